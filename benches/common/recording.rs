@@ -1,0 +1,130 @@
+//! perf.data recordings to replay: made by `perf record` when a bench begins, or taken ready-made
+//! from the directory that `UNWIND_SIM_BENCH_DATA` names.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::programs::{self, FramePointer, Scratch};
+
+const DATA_DIR: &str = "UNWIND_SIM_BENCH_DATA";
+const HZ: &str = "20000";
+const DUMP_8K: &str = "dwarf,8192";
+const DUMP_16K: &str = "dwarf,16384";
+const PYTHON_WORK: &str = "import json\n\
+    def f(n): return 0 if n == 0 else 1 + f(n - 1)\n\
+    for _ in range(300): json.loads(json.dumps([{str(i): f(i % 20)} for i in range(60)]))\n\
+    for _ in range(30): sorted(range(300), key=lambda x: f(15))\n";
+const SQL_WORK: &str = "with recursive n(x) as (select 1 union all select x + 1 from n \
+    where x < 150000) select count(*), sum(length(hex(x * 7919))) from n where hex(x) like '%3%';";
+
+/// What runs while perf records.
+enum Workload {
+    /// A program of `benches/programs/` with its argument.
+    Own(&'static str, &'static str),
+    /// A program of the system; what it prints is thrown away.
+    System(&'static str, &'static [&'static str]),
+}
+
+/// A recording to be made.
+pub(crate) struct Recipe {
+    pub(crate) name: &'static str,
+    /// Larger than any cache.
+    pub(crate) big: bool,
+    dump: &'static str,
+    workload: Workload,
+}
+
+/// The recordings of the benches: a big one (about 700 MB) and small ones of several kinds.
+pub(crate) const RECIPES: [Recipe; 7] = [
+    Recipe {
+        name: "recurse-big",
+        big: true,
+        dump: DUMP_8K,
+        workload: Workload::Own("recurse", "750000"),
+    },
+    Recipe {
+        name: "recurse-small",
+        big: false,
+        dump: DUMP_8K,
+        workload: Workload::Own("recurse", "20000"),
+    },
+    // Small enough for a second-level cache.
+    Recipe {
+        name: "recurse-tiny",
+        big: false,
+        dump: DUMP_8K,
+        workload: Workload::Own("recurse", "1500"),
+    },
+    Recipe {
+        name: "calltree-small",
+        big: false,
+        dump: DUMP_8K,
+        workload: Workload::Own("calltree", "10000"),
+    },
+    Recipe {
+        name: "python3.16k",
+        big: false,
+        dump: DUMP_16K,
+        workload: Workload::System("/usr/bin/python3", &["-c", PYTHON_WORK]),
+    },
+    Recipe {
+        name: "sqlite3.16k",
+        big: false,
+        dump: DUMP_16K,
+        workload: Workload::System("/usr/bin/sqlite3", &[":memory:", SQL_WORK]),
+    },
+    Recipe {
+        name: "git.8k",
+        big: false,
+        dump: DUMP_8K,
+        workload: Workload::System(
+            "git",
+            &[
+                "-C",
+                env!("CARGO_MANIFEST_DIR"),
+                "--no-pager",
+                "log",
+                "-p",
+                "--stat",
+            ],
+        ),
+    },
+];
+
+/// The recording's file; `Err` says why there is none.
+pub(crate) fn obtain(scratch: &Scratch, recipe: &Recipe) -> Result<PathBuf, String> {
+    let file = format!("{}.perf.data", recipe.name);
+    if let Some(dir) = std::env::var_os(DATA_DIR) {
+        let ready = Path::new(&dir).join(&file);
+        if ready.exists() {
+            return Ok(ready);
+        }
+    }
+    let output = scratch.join(&file);
+    let mut perf = Command::new("perf");
+    perf.args([
+        "record",
+        "-q",
+        "-e",
+        "cpu-clock:u",
+        "-F",
+        HZ,
+        "-m",
+        "16M",
+        "--call-graph",
+    ]);
+    perf.arg(recipe.dump).arg("-o").arg(&output).arg("--");
+    match &recipe.workload {
+        Workload::Own(name, argument) => perf
+            .arg(programs::compile(scratch, name, FramePointer::Omit)?)
+            .arg(argument),
+        Workload::System(program, arguments) => perf.arg(program).args(*arguments),
+    };
+    programs::run(&mut perf).map_err(|reason| {
+        format!(
+            "{reason} (needed: perf, package linux-perf; the right to use it, \
+             /proc/sys/kernel/perf_event_paranoid at most 2; and the program recorded)"
+        )
+    })?;
+    Ok(output)
+}

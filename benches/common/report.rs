@@ -1,0 +1,80 @@
+//! The lines a bench prints: each figure, its ratio to the peer and the goal, and a word when a
+//! peer is not as fast here as it was where the goals were set.
+
+use super::timing::Figure;
+
+/// A peer's time relative to a bare frame-pointer walk, where the goals were set.
+pub(crate) struct Known {
+    pub(crate) name: &'static str,
+    pub(crate) times_frame_pointer: f64,
+}
+
+const TOLERANCE: f64 = 0.30;
+
+/// The figure called `name`, if it was measured.
+pub(crate) fn find<'a>(figures: &'a [Figure], name: &str) -> Option<&'a Figure> {
+    figures.iter().find(|f| f.name == name)
+}
+
+/// Prints all figures of one stack, as ns per unit, with the ratio to the figure `baseline`.
+pub(crate) fn print(title: &str, unit: &str, figures: &[Figure], baseline: Option<&Figure>) {
+    for f in figures {
+        let times = baseline.map_or(String::new(), |b| {
+            format!("  {:8.1}x {}", f.ratio_to(b), b.name)
+        });
+        println!(
+            "{title:<14} {:<26} {:>10.2} ns/{unit} min {:>10.2} median{times}",
+            f.name,
+            f.min_ns(),
+            f.median_ns()
+        );
+    }
+}
+
+/// Prints ours against the peer, round by round; `goal` is the most that it may be.
+pub(crate) fn ratio(title: &str, ours: &Figure, peer: &Figure, goal: Option<f64>) {
+    let ratio = ours.ratio_to(peer);
+    let verdict = goal.map_or(String::new(), |goal| {
+        let word = if ratio <= goal { "met" } else { "MISSED" };
+        format!(" (goal <= {goal:.2}: {word})")
+    });
+    println!(
+        "{title:<14} ratio {} / {}: {ratio:.2}{verdict}",
+        ours.name, peer.name
+    );
+}
+
+/// Says so when a peer is more than 30 % off its known figure, relative to the bare walk.
+pub(crate) fn check_known(title: &str, figures: &[Figure], bare: &Figure, known: &[Known]) {
+    for k in known {
+        let Some(figure) = find(figures, k.name) else {
+            continue;
+        };
+        let times = figure.ratio_to(bare);
+        let off = times / k.times_frame_pointer - 1.0;
+        if off.abs() > TOLERANCE {
+            println!(
+                "{title:<14} note: {} is {times:.1}x the bare frame-pointer walk here, {:.1}x where \
+                 the goals were set ({:+.0} %): read the ratios with care",
+                k.name,
+                k.times_frame_pointer,
+                off * 100.0
+            );
+        }
+    }
+}
+
+/// Says so when others keep this machine busy: then figures by the wall clock say little.
+pub(crate) fn note_load() {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = text
+        .split_ascii_whitespace()
+        .next()
+        .and_then(|l| l.parse::<f64>().ok());
+    let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
+    if let Some(load) = load.filter(|load| *load > processors as f64) {
+        println!(
+            "note: load {load} on {processors} processors: figures by the wall clock say little"
+        );
+    }
+}

@@ -1,0 +1,145 @@
+//! Fair timing on a busy machine: CPU time of this thread, and the rivals in turn, so that what
+//! disturbs one disturbs the other.
+
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+
+/// CPU time this thread has used.
+fn now() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
+        .expect("thread CPU clock")
+        .into()
+}
+
+/// CPU time of `work` on this thread.
+pub(crate) fn cpu_time(work: impl FnOnce()) -> Duration {
+    let start = now();
+    work();
+    now() - start
+}
+
+/// One thing to be measured.
+pub(crate) struct Rival<'a> {
+    pub(crate) name: String,
+    /// One round's work; returns how many units (frames, stacks, rows) it did.
+    pub(crate) run: Box<dyn FnMut() -> u64 + 'a>,
+}
+
+impl<'a> Rival<'a> {
+    pub(crate) fn new(name: impl Into<String>, run: impl FnMut() -> u64 + 'a) -> Self {
+        Rival {
+            name: name.into(),
+            run: Box::new(run),
+        }
+    }
+}
+
+/// What a rival needed for one unit, ns, in each round.
+#[derive(Clone, Debug)]
+pub(crate) struct Figure {
+    pub(crate) name: String,
+    rounds_ns: Vec<f64>,
+}
+
+impl Figure {
+    pub(crate) fn new(name: &str, rounds_ns: Vec<f64>) -> Figure {
+        Figure {
+            name: name.to_owned(),
+            rounds_ns,
+        }
+    }
+
+    pub(crate) fn min_ns(&self) -> f64 {
+        self.rounds_ns.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
+    pub(crate) fn median_ns(&self) -> f64 {
+        median(self.rounds_ns.clone())
+    }
+
+    /// The median of the ratios to `peer` in the same round: what slowed a round down slowed both.
+    pub(crate) fn ratio_to(&self, peer: &Figure) -> f64 {
+        median(
+            self.rounds_ns
+                .iter()
+                .zip(&peer.rounds_ns)
+                .map(|(a, b)| a / b)
+                .collect(),
+        )
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Which time counts: that of this thread, or, where several threads work, that on the wall.
+#[derive(Clone, Copy)]
+pub(crate) enum Clock {
+    ThreadCpu,
+    Wall,
+}
+
+impl Clock {
+    fn time(self, work: impl FnOnce()) -> Duration {
+        match self {
+            Clock::ThreadCpu => cpu_time(work),
+            Clock::Wall => {
+                let start = std::time::Instant::now();
+                work();
+                start.elapsed()
+            }
+        }
+    }
+}
+
+/// How often a rival is called in a round.
+struct Batch {
+    calls: u32,
+    /// One call more, not timed, so that it finds its data where it left them, not where the
+    /// others put them; a call over a big file leaves nothing in a cache anyway.
+    warm_up: bool,
+}
+
+/// Enough calls that a batch takes about 2 ms, but at least one.
+fn batch(run: &mut dyn FnMut() -> u64) -> Batch {
+    const BATCH: Duration = Duration::from_millis(2);
+    const WARM_UP_MAX: Duration = Duration::from_millis(50);
+    const CALLS_MAX: u32 = 1 << 16;
+    let mut calls = 1;
+    loop {
+        let spent = cpu_time(|| {
+            std::hint::black_box((0..calls).map(|_| run()).sum::<u64>());
+        });
+        if spent >= BATCH || calls >= CALLS_MAX {
+            return Batch {
+                calls,
+                warm_up: spent < WARM_UP_MAX,
+            };
+        }
+        calls *= 2;
+    }
+}
+
+/// Runs the rivals in turn, `rounds` times, and gives each one's times per unit.
+pub(crate) fn duel(clock: Clock, rounds: usize, rivals: &mut [Rival<'_>]) -> Vec<Figure> {
+    let batches: Vec<Batch> = rivals.iter_mut().map(|r| batch(&mut r.run)).collect();
+    let mut times = vec![Vec::with_capacity(rounds); rivals.len()];
+    for _ in 0..rounds {
+        for ((rival, batch), times) in rivals.iter_mut().zip(&batches).zip(&mut times) {
+            if batch.warm_up {
+                std::hint::black_box((rival.run)());
+            }
+            let mut units = 0;
+            let spent = clock.time(|| (0..batch.calls).for_each(|_| units += (rival.run)()));
+            times.push(spent.as_nanos() as f64 / units.max(1) as f64);
+        }
+    }
+    rivals
+        .iter()
+        .zip(times)
+        .map(|(rival, times)| Figure::new(&rival.name, times))
+        .collect()
+}

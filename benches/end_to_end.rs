@@ -1,0 +1,215 @@
+//! Whole processes over one recording, in turn, several rounds: our commands against
+//! `samply import` and `perf script`. CPU time, wall time and the peak of anonymous memory.
+//!
+//! `cargo bench --bench end_to_end`; recordings as in `perfdata.rs`. samply is found on the path or
+//! by the variable `SAMPLY`.
+mod common;
+mod ours;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::programs::Scratch;
+use common::recording::{self, RECIPES, Recipe};
+use common::report;
+use common::timing::Figure;
+use nix::sys::resource::{UsageWho, getrusage};
+
+const PERF: &str = "perf script";
+const SAMPLY: &str = "samply import";
+/// The same program, long and short, so that memory can be compared.
+const RECORDINGS: [&str; 2] = ["recurse-big", "recurse-small"];
+const ROUNDS_BIG: usize = 3;
+const ROUNDS_SMALL: usize = 5;
+/// Peak anonymous memory may differ so much between a small and a big recording.
+const ANONYMOUS_SLACK_KB: u64 = 32 << 10;
+
+/// A program to be run, what it costs, and the peer it is held against.
+struct Contestant {
+    name: String,
+    command: Command,
+    goal: Option<(&'static str, f64)>,
+    cpu_ns: Vec<f64>,
+    wall_ns: Vec<f64>,
+    anonymous_kb: u64,
+}
+
+impl Contestant {
+    fn new(name: &str, command: Command, goal: Option<(&'static str, f64)>) -> Contestant {
+        let name = name.to_owned();
+        Contestant {
+            name,
+            command,
+            goal,
+            cpu_ns: vec![],
+            wall_ns: vec![],
+            anonymous_kb: 0,
+        }
+    }
+
+    fn figure(&self, times: &[f64], stacks: u64) -> Figure {
+        let per_stack = times.iter().map(|t| t / stacks.max(1) as f64);
+        Figure::new(&self.name, per_stack.collect())
+    }
+}
+
+/// User and system time of all children so far.
+fn children_cpu() -> Duration {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("getrusage of children");
+    let of = |t: nix::sys::time::TimeVal| {
+        Duration::from_micros((t.tv_sec() * 1_000_000 + t.tv_usec()).unsigned_abs())
+    };
+    of(usage.user_time()) + of(usage.system_time())
+}
+
+/// Waits for the child, watching its anonymous memory; `None` when it failed.
+fn watch(child: &mut Child, anonymous_kb: &mut u64) -> Option<()> {
+    const LOOK_EVERY: Duration = Duration::from_millis(5);
+    let status = format!("/proc/{}/status", child.id());
+    loop {
+        if let Some(exit) = child.try_wait().ok()? {
+            return exit.success().then_some(());
+        }
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|l| l.strip_prefix("RssAnon:"));
+        let kb = line.and_then(|l| l.split_ascii_whitespace().next()?.parse().ok());
+        *anonymous_kb = (*anonymous_kb).max(kb.unwrap_or(0));
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Runs a contestant once; what it prints goes to `output`.
+fn run_once(contestant: &mut Contestant, output: &Path) -> Result<(), String> {
+    let failed = |why: &str| format!("{}: {why}", contestant.name);
+    let file = File::create(output).map_err(|e| failed(&e.to_string()))?;
+    let (cpu, wall) = (children_cpu(), Instant::now());
+    let command = contestant
+        .command
+        .stdin(Stdio::null())
+        .stdout(file)
+        .stderr(Stdio::null());
+    let mut child = command.spawn().map_err(|e| failed(&e.to_string()))?;
+    let mut anonymous_kb = contestant.anonymous_kb;
+    watch(&mut child, &mut anonymous_kb).ok_or_else(|| failed("failed"))?;
+    contestant.anonymous_kb = anonymous_kb;
+    contestant.wall_ns.push(wall.elapsed().as_nanos() as f64);
+    contestant
+        .cpu_ns
+        .push((children_cpu() - cpu).as_nanos() as f64);
+    Ok(())
+}
+
+fn samply() -> Command {
+    Command::new(std::env::var_os("SAMPLY").map_or(PathBuf::from("samply"), PathBuf::from))
+}
+
+/// The peers that are there, and ours.
+fn contestants(scratch: &Scratch, recording: &Path) -> Vec<Contestant> {
+    let mut all = Vec::new();
+    let mut perf = Command::new("perf");
+    perf.args(["script", "--no-inline", "-F", "comm,tid,time,ip", "-i"])
+        .arg(recording);
+    all.push(Contestant::new(PERF, perf, None));
+    let there = samply()
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    if there.is_ok_and(|s| s.success()) {
+        let mut command = samply();
+        command.args(["import", "--save-only", "--no-open", "-o"]);
+        command.arg(scratch.join("samply.json.gz")).arg(recording);
+        all.push(Contestant::new(SAMPLY, command, None));
+    } else {
+        println!("skipped: {SAMPLY}: no samply (cargo install samply, or SAMPLY=PATH)");
+    }
+    all.extend(
+        ours::commands(recording)
+            .into_iter()
+            .map(|o| Contestant::new(o.name, o.command, Some((o.against, o.times_goal)))),
+    );
+    all
+}
+
+/// Samples of a recording, by the lines of perf script's output that do not begin with a blank.
+fn samples(output: &Path) -> u64 {
+    let text = std::fs::read(output).unwrap_or_default();
+    let heads = text.split(|b| *b == b'\n').filter(|line| {
+        // A sample's line ends in the colon after its time; its frames hold an address alone.
+        line.ends_with(b":") || line.ends_with(b": ")
+    });
+    heads.count() as u64
+}
+
+/// Runs everybody over one recording and prints; returns each of ours with its memory peak.
+fn measure(scratch: &Scratch, recipe: &Recipe) -> Result<Vec<(String, u64)>, String> {
+    let recording = recording::obtain(scratch, recipe)?;
+    let mut all = contestants(scratch, &recording);
+    let rounds = if recipe.big { ROUNDS_BIG } else { ROUNDS_SMALL };
+    let output = scratch.join("output");
+    let mut stacks = 0;
+    for _ in 0..rounds {
+        for contestant in &mut all {
+            run_once(contestant, &output)?;
+            if contestant.name == PERF && stacks == 0 {
+                stacks = samples(&output);
+            }
+        }
+    }
+    let cpu: Vec<Figure> = all.iter().map(|c| c.figure(&c.cpu_ns, stacks)).collect();
+    let wall: Vec<Figure> = all.iter().map(|c| c.figure(&c.wall_ns, stacks)).collect();
+    println!("{}: {stacks} stacks", recipe.name);
+    report::print("CPU", "stack", &cpu, None);
+    report::note_load();
+    report::print("wall", "stack", &wall, None);
+    for (contestant, figure) in all.iter().zip(&cpu) {
+        println!(
+            "{:<14} {:<26} {:>8.0} k stacks/s, {} KB anonymous",
+            "",
+            contestant.name,
+            1e6 / figure.median_ns(),
+            contestant.anonymous_kb
+        );
+    }
+    for contestant in &all {
+        let Some((peer, times)) = contestant.goal else {
+            continue;
+        };
+        for (clock, figures) in [("CPU", &cpu), ("wall", &wall)] {
+            let ours = report::find(figures, &contestant.name);
+            if let (Some(ours), Some(peer)) = (ours, report::find(figures, peer)) {
+                report::ratio(clock, ours, peer, Some(1.0 / times));
+            }
+        }
+    }
+    let ours = all.into_iter().filter(|c| c.goal.is_some());
+    Ok(ours.map(|c| (c.name, c.anonymous_kb)).collect())
+}
+
+fn main() {
+    if std::env::args().any(|a| a == "--test") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mut peaks: Vec<(bool, String, u64)> = Vec::new();
+    for recipe in RECIPES.iter().filter(|r| RECORDINGS.contains(&r.name)) {
+        match measure(&scratch, recipe) {
+            Ok(ours) => peaks.extend(ours.into_iter().map(|(name, kb)| (recipe.big, name, kb))),
+            Err(reason) => println!("skipped: {}: {reason}", recipe.name),
+        }
+    }
+    for (_, name, big_kb) in peaks.iter().filter(|(big, ..)| *big) {
+        let small = peaks.iter().find(|(big, n, _)| !big && n == name);
+        let Some((.., small_kb)) = small else {
+            continue;
+        };
+        let verdict = if *big_kb <= small_kb + ANONYMOUS_SLACK_KB {
+            "steady"
+        } else {
+            "GROWS"
+        };
+        println!("{name}: anonymous memory {small_kb} KB small, {big_kb} KB big: {verdict}");
+    }
+}

@@ -1,0 +1,68 @@
+//! A whole table, ns per row: bare gimli evaluating every row of an `.eh_frame`, and ours compiling
+//! the same rows into its own form; the goal is 0.4 of gimli's rate.
+//!
+//! `cargo bench --bench table`; `--test` only counts.
+mod common;
+mod ours;
+
+use std::path::Path;
+use std::time::Duration;
+
+use common::gimli_peer;
+use common::image::Elf;
+use common::report;
+use common::timing::{Clock, Rival, cpu_time, duel};
+use criterion::Criterion;
+
+/// Ours may take at most 1 / 0.4 of gimli's time.
+const GOAL: f64 = 1.0 / 0.4;
+const ROUNDS: usize = 9;
+const GIMLI: &str = "gimli bare";
+/// (name, file, Debian package that holds it)
+const FILES: [(&str, &str, &str); 2] = [
+    ("libc", "/lib/x86_64-linux-gnu/libc.so.6", "libc6"),
+    (
+        "libLLVM",
+        "/usr/lib/x86_64-linux-gnu/libLLVM-14.so.1",
+        "libllvm14",
+    ),
+];
+
+fn main() {
+    let test = std::env::args().any(|a| a == "--test");
+    let mut criterion = Criterion::default()
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_secs(2))
+        .configure_from_args();
+    for (name, path, package) in FILES {
+        let Some(elf) = Elf::open(Path::new(path)) else {
+            println!("skipped: {name}: no {path} (package {package})");
+            continue;
+        };
+        let (fdes, rows) = gimli_peer::count_rows(&elf);
+        println!("{name:<14} {fdes} FDEs, {rows} rows");
+        let mut rivals = vec![Rival::new(GIMLI, || gimli_peer::count_rows(&elf).1)];
+        rivals.extend(ours::compilers(&elf, rows));
+        let mut group = criterion.benchmark_group(format!("table {name}"));
+        for rival in &mut rivals {
+            group.bench_function(rival.name.as_str(), |b| {
+                b.iter_custom(|calls| {
+                    cpu_time(|| {
+                        std::hint::black_box((0..calls).map(|_| (rival.run)()).sum::<u64>());
+                    })
+                });
+            });
+        }
+        group.finish();
+        if test {
+            continue;
+        }
+        let figures = duel(Clock::ThreadCpu, ROUNDS, &mut rivals);
+        report::print(name, "row", &figures, figures.first());
+        for ours in figures.iter().skip(1) {
+            report::ratio(name, ours, &figures[0], Some(GOAL));
+        }
+    }
+    criterion.final_summary();
+}

@@ -1,0 +1,291 @@
+//! Walking stacks, ns per frame: ours against framehop, bare gimli and a bare frame-pointer walk,
+//! after checking that all give the same addresses.
+//!
+//! `cargo bench --bench walk` prints criterion's statistics, then, measured in turn so that a busy
+//! machine disturbs all alike, every figure and the ratios to the peer. `--test` only checks.
+mod common;
+mod ours;
+
+use std::path::Path;
+
+use common::programs::{self, FramePointer, Scratch};
+use common::report::{self, Known};
+use common::snapshot::{RBP, Snapshot};
+use common::timing::{Clock, Figure, Rival, cpu_time, duel};
+use common::{framehop_peer, gimli_peer, synthetic};
+use criterion::Criterion;
+use std::time::Duration;
+
+const ROUNDS: usize = 41;
+const LIBLLVM: &str = "/usr/lib/x86_64-linux-gnu/libLLVM-14.so.1";
+const FRAMES_MAX: usize = 1024;
+const FRAMES_LIBLLVM: usize = 210;
+const BARE: &str = "frame-pointer";
+const WARM: &str = "framehop warm";
+const COLD: &str = "framehop cold";
+const FIRST: &str = "framehop first";
+const GIMLI: &str = "gimli bare";
+
+/// Peers' times relative to the bare walk (0.93 ns/frame) on the machine the goals were set on.
+const KNOWN: [(&str, &[Known]); 2] = [
+    (
+        "deep200",
+        &[
+            Known {
+                name: WARM,
+                times_frame_pointer: 141.0,
+            },
+            Known {
+                name: COLD,
+                times_frame_pointer: 329.0,
+            },
+            Known {
+                name: GIMLI,
+                times_frame_pointer: 309.0,
+            },
+        ],
+    ),
+    (
+        "rec200",
+        &[
+            Known {
+                name: WARM,
+                times_frame_pointer: 10.3,
+            },
+            Known {
+                name: COLD,
+                times_frame_pointer: 34.4,
+            },
+            Known {
+                name: GIMLI,
+                times_frame_pointer: 283.0,
+            },
+        ],
+    ),
+];
+
+/// Ours against framehop: at most this many times its time.
+struct Goals {
+    warm: Option<f64>,
+    first: Option<f64>,
+}
+
+/// Full provenance against our own addresses only: at most this many times their time.
+const PROVENANCE_GOAL: f64 = 3.0;
+const REC200: Goals = Goals {
+    warm: Some(0.85),
+    first: None,
+};
+const DEEP200: Goals = Goals {
+    warm: Some(0.1),
+    first: None,
+};
+const LIBLLVM_GOALS: Goals = Goals {
+    warm: None,
+    first: Some(1.0),
+};
+
+/// The saved frame pointers of a stack as a chain of word indices, and its return addresses: the
+/// same dependent loads as a walk in the process itself.
+struct BareChain {
+    words: Vec<u64>,
+    start: u64,
+}
+
+impl BareChain {
+    fn new(snapshot: &Snapshot) -> BareChain {
+        let stack = snapshot.stack();
+        let index = |address: u64| address.wrapping_sub(stack.base) / 8;
+        let mut words: Vec<u64> = (0..stack.bytes.len() as u64 / 8)
+            .filter_map(|i| stack.read(stack.base + i * 8))
+            .collect();
+        let mut at = snapshot.regs[RBP];
+        while let Some(next) = stack.read(at) {
+            words[index(at) as usize] = index(next);
+            at = if next > at { next } else { 0 };
+        }
+        BareChain {
+            words,
+            start: index(snapshot.regs[RBP]),
+        }
+    }
+
+    /// Writes the return addresses and returns how many there are.
+    #[inline(never)]
+    fn walk(&self, out: &mut [u64]) -> u64 {
+        let (mut at, mut frames) = (self.start as usize, 0);
+        for slot in out {
+            let Some([next, address]) = self.words.get(at..).and_then(|w| w.first_chunk()) else {
+                break;
+            };
+            *slot = *address;
+            at = *next as usize;
+            frames += 1;
+        }
+        frames
+    }
+}
+
+/// A walk that fills a vector with addresses.
+type Walk<'a> = Box<dyn FnMut(&mut Vec<u64>) + 'a>;
+
+/// All walks over one snapshot that must agree, the peers' first.
+fn walks<'a>(snapshot: &'a Snapshot) -> Vec<(String, Walk<'a>)> {
+    let (regs, stack, images) = (&snapshot.regs, snapshot.stack(), &snapshot.images[..]);
+    let mut walks: Vec<(String, Walk<'a>)> = Vec::new();
+    let unwinder = framehop_peer::unwinder(images);
+    let mut cache = framehop_peer::Cache::new();
+    walks.push((
+        WARM.into(),
+        Box::new(move |out| framehop_peer::walk(&unwinder, &mut cache, regs, stack, out)),
+    ));
+    let unwinder = framehop_peer::unwinder(images);
+    walks.push((
+        COLD.into(),
+        Box::new(move |out| {
+            let mut cache = framehop_peer::Cache::new();
+            framehop_peer::walk(&unwinder, &mut cache, regs, stack, out);
+        }),
+    ));
+    walks.push((
+        FIRST.into(),
+        Box::new(move |out| {
+            let unwinder = framehop_peer::unwinder(images);
+            let mut cache = framehop_peer::Cache::new();
+            framehop_peer::walk(&unwinder, &mut cache, regs, stack, out);
+        }),
+    ));
+    let mut gimli = gimli_peer::Gimli::new(images);
+    walks.push((
+        GIMLI.into(),
+        Box::new(move |out| gimli.walk(regs, stack, out)),
+    ));
+    walks.extend(ours::walks(snapshot));
+    walks
+}
+
+/// Runs every walk twice and demands the same addresses of all; returns how many there are.
+fn check(title: &str, walks: &mut [(String, Walk<'_>)]) -> usize {
+    let mut expected: Option<(String, Vec<u64>)> = None;
+    for (name, walk) in walks {
+        for pass in ["first", "second"] {
+            let mut addresses = Vec::new();
+            walk(&mut addresses);
+            let (peer, expected) = expected.get_or_insert((name.clone(), addresses.clone()));
+            let differs = (0..addresses.len().max(expected.len()))
+                .find(|&i| addresses.get(i) != expected.get(i));
+            if let Some(at) = differs {
+                panic!(
+                    "{title}: {name} ({pass} walk) and {peer} differ at frame {at}: {:x?} against \
+                     {:x?}; {} and {} frames",
+                    addresses.get(at),
+                    expected.get(at),
+                    addresses.len(),
+                    expected.len()
+                );
+            }
+        }
+    }
+    expected.map_or(0, |(_, addresses)| addresses.len())
+}
+
+/// Measures one snapshot: criterion first, then in turn.
+fn measure(c: &mut Criterion, test: bool, snapshot: &Snapshot, goals: &Goals, bare: &BareChain) {
+    let title = &snapshot.name;
+    let mut walks = walks(snapshot);
+    let frames = check(title, &mut walks);
+    println!("{title:<14} {frames} frames, {} walks agree", walks.len());
+    let mut group = c.benchmark_group(title);
+    for (name, walk) in &mut walks {
+        let mut out = Vec::with_capacity(frames);
+        group.bench_function(name.as_str(), |b| {
+            b.iter_custom(|calls| {
+                cpu_time(|| {
+                    for _ in 0..calls {
+                        out.clear();
+                        walk(&mut out);
+                    }
+                })
+            });
+        });
+    }
+    group.finish();
+    if test {
+        return;
+    }
+    let mut out = vec![0; FRAMES_MAX];
+    let bare = Rival::new(BARE, move || bare.walk(&mut out));
+    let others = walks.into_iter().map(|(name, mut walk)| {
+        let mut out = Vec::with_capacity(frames);
+        Rival::new(name, move || {
+            out.clear();
+            walk(&mut out);
+            out.len() as u64
+        })
+    });
+    let mut rivals: Vec<Rival<'_>> = std::iter::once(bare).chain(others).collect();
+    rivals.extend(ours::provenance(snapshot));
+    conclude(title, &duel(Clock::ThreadCpu, ROUNDS, &mut rivals), goals);
+}
+
+/// Prints the figures of one snapshot, its ratios, and whether the peers are what they were.
+fn conclude(title: &str, figures: &[Figure], goals: &Goals) {
+    let bare = &figures[0];
+    report::print(title, "frame", figures, Some(bare));
+    for table in ours::TABLES {
+        for (state, peer, goal) in [
+            ("warm", WARM, goals.warm),
+            ("cold", COLD, None),
+            ("first", FIRST, goals.first),
+        ] {
+            let ours = report::find(figures, &format!("ours {table} {state}"));
+            if let (Some(ours), Some(peer)) = (ours, report::find(figures, peer)) {
+                report::ratio(title, ours, peer, goal);
+            }
+        }
+        let provenance = report::find(figures, &format!("ours {table} provenance"));
+        let warm = report::find(figures, &format!("ours {table} warm"));
+        if let (Some(provenance), Some(warm)) = (provenance, warm) {
+            report::ratio(title, provenance, warm, Some(PROVENANCE_GOAL));
+        }
+    }
+    if let Some((_, known)) = KNOWN.iter().find(|(name, _)| *name == title) {
+        report::check_known(title, figures, bare, known);
+    }
+}
+
+fn main() {
+    let test = std::env::args().any(|a| a == "--test");
+    let mut criterion = Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_millis(600))
+        .configure_from_args();
+    let scratch = Scratch::new();
+    let programs = [("rec200", &REC200), ("deep200", &DEEP200)].map(|(name, goals)| {
+        let omit = programs::snapshot(&scratch, name, FramePointer::Omit);
+        let keep = programs::snapshot(&scratch, name, FramePointer::Keep);
+        omit.and_then(|omit| Ok((omit, BareChain::new(&keep?), goals)))
+    });
+    let mut bare_of_deep200 = None;
+    for program in programs {
+        match program {
+            Ok((snapshot, bare, goals)) => {
+                measure(&mut criterion, test, &snapshot, goals, &bare);
+                bare_of_deep200 = Some(bare);
+            }
+            Err(reason) => println!("skipped: {reason} (a C compiler is needed: package gcc)"),
+        }
+    }
+    match (
+        synthetic::through("libLLVM", Path::new(LIBLLVM), FRAMES_LIBLLVM),
+        bare_of_deep200,
+    ) {
+        (Some(snapshot), Some(bare)) => {
+            measure(&mut criterion, test, &snapshot, &LIBLLVM_GOALS, &bare);
+        }
+        (None, _) => println!("skipped: libLLVM: no {LIBLLVM} (package libllvm14)"),
+        (Some(_), None) => println!("skipped: libLLVM: no frame-pointer walk to compare with"),
+    }
+    criterion.final_summary();
+}

@@ -1,0 +1,32 @@
+#! claim: A CFA offset 8 too large in a caller reads one word above its return address.
+#! source: DWARF 5 section 6.4.2.2
+#! group: defect
+#! right: dwarf
+#! inject: offset at the_call
+#@ in_leaf: leaf < mid < outer < _start
+        .include "prelude.inc"
+FUNC leaf
+in_leaf:
+        nop
+        ret
+ENDFUNC leaf
+
+FUNC mid
+        sub     $40, %rsp
+        .ifdef  DEFECT
+        .cfi_def_cfa_offset 56
+        .else
+        .cfi_def_cfa_offset 48
+        .endif
+the_call:
+        call    leaf
+        add     $40, %rsp
+        .cfi_def_cfa_offset 8
+        ret
+ENDFUNC mid
+
+PLAIN_CALLER outer, mid
+PLAIN_ROOT outer
+
+#= sample  dwarf sframe orc fp        guess
+#= in_leaf .     .      .   t@1/US512 x1@4/US502

@@ -1,0 +1,53 @@
+#! claim: Two exchanged slots give the caller a register that belongs to another.
+#! source: DWARF 5 section 6.4.2.3; a class of fault in hand-written prologues
+#! group: defect
+#! right: dwarf
+#! inject: wrong-slot at in_leaf
+#@ in_leaf: leaf < by_rbx < outer < _start
+        .include "prelude.inc"
+FUNC leaf
+        push    %rbx
+        .cfi_def_cfa_offset 16
+        push    %r12
+        .cfi_def_cfa_offset 24
+        .ifdef  DEFECT
+        .cfi_offset rbx, -24
+        .cfi_offset r12, -16
+        .else
+        .cfi_offset rbx, -16
+        .cfi_offset r12, -24
+        .endif
+        xor     %ebx, %ebx
+        xor     %r12d, %r12d
+in_leaf:
+        nop
+        pop     %r12
+        .cfi_def_cfa_offset 16
+        .cfi_restore r12
+        pop     %rbx
+        .cfi_def_cfa_offset 8
+        .cfi_restore rbx
+        ret
+ENDFUNC leaf
+
+FUNC by_rbx                             # CFA hangs on rbx
+        push    %rbx
+        .cfi_def_cfa_offset 16
+        .cfi_offset rbx, -16
+        mov     %rsp, %rbx
+        .cfi_def_cfa_register rbx
+        and     $-64, %rsp
+        call    leaf
+        mov     %rbx, %rsp
+        .cfi_def_cfa_register rsp
+        pop     %rbx
+        .cfi_def_cfa_offset 8
+        .cfi_restore rbx
+        ret
+ENDFUNC by_rbx
+
+PLAIN_CALLER outer, by_rbx
+PLAIN_ROOT outer
+
+#= sample  dwarf sframe    orc       fp        guess
+#= in_leaf .     t@2/US106 t@2/US103 t@1/US512 x1@4/US502

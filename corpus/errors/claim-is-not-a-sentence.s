@@ -1,0 +1,7 @@
+#! claim: malformed
+#! source: this corpus
+#! group: errors
+#! right: dwarf
+#@ leaf: leaf < _start
+leaf:
+        ret

@@ -1,0 +1,10 @@
+#! claim: It is malformed.
+#! source: this corpus
+#! group: errors
+#! right: dwarf
+#! inject: offset at nowhere
+#@ leaf: leaf < _start
+leaf:
+        ret
+.ifdef DEFECT
+.endif

@@ -1,0 +1,6 @@
+#! source: this corpus
+#! group: errors
+#! right: dwarf
+#@ leaf: leaf < _start
+leaf:
+        ret

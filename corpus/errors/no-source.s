@@ -1,0 +1,6 @@
+#! claim: It is malformed.
+#! group: errors
+#! right: dwarf
+#@ leaf: leaf < _start
+leaf:
+        ret

@@ -1,0 +1,8 @@
+#! claim: It is malformed.
+#! source: this corpus
+#! group: errors
+#! right: dwarf
+#! regs: fake:v5.2
+#@ leaf fake own=inner: leaf
+leaf:
+        ret

@@ -1,0 +1,7 @@
+#! claim: It is malformed.
+#! source: this corpus
+#! group: errors
+#! right: dwarf
+#@ root: root
+leaf:
+        ret

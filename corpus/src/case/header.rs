@@ -1,0 +1,427 @@
+//! The header: `#! key: value` lines.
+//!
+//! Responsible for the keys, their closed sets of values and their defaults.
+
+use super::error::CaseErrorKind;
+use super::matrix;
+use super::operand::{Corruption, Forgotten, is_symbol, parse_number};
+use super::sample::PointKey;
+use unwind_sim_unwind::reason::Code;
+use unwind_sim_unwind::start::Variant;
+
+/// All keys, in the order in which a case should have them.
+pub const KEYS: [&str; 17] = [
+    "claim",
+    "source",
+    "group",
+    "right",
+    "wrong",
+    "covers",
+    "link",
+    "cflags",
+    "regs",
+    "config",
+    "view",
+    "tables",
+    "inject",
+    "memory",
+    "set",
+    "forget",
+    "truth-unknown-max",
+];
+
+/// The keys without which a case is not read.
+pub(crate) const REQUIRED: &str = "claim, source, group, and right or wrong";
+
+/// What memory a walk sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum View {
+    /// The whole stack, also below rsp.
+    #[default]
+    Cpu,
+    /// A copy that begins at rsp and reaches to the end of the stack.
+    Copy,
+    /// A copy of so many bytes from rsp.
+    CopyBytes(u64),
+}
+
+/// A table that the case's binary offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Table {
+    /// `.eh_frame`.
+    EhFrame,
+    /// `.debug_frame`.
+    DebugFrame,
+    /// `.sframe`.
+    Sframe,
+    /// `.orc_unwind` and `.orc_unwind_ip`.
+    Orc,
+}
+
+/// The kind of an injected table defect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Defect {
+    /// `offset`: a CFA offset is wrong.
+    Offset,
+    /// `register`: the CFA hangs on the wrong register.
+    Register,
+    /// `missing-row`: a row is absent, the one before it goes on.
+    MissingRow,
+    /// `late-row`: a row begins some bytes late.
+    LateRow,
+    /// `wrong-slot`: a callee-saved register is looked for in the wrong slot.
+    WrongSlot,
+    /// `wrong-ra-slot`: the return address is looked for in the wrong slot.
+    WrongRaSlot,
+}
+
+impl Defect {
+    /// Every kind.
+    pub const ALL: [Self; 6] = [
+        Self::Offset,
+        Self::Register,
+        Self::MissingRow,
+        Self::LateRow,
+        Self::WrongSlot,
+        Self::WrongRaSlot,
+    ];
+
+    /// The name in the header.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Offset => "offset",
+            Self::Register => "register",
+            Self::MissingRow => "missing-row",
+            Self::LateRow => "late-row",
+            Self::WrongSlot => "wrong-slot",
+            Self::WrongRaSlot => "wrong-ra-slot",
+        }
+    }
+}
+
+/// An injected defect: present when the file is assembled with `--defsym DEFECT=1`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inject {
+    /// What is wrong.
+    pub kind: Defect,
+    /// A label whose address the wrong row covers.
+    pub label: String,
+    /// Why no walk can tell the wrong table from the right one, if that is so.
+    pub equivalent: Option<String>,
+}
+
+/// One restriction of a claim: a reason, a sample point, or both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimArg {
+    /// The reason; present in every argument of `wrong:`, in none of `right:`.
+    pub code: Option<Code>,
+    /// The sample point; absent: every point (`right`), some point (`wrong`).
+    pub at: Option<PointKey>,
+}
+
+/// What the author claims of an unwinder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The unwinder as on the command line: `NAME[:PROFILE][+FALLBACK]`.
+    pub unwinder: String,
+    /// The start; absent: every start of `regs:`.
+    pub start: Option<Variant>,
+    /// The restrictions; empty means every sample point.
+    pub args: Vec<ClaimArg>,
+}
+
+/// A claim's form, for messages.
+const RIGHT_FORM: &str = "`right: NAME[@START]` or `right: NAME(at LABEL, at LABEL)`";
+const WRONG_FORM: &str = "`wrong: NAME[@START](USnnn)` or `wrong: NAME(USnnn at LABEL)`";
+
+impl Claim {
+    /// Reads the items of a `right:` or `wrong:` line.
+    pub(crate) fn parse_list(is_wrong: bool, text: &str) -> Result<Vec<Self>, CaseErrorKind> {
+        let form = if is_wrong { WRONG_FORM } else { RIGHT_FORM };
+        let mut claims = Vec::new();
+        let mut rest = text.trim();
+        while !rest.is_empty() {
+            let head_end = rest.find([' ', '\t', '(']).unwrap_or(rest.len());
+            let (head, tail) = rest.split_at(head_end);
+            let bad = |what| CaseErrorKind::BadClaim {
+                item: head.to_owned(),
+                what,
+                form,
+            };
+            let args = match tail.strip_prefix('(') {
+                Some(tail) => {
+                    let (args, tail) = tail
+                        .split_once(')')
+                        .ok_or_else(|| bad("has no closing parenthesis"))?;
+                    rest = tail.trim_start();
+                    let args = args
+                        .split(',')
+                        .map(|arg| ClaimArg::parse(is_wrong, arg.trim(), form));
+                    args.collect::<Result<Vec<_>, _>>()?
+                }
+                None => {
+                    rest = tail.trim_start();
+                    Vec::new()
+                }
+            };
+            if is_wrong && args.is_empty() {
+                return Err(bad("has no reason code"));
+            }
+            let (unwinder, start) = match head.split_once('@') {
+                Some((unwinder, start)) => (
+                    unwinder,
+                    Some(parse_start(start).ok_or_else(|| bad("has no such start"))?),
+                ),
+                None => (head, None),
+            };
+            let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b":+-".contains(&b);
+            if unwinder.is_empty() || !unwinder.bytes().all(plain) {
+                return Err(bad("is not an unwinder"));
+            }
+            claims.push(Self {
+                unwinder: unwinder.to_owned(),
+                start,
+                args,
+            });
+        }
+        Ok(claims)
+    }
+}
+
+impl ClaimArg {
+    fn parse(is_wrong: bool, text: &str, form: &'static str) -> Result<Self, CaseErrorKind> {
+        let bad = |what| CaseErrorKind::BadClaim {
+            item: text.to_owned(),
+            what,
+            form,
+        };
+        let (code, at) = match text.strip_prefix("at ") {
+            Some(at) => ("", Some(at)),
+            None => match text.split_once(" at ") {
+                Some((code, at)) => (code.trim(), Some(at)),
+                None => (text, None),
+            },
+        };
+        let code = match (is_wrong, code) {
+            (true, "") => return Err(bad("has no reason code")),
+            (true, code) => Some(parse_code(code)?),
+            (false, "") => None,
+            (false, _) => return Err(bad("is not a sample point")),
+        };
+        let at = at.map(|at| PointKey::parse(at.trim())).transpose()?;
+        Ok(Self { code, at })
+    }
+}
+
+fn parse_code(text: &str) -> Result<Code, CaseErrorKind> {
+    matrix::parse_code(text).ok_or_else(|| CaseErrorKind::BadCode {
+        code: text.to_owned(),
+    })
+}
+
+/// Reads a start by its full name; `fake` alone would not say which.
+fn parse_start(text: &str) -> Option<Variant> {
+    Variant::from_name(text).filter(|start| start.as_str() == text)
+}
+
+/// The header of a case. Repeated keys are joined in the order of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// `claim`: what the case proves, one sentence.
+    pub claim: String,
+    /// `source`: where the situation is documented or was seen; public.
+    pub sources: Vec<String>,
+    /// `group`: the folder below `corpus/cases`.
+    pub group: String,
+    /// `link`: flags for `cc`.
+    pub link: Vec<String>,
+    /// `cflags`: flags for assembling.
+    pub cflags: Vec<String>,
+    /// `right`: unwinders that must give the true chain.
+    pub right: Vec<Claim>,
+    /// `wrong`: unwinders that cannot, and why.
+    pub wrong: Vec<Claim>,
+    /// `covers`: codes of which this case is an example.
+    pub covers: Vec<Code>,
+    /// `regs`: the starts.
+    pub regs: Vec<Variant>,
+    /// `config: FRAME_POINTER=y`: fake registers are those of a kernel with frame pointers.
+    pub frame_pointer_config: bool,
+    /// `view`.
+    pub view: View,
+    /// `tables`; empty for `none`.
+    pub tables: Vec<Table>,
+    /// `inject`.
+    pub inject: Option<Inject>,
+    /// `memory` and `set`, in the order of the file.
+    pub corruptions: Vec<Corruption>,
+    /// `forget`, in the order of the file.
+    pub forgotten: Vec<Forgotten>,
+    /// `truth-unknown-max`: instructions at which the tracker may not know the truth.
+    pub truth_unknown_max: u64,
+}
+
+impl Default for Header {
+    fn default() -> Self {
+        let link = ["-nostdlib", "-static", "-no-pie"];
+        Self {
+            claim: String::new(),
+            sources: Vec::new(),
+            group: String::new(),
+            link: link.map(str::to_owned).to_vec(),
+            cflags: Vec::new(),
+            right: Vec::new(),
+            wrong: Vec::new(),
+            covers: Vec::new(),
+            regs: vec![Variant::Hardware],
+            frame_pointer_config: false,
+            view: View::default(),
+            tables: vec![Table::EhFrame],
+            inject: None,
+            corruptions: Vec::new(),
+            forgotten: Vec::new(),
+            truth_unknown_max: 0,
+        }
+    }
+}
+
+impl Header {
+    /// Takes one `key: value`. `key` is one of [`KEYS`], `value` trimmed and not empty.
+    pub(crate) fn set(&mut self, key: &'static str, value: &str) -> Result<(), CaseErrorKind> {
+        let bad = |value: &str, allowed| {
+            let value = value.to_owned();
+            CaseErrorKind::BadValue {
+                key,
+                value,
+                allowed,
+            }
+        };
+        match key {
+            "claim" => {
+                if !value.ends_with('.') {
+                    return Err(CaseErrorKind::ClaimNotASentence);
+                }
+                self.claim = value.to_owned();
+            }
+            "source" => self.sources.push(value.to_owned()),
+            "group" => {
+                let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+                if !value.bytes().all(plain) {
+                    return Err(bad(
+                        value,
+                        "a folder's name of lower-case letters and hyphens",
+                    ));
+                }
+                self.group = value.to_owned();
+            }
+            "link" => self.link = words(value),
+            "cflags" => self.cflags = words(value),
+            "right" => self.right = Claim::parse_list(false, value)?,
+            "wrong" => self.wrong = Claim::parse_list(true, value)?,
+            "covers" => {
+                self.covers = value
+                    .split_whitespace()
+                    .map(parse_code)
+                    .collect::<Result<_, _>>()?;
+            }
+            "regs" => {
+                let allowed =
+                    "hw, fake:v5.1, fake:v3-2019, fake:v5.2, fake:always-ip, with blanks between";
+                let start = |word| parse_start(word).ok_or_else(|| bad(word, allowed));
+                self.regs = value
+                    .split_whitespace()
+                    .map(start)
+                    .collect::<Result<_, _>>()?;
+            }
+            "config" => {
+                self.frame_pointer_config = match value {
+                    "FRAME_POINTER=y" => true,
+                    "FRAME_POINTER=n" => false,
+                    _ => return Err(bad(value, "FRAME_POINTER=y, FRAME_POINTER=n")),
+                }
+            }
+            "view" => self.view = parse_view(value).ok_or_else(|| bad(value, VIEWS))?,
+            "tables" => self.tables = parse_tables(value).map_err(|word| bad(word, TABLES))?,
+            "inject" => self.inject = Some(parse_inject(value)?),
+            "memory" | "set" => {
+                self.corruptions
+                    .push(Corruption::parse(key == "memory", value)?);
+            }
+            "forget" => self.forgotten.push(Forgotten::parse(value)?),
+            _ => {
+                self.truth_unknown_max =
+                    parse_number(value).ok_or_else(|| bad(value, "a number of instructions"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The first required key that is absent.
+    pub(crate) fn missing(&self) -> Option<&'static str> {
+        let required = [
+            ("claim", self.claim.is_empty()),
+            ("source", self.sources.is_empty()),
+            ("group", self.group.is_empty()),
+            ("right", self.right.is_empty() && self.wrong.is_empty()),
+        ];
+        required
+            .into_iter()
+            .find(|(_, absent)| *absent)
+            .map(|(key, _)| key)
+    }
+}
+
+const VIEWS: &str = "cpu, copy, copy:BYTES";
+const TABLES: &str = "none, or some of eh_frame, debug_frame, sframe, orc";
+
+fn words(value: &str) -> Vec<String> {
+    value.split_whitespace().map(str::to_owned).collect()
+}
+
+fn parse_view(value: &str) -> Option<View> {
+    Some(match value {
+        "cpu" => View::Cpu,
+        "copy" => View::Copy,
+        _ => View::CopyBytes(parse_number(value.strip_prefix("copy:")?)?),
+    })
+}
+
+fn parse_tables(value: &str) -> Result<Vec<Table>, &str> {
+    if value == "none" {
+        return Ok(Vec::new());
+    }
+    let table = |word| match word {
+        "eh_frame" => Ok(Table::EhFrame),
+        "debug_frame" => Ok(Table::DebugFrame),
+        "sframe" => Ok(Table::Sframe),
+        "orc" => Ok(Table::Orc),
+        _ => Err(word),
+    };
+    value.split_whitespace().map(table).collect()
+}
+
+fn parse_inject(value: &str) -> Result<Inject, CaseErrorKind> {
+    let allowed = "KIND at LABEL [equivalent: WHY], with KIND one of offset, register, \
+                   missing-row, late-row, wrong-slot, wrong-ra-slot";
+    let bad = || CaseErrorKind::BadValue {
+        key: "inject",
+        value: value.to_owned(),
+        allowed,
+    };
+    let (kind, rest) = value.split_once(" at ").ok_or_else(bad)?;
+    let kind = Defect::ALL
+        .into_iter()
+        .find(|defect| defect.as_str() == kind.trim());
+    let (label, equivalent) = match rest.split_once(" equivalent:") {
+        Some((label, why)) => (label.trim(), Some(why.trim())),
+        None => (rest.trim(), None),
+    };
+    if !is_symbol(label) || equivalent.is_some_and(str::is_empty) {
+        return Err(bad());
+    }
+    Ok(Inject {
+        kind: kind.ok_or_else(bad)?,
+        label: label.to_owned(),
+        equivalent: equivalent.map(str::to_owned),
+    })
+}

@@ -1,0 +1,355 @@
+//! The case format: an assembler file that states what is true in it.
+//!
+//! Responsible for reading `corpus/cases/**/NAME.s` (`docs/case-format.md` has the grammar)
+//! and for rewriting its generated part. Not responsible for assembling, running or judging.
+
+mod error;
+mod header;
+mod matrix;
+mod operand;
+mod sample;
+#[cfg(test)]
+mod tests;
+
+pub use error::{CaseError, CaseErrorKind};
+pub use header::{Claim, ClaimArg, Defect, Header, Inject, KEYS, Table, View};
+pub use matrix::{Cell, MATRIX_SIDE_MAX, Matrix, Row};
+pub use operand::{Base, Corruption, Forgotten, Operand, Target};
+pub use sample::{CHAIN_FRAMES_MAX, Chain, Frame, PointKey, SamplePoint, VISIT_MAX};
+
+use unwind_sim_unwind::start::Variant;
+
+/// The size of a case file, in bytes.
+pub const FILE_BYTES_MAX: usize = 1 << 20;
+
+/// A case that was read and found consistent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// The claim in kebab-case: the file's name without `.s`.
+    pub name: String,
+    /// The path as given.
+    pub path: String,
+    /// The header.
+    pub header: Header,
+    /// The sample points, in the order of the file; at least one.
+    pub samples: Vec<SamplePoint>,
+    /// The generated expectation, absent in a case that was never blessed.
+    pub expected: Option<Matrix>,
+    author_text: String,
+}
+
+impl Case {
+    /// Reads a case. `path` is used for its name and in messages; nothing is opened.
+    ///
+    /// # Errors
+    /// The first mistake, with its place and what to do.
+    pub fn parse(path: &str, text: &str) -> Result<Self, CaseError> {
+        let fail = |line, column, kind| CaseError {
+            path: path.to_owned(),
+            line,
+            column,
+            kind,
+        };
+        if text.len() > FILE_BYTES_MAX {
+            return Err(fail(1, 1, CaseErrorKind::TooLarge { bytes: text.len() }));
+        }
+        let name = case_name(path).map_err(|kind| fail(1, 1, kind))?;
+        let mut reader = Reader::default();
+        let mut author_bytes = text.len();
+        let mut expectation_line = 0;
+        let mut start = 0;
+        for (index, line) in text.split_inclusive('\n').enumerate() {
+            if line.starts_with("#=") {
+                author_bytes = start;
+                expectation_line = index + 1;
+                break;
+            }
+            let line_text = line.trim_end_matches(['\n', '\r']);
+            reader
+                .line(line_text, index + 1)
+                .map_err(|(offset, kind)| {
+                    let column = line_text
+                        .get(..offset)
+                        .map_or(0, |part| part.chars().count())
+                        + 1;
+                    fail(index + 1, column, kind)
+                })?;
+            start += line.len();
+        }
+        let (author_text, generated) = text.split_at(author_bytes);
+        reader
+            .check(author_text)
+            .map_err(|(line, kind)| fail(line, 1, kind))?;
+        let mut case = Self {
+            name,
+            path: path.to_owned(),
+            header: reader.header,
+            samples: reader.samples,
+            expected: None,
+            author_text: author_text.to_owned(),
+        };
+        if !generated.is_empty() {
+            let matrix = Matrix::parse(generated)
+                .and_then(|matrix| case.check_rows(matrix))
+                .map_err(|(index, kind)| fail(expectation_line + index, 1, kind))?;
+            case.expected = Some(matrix);
+        }
+        Ok(case)
+    }
+
+    /// The point with this key.
+    pub fn sample(&self, key: &PointKey) -> Option<&SamplePoint> {
+        self.samples.iter().find(|sample| sample.key == *key)
+    }
+
+    /// The file without its `#=` lines, byte for byte as the author wrote it.
+    pub fn author_text(&self) -> &str {
+        &self.author_text
+    }
+
+    /// The whole file with `matrix` as its expectation. No line of the author is changed,
+    /// except that a missing newline at the end of the last one is added.
+    pub fn with_expectations(&self, matrix: &Matrix) -> String {
+        let newline = if self.author_text.ends_with('\n') {
+            ""
+        } else {
+            "\n"
+        };
+        format!("{}{newline}{}", self.author_text, matrix.format())
+    }
+
+    /// Every row must be a sample point of the file.
+    fn check_rows(&self, matrix: Matrix) -> Result<Matrix, (usize, CaseErrorKind)> {
+        let known = |key: &str| self.samples.iter().any(|sample| sample.key() == key);
+        match matrix.rows.iter().position(|row| !known(&row.point)) {
+            Some(index) => {
+                let key = matrix.rows[index].point.clone();
+                Err((index + 1, CaseErrorKind::UnknownPoint { key }))
+            }
+            None => Ok(matrix),
+        }
+    }
+}
+
+fn case_name(path: &str) -> Result<String, CaseErrorKind> {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    let plain = |part: &str| {
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+    };
+    match file.strip_suffix(".s") {
+        Some(name) if name.split('-').all(plain) => Ok(name.to_owned()),
+        _ => Err(CaseErrorKind::Name {
+            name: file.to_owned(),
+        }),
+    }
+}
+
+/// The marks that start a line of ours.
+const MARKS: [&str; 3] = ["#!", "#@", "#="];
+
+#[derive(Default)]
+struct Reader {
+    header: Header,
+    key_lines: Vec<(&'static str, usize)>,
+    samples: Vec<SamplePoint>,
+}
+
+impl Reader {
+    /// Takes one line of the author's part. Errors carry a byte offset into it.
+    fn line(&mut self, line: &str, number: usize) -> Result<(), (usize, CaseErrorKind)> {
+        let body = line.trim_start();
+        let indent = line.len() - body.len();
+        let Some(mark) = MARKS.into_iter().find(|mark| body.starts_with(mark)) else {
+            return Ok(());
+        };
+        if indent > 0 {
+            return Err((indent, CaseErrorKind::Indented { mark }));
+        }
+        match mark {
+            "#!" => self.header_line(line, number),
+            "#@" => {
+                let sample = SamplePoint::parse(&line[2..], number)
+                    .map_err(|(offset, kind)| (2 + offset, kind))?;
+                if self.samples.iter().any(|other| other.key == sample.key) {
+                    return Err((2, CaseErrorKind::DuplicateSample { key: sample.key() }));
+                }
+                self.samples.push(sample);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn header_line(&mut self, line: &str, number: usize) -> Result<(), (usize, CaseErrorKind)> {
+        let (name, value) = line[2..]
+            .split_once(':')
+            .ok_or((2, CaseErrorKind::NoColon))?;
+        let key_at = 2 + name.len() - name.trim_start().len();
+        let name = name.trim();
+        let key = KEYS.into_iter().find(|key| *key == name).ok_or_else(|| {
+            (
+                key_at,
+                CaseErrorKind::UnknownKey {
+                    key: name.to_owned(),
+                },
+            )
+        })?;
+        let may_repeat = matches!(key, "source" | "memory" | "set" | "forget");
+        if !may_repeat && self.key_lines.iter().any(|(other, _)| *other == key) {
+            return Err((key_at, CaseErrorKind::DuplicateKey { key }));
+        }
+        let value_at = line.len() - value.trim_start().len();
+        let value = value.trim();
+        if value.is_empty() {
+            return Err((key_at, CaseErrorKind::EmptyValue { key }));
+        }
+        self.header
+            .set(key, value)
+            .map_err(|kind| (value_at, kind))?;
+        self.key_lines.push((key, number));
+        Ok(())
+    }
+
+    /// What can only be checked when everything was read. Errors carry a line.
+    fn check(&self, text: &str) -> Result<(), (usize, CaseErrorKind)> {
+        let line_of = |key: &str| {
+            self.key_lines
+                .iter()
+                .find(|(name, _)| *name == key)
+                .map_or(1, |(_, line)| *line)
+        };
+        if let Some(key) = self.header.missing() {
+            return Err((1, CaseErrorKind::MissingKey { key }));
+        }
+        if self.samples.is_empty() {
+            return Err((1, CaseErrorKind::NoSample));
+        }
+        for sample in &self.samples {
+            for label in std::iter::once(&sample.key.label).chain(&sample.key.own) {
+                defined(text, label).map_err(|kind| (sample.line, kind))?;
+            }
+        }
+        for (key, claims) in [("right", &self.header.right), ("wrong", &self.header.wrong)] {
+            let points = claims
+                .iter()
+                .flat_map(|claim| &claim.args)
+                .filter_map(|arg| arg.at.as_ref());
+            self.known(points).map_err(|kind| (line_of(key), kind))?;
+        }
+        for corruption in &self.header.corruptions {
+            let key = match corruption.target {
+                Target::Memory(_) => "memory",
+                Target::Register(_) => "set",
+            };
+            self.known([&corruption.point])
+                .map_err(|kind| (line_of(key), kind))?;
+        }
+        let forgotten = self
+            .header
+            .forgotten
+            .iter()
+            .map(|forgotten| &forgotten.point);
+        self.known(forgotten)
+            .map_err(|kind| (line_of("forget"), kind))?;
+        self.check_claims()
+            .map_err(|kind| (line_of("wrong"), kind))?;
+        self.check_starts()
+            .map_err(|kind| (line_of("regs"), kind))?;
+        self.check_defect(text)
+            .map_err(|kind| (line_of("inject"), kind))
+    }
+
+    fn known<'a>(&self, keys: impl IntoIterator<Item = &'a PointKey>) -> Result<(), CaseErrorKind> {
+        for key in keys {
+            if !self.samples.iter().any(|sample| sample.key == *key) {
+                return Err(CaseErrorKind::UnknownPoint {
+                    key: key.to_string(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_claims(&self) -> Result<(), CaseErrorKind> {
+        let starts_meet =
+            |a: Option<Variant>, b: Option<Variant>| a.is_none() || b.is_none() || a == b;
+        for right in &self.header.right {
+            let all_right = right.args.is_empty();
+            let meets = |wrong: &&Claim| {
+                wrong.unwinder == right.unwinder && starts_meet(wrong.start, right.start)
+            };
+            for wrong in self.header.wrong.iter().filter(meets) {
+                let same = |arg: &ClaimArg| {
+                    arg.at.is_some() && right.args.iter().any(|other| other.at == arg.at)
+                };
+                if all_right || wrong.args.iter().any(same) {
+                    let unwinder = right.unwinder.clone();
+                    return Err(CaseErrorKind::ClaimedBoth { unwinder });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_starts(&self) -> Result<(), CaseErrorKind> {
+        let fake_point = self.samples.iter().any(SamplePoint::is_fake);
+        let fake_start = self
+            .header
+            .regs
+            .iter()
+            .any(|start| *start != Variant::Hardware);
+        let what = match (fake_start, fake_point) {
+            (true, false) => "a fake start without a fake sample point",
+            (false, true) => "a fake sample point without a fake start in `regs:`",
+            _ => return Ok(()),
+        };
+        Err(CaseErrorKind::FakeMismatch { what })
+    }
+
+    fn check_defect(&self, text: &str) -> Result<(), CaseErrorKind> {
+        let block = text.lines().any(|line| {
+            let mut words = line.split_whitespace();
+            matches!(words.next(), Some(".ifdef" | ".ifndef")) && words.next() == Some("DEFECT")
+        });
+        match (&self.header.inject, block) {
+            (Some(inject), true) => defined(text, &inject.label),
+            (Some(_), false) => Err(CaseErrorKind::DefectMismatch {
+                what: "a defect is named, but no line is `.ifdef DEFECT`",
+            }),
+            (None, true) => Err(CaseErrorKind::DefectMismatch {
+                what: "there is an `.ifdef DEFECT` block, but no `inject` key",
+            }),
+            (None, false) => Ok(()),
+        }
+    }
+}
+
+/// Whether a line begins with `LABEL:`, or defines it with one of the prelude's macros.
+fn defined(text: &str, label: &str) -> Result<(), CaseErrorKind> {
+    let found = text.lines().any(|line| {
+        let line = line.trim_start();
+        let macro_name = ["FUNC ", "FUNC_NO_CFI "]
+            .into_iter()
+            .find_map(|name| line.strip_prefix(name));
+        match macro_name {
+            Some(rest) => {
+                rest.split([' ', '\t', ',', '#'])
+                    .find(|word| !word.is_empty())
+                    == Some(label)
+            }
+            None => line
+                .strip_prefix(label)
+                .is_some_and(|rest| rest.starts_with(':')),
+        }
+    });
+    if found {
+        Ok(())
+    } else {
+        Err(CaseErrorKind::UnknownLabel {
+            label: label.to_owned(),
+        })
+    }
+}

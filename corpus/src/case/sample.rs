@@ -1,0 +1,258 @@
+//! Sample points: where a case is sampled and the true chain that its author states.
+//!
+//! Responsible for `#@` lines and for naming points elsewhere (`LABEL`, `LABEL#2`,
+//! `LABEL/OWN`); not for what is at the labels.
+
+use std::fmt;
+
+use super::error::CaseErrorKind;
+use super::operand::{is_symbol, parse_number};
+
+/// Frames a stated chain may have, repetitions counted.
+pub const CHAIN_FRAMES_MAX: usize = 131_072;
+
+/// The highest visit of a label that can be named.
+pub const VISIT_MAX: u32 = 1_000_000;
+
+/// The name of a sample point: the label, which visit, and whose registers a fake start has.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PointKey {
+    /// The label at whose address the program is stopped, before the instruction there.
+    pub label: String,
+    /// Which time the label is reached, counted from 1.
+    pub visit: u32,
+    /// For a fake start: the label at which the unwinder's own registers are taken.
+    pub own: Option<String>,
+}
+
+impl PointKey {
+    /// Reads `LABEL`, `LABEL#N`, `LABEL/OWN` or `LABEL#N/OWN`.
+    ///
+    /// # Errors
+    /// [`CaseErrorKind::UnknownPoint`] if it is none of them.
+    pub fn parse(text: &str) -> Result<Self, CaseErrorKind> {
+        let bad = || CaseErrorKind::UnknownPoint {
+            key: text.to_owned(),
+        };
+        let (rest, own) = match text.split_once('/') {
+            Some((rest, own)) => (rest, Some(own.to_owned())),
+            None => (text, None),
+        };
+        let (label, visit) = match rest.split_once('#') {
+            Some((label, visit)) => (label, parse_visit(visit)?),
+            None => (rest, 1),
+        };
+        if !is_symbol(label) || own.as_deref().is_some_and(|own| !is_symbol(own)) {
+            return Err(bad());
+        }
+        Ok(Self {
+            label: label.to_owned(),
+            visit,
+            own,
+        })
+    }
+}
+
+impl fmt::Display for PointKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.label)?;
+        if self.visit != 1 {
+            write!(f, "#{}", self.visit)?;
+        }
+        match &self.own {
+            Some(own) => write!(f, "/{own}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn parse_visit(text: &str) -> Result<u32, CaseErrorKind> {
+    parse_number(text)
+        .and_then(|visit| u32::try_from(visit).ok())
+        .filter(|visit| (1..=VISIT_MAX).contains(visit))
+        .ok_or_else(|| CaseErrorKind::BadNumber {
+            text: text.to_owned(),
+            expected: "a visit from 1 to 1000000",
+        })
+}
+
+/// One frame of a stated chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// The function symbol that covers the frame's instruction.
+    Function(String),
+    /// Any function of an image: the start of its file name, as in `[libc.so]`.
+    Image(String),
+    /// The frame of the signal trampoline, written `<signal>`.
+    Signal,
+}
+
+impl fmt::Display for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Function(name) => f.write_str(name),
+            Self::Image(name) => write!(f, "[{name}]"),
+            Self::Signal => f.write_str("<signal>"),
+        }
+    }
+}
+
+/// A true chain, stated by hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chain {
+    /// Frames, the innermost first, repetitions written out.
+    pub frames: Vec<Frame>,
+    /// Whether the chain ends with the last frame. False when it was written `< ...`: the
+    /// truth goes on, but only these frames are stated.
+    pub complete: bool,
+}
+
+impl Chain {
+    /// Reads `innermost < .. < root`, each frame a [`Frame`] or `SYMBOL*COUNT`; the last
+    /// one may be `...`.
+    ///
+    /// # Errors
+    /// The byte offset in `text` of the offending frame, and what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, (usize, CaseErrorKind)> {
+        let mut chain = Self {
+            frames: Vec::new(),
+            complete: true,
+        };
+        let mut from = 0;
+        loop {
+            let until = next_separator(text, from);
+            let word = text[from..until].trim();
+            let lead = text[from..until].len() - text[from..until].trim_start().len();
+            let place = from + lead;
+            let last = until == text.len();
+            if last && word == "..." && !chain.frames.is_empty() {
+                chain.complete = false;
+                return Ok(chain);
+            }
+            let (frame, count) = parse_frame(word).map_err(|kind| (place, kind))?;
+            if count > CHAIN_FRAMES_MAX - chain.frames.len() {
+                let expected = "a chain of at most 131072 frames";
+                let kind = CaseErrorKind::BadNumber {
+                    text: word.to_owned(),
+                    expected,
+                };
+                return Err((place, kind));
+            }
+            chain.frames.extend(std::iter::repeat_n(frame, count));
+            if last {
+                return Ok(chain);
+            }
+            from = until + 1;
+        }
+    }
+}
+
+/// The next `<` that separates frames: not that of `<signal>`.
+fn next_separator(text: &str, from: usize) -> usize {
+    let skip = text[from..].len() - text[from..].trim_start().len();
+    let start = if text[from + skip..].starts_with("<signal>") {
+        from + skip + "<signal>".len()
+    } else {
+        from
+    };
+    text[start..].find('<').map_or(text.len(), |at| start + at)
+}
+
+fn parse_frame(word: &str) -> Result<(Frame, usize), CaseErrorKind> {
+    let bad = || CaseErrorKind::BadFrame {
+        frame: word.to_owned(),
+    };
+    if word == "<signal>" {
+        return Ok((Frame::Signal, 1));
+    }
+    if let Some(image) = word
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+    {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"._+-".contains(&b);
+        let valid = !image.is_empty() && image.bytes().all(plain);
+        return if valid {
+            Ok((Frame::Image(image.to_owned()), 1))
+        } else {
+            Err(bad())
+        };
+    }
+    let (name, count) = match word.split_once('*') {
+        Some((name, count)) => {
+            let count = parse_number(count.trim()).and_then(|count| usize::try_from(count).ok());
+            (
+                name.trim(),
+                count.filter(|&count| count > 0).ok_or_else(bad)?,
+            )
+        }
+        None => (word, 1),
+    };
+    if is_symbol(name) && name != "..." {
+        Ok((Frame::Function(name.to_owned()), count))
+    } else {
+        Err(bad())
+    }
+}
+
+/// A place where the program is sampled, and the truth there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SamplePoint {
+    /// Its name, unique in the case.
+    pub key: PointKey,
+    /// The true chain.
+    pub chain: Chain,
+    /// Line of the file, from 1.
+    pub line: usize,
+}
+
+impl SamplePoint {
+    /// The key as it stands in an expectation row.
+    pub fn key(&self) -> String {
+        self.key.to_string()
+    }
+
+    /// Whether the sample is a fake start: two register sets, see `docs/case-format.md`.
+    pub fn is_fake(&self) -> bool {
+        self.key.own.is_some()
+    }
+
+    /// Reads what follows `#@`. Errors carry a byte offset into `text`.
+    pub(crate) fn parse(text: &str, line: usize) -> Result<Self, (usize, CaseErrorKind)> {
+        let bad = |what| (0, CaseErrorKind::BadSample { what });
+        let (head, chain) = text
+            .split_once(':')
+            .ok_or_else(|| bad("a sample line without a colon"))?;
+        let mut words = head.split_whitespace();
+        let label = words
+            .next()
+            .ok_or_else(|| bad("a sample line without a label"))?;
+        let mut key = PointKey {
+            label: label.to_owned(),
+            visit: 1,
+            own: None,
+        };
+        let mut fake = false;
+        for word in words {
+            let at = word.as_ptr() as usize - text.as_ptr() as usize;
+            let wrong = |what| (at, CaseErrorKind::BadSample { what });
+            if let Some(visit) = word.strip_prefix('#') {
+                key.visit = parse_visit(visit).map_err(|kind| (at, kind))?;
+            } else if word == "fake" {
+                fake = true;
+            } else if let Some(own) = word.strip_prefix("own=") {
+                key.own = Some(own.to_owned());
+            } else {
+                return Err(wrong("an unknown word before the colon"));
+            }
+        }
+        if fake != key.own.is_some() {
+            return Err(bad("`fake` and `own=LABEL` come together"));
+        }
+        if !is_symbol(label) {
+            return Err(bad("the label is not a symbol"));
+        }
+        let base = head.len() + 1;
+        let chain = Chain::parse(chain).map_err(|(at, kind)| (base + at, kind))?;
+        Ok(Self { key, chain, line })
+    }
+}

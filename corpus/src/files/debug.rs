@@ -1,0 +1,214 @@
+//! What separate debug files, `.gnu_debugdata` and compressed sections add to a file.
+//!
+//! Sources: gdb's manual, "Debugging Information in Separate Files" and "MiniDebugInfo"; gABI,
+//! "Section Compression".
+
+use super::candidates::{below, in_tree};
+use super::{FileProblemKind, FinderOptions};
+use crate::mapped::map_file;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use unwind_sim_unwind::elf::{self, Compression, Elf};
+use unwind_sim_unwind::image::{Bytes, Owner, Section, SectionKind};
+
+/// Largest compressed part that is unpacked, bytes.
+const UNPACKED_MAX: u64 = 1 << 30;
+/// Most memory that xz may take for its window, KiB.
+const XZ_WINDOW_KIB_MAX: u32 = 128 << 10;
+/// Largest window of zstd, as a power of two.
+const ZSTD_WINDOW_LOG_MAX: u32 = 27;
+
+type Problem = (String, FileProblemKind);
+
+/// Adds to `elf`, read from `path`, what else is known of it. Gives what went wrong.
+pub(super) fn complete(elf: &mut Elf, path: &Path, options: &FinderOptions) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let name = path.to_string_lossy().into_owned();
+    unpack_sections(elf, &name, &mut problems);
+    if let Some(debug) = debug_file(elf, path, options, &mut problems) {
+        merge(elf, debug);
+    }
+    if let Some(data) = elf.debug_data.take().filter(|_| !elf.has_symtab) {
+        match mini_debug_info(&data, options) {
+            Ok(debug) => merge(elf, debug),
+            Err(kind) => problems.push((name, kind)),
+        }
+    }
+    problems
+}
+
+/// Takes symbols and `.debug_frame` where the file itself has none.
+fn merge(elf: &mut Elf, debug: Elf) {
+    if debug.has_symtab && !elf.has_symtab {
+        elf.parts.symbols.extend(debug.parts.symbols);
+        elf.parts.symbols.sort();
+        elf.parts.symbols.dedup();
+        elf.has_symtab = true;
+    }
+    let is_frame = |s: &Section| s.kind == SectionKind::DebugFrame;
+    if !elf.parts.sections.iter().any(is_frame) {
+        let sections = debug.parts.sections.into_iter();
+        elf.parts.sections.extend(sections.filter(is_frame));
+    }
+}
+
+/// Unpacks the compressed sections of `elf` into its parts.
+fn unpack_sections(elf: &mut Elf, name: &str, problems: &mut Vec<Problem>) {
+    for section in std::mem::take(&mut elf.compressed) {
+        let part = section.kind.as_str();
+        let unpacked = match section.compression {
+            Compression::Zlib => {
+                let reader = flate2::read::ZlibDecoder::new(&section.data[..]);
+                unpack(reader, part, section.offset)
+            }
+            Compression::Zstd => zstd_reader(&section.data)
+                .map_err(|why| unpack_error(part, section.offset, &why))
+                .and_then(|reader| unpack(reader, part, section.offset)),
+        };
+        match unpacked {
+            Ok(bytes) => elf.parts.sections.push(Section {
+                kind: section.kind,
+                address: section.address,
+                data: Bytes::from_vec(bytes),
+            }),
+            Err(kind) => problems.push((name.to_owned(), kind)),
+        }
+    }
+}
+
+fn zstd_reader(data: &[u8]) -> std::io::Result<impl Read + '_> {
+    let mut reader = zstd::stream::read::Decoder::with_buffer(data)?;
+    reader.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+    Ok(reader)
+}
+
+fn unpack_error(section: &'static str, offset: u64, why: &std::io::Error) -> FileProblemKind {
+    FileProblemKind::Unpack {
+        section,
+        offset,
+        why: why.kind(),
+    }
+}
+
+/// Reads to the end, at most [`UNPACKED_MAX`] bytes.
+fn unpack(
+    reader: impl Read,
+    section: &'static str,
+    offset: u64,
+) -> Result<Vec<u8>, FileProblemKind> {
+    let mut out = Vec::new();
+    let taken = reader.take(UNPACKED_MAX + 1).read_to_end(&mut out);
+    taken.map_err(|why| unpack_error(section, offset, &why))?;
+    if out.len() as u64 > UNPACKED_MAX {
+        let limit = UNPACKED_MAX;
+        return Err(FileProblemKind::UnpackLimit { section, limit });
+    }
+    Ok(out)
+}
+
+/// `.gnu_debugdata`: an ELF file, compressed with xz, with the symbols that are not in `.dynsym`.
+fn mini_debug_info(data: &[u8], options: &FinderOptions) -> Result<Elf, FileProblemKind> {
+    let reader = lzma_rust2::XzReader::new_mem_limit(data, true, XZ_WINDOW_KIB_MAX);
+    let bytes = unpack(reader, ".gnu_debugdata", 0)?;
+    let mut elf = elf::read("", Arc::new(bytes), &options.elf).map_err(FileProblemKind::Elf)?;
+    unpack_sections(&mut elf, "", &mut Vec::new());
+    Ok(elf)
+}
+
+/// The separate debug file of `elf`, by build id or by `.gnu_debuglink`.
+fn debug_file(
+    elf: &Elf,
+    path: &Path,
+    options: &FinderOptions,
+    problems: &mut Vec<Problem>,
+) -> Option<Elf> {
+    let id = &elf.parts.build_id;
+    let mut by_id: Vec<PathBuf> = Vec::new();
+    for dir in &options.debug_dirs {
+        by_id.extend(in_tree(dir, id, ".debug"));
+    }
+    let cached = options.perf_cache.as_deref();
+    by_id.extend(cached.and_then(|cache| Some(in_tree(cache, id, "")?.join("debug"))));
+    let linked = elf
+        .debug_link
+        .as_ref()
+        .map_or(Vec::new(), |link| linked_places(path, &link.name, options));
+    for candidate in by_id.into_iter().chain(linked) {
+        if candidate == path {
+            continue;
+        }
+        match open_debug_file(elf, &candidate, options) {
+            Ok(mut debug) => {
+                let name = candidate.to_string_lossy().into_owned();
+                unpack_sections(&mut debug, &name, problems);
+                return Some(debug);
+            }
+            Err(FileProblemKind::NotFound) => {}
+            Err(kind) => problems.push((candidate.to_string_lossy().into_owned(), kind)),
+        }
+    }
+    None
+}
+
+/// Where gdb looks for a `.gnu_debuglink`: beside the file, in `.debug`, and below each debug
+/// directory.
+fn linked_places(path: &Path, link: &str, options: &FinderOptions) -> Vec<PathBuf> {
+    // A name with a directory in it could lead anywhere.
+    let Some(name) = Path::new(link).file_name().filter(|name| *name == link) else {
+        return Vec::new();
+    };
+    let Some(dir) = path.parent() else {
+        return Vec::new();
+    };
+    let mut out = vec![dir.join(name), dir.join(".debug").join(name)];
+    let inside = options
+        .symfs
+        .as_deref()
+        .map_or(dir, |symfs| dir.strip_prefix(symfs).unwrap_or(dir));
+    for debug_dir in &options.debug_dirs {
+        out.push(below(Some(debug_dir), inside).join(name));
+    }
+    out
+}
+
+/// Opens a debug file if it belongs to `elf`: the same build id, or else the CRC that
+/// `.gnu_debuglink` demands.
+fn open_debug_file(
+    elf: &Elf,
+    path: &Path,
+    options: &FinderOptions,
+) -> Result<Elf, FileProblemKind> {
+    let owner: Owner = map_file(path).map_err(FileProblemKind::from_io)?;
+    let name = path.to_string_lossy();
+    let read = elf::Options {
+        plt: false,
+        ..options.elf
+    };
+    let debug = elf::read(&name, owner.clone(), &read).map_err(FileProblemKind::Elf)?;
+    let (ours, theirs) = (&elf.parts.build_id, &debug.parts.build_id);
+    if !ours.is_empty() && !theirs.is_empty() {
+        if ours == theirs {
+            return Ok(debug);
+        }
+        return Err(FileProblemKind::BuildId {
+            expected: ours.clone(),
+            found: theirs.clone(),
+        });
+    }
+    let Some(link) = &elf.debug_link else {
+        return Err(FileProblemKind::BuildId {
+            expected: ours.clone(),
+            found: theirs.clone(),
+        });
+    };
+    let mut crc = flate2::Crc::new();
+    crc.update((*owner).as_ref());
+    if crc.sum() == link.crc {
+        return Ok(debug);
+    }
+    Err(FileProblemKind::Crc {
+        expected: link.crc,
+        found: crc.sum(),
+    })
+}

@@ -1,0 +1,398 @@
+//! Real files: programs built by `cc`, then stripped, split, compressed and removed.
+
+use super::*;
+use std::process::Command;
+use unwind_sim_unwind::image::SectionKind;
+
+/// A directory of one test, removed at its end.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(test: &str) -> Dir {
+        let dir = std::env::temp_dir().join(format!("unwind-sim-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a temporary directory");
+        Dir(dir.canonicalize().expect("it was just made"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn run(&self, program: &str, arguments: &[&str]) {
+        let out = Command::new(program)
+            .args(arguments)
+            .current_dir(&self.0)
+            .output();
+        let out = out.unwrap_or_else(|e| panic!("{program} must be installed for this test: {e}"));
+        assert!(out.status.success(), "{program} {arguments:?}: {out:?}");
+    }
+
+    /// A program with the local function `inner`; `flags` for the compiler.
+    fn build(&self, name: &str, flags: &[&str]) -> PathBuf {
+        let mut source = String::from("#include <stdio.h>\n");
+        for n in 0..64 {
+            source += &format!("int f{n}(int x) {{ return printf(\"%d\", x) + {n}; }}\n");
+        }
+        source += "static __attribute__((noinline)) int inner(int x) { return printf(\"%d\", x); }\n\
+            int main(int c, char **v) { return inner(c) < 0 && v; }\n";
+        std::fs::write(self.path("p.c"), source).expect("a temporary file");
+        self.run(
+            "cc",
+            &[&["p.c", "-o", name, "-O1", "-Wl,--build-id=sha1"], flags].concat(),
+        );
+        self.path(name)
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn request<'a>(path: &'a Path, build_id: &'a [u8]) -> MappingRequest<'a> {
+    MappingRequest {
+        pid: 1,
+        name: path.to_str().expect("a temporary path is text"),
+        range: 0x5555_0000_0000..0x5555_0010_0000,
+        file_offset: 0,
+        executable: false,
+        build_id,
+    }
+}
+
+fn finder(debug_dir: &Path) -> ImageFinder {
+    ImageFinder::new(FinderOptions {
+        debug_dirs: vec![debug_dir.to_owned()],
+        debug_files: true,
+        ..FinderOptions::default()
+    })
+}
+
+fn has_inner(image: &Image) -> bool {
+    image
+        .symbols()
+        .iter()
+        .any(|s| s.name == "inner" && s.size != 0)
+}
+
+fn only_problem(finder: &ImageFinder) -> &FileProblemKind {
+    let [problem] = finder.problems() else {
+        panic!("one problem expected: {:?}", finder.problems());
+    };
+    &problem.kind
+}
+
+#[test]
+fn every_executable_mapping_of_this_process_has_its_image_and_bias() {
+    let mut finder = ImageFinder::new(FinderOptions {
+        live: true,
+        ..FinderOptions::system()
+    });
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+    let here: fn() = every_executable_mapping_of_this_process_has_its_image_and_bias;
+    let here = here as usize as u64;
+    let mut found = 0;
+    for line in maps.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let hex = |word: &str| u64::from_str_radix(word, 16).expect("a hexadecimal number");
+        let (start, end) = words[0].split_once('-').expect("a range");
+        let range = hex(start)..hex(end);
+        if words.len() < 6 || !words[1].contains('x') || words[5] == "[vsyscall]" {
+            continue;
+        }
+        let (image, bias) = finder.mapping_for(&MappingRequest {
+            pid: std::process::id(),
+            name: words[5],
+            range: range.clone(),
+            file_offset: hex(words[2]),
+            executable: true,
+            build_id: &[],
+        });
+        let image = image.unwrap_or_else(|| panic!("{line}: {:?}", finder.problems()));
+        // The segment's first byte is where the kernel put it.
+        let svma = range.start.wrapping_sub(bias);
+        let inside = |r: &Range<u64>| r.start & !0xfff == svma;
+        assert!(image.text().iter().any(inside), "{line}: {svma:#x}");
+        if range.contains(&here) {
+            let symbol = image.symbol(here.wrapping_sub(bias)).expect("a symbol");
+            assert!(
+                symbol.name.contains("every_executable_mapping"),
+                "{symbol:?}"
+            );
+        }
+        if words[5] == "[vdso]" {
+            assert!(
+                image
+                    .symbols()
+                    .iter()
+                    .any(|s| s.name == "__vdso_gettimeofday")
+            );
+            assert!(image.section(SectionKind::EhFrame).is_some());
+        }
+        found += 1;
+    }
+    assert!(found >= 4, "{found} mappings");
+}
+
+#[test]
+fn a_stripped_file_gets_its_symbols_from_the_build_id_tree() {
+    let dir = Dir::new("tree");
+    let path = dir.build("p", &["-g"]);
+    dir.run("objcopy", &["--only-keep-debug", "p", "kept"]);
+    dir.run("strip", &["p"]);
+    let mut alone = finder(&dir.path("nothing"));
+    let (image, _) = alone.mapping_for(&request(&path, &[]));
+    let image = image.expect("the program");
+    assert!(!has_inner(&image));
+    let hex: String = image
+        .build_id()
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect();
+    let tree = dir.path("debug/.build-id").join(&hex[..2]);
+    std::fs::create_dir_all(&tree).expect("a directory");
+    std::fs::rename(dir.path("kept"), tree.join(format!("{}.debug", &hex[2..]))).expect("rename");
+
+    let mut finder = finder(&dir.path("debug"));
+    let build_id = image.build_id();
+    let (with_debug, bias) = finder.mapping_for(&request(&path, build_id));
+    let with_debug = with_debug.expect("the program");
+    assert!(has_inner(&with_debug));
+    assert!(with_debug.text_bytes(with_debug.text()[0].start, 1).len() == 1);
+    assert!(with_debug.symbols().iter().any(|s| s.name == "printf@plt"));
+    assert_eq!(bias, 0x5555_0000_0000);
+    assert_eq!(finder.problems(), []);
+    let (again, _) = finder.mapping_for(&request(&path, build_id));
+    assert_eq!(again.map(|image| image.id()), Some(with_debug.id()));
+
+    // Another build at the same path is not taken; without any other, there is no image.
+    let mut other = build_id.to_vec();
+    other[0] ^= 1;
+    assert!(finder.mapping_for(&request(&path, &other)).0.is_none());
+    assert_eq!(only_problem(&finder).as_str(), "build-id-mismatch");
+    assert_eq!(finder.problem_count(), 1);
+}
+
+#[test]
+fn a_debug_link_is_followed_and_its_crc_checked() {
+    let dir = Dir::new("link");
+    let path = dir.build("p", &["-g", "-Wl,--build-id=none"]);
+    dir.run("objcopy", &["--only-keep-debug", "p", "p.debug"]);
+    dir.run("strip", &["p"]);
+    dir.run("objcopy", &["--add-gnu-debuglink=p.debug", "p"]);
+    let mut first = finder(&dir.path("nothing"));
+    let (image, _) = first.mapping_for(&request(&path, &[]));
+    assert!(has_inner(&image.expect("the program")));
+    assert_eq!(first.problems(), []);
+
+    let debug = dir.path("p.debug");
+    let mut bytes = std::fs::read(&debug).expect("the debug file");
+    *bytes.last_mut().expect("not empty") ^= 1;
+    std::fs::write(&debug, &bytes).expect("ours");
+    let mut second = finder(&dir.path("nothing"));
+    let (image, _) = second.mapping_for(&request(&path, &[]));
+    assert!(!has_inner(&image.expect("the program")));
+    assert_eq!(only_problem(&second).as_str(), "crc-mismatch");
+}
+
+#[test]
+fn mini_debug_info_is_unpacked_and_its_damage_never_panics() {
+    let dir = Dir::new("mini");
+    let path = dir.build("p", &["-g"]);
+    dir.run("objcopy", &["-S", "--keep-symbol=inner", "p", "mini"]);
+    dir.run("xz", &["mini"]);
+    dir.run("strip", &["p"]);
+    dir.run("objcopy", &["--add-section", ".gnu_debugdata=mini.xz", "p"]);
+    let mut whole = finder(&dir.path("nothing"));
+    let (image, _) = whole.mapping_for(&request(&path, &[]));
+    assert!(has_inner(&image.expect("the program")));
+    assert_eq!(whole.problems(), []);
+
+    let bytes = std::fs::read(&path).expect("the program");
+    let packed = std::fs::read(dir.path("mini.xz")).expect("xz");
+    let at = bytes
+        .windows(packed.len())
+        .position(|w| w == packed)
+        .expect("it was added");
+    let mut refused = 0;
+    for offset in (0..packed.len()).step_by(7) {
+        let mut bytes = bytes.clone();
+        bytes[at + offset] ^= 0x20;
+        let mut elf = elf::read("", Arc::new(bytes), &elf::Options::default()).expect("ELF");
+        refused += debug::complete(&mut elf, &path, finder(&dir.path("nothing")).options()).len();
+    }
+    assert!(
+        refused > packed.len() / 14,
+        "xz has checksums: {refused} of {}",
+        packed.len() / 7
+    );
+}
+
+#[test]
+fn a_compressed_debug_frame_is_unpacked_like_the_plain_one() {
+    let dir = Dir::new("compressed");
+    let no_tables = [
+        "-g",
+        "-fno-asynchronous-unwind-tables",
+        "-fno-unwind-tables",
+    ];
+    let path = dir.build("plain", &no_tables);
+    let frame = |path: &Path| {
+        let mut finder = finder(&dir.path("nothing"));
+        let (image, _) = finder.mapping_for(&request(path, &[]));
+        let image = image.expect("the program");
+        assert_eq!(finder.problems(), []);
+        let section = image.section(SectionKind::DebugFrame);
+        section.expect("a frame section").data.to_vec()
+    };
+    let plain = frame(&path);
+    assert!(plain.len() > 64);
+    for how in ["zlib", "zstd"] {
+        let option = format!("--compress-debug-sections={how}");
+        dir.run("objcopy", &[&option, "plain", how]);
+        let packed = dir.path(how);
+        let bytes = std::fs::read(&packed).expect("it was just made");
+        let elf = elf::read("", Arc::new(bytes), &elf::Options::default()).expect("ELF");
+        assert_eq!(elf.compressed.len(), 1, "{how} did compress it");
+        assert_eq!(elf.compressed[0].size, plain.len() as u64);
+        assert!(frame(&packed) == plain, "{how}");
+    }
+}
+
+#[test]
+fn a_removed_program_is_found_while_it_runs() {
+    let dir = Dir::new("removed");
+    let path = dir.path("sleeper");
+    std::fs::copy("/bin/sleep", &path).expect("a program that waits");
+    let mut child = Command::new(&path).arg("60").spawn().expect("it runs");
+    let maps = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("maps");
+    let mine = |line: &&str| line.contains("sleeper") && line.contains("r-xp");
+    while maps(child.id()).lines().find(mine).is_none() {
+        std::thread::yield_now();
+    }
+    std::fs::remove_file(&path).expect("ours");
+    let maps = maps(child.id());
+    let line = maps.lines().find(mine).expect("still mapped");
+    let hex = |word: &str| u64::from_str_radix(word, 16).expect("a number");
+    let (start, end) = line
+        .split_once(' ')
+        .and_then(|l| l.0.split_once('-'))
+        .expect("a range");
+    let name = &line[line.find('/').expect("a path")..];
+    assert!(name.ends_with(candidates::DELETED), "{name}");
+    let live = |live| {
+        ImageFinder::new(FinderOptions {
+            live,
+            ..FinderOptions::default()
+        })
+    };
+    let request = MappingRequest {
+        pid: child.id(),
+        name,
+        range: hex(start)..hex(end),
+        file_offset: hex(line.split_whitespace().nth(2).expect("an offset")),
+        executable: true,
+        build_id: &[],
+    };
+    let (image, _) = live(true).mapping_for(&request);
+    let (nothing, bias) = live(false).mapping_for(&request);
+    child.kill().and_then(|()| child.wait()).expect("ours");
+    assert!(image.is_some_and(|image| image.section(SectionKind::EhFrame).is_some()));
+    // Without knowing the process, nothing is guessed; the bias then counts in the file.
+    assert!(nothing.is_none());
+    assert_eq!(request.range.start - bias, request.file_offset);
+}
+
+#[test]
+fn generated_code_has_the_symbols_of_its_map_file() {
+    let dir = Dir::new("jit");
+    let lines = "7f0000001000 20 first\n7f0000001020 40 LazyCompile:~f /a b.js:1\nnonsense\n\
+                 7f0000001000 18 again\n7f0000009000 8 elsewhere\n";
+    std::fs::write(dir.path("perf-77.map"), lines).expect("ours");
+    let mut finder = ImageFinder::new(FinderOptions {
+        jit_dir: Some(dir.0.clone()),
+        ..FinderOptions::default()
+    });
+    let mut request = MappingRequest {
+        pid: 77,
+        name: "//anon",
+        range: 0x7f00_0000_0000..0x7f00_0000_2000,
+        file_offset: 0,
+        executable: true,
+        build_id: &[],
+    };
+    let (image, bias) = finder.mapping_for(&request);
+    let image = image.expect("symbols");
+    assert_eq!(bias, 0);
+    assert_eq!(image.symbols().len(), 2);
+    let name = |at: u64| image.symbol(at).map(|s| s.name.as_str());
+    assert_eq!(name(0x7f00_0000_1010), Some("again"));
+    assert_eq!(name(0x7f00_0000_1050), Some("LazyCompile:~f /a b.js:1"));
+    assert!(
+        image.is_text(0x7f00_0000_1fff),
+        "all of the mapping is code"
+    );
+    assert_eq!(only_problem(&finder), &FileProblemKind::JitLine { line: 3 });
+    request.executable = false;
+    assert!(finder.mapping_for(&request).0.is_none());
+    request.pid = 78;
+    assert!(finder.mapping_for(&request).0.is_none());
+}
+
+#[test]
+fn symfs_is_the_root_of_all_paths() {
+    let dir = Dir::new("symfs");
+    let built = dir.build("p", &[]);
+    let below = dir.path("root/usr/bin");
+    std::fs::create_dir_all(&below).expect("a directory");
+    std::fs::rename(built, below.join("p")).expect("rename");
+    let mut finder = ImageFinder::new(FinderOptions {
+        symfs: Some(dir.path("root")),
+        ..FinderOptions::default()
+    });
+    let found = |finder: &mut ImageFinder, path: &str| {
+        finder
+            .mapping_for(&request(Path::new(path), &[]))
+            .0
+            .is_some()
+    };
+    assert!(found(&mut finder, "/usr/bin/p"));
+    assert!(found(&mut finder, "/../usr/bin/p"), ".. does not lead out");
+    assert!(!found(&mut finder, "/bin/sh"));
+    assert_eq!(only_problem(&finder), &FileProblemKind::NotFound);
+}
+
+#[test]
+fn an_image_in_memory_without_its_section_headers_is_read_by_segments() {
+    let dir = Dir::new("memory");
+    let path = dir.build("p", &[]);
+    let file = std::fs::read(&path).expect("the program");
+    let elf = elf::read("p", Arc::new(file.clone()), &elf::Options::default()).expect("ELF");
+    let size = elf
+        .segments
+        .iter()
+        .map(|s| s.range().end)
+        .max()
+        .expect("segments");
+    let mut memory = vec![0; size.next_multiple_of(4096) as usize];
+    for s in &elf.segments {
+        let (from, to, len) = (s.offset as usize, s.address as usize, s.file_size as usize);
+        memory[to..to + len].copy_from_slice(&file[from..from + len]);
+    }
+    let mut finder = finder(&dir.path("nothing"));
+    let (image, bias) = finder
+        .memory_image("p", 0x7000_0000, Arc::new(memory))
+        .expect("an image");
+    assert_eq!(bias, 0x7000_0000);
+    assert_eq!(image.build_id(), elf.parts.build_id);
+    assert_eq!(image.text(), elf.parts.text);
+    let sections = |kind| elf.parts.sections.iter().find(move |s| s.kind == kind);
+    let hdr = sections(SectionKind::EhFrameHdr).expect("a header");
+    let ours = image.section(SectionKind::EhFrameHdr).expect("a header");
+    assert_eq!((ours.address, &ours.data[..]), (hdr.address, &hdr.data[..]));
+    let eh_frame = sections(SectionKind::EhFrame).expect("a table");
+    let ours = image.section(SectionKind::EhFrame).expect("a table");
+    assert_eq!(ours.address, eh_frame.address);
+    assert!(ours.data.starts_with(&eh_frame.data));
+}

@@ -1,0 +1,232 @@
+//! Recordings of other tools as items of our own model: perf.data ([`perf`]) and ELF cores
+//! ([`core`]).
+//!
+//! An import is a stream: images are announced before the first event that names them, events and
+//! samples follow in the order of time, and nothing is kept that grows with the number of samples.
+//! Truth is unknown in all of them. What could not be imported is counted by its reason.
+//!
+//! Not here: finding files ([`crate::files`]), writing traces, captures of our own tools.
+
+pub mod core;
+mod error;
+pub mod perf;
+
+pub use error::{CoreErrorKind, ImportError};
+
+use crate::files::{FileProblem, FinderOptions, ImageFinder};
+use crate::mapped::map_file;
+use crate::model::{ImageIndex, Item};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use unwind_sim_unwind::image::{Image, ImageId, Owner};
+
+/// What to import, and from where to take images.
+#[derive(Clone, Debug)]
+pub struct ImportOptions {
+    /// Where images are.
+    pub files: FinderOptions,
+    /// Most bytes of stack taken from a core, from rsp upwards. perf.data has its own limit.
+    pub stack_bytes_max: u64,
+}
+
+impl Default for ImportOptions {
+    /// The files of this machine, and stacks of 16 MiB.
+    fn default() -> Self {
+        ImportOptions {
+            files: FinderOptions::system(),
+            stack_bytes_max: 16 << 20,
+        }
+    }
+}
+
+/// A piece of an import.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "handed on at once, never stored")]
+pub enum ImportItem<'a> {
+    /// An image, before the first event with its index. Indexes count from 0.
+    Image {
+        /// Its number from now on.
+        index: ImageIndex,
+        /// The image.
+        image: Arc<Image>,
+    },
+    /// An event or a sample.
+    Item(Item<'a>),
+}
+
+/// Takes the items; may end the import.
+pub type Sink<'s> = dyn FnMut(ImportItem<'_>) -> ControlFlow<()> + 's;
+
+/// Why a sample or a record was left out.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Skip {
+    /// No process: the idle task, or the hardware did not tell.
+    NoProcess,
+    /// A kernel thread: there are no user registers.
+    KernelThread,
+    /// The event does not record user registers.
+    NoRegisters,
+    /// rip or rsp is not among the registers recorded.
+    NoIpOrSp,
+    /// A 32-bit program.
+    Bits32,
+    /// Registers of a mode that this reader does not know.
+    UnknownAbi,
+    /// A guest of a hypervisor.
+    Guest,
+    /// The record is damaged.
+    Damaged,
+    /// Lost by the recorder.
+    Lost,
+}
+
+impl Skip {
+    /// A stable name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Skip::NoProcess => "no-process",
+            Skip::KernelThread => "kernel-thread",
+            Skip::NoRegisters => "no-registers",
+            Skip::NoIpOrSp => "no-ip-or-sp",
+            Skip::Bits32 => "32-bit",
+            Skip::UnknownAbi => "unknown-abi",
+            Skip::Guest => "guest",
+            Skip::Damaged => "damaged",
+            Skip::Lost => "lost",
+        }
+    }
+
+    /// What it means, and what to do.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Skip::NoProcess => "no process: the idle task, or unknown",
+            Skip::KernelThread => "a kernel thread has no user stack",
+            Skip::NoRegisters => {
+                "no user registers were recorded; record with `perf record --call-graph dwarf`"
+            }
+            Skip::NoIpOrSp => {
+                "the instruction or stack pointer was not recorded; add ip and sp to --user-regs"
+            }
+            Skip::Bits32 => "a 32-bit program; only x86-64 is supported",
+            Skip::UnknownAbi => "registers of an unknown mode",
+            Skip::Guest => "a guest of a hypervisor",
+            Skip::Damaged => "the record is damaged",
+            Skip::Lost => "lost by the recorder",
+        }
+    }
+}
+
+/// What an import did.
+#[derive(Clone, Debug, Default)]
+pub struct Imported {
+    /// Images announced.
+    pub images: u64,
+    /// Events handed out.
+    pub events: u64,
+    /// Samples handed out.
+    pub samples: u64,
+    /// Samples without any stack memory among them.
+    pub without_stack: u64,
+    /// What was left out, by reason.
+    pub skipped: BTreeMap<Skip, u64>,
+    /// What was wrong with files: the first thousand.
+    pub file_problems: Vec<FileProblem>,
+    /// How many things were wrong with files.
+    pub file_problem_count: u64,
+    /// What was wrong with the recording, but could be done without. If its rest could not be
+    /// read, the last of them says why.
+    pub problems: Vec<ImportError>,
+}
+
+/// Imports a file, by what it is: perf.data or an ELF core.
+///
+/// # Errors
+/// If it cannot be read, or is no recording that we know. A recording that is cut short is no
+/// error: what is there is imported, and [`Imported::problems`] says what is missing.
+pub fn import(
+    path: &Path,
+    options: &ImportOptions,
+    sink: &mut Sink<'_>,
+) -> Result<Imported, ImportError> {
+    let owner = map_file(path).map_err(|error| ImportError::Io(error.kind()))?;
+    import_bytes(owner, options, sink)
+}
+
+/// As [`import`], from bytes that are in memory (a pipe that was read to its end).
+///
+/// # Errors
+/// As [`import`].
+pub fn import_bytes(
+    owner: Owner,
+    options: &ImportOptions,
+    sink: &mut Sink<'_>,
+) -> Result<Imported, ImportError> {
+    let bytes: &[u8] = (*owner).as_ref();
+    match bytes {
+        [b'P', b'E', b'R', b'F', ..] | [b'2', b'E', b'L', b'I', ..] => {
+            perf::import(bytes, options, sink)
+        }
+        [0x7f, b'E', b'L', b'F', ..] => core::import(owner.clone(), options, sink),
+        _ => Err(ImportError::UnknownFormat),
+    }
+}
+
+/// What both importers share: the sink, image numbers and counts.
+struct Output<'o, 's> {
+    sink: &'o mut Sink<'s>,
+    finder: ImageFinder,
+    indexes: HashMap<ImageId, ImageIndex>,
+    imported: Imported,
+}
+
+impl<'o, 's> Output<'o, 's> {
+    fn new(options: &ImportOptions, sink: &'o mut Sink<'s>) -> Self {
+        Output {
+            sink,
+            finder: ImageFinder::new(options.files.clone()),
+            indexes: HashMap::new(),
+            imported: Imported::default(),
+        }
+    }
+
+    fn skip(&mut self, why: Skip, count: u64) {
+        *self.imported.skipped.entry(why).or_default() += count;
+    }
+
+    fn item(&mut self, item: Item<'_>) -> ControlFlow<()> {
+        match &item {
+            Item::Event(_) => self.imported.events += 1,
+            Item::Sample(sample) => {
+                self.imported.samples += 1;
+                if sample.regions.is_empty() {
+                    self.imported.without_stack += 1;
+                }
+            }
+        }
+        (self.sink)(ImportItem::Item(item))
+    }
+
+    /// The number of an image, announcing it at first.
+    fn index(&mut self, image: Arc<Image>) -> (ImageIndex, ControlFlow<()>) {
+        if let Some(&index) = self.indexes.get(&image.id()) {
+            return (index, ControlFlow::Continue(()));
+        }
+        let next = u32::try_from(self.indexes.len()).unwrap_or(u32::MAX);
+        let index = ImageIndex(next);
+        self.indexes.insert(image.id(), index);
+        self.imported.images += 1;
+        (index, (self.sink)(ImportItem::Image { index, image }))
+    }
+
+    fn finish(mut self) -> Imported {
+        self.imported.file_problems = self.finder.problems().to_vec();
+        self.imported.file_problem_count = self.finder.problem_count();
+        self.imported
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,9 @@
+//! Recorded stacks: the trace format, importers and case files.
+
+pub mod case;
+pub mod files;
+pub mod import;
+pub mod mapped;
+pub mod model;
+pub mod trace;
+pub mod world;

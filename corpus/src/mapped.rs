@@ -1,0 +1,54 @@
+//! Files mapped into memory: the only `unsafe` of this crate.
+//!
+//! Not here: what is in them.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use unwind_sim_unwind::image::Owner;
+
+/// Maps a file for reading. An empty file gives no bytes.
+///
+/// Whoever cuts the file short while it is mapped ends this process with `SIGBUS`, as with every
+/// program that maps files; writing into it changes what we read, which all readers withstand.
+///
+/// # Errors
+/// If it cannot be opened or mapped, or is not a regular file.
+pub fn map_file(path: &Path) -> io::Result<Owner> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        let message = "not a regular file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    if metadata.len() == 0 {
+        return Ok(Arc::new(Vec::<u8>::new()));
+    }
+    // SAFETY: the mapping is private and read-only, and lives as long as the owner. That the file
+    // may be changed meanwhile by others cannot be excluded; see above for what then happens.
+    let map = unsafe { memmap2::Mmap::map(&file)? };
+    Ok(Arc::new(map))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_mapped_whole_and_an_empty_or_missing_one_is_no_fault() {
+        let this = std::env::current_exe().expect("our own path");
+        let mapped = map_file(&this).expect("our own file");
+        let read = std::fs::read(&this).expect("our own file");
+        assert!((*mapped).as_ref() == read);
+
+        let dir = std::env::temp_dir();
+        let empty = dir.join(format!("unwind-sim-empty-{}", std::process::id()));
+        std::fs::write(&empty, b"").expect("a temporary file");
+        assert_eq!((*map_file(&empty).expect("empty")).as_ref(), b"");
+        std::fs::remove_file(&empty).expect("ours");
+        let missing = map_file(&empty).map(|_| ()).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+        assert!(map_file(&dir).is_err());
+    }
+}

@@ -1,0 +1,140 @@
+//! Reading one stretch of a trace: a samples block with the events before and among its samples.
+//!
+//! Chunks are independent of each other, so they can be read in parallel.
+
+use super::error::TraceError;
+use super::reader::Trace;
+use super::stream::{Events, Samples};
+use crate::model::{Event, Item};
+use std::ops::Range;
+
+/// A stretch of a trace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Span {
+    /// The events blocks, by their number in the list of all blocks.
+    pub(crate) events: Vec<usize>,
+    /// The samples block; `None` at the end of a trace.
+    pub(crate) samples: Option<usize>,
+    /// The numbers of its samples.
+    pub(crate) numbers: Range<u64>,
+}
+
+/// A stretch of a trace that can be read without the others.
+#[derive(Clone, Copy, Debug)]
+pub struct Chunk<'t> {
+    pub(crate) trace: &'t Trace,
+    pub(crate) span: &'t Span,
+    pub(crate) number: usize,
+}
+
+impl<'t> Chunk<'t> {
+    /// The numbers of its samples; empty if it has only events.
+    pub fn samples(&self) -> Range<u64> {
+        self.span.numbers.clone()
+    }
+
+    /// Its place among the chunks of the trace.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Begins to read it.
+    ///
+    /// # Errors
+    /// If its samples block is damaged.
+    pub fn read(&self) -> Result<ChunkReader<'t>, TraceError> {
+        let samples = match self.span.samples {
+            Some(block) => Some(Samples::open(self.trace, block)?),
+            None => None,
+        };
+        let events = Events::new(self.trace, &self.span.events);
+        Ok(ChunkReader {
+            events,
+            samples,
+            next_event: None,
+            state: State::Open,
+        })
+    }
+
+    /// Its events alone, without reading its samples.
+    pub(crate) fn events(&self) -> Events<'t> {
+        Events::new(self.trace, &self.span.events)
+    }
+
+    /// Its samples alone.
+    pub(crate) fn sample_reader(&self) -> Result<Option<Samples>, TraceError> {
+        self.span
+            .samples
+            .map(|block| Samples::open(self.trace, block))
+            .transpose()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Open,
+    /// An error was returned; there is nothing behind it.
+    Failed,
+}
+
+/// Reads the items of a chunk in order.
+#[derive(Debug)]
+pub struct ChunkReader<'t> {
+    events: Events<'t>,
+    samples: Option<Samples>,
+    next_event: Option<(u32, Event)>,
+    state: State,
+}
+
+impl ChunkReader<'_> {
+    /// The next item, whose memory is borrowed from the reader; `None` at the end, and after an
+    /// error.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Option<Result<Item<'_>, TraceError>> {
+        if self.state == State::Failed {
+            return None;
+        }
+        match self.advance() {
+            Ok(Advance::Event(event)) => Some(Ok(Item::Event(event))),
+            Ok(Advance::Sample) => {
+                let samples = self.samples.as_ref()?;
+                Some(Ok(Item::Sample(samples.sample())))
+            }
+            Ok(Advance::End) => None,
+            Err(error) => {
+                self.state = State::Failed;
+                Some(Err(error))
+            }
+        }
+    }
+
+    fn advance(&mut self) -> Result<Advance, TraceError> {
+        if self.next_event.is_none() {
+            self.next_event = self.events.next()?;
+        }
+        let done = self.samples.as_ref().map_or(0, |s| s.done);
+        let count = self.samples.as_ref().map_or(0, |s| s.count);
+        match self.next_event.take_if(|(position, _)| *position <= done) {
+            Some((_, event)) => return Ok(Advance::Event(event)),
+            None if done == count => {
+                return match self.next_event.take() {
+                    Some(_) => self.events.misplaced(self.samples.is_none()),
+                    None => Ok(()),
+                }
+                .map(|()| Advance::End);
+            }
+            None => {}
+        }
+        match &mut self.samples {
+            Some(samples) => samples.step().map(|()| Advance::Sample),
+            None => Ok(Advance::End),
+        }
+    }
+}
+
+/// What comes next.
+enum Advance {
+    Event(Event),
+    Sample,
+    End,
+}

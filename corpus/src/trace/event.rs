@@ -1,0 +1,141 @@
+//! Events as bytes: the payload of events blocks.
+//!
+//! An event carries how many samples of the samples block that follows come before it; events of
+//! all blocks between two samples blocks are in order.
+
+use super::error::{Bad, WriteError};
+use super::layout::{CHUNK_SAMPLES_MAX, NAME_BYTES_MAX};
+use super::varint::{Cursor, put, put_bytes, put_difference};
+use crate::model::{Event, ImageIndex};
+
+/// The kinds of events, as numbered in the file.
+mod kind {
+    pub(super) const MAP: u8 = 0;
+    pub(super) const UNMAP: u8 = 1;
+    pub(super) const EXEC: u8 = 2;
+    pub(super) const FORK: u8 = 3;
+    pub(super) const EXIT: u8 = 4;
+    pub(super) const COMM: u8 = 5;
+}
+
+/// Refuses an event that the format cannot hold, in a trace with so many images.
+pub(crate) fn check(event: &Event, images: u32) -> Result<(), WriteError> {
+    let (name, image) = match event {
+        Event::Map { name, image, .. } => (name.len(), *image),
+        Event::Comm { name, .. } => (name.len(), None),
+        _ => (0, None),
+    };
+    WriteError::check("bytes in the name of an event", name, NAME_BYTES_MAX)?;
+    match image {
+        Some(ImageIndex(index)) if index >= images => Err(WriteError::NoImage(index)),
+        _ => Ok(()),
+    }
+}
+
+/// Adds an event that [`check`] accepts, before which `position` samples come.
+pub(crate) fn encode(out: &mut Vec<u8>, position: u32, event: &Event) {
+    put(out, u64::from(position));
+    match event {
+        Event::Map {
+            pid,
+            range,
+            bias,
+            image,
+            name,
+        } => {
+            out.push(kind::MAP);
+            put(out, u64::from(*pid));
+            put(out, range.start);
+            put_difference(out, range.end, range.start);
+            // The bias is where the file's address 0 lies, mostly close below the mapping.
+            put_difference(out, *bias, range.start);
+            put(out, image.map_or(0, |i| u64::from(i.0) + 1));
+            put_bytes(out, name.as_bytes());
+        }
+        Event::Unmap { pid, range } => {
+            out.push(kind::UNMAP);
+            put(out, u64::from(*pid));
+            put(out, range.start);
+            put_difference(out, range.end, range.start);
+        }
+        Event::Exec { pid } => {
+            out.push(kind::EXEC);
+            put(out, u64::from(*pid));
+        }
+        Event::Fork {
+            pid,
+            tid,
+            parent_pid,
+        } => {
+            out.push(kind::FORK);
+            [pid, tid, parent_pid]
+                .into_iter()
+                .for_each(|id| put(out, u64::from(*id)));
+        }
+        Event::Exit { pid, tid } => {
+            out.push(kind::EXIT);
+            [pid, tid]
+                .into_iter()
+                .for_each(|id| put(out, u64::from(*id)));
+        }
+        Event::Comm { pid, tid, name } => {
+            out.push(kind::COMM);
+            [pid, tid]
+                .into_iter()
+                .for_each(|id| put(out, u64::from(*id)));
+            put_bytes(out, name.as_bytes());
+        }
+    }
+}
+
+/// Reads the next event and its position, in a trace with so many images.
+pub(crate) fn decode(cursor: &mut Cursor<'_>, images: usize) -> Result<(u32, Event), Bad> {
+    let what = "an event behind more samples than a block may have";
+    let position = cursor.count(CHUNK_SAMPLES_MAX as usize, what)? as u32;
+    let number = cursor.u8()?;
+    let pid = cursor.u32()?;
+    let event = match number {
+        kind::MAP => {
+            let start = cursor.u64()?;
+            let range = start..cursor.difference(start)?;
+            let bias = cursor.difference(start)?;
+            let image = cursor.count(images, "a mapping of an image that is not there")?;
+            let image = image.checked_sub(1).map(|i| ImageIndex(i as u32));
+            let name = cursor.string(NAME_BYTES_MAX)?.to_owned();
+            Event::Map {
+                pid,
+                range,
+                bias,
+                image,
+                name,
+            }
+        }
+        kind::UNMAP => {
+            let start = cursor.u64()?;
+            Event::Unmap {
+                pid,
+                range: start..cursor.difference(start)?,
+            }
+        }
+        kind::EXEC => Event::Exec { pid },
+        kind::FORK => Event::Fork {
+            pid,
+            tid: cursor.u32()?,
+            parent_pid: cursor.u32()?,
+        },
+        kind::EXIT => Event::Exit {
+            pid,
+            tid: cursor.u32()?,
+        },
+        kind::COMM => {
+            let tid = cursor.u32()?;
+            Event::Comm {
+                pid,
+                tid,
+                name: cursor.string(NAME_BYTES_MAX)?.to_owned(),
+            }
+        }
+        _ => return Err(cursor.bad("an event of unknown kind")),
+    };
+    Ok((position, event))
+}

@@ -1,0 +1,253 @@
+//! Writes images; the twin of `read`.
+
+use crate::model::ImageIndex;
+use crate::trace::error::WriteError;
+use crate::trace::layout::{
+    BLOCK_BYTES_MAX, BlockType, IMAGE_BYTES_MAX, IMAGE_PARTS_MAX, IMAGES_MAX, NAME_BYTES_MAX,
+    SYMBOLS_MAX,
+};
+use crate::trace::output::Output;
+use crate::trace::varint::{put, put_bytes, put_difference};
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write;
+use std::ops::Range;
+use unwind_sim_unwind::image::{Image, ImageId, Section, SectionKind, Symbol};
+
+/// Symbols blocks are closed at this size, so that one more name always fits.
+const SYMBOLS_BYTES: usize = BLOCK_BYTES_MAX - NAME_BYTES_MAX - 64;
+
+/// An image, or something to add to one.
+#[derive(Clone, Copy)]
+pub(crate) struct Part<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) build_id: &'a [u8],
+    pub(crate) text: &'a [Range<u64>],
+    pub(crate) sections: &'a [Section],
+    pub(crate) symbols: &'a [Symbol],
+}
+
+impl<'a> Part<'a> {
+    pub(crate) fn of(image: &'a Image) -> Part<'a> {
+        Part {
+            name: image.name(),
+            build_id: image.build_id(),
+            text: image.text(),
+            sections: image.sections(),
+            symbols: image.symbols(),
+        }
+    }
+
+    /// Two hashes of everything but the name: one file has many names.
+    fn key(&self) -> (u64, u64) {
+        let hash = |seed: u64| {
+            let mut state = DefaultHasher::new();
+            seed.hash(&mut state);
+            (self.build_id, self.text).hash(&mut state);
+            for s in self.sections {
+                (s.kind, s.address, &s.data[..]).hash(&mut state);
+            }
+            for s in self.symbols {
+                (s.address, s.size, &s.name).hash(&mut state);
+            }
+            state.finish()
+        };
+        (hash(0), hash(1))
+    }
+
+    fn check(&self) -> Result<(), WriteError> {
+        WriteError::check(
+            "bytes in the name of an image",
+            self.name.len(),
+            NAME_BYTES_MAX,
+        )?;
+        WriteError::check("bytes in a build id", self.build_id.len(), NAME_BYTES_MAX)?;
+        WriteError::check("text ranges of an image", self.text.len(), IMAGE_PARTS_MAX)?;
+        WriteError::check("sections of an image", self.sections.len(), IMAGE_PARTS_MAX)?;
+        let longest = self.symbols.iter().map(|s| s.name.len()).max();
+        WriteError::check(
+            "bytes in the name of a symbol",
+            longest.unwrap_or(0),
+            NAME_BYTES_MAX,
+        )
+    }
+}
+
+/// What the writer remembers of the images it wrote.
+#[derive(Default)]
+pub(crate) struct ImageWriter {
+    count: u32,
+    by_id: HashMap<ImageId, ImageIndex>,
+    by_content: HashMap<(u64, u64), ImageIndex>,
+    bytes: u64,
+    symbols: u64,
+}
+
+impl ImageWriter {
+    /// How many images there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Writes `image`, unless it or one of the same content was written before.
+    pub(crate) fn add<W: Write>(
+        &mut self,
+        out: &mut Output<W>,
+        image: &Image,
+    ) -> Result<ImageIndex, WriteError> {
+        if let Some(index) = self.by_id.get(&image.id()) {
+            return Ok(*index);
+        }
+        let part = Part::of(image);
+        let key = part.key();
+        if let Some(index) = self.by_content.get(&key) {
+            self.by_id.insert(image.id(), *index);
+            return Ok(*index);
+        }
+        WriteError::check("images", self.count as usize + 1, IMAGES_MAX as usize)?;
+        let index = ImageIndex(self.count);
+        self.write(out, index, &part)?;
+        self.count += 1;
+        self.by_id.insert(image.id(), index);
+        self.by_content.insert(key, index);
+        Ok(index)
+    }
+
+    /// Writes what is to be added to image `index`.
+    pub(crate) fn extend<W: Write>(
+        &mut self,
+        out: &mut Output<W>,
+        index: ImageIndex,
+        part: &Part<'_>,
+    ) -> Result<(), WriteError> {
+        if index.0 >= self.count {
+            return Err(WriteError::NoImage(index.0));
+        }
+        // From now on it is another image than the one that was compared by content.
+        self.by_content.retain(|_, i| *i != index);
+        self.write(out, index, part)
+    }
+
+    fn write<W: Write>(
+        &mut self,
+        out: &mut Output<W>,
+        index: ImageIndex,
+        part: &Part<'_>,
+    ) -> Result<(), WriteError> {
+        part.check()?;
+        let bytes: u64 = part.sections.iter().map(|s| s.data.len() as u64).sum();
+        let limits = [
+            (
+                "bytes in the sections of all images",
+                self.bytes + bytes,
+                IMAGE_BYTES_MAX,
+            ),
+            (
+                "symbols",
+                self.symbols + part.symbols.len() as u64,
+                SYMBOLS_MAX,
+            ),
+        ];
+        for (what, found, max) in limits {
+            if found > max {
+                return Err(WriteError::TooLarge { what, found, max });
+            }
+        }
+        self.bytes += bytes;
+        self.symbols += part.symbols.len() as u64;
+        let data = write_data(out, part.sections)?;
+        let symbols = write_symbols(out, part.symbols)?;
+        let payload = descriptor(index, part, out.offset(), &data, &symbols);
+        WriteError::check("bytes to describe an image", payload.len(), BLOCK_BYTES_MAX)?;
+        out.block(BlockType::Image, 0, &payload)?;
+        Ok(())
+    }
+}
+
+/// The payload of the image block that is to be written at `offset`.
+fn descriptor(
+    index: ImageIndex,
+    part: &Part<'_>,
+    offset: u64,
+    data: &[u64],
+    symbols: &[u64],
+) -> Vec<u8> {
+    let mut payload = Vec::new();
+    put(&mut payload, u64::from(index.0));
+    put_bytes(&mut payload, part.name.as_bytes());
+    put_bytes(&mut payload, part.build_id);
+    put(&mut payload, part.text.len() as u64);
+    let mut last = 0;
+    for range in part.text {
+        put_difference(&mut payload, range.start, last);
+        put_difference(&mut payload, range.end, range.start);
+        last = range.end;
+    }
+    put(&mut payload, part.sections.len() as u64);
+    let mut last = 0;
+    for section in part.sections {
+        payload.push(section.kind as u8);
+        put_difference(&mut payload, section.address, last);
+        put(&mut payload, section.data.len() as u64);
+        last = section.address.wrapping_add(section.data.len() as u64);
+    }
+    for blocks in [data, symbols] {
+        put(&mut payload, blocks.len() as u64);
+        blocks
+            .iter()
+            .for_each(|block| put(&mut payload, offset - block));
+    }
+    payload
+}
+
+/// Writes the sections' bytes, one behind the other; returns where the data blocks begin. A
+/// section that fits into a block is not torn, so that it can be read in place.
+fn write_data<W: Write>(out: &mut Output<W>, sections: &[Section]) -> Result<Vec<u64>, WriteError> {
+    let (mut blocks, mut pending) = (Vec::new(), Vec::new());
+    for section in sections {
+        debug_assert!(SectionKind::ALL.get(section.kind as usize) == Some(&section.kind));
+        let mut rest = &section.data[..];
+        let room = BLOCK_BYTES_MAX - pending.len();
+        if !pending.is_empty() && rest.len() > room && rest.len() <= BLOCK_BYTES_MAX {
+            blocks.push(out.image_data(&pending)?);
+            pending.clear();
+        }
+        while !rest.is_empty() {
+            let (part, more) = rest.split_at(rest.len().min(BLOCK_BYTES_MAX - pending.len()));
+            pending.extend_from_slice(part);
+            rest = more;
+            if pending.len() == BLOCK_BYTES_MAX {
+                blocks.push(out.image_data(&pending)?);
+                pending.clear();
+            }
+        }
+    }
+    if !pending.is_empty() {
+        blocks.push(out.image_data(&pending)?);
+    }
+    Ok(blocks)
+}
+
+/// Writes the symbols; returns where their blocks begin.
+fn write_symbols<W: Write>(
+    out: &mut Output<W>,
+    symbols: &[Symbol],
+) -> Result<Vec<u64>, WriteError> {
+    let (mut blocks, mut pending) = (Vec::new(), Vec::new());
+    let (mut count, mut last) = (0, 0);
+    for symbol in symbols {
+        put_difference(&mut pending, symbol.address, last);
+        put(&mut pending, symbol.size);
+        put_bytes(&mut pending, symbol.name.as_bytes());
+        (count, last) = (count + 1, symbol.address);
+        if pending.len() > SYMBOLS_BYTES {
+            blocks.push(out.block(BlockType::Symbols, count, &pending)?);
+            pending.clear();
+            (count, last) = (0, 0);
+        }
+    }
+    if count > 0 {
+        blocks.push(out.block(BlockType::Symbols, count, &pending)?);
+    }
+    Ok(blocks)
+}

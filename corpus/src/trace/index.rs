@@ -1,0 +1,180 @@
+//! The list of all blocks: written at the end, read from there, or made anew by a forward scan.
+
+use super::block::Block;
+use super::error::{Bad, TraceError, TraceErrorKind};
+use super::layout::{
+    BLOCK_HEADER_BYTES, BlockType, FILE_HEADER_BYTES, FOOTER_BYTES, Footer, IndexHeader, padded,
+};
+use super::varint::{Cursor, put};
+use unwind_sim_unwind::image::Owner;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Blocks after which the writer begins another index block, so that what it remembers is
+/// bounded.
+pub(crate) const INDEX_ENTRIES_MAX: usize = 1 << 16;
+
+/// A block as the index lists it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Entry {
+    /// Where its header begins.
+    pub(crate) offset: u64,
+    /// Its type's number.
+    pub(crate) number: u16,
+    /// Bytes of its payload as stored.
+    pub(crate) length: u32,
+    /// How many samples, events or symbols it holds.
+    pub(crate) count: u32,
+}
+
+impl Entry {
+    /// Of a block that was read.
+    pub(crate) fn of(block: &Block) -> Entry {
+        Entry {
+            offset: block.offset,
+            number: block.number(),
+            length: block.length(),
+            count: block.count(),
+        }
+    }
+
+    /// Is it of this type?
+    pub(crate) fn is(&self, block_type: BlockType) -> bool {
+        self.number == block_type as u16
+    }
+
+    fn end(&self) -> u64 {
+        self.offset + BLOCK_HEADER_BYTES + padded(u64::from(self.length))
+    }
+
+    /// The block itself, if it is what the index says.
+    pub(crate) fn block(&self, file: &[u8]) -> Result<Block, TraceError> {
+        let block = Block::at(file, self.offset)?;
+        if Entry::of(&block) == *self {
+            return Ok(block);
+        }
+        Err(block.error(TraceErrorKind::IndexDiffers))
+    }
+}
+
+/// The payload of an index block that lists `entries`, which lie one behind the other.
+pub(crate) fn encode(previous: u64, start: u64, entries: &[Entry]) -> Vec<u8> {
+    let header = IndexHeader {
+        previous: previous.into(),
+        start: start.into(),
+    };
+    let mut out = header.as_bytes().to_vec();
+    for entry in entries {
+        put(&mut out, u64::from(entry.number));
+        put(&mut out, u64::from(entry.length));
+        put(&mut out, u64::from(entry.count));
+    }
+    out
+}
+
+/// All blocks of a file, and why it ended where it did if it was not finished.
+pub(crate) struct Blocks {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) cut: Option<TraceError>,
+}
+
+/// Finds the blocks of `file`: through the index if it is sound, else one after the other.
+pub(crate) fn find(file: &Owner) -> Blocks {
+    match from_index(file) {
+        Some(Ok(entries)) => Blocks { entries, cut: None },
+        Some(Err(error)) => {
+            let mut blocks = scan((**file).as_ref());
+            blocks.cut.get_or_insert(error);
+            blocks
+        }
+        None => scan((**file).as_ref()),
+    }
+}
+
+/// `None` if there is no footer.
+fn from_index(file: &Owner) -> Option<Result<Vec<Entry>, TraceError>> {
+    let bytes = (**file).as_ref();
+    let footer = Footer::find(bytes)?;
+    let end = bytes.len() as u64 - FOOTER_BYTES;
+    Some(read_index(file, footer.index.get(), end))
+}
+
+/// Follows the index blocks backwards from the one at `offset`, which must reach to `end`. Each
+/// lists what lies between it and the one before, without a gap; so there cannot be more entries
+/// than the file has room for blocks.
+fn read_index(file: &Owner, mut offset: u64, mut end: u64) -> Result<Vec<Entry>, TraceError> {
+    let mut parts = Vec::new();
+    loop {
+        let block = Block::at((**file).as_ref(), offset)?;
+        if block.block_type() != Some(BlockType::Index) || block.end() != end {
+            return Err(block.error(TraceErrorKind::IndexDiffers));
+        }
+        let payload = block.payload(file)?;
+        let part = read_part(&payload, &block).map_err(|bad| block.error(bad))?;
+        let (previous, start) = (part.previous, part.start);
+        parts.push(part.entries);
+        if previous == 0 && start == FILE_HEADER_BYTES {
+            return Ok(parts.into_iter().rev().flatten().collect());
+        }
+        if previous < FILE_HEADER_BYTES || previous >= start || start > offset {
+            return Err(block.error(TraceErrorKind::IndexDiffers));
+        }
+        (offset, end) = (previous, start);
+    }
+}
+
+struct Part {
+    previous: u64,
+    start: u64,
+    entries: Vec<Entry>,
+}
+
+/// The entries of one index block, itself included.
+fn read_part(payload: &[u8], block: &Block) -> Result<Part, Bad> {
+    let mut cursor = Cursor::new(payload, 0);
+    let header = cursor.take(size_of::<IndexHeader>())?;
+    let header = IndexHeader::read_from_bytes(header).map_err(|_| cursor.bad("no index header"))?;
+    let mut entries = Vec::new();
+    let mut offset = header.start.get();
+    while offset < block.offset {
+        let number = cursor.count(u16::MAX.into(), "a block type that cannot be")? as u16;
+        let (length, count) = (cursor.u32()?, cursor.u32()?);
+        let entry = Entry {
+            offset,
+            number,
+            length,
+            count,
+        };
+        offset = entry.end();
+        entries.push(entry);
+    }
+    if offset != block.offset {
+        return Err(cursor.bad("the blocks listed do not end where the index begins"));
+    }
+    cursor.end()?;
+    entries.push(Entry::of(block));
+    let (previous, start) = (header.previous.get(), header.start.get());
+    Ok(Part {
+        previous,
+        start,
+        entries,
+    })
+}
+
+/// Reads block after block, with their checksums, up to the footer or the first that is broken.
+fn scan(file: &[u8]) -> Blocks {
+    let mut entries = Vec::new();
+    let mut offset = FILE_HEADER_BYTES;
+    let cut = loop {
+        if offset + FOOTER_BYTES == file.len() as u64 && Footer::find(file).is_some() {
+            break None;
+        }
+        match Block::at(file, offset).and_then(|b| b.check(file).map(|()| b)) {
+            Ok(block) => {
+                entries.push(Entry::of(&block));
+                offset = block.end();
+            }
+            Err(error) => break Some(error),
+        }
+    };
+    Blocks { entries, cut }
+}

@@ -1,0 +1,263 @@
+//! How a recording was made: what a trace says of itself.
+
+use super::error::Bad;
+use super::layout::NAME_BYTES_MAX;
+use super::varint::{Cursor, put, put_bytes};
+
+/// Who recorded.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Engine {
+    /// Nobody said.
+    #[default]
+    Unknown,
+    /// ptrace on a Linux host.
+    Ptrace,
+    /// The emulated machine.
+    Emulator,
+    /// A gdb stub.
+    Gdb,
+    /// A perf.data file was imported.
+    PerfData,
+    /// An ELF core file was imported.
+    Core,
+    /// A kernel dump was imported.
+    KernelDump,
+    /// A capture in JSON was imported.
+    Capture,
+    /// A case of the corpus.
+    Case,
+}
+
+impl Engine {
+    /// All engines.
+    pub const ALL: [Engine; 9] = [
+        Engine::Unknown,
+        Engine::Ptrace,
+        Engine::Emulator,
+        Engine::Gdb,
+        Engine::PerfData,
+        Engine::Core,
+        Engine::KernelDump,
+        Engine::Capture,
+        Engine::Case,
+    ];
+
+    /// The stable name, as in the file.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Engine::Unknown => "unknown",
+            Engine::Ptrace => "ptrace",
+            Engine::Emulator => "emulator",
+            Engine::Gdb => "gdb",
+            Engine::PerfData => "perf.data",
+            Engine::Core => "core",
+            Engine::KernelDump => "kernel-dump",
+            Engine::Capture => "capture",
+            Engine::Case => "case",
+        }
+    }
+
+    /// The engine of that name; one that is not known is [`Engine::Unknown`].
+    pub fn from_name(name: &str) -> Engine {
+        Self::ALL
+            .into_iter()
+            .find(|e| e.as_str() == name)
+            .unwrap_or_default()
+    }
+}
+
+/// What [`Sample::time`](crate::model::Sample::time) counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum TimeUnit {
+    /// Nanoseconds since an origin of the recording's own.
+    #[default]
+    Nanoseconds,
+    /// Instructions executed.
+    Instructions,
+}
+
+/// How a recording was made.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Meta {
+    /// The command line that reproduces the recording, word by word.
+    pub command: Vec<String>,
+    /// The command line of the program that was recorded; empty where it is not known.
+    pub program: Vec<String>,
+    /// Who recorded.
+    pub engine: Engine,
+    /// What time counts.
+    pub time_unit: TimeUnit,
+    /// What the truth covers, for people: `from main, 200000 instructions`. Empty: no truth.
+    pub truth: String,
+    /// Instructions executed under the tracker.
+    pub instructions: u64,
+    /// Instructions of these at which the tracker did not know the truth.
+    pub unknown_instructions: u64,
+    /// Samples that were lost.
+    pub lost_samples: u64,
+    /// Events that were lost.
+    pub lost_events: u64,
+    /// The wait status of the program's end, as `waitpid` gives it, if it ended.
+    pub status: Option<u32>,
+    /// Whatever else is worth keeping: key, value.
+    pub other: Vec<(String, String)>,
+}
+
+/// The fields' numbers in the file. One that is not listed is skipped.
+mod field {
+    pub(super) const COMMAND: u64 = 1;
+    pub(super) const PROGRAM: u64 = 2;
+    pub(super) const ENGINE: u64 = 3;
+    pub(super) const TIME_UNIT: u64 = 4;
+    pub(super) const TRUTH: u64 = 5;
+    pub(super) const INSTRUCTIONS: u64 = 6;
+    pub(super) const UNKNOWN_INSTRUCTIONS: u64 = 7;
+    pub(super) const LOST_SAMPLES: u64 = 8;
+    pub(super) const LOST_EVENTS: u64 = 9;
+    pub(super) const STATUS: u64 = 10;
+    pub(super) const OTHER: u64 = 11;
+}
+
+/// The payload of a meta block: fields of number, length and content; absent ones are empty or 0.
+pub(crate) fn encode(meta: &Meta) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut text = |number, text: &str| {
+        put(&mut out, number);
+        put_bytes(&mut out, text.as_bytes());
+    };
+    meta.command
+        .iter()
+        .for_each(|word| text(field::COMMAND, word));
+    meta.program
+        .iter()
+        .for_each(|word| text(field::PROGRAM, word));
+    if meta.engine != Engine::Unknown {
+        text(field::ENGINE, meta.engine.as_str());
+    }
+    if !meta.truth.is_empty() {
+        text(field::TRUTH, &meta.truth);
+    }
+    let integers = [
+        (
+            field::TIME_UNIT,
+            u64::from(meta.time_unit == TimeUnit::Instructions),
+        ),
+        (field::INSTRUCTIONS, meta.instructions),
+        (field::UNKNOWN_INSTRUCTIONS, meta.unknown_instructions),
+        (field::LOST_SAMPLES, meta.lost_samples),
+        (field::LOST_EVENTS, meta.lost_events),
+        (field::STATUS, meta.status.map_or(0, |s| u64::from(s) + 1)),
+    ];
+    let mut integer = Vec::new();
+    for (number, value) in integers.into_iter().filter(|(_, value)| *value != 0) {
+        integer.clear();
+        put(&mut integer, value);
+        put(&mut out, number);
+        put_bytes(&mut out, &integer);
+    }
+    for (key, value) in &meta.other {
+        integer.clear();
+        put_bytes(&mut integer, key.as_bytes());
+        put_bytes(&mut integer, value.as_bytes());
+        put(&mut out, field::OTHER);
+        put_bytes(&mut out, &integer);
+    }
+    out
+}
+
+/// Reads the payload of a meta block.
+pub(crate) fn decode(payload: &[u8]) -> Result<Meta, Bad> {
+    let mut meta = Meta::default();
+    let mut fields = Cursor::new(payload, 0);
+    while fields.left() > 0 {
+        let number = fields.u64()?;
+        let content = fields.bytes(2 * NAME_BYTES_MAX + 16)?;
+        let what = "a field has a value that cannot be";
+        let bad = |_: Bad| Bad {
+            what,
+            at: fields.at() - content.len(),
+        };
+        let mut cursor = Cursor::new(content, 0);
+        let text = || match std::str::from_utf8(content) {
+            Ok(text) => Ok(text.to_owned()),
+            Err(_) => Err(bad(fields.bad(what))),
+        };
+        match number {
+            field::COMMAND => meta.command.push(text()?),
+            field::PROGRAM => meta.program.push(text()?),
+            field::ENGINE => meta.engine = Engine::from_name(&text()?),
+            field::TRUTH => meta.truth = text()?,
+            field::TIME_UNIT => {
+                let number = cursor.count(1, what).map_err(bad)?;
+                meta.time_unit = [TimeUnit::Nanoseconds, TimeUnit::Instructions][number];
+            }
+            field::INSTRUCTIONS => meta.instructions = cursor.u64().map_err(bad)?,
+            field::UNKNOWN_INSTRUCTIONS => {
+                meta.unknown_instructions = cursor.u64().map_err(bad)?;
+            }
+            field::LOST_SAMPLES => meta.lost_samples = cursor.u64().map_err(bad)?,
+            field::LOST_EVENTS => meta.lost_events = cursor.u64().map_err(bad)?,
+            field::STATUS => {
+                let status = cursor.u64().map_err(bad)?.checked_sub(1);
+                let status = status.map(u32::try_from).transpose();
+                meta.status = status.map_err(|_| bad(fields.bad(what)))?;
+            }
+            field::OTHER => {
+                let key = cursor.string(NAME_BYTES_MAX).map_err(bad)?.to_owned();
+                let value = cursor.string(NAME_BYTES_MAX).map_err(bad)?.to_owned();
+                meta.other.push((key, value));
+            }
+            _ => {}
+        }
+    }
+    Ok(meta)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_comes_back_and_unknown_ones_are_skipped() {
+        for (i, engine) in Engine::ALL.into_iter().enumerate() {
+            let meta = Meta {
+                command: vec!["unwind-sim".into(), "record".into()],
+                program: vec!["/bin/true".into()],
+                engine,
+                time_unit: [TimeUnit::Nanoseconds, TimeUnit::Instructions][i % 2],
+                truth: "from main".into(),
+                instructions: 1 << 40,
+                unknown_instructions: 3,
+                lost_samples: 4,
+                lost_events: 5,
+                status: [None, Some(0), Some(u32::MAX)][i % 3],
+                other: vec![
+                    ("key".into(), "value".into()),
+                    (String::new(), String::new()),
+                ],
+            };
+            let mut payload = encode(&meta);
+            put(&mut payload, 1000);
+            put_bytes(&mut payload, b"later");
+            assert_eq!(decode(&payload), Ok(meta));
+        }
+        assert_eq!(encode(&Meta::default()), b"");
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        for payload in [
+            &b"\x04\x01\x02"[..],
+            b"\x05\x01\xff",
+            b"\x06\x00",
+            b"\x0b\x01\x07",
+        ] {
+            let error = decode(payload).unwrap_err();
+            assert_eq!(
+                (error.what, error.at),
+                ("a field has a value that cannot be", 2)
+            );
+        }
+        assert!(decode(b"\x05\x09").is_err());
+    }
+}

@@ -1,0 +1,39 @@
+//! The trace format: `trace.bin`.
+//!
+//! A trace holds events and samples in order of time, and the images they refer to, in blocks
+//! that are checked, compressed and found through an index. `docs/trace-format.md` specifies it
+//! byte by byte. [`TraceWriter`] writes one as a stream, [`Trace`] reads one through a mapping,
+//! from the front or at any sample.
+//!
+//! Not here: who records (`host`, the emulator, the importers), and what the samples mean.
+
+mod block;
+mod chunk;
+mod error;
+mod event;
+mod file;
+mod image;
+mod index;
+mod items;
+mod layout;
+mod meta;
+mod output;
+mod reader;
+mod sample;
+mod stream;
+mod varint;
+mod window;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use chunk::{Chunk, ChunkReader};
+pub use error::{TraceError, TraceErrorKind, WriteError};
+pub use file::TraceFile;
+pub use items::Items;
+pub use layout::*;
+pub use meta::{Engine, Meta, TimeUnit};
+pub use output::Options;
+pub use reader::{BlockInfo, Trace};
+pub use writer::TraceWriter;

@@ -1,0 +1,158 @@
+//! The blocks of a trace as they are written, one behind the other, and the index at the end.
+
+use super::error::WriteError;
+use super::index::{self, Entry, INDEX_ENTRIES_MAX};
+use super::layout::{
+    BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, BlockHeader, BlockType, FILE_HEADER_BYTES, FLAG_ZSTD,
+    FileHeader, Footer, padded,
+};
+use std::io::Write;
+use zerocopy::IntoBytes;
+
+/// How a trace is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// The zstd level; `None` writes every block uncompressed.
+    pub level: Option<i32>,
+    /// Write the sections of images uncompressed, so that a reader needs no copy of them.
+    pub images_in_place: bool,
+}
+
+impl Default for Options {
+    /// Compressed, images as well.
+    fn default() -> Self {
+        Options {
+            level: Some(6),
+            images_in_place: false,
+        }
+    }
+}
+
+/// Where blocks go.
+pub(crate) struct Output<W> {
+    out: W,
+    options: Options,
+    compressor: zstd::bulk::Compressor<'static>,
+    offset: u64,
+    previous_index: u64,
+    index_start: u64,
+    entries: Vec<Entry>,
+    failed: bool,
+}
+
+impl<W: Write> Output<W> {
+    /// Writes the file header.
+    pub(crate) fn new(mut out: W, options: Options) -> Result<Self, WriteError> {
+        out.write_all(FileHeader::new().as_bytes())?;
+        Ok(Output {
+            out,
+            options,
+            compressor: zstd::bulk::Compressor::new(options.level.unwrap_or(0))?,
+            offset: FILE_HEADER_BYTES,
+            previous_index: 0,
+            index_start: FILE_HEADER_BYTES,
+            entries: Vec::new(),
+            failed: false,
+        })
+    }
+
+    /// Where the next block begins.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The output.
+    pub(crate) fn get_mut(&mut self) -> &mut W {
+        &mut self.out
+    }
+
+    /// The output, when nothing more is to be written.
+    pub(crate) fn into_inner(self) -> W {
+        self.out
+    }
+
+    /// Writes a block of image data; returns where it begins.
+    pub(crate) fn image_data(&mut self, payload: &[u8]) -> Result<u64, WriteError> {
+        self.write(BlockType::Data, 0, payload, !self.options.images_in_place)
+    }
+
+    /// Writes a block; returns where it begins.
+    pub(crate) fn block(
+        &mut self,
+        block_type: BlockType,
+        count: u32,
+        payload: &[u8],
+    ) -> Result<u64, WriteError> {
+        self.write(block_type, count, payload, true)
+    }
+
+    fn write(
+        &mut self,
+        block_type: BlockType,
+        count: u32,
+        payload: &[u8],
+        compress: bool,
+    ) -> Result<u64, WriteError> {
+        if self.failed {
+            return Err(WriteError::Failed);
+        }
+        WriteError::check("bytes in a block", payload.len(), BLOCK_BYTES_MAX)?;
+        let packed = match compress && self.options.level.is_some() {
+            true => Some(self.compressor.compress(payload)?),
+            false => None,
+        };
+        // What hardly shrinks is read in place instead.
+        let packed = packed.filter(|p| p.len() + p.len() / 8 < payload.len());
+        let stored = packed.as_deref().unwrap_or(payload);
+        let mut header = BlockHeader {
+            block_type: (block_type as u16).into(),
+            flags: packed.as_ref().map_or(0, |_| FLAG_ZSTD).into(),
+            length: (stored.len() as u32).into(),
+            plain_length: (payload.len() as u32).into(),
+            count: count.into(),
+            reserved: 0.into(),
+            crc32c: 0.into(),
+        };
+        header.crc32c = header.computed_crc32c(stored).into();
+        let size = padded(stored.len() as u64);
+        let padding = &[0; 8][..(size - stored.len() as u64) as usize];
+        self.failed = true;
+        for piece in [header.as_bytes(), stored, padding] {
+            self.out.write_all(piece)?;
+        }
+        self.failed = false;
+        let offset = self.offset;
+        self.offset += BLOCK_HEADER_BYTES + size;
+        let (number, length) = (block_type as u16, stored.len() as u32);
+        self.entries.push(Entry {
+            offset,
+            number,
+            length,
+            count,
+        });
+        if self.entries.len() >= INDEX_ENTRIES_MAX && block_type != BlockType::Index {
+            self.index()?;
+        }
+        Ok(offset)
+    }
+
+    /// Writes an index block of what was written since the last.
+    fn index(&mut self) -> Result<(), WriteError> {
+        let entries = std::mem::take(&mut self.entries);
+        let payload = index::encode(self.previous_index, self.index_start, &entries);
+        self.previous_index = self.block(BlockType::Index, 0, &payload)?;
+        self.entries.clear();
+        self.index_start = self.offset;
+        Ok(())
+    }
+
+    /// Writes the index and the footer.
+    pub(crate) fn finish(&mut self) -> Result<(), WriteError> {
+        self.index()?;
+        self.failed = true;
+        self.out
+            .write_all(Footer::new(self.previous_index).as_bytes())?;
+        self.out.flush()?;
+        Ok(())
+    }
+}

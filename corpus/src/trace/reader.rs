@@ -1,0 +1,244 @@
+//! Reads a trace: mapped, from the front to the end or at any place.
+
+use super::block::Block;
+use super::chunk::{Chunk, Span};
+use super::error::{TraceError, TraceErrorKind};
+use super::image::read_images;
+use super::index::{self, Entry};
+use super::items::Items;
+use super::layout::{BlockType, FILE_HEADER_BYTES, FileHeader, MAGIC, VERSION};
+use super::meta::{self, Meta};
+use crate::mapped::map_file;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use unwind_sim_unwind::image::{Bytes, Image, Owner};
+use zerocopy::FromBytes;
+
+/// A trace that was opened: description and images read, events and samples still in the file.
+pub struct Trace {
+    pub(crate) file: Owner,
+    pub(crate) entries: Vec<Entry>,
+    path: Option<PathBuf>,
+    cut: Option<TraceError>,
+    meta: Meta,
+    images: Vec<Arc<Image>>,
+    pub(crate) spans: Vec<Span>,
+    samples: u64,
+    events: u64,
+}
+
+/// A block as `inspect` shows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockInfo {
+    /// Where it begins.
+    pub offset: u64,
+    /// Its type's number.
+    pub number: u16,
+    /// Its type, if this version knows it.
+    pub block_type: Option<BlockType>,
+    /// Bytes of the payload as stored.
+    pub stored_bytes: u32,
+    /// Bytes of the payload when decompressed.
+    pub plain_bytes: u32,
+    /// How many samples, events or symbols it holds.
+    pub count: u32,
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trace")
+            .field("path", &self.path)
+            .field("samples", &self.samples)
+            .field("images", &self.images.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Trace {
+    /// Opens a trace by mapping the file.
+    ///
+    /// # Errors
+    /// If the file cannot be mapped, is not a trace of this version, or its description or one of
+    /// its images is damaged. A trace that only ends too early can be opened: see [`Trace::cut`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Trace, TraceError> {
+        let path = path.as_ref();
+        let file = map_file(path).map_err(|e| TraceErrorKind::Io(e).at(0, None));
+        let opened = file.and_then(|file| Trace::from_owner(file, Some(path.to_owned())));
+        opened.map_err(|error| TraceError {
+            file: Some(path.to_owned()),
+            ..error
+        })
+    }
+
+    /// Opens a trace that is in memory: a `Vec<u8>`, an `include_bytes!`.
+    ///
+    /// # Errors
+    /// As [`Trace::open`].
+    pub fn from_bytes<B>(bytes: B) -> Result<Trace, TraceError>
+    where
+        B: AsRef<[u8]> + Send + Sync + 'static,
+    {
+        Trace::from_owner(Arc::new(bytes), None)
+    }
+
+    fn from_owner(file: Owner, path: Option<PathBuf>) -> Result<Trace, TraceError> {
+        check_header((*file).as_ref())?;
+        let blocks = index::find(&file);
+        let mut trace = Trace {
+            images: read_images(&file, &blocks.entries)?,
+            cut: blocks.cut.map(|cut| TraceError {
+                file: path.clone(),
+                ..cut
+            }),
+            entries: blocks.entries,
+            meta: Meta::default(),
+            spans: Vec::new(),
+            samples: 0,
+            events: 0,
+            file,
+            path,
+        };
+        let last = trace.entries.iter().rposition(|e| e.is(BlockType::Meta));
+        if let Some(number) = last {
+            let (block, payload) = trace.block_payload(number)?;
+            trace.meta = meta::decode(&payload).map_err(|bad| block.error(bad))?;
+        }
+        trace.make_spans();
+        Ok(trace)
+    }
+
+    fn make_spans(&mut self) {
+        let mut events = Vec::new();
+        for (number, entry) in self.entries.iter().enumerate() {
+            if entry.is(BlockType::Events) {
+                events.push(number);
+                self.events += u64::from(entry.count);
+            } else if entry.is(BlockType::Samples) {
+                let first = self.samples;
+                self.samples += u64::from(entry.count);
+                self.spans.push(Span {
+                    events: std::mem::take(&mut events),
+                    samples: Some(number),
+                    numbers: first..self.samples,
+                });
+            }
+        }
+        if !events.is_empty() {
+            let numbers = self.samples..self.samples;
+            self.spans.push(Span {
+                events,
+                samples: None,
+                numbers,
+            });
+        }
+    }
+
+    /// The file it was opened from.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Why the trace ends where it does, if it was not finished or its end is damaged. Everything
+    /// before can be read.
+    pub fn cut(&self) -> Option<&TraceError> {
+        self.cut.as_ref()
+    }
+
+    /// How the recording was made.
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// All images; [`ImageIndex`](crate::model::ImageIndex) n is the n-th.
+    pub fn images(&self) -> &[Arc<Image>] {
+        &self.images
+    }
+
+    /// How many samples there are.
+    pub fn len(&self) -> u64 {
+        self.samples
+    }
+
+    /// Are there no samples?
+    pub fn is_empty(&self) -> bool {
+        self.samples == 0
+    }
+
+    /// How many events there are. Of a trace that was cut short, some may not be delivered:
+    /// those behind samples that are missing.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// All blocks, for showing how the file is built. One whose header is damaged ends the list.
+    pub fn blocks(&self) -> impl Iterator<Item = BlockInfo> {
+        let file = (*self.file).as_ref();
+        let blocks = self.entries.iter().map_while(|e| e.block(file).ok());
+        blocks.map(|block| BlockInfo {
+            offset: block.offset,
+            number: block.number(),
+            block_type: block.block_type(),
+            stored_bytes: block.length(),
+            plain_bytes: block.plain_length(),
+            count: block.count(),
+        })
+    }
+
+    pub(crate) fn block_payload(&self, number: usize) -> Result<(Block, Bytes), TraceError> {
+        let block = self.entries[number].block((*self.file).as_ref());
+        let read = block.and_then(|block| Ok((block, block.payload(&self.file)?)));
+        read.map_err(|error| TraceError {
+            file: self.path.clone(),
+            ..error
+        })
+    }
+
+    /// The stretches that can be read on their own, in order. Together they have all items.
+    pub fn chunks(&self) -> impl ExactSizeIterator<Item = Chunk<'_>> {
+        let spans = self.spans.iter().enumerate();
+        spans.map(|(number, span)| Chunk {
+            trace: self,
+            span,
+            number,
+        })
+    }
+
+    /// All events and samples in order, as copies of their own. After a damaged block it goes on
+    /// with the next. Reading by [`Trace::chunks`] does without the copies.
+    pub fn items(&self) -> Items<'_> {
+        Items::new(self)
+    }
+
+    pub(crate) fn in_file(&self, error: TraceError) -> TraceError {
+        TraceError {
+            file: self.path.clone(),
+            ..error
+        }
+    }
+}
+
+/// The file must begin as a trace of this version does.
+fn check_header(file: &[u8]) -> Result<(), TraceError> {
+    let left = file.len() as u64;
+    let Ok((header, _)) = FileHeader::read_from_prefix(file) else {
+        let whole = MAGIC.starts_with(&file[..file.len().min(MAGIC.len())]) && left > 0;
+        let short = TraceErrorKind::Short {
+            needed: FILE_HEADER_BYTES,
+            left,
+        };
+        return Err(if whole { short } else { TraceErrorKind::Magic }.at(0, None));
+    };
+    let (found, computed) = (header.crc32c.get(), header.computed_crc32c());
+    let version = header.version.get();
+    let kind = if header.magic != MAGIC {
+        TraceErrorKind::Magic
+    } else if found != computed {
+        TraceErrorKind::Checksum { found, computed }
+    } else if version != VERSION {
+        TraceErrorKind::Version { found: version }
+    } else {
+        return Ok(());
+    };
+    Err(kind.at(0, None))
+}

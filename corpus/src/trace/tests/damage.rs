@@ -1,0 +1,548 @@
+//! Damaged, cut and lying traces: a clear error or the readable part, never a panic.
+
+use super::support::*;
+use crate::model::Item;
+use crate::trace::index::{self, Entry};
+use crate::trace::layout::{BlockHeader, BlockType, FileHeader, Footer, padded};
+use crate::trace::{Options, Trace, TraceError, TraceErrorKind};
+use zerocopy::IntoBytes;
+
+/// Reads all there is, by every way; errors are fine.
+fn exhaust(bytes: &[u8]) -> (Vec<Item<'static>>, Vec<TraceError>) {
+    let trace = match open(bytes) {
+        Ok(trace) => trace,
+        Err(error) => return (Vec::new(), vec![error]),
+    };
+    let mut items = Vec::new();
+    let mut errors = Vec::new();
+    for item in trace.items() {
+        match item {
+            Ok(item) => items.push(item),
+            Err(error) => errors.push(error),
+        }
+    }
+    for n in 0..trace.len().min(8) {
+        errors.extend(trace.sample(n).err());
+        errors.extend(trace.world_at(n).err());
+    }
+    let _ = trace.blocks().count();
+    (items, errors)
+}
+
+fn both_ways() -> [(Vec<u8>, Vec<Item<'static>>); 2] {
+    [Options::default(), uncompressed()].map(|options| {
+        let (images, items) = everything();
+        (write(&items, &images, options), items)
+    })
+}
+
+#[test]
+fn cut_at_every_byte_a_prefix_is_read() {
+    for (bytes, items) in both_ways() {
+        let mut most = 0;
+        for length in 0..bytes.len() {
+            let (read, errors) = exhaust(&bytes[..length]);
+            assert_eq!(read, items[..read.len()], "cut at {length}");
+            assert!(
+                read.len() >= most,
+                "cut at {length}: less than of a shorter file"
+            );
+            most = read.len();
+            match open(&bytes[..length]) {
+                Ok(trace) => assert!(errors.is_empty() && trace.cut().is_some(), "at {length}"),
+                Err(error) => assert!(length < 16, "cut at {length}: {error}"),
+            }
+        }
+        assert_eq!(most, items.len());
+    }
+}
+
+#[test]
+fn every_flipped_byte_is_found() {
+    for (bytes, items) in both_ways() {
+        for at in 0..bytes.len() {
+            for mask in [0x01, 0x80, 0xff] {
+                let mut bad = bytes.clone();
+                bad[at] ^= mask;
+                let (read, errors) = exhaust(&bad);
+                let cut = open(&bad).is_ok_and(|t| t.cut().is_some());
+                assert!(
+                    !errors.is_empty() || cut,
+                    "byte {at} ^ {mask:#x} was not found"
+                );
+                // What is read all the same is what was written, but for what is missing.
+                let mut rest = items.iter();
+                let known = read.iter().all(|item| rest.any(|i| i == item));
+                assert!(known, "byte {at} ^ {mask:#x}: an item that was not written");
+            }
+        }
+    }
+}
+
+/// The same behind correct checksums, as somebody would write them who means harm: whatever is
+/// read then, reading ends.
+#[test]
+fn no_altered_byte_is_fatal_behind_a_correct_checksum() {
+    let (images, items) = everything();
+    let bytes = write(&items, &images, uncompressed());
+    let blocks: Vec<_> = open(&bytes).unwrap().blocks().collect();
+    let mut refused = 0;
+    for block in &blocks {
+        let start = block.offset as usize;
+        let payload = start + 24..start + 24 + block.stored_bytes as usize;
+        for at in (start..start + 20).chain(payload.clone()) {
+            for mask in [0x01, 0x40, 0xff] {
+                let mut bad = bytes.clone();
+                bad[at] ^= mask;
+                let checksum = crc32c::crc32c(&bad[start..start + 20]);
+                let checksum = crc32c::crc32c_append(checksum, &bad[payload.clone()]);
+                bad[start + 20..start + 24].copy_from_slice(&checksum.to_le_bytes());
+                let (read, errors) = exhaust(&bad);
+                refused += usize::from(!errors.is_empty());
+                assert!(read.len() <= items.len() + 1, "byte {at} ^ {mask:#x}");
+            }
+        }
+    }
+    // Much of what is altered are values that mean something else; much is not.
+    assert!(refused > 500, "{refused}");
+}
+
+/// A file of these blocks, with correct checksums, an index and a footer.
+struct Forged {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+impl Forged {
+    fn new() -> Forged {
+        Forged {
+            bytes: FileHeader::new().as_bytes().to_vec(),
+            entries: Vec::new(),
+        }
+    }
+
+    fn block(&mut self, block_type: BlockType, count: u32, payload: &[u8]) -> &mut Self {
+        self.raw(block_type, count, 0, payload.len() as u32, payload)
+    }
+
+    fn raw(
+        &mut self,
+        block_type: BlockType,
+        count: u32,
+        flags: u16,
+        plain: u32,
+        payload: &[u8],
+    ) -> &mut Self {
+        let mut header = BlockHeader {
+            block_type: (block_type as u16).into(),
+            flags: flags.into(),
+            length: (payload.len() as u32).into(),
+            plain_length: plain.into(),
+            count: count.into(),
+            reserved: 0.into(),
+            crc32c: 0.into(),
+        };
+        header.crc32c = header.computed_crc32c(payload).into();
+        let (offset, length) = (self.bytes.len() as u64, payload.len() as u32);
+        self.entries.push(Entry {
+            offset,
+            number: block_type as u16,
+            length,
+            count,
+        });
+        self.bytes.extend_from_slice(header.as_bytes());
+        self.bytes.extend_from_slice(payload);
+        self.bytes
+            .resize(padded(self.bytes.len() as u64) as usize, 0);
+        self
+    }
+
+    fn finish(&mut self) -> Vec<u8> {
+        let payload = index::encode(0, 16, &self.entries);
+        self.index(&payload)
+    }
+
+    fn index(&mut self, payload: &[u8]) -> Vec<u8> {
+        let at = self.bytes.len() as u64;
+        self.block(BlockType::Index, 0, payload);
+        self.bytes.extend_from_slice(Footer::new(at).as_bytes());
+        std::mem::take(&mut self.bytes)
+    }
+}
+
+fn messages(bytes: &[u8]) -> Vec<String> {
+    let (_, errors) = exhaust(bytes);
+    let cut = open(bytes)
+        .ok()
+        .and_then(|t| t.cut().map(ToString::to_string));
+    errors.iter().map(ToString::to_string).chain(cut).collect()
+}
+
+#[track_caller]
+fn refused(bytes: &[u8], what: &str) {
+    let all = messages(bytes);
+    assert!(
+        all.iter().any(|m| m.contains(what)),
+        "no `{what}` in {all:#?}"
+    );
+}
+
+#[test]
+fn hostile_payloads_are_refused() {
+    let cases: &[(BlockType, u32, &[u8], &str)] = &[
+        (BlockType::Samples, 1, b"", "inside a record"),
+        (
+            BlockType::Samples,
+            1,
+            b"\x7f\x00",
+            "records are longer than the block",
+        ),
+        (
+            BlockType::Samples,
+            1,
+            b"\x00\x7f",
+            "more references than bytes",
+        ),
+        (
+            BlockType::Samples,
+            1,
+            b"\x00\x01\x10",
+            "data block at offset",
+        ),
+        (
+            BlockType::Samples,
+            1,
+            b"\x00\x02\x10\x10",
+            "data blocks are not in order",
+        ),
+        (
+            BlockType::Samples,
+            1,
+            b"\x01\x00\x05",
+            "a thread that was not named before",
+        ),
+        (
+            BlockType::Samples,
+            1,
+            b"\x05\x00\x00\x01\x01\x00\x20",
+            "unknown presence bits",
+        ),
+        (
+            BlockType::Samples,
+            4097,
+            b"\x00\x00",
+            "more samples than a block may have",
+        ),
+        (BlockType::Samples, 0, b"\x00\x00", ""),
+        (
+            BlockType::Events,
+            1,
+            b"\x00\x09\x01",
+            "an event of unknown kind",
+        ),
+        (
+            BlockType::Events,
+            1,
+            b"\x05\x02\x01",
+            "behind more samples than there are",
+        ),
+        (BlockType::Events, 9, b"\x00\x02\x01", "inside a record"),
+        (BlockType::Events, 1, b"\x00\x02\x01\x00", "bytes are left"),
+        (
+            BlockType::Events,
+            2,
+            b"\x00\x02\x01\x00\x00",
+            "inside a record",
+        ),
+        (
+            BlockType::Image,
+            0,
+            b"\x07\x00\x00\x00\x00\x00\x00",
+            "images are not in order",
+        ),
+        (
+            BlockType::Image,
+            0,
+            b"\x00\x00\x00\x00\x00\x01\x10\x00",
+            "more bytes than the sections",
+        ),
+        (
+            BlockType::Image,
+            0,
+            b"\x00\x00\x00\x00\x01\x00\x00\x05\x01\x10\x00",
+            "data block at offset",
+        ),
+        (
+            BlockType::Image,
+            0,
+            b"\x00\x00\x00\x00\x00\x00\x01\x10",
+            "symbols block at offset",
+        ),
+        (
+            BlockType::Image,
+            0,
+            b"\x00\x00\x00\xff\xff\x7f",
+            "more text ranges",
+        ),
+        (
+            BlockType::Image,
+            0,
+            b"\x00\x00\x00\x00\x01\x00\x00\x05\x00\x00",
+            "are longer than",
+        ),
+        (
+            BlockType::Meta,
+            0,
+            b"\x05\x01\xff",
+            "a field has a value that cannot be",
+        ),
+    ];
+    for (block_type, count, payload, what) in cases {
+        let bytes = Forged::new().block(*block_type, *count, payload).finish();
+        if what.is_empty() {
+            assert_eq!(messages(&bytes), [""; 0]);
+        } else {
+            refused(&bytes, what);
+        }
+    }
+}
+
+/// A samples block whose only sample has these regions and literals.
+fn with_regions(regions: &[u8], literals: &[u8]) -> Vec<u8> {
+    let mut records = b"\x00\x01\x01\x00\x00\x00\x00".to_vec();
+    records.extend_from_slice(regions);
+    let mut payload = vec![records.len() as u8, 0];
+    payload.extend_from_slice(&records);
+    payload.extend_from_slice(literals);
+    Forged::new()
+        .block(BlockType::Samples, 1, &payload)
+        .finish()
+}
+
+#[test]
+fn hostile_regions_are_refused() {
+    assert_eq!(
+        messages(&with_regions(b"\x01\x00\x00\x10\x20", &[7; 8])),
+        [""; 0]
+    );
+    refused(
+        &with_regions(b"\x01\x03\x00\x10\x20", &[7; 8]),
+        "unknown role",
+    );
+    refused(
+        &with_regions(b"\x01\x10\x00\x10\x20", &[7; 8]),
+        "unknown bits",
+    );
+    refused(
+        &with_regions(b"\x01\x00\x01\x10\x20", &[7; 8]),
+        "a slot that was not used",
+    );
+    refused(
+        &with_regions(b"\x01\x00\x00\x20\x10", &[7; 8]),
+        "ends before it begins",
+    );
+    refused(
+        &with_regions(b"\x01\x00\x00\x10\x20", &[7; 7]),
+        "literals end too early",
+    );
+    refused(
+        &with_regions(b"\x01\x00\x00\x10\x20", &[7; 9]),
+        "bytes are left",
+    );
+    let twice = b"\x02\x00\x00\x10\x20\x00\x00\x00\x00\x00";
+    refused(
+        &with_regions(twice, &[7; 8]),
+        "two regions of a sample in one slot",
+    );
+    // A region of 2^63 bytes must not be allocated.
+    let huge = b"\x01\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01";
+    assert!(!messages(&with_regions(huge, &[7; 8])).is_empty());
+}
+
+#[test]
+fn bombs_are_refused() {
+    let mut forged = Forged::new();
+    let frame = zstd::bulk::compress(&vec![0; 64 << 20], 1).unwrap();
+    let bytes = forged.raw(BlockType::Meta, 0, 1, 100, &frame).finish();
+    refused(&bytes, "not a zstd frame of 100 bytes");
+    let mut forged = Forged::new();
+    let bytes = forged.raw(BlockType::Meta, 0, 1, 64 << 20, &frame).finish();
+    refused(&bytes, "claims 67108864 bytes");
+    let mut forged = Forged::new();
+    let bytes = forged.raw(BlockType::Meta, 0, 0, 100, b"").finish();
+    refused(&bytes, "not a zstd frame of 100 bytes");
+    let mut forged = Forged::new();
+    refused(
+        &forged.raw(BlockType::Meta, 0, 2, 0, b"").finish(),
+        "flags 0x0002",
+    );
+}
+
+#[test]
+fn a_data_block_is_not_used_twice() {
+    let mut forged = Forged::new();
+    forged.block(BlockType::Data, 0, b"abcdefgh");
+    forged.block(
+        BlockType::Image,
+        0,
+        b"\x00\x00\x00\x00\x01\x07\x00\x08\x01\x20\x00",
+    );
+    forged.block(
+        BlockType::Image,
+        0,
+        b"\x01\x00\x00\x00\x01\x07\x00\x08\x01\x48\x00",
+    );
+    refused(&forged.finish(), "new block at offset 0x10");
+}
+
+#[test]
+fn samples_that_come_to_too_much_are_refused() {
+    // One byte literal, grown by nothing, cannot become more; but many samples can each have all
+    // of a large region.
+    let size = 1u64 << 19;
+    let mut records = b"\x00\x01\x01\x00\x00\x00\x00\x01\x00\x00\x00".to_vec();
+    crate::trace::varint::put_difference(&mut records, size, 0);
+    let mut again = b"\x01\x00\x00\x00\x00\x01\x00\x00\x00\x00".to_vec();
+    crate::trace::varint::put(&mut again, size / 8);
+    again.push(0);
+    let count = 200;
+    (1..count).for_each(|_| records.extend_from_slice(&again));
+    let mut payload = Vec::new();
+    crate::trace::varint::put(&mut payload, records.len() as u64);
+    payload.push(0);
+    payload.extend_from_slice(&records);
+    payload.resize(payload.len() + size as usize, 1);
+    let bytes = Forged::new()
+        .block(BlockType::Samples, count, &payload)
+        .finish();
+    let (items, errors) = exhaust(&bytes);
+    assert_eq!(items.len(), 128, "64 MiB of 512 KiB each");
+    assert!(
+        errors[0].to_string().contains("come to more than 64 MiB"),
+        "{}",
+        errors[0]
+    );
+}
+
+#[test]
+fn lying_indexes_are_found_and_the_blocks_read_without_them() {
+    let exec = b"\x00\x02\x01";
+    let lies = [
+        // Another length, so that the last block ends elsewhere; another type; another count; a
+        // block left out; one too many; itself as the one before.
+        index::encode(
+            0,
+            16,
+            &[Entry {
+                offset: 16,
+                number: 5,
+                length: 30,
+                count: 1,
+            }],
+        ),
+        index::encode(0, 16, &[]),
+        index::encode(0, 48, &[]),
+        index::encode(
+            0,
+            0,
+            &[Entry {
+                offset: 0,
+                number: 5,
+                length: 20,
+                count: 1,
+            }],
+        ),
+        index::encode(
+            48,
+            16,
+            &[Entry {
+                offset: 16,
+                number: 5,
+                length: 3,
+                count: 1,
+            }],
+        ),
+        index::encode(16, 48, &[]),
+        index::encode(u64::MAX, u64::MAX, &[]),
+        vec![1, 2, 3],
+    ];
+    for lie in lies {
+        let bytes = Forged::new().block(BlockType::Events, 1, exec).index(&lie);
+        let trace = open(&bytes).unwrap();
+        assert!(trace.cut().is_some(), "{lie:?}");
+        assert_eq!(read(&trace).len(), 1, "{lie:?}");
+    }
+    for (number, count) in [(6, 1), (5, 2), (3, 1), (7, 1)] {
+        let entry = Entry {
+            offset: 16,
+            number,
+            length: 3,
+            count,
+        };
+        let lie = index::encode(0, 16, &[entry]);
+        let bytes = Forged::new().block(BlockType::Events, 1, exec).index(&lie);
+        let found = messages(&bytes).iter().any(|m| m.contains("another block"));
+        // A block that the index calls something that is not read is not missed.
+        assert!(
+            found || number == 3 || number == 7,
+            "type {number}, count {count}"
+        );
+    }
+}
+
+#[test]
+fn messages_say_where_and_what_to_do() {
+    let error = |bytes: &[u8]| open(bytes).unwrap_err().to_string();
+    assert_eq!(
+        error(b"PERFILE2________"),
+        "trace: offset 0x0: this is not a trace: it does not begin with the trace magic; convert \
+         perf.data, core files and kernel dumps with `unwind-sim import` first"
+    );
+    let mut header = FileHeader::new();
+    header.version = 2.into();
+    header.crc32c = header.computed_crc32c().into();
+    assert_eq!(
+        error(header.as_bytes()),
+        "trace: offset 0x0: the trace has format version 2; this program reads version 1; read it \
+         with the version of unwind-sim that wrote it, or a later one"
+    );
+    let (images, items) = everything();
+    let mut bytes = write(&items, &images, uncompressed());
+    let samples = open(&bytes)
+        .unwrap()
+        .blocks()
+        .find(|b| b.number == 6)
+        .unwrap();
+    bytes[samples.offset as usize + 40] ^= 1;
+    let path = std::env::temp_dir().join(format!("unwind-sim-damage-{}", std::process::id()));
+    std::fs::write(&path, &bytes).unwrap();
+    let trace = Trace::open(&path).unwrap();
+    let message = trace.sample(0).unwrap_err().to_string();
+    std::fs::remove_file(&path).unwrap();
+    let place = format!(
+        "{}: offset {:#x}, samples block: ",
+        path.display(),
+        samples.offset
+    );
+    assert!(
+        message.starts_with(&(place + "damaged: the checksum is 0x")),
+        "{message}"
+    );
+    assert!(
+        message.ends_with("; copy the file again from where it was recorded"),
+        "{message}"
+    );
+    let error = trace.sample(99).unwrap_err();
+    assert!(
+        matches!(
+            error.kind,
+            TraceErrorKind::NoSample {
+                number: 99,
+                count: 5
+            }
+        ),
+        "{error}"
+    );
+    let missing = Trace::open(&path).unwrap_err();
+    assert!(matches!(missing.kind, TraceErrorKind::Io(_)));
+}

@@ -1,0 +1,220 @@
+//! Random recordings come back, in order and at any place, whatever the order of threads, stacks
+//! and chains.
+
+use super::support::*;
+use crate::model::{Event, Item, RecordedChain, Region, RegionRole, Sample};
+use crate::trace::Options;
+use quickcheck::{QuickCheck, TestResult};
+use std::borrow::Cow;
+use unwind_sim_unwind::regs::{Reg, Regs};
+use unwind_sim_unwind::start::SampleRegs;
+use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
+
+/// Mostly small steps from a base, seldom anything.
+fn near(n: &mut Numbers, base: u64) -> u64 {
+    match n.below(12) {
+        0 => n.next(),
+        1 => 0,
+        2 => u64::MAX,
+        _ => base.wrapping_add(8 * n.below(32)).wrapping_sub(128),
+    }
+}
+
+fn regs(n: &mut Numbers) -> Regs {
+    let mut regs = Regs::UNKNOWN;
+    for reg in Reg::ALL {
+        if n.below(4) > 0 {
+            let value = near(n, 0x7fff_0000 + reg as u64);
+            regs.set(reg, value);
+        }
+    }
+    regs
+}
+
+fn region(n: &mut Numbers) -> Region<'static> {
+    let length = n.below(90) as usize;
+    let address = match n.below(8) {
+        0 => n.next() >> 1,
+        1 => u64::MAX - length as u64,
+        _ => 0x7000 + n.below(64),
+    };
+    let seed = n.below(3);
+    let mut bytes: Vec<u8> = (0..length as u64)
+        .map(|i| (address + i + seed / 2) as u8)
+        .collect();
+    if let Some(byte) = bytes.get_mut(n.below(90) as usize) {
+        *byte = n.next() as u8;
+    }
+    let roles = [RegionRole::Stack, RegionRole::OtherStack, RegionRole::Data];
+    Region {
+        role: roles[n.below(3) as usize],
+        bounds: near(n, 0x6000)..near(n, 0x9000),
+        next_sp: near(n, 0),
+        address,
+        bytes: Cow::Owned(bytes),
+    }
+}
+
+fn truth(n: &mut Numbers) -> Truth {
+    let kinds = [TrueKind::Top, TrueKind::Call, TrueKind::Interrupted];
+    let count = n.below(9) as usize;
+    let frames = (0..count).map(|i| TrueFrame {
+        // The outermost frames are often those of the sample before.
+        pc: if i + 3 > count {
+            i as u64
+        } else {
+            near(n, 0x40_0000)
+        },
+        cfa: if i + 3 > count {
+            0x7100
+        } else {
+            near(n, 0x7080)
+        },
+        kind: kinds[if i + 3 > count {
+            1
+        } else {
+            n.below(3) as usize
+        }],
+        saved: (n.below(3) == 0).then(|| [0; 6].map(|_| near(n, 5))),
+    });
+    let frames = frames.collect();
+    match n.below(3) {
+        0 => Truth::Unknown,
+        1 => Truth::Known(frames),
+        _ => Truth::Complete(frames),
+    }
+}
+
+fn random_sample(n: &mut Numbers) -> Sample<'static> {
+    let some = |n: &mut Numbers| (n.below(3) == 0).then(|| regs(n));
+    let chain = |n: &mut Numbers| RecordedChain {
+        source: ["perf", "gdb", ""][n.below(3) as usize].into(),
+        ips: (0..n.below(6)).map(|_| near(n, 0x40_0000)).collect(),
+    };
+    Sample {
+        pid: 1 + n.below(2) as u32,
+        tid: if n.below(20) == 0 {
+            u32::MAX
+        } else {
+            n.below(3) as u32
+        },
+        time: near(n, 1 << 40),
+        regs: SampleRegs {
+            sampled: regs(n),
+            fetch: some(n),
+            own: some(n),
+        },
+        regions: (0..n.below(4)).map(|_| region(n)).collect(),
+        truth: truth(n),
+        recorded: (0..n.below(3)).map(|_| chain(n)).collect(),
+    }
+}
+
+fn event(n: &mut Numbers) -> Event {
+    let (pid, tid) = (n.next() as u32, n.below(9) as u32);
+    let range = near(n, 0x1000)..near(n, 0x2000);
+    match n.below(6) {
+        0 => Event::Map {
+            pid,
+            range,
+            bias: near(n, 0),
+            image: None,
+            name: "name".into(),
+        },
+        1 => Event::Unmap { pid, range },
+        2 => Event::Exec { pid },
+        3 => Event::Fork {
+            pid,
+            tid,
+            parent_pid: pid.wrapping_add(tid),
+        },
+        4 => Event::Exit { pid, tid },
+        _ => Event::Comm {
+            pid,
+            tid,
+            name: "ü".into(),
+        },
+    }
+}
+
+fn items(seed: u64) -> Vec<Item<'static>> {
+    let n = &mut Numbers(seed | 1);
+    (0..n.below(60))
+        .map(|_| match n.below(3) {
+            0 => Item::Event(event(n)),
+            _ => Item::Sample(random_sample(n)),
+        })
+        .collect()
+}
+
+#[test]
+fn random_recordings_come_back() {
+    fn holds(seed: u64) -> TestResult {
+        let items = items(seed);
+        for options in [Options::default(), uncompressed()] {
+            let trace = open(&write(&items, &[], options)).unwrap();
+            if read(&trace) != items {
+                return TestResult::error(format!("seed {seed}: another recording"));
+            }
+            let samples = items.iter().filter(|i| matches!(i, Item::Sample(_)));
+            for (number, sample) in samples.enumerate().step_by(5) {
+                if Item::Sample(trace.sample(number as u64).unwrap()) != *sample {
+                    return TestResult::error(format!("seed {seed}: sample {number}"));
+                }
+            }
+        }
+        TestResult::passed()
+    }
+    QuickCheck::new()
+        .tests(150)
+        .quickcheck(holds as fn(u64) -> TestResult);
+}
+
+/// Flushed anywhere, cut anywhere: what is read is a beginning of what was written.
+#[test]
+fn random_recordings_cut_short_are_a_beginning() {
+    fn holds(seed: u64, cut: usize) -> bool {
+        let items = items(seed);
+        let mut writer = crate::trace::TraceWriter::new(Vec::new(), &Default::default()).unwrap();
+        for (i, item) in items.iter().enumerate() {
+            writer.item(item).unwrap();
+            if i % 7 == 3 {
+                writer.flush().unwrap();
+            }
+        }
+        let bytes = writer.finish().unwrap();
+        let length = 16 + cut % (bytes.len() - 16);
+        let read = read(&open(&bytes[..length]).unwrap());
+        read == items[..read.len()]
+    }
+    QuickCheck::new()
+        .tests(150)
+        .quickcheck(holds as fn(u64, usize) -> bool);
+}
+
+/// Whatever stands in a samples block: it ends, and with an error or a sample.
+#[test]
+fn random_payloads_never_panic() {
+    fn holds(seed: u64, length: u8) -> bool {
+        use crate::trace::sample::decode::Decoder;
+        use crate::trace::varint::Cursor;
+        let n = &mut Numbers(seed | 1);
+        let small = |n: &mut Numbers| match n.below(3) {
+            0 => n.next() as u8,
+            _ => n.below(6) as u8,
+        };
+        let records: Vec<u8> = (0..length).map(|_| small(n)).collect();
+        let literals: Vec<u8> = (0..length).map(|_| small(n)).collect();
+        let mut decoder = Decoder::default();
+        let (mut r, mut l) = (Cursor::new(&records, 0), Cursor::new(&literals, 0));
+        let mut steps = 0;
+        while decoder.step(&mut r, &mut l).is_ok() {
+            steps += 1;
+            decoder.sample();
+        }
+        steps <= usize::from(length)
+    }
+    QuickCheck::new()
+        .tests(5000)
+        .quickcheck(holds as fn(u64, u8) -> bool);
+}

@@ -1,0 +1,283 @@
+//! A small trace with everything in it, and what tests do with traces.
+
+use crate::model::{Event, ImageIndex, Item, RecordedChain, Region, RegionRole, Sample};
+use crate::trace::{Meta, Options, Trace, TraceError, TraceWriter};
+use std::borrow::Cow;
+use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind, Symbol};
+use unwind_sim_unwind::regs::{Reg, Regs};
+use unwind_sim_unwind::start::SampleRegs;
+use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
+
+/// Numbers that look random and are the same in every run (xorshift).
+pub(super) struct Numbers(pub(super) u64);
+
+impl Numbers {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+pub(super) fn uncompressed() -> Options {
+    Options {
+        level: None,
+        images_in_place: true,
+    }
+}
+
+pub(super) fn write(items: &[Item<'_>], images: &[Image], options: Options) -> Vec<u8> {
+    let mut writer = TraceWriter::with_options(Vec::new(), &Meta::default(), options).unwrap();
+    for image in images {
+        writer.add_image(image).unwrap();
+    }
+    for item in items {
+        writer.item(item).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+pub(super) fn read(trace: &Trace) -> Vec<Item<'static>> {
+    trace.items().collect::<Result<_, _>>().unwrap()
+}
+
+pub(super) fn open(bytes: &[u8]) -> Result<Trace, TraceError> {
+    Trace::from_bytes(bytes.to_vec())
+}
+
+pub(super) fn image(name: &str, seed: u8) -> Image {
+    let section = |kind, address, length: usize| Section {
+        kind,
+        address,
+        data: Bytes::from_vec((0..length).map(|i| i as u8 ^ seed).collect()),
+    };
+    Image::new(ImageParts {
+        name: name.to_owned(),
+        build_id: vec![seed; 20],
+        text: vec![0x1000..0x3000, 0x5000..0x5800],
+        sections: vec![
+            section(SectionKind::EhFrame, 0x8000, 70),
+            section(SectionKind::EhFrameHdr, 0x7000, 12),
+            section(SectionKind::Text, 0x1000, 33),
+            section(SectionKind::Got, 0x9000, 0),
+        ],
+        symbols: vec![
+            Symbol {
+                address: 0x1000,
+                size: 16,
+                name: "main".into(),
+            },
+            Symbol {
+                address: 0x1010,
+                size: 0,
+                name: "_ZN4leafEv".into(),
+            },
+        ],
+    })
+}
+
+/// Two images' parts must be equal; images themselves have an identity.
+pub(super) fn assert_same_image(a: &Image, b: &Image) {
+    assert_eq!(a.name(), b.name());
+    assert_same_content(a, b);
+}
+
+pub(super) fn assert_same_content(a: &Image, b: &Image) {
+    assert_eq!(a.build_id(), b.build_id());
+    assert_eq!(a.text(), b.text());
+    assert_eq!(a.symbols(), b.symbols());
+    let parts = |i: &Image| -> Vec<_> {
+        i.sections()
+            .iter()
+            .map(|s| (s.kind, s.address, s.data.to_vec()))
+            .collect()
+    };
+    assert_eq!(parts(a), parts(b));
+}
+
+/// A stack whose words at `changed` differ from those of other samples.
+pub(super) fn stack(address: u64, length: usize, changed: &[usize]) -> Region<'static> {
+    let mut bytes: Vec<u8> = (0..length)
+        .map(|i| ((address + i as u64) / 8) as u8 ^ (i as u8 & 7))
+        .collect();
+    for at in changed {
+        bytes[*at] ^= 0xff;
+    }
+    Region {
+        role: RegionRole::Stack,
+        bounds: 0x7f00_0000..0x7fff_0000,
+        next_sp: 0,
+        address,
+        bytes: Cow::Owned(bytes),
+    }
+}
+
+pub(super) fn sample(time: u64, regions: Vec<Region<'static>>) -> Sample<'static> {
+    let mut regs = Regs::frame(0x40_1000 + time, 0x7ffe_ff00, 0x7ffe_ff40);
+    regs.set(Reg::Rbx, time * 3);
+    Sample {
+        pid: 100,
+        tid: 100,
+        time,
+        regs: SampleRegs::hardware(regs),
+        regions,
+        truth: Truth::Unknown,
+        recorded: Vec::new(),
+    }
+}
+
+pub(super) fn map(pid: u32, start: u64, image: Option<u32>) -> Event {
+    Event::Map {
+        pid,
+        range: start..start + 0x3000,
+        bias: start.wrapping_sub(0x1000),
+        image: image.map(ImageIndex),
+        name: "/usr/bin/program".into(),
+    }
+}
+
+/// The word at `address` of a region.
+fn word(region: &Region<'_>, address: u64) -> u64 {
+    let at = (address - region.address) as usize;
+    u64::from_le_bytes(region.bytes[at..at + 8].try_into().unwrap())
+}
+
+/// A true chain whose return addresses lie in `region`, but for the one that was altered.
+fn truth(region: &Region<'_>, rip: u64) -> Vec<TrueFrame> {
+    let slots = [
+        region.address + 16,
+        region.address + 40,
+        region.address + 48,
+    ];
+    let saved = Some([1, 2, 3, 4, 5, 6]);
+    let mut frames = vec![TrueFrame {
+        pc: rip,
+        cfa: slots[0] + 8,
+        kind: TrueKind::Top,
+        saved,
+    }];
+    for (i, slot) in slots.iter().enumerate() {
+        let altered = u64::from(i == 1);
+        frames.push(TrueFrame {
+            pc: word(region, *slot) + altered,
+            cfa: slots.get(i + 1).map_or(0, |s| s + 8),
+            kind: TrueKind::Call,
+            saved: (i != 2).then_some([1, 2, 3, 4, 5, 6 + i as u64]),
+        });
+    }
+    frames
+}
+
+/// Every kind of item, every field in use at least once.
+pub(super) fn everything() -> (Vec<Image>, Vec<Item<'static>>) {
+    let images = vec![image("/usr/bin/program", 1), image("/usr/lib/libc.so.6", 2)];
+    let mut items = vec![
+        Item::Event(Event::Comm {
+            pid: 100,
+            tid: 100,
+            name: "program".into(),
+        }),
+        Item::Event(map(100, 0x40_0000, Some(0))),
+        Item::Event(map(100, 0x7f12_3456_7000, Some(1))),
+    ];
+    let base = 0x7ffe_ff00;
+    for i in 0..4u64 {
+        let region = stack(base - 8 * i, 200 + 8 * i as usize, &[20, 100 + i as usize]);
+        let mut s = sample(10 + i, vec![region]);
+        let frames = truth(&s.regions[0], s.regs.sampled.rip());
+        s.truth = [
+            Truth::Unknown,
+            Truth::Known(frames.clone()),
+            Truth::Complete(frames),
+        ][(i % 3) as usize]
+            .clone();
+        if i >= 2 {
+            let ips = vec![
+                0xffff_ffff_ffff_fe00,
+                0x40_1000 + i,
+                0x40_2000,
+                0x7f12_3456_8000,
+            ];
+            let gdb = RecordedChain {
+                source: "gdb".into(),
+                ips: ips[1..].to_vec(),
+            };
+            s.recorded = vec![
+                RecordedChain {
+                    source: "perf".into(),
+                    ips,
+                },
+                gdb,
+            ];
+        }
+        items.push(Item::Sample(s));
+    }
+    items.push(Item::Event(map(100, 0x7f99_0000_0000, None)));
+    items.push(Item::Event(Event::Unmap {
+        pid: 100,
+        range: 0x40_0000..0x40_1000,
+    }));
+    items.push(Item::Event(Event::Fork {
+        pid: 101,
+        tid: 101,
+        parent_pid: 100,
+    }));
+    items.push(Item::Sample(second_thread(base)));
+    items.push(Item::Event(Event::Exec { pid: 101 }));
+    items.push(Item::Event(Event::Exit { pid: 101, tid: 101 }));
+    (images, items)
+}
+
+/// Fake registers, three regions, an interrupted frame, another thread, an earlier time.
+fn second_thread(base: u64) -> Sample<'static> {
+    let mut s = sample(
+        5,
+        vec![stack(base + 0x1000, 16, &[]), stack(base, 400, &[7])],
+    );
+    s.regions[0].role = RegionRole::OtherStack;
+    s.regions[0].next_sp = base;
+    s.regions.push(Region {
+        role: RegionRole::Data,
+        bounds: 0..0,
+        next_sp: 0,
+        address: 0x40_4000,
+        bytes: Cow::Owned(Vec::new()),
+    });
+    (s.pid, s.tid) = (101, 102);
+    let mut fake = Regs::frame(0x40_1234, base, 0);
+    fake.set(Reg::Rflags, 0);
+    fake.set(Reg::Cs, 0x10);
+    s.regs = SampleRegs {
+        sampled: fake,
+        fetch: Some(Regs::frame(1, 2, 3)),
+        own: Some(Regs::frame(0x40_2222, base, base + 64)),
+    };
+    let inner = TrueFrame {
+        pc: 0x40_2222,
+        cfa: base,
+        kind: TrueKind::Top,
+        saved: None,
+    };
+    let word = word(&s.regions[1], base + 168);
+    s.truth = Truth::Complete(vec![
+        inner,
+        TrueFrame {
+            pc: 77,
+            cfa: base + 8,
+            kind: TrueKind::Call,
+            saved: None,
+        },
+        TrueFrame {
+            pc: word,
+            cfa: 9,
+            kind: TrueKind::Interrupted,
+            saved: Some([9; 6]),
+        },
+    ]);
+    s
+}

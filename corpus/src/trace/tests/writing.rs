@@ -1,0 +1,400 @@
+//! What is written comes back, whatever the options, in order or at any place.
+
+use super::support::*;
+use crate::model::{Event, ImageIndex, Item, RecordedChain, Region, RegionRole};
+use crate::trace::{BlockType, Meta, Options, Trace, TraceWriter, WriteError};
+use std::borrow::Cow;
+use std::path::PathBuf;
+use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
+
+fn samples<'a>(items: &'a [Item<'static>]) -> impl Iterator<Item = &'a Item<'static>> {
+    items.iter().filter(|item| matches!(item, Item::Sample(_)))
+}
+
+#[test]
+fn everything_comes_back() {
+    let (images, items) = everything();
+    for options in [Options::default(), uncompressed()] {
+        let bytes = write(&items, &images, options);
+        let trace = open(&bytes).unwrap();
+        assert!(trace.cut().is_none(), "{:?}", trace.cut());
+        assert_eq!(read(&trace), items);
+        assert_eq!(trace.images().len(), images.len());
+        for (a, b) in trace.images().iter().zip(&images) {
+            assert_same_image(a, b);
+        }
+        assert_eq!((trace.len(), trace.events()), (5, 8));
+        for (n, item) in samples(&items).enumerate() {
+            assert_eq!(Item::Sample(trace.sample(n as u64).unwrap()), *item);
+        }
+        assert!(trace.sample(5).is_err());
+    }
+}
+
+#[test]
+fn an_empty_trace_is_a_trace() {
+    let trace = open(&write(&[], &[], Options::default())).unwrap();
+    assert!(trace.is_empty() && trace.cut().is_none() && trace.images().is_empty());
+    assert_eq!(trace.items().count(), 0);
+    assert_eq!(trace.meta(), &Meta::default());
+}
+
+/// Long enough for several chunks and several threads.
+fn long() -> Vec<Item<'static>> {
+    let mut n = Numbers(77);
+    let mut items = Vec::new();
+    for i in 0..9000u64 {
+        let length = 64 + 8 * n.below(100);
+        let mut s = sample(i, vec![stack(0x7fff_0000 - length, length as usize, &[])]);
+        let noise = n.next().to_le_bytes();
+        for at in 0..16 {
+            s.regions[0].bytes.to_mut()[at * 4] ^= noise[at % 8];
+        }
+        s.tid = 100 + (i % 3) as u32;
+        if i % 50 == 0 {
+            items.push(Item::Event(map(100, 0x40_0000 + i * 0x1000, None)));
+        }
+        items.push(Item::Sample(s));
+    }
+    items.push(Item::Event(Event::Exit { pid: 100, tid: 100 }));
+    items
+}
+
+#[test]
+fn any_sample_of_a_long_trace_and_the_world_at_it() {
+    let items = long();
+    let trace = open(&write(&items, &[], Options::default())).unwrap();
+    assert!(trace.chunks().len() > 2, "{} chunks", trace.chunks().len());
+    assert_eq!(read(&trace), items);
+    let all: Vec<_> = samples(&items).collect();
+    let mut n = Numbers(5);
+    let last = trace.len() - 1;
+    for number in (0..40).map(|_| n.below(last)).chain([0, last]) {
+        assert_eq!(
+            Item::Sample(trace.sample(number).unwrap()),
+            *all[number as usize]
+        );
+        let world = trace.world_at(number).unwrap();
+        assert_eq!(
+            world.space(100).mappings().len() as u64,
+            mappings_before(number)
+        );
+    }
+    for chunk in trace.chunks().filter(|c| !c.samples().is_empty()) {
+        let world = trace.world_before(&chunk).unwrap();
+        let first = chunk.samples().start;
+        let before = mappings_before(first) - u64::from(first % 50 == 0);
+        assert_eq!(world.space(100).mappings().len() as u64, before);
+    }
+}
+
+/// Every 50 samples a mapping of three pages begins a page... 50 pages later, so all stay.
+fn mappings_before(sample: u64) -> u64 {
+    sample / 50 + 1
+}
+
+#[test]
+fn chunks_read_in_any_order_make_the_whole() {
+    let items = long();
+    let trace = open(&write(&items, &[], Options::default())).unwrap();
+    let mut parts = std::thread::scope(|scope| {
+        let read = |chunk: crate::trace::Chunk<'_>| {
+            let mut reader = chunk.read().unwrap();
+            let mut part = Vec::new();
+            while let Some(item) = reader.next() {
+                part.push(item.unwrap().into_owned());
+            }
+            (chunk.number(), part)
+        };
+        let threads: Vec<_> = trace
+            .chunks()
+            .map(|c| scope.spawn(move || read(c)))
+            .collect();
+        threads
+            .into_iter()
+            .rev()
+            .map(|t| t.join().unwrap())
+            .collect::<Vec<_>>()
+    });
+    parts.sort_by_key(|(number, _)| *number);
+    assert_eq!(
+        parts
+            .into_iter()
+            .flat_map(|(_, part)| part)
+            .collect::<Vec<_>>(),
+        items
+    );
+}
+
+#[test]
+fn large_stacks_lie_in_data_blocks() {
+    let mut first = sample(1, vec![stack(0x1000_0000, 5 << 20, &[])]);
+    let mut n = Numbers(3);
+    first.regions[0]
+        .bytes
+        .to_mut()
+        .iter_mut()
+        .for_each(|b| *b = n.next() as u8);
+    let mut second = first.clone();
+    second.regions[0].bytes.to_mut()[4 << 20] ^= 1;
+    let small = sample(3, vec![stack(0x1000_0000, 100, &[])]);
+    let items = [first, second, small].map(Item::Sample);
+    for options in [Options::default(), uncompressed()] {
+        let bytes = write(&items, &[], options);
+        assert!(
+            bytes.len() < 6 << 20,
+            "the second is a difference: {}",
+            bytes.len()
+        );
+        let trace = open(&bytes).unwrap();
+        assert_eq!(read(&trace), items);
+        assert!(
+            trace
+                .blocks()
+                .filter(|b| b.block_type == Some(BlockType::Data))
+                .count()
+                >= 5
+        );
+        assert!(
+            trace
+                .blocks()
+                .all(|b| b.plain_bytes <= 1 << 20 && b.stored_bytes <= 1 << 20)
+        );
+    }
+}
+
+#[test]
+fn many_threads_share_a_chunk() {
+    let items: Vec<_> = (0..3200u64)
+        .map(|i| {
+            let mut s = sample(i, vec![stack(0x7000_0000, 8192, &[(i / 400) as usize])]);
+            let mut n = Numbers(i % 400 + 1);
+            let random = s.regions[0].bytes.to_mut();
+            random.iter_mut().skip(64).for_each(|b| *b = n.next() as u8);
+            s.tid = (i % 400) as u32;
+            Item::Sample(s)
+        })
+        .collect();
+    let bytes = write(&items, &[], uncompressed());
+    // Each thread's stack is written once, not in every block of 1 MiB.
+    assert!(bytes.len() < 400 * 8192 * 5 / 4, "{}", bytes.len());
+    assert_eq!(read(&open(&bytes).unwrap()), items);
+}
+
+#[test]
+fn a_changing_checkerboard_does_not_overflow_a_record() {
+    // Every other word of a large stack differs: more runs than a record may have.
+    let stacks = (0..3u64).map(|i| {
+        let words = (0..1u64 << 18).map(|w| if w % 2 == 0 { i } else { 7 });
+        let mut s = sample(i, vec![stack(0x1000_0000, 0, &[])]);
+        s.regions[0].bytes = Cow::Owned(words.flat_map(u64::to_le_bytes).collect());
+        Item::Sample(s)
+    });
+    let items: Vec<_> = stacks.collect();
+    let trace = open(&write(&items, &[], Options::default())).unwrap();
+    assert!(trace.cut().is_none());
+    assert_eq!(read(&trace), items);
+}
+
+#[test]
+fn a_chain_too_deep_is_kept_as_far_as_it_fits() {
+    let frame = |i: u64| TrueFrame {
+        pc: i.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        cfa: i.wrapping_mul(0xbf58_476d_1ce4_e5b9),
+        kind: TrueKind::Call,
+        saved: Some([i.wrapping_mul(0x94d0_49bb_1331_11eb); 6]),
+    };
+    let frames: Vec<_> = (0..200_000).map(frame).collect();
+    let mut s = sample(1, vec![stack(0x7000, 64, &[])]);
+    s.truth = Truth::Complete(frames.clone());
+    let regular = |i: u64| TrueFrame {
+        pc: 5,
+        cfa: 16 * i,
+        kind: TrueKind::Call,
+        saved: None,
+    };
+    let mut deep = s.clone();
+    deep.truth = Truth::Complete((0..100_000).map(regular).collect());
+    let items = [s, deep.clone(), deep].map(Item::Sample);
+    let trace = open(&write(&items, &[], Options::default())).unwrap();
+    let first = trace.sample(0).unwrap().truth;
+    assert!(
+        !first.is_complete() && first.frames().len() > 3000,
+        "{}",
+        first.frames().len()
+    );
+    assert_eq!(first.frames(), &frames[..first.frames().len()]);
+    for number in [1, 2] {
+        assert_eq!(Item::Sample(trace.sample(number).unwrap()), items[1]);
+    }
+}
+
+#[test]
+fn what_the_format_cannot_hold_is_refused_and_nothing_is_written() {
+    let mut writer = TraceWriter::new(Vec::new(), &Meta::default()).unwrap();
+    let region = |address, bytes| Region {
+        bytes,
+        ..stack(address, 0, &[])
+    };
+    let many = sample(1, (0..256).map(|i| stack(i * 64, 8, &[])).collect());
+    let wraps = sample(1, vec![region(u64::MAX - 3, Cow::Owned(vec![0; 8]))]);
+    let huge = sample(1, vec![region(0, Cow::Owned(vec![0; (32 << 20) + 1]))]);
+    let mut chains = sample(1, Vec::new());
+    chains.recorded = vec![RecordedChain {
+        source: "perf".into(),
+        ips: vec![0; 9000],
+    }];
+    let expected = [
+        "regions of a sample: 256 is more than the 255 that a trace can hold",
+        "a region of 8 bytes at 0xfffffffffffffffc reaches behind the last address",
+        "bytes in the regions of a sample: 33554433 is more than the 33554432 that a trace can hold",
+        "addresses in a sample's recorded chains: 9000 is more than the 8192 that a trace can hold",
+    ];
+    for (bad, message) in [many, wraps, huge, chains].iter().zip(expected) {
+        assert_eq!(writer.sample(bad).unwrap_err().to_string(), message);
+    }
+    let error = writer.event(&map(1, 0, Some(0))).unwrap_err();
+    assert!(matches!(error, WriteError::NoImage(0)), "{error}");
+    let good = sample(1, vec![stack(0x7000, 64, &[])]);
+    writer.sample(&good).unwrap();
+    let trace = open(&writer.finish().unwrap()).unwrap();
+    assert_eq!(read(&trace), [Item::Sample(good)]);
+}
+
+#[test]
+fn more_regions_than_slots_come_back() {
+    let regions = |skip: u64| {
+        (0..255)
+            .map(|i| stack((i + skip) * 4096, 16, &[]))
+            .collect()
+    };
+    let items = [
+        sample(1, regions(0)),
+        sample(2, regions(1)),
+        sample(3, regions(1000)),
+    ];
+    let items = items.map(Item::Sample);
+    assert_eq!(
+        read(&open(&write(&items, &[], uncompressed())).unwrap()),
+        items
+    );
+}
+
+#[test]
+fn the_last_word_on_the_recording_counts() {
+    let begin = Meta {
+        program: vec!["a".into()],
+        ..Meta::default()
+    };
+    let end = Meta {
+        instructions: 5,
+        status: Some(0),
+        ..begin.clone()
+    };
+    let mut writer = TraceWriter::new(Vec::new(), &begin).unwrap();
+    writer.meta(&end).unwrap();
+    assert_eq!(open(&writer.finish().unwrap()).unwrap().meta(), &end);
+    let other = vec![("k".into(), "v".repeat(65537))];
+    let long = Meta {
+        other,
+        ..Meta::default()
+    };
+    assert!(matches!(
+        TraceWriter::new(Vec::new(), &long),
+        Err(WriteError::TooLarge { .. })
+    ));
+}
+
+struct Full(usize);
+
+impl std::io::Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 = self
+            .0
+            .checked_sub(bytes.len())
+            .ok_or(std::io::ErrorKind::StorageFull)?;
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn after_a_failed_write_nothing_more_is_written() {
+    let mut writer = TraceWriter::new(Full(100), &Meta::default()).unwrap();
+    writer
+        .sample(&sample(1, vec![stack(0x7000, 64, &[])]))
+        .unwrap();
+    assert!(matches!(writer.flush(), Err(WriteError::Io(_))));
+    writer
+        .sample(&sample(2, vec![stack(0x7000, 64, &[])]))
+        .unwrap();
+    assert!(matches!(writer.flush(), Err(WriteError::Failed)));
+    assert!(matches!(writer.finish(), Err(WriteError::Failed)));
+}
+
+fn temporary(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("unwind-sim-{name}-{}.bin", std::process::id()))
+}
+
+#[test]
+fn a_file_appears_when_it_is_finished() {
+    let path = temporary("finished");
+    let mut file = TraceWriter::create(&path, &Meta::default()).unwrap();
+    file.sample(&sample(1, vec![stack(0x7000, 64, &[])]))
+        .unwrap();
+    assert!(!path.exists());
+    file.finish().unwrap();
+    let trace = Trace::open(&path).unwrap();
+    assert_eq!((trace.len(), trace.cut().is_none()), (1, true));
+    assert_eq!(trace.path(), Some(&*path));
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn an_interrupted_recording_is_kept_and_an_empty_one_is_not() {
+    let path = temporary("interrupted");
+    let mut file = TraceWriter::create(&path, &Meta::default()).unwrap();
+    file.event(&map(1, 0x1000, None)).unwrap();
+    file.sample(&sample(1, vec![stack(0x7000, 64, &[])]))
+        .unwrap();
+    drop(file);
+    let trace = Trace::open(&path).unwrap();
+    assert_eq!((trace.len(), trace.events()), (1, 1));
+    assert!(trace.cut().is_some());
+    // What lies there is not replaced by nothing.
+    drop(TraceWriter::create(&path, &Meta::default()).unwrap());
+    assert_eq!(Trace::open(&path).unwrap().len(), 1);
+    std::fs::remove_file(&path).unwrap();
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let left = std::fs::read_dir(path.parent().unwrap()).unwrap();
+    let left = left.filter(|e| {
+        e.as_ref()
+            .unwrap()
+            .file_name()
+            .to_string_lossy()
+            .contains(name)
+    });
+    assert_eq!(left.count(), 0);
+    assert!(TraceWriter::create("/", &Meta::default()).is_err());
+}
+
+#[test]
+fn roles_and_threads_keep_apart() {
+    // The same addresses in two threads, and as stack and as data of one.
+    let mut items = Vec::new();
+    for i in 0..6u64 {
+        let mut s = sample(
+            i,
+            vec![stack(0x7000, 64, &[i as usize]), stack(0x7000, 64, &[9])],
+        );
+        s.regions[1].role = RegionRole::Data;
+        s.tid = (i % 2) as u32;
+        items.push(Item::Sample(s));
+    }
+    items.push(Item::Event(Event::Exec { pid: 100 }));
+    let trace = open(&write(&items, &[image("a", 1)], uncompressed())).unwrap();
+    assert_eq!(read(&trace), items);
+    assert!(trace.images().get(ImageIndex(0).0 as usize).is_some());
+}

@@ -1,0 +1,312 @@
+//! Stacks as differences: what a thread's memory held before, and what of it has changed.
+//!
+//! A [`Window`] is the last known content of one stretch of a thread's memory. A region of a
+//! sample is written as the words that differ from the window, plus what lies outside of it, and
+//! the window then covers both. Successive samples of a thread share all but a few words, and a
+//! stack that shrinks and grows again mostly holds its old bytes.
+//!
+//! Work and memory are bounded by the literal bytes that were read: a window never grows by
+//! anything else.
+
+use super::error::Bad;
+use super::varint::{Cursor, put};
+use std::ops::Range;
+
+/// The unit in which changes are counted, bytes.
+const WORD: usize = 8;
+
+/// The last known bytes of one stretch of memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Window {
+    /// Address of the first byte.
+    low: u64,
+    /// The bytes, from `front` on; what is before is room to grow downwards.
+    bytes: Vec<u8>,
+    front: usize,
+}
+
+impl Window {
+    /// How many bytes it holds.
+    fn len(&self) -> usize {
+        self.bytes.len() - self.front
+    }
+
+    /// The addresses it holds.
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.low..self.low + self.len() as u64
+    }
+
+    /// Does `region` overlap it or touch it? A window can only grow at its ends.
+    pub(crate) fn touches(&self, region: &Range<u64>) -> bool {
+        let own = self.range();
+        !own.is_empty() && region.start <= own.end && own.start <= region.end
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        *self = Window::default();
+    }
+
+    /// The part of `region` that it holds; empty, at the region's beginning, if there is none.
+    pub(crate) fn overlap(&self, region: &Range<u64>) -> Range<u64> {
+        let own = self.range();
+        let overlap = own.start.max(region.start)..own.end.min(region.end);
+        match self.touches(region) && !overlap.is_empty() {
+            true => overlap,
+            // Touching from one side only: all of the region is new, below or above.
+            false => region.start..region.start,
+        }
+    }
+
+    /// The bytes of `range`, as far as the window holds all of it.
+    pub(crate) fn get(&self, range: &Range<u64>) -> Option<&[u8]> {
+        let start = usize::try_from(range.start.checked_sub(self.low)?).ok()?;
+        let end = usize::try_from(range.end.checked_sub(self.low)?).ok()?;
+        self.bytes[self.front..].get(start..end)
+    }
+
+    fn get_mut(&mut self, range: &Range<u64>) -> &mut [u8] {
+        let start = (range.start - self.low) as usize + self.front;
+        let end = (range.end - self.low) as usize + self.front;
+        &mut self.bytes[start..end]
+    }
+
+    /// Makes it hold `region`; new bytes are zero. What it held stays if `region` touches it.
+    fn cover(&mut self, region: &Range<u64>) {
+        if !self.touches(region) {
+            self.clear();
+            self.low = region.start;
+        }
+        if region.start < self.low {
+            let more = (self.low - region.start) as usize;
+            if more > self.front {
+                // Room for as much again, so that a stack that grows step by step is not moved
+                // at each.
+                let room = self.len() + more;
+                let mut bytes = vec![0; room];
+                bytes.extend_from_slice(&self.bytes[self.front..]);
+                (self.bytes, self.front) = (bytes, room);
+            }
+            self.bytes[self.front - more..self.front].fill(0);
+            self.front -= more;
+            self.low = region.start;
+        }
+        let end = (region.end - self.low) as usize + self.front;
+        if end > self.bytes.len() {
+            self.bytes.resize(end, 0);
+        }
+    }
+}
+
+/// How many words `bytes` has; the last may be short.
+fn words(bytes: &[u8]) -> usize {
+    bytes.len().div_ceil(WORD)
+}
+
+/// The runs of equal and of different words: pairs of their lengths, until the end.
+fn compare(old: &[u8], new: &[u8]) -> Vec<(usize, usize)> {
+    let ((old, old_tail), (new, new_tail)) = (old.as_chunks::<WORD>(), new.as_chunks::<WORD>());
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    let mut at = 0;
+    while at < new.len() {
+        let pairs = |at: usize| old[at..].iter().zip(&new[at..]);
+        let same = pairs(at).take_while(|(a, b)| a == b).count();
+        at += same;
+        let other = pairs(at).take_while(|(a, b)| a != b).count();
+        at += other;
+        runs.push((same, other));
+    }
+    if !new_tail.is_empty() {
+        let equal = old_tail == new_tail;
+        match runs.last_mut() {
+            Some((same, 0)) if equal => *same += 1,
+            Some((_, other)) if !equal => *other += 1,
+            _ => runs.push((usize::from(equal), usize::from(!equal))),
+        }
+    }
+    runs
+}
+
+/// Writes `bytes` at `address`, of which `window` holds a part or nothing: the runs to `runs`, the
+/// literal bytes to `literals`. The window holds the region afterwards.
+///
+/// If the runs would need more than `budget` bytes, nothing is done and `false` returned.
+pub(crate) fn encode(
+    window: &mut Window,
+    address: u64,
+    bytes: &[u8],
+    budget: usize,
+    runs: &mut Vec<u8>,
+    literals: &mut Vec<u8>,
+) -> bool {
+    let region = address..address + bytes.len() as u64;
+    let overlap = window.overlap(&region);
+    let shared = (overlap.start - address) as usize..(overlap.end - address) as usize;
+    let changes = window
+        .get(&overlap)
+        .map(|old| compare(old, &bytes[shared.clone()]));
+    let changes = changes.unwrap_or_default();
+    let before = runs.len();
+    for &(same, other) in &changes {
+        put(runs, same as u64);
+        put(runs, other as u64);
+    }
+    if runs.len() - before > budget {
+        runs.truncate(before);
+        return false;
+    }
+    literals.extend_from_slice(&bytes[..shared.start]);
+    let mut at = shared.start;
+    for (same, other) in changes {
+        let start = shared.end.min(at + same * WORD);
+        at = shared.end.min(start + other * WORD);
+        literals.extend_from_slice(&bytes[start..at]);
+    }
+    literals.extend_from_slice(&bytes[shared.end..]);
+    window.cover(&region);
+    window.get_mut(&region).copy_from_slice(bytes);
+    true
+}
+
+/// The twin of [`encode`]: brings `window` to what it was after it.
+pub(crate) fn decode(
+    window: &mut Window,
+    region: &Range<u64>,
+    runs: &mut Cursor<'_>,
+    literals: &mut Cursor<'_>,
+) -> Result<(), Bad> {
+    let overlap = window.overlap(region);
+    let below = (overlap.start - region.start) as usize;
+    let above = (region.end - overlap.end) as usize;
+    if below.saturating_add(above) > literals.left() {
+        return Err(runs.bad("the literals end too early"));
+    }
+    window.cover(region);
+    let target = window.get_mut(region);
+    let (low, rest) = target.split_at_mut(below);
+    let (mut shared, high) = rest.split_at_mut(rest.len() - above);
+    low.copy_from_slice(literals.take(below)?);
+    while !shared.is_empty() {
+        let what = "a run of words reaches behind the region";
+        let most = words(shared);
+        let same = runs.count(most, what)?;
+        let other = runs.count(most - same, what)?;
+        if same + other == 0 {
+            return Err(runs.bad("a run of no words"));
+        }
+        let rest = shared.split_at_mut(shared.len().min(same * WORD)).1;
+        let (changed, rest) = rest.split_at_mut(rest.len().min(other * WORD));
+        let literal = literals.take(changed.len());
+        changed.copy_from_slice(literal.map_err(|_| runs.bad("the literals end too early"))?);
+        shared = rest;
+    }
+    high.copy_from_slice(literals.take(above)?);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Encodes each region over the ones before, decodes, and returns the literal bytes of each.
+    fn trip(regions: &[(u64, Vec<u8>)]) -> Vec<usize> {
+        let (mut writer, mut reader) = (Window::default(), Window::default());
+        let mut sizes = Vec::new();
+        for (address, bytes) in regions {
+            let (mut runs, mut literals) = (Vec::new(), Vec::new());
+            let region = *address..address + bytes.len() as u64;
+            assert!(encode(
+                &mut writer,
+                *address,
+                bytes,
+                usize::MAX,
+                &mut runs,
+                &mut literals
+            ));
+            let (mut run, mut literal) = (Cursor::new(&runs, 0), Cursor::new(&literals, 0));
+            decode(&mut reader, &region, &mut run, &mut literal).unwrap();
+            assert_eq!((run.left(), literal.left()), (0, 0));
+            assert_eq!(reader.get(&region), Some(&bytes[..]));
+            assert_eq!(writer.range(), reader.range());
+            sizes.push(literals.len());
+        }
+        sizes
+    }
+
+    fn pattern(length: usize, seed: u8) -> Vec<u8> {
+        (0..length)
+            .map(|i| (i as u8).wrapping_mul(31) ^ seed)
+            .collect()
+    }
+
+    #[test]
+    fn only_changes_are_literal() {
+        let mut second = pattern(100, 1);
+        second[17] ^= 1;
+        second[99] ^= 1;
+        // One word, and the short last one of four bytes.
+        assert_eq!(trip(&[(1000, pattern(100, 1)), (1000, second)]), [100, 12]);
+    }
+
+    #[test]
+    fn a_stack_grows_shrinks_and_grows_again() {
+        let all = pattern(64, 9);
+        let part = |skip: usize| (1000 + skip as u64, all[skip..].to_vec());
+        let sizes = trip(&[part(32), part(16), part(48), part(16), part(0)]);
+        assert_eq!(sizes, [32, 16, 0, 0, 16]);
+    }
+
+    #[test]
+    fn elsewhere_and_empty_regions() {
+        let steps = [
+            (1000, pattern(16, 1)),
+            (1016, pattern(16, 2)),
+            (984, pattern(16, 3)),
+            (2000, pattern(16, 4)),
+            (2000, Vec::new()),
+            (5000, Vec::new()),
+            (5000, pattern(3, 5)),
+            (u64::MAX - 8, pattern(8, 6)),
+        ];
+        assert_eq!(trip(&steps), [16, 16, 16, 16, 0, 0, 3, 8]);
+    }
+
+    #[test]
+    fn budget_is_kept_and_nothing_changes() {
+        let mut window = Window::default();
+        let (mut runs, mut literals) = (Vec::new(), Vec::new());
+        assert!(encode(
+            &mut window,
+            0,
+            &[1; 64],
+            0,
+            &mut runs,
+            &mut literals
+        ));
+        let (mut other, before) = (vec![1; 64], literals.clone());
+        other[0] = 2;
+        assert!(!encode(&mut window, 0, &other, 1, &mut runs, &mut literals));
+        assert_eq!((runs.len(), literals), (0, before));
+        assert_eq!(window.get(&(0..64)), Some(&[1; 64][..]));
+    }
+
+    #[test]
+    fn lying_runs_are_refused() {
+        let mut window = Window::default();
+        let lie = |window: &mut Window, region, runs: &[u8], literals: &[u8]| {
+            let (mut runs, mut literals) = (Cursor::new(runs, 0), Cursor::new(literals, 0));
+            decode(window, &region, &mut runs, &mut literals).map_err(|b| b.what)
+        };
+        let long = "the literals end too early";
+        assert_eq!(lie(&mut window, 0..u64::MAX, &[], &[1; 8]), Err(long));
+        assert_eq!(lie(&mut window, 0..64, &[], &[1; 64]), Ok(()));
+        let behind = Err("a run of words reaches behind the region");
+        assert_eq!(lie(&mut window, 0..64, &[9, 0], &[]), behind);
+        assert_eq!(lie(&mut window, 0..64, &[4, 5], &[1; 64]), behind);
+        assert_eq!(
+            lie(&mut window, 0..64, &[0, 0], &[]),
+            Err("a run of no words")
+        );
+        assert_eq!(lie(&mut window, 0..64, &[0, 8], &[1; 63]), Err(long));
+    }
+}

@@ -1,0 +1,386 @@
+//! The memory of a process: 47 bits of addresses, pages of 4 KiB, permissions.
+//!
+//! An area costs nothing until it is written: what a file backs is read from the file's bytes,
+//! the rest is zero. Not here: who asks for memory (the loader, system calls), shared memory.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use unwind_sim_unwind::image::Bytes;
+use unwind_sim_unwind::memory::{Memory, MemoryError};
+
+mod fault;
+#[cfg(test)]
+mod tests;
+
+pub use fault::{Access, Fault, FaultKind, MapError, Permissions};
+
+/// Bytes of a page.
+pub const PAGE_SIZE: u64 = 4096;
+/// The first address that user space cannot have (Linux `TASK_SIZE_MAX`: the last page of the
+/// lower half is left out).
+pub const TASK_SIZE: u64 = (1 << 47) - PAGE_SIZE;
+/// The lowest address that can be mapped (Linux `vm.mmap_min_addr`).
+pub const MMAP_MIN_ADDR: u64 = 0x1_0000;
+/// Most areas (Linux `vm.max_map_count`).
+pub const AREAS_MAX: usize = 65530;
+/// Most pages that may have been written, unless told otherwise: 1 GiB.
+pub const PAGES_MAX: usize = 1 << 18;
+
+/// What is in an area that was not written yet: byte `address - origin` of the bytes, zero
+/// outside of them.
+#[derive(Clone, Debug)]
+struct Backing {
+    bytes: Bytes,
+    /// The address that the first byte would have, modulo 2^64.
+    origin: u64,
+}
+
+/// Consecutive pages of the same kind.
+#[derive(Clone, Debug)]
+pub struct Area {
+    /// The first address behind it.
+    end: u64,
+    /// What may be done with it.
+    permissions: Permissions,
+    backing: Option<Backing>,
+}
+
+impl Area {
+    /// What may be done with it.
+    pub fn permissions(&self) -> Permissions {
+        self.permissions
+    }
+
+    /// Is a file behind it?
+    pub fn is_file(&self) -> bool {
+        self.backing.is_some()
+    }
+}
+
+type Page = Box<[u8; PAGE_SIZE as usize]>;
+
+/// The memory of one process.
+#[derive(Clone, Debug)]
+pub struct AddressSpace {
+    /// By first address.
+    areas: BTreeMap<u64, Area>,
+    /// Pages that were written, by number.
+    pages: HashMap<u64, Page>,
+    pages_max: usize,
+}
+
+impl Default for AddressSpace {
+    fn default() -> Self {
+        AddressSpace::new(PAGES_MAX)
+    }
+}
+
+impl AddressSpace {
+    /// Nothing mapped; at most `pages_max` pages may be written.
+    pub fn new(pages_max: usize) -> AddressSpace {
+        AddressSpace {
+            areas: BTreeMap::new(),
+            pages: HashMap::new(),
+            pages_max,
+        }
+    }
+
+    /// All areas with their first and last addresses, ascending.
+    pub fn areas(&self) -> impl Iterator<Item = (Range<u64>, &Area)> {
+        self.areas
+            .iter()
+            .map(|(&start, area)| (start..area.end, area))
+    }
+
+    /// The area that holds `address`.
+    pub fn area(&self, address: u64) -> Option<(Range<u64>, &Area)> {
+        let (&start, area) = self.areas.range(..=address).next_back()?;
+        (address < area.end).then_some((start..area.end, area))
+    }
+
+    /// Maps zeros at `range`, in place of what was there (`MAP_FIXED | MAP_ANONYMOUS`).
+    ///
+    /// # Errors
+    /// If it is not whole pages of user space, or there are too many areas.
+    pub fn map(&mut self, range: Range<u64>, permissions: Permissions) -> Result<(), MapError> {
+        self.map_backed(range, permissions, None)
+    }
+
+    /// Maps a file privately at `range`, from its byte `offset` on, in place of what was there.
+    /// Behind the file's end there are zeros.
+    ///
+    /// # Errors
+    /// As [`AddressSpace::map`].
+    pub fn map_file(
+        &mut self,
+        range: Range<u64>,
+        permissions: Permissions,
+        file: Bytes,
+        offset: u64,
+    ) -> Result<(), MapError> {
+        let backing = Backing {
+            bytes: file,
+            origin: range.start.wrapping_sub(offset),
+        };
+        self.map_backed(range, permissions, Some(backing))
+    }
+
+    fn map_backed(
+        &mut self,
+        range: Range<u64>,
+        permissions: Permissions,
+        backing: Option<Backing>,
+    ) -> Result<(), MapError> {
+        check(&range)?;
+        // The new area, and two ends of one that it cuts in two.
+        if self.areas.len() + 2 > AREAS_MAX {
+            return Err(MapError::Areas);
+        }
+        self.remove(&range);
+        let area = Area {
+            end: range.end,
+            permissions,
+            backing,
+        };
+        self.areas.insert(range.start, area);
+        Ok(())
+    }
+
+    /// Unmaps what is mapped of `range`; it need not be.
+    ///
+    /// # Errors
+    /// As [`AddressSpace::map`].
+    pub fn unmap(&mut self, range: Range<u64>) -> Result<(), MapError> {
+        check(&range)?;
+        if self.areas.len() + 1 > AREAS_MAX {
+            return Err(MapError::Areas);
+        }
+        self.remove(&range);
+        Ok(())
+    }
+
+    /// Changes permissions. Pages before a hole are changed, as Linux does.
+    ///
+    /// # Errors
+    /// As [`AddressSpace::map`]; and if a part of the range is not mapped.
+    pub fn protect(&mut self, range: Range<u64>, permissions: Permissions) -> Result<(), MapError> {
+        check(&range)?;
+        if self.areas.len() + 2 > AREAS_MAX {
+            return Err(MapError::Areas);
+        }
+        self.split(range.start);
+        self.split(range.end);
+        let mut next = range.start;
+        for (&start, area) in self.areas.range_mut(range.clone()) {
+            if start != next {
+                break;
+            }
+            area.permissions = permissions;
+            next = area.end;
+        }
+        if next == range.end {
+            Ok(())
+        } else {
+            Err(MapError::Hole { address: next })
+        }
+    }
+
+    /// The highest free range of `size` bytes below `top`, as Linux looks for one from the top
+    /// down. `None` if there is none, or `size` is not whole pages.
+    pub fn find_free(&self, size: u64, top: u64) -> Option<u64> {
+        if size == 0 || !size.is_multiple_of(PAGE_SIZE) {
+            return None;
+        }
+        let mut end = top.min(TASK_SIZE) & !(PAGE_SIZE - 1);
+        for (&start, area) in self.areas.range(..end).rev() {
+            if end.checked_sub(area.end).is_some_and(|gap| gap >= size) {
+                break;
+            }
+            end = end.min(start);
+        }
+        let start = end.checked_sub(size)?;
+        (start >= MMAP_MIN_ADDR).then_some(start)
+    }
+
+    /// Removes areas and pages of a checked range.
+    fn remove(&mut self, range: &Range<u64>) {
+        self.split(range.start);
+        self.split(range.end);
+        let inside: Vec<u64> = self.areas.range(range.clone()).map(|(&s, _)| s).collect();
+        for start in inside {
+            self.areas.remove(&start);
+        }
+        let pages = range.start / PAGE_SIZE..range.end / PAGE_SIZE;
+        if (pages.end - pages.start) as usize > self.pages.len() {
+            self.pages.retain(|number, _| !pages.contains(number));
+        } else {
+            pages.for_each(|number| drop(self.pages.remove(&number)));
+        }
+    }
+
+    /// Makes `address` a border between areas.
+    fn split(&mut self, address: u64) {
+        let Some((&start, area)) = self.areas.range_mut(..address).next_back() else {
+            return;
+        };
+        if area.end > address && start < address {
+            let upper = area.clone();
+            area.end = address;
+            self.areas.insert(address, upper);
+        }
+    }
+
+    /// Fills `buf` from `address`.
+    ///
+    /// # Errors
+    /// The first byte that cannot be read; `buf` then holds what was before it.
+    pub fn read(&self, address: u64, buf: &mut [u8]) -> Result<(), Fault> {
+        self.load(address, buf, Some(Access::Read))
+    }
+
+    /// Fills `buf` with instruction bytes.
+    ///
+    /// # Errors
+    /// As [`AddressSpace::read`], for execution.
+    pub fn fetch(&self, address: u64, buf: &mut [u8]) -> Result<(), Fault> {
+        self.load(address, buf, Some(Access::Execute))
+    }
+
+    /// Fills `buf`, whatever the permissions: for debuggers and the loader.
+    ///
+    /// # Errors
+    /// The first byte that is not mapped.
+    pub fn peek(&self, address: u64, buf: &mut [u8]) -> Result<(), Fault> {
+        self.load(address, buf, None)
+    }
+
+    /// Stores `bytes` at `address`; nothing is stored if a part of it cannot be.
+    ///
+    /// # Errors
+    /// The first byte that cannot be written.
+    pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
+        self.store(address, bytes, Some(Access::Write))
+    }
+
+    /// Stores `bytes`, whatever the permissions: for debuggers and the loader.
+    ///
+    /// # Errors
+    /// The first byte that is not mapped.
+    pub fn poke(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
+        self.store(address, bytes, None)
+    }
+
+    fn load(&self, address: u64, buf: &mut [u8], access: Option<Access>) -> Result<(), Fault> {
+        let mut done = 0;
+        while done < buf.len() {
+            let at = address.wrapping_add(done as u64);
+            let area = self.usable(at, access, Access::Read)?;
+            let in_page = (at % PAGE_SIZE) as usize;
+            let count = (buf.len() - done).min(PAGE_SIZE as usize - in_page);
+            let to = &mut buf[done..done + count];
+            match self.pages.get(&(at / PAGE_SIZE)) {
+                Some(page) => to.copy_from_slice(&page[in_page..in_page + count]),
+                None => area.fill(at, to),
+            }
+            done += count;
+        }
+        Ok(())
+    }
+
+    fn store(&mut self, address: u64, bytes: &[u8], access: Option<Access>) -> Result<(), Fault> {
+        let (mut checked, mut new) = (0, 0);
+        while checked < bytes.len() as u64 {
+            let at = address.wrapping_add(checked);
+            self.usable(at, access, Access::Write)?;
+            new += usize::from(!self.pages.contains_key(&(at / PAGE_SIZE)));
+            if self.pages.len() + new > self.pages_max {
+                return Err(Fault {
+                    address: at,
+                    access: Access::Write,
+                    kind: FaultKind::OutOfPages,
+                });
+            }
+            checked += PAGE_SIZE - at % PAGE_SIZE;
+        }
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = address.wrapping_add(done as u64);
+            let in_page = (at % PAGE_SIZE) as usize;
+            let count = (bytes.len() - done).min(PAGE_SIZE as usize - in_page);
+            let to = &mut self.page(at)[in_page..in_page + count];
+            to.copy_from_slice(&bytes[done..done + count]);
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// The page of a mapped address, made if it was not written before.
+    fn page(&mut self, address: u64) -> &mut [u8; PAGE_SIZE as usize] {
+        let areas = &self.areas;
+        self.pages.entry(address / PAGE_SIZE).or_insert_with(|| {
+            let mut page: Page = Box::new([0; PAGE_SIZE as usize]);
+            let start = address - address % PAGE_SIZE;
+            if let Some((_, area)) = areas.range(..=address).next_back() {
+                area.fill(start, &mut page[..]);
+            }
+            page
+        })
+    }
+
+    /// The area of an address, if the access is allowed (`None`: whatever the permissions).
+    fn usable(&self, address: u64, access: Option<Access>, shown: Access) -> Result<&Area, Fault> {
+        let fault = |kind| Fault {
+            address,
+            access: access.unwrap_or(shown),
+            kind,
+        };
+        // Bits 63 to 47 are all equal.
+        if !matches!(address.cast_signed() >> 47, 0 | -1) {
+            return Err(fault(FaultKind::NonCanonical));
+        }
+        let (_, area) = self.area(address).ok_or(fault(FaultKind::Unmapped))?;
+        if access.is_some_and(|access| !area.permissions.allow(access)) {
+            return Err(fault(FaultKind::Protected));
+        }
+        Ok(area)
+    }
+}
+
+impl Area {
+    /// What the area holds at `address` before anything is written.
+    fn fill(&self, address: u64, to: &mut [u8]) {
+        to.fill(0);
+        let Some(backing) = &self.backing else { return };
+        let start = usize::try_from(address.wrapping_sub(backing.origin)).ok();
+        if let Some(from) = start.and_then(|start| backing.bytes.get(start..)) {
+            let count = from.len().min(to.len());
+            to[..count].copy_from_slice(&from[..count]);
+        }
+    }
+}
+
+fn check(range: &Range<u64>) -> Result<(), MapError> {
+    let Range { start, end } = *range;
+    let whole = start.is_multiple_of(PAGE_SIZE) && end.is_multiple_of(PAGE_SIZE);
+    if whole && start < end && start >= MMAP_MIN_ADDR && end <= TASK_SIZE {
+        return Ok(());
+    }
+    Err(MapError::Range { start, end })
+}
+
+/// What an unwinder inside the machine could read.
+impl Memory for AddressSpace {
+    fn read_u64(&self, address: u64) -> Result<u64, MemoryError> {
+        let mut bytes = [0; 8];
+        Memory::read(self, address, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    fn read(&self, address: u64, buf: &mut [u8]) -> Result<(), MemoryError> {
+        AddressSpace::read(self, address, buf).map_err(|_| MemoryError::Unmapped { address })
+    }
+
+    fn stack_bounds(&self, sp: u64) -> Option<Range<u64>> {
+        self.area(sp).map(|(range, _)| range)
+    }
+}

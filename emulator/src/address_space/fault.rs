@@ -1,0 +1,141 @@
+//! Permissions, and what is said when they, or the addresses, forbid something.
+
+use super::{AREAS_MAX, MMAP_MIN_ADDR, TASK_SIZE};
+use std::fmt;
+
+/// What may be done with memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Permissions(u8);
+
+impl Permissions {
+    /// Nothing.
+    pub const NONE: Permissions = Permissions(0);
+    /// Reading; on x86-64 whatever can be written or executed can be read, too.
+    pub const READ: Permissions = Permissions(1);
+    /// Reading and writing.
+    pub const READ_WRITE: Permissions = Permissions(3);
+    /// Reading and executing.
+    pub const READ_EXECUTE: Permissions = Permissions(5);
+    /// Everything.
+    pub const ALL: Permissions = Permissions(7);
+
+    /// From `PF_*` bits of a program header.
+    pub const fn from_elf(flags: u32) -> Permissions {
+        let (x, w, r) = (flags & 1, flags & 2, flags & 4);
+        Permissions::new(r != 0, w != 0, x != 0)
+    }
+
+    /// From single permissions; each of writing and executing brings reading with it.
+    pub const fn new(read: bool, write: bool, execute: bool) -> Permissions {
+        let bits = (read || write || execute) as u8;
+        Permissions(bits | (write as u8) << 1 | (execute as u8) << 2)
+    }
+
+    /// Is `access` allowed?
+    pub const fn allow(self, access: Access) -> bool {
+        let bit = match access {
+            Access::Read => 1,
+            Access::Write => 2,
+            Access::Execute => 4,
+        };
+        self.0 & bit != 0
+    }
+}
+
+/// As `/proc/PID/maps` writes them.
+impl fmt::Debug for Permissions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let letter = |access, letter| if self.allow(access) { letter } else { '-' };
+        let (r, w) = (letter(Access::Read, 'r'), letter(Access::Write, 'w'));
+        write!(f, "{r}{w}{}", letter(Access::Execute, 'x'))
+    }
+}
+
+/// A way to use memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Access {
+    /// A load.
+    Read,
+    /// A store.
+    Write,
+    /// An instruction fetch.
+    Execute,
+}
+
+/// Memory was used as it may not be. The simulated program's fault, not ours.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Fault {
+    /// The first byte that could not be used.
+    pub address: u64,
+    /// What was tried.
+    pub access: Access,
+    /// Why not.
+    pub kind: FaultKind,
+}
+
+/// Why memory could not be used.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FaultKind {
+    /// Nothing is mapped (`SEGV_MAPERR`).
+    Unmapped,
+    /// The permissions forbid it (`SEGV_ACCERR`).
+    Protected,
+    /// Bits 63 to 47 differ: not an address at all (a general protection fault).
+    NonCanonical,
+    /// The emulated machine is out of pages; not a fault that hardware knows.
+    OutOfPages,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let access = match self.access {
+            Access::Read => "read",
+            Access::Write => "written",
+            Access::Execute => "executed",
+        };
+        let why = match self.kind {
+            FaultKind::Unmapped => "nothing is mapped there",
+            FaultKind::Protected => "its permissions forbid it",
+            FaultKind::NonCanonical => "it is not a canonical address",
+            FaultKind::OutOfPages => "the emulated machine has no pages left",
+        };
+        write!(f, "{:#x} cannot be {access}: {why}", self.address)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// Why a range cannot be mapped, unmapped or protected.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum MapError {
+    /// Not whole pages, empty, or not in user space (`EINVAL`, or `ENOMEM` beyond the end).
+    Range {
+        /// The first address.
+        start: u64,
+        /// The first address behind.
+        end: u64,
+    },
+    /// A part of the range is not mapped (`ENOMEM`).
+    Hole {
+        /// The first address that is not.
+        address: u64,
+    },
+    /// More than [`AREAS_MAX`] areas (`ENOMEM`).
+    Areas,
+}
+
+impl fmt::Display for MapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Range { start, end } => write!(
+                f,
+                "{start:#x}..{end:#x} is not a range of pages between {MMAP_MIN_ADDR:#x} and \
+                 {TASK_SIZE:#x}"
+            ),
+            Self::Hole { address } => write!(f, "nothing is mapped at {address:#x}"),
+            Self::Areas => write!(f, "more than {AREAS_MAX} mapped areas"),
+        }
+    }
+}
+
+impl std::error::Error for MapError {}

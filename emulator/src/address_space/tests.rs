@@ -1,0 +1,291 @@
+//! Mapping, protecting and using memory, against a model that is one byte array.
+
+use super::*;
+
+const BASE: u64 = 0x40_0000;
+const P: u64 = PAGE_SIZE;
+
+fn space() -> AddressSpace {
+    let mut space = AddressSpace::default();
+    let (start, end) = (BASE, BASE + 4 * P);
+    space
+        .map(start..end, Permissions::READ_WRITE)
+        .expect("four pages");
+    space
+}
+
+fn fault(address: u64, access: Access, kind: FaultKind) -> Result<(), Fault> {
+    Err(Fault {
+        address,
+        access,
+        kind,
+    })
+}
+
+#[test]
+fn what_is_written_is_read_across_pages_and_areas() {
+    let mut space = space();
+    let bytes: Vec<u8> = (0..=255).cycle().take(9000).collect();
+    space.write(BASE + 100, &bytes).expect("mapped");
+    space
+        .protect(BASE + P..BASE + 2 * P, Permissions::READ)
+        .expect("mapped");
+    assert_eq!(space.areas().count(), 3);
+    let mut out = vec![0; 9000];
+    space.read(BASE + 100, &mut out).expect("readable");
+    assert!(out == bytes);
+    assert_eq!(
+        Memory::read_u64(&space, BASE + 100).ok(),
+        Some(0x0706_0504_0302_0100)
+    );
+}
+
+#[test]
+fn a_write_that_faults_writes_nothing_and_names_the_byte() {
+    let mut space = space();
+    space
+        .protect(BASE + 2 * P..BASE + 3 * P, Permissions::READ)
+        .expect("mapped");
+    let at = BASE + 2 * P - 4;
+    let failed = space.write(at, &[7; 8]);
+    assert_eq!(
+        failed,
+        fault(BASE + 2 * P, Access::Write, FaultKind::Protected)
+    );
+    let mut out = [1; 4];
+    space.read(at, &mut out).expect("readable");
+    assert_eq!(out, [0; 4]);
+    // A debugger may.
+    space.poke(at, &[7; 8]).expect("mapped");
+    assert_eq!(
+        Memory::read_u64(&space, at).ok(),
+        Some(0x0707_0707_0707_0707)
+    );
+}
+
+#[test]
+fn permissions_are_those_of_x86() {
+    let mut space = space();
+    let page = BASE..BASE + P;
+    let mut byte = [0];
+    for (permissions, shown, read, write, execute) in [
+        (Permissions::NONE, "---", false, false, false),
+        (Permissions::READ, "r--", true, false, false),
+        (Permissions::READ_WRITE, "rw-", true, true, false),
+        (Permissions::READ_EXECUTE, "r-x", true, false, true),
+        (
+            Permissions::new(false, true, false),
+            "rw-",
+            true,
+            true,
+            false,
+        ),
+        (Permissions::from_elf(1), "r-x", true, false, true),
+        (Permissions::ALL, "rwx", true, true, true),
+    ] {
+        space.protect(page.clone(), permissions).expect("mapped");
+        assert_eq!(format!("{permissions:?}"), shown);
+        assert_eq!(space.read(BASE, &mut byte).is_ok(), read, "{shown}");
+        assert_eq!(space.write(BASE, &byte).is_ok(), write, "{shown}");
+        assert_eq!(space.fetch(BASE, &mut byte).is_ok(), execute, "{shown}");
+    }
+}
+
+#[test]
+fn addresses_that_are_none_fault_by_their_kind() {
+    let mut space = space();
+    let mut byte = [0];
+    let unmapped = |at| fault(at, Access::Read, FaultKind::Unmapped);
+    assert_eq!(space.read(0, &mut byte), unmapped(0));
+    assert_eq!(space.read(BASE + 4 * P, &mut byte), unmapped(BASE + 4 * P));
+    assert_eq!(space.read(u64::MAX, &mut byte), unmapped(u64::MAX));
+    let wild = 0x0000_8000_0000_0000;
+    let failed = fault(wild, Access::Execute, FaultKind::NonCanonical);
+    assert_eq!(space.fetch(wild, &mut byte), failed);
+    assert_eq!(
+        space.read(BASE - 1, &mut []),
+        Ok(()),
+        "nothing is no access"
+    );
+    assert_eq!(
+        space.write(u64::MAX - 3, &[0; 8]).unwrap_err().kind,
+        FaultKind::Unmapped
+    );
+}
+
+#[test]
+fn unmapping_forgets_and_mapping_again_gives_zeros() {
+    let mut space = space();
+    space.write(BASE, &[1; 4 * P as usize]).expect("mapped");
+    space.unmap(BASE + P..BASE + 2 * P).expect("in range");
+    let mut byte = [9];
+    assert!(space.read(BASE + P, &mut byte).is_err());
+    assert!(space.read(BASE + P - 1, &mut byte).is_ok());
+    let hole = space.protect(BASE..BASE + 4 * P, Permissions::READ);
+    assert_eq!(hole, Err(MapError::Hole { address: BASE + P }));
+    assert!(
+        space.write(BASE, &byte).is_err(),
+        "what is before the hole was protected"
+    );
+    space
+        .map(BASE..BASE + 3 * P, Permissions::READ)
+        .expect("in range");
+    space.read(BASE, &mut byte).expect("mapped");
+    assert_eq!(byte, [0]);
+    space.read(BASE + 3 * P, &mut byte).expect("still mapped");
+    assert_eq!(byte, [1]);
+    space.unmap(MMAP_MIN_ADDR..TASK_SIZE).expect("all");
+    assert_eq!((space.areas().count(), space.pages.len()), (0, 0));
+}
+
+#[test]
+fn a_file_is_read_in_place_and_its_copy_written() {
+    let mut space = AddressSpace::default();
+    let file: Vec<u8> = (0..6000u32).map(|n| n as u8).collect();
+    let bytes = Bytes::from_vec(file.clone());
+    let (start, end) = (BASE, BASE + 3 * P);
+    space
+        .map_file(start..end, Permissions::READ_WRITE, bytes.clone(), 0)
+        .expect("free");
+    let mut out = vec![9; 3 * P as usize];
+    space.read(BASE, &mut out).expect("mapped");
+    assert!(out[..6000] == file && out[6000..].iter().all(|&b| b == 0));
+    assert_eq!(space.pages.len(), 0, "reading makes no pages");
+    space.write(BASE + P + 8, &[0xee]).expect("mapped");
+    space.read(BASE + P, &mut out[..16]).expect("mapped");
+    assert_eq!(out[..8], file[P as usize..P as usize + 8]);
+    assert_eq!(out[8], 0xee);
+    assert!(bytes[..] == file, "the file stays as it is");
+    // A piece that is left keeps its place in the file.
+    space.unmap(BASE..BASE + P).expect("in range");
+    space.read(BASE + P + 9, &mut out[..1]).expect("mapped");
+    assert_eq!(out[0], file[P as usize + 9]);
+}
+
+#[test]
+fn ranges_that_cannot_be_are_refused() {
+    let mut space = AddressSpace::default();
+    for (start, end) in [
+        (BASE + 1, BASE + P),
+        (BASE, BASE + 1),
+        (BASE, BASE),
+        (BASE + P, BASE),
+        (0, P),
+        (TASK_SIZE - P, TASK_SIZE + P),
+        (u64::MAX - P + 1, 0),
+    ] {
+        let refused = Err(MapError::Range { start, end });
+        assert_eq!(space.map(start..end, Permissions::READ), refused);
+        assert_eq!(space.unmap(start..end), refused);
+        assert_eq!(space.protect(start..end, Permissions::READ), refused);
+    }
+}
+
+#[test]
+fn pages_and_areas_are_bounded() {
+    let mut space = AddressSpace::new(2);
+    space
+        .map(BASE..BASE + 8 * P, Permissions::READ_WRITE)
+        .expect("free");
+    space.write(BASE, &[1]).expect("the first page");
+    let out = space.write(BASE + P, &[1; 2 * P as usize]);
+    assert_eq!(
+        out,
+        fault(BASE + 2 * P, Access::Write, FaultKind::OutOfPages)
+    );
+    space.write(BASE + P, &[1]).expect("the second page");
+    let mut space = AddressSpace::default();
+    let page = |n: u64| BASE + 2 * n * P..BASE + (2 * n + 1) * P;
+    let mapped = (0..).take_while(|&n| space.map(page(n), Permissions::READ).is_ok());
+    assert_eq!(mapped.count(), AREAS_MAX - 1);
+    assert_eq!(space.map(page(0), Permissions::READ), Err(MapError::Areas));
+}
+
+#[test]
+fn free_room_is_found_from_the_top_down() {
+    let mut space = AddressSpace::default();
+    let top = BASE + 8 * P;
+    assert_eq!(space.find_free(2 * P, top), Some(BASE + 6 * P));
+    space
+        .map(BASE + 6 * P..BASE + 7 * P, Permissions::NONE)
+        .expect("free");
+    space
+        .map(BASE + 3 * P..BASE + 5 * P, Permissions::NONE)
+        .expect("free");
+    assert_eq!(space.find_free(P, top), Some(BASE + 7 * P));
+    assert_eq!(space.find_free(2 * P, top), Some(BASE + P));
+    assert_eq!(space.find_free(P, top - 3 * P / 2), Some(BASE + 5 * P));
+    assert_eq!(space.find_free(P + 1, top), None);
+    assert_eq!(space.find_free(TASK_SIZE, u64::MAX), None);
+    assert_eq!(
+        space.find_free(TASK_SIZE - MMAP_MIN_ADDR, u64::MAX),
+        None,
+        "not all is free"
+    );
+}
+
+/// A few thousand operations against a plain model.
+#[test]
+fn many_operations_agree_with_a_plain_model() {
+    const PAGES: u64 = 16;
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = move |below: u64| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed % below
+    };
+    let mut space = AddressSpace::default();
+    let mut model: Vec<Option<(Permissions, Vec<u8>)>> = vec![None; PAGES as usize];
+    for _ in 0..4000 {
+        let first = random(PAGES);
+        let count = 1 + random(PAGES - first);
+        let range = BASE + first * P..BASE + (first + count) * P;
+        let pages = first as usize..(first + count) as usize;
+        let permissions = Permissions::new(random(2) == 0, random(2) == 0, random(2) == 0);
+        match random(6) {
+            0 => {
+                space.map(range, permissions).expect("in range");
+                model[pages].fill(Some((permissions, vec![0; P as usize])));
+            }
+            1 => {
+                space.unmap(range).expect("in range");
+                model[pages].fill(None);
+            }
+            2 => {
+                let done = space.protect(range, permissions);
+                let mapped = model[pages].iter_mut().map_while(Option::as_mut);
+                let changed = mapped.map(|page| page.0 = permissions).count() as u64;
+                assert_eq!(done.is_ok(), changed == count);
+            }
+            _ => {
+                let at = random(PAGES * P - 16);
+                let byte = [random(256) as u8; 16];
+                let (a, b) = ((at / P) as usize, ((at + 15) / P) as usize);
+                let writable = |page: usize| {
+                    model[page]
+                        .as_ref()
+                        .is_some_and(|p| p.0.allow(Access::Write))
+                };
+                let allowed = writable(a) && writable(b);
+                assert_eq!(space.write(BASE + at, &byte).is_ok(), allowed);
+                for i in (at..at + 16).filter(|_| allowed) {
+                    let page = model[(i / P) as usize].as_mut().expect("writable");
+                    page.1[(i % P) as usize] = byte[0];
+                }
+            }
+        }
+    }
+    for (number, page) in model.iter().enumerate() {
+        let at = BASE + number as u64 * P;
+        let mut out = vec![0; P as usize];
+        assert_eq!(space.peek(at, &mut out).is_ok(), page.is_some());
+        if let Some((permissions, bytes)) = page {
+            assert!(out == *bytes);
+            assert_eq!(
+                space.area(at).map(|(_, area)| area.permissions()),
+                Some(*permissions)
+            );
+        }
+    }
+}

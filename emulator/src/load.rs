@@ -1,0 +1,172 @@
+//! Programs into memory, as Linux's `execve` puts them there.
+//!
+//! Source: Linux 6.12 `fs/binfmt_elf.c` (`load_elf_binary`, `elf_load`, `create_elf_tables`) and
+//! `arch/x86/include/asm/elf.h`, without address space randomisation, vdso and `PT_GNU_PROPERTY`.
+//! Not here: the initial stack (`stack`), finding the files, scripts (`#!`).
+
+mod elf;
+mod error;
+mod stack;
+#[cfg(test)]
+mod tests;
+
+pub use error::{LoadError, LoadErrorKind, Which};
+pub use stack::{AuxvEntry, auxv};
+
+use crate::address_space::{AddressSpace, PAGE_SIZE, Permissions, TASK_SIZE};
+use elf::Program;
+use std::ops::Range;
+use unwind_sim_unwind::image::Bytes;
+
+/// Where the stack ends (`STACK_TOP`).
+pub const STACK_TOP: u64 = TASK_SIZE;
+/// Where position-independent programs begin: two thirds of user space, as Linux places them.
+pub const ELF_ET_DYN_BASE: u64 = 0x5555_5555_4000;
+/// Below this Linux maps from the top down: 128 MiB are kept free for a stack of at most that
+/// (`arch/x86/mm/mmap.c`, `mmap_base`).
+pub const MMAP_BASE: u64 = 0x7fff_f7ff_f000;
+
+/// How a program is started.
+#[derive(Clone, Debug)]
+pub struct LoadOptions {
+    /// Most bytes of stack; mapped at once.
+    pub stack_size: u64,
+    /// What `AT_RANDOM` points to.
+    pub random: [u8; 16],
+    /// What `AT_EXECFN` points to: the path given to `execve`.
+    pub path: Vec<u8>,
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// `AT_HWCAP`: edx of cpuid leaf 1.
+    pub hwcap: u64,
+    /// `AT_HWCAP2`: bit 1 says that `rdfsbase` and `wrfsbase` may be used.
+    pub hwcap2: u64,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        LoadOptions {
+            stack_size: 8 << 20,
+            random: *b"unwind-sim rando",
+            path: Vec::new(),
+            uid: 1000,
+            gid: 1000,
+            hwcap: 0x1783_fbff,
+            hwcap2: 2,
+        }
+    }
+}
+
+/// What was mapped for one file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mapping {
+    /// Which file.
+    pub which: Which,
+    /// Addresses, whole pages.
+    pub range: Range<u64>,
+    /// Offset in the file, bytes; 0 for memory without a file.
+    pub file_offset: u64,
+    /// Is the file behind it (else zeros: the end of `.bss`)?
+    pub is_file: bool,
+    /// What may be done with it.
+    pub permissions: Permissions,
+}
+
+/// A program that is ready to run.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The first instruction: the interpreter's, if there is one.
+    pub entry: u64,
+    /// The stack pointer, at argc.
+    pub rsp: u64,
+    /// The program's bias (address minus what its file states).
+    pub bias: u64,
+    /// The interpreter's bias.
+    pub interpreter_bias: Option<u64>,
+    /// Where the heap begins: the end of the program's last segment, rounded up.
+    pub brk: u64,
+    /// The stack.
+    pub stack: Range<u64>,
+    /// What was mapped, in the order of program headers, the program first.
+    pub mappings: Vec<Mapping>,
+    /// The auxiliary vector, as it is on the stack.
+    pub auxv: Vec<AuxvEntry>,
+}
+
+/// The path of the interpreter that a program asks for (`PT_INTERP`), without its NUL.
+///
+/// # Errors
+/// If it is no x86-64 program.
+pub fn interpreter(program: &Bytes) -> Result<Option<Vec<u8>>, LoadError> {
+    Program::parse(Which::Program, program).map(|program| program.interpreter)
+}
+
+/// Loads `program` into an empty `space`, and `interpreter` if it asks for one.
+///
+/// # Errors
+/// If one of the files is no x86-64 program, if it cannot be mapped where it must be, or if
+/// arguments and environment do not fit onto the stack.
+pub fn load(
+    space: &mut AddressSpace,
+    program: &Bytes,
+    interpreter: Option<&Bytes>,
+    args: &[&[u8]],
+    env: &[&[u8]],
+    options: &LoadOptions,
+) -> Result<Loaded, LoadError> {
+    let main = Program::parse(Which::Program, program)?;
+    let interpreter = match (&main.interpreter, interpreter) {
+        (None, _) => None,
+        (Some(_), Some(bytes)) => Some((Program::parse(Which::Interpreter, bytes)?, bytes)),
+        (Some(_), None) => return Err(main.error(LoadErrorKind::NoInterpreter, "PT_INTERP")),
+    };
+    let mut mappings = Vec::new();
+    let stack = map_stack(space, &main, options)?;
+    // A program without interpreter, such as ld.so itself, must not be where a program goes that
+    // it may load.
+    let bias = match (main.is_dyn, &interpreter) {
+        (false, _) => 0,
+        (true, Some(_)) => main.bias_at(ELF_ET_DYN_BASE),
+        (true, None) => main.place(space, MMAP_BASE)?,
+    };
+    main.map(space, program, bias, &mut mappings)?;
+    let mut entry = main.entry.wrapping_add(bias);
+    let mut interpreter_bias = None;
+    if let Some((interpreter, bytes)) = &interpreter {
+        let bias = if interpreter.is_dyn {
+            interpreter.place(space, MMAP_BASE)?
+        } else {
+            0
+        };
+        interpreter.map(space, bytes, bias, &mut mappings)?;
+        entry = interpreter.entry.wrapping_add(bias);
+        interpreter_bias = Some(bias);
+    }
+    let auxv = stack::vector(&main, bias, interpreter_bias, options);
+    let (rsp, auxv) = stack::write(space, &stack, args, env, auxv, options)?;
+    Ok(Loaded {
+        entry,
+        rsp,
+        bias,
+        interpreter_bias,
+        brk: main.end().wrapping_add(bias),
+        stack,
+        mappings,
+        auxv,
+    })
+}
+
+fn map_stack(
+    space: &mut AddressSpace,
+    main: &Program,
+    options: &LoadOptions,
+) -> Result<Range<u64>, LoadError> {
+    let size = options.stack_size.clamp(PAGE_SIZE, STACK_TOP / 2) & !(PAGE_SIZE - 1);
+    let range = STACK_TOP - size..STACK_TOP;
+    let permissions = Permissions::new(true, true, main.executable_stack);
+    let mapped = space.map(range.clone(), permissions);
+    mapped.map_err(|error| main.error(LoadErrorKind::Map(error), "stack"))?;
+    Ok(range)
+}

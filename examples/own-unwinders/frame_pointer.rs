@@ -1,0 +1,79 @@
+//! An unwinder of one's own, in Rust: follows frame pointers by hand, and is put in front of a
+//! folder of recordings.
+//!
+//! ```sh
+//! cargo run --example frame_pointer corpus/traces
+//! ```
+
+use std::process::ExitCode;
+use unwind_sim::check_dir;
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::chain::{Chain, Found, Frame};
+use unwind_sim_unwind::reason::Reason;
+use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::unwinder::{Stack, Unwinder};
+
+/// `push rbp; mov rbp, rsp`: the caller's rbp at `rbp`, the return address above it.
+pub struct ByHand;
+
+impl Unwinder for ByHand {
+    fn name(&self) -> &str {
+        "by-hand"
+    }
+
+    fn walk(&self, stack: &Stack<'_>, _: &mut Cache) -> Chain {
+        let mut chain = Chain::default();
+        let regs = &stack.start.regs;
+        let mut push = |pc, sp, slot| {
+            chain.frames.push(Frame {
+                pc,
+                sp,
+                slot,
+                found: Found::External,
+            });
+            chain.frames.len() < stack.limits.frames_max as usize
+        };
+        // Under a mark, the first frames are those of the tracer: a walk of its own begins there.
+        if stack.start.first_frame.is_none() {
+            push(CodeAddress::Instruction(regs.rip()), regs.rsp(), None);
+        }
+        let (mut rbp, mut floor) = (regs.get_or_zero(Reg::Rbp), regs.rsp());
+        chain.end = loop {
+            if rbp == 0 {
+                break Reason::RootReached.into();
+            }
+            let slot = rbp.wrapping_add(8);
+            let words = (stack.memory.read_u64(rbp), stack.memory.read_u64(slot));
+            let (Ok(caller), Ok(ra)) = words else {
+                break Reason::NotAtRoot.into();
+            };
+            if !stack.space.is_text(ra.wrapping_sub(1)) {
+                break Reason::NotAtRoot.into();
+            }
+            let sp = rbp.wrapping_add(16);
+            // Frames lie one above the other; anything else is data that looks like a frame.
+            if rbp < floor || !push(CodeAddress::Return(ra), sp, Some(slot)) {
+                break Reason::NotAtRoot.into();
+            }
+            (rbp, floor) = (caller, sp);
+        };
+        chain
+    }
+}
+
+fn main() -> ExitCode {
+    let folder = std::env::args().nth(1);
+    let folder = folder.unwrap_or_else(|| "corpus/traces".to_owned());
+    match check_dir(&folder, &ByHand) {
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+        Ok(report) => {
+            // Many: most code keeps no frame pointer. A test of yours would list what is expected.
+            print!("{report}");
+            ExitCode::from(u8::from(!report.is_ok()))
+        }
+    }
+}

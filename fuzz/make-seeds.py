@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Writes the first inputs of the fuzz targets (corpus/TARGET/*) from cases and recordings of the
+repository. Needs cc and objcopy; run it in fuzz/. The formats are those of src/input.rs.
+
+What a fuzzer finds is added beside them by hand, one file for each defect."""
+import pathlib
+import shutil
+import struct
+import subprocess
+import tempfile
+
+CASES = pathlib.Path("../corpus/cases")
+CORPUS = pathlib.Path("corpus")
+KINDS = [".eh_frame", ".eh_frame_hdr", ".debug_frame", ".sframe", ".orc_unwind",
+         ".orc_unwind_ip", ".orc_header", ".text", ".got"]
+STACK = 0x7FFC_0000_0000
+BIAS = 0x5555_0000_0000
+
+
+def build(case, folder, *flags):
+    """Assembles and links a case; gives the path of the program."""
+    out = folder / (case.stem + "".join(flags))
+    flags = flags or ("-nostdlib", "-static", "-no-pie")
+    subprocess.run(["cc", "-I", CASES, *flags, "-o", out, case], check=True)
+    return out
+
+
+def sections(elf):
+    """Name, address and bytes of the sections of an ELF file."""
+    data = elf.read_bytes()
+    shoff, = struct.unpack_from("<Q", data, 0x28)
+    count, names = struct.unpack_from("<HH", data, 0x3C)
+    headers = [struct.unpack_from("<IIQQQQIIQQ", data, shoff + 64 * i) for i in range(count)]
+    strings = headers[names][4]
+    for name, kind, _, address, offset, size, *_ in headers:
+        at = strings + name
+        yield data[at:data.index(0, at)].decode(), address, data[offset:offset + size]
+
+
+def image(found, wanted):
+    """An image as `Input::image` reads it."""
+    text = next((a, len(b)) for n, a, b in found if n == ".text")
+    kept = [(KINDS.index(n), a, b) for n, a, b in found if n in wanted]
+    out = struct.pack("<IIB", *text, len(kept))
+    for kind, address, data in kept:
+        out += struct.pack("<BIH", kind, address, len(data)) + data
+    return out
+
+
+def save(target, name, data):
+    folder = CORPUS / target
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(data)
+
+
+def tables(folder):
+    pcs = struct.pack("<24H", *range(0, 120, 5))
+    unwind = [".eh_frame", ".eh_frame_hdr", ".debug_frame"]
+    walked = []
+    for group in ["frame", "signal", "dwarf", "dynamic", "tables", "orc"]:
+        for case in sorted((CASES / group).glob("*.s"))[:8]:
+            text = case.read_text()
+            if "\n#! link:" in text or "main:" in text or "\n#! cflags:" in text:
+                continue
+            program = build(case, folder)
+            found = list(sections(program))
+            names = {n for n, _, _ in found}
+            if len(image(found, unwind)) < 3000:
+                save("eh_frame", case.stem, image(found, unwind) + pcs)
+                walked.append((case.stem, found))
+            if ".orc_unwind" in names:
+                save("orc", case.stem, image(found, KINDS[4:7]) + pcs)
+            if ".sframe" in names:
+                save("sframe", case.stem, image(found, [".sframe"]) + pcs)
+    for name, found in walked[::4]:
+        walks(name, found)
+    for file in sorted(pathlib.Path("../corpus/sframe").glob("*.sframe.bin")):
+        if file.stat().st_size < 2000:
+            data = file.read_bytes()
+            made = [(".text", 0x401000, bytes(0x1000)), (".sframe", 0x402000, data)]
+            save("sframe", file.name, image(made, [".sframe"]) + pcs)
+
+
+def walks(name, found):
+    """A stack of frame pointers and return addresses, in front of the tables of a case."""
+    text = next(a for n, a, _ in found if n == ".text")
+    regs = b""
+    for number in range(19):
+        if number == 16:
+            regs += struct.pack("<BH", 4, 8)        # rip, in the text
+        elif number in (6, 7):
+            regs += struct.pack("<BH", 1, 16 * (7 - number))
+        else:
+            regs += struct.pack("<BB", 7, number)
+    words = []
+    for frame in range(24):
+        words += [STACK + 16 * (frame + 2), BIAS + text + 5 + 3 * frame]
+    stack = struct.pack("<48Q", *words)
+    tables = [".eh_frame", ".eh_frame_hdr", ".sframe", *KINDS[4:7]]
+    save("walk", name, image(found, tables) + bytes([0x80]) + regs + stack)
+    # Fake registers: no flags set, and a set of the unwinder's own.
+    fake = regs[:-4] + struct.pack("<BBBB", 7, 0, 7, 0)
+    save("walk", name + "-fake", image(found, tables) + bytes([0x41]) + fake + regs + stack)
+
+
+def expressions():
+    regs = b"".join(struct.pack("<BH", 1, 8 * n) for n in range(19))
+    memory = struct.pack("<16Q", *(STACK + 8 * n for n in range(16)))
+    head = struct.pack("<BH", 1, 0) + regs + struct.pack("<H", len(memory)) + memory
+    for name, code in {
+        "plt": bytes([0x77, 8, 0x80, 0, 0x3F, 0x1A, 0x3B, 0x2A, 0x33, 0x24, 0x22]),
+        "sigreturn": bytes([0x77, 0xA0, 1, 6]),
+        "drap": bytes([0x76, 0x78, 6]),
+        "branch": bytes([0x31, 0x28, 1, 0, 0x32, 0x33]),
+        "loop": bytes([0x31, 0x2F, 0xFC, 0xFF]),
+        "arithmetic": bytes([0x35, 0x34, 0x1B, 0x1D, 0x39, 0x12, 0x1E, 0x13, 0x16, 0x19, 0x1F]),
+    }.items():
+        save("expression", name, head + code)
+
+
+def files(folder):
+    small = CASES / "frame"
+    case = sorted(p for p in small.glob("*.s") if "main:" not in p.read_text())[0]
+    program = build(case, folder)
+    save("elf", "static", program.read_bytes())
+    save("loader", "static", program.read_bytes())
+    (folder / "lib.c").write_text("int f(int a) { return a ? f(a - 1) : 0; }\n")
+    shared = folder / "lib.so"
+    subprocess.run(["cc", "-Os", "-shared", "-nostdlib", "-s", "-Wl,-z,max-page-size=4096",
+                    "-Wl,-z,noseparate-code", "-o", shared, folder / "lib.c"], check=True)
+    save("elf", "shared", shared.read_bytes())
+    save("loader", "shared", shared.read_bytes())
+    (folder / "main.c").write_text("int main(void) { return 0; }\n")
+    main = folder / "main"
+    subprocess.run(["cc", "-Os", "-s", "-Wl,-z,noseparate-code", "-o", main, folder / "main.c"],
+                   check=True)
+    save("loader", "interpreter", main.read_bytes())
+    for name in ["A-two-samples-one-record", "dwarf-zstd", "dwarf", "fp-pipe", "LBR-stitch-grow"]:
+        shutil.copy(f"../corpus/perfdata/{name}.data", CORPUS / "perfdata" / name)
+    save("core", "small", core())
+    page = pathlib.Path("../docs/trace-format.md").read_text()
+    for number, dump in enumerate(page.split("```hex\n")[1:]):
+        lines = (line.split("|")[0].split()[1:] for line in dump.split("```")[0].splitlines())
+        save("trace", f"page-{number}", bytes(int(byte, 16) for line in lines for byte in line))
+    shutil.copy("../corpus/traces/seed-004.bin", CORPUS / "trace" / "seed-004")
+    for case in sorted(CASES.glob("*/*.s"))[::12]:
+        save("case", case.stem, case.read_bytes())
+    for case in sorted(pathlib.Path("../corpus/errors").glob("*.s"))[::12]:
+        save("case", "error-" + case.stem, case.read_bytes())
+
+
+def note(name, kind, data):
+    padded = data + bytes(-len(data) % 4)
+    return struct.pack("<III", len(name) + 1, len(data), kind) + name + bytes(-len(name) % 4 or 4) + padded
+
+
+def core():
+    """A core of one thread with one mapped file and a stack."""
+    regs = struct.pack("<27Q", *([0] * 4 + [STACK + 32] + [0] * 11 + [0x401005, 0x33, 0x202, STACK + 16] + [0x2B] * 7))
+    status = bytes(32) + struct.pack("<4I", 7, 1, 7, 7) + bytes(64) + regs + bytes(8)
+    path = b"/bin/program\0"
+    mapped = struct.pack("<5Q", 1, 4096, 0x401000, 0x402000, 1) + path
+    notes = note(b"CORE", 1, status) + note(b"CORE", 0x46494C45, mapped)
+    stack = struct.pack("<16Q", *([STACK + 48, 0x401010] * 8))
+    offset = 64 + 2 * 56
+    header = b"\x7fELF\2\1\1" + bytes(9)
+    header += struct.pack("<HHIQQQIHHHHHH", 4, 62, 1, 0, 64, 0, 0, 64, 56, 2, 0, 0, 0)
+    header += struct.pack("<IIQQQQQQ", 4, 0, offset, 0, 0, len(notes), 0, 4)
+    at = offset + len(notes)
+    header += struct.pack("<IIQQQQQQ", 1, 6, at, STACK, 0, len(stack), len(stack), 1)
+    return header + notes + stack
+
+
+if __name__ == "__main__":
+    for target in ["perfdata"]:
+        (CORPUS / target).mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        tables(pathlib.Path(folder))
+        files(pathlib.Path(folder))
+    expressions()

@@ -1,0 +1,120 @@
+//! Every target over its saved inputs, and over changed copies of them.
+//!
+//! The changes come from a fixed seed: a failure names the run, and comes again with every run.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+/// Changed inputs for each target, unless the variable says another number.
+const RUNS: u64 = 500;
+const RUNS_VARIABLE: &str = "UNWIND_SIM_FUZZ_RUNS";
+/// Most changes to one input.
+const CHANGES_MAX: u64 = 8;
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % end.max(1)
+    }
+
+    /// A byte that tends to mean something: a bound, a single bit, or any.
+    fn byte(&mut self) -> u8 {
+        match self.below(4) {
+            0 => [0, 0xff, 0x7f, 0x80][self.below(4) as usize],
+            1 => 1 << self.below(8),
+            _ => self.below(256) as u8,
+        }
+    }
+}
+
+fn change(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
+    for _ in 0..=random.below(CHANGES_MAX) {
+        let at = random.below(bytes.len() as u64) as usize;
+        match random.below(8) {
+            0 => bytes.truncate(at),
+            1 => bytes.insert(at.min(bytes.len()), random.byte()),
+            2 if !bytes.is_empty() => drop(bytes.remove(at)),
+            3 => {
+                let from = random.below(other.len() as u64) as usize;
+                let len = random.below(64) as usize;
+                let part = &other[from..(from + len).min(other.len())];
+                let end = (at + part.len()).min(bytes.len());
+                bytes.splice(at.min(end)..end, part.iter().copied());
+            }
+            _ => {
+                let byte = random.byte();
+                bytes.get_mut(at).into_iter().for_each(|old| *old = byte);
+            }
+        }
+    }
+}
+
+fn saved(name: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("corpus")
+        .join(name);
+    let entries = std::fs::read_dir(&folder).expect("the target's corpus");
+    let mut paths: Vec<_> = entries.map(|e| e.expect("an entry").path()).collect();
+    paths.sort();
+    let read = |path: PathBuf| {
+        let bytes = std::fs::read(&path).expect("a saved input");
+        (path, bytes)
+    };
+    paths.into_iter().map(read).collect()
+}
+
+fn run(name: &str, target: fn(&[u8])) {
+    let saved = saved(name);
+    assert!(!saved.is_empty(), "nothing is saved for {name}");
+    for (path, bytes) in &saved {
+        println!("{}", path.display());
+        target(bytes);
+    }
+    target(&[]);
+    let runs = std::env::var(RUNS_VARIABLE).map_or(RUNS, |n| n.parse().expect("a number"));
+    for run in 0..runs {
+        let mut random = Random(run);
+        let [(_, bytes), (_, other)] =
+            [(); 2].map(|()| &saved[random.below(saved.len() as u64) as usize]);
+        let mut bytes = bytes.clone();
+        change(&mut bytes, other, &mut random);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| target(&bytes))) {
+            let path = std::env::temp_dir().join(format!("unwind-sim-fuzz-{name}-{run}"));
+            std::fs::write(&path, &bytes).expect("the failing input is kept");
+            println!("run {run} failed; its input is {}", path.display());
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+macro_rules! targets {
+    ($($target:ident)*) => {
+        $(#[test] fn $target() { run(stringify!($target), crate::$target); })*
+
+        #[test]
+        fn every_target_is_declared_and_tested() {
+            let mut tested = vec![$(stringify!($target)),*];
+            tested.sort_unstable();
+            let manifest = include_str!("../Cargo.toml");
+            let bins = manifest.split("[[bin]]").skip(1);
+            let names = bins.filter_map(|bin| bin.trim().strip_prefix("name = \"")?.split('"').next());
+            let mut names: Vec<_> = names.collect();
+            names.sort_unstable();
+            assert_eq!(tested, names);
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+            let folders = std::fs::read_dir(folder).expect("the corpora").flatten();
+            let folders = folders.filter(|entry| entry.path().is_dir());
+            let mut folders: Vec<_> = folders.map(|entry| entry.file_name()).collect();
+            folders.sort_unstable();
+            assert_eq!(folders, tested, "a folder for each target, and no other");
+        }
+    };
+}
+
+targets! { eh_frame expression sframe orc trace perfdata elf core case walk loader }

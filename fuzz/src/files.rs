@@ -1,0 +1,224 @@
+//! Hostile files: traces, perf.data, ELF images and programs, cores.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use unwind_sim_corpus::files::FinderOptions;
+use unwind_sim_corpus::import::{ImportItem, ImportOptions, import_bytes};
+use unwind_sim_corpus::trace::Trace;
+use unwind_sim_corpus::world::World;
+use unwind_sim_emulator::address_space::AddressSpace;
+use unwind_sim_emulator::load::{self, LoadOptions};
+use unwind_sim_perf::{Event, Order, PerfFile, Record};
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::dwarf::Dwarf;
+use unwind_sim_unwind::elf::{self, Options};
+use unwind_sim_unwind::image::{Bytes, Mapping};
+use unwind_sim_unwind::walk::Finder;
+
+/// Most items that are looked at one by one.
+const ITEMS_MAX: usize = 4096;
+/// Most pages of a program that is loaded: 64 MiB.
+const PAGES_MAX: usize = 1 << 14;
+
+/// Bytes of a trace's file header and of its block headers (`docs/trace-format.md`).
+const FILE_HEADER: usize = 16;
+const BLOCK_HEADER: usize = 24;
+
+/// A trace: as it is, and with its checksums mended, so that what lies behind them is reached.
+pub fn trace(data: &[u8]) {
+    read_trace(data.to_vec());
+    read_trace(mended(data));
+}
+
+fn read_trace(bytes: Vec<u8>) {
+    let Ok(trace) = Trace::from_bytes(bytes) else {
+        return;
+    };
+    trace.blocks().for_each(drop);
+    for image in trace.images() {
+        let _ = (image.text(), image.build_id(), image.symbol(0x1000));
+        image
+            .sections()
+            .iter()
+            .for_each(|section| assert!(section.data.len() <= 1 << 30));
+    }
+    let mut world = World::new();
+    for chunk in trace.chunks() {
+        let _ = trace.advance(&mut world, &chunk);
+    }
+    trace.items().take(ITEMS_MAX).flatten().for_each(drop);
+    for number in [
+        0,
+        1,
+        trace.len() / 2,
+        trace.len().saturating_sub(1),
+        trace.len(),
+    ] {
+        let found = trace.sample(number);
+        assert!(
+            found.is_err() || number < trace.len(),
+            "sample {number} of {}",
+            trace.len()
+        );
+        let _ = trace.world_at(number);
+    }
+}
+
+/// The same bytes with every checksum what it must be: of the file's header, of each block as
+/// far as their lengths lead, and of the footer.
+fn mended(data: &[u8]) -> Vec<u8> {
+    let mut bytes = data.to_vec();
+    let put = |bytes: &mut [u8], at: usize, crc: u32| {
+        bytes[at..at + 4].copy_from_slice(&crc.to_le_bytes());
+    };
+    if bytes.len() < FILE_HEADER {
+        return bytes;
+    }
+    let crc = crc32c::crc32c(&bytes[..12]);
+    put(&mut bytes, 12, crc);
+    let mut at = FILE_HEADER;
+    while let Some(length) = bytes.get(at + 4..at + 8) {
+        let length = u32::from_le_bytes([length[0], length[1], length[2], length[3]]) as usize;
+        let payload = at + BLOCK_HEADER..at + BLOCK_HEADER + length;
+        let Some(stored) = bytes.get(payload.clone()) else {
+            break;
+        };
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[at..at + 20]), stored);
+        put(&mut bytes, at + 20, crc);
+        at = payload.start + length.next_multiple_of(8);
+    }
+    if let Some(footer) = bytes.len().checked_sub(16) {
+        let crc = crc32c::crc32c(&bytes[footer..footer + 8]);
+        put(&mut bytes, footer + 8, crc);
+    }
+    bytes
+}
+
+/// A perf.data file: read in both orders, every part of every sample, and imported.
+pub fn perfdata(data: &[u8]) {
+    if let Ok(file) = PerfFile::parse(data) {
+        let features = file.features();
+        for number in features.numbers() {
+            let _ = (features.section(number), features.string(number));
+        }
+        let _ = (
+            features.command_line(),
+            features.cpus(),
+            features.sample_time(),
+        );
+        let _ = (
+            features.compression(),
+            features.cpu_pmu_caps(),
+            features.events(),
+        );
+        file.build_ids().take(ITEMS_MAX).for_each(drop);
+        for order in [Order::File, Order::Time] {
+            let mut seen = 0;
+            file.for_each(order, |event| look_at(&event, &mut seen));
+        }
+    }
+    import(data);
+}
+
+fn look_at(event: &Event<'_>, seen: &mut usize) -> ControlFlow<()> {
+    let _ = (event.time(), event.id());
+    if let Record::Sample(sample) = &event.record {
+        let _ = sample.check();
+        if let Ok(Some(chain)) = sample.callchain() {
+            chain.entries().for_each(drop);
+            let _ = chain.deferred_cookie();
+        }
+        if let Ok(Some((regs, stack))) = sample.user_regs_and_stack() {
+            let _ = (regs.general(), stack);
+        }
+        if let Ok(Some(branches)) = sample.branch_stack() {
+            branches.entries().for_each(drop);
+        }
+    }
+    *seen += 1;
+    if *seen < ITEMS_MAX {
+        ControlFlow::Continue(())
+    } else {
+        ControlFlow::Break(())
+    }
+}
+
+/// Imports without looking for any file of this machine.
+fn import(data: &[u8]) {
+    let nowhere = std::env::temp_dir().join("unwind-sim-fuzz-has-no-files");
+    let files = FinderOptions {
+        symfs: Some(nowhere),
+        ..FinderOptions::default()
+    };
+    let options = ImportOptions {
+        files,
+        stack_bytes_max: 1 << 16,
+    };
+    let mut items = 0;
+    let mut sink = |item: ImportItem<'_>| {
+        if let ImportItem::Item(item) = item {
+            drop(item.into_owned());
+        }
+        items += 1;
+        if items < ITEMS_MAX {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    };
+    let _ = import_bytes(Arc::new(data.to_vec()), &options, &mut sink);
+}
+
+/// An ELF core.
+pub fn core(data: &[u8]) {
+    import(data);
+}
+
+/// An ELF image: read, its symbols asked for, its tables looked into.
+pub fn elf(data: &[u8]) {
+    for options in [
+        Options::default(),
+        Options {
+            symbols: false,
+            plt: false,
+        },
+    ] {
+        let Ok(elf) = elf::read("fuzzed", Arc::new(data.to_vec()), &options) else {
+            continue;
+        };
+        let image = Arc::new(elf.into_image());
+        let mapping = Mapping {
+            range: 0..u64::MAX,
+            bias: 0,
+            image: Some(image.clone()),
+            name: "fuzzed".into(),
+        };
+        let mut cache = Cache::new();
+        for range in image.text().iter().take(16) {
+            for svma in [range.start, range.start.midpoint(range.end), range.end] {
+                let _ = (image.symbol(svma), image.text_bytes(svma, 64));
+                let _ = Dwarf::new().find(&mapping, svma, &mut cache);
+            }
+        }
+    }
+}
+
+/// A program, loaded into an emulated address space as its own interpreter.
+pub fn loader(data: &[u8]) {
+    let program = Bytes::from_vec(data.to_vec());
+    let wants = load::interpreter(&program);
+    let mut space = AddressSpace::new(PAGES_MAX);
+    let options = LoadOptions {
+        stack_size: 1 << 16,
+        ..LoadOptions::default()
+    };
+    let interpreter = matches!(wants, Ok(Some(_))).then(|| program.clone());
+    let _ = load::load(
+        &mut space,
+        &program,
+        interpreter.as_ref(),
+        &[b"fuzzed"],
+        &[],
+        &options,
+    );
+}

@@ -1,0 +1,37 @@
+//! What the fuzz targets do, as functions of bytes that run on any toolchain.
+//!
+//! A target fails by a panic: that of the code under test, or of a property checked here. Each
+//! target has its saved inputs in `corpus/NAME`; `cargo test` runs them, and changed copies of
+//! them. Not here: the loop that invents inputs, which is cargo-fuzz's.
+#![forbid(unsafe_code)]
+
+mod files;
+mod input;
+mod tables;
+mod texts;
+mod walks;
+
+pub use files::{core, elf, loader, perfdata, trace};
+pub use tables::{eh_frame, orc, sframe};
+pub use texts::case;
+pub use walks::{expression, walk};
+
+#[cfg(test)]
+mod corpora;
+
+/// The main program of a target: libFuzzer's, or one that runs the files it is given.
+#[macro_export]
+macro_rules! program {
+    ($target:ident) => {
+        #[cfg(fuzzing)]
+        libfuzzer_sys::fuzz_target!(|data: &[u8]| $crate::$target(data));
+
+        #[cfg(not(fuzzing))]
+        fn main() -> std::io::Result<()> {
+            for path in std::env::args_os().skip(1) {
+                $crate::$target(&std::fs::read(path)?);
+            }
+            Ok(())
+        }
+    };
+}

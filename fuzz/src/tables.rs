@@ -1,0 +1,192 @@
+//! Hostile tables: DWARF, SFrame, ORC, and what is derived from them.
+//!
+//! Besides not panicking: a rule does not depend on what was asked before, nor on whether the
+//! whole table was compiled.
+
+use crate::input::Input;
+use std::sync::Arc;
+use unwind_sim_unwind::cache::{Cache, TableKind};
+use unwind_sim_unwind::derived::{self, Tables};
+use unwind_sim_unwind::dwarf::{self, Dwarf};
+use unwind_sim_unwind::image::{Image, Mapping, SectionKind};
+use unwind_sim_unwind::orc::{self, Encoding, Layout, Orc, SpIndirect};
+use unwind_sim_unwind::reason::Reason;
+use unwind_sim_unwind::rule::Rule;
+use unwind_sim_unwind::sframe::{self, Profile, Sframe};
+use unwind_sim_unwind::walk::Finder;
+
+/// Most addresses that one input is asked for.
+const PCS_MAX: usize = 24;
+/// Where the image is mapped, above its own addresses.
+pub(crate) const BIAS: u64 = 0x5555_0000_0000;
+
+/// The image, mapped over its text.
+pub(crate) fn mapping(image: Image) -> Mapping {
+    let text = image.text()[0].clone();
+    Mapping {
+        range: text.start + BIAS..text.end + BIAS,
+        bias: BIAS,
+        image: Some(Arc::new(image)),
+        name: "fuzzed".into(),
+    }
+}
+
+/// The addresses to ask for: some that the table itself names, and 16 bits each from the rest.
+fn pcs(image: &Image, named: impl Iterator<Item = u64>, input: &mut Input<'_>) -> Vec<u64> {
+    let start = image.text()[0].start;
+    let edges = named.take(PCS_MAX / 4);
+    let edges = edges.flat_map(|pc| [pc.wrapping_sub(1), pc, pc.wrapping_add(1)]);
+    let mut pcs: Vec<u64> = edges.collect();
+    while pcs.len() < PCS_MAX && !input.is_empty() {
+        pcs.push(start.wrapping_add(input.u16().into()));
+    }
+    pcs
+}
+
+fn rule(
+    finder: &dyn Finder,
+    mapping: &Mapping,
+    pc: u64,
+    cache: &mut Cache,
+) -> Result<Rule, Reason> {
+    finder.find(mapping, pc, cache).map(|row| *cache.rule(row))
+}
+
+/// Rules found one after the other, each alone, and again, are the same.
+fn ask(finder: &dyn Finder, mapping: &Mapping, pcs: &[u64], whole: &mut Cache) {
+    let mut cache = Cache::new();
+    for &pc in pcs {
+        let first = rule(finder, mapping, pc, &mut cache);
+        let name = finder.name();
+        assert_eq!(
+            first,
+            rule(finder, mapping, pc, &mut Cache::new()),
+            "{name} alone at {pc:#x}"
+        );
+        assert_eq!(
+            first,
+            rule(finder, mapping, pc, &mut cache),
+            "{name} again at {pc:#x}"
+        );
+        assert_eq!(
+            first,
+            rule(finder, mapping, pc, whole),
+            "{name}, whole table, at {pc:#x}"
+        );
+    }
+}
+
+/// `.eh_frame`, `.eh_frame_hdr` and `.debug_frame`, and the rows derived from them: an image, and
+/// addresses.
+pub fn eh_frame(data: &[u8]) {
+    let mut input = Input::new(data);
+    let mapping = mapping(input.image());
+    let Some(image) = mapping.image.as_deref() else {
+        return;
+    };
+    let mut whole = Cache::new();
+    let mut starts = Vec::new();
+    for kind in [TableKind::EhFrame, TableKind::DebugFrame] {
+        let units = dwarf::units(image, kind).flatten();
+        starts.extend(units.map(|unit| unit.range.start).take(PCS_MAX));
+        let compiled = dwarf::compile_all(image, kind, &mut whole);
+        assert!(compiled.malformed <= compiled.units + compiled.malformed);
+    }
+    derived::derive_all::<sframe::derived::SframeV3>(image, &mut whole);
+    derived::derive_all::<orc::derived::OrcEntry>(image, &mut whole);
+    let pcs = pcs(image, starts.into_iter(), &mut input);
+    ask(&Dwarf::new(), &mapping, &pcs, &mut whole);
+    ask(
+        &Sframe::new(Profile::Spec, Tables::Derived),
+        &mapping,
+        &pcs,
+        &mut whole,
+    );
+    ask(&Orc::new(None, Tables::Derived), &mapping, &pcs, &mut whole);
+}
+
+/// `.sframe`, under every profile: an image, and addresses.
+pub fn sframe(data: &[u8]) {
+    let mut input = Input::new(data);
+    let mapping = mapping(input.image());
+    let Some(image) = mapping.image.as_deref() else {
+        return;
+    };
+    let section = image.section(SectionKind::Sframe);
+    let table = section.and_then(|s| sframe::Table::parse(&s.data, s.address).ok());
+    let starts = table
+        .iter()
+        .flat_map(|t| t.fdes().flatten().map(|fde| fde.start));
+    let pcs = pcs(image, starts, &mut input);
+    if let Some(table) = table {
+        let order = table.order();
+        for fde in table.fdes().flatten().take(PCS_MAX) {
+            let rows = table.rows(&fde).flatten().count();
+            assert!(
+                rows <= fde.num_fres.max(1) as usize,
+                "{rows} rows in {fde:?}"
+            );
+            sframe::text_rows(&table, &fde).flatten().for_each(drop);
+        }
+        for &pc in &pcs {
+            let found = table.find(pc, order.as_ref());
+            assert!(
+                !matches!(found, Ok(Some(fde)) if !fde.contains(pc)),
+                "{pc:#x}"
+            );
+        }
+    }
+    for profile in Profile::ALL {
+        let finder = Sframe::new(profile, Tables::RealOrDerived);
+        ask(&finder, &mapping, &pcs, &mut Cache::new());
+    }
+}
+
+/// `.orc_unwind`, `.orc_unwind_ip` and `.orc_header`, in every layout: an image, and addresses.
+pub fn orc(data: &[u8]) {
+    let mut input = Input::new(data);
+    let mapping = mapping(input.image());
+    let Some(image) = mapping.image.as_deref() else {
+        return;
+    };
+    let section = |kind| image.section(kind);
+    let sections = section(SectionKind::OrcUnwind).zip(section(SectionKind::OrcUnwindIp));
+    let table = sections.and_then(|(e, ip)| orc::Table::new(&e.data, &ip.data, ip.address).ok());
+    let starts = table
+        .iter()
+        .flat_map(|t| (0..t.len()).filter_map(|index| t.ip(index)));
+    let pcs = pcs(image, starts, &mut input);
+    if let Some(table) = &table {
+        let text = &image.text()[0];
+        for layout in Layout::ALL {
+            let order = table.order(layout);
+            let sorted = orc::Sorted::new(*table, order.as_deref());
+            let blocks = orc::Blocks::new(&sorted, text.start, text.end);
+            for &pc in pcs.iter().filter(|pc| text.contains(pc)) {
+                let found = blocks.as_ref().map(|blocks| blocks.find(&sorted, pc));
+                assert_eq!(
+                    found,
+                    found.map(|_| sorted.find(pc)),
+                    "by its block, {pc:#x}"
+                );
+            }
+            for entry in (0..table.len()).filter_map(|index| table.entry(index, layout)?.ok()) {
+                let again = orc::Entry::decode(entry.encode(layout), layout);
+                for meaning in [SpIndirect::LoadAtOffset, SpIndirect::LoadThenAdd] {
+                    let rule = again.map(|again| again.rule(meaning));
+                    assert_eq!(
+                        rule,
+                        Ok(entry.rule(meaning)),
+                        "written and read as {layout:?}"
+                    );
+                }
+            }
+        }
+        let _ = orc::detect(image, table);
+    }
+    let encodings = Layout::ALL.map(|layout| Some(Encoding::since_5_12(layout)));
+    for encoding in encodings.into_iter().chain([None]) {
+        let finder = Orc::new(encoding, Tables::RealOrDerived);
+        ask(&finder, &mapping, &pcs, &mut Cache::new());
+    }
+}

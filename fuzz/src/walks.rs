@@ -1,0 +1,170 @@
+//! Walks over random stacks with random tables, and DWARF expressions.
+//!
+//! Besides not panicking: a walk ends within its limits, and both sinks see the same frames.
+
+use crate::input::Input;
+use crate::tables::{BIAS, mapping};
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::apply::Frame;
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::chain::Addresses;
+use unwind_sim_unwind::derived::{Tables, simplify};
+use unwind_sim_unwind::dwarf::{Dwarf, expression};
+use unwind_sim_unwind::fp::FramePointer;
+use unwind_sim_unwind::image::AddressSpace;
+use unwind_sim_unwind::memory::{Copy, Regions};
+use unwind_sim_unwind::orc::Orc;
+use unwind_sim_unwind::rule::{Expression, Rule, Value};
+use unwind_sim_unwind::sframe::{Profile, Sframe};
+use unwind_sim_unwind::start::{SampleRegs, Start, Variant};
+use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
+use unwind_sim_unwind::unwinder::{Guess, Lbr, Stack, Unwinder, WithFallback};
+use unwind_sim_unwind::verdict;
+use unwind_sim_unwind::walk::Limits;
+
+/// Where the first piece of memory begins, unless the input has it elsewhere.
+const STACK: u64 = 0x7ffc_0000_0000;
+/// Most frames of a walk here.
+const FRAMES_MAX: u32 = 512;
+
+/// A DWARF expression: registers, memory (a piece), and the expression.
+pub fn expression(data: &[u8]) {
+    let mut input = Input::new(data);
+    let initial = input.address(&(0x1000..0x2000), STACK);
+    let frame = Frame::top(input.regs(&(0x1000..0x2000), STACK));
+    let memory = Copy::new(STACK, input.piece());
+    let bytes = input.rest();
+    let evaluate = |bytes, initial| expression::evaluate(bytes, &frame, initial, BIAS, &memory);
+    let first = evaluate(bytes, initial);
+    assert_eq!(first, evaluate(bytes, initial), "the same again");
+
+    // Said in plainer words it has the same value, where those words can be applied at all.
+    let Ok(len) = u16::try_from(bytes.len()) else {
+        return;
+    };
+    let rule = Rule::call(Value::Expression(Expression {
+        start: 0,
+        len,
+        load: false,
+    }));
+    if let Value::Offset { base, offset } = simplify(&rule, bytes).cfa
+        && let unwind_sim_unwind::rule::Base::Reg(reg) = base
+        && let (Some(value), Ok(given)) = (frame.regs.get(reg), evaluate(bytes, None))
+    {
+        assert_eq!(
+            given,
+            value.wrapping_add_signed(offset.into()),
+            "{reg} + {offset}"
+        );
+    }
+}
+
+/// Whole walks: an image, one set of registers or two, the address of the memory and the memory
+/// itself, by every unwinder from every start.
+pub fn walk(data: &[u8]) {
+    let mut input = Input::new(data);
+    let mapping = mapping(input.image());
+    let text = mapping.range.clone();
+    let mut space = AddressSpace::new();
+    space.map(mapping);
+    let shape = input.u8();
+    let sample = SampleRegs {
+        sampled: input.regs(&text, STACK),
+        fetch: None,
+        own: (shape & 1 != 0).then(|| input.regs(&text, STACK)),
+    };
+    let address = if shape & 2 == 0 { STACK } else { input.u64() };
+    let second = if shape & 4 == 0 { &[] } else { input.piece() };
+    let first = Copy::new(address, input.rest());
+    let behind = Copy::new(first.end().wrapping_add(4096), second);
+    let memory = Regions::new(vec![first, behind]);
+    let truth = invented_truth(shape, &text, input.rest());
+
+    let sframe = |profile| Sframe::new(profile, Tables::RealOrDerived);
+    let unwinders: [Box<dyn Unwinder>; 9] = [
+        Box::new(Dwarf::new()),
+        Box::new(sframe(Profile::Spec)),
+        Box::new(sframe(Profile::KernelV3)),
+        Box::new(Orc::default()),
+        Box::new(Orc::new(None, Tables::Derived)),
+        Box::new(FramePointer),
+        Box::new(WithFallback::new(
+            Box::new(Orc::default()),
+            Box::new(FramePointer),
+        )),
+        Box::new(Guess),
+        Box::new(Lbr),
+    ];
+    for variant in Variant::ALL {
+        let Ok(start) = sample.start(variant, shape & 8 != 0, &memory) else {
+            continue;
+        };
+        for unwinder in &unwinders {
+            one_walk(&**unwinder, &start, &space, &memory, &truth);
+        }
+    }
+}
+
+fn one_walk(
+    unwinder: &dyn Unwinder,
+    start: &Start,
+    space: &AddressSpace,
+    memory: &Regions<'_>,
+    truth: &Truth,
+) {
+    let limits = Limits {
+        frames_max: FRAMES_MAX,
+    };
+    let stack = Stack {
+        start,
+        space,
+        memory,
+        limits,
+    };
+    let mut cache = Cache::new();
+    let chain = unwinder.walk(&stack, &mut cache);
+    assert!(
+        chain.frames.len() <= FRAMES_MAX as usize + 1,
+        "{} frames",
+        chain.frames.len()
+    );
+
+    let mut addresses = Addresses::default();
+    let end = unwinder.addresses(&stack, &mut cache, &mut addresses);
+    let pcs: Vec<u64> = chain.frames.iter().map(|frame| frame.pc.value()).collect();
+    let name = unwinder.name();
+    assert_eq!(
+        (&addresses.0, end),
+        (&pcs, chain.end),
+        "{name}: the two sinks differ"
+    );
+
+    let from = verdict::expected_from(truth, start.regs.rsp(), start.first_frame);
+    verdict::judge(&chain, truth, from);
+    for frame in &chain.frames {
+        let _ = CodeAddress::value(frame.pc);
+    }
+}
+
+/// A chain that is as true as any: judging must stand whatever it is given.
+fn invented_truth(shape: u8, text: &std::ops::Range<u64>, bytes: &[u8]) -> Truth {
+    let kinds = [
+        TrueKind::Call,
+        TrueKind::Call,
+        TrueKind::Interrupted,
+        TrueKind::Top,
+    ];
+    let frames = bytes.chunks_exact(4).take(16).map(|b| TrueFrame {
+        pc: text
+            .start
+            .wrapping_add(u16::from_le_bytes([b[0], b[1]]).into()),
+        cfa: STACK.wrapping_add(u64::from(b[2]) * 8),
+        kind: kinds[usize::from(b[3]) % kinds.len()],
+        saved: None,
+    });
+    match shape >> 6 {
+        0 => Truth::Unknown,
+        1 => Truth::Known(frames.collect()),
+        _ => Truth::Complete(frames.collect()),
+    }
+}

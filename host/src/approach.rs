@@ -1,0 +1,122 @@
+//! The way to where recording begins: the program's entry, and the place named by
+//! [`crate::Options::from`].
+
+use crate::error::HostError;
+use crate::options::Target;
+use crate::places::MAIN;
+use crate::ptrace::{self, Registers};
+use crate::session::Session;
+use crate::task::{Phase, Role, cpu};
+use unwind_sim_unwind::truth::{Insn, Tracker};
+
+impl Session<'_> {
+    /// The phase that a process begins in.
+    pub(crate) fn first_phase(&self) -> Phase {
+        match (&self.options.from, self.options.truth, &self.options.target) {
+            (None, _, _) => Phase::Record,
+            (Some(_), true, Target::Run(_)) => Phase::ToEntry(0),
+            // A stripped program's `main` is found behind its entry.
+            (Some(from), false, Target::Run(_)) if from == MAIN => Phase::ToEntry(0),
+            (Some(_), _, _) => Phase::Seek,
+        }
+    }
+
+    /// `tid` is at a breakpoint of ours.
+    pub(crate) fn at_breakpoint(&mut self, tid: i32, regs: &Registers) -> Result<(), HostError> {
+        let Some(pid) = self.threads.get(&tid).map(|t| t.pid) else {
+            return Ok(());
+        };
+        self.refresh_maps(pid, tid)?;
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return Ok(());
+        };
+        match process.phase {
+            Phase::ToEntry(_) => {
+                process.phase = Phase::Approach;
+                let tracker = Tracker::root(&cpu(regs), process.stack_end(regs.rsp));
+                if let (true, Some(thread)) = (self.options.truth, self.threads.get_mut(&tid)) {
+                    thread.tracker = Some(tracker);
+                }
+                self.sync_breakpoints(pid, tid)?;
+                self.maybe_from(tid, regs)
+            }
+            Phase::Seek => self.maybe_from(tid, regs),
+            Phase::Record | Phase::Approach => {
+                let thread = self.threads.get_mut(&tid);
+                let came_back = thread.is_some_and(|t| {
+                    let place = std::mem::take(&mut t.last_place);
+                    place == (regs.rip, regs.rsp)
+                });
+                if came_back {
+                    return Ok(());
+                }
+                self.at_place(tid, regs)
+            }
+        }
+    }
+
+    /// Begins to record, if `regs.rip` is the place to record from.
+    fn maybe_from(&mut self, tid: i32, regs: &Registers) -> Result<(), HostError> {
+        let Some(pid) = self.threads.get(&tid).map(|t| t.pid) else {
+            return Ok(());
+        };
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return Ok(());
+        };
+        let here = process.places.get(&regs.rip);
+        if !here.is_some_and(|roles| roles.contains(&Role::From)) {
+            return Ok(());
+        }
+        if process.phase == Phase::Seek
+            && self.options.truth
+            && let (Some(thread), Some(back)) =
+                (self.threads.get_mut(&tid), process.memory.word(regs.rsp))
+        {
+            let high = process.stack_end(regs.rsp);
+            thread.tracker = Some(Tracker::function_entry(&cpu(regs), back, high));
+        }
+        process.phase = Phase::Record;
+        self.summary.from_reached = true;
+        self.sync_breakpoints(pid, tid)?;
+        self.halt_others(pid, tid);
+        self.at_place(tid, regs)
+    }
+
+    /// Stops the other threads of `pid`, so that they go on as its new phase wants.
+    pub(crate) fn halt_others(&mut self, pid: i32, tid: i32) {
+        for (&other, thread) in &mut self.threads {
+            if thread.pid == pid && other != tid && !thread.stopped {
+                // One that is gone is reported by `wait`.
+                let _ = ptrace::interrupt(other);
+            }
+        }
+    }
+
+    /// One more instruction on the way to where recording begins.
+    pub(crate) fn approach(
+        &mut self,
+        pid: i32,
+        tid: i32,
+        insn: Insn,
+        regs: &Registers,
+    ) -> Result<(), HostError> {
+        self.summary.approach += 1;
+        let is_call = matches!(insn, Insn::Call { .. });
+        if is_call && self.processes.get(&pid).is_some_and(|p| !p.entered) {
+            self.locate_main(pid, regs.rdi);
+        }
+        let is_too_far = self.summary.approach >= self.options.approach_max;
+        let no_need = !self.options.truth && is_call;
+        if is_too_far || no_need {
+            // At full speed; the frames outside of where it begins stay unknown.
+            for process in self.processes.values_mut() {
+                process.phase = Phase::Seek;
+            }
+            for thread in self.threads.values_mut() {
+                thread.tracker = None;
+            }
+            self.sync_breakpoints(pid, tid)?;
+        }
+        self.maybe_from(tid, regs)
+    }
+}

@@ -1,0 +1,87 @@
+//! What can go wrong in a recording.
+
+use std::ffi::OsString;
+use std::io;
+
+/// Why a recording could not be made, or ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// The program could not be started.
+    #[error("cannot run {}: {error}", .program.to_string_lossy())]
+    Launch {
+        /// What was to be run.
+        program: OsString,
+        /// `execve`'s error.
+        error: io::Error,
+    },
+    /// The working directory could not be entered.
+    #[error("cannot enter the directory {}: {error}", .directory.to_string_lossy())]
+    Directory {
+        /// The directory.
+        directory: OsString,
+        /// `chdir`'s error.
+        error: io::Error,
+    },
+    /// An argument or variable holds a NUL byte.
+    #[error("{} holds a NUL byte, which no program can be given", .0.to_string_lossy())]
+    NulByte(OsString),
+    /// The kernel does not let us trace.
+    #[error(
+        "may not trace process {pid}: {error}; ptrace needs the same user, and one of: root, \
+         CAP_SYS_PTRACE, or kernel.yama.ptrace_scope = 0 (for -p); a container must be started \
+         with --cap-add=SYS_PTRACE and a seccomp profile that allows ptrace; no other tracer \
+         (gdb, strace) may be attached"
+    )]
+    Denied {
+        /// The process.
+        pid: i32,
+        /// `PTRACE_SEIZE`'s error.
+        error: io::Error,
+    },
+    /// There is no such process.
+    #[error("there is no process {pid}")]
+    NoProcess {
+        /// The process.
+        pid: i32,
+    },
+    /// The program runs in 32-bit mode.
+    #[error("process {pid} is a 32-bit program; only x86-64 programs can be recorded")]
+    NotX86_64 {
+        /// The process.
+        pid: i32,
+    },
+    /// A name that was to be sampled, or recorded from, was found in no image.
+    #[error("no image that the program loaded has {0}")]
+    NotLocated(String),
+    /// A system call on the traced program failed.
+    #[error("{call} of thread {tid} failed: {error}")]
+    System {
+        /// Which call.
+        call: &'static str,
+        /// The thread.
+        tid: i32,
+        /// Its error.
+        error: io::Error,
+    },
+    /// The recorder could not take what it was given.
+    #[error("the recording could not be written: {0}")]
+    Recorder(#[source] crate::RecorderError),
+}
+
+impl HostError {
+    /// The last system call's error.
+    pub(crate) fn last(call: &'static str, tid: i32) -> HostError {
+        HostError::System {
+            call,
+            tid,
+            error: io::Error::last_os_error(),
+        }
+    }
+
+    /// Did the thread just vanish (killed, or its process ended)?
+    pub(crate) fn is_gone(&self) -> bool {
+        const ESRCH: i32 = nix::libc::ESRCH;
+        matches!(self, HostError::System { error, .. } if error.raw_os_error() == Some(ESRCH))
+    }
+}

@@ -1,0 +1,41 @@
+//! What touches this machine: the ptrace recorder.
+//!
+//! [`record`] runs a program, or attaches to one, stops it where [`Options`] say, and hands what
+//! it sees to a [`Recorder`]: mappings, threads, and samples of registers, stacks and, if it
+//! single-steps, the truth of a shadow stack ([`unwind_sim_unwind::truth`]).
+//!
+//! Not here: files of any format, symbols (the recorder is asked where a name is), unwinding.
+//! On anything but Linux on x86-64 the crate is empty.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod approach;
+mod breakpoints;
+mod code;
+mod error;
+mod launch;
+mod maps;
+mod memory;
+mod options;
+mod pin;
+mod places;
+mod ptrace;
+mod recorder;
+mod release;
+mod sample;
+mod session;
+mod signals;
+mod step;
+mod step_over;
+mod task;
+mod threads;
+
+pub use error::HostError;
+pub use launch::may_trace;
+pub use maps::Mapping;
+pub use memory::ProcessMemory;
+pub use options::{AfterLimit, At, FetchFrame, Options, Point, Program, Target};
+pub use recorder::{
+    End, Event, Next, ProgramEnd, Recorder, RecorderError, Sample, StackPiece, StackRole, Summary,
+};
+pub use session::record;
+pub use signals::stop_on_interrupt;

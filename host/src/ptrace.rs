@@ -1,0 +1,247 @@
+//! The ptrace requests we use, and `wait4`. nix's own lack PTRACE_LISTEN, and its statuses
+//! cannot hold real-time signals.
+
+use crate::error::HostError;
+use nix::libc;
+use std::io;
+use std::ptr;
+
+pub(crate) type Registers = libc::user_regs_struct;
+
+/// How a stopped thread goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Resume {
+    /// One instruction.
+    Step,
+    /// To the next event.
+    Run,
+    /// To the next event or system call.
+    RunToSyscall,
+}
+
+impl Resume {
+    const fn request(self) -> libc::c_uint {
+        match self {
+            Resume::Step => libc::PTRACE_SINGLESTEP,
+            Resume::Run => libc::PTRACE_CONT,
+            Resume::RunToSyscall => libc::PTRACE_SYSCALL,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Resume::Step => "PTRACE_SINGLESTEP",
+            Resume::Run => "PTRACE_CONT",
+            Resume::RunToSyscall => "PTRACE_SYSCALL",
+        }
+    }
+}
+
+/// A request whose `data` is a number.
+fn request(
+    what: libc::c_uint,
+    name: &'static str,
+    tid: i32,
+    address: u64,
+    data: u64,
+) -> Result<(), HostError> {
+    // SAFETY: none of the requests that are made through here writes to our memory: `address`
+    // is one of the tracee's or 0, and `data` a number.
+    let result = unsafe {
+        libc::ptrace(
+            what,
+            tid,
+            address as *mut libc::c_void,
+            data as *mut libc::c_void,
+        )
+    };
+    if result == -1 {
+        return Err(HostError::last(name, tid));
+    }
+    Ok(())
+}
+
+/// Threads, children and exec report themselves.
+pub(crate) const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE
+    | libc::PTRACE_O_TRACEFORK
+    | libc::PTRACE_O_TRACEVFORK
+    | libc::PTRACE_O_TRACEVFORKDONE
+    | libc::PTRACE_O_TRACEEXEC
+    | libc::PTRACE_O_TRACESYSGOOD;
+
+pub(crate) fn seize(tid: i32, options: i32) -> Result<(), HostError> {
+    request(
+        libc::PTRACE_SEIZE,
+        "PTRACE_SEIZE",
+        tid,
+        0,
+        options as u32 as u64,
+    )
+}
+
+pub(crate) fn resume(tid: i32, how: Resume, signal: i32) -> Result<(), HostError> {
+    request(how.request(), how.name(), tid, 0, signal as u64)
+}
+
+/// Stays in a group stop.
+pub(crate) fn listen(tid: i32) -> Result<(), HostError> {
+    request(libc::PTRACE_LISTEN, "PTRACE_LISTEN", tid, 0, 0)
+}
+
+pub(crate) fn interrupt(tid: i32) -> Result<(), HostError> {
+    request(libc::PTRACE_INTERRUPT, "PTRACE_INTERRUPT", tid, 0, 0)
+}
+
+pub(crate) fn detach(tid: i32, signal: i32) -> Result<(), HostError> {
+    request(libc::PTRACE_DETACH, "PTRACE_DETACH", tid, 0, signal as u64)
+}
+
+/// Writes a word, also where the program itself may not write.
+pub(crate) fn poke(tid: i32, address: u64, word: u64) -> Result<(), HostError> {
+    request(libc::PTRACE_POKEDATA, "PTRACE_POKEDATA", tid, address, word)
+}
+
+pub(crate) fn registers(tid: i32) -> Result<Registers, HostError> {
+    let mut regs = std::mem::MaybeUninit::<Registers>::uninit();
+    // SAFETY: PTRACE_GETREGS writes one user_regs_struct to `data`, which is as large.
+    let result = unsafe {
+        libc::ptrace(
+            libc::PTRACE_GETREGS,
+            tid,
+            ptr::null_mut::<libc::c_void>(),
+            regs.as_mut_ptr(),
+        )
+    };
+    if result == -1 {
+        return Err(HostError::last("PTRACE_GETREGS", tid));
+    }
+    // SAFETY: the request succeeded, so every field was written.
+    Ok(unsafe { regs.assume_init() })
+}
+
+pub(crate) fn set_registers(tid: i32, regs: &Registers) -> Result<(), HostError> {
+    // SAFETY: PTRACE_SETREGS reads one user_regs_struct from `data`.
+    let result = unsafe {
+        libc::ptrace(
+            libc::PTRACE_SETREGS,
+            tid,
+            ptr::null_mut::<libc::c_void>(),
+            ptr::from_ref(regs),
+        )
+    };
+    if result == -1 {
+        return Err(HostError::last("PTRACE_SETREGS", tid));
+    }
+    Ok(())
+}
+
+/// The number that belongs to an event stop: the new thread's id.
+pub(crate) fn event_message(tid: i32) -> Result<i32, HostError> {
+    let mut message: libc::c_ulong = 0;
+    // SAFETY: PTRACE_GETEVENTMSG writes one unsigned long to `data`.
+    let result = unsafe {
+        libc::ptrace(
+            libc::PTRACE_GETEVENTMSG,
+            tid,
+            ptr::null_mut::<libc::c_void>(),
+            ptr::from_mut(&mut message),
+        )
+    };
+    if result == -1 {
+        return Err(HostError::last("PTRACE_GETEVENTMSG", tid));
+    }
+    Ok(message as i32)
+}
+
+/// Is a thread that stopped at a system call before it, not behind it?
+pub(crate) fn is_syscall_entry(tid: i32) -> Result<bool, HostError> {
+    let mut info = std::mem::MaybeUninit::<libc::ptrace_syscall_info>::zeroed();
+    let size = size_of::<libc::ptrace_syscall_info>();
+    // SAFETY: PTRACE_GET_SYSCALL_INFO writes at most `size` bytes to `data`, which is as large.
+    let result = unsafe {
+        libc::ptrace(
+            libc::PTRACE_GET_SYSCALL_INFO,
+            tid,
+            size as *mut libc::c_void,
+            info.as_mut_ptr(),
+        )
+    };
+    if result == -1 {
+        return Err(HostError::last("PTRACE_GET_SYSCALL_INFO", tid));
+    }
+    // SAFETY: `info` was zeroed, and zeros are valid for all its fields.
+    Ok(unsafe { info.assume_init() }.op == libc::PTRACE_SYSCALL_INFO_ENTRY)
+}
+
+/// What a thread did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Status {
+    Exited(i32),
+    Killed(i32),
+    /// Before or behind a system call.
+    Syscall,
+    /// A ptrace event; the signal matters for group stops.
+    Event {
+        event: i32,
+        signal: i32,
+    },
+    /// A signal, which is delivered if the thread is resumed with it.
+    Signal(i32),
+}
+
+impl Status {
+    fn from_raw(status: i32) -> Option<Status> {
+        if libc::WIFEXITED(status) {
+            return Some(Status::Exited(libc::WEXITSTATUS(status)));
+        }
+        if libc::WIFSIGNALED(status) {
+            return Some(Status::Killed(libc::WTERMSIG(status)));
+        }
+        if !libc::WIFSTOPPED(status) {
+            return None;
+        }
+        let signal = libc::WSTOPSIG(status);
+        Some(match status >> 16 {
+            0 if signal == libc::SIGTRAP | 0x80 => Status::Syscall,
+            0 => Status::Signal(signal),
+            event => Status::Event { event, signal },
+        })
+    }
+}
+
+/// The outcome of waiting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waited {
+    Stopped(i32, Status),
+    /// Nothing yet (without `block`), or a signal to ourselves.
+    Nothing,
+    /// There is nobody to wait for.
+    NoChildren,
+}
+
+/// Waits for `tid`, or with -1 for any thread that this thread traces or made.
+pub(crate) fn wait(tid: i32, block: bool) -> Result<Waited, HostError> {
+    let flags = libc::__WALL | libc::__WNOTHREAD | if block { 0 } else { libc::WNOHANG };
+    let mut status = 0;
+    // SAFETY: `status` is a valid int for the kernel to write.
+    let result = unsafe { libc::waitpid(tid, &raw mut status, flags) };
+    match result {
+        0 => Ok(Waited::Nothing),
+        -1 => match io::Error::last_os_error().raw_os_error() {
+            Some(libc::EINTR) => Ok(Waited::Nothing),
+            Some(libc::ECHILD) => Ok(Waited::NoChildren),
+            _ => Err(HostError::last("waitpid", tid)),
+        },
+        tid => Ok(Status::from_raw(status).map_or(Waited::Nothing, |s| Waited::Stopped(tid, s))),
+    }
+}
+
+/// Waits for `tid`, whatever signals come to ourselves meanwhile.
+pub(crate) fn wait_until(tid: i32) -> Result<Waited, HostError> {
+    loop {
+        match wait(tid, true)? {
+            Waited::Nothing => {}
+            other => return Ok(other),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! How a recording lets go of its threads, and of the program.
+
+use crate::error::HostError;
+use crate::options::{AfterLimit, Target};
+use crate::ptrace::{self, Resume, Status, Waited};
+use crate::recorder::{End, ProgramEnd};
+use crate::session::Session;
+use nix::libc;
+
+/// Stops of one thread that are waited for before it is let go: each is for a signal that was
+/// under way.
+const STOPS_MAX: usize = 64;
+
+impl Session<'_> {
+    /// Lets go of every thread, and waits for the program's end if it is ours. It is killed if
+    /// so wanted, or if the recording `failed`.
+    pub(crate) fn wind_up(&mut self, failed: bool) -> Result<(), HostError> {
+        self.summary.end = self.end.unwrap_or(End::Interrupted);
+        self.pinned = None;
+        let mut tids: Vec<i32> = self.threads.keys().copied().collect();
+        // Who waits for a vforked child can only be stopped when that is gone.
+        tids.sort_by_key(|tid| self.threads.get(tid).is_some_and(|t| t.in_vfork));
+        let (waiting, free): (Vec<i32>, Vec<i32>) = tids
+            .into_iter()
+            .partition(|tid| self.threads.get(tid).is_some_and(|t| t.in_vfork));
+        // All are stopped before the first goes on: they share breakpoints.
+        for group in [free, waiting] {
+            let mut stopped = Vec::new();
+            for tid in group {
+                match self.stop(tid) {
+                    Err(error) if error.is_gone() => {}
+                    Err(error) => return Err(error),
+                    Ok(signal) => stopped.extend(signal.map(|s| (tid, s))),
+                }
+            }
+            for (tid, signal) in stopped {
+                match self.release(tid, signal) {
+                    Err(error) if error.is_gone() => {}
+                    other => other?,
+                }
+            }
+        }
+        for tid in std::mem::take(&mut self.early) {
+            // It may have ended.
+            let _ = ptrace::detach(tid, 0);
+        }
+        let is_ours = matches!(self.options.target, Target::Run(_));
+        if !is_ours || self.summary.end == End::Program {
+            return Ok(());
+        }
+        if failed || self.options.after_limit == AfterLimit::Kill {
+            // SAFETY: the target is our child, and was not waited for yet.
+            unsafe { libc::kill(self.target, libc::SIGKILL) };
+        }
+        self.summary.program = program_end(self.target)?;
+        Ok(())
+    }
+
+    /// Stops `tid`, at an instruction of its own; the signal that it is to go on with. `None`: it
+    /// ended.
+    fn stop(&mut self, tid: i32) -> Result<Option<i32>, HostError> {
+        let Some(thread) = self.threads.get(&tid) else {
+            return Ok(None);
+        };
+        let mut status = if thread.stopped {
+            let late = self.deferred.iter().find(|(t, _)| *t == tid);
+            late.map_or(Status::Signal(thread.pending), |&(_, status)| status)
+        } else {
+            ptrace::interrupt(tid)?;
+            match ptrace::wait_until(tid)? {
+                Waited::Stopped(_, status) => status,
+                _ => return Ok(None),
+            }
+        };
+        for _ in 0..STOPS_MAX {
+            match status {
+                Status::Exited(_) | Status::Killed(_) => return Ok(None),
+                Status::Signal(libc::SIGTRAP) => {
+                    self.back_to_breakpoint(tid)?;
+                    return Ok(Some(0));
+                }
+                Status::Signal(signal) if signal != 0 => return Ok(Some(signal)),
+                // The trap of a step or breakpoint may come behind the stop we asked for, and
+                // would kill the program when we are gone.
+                _ if has_pending_trap(tid) => {
+                    ptrace::resume(tid, Resume::Run, 0)?;
+                    match ptrace::wait_until(tid)? {
+                        Waited::Stopped(_, next) => status = next,
+                        _ => return Ok(None),
+                    }
+                }
+                _ => return Ok(Some(0)),
+            }
+        }
+        Ok(Some(0))
+    }
+
+    /// A thread that has executed a breakpoint of ours goes back before it.
+    fn back_to_breakpoint(&self, tid: i32) -> Result<(), HostError> {
+        let process = self.threads.get(&tid).map(|t| t.pid);
+        let Some(process) = process.and_then(|pid| self.processes.get(&pid)) else {
+            return Ok(());
+        };
+        let mut regs = ptrace::registers(tid)?;
+        let address = regs.rip.wrapping_sub(1);
+        if process.breakpoints.contains(address) {
+            regs.rip = address;
+            ptrace::set_registers(tid, &regs)?;
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, tid: i32, signal: i32) -> Result<(), HostError> {
+        let Some(thread) = self.threads.remove(&tid) else {
+            return Ok(());
+        };
+        self.retire(&thread);
+        if let Some(affinity) = thread.affinity {
+            affinity.give(tid);
+        }
+        if let Some(process) = self.processes.get_mut(&thread.pid) {
+            process.breakpoints.set_to(tid, &[])?;
+        }
+        ptrace::detach(tid, signal)
+    }
+}
+
+/// Is a SIGTRAP of the thread's own on its way? (`SigPnd` of `/proc/PID/status`, one bit for
+/// each signal.)
+fn has_pending_trap(tid: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let pending = status.lines().find_map(|l| l.strip_prefix("SigPnd:"));
+    let bits = pending.and_then(|p| u64::from_str_radix(p.trim(), 16).ok());
+    bits.is_some_and(|bits| bits & 1 << (libc::SIGTRAP - 1) != 0)
+}
+
+/// Waits for the end of our child.
+fn program_end(pid: i32) -> Result<ProgramEnd, HostError> {
+    loop {
+        match ptrace::wait_until(pid)? {
+            Waited::Stopped(_, Status::Exited(code)) => return Ok(ProgramEnd::Exited(code)),
+            Waited::Stopped(_, Status::Killed(signal)) => return Ok(ProgramEnd::Killed(signal)),
+            Waited::NoChildren => return Ok(ProgramEnd::RunsOn),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! A recording from its beginning to its end: the loop that waits for what threads do, and
+//! resumes them.
+
+use crate::error::HostError;
+use crate::launch::launch;
+use crate::options::{At, Options, Target};
+use crate::pin::Pinned;
+use crate::places::names;
+use crate::ptrace::{self, Registers, Resume, Status, Waited};
+use crate::recorder::{End, ProgramEnd, Recorder, Summary};
+use crate::step::Stepped;
+use crate::task::{Mode, Name, Phase, Process, Thread};
+use nix::libc;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use unwind_sim_unwind::truth::{Insn, Stats};
+
+/// Everything that a recording knows.
+pub(crate) struct Session<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) recorder: &'a mut dyn Recorder,
+    pub(crate) processes: HashMap<i32, Process>,
+    pub(crate) threads: HashMap<i32, Thread>,
+    /// New threads that stopped before their maker said that it made them.
+    pub(crate) early: Vec<i32>,
+    /// Stops that were waited for out of turn.
+    pub(crate) deferred: VecDeque<(i32, Status)>,
+    pub(crate) names: Vec<Name>,
+    /// Which of `names` were found in some image.
+    pub(crate) located: Vec<bool>,
+    pub(crate) pinned: Option<Pinned>,
+    pub(crate) summary: Summary,
+    /// Why the recording is to end, once that is known.
+    pub(crate) end: Option<End>,
+    pub(crate) began: Instant,
+    /// The process whose end ends the recording.
+    pub(crate) target: i32,
+    next_tick: Instant,
+}
+
+/// Records what `options` say, into `recorder`.
+///
+/// The thread that calls this must not have children of its own that it waits for: theirs ends
+/// are waited for here, too.
+pub fn record(options: &Options, recorder: &mut dyn Recorder) -> Result<Summary, HostError> {
+    let names = names(options.from.as_deref(), options.at.points());
+    let target = match &options.target {
+        Target::Run(program) => launch(program, options.randomize)?,
+        Target::Attach(pid) => *pid,
+    };
+    let mut session = Session {
+        options,
+        recorder,
+        processes: HashMap::new(),
+        threads: HashMap::new(),
+        early: Vec::new(),
+        deferred: VecDeque::new(),
+        located: vec![false; names.len()],
+        names,
+        pinned: options.steps().then(Pinned::here).flatten(),
+        summary: Summary {
+            program: ProgramEnd::RunsOn,
+            end: End::Program,
+            samples: 0,
+            instructions: 0,
+            approach: 0,
+            from_reached: false,
+            threads: 0,
+            not_located: Vec::new(),
+            tracker: Stats::default(),
+        },
+        end: None,
+        began: Instant::now(),
+        target,
+        next_tick: Instant::now(),
+    };
+    let outcome = session.run();
+    let wound_up = session.wind_up(outcome.is_err());
+    outcome.and(wound_up)?;
+    let missing = session.names.iter().zip(&session.located);
+    session.summary.not_located = missing
+        .filter(|&(_, &located)| !located)
+        .map(|(name, _)| name.text.clone())
+        .collect();
+    Ok(session.summary)
+}
+
+/// How long a look for events may wait where threads are also sampled by the clock.
+const POLL: Duration = Duration::from_millis(1);
+
+impl Session<'_> {
+    fn run(&mut self) -> Result<(), HostError> {
+        match self.options.target {
+            Target::Run(_) => {
+                self.add_process(self.target, self.first_phase());
+                self.threads.insert(self.target, Thread::new(self.target));
+            }
+            Target::Attach(pid) => self.attach(pid)?,
+        }
+        while self.end.is_none() {
+            if self
+                .options
+                .stop
+                .is_some_and(|stop| stop.load(Ordering::Relaxed))
+            {
+                self.end = Some(End::Interrupted);
+                break;
+            }
+            match self.next_event()? {
+                Waited::Stopped(tid, status) => match self.handle(tid, status) {
+                    Err(error) if error.is_gone() => {}
+                    other => other?,
+                },
+                Waited::Nothing => {}
+                Waited::NoChildren => self.end = Some(End::Program),
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn add_process(&mut self, pid: i32, phase: Phase) {
+        let process = Process::new(pid, phase, self.names.len());
+        self.processes.insert(pid, process);
+    }
+
+    fn next_event(&mut self) -> Result<Waited, HostError> {
+        if let Some((tid, status)) = self.deferred.pop_front() {
+            return Ok(Waited::Stopped(tid, status));
+        }
+        let At::Freq(hz) = self.options.at else {
+            return ptrace::wait(-1, true);
+        };
+        let waited = ptrace::wait(-1, self.options.steps())?;
+        if waited != Waited::Nothing || self.options.steps() {
+            return Ok(waited);
+        }
+        let now = Instant::now();
+        if now >= self.next_tick {
+            self.next_tick = now + Duration::from_secs(1) / hz.max(1);
+            self.ask_running_threads();
+        }
+        std::thread::sleep(POLL.min(self.next_tick.saturating_duration_since(now)));
+        Ok(Waited::Nothing)
+    }
+
+    /// Stops the threads that are on a processor, to be sampled.
+    fn ask_running_threads(&mut self) {
+        for (&tid, thread) in &mut self.threads {
+            let is_free = !thread.stopped && thread.mode == Mode::Run && !thread.asked;
+            if is_free && is_running(thread.pid, tid) && ptrace::interrupt(tid).is_ok() {
+                thread.asked = true;
+            }
+        }
+    }
+
+    /// A thread did something.
+    pub(crate) fn handle(&mut self, tid: i32, status: Status) -> Result<(), HostError> {
+        if let Status::Exited(_) | Status::Killed(_) = status {
+            return self.ended(tid, status);
+        }
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            self.early.push(tid);
+            return Ok(());
+        };
+        thread.stopped = true;
+        match status {
+            Status::Event { event, signal } => self.event(tid, event, signal),
+            Status::Syscall => self.at_syscall(tid),
+            Status::Signal(libc::SIGTRAP) => self.trapped(tid),
+            Status::Signal(signal) => {
+                let regs = ptrace::registers(tid)?;
+                thread.regs = Some(regs);
+                self.resume(tid, signal)
+            }
+            Status::Exited(_) | Status::Killed(_) => Ok(()),
+        }
+    }
+
+    /// A stop at one end of a system call.
+    fn at_syscall(&mut self, tid: i32) -> Result<(), HostError> {
+        let regs = ptrace::registers(tid)?;
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return Ok(());
+        };
+        let pid = thread.pid;
+        thread.regs = Some(regs);
+        if ptrace::is_syscall_entry(tid)? {
+            if matches!(self.options.at, At::Syscall) && self.is_recording(pid) {
+                self.refresh_maps(pid, tid)?;
+                self.sample(tid, &regs, crate::sample::hardware(&regs), None)?;
+            }
+        } else {
+            self.refresh_maps(pid, tid)?;
+        }
+        self.resume(tid, 0)
+    }
+
+    pub(crate) fn is_recording(&self, pid: i32) -> bool {
+        self.processes
+            .get(&pid)
+            .is_some_and(|p| p.phase == Phase::Record)
+    }
+
+    /// SIGTRAP: a single step, a breakpoint, or the program's own.
+    fn trapped(&mut self, tid: i32) -> Result<(), HostError> {
+        let mut regs = ptrace::registers(tid)?;
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return Ok(());
+        };
+        match thread.mode {
+            Mode::Step => return self.after_step(tid, &regs),
+            Mode::Run | Mode::New => {}
+        }
+        let address = regs.rip.wrapping_sub(1);
+        let process = self.processes.get(&thread.pid);
+        if !process.is_some_and(|p| p.breakpoints.contains(address)) {
+            thread.regs = Some(regs);
+            return self.resume(tid, libc::SIGTRAP);
+        }
+        regs.rip = address;
+        ptrace::set_registers(tid, &regs)?;
+        thread.regs = Some(regs);
+        thread.handled = Some(address);
+        self.at_breakpoint(tid, &regs)?;
+        self.resume(tid, 0)
+    }
+
+    fn after_step(&mut self, tid: i32, regs: &Registers) -> Result<(), HostError> {
+        let stepped = self.stepped(tid, regs)?;
+        let Some(thread) = self.threads.get(&tid) else {
+            return Ok(());
+        };
+        let pid = thread.pid;
+        let insn = match stepped {
+            Stepped::Instruction(insn) => insn,
+            Stepped::Handler => {
+                if self.is_recording(pid) {
+                    self.at_place(tid, regs)?;
+                }
+                return self.resume(tid, 0);
+            }
+            Stepped::Nothing => return self.resume(tid, 0),
+        };
+        match self.processes.get(&pid).map(|p| p.phase) {
+            Some(Phase::Record) => {
+                self.summary.instructions += 1;
+                self.sample_after(tid, insn, regs)?;
+                if self.options.max_instructions == Some(self.summary.instructions) {
+                    self.end = self.end.or(Some(End::Limit));
+                }
+            }
+            Some(Phase::Approach) => self.approach(pid, tid, insn, regs)?,
+            _ => {}
+        }
+        let signal = if insn == Insn::Breakpoint {
+            libc::SIGTRAP
+        } else {
+            0
+        };
+        self.resume(tid, signal)
+    }
+
+    /// The instruction before a place was executed; or a signal handler returned to the place.
+    fn step_to_place(&mut self, tid: i32, insn: Insn, regs: &Registers) -> Result<(), HostError> {
+        let here = (regs.rip, regs.rsp);
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            let last = thread.last_place;
+            if insn == Insn::Syscall && last == here {
+                return Ok(());
+            }
+            let is_place = |p: &Process| p.places.contains_key(&regs.rip);
+            if !self.processes.get(&thread.pid).is_some_and(is_place) {
+                return Ok(());
+            }
+            thread.last_place = here;
+        }
+        self.at_place(tid, regs)
+    }
+
+    /// Takes the samples that are due after an instruction.
+    fn sample_after(&mut self, tid: i32, insn: Insn, regs: &Registers) -> Result<(), HostError> {
+        let due = match self.options.at {
+            At::Every(n) => self.summary.instructions.is_multiple_of(n.max(1)),
+            At::Call => matches!(insn, Insn::Call { .. }),
+            At::Syscall => insn == Insn::Syscall,
+            At::Freq(hz) => {
+                let now = Instant::now();
+                let due = now >= self.next_tick;
+                if due {
+                    self.next_tick = now + Duration::from_secs(1) / hz.max(1);
+                }
+                due
+            }
+            At::Points(_) => return self.step_to_place(tid, insn, regs),
+        };
+        if due {
+            self.sample(tid, regs, crate::sample::hardware(regs), None)?;
+        }
+        Ok(())
+    }
+
+    /// Lets a stopped thread go on, as the phase of its process wants, with `signal`.
+    pub(crate) fn resume(&mut self, tid: i32, signal: i32) -> Result<(), HostError> {
+        let Some(thread) = self.threads.get(&tid) else {
+            return Ok(());
+        };
+        if self.end.is_some() {
+            // It stays stopped until the recording is wound up.
+            if let Some(thread) = self.threads.get_mut(&tid) {
+                thread.pending = signal;
+            }
+            return Ok(());
+        }
+        let Some(process) = self.processes.get(&thread.pid) else {
+            return Ok(());
+        };
+        let steps = match process.phase {
+            Phase::ToEntry(_) | Phase::Seek => false,
+            Phase::Approach => true,
+            Phase::Record => self.options.steps(),
+        };
+        let regs = match thread.regs {
+            Some(regs) => regs,
+            None => ptrace::registers(tid)?,
+        };
+        let watch_calls = !process.missing.is_empty() || matches!(self.options.at, At::Syscall);
+        let (mode, how) = if steps {
+            self.begin_stepping(tid, &regs);
+            self.prepare_step(tid, &regs);
+            (Mode::Step, Resume::Step)
+        } else if thread.handled == Some(regs.rip) && process.breakpoints.contains(regs.rip) {
+            return self.step_over(tid, &regs, signal);
+        } else if watch_calls {
+            (Mode::Run, Resume::RunToSyscall)
+        } else {
+            (Mode::Run, Resume::Run)
+        };
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return Ok(());
+        };
+        thread.regs = Some(regs);
+        thread.mode = mode;
+        thread.injected = signal;
+        thread.handled = None;
+        thread.stopped = false;
+        ptrace::resume(tid, how, signal)
+    }
+}
+
+/// Is the thread on a processor, or waiting for one? (`Documentation/filesystems/proc.rst`.)
+fn is_running(pid: i32, tid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat"));
+    let state = |text: &str| Some(text.rsplit_once(") ")?.1.starts_with('R'));
+    stat.ok().as_deref().and_then(state).unwrap_or(false)
+}

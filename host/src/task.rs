@@ -1,0 +1,233 @@
+//! The processes and threads that are traced.
+
+use crate::breakpoints::Breakpoints;
+use crate::code::CodeCache;
+use crate::maps::Maps;
+use crate::memory::ProcessMemory;
+use crate::pin::Affinity;
+use crate::ptrace::Registers;
+use std::collections::HashMap;
+use unwind_sim_unwind::regs::{Reg, Regs};
+use unwind_sim_unwind::truth::{Cpu, Insn, Suspended, Tracker, World};
+
+/// How far a process has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// It runs at full speed to the program's entry, which is here.
+    ToEntry(u64),
+    /// It is single-stepped from there to the place from which to record.
+    Approach,
+    /// It runs at full speed to the place from which to record.
+    Seek,
+    /// It is recorded.
+    Record,
+}
+
+/// What a place in the program is for: an index into [`crate::At::Points`], or the beginning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    Sample(usize),
+    Own(usize),
+    From,
+}
+
+/// A name to be located.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Name {
+    pub(crate) text: String,
+    pub(crate) role: Role,
+}
+
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    pub(crate) memory: ProcessMemory,
+    pub(crate) maps: Maps,
+    pub(crate) code: CodeCache,
+    pub(crate) suspended: Suspended,
+    pub(crate) phase: Phase,
+    pub(crate) places: HashMap<u64, Vec<Role>>,
+    /// Indices of the names that no mapping has had yet.
+    pub(crate) missing: Vec<usize>,
+    pub(crate) breakpoints: Breakpoints,
+    /// The code at the program's entry has made its first call.
+    pub(crate) entered: bool,
+}
+
+impl Process {
+    pub(crate) fn new(pid: i32, phase: Phase, names: usize) -> Process {
+        Process {
+            pid,
+            memory: ProcessMemory::new(pid),
+            maps: Maps::default(),
+            code: CodeCache::default(),
+            suspended: Suspended::new(),
+            phase,
+            places: HashMap::new(),
+            missing: (0..names).collect(),
+            breakpoints: Breakpoints::default(),
+            entered: false,
+        }
+    }
+
+    /// The child that a fork made.
+    pub(crate) fn fork(&self, pid: i32) -> Process {
+        Process {
+            pid,
+            memory: ProcessMemory::new(pid),
+            maps: self.maps.for_process(pid),
+            code: CodeCache::default(),
+            suspended: self.suspended.clone(),
+            phase: self.phase,
+            places: self.places.clone(),
+            missing: self.missing.clone(),
+            breakpoints: self.breakpoints.clone(),
+            entered: self.entered,
+        }
+    }
+
+    /// The class of the instruction at `address`.
+    pub(crate) fn classify(&mut self, address: u64) -> Insn {
+        let bytes = self.code.bytes(address, &self.maps, self.memory);
+        unwind_sim_unwind::truth::classify(&bytes)
+    }
+
+    /// The end of the mapping that `sp` lies in.
+    pub(crate) fn stack_end(&self, sp: u64) -> u64 {
+        self.maps.find(sp).map_or(sp, |m| m.range.end)
+    }
+}
+
+/// What a tracker may ask about a process.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) memory: ProcessMemory,
+    pub(crate) maps: &'a Maps,
+}
+
+impl World for Surroundings<'_> {
+    fn word(&mut self, address: u64) -> Option<u64> {
+        self.memory.word(address)
+    }
+
+    fn is_code(&mut self, address: u64) -> bool {
+        self.maps.find(address).is_some_and(|m| m.execute)
+    }
+
+    fn same_mapping(&mut self, a: u64, b: u64) -> bool {
+        let found = self.maps.find(a);
+        found.is_some_and(|m| m.range.contains(&b))
+    }
+}
+
+/// How a thread was resumed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    /// It was not, yet.
+    New,
+    /// For one instruction.
+    Step,
+    /// At full speed.
+    Run,
+}
+
+/// The registers of a fetching function, waiting for the point where the unwinder starts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Armed {
+    pub(crate) point: usize,
+    pub(crate) sampled: Regs,
+    pub(crate) fetch: Regs,
+}
+
+#[derive(Debug)]
+pub(crate) struct Thread {
+    pub(crate) pid: i32,
+    pub(crate) mode: Mode,
+    /// It waits for us.
+    pub(crate) stopped: bool,
+    /// Its registers when it last stopped.
+    pub(crate) regs: Option<Registers>,
+    pub(crate) tracker: Option<Tracker>,
+    /// The class of the next instruction.
+    pub(crate) insn: Insn,
+    /// The signal it was last resumed with.
+    pub(crate) injected: i32,
+    /// The signal it will be resumed with.
+    pub(crate) pending: i32,
+    /// The rsp of the thread that made it, whose frames its tracker begins with.
+    pub(crate) maker_sp: u64,
+    /// The breakpoint that it stopped at and that was looked at: it is stepped over next.
+    pub(crate) handled: Option<u64>,
+    /// It waits for the child of its vfork, and can neither run nor be stopped.
+    pub(crate) in_vfork: bool,
+    /// rip and rsp where it last was at a place that a signal may bring it back to.
+    pub(crate) last_place: (u64, u64),
+    /// Stopped by us to be sampled.
+    pub(crate) asked: bool,
+    /// For fake starts.
+    pub(crate) armed: Vec<Armed>,
+    /// Its affinity, while it is pinned.
+    pub(crate) affinity: Option<Affinity>,
+}
+
+impl Thread {
+    pub(crate) fn new(pid: i32) -> Thread {
+        Thread {
+            pid,
+            mode: Mode::New,
+            stopped: false,
+            regs: None,
+            tracker: None,
+            insn: Insn::Other,
+            injected: 0,
+            pending: 0,
+            maker_sp: 0,
+            handled: None,
+            in_vfork: false,
+            last_place: (0, 0),
+            asked: false,
+            armed: Vec::new(),
+            affinity: None,
+        }
+    }
+}
+
+/// What the tracker sees of the registers.
+pub(crate) fn cpu(regs: &Registers) -> Cpu {
+    Cpu {
+        rip: regs.rip,
+        rsp: regs.rsp,
+        saved: [regs.rbx, regs.rbp, regs.r12, regs.r13, regs.r14, regs.r15],
+    }
+}
+
+/// All registers that a sample holds.
+pub(crate) fn sample_regs(regs: &Registers) -> Regs {
+    /// Set in rflags by single-stepping, not by the program (Intel SDM volume 1, 3.4.3.3).
+    const TRAP_FLAG: u64 = 1 << 8;
+    let mut out = Regs::UNKNOWN;
+    let values = [
+        (Reg::Rax, regs.rax),
+        (Reg::Rdx, regs.rdx),
+        (Reg::Rcx, regs.rcx),
+        (Reg::Rbx, regs.rbx),
+        (Reg::Rsi, regs.rsi),
+        (Reg::Rdi, regs.rdi),
+        (Reg::Rbp, regs.rbp),
+        (Reg::Rsp, regs.rsp),
+        (Reg::R8, regs.r8),
+        (Reg::R9, regs.r9),
+        (Reg::R10, regs.r10),
+        (Reg::R11, regs.r11),
+        (Reg::R12, regs.r12),
+        (Reg::R13, regs.r13),
+        (Reg::R14, regs.r14),
+        (Reg::R15, regs.r15),
+        (Reg::Rip, regs.rip),
+        (Reg::Rflags, regs.eflags & !TRAP_FLAG),
+        (Reg::Cs, regs.cs),
+    ];
+    for (reg, value) in values {
+        out.set(reg, value);
+    }
+    out
+}

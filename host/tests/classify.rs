@@ -1,0 +1,130 @@
+//! `truth::classify` against objdump, over all instructions of the libraries of this process.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use unwind_sim_unwind::truth::{Insn, classify};
+
+/// What objdump's text says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Said {
+    Call { indirect: bool, len: usize },
+    Ret,
+    Jump,
+    JumpIndirect,
+    Far,
+    Syscall,
+    Push,
+    Pop,
+    MoveSp,
+    Other,
+}
+
+const PREFIXES: [&str; 12] = [
+    "bnd", "notrack", "data16", "addr32", "cs", "ds", "es", "ss", "rep", "repz", "repnz", "lock",
+];
+
+fn said(text: &str, len: usize) -> Said {
+    let text = text.split('#').next().unwrap_or(text).trim();
+    let mut words = text
+        .split_whitespace()
+        .skip_while(|w| PREFIXES.contains(w) || w.starts_with("rex"));
+    let (mnemonic, operands) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+    let indirect = operands.starts_with('*');
+    let to_sp = operands.ends_with(",%rsp") || operands.ends_with(",%esp");
+    let from_sp = operands.starts_with("%rsp,") || operands.starts_with("%esp,");
+    match mnemonic {
+        "call" | "callq" => Said::Call { indirect, len },
+        "ret" | "retq" => Said::Ret,
+        "jmp" | "jmpq" if indirect => Said::JumpIndirect,
+        "jmp" | "jmpq" => Said::Jump,
+        "lret" | "lretq" | "iret" | "iretq" | "lcall" | "ljmp" => Said::Far,
+        "syscall" => Said::Syscall,
+        "push" | "pushq" => Said::Push,
+        "leave" | "leaveq" => Said::MoveSp,
+        "mov" | "movabs" if to_sp => Said::MoveSp,
+        "lea" if to_sp && !(operands.contains("(%rsp)") || operands.contains("(%rsp,%riz")) => {
+            Said::MoveSp
+        }
+        "xchg" if to_sp || from_sp => Said::MoveSp,
+        "pop" | "popq" if operands == "%rsp" => Said::MoveSp,
+        "pop" | "popq" if operands.starts_with("%r") => Said::Pop,
+        _ if mnemonic.starts_with("cmov") && to_sp => Said::MoveSp,
+        _ => Said::Other,
+    }
+}
+
+fn agrees(said: Said, insn: Insn) -> bool {
+    match (said, insn) {
+        (
+            Said::Call { indirect, len },
+            Insn::Call {
+                len: l,
+                indirect: i,
+            },
+        ) => indirect == i && len == usize::from(l),
+        (Said::Ret, Insn::Ret)
+        | (Said::Jump, Insn::Jump)
+        | (Said::JumpIndirect, Insn::JumpIndirect)
+        | (Said::Far, Insn::Far)
+        | (Said::Syscall, Insn::Syscall)
+        | (Said::Push, Insn::Push)
+        | (Said::Pop, Insn::Pop)
+        | (Said::MoveSp, Insn::MoveSp) => true,
+        (Said::Other, insn) => matches!(
+            insn,
+            Insn::Other | Insn::StoreTop | Insn::Pushf | Insn::Breakpoint | Insn::Syscall32
+        ),
+        _ => false,
+    }
+}
+
+/// The files that this test runs from: itself, libc, the dynamic linker.
+fn images() -> BTreeSet<String> {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("our own mappings");
+    let paths = maps.lines().filter(|l| l.contains(" r-xp "));
+    let paths = paths.filter_map(|l| l.split_whitespace().nth(5));
+    paths
+        .filter(|p| p.contains("/libc.so") || p.contains("/ld-linux") || p.contains("/libm.so"))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_instruction_is_classified_as_objdump_says() {
+    let images = images();
+    assert!(images.len() >= 2, "{images:?}");
+    let mut counts = [0usize; 2];
+    for image in images {
+        let output = Command::new("objdump")
+            .args(["-d", "-w", "--insn-width=16", &image])
+            .output()
+            .expect("objdump runs");
+        assert!(output.status.success());
+        for line in String::from_utf8_lossy(&output.stdout).lines() {
+            let mut columns = line.split('\t');
+            let (Some(_), Some(hex), Some(text)) = (columns.next(), columns.next(), columns.next())
+            else {
+                continue;
+            };
+            let byte = |h: &str| u8::from_str_radix(h, 16).ok();
+            let bytes: Vec<u8> = hex.split_whitespace().map_while(byte).collect();
+            if text.contains("(bad)") {
+                continue;
+            }
+            let said = said(text, bytes.len());
+            let insn = classify(&bytes);
+            assert!(
+                agrees(said, insn),
+                "{image}: {line}: {said:?}, not {insn:?}"
+            );
+            counts[0] += 1;
+            counts[1] += usize::from(said != Said::Other);
+        }
+    }
+    println!(
+        "{} instructions, {} of the classes concerned",
+        counts[0], counts[1]
+    );
+    assert!(counts[0] > 100_000 && counts[1] > 10_000, "{counts:?}");
+}

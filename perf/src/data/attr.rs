@@ -1,0 +1,109 @@
+//! Event attributes: `struct perf_event_attr` of any published size, with its ids and its name.
+
+use super::error::{PerfError, PerfErrorKind};
+use super::layout::SampleLayout;
+use super::le;
+
+/// Bits of `perf_event_attr`'s flag word (`include/uapi/linux/perf_event.h`, Linux 7.2).
+pub mod flag {
+    /// `sample_period` is a frequency.
+    pub const FREQ: u64 = 1 << 10;
+    /// Records other than samples carry a sample id trailer.
+    pub const SAMPLE_ID_ALL: u64 = 1 << 18;
+    /// Mapping records carry build ids.
+    pub const BUILD_ID: u64 = 1 << 34;
+    /// The user part of callchains is deferred (Linux 6.19).
+    pub const DEFER_CALLCHAIN: u64 = 1 << 38;
+    /// Deferred callchain records are written here (Linux 6.19).
+    pub const DEFER_OUTPUT: u64 = 1 << 39;
+}
+
+/// Size of the first published `perf_event_attr` (`PERF_ATTR_SIZE_VER0`).
+pub(crate) const ATTR_SIZE_VER0: usize = 64;
+/// Attributes are refused above this size; the kernel's own limit is a page.
+pub(crate) const ATTR_SIZE_MAX: usize = 4096;
+
+/// One event that was recorded. Fields missing in an older, shorter attribute are zero.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EventAttr {
+    /// `type`: which PMU (0 hardware, 1 software, 2 tracepoint, ..).
+    pub kind: u32,
+    /// `config`: which event of it.
+    pub config: u64,
+    /// `sample_period`, or frequency in Hz if [`flag::FREQ`] is set.
+    pub sample_period: u64,
+    /// `sample_type`: which fields samples have ([`super::sample_type`]).
+    pub sample_type: u64,
+    /// `read_format`: form of the READ field ([`super::read_format`]).
+    pub read_format: u64,
+    /// The flag word ([`flag`]).
+    pub flags: u64,
+    /// `branch_sample_type`.
+    pub branch_sample_type: u64,
+    /// `sample_regs_user`: mask of user registers ([`crate::regs`]).
+    pub sample_regs_user: u64,
+    /// `sample_stack_user`: bytes of user stack asked for.
+    pub sample_stack_user: u32,
+    /// `clockid` of the times; meaningful with `use_clockid` (flag bit 25).
+    pub clock_id: i32,
+    /// `sample_regs_intr`: mask of registers at the interrupt.
+    pub sample_regs_intr: u64,
+    /// `sample_max_stack`: most frames in a callchain.
+    pub sample_max_stack: u16,
+    /// Ids that samples of this event carry, one for each CPU or thread.
+    pub ids: Vec<u64>,
+    /// The event's name, if the file tells.
+    pub name: Option<String>,
+    pub(crate) layout: SampleLayout,
+}
+
+impl EventAttr {
+    /// Reads an attribute from exactly its own bytes.
+    pub(crate) fn parse(bytes: &[u8], offset: u64) -> Result<Self, PerfError> {
+        if bytes.len() < ATTR_SIZE_VER0 {
+            let kind = PerfErrorKind::Short {
+                need: ATTR_SIZE_VER0 as u64,
+                have: bytes.len() as u64,
+            };
+            return Err(PerfError::new(kind, offset, "event attribute"));
+        }
+        // The attribute's own size says how much of its slot the writer filled.
+        let bytes = match le::u32_at(bytes, 4).unwrap_or(0) as usize {
+            0 => &bytes[..ATTR_SIZE_VER0],
+            size if (ATTR_SIZE_VER0..=ATTR_SIZE_MAX).contains(&size) => {
+                &bytes[..size.min(bytes.len())]
+            }
+            size => {
+                let kind = PerfErrorKind::AttrSize(size as u64);
+                return Err(PerfError::new(kind, offset, "event attribute"));
+            }
+        };
+        let word = |at| le::u64_at(bytes, at).unwrap_or(0);
+        let half = |at| le::u32_at(bytes, at).unwrap_or(0);
+        let mut attr = Self {
+            kind: half(0),
+            config: word(8),
+            sample_period: word(16),
+            sample_type: word(24),
+            read_format: word(32),
+            flags: word(40),
+            branch_sample_type: word(72),
+            sample_regs_user: word(80),
+            sample_stack_user: half(88),
+            clock_id: half(92).cast_signed(),
+            sample_regs_intr: word(96),
+            sample_max_stack: le::u16_at(bytes, 108).unwrap_or(0),
+            ids: Vec::new(),
+            name: None,
+            layout: SampleLayout::default(),
+        };
+        attr.layout = SampleLayout::new(&attr);
+        Ok(attr)
+    }
+
+    /// Whether records other than samples carry a sample id trailer.
+    pub fn has_sample_id_all(&self) -> bool {
+        self.flags & flag::SAMPLE_ID_ALL != 0
+    }
+}

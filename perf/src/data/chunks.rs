@@ -1,0 +1,85 @@
+//! Cuts a recording into pieces that can be worked on side by side.
+//!
+//! One cheap pass over the record headers finds where a piece may end; the bytes between are not
+//! touched and nothing is kept. Each piece is then walked on its own with
+//! [`PerfFile::records_in`]: bytes are shared, so several threads can do so at once. Inside a
+//! piece records are in file order; for time order see [`PerfFile::for_each_ordered`], whose
+//! events name their offsets for [`PerfFile::record_at`].
+
+use std::ops::Range;
+
+use super::error::PerfError;
+use super::file::PerfFile;
+use super::walk::{Records, record_type as rt};
+
+/// A piece of a recording: whole records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Chunk {
+    /// File offsets, for [`PerfFile::records_in`].
+    pub range: Range<u64>,
+    /// Number of records.
+    pub records: u64,
+    /// Number of samples among them.
+    pub samples: u64,
+    /// Whether there are compressed records. They are one stream, which only
+    /// [`PerfFile::for_each`] can unpack.
+    pub compressed: bool,
+}
+
+/// Iterator over the pieces of a recording.
+///
+/// If the framing is lost, what was before comes as a piece, then the error, then nothing.
+#[derive(Clone, Debug)]
+pub struct Chunks<'a> {
+    records: Records<'a>,
+    size: u64,
+    error: Option<PerfError>,
+}
+
+impl PerfFile<'_> {
+    /// Cuts the recording into pieces of at least `size` bytes (but the last).
+    pub fn chunks(&self, size: u64) -> Chunks<'_> {
+        Chunks {
+            records: self.records(),
+            size,
+            error: None,
+        }
+    }
+}
+
+impl Iterator for Chunks<'_> {
+    type Item = Result<Chunk, PerfError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(error) = self.error.take() {
+            return Some(Err(error));
+        }
+        let start = self.records.offset();
+        let mut chunk = Chunk {
+            range: start..start,
+            records: 0,
+            samples: 0,
+            compressed: false,
+        };
+        while chunk.records == 0 || chunk.range.end - start < self.size {
+            match self.records.next() {
+                Some(Ok(raw)) => {
+                    chunk.records += 1;
+                    chunk.samples += u64::from(raw.kind == rt::SAMPLE);
+                    chunk.compressed |= matches!(raw.kind, rt::COMPRESSED | rt::COMPRESSED2);
+                    chunk.range.end = self.records.offset();
+                }
+                Some(Err(error)) => {
+                    self.error = Some(error);
+                    break;
+                }
+                None => break,
+            }
+        }
+        if chunk.records == 0 {
+            return self.error.take().map(Err);
+        }
+        Some(Ok(chunk))
+    }
+}

@@ -1,0 +1,192 @@
+//! What can be wrong with a perf.data file, and where.
+
+use std::fmt;
+
+/// Why a perf.data file, or one record of it, could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PerfError {
+    /// What is wrong.
+    pub kind: PerfErrorKind,
+    /// Byte offset in the file; for a record that was compressed, that of the compressed record.
+    pub offset: u64,
+    /// The part of the file that was being read.
+    pub part: &'static str,
+}
+
+impl PerfError {
+    pub(crate) const fn new(kind: PerfErrorKind, offset: u64, part: &'static str) -> Self {
+        Self { kind, offset, part }
+    }
+}
+
+/// The kinds of [`PerfError`], each with the offending value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PerfErrorKind {
+    /// The file does not begin with `PERFILE2`.
+    NotPerfData,
+    /// The file was written on a big-endian machine.
+    BigEndian,
+    /// The `PERFFILE` layout of 2009.
+    OldLayout,
+    /// The size in the file header is neither 16 (pipe) nor at least 104 (file).
+    HeaderSize(u64),
+    /// Something needs more bytes than are there.
+    Short {
+        /// Bytes needed.
+        need: u64,
+        /// Bytes there.
+        have: u64,
+    },
+    /// A section lies outside the file.
+    SectionOutOfFile {
+        /// Its size.
+        size: u64,
+        /// Length of the file.
+        file: u64,
+    },
+    /// The data's size was never written: the recorder was killed. All up to the end of the file
+    /// is read.
+    DataSizeZero,
+    /// An attribute states a size that cannot be.
+    AttrSize(u64),
+    /// No attribute at all: nothing says how samples are laid out.
+    NoAttr,
+    /// More attributes, or ids of them, than any recording has.
+    TooMany {
+        /// The number stated.
+        count: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// A record's size is below that of its header.
+    RecordSize(u16),
+    /// A record extends past the end of the data.
+    RecordPastEnd {
+        /// Its size.
+        size: u64,
+        /// Bytes left.
+        left: u64,
+    },
+    /// A count inside a record does not fit into the record.
+    Count {
+        /// The count stated.
+        count: u64,
+        /// How many there is room for.
+        room: u64,
+    },
+    /// An offset that does not lie in the data.
+    NoRecordHere,
+    /// A sample names an event id that no attribute has.
+    UnknownId(u64),
+    /// A compressed record inside a compressed record.
+    NestedCompression,
+    /// zstd refuses the data.
+    Zstd(ZstdFault),
+    /// A compressed record unpacks to more than the limit.
+    DecompressionLimit(u64),
+    /// The compressed data ends inside a record.
+    UnfinishedRecord {
+        /// Bytes of it that are there.
+        have: u64,
+    },
+    /// A compression other than zstd.
+    CompressionType(u32),
+}
+
+/// What zstd refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZstdFault {
+    /// The decoder could not be made.
+    Init,
+    /// The data is corrupt, or its window exceeds 128 MiB.
+    Data,
+    /// The decoder made no progress.
+    Stalled,
+}
+
+impl fmt::Display for PerfErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::NotPerfData => write!(f, "not a perf.data file (no PERFILE2 at its start)"),
+            Self::BigEndian => write!(
+                f,
+                "written on a big-endian machine, which is not supported; convert it there with \
+                 `perf script`"
+            ),
+            Self::OldLayout => {
+                write!(
+                    f,
+                    "the PERFFILE layout of 2009 is not supported; record with a newer perf"
+                )
+            }
+            Self::HeaderSize(size) => {
+                write!(
+                    f,
+                    "header size {size} is neither 16 (pipe) nor at least 104 (file)"
+                )
+            }
+            Self::Short { need, have } => write!(f, "cut short: needs {need} bytes, has {have}"),
+            Self::SectionOutOfFile { size, file } => {
+                write!(
+                    f,
+                    "section of {size} bytes lies outside the file of {file} bytes"
+                )
+            }
+            Self::DataSizeZero => {
+                write!(
+                    f,
+                    "size 0: the recorder was killed; reading up to the end of the file"
+                )
+            }
+            Self::AttrSize(size) => write!(f, "attribute size {size} cannot be"),
+            Self::NoAttr => write!(
+                f,
+                "no event attribute: nothing says how samples are laid out"
+            ),
+            Self::TooMany { count, limit } => write!(f, "{count} entries, the limit is {limit}"),
+            Self::RecordSize(size) => {
+                write!(f, "record size {size} is below the 8 bytes of its header")
+            }
+            Self::RecordPastEnd { size, left } => {
+                write!(f, "record of {size} bytes, but only {left} bytes are left")
+            }
+            Self::Count { count, room } => {
+                write!(f, "count {count} does not fit: there is room for {room}")
+            }
+            Self::NoRecordHere => write!(f, "no record at this offset"),
+            Self::UnknownId(id) => write!(f, "event id {id} belongs to no attribute"),
+            Self::NestedCompression => write!(f, "compressed record inside a compressed record"),
+            Self::Zstd(ZstdFault::Init) => write!(f, "the zstd decoder could not be made"),
+            Self::Zstd(ZstdFault::Data) => {
+                write!(f, "zstd data is corrupt or needs a window of over 128 MiB")
+            }
+            Self::Zstd(ZstdFault::Stalled) => write!(f, "zstd data makes no progress"),
+            Self::DecompressionLimit(limit) => {
+                write!(f, "compressed record unpacks to more than {limit} bytes")
+            }
+            Self::UnfinishedRecord { have } => {
+                write!(
+                    f,
+                    "compressed data ends inside a record, {have} bytes into it"
+                )
+            }
+            Self::CompressionType(kind) => {
+                write!(f, "compression type {kind} is not supported (only zstd, 1)")
+            }
+        }
+    }
+}
+
+impl fmt::Display for PerfError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "perf.data: {} at offset {:#x}: {}",
+            self.part, self.offset, self.kind
+        )
+    }
+}
+
+impl std::error::Error for PerfError {}

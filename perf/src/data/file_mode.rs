@@ -1,0 +1,171 @@
+//! The header of a perf.data file that was written to a file.
+
+use super::attr::EventAttr;
+use super::error::{PerfError, PerfErrorKind};
+use super::features::Features;
+use super::file::{Mode, Parts, section};
+use super::le::{self, Cursor};
+
+/// Header up to the feature bits, which the oldest files lack.
+pub(super) const HEADER_SIZE_MIN: u64 = 72;
+/// Header with its 256 feature bits.
+const HEADER_SIZE: u64 = 104;
+/// Bytes of a section's descriptor: offset and size.
+const SECTION: usize = 16;
+/// Most attributes in a file.
+pub(super) const ATTRS_MAX: u64 = 1 << 16;
+/// Most feature bits.
+const FEATURE_BITS: u64 = 256;
+
+/// Reads the header, attributes and feature table.
+pub(super) fn parse(bytes: &[u8], header_size: u64) -> Result<Parts<'_>, PerfError> {
+    let mut c = Cursor::new(bytes, 0, "file header");
+    c.take(16)?;
+    let attr_size = c.u64()?;
+    let (attrs_offset, attrs_size) = (c.u64()?, c.u64()?);
+    let (data_offset, data_size) = (c.u64()?, c.u64()?);
+    c.take(SECTION)?;
+    let feature_bits: &[u8] = if header_size >= HEADER_SIZE {
+        c.take(32)?
+    } else {
+        &[]
+    };
+
+    let attr_table = section(bytes, attrs_offset, attrs_size, "attribute section")?;
+    let mut attrs = read_attrs(bytes, attr_table, attrs_offset, attr_size)?;
+
+    let mut problems = Vec::new();
+    let data_start = match usize::try_from(data_offset) {
+        Ok(start) if start <= bytes.len() => start,
+        _ => {
+            let kind = PerfErrorKind::SectionOutOfFile {
+                size: data_size,
+                file: bytes.len() as u64,
+            };
+            return Err(PerfError::new(kind, data_offset, "data section"));
+        }
+    };
+    let mut features = Features::default();
+    let data_end = match section(bytes, data_offset, data_size, "data section") {
+        // The size is written last: a recorder that was killed leaves zero.
+        Ok([]) => {
+            let kind = PerfErrorKind::DataSizeZero;
+            problems.push(PerfError::new(kind, data_offset, "data section"));
+            bytes.len()
+        }
+        Ok(data) => {
+            let end = data_start + data.len();
+            read_feature_table(bytes, end, feature_bits, &mut features, &mut problems);
+            end
+        }
+        Err(error) => {
+            problems.push(error);
+            bytes.len()
+        }
+    };
+    match name_events(&features, &mut attrs) {
+        Ok(()) => {}
+        Err(error) => problems.push(error),
+    }
+    Ok(Parts {
+        mode: Mode::File,
+        attrs,
+        features,
+        data_start,
+        data_end,
+        problems,
+    })
+}
+
+/// Reads the attributes and the ids each points to.
+fn read_attrs(
+    bytes: &[u8],
+    table: &[u8],
+    table_offset: u64,
+    entry_size: u64,
+) -> Result<Vec<EventAttr>, PerfError> {
+    const PART: &str = "attribute section";
+    let error = |kind| PerfError::new(kind, table_offset, PART);
+    let entry = usize::try_from(entry_size)
+        .ok()
+        .filter(|&size| size >= super::attr::ATTR_SIZE_VER0 + SECTION)
+        .ok_or_else(|| error(PerfErrorKind::AttrSize(entry_size)))?;
+    let count = (table.len() / entry) as u64;
+    if count > ATTRS_MAX {
+        return Err(error(PerfErrorKind::TooMany {
+            count,
+            limit: ATTRS_MAX,
+        }));
+    }
+    // No id is listed twice, so all lists together fit into the file.
+    let mut ids_left = bytes.len() / 8;
+    let mut attrs = Vec::new();
+    for (index, slot) in table.chunks_exact(entry).enumerate() {
+        let offset = table_offset + (index * entry) as u64;
+        let mut attr = EventAttr::parse(&slot[..entry - SECTION], offset)?;
+        let at = match le::u32_at(slot, 4).unwrap_or(0) as usize {
+            0 => super::attr::ATTR_SIZE_VER0,
+            size => size.min(entry - SECTION),
+        };
+        let word = |at| le::u64_at(slot, at).unwrap_or_default();
+        let ids = section(bytes, word(at), word(at + 8), "attribute's ids")?;
+        ids_left = ids_left.checked_sub(ids.len() / 8).ok_or_else(|| {
+            let limit = bytes.len() as u64 / 8;
+            let kind = PerfErrorKind::TooMany {
+                count: ids.len() as u64 / 8,
+                limit,
+            };
+            PerfError::new(kind, word(at), "attribute's ids")
+        })?;
+        attr.ids.extend(
+            ids.as_chunks::<8>()
+                .0
+                .iter()
+                .map(|id| u64::from_le_bytes(*id)),
+        );
+        attrs.push(attr);
+    }
+    Ok(attrs)
+}
+
+/// Reads the descriptors of the feature sections, which follow the data in ascending order.
+fn read_feature_table<'a>(
+    bytes: &'a [u8],
+    table: usize,
+    bits: &[u8],
+    features: &mut Features<'a>,
+    problems: &mut Vec<PerfError>,
+) {
+    let mut c = Cursor::new(&bytes[table..], table as u64, "feature table");
+    for number in 0..FEATURE_BITS.min(8 * bits.len() as u64) as usize {
+        if bits[number / 8] >> (number % 8) & 1 == 0 {
+            continue;
+        }
+        let place = c.u64().and_then(|offset| Ok((offset, c.u64()?)));
+        let (offset, size) = match place {
+            Ok(place) => place,
+            Err(error) => {
+                problems.push(error);
+                return;
+            }
+        };
+        match section(bytes, offset, size, "feature section") {
+            Ok(data) => features.push(number as u8, offset, data),
+            Err(error) => problems.push(error),
+        }
+    }
+}
+
+/// Takes the events' names from the feature section that has them.
+fn name_events(features: &Features<'_>, attrs: &mut [EventAttr]) -> Result<(), PerfError> {
+    for (index, event) in features.events()?.into_iter().flatten().enumerate() {
+        let name = || Some(String::from_utf8_lossy(event.name).into_owned());
+        // The descriptions are in the attributes' order; where ids are there they must agree.
+        if let Some(attr) = attrs.get_mut(index)
+            && (event.ids.is_empty() || attr.ids.is_empty() || attr.ids == event.ids)
+        {
+            attr.name = name();
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,322 @@
+//! Samples, read only as far as asked.
+//!
+//! A [`Sample`] is a view: fixed fields are loaded from offsets worked out once for the event,
+//! the others by stepping over the sizes of those before them. The bytes of a stack copy are
+//! never touched, only handed out.
+
+use super::attr::EventAttr;
+use super::error::{PerfError, PerfErrorKind};
+use super::layout::sample_type as st;
+use super::le::{self, Cursor};
+use super::sample_parts::{BranchStack, ReadValues, UserStack};
+use super::walk::{RawRecord, misc};
+use crate::callchain::Callchain;
+use crate::regs::{RegsAbi, SampleRegs};
+
+/// A sample. Methods return `None` for fields the event does not record.
+#[derive(Clone, Copy)]
+pub struct Sample<'a> {
+    body: &'a [u8],
+    attr: &'a EventAttr,
+    misc: u16,
+    offset: u64,
+}
+
+impl std::fmt::Debug for Sample<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sample")
+            .field("offset", &self.offset)
+            .field("tid", &self.tid())
+            .field("time", &self.time())
+            .field("ip", &self.ip())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Sample<'a> {
+    /// A sample of a known event. Fails if not even the fixed fields are there.
+    #[inline]
+    pub(crate) fn new(raw: &RawRecord<'a>, attr: &'a EventAttr) -> Result<Self, PerfError> {
+        let prefix = usize::from(attr.layout.prefix);
+        if raw.body.len() < prefix {
+            let (need, have) = (prefix as u64, raw.body.len() as u64);
+            return Err(PerfError::new(
+                PerfErrorKind::Short { need, have },
+                raw.offset,
+                "sample",
+            ));
+        }
+        Ok(Self {
+            body: raw.body,
+            attr,
+            misc: raw.misc,
+            offset: raw.offset,
+        })
+    }
+
+    /// The event it belongs to.
+    pub fn attr(&self) -> &'a EventAttr {
+        self.attr
+    }
+
+    /// File offset of its record (of the compressed record it came out of).
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The cpumode of its header ([`misc`]): where the sample hit.
+    pub fn cpumode(&self) -> u16 {
+        self.misc & misc::CPUMODE_MASK
+    }
+
+    /// Whether `ip` is the very instruction that caused the event.
+    pub fn is_exact_ip(&self) -> bool {
+        self.misc & misc::EXACT_IP != 0
+    }
+
+    #[inline]
+    fn word(&self, at: u16) -> Option<u64> {
+        le::u64_at(self.body, usize::from(at))
+    }
+
+    /// Instruction pointer.
+    #[inline]
+    pub fn ip(&self) -> Option<u64> {
+        self.word(self.attr.layout.ip)
+    }
+
+    /// Process; -1 for none.
+    #[inline]
+    pub fn pid(&self) -> Option<i32> {
+        self.word(self.attr.layout.tid).map(|word| word as i32)
+    }
+
+    /// Thread; -1 for none.
+    #[inline]
+    pub fn tid(&self) -> Option<i32> {
+        self.word(self.attr.layout.tid)
+            .map(|word| (word >> 32) as i32)
+    }
+
+    /// Time in nanoseconds of the recording's clock.
+    #[inline]
+    pub fn time(&self) -> Option<u64> {
+        self.word(self.attr.layout.time)
+    }
+
+    /// Data address.
+    pub fn address(&self) -> Option<u64> {
+        self.word(self.attr.layout.addr)
+    }
+
+    /// Event id.
+    pub fn id(&self) -> Option<u64> {
+        self.word(self.attr.layout.id)
+    }
+
+    /// Stream id.
+    pub fn stream_id(&self) -> Option<u64> {
+        self.word(self.attr.layout.stream_id)
+    }
+
+    /// CPU.
+    #[inline]
+    pub fn cpu(&self) -> Option<u32> {
+        self.word(self.attr.layout.cpu).map(|word| word as u32)
+    }
+
+    /// Events that this sample stands for.
+    pub fn period(&self) -> Option<u64> {
+        self.word(self.attr.layout.period)
+    }
+
+    /// A cursor at the start of a field after the prefix; `None` if it is not recorded.
+    #[inline(always)]
+    pub(super) fn seek(&self, field: u64) -> Result<Option<Cursor<'a>>, PerfError> {
+        if self.attr.sample_type & field == 0 {
+            return Ok(None);
+        }
+        let prefix = usize::from(self.attr.layout.prefix);
+        let start = self.offset + 8 + prefix as u64;
+        let mut cursor = Cursor::new(&self.body[prefix..], start, "sample");
+        for &present in self.attr.layout.tail() {
+            if present & field != 0 {
+                return Ok(Some(cursor));
+            }
+            self.skip(present, &mut cursor)?;
+        }
+        Ok(None)
+    }
+
+    /// Steps over one field.
+    #[inline]
+    fn skip(&self, field: u64, c: &mut Cursor<'a>) -> Result<(), PerfError> {
+        match field {
+            // The common ones; the rest is out of line.
+            st::CALLCHAIN => drop(take_callchain(c)?),
+            st::REGS_USER => drop(take_regs(c, self.attr.layout.regs_user)?),
+            _ => self.skip_rare(field, c)?,
+        }
+        Ok(())
+    }
+
+    fn skip_rare(&self, field: u64, c: &mut Cursor<'a>) -> Result<(), PerfError> {
+        match field {
+            st::READ => drop(self.take_read(c)?),
+            st::RAW => drop(take_raw(c)?),
+            st::BRANCH_STACK => drop(self.take_branches(c)?),
+            st::REGS_INTR => drop(take_regs(c, self.attr.layout.regs_intr)?),
+            st::STACK_USER => {
+                let size = c.u64()?;
+                c.take_many(size, 1)?;
+                if size != 0 {
+                    c.take(8)?;
+                }
+            }
+            st::AUX => {
+                let size = c.u64()?;
+                c.take_many(size, 1)?;
+            }
+            _ => drop(c.u64()?),
+        }
+        Ok(())
+    }
+
+    pub(super) fn tail_word(&self, field: u64) -> Result<Option<u64>, PerfError> {
+        self.seek(field)?.map(|mut c| c.u64()).transpose()
+    }
+
+    /// Counter values.
+    ///
+    /// # Errors
+    /// If the record is too short for what it says it holds; so for all fields that follow.
+    pub fn read_values(&self) -> Result<Option<ReadValues<'a>>, PerfError> {
+        self.seek(st::READ)?
+            .map(|mut c| self.take_read(&mut c))
+            .transpose()
+    }
+
+    /// The callchain, with context markers.
+    ///
+    /// # Errors
+    /// As [`Sample::read_values`].
+    #[inline]
+    pub fn callchain(&self) -> Result<Option<Callchain<'a>>, PerfError> {
+        self.seek(st::CALLCHAIN)?
+            .map(|mut c| take_callchain(&mut c))
+            .transpose()
+    }
+
+    /// Raw data, with the padding the kernel adds.
+    ///
+    /// # Errors
+    /// As [`Sample::read_values`].
+    pub fn raw_data(&self) -> Result<Option<&'a [u8]>, PerfError> {
+        self.seek(st::RAW)?
+            .map(|mut c| take_raw(&mut c))
+            .transpose()
+    }
+
+    /// Last branch records.
+    ///
+    /// # Errors
+    /// As [`Sample::read_values`].
+    pub fn branch_stack(&self) -> Result<Option<BranchStack<'a>>, PerfError> {
+        self.seek(st::BRANCH_STACK)?
+            .map(|mut c| self.take_branches(&mut c))
+            .transpose()
+    }
+
+    /// User registers.
+    ///
+    /// # Errors
+    /// As [`Sample::read_values`].
+    #[inline]
+    pub fn user_regs(&self) -> Result<Option<SampleRegs<'a>>, PerfError> {
+        let mask = self.attr.layout.regs_user;
+        self.seek(st::REGS_USER)?
+            .map(|mut c| take_regs(&mut c, mask))
+            .transpose()
+    }
+
+    /// The copy of the user stack, from rsp upwards.
+    ///
+    /// # Errors
+    /// As [`Sample::read_values`].
+    #[inline]
+    pub fn user_stack(&self) -> Result<Option<UserStack<'a>>, PerfError> {
+        self.seek(st::STACK_USER)?
+            .map(|mut c| take_stack(&mut c))
+            .transpose()
+    }
+
+    /// User registers and stack together, stepping through the record once. `None` if the event
+    /// does not record both.
+    ///
+    /// # Errors
+    /// As [`Sample::read_values`].
+    #[inline]
+    pub fn user_regs_and_stack(&self) -> Result<Option<RegsAndStack<'a>>, PerfError> {
+        if self.attr.sample_type & st::STACK_USER == 0 {
+            return Ok(None);
+        }
+        let Some(mut c) = self.seek(st::REGS_USER)? else {
+            return Ok(None);
+        };
+        let regs = take_regs(&mut c, self.attr.layout.regs_user)?;
+        Ok(Some((regs, take_stack(&mut c)?)))
+    }
+
+    /// Checks that every field is whole: steps through the record to its end.
+    ///
+    /// # Errors
+    /// As [`Sample::read_values`].
+    pub fn check(&self) -> Result<(), PerfError> {
+        let prefix = usize::from(self.attr.layout.prefix);
+        let start = self.offset + 8 + prefix as u64;
+        let mut cursor = Cursor::new(&self.body[prefix..], start, "sample");
+        for &field in self.attr.layout.tail() {
+            self.skip(field, &mut cursor)?;
+        }
+        Ok(())
+    }
+}
+
+/// User registers and the copy of the user stack.
+pub type RegsAndStack<'a> = (SampleRegs<'a>, UserStack<'a>);
+
+#[inline(always)]
+fn take_callchain<'a>(c: &mut Cursor<'a>) -> Result<Callchain<'a>, PerfError> {
+    let count = c.u64()?;
+    c.take_many(count, 8).map(Callchain::new)
+}
+
+fn take_raw<'a>(c: &mut Cursor<'a>) -> Result<&'a [u8], PerfError> {
+    let size = c.u32()?;
+    c.take(size as usize)
+}
+
+#[inline(always)]
+pub(super) fn take_regs<'a>(c: &mut Cursor<'a>, mask: u64) -> Result<SampleRegs<'a>, PerfError> {
+    let abi = RegsAbi::from(c.u64()?);
+    let mask = if abi == RegsAbi::None { 0 } else { mask };
+    let values = c.take(8 * mask.count_ones() as usize)?;
+    Ok(SampleRegs::new(abi, mask, values))
+}
+
+#[inline]
+fn take_stack<'a>(c: &mut Cursor<'a>) -> Result<UserStack<'a>, PerfError> {
+    let size = c.u64()?;
+    let copy = c.take_many(size, 1)?;
+    if size == 0 {
+        return Ok(UserStack { bytes: copy, size });
+    }
+    // The kernel reserves `size` bytes and tells afterwards how many it could read.
+    let valid = usize::try_from(c.u64()?)
+        .unwrap_or(usize::MAX)
+        .min(copy.len());
+    Ok(UserStack {
+        bytes: &copy[..valid],
+        size,
+    })
+}

@@ -1,0 +1,174 @@
+//! Unpacks compressed records (`perf record -z`) through a buffer of fixed size.
+//!
+//! All compressed records of a file are one zstd stream; a record inside it may begin in one of
+//! them and end in a later one. Memory is the buffer plus the window of the stream, which the
+//! decoder bounds, whatever the length of the recording.
+
+use std::ops::ControlFlow;
+
+use zstd::stream::raw::{DParameter, Decoder, Operation};
+
+use super::error::{PerfError, PerfErrorKind, ZstdFault};
+use super::le;
+use super::walk::{RawRecord, Records, record_type as rt};
+
+/// Bytes unpacked at a time; several times the largest record (64 KiB).
+const BUFFER: usize = 256 << 10;
+/// Log2 of the largest window; that of the highest level perf offers.
+const WINDOW_LOG_MAX: u32 = 27;
+/// Bytes one compressed record may unpack to, if the file does not say how large a ring was.
+const OUTPUT_MAX: u64 = 64 << 20;
+/// A smaller ring than this is not believed.
+const OUTPUT_MAX_LEAST: u64 = 1 << 20;
+/// A stated ring size is believed up to this.
+const RING_MAX: u64 = 1 << 30;
+
+/// What became of a compressed record.
+pub(super) enum Unpacked {
+    /// All of it was handed on.
+    All,
+    /// The taker asked to stop.
+    Stopped,
+}
+
+/// The state of the stream between compressed records.
+pub(super) struct Unpacker {
+    decoder: Decoder<'static>,
+    buffer: Box<[u8]>,
+    /// Bytes of a record whose end has not been unpacked yet, at the start of `buffer`.
+    carried: usize,
+    output_max: u64,
+}
+
+impl Unpacker {
+    /// `ring` is the size in bytes of the recorder's rings, if the file tells.
+    pub(super) fn new(ring: Option<u32>, offset: u64) -> Result<Self, PerfError> {
+        let init = |_| error(PerfErrorKind::Zstd(ZstdFault::Init), offset);
+        let mut decoder = Decoder::new().map_err(init)?;
+        decoder
+            .set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX))
+            .map_err(init)?;
+        let output_max = ring
+            .map_or(OUTPUT_MAX, u64::from)
+            .clamp(OUTPUT_MAX_LEAST, RING_MAX);
+        let buffer = vec![0; BUFFER].into_boxed_slice();
+        Ok(Self {
+            decoder,
+            buffer,
+            carried: 0,
+            output_max,
+        })
+    }
+
+    /// Unpacks one compressed record and hands on the records that are complete.
+    pub(super) fn feed(
+        &mut self,
+        container: &RawRecord<'_>,
+        take: &mut impl FnMut(RawRecord<'_>) -> ControlFlow<()>,
+    ) -> Result<Unpacked, PerfError> {
+        let mut input = payload(container)?;
+        let offset = container.offset;
+        let mut output_left = self.output_max;
+        loop {
+            let room = &mut self.buffer[self.carried..];
+            let room_len = room.len();
+            let step = self
+                .decoder
+                .run_on_buffers(input, room)
+                .map_err(|_| error(PerfErrorKind::Zstd(ZstdFault::Data), offset))?;
+            let (read, written) = (step.bytes_read, step.bytes_written);
+            input = &input[read..];
+            output_left = output_left
+                .checked_sub(written as u64)
+                .ok_or_else(|| error(PerfErrorKind::DecompressionLimit(self.output_max), offset))?;
+            if self
+                .hand_on(self.carried + written, offset, take)?
+                .is_break()
+            {
+                return Ok(Unpacked::Stopped);
+            }
+            // A full buffer may leave output inside the decoder.
+            if input.is_empty() && written < room_len {
+                return Ok(Unpacked::All);
+            }
+            if read == 0 && written == 0 {
+                return Err(error(PerfErrorKind::Zstd(ZstdFault::Stalled), offset));
+            }
+        }
+    }
+
+    /// Hands on the whole records among the first `filled` bytes and keeps the rest.
+    fn hand_on(
+        &mut self,
+        filled: usize,
+        offset: u64,
+        take: &mut impl FnMut(RawRecord<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, PerfError> {
+        let mut at = 0;
+        while let Some(size) = le::u16_at(&self.buffer[at..filled], 6) {
+            if filled - at < usize::from(size) {
+                break;
+            }
+            let end = at + usize::from(size);
+            let framed = Records::new(&self.buffer[at..end], offset).next();
+            let Some(Ok(record)) = framed else {
+                let kind = PerfErrorKind::RecordSize(size);
+                return Err(PerfError::new(kind, offset, "unpacked record"));
+            };
+            if matches!(record.kind, rt::COMPRESSED | rt::COMPRESSED2) {
+                return Err(error(PerfErrorKind::NestedCompression, offset));
+            }
+            if take(RawRecord {
+                unpacked: true,
+                ..record
+            })
+            .is_break()
+            {
+                return Ok(ControlFlow::Break(()));
+            }
+            at = end;
+        }
+        self.buffer.copy_within(at..filled, 0);
+        self.carried = filled - at;
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Checks, at the end of the data, that no record is left half unpacked.
+    pub(super) fn finish(&self, offset: u64) -> Result<(), PerfError> {
+        match self.carried {
+            0 => Ok(()),
+            have => Err(error(
+                PerfErrorKind::UnfinishedRecord { have: have as u64 },
+                offset,
+            )),
+        }
+    }
+}
+
+/// The zstd bytes of a compressed record.
+fn payload<'a>(container: &RawRecord<'a>) -> Result<&'a [u8], PerfError> {
+    if container.kind == rt::COMPRESSED {
+        return Ok(container.body);
+    }
+    // COMPRESSED2 is padded, and states the size without the padding.
+    let short = |need: u64| {
+        error(
+            PerfErrorKind::Short {
+                need,
+                have: container.body.len() as u64,
+            },
+            container.offset,
+        )
+    };
+    let size = le::u64_at(container.body, 0).ok_or_else(|| short(8))?;
+    let end = usize::try_from(size)
+        .ok()
+        .and_then(|size| size.checked_add(8));
+    end.and_then(|end| container.body.get(8..end))
+        .ok_or_else(|| short(size))
+}
+
+#[cold]
+fn error(kind: PerfErrorKind, offset: u64) -> PerfError {
+    PerfError::new(kind, offset, "compressed record")
+}

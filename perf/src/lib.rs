@@ -1,0 +1,19 @@
+//! What perf does around an unwinder.
+//!
+//! Here: reading perf.data ([`PerfFile`]), in file mode, pipe mode and compressed, without
+//! copying ([`data`]); callchains with their context markers ([`callchain`]); perf's register
+//! numbers ([`regs`]).
+//!
+//! Not here: unwinding, symbols, mapping events to images (the importer's job), and memory
+//! mapping of the file (the caller hands over bytes).
+#![forbid(unsafe_code)]
+
+pub mod callchain;
+pub mod data;
+pub mod regs;
+
+pub use callchain::Callchain;
+pub use data::{
+    Event, EventAttr, Order, PerfError, PerfErrorKind, PerfFile, RawRecord, Record, Sample, Stop,
+    Summary,
+};

@@ -1,0 +1,73 @@
+//! Regenerating expectations. The author's lines stay as they are; nothing gets worse unasked.
+
+use super::sample::Recorded;
+use super::{CaseFailure, claims, matrix, matrix_of, read};
+use std::io::Write;
+use std::path::Path;
+use unwind_sim_unwind::verdict::Verdict;
+
+/// What blessing changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Blessed {
+    /// The case.
+    pub name: String,
+    /// The cells that changed, line by line.
+    pub changes: Vec<String>,
+}
+
+/// Regenerates the expectation of the case at `path`. A cell gets worse only if `accept` holds
+/// its unwinder.
+///
+/// # Errors
+/// If the case cannot be run, authorities or claims disagree, or a cell would get worse.
+pub fn bless(path: &Path, accept: &[String]) -> Result<Blessed, CaseFailure> {
+    let case = read(path)?;
+    let recorded = Recorded::new(&case, path, false)?;
+    let found = matrix_of(&recorded);
+    let mut refused = recorded.truth_differences();
+    refused.extend(claims::differences(&recorded, &found));
+    let expected = case.expected.clone();
+    let changes = match &expected {
+        Some(expected) => matrix::differences(expected, &found),
+        None => vec!["  blessed for the first time".to_owned()],
+    };
+    for row in &found.rows {
+        for (column, cell) in found.columns.iter().zip(&row.cells) {
+            let old = expected.as_ref().and_then(|e| e.cell(&row.point, column));
+            let was_right = old.and_then(|c| c.verdict()) == Some(Verdict::Ok);
+            let is_right = cell.verdict() == Some(Verdict::Ok);
+            let unwinder = column.split('@').next().unwrap_or(column);
+            if was_right && !is_right && !accept.iter().any(|a| a == unwinder) {
+                refused.push(format!(
+                    "  {} {column} was right and is {cell}; if so: --accept {}:{unwinder}",
+                    row.point, case.name
+                ));
+            }
+        }
+    }
+    let name = case.name.clone();
+    if !refused.is_empty() {
+        return Err(CaseFailure::Differs {
+            name,
+            differences: refused.join("\n"),
+        });
+    }
+    if !changes.is_empty() {
+        write(path, &case.with_expectations(&found))?;
+    }
+    Ok(Blessed { name, changes })
+}
+
+fn write(path: &Path, text: &str) -> Result<(), CaseFailure> {
+    let io = |source| CaseFailure::Io {
+        path: path.into(),
+        source,
+    };
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(io)?;
+    file.write_all(text.as_bytes()).map_err(io)?;
+    let readable = std::fs::metadata(path).map_err(io)?.permissions();
+    file.as_file().set_permissions(readable).map_err(io)?;
+    file.persist(path).map_err(|e| io(e.error))?;
+    Ok(())
+}

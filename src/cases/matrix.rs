@@ -1,0 +1,134 @@
+//! The matrix of a case: sample points by unwinders.
+
+use super::sample::Recorded;
+use crate::engine::{Engine, MemoryView, Outcome, Setting};
+use crate::spec;
+use crate::text::column_name;
+use unwind_sim_corpus::case::{Case, Cell, Matrix, Row, View};
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::start::Variant;
+use unwind_sim_unwind::verdict::Verdict;
+
+/// The unwinders of every matrix.
+pub const COLUMNS: [&str; 5] = ["dwarf", "sframe", "orc", "fp", "guess"];
+
+/// The matrix of a recorded case: [`COLUMNS`], and whatever else its claims name.
+pub fn matrix_of(recorded: &Recorded) -> Matrix {
+    let header = &recorded.case.header;
+    let mut unwinders: Vec<String> = COLUMNS.iter().map(|s| (*s).to_owned()).collect();
+    for claim in header.right.iter().chain(&header.wrong) {
+        if !unwinders.contains(&claim.unwinder) {
+            unwinders.push(claim.unwinder.clone());
+        }
+    }
+    let only_hardware = header.regs == [Variant::Hardware];
+    let setting = setting_of(&recorded.case);
+    let mut columns = Vec::new();
+    let mut rows: Vec<Row> = recorded
+        .points
+        .iter()
+        .map(|p| Row {
+            point: p.key.to_string(),
+            cells: Vec::new(),
+        })
+        .collect();
+    for unwinder in &unwinders {
+        // A claim of an unwinder that does not exist is told by the claims' check.
+        let Ok(engine) = spec::engine(unwinder) else {
+            continue;
+        };
+        let mut cache = Cache::new();
+        for &variant in &header.regs {
+            columns.push(if only_hardware {
+                unwinder.clone()
+            } else {
+                column_name(unwinder, variant)
+            });
+            for (index, row) in rows.iter_mut().enumerate() {
+                row.cells.push(cell(
+                    recorded, index, &engine, variant, &setting, &mut cache,
+                ));
+            }
+        }
+    }
+    Matrix { columns, rows }
+}
+
+/// What all walks of a case share.
+pub fn setting_of(case: &Case) -> Setting {
+    let view = match case.header.view {
+        View::Cpu => MemoryView::Cpu,
+        View::Copy => MemoryView::Copy(u64::MAX),
+        View::CopyBytes(bytes) => MemoryView::Copy(bytes),
+    };
+    Setting {
+        view,
+        frame_pointer_kernel: case.header.frame_pointer_config,
+        ..Setting::default()
+    }
+}
+
+fn cell(
+    recorded: &Recorded,
+    index: usize,
+    engine: &Engine,
+    variant: Variant,
+    setting: &Setting,
+    cache: &mut Cache,
+) -> Cell {
+    let is_fake_point = recorded.points[index].key.own.is_some();
+    if (variant != Variant::Hardware) != is_fake_point {
+        return Cell::NotApplicable;
+    }
+    let outcome = recorded.with_view(index, |view| view.examine(engine, variant, setting, cache));
+    Cell::Judged {
+        verdict: outcome.verdict,
+        code: code(&outcome),
+    }
+}
+
+fn code(outcome: &Outcome) -> Option<unwind_sim_unwind::reason::Code> {
+    let ended_early = matches!(
+        outcome.verdict,
+        Verdict::Truncated { .. } | Verdict::Looped | Verdict::Unsupported | Verdict::Refused
+    );
+    match &outcome.diagnosis {
+        _ if outcome.verdict == Verdict::Ok => None,
+        Some(diagnosis) => Some(diagnosis.code),
+        None if ended_early => Some(outcome.chain.end.reason.code()),
+        None => None,
+    }
+}
+
+/// What differs, line by line.
+pub(super) fn differences(expected: &Matrix, found: &Matrix) -> Vec<String> {
+    let mut out = Vec::new();
+    for row in &found.rows {
+        for (column, &cell) in found.columns.iter().zip(&row.cells) {
+            match expected.cell(&row.point, column) {
+                Some(old) if old == cell => {}
+                Some(old) => {
+                    out.push(format!(
+                        "  {} {column}: {cell}, the file says {old}",
+                        row.point
+                    ));
+                }
+                None => out.push(format!(
+                    "  {} {column}: {cell}, the file says nothing",
+                    row.point
+                )),
+            }
+        }
+    }
+    for row in &expected.rows {
+        for column in &expected.columns {
+            if found.cell(&row.point, column).is_none() {
+                out.push(format!(
+                    "  {} {column}: in the file, and no more",
+                    row.point
+                ));
+            }
+        }
+    }
+    out
+}

@@ -1,0 +1,285 @@
+//! Running a case under ptrace: its sample points, as a trace.
+
+use super::build::build;
+use super::{CaseFailure, read};
+use crate::engine::View;
+use std::path::Path;
+use unwind_sim_corpus::case::{Base, Case, Frame, Operand, PointKey, Target};
+use unwind_sim_corpus::model::Sample;
+use unwind_sim_corpus::trace::Trace;
+use unwind_sim_corpus::world::World;
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::image::AddressSpace;
+use unwind_sim_unwind::truth::{TrueKind, Truth};
+use unwind_sim_unwind::verdict::expected_from;
+
+/// A sample point that was reached.
+#[derive(Debug)]
+pub struct Point {
+    /// Its name in the file.
+    pub key: PointKey,
+    /// The true chain that the author states.
+    pub stated: unwind_sim_corpus::case::Chain,
+    /// The sample, corrupted as the header says.
+    pub sample: Sample<'static>,
+    /// The sample as it was taken.
+    pub pristine: Sample<'static>,
+    /// The world at that time.
+    pub world: World,
+}
+
+/// A case that was run.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The case.
+    pub case: Case,
+    /// Its points, in the order of the file.
+    pub points: Vec<Point>,
+}
+
+/// The trace of the case at `path`: its sample points, in the order of the file.
+///
+/// # Errors
+/// If it cannot be built, run or sampled.
+pub fn trace_of(path: &Path) -> Result<Trace, CaseFailure> {
+    let case = read(path)?;
+    Recorded::new(&case, path, false)?.into_trace()
+}
+
+impl Recorded {
+    /// Builds and runs the case; with `defect`, with its wrong tables.
+    ///
+    /// # Errors
+    /// If it cannot be built, run or sampled, or the shadow stack lost the truth more often than
+    /// the header allows.
+    pub fn new(case: &Case, path: &Path, defect: bool) -> Result<Recorded, CaseFailure> {
+        let program = build(case, path, defect)?;
+        let run = super::native::run(case, &program.path)?;
+        let failure = |what: String| CaseFailure::Run {
+            name: case.name.clone(),
+            what,
+        };
+        let mut points = Vec::new();
+        for stated in &case.samples {
+            let Some(number) = run.number_of(&stated.key) else {
+                return Err(failure(format!("{} was never reached", stated.key)));
+            };
+            let damaged = |e: unwind_sim_corpus::trace::TraceError| failure(e.to_string());
+            let pristine = run.trace.sample(number).map_err(damaged)?;
+            let mut point = Point {
+                key: stated.key.clone(),
+                stated: stated.chain.clone(),
+                sample: pristine.clone(),
+                pristine,
+                world: run.trace.world_at(number).map_err(damaged)?,
+            };
+            corrupt(case, &program.path, &mut point).map_err(failure)?;
+            points.push(point);
+        }
+        Ok(Recorded {
+            case: case.clone(),
+            points,
+        })
+    }
+
+    /// Calls `take` with point `index` as a view.
+    pub fn with_view<T>(&self, index: usize, take: impl FnOnce(&View<'_>) -> T) -> T {
+        let point = &self.points[index];
+        let space = point.world.space(point.sample.pid);
+        let pristine = Some(&point.pristine);
+        take(&View {
+            number: index as u64,
+            sample: &point.sample,
+            space,
+            pristine,
+        })
+    }
+
+    /// Where the author's chains and the shadow stack disagree, line by line.
+    pub fn truth_differences(&self) -> Vec<String> {
+        (0..self.points.len())
+            .filter_map(|i| self.truth_difference(i))
+            .collect()
+    }
+
+    fn truth_difference(&self, index: usize) -> Option<String> {
+        let point = &self.points[index];
+        let space = point.world.space(point.sample.pid);
+        let truth = &point.sample.truth;
+        let mark = point
+            .key
+            .own
+            .as_ref()
+            .map(|_| point.sample.regs.sampled.rsp());
+        let live = point.sample.regs.live().copied().unwrap_or_default();
+        let from = expected_from(truth, live.rsp(), mark);
+        let found = named(space, truth, from);
+        let stated = &point.stated.frames;
+        let fits = found.len() >= stated.len()
+            && found
+                .iter()
+                .zip(stated)
+                .all(|(found, stated)| found.fits(stated))
+            && (!point.stated.complete || (truth.is_complete() && found.len() == stated.len()));
+        (!fits).then(|| {
+            format!(
+                "  {}: the shadow stack has {}{}, the file says {}{}",
+                point.key,
+                join(found.iter().map(|f| f.name.clone())),
+                if truth.is_complete() { "" } else { " < ?" },
+                join(stated.iter().map(ToString::to_string)),
+                if point.stated.complete { "" } else { " < ..." },
+            )
+        })
+    }
+
+    /// The points as a trace.
+    fn into_trace(self) -> Result<Trace, CaseFailure> {
+        super::native::to_trace(&self)
+    }
+}
+
+/// A chain in one line; of a long one only its begin.
+fn join(names: impl ExactSizeIterator<Item = String>) -> String {
+    const SHOWN_MAX: usize = 24;
+    let more = names.len().saturating_sub(SHOWN_MAX);
+    let shown = names.take(SHOWN_MAX).collect::<Vec<_>>().join(" < ");
+    if more == 0 {
+        shown
+    } else {
+        format!("{shown} < ({more} more)")
+    }
+}
+
+/// A true frame by name.
+struct Named {
+    name: String,
+    image: String,
+    is_signal: bool,
+}
+
+impl Named {
+    fn fits(&self, stated: &Frame) -> bool {
+        match stated {
+            Frame::Function(name) => !self.is_signal && self.name == *name,
+            Frame::Image(prefix) if prefix == "anon" => self.image.is_empty(),
+            Frame::Image(prefix) => self.image.starts_with(prefix.as_str()),
+            Frame::Signal => self.is_signal,
+        }
+    }
+}
+
+fn named(space: &AddressSpace, truth: &Truth, from: usize) -> Vec<Named> {
+    let frames = truth.frames();
+    let name = |i: usize| {
+        let pc = match frames[i].kind {
+            TrueKind::Call => CodeAddress::Return(frames[i].pc),
+            TrueKind::Top | TrueKind::Interrupted => CodeAddress::Instruction(frames[i].pc),
+        };
+        let is_signal = frames
+            .get(i + 1)
+            .is_some_and(|f| f.kind == TrueKind::Interrupted);
+        // A trampoline is returned to, but nobody called from in front of it.
+        let at = if is_signal {
+            pc.value()
+        } else {
+            pc.symbol_address()
+        };
+        let mapping = space.find(at);
+        let image = mapping.and_then(|m| m.image.as_ref());
+        let symbol = mapping.and_then(|m| m.image.as_ref()?.symbol(m.svma(at)));
+        let file = image.map_or("", |i| crate::names::file_name(i.name()));
+        let unnamed = || {
+            if file.is_empty() {
+                format!("{at:#x}")
+            } else {
+                format!("[{file}]")
+            }
+        };
+        Named {
+            name: if is_signal {
+                "<signal>".to_owned()
+            } else {
+                symbol.map_or_else(unnamed, |s| s.name.clone())
+            },
+            image: file.trim_matches(['[', ']']).to_owned(),
+            is_signal,
+        }
+    };
+    (from..frames.len()).map(name).collect()
+}
+
+/// Overwrites what the header says.
+fn corrupt(case: &Case, program: &Path, point: &mut Point) -> Result<(), String> {
+    let before = point.sample.regs.live().copied().unwrap_or_default();
+    let space = point.world.space(point.sample.pid);
+    let value = |operand: &Operand| {
+        let base = match &operand.base {
+            Base::Zero => Some(0),
+            Base::Register(reg) => before.get(*reg),
+            Base::Symbol(name) => address_of(space, program, name),
+        };
+        base.map(|b| b.wrapping_add(operand.offset))
+            .ok_or_else(|| format!("no value for {:?}", operand.base))
+    };
+    for corruption in case
+        .header
+        .corruptions
+        .iter()
+        .filter(|c| c.point == point.key)
+    {
+        let new = value(&corruption.value)?;
+        match &corruption.target {
+            Target::Memory(address) => {
+                let address = value(address)?;
+                if !patch(&mut point.sample, address, new) {
+                    return Err(format!("memory: {address:#x} is not in the recorded stack"));
+                }
+            }
+            Target::Register(reg) => live_regs(&mut point.sample).set(*reg, new),
+        }
+    }
+    for forgotten in case
+        .header
+        .forgotten
+        .iter()
+        .filter(|f| f.point == point.key)
+    {
+        for &reg in &forgotten.registers {
+            live_regs(&mut point.sample).forget(reg);
+        }
+    }
+    Ok(())
+}
+
+fn live_regs<'s>(sample: &'s mut Sample<'_>) -> &'s mut unwind_sim_unwind::regs::Regs {
+    if sample.regs.is_fake() {
+        sample.regs.own.get_or_insert_default()
+    } else {
+        &mut sample.regs.sampled
+    }
+}
+
+/// The address of a symbol of the program, code or data.
+fn address_of(space: &AddressSpace, program: &Path, name: &str) -> Option<u64> {
+    use object::{Object, ObjectSymbol};
+    let bytes = std::fs::read(program).ok()?;
+    let file = object::File::parse(&*bytes).ok()?;
+    let path = program.to_string_lossy();
+    let bias = space
+        .mappings()
+        .iter()
+        .find(|m| m.name == path)
+        .map_or(0, |m| m.bias);
+    Some(file.symbol_by_name(name)?.address().wrapping_add(bias))
+}
+
+fn patch(sample: &mut Sample<'_>, address: u64, value: u64) -> bool {
+    sample.regions.iter_mut().any(|region| {
+        let start = usize::try_from(address.wrapping_sub(region.address)).ok();
+        let bytes = region.bytes.to_mut();
+        let word = start.and_then(|s| bytes.get_mut(s..s.checked_add(8)?));
+        word.map(|w| w.copy_from_slice(&value.to_le_bytes()))
+            .is_some()
+    })
+}

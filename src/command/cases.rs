@@ -1,0 +1,126 @@
+//! `cases`: the corpus of cases.
+
+use super::{Status, output};
+use anyhow::{Result, bail};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use unwind_sim::cases;
+use unwind_sim_unwind::reason::Code;
+
+/// List, run or bless the cases of the corpus.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  unwind-sim cases list
+  unwind-sim cases list --covers US203
+  unwind-sim cases run fp-loses-the-caller-before-push-rbp
+  unwind-sim cases bless fp-loses-the-caller-before-push-rbp")]
+pub(crate) struct Args {
+    /// What to do.
+    #[arg(value_enum)]
+    what: What,
+    /// Only cases whose name, or group, holds this; or the path of a case.
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    /// The folder that holds the cases.
+    #[arg(long, value_name = "DIR", default_value = "corpus/cases")]
+    folder: PathBuf,
+    /// list: only cases that cover this code.
+    #[arg(long, value_name = "USnnn")]
+    covers: Option<String>,
+    /// bless: let this cell get worse.
+    #[arg(long, value_name = "CASE:UNWINDER")]
+    accept: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum What {
+    /// Names and claims.
+    List,
+    /// Run them, and hold all that they say against what is.
+    Run,
+    /// Regenerate their expectations.
+    Bless,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Status> {
+    let covers = match &args.covers {
+        None => None,
+        Some(name) => match Code::from_name(name) {
+            Some(code) => Some(code),
+            None => bail!("no reason code {name}"),
+        },
+    };
+    let paths = match &args.name {
+        Some(name) if name.ends_with(".s") && Path::new(name).is_file() => vec![name.into()],
+        name => {
+            let mut paths = cases::find(&args.folder)?;
+            let name = name.as_deref().unwrap_or_default();
+            paths.retain(|p| p.to_string_lossy().contains(name));
+            paths
+        }
+    };
+    if paths.is_empty() {
+        bail!(
+            "no case{} in {}",
+            args.name
+                .as_ref()
+                .map(|n| format!(" `{n}`"))
+                .unwrap_or_default(),
+            args.folder.display()
+        );
+    }
+    let mut out = output::stdout();
+    let mut failed = 0;
+    for path in &paths {
+        match args.what {
+            What::List => {
+                let case = cases::read(path)?;
+                if covers.is_none_or(|code| case.header.covers.contains(&code)) {
+                    writeln!(out, "{}\n    {}", case.name, case.header.claim)?;
+                }
+            }
+            What::Run => match cases::check(path) {
+                Ok(()) => writeln!(out, "ok   {}", path.display())?,
+                Err(error) => {
+                    failed += 1;
+                    writeln!(out, "FAIL {}\n{error}", path.display())?;
+                }
+            },
+            What::Bless => {
+                let accept = accepted(path, &args.accept);
+                match cases::bless(path, &accept) {
+                    Ok(blessed) if blessed.changes.is_empty() => {}
+                    Ok(blessed) => {
+                        writeln!(
+                            out,
+                            "blessed {}\n{}",
+                            blessed.name,
+                            blessed.changes.join("\n")
+                        )?;
+                    }
+                    Err(error) => {
+                        failed += 1;
+                        writeln!(out, "REFUSED {error}")?;
+                    }
+                }
+            }
+        }
+        out.flush()?;
+    }
+    Ok(if failed == 0 {
+        Status::AsExpected
+    } else {
+        Status::Difference
+    })
+}
+
+/// The unwinders that `--accept` names for this case.
+fn accepted(path: &std::path::Path, accept: &[String]) -> Vec<String> {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let of_case = accept.iter().filter_map(|a| a.split_once(':'));
+    of_case
+        .filter(|(case, _)| *case == stem)
+        .map(|(_, unwinder)| unwinder.to_owned())
+        .collect()
+}

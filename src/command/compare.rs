@@ -1,0 +1,89 @@
+//! `compare`: many stacks, many unwinders, one matrix.
+
+use super::args::{InputArgs, WalkArgs};
+use super::{Status, output};
+use anyhow::{Context, Result};
+use std::io::Write;
+use std::path::PathBuf;
+use unwind_sim::compare::GroupBy;
+use unwind_sim::run::{self, Against, Run};
+use unwind_sim::{json, spec, text};
+
+/// Put every stack in front of every unwinder: the matrix of verdicts, and the first divergences
+/// grouped by cause.
+///
+/// The expected errors of the frame pointer, and of guessing, do not count for the exit status.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  unwind-sim compare trace.bin
+  unwind-sim compare trace.bin --unwinder dwarf,orc --group-by function
+  unwind-sim compare seed.bin --regs hw,fake:v5.1,fake:v5.2
+  unwind-sim compare perf.data --against perf")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    input: InputArgs,
+    #[command(flatten)]
+    walk: WalkArgs,
+    /// What chains are judged by: truth, dwarf (or any unwinder), perf (the recording's own
+    /// chains). Without this, by truth; by dwarf where the recording has none.
+    #[arg(long, value_name = "WHAT")]
+    against: Option<String>,
+    /// Group divergences by cause, function or insn.
+    #[arg(long, value_name = "BY", default_value = "cause")]
+    group_by: String,
+    /// Exit with 1 only for groups that this earlier --json output does not hold.
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+    /// JSON Lines instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Status> {
+    let input = args.input.open()?;
+    let run = Run {
+        engines: args.walk.engines(&spec::DEFAULT)?,
+        variants: args.walk.variants()?,
+        setting: args.walk.setting(&args.input.path)?,
+        against: Against::from_name(args.against.as_deref().unwrap_or(if input.has_truth() {
+            "truth"
+        } else {
+            "dwarf"
+        }))?,
+        group_by: GroupBy::from_name(&args.group_by)
+            .with_context(|| format!("--group-by {}: cause, function or insn", args.group_by))?,
+    };
+    let known = args.baseline.as_deref().map(run::read_baseline);
+    let known = known.transpose()?;
+    let comparison = run.compare(&input, &args.input.filter())?;
+    let columns = run.column_names();
+    let mut out = output::stdout();
+    let command = output::command_line();
+    if args.json {
+        for line in json::comparison(&comparison, &columns, &command) {
+            serde_json::to_writer(&mut out, &line)?;
+            writeln!(out)?;
+        }
+    } else {
+        let path = args.input.path.display().to_string();
+        let by_truth = matches!(run.against, Against::Truth);
+        writeln!(out, "{}", run::head(&run, &comparison))?;
+        write!(
+            out,
+            "{}",
+            text::comparison_text(&comparison, &columns, &path, by_truth)
+        )?;
+        writeln!(out, "\n{command}")?;
+    }
+    out.flush()?;
+    if !comparison.judged() {
+        return Ok(Status::NothingJudged);
+    }
+    let unexpected = run.unexpected(&comparison, known.as_ref());
+    Ok(if unexpected {
+        Status::Difference
+    } else {
+        Status::AsExpected
+    })
+}

@@ -1,0 +1,67 @@
+//! `extract`: one sample as a trace of its own.
+
+use super::Status;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use unwind_sim::extract;
+use unwind_sim::input::{Input, OpenOptions};
+use unwind_sim_corpus::case::Case;
+
+/// Extract one sample, or all, into a small trace or a case, to keep or to send to somebody.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  unwind-sim extract trace.bin --sample 12 -o small.bin
+  unwind-sim extract trace.bin --sample 12 -o small.bin --scrub
+  unwind-sim extract trace.bin --sample 12 -o sample.s")]
+pub(crate) struct Args {
+    /// The trace, case, perf.data or core.
+    #[arg(value_name = "TRACE")]
+    path: PathBuf,
+    /// The sample, counted from 0; without it, all samples.
+    #[arg(long, value_name = "N")]
+    sample: Option<u64>,
+    /// The file to write: a trace, or a case if its name ends in .s.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Zero what no unwinder reads: the rest of the stack, registers that nobody needs.
+    #[arg(long)]
+    scrub: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Status> {
+    let input = Input::open(&args.path, &OpenOptions::default())
+        .with_context(|| args.path.display().to_string())?;
+    let extracted = extract::extract(&input, args.sample, args.scrub)?;
+    if args.output.extension().is_some_and(|e| e == "s") {
+        let text = extracted.to_case(&group(&args.output), args.sample.unwrap_or(0))?;
+        // A name that no case may have is told now, not when it is run.
+        Case::parse(&args.output.to_string_lossy(), &text)?;
+        let mut file = super::output::NewFile::create(&args.output)?;
+        std::io::Write::write_all(&mut file, text.as_bytes())?;
+        file.finish()?;
+    } else {
+        extracted.write_trace(&args.output)?;
+    }
+    let kept = extracted.bytes_kept();
+    anstream::eprintln!(
+        "{}: {kept} bytes of memory that are not zero",
+        args.output.display()
+    );
+    Ok(Status::AsExpected)
+}
+
+/// The folder of a case, which its header names; a path without a fitting one is no case of the
+/// corpus yet.
+fn group(path: &Path) -> String {
+    let parent = std::path::absolute(path).ok();
+    let parent = parent.as_deref().and_then(Path::parent);
+    let folder = parent.and_then(Path::file_name).unwrap_or_default();
+    let folder = folder.to_string_lossy();
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    if !folder.is_empty() && folder.bytes().all(plain) {
+        folder.into_owned()
+    } else {
+        "extracted".to_owned()
+    }
+}

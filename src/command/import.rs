@@ -1,0 +1,69 @@
+//! `import`: other tools' recordings into a trace.
+
+use super::Status;
+use anyhow::{Context, Result};
+use std::path::PathBuf;
+use unwind_sim::import;
+use unwind_sim::input::{OpenOptions, file_kind};
+use unwind_sim_corpus::trace::TraceWriter;
+
+/// Import a perf.data or an ELF core into a trace. The truth is unknown there; chains that perf
+/// recorded are kept beside the unwinders.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  unwind-sim import perf.data -o trace.bin
+  unwind-sim import core.1234 -o trace.bin --symfs /mnt/target")]
+pub(crate) struct Args {
+    /// The recording.
+    #[arg(value_name = "FILE")]
+    path: PathBuf,
+    /// The trace to write.
+    #[arg(short, long, value_name = "FILE", default_value = "trace.bin")]
+    output: PathBuf,
+    /// Look for images below this folder first.
+    #[arg(long, value_name = "DIR")]
+    symfs: Option<PathBuf>,
+}
+
+/// Problems of one kind that are told one by one.
+const TOLD_MAX: usize = 10;
+
+pub(crate) fn run(args: &Args) -> Result<Status> {
+    let kind = file_kind(&args.path)?;
+    let options = OpenOptions {
+        symfs: args.symfs.clone(),
+    };
+    let mut writer = TraceWriter::create(&args.output, &import::meta(&args.path, kind))?;
+    let imported = import::into(&args.path, kind, &options, &mut writer)
+        .with_context(|| args.path.display().to_string())?;
+    let mut meta = import::meta(&args.path, kind);
+    meta.lost_samples = imported.skipped.values().sum();
+    writer.meta(&meta)?;
+    writer.finish()?;
+    let s = unwind_sim::text::plural(imported.samples);
+    anstream::eprintln!(
+        "{} sample{s} in {}",
+        imported.samples,
+        args.output.display()
+    );
+    for (why, n) in &imported.skipped {
+        anstream::eprintln!("{n} left out: {}", why.description());
+    }
+    for problem in &imported.problems {
+        anstream::eprintln!("{problem}");
+    }
+    for problem in imported.file_problems.iter().take(TOLD_MAX) {
+        anstream::eprintln!("{problem}");
+    }
+    let more = imported.file_problem_count.saturating_sub(TOLD_MAX as u64);
+    if more > 0 {
+        anstream::eprintln!("and {more} more files");
+    }
+    anstream::eprintln!("next: unwind-sim compare {}", args.output.display());
+    Ok(if imported.samples == 0 {
+        Status::NothingJudged
+    } else {
+        Status::AsExpected
+    })
+}

@@ -1,0 +1,132 @@
+//! Subcommands: parsing, output and exit status. Nothing here knows how to unwind.
+
+mod args;
+mod cases;
+mod compare;
+mod demo;
+mod explain;
+mod extract;
+mod generate;
+mod import;
+mod inspect;
+mod output;
+mod record;
+mod replay;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Put a stack in front of every unwinder, and see who is right, and why not.
+#[derive(Parser)]
+#[command(name = "unwind-sim", version, propagate_version = true, after_help = EXAMPLES)]
+struct Cli {
+    /// When to use colour.
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: output::Color,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  unwind-sim demo seed-004
+  unwind-sim record --truth --from main --at every:100 -o trace.bin -- /usr/bin/git log --oneline -3
+  unwind-sim replay trace.bin --unwinder orc
+  unwind-sim compare trace.bin
+
+Exit status: 0 something was judged and all is as expected; 1 a difference or contradiction;
+2 usage, I/O or malformed input; 3 not modelled, or nothing could be judged.";
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(demo::Args),
+    Record(record::Args),
+    Import(import::Args),
+    Extract(extract::Args),
+    Inspect(inspect::Args),
+    Replay(replay::Args),
+    Compare(compare::Args),
+    Cases(cases::Args),
+    Explain(explain::Args),
+    Generate(generate::Args),
+}
+
+/// What a command ends with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Status {
+    /// Something was judged, and all is as expected.
+    AsExpected,
+    /// A difference or contradiction.
+    Difference,
+    /// Not modelled, or nothing could be judged.
+    NothingJudged,
+    /// The status of the program that was run.
+    Program(u8),
+}
+
+impl From<Status> for ExitCode {
+    fn from(status: Status) -> ExitCode {
+        ExitCode::from(match status {
+            Status::AsExpected => 0,
+            Status::Difference => 1,
+            Status::NothingJudged => 3,
+            Status::Program(code) => code,
+        })
+    }
+}
+
+/// The status for usage, I/O and malformed input.
+const FAILED: u8 = 2;
+
+/// Runs the command line of this process.
+pub(crate) fn run() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let help = !error.use_stderr();
+            let _ = error.print();
+            return ExitCode::from(if help { 0 } else { FAILED });
+        }
+    };
+    cli.color.apply();
+    let result = match cli.command {
+        Command::Demo(args) => demo::run(&args),
+        Command::Record(args) => record::run(&args),
+        Command::Import(args) => import::run(&args),
+        Command::Extract(args) => extract::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
+        Command::Replay(args) => replay::run(&args),
+        Command::Compare(args) => compare::run(&args),
+        Command::Cases(args) => cases::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Generate(args) => {
+            generate::run(&args, &mut <Cli as clap::CommandFactory>::command())
+        }
+    };
+    match result {
+        Ok(status) => status.into(),
+        Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            anstream::eprintln!("unwind-sim: {}", message(&error));
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// An error with its causes, outermost first. What another part says already is left out: many
+/// errors name their file and their cause themselves.
+fn message(error: &anyhow::Error) -> String {
+    let all: Vec<String> = error.chain().map(ToString::to_string).collect();
+    let mut kept: Vec<&str> = Vec::new();
+    for (i, part) in all.iter().enumerate() {
+        let before = kept.iter().any(|k| k.contains(part.as_str()));
+        let behind = all[i + 1..].iter().any(|p| p.contains(part.as_str()));
+        if !before && !behind {
+            kept.push(part);
+        }
+    }
+    if kept.is_empty() {
+        return error.to_string();
+    }
+    kept.join(": ")
+}

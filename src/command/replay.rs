@@ -1,0 +1,165 @@
+//! `replay`: every stack through the unwinders, chain by chain.
+
+use super::args::{InputArgs, WalkArgs};
+use super::{Status, output};
+use anyhow::Result;
+use std::io::Write;
+use unwind_sim::compare::{Comparison, GroupBy};
+use unwind_sim::run::{Against, Run};
+use unwind_sim::{json, profile, text};
+
+/// Most problems with files that are told one by one.
+const TOLD_MAX: usize = 10;
+
+/// What `replay` writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Format {
+    /// Chains with verdicts.
+    Text,
+    /// One line for each distinct stack, with its count, for flame graphs.
+    Folded,
+    /// The Firefox Profiler's processed profile, gzipped.
+    Firefox,
+}
+
+/// Replay recorded stacks through unwinders: each chain with its verdict and, where it is not
+/// right, the cause.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  unwind-sim replay trace.bin --unwinder orc
+  unwind-sim replay trace.bin --unwinder dwarf,fp --sample 12
+  unwind-sim replay seed.bin --unwinder orc --regs fake:v5.1
+  unwind-sim replay perf.data --unwinder dwarf --format folded
+  unwind-sim replay trace.bin --unwinder cmd:./fp.py --json")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    input: InputArgs,
+    #[command(flatten)]
+    walk: WalkArgs,
+    /// What to write.
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+    /// JSON Lines instead of text.
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// Write to this file instead of standard output.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<std::path::PathBuf>,
+    /// Worker threads for --format folded and firefox; 0 for as many as there are processors.
+    #[arg(long, value_name = "N", default_value = "0")]
+    threads: usize,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Status> {
+    let run = Run {
+        engines: args.walk.engines(&["dwarf"])?,
+        variants: args.walk.variants()?,
+        setting: args.walk.setting(&args.input.path)?,
+        against: Against::Truth,
+        group_by: GroupBy::Cause,
+    };
+    let mut file = args
+        .output
+        .as_deref()
+        .map(output::NewFile::create)
+        .transpose()?;
+    let mut stdout: Box<dyn Write> = match args.format {
+        Format::Text => Box::new(output::stdout()),
+        Format::Folded | Format::Firefox => Box::new(output::raw_stdout()),
+    };
+    let out: &mut dyn Write = match &mut file {
+        Some(file) => file,
+        None => &mut *stdout,
+    };
+    let status = match args.format {
+        Format::Text => chains(args, &run, out)?,
+        Format::Folded => told(profile::folded(&args.source(), &run, args.threads, out)?),
+        Format::Firefox => told(profile::firefox(&args.source(), &run, args.threads, out)?),
+    };
+    out.flush()?;
+    if let Some(file) = file {
+        file.finish()?;
+    }
+    Ok(status)
+}
+
+impl Args {
+    fn source(&self) -> profile::Source {
+        profile::Source {
+            path: self.input.path.clone(),
+            symfs: self.input.symfs.clone(),
+            filter: self.input.filter(),
+        }
+    }
+}
+
+/// Says on stderr what is not in a profile.
+fn told(written: profile::Written) -> Status {
+    for (why, n) in &written.skipped {
+        anstream::eprintln!("{n} left out: {}", why.description());
+    }
+    if let Some(error) = &written.cut_short {
+        anstream::eprintln!("{error}");
+    }
+    for problem in written.file_problems.iter().take(TOLD_MAX) {
+        anstream::eprintln!("{problem}");
+    }
+    let more = written.file_problem_count.saturating_sub(TOLD_MAX as u64);
+    if more > 0 {
+        anstream::eprintln!("and {more} more files");
+    }
+    if written.stacks == 0 {
+        Status::NothingJudged
+    } else {
+        Status::AsExpected
+    }
+}
+
+fn chains(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
+    let input = args.input.open()?;
+    let columns = run.columns();
+    let names = run.column_names();
+    let mut comparison = Comparison::new(columns.len());
+    let mut last = None;
+    run.for_each(
+        &input,
+        &args.input.filter(),
+        &mut |view, column, outcome| {
+            if last != Some(view.number) {
+                last = Some(view.number);
+                comparison.add_sample(view);
+                if !args.json {
+                    writeln!(out, "{}", text::sample_line(view))?;
+                    for recorded in &view.sample.recorded {
+                        write!(out, "{}", text::recorded_text(view.space, recorded))?;
+                    }
+                }
+            }
+            comparison.add(column, view, outcome, GroupBy::Cause);
+            if args.json {
+                let unwinder = run.engines[columns[column].engine].name();
+                let start = columns[column].variant_for(view).as_str();
+                serde_json::to_writer(&mut *out, &json::chain(view, unwinder, start, outcome))?;
+                writeln!(out)?;
+            } else {
+                write!(out, "{}", text::chain_text(&names[column], view, outcome))?;
+            }
+            Ok(())
+        },
+    )?;
+    if args.json {
+        let line = json::summary(&comparison, &output::command_line());
+        serde_json::to_writer(&mut *out, &line)?;
+        writeln!(out)?;
+    }
+    if !comparison.judged() {
+        return Ok(Status::NothingJudged);
+    }
+    let unexpected = run.unexpected(&comparison, None);
+    Ok(if unexpected {
+        Status::Difference
+    } else {
+        Status::AsExpected
+    })
+}

@@ -1,0 +1,226 @@
+//! Many stacks, many unwinders: the matrix of verdicts, and the first divergences by cause.
+
+use crate::engine::{Outcome, View};
+use crate::names::Location;
+use std::collections::BTreeMap;
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::cache::RowSource;
+use unwind_sim_unwind::reason::Code;
+use unwind_sim_unwind::verdict::Verdict;
+
+/// How divergences are grouped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum GroupBy {
+    /// By reason code.
+    #[default]
+    Cause,
+    /// By reason code and the function whose row is to blame.
+    Function,
+    /// By reason code and the very address.
+    Instruction,
+}
+
+impl GroupBy {
+    /// `cause`, `function` or `insn`.
+    pub fn from_name(name: &str) -> Option<GroupBy> {
+        match name {
+            "cause" => Some(GroupBy::Cause),
+            "function" => Some(GroupBy::Function),
+            "insn" => Some(GroupBy::Instruction),
+            _ => None,
+        }
+    }
+}
+
+/// Verdicts of one column.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// By place in [`Verdict::WORDS`].
+    pub counts: [u64; Verdict::WORDS.len()],
+}
+
+impl Tally {
+    /// Counts one more.
+    pub fn add(&mut self, verdict: Verdict) {
+        let index = Verdict::WORDS
+            .iter()
+            .position(|(c, _)| *c == verdict.letter())
+            .unwrap_or(0);
+        self.counts[index] += 1;
+    }
+
+    /// How many got this letter.
+    pub fn count(&self, letter: char) -> u64 {
+        let index = Verdict::WORDS.iter().position(|(c, _)| *c == letter);
+        index.map_or(0, |i| self.counts[i])
+    }
+
+    /// How many were judged at all.
+    pub fn judged(&self) -> u64 {
+        self.counts.iter().sum::<u64>() - self.count('u') - self.count('?')
+    }
+
+    /// The share of right chains among those judged, in hundredths of a percent, rounded down so
+    /// that only the whole is 100 %.
+    pub fn right_permyriad(&self) -> Option<u64> {
+        (self.judged() > 0).then(|| self.count('.') * 10_000 / self.judged())
+    }
+}
+
+/// What divergences of one group have in common.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct GroupKey {
+    /// The column.
+    pub column: usize,
+    /// The verdict's letter.
+    pub letter: char,
+    /// The cause.
+    pub code: Code,
+    /// The place, if groups are made by place.
+    pub place: Option<String>,
+}
+
+/// A group of divergences.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// How many samples.
+    pub count: u64,
+    /// The first sample.
+    pub sample: u64,
+    /// Its verdict.
+    pub verdict: Verdict,
+    /// The true frame to blame there.
+    pub frame: usize,
+    /// Its place.
+    pub location: Location,
+    /// The row to blame, if one was found.
+    pub row: Option<RowSource>,
+    /// What the row gave and what is true, in words.
+    pub values: Option<String>,
+}
+
+/// The result of a comparison.
+#[derive(Clone, Debug, Default)]
+pub struct Comparison {
+    /// Samples seen.
+    pub samples: u64,
+    /// Samples whose truth is complete, known in part, or unknown.
+    pub truths: [u64; 3],
+    /// Verdicts, by column.
+    pub tallies: Vec<Tally>,
+    /// First divergences.
+    pub groups: BTreeMap<GroupKey, Group>,
+}
+
+impl Comparison {
+    /// Nothing seen yet, for so many columns.
+    pub fn new(columns: usize) -> Self {
+        Comparison {
+            tallies: vec![Tally::default(); columns],
+            ..Self::default()
+        }
+    }
+
+    /// Counts a sample, whatever its outcomes.
+    pub fn add_sample(&mut self, view: &View<'_>) {
+        self.samples += 1;
+        let truth = &view.sample.truth;
+        let kind = match (truth.is_complete(), truth.frames().is_empty()) {
+            (true, _) => 0,
+            (false, false) => 1,
+            (false, true) => 2,
+        };
+        self.truths[kind] += 1;
+    }
+
+    /// Counts an outcome of `column` on `view`.
+    pub fn add(&mut self, column: usize, view: &View<'_>, outcome: &Outcome, by: GroupBy) {
+        self.tallies[column].add(outcome.verdict);
+        let unsupported = outcome.verdict == Verdict::Unsupported;
+        if !outcome.verdict.is_wrong() && !unsupported && outcome.diagnosis.is_none() {
+            return;
+        }
+        let (code, frame, pc) = match &outcome.diagnosis {
+            Some(d) => (d.code, d.frame, d.pc),
+            None => {
+                let pc = CodeAddress::Instruction(view.live().rip());
+                (outcome.chain.end.reason.code(), 0, pc)
+            }
+        };
+        let location = Location::of(view.space, pc);
+        let contradiction = outcome
+            .diagnosis
+            .as_ref()
+            .and_then(|d| d.contradiction.as_ref());
+        let place = match by {
+            GroupBy::Cause => None,
+            GroupBy::Function => Some(place_name(&location)),
+            GroupBy::Instruction => Some(location.to_string()),
+        };
+        let letter = outcome.verdict.letter();
+        let group = Group {
+            count: 0,
+            sample: view.number,
+            verdict: outcome.verdict,
+            frame,
+            location,
+            row: contradiction.and_then(|c| c.row).map(|r| r.source),
+            values: contradiction.map(|c| c.to_string()),
+        };
+        self.groups
+            .entry(GroupKey {
+                column,
+                letter,
+                code,
+                place,
+            })
+            .or_insert(group)
+            .count += 1;
+    }
+
+    /// Groups of the same column and sample order merged into this one. `other` came later.
+    pub fn merge(&mut self, other: Comparison) {
+        self.samples += other.samples;
+        for (sum, n) in self.truths.iter_mut().zip(other.truths) {
+            *sum += n;
+        }
+        for (tally, more) in self.tallies.iter_mut().zip(other.tallies) {
+            for (sum, n) in tally.counts.iter_mut().zip(more.counts) {
+                *sum += n;
+            }
+        }
+        for (key, group) in other.groups {
+            match self.groups.entry(key) {
+                std::collections::btree_map::Entry::Occupied(mut e) => {
+                    e.get_mut().count += group.count
+                }
+                std::collections::btree_map::Entry::Vacant(e) => {
+                    e.insert(group);
+                }
+            }
+        }
+    }
+
+    /// The groups of one column, the largest first.
+    pub fn column_groups(&self, column: usize) -> Vec<(&GroupKey, &Group)> {
+        let mut groups: Vec<_> = self
+            .groups
+            .iter()
+            .filter(|(key, _)| key.column == column)
+            .collect();
+        groups.sort_by_key(|(key, group)| (std::cmp::Reverse(group.count), (*key).clone()));
+        groups
+    }
+
+    /// Was anything judged?
+    pub fn judged(&self) -> bool {
+        self.tallies.iter().any(|t| t.judged() > 0)
+    }
+}
+
+fn place_name(location: &Location) -> String {
+    match (&location.function, &location.image) {
+        (Some(function), Some(image)) => format!("{function} ({image})"),
+        _ => location.to_string(),
+    }
+}

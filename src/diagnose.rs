@@ -1,0 +1,243 @@
+//! Why a chain is wrong: the frame, the rule and the row that are to blame.
+//!
+//! A chain shows where it diverges from the truth; the cause may lie frames before, where a row
+//! restored a register wrongly. Each true frame up to the divergence is checked by itself, and
+//! the nearest contradiction is the cause. For the frame pointer the cause is decided from code
+//! and truth, never from a DWARF row.
+
+use crate::check::{Contradiction, Subject, true_frame};
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::apply::Frame;
+use unwind_sim_unwind::cache::{Cache, TableKind};
+use unwind_sim_unwind::chain::Chain;
+use unwind_sim_unwind::image::AddressSpace;
+use unwind_sim_unwind::memory::Memory;
+use unwind_sim_unwind::reason::{Code, Reason};
+use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::start::Start;
+use unwind_sim_unwind::step::step;
+use unwind_sim_unwind::verdict::Verdict;
+use unwind_sim_unwind::walk::{Finder, Place};
+
+/// Why a chain is not the true one.
+#[derive(Clone, Debug)]
+pub struct Diagnosis {
+    /// The code.
+    pub code: Code,
+    /// The true frame whose rule is to blame; the one before the divergence.
+    pub frame: usize,
+    /// Its pc.
+    pub pc: CodeAddress,
+    /// The contradiction of its row, if one was found.
+    pub contradiction: Option<Contradiction>,
+}
+
+/// A walk as it was taken.
+pub struct Walked<'a> {
+    /// What it found.
+    pub chain: &'a Chain,
+    /// What it began with.
+    pub start: &'a Start,
+    /// Were those fake registers?
+    pub is_fake: bool,
+    /// Where it happened: the memory that it saw.
+    pub place: Place<'a, dyn Memory + 'a>,
+}
+
+/// The cause of `verdict` on a walk, whose first frame is true frame `from`. `None` for what is
+/// right, or not judged.
+pub fn diagnose(
+    subject: &Subject<'_>,
+    finder: Option<&dyn Finder>,
+    walked: &Walked<'_>,
+    verdict: Verdict,
+    from: usize,
+    cache: &mut Cache,
+) -> Option<Diagnosis> {
+    let chain = walked.chain;
+    if verdict == Verdict::Looped {
+        return Some(plain(subject, chain.end.reason.code(), from));
+    }
+    if !verdict.is_wrong() {
+        return match (verdict, finder) {
+            (Verdict::Unsupported, _) => Some(plain(subject, chain.end.reason.code(), from)),
+            (Verdict::Ok, Some(finder)) => latent(subject, finder, from, cache),
+            _ => None,
+        };
+    }
+    let divergence = from + verdict.at().unwrap_or(0) as usize;
+    let last_right = divergence.saturating_sub(1);
+    // Where no row is to blame, it is what ended the walk, or what was taken for a return address.
+    let code = match verdict {
+        Verdict::Truncated { .. } => chain.end.reason.code(),
+        _ => Code::WrongReturnAddress,
+    };
+    let end = chain.end.reason;
+    if divergence == from || matches!(end, Reason::RegistersMissing { .. }) {
+        return Some(plain(subject, end.code(), from));
+    }
+    let Some(finder) = finder else {
+        return Some(plain(subject, code, last_right));
+    };
+    for index in (from..=last_right).rev() {
+        let found = subject.check_frame(finder, index, cache);
+        // In an inner frame only a register can be to blame: with another CFA or return address
+        // the walk would have diverged there.
+        let blamed = found
+            .into_iter()
+            .find(|c| index == last_right || c.reg != Reg::Rip);
+        if let Some(contradiction) = blamed {
+            let by_frame_pointer = contradiction
+                .row
+                .as_ref()
+                .is_some_and(|row| row.source.table == TableKind::FramePointer);
+            let code = match by_frame_pointer {
+                true => frame_pointer_cause(subject, index).unwrap_or(contradiction.code),
+                false => contradiction.code,
+            };
+            let pc = contradiction.pc;
+            return Some(Diagnosis {
+                code,
+                frame: index,
+                pc,
+                contradiction: Some(contradiction),
+            });
+        }
+    }
+    if starts_wrong(subject, finder, walked, last_right, cache) {
+        return Some(plain(subject, Code::WrongCfa, last_right));
+    }
+    Some(plain(subject, code, last_right))
+}
+
+/// A row that contradicts the truth though the chain came out right: a wrong slot of a register
+/// that no frame needed.
+fn latent(
+    subject: &Subject<'_>,
+    finder: &dyn Finder,
+    from: usize,
+    cache: &mut Cache,
+) -> Option<Diagnosis> {
+    (from..subject.truth.frames().len()).find_map(|frame| {
+        let contradiction = subject
+            .check_frame(finder, frame, cache)
+            .into_iter()
+            .next()?;
+        let (code, pc) = (contradiction.code, contradiction.pc);
+        Some(Diagnosis {
+            code,
+            frame,
+            pc,
+            contradiction: Some(contradiction),
+        })
+    })
+}
+
+/// Does the first step give another CFA than the true one, though its row is right? Then the
+/// walk began with registers that are not those of the frame.
+fn starts_wrong(
+    subject: &Subject<'_>,
+    finder: &dyn Finder,
+    walked: &Walked<'_>,
+    index: usize,
+    cache: &mut Cache,
+) -> bool {
+    let frame = Frame::top(walked.start.regs);
+    let Some(truth) = subject.truth.frames().get(index) else {
+        return false;
+    };
+    if !walked.is_fake || walked.start.first_frame.is_some() || frame.pc.value() != truth.pc {
+        return false;
+    }
+    let stepped = step(finder, &walked.place, &frame, cache);
+    stepped
+        .caller
+        .is_ok_and(|caller| caller.regs.rsp() != truth.cfa)
+}
+
+fn plain(subject: &Subject<'_>, code: Code, frame: usize) -> Diagnosis {
+    let pc = true_frame(subject.truth, subject.live, frame)
+        .map_or(CodeAddress::Instruction(subject.live.rip()), |f| f.pc);
+    Diagnosis {
+        code,
+        frame,
+        pc,
+        contradiction: None,
+    }
+}
+
+/// Why rbp is not the frame pointer of true frame `index`: US510, US511 or US512; `None` if it
+/// is one.
+fn frame_pointer_cause(subject: &Subject<'_>, index: usize) -> Option<Code> {
+    let frame = true_frame(subject.truth, subject.live, index)?;
+    let cfa = subject.truth.frames().get(index)?.cfa;
+    if frame.regs.get(Reg::Rbp)? == cfa.wrapping_sub(16) {
+        return None;
+    }
+    Some(match prologue(subject.space, frame.pc) {
+        Some(set_up) if frame.pc.value() < set_up => Code::FramePointerNotYet,
+        Some(_) if torn_down(subject.space, frame.pc) => Code::FramePointerGone,
+        _ => Code::NoFramePointer,
+    })
+}
+
+/// `push rbp; mov rbp, rsp` in both encodings, and `enter n, 0`.
+const SETS_UP: [&[u8]; 2] = [&[0x55, 0x48, 0x89, 0xe5], &[0x55, 0x48, 0x8b, 0xec]];
+const ENTER: u8 = 0xc8;
+const ENTER_LEN: u64 = 4;
+/// How far from the function's begin a prologue is looked for, bytes: endbr64, a few pushes and
+/// moves that a scheduler put in front.
+const PROLOGUE_MAX: usize = 32;
+
+/// The first address at which the frame pointer of the function at `pc` is set up; `None` if the
+/// function has no such prologue.
+fn prologue(space: &AddressSpace, pc: CodeAddress) -> Option<u64> {
+    let mapping = space.find(pc.symbol_address())?;
+    let image = mapping.image.as_ref()?;
+    let function = image.symbol(mapping.svma(pc.symbol_address()))?;
+    let (start, size) = (function.address, function.size);
+    let len = if size == 0 {
+        PROLOGUE_MAX
+    } else {
+        PROLOGUE_MAX.min(size as usize)
+    };
+    let code = image.text_bytes(start, len);
+    let pushed = SETS_UP.iter().find_map(|bytes| {
+        let at = code.windows(bytes.len()).position(|w| w == *bytes)?;
+        Some(at as u64 + bytes.len() as u64)
+    });
+    let entered = || (code.first() == Some(&ENTER)).then_some(ENTER_LEN);
+    Some(
+        start
+            .wrapping_add(pushed.or_else(entered)?)
+            .wrapping_add(mapping.bias),
+    )
+}
+
+/// Does the function return within the next few instructions, without touching rbp again? Then
+/// `leave` or `pop rbp` was executed before.
+fn torn_down(space: &AddressSpace, pc: CodeAddress) -> bool {
+    let Some(mapping) = space.find(pc.value()) else {
+        return false;
+    };
+    let Some(image) = mapping.image.as_ref() else {
+        return false;
+    };
+    let code = image.text_bytes(mapping.svma(pc.value()), 16);
+    epilogue_rest(code)
+}
+
+/// Only pops of other registers, then `ret` or a tail jump.
+fn epilogue_rest(mut code: &[u8]) -> bool {
+    loop {
+        match code {
+            [0xc3 | 0xc2 | 0xe9 | 0xeb, ..] | [0xf3, 0xc3, ..] | [0xff, 0xe0..=0xe7, ..] => {
+                return true;
+            }
+            [0x41, 0x58..=0x5f, rest @ ..] => code = rest,
+            [0x58..=0x5c | 0x5e | 0x5f, rest @ ..] => code = rest,
+            [0x48, 0x83, 0xc4, _, rest @ ..] => code = rest,
+            _ => return false,
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! One stack, one unwinder, one start: the chain, the verdict and the cause.
+
+use crate::check::Subject;
+use crate::diagnose::{Diagnosis, Walked, diagnose};
+use unwind_sim_corpus::model::Sample;
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::chain::{Addresses, Chain, End};
+use unwind_sim_unwind::image::AddressSpace;
+use unwind_sim_unwind::memory::{Memory, Regions};
+use unwind_sim_unwind::regs::Regs;
+use unwind_sim_unwind::start::{Start, Variant};
+use unwind_sim_unwind::unwinder::{Stack, Unwinder};
+use unwind_sim_unwind::verdict::{Verdict, expected_from, judge};
+use unwind_sim_unwind::walk::{Finder, Limits, Place, walk};
+
+/// An unwinder as the tool holds it: one that finds rules in tables can be asked for them.
+pub enum Engine {
+    /// Finds rules; the shared walk applies them.
+    Table(Box<dyn Finder>),
+    /// Walks by itself: guess, LBR, the user's own.
+    Other(Box<dyn Unwinder>),
+}
+
+impl Engine {
+    /// The name, as on the command line.
+    pub fn name(&self) -> &str {
+        match self {
+            Engine::Table(finder) => finder.name(),
+            Engine::Other(unwinder) => unwinder.name(),
+        }
+    }
+
+    /// The finder, if there is one.
+    pub fn finder(&self) -> Option<&dyn Finder> {
+        match self {
+            Engine::Table(finder) => Some(&**finder),
+            Engine::Other(_) => None,
+        }
+    }
+
+    /// Walks with full provenance.
+    pub fn walk(&self, stack: &Stack<'_>, cache: &mut Cache) -> Chain {
+        match self {
+            Engine::Table(finder) => {
+                let place = Place {
+                    space: stack.space,
+                    memory: stack.memory,
+                };
+                let mut chain = Chain::default();
+                chain.end = walk(
+                    &**finder,
+                    &place,
+                    stack.start,
+                    &stack.limits,
+                    cache,
+                    &mut chain,
+                );
+                chain
+            }
+            Engine::Other(unwinder) => unwinder.walk(stack, cache),
+        }
+    }
+
+    /// Walks for the addresses only, which are added to `out`.
+    pub fn addresses<M: Memory>(
+        &self,
+        place: &Place<'_, M>,
+        start: &Start,
+        limits: &Limits,
+        cache: &mut Cache,
+        out: &mut Addresses,
+    ) -> End {
+        match self {
+            Engine::Table(finder) => walk(&**finder, place, start, limits, cache, out),
+            Engine::Other(unwinder) => {
+                let (space, memory, limits) = (place.space, place.memory, *limits);
+                unwinder.addresses(
+                    &Stack {
+                        start,
+                        space,
+                        memory,
+                        limits,
+                    },
+                    cache,
+                    out,
+                )
+            }
+        }
+    }
+}
+
+/// How much of the recorded memory a walk may see.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MemoryView {
+    /// Everything that was recorded.
+    #[default]
+    Cpu,
+    /// What a profiler would have copied: so many bytes from rsp upwards.
+    Copy(u64),
+}
+
+impl MemoryView {
+    /// `cpu` or `copy:BYTES`.
+    pub fn from_name(name: &str) -> Option<MemoryView> {
+        match name.split_once(':') {
+            None if name == "cpu" => Some(MemoryView::Cpu),
+            Some(("copy", bytes)) => bytes.parse().ok().map(MemoryView::Copy),
+            _ => None,
+        }
+    }
+}
+
+/// A sample in its world.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// Its number in the recording, from 0.
+    pub number: u64,
+    /// The sample.
+    pub sample: &'a Sample<'a>,
+    /// The mappings of its process at its time.
+    pub space: &'a AddressSpace,
+    /// The sample before it was corrupted on purpose, if it was: rules are blamed for what they
+    /// would have done there.
+    pub pristine: Option<&'a Sample<'a>>,
+}
+
+/// What came of one walk.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The chain.
+    pub chain: Chain,
+    /// Is it right?
+    pub verdict: Verdict,
+    /// The true frame that the chain is to begin with.
+    pub from: usize,
+    /// Why it is not right.
+    pub diagnosis: Option<Diagnosis>,
+}
+
+/// What all walks of a run share.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Setting {
+    /// The bounds of a walk.
+    pub limits: Limits,
+    /// How much memory is visible.
+    pub view: MemoryView,
+    /// Was the code built with frame pointers throughout, as a `CONFIG_FRAME_POINTER` kernel?
+    pub frame_pointer_kernel: bool,
+}
+
+impl View<'_> {
+    /// The live registers, as far as recorded.
+    pub fn live(&self) -> Regs {
+        self.sample.regs.live().copied().unwrap_or_default()
+    }
+
+    /// The memory that a walk may see.
+    pub fn memory(&self, view: MemoryView) -> Regions<'_> {
+        let memory = self.sample.memory();
+        match view {
+            MemoryView::Cpu => memory,
+            MemoryView::Copy(bytes) => memory.profiler_copy(self.live().rsp(), bytes),
+        }
+    }
+
+    /// Puts the stack in front of `engine`, started as `variant`, and judges the chain.
+    pub fn examine(
+        &self,
+        engine: &Engine,
+        variant: Variant,
+        setting: &Setting,
+        cache: &mut Cache,
+    ) -> Outcome {
+        let walk = |stack: &Stack<'_>, cache: &mut Cache| engine.walk(stack, cache);
+        self.examine_by(&walk, engine.finder(), variant, setting, cache)
+    }
+
+    /// As [`View::examine`], with an unwinder that somebody else holds.
+    pub fn examine_unwinder(
+        &self,
+        unwinder: &dyn Unwinder,
+        variant: Variant,
+        setting: &Setting,
+        cache: &mut Cache,
+    ) -> Outcome {
+        let walk = |stack: &Stack<'_>, cache: &mut Cache| unwinder.walk(stack, cache);
+        self.examine_by(&walk, None, variant, setting, cache)
+    }
+
+    fn examine_by(
+        &self,
+        walk: &dyn Fn(&Stack<'_>, &mut Cache) -> Chain,
+        finder: Option<&dyn Finder>,
+        variant: Variant,
+        setting: &Setting,
+        cache: &mut Cache,
+    ) -> Outcome {
+        let memory = self.memory(setting.view);
+        let start = self
+            .sample
+            .regs
+            .start(variant, setting.frame_pointer_kernel, &memory);
+        let start = match start {
+            Ok(start) => start,
+            Err(reason) => {
+                let chain = Chain {
+                    end: reason.into(),
+                    ..Chain::default()
+                };
+                let verdict = Verdict::Unsupported;
+                return Outcome {
+                    chain,
+                    verdict,
+                    from: 0,
+                    diagnosis: None,
+                };
+            }
+        };
+        let limits = setting.limits;
+        let stack = Stack {
+            start: &start,
+            space: self.space,
+            memory: &memory,
+            limits,
+        };
+        let chain = walk(&stack, cache);
+        let truth = &self.sample.truth;
+        let live = self.live();
+        // Fake registers describe the fetching function's caller, whatever the variant does with
+        // them: the frames inside of it are not expected.
+        let mark = match variant {
+            Variant::Hardware => None,
+            Variant::Fake(_) => Some(self.sample.regs.sampled.rsp()),
+        };
+        let from = expected_from(truth, live.rsp(), mark);
+        let verdict = judge(&chain, truth, from);
+        // Rules are put in front of what was there before a case corrupted it on purpose, and of
+        // all of it: what a short copy hides is no fault of a row.
+        let sound = self.pristine.unwrap_or(self.sample);
+        let (all, sound_live) = (
+            sound.memory(),
+            sound.regs.live().copied().unwrap_or_default(),
+        );
+        let subject = Subject {
+            space: self.space,
+            memory: &all,
+            truth,
+            live: &sound_live,
+        };
+        let place = Place {
+            space: self.space,
+            memory: &memory as &dyn Memory,
+        };
+        let walked = Walked {
+            chain: &chain,
+            start: &start,
+            is_fake: variant != Variant::Hardware,
+            place,
+        };
+        let diagnosis = diagnose(&subject, finder, &walked, verdict, from, cache);
+        Outcome {
+            chain,
+            verdict,
+            from,
+            diagnosis,
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! One walk of one sample, step by step: which rule, which row, which words, and what is true.
+
+use crate::check::{Contradiction, Subject};
+use crate::engine::{Engine, Outcome, Setting, View};
+use crate::names::Location;
+use crate::text::{chain_text, event_line, row_place, sample_line};
+use std::fmt::Write as _;
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::chain::{Found, Frame};
+use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::start::Variant;
+use unwind_sim_unwind::truth::Truth;
+use unwind_sim_unwind::verdict::align_chain;
+
+/// The explanation of a walk. With `frame`, only of that frame of the chain.
+pub fn explain(
+    view: &View<'_>,
+    engine: &Engine,
+    variant: Variant,
+    setting: &Setting,
+    frame: Option<usize>,
+) -> String {
+    let mut cache = Cache::new();
+    let outcome = view.examine(engine, variant, setting, &mut cache);
+    let name = format!("{}@{}", engine.name(), variant.as_str());
+    let mut out = format!(
+        "{}\n{}",
+        sample_line(view),
+        chain_text(&name, view, &outcome)
+    );
+    if frame.is_none() && !outcome.chain.events.is_empty() {
+        out.push_str("\nwhat happened:\n");
+        for event in &outcome.chain.events {
+            let _ = writeln!(out, "  {}", event_line(event, view.space));
+        }
+    }
+    let hits = align_chain(&outcome.chain, &view.sample.truth, outcome.from);
+    let frames = outcome.chain.frames.iter().enumerate();
+    for (i, f) in frames.filter(|(i, _)| frame.is_none_or(|wanted| wanted == *i)) {
+        out.push('\n');
+        frame_text(&mut out, view, i, f, hits.get(i).copied().flatten());
+    }
+    if frame.is_none_or(|wanted| wanted >= outcome.chain.frames.len()) {
+        out.push('\n');
+        end_text(&mut out, view, engine, setting, &outcome, &mut cache);
+    }
+    out
+}
+
+/// `sp+16` style: the address, and how far it is from the live rsp.
+fn from_rsp(view: &View<'_>, address: u64) -> String {
+    let rsp = view.live().rsp();
+    let distance = address.wrapping_sub(rsp) as i64;
+    format!("{address:#x} (rsp{distance:+})")
+}
+
+fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: &Frame, hit: Option<usize>) {
+    let place = Location::of(view.space, frame.pc);
+    let what = if frame.pc.is_instruction() {
+        "instruction"
+    } else {
+        "return address"
+    };
+    let _ = writeln!(out, "frame {i}: {what} {:#x}, {place}", frame.pc.value());
+    match &frame.found {
+        Found::Start => out.push_str("  the walk began here\n"),
+        Found::SampledIp => out.push_str("  the sampled ip, reported before the walk\n"),
+        Found::Guess => out.push_str("  a word on the stack that is a code address\n"),
+        Found::External => out.push_str("  its unwinder does not say how it was found\n"),
+        Found::Rule {
+            rule,
+            source,
+            words,
+        } => {
+            let _ = writeln!(
+                out,
+                "  by the row of frame {}: {}",
+                i.wrapping_sub(1),
+                row_place(source)
+            );
+            let _ = writeln!(out, "  rule: {rule}");
+            if let Some(cause) = source.fallback {
+                let _ = writeln!(out, "  a fallback, because {} {cause}", cause.code());
+            }
+            for word in words {
+                let _ = writeln!(
+                    out,
+                    "  read *{} = {:#x}",
+                    from_rsp(view, word.address),
+                    word.value
+                );
+            }
+            let _ = writeln!(out, "  gave cfa {}", from_rsp(view, frame.sp));
+        }
+    }
+    if let Some(slot) = frame.slot {
+        let _ = writeln!(out, "  its pc was read from {}", from_rsp(view, slot));
+    }
+    match (hit, &view.sample.truth) {
+        (_, Truth::Unknown) => {}
+        (Some(t), truth) if truth.frames()[t].pc == frame.pc.value() => {
+            let _ = writeln!(out, "  true: it is frame {t} of the true chain");
+        }
+        (Some(t), truth) => {
+            let _ = writeln!(
+                out,
+                "  WRONG: true frame {t} has pc {:#x}",
+                truth.frames()[t].pc
+            );
+        }
+        (None, _) => out.push_str("  WRONG: no true frame has its pc in that slot\n"),
+    }
+}
+
+fn end_text(
+    out: &mut String,
+    view: &View<'_>,
+    engine: &Engine,
+    setting: &Setting,
+    outcome: &Outcome,
+    cache: &mut Cache,
+) {
+    let reason = outcome.chain.end.reason;
+    let code = reason.code();
+    let _ = writeln!(
+        out,
+        "the walk ended: {code} {}: {reason}",
+        code.description()
+    );
+    let truth = &view.sample.truth;
+    let Some(diagnosis) = &outcome.diagnosis else {
+        return;
+    };
+    let Some(next) = truth.frames().get(diagnosis.frame + 1) else {
+        return;
+    };
+    let place = Location::of(view.space, diagnosis.pc);
+    let _ = writeln!(
+        out,
+        "to blame: true frame {}, {place}: {} {}",
+        diagnosis.frame,
+        diagnosis.code,
+        diagnosis.code.description()
+    );
+    let (Some(finder), live) = (engine.finder(), view.live()) else {
+        return;
+    };
+    let memory = view.memory(setting.view);
+    let subject = Subject {
+        space: view.space,
+        memory: &memory,
+        truth,
+        live: &live,
+    };
+    for c in subject.check_frame(finder, diagnosis.frame, cache) {
+        contradiction_text(out, &c);
+    }
+    let cfa = truth.frames()[diagnosis.frame].cfa;
+    let _ = writeln!(out, "  the right answer: cfa {}", from_rsp(view, cfa));
+    if let Some(slot) = truth.slot(diagnosis.frame + 1) {
+        let _ = writeln!(
+            out,
+            "  return address {:#x}, which lay at {}",
+            next.pc,
+            from_rsp(view, slot)
+        );
+    }
+    for (reg, value) in Reg::CALLEE_SAVED.iter().zip(next.saved.unwrap_or_default()) {
+        if next.saved.is_some() && finder.carries().contains(*reg) {
+            let _ = writeln!(out, "  {reg} {value:#x}");
+        }
+    }
+}
+
+fn contradiction_text(out: &mut String, c: &Contradiction) {
+    let _ = writeln!(out, "  {}: {c}", c.code);
+    if let Some(row) = &c.row {
+        let _ = writeln!(out, "    {}\n    {}", row_place(&row.source), row.rule);
+    }
+}

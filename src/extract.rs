@@ -1,0 +1,222 @@
+//! One sample, or all, as a small recording of its own: to keep, or to send to somebody.
+
+mod case;
+
+pub use case::NotWritable;
+
+use crate::engine::View;
+use crate::input::{Filter, Input};
+use crate::run::{Run, RunError};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::Path;
+use unwind_sim_corpus::model::{Event, Region, Sample};
+use unwind_sim_corpus::trace::{Meta, TraceWriter, WriteError};
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::image::{AddressSpace, Mapping};
+use unwind_sim_unwind::memory::{Memory, MemoryError, Regions};
+use unwind_sim_unwind::start::Variant;
+use unwind_sim_unwind::unwinder::Stack;
+
+/// Samples with their worlds.
+pub struct Extracted {
+    meta: Meta,
+    samples: Vec<(Sample<'static>, Vec<Mapping>)>,
+}
+
+/// Takes sample `number` of `input`, or all of them. With `scrub`, memory that no unwinder reads
+/// is zeroed: what remains are words that some walk used, and words that are code addresses.
+///
+/// # Errors
+/// If the recording is damaged.
+pub fn extract(input: &Input, number: Option<u64>, scrub: bool) -> Result<Extracted, RunError> {
+    let mut samples = Vec::new();
+    let filter = Filter {
+        sample: number,
+        ..Filter::default()
+    };
+    let run = scrub.then(every_engine).transpose()?;
+    input.for_each(&filter, &mut |view| {
+        let mut sample = owned(view.sample);
+        if let Some(run) = &run {
+            let read = words_read(view, run);
+            for region in &mut sample.regions {
+                zero_unread(region, &read, view.space);
+            }
+        }
+        samples.push((sample, view.space.mappings().to_vec()));
+        Ok(())
+    })?;
+    Ok(Extracted {
+        meta: input.trace().meta().clone(),
+        samples,
+    })
+}
+
+fn every_engine() -> Result<Run, RunError> {
+    let names: Vec<String> = crate::spec::ALL.iter().map(|s| (*s).to_owned()).collect();
+    let against = crate::run::Against::Truth;
+    let engines = crate::spec::engines(&names)?;
+    let (setting, group_by) = Default::default();
+    Ok(Run {
+        engines,
+        variants: Variant::ALL.to_vec(),
+        setting,
+        against,
+        group_by,
+    })
+}
+
+fn owned(sample: &Sample<'_>) -> Sample<'static> {
+    let regions = sample.regions.iter().map(|r| Region {
+        bytes: r.bytes.to_vec().into(),
+        role: r.role,
+        bounds: r.bounds.clone(),
+        next_sp: r.next_sp,
+        address: r.address,
+    });
+    Sample {
+        regions: regions.collect(),
+        truth: sample.truth.clone(),
+        recorded: sample.recorded.clone(),
+        ..*sample
+    }
+}
+
+/// Memory that remembers what was read.
+struct Watched<'a> {
+    inner: Regions<'a>,
+    read: RefCell<Vec<Range<u64>>>,
+}
+
+impl Memory for Watched<'_> {
+    fn read_u64(&self, address: u64) -> Result<u64, MemoryError> {
+        self.read
+            .borrow_mut()
+            .push(address..address.saturating_add(8));
+        self.inner.read_u64(address)
+    }
+
+    fn read(&self, address: u64, buf: &mut [u8]) -> Result<(), MemoryError> {
+        self.read
+            .borrow_mut()
+            .push(address..address.saturating_add(buf.len() as u64));
+        self.inner.read(address, buf)
+    }
+}
+
+/// Every byte that a walk, from any start, by any unwinder but the scan, reads.
+fn words_read(view: &View<'_>, run: &Run) -> BTreeSet<u64> {
+    let watched = Watched {
+        inner: view.sample.memory(),
+        read: RefCell::default(),
+    };
+    for engine in run.engines.iter().filter(|e| e.name() != "guess") {
+        for &variant in &run.variants {
+            let Ok(start) = view.sample.regs.start(variant, false, &watched) else {
+                continue;
+            };
+            let (space, limits) = (view.space, run.setting.limits);
+            let stack = Stack {
+                start: &start,
+                space,
+                memory: &watched,
+                limits,
+            };
+            engine.walk(&stack, &mut Cache::new());
+        }
+    }
+    let truth = &view.sample.truth;
+    let slots = (0..truth.frames().len()).filter_map(|i| truth.slot(i));
+    let slots: Vec<Range<u64>> = slots.map(|s| s..s.saturating_add(8)).collect();
+    watched
+        .read
+        .into_inner()
+        .into_iter()
+        .chain(slots)
+        .flatten()
+        .collect()
+}
+
+fn zero_unread(region: &mut Region<'_>, read: &BTreeSet<u64>, space: &AddressSpace) {
+    let base = region.address;
+    let bytes = region.bytes.to_mut();
+    for start in (0..bytes.len()).step_by(8) {
+        let end = (start + 8).min(bytes.len());
+        let word = bytes[start..]
+            .first_chunk()
+            .map_or(0, |w| u64::from_le_bytes(*w));
+        // What a scan reports has to stay: it is the scan's whole result.
+        if space.is_text(word.wrapping_sub(1)) {
+            continue;
+        }
+        for (at, byte) in bytes.iter_mut().enumerate().take(end).skip(start) {
+            if !read.contains(&base.wrapping_add(at as u64)) {
+                *byte = 0;
+            }
+        }
+    }
+}
+
+impl Extracted {
+    /// Bytes of memory that are not zero.
+    pub fn bytes_kept(&self) -> usize {
+        let regions = self.samples.iter().flat_map(|(s, _)| &s.regions);
+        regions
+            .map(|r| r.bytes.iter().filter(|b| **b != 0).count())
+            .sum()
+    }
+
+    /// Writes a trace that holds nothing else.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write_trace(&self, path: &Path) -> Result<(), WriteError> {
+        let mut file = TraceWriter::create(path, &self.meta)?;
+        write_samples(&mut file, &self.samples)?;
+        file.finish()
+    }
+}
+
+/// Writes each sample behind the mappings of its world.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn write_samples<W: std::io::Write>(
+    writer: &mut TraceWriter<W>,
+    samples: &[(Sample<'_>, Vec<Mapping>)],
+) -> Result<(), WriteError> {
+    let mut last: Option<(u32, &[Mapping])> = None;
+    for (sample, mappings) in samples {
+        let pid = sample.pid;
+        let same = last.is_some_and(|(p, m)| p == pid && same_mappings(m, mappings));
+        if !same {
+            writer.event(&Event::Exec { pid })?;
+            for mapping in mappings {
+                let image = mapping
+                    .image
+                    .as_ref()
+                    .map(|i| writer.add_image(i))
+                    .transpose()?;
+                let (range, bias) = (mapping.range.clone(), mapping.bias);
+                let name = mapping.name.clone();
+                writer.event(&Event::Map {
+                    pid,
+                    range,
+                    bias,
+                    image,
+                    name,
+                })?;
+            }
+            last = Some((pid, mappings));
+        }
+        writer.sample(sample)?;
+    }
+    Ok(())
+}
+
+fn same_mappings(a: &[Mapping], b: &[Mapping]) -> bool {
+    let key = |m: &Mapping| (m.range.clone(), m.bias, m.image.as_ref().map(|i| i.id()));
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| key(a) == key(b))
+}

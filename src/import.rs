@@ -1,0 +1,144 @@
+//! Imports become traces: a perf.data or a core is read once, as a stream, into a temporary
+//! trace or the one that was asked for.
+
+use crate::input::{FileKind, OpenOptions};
+use std::collections::HashMap;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use unwind_sim_corpus::import::{self as corpus, ImportItem, ImportOptions, Imported};
+use unwind_sim_corpus::model::{Event, ImageIndex, Item};
+use unwind_sim_corpus::trace::{self, Meta, Trace, TraceError, TraceWriter, WriteError};
+
+/// An import that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The recording cannot be read.
+    #[error(transparent)]
+    Corpus(#[from] corpus::ImportError),
+    /// The trace cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The trace that was written cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// No place for the trace.
+    #[error("cannot make a temporary file: {0}")]
+    Temporary(std::io::Error),
+    /// Nothing that can be imported.
+    #[error(
+        "{path} is neither a trace, a perf.data, an ELF core nor a case (.s){hint}; \
+         `unwind-sim inspect` shows what is in an ELF file"
+    )]
+    Unknown {
+        /// The file.
+        path: PathBuf,
+        /// What it is instead, if that is known.
+        hint: &'static str,
+    },
+}
+
+/// What describes the import in its trace.
+pub fn meta(path: &Path, kind: FileKind) -> Meta {
+    let engine = match kind {
+        FileKind::Core => trace::Engine::Core,
+        _ => trace::Engine::PerfData,
+    };
+    let command = ["unwind-sim", "import"].map(str::to_owned);
+    let path = path.to_string_lossy().into_owned();
+    Meta {
+        command: command.into_iter().chain([path]).collect(),
+        engine,
+        ..Meta::default()
+    }
+}
+
+/// Imports the file at `path` into `writer`.
+///
+/// # Errors
+/// If the recording cannot be read, or the trace cannot be written.
+pub fn into<W: Write>(
+    path: &Path,
+    kind: FileKind,
+    options: &OpenOptions,
+    writer: &mut TraceWriter<W>,
+) -> Result<Imported, ImportError> {
+    if matches!(kind, FileKind::Elf | FileKind::Case | FileKind::Trace) {
+        let hint = match kind {
+            FileKind::Elf => ": it is an ELF file, but no core",
+            FileKind::Case => ": it is a case, which is run (extract --all makes a trace of it)",
+            _ => ": it is a trace already",
+        };
+        return Err(ImportError::Unknown {
+            path: path.into(),
+            hint,
+        });
+    }
+    let mut import = ImportOptions::default();
+    import.files.symfs.clone_from(&options.symfs);
+    let mut numbers: HashMap<ImageIndex, ImageIndex> = HashMap::new();
+    let mut failed = None;
+    let imported = corpus::import(
+        path,
+        &import,
+        &mut |item| match write(writer, &mut numbers, item) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        },
+    );
+    match (imported, failed) {
+        (_, Some(error)) => Err(error.into()),
+        (Err(corpus::ImportError::UnknownFormat), None) => Err(ImportError::Unknown {
+            path: path.into(),
+            hint: "",
+        }),
+        (imported, None) => Ok(imported?),
+    }
+}
+
+fn write<W: Write>(
+    writer: &mut TraceWriter<W>,
+    numbers: &mut HashMap<ImageIndex, ImageIndex>,
+    item: ImportItem<'_>,
+) -> Result<(), WriteError> {
+    match item {
+        ImportItem::Image { index, image } => {
+            let number = writer.add_image(&image)?;
+            numbers.insert(index, number);
+            Ok(())
+        }
+        ImportItem::Item(Item::Event(Event::Map {
+            pid,
+            range,
+            bias,
+            image,
+            name,
+        })) => {
+            let image = image.and_then(|i| numbers.get(&i).copied());
+            writer.event(&Event::Map {
+                pid,
+                range,
+                bias,
+                image,
+                name,
+            })
+        }
+        ImportItem::Item(item) => writer.item(&item),
+    }
+}
+
+/// The file at `path` as a trace, which is gone when it is dropped.
+///
+/// # Errors
+/// As [`into`].
+pub fn to_trace(path: &Path, kind: FileKind, options: &OpenOptions) -> Result<Trace, ImportError> {
+    let file = tempfile::NamedTempFile::new().map_err(ImportError::Temporary)?;
+    let out = std::io::BufWriter::with_capacity(1 << 20, &file);
+    let mut writer = TraceWriter::new(out, &meta(path, kind))?;
+    into(path, kind, options, &mut writer)?;
+    writer.finish()?;
+    Ok(Trace::open(file.path())?)
+}

@@ -1,0 +1,242 @@
+//! What can be replayed: a trace, a case, a perf.data, an ELF core. All of them become a trace.
+
+use crate::engine::View;
+use crate::import::{self, ImportError};
+use crate::run::RunError;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use unwind_sim_corpus::model::Item;
+use unwind_sim_corpus::trace::{Chunk, Trace, TraceError};
+use unwind_sim_corpus::world::World;
+
+/// How images of an import are looked for.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// The folder below which paths are looked for first.
+    pub symfs: Option<PathBuf>,
+}
+
+/// Which samples.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Filter {
+    /// Only this one.
+    pub sample: Option<u64>,
+    /// Only of this thread.
+    pub tid: Option<u32>,
+    /// Only with a time in this range, end excluded.
+    pub time: Option<(u64, u64)>,
+    /// At most so many.
+    pub limit: Option<u64>,
+}
+
+/// An input that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum InputError {
+    /// The file cannot be opened.
+    #[error("cannot open {path}: {source}")]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The trace is damaged.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The import failed.
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    /// The case cannot be recorded.
+    #[error(transparent)]
+    Case(#[from] crate::cases::CaseFailure),
+    /// No such sample.
+    #[error("no sample {number}: the recording has {len}, counted from 0")]
+    NoSample {
+        /// The number asked for.
+        number: u64,
+        /// How many there are.
+        len: u64,
+    },
+}
+
+/// What a file is, by its first bytes and its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileKind {
+    /// Our own format.
+    Trace,
+    /// A perf.data, as a file or a pipe.
+    PerfData,
+    /// An ELF core.
+    Core,
+    /// Another ELF file.
+    Elf,
+    /// A case.
+    Case,
+    /// None of these.
+    Unknown,
+}
+
+/// What the file at `path` is.
+///
+/// # Errors
+/// If it cannot be opened.
+pub fn file_kind(path: &Path) -> Result<FileKind, InputError> {
+    const ET_CORE: u8 = 4;
+    let open = |source| InputError::Open {
+        path: path.into(),
+        source,
+    };
+    if path.extension().is_some_and(|e| e == "s") {
+        std::fs::metadata(path).map_err(open)?;
+        return Ok(FileKind::Case);
+    }
+    let mut head = [0; 32];
+    let mut file = std::fs::File::open(path).map_err(open)?;
+    let mut len = 0;
+    while len < head.len() {
+        match file.read(&mut head[len..]).map_err(open)? {
+            0 => break,
+            n => len += n,
+        }
+    }
+    let magic = unwind_sim_corpus::trace::MAGIC;
+    Ok(match &head[..len] {
+        [b'P', b'E', b'R', b'F', b'I', b'L', b'E', b'2', ..] => FileKind::PerfData,
+        [0x7f, b'E', b'L', b'F', ..] if head[16] == ET_CORE => FileKind::Core,
+        [0x7f, b'E', b'L', b'F', ..] => FileKind::Elf,
+        bytes if bytes.starts_with(&magic) => FileKind::Trace,
+        _ => FileKind::Unknown,
+    })
+}
+
+/// A recording that was opened.
+pub struct Input {
+    trace: Trace,
+}
+
+impl Input {
+    /// Opens the file, imports it or runs it, whatever it is.
+    ///
+    /// # Errors
+    /// If it cannot be read, is nothing that can be replayed, or is damaged before its first
+    /// sample.
+    pub fn open(path: &Path, options: &OpenOptions) -> Result<Input, InputError> {
+        let kind = file_kind(path)?;
+        let trace = match kind {
+            FileKind::Trace => Trace::open(path)?,
+            FileKind::Case => crate::cases::trace_of(path)?,
+            FileKind::PerfData | FileKind::Core | FileKind::Elf | FileKind::Unknown => {
+                import::to_trace(path, kind, options)?
+            }
+        };
+        Ok(Input { trace })
+    }
+
+    /// A recording in memory.
+    pub fn from_trace(trace: Trace) -> Input {
+        Input { trace }
+    }
+
+    /// The trace that it is, or became.
+    pub fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    /// Does any sample have a truth? Asked of the recording's own description, and of the first
+    /// sample where that says nothing.
+    pub fn has_truth(&self) -> bool {
+        if !self.trace.meta().truth.is_empty() {
+            return true;
+        }
+        self.trace
+            .sample(0)
+            .is_ok_and(|s| !s.truth.frames().is_empty())
+    }
+
+    /// Takes every sample that `filter` lets through, in order, each in its world. A recording
+    /// that was cut short ends with its last whole block.
+    ///
+    /// # Errors
+    /// If a block is damaged, or `take` fails.
+    pub fn for_each(
+        &self,
+        filter: &Filter,
+        take: &mut dyn FnMut(&View<'_>) -> Result<(), RunError>,
+    ) -> Result<(), RunError> {
+        if let Some(number) = filter.sample {
+            return self.one(number, take);
+        }
+        let mut left = filter.limit.unwrap_or(u64::MAX);
+        let mut world = World::new();
+        for chunk in self.trace.chunks() {
+            if left == 0 {
+                break;
+            }
+            read_chunk(&self.trace, &chunk, &mut world, &mut |view| {
+                if left > 0 && filter.lets_through(view) {
+                    left -= 1;
+                    take(view)?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn one(
+        &self,
+        number: u64,
+        take: &mut dyn FnMut(&View<'_>) -> Result<(), RunError>,
+    ) -> Result<(), RunError> {
+        let len = self.trace.len();
+        if number >= len {
+            return Err(InputError::NoSample { number, len }.into());
+        }
+        let sample = self.trace.sample(number).map_err(InputError::from)?;
+        let world = self.trace.world_at(number).map_err(InputError::from)?;
+        take(&View {
+            number,
+            sample: &sample,
+            space: world.space(sample.pid),
+            pristine: None,
+        })
+    }
+}
+
+/// Takes every sample of one chunk. `world` is the one before it, and afterwards the one behind.
+///
+/// # Errors
+/// If the chunk is damaged, or `take` fails.
+pub fn read_chunk(
+    trace: &Trace,
+    chunk: &Chunk<'_>,
+    world: &mut World,
+    take: &mut dyn FnMut(&View<'_>) -> Result<(), RunError>,
+) -> Result<(), RunError> {
+    let mut number = chunk.samples().start;
+    let mut reader = chunk.read().map_err(InputError::from)?;
+    while let Some(item) = reader.next() {
+        match item.map_err(InputError::from)? {
+            Item::Event(event) => world.apply(&event, trace.images()),
+            Item::Sample(sample) => {
+                take(&View {
+                    number,
+                    sample: &sample,
+                    space: world.space(sample.pid),
+                    pristine: None,
+                })?;
+                number += 1;
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Filter {
+    /// Is this sample wanted?
+    pub fn lets_through(&self, view: &View<'_>) -> bool {
+        let sample = view.sample;
+        self.tid.is_none_or(|tid| tid == sample.tid)
+            && self.time.is_none_or(|(a, b)| (a..b).contains(&sample.time))
+    }
+}

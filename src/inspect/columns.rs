@@ -1,0 +1,84 @@
+//! Aligned text.
+
+use std::fmt::Write as _;
+
+/// A table of text: cells that are numbers stand to the right.
+#[derive(Default)]
+pub(super) struct Columns {
+    rows: Vec<Vec<String>>,
+}
+
+/// One line of cells, each anything that can be shown.
+macro_rules! cells {
+    ($($cell:expr),* $(,)?) => { vec![$($cell.to_string()),*] };
+}
+pub(super) use cells;
+
+/// Wider cells do not push the rest of the table to the right.
+const WIDTH_MAX: usize = 60;
+
+impl Columns {
+    /// A table with these headings.
+    pub(super) fn new(head: &[&str]) -> Columns {
+        let head = head.iter().map(|s| (*s).to_owned()).collect();
+        Columns { rows: vec![head] }
+    }
+
+    pub(super) fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// Are there only the headings?
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.len() <= 1
+    }
+
+    /// Adds the table to `out`, each line indented by two.
+    pub(super) fn write(&self, out: &mut String) {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |i: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(i));
+            let lengths = cells.map(|cell| cell.chars().count());
+            lengths.filter(|n| *n <= WIDTH_MAX).max().unwrap_or(0)
+        };
+        let is_number = |i: usize| {
+            let mut cells = self.rows.iter().skip(1).filter_map(|row| row.get(i));
+            cells.all(|c| c.starts_with(|c: char| c.is_ascii_digit()))
+        };
+        let shapes: Vec<(usize, bool)> = (0..columns).map(|i| (width(i), is_number(i))).collect();
+        for row in &self.rows {
+            let mut line = String::new();
+            for (cell, &(width, number)) in row.iter().zip(&shapes) {
+                let _ = if number {
+                    write!(line, "  {cell:>width$}")
+                } else {
+                    write!(line, "  {cell:<width$}")
+                };
+            }
+            let _ = writeln!(out, "{}", line.trim_end());
+        }
+    }
+}
+
+/// `key        value`, indented by two.
+pub(super) fn field(out: &mut String, key: &str, value: impl std::fmt::Display) {
+    let _ = writeln!(out, "  {key:<14}{value}");
+}
+
+/// A list that is cut after `most`, which says so.
+pub(super) fn list<T: std::fmt::Display>(out: &mut String, items: &[T], most: usize) {
+    for item in items.iter().take(most) {
+        let _ = writeln!(out, "    {item}");
+    }
+    if items.len() > most {
+        let _ = writeln!(out, "    and {} more", items.len() - most);
+    }
+}
+
+/// `1.23`, of a ratio; `-` where there is nothing to divide by.
+pub(super) fn per(sum: u64, count: u64) -> String {
+    if count == 0 {
+        return "-".to_owned();
+    }
+    format!("{:.1}", sum as f64 / count as f64)
+}

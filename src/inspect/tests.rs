@@ -1,0 +1,99 @@
+//! What `inspect` shows of the files of the corpus, and says of files that it cannot read.
+
+//! What is shown is what is in the file, and damage is told.
+
+use super::*;
+
+fn corpus(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("corpus")
+        .join(path)
+}
+
+/// The first word behind `key` at the begin of a line below the heading that begins so.
+fn number(text: &str, heading: &str, key: &str) -> u64 {
+    let part = &text[text.find(heading).expect(heading)..];
+    let mut lines = part.lines().map(str::trim_start);
+    let line = lines.find_map(|l| l.strip_prefix(key)).expect(key);
+    let word = line.split_whitespace().next().expect("a number");
+    word.parse().expect("a number")
+}
+
+#[test]
+fn a_trace_is_counted_as_its_reader_counts_it() {
+    let path = corpus("traces/seed-004.bin");
+    let trace = Trace::open(&path).unwrap();
+    let text = inspect(&path, None).unwrap();
+    assert!(text.contains(&format!(
+        "\n{} samples, {} events\n",
+        trace.len(),
+        trace.events()
+    )));
+    assert!(
+        text.contains("3 complete, 0 to a depth, 0 unknown"),
+        "{text}"
+    );
+    assert!(text.contains("2 hardware, 1 fake"), "{text}");
+    let blocks: u64 = trace.blocks().map(|b| u64::from(b.stored_bytes)).sum();
+    let table = text.split("\nblocks, bytes\n").nth(1).unwrap();
+    let lines = table.split("\n\n").next().unwrap().lines().skip(1);
+    let stored: u64 = lines
+        .map(|l| l.split_whitespace().nth(3).unwrap().parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(stored, blocks);
+}
+
+#[test]
+fn sframe_is_counted_as_objdump_counts_it() {
+    let listing = std::fs::read_to_string(corpus("sframe/v3flex.objdump.txt")).unwrap();
+    let functions = listing.matches("func idx").count() as u64;
+    let text = inspect(&corpus("sframe/v3flex"), None).unwrap();
+    assert_eq!(number(&text, "\n.sframe:", "FDEs"), functions);
+    assert!(text.contains("\n.sframe: 108 bytes, version 3\n"), "{text}");
+}
+
+#[test]
+fn rows_of_a_function_stand_side_by_side() {
+    let path = corpus("sframe/v3flex");
+    let text = inspect(&path, Some("_start")).unwrap();
+    for table in ["eh_frame", "sframe", "sframe(derived)", "orc(derived)"] {
+        assert!(text.contains(&format!(" {table} ")), "{table}:\n{text}");
+    }
+    let error = inspect(&path, Some("no_such_function")).unwrap_err();
+    assert!(matches!(error, InspectError::NoFunction { .. }), "{error}");
+    let error = inspect(&corpus("traces/seed-004.bin"), Some("main")).unwrap_err();
+    assert!(matches!(error, InspectError::NoTables { .. }), "{error}");
+}
+
+/// Damage of all kinds is an error or a text, never a panic or a hang.
+#[test]
+fn damaged_files_are_withstood() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in [
+        "traces/seed-004.bin",
+        "perfdata/dwarf-zstd.data",
+        "perfdata/fp-pipe.data",
+        "sframe/v3flex",
+    ] {
+        let whole = std::fs::read(corpus(file)).unwrap();
+        let path = folder.path().join("damaged");
+        let try_it = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            if let Err(error) = inspect(&path, None) {
+                assert!(!error.to_string().is_empty());
+            }
+            let _ = inspect(&path, Some("_start"));
+        };
+        let step = (whole.len() / 40).max(1);
+        for cut in (0..whole.len()).step_by(step) {
+            try_it(&whole[..cut]);
+        }
+        for at in (0..whole.len()).step_by((whole.len() / 64).max(1)) {
+            for flip in [0x01, 0xff] {
+                let mut bytes = whole.clone();
+                bytes[at] ^= flip;
+                try_it(&bytes);
+            }
+        }
+    }
+}

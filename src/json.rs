@@ -1,0 +1,365 @@
+//! The JSON Lines of `--json`: one object a line, addresses as hex strings, additive within v1.
+
+use crate::SCHEMA;
+use crate::check::Contradiction;
+use crate::compare::{Comparison, Group, GroupKey};
+use crate::diagnose::Diagnosis;
+use crate::engine::{Outcome, View};
+use crate::names::Location;
+use crate::own::hex;
+use crate::text::{event_line, found_by};
+use schemars::JsonSchema;
+use serde::Serialize;
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::cache::RowSource;
+use unwind_sim_unwind::chain::{End, Found, Frame};
+use unwind_sim_unwind::image::AddressSpace;
+use unwind_sim_unwind::step::Row;
+use unwind_sim_unwind::verdict::Verdict;
+
+/// One line of output.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Line {
+    /// One walk of one sample.
+    Chain(Box<ChainLine>),
+    /// One column of a comparison.
+    Column(ColumnLine),
+    /// One group of divergences.
+    Divergence(Box<DivergenceLine>),
+    /// The last line.
+    Summary(SummaryLine),
+}
+
+/// One walk of one sample.
+#[derive(Serialize, JsonSchema)]
+pub struct ChainLine {
+    schema: &'static str,
+    /// The sample's number, from 0.
+    sample: u64,
+    pid: u32,
+    tid: u32,
+    time: u64,
+    unwinder: String,
+    /// The start variant.
+    start: &'static str,
+    verdict: VerdictLine,
+    end: EndLine,
+    frames: Vec<FrameLine>,
+    events: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<CauseLine>,
+}
+
+/// A verdict.
+#[derive(Serialize, JsonSchema)]
+pub struct VerdictLine {
+    /// The word.
+    word: &'static str,
+    /// The short form, such as `m1@2`.
+    short: String,
+    /// The first true frame concerned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<u32>,
+    /// How many frames are missing or extra.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<u32>,
+}
+
+/// Why a walk ended.
+#[derive(Serialize, JsonSchema)]
+pub struct EndLine {
+    code: &'static str,
+    text: String,
+    /// The fallback's reason, if one was tried and failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fallback: Option<&'static str>,
+}
+
+/// A place in code.
+#[derive(Serialize, JsonSchema)]
+pub struct PlaceLine {
+    pc: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<String>,
+    /// From the function's begin, else the image's own address.
+    offset: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image: Option<String>,
+}
+
+/// One frame.
+#[derive(Serialize, JsonSchema)]
+pub struct FrameLine {
+    #[serde(flatten)]
+    place: PlaceLine,
+    /// Is the pc an instruction's own address, not a return address?
+    exact: bool,
+    sp: String,
+    /// The address of the word that the pc was read from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slot: Option<String>,
+    /// The table, or how else the frame was found.
+    found: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    row: Option<RowLine>,
+    /// The words read: pairs of address and value.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    words: Vec<[String; 2]>,
+}
+
+/// A row.
+#[derive(Serialize, JsonSchema)]
+pub struct RowLine {
+    rule: String,
+    table: &'static str,
+    /// Offset of the row in its section.
+    offset: String,
+    /// Offset of its unit (FDE, function descriptor) in its section.
+    unit: String,
+    /// First address (the image's own) that the row covers.
+    start: String,
+    /// First address behind it.
+    end: String,
+    /// Why the first table was not used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fallback: Option<&'static str>,
+}
+
+/// What is to blame.
+#[derive(Serialize, JsonSchema)]
+pub struct CauseLine {
+    code: &'static str,
+    /// The true frame to blame.
+    frame: usize,
+    place: PlaceLine,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    register: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    given: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truth: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    row: Option<RowLine>,
+}
+
+/// One column of a comparison.
+#[derive(Serialize, JsonSchema)]
+pub struct ColumnLine {
+    schema: &'static str,
+    column: String,
+    /// Verdict words with their counts.
+    verdicts: std::collections::BTreeMap<&'static str, u64>,
+    judged: u64,
+}
+
+/// One group of divergences.
+#[derive(Serialize, JsonSchema)]
+pub struct DivergenceLine {
+    schema: &'static str,
+    column: String,
+    verdict: String,
+    code: &'static str,
+    count: u64,
+    /// The first sample of the group.
+    sample: u64,
+    frame: usize,
+    place: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    row: Option<RowLine>,
+}
+
+/// The last line.
+#[derive(Serialize, JsonSchema)]
+pub struct SummaryLine {
+    schema: &'static str,
+    samples: u64,
+    truth_complete: u64,
+    truth_known: u64,
+    truth_unknown: u64,
+    /// The command that gives the same again.
+    command: String,
+}
+
+fn place(space: &AddressSpace, pc: CodeAddress) -> PlaceLine {
+    let Location {
+        function,
+        offset,
+        image,
+    } = Location::of(space, pc);
+    PlaceLine {
+        pc: hex(pc.value()),
+        function,
+        offset: hex(offset),
+        image,
+    }
+}
+
+fn source_line(rule: String, source: &RowSource) -> RowLine {
+    RowLine {
+        rule,
+        table: source.table.as_str(),
+        offset: hex(source.row_offset),
+        unit: hex(source.unit_offset),
+        start: hex(source.start),
+        end: hex(source.end),
+        fallback: source.fallback.map(|r| r.code().as_str()),
+    }
+}
+
+fn row_line(row: &Row) -> RowLine {
+    source_line(row.rule.to_string(), &row.source)
+}
+
+fn frame_line(space: &AddressSpace, frame: &Frame) -> FrameLine {
+    let (row, words) = match &frame.found {
+        Found::Rule {
+            rule,
+            source,
+            words,
+        } => (
+            Some(source_line(rule.to_string(), source)),
+            words
+                .iter()
+                .map(|w| [hex(w.address), hex(w.value)])
+                .collect(),
+        ),
+        _ => (None, Vec::new()),
+    };
+    FrameLine {
+        place: place(space, frame.pc),
+        exact: frame.pc.is_instruction(),
+        sp: hex(frame.sp),
+        slot: frame.slot.map(hex),
+        found: match found_by(frame) {
+            "" => "external",
+            by => by,
+        },
+        row,
+        words,
+    }
+}
+
+fn cause_line(space: &AddressSpace, diagnosis: &Diagnosis) -> CauseLine {
+    let c: Option<&Contradiction> = diagnosis.contradiction.as_ref();
+    CauseLine {
+        code: diagnosis.code.as_str(),
+        frame: diagnosis.frame,
+        place: place(space, diagnosis.pc),
+        register: c.map(|c| c.reg.as_str()),
+        given: c.and_then(|c| c.given).map(hex),
+        truth: c.map(|c| hex(c.truth)),
+        row: c.and_then(|c| c.row.as_ref()).map(row_line),
+    }
+}
+
+fn verdict_line(verdict: Verdict) -> VerdictLine {
+    VerdictLine {
+        word: verdict.as_str(),
+        short: verdict.to_string(),
+        at: verdict.at(),
+        count: verdict.count(),
+    }
+}
+
+fn end_line(end: &End) -> EndLine {
+    EndLine {
+        code: end.reason.code().as_str(),
+        text: end.reason.to_string(),
+        fallback: end.fallback.map(|r| r.code().as_str()),
+    }
+}
+
+/// One walk of one sample.
+pub fn chain(view: &View<'_>, unwinder: &str, start: &'static str, outcome: &Outcome) -> Line {
+    Line::Chain(Box::new(ChainLine {
+        schema: SCHEMA,
+        sample: view.number,
+        pid: view.sample.pid,
+        tid: view.sample.tid,
+        time: view.sample.time,
+        unwinder: unwinder.to_owned(),
+        start,
+        verdict: verdict_line(outcome.verdict),
+        end: end_line(&outcome.chain.end),
+        frames: outcome
+            .chain
+            .frames
+            .iter()
+            .map(|f| frame_line(view.space, f))
+            .collect(),
+        events: outcome
+            .chain
+            .events
+            .iter()
+            .map(|e| event_line(e, view.space))
+            .collect(),
+        cause: outcome
+            .diagnosis
+            .as_ref()
+            .map(|d| cause_line(view.space, d)),
+    }))
+}
+
+fn divergence(column: &str, key: &GroupKey, group: &Group) -> Line {
+    Line::Divergence(Box::new(DivergenceLine {
+        schema: SCHEMA,
+        column: column.to_owned(),
+        verdict: group.verdict.to_string(),
+        code: key.code.as_str(),
+        count: group.count,
+        sample: group.sample,
+        frame: group.frame,
+        place: group.location.to_string(),
+        group: key.place.clone(),
+        values: group.values.clone(),
+        row: group
+            .row
+            .as_ref()
+            .map(|source| source_line(String::new(), source)),
+    }))
+}
+
+/// All lines of a comparison.
+pub fn comparison(comparison: &Comparison, columns: &[String], command: &str) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for (name, tally) in columns.iter().zip(&comparison.tallies) {
+        let verdicts = Verdict::WORDS
+            .iter()
+            .map(|(letter, word)| (*word, tally.count(*letter)))
+            .filter(|(_, n)| *n > 0);
+        lines.push(Line::Column(ColumnLine {
+            schema: SCHEMA,
+            column: name.clone(),
+            verdicts: verdicts.collect(),
+            judged: tally.judged(),
+        }));
+    }
+    for (column, name) in columns.iter().enumerate() {
+        let groups = comparison.column_groups(column);
+        lines.extend(
+            groups
+                .into_iter()
+                .map(|(key, group)| divergence(name, key, group)),
+        );
+    }
+    lines.push(summary(comparison, command));
+    lines
+}
+
+/// The last line.
+pub fn summary(comparison: &Comparison, command: &str) -> Line {
+    let [truth_complete, truth_known, truth_unknown] = comparison.truths;
+    Line::Summary(SummaryLine {
+        schema: SCHEMA,
+        samples: comparison.samples,
+        truth_complete,
+        truth_known,
+        truth_unknown,
+        command: command.to_owned(),
+    })
+}

@@ -1,0 +1,34 @@
+//! unwind-sim: record stacks, replay them through every unwinder, judge and explain the chains.
+//!
+//! The rooms below this one are the unwinders (`unwind-sim-unwind`), recordings
+//! (`unwind-sim-corpus`), perf.data (`unwind-sim-perf`) and ptrace (`unwind-sim-host`). Here is
+//! what joins them: engines and verdicts, causes, comparison, reports. The command line
+//! (`main.rs`, `command/`) is thin.
+#![forbid(unsafe_code)]
+
+pub mod cases;
+pub mod check;
+pub mod check_dir;
+pub mod compare;
+pub mod demo;
+pub mod diagnose;
+pub mod engine;
+pub mod explain;
+pub mod extract;
+pub mod import;
+pub mod input;
+pub mod inspect;
+pub mod json;
+pub mod names;
+pub mod own;
+pub mod pages;
+pub mod profile;
+pub mod record;
+pub mod run;
+pub mod spec;
+pub mod text;
+
+pub use check_dir::check_dir;
+
+/// The schema that every JSON line names. Within v1 fields are only added.
+pub const SCHEMA: &str = "unwind-sim.v1";

@@ -1,0 +1,99 @@
+//! Names of code addresses: symbol, offset and image, demangled.
+
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::image::AddressSpace;
+
+/// A function name as a person wants to read it: Rust's and C++'s are demangled, versions and
+/// hashes are left out.
+pub fn demangle(name: &str) -> String {
+    let plain = name.split_once('@').map_or(name, |(base, _)| base);
+    if let Ok(rust) = rustc_demangle::try_demangle(plain) {
+        return format!("{rust:#}");
+    }
+    if plain.starts_with("_Z")
+        && let Ok(symbol) = cpp_demangle::Symbol::new(plain)
+        && let Ok(text) = symbol.demangle()
+    {
+        return text;
+    }
+    plain.to_owned()
+}
+
+/// Where a code address lies.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Location {
+    /// The demangled function; `None` without a symbol.
+    pub function: Option<String>,
+    /// From the function's begin, or the image's own address (svma) without one; bytes.
+    pub offset: u64,
+    /// The image's file name without its folders; the mapping's name where there is no image.
+    pub image: Option<String>,
+}
+
+impl Location {
+    /// Of `pc` in `space`. The function is looked up inside the call for a return address.
+    pub fn of(space: &AddressSpace, pc: CodeAddress) -> Location {
+        Self::in_space(space, pc.symbol_address(), pc.value())
+    }
+
+    /// Of the address itself.
+    pub fn at(space: &AddressSpace, address: u64) -> Location {
+        Self::in_space(space, address, address)
+    }
+
+    fn in_space(space: &AddressSpace, lookup: u64, address: u64) -> Location {
+        let Some(mapping) = space.find(lookup) else {
+            return Location {
+                function: None,
+                offset: address,
+                image: None,
+            };
+        };
+        let svma = mapping.svma(address);
+        let symbol = mapping
+            .image
+            .as_ref()
+            .and_then(|i| i.symbol(mapping.svma(lookup)));
+        let image = mapping
+            .image
+            .as_ref()
+            .map_or(mapping.name.as_str(), |i| i.name());
+        Location {
+            function: symbol.map(|s| demangle(&s.name)),
+            offset: symbol.map_or(svma, |s| svma.wrapping_sub(s.address)),
+            image: Some(file_name(image).to_owned()),
+        }
+    }
+}
+
+/// The last part of a path.
+pub fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+impl std::fmt::Display for Location {
+    /// `function+0x12`, `libc.so.6+0x2345`, or the bare address.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (&self.function, &self.image) {
+            (Some(name), _) => write!(f, "{name}+{:#x}", self.offset),
+            (None, Some(image)) => write!(f, "{image}+{:#x}", self.offset),
+            (None, None) => write!(f, "{:#x}", self.offset),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::demangle;
+
+    #[test]
+    fn names_are_demangled() {
+        assert_eq!(
+            demangle("_ZNSt6vectorIiE9push_backEi"),
+            "std::vector<int>::push_back(int)"
+        );
+        assert_eq!(demangle("_RNvCs1234_7mycrate3foo"), "mycrate::foo");
+        assert_eq!(demangle("memcpy@@GLIBC_2.14"), "memcpy");
+        assert_eq!(demangle("main"), "main");
+    }
+}

@@ -1,0 +1,281 @@
+//! A run: unwinders and starts (the columns), put in front of the samples of a recording.
+
+use crate::compare::{Comparison, GroupBy};
+use crate::engine::{Engine, Outcome, Setting, View};
+use crate::input::{Filter, Input, InputError};
+use crate::spec::{self, SpecError};
+use crate::text::column_name;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use unwind_sim_perf::callchain::{Callchain, Context};
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::start::{FakeVariant, Variant};
+use unwind_sim_unwind::verdict::{Verdict, judge_addresses, judge_against};
+
+/// What chains are judged by.
+pub enum Against {
+    /// The shadow stack's truth.
+    Truth,
+    /// Another unwinder's chain: agreement, not truth.
+    Engine(Engine),
+    /// The chain that perf recorded.
+    Perf,
+}
+
+impl Against {
+    /// `truth`, `perf`, or an unwinder.
+    ///
+    /// # Errors
+    /// If it is none of these.
+    pub fn from_name(name: &str) -> Result<Against, SpecError> {
+        Ok(match name {
+            "truth" => Against::Truth,
+            "perf" => Against::Perf,
+            unwinder => Against::Engine(spec::engine(unwinder)?),
+        })
+    }
+}
+
+/// Unwinders whose errors are expected: they cannot be right everywhere, and do not count for the
+/// exit status.
+const EXPECTED_TO_ERR: [&str; 3] = ["fp", "guess", "lbr"];
+
+/// A column of the matrix.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Column {
+    /// Which engine.
+    pub engine: usize,
+    /// The start; `None` for the one that the sample was taken with.
+    pub variant: Option<Variant>,
+}
+
+impl Column {
+    /// The start for this sample.
+    pub fn variant_for(&self, view: &View<'_>) -> Variant {
+        self.variant.unwrap_or(if view.sample.regs.is_fake() {
+            Variant::Fake(FakeVariant::V5_2)
+        } else {
+            Variant::Hardware
+        })
+    }
+}
+
+/// An error of a run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The recording cannot be read.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// The output cannot be written.
+    #[error(transparent)]
+    Output(#[from] std::io::Error),
+    /// The output cannot be written.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// An unwinder's name that means nothing.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// A baseline that cannot be read.
+    #[error("{path}: line {line}: {what}; make it by `unwind-sim compare ... --json > FILE`")]
+    Baseline {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// What is to be run.
+pub struct Run {
+    /// The unwinders.
+    pub engines: Vec<Engine>,
+    /// The starts; empty for the one that each sample was taken with.
+    pub variants: Vec<Variant>,
+    /// What all walks share.
+    pub setting: Setting,
+    /// What chains are judged by.
+    pub against: Against,
+    /// How divergences are grouped.
+    pub group_by: GroupBy,
+}
+
+/// Told of every outcome: the sample, the column, what came of it.
+pub type Take<'a> = dyn FnMut(&View<'_>, usize, &Outcome) -> Result<(), RunError> + 'a;
+
+impl Run {
+    /// The columns, unwinder by unwinder.
+    pub fn columns(&self) -> Vec<Column> {
+        let starts: Vec<Option<Variant>> = match self.variants.as_slice() {
+            [] => vec![None],
+            variants => variants.iter().copied().map(Some).collect(),
+        };
+        let of_engine = |engine| {
+            starts
+                .iter()
+                .map(move |&variant| Column { engine, variant })
+                .collect::<Vec<_>>()
+        };
+        (0..self.engines.len()).flat_map(of_engine).collect()
+    }
+
+    /// Their names.
+    pub fn column_names(&self) -> Vec<String> {
+        let name = |c: &Column| match c.variant {
+            Some(variant) => column_name(self.engines[c.engine].name(), variant),
+            None => self.engines[c.engine].name().to_owned(),
+        };
+        self.columns().iter().map(name).collect()
+    }
+
+    /// Puts every sample in front of every column.
+    ///
+    /// # Errors
+    /// If the recording cannot be read, or `take` fails.
+    pub fn for_each(
+        &self,
+        input: &Input,
+        filter: &Filter,
+        take: &mut Take<'_>,
+    ) -> Result<(), RunError> {
+        let columns = self.columns();
+        let mut caches: Vec<Cache> = self.engines.iter().map(|_| Cache::new()).collect();
+        let mut reference = Cache::new();
+        input.for_each(filter, &mut |view| {
+            for (i, column) in columns.iter().enumerate() {
+                let engine = &self.engines[column.engine];
+                let variant = column.variant_for(view);
+                let cache = &mut caches[column.engine];
+                let mut outcome = view.examine(engine, variant, &self.setting, cache);
+                self.judge(view, variant, &mut outcome, &mut reference);
+                take(view, i, &outcome)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Judges anew, if not by truth.
+    fn judge(&self, view: &View<'_>, variant: Variant, outcome: &mut Outcome, cache: &mut Cache) {
+        let verdict = match &self.against {
+            Against::Truth => return,
+            Against::Engine(engine) => {
+                let other = view.examine(engine, variant, &self.setting, cache);
+                judge_against(&outcome.chain, &other.chain)
+            }
+            Against::Perf => {
+                let recorded = view.sample.recorded.iter().find(|r| r.source == "perf");
+                let user: Vec<u64> = recorded.map(|r| user_part(&r.ips)).unwrap_or_default();
+                let found: Vec<u64> = outcome.chain.frames.iter().map(|f| f.pc.value()).collect();
+                judge_addresses(&found, &user, false)
+            }
+        };
+        outcome.verdict = verdict;
+        outcome.diagnosis = None;
+    }
+
+    /// Compares all samples that `filter` lets through.
+    ///
+    /// # Errors
+    /// If the recording cannot be read.
+    pub fn compare(&self, input: &Input, filter: &Filter) -> Result<Comparison, RunError> {
+        let mut comparison = Comparison::new(self.columns().len());
+        let mut last = None;
+        self.for_each(input, filter, &mut |view, column, outcome| {
+            if last.replace(view.number) != Some(view.number) {
+                comparison.add_sample(view);
+            }
+            comparison.add(column, view, outcome, self.group_by);
+            Ok(())
+        })?;
+        Ok(comparison)
+    }
+
+    /// Does the comparison hold anything that is wrong and not expected, nor in `known`?
+    pub fn unexpected(&self, comparison: &Comparison, known: Option<&Baseline>) -> bool {
+        let columns = self.columns();
+        let names = self.column_names();
+        comparison.groups.iter().any(|(key, group)| {
+            let engine = self.engines[columns[key.column].engine].name();
+            let plain = engine.split([':', '+']).next().unwrap_or(engine);
+            let known = known.is_some_and(|b| {
+                let place = key.place.clone().unwrap_or_default();
+                b.0.contains(&(
+                    names[key.column].clone(),
+                    key.letter,
+                    key.code.to_string(),
+                    place,
+                ))
+            });
+            (group.verdict.is_wrong() || group.verdict == Verdict::Ok)
+                && !known
+                && !EXPECTED_TO_ERR.contains(&plain)
+        })
+    }
+}
+
+/// The user part of a chain with context markers; all of it where there are none.
+pub fn user_part(ips: &[u64]) -> Vec<u64> {
+    let bytes: Vec<u8> = ips.iter().flat_map(|ip| ip.to_le_bytes()).collect();
+    let chain = Callchain::new(&bytes);
+    let marked: Vec<u64> = chain.frames_of(Context::User).collect();
+    if marked.is_empty() {
+        chain.frames_of(Context::Unmarked).collect()
+    } else {
+        marked
+    }
+}
+
+/// The groups of an earlier comparison: column, letter, code, place.
+#[derive(Debug, Default)]
+pub struct Baseline(BTreeSet<(String, char, String, String)>);
+
+/// Reads the `--json` output of an earlier comparison.
+///
+/// # Errors
+/// If it cannot be read, or is no such output.
+pub fn read_baseline(path: &Path) -> Result<Baseline, RunError> {
+    let text = std::fs::read_to_string(path)?;
+    let mut baseline = Baseline::default();
+    for (i, line) in text.lines().enumerate() {
+        let fail = |what: String| RunError::Baseline {
+            path: path.into(),
+            line: i + 1,
+            what,
+        };
+        let value: serde_json::Value =
+            serde_json::from_str(line).map_err(|e| fail(e.to_string()))?;
+        if value["type"] != "divergence" {
+            continue;
+        }
+        let field = |name: &str| value[name].as_str().map(str::to_owned);
+        let missing = |name: &str| fail(format!("a divergence without `{name}`"));
+        let letter = field("verdict").and_then(|v| v.chars().next());
+        baseline.0.insert((
+            field("column").ok_or_else(|| missing("column"))?,
+            letter.ok_or_else(|| missing("verdict"))?,
+            field("code").ok_or_else(|| missing("code"))?,
+            field("group").unwrap_or_default(),
+        ));
+    }
+    Ok(baseline)
+}
+
+/// The first line of a comparison's text: what was compared, and by what.
+pub fn head(run: &Run, comparison: &Comparison) -> String {
+    let [complete, known, unknown] = comparison.truths;
+    let n = comparison.samples;
+    match &run.against {
+        Against::Truth => format!(
+            "{n} samples: truth complete in {complete}, known to a depth in {known}, unknown in {unknown}"
+        ),
+        Against::Engine(engine) if complete + known == 0 => {
+            format!(
+                "no truth: agreement only\n{n} samples, compared with {}",
+                engine.name()
+            )
+        }
+        Against::Engine(engine) => format!("{n} samples, compared with {}", engine.name()),
+        Against::Perf => format!("{n} samples, compared with the chains that perf recorded"),
+    }
+}

@@ -1,0 +1,327 @@
+//! Chains, verdicts and comparisons for people to read in a terminal.
+
+use crate::compare::{Comparison, Group, GroupKey};
+use crate::engine::{Outcome, View};
+use crate::names::Location;
+use std::fmt::Write as _;
+use unwind_sim_corpus::model::RecordedChain;
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::cache::RowSource;
+use unwind_sim_unwind::chain::{End, Found, Frame};
+use unwind_sim_unwind::event::Event;
+use unwind_sim_unwind::image::AddressSpace;
+use unwind_sim_unwind::reason::Reason;
+use unwind_sim_unwind::start::Variant;
+use unwind_sim_unwind::truth::{TrueKind, Truth};
+use unwind_sim_unwind::verdict::{Verdict, align_chain};
+
+/// `dwarf@hw`; the plain name where every column has the same start.
+pub fn column_name(unwinder: &str, variant: Variant) -> String {
+    format!("{unwinder}@{}", variant.as_str())
+}
+
+/// `7 frames, US203 slot below rsp, outside the copy: ...`.
+pub fn end_line(frames: usize, end: &End) -> String {
+    let code = end.reason.code();
+    let mut out = format!(
+        "{frames} frame{}, {code} {}",
+        plural(frames as u64),
+        code.description()
+    );
+    if !matches!(
+        end.reason,
+        Reason::RootReached | Reason::NotAtRoot | Reason::NoBranchRecords
+    ) {
+        let _ = write!(out, ": {}", end.reason);
+    }
+    if let Some(fallback) = end.fallback {
+        let _ = write!(out, "; fallback: {} {fallback}", fallback.code());
+    }
+    out
+}
+
+/// `s` unless it is one.
+pub const fn plural(n: u64) -> &'static str {
+    if n == 1 { "" } else { "s" }
+}
+
+/// How a frame was found, in a word or two: the table, or `start`, `guess`.
+pub fn found_by(frame: &Frame) -> &'static str {
+    match &frame.found {
+        Found::Start => "start",
+        Found::SampledIp => "sampled ip",
+        Found::Rule { source, .. } => source.table.as_str(),
+        Found::Guess => "guess",
+        Found::External => "",
+    }
+}
+
+/// Where a row stands: `eh_frame+0x1234 (FDE 0x1200), 0x401000..0x401004 of libc.so.6`.
+pub fn row_place(source: &RowSource) -> String {
+    match source.table.section() {
+        None => source.table.as_str().to_owned(),
+        Some(section) => format!(
+            "{} row {}+{:#x} (unit +{:#x}), addresses {:#x}..{:#x}",
+            source.table.as_str(),
+            section.as_str(),
+            source.row_offset,
+            source.unit_offset,
+            source.start,
+            source.end
+        ),
+    }
+}
+
+fn frame_line(out: &mut String, mark: char, index: usize, pc: u64, place: &Location, by: &str) {
+    let image = match (&place.function, &place.image) {
+        (Some(_), Some(image)) => format!(" ({image})"),
+        _ => String::new(),
+    };
+    let by = if by.is_empty() {
+        String::new()
+    } else {
+        format!("  [{by}]")
+    };
+    let _ = writeln!(out, "  {mark} {index:>3} {pc:>16x}  {place}{image}{by}");
+}
+
+/// One chain, with its verdict; frames that are not true are marked `+`, true ones that are
+/// absent `-`.
+pub fn chain_text(name: &str, view: &View<'_>, outcome: &Outcome) -> String {
+    let chain = &outcome.chain;
+    let mut out = format!(
+        "{name}: {} {}  {}\n",
+        outcome.verdict.as_str(),
+        outcome.verdict,
+        end_line(chain.frames.len(), &chain.end)
+    );
+    let truth = &view.sample.truth;
+    let hits = align_chain(chain, truth, outcome.from);
+    let mut next = outcome.from;
+    let judged = outcome.verdict.is_judged();
+    for (i, (frame, hit)) in chain.frames.iter().zip(&hits).enumerate() {
+        if let (Some(t), true) = (*hit, judged) {
+            absent(&mut out, view.space, truth, next..t);
+            next = t + 1;
+        }
+        let extra = judged && hit.is_none() && (truth.is_complete() || next < truth.frames().len());
+        let place = Location::of(view.space, frame.pc);
+        let mark = if extra { '+' } else { ' ' };
+        frame_line(&mut out, mark, i, frame.pc.value(), &place, found_by(frame));
+    }
+    if judged {
+        absent(&mut out, view.space, truth, next..truth.frames().len());
+    }
+    if let Some(d) = &outcome.diagnosis {
+        let place = Location::of(view.space, d.pc);
+        let _ = write!(out, "  {} {} in {place}", d.code, d.code.description());
+        if let Some(c) = &d.contradiction {
+            let _ = write!(out, ": {c}");
+            if let Some(row) = &c.row {
+                let _ = write!(
+                    out,
+                    "\n      {}\n      {}",
+                    row_place(&row.source),
+                    row.rule
+                );
+            }
+        }
+        out.push('\n');
+    }
+    out
+}
+
+fn absent(out: &mut String, space: &AddressSpace, truth: &Truth, range: std::ops::Range<usize>) {
+    for i in range {
+        let frame = truth.frames()[i];
+        let pc = match frame.kind {
+            TrueKind::Call => CodeAddress::Return(frame.pc),
+            TrueKind::Top | TrueKind::Interrupted => CodeAddress::Instruction(frame.pc),
+        };
+        frame_line(
+            out,
+            '-',
+            i,
+            frame.pc,
+            &Location::of(space, pc),
+            "true, absent",
+        );
+    }
+}
+
+/// The head line of a sample.
+pub fn sample_line(view: &View<'_>) -> String {
+    let sample = view.sample;
+    let truth = match &sample.truth {
+        Truth::Unknown => "truth unknown".to_owned(),
+        Truth::Known(frames) => format!("truth known to depth {}", frames.len()),
+        Truth::Complete(frames) => format!("truth {} frames", frames.len()),
+    };
+    let fake = if sample.regs.is_fake() {
+        ", fake registers"
+    } else {
+        ""
+    };
+    format!(
+        "sample {} pid {} tid {} time {} ({truth}{fake})",
+        view.number, sample.pid, sample.tid, sample.time
+    )
+}
+
+/// What happened on the way of a walk, one line each.
+pub fn event_line(event: &Event, space: &AddressSpace) -> String {
+    let at = |pc: &CodeAddress| Location::of(space, *pc).to_string();
+    match event {
+        Event::Started {
+            regs,
+            first_frame: Some(mark),
+        } => format!(
+            "started at {} with sp {:#x}; frames up to {mark:#x} are skipped",
+            Location::at(space, regs.rip()),
+            regs.rsp()
+        ),
+        Event::Started {
+            regs,
+            first_frame: None,
+        } => {
+            format!(
+                "started at {} with sp {:#x}",
+                Location::at(space, regs.rip()),
+                regs.rsp()
+            )
+        }
+        Event::Skipped {
+            pc,
+            sp,
+            first_frame,
+        } => {
+            format!(
+                "skipped {}: sp {sp:#x} is not above the mark {first_frame:#x}",
+                at(pc)
+            )
+        }
+        Event::Fallback { pc, cause } => {
+            format!("fallback at {}: {} {cause}", at(pc), cause.code())
+        }
+        Event::RegisterLost { pc, reg, cause } => {
+            format!(
+                "{reg} is lost in the caller of {}: {} {cause}",
+                at(pc),
+                cause.code()
+            )
+        }
+        Event::StackChanged { from, to } => format!("the stack changed: sp {from:#x} to {to:#x}"),
+        _ => "an event that this version has no words for".to_owned(),
+    }
+}
+
+/// A chain that somebody else found, beside those of the unwinders. It is not judged.
+pub fn recorded_text(space: &AddressSpace, recorded: &RecordedChain) -> String {
+    let frames: Vec<u64> = crate::run::user_part(&recorded.ips);
+    let n = frames.len();
+    let mut out = format!(
+        "{} (recorded): {n} frame{}\n",
+        recorded.source,
+        plural(n as u64)
+    );
+    for (i, &pc) in frames.iter().enumerate() {
+        let address = if i == 0 {
+            CodeAddress::Instruction(pc)
+        } else {
+            CodeAddress::Return(pc)
+        };
+        frame_line(&mut out, ' ', i, pc, &Location::of(space, address), "");
+    }
+    out
+}
+
+/// The matrix of a comparison, and its groups. `input` is the file's name, for the commands that
+/// explain a sample of it; without truth, right means that chains agree.
+pub fn comparison_text(
+    comparison: &Comparison,
+    columns: &[String],
+    input: &str,
+    by_truth: bool,
+) -> String {
+    let mut out = String::new();
+    let width = columns
+        .iter()
+        .map(|c| c.chars().count())
+        .max()
+        .unwrap_or(0)
+        .max(8);
+    let used: Vec<(char, &str)> = Verdict::WORDS
+        .into_iter()
+        .filter(|(letter, _)| comparison.tallies.iter().any(|t| t.count(*letter) > 0))
+        .collect();
+    let _ = write!(out, "{:width$}", "");
+    for (letter, word) in &used {
+        let _ = write!(out, "  {:>12}", format!("{word} {letter}"));
+    }
+    let _ = writeln!(out, "  {:>8}", if by_truth { "right" } else { "agree" });
+    for (name, tally) in columns.iter().zip(&comparison.tallies) {
+        let _ = write!(out, "{name:width$}");
+        for (letter, _) in &used {
+            let _ = write!(out, "  {:>12}", tally.count(*letter));
+        }
+        match tally.right_permyriad() {
+            Some(r) => {
+                let _ = writeln!(out, "  {:>4}.{:02} %", r / 100, r % 100);
+            }
+            None => out.push_str("         -\n"),
+        }
+    }
+    for (column, name) in columns.iter().enumerate() {
+        let groups = comparison.column_groups(column);
+        if groups.is_empty() {
+            continue;
+        }
+        let _ = writeln!(out, "\n{name}: first divergences by cause");
+        for (key, group) in groups {
+            group_text(&mut out, name, key, group, input);
+        }
+    }
+    out
+}
+
+fn group_text(out: &mut String, name: &str, key: &GroupKey, group: &Group, input: &str) {
+    let word = Verdict::WORDS
+        .iter()
+        .find(|(c, _)| *c == key.letter)
+        .map_or("", |(_, w)| *w);
+    let place = key
+        .place
+        .as_deref()
+        .map(|p| format!(" in {p}"))
+        .unwrap_or_default();
+    let _ = writeln!(
+        out,
+        "  {:>8} {word:<10} {} {}{place}",
+        group.count,
+        key.code,
+        key.code.description()
+    );
+    let _ = write!(
+        out,
+        "           sample {}, frame {}: {}",
+        group.sample, group.frame, group.location
+    );
+    if let Some(values) = &group.values {
+        let _ = write!(out, ": {values}");
+    }
+    out.push('\n');
+    if let Some(row) = &group.row {
+        let _ = writeln!(out, "           {}", row_place(row));
+    }
+    let (unwinder, start) = name.split_once('@').unwrap_or((name, "hw"));
+    let regs = if start == "hw" {
+        String::new()
+    } else {
+        format!(" --regs {start}")
+    };
+    let _ = writeln!(
+        out,
+        "           unwind-sim explain {input} --sample {} --unwinder {unwinder}{regs}",
+        group.sample
+    );
+}

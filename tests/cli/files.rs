@@ -1,0 +1,149 @@
+//! Files that commands write: whole or not at all. And ELF files that `inspect` reads.
+
+use crate::common::skip::skip;
+use crate::{SEED, THROWS, ends_with, root, run, status};
+use std::path::Path;
+use std::process::Command;
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    let name = |e: std::io::Result<std::fs::DirEntry>| e.expect("an entry").file_name();
+    let mut names: Vec<String> = entries
+        .map(|e| name(e).to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn an_output_file_is_what_standard_output_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out");
+    let file = path.to_string_lossy().into_owned();
+    for args in [
+        &["replay", SEED][..],
+        &["replay", SEED, "--json"],
+        &["replay", THROWS, "--format", "folded"],
+    ] {
+        let direct = run(args);
+        let output = run(&[args, &["-o", &file]].concat());
+        assert_eq!(status(&output), status(&direct));
+        assert!(output.stdout.is_empty());
+        let without_command = |bytes: &[u8]| {
+            let text = String::from_utf8_lossy(bytes).into_owned();
+            text.replace(&format!(" -o {file}"), "")
+        };
+        let written = std::fs::read(&path).expect("the file");
+        assert_eq!(
+            without_command(&written),
+            without_command(&direct.stdout),
+            "{args:?}"
+        );
+        assert_eq!(names(folder.path()), ["out"]);
+    }
+}
+
+/// What was there stays until the new file is whole, and nothing is left behind.
+#[test]
+fn a_failure_leaves_no_file_and_changes_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let damaged = folder.path().join("damaged.bin");
+    let mut bytes = std::fs::read(root(THROWS)).expect("a trace");
+    // Somewhere among the samples: found only when the rest is written already.
+    let at = bytes.len() - 2000;
+    bytes[at] ^= 0xff;
+    std::fs::write(&damaged, bytes).expect("a file");
+    let damaged = damaged.to_string_lossy().into_owned();
+    for name in ["out.bin", "out.s", "out.txt"] {
+        let path = folder.path().join(name);
+        let file = path.to_string_lossy().into_owned();
+        for old in [None, Some("what was there")] {
+            if let Some(old) = old {
+                std::fs::write(&path, old).expect("a file");
+            }
+            let args: &[&[&str]] = match name {
+                "out.bin" => &[
+                    &["extract", &damaged, "-o", &file],
+                    &["import", "README.md", "-o", &file],
+                    &["extract", SEED, "--sample", "77", "-o", &file],
+                ],
+                "out.s" => &[&["extract", SEED, "-o", &file]],
+                _ => &[
+                    &["replay", &damaged, "-o", &file],
+                    &["replay", "no/such/file", "-o", &file],
+                ],
+            };
+            for args in args {
+                let output = run(args);
+                assert_eq!(status(&output), 2, "{args:?}");
+                match old {
+                    None => assert!(!path.exists(), "{args:?}"),
+                    Some(old) => {
+                        let now = std::fs::read_to_string(&path).expect("the file");
+                        assert_eq!(now, old, "{args:?}");
+                    }
+                }
+                let others = names(folder.path());
+                assert!(others.len() <= 2, "{args:?} left {others:?}");
+            }
+        }
+        std::fs::remove_file(&path).expect("our file");
+    }
+}
+
+#[test]
+fn an_extracted_sample_is_judged_as_before() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("one.bin");
+    let file = path.to_string_lossy().into_owned();
+    for scrub in [&[][..], &["--scrub"]] {
+        let args = ["extract", THROWS, "--sample", "1000", "-o", &file];
+        ends_with(0, &[&args[..], scrub].concat());
+        let whole = run(&[
+            "replay",
+            THROWS,
+            "--sample",
+            "1000",
+            "--unwinder",
+            "dwarf,orc,fp",
+        ]);
+        let part = run(&["replay", &file, "--unwinder", "dwarf,orc,fp"]);
+        assert_eq!(status(&part), status(&whole));
+        let text = |output: &std::process::Output| {
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            text.replace("sample 1000 ", "sample 0 ")
+        };
+        assert_eq!(text(&part), text(&whole), "{scrub:?}");
+    }
+}
+
+/// The units of a real library, counted by readelf.
+#[test]
+fn units_are_counted_as_readelf_counts_them() {
+    let libc = "/lib/x86_64-linux-gnu/libc.so.6";
+    let readelf = Command::new("readelf")
+        // Where a separate debug file is missing, following the link to it is an error.
+        .args(["--debug-dump=no-follow-links", "--debug-dump=frames", libc])
+        .output();
+    let readelf = match readelf {
+        Ok(output) if output.status.success() => output.stdout,
+        _ => {
+            return skip(
+                "units_are_counted_as_readelf_counts_them",
+                "no readelf, or no libc",
+            );
+        }
+    };
+    let readelf = String::from_utf8_lossy(&readelf);
+    let fdes = readelf.lines().filter(|l| l.contains(" FDE cie=")).count();
+    let text = ends_with(0, &["inspect", libc]);
+    let table = text.split("\n.eh_frame:").nth(1).expect("an .eh_frame");
+    let number = |key: &str| {
+        let line = table.lines().find(|l| l.trim_start().starts_with(key));
+        line.and_then(|l| l.split_whitespace().nth(1))
+            .expect("a number")
+            .to_owned()
+    };
+    assert_eq!(number("units"), fdes.to_string());
+    assert_eq!(number("malformed"), "0");
+}

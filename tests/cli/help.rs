@@ -1,0 +1,65 @@
+//! Help texts, and what `generate` makes of the same.
+
+use crate::{ends_with, snapshot};
+
+/// The subcommands, as the tool's own help lists them.
+fn subcommands() -> Vec<String> {
+    let help = ends_with(0, &["--help"]);
+    let list = help.split("\nCommands:\n").nth(1).expect("commands");
+    let lines = list.lines().take_while(|line| !line.is_empty());
+    // Descriptions that go on in the next line are indented further.
+    let first = lines.filter_map(|line| line.strip_prefix("  "));
+    let first = first.filter(|line| !line.starts_with(' '));
+    let names = first.filter_map(|line| line.split_whitespace().next());
+    names
+        .filter(|name| *name != "help")
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_help_text() {
+    snapshot("help", &["--help"]);
+    let subcommands = subcommands();
+    assert!(subcommands.len() >= 10, "{subcommands:?}");
+    for name in &subcommands {
+        snapshot(&format!("help-{name}"), &[name, "--help"]);
+    }
+}
+
+#[test]
+fn every_help_has_an_example_that_names_its_command() {
+    for name in subcommands() {
+        let help = ends_with(0, &[&name, "--help"]);
+        let examples = help.split("\nExamples:\n").nth(1).unwrap_or_default();
+        assert!(examples.contains(&format!("unwind-sim {name}")), "{name}");
+        let short = ends_with(0, &[&name, "-h"]);
+        assert!(short.lines().count() <= help.lines().count());
+    }
+}
+
+#[test]
+fn the_version_is_the_packages() {
+    let version = format!("unwind-sim {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(ends_with(0, &["--version"]), version);
+}
+
+#[test]
+fn the_man_page_has_every_command() {
+    let man = ends_with(0, &["generate", "man"]);
+    assert!(man.contains(".TH unwind-sim"), "{man}");
+    for name in subcommands() {
+        let roff = name.replace('-', "\\-");
+        assert!(man.contains(&format!("unwind\\-sim\\-{roff}(1)")), "{name}");
+    }
+}
+
+#[test]
+fn completions_have_every_command() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let text = ends_with(0, &["generate", "completions", "--shell", shell]);
+        for name in subcommands() {
+            assert!(text.contains(&name), "{shell}: {name}");
+        }
+    }
+}

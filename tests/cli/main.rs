@@ -1,0 +1,96 @@
+//! The command line, as the built binary: help, output, exit status, files.
+#![cfg(unix)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod extract;
+mod files;
+mod help;
+mod json;
+mod output;
+mod status;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// The small traces with truth that the repository has.
+const SEED: &str = "corpus/traces/seed-004.bin";
+const THROWS: &str = "corpus/traces/throws.bin";
+
+fn root(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// The tool, at the repository's root, with nothing of this terminal in its environment.
+fn tool(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
+    command.args(args).current_dir(root(""));
+    command.stdin(Stdio::null());
+    for name in [
+        "COLUMNS",
+        "NO_COLOR",
+        "CLICOLOR",
+        "CLICOLOR_FORCE",
+        "RUST_BACKTRACE",
+    ] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    tool(args).output().expect("the tool runs")
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).expect("text")
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).expect("text")
+}
+
+fn status(output: &Output) -> i32 {
+    output.status.code().expect("it was not killed")
+}
+
+/// Standard output of a command that ends so.
+fn ends_with(wanted: i32, args: &[&str]) -> String {
+    let output = run(args);
+    assert_eq!(status(&output), wanted, "{args:?}\n{}", stderr(&output));
+    stdout(&output).to_owned()
+}
+
+/// What a recording says of the machine it was made on.
+fn without_places(text: &str) -> String {
+    let here = root("").to_string_lossy().into_owned();
+    let text = text.replace(&here, "");
+    let keep = |line: &&str| !line.starts_with("  made by ");
+    let lines = text.split_inclusive('\n').filter(keep);
+    let plain = |line: &str| match line.split_once("/tmp/unwind-sim-case-") {
+        Some((before, path)) => {
+            let name = path.split_once('/').map_or(path, |(_, name)| name);
+            format!("{before}{name}")
+        }
+        None => line.to_owned(),
+    };
+    lines.map(plain).collect()
+}
+
+/// Holds everything that a command shows against its snapshot.
+fn snapshot(name: &str, args: &[&str]) {
+    let output = run(args);
+    let mut text = format!("status {}\n", status(&output));
+    for (title, part) in [("stdout", stdout(&output)), ("stderr", stderr(&output))] {
+        if !part.is_empty() {
+            text += &format!("--- {title}\n{}", without_places(part));
+        }
+    }
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path(root("snapshots"));
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.set_description(format!("unwind-sim {}", args.join(" ")));
+    settings.bind(|| insta::assert_snapshot!(format!("cli-{name}"), text));
+}

@@ -1,0 +1,165 @@
+//! What commands show, to people.
+
+use crate::{SEED, THROWS, ends_with, run, snapshot, status, stderr, stdout, tool};
+use std::process::Stdio;
+
+#[test]
+fn the_demo() {
+    snapshot("demo-seed-004", &["demo", "seed-004"]);
+    snapshot("demo-list", &["demo"]);
+}
+
+#[test]
+fn chains() {
+    snapshot("replay-seed-004", &["replay", SEED, "--unwinder", "all"]);
+    let starts = "hw,fake:v5.1,fake:v3-2019,fake:v5.2,fake:always-ip";
+    let args = [
+        "replay",
+        SEED,
+        "--unwinder",
+        "orc",
+        "--regs",
+        starts,
+        "--sample",
+        "2",
+    ];
+    snapshot("replay-seed-004-starts", &args);
+    let args = ["replay", THROWS, "--unwinder", "all", "--sample", "1000"];
+    snapshot("replay-throws", &args);
+    let view = ["replay", THROWS, "--sample", "1000", "--view", "copy:256"];
+    snapshot("replay-throws-copy", &view);
+}
+
+#[test]
+fn comparisons() {
+    snapshot("compare-seed-004", &["compare", SEED]);
+    let args = ["compare", SEED, "--regs", "hw,fake:v5.1,fake:v5.2"];
+    snapshot("compare-seed-004-starts", &args);
+    for by in ["cause", "function", "insn"] {
+        let args = ["compare", THROWS, "--limit", "500", "--group-by", by];
+        snapshot(&format!("compare-throws-{by}"), &args);
+    }
+    let args = ["compare", THROWS, "--against", "dwarf", "--limit", "50"];
+    snapshot("compare-throws-against-dwarf", &args);
+}
+
+#[test]
+fn explanations() {
+    snapshot("explain-code", &["explain", "US203"]);
+    let args = [
+        "explain",
+        SEED,
+        "--sample",
+        "2",
+        "--unwinder",
+        "orc",
+        "--regs",
+        "fake:v5.1",
+    ];
+    snapshot("explain-seed-004", &args);
+    let args = ["explain", THROWS, "--sample", "1000", "--unwinder", "fp"];
+    snapshot("explain-throws", &args);
+    let frame = ["explain", THROWS, "--sample", "1000", "--frame", "2"];
+    snapshot("explain-throws-frame", &frame);
+}
+
+#[test]
+fn inspections() {
+    snapshot("inspect-seed-004", &["inspect", SEED]);
+    snapshot(
+        "inspect-perf-zstd",
+        &["inspect", "corpus/perfdata/dwarf-zstd.data"],
+    );
+    snapshot(
+        "inspect-perf-pipe",
+        &["inspect", "corpus/perfdata/fp-pipe.data"],
+    );
+    let elf = "corpus/sframe/v3flex";
+    snapshot("inspect-elf", &["inspect", elf]);
+    snapshot("inspect-elf-rows", &["inspect", elf, "--rows", "_start"]);
+}
+
+/// Colour only where it is wanted, and never anything that colour alone says.
+#[test]
+fn colour() {
+    let plain = ends_with(0, &["demo", "seed-004"]);
+    assert!(!plain.contains('\x1b'), "a pipe is no terminal");
+    let never = ends_with(0, &["--color", "never", "demo", "seed-004"]);
+    assert_eq!(never, plain);
+    let output = tool(&["demo", "seed-004"]).env("NO_COLOR", "1").output();
+    assert_eq!(stdout(&output.expect("it runs")), plain);
+    let always = ends_with(0, &["--color", "always", "demo", "seed-004"]);
+    assert_eq!(without_colour(&always), plain);
+}
+
+fn without_colour(text: &str) -> String {
+    let mut parts = text.split("\x1b[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |out, part| {
+        out + part.split_once('m').map_or(part, |(_, rest)| rest)
+    })
+}
+
+/// `head` and its like close the pipe before all is written.
+#[test]
+fn a_closed_pipe_is_silent() {
+    for args in [
+        &["replay", THROWS, "--unwinder", "all"][..],
+        &["replay", THROWS, "--json"],
+        &["replay", THROWS, "--format", "folded"],
+        &["generate", "completions"],
+        &["compare", SEED],
+    ] {
+        let mut command = tool(args);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the tool runs");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!((status(&output), stderr(&output)), (0, ""), "{args:?}");
+    }
+}
+
+#[test]
+fn the_same_again_byte_for_byte() {
+    for args in [
+        &["replay", SEED, "--unwinder", "all", "--json"][..],
+        &["compare", THROWS, "--limit", "300"],
+        &["compare", THROWS, "--limit", "300", "--json"],
+        &["explain", SEED, "--unwinder", "orc"],
+        &["demo", "seed-004"],
+        &["inspect", THROWS],
+    ] {
+        assert_eq!(run(args).stdout, run(args).stdout, "{args:?}");
+    }
+}
+
+#[test]
+fn the_number_of_threads_changes_nothing() {
+    for format in ["folded", "firefox"] {
+        let profile = |threads| {
+            let output = run(&["replay", THROWS, "--format", format, "--threads", threads]);
+            assert_eq!(status(&output), 0, "{}", stderr(&output));
+            output.stdout
+        };
+        let one = profile("1");
+        assert!(!one.is_empty());
+        for threads in ["0", "2", "3", "7"] {
+            assert!(profile(threads) == one, "{format} by {threads} threads");
+        }
+    }
+}
+
+/// Every output names the command that makes it again.
+#[test]
+fn outputs_name_their_command() {
+    for args in [
+        &["compare", SEED][..],
+        &["explain", SEED],
+        &["compare", SEED, "--json"],
+        &["replay", SEED, "--json"],
+    ] {
+        let output = run(args);
+        let command = format!("unwind-sim {}", args.join(" "));
+        assert!(stdout(&output).contains(&command), "{args:?}");
+    }
+}

@@ -1,0 +1,142 @@
+//! Exit status and error messages.
+
+use crate::{SEED, THROWS, ends_with, root, run, snapshot, status, stderr, stdout};
+
+#[test]
+fn nought_when_all_is_as_expected() {
+    ends_with(0, &["compare", SEED, "--unwinder", "dwarf"]);
+    ends_with(0, &["replay", SEED, "--unwinder", "dwarf"]);
+    // Expected errors of the frame pointer do not count.
+    let fp = ends_with(0, &["compare", SEED, "--unwinder", "fp"]);
+    assert!(!fp.contains("100.00 %"), "{fp}");
+}
+
+#[test]
+fn one_for_a_difference() {
+    let fake = ["--unwinder", "orc", "--regs", "fake:v5.1"];
+    for command in ["compare", "replay"] {
+        let args = [&[command, SEED][..], &fake].concat();
+        ends_with(1, &args);
+    }
+}
+
+#[test]
+fn three_when_nothing_is_judged() {
+    ends_with(3, &["replay", SEED, "--unwinder", "lbr"]);
+    let unknown = ends_with(3, &["replay", "corpus/perfdata/dwarf.data"]);
+    assert!(unknown.contains("truth unknown"), "{unknown}");
+    ends_with(3, &["compare", SEED, "--tid", "999999999"]);
+}
+
+/// Usage, I/O and malformed input: each says what is wrong, where, and what to do.
+#[test]
+fn two_for_what_cannot_be_done() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cut = folder.path().join("cut.bin");
+    let whole = std::fs::read(root(THROWS)).expect("a trace");
+    std::fs::write(&cut, &whole[..10]).expect("a file");
+    let cut = cut.to_string_lossy().into_owned();
+    let cases: &[(&str, &[&str])] = &[
+        ("error-missing", &["compare", "no/such/file.bin"]),
+        ("error-missing-case", &["compare", "no/such/case.s"]),
+        ("error-not-a-trace", &["compare", "README.md"]),
+        ("error-elf", &["compare", "corpus/sframe/v3flex"]),
+        ("error-unwinder", &["compare", SEED, "--unwinder", "magic"]),
+        (
+            "error-profile",
+            &["compare", SEED, "--unwinder", "sframe:none"],
+        ),
+        (
+            "error-fallback",
+            &["compare", SEED, "--unwinder", "orc+guess"],
+        ),
+        (
+            "error-own",
+            &["compare", SEED, "--unwinder", "cmd:no/such/program"],
+        ),
+        ("error-regs", &["compare", SEED, "--regs", "fake:v9"]),
+        ("error-view", &["compare", SEED, "--view", "gpu"]),
+        ("error-group-by", &["compare", SEED, "--group-by", "colour"]),
+        ("error-time", &["compare", SEED, "--time", "soon"]),
+        ("error-sample", &["replay", SEED, "--sample", "99"]),
+        ("error-against", &["compare", SEED, "--against", "hope"]),
+        (
+            "error-baseline",
+            &["compare", SEED, "--baseline", "README.md"],
+        ),
+        ("error-demo", &["demo", "seed-005"]),
+        ("error-code", &["explain", "US999"]),
+        ("error-case-name", &["cases", "run", "no-such-case"]),
+        (
+            "error-malformed-case",
+            &["replay", "corpus/errors/bad-code-in-covers.s"],
+        ),
+        ("error-inspect", &["inspect", "README.md"]),
+        (
+            "error-inspect-rows",
+            &["inspect", "corpus/sframe/v3flex", "--rows", "none"],
+        ),
+        ("error-option", &["compare", SEED, "--no-such-option"]),
+        ("error-command", &["compere"]),
+    ];
+    for (name, args) in cases {
+        let output = run(args);
+        assert_eq!(status(&output), 2, "{args:?}");
+        assert_eq!(stdout(&output), "", "{args:?}");
+        snapshot(name, args);
+    }
+    let output = run(&["compare", &cut]);
+    assert_eq!(status(&output), 2, "{}", stderr(&output));
+    assert!(stderr(&output).contains("cut.bin"), "{}", stderr(&output));
+}
+
+/// A trace that ends too early is read as far as it goes, and a damaged one up to the damage.
+#[test]
+fn a_truncated_trace_is_read_to_its_last_whole_block() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("cut.bin");
+    let whole = std::fs::read(root(SEED)).expect("a trace");
+    let name = path.to_string_lossy().into_owned();
+    for len in (16..whole.len()).step_by(97) {
+        std::fs::write(&path, &whole[..len]).expect("a file");
+        for command in ["compare", "replay", "inspect"] {
+            let output = run(&[command, &name]);
+            let told = format!("{}{}", stdout(&output), stderr(&output));
+            assert!(
+                told.contains("cut short"),
+                "{command} of {len} bytes: {told}"
+            );
+            let fitting: &[i32] = if command == "inspect" { &[0] } else { &[0, 3] };
+            assert!(
+                fitting.contains(&status(&output)),
+                "{command} of {len} bytes"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_baseline_holds_what_is_known() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let baseline = folder.path().join("baseline.json");
+    let args = ["compare", SEED, "--unwinder", "orc", "--regs", "fake:v5.1"];
+    let known = ends_with(1, &[&args[..], &["--json"]].concat());
+    std::fs::write(&baseline, known).expect("a file");
+    let file = baseline.to_string_lossy().into_owned();
+    let with = |more: &[&str]| run(&[&args[..], &["--baseline", &file], more].concat());
+    assert_eq!(status(&with(&[])), 0);
+    // Another start has other groups.
+    let mut other = args;
+    other[5] = "fake:always-ip";
+    let expected = status(&run(&other));
+    let found = run(&[&other[..], &["--baseline", &file]].concat());
+    assert_eq!(status(&found), expected);
+    std::fs::write(&baseline, "{\"type\": \"divergence\"}\n").expect("a file");
+    let output = with(&[]);
+    assert_eq!(status(&output), 2);
+    assert!(
+        stderr(&output).contains("line 1: a divergence without"),
+        "{}",
+        stderr(&output)
+    );
+}

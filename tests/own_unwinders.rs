@@ -1,0 +1,252 @@
+//! Unwinders that are not ours: the examples give what ours give, and what a process does wrong
+//! ends its chain, never the run.
+#![cfg(unix)]
+
+mod common;
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "it has a main function of its own"
+)]
+#[path = "../examples/own-unwinders/frame_pointer.rs"]
+mod frame_pointer;
+
+use common::skip::skip;
+use frame_pointer::ByHand;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use unwind_sim::check_dir::CheckError;
+use unwind_sim::engine::Setting;
+use unwind_sim::input::{Filter, Input, OpenOptions};
+use unwind_sim::own::CommandUnwinder;
+use unwind_sim::{check_dir, run::Column, spec};
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::chain::Chain;
+use unwind_sim_unwind::reason::Code;
+use unwind_sim_unwind::start::Variant;
+use unwind_sim_unwind::unwinder::Unwinder;
+
+fn root(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn trace(name: &str) -> Input {
+    let path = root("corpus/traces").join(name);
+    Input::open(&path, &OpenOptions::default()).expect("a trace of the corpus")
+}
+
+/// So many samples of a trace: a process in Python takes its time.
+const SAMPLES_MAX: u64 = 400;
+
+/// The chains of `unwinder` over the begin of the trace, with the starts that samples were taken with, or
+/// only from hardware registers.
+fn chains(input: &Input, unwinder: &dyn Unwinder, fake: bool) -> Vec<Chain> {
+    let mut out = Vec::new();
+    let mut cache = Cache::new();
+    let column = Column {
+        engine: 0,
+        variant: None,
+    };
+    let take = &mut |view: &unwind_sim::engine::View<'_>| {
+        let start = column.variant_for(view);
+        if fake || start == Variant::Hardware {
+            let setting = Setting::default();
+            let outcome = view.examine_unwinder(unwinder, start, &setting, &mut cache);
+            out.push(outcome.chain);
+        }
+        Ok(())
+    };
+    let filter = Filter {
+        limit: Some(SAMPLES_MAX),
+        ..Filter::default()
+    };
+    input.for_each(&filter, take).expect("a sound trace");
+    out
+}
+
+fn pcs(chain: &Chain) -> Vec<u64> {
+    chain.frames.iter().map(|f| f.pc.value()).collect()
+}
+
+/// The text behind `cmd:` for the example in Python, if there is a Python.
+fn fp_py() -> Option<String> {
+    let python = std::process::Command::new("python3").arg("-V").output();
+    if python.is_err() {
+        skip("own_unwinders", "there is no python3");
+        return None;
+    }
+    let path = root("examples/own-unwinders/fp.py");
+    Some(format!("python3 {}", path.display()))
+}
+
+/// `own` finds what our own unwinder of frame pointers finds, and ends where that ends.
+fn equals_fp(own: &dyn Unwinder) {
+    let mut longest = 0;
+    let recursion = "../cases/frame/recursion-gives-the-same-pc-many-times.s";
+    for name in ["seed-004.bin", "throws.bin", recursion] {
+        let input = trace(name);
+        let ours = chains(&input, &unwind_sim_unwind::fp::FramePointer, false);
+        let theirs = chains(&input, own, false);
+        assert_eq!(ours.len(), theirs.len());
+        for (number, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
+            assert_eq!(pcs(theirs), pcs(ours), "{name} sample {number}");
+            let at_root = |c: &Chain| c.end.reason.code() == Code::RootReached;
+            assert_eq!(at_root(theirs), at_root(ours), "{name} sample {number}");
+            longest = longest.max(ours.frames.len());
+        }
+    }
+    assert!(longest > 3, "{longest}");
+}
+
+#[test]
+fn the_example_in_python_gives_the_chains_of_fp() {
+    let Some(command) = fp_py() else { return };
+    let own = CommandUnwinder::start(&command).expect("it starts");
+    equals_fp(&own);
+    assert_eq!(own.fault(), None);
+}
+
+#[test]
+fn the_example_in_rust_gives_the_chains_of_fp() {
+    equals_fp(&ByHand);
+}
+
+#[test]
+fn check_dir_reports_every_wrong_chain() {
+    let folder = root("corpus/traces");
+    let report = check_dir(&folder, &ByHand).expect("a folder with traces");
+    let traces = std::fs::read_dir(&folder).expect("a folder").count();
+    assert_eq!(report.files, traces);
+    assert!(report.unread.is_empty(), "{report}");
+    assert!(!report.is_ok() && !report.wrong.is_empty());
+    let text = report.to_string();
+    for wrong in &report.wrong {
+        assert!(text.contains(&format!("sample {}", wrong.sample)), "{text}");
+        assert!(wrong.verdict.is_wrong());
+    }
+    let judged = report.judged;
+    assert!(report.except(|_| true).is_ok() && judged > 0);
+}
+
+#[test]
+fn check_dir_says_what_it_cannot_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let nothing = check_dir(folder.path(), &ByHand).unwrap_err();
+    assert!(matches!(nothing, CheckError::Nothing { .. }), "{nothing}");
+    let missing = check_dir(folder.path().join("missing"), &ByHand).unwrap_err();
+    assert!(matches!(missing, CheckError::Io { .. }), "{missing}");
+
+    let whole = std::fs::read(root("corpus/traces/seed-004.bin")).expect("a trace");
+    std::fs::write(folder.path().join("cut.bin"), &whole[..whole.len() - 60]).expect("a file");
+    std::fs::write(folder.path().join("other.bin"), b"no trace").expect("a file");
+    std::fs::write(folder.path().join("Broken.s"), b"#! claim: no\n").expect("a file");
+    let report = check_dir(folder.path(), &ByHand).expect("something to check");
+    let unread: Vec<String> = report
+        .unread
+        .iter()
+        .map(|u| {
+            u.file
+                .file_name()
+                .expect("a name")
+                .to_string_lossy()
+                .into_owned()
+        })
+        .collect();
+    assert_eq!(unread, ["Broken.s", "cut.bin"], "{report}");
+    assert!(!report.except(|_| true).is_ok());
+}
+
+/// A script that does what a process should not; gives the unwinder, its fault after one stack,
+/// and how long that took.
+fn misbehave(script: &str) -> (Vec<Chain>, String, Duration) {
+    const SILENCE_MAX: Duration = Duration::from_millis(500);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("own.sh");
+    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a script");
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&path, mode).expect("a mode");
+    let command = format!("sh {}", path.display());
+    let own = CommandUnwinder::start(&command).expect("it starts");
+    let own = own.with_silence_max(SILENCE_MAX);
+    let since = Instant::now();
+    let chains = chains(&trace("seed-004.bin"), &own, true);
+    let fault = own.fault().expect("a fault");
+    (chains, fault, since.elapsed())
+}
+
+/// Far more than the silence that is allowed, far less than a hang.
+const SOON: Duration = Duration::from_secs(8);
+
+#[test]
+fn garbage_ends_the_chain() {
+    let frame = r#"{"type":"frame","pc":"0x401000"}"#;
+    let script = format!("read line; echo '{frame}'; echo 'what is this'; sleep 60");
+    let (chains, fault, took) = misbehave(&script);
+    assert!(fault.contains("`what is this`"), "{fault}");
+    // What it gave before counts; later stacks are not put in front of it.
+    let lengths: Vec<usize> = chains.iter().map(|c| c.frames.len()).collect();
+    assert_eq!(lengths, [1, 0, 0]);
+    assert!(
+        chains
+            .iter()
+            .all(|c| c.end.reason.code() == Code::NotAtRoot)
+    );
+    assert!(took < SOON, "{took:?}");
+}
+
+#[test]
+fn silence_ends_the_process() {
+    let (chains, fault, took) = misbehave("exec sleep 60");
+    assert_eq!(fault, "it said nothing for 0.5 s");
+    assert!(chains.iter().all(|c| c.frames.is_empty()));
+    assert!(took < SOON, "{took:?}");
+}
+
+#[test]
+fn an_early_end_is_told() {
+    for script in ["exit 3", "read line; exit 0", "exec 1>&-; sleep 60"] {
+        let (_, fault, took) = misbehave(script);
+        assert!(
+            ["it ended", "it reads no more"].contains(&&*fault),
+            "{fault}"
+        );
+        assert!(took < SOON, "{took:?}");
+    }
+}
+
+/// It asks, and asks, and never reads an answer: the pipe runs full.
+#[test]
+fn a_process_that_reads_nothing_does_not_stop_us() {
+    let ask = r#"{"type":"read","address":"0x0","length":65536}"#;
+    let (_, fault, took) = misbehave(&format!("yes '{ask}'"));
+    assert!(fault.starts_with("it read nothing for"), "{fault}");
+    assert!(took < SOON, "{took:?}");
+}
+
+#[test]
+fn endless_frames_end_at_the_limit() {
+    let frame = r#"{"type":"frame","pc":1}"#;
+    let (chains, fault, took) = misbehave(&format!("yes '{frame}'"));
+    assert_eq!(fault, "more frames than the limit");
+    let limit = unwind_sim_unwind::walk::FRAMES_MAX as usize;
+    assert_eq!(chains[0].frames.len(), limit);
+    assert_eq!(chains[0].end.reason.code(), Code::FrameLimit);
+    assert!(took < 10 * SOON, "{took:?}");
+}
+
+#[test]
+fn a_line_without_end_is_garbage() {
+    let (_, fault, took) = misbehave("yes | tr -d '\\n'");
+    assert!(fault.starts_with("`yyy") && fault.len() < 400, "{fault}");
+    assert!(took < SOON, "{took:?}");
+}
+
+#[test]
+fn a_program_that_does_not_exist_is_named() {
+    let Err(error) = spec::engine("cmd:/no/such/program") else {
+        panic!("it started");
+    };
+    let text = error.to_string();
+    assert!(text.contains("/no/such/program"), "{text}");
+}

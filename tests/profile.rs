@@ -1,0 +1,588 @@
+//! Profiles of perf.data: the direct way against the way over a trace, against perf's own unwinder,
+//! and the formats against each other.
+
+mod common;
+
+use common::skip::skip;
+use flate2::read::GzDecoder;
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use unwind_sim::compare::GroupBy;
+use unwind_sim::engine::Setting;
+use unwind_sim::input::{Filter, Input, OpenOptions};
+use unwind_sim::profile::{self, Consumer, Source, Taken};
+use unwind_sim::run::{Against, Run};
+use unwind_sim::spec;
+use unwind_sim_corpus::mapped::map_file;
+use unwind_sim_perf::PerfFile;
+use unwind_sim_perf::data::Record;
+use unwind_sim_unwind::start::Variant;
+
+/// Several processes, forks and execs, some of it in libraries.
+const WORK: &str = "for i in 1 2 3; do seq 30000 | sort -R | md5sum; done";
+
+/// Three functions that keep registers on the stack, up to 30 deep. perf 6.1 has no trouble with
+/// it, which cannot be said of programs that live in libraries.
+const FIB: &str = "
+static volatile long sink;
+static long odd(long n, long a, long b);
+static long even(long n, long a, long b) { return n < 2 ? a : odd(n - 1, b, a + b) + sink; }
+static long odd(long n, long a, long b) { return n < 2 ? b : even(n - 1, a + 1, b) * a + sink; }
+static long fib(long n) { return n < 2 ? n : fib(n - 1) + fib(n - 2) + even(n % 7, n, sink); }
+int main(void) { for (int i = 0; i < 8; i++) sink += fib(25 + i % 3); return 0; }
+";
+
+/// A fresh recording; `None` if this machine cannot make one.
+fn record(name: &str) -> Option<(tempfile::TempDir, PathBuf)> {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    record_into(name, dir, &["sh", "-c", WORK])
+}
+
+fn record_into(
+    name: &str,
+    dir: tempfile::TempDir,
+    command: &[&str],
+) -> Option<(tempfile::TempDir, PathBuf)> {
+    let path = dir.path().join("perf.data");
+    let mut perf = Command::new("perf");
+    perf.args([
+        "record",
+        "-q",
+        "-e",
+        "cpu-clock:u",
+        "-F",
+        "4000",
+        "--call-graph",
+        "dwarf,8192",
+    ]);
+    perf.arg("-o").arg(&path).arg("--").args(command);
+    let done = perf
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    match done {
+        Ok(status) if status.success() => Some((dir, path)),
+        _ => {
+            skip(name, "perf record does not work here");
+            None
+        }
+    }
+}
+
+fn run(unwinder: &str) -> Run {
+    Run {
+        engines: vec![spec::engine(unwinder).expect("one of ours")],
+        variants: Vec::new(),
+        setting: Setting::default(),
+        against: Against::Truth,
+        group_by: GroupBy::Cause,
+    }
+}
+
+fn source(path: &Path) -> Source {
+    Source {
+        path: path.into(),
+        symfs: None,
+        filter: Filter::default(),
+    }
+}
+
+/// Process, thread, time and pcs of each stack.
+type Stacks = Vec<(u32, u32, u64, Vec<u64>)>;
+
+fn direct(path: &Path, unwinder: &str) -> Stacks {
+    let owner = map_file(path).expect("the recording");
+    let file = PerfFile::parse((*owner).as_ref()).expect("a perf.data");
+    let engine = spec::engine(unwinder).expect("one of ours");
+    let mut stacks = Vec::new();
+    let counts = profile::addresses(
+        &file,
+        &profile::plain_options(&engine),
+        &mut |pid, tid, time, pcs: &[u64]| stacks.push((pid, tid, time, pcs.to_vec())),
+    );
+    assert_eq!(counts.stacks, stacks.len() as u64);
+    stacks
+}
+
+fn over_a_trace(path: &Path, unwinder: &str) -> Stacks {
+    let input = Input::open(path, &OpenOptions::default()).expect("an import");
+    let run = run(unwinder);
+    let mut stacks = Vec::new();
+    run.for_each(&input, &Filter::default(), &mut |view, _, outcome| {
+        let pcs = outcome
+            .chain
+            .frames
+            .iter()
+            .map(|frame| frame.pc.value())
+            .collect();
+        stacks.push((view.sample.pid, view.sample.tid, view.sample.time, pcs));
+        Ok(())
+    })
+    .expect("a trace");
+    stacks
+}
+
+fn corpus(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("corpus/perfdata")
+        .join(name)
+}
+
+#[test]
+fn the_direct_way_finds_what_the_way_over_a_trace_finds() {
+    let name = "the_direct_way_finds_what_the_way_over_a_trace_finds";
+    let mut files = vec![corpus("dwarf.data"), corpus("dwarf-zstd.data")];
+    let recorded = record(name);
+    files.extend(recorded.iter().map(|(_, path)| path.clone()));
+    for path in files {
+        for unwinder in ["dwarf", "fp", "guess"] {
+            let (found, expected) = (direct(&path, unwinder), over_a_trace(&path, unwinder));
+            assert!(!found.is_empty(), "{}", path.display());
+            for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                assert_eq!(
+                    found,
+                    expected,
+                    "{}: {unwinder}: sample {at}",
+                    path.display()
+                );
+            }
+            assert_eq!(
+                found.len(),
+                expected.len(),
+                "{}: {unwinder}",
+                path.display()
+            );
+        }
+    }
+}
+
+fn folded(source: &Source, unwinder: &str, threads: usize) -> (String, profile::Written) {
+    let mut out = Vec::new();
+    let written = profile::folded(source, &run(unwinder), threads, &mut out).expect("folded");
+    (String::from_utf8(out).expect("text"), written)
+}
+
+/// Counts by stack.
+fn parse(folded: &str) -> BTreeMap<&str, u64> {
+    let lines = folded.lines().map(|line| {
+        let (stack, count) = line.rsplit_once(' ').expect("a stack and a count");
+        (stack, count.parse().expect("a number"))
+    });
+    lines.collect()
+}
+
+#[test]
+fn folded_stacks_hold_every_sample_once_whatever_the_threads() {
+    let name = "folded_stacks_hold_every_sample_once_whatever_the_threads";
+    let Some((_dir, path)) = record(name) else {
+        return;
+    };
+    let (one, written) = folded(&source(&path), "dwarf", 1);
+    let lines = parse(&one);
+    assert_eq!(lines.values().sum::<u64>(), written.stacks);
+    assert_eq!(
+        lines.len(),
+        one.lines().count(),
+        "a stack stands in one line"
+    );
+    assert!(written.stacks > 50, "too few samples: {}", written.stacks);
+    assert!(
+        lines.keys().any(|stack| stack.starts_with("sort;")),
+        "{one}"
+    );
+    for threads in [2, 3] {
+        assert!(
+            folded(&source(&path), "dwarf", threads).0 == one,
+            "{threads} threads"
+        );
+    }
+    // And over a trace.
+    let trace = path.with_extension("bin");
+    let done = Command::new(env!("CARGO_BIN_EXE_unwind-sim"))
+        .arg("import")
+        .arg(&path)
+        .arg("-o")
+        .arg(&trace)
+        .output()
+        .expect("our own program");
+    assert!(
+        done.status.success(),
+        "{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+    let (traced, over_trace) = folded(&source(&trace), "dwarf", 1);
+    assert_eq!(over_trace.stacks, written.stacks);
+    assert!(traced == one, "over a trace:\n{traced}\ndirectly:\n{one}");
+}
+
+#[test]
+fn filters_choose_samples() {
+    let name = "filters_choose_samples";
+    let Some((_dir, path)) = record(name) else {
+        return;
+    };
+    let all = direct(&path, "dwarf");
+    let with = |filter| {
+        let source = Source {
+            filter,
+            ..source(&path)
+        };
+        folded(&source, "dwarf", 2).1.stacks
+    };
+    let tid = all[all.len() / 2].1;
+    let of_tid = all.iter().filter(|stack| stack.1 == tid).count() as u64;
+    assert_eq!(
+        with(Filter {
+            tid: Some(tid),
+            ..Filter::default()
+        }),
+        of_tid
+    );
+    assert_eq!(
+        with(Filter {
+            limit: Some(7),
+            ..Filter::default()
+        }),
+        7
+    );
+    assert_eq!(
+        with(Filter {
+            sample: Some(3),
+            ..Filter::default()
+        }),
+        1
+    );
+    let (from, to) = (all[5].2, all[9].2);
+    let during = all
+        .iter()
+        .filter(|stack| (from..to).contains(&stack.2))
+        .count() as u64;
+    assert_eq!(
+        with(Filter {
+            time: Some((from, to)),
+            ..Filter::default()
+        }),
+        during
+    );
+    let beyond = Filter {
+        sample: Some(all.len() as u64),
+        ..Filter::default()
+    };
+    let source = Source {
+        filter: beyond,
+        ..source(&path)
+    };
+    let error = profile::folded(&source, &run("dwarf"), 1, &mut Vec::new()).unwrap_err();
+    assert!(error.to_string().contains("no sample"), "{error}");
+}
+
+/// The stacks of a profile as folded stacks, without the names of threads.
+fn refold(json: &serde_json::Value) -> BTreeMap<String, u64> {
+    let numbers = |value: &serde_json::Value| -> Vec<Option<usize>> {
+        let array = value.as_array().expect("a column");
+        array
+            .iter()
+            .map(|n| n.as_u64().map(|n| n as usize))
+            .collect()
+    };
+    let mut out = BTreeMap::new();
+    for thread in json["threads"].as_array().expect("threads") {
+        let strings = thread["stringArray"].as_array().expect("strings");
+        let frame_func = numbers(&thread["frameTable"]["func"]);
+        let func_name = numbers(&thread["funcTable"]["name"]);
+        let prefix = numbers(&thread["stackTable"]["prefix"]);
+        let frame = numbers(&thread["stackTable"]["frame"]);
+        let samples = &thread["samples"];
+        let stacks = numbers(&samples["stack"]);
+        assert_eq!(samples["length"], stacks.len());
+        assert_eq!(
+            samples["timeDeltas"].as_array().map(Vec::len),
+            Some(stacks.len())
+        );
+        for mut stack in stacks {
+            let mut names = Vec::new();
+            while let Some(at) = stack {
+                let func = frame_func[frame[at].expect("a frame")].expect("a function");
+                let name = strings[func_name[func].expect("a name")]
+                    .as_str()
+                    .expect("a string");
+                names.push(name.replace(';', ":"));
+                stack = prefix[at];
+            }
+            names.reverse();
+            *out.entry(names.join(";")).or_default() += 1;
+        }
+    }
+    out
+}
+
+#[test]
+fn the_firefox_profile_holds_the_stacks_that_the_folded_ones_do() {
+    let name = "the_firefox_profile_holds_the_stacks_that_the_folded_ones_do";
+    let Some((_dir, path)) = record(name) else {
+        return;
+    };
+    let profile = |threads| {
+        let mut out = Vec::new();
+        let written = profile::firefox(&source(&path), &run("dwarf"), threads, &mut out);
+        let stacks = written.expect("a profile").stacks;
+        let mut text = String::new();
+        GzDecoder::new(&out[..])
+            .read_to_string(&mut text)
+            .expect("gzip");
+        (text, stacks)
+    };
+    let (one, stacks) = profile(1);
+    for threads in [2, 3] {
+        assert!(profile(threads).0 == one, "{threads} threads");
+    }
+    let json: serde_json::Value = serde_json::from_str(&one).expect("JSON");
+    let refolded = refold(&json);
+    assert_eq!(refolded.values().sum::<u64>(), stacks);
+    assert!(
+        json["libs"].as_array().is_some_and(|libs| libs.len() >= 2),
+        "{}",
+        json["libs"]
+    );
+    // Frames without a symbol are shown by address here, by image there.
+    let named = |stack: &str| !stack.contains("0x") && !stack.contains('[');
+    let mut expected: BTreeMap<String, u64> = BTreeMap::new();
+    let (text, _) = folded(&source(&path), "dwarf", 1);
+    for (stack, count) in parse(&text) {
+        let (_, frames) = stack.split_once(';').expect("a thread and frames");
+        if named(frames) {
+            *expected.entry(frames.to_owned()).or_default() += count;
+        }
+    }
+    let found: BTreeMap<String, u64> = refolded
+        .into_iter()
+        .filter(|(stack, _)| named(stack))
+        .collect();
+    assert!(!found.is_empty());
+    assert_eq!(found, expected);
+}
+
+/// Thread, microseconds, and the addresses as perf shows them: inside the call, as offsets in their
+/// files.
+type Shown = Vec<(u32, u64, Vec<u64>)>;
+
+/// The mappings of the processes: first address, the one behind the last, offset in the file.
+#[derive(Default)]
+struct Maps(BTreeMap<i32, Vec<(u64, u64, u64)>>);
+
+impl Maps {
+    fn apply(&mut self, record: &Record<'_>) {
+        match record {
+            Record::Mmap(map) => {
+                let end = map.address + map.length;
+                self.0
+                    .entry(map.pid)
+                    .or_default()
+                    .push((map.address, end, map.file_offset));
+            }
+            Record::Comm(comm) if comm.exec => drop(self.0.remove(&comm.pid)),
+            Record::Fork(task) if task.pid != task.ppid => {
+                let inherited = self.0.get(&task.ppid).cloned().unwrap_or_default();
+                self.0.insert(task.pid, inherited);
+            }
+            _ => {}
+        }
+    }
+
+    fn file_offset(&self, pid: i32, address: u64) -> u64 {
+        let maps = self.0.get(&pid).map_or(&[][..], Vec::as_slice);
+        let of = maps
+            .iter()
+            .rev()
+            .find(|(start, end, _)| (*start..*end).contains(&address));
+        of.map_or(address, |(start, _, offset)| address - start + offset)
+    }
+}
+
+/// What perf's own unwinder finds.
+fn perf_script(path: &Path) -> Shown {
+    let mut perf = Command::new("perf");
+    perf.args(["script", "--no-inline", "-F", "tid,time,ip", "-i"])
+        .arg(path);
+    let out = perf
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .expect("perf script");
+    let text = String::from_utf8(out.stdout).expect("text");
+    let mut stacks: Shown = Vec::new();
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        match line.strip_suffix(':').and_then(|head| head.split_once(' ')) {
+            Some((tid, time)) => {
+                let (s, us) = time.trim().split_once('.').expect("seconds");
+                let us: u64 = us.parse().expect("microseconds");
+                let s: u64 = s.parse().expect("seconds");
+                stacks.push((
+                    tid.parse().expect("a thread"),
+                    s * 1_000_000 + us,
+                    Vec::new(),
+                ));
+            }
+            None => {
+                let address = u64::from_str_radix(line, 16).expect("an address");
+                // What it shows above `_start`, whose return address is zero, less one.
+                if address != u64::MAX {
+                    stacks.last_mut().expect("a head before").2.push(address);
+                }
+            }
+        }
+    }
+    stacks
+}
+
+#[derive(Default)]
+struct Looked(Shown);
+
+impl Consumer for Looked {
+    fn stack(&mut self, taken: &Taken<'_>) {
+        let lookups = (0..taken.pcs.len()).map(|at| taken.lookup(at)).collect();
+        self.0.push((taken.task.tid, taken.time / 1000, lookups));
+    }
+}
+
+#[test]
+fn chains_agree_with_perfs_own_unwinder() {
+    let name = "chains_agree_with_perfs_own_unwinder";
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (code, program) = (dir.path().join("fib.c"), dir.path().join("fib"));
+    std::fs::write(&code, FIB).expect("a temporary file");
+    let mut cc = Command::new("cc");
+    let made = cc
+        .args(["-O2", "-fno-inline", "-o"])
+        .arg(&program)
+        .arg(&code)
+        .status();
+    if !made.is_ok_and(|status| status.success()) {
+        return skip(name, "no C compiler");
+    }
+    let command = program.to_str().expect("a path in UTF-8").to_owned();
+    let Some((_dir, path)) = record_into(name, dir, &[&command]) else {
+        return;
+    };
+    let expected = perf_script(&path);
+    let owner = map_file(&path).expect("the recording");
+    let file = PerfFile::parse((*owner).as_ref()).expect("a perf.data");
+    let engine = spec::engine("dwarf").expect("one of ours");
+    let mut options = profile::plain_options(&engine);
+    options.how.variant = Some(Variant::Hardware);
+    let mut found = [Looked::default()];
+    profile::replay(&file, &options, &mut found);
+    let [Looked(mut found)] = found;
+    let (mut maps, mut at) = (Maps::default(), 0);
+    file.for_each_ordered(|event| {
+        if let Record::Sample(sample) = event.record {
+            let pid = sample.pid().expect("a process");
+            for address in &mut found[at].2 {
+                *address = maps.file_offset(pid, *address);
+            }
+            at += 1;
+        }
+        maps.apply(&event.record);
+        ControlFlow::Continue(())
+    });
+    assert_eq!((found.len(), at), (expected.len(), expected.len()));
+    let (mut equal, mut shorter) = (0, 0);
+    for (found, expected) in found.iter().zip(&expected) {
+        assert_eq!((found.0, found.1), (expected.0, expected.1));
+        equal += usize::from(found.2 == expected.2);
+        shorter +=
+            usize::from(found.2.len() < expected.2.len() && expected.2.starts_with(&found.2));
+    }
+    // The few are at the edge of the copy, where libunwind wants every slot to be in it.
+    let all = found.len();
+    assert!(all > 50, "too few samples: {all}");
+    assert!(equal * 100 >= all * 98, "only {equal} of {all} are equal");
+    assert!(
+        shorter * 100 <= all,
+        "{shorter} of {all} are shorter than perf's"
+    );
+}
+
+#[test]
+fn a_profile_goes_through_a_pipe_as_it_is() {
+    let path = corpus("dwarf.data");
+    for (format, write) in [
+        ("folded", profile::folded as Write),
+        ("firefox", profile::firefox),
+    ] {
+        let mut expected = Vec::new();
+        let written = write(&source(&path), &run("dwarf"), 1, &mut expected).expect("a profile");
+        let out = Command::new(env!("CARGO_BIN_EXE_unwind-sim"))
+            .args(["replay", "--format", format])
+            .arg(&path)
+            .output()
+            .expect("our own program");
+        assert!(out.status.success() && written.stacks > 0);
+        if format == "folded" {
+            assert!(
+                out.stdout == expected,
+                "{}",
+                String::from_utf8_lossy(&out.stdout)
+            );
+            continue;
+        }
+        let unpack = |bytes: &[u8]| {
+            let mut text = String::new();
+            GzDecoder::new(bytes)
+                .read_to_string(&mut text)
+                .expect("gzip");
+            text
+        };
+        assert_eq!(unpack(&out.stdout), unpack(&expected));
+    }
+}
+
+/// What writes a profile.
+type Write = fn(
+    &Source,
+    &Run,
+    usize,
+    &mut dyn std::io::Write,
+) -> Result<profile::Written, unwind_sim::run::RunError>;
+
+#[test]
+fn damaged_recordings_give_what_is_left_of_them() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = dir.path().join("perf.data");
+    let whole = std::fs::read(corpus("dwarf.data")).expect("the recording");
+    let mut stacks = 0;
+    // A prime, so that all fields of a record have their turn.
+    for at in (0..whole.len()).step_by(61) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        for len in [bytes.len(), at] {
+            std::fs::write(&path, &bytes[..len]).expect("a temporary file");
+            let threads = 1 + at % 2;
+            let mut out = Vec::new();
+            match profile::folded(&source(&path), &run("dwarf"), threads, &mut out) {
+                Err(error) => assert!(!error.to_string().is_empty()),
+                Ok(written) => {
+                    let text = String::from_utf8(out).expect("text");
+                    let counts: u64 = parse(&text).values().sum();
+                    assert_eq!(counts, written.stacks, "byte {at} of {len}");
+                    stacks += written.stacks;
+                }
+            }
+        }
+    }
+    assert!(stacks > 0, "no stack survived anything");
+}
+
+#[test]
+fn compressed_recordings_are_shared_among_threads() {
+    let path = corpus("dwarf-zstd.data");
+    let (one, written) = folded(&source(&path), "dwarf", 1);
+    assert!(written.stacks > 0);
+    for threads in [2, 4] {
+        assert!(folded(&source(&path), "dwarf", threads) == (one.clone(), written.clone()));
+    }
+}

@@ -1,0 +1,86 @@
+//! Cases: each has its claim and its source, lies where the harness finds it, and is read.
+//! Whether they hold is for the harness.
+
+use crate::none;
+use crate::repository::{files, paths, top};
+use unwind_sim::cases;
+
+const CASES: &str = "corpus/cases/";
+const ERRORS: &str = "corpus/errors/";
+
+#[test]
+fn every_case_has_its_claim_and_its_source() {
+    let mut faults = Vec::new();
+    for file in files(".s")
+        .iter()
+        .filter(|file| file.path.starts_with(CASES))
+    {
+        let path = &file.path;
+        let case = match cases::read(&top().join(path)) {
+            Ok(case) => case,
+            Err(error) => {
+                faults.push(error.to_string());
+                continue;
+            }
+        };
+        if case.header.claim.is_empty() || case.header.sources.is_empty() {
+            faults.push(format!("{path}: no claim, or no source"));
+        }
+        let place = format!("{CASES}{}/{}.s", case.header.group, case.name);
+        if *path != place {
+            faults.push(format!("{path}: by its header it belongs to {place}"));
+        }
+        if case.expected.is_none() {
+            faults.push(format!("{path}: run unwind-sim cases bless {}", case.name));
+        }
+    }
+    none(&faults);
+}
+
+#[test]
+fn no_case_is_dead() {
+    let found = cases::find(&top().join(CASES)).expect("the harness finds the cases");
+    let found: Vec<String> = found
+        .iter()
+        .map(|path| {
+            path.strip_prefix(top())
+                .expect("below the top")
+                .display()
+                .to_string()
+        })
+        .collect();
+    let all = paths().into_iter().filter(|path| path.starts_with(CASES));
+    let (sources, others): (Vec<_>, Vec<_>) = all.partition(|path| path.ends_with(".s"));
+    assert_eq!(found, sources);
+
+    let texts = files("");
+    let named = |name: &str| {
+        let include = format!(".include \"{name}\"");
+        texts
+            .iter()
+            .any(|file| file.path.starts_with(CASES) && file.text.contains(&include))
+    };
+    let faults = others.iter().filter(|path| !named(&path[CASES.len()..]));
+    none(
+        &faults
+            .map(|path| format!("{path}: no case includes it"))
+            .collect::<Vec<_>>(),
+    );
+}
+
+#[test]
+fn every_malformed_case_has_its_message() {
+    let all: Vec<_> = paths()
+        .into_iter()
+        .filter(|path| path.starts_with(ERRORS))
+        .collect();
+    let mut faults = Vec::new();
+    for path in &all {
+        let (stem, extension) = path.rsplit_once('.').expect("a name with an extension");
+        let other = if extension == "s" { "txt" } else { "s" };
+        if !all.contains(&format!("{stem}.{other}")) {
+            faults.push(format!("{path}: there is no {stem}.{other}"));
+        }
+    }
+    none(&faults);
+}

@@ -1,0 +1,75 @@
+//! Pages and snapshots: links lead somewhere, the index is whole, no snapshot is dead.
+
+use crate::none;
+use crate::repository::{files, paths, top};
+use std::path::Path;
+
+/// The targets of the links in a page: `](TARGET)`, without the part behind `#`.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let targets = text
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next());
+    targets.map(|target| target.split('#').next().unwrap_or_default())
+}
+
+#[test]
+fn links_lead_to_files() {
+    let mut faults = Vec::new();
+    for file in files(".md") {
+        let folder = Path::new(&file.path)
+            .parent()
+            .expect("a file lies in a folder");
+        for link in links(&file.text).filter(|link| !link.is_empty() && !link.contains(':')) {
+            if !top().join(folder).join(link).exists() {
+                faults.push(format!("{}: there is no {link}", file.path));
+            }
+        }
+    }
+    none(&faults);
+}
+
+#[test]
+fn the_index_names_every_page() {
+    let index = std::fs::read_to_string(top().join("docs/README.md")).expect("the index");
+    let pages = paths().into_iter().filter_map(|path| {
+        let name = path.strip_prefix("docs/")?.to_owned();
+        (name.ends_with(".md") && name != "README.md").then_some(name)
+    });
+    let absent = pages.filter(|name| !links(&index).any(|link| link == name));
+    none(
+        &absent
+            .map(|name| format!("docs/README.md: no link to {name}"))
+            .collect::<Vec<_>>(),
+    );
+}
+
+/// Which snapshots the tests use is known only when they have run, so `.ci/run` looks at that;
+/// here only those whose test is gone.
+#[test]
+fn every_snapshot_has_its_test() {
+    let mut faults = Vec::new();
+    for file in files(".snap") {
+        let source = file
+            .text
+            .lines()
+            .find_map(|line| line.strip_prefix("source: "));
+        if !source.is_some_and(|source| top().join(source.trim_matches('"')).is_file()) {
+            faults.push(format!("{}: its test {source:?} does not exist", file.path));
+        }
+        if !file.path.starts_with("snapshots/") {
+            faults.push(format!("{}: snapshots lie in snapshots/", file.path));
+        }
+    }
+    let unread = paths()
+        .into_iter()
+        .filter(|path| path.ends_with(".snap.new"));
+    faults.extend(unread.map(|path| format!("{path}: a snapshot that nobody accepted")));
+    none(&faults);
+}
+
+#[test]
+fn links_are_found_without_their_anchors() {
+    let found: Vec<_> = links("[a](b.md) and [c](d.md#e) and [f](#g)").collect();
+    assert_eq!(found, ["b.md", "d.md", ""]);
+}

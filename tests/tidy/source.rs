@@ -1,0 +1,115 @@
+//! Rust files: how long they are, how they begin, and words that may not stand in them.
+
+use crate::none;
+use crate::repository::{File, files};
+
+/// A file longer than this fails.
+const LINES_MAX: usize = 600;
+/// A file longer than this is reported, no more.
+const LINES_AIM: usize = 300;
+/// How far above an `unsafe` its reason may begin, lines.
+const SAFETY_LINES_MAX: usize = 8;
+/// Where `unsafe` may stand: what touches the machine, and mapped files.
+const UNSAFE: [&str; 3] = ["host/", "corpus/src/mapped.rs", "benches/"];
+
+/// Words that mean that something is not done. Split, because this file is held to them as well.
+const UNDONE: [&str; 6] = [
+    concat!("to", "do!"),
+    concat!("unimple", "mented!"),
+    concat!("#[ig", "nore"),
+    concat!("should_", "panic"),
+    concat!("db", "g!("),
+    concat!("FIX", "ME"),
+];
+
+#[test]
+fn files_are_short() {
+    let mut faults = Vec::new();
+    for File { path, text } in files(".rs") {
+        let lines = text.lines().count();
+        if lines > LINES_MAX {
+            faults.push(format!(
+                "{path}: {lines} lines, more than {LINES_MAX}; divide it"
+            ));
+        } else if lines > LINES_AIM {
+            println!("{path}: {lines} lines, more than the {LINES_AIM} we aim at");
+        }
+    }
+    none(&faults);
+}
+
+#[test]
+fn every_file_says_what_it_is_responsible_for() {
+    let silent = files(".rs")
+        .into_iter()
+        .filter(|file| !file.text.starts_with("//!"));
+    let faults = silent.map(|file| format!("{}: begins without `//!`", file.path));
+    none(&faults.collect::<Vec<_>>());
+}
+
+#[test]
+fn nothing_is_left_undone() {
+    let mut faults = Vec::new();
+    for File { path, text } in files(".rs") {
+        for (index, line) in text.lines().enumerate() {
+            for word in UNDONE.iter().filter(|word| line.contains(**word)) {
+                faults.push(format!("{path}:{}: `{word}`", index + 1));
+            }
+        }
+    }
+    none(&faults);
+}
+
+#[test]
+fn unsafe_stands_where_it_may_and_says_why() {
+    let mut faults = Vec::new();
+    for File { path, text } in files(".rs") {
+        let lines: Vec<&str> = text.lines().collect();
+        let places = (0..lines.len()).filter(|&index| has_unsafe(lines[index]));
+        for index in places {
+            let place = format!("{path}:{}", index + 1);
+            if !UNSAFE.iter().any(|allowed| path.starts_with(allowed)) {
+                faults.push(format!("{place}: `unsafe` may stand only in {UNSAFE:?}"));
+            }
+            let above = &lines[index.saturating_sub(SAFETY_LINES_MAX)..=index];
+            if !above
+                .iter()
+                .any(|line| line.contains("SAFETY:") || line.contains("# Safety"))
+            {
+                faults.push(format!(
+                    "{place}: `unsafe` without a `// SAFETY:` line above it"
+                ));
+            }
+        }
+    }
+    none(&faults);
+}
+
+/// Whether the keyword stands in the code of `line`: outside comments, quotes and longer words.
+fn has_unsafe(line: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default();
+    let outside: String = code.split('"').step_by(2).collect::<Vec<_>>().join(" ");
+    let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '`';
+    outside.split(|c| !is_word(c)).any(|word| word == "unsafe")
+}
+
+#[test]
+fn the_keyword_is_found_in_code_only() {
+    for line in [
+        "unsafe {",
+        "let a = unsafe { f() };",
+        "pub unsafe fn f() {",
+        "(unsafe{a})",
+    ] {
+        assert!(has_unsafe(line), "{line}");
+    }
+    let quoted = format!("f({:?})", "unsafe");
+    for line in [
+        "// unsafe",
+        "a(); // unsafe",
+        "#![forbid(unsafe_code)]",
+        &quoted,
+    ] {
+        assert!(!has_unsafe(line), "{line}");
+    }
+}

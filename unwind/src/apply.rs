@@ -1,0 +1,288 @@
+//! Applying a rule to a frame: small, closed, pure. The walk's fast path does the same for the
+//! common shape; a test holds the two equal.
+
+use crate::address::CodeAddress;
+use crate::chain::{Word, Words};
+use crate::dwarf::expression;
+use crate::memory::Memory;
+use crate::reason::Reason;
+use crate::regs::{Reg, RegMask, Regs};
+use crate::rule::{Base, Expression, Rule, RuleKind, Value};
+use arrayvec::ArrayVec;
+
+/// A frame: its pc and what is known of its registers.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// The instruction, or the return address.
+    pub pc: CodeAddress,
+    /// The registers; rsp is the sp in this frame.
+    pub regs: Regs,
+    /// The address of the word that `pc` was read from.
+    pub slot: Option<u64>,
+    /// Is this where the walk began?
+    pub topmost: bool,
+    /// May this frame be on another stack than the one it called?
+    pub may_change_stack: bool,
+    /// Callee-saved registers that are unknown, and why.
+    pub lost: ArrayVec<(Reg, Reason), 6>,
+}
+
+impl Frame {
+    /// The frame that a walk starts in.
+    pub fn top(regs: Regs) -> Frame {
+        Frame {
+            pc: CodeAddress::Instruction(regs.rip()),
+            regs,
+            slot: None,
+            topmost: true,
+            may_change_stack: false,
+            lost: ArrayVec::new(),
+        }
+    }
+
+    /// Becomes the caller, whose other registers are in place.
+    #[inline]
+    pub(crate) fn enter(&mut self, pc: CodeAddress, sp: u64, slot: Option<u64>) {
+        self.pc = pc;
+        self.regs.set(Reg::Rsp, sp);
+        self.regs.set(Reg::Rip, pc.value());
+        self.slot = slot;
+        self.topmost = false;
+    }
+
+    /// `reg` is unknown from here on.
+    pub(crate) fn lose(&mut self, reg: Reg, cause: Reason) {
+        self.regs.forget(reg);
+        self.lost.retain(|(r, _)| *r != reg);
+        let _ = self.lost.try_push((reg, cause));
+    }
+
+    /// Why a rule that needs `reg` cannot be applied.
+    #[cold]
+    pub(crate) fn why_unknown(&self, reg: Reg) -> Reason {
+        match self.lost.iter().find(|(r, _)| *r == reg) {
+            Some((_, cause)) => *cause,
+            None if self.topmost => Reason::RegistersMissing { reg },
+            None => Reason::RegisterNotCarried { reg },
+        }
+    }
+}
+
+/// What a rule is applied in.
+#[derive(Debug)]
+pub struct Context<'a, M: Memory + ?Sized> {
+    /// The stacks.
+    pub memory: &'a M,
+    /// The bytes that the rule's expressions are ranges of.
+    pub expressions: &'a [u8],
+    /// avma - svma of the image, for `DW_OP_addr`.
+    pub bias: u64,
+    /// The registers that the unwinder carries.
+    pub carries: RegMask,
+}
+
+/// The offset of the saved ip in `struct pt_regs`, where the hardware's iret frame begins
+/// (Linux `arch/x86/include/asm/ptrace.h`).
+const IRET_FRAME_OFFSET: u64 = 128;
+
+/// `struct pt_regs` below the iret frame, in order; orig_ax is no register.
+const PT_REGS: [Option<Reg>; 16] = [
+    Some(Reg::R15),
+    Some(Reg::R14),
+    Some(Reg::R13),
+    Some(Reg::R12),
+    Some(Reg::Rbp),
+    Some(Reg::Rbx),
+    Some(Reg::R11),
+    Some(Reg::R10),
+    Some(Reg::R9),
+    Some(Reg::R8),
+    Some(Reg::Rax),
+    Some(Reg::Rcx),
+    Some(Reg::Rdx),
+    Some(Reg::Rsi),
+    Some(Reg::Rdi),
+    None,
+];
+
+struct Apply<'a, M: Memory + ?Sized> {
+    frame: &'a Frame,
+    context: &'a Context<'a, M>,
+    cfa: u64,
+    words: &'a mut Words,
+}
+
+/// The caller's frame by `rule`, or why there is none. The words read are added to `words`.
+pub fn apply<M: Memory + ?Sized>(
+    rule: &Rule,
+    frame: &Frame,
+    context: &Context<'_, M>,
+    words: &mut Words,
+) -> Result<Frame, Reason> {
+    if rule.kind == RuleKind::Outermost {
+        return Err(Reason::RootReached);
+    }
+    let mut a = Apply {
+        frame,
+        context,
+        cfa: 0,
+        words,
+    };
+    a.cfa = a
+        .value(rule.cfa, Reg::Rsp)?
+        .ok_or(Reason::UndefinedByTable { reg: Reg::Rsp })?;
+    match rule.kind {
+        RuleKind::PtRegs => a.saved_registers(true),
+        RuleKind::Iret => a.saved_registers(false),
+        RuleKind::Call | RuleKind::Signal | RuleKind::Outermost => a.caller(rule),
+    }
+}
+
+impl<M: Memory + ?Sized> Apply<'_, M> {
+    fn read(&mut self, address: u64) -> Result<u64, Reason> {
+        let value = self.context.memory.read_u64(address)?;
+        self.words.push(Word { address, value });
+        Ok(value)
+    }
+
+    fn base(&self, base: Base) -> Result<u64, Reason> {
+        match base {
+            Base::Cfa => Ok(self.cfa),
+            Base::Reg(Reg::Rip) => Ok(self.frame.pc.value()),
+            Base::Reg(r) => self
+                .frame
+                .regs
+                .get(r)
+                .ok_or_else(|| self.frame.why_unknown(r)),
+        }
+    }
+
+    /// The address that `value` is loaded from, if it is loaded.
+    fn address(&self, value: Value) -> Result<Option<u64>, Reason> {
+        match value {
+            Value::Load { base, offset, .. } => Ok(Some(add(self.base(base)?, offset))),
+            Value::Expression(e) if e.load => Ok(Some(self.expression(e)?)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The value of `reg` in the caller; `None` if the table says that it is lost.
+    fn value(&mut self, value: Value, reg: Reg) -> Result<Option<u64>, Reason> {
+        if let Some(address) = self.address(value)? {
+            let addend = if let Value::Load { addend, .. } = value {
+                addend
+            } else {
+                0
+            };
+            return self.read(address).map(|word| Some(add(word, addend)));
+        }
+        match value {
+            Value::Undefined => Ok(None),
+            Value::Offset { base, offset } => Ok(Some(add(self.base(base)?, offset))),
+            Value::Expression(e) => self.expression(e).map(Some),
+            Value::Same | Value::Unspecified | Value::Load { .. } => {
+                self.base(Base::Reg(reg)).map(Some)
+            }
+        }
+    }
+
+    fn expression(&self, e: Expression) -> Result<u64, Reason> {
+        let failed = |what| Reason::ExpressionFailed {
+            offset: e.start.into(),
+            what,
+        };
+        let start = e.start as usize;
+        let bytes = self
+            .context
+            .expressions
+            .get(start..start.saturating_add(e.len.into()));
+        let bytes = bytes.ok_or(failed("it lies outside of its section"))?;
+        let cfa = (self.cfa != 0).then_some(self.cfa);
+        expression::evaluate(
+            bytes,
+            self.frame,
+            cfa,
+            self.context.bias,
+            self.context.memory,
+        )
+        .map_err(|error| error.into_reason(failed))
+    }
+
+    fn caller(&mut self, rule: &Rule) -> Result<Frame, Reason> {
+        let slot = self.address(rule.ra)?;
+        let lost = Reason::UndefinedByTable { reg: Reg::Rip };
+        let ra = self.value(rule.ra, Reg::Rip)?.ok_or(lost)?;
+        if ra == 0 {
+            return Err(Reason::NotAtRoot);
+        }
+        let sp = match rule.sp {
+            Value::Unspecified => self.cfa,
+            value => {
+                let lost = Reason::UndefinedByTable { reg: Reg::Rsp };
+                self.value(value, Reg::Rsp)?.ok_or(lost)?
+            }
+        };
+        let mut caller = self.frame.clone();
+        caller.regs.keep(self.context.carries);
+        for (reg, value) in Reg::CALLEE_SAVED.into_iter().zip(rule.saved) {
+            if !self.context.carries.contains(reg)
+                || matches!(value, Value::Same | Value::Unspecified)
+            {
+                continue;
+            }
+            match self.value(value, reg) {
+                Ok(Some(value)) => caller.regs.set(reg, value),
+                Ok(None) => caller.lose(reg, Reason::UndefinedByTable { reg }),
+                Err(cause) => caller.lose(reg, cause),
+            }
+        }
+        caller.may_change_stack = rule.kind == RuleKind::Signal
+            || !matches!(rule.cfa, Value::Offset { .. })
+            || rule.sp != Value::Unspecified;
+        let pc = match rule.kind {
+            RuleKind::Signal => CodeAddress::Instruction(ra),
+            _ => CodeAddress::Return(ra),
+        };
+        caller.enter(pc, sp, slot);
+        Ok(caller)
+    }
+
+    /// The caller's registers lie at `self.cfa`: all of them, or only the iret frame.
+    fn saved_registers(&mut self, full: bool) -> Result<Frame, Reason> {
+        let iret = if full {
+            self.cfa.wrapping_add(IRET_FRAME_OFFSET)
+        } else {
+            self.cfa
+        };
+        let slot = iret;
+        let ip = self.read(iret)?;
+        let cs = self.read(iret.wrapping_add(8))?;
+        let flags = self.read(iret.wrapping_add(16))?;
+        let sp = self.read(iret.wrapping_add(24))?;
+        let mut caller = self.frame.clone();
+        caller.regs.keep(self.context.carries);
+        if full {
+            for (i, reg) in PT_REGS.into_iter().enumerate() {
+                let Some(reg) = reg else { continue };
+                let value = self
+                    .context
+                    .memory
+                    .read_u64(self.cfa.wrapping_add(8 * i as u64))?;
+                caller.regs.set(reg, value);
+            }
+        }
+        caller.regs.set(Reg::Cs, cs);
+        caller.regs.set(Reg::Rflags, flags);
+        caller.may_change_stack = true;
+        caller.enter(CodeAddress::Instruction(ip), sp, Some(slot));
+        Ok(caller)
+    }
+}
+
+/// Two's complement, modulo 2^64, as the processor adds.
+const fn add(value: u64, offset: i32) -> u64 {
+    value.wrapping_add(offset as i64 as u64)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,278 @@
+//! Every kind of rule and value, on a hand-made frame.
+
+use super::*;
+use crate::memory::{Copy, MemoryError};
+use alloc::vec::Vec;
+
+const STACK: u64 = 0x7000;
+/// Word i of the stack is 0x100 + i.
+const WORDS: u64 = 32;
+
+fn frame() -> Frame {
+    let mut regs = Regs::UNKNOWN;
+    for reg in RegMask::ALL.iter() {
+        regs.set(reg, 0x9000 + 0x10 * reg as u64);
+    }
+    regs.set(Reg::Rip, 0x401000);
+    regs.set(Reg::Rsp, STACK);
+    regs.set(Reg::Rbp, STACK + 0x20);
+    Frame::top(regs)
+}
+
+fn applied(rule: &Rule, expressions: &[u8], words: &mut Words) -> Result<Frame, Reason> {
+    let bytes: Vec<u8> = (0..WORDS).flat_map(|i| (0x100 + i).to_le_bytes()).collect();
+    let context = Context {
+        memory: &Copy::new(STACK, &bytes),
+        expressions,
+        bias: 0x10_0000,
+        carries: RegMask::CALLEE_SAVED,
+    };
+    apply(rule, &frame(), &context, words)
+}
+
+fn apply_to_frame(rule: &Rule) -> Result<Frame, Reason> {
+    applied(rule, &[], &mut Words::new())
+}
+
+const CALL: Rule = Rule::call(Value::reg(Reg::Rsp, 16));
+
+#[test]
+fn an_ordinary_frame() {
+    let mut words = Words::new();
+    let rule = CALL.with_saved(Reg::Rbp, Value::at_cfa(-16));
+    let caller = applied(&rule, &[], &mut words).expect("a caller");
+    assert_eq!(caller.pc, CodeAddress::Return(0x101));
+    assert_eq!(caller.slot, Some(STACK + 8));
+    assert_eq!((caller.regs.rip(), caller.regs.rsp()), (0x101, STACK + 16));
+    assert_eq!(caller.regs.get(Reg::Rbp), Some(0x100));
+    // What no rule speaks of is kept if it is carried, and else unknown.
+    assert_eq!(caller.regs.get(Reg::Rbx), Some(0x9030));
+    assert_eq!(caller.regs.get(Reg::Rax), None);
+    assert!(!caller.topmost && !caller.may_change_stack && caller.lost.is_empty());
+    let read: Vec<_> = words.iter().map(|w| (w.address, w.value)).collect();
+    assert_eq!(read, [(STACK + 8, 0x101), (STACK, 0x100)]);
+}
+
+#[test]
+fn values_of_a_register() {
+    let expression = |load| {
+        Value::Expression(Expression {
+            start: 1,
+            len: 2,
+            load,
+        })
+    };
+    let cases = [
+        (Value::Same, Some(0x9030)),
+        (Value::Unspecified, Some(0x9030)),
+        (Value::Undefined, None),
+        (Value::at_cfa(8), Some(0x103)),
+        (Value::reg(Reg::R11, -1), Some(0x90af)),
+        (Value::reg(Reg::Rip, 0), Some(0x401000)),
+        (
+            Value::Offset {
+                base: Base::Cfa,
+                offset: 4,
+            },
+            Some(STACK + 20),
+        ),
+        (
+            Value::Load {
+                base: Base::Reg(Reg::Rbp),
+                offset: 8,
+                addend: -3,
+            },
+            Some(0x102),
+        ),
+        // The expression adds 8 to the cfa.
+        (expression(false), Some(STACK + 24)),
+        (expression(true), Some(0x103)),
+        (Value::at_cfa(0x1000), None),
+    ];
+    for (value, expected) in cases {
+        let rule = CALL.with_saved(Reg::Rbx, value);
+        let caller = applied(&rule, &[0, 0x23, 8], &mut Words::new()).expect("a caller");
+        assert_eq!(caller.regs.get(Reg::Rbx), expected, "{value}");
+        assert_eq!(
+            caller.lost.len(),
+            usize::from(expected.is_none()),
+            "{value}"
+        );
+    }
+}
+
+#[test]
+fn why_a_register_is_lost() {
+    let rule = CALL
+        .with_saved(Reg::Rbx, Value::Undefined)
+        .with_saved(Reg::R12, Value::at_cfa(0x1000));
+    let caller = apply_to_frame(&rule).expect("a caller");
+    let undefined = Reason::UndefinedByTable { reg: Reg::Rbx };
+    let beyond = Reason::Memory(MemoryError::BeyondCopy {
+        address: STACK + 0x1010,
+        end: STACK + 8 * WORDS,
+    });
+    assert_eq!(caller.lost[..], [(Reg::Rbx, undefined), (Reg::R12, beyond)]);
+    assert_eq!(caller.why_unknown(Reg::Rbx), undefined);
+    assert_eq!(caller.why_unknown(Reg::R12), beyond);
+    let not_carried = Reason::RegisterNotCarried { reg: Reg::Rax };
+    assert_eq!(caller.why_unknown(Reg::Rax), not_carried);
+    let missing = Reason::RegistersMissing { reg: Reg::Rax };
+    assert_eq!(frame().why_unknown(Reg::Rax), missing);
+    // Lost once more, for another reason: the later one stands.
+    let mut again = caller;
+    again.lose(Reg::Rbx, beyond);
+    assert_eq!(again.lost[..], [(Reg::R12, beyond), (Reg::Rbx, beyond)]);
+}
+
+#[test]
+fn values_of_the_cfa() {
+    let slot = |cfa| apply_to_frame(&Rule::call(cfa)).map(|f| (f.regs.rsp(), f.may_change_stack));
+    assert_eq!(slot(Value::reg(Reg::Rbp, 8)), Ok((STACK + 0x28, false)));
+    // cfa = *(rsp + 8) is 0x101: the return address is not there.
+    let loaded = Value::Load {
+        base: Base::Reg(Reg::Rsp),
+        offset: 8,
+        addend: 0,
+    };
+    let below = MemoryError::BelowCopy {
+        address: 0xf9,
+        start: STACK,
+    };
+    assert_eq!(slot(loaded), Err(below.into()));
+    let loaded = Value::Load {
+        base: Base::Reg(Reg::Rsp),
+        offset: 0,
+        addend: (STACK - 0x100 + 32) as i32,
+    };
+    assert_eq!(slot(loaded), Ok((STACK + 32, true)));
+    let lost = Reason::UndefinedByTable { reg: Reg::Rsp };
+    assert_eq!(slot(Value::Undefined), Err(lost));
+}
+
+#[test]
+fn values_of_ra_and_sp() {
+    let with = |ra, sp| apply_to_frame(&Rule { ra, sp, ..CALL });
+    let caller = with(Value::reg(Reg::Rdx, 0), Value::Unspecified).expect("a caller");
+    assert_eq!(
+        (caller.pc, caller.slot),
+        (CodeAddress::Return(0x9010), None)
+    );
+    assert!(!caller.may_change_stack);
+    let caller = with(Value::at_cfa(-8), Value::reg(Reg::R8, 0)).expect("a caller");
+    assert_eq!((caller.regs.rsp(), caller.may_change_stack), (0x9080, true));
+    let lost = |reg| Err(Reason::UndefinedByTable { reg });
+    let reason = |result: Result<Frame, Reason>| result.map(|f| f.pc);
+    assert_eq!(
+        reason(with(Value::Undefined, Value::Unspecified)),
+        lost(Reg::Rip)
+    );
+    assert_eq!(
+        reason(with(Value::at_cfa(-8), Value::Undefined)),
+        lost(Reg::Rsp)
+    );
+    let zero = Value::Offset {
+        base: Base::Cfa,
+        offset: -(STACK as i32) - 16,
+    };
+    assert_eq!(
+        reason(with(zero, Value::Unspecified)),
+        Err(Reason::NotAtRoot)
+    );
+}
+
+#[test]
+fn signal_and_outermost() {
+    let kind = |kind| apply_to_frame(&Rule { kind, ..CALL });
+    let caller = kind(RuleKind::Signal).expect("a caller");
+    assert_eq!(caller.pc, CodeAddress::Instruction(0x101));
+    assert!(caller.may_change_stack);
+    let root = kind(RuleKind::Outermost).map(|f| f.pc);
+    assert_eq!(root, Err(Reason::RootReached));
+}
+
+#[test]
+fn pt_regs_and_iret_frames() {
+    // struct pt_regs from rsp + 8: word 1 is r15, word 1 + 16 the ip.
+    let rule = Rule {
+        kind: RuleKind::PtRegs,
+        cfa: Value::reg(Reg::Rsp, 8),
+        ..CALL
+    };
+    let mut words = Words::new();
+    let caller = applied(&rule, &[], &mut words).expect("a caller");
+    assert_eq!(caller.pc, CodeAddress::Instruction(0x111));
+    assert_eq!(caller.slot, Some(STACK + 8 + 128));
+    assert!(caller.may_change_stack);
+    let order = [
+        Reg::R15,
+        Reg::R14,
+        Reg::R13,
+        Reg::R12,
+        Reg::Rbp,
+        Reg::Rbx,
+        Reg::R11,
+        Reg::R10,
+        Reg::R9,
+        Reg::R8,
+        Reg::Rax,
+        Reg::Rcx,
+        Reg::Rdx,
+        Reg::Rsi,
+        Reg::Rdi,
+    ];
+    for (i, reg) in order.into_iter().enumerate() {
+        assert_eq!(caller.regs.get(reg), Some(0x101 + i as u64), "{reg}");
+    }
+    let iret = [
+        (Reg::Rip, 0x111),
+        (Reg::Cs, 0x112),
+        (Reg::Rflags, 0x113),
+        (Reg::Rsp, 0x114),
+    ];
+    for (reg, value) in iret {
+        assert_eq!(caller.regs.get(reg), Some(value), "{reg}");
+    }
+    let rule = Rule {
+        kind: RuleKind::Iret,
+        ..rule
+    };
+    let caller = applied(&rule, &[], &mut words).expect("a caller");
+    assert_eq!(
+        (caller.pc, caller.slot),
+        (CodeAddress::Instruction(0x101), Some(STACK + 8))
+    );
+    assert_eq!(
+        (caller.regs.rsp(), caller.regs.get(Reg::Cs)),
+        (0x104, Some(0x102))
+    );
+    assert_eq!(caller.regs.get(Reg::Rbx), Some(0x9030));
+    assert_eq!(caller.regs.get(Reg::R11), None);
+}
+
+#[test]
+fn expressions_say_where_they_fail() {
+    let expression = |start, len| {
+        let cfa = Value::Expression(Expression {
+            start,
+            len,
+            load: false,
+        });
+        applied(&Rule::call(cfa), &[0x77, 16, 0x9c, 0x77], &mut Words::new()).map(|f| f.regs.rsp())
+    };
+    assert_eq!(expression(0, 2), Ok(STACK + 16));
+    let failed = |offset, what| Err(Reason::ExpressionFailed { offset, what });
+    assert_eq!(
+        expression(2, 1),
+        failed(2, "DW_OP_call_frame_cfa in a rule")
+    );
+    assert_eq!(expression(3, 1), failed(3, "it ends within an operation"));
+    assert_eq!(
+        expression(3, 2),
+        failed(3, "it lies outside of its section")
+    );
+    assert_eq!(
+        expression(9, u16::MAX),
+        failed(9, "it lies outside of its section")
+    );
+}

@@ -1,0 +1,496 @@
+//! Compiled rows, owned by the caller: one cache for each worker and unwinder.
+//!
+//! Two levels. *Units* (a function's rows, compiled from its table when first needed) belong to
+//! an image and stay valid as long as the image lives. The *hot* table (`hot`) maps a lookup
+//! address of an address space straight to a packed rule (`key`), so that a warm walk touches
+//! neither table nor unit. It grows with use; at [`HOT_ENTRIES_MAX`] it starts afresh.
+
+mod hot;
+mod key;
+#[cfg(test)]
+mod tests;
+mod transcript;
+
+pub(crate) use hot::Hot;
+pub(crate) use key::{COLUMNS, Codes, Key, RA, SP, Shape};
+pub(crate) use transcript::Transcript;
+
+use crate::image::{AddressSpace, ImageId, SectionKind};
+use crate::reason::Reason;
+use crate::rule::Rule;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::ops::Range;
+use hashbrown::HashMap;
+use hot::HotTable;
+use key::Packed;
+use transcript::AllTranscripts;
+
+/// The hot table never holds more entries than this (24 bytes each).
+pub const HOT_ENTRIES_MAX: usize = 1 << 21;
+
+/// What kind of table a row came from.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum TableKind {
+    /// No table: the convention `push rbp; mov rbp, rsp`.
+    FramePointer,
+    /// `.eh_frame`
+    EhFrame,
+    /// `.debug_frame`
+    DebugFrame,
+    /// `.sframe`
+    Sframe,
+    /// `.orc_unwind`
+    Orc,
+    /// SFrame rows made from `.eh_frame`: a transcript, not a witness.
+    SframeDerived,
+    /// ORC rows made from `.eh_frame`: a transcript, not a witness.
+    OrcDerived,
+}
+
+impl TableKind {
+    /// The stable name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            TableKind::FramePointer => "frame-pointer",
+            TableKind::EhFrame => "eh_frame",
+            TableKind::DebugFrame => "debug_frame",
+            TableKind::Sframe => "sframe",
+            TableKind::Orc => "orc",
+            TableKind::SframeDerived => "sframe(derived)",
+            TableKind::OrcDerived => "orc(derived)",
+        }
+    }
+
+    /// The section that offsets of this kind's rows count in.
+    pub const fn section(self) -> Option<SectionKind> {
+        match self {
+            TableKind::FramePointer => None,
+            TableKind::EhFrame | TableKind::SframeDerived | TableKind::OrcDerived => {
+                Some(SectionKind::EhFrame)
+            }
+            TableKind::DebugFrame => Some(SectionKind::DebugFrame),
+            TableKind::Sframe => Some(SectionKind::Sframe),
+            TableKind::Orc => Some(SectionKind::OrcUnwind),
+        }
+    }
+}
+
+/// Where a row stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RowSource {
+    /// Which table.
+    pub table: TableKind,
+    /// Of which image; `None` if the rule needs none.
+    pub image: Option<ImageId>,
+    /// Offset of the unit (FDE, function descriptor) in its section, bytes.
+    pub unit_offset: u64,
+    /// Offset in the section of what made this row (CFI instruction, FRE, ORC entry), bytes.
+    pub row_offset: u64,
+    /// The first address (svma) of the row.
+    pub start: u64,
+    /// The first address (svma) behind the row.
+    pub end: u64,
+    /// The first table had no rule, because of this; the row is the fallback's.
+    pub fallback: Option<Reason>,
+}
+
+/// A compiled row.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RowId(u32);
+
+/// A compiled unit.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct UnitId(u32);
+
+/// A unit that is being added to a cache.
+#[derive(Debug)]
+pub struct UnitBuilder<'a> {
+    cache: &'a mut Cache,
+    id: UnitId,
+    key: UnitKey,
+    range: Range<u64>,
+    first: u32,
+    last: Option<u32>,
+}
+
+impl UnitBuilder<'_> {
+    /// Adds a row. One that lies outside of the unit, or is not in order, is dropped.
+    pub fn push(&mut self, row: NewRow) {
+        self.push_short(row.start, row.offset, Key::of(&row.rule), || row.rule);
+    }
+
+    /// [`UnitBuilder::push`] of the row whose rule has the short form `key`; `rule` is only
+    /// asked for if that is new.
+    #[inline]
+    pub(crate) fn push_short(
+        &mut self,
+        start: u64,
+        offset: u64,
+        key: Option<Key>,
+        rule: impl FnOnce() -> Rule,
+    ) {
+        let start = start.checked_sub(self.range.start);
+        let start = start.and_then(|s| u32::try_from(s).ok());
+        let Some(start) = start.filter(|&s| self.last.is_none_or(|last| s > last)) else {
+            return;
+        };
+        self.last = Some(start);
+        let rule = self.cache.rule_id(key, rule);
+        self.cache.rows.push(Row {
+            start,
+            offset: offset.wrapping_sub(self.key.offset) as u32,
+            rule,
+            unit: self.id.0,
+        });
+    }
+
+    /// The unit is complete; `error` says from which address (svma) on it is malformed.
+    pub fn finish(self, error: Option<(u64, Reason)>) -> UnitId {
+        if let Some(error) = error {
+            self.cache.errors.insert(self.id, error);
+        }
+        self.finish_part(0..u64::MAX)
+    }
+
+    /// The rows speak only for the addresses (svma) `known`; whoever needs others
+    /// ([`Cache::knows`]) adds the unit anew.
+    pub(crate) fn finish_part(self, known: Range<u64>) -> UnitId {
+        let rows = self.first..self.cache.rows.len() as u32;
+        let unit = Unit {
+            key: self.key,
+            start: self.range.start,
+            end: self.range.end,
+            rows,
+            known,
+        };
+        match self.cache.units.get_mut(self.id.0 as usize) {
+            Some(place) => *place = unit,
+            None => {
+                self.cache.units.push(unit);
+                self.cache.unit_ids.insert(self.key, self.id.0);
+            }
+        }
+        self.id
+    }
+}
+
+/// What identifies a unit.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct UnitKey {
+    /// Its table.
+    pub table: TableKind,
+    /// Its image; `None` for rules that belong to no image.
+    pub image: Option<ImageId>,
+    /// Its offset in the section, bytes.
+    pub offset: u64,
+}
+
+/// A row on its way into the cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NewRow {
+    /// Its first address (svma). Rows of a unit are strictly increasing.
+    pub start: u64,
+    /// Offset in the section of what made the row, bytes.
+    pub offset: u64,
+    /// The rule.
+    pub rule: Rule,
+}
+
+#[derive(Debug)]
+struct Unit {
+    key: UnitKey,
+    start: u64,
+    end: u64,
+    rows: Range<u32>,
+    /// The addresses that `rows` speak for: all, or those of one row ([`UnitBuilder::finish_part`]).
+    known: Range<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    /// Bytes from the unit's start.
+    start: u32,
+    /// Bytes from the unit's offset; wraps as the offsets do.
+    offset: u32,
+    rule: u32,
+    unit: u32,
+}
+
+/// Compiled rows and hot addresses of one unwinder and one worker.
+#[derive(Debug, Default)]
+pub struct Cache {
+    hot: HotTable,
+    rules: Vec<Rule>,
+    /// The fast form of each rule.
+    packed: Vec<Packed>,
+    /// Rules with a short form by that, all others by themselves.
+    rule_keys: HashMap<Key, u32>,
+    rule_ids: HashMap<Rule, u32>,
+    rows: Vec<Row>,
+    units: Vec<Unit>,
+    /// From [`FAILED`] on: the place in `failed`.
+    unit_ids: HashMap<UnitKey, u32>,
+    failed: Vec<Reason>,
+    /// From which address on a unit is malformed; few are.
+    errors: HashMap<UnitId, (u64, Reason)>,
+    indices: HashMap<(ImageId, TableKind), Arc<dyn Any + Send + Sync>>,
+    /// What compiling an image's table has cost so far, in its reader's measure.
+    spent: HashMap<(Option<ImageId>, TableKind), u64>,
+    /// What rules of one table became in another.
+    transcripts: AllTranscripts,
+}
+
+const FAILED: u32 = 1 << 31;
+
+impl Cache {
+    /// Nothing compiled yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Entries in the hot table.
+    pub fn hot_len(&self) -> usize {
+        self.hot.len()
+    }
+
+    /// Units compiled so far.
+    pub fn unit_len(&self) -> usize {
+        self.units.len()
+    }
+
+    // --- the hot table ---
+
+    /// The space that hot addresses belong to from here on.
+    #[inline]
+    pub(crate) fn select(&mut self, space: &AddressSpace) {
+        self.hot.select(space);
+    }
+
+    /// The packed rule for `address`, if it was needed before.
+    #[inline]
+    pub(crate) fn hot(&self, address: u64) -> Option<&Hot> {
+        self.hot.get(address)
+    }
+
+    /// Remembers that `address` is governed by `row`.
+    pub(crate) fn insert_hot(
+        &mut self,
+        address: u64,
+        row: RowId,
+        fast: bool,
+        fallback: Option<Reason>,
+    ) -> Hot {
+        let packed = match fast {
+            true => self.packed[self.rows[row.0 as usize].rule as usize],
+            false => Packed::GENERIC,
+        };
+        self.hot.insert(address, row, packed, fallback)
+    }
+
+    /// Is any rule a fallback's?
+    #[inline]
+    pub(crate) fn has_fallbacks(&self) -> bool {
+        self.hot.has_fallbacks()
+    }
+
+    /// Why the first table had no rule at `address`, if the fallback's is used.
+    #[inline]
+    pub(crate) fn fallback_cause(&self, address: u64) -> Option<Reason> {
+        self.hot.fallback(address)
+    }
+
+    // --- units and rows ---
+
+    /// The unit, if it was compiled; the error, if it could not be.
+    pub fn unit(&self, key: &UnitKey) -> Option<Result<UnitId, Reason>> {
+        self.unit_ids
+            .get(key)
+            .map(|&id| match id.checked_sub(FAILED) {
+                Some(at) => Err(self.failed[at as usize]),
+                None => Ok(UnitId(id)),
+            })
+    }
+
+    /// Remembers that this unit cannot be compiled at all.
+    pub fn add_failed_unit(&mut self, key: UnitKey, reason: Reason) {
+        self.unit_ids.insert(key, FAILED + self.failed.len() as u32);
+        self.failed.push(reason);
+    }
+
+    /// Adds a unit that covers `start..end` (svma). Rows outside of it, or not in order, are
+    /// dropped. `error` says from which address on the unit is malformed.
+    pub fn add_unit(
+        &mut self,
+        key: UnitKey,
+        range: Range<u64>,
+        rows: impl IntoIterator<Item = NewRow>,
+        error: Option<(u64, Reason)>,
+    ) -> UnitId {
+        let mut unit = self.begin_unit(key, range);
+        rows.into_iter().for_each(|row| unit.push(row));
+        unit.finish(error)
+    }
+
+    /// [`Cache::add_unit`] row by row. A unit that is not finished was never added.
+    pub fn begin_unit(&mut self, key: UnitKey, range: Range<u64>) -> UnitBuilder<'_> {
+        let known = self.unit(&key).and_then(Result::ok);
+        UnitBuilder {
+            first: self.rows.len() as u32,
+            id: known.unwrap_or(UnitId(self.units.len() as u32)),
+            last: None,
+            cache: self,
+            key,
+            range,
+        }
+    }
+
+    /// Do the rows of `unit` speak for `svma`?
+    pub(crate) fn knows(&self, unit: UnitId, svma: u64) -> bool {
+        self.units[unit.0 as usize].known.contains(&svma)
+    }
+
+    /// Does `unit` have all its rows?
+    pub(crate) fn is_complete(&self, unit: UnitId) -> bool {
+        self.units[unit.0 as usize].known == (0..u64::MAX)
+    }
+
+    /// The id of the rule that `make` gives, and whose short form is `key`.
+    #[inline]
+    fn rule_id(&mut self, key: Option<Key>, make: impl FnOnce() -> Rule) -> u32 {
+        match key {
+            Some(key) => match self.rule_keys.get(&key) {
+                Some(&id) => id,
+                None => self.add_rule(Some(key), make()),
+            },
+            None => {
+                let rule = make();
+                let id = self.rule_ids.get(&rule).copied();
+                id.unwrap_or_else(|| self.add_rule(None, rule))
+            }
+        }
+    }
+
+    #[cold]
+    fn add_rule(&mut self, key: Option<Key>, rule: Rule) -> u32 {
+        let id = self.rules.len() as u32;
+        self.rules.push(rule);
+        self.packed
+            .push(key.as_ref().map_or(Packed::GENERIC, Packed::of));
+        match key {
+            Some(key) => self.rule_keys.insert(key, id),
+            None => self.rule_ids.insert(rule, id),
+        };
+        id
+    }
+
+    /// The row of `unit` that governs `svma`.
+    pub fn find_row(&self, unit: UnitId, svma: u64) -> Result<RowId, Reason> {
+        let range = self.unit_range(unit);
+        if !range.contains(&svma) {
+            return Err(Reason::NoRow { pc: svma });
+        }
+        match self.unit_error(unit) {
+            Some((from, reason)) if svma >= from => Err(reason),
+            _ => self.row_at(unit, svma).ok_or(Reason::NoRow { pc: svma }),
+        }
+    }
+
+    /// The last row of `unit` that begins at `svma` or before.
+    fn row_at(&self, unit: UnitId, svma: u64) -> Option<RowId> {
+        let unit = &self.units[unit.0 as usize];
+        let rows = &self.rows[unit.rows.start as usize..unit.rows.end as usize];
+        let after = rows.partition_point(|r| unit.start + u64::from(r.start) <= svma);
+        Some(RowId(unit.rows.start + after.checked_sub(1)? as u32))
+    }
+
+    /// All rows of `unit`, in order of address.
+    pub fn unit_rows(&self, unit: UnitId) -> impl ExactSizeIterator<Item = RowId> + use<> {
+        self.units[unit.0 as usize].rows.clone().map(RowId)
+    }
+
+    /// From which address (svma) on the unit is malformed, and how.
+    pub fn unit_error(&self, unit: UnitId) -> Option<(u64, Reason)> {
+        self.errors.get(&unit).copied()
+    }
+
+    /// The addresses (svma) that the unit covers.
+    pub fn unit_range(&self, unit: UnitId) -> Range<u64> {
+        let unit = &self.units[unit.0 as usize];
+        unit.start..unit.end
+    }
+
+    /// The rule of `row`.
+    #[inline]
+    pub fn rule(&self, row: RowId) -> &Rule {
+        &self.rules[self.rows[row.0 as usize].rule as usize]
+    }
+
+    /// Where `row` stands.
+    #[inline]
+    pub fn source(&self, row: RowId) -> RowSource {
+        let r = self.rows[row.0 as usize];
+        let unit = &self.units[r.unit as usize];
+        RowSource {
+            table: unit.key.table,
+            image: unit.key.image,
+            unit_offset: unit.key.offset,
+            row_offset: unit
+                .key
+                .offset
+                .wrapping_add(i64::from(r.offset as i32) as u64),
+            start: unit.start + u64::from(r.start),
+            end: self.row_end(row, unit),
+            fallback: None,
+        }
+    }
+
+    /// The first address (svma) behind `row` of `unit`.
+    #[inline]
+    fn row_end(&self, row: RowId, unit: &Unit) -> u64 {
+        let next = row.0 + 1;
+        if row.0 < unit.rows.start || next > unit.rows.end {
+            return self.former_row_end(row, unit);
+        }
+        if next < unit.rows.end {
+            unit.start + u64::from(self.rows[next as usize].start)
+        } else {
+            unit.known.end.min(unit.end)
+        }
+    }
+
+    /// [`Cache::row_end`] of a row from when its unit was known in part.
+    #[cold]
+    fn former_row_end(&self, row: RowId, unit: &Unit) -> u64 {
+        let start = self.rows[row.0 as usize].start;
+        let rows = &self.rows[unit.rows.start as usize..unit.rows.end as usize];
+        let next = rows.iter().find(|r| r.start > start);
+        next.map_or(unit.end, |r| unit.start + u64::from(r.start))
+    }
+
+    /// Adds `cost` to what compiling the units of this key's table has cost; returns the sum.
+    pub(crate) fn spend(&mut self, key: &UnitKey, cost: u64) -> u64 {
+        let spent = self.spent.entry((key.image, key.table)).or_default();
+        *spent = spent.saturating_add(cost);
+        *spent
+    }
+
+    /// What a table's reader needs to find its units in an image (a parsed header, a sorted
+    /// index), made once by `make`.
+    pub fn index<T: Any + Send + Sync>(
+        &mut self,
+        image: ImageId,
+        table: TableKind,
+        make: impl FnOnce() -> T,
+    ) -> Arc<T> {
+        let any = self
+            .indices
+            .entry((image, table))
+            .or_insert_with(|| Arc::new(make()));
+        match Arc::clone(any).downcast() {
+            Ok(index) => index,
+            Err(_) => unreachable!("one reader, one type of index for each table kind"),
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! The hot table: from a lookup address of an address space straight to a packed rule.
+
+use super::key::Packed;
+use super::{HOT_ENTRIES_MAX, RowId};
+use crate::image::AddressSpace;
+use crate::reason::Reason;
+use alloc::vec::Vec;
+use hashbrown::HashMap;
+
+const ENTRIES_MIN: usize = 1 << 9;
+
+/// An entry is found within so many places, or it is not there: input that makes addresses
+/// collide costs time of this order, never of the table's size.
+const PROBES_MAX: usize = 16;
+
+/// An address' rule: 24 bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hot {
+    key: u64,
+    pub(crate) row: RowId,
+    pub(crate) packed: Packed,
+}
+
+const EMPTY: u64 = u64::MAX;
+
+/// Are the top 17 bits all equal, as in every address that an x86-64 processor can use? Only such
+/// addresses are remembered: their keys leave room for the address space.
+#[inline]
+const fn is_canonical(address: u64) -> bool {
+    ((address << 16).cast_signed() >> 16).cast_unsigned() == address
+}
+
+impl Hot {
+    const NONE: Hot = Hot {
+        key: EMPTY,
+        row: RowId(0),
+        packed: Packed::GENERIC,
+    };
+}
+
+/// Open addressing, at most half full.
+#[derive(Debug, Default)]
+pub(super) struct HotTable {
+    entries: Vec<Hot>,
+    used: usize,
+    /// 64 - log2 of the number of entries.
+    shift: u32,
+    /// The numbers of address spaces, by their stamps.
+    spaces: HashMap<(u64, u32), u64>,
+    /// The stamp of the space in use, and its number in the top 16 bits.
+    stamp: Option<(u64, u32)>,
+    space: u64,
+    /// Why the first table had no rule, for the keys whose rule is the fallback's.
+    fallbacks: HashMap<u64, Reason>,
+}
+
+impl HotTable {
+    pub(super) fn len(&self) -> usize {
+        self.used
+    }
+
+    /// The space that keys belong to from here on.
+    #[inline]
+    pub(super) fn select(&mut self, space: &AddressSpace) {
+        let stamp = space.stamp();
+        if self.stamp != Some(stamp) {
+            self.select_slow(stamp);
+        }
+    }
+
+    #[cold]
+    fn select_slow(&mut self, stamp: (u64, u32)) {
+        // Numbers begin at 1 and end below 0x8000: so no key is EMPTY, and no key of an upper
+        // address (whose top bits are set) is that of a lower one in another space.
+        const SPACES_MAX: usize = 0x7ffe;
+        let known = self.spaces.get(&stamp).copied();
+        let number = known.unwrap_or_else(|| {
+            // An older stamp of the same space never comes back: its number is not used again,
+            // as entries with it still stand in the table.
+            if self.spaces.len() >= SPACES_MAX {
+                self.clear();
+            }
+            let next = self.spaces.len() as u64 + 1;
+            self.spaces.insert(stamp, next);
+            next
+        });
+        self.stamp = Some(stamp);
+        self.space = number << 48;
+        if self.entries.is_empty() {
+            self.resize(ENTRIES_MIN);
+        }
+    }
+
+    fn clear(&mut self) {
+        self.spaces.clear();
+        self.entries.fill(Hot::NONE);
+        self.fallbacks.clear();
+        self.used = 0;
+    }
+
+    /// Empty, with `len` (a power of two) places.
+    fn resize(&mut self, len: usize) -> Vec<Hot> {
+        self.shift = 64 - len.trailing_zeros();
+        core::mem::replace(&mut self.entries, alloc::vec![Hot::NONE; len])
+    }
+
+    #[inline]
+    fn key(&self, address: u64) -> u64 {
+        address ^ self.space
+    }
+
+    /// Where a key's probes begin. Fibonacci hashing: the high bits of the product choose.
+    #[inline]
+    fn home(&self, key: u64) -> usize {
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (self.shift & 63)) as usize
+    }
+
+    /// The rule for `address`, if it was needed before.
+    #[inline(always)]
+    pub(super) fn get(&self, address: u64) -> Option<&Hot> {
+        let key = self.key(address);
+        let home = self.home(key);
+        let entry = self.entries.get(home)?;
+        let entry = match entry.key {
+            found if found == key => entry,
+            EMPTY => return None,
+            _ => self.probe(key, home)?,
+        };
+        is_canonical(address).then_some(entry)
+    }
+
+    #[inline(never)]
+    fn probe(&self, key: u64, home: usize) -> Option<&Hot> {
+        let mask = self.entries.len() - 1;
+        for i in 1..PROBES_MAX {
+            let entry = &self.entries[(home + i) & mask];
+            if entry.key == key {
+                return Some(entry);
+            }
+            if entry.key == EMPTY {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Remembers that `address` is governed by `row`.
+    pub(super) fn insert(
+        &mut self,
+        address: u64,
+        row: RowId,
+        packed: Packed,
+        fallback: Option<Reason>,
+    ) -> Hot {
+        if self.used * 2 >= self.entries.len() {
+            self.grow();
+        }
+        let key = self.key(address);
+        let hot = Hot { key, row, packed };
+        if is_canonical(address) {
+            if let Some(cause) = fallback {
+                self.fallbacks.insert(key, cause);
+            }
+            self.place(hot);
+            self.used += 1;
+        }
+        hot
+    }
+
+    #[inline]
+    pub(super) fn has_fallbacks(&self) -> bool {
+        !self.fallbacks.is_empty()
+    }
+
+    /// Why the first table had no rule at `address`, if the fallback's is used.
+    #[inline]
+    pub(super) fn fallback(&self, address: u64) -> Option<Reason> {
+        if self.fallbacks.is_empty() {
+            return None;
+        }
+        self.fallbacks.get(&self.key(address)).copied()
+    }
+
+    /// Into the first free place; without one near, over the entry at home.
+    fn place(&mut self, hot: Hot) {
+        let (mask, home) = (self.entries.len() - 1, self.home(hot.key));
+        let mut places = (0..PROBES_MAX).map(|i| (home + i) & mask);
+        let free = places.find(|&at| self.entries[at].key == EMPTY);
+        self.entries[free.unwrap_or(home)] = hot;
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        if self.entries.len() >= HOT_ENTRIES_MAX {
+            self.clear();
+            self.spaces.extend(self.stamp.map(|stamp| (stamp, 1)));
+            self.space = 1 << 48;
+            return;
+        }
+        let old = self.resize((self.entries.len() * 2).max(ENTRIES_MIN));
+        for hot in old.into_iter().filter(|h| h.key != EMPTY) {
+            self.place(hot);
+        }
+    }
+}

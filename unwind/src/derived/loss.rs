@@ -1,0 +1,69 @@
+//! What is lost on the way from one format into another.
+
+macro_rules! losses {
+    ($($name:ident = $word:literal, $text:literal;)*) => {
+        /// What a format cannot hold of a row.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[non_exhaustive]
+        pub enum Loss { $(#[doc = $text] $name,)* }
+
+        impl Loss {
+            /// All of them, in order.
+            pub const ALL: &[Loss] = &[$(Loss::$name),*];
+
+            /// The stable name.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Loss::$name => $word),* }
+            }
+
+            /// A few words for people.
+            pub const fn description(self) -> &'static str {
+                match self { $(Loss::$name => $text),* }
+            }
+        }
+    };
+}
+
+losses! {
+    CfaRegister = "cfa-register", "the CFA hangs on a register that the format does not know";
+    CfaOffset = "cfa-offset", "the CFA's offset does not fit, or this base takes none";
+    CfaLoad = "cfa-load", "the CFA is loaded from memory in a way that the format does not know";
+    CfaExpression = "cfa-expression", "the CFA is an expression";
+    CfaUndefined = "cfa-undefined", "the CFA has no rule";
+    RaSlot = "ra-slot", "the return address is not at CFA - 8";
+    RaRegister = "ra-register", "the return address is in a register";
+    RaExpression = "ra-expression", "the return address is found by an expression";
+    SpRule = "sp-rule", "the caller's sp is not the CFA";
+    RbpUndefined = "rbp-undefined", "rbp is lost, but the format can only leave it unchanged";
+    RbpRule = "rbp-rule", "rbp's rule is not one that the format knows";
+    RbpOffset = "rbp-offset", "rbp's offset does not fit";
+    RbpExpression = "rbp-expression", "rbp is found by an expression";
+    SignalFrame = "signal-frame", "the registers lie in a signal frame, not in a struct pt_regs";
+    TooManyRows = "too-many-rows", "the function has more rows than the format can count";
+    TooLarge = "too-large", "the function is larger than the format can say";
+    CalleeSaved = "callee-saved", "the row goes on without rbx or r12 to r15, by the format's design";
+}
+
+/// How many rows lost what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Losses(pub(super) [u32; Loss::ALL.len()]);
+
+impl Losses {
+    /// Rows with this loss.
+    pub fn count(&self, loss: Loss) -> u32 {
+        self.0[loss as usize]
+    }
+
+    /// Rows that the derived table does not have. [`Loss::CalleeSaved`] costs no row.
+    pub fn rows_lost(&self) -> u32 {
+        self.iter()
+            .filter(|(loss, _)| *loss != Loss::CalleeSaved)
+            .fold(0, |sum, (_, count)| sum.saturating_add(count))
+    }
+
+    /// What was lost at all, with its count.
+    pub fn iter(&self) -> impl Iterator<Item = (Loss, u32)> {
+        let all = Loss::ALL.iter().map(|&loss| (loss, self.count(loss)));
+        all.filter(|(_, count)| *count != 0)
+    }
+}

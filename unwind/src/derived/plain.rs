@@ -1,0 +1,114 @@
+//! Rules in plainer words: DWARF expressions that say no more than another format can.
+
+use crate::regs::Reg;
+use crate::rule::{Base, Expression, Rule, Value};
+
+pub(super) fn expression(bytes: &[u8], e: Expression) -> &[u8] {
+    let start = e.start as usize;
+    let end = start.saturating_add(e.len.into());
+    bytes.get(start..end).unwrap_or(&[])
+}
+
+/// `DW_OP_breg7 8; breg16 0; lit15; and; litN; ge; lit3; shl; plus`, as GNU ld and lld write it
+/// for a lazy PLT: 8 more in and behind the N-th byte of every 16.
+pub(super) fn plt_threshold(bytes: &[u8]) -> Option<u8> {
+    match *bytes {
+        [
+            0x77,
+            8,
+            0x80,
+            0,
+            0x3f,
+            0x1a,
+            lit @ 0x31..=0x3f,
+            0x2a,
+            0x33,
+            0x24,
+            0x22,
+        ] => Some(lit - 0x30),
+        _ => None,
+    }
+}
+
+/// The same rule in plainer words: expressions that are no more than a register, an offset and
+/// perhaps a load are written as such, and an sp that is the CFA is left to be that.
+pub fn simplify(rule: &Rule, bytes: &[u8]) -> Rule {
+    let value = |value| match value {
+        Value::Expression(e) => linear(expression(bytes, e), e.load).unwrap_or(value),
+        _ => value,
+    };
+    let (cfa, sp) = (value(rule.cfa), value(rule.sp));
+    let to_cfa = Value::Offset {
+        base: Base::Cfa,
+        offset: 0,
+    };
+    Rule {
+        kind: rule.kind,
+        cfa,
+        ra: value(rule.ra),
+        sp: if sp == cfa || sp == to_cfa {
+            Value::Unspecified
+        } else {
+            sp
+        },
+        saved: rule.saved.map(value),
+    }
+}
+
+/// `DW_OP_bregN offset`, then any `DW_OP_plus_uconst` and at most one `DW_OP_deref`.
+fn linear(bytes: &[u8], load: bool) -> Option<Value> {
+    let (&first, mut rest) = bytes.split_first()?;
+    let number = first.checked_sub(0x70).filter(|n| *n <= 16)?;
+    let base = Base::Reg(Reg::from_dwarf(number.into())?);
+    let mut offset = sleb(&mut rest)?;
+    let mut addend: Option<i64> = None;
+    while let Some((&op, tail)) = rest.split_first() {
+        rest = tail;
+        match op {
+            0x06 if addend.is_none() => addend = Some(0),
+            0x23 => {
+                let sum = addend.as_mut().unwrap_or(&mut offset);
+                *sum = sum.checked_add(uleb(&mut rest)?)?;
+            }
+            _ => return None,
+        }
+    }
+    let offset = i32::try_from(offset).ok()?;
+    match (addend, load) {
+        (None, false) => Some(Value::Offset { base, offset }),
+        (None, true) => Some(Value::Load {
+            base,
+            offset,
+            addend: 0,
+        }),
+        (Some(addend), false) => Some(Value::Load {
+            base,
+            offset,
+            addend: i32::try_from(addend).ok()?,
+        }),
+        (Some(_), true) => None,
+    }
+}
+
+/// LEB128 of at most four bytes: what fits an offset. The sign is in the last byte's bit 6.
+fn leb(bytes: &mut &[u8]) -> Option<(i64, u32)> {
+    let mut value = 0;
+    for shift in [0, 7, 14, 21] {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= i64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some((value, shift + 7));
+        }
+    }
+    None
+}
+
+fn uleb(bytes: &mut &[u8]) -> Option<i64> {
+    leb(bytes).map(|(value, _)| value)
+}
+
+fn sleb(bytes: &mut &[u8]) -> Option<i64> {
+    let (value, bits) = leb(bytes)?;
+    Some(value << (64 - bits) >> (64 - bits))
+}

@@ -1,0 +1,348 @@
+//! The entries of `.eh_frame` and `.debug_frame`: CIEs and FDEs.
+//!
+//! Sources: DWARF 5, section 6.4.1 and 7.24; LSB 5.0 Core, "Exception Frames" (what `.eh_frame`
+//! does differently: entries of 4-byte CIE pointers relative to themselves, augmentation data,
+//! encoded pointers).
+//!
+//! Not here: the instructions (`program`), finding the FDE of an address (`index`).
+
+use crate::cache::TableKind;
+use crate::image::{Image, SectionKind};
+use crate::reason::Reason;
+use core::ops::Range;
+use gimli::{DwEhPe, EndianSlice, LittleEndian, Reader as _, constants as dw};
+
+/// Bytes still to be read of an entry.
+pub(super) type Input<'a> = EndianSlice<'a, LittleEndian>;
+
+/// Letters of an augmentation string; known ones have up to six.
+const AUGMENTATION_MAX: usize = 15;
+
+/// One section of call frame information.
+#[derive(Clone, Copy)]
+pub(super) struct Table<'a> {
+    pub(super) kind: TableKind,
+    pub(super) data: &'a [u8],
+    /// The section's address (svma).
+    pub(super) address: u64,
+    /// The global offset table's address (svma), which data-relative pointers count from.
+    got: Option<u64>,
+}
+
+/// What the FDEs of one CIE share.
+#[derive(Clone, Debug)]
+pub(super) struct Cie {
+    pub(super) offset: usize,
+    pub(super) code_align: u64,
+    pub(super) data_align: i64,
+    /// The column of the return address.
+    pub(super) ra: u64,
+    /// 'S': the frame of a signal handler's caller.
+    pub(super) signal: bool,
+    /// 'z': FDEs have augmentation data.
+    has_data: bool,
+    pub(super) encoding: DwEhPe,
+    /// Where in the section its instructions stand.
+    pub(super) program: Range<usize>,
+}
+
+/// A function's entry.
+#[derive(Clone, Debug)]
+pub(super) struct Fde {
+    pub(super) offset: usize,
+    /// The addresses (svma) it covers.
+    pub(super) range: Range<u64>,
+    /// Where in the section its instructions stand.
+    pub(super) program: Range<usize>,
+}
+
+/// What the first word of an entry says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Parent {
+    /// It is a CIE.
+    None,
+    /// It is an FDE, and its CIE stands at this offset.
+    At(usize),
+    /// It is no entry that could be read.
+    Bad(&'static str),
+}
+
+/// The frame of any entry.
+#[derive(Clone, Copy)]
+pub(super) struct Entry<'a> {
+    pub(super) offset: usize,
+    /// The first byte behind it.
+    pub(super) end: usize,
+    parent: Parent,
+    rest: Input<'a>,
+}
+
+impl Entry<'_> {
+    /// Is it a CIE?
+    pub(super) fn is_cie(&self) -> bool {
+        self.parent == Parent::None
+    }
+}
+
+impl<'a> Table<'a> {
+    /// The table of `kind` of `image`, if it has one.
+    pub(super) fn of(image: &'a Image, kind: TableKind) -> Option<Table<'a>> {
+        let section = image.section(kind.section()?)?;
+        Some(Table {
+            kind,
+            data: &section.data,
+            address: section.address,
+            got: image.section(SectionKind::Got).map(|s| s.address),
+        })
+    }
+
+    /// The section's name.
+    pub(super) fn name(&self) -> &'static str {
+        self.kind.section().map_or("", SectionKind::as_str)
+    }
+
+    /// That the section is malformed at `offset`.
+    #[cold]
+    pub(super) fn malformed(&self, offset: usize, what: &'static str) -> Reason {
+        Reason::MalformedRow {
+            section: self.name(),
+            offset: offset as u64,
+            what,
+        }
+    }
+
+    /// The bytes `range` of the section; none, if it does not lie in it.
+    pub(super) fn input(&self, range: Range<usize>) -> Input<'a> {
+        let none = &self.data[self.data.len()..];
+        EndianSlice::new(self.data.get(range).unwrap_or(none), LittleEndian)
+    }
+
+    /// The offset in the section of what `input` reads next.
+    fn offset_of(&self, input: Input<'a>) -> usize {
+        input.offset_from(EndianSlice::new(self.data, LittleEndian))
+    }
+
+    /// That what `input` reads next is malformed.
+    fn fail<E: Into<Wrong>>(&self, input: Input<'a>) -> impl Fn(E) -> Reason + use<'a, E> {
+        let (table, offset) = (*self, self.offset_of(input));
+        move |error| table.malformed(offset, error.into().0)
+    }
+
+    /// The entry at `offset`; `None` for a terminator, or a length of zero.
+    pub(super) fn entry(&self, offset: usize) -> Result<Option<Entry<'a>>, Reason> {
+        let mut input = self.input(offset..self.data.len());
+        let fail = self.fail(input);
+        let length = input.read_u32().map_err(&fail)?;
+        let (length, wide) = match length {
+            0 => return Ok(None),
+            0xffff_fff0..0xffff_ffff => {
+                return Err(self.malformed(offset, "reserved entry length"));
+            }
+            0xffff_ffff => (input.read_u64().map_err(&fail)?, true),
+            length => (u64::from(length), false),
+        };
+        let length = usize::try_from(length).ok().filter(|&l| l <= input.len());
+        let length =
+            length.ok_or(self.malformed(offset, "the entry is longer than its section"))?;
+        let start = self.offset_of(input);
+        let mut rest = self.input(start..start + length);
+        let parent = self.parent(&mut rest, start, wide);
+        Ok(Some(Entry {
+            offset,
+            end: start + length,
+            parent: parent.unwrap_or(Parent::Bad("the entry ends too early")),
+            rest,
+        }))
+    }
+
+    /// Reads an entry's first word, which stands at `start`.
+    fn parent(&self, rest: &mut Input<'a>, start: usize, wide: bool) -> gimli::Result<Parent> {
+        const OUTSIDE: Parent = Parent::Bad("its CIE lies outside of the section");
+        if self.kind != TableKind::DebugFrame {
+            let back = rest.read_u32()? as usize;
+            let cie = start.checked_sub(back);
+            return Ok(match back {
+                0 => Parent::None,
+                _ => cie.map_or(OUTSIDE, Parent::At),
+            });
+        }
+        let (id, none) = match wide {
+            true => (rest.read_u64()?, u64::MAX),
+            false => (rest.read_u32()?.into(), u32::MAX.into()),
+        };
+        let cie = usize::try_from(id).ok().filter(|&at| at < self.data.len());
+        Ok(match id == none {
+            true => Parent::None,
+            false => cie.map_or(OUTSIDE, Parent::At),
+        })
+    }
+
+    /// The offset of the CIE of `entry`, which is to be an FDE.
+    pub(super) fn cie_of(&self, entry: &Entry<'_>) -> Result<usize, Reason> {
+        match entry.parent {
+            Parent::At(cie) => Ok(cie),
+            Parent::None => Err(self.malformed(entry.offset, "an FDE is expected here")),
+            Parent::Bad(what) => Err(self.malformed(entry.offset, what)),
+        }
+    }
+
+    /// The CIE at `offset`.
+    pub(super) fn cie(&self, offset: usize) -> Result<Cie, Reason> {
+        let entry = self.entry(offset)?.filter(Entry::is_cie);
+        let Some(entry) = entry else {
+            return Err(self.malformed(offset, "a CIE is expected here"));
+        };
+        let mut input = entry.rest;
+        let fail = self.fail(input);
+        let version = input.read_u8().map_err(&fail)?;
+        if !matches!(version, 1 | 3 | 4) {
+            return Err(self.malformed(offset, "unknown CIE version"));
+        }
+        let letters = input.slice().iter().take(AUGMENTATION_MAX + 1);
+        let Some(letters) = letters.into_iter().position(|&letter| letter == 0) else {
+            return Err(self.malformed(offset, "unknown augmentation"));
+        };
+        let augmentation = input.split(letters).map_err(&fail)?;
+        input.skip(1).map_err(&fail)?;
+        if version == 4 {
+            let sizes = (
+                input.read_u8().map_err(&fail)?,
+                input.read_u8().map_err(&fail)?,
+            );
+            if sizes != (8, 0) {
+                return Err(self.malformed(offset, "addresses are not of 8 bytes"));
+            }
+        }
+        let fail = self.fail(input);
+        let mut cie = Cie {
+            offset,
+            code_align: input.read_uleb128().map_err(&fail)?,
+            data_align: input.read_sleb128().map_err(&fail)?,
+            ra: 0,
+            signal: false,
+            has_data: false,
+            encoding: dw::DW_EH_PE_absptr,
+            program: 0..0,
+        };
+        cie.ra = if version == 1 {
+            input.read_u8().map(u64::from).map_err(&fail)?
+        } else {
+            input.read_uleb128().map_err(&fail)?
+        };
+        self.augmentation(&mut cie, augmentation.slice(), &mut input)?;
+        cie.program = self.offset_of(input)..entry.end;
+        Ok(cie)
+    }
+
+    /// What the augmentation string's letters say (LSB 5.0, "Augmentation String Format").
+    fn augmentation(
+        &self,
+        cie: &mut Cie,
+        letters: &[u8],
+        input: &mut Input<'a>,
+    ) -> Result<(), Reason> {
+        let mut data = self.input(self.data.len()..self.data.len());
+        for (i, letter) in letters.iter().enumerate() {
+            let fail = self.fail(if i == 0 { *input } else { data });
+            match letter {
+                b'z' if i == 0 => {
+                    let length = input.read_uleb128().map_err(&fail)?;
+                    let length = usize::try_from(length).unwrap_or(usize::MAX);
+                    data = input.split(length).map_err(&fail)?;
+                    cie.has_data = true;
+                }
+                b'S' => cie.signal = true,
+                b'L' => data.skip(1).map_err(&fail)?,
+                b'R' => cie.encoding = DwEhPe(data.read_u8().map_err(&fail)?),
+                b'P' => {
+                    let encoding = DwEhPe(data.read_u8().map_err(&fail)?);
+                    self.encoded(&mut data, encoding).map_err(&fail)?;
+                }
+                _ => return Err(self.malformed(cie.offset, "unknown augmentation")),
+            }
+        }
+        Ok(())
+    }
+
+    /// The FDE whose frame is `entry`, and whose CIE is `cie`.
+    pub(super) fn fde(&self, entry: Entry<'a>, cie: &Cie) -> Result<Fde, Reason> {
+        let mut input = entry.rest;
+        let fail = self.fail(input);
+        let start = self.pointer(&mut input, cie.encoding, None).map_err(fail)?;
+        let fail = self.fail(input);
+        let length = self.encoded(&mut input, cie.encoding).map_err(&fail)?;
+        let Some(end) = start.checked_add(length) else {
+            return Err(self.malformed(entry.offset, "the function's range wraps around"));
+        };
+        if cie.has_data {
+            let skip = input.read_uleb128().map_err(&fail)?;
+            let skip = usize::try_from(skip).unwrap_or(usize::MAX);
+            input.skip(skip).map_err(&fail)?;
+        }
+        Ok(Fde {
+            offset: entry.offset,
+            range: start..end,
+            program: self.offset_of(input)..entry.end,
+        })
+    }
+
+    /// An address (svma) in the encoding; `function` is where function-relative ones count from.
+    pub(super) fn pointer(
+        &self,
+        input: &mut Input<'a>,
+        encoding: DwEhPe,
+        function: Option<u64>,
+    ) -> Result<u64, Wrong> {
+        let base = match encoding.application() {
+            _ if encoding == dw::DW_EH_PE_omit => Err(Wrong("an address is omitted")),
+            dw::DW_EH_PE_absptr => Ok(0),
+            dw::DW_EH_PE_pcrel => Ok(self.address.wrapping_add(self.offset_of(*input) as u64)),
+            dw::DW_EH_PE_datarel => self.got.ok_or(Wrong("data-relative address without a GOT")),
+            dw::DW_EH_PE_funcrel => {
+                function.ok_or(Wrong("function-relative address of a function"))
+            }
+            _ => Err(Wrong("unsupported pointer encoding")),
+        };
+        Ok(base?.wrapping_add(self.encoded(input, encoding)?))
+    }
+
+    /// A value in the encoding's format; signed ones are sign-extended.
+    fn encoded(&self, input: &mut Input<'a>, encoding: DwEhPe) -> gimli::Result<u64> {
+        match encoding.format() {
+            dw::DW_EH_PE_absptr | dw::DW_EH_PE_udata8 | dw::DW_EH_PE_sdata8 => input.read_u64(),
+            dw::DW_EH_PE_uleb128 => input.read_uleb128(),
+            dw::DW_EH_PE_sleb128 => input.read_sleb128().map(|v| v as u64),
+            dw::DW_EH_PE_udata2 => input.read_u16().map(u64::from),
+            dw::DW_EH_PE_sdata2 => input.read_i16().map(|v| v as u64),
+            dw::DW_EH_PE_udata4 => input.read_u32().map(u64::from),
+            dw::DW_EH_PE_sdata4 => input.read_i32().map(|v| v as u64),
+            _ => Err(gimli::Error::UnknownPointerEncoding(encoding)),
+        }
+    }
+}
+
+/// What is wrong with the bytes; who reads them knows where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Wrong(pub(super) &'static str);
+
+impl From<gimli::Error> for Wrong {
+    #[cold]
+    fn from(error: gimli::Error) -> Self {
+        Wrong(match error {
+            gimli::Error::UnexpectedEof(_) => "the entry ends too early",
+            gimli::Error::BadUnsignedLeb128 | gimli::Error::BadSignedLeb128 => "number too large",
+            gimli::Error::UnknownPointerEncoding(_) => "unknown pointer encoding",
+            _ => "unreadable",
+        })
+    }
+}
+
+/// An unsigned LEB128 number; nearly all have one byte.
+#[inline]
+pub(super) fn uleb(input: &mut Input<'_>) -> gimli::Result<u64> {
+    if let Some(&byte @ 0..0x80) = input.slice().first() {
+        input.skip(1)?;
+        return Ok(byte.into());
+    }
+    input.read_uleb128()
+}

@@ -1,0 +1,196 @@
+//! Random and damaged sections never panic, hang or allocate without bound.
+
+extern crate std;
+
+use super::super::{Dwarf, compile_all};
+use super::*;
+use crate::chain::Chain;
+use crate::image::{AddressSpace, Mapping};
+use crate::memory::Copy;
+use crate::regs::{Reg, RegMask, Regs};
+use crate::start::Start;
+use crate::walk::{Finder, Limits, Place, walk};
+use alloc::sync::Arc;
+use quickcheck::QuickCheck;
+
+/// Everything that reads a table: enumeration, compilation, lookups.
+fn read_all(image: Image) {
+    let image = Arc::new(image);
+    let mut cache = Cache::new();
+    for kind in [TableKind::EhFrame, TableKind::DebugFrame] {
+        for unit in units(&image, kind).flatten() {
+            let _ = compile_unit(&image, kind, unit.offset, &mut cache);
+        }
+        let compiled = compile_all(&image, kind, &mut cache);
+        assert!(compiled.units <= 1 << 16);
+        for offset in 0..64 {
+            let _ = compile_unit(&image, kind, offset, &mut cache);
+        }
+    }
+    let mapping = Mapping {
+        range: 0..u64::MAX,
+        bias: 0,
+        image: Some(image),
+        name: String::new(),
+    };
+    for svma in [0, 0x1000, 0x1001, 0x10ff, 0x8000, u64::MAX] {
+        let _ = Dwarf::new().find(&mapping, svma, &mut cache);
+    }
+}
+
+fn three_sections(eh_frame: Vec<u8>, header: Vec<u8>, debug_frame: Vec<u8>) -> Image {
+    let sections = [
+        (SectionKind::EhFrame, eh_frame),
+        (SectionKind::EhFrameHdr, header),
+        (SectionKind::DebugFrame, debug_frame),
+    ];
+    let sections = sections.map(|(kind, bytes)| Section {
+        kind,
+        address: ADDRESS,
+        data: Bytes::from_vec(bytes),
+    });
+    Image::new(ImageParts {
+        text: alloc::vec![0..u64::MAX],
+        sections: sections.into(),
+        ..ImageParts::default()
+    })
+}
+
+#[test]
+fn random_sections() {
+    fn property(a: Vec<u8>, mut b: Vec<u8>, c: Vec<u8>) -> bool {
+        for header in [false, true] {
+            if header {
+                b.splice(0..0, [1, 0x1b, 0x03, 0x3b, 0, 0, 0, 0, 1, 0, 0, 0]);
+            }
+            read_all(three_sections(a.clone(), b.clone(), c.clone()));
+        }
+        true
+    }
+    QuickCheck::new()
+        .tests(2000)
+        .quickcheck(property as fn(Vec<u8>, Vec<u8>, Vec<u8>) -> bool);
+}
+
+#[test]
+fn random_programs() {
+    fn property(program: Vec<u8>, initial: Vec<u8>) -> bool {
+        let cie = Cie {
+            program: &initial,
+            ..Cie::default()
+        };
+        let bytes = cie.eh_frame(&program);
+        read_all(image(SectionKind::EhFrame, ADDRESS, bytes));
+        let _ = compile_eh_frame(&Cie::default(), &program);
+        true
+    }
+    QuickCheck::new()
+        .tests(4000)
+        .quickcheck(property as fn(Vec<u8>, Vec<u8>) -> bool);
+}
+
+#[test]
+fn every_byte_of_a_section_damaged() {
+    let program = [
+        0x41, 0x0e, 16, 0x86, 2, 0x43, 0x0d, 6, 0x0a, 0x10, 3, 2, 0x77, 8, 0x02, 0x80, 0x0c, 7, 8,
+        0x0b,
+    ];
+    let cie = Cie {
+        augmentation: "zPLR",
+        data: &[7, 0x1b, 1, 2, 3, 4, 0x1b, 0x00],
+        ..Cie::default()
+    };
+    let good = cie.eh_frame(&program);
+    for at in 0..good.len() {
+        for flip in 1..=255 {
+            let mut bytes = good.clone();
+            bytes[at] ^= flip;
+            let image = image(SectionKind::EhFrame, ADDRESS, bytes);
+            let mut cache = Cache::new();
+            compile_all(&image, TableKind::EhFrame, &mut cache);
+        }
+        let cut = good[..at].to_vec();
+        read_all(image(SectionKind::EhFrame, ADDRESS, cut));
+    }
+}
+
+/// Many FDEs share a CIE whose program is as long as all of them: reading each by itself would
+/// take time as the square of the section's length.
+#[test]
+fn work_is_bounded_by_the_length_of_the_section() {
+    let functions = 4000;
+    let nops = alloc::vec![0; 16 * functions];
+    let cie = Cie {
+        program: &nops,
+        ..Cie::default()
+    };
+    let mut bytes = cie.bytes(0);
+    for i in 0..functions as u64 {
+        let mut body = (bytes.len() as u32 + 4).to_le_bytes().to_vec();
+        body.extend((0x1000 + 16 * i).to_le_bytes());
+        body.extend(16u64.to_le_bytes());
+        bytes.extend(entry(&body));
+    }
+    let image = image(SectionKind::EhFrame, ADDRESS, bytes);
+    let mut cache = Cache::new();
+    let compiled = units(&image, TableKind::EhFrame)
+        .flatten()
+        .map(|unit| compile_unit(&image, TableKind::EhFrame, unit.offset, &mut cache));
+    let (done, refused): (Vec<_>, Vec<_>) = compiled.partition(Result::is_ok);
+    assert!((10..200).contains(&done.len()), "{}", done.len());
+    let refused = refused.into_iter().all(|unit| match unit {
+        Err(Reason::MalformedRow { what, .. }) => what == "the table's entries overlap too much",
+        _ => false,
+    });
+    assert!(refused);
+    // Read one after the other, they share the work.
+    let all = compile_all(&image, TableKind::EhFrame, &mut Cache::new());
+    assert_eq!((all.units, all.malformed), (functions, 0));
+}
+
+/// Walks over random stacks under random rules end, and their frames advance.
+#[test]
+fn random_walks_end() {
+    fn property(program: Vec<u8>, stack: Vec<u8>, rsp: u8, rbp: u8) -> bool {
+        let cie = Cie::default();
+        let image = image(SectionKind::EhFrame, ADDRESS, cie.eh_frame(&program));
+        let mut space = AddressSpace::new();
+        space.map(Mapping {
+            range: 0..0x1_0000,
+            bias: 0,
+            image: Some(Arc::new(image)),
+            name: String::new(),
+        });
+        // Words that point into the function and into the stack are what keeps a walk going.
+        let words = stack.iter().flat_map(|&byte| match byte % 3 {
+            0 => (0x1001 + u64::from(byte)).to_le_bytes(),
+            1 => (0x2_0000 + u64::from(byte)).to_le_bytes(),
+            _ => u64::from(byte).to_le_bytes(),
+        });
+        let bytes: Vec<u8> = words.collect();
+        let mut regs = Regs::UNKNOWN;
+        RegMask::ALL.iter().for_each(|reg| regs.set(reg, 0x2_0000));
+        regs.set(Reg::Rip, 0x1001 + u64::from(rsp));
+        regs.set(Reg::Rsp, 0x2_0000 + u64::from(rsp) / 4 * 8);
+        regs.set(Reg::Rbp, 0x2_0000 + u64::from(rbp));
+        let place = Place {
+            space: &space,
+            memory: &Copy::new(0x2_0000, &bytes),
+        };
+        let mut chain = Chain::default();
+        let (start, limits) = (Start::from_regs(regs), Limits { frames_max: 4096 });
+        let mut cache = Cache::new();
+        let end = walk(
+            &Dwarf::new(),
+            &place,
+            &start,
+            &limits,
+            &mut cache,
+            &mut chain,
+        );
+        !matches!(end.reason, Reason::FrameLimit { .. }) && chain.frames.len() <= 1000
+    }
+    QuickCheck::new()
+        .tests(4000)
+        .quickcheck(property as fn(Vec<u8>, Vec<u8>, u8, u8) -> bool);
+}

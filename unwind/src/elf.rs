@@ -1,0 +1,351 @@
+//! ELF bytes to [`Image`]: the sections that unwinders need, executable ranges, symbols, build id.
+//!
+//! Nothing is copied but symbol names and the build id: sections are ranges of the owner's bytes.
+//! What can be done without (a bad symbol table, bad section headers beside good segments) is
+//! noted in [`Elf::problems`], the rest is an error. Sources: System V gABI and the x86-64 psABI;
+//! `PT_GNU_EH_FRAME` and `.eh_frame_hdr` from LSB 5.0; `SHT_GNU_SFRAME` and `PT_GNU_SFRAME` from
+//! binutils 2.46 `include/elf/common.h`.
+//!
+//! Not here: finding files, decompression ([`Elf::compressed`] hands it over), reading the tables,
+//! relocatable objects and core files.
+
+mod error;
+mod notes;
+mod plt;
+mod sections;
+mod symbols;
+#[cfg(test)]
+mod tests;
+
+pub use error::{ElfError, ElfErrorKind};
+
+use crate::image::{Bytes, Image, ImageParts, Owner, SectionKind};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+use object::endian::LittleEndian as LE;
+use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _};
+use object::{ReadRef, elf};
+
+/// The smallest page of x86-64, bytes.
+const PAGE: u64 = 0x1000;
+
+/// What to read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Symbols, of `.symtab` or else of `.dynsym`.
+    pub symbols: bool,
+    /// Names such as `write@plt` for the entries of the procedure linkage table.
+    pub plt: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            symbols: true,
+            plt: true,
+        }
+    }
+}
+
+/// One `PT_LOAD` program header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// Offset in the file, bytes.
+    pub offset: u64,
+    /// Stated address (svma).
+    pub address: u64,
+    /// Bytes in the file.
+    pub file_size: u64,
+    /// Bytes in memory.
+    pub memory_size: u64,
+    /// Alignment, bytes.
+    pub align: u64,
+    /// `PF_X`, `PF_W` and `PF_R` (1, 2, 4).
+    pub flags: u32,
+}
+
+impl Segment {
+    /// Is it executable (`PF_X`)?
+    pub const fn is_executable(&self) -> bool {
+        self.flags & 1 != 0
+    }
+
+    /// Its addresses (svma), empty if they would wrap.
+    pub fn range(&self) -> Range<u64> {
+        self.address
+            ..self
+                .address
+                .checked_add(self.memory_size)
+                .unwrap_or(self.address)
+    }
+}
+
+/// How a section is compressed (gABI, `ch_type`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Compression {
+    /// `ELFCOMPRESS_ZLIB`
+    Zlib,
+    /// `ELFCOMPRESS_ZSTD`
+    Zstd,
+}
+
+/// A section that must be decompressed before it can be a part of an image.
+#[derive(Clone, Debug)]
+pub struct Compressed {
+    /// What it is.
+    pub kind: SectionKind,
+    /// Its stated address (svma), 0 for debug sections.
+    pub address: u64,
+    /// How it is compressed.
+    pub compression: Compression,
+    /// Bytes it says it unpacks to; not checked.
+    pub size: u64,
+    /// File offset of the compressed bytes.
+    pub offset: u64,
+    /// The compressed bytes.
+    pub data: Bytes,
+}
+
+/// The link to a separate debug file (`.gnu_debuglink`).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DebugLink {
+    /// File name without a directory.
+    pub name: String,
+    /// CRC-32 (as zlib's) of the whole debug file.
+    pub crc: u32,
+}
+
+/// All that was found in an ELF file.
+#[derive(Clone, Debug, Default)]
+pub struct Elf {
+    /// What makes the image.
+    pub parts: ImageParts,
+    /// `PT_LOAD` program headers, in file order.
+    pub segments: Vec<Segment>,
+    /// Sections to be decompressed.
+    pub compressed: Vec<Compressed>,
+    /// The link to a separate debug file.
+    pub debug_link: Option<DebugLink>,
+    /// `.gnu_debugdata`: a small debug file, compressed with xz.
+    pub debug_data: Option<Bytes>,
+    /// Is there a `.symtab` (symbols come from `.dynsym` otherwise)?
+    pub has_symtab: bool,
+    /// What could not be read, but could be done without.
+    pub problems: Vec<ElfError>,
+}
+
+impl Elf {
+    /// The bias (avma - svma) of a mapping of `length` bytes at `address`, made from the file
+    /// from `file_offset` on.
+    ///
+    /// A loader maps whole pages, so the mapping may begin before and end after the segment's
+    /// bytes, and two segments may lie in one page of the file: `executable` tells which is
+    /// meant. `None` if no segment lies in that part of the file.
+    pub fn bias(
+        &self,
+        address: u64,
+        length: u64,
+        file_offset: u64,
+        executable: bool,
+    ) -> Option<u64> {
+        let end = file_offset.checked_add(length)?;
+        let first = |s: &Segment| s.offset & !(PAGE - 1);
+        let shared = |s: &&Segment| {
+            let last = s.offset.checked_add(s.file_size);
+            s.file_size != 0 && first(s) < end && last.is_some_and(|last| file_offset < last)
+        };
+        // A mapping begins where its segment does, or was cut out of the middle of one.
+        let fit = |s: &&Segment| {
+            let begins = first(s) == file_offset & !(PAGE - 1);
+            (
+                s.is_executable() == executable,
+                begins,
+                first(s) <= file_offset,
+            )
+        };
+        let segment = self.segments.iter().filter(shared).max_by_key(fit)?;
+        let svma = segment
+            .address
+            .wrapping_sub(segment.offset)
+            .wrapping_add(file_offset);
+        Some(address.wrapping_sub(svma))
+    }
+
+    /// Is the mapping of `length` bytes of the file from `file_offset` on exactly the pages of an
+    /// executable segment?
+    pub fn is_code(&self, length: u64, file_offset: u64) -> bool {
+        let end = file_offset.checked_add(length);
+        self.segments.iter().any(|s| {
+            let last = s.offset.checked_add(s.file_size);
+            let last = last.and_then(|last| last.checked_next_multiple_of(PAGE));
+            s.is_executable() && s.offset & !(PAGE - 1) == file_offset && last == end
+        })
+    }
+
+    /// The image.
+    pub fn into_image(self) -> Image {
+        Image::new(self.parts)
+    }
+}
+
+/// An image from the bytes of an ELF file; compressed sections are left out.
+///
+/// # Errors
+/// As [`read`].
+pub fn image_from_elf(name: &str, owner: Owner, options: &Options) -> Result<Image, ElfError> {
+    read(name, owner, options).map(Elf::into_image)
+}
+
+/// Reads an x86-64 executable, shared object or debug file.
+///
+/// # Errors
+/// If it is no such file, or if neither program headers nor section headers can be read.
+pub fn read(name: &str, owner: Owner, options: &Options) -> Result<Elf, ElfError> {
+    let data: &[u8] = (*owner).as_ref();
+    let header = file_header(data)?;
+    let mut out = Elf::default();
+    out.parts.name = name.into();
+    let programs = header.program_headers(LE, data).unwrap_or_else(|_| {
+        let offset = header.e_phoff(LE);
+        out.problems
+            .push(error::cut(data, "program headers", offset));
+        &[]
+    });
+    let table = header.sections(LE, data).unwrap_or_else(|_| {
+        let offset = header.e_shoff(LE);
+        out.problems
+            .push(error::cut(data, "section headers", offset));
+        Default::default()
+    });
+    if programs.is_empty() && table.is_empty() {
+        let nothing = ElfError::new(ElfErrorKind::NoHeaders, "file header", 0);
+        return Err(out.problems.first().copied().unwrap_or(nothing));
+    }
+    let names = header
+        .section_strings_index(LE, data)
+        .and_then(|index| table.section(index)?.data(LE, data));
+    let file = File {
+        owner: &owner,
+        data,
+        programs,
+        table,
+        names: names.unwrap_or_default(),
+    };
+    file.read_segments(&mut out);
+    sections::read(&file, &mut out);
+    notes::read_build_id(&file, &mut out);
+    if options.symbols {
+        symbols::read(&file, &mut out);
+    }
+    if options.plt {
+        plt::read(&file, &mut out);
+    }
+    Ok(out)
+}
+
+/// Checks that this is an ELF file of a kind that holds an image.
+fn file_header(data: &[u8]) -> Result<&elf::FileHeader64<LE>, ElfError> {
+    let error = |kind, offset| ElfError::new(kind, "file header", offset);
+    if data.get(..4) != Some(&elf::ELFMAG) {
+        return Err(error(ElfErrorKind::NotElf, 0));
+    }
+    match data.get(4) {
+        Some(2) => {}
+        Some(&class) => return Err(error(ElfErrorKind::Class(class), 4)),
+        None => return Err(error::cut(data, "file header", 4)),
+    }
+    if data.get(5) == Some(&2) {
+        return Err(error(ElfErrorKind::BigEndian, 5));
+    }
+    let header: &elf::FileHeader64<LE> = data
+        .read_at(0)
+        .map_err(|()| error::cut(data, "file header", 0))?;
+    let machine = header.e_machine(LE);
+    if machine != elf::EM_X86_64 {
+        return Err(error(ElfErrorKind::Machine(machine.0), 18));
+    }
+    match header.e_type(LE) {
+        elf::ET_EXEC | elf::ET_DYN => Ok(header),
+        elf::ET_REL => Err(error(ElfErrorKind::Relocatable, 16)),
+        elf::ET_CORE => Err(error(ElfErrorKind::Core, 16)),
+        other => Err(error(ElfErrorKind::Type(other.0), 16)),
+    }
+}
+
+/// An opened file, for the readers of its parts.
+struct File<'a> {
+    owner: &'a Owner,
+    data: &'a [u8],
+    programs: &'a [elf::ProgramHeader64<LE>],
+    table: object::read::elf::SectionTable<'a, elf::FileHeader64<LE>>,
+    /// The names of the sections.
+    names: &'a [u8],
+}
+
+/// The string at `offset`, if it ends within `len_max` bytes. Hostile tables have no ends, and
+/// looking for them again and again would never end either.
+fn string(strings: &[u8], offset: u32, len_max: usize) -> Option<&[u8]> {
+    let rest = strings.get(offset as usize..)?;
+    let rest = &rest[..rest.len().min(len_max.saturating_add(1))];
+    let end = rest.iter().position(|&byte| byte == 0)?;
+    Some(&rest[..end])
+}
+
+impl<'a> File<'a> {
+    /// The name of a section, if it is one that could matter.
+    fn name(&self, section: &elf::SectionHeader64<LE>) -> &'a [u8] {
+        const LEN_MAX: usize = 32;
+        string(self.names, section.sh_name(LE), LEN_MAX).unwrap_or_default()
+    }
+
+    /// The bytes of the file at `offset`.
+    fn bytes(&self, offset: u64, size: u64, part: &'static str) -> Result<Bytes, ElfError> {
+        let start = usize::try_from(offset).ok();
+        let end = offset
+            .checked_add(size)
+            .and_then(|end| usize::try_from(end).ok());
+        start
+            .zip(end)
+            .and_then(|(start, end)| Bytes::new(self.owner.clone(), start..end))
+            .ok_or_else(|| error::cut(self.data, part, offset))
+    }
+
+    /// The file's bytes from `address` (svma) to the end of the segment that holds it.
+    fn at_address(&self, address: u64) -> Option<(u64, &'a [u8])> {
+        let loads = self
+            .programs
+            .iter()
+            .filter(|p| p.p_type(LE) == elf::PT_LOAD);
+        loads.into_iter().find_map(|p| {
+            let skip = address.checked_sub(p.p_vaddr(LE))?;
+            let left = p.p_filesz(LE).checked_sub(skip).filter(|&left| left != 0)?;
+            let offset = p.p_offset(LE).checked_add(skip)?;
+            let start = usize::try_from(offset).ok()?;
+            let rest = self.data.get(start..)?;
+            let size = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
+            Some((offset, &rest[..size]))
+        })
+    }
+
+    fn read_segments(&self, out: &mut Elf) {
+        for p in self
+            .programs
+            .iter()
+            .filter(|p| p.p_type(LE) == elf::PT_LOAD)
+        {
+            let segment = Segment {
+                offset: p.p_offset(LE),
+                address: p.p_vaddr(LE),
+                file_size: p.p_filesz(LE),
+                memory_size: p.p_memsz(LE),
+                align: p.p_align(LE),
+                flags: p.p_flags(LE).0,
+            };
+            if segment.is_executable() && !segment.range().is_empty() {
+                out.parts.text.push(segment.range());
+            }
+            out.segments.push(segment);
+        }
+    }
+}

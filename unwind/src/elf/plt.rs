@@ -1,0 +1,112 @@
+//! Names for the entries of the procedure linkage table: `write@plt`.
+//!
+//! An entry is found by its code, `jmp *slot(%rip)`, and named by the relocation of that slot, so
+//! that `.plt`, `.plt.sec` and `.plt.got` of every linker are the same to us.
+
+use super::{Elf, File, symbols};
+use crate::image::Symbol;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use object::elf;
+use object::endian::LittleEndian as LE;
+use object::read::elf::SectionHeader as _;
+
+/// Bytes of an entry; of `.plt.got` without IBT 8.
+const ENTRY: usize = 16;
+/// Entries beyond this are not looked at.
+const ENTRIES_MAX: usize = 1 << 16;
+/// Sections beyond this are not looked at; linkers make three of each kind at most.
+const SECTIONS_MAX: usize = 16;
+/// Bytes of names beyond this are left out.
+const NAME_BYTES_MAX: usize = 16 << 20;
+
+/// Adds a symbol for each entry whose slot has a relocation with a symbol.
+pub(super) fn read(file: &File<'_>, out: &mut Elf) {
+    let is_plt = |name: &[u8]| matches!(name, b".plt" | b".plt.sec" | b".plt.got");
+    let mut plts = file
+        .table
+        .iter()
+        .filter(|s| is_plt(file.name(s)))
+        .take(SECTIONS_MAX)
+        .peekable();
+    if plts.peek().is_none() {
+        return;
+    }
+    let Some(slots) = slots(file) else { return };
+    let mut left = ENTRIES_MAX;
+    for plt in plts {
+        let Ok(code) = plt.data(LE, file.data) else {
+            continue;
+        };
+        let small =
+            file.name(plt) == b".plt.got" && code.first_chunk() != Some(&[0xf3, 0x0f, 0x1e, 0xfa]);
+        let size = if small { ENTRY / 2 } else { ENTRY };
+        for (index, entry) in code.chunks_exact(size).enumerate() {
+            let Some(rest) = left.checked_sub(1) else {
+                return;
+            };
+            left = rest;
+            let address = plt.sh_addr(LE).wrapping_add((index * size) as u64);
+            let Some(name) = target(entry, address).and_then(|slot| slots.get(&slot)) else {
+                continue;
+            };
+            out.parts.symbols.push(Symbol {
+                address,
+                size: size as u64,
+                name: format!("{name}@plt"),
+            });
+        }
+    }
+}
+
+/// The slot that an entry jumps through.
+fn target(entry: &[u8], address: u64) -> Option<u64> {
+    let skip = |code: &'_ [u8], prefix: &[u8]| match code.strip_prefix(prefix) {
+        Some(rest) => (rest.len(), prefix.len()),
+        None => (code.len(), 0),
+    };
+    let endbr64 = skip(entry, &[0xf3, 0x0f, 0x1e, 0xfa]).1;
+    let bnd = skip(&entry[endbr64..], &[0xf2]).1;
+    let at = endbr64 + bnd;
+    let displacement = entry
+        .get(at..)?
+        .strip_prefix(&[0xff, 0x25])?
+        .first_chunk()?;
+    let displacement = i64::from(i32::from_le_bytes(*displacement));
+    let next = address.wrapping_add(at as u64 + 6);
+    Some(next.wrapping_add_signed(displacement))
+}
+
+/// Slot address to symbol name, of all relocations that fill a slot with a function's address.
+fn slots(file: &File<'_>) -> Option<BTreeMap<u64, String>> {
+    let table = symbols::from_section(file, elf::SHT_DYNSYM, &mut Elf::default())?;
+    let mut slots = BTreeMap::new();
+    let mut bytes_left = NAME_BYTES_MAX;
+    let tables = file
+        .table
+        .iter()
+        .filter(|s| s.sh_type(LE) == elf::SHT_RELA && s.link(LE) == table.section);
+    for header in tables.take(SECTIONS_MAX) {
+        let Ok(relocations) = header.data_as_array::<elf::Rela64<LE>, _>(LE, file.data) else {
+            continue;
+        };
+        for relocation in relocations {
+            let kind = relocation.r_type(LE, false);
+            if kind != elf::R_X86_64_JUMP_SLOT && kind != elf::R_X86_64_GLOB_DAT {
+                continue;
+            }
+            let index = relocation.r_sym(LE, false) as usize;
+            let Some(name) = table.symbols.get(index).and_then(|s| table.name(s)) else {
+                continue;
+            };
+            if slots.len() >= ENTRIES_MAX || name.len() > bytes_left {
+                return Some(slots);
+            }
+            bytes_left -= name.len();
+            let name = String::from_utf8_lossy(name).into_owned();
+            slots.insert(relocation.r_offset.get(LE), name);
+        }
+    }
+    Some(slots)
+}

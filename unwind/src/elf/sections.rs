@@ -1,0 +1,265 @@
+//! Sections by name and type, and by program header where there are no section headers.
+
+use super::{Compressed, Compression, DebugLink, Elf, ElfError, ElfErrorKind, File, error};
+use crate::image::{Bytes, Section, SectionKind};
+use alloc::string::String;
+use object::elf;
+use object::endian::LittleEndian as LE;
+use object::read::elf::{ProgramHeader as _, SectionHeader as _};
+
+/// binutils 2.46 `include/elf/common.h`
+const SHT_GNU_SFRAME: elf::SectionType = elf::SectionType(0x6fff_fff4);
+/// binutils 2.46 `include/elf/common.h`
+const PT_GNU_SFRAME: elf::ProgramType = elf::ProgramType(0x6474_e554);
+/// Size of `Elf64_Chdr`.
+const CHDR_SIZE: u64 = 24;
+/// Most sections taken; the kernel image, which has most, has about ten.
+const SECTIONS_MAX: usize = 1024;
+/// Longest file name taken from `.gnu_debuglink`.
+const NAME_LEN_MAX: usize = 255;
+
+/// Reads everything that sections tell, and falls back to program headers.
+pub(super) fn read(file: &File<'_>, out: &mut Elf) {
+    // A debug file keeps the program headers of its program, but not the bytes.
+    let mut is_debug_file = false;
+    let by_section = out.parts.text.is_empty();
+    for header in file.table.iter() {
+        let code = header.sh_flags(LE).0 & (elf::SHF_ALLOC.0 | elf::SHF_EXECINSTR.0)
+            == elf::SHF_ALLOC.0 | elf::SHF_EXECINSTR.0;
+        if code && header.sh_type(LE) == elf::SHT_NOBITS {
+            is_debug_file = true;
+        }
+        if code && by_section {
+            let start = header.sh_addr(LE);
+            let end = start.saturating_add(header.sh_size(LE));
+            if start < end {
+                out.parts.text.push(start..end);
+            }
+        }
+        if let Err(error) = read_section(file, header, out) {
+            out.problems.push(error);
+        }
+    }
+    if !is_debug_file {
+        read_text(file, out);
+    }
+    for p in file.programs {
+        let kind = match p.p_type(LE) {
+            elf::PT_GNU_EH_FRAME => SectionKind::EhFrameHdr,
+            PT_GNU_SFRAME => SectionKind::Sframe,
+            _ => continue,
+        };
+        if is_debug_file || has(out, kind) || p.p_filesz(LE) == 0 {
+            continue;
+        }
+        match file.bytes(p.p_offset(LE), p.p_filesz(LE), kind.as_str()) {
+            Ok(data) => push(out, kind, p.p_vaddr(LE), data),
+            Err(error) => out.problems.push(error),
+        }
+    }
+    if !has(out, SectionKind::EhFrame)
+        && let Err(error) = eh_frame_by_hdr(file, out)
+    {
+        out.problems.push(error);
+    }
+}
+
+fn has(out: &Elf, kind: SectionKind) -> bool {
+    out.parts.sections.iter().any(|s| s.kind == kind)
+}
+
+/// Adds a section; those beyond any honest number are left out.
+fn push(out: &mut Elf, kind: SectionKind, address: u64, data: Bytes) {
+    if out.parts.sections.len() >= SECTIONS_MAX {
+        return;
+    }
+    out.parts.sections.push(Section {
+        kind,
+        address,
+        data,
+    });
+}
+
+/// The executable segments' bytes, as far as the file has them.
+fn read_text(file: &File<'_>, out: &mut Elf) {
+    let code = |p: &&elf::ProgramHeader64<LE>| {
+        p.p_type(LE) == elf::PT_LOAD && p.p_flags(LE).0 & elf::PF_X.0 != 0
+    };
+    for p in file.programs.iter().filter(code) {
+        let (offset, size) = (p.p_offset(LE), p.p_filesz(LE));
+        let there = (file.data.len() as u64).saturating_sub(offset);
+        if size > there {
+            out.problems.push(error::cut(file.data, ".text", offset));
+        }
+        if size.min(there) == 0 {
+            continue;
+        }
+        match file.bytes(offset, size.min(there), ".text") {
+            Ok(data) => push(out, SectionKind::Text, p.p_vaddr(LE), data),
+            Err(error) => out.problems.push(error),
+        }
+    }
+}
+
+fn read_section(
+    file: &File<'_>,
+    header: &elf::SectionHeader64<LE>,
+    out: &mut Elf,
+) -> Result<(), ElfError> {
+    let name = file.name(header);
+    let kind = match name {
+        b".eh_frame" => SectionKind::EhFrame,
+        b".eh_frame_hdr" => SectionKind::EhFrameHdr,
+        b".debug_frame" => SectionKind::DebugFrame,
+        b".sframe" => SectionKind::Sframe,
+        b".orc_unwind" => SectionKind::OrcUnwind,
+        b".orc_unwind_ip" => SectionKind::OrcUnwindIp,
+        b".orc_header" => SectionKind::OrcHeader,
+        b".got" | b".got.plt" => return read_got(header, name, out),
+        b".gnu_debuglink" => return read_debug_link(file, header, out),
+        b".gnu_debugdata" => {
+            out.debug_data = data(file, header, ".gnu_debugdata")?;
+            return Ok(());
+        }
+        _ if header.sh_type(LE) == SHT_GNU_SFRAME => SectionKind::Sframe,
+        _ => return Ok(()),
+    };
+    let address = header.sh_addr(LE);
+    if header.sh_flags(LE).0 & elf::SHF_COMPRESSED.0 != 0 {
+        return read_compressed(file, header, kind, out);
+    }
+    if let Some(data) = data(file, header, kind.as_str())? {
+        push(out, kind, address, data);
+    }
+    Ok(())
+}
+
+/// The bytes of a section; none if it takes no space in the file.
+fn data(
+    file: &File<'_>,
+    header: &elf::SectionHeader64<LE>,
+    part: &'static str,
+) -> Result<Option<Bytes>, ElfError> {
+    match header.file_range(LE) {
+        Some((offset, size)) if size != 0 => file.bytes(offset, size, part).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// `_GLOBAL_OFFSET_TABLE_` is at `.got.plt`, or at `.got` where there is none.
+fn read_got(header: &elf::SectionHeader64<LE>, name: &[u8], out: &mut Elf) -> Result<(), ElfError> {
+    let is_plt = name == b".got.plt";
+    if is_plt {
+        out.parts.sections.retain(|s| s.kind != SectionKind::Got);
+    }
+    if !has(out, SectionKind::Got) {
+        let empty = Bytes::from_vec(Default::default());
+        push(out, SectionKind::Got, header.sh_addr(LE), empty);
+    }
+    Ok(())
+}
+
+fn read_compressed(
+    file: &File<'_>,
+    header: &elf::SectionHeader64<LE>,
+    kind: SectionKind,
+    out: &mut Elf,
+) -> Result<(), ElfError> {
+    let offset = header.sh_offset(LE);
+    let whole = data(file, header, kind.as_str())?;
+    let cut = || error::cut(file.data, kind.as_str(), offset);
+    let chdr = whole
+        .as_deref()
+        .and_then(<[u8]>::first_chunk::<{ CHDR_SIZE as usize }>)
+        .ok_or_else(cut)?;
+    let ch_type = u32::from_le_bytes([chdr[0], chdr[1], chdr[2], chdr[3]]);
+    let ch_size = chdr[8..16].try_into().map_or(0, u64::from_le_bytes);
+    let compression = match ch_type {
+        1 => Compression::Zlib,
+        2 => Compression::Zstd,
+        other => {
+            let what = ElfErrorKind::Compression(other);
+            return Err(ElfError::new(what, kind.as_str(), offset));
+        }
+    };
+    let start = offset.checked_add(CHDR_SIZE).ok_or_else(cut)?;
+    let size = header.sh_size(LE).saturating_sub(CHDR_SIZE);
+    out.compressed.push(Compressed {
+        kind,
+        address: header.sh_addr(LE),
+        compression,
+        size: ch_size,
+        offset: start,
+        data: file.bytes(start, size, kind.as_str())?,
+    });
+    Ok(())
+}
+
+/// `.gnu_debuglink`: a name, NUL, padding to four bytes, CRC-32.
+fn read_debug_link(
+    file: &File<'_>,
+    header: &elf::SectionHeader64<LE>,
+    out: &mut Elf,
+) -> Result<(), ElfError> {
+    const PART: &str = ".gnu_debuglink";
+    let Some(data) = data(file, header, PART)? else {
+        return Ok(());
+    };
+    let parse = || {
+        let nul = data.iter().take(NAME_LEN_MAX + 1).position(|&b| b == 0)?;
+        let crc = data.get((nul + 1).next_multiple_of(4)..)?.first_chunk()?;
+        Some(DebugLink {
+            name: String::from_utf8_lossy(&data[..nul]).into_owned(),
+            crc: u32::from_le_bytes(*crc),
+        })
+    };
+    let link = parse().ok_or_else(|| error::cut(file.data, PART, header.sh_offset(LE)))?;
+    out.debug_link = Some(link);
+    Ok(())
+}
+
+/// `.eh_frame` where only `.eh_frame_hdr` tells of it: from its `eh_frame_ptr` to the end of the
+/// segment. Readers stop at the terminator.
+fn eh_frame_by_hdr(file: &File<'_>, out: &mut Elf) -> Result<(), ElfError> {
+    const PART: &str = ".eh_frame_hdr";
+    let hdr = out
+        .parts
+        .sections
+        .iter()
+        .find(|s| s.kind == SectionKind::EhFrameHdr);
+    let Some(hdr) = hdr else { return Ok(()) };
+    let offset = file.at_address(hdr.address).map_or(0, |found| found.0);
+    let error = |what| ElfError::new(what, PART, offset);
+    let (&version, &encoding) = match &hdr.data[..] {
+        [version, encoding, ..] => (version, encoding),
+        _ => return Err(error::cut(file.data, PART, offset)),
+    };
+    if version != 1 {
+        return Err(error(ElfErrorKind::HdrVersion(version)));
+    }
+    // DW_EH_PE_*: the low four bits say how the value is stored, the next three to what it is
+    // added.
+    let field = hdr.data.get(4..).unwrap_or_default();
+    let four = field.first_chunk().copied();
+    let eight = field.first_chunk().copied();
+    let value = match encoding & 0x0f {
+        0x00 | 0x04 | 0x0c => eight.map(u64::from_le_bytes),
+        0x03 => four.map(|v| u64::from(u32::from_le_bytes(v))),
+        0x0b => four.map(|v| i64::from(i32::from_le_bytes(v)).cast_unsigned()),
+        _ => return Err(error(ElfErrorKind::HdrEncoding(encoding))),
+    };
+    let value = value.ok_or_else(|| error::cut(file.data, PART, offset))?;
+    let base = match encoding & 0xf0 {
+        0x00 => 0,
+        0x10 => hdr.address.wrapping_add(4),
+        0x30 => hdr.address,
+        _ => return Err(error(ElfErrorKind::HdrEncoding(encoding))),
+    };
+    let address = base.wrapping_add(value);
+    let (offset, bytes) = file
+        .at_address(address)
+        .ok_or_else(|| error(ElfErrorKind::Pointer(address)))?;
+    let data = file.bytes(offset, bytes.len() as u64, ".eh_frame")?;
+    push(out, SectionKind::EhFrame, address, data);
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! Code symbols, from `.symtab`, `.dynsym`, or the dynamic segment.
+
+use super::{Elf, ElfError, ElfErrorKind, File, string};
+use crate::image::Symbol;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+use object::elf;
+use object::endian::LittleEndian as LE;
+use object::read::ReadRef as _;
+use object::read::elf::{ProgramHeader as _, SectionHeader as _, Sym as _};
+
+/// Names may share bytes of the string table, but not without end: a few hostile bytes could
+/// otherwise ask for gigabytes.
+const NAME_SHARING_MAX: u64 = 16;
+/// Longest name taken, bytes; C++ has names of some tens of thousands.
+const NAME_LEN_MAX: usize = 64 << 10;
+/// Always allowed, bytes.
+const NAME_BYTES_MIN: u64 = 1 << 20;
+
+type Syms<'a> = &'a [elf::Sym64<LE>];
+
+/// Takes all functions and labels in executable memory.
+pub(super) fn read(file: &File<'_>, out: &mut Elf) {
+    let found = from_section(file, elf::SHT_SYMTAB, out);
+    out.has_symtab = found.is_some();
+    let found = found
+        .filter(|table| !table.symbols.is_empty())
+        .or_else(|| from_section(file, elf::SHT_DYNSYM, out))
+        .or_else(|| from_dynamic(file));
+    if let Some(table) = found {
+        take(file, &table, out);
+    }
+}
+
+/// A symbol table and its strings.
+pub(super) struct Table<'a> {
+    pub(super) symbols: Syms<'a>,
+    /// Its section.
+    pub(super) section: object::SectionIndex,
+    strings: &'a [u8],
+    offset: u64,
+}
+
+impl<'a> Table<'a> {
+    /// The name of a symbol; `None` if it has none, or one beyond all measure.
+    pub(super) fn name(&self, symbol: &elf::Sym64<LE>) -> Option<&'a [u8]> {
+        string(self.strings, symbol.st_name(LE), NAME_LEN_MAX).filter(|name| !name.is_empty())
+    }
+}
+
+/// The symbol table of that type; noted as a problem if it is bad.
+pub(super) fn from_section<'a>(
+    file: &File<'a>,
+    kind: elf::SectionType,
+    out: &mut Elf,
+) -> Option<Table<'a>> {
+    let (section, header) = file
+        .table
+        .enumerate()
+        .find(|(_, s)| s.sh_type(LE) == kind)?;
+    let offset = header.sh_offset(LE);
+    let read = || {
+        let symbols = header
+            .data_as_array::<elf::Sym64<LE>, _>(LE, file.data)
+            .ok()?;
+        let strings = file.table.section(header.link(LE)).ok()?;
+        Some(Table {
+            symbols,
+            section,
+            strings: strings.data(LE, file.data).ok()?,
+            offset,
+        })
+    };
+    // A debug file has headers of sections that stayed with the program.
+    if header.sh_type(LE) == elf::SHT_NOBITS || header.sh_size(LE) == 0 {
+        return None;
+    }
+    let table = read();
+    if table.is_none() {
+        let section = if kind == elf::SHT_SYMTAB {
+            ".symtab"
+        } else {
+            ".dynsym"
+        };
+        let error = ElfError::new(ElfErrorKind::Symbols, section, offset);
+        out.problems.push(error);
+    }
+    table
+}
+
+/// The dynamic symbol table, where there are no section headers. Its length is that of
+/// `DT_HASH`, or it ends where the strings begin.
+fn from_dynamic<'a>(file: &File<'a>) -> Option<Table<'a>> {
+    let segment = file
+        .programs
+        .iter()
+        .find(|p| p.p_type(LE) == elf::PT_DYNAMIC)?;
+    let entries = segment
+        .data_as_array::<elf::Dyn64<LE>, _>(LE, file.data)
+        .ok()?;
+    let value = |tag: elf::DynamicTag| {
+        let entry = entries.iter().find(|d| d.d_tag.get(LE) == tag)?;
+        Some(entry.d_val.get(LE))
+    };
+    let (symtab, strtab) = (value(elf::DT_SYMTAB)?, value(elf::DT_STRTAB)?);
+    let (offset, bytes) = file.at_address(symtab)?;
+    let (_, strings) = file.at_address(strtab)?;
+    let nchain = value(elf::DT_HASH)
+        .and_then(|hash| file.at_address(hash)?.1.get(4..8)?.first_chunk().copied())
+        .map(|count| u64::from(u32::from_le_bytes(count)));
+    let size = core::mem::size_of::<elf::Sym64<LE>>() as u64;
+    let gap = strtab.checked_sub(symtab).map(|gap| gap / size);
+    let count = nchain.or(gap)?.min(bytes.len() as u64 / size);
+    let symbols = file
+        .data
+        .read_slice_at(offset, usize::try_from(count).ok()?)
+        .ok()?;
+    let len = value(elf::DT_STRSZ)?.min(strings.len() as u64);
+    Some(Table {
+        symbols,
+        section: object::SectionIndex(0),
+        strings: &strings[..len as usize],
+        offset,
+    })
+}
+
+fn take(file: &File<'_>, table: &Table<'_>, out: &mut Elf) {
+    let strings_len = table.strings.len() as u64;
+    let limit = strings_len
+        .saturating_mul(NAME_SHARING_MAX)
+        .max(NAME_BYTES_MIN);
+    let text = merged(&out.parts.text);
+    let mut used = 0u64;
+    for symbol in table.symbols.iter().filter(|s| is_code(file, s, &text)) {
+        let name = string(table.strings, symbol.st_name(LE), NAME_LEN_MAX);
+        used = used.saturating_add(name.map_or(NAME_LEN_MAX, <[u8]>::len) as u64);
+        if used > limit {
+            let what = ElfErrorKind::SymbolNames { limit };
+            let error = ElfError::new(what, "symbols", table.offset);
+            return out.problems.push(error);
+        }
+        let Some(name) = name.filter(|name| !name.is_empty()) else {
+            continue;
+        };
+        out.parts.symbols.push(Symbol {
+            address: symbol.st_value(LE),
+            size: symbol.st_size(LE),
+            name: String::from_utf8_lossy(name).into_owned(),
+        });
+    }
+}
+
+/// The same ranges, sorted and without overlaps.
+fn merged(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut sorted = ranges.to_vec();
+    sorted.sort_by_key(|r| r.start);
+    let mut out: Vec<Range<u64>> = Vec::new();
+    for range in sorted {
+        match out.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => out.push(range),
+        }
+    }
+    out
+}
+
+/// Functions, and labels without a type in executable sections (hand-written assembly).
+fn is_code(file: &File<'_>, symbol: &elf::Sym64<LE>, text: &[Range<u64>]) -> bool {
+    let kind = symbol.st_type();
+    let section = symbol.st_shndx(LE);
+    if section == elf::SHN_UNDEF {
+        return false;
+    }
+    if kind == elf::STT_FUNC || kind == elf::STT_GNU_IFUNC {
+        return true;
+    }
+    if kind != elf::STT_NOTYPE {
+        return false;
+    }
+    let header = file.table.section(object::SectionIndex(section.0.into()));
+    let executable = header.map_or(file.table.is_empty(), |s| {
+        s.sh_flags(LE).0 & elf::SHF_EXECINSTR.0 != 0
+    });
+    let address = symbol.st_value(LE);
+    let after = text.partition_point(|r| r.start <= address);
+    let holds = after
+        .checked_sub(1)
+        .is_some_and(|at| text[at].contains(&address));
+    executable && holds
+}

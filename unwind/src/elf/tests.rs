@@ -1,0 +1,263 @@
+//! Files made by hand, damaged in every way; against `readelf` see `tests/elf_files.rs`.
+
+extern crate std;
+
+use super::*;
+use alloc::sync::Arc;
+use alloc::vec;
+
+/// A program with one executable segment, a build id note and `.eh_frame_hdr`, without section
+/// headers.
+fn program() -> Vec<u8> {
+    let mut out = vec![0u8; 0x300];
+    let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, b"\x7fELF\x02\x01\x01");
+    put(16, &3u16.to_le_bytes());
+    put(18, &62u16.to_le_bytes());
+    put(32, &64u64.to_le_bytes());
+    put(52, &64u16.to_le_bytes());
+    put(54, &56u16.to_le_bytes());
+    put(56, &3u16.to_le_bytes());
+    let mut header = |index: usize, kind: u32, flags: u32, words: [u64; 6]| {
+        let at = 64 + 56 * index;
+        put(at, &kind.to_le_bytes());
+        put(at + 4, &flags.to_le_bytes());
+        for (i, word) in words.into_iter().enumerate() {
+            put(at + 8 + 8 * i, &word.to_le_bytes());
+        }
+    };
+    header(0, 1, 5, [0, 0x1000, 0x1000, 0x300, 0x300, 0x1000]);
+    header(1, 4, 4, [0x200, 0x1200, 0x1200, 0x18, 0x18, 4]);
+    header(2, 0x6474_e550, 4, [0x220, 0x1220, 0x1220, 0x0c, 0x0c, 4]);
+    put(0x200, &[4, 0, 0, 0, 8, 0, 0, 0, 3, 0, 0, 0]);
+    put(0x20c, b"GNU\0\x01\x02\x03\x04\x05\x06\x07\x08");
+    put(0x220, &[1, 0x1b, 0x03, 0x3b]);
+    put(0x224, &(0x240i32 - 0x224).to_le_bytes());
+    out
+}
+
+fn parse(bytes: Vec<u8>) -> Result<Elf, ElfError> {
+    read("test", Arc::new(bytes), &Options::default())
+}
+
+#[test]
+fn a_file_without_section_headers_is_read_by_its_program_headers() {
+    let elf = parse(program()).unwrap();
+    assert_eq!(elf.problems, []);
+    assert_eq!(elf.parts.build_id, [1, 2, 3, 4, 5, 6, 7, 8]);
+    let image = elf.into_image();
+    assert_eq!(image.text(), core::slice::from_ref(&(0x1000..0x1300)));
+    let hdr = image.section(SectionKind::EhFrameHdr).unwrap();
+    assert_eq!((hdr.address, hdr.data.len()), (0x1220, 12));
+    let eh_frame = image.section(SectionKind::EhFrame).unwrap();
+    assert_eq!((eh_frame.address, eh_frame.data.len()), (0x1240, 0xc0));
+    assert_eq!(image.text_bytes(0x1200, 4), [4, 0, 0, 0]);
+}
+
+#[test]
+fn what_is_no_image_is_refused_by_name() {
+    let refused = |at: usize, byte: u8| {
+        let mut bytes = program();
+        bytes[at] = byte;
+        parse(bytes).map(|_| ()).unwrap_err()
+    };
+    assert_eq!(refused(0, 0).what, ElfErrorKind::NotElf);
+    assert_eq!(refused(4, 1).what, ElfErrorKind::Class(1));
+    assert_eq!(refused(5, 2).what, ElfErrorKind::BigEndian);
+    assert_eq!(refused(18, 183).what, ElfErrorKind::Machine(183));
+    assert_eq!(refused(16, 1).what, ElfErrorKind::Relocatable);
+    assert_eq!(refused(16, 4).what, ElfErrorKind::Core);
+    assert_eq!(refused(16, 9).what, ElfErrorKind::Type(9));
+    assert_eq!(refused(56, 0).what, ElfErrorKind::NoHeaders);
+    assert_eq!(parse(vec![]).unwrap_err().what, ElfErrorKind::NotElf);
+    let error = refused(33, 0x80);
+    assert_eq!((error.section, error.offset), ("program headers", 0x8040));
+    assert_eq!(
+        alloc::format!("{error}"),
+        "program headers at offset 0x8040: does not lie inside the file of 768 bytes, or has \
+         entries of another size"
+    );
+}
+
+#[test]
+fn a_bad_header_of_eh_frame_is_a_problem_not_an_error() {
+    let problem = |at: usize, byte: u8| {
+        let mut bytes = program();
+        bytes[at] = byte;
+        let elf = parse(bytes).unwrap();
+        assert!(
+            elf.parts
+                .sections
+                .iter()
+                .all(|s| s.kind != SectionKind::EhFrame)
+        );
+        elf.problems[0]
+    };
+    assert_eq!(problem(0x220, 2).what, ElfErrorKind::HdrVersion(2));
+    assert_eq!(problem(0x221, 0x9b).what, ElfErrorKind::HdrEncoding(0x9b));
+    let outside = problem(0x227, 0x70);
+    assert_eq!(outside.what, ElfErrorKind::Pointer(0x7000_1240));
+    assert_eq!((outside.section, outside.offset), (".eh_frame_hdr", 0x220));
+}
+
+#[test]
+fn no_truncation_and_no_flipped_bit_panics() {
+    let whole = program();
+    for len in 0..whole.len() {
+        let _ = parse(whole[..len].to_vec());
+    }
+    for at in 0..whole.len() {
+        for bit in 0..8 {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1 << bit;
+            if let Ok(elf) = parse(bytes) {
+                let _ = elf.bias(0x7f00_0000_0000, 0x1000, 0, true);
+            }
+        }
+    }
+}
+
+fn with_segments(segments: &[(u64, u64, u64, u32)]) -> Elf {
+    let segments = segments.iter();
+    let segment = |&(offset, address, size, flags)| Segment {
+        offset,
+        address,
+        file_size: size,
+        memory_size: size,
+        align: 0x1000,
+        flags,
+    };
+    Elf {
+        segments: segments.map(segment).collect(),
+        ..Elf::default()
+    }
+}
+
+#[test]
+fn the_bias_is_that_of_the_segment_that_was_mapped() {
+    // GNU ld: each segment in pages of its own.
+    let ld = with_segments(&[
+        (0, 0, 0xb40, 4),
+        (0x1000, 0x1000, 0x6d1, 5),
+        (0x2db8, 0x3db8, 0x258, 6),
+    ]);
+    assert_eq!(
+        ld.bias(0x5000_1000, 0x1000, 0x1000, true),
+        Some(0x5000_0000)
+    );
+    assert_eq!(
+        ld.bias(0x5000_3000, 0x1000, 0x2000, false),
+        Some(0x5000_0000)
+    );
+    // lld: segments share pages of the file, and the addresses jump.
+    let lld = with_segments(&[
+        (0, 0, 0x1540, 4),
+        (0x1540, 0x2540, 0x900, 5),
+        (0x1e40, 0x3e40, 0x100, 6),
+    ]);
+    assert_eq!(lld.bias(0x5000_0000, 0x2000, 0, false), Some(0x5000_0000));
+    assert_eq!(
+        lld.bias(0x5000_2000, 0x1000, 0x1000, true),
+        Some(0x5000_0000)
+    );
+    assert_eq!(
+        lld.bias(0x5000_3000, 0x1000, 0x1000, false),
+        Some(0x5000_0000)
+    );
+    // At a fixed address, and a piece cut out of the middle by mprotect or a huge page.
+    let fixed = with_segments(&[(0, 0x40_0000, 0x80_0000, 5)]);
+    assert_eq!(fixed.bias(0x40_0000, 0x80_0000, 0, true), Some(0));
+    assert_eq!(fixed.bias(0x60_0000, 0x20_0000, 0x20_0000, true), Some(0));
+    assert_eq!(fixed.bias(0x60_0000, 0x1000, 0x100_0000, true), None);
+    assert_eq!(fixed.bias(0x60_0000, u64::MAX, 0x1000, true), None);
+    // Only the pages of the executable segment are code.
+    assert!(ld.is_code(0x1000, 0x1000) && lld.is_code(0x1000, 0x1000));
+    assert!(!ld.is_code(0x1000, 0x2000) && !lld.is_code(0x2000, 0));
+    assert!(!ld.is_code(u64::MAX, 0x1000));
+}
+
+/// A shared object of section headers alone, with these symbol names and this string table.
+fn with_symbols(names: &[u32], strings: &[u8]) -> Result<Elf, ElfError> {
+    let mut out = vec![0u8; 64];
+    let mut sections: Vec<[u64; 10]> = vec![[0; 10]];
+    let mut add = |out: &mut Vec<u8>, kind: u64, flags: u64, link: u64, data: &[u8]| {
+        sections.push([
+            0,
+            kind,
+            flags,
+            0x1000,
+            out.len() as u64,
+            data.len() as u64,
+            link,
+            0,
+            1,
+            0,
+        ]);
+        out.extend(data);
+    };
+    add(&mut out, 1, 6, 0, &[0x90; 64]);
+    let symbol = |name: &u32| {
+        let mut symbol = [0u8; 24];
+        symbol[..4].copy_from_slice(&name.to_le_bytes());
+        symbol[4] = 0x12;
+        symbol[6] = 1;
+        symbol[8..16].copy_from_slice(&0x1000u64.to_le_bytes());
+        symbol
+    };
+    let symbols: Vec<u8> = names.iter().flat_map(symbol).collect();
+    add(&mut out, 2, 0, 3, &symbols);
+    add(&mut out, 3, 0, 0, strings);
+    let at = out.len() as u64;
+    for [
+        name,
+        kind,
+        flags,
+        address,
+        offset,
+        size,
+        link,
+        info,
+        align,
+        entry,
+    ] in sections
+    {
+        out.extend((name as u32).to_le_bytes());
+        out.extend((kind as u32).to_le_bytes());
+        out.extend(
+            [flags, address, offset, size]
+                .iter()
+                .flat_map(|w| w.to_le_bytes()),
+        );
+        out.extend((link as u32).to_le_bytes());
+        out.extend((info as u32).to_le_bytes());
+        out.extend([align, entry].iter().flat_map(|w| w.to_le_bytes()));
+    }
+    let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, b"\x7fELF\x02\x01\x01");
+    put(16, &[3, 0, 62, 0]);
+    put(40, &at.to_le_bytes());
+    put(58, &[64, 0, 4, 0, 3, 0]);
+    parse(out)
+}
+
+#[test]
+fn symbol_names_that_share_bytes_do_not_multiply_them() {
+    let elf = with_symbols(&[1, 5, 0], b"\0memcpy\0").unwrap();
+    let names: Vec<&str> = elf.parts.symbols.iter().map(|s| s.name.as_str()).collect();
+    assert_eq!((names, &elf.problems[..]), (vec!["memcpy", "py"], &[][..]));
+    assert_eq!(elf.parts.text, core::slice::from_ref(&(0x1000..0x1040)));
+    // Each name is a long tail of the same bytes.
+    let mut strings = vec![b'x'; 60_000];
+    strings.push(0);
+    let many: Vec<u32> = (0..1000).collect();
+    let elf = with_symbols(&many, &strings).unwrap();
+    let limit = 1 << 20;
+    assert_eq!(elf.problems[0].what, ElfErrorKind::SymbolNames { limit });
+    assert_eq!(elf.parts.symbols.len(), 17);
+    // Names without an end cost as much as the longest, and are left out.
+    let endless = vec![b'x'; 1 << 17];
+    let elf = with_symbols(&many, &endless).unwrap();
+    let limit = 16 << 17;
+    assert_eq!(elf.problems[0].what, ElfErrorKind::SymbolNames { limit });
+    assert_eq!(elf.parts.symbols.len(), 0);
+}

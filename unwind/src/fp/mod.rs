@@ -1,0 +1,63 @@
+//! The frame-pointer unwinder: no table, the convention `push rbp; mov rbp, rsp`.
+//!
+//! It is right only where the convention holds: between the prologue's end and the epilogue's
+//! begin of functions that keep a frame pointer.
+
+use crate::cache::{Cache, NewRow, RowId, TableKind, UnitKey};
+use crate::image::Mapping;
+use crate::reason::Reason;
+use crate::regs::RegMask;
+use crate::rule::Rule;
+use crate::walk::Finder;
+
+/// Follows rbp, until it is zero.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FramePointer;
+
+impl Finder for FramePointer {
+    fn name(&self) -> &str {
+        "fp"
+    }
+
+    fn carries(&self) -> RegMask {
+        RegMask::FRAME
+    }
+
+    fn find(&self, _: &Mapping, _: u64, cache: &mut Cache) -> Result<RowId, Reason> {
+        let key = UnitKey {
+            table: TableKind::FramePointer,
+            image: None,
+            offset: 0,
+        };
+        let unit = match cache.unit(&key) {
+            Some(unit) => unit?,
+            None => {
+                let row = NewRow {
+                    start: 0,
+                    offset: 0,
+                    rule: Rule::FRAME_POINTER,
+                };
+                cache.add_unit(key, 0..u64::MAX, [row], None)
+            }
+        };
+        cache.find_row(unit, 0)
+    }
+
+    /// `bp < first_frame` (Linux `arch/x86/kernel/unwind_frame.c`, `__unwind_start`), where bp is
+    /// the frame that the pc was read from: 16 below the sp.
+    fn skips(&self, sp: u64, first_frame: u64) -> bool {
+        sp.wrapping_sub(16) < first_frame
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_frame_at_the_mark_is_kept() {
+        // The pc was read from the frame at sp - 16.
+        assert!(FramePointer.skips(0x1000 + 15, 0x1000));
+        assert!(!FramePointer.skips(0x1000 + 16, 0x1000));
+    }
+}

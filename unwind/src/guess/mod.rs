@@ -1,0 +1,81 @@
+//! The guess unwinder: every word on the stack that is a code address is reported.
+//!
+//! It never fails and proves nothing. It begins at the mark, or at rsp, and reads upwards to the
+//! end of the stack that is recorded (Linux `arch/x86/kernel/unwind_guess.c`).
+
+use crate::address::CodeAddress;
+use crate::chain::{End, How, Sink, Step};
+use crate::event::Event;
+use crate::memory::{Memory, MemoryError};
+use crate::reason::Reason;
+use crate::regs::Reg;
+use crate::start::Start;
+use crate::walk::{Limits, Place};
+
+/// How many words a scan reads at most: a stack of 8 MiB.
+pub const WORDS_MAX: u32 = 1 << 20;
+
+/// Scans from `start`. The start's own pc is reported first, unless there is a mark.
+pub fn walk<M: Memory + ?Sized, S: Sink>(
+    place: &Place<'_, M>,
+    start: &Start,
+    limits: &Limits,
+    sink: &mut S,
+) -> End {
+    let (Some(rip), Some(rsp)) = (start.regs.get(Reg::Rip), start.regs.get(Reg::Rsp)) else {
+        return Reason::RegistersMissing { reg: Reg::Rsp }.into();
+    };
+    if S::DETAIL {
+        sink.event(Event::Started {
+            regs: start.regs,
+            first_frame: start.first_frame,
+        });
+    }
+    if let Some(ip) = start.sampled_ip {
+        sink.frame(Step {
+            pc: CodeAddress::Return(ip),
+            sp: 0,
+            slot: None,
+            how: How::SampledIp,
+        });
+    }
+    let mut frames = 0;
+    if start.first_frame.is_none() {
+        let pc = CodeAddress::Instruction(rip);
+        sink.frame(Step {
+            pc,
+            sp: rsp,
+            slot: None,
+            how: How::Start,
+        });
+        frames = 1;
+    }
+    let first = start.first_frame.unwrap_or(rsp).wrapping_add(7) & !7;
+    for i in 0..u64::from(WORDS_MAX) {
+        let slot = first.wrapping_add(8 * i);
+        let word = match place.memory.read_u64(slot) {
+            Ok(word) => word,
+            // The end of the stack is how every scan ends.
+            Err(MemoryError::BeyondCopy { .. }) if i > 0 => return Reason::NotAtRoot.into(),
+            Err(error) => return Reason::from(error).into(),
+        };
+        if !place.space.is_text(word.wrapping_sub(1)) {
+            continue;
+        }
+        if frames == limits.frames_max {
+            return Reason::FrameLimit {
+                limit: limits.frames_max,
+            }
+            .into();
+        }
+        frames += 1;
+        let (pc, sp) = (CodeAddress::Return(word), slot.wrapping_add(8));
+        sink.frame(Step {
+            pc,
+            sp,
+            slot: Some(slot),
+            how: How::Guess,
+        });
+    }
+    Reason::FrameLimit { limit: WORDS_MAX }.into()
+}

@@ -1,0 +1,399 @@
+//! Images (an ELF file's tables, text ranges and symbols) and where they are mapped.
+//!
+//! An image is immutable and knows only its own (stated) addresses, `svma`; a [`Mapping`] puts it
+//! at a bias, and [`AddressSpace`] finds the mapping of a pc. Not here: reading ELF (`elf`),
+//! reading the tables (one folder each), files.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes that somebody owns: a mapped file, a block of a trace, a vector.
+pub type Owner = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
+/// A range of an owner's bytes.
+#[derive(Clone)]
+pub struct Bytes {
+    owner: Owner,
+    range: Range<usize>,
+}
+
+impl Bytes {
+    /// The part `range` of `owner`, or nothing if it does not lie inside.
+    pub fn new(owner: Owner, range: Range<usize>) -> Option<Bytes> {
+        (*owner).as_ref().get(range.clone())?;
+        Some(Bytes { owner, range })
+    }
+
+    /// The part `range` of these bytes, of the same owner, or nothing if it does not lie inside.
+    pub fn part(&self, range: Range<usize>) -> Option<Bytes> {
+        self.get(range.clone())?;
+        let range = self.range.start + range.start..self.range.start + range.end;
+        Some(Bytes {
+            owner: self.owner.clone(),
+            range,
+        })
+    }
+
+    /// All of a vector.
+    pub fn from_vec(bytes: Vec<u8>) -> Bytes {
+        let range = 0..bytes.len();
+        Bytes {
+            owner: Arc::new(bytes),
+            range,
+        }
+    }
+}
+
+impl core::ops::Deref for Bytes {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &(*self.owner).as_ref()[self.range.clone()]
+    }
+}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.range.len())
+    }
+}
+
+/// The sections that unwinders and explanations need.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum SectionKind {
+    /// `.eh_frame`
+    EhFrame = 0,
+    /// `.eh_frame_hdr`
+    EhFrameHdr = 1,
+    /// `.debug_frame`
+    DebugFrame = 2,
+    /// `.sframe`
+    Sframe = 3,
+    /// `.orc_unwind`
+    OrcUnwind = 4,
+    /// `.orc_unwind_ip`
+    OrcUnwindIp = 5,
+    /// `.orc_header`
+    OrcHeader = 6,
+    /// Executable bytes; an image may hold several, and only parts of its text.
+    Text = 7,
+    /// `.got` or `.got.plt`, for its address only.
+    Got = 8,
+}
+
+impl SectionKind {
+    /// All kinds.
+    pub const ALL: [SectionKind; 9] = [
+        SectionKind::EhFrame,
+        SectionKind::EhFrameHdr,
+        SectionKind::DebugFrame,
+        SectionKind::Sframe,
+        SectionKind::OrcUnwind,
+        SectionKind::OrcUnwindIp,
+        SectionKind::OrcHeader,
+        SectionKind::Text,
+        SectionKind::Got,
+    ];
+
+    /// The section's name in an ELF file.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            SectionKind::EhFrame => ".eh_frame",
+            SectionKind::EhFrameHdr => ".eh_frame_hdr",
+            SectionKind::DebugFrame => ".debug_frame",
+            SectionKind::Sframe => ".sframe",
+            SectionKind::OrcUnwind => ".orc_unwind",
+            SectionKind::OrcUnwindIp => ".orc_unwind_ip",
+            SectionKind::OrcHeader => ".orc_header",
+            SectionKind::Text => ".text",
+            SectionKind::Got => ".got",
+        }
+    }
+}
+
+/// One section of an image.
+#[derive(Clone, Debug)]
+pub struct Section {
+    /// What it is.
+    pub kind: SectionKind,
+    /// Its stated address (svma).
+    pub address: u64,
+    /// Its bytes; empty for [`SectionKind::Got`].
+    pub data: Bytes,
+}
+
+/// A function or other code symbol.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Symbol {
+    /// Its stated address (svma).
+    pub address: u64,
+    /// Its size, bytes; 0 where the file does not say.
+    pub size: u64,
+    /// The name as the file has it, mangled.
+    pub name: String,
+}
+
+/// What is needed to build an [`Image`].
+#[derive(Clone, Debug, Default)]
+pub struct ImageParts {
+    /// The path it was mapped from, or a name such as `[vdso]`.
+    pub name: String,
+    /// The GNU build id, empty if there is none.
+    pub build_id: Vec<u8>,
+    /// Executable ranges (svma).
+    pub text: Vec<Range<u64>>,
+    /// Sections, any order.
+    pub sections: Vec<Section>,
+    /// Symbols, any order.
+    pub symbols: Vec<Symbol>,
+}
+
+/// Identity of an [`Image`] within this process, for caches; never shown.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ImageId(u64);
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// An ELF image: immutable, in its own addresses.
+#[derive(Debug)]
+pub struct Image {
+    id: ImageId,
+    parts: ImageParts,
+    /// The symbols that have a size.
+    sized: Vec<u32>,
+}
+
+impl Image {
+    /// Sorts the parts and gives the image its identity.
+    pub fn new(mut parts: ImageParts) -> Image {
+        parts.text.sort_by_key(|r| (r.start, r.end));
+        parts.sections.sort_by_key(|s| (s.kind, s.address));
+        // Of several names for one address the sized one comes first, then by name.
+        parts.symbols.sort_by(|a, b| {
+            (a.address, a.size == 0, &a.name).cmp(&(b.address, b.size == 0, &b.name))
+        });
+        let symbols = (0..).zip(&parts.symbols);
+        let sized = symbols
+            .filter(|(_, s)| s.size > 0)
+            .map(|(i, _)| i)
+            .collect();
+        Image {
+            id: ImageId(NEXT_ID.fetch_add(1, Ordering::Relaxed)),
+            parts,
+            sized,
+        }
+    }
+
+    /// Its identity in this process.
+    #[inline]
+    pub fn id(&self) -> ImageId {
+        self.id
+    }
+
+    /// The path it was mapped from, or a name such as `[vdso]`.
+    pub fn name(&self) -> &str {
+        &self.parts.name
+    }
+
+    /// The GNU build id, empty if there is none.
+    pub fn build_id(&self) -> &[u8] {
+        &self.parts.build_id
+    }
+
+    /// Executable ranges (svma), sorted.
+    pub fn text(&self) -> &[Range<u64>] {
+        &self.parts.text
+    }
+
+    /// Is `svma` executable?
+    pub fn is_text(&self, svma: u64) -> bool {
+        self.parts.text.iter().any(|r| r.contains(&svma))
+    }
+
+    /// All sections, sorted by kind and address.
+    pub fn sections(&self) -> &[Section] {
+        &self.parts.sections
+    }
+
+    /// The first section of that kind.
+    pub fn section(&self, kind: SectionKind) -> Option<&Section> {
+        self.parts.sections.iter().find(|s| s.kind == kind)
+    }
+
+    /// Up to `len` bytes of text from `svma`, as far as the image holds them.
+    pub fn text_bytes(&self, svma: u64, len: usize) -> &[u8] {
+        let mut texts = self
+            .parts
+            .sections
+            .iter()
+            .filter(|s| s.kind == SectionKind::Text);
+        let found = texts.find_map(|s| {
+            let start = usize::try_from(svma.checked_sub(s.address)?).ok()?;
+            let bytes = s.data.get(start..)?;
+            (!bytes.is_empty()).then(|| &bytes[..len.min(bytes.len())])
+        });
+        found.unwrap_or(&[])
+    }
+
+    /// All symbols, sorted by address.
+    pub fn symbols(&self) -> &[Symbol] {
+        &self.parts.symbols
+    }
+
+    /// The symbol that names the code at `svma`: the innermost one whose range holds it, else the
+    /// nearest one before it that has no size. Labels inside a function name nothing.
+    pub fn symbol(&self, svma: u64) -> Option<&Symbol> {
+        // Functions nest at most a few deep: a hot part with aliases, a handful of entry points.
+        const LOOK_BACK: usize = 64;
+        let symbols = &self.parts.symbols;
+        let after = self
+            .sized
+            .partition_point(|&i| symbols[i as usize].address <= svma);
+        let near = self.sized[..after].iter().rev().take(LOOK_BACK);
+        let mut near = near.map(|&i| &symbols[i as usize]);
+        let inside = near.find(|s| svma - s.address < s.size);
+        let first = inside.map(|s| symbols.partition_point(|t| t.address < s.address));
+        let named = first.and_then(|i| symbols.get(i));
+        named
+            .filter(|s| svma - s.address < s.size)
+            .or(inside)
+            .or_else(|| {
+                let after = symbols.partition_point(|s| s.address <= svma);
+                let last = symbols.get(after.checked_sub(1)?)?;
+                let first = symbols[..after].partition_point(|s| s.address < last.address);
+                symbols.get(first).filter(|s| s.size == 0)
+            })
+    }
+}
+
+/// An image, or a piece of executable memory without one, mapped at a bias.
+#[derive(Clone, Debug)]
+pub struct Mapping {
+    /// Addresses in the process (avma).
+    pub range: Range<u64>,
+    /// avma - svma, modulo 2^64.
+    pub bias: u64,
+    /// The image; `None` where the file is not at hand, or for generated code.
+    pub image: Option<Arc<Image>>,
+    /// The path, or the kernel's name of the mapping.
+    pub name: String,
+}
+
+impl Mapping {
+    /// The image's own address for `avma`.
+    #[inline]
+    pub fn svma(&self, avma: u64) -> u64 {
+        avma.wrapping_sub(self.bias)
+    }
+}
+
+/// The executable mappings of a process.
+#[derive(Debug)]
+pub struct AddressSpace {
+    id: u64,
+    generation: u32,
+    mappings: Vec<Mapping>,
+}
+
+impl Default for AddressSpace {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clone for AddressSpace {
+    /// A copy is another address space: what is cached for the one says nothing of the other.
+    fn clone(&self) -> Self {
+        let mut out = AddressSpace::new();
+        out.mappings.clone_from(&self.mappings);
+        out
+    }
+}
+
+impl AddressSpace {
+    /// Nothing mapped.
+    pub fn new() -> Self {
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        AddressSpace {
+            id,
+            generation: 0,
+            mappings: Vec::new(),
+        }
+    }
+
+    /// Changes whenever something that was mapped is mapped no longer.
+    #[inline]
+    pub fn stamp(&self) -> (u64, u32) {
+        (self.id, self.generation)
+    }
+
+    /// Maps `mapping`; what it overlaps is unmapped first. An empty range is ignored.
+    pub fn map(&mut self, mapping: Mapping) {
+        if mapping.range.is_empty() {
+            return;
+        }
+        self.unmap(mapping.range.clone());
+        let at = self
+            .mappings
+            .partition_point(|m| m.range.start < mapping.range.start);
+        self.mappings.insert(at, mapping);
+    }
+
+    /// Unmaps `range`, cutting mappings that reach over its ends.
+    pub fn unmap(&mut self, range: Range<u64>) {
+        let first = self
+            .mappings
+            .partition_point(|m| m.range.end <= range.start);
+        let last = first + self.mappings[first..].partition_point(|m| m.range.start < range.end);
+        if first == last || range.is_empty() {
+            return;
+        }
+        self.generation = self.generation.wrapping_add(1);
+        let mut kept = Vec::new();
+        for m in &self.mappings[first..last] {
+            if m.range.start < range.start {
+                kept.push(Mapping {
+                    range: m.range.start..range.start,
+                    ..m.clone()
+                });
+            }
+            if m.range.end > range.end {
+                kept.push(Mapping {
+                    range: range.end..m.range.end,
+                    ..m.clone()
+                });
+            }
+        }
+        self.mappings.splice(first..last, kept);
+    }
+
+    /// Unmaps everything (exec).
+    pub fn clear(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+        self.mappings.clear();
+    }
+
+    /// The mapping that holds `avma`.
+    pub fn find(&self, avma: u64) -> Option<&Mapping> {
+        let at = self.mappings.partition_point(|m| m.range.end <= avma);
+        self.mappings.get(at).filter(|m| m.range.contains(&avma))
+    }
+
+    /// Is `avma` executable, as far as we know?
+    pub fn is_text(&self, avma: u64) -> bool {
+        self.find(avma).is_some_and(|m| match &m.image {
+            Some(image) => image.is_text(m.svma(avma)),
+            None => true,
+        })
+    }
+
+    /// All mappings, sorted by address.
+    pub fn mappings(&self) -> &[Mapping] {
+        &self.mappings
+    }
+}

@@ -1,0 +1,251 @@
+//! Memory as an unwinder sees it: reads that can fail, with the reason.
+//!
+//! A CPU sees everything that is mapped; a profiler's copy begins at rsp and ends somewhere
+//! above. Which of the two a walk runs against is the view's business, not the unwinder's.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+/// Why a word could not be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
+pub enum MemoryError {
+    /// Nothing is recorded or mapped at this address.
+    Unmapped {
+        /// The address of the word.
+        address: u64,
+    },
+    /// The address lies behind the end of the recorded copy of the stack.
+    BeyondCopy {
+        /// The address of the word.
+        address: u64,
+        /// The first address behind the copy.
+        end: u64,
+    },
+    /// The address lies below the copy's beginning, which is rsp for a profiler's copy.
+    BelowCopy {
+        /// The address of the word.
+        address: u64,
+        /// The first address of the copy.
+        start: u64,
+    },
+}
+
+impl MemoryError {
+    /// The address that could not be read.
+    pub const fn address(self) -> u64 {
+        match self {
+            MemoryError::Unmapped { address }
+            | MemoryError::BeyondCopy { address, .. }
+            | MemoryError::BelowCopy { address, .. } => address,
+        }
+    }
+}
+
+impl fmt::Display for MemoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            MemoryError::Unmapped { address } => {
+                write!(f, "{address:#x} is not mapped or not recorded")
+            }
+            MemoryError::BeyondCopy { address, end } => {
+                write!(
+                    f,
+                    "{address:#x} lies beyond the stack copy, which ends at {end:#x}"
+                )
+            }
+            MemoryError::BelowCopy { address, start } => {
+                write!(
+                    f,
+                    "{address:#x} lies below the stack copy, which begins at {start:#x}"
+                )
+            }
+        }
+    }
+}
+
+impl core::error::Error for MemoryError {}
+
+/// Little-endian reads. Implementations never panic, whatever the address.
+pub trait Memory {
+    /// The 8 bytes at `address`, which need not be aligned.
+    fn read_u64(&self, address: u64) -> Result<u64, MemoryError>;
+
+    /// Fills `buf` from `address`; on an error `buf` holds nothing of use.
+    fn read(&self, address: u64, buf: &mut [u8]) -> Result<(), MemoryError>;
+
+    /// Bounds of the recorded stack that holds `sp`, if the memory knows them.
+    fn stack_bounds(&self, sp: u64) -> Option<core::ops::Range<u64>> {
+        let _ = sp;
+        None
+    }
+}
+
+impl<M: Memory + ?Sized> Memory for &M {
+    #[inline]
+    fn read_u64(&self, address: u64) -> Result<u64, MemoryError> {
+        (**self).read_u64(address)
+    }
+    fn read(&self, address: u64, buf: &mut [u8]) -> Result<(), MemoryError> {
+        (**self).read(address, buf)
+    }
+    fn stack_bounds(&self, sp: u64) -> Option<core::ops::Range<u64>> {
+        (**self).stack_bounds(sp)
+    }
+}
+
+/// One copied piece of memory, such as a profiler's stack dump.
+#[derive(Clone, Copy, Debug)]
+pub struct Copy<'a> {
+    /// The address of the first byte.
+    pub address: u64,
+    /// The bytes.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Copy<'a> {
+    /// `bytes`, copied from `address`.
+    pub const fn new(address: u64, bytes: &'a [u8]) -> Self {
+        Copy { address, bytes }
+    }
+
+    /// The first address behind the copy.
+    pub const fn end(&self) -> u64 {
+        self.address.wrapping_add(self.bytes.len() as u64)
+    }
+
+    /// What part of the copy lies at or above `start`, cut to at most `len` bytes.
+    #[must_use]
+    pub fn window(&self, start: u64, len: u64) -> Copy<'a> {
+        let skip = start
+            .saturating_sub(self.address)
+            .min(self.bytes.len() as u64) as usize;
+        let bytes = &self.bytes[skip..];
+        let len = usize::try_from(len).unwrap_or(usize::MAX).min(bytes.len());
+        Copy {
+            address: self.address + skip as u64,
+            bytes: &bytes[..len],
+        }
+    }
+
+    #[cold]
+    fn error(&self, address: u64) -> MemoryError {
+        if address < self.address {
+            MemoryError::BelowCopy {
+                address,
+                start: self.address,
+            }
+        } else {
+            MemoryError::BeyondCopy {
+                address,
+                end: self.end(),
+            }
+        }
+    }
+
+    fn slice(&self, address: u64, len: usize) -> Option<&'a [u8]> {
+        let start = usize::try_from(address.wrapping_sub(self.address)).ok()?;
+        self.bytes.get(start..start.checked_add(len)?)
+    }
+}
+
+impl Memory for Copy<'_> {
+    #[inline]
+    fn read_u64(&self, address: u64) -> Result<u64, MemoryError> {
+        let start = address.wrapping_sub(self.address) as usize;
+        match self.bytes.get(start..).and_then(|b| b.first_chunk::<8>()) {
+            Some(b) => Ok(u64::from_le_bytes(*b)),
+            None => Err(self.error(address)),
+        }
+    }
+
+    fn read(&self, address: u64, buf: &mut [u8]) -> Result<(), MemoryError> {
+        match self.slice(address, buf.len()) {
+            Some(bytes) => {
+                buf.copy_from_slice(bytes);
+                Ok(())
+            }
+            None => Err(self.error(address)),
+        }
+    }
+
+    fn stack_bounds(&self, sp: u64) -> Option<core::ops::Range<u64>> {
+        (self.address <= sp && sp <= self.end()).then(|| self.address..self.end())
+    }
+}
+
+/// Several pieces: stacks (usually one) and read-only data of images, searched in order.
+#[derive(Clone, Debug, Default)]
+pub struct Regions<'a> {
+    /// The pieces. The first decides what an address in none of them is reported as.
+    pub parts: Vec<Copy<'a>>,
+}
+
+impl<'a> Regions<'a> {
+    /// These pieces, the sampled stack first.
+    pub fn new(parts: Vec<Copy<'a>>) -> Self {
+        Regions { parts }
+    }
+
+    /// The same as seen by a profiler that copied at most `len` bytes from `rsp` upwards, and
+    /// nothing else.
+    #[must_use]
+    pub fn profiler_copy(&self, rsp: u64, len: u64) -> Regions<'a> {
+        let parts = self
+            .parts
+            .iter()
+            .filter(|p| p.address <= rsp && rsp < p.end());
+        Regions {
+            parts: parts.map(|p| p.window(rsp, len)).collect(),
+        }
+    }
+
+    #[cold]
+    fn error(&self, address: u64) -> MemoryError {
+        // A miss close to a stack is told apart from a wild address: within 1 MiB it is what a
+        // larger copy would have held.
+        const NEAR: u64 = 1 << 20;
+        for part in &self.parts {
+            if address < part.address && part.address - address <= NEAR {
+                return MemoryError::BelowCopy {
+                    address,
+                    start: part.address,
+                };
+            }
+            if address.wrapping_add(8) > part.end() && address.saturating_sub(part.end()) <= NEAR {
+                return MemoryError::BeyondCopy {
+                    address,
+                    end: part.end(),
+                };
+            }
+        }
+        MemoryError::Unmapped { address }
+    }
+}
+
+impl Memory for Regions<'_> {
+    #[inline]
+    fn read_u64(&self, address: u64) -> Result<u64, MemoryError> {
+        for part in &self.parts {
+            let start = address.wrapping_sub(part.address) as usize;
+            if let Some(b) = part.bytes.get(start..).and_then(|b| b.first_chunk::<8>()) {
+                return Ok(u64::from_le_bytes(*b));
+            }
+        }
+        Err(self.error(address))
+    }
+
+    fn read(&self, address: u64, buf: &mut [u8]) -> Result<(), MemoryError> {
+        for part in &self.parts {
+            if let Some(bytes) = part.slice(address, buf.len()) {
+                buf.copy_from_slice(bytes);
+                return Ok(());
+            }
+        }
+        Err(self.error(address))
+    }
+
+    fn stack_bounds(&self, sp: u64) -> Option<core::ops::Range<u64>> {
+        self.parts.iter().find_map(|p| p.stack_bounds(sp))
+    }
+}

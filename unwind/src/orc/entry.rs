@@ -1,0 +1,354 @@
+//! One ORC entry: six bytes, decoded and encoded; and as a [`Rule`], both ways.
+//!
+//! `struct orc_entry` (Linux `arch/x86/include/asm/orc_types.h`); what the fields mean is what
+//! `unwind_next_frame` does with them (`arch/x86/kernel/unwind_orc.c`).
+
+use super::layout::{Encoding, Layout, OrcReg, SpIndirect};
+use crate::derived::Loss;
+use crate::regs::Reg;
+use crate::rule::{Base, Rule, RuleKind, Value};
+use core::fmt;
+
+/// Bytes of an entry.
+pub const ENTRY_LEN: usize = 6;
+
+/// What lies at the computed address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum EntryType {
+    /// Nothing is known: the walk ends with an error.
+    Undefined,
+    /// The root: the walk ends without one.
+    EndOfStack,
+    /// Above a return address.
+    Call,
+    /// A `struct pt_regs`.
+    Regs,
+    /// The hardware's iret frame only.
+    RegsPartial,
+}
+
+/// An entry.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Entry {
+    /// What `sp_offset` counts from.
+    pub sp_reg: OrcReg,
+    /// Bytes.
+    pub sp_offset: i16,
+    /// What `bp_offset` counts from.
+    pub bp_reg: OrcReg,
+    /// Bytes.
+    pub bp_offset: i16,
+    /// What lies at the computed address.
+    pub kind: EntryType,
+    /// The frame was interrupted: its caller's ip is exact.
+    pub signal: bool,
+}
+
+impl Entry {
+    /// Nothing is known.
+    pub const UNDEFINED: Entry = Entry {
+        sp_reg: OrcReg::Undefined,
+        sp_offset: 0,
+        bp_reg: OrcReg::Undefined,
+        bp_offset: 0,
+        kind: EntryType::Undefined,
+        signal: false,
+    };
+
+    /// `null_orc_entry`, for ip 0: a call through a null pointer.
+    pub const NULL: Entry = Entry {
+        sp_reg: OrcReg::Sp,
+        sp_offset: 8,
+        kind: EntryType::Call,
+        ..Entry::UNDEFINED
+    };
+
+    /// `orc_fp_entry`, which Linux goes on with, under error, where there is no entry.
+    pub const FRAME_POINTER: Entry = Entry {
+        sp_reg: OrcReg::Bp,
+        sp_offset: 16,
+        bp_reg: OrcReg::PrevSp,
+        bp_offset: -16,
+        ..Entry::NULL
+    };
+
+    /// Decodes an entry; says what is wrong with it otherwise.
+    pub fn decode(bytes: [u8; ENTRY_LEN], layout: Layout) -> Result<Entry, &'static str> {
+        let [a, b, c, d, e, f] = bytes;
+        let flags = u16::from_le_bytes([e, f]);
+        if flags & layout.unused_bits() != 0 {
+            return Err("unused bits are set");
+        }
+        let reg = |number: u16| layout.reg(number as u8 & 0xf);
+        let sp_reg = reg(flags).ok_or("no such sp_reg")?;
+        let bp_reg = reg(flags >> 4).ok_or("no such bp_reg")?;
+        let bit = |n: u16| flags >> n & 1 != 0;
+        let (kind, signal) = match layout {
+            Layout::V4_14 => (
+                old_type(flags >> 8 & 3, sp_reg, bit(10))?,
+                flags >> 8 & 3 != 0,
+            ),
+            Layout::V6_3 => (old_type(flags >> 8 & 3, sp_reg, bit(11))?, bit(10)),
+            Layout::V6_4 | Layout::V7_1 => {
+                let kind = match flags >> 8 & 7 {
+                    0 => EntryType::Undefined,
+                    1 => EntryType::EndOfStack,
+                    2 => EntryType::Call,
+                    3 => EntryType::Regs,
+                    4 => EntryType::RegsPartial,
+                    _ => return Err("no such type"),
+                };
+                (kind, bit(11))
+            }
+        };
+        Ok(Entry {
+            sp_reg,
+            sp_offset: i16::from_le_bytes([a, b]),
+            bp_reg,
+            bp_offset: i16::from_le_bytes([c, d]),
+            kind,
+            signal,
+        })
+    }
+
+    /// The entry's bytes. (4.14's layout has no `signal`: it follows from the type.)
+    pub fn encode(&self, layout: Layout) -> [u8; ENTRY_LEN] {
+        let old = match self.kind {
+            EntryType::Regs => 1,
+            EntryType::RegsPartial => 2,
+            _ => 0,
+        };
+        let end = u16::from(self.kind == EntryType::EndOfStack);
+        let signal = u16::from(self.signal);
+        let high = match layout {
+            Layout::V4_14 => old | end << 2,
+            Layout::V6_3 => old | signal << 2 | end << 3,
+            Layout::V6_4 | Layout::V7_1 => self.kind as u16 | signal << 3,
+        };
+        let flags = layout.number(self.sp_reg) | layout.number(self.bp_reg) << 4 | high << 8;
+        let [a, b] = self.sp_offset.to_le_bytes();
+        let [c, d] = self.bp_offset.to_le_bytes();
+        let [e, f] = flags.to_le_bytes();
+        [a, b, c, d, e, f]
+    }
+
+    /// As a rule. Fails where `unwind_next_frame` says "unknown SP base reg" or "unknown BP base
+    /// reg".
+    ///
+    /// A rule cannot say that the registers of a `struct pt_regs` were saved by a breakpoint,
+    /// where the caller's ip is not exact (type REGS without `signal`, since 6.3).
+    pub fn rule(&self, sp_indirect: SpIndirect) -> Result<Rule, &'static str> {
+        let kind = match self.kind {
+            EntryType::EndOfStack => return Ok(Rule::OUTERMOST),
+            EntryType::Undefined => return Ok(UNDEFINED),
+            EntryType::Call if self.signal => RuleKind::Signal,
+            EntryType::Call => RuleKind::Call,
+            EntryType::Regs => RuleKind::PtRegs,
+            EntryType::RegsPartial => RuleKind::Iret,
+        };
+        let offset = i32::from(self.sp_offset);
+        let load = |reg, offset, addend| Value::Load {
+            base: Base::Reg(reg),
+            offset,
+            addend,
+        };
+        let cfa = match self.sp_reg {
+            OrcReg::Sp => Value::reg(Reg::Rsp, offset),
+            OrcReg::Bp => Value::reg(Reg::Rbp, offset),
+            OrcReg::SpIndirect => match sp_indirect {
+                SpIndirect::LoadAtOffset => load(Reg::Rsp, offset, 0),
+                SpIndirect::LoadThenAdd => load(Reg::Rsp, 0, offset),
+            },
+            OrcReg::BpIndirect => load(Reg::Rbp, offset, 0),
+            OrcReg::R10 => Value::reg(Reg::R10, 0),
+            OrcReg::R13 => Value::reg(Reg::R13, 0),
+            OrcReg::Di => Value::reg(Reg::Rdi, 0),
+            OrcReg::Dx => Value::reg(Reg::Rdx, 0),
+            OrcReg::Ax => Value::reg(Reg::Rax, 0),
+            OrcReg::Undefined | OrcReg::PrevSp => return Err("unknown SP base reg"),
+        };
+        let offset = i32::from(self.bp_offset);
+        let bp = match self.bp_reg {
+            OrcReg::Undefined => Value::Same,
+            OrcReg::PrevSp => Value::at_cfa(offset),
+            OrcReg::Bp => load(Reg::Rbp, offset, 0),
+            _ => return Err("unknown BP base reg"),
+        };
+        let mut rule = Rule::call(cfa).with_saved(Reg::Rbp, bp);
+        rule.kind = kind;
+        Ok(rule)
+    }
+
+    /// The entry that says what `rule` says of CFA, return address and rbp, as kernels since
+    /// 5.12 read it; or the first thing that no entry says.
+    pub fn from_rule(rule: &Rule) -> Result<Entry, Loss> {
+        let kind = match rule.kind {
+            RuleKind::Outermost => {
+                return Ok(Entry {
+                    kind: EntryType::EndOfStack,
+                    ..Entry::UNDEFINED
+                });
+            }
+            RuleKind::Call | RuleKind::Signal => EntryType::Call,
+            RuleKind::PtRegs => EntryType::Regs,
+            RuleKind::Iret => EntryType::RegsPartial,
+        };
+        if kind == EntryType::Call {
+            check_call(rule)?;
+        }
+        let (sp_reg, sp_offset) = cfa(rule.cfa)?;
+        let (bp_reg, bp_offset) = match rule.saved(Reg::Rbp) {
+            Value::Same | Value::Unspecified => (OrcReg::Undefined, 0),
+            Value::Undefined => return Err(Loss::RbpUndefined),
+            Value::Expression(_) => return Err(Loss::RbpExpression),
+            Value::Load {
+                base,
+                offset,
+                addend: 0,
+            } => {
+                let reg = match base {
+                    Base::Cfa => OrcReg::PrevSp,
+                    Base::Reg(Reg::Rbp) => OrcReg::Bp,
+                    Base::Reg(_) => return Err(Loss::RbpRule),
+                };
+                (reg, i16::try_from(offset).map_err(|_| Loss::RbpOffset)?)
+            }
+            _ => return Err(Loss::RbpRule),
+        };
+        Ok(Entry {
+            sp_reg,
+            sp_offset,
+            bp_reg,
+            bp_offset,
+            kind,
+            signal: rule.kind != RuleKind::Call,
+        })
+    }
+
+    /// The twin of [`Entry::from_rule`] through the bytes of `encoding`: what arrives is what an
+    /// entry can say.
+    pub(crate) fn transcribe(rule: &Rule, encoding: Encoding) -> Result<Rule, Loss> {
+        let bytes = Entry::from_rule(rule)?.encode(encoding.layout);
+        let back = Entry::decode(bytes, encoding.layout).and_then(|e| e.rule(encoding.sp_indirect));
+        back.map_err(|_| Loss::CfaRegister)
+    }
+}
+
+/// As `objtool --dump=orc` prints it since Linux 6.4: `type:call sp:sp+8 bp:prevsp-16 signal:0`.
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            EntryType::Undefined => return f.write_str("(und)"),
+            EntryType::EndOfStack => return f.write_str("type:end"),
+            EntryType::Call => "call",
+            EntryType::Regs => "regs",
+            EntryType::RegsPartial => "regs (partial)",
+        };
+        write!(f, "type:{kind} sp:")?;
+        self.sp_reg.write(self.sp_offset, f)?;
+        f.write_str(" bp:")?;
+        self.bp_reg.write(self.bp_offset, f)?;
+        write!(f, " signal:{}", u8::from(self.signal))
+    }
+}
+
+impl OrcReg {
+    fn write(self, offset: i16, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OrcReg::Undefined => f.write_str("(und)"),
+            OrcReg::PrevSp => write!(f, "prevsp{offset:+}"),
+            OrcReg::Bp => write!(f, "bp{offset:+}"),
+            OrcReg::Sp => write!(f, "sp{offset:+}"),
+            OrcReg::BpIndirect => write!(f, "(bp{offset:+})"),
+            OrcReg::SpIndirect => write!(f, "(sp){offset:+}"),
+            OrcReg::R10 => write!(f, "r10{offset:+}"),
+            OrcReg::R13 => write!(f, "r13{offset:+}"),
+            OrcReg::Di => write!(f, "di{offset:+}"),
+            OrcReg::Dx => write!(f, "dx{offset:+}"),
+            OrcReg::Ax => write!(f, "ax{offset:+}"),
+        }
+    }
+}
+
+/// Nothing is known of the caller, not even where it is.
+const UNDEFINED: Rule = Rule {
+    kind: RuleKind::Call,
+    cfa: Value::Undefined,
+    ra: Value::Undefined,
+    sp: Value::Undefined,
+    saved: [Value::Undefined; 6],
+};
+
+/// `type` before 6.4, where END_OF_STACK and UNDEFINED are said by `end` and sp_reg.
+fn old_type(kind: u16, sp_reg: OrcReg, end: bool) -> Result<EntryType, &'static str> {
+    match (sp_reg, end, kind) {
+        (_, _, 3) => Err("no such type"),
+        (OrcReg::Undefined, true, _) => Ok(EntryType::EndOfStack),
+        (OrcReg::Undefined, false, _) => Ok(EntryType::Undefined),
+        (_, true, _) => Err("end of the stack, but with an sp_reg"),
+        (_, _, 0) => Ok(EntryType::Call),
+        (_, _, 1) => Ok(EntryType::Regs),
+        _ => Ok(EntryType::RegsPartial),
+    }
+}
+
+/// The return address of a call entry is at CFA - 8, and the caller's sp is the CFA.
+fn check_call(rule: &Rule) -> Result<(), Loss> {
+    match rule.ra {
+        _ if rule.ra == Value::at_cfa(-8) => {}
+        _ if rule.kind == RuleKind::Signal => return Err(Loss::SignalFrame),
+        Value::Load { .. } => return Err(Loss::RaSlot),
+        Value::Expression(_) => return Err(Loss::RaExpression),
+        _ => return Err(Loss::RaRegister),
+    }
+    if rule.sp == Value::Unspecified {
+        Ok(())
+    } else {
+        Err(Loss::SpRule)
+    }
+}
+
+/// `sp_reg` and `sp_offset` for a CFA.
+fn cfa(value: Value) -> Result<(OrcReg, i16), Loss> {
+    let (reg, offset) = match value {
+        Value::Offset {
+            base: Base::Reg(reg),
+            offset,
+        } => (plain(reg).ok_or(Loss::CfaRegister)?, offset),
+        Value::Load {
+            base: Base::Reg(Reg::Rsp),
+            offset: 0,
+            addend,
+        } => (OrcReg::SpIndirect, addend),
+        Value::Load {
+            base: Base::Reg(Reg::Rbp),
+            offset,
+            addend: 0,
+        } => (OrcReg::BpIndirect, offset),
+        Value::Load { .. } => return Err(Loss::CfaLoad),
+        Value::Expression(_) => return Err(Loss::CfaExpression),
+        _ => return Err(Loss::CfaUndefined),
+    };
+    let takes_offset = matches!(
+        reg,
+        OrcReg::Sp | OrcReg::Bp | OrcReg::SpIndirect | OrcReg::BpIndirect
+    );
+    if offset != 0 && !takes_offset {
+        return Err(Loss::CfaOffset);
+    }
+    let offset = i16::try_from(offset).map_err(|_| Loss::CfaOffset)?;
+    Ok((reg, offset))
+}
+
+const fn plain(reg: Reg) -> Option<OrcReg> {
+    Some(match reg {
+        Reg::Rsp => OrcReg::Sp,
+        Reg::Rbp => OrcReg::Bp,
+        Reg::R10 => OrcReg::R10,
+        Reg::R13 => OrcReg::R13,
+        Reg::Rdi => OrcReg::Di,
+        Reg::Rdx => OrcReg::Dx,
+        Reg::Rax => OrcReg::Ax,
+        _ => return None,
+    })
+}

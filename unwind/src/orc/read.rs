@@ -1,0 +1,244 @@
+//! The two sections of a table, read in place, and Linux's searches in them.
+//!
+//! `.orc_unwind_ip` holds for every entry where it begins, from its own slot; `.orc_unwind` the
+//! entries. Not here: guessing the layout (`detect`), what an entry means (`entry`).
+
+use super::entry::{ENTRY_LEN, Entry};
+use super::layout::Layout;
+use crate::reason::Reason;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// What is wrong with a table, and where.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Malformed {
+    /// The section's name.
+    pub section: &'static str,
+    /// Offset in the section, bytes.
+    pub offset: u64,
+    /// What is wrong.
+    pub what: &'static str,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}+{:#x}: {}", self.section, self.offset, self.what)
+    }
+}
+
+impl core::error::Error for Malformed {}
+
+impl From<Malformed> for Reason {
+    fn from(m: Malformed) -> Self {
+        Reason::MalformedRow {
+            section: m.section,
+            offset: m.offset,
+            what: m.what,
+        }
+    }
+}
+
+/// The table's bytes, entries in stored order.
+#[derive(Clone, Copy, Debug)]
+pub struct Table<'a> {
+    entries: &'a [[u8; ENTRY_LEN]],
+    ips: &'a [[u8; 4]],
+    ips_address: u64,
+}
+
+impl<'a> Table<'a> {
+    /// The table of these two sections; `ips_address` is where `.orc_unwind_ip` is loaded (svma).
+    pub fn new(entries: &'a [u8], ips: &'a [u8], ips_address: u64) -> Result<Self, Malformed> {
+        let wrong = |section, bytes: usize, what| Malformed {
+            section,
+            offset: bytes as u64,
+            what,
+        };
+        let (entries, rest) = entries.as_chunks();
+        if !rest.is_empty() {
+            let at = entries.len() * ENTRY_LEN;
+            return Err(wrong(".orc_unwind", at, "the section ends within an entry"));
+        }
+        let (ips, rest) = ips.as_chunks();
+        if !rest.is_empty() {
+            let at = ips.len() * 4;
+            return Err(wrong(
+                ".orc_unwind_ip",
+                at,
+                "the section ends within an address",
+            ));
+        }
+        if ips.len() != entries.len() {
+            let at = ips.len().min(entries.len()) * 4;
+            return Err(wrong(
+                ".orc_unwind_ip",
+                at,
+                "not as many addresses as entries",
+            ));
+        }
+        Ok(Table {
+            entries,
+            ips,
+            ips_address,
+        })
+    }
+
+    /// How many entries.
+    pub const fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Is there none?
+    pub const fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The bytes of entry `index`.
+    pub fn bytes(&self, index: usize) -> Option<[u8; ENTRY_LEN]> {
+        self.entries.get(index).copied()
+    }
+
+    /// The bits of entry `index` that are not offsets.
+    pub fn flags(&self, index: usize) -> Option<u16> {
+        self.bytes(index)
+            .map(|[.., e, f]| u16::from_le_bytes([e, f]))
+    }
+
+    /// Where entry `index` begins (svma).
+    pub fn ip(&self, index: usize) -> Option<u64> {
+        let relative = i32::from_le_bytes(*self.ips.get(index)?);
+        let slot = self.ips_address.wrapping_add(4 * index as u64);
+        Some(slot.wrapping_add(i64::from(relative) as u64))
+    }
+
+    /// Entry `index`, decoded.
+    pub fn entry(&self, index: usize, layout: Layout) -> Option<Result<Entry, Malformed>> {
+        let entry = Entry::decode(self.bytes(index)?, layout);
+        Some(entry.map_err(|what| Malformed {
+            section: ".orc_unwind",
+            offset: (index * ENTRY_LEN) as u64,
+            what,
+        }))
+    }
+
+    /// The order of entries by address, as `sorttable` and module loading sort them: of several
+    /// at one address the weak one first. `None` if they are stored in that order.
+    pub fn order(&self, layout: Layout) -> Option<Vec<u32>> {
+        let key = |index: usize| {
+            let flags = self.flags(index).unwrap_or(0);
+            (self.ip(index), !layout.is_weak(flags))
+        };
+        if (1..self.len()).all(|i| key(i - 1) <= key(i)) {
+            return None;
+        }
+        let len = u32::try_from(self.len()).unwrap_or(u32::MAX);
+        let mut order: Vec<u32> = (0..len).collect();
+        order.sort_by_key(|&i| key(i as usize));
+        Some(order)
+    }
+}
+
+/// A table in order of address: what Linux has after the boot or the loading of a module.
+#[derive(Clone, Copy, Debug)]
+pub struct Sorted<'a> {
+    table: Table<'a>,
+    order: Option<&'a [u32]>,
+}
+
+impl<'a> Sorted<'a> {
+    /// `table` in the `order` that [`Table::order`] gave.
+    pub const fn new(table: Table<'a>, order: Option<&'a [u32]>) -> Self {
+        Sorted { table, order }
+    }
+
+    /// The table.
+    pub const fn table(&self) -> &Table<'a> {
+        &self.table
+    }
+
+    /// How many entries.
+    pub fn len(&self) -> usize {
+        self.order.map_or(self.table.len(), <[u32]>::len)
+    }
+
+    /// Is there none?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The stored index of the entry at `position`.
+    pub fn stored(&self, position: usize) -> Option<usize> {
+        match self.order {
+            None => (position < self.table.len()).then_some(position),
+            Some(order) => order.get(position).map(|i| *i as usize),
+        }
+    }
+
+    /// Where the entry at `position` begins (svma).
+    pub fn ip(&self, position: usize) -> Option<u64> {
+        self.table.ip(self.stored(position)?)
+    }
+
+    /// `__orc_find` over all entries: the position of the last one that begins at or before
+    /// `svma`; the first one if there is none, as Linux has it. So every address is covered, gaps
+    /// by the entry before them. `None` only for an empty table.
+    pub fn find(&self, svma: u64) -> Option<usize> {
+        self.find_in(svma, 0..self.len())
+    }
+
+    fn find_in(&self, svma: u64, range: core::ops::Range<usize>) -> Option<usize> {
+        if range.is_empty() {
+            return None;
+        }
+        let (mut low, mut high) = (range.start, range.end);
+        while low < high {
+            let mid = low + (high - low) / 2;
+            if self.ip(mid)? <= svma {
+                low = mid + 1;
+            } else {
+                high = mid;
+            }
+        }
+        Some(low.saturating_sub(1).max(range.start))
+    }
+}
+
+/// Bytes of text for one slot of `.orc_lookup` (Linux `LOOKUP_BLOCK_SIZE`).
+pub const LOOKUP_BLOCK_SIZE: u64 = 256;
+
+/// `.orc_lookup`: for every block of the kernel's text, where its entries begin. Linux fills it at
+/// boot (`unwind_init`).
+#[derive(Clone, Debug)]
+pub struct Blocks {
+    start: u64,
+    slots: Vec<u32>,
+}
+
+/// A kernel's text is not larger than this: the address range that it is mapped in (Linux
+/// `Documentation/arch/x86/x86_64/mm.rst`, "kernel text mapping").
+const TEXT_MAX: u64 = 1 << 30;
+
+impl Blocks {
+    /// For text at `start..end` (svma). `None` for an empty table, and for text of over 1 GiB.
+    pub fn new(table: &Sorted<'_>, start: u64, end: u64) -> Option<Blocks> {
+        let size = end.checked_sub(start).filter(|size| *size <= TEXT_MAX)?;
+        let count = size.div_ceil(LOOKUP_BLOCK_SIZE);
+        let at = |i: u64| start.wrapping_add(i * LOOKUP_BLOCK_SIZE);
+        let addresses = (0..count).map(at).chain([end]);
+        let slots = addresses.map(|address| table.find(address).map(|i| i as u32));
+        Some(Blocks {
+            start,
+            slots: slots.collect::<Option<_>>()?,
+        })
+    }
+
+    /// The position that `orc_find` searches out by way of its block; `None` outside of the text.
+    pub fn find(&self, table: &Sorted<'_>, svma: u64) -> Option<usize> {
+        let block = svma.checked_sub(self.start)? / LOOKUP_BLOCK_SIZE;
+        let block = usize::try_from(block).ok()?;
+        let first = *self.slots.get(block)? as usize;
+        let last = *self.slots.get(block.checked_add(1)?)? as usize;
+        let end = last.checked_add(1).filter(|end| *end <= table.len())?;
+        table.find_in(svma, first..end)
+    }
+}

@@ -1,0 +1,234 @@
+//! The ORC unwinder: finds the entry of an address as Linux does.
+
+use super::derived::OrcEntry;
+use super::detect::detect;
+use super::entry::ENTRY_LEN;
+use super::layout::Encoding;
+use super::read::{Malformed, Sorted, Table};
+use crate::cache::{Cache, NewRow, RowId, TableKind, UnitId, UnitKey};
+use crate::derived::{self, NO_ROW, Tables};
+use crate::image::{Image, Mapping, Section, SectionKind};
+use crate::reason::Reason;
+use crate::regs::RegMask;
+use crate::walk::Finder;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// The ORC unwinder. Return addresses are looked up at ra - 1, exact ips as they stand, as
+/// `unwind_next_frame` does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Orc {
+    encoding: Option<Encoding>,
+    tables: Tables,
+}
+
+/// Entries that are compiled together; the format knows no functions.
+const CHUNK: usize = 32;
+
+/// What the cache keeps of an image's sections.
+struct Index {
+    entries: Section,
+    ips: Section,
+    detected: Option<Encoding>,
+    order: Option<Vec<u32>>,
+    text: Range<u64>,
+}
+
+impl Index {
+    fn new(image: &Image, told: Option<Encoding>) -> Result<Option<Index>, Malformed> {
+        let entries = image.section(SectionKind::OrcUnwind);
+        let (Some(entries), Some(ips)) = (entries, image.section(SectionKind::OrcUnwindIp)) else {
+            return Ok(None);
+        };
+        let table = Table::new(&entries.data, &ips.data, ips.address)?;
+        let detected = told.or_else(|| detect(image, &table));
+        let order = detected.and_then(|e| table.order(e.layout));
+        let text = image.text();
+        let end = text.iter().map(|r| r.end).max();
+        Ok(Some(Index {
+            entries: entries.clone(),
+            ips: ips.clone(),
+            detected,
+            order,
+            text: text.first().map_or(0, |r| r.start)..end.unwrap_or(0),
+        }))
+    }
+
+    fn table(&self) -> Result<Sorted<'_>, Malformed> {
+        let table = Table::new(&self.entries.data, &self.ips.data, self.ips.address)?;
+        Ok(Sorted::new(table, self.order.as_deref()))
+    }
+}
+
+impl Orc {
+    /// Reads tables in `encoding`, or, if that is `None`, in the one that they are found to have.
+    pub const fn new(encoding: Option<Encoding>, tables: Tables) -> Self {
+        Orc { encoding, tables }
+    }
+
+    /// The encoding that it was told.
+    pub const fn encoding(&self) -> Option<Encoding> {
+        self.encoding
+    }
+
+    fn find_real(&self, image: &Image, svma: u64, cache: &mut Cache) -> Result<RowId, Reason> {
+        let index = cache.index(image.id(), TableKind::Orc, || {
+            Index::new(image, self.encoding)
+        });
+        let index = match &*index {
+            Ok(Some(index)) => index,
+            Ok(None) => return Err(Reason::NoTable { pc: svma }),
+            Err(error) => return Err((*error).into()),
+        };
+        let table = index.table()?;
+        let encoding = index.detected.ok_or(Malformed {
+            section: ".orc_unwind",
+            offset: 0,
+            what: "no known layout fits the entries; name the kernel's version",
+        })?;
+        let position = table.find(svma).ok_or(Reason::NoRow { pc: svma })?;
+        let first = position / CHUNK * CHUNK;
+        let mut chunk = Chunk {
+            table: &table,
+            encoding,
+            positions: first..(first + CHUNK).min(table.len()),
+            text: &index.text,
+        };
+        if chunk.is_too_wide() {
+            chunk.positions = position..position + 1;
+        }
+        let key = UnitKey {
+            table: TableKind::Orc,
+            image: Some(image.id()),
+            offset: (chunk.positions.start * ENTRY_LEN) as u64,
+        };
+        let unit = match cache.unit(&key) {
+            Some(unit) => unit?,
+            // Most chunks are asked for one row only.
+            None => chunk.compile(position..position + 1, key, cache),
+        };
+        let unit = match cache.knows(unit, svma) {
+            true => unit,
+            false => chunk.compile(chunk.positions.clone(), key, cache),
+        };
+        let row = cache.find_row(unit, svma)?;
+        if *cache.rule(row) != NO_ROW {
+            return Ok(row);
+        }
+        // Such a row is one that has no rule: say why.
+        let stored = table.stored(position).unwrap_or(0);
+        let what = match table.table().entry(stored, encoding.layout) {
+            Some(Ok(entry)) => entry.rule(encoding.sp_indirect).err(),
+            Some(Err(error)) => Some(error.what),
+            None => None,
+        };
+        Err(Reason::MalformedRow {
+            section: ".orc_unwind",
+            offset: (stored * ENTRY_LEN) as u64,
+            what: what.unwrap_or("no entry"),
+        })
+    }
+}
+
+/// Entries that make one unit.
+struct Chunk<'a> {
+    table: &'a Sorted<'a>,
+    encoding: Encoding,
+    positions: Range<usize>,
+    text: &'a Range<u64>,
+}
+
+impl Chunk<'_> {
+    /// The first address that the entry at `position` speaks for: the very first one reaches
+    /// down to the start of the text.
+    fn start(&self, position: usize) -> u64 {
+        let ip = self.table.ip(position).unwrap_or(self.text.end);
+        if position == 0 {
+            self.text.start.min(ip)
+        } else {
+            ip
+        }
+    }
+
+    /// The first address behind the entries before `position`: the last one reaches up to the end
+    /// of the text.
+    fn end(&self, position: usize) -> u64 {
+        let last = || self.table.ip(position.saturating_sub(1)).unwrap_or(0);
+        let ip = self.table.ip(position);
+        ip.unwrap_or_else(|| self.text.end.max(last().saturating_add(1)))
+    }
+
+    /// A unit's rows lie within 4 GiB. Those of a real table do.
+    fn is_too_wide(&self) -> bool {
+        let (first, last) = (self.positions.start, self.positions.end.saturating_sub(1));
+        let width = self.start(last).saturating_sub(self.start(first));
+        u32::try_from(width).is_err()
+    }
+
+    fn row(&self, position: usize) -> Option<NewRow> {
+        let stored = self.table.stored(position)?;
+        let rule = match self.table.table().entry(stored, self.encoding.layout)? {
+            Ok(entry) => entry.rule(self.encoding.sp_indirect).unwrap_or(NO_ROW),
+            Err(_) => NO_ROW,
+        };
+        Some(NewRow {
+            start: self.start(position),
+            offset: (stored * ENTRY_LEN) as u64,
+            rule,
+        })
+    }
+
+    /// The entries at `wanted`, all of the chunk's or one, as its unit.
+    fn compile(&self, wanted: Range<usize>, key: UnitKey, cache: &mut Cache) -> UnitId {
+        let all = wanted == self.positions;
+        let known = self.start(wanted.start)..self.end(wanted.end);
+        let range = self.start(self.positions.start)..self.end(self.positions.end);
+        let mut unit = cache.begin_unit(key, range);
+        for position in wanted.clone() {
+            // Of several entries at one address the last one is found.
+            let next = (position + 1 < wanted.end).then(|| self.start(position + 1));
+            if next == Some(self.start(position)) {
+                continue;
+            }
+            if let Some(row) = self.row(position) {
+                unit.push(row);
+            }
+        }
+        if all {
+            unit.finish(None)
+        } else {
+            unit.finish_part(known)
+        }
+    }
+}
+
+impl Finder for Orc {
+    fn name(&self) -> &str {
+        match self.encoding.map(Encoding::as_str) {
+            None => "orc",
+            Some("4.14") => "orc:4.14",
+            Some("5.12") => "orc:5.12",
+            Some("6.3") => "orc:6.3",
+            Some("6.4") => "orc:6.4",
+            Some(_) => "orc:7.1",
+        }
+    }
+
+    fn carries(&self) -> RegMask {
+        RegMask::FRAME
+    }
+
+    fn find(&self, mapping: &Mapping, svma: u64, cache: &mut Cache) -> Result<RowId, Reason> {
+        let Some(image) = mapping.image.as_deref() else {
+            return Err(Reason::NoImage { pc: svma });
+        };
+        let has_table = image.section(SectionKind::OrcUnwind).is_some();
+        match self.tables {
+            Tables::Real => self.find_real(image, svma, cache),
+            Tables::RealOrDerived if has_table => self.find_real(image, svma, cache),
+            Tables::RealOrDerived | Tables::Derived => {
+                derived::find::<OrcEntry>(image, svma, cache)
+            }
+        }
+    }
+}

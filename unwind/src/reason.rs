@@ -1,0 +1,243 @@
+//! Why a walk ended, or why a row is wrong: the closed set of US codes.
+//!
+//! [`Code`] is the stable word that people and machines see; [`Reason`] is a code with the values
+//! that explain this very walk. Codes are added, never renumbered.
+
+use crate::memory::MemoryError;
+use crate::regs::Reg;
+use core::fmt;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)*) => {
+        /// A reason code. `unwind-sim explain CODE` shows its page.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[non_exhaustive]
+        pub enum Code { $($(#[$doc])* #[doc = $text] $name,)* }
+
+        impl Code {
+            /// All codes, in order.
+            pub const ALL: &[Code] = &[$(Code::$name),*];
+
+            /// The stable name, such as `US203`.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Code::$name => $code),* }
+            }
+
+            /// A few words for people.
+            pub const fn description(self) -> &'static str {
+                match self { $(Code::$name => $text),* }
+            }
+        }
+    };
+}
+
+codes! {
+    RootReached = "US001", "root reached";
+    NoImage = "US101", "no image";
+    NoTable = "US102", "no table";
+    NoRow = "US103", "no row";
+    UndefinedByTable = "US104", "undefined by the table";
+    MalformedRow = "US105", "malformed row";
+    RegisterNotCarried = "US106", "rule needs a register this unwinder does not carry";
+    ExpressionFailed = "US107", "expression cannot be evaluated";
+    Unmapped = "US201", "address unmapped";
+    BeyondCopy = "US202", "beyond the end of the stack copy";
+    BelowCopy = "US203", "slot below rsp, outside the copy";
+    SpDidNotAdvance = "US204", "sp did not advance";
+    Cycle = "US205", "cycle";
+    NotText = "US206", "return address not in text";
+    RegistersMissing = "US301", "registers missing (fake start)";
+    LbrDepth = "US302", "LBR depth";
+    NoBranchRecords = "US303", "no branch records";
+    FrameLimit = "US401", "frame limit";
+    NotAtRoot = "US402", "ended, but not at a root";
+    WrongCfa = "US501", "wrong CFA";
+    WrongReturnAddress = "US502", "wrong return address";
+    WrongRegister = "US503", "wrong callee-saved register";
+    NoRowForExecuted = "US504", "executed code without a row";
+    FramePointerNotYet = "US510", "frame pointer not yet set up";
+    FramePointerGone = "US511", "already torn down";
+    NoFramePointer = "US512", "function without frame pointer";
+}
+
+impl Code {
+    /// The code of that name, whatever the case of its letters.
+    pub fn from_name(name: &str) -> Option<Code> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|c| c.as_str().eq_ignore_ascii_case(name))
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Why a walk ended, with the values that show it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Reason {
+    /// US001: the table, or a zero frame pointer, says that this is the outermost frame.
+    RootReached,
+    /// US101: `pc` belongs to no image, or its image is not at hand.
+    NoImage {
+        /// The address looked up.
+        pc: u64,
+    },
+    /// US102: the image has no table that this unwinder reads.
+    NoTable {
+        /// The address looked up.
+        pc: u64,
+    },
+    /// US103: the table has no row for `pc`.
+    NoRow {
+        /// The address looked up.
+        pc: u64,
+    },
+    /// US103: there is a row in the table that this one is derived from, but this format cannot
+    /// hold what it says.
+    NotHeld {
+        /// What it cannot hold.
+        what: &'static str,
+    },
+    /// US104: the table says that this value is lost.
+    UndefinedByTable {
+        /// The value that is lost; `Rip` stands for the return address, `Rsp` for the CFA.
+        reg: Reg,
+    },
+    /// US105: the table is malformed here.
+    MalformedRow {
+        /// The section's name.
+        section: &'static str,
+        /// Offset in the section, bytes.
+        offset: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// US106: the rule hangs on a register whose value this unwinder does not have.
+    RegisterNotCarried {
+        /// That register.
+        reg: Reg,
+    },
+    /// US107: the DWARF expression at `offset` cannot be evaluated.
+    ExpressionFailed {
+        /// Offset of the expression in its section, bytes.
+        offset: u64,
+        /// Why not.
+        what: &'static str,
+    },
+    /// US201, US202, US203: a word could not be read.
+    Memory(MemoryError),
+    /// US204: the caller's stack pointer is not above this frame's.
+    SpDidNotAdvance {
+        /// This frame's sp.
+        from: u64,
+        /// The caller's, as computed.
+        to: u64,
+    },
+    /// US205: this (pc, sp) was seen before.
+    Cycle {
+        /// The pc that came again.
+        pc: u64,
+        /// The sp that came again.
+        sp: u64,
+    },
+    /// US206: what was found in the return-address slot is not a code address.
+    NotText {
+        /// The word found.
+        address: u64,
+    },
+    /// US301: the start needs registers that the recording does not hold.
+    RegistersMissing {
+        /// The first one missing.
+        reg: Reg,
+    },
+    /// US302: the branch records end here.
+    LbrDepth {
+        /// How many records there were.
+        depth: u32,
+    },
+    /// US303: the sample has no branch records.
+    NoBranchRecords,
+    /// US401: more frames than the limit, which is a count.
+    FrameLimit {
+        /// The limit.
+        limit: u32,
+    },
+    /// US402: the walk ended, but nothing says that this is a root.
+    NotAtRoot,
+}
+
+impl Reason {
+    /// The stable code.
+    pub const fn code(self) -> Code {
+        match self {
+            Reason::RootReached => Code::RootReached,
+            Reason::NoImage { .. } => Code::NoImage,
+            Reason::NoTable { .. } => Code::NoTable,
+            Reason::NoRow { .. } | Reason::NotHeld { .. } => Code::NoRow,
+            Reason::UndefinedByTable { .. } => Code::UndefinedByTable,
+            Reason::MalformedRow { .. } => Code::MalformedRow,
+            Reason::RegisterNotCarried { .. } => Code::RegisterNotCarried,
+            Reason::ExpressionFailed { .. } => Code::ExpressionFailed,
+            Reason::Memory(MemoryError::Unmapped { .. }) => Code::Unmapped,
+            Reason::Memory(MemoryError::BeyondCopy { .. }) => Code::BeyondCopy,
+            Reason::Memory(MemoryError::BelowCopy { .. }) => Code::BelowCopy,
+            Reason::SpDidNotAdvance { .. } => Code::SpDidNotAdvance,
+            Reason::Cycle { .. } => Code::Cycle,
+            Reason::NotText { .. } => Code::NotText,
+            Reason::RegistersMissing { .. } => Code::RegistersMissing,
+            Reason::LbrDepth { .. } => Code::LbrDepth,
+            Reason::NoBranchRecords => Code::NoBranchRecords,
+            Reason::FrameLimit { .. } => Code::FrameLimit,
+            Reason::NotAtRoot => Code::NotAtRoot,
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    /// The values, without the code: `no row for 0x401000`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Reason::NoImage { pc } => write!(f, "no image at {pc:#x}"),
+            Reason::NoTable { pc } => write!(f, "the image of {pc:#x} has no such table"),
+            Reason::NoRow { pc } => write!(f, "no row for {pc:#x}"),
+            Reason::NotHeld { what } => write!(f, "not held by the derived table: {what}"),
+            Reason::UndefinedByTable { reg } => write!(f, "the table says that {reg} is lost"),
+            Reason::MalformedRow {
+                section,
+                offset,
+                what,
+            } => {
+                write!(f, "{section}+{offset:#x}: {what}")
+            }
+            Reason::RegisterNotCarried { reg } => {
+                write!(f, "the rule needs {reg}, which is not known here")
+            }
+            Reason::ExpressionFailed { offset, what } => {
+                write!(f, "expression at section offset {offset:#x}: {what}")
+            }
+            Reason::Memory(e) => e.fmt(f),
+            Reason::SpDidNotAdvance { from, to } => write!(f, "sp went from {from:#x} to {to:#x}"),
+            Reason::Cycle { pc, sp } => write!(f, "pc {pc:#x} with sp {sp:#x} came again"),
+            Reason::NotText { address } => write!(f, "{address:#x} is not in text"),
+            Reason::RegistersMissing { reg } => write!(f, "{reg} is not recorded"),
+            Reason::LbrDepth { depth } => write!(f, "only {depth} branch records"),
+            Reason::FrameLimit { limit } => write!(f, "more than {limit} frames"),
+            Reason::RootReached | Reason::NoBranchRecords | Reason::NotAtRoot => {
+                f.write_str(self.code().description())
+            }
+        }
+    }
+}
+
+impl core::error::Error for Reason {}
+
+impl From<MemoryError> for Reason {
+    fn from(e: MemoryError) -> Self {
+        Reason::Memory(e)
+    }
+}

@@ -1,0 +1,271 @@
+//! The one normal form that every table compiles to.
+//!
+//! ```text
+//! rule  = kind, cfa, ra, sp, rbx, rbp, r12..r15
+//! kind  = call | signal | pt_regs | iret | outermost
+//! value = undefined | same | unspecified | base + offset | *(base + offset) + addend | expression
+//! base  = cfa | register            (cfa itself: register base only)
+//! ```
+//!
+//! `undefined` (the table says: lost), `same` (the table says: unchanged) and `unspecified` (the
+//! format has no word for it) are three things. In pt_regs and iret rules the cfa is the address
+//! of the saved registers, and the caller's sp is the saved one.
+//!
+//! Not here: applying a rule (`walk`), finding one (the unwinders).
+
+use crate::regs::Reg;
+use core::fmt;
+
+/// What kind of frame the rule describes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RuleKind {
+    /// An ordinary frame: its caller's pc is a return address.
+    Call,
+    /// A signal frame: its caller was interrupted, and that pc is exact.
+    Signal,
+    /// The kernel's full `struct pt_regs` at the computed address.
+    PtRegs,
+    /// Only the hardware's iret frame (ip, cs, flags, sp, ss) at the computed address.
+    Iret,
+    /// There is no caller: the walk has reached the root.
+    Outermost,
+}
+
+impl RuleKind {
+    /// The stable name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            RuleKind::Call => "call",
+            RuleKind::Signal => "signal",
+            RuleKind::PtRegs => "pt_regs",
+            RuleKind::Iret => "iret",
+            RuleKind::Outermost => "outermost",
+        }
+    }
+}
+
+/// What an offset counts from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Base {
+    /// The canonical frame address of this rule.
+    Cfa,
+    /// A register of the frame.
+    Reg(Reg),
+}
+
+/// A DWARF expression: a range of the bytes of the section that the row came from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Expression {
+    /// Offset of the first operation in its section, bytes.
+    pub start: u32,
+    /// Length, bytes. Two bytes of it keep a [`Value`] at 12 bytes, and chains hold many.
+    pub len: u16,
+    /// Does the result have to be loaded from (`DW_CFA_expression`), or is it the value itself
+    /// (`DW_CFA_val_expression`, and `DW_CFA_def_cfa_expression`)?
+    pub load: bool,
+}
+
+/// How one value of the caller is found.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Value {
+    /// The table says that it is lost.
+    Undefined,
+    /// The table says that it is unchanged.
+    Same,
+    /// The format has no word for it. An unwinder that carries the register keeps its value, but
+    /// no claim of the table is behind that.
+    Unspecified,
+    /// base + offset.
+    Offset {
+        /// What the offset counts from.
+        base: Base,
+        /// Bytes.
+        offset: i32,
+    },
+    /// *(base + offset) + addend.
+    Load {
+        /// What the offset counts from.
+        base: Base,
+        /// Bytes.
+        offset: i32,
+        /// Added to the loaded word, bytes.
+        addend: i32,
+    },
+    /// A DWARF expression of the row's section.
+    Expression(Expression),
+}
+
+impl Value {
+    /// *(cfa + offset).
+    pub const fn at_cfa(offset: i32) -> Value {
+        Value::Load {
+            base: Base::Cfa,
+            offset,
+            addend: 0,
+        }
+    }
+
+    /// register + offset.
+    pub const fn reg(reg: Reg, offset: i32) -> Value {
+        Value::Offset {
+            base: Base::Reg(reg),
+            offset,
+        }
+    }
+
+    /// The register that the value hangs on, if it hangs on one.
+    pub const fn base_reg(self) -> Option<Reg> {
+        match self {
+            Value::Offset {
+                base: Base::Reg(r), ..
+            }
+            | Value::Load {
+                base: Base::Reg(r), ..
+            } => Some(r),
+            _ => None,
+        }
+    }
+}
+
+const _: () = assert!(size_of::<Value>() == 12);
+
+/// A rule: how the caller's registers follow from a frame's.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Rule {
+    /// What kind of frame this is.
+    pub kind: RuleKind,
+    /// The canonical frame address; never based on itself.
+    pub cfa: Value,
+    /// The caller's pc.
+    pub ra: Value,
+    /// The caller's sp. `Unspecified` means the cfa, as everywhere in practice.
+    pub sp: Value,
+    /// The callee-saved registers, in the order of [`Reg::CALLEE_SAVED`].
+    pub saved: [Value; 6],
+}
+
+impl Rule {
+    /// An ordinary frame whose return address is at cfa - 8 and that says nothing of the
+    /// callee-saved registers.
+    pub const fn call(cfa: Value) -> Rule {
+        Rule {
+            kind: RuleKind::Call,
+            cfa,
+            ra: Value::at_cfa(-8),
+            sp: Value::Unspecified,
+            saved: [Value::Unspecified; 6],
+        }
+    }
+
+    /// The root: there is no caller.
+    pub const OUTERMOST: Rule = Rule {
+        kind: RuleKind::Outermost,
+        cfa: Value::Undefined,
+        ra: Value::Undefined,
+        sp: Value::Undefined,
+        saved: [Value::Undefined; 6],
+    };
+
+    /// `push rbp; mov rbp, rsp`: cfa = rbp + 16, ra and rbp below it.
+    pub const FRAME_POINTER: Rule =
+        Rule::call(Value::reg(Reg::Rbp, 16)).with_saved(Reg::Rbp, Value::at_cfa(-16));
+
+    /// The place of `reg` in [`Rule::saved`], if it is callee-saved.
+    pub const fn saved_index(reg: Reg) -> Option<usize> {
+        match reg {
+            Reg::Rbx => Some(0),
+            Reg::Rbp => Some(1),
+            Reg::R12 => Some(2),
+            Reg::R13 => Some(3),
+            Reg::R14 => Some(4),
+            Reg::R15 => Some(5),
+            _ => None,
+        }
+    }
+
+    /// The rule of a callee-saved register; of any other, `Unspecified`.
+    pub const fn saved(&self, reg: Reg) -> Value {
+        match Self::saved_index(reg) {
+            Some(i) => self.saved[i],
+            None => Value::Unspecified,
+        }
+    }
+
+    /// The same rule with `value` for `reg`, if that is callee-saved.
+    #[must_use]
+    pub const fn with_saved(mut self, reg: Reg, value: Value) -> Rule {
+        if let Some(i) = Self::saved_index(reg) {
+            self.saved[i] = value;
+        }
+        self
+    }
+}
+
+/// Shows an offset with its sign: `+8`, `-16`, nothing for 0.
+struct Signed(i32);
+
+impl fmt::Display for Signed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 {
+            Ok(())
+        } else {
+            write!(f, "{:+}", self.0)
+        }
+    }
+}
+
+impl fmt::Display for Base {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Base::Cfa => f.write_str("cfa"),
+            Base::Reg(r) => f.write_str(r.as_str()),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Value::Undefined => f.write_str("undefined"),
+            Value::Same => f.write_str("same"),
+            Value::Unspecified => f.write_str("unspecified"),
+            Value::Offset { base, offset } => write!(f, "{base}{}", Signed(offset)),
+            Value::Load {
+                base,
+                offset,
+                addend,
+            } => {
+                write!(f, "*({base}{}){}", Signed(offset), Signed(addend))
+            }
+            Value::Expression(e) => {
+                write!(
+                    f,
+                    "{}expr@{:#x}+{}",
+                    if e.load { "*" } else { "" },
+                    e.start,
+                    e.len
+                )
+            }
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    /// `call cfa=rsp+16 ra=*(cfa-8) rbp=*(cfa-16)`; what is unspecified is left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.as_str())?;
+        if self.kind == RuleKind::Outermost {
+            return Ok(());
+        }
+        write!(f, " cfa={} ra={}", self.cfa, self.ra)?;
+        if self.sp != Value::Unspecified {
+            write!(f, " sp={}", self.sp)?;
+        }
+        for (reg, value) in Reg::CALLEE_SAVED.iter().zip(self.saved) {
+            if value != Value::Unspecified {
+                write!(f, " {reg}={value}")?;
+            }
+        }
+        Ok(())
+    }
+}

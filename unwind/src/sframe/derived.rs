@@ -1,0 +1,58 @@
+//! SFrame V3 rows (flexible where they must be) out of `.eh_frame`.
+//!
+//! Held: CFA from any register or loaded from `*(register + offset)`; the return address in any
+//! slot of the CFA or of a register, or in a register; rbp likewise; the root; the signal bit, so
+//! that x86-64's `rt_sigreturn` frame (CFA `*(rsp + 160)`, return address `*(rsp + 168)`) passes,
+//! which GNU as does not write; PLTs by `PCMASK`. See [`Loss`] for what is not.
+
+use super::fde::{Fde, FreType};
+use super::fre::Fre;
+use super::header::{Header, Version};
+use super::row::Row;
+use crate::cache::TableKind;
+use crate::derived::{Format, Loss};
+use crate::rule::{Rule, RuleKind};
+
+/// SFrame V3 with flexible FDEs, as [`crate::derived::find`] derives it.
+#[derive(Clone, Copy, Debug)]
+pub struct SframeV3;
+
+const HEADER: Header = Header {
+    version: Version::V3,
+    flags: super::header::FLAG_FDE_SORTED | super::header::FLAG_FUNC_START_PCREL,
+    cfa_fixed_fp_offset: 0,
+    cfa_fixed_ra_offset: -8,
+    auxhdr_len: 0,
+    num_fdes: 1,
+    num_fres: 1,
+    fre_len: 0,
+    fdes: super::header::HEADER_LEN,
+    fres: super::header::HEADER_LEN,
+};
+
+impl Format for SframeV3 {
+    const TABLE: TableKind = TableKind::SframeDerived;
+
+    const ROWS_MAX: usize = u16::MAX as usize;
+
+    fn transcribe(rule: &Rule) -> Result<Rule, Loss> {
+        let row = Row::from_rule(rule)?;
+        let flex = !row.is_default();
+        let fde = Fde {
+            index: 0,
+            offset: 0,
+            start: 0,
+            size: 1,
+            fres: 0,
+            num_fres: 1,
+            fre_type: FreType::Addr1,
+            rep_size: None,
+            flex,
+            signal: rule.kind == RuleKind::Signal,
+        };
+        let (info, words) = row.encode(flex);
+        let fre = Fre::new(0, 0, info, &words).ok_or(Loss::CfaOffset)?;
+        let back = Row::decode(&HEADER, &fde, &fre).map_err(|_| Loss::CfaOffset)?;
+        Ok(back.rule(&HEADER, fde.signal))
+    }
+}

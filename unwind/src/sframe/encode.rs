@@ -1,0 +1,157 @@
+//! Rules as rows: the twin of `row`. Also the bytes of a row, the twin of `fre`.
+
+use super::row::{Location, Row, Track};
+use crate::derived::Loss;
+use crate::regs::Reg;
+use crate::rule::{Base, Rule, RuleKind, Value};
+use arrayvec::ArrayVec;
+
+/// The data words of a row: three pairs of four bytes at most.
+pub type WordBytes = ArrayVec<u8, 24>;
+
+impl Row {
+    /// The row that says what `rule` says of CFA, return address and rbp, if a flexible V3 row
+    /// can. A header with the return address fixed at -8 is meant.
+    pub fn from_rule(rule: &Rule) -> Result<Row, Loss> {
+        match rule.kind {
+            RuleKind::Outermost => return Ok(Row::RaUndefined),
+            RuleKind::Call | RuleKind::Signal => {}
+            RuleKind::PtRegs | RuleKind::Iret => return Err(Loss::SignalFrame),
+        }
+        let cfa = match rule.cfa {
+            Value::Undefined | Value::Unspecified | Value::Same => return Err(Loss::CfaUndefined),
+            Value::Expression(_) => return Err(Loss::CfaExpression),
+            value => location(value).ok_or(Loss::CfaLoad)?,
+        };
+        if cfa.reg.is_none() {
+            return Err(Loss::CfaExpression);
+        }
+        let ra = match rule.ra {
+            Value::Undefined => return Ok(Row::RaUndefined),
+            Value::Expression(_) => return Err(Loss::RaExpression),
+            value if value == Value::at_cfa(-8) => Track::Absent,
+            value => Track::At(location(value).ok_or(Loss::RaRegister)?),
+        };
+        if rule.sp != Value::Unspecified {
+            return Err(Loss::SpRule);
+        }
+        let fp = match rule.saved(Reg::Rbp) {
+            Value::Same | Value::Unspecified => Track::Absent,
+            Value::Undefined => return Err(Loss::RbpUndefined),
+            Value::Expression(_) => return Err(Loss::RbpExpression),
+            value => Track::At(location(value).ok_or(Loss::RbpRule)?),
+        };
+        Ok(Row::Tracked { cfa, ra, fp })
+    }
+
+    /// Can it stand in a default FDE? Else only in a flexible one.
+    pub fn is_default(&self) -> bool {
+        let Row::Tracked { cfa, ra, fp } = self else {
+            return true;
+        };
+        let plain = !cfa.deref && matches!(cfa.reg, Some(Reg::Rsp | Reg::Rbp));
+        let fp = match fp {
+            Track::At(l) => l.reg.is_none() && l.deref,
+            _ => true,
+        };
+        plain && !matches!(ra, Track::At(_)) && fp
+    }
+
+    /// The info byte and the data words, in the smallest size that holds them all; for a
+    /// flexible FDE or, if [`Row::is_default`], a default one.
+    pub fn encode(&self, flex: bool) -> (u8, WordBytes) {
+        let Row::Tracked { cfa, ra, fp } = self else {
+            return (0, WordBytes::new());
+        };
+        let mut words: ArrayVec<i64, 6> = ArrayVec::new();
+        let mut info = 0;
+        if flex {
+            push(&mut words, Some(cfa));
+            let at = |track: &Track| match *track {
+                Track::At(location) => Some(location),
+                _ => None,
+            };
+            let (ra, fp) = (at(ra), at(fp));
+            if ra.is_some() || fp.is_some() {
+                push(&mut words, ra.as_ref());
+            }
+            if fp.is_some() {
+                push(&mut words, fp.as_ref());
+            }
+        } else {
+            info |= u8::from(cfa.reg == Some(Reg::Rsp));
+            words.push(cfa.offset.into());
+            if let Track::At(fp) = fp {
+                words.push(fp.offset.into());
+            }
+        }
+        let size = if flex {
+            flex_size(&words)
+        } else {
+            words.iter().map(|w| signed_size(*w)).max().unwrap_or(0)
+        };
+        info |= (words.len() as u8) << 1 | size << 5;
+        let mut bytes = WordBytes::new();
+        for word in words {
+            bytes.extend(word.to_le_bytes().into_iter().take(1 << size));
+        }
+        (info, bytes)
+    }
+}
+
+/// A control word and its offset; or a padding word.
+fn push(words: &mut ArrayVec<i64, 6>, location: Option<&Location>) {
+    let Some(l) = location else {
+        words.push(0);
+        return;
+    };
+    let reg = l.reg.map_or(0, |reg| (reg as i64) << 3 | 1);
+    words.push(reg | i64::from(l.deref) << 1);
+    words.push(l.offset.into());
+}
+
+/// The size code that holds control words, which are below 256, and the offsets.
+fn flex_size(words: &[i64]) -> u8 {
+    // A control word is no larger than 0x83 and always fits unsigned; taken as signed it would
+    // ask for two bytes. Offsets follow non-zero control words.
+    let mut size = 0;
+    let mut at = 0;
+    while at < words.len() {
+        let control = words[at];
+        at += 1;
+        if control != 0 {
+            size = size.max(words.get(at).map_or(0, |w| signed_size(*w)));
+            at += 1;
+        }
+    }
+    size
+}
+
+/// The size code (0: 1 byte, 1: 2, 2: 4) that holds `word`, signed.
+fn signed_size(word: i64) -> u8 {
+    match word {
+        -0x80..=0x7f => 0,
+        -0x8000..=0x7fff => 1,
+        _ => 2,
+    }
+}
+
+/// A location of the format; there is none with an addend, and a plain CFA + offset would be the
+/// padding word.
+fn location(value: Value) -> Option<Location> {
+    let (base, deref, offset) = match value {
+        Value::Offset { base, offset } => (base, false, offset),
+        Value::Load {
+            base,
+            offset,
+            addend: 0,
+        } => (base, true, offset),
+        _ => return None,
+    };
+    let reg = match base {
+        Base::Cfa if !deref => return None,
+        Base::Cfa => None,
+        Base::Reg(reg) => Some(Reg::from_dwarf(reg as u16)?),
+    };
+    Some(Location { reg, deref, offset })
+}

@@ -1,0 +1,198 @@
+//! The header of a `.sframe` section, and the bytes behind all of its parts.
+//!
+//! 28 bytes, the same in V1, V2 and V3 (binutils `include/sframe.h`; "The SFrame format",
+//! section "SFrame Header"). Not here: function descriptors (`fde`), rows (`fre`, `row`).
+
+use crate::reason::Reason;
+use core::fmt;
+
+/// The first two bytes of a section in this machine's byte order.
+pub const MAGIC: u16 = 0xdee2;
+
+/// Bytes of the header, without the auxiliary header behind it.
+pub const HEADER_LEN: u64 = 28;
+
+/// `SFRAME_ABI_AMD64_ENDIAN_LITTLE`, the only `abi_arch` read here.
+pub const ABI_AMD64: u8 = 3;
+
+/// What is wrong with a section, and where.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Malformed {
+    /// Offset in the section, bytes.
+    pub offset: u64,
+    /// What is wrong.
+    pub what: &'static str,
+}
+
+impl Malformed {
+    pub(crate) const fn new(offset: u64, what: &'static str) -> Self {
+        Malformed { offset, what }
+    }
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, ".sframe+{:#x}: {}", self.offset, self.what)
+    }
+}
+
+impl core::error::Error for Malformed {}
+
+impl From<Malformed> for Reason {
+    fn from(m: Malformed) -> Self {
+        Reason::MalformedRow {
+            section: ".sframe",
+            offset: m.offset,
+            what: m.what,
+        }
+    }
+}
+
+/// A version of the format.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Version {
+    /// binutils 2.40.
+    V1 = 1,
+    /// binutils 2.41 to 2.45, clang 21 and 22.
+    V2 = 2,
+    /// binutils 2.46 on.
+    V3 = 3,
+}
+
+impl Version {
+    /// The version with this number.
+    pub const fn from_number(number: u8) -> Option<Version> {
+        match number {
+            1 => Some(Version::V1),
+            2 => Some(Version::V2),
+            3 => Some(Version::V3),
+            _ => None,
+        }
+    }
+
+    /// Bytes of a function descriptor in the array that is searched.
+    pub const fn fde_len(self) -> u64 {
+        match self {
+            Version::V1 => 17,
+            Version::V2 => 20,
+            Version::V3 => 16,
+        }
+    }
+}
+
+/// `SFRAME_F_FDE_SORTED`: the function descriptors are in order of address.
+pub const FLAG_FDE_SORTED: u8 = 1;
+/// `SFRAME_F_FRAME_POINTER`: V1 and V2 only; no tool sets it.
+pub const FLAG_FRAME_POINTER: u8 = 2;
+/// `SFRAME_F_FDE_FUNC_START_PCREL`: function starts count from their own field. V2 errata 1 and
+/// V3; without it they count from the section.
+pub const FLAG_FUNC_START_PCREL: u8 = 4;
+
+/// A parsed header. Offsets are made relative to the section.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// The format's version.
+    pub version: Version,
+    /// `FLAG_*`.
+    pub flags: u8,
+    /// Where the caller's rbp always is, from the CFA; 0: the rows say.
+    pub cfa_fixed_fp_offset: i8,
+    /// Where the return address always is, from the CFA; 0: the rows say. -8 on x86-64.
+    pub cfa_fixed_ra_offset: i8,
+    /// Bytes of the auxiliary header.
+    pub auxhdr_len: u8,
+    /// Function descriptors.
+    pub num_fdes: u32,
+    /// Rows, as the header states.
+    pub num_fres: u32,
+    /// Bytes of the row sub-section.
+    pub fre_len: u32,
+    /// Offset of the first function descriptor in the section, bytes.
+    pub fdes: u64,
+    /// Offset of the row sub-section in the section, bytes.
+    pub fres: u64,
+}
+
+/// `N` bytes at `at`.
+pub(crate) fn get<const N: usize>(bytes: &[u8], at: u64) -> Option<[u8; N]> {
+    bytes
+        .get(usize::try_from(at).ok()?..)?
+        .first_chunk()
+        .copied()
+}
+
+pub(crate) fn u16_at(bytes: &[u8], at: u64) -> Option<u16> {
+    get(bytes, at).map(u16::from_le_bytes)
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: u64) -> Option<u32> {
+    get(bytes, at).map(u32::from_le_bytes)
+}
+
+impl Header {
+    /// Parses the header and holds its counts against the section's length. A longer section is
+    /// fine: the segment may end in zeros.
+    pub fn parse(bytes: &[u8]) -> Result<Header, Malformed> {
+        let Some(h) = get::<28>(bytes, 0) else {
+            return Err(Malformed::new(0, "the section is shorter than its header"));
+        };
+        match u16::from_le_bytes([h[0], h[1]]) {
+            MAGIC => {}
+            m if m == MAGIC.swap_bytes() => {
+                return Err(Malformed::new(0, "big-endian; only AMD64 is read here"));
+            }
+            _ => return Err(Malformed::new(0, "no SFrame magic (0xdee2)")),
+        }
+        let version = Version::from_number(h[2]);
+        let version = version.ok_or(Malformed::new(2, "version is not 1, 2 or 3"))?;
+        let defined = match version {
+            Version::V1 => FLAG_FDE_SORTED | FLAG_FRAME_POINTER,
+            Version::V2 => FLAG_FDE_SORTED | FLAG_FRAME_POINTER | FLAG_FUNC_START_PCREL,
+            Version::V3 => FLAG_FDE_SORTED | FLAG_FUNC_START_PCREL,
+        };
+        if h[3] & !defined != 0 {
+            return Err(Malformed::new(3, "undefined flag"));
+        }
+        if h[4] != ABI_AMD64 {
+            return Err(Malformed::new(4, "abi_arch is not AMD64 (3)"));
+        }
+        let word = |at: usize| u32::from_le_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
+        let end = HEADER_LEN + u64::from(h[7]);
+        let header = Header {
+            version,
+            flags: h[3],
+            cfa_fixed_fp_offset: h[5] as i8,
+            cfa_fixed_ra_offset: h[6] as i8,
+            auxhdr_len: h[7],
+            num_fdes: word(8),
+            num_fres: word(12),
+            fre_len: word(16),
+            fdes: end + u64::from(word(20)),
+            fres: end + u64::from(word(24)),
+        };
+        let len = bytes.len() as u64;
+        if header.fdes_end() > len {
+            return Err(Malformed::new(8, "the section ends within the FDE array"));
+        }
+        if header.fres_end() > len {
+            return Err(Malformed::new(16, "the section ends within the FREs"));
+        }
+        Ok(header)
+    }
+
+    /// Is `flag` (a `FLAG_*`) set?
+    pub const fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Offset behind the last function descriptor, bytes.
+    pub const fn fdes_end(&self) -> u64 {
+        self.fdes + self.num_fdes as u64 * self.version.fde_len()
+    }
+
+    /// Offset behind the row sub-section, bytes.
+    pub const fn fres_end(&self) -> u64 {
+        self.fres + self.fre_len as u64
+    }
+}

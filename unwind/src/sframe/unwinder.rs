@@ -1,0 +1,330 @@
+//! The SFrame unwinder: finds the row of an address, compiles functions when first needed.
+
+use super::derived::SframeV3;
+use super::fde::Fde;
+use super::header::{Header, Malformed};
+use super::profile::Profile;
+use super::read::{Order, Table};
+use super::row::Row;
+use crate::address::Lookup;
+use crate::cache::{Cache, NewRow, RowId, TableKind, UnitId, UnitKey};
+use crate::derived::{self, NO_ROW, Tables};
+use crate::image::{Image, Mapping, Section, SectionKind};
+use crate::reason::Reason;
+use crate::regs::RegMask;
+use crate::rule::Rule;
+use crate::walk::Finder;
+use alloc::vec::Vec;
+
+/// A repeated (`PCMASK`) function is compiled into at most this many rows; what lies behind them
+/// is said to be malformed. 2^16 rows are a PLT of half a megabyte.
+pub const REPEATED_ROWS_MAX: usize = 1 << 16;
+
+/// The SFrame unwinder.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sframe {
+    profile: Profile,
+    tables: Tables,
+}
+
+/// What the cache keeps of an image's section.
+struct Index {
+    section: Section,
+    header: Header,
+    order: Option<Order>,
+}
+
+impl Index {
+    fn new(image: &Image) -> Result<Option<Index>, Malformed> {
+        let Some(section) = image.section(SectionKind::Sframe) else {
+            return Ok(None);
+        };
+        let table = Table::parse(&section.data, section.address)?;
+        let order = table.order();
+        Ok(Some(Index {
+            header: *table.header(),
+            order,
+            section: section.clone(),
+        }))
+    }
+
+    fn table(&self) -> Table<'_> {
+        Table::with_header(self.header, &self.section.data, self.section.address)
+    }
+}
+
+impl Sframe {
+    /// The unwinder under `profile`, with rows from `tables`.
+    pub const fn new(profile: Profile, tables: Tables) -> Self {
+        Sframe { profile, tables }
+    }
+
+    /// The profile.
+    pub const fn profile(&self) -> Profile {
+        self.profile
+    }
+
+    fn find_real(&self, image: &Image, svma: u64, cache: &mut Cache) -> Result<RowId, Reason> {
+        let index = cache.index(image.id(), TableKind::Sframe, || Index::new(image));
+        let index = match &*index {
+            Ok(Some(index)) => index,
+            Ok(None) => return Err(Reason::NoTable { pc: svma }),
+            Err(error) => return Err((*error).into()),
+        };
+        let table = index.table();
+        self.accept(&table, image, cache)?;
+        let Some(fde) = table.find(svma, index.order.as_ref())? else {
+            return Err(Reason::NoRow { pc: svma });
+        };
+        let offset = fde.row_offset(svma);
+        self.profile
+            .check_rows(&table, &fde, offset, image.text())?;
+        find_row(&table, &fde, image, svma, cache)
+    }
+
+    /// Holds the profile's demands on the whole table; what is costly only once.
+    fn accept(&self, table: &Table<'_>, image: &Image, cache: &mut Cache) -> Result<(), Reason> {
+        self.profile.check_table(table)?;
+        if self.profile != Profile::KernelV3Validate {
+            return Ok(());
+        }
+        // A unit that no function can have remembers the outcome.
+        let key = UnitKey {
+            table: TableKind::Sframe,
+            image: Some(image.id()),
+            offset: u64::MAX,
+        };
+        match cache.unit(&key) {
+            Some(outcome) => outcome.map(|_| ()),
+            None => match self.profile.validate(table, image.text()) {
+                Ok(()) => {
+                    cache.add_unit(key, 0..0, [], None);
+                    Ok(())
+                }
+                Err(error) => {
+                    cache.add_failed_unit(key, error.into());
+                    Err(error.into())
+                }
+            },
+        }
+    }
+}
+
+fn find_row(
+    table: &Table<'_>,
+    fde: &Fde,
+    image: &Image,
+    svma: u64,
+    cache: &mut Cache,
+) -> Result<RowId, Reason> {
+    let key = UnitKey {
+        table: TableKind::Sframe,
+        image: Some(image.id()),
+        offset: fde.offset,
+    };
+    let unit = match cache.unit(&key) {
+        Some(known) => known?,
+        // Most functions are asked for one row only.
+        None => match compile_row(table, fde, svma, key, cache) {
+            Some(unit) => unit,
+            None => compile(table, fde, key, cache),
+        },
+    };
+    let unit = match cache.knows(unit, svma) {
+        true => unit,
+        false => compile(table, fde, key, cache),
+    };
+    cache.find_row(unit, svma)
+}
+
+/// A row as it is met: its first address, its offset in the section, what it says.
+type Met = (u64, u64, Row);
+
+/// Goes through the stored rows of `fde` up to the first one behind `svma`, whose start is the
+/// first result. The second one says from which address on the rows are malformed: from a row's
+/// start, or, if not even that can be read or trusted, from the one before it, whose end is then
+/// unknown.
+fn scan(
+    table: &Table<'_>,
+    fde: &Fde,
+    svma: u64,
+    mut each: impl FnMut(Met),
+) -> (Option<u64>, Option<(u64, Reason)>) {
+    let mut last = None;
+    for fre in table.fres(fde) {
+        let from = last.unwrap_or(fde.start);
+        let fre = match fre {
+            Ok(fre) => fre,
+            Err(error) => return (None, Some((from, error.into()))),
+        };
+        // A row behind the end governs nothing; some assemblers write one there.
+        if fre.start >= fde.row_limit() {
+            break;
+        }
+        let start = fde.start.saturating_add(fre.start.into());
+        if last.is_some_and(|last| start <= last) {
+            let error = Malformed::new(fre.offset, "row starts do not increase");
+            return (None, Some((from, error.into())));
+        }
+        if start > svma {
+            return (Some(start), None);
+        }
+        match Row::decode(table.header(), fde, &fre) {
+            Ok(row) => each((start, fre.offset, row)),
+            Err(error) => return (None, Some((start, error.into()))),
+        }
+        last = Some(start);
+    }
+    (None, None)
+}
+
+/// The row for `svma` alone; `None` if that takes more than reading up to it.
+fn compile_row(
+    table: &Table<'_>,
+    fde: &Fde,
+    svma: u64,
+    key: UnitKey,
+    cache: &mut Cache,
+) -> Option<UnitId> {
+    if fde.rep_size.is_some() {
+        return None;
+    }
+    let mut last = None;
+    let (next, error) = scan(table, fde, svma, |row| last = Some(row));
+    let (start, offset, row) = last?;
+    if error.is_some() {
+        return None;
+    }
+    let end = fde.start.saturating_add(fde.size.into());
+    let mut unit = cache.begin_unit(key, fde.start..end);
+    unit.push(NewRow {
+        start,
+        offset,
+        rule: row.rule(table.header(), fde.signal),
+    });
+    Some(unit.finish_part(start..next.unwrap_or(end)))
+}
+
+/// All rows of a function into the cache.
+fn compile(table: &Table<'_>, fde: &Fde, key: UnitKey, cache: &mut Cache) -> UnitId {
+    let end = fde.start.saturating_add(fde.size.into());
+    let header = table.header();
+    if fde.num_fres == 0 || fde.rep_size.is_some() {
+        return compile_rare(table, fde, key, cache);
+    }
+    let mut unit = cache.begin_unit(key, fde.start..end);
+    let (_, error) = scan(table, fde, u64::MAX, |(start, offset, row)| {
+        let rule = row.rule(header, fde.signal);
+        unit.push(NewRow {
+            start,
+            offset,
+            rule,
+        });
+    });
+    unit.finish(error)
+}
+
+/// A function without rows, or one whose rows are repeated.
+fn compile_rare(table: &Table<'_>, fde: &Fde, key: UnitKey, cache: &mut Cache) -> UnitId {
+    let end = fde.start.saturating_add(fde.size.into());
+    let mut rows: Vec<NewRow> = Vec::new();
+    let mut error = None;
+    if fde.num_fres == 0 {
+        match table.rows(fde).next() {
+            Some(Ok(row)) => rows.push(NewRow {
+                start: fde.start,
+                offset: row.offset,
+                rule: row.rule,
+            }),
+            Some(Err(e)) => error = Some((fde.start, e.into())),
+            None => {}
+        }
+    } else {
+        (_, error) = scan(table, fde, u64::MAX, |(start, offset, row)| {
+            let rule = row.rule(table.header(), fde.signal);
+            rows.push(NewRow {
+                start,
+                offset,
+                rule,
+            });
+        });
+    }
+    if let (Some(size), None) = (fde.rep_size, error) {
+        error = repeat(&mut rows, fde, size, end);
+    }
+    cache.add_unit(key, fde.start..end, rows, error)
+}
+
+/// Repeats the rows of the first block up to `end`.
+fn repeat(rows: &mut Vec<NewRow>, fde: &Fde, size: u8, end: u64) -> Option<(u64, Reason)> {
+    let block = rows.len();
+    if block == 0 {
+        return None;
+    }
+    let first = rows[0].start;
+    let mut start = fde.start;
+    loop {
+        start = match start.checked_add(size.into()) {
+            Some(start) if start < end => start,
+            _ => return None,
+        };
+        if rows.len() + block + 1 > REPEATED_ROWS_MAX {
+            let what = "more repeated rows than this reader takes";
+            return Some((start, Malformed::new(fde.offset, what).into()));
+        }
+        // What lies in a block before its first row has none.
+        if first > fde.start {
+            rows.push(NewRow {
+                start,
+                offset: fde.offset,
+                rule: NO_ROW,
+            });
+        }
+        for i in 0..block {
+            let row = rows[i];
+            let start = start.saturating_add(row.start - fde.start);
+            if start >= end {
+                return None;
+            }
+            rows.push(NewRow { start, ..row });
+        }
+    }
+}
+
+impl Finder for Sframe {
+    fn name(&self) -> &str {
+        self.profile.unwinder()
+    }
+
+    fn lookup(&self) -> Lookup {
+        self.profile.lookup()
+    }
+
+    fn carries(&self) -> RegMask {
+        RegMask::FRAME
+    }
+
+    fn find(&self, mapping: &Mapping, svma: u64, cache: &mut Cache) -> Result<RowId, Reason> {
+        let Some(image) = mapping.image.as_deref() else {
+            return Err(Reason::NoImage { pc: svma });
+        };
+        let has_table = image.section(SectionKind::Sframe).is_some();
+        let row = match self.tables {
+            Tables::Real => self.find_real(image, svma, cache),
+            Tables::RealOrDerived if has_table => self.find_real(image, svma, cache),
+            Tables::RealOrDerived | Tables::Derived => {
+                derived::find::<SframeV3>(image, svma, cache)
+            }
+        }?;
+        if *cache.rule(row) == NO_ROW {
+            return Err(Reason::NoRow { pc: svma });
+        }
+        let offset = cache.source(row).row_offset;
+        self.profile.check_cfa(cache.rule(row), offset)?;
+        Ok(row)
+    }
+
+    fn permits(&self, rule: &Rule, topmost: bool) -> Result<(), Reason> {
+        self.profile.permits(rule, topmost)
+    }
+}

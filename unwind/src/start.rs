@@ -1,0 +1,326 @@
+//! The start paths: which registers an unwinder begins with, and up to which stack address
+//! frames are skipped.
+//!
+//! A hardware sample (interrupt, NMI, exception) has all registers of the sampled code. A
+//! tracepoint has none: `perf_arch_fetch_caller_regs` makes *fake registers* in the function that
+//! takes the sample (the fetching function): the ip of its caller, an sp, cs, flags = 0. What the
+//! kernel did with them changed over time (Linux `arch/x86/events/core.c`,
+//! `perf_callchain_kernel`; `arch/x86/include/asm/perf_event.h`):
+//!
+//! - up to 5.1: bp = `caller_frame_pointer()` (the caller's in a `CONFIG_FRAME_POINTER` kernel,
+//!   else the fetching function's *own*), sp = the live rsp, taken as real registers;
+//! - Kairui Song's v3 of April 2019 (never merged): without frame pointers, flags without
+//!   `PERF_EFLAGS_SNAP` start the unwinder from its own registers, with sp (the live rsp) as mark;
+//! - 5.2 (d15d356887e7): sp = `__builtin_frame_address(0)` of the fetching function (its CFA - 16)
+//!   is the mark, whatever the configuration; ip is not stored but found by the walk;
+//! - 83f44ae0f8af (2019) to 6d08340d1e35 (2025): the same, but ip is always stored first.
+//!
+//! Not here: the skip itself, which each unwinder owns (`walk`).
+
+use crate::memory::Memory;
+use crate::reason::Reason;
+use crate::regs::{Reg, RegMask, Regs};
+
+/// How the kernel starts its unwinder from fake registers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum FakeVariant {
+    /// Linux up to 5.1.
+    V5_1,
+    /// The patch series' third version, April 2019.
+    V3_2019,
+    /// Linux 5.2, and again today.
+    V5_2,
+    /// Mid-2019 to 2025: ip always stored.
+    AlwaysIp,
+}
+
+/// How a walk is started.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Variant {
+    /// From hardware registers.
+    #[default]
+    Hardware,
+    /// From fake registers.
+    Fake(FakeVariant),
+}
+
+impl Variant {
+    /// All variants.
+    pub const ALL: [Variant; 5] = [
+        Variant::Hardware,
+        Variant::Fake(FakeVariant::V5_1),
+        Variant::Fake(FakeVariant::V3_2019),
+        Variant::Fake(FakeVariant::V5_2),
+        Variant::Fake(FakeVariant::AlwaysIp),
+    ];
+
+    /// The stable name, as on the command line.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Variant::Hardware => "hw",
+            Variant::Fake(FakeVariant::V5_1) => "fake:v5.1",
+            Variant::Fake(FakeVariant::V3_2019) => "fake:v3-2019",
+            Variant::Fake(FakeVariant::V5_2) => "fake:v5.2",
+            Variant::Fake(FakeVariant::AlwaysIp) => "fake:always-ip",
+        }
+    }
+
+    /// The variant of that name; plain `fake` is today's.
+    pub fn from_name(name: &str) -> Option<Variant> {
+        if name == "fake" {
+            return Some(Variant::Fake(FakeVariant::V5_2));
+        }
+        Self::ALL.into_iter().find(|v| v.as_str() == name)
+    }
+}
+
+/// The register sets of one sample, by role.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SampleRegs {
+    /// As the sample has them: hardware registers, or fake ones (flags without
+    /// `X86_EFLAGS_FIXED`, ip of the fetching function's caller, sp = the fetching function's
+    /// CFA - 16).
+    pub sampled: Regs,
+    /// Live registers of the fetching function where the fake ones were made.
+    pub fetch: Option<Regs>,
+    /// Live registers where the unwinder itself starts: in the fetching function or deeper.
+    pub own: Option<Regs>,
+}
+
+/// What a walk begins with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Start {
+    /// The registers.
+    pub regs: Regs,
+    /// Frames up to this stack address are skipped (`first_frame` of `unwind_start`).
+    pub first_frame: Option<u64>,
+    /// Reported before the walk begins.
+    pub sampled_ip: Option<u64>,
+}
+
+impl Start {
+    /// From these registers, nothing skipped.
+    pub const fn from_regs(regs: Regs) -> Start {
+        Start {
+            regs,
+            first_frame: None,
+            sampled_ip: None,
+        }
+    }
+}
+
+fn need(regs: &Regs, reg: Reg) -> Result<u64, Reason> {
+    regs.get(reg).ok_or(Reason::RegistersMissing { reg })
+}
+
+impl SampleRegs {
+    /// Only hardware registers.
+    pub const fn hardware(regs: Regs) -> SampleRegs {
+        SampleRegs {
+            sampled: regs,
+            fetch: None,
+            own: None,
+        }
+    }
+
+    /// Was this sample taken with fake registers?
+    pub const fn is_fake(&self) -> bool {
+        !self.sampled.is_hardware()
+    }
+
+    /// The live registers at the moment of the sample, innermost: what `hw` starts from, and
+    /// where the truth begins.
+    pub const fn live(&self) -> Option<&Regs> {
+        if self.is_fake() {
+            self.own.as_ref()
+        } else {
+            Some(&self.sampled)
+        }
+    }
+
+    /// What a walk of `variant` begins with. `frame_pointer_kernel` is `CONFIG_FRAME_POINTER`.
+    ///
+    /// Fails with [`Reason::RegistersMissing`] where the recording does not hold what the
+    /// variant needs: nothing is invented.
+    pub fn start<M: Memory + ?Sized>(
+        &self,
+        variant: Variant,
+        frame_pointer_kernel: bool,
+        memory: &M,
+    ) -> Result<Start, Reason> {
+        let variant = match variant {
+            Variant::Hardware => {
+                let live = self
+                    .live()
+                    .ok_or(Reason::RegistersMissing { reg: Reg::Rip })?;
+                need(live, Reg::Rip)?;
+                need(live, Reg::Rsp)?;
+                return Ok(Start::from_regs(*live));
+            }
+            Variant::Fake(variant) => variant,
+        };
+        if !self.is_fake() {
+            return Err(Reason::RegistersMissing { reg: Reg::Rip });
+        }
+        let ip = need(&self.sampled, Reg::Rip)?;
+        let frame_address = need(&self.sampled, Reg::Rsp)?;
+        let own = self.own.ok_or(Reason::RegistersMissing { reg: Reg::Rip })?;
+        let live_sp = need(self.fetch.as_ref().unwrap_or(&own), Reg::Rsp)?;
+        let as_real = |bp| {
+            let regs = Regs::frame(ip, live_sp, bp);
+            Start {
+                regs,
+                first_frame: None,
+                sampled_ip: None,
+            }
+        };
+        let from_own = |first_frame, sampled_ip| Start {
+            regs: own.restricted(RegMask::CALLEE_SAVED),
+            first_frame: Some(first_frame),
+            sampled_ip,
+        };
+        let caller_bp = || memory.read_u64(frame_address).map_err(Reason::from);
+        Ok(match variant {
+            FakeVariant::V5_1 | FakeVariant::V3_2019 if frame_pointer_kernel => {
+                as_real(caller_bp()?)
+            }
+            FakeVariant::V5_1 => as_real(frame_address),
+            FakeVariant::V3_2019 => from_own(live_sp, None),
+            FakeVariant::V5_2 => from_own(frame_address, None),
+            FakeVariant::AlwaysIp => from_own(frame_address, Some(ip)),
+        })
+    }
+}
+
+/// The fake registers of Linux 5.2 and today, as `perf_arch_fetch_caller_regs` makes them:
+/// `caller_ip` is the return address of the fetching function, `cfa` its CFA.
+pub const fn fetch_caller_regs(caller_ip: u64, cfa: u64) -> Regs {
+    const KERNEL_CS: u64 = 0x10;
+    let mut regs = Regs::UNKNOWN;
+    regs.set(Reg::Rip, caller_ip);
+    regs.set(Reg::Rsp, cfa.wrapping_sub(16));
+    regs.set(Reg::Cs, KERNEL_CS);
+    regs.set(Reg::Rflags, 0);
+    regs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Copy;
+    use crate::regs::X86_EFLAGS_FIXED;
+
+    const CFA: u64 = 0x7fff_1000;
+    const IP: u64 = 0x40_1234;
+    const CALLER_BP: u64 = 0x7fff_2000;
+    const LIVE_SP: u64 = CFA - 0x40;
+
+    /// A tracepoint's sample: the fetching function has pushed rbp, the unwinder runs deeper.
+    fn tracepoint() -> SampleRegs {
+        let frame_address = CFA - 16;
+        let mut own = Regs::frame(0x40_2000, CFA - 0x100, CFA - 0xf0);
+        own.set(Reg::Rbx, 7);
+        own.set(Reg::Rax, 8);
+        SampleRegs {
+            sampled: fetch_caller_regs(IP, CFA),
+            fetch: Some(Regs::frame(0x40_1f00, LIVE_SP, frame_address)),
+            own: Some(own),
+        }
+    }
+
+    fn start(variant: FakeVariant, frame_pointer_kernel: bool) -> Result<Start, Reason> {
+        let word = CALLER_BP.to_le_bytes();
+        let memory = Copy::new(CFA - 16, &word);
+        tracepoint().start(Variant::Fake(variant), frame_pointer_kernel, &memory)
+    }
+
+    fn as_real(bp: u64) -> Result<Start, Reason> {
+        Ok(Start::from_regs(Regs::frame(IP, LIVE_SP, bp)))
+    }
+
+    fn from_own(first_frame: u64, sampled_ip: Option<u64>) -> Result<Start, Reason> {
+        // Of its own registers the unwinder takes those that survive a call.
+        let mut regs = Regs::frame(0x40_2000, CFA - 0x100, CFA - 0xf0);
+        regs.set(Reg::Rbx, 7);
+        Ok(Start {
+            regs,
+            first_frame: Some(first_frame),
+            sampled_ip,
+        })
+    }
+
+    #[test]
+    fn the_fake_registers_are_those_that_the_kernel_makes() {
+        let regs = fetch_caller_regs(IP, CFA);
+        assert_eq!((regs.rip(), regs.rsp()), (IP, CFA - 16));
+        assert_eq!(
+            (regs.get(Reg::Cs), regs.get(Reg::Rflags)),
+            (Some(0x10), Some(0))
+        );
+        assert!(!regs.is_hardware() && regs.get(Reg::Rbp).is_none());
+    }
+
+    #[test]
+    fn each_kernel_starts_from_them_in_its_own_way() {
+        assert_eq!(start(FakeVariant::V5_1, false), as_real(CFA - 16));
+        assert_eq!(start(FakeVariant::V5_1, true), as_real(CALLER_BP));
+        assert_eq!(start(FakeVariant::V3_2019, true), as_real(CALLER_BP));
+        assert_eq!(start(FakeVariant::V3_2019, false), from_own(LIVE_SP, None));
+        for frame_pointers in [false, true] {
+            assert_eq!(
+                start(FakeVariant::V5_2, frame_pointers),
+                from_own(CFA - 16, None)
+            );
+            assert_eq!(
+                start(FakeVariant::AlwaysIp, frame_pointers),
+                from_own(CFA - 16, Some(IP))
+            );
+        }
+    }
+
+    #[test]
+    fn hardware_means_the_live_registers() {
+        let nothing = Copy::new(0, &[]);
+        let sample = tracepoint();
+        let own = sample.own.expect("it has them");
+        let hardware = sample.start(Variant::Hardware, false, &nothing);
+        assert_eq!(hardware, Ok(Start::from_regs(own)));
+        let mut regs = Regs::frame(1, 2, 3);
+        regs.set(Reg::Rflags, X86_EFLAGS_FIXED);
+        let sample = SampleRegs::hardware(regs);
+        let hardware = sample.start(Variant::Hardware, false, &nothing);
+        assert_eq!(hardware, Ok(Start::from_regs(regs)));
+    }
+
+    #[test]
+    fn what_is_not_recorded_is_not_invented() {
+        let nothing = Copy::new(0, &[]);
+        let missing = |reg| Err(Reason::RegistersMissing { reg });
+        let fake = Variant::Fake(FakeVariant::V5_2);
+        let hardware = SampleRegs::hardware(Regs::frame(1, 2, 3));
+        assert_eq!(hardware.start(fake, false, &nothing), missing(Reg::Rip));
+        let alone = SampleRegs {
+            own: None,
+            ..tracepoint()
+        };
+        for variant in Variant::ALL {
+            assert_eq!(alone.start(variant, false, &nothing), missing(Reg::Rip));
+        }
+        let mut without_sp = tracepoint();
+        without_sp.sampled.forget(Reg::Rsp);
+        assert_eq!(without_sp.start(fake, false, &nothing), missing(Reg::Rsp));
+        let old = Variant::Fake(FakeVariant::V5_1);
+        let error = tracepoint().start(old, true, &nothing);
+        assert!(matches!(error, Err(Reason::Memory(_))), "{error:?}");
+    }
+
+    #[test]
+    fn names_come_back() {
+        for variant in Variant::ALL {
+            assert_eq!(Variant::from_name(variant.as_str()), Some(variant));
+        }
+        let today = Some(Variant::Fake(FakeVariant::V5_2));
+        assert_eq!(Variant::from_name("fake"), today);
+        assert_eq!(Variant::from_name("fake:v5.3"), None);
+    }
+}

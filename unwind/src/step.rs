@@ -1,0 +1,121 @@
+//! One step of a walk by itself: the rule for a frame, and what it gives there.
+//!
+//! The walk is a fast loop; this is the same step taken slowly, for checks and explanations that
+//! put a rule in front of registers of their own choice.
+
+use crate::apply::{self, Frame};
+use crate::cache::{Cache, RowSource, TableKind};
+use crate::chain::Words;
+use crate::image::Mapping;
+use crate::memory::Memory;
+use crate::reason::Reason;
+use crate::regs::Reg;
+use crate::rule::Rule;
+use crate::walk::{Finder, Place};
+
+/// A rule and its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Row {
+    /// The rule.
+    pub rule: Rule,
+    /// Its table and row.
+    pub source: RowSource,
+}
+
+/// What a step gave.
+#[derive(Clone, Debug)]
+pub struct Stepped {
+    /// The rule that was found.
+    pub row: Result<Row, Reason>,
+    /// The caller's frame, or why there is none.
+    pub caller: Result<Frame, Reason>,
+    /// The words read.
+    pub words: Words,
+}
+
+/// The row for the frame at `address`, asked of the finder and its fallback.
+pub fn find_row<F: Finder + ?Sized>(
+    finder: &F,
+    mapping: &Mapping,
+    address: u64,
+    cache: &mut Cache,
+) -> Result<Row, Reason> {
+    let svma = mapping.svma(address);
+    let first = finder.find(mapping, svma, cache);
+    let (id, fallback) = match (first, finder.fallback()) {
+        (Ok(id), _) => (id, None),
+        (Err(cause), Some(second)) => (second.find(mapping, svma, cache)?, Some(cause)),
+        (Err(cause), None) => return Err(cause),
+    };
+    let source = RowSource {
+        fallback,
+        ..cache.source(id)
+    };
+    Ok(Row {
+        rule: *cache.rule(id),
+        source,
+    })
+}
+
+/// Finds the rule for `frame` and applies it.
+pub fn step<F: Finder + ?Sized, M: Memory + ?Sized>(
+    finder: &F,
+    place: &Place<'_, M>,
+    frame: &Frame,
+    cache: &mut Cache,
+) -> Stepped {
+    let mut words = Words::new();
+    let address = frame.pc.lookup(finder.lookup());
+    let Some(mapping) = place.space.find(address) else {
+        let reason = Reason::NoImage { pc: address };
+        return Stepped {
+            row: Err(reason),
+            caller: Err(reason),
+            words,
+        };
+    };
+    let row = match find_row(finder, mapping, address, cache) {
+        Ok(row) => row,
+        Err(reason) => {
+            return Stepped {
+                row: Err(reason),
+                caller: Err(reason),
+                words,
+            };
+        }
+    };
+    let caller = apply_row(finder, place, mapping, frame, &row, &mut words);
+    Stepped {
+        row: Ok(row),
+        caller,
+        words,
+    }
+}
+
+fn apply_row<F: Finder + ?Sized, M: Memory + ?Sized>(
+    finder: &F,
+    place: &Place<'_, M>,
+    mapping: &Mapping,
+    frame: &Frame,
+    row: &Row,
+    words: &mut Words,
+) -> Result<Frame, Reason> {
+    let by_frame_pointer = row.source.table == TableKind::FramePointer;
+    if by_frame_pointer && frame.regs.get(Reg::Rbp) == Some(0) {
+        return Err(Reason::RootReached);
+    }
+    finder.permits(&row.rule, frame.topmost)?;
+    let image = mapping.image.as_deref();
+    let section = row
+        .source
+        .table
+        .section()
+        .and_then(|kind| image?.section(kind));
+    let context = apply::Context {
+        memory: place.memory,
+        expressions: section.map_or(&[], |s| &s.data[..]),
+        bias: mapping.bias,
+        carries: finder.carries(),
+    };
+    apply::apply(&row.rule, frame, &context, words)
+}

@@ -1,0 +1,317 @@
+//! Which instructions a shadow stack must know: calls, returns, jumps through pointers, system
+//! calls, and what loads rsp or writes the word that it points to.
+//!
+//! Not a decoder: only the opcodes concerned are read (Intel SDM volume 2, chapter 2 and
+//! appendix A), in 64-bit mode. Everything else is [`Insn::Other`].
+
+/// The class of an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Insn {
+    /// Anything that is not one of the others; it may still move rsp by an offset.
+    Other,
+    /// A near call.
+    Call {
+        /// Length in bytes: the return address is the instruction's address plus this.
+        len: u8,
+        /// Through a register or memory?
+        indirect: bool,
+    },
+    /// A near return, `ret` or `ret imm16`.
+    Ret,
+    /// `jmp` to a displacement.
+    Jump,
+    /// `jmp` through a register or memory.
+    JumpIndirect,
+    /// A far call, far jump, far return or `iret`: it may go anywhere.
+    Far,
+    /// `syscall`. `rt_sigreturn` is told apart by rax.
+    Syscall,
+    /// `sysenter`, `int 0x80`: a system call in the 32-bit convention.
+    Syscall32,
+    /// A push of a register, an immediate or memory.
+    Push,
+    /// A pop into a register other than rsp.
+    Pop,
+    /// `pushf`: what it pushes holds the trap flag of a single-stepping host.
+    Pushf,
+    /// rsp is loaded with something that is not rsp plus a constant: `mov`, `xchg`, `lea`,
+    /// `leave`, `pop %rsp`, `cmov`.
+    MoveSp,
+    /// The word at rsp is written, not through a push: as in a retpoline.
+    StoreTop,
+    /// `int3`, or `int 3`.
+    Breakpoint,
+}
+
+/// The number of `rt_sigreturn` (Linux `arch/x86/entry/syscalls/syscall_64.tbl`).
+pub const SYS_RT_SIGRETURN: u64 = 15;
+
+/// No instruction is longer (Intel SDM volume 2, section 2.3.11).
+pub const INSN_BYTES_MAX: usize = 15;
+
+const RSP: u8 = 4;
+
+/// The bytes behind the prefixes.
+struct Body<'a> {
+    bytes: &'a [u8],
+    /// Number of prefix bytes, the REX prefix included.
+    prefixes: u8,
+    rex: u8,
+}
+
+impl Body<'_> {
+    fn byte(&self, index: usize) -> u8 {
+        self.bytes.get(index).copied().unwrap_or(0)
+    }
+
+    /// The ModRM fields mod, reg, rm, without the bits that REX adds; opcode of `opcode` bytes.
+    fn modrm(&self, opcode: usize) -> (u8, u8, u8) {
+        let byte = self.byte(opcode);
+        (byte >> 6, (byte >> 3) & 7, byte & 7)
+    }
+
+    /// Is the ModRM reg operand rsp?
+    fn reg_is_rsp(&self, opcode: usize) -> bool {
+        self.modrm(opcode).1 == RSP && self.rex & 4 == 0
+    }
+
+    /// Is the ModRM rm operand the register rsp?
+    fn rm_is_rsp(&self, opcode: usize) -> bool {
+        let (mode, _, rm) = self.modrm(opcode);
+        mode == 3 && rm == RSP && self.rex & 1 == 0
+    }
+
+    /// Is the memory operand rsp plus a constant? Gives the constant, if it is a byte or none.
+    fn based_on_rsp(&self, opcode: usize) -> Option<Option<i8>> {
+        let (mode, _, rm) = self.modrm(opcode);
+        let sib = self.byte(opcode + 1);
+        let no_index = (sib >> 3) & 7 == RSP && self.rex & 2 == 0;
+        if mode == 3 || rm != RSP || sib & 7 != RSP || self.rex & 1 != 0 || !no_index {
+            return None;
+        }
+        Some(match mode {
+            0 => Some(0),
+            1 => Some(self.byte(opcode + 2) as i8),
+            _ => None,
+        })
+    }
+
+    /// Length of ModRM, SIB and displacement.
+    fn modrm_len(&self, opcode: usize) -> u8 {
+        let (mode, _, rm) = self.modrm(opcode);
+        let sib = u8::from(mode != 3 && rm == RSP);
+        let displacement = match mode {
+            0 if rm == 5 => 4,
+            0 if sib == 1 && self.byte(opcode + 1) & 7 == 5 => 4,
+            1 => 1,
+            2 => 4,
+            _ => 0,
+        };
+        1 + sib + displacement
+    }
+}
+
+fn body(bytes: &[u8]) -> Body<'_> {
+    let bytes = &bytes[..bytes.len().min(INSN_BYTES_MAX)];
+    let legacy = |b: &u8| {
+        matches!(
+            b,
+            0x66 | 0x67 | 0xf2 | 0xf3 | 0xf0 | 0x2e | 0x36 | 0x3e | 0x26 | 0x64 | 0x65
+        )
+    };
+    let mut at = bytes.iter().take_while(|b| legacy(b)).count();
+    let mut rex = 0;
+    if let Some(&b) = bytes.get(at).filter(|&&b| b & 0xf0 == 0x40) {
+        rex = b;
+        at += 1;
+    }
+    Body {
+        bytes: &bytes[at..],
+        prefixes: at as u8,
+        rex,
+    }
+}
+
+/// The class of the instruction that begins at `bytes`. Give 15 bytes where there are as many;
+/// bytes that are cut off read as zero.
+pub fn classify(bytes: &[u8]) -> Insn {
+    let body = body(bytes);
+    let Some(&opcode) = body.bytes.first() else {
+        return Insn::Other;
+    };
+    match opcode {
+        0xe8 => Insn::Call {
+            len: body.prefixes + 5,
+            indirect: false,
+        },
+        0xc3 | 0xc2 => Insn::Ret,
+        0xe9 | 0xeb => Insn::Jump,
+        0xca | 0xcb | 0xcf => Insn::Far,
+        0xff => group5(&body),
+        0x0f => two_bytes(&body),
+        0xcc => Insn::Breakpoint,
+        0xcd => match body.byte(1) {
+            0x80 => Insn::Syscall32,
+            3 => Insn::Breakpoint,
+            _ => Insn::Other,
+        },
+        0x9c => Insn::Pushf,
+        0x50..=0x57 | 0x68 | 0x6a => Insn::Push,
+        0xc9 => Insn::MoveSp,
+        0x5c | 0x94 | 0xbc if body.rex & 1 == 0 => Insn::MoveSp,
+        0x58..=0x5f => Insn::Pop,
+        _ => moves_or_stores(&body, opcode),
+    }
+}
+
+fn group5(body: &Body<'_>) -> Insn {
+    match body.modrm(1).1 {
+        2 => Insn::Call {
+            len: body.prefixes + 1 + body.modrm_len(1),
+            indirect: true,
+        },
+        4 => Insn::JumpIndirect,
+        3 | 5 => Insn::Far,
+        6 => Insn::Push,
+        _ => Insn::Other,
+    }
+}
+
+fn two_bytes(body: &Body<'_>) -> Insn {
+    match body.byte(1) {
+        0x05 => Insn::Syscall,
+        0x34 => Insn::Syscall32,
+        0x40..=0x4f if body.reg_is_rsp(2) => Insn::MoveSp,
+        _ => Insn::Other,
+    }
+}
+
+fn moves_or_stores(body: &Body<'_>, opcode: u8) -> Insn {
+    let loads_rsp = match opcode {
+        0x89 => body.rm_is_rsp(1),
+        0x8b => body.reg_is_rsp(1),
+        0x87 => body.rm_is_rsp(1) || body.reg_is_rsp(1),
+        0x8d => body.reg_is_rsp(1) && body.based_on_rsp(1).is_none(),
+        0x8f | 0xc7 => body.rm_is_rsp(1),
+        _ => false,
+    };
+    if loads_rsp {
+        return Insn::MoveSp;
+    }
+    // Read-modify-write and stores with a memory destination; 0x81/0x83 with reg 7 is `cmp`.
+    let stores = match opcode {
+        0x01 | 0x09 | 0x11 | 0x19 | 0x21 | 0x29 | 0x31 | 0x87 | 0x89 | 0xc7 | 0x8f => true,
+        0x81 | 0x83 => body.modrm(1).1 != 7,
+        _ => false,
+    };
+    if stores && body.based_on_rsp(1) == Some(Some(0)) {
+        return Insn::StoreTop;
+    }
+    Insn::Other
+}
+
+/// Do the 8 bytes before a pc, `before`, end with a call? Used where a pc must be a return
+/// address; an instruction that ends with the same bytes is taken for a call.
+pub fn ends_with_call(before: [u8; 8]) -> bool {
+    if before[3] == 0xe8 {
+        return true;
+    }
+    (0..=6usize).any(|start| {
+        let bytes = &before[start..];
+        matches!(classify(bytes), Insn::Call { len, indirect: true }
+            if usize::from(len) == bytes.len())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(bytes: &[u8], want: Insn) {
+        assert_eq!(classify(bytes), want, "{bytes:02x?}");
+    }
+
+    #[test]
+    fn calls_and_their_length() {
+        let call = |len, indirect| Insn::Call { len, indirect };
+        check(&[0xe8, 1, 2, 3, 4], call(5, false));
+        check(&[0x66, 0x48, 0xe8, 1, 2, 3, 4], call(7, false));
+        check(&[0xff, 0xd0], call(2, true));
+        check(&[0x41, 0xff, 0xd3], call(3, true));
+        check(&[0xff, 0x15, 1, 2, 3, 4], call(6, true));
+        check(&[0xff, 0x50, 8], call(3, true));
+        check(&[0xff, 0x14, 0xc5, 1, 2, 3, 4], call(7, true));
+        check(&[0xff, 0x94, 0xc4, 1, 2, 3, 4], call(7, true));
+        check(&[0x41, 0xff, 0x14, 0x24], call(4, true));
+        check(&[0x3e, 0xff, 0xd0], call(3, true));
+        check(&[0xff, 0x18], Insn::Far);
+    }
+
+    #[test]
+    fn returns_and_jumps() {
+        check(&[0xc3], Insn::Ret);
+        check(&[0xf3, 0xc3], Insn::Ret);
+        check(&[0xf2, 0xc3], Insn::Ret);
+        check(&[0xc2, 8, 0], Insn::Ret);
+        check(&[0x48, 0xcb], Insn::Far);
+        check(&[0x48, 0xcf], Insn::Far);
+        check(&[0x3e, 0xff, 0xe0], Insn::JumpIndirect);
+        check(&[0xf2, 0xff, 0x25, 0, 0, 0, 0], Insn::JumpIndirect);
+        check(&[0xeb, 0xfe], Insn::Jump);
+        check(&[0x0f, 0x05], Insn::Syscall);
+        check(&[0xcd, 0x80], Insn::Syscall32);
+    }
+
+    #[test]
+    fn what_loads_rsp() {
+        check(&[0x48, 0x89, 0xec], Insn::MoveSp); // mov %rbp, %rsp
+        check(&[0x48, 0x8b, 0x27], Insn::MoveSp); // mov (%rdi), %rsp
+        check(&[0x4c, 0x89, 0xc4], Insn::MoveSp); // mov %r8, %rsp
+        check(&[0x49, 0x89, 0xc4], Insn::Other); // mov %rax, %r12
+        check(&[0x4c, 0x8b, 0x27], Insn::Other); // mov (%rdi), %r12
+        check(&[0x48, 0x87, 0xe0], Insn::MoveSp); // xchg %rsp, %rax
+        check(&[0x48, 0x94], Insn::MoveSp); // xchg %rsp, %rax
+        check(&[0x5c], Insn::MoveSp); // pop %rsp
+        check(&[0x41, 0x5c], Insn::Pop); // pop %r12
+        check(&[0xc9], Insn::MoveSp); // leave
+        check(&[0x48, 0x8d, 0x65, 0xd8], Insn::MoveSp); // lea -40(%rbp), %rsp
+        check(&[0x48, 0x8d, 0x64, 0x24, 8], Insn::Other); // lea 8(%rsp), %rsp
+        check(&[0x48, 0x8d, 0x24, 0x04], Insn::MoveSp); // lea (%rsp,%rax), %rsp
+        check(&[0x48, 0x0f, 0x44, 0xe0], Insn::MoveSp); // cmove %rax, %rsp
+    }
+
+    #[test]
+    fn what_writes_the_top_word() {
+        check(&[0x48, 0x89, 0x04, 0x24], Insn::StoreTop); // mov %rax, (%rsp)
+        check(&[0x4c, 0x89, 0x1c, 0x24], Insn::StoreTop); // mov %r11, (%rsp)
+        check(&[0x48, 0x87, 0x04, 0x24], Insn::StoreTop); // xchg %rax, (%rsp)
+        check(&[0x48, 0x83, 0x04, 0x24, 4], Insn::StoreTop); // addq $4, (%rsp)
+        check(&[0x48, 0x83, 0x3c, 0x24, 4], Insn::Other); // cmpq $4, (%rsp)
+        check(&[0x49, 0x89, 0x04, 0x24], Insn::Other); // mov %rax, (%r12)
+        check(&[0x48, 0x89, 0x44, 0x24, 8], Insn::Other); // mov %rax, 8(%rsp)
+        check(&[0x48, 0x89, 0x04, 0x04], Insn::Other); // mov %rax, (%rsp,%rax)
+        check(&[0x50], Insn::Push);
+        check(&[0x5f], Insn::Pop);
+        check(&[0x41, 0x57], Insn::Push);
+        check(&[0xff, 0x35, 0, 0, 0, 0], Insn::Push);
+        check(&[0x9c], Insn::Pushf);
+    }
+
+    #[test]
+    fn vex_and_truncated_bytes_are_other() {
+        check(&[], Insn::Other);
+        check(&[0x48], Insn::Other);
+        check(&[0x66, 0x66], Insn::Other);
+        check(&[0xc5, 0xf8, 0x77], Insn::Other);
+        check(&[0x66; 15], Insn::Other);
+    }
+
+    #[test]
+    fn a_return_address_follows_a_call() {
+        assert!(ends_with_call([0, 0, 0, 0xe8, 1, 2, 3, 4]));
+        assert!(ends_with_call([0, 0, 0, 0, 0, 0, 0xff, 0xd0]));
+        assert!(ends_with_call([0, 0, 0xff, 0x15, 1, 2, 3, 4]));
+        assert!(!ends_with_call([0x90; 8]));
+        assert!(!ends_with_call([0, 0, 0, 0, 0, 0, 0xff, 0xe0]));
+    }
+}

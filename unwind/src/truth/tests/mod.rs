@@ -1,0 +1,148 @@
+//! The tracker, fed by a machine of a few instructions.
+
+mod frames;
+mod signals;
+mod switches;
+
+use super::*;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Code lies in this range.
+const CODE: core::ops::Range<u64> = 0x1000..0x10_0000;
+/// Addresses with the same bits above these lie in one mapping.
+const MAPPING_BITS: u32 = 20;
+
+#[derive(Default, Clone)]
+struct Words(BTreeMap<u64, u64>);
+
+impl World for Words {
+    fn word(&mut self, address: u64) -> Option<u64> {
+        self.0.get(&address).copied()
+    }
+    fn is_code(&mut self, address: u64) -> bool {
+        CODE.contains(&address)
+    }
+    fn same_mapping(&mut self, a: u64, b: u64) -> bool {
+        a >> MAPPING_BITS == b >> MAPPING_BITS
+    }
+}
+
+const STACK: u64 = 0x7fff_8000;
+/// A stack in another mapping.
+const OTHER: u64 = 0x6666_0000;
+const START: u64 = 0x2000;
+
+struct Machine {
+    cpu: Cpu,
+    words: Words,
+    tracker: Tracker,
+    suspended: Suspended,
+}
+
+impl Machine {
+    fn new() -> Machine {
+        let cpu = Cpu {
+            rip: START,
+            rsp: STACK,
+            saved: [1, 2, 3, 4, 5, 6],
+        };
+        Machine {
+            cpu,
+            words: Words::default(),
+            tracker: Tracker::root(&cpu, STACK + 0x100),
+            suspended: Suspended::new(),
+        }
+    }
+
+    fn step_rax(&mut self, insn: Insn, rax: u64, rip: u64, rsp: u64) {
+        let before = self.cpu;
+        self.cpu.rip = rip;
+        self.cpu.rsp = rsp;
+        let after = self.cpu;
+        let (suspended, words) = (&mut self.suspended, &mut self.words);
+        self.tracker
+            .step(insn, &before, rax, &after, suspended, words);
+    }
+
+    fn step(&mut self, insn: Insn, rip: u64, rsp: u64) {
+        self.step_rax(insn, 0, rip, rsp);
+    }
+
+    /// A five-byte call; gives the return address.
+    fn call(&mut self, target: u64) -> u64 {
+        let back = self.cpu.rip + 5;
+        let slot = self.cpu.rsp - 8;
+        self.words.0.insert(slot, back);
+        let indirect = false;
+        self.step(Insn::Call { len: 5, indirect }, target, slot);
+        back
+    }
+
+    fn ret(&mut self) {
+        let target = self.words.0[&self.cpu.rsp];
+        self.step(Insn::Ret, target, self.cpu.rsp + 8);
+    }
+
+    fn push(&mut self, value: u64) {
+        let slot = self.cpu.rsp - 8;
+        self.words.0.insert(slot, value);
+        self.step(Insn::Push, self.cpu.rip + 1, slot);
+    }
+
+    fn pop(&mut self) {
+        self.step(Insn::Pop, self.cpu.rip + 1, self.cpu.rsp + 8);
+    }
+
+    /// Moves rsp by an offset.
+    fn add_sp(&mut self, offset: i64) {
+        let rsp = self.cpu.rsp.wrapping_add_signed(offset);
+        self.step(Insn::Other, self.cpu.rip + 4, rsp);
+    }
+
+    fn load_sp(&mut self, rsp: u64) {
+        self.step(Insn::MoveSp, self.cpu.rip + 3, rsp);
+    }
+
+    fn store_top(&mut self, value: u64) {
+        self.words.0.insert(self.cpu.rsp, value);
+        self.step(Insn::StoreTop, self.cpu.rip + 4, self.cpu.rsp);
+    }
+
+    fn jump(&mut self, target: u64) {
+        self.step(Insn::JumpIndirect, target, self.cpu.rsp);
+    }
+
+    /// Delivers a signal with its frame at `frame`.
+    fn signal(&mut self, handler: u64, frame: u64) {
+        let interrupted = self.cpu;
+        self.words.0.insert(frame, RESTORER);
+        self.words
+            .0
+            .insert(frame + 8 + SIGNAL_FRAME_RIP, interrupted.rip);
+        self.cpu.rip = handler;
+        self.cpu.rsp = frame;
+        self.tracker.signal(&interrupted, &self.cpu, RESTORER);
+    }
+
+    fn sigreturn(&mut self, to: &Cpu) {
+        self.step_rax(Insn::Syscall, SYS_RT_SIGRETURN, to.rip, to.rsp);
+    }
+
+    /// The pcs of the true chain behind the innermost.
+    fn callers(&self) -> Vec<u64> {
+        let truth = self.tracker.truth(&self.cpu);
+        assert!(truth.is_complete(), "{truth:?}");
+        truth.frames()[1..].iter().map(|f| f.pc).collect()
+    }
+
+    fn stats(&self) -> Stats {
+        *self.tracker.stats()
+    }
+}
+
+const RESTORER: u64 = 0xf000;
+const F: u64 = 0x3000;
+const G: u64 = 0x4000;
+const FAR: u64 = 0x8_0000;

@@ -1,0 +1,115 @@
+//! Signals, on the normal and on another stack.
+
+use super::*;
+
+#[test]
+fn a_signal_makes_two_frames_and_sigreturn_ends_them() {
+    for frame in [STACK - 0x400, OTHER] {
+        let mut m = Machine::new();
+        let outer = m.call(F);
+        m.add_sp(-0x10);
+        let interrupted = m.cpu;
+        m.signal(G, frame);
+        assert_eq!(m.callers(), [RESTORER, interrupted.rip, outer]);
+        let truth = m.tracker.truth(&m.cpu);
+        let kinds: Vec<TrueKind> = truth.frames().iter().map(|f| f.kind).collect();
+        let want = [
+            TrueKind::Top,
+            TrueKind::Call,
+            TrueKind::Interrupted,
+            TrueKind::Call,
+        ];
+        assert_eq!(kinds, want);
+        assert_eq!(truth.frames()[1].cfa, interrupted.rsp);
+        assert_eq!(
+            (truth.slot(1), truth.slot(2)),
+            (Some(frame), Some(frame + 176))
+        );
+        let others: Vec<u64> = m.tracker.other_stacks().collect();
+        assert_eq!(others, [interrupted.rsp]);
+        m.call(FAR);
+        m.ret();
+        m.ret();
+        assert_eq!(
+            (m.cpu.rip, m.callers()),
+            (RESTORER, vec![interrupted.rip, outer])
+        );
+        m.sigreturn(&interrupted);
+        assert_eq!(m.callers(), [outer]);
+        m.add_sp(0x10);
+        m.ret();
+        let stats = m.stats();
+        assert_eq!((stats.signals, stats.redirected, stats.returns), (1, 0, 3));
+        assert_eq!((stats.failures(), stats.dropped), (0, 0));
+    }
+}
+
+#[test]
+fn a_handler_may_change_where_it_returns_to() {
+    let mut m = Machine::new();
+    let outer = m.call(F);
+    let mut to = m.cpu;
+    m.signal(G, m.cpu.rsp - 0x400);
+    m.ret();
+    to.rip += 2;
+    m.sigreturn(&to);
+    assert_eq!((m.callers(), m.stats().redirected), (vec![outer], 1));
+}
+
+#[test]
+fn a_handler_may_make_the_interrupted_function_call_another() {
+    let mut m = Machine::new();
+    let outer = m.call(F);
+    m.add_sp(-0x10);
+    let interrupted = m.cpu;
+    m.signal(G, OTHER);
+    m.ret();
+    let mut to = interrupted;
+    to.rip = FAR;
+    to.rsp -= 8;
+    m.words.0.insert(to.rsp, interrupted.rip);
+    m.sigreturn(&to);
+    assert_eq!(m.callers(), [interrupted.rip, outer]);
+    m.ret();
+    assert_eq!(m.cpu.rip, interrupted.rip);
+    assert_eq!((m.callers(), m.stats().failures()), (vec![outer], 0));
+}
+
+#[test]
+fn siglongjmp_leaves_a_handler_on_either_stack() {
+    for frame in [STACK - 0x800, OTHER] {
+        let mut m = Machine::new();
+        let outer = m.call(F);
+        m.add_sp(-0x20);
+        let at_setjmp = m.cpu.rsp;
+        m.call(G);
+        m.signal(G, frame);
+        m.call(FAR);
+        m.load_sp(at_setjmp);
+        m.jump(F + 0x10);
+        assert_eq!(
+            (m.callers(), m.suspended.len()),
+            (vec![outer], 0),
+            "{frame:x}"
+        );
+        m.add_sp(0x20);
+        m.ret();
+        assert_eq!((m.callers(), m.stats().failures()), (vec![], 0));
+    }
+}
+
+#[test]
+fn nested_signals_end_in_turn() {
+    let mut m = Machine::new();
+    let first = m.cpu;
+    m.signal(F, STACK - 0x400);
+    let second = m.cpu;
+    m.signal(G, OTHER);
+    assert_eq!(m.callers(), [RESTORER, second.rip, RESTORER, first.rip]);
+    m.ret();
+    m.sigreturn(&second);
+    assert_eq!(m.callers(), [RESTORER, first.rip]);
+    m.ret();
+    m.sigreturn(&first);
+    assert_eq!((m.callers(), m.stats().failures()), (vec![], 0));
+}

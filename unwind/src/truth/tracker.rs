@@ -1,0 +1,591 @@
+//! The shadow stack of one thread.
+//!
+//! Whoever executes calls [`Tracker::step`] for every instruction that completed, and
+//! [`Tracker::signal`] when the kernel delivered a signal. What a frame is, is decided by the
+//! machine alone:
+//!
+//! - A call makes a frame, whoever is called. In a `call next; pop %reg` thunk the frame exists
+//!   until the pop takes its return address off the stack. Elsewhere a frame whose return address
+//!   was popped lives on in the register, until a jump there, or a `ret` without it.
+//! - A frame lives as long as rsp is not above its return-address slot. So whatever lifts rsp
+//!   drops frames: `ret`, `add`, `pop`, and the rsp load in `longjmp` or in a throwing C++
+//!   unwinder. Behind that load the code that still runs (`__longjmp`) has, like after a tail
+//!   call, the caller of the function it jumps to.
+//! - A jump, `push` and `ret` included, replaces the running function: a tail call.
+//! - A `ret` that takes a frame's slot ends that frame. If it goes elsewhere than the call said,
+//!   the program wrote the slot: explained if that was seen (a retpoline), else counted.
+//! - Loading rsp with an address of another stack is decided by the next transfer. A call: the
+//!   running function goes on on the new stack and the chain continues on the old one. A `ret`,
+//!   or a jump through a register: a coroutine; the chain of the old stack is suspended until
+//!   rsp is loaded with it again, and believed then if memory still holds its return addresses;
+//!   or with a copy of it elsewhere, in which they all are.
+//! - On a stack entered like that for the first time, the word at rsp is the return address if
+//!   it is code: `makecontext` planted it. Else the function entered is the root.
+//! - A signal makes two frames: the interrupted one, and the restorer that the handler returns
+//!   to. `rt_sigreturn` ends the former.
+
+use super::insn::{Insn, SYS_RT_SIGRETURN, ends_with_call};
+use super::stacks::{Chain, Cpu, Held, Origin, Pending, Segment, Suspended, World};
+use super::{SIGNAL_FRAME_RIP, TrueFrame, TrueKind, Truth};
+use alloc::vec::Vec;
+
+/// What a tracker has seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Instructions executed.
+    pub instructions: u64,
+    /// Calls.
+    pub calls: u64,
+    /// Returns that went where the call said, with rsp as it said.
+    pub returns: u64,
+    /// Returns through a slot that the program was seen to write: retpolines, eh_return.
+    pub rewritten: u64,
+    /// Returns to an address that was pushed as data: `push; ret`.
+    pub trampolines: u64,
+    /// Frames dropped because rsp rose above them without a return.
+    pub dropped: u64,
+    /// Signals delivered.
+    pub signals: u64,
+    /// `rt_sigreturn` to another place than the one interrupted.
+    pub redirected: u64,
+    /// Switches between stacks.
+    pub switches: u64,
+    /// Self-check failures: returns through a held slot to another address, unexplained.
+    pub mismatched: u64,
+    /// Self-check failures: returns through a slot that was not held, unexplained.
+    pub unheld: u64,
+    /// Instructions at which the truth was not known.
+    pub unknown: u64,
+}
+
+impl Stats {
+    /// Self-check failures.
+    pub const fn failures(&self) -> u64 {
+        self.mismatched + self.unheld
+    }
+
+    /// The sums of both.
+    #[must_use]
+    pub const fn plus(&self, other: &Stats) -> Stats {
+        Stats {
+            instructions: self.instructions + other.instructions,
+            calls: self.calls + other.calls,
+            returns: self.returns + other.returns,
+            rewritten: self.rewritten + other.rewritten,
+            trampolines: self.trampolines + other.trampolines,
+            dropped: self.dropped + other.dropped,
+            signals: self.signals + other.signals,
+            redirected: self.redirected + other.redirected,
+            switches: self.switches + other.switches,
+            mismatched: self.mismatched + other.mismatched,
+            unheld: self.unheld + other.unheld,
+            unknown: self.unknown + other.unknown,
+        }
+    }
+}
+
+/// A load of rsp this close above where a frame's caller had it is a `longjmp` into that caller;
+/// a coroutine's stack in a local array begins farther up.
+const LONGJMP_SLACK: u64 = 512;
+/// A load of rsp farther down than this, or into another mapping, is not `alloca`.
+const ALLOCA_MAX: u64 = 64 << 10;
+/// A jump through a register is a switch table, not an entry to a coroutine, if rsp moved as
+/// `alloca` does and the target is this near.
+const SWITCH_TABLE_REACH: u64 = 64 << 10;
+
+/// The shadow stack of one thread.
+#[derive(Clone, Debug)]
+pub struct Tracker {
+    chain: Chain,
+    /// [`Chain::limit`], at hand for every instruction.
+    limit: u64,
+    /// The slot that the program last wrote as data at the top of the stack; 0 if none.
+    written_slot: u64,
+    /// Nothing is known until a return proves a frame.
+    doubt: bool,
+    stats: Stats,
+}
+
+impl Tracker {
+    fn with(chain: Chain) -> Tracker {
+        Tracker {
+            limit: chain.limit(),
+            chain,
+            written_slot: 0,
+            doubt: false,
+            stats: Stats::default(),
+        }
+    }
+
+    /// From the first instruction of a program or thread, whose stack ends at `high`.
+    pub fn root(cpu: &Cpu, high: u64) -> Tracker {
+        Tracker::with(Chain::new(Origin::Root, cpu.rsp, high.max(cpu.rsp)))
+    }
+
+    /// From the middle of a thread: what lies outside of the running function stays unknown.
+    pub fn middle(cpu: &Cpu, high: u64) -> Tracker {
+        Tracker::with(Chain::new(Origin::Middle, cpu.rsp, high.max(cpu.rsp)))
+    }
+
+    /// From the first instruction of a function in the middle of a thread: its caller's pc, the
+    /// word at rsp, is known too.
+    pub fn function_entry(cpu: &Cpu, return_address: u64, high: u64) -> Tracker {
+        let mut tracker = Tracker::middle(cpu, high);
+        tracker.push(cpu.rsp, cpu.rsp.wrapping_add(8), return_address, cpu);
+        tracker.stats = Stats::default();
+        tracker
+    }
+
+    /// The same chain, for a forked child: nothing counted yet.
+    #[must_use]
+    pub fn fork(&self) -> Tracker {
+        let mut child = self.clone();
+        child.stats = Stats::default();
+        child
+    }
+
+    /// What was seen so far.
+    pub const fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The frames held, the outermost first.
+    pub fn frames(&self) -> &[Held] {
+        &self.chain.frames
+    }
+
+    /// rsp where the chain continues on another stack, innermost first: interrupted by a signal
+    /// or left by the function that switched stacks.
+    pub fn other_stacks(&self) -> impl Iterator<Item = u64> + '_ {
+        let earlier = &self.chain.segments[..self.chain.segments.len() - 1];
+        earlier.iter().rev().map(|s| s.low)
+    }
+
+    /// The true chain at the instruction boundary where the thread's state is `cpu`.
+    pub fn truth(&self, cpu: &Cpu) -> Truth {
+        if self.doubt {
+            return Truth::Unknown;
+        }
+        let frames = &self.chain.frames;
+        let cfa = |count: usize| match count.checked_sub(1) {
+            Some(index) => frames[index].cfa,
+            None => self.chain.root_sp,
+        };
+        let mut out = Vec::with_capacity(frames.len() + 1);
+        out.push(TrueFrame {
+            pc: cpu.rip,
+            cfa: cfa(frames.len()),
+            kind: TrueKind::Top,
+            saved: Some(cpu.saved),
+        });
+        for (index, held) in frames.iter().enumerate().rev() {
+            out.push(TrueFrame {
+                pc: held.pc,
+                cfa: cfa(index),
+                kind: held.kind,
+                saved: Some(held.saved),
+            });
+        }
+        match self.chain.origin {
+            Origin::Root => Truth::Complete(out),
+            Origin::Middle => Truth::Known(out),
+        }
+    }
+
+    /// An instruction of class `insn` was executed. `rax` is its value before; it matters for
+    /// [`Insn::Syscall`] only.
+    #[inline]
+    pub fn step<W: World>(
+        &mut self,
+        insn: Insn,
+        before: &Cpu,
+        rax: u64,
+        after: &Cpu,
+        suspended: &mut Suspended,
+        world: &mut W,
+    ) {
+        self.stats.instructions += 1;
+        self.stats.unknown += u64::from(self.doubt);
+        match insn {
+            Insn::Other | Insn::Pop | Insn::Jump | Insn::Breakpoint if after.rsp <= self.limit => {}
+            Insn::Pop if self.keep_in_register(after.rsp) => {}
+            Insn::Other | Insn::Pop | Insn::Jump | Insn::Breakpoint => self.rise(after.rsp),
+            _ => self.step_slow(insn, before, rax, after, suspended, world),
+        }
+    }
+
+    fn step_slow(
+        &mut self,
+        insn: Insn,
+        before: &Cpu,
+        rax: u64,
+        after: &Cpu,
+        suspended: &mut Suspended,
+        world: &mut dyn World,
+    ) {
+        match insn {
+            Insn::Call { len, .. } => {
+                self.stats.calls += 1;
+                self.chain.last_mut().pending = None;
+                let pc = before.rip.wrapping_add(u64::from(len));
+                self.push(after.rsp, before.rsp, pc, after);
+            }
+            Insn::Ret => self.ret(before, after, suspended, world),
+            Insn::JumpIndirect if self.leave_by_register(after) => {}
+            Insn::JumpIndirect => self.transfer(before, after, suspended, world),
+            Insn::Far => {
+                self.load_sp(before, after, suspended, world);
+                self.transfer(before, after, suspended, world);
+            }
+            Insn::MoveSp => self.load_sp(before, after, suspended, world),
+            Insn::Push | Insn::Pushf => {
+                self.written_slot = after.rsp;
+                self.put_back(after.rsp, world);
+                self.rise(after.rsp);
+            }
+            Insn::StoreTop => {
+                self.written_slot = after.rsp;
+                let first = self.chain.last().first;
+                let top = self.chain.frames[first..].last_mut();
+                if let Some(top) = top.filter(|f| f.slot == after.rsp) {
+                    top.rewritten = true;
+                }
+            }
+            Insn::Syscall if rax == SYS_RT_SIGRETURN => {
+                self.sigreturn(before, after, suspended, world);
+            }
+            Insn::Syscall
+            | Insn::Syscall32
+            | Insn::Other
+            | Insn::Pop
+            | Insn::Jump
+            | Insn::Breakpoint => self.rise(after.rsp),
+        }
+    }
+
+    fn push(&mut self, slot: u64, cfa: u64, pc: u64, entry: &Cpu) {
+        self.chain.frames.push(Held {
+            slot,
+            cfa,
+            pc,
+            saved: entry.saved,
+            kind: TrueKind::Call,
+            rewritten: false,
+            thunk: entry.rip == pc,
+            in_register: false,
+        });
+        self.limit = self.chain.limit();
+    }
+
+    fn top_mut(&mut self) -> Option<&mut Held> {
+        let first = self.chain.last().first;
+        self.chain.frames[first..].last_mut()
+    }
+
+    /// A pop took just the return address off the stack (glibc's `vfork`): the frame lives on
+    /// in a register, unless its call only wanted to know where it is.
+    fn keep_in_register(&mut self, sp: u64) -> bool {
+        let top = self.top_mut();
+        let held = top.filter(|f| f.kind == TrueKind::Call && !f.thunk && !f.in_register);
+        let Some(held) = held.filter(|f| sp == f.cfa && sp == f.slot.wrapping_add(8)) else {
+            return false;
+        };
+        held.slot = held.cfa;
+        held.in_register = true;
+        self.limit = self.chain.limit();
+        true
+    }
+
+    /// A jump through a register to the return address that it holds is the return.
+    fn leave_by_register(&mut self, after: &Cpu) -> bool {
+        let Some(held) = self.chain.top().copied().filter(|f| f.in_register) else {
+            return false;
+        };
+        self.chain.frames.pop();
+        self.limit = self.chain.limit();
+        let returns = held.pc == after.rip && held.cfa == after.rsp;
+        // Else the slot had been written before: libgcc's eh_return goes to a landing pad so.
+        self.stats.returns += u64::from(returns);
+        self.stats.rewritten += u64::from(!returns);
+        returns
+    }
+
+    /// The return address was pushed again.
+    fn put_back(&mut self, slot: u64, world: &mut dyn World) {
+        let top = self.top_mut();
+        let held = top.filter(|f| f.in_register && slot == f.cfa.wrapping_sub(8));
+        let Some(held) = held.filter(|f| world.word(slot) == Some(f.pc)) else {
+            return;
+        };
+        held.slot = slot;
+        held.in_register = false;
+        self.limit = self.chain.limit();
+    }
+
+    /// rsp is `sp` after an instruction that does not load it from elsewhere.
+    fn rise(&mut self, sp: u64) {
+        if sp <= self.limit {
+            return;
+        }
+        self.pop_below(sp);
+        let segment = self.chain.last();
+        if sp > segment.high {
+            let nested = segment.pending.is_some_and(|p| p.nested);
+            match self.chain.earlier_segment(sp) {
+                Some(index) if !nested => {
+                    self.cut_to_segment(index);
+                    self.pop_below(sp);
+                }
+                _ => self.chain.last_mut().high = sp,
+            }
+        }
+        self.limit = self.chain.limit();
+    }
+
+    fn pop_below(&mut self, sp: u64) {
+        let count = self.chain.frames.len();
+        self.chain.pop_below(sp);
+        self.stats.dropped += (count - self.chain.frames.len()) as u64;
+    }
+
+    fn cut_to_segment(&mut self, index: usize) {
+        let count = self.chain.frames.len();
+        self.chain.cut_to_segment(index);
+        self.stats.dropped += (count - self.chain.frames.len()) as u64;
+    }
+
+    fn ret(&mut self, before: &Cpu, after: &Cpu, suspended: &mut Suspended, world: &mut dyn World) {
+        let slot = before.rsp;
+        if self.chain.top().is_some_and(|f| f.in_register) {
+            // It was thrown away.
+            self.chain.frames.pop();
+        }
+        let held = self.chain.top().copied().filter(|f| f.slot == slot);
+        if let Some(held) = held {
+            self.chain.frames.pop();
+            self.limit = self.chain.limit();
+            if held.pc == after.rip && after.rsp >= held.cfa {
+                self.stats.returns += 1;
+                self.doubt = false;
+            } else if held.rewritten {
+                self.stats.rewritten += 1;
+            } else {
+                self.stats.mismatched += 1;
+            }
+        } else if self.chain.last().pending.is_some() {
+            self.transfer(before, after, suspended, world);
+        } else if self.written_slot == slot {
+            self.stats.trampolines += 1;
+        } else if self.chain.frames.is_empty() && self.chain.origin == Origin::Middle {
+            // A return into what nobody saw.
+        } else {
+            self.stats.unheld += 1;
+            self.doubt = true;
+        }
+        self.rise(after.rsp);
+    }
+
+    /// rsp was loaded with a value of its own.
+    fn load_sp(
+        &mut self,
+        before: &Cpu,
+        after: &Cpu,
+        suspended: &mut Suspended,
+        world: &mut dyn World,
+    ) {
+        let (old, new) = (before.rsp, after.rsp);
+        if old <= new && new <= self.limit {
+            return;
+        }
+        if let Some(chain) = suspended.claim(new, false, world) {
+            self.resume(chain, old, new, suspended);
+        } else if let Some(chain) = suspended.claim_moved(new, world) {
+            self.resume(chain, old, new, suspended);
+        } else if self.chain.return_to_copy(new, world) {
+            self.stats.switches += 1;
+            self.pop_below(new);
+        } else if old < new && new <= self.chain.last().high {
+            self.load_upward(old, new, world);
+        } else if let Some(index) = self.chain.earlier_segment(new) {
+            self.cut_to_segment(index);
+            self.pop_below(new);
+            self.reread_top(world);
+        } else if let Some(chain) = suspended.claim(new, true, world) {
+            self.resume(chain, old, new, suspended);
+        } else {
+            let far = old.abs_diff(new) > ALLOCA_MAX || !world.same_mapping(old, new);
+            self.enter_segment(old, new, Pending { nested: false, far });
+        }
+        self.limit = self.chain.limit();
+    }
+
+    fn enter_segment(&mut self, old: u64, new: u64, pending: Pending) {
+        if self.chain.last().pending.is_some() && self.chain.segments.len() > 1 {
+            // Loaded twice before anything was called: the first time does not count.
+            self.chain.segments.pop();
+        } else {
+            self.chain.last_mut().low = old;
+        }
+        self.chain.segments.push(Segment {
+            first: self.chain.frames.len(),
+            high: new,
+            low: new,
+            pending: Some(pending),
+        });
+    }
+
+    /// Within the segment, but above the innermost frame.
+    fn load_upward(&mut self, old: u64, new: u64, world: &mut dyn World) {
+        let frames = &self.chain.frames[self.chain.last().first..];
+        let dead = frames.partition_point(|f| f.slot >= new);
+        let exact = frames
+            .get(dead)
+            .is_none_or(|f| new - f.slot <= LONGJMP_SLACK)
+            || dead > 0 && frames[dead - 1].slot == new;
+        if exact {
+            self.pop_below(new);
+            self.reread_top(world);
+        } else {
+            let pending = Pending {
+                nested: true,
+                far: true,
+            };
+            self.enter_segment(old, new, pending);
+        }
+    }
+
+    /// An unwinder that lands in a handler may have written the return address it leaves through
+    /// (`__builtin_eh_return`).
+    fn reread_top(&mut self, world: &mut dyn World) {
+        let first = self.chain.last().first;
+        if let Some(top) = self.chain.frames[first..].last_mut()
+            && top.kind == TrueKind::Call
+            && world.word(top.slot).is_some_and(|word| word != top.pc)
+        {
+            top.rewritten = true;
+        }
+    }
+
+    /// The thread goes on with `chain`; the one it ran is suspended at `old`.
+    fn resume(&mut self, mut chain: Chain, old: u64, new: u64, suspended: &mut Suspended) {
+        self.stats.switches += 1;
+        core::mem::swap(&mut self.chain, &mut chain);
+        self.suspend(chain, old, suspended);
+        self.pop_below(new);
+        self.limit = self.chain.limit();
+    }
+
+    fn suspend(&mut self, mut chain: Chain, rsp: u64, suspended: &mut Suspended) {
+        chain.rsp = rsp;
+        if chain.segments.len() > 1 && chain.last().pending.is_some() {
+            chain.segments.pop();
+            chain.rsp = chain.last().low;
+        }
+        suspended.push(chain);
+    }
+
+    /// Control went elsewhere by a return or an indirect jump: a pending segment is decided.
+    fn transfer(
+        &mut self,
+        before: &Cpu,
+        after: &Cpu,
+        suspended: &mut Suspended,
+        world: &mut dyn World,
+    ) {
+        let segment = self.chain.last();
+        let Some(pending) = segment.pending else {
+            return;
+        };
+        let is_near = before.rip.abs_diff(after.rip) < SWITCH_TABLE_REACH;
+        if !pending.far && is_near {
+            return;
+        }
+        let lands_behind_call = || {
+            let before = world.word(after.rip.wrapping_sub(8))?;
+            Some(ends_with_call(before.to_le_bytes()))
+        };
+        if pending.nested && { lands_behind_call }().unwrap_or(false) {
+            self.chain.segments.pop();
+            self.pop_below(after.rsp);
+            self.limit = self.chain.limit();
+            return;
+        }
+        self.stats.switches += 1;
+        let mut chain = Chain::new(Origin::Root, after.rsp, segment.high.max(after.rsp));
+        core::mem::swap(&mut self.chain, &mut chain);
+        self.suspend(chain, before.rsp, suspended);
+        self.doubt = false;
+        self.limit = self.chain.limit();
+        let planted = world.word(after.rsp).filter(|&w| world.is_code(w));
+        if let Some(pc) = planted {
+            let cfa = after.rsp.wrapping_add(8);
+            self.chain.last_mut().high = segment.high.max(cfa);
+            self.push(after.rsp, cfa, pc, after);
+        }
+    }
+
+    /// A signal was delivered. `interrupted` is what the kernel saved in the signal frame, and
+    /// `entry` the state at the handler's first instruction, where rsp points to `restorer`
+    /// (Linux `arch/x86/kernel/signal_64.c`, `x64_setup_rt_frame`).
+    pub fn signal(&mut self, interrupted: &Cpu, entry: &Cpu, restorer: u64) {
+        self.stats.signals += 1;
+        let cfa = entry.rsp.wrapping_add(8);
+        let slot = cfa.wrapping_add(SIGNAL_FRAME_RIP);
+        self.chain.last_mut().low = interrupted.rsp;
+        self.chain.segments.push(Segment {
+            first: self.chain.frames.len(),
+            high: slot,
+            low: entry.rsp,
+            pending: None,
+        });
+        self.chain.frames.push(Held {
+            slot,
+            cfa: interrupted.rsp,
+            pc: interrupted.rip,
+            saved: interrupted.saved,
+            kind: TrueKind::Interrupted,
+            rewritten: false,
+            thunk: false,
+            in_register: false,
+        });
+        self.push(entry.rsp, cfa, restorer, entry);
+    }
+
+    fn sigreturn(
+        &mut self,
+        before: &Cpu,
+        after: &Cpu,
+        suspended: &mut Suspended,
+        world: &mut dyn World,
+    ) {
+        let slot = before.rsp.wrapping_add(SIGNAL_FRAME_RIP);
+        let is_it = |f: &Held| f.kind == TrueKind::Interrupted && f.slot == slot;
+        let Some(index) = self.chain.frames.iter().rposition(is_it) else {
+            self.load_sp(before, after, suspended, world);
+            return;
+        };
+        let held = self.chain.frames[index];
+        let segment = self.chain.segments.iter().rposition(|s| s.first == index);
+        self.chain.frames.truncate(index);
+        if let Some(segment) = segment.filter(|&s| s > 0) {
+            self.chain.segments.truncate(segment);
+        }
+        self.limit = self.chain.limit();
+        if held.pc == after.rip && held.cfa == after.rsp {
+            return;
+        }
+        self.stats.redirected += 1;
+        let injected = world.word(after.rsp).filter(|&w| world.is_code(w));
+        if let (true, Some(pc)) = (after.rsp == held.cfa.wrapping_sub(8), injected) {
+            // The handler made the interrupted function call another (Go's asyncPreempt).
+            self.push(after.rsp, held.cfa, pc, after);
+            return;
+        }
+        let from = Cpu {
+            rsp: held.cfa,
+            ..*before
+        };
+        self.load_sp(&from, after, suspended, world);
+    }
+}

@@ -1,0 +1,178 @@
+//! What every unwinder looks like from outside: ours, and the user's own.
+
+use crate::cache::Cache;
+use crate::chain::{Addresses, Chain, End, How, Sink, Step};
+use crate::image::AddressSpace;
+use crate::memory::Memory;
+use crate::regs::RegMask;
+use crate::start::Start;
+use crate::walk::{self, Finder, Limits, Place};
+use crate::{guess, lbr};
+use alloc::boxed::Box;
+use alloc::string::String;
+
+/// One stack, put in front of an unwinder.
+#[derive(Clone, Copy)]
+pub struct Stack<'a> {
+    /// The registers to start with, and the mark.
+    pub start: &'a Start,
+    /// The executable mappings.
+    pub space: &'a AddressSpace,
+    /// The recorded memory.
+    pub memory: &'a dyn Memory,
+    /// Bounds of the walk.
+    pub limits: Limits,
+}
+
+/// An unwinder. Implement this for your own, and put it in front of the corpus with
+/// `unwind_sim::check_dir`.
+pub trait Unwinder: Send + Sync {
+    /// The name, as on the command line and in reports.
+    fn name(&self) -> &str;
+
+    /// The registers it carries from frame to frame, for explanations.
+    fn carries(&self) -> RegMask {
+        RegMask::FRAME
+    }
+
+    /// Walks `stack`. `cache` is this unwinder's own, for as long as the caller likes; an
+    /// unwinder with a cache of another kind ignores it.
+    ///
+    /// Never fails: the chain holds the frames so far and why the walk ended.
+    fn walk(&self, stack: &Stack<'_>, cache: &mut Cache) -> Chain;
+
+    /// As [`Unwinder::walk`], but only the pcs, appended to `out`.
+    fn addresses(&self, stack: &Stack<'_>, cache: &mut Cache, out: &mut Addresses) -> End {
+        let chain = self.walk(stack, cache);
+        for frame in &chain.frames {
+            let how = How::External;
+            out.frame(Step {
+                pc: frame.pc,
+                sp: frame.sp,
+                slot: frame.slot,
+                how,
+            });
+        }
+        chain.end
+    }
+}
+
+impl<F: Finder> Unwinder for F {
+    fn name(&self) -> &str {
+        Finder::name(self)
+    }
+
+    fn carries(&self) -> RegMask {
+        Finder::carries(self)
+    }
+
+    fn walk(&self, stack: &Stack<'_>, cache: &mut Cache) -> Chain {
+        let mut chain = Chain::default();
+        let place = Place {
+            space: stack.space,
+            memory: stack.memory,
+        };
+        chain.end = walk::walk(self, &place, stack.start, &stack.limits, cache, &mut chain);
+        chain
+    }
+
+    fn addresses(&self, stack: &Stack<'_>, cache: &mut Cache, out: &mut Addresses) -> End {
+        let place = Place {
+            space: stack.space,
+            memory: stack.memory,
+        };
+        walk::walk(self, &place, stack.start, &stack.limits, cache, out)
+    }
+}
+
+/// Scans the stack for code addresses.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Guess;
+
+impl Unwinder for Guess {
+    fn name(&self) -> &str {
+        "guess"
+    }
+
+    fn walk(&self, stack: &Stack<'_>, _: &mut Cache) -> Chain {
+        let mut chain = Chain::default();
+        let place = Place {
+            space: stack.space,
+            memory: stack.memory,
+        };
+        chain.end = guess::walk(&place, stack.start, &stack.limits, &mut chain);
+        chain
+    }
+}
+
+/// Reads branch records.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lbr;
+
+impl Unwinder for Lbr {
+    fn name(&self) -> &str {
+        "lbr"
+    }
+
+    fn walk(&self, stack: &Stack<'_>, _: &mut Cache) -> Chain {
+        let mut chain = Chain::default();
+        chain.end = lbr::walk(stack.start, &mut chain);
+        chain
+    }
+}
+
+/// One finder with another behind it, which is asked where the first has no rule. That is an
+/// event of the walk, never silent.
+pub struct WithFallback {
+    name: String,
+    first: Box<dyn Finder>,
+    second: Box<dyn Finder>,
+}
+
+impl WithFallback {
+    /// `first`, then `second`.
+    pub fn new(first: Box<dyn Finder>, second: Box<dyn Finder>) -> Self {
+        let name = alloc::format!("{}+{}", first.name(), second.name());
+        WithFallback {
+            name,
+            first,
+            second,
+        }
+    }
+}
+
+impl Finder for WithFallback {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn lookup(&self) -> crate::address::Lookup {
+        self.first.lookup()
+    }
+    fn carries(&self) -> RegMask {
+        self.first.carries()
+    }
+    fn find(
+        &self,
+        mapping: &crate::image::Mapping,
+        svma: u64,
+        cache: &mut Cache,
+    ) -> Result<crate::cache::RowId, crate::reason::Reason> {
+        self.first.find(mapping, svma, cache)
+    }
+    fn fallback(&self) -> Option<&dyn Finder> {
+        Some(&*self.second)
+    }
+    fn permits(
+        &self,
+        rule: &crate::rule::Rule,
+        topmost: bool,
+    ) -> Result<(), crate::reason::Reason> {
+        self.first.permits(rule, topmost)
+    }
+    fn skips(&self, sp: u64, first_frame: u64) -> bool {
+        self.first.skips(sp, first_frame)
+    }
+    fn fast(&self) -> bool {
+        self.first.fast()
+    }
+}

@@ -1,0 +1,539 @@
+//! The walk: find a rule, apply it, go on with the caller.
+//!
+//! One loop for every table: what differs (which table, which profile) is behind [`Finder`].
+//! Here are the bounds (sp must advance within a stack, no state twice, named limits), the skip
+//! up to the mark, and the end. Not here: applying a rule that is not the common one (`apply`),
+//! scanning (`guess`).
+
+use crate::address::{CodeAddress, Lookup};
+use crate::apply::{self, Frame};
+use crate::cache::{Cache, Hot, RowId, RowSource, Shape, TableKind};
+use crate::chain::{End, How, Sink, Step, Word, Words};
+use crate::event::Event;
+use crate::image::{AddressSpace, Mapping};
+use crate::memory::Memory;
+use crate::reason::Reason;
+use crate::regs::{Reg, RegMask};
+use crate::rule::{Base, Rule, RuleKind, Value};
+use crate::start::Start;
+use arrayvec::ArrayVec;
+
+/// Finds the rule for an address: a table's reader under a profile.
+pub trait Finder: Send + Sync {
+    /// The name, as on the command line: `dwarf`, `sframe:kernel-v3`.
+    fn name(&self) -> &str;
+
+    /// At which address a return address is looked up.
+    fn lookup(&self) -> Lookup {
+        Lookup::InsideCall
+    }
+
+    /// The registers carried from frame to frame.
+    fn carries(&self) -> RegMask;
+
+    /// The row for `svma`, which lies in `mapping`'s text; compiled into `cache` if need be.
+    fn find(&self, mapping: &Mapping, svma: u64, cache: &mut Cache) -> Result<RowId, Reason>;
+
+    /// Tried when [`Finder::find`] fails.
+    fn fallback(&self) -> Option<&dyn Finder> {
+        None
+    }
+
+    /// May this rule be used here? A profile may accept some only in the topmost frame. Only
+    /// asked if [`Finder::fast`] is false or the rule is not a common one.
+    fn permits(&self, rule: &Rule, topmost: bool) -> Result<(), Reason> {
+        let _ = (rule, topmost);
+        Ok(())
+    }
+
+    /// Is a frame with this sp (the CFA of its callee) to be skipped under `first_frame`? ORC's
+    /// test, which DWARF and SFrame share (Linux `arch/x86/kernel/unwind_orc.c`,
+    /// `__unwind_start`).
+    fn skips(&self, sp: u64, first_frame: u64) -> bool {
+        sp <= first_frame
+    }
+
+    /// May common rules take the fast path, which does not ask `permits`?
+    fn fast(&self) -> bool {
+        true
+    }
+}
+
+/// Bounds of a walk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Frames found, skipped ones included.
+    pub frames_max: u32,
+}
+
+/// Deeper than any stack of the usual 8 MiB with real work in its frames.
+pub const FRAMES_MAX: u32 = 1 << 16;
+
+/// How often a walk may change stacks. A signal handler on an alternate stack is one change.
+pub const STACK_CHANGES_MAX: usize = 32;
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            frames_max: FRAMES_MAX,
+        }
+    }
+}
+
+/// Where a walk happens: the code and the memory of one sample.
+#[derive(Debug)]
+pub struct Place<'a, M: Memory + ?Sized> {
+    /// The executable mappings.
+    pub space: &'a AddressSpace,
+    /// The stacks.
+    pub memory: &'a M,
+}
+
+/// How the frame at hand was found.
+enum Origin {
+    Start,
+    /// By this row, which was found for this address.
+    Row(RowId, u64),
+}
+
+impl Origin {
+    /// As the sink is told, if the row is no fallback's.
+    #[inline]
+    fn how<'a>(&self, words: &'a Words, cache: &'a Cache) -> How<'a> {
+        match *self {
+            Origin::Start => How::Start,
+            Origin::Row(row, _) => How::Rule {
+                rule: cache.rule(row),
+                source: cache.source(row),
+                words,
+            },
+        }
+    }
+}
+
+struct Walk<'a, F: ?Sized, M: Memory + ?Sized, S> {
+    finder: &'a F,
+    place: &'a Place<'a, M>,
+    sink: &'a mut S,
+    frame: Frame,
+    first_frame: Option<u64>,
+    origin: Origin,
+    words: Words,
+    seen: ArrayVec<(u64, u64), STACK_CHANGES_MAX>,
+}
+
+/// Walks from `start` until a root, an obstacle or a limit, and tells `sink` of every frame.
+pub fn walk<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink>(
+    finder: &F,
+    place: &Place<'_, M>,
+    start: &Start,
+    limits: &Limits,
+    cache: &mut Cache,
+    sink: &mut S,
+) -> End {
+    cache.select(place.space);
+    for reg in [Reg::Rip, Reg::Rsp] {
+        if start.regs.get(reg).is_none() {
+            return Reason::RegistersMissing { reg }.into();
+        }
+    }
+    let mut walk = Walk {
+        finder,
+        place,
+        sink,
+        frame: Frame::top(start.regs),
+        first_frame: start.first_frame,
+        origin: Origin::Start,
+        words: Words::new(),
+        seen: ArrayVec::new(),
+    };
+    if S::DETAIL {
+        walk.sink.event(Event::Started {
+            regs: start.regs,
+            first_frame: start.first_frame,
+        });
+    }
+    if let Some(ip) = start.sampled_ip {
+        let pc = CodeAddress::Return(ip);
+        walk.sink.frame(Step {
+            pc,
+            sp: 0,
+            slot: None,
+            how: How::SampledIp,
+        });
+    }
+    walk.run(limits, cache)
+}
+
+impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
+    fn run(&mut self, limits: &Limits, cache: &mut Cache) -> End {
+        let lookup = self.finder.lookup();
+        let carries = self.finder.carries();
+        let mut left = limits.frames_max;
+        loop {
+            if carries == RegMask::FRAME && !(S::DETAIL && cache.has_fallbacks()) {
+                self.glide(&mut left, lookup, cache);
+            }
+            let Some(less) = left.checked_sub(1) else {
+                break;
+            };
+            left = less;
+            let pc = self.frame.pc;
+            let address = pc.lookup(lookup);
+            let hot = match cache.hot(address).copied() {
+                Some(hot) => hot,
+                None => match self.resolve(address, cache) {
+                    Ok(hot) => hot,
+                    Err(end) => {
+                        if !matches!(end.reason, Reason::NotText { .. }) {
+                            self.report(cache);
+                        }
+                        return end;
+                    }
+                },
+            };
+            self.report(cache);
+            if S::DETAIL {
+                self.words.clear();
+                self.tell_fallback(address, cache);
+                self.origin = Origin::Row(hot.row, address);
+            }
+            let next = match hot.packed.shape {
+                Shape::Generic => self.step_generic(address, hot, cache),
+                Shape::Rsp => self.step_fast(hot, self.frame.regs.rsp(), carries),
+                Shape::Rbp => match self.frame.regs.get(Reg::Rbp) {
+                    Some(0) if Self::is_frame_pointer(hot, cache) => Err(Reason::RootReached),
+                    Some(rbp) => self.step_fast(hot, rbp, carries),
+                    None => Err(self.frame.why_unknown(Reg::Rbp)),
+                },
+            };
+            if let Err(reason) = next {
+                return reason.into();
+            }
+        }
+        Reason::FrameLimit {
+            limit: limits.frames_max,
+        }
+        .into()
+    }
+
+    /// Most frames of most walks: ip, sp and bp are carried, the rule is hot and common. Stops in
+    /// front of a frame that is any different, having changed nothing by it. `left` is how many
+    /// frames may still be found.
+    #[inline]
+    fn glide(&mut self, left: &mut u32, lookup: Lookup, cache: &Cache) {
+        let (Some(sp), Some(bp)) = (self.frame.regs.get(Reg::Rsp), self.frame.regs.get(Reg::Rbp))
+        else {
+            return;
+        };
+        let memory = self.place.memory;
+        let before = *left;
+        let (mut pc, mut sp, mut bp, mut slot) = (self.frame.pc, sp, bp, self.frame.slot);
+        while *left > 0 {
+            let address = pc.lookup(lookup);
+            let Some(hot) = cache.hot(address) else {
+                break;
+            };
+            let base = match hot.packed.shape {
+                Shape::Rsp => sp,
+                Shape::Rbp if bp != 0 => bp,
+                _ => break,
+            };
+            let cfa = base.wrapping_add(i64::from(hot.packed.cfa_offset) as u64);
+            let ra_slot = cfa.wrapping_sub(8);
+            let bp_slot = cfa.wrapping_sub(8 * u64::from(hot.packed.slots[1]));
+            let saves_bp = bp_slot != cfa;
+            let next_bp = match saves_bp {
+                true => memory.read_u64(bp_slot),
+                false => Ok(bp),
+            };
+            let (Ok(ra @ 1..), Ok(next_bp)) = (memory.read_u64(ra_slot), next_bp) else {
+                break;
+            };
+            let skip = self
+                .first_frame
+                .is_some_and(|mark| self.finder.skips(sp, mark));
+            if cfa <= sp || (S::DETAIL && skip) {
+                break;
+            }
+            if !skip {
+                let how = self.origin.how(&self.words, cache);
+                self.sink.frame(Step { pc, sp, slot, how });
+            }
+            if S::DETAIL {
+                self.origin = Origin::Row(hot.row, address);
+                self.words.clear();
+                self.words.push(Word {
+                    address: ra_slot,
+                    value: ra,
+                });
+                if saves_bp {
+                    self.words.push(Word {
+                        address: bp_slot,
+                        value: next_bp,
+                    });
+                }
+            }
+            slot = Some(ra_slot);
+            (pc, sp, bp) = (CodeAddress::Return(ra), cfa, next_bp);
+            *left -= 1;
+        }
+        if *left < before {
+            self.frame.regs.keep(RegMask::FRAME);
+            self.frame.regs.set(Reg::Rbp, bp);
+            self.frame.enter(pc, sp, slot);
+        }
+    }
+
+    /// Finds the rule for `address` in the tables, and remembers it.
+    #[cold]
+    #[inline(never)]
+    fn resolve(&mut self, address: u64, cache: &mut Cache) -> Result<Hot, End> {
+        let pc = self.frame.pc;
+        let Some(mapping) = self.place.space.find(address) else {
+            return Err(match pc {
+                CodeAddress::Instruction(pc) => Reason::NoImage { pc },
+                CodeAddress::Return(address) => Reason::NotText { address },
+            }
+            .into());
+        };
+        let svma = mapping.svma(address);
+        if mapping
+            .image
+            .as_ref()
+            .is_some_and(|image| !image.is_text(svma))
+        {
+            return Err(Reason::NotText {
+                address: pc.value(),
+            }
+            .into());
+        }
+        let found = self.finder.find(mapping, svma, cache);
+        // A table knows only its own addresses: the reason is to name the process's.
+        let avma = |reason| match reason {
+            Reason::NoRow { .. } => Reason::NoRow { pc: address },
+            Reason::NoTable { .. } => Reason::NoTable { pc: address },
+            Reason::NoImage { .. } => Reason::NoImage { pc: address },
+            other => other,
+        };
+        match (found, self.finder.fallback()) {
+            (Ok(row), _) => Ok(cache.insert_hot(address, row, self.finder.fast(), None)),
+            (Err(cause), None) => Err(avma(cause).into()),
+            (Err(cause), Some(second)) => match second.find(mapping, svma, cache) {
+                Ok(row) => Ok(cache.insert_hot(address, row, false, Some(avma(cause)))),
+                Err(second) => Err(End {
+                    reason: avma(cause),
+                    fallback: Some(avma(second)),
+                }),
+            },
+        }
+    }
+
+    /// Of the fallback, if its row is in use.
+    #[inline]
+    fn tell_fallback(&mut self, address: u64, cache: &Cache) {
+        if let Some(cause) = cache.fallback_cause(address) {
+            let pc = self.frame.pc;
+            self.sink.event(Event::Fallback { pc, cause });
+        }
+    }
+
+    /// A zero rbp marks the root for who follows frame pointers (psABI, "Initial Stack and
+    /// Register State").
+    #[cold]
+    fn is_frame_pointer(hot: Hot, cache: &Cache) -> bool {
+        cache.source(hot.row).table == TableKind::FramePointer
+    }
+
+    /// Hands the frame to the sink, unless it lies below the mark.
+    #[inline(always)]
+    fn report(&mut self, cache: &Cache) {
+        let (rip, sp) = (self.frame.pc.value(), self.frame.regs.rsp());
+        // Taken apart and put together: a copy in one piece waits for the pieces just written.
+        let slot = self
+            .frame
+            .slot
+            .is_some()
+            .then(|| self.frame.slot.unwrap_or(0));
+        let pc = match self.frame.pc.is_instruction() {
+            true => CodeAddress::Instruction(rip),
+            false => CodeAddress::Return(rip),
+        };
+        if let Some(first_frame) = self.first_frame
+            && self.finder.skips(sp, first_frame)
+        {
+            if S::DETAIL {
+                self.sink.event(Event::Skipped {
+                    pc,
+                    sp,
+                    first_frame,
+                });
+            }
+            return;
+        }
+        if let Origin::Row(row, address) = self.origin
+            && let Some(cause) = cache.fallback_cause(address)
+        {
+            return self.report_fallback(row, cause, cache);
+        }
+        let how = self.origin.how(&self.words, cache);
+        self.sink.frame(Step { pc, sp, slot, how });
+    }
+
+    /// [`Walk::report`] of a frame found by the fallback's row.
+    #[cold]
+    #[inline(never)]
+    fn report_fallback(&mut self, row: RowId, cause: Reason, cache: &Cache) {
+        let source = RowSource {
+            fallback: Some(cause),
+            ..cache.source(row)
+        };
+        self.sink.frame(Step {
+            pc: self.frame.pc,
+            sp: self.frame.regs.rsp(),
+            slot: self.frame.slot,
+            how: How::Rule {
+                rule: cache.rule(row),
+                source,
+                words: &self.words,
+            },
+        });
+    }
+
+    #[inline]
+    fn read(&mut self, address: u64) -> Result<u64, Reason> {
+        let value = self.place.memory.read_u64(address)?;
+        if S::DETAIL {
+            self.words.push(Word { address, value });
+        }
+        Ok(value)
+    }
+
+    /// cfa = `base` + offset, ra at cfa - 8, registers below it: nearly every frame there is.
+    #[inline]
+    fn step_fast(&mut self, hot: Hot, base: u64, carries: RegMask) -> Result<(), Reason> {
+        let sp = self.frame.regs.rsp();
+        let cfa = base.wrapping_add(i64::from(hot.packed.cfa_offset) as u64);
+        if cfa <= sp {
+            return Err(Reason::SpDidNotAdvance { from: sp, to: cfa });
+        }
+        let slot = cfa.wrapping_sub(8);
+        let ra = self.read(slot)?;
+        if ra == 0 {
+            return Err(Reason::NotAtRoot);
+        }
+        self.frame.regs.keep(carries);
+        if carries.0 == RegMask::FRAME.0 {
+            self.restore(Reg::Rbp, hot.packed.slots[1], cfa);
+        } else {
+            for (reg, words) in Reg::CALLEE_SAVED.into_iter().zip(hot.packed.slots) {
+                self.restore(reg, words, cfa);
+            }
+        }
+        self.frame.enter(CodeAddress::Return(ra), cfa, Some(slot));
+        Ok(())
+    }
+
+    #[inline]
+    fn restore(&mut self, reg: Reg, words: u8, cfa: u64) {
+        if words != 0 {
+            match self.read(cfa.wrapping_sub(8 * u64::from(words))) {
+                Ok(value) => self.frame.regs.set(reg, value),
+                Err(cause) => self.lose(reg, cause),
+            }
+        }
+    }
+
+    #[cold]
+    fn lose(&mut self, reg: Reg, cause: Reason) {
+        self.frame.lose(reg, cause);
+        if S::DETAIL {
+            self.sink.event(Event::RegisterLost {
+                pc: self.frame.pc,
+                reg,
+                cause,
+            });
+        }
+    }
+
+    /// Any rule, through the full form.
+    #[inline(never)]
+    fn step_generic(&mut self, address: u64, hot: Hot, cache: &Cache) -> Result<(), Reason> {
+        let rule = cache.rule(hot.row);
+        let table = cache.source(hot.row).table;
+        if table == TableKind::FramePointer && self.frame.regs.get(Reg::Rbp) == Some(0) {
+            return Err(Reason::RootReached);
+        }
+        self.finder.permits(rule, self.frame.topmost)?;
+        self.advances(rule)?;
+        let mapping = self.place.space.find(address);
+        let image = mapping.and_then(|m| m.image.as_deref());
+        let bytes = table.section().and_then(|kind| image?.section(kind));
+        let context = apply::Context {
+            memory: self.place.memory,
+            expressions: bytes.map_or(&[], |s| &s.data[..]),
+            bias: mapping.map_or(0, |m| m.bias),
+            carries: self.finder.carries(),
+        };
+        let caller = apply::apply(rule, &self.frame, &context, &mut self.words)?;
+        let (from, to) = (self.frame.regs.rsp(), caller.regs.rsp());
+        // Where the return address is in a register, it is on the stack no more: the same sp.
+        let popped = to == from && self.frame.topmost && caller.slot.is_none();
+        if to <= from && !popped {
+            if !caller.may_change_stack {
+                return Err(Reason::SpDidNotAdvance { from, to });
+            }
+            self.change_stack(caller.pc.value(), from, to)?;
+        }
+        if S::DETAIL {
+            self.tell_lost(&caller);
+        }
+        self.frame = caller;
+        Ok(())
+    }
+
+    /// That an ordinary rule's CFA lies above sp, before anything is read by it; the fast path
+    /// asks the same.
+    fn advances(&self, rule: &Rule) -> Result<(), Reason> {
+        let Value::Offset {
+            base: Base::Reg(reg),
+            offset,
+        } = rule.cfa
+        else {
+            return Ok(());
+        };
+        let ordinary = rule.kind == RuleKind::Call
+            && rule.ra == Value::at_cfa(-8)
+            && rule.sp == Value::Unspecified;
+        let (from, base) = (self.frame.regs.rsp(), self.frame.regs.get(reg));
+        let to = base.map(|base| base.wrapping_add(i64::from(offset) as u64));
+        match to {
+            Some(to) if ordinary && reg != Reg::Rip && to <= from => {
+                Err(Reason::SpDidNotAdvance { from, to })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Of the registers that are lost from here on.
+    #[cold]
+    fn tell_lost(&mut self, caller: &Frame) {
+        for &(reg, cause) in caller.lost.iter().filter(|l| !self.frame.lost.contains(l)) {
+            let pc = self.frame.pc;
+            self.sink.event(Event::RegisterLost { pc, reg, cause });
+        }
+    }
+
+    fn change_stack(&mut self, pc: u64, from: u64, to: u64) -> Result<(), Reason> {
+        if self.seen.contains(&(pc, to)) || self.seen.try_push((pc, to)).is_err() {
+            return Err(Reason::Cycle { pc, sp: to });
+        }
+        if S::DETAIL {
+            self.sink.event(Event::StackChanged { from, to });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,591 @@
+//! The loop: its ends, its bounds, the skip, the fallback, and both paths and both sinks equal.
+
+extern crate std;
+
+use super::*;
+use crate::cache::{NewRow, UnitKey};
+use crate::chain::{Addresses, Chain, Found};
+use crate::image::{Image, ImageParts};
+use crate::memory::{Copy, MemoryError};
+use crate::regs::Regs;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use quickcheck::{Arbitrary, Gen, QuickCheck};
+
+mod random;
+
+const STACK: u64 = 0x7fff_0000;
+const TEXT: core::ops::Range<u64> = 0x1000..0x2000;
+const BIAS: u64 = 0x5555_0000_0000;
+
+/// A pc in the process.
+const fn pc(svma: u64) -> u64 {
+    BIAS + svma
+}
+
+/// A finder over rows that begin at these addresses.
+struct Rows {
+    table: TableKind,
+    rows: Vec<(u64, Rule)>,
+    lookup: Lookup,
+    carries: RegMask,
+    fast: bool,
+    topmost_only: Option<Rule>,
+    fallback: Option<Box<Rows>>,
+}
+
+impl Rows {
+    fn new(rows: Vec<(u64, Rule)>) -> Rows {
+        Rows {
+            table: TableKind::EhFrame,
+            rows,
+            lookup: Lookup::InsideCall,
+            carries: RegMask::CALLEE_SAVED,
+            fast: true,
+            topmost_only: None,
+            fallback: None,
+        }
+    }
+
+    /// One rule for all of the text.
+    fn all(rule: Rule) -> Rows {
+        Rows::new(vec![(TEXT.start, rule)])
+    }
+}
+
+impl Finder for Rows {
+    fn name(&self) -> &str {
+        "rows"
+    }
+    fn lookup(&self) -> Lookup {
+        self.lookup
+    }
+    fn carries(&self) -> RegMask {
+        self.carries
+    }
+    fn find(&self, mapping: &Mapping, svma: u64, cache: &mut Cache) -> Result<RowId, Reason> {
+        let key = UnitKey {
+            table: self.table,
+            image: mapping.image.as_ref().map(|i| i.id()),
+            offset: 0x40,
+        };
+        let row = |(i, &(start, rule)): (usize, &(u64, Rule))| NewRow {
+            start,
+            offset: 0x40 + i as u64,
+            rule,
+        };
+        let unit = match cache.unit(&key) {
+            Some(unit) => unit?,
+            None => cache.add_unit(key, TEXT, self.rows.iter().enumerate().map(row), None),
+        };
+        cache.find_row(unit, svma)
+    }
+    fn fallback(&self) -> Option<&dyn Finder> {
+        self.fallback.as_deref().map(|f| f as &dyn Finder)
+    }
+    fn permits(&self, rule: &Rule, topmost: bool) -> Result<(), Reason> {
+        match !topmost && self.topmost_only == Some(*rule) {
+            true => Err(Reason::NoRow { pc: 1 }),
+            false => Ok(()),
+        }
+    }
+    fn fast(&self) -> bool {
+        self.fast
+    }
+}
+
+fn space() -> AddressSpace {
+    let mut space = AddressSpace::new();
+    space.map(Mapping {
+        range: pc(0)..pc(0x10000),
+        bias: BIAS,
+        image: Some(Arc::new(Image::new(ImageParts {
+            text: vec![TEXT],
+            ..ImageParts::default()
+        }))),
+        name: String::from("text"),
+    });
+    space
+}
+
+fn bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|w| w.to_le_bytes()).collect()
+}
+
+fn start(rip: u64, rsp: u64, rbp: u64) -> Start {
+    Start::from_regs(Regs::frame(rip, rsp, rbp))
+}
+
+/// The whole walk over a stack of `words` at [`STACK`].
+fn chain_of(finder: &Rows, start: &Start, words: &[u64]) -> Chain {
+    let space = space();
+    chain_in(finder, &space, start, words, &mut Cache::new())
+}
+
+fn chain_in(
+    finder: &Rows,
+    space: &AddressSpace,
+    start: &Start,
+    words: &[u64],
+    cache: &mut Cache,
+) -> Chain {
+    let bytes = bytes(words);
+    let memory = Copy::new(STACK, &bytes);
+    let place = Place {
+        space,
+        memory: &memory,
+    };
+    let mut chain = Chain::default();
+    chain.end = walk(finder, &place, start, &Limits::default(), cache, &mut chain);
+    chain
+}
+
+fn pcs(chain: &Chain) -> Vec<u64> {
+    chain.frames.iter().map(|f| f.pc.value()).collect()
+}
+
+/// cfa = rsp + 16, ra below it.
+const RSP16: Rule = Rule::call(Value::reg(Reg::Rsp, 16));
+
+#[test]
+fn a_walk_to_its_root() {
+    let rows = vec![(0x1000, RSP16), (0x1800, Rule::OUTERMOST)];
+    let words = [0, pc(0x1200), 0, pc(0x1900), 7];
+    let chain = chain_of(&Rows::new(rows), &start(pc(0x1100), STACK, 0), &words);
+    assert_eq!(pcs(&chain), [pc(0x1100), pc(0x1200), pc(0x1900)]);
+    assert_eq!(chain.end, Reason::RootReached.into());
+    let frames: Vec<_> = chain.frames.iter().map(|f| (f.sp, f.slot)).collect();
+    let expected = [
+        (STACK, None),
+        (STACK + 16, Some(STACK + 8)),
+        (STACK + 32, Some(STACK + 24)),
+    ];
+    assert_eq!(frames, expected);
+    assert_eq!(chain.frames[0].found, Found::Start);
+    let Found::Rule {
+        rule,
+        source,
+        words,
+    } = &chain.frames[2].found
+    else {
+        panic!("{:?}", chain.frames[2]);
+    };
+    assert_eq!(*rule, RSP16);
+    assert_eq!(
+        (source.table, source.start, source.end),
+        (TableKind::EhFrame, 0x1000, 0x1800)
+    );
+    assert_eq!(
+        (source.unit_offset, source.row_offset, source.fallback),
+        (0x40, 0x40, None)
+    );
+    let word = Word {
+        address: STACK + 24,
+        value: pc(0x1900),
+    };
+    assert_eq!(**words, [word]);
+}
+
+#[test]
+fn ends() {
+    let finder = Rows::all(RSP16);
+    let from = |rip, words: &[u64]| chain_of(&finder, &start(rip, STACK, 0), words);
+    // A zero return address, and the end of the copy.
+    let chain = from(pc(0x1100), &[0, 0]);
+    assert_eq!(
+        (chain.frames.len(), chain.end.reason),
+        (1, Reason::NotAtRoot)
+    );
+    let chain = from(pc(0x1100), &[0]);
+    let beyond = MemoryError::BeyondCopy {
+        address: STACK + 8,
+        end: STACK + 8,
+    };
+    assert_eq!(
+        (chain.frames.len(), chain.end.reason),
+        (1, Reason::Memory(beyond))
+    );
+    // No code at the start: that frame is a fact. No code at a return address: it is no frame.
+    let chain = from(0x10, &[]);
+    assert_eq!(
+        (chain.frames.len(), chain.end.reason),
+        (1, Reason::NoImage { pc: 0x10 })
+    );
+    let chain = from(pc(0x1100), &[0, 0x10]);
+    let not_text = Reason::NotText { address: 0x10 };
+    assert_eq!((chain.frames.len(), chain.end.reason), (1, not_text));
+    let chain = from(pc(0x1100), &[0, pc(0x3000)]);
+    let not_text = Reason::NotText {
+        address: pc(0x3000),
+    };
+    assert_eq!((chain.frames.len(), chain.end.reason), (1, not_text));
+}
+
+#[test]
+fn a_return_address_behind_the_text_belongs_to_the_call() {
+    let words = [0, pc(TEXT.end), 0, 0];
+    let mut finder = Rows::all(RSP16);
+    let chain = chain_of(&finder, &start(pc(0x1100), STACK, 0), &words);
+    assert_eq!(pcs(&chain), [pc(0x1100), pc(TEXT.end)]);
+    finder.lookup = Lookup::AtReturn;
+    let chain = chain_of(&finder, &start(pc(0x1100), STACK, 0), &words);
+    assert_eq!(
+        chain.end.reason,
+        Reason::NotText {
+            address: pc(TEXT.end)
+        }
+    );
+}
+
+#[test]
+fn an_address_without_a_row_is_reported_as_the_process_has_it() {
+    let finder = Rows::new(vec![(0x1800, RSP16)]);
+    let chain = chain_of(&finder, &start(pc(0x1100), STACK, 0), &[]);
+    assert_eq!(chain.end.reason, Reason::NoRow { pc: pc(0x1100) });
+    assert_eq!(pcs(&chain), [pc(0x1100)]);
+}
+
+#[test]
+fn missing_registers() {
+    for reg in [Reg::Rip, Reg::Rsp] {
+        let mut regs = Regs::frame(pc(0x1100), STACK, 0);
+        regs.forget(reg);
+        let chain = chain_of(&Rows::all(RSP16), &Start::from_regs(regs), &[]);
+        assert_eq!(chain.end.reason, Reason::RegistersMissing { reg });
+        assert!(chain.frames.is_empty());
+    }
+    let by_rbp = Rows::all(Rule::FRAME_POINTER);
+    let mut regs = Regs::frame(pc(0x1100), STACK, 0);
+    regs.forget(Reg::Rbp);
+    let chain = chain_of(&by_rbp, &Start::from_regs(regs), &[]);
+    assert_eq!(chain.end.reason, Reason::RegistersMissing { reg: Reg::Rbp });
+}
+
+#[test]
+fn sp_must_advance() {
+    let stuck = Rule::call(Value::reg(Reg::Rsp, 0));
+    for fast in [true, false] {
+        let mut finder = Rows::all(stuck);
+        finder.fast = fast;
+        let chain = chain_of(&finder, &start(pc(0x1100), STACK + 8, 0), &[pc(0x1200), 0]);
+        let (from, to) = (STACK + 8, STACK + 8);
+        assert_eq!(chain.end.reason, Reason::SpDidNotAdvance { from, to });
+    }
+    // By an rbp that points down, and by an sp of its own that goes back.
+    let chain = chain_of(
+        &Rows::all(Rule::FRAME_POINTER),
+        &start(pc(0x1100), STACK + 32, STACK),
+        &[0, pc(0x1200)],
+    );
+    let (from, to) = (STACK + 32, STACK + 16);
+    assert_eq!(chain.end.reason, Reason::SpDidNotAdvance { from, to });
+}
+
+/// `pop rdi` of vfork: the return address is in a register, and the cfa is where sp is.
+#[test]
+fn a_return_address_in_a_register_of_the_topmost_frame() {
+    let rule = Rule {
+        ra: Value::reg(Reg::Rdi, 0),
+        ..Rule::call(Value::reg(Reg::Rsp, 0))
+    };
+    let mut at = start(pc(0x1100), STACK, 0);
+    at.regs.set(Reg::Rdi, pc(0x1900));
+    let finder = Rows::new(vec![(0x1000, rule), (0x1800, RSP16)]);
+    let chain = chain_of(&finder, &at, &[0, pc(0x1200), 0, 0]);
+    assert_eq!(pcs(&chain), [pc(0x1100), pc(0x1900), pc(0x1200)]);
+    // Anywhere else it would be for ever.
+    assert_eq!(
+        chain.end.reason,
+        Reason::RegisterNotCarried { reg: Reg::Rdi }
+    );
+}
+
+#[test]
+fn a_zero_frame_pointer_is_a_root_only_for_who_follows_it() {
+    let at = start(pc(0x1100), STACK, 0);
+    for (table, reason) in [
+        (TableKind::FramePointer, Reason::RootReached),
+        (
+            TableKind::EhFrame,
+            Reason::SpDidNotAdvance {
+                from: STACK,
+                to: 16,
+            },
+        ),
+    ] {
+        for fast in [true, false] {
+            let mut finder = Rows::all(Rule::FRAME_POINTER);
+            (finder.table, finder.fast) = (table, fast);
+            assert_eq!(
+                chain_of(&finder, &at, &[]).end.reason,
+                reason,
+                "{table:?} {fast}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_frame_limit() {
+    let words: Vec<u64> = (0..100).map(|i| pc(0x1100) * (i % 2)).collect();
+    let (space, bytes) = (space(), bytes(&words));
+    let place = Place {
+        space: &space,
+        memory: &Copy::new(STACK, &bytes),
+    };
+    let limits = Limits { frames_max: 10 };
+    let mut out = Addresses::default();
+    let (finder, at) = (Rows::all(RSP16), start(pc(0x1100), STACK, 0));
+    let end = walk(&finder, &place, &at, &limits, &mut Cache::new(), &mut out);
+    assert_eq!(end.reason, Reason::FrameLimit { limit: 10 });
+    assert_eq!(out.0.len(), 10);
+    // The same where few registers are carried, cold and hot.
+    let (mut finder, mut cache) = (finder, Cache::new());
+    finder.carries = RegMask::FRAME;
+    for _ in 0..2 {
+        let mut out = Addresses::default();
+        let end = walk(&finder, &place, &at, &limits, &mut cache, &mut out);
+        assert_eq!(
+            (end.reason, out.0.len()),
+            (Reason::FrameLimit { limit: 10 }, 10)
+        );
+    }
+}
+
+#[test]
+fn frames_up_to_the_mark_are_skipped() {
+    let words = [0, pc(0x1200), 0, pc(0x1300), 0, pc(0x1400), 0, 0];
+    let mut at = start(pc(0x1100), STACK, 0);
+    at.first_frame = Some(STACK + 16);
+    let chain = chain_of(&Rows::all(RSP16), &at, &words);
+    assert_eq!(pcs(&chain), [pc(0x1300), pc(0x1400)]);
+    let skipped: Vec<_> = chain
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Skipped {
+                pc,
+                sp,
+                first_frame,
+            } => Some((pc.value(), *sp, *first_frame)),
+            _ => None,
+        })
+        .collect();
+    let mark = STACK + 16;
+    assert_eq!(
+        skipped,
+        [(pc(0x1100), STACK, mark), (pc(0x1200), mark, mark)]
+    );
+    // What is skipped is not in the other sink either, and a sampled ip comes first in both.
+    at.sampled_ip = Some(pc(0x1234));
+    let mut finder = Rows::all(RSP16);
+    finder.carries = RegMask::FRAME;
+    let (space, bytes, mut cache) = (space(), bytes(&words), Cache::new());
+    let place = Place {
+        space: &space,
+        memory: &Copy::new(STACK, &bytes),
+    };
+    for _ in 0..2 {
+        let mut out = Addresses::default();
+        walk(
+            &finder,
+            &place,
+            &at,
+            &Limits::default(),
+            &mut cache,
+            &mut out,
+        );
+        assert_eq!(out.0, [pc(0x1234), pc(0x1300), pc(0x1400)]);
+    }
+    let chain = chain_of(&finder, &at, &words);
+    assert_eq!(pcs(&chain), [pc(0x1234), pc(0x1300), pc(0x1400)]);
+    assert_eq!(chain.frames[0].found, Found::SampledIp);
+    let started = Event::Started {
+        regs: at.regs,
+        first_frame: at.first_frame,
+    };
+    assert_eq!(chain.events[0], started);
+}
+
+#[test]
+fn a_fallback_is_an_event_with_its_cause() {
+    let mut finder = Rows::new(vec![(0x1000, RSP16), (0x1800, Rule::OUTERMOST)]);
+    finder.rows[0].0 = 0x1200;
+    let mut second = Rows::new(vec![(0x1000, Rule::FRAME_POINTER)]);
+    second.table = TableKind::Sframe;
+    finder.fallback = Some(Box::new(second));
+    let words = [
+        STACK + 32,
+        pc(0x1200),
+        0,
+        pc(0x1180),
+        STACK + 64,
+        pc(0x1900),
+    ];
+    let (space, mut cache) = (space(), Cache::new());
+    let at = start(pc(0x1100), STACK, STACK);
+    // Cold, then out of the hot table: the same.
+    for _ in 0..2 {
+        let chain = chain_in(&finder, &space, &at, &words, &mut cache);
+        let fallbacks: Vec<_> = chain
+            .events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Fallback { pc, cause } => Some((pc.value(), *cause)),
+                _ => None,
+            })
+            .collect();
+        let cause = |svma| Reason::NoRow { pc: pc(svma) };
+        let expected = [
+            (pc(0x1100), cause(0x1100)),
+            (pc(0x1200), cause(0x11ff)),
+            (pc(0x1180), cause(0x117f)),
+        ];
+        assert_eq!(fallbacks[..1], expected[..1]);
+        let Found::Rule { source, .. } = &chain.frames[1].found else {
+            panic!("{:?}", chain.frames[1]);
+        };
+        assert_eq!(
+            (source.table, source.fallback),
+            (TableKind::Sframe, Some(expected[0].1))
+        );
+        assert_eq!(fallbacks, expected[..fallbacks.len()]);
+    }
+}
+
+#[test]
+fn both_failing_gives_both_reasons() {
+    let mut finder = Rows::new(vec![(0x1800, RSP16)]);
+    let mut second = Rows::new(vec![(0x1900, RSP16)]);
+    second.table = TableKind::Sframe;
+    finder.fallback = Some(Box::new(second));
+    let chain = chain_of(&finder, &start(pc(0x1100), STACK, 0), &[]);
+    let reason = Reason::NoRow { pc: pc(0x1100) };
+    let fallback = Some(reason);
+    assert_eq!(chain.end, End { reason, fallback });
+}
+
+#[test]
+fn a_rule_that_is_permitted_only_in_the_topmost_frame() {
+    let mut finder = Rows::all(RSP16);
+    finder.topmost_only = Some(RSP16);
+    finder.fast = false;
+    let chain = chain_of(
+        &finder,
+        &start(pc(0x1100), STACK, 0),
+        &[0, pc(0x1200), 0, pc(0x1300)],
+    );
+    assert_eq!(pcs(&chain), [pc(0x1100), pc(0x1200)]);
+    assert_eq!(chain.end.reason, Reason::NoRow { pc: 1 });
+}
+
+#[test]
+fn a_lost_register_ends_the_walk_only_where_it_is_needed() {
+    // rbp's slot lies below the copy; two frames later a rule needs rbp.
+    let loses = Rule::call(Value::reg(Reg::Rsp, 16)).with_saved(Reg::Rbp, Value::at_cfa(-24));
+    let rows = vec![
+        (0x1000, loses),
+        (0x1200, RSP16),
+        (0x1400, Rule::FRAME_POINTER),
+    ];
+    let words = [0, pc(0x1300), 0, pc(0x1500), 0];
+    for fast in [true, false] {
+        let mut finder = Rows::new(rows.clone());
+        finder.fast = fast;
+        let chain = chain_of(&finder, &start(pc(0x1100), STACK, 1), &words);
+        assert_eq!(pcs(&chain), [pc(0x1100), pc(0x1300), pc(0x1500)]);
+        let cause = Reason::Memory(MemoryError::BelowCopy {
+            address: STACK - 8,
+            start: STACK,
+        });
+        assert_eq!(chain.end.reason, cause);
+        let lost = Event::RegisterLost {
+            pc: CodeAddress::Instruction(pc(0x1100)),
+            reg: Reg::Rbp,
+            cause,
+        };
+        assert_eq!(chain.events[1..], [lost], "fast: {fast}");
+    }
+}
+
+#[test]
+fn a_signal_frame_may_change_stacks_but_not_for_ever() {
+    // Every frame is a signal frame, and its caller is itself.
+    let rule = Rule {
+        kind: RuleKind::Signal,
+        sp: Value::reg(Reg::Rsp, 0),
+        ..RSP16
+    };
+    let words = [0, pc(0x1100)];
+    let chain = chain_of(&Rows::all(rule), &start(pc(0x1100), STACK, 0), &words);
+    let cycle = Reason::Cycle {
+        pc: pc(0x1100),
+        sp: STACK,
+    };
+    assert_eq!(chain.end.reason, cycle);
+    assert_eq!(pcs(&chain), [pc(0x1100), pc(0x1100)]);
+    assert!(chain.frames.iter().all(|f| f.pc.is_instruction()));
+    let changes = chain
+        .events
+        .iter()
+        .filter(|e| matches!(e, Event::StackChanged { .. }));
+    assert_eq!(
+        changes.collect::<Vec<_>>(),
+        [&Event::StackChanged {
+            from: STACK,
+            to: STACK
+        }]
+    );
+}
+
+#[test]
+fn stacks_change_only_so_often() {
+    // Down by a word each time: never the same state, and yet an end.
+    let rule = Rule {
+        kind: RuleKind::Signal,
+        sp: Value::reg(Reg::Rsp, -8),
+        ..RSP16
+    };
+    let words = [pc(0x1100); 64];
+    let chain = chain_of(&Rows::all(rule), &start(pc(0x1100), STACK + 400, 0), &words);
+    assert!(
+        matches!(chain.end.reason, Reason::Cycle { .. }),
+        "{:?}",
+        chain.end
+    );
+    assert_eq!(chain.frames.len(), STACK_CHANGES_MAX + 1);
+}
+
+#[test]
+fn an_address_that_is_not_canonical_is_nobody_elses() {
+    let words = [0, pc(0x1200), 0, pc(0x1200) | 1 << 48, 0, 0];
+    let (space, mut cache) = (space(), Cache::new());
+    let at = start(pc(0x1100), STACK, 0);
+    for _ in 0..2 {
+        let chain = chain_in(&Rows::all(RSP16), &space, &at, &words, &mut cache);
+        assert_eq!(pcs(&chain), [pc(0x1100), pc(0x1200)]);
+        let address = pc(0x1200) | 1 << 48;
+        assert_eq!(chain.end.reason, Reason::NotText { address });
+    }
+}
+
+#[test]
+fn another_address_space_has_its_own_rules() {
+    let (one, other) = (space(), AddressSpace::new());
+    let (finder, mut cache) = (Rows::all(RSP16), Cache::new());
+    let at = start(pc(0x1100), STACK, 0);
+    let words = [0, pc(0x1200), 0, 0];
+    for _ in 0..2 {
+        assert_eq!(
+            chain_in(&finder, &one, &at, &words, &mut cache)
+                .frames
+                .len(),
+            2
+        );
+        let chain = chain_in(&finder, &other, &at, &words, &mut cache);
+        assert_eq!(chain.end.reason, Reason::NoImage { pc: pc(0x1100) });
+    }
+}
