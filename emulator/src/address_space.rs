@@ -1,18 +1,26 @@
 //! The memory of a process: 47 bits of addresses, pages of 4 KiB, permissions.
 //!
-//! An area costs nothing until it is written: what a file backs is read from the file's bytes,
-//! the rest is zero. Not here: who asks for memory (the loader, system calls), shared memory.
+//! An area costs nothing until it is used: what a file backs is read from the file's bytes, the
+//! rest is zero. What the machine reads or writes gets a page (`pages`), and is found again
+//! through a table of recent translations (`fast`). Not here: who asks for memory (the loader,
+//! system calls), shared memory.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use unwind_sim_unwind::image::Bytes;
 use unwind_sim_unwind::memory::{Memory, MemoryError};
 
 mod fault;
+mod fast;
+mod pages;
 #[cfg(test)]
 mod tests;
 
+pub use fast::Refusal;
 pub use fault::{Access, Fault, FaultKind, MapError, Permissions};
+
+use fast::Tlb;
+use pages::Pages;
 
 /// Bytes of a page.
 pub const PAGE_SIZE: u64 = 4096;
@@ -23,7 +31,7 @@ pub const TASK_SIZE: u64 = (1 << 47) - PAGE_SIZE;
 pub const MMAP_MIN_ADDR: u64 = 0x1_0000;
 /// Most areas (Linux `vm.max_map_count`).
 pub const AREAS_MAX: usize = 65530;
-/// Most pages that may have been written, unless told otherwise: 1 GiB.
+/// Most pages that may be in use, unless told otherwise: 1 GiB.
 pub const PAGES_MAX: usize = 1 << 18;
 
 /// What is in an area that was not written yet: byte `address - origin` of the bytes, zero
@@ -57,16 +65,19 @@ impl Area {
     }
 }
 
-type Page = Box<[u8; PAGE_SIZE as usize]>;
-
 /// The memory of one process.
 #[derive(Clone, Debug)]
 pub struct AddressSpace {
     /// By first address.
     areas: BTreeMap<u64, Area>,
-    /// Pages that were written, by number.
-    pages: HashMap<u64, Page>,
-    pages_max: usize,
+    pages: Pages,
+    tlb: Tlb,
+    /// Why the last access by the machine was refused.
+    refusal: Option<Refusal>,
+    /// What was written, mapped or unmapped where instructions were decoded.
+    code_changes: Vec<Range<u64>>,
+    /// A store to decoded instructions is not refused.
+    code_writable: bool,
 }
 
 impl Default for AddressSpace {
@@ -80,8 +91,11 @@ impl AddressSpace {
     pub fn new(pages_max: usize) -> AddressSpace {
         AddressSpace {
             areas: BTreeMap::new(),
-            pages: HashMap::new(),
-            pages_max,
+            pages: Pages::new(pages_max),
+            tlb: Tlb::default(),
+            refusal: None,
+            code_changes: Vec::new(),
+            code_writable: false,
         }
     }
 
@@ -170,6 +184,8 @@ impl AddressSpace {
         }
         self.split(range.start);
         self.split(range.end);
+        self.tlb.flush();
+        self.pages.code_changed(&range, &mut self.code_changes);
         let mut next = range.start;
         for (&start, area) in self.areas.range_mut(range.clone()) {
             if start != next {
@@ -210,12 +226,8 @@ impl AddressSpace {
         for start in inside {
             self.areas.remove(&start);
         }
-        let pages = range.start / PAGE_SIZE..range.end / PAGE_SIZE;
-        if (pages.end - pages.start) as usize > self.pages.len() {
-            self.pages.retain(|number, _| !pages.contains(number));
-        } else {
-            pages.for_each(|number| drop(self.pages.remove(&number)));
-        }
+        self.pages.remove(range, &mut self.code_changes);
+        self.tlb.flush();
     }
 
     /// Makes `address` a border between areas.
@@ -278,7 +290,7 @@ impl AddressSpace {
             let in_page = (at % PAGE_SIZE) as usize;
             let count = (buf.len() - done).min(PAGE_SIZE as usize - in_page);
             let to = &mut buf[done..done + count];
-            match self.pages.get(&(at / PAGE_SIZE)) {
+            match self.pages.get(at / PAGE_SIZE) {
                 Some(page) => to.copy_from_slice(&page[in_page..in_page + count]),
                 None => area.fill(at, to),
             }
@@ -292,13 +304,9 @@ impl AddressSpace {
         while checked < bytes.len() as u64 {
             let at = address.wrapping_add(checked);
             self.usable(at, access, Access::Write)?;
-            new += usize::from(!self.pages.contains_key(&(at / PAGE_SIZE)));
-            if self.pages.len() + new > self.pages_max {
-                return Err(Fault {
-                    address: at,
-                    access: Access::Write,
-                    kind: FaultKind::OutOfPages,
-                });
+            new += usize::from(!self.pages.contains(at / PAGE_SIZE));
+            if !self.pages.has_room(new) {
+                return Err(Fault::out_of_pages(at));
             }
             checked += PAGE_SIZE - at % PAGE_SIZE;
         }
@@ -307,24 +315,31 @@ impl AddressSpace {
             let at = address.wrapping_add(done as u64);
             let in_page = (at % PAGE_SIZE) as usize;
             let count = (bytes.len() - done).min(PAGE_SIZE as usize - in_page);
-            let to = &mut self.page(at)[in_page..in_page + count];
-            to.copy_from_slice(&bytes[done..done + count]);
+            if self.pages.is_code(at / PAGE_SIZE) {
+                self.code_changes.push(at..at + count as u64);
+            }
+            if let Some(base) = self.page(at) {
+                let to = &mut self.pages.bytes_mut()[base + in_page..][..count];
+                to.copy_from_slice(&bytes[done..done + count]);
+            }
             done += count;
         }
         Ok(())
     }
 
-    /// The page of a mapped address, made if it was not written before.
-    fn page(&mut self, address: u64) -> &mut [u8; PAGE_SIZE as usize] {
-        let areas = &self.areas;
-        self.pages.entry(address / PAGE_SIZE).or_insert_with(|| {
-            let mut page: Page = Box::new([0; PAGE_SIZE as usize]);
-            let start = address - address % PAGE_SIZE;
-            if let Some((_, area)) = areas.range(..=address).next_back() {
-                area.fill(start, &mut page[..]);
-            }
-            page
-        })
+    /// Where in the pages' bytes the page of a mapped address begins; made if there was none.
+    /// `None` if there is no room.
+    fn page(&mut self, address: u64) -> Option<usize> {
+        let number = address / PAGE_SIZE;
+        if let Some(base) = self.pages.base(number) {
+            return Some(base);
+        }
+        let base = self.pages.insert(number)?;
+        if let Some((_, area)) = self.areas.range(..=address).next_back() {
+            let page = &mut self.pages.bytes_mut()[base..base + PAGE_SIZE as usize];
+            area.fill(address - address % PAGE_SIZE, page);
+        }
+        Some(base)
     }
 
     /// The area of an address, if the access is allowed (`None`: whatever the permissions).

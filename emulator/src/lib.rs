@@ -1,13 +1,24 @@
-//! The emulated machine: for now its address space and program loader.
+//! The emulated machine: executes x86-64 programs and tells an observer of every instruction.
 //!
 //! [`AddressSpace`] is the memory of one process: areas with permissions, in pages that are made
-//! when they are first written. [`load()`] puts a program there as Linux's `execve` would.
-//!
-//! Not here yet: executing instructions, system calls, signals.
+//! when they are first used. [`load()`] puts a program there as Linux's `execve` would.
+//! [`Machine`] decodes it block by block into operations (`lower`, `op`) and runs them; what
+//! they do is in `isa`, one file for each group of instructions.
 #![forbid(unsafe_code)]
 
 pub mod address_space;
+mod code;
+pub mod flags;
+mod isa;
 pub mod load;
+mod lower;
+pub mod machine;
+mod op;
+pub mod state;
+pub mod stop;
 
 pub use address_space::{Access, AddressSpace, Area, Fault, FaultKind, MapError, Permissions};
 pub use load::{LoadError, LoadErrorKind, LoadOptions, Loaded, load};
+pub use machine::{Exit, Machine, Observer};
+pub use state::State;
+pub use stop::{Call, Exception};

@@ -73,6 +73,16 @@ pub struct Fault {
     pub kind: FaultKind,
 }
 
+impl Fault {
+    pub(super) const fn out_of_pages(address: u64) -> Fault {
+        Fault {
+            address,
+            access: Access::Write,
+            kind: FaultKind::OutOfPages,
+        }
+    }
+}
+
 /// Why memory could not be used.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FaultKind {

@@ -1,0 +1,239 @@
+//! The machine's own accesses: loads and stores of a few bytes, through a table of recent
+//! translations.
+
+use super::{Access, AddressSpace, Fault, PAGE_SIZE};
+use std::ops::Range;
+
+/// Why an access by the machine did not happen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// It faults.
+    Fault(Fault),
+    /// It would write where instructions were decoded; whoever keeps them is to be asked first.
+    Code(Range<u64>),
+}
+
+/// Translations kept; a power of two.
+const ENTRIES: usize = 1024;
+const PAGE: usize = PAGE_SIZE as usize;
+
+/// A page that may be used without asking, and where its bytes are.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    start: u64,
+    base: usize,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Tlb {
+    reads: Box<[Entry; ENTRIES]>,
+    writes: Box<[Entry; ENTRIES]>,
+}
+
+const fn index(address: u64) -> usize {
+    (address / PAGE_SIZE) as usize % ENTRIES
+}
+
+/// Entries that no address finds: each holds a page that has another index.
+const EMPTY: [Entry; ENTRIES] = {
+    let mut entries = [Entry { start: 0, base: 0 }; ENTRIES];
+    let mut i = 0;
+    while i < ENTRIES {
+        entries[i].start = (i as u64 ^ 1) * PAGE_SIZE;
+        i += 1;
+    }
+    entries
+};
+
+impl Default for Tlb {
+    fn default() -> Self {
+        Tlb {
+            reads: Box::new(EMPTY),
+            writes: Box::new(EMPTY),
+        }
+    }
+}
+
+impl Tlb {
+    pub(super) fn flush(&mut self) {
+        self.reads.copy_from_slice(&EMPTY);
+        self.writes.copy_from_slice(&EMPTY);
+    }
+
+    fn flush_writes(&mut self) {
+        self.writes.copy_from_slice(&EMPTY);
+    }
+}
+
+/// Where in the pages' bytes `size` bytes at `address` are, if the entry has them all.
+#[inline(always)]
+fn hit(entries: &[Entry; ENTRIES], address: u64, size: usize) -> Option<usize> {
+    let entry = &entries[index(address)];
+    let offset = address.wrapping_sub(entry.start);
+    (offset <= (PAGE - size) as u64).then(|| entry.base + offset as usize)
+}
+
+impl AddressSpace {
+    /// `N` bytes, at most a page. `None` if they cannot be read: [`AddressSpace::take_refusal`]
+    /// says why.
+    #[inline(always)]
+    pub fn load_bytes<const N: usize>(&mut self, address: u64) -> Option<[u8; N]> {
+        if let Some(at) = hit(&self.tlb.reads, address, N)
+            && let Some(bytes) = self.pages.bytes().get(at..at + N)
+        {
+            return bytes.try_into().ok();
+        }
+        self.load_slow(address)
+    }
+
+    /// Stores `N` bytes, at most a page, or none. `None` if they cannot be written.
+    #[inline(always)]
+    pub fn store_bytes<const N: usize>(&mut self, address: u64, bytes: [u8; N]) -> Option<()> {
+        if let Some(at) = hit(&self.tlb.writes, address, N)
+            && let Some(to) = self.pages.bytes_mut().get_mut(at..at + N)
+        {
+            to.copy_from_slice(&bytes);
+            return Some(());
+        }
+        self.store_slow(address, &bytes)
+    }
+
+    /// Can `size` bytes be written? For instructions that read, compute and write.
+    #[inline(always)]
+    pub fn check_store(&mut self, address: u64, size: usize) -> Option<()> {
+        if hit(&self.tlb.writes, address, size).is_some() {
+            return Some(());
+        }
+        self.check_store_slow(address, size as u64)
+    }
+
+    /// The bytes from `address` to the end of its page, to read.
+    pub fn readable(&mut self, address: u64) -> Option<&[u8]> {
+        self.load_bytes::<1>(address)?;
+        let base = hit(&self.tlb.reads, address, 1)?;
+        self.pages.bytes().get(base..base + rest_of_page(address))
+    }
+
+    /// The bytes from `address` to the end of its page, to write. `None` too if instructions in
+    /// it were decoded, without a refusal: then [`AddressSpace::store_bytes`] decides.
+    pub fn writable(&mut self, address: u64) -> Option<&mut [u8]> {
+        self.check_store(address, 1)?;
+        let base = hit(&self.tlb.writes, address, 1)?;
+        let end = base + rest_of_page(address);
+        self.pages.bytes_mut().get_mut(base..end)
+    }
+
+    /// Copies upward what both pages hold of `size` bytes, and gives how many. `None` as
+    /// [`AddressSpace::writable`].
+    pub fn copy_in_pages(&mut self, to: u64, from: u64, size: u64) -> Option<u64> {
+        self.load_bytes::<1>(from)?;
+        self.check_store(to, 1)?;
+        let target = hit(&self.tlb.writes, to, 1)?;
+        let source = hit(&self.tlb.reads, from, 1)?;
+        let room = rest_of_page(from).min(rest_of_page(to)) as u64;
+        let size = size.min(room);
+        let bytes = self.pages.bytes_mut();
+        if from < to && to - from < size {
+            // What is read was just written.
+            (0..size as usize).for_each(|i| bytes[target + i] = bytes[source + i]);
+        } else {
+            bytes.copy_within(source..source + size as usize, target);
+        }
+        Some(size)
+    }
+
+    /// Why the last access gave `None`.
+    pub fn take_refusal(&mut self) -> Option<Refusal> {
+        self.refusal.take()
+    }
+
+    /// Instructions of this range were decoded: whoever did that wants to know of changes, by
+    /// [`AddressSpace::take_code_changes`].
+    pub fn watch_code(&mut self, range: Range<u64>) {
+        let mut flush = false;
+        for number in range.start / PAGE_SIZE..range.end.div_ceil(PAGE_SIZE) {
+            if !self.pages.is_code(number) && self.page(number * PAGE_SIZE).is_some() {
+                self.pages.set_code(number);
+                flush = true;
+            }
+        }
+        if flush {
+            self.tlb.flush_writes();
+        }
+    }
+
+    /// Where watched instructions were written, unmapped, mapped anew or protected.
+    pub fn take_code_changes(&mut self) -> Vec<Range<u64>> {
+        std::mem::take(&mut self.code_changes)
+    }
+
+    /// Are there any?
+    #[inline]
+    pub fn has_code_changes(&self) -> bool {
+        !self.code_changes.is_empty()
+    }
+
+    /// While set, a store to watched instructions happens, and is noted.
+    pub fn set_code_writable(&mut self, writable: bool) {
+        self.code_writable = writable;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn load_slow<const N: usize>(&mut self, address: u64) -> Option<[u8; N]> {
+        let mut bytes = [0; N];
+        if let Err(fault) = self.load(address, &mut bytes, Some(Access::Read)) {
+            return self.refuse(Refusal::Fault(fault));
+        }
+        let Some(base) = self.page(address) else {
+            return self.refuse(Refusal::Fault(Fault::out_of_pages(address)));
+        };
+        let start = address - address % PAGE_SIZE;
+        self.tlb.reads[index(address)] = Entry { start, base };
+        Some(bytes)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn store_slow(&mut self, address: u64, bytes: &[u8]) -> Option<()> {
+        self.check_store_slow(address, bytes.len() as u64)?;
+        match self.store(address, bytes, Some(Access::Write)) {
+            Ok(()) => Some(()),
+            Err(fault) => self.refuse(Refusal::Fault(fault)),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn check_store_slow(&mut self, address: u64, size: u64) -> Option<()> {
+        let mut at = address;
+        let end = address.wrapping_add(size);
+        loop {
+            if let Err(fault) = self.usable(at, Some(Access::Write), Access::Write) {
+                return self.refuse(Refusal::Fault(fault));
+            }
+            let Some(base) = self.page(at) else {
+                return self.refuse(Refusal::Fault(Fault::out_of_pages(at)));
+            };
+            let start = at - at % PAGE_SIZE;
+            if !self.pages.is_code(at / PAGE_SIZE) {
+                self.tlb.writes[index(at)] = Entry { start, base };
+            } else if !self.code_writable {
+                return self.refuse(Refusal::Code(address..end));
+            }
+            match start.checked_add(PAGE_SIZE) {
+                Some(next) if next < end => at = next,
+                _ => return Some(()),
+            }
+        }
+    }
+
+    fn refuse<T>(&mut self, refusal: Refusal) -> Option<T> {
+        self.refusal = Some(refusal);
+        None
+    }
+}
+
+const fn rest_of_page(address: u64) -> usize {
+    (PAGE_SIZE - address % PAGE_SIZE) as usize
+}

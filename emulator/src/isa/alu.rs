@@ -1,0 +1,230 @@
+//! Integer arithmetic and logic: add, or, adc, sbb, and, sub, xor, cmp, test, inc, dec, neg, not.
+//! Not here: shifts, multiplication, division, bit operations.
+
+use crate::flags::Flags;
+use crate::lower::{Form, by_width, form, width};
+use crate::op::{Flow, Op, Run};
+use crate::state::{State, mask};
+use iced_x86::{Instruction, Mnemonic};
+
+pub(super) fn select(insn: &Instruction, _: &mut Op) -> Option<Run> {
+    match insn.mnemonic() {
+        Mnemonic::Add => binary::<Add>(insn),
+        Mnemonic::Or => binary::<Or>(insn),
+        Mnemonic::Adc => binary::<Adc>(insn),
+        Mnemonic::Sbb => binary::<Sbb>(insn),
+        Mnemonic::And => binary::<And>(insn),
+        Mnemonic::Sub => binary::<Sub>(insn),
+        Mnemonic::Xor => binary::<Xor>(insn),
+        Mnemonic::Cmp => binary::<Cmp>(insn),
+        Mnemonic::Test => binary::<Test>(insn),
+        Mnemonic::Inc => unary::<Inc>(insn),
+        Mnemonic::Dec => unary::<Dec>(insn),
+        Mnemonic::Neg => unary::<Neg>(insn),
+        Mnemonic::Not => unary::<Not>(insn),
+        _ => None,
+    }
+}
+
+/// An operation of two operands that writes the first and the flags.
+trait Binary {
+    /// Is the result written, or are only the flags?
+    const WRITES: bool = true;
+
+    /// The result, of which only `W` bits count, and the flags.
+    fn apply<const W: u32>(flags: Flags, a: u64, b: u64) -> (u64, Flags);
+}
+
+macro_rules! logic {
+    ($($name:ident: $operator:tt, $writes:literal;)*) => {$(
+        struct $name;
+        impl Binary for $name {
+            const WRITES: bool = $writes;
+            #[inline(always)]
+            fn apply<const W: u32>(_: Flags, a: u64, b: u64) -> (u64, Flags) {
+                let result = a $operator b;
+                (result, Flags::logic::<W>(result))
+            }
+        }
+    )*};
+}
+logic! {
+    Or: |, true;
+    And: &, true;
+    Xor: ^, true;
+    Test: &, false;
+}
+
+struct Add;
+impl Binary for Add {
+    #[inline(always)]
+    fn apply<const W: u32>(_: Flags, a: u64, b: u64) -> (u64, Flags) {
+        let result = a.wrapping_add(b);
+        (result, Flags::add::<W>(a, b, result))
+    }
+}
+
+struct Adc;
+impl Binary for Adc {
+    #[inline(always)]
+    fn apply<const W: u32>(flags: Flags, a: u64, b: u64) -> (u64, Flags) {
+        let result = a.wrapping_add(b).wrapping_add(flags.cf().into());
+        (result, Flags::add::<W>(a, b, result))
+    }
+}
+
+struct Sub;
+impl Binary for Sub {
+    #[inline(always)]
+    fn apply<const W: u32>(_: Flags, a: u64, b: u64) -> (u64, Flags) {
+        let result = a.wrapping_sub(b);
+        (result, Flags::sub::<W>(a, b, result))
+    }
+}
+
+struct Cmp;
+impl Binary for Cmp {
+    const WRITES: bool = false;
+    #[inline(always)]
+    fn apply<const W: u32>(flags: Flags, a: u64, b: u64) -> (u64, Flags) {
+        Sub::apply::<W>(flags, a, b)
+    }
+}
+
+struct Sbb;
+impl Binary for Sbb {
+    #[inline(always)]
+    fn apply<const W: u32>(flags: Flags, a: u64, b: u64) -> (u64, Flags) {
+        let result = a.wrapping_sub(b).wrapping_sub(flags.cf().into());
+        (result, Flags::sub::<W>(a, b, result))
+    }
+}
+
+fn binary<B: Binary>(insn: &Instruction) -> Option<Run> {
+    Some(match form(insn) {
+        Form::RR => by_width!(width(insn, 0), rr, B),
+        Form::RM => by_width!(width(insn, 0), rm, B),
+        Form::MR => by_width!(width(insn, 0), mr, B),
+        Form::RI => by_width!(width(insn, 0), ri, B),
+        Form::MI => by_width!(width(insn, 0), mi, B),
+        _ => return None,
+    })
+}
+
+#[inline(always)]
+fn to_register<B: Binary, const W: u32>(state: &mut State, op: &Op, b: u64) -> Flow {
+    let (result, flags) = B::apply::<W>(state.flags, state.get::<W>(op.dst), b);
+    if B::WRITES {
+        state.set::<W>(op.dst, result);
+    }
+    state.flags = flags;
+    Flow::Next
+}
+
+#[inline(always)]
+fn to_memory<B: Binary, const W: u32>(state: &mut State, op: &Op, b: u64) -> Flow {
+    let address = op.address(state);
+    let Some(a) = state.load::<W>(address) else {
+        return Flow::Stop;
+    };
+    let (result, flags) = B::apply::<W>(state.flags, a, b);
+    if B::WRITES && state.store::<W>(address, result).is_none() {
+        return Flow::Stop;
+    }
+    state.flags = flags;
+    Flow::Next
+}
+
+fn rr<B: Binary, const W: u32>(state: &mut State, op: &Op) -> Flow {
+    let b = state.get::<W>(op.src);
+    to_register::<B, W>(state, op, b)
+}
+
+fn rm<B: Binary, const W: u32>(state: &mut State, op: &Op) -> Flow {
+    match state.load::<W>(op.address(state)) {
+        Some(b) => to_register::<B, W>(state, op, b),
+        None => Flow::Stop,
+    }
+}
+
+fn ri<B: Binary, const W: u32>(state: &mut State, op: &Op) -> Flow {
+    to_register::<B, W>(state, op, op.imm() & mask::<W>())
+}
+
+fn mr<B: Binary, const W: u32>(state: &mut State, op: &Op) -> Flow {
+    let b = state.get::<W>(op.src);
+    to_memory::<B, W>(state, op, b)
+}
+
+fn mi<B: Binary, const W: u32>(state: &mut State, op: &Op) -> Flow {
+    to_memory::<B, W>(state, op, op.imm() & mask::<W>())
+}
+
+/// An operation of one operand, which it writes.
+trait Unary {
+    fn apply<const W: u32>(flags: Flags, a: u64) -> (u64, Flags);
+}
+
+struct Inc;
+impl Unary for Inc {
+    #[inline(always)]
+    fn apply<const W: u32>(flags: Flags, a: u64) -> (u64, Flags) {
+        let (result, mut new) = Add::apply::<W>(flags, a, 1);
+        new.set_cf(flags.cf());
+        (result, new)
+    }
+}
+
+struct Dec;
+impl Unary for Dec {
+    #[inline(always)]
+    fn apply<const W: u32>(flags: Flags, a: u64) -> (u64, Flags) {
+        let (result, mut new) = Sub::apply::<W>(flags, a, 1);
+        new.set_cf(flags.cf());
+        (result, new)
+    }
+}
+
+struct Neg;
+impl Unary for Neg {
+    #[inline(always)]
+    fn apply<const W: u32>(flags: Flags, a: u64) -> (u64, Flags) {
+        Sub::apply::<W>(flags, 0, a)
+    }
+}
+
+struct Not;
+impl Unary for Not {
+    #[inline(always)]
+    fn apply<const W: u32>(flags: Flags, a: u64) -> (u64, Flags) {
+        (!a, flags)
+    }
+}
+
+fn unary<U: Unary>(insn: &Instruction) -> Option<Run> {
+    Some(match form(insn) {
+        Form::R => by_width!(width(insn, 0), r, U),
+        Form::M => by_width!(width(insn, 0), m, U),
+        _ => return None,
+    })
+}
+
+fn r<U: Unary, const W: u32>(state: &mut State, op: &Op) -> Flow {
+    let (result, flags) = U::apply::<W>(state.flags, state.get::<W>(op.dst));
+    state.set::<W>(op.dst, result);
+    state.flags = flags;
+    Flow::Next
+}
+
+fn m<U: Unary, const W: u32>(state: &mut State, op: &Op) -> Flow {
+    let address = op.address(state);
+    let Some(a) = state.load::<W>(address) else {
+        return Flow::Stop;
+    };
+    let (result, flags) = U::apply::<W>(state.flags, a);
+    if state.store::<W>(address, result).is_none() {
+        return Flow::Stop;
+    }
+    state.flags = flags;
+    Flow::Next
+}

@@ -1,0 +1,154 @@
+//! Transfers of control: jmp, jcc, call, ret, loop, jrcxz.
+
+use super::by_condition;
+use crate::lower::{Form, form, width};
+use crate::op::{Flow, Op, Run, raise};
+use crate::state::{State, reg};
+use crate::stop::Exception;
+use iced_x86::{Code, Instruction, Mnemonic, OpKind};
+
+pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
+    let near = insn.op_count() == 1 && insn.op_kind(0) == OpKind::NearBranch64;
+    let form = form(insn);
+    Some(match insn.mnemonic() {
+        Mnemonic::Jmp if near => jmp,
+        Mnemonic::Jmp if form == Form::R && width(insn, 0) == 64 => jmp_r,
+        Mnemonic::Jmp if insn.code() == Code::Jmp_rm64 => jmp_m,
+        Mnemonic::Call if near => call,
+        Mnemonic::Call if form == Form::R && width(insn, 0) == 64 => call_r,
+        Mnemonic::Call if insn.code() == Code::Call_rm64 => call_m,
+        Mnemonic::Ret if insn.code() == Code::Retnq => ret,
+        Mnemonic::Ret if insn.code() == Code::Retnq_imm16 => {
+            // Unsigned.
+            op.imm &= 0xffff;
+            ret
+        }
+        Mnemonic::Jrcxz => jrcxz::<64>,
+        Mnemonic::Jecxz => jrcxz::<32>,
+        Mnemonic::Loop | Mnemonic::Loope | Mnemonic::Loopne => {
+            op.extra = match insn.mnemonic() {
+                Mnemonic::Loope => 1,
+                Mnemonic::Loopne => 2,
+                _ => 0,
+            };
+            match insn.code() {
+                Code::Loop_rel8_64_RCX | Code::Loope_rel8_64_RCX | Code::Loopne_rel8_64_RCX => {
+                    loop_::<64>
+                }
+                Code::Loop_rel8_64_ECX | Code::Loope_rel8_64_ECX | Code::Loopne_rel8_64_ECX => {
+                    loop_::<32>
+                }
+                _ => return None,
+            }
+        }
+        _ if near && insn.is_jcc_short_or_near() => by_condition!(insn, jcc),
+        _ => return None,
+    })
+}
+
+/// Goes to an address that a register or memory gave.
+#[inline(always)]
+fn jump(state: &mut State, target: u64) -> Flow {
+    if !is_canonical(target) {
+        return raise(state, Exception::GeneralProtection);
+    }
+    state.rip = target;
+    Flow::Jump
+}
+
+#[inline(always)]
+fn is_canonical(address: u64) -> bool {
+    matches!(address.cast_signed() >> 47, 0 | -1)
+}
+
+fn jmp(state: &mut State, op: &Op) -> Flow {
+    state.rip = op.disp;
+    Flow::Jump
+}
+
+fn jmp_r(state: &mut State, op: &Op) -> Flow {
+    let target = state.get::<64>(op.dst);
+    jump(state, target)
+}
+
+fn jmp_m(state: &mut State, op: &Op) -> Flow {
+    match state.load::<64>(op.address(state)) {
+        Some(target) => jump(state, target),
+        None => Flow::Stop,
+    }
+}
+
+fn jcc<const CC: u8>(state: &mut State, op: &Op) -> Flow {
+    if state.flags.condition::<CC>() {
+        state.rip = op.disp;
+        Flow::Jump
+    } else {
+        Flow::Next
+    }
+}
+
+#[inline(always)]
+fn call_to(state: &mut State, op: &Op, target: u64) -> Flow {
+    if !is_canonical(target) {
+        return raise(state, Exception::GeneralProtection);
+    }
+    let slot = state.gpr[reg::RSP].wrapping_sub(8);
+    let next = state.rip.wrapping_add(u64::from(op.offset) + u64::from(op.len));
+    if state.store::<64>(slot, next).is_none() {
+        return Flow::Stop;
+    }
+    state.gpr[reg::RSP] = slot;
+    state.rip = target;
+    Flow::Jump
+}
+
+fn call(state: &mut State, op: &Op) -> Flow {
+    call_to(state, op, op.disp)
+}
+
+fn call_r(state: &mut State, op: &Op) -> Flow {
+    let target = state.get::<64>(op.dst);
+    call_to(state, op, target)
+}
+
+fn call_m(state: &mut State, op: &Op) -> Flow {
+    match state.load::<64>(op.address(state)) {
+        Some(target) => call_to(state, op, target),
+        None => Flow::Stop,
+    }
+}
+
+fn ret(state: &mut State, op: &Op) -> Flow {
+    let rsp = state.gpr[reg::RSP];
+    let Some(target) = state.load::<64>(rsp) else {
+        return Flow::Stop;
+    };
+    let flow = jump(state, target);
+    if flow == Flow::Jump {
+        state.gpr[reg::RSP] = rsp.wrapping_add(8).wrapping_add(op.imm());
+    }
+    flow
+}
+
+fn jrcxz<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    if state.get::<W>(reg::RCX as u8) == 0 {
+        jmp(state, op)
+    } else {
+        Flow::Next
+    }
+}
+
+fn loop_<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    let count = state.get::<W>(reg::RCX as u8).wrapping_sub(1);
+    state.set::<W>(reg::RCX as u8, count);
+    let condition = match op.extra {
+        0 => true,
+        1 => state.flags.zf(),
+        _ => !state.flags.zf(),
+    };
+    if state.get::<W>(reg::RCX as u8) != 0 && condition {
+        jmp(state, op)
+    } else {
+        Flow::Next
+    }
+}

@@ -1,0 +1,157 @@
+//! The stack: push, pop, pushf, popf, enter, leave.
+
+use crate::flags;
+use crate::lower::{Form, form, width};
+use crate::op::{Flow, Op, Run};
+use crate::state::{State, mask, reg};
+use iced_x86::{Code, Instruction, Mnemonic, OpKind};
+
+pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
+    use Mnemonic::{Enter, Leave, Pop, Popf, Popfq, Push, Pushf, Pushfq};
+    let segment = insn.op_count() > 0
+        && insn.op_kind(0) == OpKind::Register
+        && insn.op_register(0).is_segment_register();
+    Some(match (insn.mnemonic(), form(insn)) {
+        (Push | Pop, _) if segment => return None,
+        (Push, Form::R) if width(insn, 0) == 16 => push_r::<16>,
+        (Push, Form::R) => push_r::<64>,
+        (Push, Form::M) if width(insn, 0) == 16 => push_m::<16>,
+        (Push, Form::M) => push_m::<64>,
+        (Push, Form::I) => match insn.code() {
+            Code::Push_imm16 | Code::Pushw_imm8 => push_i::<16>,
+            _ => push_i::<64>,
+        },
+        (Pop, Form::R) if width(insn, 0) == 16 => pop_r::<16>,
+        (Pop, Form::R) => pop_r::<64>,
+        (Pop, Form::M) => {
+            // An address relative to rsp is that after the pop.
+            let size = insn.memory_size().size() as u64;
+            if op.base == reg::RSP as u8 {
+                op.disp = op.disp.wrapping_add(size);
+            }
+            if size == 2 { pop_m::<16> } else { pop_m::<64> }
+        }
+        (Pushfq, _) => pushf::<64>,
+        (Pushf, _) => pushf::<16>,
+        (Popfq, _) => popf::<64>,
+        (Popf, _) => popf::<16>,
+        (Leave, _) if insn.code() == Code::Leavew => leave::<16>,
+        (Leave, _) => leave::<64>,
+        (Enter, _) if insn.code() == Code::Enterq_imm16_imm8 => {
+            op.imm &= 0xffff;
+            enter
+        }
+        _ => return None,
+    })
+}
+
+#[inline(always)]
+fn push<const W: u32>(state: &mut State, value: u64) -> Flow {
+    let slot = state.gpr[reg::RSP].wrapping_sub(u64::from(W / 8));
+    if state.store::<W>(slot, value).is_none() {
+        return Flow::Stop;
+    }
+    state.gpr[reg::RSP] = slot;
+    Flow::Next
+}
+
+fn push_r<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    let value = state.get::<W>(op.dst);
+    push::<W>(state, value)
+}
+
+fn push_m<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    match state.load::<W>(op.address(state)) {
+        Some(value) => push::<W>(state, value),
+        None => Flow::Stop,
+    }
+}
+
+fn push_i<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    push::<W>(state, op.imm())
+}
+
+fn pushf<const W: u32>(state: &mut State, _: &Op) -> Flow {
+    // RF reads as 0.
+    let value = state.rflags() & !flags::RF;
+    push::<W>(state, value)
+}
+
+fn pop_r<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    let rsp = state.gpr[reg::RSP];
+    let Some(value) = state.load::<W>(rsp) else {
+        return Flow::Stop;
+    };
+    // `pop %rsp` leaves what was popped.
+    state.gpr[reg::RSP] = rsp.wrapping_add(u64::from(W / 8));
+    state.set::<W>(op.dst, value);
+    Flow::Next
+}
+
+fn pop_m<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    let rsp = state.gpr[reg::RSP];
+    let Some(value) = state.load::<W>(rsp) else {
+        return Flow::Stop;
+    };
+    if state.store::<W>(op.address(state), value).is_none() {
+        return Flow::Stop;
+    }
+    state.gpr[reg::RSP] = rsp.wrapping_add(u64::from(W / 8));
+    Flow::Next
+}
+
+fn popf<const W: u32>(state: &mut State, _: &Op) -> Flow {
+    let rsp = state.gpr[reg::RSP];
+    let Some(value) = state.load::<W>(rsp) else {
+        return Flow::Stop;
+    };
+    let kept = state.rflags() & !mask::<W>();
+    state.set_rflags(value | kept);
+    state.gpr[reg::RSP] = rsp.wrapping_add(u64::from(W / 8));
+    Flow::Next
+}
+
+fn leave<const W: u32>(state: &mut State, _: &Op) -> Flow {
+    let rbp = state.gpr[reg::RBP];
+    let Some(value) = state.load::<W>(rbp) else {
+        return Flow::Stop;
+    };
+    state.gpr[reg::RSP] = rbp.wrapping_add(u64::from(W / 8));
+    state.set::<W>(reg::RBP as u8, value);
+    Flow::Next
+}
+
+/// `enter imm, level`: the level is in `extra`.
+fn enter(state: &mut State, op: &Op) -> Flow {
+    let (rsp, rbp) = (state.gpr[reg::RSP], state.gpr[reg::RBP]);
+    let level = u64::from(op.extra % 32);
+    let frame = rsp.wrapping_sub(8);
+    let mut words = vec![rbp];
+    for i in 1..level {
+        match state.load::<64>(rbp.wrapping_sub(8 * i)) {
+            Some(word) => words.push(word),
+            None => return Flow::Stop,
+        }
+    }
+    if level > 0 {
+        words.push(frame);
+    }
+    let bottom = rsp.wrapping_sub(8 * words.len() as u64);
+    // Nothing is written if a part cannot be, nor if the new top of the stack cannot.
+    let top = bottom.wrapping_sub(op.imm());
+    if state.memory.check_store(bottom, 8 * words.len()).is_none()
+        || state.memory.check_store(top, 1).is_none()
+    {
+        return Flow::Stop;
+    }
+    let mut slot = rsp;
+    for word in words {
+        slot = slot.wrapping_sub(8);
+        if state.store::<64>(slot, word).is_none() {
+            return Flow::Stop;
+        }
+    }
+    state.gpr[reg::RSP] = top;
+    state.gpr[reg::RBP] = frame;
+    Flow::Next
+}

@@ -1,0 +1,201 @@
+//! From a decoded instruction to operations: the operands here, the function in [`crate::isa`].
+
+use crate::isa;
+use crate::op::{self, Op};
+use crate::state::reg;
+use iced_x86::{CodeSize, Instruction, OpKind, Register};
+
+/// Appends the operations of an instruction of a block that begins at `block`.
+pub(crate) fn lower(insn: &Instruction, block: u64, out: &mut Vec<Op>) {
+    let mut op = Op {
+        run: op::unsupported,
+        disp: 0,
+        imm: 0,
+        offset: insn.ip().wrapping_sub(block) as u16,
+        base: reg::ZERO as u8,
+        index: reg::ZERO as u8,
+        scale: 0,
+        dst: 0,
+        src: 0,
+        len: insn.len() as u8,
+        extra: 0,
+    };
+    if insn.is_invalid() {
+        op.run = op::invalid;
+        out.push(op);
+        return;
+    }
+    operands(insn, &mut op, out);
+    if let Some(run) = isa::select(insn, &mut op) {
+        op.run = run;
+    }
+    out.push(op);
+}
+
+fn operands(insn: &Instruction, op: &mut Op, out: &mut Vec<Op>) {
+    let mut registers = 0;
+    for number in 0..insn.op_count() {
+        match insn.op_kind(number) {
+            OpKind::Register => {
+                let place = match (number, registers) {
+                    (0, _) => &mut op.dst,
+                    (_, 0 | 1) if registers == 0 || number == 1 => &mut op.src,
+                    _ => &mut op.extra,
+                };
+                *place = register(insn.op_register(number));
+                registers += 1;
+            }
+            OpKind::Memory => memory(insn, op, out),
+            OpKind::NearBranch64 => op.disp = insn.near_branch64(),
+            OpKind::Immediate64 => op.disp = insn.immediate64(),
+            // Not the second of `enter`.
+            OpKind::Immediate8_2nd => op.extra = insn.immediate8_2nd(),
+            OpKind::Immediate8
+            | OpKind::Immediate16
+            | OpKind::Immediate32
+            | OpKind::Immediate8to16
+            | OpKind::Immediate8to32
+            | OpKind::Immediate8to64
+            | OpKind::Immediate32to64 => op.imm = insn.immediate(number) as i32,
+            // Implied by the instruction, or not modelled.
+            _ => {}
+        }
+    }
+}
+
+/// The number of a register operand; 0 for those that no operation uses.
+pub(crate) fn register(register: Register) -> u8 {
+    if matches!(
+        register,
+        Register::AH | Register::CH | Register::DH | Register::BH
+    ) {
+        return (register as u8 - Register::AH as u8) | reg::HIGH;
+    }
+    register.number() as u8
+}
+
+fn memory(insn: &Instruction, op: &mut Op, out: &mut Vec<Op>) {
+    let number = |register: Register| match register {
+        Register::None | Register::RIP | Register::EIP => reg::ZERO as u8,
+        register => register.number() as u8,
+    };
+    op.base = number(insn.memory_base());
+    op.index = number(insn.memory_index());
+    op.scale = insn.memory_index_scale().trailing_zeros() as u8;
+    op.disp = insn.memory_displacement64();
+    // Only the segments fs and gs have a base.
+    let segment = match insn.memory_segment() {
+        Register::FS => reg::FS,
+        Register::GS => reg::GS,
+        _ => reg::ZERO,
+    };
+    let small = has_small_address(insn);
+    if insn.mnemonic() == iced_x86::Mnemonic::Lea {
+        // No segment; and a 32-bit address is cut by `lea` itself.
+        op.extra = u8::from(small);
+    } else if segment != reg::ZERO && op.index == reg::ZERO as u8 && !small {
+        op.index = segment as u8;
+        op.scale = 0;
+    } else if segment != reg::ZERO || small {
+        out.push(Op {
+            run: op::address,
+            imm: segment as i32,
+            extra: u8::from(small),
+            len: 0,
+            ..*op
+        });
+        op.base = reg::ADDRESS as u8;
+        op.index = reg::ZERO as u8;
+        op.disp = 0;
+    }
+}
+
+/// Is the address one of 32 bits?
+fn has_small_address(insn: &Instruction) -> bool {
+    let small = |register: Register| register == Register::EIP || register.is_gpr32();
+    small(insn.memory_base())
+        || small(insn.memory_index())
+        || (insn.memory_base() == Register::None
+            && insn.memory_index() == Register::None
+            && insn.memory_displ_size() == 4
+            && insn.code_size() == CodeSize::Code64
+            && insn.memory_displacement64() > u64::from(u32::MAX) >> 1
+            && insn.memory_displacement64() <= u64::from(u32::MAX))
+}
+
+/// Which operands, the first two; further ones are for the function to know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// One register, alone or with what the instruction implies.
+    R,
+    /// One memory operand.
+    M,
+    /// One immediate.
+    I,
+    /// A register from a register.
+    RR,
+    /// A register from memory.
+    RM,
+    /// Memory from a register.
+    MR,
+    /// A register from an immediate.
+    RI,
+    /// Memory from an immediate.
+    MI,
+    /// Whatever else.
+    Other,
+}
+
+/// The form of an instruction.
+pub(crate) fn form(insn: &Instruction) -> Form {
+    use OpKind::*;
+    let kind = |number| (number < insn.op_count()).then(|| insn.op_kind(number));
+    let immediate = |kind| {
+        matches!(
+            kind,
+            Immediate8
+                | Immediate16
+                | Immediate32
+                | Immediate64
+                | Immediate8to16
+                | Immediate8to32
+                | Immediate8to64
+                | Immediate32to64
+        )
+    };
+    match (kind(0), kind(1)) {
+        (Some(Register), None) => Form::R,
+        (Some(Memory), None) => Form::M,
+        (Some(kind), None) if immediate(kind) => Form::I,
+        (Some(Register), Some(Register)) => Form::RR,
+        (Some(Register), Some(Memory)) => Form::RM,
+        (Some(Memory), Some(Register)) => Form::MR,
+        (Some(Register), Some(kind)) if immediate(kind) => Form::RI,
+        (Some(Memory), Some(kind)) if immediate(kind) => Form::MI,
+        _ => Form::Other,
+    }
+}
+
+/// Bits of operand `number`.
+pub(crate) fn width(insn: &Instruction, number: u32) -> u32 {
+    let bytes = match insn.op_kind(number) {
+        OpKind::Register => insn.op_register(number).size(),
+        OpKind::Memory => insn.memory_size().size(),
+        _ => 0,
+    };
+    bytes as u32 * 8
+}
+
+/// A function for operands of 8, 16, 32 or 64 bits.
+macro_rules! by_width {
+    ($width:expr, $run:ident $(, $parameter:ty)*) => {
+        match $width {
+            8 => $run::<$($parameter,)* 8>,
+            16 => $run::<$($parameter,)* 16>,
+            32 => $run::<$($parameter,)* 32>,
+            64 => $run::<$($parameter,)* 64>,
+            _ => return None,
+        }
+    };
+}
+pub(crate) use by_width;

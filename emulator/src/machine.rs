@@ -1,0 +1,304 @@
+//! The machine: finds blocks and runs them. Not here: what the kernel does when it is asked.
+
+use crate::address_space::AddressSpace;
+use crate::code::{self, Code, NONE};
+use crate::op::{Flow, Op};
+use crate::state::State;
+use crate::stop::{Call, Exception, Stop};
+
+/// Is told of every instruction. One that is not wanted costs nothing.
+pub trait Observer {
+    /// Is it wanted at all?
+    const WANTED: bool = true;
+
+    /// The instruction of `len` bytes at `rip` is next.
+    fn before(&mut self, state: &State, rip: u64, len: u8);
+
+    /// It is done, and the next one is at `next`.
+    fn after(&mut self, state: &State, rip: u64, len: u8, next: u64);
+}
+
+/// Wants to know nothing.
+impl Observer for () {
+    const WANTED: bool = false;
+
+    #[inline(always)]
+    fn before(&mut self, _: &State, _: u64, _: u8) {}
+
+    #[inline(always)]
+    fn after(&mut self, _: &State, _: u64, _: u8, _: u64) {}
+}
+
+/// Why [`Machine::run`] came back. `rip` is the next instruction; for what the processor raised
+/// as a fault, the one that did it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exit {
+    /// As many instructions as asked for were executed.
+    Limit,
+    /// The processor raised something.
+    Exception(Exception),
+    /// The program asked the kernel.
+    Kernel(Call),
+    /// `hlt`; rip is behind it.
+    Halt,
+    /// The instruction at rip is not modelled.
+    Unsupported,
+}
+
+/// A thread's state and the code that was decoded of its memory.
+#[derive(Debug)]
+pub struct Machine {
+    /// Registers and memory.
+    pub state: State,
+    code: Code,
+    executed: u64,
+}
+
+/// How a block was left.
+enum Left {
+    /// Behind its last instruction, or by a jump.
+    By(usize),
+    Stopped {
+        /// Instructions that are done.
+        done: u32,
+        op: usize,
+    },
+}
+
+impl Machine {
+    /// A machine that starts with this state.
+    pub fn new(state: State) -> Machine {
+        Machine {
+            state,
+            code: Code::new(),
+            executed: 0,
+        }
+    }
+
+    /// Over an empty memory, all registers zero.
+    pub fn empty() -> Machine {
+        Machine::new(State::new(AddressSpace::default()))
+    }
+
+    /// Instructions executed so far. A repeated string instruction is one, unless
+    /// [`State::single_iteration`] is set: then each iteration is.
+    pub fn executed(&self) -> u64 {
+        self.executed
+    }
+
+    /// Heap bytes that decoded code takes.
+    pub fn code_bytes(&self) -> usize {
+        self.code.bytes()
+    }
+
+    /// Executes at most `limit` instructions.
+    pub fn run<O: Observer>(&mut self, limit: u64, observer: &mut O) -> Exit {
+        let mut left = limit;
+        self.forget_changes();
+        let mut id = NONE;
+        let mut from = (NONE, 0);
+        loop {
+            if left == 0 {
+                return Exit::Limit;
+            }
+            if id == NONE {
+                let generation = self.code.generation;
+                id = self.code.find(&mut self.state.memory, self.state.rip);
+                if from.0 != NONE && generation == self.code.generation {
+                    self.code.blocks[from.0 as usize].next[from.1] = id;
+                }
+            }
+            let block = &self.code.blocks[id as usize];
+            if u64::from(block.count) > left {
+                return self.step_to(left, observer);
+            }
+            self.state.time = self.executed;
+            match run_block(&mut self.state, block, observer) {
+                Left::By(way) => {
+                    left -= u64::from(block.count);
+                    self.executed += u64::from(block.count);
+                    from = (id, way);
+                    id = block.next[way];
+                    // What lies there now may be another block, or none.
+                    if let Some(next) = self.code.blocks.get(id as usize)
+                        && next.start == self.state.rip
+                    {
+                        continue;
+                    }
+                    id = NONE;
+                }
+                Left::Stopped { done, op } => {
+                    left -= u64::from(done);
+                    self.executed += u64::from(done);
+                    let op = block.ops[op];
+                    let at = block.start;
+                    (id, from) = (NONE, (NONE, 0));
+                    match self.stopped(at, &op, observer) {
+                        Ok(executed) => left -= executed,
+                        Err((executed, exit)) => {
+                            self.executed += executed;
+                            return exit;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Executes the last few instructions one by one.
+    #[cold]
+    fn step_to<O: Observer>(&mut self, limit: u64, observer: &mut O) -> Exit {
+        for _ in 0..limit {
+            if let Some(exit) = self.step(observer) {
+                return exit;
+            }
+        }
+        Exit::Limit
+    }
+
+    /// Executes one instruction.
+    fn step<O: Observer>(&mut self, observer: &mut O) -> Option<Exit> {
+        let block = code::decode(&self.state.memory, self.state.rip, 1);
+        self.state.time = self.executed;
+        match run_block(&mut self.state, &block, observer) {
+            Left::By(_) => {
+                self.executed += 1;
+                self.forget_changes();
+                None
+            }
+            Left::Stopped { op, .. } => {
+                let op = block.ops[op];
+                match self.stopped(block.start, &op, observer) {
+                    Ok(_) => None,
+                    Err((executed, exit)) => {
+                        self.executed += executed;
+                        Some(exit)
+                    }
+                }
+            }
+        }
+    }
+
+    /// After an operation of a block stopped. Gives how many instructions were executed by that,
+    /// counted already, if it can go on; else why not, and whether the instruction is done.
+    #[cold]
+    fn stopped<O: Observer>(
+        &mut self,
+        block: u64,
+        op: &Op,
+        observer: &mut O,
+    ) -> Result<u64, (u64, Exit)> {
+        let rip = block.wrapping_add(op.offset.into());
+        self.state.rip = rip;
+        let mut why = self.state.take_stop();
+        if let Stop::Code(range) = why {
+            self.code.forget(&range);
+            self.state.memory.set_code_writable(true);
+            let block = code::decode(&self.state.memory, rip, 1);
+            let left = run_block(&mut self.state, &block, &mut Repeated(observer));
+            self.state.memory.set_code_writable(false);
+            self.forget_changes();
+            if let Left::By(_) = left {
+                self.executed += 1;
+                return Ok(1);
+            }
+            self.state.rip = rip;
+            why = self.state.take_stop();
+        }
+        match why {
+            Stop::None | Stop::Unsupported | Stop::Code(_) => Err((0, Exit::Unsupported)),
+            Stop::Exception(exception @ (Exception::Breakpoint | Exception::Debug)) => {
+                Err(self.behind(rip, op, observer, Exit::Exception(exception)))
+            }
+            Stop::Exception(exception) => Err((0, Exit::Exception(exception))),
+            Stop::Kernel(call) => Err(self.behind(rip, op, observer, Exit::Kernel(call))),
+            Stop::Halt => Err(self.behind(rip, op, observer, Exit::Halt)),
+            Stop::Again => {
+                self.executed += 1;
+                if O::WANTED {
+                    observer.after(&self.state, rip, op.len, rip);
+                }
+                Ok(1)
+            }
+        }
+    }
+
+    /// Leaves with an instruction that is done.
+    fn behind<O: Observer>(
+        &mut self,
+        rip: u64,
+        op: &Op,
+        observer: &mut O,
+        exit: Exit,
+    ) -> (u64, Exit) {
+        let next = rip.wrapping_add(op.len.into());
+        self.state.rip = next;
+        if O::WANTED {
+            observer.after(&self.state, rip, op.len, next);
+        }
+        (1, exit)
+    }
+
+    /// Forgets decoded code that was changed.
+    fn forget_changes(&mut self) {
+        if self.state.memory.has_code_changes() {
+            for range in self.state.memory.take_code_changes() {
+                self.code.forget(&range);
+            }
+        }
+    }
+}
+
+/// An observer that was already told that the instruction is next.
+struct Repeated<'a, O>(&'a mut O);
+
+impl<O: Observer> Observer for Repeated<'_, O> {
+    const WANTED: bool = O::WANTED;
+
+    fn before(&mut self, _: &State, _: u64, _: u8) {}
+
+    fn after(&mut self, state: &State, rip: u64, len: u8, next: u64) {
+        self.0.after(state, rip, len, next);
+    }
+}
+
+#[inline(always)]
+fn run_block<O: Observer>(state: &mut State, block: &code::Block, observer: &mut O) -> Left {
+    let start = block.start;
+    state.rip = start;
+    let mut done = 0;
+    let mut fresh = true;
+    for (index, op) in block.ops.iter().enumerate() {
+        let rip = start.wrapping_add(op.offset.into());
+        if O::WANTED && fresh {
+            observer.before(state, rip, block_len(block, index));
+        }
+        match (op.run)(state, op) {
+            Flow::Next => {
+                fresh = op.len != 0;
+                if O::WANTED && fresh {
+                    observer.after(state, rip, op.len, rip.wrapping_add(op.len.into()));
+                }
+                done += u32::from(fresh);
+            }
+            Flow::Jump => {
+                if O::WANTED {
+                    observer.after(state, rip, op.len, state.rip);
+                }
+                return Left::By(1);
+            }
+            Flow::Stop => return Left::Stopped { done, op: index },
+        }
+    }
+    state.rip = block.end;
+    Left::By(0)
+}
+
+/// Bytes of the instruction that operation `index` begins.
+#[inline(always)]
+fn block_len(block: &code::Block, index: usize) -> u8 {
+    match block.ops[index].len {
+        0 => block.ops.get(index + 1).map_or(0, |op| op.len),
+        len => len,
+    }
+}

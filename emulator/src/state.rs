@@ -1,0 +1,176 @@
+//! The state of one thread: registers, flags, memory. Not here: what instructions do with it.
+
+use crate::address_space::{AddressSpace, Refusal};
+use crate::flags::{self, Flags};
+use crate::stop::{Exception, Stop};
+use unwind_sim_unwind::truth::Cpu;
+
+/// Numbers of general registers, as instructions encode them; and of some that only the machine
+/// knows.
+#[allow(missing_docs, reason = "the names are the registers'")]
+pub mod reg {
+    pub const RAX: usize = 0;
+    pub const RCX: usize = 1;
+    pub const RDX: usize = 2;
+    pub const RBX: usize = 3;
+    pub const RSP: usize = 4;
+    pub const RBP: usize = 5;
+    pub const RSI: usize = 6;
+    pub const RDI: usize = 7;
+    pub const R11: usize = 11;
+    /// Always 0: a base or index that is not there.
+    pub const ZERO: usize = 16;
+    /// The base of segment fs.
+    pub const FS: usize = 17;
+    /// The base of segment gs.
+    pub const GS: usize = 18;
+    /// An address that an instruction's first operation computed for the second.
+    pub const ADDRESS: usize = 19;
+    /// Added to the number of rax, rcx, rdx or rbx: bits 8 to 15 of it.
+    pub const HIGH: u8 = 0x40;
+}
+use reg::*;
+
+/// MXCSR after reset: nearest, all exceptions masked.
+pub const MXCSR_DEFAULT: u32 = 0x1f80;
+
+/// The state of one thread.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// By number: see [`reg`]. The rest is never used; with 32 no bound has to be checked.
+    pub(crate) gpr: [u64; 32],
+    /// The next instruction. While a block runs, of the block.
+    pub rip: u64,
+    /// The arithmetic flags.
+    pub(crate) flags: Flags,
+    /// The other bits of rflags.
+    pub(crate) other_flags: u64,
+    /// xmm0 to xmm15.
+    pub xmm: [u128; 16],
+    /// Control and status of SSE.
+    pub mxcsr: u32,
+    /// The memory.
+    pub memory: AddressSpace,
+    /// Why an operation gave [`crate::op::Flow::Stop`].
+    pub(crate) stop: Stop,
+    /// A string instruction does one iteration and stays where it is until it is done, as under
+    /// the trap flag.
+    pub single_iteration: bool,
+    /// What `rdtsc` gives at the next instruction, roughly: instructions executed.
+    pub time: u64,
+}
+
+impl State {
+    /// All zero, rflags 0x202, over this memory.
+    pub fn new(memory: AddressSpace) -> State {
+        State {
+            gpr: [0; 32],
+            rip: 0,
+            flags: Flags::from_bits(0),
+            other_flags: flags::FIXED | flags::IF,
+            xmm: [0; 16],
+            mxcsr: MXCSR_DEFAULT,
+            memory,
+            stop: Stop::None,
+            single_iteration: false,
+            time: 0,
+        }
+    }
+
+    /// A general register by its number in instructions: rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi,
+    /// r8 to r15; [`reg::FS`] and [`reg::GS`] too.
+    pub fn gpr(&self, number: usize) -> u64 {
+        self.gpr[number & 31]
+    }
+
+    /// Sets it.
+    pub fn set_gpr(&mut self, number: usize, value: u64) {
+        debug_assert_ne!(number, ZERO);
+        self.gpr[number & 31] = value;
+    }
+
+    /// rflags.
+    pub fn rflags(&self) -> u64 {
+        self.flags.bits() | self.other_flags
+    }
+
+    /// Sets rflags; what user mode cannot change stays.
+    pub fn set_rflags(&mut self, bits: u64) {
+        self.flags = Flags::from_bits(bits);
+        let change = flags::USER & !flags::ARITHMETIC;
+        self.other_flags = (self.other_flags & !change) | (bits & change);
+    }
+
+    /// What a shadow stack sees of it, the next instruction being at `rip`.
+    #[inline(always)]
+    pub fn cpu_at(&self, rip: u64) -> Cpu {
+        let gpr = &self.gpr;
+        Cpu {
+            rip,
+            rsp: gpr[RSP],
+            saved: [gpr[RBX], gpr[RBP], gpr[12], gpr[13], gpr[14], gpr[15]],
+        }
+    }
+
+    /// `size` bytes of a register, zero-extended; `number` may be marked [`reg::HIGH`].
+    #[inline(always)]
+    pub(crate) fn get<const W: u32>(&self, number: u8) -> u64 {
+        let value = self.gpr[(number & 31) as usize];
+        match W {
+            8 if number & HIGH != 0 => value >> 8 & 0xff,
+            _ => value & mask::<W>(),
+        }
+    }
+
+    /// Sets `W` bits of a register: 32 clear the upper half, fewer keep the rest.
+    #[inline(always)]
+    pub(crate) fn set<const W: u32>(&mut self, number: u8, value: u64) {
+        let to = &mut self.gpr[(number & 31) as usize];
+        match W {
+            64 => *to = value,
+            32 => *to = value & 0xffff_ffff,
+            8 if number & HIGH != 0 => *to = (*to & !0xff00) | (value & 0xff) << 8,
+            _ => *to = (*to & !mask::<W>()) | (value & mask::<W>()),
+        }
+    }
+
+    /// Loads `W` bits.
+    #[inline(always)]
+    pub(crate) fn load<const W: u32>(&mut self, address: u64) -> Option<u64> {
+        let memory = &mut self.memory;
+        Some(match W {
+            8 => u8::from_le_bytes(memory.load_bytes(address)?).into(),
+            16 => u16::from_le_bytes(memory.load_bytes(address)?).into(),
+            32 => u32::from_le_bytes(memory.load_bytes(address)?).into(),
+            _ => u64::from_le_bytes(memory.load_bytes(address)?),
+        })
+    }
+
+    /// Stores `W` bits, or nothing if it cannot.
+    #[inline(always)]
+    pub(crate) fn store<const W: u32>(&mut self, address: u64, value: u64) -> Option<()> {
+        let memory = &mut self.memory;
+        match W {
+            8 => memory.store_bytes(address, (value as u8).to_le_bytes()),
+            16 => memory.store_bytes(address, (value as u16).to_le_bytes()),
+            32 => memory.store_bytes(address, (value as u32).to_le_bytes()),
+            _ => memory.store_bytes(address, value.to_le_bytes()),
+        }
+    }
+
+    /// Why an operation stopped, with what memory had against it.
+    #[cold]
+    pub(crate) fn take_stop(&mut self) -> Stop {
+        match self.memory.take_refusal() {
+            Some(Refusal::Fault(fault)) => Stop::Exception(Exception::Memory(fault)),
+            Some(Refusal::Code(range)) => Stop::Code(range),
+            None => std::mem::replace(&mut self.stop, Stop::None),
+        }
+    }
+}
+
+/// The lowest `W` bits.
+#[inline(always)]
+pub(crate) const fn mask<const W: u32>() -> u64 {
+    u64::MAX >> (64 - W)
+}

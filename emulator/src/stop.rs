@@ -1,0 +1,58 @@
+//! Why a machine stopped: the program faulted, asked for something, or did what is not modelled.
+
+use crate::address_space::Fault;
+use std::ops::Range;
+
+/// What the processor raises. The simulated program's doing, not ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exception {
+    /// Division by zero, or a quotient too large (#DE).
+    Divide,
+    /// `int1`, or the trap flag (#DB). Behind the instruction.
+    Debug,
+    /// `int3` (#BP). Behind the instruction.
+    Breakpoint,
+    /// `int n` with a vector that user mode may not use: a general protection fault.
+    Interrupt(u8),
+    /// No such instruction (#UD).
+    InvalidOpcode,
+    /// A privileged instruction, a misaligned SSE operand, a bad MXCSR (#GP).
+    GeneralProtection,
+    /// Memory: a page fault; for addresses that are not canonical a general protection or stack
+    /// fault.
+    Memory(Fault),
+    /// A misaligned operand while AC is set (#AC).
+    Alignment,
+    /// An unmasked x87 exception (#MF).
+    X87,
+    /// An unmasked SSE exception (#XM).
+    Simd,
+}
+
+/// How the program asked the kernel for something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Call {
+    /// `syscall`: rcx and r11 are set already.
+    Syscall,
+    /// `int 0x80`.
+    Int80,
+}
+
+/// Why an operation did not simply go on to the next one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Stop {
+    /// It did.
+    None,
+    /// The processor raised something.
+    Exception(Exception),
+    /// The instruction is done; the kernel is asked.
+    Kernel(Call),
+    /// `hlt`.
+    Halt,
+    /// The instruction is not modelled.
+    Unsupported,
+    /// A store where instructions were decoded: they have to be forgotten first.
+    Code(Range<u64>),
+    /// One iteration of a string instruction is done, and there are more.
+    Again,
+}
