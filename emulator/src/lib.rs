@@ -9,6 +9,8 @@
 pub mod address_space;
 mod code;
 pub mod flags;
+#[expect(dead_code, unused_imports, reason = "no instruction uses it yet")]
+pub(crate) mod float;
 mod isa;
 pub mod load;
 mod lower;

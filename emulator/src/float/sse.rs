@@ -1,0 +1,262 @@
+//! SSE scalar operations on binary32 (`u32`) and binary64 (`u64`) bit patterns.
+//!
+//! Packed instructions apply them to each element and unite the flags; `dpps` and the horizontal
+//! instructions are made of [`add`] and [`multiply`] by the caller.
+//!
+//! A caller with unmasked exceptions raises #XM without writing anything, after uniting the flags
+//! of all elements: only IE, DE and ZE ([`Exceptions::before_result`]) if one of those is unmasked,
+//! else all.
+//!
+//! Source: Intel SDM volume 1, section 11.5 and table 4-7 (NaNs).
+
+mod approximate;
+mod arithmetic;
+mod compare;
+mod convert;
+mod native;
+
+pub(crate) use approximate::{reciprocal, reciprocal_square_root};
+pub(crate) use arithmetic::{add, divide, multiply, square_root, subtract};
+pub(crate) use compare::{
+    Predicate, compare_ordered, compare_unordered, maximum, minimum, satisfies,
+};
+pub(crate) use convert::{
+    IntegerWidth, from_integer, round_to_integral, to_binary32, to_binary64, to_integer,
+};
+
+use super::round::{Format, round};
+use super::unpacked::Unpacked;
+use super::{Class, Exceptions, Rounding};
+use std::ops::{Add, Div, Mul, Neg, Sub};
+
+/// The part of MXCSR that decides results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Env {
+    /// RC.
+    pub(crate) rounding: Rounding,
+    /// FZ: tiny results become zero, if underflow is masked.
+    pub(crate) flush_to_zero: bool,
+    /// DAZ: denormal operands count as zero.
+    pub(crate) denormals_are_zero: bool,
+    /// UM. If clear, a tiny result sets UE even when it is exact.
+    pub(crate) underflow_masked: bool,
+    /// PE is set already and PM is set: whether PE is among the returned flags does not matter.
+    /// Saves the proof that a result is exact.
+    pub(crate) precision_ignored: bool,
+}
+
+impl Env {
+    /// Whether arithmetic of the host, rounding to nearest, can stand in for ours.
+    const fn is_native(self) -> bool {
+        matches!(self.rounding, Rounding::NearestEven)
+            && !self.flush_to_zero
+            && !self.denormals_are_zero
+    }
+}
+
+/// A binary interchange format held in an unsigned integer: `u32` is binary32, `u64` binary64.
+pub(crate) trait Element: Copy + Eq {
+    /// The same format as a number of the host.
+    type Float: Copy
+        + PartialEq
+        + Add<Output = Self::Float>
+        + Sub<Output = Self::Float>
+        + Mul<Output = Self::Float>
+        + Div<Output = Self::Float>
+        + Neg<Output = Self::Float>;
+    /// Precision and exponent range.
+    const FORMAT: Format;
+    /// The bits, zero-extended.
+    fn widen(self) -> u64;
+    /// The low bits of `bits`.
+    fn narrow(bits: u64) -> Self;
+    /// The number of the host with these bits.
+    fn float(self) -> Self::Float;
+    /// The bits of a number of the host.
+    fn from_float(float: Self::Float) -> Self;
+    /// The host's square root.
+    fn float_square_root(float: Self::Float) -> Self::Float;
+}
+
+impl Element for u32 {
+    type Float = f32;
+    const FORMAT: Format = Format::BINARY32;
+
+    fn widen(self) -> u64 {
+        u64::from(self)
+    }
+
+    fn narrow(bits: u64) -> Self {
+        bits as u32
+    }
+
+    fn float(self) -> f32 {
+        f32::from_bits(self)
+    }
+
+    fn from_float(float: f32) -> Self {
+        float.to_bits()
+    }
+
+    fn float_square_root(float: f32) -> f32 {
+        float.sqrt()
+    }
+}
+
+impl Element for u64 {
+    type Float = f64;
+    const FORMAT: Format = Format::BINARY64;
+
+    fn widen(self) -> u64 {
+        self
+    }
+
+    fn narrow(bits: u64) -> Self {
+        bits
+    }
+
+    fn float(self) -> f64 {
+        f64::from_bits(self)
+    }
+
+    fn from_float(float: f64) -> Self {
+        float.to_bits()
+    }
+
+    fn float_square_root(float: f64) -> f64 {
+        float.sqrt()
+    }
+}
+
+const fn fraction_bits(format: Format) -> u32 {
+    format.precision - 1
+}
+
+const fn sign_bit(format: Format) -> u64 {
+    let exponent_bits = if format.precision == 24 { 8 } else { 11 };
+    1 << (fraction_bits(format) + exponent_bits)
+}
+
+const fn infinity_bits(format: Format) -> u64 {
+    sign_bit(format) - (1 << fraction_bits(format))
+}
+
+const fn quiet_bit(format: Format) -> u64 {
+    1 << (fraction_bits(format) - 1)
+}
+
+/// Infinity.
+fn infinity<T: Element>(negative: bool) -> T {
+    T::narrow(infinity_bits(T::FORMAT) | if negative { sign_bit(T::FORMAT) } else { 0 })
+}
+
+/// The NaN of an invalid operation ("real indefinite"): quiet, negative, no payload.
+fn default_nan<T: Element>() -> T {
+    T::narrow(sign_bit(T::FORMAT) | infinity_bits(T::FORMAT) | quiet_bit(T::FORMAT))
+}
+
+fn quiet<T: Element>(nan: T) -> T {
+    T::narrow(nan.widen() | quiet_bit(T::FORMAT))
+}
+
+/// A decoded operand. `value` means nothing for infinities (but their sign) and NaNs.
+#[derive(Clone, Copy)]
+struct Operand {
+    class: Class,
+    value: Unpacked,
+}
+
+/// Decodes, with denormals as zeros if `denormals_are_zero`.
+fn decode<T: Element>(bits: T, denormals_are_zero: bool) -> Operand {
+    let bits = bits.widen();
+    let format = T::FORMAT;
+    let negative = bits & sign_bit(format) != 0;
+    let fraction = bits & ((1 << fraction_bits(format)) - 1);
+    let biased = (bits & infinity_bits(format)) >> fraction_bits(format);
+    let top = u128::from(fraction) << (128 - format.precision);
+    if bits & infinity_bits(format) == infinity_bits(format) {
+        let class = if fraction == 0 {
+            Class::Infinity
+        } else if fraction & quiet_bit(format) != 0 {
+            Class::QuietNan
+        } else {
+            Class::SignalingNan
+        };
+        return Operand {
+            class,
+            value: Unpacked::zero(negative),
+        };
+    }
+    if biased == 0 {
+        if fraction == 0 || denormals_are_zero {
+            return Operand {
+                class: Class::Zero,
+                value: Unpacked::zero(negative),
+            };
+        }
+        let value = Unpacked::new(negative, format.min_exponent, top);
+        return Operand {
+            class: Class::Denormal,
+            value,
+        };
+    }
+    let exponent = biased as i32 - format.max_exponent;
+    let value = Unpacked {
+        negative,
+        exponent,
+        significand: 1 << 127 | top,
+    };
+    Operand {
+        class: Class::Normal,
+        value,
+    }
+}
+
+/// Rounds a finite number to the format, with the responses of MXCSR.
+fn finish<T: Element>(value: Unpacked, env: Env) -> (T, Exceptions) {
+    let format = T::FORMAT;
+    let rounded = round(value, format, env.rounding);
+    if rounded.infinite {
+        return (infinity(rounded.negative), rounded.exceptions);
+    }
+    let sign = if rounded.negative {
+        sign_bit(format)
+    } else {
+        0
+    };
+    let mut exceptions = rounded.exceptions;
+    if rounded.tiny && env.underflow_masked && env.flush_to_zero {
+        return (
+            T::narrow(sign),
+            Exceptions::UNDERFLOW | Exceptions::PRECISION,
+        );
+    }
+    exceptions |= Exceptions::UNDERFLOW.when(rounded.tiny && !env.underflow_masked);
+    let fraction = (rounded.significand << 1) >> (65 - format.precision);
+    let biased = if rounded.significand >> 63 == 1 {
+        (rounded.exponent + format.max_exponent) as u64
+    } else {
+        0
+    };
+    (
+        T::narrow(sign | biased << fraction_bits(format) | fraction),
+        exceptions,
+    )
+}
+
+/// The result if an operand is a NaN: the first source operand's, quieted, unless only the second
+/// is a NaN. Invalid if either is signaling.
+fn propagate_nan<T: Element>(a: (T, Class), b: (T, Class)) -> Option<(T, Exceptions)> {
+    let nan = match (a.1.is_nan(), b.1.is_nan()) {
+        (true, _) => a.0,
+        (false, true) => b.0,
+        (false, false) => return None,
+    };
+    let signaling = a.1 == Class::SignalingNan || b.1 == Class::SignalingNan;
+    Some((quiet(nan), Exceptions::INVALID.when(signaling)))
+}
+
+/// DE if one of the operands is denormal.
+fn denormal_flag(a: Class, b: Class) -> Exceptions {
+    Exceptions::DENORMAL.when(a == Class::Denormal || b == Class::Denormal)
+}

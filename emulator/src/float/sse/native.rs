@@ -1,0 +1,104 @@
+//! The host's arithmetic where it gives the emulated result: rounding to nearest, ordinary
+//! operands and results, so that at most the precision exception is in question.
+//!
+//! Each function gives `None` where the host cannot answer. A result at the very edge of the
+//! normalized range is refused too, since it can be tiny before its last rounding. Exactness is
+//! decided by the error term of a sum, and by the odd parts of the significands for the rest; that
+//! is skipped if `precision_ignored`.
+
+use super::super::Exceptions;
+use super::{Element, fraction_bits, infinity_bits, sign_bit};
+
+/// A finite number well inside the normalized range.
+#[inline]
+fn is_ordinary<T: Element>(bits: T) -> bool {
+    let exponent = bits.widen() & infinity_bits(T::FORMAT);
+    exponent > 1 << fraction_bits(T::FORMAT) && exponent != infinity_bits(T::FORMAT)
+}
+
+#[inline]
+fn is_ordinary_or_zero<T: Element>(bits: T) -> bool {
+    is_ordinary(bits) || bits.widen() & !sign_bit(T::FORMAT) == 0
+}
+
+/// The significand of a normalized number, as an integer.
+#[inline]
+fn significand<T: Element>(bits: T) -> u128 {
+    let leading = 1 << fraction_bits(T::FORMAT);
+    u128::from(bits.widen() & (leading - 1) | leading)
+}
+
+/// A number without its trailing zero bits.
+#[inline]
+fn odd_part(value: u128) -> u128 {
+    value >> (value.trailing_zeros() & 127)
+}
+
+/// The sum of `a` and `b`, or their difference.
+#[inline]
+pub(super) fn add<T: Element>(
+    a: T,
+    b: T,
+    subtract: bool,
+    precision_ignored: bool,
+) -> Option<(T, Exceptions)> {
+    if !(is_ordinary_or_zero(a) && is_ordinary_or_zero(b)) {
+        return None;
+    }
+    let x = a.float();
+    let y = if subtract { -b.float() } else { b.float() };
+    let sum = x + y;
+    let result = T::from_float(sum);
+    if !is_ordinary_or_zero(result) {
+        return None;
+    }
+    if precision_ignored {
+        return Some((result, Exceptions::NONE));
+    }
+    // Knuth's error term. It can overflow on the way only to a NaN.
+    let y_part = sum - x;
+    let error = (x - (sum - y_part)) + (y - y_part);
+    let error_bits = T::from_float(error).widen() & !sign_bit(T::FORMAT);
+    if error_bits >= infinity_bits(T::FORMAT) {
+        return None;
+    }
+    Some((result, Exceptions::PRECISION.when(error_bits != 0)))
+}
+
+/// The product.
+#[inline]
+pub(super) fn multiply<T: Element>(a: T, b: T, precision_ignored: bool) -> Option<(T, Exceptions)> {
+    let result = T::from_float(a.float() * b.float());
+    if !(is_ordinary(a) && is_ordinary(b) && is_ordinary(result)) {
+        return None;
+    }
+    let exact =
+        precision_ignored || odd_part(significand(a) * significand(b)) >> T::FORMAT.precision == 0;
+    Some((result, Exceptions::PRECISION.when(!exact)))
+}
+
+/// The quotient.
+#[inline]
+pub(super) fn divide<T: Element>(a: T, b: T, precision_ignored: bool) -> Option<(T, Exceptions)> {
+    let result = T::from_float(a.float() / b.float());
+    if !(is_ordinary(a) && is_ordinary(b) && is_ordinary(result)) {
+        return None;
+    }
+    // Quotient times divisor is within a factor of two of the dividend, so equal odd parts mean
+    // equal numbers.
+    let exact = precision_ignored
+        || odd_part(significand(result) * significand(b)) == odd_part(significand(a));
+    Some((result, Exceptions::PRECISION.when(!exact)))
+}
+
+/// The square root.
+#[inline]
+pub(super) fn square_root<T: Element>(a: T, precision_ignored: bool) -> Option<(T, Exceptions)> {
+    let result = T::from_float(T::float_square_root(a.float()));
+    if !(is_ordinary(a) && is_ordinary(result)) {
+        return None;
+    }
+    let root = significand(result);
+    let exact = precision_ignored || odd_part(root * root) == odd_part(significand(a));
+    Some((result, Exceptions::PRECISION.when(!exact)))
+}

@@ -1,0 +1,51 @@
+//! Tests against the host's arithmetic.
+
+mod native;
+
+/// A fixed sequence of numbers (SplitMix64).
+struct Sequence(u64);
+
+impl Sequence {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Half of the time few bits are set, so that exact results and ties occur.
+    fn sparse(&mut self) -> u64 {
+        match self.next() % 4 {
+            0 => self.next() & self.next() & self.next(),
+            1 => u64::MAX << (self.next() % 64),
+            _ => self.next(),
+        }
+    }
+
+    /// A binary64 whose exponent is extreme now and then.
+    fn binary64(&mut self) -> u64 {
+        let exponent = match self.next() % 6 {
+            0 => 0,
+            1 => 1 + self.next() % 3,
+            2 => 2044 + self.next() % 4,
+            3 => 1000 + self.next() % 50,
+            _ => self.next() % 2048,
+        };
+        let fraction = self.sparse() >> 12;
+        (self.next() & 1) << 63 | exponent << 52 | fraction
+    }
+
+    /// A binary32 whose exponent is extreme now and then.
+    fn binary32(&mut self) -> u32 {
+        let exponent = match self.next() % 6 {
+            0 => 0,
+            1 => 1 + self.next() % 3,
+            2 => 252 + self.next() % 4,
+            3 => 110 + self.next() % 34,
+            _ => self.next() % 256,
+        };
+        let fraction = self.sparse() >> 41;
+        ((self.next() & 1) << 31 | exponent << 23 | fraction) as u32
+    }
+}
