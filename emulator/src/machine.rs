@@ -1,7 +1,7 @@
 //! The machine: finds blocks and runs them. Not here: what the kernel does when it is asked.
 
 use crate::address_space::AddressSpace;
-use crate::code::{self, Code, NONE};
+use crate::code::{self, Block, Code, NONE};
 use crate::op::{Flow, Op};
 use crate::state::State;
 use crate::stop::{Call, Exception, Stop};
@@ -58,11 +58,8 @@ pub struct Machine {
 enum Left {
     /// Behind its last instruction, or by a jump.
     By(usize),
-    Stopped {
-        /// Instructions that are done.
-        done: u32,
-        op: usize,
-    },
+    /// By this operation.
+    Stopped { op: usize },
 }
 
 impl Machine {
@@ -127,9 +124,10 @@ impl Machine {
                     }
                     id = NONE;
                 }
-                Left::Stopped { done, op } => {
-                    left -= u64::from(done);
-                    self.executed += u64::from(done);
+                Left::Stopped { op } => {
+                    let done = block.ops[..op].iter().filter(|op| op.len != 0).count() as u64;
+                    left -= done;
+                    self.executed += done;
                     let op = block.ops[op];
                     let at = block.start;
                     (id, from) = (NONE, (NONE, 0));
@@ -166,7 +164,7 @@ impl Machine {
                 self.forget_changes();
                 None
             }
-            Left::Stopped { op, .. } => {
+            Left::Stopped { op } => {
                 let op = block.ops[op];
                 match self.stopped(block.start, &op, observer) {
                     Ok(_) => None,
@@ -263,23 +261,19 @@ impl<O: Observer> Observer for Repeated<'_, O> {
 }
 
 #[inline(always)]
-fn run_block<O: Observer>(state: &mut State, block: &code::Block, observer: &mut O) -> Left {
+fn run_block<O: Observer>(state: &mut State, block: &Block, observer: &mut O) -> Left {
     let start = block.start;
     state.rip = start;
-    let mut done = 0;
-    let mut fresh = true;
     for (index, op) in block.ops.iter().enumerate() {
         let rip = start.wrapping_add(op.offset.into());
-        if O::WANTED && fresh {
+        if O::WANTED && (index == 0 || block.ops[index - 1].len != 0) {
             observer.before(state, rip, block_len(block, index));
         }
         match (op.run)(state, op) {
             Flow::Next => {
-                fresh = op.len != 0;
-                if O::WANTED && fresh {
+                if O::WANTED && op.len != 0 {
                     observer.after(state, rip, op.len, rip.wrapping_add(op.len.into()));
                 }
-                done += u32::from(fresh);
             }
             Flow::Jump => {
                 if O::WANTED {
@@ -287,7 +281,7 @@ fn run_block<O: Observer>(state: &mut State, block: &code::Block, observer: &mut
                 }
                 return Left::By(1);
             }
-            Flow::Stop => return Left::Stopped { done, op: index },
+            Flow::Stop => return Left::Stopped { op: index },
         }
     }
     state.rip = block.end;
@@ -296,7 +290,7 @@ fn run_block<O: Observer>(state: &mut State, block: &code::Block, observer: &mut
 
 /// Bytes of the instruction that operation `index` begins.
 #[inline(always)]
-fn block_len(block: &code::Block, index: usize) -> u8 {
+fn block_len(block: &Block, index: usize) -> u8 {
     match block.ops[index].len {
         0 => block.ops.get(index + 1).map_or(0, |op| op.len),
         len => len,
