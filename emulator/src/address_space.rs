@@ -10,8 +10,8 @@ use std::ops::Range;
 use unwind_sim_unwind::image::Bytes;
 use unwind_sim_unwind::memory::{Memory, MemoryError};
 
-mod fault;
 mod fast;
+mod fault;
 mod pages;
 #[cfg(test)]
 mod tests;
@@ -385,7 +385,11 @@ fn check(range: &Range<u64>) -> Result<(), MapError> {
 
 /// What an unwinder inside the machine could read.
 impl Memory for AddressSpace {
+    #[inline]
     fn read_u64(&self, address: u64) -> Result<u64, MemoryError> {
+        if let Some(word) = self.recent_u64(address) {
+            return Ok(word);
+        }
         let mut bytes = [0; 8];
         Memory::read(self, address, &mut bytes)?;
         Ok(u64::from_le_bytes(bytes))

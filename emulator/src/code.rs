@@ -122,14 +122,16 @@ impl Code {
         let ops: usize = self.blocks.iter().map(|b| size_of_val(&*b.ops)).sum();
         let entry = size_of::<(u64, u32)>() + 1;
         let pages: usize = self.by_page.values().map(|ids| 4 * ids.capacity()).sum();
-        ops + self.blocks.capacity() * size_of::<Block>()
-            + self.by_start.capacity() * entry
-            + pages
+        ops + self.blocks.capacity() * size_of::<Block>() + self.by_start.capacity() * entry + pages
     }
 }
 
 fn pages(range: &Range<u64>) -> Range<u64> {
-    range.start / PAGE_SIZE..range.end.div_ceil(PAGE_SIZE).max(range.start / PAGE_SIZE + 1)
+    range.start / PAGE_SIZE
+        ..range
+            .end
+            .div_ceil(PAGE_SIZE)
+            .max(range.start / PAGE_SIZE + 1)
 }
 
 /// Decodes at most `max` instructions from `address` on. There is at least one operation: that
@@ -139,7 +141,11 @@ pub(crate) fn decode(memory: &AddressSpace, address: u64, max: usize) -> Block {
     let mut ops = Vec::new();
     let mut count = 0;
     let mut end = address;
-    let available = fetch(memory, address, &mut buffer[..INSN_MAX * max.min(BLOCK_MAX)]);
+    let available = fetch(
+        memory,
+        address,
+        &mut buffer[..INSN_MAX * max.min(BLOCK_MAX)],
+    );
     let bytes = &buffer[..available];
     let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
     let mut insn = Instruction::default();
@@ -155,7 +161,11 @@ pub(crate) fn decode(memory: &AddressSpace, address: u64, max: usize) -> Block {
             break;
         }
         count += 1;
-        if cut && memory.fetch(end.wrapping_add(rest.len() as u64), &mut [0]).is_err() {
+        if cut
+            && memory
+                .fetch(end.wrapping_add(rest.len() as u64), &mut [0])
+                .is_err()
+        {
             ops.push(Op {
                 run: op::unfetchable,
                 disp: end.wrapping_add(rest.len() as u64),

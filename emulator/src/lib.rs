@@ -8,6 +8,7 @@
 
 pub mod address_space;
 mod code;
+pub mod effects;
 pub mod flags;
 #[expect(dead_code, unused_imports, reason = "no instruction uses it yet")]
 pub(crate) mod float;
@@ -21,6 +22,6 @@ pub mod stop;
 
 pub use address_space::{Access, AddressSpace, Area, Fault, FaultKind, MapError, Permissions};
 pub use load::{LoadError, LoadErrorKind, LoadOptions, Loaded, load};
-pub use machine::{Exit, Machine, Observer};
+pub use machine::{BlockId, Executed, Exit, Machine, Observer};
 pub use state::State;
 pub use stop::{Call, Exception};

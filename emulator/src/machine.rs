@@ -2,20 +2,48 @@
 
 use crate::address_space::AddressSpace;
 use crate::code::{self, Block, Code, NONE};
-use crate::op::{Flow, Op};
+use crate::op::Flow;
 use crate::state::State;
 use crate::stop::{Call, Exception, Stop};
+
+/// A block of decoded instructions. The same number means the same instructions at the same
+/// addresses for as long as the generation is the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockId {
+    /// Counted from 0 within a generation.
+    pub number: u32,
+    /// Counts up when all blocks are forgotten.
+    pub generation: u64,
+}
+
+/// An instruction that is executed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Executed {
+    /// Its address.
+    pub rip: u64,
+    /// Bytes.
+    pub len: u8,
+    /// Which operation of its block it begins with: grows from instruction to instruction, not
+    /// always by one.
+    pub index: u32,
+}
 
 /// Is told of every instruction. One that is not wanted costs nothing.
 pub trait Observer {
     /// Is it wanted at all?
     const WANTED: bool = true;
 
-    /// The instruction of `len` bytes at `rip` is next.
-    fn before(&mut self, state: &State, rip: u64, len: u8);
+    /// A block of these operations begins; `None` if it is one instruction by itself.
+    #[inline(always)]
+    fn enter(&mut self, state: &State, block: Option<BlockId>, operations: usize) {
+        let _ = (state, block, operations);
+    }
+
+    /// The instruction is next.
+    fn before(&mut self, state: &State, insn: &Executed);
 
     /// It is done, and the next one is at `next`.
-    fn after(&mut self, state: &State, rip: u64, len: u8, next: u64);
+    fn after(&mut self, state: &State, insn: &Executed, next: u64);
 }
 
 /// Wants to know nothing.
@@ -23,10 +51,10 @@ impl Observer for () {
     const WANTED: bool = false;
 
     #[inline(always)]
-    fn before(&mut self, _: &State, _: u64, _: u8) {}
+    fn before(&mut self, _: &State, _: &Executed) {}
 
     #[inline(always)]
-    fn after(&mut self, _: &State, _: u64, _: u8, _: u64) {}
+    fn after(&mut self, _: &State, _: &Executed, _: u64) {}
 }
 
 /// Why [`Machine::run`] came back. `rip` is the next instruction; for what the processor raised
@@ -110,6 +138,15 @@ impl Machine {
                 return self.step_to(left, observer);
             }
             self.state.time = self.executed;
+            if O::WANTED {
+                let generation = self.code.generation;
+                let id = BlockId {
+                    number: id,
+                    generation,
+                };
+                self.state.rip = block.start;
+                observer.enter(&self.state, Some(id), block.ops.len());
+            }
             match run_block(&mut self.state, block, observer) {
                 Left::By(way) => {
                     left -= u64::from(block.count);
@@ -128,10 +165,9 @@ impl Machine {
                     let done = block.ops[..op].iter().filter(|op| op.len != 0).count() as u64;
                     left -= done;
                     self.executed += done;
-                    let op = block.ops[op];
-                    let at = block.start;
+                    let insn = executed(block, op);
                     (id, from) = (NONE, (NONE, 0));
-                    match self.stopped(at, &op, observer) {
+                    match self.stopped(&insn, observer) {
                         Ok(executed) => left -= executed,
                         Err((executed, exit)) => {
                             self.executed += executed;
@@ -158,22 +194,22 @@ impl Machine {
     fn step<O: Observer>(&mut self, observer: &mut O) -> Option<Exit> {
         let block = code::decode(&self.state.memory, self.state.rip, 1);
         self.state.time = self.executed;
+        if O::WANTED {
+            observer.enter(&self.state, None, block.ops.len());
+        }
         match run_block(&mut self.state, &block, observer) {
             Left::By(_) => {
                 self.executed += 1;
                 self.forget_changes();
                 None
             }
-            Left::Stopped { op } => {
-                let op = block.ops[op];
-                match self.stopped(block.start, &op, observer) {
-                    Ok(_) => None,
-                    Err((executed, exit)) => {
-                        self.executed += executed;
-                        Some(exit)
-                    }
+            Left::Stopped { op } => match self.stopped(&executed(&block, op), observer) {
+                Ok(_) => None,
+                Err((executed, exit)) => {
+                    self.executed += executed;
+                    Some(exit)
                 }
-            }
+            },
         }
     }
 
@@ -182,18 +218,17 @@ impl Machine {
     #[cold]
     fn stopped<O: Observer>(
         &mut self,
-        block: u64,
-        op: &Op,
+        insn: &Executed,
         observer: &mut O,
     ) -> Result<u64, (u64, Exit)> {
-        let rip = block.wrapping_add(op.offset.into());
+        let rip = insn.rip;
         self.state.rip = rip;
         let mut why = self.state.take_stop();
         if let Stop::Code(range) = why {
             self.code.forget(&range);
             self.state.memory.set_code_writable(true);
             let block = code::decode(&self.state.memory, rip, 1);
-            let left = run_block(&mut self.state, &block, &mut Repeated(observer));
+            let left = run_block(&mut self.state, &block, &mut Repeated(observer, *insn));
             self.state.memory.set_code_writable(false);
             self.forget_changes();
             if let Left::By(_) = left {
@@ -206,15 +241,15 @@ impl Machine {
         match why {
             Stop::None | Stop::Unsupported | Stop::Code(_) => Err((0, Exit::Unsupported)),
             Stop::Exception(exception @ (Exception::Breakpoint | Exception::Debug)) => {
-                Err(self.behind(rip, op, observer, Exit::Exception(exception)))
+                Err(self.behind(insn, observer, Exit::Exception(exception)))
             }
             Stop::Exception(exception) => Err((0, Exit::Exception(exception))),
-            Stop::Kernel(call) => Err(self.behind(rip, op, observer, Exit::Kernel(call))),
-            Stop::Halt => Err(self.behind(rip, op, observer, Exit::Halt)),
+            Stop::Kernel(call) => Err(self.behind(insn, observer, Exit::Kernel(call))),
+            Stop::Halt => Err(self.behind(insn, observer, Exit::Halt)),
             Stop::Again => {
                 self.executed += 1;
                 if O::WANTED {
-                    observer.after(&self.state, rip, op.len, rip);
+                    observer.after(&self.state, insn, rip);
                 }
                 Ok(1)
             }
@@ -224,15 +259,14 @@ impl Machine {
     /// Leaves with an instruction that is done.
     fn behind<O: Observer>(
         &mut self,
-        rip: u64,
-        op: &Op,
+        insn: &Executed,
         observer: &mut O,
         exit: Exit,
     ) -> (u64, Exit) {
-        let next = rip.wrapping_add(op.len.into());
+        let next = insn.rip.wrapping_add(insn.len.into());
         self.state.rip = next;
         if O::WANTED {
-            observer.after(&self.state, rip, op.len, next);
+            observer.after(&self.state, insn, next);
         }
         (1, exit)
     }
@@ -248,36 +282,36 @@ impl Machine {
 }
 
 /// An observer that was already told that the instruction is next.
-struct Repeated<'a, O>(&'a mut O);
+struct Repeated<'a, O>(&'a mut O, Executed);
 
 impl<O: Observer> Observer for Repeated<'_, O> {
     const WANTED: bool = O::WANTED;
 
-    fn before(&mut self, _: &State, _: u64, _: u8) {}
+    fn before(&mut self, _: &State, _: &Executed) {}
 
-    fn after(&mut self, state: &State, rip: u64, len: u8, next: u64) {
-        self.0.after(state, rip, len, next);
+    fn after(&mut self, state: &State, _: &Executed, next: u64) {
+        self.0.after(state, &self.1, next);
     }
 }
 
 #[inline(always)]
 fn run_block<O: Observer>(state: &mut State, block: &Block, observer: &mut O) -> Left {
-    let start = block.start;
-    state.rip = start;
+    state.rip = block.start;
     for (index, op) in block.ops.iter().enumerate() {
-        let rip = start.wrapping_add(op.offset.into());
-        if O::WANTED && (index == 0 || block.ops[index - 1].len != 0) {
-            observer.before(state, rip, block_len(block, index));
+        let first = !O::WANTED || index == 0 || block.ops[index - 1].len != 0;
+        if O::WANTED && first {
+            observer.before(state, &executed(block, index));
         }
         match (op.run)(state, op) {
             Flow::Next => {
                 if O::WANTED && op.len != 0 {
-                    observer.after(state, rip, op.len, rip.wrapping_add(op.len.into()));
+                    let insn = executed(block, index);
+                    observer.after(state, &insn, insn.rip.wrapping_add(op.len.into()));
                 }
             }
             Flow::Jump => {
                 if O::WANTED {
-                    observer.after(state, rip, op.len, state.rip);
+                    observer.after(state, &executed(block, index), state.rip);
                 }
                 return Left::By(1);
             }
@@ -288,11 +322,22 @@ fn run_block<O: Observer>(state: &mut State, block: &Block, observer: &mut O) ->
     Left::By(0)
 }
 
-/// Bytes of the instruction that operation `index` begins.
+/// The instruction that operation `index` belongs to.
 #[inline(always)]
-fn block_len(block: &Block, index: usize) -> u8 {
-    match block.ops[index].len {
-        0 => block.ops.get(index + 1).map_or(0, |op| op.len),
-        len => len,
+fn executed(block: &Block, index: usize) -> Executed {
+    let ops = &block.ops;
+    let op = &ops[index];
+    let rip = block.start.wrapping_add(op.offset.into());
+    let (first, len) = if op.len == 0 {
+        (index, ops.get(index + 1).map_or(0, |op| op.len))
+    } else if index > 0 && ops[index - 1].len == 0 {
+        (index - 1, op.len)
+    } else {
+        (index, op.len)
+    };
+    Executed {
+        rip,
+        len,
+        index: first as u32,
     }
 }

@@ -86,6 +86,14 @@ impl AddressSpace {
         self.load_slow(address)
     }
 
+    /// The word at an address of a page that was read not long ago.
+    #[inline(always)]
+    pub(super) fn recent_u64(&self, address: u64) -> Option<u64> {
+        let at = hit(&self.tlb.reads, address, 8)?;
+        let bytes = self.pages.bytes().get(at..at + 8)?;
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    }
+
     /// Stores `N` bytes, at most a page, or none. `None` if they cannot be written.
     #[inline(always)]
     pub fn store_bytes<const N: usize>(&mut self, address: u64, bytes: [u8; N]) -> Option<()> {

@@ -93,7 +93,9 @@ fn call_to(state: &mut State, op: &Op, target: u64) -> Flow {
         return raise(state, Exception::GeneralProtection);
     }
     let slot = state.gpr[reg::RSP].wrapping_sub(8);
-    let next = state.rip.wrapping_add(u64::from(op.offset) + u64::from(op.len));
+    let next = state
+        .rip
+        .wrapping_add(u64::from(op.offset) + u64::from(op.len));
     if state.store::<64>(slot, next).is_none() {
         return Flow::Stop;
     }

@@ -1,10 +1,10 @@
 //! Moves: mov, movzx, movsx, movsxd, lea, cmov, setcc, xchg, bswap, movbe, sign extensions.
 
 use super::by_condition;
+use crate::flags::sign_extend;
 use crate::lower::{Form, by_width, form, width};
 use crate::op::{Flow, Op, Run, flow};
 use crate::state::{State, mask, reg};
-use crate::flags::sign_extend;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
@@ -41,7 +41,10 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
         (Cwd, _) => sign_rdx::<16>,
         (Cdq, _) => sign_rdx::<32>,
         (Cqo, _) => sign_rdx::<64>,
-        (Nop | Endbr64 | Endbr32 | Reservednop | Pause | Prefetcht0 | Prefetcht1 | Prefetcht2, _)
+        (
+            Nop | Endbr64 | Endbr32 | Reservednop | Pause | Prefetcht0 | Prefetcht1 | Prefetcht2,
+            _,
+        )
         | (Prefetchnta | Prefetchw | Prefetch | Prefetchwt1 | Clflush | Clflushopt | Clwb, _)
         | (Lfence | Mfence | Sfence | Rdsspq | Rdsspd, _) => nop,
         (_, Form::R) => by_condition!(insn, set_r),
@@ -139,7 +142,11 @@ fn extend_rr<const SIGNED: bool, const FROM: u32, const TO: u32>(
     op: &Op,
 ) -> Flow {
     let value = state.get::<FROM>(op.src);
-    let value = if SIGNED { sign_extend::<FROM>(value) } else { value };
+    let value = if SIGNED {
+        sign_extend::<FROM>(value)
+    } else {
+        value
+    };
     state.set::<TO>(op.dst, value);
     Flow::Next
 }
@@ -151,7 +158,11 @@ fn extend_rm<const SIGNED: bool, const FROM: u32, const TO: u32>(
     let Some(value) = state.load::<FROM>(op.address(state)) else {
         return Flow::Stop;
     };
-    let value = if SIGNED { sign_extend::<FROM>(value) } else { value };
+    let value = if SIGNED {
+        sign_extend::<FROM>(value)
+    } else {
+        value
+    };
     state.set::<TO>(op.dst, value);
     Flow::Next
 }
@@ -188,7 +199,11 @@ fn swapped<const W: u32>(value: u64) -> u64 {
 
 fn bswap<const W: u32>(state: &mut State, op: &Op) -> Flow {
     // Of 16 bits undefined by the SDM; processors give 0.
-    let value = if W == 16 { 0 } else { swapped::<W>(state.get::<W>(op.dst)) };
+    let value = if W == 16 {
+        0
+    } else {
+        swapped::<W>(state.get::<W>(op.dst))
+    };
     state.set::<W>(op.dst, value);
     Flow::Next
 }
@@ -236,7 +251,11 @@ fn set_m<const CC: u8>(state: &mut State, op: &Op) -> Flow {
 }
 
 fn cmov_rr<const CC: u8, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let from = if state.flags.condition::<CC>() { op.src } else { op.dst };
+    let from = if state.flags.condition::<CC>() {
+        op.src
+    } else {
+        op.dst
+    };
     let value = state.get::<W>(from);
     // The upper half is cleared even if nothing is moved.
     state.set::<W>(op.dst, value);

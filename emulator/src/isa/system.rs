@@ -19,7 +19,9 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
 }
 
 fn syscall(state: &mut State, op: &Op) -> Flow {
-    let next = state.rip.wrapping_add(u64::from(op.offset) + u64::from(op.len));
+    let next = state
+        .rip
+        .wrapping_add(u64::from(op.offset) + u64::from(op.len));
     state.gpr[reg::RCX] = next;
     state.gpr[reg::R11] = state.rflags() & !flags::RF;
     stop(state, Stop::Kernel(Call::Syscall))
