@@ -43,6 +43,11 @@ impl Pages {
         &mut self.bytes
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.by_number.len()
+    }
+
     pub(super) fn contains(&self, number: u64) -> bool {
         self.by_number.contains_key(&number)
     }
