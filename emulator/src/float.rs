@@ -18,6 +18,7 @@ pub(crate) mod sse;
 #[cfg(test)]
 mod tests;
 mod unpacked;
+pub(crate) mod x87;
 
 /// A set of floating-point exception flags, in the bit positions of MXCSR and the x87 status word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,91 @@
+//! `fprem` and `fprem1`.
+
+use super::super::unpacked::Unpacked;
+use super::super::{Class, Exceptions};
+use super::{Env, F80, INVALID, Outcome, Precision, denormal_flag, finish, propagate_nan};
+
+/// The result of a remainder instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Remainder {
+    /// The remainder, or a partial one that is to be divided again.
+    pub(crate) value: F80,
+    /// The low three bits of the quotient, which C0 (bit 2), C3 (bit 1) and C1 (bit 0) receive, or
+    /// `None` if the remainder is a partial one: then C2 is set and the others are clear. With an
+    /// invalid or NaN result all are clear.
+    pub(crate) quotient: Option<u8>,
+    /// The exceptions it raised.
+    pub(crate) exceptions: Exceptions,
+}
+
+impl Remainder {
+    fn special(outcome: Outcome<F80>) -> Self {
+        Self {
+            value: outcome.value,
+            quotient: Some(0),
+            exceptions: outcome.exceptions,
+        }
+    }
+}
+
+/// `fprem`, or `fprem1` if `to_nearest`: what is left of `a` after taking away `b` a whole number
+/// of times. If the exponents differ by 64 or more, the CPU reduces them by 32 to 63 only.
+pub(crate) fn remainder(a: F80, b: F80, to_nearest: bool, env: Env) -> Remainder {
+    let (x, y) = (a.operand(), b.operand());
+    if let Some(outcome) = propagate_nan(x, y) {
+        return Remainder::special(outcome);
+    }
+    let denormal = denormal_flag(x, y);
+    match (x.class, y.class) {
+        (Class::Infinity, _) | (_, Class::Zero) => return Remainder::special(INVALID),
+        (Class::Zero, _) | (_, Class::Infinity) => {
+            return Remainder::special(Outcome::exact(a.canonical(), denormal));
+        }
+        _ => {}
+    }
+    let distance = x.value.exponent - y.value.exponent;
+    let partial = distance >= 64;
+    // The exponent the division stops at, relative to the divisor's.
+    let stop = if partial {
+        distance - (distance & 31 | 32)
+    } else {
+        0
+    };
+    let divisor = y.value.significand >> 64;
+    let mut rest = x.value.significand >> 64;
+    let mut quotient = 0_u128;
+    let mut lowered = 0;
+    if distance >= 0 {
+        quotient = u128::from(rest >= divisor);
+        rest -= quotient * divisor;
+        for _ in stop..distance {
+            rest <<= 1;
+            let bit = u128::from(rest >= divisor);
+            rest -= bit * divisor;
+            quotient = quotient << 1 | bit;
+            lowered += 1;
+        }
+    }
+    let mut negative = x.value.negative;
+    let exponent = x.value.exponent - lowered;
+    if to_nearest && !partial && distance >= -1 {
+        // With the dividend's exponent one below, the divisor counts double in units of `rest`.
+        let (twice, unit) = if distance >= 0 {
+            (rest << 1, divisor)
+        } else {
+            (rest, divisor << 1)
+        };
+        let above = twice > divisor || (twice == divisor && quotient & 1 == 1);
+        if above {
+            rest = unit - rest;
+            quotient += 1;
+            negative = !negative;
+        }
+    }
+    let value = Unpacked::new(negative, exponent + 64, rest);
+    let outcome = finish(value, Precision::Extended, env);
+    Remainder {
+        value: outcome.value,
+        quotient: (!partial).then_some(quotient as u8 & 7),
+        exceptions: outcome.exceptions | denormal,
+    }
+}
