@@ -269,3 +269,94 @@ impl fmt::Display for Rule {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn a_rule_is_shown_without_what_is_unspecified() {
+        let shown = Rule::FRAME_POINTER.to_string();
+        assert_eq!(shown, "call cfa=rbp+16 ra=*(cfa-8) rbp=*(cfa-16)");
+        assert_eq!(Rule::OUTERMOST.to_string(), "outermost");
+        let signal = Rule {
+            kind: RuleKind::Signal,
+            sp: Value::reg(Reg::Rsp, 0),
+            ..Rule::call(Value::reg(Reg::Rsp, 8)).with_saved(Reg::R12, Value::Same)
+        };
+        let shown = signal.to_string();
+        assert_eq!(shown, "signal cfa=rsp+8 ra=*(cfa-8) sp=rsp r12=same");
+    }
+
+    #[test]
+    fn every_value_is_shown_differently() {
+        let (base, offset) = (Base::Reg(Reg::R10), 0);
+        let expression = |load| {
+            let (start, len) = (0x1f, 3);
+            Value::Expression(Expression { start, len, load })
+        };
+        for (value, want) in [
+            (Value::Undefined, "undefined"),
+            (Value::Same, "same"),
+            (Value::Unspecified, "unspecified"),
+            (Value::reg(Reg::Rsp, -8), "rsp-8"),
+            (Value::at_cfa(16), "*(cfa+16)"),
+            (
+                Value::Load {
+                    base,
+                    offset,
+                    addend: -8,
+                },
+                "*(r10)-8",
+            ),
+            (expression(false), "expr@0x1f+3"),
+            (expression(true), "*expr@0x1f+3"),
+        ] {
+            assert_eq!(value.to_string(), want, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn the_kinds_have_the_names_of_the_documentation() {
+        let kinds = [
+            RuleKind::Call,
+            RuleKind::Signal,
+            RuleKind::PtRegs,
+            RuleKind::Iret,
+            RuleKind::Outermost,
+        ];
+        let names = kinds.map(RuleKind::as_str);
+        assert_eq!(names, ["call", "signal", "pt_regs", "iret", "outermost"]);
+    }
+
+    #[test]
+    fn each_callee_saved_register_has_a_place_of_its_own() {
+        for (index, reg) in Reg::CALLEE_SAVED.into_iter().enumerate() {
+            let rule = Rule::OUTERMOST.with_saved(reg, Value::Same);
+            assert_eq!(
+                (rule.saved(reg), rule.saved[index]),
+                (Value::Same, Value::Same)
+            );
+            let others = rule.saved.iter().filter(|&&v| v == Value::Undefined);
+            assert_eq!(others.count(), 5, "{reg}");
+        }
+        let rule = Rule::OUTERMOST.with_saved(Reg::Rax, Value::Same);
+        assert_eq!(rule, Rule::OUTERMOST);
+        assert_eq!(rule.saved(Reg::Rax), Value::Unspecified);
+    }
+
+    #[test]
+    fn a_value_hangs_on_a_register_only_by_its_base() {
+        let loaded = Value::Load {
+            base: Base::Reg(Reg::Rbp),
+            offset: 8,
+            addend: 0,
+        };
+        assert_eq!(loaded.base_reg(), Some(Reg::Rbp));
+        assert_eq!(Value::reg(Reg::Rsp, 8).base_reg(), Some(Reg::Rsp));
+        for value in [Value::at_cfa(-8), Value::Same, Value::Undefined] {
+            assert_eq!(value.base_reg(), None);
+        }
+    }
+}

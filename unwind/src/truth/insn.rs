@@ -245,6 +245,8 @@ mod tests {
         check(&[0x41, 0xff, 0x14, 0x24], call(4, true));
         check(&[0x3e, 0xff, 0xd0], call(3, true));
         check(&[0xff, 0x18], Insn::Far);
+        check(&[0xff, 0xd4], call(2, true)); // call *%rsp
+        check(&[0xff, 0x10, 5], call(2, true)); // call *(%rax), and a byte behind it
     }
 
     #[test]
@@ -260,6 +262,16 @@ mod tests {
         check(&[0xeb, 0xfe], Insn::Jump);
         check(&[0x0f, 0x05], Insn::Syscall);
         check(&[0xcd, 0x80], Insn::Syscall32);
+        check(&[0x0f, 0x34], Insn::Syscall32);
+        check(&[0x0f, 0x0b], Insn::Other); // ud2
+        check(&[0xff, 0xc0], Insn::Other); // inc %eax
+    }
+
+    #[test]
+    fn breakpoints_in_one_byte_and_in_two() {
+        check(&[0xcc], Insn::Breakpoint);
+        check(&[0xcd, 3], Insn::Breakpoint);
+        check(&[0xcd, 4], Insn::Other); // int $4
     }
 
     #[test]
@@ -278,6 +290,13 @@ mod tests {
         check(&[0x48, 0x8d, 0x64, 0x24, 8], Insn::Other); // lea 8(%rsp), %rsp
         check(&[0x48, 0x8d, 0x24, 0x04], Insn::MoveSp); // lea (%rsp,%rax), %rsp
         check(&[0x48, 0x0f, 0x44, 0xe0], Insn::MoveSp); // cmove %rax, %rsp
+        check(&[0x48, 0x0f, 0x44, 0xc4], Insn::Other); // cmove %rsp, %rax
+        check(&[0x8f, 0xc4], Insn::MoveSp); // pop %rsp, the long form
+        check(&[0x48, 0xc7, 0xc4, 0, 0, 1, 0], Insn::MoveSp); // mov $0x10000, %rsp
+        check(&[0x48, 0x8d, 0x44, 0x24, 8], Insn::Other); // lea 8(%rsp), %rax
+        check(&[0x48, 0x8d, 0x47, 8], Insn::Other); // lea 8(%rdi), %rax
+        check(&[0x4a, 0x8d, 0x24, 0x24], Insn::MoveSp); // lea (%rsp,%r12), %rsp
+        check(&[0x48, 0x8d, 0x24, 0x20], Insn::MoveSp); // lea (%rax), %rsp, by a SIB byte
     }
 
     #[test]
@@ -288,7 +307,9 @@ mod tests {
         check(&[0x48, 0x83, 0x04, 0x24, 4], Insn::StoreTop); // addq $4, (%rsp)
         check(&[0x48, 0x83, 0x3c, 0x24, 4], Insn::Other); // cmpq $4, (%rsp)
         check(&[0x49, 0x89, 0x04, 0x24], Insn::Other); // mov %rax, (%r12)
+        check(&[0x48, 0x89, 0x03, 0x24], Insn::Other); // mov %rax, (%rbx), and a byte behind it
         check(&[0x48, 0x89, 0x44, 0x24, 8], Insn::Other); // mov %rax, 8(%rsp)
+        check(&[0x48, 0x89, 0x44, 0x24, 0], Insn::StoreTop); // mov %rax, 0(%rsp), a byte of zero
         check(&[0x48, 0x89, 0x04, 0x04], Insn::Other); // mov %rax, (%rsp,%rax)
         check(&[0x50], Insn::Push);
         check(&[0x5f], Insn::Pop);

@@ -56,7 +56,7 @@ pub(super) struct Segment {
     pub(super) high: u64,
     /// rsp when the chain went on to the next segment; without meaning in the last one.
     pub(super) low: u64,
-    /// How it was entered, while that is undecided.
+    /// How it was entered, while that is undecided. Never of a chain's first segment.
     pub(super) pending: Option<Pending>,
 }
 
@@ -87,7 +87,7 @@ pub(super) struct Chain {
     /// Never empty.
     pub(super) segments: Vec<Segment>,
     pub(super) origin: Origin,
-    /// rsp at the root.
+    /// rsp where the chain began, wherever its stack was moved since.
     pub(super) root_sp: u64,
     /// rsp when it was suspended.
     pub(super) rsp: u64,
@@ -236,9 +236,6 @@ impl Chain {
         }
         let segment = self.last_mut();
         segment.high = segment.high.wrapping_add(delta);
-        if first == 0 {
-            self.root_sp = self.root_sp.wrapping_add(delta);
-        }
     }
 
     fn holds(&self, sp: u64) -> bool {

@@ -150,6 +150,25 @@ impl Tracker {
         &self.stats
     }
 
+    /// Is the truth unknown, until a return proves a frame?
+    #[inline]
+    pub const fn in_doubt(&self) -> bool {
+        self.doubt
+    }
+
+    /// [`Tracker::step`] for instructions that leave all frames as they are, and only those:
+    /// counts it and gives true, or does nothing.
+    #[inline]
+    pub fn step_quick(&mut self, insn: Insn, rsp: u64) -> bool {
+        let quick = matches!(
+            insn,
+            Insn::Other | Insn::Pop | Insn::Jump | Insn::Breakpoint
+        ) && rsp <= self.limit;
+        self.stats.instructions += u64::from(quick);
+        self.stats.unknown += u64::from(quick && self.doubt);
+        quick
+    }
+
     /// The frames held, the outermost first.
     pub fn frames(&self) -> &[Held] {
         &self.chain.frames
@@ -205,12 +224,13 @@ impl Tracker {
         suspended: &mut Suspended,
         world: &mut W,
     ) {
+        if self.step_quick(insn, after.rsp) {
+            return;
+        }
         self.stats.instructions += 1;
         self.stats.unknown += u64::from(self.doubt);
         match insn {
-            Insn::Other | Insn::Pop | Insn::Jump | Insn::Breakpoint if after.rsp <= self.limit => {}
             Insn::Pop if self.keep_in_register(after.rsp) => {}
-            Insn::Other | Insn::Pop | Insn::Jump | Insn::Breakpoint => self.rise(after.rsp),
             _ => self.step_slow(insn, before, rax, after, suspended, world),
         }
     }
@@ -288,7 +308,7 @@ impl Tracker {
     fn keep_in_register(&mut self, sp: u64) -> bool {
         let top = self.top_mut();
         let held = top.filter(|f| f.kind == TrueKind::Call && !f.thunk && !f.in_register);
-        let Some(held) = held.filter(|f| sp == f.cfa && sp == f.slot.wrapping_add(8)) else {
+        let Some(held) = held.filter(|f| sp == f.cfa) else {
             return false;
         };
         held.slot = held.cfa;
@@ -395,7 +415,8 @@ impl Tracker {
         world: &mut dyn World,
     ) {
         let (old, new) = (before.rsp, after.rsp);
-        if old <= new && new <= self.limit {
+        let upward = old <= new;
+        if upward && new <= self.limit {
             return;
         }
         if let Some(chain) = suspended.claim(new, false, world) {
@@ -405,7 +426,7 @@ impl Tracker {
         } else if self.chain.return_to_copy(new, world) {
             self.stats.switches += 1;
             self.pop_below(new);
-        } else if old < new && new <= self.chain.last().high {
+        } else if upward && new <= self.chain.last().high {
             self.load_upward(old, new, world);
         } else if let Some(index) = self.chain.earlier_segment(new) {
             self.cut_to_segment(index);
@@ -421,7 +442,7 @@ impl Tracker {
     }
 
     fn enter_segment(&mut self, old: u64, new: u64, pending: Pending) {
-        if self.chain.last().pending.is_some() && self.chain.segments.len() > 1 {
+        if self.chain.last().pending.is_some() {
             // Loaded twice before anything was called: the first time does not count.
             self.chain.segments.pop();
         } else {
@@ -478,7 +499,7 @@ impl Tracker {
 
     fn suspend(&mut self, mut chain: Chain, rsp: u64, suspended: &mut Suspended) {
         chain.rsp = rsp;
-        if chain.segments.len() > 1 && chain.last().pending.is_some() {
+        if chain.last().pending.is_some() {
             chain.segments.pop();
             chain.rsp = chain.last().low;
         }
@@ -560,17 +581,18 @@ impl Tracker {
         world: &mut dyn World,
     ) {
         let slot = before.rsp.wrapping_add(SIGNAL_FRAME_RIP);
-        let is_it = |f: &Held| f.kind == TrueKind::Interrupted && f.slot == slot;
-        let Some(index) = self.chain.frames.iter().rposition(is_it) else {
+        let chain = &mut self.chain;
+        let is_it = |f: &&Held| f.kind == TrueKind::Interrupted && f.slot == slot;
+        // The interrupted frame is the first of the handler's segment.
+        let found = chain.segments.iter().enumerate().rev().find_map(|(i, s)| {
+            let held = chain.frames.get(s.first).filter(is_it)?;
+            Some((i.checked_sub(1)?, *held))
+        });
+        let Some((interrupted, held)) = found else {
             self.load_sp(before, after, suspended, world);
             return;
         };
-        let held = self.chain.frames[index];
-        let segment = self.chain.segments.iter().rposition(|s| s.first == index);
-        self.chain.frames.truncate(index);
-        if let Some(segment) = segment.filter(|&s| s > 0) {
-            self.chain.segments.truncate(segment);
-        }
+        chain.cut_to_segment(interrupted);
         self.limit = self.chain.limit();
         if held.pc == after.rip && held.cfa == after.rsp {
             return;

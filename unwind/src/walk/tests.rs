@@ -15,6 +15,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 
+mod fallback;
 mod random;
 
 const STACK: u64 = 0x7fff_0000;
@@ -120,13 +121,13 @@ fn start(rip: u64, rsp: u64, rbp: u64) -> Start {
 }
 
 /// The whole walk over a stack of `words` at [`STACK`].
-fn chain_of(finder: &Rows, start: &Start, words: &[u64]) -> Chain {
+fn chain_of(finder: &dyn Finder, start: &Start, words: &[u64]) -> Chain {
     let space = space();
     chain_in(finder, &space, start, words, &mut Cache::new())
 }
 
 fn chain_in(
-    finder: &Rows,
+    finder: &dyn Finder,
     space: &AddressSpace,
     start: &Start,
     words: &[u64],
@@ -293,14 +294,15 @@ fn a_return_address_in_a_register_of_the_topmost_frame() {
     };
     let mut at = start(pc(0x1100), STACK, 0);
     at.regs.set(Reg::Rdi, pc(0x1900));
-    let finder = Rows::new(vec![(0x1000, rule), (0x1800, RSP16)]);
-    let chain = chain_of(&finder, &at, &[0, pc(0x1200), 0, 0]);
-    assert_eq!(pcs(&chain), [pc(0x1100), pc(0x1900), pc(0x1200)]);
-    // Anywhere else it would be for ever.
-    assert_eq!(
-        chain.end.reason,
-        Reason::RegisterNotCarried { reg: Reg::Rdi }
-    );
+    let mut finder = Rows::new(vec![(0x1000, rule), (0x1800, RSP16)]);
+    for carries in [RegMask::CALLEE_SAVED, RegMask::FRAME] {
+        finder.carries = carries;
+        let chain = chain_of(&finder, &at, &[0, pc(0x1200), 0, 0]);
+        assert_eq!(pcs(&chain), [pc(0x1100), pc(0x1900), pc(0x1200)]);
+        // Anywhere else it would be for ever.
+        let lost = Reason::RegisterNotCarried { reg: Reg::Rdi };
+        assert_eq!(chain.end.reason, lost);
+    }
 }
 
 #[test]
@@ -325,6 +327,26 @@ fn a_zero_frame_pointer_is_a_root_only_for_who_follows_it() {
                 "{table:?} {fast}"
             );
         }
+    }
+}
+
+/// A stack at the bottom of the address space, where even a CFA by a zero rbp lies above sp.
+#[test]
+fn a_zero_frame_pointer_is_a_root_wherever_the_stack_lies() {
+    let (space, mut cache) = (space(), Cache::new());
+    let bytes = bytes(&[0, pc(0x1200), 0, 0]);
+    let place = Place {
+        space: &space,
+        memory: &Copy::new(0, &bytes),
+    };
+    let mut finder = Rows::all(Rule::FRAME_POINTER);
+    (finder.table, finder.carries) = (TableKind::FramePointer, RegMask::FRAME);
+    let at = start(pc(0x1100), 0, 0);
+    // The second time the rule is hot.
+    for _ in 0..2 {
+        let (limits, mut out) = (Limits::default(), Addresses::default());
+        let end = walk(&finder, &place, &at, &limits, &mut cache, &mut out);
+        assert_eq!((end.reason, out.0.len()), (Reason::RootReached, 1));
     }
 }
 
@@ -411,64 +433,6 @@ fn frames_up_to_the_mark_are_skipped() {
 }
 
 #[test]
-fn a_fallback_is_an_event_with_its_cause() {
-    let mut finder = Rows::new(vec![(0x1000, RSP16), (0x1800, Rule::OUTERMOST)]);
-    finder.rows[0].0 = 0x1200;
-    let mut second = Rows::new(vec![(0x1000, Rule::FRAME_POINTER)]);
-    second.table = TableKind::Sframe;
-    finder.fallback = Some(Box::new(second));
-    let words = [
-        STACK + 32,
-        pc(0x1200),
-        0,
-        pc(0x1180),
-        STACK + 64,
-        pc(0x1900),
-    ];
-    let (space, mut cache) = (space(), Cache::new());
-    let at = start(pc(0x1100), STACK, STACK);
-    // Cold, then out of the hot table: the same.
-    for _ in 0..2 {
-        let chain = chain_in(&finder, &space, &at, &words, &mut cache);
-        let fallbacks: Vec<_> = chain
-            .events
-            .iter()
-            .filter_map(|event| match event {
-                Event::Fallback { pc, cause } => Some((pc.value(), *cause)),
-                _ => None,
-            })
-            .collect();
-        let cause = |svma| Reason::NoRow { pc: pc(svma) };
-        let expected = [
-            (pc(0x1100), cause(0x1100)),
-            (pc(0x1200), cause(0x11ff)),
-            (pc(0x1180), cause(0x117f)),
-        ];
-        assert_eq!(fallbacks[..1], expected[..1]);
-        let Found::Rule { source, .. } = &chain.frames[1].found else {
-            panic!("{:?}", chain.frames[1]);
-        };
-        assert_eq!(
-            (source.table, source.fallback),
-            (TableKind::Sframe, Some(expected[0].1))
-        );
-        assert_eq!(fallbacks, expected[..fallbacks.len()]);
-    }
-}
-
-#[test]
-fn both_failing_gives_both_reasons() {
-    let mut finder = Rows::new(vec![(0x1800, RSP16)]);
-    let mut second = Rows::new(vec![(0x1900, RSP16)]);
-    second.table = TableKind::Sframe;
-    finder.fallback = Some(Box::new(second));
-    let chain = chain_of(&finder, &start(pc(0x1100), STACK, 0), &[]);
-    let reason = Reason::NoRow { pc: pc(0x1100) };
-    let fallback = Some(reason);
-    assert_eq!(chain.end, End { reason, fallback });
-}
-
-#[test]
 fn a_rule_that_is_permitted_only_in_the_topmost_frame() {
     let mut finder = Rows::all(RSP16);
     finder.topmost_only = Some(RSP16);
@@ -479,6 +443,36 @@ fn a_rule_that_is_permitted_only_in_the_topmost_frame() {
         &[0, pc(0x1200), 0, pc(0x1300)],
     );
     assert_eq!(pcs(&chain), [pc(0x1100), pc(0x1200)]);
+    assert_eq!(chain.end.reason, Reason::NoRow { pc: 1 });
+}
+
+/// A finder that says no more than it must, and permits nothing.
+struct Refusing(Rows);
+
+impl Finder for Refusing {
+    fn name(&self) -> &str {
+        "refusing"
+    }
+    fn carries(&self) -> RegMask {
+        self.0.carries
+    }
+    fn find(&self, mapping: &Mapping, svma: u64, cache: &mut Cache) -> Result<RowId, Reason> {
+        self.0.find(mapping, svma, cache)
+    }
+    fn permits(&self, _: &Rule, _: bool) -> Result<(), Reason> {
+        Err(Reason::NoRow { pc: 1 })
+    }
+}
+
+#[test]
+fn by_default_only_a_rule_that_is_not_common_needs_a_permit() {
+    let finder = Refusing(Rows::new(vec![(0x1000, RSP16), (0x1800, Rule::OUTERMOST)]));
+    let chain = chain_of(
+        &finder,
+        &start(pc(0x1100), STACK, 0),
+        &[0, pc(0x1200), 0, pc(0x1900)],
+    );
+    assert_eq!(pcs(&chain), [pc(0x1100), pc(0x1200), pc(0x1900)]);
     assert_eq!(chain.end.reason, Reason::NoRow { pc: 1 });
 }
 

@@ -114,6 +114,13 @@ fn a_popped_return_address_that_nobody_uses_is_gone() {
     m.push(1);
     m.add_sp(16);
     assert!(m.callers().is_empty());
+    // A copy of it, which is not where it was, only tells where to go.
+    let back = m.call(F);
+    m.pop();
+    m.push(1);
+    m.push(back);
+    m.ret();
+    assert_eq!((m.callers(), m.stats().trampolines), (Vec::new(), 1));
     assert_eq!(m.stats().failures(), 0);
 }
 
@@ -176,6 +183,21 @@ fn a_return_from_nowhere_is_doubted_until_a_frame_proves_itself() {
 }
 
 #[test]
+fn a_root_has_nothing_to_return_to() {
+    let mut m = Machine::new();
+    m.words.0.insert(STACK, G);
+    m.ret();
+    assert_eq!(m.stats().unheld, 1);
+    // Nor has a known function in the middle, but to its caller.
+    let mut m = Machine::new();
+    m.tracker = Tracker::function_entry(&m.cpu, G, STACK + 0x100);
+    m.add_sp(-16);
+    m.words.0.insert(m.cpu.rsp, F);
+    m.ret();
+    assert_eq!(m.stats().unheld, 1);
+}
+
+#[test]
 fn what_began_in_the_middle_is_known_only_so_far() {
     let mut m = Machine::new();
     m.tracker = Tracker::function_entry(&m.cpu, G, STACK + 0x100);
@@ -186,6 +208,7 @@ fn what_began_in_the_middle_is_known_only_so_far() {
         matches!(&truth, Truth::Known(frames) if frames.len() == 3),
         "{truth:?}"
     );
+    assert!(!truth.is_complete());
     m.ret();
     m.ret();
     assert_eq!((m.cpu.rip, m.stats().returns), (G, 2));
@@ -240,7 +263,7 @@ fn an_unwinder_that_writes_its_return_address_is_explained() {
     m.add_sp(-0x10);
     m.call(G);
     let slot = m.cpu.rsp;
-    m.add_sp(-0x10);
+    m.add_sp(-0x1000);
     m.call(G);
     // __builtin_eh_return: the landing pad in G's slot, rsp to it, ret.
     m.words.0.insert(slot, FAR);
@@ -263,22 +286,21 @@ fn a_forked_child_goes_on_in_the_same_frames() {
 }
 
 #[test]
-fn sums_of_counts() {
-    let mut m = Machine::new();
-    m.call(F);
-    m.push(G);
-    m.ret();
-    m.signal(G, OTHER);
-    let once = m.stats();
-    let twice = once.plus(&once);
-    assert_eq!(twice.instructions, 6);
-    assert_eq!((twice.calls, twice.trampolines, twice.signals), (2, 2, 2));
-    assert_eq!(once.plus(&Stats::default()), once);
-    let failing = Stats {
-        mismatched: 2,
-        unheld: 3,
-        ..once
+fn every_count_is_summed() {
+    let times = |n| Stats {
+        instructions: n,
+        calls: 2 * n,
+        returns: 3 * n,
+        rewritten: 4 * n,
+        trampolines: 5 * n,
+        dropped: 6 * n,
+        signals: 7 * n,
+        redirected: 8 * n,
+        switches: 9 * n,
+        mismatched: 10 * n,
+        unheld: 11 * n,
+        unknown: 12 * n,
     };
-    assert_eq!(failing.failures(), 5);
-    assert_eq!(failing.plus(&failing).failures(), 10);
+    assert_eq!(times(10).plus(&times(100)), times(110));
+    assert_eq!(times(10).failures(), 100 + 110);
 }

@@ -32,6 +32,8 @@ impl World for Words {
 const STACK: u64 = 0x7fff_8000;
 /// A stack in another mapping.
 const OTHER: u64 = 0x6666_0000;
+/// One farther up, in another mapping.
+const HIGHER: u64 = 0x7fff_8000_0000;
 const START: u64 = 0x2000;
 
 struct Machine {

@@ -36,6 +36,7 @@ fn a_signal_makes_two_frames_and_sigreturn_ends_them() {
         );
         m.sigreturn(&interrupted);
         assert_eq!(m.callers(), [outer]);
+        assert_eq!(m.tracker.other_stacks().count(), 0);
         m.add_sp(0x10);
         m.ret();
         let stats = m.stats();
@@ -76,6 +77,46 @@ fn a_handler_may_make_the_interrupted_function_call_another() {
 }
 
 #[test]
+fn another_system_call_in_the_restorer_ends_nothing() {
+    let mut m = Machine::new();
+    let interrupted = m.cpu.rip;
+    m.signal(G, OTHER);
+    m.ret();
+    m.step_rax(Insn::Syscall, SYS_RT_SIGRETURN + 1, RESTORER + 9, m.cpu.rsp);
+    assert_eq!(m.callers(), [interrupted]);
+}
+
+#[test]
+fn a_handler_may_go_on_with_another_stack() {
+    let mut m = Machine::new();
+    let interrupted = m.cpu;
+    m.signal(G, OTHER);
+    m.ret();
+    let to = Cpu {
+        rip: FAR,
+        rsp: HIGHER,
+        ..interrupted
+    };
+    m.sigreturn(&to);
+    let others: Vec<u64> = m.tracker.other_stacks().collect();
+    assert_eq!((others, m.stats().redirected), (vec![interrupted.rsp], 1));
+}
+
+#[test]
+fn a_frame_that_no_signal_made_ends_no_handler() {
+    let mut m = Machine::new();
+    let interrupted = m.cpu;
+    m.signal(G, OTHER);
+    m.add_sp(-0x800);
+    let to = Cpu {
+        rip: FAR,
+        ..interrupted
+    };
+    m.sigreturn(&to);
+    assert_eq!((m.callers(), m.stats().redirected), (vec![], 0));
+}
+
+#[test]
 fn siglongjmp_leaves_a_handler_on_either_stack() {
     for frame in [STACK - 0x800, OTHER] {
         let mut m = Machine::new();
@@ -95,6 +136,8 @@ fn siglongjmp_leaves_a_handler_on_either_stack() {
         m.add_sp(0x20);
         m.ret();
         assert_eq!((m.callers(), m.stats().failures()), (vec![], 0));
+        // FAR, the restorer, the interrupted G, and G itself.
+        assert_eq!(m.stats().dropped, 4);
     }
 }
 

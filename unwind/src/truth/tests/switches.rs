@@ -79,6 +79,7 @@ fn a_stack_that_is_copied_by_a_call_on_another_is_returned_to() {
     m.jump(G);
     assert_eq!(m.callers(), [inner, outer]);
     assert_eq!(m.tracker.other_stacks().count(), 0);
+    assert_eq!(m.stats().switches, 1);
     m.ret();
     m.add_sp(0x18);
     m.ret();
@@ -139,6 +140,56 @@ fn a_coroutine_in_a_local_array_leaves_its_host_suspended() {
     assert_eq!((m.callers(), m.stats().failures()), (vec![], 0));
 }
 
+/// A function of the root's goes to a stack in the root's local array.
+#[test]
+fn a_thunk_is_called_first_on_a_stack_in_a_local_array() {
+    let mut m = Machine::new();
+    m.add_sp(-0x4000);
+    let back = m.call(F);
+    m.load_sp(STACK - 0x100);
+    m.call(m.cpu.rip + 5);
+    m.pop();
+    assert_eq!((m.callers(), m.stats().dropped), (vec![back], 1));
+}
+
+#[test]
+fn a_coroutine_in_a_local_array_has_its_registers_popped_first() {
+    let mut m = Machine::new();
+    let main = m.call(F);
+    let top = m.cpu.rsp - 0x100;
+    m.add_sp(-0x4000);
+    for (address, word) in [(top, 0), (top + 8, G), (top + 16, 0)] {
+        m.words.0.insert(address, word);
+    }
+    let back = m.call(FAR);
+    m.load_sp(top);
+    m.pop();
+    assert_eq!(m.callers(), [back, main]);
+    m.ret();
+    assert_eq!((m.cpu.rip, m.callers(), m.suspended.len()), (G, vec![], 1));
+    assert_eq!(m.stats().failures(), 0);
+}
+
+#[test]
+fn a_frame_is_left_past_a_coroutine_in_its_local_array() {
+    let mut m = Machine::new();
+    let main = m.call(F);
+    let array_top = m.cpu.rsp - 0x20;
+    m.add_sp(-0x4000);
+    m.words.0.insert(array_top, G);
+    m.words.0.insert(array_top + 8, 0);
+    let main_sp = switch(&mut m, array_top);
+    let coroutine_sp = switch(&mut m, main_sp);
+    switch(&mut m, coroutine_sp);
+    assert_eq!((m.callers(), m.suspended.len()), (vec![], 1));
+    switch(&mut m, main_sp);
+    // lea -0x18(%rbp), %rsp
+    m.load_sp(array_top + 8);
+    m.jump(F + 0x40);
+    assert_eq!((m.callers(), m.suspended.len()), (vec![main], 1));
+    assert_eq!(m.stats().switches, 4);
+}
+
 #[test]
 fn a_call_on_another_stack_continues_the_chain() {
     let mut m = Machine::new();
@@ -161,6 +212,78 @@ fn a_call_on_another_stack_continues_the_chain() {
 }
 
 #[test]
+fn calls_on_two_other_stacks_continue_the_chain() {
+    let mut m = Machine::new();
+    let outer = m.call(F);
+    let first = m.cpu.rsp;
+    m.load_sp(OTHER);
+    let inner = m.call(G);
+    let second = m.cpu.rsp;
+    m.load_sp(HIGHER);
+    let innermost = m.call(F);
+    assert_eq!(m.callers(), [innermost, inner, outer]);
+    let others: Vec<u64> = m.tracker.other_stacks().collect();
+    assert_eq!(others, [second, first]);
+    m.ret();
+    // What lay there before is popped: nothing of a lower stack.
+    m.pop();
+    assert_eq!(m.callers(), [inner, outer]);
+    m.load_sp(second);
+    m.ret();
+    m.load_sp(first);
+    m.ret();
+    assert_eq!((m.stats().returns, m.stats().dropped), (3, 0));
+}
+
+#[test]
+fn a_coroutine_jumps_far_up_into_its_host() {
+    let mut m = Machine::new();
+    let outer = m.call(F);
+    m.add_sp(-0x20);
+    let at_setjmp = m.cpu.rsp;
+    m.call(G);
+    m.add_sp(-0x1000);
+    m.words.0.insert(OTHER, G);
+    m.words.0.insert(OTHER + 8, 0);
+    switch(&mut m, OTHER);
+    m.load_sp(at_setjmp);
+    m.jump(F + 0x10);
+    assert_eq!((m.callers(), m.suspended.len()), (vec![outer], 1));
+}
+
+#[test]
+fn a_jump_into_a_coroutine_is_not_one_into_the_suspended_host_of_its_array() {
+    let mut m = Machine::new();
+    m.call(F);
+    let array_top = m.cpu.rsp - 0x100;
+    m.add_sp(-0x8000);
+    for top in [array_top, OTHER] {
+        m.words.0.insert(top, G);
+        m.words.0.insert(top + 8, 0);
+    }
+    let host = switch(&mut m, array_top);
+    let inner = m.call(G + 0x100);
+    let at_setjmp = m.cpu.rsp;
+    m.add_sp(-0x1000);
+    switch(&mut m, host);
+    switch(&mut m, OTHER);
+    m.load_sp(at_setjmp);
+    m.jump(FAR);
+    assert_eq!((m.callers(), m.suspended.len()), (vec![inner], 2));
+}
+
+#[test]
+fn a_coroutine_may_begin_just_below_the_stack_that_enters_it() {
+    let mut m = Machine::new();
+    m.words.0.insert(STACK - 0x80, FAR);
+    m.words.0.insert(STACK - 0x78, 0);
+    m.load_sp(STACK - 0x80);
+    m.ret();
+    assert_eq!((m.callers(), m.suspended.len()), (vec![], 1));
+    assert_eq!((m.stats().switches, m.stats().failures()), (1, 0));
+}
+
+#[test]
 fn alloca_by_a_load_of_rsp_is_no_switch_even_before_a_switch_table() {
     let mut m = Machine::new();
     let outer = m.call(F);
@@ -178,9 +301,38 @@ fn alloca_by_a_load_of_rsp_is_no_switch_even_before_a_switch_table() {
 }
 
 #[test]
+fn alloca_is_of_64_kib_at_most_and_within_its_mapping() {
+    // At the bottom of the stack's mapping, or not.
+    let (inside, bottom) = (STACK, STACK >> MAPPING_BITS << MAPPING_BITS);
+    for (from, size, switches) in [
+        (inside, 0x1_0000, 0),
+        (inside, 0x1_0008, 1),
+        (bottom, 0x100, 1),
+    ] {
+        let mut m = Machine::new();
+        m.add_sp(from.wrapping_sub(STACK).cast_signed());
+        m.load_sp(from - size);
+        m.jump(START + 0x80);
+        assert_eq!(m.stats().switches, switches, "{from:#x} {size:#x}");
+    }
+}
+
+#[test]
+fn a_switch_table_behind_alloca_reaches_less_than_64_kib() {
+    for (distance, switches) in [(0xffff, 0), (0x1_0000, 1)] {
+        let mut m = Machine::new();
+        m.load_sp(STACK - 0x200);
+        m.jump(m.cpu.rip + distance);
+        assert_eq!(m.stats().switches, switches, "{distance:#x}");
+    }
+}
+
+#[test]
 fn the_oldest_suspended_stack_is_forgotten_first() {
     let mut m = Machine::new();
+    assert!(m.suspended.is_empty());
     for index in 0..=stacks::SUSPENDED_MAX as u64 {
+        assert_eq!(m.suspended.forgotten(), 0);
         let top = OTHER + index * 0x10_0000;
         m.words.0.insert(top, G);
         m.words.0.insert(top + 8, 0);
