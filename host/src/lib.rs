@@ -1,8 +1,10 @@
-//! What touches this machine: the ptrace recorder.
+//! What touches this machine: the ptrace recorder, and single instructions on its processor.
 //!
 //! [`record`] runs a program, or attaches to one, stops it where [`Options`] say, and hands what
 //! it sees to a [`Recorder`]: mappings, threads, and samples of registers, stacks and, if it
 //! single-steps, the truth of a shadow stack ([`unwind_sim_unwind::truth`]).
+//!
+//! [`native`] executes single instructions as an emulator's authority.
 //!
 //! Not here: files of any format, symbols (the recorder is asked where a name is), unwinding.
 //! On anything but Linux on x86-64 the crate is empty.
@@ -15,6 +17,7 @@ mod error;
 mod launch;
 mod maps;
 mod memory;
+pub mod native;
 mod options;
 mod pin;
 mod places;

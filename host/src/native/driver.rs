@@ -1,0 +1,414 @@
+//! The program that the child runs: it loads a state, jumps to the instruction, stores the
+//! state, and takes signals. It is never executed in this process; [`image`] makes an ELF file
+//! of it.
+//!
+//! It uses no memory but what `layout.rs` names, no thread pointer, and expects nothing of the
+//! registers that an instruction leaves: all its own state is at fixed addresses.
+
+use super::layout::*;
+use super::setup::{self, Sites};
+use std::arch::global_asm;
+use std::mem::offset_of;
+
+// The fields of the kernel's `struct ucontext` and `siginfo_t` stand as numbers: Linux 6.1,
+// arch/x86/include/uapi/asm/sigcontext.h (`struct sigcontext_64` begins at 40 of the ucontext)
+// and include/uapi/asm-generic/siginfo.h.
+global_asm!(
+    ".pushsection .rodata.unwind_sim_native, \"a\"",
+    ".balign 64",
+    ".globl unwind_sim_native_start, unwind_sim_native_handler, unwind_sim_native_exit",
+    ".globl unwind_sim_native_syscall_end, unwind_sim_native_vzeroupper, unwind_sim_native_end",
+    ".hidden unwind_sim_native_start, unwind_sim_native_handler, unwind_sim_native_exit",
+    ".hidden unwind_sim_native_syscall_end, unwind_sim_native_vzeroupper, unwind_sim_native_end",
+    //
+    // The system calls of the table: number, six arguments, may it fail.
+    "unwind_sim_native_start:",
+    "    mov r12, qword ptr [{table}]",
+    "20: mov rax, qword ptr [r12]",
+    "    cmp rax, -1",
+    "    je 30f",
+    "    mov rdi, qword ptr [r12 + 8]",
+    "    mov rsi, qword ptr [r12 + 16]",
+    "    mov rdx, qword ptr [r12 + 24]",
+    "    mov r10, qword ptr [r12 + 32]",
+    "    mov r8, qword ptr [r12 + 40]",
+    "    mov r9, qword ptr [r12 + 48]",
+    "    lea rbx, [rip + 22f]",
+    "    jmp 28f",
+    "22: test rax, rax",
+    "    jns 24f",
+    "    cmp qword ptr [r12 + 56], 0",
+    "    jne 24f",
+    "    mov edi, eax", // exit_group(errno)
+    "    neg edi",
+    "    mov eax, 231",
+    "    jmp 28f",
+    "24: inc dword ptr [{calls}]",
+    "    add r12, 64",
+    "    jmp 20b",
+    //
+    // The only system call that the filter lets pass. It returns to rbx.
+    "28: syscall",
+    "unwind_sim_native_syscall_end:",
+    "    jmp rbx",
+    //
+    // Wait for a batch.
+    "30: mov esp, {stack}",
+    "32: mov edx, dword ptr [{done_count}]",
+    "    cmp edx, dword ptr [{request}]",
+    "    jne 34f",
+    "    mov edi, {request}", // futex(request, FUTEX_WAIT, edx, NULL)
+    "    xor esi, esi",
+    "    xor r10d, r10d",
+    "    mov eax, 202",
+    "    lea rbx, [rip + 32b]",
+    "    jmp 28b",
+    // iretq serialises: code that another processor wrote may be executed after it.
+    "34: mov rax, rsp",
+    "    push 0x2b",
+    "    push rax",
+    "    pushfq",
+    "    push 0x33",
+    "    lea rcx, [rip + 36f]",
+    "    push rcx",
+    "    iretq",
+    "36: mov qword ptr [{tick}], -1",
+    "    mov ecx, dword ptr [{first}]",
+    "    jmp 42f",
+    //
+    // The next case: ecx is its index, rsi its slot.
+    "40: mov ecx, dword ptr [{current}]",
+    "    inc ecx",
+    "42: mov dword ptr [{current}], ecx",
+    "    cmp ecx, dword ptr [{end}]",
+    "    jae 70f",
+    "    lea rsi, [rcx + 2*rcx]",
+    "    shl rsi, 6",
+    "    add rsi, {slots}",
+    "    mov qword ptr [{slot}], rsi",
+    "    mov eax, dword ptr [rsi + {flags}]",
+    "    test al, {memory}",
+    "    jz 44f",
+    "    mov rbx, rsi",
+    "    mov edx, ecx",
+    "    mov esi, ecx",
+    "    shl rsi, 10",
+    "    add rsi, {windows}",
+    "    mov edi, {window}",
+    "    mov ecx, {window_words}",
+    "    rep movsq",
+    "    mov ecx, edx",
+    "    mov rsi, rbx",
+    "44: test al, {fx}",
+    "    jz 46f",
+    "unwind_sim_native_vzeroupper:",
+    "    .byte 0x0f, 0x1f, 0x00", // nop, replaced where there is AVX
+    "    mov edx, ecx",
+    "    shl rdx, 9",
+    "    fxrstor64 [rdx + {fxs}]",
+    "46: test al, {step}",
+    "    jnz 48f",
+    "    shl rcx, 6",
+    "    add rcx, {codes}",
+    "    mov qword ptr [{target}], rcx",
+    "    push qword ptr [rsi + {rflags}]",
+    "    popfq",
+    "    .macro unwind_sim_native_load",
+    "    mov rax, qword ptr [rsi]",
+    "    mov rcx, qword ptr [rsi + 8]",
+    "    mov rdx, qword ptr [rsi + 16]",
+    "    mov rbx, qword ptr [rsi + 24]",
+    "    mov rbp, qword ptr [rsi + 40]",
+    "    mov rdi, qword ptr [rsi + 56]",
+    "    mov r8, qword ptr [rsi + 64]",
+    "    mov r9, qword ptr [rsi + 72]",
+    "    mov r10, qword ptr [rsi + 80]",
+    "    mov r11, qword ptr [rsi + 88]",
+    "    mov r12, qword ptr [rsi + 96]",
+    "    mov r13, qword ptr [rsi + 104]",
+    "    mov r14, qword ptr [rsi + 112]",
+    "    mov r15, qword ptr [rsi + 120]",
+    "    .endm",
+    "    unwind_sim_native_load",
+    "    mov rsp, qword ptr [rsi + 32]",
+    "    mov rsi, qword ptr [rsi + 48]",
+    "    jmp qword ptr [{target}]",
+    "48: push 0x2b",
+    "    push qword ptr [rsi + 32]",
+    "    push qword ptr [rsi + {rflags}]",
+    "    push 0x33",
+    "    push qword ptr [rsi + {rip}]",
+    "    unwind_sim_native_load",
+    "    mov rsi, qword ptr [rsi + 48]",
+    "    iretq",
+    //
+    // Behind the instruction. Before the flags are saved, nothing changes them; AC may be set,
+    // so all accesses are aligned.
+    "unwind_sim_native_exit:",
+    "    mov qword ptr [{rax}], rax",
+    "    mov rax, qword ptr [{slot}]",
+    "    mov qword ptr [rax + 8], rcx",
+    "    mov qword ptr [rax + 16], rdx",
+    "    mov qword ptr [rax + 24], rbx",
+    "    mov qword ptr [rax + 32], rsp",
+    "    mov qword ptr [rax + 40], rbp",
+    "    mov qword ptr [rax + 48], rsi",
+    "    mov qword ptr [rax + 56], rdi",
+    "    mov qword ptr [rax + 64], r8",
+    "    mov qword ptr [rax + 72], r9",
+    "    mov qword ptr [rax + 80], r10",
+    "    mov qword ptr [rax + 88], r11",
+    "    mov qword ptr [rax + 96], r12",
+    "    mov qword ptr [rax + 104], r13",
+    "    mov qword ptr [rax + 112], r14",
+    "    mov qword ptr [rax + 120], r15",
+    "    mov esp, {stack}",
+    "    pushfq",
+    "    pop rcx",
+    "    mov qword ptr [rax + {rflags}], rcx",
+    "    mov rdx, qword ptr [{rax}]",
+    "    mov qword ptr [rax], rdx",
+    "    mov dword ptr [rax + {kind}], {kind_done}",
+    "    cld",
+    "    test ecx, 0x44000", // AC, NT
+    "    jz 50f",
+    "    push 2",
+    "    popfq",
+    "50: mov ecx, dword ptr [{current}]",
+    "    mov edx, dword ptr [rax + {flags}]",
+    "    test dl, {fx}",
+    "    jz 52f",
+    "    mov eax, ecx",
+    "    shl rax, 9",
+    "    fxsave64 [rax + {fxs}]",
+    //
+    // ecx is the index, edx the flags. The window is stored; the rest of its page is cleared,
+    // should something have been written there.
+    "52: test dl, {memory}",
+    "    jz 40b",
+    "    mov edi, ecx",
+    "    shl rdi, 10",
+    "    add rdi, {windows}",
+    "    mov esi, {window}",
+    "    mov ecx, {window_words}",
+    "    rep movsq",
+    "    mov edi, {page}",
+    "    pxor xmm0, xmm0",
+    "    pxor xmm1, xmm1",
+    "54: por xmm0, xmmword ptr [rdi]",
+    "    por xmm1, xmmword ptr [rdi + 16]",
+    "    por xmm0, xmmword ptr [rdi + 32]",
+    "    por xmm1, xmmword ptr [rdi + 48]",
+    "    add edi, 64",
+    "    cmp edi, {window}",
+    "    jb 54b",
+    "    por xmm0, xmm1",
+    "    pxor xmm1, xmm1",
+    "    pcmpeqb xmm0, xmm1",
+    "    pmovmskb eax, xmm0",
+    "    cmp eax, 0xffff",
+    "    je 40b",
+    "    mov edi, {page}",
+    "    mov ecx, {rest_words}",
+    "    xor eax, eax",
+    "    rep stosq",
+    "    jmp 40b",
+    //
+    // A signal: edi its number, rsi the siginfo, rdx the ucontext. SIGVTALRM is the tick. The
+    // kernel has cleared DF, but not AC.
+    "unwind_sim_native_handler:",
+    "    mov ecx, {kind_signal}",
+    "    cmp edi, 26",
+    "    jne 62f",
+    "    mov rax, qword ptr [rdx + 168]", // rip: ours, or the case's?
+    "    sub rax, {driver}",
+    "    cmp rax, {driver_size}",
+    "    jb 60f",
+    "    mov eax, dword ptr [{current}]",
+    "    mov ecx, {kind_hung}",
+    "    cmp rax, qword ptr [{tick}]",
+    "    je 62f",
+    "    mov qword ptr [{tick}], rax",
+    "60: mov rsp, rdx", // rt_sigreturn
+    "    mov eax, 15",
+    "    jmp 28b",
+    "62: mov rax, qword ptr [{slot}]",
+    "    mov dword ptr [rax + {kind}], ecx",
+    "    mov dword ptr [rax + {signal}], edi",
+    "    mov ecx, dword ptr [rsi + 8]",
+    "    mov dword ptr [rax + {code}], ecx",
+    "    mov rcx, qword ptr [rsi + 16]",
+    "    mov qword ptr [rax + {address}], rcx",
+    "    .macro unwind_sim_native_copy from, to",
+    "    mov rcx, qword ptr [rdx + \\from]",
+    "    mov qword ptr [rax + \\to], rcx",
+    "    .endm",
+    "    unwind_sim_native_copy 144, 0",
+    "    unwind_sim_native_copy 152, 8",
+    "    unwind_sim_native_copy 136, 16",
+    "    unwind_sim_native_copy 128, 24",
+    "    unwind_sim_native_copy 160, 32",
+    "    unwind_sim_native_copy 120, 40",
+    "    unwind_sim_native_copy 112, 48",
+    "    unwind_sim_native_copy 104, 56",
+    "    unwind_sim_native_copy 40, 64",
+    "    unwind_sim_native_copy 48, 72",
+    "    unwind_sim_native_copy 56, 80",
+    "    unwind_sim_native_copy 64, 88",
+    "    unwind_sim_native_copy 72, 96",
+    "    unwind_sim_native_copy 80, 104",
+    "    unwind_sim_native_copy 88, 112",
+    "    unwind_sim_native_copy 96, 120",
+    "    unwind_sim_native_copy 168, {rip}",
+    "    unwind_sim_native_copy 176, {rflags}",
+    "    unwind_sim_native_copy 192, {error_code}",
+    "    unwind_sim_native_copy 200, {trapno}",
+    "    mov esp, {stack}",
+    "    mov r8d, dword ptr [rax + {flags}]",
+    "    push 2",
+    "    popfq",
+    "    mov eax, dword ptr [{current}]",
+    "    test r8b, {fx}",
+    "    jz 64f",
+    "    mov rsi, qword ptr [rdx + 224]",
+    "    mov edi, eax",
+    "    shl rdi, 9",
+    "    add rdi, {fxs}",
+    "    mov ecx, {fx_words}",
+    "    rep movsq",
+    "64: mov ecx, eax",
+    "    mov edx, r8d",
+    "    jmp 52b",
+    //
+    // The batch is done.
+    "70: mov eax, dword ptr [{request}]",
+    "    mov dword ptr [{done_count}], eax",
+    "    mov edi, {done_count}", // futex(done, FUTEX_WAKE, 1)
+    "    mov esi, 1",
+    "    mov edx, 1",
+    "    mov eax, 202",
+    "    lea rbx, [rip + 32b]",
+    "    jmp 28b",
+    "unwind_sim_native_end:",
+    ".purgem unwind_sim_native_load",
+    ".purgem unwind_sim_native_copy",
+    ".popsection",
+    table = const DRIVER_DATA,
+    calls = const CALLS,
+    stack = const DRIVER_STACK_TOP,
+    request = const REQUEST,
+    done_count = const DONE_COUNT,
+    first = const FIRST,
+    end = const END,
+    current = const CURRENT,
+    slot = const SLOT,
+    target = const TARGET,
+    rax = const RAX,
+    tick = const TICK,
+    slots = const SHARED + SLOTS_OFFSET as u64,
+    fxs = const SHARED + FX_OFFSET as u64,
+    windows = const SHARED + WINDOWS_OFFSET as u64,
+    codes = const CODE,
+    window = const WINDOW,
+    window_words = const WINDOW_SIZE / 8,
+    page = const WINDOW_PAGE.start,
+    rest_words = const (WINDOW - WINDOW_PAGE.start) / 8,
+    fx_words = const FX_DEFINED / 8,
+    driver = const DRIVER,
+    driver_size = const DRIVER_SIZE,
+    fx = const FX,
+    memory = const MEMORY,
+    step = const STEP,
+    kind_done = const DONE,
+    kind_signal = const SIGNAL,
+    kind_hung = const HUNG,
+    rip = const offset_of!(Slot, rip),
+    rflags = const offset_of!(Slot, rflags),
+    flags = const offset_of!(Slot, flags),
+    kind = const offset_of!(Slot, kind),
+    signal = const offset_of!(Slot, signal),
+    code = const offset_of!(Slot, code),
+    trapno = const offset_of!(Slot, trapno),
+    error_code = const offset_of!(Slot, error_code),
+    address = const offset_of!(Slot, address),
+);
+
+const _: () = assert!(size_of::<Slot>() == 3 << 6 && WINDOW_SIZE == 1 << 10);
+
+// SAFETY: labels of the text above, which only their addresses are taken of.
+unsafe extern "C" {
+    static unwind_sim_native_start: u8;
+    static unwind_sim_native_handler: u8;
+    static unwind_sim_native_exit: u8;
+    static unwind_sim_native_syscall_end: u8;
+    static unwind_sim_native_vzeroupper: u8;
+    static unwind_sim_native_end: u8;
+}
+
+/// `vzeroupper`.
+const VZEROUPPER: [u8; 3] = [0xc5, 0xf8, 0x77];
+
+/// How far a label is behind the first one.
+fn offset(label: *const u8) -> usize {
+    label.addr() - (&raw const unwind_sim_native_start).addr()
+}
+
+/// Where instructions go on when they are done, in the child.
+pub(super) fn exit() -> u64 {
+    DRIVER + offset(&raw const unwind_sim_native_exit) as u64
+}
+
+/// What the child's setup has to know of the driver.
+pub(super) fn sites() -> Sites {
+    Sites {
+        handler: DRIVER + offset(&raw const unwind_sim_native_handler) as u64,
+        syscall_end: DRIVER + offset(&raw const unwind_sim_native_syscall_end) as u64,
+    }
+}
+
+/// The driver's machine code.
+fn code() -> Vec<u8> {
+    let length = offset(&raw const unwind_sim_native_end);
+    // SAFETY: the text between the first and the last label is constant data of this length.
+    let text = unsafe { std::slice::from_raw_parts(&raw const unwind_sim_native_start, length) };
+    let mut code = text.to_vec();
+    if std::arch::is_x86_feature_detected!("avx") {
+        let at = offset(&raw const unwind_sim_native_vzeroupper);
+        code[at..at + VZEROUPPER.len()].copy_from_slice(&VZEROUPPER);
+    }
+    code
+}
+
+/// A static ELF executable of one segment, read and execute: the driver's code and data. Their
+/// headers are not part of the segment.
+pub(super) fn image() -> Vec<u8> {
+    let page = PAGE as usize;
+    let mut memory = code();
+    assert!(memory.len() <= page, "the driver is one page of code");
+    memory.resize(page, 0xcc);
+    memory.extend(setup::data(&sites()));
+    assert!(memory.len() as u64 <= DRIVER_SIZE, "the driver's data fits");
+
+    let mut file = Vec::with_capacity(page + memory.len());
+    // ELF64, little-endian, ET_EXEC, EM_X86_64; the System V ABI's figures 4-3 and 5-1.
+    file.extend(*b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
+    file.extend([2_u16, 62].into_iter().flat_map(u16::to_le_bytes));
+    file.extend(1_u32.to_le_bytes());
+    let (entry, header_size, program_header_size) = (DRIVER, 64_u16, 56_u16);
+    for word in [entry, u64::from(header_size), 0] {
+        file.extend(word.to_le_bytes());
+    }
+    file.extend(0_u32.to_le_bytes());
+    let counts = [header_size, program_header_size, 2, 64, 0, 0];
+    file.extend(counts.into_iter().flat_map(u16::to_le_bytes));
+    let size = memory.len() as u64;
+    let mut segment = |kind: u32, flags: u32, rest: [u64; 6]| {
+        file.extend([kind, flags].into_iter().flat_map(u32::to_le_bytes));
+        file.extend(rest.into_iter().flat_map(u64::to_le_bytes));
+    };
+    segment(1, 5, [PAGE, DRIVER, DRIVER, size, size, PAGE]); // PT_LOAD, R X
+    segment(0x6474_e551, 6, [0, 0, 0, 0, 0, 16]); // PT_GNU_STACK, R W
+    file.resize(page, 0);
+    file.extend(memory);
+    file
+}

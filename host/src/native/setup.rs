@@ -1,0 +1,229 @@
+//! How the child shuts itself in, as data: the system calls that it makes before it executes
+//! anything of ours, and the filter that leaves it two.
+//!
+//! When they are done the child has no file, no memory but its arena, may not fork, cannot be
+//! read or traced by others of the same user, dies with the thread that made it, and can call
+//! `futex` and `rt_sigreturn` from one instruction of the driver. Any other system call is
+//! SIGSYS, which is an outcome like others.
+
+use super::layout::*;
+use nix::libc;
+
+/// Addresses in the driver.
+pub(super) struct Sites {
+    /// Takes all signals.
+    pub(super) handler: u64,
+    /// Behind the only `syscall`.
+    pub(super) syscall_end: u64,
+}
+
+/// What SIGVTALRM is sent by, the time of the processor in the child, microseconds.
+const TICK_US: u64 = 10_000;
+
+/// The signals that end a case, and the tick.
+const SIGNALS: [i32; 7] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+    libc::SIGVTALRM,
+];
+
+/// Core files, files written, open files, processes, locked memory: none of them.
+const NO_MORE: [u32; 5] = [
+    libc::RLIMIT_CORE,
+    libc::RLIMIT_FSIZE,
+    libc::RLIMIT_NOFILE,
+    libc::RLIMIT_NPROC,
+    libc::RLIMIT_MEMLOCK,
+];
+
+/// The kernel's SA_RESTORER, which libc does not have.
+const SA_RESTORER: i32 = 0x0400_0000;
+/// The shared memory's file in the child: its standard input.
+const FILE: u64 = 0;
+
+struct Call {
+    name: &'static str,
+    number: libc::c_long,
+    arguments: [u64; 6],
+    may_fail: bool,
+}
+
+fn call(name: &'static str, number: libc::c_long, arguments: &[u64]) -> Call {
+    let mut all = [0; 6];
+    all[..arguments.len()].copy_from_slice(arguments);
+    Call {
+        name,
+        number,
+        arguments: all,
+        may_fail: false,
+    }
+}
+
+/// What the calls point to, behind one word for the table's address.
+struct Data(Vec<u8>);
+
+impl Data {
+    fn push(&mut self, words: impl IntoIterator<Item = u64>) -> u64 {
+        let address = DRIVER_DATA + self.0.len() as u64;
+        self.0.extend(words.into_iter().flat_map(u64::to_le_bytes));
+        address
+    }
+}
+
+/// `struct sock_filter` as a word (include/uapi/linux/filter.h).
+fn filter_word(code: u32, value: u32, if_true: u8, if_false: u8) -> u64 {
+    u64::from(code) | u64::from(if_true) << 16 | u64::from(if_false) << 24 | u64::from(value) << 32
+}
+
+/// The seccomp filter: `futex` and `rt_sigreturn`, by `syscall` in 64-bit mode, from the driver.
+fn filter(sites: &Sites) -> [u64; 11] {
+    const ARCH_X86_64: u32 = 0xc000_003e;
+    // Offsets in `struct seccomp_data` (include/uapi/linux/seccomp.h).
+    const NUMBER: u32 = 0;
+    const ARCH: u32 = 4;
+    const IP: u32 = 8;
+    let load = |at| filter_word(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, at, 0, 0);
+    let unless = |value, skip| {
+        let code = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+        filter_word(code, value, 0, skip)
+    };
+    let when = |value: libc::c_long, skip| {
+        let code = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+        filter_word(code, value as u32, skip, 0)
+    };
+    let answer = |value| filter_word(libc::BPF_RET | libc::BPF_K, value, 0, 0);
+    [
+        load(ARCH),
+        unless(ARCH_X86_64, 7),
+        load(IP),
+        unless(sites.syscall_end as u32, 5),
+        load(IP + 4),
+        unless((sites.syscall_end >> 32) as u32, 3),
+        load(NUMBER),
+        when(libc::SYS_futex, 2),
+        when(libc::SYS_rt_sigreturn, 1),
+        answer(libc::SECCOMP_RET_TRAP),
+        answer(libc::SECCOMP_RET_ALLOW),
+    ]
+}
+
+fn calls(data: &mut Data, sites: &Sites) -> Vec<Call> {
+    let (read, write, execute) = (
+        libc::PROT_READ as u64,
+        libc::PROT_WRITE as u64,
+        libc::PROT_EXEC as u64,
+    );
+    let fixed = libc::MAP_FIXED_NOREPLACE as u64;
+    let shared = fixed | libc::MAP_SHARED as u64;
+    let private = fixed | (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+    let map = |name, arguments: [u64; 6]| call(name, libc::SYS_mmap, &arguments);
+    let (code_offset, code_size) = (CODE_OFFSET as u64, CODE_RANGE.end - CODE);
+    let mut calls = vec![
+        map(
+            "mmap of the shared memory",
+            [SHARED, code_offset, read | write, shared, FILE, 0],
+        ),
+        map(
+            "mmap of the code",
+            [CODE, code_size, read | execute, shared, FILE, code_offset],
+        ),
+        map(
+            "mmap of the window",
+            [WINDOW_PAGE.start, PAGE, read | write, private, u64::MAX, 0],
+        ),
+        map(
+            "mmap of the stacks",
+            [STACKS, STACKS_SIZE, read | write, private, u64::MAX, 0],
+        ),
+        // The stack, the vDSO. Some kernels keep the latter, and then both.
+        Call {
+            may_fail: true,
+            ..call(
+                "munmap",
+                libc::SYS_munmap,
+                &[ARENA_END, TASK_END - ARENA_END],
+            )
+        },
+        // Not before Linux 5.9. There are three files and the shared memory, which is one of
+        // them: std marks all others close-on-exec.
+        Call {
+            may_fail: true,
+            ..call(
+                "close_range",
+                libc::SYS_close_range,
+                &[0, u64::from(u32::MAX), 0],
+            )
+        },
+    ];
+    for (option, argument) in [
+        (libc::PR_SET_PDEATHSIG, libc::SIGKILL as u64),
+        (libc::PR_SET_DUMPABLE, 0),
+        (libc::PR_SET_NO_NEW_PRIVS, 1),
+    ] {
+        calls.push(call("prctl", libc::SYS_prctl, &[option as u64, argument]));
+    }
+    let none = data.push([0, 0]);
+    for resource in NO_MORE {
+        let arguments = [u64::from(resource), none];
+        calls.push(call("setrlimit", libc::SYS_setrlimit, &arguments));
+    }
+    let stack = data.push([STACKS, 0, SIGNAL_STACK_SIZE]);
+    calls.push(call("sigaltstack", libc::SYS_sigaltstack, &[stack, 0]));
+    let flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | SA_RESTORER;
+    // Handler, flags, restorer (the handler never returns), mask.
+    let action = data.push([sites.handler, flags as u64, 0, 0]);
+    for signal in SIGNALS {
+        let arguments = [signal as u64, action, 0, 8];
+        calls.push(call("rt_sigaction", libc::SYS_rt_sigaction, &arguments));
+    }
+    let timer = data.push([0, TICK_US, 0, TICK_US]);
+    let arguments = [libc::ITIMER_VIRTUAL as u64, timer, 0];
+    calls.push(call("setitimer", libc::SYS_setitimer, &arguments));
+    let words = filter(sites);
+    let filter = data.push(words);
+    let program = data.push([words.len() as u64, filter]);
+    calls.push(call(
+        "seccomp",
+        libc::SYS_seccomp,
+        &[
+            u64::from(libc::SECCOMP_SET_MODE_FILTER),
+            libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW,
+            program,
+        ],
+    ));
+    calls
+}
+
+/// The driver's data.
+pub(super) fn data(sites: &Sites) -> Vec<u8> {
+    let mut data = Data(vec![0; 8]);
+    let calls = calls(&mut data, sites);
+    let table = calls.iter().flat_map(|call| {
+        let mut words = [
+            call.number as u64,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            u64::from(call.may_fail),
+        ];
+        words[1..7].copy_from_slice(&call.arguments);
+        words
+    });
+    let table = table.chain([u64::MAX]).collect::<Vec<_>>();
+    let address = data.push(table);
+    data.0[..8].copy_from_slice(&address.to_le_bytes());
+    data.0
+}
+
+/// The name of the call at `index` of the table.
+pub(super) fn name(index: usize) -> &'static str {
+    let calls = calls(&mut Data(Vec::new()), &super::driver::sites());
+    calls.get(index).map_or("start", |call| call.name)
+}
