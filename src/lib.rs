@@ -27,6 +27,7 @@ pub mod record;
 pub mod run;
 pub mod spec;
 pub mod text;
+pub mod verify;
 
 pub use check_dir::check_dir;
 

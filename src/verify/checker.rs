@@ -1,0 +1,628 @@
+//! The observer that holds every row against the shadow stack at every instruction.
+//!
+//! An outcome is not computed again where nothing changed that it hangs on: the same claims, the
+//! same frame, and no instruction in between that may have written a register or slot which the
+//! claims name. With `elide` off everything is computed, and the report has to be the same.
+
+use super::claim::{self, Caller, Claim, Parts, Wrong};
+use super::code::{Behind, Code, Known, NONE, Tables, UNWINDERS_MAX};
+use super::findings::{Check, Finding, Findings};
+use super::walks::{Disagreement, Walks, Window};
+use crate::check::{Contradiction, Subject};
+use crate::engine::{Engine, Setting};
+use std::collections::HashSet;
+use unwind_sim_emulator::effects::Stores;
+use unwind_sim_emulator::machine::{BlockId, Executed};
+use unwind_sim_emulator::{AddressSpace, Observer, State};
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::image::{self, ImageId};
+use unwind_sim_unwind::memory::Memory;
+use unwind_sim_unwind::regs::{Reg, Regs};
+use unwind_sim_unwind::truth::{
+    Cpu, Held, Insn, Stats, Suspended, Tracker, TrueFrame, TrueKind, Truth, World,
+};
+use unwind_sim_unwind::walk::Finder;
+
+/// What one unwinder came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// Instructions at which its row was checked.
+    pub checked: u64,
+    /// Instructions at which something was wrong.
+    pub wrong: u64,
+    /// Calls at which its row was checked, at the return address - 1.
+    pub calls: u64,
+    /// Calls at which something was wrong.
+    pub calls_wrong: u64,
+    /// The same, at the return address.
+    pub calls_wrong_at_return: u64,
+    /// Walks, and those that were not right.
+    pub walks: u64,
+    /// Walks whose chain was wrong.
+    pub walks_wrong: u64,
+    /// Distinct rows that executed instructions met.
+    pub rows: u64,
+}
+
+/// A run's results.
+#[derive(Debug)]
+pub struct Results {
+    /// By unwinder.
+    pub tallies: Vec<Tally>,
+    /// What is wrong.
+    pub findings: Vec<Finding>,
+    /// Walks that contradict the check of single frames: our bugs.
+    pub disagreements: Vec<Disagreement>,
+    /// What the shadow stack saw.
+    pub truth: Stats,
+    /// Distinct addresses that were executed.
+    pub addresses: u64,
+    /// Stores into the slot of a return address that a frame is to go back by.
+    pub slot_stores: u64,
+    /// Bytes that this knows of executed code.
+    pub code_bytes: usize,
+}
+
+/// The observer.
+pub struct Checker<'a> {
+    engines: &'a [Engine],
+    finders: Vec<&'a dyn Finder>,
+    /// Which engine each finder is.
+    caches: Vec<Cache>,
+    /// The images.
+    pub space: image::AddressSpace,
+    tracker: Tracker,
+    suspended: Suspended,
+    code: Code,
+    rows: Vec<HashSet<(ImageId, u64)>>,
+    findings: Findings,
+    walks: Walks,
+    elide: bool,
+    /// The last outcome: of which claims, and what was wrong.
+    last_set: u32,
+    wrong: [Wrong; UNWINDERS_MAX],
+    any_wrong: bool,
+    /// What changed since.
+    changed: Parts,
+    /// The instruction that is being executed.
+    insn: Known,
+    before: Cpu,
+    rax: u64,
+    tallies: [Tally; UNWINDERS_MAX],
+    checked: u64,
+    addresses: u64,
+    slot_stores: u64,
+    number: u64,
+    walk_now: bool,
+    next_walk: u64,
+}
+
+/// A walk of the whole stack is taken every so many instructions.
+const WALK_EVERY: u64 = 997;
+/// For each so many frames, the next walk comes that much later: so the cost of an instruction
+/// does not depend on the depth of the stack.
+const WALK_FRAMES: u64 = 64;
+
+struct Live<'a>(&'a AddressSpace);
+
+impl World for Live<'_> {
+    fn word(&mut self, address: u64) -> Option<u64> {
+        self.0.read_u64(address).ok()
+    }
+
+    fn is_code(&mut self, address: u64) -> bool {
+        self.0.fetch(address, &mut [0]).is_ok()
+    }
+
+    fn same_mapping(&mut self, a: u64, b: u64) -> bool {
+        match (self.0.area(a), self.0.area(b)) {
+            (Some((a, _)), Some((b, _))) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl<'a> Checker<'a> {
+    /// For a program whose first instruction is next, on a stack that ends at `high`.
+    pub fn new(engines: &'a [Engine], state: &State, high: u64, setting: Setting, elide: bool) -> Self {
+        let finders: Vec<_> = engines.iter().filter_map(Engine::finder).collect();
+        let cpu = state.cpu_at(state.rip);
+        Checker {
+            caches: finders.iter().map(|_| Cache::new()).collect(),
+            rows: finders.iter().map(|_| HashSet::new()).collect(),
+            walks: Walks::new(setting),
+            engines,
+            finders,
+            space: image::AddressSpace::new(),
+            tracker: Tracker::root(&cpu, high),
+            suspended: Suspended::new(),
+            code: Code::new(),
+            findings: Findings::default(),
+            elide,
+            last_set: NONE,
+            wrong: [0; UNWINDERS_MAX],
+            any_wrong: false,
+            changed: claim::ALL,
+            insn: Known::NOTHING,
+            before: Cpu::default(),
+            rax: 0,
+            tallies: [Tally::default(); UNWINDERS_MAX],
+            checked: 0,
+            addresses: 0,
+            slot_stores: 0,
+            number: 0,
+            walk_now: false,
+            next_walk: WALK_EVERY,
+        }
+    }
+
+    /// Images were mapped or unmapped: rows have to be looked up again.
+    pub fn images_changed(&mut self) {
+        self.code.clear();
+        self.changed = claim::ALL;
+    }
+
+    /// The kernel delivered a signal.
+    pub fn signal(&mut self, interrupted: &Cpu, entry: &Cpu, restorer: u64) {
+        self.tracker.signal(interrupted, entry, restorer);
+        self.changed = claim::ALL;
+        self.walk_now = true;
+    }
+
+    /// The kernel may have written memory, or registers.
+    pub fn kernel_wrote(&mut self) {
+        self.changed = claim::ALL;
+    }
+
+    /// Instructions seen so far.
+    pub fn instructions(&self) -> u64 {
+        self.number
+    }
+
+    /// What came of it.
+    pub fn finish(self) -> Results {
+        let mut tallies = self.tallies[..self.finders.len()].to_vec();
+        for (which, tally) in tallies.iter_mut().enumerate() {
+            tally.checked = self.checked;
+            tally.rows = self.rows[which].len() as u64;
+            (tally.walks, tally.walks_wrong) = self.walks.tally(which);
+        }
+        let mut findings = self.findings;
+        let disagreements = self.walks.finish(&mut findings);
+        Results {
+            tallies,
+            disagreements,
+            findings: findings.finish(),
+            truth: *self.tracker.stats(),
+            addresses: self.addresses,
+            slot_stores: self.slot_stores,
+            code_bytes: self.code.bytes(),
+        }
+    }
+
+    #[cold]
+    fn look_up(&mut self, state: &State, insn: &Executed) {
+        let mut tables = Tables {
+            finders: &self.finders,
+            caches: &mut self.caches,
+            space: &self.space,
+            rows: &mut self.rows,
+        };
+        self.code.look_up(state, insn, &mut tables);
+    }
+
+    /// Checks the innermost frame at the instruction that is next.
+    #[inline]
+    fn check(&mut self, state: &State, rip: u64, known: &mut Known) {
+        let Some(&held) = self.tracker.frames().last() else {
+            // At the root, which has no caller.
+            self.changed = claim::ALL;
+            return;
+        };
+        if self.tracker.in_doubt() {
+            self.changed = claim::ALL;
+            return;
+        }
+        self.checked += 1;
+        let set = &self.code.sets[known.claims as usize];
+        let same = known.claims == self.last_set && self.changed & set.depends == 0 && self.elide;
+        if !same {
+            self.judge(state, rip, known.claims, &held);
+        }
+        if self.any_wrong {
+            self.count(state, rip, known, &held);
+        }
+        self.changed = 0;
+    }
+
+    fn judge(&mut self, state: &State, rip: u64, set: u32, held: &Held) {
+        self.last_set = set;
+        let caller = caller(held);
+        let gpr = |number| state.gpr(number);
+        let mut any = 0;
+        for which in 0..self.finders.len() {
+            let wrong = match &self.code.sets[set as usize].claims[which] {
+                Claim::Simple(simple) => simple.wrong(&gpr, &state.memory, &caller),
+                Claim::Missing => claim::NOTHING,
+                Claim::Slow => wrong_in(&self.contradictions(state, rip, held, which)),
+            };
+            self.wrong[which] = wrong;
+            any |= wrong;
+        }
+        self.any_wrong = any != 0;
+    }
+
+    /// Something is wrong at the instruction that is next.
+    fn count(&mut self, state: &State, rip: u64, known: &mut Known, held: &Held) {
+        for which in 0..self.finders.len() {
+            let wrong = self.wrong[which];
+            if wrong == 0 {
+                continue;
+            }
+            let is_wrong = match self.findings.again(known.findings, which, wrong) {
+                Some(is_wrong) => is_wrong,
+                None => {
+                    let found = self.contradictions(state, rip, held, which);
+                    if found.is_empty() {
+                        self.walks.disagree(which, rip, self.number, "the quick check");
+                    }
+                    let place = (which, Check::Instruction, rip);
+                    self.findings
+                        .add(&mut known.findings, wrong, place, self.number, found)
+                }
+            };
+            self.tallies[which].wrong += u64::from(is_wrong);
+        }
+    }
+
+    /// What the one-frame check says of the innermost frame.
+    #[cold]
+    fn contradictions(
+        &mut self,
+        state: &State,
+        rip: u64,
+        held: &Held,
+        which: usize,
+    ) -> Vec<Contradiction> {
+        let live = live(state, rip);
+        let truth = Truth::Known(vec![top(&state.cpu_at(rip), held.cfa), outer(held, 0)]);
+        let subject = Subject {
+            space: &self.space,
+            memory: &state.memory,
+            truth: &truth,
+            live: &live,
+        };
+        subject.check_frame(self.finders[which], 0, &mut self.caches[which])
+    }
+
+    /// A return address was pushed: the caller's row, with what a walk has in its frame.
+    fn check_call(&mut self, state: &State, known: &Known) {
+        let frames = self.tracker.frames();
+        let [.., held, callee] = frames else { return };
+        let (held, callee) = (*held, *callee);
+        if self.tracker.in_doubt() || known.behind == NONE {
+            return;
+        }
+        let behind = self.code.returns[known.behind as usize];
+        // At the call itself nothing was wrong, and nothing but rsp has changed since.
+        let inside_right = behind.inside == known.claims
+            && self.last_set == known.claims
+            && !self.any_wrong
+            && self.elide;
+        let gpr = |number| match number {
+            4 => callee.cfa,
+            number => state.gpr(number),
+        };
+        for which in 0..self.finders.len() {
+            self.tallies[which].calls += 1;
+            let checks = [
+                (Check::InsideCall, behind.inside, inside_right),
+                (Check::AtReturn, behind.after, inside_right && behind.after == behind.inside),
+            ];
+            for (check, set, right) in checks {
+                let wrong = match &self.code.sets[set as usize].claims[which] {
+                    Claim::Simple(simple) if simple.can_be_walked(&gpr, callee.cfa) => {
+                        if right {
+                            0
+                        } else {
+                            simple.wrong(&gpr, &state.memory, &caller(&held))
+                        }
+                    }
+                    _ => claim::NOTHING,
+                };
+                if wrong != 0 {
+                    self.count_call(state, known.behind, which, (check, wrong), &held, &callee);
+                }
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn count_call(
+        &mut self,
+        state: &State,
+        behind: u32,
+        which: usize,
+        (check, wrong): (Check, Wrong),
+        held: &Held,
+        callee: &Held,
+    ) {
+        let place = usize::from(check == Check::AtReturn);
+        let known = &mut self.code.returns[behind as usize].findings[place];
+        let is_wrong = match self.findings.again(*known, which, wrong) {
+            Some(is_wrong) => is_wrong,
+            None => {
+                let found = self.call_contradictions(state, which, check, held, callee);
+                let known = &mut self.code.returns[behind as usize].findings[place];
+                let place = (which, check, callee.pc);
+                self.findings.add(known, wrong, place, self.number, found)
+            }
+        };
+        let tally = &mut self.tallies[which];
+        match check {
+            Check::InsideCall => tally.calls_wrong += u64::from(is_wrong),
+            _ => tally.calls_wrong_at_return += u64::from(is_wrong),
+        }
+    }
+
+    fn call_contradictions(
+        &mut self,
+        state: &State,
+        which: usize,
+        check: Check,
+        held: &Held,
+        callee: &Held,
+    ) -> Vec<Contradiction> {
+        let ra = callee.pc;
+        let lookup = match check {
+            Check::InsideCall => ra.wrapping_sub(1),
+            _ => ra,
+        };
+        let mut saved = callee.saved;
+        // What this unwinder does not carry a walk does not have.
+        let finder = self.finders[which];
+        let mut regs = Regs::UNKNOWN;
+        for (value, reg) in saved.iter_mut().zip(Reg::CALLEE_SAVED) {
+            if finder.carries().contains(reg) {
+                regs.set(reg, *value);
+            }
+        }
+        regs.set(Reg::Rip, lookup);
+        regs.set(Reg::Rsp, callee.cfa);
+        let frame = TrueFrame {
+            pc: lookup,
+            cfa: held.cfa,
+            kind: TrueKind::Top,
+            saved: Some(saved),
+        };
+        let truth = Truth::Known(vec![frame, outer(held, 0)]);
+        // A walk has nothing to look for below its sp.
+        let above = Window {
+            memory: &state.memory,
+            range: callee.cfa..u64::MAX,
+        };
+        let subject = Subject {
+            space: &self.space,
+            memory: &above,
+            truth: &truth,
+            live: &regs,
+        };
+        let mut found = subject.check_frame(finder, 0, &mut self.caches[which]);
+        for contradiction in &mut found {
+            contradiction.pc = CodeAddress::Return(ra);
+        }
+        found
+    }
+
+    fn walk(&mut self, state: &State, rip: u64) {
+        self.walk_now = false;
+        let depth = self.tracker.frames().len() as u64;
+        self.next_walk = self.number + WALK_EVERY * depth.div_ceil(WALK_FRAMES).max(1);
+        if self.tracker.in_doubt() {
+            return;
+        }
+        let truth = self.tracker.truth(&state.cpu_at(rip));
+        let live = live(state, rip);
+        let subject = Subject {
+            space: &self.space,
+            memory: &state.memory,
+            truth: &truth,
+            live: &live,
+        };
+        self.walks.take(
+            self.engines,
+            &subject,
+            &mut self.caches,
+            &self.wrong,
+            self.number,
+        );
+    }
+
+    /// Does a store hit the return address of an outer frame?
+    #[cold]
+    fn store_outside(&mut self, address: u64, size: u64) {
+        let frames = self.tracker.frames();
+        let end = address.saturating_add(size);
+        let at = frames.partition_point(|held| held.slot >= end);
+        if let Some(held) = frames.get(at)
+            && held.kind == TrueKind::Call
+            && held.slot.saturating_add(8) > address
+        {
+            self.slot_stores += 1;
+        }
+    }
+}
+
+impl Observer for Checker<'_> {
+    #[inline]
+    fn enter(&mut self, _: &State, block: Option<BlockId>, operations: usize) {
+        self.code.enter(block, operations);
+    }
+
+    #[inline]
+    fn before(&mut self, state: &State, insn: &Executed) {
+        if self.code.known(insn).is_none() {
+            self.look_up(state, insn);
+        }
+        let Some(known) = self.code.known(insn) else {
+            return;
+        };
+        self.addresses += u64::from(!known.seen);
+        known.seen = true;
+        let mut known = *known;
+        let findings = known.findings;
+        self.check(state, insn.rip, &mut known);
+        if known.findings != findings
+            && let Some(kept) = self.code.known(insn)
+        {
+            kept.findings = known.findings;
+        }
+        if self.walk_now || self.number >= self.next_walk {
+            self.walk(state, insn.rip);
+        }
+        let mut changed = known.writes;
+        match known.stores {
+            Stores::Nothing => {}
+            Stores::Anything => changed |= claim::SLOTS,
+            Stores::At(operand) => {
+                let address = operand.address(state);
+                if address.wrapping_add(operand.size.into()) > state.gpr(4) {
+                    changed |= claim::SLOTS;
+                    if let Some(held) = self.tracker.frames().last()
+                        && address >= held.slot
+                        && address < self.tracker.frames()[0].cfa
+                    {
+                        self.store_outside(address, operand.size.into());
+                    }
+                }
+            }
+        }
+        self.changed |= changed;
+        if !matches!(
+            known.class,
+            Insn::Other | Insn::Pop | Insn::Jump | Insn::Breakpoint
+        ) {
+            self.before = state.cpu_at(insn.rip);
+            self.rax = state.gpr(0);
+        }
+        self.insn = known;
+    }
+
+    #[inline]
+    fn after(&mut self, state: &State, _: &Executed, next: u64) {
+        self.number += 1;
+        let class = self.insn.class;
+        if self.tracker.step_quick(class, state.gpr(4)) {
+            return;
+        }
+        self.step_slow(state, class, next);
+    }
+}
+
+impl Checker<'_> {
+    fn step_slow(&mut self, state: &State, class: Insn, next: u64) {
+        let frames = self.tracker.frames();
+        let top = frames.last().map(|held| (frames.len(), held.slot, held.pc));
+        let switches = self.tracker.stats().switches;
+        let after = state.cpu_at(next);
+        let mut world = Live(&state.memory);
+        self.tracker.step(
+            class,
+            &self.before,
+            self.rax,
+            &after,
+            &mut self.suspended,
+            &mut world,
+        );
+        let frames = self.tracker.frames();
+        if top != frames.last().map(|held| (frames.len(), held.slot, held.pc)) {
+            self.changed = claim::ALL;
+        }
+        if let Insn::Call { .. } = class {
+            let known = self.insn;
+            self.check_call(state, &known);
+            if let Some(Behind { seen, .. }) = self.code.returns.get_mut(known.behind as usize)
+                && !*seen
+            {
+                *seen = true;
+                self.walk_now = true;
+            }
+        }
+        if self.tracker.stats().switches != switches {
+            self.walk_now = true;
+        }
+    }
+}
+
+/// All registers, as a walk starts from.
+fn live(state: &State, rip: u64) -> Regs {
+    const ORDER: [Reg; 16] = [
+        Reg::Rax,
+        Reg::Rcx,
+        Reg::Rdx,
+        Reg::Rbx,
+        Reg::Rsp,
+        Reg::Rbp,
+        Reg::Rsi,
+        Reg::Rdi,
+        Reg::R8,
+        Reg::R9,
+        Reg::R10,
+        Reg::R11,
+        Reg::R12,
+        Reg::R13,
+        Reg::R14,
+        Reg::R15,
+    ];
+    let mut regs = Regs::UNKNOWN;
+    for (number, reg) in ORDER.into_iter().enumerate() {
+        regs.set(reg, state.gpr(number));
+    }
+    regs.set(Reg::Rip, rip);
+    regs.set(Reg::Rflags, state.rflags());
+    regs
+}
+
+fn caller(held: &Held) -> Caller {
+    Caller {
+        cfa: held.cfa,
+        pc: held.pc,
+        saved: held.saved,
+    }
+}
+
+fn top(cpu: &Cpu, cfa: u64) -> TrueFrame {
+    TrueFrame {
+        pc: cpu.rip,
+        cfa,
+        kind: TrueKind::Top,
+        saved: Some(cpu.saved),
+    }
+}
+
+/// The frame that `held` goes back to.
+fn outer(held: &Held, cfa: u64) -> TrueFrame {
+    TrueFrame {
+        pc: held.pc,
+        cfa,
+        kind: held.kind,
+        saved: Some(held.saved),
+    }
+}
+
+fn wrong_in(contradictions: &[Contradiction]) -> Wrong {
+    let mut wrong = 0;
+    for contradiction in contradictions {
+        wrong |= match (contradiction.given, contradiction.reg) {
+            (None, _) => claim::NOTHING,
+            (_, Reg::Rsp) => claim::CFA,
+            (_, Reg::Rip) => claim::RA,
+            (_, reg) => match Reg::CALLEE_SAVED.iter().position(|&r| r == reg) {
+                Some(index) => claim::SAVED << index,
+                None => claim::NOTHING,
+            },
+        };
+    }
+    wrong
+}

@@ -1,0 +1,227 @@
+//! What a rule claims of a frame, in a form that is checked in a few nanoseconds.
+//!
+//! Only the common shape has it: cfa = register + offset, everything else unchanged or on the
+//! stack. All others are checked by [`crate::check`], which also says what is wrong with those of
+//! the common shape once they are found to be.
+
+use unwind_sim_emulator::AddressSpace;
+use unwind_sim_unwind::memory::Memory;
+use unwind_sim_unwind::regs::{Reg, RegMask};
+use unwind_sim_unwind::rule::{Base, Rule, RuleKind, Value};
+
+/// What is wrong, a bit for each thing that was claimed.
+pub(super) type Wrong = u16;
+/// The CFA.
+pub(super) const CFA: Wrong = 1;
+/// The return address.
+pub(super) const RA: Wrong = 1 << 1;
+/// The first callee-saved register; the others follow.
+pub(super) const SAVED: Wrong = 1 << 2;
+/// There is no row, or it gave nothing.
+pub(super) const NOTHING: Wrong = 1 << 8;
+
+/// Registers and memory that claims hang on, a bit for each: the callee-saved ones in their
+/// order, then rsp, all others, and the stack slots.
+pub(super) type Parts = u16;
+pub(super) const RSP: Parts = 1 << 6;
+pub(super) const OTHER: Parts = 1 << 7;
+pub(super) const SLOTS: Parts = 1 << 8;
+/// The frame itself is another.
+pub(super) const FRAME: Parts = 1 << 9;
+pub(super) const ALL: Parts = u16::MAX;
+
+/// General registers by hardware number, as parts.
+pub(super) const PART_OF: [Parts; 16] = {
+    let mut parts = [OTHER; 16];
+    parts[3] = 1;
+    parts[5] = 1 << 1;
+    parts[12] = 1 << 2;
+    parts[13] = 1 << 3;
+    parts[14] = 1 << 4;
+    parts[15] = 1 << 5;
+    parts[4] = RSP;
+    parts
+};
+
+/// What is claimed of a callee-saved register of the caller.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Saved {
+    /// Nothing.
+    Nothing,
+    /// It is what the frame has.
+    Same,
+    /// It is the word at cfa + offset.
+    At(i32),
+}
+
+/// The claims of a rule of the common shape.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Simple {
+    /// Hardware number of the register that the CFA counts from.
+    base: u8,
+    /// Is it one that a walk carries?
+    carried: bool,
+    /// rbp = 0 says that there is no caller.
+    ends_at_zero: bool,
+    offset: i32,
+    ra: i32,
+    saved: [Saved; 6],
+    /// The lowest slot, from the CFA, bytes.
+    lowest: i32,
+    depends: Parts,
+}
+
+/// What is claimed at an address.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Claim {
+    /// The common shape.
+    Simple(Simple),
+    /// Another shape.
+    Slow,
+    /// There is no row.
+    Missing,
+}
+
+/// The frame that claims are held against.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller {
+    pub(super) cfa: u64,
+    pub(super) pc: u64,
+    pub(super) saved: [u64; 6],
+}
+
+impl Claim {
+    /// The claims of `rule`, of which an unwinder that carries `carries` makes use.
+    pub(super) fn of(rule: &Rule, carries: RegMask, frame_pointer: bool) -> Claim {
+        simple(rule, carries, frame_pointer).map_or(Claim::Slow, Claim::Simple)
+    }
+
+    /// What its outcome hangs on.
+    pub(super) fn depends(&self) -> Parts {
+        match self {
+            Claim::Simple(simple) => simple.depends,
+            Claim::Slow => ALL,
+            Claim::Missing => FRAME,
+        }
+    }
+}
+
+fn simple(rule: &Rule, carries: RegMask, frame_pointer: bool) -> Option<Simple> {
+    let Value::Offset {
+        base: Base::Reg(base),
+        offset,
+    } = rule.cfa
+    else {
+        return None;
+    };
+    let slot = |value: Value| match value {
+        Value::Load {
+            base: Base::Cfa,
+            offset,
+            addend: 0,
+        } => Some(offset),
+        _ => None,
+    };
+    if rule.kind != RuleKind::Call || rule.sp != Value::Unspecified {
+        return None;
+    }
+    let ra = slot(rule.ra)?;
+    let number = hardware_number(base)?;
+    let mut depends = FRAME | SLOTS | PART_OF[number as usize];
+    let mut lowest = ra;
+    let mut saved = [Saved::Nothing; 6];
+    for (index, reg) in Reg::CALLEE_SAVED.into_iter().enumerate() {
+        if !carries.contains(reg) {
+            continue;
+        }
+        saved[index] = match rule.saved[index] {
+            Value::Undefined => Saved::Nothing,
+            // Having no word for it is the claim that it is unchanged.
+            Value::Same | Value::Unspecified => {
+                depends |= 1 << index;
+                Saved::Same
+            }
+            value => {
+                let offset = slot(value)?;
+                lowest = lowest.min(offset);
+                Saved::At(offset)
+            }
+        };
+    }
+    Some(Simple {
+        base: number,
+        carried: base == Reg::Rsp || carries.contains(base),
+        ends_at_zero: frame_pointer,
+        offset,
+        ra,
+        saved,
+        lowest,
+        depends,
+    })
+}
+
+fn hardware_number(reg: Reg) -> Option<u8> {
+    const BY_NUMBER: [Reg; 16] = [
+        Reg::Rax,
+        Reg::Rcx,
+        Reg::Rdx,
+        Reg::Rbx,
+        Reg::Rsp,
+        Reg::Rbp,
+        Reg::Rsi,
+        Reg::Rdi,
+        Reg::R8,
+        Reg::R9,
+        Reg::R10,
+        Reg::R11,
+        Reg::R12,
+        Reg::R13,
+        Reg::R14,
+        Reg::R15,
+    ];
+    let at = BY_NUMBER.iter().position(|&r| r == reg)?;
+    Some(at as u8)
+}
+
+impl Simple {
+    /// What is wrong if the frame has these registers (by hardware number).
+    #[inline]
+    pub(super) fn wrong(
+        &self,
+        gpr: &impl Fn(usize) -> u64,
+        memory: &AddressSpace,
+        caller: &Caller,
+    ) -> Wrong {
+        let base = gpr(self.base as usize);
+        if self.ends_at_zero && base == 0 {
+            return NOTHING;
+        }
+        let cfa = base.wrapping_add_signed(self.offset.into());
+        let mut wrong = if cfa == caller.cfa { 0 } else { CFA };
+        let word = |offset: i32| memory.read_u64(cfa.wrapping_add_signed(offset.into()));
+        match word(self.ra) {
+            Ok(ra) if ra == caller.pc => {}
+            Ok(_) => wrong |= RA,
+            Err(_) => return NOTHING,
+        }
+        const NUMBERS: [usize; 6] = [3, 5, 12, 13, 14, 15];
+        for (index, saved) in self.saved.iter().enumerate() {
+            let right = match *saved {
+                Saved::Nothing => true,
+                Saved::Same => gpr(NUMBERS[index]) == caller.saved[index],
+                Saved::At(offset) => word(offset) == Ok(caller.saved[index]),
+            };
+            if !right {
+                wrong |= SAVED << index;
+            }
+        }
+        wrong
+    }
+
+    /// Can a walk apply it that came from a callee with this CFA: is the base carried, and is
+    /// nothing read below?
+    pub(super) fn can_be_walked(&self, gpr: &impl Fn(usize) -> u64, callee_cfa: u64) -> bool {
+        let cfa = gpr(self.base as usize).wrapping_add_signed(self.offset.into());
+        self.carried && cfa.wrapping_add_signed(self.lowest.into()) >= callee_cfa
+    }
+}

@@ -1,0 +1,279 @@
+//! What is known of each instruction before it is executed: its class, what it may change, and
+//! the claims of every unwinder's row at it. Looked up once for each decoded block.
+
+use super::claim::{Claim, PART_OF, Parts};
+use iced_x86::InstructionInfoFactory;
+use std::collections::HashMap;
+use unwind_sim_emulator::effects::{Stores, effects};
+use unwind_sim_emulator::machine::{BlockId, Executed};
+use unwind_sim_emulator::{AddressSpace, State};
+use unwind_sim_unwind::cache::{Cache, RowSource, TableKind};
+use unwind_sim_unwind::image;
+use unwind_sim_unwind::reason::Reason;
+use unwind_sim_unwind::step::{Row, find_row};
+use unwind_sim_unwind::truth::{INSN_BYTES_MAX, Insn, classify};
+use unwind_sim_unwind::walk::Finder;
+
+/// Most unwinders in one run.
+pub const UNWINDERS_MAX: usize = 8;
+/// No number.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// One instruction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    /// Which claims the unwinders' rows at the instruction make: a number of [`Code::sets`].
+    pub(super) claims: u32,
+    /// What they were last found to be wrong in: a number of [`super::findings`]; [`NONE`] if in
+    /// nothing.
+    pub(super) findings: u32,
+    /// What it may change, memory apart.
+    pub(super) writes: Parts,
+    pub(super) class: Insn,
+    pub(super) stores: Stores,
+    /// For a call: where its claims behind it are ([`Code::returns`]).
+    pub(super) behind: u32,
+    /// Was it executed?
+    pub(super) seen: bool,
+}
+
+impl Known {
+    /// Of no instruction.
+    pub(super) const NOTHING: Known = Known {
+        claims: NONE,
+        findings: NONE,
+        writes: 0,
+        class: Insn::Other,
+        stores: Stores::Nothing,
+        behind: NONE,
+        seen: false,
+    };
+}
+
+/// The claims of the rows at a return address.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Behind {
+    /// Looked up at the return address - 1.
+    pub(super) inside: u32,
+    /// Looked up at the return address.
+    pub(super) after: u32,
+    /// As [`Known::findings`], for either.
+    pub(super) findings: [u32; 2],
+    /// Was the call executed?
+    pub(super) seen: bool,
+}
+
+/// The claims of all unwinders at an instruction. Equal ones have one number.
+pub(super) struct Set {
+    /// By unwinder; those that are not there claim nothing.
+    pub(super) claims: [Claim; UNWINDERS_MAX],
+    /// What their outcomes hang on.
+    pub(super) depends: Parts,
+}
+
+/// All instructions met.
+pub(super) struct Code {
+    blocks: Vec<Option<Box<[Option<Known>]>>>,
+    /// The one instruction that runs by itself.
+    single: Vec<Option<Known>>,
+    generation: u64,
+    pub(super) sets: Vec<Set>,
+    set_ids: HashMap<[Claim; UNWINDERS_MAX], u32>,
+    pub(super) returns: Vec<Behind>,
+    returns_by_address: HashMap<u64, u32>,
+    info: InstructionInfoFactory,
+    current: usize,
+}
+
+const SINGLE: usize = usize::MAX;
+
+/// Where rows are looked up.
+pub(super) struct Tables<'a> {
+    pub(super) finders: &'a [&'a dyn Finder],
+    pub(super) caches: &'a mut [Cache],
+    pub(super) space: &'a image::AddressSpace,
+    /// For each unwinder, the rows that executed instructions met: first address and place.
+    pub(super) rows: &'a mut [std::collections::HashSet<(image::ImageId, u64)>],
+}
+
+impl Tables<'_> {
+    /// The row of unwinder `which` for an instruction at `address`.
+    pub(super) fn row(&mut self, which: usize, address: u64) -> Result<Row, Reason> {
+        let mapping = self.space.find(address);
+        let mapping = mapping.ok_or(Reason::NoImage { pc: address })?;
+        find_row(self.finders[which], mapping, address, &mut self.caches[which])
+    }
+
+    fn meet(&mut self, which: usize, source: &RowSource) {
+        if let Some(image) = source.image {
+            self.rows[which].insert((image, source.start));
+        }
+    }
+}
+
+impl Code {
+    pub(super) fn new() -> Code {
+        Code {
+            blocks: Vec::new(),
+            single: Vec::new(),
+            generation: 0,
+            sets: Vec::new(),
+            set_ids: HashMap::new(),
+            returns: Vec::new(),
+            returns_by_address: HashMap::new(),
+            info: InstructionInfoFactory::new(),
+            current: SINGLE,
+        }
+    }
+
+    /// Forgets all claims: images were mapped or unmapped.
+    pub(super) fn clear(&mut self) {
+        self.blocks.clear();
+        self.returns.clear();
+        self.returns_by_address.clear();
+    }
+
+    /// Heap bytes of what is known of instructions.
+    pub(super) fn bytes(&self) -> usize {
+        let known = self.blocks.iter().flatten().map(|b| size_of_val(&**b));
+        let sets = self.sets.capacity() * size_of::<Set>();
+        let returns = self.returns.capacity() * (size_of::<Behind>() + size_of::<(u64, u32)>() + 1);
+        known.sum::<usize>() + self.blocks.capacity() * size_of::<usize>() * 2 + sets + returns
+    }
+
+    /// A block begins.
+    #[inline]
+    pub(super) fn enter(&mut self, block: Option<BlockId>, operations: usize) {
+        let Some(id) = block else {
+            self.current = SINGLE;
+            self.single.clear();
+            self.single.resize(operations, None);
+            return;
+        };
+        if id.generation != self.generation {
+            self.clear();
+            self.generation = id.generation;
+        }
+        self.current = id.number as usize;
+        if self.blocks.get(self.current).is_none_or(Option::is_none) {
+            self.make(operations);
+        }
+    }
+
+    #[cold]
+    fn make(&mut self, operations: usize) {
+        if self.blocks.len() <= self.current {
+            self.blocks.resize_with(self.current + 1, || None);
+        }
+        self.blocks[self.current] = Some(vec![None; operations].into_boxed_slice());
+    }
+
+    /// What is known of an instruction of the current block, if it was looked up.
+    #[inline(always)]
+    pub(super) fn known(&mut self, insn: &Executed) -> Option<&mut Known> {
+        let at = insn.index as usize;
+        match self.current {
+            SINGLE => self.single.get_mut(at)?.as_mut(),
+            current => self.blocks.get_mut(current)?.as_mut()?.get_mut(at)?.as_mut(),
+        }
+    }
+
+    /// Looks it up.
+    #[cold]
+    pub(super) fn look_up(&mut self, state: &State, insn: &Executed, tables: &mut Tables<'_>) {
+        let bytes = bytes(&state.memory, insn);
+        let class = classify(&bytes);
+        let effects = effects(&bytes, insn.rip, &mut self.info);
+        let mut writes = 0;
+        for (number, part) in PART_OF.iter().enumerate() {
+            if effects.registers & 1 << number != 0 {
+                writes |= part;
+            }
+        }
+        let claims = self.claims_at(insn.rip, tables, true);
+        let behind = match class {
+            Insn::Call { len, .. } => {
+                self.claims_behind(insn.rip.wrapping_add(len.into()), tables)
+            }
+            _ => NONE,
+        };
+        let known = Known {
+            claims,
+            writes,
+            class,
+            stores: effects.stores,
+            findings: NONE,
+            behind,
+            seen: false,
+        };
+        let at = insn.index as usize;
+        let place = match self.current {
+            SINGLE => self.single.get_mut(at),
+            current => self.blocks[current].as_mut().and_then(|b| b.get_mut(at)),
+        };
+        if let Some(place) = place {
+            *place = Some(known);
+        }
+    }
+
+    fn claims_at(
+        &mut self,
+        address: u64,
+        tables: &mut Tables<'_>,
+        executed: bool,
+    ) -> u32 {
+        let mut claims = [Claim::Missing; UNWINDERS_MAX];
+        for (which, place) in claims.iter_mut().enumerate().take(tables.finders.len()) {
+            let finder = tables.finders[which];
+            *place = match tables.row(which, address) {
+                Err(_) => Claim::Missing,
+                Ok(row) => {
+                    if executed {
+                        tables.meet(which, &row.source);
+                    }
+                    let by_frame_pointer = row.source.table == TableKind::FramePointer;
+                    // A profile may refuse a rule somewhere.
+                    match (finder.permits(&row.rule, true), finder.permits(&row.rule, false)) {
+                        (Ok(()), Ok(())) => {
+                            Claim::of(&row.rule, finder.carries(), by_frame_pointer)
+                        }
+                        _ => Claim::Slow,
+                    }
+                }
+            };
+        }
+        let next = self.sets.len() as u32;
+        let id = *self.set_ids.entry(claims).or_insert(next);
+        if id == next {
+            let used = &claims[..tables.finders.len()];
+            let depends = used.iter().fold(0, |all, claim| all | claim.depends());
+            self.sets.push(Set { claims, depends });
+        }
+        id
+    }
+
+    fn claims_behind(&mut self, ra: u64, tables: &mut Tables<'_>) -> u32 {
+        if let Some(&at) = self.returns_by_address.get(&ra) {
+            return at;
+        }
+        let behind = Behind {
+            inside: self.claims_at(ra.wrapping_sub(1), tables, false),
+            after: self.claims_at(ra, tables, false),
+            findings: [NONE; 2],
+            seen: false,
+        };
+        let at = self.returns.len() as u32;
+        self.returns.push(behind);
+        self.returns_by_address.insert(ra, at);
+        at
+    }
+}
+
+fn bytes(memory: &AddressSpace, insn: &Executed) -> Vec<u8> {
+    let len = (insn.len as usize).clamp(1, INSN_BYTES_MAX);
+    let mut bytes = vec![0; len];
+    match memory.fetch(insn.rip, &mut bytes) {
+        Ok(()) => bytes,
+        Err(_) => Vec::new(),
+    }
+}

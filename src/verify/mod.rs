@@ -1,0 +1,17 @@
+//! `verify`: a program runs in the emulated machine, and every row of every table is held against
+//! the shadow stack at every executed instruction.
+//!
+//! Three checks (`checker`): the row of the innermost frame at each instruction; the row of the
+//! caller at each call, with what a walk has there; and walks of the whole stack. A check is
+//! skipped only where its outcome cannot have changed.
+
+mod checker;
+mod claim;
+mod code;
+mod findings;
+mod walks;
+
+pub use checker::{Checker, Results, Tally};
+pub use code::UNWINDERS_MAX;
+pub use findings::{Check, Finding};
+pub use walks::Disagreement;
