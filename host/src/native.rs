@@ -21,10 +21,10 @@
 //!   the upper halves of AVX-512's registers 16 to 31 and its masks; those of YMM0 to YMM15 are
 //!   zero before each case that loads the SSE state.
 //! - TF cannot be set in a case. It is set anyway in [`Mode::Step`], so `pushf` pushes it there.
-#![warn(missing_docs)]
 
 mod driver;
 mod error;
+mod image;
 mod layout;
 mod process;
 mod setup;

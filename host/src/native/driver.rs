@@ -1,12 +1,11 @@
 //! The program that the child runs: it loads a state, jumps to the instruction, stores the
-//! state, and takes signals. It is never executed in this process; [`image`] makes an ELF file
-//! of it.
+//! state, and takes signals. It is never executed in this process: `image.rs` makes an ELF
+//! file of it.
 //!
 //! It uses no memory but what `layout.rs` names, no thread pointer, and expects nothing of the
 //! registers that an instruction leaves: all its own state is at fixed addresses.
 
 use super::layout::*;
-use super::setup::{self, Sites};
 use std::arch::global_asm;
 use std::mem::offset_of;
 
@@ -353,21 +352,28 @@ fn offset(label: *const u8) -> usize {
     label.addr() - (&raw const unwind_sim_native_start).addr()
 }
 
-/// Where instructions go on when they are done, in the child.
-pub(super) fn exit() -> u64 {
-    DRIVER + offset(&raw const unwind_sim_native_exit) as u64
+/// Addresses of the driver in the child.
+pub(super) struct Sites {
+    /// Where instructions go on when they are done.
+    pub(super) exit: u64,
+    /// Takes all signals.
+    pub(super) handler: u64,
+    /// Behind the only `syscall`.
+    pub(super) syscall_end: u64,
 }
 
-/// What the child's setup has to know of the driver.
+/// Where the driver's parts are.
 pub(super) fn sites() -> Sites {
+    let address = |label| DRIVER + offset(label) as u64;
     Sites {
-        handler: DRIVER + offset(&raw const unwind_sim_native_handler) as u64,
-        syscall_end: DRIVER + offset(&raw const unwind_sim_native_syscall_end) as u64,
+        exit: address(&raw const unwind_sim_native_exit),
+        handler: address(&raw const unwind_sim_native_handler),
+        syscall_end: address(&raw const unwind_sim_native_syscall_end),
     }
 }
 
-/// The driver's machine code.
-fn code() -> Vec<u8> {
+/// The driver's machine code, which begins where the child does.
+pub(super) fn code() -> Vec<u8> {
     let length = offset(&raw const unwind_sim_native_end);
     // SAFETY: the text between the first and the last label is constant data of this length.
     let text = unsafe { std::slice::from_raw_parts(&raw const unwind_sim_native_start, length) };
@@ -377,38 +383,4 @@ fn code() -> Vec<u8> {
         code[at..at + VZEROUPPER.len()].copy_from_slice(&VZEROUPPER);
     }
     code
-}
-
-/// A static ELF executable of one segment, read and execute: the driver's code and data. Their
-/// headers are not part of the segment.
-pub(super) fn image() -> Vec<u8> {
-    let page = PAGE as usize;
-    let mut memory = code();
-    assert!(memory.len() <= page, "the driver is one page of code");
-    memory.resize(page, 0xcc);
-    memory.extend(setup::data(&sites()));
-    assert!(memory.len() as u64 <= DRIVER_SIZE, "the driver's data fits");
-
-    let mut file = Vec::with_capacity(page + memory.len());
-    // ELF64, little-endian, ET_EXEC, EM_X86_64; the System V ABI's figures 4-3 and 5-1.
-    file.extend(*b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
-    file.extend([2_u16, 62].into_iter().flat_map(u16::to_le_bytes));
-    file.extend(1_u32.to_le_bytes());
-    let (entry, header_size, program_header_size) = (DRIVER, 64_u16, 56_u16);
-    for word in [entry, u64::from(header_size), 0] {
-        file.extend(word.to_le_bytes());
-    }
-    file.extend(0_u32.to_le_bytes());
-    let counts = [header_size, program_header_size, 2, 64, 0, 0];
-    file.extend(counts.into_iter().flat_map(u16::to_le_bytes));
-    let size = memory.len() as u64;
-    let mut segment = |kind: u32, flags: u32, rest: [u64; 6]| {
-        file.extend([kind, flags].into_iter().flat_map(u32::to_le_bytes));
-        file.extend(rest.into_iter().flat_map(u64::to_le_bytes));
-    };
-    segment(1, 5, [PAGE, DRIVER, DRIVER, size, size, PAGE]); // PT_LOAD, R X
-    segment(0x6474_e551, 6, [0, 0, 0, 0, 0, 16]); // PT_GNU_STACK, R W
-    file.resize(page, 0);
-    file.extend(memory);
-    file
 }

@@ -3,7 +3,7 @@
 use super::error::NativeError;
 use super::layout::*;
 use super::shared::{JUMP_SIZE, Shared, memory_file};
-use super::{CODE_MAX, Mode, NativeCase, NativeState, Outcome, driver, setup};
+use super::{CODE_MAX, Mode, NativeCase, NativeState, Outcome, driver, image, setup};
 use nix::libc;
 use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
@@ -79,7 +79,7 @@ impl Native {
     pub fn spawn() -> Result<Native, NativeError> {
         let mut image = memory_file("unwind-sim-driver")?;
         image
-            .write_all(&driver::image())
+            .write_all(&image::image())
             .map_err(|error| NativeError::System {
                 call: "write",
                 error,
@@ -92,7 +92,7 @@ impl Native {
             child,
             clock,
             cpu: None,
-            exit: driver::exit(),
+            exit: driver::sites().exit,
         })
     }
 

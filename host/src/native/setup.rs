@@ -6,18 +6,11 @@
 //! `futex` and `rt_sigreturn` from one instruction of the driver. Any other system call is
 //! SIGSYS, which is an outcome like others.
 
+use super::driver::{Sites, sites};
 use super::layout::*;
 use nix::libc;
 
-/// Addresses in the driver.
-pub(super) struct Sites {
-    /// Takes all signals.
-    pub(super) handler: u64,
-    /// Behind the only `syscall`.
-    pub(super) syscall_end: u64,
-}
-
-/// What SIGVTALRM is sent by, the time of the processor in the child, microseconds.
+/// How often the child gets SIGVTALRM, in microseconds of its own time on the processor.
 const TICK_US: u64 = 10_000;
 
 /// The signals that end a case, and the tick.
@@ -199,9 +192,9 @@ fn calls(data: &mut Data, sites: &Sites) -> Vec<Call> {
 }
 
 /// The driver's data.
-pub(super) fn data(sites: &Sites) -> Vec<u8> {
+pub(super) fn data() -> Vec<u8> {
     let mut data = Data(vec![0; 8]);
-    let calls = calls(&mut data, sites);
+    let calls = calls(&mut data, &sites());
     let table = calls.iter().flat_map(|call| {
         let mut words = [
             call.number as u64,
@@ -224,6 +217,6 @@ pub(super) fn data(sites: &Sites) -> Vec<u8> {
 
 /// The name of the call at `index` of the table.
 pub(super) fn name(index: usize) -> &'static str {
-    let calls = calls(&mut Data(Vec::new()), &super::driver::sites());
+    let calls = calls(&mut Data(Vec::new()), &sites());
     calls.get(index).map_or("start", |call| call.name)
 }

@@ -57,6 +57,15 @@ fn the_child_is_shut_in() {
     assert_eq!(value("Seccomp:"), "2");
     assert_eq!(value("NoNewPrivs:"), "1");
     assert_eq!(value("SigBlk:"), "0000000000000000");
+    // Only root may see the memory of a process that is not dumpable.
+    if let Ok(maps) = std::fs::read_to_string(format!("/proc/{}/maps", native.pid())) {
+        for line in maps.lines() {
+            let begin = line.split('-').next().expect("an address");
+            let begin = u64::from_str_radix(begin, 16).expect("an address");
+            let ours = (layout::DRIVER..layout::ARENA_END).contains(&begin);
+            assert!(ours || line.ends_with(']'), "{line}");
+        }
+    }
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", native.pid()))
         .expect("the child has limits");
     for name in ["Max core file size", "Max file size", "Max open files"] {
@@ -84,7 +93,7 @@ fn only_the_drivers_system_calls_are_made() {
     // The driver's `syscall`, but another call.
     let mut other = jump(driver::sites().syscall_end - 2);
     other.state.gpr[0] = libc::SYS_getpid as u64;
-    other.state.gpr[3] = driver::exit();
+    other.state.gpr[3] = driver::sites().exit;
     assert!(is_sigsys(run(&mut native, other)));
     // Calls of 32-bit programs have other numbers: 20 is getpid.
     let mut compatible = NativeCase::new(Mode::Plain, &[0xcd, 0x80]);
