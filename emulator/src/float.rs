@@ -13,6 +13,7 @@
 //!
 //! Source: Intel SDM volume 1, chapters 4 (formats, exceptions), 8 (x87) and 11 (SSE).
 
+mod elementary;
 mod round;
 pub(crate) mod sse;
 #[cfg(test)]

@@ -1,6 +1,8 @@
-//! Tests against the host's arithmetic.
+//! Tests against the host's arithmetic and against recorded results of a CPU.
 
 mod native;
+mod sse_vectors;
+mod x87_vectors;
 
 /// A fixed sequence of numbers (SplitMix64).
 struct Sequence(u64);
@@ -48,4 +50,20 @@ impl Sequence {
         let fraction = self.sparse() >> 41;
         ((self.next() & 1) << 31 | exponent << 23 | fraction) as u32
     }
+}
+
+/// The lines of a file of vectors, split into fields, comments left out.
+fn vectors<const FIELDS: usize>(text: &str) -> impl Iterator<Item = [&str; FIELDS]> {
+    text.lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| {
+            let fields: Vec<&str> = line.split(' ').collect();
+            fields
+                .try_into()
+                .unwrap_or_else(|_| panic!("malformed line: {line}"))
+        })
+}
+
+fn hex(digits: &str) -> u64 {
+    u64::from_str_radix(digits, 16).unwrap_or_else(|_| panic!("not hexadecimal: {digits}"))
 }

@@ -9,8 +9,10 @@
 
 mod arithmetic;
 mod convert;
+mod exponential;
 mod integral;
 mod remainder;
+mod trigonometric;
 
 pub(crate) use arithmetic::{
     add, classify, compare_ordered, compare_unordered, divide, multiply, square_root, subtract,
@@ -19,8 +21,10 @@ pub(crate) use convert::{
     IntegerWidth, MemoryOperand, from_binary32, from_binary64, from_decimal, from_integer,
     to_binary32, to_binary64, to_decimal, to_integer,
 };
+pub(crate) use exponential::{exponential, logarithm, logarithm_plus_1};
 pub(crate) use integral::{extract, round_to_integral, scale};
-pub(crate) use remainder::{Remainder, remainder};
+pub(crate) use remainder::remainder;
+pub(crate) use trigonometric::{arc_tan, cos, sin, sin_cos, tan};
 
 use super::round::{Format, Rounded, round, round_unbounded};
 use super::unpacked::Unpacked;
@@ -279,6 +283,13 @@ fn finish(value: Unpacked, precision: Precision, env: Env) -> Outcome<F80> {
         exceptions: rounded.exceptions | exception,
         rounded_up: rounded.rounded_up,
     }
+}
+
+/// Rounds the value of a transcendental function. The CPU calls it inexact even where it is exact.
+fn finish_inexact(value: Unpacked, env: Env) -> Outcome<F80> {
+    let outcome = finish(value, Precision::Extended, env);
+    let underflow = Exceptions::UNDERFLOW.when(outcome.value.class() == Class::Denormal);
+    outcome.raise(Exceptions::PRECISION | underflow)
 }
 
 /// The result of a one-operand operation on a NaN or an unsupported pattern.

@@ -1,7 +1,7 @@
 //! `rcpss` and `rsqrtss`, as Intel CPUs look them up in tables.
 //!
 //! Intel's manual promises a relative error of at most 1.5 × 2^-12 and no more. Asking a CPU
-//! (Xeon, fourth generation) for all operands shows what its tables hold: the result, rounded to 12
+//! (an Intel Xeon with AMX) for all operands shows what its tables hold: the result, rounded to 12
 //! fraction bits, for the middle of an interval of operands that share their top 11 (`rcpss`) or 10
 //! (`rsqrtss`) fraction bits. CPUs of other makers have other tables.
 //!
