@@ -10,7 +10,10 @@ pub mod address_space;
 mod code;
 pub mod effects;
 pub mod flags;
-#[expect(dead_code, unused_imports, reason = "no instruction uses it yet")]
+#[cfg_attr(
+    not(test),
+    expect(dead_code, unused_imports, reason = "no instruction uses it yet")
+)]
 pub(crate) mod float;
 mod isa;
 pub mod load;
