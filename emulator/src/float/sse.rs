@@ -24,7 +24,7 @@ pub(crate) use convert::{
     IntegerWidth, from_integer, round_to_integral, to_binary32, to_binary64, to_integer,
 };
 
-use super::round::{Format, round};
+use super::round::{Format, round, round_unbounded};
 use super::unpacked::Unpacked;
 use super::{Class, Exceptions, Rounding};
 use std::ops::{Add, Div, Mul, Neg, Sub};
@@ -38,7 +38,10 @@ pub(crate) struct Env {
     pub(crate) flush_to_zero: bool,
     /// DAZ: denormal operands count as zero.
     pub(crate) denormals_are_zero: bool,
-    /// UM. If clear, a tiny result sets UE even when it is exact.
+    /// OM. If clear, a result that overflows sets PE only if its significand was rounded.
+    pub(crate) overflow_masked: bool,
+    /// UM. If clear, a tiny result sets UE even when it is exact, and PE only if its significand
+    /// was rounded before it was made denormal.
     pub(crate) underflow_masked: bool,
     /// PE is set already and PM is set: whether PE is among the returned flags does not matter.
     /// Saves the proof that a result is exact.
@@ -216,22 +219,31 @@ fn decode<T: Element>(bits: T, denormals_are_zero: bool) -> Operand {
 fn finish<T: Element>(value: Unpacked, env: Env) -> (T, Exceptions) {
     let format = T::FORMAT;
     let rounded = round(value, format, env.rounding);
+    let overflow = rounded.exceptions.contains(Exceptions::OVERFLOW);
+    let mut exceptions = rounded.exceptions;
+    if (overflow && !env.overflow_masked) || (rounded.tiny && !env.underflow_masked) {
+        let exception = if overflow {
+            Exceptions::OVERFLOW
+        } else {
+            Exceptions::UNDERFLOW
+        };
+        let unbounded = round_unbounded(value, format.precision, env.rounding);
+        exceptions = unbounded.exceptions | exception;
+    }
     if rounded.infinite {
-        return (infinity(rounded.negative), rounded.exceptions);
+        return (infinity(rounded.negative), exceptions);
     }
     let sign = if rounded.negative {
         sign_bit(format)
     } else {
         0
     };
-    let mut exceptions = rounded.exceptions;
     if rounded.tiny && env.underflow_masked && env.flush_to_zero {
         return (
             T::narrow(sign),
             Exceptions::UNDERFLOW | Exceptions::PRECISION,
         );
     }
-    exceptions |= Exceptions::UNDERFLOW.when(rounded.tiny && !env.underflow_masked);
     let fraction = (rounded.significand << 1) >> (65 - format.precision);
     let biased = if rounded.significand >> 63 == 1 {
         (rounded.exponent + format.max_exponent) as u64

@@ -8,6 +8,7 @@ const NEAREST: Env = Env {
     rounding: Rounding::NearestEven,
     flush_to_zero: false,
     denormals_are_zero: false,
+    overflow_masked: true,
     underflow_masked: true,
     precision_ignored: false,
 };
@@ -163,6 +164,30 @@ fn an_exact_tiny_result_underflows_only_when_that_is_unmasked() {
         ..FLUSHING
     };
     assert_eq!(sse::multiply(tiny, half, ignored).0, tiny >> 1);
+}
+
+/// The flags that a CPU (an Intel Xeon with AMX) reports with its #XM.
+#[test]
+fn unmasked_overflow_and_underflow_are_inexact_only_by_the_significand() {
+    let unmasked = Env {
+        overflow_masked: false,
+        underflow_masked: false,
+        ..NEAREST
+    };
+    let (largest, smallest) = (2_f64.powi(1023).to_bits(), f64::MIN_POSITIVE.to_bits());
+    let third = (1.0_f64 / 3.0).to_bits();
+    assert_eq!(
+        sse::multiply(largest, largest, unmasked).1,
+        Exceptions::OVERFLOW
+    );
+    assert_eq!(
+        sse::multiply(smallest, third, unmasked).1,
+        Exceptions::UNDERFLOW
+    );
+    let both = Exceptions::UNDERFLOW | Exceptions::DENORMAL;
+    assert_eq!(sse::multiply(1, third, unmasked).1, both);
+    let both = Exceptions::OVERFLOW | Exceptions::PRECISION;
+    assert_eq!(sse::to_binary32(1e300_f64.to_bits(), unmasked).1, both);
 }
 
 #[test]

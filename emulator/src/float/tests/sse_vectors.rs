@@ -10,6 +10,7 @@ fn env(mxcsr: u64) -> Env {
         rounding: Rounding::from_bits((mxcsr >> 13) as u8),
         flush_to_zero: mxcsr >> 15 & 1 == 1,
         denormals_are_zero: mxcsr >> 6 & 1 == 1,
+        overflow_masked: mxcsr >> 10 & 1 == 1,
         underflow_masked: mxcsr >> 11 & 1 == 1,
         precision_ignored: false,
     }
