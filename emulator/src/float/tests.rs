@@ -1,5 +1,6 @@
 //! Tests against the host's arithmetic and against recorded results of a CPU.
 
+mod elementary;
 mod native;
 mod sse_vectors;
 mod x87_vectors;
