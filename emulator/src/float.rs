@@ -1,8 +1,8 @@
 //! Floating point as the CPU computes it: SSE binary32 and binary64, and the 80-bit x87 format.
 //!
 //! Pure functions from bit patterns and a control word to a bit pattern and exception flags; no
-//! machine state. Everything but the transcendental functions and the reciprocal approximations is
-//! exact in every bit, the flags included. Those two kinds say their tolerance.
+//! machine state. Everything but the x87 transcendental functions is exact in every bit, the flags
+//! included; those are within one unit in the last place of the CPU's.
 //!
 //! - [`unpacked`] and [`round`] are the core: one exact number, one rounding for all formats.
 //! - [`sse`] works on `u32` (binary32) and `u64` (binary64).
