@@ -47,6 +47,23 @@ fn pushes_and_pops_within_a_frame_change_nothing() {
 }
 
 #[test]
+fn a_step_is_quick_only_where_no_frame_can_change() {
+    let mut m = Machine::new();
+    m.call(F);
+    let (rsp, count) = (m.cpu.rsp, m.stats().instructions);
+    for (insn, rsp) in [
+        (Insn::Other, rsp + 8),
+        (Insn::Pop, rsp + 8),
+        (Insn::Push, rsp - 8),
+    ] {
+        assert!(!m.tracker.step_quick(insn, rsp), "{insn:?}");
+    }
+    assert_eq!(m.stats().instructions, count);
+    assert!(m.tracker.step_quick(Insn::Other, rsp));
+    assert_eq!(m.stats().instructions, count + 1);
+}
+
+#[test]
 fn a_ret_with_a_count_returns_too() {
     let mut m = Machine::new();
     m.push(1);
@@ -175,10 +192,12 @@ fn a_return_from_nowhere_is_doubted_until_a_frame_proves_itself() {
     m.ret();
     assert_eq!(m.stats().unheld, 1);
     assert_eq!(m.tracker.truth(&m.cpu), Truth::Unknown);
+    assert!(m.tracker.in_doubt());
     m.add_sp(8);
     assert_eq!(m.stats().unknown, 1);
     m.ret();
     assert_eq!((m.stats().unknown, m.stats().returns), (2, 1));
+    assert!(!m.tracker.in_doubt());
     assert_eq!(m.callers(), []);
 }
 
