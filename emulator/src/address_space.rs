@@ -201,6 +201,22 @@ impl AddressSpace {
         }
     }
 
+    /// Drops what was written to a range: it holds again what it did when it was mapped.
+    ///
+    /// # Errors
+    /// If it is not whole pages of user space.
+    pub fn discard(&mut self, range: Range<u64>) -> Result<(), MapError> {
+        check(&range)?;
+        self.pages.remove(&range, &mut self.code_changes);
+        self.tlb.flush();
+        Ok(())
+    }
+
+    /// Pages in use.
+    pub fn pages_in_use(&self) -> usize {
+        self.pages.count()
+    }
+
     /// The highest free range of `size` bytes below `top`, as Linux looks for one from the top
     /// down. `None` if there is none, or `size` is not whole pages.
     pub fn find_free(&self, size: u64, top: u64) -> Option<u64> {

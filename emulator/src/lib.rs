@@ -3,7 +3,8 @@
 //! [`AddressSpace`] is the memory of one process: areas with permissions, in pages that are made
 //! when they are first used. [`load()`] puts a program there as Linux's `execve` would.
 //! [`Machine`] decodes it block by block into operations (`lower`, `op`) and runs them; what
-//! they do is in `isa`, one file for each group of instructions.
+//! they do is in `isa`, one file for each group of instructions. [`linux::Process`] is a program
+//! in it with a kernel around.
 #![forbid(unsafe_code)]
 
 pub mod address_space;
@@ -16,6 +17,8 @@ pub mod flags;
 )]
 pub(crate) mod float;
 mod isa;
+#[cfg(unix)]
+pub mod linux;
 pub mod load;
 mod lower;
 pub mod machine;

@@ -43,6 +43,8 @@ pub struct LoadOptions {
     pub hwcap: u64,
     /// `AT_HWCAP2`: bit 1 says that `rdfsbase` and `wrfsbase` may be used.
     pub hwcap2: u64,
+    /// `AT_MINSIGSTKSZ`: bytes that a signal's frame may need.
+    pub signal_stack: u64,
 }
 
 impl Default for LoadOptions {
@@ -55,6 +57,7 @@ impl Default for LoadOptions {
             gid: 1000,
             hwcap: 0x1783_fbff,
             hwcap2: 2,
+            signal_stack: 2048,
         }
     }
 }

@@ -52,6 +52,10 @@ impl Pages {
         self.by_number.contains_key(&number)
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.by_number.len()
+    }
+
     /// Is there room for `new` more?
     pub(super) fn has_room(&self, new: usize) -> bool {
         self.by_number.len() + new <= self.max

@@ -30,6 +30,7 @@ pub mod auxv {
     pub const AT_RANDOM: u64 = 25;
     pub const AT_HWCAP2: u64 = 26;
     pub const AT_EXECFN: u64 = 31;
+    pub const AT_MINSIGSTKSZ: u64 = 51;
 }
 use auxv::*;
 
@@ -51,6 +52,7 @@ pub(super) fn vector(
 ) -> Vec<AuxvEntry> {
     let (uid, gid) = (options.uid.into(), options.gid.into());
     [
+        (AT_MINSIGSTKSZ, options.signal_stack),
         (AT_HWCAP, options.hwcap),
         (AT_PAGESZ, PAGE_SIZE),
         (AT_CLKTCK, 100),

@@ -1,0 +1,131 @@
+//! The program's memory, as the kernel uses it: what cannot be used is `EFAULT`.
+
+use crate::address_space::{Fault, FaultKind, PAGE_SIZE};
+use crate::linux::Process;
+use crate::linux::errno::{Answer, Errno};
+
+/// Linux `PATH_MAX`.
+const PATH_MAX: usize = 4096;
+/// The longest string that `execve` takes: as much as all of them together may have.
+const STRING_MAX: usize = 2 << 20;
+/// Linux `UIO_MAXIOV`.
+const VECTORS_MAX: u64 = 1024;
+
+impl From<Fault> for Errno {
+    fn from(fault: Fault) -> Errno {
+        match fault.kind {
+            FaultKind::OutOfPages => Errno::ENOMEM,
+            _ => Errno::EFAULT,
+        }
+    }
+}
+
+impl Process {
+    pub(in crate::linux) fn get(&self, at: u64, buffer: &mut [u8]) -> Answer<()> {
+        Ok(self.machine.state.memory.read(at, buffer)?)
+    }
+
+    pub(in crate::linux) fn put(&mut self, at: u64, bytes: &[u8]) -> Answer<()> {
+        Ok(self.machine.state.memory.write(at, bytes)?)
+    }
+
+    pub(in crate::linux) fn bytes<const N: usize>(&self, at: u64) -> Answer<[u8; N]> {
+        let mut bytes = [0; N];
+        self.get(at, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    pub(in crate::linux) fn u32_at(&self, at: u64) -> Answer<u32> {
+        self.bytes(at).map(u32::from_le_bytes)
+    }
+
+    pub(in crate::linux) fn u64_at(&self, at: u64) -> Answer<u64> {
+        self.bytes(at).map(u64::from_le_bytes)
+    }
+
+    pub(in crate::linux) fn put_u32(&mut self, at: u64, value: u32) -> Answer<()> {
+        self.put(at, &value.to_le_bytes())
+    }
+
+    pub(in crate::linux) fn put_u64(&mut self, at: u64, value: u64) -> Answer<()> {
+        self.put(at, &value.to_le_bytes())
+    }
+
+    pub(in crate::linux) fn put_words(&mut self, at: u64, words: &[u64]) -> Answer<()> {
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        self.put(at, &bytes)
+    }
+
+    /// A string of at most `max` bytes, without its NUL; `None` if it is longer.
+    fn string(&self, at: u64, max: usize) -> Answer<Option<Vec<u8>>> {
+        let mut string = Vec::new();
+        let mut at = at;
+        while string.len() <= max {
+            let mut page = [0; PAGE_SIZE as usize];
+            let page = &mut page[..(PAGE_SIZE - at % PAGE_SIZE) as usize];
+            self.get(at, page)?;
+            match page.iter().position(|&byte| byte == 0) {
+                Some(end) => {
+                    string.extend_from_slice(&page[..end]);
+                    return Ok((string.len() <= max).then_some(string));
+                }
+                None => string.extend_from_slice(page),
+            }
+            at = at.wrapping_add(page.len() as u64);
+        }
+        Ok(None)
+    }
+
+    pub(in crate::linux) fn path_at(&self, at: u64) -> Answer<Vec<u8>> {
+        let path = self.string(at, PATH_MAX - 1)?;
+        path.ok_or(Errno::ENAMETOOLONG)
+    }
+
+    /// A string that names something, cut to `max` bytes.
+    pub(in crate::linux) fn name_at(&self, at: u64, max: usize) -> Answer<Vec<u8>> {
+        let mut name = Vec::new();
+        while name.len() < max {
+            match self.bytes::<1>(at.wrapping_add(name.len() as u64))? {
+                [0] => break,
+                [byte] => name.push(byte),
+            }
+        }
+        Ok(name)
+    }
+
+    /// The strings of a list that ends with a null pointer.
+    pub(in crate::linux) fn strings(&self, at: u64) -> Answer<Vec<Vec<u8>>> {
+        let (mut strings, mut left) = (Vec::new(), STRING_MAX);
+        if at == 0 {
+            return Ok(strings);
+        }
+        for index in 0.. {
+            let pointer = self.u64_at(at.wrapping_add(8 * index))?;
+            if pointer == 0 {
+                break;
+            }
+            let string = self.string(pointer, left)?.ok_or(Errno::E2BIG)?;
+            let rest = left.checked_sub(string.len() + 9);
+            left = rest.ok_or(Errno::E2BIG)?;
+            strings.push(string);
+        }
+        Ok(strings)
+    }
+
+    /// `struct iovec`s: addresses and lengths.
+    pub(in crate::linux) fn vectors(&self, at: u64, count: u64) -> Answer<Vec<(u64, u64)>> {
+        if count > VECTORS_MAX {
+            return Err(Errno::EINVAL);
+        }
+        let mut vectors = Vec::new();
+        for index in 0..count {
+            let at = at.wrapping_add(16 * index);
+            let (base, size) = (self.u64_at(at)?, self.u64_at(at.wrapping_add(8))?);
+            if size > i64::MAX as u64 {
+                return Err(Errno::EINVAL);
+            }
+            vectors.push((base, size));
+        }
+        Ok(vectors)
+    }
+}

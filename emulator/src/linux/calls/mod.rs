@@ -1,0 +1,184 @@
+//! System calls: which number is which, one file for each group of them.
+
+mod guest;
+mod identity;
+mod io;
+mod memory;
+mod names;
+mod poll;
+mod signal;
+mod stat;
+mod system;
+mod text;
+mod time;
+
+pub(super) use system::{RESOURCES, resources};
+
+use super::errno::{Answer, Errno};
+use super::files::o;
+use super::outcome::{Notice, Outcome};
+use super::{Process, numbers as nr};
+
+/// "The working directory" in place of a descriptor.
+const AT_FDCWD: u64 = -100i64 as u64;
+
+/// What `creat` opens with.
+const CREAT: u32 = o::CREAT | o::WRONLY | o::TRUNC;
+
+impl Process {
+    /// Does what a system call asks for.
+    pub(super) fn answer(&mut self, number: u64, args: [u64; 6]) -> Answer {
+        let [a, b, c, d, e, f] = args;
+        match number {
+            // Files by descriptor.
+            nr::read => self.sys_read(a, b, c, None),
+            nr::write => self.sys_write(a, b, c, None),
+            nr::pread64 => self.sys_read(a, b, c, Some(d)),
+            nr::pwrite64 => self.sys_write(a, b, c, Some(d)),
+            nr::readv => self.sys_readv(a, b, c, None),
+            nr::writev => self.sys_writev(a, b, c, None),
+            nr::preadv => self.sys_readv(a, b, c, Some(d)),
+            nr::pwritev => self.sys_writev(a, b, c, Some(d)),
+            nr::close => self.files.table.close(a),
+            nr::close_range => self.sys_close_range(a, b, c),
+            nr::lseek => self.sys_lseek(a, b, c),
+            nr::dup => self.sys_dup(a),
+            nr::dup2 => self.sys_dup2(a, b, None),
+            nr::dup3 => self.sys_dup2(a, b, Some(c)),
+            nr::fcntl => self.sys_fcntl(a, b, c),
+            nr::ioctl => self.sys_ioctl(a, b, c),
+            nr::pipe => self.sys_pipe(a, 0),
+            nr::pipe2 => self.sys_pipe(a, b),
+            nr::eventfd2 => self.sys_eventfd(a, b),
+            nr::eventfd => self.sys_eventfd(a, 0),
+            nr::memfd_create => self.sys_memfd(a, b),
+            nr::sendfile => self.sys_sendfile(a, b, c, d),
+            nr::ftruncate => self.sys_ftruncate(a, b),
+            nr::fallocate => self.sys_fallocate(a, b, c, d),
+            nr::fsync | nr::fdatasync | nr::flock | nr::fadvise64 | nr::readahead => {
+                self.files.table.get(a).map(|_| 0)
+            }
+            nr::sync => Ok(0),
+            nr::getdents64 => self.sys_getdents64(a, b, c),
+            nr::poll | nr::ppoll | nr::select | nr::pselect6 => self.sys_poll(number, args),
+
+            // Files by name.
+            nr::open => self.sys_open(AT_FDCWD, a, b, c),
+            nr::openat => self.sys_open(a, b, c, d),
+            nr::creat => self.sys_open(AT_FDCWD, a, CREAT.into(), b),
+            nr::stat => self.sys_stat(AT_FDCWD, a, b, 0),
+            nr::lstat => self.sys_stat(AT_FDCWD, a, b, stat::AT_SYMLINK_NOFOLLOW),
+            nr::fstat => self.sys_fstat(a, b),
+            nr::newfstatat => self.sys_stat(a, b, c, d),
+            nr::statx => self.sys_statx(a, b, c, e),
+            nr::statfs => self.sys_statfs(a, b),
+            nr::fstatfs => self.sys_fstatfs(a, b),
+            nr::access => self.sys_access(AT_FDCWD, a, b, 0),
+            nr::faccessat => self.sys_access(a, b, c, 0),
+            nr::faccessat2 => self.sys_access(a, b, c, d),
+            nr::readlink => self.sys_readlink(AT_FDCWD, a, b, c),
+            nr::readlinkat => self.sys_readlink(a, b, c, d),
+            nr::getcwd => self.sys_getcwd(a, b),
+            nr::chdir => self.sys_chdir(a),
+            nr::fchdir => self.sys_fchdir(a),
+            nr::mkdir => self.sys_mkdir(AT_FDCWD, a, b),
+            nr::mkdirat => self.sys_mkdir(a, b, c),
+            nr::rmdir => self.sys_unlink(AT_FDCWD, a, names::AT_REMOVEDIR),
+            nr::unlink => self.sys_unlink(AT_FDCWD, a, 0),
+            nr::unlinkat => self.sys_unlink(a, b, c),
+            nr::rename => self.sys_rename(AT_FDCWD, a, AT_FDCWD, b, 0),
+            nr::renameat => self.sys_rename(a, b, c, d, 0),
+            nr::renameat2 => self.sys_rename(a, b, c, d, e),
+            nr::link => self.sys_link(AT_FDCWD, a, AT_FDCWD, b, 0),
+            nr::linkat => self.sys_link(a, b, c, d, e),
+            nr::symlink => self.sys_symlink(a, AT_FDCWD, b),
+            nr::symlinkat => self.sys_symlink(a, b, c),
+            nr::truncate => self.sys_truncate(a, b),
+            nr::chmod => self.sys_chmod(AT_FDCWD, a, b),
+            nr::fchmodat => self.sys_chmod(a, b, c),
+            nr::fchmod => self.sys_fchmod(a, b),
+            nr::chown => self.sys_chown(AT_FDCWD, a, b, c, 0),
+            nr::lchown => self.sys_chown(AT_FDCWD, a, b, c, stat::AT_SYMLINK_NOFOLLOW),
+            nr::fchownat => self.sys_chown(a, b, c, d, e),
+            nr::fchown => self.sys_fchown(a, b, c),
+            nr::utimensat => self.sys_utimens(a, b, c, d),
+            nr::getxattr | nr::lgetxattr => self.sys_getxattr(a, number == nr::getxattr),
+            nr::fgetxattr => self.files.table.get(a).and(Err(Errno::ENODATA)),
+            nr::listxattr | nr::llistxattr | nr::flistxattr => Ok(0),
+            nr::setxattr | nr::lsetxattr | nr::fsetxattr => Err(Errno::EOPNOTSUPP),
+            nr::removexattr | nr::lremovexattr | nr::fremovexattr => Err(Errno::EOPNOTSUPP),
+
+            // Memory.
+            nr::mmap => self.sys_mmap(a, b, c, d, e, f),
+            nr::munmap => self.sys_munmap(a, b),
+            nr::mprotect => self.sys_mprotect(a, b, c),
+            nr::mremap => self.sys_mremap(a, b, c, d, e),
+            nr::madvise => self.sys_madvise(a, b, c),
+            nr::brk => self.sys_brk(a),
+            nr::msync | nr::mlock | nr::munlock | nr::mlock2 => Ok(0),
+
+            // Signals.
+            nr::rt_sigaction => self.sys_sigaction(a, b, c, d),
+            nr::rt_sigprocmask => self.sys_sigprocmask(a, b, c, d),
+            nr::rt_sigpending => self.sys_sigpending(a, b),
+            nr::rt_sigsuspend => self.sys_sigsuspend(a, b),
+            nr::rt_sigtimedwait => self.sys_sigtimedwait(a, b, c),
+            nr::rt_sigreturn => Ok(self.sigreturn()),
+            nr::sigaltstack => self.sys_sigaltstack(a, b),
+            nr::kill => self.sys_kill(a, b),
+            nr::tkill => self.sys_tgkill(super::PID.into(), a, b),
+            nr::tgkill => self.sys_tgkill(a, b, c),
+            nr::rt_sigqueueinfo => self.sys_sigqueue(a, b, c),
+            nr::rt_tgsigqueueinfo => self.sys_sigqueue(a, c, d),
+            nr::pause => self.sys_pause(),
+
+            // Time.
+            nr::clock_gettime => self.sys_clock_gettime(a, b),
+            nr::clock_getres => self.sys_clock_getres(a, b),
+            nr::gettimeofday => self.sys_gettimeofday(a, b),
+            nr::time => self.sys_time(a),
+            nr::times => self.sys_times(a),
+            nr::nanosleep => self.sys_nanosleep(0, 0, a, b),
+            nr::clock_nanosleep => self.sys_nanosleep(a, b, c, d),
+            nr::getitimer => self.sys_getitimer(a, b),
+            nr::setitimer => self.sys_setitimer(a, b, c),
+            nr::alarm => self.sys_alarm(a),
+            nr::timer_create => self.sys_timer_create(a, b, c),
+            nr::timer_settime => self.sys_timer_settime(a, b, c, d),
+            nr::timer_gettime => self.sys_timer_gettime(a, b),
+            nr::timer_getoverrun => Ok(0),
+            nr::timer_delete => self.sys_timer_delete(a),
+
+            // The process.
+            nr::exit | nr::exit_group => {
+                self.outcome = Some(Outcome::Exited((a & 0xff) as i32));
+                Ok(0)
+            }
+            nr::execve => self.execve(a, b, c),
+            nr::clone | nr::clone3 | nr::fork | nr::vfork => {
+                self.notice(Notice::Part("other processes and threads"));
+                Err(Errno::ENOSYS)
+            }
+            nr::wait4 | nr::waitid => Err(Errno::ECHILD),
+            nr::futex => self.sys_futex(a, b, c, d),
+            nr::socket | nr::socketpair => Err(Errno::EAFNOSUPPORT),
+            nr::connect..=nr::setsockopt | nr::getsockopt => {
+                self.files.table.get(a).and(Err(Errno::ENOTSOCK))
+            }
+            _ => match self.answer_about_itself(number, args) {
+                Some(answer) => answer,
+                None => {
+                    self.notice(Notice::Call(number, nr::name(number)));
+                    Err(Errno::ENOSYS)
+                }
+            },
+        }
+    }
+
+    /// It waits for what nobody will do.
+    fn blocked(&mut self, call: &'static str) -> Errno {
+        let rip = self.machine.state.rip;
+        self.outcome = Some(Outcome::Blocked { rip, call });
+        Errno::ERESTARTNOHAND
+    }
+}

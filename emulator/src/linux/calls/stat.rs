@@ -1,0 +1,171 @@
+//! What is said about files: `stat`, `statx`, `statfs`, `getdents64`.
+
+use crate::linux::Process;
+use crate::linux::errno::{Answer, Errno};
+use crate::linux::files::{Attributes, Kind, Time};
+
+pub(super) const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
+pub(super) const AT_EMPTY_PATH: u64 = 0x1000;
+
+/// `STATX_BASIC_STATS`.
+const STATX_BASIC_STATS: u32 = 0x7ff;
+/// Size of `struct statx`.
+const STATX_SIZE: usize = 256;
+
+impl Process {
+    /// Of a path, or of an open file if the path is empty and may be.
+    fn attributes(&self, fd: u64, path: u64, flags: u64) -> Answer<Attributes> {
+        if flags & AT_EMPTY_PATH != 0 && (path == 0 || self.path_at(path)?.is_empty()) {
+            if fd as u32 == super::AT_FDCWD as u32 {
+                let place = self.files.find(&self.files.cwd, b".", true)?;
+                return Ok(self.files.attributes(&place));
+            }
+            let open = self.files.table.get(fd)?;
+            return Ok(self.files.attributes_of_open(&open.borrow()));
+        }
+        let place = self.find(fd, path, flags & AT_SYMLINK_NOFOLLOW == 0)?;
+        Ok(self.files.attributes(&place))
+    }
+
+    pub(super) fn sys_stat(&mut self, fd: u64, path: u64, to: u64, flags: u64) -> Answer {
+        let attributes = self.attributes(fd, path, flags)?;
+        self.put(to, &stat(&attributes))?;
+        Ok(0)
+    }
+
+    pub(super) fn sys_fstat(&mut self, fd: u64, to: u64) -> Answer {
+        let open = self.files.table.get(fd)?;
+        let attributes = self.files.attributes_of_open(&open.borrow());
+        self.put(to, &stat(&attributes))?;
+        Ok(0)
+    }
+
+    pub(super) fn sys_statx(&mut self, fd: u64, path: u64, flags: u64, to: u64) -> Answer {
+        let attributes = self.attributes(fd, path, flags)?;
+        self.put(to, &statx(&attributes))?;
+        Ok(0)
+    }
+
+    pub(super) fn sys_statfs(&mut self, path: u64, to: u64) -> Answer {
+        let path = self.find(super::AT_FDCWD, path, true)?.path;
+        self.put_statfs(&path, to)
+    }
+
+    pub(super) fn sys_fstatfs(&mut self, fd: u64, to: u64) -> Answer {
+        let path = self.files.table.get(fd)?.borrow().path.clone();
+        self.put_statfs(&path, to)
+    }
+
+    /// `struct statfs`, of a file system that looks the same everywhere.
+    fn put_statfs(&mut self, path: &[u8], to: u64) -> Answer {
+        const EXT4: u64 = 0xef53;
+        const PROC: u64 = 0x9fa0;
+        const BLOCKS: u64 = 1 << 22;
+        let kind = if path.starts_with(b"/proc") {
+            PROC
+        } else {
+            EXT4
+        };
+        let mut words = [0; 15];
+        words[..7].copy_from_slice(&[kind, 4096, BLOCKS, BLOCKS / 2, BLOCKS / 2, 1 << 20, 1 << 19]);
+        // f_fsid, f_namelen, f_frsize, f_flags (ST_VALID, ST_RELATIME).
+        words[7..11].copy_from_slice(&[1, 255, 4096, 0x1020]);
+        self.put_words(to, &words)?;
+        Ok(0)
+    }
+
+    pub(super) fn sys_getdents64(&mut self, fd: u64, to: u64, size: u64) -> Answer {
+        let open = self.files.table.get(fd)?;
+        let path = open.borrow().path.clone();
+        if let Kind::Directory(names @ None) = &mut open.borrow_mut().kind {
+            let mut all = vec![(b".".to_vec(), 4), (b"..".to_vec(), 4)];
+            all.extend(self.files.list(&path)?);
+            *names = Some(all);
+        }
+        let mut open = open.borrow_mut();
+        let position = open.position;
+        let Kind::Directory(Some(names)) = &open.kind else {
+            return Err(Errno::ENOTDIR);
+        };
+        let mut out: Vec<u8> = Vec::new();
+        let start = usize::try_from(position).ok();
+        let rest = start
+            .and_then(|start| names.get(start..))
+            .unwrap_or_default();
+        let mut next = position;
+        for (name, kind) in rest {
+            let length = (19 + name.len() + 1).next_multiple_of(8);
+            if (out.len() + length) as u64 > size {
+                if out.is_empty() {
+                    return Err(Errno::EINVAL);
+                }
+                break;
+            }
+            next += 1;
+            let full = self.files.resolve(&path, name, false);
+            let inode = full.map_or(1, |place| self.files.attributes(&place).inode);
+            let end = out.len() + length;
+            out.extend_from_slice(&inode.max(1).to_le_bytes());
+            out.extend_from_slice(&next.to_le_bytes());
+            out.extend_from_slice(&(length as u16).to_le_bytes());
+            out.push(*kind);
+            out.extend_from_slice(name);
+            out.resize(end, 0);
+        }
+        self.put(to, &out)?;
+        open.position = next;
+        Ok(out.len() as u64)
+    }
+}
+
+/// `struct stat` (Linux 6.12 `arch/x86/include/uapi/asm/stat.h`).
+fn stat(a: &Attributes) -> Vec<u8> {
+    let mut out = Vec::with_capacity(144);
+    for word in [a.device, a.inode, a.links] {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
+    for half in [a.mode, a.uid, a.gid, 0] {
+        out.extend_from_slice(&half.to_le_bytes());
+    }
+    for word in [a.rdev, a.size, a.block_size, a.blocks] {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
+    for time in [a.accessed, a.modified, a.changed] {
+        out.extend_from_slice(&time.seconds.to_le_bytes());
+        out.extend_from_slice(&u64::from(time.nanoseconds).to_le_bytes());
+    }
+    out.extend_from_slice(&[0; 24]);
+    out
+}
+
+/// `struct statx` (Linux 6.12 `include/uapi/linux/stat.h`).
+fn statx(a: &Attributes) -> Vec<u8> {
+    fn time(out: &mut Vec<u8>, time: Time) {
+        out.extend_from_slice(&time.seconds.to_le_bytes());
+        out.extend_from_slice(&u64::from(time.nanoseconds).to_le_bytes());
+    }
+    let mut out = Vec::with_capacity(STATX_SIZE);
+    out.extend_from_slice(&STATX_BASIC_STATS.to_le_bytes());
+    out.extend_from_slice(&(a.block_size as u32).to_le_bytes());
+    out.extend_from_slice(&0_u64.to_le_bytes());
+    for half in [a.links as u32, a.uid, a.gid, a.mode & 0xffff] {
+        out.extend_from_slice(&half.to_le_bytes());
+    }
+    for word in [a.inode, a.size, a.blocks, 0] {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
+    time(&mut out, a.accessed);
+    time(&mut out, Time::default());
+    time(&mut out, a.changed);
+    time(&mut out, a.modified);
+    for device in [a.rdev, a.device] {
+        let (major, minor) = (
+            device >> 8 & 0xfff,
+            device & 0xff | device >> 12 & 0xfff_ff00,
+        );
+        out.extend_from_slice(&(major as u32).to_le_bytes());
+        out.extend_from_slice(&(minor as u32).to_le_bytes());
+    }
+    out.resize(STATX_SIZE, 0);
+    out
+}

@@ -1,0 +1,138 @@
+//! What the machine is like: names, memory, limits; and `futex`.
+
+use super::text::{RELEASE, VERSION};
+use crate::linux::Process;
+use crate::linux::clock::{Base, SECOND};
+use crate::linux::errno::{Answer, Errno};
+use crate::linux::options::Limits;
+
+/// Resources that have limits (`RLIM_NLIMITS`).
+pub(in crate::linux) const RESOURCES: usize = 16;
+const RLIMIT_STACK: usize = 3;
+const RLIMIT_CORE: usize = 4;
+const RLIMIT_NPROC: usize = 6;
+const RLIMIT_NOFILE: usize = 7;
+const RLIMIT_MEMLOCK: usize = 8;
+const RLIM_INFINITY: u64 = u64::MAX;
+/// Most descriptors (Linux `fs.nr_open`).
+const DESCRIPTORS_MAX: u64 = 1 << 20;
+/// Bytes of memory that the machine says it has.
+pub(super) const MEMORY: u64 = 4 << 30;
+
+/// The limits that a process begins with, soft and hard.
+pub(in crate::linux) fn resources(limits: &Limits) -> [[u64; 2]; RESOURCES] {
+    let mut all = [[RLIM_INFINITY; 2]; RESOURCES];
+    all[RLIMIT_STACK][0] = limits.stack_bytes;
+    all[RLIMIT_CORE][0] = 0;
+    all[RLIMIT_NPROC] = [1; 2];
+    all[RLIMIT_NOFILE] = [1024, DESCRIPTORS_MAX];
+    all[RLIMIT_MEMLOCK] = [8 << 20; 2];
+    all
+}
+
+impl Process {
+    pub(super) fn sys_prlimit(&mut self, which: u64, new: u64, old: u64) -> Answer {
+        let which = usize::try_from(which).ok().filter(|&w| w < RESOURCES);
+        let which = which.ok_or(Errno::EINVAL)?;
+        let now = self.resources[which];
+        if new != 0 {
+            let (soft, hard) = (self.u64_at(new)?, self.u64_at(new.wrapping_add(8))?);
+            if soft > hard || which == RLIMIT_NOFILE && hard > DESCRIPTORS_MAX {
+                return Err(Errno::EINVAL);
+            }
+            if hard > now[1] {
+                return Err(Errno::EPERM);
+            }
+            self.resources[which] = [soft, hard];
+        }
+        if old != 0 {
+            self.put_words(old, &now)?;
+        }
+        Ok(0)
+    }
+
+    /// `struct new_utsname`.
+    pub(super) fn sys_uname(&mut self, to: u64) -> Answer {
+        let mut out = Vec::new();
+        for text in ["Linux", "localhost", RELEASE, VERSION, "x86_64", "(none)"] {
+            let end = out.len() + 65;
+            out.extend_from_slice(text.as_bytes());
+            out.resize(end, 0);
+        }
+        self.put(to, &out)?;
+        Ok(0)
+    }
+
+    /// `struct sysinfo`.
+    pub(super) fn sys_sysinfo(&mut self, to: u64) -> Answer {
+        let mut words = [0; 14];
+        words[0] = self.clock.up() / SECOND;
+        words[4] = MEMORY;
+        words[5] = MEMORY / 2;
+        // procs; mem_unit.
+        words[10] = 1;
+        words[13] = 1;
+        self.put_words(to, &words)?;
+        Ok(0)
+    }
+
+    /// `struct rusage`.
+    pub(super) fn sys_getrusage(&mut self, who: u64, to: u64) -> Answer {
+        const CHILDREN: u32 = u32::MAX;
+        let mut words = [0; 18];
+        if who as u32 != CHILDREN {
+            let time = self.clock.now(Base::Processor);
+            words[0] = time / SECOND;
+            words[1] = time % SECOND / 1000;
+            // ru_maxrss, KiB.
+            words[4] = self.machine.state.memory.pages_in_use() as u64 * 4;
+        }
+        self.put_words(to, &words)?;
+        Ok(0)
+    }
+
+    /// Nobody else can wake, and nobody waits.
+    pub(super) fn sys_futex(&mut self, at: u64, op: u64, value: u64, timeout: u64) -> Answer {
+        const WAIT: u32 = 0;
+        const WAKE: u32 = 1;
+        const REQUEUE: u32 = 3;
+        const CMP_REQUEUE: u32 = 4;
+        const WAKE_OP: u32 = 5;
+        const WAIT_BITSET: u32 = 9;
+        const WAKE_BITSET: u32 = 10;
+        const REALTIME: u32 = 256;
+        if !at.is_multiple_of(4) {
+            return Err(Errno::EINVAL);
+        }
+        // Without FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME.
+        let operation = op as u32 & !(128 | REALTIME);
+        match operation {
+            WAKE | WAKE_BITSET | REQUEUE | WAKE_OP => Ok(0),
+            CMP_REQUEUE => match self.u32_at(at)? == timeout as u32 {
+                true => Ok(0),
+                false => Err(Errno::EAGAIN),
+            },
+            WAIT | WAIT_BITSET => {
+                if self.u32_at(at)? != value as u32 {
+                    return Err(Errno::EAGAIN);
+                }
+                let until = match timeout {
+                    0 => None,
+                    at if operation == WAIT => {
+                        let now = self.clock.now(Base::Real);
+                        Some(now.saturating_add(self.duration_at(at)?))
+                    }
+                    at => Some(self.time_at(u64::from(op as u32 & REALTIME == 0), at)?),
+                };
+                if self.sleep_until_signal(until) {
+                    return Err(Errno::ERESTARTSYS);
+                }
+                match until {
+                    Some(_) => Err(Errno::ETIMEDOUT),
+                    None => Err(self.blocked("futex")),
+                }
+            }
+            _ => Err(Errno::ENOSYS),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What is in the texts of `/proc` and `/sys`.
+
+use super::system::MEMORY;
+use crate::address_space::{Access, PAGE_SIZE};
+use crate::linux::clock::SECOND;
+use crate::linux::files::Text;
+use crate::linux::{PARENT_PID, PID, Process};
+use std::fmt::Write;
+
+/// The kernel that it says to be.
+pub(super) const RELEASE: &str = "6.12.0-unwind-sim";
+pub(super) const VERSION: &str = "#1 SMP PREEMPT_DYNAMIC";
+
+impl Process {
+    pub(super) fn text(&self, text: Text) -> Vec<u8> {
+        let list = |all: &[Vec<u8>]| all.iter().flat_map(|t| [&t[..], b"\0"].concat()).collect();
+        match text {
+            Text::Auxv => self.layout.auxv.clone(),
+            Text::Cmdline => list(&self.args),
+            Text::Environ => list(&self.env),
+            Text::Maps => self.maps(),
+            Text::Comm => [&self.name[..], b"\n"].concat(),
+            _ => self.words(text).into_bytes(),
+        }
+    }
+
+    fn words(&self, text: Text) -> String {
+        let name = String::from_utf8_lossy(&self.name);
+        let pages = self.machine.state.memory.pages_in_use();
+        let (uid, gid) = (self.files.identity.uid, self.files.identity.gid);
+        let mapped: u64 = self
+            .machine
+            .state
+            .memory
+            .areas()
+            .map(|(r, _)| r.end - r.start)
+            .sum();
+        let up = self.clock.up() / SECOND;
+        let (total, free) = (MEMORY / 1024, MEMORY / 2048);
+        match text {
+            Text::Stat => {
+                let stack = self.layout.stack.end;
+                let zeros = " 0".repeat(24);
+                format!(
+                    "{PID} ({name}) R {PARENT_PID} {PID} {PID} 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 \
+                     1000 {mapped} {pages} 18446744073709551615 0 0 {stack}{zeros}\n"
+                )
+            }
+            Text::Statm => format!("{} {pages} 0 0 0 0 0\n", mapped / PAGE_SIZE),
+            Text::Status => format!(
+                "Name:\t{name}\nUmask:\t{:04o}\nState:\tR (running)\nTgid:\t{PID}\nNgid:\t0\n\
+                 Pid:\t{PID}\nPPid:\t{PARENT_PID}\nTracerPid:\t0\n\
+                 Uid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t{gid}\t{gid}\t{gid}\t{gid}\n\
+                 VmSize:\t{} kB\nVmRSS:\t{} kB\nThreads:\t1\n",
+                self.files.umask,
+                mapped / 1024,
+                pages * 4,
+            ),
+            Text::Cpuinfo => "processor\t: 0\nmodel name\t: unwind-sim\ncpu cores\t: 1\n\n".into(),
+            Text::Filesystems => "nodev\tproc\n\text4\n".into(),
+            Text::Loadavg => format!("0.00 0.00 0.00 1/1 {PID}\n"),
+            Text::Meminfo => format!(
+                "MemTotal: {total:>15} kB\nMemFree: {free:>16} kB\nMemAvailable: {free:>11} kB\n"
+            ),
+            Text::Mounts => "/dev/root / ext4 rw,relatime 0 0\nproc /proc proc rw 0 0\n".into(),
+            Text::Overcommit => "0\n".into(),
+            Text::Release => format!("{RELEASE}\n"),
+            Text::Uptime => format!("{up}.00 {up}.00\n"),
+            Text::Version => format!("Linux version {RELEASE} {VERSION}\n"),
+            Text::Cpus => "0\n".into(),
+            Text::Auxv | Text::Cmdline | Text::Comm | Text::Environ | Text::Maps => String::new(),
+        }
+    }
+
+    /// `/proc/self/maps`; files have neither device nor number.
+    fn maps(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (range, area) in self.machine.state.memory.areas() {
+            let may = |access, letter| match area.permissions().allow(access) {
+                true => letter,
+                false => '-',
+            };
+            let file = self.layout.file_at(range.start);
+            let mut line = String::new();
+            let (read, write) = (may(Access::Read, 'r'), may(Access::Write, 'w'));
+            let execute = may(Access::Execute, 'x');
+            let offset = file.as_ref().map_or(0, |(_, offset)| *offset);
+            // A string takes all that is written.
+            let _ = write!(
+                line,
+                "{:08x}-{:08x} {read}{write}{execute}p {offset:08x} 00:00 0",
+                range.start, range.end
+            );
+            let name: &[u8] = match &file {
+                Some((path, _)) => path,
+                None if self.layout.stack.contains(&range.start) => b"[stack]",
+                None if (self.layout.heap..self.layout.brk).contains(&range.start) => b"[heap]",
+                None => b"",
+            };
+            if !name.is_empty() {
+                line = format!("{line:<72} ");
+            }
+            out.extend_from_slice(line.as_bytes());
+            out.extend_from_slice(name);
+            out.push(b'\n');
+        }
+        out
+    }
+}

@@ -1,0 +1,313 @@
+//! Time and timers, all virtual.
+
+use crate::linux::Process;
+use crate::linux::clock::{Base, Clock, Owner, SECOND, Timer};
+use crate::linux::errno::{Answer, Errno};
+use crate::linux::signals::{Info, SIGALRM, SIGNALS, SIGPROF, SIGVTALRM};
+
+/// Timers of a process.
+const TIMERS_MAX: usize = 256;
+/// Clock ticks of a second that `times` counts.
+const TICKS: u64 = 100;
+const TIMER_ABSTIME: u64 = 1;
+
+const CLOCK_REALTIME: u64 = 0;
+const CLOCK_PROCESS_CPUTIME: u64 = 2;
+const CLOCK_THREAD_CPUTIME: u64 = 3;
+/// The numbers of clocks; negative ones are those of other processes.
+const CLOCKS: u64 = 12;
+/// Those that tell the time of day.
+const TIME_OF_DAY: [u64; 4] = [CLOCK_REALTIME, 5, 8, 11];
+
+impl Process {
+    /// Seconds and nanoseconds that a clock shows.
+    fn clock(&self, clock: u64) -> Answer<(u64, u64)> {
+        let split = |ns: u64| (ns / SECOND, ns % SECOND);
+        match clock as u32 as u64 {
+            CLOCK_PROCESS_CPUTIME | CLOCK_THREAD_CPUTIME => {
+                Ok(split(self.clock.now(Base::Processor)))
+            }
+            clock if TIME_OF_DAY.contains(&clock) => {
+                let time = self.clock.time();
+                Ok((time.seconds.cast_unsigned(), time.nanoseconds.into()))
+            }
+            clock if clock < CLOCKS => Ok(split(self.clock.up())),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    pub(super) fn sys_clock_gettime(&mut self, clock: u64, to: u64) -> Answer {
+        let (seconds, nanoseconds) = self.clock(clock)?;
+        self.put_words(to, &[seconds, nanoseconds])?;
+        Ok(0)
+    }
+
+    pub(super) fn sys_clock_getres(&mut self, clock: u64, to: u64) -> Answer {
+        self.clock(clock)?;
+        if to != 0 {
+            self.put_words(to, &[0, 1])?;
+        }
+        Ok(0)
+    }
+
+    pub(super) fn sys_gettimeofday(&mut self, to: u64, zone: u64) -> Answer {
+        let time = self.clock.time();
+        if to != 0 {
+            let microseconds = u64::from(time.nanoseconds / 1000);
+            self.put_words(to, &[time.seconds.cast_unsigned(), microseconds])?;
+        }
+        if zone != 0 {
+            self.put_u64(zone, 0)?;
+        }
+        Ok(0)
+    }
+
+    pub(super) fn sys_time(&mut self, to: u64) -> Answer {
+        let seconds = self.clock.time().seconds.cast_unsigned();
+        if to != 0 {
+            self.put_u64(to, seconds)?;
+        }
+        Ok(seconds)
+    }
+
+    pub(super) fn sys_times(&mut self, to: u64) -> Answer {
+        if to != 0 {
+            let ticks = self.clock.now(Base::Processor) / (SECOND / TICKS);
+            self.put_words(to, &[ticks, 0, 0, 0])?;
+        }
+        Ok(self.clock.up() / (SECOND / TICKS))
+    }
+
+    /// `struct timespec`, nanoseconds.
+    pub(super) fn duration_at(&self, at: u64) -> Answer<u64> {
+        let (seconds, nanoseconds) = (self.u64_at(at)?, self.u64_at(at.wrapping_add(8))?);
+        if seconds > i64::MAX as u64 || nanoseconds >= SECOND {
+            return Err(Errno::EINVAL);
+        }
+        Ok(seconds.saturating_mul(SECOND).saturating_add(nanoseconds))
+    }
+
+    /// When a clock shows what is at an address.
+    pub(super) fn time_at(&self, clock: u64, at: u64) -> Answer<u64> {
+        let time = self.duration_at(at)?;
+        Ok(match TIME_OF_DAY.contains(&clock) {
+            true => Clock::at((time / SECOND) as i64, time % SECOND),
+            false => Clock::at_up(time),
+        })
+    }
+
+    /// Sleeps until a time, or a signal that the process takes: says whether that was it.
+    pub(in crate::linux) fn sleep_until_signal(&mut self, until: Option<u64>) -> bool {
+        loop {
+            if self.signals.is_deliverable() {
+                return true;
+            }
+            let timer = self.clock.next_while_sleeping();
+            let next = match (timer, until) {
+                (None, None) => return false,
+                (Some(timer), until) => timer.min(until.unwrap_or(u64::MAX)),
+                (None, Some(until)) => until,
+            };
+            self.clock.sleep_until(next);
+            self.expire_timers();
+            if until.is_some_and(|until| self.clock.now(Base::Real) >= until) {
+                return self.signals.is_deliverable();
+            }
+        }
+    }
+
+    /// The signals of timers that expired.
+    pub(in crate::linux) fn expire_timers(&mut self) {
+        if self.clock.until_timer() != Some(0) {
+            return;
+        }
+        for timer in self.clock.expired() {
+            match timer.owner {
+                _ if timer.signal == 0 => {}
+                Owner::Interval(_) => self.signals.send(Info::from_kernel(timer.signal)),
+                Owner::Posix(number) => {
+                    let info = Info::from_timer(timer.signal, number as u32, timer.value);
+                    self.signals.send(info);
+                }
+            }
+        }
+    }
+
+    pub(super) fn sys_nanosleep(&mut self, clock: u64, flags: u64, at: u64, rest: u64) -> Answer {
+        self.clock(clock)?;
+        let now = self.clock.now(Base::Real);
+        let is_absolute = flags & TIMER_ABSTIME != 0;
+        let until = match is_absolute {
+            true => self.time_at(clock, at)?,
+            false => now.saturating_add(self.duration_at(at)?),
+        };
+        if !self.sleep_until_signal(Some(until)) {
+            return Ok(0);
+        }
+        if rest != 0 && !is_absolute {
+            let left = until.saturating_sub(self.clock.now(Base::Real));
+            self.put_words(rest, &[left / SECOND, left % SECOND])?;
+        }
+        Err(Errno::EINTR)
+    }
+
+    fn timer(&mut self, owner: Owner) -> Option<&mut Timer> {
+        self.clock.timers.iter_mut().find(|t| t.owner == owner)
+    }
+
+    /// Interval, and time until it expires.
+    fn timer_words(&mut self, owner: Owner) -> Option<[u64; 2]> {
+        let timer = self.timer(owner)?.clone();
+        let left = timer.next.map_or(0, |next| {
+            next.saturating_sub(self.clock.now(timer.base)).max(1)
+        });
+        Some([timer.interval, left])
+    }
+
+    pub(super) fn sys_getitimer(&mut self, which: u64, to: u64) -> Answer {
+        if which > 2 {
+            return Err(Errno::EINVAL);
+        }
+        let words = self.timer_words(Owner::Interval(which));
+        let words = words.unwrap_or([0, 0]);
+        let split = words.map(|ns| [ns / SECOND, ns % SECOND / 1000]);
+        self.put_words(to, split.as_flattened())?;
+        Ok(0)
+    }
+
+    fn set_interval(&mut self, which: u64, first: u64, interval: u64) {
+        let owner = Owner::Interval(which);
+        self.clock.timers.retain(|t| t.owner != owner);
+        if first == 0 {
+            return;
+        }
+        let (base, signal) = match which {
+            0 => (Base::Real, SIGALRM),
+            1 => (Base::Processor, SIGVTALRM),
+            _ => (Base::Processor, SIGPROF),
+        };
+        let next = Some(self.clock.now(base).saturating_add(first));
+        self.clock.timers.push(Timer {
+            owner,
+            base,
+            clock: CLOCK_REALTIME,
+            next,
+            interval,
+            signal,
+            value: 0,
+        });
+    }
+
+    pub(super) fn sys_setitimer(&mut self, which: u64, new: u64, old: u64) -> Answer {
+        if which > 2 {
+            return Err(Errno::EINVAL);
+        }
+        let mut times = [0; 2];
+        if new != 0 {
+            for (index, time) in times.iter_mut().enumerate() {
+                let at = new.wrapping_add(16 * index as u64);
+                let (seconds, rest) = (self.u64_at(at)?, self.u64_at(at.wrapping_add(8))?);
+                if rest >= 1_000_000 {
+                    return Err(Errno::EINVAL);
+                }
+                *time = seconds.saturating_mul(SECOND).saturating_add(rest * 1000);
+            }
+        }
+        if old != 0 {
+            self.sys_getitimer(which, old)?;
+        }
+        let [interval, first] = times;
+        self.set_interval(which, first, interval);
+        Ok(0)
+    }
+
+    pub(super) fn sys_alarm(&mut self, seconds: u64) -> Answer {
+        let old = self.timer_words(Owner::Interval(0));
+        let left = old.map_or(0, |[_, left]| left.div_ceil(SECOND));
+        self.set_interval(0, u64::from(seconds as u32) * SECOND, 0);
+        Ok(left)
+    }
+
+    pub(super) fn sys_timer_create(&mut self, clock: u64, event: u64, to: u64) -> Answer {
+        self.clock(clock)?;
+        if self.clock.timers.len() >= TIMERS_MAX {
+            return Err(Errno::EAGAIN);
+        }
+        let numbers = self.clock.timers.iter().filter_map(|t| match t.owner {
+            Owner::Posix(number) => Some(number + 1),
+            Owner::Interval(_) => None,
+        });
+        let number = numbers.max().unwrap_or(0);
+        // SIGEV_SIGNAL, SIGEV_NONE, SIGEV_THREAD_ID.
+        let (signal, value) = match event {
+            0 => (SIGALRM, number),
+            at => match self.u32_at(at.wrapping_add(12))? {
+                1 => (0, 0),
+                0 | 4 => {
+                    let signal = u8::try_from(self.u32_at(at.wrapping_add(8))?);
+                    let signal = signal.ok().filter(|s| (1..=SIGNALS).contains(s));
+                    (signal.ok_or(Errno::EINVAL)?, self.u64_at(at)?)
+                }
+                _ => return Err(Errno::EINVAL),
+            },
+        };
+        self.put_u32(to, number as u32)?;
+        let base = match clock {
+            CLOCK_PROCESS_CPUTIME | CLOCK_THREAD_CPUTIME => Base::Processor,
+            _ => Base::Real,
+        };
+        self.clock.timers.push(Timer {
+            owner: Owner::Posix(number),
+            base,
+            clock,
+            next: None,
+            interval: 0,
+            signal,
+            value,
+        });
+        Ok(0)
+    }
+
+    pub(super) fn sys_timer_gettime(&mut self, number: u64, to: u64) -> Answer {
+        let words = self
+            .timer_words(Owner::Posix(number))
+            .ok_or(Errno::EINVAL)?;
+        let split = words.map(|ns| [ns / SECOND, ns % SECOND]);
+        self.put_words(to, split.as_flattened())?;
+        Ok(0)
+    }
+
+    pub(super) fn sys_timer_settime(
+        &mut self,
+        number: u64,
+        flags: u64,
+        new: u64,
+        old: u64,
+    ) -> Answer {
+        let owner = Owner::Posix(number);
+        let Timer { base, clock, .. } = *self.timer(owner).ok_or(Errno::EINVAL)?;
+        let interval = self.duration_at(new)?;
+        let first_at = new.wrapping_add(16);
+        let first = self.duration_at(first_at)?;
+        let next = match flags & TIMER_ABSTIME {
+            _ if first == 0 => None,
+            0 => Some(self.clock.now(base).saturating_add(first)),
+            _ if base == Base::Processor => Some(first),
+            _ => Some(self.time_at(clock, first_at)?),
+        };
+        if old != 0 {
+            self.sys_timer_gettime(number, old)?;
+        }
+        if let Some(timer) = self.timer(owner) {
+            (timer.next, timer.interval) = (next, interval);
+        }
+        Ok(0)
+    }
+
+    pub(super) fn sys_timer_delete(&mut self, number: u64) -> Answer {
+        let owner = Owner::Posix(number);
+        self.timer(owner).ok_or(Errno::EINVAL)?;
+        self.clock.timers.retain(|t| t.owner != owner);
+        Ok(0)
+    }
+}

@@ -1,0 +1,65 @@
+//! Error numbers of system calls. Source: Linux 6.12 `include/uapi/asm-generic/errno-base.h`,
+//! `errno.h`, and `include/linux/errno.h` for those that a program never sees.
+
+use std::io;
+
+/// What a system call answers: rax, or why not.
+pub(super) type Answer<T = u64> = Result<T, Errno>;
+
+/// An error number of Linux.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Errno(u16);
+
+macro_rules! errors {
+    ($($name:ident $number:literal)*) => {
+        impl Errno {
+            $(pub(super) const $name: Errno = Errno($number);)*
+        }
+    };
+}
+
+errors! {
+    EPERM 1 ENOENT 2 ESRCH 3 EINTR 4 EIO 5 ENXIO 6 E2BIG 7 ENOEXEC 8 EBADF 9 ECHILD 10 EAGAIN 11 ENOMEM 12
+    EACCES 13 EFAULT 14 EBUSY 16 EEXIST 17 EXDEV 18 ENODEV 19 ENOTDIR 20 EISDIR 21 EINVAL 22
+    EMFILE 24 ENOTTY 25 EFBIG 27 ENOSPC 28 ESPIPE 29 EROFS 30 EPIPE 32 ERANGE 34 ENAMETOOLONG 36
+    ENOSYS 38 ENOTEMPTY 39 ELOOP 40 ENODATA 61 ENOTSOCK 88 EOPNOTSUPP 95 EAFNOSUPPORT 97
+    ETIMEDOUT 110
+    // Interrupted, to be called again unless a handler without SA_RESTART runs.
+    ERESTARTSYS 512
+    // Interrupted, to be called again unless a handler runs.
+    ERESTARTNOHAND 514
+}
+
+impl Errno {
+    /// What rax then holds.
+    pub(super) fn to_rax(self) -> u64 {
+        (-i64::from(self.0)).cast_unsigned()
+    }
+}
+
+/// What the host refused, in words of Linux.
+impl From<io::Error> for Errno {
+    fn from(error: io::Error) -> Errno {
+        use io::ErrorKind as Kind;
+        match error.kind() {
+            Kind::NotFound => Errno::ENOENT,
+            Kind::PermissionDenied => Errno::EACCES,
+            Kind::AlreadyExists => Errno::EEXIST,
+            Kind::NotADirectory => Errno::ENOTDIR,
+            Kind::IsADirectory => Errno::EISDIR,
+            Kind::DirectoryNotEmpty => Errno::ENOTEMPTY,
+            Kind::ReadOnlyFilesystem => Errno::EROFS,
+            Kind::StorageFull => Errno::ENOSPC,
+            Kind::FileTooLarge => Errno::EFBIG,
+            Kind::CrossesDevices => Errno::EXDEV,
+            Kind::BrokenPipe => Errno::EPIPE,
+            Kind::InvalidInput => Errno::EINVAL,
+            Kind::InvalidFilename => Errno::ENAMETOOLONG,
+            Kind::Interrupted => Errno::EINTR,
+            Kind::WouldBlock => Errno::EAGAIN,
+            Kind::OutOfMemory => Errno::ENOMEM,
+            Kind::ResourceBusy => Errno::EBUSY,
+            _ => Errno::EIO,
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! What `execve` does: finds the program, its interpreter, and loads them.
+//!
+//! Source: Linux 6.12 `fs/exec.c`, `fs/binfmt_script.c`, `fs/binfmt_elf.c`.
+
+use super::errno::{Answer, Errno};
+use super::files::{Attributes, Node, Place, S_IFMT, S_IFREG};
+use super::layout::Layout;
+use super::observer::Event;
+use super::process::Process;
+use super::signal_frame;
+use crate::address_space::AddressSpace;
+use crate::load::{self, LoadError, LoadErrorKind, LoadOptions, Which};
+use crate::machine::Machine;
+use crate::state::{State, reg};
+use std::fmt;
+use std::rc::Rc;
+use unwind_sim_unwind::image::Bytes;
+
+/// Bytes of a script that are looked at (`BINPRM_BUF_SIZE`).
+const SCRIPT_LINE_MAX: usize = 256;
+/// How often a script's interpreter may be a script.
+const SCRIPTS_MAX: usize = 5;
+/// The largest program, bytes.
+const PROGRAM_MAX: u64 = 1 << 30;
+
+/// Why a program could not be started.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StartError {
+    /// The file concerned, below the root.
+    pub path: Vec<u8>,
+    /// What is wrong with it.
+    pub what: StartErrorKind,
+}
+
+/// The kinds of [`StartError`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum StartErrorKind {
+    /// There is no such file.
+    NotFound,
+    /// It is not a regular file that may be executed.
+    NotExecutable,
+    /// It cannot be read, or is larger than a gibibyte.
+    NotReadable,
+    /// Scripts whose interpreters are scripts, more than five deep.
+    Scripts,
+    /// It cannot be loaded.
+    Load(LoadError),
+    /// The working directory is no directory.
+    Directory,
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", String::from_utf8_lossy(&self.path))?;
+        match &self.what {
+            StartErrorKind::NotFound => write!(f, "no such file"),
+            StartErrorKind::NotExecutable => write!(f, "not a file that may be executed"),
+            StartErrorKind::NotReadable => write!(f, "cannot be read, or is too large"),
+            StartErrorKind::Scripts => write!(f, "scripts of scripts, more than {SCRIPTS_MAX}"),
+            StartErrorKind::Load(error) => write!(f, "{error}"),
+            StartErrorKind::Directory => write!(f, "not a directory to work in"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl StartError {
+    /// What `execve` answers.
+    pub(super) fn errno(&self) -> Errno {
+        match &self.what {
+            StartErrorKind::NotFound => Errno::ENOENT,
+            StartErrorKind::NotExecutable | StartErrorKind::Directory => Errno::EACCES,
+            StartErrorKind::NotReadable => Errno::EIO,
+            StartErrorKind::Scripts => Errno::ELOOP,
+            StartErrorKind::Load(_) => Errno::ENOEXEC,
+        }
+    }
+}
+
+/// A program with all that it needs, before anything of the old one is given up.
+struct Prepared {
+    machine: Machine,
+    layout: Layout,
+    events: Vec<Event>,
+    path: Vec<u8>,
+}
+
+impl Process {
+    /// Runs a program in place of the one that runs.
+    ///
+    /// # Errors
+    /// If it cannot be started; nothing has changed then.
+    pub(super) fn exec(
+        &mut self,
+        path: &[u8],
+        args: Vec<Vec<u8>>,
+        env: Vec<Vec<u8>>,
+    ) -> Result<(), StartError> {
+        let (mut file, mut args) = (path.to_vec(), args);
+        let mut scripts = 0;
+        let (place, bytes) = loop {
+            let (place, bytes) = self.program(&file)?;
+            let Some((interpreter, argument)) = script(&bytes) else {
+                break (place, bytes);
+            };
+            scripts += 1;
+            if scripts > SCRIPTS_MAX {
+                let path = path.to_vec();
+                let what = StartErrorKind::Scripts;
+                return Err(StartError { path, what });
+            }
+            let mut all = vec![interpreter.clone()];
+            all.extend(argument);
+            all.push(std::mem::replace(&mut file, interpreter));
+            all.extend(args.into_iter().skip(1));
+            args = all;
+        };
+        let prepared = self.prepare(&place.path, &bytes, path, &args, &env)?;
+        self.executed_before += self.machine.executed();
+        self.machine = prepared.machine;
+        self.layout = prepared.layout;
+        self.events.extend(prepared.events);
+        let name = prepared.path.rsplit(|&b| b == b'/').next();
+        let name = name.unwrap_or_default();
+        self.name = name[..name.len().min(15)].to_vec();
+        self.files.program = prepared.path;
+        self.files.table.close_on_exec();
+        self.signals.exec();
+        self.clock.timers.clear();
+        (self.args, self.env) = (args, env);
+        Ok(())
+    }
+
+    /// A file that may be executed, and what is in it.
+    fn program(&mut self, path: &[u8]) -> Result<(Place, Bytes), StartError> {
+        let error = |what| StartError {
+            path: path.to_vec(),
+            what,
+        };
+        let cwd = &self.files.cwd;
+        let place = self.files.find(cwd, path, true);
+        let place = place.map_err(|_| error(StartErrorKind::NotFound))?;
+        let attributes = self.files.attributes(&place);
+        let Attributes { mode, size, .. } = attributes;
+        if mode & S_IFMT != S_IFREG || !self.files.allows(&attributes, 1) {
+            return Err(error(StartErrorKind::NotExecutable));
+        }
+        let bytes = match &place.node {
+            _ if size > PROGRAM_MAX => Err(Errno::EIO),
+            Node::Memory(inode) => Ok(inode.borrow().data().to_vec()),
+            _ => self.files.read_whole(&place.path),
+        };
+        let bytes = bytes.map_err(|_| error(StartErrorKind::NotReadable))?;
+        Ok((place, Bytes::from_vec(bytes)))
+    }
+
+    fn prepare(
+        &mut self,
+        path: &[u8],
+        bytes: &Bytes,
+        name: &[u8],
+        args: &[Vec<u8>],
+        env: &[Vec<u8>],
+    ) -> Result<Prepared, StartError> {
+        let error = |path: &[u8], error: LoadError| StartError {
+            path: path.to_vec(),
+            what: StartErrorKind::Load(error),
+        };
+        let wanted = load::interpreter(bytes).map_err(|e| error(path, e))?;
+        let interpreter = match &wanted {
+            Some(path) => Some(self.program(path)?),
+            None => None,
+        };
+        let mut random = [0; 16];
+        self.files.random.fill(&mut random);
+        let identity = self.files.identity;
+        let options = LoadOptions {
+            stack_size: self.limits.stack_bytes,
+            random,
+            path: name.to_vec(),
+            uid: identity.uid,
+            gid: identity.gid,
+            signal_stack: signal_frame::SIZE_MAX,
+            ..LoadOptions::default()
+        };
+        let mut space = AddressSpace::new(self.limits.pages);
+        let texts = |all: &[Vec<u8>]| all.to_vec();
+        let (args, env) = (texts(args), texts(env));
+        let args: Vec<&[u8]> = args.iter().map(|a| &a[..]).collect();
+        let env: Vec<&[u8]> = env.iter().map(|e| &e[..]).collect();
+        let linker = interpreter.as_ref().map(|(_, bytes)| bytes);
+        let loaded = load::load(&mut space, bytes, linker, &args, &env, &options).map_err(|e| {
+            match (e.which, &interpreter) {
+                (Which::Interpreter, Some((place, _))) => error(&place.path, e),
+                _ => error(path, e),
+            }
+        })?;
+        let paths = [
+            Rc::from(path),
+            Rc::from(interpreter.map_or(Vec::new(), |(place, _)| place.path)),
+        ];
+        let mut layout = Layout::new(&loaded);
+        let mut events = vec![Event::Started {
+            stack_end: loaded.stack.end,
+        }];
+        for mapping in &loaded.mappings {
+            let path: &Rc<[u8]> = &paths[usize::from(mapping.which == Which::Interpreter)];
+            let file = mapping.is_file.then(|| (path.clone(), mapping.file_offset));
+            layout.name(mapping.range.clone(), file.clone());
+            events.push(Event::Mapped {
+                range: mapping.range.clone(),
+                permissions: mapping.permissions,
+                file,
+            });
+        }
+        if let Some((_, area)) = space.area(loaded.rsp) {
+            events.push(Event::Mapped {
+                range: loaded.stack.clone(),
+                permissions: area.permissions(),
+                file: None,
+            });
+        }
+        let mut state = State::new(space);
+        state.rip = loaded.entry;
+        state.set_gpr(reg::RSP, loaded.rsp);
+        Ok(Prepared {
+            machine: Machine::new(state),
+            layout,
+            events,
+            path: path.to_vec(),
+        })
+    }
+
+    /// `execve`.
+    pub(super) fn execve(&mut self, path: u64, args: u64, env: u64) -> Answer {
+        let path = self.path_at(path)?;
+        let (args, env) = (self.strings(args)?, self.strings(env)?);
+        match self.exec(&path, args, env) {
+            Ok(()) => Ok(0),
+            Err(error) => Err(match error.what {
+                StartErrorKind::Load(LoadError {
+                    what: LoadErrorKind::Arguments(_),
+                    ..
+                }) => Errno::E2BIG,
+                _ => error.errno(),
+            }),
+        }
+    }
+}
+
+/// The interpreter and its argument, if a file begins with `#!`.
+fn script(bytes: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+    let line = bytes[..bytes.len().min(SCRIPT_LINE_MAX)].strip_prefix(b"#!")?;
+    let line = line.split(|&b| b == b'\n').next()?;
+    let is_space = |b: &u8| matches!(b, b' ' | b'\t');
+    let line = trim(line);
+    let end = line.iter().position(is_space).unwrap_or(line.len());
+    let (path, argument) = line.split_at(end);
+    let argument = trim(argument);
+    if path.is_empty() {
+        return None;
+    }
+    let argument = (!argument.is_empty()).then(|| argument.to_vec());
+    Some((path.to_vec(), argument))
+}
+
+fn trim(line: &[u8]) -> &[u8] {
+    line.trim_ascii()
+}

@@ -1,0 +1,185 @@
+//! What `stat` says of a file. Not here: how it is written into the program's memory.
+
+use super::description::{Description, Kind};
+use super::inode::Inode;
+use super::special::Special;
+use super::{Files, Node, Place};
+use std::fs::{FileType, Metadata};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+pub(in crate::linux) const S_IFMT: u32 = 0o170_000;
+pub(in crate::linux) const S_IFDIR: u32 = 0o040_000;
+pub(in crate::linux) const S_IFREG: u32 = 0o100_000;
+pub(in crate::linux) const S_IFLNK: u32 = 0o120_000;
+pub(super) const S_IFCHR: u32 = 0o020_000;
+pub(super) const S_IFIFO: u32 = 0o010_000;
+
+/// The number of the device that files in memory are on.
+const DEVICE: u64 = 0x1f;
+
+/// Seconds since 1970, and nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(in crate::linux) struct Time {
+    pub(in crate::linux) seconds: i64,
+    pub(in crate::linux) nanoseconds: u32,
+}
+
+/// What `stat` says.
+#[derive(Clone, Debug, Default)]
+pub(in crate::linux) struct Attributes {
+    pub(in crate::linux) device: u64,
+    pub(in crate::linux) inode: u64,
+    pub(in crate::linux) links: u64,
+    pub(in crate::linux) mode: u32,
+    pub(in crate::linux) uid: u32,
+    pub(in crate::linux) gid: u32,
+    pub(in crate::linux) rdev: u64,
+    pub(in crate::linux) size: u64,
+    pub(in crate::linux) block_size: u64,
+    /// Of 512 bytes.
+    pub(in crate::linux) blocks: u64,
+    pub(in crate::linux) accessed: Time,
+    pub(in crate::linux) modified: Time,
+    pub(in crate::linux) changed: Time,
+}
+
+impl Attributes {
+    fn of_host(m: &Metadata) -> Attributes {
+        let time = |seconds, nanoseconds| Time {
+            seconds,
+            nanoseconds: u32::try_from(nanoseconds).unwrap_or(0),
+        };
+        Attributes {
+            device: m.dev(),
+            inode: m.ino(),
+            links: m.nlink(),
+            mode: m.mode(),
+            uid: m.uid(),
+            gid: m.gid(),
+            rdev: m.rdev(),
+            size: m.size(),
+            block_size: m.blksize(),
+            blocks: m.blocks(),
+            accessed: time(m.atime(), m.atime_nsec()),
+            modified: time(m.mtime(), m.mtime_nsec()),
+            changed: time(m.ctime(), m.ctime_nsec()),
+        }
+    }
+
+    fn of_inode(inode: &Inode) -> Attributes {
+        let size = inode.data().len() as u64;
+        Attributes {
+            device: DEVICE,
+            inode: inode.number,
+            links: inode.links.into(),
+            mode: inode.mode,
+            uid: inode.uid,
+            gid: inode.gid,
+            rdev: 0,
+            size,
+            block_size: 4096,
+            blocks: size.div_ceil(512),
+            accessed: inode.accessed,
+            modified: inode.modified,
+            changed: inode.changed,
+        }
+    }
+
+    /// Of something without a content of its own: its name decides the number.
+    fn made_up(mode: u32, name: &[u8], rdev: u64) -> Attributes {
+        let number = name.iter().fold(5381_u32, |hash, &byte| {
+            hash.wrapping_mul(33) ^ u32::from(byte)
+        });
+        Attributes {
+            device: DEVICE - 1,
+            inode: number.into(),
+            links: 1,
+            mode,
+            rdev,
+            block_size: 4096,
+            ..Attributes::default()
+        }
+    }
+
+    fn of_special(path: &[u8], special: &Special) -> Attributes {
+        match special {
+            Special::Directory(_) => Attributes::made_up(S_IFDIR | 0o555, path, 0),
+            Special::Link(_) => Attributes::made_up(S_IFLNK | 0o777, path, 0),
+            Special::Text(_) => Attributes::made_up(S_IFREG | 0o444, path, 0),
+            Special::Device(device) => {
+                let (major, minor) = device.numbers();
+                Attributes::made_up(S_IFCHR | 0o666, path, major << 8 | minor)
+            }
+        }
+    }
+}
+
+impl Files {
+    /// Of a file that was found; of nothing, all zero.
+    pub(in crate::linux) fn attributes(&self, place: &Place) -> Attributes {
+        match &place.node {
+            Node::Host(metadata) => Attributes::of_host(metadata),
+            Node::Memory(inode) => Attributes::of_inode(&inode.borrow()),
+            Node::Special(special) => Attributes::of_special(&place.path, special),
+            Node::Missing => Attributes::default(),
+        }
+    }
+
+    /// Of an open file.
+    pub(in crate::linux) fn attributes_of_open(&self, open: &Description) -> Attributes {
+        match &open.kind {
+            Kind::Host(file) => match file.metadata() {
+                Ok(metadata) => Attributes::of_host(&metadata),
+                Err(_) => Attributes::default(),
+            },
+            Kind::Memory(inode) => Attributes::of_inode(&inode.borrow()),
+            Kind::Device(device) => {
+                let (major, minor) = device.numbers();
+                Attributes::made_up(S_IFCHR | 0o666, &open.path, major << 8 | minor)
+            }
+            Kind::Text(_) => Attributes::made_up(S_IFREG | 0o444, &open.path, 0),
+            Kind::Event(_) => Attributes::made_up(0o600, b"eventfd", 0),
+            Kind::PipeReader(_) | Kind::PipeWriter(_) => {
+                Attributes::made_up(S_IFIFO | 0o600, b"pipe", 0)
+            }
+            // Always pipes, so that a run does not depend on where its output goes.
+            Kind::Stdin | Kind::Stdout | Kind::Stderr => {
+                Attributes::made_up(S_IFIFO | 0o600, &open.path, 0)
+            }
+            Kind::Directory(_) | Kind::Path => {
+                let path = open.path.clone();
+                let node = self.node(&path);
+                self.attributes(&Place { path, node })
+            }
+        }
+    }
+
+    /// May the process do this: 4 read, 2 write, 1 execute or search?
+    pub(in crate::linux) fn allows(&self, attributes: &Attributes, wanted: u32) -> bool {
+        let Attributes { mode, uid, gid, .. } = *attributes;
+        if self.identity.uid == 0 {
+            let is_directory = mode & S_IFMT == S_IFDIR;
+            return wanted & 1 == 0 || is_directory || mode & 0o111 != 0;
+        }
+        let shift = match () {
+            () if uid == self.identity.uid => 6,
+            () if gid == self.identity.gid => 3,
+            () => 0,
+        };
+        (mode >> shift) & wanted == wanted
+    }
+}
+
+/// The type that `getdents64` gives (`DT_*`).
+pub(super) fn host_type(kind: &FileType) -> u8 {
+    match () {
+        () if kind.is_file() => 8,
+        () if kind.is_dir() => 4,
+        () if kind.is_symlink() => 10,
+        () if kind.is_fifo() => 1,
+        () if kind.is_char_device() => 2,
+        () if kind.is_block_device() => 6,
+        () if kind.is_socket() => 12,
+        () => 0,
+    }
+}

@@ -1,0 +1,117 @@
+//! Files in memory, and how many bytes they may take together.
+
+use super::attributes::{S_IFDIR, S_IFMT, Time};
+use super::{Answer, Errno, Files};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// A file that may have several names, or none and be open.
+pub(in crate::linux) type InodeRef = Rc<RefCell<Inode>>;
+
+/// Bytes that files in memory may still take.
+#[derive(Clone, Debug)]
+pub(in crate::linux) struct Budget(Rc<Cell<u64>>);
+
+impl Budget {
+    pub(super) fn new(bytes: u64) -> Budget {
+        Budget(Rc::new(Cell::new(bytes)))
+    }
+
+    /// How many are left.
+    pub(in crate::linux) fn left(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// A file in memory.
+#[derive(Debug)]
+pub(in crate::linux) struct Inode {
+    pub(in crate::linux) number: u64,
+    /// Type and permissions.
+    pub(in crate::linux) mode: u32,
+    pub(in crate::linux) links: u32,
+    pub(in crate::linux) uid: u32,
+    pub(in crate::linux) gid: u32,
+    pub(in crate::linux) accessed: Time,
+    pub(in crate::linux) modified: Time,
+    pub(in crate::linux) changed: Time,
+    /// A file's bytes, a link's target.
+    data: Vec<u8>,
+    budget: Budget,
+}
+
+impl Inode {
+    pub(super) fn is_directory(&self) -> bool {
+        self.mode & S_IFMT == S_IFDIR
+    }
+
+    pub(in crate::linux) fn data(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// Makes it longer by zeros, or shorter.
+    ///
+    /// # Errors
+    /// If all files in memory would be too large (`ENOSPC`).
+    pub(in crate::linux) fn resize(&mut self, size: u64) -> Answer<()> {
+        let old = self.data.len() as u64;
+        let left = (self.budget.0.get() + old).checked_sub(size);
+        self.budget.0.set(left.ok_or(Errno::ENOSPC)?);
+        self.data.resize(size as usize, 0);
+        Ok(())
+    }
+
+    /// Writes at a position, with zeros between if that is behind the end.
+    ///
+    /// # Errors
+    /// As [`Inode::resize`].
+    pub(in crate::linux) fn write(&mut self, position: u64, bytes: &[u8]) -> Answer<()> {
+        let end = position.checked_add(bytes.len() as u64);
+        let end = end.ok_or(Errno::EFBIG)?;
+        if end > self.data.len() as u64 {
+            self.resize(end)?;
+        }
+        self.data[position as usize..end as usize].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Reads from a position; gives how many bytes.
+    pub(in crate::linux) fn read(&self, position: u64, buffer: &mut [u8]) -> usize {
+        let from = usize::try_from(position).ok();
+        let from = from.and_then(|from| self.data.get(from..));
+        let from = from.unwrap_or_default();
+        let count = from.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&from[..count]);
+        count
+    }
+}
+
+impl Drop for Inode {
+    fn drop(&mut self) {
+        self.budget
+            .0
+            .set(self.budget.left() + self.data.len() as u64);
+    }
+}
+
+/// Numbers of files in memory begin here: no file system of the host counts that far.
+const INODES_FROM: u64 = 1 << 40;
+
+impl Files {
+    /// A file without a name.
+    pub(in crate::linux) fn new_inode(&mut self, mode: u32) -> InodeRef {
+        self.inodes += 1;
+        Rc::new(RefCell::new(Inode {
+            number: INODES_FROM + self.inodes,
+            mode,
+            links: 1,
+            uid: self.identity.uid,
+            gid: self.identity.gid,
+            accessed: self.now,
+            modified: self.now,
+            changed: self.now,
+            data: Vec::new(),
+            budget: self.budget.clone(),
+        }))
+    }
+}

@@ -1,0 +1,82 @@
+//! Descriptors: which number is which open file.
+
+use super::description::Shared;
+use super::{Answer, Errno};
+
+/// A descriptor.
+#[derive(Clone, Debug)]
+pub(in crate::linux) struct Slot {
+    pub(in crate::linux) open: Shared,
+    pub(in crate::linux) close_on_exec: bool,
+}
+
+/// All descriptors.
+#[derive(Debug, Default)]
+pub(in crate::linux) struct Table {
+    slots: Vec<Option<Slot>>,
+}
+
+impl Table {
+    /// An open file by its descriptor.
+    pub(in crate::linux) fn get(&self, fd: u64) -> Answer<Shared> {
+        self.slot(fd).map(|slot| slot.open.clone())
+    }
+
+    pub(in crate::linux) fn slot(&self, fd: u64) -> Answer<&Slot> {
+        // A descriptor is an `int`: what is above is not looked at.
+        let slot = self.slots.get(fd as u32 as usize);
+        slot.and_then(Option::as_ref).ok_or(Errno::EBADF)
+    }
+
+    pub(in crate::linux) fn slot_mut(&mut self, fd: u64) -> Answer<&mut Slot> {
+        let slot = self.slots.get_mut(fd as u32 as usize);
+        slot.and_then(Option::as_mut).ok_or(Errno::EBADF)
+    }
+
+    /// Gives it the lowest free number that is not below `from`, and is below `limit`.
+    pub(in crate::linux) fn insert(
+        &mut self,
+        open: Shared,
+        close_on_exec: bool,
+        from: u64,
+        limit: u64,
+    ) -> Answer {
+        let free = |&fd: &u64| self.slot(fd).is_err();
+        let fd = (from..limit).find(free).ok_or(Errno::EMFILE)?;
+        self.set(fd, open, close_on_exec);
+        Ok(fd)
+    }
+
+    /// Gives it this number, in place of what had it. The caller checked it against a limit.
+    pub(in crate::linux) fn set(&mut self, fd: u64, open: Shared, close_on_exec: bool) {
+        let index = fd as u32 as usize;
+        if self.slots.len() <= index {
+            self.slots.resize(index + 1, None);
+        }
+        self.slots[index] = Some(Slot {
+            open,
+            close_on_exec,
+        });
+    }
+
+    pub(in crate::linux) fn close(&mut self, fd: u64) -> Answer {
+        self.slot(fd)?;
+        self.slots[fd as u32 as usize] = None;
+        Ok(0)
+    }
+
+    /// What `execve` does.
+    pub(in crate::linux) fn close_on_exec(&mut self) {
+        for slot in &mut self.slots {
+            if slot.as_ref().is_some_and(|slot| slot.close_on_exec) {
+                *slot = None;
+            }
+        }
+    }
+
+    /// All that are open, ascending.
+    pub(in crate::linux) fn open(&self) -> impl Iterator<Item = (u64, &Shared)> {
+        let slots = self.slots.iter().enumerate();
+        slots.filter_map(|(fd, slot)| Some((fd as u64, &slot.as_ref()?.open)))
+    }
+}

@@ -1,0 +1,40 @@
+//! The Linux that a program in the emulated machine sees: one process with one thread.
+//!
+//! [`Process`] starts a program as `execve` does, runs it, and answers its system calls. Nothing
+//! of the host gets in but the files below [`Options::root`]: clock, random numbers, process
+//! numbers and `/proc` are made up, so that the same options give the same run, instruction by
+//! instruction. Time passes by a nanosecond with each instruction, and by sleeping.
+//!
+//! Source: Linux 6.12, x86-64. Not modelled: other processes and threads (`clone` fails), the
+//! network, terminals, memory shared through a file. A call that is not modelled fails with
+//! `ENOSYS` and leaves a [`Notice`].
+
+mod calls;
+mod clock;
+mod errno;
+mod exec;
+mod files;
+mod layout;
+mod numbers;
+mod observer;
+mod options;
+mod outcome;
+mod process;
+mod random;
+mod signal_frame;
+mod signals;
+mod streams;
+#[cfg(test)]
+mod tests;
+
+pub use exec::{StartError, StartErrorKind};
+pub use observer::{MappedFile, ProcessObserver, SystemCall};
+pub use options::{Limits, Options};
+pub use outcome::{Notice, Outcome, Why};
+pub use process::Process;
+pub use streams::{Input, Output};
+
+/// The number of the process, and of its thread.
+pub(crate) const PID: u32 = 1000;
+/// That of its parent.
+const PARENT_PID: u32 = 1;

@@ -1,0 +1,76 @@
+//! How a process is started.
+
+use super::streams::{Input, Output};
+use std::path::PathBuf;
+
+/// How a process is started, and what it may use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Its arguments, the program's name first.
+    pub args: Vec<Vec<u8>>,
+    /// Its environment, `NAME=VALUE`.
+    pub env: Vec<Vec<u8>>,
+    /// The directory of the host that it sees as `/`.
+    pub root: PathBuf,
+    /// Its working directory, below the root.
+    pub cwd: Vec<u8>,
+    /// May it change files of the host? Else what it writes is kept in memory.
+    pub allow_write: bool,
+    /// Decides all random numbers.
+    pub seed: u64,
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Standard input.
+    pub stdin: Input,
+    /// Standard output.
+    pub stdout: Output,
+    /// Standard error.
+    pub stderr: Output,
+    /// What it may use.
+    pub limits: Limits,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            args: Vec::new(),
+            env: Vec::new(),
+            root: PathBuf::from("/"),
+            cwd: b"/".to_vec(),
+            allow_write: false,
+            seed: 0,
+            uid: 1000,
+            gid: 1000,
+            stdin: Input::Bytes(Vec::new()),
+            stdout: Output::Capture,
+            stderr: Output::Capture,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// What a process may use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Pages in use at the same time.
+    pub pages: usize,
+    /// Bytes of its stack.
+    pub stack_bytes: u64,
+    /// Bytes of all files that are kept in memory.
+    pub file_bytes: u64,
+    /// Bytes that are captured of each of its outputs.
+    pub output_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            pages: crate::address_space::PAGES_MAX,
+            stack_bytes: 8 << 20,
+            file_bytes: 1 << 30,
+            output_bytes: 256 << 20,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! How a run ended.
+
+use crate::stop::Exception;
+use std::fmt;
+
+/// Why [`super::Process::run`] came back.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The program exited with this status.
+    Exited(i32),
+    /// A signal killed it.
+    Killed {
+        /// Its number.
+        signal: u8,
+        /// The next instruction, or the one that faulted.
+        rip: u64,
+        /// Where the signal came from.
+        why: Why,
+    },
+    /// As many instructions as asked for were executed; it can go on.
+    Limit,
+    /// The instruction at `rip` is not modelled.
+    Unsupported {
+        /// Its address.
+        rip: u64,
+        /// The bytes there, up to 15.
+        bytes: Vec<u8>,
+    },
+    /// It waits for what nobody will do.
+    Blocked {
+        /// Behind the system call.
+        rip: u64,
+        /// Its name.
+        call: &'static str,
+    },
+    /// It used more pages than [`super::Limits::pages`].
+    OutOfPages {
+        /// The instruction that needed one more.
+        rip: u64,
+    },
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Exited(status) => write!(f, "exited with status {status}"),
+            Outcome::Killed { signal, rip, why } => {
+                write!(f, "killed by signal {signal} at {rip:#x}: {why}")
+            }
+            Outcome::Limit => write!(f, "stopped: as many instructions as asked for"),
+            Outcome::Unsupported { rip, bytes } => {
+                write!(f, "the instruction at {rip:#x} is not modelled:")?;
+                bytes.iter().try_for_each(|byte| write!(f, " {byte:02x}"))
+            }
+            Outcome::Blocked { rip, call } => {
+                write!(f, "{call} before {rip:#x} waits for what nobody will do")
+            }
+            Outcome::OutOfPages { rip } => {
+                write!(
+                    f,
+                    "the instruction at {rip:#x} needs more pages than allowed"
+                )
+            }
+        }
+    }
+}
+
+/// Where a signal came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// The processor raised this.
+    Exception(Exception),
+    /// A page behind the end of a mapped file was used.
+    BehindFile {
+        /// The address.
+        address: u64,
+    },
+    /// The program sent it to itself, or a timer did, or its pipe has no reader.
+    Sent,
+    /// A handler's frame could not be written to the stack, or had no restorer.
+    Frame,
+    /// `rt_sigreturn` found no frame that the kernel could have written.
+    Return,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::Exception(Exception::Memory(fault)) => write!(f, "{fault}"),
+            Why::Exception(exception) => f.write_str(exception_text(*exception)),
+            Why::BehindFile { address } => {
+                write!(f, "{address:#x} is behind the end of the mapped file")
+            }
+            Why::Sent => write!(f, "it was sent"),
+            Why::Frame => write!(f, "the frame for its handler could not be written"),
+            Why::Return => write!(f, "rt_sigreturn without a frame of the kernel's"),
+        }
+    }
+}
+
+fn exception_text(exception: Exception) -> &'static str {
+    match exception {
+        Exception::Divide => "division by zero, or a quotient too large",
+        Exception::Debug => "a debug trap",
+        Exception::Breakpoint => "a breakpoint",
+        Exception::Interrupt(_) => "an interrupt that user mode may not use",
+        Exception::InvalidOpcode => "an invalid instruction",
+        Exception::GeneralProtection => "general protection",
+        Exception::Memory(_) => "memory",
+        Exception::Alignment => "a misaligned operand",
+        Exception::X87 => "an x87 floating point exception",
+        Exception::Simd => "an SSE floating point exception",
+    }
+}
+
+/// Something that is not modelled, which the program was told by an error.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Notice {
+    /// A system call by number, and its name if it has one.
+    Call(u64, Option<&'static str>),
+    /// A part of a call.
+    Part(&'static str),
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Notice::Call(number, Some(name)) => {
+                write!(f, "system call {name} ({number}) is not modelled: ENOSYS")
+            }
+            Notice::Call(number, None) => write!(f, "there is no system call {number}: ENOSYS"),
+            Notice::Part(what) => write!(f, "not modelled: {what}"),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The frame that the kernel pushes for a signal handler, and takes back.
+//!
+//! Source: Linux 6.12 `arch/x86/kernel/signal_64.c` (`x64_setup_rt_frame`,
+//! `restore_sigcontext`), `arch/x86/kernel/signal.c` (`get_sigframe`),
+//! `arch/x86/kernel/fpu/signal.c`, `arch/x86/include/uapi/asm/sigcontext.h`. The layout of
+//! `struct rt_sigframe`: return address, `ucontext`, `siginfo`; the state of the FPU lies above,
+//! aligned to 64 bytes.
+
+use super::errno::Errno;
+use super::outcome::Why;
+use super::process::Process;
+use super::signals::{
+    Action, AlternateStack, Info, SA_ONSTACK, SA_RESTORER, SA_SIGINFO, SIGSEGV, SS_AUTODISARM,
+    SS_DISABLE, SS_ONSTACK,
+};
+use crate::flags;
+use crate::state::{MXCSR_DEFAULT, State, reg};
+
+/// What may not be touched below rsp (psABI, 3.2.2).
+const RED_ZONE: u64 = 128;
+/// `sizeof(struct rt_sigframe)`.
+const FRAME: u64 = 8 + UCONTEXT + 128;
+/// `sizeof(struct ucontext)` of the kernel.
+const UCONTEXT: u64 = 304;
+/// Where the registers begin in it.
+const SIGCONTEXT: u64 = 40;
+/// Bytes of what FXSAVE writes.
+const FXSAVE: usize = 512;
+/// With the header of XSAVE.
+const XSAVE: u64 = FXSAVE as u64 + 64;
+/// With `FP_XSTATE_MAGIC2` behind it.
+const FPU: u64 = XSAVE + 4;
+const FP_XSTATE_MAGIC1: u32 = 0x4650_5853;
+const FP_XSTATE_MAGIC2: u32 = 0x4650_5845;
+/// x87 and SSE.
+const XFEATURES: u64 = 3;
+/// Where FXSAVE leaves room for software: magic, sizes, features.
+const SOFTWARE: usize = 464;
+/// `UC_FP_XSTATE | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS`.
+const UC_FLAGS: u64 = 7;
+const CS: u64 = 0x33;
+const SS: u64 = 0x2b;
+/// Flags that `rt_sigreturn` takes from the frame: AC, OF, DF, TF, SF, ZF, AF, PF, CF, RF.
+const RESTORED: u64 = flags::ARITHMETIC | flags::AC | flags::DF | flags::TF | flags::RF;
+/// Bits of mxcsr that there are.
+const MXCSR_MASK: u32 = 0xffff;
+
+/// `AT_MINSIGSTKSZ`: a frame with all padding (`get_sigframe_size`).
+pub(super) const SIZE_MAX: u64 = (FRAME + 15 + FPU + 63).next_multiple_of(16);
+
+/// The general registers in the order of `struct sigcontext`; rip and flags follow.
+const REGISTERS: [usize; 16] = [
+    8,
+    9,
+    10,
+    11,
+    12,
+    13,
+    14,
+    15,
+    reg::RDI,
+    reg::RSI,
+    reg::RBP,
+    reg::RBX,
+    reg::RDX,
+    reg::RAX,
+    reg::RCX,
+    reg::RSP,
+];
+
+impl Process {
+    /// Pushes a frame and goes to the handler. `None` if it cannot be pushed, or there is no
+    /// restorer; nothing has changed then but memory.
+    pub(super) fn push_signal_frame(
+        &mut self,
+        info: &Info,
+        action: &Action,
+        old_mask: u64,
+    ) -> Option<()> {
+        let alternate = self.signals.alternate;
+        let state = &mut self.machine.state;
+        let rsp = state.gpr(reg::RSP);
+        let was_on = alternate.holds(rsp);
+        let mut sp = rsp.wrapping_sub(RED_ZONE);
+        let mut enters = false;
+        if action.flags & SA_ONSTACK != 0 && alternate.flags & SS_DISABLE == 0 && !was_on {
+            sp = alternate.start.wrapping_add(alternate.size);
+            enters = true;
+        }
+        let fpu = sp.wrapping_sub(FPU) & !63;
+        let frame = (fpu.wrapping_sub(FRAME) & !15).wrapping_sub(8);
+        if (was_on || enters)
+            && !(frame > alternate.start && frame - alternate.start <= alternate.size)
+        {
+            return None;
+        }
+        if action.flags & SA_RESTORER == 0 {
+            return None;
+        }
+        let mut words = vec![action.restorer, UC_FLAGS, 0];
+        words.extend([
+            alternate.start,
+            stack_flags(&alternate, rsp).into(),
+            alternate.size,
+        ]);
+        words.extend(REGISTERS.map(|register| state.gpr(register)));
+        words.extend([state.rip, state.rflags(), CS | SS << 48]);
+        let [trap, error, address] = self.signals.trap;
+        words.extend([error, trap, old_mask, address, fpu]);
+        words.extend([0; 8]);
+        words.push(old_mask);
+        debug_assert_eq!(words.len() as u64 * 8, 8 + UCONTEXT);
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        if action.flags & SA_SIGINFO != 0 {
+            bytes.extend_from_slice(&info.bytes);
+        }
+        state.memory.write(fpu, &fpu_state(state)).ok()?;
+        state.memory.write(frame, &bytes).ok()?;
+        state.set_gpr(reg::RDI, info.signal.into());
+        state.set_gpr(reg::RAX, 0);
+        state.set_gpr(reg::RSI, frame + 8 + UCONTEXT);
+        state.set_gpr(reg::RDX, frame + 8);
+        state.set_gpr(reg::RSP, frame);
+        state.rip = action.handler;
+        let cleared = flags::DF | flags::RF | flags::TF;
+        state.set_rflags(state.rflags() & !cleared);
+        reset_fpu(state);
+        if alternate.flags & SS_AUTODISARM != 0 {
+            self.signals.alternate = AlternateStack::NONE;
+        }
+        Some(())
+    }
+
+    /// `rt_sigreturn`: gives the rax that was interrupted.
+    pub(super) fn sigreturn(&mut self) -> u64 {
+        match self.restore() {
+            Ok(()) => {}
+            Err(_) => self.signals.force(Info::forced(SIGSEGV, Why::Return)),
+        }
+        self.signals.restart = None;
+        self.machine.state.gpr(reg::RAX)
+    }
+
+    fn restore(&mut self) -> Result<(), Errno> {
+        // The handler's `ret` took the return address.
+        let ucontext = self.machine.state.gpr(reg::RSP);
+        let context = ucontext.wrapping_add(SIGCONTEXT);
+        let mask = self.u64_at(ucontext.wrapping_add(UCONTEXT - 8))?;
+        let mut words = [0; 24];
+        for (index, word) in words.iter_mut().enumerate() {
+            *word = self.u64_at(context.wrapping_add(8 * index as u64))?;
+        }
+        let stack = [16, 24, 32].map(|at| self.u64_at(ucontext.wrapping_add(at)));
+        let fpu = match words[23] {
+            0 => None,
+            at => Some(self.bytes::<FXSAVE>(at)?),
+        };
+        self.signals.set_blocked(mask);
+        let state = &mut self.machine.state;
+        for (register, word) in REGISTERS.into_iter().zip(words) {
+            state.set_gpr(register, word);
+        }
+        state.rip = words[16];
+        state.set_rflags(state.rflags() & !RESTORED | words[17] & RESTORED);
+        match fpu {
+            Some(bytes) => set_fpu(state, &bytes)?,
+            None => reset_fpu(state),
+        }
+        let [start, flags, size] = stack;
+        let stack = AlternateStack {
+            start: start?,
+            size: size?,
+            flags: flags? as u32,
+        };
+        // As Linux' `restore_altstack`: what cannot be set is left.
+        let rsp = self.machine.state.gpr(reg::RSP);
+        let _ = self.signals.set_alternate(stack, rsp);
+        Ok(())
+    }
+}
+
+/// `ss_flags` as they are told.
+pub(super) fn stack_flags(stack: &AlternateStack, rsp: u64) -> u32 {
+    let on = if stack.holds(rsp) { SS_ONSTACK } else { 0 };
+    stack.flags | on
+}
+
+/// What FXSAVE writes, with the kernel's mark that XSAVE wrote it: x87 as after `fninit`.
+fn fpu_state(state: &State) -> Vec<u8> {
+    let mut bytes = vec![0; FPU as usize];
+    // FCW; the tag word says that all are empty.
+    bytes[0..2].copy_from_slice(&0x37f_u16.to_le_bytes());
+    bytes[24..28].copy_from_slice(&state.mxcsr.to_le_bytes());
+    bytes[28..32].copy_from_slice(&MXCSR_MASK.to_le_bytes());
+    for (register, to) in state.xmm.iter().zip(bytes[160..].chunks_mut(16)) {
+        to.copy_from_slice(&register.to_le_bytes());
+    }
+    let software = &mut bytes[SOFTWARE..];
+    software[..4].copy_from_slice(&FP_XSTATE_MAGIC1.to_le_bytes());
+    software[4..8].copy_from_slice(&(FPU as u32).to_le_bytes());
+    software[8..16].copy_from_slice(&XFEATURES.to_le_bytes());
+    software[16..20].copy_from_slice(&(XSAVE as u32).to_le_bytes());
+    bytes[FXSAVE..FXSAVE + 8].copy_from_slice(&XFEATURES.to_le_bytes());
+    bytes[XSAVE as usize..].copy_from_slice(&FP_XSTATE_MAGIC2.to_le_bytes());
+    bytes
+}
+
+/// Takes it back.
+fn set_fpu(state: &mut State, bytes: &[u8; FXSAVE]) -> Result<(), Errno> {
+    let [a, b, c, d] = [24, 25, 26, 27].map(|i| bytes[i]);
+    let mxcsr = u32::from_le_bytes([a, b, c, d]);
+    if mxcsr & !MXCSR_MASK != 0 {
+        return Err(Errno::EINVAL);
+    }
+    state.mxcsr = mxcsr;
+    let (registers, _) = bytes[160..].as_chunks::<16>();
+    for (register, from) in state.xmm.iter_mut().zip(registers) {
+        *register = u128::from_le_bytes(*from);
+    }
+    Ok(())
+}
+
+/// As a handler finds it.
+fn reset_fpu(state: &mut State) {
+    state.xmm = [0; 16];
+    state.mxcsr = MXCSR_DEFAULT;
+}

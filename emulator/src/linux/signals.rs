@@ -1,0 +1,297 @@
+//! Signals: what is pending, blocked, and done with them. Not here: the frame of a handler
+//! (`signal_frame`), the calls (`calls::signal`).
+//!
+//! Source: Linux 6.12 `kernel/signal.c`, `arch/x86/kernel/signal.c`, `arch/x86/kernel/traps.c`.
+
+mod exception;
+mod info;
+
+pub(super) use info::Info;
+
+use super::errno::Errno;
+use super::observer::ProcessObserver;
+use super::outcome::{Outcome, Why};
+use super::process::Process;
+use crate::state::reg;
+use std::collections::VecDeque;
+
+/// Signals there are.
+pub(super) const SIGNALS: u8 = 64;
+const SIGILL: u8 = 4;
+const SIGTRAP: u8 = 5;
+const SIGBUS: u8 = 7;
+const SIGFPE: u8 = 8;
+pub(super) const SIGKILL: u8 = 9;
+pub(super) const SIGSEGV: u8 = 11;
+pub(super) const SIGPIPE: u8 = 13;
+pub(super) const SIGALRM: u8 = 14;
+const SIGCHLD: u8 = 17;
+const SIGCONT: u8 = 18;
+pub(super) const SIGSTOP: u8 = 19;
+const SIGTTOU: u8 = 22;
+const SIGURG: u8 = 23;
+pub(super) const SIGVTALRM: u8 = 26;
+pub(super) const SIGPROF: u8 = 27;
+const SIGWINCH: u8 = 28;
+/// The first one of which several may be pending.
+const SIGRTMIN: u8 = 32;
+/// Signals that may be pending at the same time.
+const PENDING_MAX: usize = 1024;
+
+pub(super) const SIG_DFL: u64 = 0;
+pub(super) const SIG_IGN: u64 = 1;
+pub(super) const SA_SIGINFO: u64 = 4;
+pub(super) const SA_RESTORER: u64 = 0x0400_0000;
+pub(super) const SA_ONSTACK: u64 = 0x0800_0000;
+const SA_RESTART: u64 = 0x1000_0000;
+const SA_NODEFER: u64 = 0x4000_0000;
+const SA_RESETHAND: u64 = 0x8000_0000;
+
+/// Signals that cannot be blocked.
+const UNBLOCKABLE: u64 = bit(SIGKILL) | bit(SIGSTOP);
+
+/// A signal in a set.
+pub(super) const fn bit(signal: u8) -> u64 {
+    1 << (signal - 1)
+}
+
+/// What is done with a signal.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Action {
+    pub(super) handler: u64,
+    pub(super) flags: u64,
+    pub(super) restorer: u64,
+    pub(super) mask: u64,
+}
+
+/// The stack for handlers that want one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AlternateStack {
+    pub(super) start: u64,
+    pub(super) size: u64,
+    /// `SS_DISABLE`, `SS_AUTODISARM`.
+    pub(super) flags: u32,
+}
+
+pub(super) const SS_ONSTACK: u32 = 1;
+pub(super) const SS_DISABLE: u32 = 2;
+pub(super) const SS_AUTODISARM: u32 = 1 << 31;
+
+impl AlternateStack {
+    pub(super) const NONE: AlternateStack = AlternateStack {
+        start: 0,
+        size: 0,
+        flags: SS_DISABLE,
+    };
+
+    /// Does rsp point into it?
+    pub(super) fn holds(&self, sp: u64) -> bool {
+        self.flags & SS_AUTODISARM == 0 && sp > self.start && sp - self.start <= self.size
+    }
+}
+
+/// All about signals.
+#[derive(Clone, Debug)]
+pub(super) struct Signals {
+    actions: [Action; SIGNALS as usize],
+    pub(super) blocked: u64,
+    /// What is blocked again after a handler, if a call blocked something else for its time.
+    saved: Option<u64>,
+    pending: VecDeque<Info>,
+    pub(super) alternate: AlternateStack,
+    /// The call that was interrupted, and how it is to be called again.
+    pub(super) restart: Option<(u64, Errno)>,
+    /// Number, error code and address of the last exception.
+    pub(super) trap: [u64; 3],
+}
+
+impl Default for Signals {
+    fn default() -> Self {
+        Signals {
+            actions: [Action::default(); SIGNALS as usize],
+            blocked: 0,
+            saved: None,
+            pending: VecDeque::new(),
+            alternate: AlternateStack::NONE,
+            restart: None,
+            trap: [0; 3],
+        }
+    }
+}
+
+impl Signals {
+    pub(super) fn action(&self, signal: u8) -> &Action {
+        &self.actions[usize::from(signal - 1)]
+    }
+
+    pub(super) fn action_mut(&mut self, signal: u8) -> &mut Action {
+        &mut self.actions[usize::from(signal - 1)]
+    }
+
+    /// What `execve` does: handlers are gone, what is ignored stays so.
+    pub(super) fn exec(&mut self) {
+        for action in &mut self.actions {
+            let handler = if action.handler == SIG_IGN {
+                SIG_IGN
+            } else {
+                SIG_DFL
+            };
+            *action = Action {
+                handler,
+                ..Action::default()
+            };
+        }
+        self.alternate = AlternateStack::NONE;
+        self.trap = [0; 3];
+    }
+
+    pub(super) fn set_blocked(&mut self, set: u64) {
+        self.blocked = set & !UNBLOCKABLE;
+    }
+
+    /// Blocks something else until a handler has run.
+    pub(super) fn suspend(&mut self, set: u64) {
+        self.saved = Some(self.blocked);
+        self.set_blocked(set);
+    }
+
+    /// Blocks what was blocked before [`Signals::suspend`].
+    pub(super) fn resume(&mut self) {
+        if let Some(saved) = self.saved.take() {
+            self.blocked = saved;
+        }
+    }
+
+    /// The signals that are pending.
+    pub(super) fn pending(&self) -> u64 {
+        self.pending
+            .iter()
+            .fold(0, |set, info| set | bit(info.signal))
+    }
+
+    pub(super) fn is_ignored(&self, signal: u8) -> bool {
+        match self.action(signal).handler {
+            SIG_IGN => true,
+            SIG_DFL => matches!(signal, SIGCHLD | SIGCONT | SIGURG | SIGWINCH),
+            _ => false,
+        }
+    }
+
+    /// Makes it pending, unless it is ignored or pending already.
+    pub(super) fn send(&mut self, info: Info) {
+        let is_blocked = self.blocked & bit(info.signal) != 0;
+        let is_known = info.signal < SIGRTMIN && self.pending() & bit(info.signal) != 0;
+        let is_dropped = !is_blocked && self.is_ignored(info.signal);
+        if !is_known && !is_dropped && self.pending.len() < PENDING_MAX {
+            self.pending.push_back(info);
+        }
+    }
+
+    /// Is one pending that is not blocked?
+    pub(super) fn is_deliverable(&self) -> bool {
+        self.pending() & !self.blocked != 0
+    }
+
+    /// Takes the one of this set that comes first: exceptions, then the lowest number.
+    pub(super) fn take(&mut self, set: u64) -> Option<Info> {
+        let pending = self.pending.iter().enumerate();
+        let wanted = pending.filter(|(_, info)| set & bit(info.signal) != 0);
+        let first = wanted.min_by_key(|(_, info)| (info.why == Why::Sent, info.signal));
+        let index = first.map(|(index, _)| index)?;
+        self.pending.remove(index)
+    }
+
+    /// Forgets pending ones.
+    pub(super) fn drop_pending(&mut self, signal: u8) {
+        self.pending.retain(|info| info.signal != signal);
+    }
+
+    /// A signal that the process cannot ignore or block.
+    pub(super) fn force(&mut self, info: Info) {
+        let signal = info.signal;
+        if self.action(signal).handler == SIG_IGN || self.blocked & bit(signal) != 0 {
+            self.action_mut(signal).handler = SIG_DFL;
+            self.blocked &= !bit(signal);
+        }
+        self.drop_pending(signal);
+        self.pending.push_back(info);
+    }
+}
+
+impl Process {
+    /// Does what is to be done with signals that are pending.
+    pub(super) fn deliver_signals<O: ProcessObserver>(&mut self, observer: &mut O) {
+        while self.outcome.is_none() {
+            let Some(info) = self.signals.take(!self.signals.blocked) else {
+                break;
+            };
+            let action = *self.signals.action(info.signal);
+            match action.handler {
+                SIG_IGN => {}
+                SIG_DFL if self.signals.is_ignored(info.signal) => {}
+                SIG_DFL => self.default_action(&info),
+                _ => self.handle(&info, &action, observer),
+            }
+        }
+        // No handler ran.
+        if let Some((number, _)) = self.signals.restart.take()
+            && self.outcome.is_none()
+        {
+            self.call_again(number);
+            self.signals.resume();
+        }
+    }
+
+    fn default_action(&mut self, info: &Info) {
+        let rip = self.machine.state.rip;
+        self.outcome = Some(match info.signal {
+            SIGSTOP..=SIGTTOU => Outcome::Blocked {
+                rip,
+                call: "a stop signal",
+            },
+            signal => Outcome::Killed {
+                signal,
+                rip,
+                why: info.why,
+            },
+        });
+    }
+
+    fn call_again(&mut self, number: u64) {
+        let state = &mut self.machine.state;
+        state.set_gpr(reg::RAX, number);
+        state.rip = state.rip.wrapping_sub(2);
+    }
+
+    fn handle<O: ProcessObserver>(&mut self, info: &Info, action: &Action, observer: &mut O) {
+        if let Some((number, errno)) = self.signals.restart.take()
+            && errno == Errno::ERESTARTSYS
+            && action.flags & SA_RESTART != 0
+        {
+            self.call_again(number);
+        }
+        let signals = &mut self.signals;
+        if action.flags & SA_RESETHAND != 0 {
+            signals.action_mut(info.signal).handler = SIG_DFL;
+        }
+        let old_mask = signals.saved.take().unwrap_or(signals.blocked);
+        let state = &self.machine.state;
+        let interrupted = state.cpu_at(state.rip);
+        if self.push_signal_frame(info, action, old_mask).is_none() {
+            // As Linux' `force_sigsegv`: a fault while handling SIGSEGV kills.
+            if info.signal == SIGSEGV {
+                self.signals.action_mut(SIGSEGV).handler = SIG_DFL;
+            }
+            self.signals.force(Info::forced(SIGSEGV, Why::Frame));
+            return;
+        }
+        let mut mask = self.signals.blocked | action.mask;
+        if action.flags & SA_NODEFER == 0 {
+            mask |= bit(info.signal);
+        }
+        self.signals.set_blocked(mask);
+        let state = &self.machine.state;
+        let handler = state.cpu_at(state.rip);
+        observer.signal(info.signal, &interrupted, &handler, action.restorer);
+    }
+}

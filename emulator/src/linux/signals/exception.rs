@@ -1,0 +1,123 @@
+//! Which signal an exception of the processor becomes.
+//!
+//! Source: Linux 6.12 `arch/x86/kernel/traps.c`, `arch/x86/mm/fault.c`, and
+//! `arch/x86/kernel/fpu/core.c` (`fpu__exception_code`).
+
+use super::info::{Info, SI_KERNEL};
+use super::{SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
+use crate::address_space::{Access, Fault, FaultKind, TASK_SIZE};
+use crate::linux::outcome::{Outcome, Why};
+use crate::linux::process::Process;
+use crate::stop::Exception;
+use iced_x86::{Decoder, DecoderOptions, Register};
+
+const FPE_INTDIV: i32 = 1;
+const FPE_FLTDIV: i32 = 3;
+const FPE_FLTOVF: i32 = 4;
+const FPE_FLTUND: i32 = 5;
+const FPE_FLTRES: i32 = 6;
+const FPE_FLTINV: i32 = 7;
+const ILL_ILLOPN: i32 = 2;
+const SEGV_MAPERR: i32 = 1;
+const SEGV_ACCERR: i32 = 2;
+const BUS_ADRALN: i32 = 1;
+const BUS_ADRERR: i32 = 2;
+const TRAP_BRKPT: i32 = 1;
+
+impl Process {
+    /// Sends what the exception means.
+    pub(in crate::linux) fn exception(&mut self, exception: Exception) {
+        let rip = self.machine.state.rip;
+        let why = Why::Exception(exception);
+        let [.., old_address] = self.signals.trap;
+        // Signal, si_code, si_addr; number and error code of the exception.
+        let (signal, code, address, trap, error) = match exception {
+            Exception::Divide => (SIGFPE, FPE_INTDIV, rip, 0, 0),
+            Exception::Debug => (SIGTRAP, TRAP_BRKPT, rip, 1, 0),
+            Exception::Breakpoint => (SIGTRAP, SI_KERNEL, 0, 3, 0),
+            Exception::InvalidOpcode => (SIGILL, ILL_ILLOPN, rip, 6, 0),
+            Exception::GeneralProtection => (SIGSEGV, SI_KERNEL, 0, 13, 0),
+            Exception::Interrupt(n) => (SIGSEGV, SI_KERNEL, 0, 13, u64::from(n) * 8 + 2),
+            Exception::Alignment => (SIGBUS, BUS_ADRALN, 0, 17, 0),
+            Exception::X87 => (SIGFPE, FPE_FLTINV, rip, 16, 0),
+            Exception::Simd => (SIGFPE, simd_code(self.machine.state.mxcsr), rip, 19, 0),
+            Exception::Memory(fault) => return self.memory_fault(fault),
+        };
+        self.signals.trap = [trap, error, old_address];
+        self.signals.force(Info::fault(signal, code, address, why));
+    }
+
+    fn memory_fault(&mut self, fault: Fault) {
+        let why = Why::Exception(Exception::Memory(fault));
+        let Fault {
+            address, access, ..
+        } = fault;
+        let [.., old_address] = self.signals.trap;
+        match fault.kind {
+            FaultKind::OutOfPages => {
+                let rip = self.machine.state.rip;
+                self.outcome = Some(Outcome::OutOfPages { rip });
+            }
+            FaultKind::NonCanonical => {
+                let is_stack = access != Access::Execute && self.uses_stack_segment();
+                let (signal, trap) = if is_stack {
+                    (SIGBUS, 12)
+                } else {
+                    (SIGSEGV, 13)
+                };
+                self.signals.trap = [trap, 0, old_address];
+                self.signals.force(Info::fault(signal, SI_KERNEL, 0, why));
+            }
+            kind => {
+                // Bits of the error code: 0 present, 1 write, 2 user, 4 fetch. Of what belongs to
+                // the kernel nothing is told.
+                let is_present = kind == FaultKind::Protected || address >= TASK_SIZE;
+                let how = match access {
+                    Access::Read => 0,
+                    Access::Write => 2,
+                    Access::Execute => 16,
+                };
+                self.signals.trap = [14, u64::from(is_present) | how | 4, address];
+                let info = if kind == FaultKind::Protected && self.layout.is_behind(address) {
+                    Info::fault(SIGBUS, BUS_ADRERR, address, Why::BehindFile { address })
+                } else if kind == FaultKind::Protected {
+                    Info::fault(SIGSEGV, SEGV_ACCERR, address, why)
+                } else {
+                    Info::fault(SIGSEGV, SEGV_MAPERR, address, why)
+                };
+                self.signals.force(info);
+            }
+        }
+    }
+
+    /// Does the next instruction use memory through ss: by rsp or rbp?
+    fn uses_stack_segment(&self) -> bool {
+        let state = &self.machine.state;
+        let mut bytes = [0; 15];
+        let length = (0..bytes.len())
+            .take_while(|&i| {
+                let at = state.rip.wrapping_add(i as u64);
+                state.memory.fetch(at, &mut bytes[i..=i]).is_ok()
+            })
+            .count();
+        let bytes = &bytes[..length];
+        let insn = Decoder::with_ip(64, bytes, state.rip, DecoderOptions::NONE).decode();
+        match insn.memory_base() {
+            Register::None => insn.is_stack_instruction(),
+            _ => insn.memory_segment() == Register::SS,
+        }
+    }
+}
+
+/// What an unmasked exception of SSE is called.
+fn simd_code(mxcsr: u32) -> i32 {
+    let raised = !(mxcsr >> 7) & mxcsr;
+    match () {
+        () if raised & 1 != 0 => FPE_FLTINV,
+        () if raised & 4 != 0 => FPE_FLTDIV,
+        () if raised & 8 != 0 => FPE_FLTOVF,
+        () if raised & 0x12 != 0 => FPE_FLTUND,
+        () if raised & 0x20 != 0 => FPE_FLTRES,
+        () => 0,
+    }
+}

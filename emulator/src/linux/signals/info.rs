@@ -1,0 +1,66 @@
+//! `siginfo_t`. Source: Linux 6.12 `include/uapi/asm-generic/siginfo.h`.
+
+use super::super::PID;
+use super::super::outcome::Why;
+
+/// Sent by the kernel.
+pub(in crate::linux) const SI_KERNEL: i32 = 0x80;
+const SI_TIMER: i32 = -2;
+
+/// A signal that is pending.
+#[derive(Clone, Debug)]
+pub(in crate::linux) struct Info {
+    pub(in crate::linux) signal: u8,
+    /// As a handler gets it.
+    pub(in crate::linux) bytes: [u8; 128],
+    pub(in crate::linux) why: Why,
+}
+
+impl Info {
+    /// `payload` is what is behind si_code and its padding.
+    fn new(signal: u8, code: i32, payload: &[u8], why: Why) -> Info {
+        let mut bytes = [0; 128];
+        bytes[0] = signal;
+        bytes[8..12].copy_from_slice(&code.to_le_bytes());
+        bytes[16..16 + payload.len()].copy_from_slice(payload);
+        Info { signal, bytes, why }
+    }
+
+    /// An exception: si_addr is where.
+    pub(in crate::linux) fn fault(signal: u8, code: i32, address: u64, why: Why) -> Info {
+        Info::new(signal, code, &address.to_le_bytes(), why)
+    }
+
+    /// The kernel insists.
+    pub(in crate::linux) fn forced(signal: u8, why: Why) -> Info {
+        Info::new(signal, SI_KERNEL, &[], why)
+    }
+
+    /// The kernel tells.
+    pub(in crate::linux) fn from_kernel(signal: u8) -> Info {
+        Info::new(signal, SI_KERNEL, &[], Why::Sent)
+    }
+
+    /// The process sent it to itself: `SI_USER`, `SI_TKILL`.
+    pub(in crate::linux) fn from_itself(signal: u8, code: i32, uid: u32) -> Info {
+        let sender = u64::from(PID) | u64::from(uid) << 32;
+        Info::new(signal, code, &sender.to_le_bytes(), Why::Sent)
+    }
+
+    /// A timer of `timer_create`.
+    pub(in crate::linux) fn from_timer(signal: u8, number: u32, value: u64) -> Info {
+        let payload = [u64::from(number), value].map(u64::to_le_bytes);
+        Info::new(signal, SI_TIMER, payload.as_flattened(), Why::Sent)
+    }
+
+    /// As the process made it, for `rt_sigqueueinfo`.
+    pub(in crate::linux) fn given(signal: u8, bytes: [u8; 128]) -> Info {
+        let mut bytes = bytes;
+        bytes[..4].copy_from_slice(&u32::from(signal).to_le_bytes());
+        Info {
+            signal,
+            bytes,
+            why: Why::Sent,
+        }
+    }
+}
