@@ -71,27 +71,27 @@ pub(crate) fn register(register: Register) -> u8 {
     ) {
         return (register as u8 - Register::AH as u8) | reg::HIGH;
     }
-    register.number() as u8
+    // Registers of 8 bits are not numbered as instructions encode them.
+    register.full_register().number() as u8
 }
 
 fn memory(insn: &Instruction, op: &mut Op, out: &mut Vec<Op>) {
     let number = |register: Register| match register {
-        Register::None | Register::RIP | Register::EIP => reg::ZERO as u8,
+        // `xlat` adds al itself.
+        Register::None | Register::RIP | Register::EIP | Register::AL => reg::ZERO as u8,
         register => register.number() as u8,
     };
     op.base = number(insn.memory_base());
     op.index = number(insn.memory_index());
     op.scale = insn.memory_index_scale().trailing_zeros() as u8;
     op.disp = insn.memory_displacement64();
-    // Only the segments fs and gs have a base.
-    let segment = match insn.memory_segment() {
-        Register::FS => reg::FS,
-        Register::GS => reg::GS,
-        _ => reg::ZERO,
-    };
+    let segment = segment(insn);
     let small = has_small_address(insn);
     if insn.mnemonic() == iced_x86::Mnemonic::Lea {
         // No segment; and a 32-bit address is cut by `lea` itself.
+        op.extra = u8::from(small);
+    } else if moves_address(insn) {
+        op.imm = segment as i32;
         op.extra = u8::from(small);
     } else if segment != reg::ZERO && op.index == reg::ZERO as u8 && !small {
         op.index = segment as u8;
@@ -107,6 +107,24 @@ fn memory(insn: &Instruction, op: &mut Op, out: &mut Vec<Op>) {
         op.base = reg::ADDRESS as u8;
         op.index = reg::ZERO as u8;
         op.disp = 0;
+    }
+}
+
+/// Does the instruction add something to the address, by [`Op::address_moved`]?
+fn moves_address(insn: &Instruction) -> bool {
+    use iced_x86::Mnemonic::{Bt, Btc, Btr, Bts, Xlatb};
+    match insn.mnemonic() {
+        Bt | Btc | Btr | Bts => insn.op_kind(1) == OpKind::Register,
+        mnemonic => mnemonic == Xlatb,
+    }
+}
+
+/// The register that holds the base of the memory operand's segment: only fs and gs have one.
+pub(crate) fn segment(insn: &Instruction) -> usize {
+    match insn.memory_segment() {
+        Register::FS => reg::FS,
+        Register::GS => reg::GS,
+        _ => reg::ZERO,
     }
 }
 

@@ -53,6 +53,17 @@ impl Op {
             .wrapping_add(self.disp)
     }
 
+    /// The address of the memory operand, moved by so much before it is cut to 32 bits, which
+    /// `extra` says, and before the base of the segment, a register in `imm`, is added.
+    #[inline(always)]
+    pub(crate) fn address_moved(&self, state: &State, by: u64) -> u64 {
+        let mut address = self.address(state).wrapping_add(by);
+        if self.extra != 0 {
+            address &= 0xffff_ffff;
+        }
+        address.wrapping_add(state.gpr[(self.imm & 31) as usize])
+    }
+
     /// The immediate, sign-extended.
     #[inline(always)]
     pub(crate) fn imm(&self) -> u64 {
@@ -104,11 +115,6 @@ pub(crate) fn unfetchable(state: &mut State, op: &Op) -> Flow {
 /// Computes an address that needs more than one operation can add: `imm` is a segment's base
 /// register, `extra` says that it has 32 bits only.
 pub(crate) fn address(state: &mut State, op: &Op) -> Flow {
-    let mut address = op.address(state);
-    if op.extra != 0 {
-        address &= 0xffff_ffff;
-    }
-    let segment = state.gpr[(op.imm & 31) as usize];
-    state.gpr[crate::state::reg::ADDRESS] = address.wrapping_add(segment);
+    state.gpr[crate::state::reg::ADDRESS] = op.address_moved(state, 0);
     Flow::Next
 }

@@ -2,6 +2,7 @@
 
 use crate::address_space::{AddressSpace, Refusal};
 use crate::flags::{self, Flags};
+use crate::isa::segment;
 use crate::stop::{Exception, Stop};
 use unwind_sim_unwind::truth::Cpu;
 
@@ -45,6 +46,8 @@ pub struct State {
     pub(crate) flags: Flags,
     /// The other bits of rflags.
     pub(crate) other_flags: u64,
+    /// Selectors of es, cs, ss, ds, fs and gs.
+    pub(crate) segments: [u16; 6],
     /// xmm0 to xmm15.
     pub xmm: [u128; 16],
     /// Control and status of SSE.
@@ -68,6 +71,7 @@ impl State {
             rip: 0,
             flags: Flags::from_bits(0),
             other_flags: flags::FIXED | flags::IF,
+            segments: segment::SELECTORS,
             xmm: [0; 16],
             mxcsr: MXCSR_DEFAULT,
             memory,
@@ -144,6 +148,16 @@ impl State {
             32 => u32::from_le_bytes(memory.load_bytes(address)?).into(),
             _ => u64::from_le_bytes(memory.load_bytes(address)?),
         })
+    }
+
+    /// Loads `W` bits that are stored next: what cannot be read faults as that store.
+    #[inline(always)]
+    pub(crate) fn load_to_store<const W: u32>(&mut self, address: u64) -> Option<u64> {
+        let loaded = self.load::<W>(address);
+        if loaded.is_none() {
+            self.memory.check_store(address, W as usize / 8)?;
+        }
+        loaded
     }
 
     /// Stores `W` bits, or nothing if it cannot.

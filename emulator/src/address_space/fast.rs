@@ -1,7 +1,7 @@
 //! The machine's own accesses: loads and stores of a few bytes, through a table of recent
 //! translations.
 
-use super::{Access, AddressSpace, Fault, PAGE_SIZE};
+use super::{Access, AddressSpace, Fault, FaultKind, PAGE_SIZE};
 use std::ops::Range;
 
 /// Why an access by the machine did not happen.
@@ -190,6 +190,9 @@ impl AddressSpace {
     #[inline(never)]
     fn load_slow<const N: usize>(&mut self, address: u64) -> Option<[u8; N]> {
         let mut bytes = [0; N];
+        if let Err(fault) = canonical(address, N as u64, Access::Read) {
+            return self.refuse(Refusal::Fault(fault));
+        }
         if let Err(fault) = self.load(address, &mut bytes, Some(Access::Read)) {
             return self.refuse(Refusal::Fault(fault));
         }
@@ -216,6 +219,9 @@ impl AddressSpace {
     fn check_store_slow(&mut self, address: u64, size: u64) -> Option<()> {
         let mut at = address;
         let end = address.wrapping_add(size);
+        if let Err(fault) = canonical(address, size, Access::Write) {
+            return self.refuse(Refusal::Fault(fault));
+        }
         loop {
             if let Err(fault) = self.usable(at, Some(Access::Write), Access::Write) {
                 return self.refuse(Refusal::Fault(fault));
@@ -240,6 +246,19 @@ impl AddressSpace {
         self.refusal = Some(refusal);
         None
     }
+}
+
+/// Is all of it canonical? The processor asks this before it asks for pages.
+fn canonical(address: u64, size: u64, access: Access) -> Result<(), Fault> {
+    let last = address.wrapping_add(size).wrapping_sub(1);
+    if matches!(last.cast_signed() >> 47, 0 | -1) {
+        return Ok(());
+    }
+    Err(Fault {
+        address: last,
+        access,
+        kind: FaultKind::NonCanonical,
+    })
 }
 
 const fn rest_of_page(address: u64) -> usize {

@@ -124,7 +124,12 @@ fn to_register<B: Binary, const W: u32>(state: &mut State, op: &Op, b: u64) -> F
 #[inline(always)]
 fn to_memory<B: Binary, const W: u32>(state: &mut State, op: &Op, b: u64) -> Flow {
     let address = op.address(state);
-    let Some(a) = state.load::<W>(address) else {
+    let loaded = if B::WRITES {
+        state.load_to_store::<W>(address)
+    } else {
+        state.load::<W>(address)
+    };
+    let Some(a) = loaded else {
         return Flow::Stop;
     };
     let (result, flags) = B::apply::<W>(state.flags, a, b);
@@ -218,7 +223,7 @@ fn r<U: Unary, const W: u32>(state: &mut State, op: &Op) -> Flow {
 
 fn m<U: Unary, const W: u32>(state: &mut State, op: &Op) -> Flow {
     let address = op.address(state);
-    let Some(a) = state.load::<W>(address) else {
+    let Some(a) = state.load_to_store::<W>(address) else {
         return Flow::Stop;
     };
     let (result, flags) = U::apply::<W>(state.flags, a);

@@ -89,9 +89,6 @@ fn jcc<const CC: u8>(state: &mut State, op: &Op) -> Flow {
 
 #[inline(always)]
 fn call_to(state: &mut State, op: &Op, target: u64) -> Flow {
-    if !is_canonical(target) {
-        return raise(state, Exception::GeneralProtection);
-    }
     let slot = state.gpr[reg::RSP].wrapping_sub(8);
     let next = state
         .rip
@@ -99,9 +96,12 @@ fn call_to(state: &mut State, op: &Op, target: u64) -> Flow {
     if state.store::<64>(slot, next).is_none() {
         return Flow::Stop;
     }
-    state.gpr[reg::RSP] = slot;
-    state.rip = target;
-    Flow::Jump
+    // As on Intel: the return address is there already.
+    let flow = jump(state, target);
+    if flow == Flow::Jump {
+        state.gpr[reg::RSP] = slot;
+    }
+    flow
 }
 
 fn call(state: &mut State, op: &Op) -> Flow {

@@ -5,12 +5,22 @@
 //! is what current processors do, if they agree.
 
 mod alu;
+mod atomic;
+mod bits;
 mod branch;
+mod cpuid;
+mod flag;
 mod mov;
+mod muldiv;
+pub(crate) mod segment;
+mod shift;
 mod stack;
+mod string;
 mod system;
 
-use crate::op::{Op, Run};
+use crate::flags::Flags;
+use crate::op::{Flow, Op, Run};
+use crate::state::State;
 use iced_x86::Instruction;
 
 /// The function of an instruction; `op` has its operands. `None` if it is not modelled.
@@ -19,7 +29,40 @@ pub(crate) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
         .or_else(|| mov::select(insn, op))
         .or_else(|| branch::select(insn, op))
         .or_else(|| stack::select(insn, op))
+        .or_else(|| shift::select(insn))
+        .or_else(|| muldiv::select(insn))
+        .or_else(|| bits::select(insn))
+        .or_else(|| string::select(insn, op))
+        .or_else(|| atomic::select(insn))
+        .or_else(|| flag::select(insn))
+        .or_else(|| segment::select(insn, op))
+        .or_else(|| cpuid::select(insn))
         .or_else(|| system::select(insn))
+}
+
+/// Changes the first operand, in memory or a register, and the flags.
+#[inline(always)]
+fn modify<const MEMORY: bool, const W: u32>(
+    state: &mut State,
+    op: &Op,
+    new: impl FnOnce(u64, Flags) -> (u64, Flags),
+) -> Flow {
+    if !MEMORY {
+        let (result, flags) = new(state.get::<W>(op.dst), state.flags);
+        state.set::<W>(op.dst, result);
+        state.flags = flags;
+        return Flow::Next;
+    }
+    let address = op.address(state);
+    let Some(a) = state.load_to_store::<W>(address) else {
+        return Flow::Stop;
+    };
+    let (result, flags) = new(a, state.flags);
+    if state.store::<W>(address, result).is_none() {
+        return Flow::Stop;
+    }
+    state.flags = flags;
+    Flow::Next
 }
 
 /// A function for one of the 16 conditions.

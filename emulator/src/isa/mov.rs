@@ -182,10 +182,10 @@ fn xchg_rr<const W: u32>(state: &mut State, op: &Op) -> Flow {
 
 fn xchg_mr<const W: u32>(state: &mut State, op: &Op) -> Flow {
     let address = op.address(state);
-    let (Some(value), register) = (state.load::<W>(address), state.get::<W>(op.src)) else {
+    let Some(value) = state.load_to_store::<W>(address) else {
         return Flow::Stop;
     };
-    if state.store::<W>(address, register).is_none() {
+    if state.store::<W>(address, state.get::<W>(op.src)).is_none() {
         return Flow::Stop;
     }
     state.set::<W>(op.src, value);

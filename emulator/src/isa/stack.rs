@@ -4,7 +4,7 @@ use crate::flags;
 use crate::lower::{Form, form, width};
 use crate::op::{Flow, Op, Run};
 use crate::state::{State, mask, reg};
-use iced_x86::{Code, Instruction, Mnemonic, OpKind};
+use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 
 pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
     use Mnemonic::{Enter, Leave, Pop, Popf, Popfq, Push, Pushf, Pushfq};
@@ -26,7 +26,7 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
         (Pop, Form::M) => {
             // An address relative to rsp is that after the pop.
             let size = insn.memory_size().size() as u64;
-            if op.base == reg::RSP as u8 {
+            if matches!(insn.memory_base(), Register::RSP | Register::ESP) {
                 op.disp = op.disp.wrapping_add(size);
             }
             if size == 2 { pop_m::<16> } else { pop_m::<64> }
@@ -37,9 +37,12 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
         (Popf, _) => popf::<16>,
         (Leave, _) if insn.code() == Code::Leavew => leave::<16>,
         (Leave, _) => leave::<64>,
-        (Enter, _) if insn.code() == Code::Enterq_imm16_imm8 => {
+        (Enter, _) => {
             op.imm &= 0xffff;
-            enter
+            match insn.code() {
+                Code::Enterw_imm16_imm8 => enter::<16>,
+                _ => enter::<64>,
+            }
         }
         _ => return None,
     })
@@ -122,36 +125,37 @@ fn leave<const W: u32>(state: &mut State, _: &Op) -> Flow {
 }
 
 /// `enter imm, level`: the level is in `extra`.
-fn enter(state: &mut State, op: &Op) -> Flow {
+fn enter<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    match enter_at::<W>(state, op) {
+        Some((top, frame)) => {
+            state.gpr[reg::RSP] = top;
+            state.set::<W>(reg::RBP as u8, frame);
+            Flow::Next
+        }
+        None => Flow::Stop,
+    }
+}
+
+/// What `enter` stores, and rsp and rbp behind it. What was stored before a fault stays: it is
+/// below the top of the stack.
+fn enter_at<const W: u32>(state: &mut State, op: &Op) -> Option<(u64, u64)> {
+    let size = u64::from(W / 8);
     let (rsp, rbp) = (state.gpr[reg::RSP], state.gpr[reg::RBP]);
     let level = u64::from(op.extra % 32);
-    let frame = rsp.wrapping_sub(8);
-    let mut words = vec![rbp];
-    for i in 1..level {
-        match state.load::<64>(rbp.wrapping_sub(8 * i)) {
-            Some(word) => words.push(word),
-            None => return Flow::Stop,
-        }
+    let frame = rsp.wrapping_sub(size);
+    state.store::<W>(frame, rbp)?;
+    let mut top = frame;
+    for outer in 1..=level {
+        let word = if outer < level {
+            state.load::<W>(rbp.wrapping_sub(size * outer))?
+        } else {
+            frame
+        };
+        top = top.wrapping_sub(size);
+        state.store::<W>(top, word)?;
     }
-    if level > 0 {
-        words.push(frame);
-    }
-    let bottom = rsp.wrapping_sub(8 * words.len() as u64);
-    // Nothing is written if a part cannot be, nor if the new top of the stack cannot.
-    let top = bottom.wrapping_sub(op.imm());
-    if state.memory.check_store(bottom, 8 * words.len()).is_none()
-        || state.memory.check_store(top, 1).is_none()
-    {
-        return Flow::Stop;
-    }
-    let mut slot = rsp;
-    for word in words {
-        slot = slot.wrapping_sub(8);
-        if state.store::<64>(slot, word).is_none() {
-            return Flow::Stop;
-        }
-    }
-    state.gpr[reg::RSP] = top;
-    state.gpr[reg::RBP] = frame;
-    Flow::Next
+    top = top.wrapping_sub(op.imm());
+    // It could be written, or else it is a fault now.
+    state.memory.check_store(top, size as usize)?;
+    Some((top, frame))
 }

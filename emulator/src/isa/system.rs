@@ -1,4 +1,5 @@
-//! What asks somebody else: syscall, int, hlt, ud2. Not here: cpuid and the like.
+//! What asks somebody else: syscall, int, hlt, ud2; and what only the kernel may do. Not here:
+//! cpuid and the like.
 
 use crate::flags;
 use crate::op::{Flow, Op, Run, raise, stop};
@@ -7,15 +8,34 @@ use crate::stop::{Call, Exception, Stop};
 use iced_x86::{Instruction, Mnemonic};
 
 pub(super) fn select(insn: &Instruction) -> Option<Run> {
+    use Mnemonic::*;
     Some(match insn.mnemonic() {
-        Mnemonic::Syscall => syscall,
-        Mnemonic::Int => int,
-        Mnemonic::Int3 => int3,
-        Mnemonic::Int1 => int1,
-        Mnemonic::Hlt => hlt,
-        Mnemonic::Ud0 | Mnemonic::Ud1 | Mnemonic::Ud2 => crate::op::invalid,
+        Syscall => syscall,
+        Int => int,
+        Int3 => int3,
+        Int1 => int1,
+        Hlt => hlt,
+        Ud0 | Ud1 | Ud2 => crate::op::invalid,
+        In | Out | Insb | Insw | Insd | Outsb | Outsw | Outsd | Cli | Sti | Clts | Invd
+        | Wbinvd | Invlpg | Lgdt | Lidt | Lldt | Ltr | Lmsw | Rdmsr | Wrmsr | Rdpmc | Swapgs
+        | Sysexit | Sysexitq | Sysret | Sysretq | Xsetbv => privileged,
+        // Of and to a control or debug register: all others were moved before.
+        Mov if is_privileged(insn) => privileged,
+        // Not outside of the kernel, or of what has not been switched on.
+        Clac | Stac | Monitor | Mwait | Rsm => crate::op::invalid,
         _ => return None,
     })
+}
+
+fn is_privileged(insn: &Instruction) -> bool {
+    (0..2).any(|number| {
+        let register = insn.op_register(number);
+        register.is_cr() || register.is_dr()
+    })
+}
+
+fn privileged(state: &mut State, _: &Op) -> Flow {
+    raise(state, Exception::GeneralProtection)
 }
 
 fn syscall(state: &mut State, op: &Op) -> Flow {

@@ -1,0 +1,270 @@
+//! Single bits and counts of them: bt, bts, btr, btc, bsf, bsr, tzcnt, lzcnt, popcnt, crc32.
+
+use crate::flags::{self, Flags, sign_extend};
+use crate::lower::{Form, by_width, form, width};
+use crate::op::{Flow, Op, Run};
+use crate::state::State;
+use iced_x86::{Instruction, Mnemonic};
+
+pub(super) fn select(insn: &Instruction) -> Option<Run> {
+    match insn.mnemonic() {
+        Mnemonic::Bt => test::<Test>(insn),
+        Mnemonic::Bts => test::<Set>(insn),
+        Mnemonic::Btr => test::<Reset>(insn),
+        Mnemonic::Btc => test::<Complement>(insn),
+        Mnemonic::Bsf => count::<Bsf>(insn),
+        Mnemonic::Bsr => count::<Bsr>(insn),
+        Mnemonic::Tzcnt => count::<Tzcnt>(insn),
+        Mnemonic::Lzcnt => count::<Lzcnt>(insn),
+        Mnemonic::Popcnt => count::<Popcnt>(insn),
+        Mnemonic::Crc32 => {
+            // The first operand has 32 or 64 bits, of which only 32 count.
+            Some(match form(insn) {
+                Form::RR => by_width!(width(insn, 1), crc32_rr),
+                Form::RM => by_width!(width(insn, 1), crc32_rm),
+                _ => return None,
+            })
+        }
+        _ => None,
+    }
+}
+
+/// What is done to the bit that went to CF.
+trait Change {
+    /// Is anything done?
+    const WRITES: bool = true;
+
+    /// The value with that bit, which alone is set in `bit`, changed.
+    fn apply(value: u64, bit: u64) -> u64;
+}
+
+struct Test;
+impl Change for Test {
+    const WRITES: bool = false;
+    fn apply(value: u64, _: u64) -> u64 {
+        value
+    }
+}
+
+struct Set;
+impl Change for Set {
+    fn apply(value: u64, bit: u64) -> u64 {
+        value | bit
+    }
+}
+
+struct Reset;
+impl Change for Reset {
+    fn apply(value: u64, bit: u64) -> u64 {
+        value & !bit
+    }
+}
+
+struct Complement;
+impl Change for Complement {
+    fn apply(value: u64, bit: u64) -> u64 {
+        value ^ bit
+    }
+}
+
+fn test<C: Change>(insn: &Instruction) -> Option<Run> {
+    Some(match form(insn) {
+        Form::RR => by_width!(width(insn, 0), test_rr, C),
+        Form::RI => by_width!(width(insn, 0), test_ri, C),
+        Form::MI => by_width!(width(insn, 0), test_mi, C),
+        Form::MR => by_width!(width(insn, 0), test_mr, C),
+        _ => return None,
+    })
+}
+
+#[inline(always)]
+fn test_register<C: Change, const W: u32>(state: &mut State, op: &Op, number: u64) -> Flow {
+    let bit = 1 << (number % u64::from(W));
+    let value = state.get::<W>(op.dst);
+    if C::WRITES {
+        state.set::<W>(op.dst, C::apply(value, bit));
+    }
+    state.flags.set_cf(value & bit != 0);
+    Flow::Next
+}
+
+#[inline(always)]
+fn test_memory<C: Change, const W: u32>(state: &mut State, address: u64, number: u64) -> Flow {
+    let bit = 1 << (number % u64::from(W));
+    let loaded = if C::WRITES {
+        state.load_to_store::<W>(address)
+    } else {
+        state.load::<W>(address)
+    };
+    let Some(value) = loaded else {
+        return Flow::Stop;
+    };
+    if C::WRITES && state.store::<W>(address, C::apply(value, bit)).is_none() {
+        return Flow::Stop;
+    }
+    state.flags.set_cf(value & bit != 0);
+    Flow::Next
+}
+
+fn test_rr<C: Change, const W: u32>(state: &mut State, op: &Op) -> Flow {
+    let number = state.get::<W>(op.src);
+    test_register::<C, W>(state, op, number)
+}
+
+fn test_ri<C: Change, const W: u32>(state: &mut State, op: &Op) -> Flow {
+    test_register::<C, W>(state, op, op.imm())
+}
+
+fn test_mi<C: Change, const W: u32>(state: &mut State, op: &Op) -> Flow {
+    let address = op.address(state);
+    test_memory::<C, W>(state, address, op.imm())
+}
+
+/// The bit's number is signed and reaches beyond the operand: the address moves by whole operands.
+fn test_mr<C: Change, const W: u32>(state: &mut State, op: &Op) -> Flow {
+    let number = sign_extend::<W>(state.get::<W>(op.src)).cast_signed();
+    let operands = number.div_euclid(i64::from(W)).cast_unsigned();
+    let address = op.address_moved(state, operands.wrapping_mul(u64::from(W / 8)));
+    test_memory::<C, W>(state, address, number.cast_unsigned())
+}
+
+/// A number that is found out about the second operand.
+trait Count {
+    /// What the destination becomes, if it changes, and the flags.
+    fn apply<const W: u32>(a: u64) -> (Option<u64>, Flags);
+}
+
+fn count<C: Count>(insn: &Instruction) -> Option<Run> {
+    Some(match form(insn) {
+        Form::RR => by_width!(width(insn, 0), count_rr, C),
+        Form::RM => by_width!(width(insn, 0), count_rm, C),
+        _ => return None,
+    })
+}
+
+#[inline(always)]
+fn set_count<C: Count, const W: u32>(state: &mut State, op: &Op, a: u64) -> Flow {
+    let (result, flags) = C::apply::<W>(a);
+    if let Some(result) = result {
+        state.set::<W>(op.dst, result);
+    }
+    state.flags = flags;
+    Flow::Next
+}
+
+fn count_rr<C: Count, const W: u32>(state: &mut State, op: &Op) -> Flow {
+    let a = state.get::<W>(op.src);
+    set_count::<C, W>(state, op, a)
+}
+
+fn count_rm<C: Count, const W: u32>(state: &mut State, op: &Op) -> Flow {
+    match state.load::<W>(op.address(state)) {
+        Some(a) => set_count::<C, W>(state, op, a),
+        None => Flow::Stop,
+    }
+}
+
+/// Of `bsf` and `bsr`: only ZF is defined, and says that there is no bit. Then the destination is
+/// undefined by the SDM; processors leave all 64 bits of it.
+#[inline(always)]
+fn scanned(a: u64, number: u32) -> (Option<u64>, Flags) {
+    if a == 0 {
+        return (None, Flags::logic::<64>(0));
+    }
+    // PF as of the number, and not ZF.
+    let flags = Flags::logic::<64>(1 << 8 | u64::from(number));
+    (Some(number.into()), flags)
+}
+
+struct Bsf;
+impl Count for Bsf {
+    #[inline(always)]
+    fn apply<const W: u32>(a: u64) -> (Option<u64>, Flags) {
+        scanned(a, a.trailing_zeros())
+    }
+}
+
+struct Bsr;
+impl Count for Bsr {
+    #[inline(always)]
+    fn apply<const W: u32>(a: u64) -> (Option<u64>, Flags) {
+        scanned(a, 63_u32.wrapping_sub(a.leading_zeros()))
+    }
+}
+
+/// Of `tzcnt` and `lzcnt`: CF says that there is no bit, ZF that the result is 0; the others are clear.
+#[inline(always)]
+fn counted(a: u64, number: u32) -> (Option<u64>, Flags) {
+    let mut flags = Flags::from_bits(if number == 0 { flags::ZF } else { 0 });
+    flags.set_carries(a == 0, false);
+    (Some(number.into()), flags)
+}
+
+struct Tzcnt;
+impl Count for Tzcnt {
+    #[inline(always)]
+    fn apply<const W: u32>(a: u64) -> (Option<u64>, Flags) {
+        counted(a, a.trailing_zeros().min(W))
+    }
+}
+
+struct Lzcnt;
+impl Count for Lzcnt {
+    #[inline(always)]
+    fn apply<const W: u32>(a: u64) -> (Option<u64>, Flags) {
+        counted(a, a.leading_zeros() - (64 - W))
+    }
+}
+
+struct Popcnt;
+impl Count for Popcnt {
+    #[inline(always)]
+    fn apply<const W: u32>(a: u64) -> (Option<u64>, Flags) {
+        // ZF is that of the operand, which is that of the result; PF and SF are clear.
+        let flags = Flags::from_bits(if a == 0 { flags::ZF } else { 0 });
+        (Some(a.count_ones().into()), flags)
+    }
+}
+
+/// The remainders of all bytes, for CRC-32C: polynomial 0x11edc6f41, bits reflected.
+const CRC32C: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = byte as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 1 != 0 {
+                crc >> 1 ^ 0x82f6_3b78
+            } else {
+                crc >> 1
+            };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
+
+#[inline(always)]
+fn crc32<const W: u32>(state: &mut State, op: &Op, a: u64) -> Flow {
+    let mut crc = state.gpr[(op.dst & 31) as usize] as u32;
+    for byte in &a.to_le_bytes()[..W as usize / 8] {
+        crc = crc >> 8 ^ CRC32C[usize::from(crc as u8 ^ byte)];
+    }
+    state.set::<64>(op.dst, crc.into());
+    Flow::Next
+}
+
+fn crc32_rr<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    let a = state.get::<W>(op.src);
+    crc32::<W>(state, op, a)
+}
+
+fn crc32_rm<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    match state.load::<W>(op.address(state)) {
+        Some(a) => crc32::<W>(state, op, a),
+        None => Flow::Stop,
+    }
+}

@@ -1,0 +1,169 @@
+//! Segments: their selectors and the bases of fs and gs.
+//!
+//! A process of 64 bits on Linux has the descriptors of `arch/x86/include/asm/segment.h`: code of
+//! 32 and of 64 bits, data, and the number of the processor; those that a process may set itself
+//! are empty. Their bases are 0.
+
+use crate::lower::{Form, form, width};
+use crate::op::{Flow, Op, Run, flow, raise};
+use crate::state::{State, reg};
+use crate::stop::Exception;
+use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+
+/// Selectors by the number of the segment: es, cs, ss, ds, fs, gs.
+pub(crate) const SELECTORS: [u16; 6] = [0, 0x33, 0x2b, 0, 0, 0];
+
+const SS: u8 = 2;
+const FS: u8 = 4;
+const GS: u8 = 5;
+
+pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
+    let is_segment = |number| {
+        number < insn.op_count()
+            && insn.op_kind(number) == OpKind::Register
+            && insn.op_register(number).is_segment_register()
+    };
+    let form = form(insn);
+    Some(match insn.mnemonic() {
+        Mnemonic::Mov if is_segment(0) => match form {
+            _ if insn.op_register(0) == Register::CS => crate::op::invalid,
+            Form::RR => set_r,
+            Form::RM => set_m,
+            _ => return None,
+        },
+        Mnemonic::Mov if is_segment(1) => match (form, width(insn, 0)) {
+            (Form::RR, 16) => get_r::<16>,
+            (Form::RR, 32) => get_r::<32>,
+            (Form::RR, 64) => get_r::<64>,
+            (Form::MR, _) => get_m,
+            _ => return None,
+        },
+        Mnemonic::Push if is_segment(0) => match insn.stack_pointer_increment() {
+            -2 => push::<16>,
+            -8 => push::<64>,
+            _ => return None,
+        },
+        Mnemonic::Pop if is_segment(0) => match insn.stack_pointer_increment() {
+            2 => pop::<16>,
+            8 => pop::<64>,
+            _ => return None,
+        },
+        Mnemonic::Rdfsbase | Mnemonic::Rdgsbase => {
+            op.src = base(insn.mnemonic() == Mnemonic::Rdfsbase);
+            match width(insn, 0) {
+                32 => read_base::<32>,
+                _ => read_base::<64>,
+            }
+        }
+        Mnemonic::Wrfsbase | Mnemonic::Wrgsbase => {
+            op.src = base(insn.mnemonic() == Mnemonic::Wrfsbase);
+            match width(insn, 0) {
+                32 => write_base::<32>,
+                _ => write_base::<64>,
+            }
+        }
+        _ => return None,
+    })
+}
+
+fn base(fs: bool) -> u8 {
+    (if fs { reg::FS } else { reg::GS }) as u8
+}
+
+/// Loads a segment register, or raises.
+fn set(state: &mut State, number: u8, selector: u16) -> bool {
+    // Selectors 0 to 3 mean no segment, which the stack cannot be.
+    let null = selector < 4 && number != SS;
+    let descriptor = selector & !3;
+    let privilege = selector & 3;
+    let data = descriptor == 0x28;
+    let code = matches!(descriptor, 0x20 | 0x30) || descriptor == 0x78;
+    let allowed = match number {
+        SS => data && privilege == 3,
+        _ => null || data || code,
+    };
+    if !allowed {
+        raise(state, Exception::GeneralProtection);
+        return false;
+    }
+    if let Some(to) = state.segments.get_mut(usize::from(number)) {
+        *to = selector;
+    }
+    match number {
+        FS => state.gpr[reg::FS] = 0,
+        GS => state.gpr[reg::GS] = 0,
+        _ => {}
+    }
+    true
+}
+
+fn get(state: &State, number: u8) -> u64 {
+    let selector = state.segments.get(usize::from(number));
+    selector.copied().unwrap_or_default().into()
+}
+
+fn set_r(state: &mut State, op: &Op) -> Flow {
+    let selector = state.get::<16>(op.src) as u16;
+    if set(state, op.dst, selector) {
+        Flow::Next
+    } else {
+        Flow::Stop
+    }
+}
+
+fn set_m(state: &mut State, op: &Op) -> Flow {
+    let Some(selector) = state.load::<16>(op.address(state)) else {
+        return Flow::Stop;
+    };
+    if set(state, op.dst, selector as u16) {
+        Flow::Next
+    } else {
+        Flow::Stop
+    }
+}
+
+fn get_r<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    let selector = get(state, op.src);
+    state.set::<W>(op.dst, selector);
+    Flow::Next
+}
+
+fn get_m(state: &mut State, op: &Op) -> Flow {
+    flow(state.store::<16>(op.address(state), get(state, op.src)))
+}
+
+fn push<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    let slot = state.gpr[reg::RSP].wrapping_sub(u64::from(W / 8));
+    if state.store::<W>(slot, get(state, op.dst)).is_none() {
+        return Flow::Stop;
+    }
+    state.gpr[reg::RSP] = slot;
+    Flow::Next
+}
+
+fn pop<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    let rsp = state.gpr[reg::RSP];
+    let Some(selector) = state.load::<W>(rsp) else {
+        return Flow::Stop;
+    };
+    if !set(state, op.dst, selector as u16) {
+        return Flow::Stop;
+    }
+    state.gpr[reg::RSP] = rsp.wrapping_add(u64::from(W / 8));
+    Flow::Next
+}
+
+fn read_base<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    let base = state.gpr[(op.src & 31) as usize];
+    state.set::<W>(op.dst, base);
+    Flow::Next
+}
+
+fn write_base<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    let base = state.get::<W>(op.dst);
+    if !matches!(base.cast_signed() >> 47, 0 | -1) {
+        return raise(state, Exception::GeneralProtection);
+    }
+    state.gpr[(op.src & 31) as usize] = base;
+    Flow::Next
+}

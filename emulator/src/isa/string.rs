@@ -1,0 +1,299 @@
+//! String instructions, alone and repeated: movs, cmps, stos, lods, scas; and xlat.
+//!
+//! A repeated one leaves rcx, rsi and rdi at the iteration that faults, and rip at itself, so
+//! that it goes on when the fault is dealt with. What goes up through memory is done a page at a
+//! time where nobody can tell.
+
+use crate::address_space::PAGE_SIZE;
+use crate::flags::{self, Flags};
+use crate::lower::{by_width, segment};
+use crate::op::{Flow, Op, Run, stop};
+use crate::state::{State, mask, reg};
+use crate::stop::Stop;
+use iced_x86::{Instruction, Mnemonic};
+
+pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
+    use Mnemonic::*;
+    if insn.mnemonic() == Xlatb {
+        return Some(xlat);
+    }
+    if !insn.is_string_instruction() {
+        return None;
+    }
+    let width = insn.memory_size().size() as u32 * 8;
+    // The source's; the destination has none.
+    op.base = segment(insn) as u8;
+    op.extra = match (insn.has_rep_prefix(), insn.has_repne_prefix()) {
+        (false, false) => ONCE,
+        (_, false) => REPEAT_EQUAL,
+        (_, true) => REPEAT_NOT_EQUAL,
+    };
+    op.src = u8::from(insn.op_kinds().any(is_small));
+    Some(match insn.mnemonic() {
+        Movsb | Movsw | Movsd | Movsq => by_width!(width, string, Movs),
+        Cmpsb | Cmpsw | Cmpsd | Cmpsq => by_width!(width, string, Cmps),
+        Stosb | Stosw | Stosd | Stosq => by_width!(width, string, Stos),
+        Lodsb | Lodsw | Lodsd | Lodsq => by_width!(width, string, Lods),
+        Scasb | Scasw | Scasd | Scasq => by_width!(width, string, Scas),
+        _ => return None,
+    })
+}
+
+fn is_small(kind: iced_x86::OpKind) -> bool {
+    use iced_x86::OpKind::{MemoryESEDI, MemorySegESI};
+    matches!(kind, MemorySegESI | MemoryESEDI)
+}
+
+// How often, in `extra`.
+const ONCE: u8 = 0;
+const REPEAT_EQUAL: u8 = 1;
+const REPEAT_NOT_EQUAL: u8 = 2;
+
+/// What one iteration does.
+trait Iteration {
+    /// Does it read what rsi points to?
+    const SOURCE: bool;
+    /// Does it use what rdi points to?
+    const DESTINATION: bool;
+    /// Does it write?
+    const WRITES: bool = false;
+    /// Does it set flags, which may end the repetition?
+    const COMPARES: bool = false;
+
+    /// One element of `W` bits. `None`, and nothing has happened, if memory does not allow it.
+    fn one<const W: u32>(state: &mut State, from: u64, to: u64) -> Option<()>;
+
+    /// At most `count` elements upward at once; how many were done.
+    fn many<const W: u32>(_: &mut State, _from: u64, _to: u64, _count: u64) -> u64 {
+        0
+    }
+}
+
+struct Movs;
+impl Iteration for Movs {
+    const SOURCE: bool = true;
+    const DESTINATION: bool = true;
+    const WRITES: bool = true;
+
+    #[inline(always)]
+    fn one<const W: u32>(state: &mut State, from: u64, to: u64) -> Option<()> {
+        let value = state.load::<W>(from)?;
+        state.store::<W>(to, value)
+    }
+
+    fn many<const W: u32>(state: &mut State, from: u64, to: u64, count: u64) -> u64 {
+        let size = u64::from(W / 8);
+        // An element that overlaps itself is read before it is written, byte for byte or not.
+        if (1..size).contains(&to.wrapping_sub(from)) {
+            return 0;
+        }
+        let room = whole_elements::<W>(from).min(whole_elements::<W>(to));
+        let count = count.min(room);
+        if count == 0 {
+            return 0;
+        }
+        let copied = state.memory.copy_in_pages(to, from, count * size);
+        copied.map_or(0, |bytes| bytes / size)
+    }
+}
+
+struct Stos;
+impl Iteration for Stos {
+    const SOURCE: bool = false;
+    const DESTINATION: bool = true;
+    const WRITES: bool = true;
+
+    #[inline(always)]
+    fn one<const W: u32>(state: &mut State, _: u64, to: u64) -> Option<()> {
+        let value = state.get::<W>(reg::RAX as u8);
+        state.store::<W>(to, value)
+    }
+
+    fn many<const W: u32>(state: &mut State, _: u64, to: u64, count: u64) -> u64 {
+        let value = state.get::<W>(reg::RAX as u8).to_le_bytes();
+        let element = &value[..W as usize / 8];
+        let count = count.min(whole_elements::<W>(to));
+        let Some(bytes) = state.memory.writable(to) else {
+            return 0;
+        };
+        let bytes = &mut bytes[..count as usize * element.len()];
+        if W == 8 {
+            bytes.fill(element[0]);
+        } else {
+            for place in bytes.chunks_exact_mut(element.len()) {
+                place.copy_from_slice(element);
+            }
+        }
+        count
+    }
+}
+
+struct Lods;
+impl Iteration for Lods {
+    const SOURCE: bool = true;
+    const DESTINATION: bool = false;
+
+    #[inline(always)]
+    fn one<const W: u32>(state: &mut State, from: u64, _: u64) -> Option<()> {
+        let value = state.load::<W>(from)?;
+        state.set::<W>(reg::RAX as u8, value);
+        Some(())
+    }
+}
+
+struct Cmps;
+impl Iteration for Cmps {
+    const SOURCE: bool = true;
+    const DESTINATION: bool = true;
+    const COMPARES: bool = true;
+
+    #[inline(always)]
+    fn one<const W: u32>(state: &mut State, from: u64, to: u64) -> Option<()> {
+        // Which of two that cannot be read is found first.
+        let b = state.load::<W>(to)?;
+        let a = state.load::<W>(from)?;
+        state.flags = Flags::sub::<W>(a, b, a.wrapping_sub(b));
+        Some(())
+    }
+}
+
+struct Scas;
+impl Iteration for Scas {
+    const SOURCE: bool = false;
+    const DESTINATION: bool = true;
+    const COMPARES: bool = true;
+
+    #[inline(always)]
+    fn one<const W: u32>(state: &mut State, _: u64, to: u64) -> Option<()> {
+        let a = state.get::<W>(reg::RAX as u8);
+        let b = state.load::<W>(to)?;
+        state.flags = Flags::sub::<W>(a, b, a.wrapping_sub(b));
+        Some(())
+    }
+}
+
+/// How many elements there are up to the end of a page.
+fn whole_elements<const W: u32>(address: u64) -> u64 {
+    (PAGE_SIZE - address % PAGE_SIZE) / u64::from(W / 8)
+}
+
+fn string<I: Iteration, const W: u32>(state: &mut State, op: &Op) -> Flow {
+    if op.src == 0 {
+        sized::<I, 64, W>(state, op)
+    } else {
+        sized::<I, 32, W>(state, op)
+    }
+}
+
+/// With rcx, rsi and rdi of `A` bits.
+#[inline(always)]
+fn sized<I: Iteration, const A: u32, const W: u32>(state: &mut State, op: &Op) -> Flow {
+    if op.extra != ONCE {
+        return repeat::<I, A, W>(state, op);
+    }
+    let (from, to) = pointers::<A>(state, op);
+    match I::one::<W>(state, from, to) {
+        Some(()) => {
+            advance::<I, A>(state, step::<W>(state));
+            Flow::Next
+        }
+        None => Flow::Stop,
+    }
+}
+
+/// Where the source and the destination are.
+#[inline(always)]
+fn pointers<const A: u32>(state: &State, op: &Op) -> (u64, u64) {
+    let segment = state.gpr[(op.base & 31) as usize];
+    let from = state.get::<A>(reg::RSI as u8).wrapping_add(segment);
+    (from, state.get::<A>(reg::RDI as u8))
+}
+
+/// From one element to the next, bytes.
+#[inline(always)]
+fn step<const W: u32>(state: &State) -> u64 {
+    let size = u64::from(W / 8);
+    if state.other_flags & flags::DF == 0 {
+        size
+    } else {
+        size.wrapping_neg()
+    }
+}
+
+/// Moves the pointers.
+#[inline(always)]
+fn advance<I: Iteration, const A: u32>(state: &mut State, by: u64) {
+    if I::SOURCE {
+        let at = state.get::<A>(reg::RSI as u8).wrapping_add(by);
+        state.set::<A>(reg::RSI as u8, at);
+    }
+    if I::DESTINATION {
+        let at = state.get::<A>(reg::RDI as u8).wrapping_add(by);
+        state.set::<A>(reg::RDI as u8, at);
+    }
+}
+
+/// With addresses of 32 bits, Intel's processors clear the upper halves before they look at the
+/// count: rcx, and the pointers of what writes.
+fn cut_registers<I: Iteration>(state: &mut State) {
+    state.gpr[reg::RCX] &= mask::<32>();
+    if I::WRITES {
+        state.gpr[reg::RDI] &= mask::<32>();
+        if I::SOURCE {
+            state.gpr[reg::RSI] &= mask::<32>();
+        }
+    }
+}
+
+fn repeat<I: Iteration, const A: u32, const W: u32>(state: &mut State, op: &Op) -> Flow {
+    if A == 32 {
+        cut_registers::<I>(state);
+    }
+    // An instruction that is interrupted shows the flags that it found (SDM volume 2, REP).
+    let flags = state.flags;
+    let by = step::<W>(state);
+    let up = by.cast_signed() > 0;
+    let mut left = state.get::<A>(reg::RCX as u8);
+    while left != 0 {
+        let (from, to) = pointers::<A>(state, op);
+        // Not over the end of the addresses.
+        let bulk = up && !state.single_iteration && A == 64;
+        let done = match bulk {
+            true => I::many::<W>(state, from, to, left),
+            false => 0,
+        };
+        if done != 0 {
+            advance::<I, A>(state, by.wrapping_mul(done));
+            left -= done;
+            state.set::<A>(reg::RCX as u8, left);
+            continue;
+        }
+        if I::one::<W>(state, from, to).is_none() {
+            state.flags = flags;
+            return Flow::Stop;
+        }
+        advance::<I, A>(state, by);
+        left -= 1;
+        state.set::<A>(reg::RCX as u8, left);
+        if I::COMPARES && state.flags.zf() != (op.extra == REPEAT_EQUAL) {
+            break;
+        }
+        if state.single_iteration && left != 0 {
+            state.flags = flags;
+            return stop(state, Stop::Again);
+        }
+    }
+    Flow::Next
+}
+
+/// al from the table at rbx.
+fn xlat(state: &mut State, op: &Op) -> Flow {
+    let index = state.get::<8>(reg::RAX as u8);
+    match state.load::<8>(op.address_moved(state, index)) {
+        Some(value) => {
+            state.set::<8>(reg::RAX as u8, value);
+            Flow::Next
+        }
+        None => Flow::Stop,
+    }
+}
