@@ -17,6 +17,7 @@ use quickcheck::{Arbitrary, Gen, QuickCheck};
 
 mod fallback;
 mod random;
+mod registers;
 
 const STACK: u64 = 0x7fff_0000;
 const TEXT: core::ops::Range<u64> = 0x1000..0x2000;
@@ -268,12 +269,19 @@ fn missing_registers() {
 #[test]
 fn sp_must_advance() {
     let stuck = Rule::call(Value::reg(Reg::Rsp, 0));
-    for fast in [true, false] {
+    let all = RegMask::CALLEE_SAVED;
+    for (fast, carries) in [(true, all), (false, all), (true, RegMask::FRAME)] {
         let mut finder = Rows::all(stuck);
-        finder.fast = fast;
-        let chain = chain_of(&finder, &start(pc(0x1100), STACK + 8, 0), &[pc(0x1200), 0]);
+        (finder.fast, finder.carries) = (fast, carries);
+        let (space, mut cache) = (space(), Cache::new());
         let (from, to) = (STACK + 8, STACK + 8);
-        assert_eq!(chain.end.reason, Reason::SpDidNotAdvance { from, to });
+        let (at, words) = (start(pc(0x1100), from, 0), [pc(0x1100), 0]);
+        // Cold, then out of the hot table.
+        for _ in 0..2 {
+            let chain = chain_in(&finder, &space, &at, &words, &mut cache);
+            assert_eq!(chain.end.reason, Reason::SpDidNotAdvance { from, to });
+            assert_eq!(pcs(&chain), [pc(0x1100)]);
+        }
     }
     // By an rbp that points down, and by an sp of its own that goes back.
     let chain = chain_of(
@@ -474,35 +482,6 @@ fn by_default_only_a_rule_that_is_not_common_needs_a_permit() {
     );
     assert_eq!(pcs(&chain), [pc(0x1100), pc(0x1200), pc(0x1900)]);
     assert_eq!(chain.end.reason, Reason::NoRow { pc: 1 });
-}
-
-#[test]
-fn a_lost_register_ends_the_walk_only_where_it_is_needed() {
-    // rbp's slot lies below the copy; two frames later a rule needs rbp.
-    let loses = Rule::call(Value::reg(Reg::Rsp, 16)).with_saved(Reg::Rbp, Value::at_cfa(-24));
-    let rows = vec![
-        (0x1000, loses),
-        (0x1200, RSP16),
-        (0x1400, Rule::FRAME_POINTER),
-    ];
-    let words = [0, pc(0x1300), 0, pc(0x1500), 0];
-    for fast in [true, false] {
-        let mut finder = Rows::new(rows.clone());
-        finder.fast = fast;
-        let chain = chain_of(&finder, &start(pc(0x1100), STACK, 1), &words);
-        assert_eq!(pcs(&chain), [pc(0x1100), pc(0x1300), pc(0x1500)]);
-        let cause = Reason::Memory(MemoryError::BelowCopy {
-            address: STACK - 8,
-            start: STACK,
-        });
-        assert_eq!(chain.end.reason, cause);
-        let lost = Event::RegisterLost {
-            pc: CodeAddress::Instruction(pc(0x1100)),
-            reg: Reg::Rbp,
-            cause,
-        };
-        assert_eq!(chain.events[1..], [lost], "fast: {fast}");
-    }
 }
 
 #[test]
