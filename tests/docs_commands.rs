@@ -12,13 +12,14 @@ use std::process::Command;
 
 /// Commands that are not run here: `.ci/run` or a test of its own runs the first ones, the others
 /// would build all anew or need what a test must not fetch.
-const NOT_RUN: [&str; 9] = [
+const NOT_RUN: [&str; 10] = [
     ".ci/run",
     "cargo test",
     "cargo run --example frame_pointer",
     "cargo bench",
     "cargo build",
     "cargo install",
+    "cargo mutants",
     "cargo +nightly fuzz",
     "git clone",
     "cd unwind-sim",
