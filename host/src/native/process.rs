@@ -135,10 +135,6 @@ impl Native {
         cases: &[NativeCase],
         results: &mut [(Outcome, NativeState)],
     ) -> Result<(), NativeError> {
-        // It may have died meanwhile, with the thread that made it; no case is to blame.
-        if self.status()?.is_some() {
-            self.replace()?;
-        }
         self.bring();
         for (index, case) in cases.iter().enumerate() {
             self.fill(index, case);
@@ -156,7 +152,8 @@ impl Native {
                 break;
             };
             let outcome = match end {
-                // The first time may be chance: others can kill the child, too.
+                // The first time may be chance: others can kill the child, too, and it dies
+                // with the thread that made it, even before it gets the batch.
                 End::Died(_) if died_at != Some(index) => None,
                 End::Died(status) => Some(Outcome::Killed {
                     signal: status.signal().unwrap_or(0),
