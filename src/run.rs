@@ -38,7 +38,7 @@ impl Against {
 
 /// Unwinders whose errors are expected: they cannot be right everywhere, and do not count for the
 /// exit status.
-const EXPECTED_TO_ERR: [&str; 3] = ["fp", "guess", "lbr"];
+pub(crate) const EXPECTED_TO_ERR: [&str; 3] = ["fp", "guess", "lbr"];
 
 /// A column of the matrix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

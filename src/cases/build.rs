@@ -30,9 +30,9 @@ pub enum ToolError {
 }
 
 /// A built case; the program goes when this is dropped.
-pub(super) struct Program {
+pub struct Program {
     /// The path of the program.
-    pub(super) path: PathBuf,
+    pub path: PathBuf,
     _folder: TempDir,
 }
 

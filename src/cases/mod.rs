@@ -13,7 +13,7 @@ mod native;
 mod sample;
 
 pub use bless::{Blessed, bless};
-pub use build::ToolError;
+pub use build::{Program, ToolError};
 pub use matrix::{COLUMNS, matrix_of, setting_of};
 pub use sample::{Recorded, trace_of};
 
@@ -71,6 +71,14 @@ pub fn read(path: &Path) -> Result<Case, CaseFailure> {
         source,
     })?;
     Ok(Case::parse(&path.to_string_lossy(), &text)?)
+}
+
+/// Assembles and links the case at `path`.
+///
+/// # Errors
+/// If it is malformed, or the tools fail.
+pub fn build_case(path: &Path) -> Result<Program, CaseFailure> {
+    Ok(build::build(&read(path)?, path, false)?)
 }
 
 /// All case files below `folder`, sorted by path.

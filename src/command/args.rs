@@ -1,11 +1,16 @@
 //! Arguments that several subcommands share.
 
+use super::output;
 use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use unwind_sim::cases;
 use unwind_sim::engine::{Engine, MemoryView, Setting};
 use unwind_sim::input::{FileKind, Filter, Input, OpenOptions, file_kind};
 use unwind_sim::spec;
+use unwind_sim::verify::Program;
+use unwind_sim_emulator::linux::Options;
 use unwind_sim_unwind::start::Variant;
 
 /// Which stacks.
@@ -128,5 +133,110 @@ impl WalkArgs {
         }
         setting.frame_pointer_kernel |= self.frame_pointer_kernel;
         Ok(setting)
+    }
+}
+
+/// A program for the emulated machine, and what it may do.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct MachineArgs {
+    /// The directory that the program sees as `/`.
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+    /// Let the program change files. Without this what it writes is kept in memory.
+    #[arg(long)]
+    allow_write: bool,
+    /// Decides all random numbers: the same seed, the same run.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Its environment; without this that of this process.
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    env: Vec<String>,
+    /// Stop after so many instructions.
+    #[arg(long, value_name = "N", default_value_t = u64::MAX, hide_default_value = true)]
+    pub(crate) max_instructions: u64,
+    /// Stop after so many seconds.
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<f64>,
+    /// The program and its arguments, or a case (.s).
+    #[arg(value_name = "PROG", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    program: Vec<OsString>,
+}
+
+/// A program that is ready to be started. Keeps a case's folder for as long as it is needed.
+pub(crate) struct MachineProgram {
+    pub(crate) program: Program,
+    _case: Option<cases::Program>,
+}
+
+impl MachineArgs {
+    /// The program: found in `PATH`, or a case, assembled.
+    pub(crate) fn program(&self) -> Result<MachineProgram> {
+        let first = self.program.first().context("no program given")?;
+        let path = Path::new(first);
+        let case = match path.extension() {
+            Some(extension) if extension == "s" => Some(cases::build_case(path)?),
+            _ => None,
+        };
+        let found = match &case {
+            Some(case) => case.path.clone(),
+            None => self.find(path)?,
+        };
+        let bytes = |text: &OsString| text.as_encoded_bytes().to_vec();
+        let mut env: Vec<Vec<u8>> = self.env.iter().map(|e| e.clone().into_bytes()).collect();
+        if self.env.is_empty() && case.is_none() {
+            let pair = |(name, value): (OsString, OsString)| {
+                [name.as_encoded_bytes(), b"=", value.as_encoded_bytes()].concat()
+            };
+            env = std::env::vars_os().map(pair).collect();
+            env.sort();
+        }
+        let cwd = match self.root == Path::new("/") {
+            true => std::env::current_dir()?.into_os_string(),
+            false => OsString::from("/"),
+        };
+        Ok(MachineProgram {
+            program: Program {
+                path: found.as_os_str().as_encoded_bytes().to_vec(),
+                options: Options {
+                    args: self.program.iter().map(bytes).collect(),
+                    env,
+                    root: self.root.clone(),
+                    cwd: bytes(&cwd),
+                    allow_write: self.allow_write,
+                    seed: self.seed,
+                    ..Options::default()
+                },
+            },
+            _case: case,
+        })
+    }
+
+    /// The path of a program below the root.
+    fn find(&self, name: &Path) -> Result<PathBuf> {
+        if name.components().count() > 1 || name.is_absolute() {
+            let absolute = self.root == Path::new("/") && name.is_relative();
+            return Ok(match absolute {
+                true => std::env::current_dir()?.join(name),
+                false => name.to_owned(),
+            });
+        }
+        let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+        let found = std::env::split_paths(&path)
+            .map(|folder| folder.join(name))
+            .find(|p| self.root.join(p.strip_prefix("/").unwrap_or(p)).is_file());
+        found.with_context(|| format!("no program {} in PATH", name.display()))
+    }
+
+    /// Most time.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        let seconds = self.timeout?;
+        Some(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+    }
+
+    /// The program as it stands on the command line.
+    pub(crate) fn shown(&self) -> String {
+        let words = self.program.iter().map(|w| output::quoted(&w.to_string_lossy()));
+        let words: Vec<String> = words.collect();
+        format!("-- {}", words.join(" "))
     }
 }

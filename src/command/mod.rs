@@ -12,6 +12,7 @@ mod inspect;
 mod output;
 mod record;
 mod replay;
+mod verify;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -46,6 +47,7 @@ enum Command {
     Inspect(inspect::Args),
     Replay(replay::Args),
     Compare(compare::Args),
+    Verify(verify::Args),
     Cases(cases::Args),
     Explain(explain::Args),
     Generate(generate::Args),
@@ -97,6 +99,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Inspect(args) => inspect::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Verify(args) => verify::run(&args),
         Command::Cases(args) => cases::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Generate(args) => {

@@ -54,21 +54,21 @@ pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
 /// The command that reproduces this output: the command line of this process, quoted for a
 /// shell where need be.
 pub(crate) fn command_line() -> String {
-    let quote = |arg: String| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+@%".contains(c);
-        if !arg.is_empty() && arg.chars().all(plain) {
-            arg
-        } else {
-            format!("'{}'", arg.replace('\'', r"'\''"))
-        }
-    };
-    let args = std::env::args_os()
-        .skip(1)
-        .map(|a| quote(a.to_string_lossy().into_owned()));
+    let args = std::env::args_os().skip(1);
     std::iter::once("unwind-sim".to_owned())
-        .chain(args)
+        .chain(args.map(|a| quoted(&a.to_string_lossy())))
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+/// A word as a shell wants it.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
 }
 
 /// A file that appears under its name only when it is whole.

@@ -7,15 +7,19 @@
 use super::claim::{self, Caller, Claim, Parts, Wrong};
 use super::code::{Behind, Code, Known, NONE, Tables, UNWINDERS_MAX};
 use super::findings::{Check, Finding, Findings};
+use super::images::Images;
 use super::walks::{Disagreement, Walks, Window};
 use crate::check::{Contradiction, Subject};
+use crate::diagnose::frame_pointer_cause;
 use crate::engine::{Engine, Setting};
 use std::collections::HashSet;
+use std::ops::Range;
 use unwind_sim_emulator::effects::Stores;
+use unwind_sim_emulator::linux::{MappedFile, ProcessObserver, SystemCall};
 use unwind_sim_emulator::machine::{BlockId, Executed};
-use unwind_sim_emulator::{AddressSpace, Observer, State};
+use unwind_sim_emulator::{AddressSpace, Observer, Permissions, State};
 use unwind_sim_unwind::address::CodeAddress;
-use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::cache::{Cache, TableKind};
 use unwind_sim_unwind::image::{self, ImageId};
 use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::regs::{Reg, Regs};
@@ -70,9 +74,12 @@ pub struct Checker<'a> {
     finders: Vec<&'a dyn Finder>,
     /// Which engine each finder is.
     caches: Vec<Cache>,
-    /// The images.
-    pub space: image::AddressSpace,
+    images: Images,
+    /// What is mapped of them.
+    space: image::AddressSpace,
     tracker: Tracker,
+    /// What was seen of programs before the last `execve`.
+    earlier: Stats,
     suspended: Suspended,
     code: Code,
     rows: Vec<HashSet<(ImageId, u64)>>,
@@ -124,18 +131,19 @@ impl World for Live<'_> {
 }
 
 impl<'a> Checker<'a> {
-    /// For a program whose first instruction is next, on a stack that ends at `high`.
-    pub fn new(engines: &'a [Engine], state: &State, high: u64, setting: Setting, elide: bool) -> Self {
+    /// Of programs whose images `images` finds. All `engines` have to read tables.
+    pub fn new(engines: &'a [Engine], images: Images, setting: Setting, elide: bool) -> Self {
         let finders: Vec<_> = engines.iter().filter_map(Engine::finder).collect();
-        let cpu = state.cpu_at(state.rip);
         Checker {
+            images,
             caches: finders.iter().map(|_| Cache::new()).collect(),
             rows: finders.iter().map(|_| HashSet::new()).collect(),
             walks: Walks::new(setting),
             engines,
             finders,
             space: image::AddressSpace::new(),
-            tracker: Tracker::root(&cpu, high),
+            tracker: Tracker::root(&Cpu::default(), 0),
+            earlier: Stats::default(),
             suspended: Suspended::new(),
             code: Code::new(),
             findings: Findings::default(),
@@ -157,31 +165,13 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Images were mapped or unmapped: rows have to be looked up again.
-    pub fn images_changed(&mut self) {
-        self.code.clear();
-        self.changed = claim::ALL;
-    }
-
-    /// The kernel delivered a signal.
-    pub fn signal(&mut self, interrupted: &Cpu, entry: &Cpu, restorer: u64) {
-        self.tracker.signal(interrupted, entry, restorer);
-        self.changed = claim::ALL;
-        self.walk_now = true;
-    }
-
-    /// The kernel may have written memory, or registers.
-    pub fn kernel_wrote(&mut self) {
-        self.changed = claim::ALL;
-    }
-
     /// Instructions seen so far.
     pub fn instructions(&self) -> u64 {
         self.number
     }
 
-    /// What came of it.
-    pub fn finish(self) -> Results {
+    /// What came of it, and the images that are mapped at the end.
+    pub fn finish(self) -> (Results, image::AddressSpace) {
         let mut tallies = self.tallies[..self.finders.len()].to_vec();
         for (which, tally) in tallies.iter_mut().enumerate() {
             tally.checked = self.checked;
@@ -190,14 +180,23 @@ impl<'a> Checker<'a> {
         }
         let mut findings = self.findings;
         let disagreements = self.walks.finish(&mut findings);
-        Results {
+        let results = Results {
             tallies,
             disagreements,
             findings: findings.finish(),
-            truth: *self.tracker.stats(),
+            truth: self.earlier.plus(self.tracker.stats()),
             addresses: self.addresses,
             slot_stores: self.slot_stores,
             code_bytes: self.code.bytes(),
+        };
+        (results, self.space)
+    }
+
+    /// Rows have to be looked up again if the images are others than before.
+    fn images_changed(&mut self, before: (u64, u32)) {
+        if self.space.stamp() != before {
+            self.code.clear();
+            self.changed = claim::ALL;
         }
     }
 
@@ -293,7 +292,16 @@ impl<'a> Checker<'a> {
             truth: &truth,
             live: &live,
         };
-        subject.check_frame(self.finders[which], 0, &mut self.caches[which])
+        let mut found = subject.check_frame(self.finders[which], 0, &mut self.caches[which]);
+        for contradiction in &mut found {
+            let row = contradiction.row.as_ref();
+            if row.is_some_and(|row| row.source.table == TableKind::FramePointer)
+                && let Some(code) = frame_pointer_cause(&subject, 0)
+            {
+                contradiction.code = code;
+            }
+        }
+        found
     }
 
     /// A return address was pushed: the caller's row, with what a walk has in its frame.
@@ -513,10 +521,61 @@ impl Observer for Checker<'_> {
     fn after(&mut self, state: &State, _: &Executed, next: u64) {
         self.number += 1;
         let class = self.insn.class;
+        if class == Insn::Syscall {
+            // The kernel has not answered yet.
+            return;
+        }
         if self.tracker.step_quick(class, state.gpr(4)) {
             return;
         }
         self.step_slow(state, class, next);
+    }
+}
+
+impl ProcessObserver for Checker<'_> {
+    fn started(&mut self, state: &State, stack_end: u64) {
+        let cpu = state.cpu_at(state.rip);
+        self.earlier = self.earlier.plus(self.tracker.stats());
+        self.tracker = Tracker::root(&cpu, stack_end);
+        self.suspended = Suspended::new();
+        self.space.clear();
+        self.code.clear();
+        self.changed = claim::ALL;
+    }
+
+    fn mapped(
+        &mut self,
+        range: Range<u64>,
+        permissions: Permissions,
+        file: Option<MappedFile<'_>>,
+    ) {
+        let before = self.space.stamp();
+        match file {
+            Some(file) => {
+                let mapping = self.images.mapping(range, permissions, file);
+                self.space.map(mapping);
+            }
+            None => self.space.unmap(range),
+        }
+        self.images_changed(before);
+    }
+
+    fn unmapped(&mut self, range: Range<u64>) {
+        let before = self.space.stamp();
+        self.space.unmap(range);
+        self.images_changed(before);
+    }
+
+    fn signal(&mut self, _: u8, interrupted: &Cpu, handler: &Cpu, restorer: u64) {
+        self.tracker.signal(interrupted, handler, restorer);
+        self.changed = claim::ALL;
+        self.walk_now = true;
+    }
+
+    fn system_call(&mut self, call: &SystemCall, state: &State) {
+        self.rax = call.number;
+        self.step_slow(state, Insn::Syscall, state.rip);
+        self.changed = claim::ALL;
     }
 }
 

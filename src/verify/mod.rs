@@ -9,9 +9,15 @@ mod checker;
 mod claim;
 mod code;
 mod findings;
+pub mod groups;
+mod images;
+pub mod report;
+mod run;
 mod walks;
 
 pub use checker::{Checker, Results, Tally};
 pub use code::UNWINDERS_MAX;
 pub use findings::{Check, Finding};
+pub use images::Images;
+pub use run::{Baseline, End, Program, Request, Run, VerifyError, run, unexpected};
 pub use walks::Disagreement;

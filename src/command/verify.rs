@@ -1,0 +1,123 @@
+//! `verify`: every executed instruction, every table, against the shadow stack.
+
+use super::{Status, output};
+use anyhow::{Context, Result, bail};
+use std::io::Write;
+use std::path::PathBuf;
+use unwind_sim::engine::{Engine, MemoryView, Setting};
+use unwind_sim::verify::{self, Baseline, Request, report};
+use unwind_sim::{json, spec};
+
+/// Run a program in the emulated machine, and hold every row of every table against the shadow
+/// stack, at every executed instruction.
+///
+/// Three checks: the row of the innermost frame at each instruction; the row of the caller at each
+/// call, found by the return address - 1 and by the return address; and walks of the whole stack.
+/// The expected errors of the frame pointer do not count for the exit status, nor do those of
+/// looking up a return address otherwise than the unwinder does.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  unwind-sim verify -- /bin/ls
+  unwind-sim verify --unwinder dwarf -- /usr/bin/python3 -c 'print(1)'
+  unwind-sim verify corpus/cases/prologue/push-rbp.s
+  unwind-sim verify --json -- ./prog > known.json
+  unwind-sim verify --baseline known.json -- ./prog")]
+pub(crate) struct Args {
+    /// dwarf, sframe, orc, fp; NAME[:PROFILE][+FALLBACK].
+    #[arg(long, short, value_name = "U[,U..]", value_delimiter = ',', default_value = "dwarf,sframe,orc,fp")]
+    unwinder: Vec<String>,
+    /// Use the unwind tables of this ELF file for the program: the same code with tables that
+    /// another tool made.
+    #[arg(long, value_name = "FILE")]
+    tables_from: Option<PathBuf>,
+    /// Memory that a walk sees: cpu, or copy:BYTES from rsp upwards.
+    #[arg(long, value_name = "VIEW", default_value = "cpu")]
+    view: String,
+    /// Check everything anew at each instruction. The report is the same, later.
+    #[arg(long)]
+    no_elide: bool,
+    /// Only what is wrong at this address, in hex.
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_hex)]
+    only: Option<u64>,
+    /// Show every cause.
+    #[arg(long)]
+    all: bool,
+    /// Exit with 1 only for contradictions that this earlier --json output does not hold.
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+    /// JSON Lines instead of text.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    machine: super::args::MachineArgs,
+}
+
+fn parse_hex(text: &str) -> Result<u64, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    u64::from_str_radix(digits, 16).map_err(|_| format!("`{text}` is no hex address"))
+}
+
+pub(crate) fn run(args: &Args) -> Result<Status> {
+    let engines: Vec<Engine> = spec::engines(&args.unwinder)?;
+    if let Some(engine) = engines.iter().find(|e| e.finder().is_none()) {
+        bail!("{} reads no table: there are no rows to verify", engine.name());
+    }
+    if engines.len() > verify::UNWINDERS_MAX {
+        bail!("at most {} unwinders at a time", verify::UNWINDERS_MAX);
+    }
+    let Some(view) = MemoryView::from_name(&args.view) else {
+        bail!("no view `{}`; there are cpu and copy:BYTES", args.view);
+    };
+    let known = args.baseline.as_deref().map(Baseline::read).transpose()?;
+    let program = args.machine.program()?;
+    let request = Request {
+        engines: &engines,
+        setting: Setting {
+            view,
+            ..Setting::default()
+        },
+        elide: !args.no_elide,
+        tables_from: args.tables_from.clone(),
+        instructions_max: args.machine.max_instructions,
+        timeout: args.machine.timeout(),
+    };
+    let mut run = verify::run(program.program, &request)?;
+    for notice in &run.notices {
+        anstream::eprintln!("unwind-sim: {notice}");
+    }
+    if let Some(address) = args.only {
+        run.results.findings.retain(|f| f.address == address);
+    }
+    let names: Vec<String> = engines.iter().map(|e| e.name().to_owned()).collect();
+    let mut out = output::stdout();
+    if args.json {
+        for line in json::verification(&names, &run, &output::command_line()) {
+            serde_json::to_writer(&mut out, &line)?;
+            writeln!(out)?;
+        }
+    } else {
+        let subject = report::Subject {
+            names: &names,
+            results: &run.results,
+            space: &run.space,
+            program: &args.machine.shown(),
+            all: args.all || args.only.is_some(),
+        };
+        writeln!(out, "{}", run.end)?;
+        write!(out, "{}", report::text(&subject))?;
+        writeln!(out, "\n{}", output::command_line())?;
+    }
+    out.flush().context("the report cannot be written")?;
+    let checked = run.results.tallies.iter().any(|t| t.checked > 0);
+    if run.end.is_not_modelled() || !checked {
+        anstream::eprintln!("unwind-sim: {}", run.end);
+        return Ok(Status::NothingJudged);
+    }
+    let unexpected = verify::unexpected(&engines, &run.results, &run.space, known.as_ref());
+    Ok(if unexpected {
+        Status::Difference
+    } else {
+        Status::AsExpected
+    })
+}

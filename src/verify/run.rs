@@ -1,0 +1,240 @@
+//! Runs a program under the checker, from its start to its end.
+
+use super::checker::{Checker, Results};
+use super::findings::{Check, Finding};
+use super::groups::location;
+use super::images::Images;
+use crate::engine::{Engine, Setting};
+use crate::run::EXPECTED_TO_ERR;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use unwind_sim_emulator::linux::{Notice, Options, Outcome, Process, StartError};
+use unwind_sim_unwind::address::Lookup;
+use unwind_sim_unwind::elf::{self, image_from_elf};
+use unwind_sim_unwind::image::{AddressSpace, Image};
+
+/// The program.
+pub struct Program {
+    /// Its path below the root.
+    pub path: Vec<u8>,
+    /// How it is started.
+    pub options: Options,
+}
+
+/// What is to be checked.
+pub struct Request<'a> {
+    /// The unwinders; all of them read tables.
+    pub engines: &'a [Engine],
+    /// How walks are taken.
+    pub setting: Setting,
+    /// Skip checks whose outcome cannot have changed.
+    pub elide: bool,
+    /// An ELF file whose tables replace the program's.
+    pub tables_from: Option<PathBuf>,
+    /// Most instructions.
+    pub instructions_max: u64,
+    /// Most time.
+    pub timeout: Option<Duration>,
+}
+
+/// What came of it.
+pub struct Run {
+    /// How the program ended.
+    pub end: End,
+    /// What was checked and found.
+    pub results: Results,
+    /// The images at the end.
+    pub space: AddressSpace,
+    /// What is not modelled and the program was told by an error.
+    pub notices: Vec<Notice>,
+}
+
+/// How a run ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum End {
+    /// As the program, or the machine, wanted.
+    Outcome(Outcome),
+    /// It took too long.
+    Timeout,
+}
+
+impl End {
+    /// Did it end because something is not modelled?
+    pub fn is_not_modelled(&self) -> bool {
+        matches!(
+            self,
+            End::Outcome(
+                Outcome::Unsupported { .. } | Outcome::Blocked { .. } | Outcome::OutOfPages { .. }
+            )
+        )
+    }
+}
+
+impl std::fmt::Display for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            End::Outcome(outcome) => write!(f, "{outcome}"),
+            End::Timeout => f.write_str("stopped: the time is over"),
+        }
+    }
+}
+
+/// Why nothing was run.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    /// The program cannot be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The file with tables cannot be read.
+    #[error("{}: {what}", path.display())]
+    Tables {
+        /// Its path.
+        path: PathBuf,
+        /// Why not.
+        what: String,
+    },
+    /// The earlier output cannot be read, or is none.
+    #[error("{}: {what}", path.display())]
+    Baseline {
+        /// Its path.
+        path: PathBuf,
+        /// Why not.
+        what: String,
+    },
+}
+
+/// Instructions between looks at the clock.
+const SLICE: u64 = 1 << 20;
+
+/// Runs `program` and checks it.
+///
+/// # Errors
+/// If it cannot be started, or the other tables cannot be read.
+pub fn run(program: Program, request: &Request<'_>) -> Result<Run, VerifyError> {
+    let root = &program.options.root;
+    let root = (root != Path::new("/")).then(|| root.clone());
+    let mut images = Images::new(root);
+    if let Some(path) = &request.tables_from {
+        images.replace_tables(program.path.clone(), read_image(path)?);
+    }
+    let mut checker = Checker::new(request.engines, images, request.setting, request.elide);
+    let mut process = Process::start(&program.path, program.options)?;
+    let begin = Instant::now();
+    let mut left = request.instructions_max;
+    let end = loop {
+        let slice = left.min(SLICE);
+        let outcome = process.run(slice, &mut checker);
+        left -= slice;
+        if outcome != Outcome::Limit || left == 0 {
+            break End::Outcome(outcome);
+        }
+        if request.timeout.is_some_and(|most| begin.elapsed() > most) {
+            break End::Timeout;
+        }
+    };
+    let (results, space) = checker.finish();
+    Ok(Run {
+        end,
+        results,
+        space,
+        notices: process.notices().to_vec(),
+    })
+}
+
+fn read_image(path: &Path) -> Result<Arc<Image>, VerifyError> {
+    let failure = |what: String| VerifyError::Tables {
+        path: path.into(),
+        what,
+    };
+    let bytes = std::fs::read(path).map_err(|e| failure(e.to_string()))?;
+    let name = path.display().to_string();
+    let image = image_from_elf(&name, Arc::new(bytes), &elf::Options::default());
+    Ok(Arc::new(image.map_err(|e| failure(e.to_string()))?))
+}
+
+/// What identifies a contradiction from run to run.
+type Key = (String, String, String, String, String);
+
+fn key(name: &str, finding: &Finding, space: &AddressSpace) -> Key {
+    let place = location(finding, space);
+    (
+        name.to_owned(),
+        finding.check.as_str().to_owned(),
+        format!("{} {place}", place.image.as_deref().unwrap_or_default()),
+        finding.code.as_str().to_owned(),
+        finding.reg.as_str().to_owned(),
+    )
+}
+
+/// The contradictions of an earlier run.
+#[derive(Debug, Default)]
+pub struct Baseline(BTreeSet<Key>);
+
+impl Baseline {
+    /// From the `--json` output of an earlier run.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is no such output.
+    pub fn read(path: &Path) -> Result<Baseline, VerifyError> {
+        let failure = |what: String| VerifyError::Baseline {
+            path: path.into(),
+            what,
+        };
+        let text = std::fs::read_to_string(path).map_err(|e| failure(e.to_string()))?;
+        let mut keys = BTreeSet::new();
+        for (number, line) in text.lines().enumerate() {
+            let at = |what: String| failure(format!("line {}: {what}", number + 1));
+            let value: serde_json::Value =
+                serde_json::from_str(line).map_err(|e| at(e.to_string()))?;
+            if value["type"] != "contradiction" {
+                continue;
+            }
+            let field = |name: &str| {
+                let text = value[name].as_str().map(str::to_owned);
+                text.ok_or_else(|| at(format!("a contradiction without `{name}`")))
+            };
+            let place = format!(
+                "{} {}",
+                value["image"].as_str().unwrap_or_default(),
+                field("place")?
+            );
+            keys.insert((
+                field("unwinder")?,
+                field("check")?,
+                place,
+                field("code")?,
+                field("register")?,
+            ));
+        }
+        Ok(Baseline(keys))
+    }
+}
+
+/// Is there a contradiction that counts: of an unwinder that is not expected to err, by a check
+/// that does what the unwinder does, and not known before? Or a disagreement among our own?
+pub fn unexpected(
+    engines: &[Engine],
+    results: &Results,
+    space: &AddressSpace,
+    known: Option<&Baseline>,
+) -> bool {
+    let counts = |finding: &&Finding| {
+        let engine = &engines[finding.unwinder];
+        let plain = engine.name().split([':', '+']).next().unwrap_or_default();
+        let lookup = engine.finder().map(|finder| finder.lookup());
+        let its_own = match finding.check {
+            Check::Instruction | Check::Walk => true,
+            Check::InsideCall => lookup == Some(Lookup::InsideCall),
+            Check::AtReturn => lookup == Some(Lookup::AtReturn),
+        };
+        its_own && !EXPECTED_TO_ERR.contains(&plain)
+    };
+    !results.disagreements.is_empty()
+        || results
+            .findings
+            .iter()
+            .filter(counts)
+            .any(|f| !known.is_some_and(|b| b.0.contains(&key(engines[f.unwinder].name(), f, space))))
+}
