@@ -11,7 +11,7 @@ use super::outcome::Why;
 use super::process::Process;
 use super::signals::{
     Action, AlternateStack, Info, SA_ONSTACK, SA_RESTORER, SA_SIGINFO, SIGSEGV, SS_AUTODISARM,
-    SS_DISABLE, SS_ONSTACK,
+    SS_DISABLE,
 };
 use crate::flags;
 use crate::state::{MXCSR_DEFAULT, State, reg};
@@ -83,26 +83,20 @@ impl Process {
         let was_on = alternate.holds(rsp);
         let mut sp = rsp.wrapping_sub(RED_ZONE);
         let mut enters = false;
-        if action.flags & SA_ONSTACK != 0 && alternate.flags & SS_DISABLE == 0 && !was_on {
+        if action.flags & SA_ONSTACK != 0 && alternate.size != 0 && !was_on {
             sp = alternate.start.wrapping_add(alternate.size);
             enters = true;
         }
         let fpu = sp.wrapping_sub(FPU) & !63;
         let frame = (fpu.wrapping_sub(FRAME) & !15).wrapping_sub(8);
-        if (was_on || enters)
-            && !(frame > alternate.start && frame - alternate.start <= alternate.size)
-        {
+        if (was_on || enters) && !alternate.contains(frame) {
             return None;
         }
         if action.flags & SA_RESTORER == 0 {
             return None;
         }
         let mut words = vec![action.restorer, UC_FLAGS, 0];
-        words.extend([
-            alternate.start,
-            stack_flags(&alternate, rsp).into(),
-            alternate.size,
-        ]);
+        words.extend([alternate.start, alternate.flags.into(), alternate.size]);
         words.extend(REGISTERS.map(|register| state.gpr(register)));
         words.extend([state.rip, state.rflags(), CS | SS << 48]);
         let [trap, error, address] = self.signals.trap;
@@ -126,7 +120,7 @@ impl Process {
         state.set_rflags(state.rflags() & !cleared);
         reset_fpu(state);
         if alternate.flags & SS_AUTODISARM != 0 {
-            self.signals.alternate = AlternateStack::NONE;
+            self.signals.alternate = AlternateStack::none(SS_DISABLE);
         }
         Some(())
     }
@@ -177,12 +171,6 @@ impl Process {
         let _ = self.signals.set_alternate(stack, rsp);
         Ok(())
     }
-}
-
-/// `ss_flags` as they are told.
-pub(super) fn stack_flags(stack: &AlternateStack, rsp: u64) -> u32 {
-    let on = if stack.holds(rsp) { SS_ONSTACK } else { 0 };
-    stack.flags | on
 }
 
 /// What FXSAVE writes, with the kernel's mark that XSAVE wrote it: x87 as after `fninit`.

@@ -69,7 +69,7 @@ pub(super) struct Action {
 pub(super) struct AlternateStack {
     pub(super) start: u64,
     pub(super) size: u64,
-    /// `SS_DISABLE`, `SS_AUTODISARM`.
+    /// As the program gave them.
     pub(super) flags: u32,
 }
 
@@ -78,15 +78,33 @@ pub(super) const SS_DISABLE: u32 = 2;
 pub(super) const SS_AUTODISARM: u32 = 1 << 31;
 
 impl AlternateStack {
-    pub(super) const NONE: AlternateStack = AlternateStack {
-        start: 0,
-        size: 0,
-        flags: SS_DISABLE,
-    };
+    /// There is none: a size of 0 says so.
+    pub(super) const fn none(flags: u32) -> AlternateStack {
+        AlternateStack {
+            start: 0,
+            size: 0,
+            flags,
+        }
+    }
+
+    /// Is it the stack that rsp points into?
+    pub(super) fn holds(&self, sp: u64) -> bool {
+        self.flags & SS_AUTODISARM == 0 && self.contains(sp)
+    }
 
     /// Does rsp point into it?
-    pub(super) fn holds(&self, sp: u64) -> bool {
-        self.flags & SS_AUTODISARM == 0 && sp > self.start && sp - self.start <= self.size
+    pub(super) fn contains(&self, sp: u64) -> bool {
+        sp > self.start && sp - self.start <= self.size
+    }
+
+    /// `ss_flags` as `sigaltstack` tells them.
+    pub(super) fn told(&self, sp: u64) -> u32 {
+        let now = match self.size {
+            0 => SS_DISABLE,
+            _ if self.holds(sp) => SS_ONSTACK,
+            _ => 0,
+        };
+        now | self.flags & SS_AUTODISARM
     }
 }
 
@@ -112,7 +130,7 @@ impl Default for Signals {
             blocked: 0,
             saved: None,
             pending: VecDeque::new(),
-            alternate: AlternateStack::NONE,
+            alternate: AlternateStack::none(0),
             restart: None,
             trap: [0; 3],
         }
@@ -141,7 +159,7 @@ impl Signals {
                 ..Action::default()
             };
         }
-        self.alternate = AlternateStack::NONE;
+        self.alternate = AlternateStack::none(0);
         self.trap = [0; 3];
     }
 

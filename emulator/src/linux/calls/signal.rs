@@ -2,7 +2,7 @@
 
 use crate::linux::clock::Base;
 use crate::linux::errno::{Answer, Errno};
-use crate::linux::signal_frame::{self, stack_flags};
+use crate::linux::signal_frame;
 use crate::linux::signals::{
     Action, AlternateStack, Info, SIGKILL, SIGNALS, SIGSTOP, SS_AUTODISARM, SS_DISABLE, SS_ONSTACK,
     Signals,
@@ -32,7 +32,7 @@ impl Signals {
         }
         let mode = new.flags & !SS_AUTODISARM;
         self.alternate = match mode {
-            SS_DISABLE => AlternateStack::NONE,
+            SS_DISABLE => AlternateStack::none(SS_DISABLE),
             0 | SS_ONSTACK if new.size < ALTERNATE_MIN.min(signal_frame::SIZE_MAX) => {
                 return Err(Errno::ENOMEM);
             }
@@ -167,7 +167,7 @@ impl Process {
             self.signals.set_alternate(wanted, rsp)?;
         }
         if old != 0 {
-            let flags = stack_flags(&stack, rsp);
+            let flags = stack.told(rsp);
             self.put_words(old, &[stack.start, flags.into(), stack.size])?;
         }
         Ok(0)

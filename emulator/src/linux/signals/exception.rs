@@ -71,7 +71,9 @@ impl Process {
             kind => {
                 // Bits of the error code: 0 present, 1 write, 2 user, 4 fetch. Of what belongs to
                 // the kernel nothing is told.
-                let is_present = kind == FaultKind::Protected || address >= TASK_SIZE;
+                let area = self.machine.state.memory.area(address);
+                let is_readable = area.is_some_and(|(_, a)| a.permissions().allow(Access::Read));
+                let is_present = is_readable || address >= TASK_SIZE;
                 let how = match access {
                     Access::Read => 0,
                     Access::Write => 2,

@@ -1,0 +1,34 @@
+/* Ends as its first argument says. */
+#include "start.h"
+
+static int deep(int n) {
+    volatile char frame[1000];
+    frame[n % 1000] = (char)n;
+    return deep(n + 1) + frame[(n + 1) % 1000];
+}
+static void handler(int signal) { (void)signal; }
+
+int run(word *stack) {
+    char *how = (char *)stack[2];
+    word stop = 0;
+    switch (how[0]) {
+    case 's': return deep(0);
+    case 'n': *(volatile int *)stop = 1; break;
+    case 'a': SYS(kill, SYS(getpid, 0), 6); break;
+    case 'k': SYS(kill, SYS(getpid, 0), 9); break;
+    case 'b': stop = 1 << 10; SYS(rt_sigprocmask, 0, &stop, 0, 8); *(volatile int *)0 = 1; break;
+    case 'h': on_signal(11, handler, 0, 0); __asm__ volatile("xor %esp, %esp\n push %rax"); break;
+    case 'r': __asm__ volatile("mov %0, %%rsp\n mov $15, %%eax\n syscall" :: "r"(stack + 1)); break;
+    case 'o': SYS(exit, 300); break;
+    case 'p': { int e[2]; SYS(pipe, e); SYS(close, e[0]); SYS(write, e[1], "", 1); } break;
+    case 'c': SYS(kill, SYS(getpid, 0), 17); break;
+    case 'i': __asm__ volatile("ud2"); break;
+    case 'g': __asm__ volatile("hlt"); break;
+    case 'e': {
+        char *args[] = { "again", "o", 0 };
+        number("execve", SYS(execve, "none", args, 0));
+        number("execve", SYS(execve, "/proc/self/exe", args, 0));
+    } break;
+    }
+    return 5;
+}

@@ -1,0 +1,167 @@
+//! What a process sees of the host's files, and may do to them.
+
+use super::{INSTRUCTIONS_MAX, build, options};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use unwind_sim_emulator::linux::{Input, Options, Outcome, Process, StartErrorKind};
+
+/// A root with a program that copies: `copy FROM TO`.
+fn root() -> (tempfile::TempDir, tempfile::TempDir) {
+    let outside = tempfile::tempdir().expect("a directory");
+    let root = tempfile::tempdir().expect("a directory");
+    build("copy", root.path());
+    std::fs::write(outside.path().join("secret"), "secret").expect("written");
+    std::fs::write(root.path().join("inside"), "inside").expect("written");
+    (root, outside)
+}
+
+fn copy(root: &Path, from: &str, to: &str, change: impl FnOnce(&mut Options)) -> Process {
+    let mut options = Options {
+        root: root.to_path_buf(),
+        cwd: b"/".to_vec(),
+        ..options(Path::new("copy"), &[from, to], root)
+    };
+    change(&mut options);
+    let mut process = Process::start(b"/copy", options).expect("it starts");
+    let outcome = process.run(INSTRUCTIONS_MAX, &mut ());
+    let text = String::from_utf8_lossy(process.stderr()).into_owned();
+    assert!(matches!(outcome, Outcome::Exited(_)), "{outcome:?} {text}");
+    process
+}
+
+fn copied(root: &Path, from: &str) -> Result<String, String> {
+    let process = copy(root, from, "/dev/stdout", |_| {});
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match process.stderr() {
+        [] => Ok(text(process.stdout())),
+        error => Err(text(error)),
+    }
+}
+
+#[test]
+fn no_path_leads_out_of_the_root() {
+    let (root, outside) = root();
+    let secret = outside.path().join("secret");
+    let names = outside.path().components().count();
+    let up = "../".repeat(names + 4);
+    let inside = root.path();
+    symlink(&secret, inside.join("absolute")).expect("linked");
+    symlink(outside.path(), inside.join("directory")).expect("linked");
+    let relative = format!("{up}{}", secret.display());
+    symlink(&relative, inside.join("relative")).expect("linked");
+    symlink("/inside", inside.join("good")).expect("linked");
+    symlink("../../inside", inside.join("up")).expect("linked");
+    for good in [
+        "inside",
+        "/inside",
+        "good",
+        "up",
+        "../../inside",
+        "/../inside",
+    ] {
+        assert_eq!(copied(inside, good), Ok("inside".into()), "{good}");
+    }
+    let absolute = secret.display().to_string();
+    for bad in [
+        "absolute",
+        "relative",
+        "directory/secret",
+        &relative,
+        &absolute,
+    ] {
+        assert_eq!(copied(inside, bad), Err("open -2\n".into()), "{bad}");
+    }
+    assert_eq!(copied(inside, "/proc/1/environ"), Err("open -2\n".into()));
+}
+
+#[test]
+fn what_is_written_stays_in_memory_or_goes_to_the_host() {
+    let (root, _outside) = root();
+    let (path, user) = (root.path(), b"inside");
+    let process = copy(path, "inside", "new", |_| {});
+    assert_eq!(process.stderr(), b"");
+    assert_eq!(process.file(b"/new").as_deref(), Some(&user[..]));
+    assert!(!path.join("new").exists());
+    let process = copy(path, "copy", "inside", |_| {});
+    assert_eq!(
+        process.file(b"/inside"),
+        std::fs::read(path.join("copy")).ok()
+    );
+    assert_eq!(std::fs::read(path.join("inside")).expect("kept"), user);
+    let process = copy(path, "inside", "new", |o| o.allow_write = true);
+    assert_eq!(process.file(b"/new").as_deref(), Some(&user[..]));
+    assert_eq!(std::fs::read(path.join("new")).expect("written"), user);
+}
+
+#[test]
+fn standard_input_is_what_was_given() {
+    let (root, _outside) = root();
+    let process = copy(root.path(), "/dev/stdin", "/dev/stderr", |o| {
+        o.stdin = Input::Bytes(b"given".to_vec());
+    });
+    assert_eq!(process.stderr(), b"given");
+    // A descriptor by its path.
+    let process = copy(root.path(), "/proc/self/fd/0", "/dev/fd/1", |o| {
+        o.stdin = Input::Bytes(b"given".to_vec());
+    });
+    assert_eq!(process.stdout(), b"given");
+}
+
+#[test]
+fn the_kernel_says_what_it_made_up() {
+    let (root, _outside) = root();
+    let text = |path| copied(root.path(), path).expect(path);
+    assert_eq!(
+        text("/proc/self/cmdline"),
+        "copy\0/proc/self/cmdline\0/dev/stdout\0"
+    );
+    assert_eq!(text("/proc/self/comm"), "copy\n");
+    assert_eq!(text("/proc/1000/environ"), "");
+    assert_eq!(text("/sys/devices/system/cpu/online"), "0\n");
+    let maps = text("/proc/self/maps");
+    let program = maps.lines().filter(|line| line.ends_with(" /copy"));
+    assert!(program.count() >= 2, "{maps}");
+    assert!(maps.contains(" rw-p 00000000 00:00 0 "), "{maps}");
+    assert!(maps.lines().any(|line| line.ends_with("[stack]")), "{maps}");
+    assert_eq!(
+        copied(root.path(), "/proc/self/exe"),
+        copied(root.path(), "copy")
+    );
+}
+
+#[test]
+fn scripts_run_their_interpreter() {
+    let (root, _outside) = root();
+    let path = root.path();
+    let script = |name: &str, text: &str| {
+        std::fs::write(path.join(name), text).expect("written");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(path.join(name), mode).expect("changed");
+    };
+    script("first", "#! /copy   inside \nrest");
+    script("second", "#!/first");
+    script("loop", "#!/loop\n");
+    script("none", "#!/nothing\n");
+    script("empty", "#!\n");
+    let start = |name: &str| {
+        let options = Options {
+            root: path.to_path_buf(),
+            cwd: b"/".to_vec(),
+            ..options(Path::new("name"), &["/given"], path)
+        };
+        Process::start(name.as_bytes(), options)
+    };
+    let mut process = start("/first").expect("it starts");
+    // copy inside /first /given: the third argument is not looked at.
+    assert_eq!(process.run(INSTRUCTIONS_MAX, &mut ()), Outcome::Exited(0));
+    assert_eq!(process.file(b"/first").as_deref(), Some(&b"inside"[..]));
+    let mut process = start("/second").expect("it starts");
+    assert_eq!(process.run(INSTRUCTIONS_MAX, &mut ()), Outcome::Exited(0));
+    assert_eq!(process.file(b"/first").as_deref(), Some(&b"inside"[..]));
+    let error = |name: &str| start(name).err().map(|error| error.what);
+    assert_eq!(error("/loop"), Some(StartErrorKind::Scripts));
+    assert_eq!(error("/none"), Some(StartErrorKind::NotFound));
+    assert_eq!(error("/inside"), Some(StartErrorKind::NotExecutable));
+    assert_eq!(error("/"), Some(StartErrorKind::NotExecutable));
+    assert!(matches!(error("/empty"), Some(StartErrorKind::Load(_))));
+}

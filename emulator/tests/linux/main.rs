@@ -1,0 +1,195 @@
+//! Programs in the emulated machine against the same programs on this one: what they print, how
+//! they end. They use no C library, so that they test the kernel.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod files;
+
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use unwind_sim_emulator::linux::{Limits, Notice, Options, Outcome, Process};
+
+/// More than any of them executes.
+const INSTRUCTIONS_MAX: u64 = 5_000_000;
+
+/// Builds `NAME.c` into a directory.
+fn build(name: &str, directory: &Path) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/linux");
+    let program = directory.join(name);
+    let done = Command::new("cc")
+        .args([
+            "-O1",
+            "-static",
+            "-nostdlib",
+            "-ffreestanding",
+            "-fno-pie",
+            "-no-pie",
+        ])
+        .args([
+            "-fno-stack-protector",
+            "-fcf-protection=none",
+            "-mgeneral-regs-only",
+        ])
+        .arg("-o")
+        .arg(&program)
+        .arg(source.join(format!("{name}.c")))
+        .status()
+        .expect("cc runs");
+    assert!(done.success(), "{name}.c");
+    program
+}
+
+fn options(program: &Path, arguments: &[&str], cwd: &Path) -> Options {
+    let mut args = vec![program.as_os_str().as_bytes().to_vec()];
+    args.extend(arguments.iter().map(|a| a.as_bytes().to_vec()));
+    Options {
+        args,
+        cwd: cwd.as_os_str().as_bytes().to_vec(),
+        // Whoever runs the tests owns the files.
+        uid: std::os::unix::fs::MetadataExt::uid(&cwd.metadata().expect("a directory")),
+        gid: std::os::unix::fs::MetadataExt::gid(&cwd.metadata().expect("a directory")),
+        ..Options::default()
+    }
+}
+
+fn start(program: &Path, options: Options) -> Process {
+    Process::start(program.as_os_str().as_bytes(), options).expect("it starts")
+}
+
+/// Runs it in the emulated machine, then on this one, each in an empty directory; gives what
+/// it printed, after that was compared.
+fn same_as_native(name: &str, arguments: &[&str]) -> String {
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = build(name, directory.path());
+    let cwd = directory.path().join("work");
+    std::fs::create_dir(&cwd).expect("a directory");
+    let mut process = start(&program, options(&program, arguments, &cwd));
+    let outcome = process.run(INSTRUCTIONS_MAX, &mut ());
+    assert_eq!(process.notices(), &[] as &[Notice]);
+    let left = std::fs::read_dir(&cwd).expect("it is there").count();
+    assert_eq!(left, 0, "what is written stays in memory");
+    let native = Command::new(&program)
+        .args(arguments)
+        .current_dir(&cwd)
+        .stdin(Stdio::null())
+        .output()
+        .expect("it runs");
+    let ours = String::from_utf8_lossy(process.stdout()).into_owned();
+    let theirs = String::from_utf8_lossy(&native.stdout);
+    for (index, (ours, theirs)) in ours.lines().zip(theirs.lines()).enumerate() {
+        assert_eq!(ours, theirs, "line {index} of {name}");
+    }
+    assert_eq!(ours, theirs, "{name} {outcome:?}");
+    match outcome {
+        Outcome::Exited(status) => assert_eq!(Some(status), native.status.code()),
+        Outcome::Killed { signal, .. } => {
+            assert_eq!(
+                Some(i32::from(signal)),
+                native.status.signal(),
+                "{arguments:?}"
+            );
+        }
+        outcome => panic!("{name}: {outcome:?}"),
+    }
+    ours
+}
+
+#[test]
+fn files_are_as_on_linux() {
+    let text = same_as_native("files", &[]);
+    assert!(text.lines().count() > 150, "{text}");
+}
+
+#[test]
+fn memory_is_as_on_linux() {
+    let text = same_as_native("memory", &[]);
+    assert!(text.lines().count() > 80, "{text}");
+}
+
+#[test]
+fn signals_are_as_on_linux() {
+    let text = same_as_native("signals", &[]);
+    assert!(text.lines().count() > 80, "{text}");
+}
+
+#[test]
+fn programs_end_as_on_linux() {
+    for how in [
+        "s", "n", "a", "k", "b", "h", "r", "o", "p", "c", "i", "g", "e",
+    ] {
+        same_as_native("ends", &[how]);
+    }
+}
+
+#[test]
+fn the_same_options_give_the_same_run() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = build("random", directory.path());
+    let run = |seed, slice| {
+        let options = Options {
+            seed,
+            ..options(&program, &[], directory.path())
+        };
+        let mut process = start(&program, options);
+        let mut outcome = Outcome::Limit;
+        while outcome == Outcome::Limit {
+            outcome = process.run(slice, &mut ());
+        }
+        assert_eq!(outcome, Outcome::Exited(0));
+        (process.executed(), process.stdout().to_vec())
+    };
+    let first = run(1, INSTRUCTIONS_MAX);
+    assert_eq!(first, run(1, INSTRUCTIONS_MAX));
+    assert_eq!(first, run(1, 1));
+    assert_eq!(first, run(1, 777));
+    assert_ne!(first.1, run(2, INSTRUCTIONS_MAX).1);
+}
+
+#[test]
+fn what_nobody_ends_is_reported() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = build("random", directory.path());
+    let run = |how: &str, limits| {
+        let options = Options {
+            limits,
+            ..options(&program, &[how], directory.path())
+        };
+        let mut process = start(&program, options);
+        let outcome = process.run(INSTRUCTIONS_MAX, &mut ());
+        (outcome, process.notices().to_vec())
+    };
+    let limits = Limits::default();
+    let call = |outcome| match outcome {
+        Outcome::Blocked { call, .. } => call,
+        outcome => panic!("{outcome:?}"),
+    };
+    assert_eq!(call(run("pause", limits).0), "pause");
+    assert_eq!(call(run("read", limits).0), "read");
+    assert_eq!(call(run("lock", limits).0), "futex");
+    assert_eq!(run("forever", limits).0, Outcome::Limit);
+    let (outcome, notices) = run("unknown", limits);
+    assert_eq!(outcome, Outcome::Exited(38));
+    assert_eq!(
+        notices,
+        [Notice::Call(9999, None), Notice::Call(139, Some("sysfs"))]
+    );
+    let (outcome, notices) = run("clone", limits);
+    assert_eq!((outcome, notices.len()), (Outcome::Exited(38), 1));
+    assert!(matches!(
+        run("vector", limits).0,
+        Outcome::Unsupported { bytes, .. } if bytes.starts_with(&[0x62, 0xf1, 0x7c, 0x48])
+    ));
+    let few = Limits {
+        pages: 100,
+        ..limits
+    };
+    assert!(matches!(run("pages", few).0, Outcome::OutOfPages { .. }));
+    assert_eq!(run("pages", limits).0, Outcome::Exited(0));
+    let small = Limits {
+        file_bytes: 100_000,
+        ..limits
+    };
+    assert_eq!(run("file", small).0, Outcome::Exited(28));
+    assert_eq!(run("file", limits).0, Outcome::Exited(0));
+}
