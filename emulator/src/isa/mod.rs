@@ -14,9 +14,12 @@ mod mov;
 mod muldiv;
 pub(crate) mod segment;
 mod shift;
+mod sse;
 mod stack;
 mod string;
 mod system;
+#[cfg(test)]
+mod tests;
 
 use crate::flags::Flags;
 use crate::op::{Flow, Op, Run};
@@ -37,6 +40,7 @@ pub(crate) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
         .or_else(|| flag::select(insn))
         .or_else(|| segment::select(insn, op))
         .or_else(|| cpuid::select(insn))
+        .or_else(|| sse::select(insn, op))
         .or_else(|| system::select(insn))
 }
 

@@ -1,0 +1,375 @@
+//! What looks at MXCSR: arithmetic, comparisons, minimum and maximum, rounding to integral values.
+//!
+//! Exceptions follow the Intel SDM, volume 1, section 11.5: the flags of all lanes are united. If
+//! one is unmasked, the instruction writes nothing but flags.
+
+use super::{load, set_xmm, xmm};
+use crate::flags::{self, Flags};
+use crate::float::sse::{
+    Element, Env, Predicate, add, compare_ordered, compare_unordered, divide, maximum, minimum,
+    multiply, reciprocal, reciprocal_square_root, round_to_integral, satisfies, square_root,
+    subtract,
+};
+use crate::float::{Exceptions, Relation, Rounding};
+use crate::lower::{Form, form};
+use crate::op::{Flow, Op, Run, raise};
+use crate::state::State;
+use crate::stop::Exception;
+use iced_x86::{Instruction, Mnemonic};
+
+pub(super) fn select(insn: &Instruction) -> Option<Run> {
+    Some(match (insn.mnemonic(), form(insn)) {
+        (Mnemonic::Comiss, Form::RR) => relation_rr::<u32, true>,
+        (Mnemonic::Comiss, Form::RM) => relation_rm::<u32, true>,
+        (Mnemonic::Comisd, Form::RR) => relation_rr::<u64, true>,
+        (Mnemonic::Comisd, Form::RM) => relation_rm::<u64, true>,
+        (Mnemonic::Ucomiss, Form::RR) => relation_rr::<u32, false>,
+        (Mnemonic::Ucomiss, Form::RM) => relation_rm::<u32, false>,
+        (Mnemonic::Ucomisd, Form::RR) => relation_rr::<u64, false>,
+        (Mnemonic::Ucomisd, Form::RM) => relation_rm::<u64, false>,
+        _ => return float_function(insn),
+    })
+}
+
+/// MXCSR while an instruction computes.
+pub(super) struct Control {
+    pub(super) env: Env,
+    raised: Exceptions,
+    /// Exceptions that are not masked, as bits of the flags.
+    unmasked: u8,
+}
+
+impl Control {
+    #[inline(always)]
+    pub(super) fn new(state: &State) -> Control {
+        let mxcsr = state.mxcsr;
+        let set = |bit: u32| mxcsr >> bit & 1 != 0;
+        Control {
+            env: Env {
+                rounding: Rounding::from_bits((mxcsr >> 13) as u8),
+                flush_to_zero: set(15),
+                denormals_are_zero: set(6),
+                overflow_masked: set(10),
+                underflow_masked: set(11),
+                precision_ignored: set(5) && set(12),
+            },
+            raised: Exceptions::NONE,
+            unmasked: !(mxcsr >> 7) as u8 & 0x3f,
+        }
+    }
+
+    /// The result, of which the flags are taken.
+    #[inline(always)]
+    pub(super) fn take<T>(&mut self, (result, exceptions): (T, Exceptions)) -> T {
+        self.raised |= exceptions;
+        result
+    }
+
+    /// Is the instruction over, without a result?
+    fn is_stopped(&self) -> bool {
+        self.raised.bits() & self.unmasked != 0
+    }
+
+    /// Sets the flags; `None` with the exception if it is to be raised.
+    #[inline(always)]
+    pub(super) fn finish(self, state: &mut State) -> Option<()> {
+        if self.is_stopped() {
+            let early = self.raised.before_result();
+            let all = early.bits() & self.unmasked == 0;
+            let flags = if all { self.raised } else { early };
+            state.mxcsr |= u32::from(flags.bits());
+            raise(state, Exception::Simd);
+            return None;
+        }
+        state.mxcsr |= u32::from(self.raised.bits());
+        Some(())
+    }
+}
+
+/// As [`super::Packed`], with MXCSR.
+pub(super) trait Float {
+    /// Bytes of the second operand, if it is memory.
+    const SOURCE: usize = 16;
+
+    fn apply(control: &mut Control, a: u128, b: u128, imm: u8) -> u128;
+}
+
+/// The function of an instruction with the operands register and register or memory.
+pub(super) fn float<F: Float>(insn: &Instruction) -> Option<Run> {
+    match form(insn) {
+        Form::RR => Some(float_rr::<F>),
+        Form::RM => Some(float_rm::<F>),
+        _ => None,
+    }
+}
+
+fn float_rr<F: Float>(state: &mut State, op: &Op) -> Flow {
+    let b = xmm(state, op.src);
+    apply::<F>(state, op, b)
+}
+
+fn float_rm<F: Float>(state: &mut State, op: &Op) -> Flow {
+    match load(state, op, F::SOURCE) {
+        Some(b) => apply::<F>(state, op, b),
+        None => Flow::Stop,
+    }
+}
+
+#[inline(always)]
+fn apply<F: Float>(state: &mut State, op: &Op, b: u128) -> Flow {
+    let mut control = Control::new(state);
+    let result = F::apply(&mut control, xmm(state, op.dst), b, op.imm as u8);
+    if control.finish(state).is_none() {
+        return Flow::Stop;
+    }
+    set_xmm(state, op.dst, result);
+    Flow::Next
+}
+
+/// As [`super::packed_table`], of functions that get [`Control`] first.
+macro_rules! float_table {
+    ($($name:ident $(($size:literal))? => $function:expr;)*) => {
+        $(
+            struct $name;
+            impl $crate::isa::sse::float::Float for $name {
+                $(const SOURCE: usize = $size;)?
+                #[inline(always)]
+                fn apply(
+                    control: &mut $crate::isa::sse::float::Control,
+                    a: u128,
+                    b: u128,
+                    imm: u8,
+                ) -> u128 {
+                    $crate::isa::sse::float::call($function, control, a, b, imm)
+                }
+            }
+        )*
+
+        fn float_function(insn: &iced_x86::Instruction) -> Option<$crate::op::Run> {
+            use iced_x86::Mnemonic;
+            match insn.mnemonic() {
+                $(Mnemonic::$name => $crate::isa::sse::float::float::<$name>(insn),)*
+                _ => None,
+            }
+        }
+    };
+}
+pub(super) use float_table;
+
+#[inline(always)]
+pub(super) fn call(
+    function: impl Fn(&mut Control, u128, u128, u8) -> u128,
+    control: &mut Control,
+    a: u128,
+    b: u128,
+    imm: u8,
+) -> u128 {
+    function(control, a, b, imm)
+}
+
+float_table! {
+    Addps => packed(add::<u32>);
+    Addpd => packed(add::<u64>);
+    Addss(4) => scalar(add::<u32>);
+    Addsd(8) => scalar(add::<u64>);
+    Subps => packed(subtract::<u32>);
+    Subpd => packed(subtract::<u64>);
+    Subss(4) => scalar(subtract::<u32>);
+    Subsd(8) => scalar(subtract::<u64>);
+    Mulps => packed(multiply::<u32>);
+    Mulpd => packed(multiply::<u64>);
+    Mulss(4) => scalar(multiply::<u32>);
+    Mulsd(8) => scalar(multiply::<u64>);
+    Divps => packed(divide::<u32>);
+    Divpd => packed(divide::<u64>);
+    Divss(4) => scalar(divide::<u32>);
+    Divsd(8) => scalar(divide::<u64>);
+    Minps => packed(minimum::<u32>);
+    Minpd => packed(minimum::<u64>);
+    Minss(4) => scalar(minimum::<u32>);
+    Minsd(8) => scalar(minimum::<u64>);
+    Maxps => packed(maximum::<u32>);
+    Maxpd => packed(maximum::<u64>);
+    Maxss(4) => scalar(maximum::<u32>);
+    Maxsd(8) => scalar(maximum::<u64>);
+    Sqrtps => packed(|_, b: u32, env| square_root(b, env));
+    Sqrtpd => packed(|_, b: u64, env| square_root(b, env));
+    Sqrtss(4) => scalar(|_, b: u32, env| square_root(b, env));
+    Sqrtsd(8) => scalar(|_, b: u64, env| square_root(b, env));
+    Rcpps => packed(|_, b: u32, _| (reciprocal(b), Exceptions::NONE));
+    Rcpss(4) => scalar(|_, b: u32, _| (reciprocal(b), Exceptions::NONE));
+    Rsqrtps => packed(|_, b: u32, _| (reciprocal_square_root(b), Exceptions::NONE));
+    Rsqrtss(4) => scalar(|_, b: u32, _| (reciprocal_square_root(b), Exceptions::NONE));
+
+    Cmpps => |c, a, b, imm| packed(compare::<u32>(imm))(c, a, b, imm);
+    Cmppd => |c, a, b, imm| packed(compare::<u64>(imm))(c, a, b, imm);
+    Cmpss(4) => |c, a, b, imm| scalar(compare::<u32>(imm))(c, a, b, imm);
+    Cmpsd(8) => |c, a, b, imm| scalar(compare::<u64>(imm))(c, a, b, imm);
+    Roundps => |c, a, b, imm| packed(round::<u32>(imm))(c, a, b, imm);
+    Roundpd => |c, a, b, imm| packed(round::<u64>(imm))(c, a, b, imm);
+    Roundss(4) => |c, a, b, imm| scalar(round::<u32>(imm))(c, a, b, imm);
+    Roundsd(8) => |c, a, b, imm| scalar(round::<u64>(imm))(c, a, b, imm);
+
+    Haddps => horizontal(add::<u32>);
+    Haddpd => horizontal(add::<u64>);
+    Hsubps => horizontal(subtract::<u32>);
+    Hsubpd => horizontal(subtract::<u64>);
+    Addsubps => alternating::<u32>;
+    Addsubpd => alternating::<u64>;
+    Dpps => dot_product::<u32>;
+    Dppd => dot_product::<u64>;
+}
+
+const fn width<T: Element>() -> u32 {
+    8 * size_of::<T>() as u32
+}
+
+fn lane<T: Element>(value: u128, number: u32) -> T {
+    T::narrow((value >> (width::<T>() * number)) as u64)
+}
+
+/// A register from a function of the number of a lane.
+#[inline(always)]
+fn lanes<T: Element>(mut function: impl FnMut(u32) -> T) -> u128 {
+    (0..128 / width::<T>()).fold(0, |all, number| {
+        all | u128::from(function(number).widen()) << (width::<T>() * number)
+    })
+}
+
+/// Each lane from those of both operands.
+#[inline(always)]
+fn packed<T: Element>(
+    function: impl Fn(T, T, Env) -> (T, Exceptions),
+) -> impl Fn(&mut Control, u128, u128, u8) -> u128 {
+    move |control, a, b, _| lanes(|i| control.take(function(lane(a, i), lane(b, i), control.env)))
+}
+
+/// The lowest lane from those of both operands; the others stay.
+#[inline(always)]
+fn scalar<T: Element>(
+    function: impl Fn(T, T, Env) -> (T, Exceptions),
+) -> impl Fn(&mut Control, u128, u128, u8) -> u128 {
+    move |control, a, b, _| {
+        let result = control.take(function(lane(a, 0), lane(b, 0), control.env));
+        a >> width::<T>() << width::<T>() | u128::from(result.widen())
+    }
+}
+
+/// Each lane from two neighbours: those of the first operand give the lower half.
+#[inline(always)]
+fn horizontal<T: Element>(
+    function: impl Fn(T, T, Env) -> (T, Exceptions),
+) -> impl Fn(&mut Control, u128, u128, u8) -> u128 {
+    move |control, a, b, _| {
+        let half = 64 / width::<T>();
+        lanes(|i| {
+            let (from, pair) = if i < half { (a, i) } else { (b, i - half) };
+            let (first, second) = (lane(from, 2 * pair), lane(from, 2 * pair + 1));
+            control.take(function(first, second, control.env))
+        })
+    }
+}
+
+/// Subtracts in even lanes, adds in odd ones.
+fn alternating<T: Element>(control: &mut Control, a: u128, b: u128, _: u8) -> u128 {
+    lanes(|i| {
+        let function = if i % 2 == 0 { subtract::<T> } else { add::<T> };
+        control.take(function(lane(a, i), lane(b, i), control.env))
+    })
+}
+
+/// The sum of the products of the lanes that the immediate's upper half names, in those that its
+/// lower half names. A step after an unmasked exception does not happen.
+///
+/// The order of the sums decides which of several NaNs is the result. The SDM leaves that open; it
+/// is that of Intel's processors (seen on a Xeon of the fourth generation).
+fn dot_product<T: Element>(control: &mut Control, a: u128, b: u128, imm: u8) -> u128 {
+    let mut sums = lanes(|i| {
+        if imm >> (4 + i) & 1 == 0 {
+            return T::narrow(0);
+        }
+        control.take(multiply::<T>(lane(a, i), lane(b, i), control.env))
+    });
+    let mut step = |flip: u32, own_first: bool| {
+        if control.is_stopped() {
+            return;
+        }
+        sums = lanes(|i| {
+            let (own, other) = (lane(sums, i), lane(sums, i ^ flip));
+            let (first, second) = if own_first {
+                (own, other)
+            } else {
+                (other, own)
+            };
+            control.take(add::<T>(first, second, control.env))
+        });
+    };
+    if width::<T>() == 32 {
+        step(1, false);
+        step(2, true);
+    } else {
+        step(1, true);
+    }
+    lanes(|i| {
+        if imm >> i & 1 == 0 {
+            T::narrow(0)
+        } else {
+            lane(sums, i)
+        }
+    })
+}
+
+/// All ones where the predicate of the immediate holds, else zero.
+fn compare<T: Element>(imm: u8) -> impl Fn(T, T, Env) -> (T, Exceptions) {
+    let predicate = Predicate::from_bits(imm);
+    move |a, b, env| {
+        let (holds, exceptions) = satisfies(a, b, predicate, env);
+        (T::narrow(if holds { u64::MAX } else { 0 }), exceptions)
+    }
+}
+
+/// The second operand's lane, as the immediate says: bits 0 and 1 are the direction, unless bit 2
+/// is set; bit 3 suppresses PE.
+fn round<T: Element>(imm: u8) -> impl Fn(T, T, Env) -> (T, Exceptions) {
+    move |_, b, env| {
+        let rounding = if imm >> 2 & 1 == 0 {
+            Rounding::from_bits(imm)
+        } else {
+            env.rounding
+        };
+        round_to_integral(b, rounding, imm >> 3 & 1 != 0, env)
+    }
+}
+
+#[inline(always)]
+fn relation<T: Element, const ORDERED: bool>(state: &mut State, op: &Op, b: u128) -> Flow {
+    let (a, b) = (lane::<T>(xmm(state, op.dst), 0), lane::<T>(b, 0));
+    let mut control = Control::new(state);
+    let relation = control.take(if ORDERED {
+        compare_ordered(a, b, control.env)
+    } else {
+        compare_unordered(a, b, control.env)
+    });
+    if control.finish(state).is_none() {
+        return Flow::Stop;
+    }
+    state.flags = Flags::from_bits(match relation {
+        Relation::Greater => 0,
+        Relation::Less => flags::CF,
+        Relation::Equal => flags::ZF,
+        Relation::Unordered => flags::ZF | flags::PF | flags::CF,
+    });
+    Flow::Next
+}
+
+fn relation_rr<T: Element, const ORDERED: bool>(state: &mut State, op: &Op) -> Flow {
+    let b = xmm(state, op.src);
+    relation::<T, ORDERED>(state, op, b)
+}
+
+fn relation_rm<T: Element, const ORDERED: bool>(state: &mut State, op: &Op) -> Flow {
+    match load(state, op, size_of::<T>()) {
+        Some(b) => relation::<T, ORDERED>(state, op, b),
+        None => Flow::Stop,
+    }
+}

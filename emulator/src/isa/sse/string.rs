@@ -1,0 +1,155 @@
+//! Comparisons of strings: pcmpestri, pcmpestrm, pcmpistri, pcmpistrm.
+//!
+//! Source: Intel SDM volume 1, section 12.10, and volume 2, section 4.1.
+
+use super::lanes::{Bytes, Lane};
+use super::{set_xmm, xmm};
+use crate::flags::{self, Flags};
+use crate::lower::{Form, form};
+use crate::op::{Flow, Op, Run};
+use crate::state::{State, reg};
+use iced_x86::{Instruction, Mnemonic};
+
+pub(super) fn select(insn: &Instruction) -> Option<Run> {
+    use Mnemonic::*;
+    Some(match (insn.mnemonic(), form(insn)) {
+        (Pcmpistri, Form::RR) => compare_rr::<IMPLICIT, false>,
+        (Pcmpistri, Form::RM) => compare_rm::<IMPLICIT, false>,
+        (Pcmpistrm, Form::RR) => compare_rr::<IMPLICIT, true>,
+        (Pcmpistrm, Form::RM) => compare_rm::<IMPLICIT, true>,
+        (Pcmpestri, Form::RR) => compare_rr::<32, false>,
+        (Pcmpestri, Form::RM) => compare_rm::<32, false>,
+        (Pcmpestrm, Form::RR) => compare_rr::<32, true>,
+        (Pcmpestrm, Form::RM) => compare_rm::<32, true>,
+        (Pcmpestri64, Form::RR) => compare_rr::<64, false>,
+        (Pcmpestri64, Form::RM) => compare_rm::<64, false>,
+        (Pcmpestrm64, Form::RR) => compare_rr::<64, true>,
+        (Pcmpestrm64, Form::RM) => compare_rm::<64, true>,
+        _ => return None,
+    })
+}
+
+/// Strings end at a zero; else their lengths are in so many bits of rax and rdx.
+const IMPLICIT: u32 = 0;
+
+/// The characters of a register, widened, and how many of them belong to the string.
+struct Text {
+    characters: [i32; 16],
+    len: usize,
+}
+
+/// The characters are signed or unsigned; 8 or 16 of them.
+fn characters(bytes: &Bytes, imm: u8) -> [i32; 16] {
+    std::array::from_fn(|i| match imm & 3 {
+        0 => u8::get(bytes, i).into(),
+        1 => u16::get(bytes, i % 8).into(),
+        2 => i8::get(bytes, i).into(),
+        _ => i16::get(bytes, i % 8).into(),
+    })
+}
+
+fn text<const LENGTH: u32>(state: &State, value: u128, register: usize, imm: u8) -> Text {
+    let characters = characters(&value.to_le_bytes(), imm);
+    let count = count(imm);
+    let gpr = state.gpr[register].cast_signed();
+    let len = match LENGTH {
+        IMPLICIT => {
+            let end = characters.iter().position(|&character| character == 0);
+            end.unwrap_or(count)
+        }
+        32 => (gpr as i32).unsigned_abs() as usize,
+        _ => gpr.unsigned_abs() as usize,
+    };
+    Text {
+        characters,
+        len: len.min(count),
+    }
+}
+
+/// How many characters a register has.
+fn count(imm: u8) -> usize {
+    if imm & 1 == 0 { 16 } else { 8 }
+}
+
+/// A bit for each character of `b` that does what the immediate asks for, before polarity.
+fn matches(a: &Text, b: &Text, imm: u8) -> u32 {
+    let count = count(imm);
+    let valid = |i| i < a.len;
+    let holds = |j: usize| match imm >> 2 & 3 {
+        // Is it any of `a`?
+        0 => j < b.len && a.characters[..a.len].contains(&b.characters[j]),
+        // Is it in one of the ranges of `a`? One without an end is none.
+        1 => {
+            let ranges = a.characters[..a.len & !1].chunks_exact(2);
+            let within = |range: &[i32]| (range[0]..=range[1]).contains(&b.characters[j]);
+            j < b.len && ranges.into_iter().any(within)
+        }
+        // Is it the same as its counterpart? Behind the ends of both it is.
+        2 if valid(j) && j < b.len => a.characters[j] == b.characters[j],
+        2 => !valid(j) && j >= b.len,
+        // Does `a` begin here, as far as can be seen?
+        _ => (0..a.len.min(count - j))
+            .all(|i| i + j < b.len && a.characters[i] == b.characters[i + j]),
+    };
+    (0..count).fold(0, |all, j| all | u32::from(holds(j)) << j)
+}
+
+#[inline(always)]
+fn compare<const LENGTH: u32, const MASK: bool>(state: &mut State, op: &Op, b: u128) -> Flow {
+    let imm = op.imm as u8;
+    let count = count(imm);
+    let all = (1 << count) - 1;
+    let a = text::<LENGTH>(state, xmm(state, op.dst), reg::RAX, imm);
+    let b = text::<LENGTH>(state, b, reg::RDX, imm);
+    let negated = match imm >> 4 & 3 {
+        1 => all,
+        3 => (1 << b.len) - 1,
+        _ => 0,
+    };
+    let result = matches(&a, &b, imm) ^ negated;
+    let last = imm >> 6 & 1 != 0;
+    if MASK {
+        let mask = if last {
+            spread(result, count)
+        } else {
+            result.into()
+        };
+        set_xmm(state, 0, mask);
+    } else {
+        let index = match (result, last) {
+            (0, _) => count as u32,
+            (_, false) => result.trailing_zeros(),
+            (_, true) => result.ilog2(),
+        };
+        state.set::<32>(reg::RCX as u8, index.into());
+    }
+    let bit = |set, bit| if set { bit } else { 0 };
+    state.flags = Flags::from_bits(
+        bit(result != 0, flags::CF)
+            | bit(b.len < count, flags::ZF)
+            | bit(a.len < count, flags::SF)
+            | bit(result & 1 != 0, flags::OF),
+    );
+    Flow::Next
+}
+
+/// A bit for each character to all ones or zero in its place.
+fn spread(bits: u32, count: usize) -> u128 {
+    let width = 128 / count;
+    let ones = u128::MAX >> (128 - width);
+    let set = (0..count).filter(|i| bits >> i & 1 != 0);
+    set.fold(0, |all, i| all | ones << (width * i))
+}
+
+fn compare_rr<const LENGTH: u32, const MASK: bool>(state: &mut State, op: &Op) -> Flow {
+    let b = xmm(state, op.src);
+    compare::<LENGTH, MASK>(state, op, b)
+}
+
+/// The memory operand need not be aligned.
+fn compare_rm<const LENGTH: u32, const MASK: bool>(state: &mut State, op: &Op) -> Flow {
+    match state.memory.load_bytes(op.address(state)) {
+        Some(bytes) => compare::<LENGTH, MASK>(state, op, u128::from_le_bytes(bytes)),
+        None => Flow::Stop,
+    }
+}
