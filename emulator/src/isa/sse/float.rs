@@ -34,6 +34,9 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
 /// MXCSR while an instruction computes.
 pub(super) struct Control {
     pub(super) env: Env,
+    /// By the steps that are done, all of them masked.
+    done: Exceptions,
+    /// By this step, of most instructions the only one.
     raised: Exceptions,
     /// Exceptions that are not masked, as bits of the flags.
     unmasked: u8,
@@ -53,6 +56,7 @@ impl Control {
                 underflow_masked: set(11),
                 precision_ignored: set(5) && set(12),
             },
+            done: Exceptions::NONE,
             raised: Exceptions::NONE,
             unmasked: !(mxcsr >> 7) as u8 & 0x3f,
         }
@@ -65,9 +69,18 @@ impl Control {
         result
     }
 
-    /// Is the instruction over, without a result?
+    #[inline(always)]
     fn is_stopped(&self) -> bool {
         self.raised.bits() & self.unmasked != 0
+    }
+
+    /// Begins another step, if the last one raises nothing that is not masked.
+    fn next_step(&mut self) -> bool {
+        if self.is_stopped() {
+            return false;
+        }
+        self.done |= std::mem::take(&mut self.raised);
+        true
     }
 
     /// Sets the flags; `None` with the exception if it is to be raised.
@@ -77,11 +90,11 @@ impl Control {
             let early = self.raised.before_result();
             let all = early.bits() & self.unmasked == 0;
             let flags = if all { self.raised } else { early };
-            state.mxcsr |= u32::from(flags.bits());
+            state.mxcsr |= u32::from((self.done | flags).bits());
             raise(state, Exception::Simd);
             return None;
         }
-        state.mxcsr |= u32::from(self.raised.bits());
+        state.mxcsr |= u32::from((self.done | self.raised).bits());
         Some(())
     }
 }
@@ -291,7 +304,7 @@ fn dot_product<T: Element>(control: &mut Control, a: u128, b: u128, imm: u8) -> 
         control.take(multiply::<T>(lane(a, i), lane(b, i), control.env))
     });
     let mut step = |flip: u32, own_first: bool| {
-        if control.is_stopped() {
+        if !control.next_step() {
             return;
         }
         sums = lanes(|i| {
