@@ -6,6 +6,7 @@
 
 mod insn;
 mod stacks;
+mod stats;
 mod tracker;
 
 #[cfg(test)]
@@ -13,7 +14,8 @@ mod tests;
 
 pub use insn::{INSN_BYTES_MAX, Insn, SYS_RT_SIGRETURN, classify, ends_with_call};
 pub use stacks::{Cpu, Held, Suspended, World};
-pub use tracker::{Stats, Tracker};
+pub use stats::Stats;
+pub use tracker::Tracker;
 
 use alloc::vec::Vec;
 

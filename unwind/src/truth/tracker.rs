@@ -26,64 +26,8 @@
 
 use super::insn::{Insn, SYS_RT_SIGRETURN, ends_with_call};
 use super::stacks::{Chain, Cpu, Held, Origin, Pending, Segment, Suspended, World};
-use super::{SIGNAL_FRAME_RIP, TrueFrame, TrueKind, Truth};
+use super::{SIGNAL_FRAME_RIP, Stats, TrueFrame, TrueKind, Truth};
 use alloc::vec::Vec;
-
-/// What a tracker has seen.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Instructions executed.
-    pub instructions: u64,
-    /// Calls.
-    pub calls: u64,
-    /// Returns that went where the call said, with rsp as it said.
-    pub returns: u64,
-    /// Returns through a slot that the program was seen to write: retpolines, eh_return.
-    pub rewritten: u64,
-    /// Returns to an address that was pushed as data: `push; ret`.
-    pub trampolines: u64,
-    /// Frames dropped because rsp rose above them without a return.
-    pub dropped: u64,
-    /// Signals delivered.
-    pub signals: u64,
-    /// `rt_sigreturn` to another place than the one interrupted.
-    pub redirected: u64,
-    /// Switches between stacks.
-    pub switches: u64,
-    /// Self-check failures: returns through a held slot to another address, unexplained.
-    pub mismatched: u64,
-    /// Self-check failures: returns through a slot that was not held, unexplained.
-    pub unheld: u64,
-    /// Instructions at which the truth was not known.
-    pub unknown: u64,
-}
-
-impl Stats {
-    /// Self-check failures.
-    pub const fn failures(&self) -> u64 {
-        self.mismatched + self.unheld
-    }
-
-    /// The sums of both.
-    #[must_use]
-    pub const fn plus(&self, other: &Stats) -> Stats {
-        Stats {
-            instructions: self.instructions + other.instructions,
-            calls: self.calls + other.calls,
-            returns: self.returns + other.returns,
-            rewritten: self.rewritten + other.rewritten,
-            trampolines: self.trampolines + other.trampolines,
-            dropped: self.dropped + other.dropped,
-            signals: self.signals + other.signals,
-            redirected: self.redirected + other.redirected,
-            switches: self.switches + other.switches,
-            mismatched: self.mismatched + other.mismatched,
-            unheld: self.unheld + other.unheld,
-            unknown: self.unknown + other.unknown,
-        }
-    }
-}
 
 /// A load of rsp this close above where a frame's caller had it is a `longjmp` into that caller;
 /// a coroutine's stack in a local array begins farther up.
