@@ -23,7 +23,7 @@ pub struct Executed {
     pub rip: u64,
     /// Bytes.
     pub len: u8,
-    /// Which operation of its block it begins with: grows from instruction to instruction, not
+    /// Which operation of its block it ends with: grows from instruction to instruction, not
     /// always by one.
     pub index: u32,
 }
@@ -297,14 +297,16 @@ impl<O: Observer> Observer for Repeated<'_, O> {
 #[inline(always)]
 fn run_block<O: Observer>(state: &mut State, block: &Block, observer: &mut O) -> Left {
     state.rip = block.start;
+    let mut begun = false;
     for (index, op) in block.ops.iter().enumerate() {
-        let first = !O::WANTED || index == 0 || block.ops[index - 1].len != 0;
-        if O::WANTED && first {
+        if O::WANTED && !begun {
             observer.before(state, &executed(block, index));
+            begun = op.len == 0;
         }
         match (op.run)(state, op) {
             Flow::Next => {
                 if O::WANTED && op.len != 0 {
+                    begun = false;
                     let insn = executed(block, index);
                     observer.after(state, &insn, insn.rip.wrapping_add(op.len.into()));
                 }
@@ -325,19 +327,14 @@ fn run_block<O: Observer>(state: &mut State, block: &Block, observer: &mut O) ->
 /// The instruction that operation `index` belongs to.
 #[inline(always)]
 fn executed(block: &Block, index: usize) -> Executed {
-    let ops = &block.ops;
-    let op = &ops[index];
-    let rip = block.start.wrapping_add(op.offset.into());
-    let (first, len) = if op.len == 0 {
-        (index, ops.get(index + 1).map_or(0, |op| op.len))
-    } else if index > 0 && ops[index - 1].len == 0 {
-        (index - 1, op.len)
-    } else {
-        (index, op.len)
+    let op = &block.ops[index];
+    let (index, len) = match (op.len, block.ops.get(index + 1)) {
+        (0, Some(last)) => (index + 1, last.len),
+        (len, _) => (index, len),
     };
     Executed {
-        rip,
+        rip: block.start.wrapping_add(op.offset.into()),
         len,
-        index: first as u32,
+        index: index as u32,
     }
 }

@@ -92,16 +92,20 @@ pub struct Checker<'a> {
     any_wrong: bool,
     /// What changed since.
     changed: Parts,
+    /// What the last outcome hangs on, the lowest slot that a claim names, and the slot of the
+    /// frame's return address.
+    depends: Parts,
+    lowest_slot: u64,
+    slot: u64,
     /// The instruction that is being executed.
-    insn: Known,
+    index: u32,
+    class: Insn,
     before: Cpu,
     rax: u64,
     tallies: [Tally; UNWINDERS_MAX],
     checked: u64,
-    addresses: u64,
     slot_stores: u64,
     number: u64,
-    walk_now: bool,
     next_walk: u64,
 }
 
@@ -152,15 +156,17 @@ impl<'a> Checker<'a> {
             wrong: [0; UNWINDERS_MAX],
             any_wrong: false,
             changed: claim::ALL,
-            insn: Known::NOTHING,
+            depends: 0,
+            lowest_slot: 0,
+            slot: 0,
+            index: 0,
+            class: Insn::Other,
             before: Cpu::default(),
             rax: 0,
             tallies: [Tally::default(); UNWINDERS_MAX],
             checked: 0,
-            addresses: 0,
             slot_stores: 0,
             number: 0,
-            walk_now: false,
             next_walk: WALK_EVERY,
         }
     }
@@ -185,7 +191,7 @@ impl<'a> Checker<'a> {
             disagreements,
             findings: findings.finish(),
             truth: self.earlier.plus(self.tracker.stats()),
-            addresses: self.addresses,
+            addresses: self.code.addresses(),
             slot_stores: self.slot_stores,
             code_bytes: self.code.bytes(),
         };
@@ -211,67 +217,71 @@ impl<'a> Checker<'a> {
         self.code.look_up(state, insn, &mut tables);
     }
 
-    /// Checks the innermost frame at the instruction that is next.
-    #[inline]
-    fn check(&mut self, state: &State, rip: u64, known: &mut Known) {
+    /// Checks the innermost frame at the instruction that is next, whose outcome is not known.
+    /// False if there is nothing to check.
+    #[inline(never)]
+    fn judge(&mut self, state: &State, rip: u64, set: u32) -> bool {
+        // Nothing is known until proven otherwise.
+        self.last_set = NONE;
         let Some(&held) = self.tracker.frames().last() else {
             // At the root, which has no caller.
-            self.changed = claim::ALL;
-            return;
+            return false;
         };
         if self.tracker.in_doubt() {
-            self.changed = claim::ALL;
-            return;
+            return false;
         }
-        self.checked += 1;
-        let set = &self.code.sets[known.claims as usize];
-        let same = known.claims == self.last_set && self.changed & set.depends == 0 && self.elide;
-        if !same {
-            self.judge(state, rip, known.claims, &held);
-        }
-        if self.any_wrong {
-            self.count(state, rip, known, &held);
-        }
-        self.changed = 0;
-    }
-
-    fn judge(&mut self, state: &State, rip: u64, set: u32, held: &Held) {
-        self.last_set = set;
-        let caller = caller(held);
+        let caller = caller(&held);
         let gpr = |number| state.gpr(number);
         let mut any = 0;
+        self.slot = held.slot;
+        self.lowest_slot = held.slot;
         for which in 0..self.finders.len() {
             let wrong = match &self.code.sets[set as usize].claims[which] {
-                Claim::Simple(simple) => simple.wrong(&gpr, &state.memory, &caller),
+                Claim::Simple(simple) => {
+                    self.lowest_slot = self.lowest_slot.min(simple.lowest(&gpr));
+                    simple.wrong(&gpr, &state.memory, &caller)
+                }
                 Claim::Missing => claim::NOTHING,
-                Claim::Slow => wrong_in(&self.contradictions(state, rip, held, which)),
+                Claim::Slow => wrong_in(&self.contradictions(state, rip, &held, which)),
             };
             self.wrong[which] = wrong;
             any |= wrong;
         }
         self.any_wrong = any != 0;
+        self.depends = self.code.sets[set as usize].depends;
+        if self.elide {
+            self.last_set = set;
+        }
+        true
     }
 
     /// Something is wrong at the instruction that is next.
-    fn count(&mut self, state: &State, rip: u64, known: &mut Known, held: &Held) {
+    #[inline(never)]
+    fn count(&mut self, state: &State, insn: &Executed) {
+        let Some(&held) = self.tracker.frames().last() else {
+            return;
+        };
+        let mut place = self.code.known(insn.index).map_or(NONE, |k| k.findings);
         for which in 0..self.finders.len() {
             let wrong = self.wrong[which];
             if wrong == 0 {
                 continue;
             }
-            let is_wrong = match self.findings.again(known.findings, which, wrong) {
+            let is_wrong = match self.findings.again(place, which, wrong) {
                 Some(is_wrong) => is_wrong,
                 None => {
-                    let found = self.contradictions(state, rip, held, which);
+                    let found = self.contradictions(state, insn.rip, &held, which);
                     if found.is_empty() {
-                        self.walks.disagree(which, rip, self.number, "the quick check");
+                        self.walks.disagree(which, insn.rip, self.number, "the quick check");
                     }
-                    let place = (which, Check::Instruction, rip);
-                    self.findings
-                        .add(&mut known.findings, wrong, place, self.number, found)
+                    let check = (which, Check::Instruction, insn.rip);
+                    self.findings.add(&mut place, wrong, check, self.number, found)
                 }
             };
             self.tallies[which].wrong += u64::from(is_wrong);
+        }
+        if let Some(known) = self.code.known(insn.index) {
+            known.findings = place;
         }
     }
 
@@ -424,7 +434,6 @@ impl<'a> Checker<'a> {
     }
 
     fn walk(&mut self, state: &State, rip: u64) {
-        self.walk_now = false;
         let depth = self.tracker.frames().len() as u64;
         self.next_walk = self.number + WALK_EVERY * depth.div_ceil(WALK_FRAMES).max(1);
         if self.tracker.in_doubt() {
@@ -447,10 +456,17 @@ impl<'a> Checker<'a> {
         );
     }
 
-    /// Does a store hit the return address of an outer frame?
-    #[cold]
-    fn store_outside(&mut self, address: u64, size: u64) {
+    /// A store that does not end below the lowest slot. Does it hit a return address?
+    #[inline(never)]
+    fn store(&mut self, address: u64, size: u64) {
         let frames = self.tracker.frames();
+        let Some(outermost) = frames.first() else {
+            return;
+        };
+        if address >= outermost.cfa {
+            return;
+        }
+        self.changed |= claim::SLOTS;
         let end = address.saturating_add(size);
         let at = frames.partition_point(|held| held.slot >= end);
         if let Some(held) = frames.get(at)
@@ -470,65 +486,57 @@ impl Observer for Checker<'_> {
 
     #[inline]
     fn before(&mut self, state: &State, insn: &Executed) {
-        if self.code.known(insn).is_none() {
-            self.look_up(state, insn);
-        }
-        let Some(known) = self.code.known(insn) else {
-            return;
+        let known = match self.code.known(insn.index) {
+            Some(known) if known.claims != NONE => known,
+            _ => {
+                self.look_up(state, insn);
+                match self.code.known(insn.index) {
+                    Some(known) => known,
+                    None => return,
+                }
+            }
         };
-        self.addresses += u64::from(!known.seen);
-        known.seen = true;
-        let mut known = *known;
-        let findings = known.findings;
-        self.check(state, insn.rip, &mut known);
-        if known.findings != findings
-            && let Some(kept) = self.code.known(insn)
-        {
-            kept.findings = known.findings;
+        let (set, writes, stores) = (known.claims, known.writes, known.stores);
+        self.class = known.class;
+        self.index = insn.index;
+        let same = set == self.last_set && self.changed & self.depends == 0;
+        if same || self.judge(state, insn.rip, set) {
+            self.checked += 1;
+            if self.any_wrong {
+                self.count(state, insn);
+            }
         }
-        if self.walk_now || self.number >= self.next_walk {
+        if self.number >= self.next_walk {
             self.walk(state, insn.rip);
         }
-        let mut changed = known.writes;
-        match known.stores {
+        self.changed = writes;
+        match stores {
             Stores::Nothing => {}
-            Stores::Anything => changed |= claim::SLOTS,
+            Stores::Anything => self.changed |= claim::SLOTS,
             Stores::At(operand) => {
                 let address = operand.address(state);
-                if address.wrapping_add(operand.size.into()) > state.gpr(4) {
-                    changed |= claim::SLOTS;
-                    if let Some(held) = self.tracker.frames().last()
-                        && address >= held.slot
-                        && address < self.tracker.frames()[0].cfa
-                    {
-                        self.store_outside(address, operand.size.into());
-                    }
+                let end = address.wrapping_add(operand.size.into());
+                if end > self.lowest_slot {
+                    self.store(address, operand.size.into());
                 }
             }
         }
-        self.changed |= changed;
         if !matches!(
-            known.class,
+            self.class,
             Insn::Other | Insn::Pop | Insn::Jump | Insn::Breakpoint
         ) {
             self.before = state.cpu_at(insn.rip);
             self.rax = state.gpr(0);
         }
-        self.insn = known;
     }
 
     #[inline]
     fn after(&mut self, state: &State, _: &Executed, next: u64) {
         self.number += 1;
-        let class = self.insn.class;
-        if class == Insn::Syscall {
-            // The kernel has not answered yet.
-            return;
+        // The kernel has not answered a call yet.
+        if self.class != Insn::Syscall && !self.tracker.step_quick(self.class, state.gpr(4)) {
+            self.step_slow(state, self.class, next);
         }
-        if self.tracker.step_quick(class, state.gpr(4)) {
-            return;
-        }
-        self.step_slow(state, class, next);
     }
 }
 
@@ -569,7 +577,7 @@ impl ProcessObserver for Checker<'_> {
     fn signal(&mut self, _: u8, interrupted: &Cpu, handler: &Cpu, restorer: u64) {
         self.tracker.signal(interrupted, handler, restorer);
         self.changed = claim::ALL;
-        self.walk_now = true;
+        self.next_walk = 0;
     }
 
     fn system_call(&mut self, call: &SystemCall, state: &State) {
@@ -599,17 +607,19 @@ impl Checker<'_> {
             self.changed = claim::ALL;
         }
         if let Insn::Call { .. } = class {
-            let known = self.insn;
+            let Some(known) = self.code.known(self.index).copied() else {
+                return;
+            };
             self.check_call(state, &known);
             if let Some(Behind { seen, .. }) = self.code.returns.get_mut(known.behind as usize)
                 && !*seen
             {
                 *seen = true;
-                self.walk_now = true;
+                self.next_walk = 0;
             }
         }
         if self.tracker.stats().switches != switches {
-            self.walk_now = true;
+            self.next_walk = 0;
         }
     }
 }

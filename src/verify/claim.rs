@@ -218,10 +218,15 @@ impl Simple {
         wrong
     }
 
+    /// The lowest slot that it names.
+    pub(super) fn lowest(&self, gpr: &impl Fn(usize) -> u64) -> u64 {
+        let cfa = gpr(self.base as usize).wrapping_add_signed(self.offset.into());
+        cfa.wrapping_add_signed(self.lowest.into())
+    }
+
     /// Can a walk apply it that came from a callee with this CFA: is the base carried, and is
     /// nothing read below?
     pub(super) fn can_be_walked(&self, gpr: &impl Fn(usize) -> u64, callee_cfa: u64) -> bool {
-        let cfa = gpr(self.base as usize).wrapping_add_signed(self.offset.into());
-        self.carried && cfa.wrapping_add_signed(self.lowest.into()) >= callee_cfa
+        self.carried && self.lowest(gpr) >= callee_cfa
     }
 }

@@ -3,7 +3,7 @@
 
 use super::claim::{Claim, PART_OF, Parts};
 use iced_x86::InstructionInfoFactory;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use unwind_sim_emulator::effects::{Stores, effects};
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{AddressSpace, State};
@@ -22,7 +22,8 @@ pub(super) const NONE: u32 = u32::MAX;
 /// One instruction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
-    /// Which claims the unwinders' rows at the instruction make: a number of [`Code::sets`].
+    /// Which claims the unwinders' rows at the instruction make: a number of [`Code::sets`];
+    /// [`NONE`] if it was not looked up.
     pub(super) claims: u32,
     /// What they were last found to be wrong in: a number of [`super::findings`]; [`NONE`] if in
     /// nothing.
@@ -33,20 +34,17 @@ pub(super) struct Known {
     pub(super) stores: Stores,
     /// For a call: where its claims behind it are ([`Code::returns`]).
     pub(super) behind: u32,
-    /// Was it executed?
-    pub(super) seen: bool,
 }
 
 impl Known {
-    /// Of no instruction.
-    pub(super) const NOTHING: Known = Known {
+    /// Not looked up.
+    const NOTHING: Known = Known {
         claims: NONE,
         findings: NONE,
         writes: 0,
         class: Insn::Other,
         stores: Stores::Nothing,
         behind: NONE,
-        seen: false,
     };
 }
 
@@ -73,16 +71,18 @@ pub(super) struct Set {
 
 /// All instructions met.
 pub(super) struct Code {
-    blocks: Vec<Option<Box<[Option<Known>]>>>,
-    /// The one instruction that runs by itself.
-    single: Vec<Option<Known>>,
+    /// By block number; that of the current block is in `current` for the time being.
+    blocks: Vec<Box<[Known]>>,
+    current: Box<[Known]>,
+    /// The number of the current block; [`SINGLE`] for one instruction by itself.
+    number: usize,
     generation: u64,
     pub(super) sets: Vec<Set>,
     set_ids: HashMap<[Claim; UNWINDERS_MAX], u32>,
     pub(super) returns: Vec<Behind>,
     returns_by_address: HashMap<u64, u32>,
+    addresses: HashSet<u64>,
     info: InstructionInfoFactory,
-    current: usize,
 }
 
 const SINGLE: usize = usize::MAX;
@@ -115,27 +115,34 @@ impl Code {
     pub(super) fn new() -> Code {
         Code {
             blocks: Vec::new(),
-            single: Vec::new(),
+            current: Box::default(),
+            number: SINGLE,
             generation: 0,
             sets: Vec::new(),
             set_ids: HashMap::new(),
             returns: Vec::new(),
             returns_by_address: HashMap::new(),
+            addresses: HashSet::new(),
             info: InstructionInfoFactory::new(),
-            current: SINGLE,
         }
     }
 
     /// Forgets all claims: images were mapped or unmapped.
     pub(super) fn clear(&mut self) {
         self.blocks.clear();
+        self.current.fill(Known::NOTHING);
         self.returns.clear();
         self.returns_by_address.clear();
     }
 
+    /// Distinct addresses of instructions that were looked up.
+    pub(super) fn addresses(&self) -> u64 {
+        self.addresses.len() as u64
+    }
+
     /// Heap bytes of what is known of instructions.
     pub(super) fn bytes(&self) -> usize {
-        let known = self.blocks.iter().flatten().map(|b| size_of_val(&**b));
+        let known = self.blocks.iter().map(|b| size_of_val(&**b));
         let sets = self.sets.capacity() * size_of::<Set>();
         let returns = self.returns.capacity() * (size_of::<Behind>() + size_of::<(u64, u32)>() + 1);
         known.sum::<usize>() + self.blocks.capacity() * size_of::<usize>() * 2 + sets + returns
@@ -144,38 +151,40 @@ impl Code {
     /// A block begins.
     #[inline]
     pub(super) fn enter(&mut self, block: Option<BlockId>, operations: usize) {
+        match block {
+            Some(id) if id.number as usize == self.number && id.generation == self.generation => {}
+            _ => self.change(block, operations),
+        }
+    }
+
+    fn change(&mut self, block: Option<BlockId>, operations: usize) {
+        let left = std::mem::take(&mut self.current);
+        if let Some(place) = self.blocks.get_mut(self.number) {
+            *place = left;
+        }
         let Some(id) = block else {
-            self.current = SINGLE;
-            self.single.clear();
-            self.single.resize(operations, None);
+            self.number = SINGLE;
+            self.current = vec![Known::NOTHING; operations].into_boxed_slice();
             return;
         };
         if id.generation != self.generation {
             self.clear();
             self.generation = id.generation;
         }
-        self.current = id.number as usize;
-        if self.blocks.get(self.current).is_none_or(Option::is_none) {
-            self.make(operations);
+        self.number = id.number as usize;
+        if self.blocks.len() <= self.number {
+            self.blocks.resize_with(self.number + 1, Box::default);
+        }
+        self.current = std::mem::take(&mut self.blocks[self.number]);
+        if self.current.len() != operations {
+            self.current = vec![Known::NOTHING; operations].into_boxed_slice();
         }
     }
 
-    #[cold]
-    fn make(&mut self, operations: usize) {
-        if self.blocks.len() <= self.current {
-            self.blocks.resize_with(self.current + 1, || None);
-        }
-        self.blocks[self.current] = Some(vec![None; operations].into_boxed_slice());
-    }
-
-    /// What is known of an instruction of the current block, if it was looked up.
+    /// What is known of an instruction of the current block.
     #[inline(always)]
-    pub(super) fn known(&mut self, insn: &Executed) -> Option<&mut Known> {
-        let at = insn.index as usize;
-        match self.current {
-            SINGLE => self.single.get_mut(at)?.as_mut(),
-            current => self.blocks.get_mut(current)?.as_mut()?.get_mut(at)?.as_mut(),
-        }
+    pub(super) fn known(&mut self, index: u32) -> Option<&mut Known> {
+        self.current.get_mut(index as usize)
     }
 
     /// Looks it up.
@@ -204,15 +213,10 @@ impl Code {
             stores: effects.stores,
             findings: NONE,
             behind,
-            seen: false,
         };
-        let at = insn.index as usize;
-        let place = match self.current {
-            SINGLE => self.single.get_mut(at),
-            current => self.blocks[current].as_mut().and_then(|b| b.get_mut(at)),
-        };
-        if let Some(place) = place {
-            *place = Some(known);
+        self.addresses.insert(insn.rip);
+        if let Some(place) = self.known(insn.index) {
+            *place = known;
         }
     }
 
