@@ -45,8 +45,9 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
             Nop | Endbr64 | Endbr32 | Reservednop | Pause | Prefetcht0 | Prefetcht1 | Prefetcht2,
             _,
         )
-        | (Prefetchnta | Prefetchw | Prefetch | Prefetchwt1 | Clflush | Clflushopt | Clwb, _)
+        | (Prefetchnta | Prefetchw | Prefetch | Prefetchwt1, _)
         | (Lfence | Mfence | Sfence | Rdsspq | Rdsspd, _) => nop,
+        (Clflush | Clflushopt | Clwb, _) => touch,
         (_, Form::R) => by_condition!(insn, set_r),
         (_, Form::M) => by_condition!(insn, set_m),
         (_, Form::RR) => match width(insn, 0) {
@@ -80,6 +81,11 @@ fn special(insn: &Instruction) -> bool {
 
 fn nop(_: &mut State, _: &Op) -> Flow {
     Flow::Next
+}
+
+/// Memory has to be there, and that is all.
+fn touch(state: &mut State, op: &Op) -> Flow {
+    flow(state.load::<8>(op.address(state)).map(|_| ()))
 }
 
 fn mov_rr<const W: u32>(state: &mut State, op: &Op) -> Flow {

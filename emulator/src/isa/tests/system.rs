@@ -1,0 +1,173 @@
+//! What the processor says of itself, segments, and what only a kernel may do.
+
+use super::*;
+
+/// eax, ebx, ecx and edx of a leaf.
+fn cpuid(leaf: u32, subleaf: u32) -> [u32; 4] {
+    let registers = [(reg::RAX, leaf.into()), (reg::RCX, subleaf.into())];
+    let (exit, machine) = run(&[0x0f, 0xa2], &registers);
+    assert_eq!(exit, Exit::Limit);
+    [reg::RAX, reg::RBX, reg::RCX, reg::RDX].map(|number| machine.state.gpr(number) as u32)
+}
+
+/// The x86-64 psABI, table 3.1: what a level asks for.
+#[test]
+fn the_processor_is_x86_64_v2_and_no_more() {
+    let has = |register: u32, bits: &[u32]| bits.iter().all(|bit| register >> bit & 1 != 0);
+    let [signature, _, ecx, edx] = cpuid(1, 0);
+    assert_eq!(signature >> 8 & 0xf, 6);
+    // FPU, CX8, CMOV, FXSR, MMX, SSE, SSE2
+    assert!(has(edx, &[0, 8, 15, 24, 23, 25, 26]));
+    // SSE3, SSSE3, CMPXCHG16B, SSE4.1, SSE4.2, POPCNT
+    assert!(has(ecx, &[0, 9, 13, 19, 20, 23]));
+    let [_, _, ecx_extended, edx_extended] = cpuid(0x8000_0001, 0);
+    // LAHF; SYSCALL, 64-bit mode
+    assert!(has(ecx_extended, &[0]) && has(edx_extended, &[11, 29]));
+    // v3 has MOVBE as well, but none of FMA, AVX, F16C, LZCNT, BMI1, AVX2, BMI2.
+    assert_eq!(ecx & (1 << 12 | 1 << 28 | 1 << 29), 0);
+    assert_eq!(ecx_extended & 1 << 5, 0);
+    assert_eq!(cpuid(7, 0)[1] & (1 << 3 | 1 << 5 | 1 << 8), 0);
+    // XSAVE and OSXSAVE come together.
+    assert_eq!(ecx >> 26 & 1, ecx >> 27 & 1);
+}
+
+#[test]
+fn names_and_caches() {
+    let [_, ebx, ecx, edx] = cpuid(0, 0);
+    let vendor: Vec<u8> = [ebx, edx, ecx]
+        .iter()
+        .flat_map(|r| r.to_le_bytes())
+        .collect();
+    assert_eq!(vendor, b"GenuineIntel");
+    let leaves = 0x8000_0002..=0x8000_0004;
+    let brand: Vec<u8> = leaves
+        .flat_map(|leaf| cpuid(leaf, 0))
+        .flat_map(u32::to_le_bytes)
+        .collect();
+    assert!(brand.starts_with(b"unwind-sim x86-64-v2\0"));
+    let mut sizes = Vec::new();
+    for subleaf in 0.. {
+        let [eax, ebx, ecx, _] = cpuid(4, subleaf);
+        if eax & 31 == 0 {
+            break;
+        }
+        let (ways, partitions, line) =
+            ((ebx >> 22) + 1, (ebx >> 12 & 0x3ff) + 1, (ebx & 0xfff) + 1);
+        sizes.push((eax >> 5 & 7, ways * partitions * line * (ecx + 1)));
+    }
+    let expected = [(1, 32 << 10), (1, 32 << 10), (2, 256 << 10), (3, 8 << 20)];
+    assert_eq!(sizes, expected);
+    // A leaf that is not there.
+    assert_eq!(cpuid(0x4000_0000, 0), [0; 4]);
+}
+
+#[test]
+fn time_is_instructions() {
+    // nop; nop; rdtscp
+    let mut machine = machine(&[0x90, 0x90, 0x0f, 0x01, 0xf9]);
+    for number in [reg::RAX, reg::RCX, reg::RDX] {
+        machine.state.set_gpr(number, u64::MAX);
+    }
+    for _ in 0..3 {
+        assert_eq!(machine.run(1, &mut ()), Exit::Limit);
+    }
+    let state = &machine.state;
+    assert_eq!((state.gpr(reg::RAX), state.gpr(reg::RDX)), (2, 0));
+    assert_eq!(state.gpr(reg::RCX), 0);
+}
+
+#[test]
+fn selectors() {
+    let ones = u64::MAX;
+    // mov %ss, %eax; %ax; %cs, %rax
+    for (code, value) in [
+        (&[0x8c, 0xd0][..], 0x2b),
+        (&[0x66, 0x8c, 0xd0], 0xffff_ffff_ffff_002b),
+        (&[0x48, 0x8c, 0xc8], 0x33),
+    ] {
+        let (exit, machine) = run(code, &[(reg::RAX, ones)]);
+        assert_eq!((exit, machine.state.gpr(reg::RAX)), (Exit::Limit, value));
+    }
+    // mov %eax, %ds and mov %eax, %ss, as Linux's descriptors let a processor do.
+    let general = Exit::Exception(Exception::GeneralProtection);
+    for (selector, ds, ss) in [
+        (0, Exit::Limit, general),
+        (3, Exit::Limit, general),
+        (0x23, Exit::Limit, general),
+        (0x28, Exit::Limit, general),
+        (0x2b, Exit::Limit, Exit::Limit),
+        (0x33, Exit::Limit, general),
+        (0x7b, Exit::Limit, general),
+        (0x10, general, general),
+        (0x1b, general, general),
+        (0x2f, general, general),
+        (0x38, general, general),
+        (0x43, general, general),
+        (0x63, general, general),
+    ] {
+        let registers = [(reg::RAX, selector)];
+        assert_eq!(run(&[0x8e, 0xd8], &registers).0, ds, "{selector:x}");
+        assert_eq!(run(&[0x8e, 0xd0], &registers).0, ss, "{selector:x}");
+    }
+    // mov %eax, %cs
+    let invalid = Exit::Exception(Exception::InvalidOpcode);
+    assert_eq!(run(&[0x8e, 0xc8], &[]).0, invalid);
+    // mov %eax, %fs; push %fs; popw %gs
+    let mut machine = machine(&[0x8e, 0xe0, 0x0f, 0xa0, 0x66, 0x0f, 0xa9]);
+    machine.state.set_gpr(reg::RAX, 0x2b);
+    machine.state.set_gpr(reg::FS, 0x1000);
+    machine.state.set_gpr(reg::RSP, DATA + 8);
+    assert_eq!(machine.run(3, &mut ()), Exit::Limit);
+    assert_eq!(machine.state.gpr(reg::FS), 0);
+    assert_eq!(machine.state.gpr(reg::RSP), DATA + 2);
+    assert_eq!(bytes(&machine, DATA), 0x2b_u64.to_le_bytes());
+}
+
+#[test]
+fn bases_of_fs_and_gs() {
+    // wrfsbase %rax; rdfsbase %ecx
+    let mut machine = machine(&[0xf3, 0x48, 0x0f, 0xae, 0xd0, 0xf3, 0x0f, 0xae, 0xc1]);
+    machine.state.set_gpr(reg::RAX, 0x7abc_1234_5678);
+    assert_eq!(machine.run(2, &mut ()), Exit::Limit);
+    assert_eq!(machine.state.gpr(reg::FS), 0x7abc_1234_5678);
+    assert_eq!(machine.state.gpr(reg::RCX), 0x1234_5678);
+    // wrgsbase %rax
+    let (exit, machine) = run(&[0xf3, 0x48, 0x0f, 0xae, 0xd8], &[(reg::RAX, 1 << 47)]);
+    assert_eq!(exit, Exit::Exception(Exception::GeneralProtection));
+    assert_eq!(machine.state.gpr(reg::GS), 0);
+}
+
+#[test]
+fn the_kernels_own() {
+    let general = Exit::Exception(Exception::GeneralProtection);
+    for code in [
+        &[0xe4, 1][..],      // in
+        &[0xf3, 0x6e],       // rep outsb
+        &[0xfa],             // cli
+        &[0xfb],             // sti
+        &[0x0f, 0x20, 0xc0], // mov %cr0, %rax
+        &[0x0f, 0x21, 0xc0], // mov %dr0, %rax
+        &[0x0f, 0x30],       // wrmsr
+        &[0x0f, 0x33],       // rdpmc
+        &[0x0f, 0x01, 0xf8], // swapgs
+        &[0x48, 0x0f, 0x07], // sysretq
+    ] {
+        let (exit, machine) = run(code, &[]);
+        assert_eq!((exit, machine.state.rip), (general, CODE), "{code:x?}");
+    }
+    // clac, which user mode does not have at all
+    let invalid = Exit::Exception(Exception::InvalidOpcode);
+    assert_eq!(run(&[0x0f, 0x01, 0xca], &[]).0, invalid);
+    // rdrand: not there, and not said to be
+    assert_eq!(run(&[0x0f, 0xc7, 0xf0], &[]).0, Exit::Unsupported);
+    assert_eq!(cpuid(1, 0)[2] & 1 << 30, 0);
+}
+
+#[test]
+fn cache_lines_that_are_not_there() {
+    // clflush (%rax), prefetcht0 (%rax)
+    let registers = [(reg::RAX, END)];
+    let exit = fault(END, Access::Read, FaultKind::Unmapped);
+    assert_eq!(run(&[0x0f, 0xae, 0x38], &registers).0, exit);
+    assert_eq!(run(&[0x0f, 0x18, 0x08], &registers).0, Exit::Limit);
+}
