@@ -4,11 +4,14 @@
 //! same frame, and no instruction in between that may have written a register or slot which the
 //! claims name. With `elide` off everything is computed, and the report has to be the same.
 
-use super::claim::{self, Caller, Claim, Parts, Wrong};
-use super::code::{Behind, Code, Known, NONE, Tables, UNWINDERS_MAX};
+mod calls;
+
+use super::claim::{self, Claim, Parts, Wrong};
+use super::code::{Behind, Code, NONE, Tables, UNWINDERS_MAX};
 use super::findings::{Check, Finding, Findings};
+use super::frames::{caller, live, outer, top, wrong_in};
 use super::images::Images;
-use super::walks::{Disagreement, Walks, Window};
+use super::walks::{Disagreement, Walks};
 use crate::check::{Contradiction, Subject};
 use crate::diagnose::frame_pointer_cause;
 use crate::engine::{Engine, Setting};
@@ -18,13 +21,11 @@ use unwind_sim_emulator::effects::Stores;
 use unwind_sim_emulator::linux::{MappedFile, ProcessObserver, SystemCall};
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{AddressSpace, Observer, Permissions, State};
-use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::{Cache, TableKind};
 use unwind_sim_unwind::image::{self, ImageId};
 use unwind_sim_unwind::memory::Memory;
-use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::truth::{
-    Cpu, Held, Insn, Stats, Suspended, Tracker, TrueFrame, TrueKind, Truth, World,
+    Cpu, Held, Insn, Stats, Suspended, Tracker, TrueKind, Truth, World,
 };
 use unwind_sim_unwind::walk::Finder;
 
@@ -272,10 +273,12 @@ impl<'a> Checker<'a> {
                 None => {
                     let found = self.contradictions(state, insn.rip, &held, which);
                     if found.is_empty() {
-                        self.walks.disagree(which, insn.rip, self.number, "the quick check");
+                        self.walks
+                            .disagree(which, insn.rip, self.number, "the quick check");
                     }
                     let check = (which, Check::Instruction, insn.rip);
-                    self.findings.add(&mut place, wrong, check, self.number, found)
+                    self.findings
+                        .add(&mut place, wrong, check, self.number, found)
                 }
             };
             self.tallies[which].wrong += u64::from(is_wrong);
@@ -310,125 +313,6 @@ impl<'a> Checker<'a> {
             {
                 contradiction.code = code;
             }
-        }
-        found
-    }
-
-    /// A return address was pushed: the caller's row, with what a walk has in its frame.
-    fn check_call(&mut self, state: &State, known: &Known) {
-        let frames = self.tracker.frames();
-        let [.., held, callee] = frames else { return };
-        let (held, callee) = (*held, *callee);
-        if self.tracker.in_doubt() || known.behind == NONE {
-            return;
-        }
-        let behind = self.code.returns[known.behind as usize];
-        // At the call itself nothing was wrong, and nothing but rsp has changed since.
-        let inside_right = behind.inside == known.claims
-            && self.last_set == known.claims
-            && !self.any_wrong
-            && self.elide;
-        let gpr = |number| match number {
-            4 => callee.cfa,
-            number => state.gpr(number),
-        };
-        for which in 0..self.finders.len() {
-            self.tallies[which].calls += 1;
-            let checks = [
-                (Check::InsideCall, behind.inside, inside_right),
-                (Check::AtReturn, behind.after, inside_right && behind.after == behind.inside),
-            ];
-            for (check, set, right) in checks {
-                let wrong = match &self.code.sets[set as usize].claims[which] {
-                    Claim::Simple(simple) if simple.can_be_walked(&gpr, callee.cfa) => {
-                        if right {
-                            0
-                        } else {
-                            simple.wrong(&gpr, &state.memory, &caller(&held))
-                        }
-                    }
-                    _ => claim::NOTHING,
-                };
-                if wrong != 0 {
-                    self.count_call(state, known.behind, which, (check, wrong), &held, &callee);
-                }
-            }
-        }
-    }
-
-    #[inline(never)]
-    fn count_call(
-        &mut self,
-        state: &State,
-        behind: u32,
-        which: usize,
-        (check, wrong): (Check, Wrong),
-        held: &Held,
-        callee: &Held,
-    ) {
-        let place = usize::from(check == Check::AtReturn);
-        let known = &mut self.code.returns[behind as usize].findings[place];
-        let is_wrong = match self.findings.again(*known, which, wrong) {
-            Some(is_wrong) => is_wrong,
-            None => {
-                let found = self.call_contradictions(state, which, check, held, callee);
-                let known = &mut self.code.returns[behind as usize].findings[place];
-                let place = (which, check, callee.pc);
-                self.findings.add(known, wrong, place, self.number, found)
-            }
-        };
-        let tally = &mut self.tallies[which];
-        match check {
-            Check::InsideCall => tally.calls_wrong += u64::from(is_wrong),
-            _ => tally.calls_wrong_at_return += u64::from(is_wrong),
-        }
-    }
-
-    fn call_contradictions(
-        &mut self,
-        state: &State,
-        which: usize,
-        check: Check,
-        held: &Held,
-        callee: &Held,
-    ) -> Vec<Contradiction> {
-        let ra = callee.pc;
-        let lookup = match check {
-            Check::InsideCall => ra.wrapping_sub(1),
-            _ => ra,
-        };
-        let mut saved = callee.saved;
-        // What this unwinder does not carry a walk does not have.
-        let finder = self.finders[which];
-        let mut regs = Regs::UNKNOWN;
-        for (value, reg) in saved.iter_mut().zip(Reg::CALLEE_SAVED) {
-            if finder.carries().contains(reg) {
-                regs.set(reg, *value);
-            }
-        }
-        regs.set(Reg::Rip, lookup);
-        regs.set(Reg::Rsp, callee.cfa);
-        let frame = TrueFrame {
-            pc: lookup,
-            cfa: held.cfa,
-            kind: TrueKind::Top,
-            saved: Some(saved),
-        };
-        let truth = Truth::Known(vec![frame, outer(held, 0)]);
-        // A walk has nothing to look for below its sp.
-        let above = Window {
-            memory: &state.memory,
-            range: callee.cfa..u64::MAX,
-        };
-        let subject = Subject {
-            space: &self.space,
-            memory: &above,
-            truth: &truth,
-            live: &regs,
-        };
-        let mut found = subject.check_frame(finder, 0, &mut self.caches[which]);
-        for contradiction in &mut found {
-            contradiction.pc = CodeAddress::Return(ra);
         }
         found
     }
@@ -622,76 +506,4 @@ impl Checker<'_> {
             self.next_walk = 0;
         }
     }
-}
-
-/// All registers, as a walk starts from.
-fn live(state: &State, rip: u64) -> Regs {
-    const ORDER: [Reg; 16] = [
-        Reg::Rax,
-        Reg::Rcx,
-        Reg::Rdx,
-        Reg::Rbx,
-        Reg::Rsp,
-        Reg::Rbp,
-        Reg::Rsi,
-        Reg::Rdi,
-        Reg::R8,
-        Reg::R9,
-        Reg::R10,
-        Reg::R11,
-        Reg::R12,
-        Reg::R13,
-        Reg::R14,
-        Reg::R15,
-    ];
-    let mut regs = Regs::UNKNOWN;
-    for (number, reg) in ORDER.into_iter().enumerate() {
-        regs.set(reg, state.gpr(number));
-    }
-    regs.set(Reg::Rip, rip);
-    regs.set(Reg::Rflags, state.rflags());
-    regs
-}
-
-fn caller(held: &Held) -> Caller {
-    Caller {
-        cfa: held.cfa,
-        pc: held.pc,
-        saved: held.saved,
-    }
-}
-
-fn top(cpu: &Cpu, cfa: u64) -> TrueFrame {
-    TrueFrame {
-        pc: cpu.rip,
-        cfa,
-        kind: TrueKind::Top,
-        saved: Some(cpu.saved),
-    }
-}
-
-/// The frame that `held` goes back to.
-fn outer(held: &Held, cfa: u64) -> TrueFrame {
-    TrueFrame {
-        pc: held.pc,
-        cfa,
-        kind: held.kind,
-        saved: Some(held.saved),
-    }
-}
-
-fn wrong_in(contradictions: &[Contradiction]) -> Wrong {
-    let mut wrong = 0;
-    for contradiction in contradictions {
-        wrong |= match (contradiction.given, contradiction.reg) {
-            (None, _) => claim::NOTHING,
-            (_, Reg::Rsp) => claim::CFA,
-            (_, Reg::Rip) => claim::RA,
-            (_, reg) => match Reg::CALLEE_SAVED.iter().position(|&r| r == reg) {
-                Some(index) => claim::SAVED << index,
-                None => claim::NOTHING,
-            },
-        };
-    }
-    wrong
 }

@@ -101,7 +101,12 @@ impl Tables<'_> {
     pub(super) fn row(&mut self, which: usize, address: u64) -> Result<Row, Reason> {
         let mapping = self.space.find(address);
         let mapping = mapping.ok_or(Reason::NoImage { pc: address })?;
-        find_row(self.finders[which], mapping, address, &mut self.caches[which])
+        find_row(
+            self.finders[which],
+            mapping,
+            address,
+            &mut self.caches[which],
+        )
     }
 
     fn meet(&mut self, which: usize, source: &RowSource) {
@@ -201,9 +206,7 @@ impl Code {
         }
         let claims = self.claims_at(insn.rip, tables, true);
         let behind = match class {
-            Insn::Call { len, .. } => {
-                self.claims_behind(insn.rip.wrapping_add(len.into()), tables)
-            }
+            Insn::Call { len, .. } => self.claims_behind(insn.rip.wrapping_add(len.into()), tables),
             _ => NONE,
         };
         let known = Known {
@@ -220,12 +223,7 @@ impl Code {
         }
     }
 
-    fn claims_at(
-        &mut self,
-        address: u64,
-        tables: &mut Tables<'_>,
-        executed: bool,
-    ) -> u32 {
+    fn claims_at(&mut self, address: u64, tables: &mut Tables<'_>, executed: bool) -> u32 {
         let mut claims = [Claim::Missing; UNWINDERS_MAX];
         for (which, place) in claims.iter_mut().enumerate().take(tables.finders.len()) {
             let finder = tables.finders[which];
@@ -237,7 +235,10 @@ impl Code {
                     }
                     let by_frame_pointer = row.source.table == TableKind::FramePointer;
                     // A profile may refuse a rule somewhere.
-                    match (finder.permits(&row.rule, true), finder.permits(&row.rule, false)) {
+                    match (
+                        finder.permits(&row.rule, true),
+                        finder.permits(&row.rule, false),
+                    ) {
                         (Ok(()), Ok(())) => {
                             Claim::of(&row.rule, finder.carries(), by_frame_pointer)
                         }

@@ -146,10 +146,11 @@ impl Findings {
     pub(super) fn merge(&mut self, other: Findings) {
         let offset = self.all.len() as u32;
         self.all.extend(other.all);
-        self.outcomes.extend(other.outcomes.into_iter().map(|mut outcome| {
-            outcome.findings.iter_mut().for_each(|id| *id += offset);
-            outcome
-        }));
+        self.outcomes
+            .extend(other.outcomes.into_iter().map(|mut outcome| {
+                outcome.findings.iter_mut().for_each(|id| *id += offset);
+                outcome
+            }));
     }
 
     /// All of them, by unwinder, check and address.

@@ -56,7 +56,9 @@ impl Images {
         if let (Some((program, tables)), Some(own)) = (&self.tables, &image)
             && program == file.path
         {
-            let replaced = self.replaced.get_or_insert_with(|| with_tables(own, tables));
+            let replaced = self
+                .replaced
+                .get_or_insert_with(|| with_tables(own, tables));
             image = Some(replaced.clone());
         }
         Mapping {

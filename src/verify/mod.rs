@@ -9,6 +9,7 @@ mod checker;
 mod claim;
 mod code;
 mod findings;
+mod frames;
 pub mod groups;
 mod images;
 pub mod report;

@@ -163,7 +163,11 @@ fn listing(out: &mut String, space: &AddressSpace, finding: &Finding) {
     let Some(image) = &mapping.image else { return };
     let svma = mapping.svma(lookup);
     let start = image.symbol(svma).map_or(svma, |s| s.address);
-    let start = if svma - start > LISTING_MAX { svma } else { start };
+    let start = if svma - start > LISTING_MAX {
+        svma
+    } else {
+        start
+    };
     let bytes = image.text_bytes(start, (svma - start) as usize + 16 * (AROUND + 2));
     let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
     let insns: Vec<Instruction> = decoder.iter().collect();
@@ -172,7 +176,12 @@ fn listing(out: &mut String, space: &AddressSpace, finding: &Finding) {
     };
     let mut formatter = GasFormatter::new();
     let from = at.saturating_sub(AROUND);
-    for (index, insn) in insns.iter().enumerate().skip(from).take(AROUND + 1 + at - from) {
+    for (index, insn) in insns
+        .iter()
+        .enumerate()
+        .skip(from)
+        .take(AROUND + 1 + at - from)
+    {
         let mut line = String::new();
         formatter.format(insn, &mut line);
         let mark = if index == at { '>' } else { ' ' };

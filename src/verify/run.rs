@@ -232,9 +232,7 @@ pub fn unexpected(
         its_own && !EXPECTED_TO_ERR.contains(&plain)
     };
     !results.disagreements.is_empty()
-        || results
-            .findings
-            .iter()
-            .filter(counts)
-            .any(|f| !known.is_some_and(|b| b.0.contains(&key(engines[f.unwinder].name(), f, space))))
+        || results.findings.iter().filter(counts).any(|f| {
+            !known.is_some_and(|b| b.0.contains(&key(engines[f.unwinder].name(), f, space)))
+        })
 }

@@ -1,0 +1,79 @@
+//! What the checks are made of: true frames, the registers in them, and what is wrong as bits.
+
+use super::claim::{self, Caller, Wrong};
+use crate::check::Contradiction;
+use unwind_sim_emulator::State;
+use unwind_sim_unwind::regs::{Reg, Regs};
+use unwind_sim_unwind::truth::{Cpu, Held, TrueFrame, TrueKind};
+
+/// All registers, as a walk starts from.
+pub(super) fn live(state: &State, rip: u64) -> Regs {
+    const ORDER: [Reg; 16] = [
+        Reg::Rax,
+        Reg::Rcx,
+        Reg::Rdx,
+        Reg::Rbx,
+        Reg::Rsp,
+        Reg::Rbp,
+        Reg::Rsi,
+        Reg::Rdi,
+        Reg::R8,
+        Reg::R9,
+        Reg::R10,
+        Reg::R11,
+        Reg::R12,
+        Reg::R13,
+        Reg::R14,
+        Reg::R15,
+    ];
+    let mut regs = Regs::UNKNOWN;
+    for (number, reg) in ORDER.into_iter().enumerate() {
+        regs.set(reg, state.gpr(number));
+    }
+    regs.set(Reg::Rip, rip);
+    regs.set(Reg::Rflags, state.rflags());
+    regs
+}
+
+pub(super) fn caller(held: &Held) -> Caller {
+    Caller {
+        cfa: held.cfa,
+        pc: held.pc,
+        saved: held.saved,
+    }
+}
+
+pub(super) fn top(cpu: &Cpu, cfa: u64) -> TrueFrame {
+    TrueFrame {
+        pc: cpu.rip,
+        cfa,
+        kind: TrueKind::Top,
+        saved: Some(cpu.saved),
+    }
+}
+
+/// The frame that `held` goes back to.
+pub(super) fn outer(held: &Held, cfa: u64) -> TrueFrame {
+    TrueFrame {
+        pc: held.pc,
+        cfa,
+        kind: held.kind,
+        saved: Some(held.saved),
+    }
+}
+
+pub(super) fn wrong_in(contradictions: &[Contradiction]) -> Wrong {
+    let mut wrong = 0;
+    for contradiction in contradictions {
+        wrong |= match (contradiction.given, contradiction.reg) {
+            (None, _) => claim::NOTHING,
+            (_, Reg::Rsp) => claim::CFA,
+            (_, Reg::Rip) => claim::RA,
+            (_, reg) => match Reg::CALLEE_SAVED.iter().position(|&r| r == reg) {
+                Some(index) => claim::SAVED << index,
+                None => claim::NOTHING,
+            },
+        };
+    }
+    wrong
+}
