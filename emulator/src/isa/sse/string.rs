@@ -80,7 +80,7 @@ fn matches(a: &Text, b: &Text, imm: u8) -> u32 {
         0 => j < b.len && a.characters[..a.len].contains(&b.characters[j]),
         // Is it in one of the ranges of `a`? One without an end is none.
         1 => {
-            let ranges = a.characters[..a.len & !1].chunks_exact(2);
+            let ranges = a.characters[..a.len].chunks_exact(2);
             let within = |range: &[i32]| (range[0]..=range[1]).contains(&b.characters[j]);
             j < b.len && ranges.into_iter().any(within)
         }
