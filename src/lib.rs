@@ -12,6 +12,7 @@ pub mod check_dir;
 pub mod compare;
 pub mod demo;
 pub mod diagnose;
+pub mod emulate;
 pub mod engine;
 pub mod explain;
 pub mod extract;

@@ -4,6 +4,7 @@ mod args;
 mod cases;
 mod compare;
 mod demo;
+mod emulate;
 mod explain;
 mod extract;
 mod generate;
@@ -48,6 +49,7 @@ enum Command {
     Replay(replay::Args),
     Compare(compare::Args),
     Verify(verify::Args),
+    Emulate(emulate::Args),
     Cases(cases::Args),
     Explain(explain::Args),
     Generate(generate::Args),
@@ -100,6 +102,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Verify(args) => verify::run(&args),
+        Command::Emulate(args) => emulate::run(&args),
         Command::Cases(args) => cases::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Generate(args) => {

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod emulate;
 mod extract;
 mod files;
 mod help;

@@ -1,0 +1,68 @@
+//! `emulate`: a program runs in the emulated machine, and nothing else.
+
+use crate::verify::{End, Program};
+use std::time::{Duration, Instant};
+use unwind_sim_emulator::linux::{Notice, Outcome, Process, StartError};
+
+/// Instructions between looks at the clock.
+const SLICE: u64 = 1 << 22;
+
+/// How far a program may run.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Most instructions.
+    pub instructions_max: u64,
+    /// Most time.
+    pub timeout: Option<Duration>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Run {
+    /// How it ended.
+    pub end: End,
+    /// Instructions that were executed.
+    pub instructions: u64,
+    /// How long that took, with loading it.
+    pub time: Duration,
+    /// Pages of memory in use at the end.
+    pub pages: usize,
+    /// Bytes that decoded code took at the end.
+    pub code_bytes: usize,
+    /// What is not modelled and the program was told by an error.
+    pub notices: Vec<Notice>,
+}
+
+impl Run {
+    /// Million instructions a second.
+    pub fn mips(&self) -> f64 {
+        self.instructions as f64 / 1e6 / self.time.as_secs_f64()
+    }
+}
+
+/// Runs a program to its end, or to a bound.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn run(program: Program, bounds: Bounds) -> Result<Run, StartError> {
+    let begin = Instant::now();
+    let mut process = Process::start(&program.path, program.options)?;
+    let end = loop {
+        let left = bounds.instructions_max.saturating_sub(process.executed());
+        let outcome = process.run(left.min(SLICE), &mut ());
+        if outcome != Outcome::Limit || left <= SLICE {
+            break End::Outcome(outcome);
+        }
+        if bounds.timeout.is_some_and(|most| begin.elapsed() > most) {
+            break End::Timeout;
+        }
+    };
+    Ok(Run {
+        end,
+        instructions: process.executed(),
+        time: begin.elapsed(),
+        pages: process.machine.state.memory.pages_in_use(),
+        code_bytes: process.machine.code_bytes(),
+        notices: process.notices().to_vec(),
+    })
+}
