@@ -57,6 +57,11 @@ impl Exceptions {
         Self(self.0 & 0b111)
     }
 
+    /// All but these.
+    pub(crate) const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     const fn when(self, condition: bool) -> Self {
         if condition { self } else { Self::NONE }
     }

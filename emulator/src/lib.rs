@@ -11,10 +11,6 @@ pub mod address_space;
 mod code;
 pub mod effects;
 pub mod flags;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, unused_imports, reason = "no instruction uses it yet")
-)]
 pub(crate) mod float;
 mod isa;
 #[cfg(unix)]

@@ -3,6 +3,7 @@
 use crate::address_space::{AddressSpace, Refusal};
 use crate::flags::{self, Flags};
 use crate::isa::segment;
+use crate::isa::x87::Fpu;
 use crate::stop::{Exception, Stop};
 use unwind_sim_unwind::truth::Cpu;
 
@@ -48,6 +49,8 @@ pub struct State {
     pub(crate) other_flags: u64,
     /// Selectors of es, cs, ss, ds, fs and gs.
     pub(crate) segments: [u16; 6],
+    /// The x87 and MMX registers.
+    pub(crate) fpu: Fpu,
     /// xmm0 to xmm15.
     pub xmm: [u128; 16],
     /// Control and status of SSE.
@@ -72,6 +75,7 @@ impl State {
             flags: Flags::from_bits(0),
             other_flags: flags::FIXED | flags::IF,
             segments: segment::SELECTORS,
+            fpu: Fpu::default(),
             xmm: [0; 16],
             mxcsr: MXCSR_DEFAULT,
             memory,

@@ -60,6 +60,23 @@ impl F80 {
         significand: INTEGER_BIT,
     };
 
+    /// From the ten bytes of memory: the significand, then sign and exponent.
+    pub(crate) fn from_bytes(bytes: [u8; 10]) -> Self {
+        let [significand @ .., low, high] = bytes;
+        Self {
+            sign_exponent: u16::from_le_bytes([low, high]),
+            significand: u64::from_le_bytes(significand),
+        }
+    }
+
+    /// The ten bytes in memory.
+    pub(crate) fn to_bytes(self) -> [u8; 10] {
+        let mut bytes = [0; 10];
+        bytes[..8].copy_from_slice(&self.significand.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.sign_exponent.to_le_bytes());
+        bytes
+    }
+
     const fn with_sign(self, negative: bool) -> Self {
         let sign = if negative { 1 << 15 } else { 0 };
         Self {

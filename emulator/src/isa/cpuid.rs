@@ -1,6 +1,7 @@
 //! What the processor says of itself: cpuid, rdtsc, rdtscp, xgetbv. It is an x86-64-v2 of our own
 //! that has nothing else than what the machine executes.
 
+use super::save::{self, XCR0};
 use crate::op::{Flow, Op, Run, raise};
 use crate::state::{State, reg};
 use crate::stop::Exception;
@@ -11,13 +12,10 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
         Mnemonic::Cpuid => cpuid,
         Mnemonic::Rdtsc => rdtsc,
         Mnemonic::Rdtscp => rdtscp,
-        Mnemonic::Xgetbv if XSAVE => xgetbv,
+        Mnemonic::Xgetbv => xgetbv,
         _ => return None,
     })
 }
-
-/// Are xsave, xrstor and xgetbv there?
-const XSAVE: bool = false;
 
 /// Whose processor it is said to be: programs know how to ask such a one for its caches.
 const VENDOR: &[u8; 12] = b"GenuineIntel";
@@ -54,10 +52,20 @@ const FEATURES_ECX: u32 = bits(&[
     20, // SSE4.2
     22, // MOVBE
     23, // POPCNT
-]) | if XSAVE { bits(&[26, 27]) } else { 0 };
+    26, // XSAVE
+    27, // OSXSAVE
+]);
 /// Leaf 7, ebx.
 const STRUCTURED_EBX: u32 = bits(&[
-    0, // FSGSBASE
+    0,  // FSGSBASE
+    6,  // FDP only of x87 instructions that raise
+    13, // FCS and FDS are 0
+]);
+/// Leaf 0xd, subleaf 1, eax.
+const XSAVE_EAX: u32 = bits(&[
+    0, // XSAVEOPT
+    1, // XSAVEC
+    2, // XGETBV of XINUSE
 ]);
 /// Leaf 0x8000_0001, edx.
 const EXTENDED_EDX: u32 = bits(&[
@@ -111,8 +119,8 @@ const fn cache(kind: u32, level: u32, ways: u32, size: u32) -> Cache {
     }
 }
 
-/// Bytes of the area that xsave uses: the legacy region and the header.
-const XSAVE_SIZE: u32 = 512 + 64;
+/// Bytes of the area that xsave uses.
+const XSAVE_SIZE: u32 = save::XSAVE_SIZE as u32;
 
 /// eax, ebx, ecx and edx of a leaf.
 fn leaf(leaf: u32, subleaf: u32) -> [u32; 4] {
@@ -142,7 +150,8 @@ fn leaf(leaf: u32, subleaf: u32) -> [u32; 4] {
             None => [0; 4],
         },
         7 if subleaf == 0 => [0, STRUCTURED_EBX, 0, 0],
-        0xd if subleaf == 0 && XSAVE => [XCR0, XSAVE_SIZE, XSAVE_SIZE, 0],
+        0xd if subleaf == 0 => [XCR0 as u32, XSAVE_SIZE, XSAVE_SIZE, 0],
+        0xd if subleaf == 1 => [XSAVE_EAX, XSAVE_SIZE, 0, 0],
         0x8000_0000 => [EXTENDED_LEAF_MAX, 0, 0, 0],
         0x8000_0001 => [0, 0, EXTENDED_ECX, EXTENDED_EDX],
         0x8000_0002..=0x8000_0004 => {
@@ -184,14 +193,14 @@ fn rdtscp(state: &mut State, op: &Op) -> Flow {
     rdtsc(state, op)
 }
 
-/// The states that xsave saves: x87 and SSE.
-const XCR0: u32 = 0b11;
-
+/// The states that xsave saves, or those of them that are in use.
 fn xgetbv(state: &mut State, _: &Op) -> Flow {
-    if state.gpr[reg::RCX] as u32 != 0 {
-        return raise(state, Exception::GeneralProtection);
-    }
-    state.gpr[reg::RAX] = XCR0.into();
+    let states = match state.gpr[reg::RCX] as u32 {
+        0 => XCR0,
+        1 => save::in_use(state),
+        _ => return raise(state, Exception::GeneralProtection),
+    };
+    state.gpr[reg::RAX] = states;
     state.gpr[reg::RDX] = 0;
     Flow::Next
 }

@@ -10,8 +10,10 @@ mod bits;
 mod branch;
 mod cpuid;
 mod flag;
+mod mmx;
 mod mov;
 mod muldiv;
+pub(crate) mod save;
 pub(crate) mod segment;
 mod shift;
 mod sse;
@@ -20,6 +22,7 @@ mod string;
 mod system;
 #[cfg(test)]
 mod tests;
+pub(crate) mod x87;
 
 use crate::flags::Flags;
 use crate::op::{Flow, Op, Run};
@@ -41,6 +44,9 @@ pub(crate) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
         .or_else(|| segment::select(insn, op))
         .or_else(|| cpuid::select(insn))
         .or_else(|| sse::select(insn, op))
+        .or_else(|| mmx::select(insn, op))
+        .or_else(|| x87::select(insn, op))
+        .or_else(|| save::select(insn, op))
         .or_else(|| system::select(insn))
 }
 

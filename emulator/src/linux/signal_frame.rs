@@ -14,7 +14,7 @@ use super::signals::{
     SS_DISABLE,
 };
 use crate::flags;
-use crate::state::{MXCSR_DEFAULT, State, reg};
+use crate::state::{State, reg};
 
 /// What may not be touched below rsp (psABI, 3.2.2).
 const RED_ZONE: u64 = 128;
@@ -42,8 +42,6 @@ const CS: u64 = 0x33;
 const SS: u64 = 0x2b;
 /// Flags that `rt_sigreturn` takes from the frame: AC, OF, DF, TF, SF, ZF, AF, PF, CF, RF.
 const RESTORED: u64 = flags::ARITHMETIC | flags::AC | flags::DF | flags::TF | flags::RF;
-/// Bits of mxcsr that there are.
-const MXCSR_MASK: u32 = 0xffff;
 
 /// `AT_MINSIGSTKSZ`: a frame with all padding (`get_sigframe_size`).
 pub(super) const SIZE_MAX: u64 = (FRAME + 15 + FPU + 63).next_multiple_of(16);
@@ -118,7 +116,7 @@ impl Process {
         state.rip = action.handler;
         let cleared = flags::DF | flags::RF | flags::TF;
         state.set_rflags(state.rflags() & !cleared);
-        reset_fpu(state);
+        state.reset_fx();
         if alternate.flags & SS_AUTODISARM != 0 {
             self.signals.alternate = AlternateStack::none(SS_DISABLE);
         }
@@ -157,8 +155,8 @@ impl Process {
         state.rip = words[16];
         state.set_rflags(state.rflags() & !RESTORED | words[17] & RESTORED);
         match fpu {
-            Some(bytes) => set_fpu(state, &bytes)?,
-            None => reset_fpu(state),
+            Some(bytes) => state.set_fx_image(&bytes).ok_or(Errno::EINVAL)?,
+            None => state.reset_fx(),
         }
         let [start, flags, size] = stack;
         let stack = AlternateStack {
@@ -173,16 +171,10 @@ impl Process {
     }
 }
 
-/// What FXSAVE writes, with the kernel's mark that XSAVE wrote it: x87 as after `fninit`.
+/// What FXSAVE writes, with the kernel's mark that XSAVE wrote it.
 fn fpu_state(state: &State) -> Vec<u8> {
     let mut bytes = vec![0; FPU as usize];
-    // FCW; the tag word says that all are empty.
-    bytes[0..2].copy_from_slice(&0x37f_u16.to_le_bytes());
-    bytes[24..28].copy_from_slice(&state.mxcsr.to_le_bytes());
-    bytes[28..32].copy_from_slice(&MXCSR_MASK.to_le_bytes());
-    for (register, to) in state.xmm.iter().zip(bytes[160..].chunks_mut(16)) {
-        to.copy_from_slice(&register.to_le_bytes());
-    }
+    bytes[..FXSAVE].copy_from_slice(&state.fx_image());
     let software = &mut bytes[SOFTWARE..];
     software[..4].copy_from_slice(&FP_XSTATE_MAGIC1.to_le_bytes());
     software[4..8].copy_from_slice(&(FPU as u32).to_le_bytes());
@@ -191,25 +183,4 @@ fn fpu_state(state: &State) -> Vec<u8> {
     bytes[FXSAVE..FXSAVE + 8].copy_from_slice(&XFEATURES.to_le_bytes());
     bytes[XSAVE as usize..].copy_from_slice(&FP_XSTATE_MAGIC2.to_le_bytes());
     bytes
-}
-
-/// Takes it back.
-fn set_fpu(state: &mut State, bytes: &[u8; FXSAVE]) -> Result<(), Errno> {
-    let [a, b, c, d] = [24, 25, 26, 27].map(|i| bytes[i]);
-    let mxcsr = u32::from_le_bytes([a, b, c, d]);
-    if mxcsr & !MXCSR_MASK != 0 {
-        return Err(Errno::EINVAL);
-    }
-    state.mxcsr = mxcsr;
-    let (registers, _) = bytes[160..].as_chunks::<16>();
-    for (register, from) in state.xmm.iter_mut().zip(registers) {
-        *register = u128::from_le_bytes(*from);
-    }
-    Ok(())
-}
-
-/// As a handler finds it.
-fn reset_fpu(state: &mut State) {
-    state.xmm = [0; 16];
-    state.mxcsr = MXCSR_DEFAULT;
 }

@@ -10,8 +10,8 @@ pub(crate) struct Remainder {
     /// The remainder, or a partial one that is to be divided again.
     pub(crate) value: F80,
     /// The low three bits of the quotient, which C0 (bit 2), C3 (bit 1) and C1 (bit 0) receive, or
-    /// `None` if the remainder is a partial one: then C2 is set and the others are clear. With an
-    /// invalid or NaN result all are clear.
+    /// `None` if the remainder is a partial one: then C2 is set and the others are clear. Means
+    /// nothing if the result is a NaN: then C1 and C2 are clear, and C0 and C3 stay.
     pub(crate) quotient: Option<u8>,
     /// The exceptions it raised.
     pub(crate) exceptions: Exceptions,

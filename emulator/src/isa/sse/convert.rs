@@ -76,6 +76,35 @@ float_table! {
     Cvttpd2dq => |control, _, b, _| to_lanes::<u64>(control, b, Rounding::Zero);
 }
 
+/// Two integers of 32 bits to numbers of `W` bits.
+pub(in crate::isa) fn from_pair<const W: u32>(control: &mut Control, integers: u64) -> u128 {
+    let mut convert = |integer: u64| -> u64 {
+        let integer = i64::from(integer as i32);
+        if W == 32 {
+            let lane: u32 = control.take(from_integer(integer, control.env));
+            lane.into()
+        } else {
+            control.take(from_integer(integer, control.env))
+        }
+    };
+    let [low, high] = [convert(integers), convert(integers >> 32)];
+    u128::from(low) | u128::from(high) << W
+}
+
+/// Two numbers of `W` bits to integers of 32 bits.
+pub(in crate::isa) fn to_pair<const W: u32>(
+    control: &mut Control,
+    floats: u128,
+    rounding: Rounding,
+) -> u64 {
+    let result = if W == 32 {
+        to_lanes::<u32>(control, (floats as u64).into(), rounding)
+    } else {
+        to_lanes::<u64>(control, floats, rounding)
+    };
+    result as u64
+}
+
 /// All lanes to 32-bit integers, in the lowest lanes of the result.
 fn to_lanes<T: Element>(control: &mut Control, b: u128, rounding: Rounding) -> u128 {
     let bits = 8 * size_of::<T>();

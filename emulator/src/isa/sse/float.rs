@@ -32,8 +32,8 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
 }
 
 /// MXCSR while an instruction computes.
-pub(super) struct Control {
-    pub(super) env: Env,
+pub(in crate::isa) struct Control {
+    pub(in crate::isa) env: Env,
     /// By the steps that are done, all of them masked.
     done: Exceptions,
     /// By this step, of most instructions the only one.
@@ -44,7 +44,7 @@ pub(super) struct Control {
 
 impl Control {
     #[inline(always)]
-    pub(super) fn new(state: &State) -> Control {
+    pub(in crate::isa) fn new(state: &State) -> Control {
         let mxcsr = state.mxcsr;
         let set = |bit: u32| mxcsr >> bit & 1 != 0;
         Control {
@@ -64,7 +64,7 @@ impl Control {
 
     /// The result, of which the flags are taken.
     #[inline(always)]
-    pub(super) fn take<T>(&mut self, (result, exceptions): (T, Exceptions)) -> T {
+    pub(in crate::isa) fn take<T>(&mut self, (result, exceptions): (T, Exceptions)) -> T {
         self.raised |= exceptions;
         result
     }
@@ -85,7 +85,7 @@ impl Control {
 
     /// Sets the flags; `None` with the exception if it is to be raised.
     #[inline(always)]
-    pub(super) fn finish(self, state: &mut State) -> Option<()> {
+    pub(in crate::isa) fn finish(self, state: &mut State) -> Option<()> {
         if self.is_stopped() {
             let early = self.raised.before_result();
             let all = early.bits() & self.unmasked == 0;

@@ -6,9 +6,9 @@
 //! registers, crc32 and popcnt, AES, PCLMUL, SHA and what only AMD has (SSE4A).
 
 mod control;
-mod convert;
+pub(super) mod convert;
 mod extract;
-mod float;
+pub(super) mod float;
 mod integer;
 mod lanes;
 mod moves;
@@ -18,6 +18,7 @@ mod string;
 #[cfg(test)]
 mod tests;
 
+use super::mmx;
 use crate::lower::{Form, form};
 use crate::op::{Flow, Op, Run};
 use crate::state::State;
@@ -43,9 +44,16 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
         .or_else(|| control::select_masked_move(insn, op))
 }
 
+/// The function of an instruction of integers with mm registers, see [`mmx`].
+pub(super) fn select_mm(insn: &Instruction, op: &mut Op) -> Option<Run> {
+    integer::select(insn)
+        .or_else(|| shuffle::select(insn, op))
+        .or_else(|| shift::select(insn))
+}
+
 /// The new value of the first operand, a register, from its old one, the second operand and the
 /// immediate byte.
-trait Packed {
+pub(super) trait Packed {
     /// Bytes of the second operand, if it is memory: 2, 4, 8, or 16, aligned. The bits above are
     /// zero.
     const SOURCE: usize = 16;
@@ -55,9 +63,11 @@ trait Packed {
 
 /// The function of an instruction with the operands register and register or memory.
 fn packed<P: Packed>(insn: &Instruction) -> Option<Run> {
-    match form(insn) {
-        Form::RR => Some(packed_rr::<P>),
-        Form::RM => Some(packed_rm::<P>),
+    match (form(insn), insn.op_register(0).is_mm()) {
+        (Form::RR, false) => Some(packed_rr::<P>),
+        (Form::RM, false) => Some(packed_rm::<P>),
+        (Form::RR, true) => Some(mmx::packed_rr::<P>),
+        (Form::RM, true) => Some(mmx::packed_rm::<P>),
         _ => None,
     }
 }

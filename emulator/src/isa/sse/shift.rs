@@ -3,6 +3,7 @@
 
 use super::lanes::{Lane, in_memory};
 use super::{Packed, packed_table, set_xmm, xmm};
+use crate::isa::mmx;
 use crate::lower::{Form, form};
 use crate::op::{Flow, Op, Run};
 use crate::state::State;
@@ -13,14 +14,14 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
         return packed_function(insn);
     }
     Some(match insn.mnemonic() {
-        Mnemonic::Psllw => by_immediate::<Psllw>,
-        Mnemonic::Pslld => by_immediate::<Pslld>,
-        Mnemonic::Psllq => by_immediate::<Psllq>,
-        Mnemonic::Psrlw => by_immediate::<Psrlw>,
-        Mnemonic::Psrld => by_immediate::<Psrld>,
-        Mnemonic::Psrlq => by_immediate::<Psrlq>,
-        Mnemonic::Psraw => by_immediate::<Psraw>,
-        Mnemonic::Psrad => by_immediate::<Psrad>,
+        Mnemonic::Psllw => by_immediate::<Psllw>(insn),
+        Mnemonic::Pslld => by_immediate::<Pslld>(insn),
+        Mnemonic::Psllq => by_immediate::<Psllq>(insn),
+        Mnemonic::Psrlw => by_immediate::<Psrlw>(insn),
+        Mnemonic::Psrld => by_immediate::<Psrld>(insn),
+        Mnemonic::Psrlq => by_immediate::<Psrlq>(insn),
+        Mnemonic::Psraw => by_immediate::<Psraw>(insn),
+        Mnemonic::Psrad => by_immediate::<Psrad>(insn),
         Mnemonic::Pslldq => bytes_left,
         Mnemonic::Psrldq => bytes_right,
         _ => return None,
@@ -48,7 +49,15 @@ fn shift<T: Lane>(function: impl Fn(T, u32) -> T) -> impl Fn(u128, u128, u8) -> 
     })
 }
 
-fn by_immediate<P: Packed>(state: &mut State, op: &Op) -> Flow {
+fn by_immediate<P: Packed>(insn: &Instruction) -> Run {
+    if insn.op_register(0).is_mm() {
+        mmx::packed_ri::<P>
+    } else {
+        packed_ri::<P>
+    }
+}
+
+fn packed_ri<P: Packed>(state: &mut State, op: &Op) -> Flow {
     let count = u128::from(op.imm as u8);
     let result = P::apply(xmm(state, op.dst), count, 0);
     set_xmm(state, op.dst, result);

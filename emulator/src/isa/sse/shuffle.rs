@@ -40,7 +40,7 @@ packed_table! {
     Movshdup => pick::<u32>(|i, _| 4 + (i | 1));
 
     Pshufd => pick::<u32>(|i, imm| 4 + (imm >> (2 * i) & 3));
-    Pshuflw => pick::<u16>(|i, imm| 8 + if i < 4 { imm >> (2 * i) & 3 } else { i });
+    Pshuflw | Pshufw => pick::<u16>(|i, imm| 8 + if i < 4 { imm >> (2 * i) & 3 } else { i });
     Pshufhw => pick::<u16>(|i, imm| 8 + if i < 4 { i } else { 4 + (imm >> (2 * (i - 4)) & 3) });
     Shufps => pick::<u32>(|i, imm| (imm >> (2 * i) & 3) + if i < 2 { 0 } else { 4 });
     Shufpd => pick::<u64>(|i, imm| (imm >> i & 1) + 2 * i);

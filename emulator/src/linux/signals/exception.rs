@@ -39,8 +39,14 @@ impl Process {
             Exception::GeneralProtection => (SIGSEGV, SI_KERNEL, 0, 13, 0),
             Exception::Interrupt(n) => (SIGSEGV, SI_KERNEL, 0, 13, u64::from(n) * 8 + 2),
             Exception::Alignment => (SIGBUS, BUS_ADRALN, 0, 17, 0),
-            Exception::X87 => (SIGFPE, FPE_FLTINV, rip, 16, 0),
-            Exception::Simd => (SIGFPE, simd_code(self.machine.state.mxcsr), rip, 19, 0),
+            Exception::X87 => {
+                let raised = self.machine.state.fpu.unmasked_exceptions();
+                (SIGFPE, float_code(raised.into()), rip, 16, 0)
+            }
+            Exception::Simd => {
+                let mxcsr = self.machine.state.mxcsr;
+                (SIGFPE, float_code(!(mxcsr >> 7) & mxcsr), rip, 19, 0)
+            }
             Exception::Memory(fault) => return self.memory_fault(fault),
         };
         self.signals.trap = [trap, error, old_address];
@@ -111,9 +117,8 @@ impl Process {
     }
 }
 
-/// What an unmasked exception of SSE is called.
-fn simd_code(mxcsr: u32) -> i32 {
-    let raised = !(mxcsr >> 7) & mxcsr;
+/// What unmasked exceptions of floating point are called: bits as in MXCSR.
+fn float_code(raised: u32) -> i32 {
     match () {
         () if raised & 1 != 0 => FPE_FLTINV,
         () if raised & 4 != 0 => FPE_FLTDIV,

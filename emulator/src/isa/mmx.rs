@@ -1,0 +1,383 @@
+//! MMX: instructions with mm registers, those of SSE to SSSE3 included; emms.
+//!
+//! The functions are those of xmm registers, see [`super::sse`], on lower halves. The registers
+//! are the significands of the x87 unit's: an instruction raises what is pending there, sets TOP to
+//! 0, marks all registers as not empty, and the exponent of what it writes to all ones.
+//!
+//! Source: Intel SDM volume 1, chapter 9, and volume 3, chapter 13.
+
+use super::sse::float::Control;
+use super::sse::{self, Packed, convert};
+use super::x87::{Fpu, wait};
+use crate::float::Rounding;
+use crate::float::x87::F80;
+use crate::lower::{Form, form, segment, width};
+use crate::op::{Flow, Op, Run, raise};
+use crate::state::{State, reg};
+use crate::stop::Exception;
+use iced_x86::{EncodingKind, Instruction, Mnemonic, OpKind};
+
+pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
+    use Mnemonic::*;
+    if insn.mnemonic() == Emms {
+        return Some(emms);
+    }
+    // Only AMD had it.
+    if insn.mnemonic() == Femms || insn.encoding() == EncodingKind::D3NOW {
+        return Some(crate::op::invalid);
+    }
+    if !(0..insn.op_count()).any(|number| insn.op_register(number).is_mm()) {
+        return None;
+    }
+    Some(match (insn.mnemonic(), form(insn)) {
+        (Movd, Form::MR) => store::<32>,
+        (Movq | Movntq, Form::MR) => store::<64>,
+        (Movd, Form::RM) => load::<32>,
+        (Movq, Form::RM) => load::<64>,
+        (Movd, Form::RR) if insn.op_register(0).is_mm() => from_general::<32>,
+        (Movd, Form::RR) => to_general::<32>,
+        (Movq, Form::RR) if insn.op_register(0).is_gpr() => to_general::<64>,
+        (Movq, Form::RR) if insn.op_register(1).is_gpr() => from_general::<64>,
+        (Movq, Form::RR) => |state, op| registers(state, op, |_, b| b),
+        (Movq2dq, _) => to_xmm,
+        (Movdq2q, _) => from_xmm,
+        (Pinsrw, Form::RR) => insert_rr,
+        (Pinsrw, Form::RM) => insert_rm,
+        (Pextrw, _) => extract,
+        (Pmovmskb, _) => signs,
+        (Maskmovq, _) => {
+            op.base = reg::RDI as u8;
+            op.index = segment(insn) as u8;
+            match insn.op_kind(0) {
+                OpKind::MemorySegRDI => masked_move::<{ u64::MAX }>,
+                _ => masked_move::<0xffff_ffff>,
+            }
+        }
+        (Cvtpi2ps, Form::RR) => floats_rr::<32>,
+        (Cvtpi2ps, Form::RM) => floats_m::<32>,
+        (Cvtpi2pd, Form::RR) => floats_rr::<64>,
+        (Cvtpi2pd, Form::RM) => floats_m::<64>,
+        (Cvtps2pi, Form::RR) => integers_rr::<32, false>,
+        (Cvtps2pi, Form::RM) => integers_m::<32, false>,
+        (Cvttps2pi, Form::RR) => integers_rr::<32, true>,
+        (Cvttps2pi, Form::RM) => integers_m::<32, true>,
+        (Cvtpd2pi, Form::RR) => integers_rr::<64, false>,
+        (Cvtpd2pi, Form::RM) => integers_m::<64, false>,
+        (Cvttpd2pi, Form::RR) => integers_rr::<64, true>,
+        (Cvttpd2pi, Form::RM) => integers_m::<64, true>,
+        (mnemonic, _) => {
+            op.extra = match mnemonic {
+                Packsswb | Packssdw | Packuswb | Phaddw | Phaddd | Phaddsw | Phsubw | Phsubd
+                | Phsubsw => JOINED,
+                Punpckhbw | Punpckhwd | Punpckhdq => UPPER,
+                Pshufb => SHUFFLED,
+                Palignr => ALIGNED,
+                _ => LANES,
+            };
+            if form(insn) == Form::RM && width(insn, 1) == 32 {
+                op.extra |= SMALL;
+            }
+            return sse::select_mm(insn, op);
+        }
+    })
+}
+
+// How a function of xmm registers is one of mm registers: in `extra`.
+
+/// Lane by lane.
+const LANES: u8 = 0;
+/// The lanes of the first operand, then those of the second one, are the first of the function.
+const JOINED: u8 = 1;
+/// From upper to upper halves.
+const UPPER: u8 = 2;
+/// As `LANES`, and bits of the second operand count that choose among 8 bytes.
+const SHUFFLED: u8 = 3;
+/// Both operands, the first one above, are the second of the function.
+const ALIGNED: u8 = 4;
+/// Added: the second operand is 32 bits of memory.
+const SMALL: u8 = 0x10;
+
+/// What an instruction makes of two registers.
+fn apply<P: Packed>(op: &Op, a: u64, b: u64) -> u64 {
+    let (a, b, imm) = (u128::from(a), u128::from(b), op.imm as u8);
+    let result = match op.extra & !SMALL {
+        JOINED => P::apply(a | b << 64, 0, imm),
+        UPPER => P::apply(a << 64, b << 64, imm) >> 64,
+        SHUFFLED => P::apply(a, b & 0x8787_8787_8787_8787, imm),
+        ALIGNED => P::apply(0, a << 64 | b, imm),
+        _ => P::apply(a, b, imm),
+    };
+    result as u64
+}
+
+/// Two registers.
+pub(super) fn packed_rr<P: Packed>(state: &mut State, op: &Op) -> Flow {
+    registers(state, op, |a, b| apply::<P>(op, a, b))
+}
+
+/// A register and memory.
+pub(super) fn packed_rm<P: Packed>(state: &mut State, op: &Op) -> Flow {
+    if wait(state).is_none() {
+        return Flow::Stop;
+    }
+    let address = op.address(state);
+    let b = match op.extra & SMALL {
+        0 => state.load::<64>(address),
+        _ => state.load::<32>(address),
+    };
+    match b {
+        Some(b) => change(state, op, |a| apply::<P>(op, a, b)),
+        None => Flow::Stop,
+    }
+}
+
+/// A register and a count of bits.
+pub(super) fn packed_ri<P: Packed>(state: &mut State, op: &Op) -> Flow {
+    if wait(state).is_none() {
+        return Flow::Stop;
+    }
+    let count = u64::from(op.imm as u8);
+    change(state, op, |a| apply::<P>(op, a, count))
+}
+
+impl Fpu {
+    fn mm(&self, number: u8) -> u64 {
+        self.registers[usize::from(number & 7)].significand
+    }
+
+    fn set_mm(&mut self, number: u8, value: u64) {
+        self.registers[usize::from(number & 7)] = F80 {
+            sign_exponent: 0xffff,
+            significand: value,
+        };
+    }
+
+    /// What every instruction but `emms` does to the rest of the unit.
+    fn begin_mmx(&mut self) {
+        self.top = 0;
+        self.empty = 0;
+    }
+}
+
+/// The first operand from itself; what can fault is done.
+fn change(state: &mut State, op: &Op, function: impl FnOnce(u64) -> u64) -> Flow {
+    let fpu = &mut state.fpu;
+    fpu.begin_mmx();
+    fpu.set_mm(op.dst, function(fpu.mm(op.dst)));
+    Flow::Next
+}
+
+/// The first operand from both.
+fn registers(state: &mut State, op: &Op, function: impl FnOnce(u64, u64) -> u64) -> Flow {
+    if wait(state).is_none() {
+        return Flow::Stop;
+    }
+    let b = state.fpu.mm(op.src);
+    change(state, op, |a| function(a, b))
+}
+
+fn emms(state: &mut State, _: &Op) -> Flow {
+    if wait(state).is_none() {
+        return Flow::Stop;
+    }
+    state.fpu.top = 0;
+    state.fpu.empty = 0xff;
+    Flow::Next
+}
+
+fn load<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    if wait(state).is_none() {
+        return Flow::Stop;
+    }
+    match state.load::<W>(op.address(state)) {
+        Some(value) => change(state, op, |_| value),
+        None => Flow::Stop,
+    }
+}
+
+fn store<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    if wait(state).is_none() {
+        return Flow::Stop;
+    }
+    let value = state.fpu.mm(op.src);
+    if state.store::<W>(op.address(state), value).is_none() {
+        return Flow::Stop;
+    }
+    state.fpu.begin_mmx();
+    Flow::Next
+}
+
+fn from_general<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    if wait(state).is_none() {
+        return Flow::Stop;
+    }
+    let value = state.get::<W>(op.src);
+    change(state, op, |_| value)
+}
+
+/// A general register from the second operand.
+fn general<const W: u32>(state: &mut State, op: &Op, function: impl FnOnce(u64) -> u64) -> Flow {
+    if wait(state).is_none() {
+        return Flow::Stop;
+    }
+    state.fpu.begin_mmx();
+    state.set::<W>(op.dst, function(state.fpu.mm(op.src)));
+    Flow::Next
+}
+
+fn to_general<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    general::<W>(state, op, |b| b)
+}
+
+fn extract(state: &mut State, op: &Op) -> Flow {
+    general::<32>(state, op, |b| b >> (16 * (op.imm & 3)) & 0xffff)
+}
+
+/// The top bits of the bytes.
+fn signs(state: &mut State, op: &Op) -> Flow {
+    general::<32>(state, op, |b| {
+        let bytes = (0..).zip(b.to_le_bytes());
+        bytes.fold(0, |all, (i, byte)| all | u64::from(byte >> 7) << i)
+    })
+}
+
+fn insert(state: &mut State, op: &Op, value: u64) -> Flow {
+    let at = (op.imm & 3) * 16;
+    change(state, op, |a| a & !(0xffff << at) | value << at)
+}
+
+fn insert_rr(state: &mut State, op: &Op) -> Flow {
+    if wait(state).is_none() {
+        return Flow::Stop;
+    }
+    let value = state.get::<16>(op.src);
+    insert(state, op, value)
+}
+
+fn insert_rm(state: &mut State, op: &Op) -> Flow {
+    if wait(state).is_none() {
+        return Flow::Stop;
+    }
+    match state.load::<16>(op.address(state)) {
+        Some(value) => insert(state, op, value),
+        None => Flow::Stop,
+    }
+}
+
+fn to_xmm(state: &mut State, op: &Op) -> Flow {
+    if wait(state).is_none() {
+        return Flow::Stop;
+    }
+    state.fpu.begin_mmx();
+    state.xmm[(op.dst & 15) as usize] = state.fpu.mm(op.src).into();
+    Flow::Next
+}
+
+fn from_xmm(state: &mut State, op: &Op) -> Flow {
+    if wait(state).is_none() {
+        return Flow::Stop;
+    }
+    let value = state.xmm[(op.src & 15) as usize] as u64;
+    change(state, op, |_| value)
+}
+
+/// `maskmovq`: stores the bytes whose mask has its top bit set. All have to be writable.
+fn masked_move<const ADDRESS_BITS: u64>(state: &mut State, op: &Op) -> Flow {
+    if wait(state).is_none() {
+        return Flow::Stop;
+    }
+    let base = state.gpr[reg::RDI] & ADDRESS_BITS;
+    let address = base.wrapping_add(state.gpr[(op.index & 31) as usize]);
+    if state.memory.check_store(address, 8).is_none() {
+        return Flow::Stop;
+    }
+    let data = state.fpu.mm(op.src).to_le_bytes();
+    let mask = state.fpu.mm(op.extra).to_le_bytes();
+    for ((i, byte), mask) in (0..).zip(data).zip(mask) {
+        let at = address.wrapping_add(i);
+        if mask & 0x80 != 0 && state.memory.store_bytes(at, [byte]).is_none() {
+            return Flow::Stop;
+        }
+    }
+    state.fpu.begin_mmx();
+    Flow::Next
+}
+
+/// Two integers of 32 bits to floating point of `W` bits.
+fn floats<const W: u32>(state: &mut State, op: &Op, integers: u64) -> Flow {
+    let mut control = Control::new(state);
+    let result = convert::from_pair::<W>(&mut control, integers);
+    if control.finish(state).is_none() {
+        return Flow::Stop;
+    }
+    let to = &mut state.xmm[(op.dst & 15) as usize];
+    *to = if W == 32 {
+        *to >> 64 << 64 | result
+    } else {
+        result
+    };
+    Flow::Next
+}
+
+fn floats_rr<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    if wait(state).is_none() {
+        return Flow::Stop;
+    }
+    state.fpu.begin_mmx();
+    let integers = state.fpu.mm(op.src);
+    floats::<W>(state, op, integers)
+}
+
+fn floats_m<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    if wait(state).is_none() {
+        return Flow::Stop;
+    }
+    let Some(integers) = state.load::<64>(op.address(state)) else {
+        return Flow::Stop;
+    };
+    state.fpu.begin_mmx();
+    floats::<W>(state, op, integers)
+}
+
+/// Two numbers of `W` bits to integers of 32 bits.
+fn integers<const W: u32, const TRUNCATE: bool>(state: &mut State, op: &Op, floats: u128) -> Flow {
+    let mut control = Control::new(state);
+    let rounding = if TRUNCATE {
+        Rounding::Zero
+    } else {
+        control.env.rounding
+    };
+    let result = convert::to_pair::<W>(&mut control, floats, rounding);
+    // Even if SSE raises an exception.
+    state.fpu.begin_mmx();
+    if control.finish(state).is_none() {
+        return Flow::Stop;
+    }
+    change(state, op, |_| result)
+}
+
+fn integers_rr<const W: u32, const TRUNCATE: bool>(state: &mut State, op: &Op) -> Flow {
+    if wait(state).is_none() {
+        return Flow::Stop;
+    }
+    let floats = state.xmm[(op.src & 15) as usize];
+    integers::<W, TRUNCATE>(state, op, floats)
+}
+
+fn integers_m<const W: u32, const TRUNCATE: bool>(state: &mut State, op: &Op) -> Flow {
+    if wait(state).is_none() {
+        return Flow::Stop;
+    }
+    let address = op.address(state);
+    let floats = if W == 32 {
+        state.load::<64>(address).map(u128::from)
+    } else if address.is_multiple_of(16) {
+        state.memory.load_bytes(address).map(u128::from_le_bytes)
+    } else {
+        return raise(state, Exception::GeneralProtection);
+    };
+    match floats {
+        Some(floats) => integers::<W, TRUNCATE>(state, op, floats),
+        None => Flow::Stop,
+    }
+}

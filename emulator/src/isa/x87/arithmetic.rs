@@ -1,0 +1,207 @@
+//! Addition, subtraction, multiplication, division; square root, sign, rounding, scaling,
+//! remainders.
+
+use super::state::{C0, C1, C2, C3, Fpu};
+use super::{commit, execute, wait};
+use crate::float::Exceptions;
+use crate::float::x87::{
+    self, Env, F80, MemoryOperand, Outcome, add, classify, divide, multiply, remainder,
+    round_to_integral, scale, square_root, subtract,
+};
+use crate::lower::{Form, form, width};
+use crate::op::{Flow, Op, Run};
+use crate::state::State;
+use iced_x86::{Instruction, Mnemonic};
+
+pub(super) fn select(insn: &Instruction) -> Option<Run> {
+    use Mnemonic::*;
+    let integer = matches!(
+        insn.mnemonic(),
+        Fiadd | Fimul | Fisub | Fisubr | Fidiv | Fidivr
+    );
+    Some(match insn.mnemonic() {
+        Fadd | Faddp | Fiadd => binary::<Sum>(insn, integer)?,
+        Fmul | Fmulp | Fimul => binary::<Product>(insn, integer)?,
+        Fsub | Fsubp | Fisub => binary::<Difference>(insn, integer)?,
+        Fsubr | Fsubrp | Fisubr => binary::<DifferenceReversed>(insn, integer)?,
+        Fdiv | Fdivp | Fidiv => binary::<Quotient>(insn, integer)?,
+        Fdivr | Fdivrp | Fidivr => binary::<QuotientReversed>(insn, integer)?,
+        Fsqrt => |state, op| unary(state, op, square_root),
+        Frndint => |state, op| unary(state, op, round_to_integral),
+        Fscale => |state, op| {
+            execute(state, op, |fpu| {
+                let outcome = both(fpu, 0, 1).map(|(a, b)| scale(a, b, fpu.env()));
+                fpu.put(0, outcome);
+            })
+        },
+        Fabs => |state, op| sign(state, op, |a| a & 0x7fff),
+        Fchs => |state, op| sign(state, op, |a| a ^ 0x8000),
+        Fprem => partial_remainder::<false>,
+        Fprem1 => partial_remainder::<true>,
+        _ => return None,
+    })
+}
+
+/// A function of the destination and the other operand.
+trait Binary {
+    fn apply(a: F80, b: F80, env: Env) -> Outcome<F80>;
+}
+
+macro_rules! binary_functions {
+    ($($name:ident => $function:expr;)*) => {$(
+        struct $name;
+        impl Binary for $name {
+            fn apply(a: F80, b: F80, env: Env) -> Outcome<F80> {
+                $function(a, b, env)
+            }
+        }
+    )*};
+}
+
+binary_functions! {
+    Sum => add;
+    Product => multiply;
+    Difference => subtract;
+    DifferenceReversed => |a, b, env| subtract(b, a, env);
+    Quotient => divide;
+    QuotientReversed => |a, b, env| divide(b, a, env);
+}
+
+fn binary<B: Binary>(insn: &Instruction, integer: bool) -> Option<Run> {
+    use Mnemonic::{Faddp, Fdivp, Fdivrp, Fmulp, Fsubp, Fsubrp};
+    let pops = matches!(
+        insn.mnemonic(),
+        Faddp | Fmulp | Fsubp | Fsubrp | Fdivp | Fdivrp
+    );
+    Some(match (form(insn), width(insn, 0), integer) {
+        (Form::RR, ..) if pops => binary_rr::<B, true>,
+        (Form::RR, ..) => binary_rr::<B, false>,
+        (Form::M, 32, false) => binary_m::<B, Single>,
+        (Form::M, 64, false) => binary_m::<B, Double>,
+        (Form::M, 16, true) => binary_m::<B, Integer16>,
+        (Form::M, 32, true) => binary_m::<B, Integer32>,
+        _ => return None,
+    })
+}
+
+/// Two registers, unless one of them is empty.
+pub(super) fn both(fpu: &Fpu, a: u8, b: u8) -> Option<(F80, F80)> {
+    fpu.st(a).zip(fpu.st(b))
+}
+
+fn binary_rr<B: Binary, const POP: bool>(state: &mut State, op: &Op) -> Flow {
+    execute(state, op, |fpu| {
+        let outcome = both(fpu, op.dst, op.src).map(|(a, b)| B::apply(a, b, fpu.env()));
+        if fpu.put(op.dst, outcome) && POP {
+            fpu.pop();
+        }
+    })
+}
+
+/// What arithmetic and comparisons find in memory.
+pub(super) trait Source {
+    fn load(state: &mut State, address: u64) -> Option<MemoryOperand>;
+}
+
+/// Binary32.
+pub(super) struct Single;
+/// Binary64.
+pub(super) struct Double;
+/// A signed integer of 16 bits.
+pub(super) struct Integer16;
+/// A signed integer of 32 bits.
+pub(super) struct Integer32;
+
+impl Source for Single {
+    fn load(state: &mut State, address: u64) -> Option<MemoryOperand> {
+        Some(MemoryOperand::binary32(state.load::<32>(address)? as u32))
+    }
+}
+
+impl Source for Double {
+    fn load(state: &mut State, address: u64) -> Option<MemoryOperand> {
+        Some(MemoryOperand::binary64(state.load::<64>(address)?))
+    }
+}
+
+impl Source for Integer16 {
+    fn load(state: &mut State, address: u64) -> Option<MemoryOperand> {
+        let integer = state.load::<16>(address)? as i16;
+        Some(exact(integer.into()))
+    }
+}
+
+impl Source for Integer32 {
+    fn load(state: &mut State, address: u64) -> Option<MemoryOperand> {
+        let integer = state.load::<32>(address)? as i32;
+        Some(exact(integer.into()))
+    }
+}
+
+fn exact(integer: i64) -> MemoryOperand {
+    MemoryOperand {
+        value: x87::from_integer(integer),
+        denormal: false,
+    }
+}
+
+fn binary_m<B: Binary, S: Source>(state: &mut State, op: &Op) -> Flow {
+    if wait(state).is_none() {
+        return Flow::Stop;
+    }
+    let Some(b) = S::load(state, op.address(state)) else {
+        return Flow::Stop;
+    };
+    commit(state, op, |fpu| {
+        let env = fpu.env();
+        let outcome = fpu.st(0).map(|a| b.arithmetic(B::apply(a, b.value, env)));
+        fpu.put(0, outcome);
+    })
+}
+
+/// ST(0) from itself.
+pub(super) fn unary(
+    state: &mut State,
+    op: &Op,
+    function: impl FnOnce(F80, Env) -> Outcome<F80>,
+) -> Flow {
+    execute(state, op, |fpu| {
+        let outcome = fpu.st(0).map(|a| function(a, fpu.env()));
+        fpu.put(0, outcome);
+    })
+}
+
+/// Changes the sign and asks nothing else.
+fn sign(state: &mut State, op: &Op, change: impl FnOnce(u16) -> u16) -> Flow {
+    unary(state, op, |a, _| Outcome {
+        value: F80 {
+            sign_exponent: change(a.sign_exponent),
+            ..a
+        },
+        exceptions: Exceptions::NONE,
+        rounded_up: false,
+    })
+}
+
+fn partial_remainder<const TO_NEAREST: bool>(state: &mut State, op: &Op) -> Flow {
+    execute(state, op, |fpu| {
+        let result = both(fpu, 0, 1).map(|(a, b)| remainder(a, b, TO_NEAREST, fpu.env()));
+        let outcome = result.map(|result| Outcome {
+            value: result.value,
+            exceptions: result.exceptions,
+            rounded_up: false,
+        });
+        let goes_on = fpu.put(0, outcome);
+        fpu.set_conditions(C2, 0);
+        if let Some(result) = result
+            && goes_on
+            && !classify(result.value).0.is_nan()
+        {
+            let set = result.quotient.map_or(C2, |quotient| {
+                let bit = |number: u8, set| if quotient >> number & 1 != 0 { set } else { 0 };
+                bit(2, C0) | bit(1, C3) | bit(0, C1)
+            });
+            fpu.set_conditions(C0 | C1 | C2 | C3, set);
+        }
+    })
+}

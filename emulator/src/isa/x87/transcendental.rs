@@ -1,0 +1,116 @@
+//! Sine, cosine, tangent, arc tangent, logarithms, powers of 2; `fxtract`.
+
+use super::arithmetic::{both, unary};
+use super::execute;
+use super::state::{C2, Fpu};
+use crate::float::Exceptions;
+use crate::float::x87::{
+    Env, F80, Outcome, arc_tan, cos, exponential, extract, logarithm, logarithm_plus_1, sin,
+    sin_cos, tan,
+};
+use crate::op::{Flow, Op, Run};
+use crate::state::State;
+use iced_x86::{Instruction, Mnemonic};
+
+pub(super) fn select(insn: &Instruction) -> Option<Run> {
+    use Mnemonic::*;
+    Some(match insn.mnemonic() {
+        F2xm1 => |state, op| unary(state, op, exponential),
+        Fyl2x => |state, op| two_to_one(state, op, logarithm),
+        Fyl2xp1 => |state, op| two_to_one(state, op, logarithm_plus_1),
+        Fpatan => |state, op| two_to_one(state, op, |x, y, env| arc_tan(y, x, env)),
+        Fsin => |state, op| one_to_one(state, op, sin),
+        Fcos => |state, op| one_to_one(state, op, cos),
+        Fsincos => |state, op| one_to_two(state, op, sin_cos),
+        Fptan => |state, op| one_to_two(state, op, tan),
+        Fxtract => fxtract,
+        _ => return None,
+    })
+}
+
+/// ST(1) from ST(0) and itself; ST(0) is popped.
+fn two_to_one(
+    state: &mut State,
+    op: &Op,
+    function: impl FnOnce(F80, F80, Env) -> Outcome<F80>,
+) -> Flow {
+    execute(state, op, |fpu| {
+        let outcome = both(fpu, 0, 1).map(|(x, y)| function(x, y, fpu.env()));
+        if fpu.put(1, outcome) {
+            fpu.pop();
+        }
+    })
+}
+
+/// An argument is beyond the range of a function: only C2 says so.
+fn out_of_range(fpu: &mut Fpu) {
+    fpu.report(Exceptions::NONE, false);
+    fpu.set_conditions(C2, C2);
+}
+
+/// ST(0) from itself, if it is within the range.
+fn one_to_one(
+    state: &mut State,
+    op: &Op,
+    function: impl FnOnce(F80, Env) -> Option<Outcome<F80>>,
+) -> Flow {
+    execute(state, op, |fpu| {
+        let outcome = match fpu.st(0).map(|a| function(a, fpu.env())) {
+            Some(None) => return out_of_range(fpu),
+            Some(outcome) => outcome,
+            None => None,
+        };
+        fpu.put(0, outcome);
+        fpu.set_conditions(C2, 0);
+    })
+}
+
+/// ST(0) from itself, and a second result pushed, if it is within the range.
+fn one_to_two(
+    state: &mut State,
+    op: &Op,
+    function: impl FnOnce(F80, Env) -> Option<Outcome<(F80, F80)>>,
+) -> Flow {
+    execute(state, op, |fpu| {
+        let outcome = match fpu.st(0).map(|a| function(a, fpu.env())) {
+            Some(None) if fpu.st(7).is_none() => return out_of_range(fpu),
+            Some(outcome) => outcome,
+            None => None,
+        };
+        put_two(fpu, outcome);
+        fpu.set_conditions(C2, 0);
+    })
+}
+
+/// Replaces ST(0) and pushes. `None` if ST(0) was empty.
+fn put_two(fpu: &mut Fpu, outcome: Option<Outcome<(F80, F80)>>) {
+    let both_indefinite = (F80::INDEFINITE, F80::INDEFINITE);
+    let (goes_on, (replaced, pushed)) = match outcome {
+        _ if fpu.st(0).is_some() && fpu.st(7).is_some() => (fpu.stack_fault(true), both_indefinite),
+        None => (fpu.stack_fault(false), both_indefinite),
+        Some(outcome) => (
+            fpu.report(outcome.exceptions, outcome.rounded_up),
+            outcome.value,
+        ),
+    };
+    if goes_on {
+        fpu.set_st(0, replaced);
+        fpu.push(pushed);
+    }
+}
+
+/// The exponent replaces ST(0), and the significand is pushed.
+fn fxtract(state: &mut State, op: &Op) -> Flow {
+    execute(state, op, |fpu| {
+        let outcome = fpu.st(0).map(|a| {
+            let outcome = extract(a);
+            let (significand, exponent) = outcome.value;
+            Outcome {
+                value: (exponent, significand),
+                exceptions: outcome.exceptions,
+                rounded_up: outcome.rounded_up,
+            }
+        });
+        put_two(fpu, outcome);
+    })
+}
