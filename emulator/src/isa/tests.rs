@@ -5,7 +5,9 @@ use crate::machine::{Exit, Machine};
 use crate::state::{State, reg};
 use crate::stop::Exception;
 
+mod float;
 mod memory;
+mod save;
 mod string;
 mod system;
 

@@ -1,0 +1,200 @@
+//! x87 and MMX, one instruction at a time: registers, stack faults, exceptions.
+
+use super::{DATA, bytes, machine, run};
+use crate::machine::Exit;
+use crate::state::reg;
+use crate::stop::Exception;
+
+/// Ten bytes of a register in an image of FXSAVE, as the lines have them.
+fn number(text: &str) -> [u8; 10] {
+    let (high, low) = text.split_once('.').expect("a dot");
+    let word = |text| u64::from_str_radix(text, 16).expect("hexadecimal");
+    let mut bytes = [0; 10];
+    bytes[..8].copy_from_slice(&word(low).to_le_bytes());
+    bytes[8..].copy_from_slice(&word(high).to_le_bytes()[..2]);
+    bytes
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let byte = |at| u8::from_str_radix(&text[at..at + 2], 16).expect("hexadecimal");
+    (0..text.len()).step_by(2).map(byte).collect()
+}
+
+fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
+    image[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+/// Where the register `number` is in an image whose ST(0) is `top`.
+fn place(number: usize, top: usize) -> usize {
+    32 + 16 * ((number + 8 - top) & 7)
+}
+
+#[test]
+fn as_a_processor_executed_them() {
+    let mut lines = 0;
+    for line in include_str!("float.txt").lines() {
+        if line.starts_with('#') {
+            continue;
+        }
+        lines += 1;
+        let fields: Vec<&str> = line.split(" | ").collect();
+        let [code, before, after, _] = fields[..] else {
+            panic!("four fields: {line}");
+        };
+        let before: Vec<&str> = before.split_whitespace().collect();
+        let word = |text| u16::from_str_radix(text, 16).expect("hexadecimal");
+        let (control, status, tags) = (word(before[0]), word(before[1]), word(before[2]));
+        let top = usize::from(status >> 11 & 7);
+        let mut image = machine(&[]).state.fx_image();
+        put(&mut image, 0, &control.to_le_bytes());
+        put(&mut image, 2, &status.to_le_bytes());
+        put(&mut image, 4, &tags.to_le_bytes());
+        // Those that are not in the line.
+        for register in 0..8_u16 {
+            let at = place(register.into(), top);
+            put(
+                &mut image,
+                at,
+                &(1 << 63 | u64::from(register)).to_le_bytes(),
+            );
+            put(&mut image, at + 8, &(0x4000 + register).to_le_bytes());
+        }
+        for position in 0..3 {
+            put(
+                &mut image,
+                32 + 16 * position,
+                &number(before[3 + position]),
+            );
+        }
+        let mut memory = unhex(before[6]);
+        let mut flags = u64::from(word(before[7]));
+        let mut machine = machine(&unhex(code));
+        machine.state.set_gpr(reg::RDI, DATA);
+        machine.state.set_rflags(flags);
+        machine.state.memory.poke(DATA, &memory).expect("mapped");
+        machine.state.set_fx_image(&image).expect("a good MXCSR");
+        assert_eq!(machine.run(1, &mut ()), Exit::Limit, "{line}");
+
+        let mut after = after.split_whitespace();
+        let status = word(after.next().expect("a status word"));
+        let new_top = usize::from(status >> 11 & 7);
+        let mut expected = image;
+        for register in 0..8 {
+            let from = place(register, top);
+            put(
+                &mut expected,
+                place(register, new_top),
+                &image[from..from + 10],
+            );
+        }
+        put(&mut expected, 2, &status.to_le_bytes());
+        let tags = word(after.next().expect("a tag word"));
+        put(&mut expected, 4, &tags.to_le_bytes());
+        for change in after {
+            match change.split_once('=').expect("a change") {
+                ("m", bytes) => memory = unhex(bytes),
+                ("f", bits) => flags = word(bits).into(),
+                (register, value) => {
+                    let register = usize::from(word(register));
+                    put(&mut expected, place(register, new_top), &number(value));
+                }
+            }
+        }
+        let mut found = machine.state.fx_image();
+        // Where the instruction is.
+        put(&mut found, 6, &[0; 18]);
+        assert_eq!(found, expected, "{line}");
+        assert_eq!(machine.state.rflags() & !0x202, flags, "{line}");
+        assert_eq!(bytes::<10>(&machine, DATA).to_vec(), memory, "{line}");
+    }
+    assert!(lines > 450);
+}
+
+/// An exception that is not masked is raised by the next instruction that waits, which is not
+/// executed, and neither by the one that has it nor by those that do not wait.
+#[test]
+fn a_pending_exception_waits() {
+    // fld1; fldz; fdivrp; fnstsw %ax; fnstcw (%rdi); then what waits.
+    let start = [0xd9, 0xe8, 0xd9, 0xee, 0xde, 0xf9, 0xdf, 0xe0, 0xd9, 0x3f];
+    for waiting in [
+        &[0x9b][..],         // fwait
+        &[0xd9, 0xe8],       // fld1
+        &[0xdd, 0x1f],       // fstp (%rdi)
+        &[0xd9, 0x2f],       // fldcw (%rdi)
+        &[0x0f, 0x77],       // emms
+        &[0x0f, 0x6f, 0x07], // movq (%rdi), %mm0
+    ] {
+        let mut code = start.to_vec();
+        code.extend_from_slice(waiting);
+        let mut machine = machine(&code);
+        machine.state.set_gpr(reg::RDI, DATA);
+        let mut image = machine.state.fx_image();
+        // ZE is not masked.
+        put(&mut image, 0, &0x37b_u16.to_le_bytes());
+        machine.state.set_fx_image(&image).expect("a good MXCSR");
+        let begin = machine.state.rip;
+        assert_eq!(machine.run(100, &mut ()), Exit::Exception(Exception::X87));
+        let state = &machine.state;
+        assert_eq!(machine.executed(), 5, "{waiting:x?}");
+        assert_eq!(state.rip, begin + 10);
+        // ES, B and ZE; two registers: nothing was popped.
+        assert_eq!(state.gpr(reg::RAX), 6 << 11 | 0x8084);
+        let image = state.fx_image();
+        assert_eq!(image[4], 0xc0);
+        // FOP and FIP: of the division.
+        assert_eq!(image[6..8], 0x6f9_u16.to_le_bytes());
+        assert_eq!(image[8..16], (begin + 4).to_le_bytes());
+        assert_eq!(image[16..24], [0; 8]);
+    }
+}
+
+/// FDP is the offset in the segment.
+#[test]
+fn where_an_operand_was() {
+    // fldl %fs:8(%rdi), a signaling NaN
+    let mut machine = machine(&[0x64, 0xdd, 0x47, 0x08]);
+    machine.state.set_gpr(reg::RDI, DATA - 0x1000);
+    machine.state.set_gpr(reg::FS, 0x1000);
+    let signaling = 0x7ff0_0000_0000_0001_u64;
+    let memory = &mut machine.state.memory;
+    memory
+        .poke(DATA + 8, &signaling.to_le_bytes())
+        .expect("mapped");
+    let mut image = machine.state.fx_image();
+    put(&mut image, 0, &0x37e_u16.to_le_bytes());
+    machine.state.set_fx_image(&image).expect("a good MXCSR");
+    assert_eq!(machine.run(1, &mut ()), Exit::Limit);
+    let image = machine.state.fx_image();
+    assert_eq!(image[6..8], 0x547_u16.to_le_bytes());
+    assert_eq!(image[16..24], (DATA - 0x1000 + 8).to_le_bytes());
+    assert_eq!(image[2..5], [0x81, 0x80, 0]);
+}
+
+/// Transfers between mm and general registers, and of chosen bytes.
+#[test]
+fn mm_registers_and_others() {
+    let value = 0x8182_8384_0506_0708_u64;
+    // movq %rax, %mm1; then with rcx and mm1
+    for (code, expected) in [
+        (&[0x48, 0x0f, 0x7e, 0xc9][..], value),     // movq %mm1, %rcx
+        (&[0x0f, 0x7e, 0xc9], value & 0xffff_ffff), // movd %mm1, %ecx
+        (&[0x0f, 0xd7, 0xc9], 0xf0),                // pmovmskb %mm1, %ecx
+        (&[0x0f, 0xc5, 0xc9, 0xfe], 0x8384),        // pextrw $0xfe, %mm1, %ecx
+    ] {
+        let mut all = vec![0x48, 0x0f, 0x6e, 0xc8];
+        all.extend_from_slice(code);
+        let registers = [(reg::RAX, value), (reg::RCX, u64::MAX)];
+        let (_, mut machine) = run(&all, &registers);
+        assert_eq!(machine.run(1, &mut ()), Exit::Limit);
+        assert_eq!(machine.state.gpr(reg::RCX), expected, "{code:x?}");
+    }
+    // maskmovq %mm1, %mm0, to rdi
+    let mut machine = machine(&[0x48, 0x0f, 0x6e, 0xc8, 0x0f, 0xf7, 0xc1]);
+    machine.state.set_gpr(reg::RAX, value);
+    machine.state.set_gpr(reg::RDI, DATA + 3);
+    let before: [u8; 12] = bytes(&machine, DATA);
+    assert_eq!(machine.run(2, &mut ()), Exit::Limit);
+    let mut expected = before;
+    expected[3 + 4..3 + 8].fill(0);
+    assert_eq!(bytes::<12>(&machine, DATA), expected);
+}

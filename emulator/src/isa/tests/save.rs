@@ -1,0 +1,184 @@
+//! Images of the x87 and SSE state in memory: fnstenv, fnsave, fxsave, xsave, and back.
+
+use super::{DATA, bytes, machine};
+use crate::machine::{Exit, Machine};
+use crate::state::reg;
+use crate::stop::Exception;
+
+/// `finit` aside, everything differs from what it is after a reset.
+fn busy(code: &[u8], address: u64) -> Machine {
+    let mut machine = machine(code);
+    machine.state.set_gpr(reg::RDI, address);
+    machine.state.set_gpr(reg::RAX, u64::MAX);
+    machine.state.set_gpr(reg::RDX, u64::MAX);
+    let image: [u8; 512] = std::array::from_fn(|i| i as u8 ^ 0x5a);
+    let mut image = image;
+    // Control 0xf71, status 0x2001: TOP 4; three registers are empty.
+    image[..5].copy_from_slice(&[0x71, 0x0f, 0x00, 0x20, 0xe3]);
+    image[6..24]
+        .copy_from_slice(b"\x34\x02\x11\x22\x33\x44\x55\x66\0\0\x99\x88\x77\x66\x55\x44\0\0");
+    image[24..28].copy_from_slice(&0x7f80_u32.to_le_bytes());
+    // ST(0) zero, ST(1) one.
+    image[32..42].fill(0);
+    image[48..58].copy_from_slice(b"\0\0\0\0\0\0\0\x80\xff\x3f");
+    machine.state.set_fx_image(&image).expect("a good MXCSR");
+    machine
+}
+
+fn step(machine: &mut Machine) {
+    assert_eq!(machine.run(1, &mut ()), Exit::Limit);
+}
+
+/// The environment of 32 bits, field by field, and that all exceptions are masked behind.
+#[test]
+fn an_environment() {
+    let mut machine = busy(&[0xd9, 0x37], DATA);
+    step(&mut machine);
+    let words: Vec<u32> = bytes::<28>(&machine, DATA)
+        .chunks(4)
+        .map(|word| word.try_into().map_or(0, u32::from_le_bytes))
+        .collect();
+    // Registers 2, 3 and 4 are empty (4 is ST(0)); 5 is one, the others are no numbers.
+    let tags = 0b10_10_00_11_11_11_10_10;
+    let high = 0xffff_0000;
+    let expected = [
+        high | 0x0f71,
+        high | 0x2000,
+        high | tags,
+        0x4433_2211,
+        0x0234_0000,
+        0x6677_8899,
+        high,
+    ];
+    assert_eq!(words, expected, "{words:x?}");
+    assert_eq!(machine.state.fx_image()[0], 0x7f);
+}
+
+/// What was saved is there again, in both formats; `fnsave` leaves the unit as `fninit` does.
+#[test]
+fn saved_and_restored() {
+    for (save, restore, size) in [
+        (&[0xdd, 0x37][..], &[0xdd, 0x27][..], 108),
+        (&[0x66, 0xdd, 0x37], &[0x66, 0xdd, 0x27], 94),
+    ] {
+        let code = [save, restore].concat();
+        let mut machine = busy(&code, DATA + 1);
+        let before = machine.state.fx_image();
+        let memory: [u8; 112] = bytes(&machine, DATA + 1);
+        step(&mut machine);
+        assert_eq!(machine.state.fx_image()[..5], [0x7f, 3, 0, 0, 0]);
+        assert_eq!(bytes::<112>(&machine, DATA + 1)[size..], memory[size..]);
+        step(&mut machine);
+        let after = machine.state.fx_image();
+        assert_eq!(after[..6], before[..6]);
+        assert_eq!(after[32..], before[32..]);
+    }
+}
+
+/// `fxsave` writes 416 bytes of an aligned area, `fxrstor` takes them back.
+#[test]
+fn fxsave_and_fxrstor() {
+    // fxsave64 (%rdi); fninit; fxrstor64 (%rdi)
+    let code = [0x48, 0x0f, 0xae, 0x07, 0xdb, 0xe3, 0x48, 0x0f, 0xae, 0x0f];
+    let mut machine = busy(&code, DATA + 16);
+    let image = machine.state.fx_image();
+    let behind: [u8; 96] = bytes(&machine, DATA + 16 + 416);
+    step(&mut machine);
+    assert_eq!(bytes::<416>(&machine, DATA + 16), image[..416]);
+    assert_eq!(bytes::<96>(&machine, DATA + 16 + 416), behind);
+    machine.state.xmm = [1; 16];
+    machine.state.mxcsr = 0;
+    step(&mut machine);
+    step(&mut machine);
+    assert_eq!(machine.state.fx_image(), image);
+    let bad = Exit::Exception(Exception::GeneralProtection);
+    for code in [[0x0f, 0xae, 0x07], [0x0f, 0xae, 0x0f]] {
+        let mut machine = busy(&code, DATA + 8);
+        assert_eq!(machine.run(1, &mut ()), bad, "it is not aligned");
+    }
+    // A reserved bit of MXCSR.
+    let mut machine = busy(&[0x0f, 0xae, 0x0f], DATA);
+    let area = [0xff; 512];
+    machine.state.memory.poke(DATA, &area).expect("mapped");
+    let before = machine.state.fx_image();
+    assert_eq!(machine.run(1, &mut ()), bad);
+    assert_eq!(machine.state.fx_image(), before);
+}
+
+const XSAVE: [u8; 3] = [0x0f, 0xae, 0x27];
+const XSAVEC: [u8; 3] = [0x0f, 0xc7, 0x27];
+const XRSTOR: [u8; 3] = [0x0f, 0xae, 0x2f];
+
+/// The components that are asked for, and a header that says which are there.
+#[test]
+fn xsave_of_components() {
+    for (code, asked, header, form) in [
+        (XSAVE, 3, 3, 0),
+        (XSAVE, 1, 1, 0),
+        (XSAVE, 2, 2, 0),
+        (XSAVE, 0xf0, 0, 0),
+        (XSAVEC, 7, 3, 1 << 63 | 3),
+        (XSAVEC, 2, 2, 1 << 63 | 2),
+    ] {
+        let mut machine = busy(&code, DATA + 64);
+        let zero = [0; 576];
+        machine.state.memory.poke(DATA + 64, &zero).expect("mapped");
+        machine.state.set_gpr(reg::RAX, asked);
+        step(&mut machine);
+        let area: [u8; 576] = bytes(&machine, DATA + 64);
+        let word = |at: usize| area[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
+        assert_eq!((word(512), word(520)), (header, form), "{code:x?} {asked}");
+        assert_eq!(area[0] != 0, header & 1 != 0);
+        assert_eq!(area[24] != 0, header & 2 != 0);
+        assert_eq!(area[48..160] != zero[48..160], header & 1 != 0);
+        assert_eq!(area[160..416] != zero[160..416], header & 2 != 0);
+        // All of it is restored, and what is not there is as after a reset.
+        let image = machine.state.fx_image();
+        machine
+            .state
+            .memory
+            .poke(machine.state.rip, &XRSTOR)
+            .expect("mapped");
+        step(&mut machine);
+        let after = machine.state.fx_image();
+        let initial = Machine::empty().state.fx_image();
+        let is_asked = |bit: u64| asked & bit != 0;
+        for (component, bit) in [(0..5, 1), (32..160, 1), (160..416, 2)] {
+            let expected = match is_asked(bit) {
+                true if header & bit == 0 => &initial,
+                _ => &image,
+            };
+            assert_eq!(after[component.clone()], expected[component], "{asked}");
+        }
+    }
+}
+
+/// Headers that xrstor refuses.
+#[test]
+fn bad_headers() {
+    let cases: [(usize, &[u8], bool); 8] = [
+        (512, &[3], true),
+        (512, &[7], false),
+        (520, &[3], false),
+        (520, &[3, 0, 0, 0, 0, 0, 0, 0x80], true),
+        (520, &[7, 0, 0, 0, 0, 0, 0, 0x80], false),
+        (528, &[1], false),
+        (536, &[1], true),
+        (24, &[0, 0, 1], false),
+    ];
+    for (at, header, is_good) in cases {
+        let mut machine = busy(&XRSTOR, DATA);
+        machine.state.memory.poke(DATA, &[0; 576]).expect("mapped");
+        let place = DATA + at as u64;
+        machine.state.memory.poke(place, header).expect("mapped");
+        let before = machine.state.fx_image();
+        let exit = machine.run(1, &mut ());
+        if is_good {
+            assert_eq!(exit, Exit::Limit, "{at} {header:x?}");
+        } else {
+            let bad = Exit::Exception(Exception::GeneralProtection);
+            assert_eq!(exit, bad, "{at} {header:x?}");
+            assert_eq!(machine.state.fx_image(), before);
+        }
+    }
+}
