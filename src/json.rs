@@ -296,7 +296,7 @@ pub fn verification(names: &[String], run: &verify::Run, command: &str) -> Vec<L
     lines.push(Line::Verification(VerificationLine {
         schema: SCHEMA,
         end: run.end.to_string(),
-        instructions: results.truth.instructions,
+        instructions: results.instructions,
         addresses: results.addresses,
         truth_unknown: results.truth.unknown,
         self_check_failures: results.truth.failures(),

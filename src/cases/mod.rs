@@ -1,24 +1,28 @@
 //! The corpus of cases: build, run, sample, judge, and hold against what the files say.
 //!
 //! `docs/case-format.md` describes the files. A case is assembled by the system's `cc` and runs
-//! under ptrace with a shadow stack; the author's chains, the shadow stack, the claims and the
-//! generated expectation have to agree.
+//! with a shadow stack, on this machine's processor under ptrace and in the emulated machine. The
+//! author's chains, both shadow stacks, the claims and the generated expectation have to agree.
 
 mod bless;
 mod build;
 mod claims;
+mod emulated;
+mod engines;
 mod inject;
 mod matrix;
 mod native;
+mod run;
 mod sample;
 
 pub use bless::{Blessed, bless};
 pub use build::{Program, ToolError};
 pub use matrix::{COLUMNS, matrix_of, setting_of};
-pub use sample::{Recorded, trace_of};
+pub use sample::Recorded;
 
 use std::path::{Path, PathBuf};
 use unwind_sim_corpus::case::{Case, CaseError};
+use unwind_sim_corpus::trace::Trace;
 
 /// Why a case fails.
 #[derive(Debug, thiserror::Error)]
@@ -73,12 +77,13 @@ pub fn read(path: &Path) -> Result<Case, CaseFailure> {
     Ok(Case::parse(&path.to_string_lossy(), &text)?)
 }
 
-/// Assembles and links the case at `path`.
+/// Assembles and links the case at `path`; with `defect`, with the wrong tables that its header
+/// names.
 ///
 /// # Errors
 /// If it is malformed, or the tools fail.
-pub fn build_case(path: &Path) -> Result<Program, CaseFailure> {
-    Ok(build::build(&read(path)?, path, false)?)
+pub fn build_case(path: &Path, defect: bool) -> Result<Program, CaseFailure> {
+    Ok(build::build(&read(path)?, path, defect)?)
 }
 
 /// All case files below `folder`, sorted by path.
@@ -106,31 +111,151 @@ pub fn find(folder: &Path) -> Result<Vec<PathBuf>, CaseFailure> {
     Ok(found)
 }
 
-/// Runs the case at `path` and holds everything against the file.
+/// What executes a case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Engine {
+    /// This machine's processor, under ptrace.
+    Ptrace,
+    /// The emulated machine.
+    Emulator,
+}
+
+impl Engine {
+    /// Those that this machine has, the highest authority first.
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    pub const HERE: &[Engine] = &[Engine::Ptrace, Engine::Emulator];
+    /// Those that this machine has.
+    #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+    pub const HERE: &[Engine] = &[Engine::Emulator];
+
+    /// The stable name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Engine::Ptrace => "ptrace",
+            Engine::Emulator => "emulator",
+        }
+    }
+}
+
+/// A case that was built.
+#[derive(Debug)]
+pub struct Built {
+    /// The case.
+    pub case: Case,
+    program: Program,
+    /// The same with the injected defect.
+    defect: Option<Program>,
+}
+
+impl Built {
+    /// Reads and builds the case at `path`, also with its defect if it injects one.
+    ///
+    /// # Errors
+    /// If it is malformed, or the tools fail.
+    pub fn new(path: &Path) -> Result<Built, CaseFailure> {
+        let mut built = Built::without_defect(path)?;
+        if built.case.header.inject.is_some() {
+            built.defect = Some(build::build(&built.case, path, true)?);
+        }
+        Ok(built)
+    }
+
+    fn without_defect(path: &Path) -> Result<Built, CaseFailure> {
+        let case = read(path)?;
+        let program = build::build(&case, path, false)?;
+        Ok(Built {
+            case,
+            program,
+            defect: None,
+        })
+    }
+
+    /// The engines of this machine that the case can run on.
+    pub fn engines(&self) -> &'static [Engine] {
+        match self.case.header.not_emulated {
+            Some(_) => &Engine::HERE[..Engine::HERE.len() - 1],
+            None => Engine::HERE,
+        }
+    }
+
+    /// Runs it and samples it at its points.
+    ///
+    /// # Errors
+    /// If it cannot be run or sampled, or the shadow stack lost the truth more often than the
+    /// header allows.
+    pub fn record(&self, engine: Engine) -> Result<Recorded, CaseFailure> {
+        Recorded::new(self, engine, false)
+    }
+
+    /// Runs it on one engine and holds everything against the file.
+    ///
+    /// # Errors
+    /// All that is not as the file says.
+    pub fn check(&self, engine: Engine) -> Result<Recorded, CaseFailure> {
+        let recorded = self.record(engine)?;
+        let mut differences = recorded.truth_differences();
+        let matrix = matrix_of(&recorded);
+        differences.extend(claims::differences(&recorded, &matrix));
+        match &self.case.expected {
+            Some(expected) if *expected == matrix => {}
+            Some(expected) => differences.extend(matrix::differences(expected, &matrix)),
+            None => differences.push("it was never blessed".to_owned()),
+        }
+        differences.extend(inject::differences(self, engine)?);
+        if differences.is_empty() {
+            return Ok(recorded);
+        }
+        differences.push(format!(
+            "if this is right: unwind-sim cases bless {}",
+            self.case.name
+        ));
+        Err(self.differ(&differences))
+    }
+
+    /// Holds what two engines made of it against each other: frames, their kinds and their
+    /// registers, wherever the program and its stack lie in each.
+    ///
+    /// # Errors
+    /// All that differs.
+    pub fn check_same(&self, one: &Recorded, other: &Recorded) -> Result<(), CaseFailure> {
+        let differences = engines::differences(one, other);
+        if differences.is_empty() {
+            return Ok(());
+        }
+        Err(self.differ(&differences))
+    }
+
+    fn differ(&self, differences: &[String]) -> CaseFailure {
+        CaseFailure::Differs {
+            name: self.case.name.clone(),
+            differences: differences.join("\n"),
+        }
+    }
+}
+
+/// The trace of the case at `path`: its sample points, in the order of the file.
 ///
 /// # Errors
-/// All that is not as the file says.
+/// If it cannot be built, run or sampled.
+pub fn trace_of(path: &Path) -> Result<Trace, CaseFailure> {
+    let built = Built::without_defect(path)?;
+    built.record(Engine::HERE[0])?.to_trace()
+}
+
+/// Runs the case at `path` on every engine of this machine that it can run on, and holds
+/// everything against the file.
+///
+/// # Errors
+/// All that is not as the file says, or differs between engines.
 pub fn check(path: &Path) -> Result<(), CaseFailure> {
-    let case = read(path)?;
-    let recorded = Recorded::new(&case, path, false)?;
-    let mut differences = recorded.truth_differences();
-    let matrix = matrix_of(&recorded);
-    differences.extend(claims::differences(&recorded, &matrix));
-    match &case.expected {
-        Some(expected) if *expected == matrix => {}
-        Some(expected) => differences.extend(matrix::differences(expected, &matrix)),
-        None => differences.push("it was never blessed".to_owned()),
+    let built = Built::new(path)?;
+    let mut first: Option<Recorded> = None;
+    for &engine in built.engines() {
+        let recorded = built.check(engine)?;
+        match &first {
+            Some(first) => built.check_same(first, &recorded)?,
+            None => first = Some(recorded),
+        }
     }
-    if case.header.inject.is_some() {
-        differences.extend(inject::differences(&case, path)?);
-    }
-    if differences.is_empty() {
-        return Ok(());
-    }
-    let hint = format!("if this is right: unwind-sim cases bless {}", case.name);
-    differences.push(hint);
-    Err(CaseFailure::Differs {
-        name: case.name,
-        differences: differences.join("\n"),
-    })
+    Ok(())
 }

@@ -136,9 +136,9 @@ impl WalkArgs {
     }
 }
 
-/// A program for the emulated machine, and what it may do.
+/// What a program in the emulated machine sees, and may do.
 #[derive(clap::Args, Clone, Debug)]
-pub(crate) struct MachineArgs {
+pub(crate) struct MachineOptions {
     /// The directory that the program sees as `/`.
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
@@ -151,14 +151,29 @@ pub(crate) struct MachineArgs {
     /// Its environment; without this that of this process.
     #[arg(long = "env", value_name = "NAME=VALUE")]
     env: Vec<String>,
+}
+
+/// A program for the emulated machine, and how far it runs.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct MachineArgs {
+    #[command(flatten)]
+    options: MachineOptions,
     /// Stop after so many instructions.
     #[arg(long, value_name = "N", default_value_t = u64::MAX, hide_default_value = true)]
     pub(crate) max_instructions: u64,
     /// Stop after so many seconds.
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
+    /// Assemble the case with the defect that its header injects.
+    #[arg(long)]
+    defect: bool,
     /// The program and its arguments, or a case (.s).
-    #[arg(value_name = "PROG", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(
+        value_name = "PROG",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
     program: Vec<OsString>,
 }
 
@@ -168,13 +183,14 @@ pub(crate) struct MachineProgram {
     _case: Option<cases::Program>,
 }
 
-impl MachineArgs {
-    /// The program: found in `PATH`, or a case, assembled.
-    pub(crate) fn program(&self) -> Result<MachineProgram> {
-        let first = self.program.first().context("no program given")?;
+impl MachineOptions {
+    /// The program, as its command line says: found in `PATH`, or a case, assembled; with
+    /// `defect`, with that of its header.
+    pub(crate) fn program(&self, words: &[OsString], defect: bool) -> Result<MachineProgram> {
+        let first = words.first().context("no program given")?;
         let path = Path::new(first);
         let case = match path.extension() {
-            Some(extension) if extension == "s" => Some(cases::build_case(path)?),
+            Some(extension) if extension == "s" => Some(cases::build_case(path, defect)?),
             _ => None,
         };
         let found = match &case {
@@ -194,16 +210,19 @@ impl MachineArgs {
             true => std::env::current_dir()?.into_os_string(),
             false => OsString::from("/"),
         };
+        let (uid, gid) = user();
         Ok(MachineProgram {
             program: Program {
                 path: found.as_os_str().as_encoded_bytes().to_vec(),
                 options: Options {
-                    args: self.program.iter().map(bytes).collect(),
+                    args: words.iter().map(bytes).collect(),
                     env,
                     root: self.root.clone(),
                     cwd: bytes(&cwd),
                     allow_write: self.allow_write,
                     seed: self.seed,
+                    uid,
+                    gid,
                     ..Options::default()
                 },
             },
@@ -227,16 +246,53 @@ impl MachineArgs {
         found.with_context(|| format!("no program {} in PATH", name.display()))
     }
 
+    /// The first of these options that was given.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let options = [
+            (self.root != Path::new("/"), "--root"),
+            (self.allow_write, "--allow-write"),
+            (self.seed != 0, "--seed"),
+            (!self.env.is_empty(), "--env"),
+        ];
+        options.iter().find(|(given, _)| *given).map(|(_, o)| *o)
+    }
+
+    /// The root.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+}
+
+/// A time on the command line; what is too long for a time has no end.
+pub(crate) fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}
+
+impl MachineArgs {
+    /// The program: found in `PATH`, or a case, assembled.
+    pub(crate) fn program(&self) -> Result<MachineProgram> {
+        self.options.program(&self.program, self.defect)
+    }
+
     /// Most time.
     pub(crate) fn timeout(&self) -> Option<Duration> {
-        let seconds = self.timeout?;
-        Some(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+        self.timeout.map(seconds)
     }
 
     /// The program as it stands on the command line.
     pub(crate) fn shown(&self) -> String {
-        let words = self.program.iter().map(|w| output::quoted(&w.to_string_lossy()));
+        let words = self
+            .program
+            .iter()
+            .map(|w| output::quoted(&w.to_string_lossy()));
         let words: Vec<String> = words.collect();
         format!("-- {}", words.join(" "))
     }
+}
+
+/// Who this process is, so that the program may what we may: Linux says so by an owner.
+fn user() -> (u32, u32) {
+    use std::os::unix::fs::MetadataExt;
+    let Options { uid, gid, .. } = Options::default();
+    std::fs::metadata("/proc/self").map_or((uid, gid), |m| (m.uid(), m.gid()))
 }

@@ -25,7 +25,13 @@ Examples:
   unwind-sim verify --baseline known.json -- ./prog")]
 pub(crate) struct Args {
     /// dwarf, sframe, orc, fp; NAME[:PROFILE][+FALLBACK].
-    #[arg(long, short, value_name = "U[,U..]", value_delimiter = ',', default_value = "dwarf,sframe,orc,fp")]
+    #[arg(
+        long,
+        short,
+        value_name = "U[,U..]",
+        value_delimiter = ',',
+        default_value = "dwarf,sframe,orc,fp"
+    )]
     unwinder: Vec<String>,
     /// Use the unwind tables of this ELF file for the program: the same code with tables that
     /// another tool made.
@@ -61,7 +67,10 @@ fn parse_hex(text: &str) -> Result<u64, String> {
 pub(crate) fn run(args: &Args) -> Result<Status> {
     let engines: Vec<Engine> = spec::engines(&args.unwinder)?;
     if let Some(engine) = engines.iter().find(|e| e.finder().is_none()) {
-        bail!("{} reads no table: there are no rows to verify", engine.name());
+        bail!(
+            "{} reads no table: there are no rows to verify",
+            engine.name()
+        );
     }
     if engines.len() > verify::UNWINDERS_MAX {
         bail!("at most {} unwinders at a time", verify::UNWINDERS_MAX);

@@ -59,6 +59,8 @@ pub struct Results {
     pub findings: Vec<Finding>,
     /// Walks that contradict the check of single frames: our bugs.
     pub disagreements: Vec<Disagreement>,
+    /// Instructions executed.
+    pub instructions: u64,
     /// What the shadow stack saw.
     pub truth: Stats,
     /// Distinct addresses that were executed.
@@ -172,11 +174,6 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Instructions seen so far.
-    pub fn instructions(&self) -> u64 {
-        self.number
-    }
-
     /// What came of it, and the images that are mapped at the end.
     pub fn finish(self) -> (Results, image::AddressSpace) {
         let mut tallies = self.tallies[..self.finders.len()].to_vec();
@@ -191,6 +188,7 @@ impl<'a> Checker<'a> {
             tallies,
             disagreements,
             findings: findings.finish(),
+            instructions: self.number,
             truth: self.earlier.plus(self.tracker.stats()),
             addresses: self.code.addresses(),
             slot_stores: self.slot_stores,

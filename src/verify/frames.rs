@@ -7,7 +7,7 @@ use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::truth::{Cpu, Held, TrueFrame, TrueKind};
 
 /// All registers, as a walk starts from.
-pub(super) fn live(state: &State, rip: u64) -> Regs {
+pub(crate) fn live(state: &State, rip: u64) -> Regs {
     const ORDER: [Reg; 16] = [
         Reg::Rax,
         Reg::Rcx,

@@ -19,6 +19,7 @@ mod walks;
 pub use checker::{Checker, Results, Tally};
 pub use code::UNWINDERS_MAX;
 pub use findings::{Check, Finding};
+pub(crate) use frames::live as live_registers;
 pub use images::Images;
 pub use run::{Baseline, End, Program, Request, Run, VerifyError, run, unexpected};
 pub use walks::Disagreement;

@@ -36,7 +36,7 @@ pub fn text(subject: &Subject<'_>) -> String {
     let truth = &results.truth;
     let mut out = format!(
         "{} instructions at {} addresses; truth unknown at {}, self-check failures {}\n\n",
-        truth.instructions,
+        results.instructions,
         results.addresses,
         truth.unknown,
         truth.failures()

@@ -144,7 +144,8 @@ impl Walks {
     }
 }
 
-/// Does this belong to the walk, and not to a row: bounds, limits, stack switches, short copies?
+/// Does this belong to the walk, and not to a row: bounds, limits, stack switches, short copies,
+/// code that no image has, a frame looked up as another kind than it is?
 fn is_the_walks(code: Code) -> bool {
     matches!(
         code,
@@ -152,6 +153,7 @@ fn is_the_walks(code: Code) -> bool {
             | Code::BelowCopy
             | Code::SpDidNotAdvance
             | Code::Cycle
+            | Code::NotText
             | Code::FrameLimit
             | Code::NotAtRoot
             | Code::RegisterNotCarried

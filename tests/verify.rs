@@ -1,0 +1,149 @@
+//! `verify` over the corpus of cases: every injected defect is found at its row, skipping what
+//! cannot have changed changes nothing in the report, and walks agree with single frames.
+
+use std::path::{Path, PathBuf};
+use unwind_sim::engine::{Engine, Setting};
+use unwind_sim::verify::{self, Check, End, Program, Request, Run, report};
+use unwind_sim::{cases, spec};
+use unwind_sim_emulator::linux::{Options, Outcome};
+
+/// More than any case executes.
+const INSTRUCTIONS_MAX: u64 = 5_000_000;
+
+fn engines(names: &[&str]) -> Vec<Engine> {
+    let engine = |name: &&str| spec::engine(name).expect("a known unwinder");
+    names.iter().map(engine).collect()
+}
+
+fn all_cases() -> Vec<PathBuf> {
+    cases::find(Path::new("corpus/cases")).expect("the corpus is there")
+}
+
+fn run(path: &Path, defect: bool, engines: &[Engine], elide: bool) -> Run {
+    let built = cases::build_case(path, defect).expect("the case can be built");
+    let program = Program {
+        path: built.path.as_os_str().as_encoded_bytes().to_vec(),
+        options: Options {
+            args: vec![b"case".to_vec()],
+            ..Options::default()
+        },
+    };
+    let request = Request {
+        engines,
+        setting: Setting::default(),
+        elide,
+        tables_from: None,
+        instructions_max: INSTRUCTIONS_MAX,
+        timeout: None,
+    };
+    verify::run(program, &request).expect("the case can be started")
+}
+
+fn text(names: &[String], run: &Run) -> String {
+    report::text(&report::Subject {
+        names,
+        results: &run.results,
+        space: &run.space,
+        program: "-- case",
+        all: true,
+    })
+}
+
+#[test]
+fn every_injected_defect_is_found_at_its_row() {
+    let engines = engines(&["dwarf"]);
+    let mut found = 0;
+    for path in all_cases() {
+        let case = cases::read(&path).expect("a case");
+        let Some(inject) = &case.header.inject else {
+            continue;
+        };
+        let run = run(&path, true, &engines, true);
+        let mappings = run.space.mappings().iter();
+        let symbols = mappings.flat_map(|m| m.image.iter().flat_map(|i| i.symbols()));
+        let label = symbols.clone().find(|s| s.name == inject.label);
+        let label = label.expect("the label is in the program").address;
+        let pinned = run.results.findings.iter().any(|finding| {
+            let contradiction = &finding.contradiction;
+            match &contradiction.row {
+                Some(row) => (row.source.start..row.source.end).contains(&label),
+                None => {
+                    let at = finding.contradiction.pc;
+                    at.symbol_address() == label || at.value() == label
+                }
+            }
+        });
+        assert_eq!(
+            pinned,
+            inject.equivalent.is_none(),
+            "{}\n{}",
+            path.display(),
+            text(&["dwarf".to_owned()], &run)
+        );
+        found += u32::from(pinned);
+    }
+    assert!(found >= 20, "{found} defects found");
+}
+
+#[test]
+fn what_is_skipped_changes_nothing_and_walks_agree_with_single_frames() {
+    let names = ["dwarf", "sframe", "orc", "fp"];
+    let engines = engines(&names);
+    let names = names.map(str::to_owned);
+    let mut ran = 0;
+    for path in all_cases() {
+        let quick = run(&path, false, &engines, true);
+        let shown = path.display();
+        let slow = run(&path, false, &engines, false);
+        assert_eq!(text(&names, &quick), text(&names, &slow), "{shown}");
+        assert_eq!(quick.results.disagreements, [], "{shown}");
+        let case = cases::read(&path).expect("a case");
+        let truth = &quick.results.truth;
+        assert!(truth.unknown <= case.header.truth_unknown_max, "{shown}");
+        match &quick.end {
+            End::Outcome(Outcome::Exited(status)) => assert_eq!(*status, 0, "{shown}"),
+            // Threads are not modelled: the program gives up.
+            end => assert!(case.name.contains("thread"), "{shown}: {end}"),
+        }
+        ran += 1;
+    }
+    assert!(ran > 100);
+}
+
+/// A table that is right in one program is wrong in another: the tables of a case with its defect
+/// over the code of the case without.
+#[test]
+fn tables_of_another_file_are_held_against_the_code() {
+    let path = Path::new("corpus/cases/defect/late-row-behind-a-push.s");
+    let engines = engines(&["dwarf"]);
+    let right = run(path, false, &engines, true);
+    assert!(
+        right
+            .results
+            .findings
+            .iter()
+            .all(|f| f.check == Check::AtReturn),
+        "{}",
+        text(&["dwarf".to_owned()], &right)
+    );
+    let wrong = cases::build_case(path, true).expect("the case can be built");
+    let built = cases::build_case(path, false).expect("the case can be built");
+    let program = Program {
+        path: built.path.as_os_str().as_encoded_bytes().to_vec(),
+        options: Options {
+            args: vec![b"case".to_vec()],
+            ..Options::default()
+        },
+    };
+    let request = Request {
+        engines: &engines,
+        setting: Setting::default(),
+        elide: true,
+        tables_from: Some(wrong.path.clone()),
+        instructions_max: INSTRUCTIONS_MAX,
+        timeout: None,
+    };
+    let run = verify::run(program, &request).expect("the case can be started");
+    assert!(!run.results.findings.is_empty());
+    assert!(verify::unexpected(&engines, &run.results, &run.space, None));
+}
