@@ -1,1 +1,162 @@
-//! Programs of our own.
+//! System calls with arguments that no program gives.
+
+use super::numbers as nr;
+use super::{Input, Limits, Options, Outcome, PID, Process};
+use crate::address_space::Permissions;
+use crate::state::reg;
+
+/// A program: an ELF header, one program header, and a segment with one instruction.
+fn program() -> Vec<u8> {
+    let mut elf = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let halves = |elf: &mut Vec<u8>, all: &[u16]| {
+        all.iter()
+            .for_each(|h| elf.extend_from_slice(&h.to_le_bytes()));
+    };
+    let words = |elf: &mut Vec<u8>, all: &[u64]| {
+        all.iter()
+            .for_each(|w| elf.extend_from_slice(&w.to_le_bytes()));
+    };
+    halves(&mut elf, &[2, 62, 1, 0]);
+    words(&mut elf, &[0x40_0078, 64, 0]);
+    halves(&mut elf, &[0, 0, 64, 56, 1, 0, 0, 0]);
+    halves(&mut elf, &[1, 0, 5, 0]);
+    words(&mut elf, &[0, 0x40_0000, 0x40_0000, 0x7a, 0x7a, 0x1000]);
+    // syscall
+    elf.extend_from_slice(&[0x0f, 0x05]);
+    elf
+}
+
+fn process(stdin: &[u8]) -> (tempfile::TempDir, Process) {
+    let root = tempfile::tempdir().expect("a directory");
+    std::fs::write(root.path().join("program"), program()).expect("written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(root.path().join("program"), mode).expect("changed");
+    let options = Options {
+        args: vec![b"program".to_vec()],
+        root: root.path().to_path_buf(),
+        stdin: Input::Bytes(stdin.to_vec()),
+        limits: Limits {
+            pages: 4096,
+            file_bytes: 1 << 20,
+            output_bytes: 1 << 16,
+            ..Limits::default()
+        },
+        ..Options::default()
+    };
+    let mut process = Process::start(b"/program", options).expect("it starts");
+    let memory = &mut process.machine.state.memory;
+    let mapped = memory.map(0x40_1000..0x40_5000, Permissions::READ_WRITE);
+    mapped.expect("it is free");
+    (root, process)
+}
+
+/// Does a call as the program would; `None` if the program ended by it.
+fn call(process: &mut Process, number: u64, args: [u64; 6]) -> Option<i64> {
+    let state = &mut process.machine.state;
+    state.rip = 0x40_0078;
+    state.set_gpr(reg::RAX, number);
+    for (register, arg) in [reg::RDI, reg::RSI, reg::RDX, 10, 8, 9]
+        .into_iter()
+        .zip(args)
+    {
+        state.set_gpr(register, arg);
+    }
+    match process.run(1, &mut ()) {
+        Outcome::Limit => Some(process.machine.state.gpr(reg::RAX).cast_signed()),
+        _ => None,
+    }
+}
+
+#[test]
+fn no_arguments_panic_or_take_more_than_the_limits() {
+    let mut random = super::random::Random::new(20_250_101);
+    let mut number = move || {
+        let mut bytes = [0; 8];
+        random.fill(&mut bytes);
+        u64::from_le_bytes(bytes)
+    };
+    let mut calls = [0_u32; 470];
+    let mut answered = 0;
+    for _ in 0..200 {
+        let (_root, mut process) = process(b"some input");
+        // Pointers of all kinds, to paths among others.
+        let page = 0x40_1000;
+        let text = b"/program\0dir\0../a/b\0/proc/self/fd/1\0/proc/self/maps\0.\0/dev/zero\0";
+        let _ = process.machine.state.memory.poke(page + 8, text);
+        let mut arguments = || {
+            let n = number();
+            match n % 16 {
+                0 => 0,
+                1 => u64::MAX,
+                2 => number(),
+                3 => page + n / 16 % 0x1000,
+                4 => page + 8 + [0, 9, 13, 20, 36, 52][(n / 16 % 6) as usize],
+                5 => 1 << (n / 16 % 64),
+                6 => (1 << (n / 16 % 64)) - 1,
+                7 => page + n / 16 % 16 * 0x1000,
+                8 => 0x7fff_ffff_f000 - n / 16 % 0x3000,
+                9 => 0x40_0000,
+                10 => u64::from(PID),
+                11 => (n / 16 % 0x1000).wrapping_neg(),
+                12 => n / 16 % 0x1_0000,
+                _ => n / 16 % 20,
+            }
+        };
+        for index in 0..300 {
+            let n = arguments() % 470;
+            let args = [0; 6].map(|_| arguments());
+            // The program stays where it is, and does not end soon.
+            let ends = matches!(n, nr::exit | nr::exit_group | nr::rt_sigreturn | nr::pause);
+            let moves = matches!(n, nr::munmap | nr::mprotect | nr::mmap | nr::mremap);
+            if moves && args[0] == 0x40_0000 || ends && index < 250 {
+                continue;
+            }
+            calls[n as usize] += 1;
+            let Some(result) = call(&mut process, n, args) else {
+                break;
+            };
+            answered += 1;
+            let error = (-4095..0).contains(&result);
+            assert!(
+                !error || result >= -133,
+                "call {n} {args:x?} answered {result}"
+            );
+            assert!(process.machine.state.memory.pages_in_use() <= 4096);
+            assert!(process.stdout().len() <= 1 << 16);
+        }
+    }
+    assert!(answered > 20_000, "{answered}");
+    let never = calls.iter().filter(|&&count| count == 0).count();
+    assert!(never < 100, "{never} calls were never made");
+}
+
+#[test]
+fn time_passes_with_instructions_and_sleep() {
+    let (_root, mut process) = process(b"");
+    let at = 0x40_2000;
+    let word = |process: &Process, at| process.u64_at(at).expect("it is mapped");
+    let now = |process: &mut Process| {
+        assert_eq!(
+            call(process, nr::clock_gettime, [1, at, 0, 0, 0, 0]),
+            Some(0)
+        );
+        (word(process, at), word(process, at + 8))
+    };
+    assert_eq!(now(&mut process), (1000, 1));
+    assert_eq!(now(&mut process), (1000, 2));
+    process.put_words(at + 16, &[2, 500]).expect("it is mapped");
+    let sleep = [at + 16, 0, 0, 0, 0, 0];
+    assert_eq!(call(&mut process, nr::nanosleep, sleep), Some(0));
+    assert_eq!(now(&mut process), (1002, 504));
+    // Time of the processor does not.
+    assert_eq!(
+        call(&mut process, nr::clock_gettime, [2, at, 0, 0, 0, 0]),
+        Some(0)
+    );
+    assert_eq!((word(&process, at), word(&process, at + 8)), (0, 5));
+    // An alarm in a second, and the rest of it.
+    assert_eq!(call(&mut process, nr::alarm, [1, 0, 0, 0, 0, 0]), Some(0));
+    assert_eq!(call(&mut process, nr::alarm, [7, 0, 0, 0, 0, 0]), Some(1));
+    assert_eq!(call(&mut process, nr::nanosleep, sleep), Some(0));
+    assert_eq!(call(&mut process, nr::alarm, [0, 0, 0, 0, 0, 0]), Some(5));
+}
