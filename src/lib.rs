@@ -20,6 +20,8 @@ pub mod import;
 pub mod input;
 pub mod inspect;
 pub mod json;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub mod lockstep;
 pub mod names;
 pub mod own;
 pub mod pages;

@@ -10,12 +10,14 @@ use std::ops::Range;
 use unwind_sim_unwind::image::Bytes;
 use unwind_sim_unwind::memory::{Memory, MemoryError};
 
+mod changes;
 mod fast;
 mod fault;
 mod pages;
 #[cfg(test)]
 mod tests;
 
+pub use changes::Change;
 pub use fast::Refusal;
 pub use fault::{Access, Fault, FaultKind, MapError, Permissions};
 
@@ -78,6 +80,8 @@ pub struct AddressSpace {
     code_changes: Vec<Range<u64>>,
     /// A store to decoded instructions is not refused.
     code_writable: bool,
+    /// What happened since somebody asked, if somebody wants to know.
+    changes: Option<Vec<Change>>,
 }
 
 impl Default for AddressSpace {
@@ -96,6 +100,7 @@ impl AddressSpace {
             refusal: None,
             code_changes: Vec::new(),
             code_writable: false,
+            changes: None,
         }
     }
 
@@ -185,6 +190,7 @@ impl AddressSpace {
         self.split(range.start);
         self.split(range.end);
         self.tlb.flush();
+        self.note(|| Change::Mapped(range.clone()));
         self.pages.code_changed(&range, &mut self.code_changes);
         let mut next = range.start;
         for (&start, area) in self.areas.range_mut(range.clone()) {
@@ -207,6 +213,7 @@ impl AddressSpace {
     /// If it is not whole pages of user space.
     pub fn discard(&mut self, range: Range<u64>) -> Result<(), MapError> {
         check(&range)?;
+        self.note(|| Change::Mapped(range.clone()));
         self.pages.remove(&range, &mut self.code_changes);
         self.tlb.flush();
         Ok(())
@@ -236,6 +243,7 @@ impl AddressSpace {
 
     /// Removes areas and pages of a checked range.
     fn remove(&mut self, range: &Range<u64>) {
+        self.note(|| Change::Mapped(range.clone()));
         self.split(range.start);
         self.split(range.end);
         let inside: Vec<u64> = self.areas.range(range.clone()).map(|(&s, _)| s).collect();
@@ -326,6 +334,7 @@ impl AddressSpace {
             }
             checked += PAGE_SIZE - at % PAGE_SIZE;
         }
+        self.note(|| Change::Stored(address..address.wrapping_add(bytes.len() as u64)));
         let mut done = 0;
         while done < bytes.len() {
             let at = address.wrapping_add(done as u64);

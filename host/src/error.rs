@@ -64,6 +64,14 @@ pub enum HostError {
         /// Its error.
         error: io::Error,
     },
+    /// A process that is stepped did what nobody had it do.
+    #[error("the stepped process {pid} did something unexpected: {what}")]
+    Stepped {
+        /// The process.
+        pid: i32,
+        /// What it did.
+        what: String,
+    },
     /// The recorder could not take what it was given.
     #[error("the recording could not be written: {0}")]
     Recorder(#[source] crate::RecorderError),

@@ -4,7 +4,8 @@
 //! it sees to a [`Recorder`]: mappings, threads, and samples of registers, stacks and, if it
 //! single-steps, the truth of a shadow stack ([`unwind_sim_unwind::truth`]).
 //!
-//! [`native`] executes single instructions as an emulator's authority.
+//! [`native`] executes single instructions as an emulator's authority, [`stepper`] those of a
+//! whole program whose memory and registers somebody else provides.
 //!
 //! Not here: files of any format, symbols (the recorder is asked where a name is), unwinding.
 //! On anything but Linux on x86-64 the crate is empty.
@@ -29,6 +30,7 @@ mod session;
 mod signals;
 mod step;
 mod step_over;
+pub mod stepper;
 mod task;
 mod threads;
 

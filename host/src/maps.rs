@@ -73,6 +73,11 @@ impl Maps {
         self.all.get(index).filter(|m| m.range.contains(&address))
     }
 
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Mapping> {
+        self.all.iter()
+    }
+
     /// The mappings of `self` that `other` has not.
     pub(crate) fn without<'a>(&'a self, other: &'a Maps) -> impl Iterator<Item = &'a Mapping> {
         self.all

@@ -8,11 +8,16 @@ use std::ptr;
 
 pub(crate) type Registers = libc::user_regs_struct;
 
+/// Linux `arch/x86/include/uapi/asm/ptrace-abi.h`; libc does not have it everywhere.
+const PTRACE_SYSEMU_SINGLESTEP: libc::c_uint = 32;
+
 /// How a stopped thread goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Resume {
     /// One instruction.
     Step,
+    /// One instruction, or to a system call, which is not made.
+    StepWithoutSyscall,
     /// To the next event.
     Run,
     /// To the next event or system call.
@@ -23,6 +28,7 @@ impl Resume {
     const fn request(self) -> libc::c_uint {
         match self {
             Resume::Step => libc::PTRACE_SINGLESTEP,
+            Resume::StepWithoutSyscall => PTRACE_SYSEMU_SINGLESTEP,
             Resume::Run => libc::PTRACE_CONT,
             Resume::RunToSyscall => libc::PTRACE_SYSCALL,
         }
@@ -31,6 +37,7 @@ impl Resume {
     const fn name(self) -> &'static str {
         match self {
             Resume::Step => "PTRACE_SINGLESTEP",
+            Resume::StepWithoutSyscall => "PTRACE_SYSEMU_SINGLESTEP",
             Resume::Run => "PTRACE_CONT",
             Resume::RunToSyscall => "PTRACE_SYSCALL",
         }
@@ -133,6 +140,71 @@ pub(crate) fn set_registers(tid: i32, regs: &Registers) -> Result<(), HostError>
         return Err(HostError::last("PTRACE_SETREGS", tid));
     }
     Ok(())
+}
+
+/// The x87 and SSE state, as FXSAVE64 stores it.
+#[repr(C, align(16))]
+pub(crate) struct FxArea(pub(crate) [u8; 512]);
+
+const _: () = assert!(size_of::<FxArea>() == size_of::<libc::user_fpregs_struct>());
+
+pub(crate) fn fx(tid: i32, area: &mut FxArea) -> Result<(), HostError> {
+    // SAFETY: PTRACE_GETFPREGS writes one user_fpregs_struct to `data`, which is as large.
+    let result = unsafe {
+        libc::ptrace(
+            libc::PTRACE_GETFPREGS,
+            tid,
+            ptr::null_mut::<libc::c_void>(),
+            ptr::from_mut(area),
+        )
+    };
+    if result == -1 {
+        return Err(HostError::last("PTRACE_GETFPREGS", tid));
+    }
+    Ok(())
+}
+
+pub(crate) fn set_fx(tid: i32, area: &FxArea) -> Result<(), HostError> {
+    // SAFETY: PTRACE_SETFPREGS reads one user_fpregs_struct from `data`, which is as large.
+    let result = unsafe {
+        libc::ptrace(
+            libc::PTRACE_SETFPREGS,
+            tid,
+            ptr::null_mut::<libc::c_void>(),
+            ptr::from_ref(area),
+        )
+    };
+    if result == -1 {
+        return Err(HostError::last("PTRACE_SETFPREGS", tid));
+    }
+    Ok(())
+}
+
+/// What is known of the signal that stopped a thread: `si_code` and `si_addr`.
+pub(crate) fn signal_info(tid: i32) -> Result<(i32, u64), HostError> {
+    let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: PTRACE_GETSIGINFO writes one siginfo_t to `data`.
+    let result = unsafe {
+        libc::ptrace(
+            libc::PTRACE_GETSIGINFO,
+            tid,
+            ptr::null_mut::<libc::c_void>(),
+            info.as_mut_ptr(),
+        )
+    };
+    if result == -1 {
+        return Err(HostError::last("PTRACE_GETSIGINFO", tid));
+    }
+    // SAFETY: `info` was zeroed, and any bytes are valid for all its fields.
+    let info = unsafe { info.assume_init() };
+    // SAFETY: all of the union that siginfo_t ends with was written or zeroed.
+    let address = unsafe { info.si_addr() };
+    Ok((info.si_code, address.addr() as u64))
+}
+
+pub(crate) fn set_options(tid: i32, options: i32) -> Result<(), HostError> {
+    let data = u64::from(options.cast_unsigned());
+    request(libc::PTRACE_SETOPTIONS, "PTRACE_SETOPTIONS", tid, 0, data)
 }
 
 /// The number that belongs to an event stop: the new thread's id.

@@ -10,6 +10,8 @@ mod extract;
 mod generate;
 mod import;
 mod inspect;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod lockstep;
 mod output;
 mod record;
 mod replay;
@@ -50,6 +52,8 @@ enum Command {
     Compare(compare::Args),
     Verify(verify::Args),
     Emulate(emulate::Args),
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    Lockstep(lockstep::Args),
     Cases(cases::Args),
     Explain(explain::Args),
     Generate(generate::Args),
@@ -103,6 +107,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Compare(args) => compare::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Emulate(args) => emulate::run(&args),
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        Command::Lockstep(args) => lockstep::run(&args),
         Command::Cases(args) => cases::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Generate(args) => {

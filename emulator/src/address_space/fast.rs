@@ -60,7 +60,7 @@ impl Tlb {
         self.writes.copy_from_slice(&EMPTY);
     }
 
-    fn flush_writes(&mut self) {
+    pub(super) fn flush_writes(&mut self) {
         self.writes.copy_from_slice(&EMPTY);
     }
 }
@@ -123,7 +123,8 @@ impl AddressSpace {
     }
 
     /// The bytes from `address` to the end of its page, to write. `None` too if instructions in
-    /// it were decoded, without a refusal: then [`AddressSpace::store_bytes`] decides.
+    /// it were decoded or changes are noted, without a refusal: then [`AddressSpace::store_bytes`]
+    /// decides.
     pub fn writable(&mut self, address: u64) -> Option<&mut [u8]> {
         self.check_store(address, 1)?;
         let base = hit(&self.tlb.writes, address, 1)?;
@@ -231,7 +232,10 @@ impl AddressSpace {
             };
             let start = at - at % PAGE_SIZE;
             if !self.pages.is_code(at / PAGE_SIZE) {
-                self.tlb.writes[index(at)] = Entry { start, base };
+                // Stores that are found through the table are not noted.
+                if self.changes.is_none() {
+                    self.tlb.writes[index(at)] = Entry { start, base };
+                }
             } else if !self.code_writable {
                 return self.refuse(Refusal::Code(address..end));
             }

@@ -3,6 +3,7 @@
 use crate::address_space::Permissions;
 use crate::machine::Observer;
 use crate::state::State;
+use crate::stop::Exception;
 use std::ops::Range;
 use std::rc::Rc;
 use unwind_sim_unwind::truth::Cpu;
@@ -55,6 +56,12 @@ pub trait ProcessObserver: Observer {
     /// Nothing is mapped there any more.
     fn unmapped(&mut self, range: Range<u64>) {
         let _ = range;
+    }
+
+    /// The processor raised something, which the kernel is about to hear of. `state` is as
+    /// [`crate::Machine::run`] left it.
+    fn exception(&mut self, exception: Exception, state: &State) {
+        let _ = (exception, state);
     }
 
     /// A handler is about to run: `interrupted` is what its frame holds, `handler` the state at

@@ -111,28 +111,48 @@ impl Process {
             if left == 0 {
                 return Outcome::Limit;
             }
-            let slice = self.clock.until_timer().unwrap_or(u64::MAX).min(left);
-            let exit = self.machine.run(slice, observer);
-            self.clock.set(self.executed());
-            match exit {
-                Exit::Limit => {}
-                Exit::Kernel(Call::Syscall) => self.system_call(observer),
-                // 32-bit calls of a 64-bit program.
-                Exit::Kernel(Call::Int80) => self.unsupported(2),
-                Exit::Exception(exception) => self.exception(exception),
-                Exit::Halt => {
-                    self.machine.state.rip = self.machine.state.rip.wrapping_sub(1);
-                    self.exception(Exception::GeneralProtection);
-                }
-                Exit::Unsupported => self.unsupported(0),
-            }
-            self.expire_timers();
-            self.deliver_signals(observer);
-            if let Some(outcome) = &self.outcome {
-                observer.ended(outcome);
-            }
+            self.advance(left, observer);
         }
         self.outcome.clone().unwrap_or(Outcome::Limit)
+    }
+
+    /// Executes one instruction, with what the kernel does about it. If it raises an exception,
+    /// that is all, and the first instruction of the signal's handler is the next one.
+    pub fn step<O: ProcessObserver>(&mut self, observer: &mut O) -> Outcome {
+        self.tell(observer);
+        if self.outcome.is_none() {
+            self.advance(1, observer);
+        }
+        self.outcome.clone().unwrap_or(Outcome::Limit)
+    }
+
+    /// Runs at most so many instructions, but only until the kernel is needed.
+    fn advance<O: ProcessObserver>(&mut self, instructions_max: u64, observer: &mut O) {
+        let timer = self.clock.until_timer().unwrap_or(u64::MAX);
+        let exit = self.machine.run(timer.min(instructions_max), observer);
+        self.clock.set(self.executed());
+        match exit {
+            Exit::Limit => {}
+            Exit::Kernel(Call::Syscall) => self.system_call(observer),
+            // 32-bit calls of a 64-bit program.
+            Exit::Kernel(Call::Int80) => self.unsupported(2),
+            Exit::Exception(exception) => {
+                observer.exception(exception, &self.machine.state);
+                self.exception(exception);
+            }
+            Exit::Halt => {
+                self.machine.state.rip = self.machine.state.rip.wrapping_sub(1);
+                let exception = Exception::GeneralProtection;
+                observer.exception(exception, &self.machine.state);
+                self.exception(exception);
+            }
+            Exit::Unsupported => self.unsupported(0),
+        }
+        self.expire_timers();
+        self.deliver_signals(observer);
+        if let Some(outcome) = &self.outcome {
+            observer.ended(outcome);
+        }
     }
 
     /// Instructions executed so far.

@@ -1,0 +1,78 @@
+//! Noting what happens to memory, for who keeps a copy of it.
+
+use super::AddressSpace;
+use std::ops::Range;
+
+/// Something that happened to memory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// Bytes were stored, by an instruction or by somebody else.
+    Stored(Range<u64>),
+    /// Pages were mapped, unmapped, protected or emptied: what is there now has to be asked.
+    Mapped(Range<u64>),
+}
+
+impl AddressSpace {
+    /// From now on changes are noted, or no more. The machine is slower meanwhile.
+    pub fn note_changes(&mut self, wanted: bool) {
+        self.changes = wanted.then(Vec::new);
+        self.tlb.flush_writes();
+    }
+
+    /// Moves what was noted since the last time to `to`, in order.
+    pub fn take_changes(&mut self, to: &mut Vec<Change>) {
+        if let Some(changes) = &mut self.changes {
+            to.append(changes);
+        }
+    }
+
+    #[inline]
+    pub(super) fn note(&mut self, change: impl FnOnce() -> Change) {
+        if let Some(changes) = &mut self.changes {
+            changes.push(change());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address_space::Permissions;
+
+    #[test]
+    fn every_change_is_noted_and_only_while_wanted() {
+        let mut memory = AddressSpace::default();
+        let range = 0x10000..0x12000;
+        memory.map(range.clone(), Permissions::READ_WRITE).unwrap();
+        memory.store_bytes(0x10ff8, [1; 8]).unwrap();
+        memory.note_changes(true);
+        let mut changes = Vec::new();
+        // The page was used just before, and crossing it is one store.
+        memory.store_bytes(0x10ffc, [2; 8]).unwrap();
+        memory.store_bytes(0x10ffc, [2; 8]).unwrap();
+        memory.write(0x11000, b"three").unwrap();
+        assert!(memory.store_bytes(0x11ffc, [4; 8]).is_none());
+        assert!(memory.take_refusal().is_some());
+        assert!(memory.writable(0x10000).is_none() && memory.take_refusal().is_none());
+        memory.take_changes(&mut changes);
+        let stored = |start, size| Change::Stored(start..start + size);
+        assert_eq!(
+            changes,
+            [stored(0x10ffc, 8), stored(0x10ffc, 8), stored(0x11000, 5)]
+        );
+        changes.clear();
+        let page = 0x11000..0x12000;
+        memory.protect(page.clone(), Permissions::READ).unwrap();
+        memory.discard(page.clone()).unwrap();
+        memory.unmap(page.clone()).unwrap();
+        memory.map(page.clone(), Permissions::READ_WRITE).unwrap();
+        memory.take_changes(&mut changes);
+        assert_eq!(changes, vec![Change::Mapped(page); 4]);
+        memory.note_changes(false);
+        memory.store_bytes(0x10000, [5]).unwrap();
+        assert!(memory.writable(0x10000).is_some());
+        changes.clear();
+        memory.take_changes(&mut changes);
+        assert_eq!(changes, []);
+    }
+}

@@ -1,0 +1,439 @@
+//! A process that has no program of its own: memory and registers are put into it, and it is
+//! stepped instruction by instruction. Whoever does that is its kernel.
+//!
+//! Its memory is empty but for one page (and the vDSO, where the kernel keeps that, beside it),
+//! which only system calls use that are made for it: [`Stepper::map`] and [`Stepper::unmap`]. A
+//! system call that it would make itself is not made.
+//!
+//! ptrace wants all requests from the thread that started the process; the value stays there.
+
+mod image;
+#[cfg(test)]
+mod tests;
+
+use crate::error::HostError;
+use crate::maps::Maps;
+use crate::pin::Pinned;
+use crate::ptrace::{self, FxArea, Registers, Resume, Status, Waited};
+use nix::libc;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use std::fs::File;
+use std::io::Write;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+/// New mappings are sought from the bottom up, far from where programs have theirs (Linux
+/// `include/uapi/linux/personality.h`).
+const PERSONALITY: libc::c_ulong = (libc::ADDR_NO_RANDOMIZE | libc::ADDR_COMPAT_LAYOUT) as _;
+
+/// The registers of a thread but for x87 and SSE.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Cpu {
+    /// rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15: the order of their encoding.
+    pub gpr: [u64; 16],
+    /// The next instruction.
+    pub rip: u64,
+    /// All of rflags, as the kernel shows them: RF may be set behind a fault.
+    pub rflags: u64,
+    /// The bases of the segments fs and gs.
+    pub bases: [u64; 2],
+}
+
+/// How a step ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// The instruction is done. Of a repeated string instruction it is one iteration. Also: it
+    /// was `int3` or `int1`.
+    Done,
+    /// It was a system call, which was not made; rip is behind it.
+    Syscall,
+    /// It raised this signal, and is not done.
+    Signal {
+        /// Its number.
+        signal: i32,
+        /// `si_code`.
+        code: i32,
+        /// `si_addr`.
+        address: u64,
+    },
+}
+
+/// The process. It ends with this value.
+#[derive(Debug)]
+pub struct Stepper {
+    pid: i32,
+    memory: File,
+    /// What [`Cpu`] does not have: selectors.
+    template: Registers,
+    _tracee: Tracee,
+    _pinned: Option<Pinned>,
+    /// ptrace is a matter of one thread.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Stepper {
+    /// Starts the process, and pins it and this thread to one processor.
+    ///
+    /// # Errors
+    /// If this machine does not allow it.
+    pub fn new() -> Result<Stepper, HostError> {
+        let tracee = start()?;
+        let pid = tracee.pid();
+        match ptrace::wait_until(pid)? {
+            Waited::Stopped(_, Status::Signal(libc::SIGTRAP)) => {}
+            other => return Err(unexpected(pid, &other)),
+        }
+        ptrace::set_options(pid, libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACESYSGOOD)?;
+        let memory = File::options()
+            .read(true)
+            .write(true)
+            .open(format!("/proc/{pid}/mem"))
+            .map_err(failed("open of /proc/PID/mem", pid))?;
+        let pinned = Pinned::here();
+        if let Some(pinned) = &pinned {
+            pinned.bring(pid);
+        }
+        let mut stepper = Stepper {
+            pid,
+            memory,
+            template: ptrace::registers(pid)?,
+            _tracee: tracee,
+            _pinned: pinned,
+            _thread: PhantomData,
+        };
+        stepper.clear()?;
+        Ok(stepper)
+    }
+
+    /// Unmaps everything.
+    ///
+    /// # Errors
+    /// If the process is gone.
+    pub fn clear(&mut self) -> Result<(), HostError> {
+        for mapping in Maps::read(self.pid).iter() {
+            let Range { start, end } = mapping.range;
+            // Kernels may keep what is theirs, of which the vsyscall page is no user memory.
+            let kernel = mapping.name.starts_with("[v");
+            if mapping.range == image::PAGE {
+                continue;
+            }
+            match self.unmap(start..end) {
+                Err(HostError::System { .. }) if kernel => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps zeros, in place of what was there: readable, writable, executable.
+    ///
+    /// # Errors
+    /// If the kernel does not want to.
+    pub fn map(&mut self, range: Range<u64>, may: [bool; 3]) -> Result<(), HostError> {
+        if range.start < image::PAGE.end && image::PAGE.start < range.end {
+            return Err(self.refused("mmap", libc::EEXIST));
+        }
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+        let size = range.end.wrapping_sub(range.start);
+        let flags = flags as u64;
+        let arguments = [range.start, size, protection(may), flags, u64::MAX, 0];
+        self.call("mmap", libc::SYS_mmap, arguments)
+    }
+
+    /// Changes what may be done with mapped pages.
+    ///
+    /// # Errors
+    /// If the kernel does not want to.
+    pub fn protect(&mut self, range: Range<u64>, may: [bool; 3]) -> Result<(), HostError> {
+        let size = range.end.wrapping_sub(range.start);
+        let arguments = [range.start, size, protection(may), 0, 0, 0];
+        self.call("mprotect", libc::SYS_mprotect, arguments)
+    }
+
+    /// Unmaps pages, whether there are any or not.
+    ///
+    /// # Errors
+    /// If the kernel does not want to.
+    pub fn unmap(&mut self, range: Range<u64>) -> Result<(), HostError> {
+        if range.start < image::PAGE.end && image::PAGE.start < range.end {
+            return Err(self.refused("munmap", libc::EEXIST));
+        }
+        let size = range.end.wrapping_sub(range.start);
+        self.call("munmap", libc::SYS_munmap, [range.start, size, 0, 0, 0, 0])
+    }
+
+    /// Makes a system call in the process; its registers stay as they are.
+    fn call(
+        &mut self,
+        name: &'static str,
+        number: libc::c_long,
+        arguments: [u64; 6],
+    ) -> Result<(), HostError> {
+        let saved = ptrace::registers(self.pid)?;
+        let [rdi, rsi, rdx, r10, r8, r9] = arguments;
+        let registers = Registers {
+            rip: image::SYSCALL,
+            rax: number.cast_unsigned(),
+            orig_rax: u64::MAX,
+            rdi,
+            rsi,
+            rdx,
+            r10,
+            r8,
+            r9,
+            ..saved
+        };
+        ptrace::set_registers(self.pid, &registers)?;
+        ptrace::resume(self.pid, Resume::Step, 0)?;
+        match ptrace::wait_until(self.pid)? {
+            Waited::Stopped(_, Status::Signal(libc::SIGTRAP)) => {}
+            other => return Err(unexpected(self.pid, &other)),
+        }
+        let result = ptrace::registers(self.pid)?.rax.cast_signed();
+        let saved = Registers {
+            orig_rax: u64::MAX,
+            ..saved
+        };
+        ptrace::set_registers(self.pid, &saved)?;
+        match i32::try_from(-result) {
+            Ok(errno @ 1..4096) => Err(self.refused(name, errno)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fills `to` from memory.
+    ///
+    /// # Errors
+    /// If a part of it is not mapped.
+    pub fn read(&self, address: u64, to: &mut [u8]) -> Result<(), HostError> {
+        self.memory
+            .read_exact_at(to, address)
+            .map_err(failed("read of memory", self.pid))
+    }
+
+    /// Stores to memory that is mapped and may be written.
+    ///
+    /// # Errors
+    /// If a part of it is not.
+    pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), HostError> {
+        self.memory
+            .write_all_at(bytes, address)
+            .map_err(failed("write of memory", self.pid))
+    }
+
+    /// The registers.
+    ///
+    /// # Errors
+    /// If the process is gone.
+    pub fn cpu(&self) -> Result<Cpu, HostError> {
+        let r = ptrace::registers(self.pid)?;
+        let gpr = [
+            r.rax, r.rcx, r.rdx, r.rbx, r.rsp, r.rbp, r.rsi, r.rdi, r.r8, r.r9, r.r10, r.r11,
+            r.r12, r.r13, r.r14, r.r15,
+        ];
+        Ok(Cpu {
+            gpr,
+            rip: r.rip,
+            rflags: r.eflags,
+            bases: [r.fs_base, r.gs_base],
+        })
+    }
+
+    /// Sets them.
+    ///
+    /// # Errors
+    /// If the kernel does not want to: a base may not be above user space.
+    pub fn set_cpu(&mut self, cpu: &Cpu) -> Result<(), HostError> {
+        let [
+            rax,
+            rcx,
+            rdx,
+            rbx,
+            rsp,
+            rbp,
+            rsi,
+            rdi,
+            r8,
+            r9,
+            r10,
+            r11,
+            r12,
+            r13,
+            r14,
+            r15,
+        ] = cpu.gpr;
+        let registers = Registers {
+            r15,
+            r14,
+            r13,
+            r12,
+            rbp,
+            rbx,
+            r11,
+            r10,
+            r9,
+            r8,
+            rax,
+            rcx,
+            rdx,
+            rsi,
+            rdi,
+            orig_rax: u64::MAX,
+            rip: cpu.rip,
+            eflags: cpu.rflags,
+            rsp,
+            fs_base: cpu.bases[0],
+            gs_base: cpu.bases[1],
+            ..self.template
+        };
+        ptrace::set_registers(self.pid, &registers)
+    }
+
+    /// The x87 and SSE state, as FXSAVE64 stores it.
+    ///
+    /// # Errors
+    /// If the process is gone.
+    pub fn fx(&self) -> Result<[u8; 512], HostError> {
+        let mut area = FxArea([0; 512]);
+        ptrace::fx(self.pid, &mut area)?;
+        Ok(area.0)
+    }
+
+    /// Sets it.
+    ///
+    /// # Errors
+    /// If the process is gone, or MXCSR has bits that there are not.
+    pub fn set_fx(&mut self, area: &[u8; 512]) -> Result<(), HostError> {
+        ptrace::set_fx(self.pid, &FxArea(*area))
+    }
+
+    /// Executes one instruction.
+    ///
+    /// # Errors
+    /// If the process is gone.
+    pub fn step(&mut self) -> Result<Stop, HostError> {
+        ptrace::resume(self.pid, Resume::StepWithoutSyscall, 0)?;
+        match ptrace::wait_until(self.pid)? {
+            Waited::Stopped(_, Status::Signal(libc::SIGTRAP)) => Ok(Stop::Done),
+            Waited::Stopped(_, Status::Syscall) => Ok(Stop::Syscall),
+            Waited::Stopped(_, Status::Signal(signal)) => {
+                let (code, address) = ptrace::signal_info(self.pid)?;
+                Ok(Stop::Signal {
+                    signal,
+                    code,
+                    address,
+                })
+            }
+            other => Err(unexpected(self.pid, &other)),
+        }
+    }
+
+    /// How many steps a second this machine does when nothing is done but to read the general
+    /// registers after each: what any stepper has to be held against.
+    ///
+    /// # Errors
+    /// If the process is gone.
+    pub fn bare_speed(&mut self, steps: u32) -> Result<f64, HostError> {
+        let saved = ptrace::registers(self.pid)?;
+        let registers = Registers {
+            rip: image::SPIN,
+            orig_rax: u64::MAX,
+            ..self.template
+        };
+        ptrace::set_registers(self.pid, &registers)?;
+        let begin = Instant::now();
+        for _ in 0..steps {
+            ptrace::resume(self.pid, Resume::Step, 0)?;
+            ptrace::wait_until(self.pid)?;
+            ptrace::registers(self.pid)?;
+        }
+        let time = begin.elapsed();
+        ptrace::set_registers(self.pid, &saved)?;
+        Ok(f64::from(steps) / time.as_secs_f64())
+    }
+
+    fn refused(&self, call: &'static str, errno: i32) -> HostError {
+        failed(call, self.pid)(std::io::Error::from_raw_os_error(errno))
+    }
+}
+
+/// Our child; it is killed when this is dropped.
+#[derive(Debug)]
+struct Tracee(Child);
+
+impl Tracee {
+    fn pid(&self) -> i32 {
+        self.0.id().cast_signed()
+    }
+}
+
+impl Drop for Tracee {
+    fn drop(&mut self) {
+        // It fails only if the process is gone already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn unexpected(pid: i32, what: &Waited) -> HostError {
+    HostError::Stepped {
+        pid,
+        what: format!("{what:?}"),
+    }
+}
+
+fn failed(call: &'static str, tid: i32) -> impl FnOnce(std::io::Error) -> HostError {
+    move |error| HostError::System { call, tid, error }
+}
+
+fn protection(may: [bool; 3]) -> u64 {
+    let bits = [libc::PROT_READ, libc::PROT_WRITE, libc::PROT_EXEC];
+    let given = bits.into_iter().zip(may).filter(|&(_, may)| may);
+    given.fold(0, |all, (bit, _)| all | bit as u64)
+}
+
+/// Starts the process, traced; it stops at its first instruction.
+fn start() -> Result<Tracee, HostError> {
+    let system = |call| failed(call, 0);
+    let mut file = memory_file()?;
+    file.write_all(&image::image()).map_err(system("write"))?;
+    let mut command = Command::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    command
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0);
+    let prepare = || {
+        // SAFETY: plain system calls on numbers; PTRACE_TRACEME ignores the other arguments.
+        let result = unsafe {
+            libc::personality(PERSONALITY);
+            libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0)
+        };
+        match result {
+            -1 => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    };
+    // SAFETY: `prepare` makes async-signal-safe calls only.
+    unsafe { command.pre_exec(prepare) };
+    let child = command.spawn();
+    child
+        .map(Tracee)
+        .map_err(system("start of a traced process"))
+}
+
+/// A file in memory that can be executed.
+fn memory_file() -> Result<File, HostError> {
+    let (name, flags) = ("unwind-sim-stepper", MFdFlags::MFD_CLOEXEC);
+    // Before Linux 6.3 there is no such flag, and all are executable.
+    memfd_create(name, flags | MFdFlags::from_bits_retain(libc::MFD_EXEC))
+        .or_else(|_| memfd_create(name, flags))
+        .map(File::from)
+        .map_err(|error| failed("memfd_create", 0)(error.into()))
+}

@@ -1,0 +1,90 @@
+//! `lockstep`: a program in the emulated machine and on this processor, compared.
+
+use super::{Status, output};
+use anyhow::{Context, Result};
+use std::io::Write;
+use unwind_sim::lockstep::{self, Request, Run};
+use unwind_sim_emulator::linux::{Input, Output};
+
+/// Run a program in the emulated machine and on this computer's processor, and compare all
+/// registers, flags and written memory after every instruction.
+///
+/// It ends at the first difference. System calls, signals, cpuid and clocks are the machine's on
+/// both sides: nothing but instructions is compared, and the program sees and changes as little of
+/// this computer as under `emulate`. What it writes to its standard output is dropped. This needs
+/// ptrace, and is slow: some ten thousand instructions a second.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  unwind-sim lockstep -- /bin/true
+  unwind-sim lockstep --stats --max-instructions 1000000 -- /usr/bin/python3 -c 'print(1)'
+  unwind-sim lockstep --timeout 60 --report-every 100000 -- ./prog")]
+pub(crate) struct Args {
+    /// Say how fast it was, and how fast bare single-stepping is on this computer.
+    #[arg(long)]
+    stats: bool,
+    /// Say every so many instructions how many there were.
+    #[arg(long, value_name = "N")]
+    report_every: Option<u64>,
+    #[command(flatten)]
+    machine: super::args::MachineArgs,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Status> {
+    let mut program = args.machine.program()?;
+    let options = &mut program.program.options;
+    options.stdin = Input::Inherit;
+    (options.stdout, options.stderr) = (Output::Capture, Output::Inherit);
+    let request = Request {
+        instructions_max: args.machine.max_instructions,
+        timeout: args.machine.timeout(),
+        measure: args.stats,
+    };
+    let mut told = 0;
+    let mut progress = |number: u64| {
+        if let Some(every) = args.report_every
+            && number - told >= every
+        {
+            told = number;
+            anstream::eprintln!("{number} instructions");
+        }
+    };
+    let run = lockstep::run(program.program, &request, &mut progress)?;
+    for notice in &run.notices {
+        anstream::eprintln!("unwind-sim: {notice}");
+    }
+    let mut out = output::stdout();
+    if let Some(difference) = &run.difference {
+        write!(out, "{difference}")?;
+    }
+    let (compared, led, exceptions) = (run.compared, run.led, run.exceptions);
+    writeln!(
+        out,
+        "{compared} instructions compared, {led} told, {exceptions} exceptions: {}",
+        match &run.difference {
+            None => "no difference",
+            Some(_) => "they differ",
+        }
+    )?;
+    out.flush().context("the report cannot be written")?;
+    tell(args, &run);
+    Ok(match run.difference {
+        Some(_) => Status::Difference,
+        None if compared == 0 || run.end.is_not_modelled() => Status::NothingJudged,
+        None => Status::AsExpected,
+    })
+}
+
+fn tell(args: &Args, run: &Run) {
+    if run.difference.is_none() {
+        anstream::eprintln!("unwind-sim: {}", run.end);
+    }
+    if let (true, Some(bare)) = (args.stats, run.bare_speed) {
+        let speed = run.speed();
+        let (time, percent) = (run.time.as_secs_f64(), 100.0 * speed / bare);
+        anstream::eprintln!(
+            "{time:.1} s, {speed:.0} instructions a second; bare single-stepping does {bare:.0} \
+             ({percent:.0} %)"
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! A difference between the machine and the processor, and how it is shown.
+
+use std::fmt;
+use unwind_sim_host::stepper::Cpu;
+
+const NAMES: [&str; 16] = [
+    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13",
+    "r14", "r15",
+];
+/// Flags with their bits.
+const FLAGS: [(&str, u32); 9] = [
+    ("CF", 0),
+    ("PF", 2),
+    ("AF", 4),
+    ("ZF", 6),
+    ("SF", 7),
+    ("TF", 8),
+    ("DF", 10),
+    ("OF", 11),
+    ("AC", 18),
+];
+
+/// What one side had after an instruction.
+#[derive(Clone, Debug)]
+pub struct Side {
+    /// General registers, flags, segment bases.
+    pub cpu: Cpu,
+    /// x87 and SSE registers, if they were compared: as FXSAVE64 stores them.
+    pub fx: Option<[u8; 512]>,
+    /// How the instruction ended.
+    pub ended: String,
+}
+
+/// Memory that differs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Memory {
+    /// Where.
+    pub address: u64,
+    /// What the machine has there.
+    pub machine: Vec<u8>,
+    /// What the processor has.
+    pub cpu: Vec<u8>,
+}
+
+/// The first difference.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// Instructions before this one.
+    pub number: u64,
+    /// Its address.
+    pub rip: u64,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// It, in words.
+    pub insn: String,
+    /// The registers before.
+    pub before: Cpu,
+    /// What the machine made of it.
+    pub machine: Side,
+    /// What the processor made of it.
+    pub processor: Side,
+    /// Memory that differs afterwards.
+    pub memory: Vec<Memory>,
+    /// It shows only when all memory is compared: an earlier instruction did it.
+    pub late: bool,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes: Vec<String> = self.bytes.iter().map(|b| format!("{b:02x}")).collect();
+        let (number, rip, insn) = (self.number, self.rip, &self.insn);
+        if self.late {
+            let behind = "all memory was compared before it: an earlier one did it";
+            writeln!(f, "instruction {number} at {rip:#x}; {behind}")?;
+        } else {
+            let bytes = bytes.join(" ");
+            writeln!(f, "instruction {number} at {rip:#x}: {insn}  ({bytes})")?;
+        }
+        writeln!(f, "{:9}{:>34}  {:>34}", "", "machine", "processor")?;
+        let (machine, cpu) = (&self.machine, &self.processor);
+        row(f, "ended", &machine.ended, &cpu.ended)?;
+        let numbers = |a: u64, b: u64| (format!("{a:#x}"), format!("{b:#x}"));
+        let mut registers: Vec<(&str, u64, u64)> = vec![("rip", machine.cpu.rip, cpu.cpu.rip)];
+        let gprs = NAMES.iter().zip(machine.cpu.gpr).zip(cpu.cpu.gpr);
+        registers.extend(gprs.map(|((name, a), b)| (*name, a, b)));
+        let bases = ["fs base", "gs base"].into_iter().zip(machine.cpu.bases);
+        registers.extend(bases.zip(cpu.cpu.bases).map(|((name, a), b)| (name, a, b)));
+        for (name, a, b) in registers {
+            if a != b {
+                let (a, b) = numbers(a, b);
+                row(f, name, &a, &b)?;
+            }
+        }
+        let (a, b) = (machine.cpu.rflags, cpu.cpu.rflags);
+        if a != b {
+            row(f, "rflags", &flags(a), &flags(b))?;
+        }
+        if let (Some(a), Some(b)) = (&machine.fx, &cpu.fx) {
+            fx_rows(f, a, b)?;
+        }
+        for memory in &self.memory {
+            writeln!(f, "memory at {:#x}", memory.address)?;
+            writeln!(f, "  machine    {}", hex(&memory.machine))?;
+            writeln!(f, "  processor  {}", hex(&memory.cpu))?;
+        }
+        writeln!(f, "before it")?;
+        for (names, values) in NAMES.chunks(4).zip(self.before.gpr.chunks(4)) {
+            for (name, value) in names.iter().zip(values) {
+                write!(f, "  {name:>3} {value:016x}")?;
+            }
+            writeln!(f)?;
+        }
+        writeln!(f, "  rflags {}", flags(self.before.rflags))
+    }
+}
+
+fn row(f: &mut fmt::Formatter<'_>, name: &str, machine: &str, cpu: &str) -> fmt::Result {
+    writeln!(f, "{name:9}{machine:>34}  {cpu:>34}")
+}
+
+fn flags(rflags: u64) -> String {
+    let set = FLAGS.iter().filter(|(_, bit)| rflags >> bit & 1 != 0);
+    let names: Vec<&str> = set.map(|(name, _)| *name).collect();
+    format!("{rflags:#x} {}", names.join(" "))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let words = bytes.chunks(8);
+    let words = words.map(|w| w.iter().map(|b| format!("{b:02x}")).collect::<String>());
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Rows for the registers of an FXSAVE64 area that differ.
+fn fx_rows(f: &mut fmt::Formatter<'_>, a: &[u8; 512], b: &[u8; 512]) -> fmt::Result {
+    let mut field = |name: &str, at: usize, size: usize| {
+        let (a, b) = (&a[at..at + size], &b[at..at + size]);
+        if a == b {
+            return Ok(());
+        }
+        let number = |bytes: &[u8]| {
+            let digits = bytes.iter().rev().map(|b| format!("{b:02x}"));
+            digits.collect::<String>()
+        };
+        row(f, name, &number(a), &number(b))
+    };
+    field("fcw", 0, 2)?;
+    field("fsw", 2, 2)?;
+    field("ftw", 4, 1)?;
+    field("mxcsr", 24, 4)?;
+    for i in 0..8 {
+        field(&format!("st({i})"), 32 + 16 * i, 10)?;
+    }
+    for i in 0..16 {
+        field(&format!("xmm{i}"), 160 + 16 * i, 16)?;
+    }
+    Ok(())
+}
