@@ -170,6 +170,41 @@ fn where_an_operand_was() {
     assert_eq!(image[2..5], [0x81, 0x80, 0]);
 }
 
+/// Instructions of MMX set TOP to 0 and mark all registers as used, those that only read too;
+/// emms marks all as empty.
+#[test]
+fn mm_registers_are_x87_registers() {
+    for (code, tags, written) in [
+        (&[0x0f, 0x6f, 0xca][..], 0xff, true),    // movq %mm2, %mm1
+        (&[0x0f, 0x7f, 0x17], 0xff, false),       // movq %mm2, (%rdi)
+        (&[0x0f, 0x7e, 0xd0], 0xff, false),       // movd %mm2, %eax
+        (&[0xf3, 0x0f, 0xd6, 0xc2], 0xff, false), // movq2dq %mm2, %xmm0
+        (&[0x0f, 0x77], 0, false),
+    ] {
+        let mut machine = machine(code);
+        machine.state.set_gpr(reg::RDI, DATA);
+        let mut image = machine.state.fx_image();
+        // TOP is 3; register 5 is ST(2).
+        put(&mut image, 2, &(3_u16 << 11).to_le_bytes());
+        image[4] = 0x20;
+        for register in 0..8 {
+            image[place(register, 3)] = register as u8;
+        }
+        machine.state.set_fx_image(&image).expect("a good MXCSR");
+        assert_eq!(machine.run(1, &mut ()), Exit::Limit);
+        let after = machine.state.fx_image();
+        assert_eq!(after[2..5], [0, 0, tags], "{code:x?}");
+        for register in 0..8 {
+            let at = place(register, 0);
+            let (low, high) = match (register, written) {
+                (1, true) => (2, [0xff; 2]),
+                _ => (register as u8, [0; 2]),
+            };
+            assert_eq!((after[at], &after[at + 8..at + 10]), (low, &high[..]));
+        }
+    }
+}
+
 /// Transfers between mm and general registers, and of chosen bytes.
 #[test]
 fn mm_registers_and_others() {
