@@ -31,8 +31,8 @@ const EXTENDED_LEAF_MAX: u32 = 0x8000_0008;
 // The features, by SDM volume 2, CPUID, tables 3-8, 3-10 and 3-11. What only a kernel can use is
 // left out.
 
-/// Leaf 1, edx.
-const FEATURES_EDX: u32 = bits(&[
+/// Leaf 1, edx; `AT_HWCAP` too.
+pub(crate) const FEATURES_EDX: u32 = bits(&[
     0,  // FPU
     4,  // TSC
     8,  // CMPXCHG8B

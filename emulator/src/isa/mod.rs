@@ -8,7 +8,7 @@ mod alu;
 mod atomic;
 mod bits;
 mod branch;
-mod cpuid;
+pub(crate) mod cpuid;
 mod flag;
 mod mmx;
 mod mov;

@@ -9,6 +9,7 @@ use super::observer::Event;
 use super::process::Process;
 use super::signal_frame;
 use crate::address_space::AddressSpace;
+use crate::isa::cpuid;
 use crate::load::{self, LoadError, LoadErrorKind, LoadOptions, Which};
 use crate::machine::Machine;
 use crate::state::{State, reg};
@@ -182,6 +183,7 @@ impl Process {
             path: name.to_vec(),
             uid: identity.uid,
             gid: identity.gid,
+            hwcap: cpuid::FEATURES_EDX.into(),
             signal_stack: signal_frame::SIZE_MAX,
             ..LoadOptions::default()
         };

@@ -45,7 +45,14 @@ static void go(char *at, char *says) {
 #define MAP(at, size, prot, flags, fd, offset) (char *)SYS(mmap, at, size, prot, flags, fd, offset)
 
 int run(word *stack) {
-    (void)stack;
+    word *vector = stack + stack[0] + 2;
+    while (*vector++) {}
+    for (; *vector; vector += 2) {
+        unsigned eax = 1, ebx, ecx = 0, edx;
+        __asm__("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx));
+        if (vector[0] == 16) number("hwcap is cpuid", vector[1] == edx);
+        if (vector[0] == 51) number("room for a frame", vector[1] > 1000);
+    }
     on_signal(11, handler, SA_SIGINFO, 0);
     on_signal(7, handler, SA_SIGINFO, 0);
     char *a = MAP(0, 4 * P, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

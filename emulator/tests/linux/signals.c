@@ -69,6 +69,17 @@ static void all(const char *what) {
     orders = 0;
 }
 
+static word mxcsr_in, top_in;
+static void clobber(int signal) {
+    unsigned other = 0x9fc0;
+    unsigned short environment[14];
+    order[orders++] = signal;
+    __asm__ volatile("stmxcsr %0\n fnstenv %1" : "=m"(mxcsr_in), "=m"(environment));
+    top_in = environment[2] + environment[4] * 0x10000ul;
+    __asm__ volatile("ldmxcsr %0\n fninit\n fldz\n fldz\n pcmpeqd %%xmm3, %%xmm3\n pcmpeqd %%xmm15, %%xmm15"
+                     :: "m"(other) : "memory");
+}
+
 int run(word *stack) {
     (void)stack;
     int pid = SYS(getpid, 0);
@@ -158,6 +169,26 @@ int run(word *stack) {
         : "=&a"(sum) : "S"(before), "d"(pid)
         : "rbx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "rcx", "rdi", "memory", "cc");
     number("sum", sum);
+    orders = 0;
+
+    /* So does what floating point has; the handler begins anew. */
+    on_signal(10, clobber, 0, 0);
+    word low = 0x0123456789abcdef, high = 0xfedcba9876543210, xmm[2], st[2] = { 0, 0 };
+    unsigned up = 0x5fa0, mxcsr = 0;
+    __asm__ volatile(
+        "ldmxcsr %5\n fninit\n fldpi\n fld1\n movq %6, %%xmm3\n movq %7, %%xmm15\n"
+        "mov $62, %%eax\n mov $10, %%esi\n syscall\n"
+        "stmxcsr %3\n fstpl %2\n fstpl 8+%2\n movq %%xmm3, %0\n movq %%xmm15, %1\n"
+        : "=&m"(xmm[0]), "=&m"(xmm[1]), "=&m"(st), "=&m"(mxcsr)
+        : "D"(pid), "m"(up), "m"(low), "m"(high)
+        : "rax", "rcx", "rsi", "r11", "memory");
+    number("in the handler", mxcsr_in);
+    number("top and tags", top_in);
+    number("xmm3", xmm[0] == low);
+    number("xmm15", xmm[1] == high);
+    number("mxcsr", mxcsr);
+    number("one", st[0]);
+    number("pi", st[1]);
     orders = 0;
 
     /* Timers. */
