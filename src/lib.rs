@@ -12,6 +12,8 @@ pub mod check_dir;
 pub mod compare;
 pub mod demo;
 pub mod diagnose;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub mod differential;
 pub mod emulate;
 pub mod engine;
 pub mod explain;

@@ -19,6 +19,7 @@ pub mod load;
 mod lower;
 pub mod machine;
 mod op;
+pub mod single;
 pub mod state;
 pub mod stop;
 

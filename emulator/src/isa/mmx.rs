@@ -26,7 +26,9 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
     if insn.mnemonic() == Femms || insn.encoding() == EncodingKind::D3NOW {
         return Some(crate::op::invalid);
     }
-    if !(0..insn.op_count()).any(|number| insn.op_register(number).is_mm()) {
+    let mm = (0..insn.op_count()).any(|number| insn.op_register(number).is_mm());
+    // These two are among them with a memory operand, too.
+    if !mm && !matches!(insn.mnemonic(), Cvtpi2ps | Cvtpi2pd) {
         return None;
     }
     Some(match (insn.mnemonic(), form(insn)) {
@@ -199,6 +201,8 @@ fn store<const W: u32>(state: &mut State, op: &Op) -> Flow {
     if wait(state).is_none() {
         return Flow::Stop;
     }
+    // TOP even if memory refuses, the tags not: so an Intel Xeon does it.
+    state.fpu.top = 0;
     let value = state.fpu.mm(op.src);
     if state.store::<W>(op.address(state), value).is_none() {
         return Flow::Stop;
@@ -286,6 +290,7 @@ fn masked_move<const ADDRESS_BITS: u64>(state: &mut State, op: &Op) -> Flow {
     if wait(state).is_none() {
         return Flow::Stop;
     }
+    state.fpu.begin_mmx();
     let base = state.gpr[reg::RDI] & ADDRESS_BITS;
     let address = base.wrapping_add(state.gpr[(op.index & 31) as usize]);
     if state.memory.check_store(address, 8).is_none() {
@@ -299,7 +304,6 @@ fn masked_move<const ADDRESS_BITS: u64>(state: &mut State, op: &Op) -> Flow {
             return Flow::Stop;
         }
     }
-    state.fpu.begin_mmx();
     Flow::Next
 }
 
@@ -328,14 +332,12 @@ fn floats_rr<const W: u32>(state: &mut State, op: &Op) -> Flow {
     floats::<W>(state, op, integers)
 }
 
+/// From memory: no mm register is used, x87 stays as it is, and nothing of it is raised (seen on
+/// an Intel Xeon).
 fn floats_m<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    if wait(state).is_none() {
-        return Flow::Stop;
-    }
     let Some(integers) = state.load::<64>(op.address(state)) else {
         return Flow::Stop;
     };
-    state.fpu.begin_mmx();
     floats::<W>(state, op, integers)
 }
 

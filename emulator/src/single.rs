@@ -1,0 +1,70 @@
+//! One instruction by itself, given by its bytes: for who compares the machine with another one.
+
+use crate::lower::lower;
+use crate::machine::{Exit, Machine};
+use crate::op::{Flow, Op};
+use crate::stop::{Exception, Stop};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+
+/// The longest instruction, bytes.
+const LENGTH_MAX: usize = 15;
+
+/// An instruction, decoded. It keeps its memory for the next one.
+#[derive(Clone, Debug, Default)]
+pub struct Single {
+    ops: Vec<Op>,
+    len: u64,
+    /// What it was decoded from, if it would be the same at another address.
+    bytes: Option<[u8; LENGTH_MAX]>,
+}
+
+impl Single {
+    /// Decodes the first instruction of `bytes`, which is at `rip`.
+    pub fn decode(&mut self, bytes: &[u8; LENGTH_MAX], rip: u64) {
+        if self.bytes.as_ref() == Some(bytes) {
+            return;
+        }
+        let mut insn = Instruction::default();
+        Decoder::with_ip(64, bytes, rip, DecoderOptions::NONE).decode_out(&mut insn);
+        let here = insn.is_ip_rel_memory_operand() || insn.flow_control() != FlowControl::Next;
+        self.bytes = (!here).then_some(*bytes);
+        self.ops.clear();
+        self.len = insn.len() as u64;
+        lower(&insn, rip, &mut self.ops);
+    }
+}
+
+impl Machine {
+    /// Executes an instruction as if it stood at rip, which is where it has to be decoded for.
+    /// Nothing is fetched from memory, no decoded code is used or kept, nothing is counted. What
+    /// it writes where code was decoded is not allowed: [`Exit::Unsupported`].
+    pub fn execute(&mut self, single: &Single) -> Exit {
+        let state = &mut self.state;
+        let rip = state.rip;
+        let next = rip.wrapping_add(single.len);
+        for op in &single.ops {
+            match (op.run)(state, op) {
+                Flow::Next => {}
+                Flow::Jump => return Exit::Limit,
+                Flow::Stop => {
+                    let (rip, exit) = match state.take_stop() {
+                        Stop::None | Stop::Unsupported | Stop::Code(_) => (rip, Exit::Unsupported),
+                        Stop::Exception(exception) => match exception {
+                            Exception::Breakpoint | Exception::Debug => {
+                                (next, Exit::Exception(exception))
+                            }
+                            _ => (rip, Exit::Exception(exception)),
+                        },
+                        Stop::Kernel(call) => (next, Exit::Kernel(call)),
+                        Stop::Halt => (next, Exit::Halt),
+                        Stop::Again => (rip, Exit::Limit),
+                    };
+                    state.rip = rip;
+                    return exit;
+                }
+            }
+        }
+        state.rip = next;
+        Exit::Limit
+    }
+}

@@ -1,0 +1,129 @@
+//! Holds the machine's result of a case against the processor's.
+
+use super::mask;
+use super::subject::{Jump, Subject};
+use unwind_sim_host::native::{CODE_RANGE, Mode, NativeCase, NativeState, Outcome, WINDOW_PAGE};
+
+/// What a comparison says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Both agree.
+    Same,
+    /// They differ where the manual leaves it open.
+    Undefined(mask::Rule),
+    /// They differ.
+    Different,
+    /// It cannot be said: the case went where it must not.
+    Void,
+}
+
+const SIGTRAP: i32 = 5;
+const INT3: u64 = 3;
+const PAGE_FAULT: u64 = 14;
+const GENERAL_PROTECTION: u64 = 13;
+const STACK_FAULT: u64 = 12;
+const FETCH: u64 = 0x10;
+
+/// Where a case must not meddle, but for the window's page.
+const RESERVED: std::ops::Range<u64> = 0x1000_0000..0x1300_0000;
+
+/// Where control went on the processor: a trap, or a fetch that failed, is at the target.
+fn arrived(subject: &Subject, place: u64, native: &mut (Outcome, NativeState)) {
+    let Outcome::Signal {
+        signal,
+        trapno,
+        error_code,
+        address,
+        ..
+    } = native.0
+    else {
+        return;
+    };
+    let rip = native.1.rip;
+    if subject.jump == Jump::None {
+        return;
+    }
+    if signal == SIGTRAP && trapno == INT3 && rip.wrapping_sub(1) != place {
+        native.1.rip = rip.wrapping_sub(1);
+        native.0 = Outcome::Done;
+    } else if trapno == PAGE_FAULT && error_code & FETCH != 0 && rip == address {
+        native.0 = Outcome::Done;
+    }
+}
+
+/// What does not matter of an outcome: `si_code`, and whether it was the stack's segment that an
+/// address of no canonical form was in, which the machine does not tell.
+fn plain(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Signal {
+            signal,
+            trapno,
+            error_code,
+            address,
+            ..
+        } => Outcome::Signal {
+            signal: if trapno == STACK_FAULT { 11 } else { signal },
+            code: 0,
+            trapno: if trapno == STACK_FAULT {
+                GENERAL_PROTECTION
+            } else {
+                trapno
+            },
+            error_code,
+            address,
+        },
+        outcome => outcome,
+    }
+}
+
+/// Compares. `native` is changed to what a machine can be held to.
+pub(super) fn compare(
+    subject: &Subject,
+    case: &NativeCase,
+    native: &mut (Outcome, NativeState),
+    machine: &(Outcome, NativeState),
+) -> Verdict {
+    if native.0 != Outcome::Done {
+        arrived(subject, case.state.rip, native);
+        native.0 = plain(native.0);
+    }
+    let fx = case.mode != Mode::Plain;
+    let undefined = if native.0 == Outcome::Done {
+        subject.undefined
+    } else {
+        0
+    };
+    let same =
+        |native: &(Outcome, NativeState), machine: &(Outcome, NativeState), undefined: u64| {
+            native.0 == machine.0
+                && native.1.gpr == machine.1.gpr
+                && native.1.rip == machine.1.rip
+                && (native.1.rflags ^ machine.1.rflags) & !undefined == 0
+                && (!fx || native.1.fx[..416] == machine.1.fx[..416])
+                && (!case.memory || native.1.window == machine.1.window)
+        };
+    if same(native, machine, undefined) {
+        return Verdict::Same;
+    }
+    let mut forgiven = *machine;
+    if let Some(rule) = mask::apply(subject, case, native, &mut forgiven)
+        && same(native, &forgiven, undefined | rule.flags())
+    {
+        return Verdict::Undefined(rule);
+    }
+    if meddles(subject, case) {
+        return Verdict::Void;
+    }
+    Verdict::Different
+}
+
+/// Did the case go where only the child may go, or where code is?
+fn meddles(subject: &Subject, case: &NativeCase) -> bool {
+    subject.accesses.iter().any(|access| {
+        let address = super::mask::address(subject, access, case);
+        let end = address.wrapping_add(access.size.into());
+        let reserved = address < RESERVED.end && end > RESERVED.start;
+        let near = address >= WINDOW_PAGE.start - 0x1000 && end <= WINDOW_PAGE.end + 0x1000;
+        reserved && !near && !(access.written && CODE_RANGE.contains(&address))
+    })
+}

@@ -1,0 +1,89 @@
+//! Which instructions are executed, which are not, and why.
+
+use super::encodings::Encodings;
+use iced_x86::{Code, Mnemonic};
+
+/// Why an instruction is left out, if it is: what it does is not the same in both, by intention,
+/// or would outlast the case.
+pub fn excluded(code: Code) -> Option<&'static str> {
+    use Mnemonic::*;
+    Some(match code.mnemonic() {
+        Cpuid => "the machine's cpuid is its own",
+        Rdtsc | Rdtscp | Rdpmc => "time",
+        Rdrand | Rdseed => "chance",
+        Rdpid | Xgetbv | Rdpkru | Lsl | Lar | Verr | Verw => "depends on the kernel",
+        Sgdt | Sidt | Sldt | Str | Smsw => "the kernel acts for the processor",
+        Syscall | Sysenter | Int | Int1 | Into => "asks the kernel",
+        Wrfsbase | Wrgsbase | Wrpkru => "outlasts the case",
+        Lss | Lfs | Lgs => "outlasts the case",
+        Xsave | Xsave64 | Xsavec | Xsavec64 | Xsaveopt | Xsaveopt64 | Xrstor | Xrstor64
+        | Xsaves | Xsaves64 | Xrstors | Xrstors64 => {
+            "the processor has more state than the machine"
+        }
+        Iret | Iretd | Iretq | Retf => "changes the code segment",
+        _ => match code {
+            Code::Mov_Sreg_rm16
+            | Code::Mov_Sreg_r32m16
+            | Code::Mov_Sreg_r64m16
+            | Code::Popw_FS
+            | Code::Popq_FS
+            | Code::Popw_GS
+            | Code::Popq_GS => "outlasts the case",
+            Code::Jmp_m1616
+            | Code::Jmp_m1632
+            | Code::Jmp_m1664
+            | Code::Call_m1616
+            | Code::Call_m1632
+            | Code::Call_m1664 => "changes the code segment",
+            _ => return None,
+        },
+    })
+}
+
+/// What was executed of each code.
+#[derive(Clone, Debug)]
+pub struct Coverage {
+    cases: Vec<u64>,
+    faults: Vec<u64>,
+}
+
+impl Coverage {
+    /// Nothing yet.
+    pub fn new() -> Coverage {
+        let codes = Code::values().len();
+        Coverage {
+            cases: vec![0; codes],
+            faults: vec![0; codes],
+        }
+    }
+
+    /// A case agreed; did it end with a signal?
+    pub fn add(&mut self, code: Code, fault: bool) {
+        self.cases[code as usize] += 1;
+        self.faults[code as usize] += u64::from(fault);
+    }
+
+    /// Cases of a code that agreed.
+    pub fn cases(&self, code: Code) -> u64 {
+        self.cases[code as usize]
+    }
+
+    /// Of these, how many ended with a signal.
+    pub fn faults(&self, code: Code) -> u64 {
+        self.faults[code as usize]
+    }
+}
+
+impl Default for Coverage {
+    fn default() -> Coverage {
+        Coverage::new()
+    }
+}
+
+/// All codes that there are, in the order of iced's list.
+pub(super) fn included(encodings: &Encodings) -> Vec<Code> {
+    encodings
+        .codes()
+        .filter(|code| excluded(*code).is_none())
+        .collect()
+}

@@ -1,0 +1,259 @@
+//! A case as a text file: an instruction, what of the state before is not as by default, and
+//! what the processor changed.
+//!
+//! ```text
+//! # shld %cl,%ax,%bx
+//! code 66 0f a5 c3
+//! index 3
+//! before rax 0x1234
+//! before window 0x3f8 00 11 22 33 44 55 66 77
+//! after signal 11 14 0x6 0x11001000
+//! after rflags 0x246
+//! ```
+//!
+//! `index` is the case's place in a batch, which gives its address. Registers are `rax` to `r15`,
+//! `rip` and `rflags`; `fx` and `window` are bytes from an offset on. `after done` is the end
+//! without a signal.
+
+use std::fmt::Write;
+use unwind_sim_host::native::{Mode, Native, NativeCase, NativeState, Outcome};
+
+const NAMES: [&str; 16] = [
+    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13",
+    "r14", "r15",
+];
+/// Bytes of a line of `fx` or `window`.
+const LINE: usize = 16;
+
+/// What a file holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CaseFile {
+    /// The case's code and state before.
+    pub code: Vec<u8>,
+    /// Is the x87 and SSE state part of it?
+    pub fx: bool,
+    /// Is memory part of it?
+    pub memory: bool,
+    /// Its place in a batch.
+    pub index: usize,
+    /// The state before.
+    pub before: NativeState,
+    /// What the processor made of it.
+    pub after: (Outcome, NativeState),
+}
+
+/// What is wrong with a file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {what}")]
+pub struct CaseFileError {
+    /// Counted from 1; 0 is the file.
+    pub line: usize,
+    /// What is wrong.
+    pub what: &'static str,
+}
+
+impl CaseFile {
+    /// From a case and the processor's result.
+    pub fn new(case: &NativeCase, index: usize, after: (Outcome, NativeState)) -> CaseFile {
+        let mut before = case.state;
+        before.rip = Native::place(index);
+        CaseFile {
+            code: case.code[..case.code_len.into()].to_vec(),
+            fx: case.mode != Mode::Plain,
+            memory: case.memory,
+            index: index % Native::BATCH,
+            before,
+            after,
+        }
+    }
+
+    /// The case, to be executed.
+    pub fn case(&self) -> NativeCase {
+        let mode = if self.fx { Mode::Fx } else { Mode::Plain };
+        let mut case = NativeCase::new(mode, &self.code);
+        case.memory = self.memory;
+        case.state = self.before;
+        case
+    }
+
+    /// As text, below a comment.
+    pub fn text(&self, comment: &str) -> String {
+        let mut text = format!("# {comment}\ncode");
+        for byte in &self.code {
+            let _ = write!(text, " {byte:02x}");
+        }
+        let _ = writeln!(text, "\nindex {}", self.index);
+        for (name, set) in [("fx", self.fx), ("memory", self.memory)] {
+            if set {
+                let _ = writeln!(text, "uses {name}");
+            }
+        }
+        let start = NativeState {
+            rip: Native::place(self.index),
+            ..NativeState::default()
+        };
+        self.difference(&mut text, "before", &start, &self.before);
+        match self.after.0 {
+            Outcome::Signal {
+                signal,
+                trapno,
+                error_code,
+                address,
+                ..
+            } => {
+                let _ = writeln!(
+                    text,
+                    "after signal {signal} {trapno} {error_code:#x} {address:#x}"
+                );
+            }
+            _ => text.push_str("after done\n"),
+        }
+        self.difference(&mut text, "after", &self.before, &self.after.1);
+        text
+    }
+
+    fn difference(&self, text: &mut String, when: &str, old: &NativeState, new: &NativeState) {
+        for ((name, old), new) in NAMES.iter().zip(old.gpr).zip(new.gpr) {
+            if old != new {
+                let _ = writeln!(text, "{when} {name} {new:#x}");
+            }
+        }
+        for (name, old, new) in [
+            ("rip", old.rip, new.rip),
+            ("rflags", old.rflags, new.rflags),
+        ] {
+            if old != new {
+                let _ = writeln!(text, "{when} {name} {new:#x}");
+            }
+        }
+        for (name, used, old, new) in [
+            ("fx", self.fx, &old.fx[..], &new.fx[..]),
+            ("window", self.memory, &old.window[..], &new.window[..]),
+        ] {
+            let lines = old.chunks(LINE).zip(new.chunks(LINE)).enumerate();
+            for (number, (_, new)) in lines.filter(|(_, (old, new))| used && old != new) {
+                let _ = write!(text, "{when} {name} {:#x}", number * LINE);
+                for byte in new {
+                    let _ = write!(text, " {byte:02x}");
+                }
+                text.push('\n');
+            }
+        }
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// If a line is not as it should be, or code or outcome are missing.
+    pub fn parse(text: &str) -> Result<CaseFile, CaseFileError> {
+        let mut file = CaseFile {
+            code: Vec::new(),
+            fx: false,
+            memory: false,
+            index: 0,
+            before: NativeState::default(),
+            after: (Outcome::Hung, NativeState::default()),
+        };
+        let mut ended = false;
+        for (number, line) in text.lines().enumerate() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let fail = |what| CaseFileError {
+                line: number + 1,
+                what,
+            };
+            let ok = match words[..] {
+                [] => Some(()),
+                [word, ..] if word.starts_with('#') => Some(()),
+                ["code", ref bytes @ ..] if bytes.len() <= 15 => bytes
+                    .iter()
+                    .map(|byte| u8::from_str_radix(byte, 16).ok())
+                    .collect::<Option<_>>()
+                    .map(|code| file.code = code),
+                ["index", index] => index
+                    .parse()
+                    .ok()
+                    .filter(|index| *index < Native::BATCH)
+                    .map(|index| {
+                        file.index = index;
+                        file.before.rip = Native::place(index);
+                    }),
+                ["uses", "fx"] => {
+                    file.fx = true;
+                    Some(())
+                }
+                ["uses", "memory"] => {
+                    file.memory = true;
+                    Some(())
+                }
+                ["before", ref rest @ ..] if !ended => set(&mut file.before, rest),
+                ["after", "done"] => {
+                    file.after = (Outcome::Done, file.before);
+                    ended = true;
+                    Some(())
+                }
+                ["after", "signal", signal, trapno, error_code, address] => {
+                    file.after.1 = file.before;
+                    ended = true;
+                    outcome(signal, trapno, error_code, address)
+                        .map(|outcome| file.after.0 = outcome)
+                }
+                ["after", ref rest @ ..] if ended => set(&mut file.after.1, rest),
+                _ => return Err(fail("not a line of a case")),
+            };
+            ok.ok_or_else(|| fail("a number or name that cannot be"))?;
+        }
+        if file.code.is_empty() || !ended {
+            return Err(CaseFileError {
+                line: 0,
+                what: "there is no code, or no word of how it ended",
+            });
+        }
+        Ok(file)
+    }
+}
+
+fn number(word: &str) -> Option<u64> {
+    match word.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => word.parse().ok(),
+    }
+}
+
+fn outcome(signal: &str, trapno: &str, error_code: &str, address: &str) -> Option<Outcome> {
+    Some(Outcome::Signal {
+        signal: signal.parse().ok()?,
+        code: 0,
+        trapno: number(trapno)?,
+        error_code: number(error_code)?,
+        address: number(address)?,
+    })
+}
+
+/// Sets what the words of a line say.
+fn set(state: &mut NativeState, words: &[&str]) -> Option<()> {
+    let bytes: &mut [u8] = match *words {
+        ["rip", value] => {
+            state.rip = number(value)?;
+            return Some(());
+        }
+        ["rflags", value] => {
+            state.rflags = number(value)?;
+            return Some(());
+        }
+        [name, value] => {
+            let register = NAMES.iter().position(|known| *known == name)?;
+            state.gpr[register] = number(value)?;
+            return Some(());
+        }
+        ["fx", ..] => &mut state.fx,
+        ["window", ..] => &mut state.window,
+        _ => return None,
+    };
+    let at = usize::try_from(number(words[1])?).ok()?;
+    let to = bytes.get_mut(at..at.checked_add(words.len() - 2)?)?;
+    for (byte, word) in to.iter_mut().zip(&words[2..]) {
+        *byte = u8::from_str_radix(word, 16).ok()?;
+    }
+    Some(())
+}

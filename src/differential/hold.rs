@@ -1,0 +1,141 @@
+//! One case by itself: held against a result of the processor, and made simpler.
+
+use super::compare::{Verdict, compare};
+use super::machine::{Emulated, Ended};
+use super::subject::{Subject, uses_fx};
+use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory};
+use std::fmt;
+use unwind_sim_host::native::{Mode, Native, NativeCase, NativeState, Outcome};
+
+/// A case on which the two do not agree.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// What was executed.
+    pub case: NativeCase,
+    /// Its place in a batch.
+    pub index: usize,
+    /// The processor's result.
+    pub native: (Outcome, NativeState),
+    /// The machine's.
+    pub machine: (Outcome, NativeState),
+}
+
+impl Failure {
+    /// The instruction.
+    pub fn insn(&self) -> Instruction {
+        let place = Native::place(self.index);
+        Decoder::with_ip(64, &self.case.code, place, DecoderOptions::NONE).decode()
+    }
+}
+
+/// The instruction, and what the machine has that the processor has not.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, machine:", self.insn())?;
+        let ((wanted, native), (outcome, machine)) = (&self.native, &self.machine);
+        if outcome != wanted {
+            write!(f, " {outcome:x?}")?;
+        }
+        for (number, (value, wanted)) in machine.gpr.iter().zip(native.gpr).enumerate() {
+            if *value != wanted {
+                write!(f, " r{number} {value:#x}")?;
+            }
+        }
+        for (name, value, wanted) in [
+            ("rip", machine.rip, native.rip),
+            ("rflags", machine.rflags, native.rflags),
+        ] {
+            if value != wanted {
+                write!(f, " {name} {value:#x}")?;
+            }
+        }
+        for (name, used, value, wanted) in [
+            (
+                "fx",
+                self.case.mode != Mode::Plain,
+                &machine.fx[..416],
+                &native.fx[..416],
+            ),
+            (
+                "window",
+                self.case.memory,
+                &machine.window[..],
+                &native.window[..],
+            ),
+        ] {
+            let words = value.chunks(8).zip(wanted.chunks(8)).enumerate();
+            for (number, (value, _)) in words.filter(|(_, (a, b))| used && a != b) {
+                write!(f, " {name}+{:#x} {value:02x?}", 8 * number)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What comes of holding the machine against a result.
+#[derive(Clone, Debug)]
+pub enum Held {
+    /// It does the same, or the manual leaves the difference open.
+    Same,
+    /// It does something else.
+    Different(Box<Failure>),
+    /// The case went where it must not.
+    Void,
+    /// The machine does not have the instruction.
+    Unsupported,
+}
+
+/// Executes `case`, which has this place in a batch, in the machine, and compares with what the
+/// processor made of it.
+pub fn hold(
+    emulated: &mut Emulated,
+    case: &NativeCase,
+    index: usize,
+    mut native: (Outcome, NativeState),
+) -> Held {
+    let place = Native::place(index);
+    let insn = Decoder::with_ip(64, &case.code, place, DecoderOptions::NONE).decode();
+    let fx = uses_fx(insn.code());
+    let subject = Subject::new(insn, case.code, fx, &mut InstructionInfoFactory::new());
+    let mut machine = (Outcome::Hung, case.state);
+    match emulated.run(case, &mut machine.1) {
+        Ended::As(outcome) => machine.0 = outcome,
+        Ended::Unsupported => return Held::Unsupported,
+    }
+    match compare(&subject, case, &mut native, &machine) {
+        Verdict::Same | Verdict::Undefined(_) => Held::Same,
+        Verdict::Void => Held::Void,
+        Verdict::Different => Held::Different(Box::new(Failure {
+            case: *case,
+            index,
+            native,
+            machine,
+        })),
+    }
+}
+
+/// How many ways there are to make a case simpler.
+pub(super) const SIMPLER: usize = 16 + 1 + 16 + 24 + 2;
+
+/// Makes it simpler in one way. False if it is that already.
+pub(super) fn simplify(case: &mut NativeCase, way: usize) -> bool {
+    let default = NativeState::default();
+    let state = &mut case.state;
+    let (from, to) = match way {
+        0..16 => return std::mem::take(&mut state.gpr[way]) != 0,
+        16 => return std::mem::replace(&mut state.rflags, 0x202) != 0x202,
+        17..33 => {
+            let range = 64 * (way - 17)..64 * (way - 16);
+            (&mut state.window[range.clone()], &default.window[range])
+        }
+        33..57 => {
+            let range = 32 + 16 * (way - 33)..48 + 16 * (way - 33);
+            (&mut state.fx[range.clone()], &default.fx[range])
+        }
+        57 => (&mut state.fx[..24], &default.fx[..24]),
+        _ => (&mut state.fx[24..28], &default.fx[24..28]),
+    };
+    let changes = from != to;
+    from.copy_from_slice(to);
+    changes
+}

@@ -1,0 +1,186 @@
+//! A case in the emulated machine, told in the words of the processor.
+
+use unwind_sim_emulator::single::Single;
+use unwind_sim_emulator::{
+    Access, AddressSpace, Exception, Exit, Fault, FaultKind, Machine, Permissions, State,
+};
+use unwind_sim_host::native::{
+    CODE_RANGE, Mode, NativeCase, NativeState, Outcome, WINDOW, WINDOW_PAGE,
+};
+
+const SIGILL: i32 = 4;
+const SIGTRAP: i32 = 5;
+const SIGBUS: i32 = 7;
+const SIGFPE: i32 = 8;
+const SIGSEGV: i32 = 11;
+const SIGSYS: i32 = 31;
+/// Behind what a process can have.
+const TASK_END: u64 = 0x7fff_ffff_f000;
+
+/// The machine, with memory where the processor has it.
+#[derive(Debug)]
+pub struct Emulated {
+    machine: Machine,
+    single: Single,
+}
+
+/// How a case ended in the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// As this; the state after is written.
+    As(Outcome),
+    /// The instruction is not modelled.
+    Unsupported,
+}
+
+impl Emulated {
+    /// A machine with the two ranges mapped.
+    pub fn new() -> Emulated {
+        let mut memory = AddressSpace::default();
+        let code = CODE_RANGE.start..CODE_RANGE.end.next_multiple_of(0x1000);
+        let mapped = memory
+            .map(code, Permissions::READ_EXECUTE)
+            .and_then(|()| memory.map(WINDOW_PAGE, Permissions::READ_WRITE));
+        assert_eq!(mapped, Ok(()), "the ranges are pages of user space");
+        Emulated {
+            machine: Machine::new(State::new(memory)),
+            single: Single::default(),
+        }
+    }
+
+    /// Executes a case, and writes what it left.
+    pub fn run(&mut self, case: &NativeCase, after: &mut NativeState) -> Ended {
+        let before = &case.state;
+        let state = &mut self.machine.state;
+        for (number, value) in before.gpr.iter().enumerate() {
+            state.set_gpr(number, *value);
+        }
+        state.rip = before.rip;
+        state.set_rflags(before.rflags);
+        let fx = case.mode != Mode::Plain;
+        if fx {
+            let set = state.set_fx_image(&before.fx);
+            debug_assert!(set.is_some(), "MXCSR is valid");
+            // x87 looks at its opcode.
+            let placed = state.memory.poke(before.rip, &case.code);
+            debug_assert_eq!(placed, Ok(()), "code is mapped there");
+        }
+        if case.memory
+            && let Some(window) = state.memory.writable(WINDOW)
+        {
+            window.copy_from_slice(&before.window);
+        }
+        self.single.decode(&case.code, before.rip);
+        let exit = self.machine.execute(&self.single);
+        let state = &mut self.machine.state;
+        let Some(outcome) = outcome(exit, before, state.rip) else {
+            return Ended::Unsupported;
+        };
+        for (number, value) in after.gpr.iter_mut().enumerate() {
+            *value = state.gpr(number);
+        }
+        // A process may not halt.
+        after.rip = if exit == Exit::Halt {
+            before.rip
+        } else {
+            state.rip
+        };
+        after.rflags = state.rflags();
+        if fx {
+            after.fx = state.fx_image();
+        }
+        if case.memory
+            && let Some(window) = state.memory.readable(WINDOW)
+        {
+            after.window.copy_from_slice(window);
+        }
+        Ended::As(outcome)
+    }
+
+    /// Clears the rest of the window's page, into which few instructions write.
+    pub fn clean(&mut self) {
+        let rest = (WINDOW - WINDOW_PAGE.start) as usize;
+        let memory = &mut self.machine.state.memory;
+        let is_zero = |bytes: &[u8]| {
+            bytes[..rest]
+                .as_chunks::<32>()
+                .0
+                .iter()
+                .all(|part| *part == [0; 32])
+        };
+        if memory.readable(WINDOW_PAGE.start).is_some_and(is_zero) {
+            return;
+        }
+        if let Some(bytes) = memory.writable(WINDOW_PAGE.start) {
+            bytes[..rest].fill(0);
+        }
+    }
+}
+
+impl Default for Emulated {
+    fn default() -> Emulated {
+        Emulated::new()
+    }
+}
+
+/// What Linux makes of an exit (arch/x86/kernel/traps.c and mm/fault.c, Linux 6.1).
+fn outcome(exit: Exit, before: &NativeState, rip: u64) -> Option<Outcome> {
+    let signal = |signal, trapno, error_code, address| {
+        Some(Outcome::Signal {
+            signal,
+            code: 0,
+            trapno,
+            error_code,
+            address,
+        })
+    };
+    let place = before.rip;
+    match exit {
+        Exit::Limit => Some(Outcome::Done),
+        Exit::Unsupported => None,
+        Exit::Halt => signal(SIGSEGV, 13, 0, 0),
+        Exit::Kernel(_) => signal(SIGSYS, 0, 0, rip),
+        Exit::Exception(exception) => match exception {
+            Exception::Divide => signal(SIGFPE, 0, 0, place),
+            Exception::Debug => signal(SIGTRAP, 1, 0, rip),
+            Exception::Breakpoint => signal(SIGTRAP, 3, 0, 0),
+            Exception::Interrupt(vector) => signal(SIGSEGV, 13, u64::from(vector) * 8 + 2, 0),
+            Exception::InvalidOpcode => signal(SIGILL, 6, 0, place),
+            Exception::GeneralProtection => signal(SIGSEGV, 13, 0, 0),
+            Exception::Memory(fault) => memory(fault),
+            Exception::Alignment => signal(SIGBUS, 17, 0, 0),
+            Exception::X87 => signal(SIGFPE, 16, 0, place),
+            Exception::Simd => signal(SIGFPE, 19, 0, place),
+        },
+    }
+}
+
+/// The error code has the bits present, write, user and instruction fetch (Intel SDM volume 3,
+/// section 4.7).
+fn memory(fault: Fault) -> Option<Outcome> {
+    let (trapno, present) = match fault.kind {
+        FaultKind::Unmapped => (14, 0),
+        FaultKind::Protected => (14, 1),
+        FaultKind::NonCanonical => (13, 0),
+        FaultKind::OutOfPages => return None,
+    };
+    let access = match fault.access {
+        Access::Read => 4,
+        Access::Write => 6,
+        Access::Execute => 0x14,
+    };
+    // Linux does not tell what of its own is mapped.
+    let present = if fault.address >= TASK_END {
+        1
+    } else {
+        present
+    };
+    let page_fault = trapno == 14;
+    Some(Outcome::Signal {
+        signal: SIGSEGV,
+        code: 0,
+        trapno,
+        error_code: if page_fault { access | present } else { 0 },
+        address: if page_fault { fault.address } else { 0 },
+    })
+}

@@ -1,0 +1,227 @@
+//! The emulated machine against the processor, one instruction at a time.
+//!
+//! [`Fuzzer`] makes random encodings of every instruction (`encodings`) and random states for
+//! them (`generate`, `values`), has both execute them, and compares all registers, flags, the x87
+//! and SSE state, the memory and how it ended (`compare`). What the manual leaves undefined is in
+//! `mask`; what is not executed, and why, in `coverage`. Not here: how the processor is made to
+//! do it (`unwind-sim-host`), and sequences of instructions.
+
+mod compare;
+mod coverage;
+mod encodings;
+mod file;
+mod generate;
+mod hold;
+mod machine;
+mod mask;
+mod subject;
+mod values;
+
+pub use compare::Verdict;
+pub use coverage::{Coverage, excluded};
+pub use encodings::Encodings;
+pub use file::{CaseFile, CaseFileError};
+pub use hold::{Failure, Held, hold};
+pub use machine::{Emulated, Ended};
+pub use mask::Rule;
+pub use subject::Subject;
+pub use values::Random;
+
+use generate::Pools;
+use iced_x86::{Code, InstructionInfoFactory};
+use unwind_sim_host::native::{Mode, Native, NativeCase, NativeError, NativeState, Outcome};
+
+/// States that each encoding is given.
+const STATES: usize = 8;
+/// Encodings of a code that the machine is asked about before it is believed not to have it.
+const PROBES: usize = 40;
+
+/// Executes random cases in the machine and on the processor.
+pub struct Fuzzer {
+    native: Native,
+    emulated: Emulated,
+    encodings: Encodings,
+    codes: Vec<(Code, bool)>,
+    next: usize,
+    random: Random,
+    pools: Pools,
+    factory: InstructionInfoFactory,
+    cases: Vec<NativeCase>,
+    results: Vec<(Outcome, NativeState)>,
+    after: (Outcome, NativeState),
+    /// What agreed, by code.
+    pub coverage: Coverage,
+    /// Cases that agreed but for what a rule leaves open, by the rule's place in [`Rule::ALL`].
+    pub undefined: [u64; Rule::ALL.len()],
+    /// Cases that cannot be compared.
+    pub void: u64,
+    /// Cases that the machine does not model.
+    pub unsupported: u64,
+}
+
+impl Fuzzer {
+    /// Over `codes`; those that the machine does not have are left out.
+    ///
+    /// # Errors
+    ///
+    /// If this machine does not let us.
+    pub fn new(seed: u64, wanted: impl Fn(Code) -> bool) -> Result<Fuzzer, NativeError> {
+        let native = Native::spawn()?;
+        let mut random = Random::new(seed);
+        let encodings = Encodings::new();
+        let mut emulated = Emulated::new();
+        let pools = Pools::new(&mut random);
+        let mut codes: Vec<_> = supported(&encodings, &mut emulated)
+            .into_iter()
+            .filter(|&(code, supported)| supported && wanted(code))
+            .map(|(code, _)| (code, subject::uses_fx(code)))
+            .collect();
+        codes.shrink_to_fit();
+        let state = NativeState::default();
+        Ok(Fuzzer {
+            native,
+            emulated,
+            encodings,
+            codes,
+            next: 0,
+            random,
+            pools,
+            factory: InstructionInfoFactory::new(),
+            cases: vec![NativeCase::new(Mode::Plain, &[0x90]); Native::BATCH],
+            results: vec![(Outcome::Done, state); Native::BATCH],
+            after: (Outcome::Done, state),
+            coverage: Coverage::new(),
+            undefined: [0; Rule::ALL.len()],
+            void: 0,
+            unsupported: 0,
+        })
+    }
+
+    /// The codes that are executed.
+    pub fn codes(&self) -> impl Iterator<Item = Code> {
+        self.codes.iter().map(|(code, _)| *code)
+    }
+
+    /// Executes a batch of [`Native::BATCH`] cases. Gives those that do not agree, confirmed by a
+    /// second execution each.
+    ///
+    /// # Errors
+    ///
+    /// If the child that executes instructions cannot be made again.
+    pub fn batch(&mut self) -> Result<Vec<Failure>, NativeError> {
+        if self.codes.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.pools.renew(&mut self.random);
+        let mut subjects = Vec::with_capacity(Native::BATCH / STATES);
+        while subjects.len() < Native::BATCH / STATES {
+            let first = subjects.len() * STATES;
+            let (code, fx) = self.codes[self.next];
+            self.next = (self.next + 1) % self.codes.len();
+            let mut bytes = [0; 15];
+            let place = Native::place(first);
+            let Some(insn) = self
+                .encodings
+                .random(code, place, &mut self.random, &mut bytes)
+            else {
+                continue;
+            };
+            let subject = Subject::new(insn, bytes, fx, &mut self.factory);
+            for index in first..first + STATES {
+                let case = &mut self.cases[index];
+                generate::case(&subject, index, &self.pools, &mut self.random, case);
+            }
+            subjects.push(subject);
+        }
+        self.native.run(&self.cases, &mut self.results)?;
+        self.emulated.clean();
+        let mut failures = Vec::new();
+        for index in 0..Native::BATCH {
+            let subject = &subjects[index / STATES];
+            match self.judge(subject, index) {
+                Verdict::Same => {}
+                Verdict::Undefined(rule) => self.undefined[rule as usize] += 1,
+                Verdict::Void => {
+                    self.void += 1;
+                    continue;
+                }
+                Verdict::Different => {
+                    failures.extend(self.confirm(index)?);
+                    continue;
+                }
+            }
+            let fault = matches!(self.results[index].0, Outcome::Signal { .. });
+            self.coverage.add(subject.insn.code(), fault);
+        }
+        Ok(failures)
+    }
+
+    fn judge(&mut self, subject: &Subject, index: usize) -> Verdict {
+        let case = &self.cases[index];
+        match self.emulated.run(case, &mut self.after.1) {
+            Ended::As(outcome) => self.after.0 = outcome,
+            Ended::Unsupported => {
+                self.unsupported += 1;
+                return Verdict::Void;
+            }
+        }
+        compare::compare(subject, case, &mut self.results[index], &self.after)
+    }
+
+    /// Executes the case at `index` once more, with no other around, and makes it simpler as long
+    /// as it still is a failure.
+    fn confirm(&mut self, index: usize) -> Result<Option<Failure>, NativeError> {
+        // The old child may have been meddled with.
+        self.native = Native::spawn()?;
+        let Some(mut failure) = self.fails(&self.cases[index].clone(), index)? else {
+            self.void += 1;
+            return Ok(None);
+        };
+        for step in 0..hold::SIMPLER {
+            let mut case = failure.case;
+            if hold::simplify(&mut case, step)
+                && let Some(simpler) = self.fails(&case, index)?
+            {
+                failure = simpler;
+            }
+        }
+        Ok(Some(failure))
+    }
+
+    fn fails(&mut self, case: &NativeCase, index: usize) -> Result<Option<Failure>, NativeError> {
+        let mut cases = vec![NativeCase::new(Mode::Fx, &[0x90]); index];
+        cases.push(*case);
+        let mut results = vec![(Outcome::Hung, NativeState::default()); cases.len()];
+        self.native.run(&cases, &mut results)?;
+        self.emulated.clean();
+        Ok(
+            match hold(&mut self.emulated, case, index, results[index]) {
+                Held::Different(failure) => Some(*failure),
+                Held::Same | Held::Void | Held::Unsupported => None,
+            },
+        )
+    }
+}
+
+/// All codes that are not excluded, and whether the machine has them.
+pub fn supported(encodings: &Encodings, emulated: &mut Emulated) -> Vec<(Code, bool)> {
+    let mut random = Random::new(1);
+    let pools = Pools::new(&mut random);
+    let mut factory = InstructionInfoFactory::new();
+    let mut case = NativeCase::new(Mode::Plain, &[0x90]);
+    let mut after = case.state;
+    let mut has = |code| {
+        (0..PROBES).any(|_| {
+            let mut bytes = [0; 15];
+            let place = Native::place(0);
+            let Some(insn) = encodings.random(code, place, &mut random, &mut bytes) else {
+                return false;
+            };
+            let subject = Subject::new(insn, bytes, true, &mut factory);
+            generate::case(&subject, 0, &pools, &mut random, &mut case);
+            emulated.run(&case, &mut after) != Ended::Unsupported
+        })
+    };
+    let codes = coverage::included(encodings).into_iter();
+    codes.map(|code| (code, has(code))).collect()
+}

@@ -1,0 +1,171 @@
+//! One encoding with what has to be known about it to give it a state: its memory accesses, where
+//! it jumps, what of the state it uses.
+
+use super::mask;
+use iced_x86::{
+    Code, CodeSize, ConstantOffsets, CpuidFeature, Decoder, DecoderOptions, FlowControl,
+    Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
+};
+
+/// The longest instruction, bytes.
+pub(super) const LENGTH_MAX: usize = 15;
+
+/// A base or index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// None.
+    Nothing,
+    /// The next instruction.
+    Rip,
+    /// A general register.
+    Register(u8),
+}
+
+/// A memory access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// Its base.
+    pub base: Part,
+    /// Its index.
+    pub index: Part,
+    /// A power of two.
+    pub scale: u8,
+    /// The displacement.
+    pub displacement: u64,
+    /// Bytes.
+    pub size: u32,
+    /// Does the address have 32 bits?
+    pub small: bool,
+    /// Is it written?
+    pub written: bool,
+}
+
+impl Access {
+    /// Does no register have a part in the address?
+    pub fn is_constant(&self) -> bool {
+        matches!(self.base, Part::Nothing | Part::Rip) && self.index == Part::Nothing
+    }
+}
+
+/// Where control goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Jump {
+    /// To the next instruction.
+    None,
+    /// To an address relative to the next instruction.
+    Relative,
+    /// To an address in a register.
+    Register(u8),
+    /// To an address in memory, by the first access.
+    Memory,
+}
+
+/// An instruction to be executed.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// Its bytes.
+    pub bytes: [u8; LENGTH_MAX],
+    /// The instruction as it was decoded.
+    pub insn: Instruction,
+    /// Where its displacement and immediate are.
+    pub offsets: ConstantOffsets,
+    /// Its memory accesses.
+    pub accesses: Vec<Access>,
+    /// Where it goes.
+    pub jump: Jump,
+    /// Does it use the x87 or SSE state?
+    pub fx: bool,
+    /// Bits of rflags that it leaves undefined, as iced knows.
+    pub undefined: u64,
+}
+
+impl Subject {
+    /// From an instruction and its bytes.
+    pub fn new(
+        insn: Instruction,
+        bytes: [u8; LENGTH_MAX],
+        fx: bool,
+        factory: &mut InstructionInfoFactory,
+    ) -> Subject {
+        // The offsets are those of what was decoded last.
+        let mut decoder = Decoder::with_ip(64, &bytes, insn.ip(), DecoderOptions::NONE);
+        let insn = decoder.decode();
+        let offsets = decoder.get_constant_offsets(&insn);
+        let info = factory.info(&insn);
+        let accesses = info.used_memory().iter().map(|memory| Access {
+            base: if insn.is_ip_rel_memory_operand() && memory.base() == Register::None {
+                Part::Rip
+            } else {
+                part(memory.base())
+            },
+            index: part(memory.index()),
+            scale: memory.scale() as u8,
+            displacement: memory.displacement(),
+            size: memory.memory_size().size() as u32,
+            small: memory.address_size() == CodeSize::Code32,
+            written: !matches!(memory.access(), OpAccess::Read | OpAccess::CondRead),
+        });
+        Subject {
+            accesses: accesses.collect(),
+            jump: jump(&insn),
+            bytes,
+            insn,
+            offsets,
+            fx,
+            undefined: mask::bits(insn.rflags_undefined()),
+        }
+    }
+}
+
+fn part(register: Register) -> Part {
+    match register {
+        Register::RIP | Register::EIP => Part::Rip,
+        // `xlat` adds it, and it is a byte.
+        Register::AL => Part::Nothing,
+        register if register.is_gpr() => Part::Register(register.number() as u8),
+        _ => Part::Nothing,
+    }
+}
+
+fn jump(insn: &Instruction) -> Jump {
+    if insn.is_jcc_short_or_near()
+        || matches!(
+            insn.op0_kind(),
+            OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64
+        )
+    {
+        return Jump::Relative;
+    }
+    match (insn.flow_control(), insn.op0_kind()) {
+        (FlowControl::IndirectBranch | FlowControl::IndirectCall, OpKind::Register) => {
+            Jump::Register(insn.op0_register().number() as u8)
+        }
+        (FlowControl::IndirectBranch | FlowControl::IndirectCall, _) => Jump::Memory,
+        (FlowControl::Return, _) if insn.mnemonic() == Mnemonic::Ret => Jump::Memory,
+        _ => Jump::None,
+    }
+}
+
+/// Does an instruction use the x87 or SSE state?
+pub(super) fn uses_fx(code: Code) -> bool {
+    use CpuidFeature::*;
+    code.cpuid_features().iter().any(|feature| {
+        matches!(
+            feature,
+            FPU | FPU287
+                | FPU387
+                | MMX
+                | SSE
+                | SSE2
+                | SSE3
+                | SSSE3
+                | SSE4_1
+                | SSE4_2
+                | SSE4A
+                | FXSR
+                | XSAVE
+                | XSAVEC
+                | XSAVEOPT
+        )
+    }) || code.mnemonic() == Mnemonic::Wait
+}

@@ -1,0 +1,224 @@
+//! Random numbers, and the values that operands get: some of any kind, many where something
+//! changes: small ones, powers of two, the edges of a format.
+
+/// A generator of numbers (wyrand). The same seed gives the same numbers.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// From a seed.
+    pub fn new(seed: u64) -> Random {
+        let mut random = Random(seed ^ 0x9e37_79b9_7f4a_7c15);
+        random.bits();
+        random
+    }
+
+    /// 64 random bits.
+    #[inline]
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0xa076_1d64_78bd_642f);
+        let wide = u128::from(self.0) * u128::from(self.0 ^ 0xe703_7ed1_a0b4_28db);
+        (wide >> 64) as u64 ^ wide as u64
+    }
+
+    /// A number below `end`, which is not 0.
+    #[inline]
+    pub fn below(&mut self, end: usize) -> usize {
+        ((u128::from(self.bits()) * end as u128) >> 64) as usize
+    }
+
+    /// True in `parts` of 256 cases.
+    #[inline]
+    pub fn chance(&mut self, parts: u8) -> bool {
+        (self.bits() >> 56) as u8 <= parts.wrapping_sub(1) && parts != 0
+    }
+
+    /// One of them.
+    #[inline]
+    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[self.below(from.len())]
+    }
+}
+
+/// A value for a general register.
+pub(super) fn integer(random: &mut Random) -> u64 {
+    let bits = random.bits();
+    let shift = bits >> 8 & 63;
+    match bits & 15 {
+        0..6 => random.bits(),
+        6 | 7 => shift,
+        8 => (shift as i64 - 32) as u64,
+        9 => 1 << shift,
+        10 => (1_u64 << shift).wrapping_sub(1 + (bits >> 16 & 1)),
+        11 => u64::MAX << shift,
+        12 => random.bits() >> shift,
+        13 => random.bits() as i64 as i32 as u64,
+        14 => (bits >> 16 & 0xff) * 0x0101_0101_0101_0101,
+        _ => *random.pick(&EDGES),
+    }
+}
+
+const EDGES: [u64; 16] = [
+    0,
+    1,
+    u64::MAX,
+    i64::MAX as u64,
+    i64::MIN as u64,
+    i32::MAX as u64,
+    1 << 31,
+    u32::MAX as u64,
+    i32::MIN as i64 as u64,
+    0x7fff,
+    0x8000,
+    0xffff,
+    0x7f,
+    0x80,
+    0xff,
+    0x8000_8000_8000_8000,
+];
+
+const SINGLES: [u32; 20] = [
+    0,
+    1,
+    0x007f_ffff,
+    0x0080_0000,
+    0x0080_0001,
+    0x3f80_0000,
+    0x3f7f_ffff,
+    0x3f00_0000,
+    0x4000_0000,
+    0x4b00_0000,
+    0x4f00_0000,
+    0x4eff_ffff,
+    0x5f00_0000,
+    0x7f7f_ffff,
+    0x7f80_0000,
+    0x7f80_0001,
+    0x7fc0_0000,
+    0x7fff_ffff,
+    0x0040_0000,
+    0x2000_0000,
+];
+
+const DOUBLES: [u64; 20] = [
+    0,
+    1,
+    0x000f_ffff_ffff_ffff,
+    0x0010_0000_0000_0000,
+    0x0010_0000_0000_0001,
+    0x3ff0_0000_0000_0000,
+    0x3fef_ffff_ffff_ffff,
+    0x3fe0_0000_0000_0000,
+    0x4000_0000_0000_0000,
+    0x4330_0000_0000_0000,
+    0x43e0_0000_0000_0000,
+    0x41df_ffff_ffc0_0000,
+    0x41e0_0000_0000_0000,
+    0x7fef_ffff_ffff_ffff,
+    0x7ff0_0000_0000_0000,
+    0x7ff0_0000_0000_0001,
+    0x7ff8_0000_0000_0000,
+    0x7fff_ffff_ffff_ffff,
+    0x36a0_0000_0000_0000,
+    0x47ef_ffff_e000_0000,
+];
+
+/// A binary32: special, near a special one, of moderate size, or any.
+pub(super) fn single(random: &mut Random) -> u32 {
+    let bits = random.bits();
+    let sign = (bits as u32) & 1 << 31;
+    match bits & 7 {
+        0 | 1 => *random.pick(&SINGLES) | sign,
+        2 => {
+            random
+                .pick(&SINGLES)
+                .wrapping_add((bits >> 8 & 7) as u32)
+                .wrapping_sub(3)
+                ^ sign
+        }
+        3 => (((bits >> 32) as i32 >> (bits >> 8 & 31)) as f32).to_bits(),
+        4 | 5 => sign | (((bits >> 8 & 31) as u32 + 112) << 23) | (bits >> 41) as u32,
+        _ => (bits >> 32) as u32,
+    }
+}
+
+/// A binary64: special, near a special one, of moderate size, or any.
+pub(super) fn double(random: &mut Random) -> u64 {
+    let bits = random.bits();
+    let sign = random.bits() & 1 << 63;
+    match bits & 7 {
+        0 | 1 => *random.pick(&DOUBLES) | sign,
+        2 => {
+            random
+                .pick(&DOUBLES)
+                .wrapping_add(bits >> 8 & 7)
+                .wrapping_sub(3)
+                ^ sign
+        }
+        3 => f64::from((bits >> 32) as i32 >> (bits >> 8 & 31)).to_bits(),
+        4 | 5 => sign | ((bits >> 3 & 127) + 960) << 52 | bits >> 12,
+        _ => random.bits(),
+    }
+}
+
+const EXTENDED: [(u16, u64); 20] = [
+    (0, 0),
+    (0, 1),
+    (0, i64::MAX as u64),
+    (0, 1 << 63), // A pseudo-denormal.
+    (1, 1 << 63),
+    (1, 1), // An unnormal.
+    (0x3fff, 1 << 63),
+    (0x3ffe, u64::MAX),
+    (0x3fff, u64::MAX),
+    (0x4000, 0xc90f_daa2_2168_c235),
+    (0x3fff, 0xc90f_daa2_2168_c235),
+    (0x403e, 1 << 63),
+    (0x403d, u64::MAX),
+    (0x43ff, 1 << 63),
+    (0x7ffe, u64::MAX),
+    (0x7fff, 1 << 63),
+    (0x7fff, 0xc000_0000_0000_0000),
+    (0x7fff, 0xa000_0000_0000_0000),
+    (0x7fff, 0), // A pseudo-infinity.
+    (0x7fff, 1),
+];
+
+/// An 80-bit number of x87: exponent and sign, significand.
+pub(super) fn extended(random: &mut Random) -> (u16, u64) {
+    let bits = random.bits();
+    let sign = (bits as u16) & 1 << 15;
+    let normal = random.bits() | 1 << 63;
+    match bits & 7 {
+        0 | 1 => {
+            let (exponent, significand) = *random.pick(&EXTENDED);
+            (exponent | sign, significand)
+        }
+        2 => {
+            let integer = normal & (u64::MAX << (bits >> 16 & 63));
+            (sign | (0x3fff + (bits >> 24 & 63) as u16), integer)
+        }
+        3..6 => (sign | (0x3fdf + (bits >> 24 & 63) as u16), normal),
+        6 => (sign | ((bits >> 32) as u16 & 0x7fff), normal),
+        _ => ((bits >> 32) as u16, random.bits()),
+    }
+}
+
+/// 16 bytes for an SSE register or memory: numbers of one of the formats.
+pub(super) fn vector(random: &mut Random) -> [u8; 16] {
+    let wide = |high: u64, low: u64| u128::from(high) << 64 | u128::from(low);
+    let value = match random.bits() & 7 {
+        0 | 1 => {
+            let mut pair = || u64::from(single(random)) << 32 | u64::from(single(random));
+            wide(pair(), pair())
+        }
+        2..5 => wide(double(random), double(random)),
+        5 => wide(integer(random), integer(random)),
+        6 => {
+            let (exponent, significand) = extended(random);
+            wide(exponent.into(), significand)
+        }
+        _ => wide(random.bits(), random.bits()),
+    };
+    value.to_le_bytes()
+}
