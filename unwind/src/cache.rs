@@ -13,8 +13,9 @@ mod transcript;
 
 pub(crate) use hot::Hot;
 pub(crate) use key::{COLUMNS, Codes, Key, RA, SP, Shape};
-pub(crate) use transcript::Transcript;
+pub(crate) use transcript::{Lost, Transcript};
 
+use crate::derived::Derived;
 use crate::image::{AddressSpace, ImageId, SectionKind};
 use crate::reason::Reason;
 use crate::rule::Rule;
@@ -22,10 +23,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::ops::Range;
-use hashbrown::HashMap;
+use core::hash::BuildHasher as _;
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use hot::HotTable;
 use key::Packed;
-use transcript::AllTranscripts;
+use transcript::Transcripts;
 
 /// The hot table never holds more entries than this (24 bytes each).
 pub const HOT_ENTRIES_MAX: usize = 1 << 21;
@@ -131,19 +133,30 @@ impl UnitBuilder<'_> {
         key: Option<Key>,
         rule: impl FnOnce() -> Rule,
     ) {
+        self.push_id(start, offset, |cache| cache.rule_id(key, rule));
+    }
+
+    /// [`UnitBuilder::push`] of the row whose rule has the id that `rule` gives.
+    #[inline]
+    fn push_id(&mut self, start: u64, offset: u64, rule: impl FnOnce(&mut Cache) -> u32) {
         let start = start.checked_sub(self.range.start);
         let start = start.and_then(|s| u32::try_from(s).ok());
         let Some(start) = start.filter(|&s| self.last.is_none_or(|last| s > last)) else {
             return;
         };
         self.last = Some(start);
-        let rule = self.cache.rule_id(key, rule);
+        let rule = rule(self.cache);
         self.cache.rows.push(Row {
             start,
             offset: offset.wrapping_sub(self.key.offset) as u32,
             rule,
             unit: self.id.0,
         });
+    }
+
+    /// The addresses (svma) that the unit covers.
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.range.clone()
     }
 
     /// The unit is complete; `error` says from which address (svma) on it is malformed.
@@ -165,12 +178,23 @@ impl UnitBuilder<'_> {
             rows,
             known,
         };
-        match self.cache.units.get_mut(self.id.0 as usize) {
+        let Cache {
+            units,
+            unit_ids,
+            unit_hasher,
+            failed,
+            ..
+        } = self.cache;
+        match units.get_mut(self.id.0 as usize) {
             Some(place) => *place = unit,
             None => {
-                self.cache.units.push(unit);
-                self.cache.unit_ids.insert(self.key, self.id.0);
+                units.push(unit);
+                let hash = |id: &u32| unit_hasher.hash_one(units[*id as usize].key);
+                unit_ids.insert_unique(hash(&self.id.0), self.id.0, hash);
             }
+        }
+        if !failed.is_empty() {
+            failed.remove(&self.key);
         }
         self.id
     }
@@ -230,19 +254,19 @@ pub struct Cache {
     rule_ids: HashMap<Rule, u32>,
     rows: Vec<Row>,
     units: Vec<Unit>,
-    /// From [`FAILED`] on: the place in `failed`.
-    unit_ids: HashMap<UnitKey, u32>,
-    failed: Vec<Reason>,
+    /// The places in `units`, found by their keys.
+    unit_ids: HashTable<u32>,
+    unit_hasher: DefaultHashBuilder,
+    failed: HashMap<UnitKey, Reason>,
     /// From which address on a unit is malformed; few are.
     errors: HashMap<UnitId, (u64, Reason)>,
     indices: HashMap<(ImageId, TableKind), Arc<dyn Any + Send + Sync>>,
     /// What compiling an image's table has cost so far, in its reader's measure.
     spent: HashMap<(Option<ImageId>, TableKind), u64>,
-    /// What rules of one table became in another.
-    transcripts: AllTranscripts,
+    /// What rules of one table became in another, and what was lost by that.
+    transcripts: Transcripts,
+    derived: HashMap<(ImageId, TableKind), Derived>,
 }
-
-const FAILED: u32 = 1 << 31;
 
 impl Cache {
     /// Nothing compiled yet.
@@ -305,18 +329,22 @@ impl Cache {
 
     /// The unit, if it was compiled; the error, if it could not be.
     pub fn unit(&self, key: &UnitKey) -> Option<Result<UnitId, Reason>> {
-        self.unit_ids
-            .get(key)
-            .map(|&id| match id.checked_sub(FAILED) {
-                Some(at) => Err(self.failed[at as usize]),
-                None => Ok(UnitId(id)),
-            })
+        match self.failed.get(key) {
+            Some(reason) => Some(Err(*reason)),
+            None => self.compiled(key).map(Ok),
+        }
+    }
+
+    /// The unit, if it was ever compiled.
+    fn compiled(&self, key: &UnitKey) -> Option<UnitId> {
+        let hash = self.unit_hasher.hash_one(key);
+        let same = |id: &u32| self.units[*id as usize].key == *key;
+        self.unit_ids.find(hash, same).copied().map(UnitId)
     }
 
     /// Remembers that this unit cannot be compiled at all.
     pub fn add_failed_unit(&mut self, key: UnitKey, reason: Reason) {
-        self.unit_ids.insert(key, FAILED + self.failed.len() as u32);
-        self.failed.push(reason);
+        self.failed.insert(key, reason);
     }
 
     /// Adds a unit that covers `start..end` (svma). Rows outside of it, or not in order, are
@@ -335,7 +363,7 @@ impl Cache {
 
     /// [`Cache::add_unit`] row by row. A unit that is not finished was never added.
     pub fn begin_unit(&mut self, key: UnitKey, range: Range<u64>) -> UnitBuilder<'_> {
-        let known = self.unit(&key).and_then(Result::ok);
+        let known = self.compiled(&key);
         UnitBuilder {
             first: self.rows.len() as u32,
             id: known.unwrap_or(UnitId(self.units.len() as u32)),
@@ -408,6 +436,15 @@ impl Cache {
     /// All rows of `unit`, in order of address.
     pub fn unit_rows(&self, unit: UnitId) -> impl ExactSizeIterator<Item = RowId> + use<> {
         self.units[unit.0 as usize].rows.clone().map(RowId)
+    }
+
+    /// Exchanges the rules of all rows of `unit` for `rule`.
+    pub(crate) fn overrule(&mut self, unit: UnitId, rule: &Rule) {
+        let id = self.rule_id(Key::of(rule), || *rule);
+        let rows = self.units[unit.0 as usize].rows.clone();
+        for row in &mut self.rows[rows.start as usize..rows.end as usize] {
+            row.rule = id;
+        }
     }
 
     /// From which address (svma) on the unit is malformed, and how.

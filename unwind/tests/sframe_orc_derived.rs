@@ -156,7 +156,7 @@ fn a_sigreturn_frame_is_held_by_sframe_and_lost_to_orc() {
         assert_eq!(lost, Err(Reason::NotHeld { what }));
     }
     assert_eq!(signal, 1, "__restore_rt");
-    let losses = derived::derived::<OrcEntry>(&libc, &mut cache).losses;
+    let losses = derived::derive_all::<OrcEntry>(&libc, &mut cache).losses;
     assert!(losses.count(Loss::SignalFrame) > 0);
 }
 

@@ -45,10 +45,22 @@ losses! {
 }
 
 /// How many rows lost what.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Losses(pub(super) [u32; Loss::ALL.len()]);
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Losses([u32; Loss::ALL.len()]);
 
 impl Losses {
+    /// Counts rows with this loss.
+    pub(super) fn add(&mut self, loss: Loss, rows: u32) {
+        let count = &mut self.0[loss as usize];
+        *count = count.saturating_add(rows);
+    }
+
+    pub(super) fn add_all(&mut self, other: &Losses) {
+        for (count, more) in self.0.iter_mut().zip(other.0) {
+            *count = count.saturating_add(more);
+        }
+    }
+
     /// Rows with this loss.
     pub fn count(&self, loss: Loss) -> u32 {
         self.0[loss as usize]

@@ -19,7 +19,7 @@ mod unwinder;
 pub use index::{Unit, Units};
 pub use program::STATES_MAX;
 pub use unwinder::{Compiled, Dwarf, compile_all, compile_unit, units};
-pub(crate) use unwinder::{compile_as, eh_frame_offset};
+pub(crate) use unwinder::{Transcribe, compile_all_as, compile_as, eh_frame_offset};
 
 #[cfg(test)]
 mod tests;

@@ -245,6 +245,7 @@ impl<'a> Program<'a> {
             .map_err(|wrong| self.table.malformed(at, wrong.0))
     }
 
+    #[inline(always)]
     fn execute(&mut self) -> Result<Step, Wrong> {
         let opcode = self.input.read_u8()?;
         let low = opcode & 0x3f;

@@ -3,11 +3,13 @@
 use super::index::{Entries, Header, Sorted, Units};
 use super::program::Program;
 use super::read::{Fde, Table};
-use crate::cache::{Cache, RowId, TableKind, UnitId, UnitKey};
+use crate::cache::{Cache, Key, RowId, TableKind, UnitBuilder, UnitId, UnitKey};
 use crate::image::{Image, Mapping};
 use crate::reason::Reason;
 use crate::regs::RegMask;
+use crate::rule::Rule;
 use crate::walk::Finder;
+use core::ops::Range;
 
 /// Reads `.eh_frame` (by `.eh_frame_hdr` where there is one), and `.debug_frame` for what that
 /// does not cover.
@@ -67,8 +69,8 @@ fn find_in(image: &Image, table: Table<'_>, svma: u64, cache: &mut Cache) -> Res
     let key = key(image, table, offset);
     let unit = match cache.unit(&key).transpose()? {
         Some(unit) if cache.knows(unit, svma) => unit,
-        Some(_) => make(table, key, None, cache)?,
-        None => make(table, key, Some(svma), cache)?,
+        Some(_) => make(table, key, None, &mut AsTheyAre, cache)?,
+        None => make(table, key, Some(svma), &mut AsTheyAre, cache)?,
     };
     cache.find_row(unit, svma)
 }
@@ -95,24 +97,61 @@ pub(crate) fn eh_frame_offset(image: &Image, svma: u64, cache: &mut Cache) -> Re
     locate(image, table, svma, cache)
 }
 
-/// The FDE of `.eh_frame` at `key.offset` as a new unit under another kind of table: whole, or as
+/// Puts the rows of functions into the cache.
+pub(crate) trait Transcribe {
+    /// Adds what stands for a row of these addresses (svma), made at `offset` of the section by
+    /// the rule that `rule` gives and whose short form is `key`.
+    fn row(
+        &mut self,
+        unit: &mut UnitBuilder<'_>,
+        addresses: Range<u64>,
+        offset: u64,
+        key: Option<Key>,
+        rule: impl FnOnce() -> Rule,
+    );
+
+    /// All rows of a function were added to `unit`.
+    fn complete(&mut self, unit: UnitId, cache: &mut Cache);
+}
+
+/// Every row stands for itself.
+struct AsTheyAre;
+
+impl Transcribe for AsTheyAre {
+    #[inline]
+    fn row(
+        &mut self,
+        unit: &mut UnitBuilder<'_>,
+        addresses: Range<u64>,
+        offset: u64,
+        key: Option<Key>,
+        rule: impl FnOnce() -> Rule,
+    ) {
+        unit.push_short(addresses.start, offset, key, rule);
+    }
+
+    fn complete(&mut self, _: UnitId, _: &mut Cache) {}
+}
+
+/// The FDE of `.eh_frame` at `key.offset` as a new unit of what `rows` makes of it: whole, or as
 /// far as `svma` needs it.
 pub(crate) fn compile_as(
     image: &Image,
     key: UnitKey,
     svma: Option<u64>,
+    rows: &mut impl Transcribe,
     cache: &mut Cache,
 ) -> Result<UnitId, Reason> {
     let missing = Reason::NoTable { pc: 0 };
     let table = Table::of(image, TableKind::EhFrame).ok_or(missing)?;
-    make(table, key, svma, cache)
+    make(table, key, svma, rows, cache)
 }
 
 /// The FDE at `key.offset`, whole, out of the cache or compiled into it.
 fn compile(table: Table<'_>, key: UnitKey, cache: &mut Cache) -> Result<UnitId, Reason> {
     match cache.unit(&key).transpose()? {
         Some(unit) if cache.is_complete(unit) => Ok(unit),
-        _ => make(table, key, None, cache),
+        _ => make(table, key, None, &mut AsTheyAre, cache),
     }
 }
 
@@ -121,6 +160,7 @@ fn make(
     table: Table<'_>,
     key: UnitKey,
     svma: Option<u64>,
+    rows: &mut impl Transcribe,
     cache: &mut Cache,
 ) -> Result<UnitId, Reason> {
     let start = usize::try_from(key.offset).unwrap_or(usize::MAX);
@@ -131,8 +171,8 @@ fn make(
         let length = fde.program.len() + cie.program.len();
         spend(table, start, length, key, cache)?;
         let mut program = Program::new(table, cie)?;
-        let part = svma.and_then(|svma| run_to(&mut program, &fde, svma, key, cache));
-        Ok(part.unwrap_or_else(|| run(&mut program, &fde, key, cache)))
+        let part = svma.and_then(|svma| run_to(&mut program, &fde, svma, key, rows, cache));
+        Ok(part.unwrap_or_else(|| run(&mut program, &fde, key, rows, cache)))
     });
     if let Err(reason) = unit {
         cache.add_failed_unit(key, reason);
@@ -173,13 +213,24 @@ fn key(image: &Image, table: Table<'_>, offset: u64) -> UnitKey {
 }
 
 /// Runs the FDE's instructions into the cache.
-fn run(program: &mut Program<'_>, fde: &Fde, key: UnitKey, cache: &mut Cache) -> UnitId {
+fn run(
+    program: &mut Program<'_>,
+    fde: &Fde,
+    key: UnitKey,
+    rows: &mut impl Transcribe,
+    cache: &mut Cache,
+) -> UnitId {
     program.begin(fde);
     let mut unit = cache.begin_unit(key, fde.range.clone());
     while let Some(row) = program.next_row() {
-        unit.push_short(row.start, row.offset, program.key(), || program.rule());
+        let addresses = row.start..row.end;
+        rows.row(&mut unit, addresses, row.offset, program.key(), || {
+            program.rule()
+        });
     }
-    unit.finish(program.error())
+    let unit = unit.finish(program.error());
+    rows.complete(unit, cache);
+    unit
 }
 
 /// Runs the FDE's instructions up to the row of `svma`, and puts only that into the cache. Most
@@ -189,15 +240,23 @@ fn run_to(
     fde: &Fde,
     svma: u64,
     key: UnitKey,
+    rows: &mut impl Transcribe,
     cache: &mut Cache,
 ) -> Option<UnitId> {
     program.begin(fde);
     loop {
         let row = program.next_row()?;
-        if (row.start..row.end).contains(&svma) {
+        let addresses = row.start..row.end;
+        if addresses.contains(&svma) {
             let mut unit = cache.begin_unit(key, fde.range.clone());
-            unit.push_short(row.start, row.offset, program.key(), || program.rule());
-            return Some(unit.finish_part(row.start..row.end));
+            rows.row(
+                &mut unit,
+                addresses.clone(),
+                row.offset,
+                program.key(),
+                || program.rule(),
+            );
+            return Some(unit.finish_part(addresses));
         }
     }
 }
@@ -243,6 +302,17 @@ pub struct Compiled {
 
 /// Compiles the whole table into `cache`.
 pub fn compile_all(image: &Image, kind: TableKind, cache: &mut Cache) -> Compiled {
+    compile_all_as(image, kind, kind, &mut AsTheyAre, cache)
+}
+
+/// [`compile_all`] into the units of another table, that which `rows` makes of it.
+pub(crate) fn compile_all_as(
+    image: &Image,
+    kind: TableKind,
+    made: TableKind,
+    rows: &mut impl Transcribe,
+    cache: &mut Cache,
+) -> Compiled {
     let mut compiled = Compiled::default();
     let Some(table) = table(image, kind) else {
         return compiled;
@@ -251,7 +321,10 @@ pub fn compile_all(image: &Image, kind: TableKind, cache: &mut Cache) -> Compile
     for entry in Entries::new(table) {
         let unit = entry.and_then(|entry| {
             let at = table.cie_of(&entry)?;
-            let key = key(image, table, entry.offset as u64);
+            let key = UnitKey {
+                table: made,
+                ..key(image, table, entry.offset as u64)
+            };
             match cache.unit(&key).transpose()? {
                 Some(unit) if cache.is_complete(unit) => return Ok(unit),
                 _ => {}
@@ -264,7 +337,7 @@ pub fn compile_all(image: &Image, kind: TableKind, cache: &mut Cache) -> Compile
             let missing = table.malformed(at, "no CIE");
             let program = program.as_mut().ok_or(missing)?;
             let fde = table.fde(entry, program.cie())?;
-            Ok(run(program, &fde, key, cache))
+            Ok(run(program, &fde, key, rows, cache))
         });
         match unit {
             Ok(id) => {
