@@ -16,14 +16,15 @@ pub(crate) use key::{COLUMNS, Codes, Key, RA, SP, Shape};
 pub(crate) use transcript::{Lost, Transcript};
 
 use crate::derived::Derived;
+use crate::dwarf::Common;
 use crate::image::{AddressSpace, ImageId, SectionKind};
 use crate::reason::Reason;
 use crate::rule::Rule;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
-use core::ops::Range;
 use core::hash::BuildHasher as _;
+use core::ops::Range;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use hot::HotTable;
 use key::Packed;
@@ -118,6 +119,12 @@ pub struct UnitBuilder<'a> {
 }
 
 impl UnitBuilder<'_> {
+    /// The unit as it is, if it has all its rows.
+    pub(crate) fn already(&self) -> Option<UnitId> {
+        let known = (self.id.0 as usize) < self.cache.units.len();
+        (known && self.cache.is_complete(self.id)).then_some(self.id)
+    }
+
     /// Adds a row. One that lies outside of the unit, or is not in order, is dropped.
     pub fn push(&mut self, row: NewRow) {
         self.push_short(row.start, row.offset, Key::of(&row.rule), || row.rule);
@@ -263,6 +270,8 @@ pub struct Cache {
     indices: HashMap<(ImageId, TableKind), Arc<dyn Any + Send + Sync>>,
     /// What compiling an image's table has cost so far, in its reader's measure.
     spent: HashMap<(Option<ImageId>, TableKind), u64>,
+    /// CIEs whose instructions were run.
+    commons: HashMap<UnitKey, Common>,
     /// What rules of one table became in another, and what was lost by that.
     transcripts: Transcripts,
     derived: HashMap<(ImageId, TableKind), Derived>,
@@ -359,6 +368,13 @@ impl Cache {
         let mut unit = self.begin_unit(key, range);
         rows.into_iter().for_each(|row| unit.push(row));
         unit.finish(error)
+    }
+
+    /// Makes room for so many more units.
+    pub(crate) fn reserve_units(&mut self, count: usize) {
+        self.units.reserve(count);
+        let hasher = |id: &u32| self.unit_hasher.hash_one(self.units[*id as usize].key);
+        self.unit_ids.reserve(count, hasher);
     }
 
     /// [`Cache::add_unit`] row by row. A unit that is not finished was never added.
@@ -504,6 +520,16 @@ impl Cache {
         let rows = &self.rows[unit.rows.start as usize..unit.rows.end as usize];
         let next = rows.iter().find(|r| r.start > start);
         next.map_or(unit.end, |r| unit.start + u64::from(r.start))
+    }
+
+    /// What the FDEs of the CIE at `key` have in common, if one of them was compiled before.
+    pub(crate) fn common(&self, key: &UnitKey) -> Option<&Common> {
+        self.commons.get(key)
+    }
+
+    /// Remembers a CIE.
+    pub(crate) fn add_common(&mut self, key: UnitKey, common: Common) {
+        self.commons.insert(key, common);
     }
 
     /// Adds `cost` to what compiling the units of this key's table has cost; returns the sum.

@@ -13,9 +13,7 @@ mod plain;
 pub use loss::{Loss, Losses};
 pub use plain::simplify;
 
-use crate::cache::{
-    Cache, Key, Lost, RowId, TableKind, Transcript, UnitBuilder, UnitId, UnitKey,
-};
+use crate::cache::{Cache, Key, Lost, RowId, TableKind, Transcript, UnitBuilder, UnitId, UnitKey};
 use crate::dwarf::{self, Transcribe};
 use crate::image::{Image, SectionKind};
 use crate::reason::Reason;
@@ -72,22 +70,26 @@ pub trait Format {
 
 /// The derived row for `svma`; the function that holds it is compiled if need be.
 pub fn find<F: Format>(image: &Image, svma: u64, cache: &mut Cache) -> Result<RowId, Reason> {
-    let offset = dwarf::eh_frame_offset(image, svma, cache)?;
-    let key = unit_key::<F>(image, offset);
+    let place = dwarf::Place::find(image, svma, cache)?;
+    let key = UnitKey {
+        table: F::TABLE,
+        image: Some(image.id()),
+        offset: place.offset,
+    };
     let unit = match cache.unit(&key).transpose()? {
         Some(unit) if cache.knows(unit, svma) => unit,
-        Some(_) => compile::<F>(image, key, None, cache)?,
+        Some(_) => compile::<F>(&place, key, None, cache)?,
         // Most functions are asked for one row only.
-        None => compile::<F>(image, key, Some(svma), cache)?,
+        None => compile::<F>(&place, key, Some(svma), cache)?,
     };
     let row = cache.find_row(unit, svma)?;
     if *cache.rule(row) != NO_ROW {
         return Ok(row);
     }
     // The row was taken out: ask the original why.
-    let unit = dwarf::compile_unit(image, TableKind::EhFrame, offset, cache)?;
+    let unit = dwarf::compile_unit(image, TableKind::EhFrame, place.offset, cache)?;
     let original = cache.find_row(unit, svma)?;
-    let rule = simplify(cache.rule(original), eh_frame(image));
+    let rule = simplify(cache.rule(original), place.section());
     let loss = match F::transcribe(&rule) {
         Err(loss) => loss,
         Ok(_) => Loss::TooManyRows,
@@ -101,42 +103,30 @@ pub fn find<F: Format>(image: &Image, svma: u64, cache: &mut Cache) -> Result<Ro
 /// has no rows.
 pub fn derive_all<F: Format>(image: &Image, cache: &mut Cache) -> Derived {
     // A malformed unit has no rows to lose.
-    let mut rows = Rows::<F>::new(image);
+    let section = image.section(SectionKind::EhFrame);
+    let mut rows = Rows::<F>::new(section.map_or(&[], |s| &s.data[..]));
     dwarf::compile_all_as(image, TableKind::EhFrame, F::TABLE, &mut rows, cache);
     let derived = cache.derived(image.id(), F::TABLE);
     derived.add(&rows.all);
     *derived
 }
 
-fn unit_key<F: Format>(image: &Image, offset: u64) -> UnitKey {
-    UnitKey {
-        table: F::TABLE,
-        image: Some(image.id()),
-        offset,
-    }
-}
-
-fn eh_frame(image: &Image) -> &[u8] {
-    let section = image.section(SectionKind::EhFrame);
-    section.map_or(&[], |s| &s.data[..])
-}
-
-/// The function whose FDE is at `key.offset` of `.eh_frame`: whole, or as far as `svma` needs it.
+/// The function at `place`: whole, or as far as `svma` needs it.
 fn compile<F: Format>(
-    image: &Image,
+    place: &dwarf::Place<'_>,
     key: UnitKey,
     svma: Option<u64>,
     cache: &mut Cache,
 ) -> Result<UnitId, Reason> {
-    let mut rows = Rows::<F>::new(image);
+    let mut rows = Rows::<F>::new(place.section());
     // A row takes a byte of the FDE at least: a short one has not too many.
-    let start = usize::try_from(key.offset).unwrap_or(usize::MAX);
+    let start = usize::try_from(place.offset).unwrap_or(usize::MAX);
     let len = rows.bytes.get(start..).and_then(<[u8]>::first_chunk);
     let len = len.map_or(u32::MAX, |len| u32::from_le_bytes(*len));
     let short = u32::try_from(F::ROWS_MAX).map_or(true, |max| len <= max);
-    let unit = dwarf::compile_as(image, key, svma.filter(|_| short), &mut rows, cache)?;
-    if rows.all.rows != 0 {
-        cache.derived(image.id(), F::TABLE).add(&rows.all);
+    let unit = place.compile(key, svma.filter(|_| short), &mut rows, cache)?;
+    if let (true, Some(image)) = (rows.all.rows != 0, key.image) {
+        cache.derived(image, F::TABLE).add(&rows.all);
     }
     Ok(unit)
 }
@@ -200,9 +190,9 @@ impl Derived {
 }
 
 impl<'a, F: Format> Rows<'a, F> {
-    fn new(image: &'a Image) -> Self {
+    fn new(bytes: &'a [u8]) -> Self {
         Rows {
-            bytes: eh_frame(image),
+            bytes,
             read: 0,
             function: Derived::default(),
             all: Derived::default(),
@@ -276,8 +266,8 @@ impl<F: Format> Transcribe for Rows<'_, F> {
         if key.is_none() {
             return self.rare(unit, addresses, offset, &rule());
         }
-        // A rule with a short form has no expressions.
-        let made = || transcribe::<F>(&simplify(&rule(), &[]));
+        // A rule with a short form cannot be said in plainer words.
+        let made = || transcribe::<F>(&rule());
         let lost = unit.push_transcript(start, offset, key, made);
         self.function.count(lost);
     }
@@ -287,7 +277,9 @@ impl<F: Format> Transcribe for Rows<'_, F> {
         if self.read > F::ROWS_MAX {
             cache.overrule(unit, &NO_ROW);
             self.function.losses = Losses::default();
-            self.function.losses.add(Loss::TooManyRows, self.function.rows);
+            self.function
+                .losses
+                .add(Loss::TooManyRows, self.function.rows);
         }
         self.all.add(&self.function);
         self.function = Derived::default();

@@ -8,6 +8,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::num::NonZeroU64;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -155,7 +156,7 @@ pub struct ImageParts {
 
 /// Identity of an [`Image`] within this process, for caches; never shown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ImageId(u64);
+pub struct ImageId(NonZeroU64);
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
@@ -183,7 +184,7 @@ impl Image {
             .map(|(i, _)| i)
             .collect();
         Image {
-            id: ImageId(NEXT_ID.fetch_add(1, Ordering::Relaxed)),
+            id: ImageId(NonZeroU64::MIN.saturating_add(NEXT_ID.fetch_add(1, Ordering::Relaxed))),
             parts,
             sized,
         }

@@ -80,6 +80,14 @@ fn units_that_cannot_be_compiled() {
     assert_eq!(cache.unit(&KEY), Some(Err(Reason::NotAtRoot)));
     assert_eq!(cache.unit(&other), Some(Err(Reason::RootReached)));
     assert_eq!(cache.unit_len(), 0);
+    // What was done last counts, and a unit has one place.
+    let unit = cache.add_unit(KEY, 0x10..0x40, [row(0x10, rule(8))], None);
+    assert_eq!(cache.unit(&KEY), Some(Ok(unit)));
+    cache.add_failed_unit(KEY, Reason::NotAtRoot);
+    assert_eq!(cache.unit(&KEY), Some(Err(Reason::NotAtRoot)));
+    assert_eq!(cache.add_unit(KEY, 0x10..0x40, [], None), unit);
+    assert_eq!(cache.unit(&KEY), Some(Ok(unit)));
+    assert_eq!((cache.unit_len(), cache.unit_ids.len()), (1, 1));
 }
 
 #[test]

@@ -163,6 +163,11 @@ impl<'a> Header<'a> {
         })
     }
 
+    /// How many functions it knows.
+    pub(super) fn len(&self) -> usize {
+        self.pairs.len()
+    }
+
     /// The offset in `.eh_frame` of the only FDE that may cover `svma`.
     pub(super) fn find(&self, svma: u64) -> Option<u64> {
         let target = svma.wrapping_sub(self.address).cast_signed();

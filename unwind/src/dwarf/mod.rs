@@ -17,9 +17,10 @@ mod read;
 mod unwinder;
 
 pub use index::{Unit, Units};
+pub(crate) use program::Common;
 pub use program::STATES_MAX;
 pub use unwinder::{Compiled, Dwarf, compile_all, compile_unit, units};
-pub(crate) use unwinder::{Transcribe, compile_all_as, compile_as, eh_frame_offset};
+pub(crate) use unwinder::{Place, Transcribe, compile_all_as};
 
 #[cfg(test)]
 mod tests;

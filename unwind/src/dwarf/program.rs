@@ -39,6 +39,13 @@ impl State {
     }
 }
 
+/// A CIE, and the rules after its instructions.
+#[derive(Clone, Debug)]
+pub(crate) struct Common {
+    pub(super) cie: Cie,
+    initial: State,
+}
+
 /// A row that is complete: its first address, the first behind it, and the offset of what made it.
 pub(super) struct Complete {
     pub(super) start: u64,
@@ -80,11 +87,26 @@ enum Step {
 
 impl<'a> Program<'a> {
     /// For the FDEs of `cie`, whose instructions are run; fails if they are malformed.
-    #[inline]
     pub(super) fn new(table: Table<'a>, cie: Cie) -> Result<Program<'a>, Reason> {
-        let mut program = Program {
+        let initial = State::NONE;
+        let mut program = Program::of(table, Common { cie, initial });
+        while !program.input.is_empty() {
+            let at = program.offset();
+            if let Step::Advance(_) = program.step()? {
+                return Err(table.malformed(at, "a CIE cannot advance"));
+            }
+        }
+        program.initial = program.state;
+        Ok(program)
+    }
+
+    /// For the FDEs of a CIE whose instructions were run before.
+    #[inline]
+    pub(super) fn of(table: Table<'a>, common: Common) -> Program<'a> {
+        let Common { cie, initial } = common;
+        Program {
             table,
-            initial: State::NONE,
+            initial,
             fde: cie.offset,
             range: 0..0,
             input: table.input(cie.program.clone()),
@@ -96,15 +118,15 @@ impl<'a> Program<'a> {
             done: true,
             error: None,
             cie,
-        };
-        while !program.input.is_empty() {
-            let at = program.offset();
-            if let Step::Advance(_) = program.step()? {
-                return Err(table.malformed(at, "a CIE cannot advance"));
-            }
         }
-        program.initial = program.state;
-        Ok(program)
+    }
+
+    /// What [`Program::of`] goes on with.
+    pub(super) fn common(&self) -> Common {
+        Common {
+            cie: self.cie.clone(),
+            initial: self.initial,
+        }
     }
 
     /// What the FDEs have in common.

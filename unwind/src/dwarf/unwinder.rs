@@ -90,13 +90,6 @@ fn locate(image: &Image, table: Table<'_>, svma: u64, cache: &mut Cache) -> Resu
     }
 }
 
-/// The offset of the FDE of `.eh_frame` that holds `svma`, if one does at all.
-pub(crate) fn eh_frame_offset(image: &Image, svma: u64, cache: &mut Cache) -> Result<u64, Reason> {
-    let missing = Reason::NoTable { pc: svma };
-    let table = Table::of(image, TableKind::EhFrame).ok_or(missing)?;
-    locate(image, table, svma, cache)
-}
-
 /// Puts the rows of functions into the cache.
 pub(crate) trait Transcribe {
     /// Adds what stands for a row of these addresses (svma), made at `offset` of the section by
@@ -133,18 +126,38 @@ impl Transcribe for AsTheyAre {
     fn complete(&mut self, _: UnitId, _: &mut Cache) {}
 }
 
-/// The FDE of `.eh_frame` at `key.offset` as a new unit of what `rows` makes of it: whole, or as
-/// far as `svma` needs it.
-pub(crate) fn compile_as(
-    image: &Image,
-    key: UnitKey,
-    svma: Option<u64>,
-    rows: &mut impl Transcribe,
-    cache: &mut Cache,
-) -> Result<UnitId, Reason> {
-    let missing = Reason::NoTable { pc: 0 };
-    let table = Table::of(image, TableKind::EhFrame).ok_or(missing)?;
-    make(table, key, svma, rows, cache)
+/// An FDE of `.eh_frame`.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    table: Table<'a>,
+    /// Its offset in the section, bytes.
+    pub(crate) offset: u64,
+}
+
+impl<'a> Place<'a> {
+    /// The one that holds `svma`, if one does at all.
+    pub(crate) fn find(image: &'a Image, svma: u64, cache: &mut Cache) -> Result<Self, Reason> {
+        let missing = Reason::NoTable { pc: svma };
+        let table = Table::of(image, TableKind::EhFrame).ok_or(missing)?;
+        let offset = locate(image, table, svma, cache)?;
+        Ok(Place { table, offset })
+    }
+
+    /// The section's bytes.
+    pub(crate) fn section(&self) -> &'a [u8] {
+        self.table.data
+    }
+
+    /// Its rows as `rows` puts them into a new unit: all, or as far as `svma` needs them.
+    pub(crate) fn compile(
+        &self,
+        key: UnitKey,
+        svma: Option<u64>,
+        rows: &mut impl Transcribe,
+        cache: &mut Cache,
+    ) -> Result<UnitId, Reason> {
+        make(self.table, key, svma, rows, cache)
+    }
 }
 
 /// The FDE at `key.offset`, whole, out of the cache or compiled into it.
@@ -166,11 +179,28 @@ fn make(
     let start = usize::try_from(key.offset).unwrap_or(usize::MAX);
     let unit = table.entry(start).and_then(|entry| {
         let entry = entry.ok_or(table.malformed(start, "an FDE is expected here"))?;
-        let cie = table.cie(table.cie_of(&entry)?)?;
-        let fde = table.fde(entry, &cie)?;
+        let at = table.cie_of(&entry)?;
+        let cie_key = UnitKey {
+            table: table.kind,
+            offset: at as u64,
+            ..key
+        };
+        let known = cache.common(&cie_key).cloned();
+        let cie = match &known {
+            Some(known) => &known.cie,
+            None => &table.cie(at)?,
+        };
+        let fde = table.fde(entry, cie)?;
         let length = fde.program.len() + cie.program.len();
         spend(table, start, length, key, cache)?;
-        let mut program = Program::new(table, cie)?;
+        let mut program = match known {
+            Some(known) => Program::of(table, known),
+            None => {
+                let program = Program::new(table, cie.clone())?;
+                cache.add_common(cie_key, program.common());
+                program
+            }
+        };
         let part = svma.and_then(|svma| run_to(&mut program, &fde, svma, key, rows, cache));
         Ok(part.unwrap_or_else(|| run(&mut program, &fde, key, rows, cache)))
     });
@@ -220,8 +250,11 @@ fn run(
     rows: &mut impl Transcribe,
     cache: &mut Cache,
 ) -> UnitId {
-    program.begin(fde);
     let mut unit = cache.begin_unit(key, fde.range.clone());
+    if let Some(unit) = unit.already() {
+        return unit;
+    }
+    program.begin(fde);
     while let Some(row) = program.next_row() {
         let addresses = row.start..row.end;
         rows.row(&mut unit, addresses, row.offset, program.key(), || {
@@ -300,6 +333,9 @@ pub struct Compiled {
     pub malformed: usize,
 }
 
+/// Bytes of the shortest FDE: its length, its CIE, an address and a length of two bytes each.
+const FDE_LEN_MIN: usize = 12;
+
 /// Compiles the whole table into `cache`.
 pub fn compile_all(image: &Image, kind: TableKind, cache: &mut Cache) -> Compiled {
     compile_all_as(image, kind, kind, &mut AsTheyAre, cache)
@@ -317,6 +353,10 @@ pub(crate) fn compile_all_as(
     let Some(table) = table(image, kind) else {
         return compiled;
     };
+    if let Some(header) = Header::of(image, &table) {
+        let most = table.data.len() / FDE_LEN_MIN;
+        cache.reserve_units(header.len().min(most));
+    }
     let mut program: Option<Program<'_>> = None;
     for entry in Entries::new(table) {
         let unit = entry.and_then(|entry| {
@@ -325,10 +365,6 @@ pub(crate) fn compile_all_as(
                 table: made,
                 ..key(image, table, entry.offset as u64)
             };
-            match cache.unit(&key).transpose()? {
-                Some(unit) if cache.is_complete(unit) => return Ok(unit),
-                _ => {}
-            }
             if program.as_ref().is_none_or(|p| p.cie().offset != at) {
                 let cie = table.cie(at)?;
                 spend(table, at, cie.program.len(), key, cache)?;
