@@ -2,7 +2,8 @@
 //!
 //! Not here: what is in them.
 
-use std::fs::File;
+use memmap2::MmapOptions;
+use std::fs::{File, Metadata};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,6 +19,14 @@ use unwind_sim_unwind::image::Owner;
 pub fn map_file(path: &Path) -> io::Result<Owner> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
+    map_open_file(&file, &metadata)
+}
+
+/// [`map_file`] of a file that is open already.
+///
+/// # Errors
+/// If it cannot be mapped, or is not a regular file.
+pub(crate) fn map_open_file(file: &File, metadata: &Metadata) -> io::Result<Owner> {
     if !metadata.is_file() {
         let message = "not a regular file";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
@@ -25,9 +34,10 @@ pub fn map_file(path: &Path) -> io::Result<Owner> {
     if metadata.len() == 0 {
         return Ok(Arc::new(Vec::<u8>::new()));
     }
+    let len = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
     // SAFETY: the mapping is private and read-only, and lives as long as the owner. That the file
     // may be changed meanwhile by others cannot be excluded; see above for what then happens.
-    let map = unsafe { memmap2::Mmap::map(&file)? };
+    let map = unsafe { MmapOptions::new().len(len).map(file)? };
     Ok(Arc::new(map))
 }
 

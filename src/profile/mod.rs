@@ -113,11 +113,13 @@ pub fn addresses(
     replay_alone(file, options, &mut Each(per_stack))
 }
 
-/// How an unwinder is to be used for addresses only: from hardware registers, without symbols.
+/// How an unwinder is to be used for addresses only: from hardware registers, by the tables in the
+/// images themselves; without symbols and separate debug files.
 pub fn plain_options(engine: &Engine) -> Options<'_> {
     let mut files = FinderOptions::system();
     files.elf.symbols = false;
     files.elf.plt = false;
+    files.debug_files = false;
     let setting = crate::engine::Setting::default();
     Options {
         how: How {

@@ -11,46 +11,58 @@ pub(super) const DELETED: &str = " (deleted)";
 /// Shortest build id that names a file in a tree: one byte is its directory.
 const BUILD_ID_LEN_MIN: usize = 2;
 
-/// All places, best first.
-pub(super) fn candidates(options: &FinderOptions, request: &MappingRequest<'_>) -> Vec<PathBuf> {
-    let mut out = Vec::new();
-    let proc = format!("/proc/{}", request.pid);
+/// All places, best first. The first one is most often the right one: the others are only thought
+/// of when they are asked for.
+pub(super) fn candidates(
+    options: &FinderOptions,
+    request: &MappingRequest<'_>,
+) -> impl Iterator<Item = PathBuf> {
     let plain = request.name.strip_suffix(DELETED);
     let path = Path::new(plain.unwrap_or(request.name));
     let is_path = path.is_absolute();
-    let in_proc = |out: &mut Vec<PathBuf>| {
-        let (start, end) = (request.range.start, request.range.end);
-        out.push(format!("{proc}/map_files/{start:x}-{end:x}").into());
-        // The link of map_files needs a capability, this one does not.
-        let exe = PathBuf::from(format!("{proc}/exe"));
-        if std::fs::read_link(&exe).is_ok_and(|link| link == Path::new(request.name)) {
-            out.push(exe);
-        }
-        if let Ok(below) = path.strip_prefix("/") {
-            out.push(Path::new(&proc).join("root").join(below));
-        }
-    };
-    if options.live && is_path && options.symfs.is_none() {
-        in_proc(&mut out);
-    }
+    let has_id = !request.build_id.is_empty();
+    let has_proc = is_path && options.symfs.is_none();
     // Without a build id, the file that now has the name of a removed one is surely another.
-    if is_path && (plain.is_none() || !request.build_id.is_empty()) {
-        out.push(below(options.symfs.as_deref(), path));
+    let here = is_path && (plain.is_none() || has_id);
+    let when = |asked: bool, places: &dyn Fn() -> Vec<PathBuf>| match asked {
+        true => places(),
+        false => Vec::new(),
+    };
+    (0..4).flat_map(move |stage| match stage {
+        0 => when(options.live && has_proc, &|| in_proc(request, path)),
+        1 => when(here, &|| vec![below(options.symfs.as_deref(), path)]),
+        2 => when(has_id, &|| in_trees(options, request.build_id, is_path)),
+        _ => when(has_id && !options.live && has_proc, &|| {
+            in_proc(request, path)
+        }),
+    })
+}
+
+/// What `/proc` has of the process.
+fn in_proc(request: &MappingRequest<'_>, path: &Path) -> Vec<PathBuf> {
+    let proc = format!("/proc/{}", request.pid);
+    let (start, end) = (request.range.start, request.range.end);
+    let mut out = vec![format!("{proc}/map_files/{start:x}-{end:x}").into()];
+    // The link of map_files needs a capability, this one does not.
+    let exe = PathBuf::from(format!("{proc}/exe"));
+    if std::fs::read_link(&exe).is_ok_and(|link| link == Path::new(request.name)) {
+        out.push(exe);
     }
-    if !request.build_id.is_empty() {
-        for dir in &options.debug_dirs {
-            out.extend(in_tree(dir, request.build_id, ""));
-        }
-        if let Some(cache) = &options.perf_cache {
-            // Since Linux 4.4 a directory with `elf` and `debug` in it; before, the file itself.
-            if let Some(entry) = in_tree(cache, request.build_id, "") {
-                out.push(entry.join(if is_path { "elf" } else { "vdso" }));
-                out.push(entry);
-            }
-        }
-        if !options.live && is_path && options.symfs.is_none() {
-            in_proc(&mut out);
-        }
+    if let Ok(below) = path.strip_prefix("/") {
+        out.push(Path::new(&proc).join("root").join(below));
+    }
+    out
+}
+
+/// The build-id trees and the cache of perf.
+fn in_trees(options: &FinderOptions, build_id: &[u8], is_path: bool) -> Vec<PathBuf> {
+    let dirs = options.debug_dirs.iter();
+    let mut out: Vec<PathBuf> = dirs.filter_map(|dir| in_tree(dir, build_id, "")).collect();
+    // Since Linux 4.4 a directory with `elf` and `debug` in it; before, the file itself.
+    let cache = options.perf_cache.as_deref();
+    if let Some(entry) = cache.and_then(|cache| in_tree(cache, build_id, "")) {
+        out.push(entry.join(if is_path { "elf" } else { "vdso" }));
+        out.push(entry);
     }
     out
 }

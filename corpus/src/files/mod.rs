@@ -17,8 +17,9 @@ mod tests;
 
 pub use problem::{FileProblem, FileProblemKind};
 
-use crate::mapped::map_file;
+use crate::mapped::map_open_file;
 use std::collections::HashMap;
+use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -103,7 +104,7 @@ struct FileKey {
 /// Finds images and keeps them, each file once.
 #[derive(Debug, Default)]
 pub struct ImageFinder {
-    options: FinderOptions,
+    options: Arc<FinderOptions>,
     loaded: HashMap<FileKey, Arc<Loaded>>,
     answers: HashMap<(u32, String, Vec<u8>), Option<Arc<Loaded>>>,
     jit: HashMap<u32, Arc<Vec<Symbol>>>,
@@ -115,7 +116,7 @@ impl ImageFinder {
     /// A finder that has found nothing yet.
     pub fn new(options: FinderOptions) -> ImageFinder {
         ImageFinder {
-            options,
+            options: Arc::new(options),
             ..ImageFinder::default()
         }
     }
@@ -226,7 +227,8 @@ impl ImageFinder {
             }
         }
         let mut seen = FileProblemKind::NotFound;
-        for path in candidates::candidates(&self.options, request) {
+        let options = self.options.clone();
+        for path in candidates::candidates(&options, request) {
             match self.load(&path, request.name) {
                 Ok(loaded) => match check_build_id(&loaded, request.build_id) {
                     Ok(()) => return Some(loaded),
@@ -254,7 +256,8 @@ impl ImageFinder {
 
     /// Loads a file, or hands out the one loaded before.
     fn load(&mut self, path: &Path, name: &str) -> Result<Arc<Loaded>, FileProblemKind> {
-        let metadata = std::fs::metadata(path).map_err(FileProblemKind::from_io)?;
+        let file = File::open(path).map_err(FileProblemKind::from_io)?;
+        let metadata = file.metadata().map_err(FileProblemKind::from_io)?;
         let key = FileKey {
             name: name.to_owned(),
             device: metadata.dev(),
@@ -264,7 +267,7 @@ impl ImageFinder {
         if let Some(loaded) = self.loaded.get(&key) {
             return Ok(loaded.clone());
         }
-        let owner = map_file(path).map_err(FileProblemKind::from_io)?;
+        let owner = map_open_file(&file, &metadata).map_err(FileProblemKind::from_io)?;
         let mut elf = elf::read(name, owner, &self.options.elf).map_err(FileProblemKind::Elf)?;
         for problem in std::mem::take(&mut elf.problems) {
             self.problem(name, FileProblemKind::Elf(problem));

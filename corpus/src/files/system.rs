@@ -1,7 +1,7 @@
 //! Images that are in memory: this process's own vdso, and those that a caller read.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use unwind_sim_unwind::elf::{self, Elf, ElfError};
 use unwind_sim_unwind::image::Owner;
@@ -13,16 +13,21 @@ const HEADER: usize = 64;
 
 /// The bytes of the vdso that the kernel gave to this process; `None` on other systems.
 pub(super) fn own_vdso() -> Option<Vec<u8>> {
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;
-    let (start, rest) = line.split_once('-')?;
-    let (end, _) = rest.split_once(' ')?;
-    let start = u64::from_str_radix(start, 16).ok()?;
-    let size = u64::from_str_radix(end, 16).ok()?.checked_sub(start)?;
+    const AT_SYSINFO_EHDR: u64 = 33;
+    let vector = std::fs::read("/proc/self/auxv").ok()?;
+    let word = |word: &[u8; 8]| u64::from_le_bytes(*word);
+    let words: Vec<u64> = vector.as_chunks().0.iter().map(word).collect();
+    let mut entries = words.as_chunks().0.iter();
+    let [_, start] = *entries.find(|[kind, _]| *kind == AT_SYSINFO_EHDR)?;
+    let memory = File::open("/proc/self/mem").ok()?;
+    let mut header = [0; HEADER];
+    memory.read_exact_at(&mut header, start).ok()?;
+    // Its section headers are the last thing in it.
+    let u16_at = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
+    let sections = u64::from_le_bytes(*header[40..].first_chunk()?);
+    let size = sections.checked_add(u16_at(58) * u16_at(60))?;
     let mut bytes = vec![0; usize::try_from(size.min(VDSO_SIZE_MAX)).ok()?];
-    let mut memory = File::open("/proc/self/mem").ok()?;
-    memory.seek(SeekFrom::Start(start)).ok()?;
-    memory.read_exact(&mut bytes).ok()?;
+    memory.read_exact_at(&mut bytes, start).ok()?;
     Some(bytes)
 }
 
