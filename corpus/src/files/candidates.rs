@@ -24,17 +24,12 @@ pub(super) fn candidates(
     let has_proc = is_path && options.symfs.is_none();
     // Without a build id, the file that now has the name of a removed one is surely another.
     let here = is_path && (plain.is_none() || has_id);
-    let when = |asked: bool, places: &dyn Fn() -> Vec<PathBuf>| match asked {
-        true => places(),
-        false => Vec::new(),
-    };
     (0..4).flat_map(move |stage| match stage {
-        0 => when(options.live && has_proc, &|| in_proc(request, path)),
-        1 => when(here, &|| vec![below(options.symfs.as_deref(), path)]),
-        2 => when(has_id, &|| in_trees(options, request.build_id, is_path)),
-        _ => when(has_id && !options.live && has_proc, &|| {
-            in_proc(request, path)
-        }),
+        0 if has_proc && options.live => in_proc(request, path),
+        1 if here => vec![below(options.symfs.as_deref(), path)],
+        2 if has_id => in_trees(options, request.build_id, is_path),
+        3 if has_id && has_proc && !options.live => in_proc(request, path),
+        _ => Vec::new(),
     })
 }
 
