@@ -7,6 +7,8 @@ const NAMES: [&str; 16] = [
     "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13",
     "r14", "r15",
 ];
+/// Bytes of memory that are shown.
+const SHOWN: usize = 64;
 /// Flags with their bits.
 const FLAGS: [(&str, u32); 9] = [
     ("CF", 0),
@@ -40,6 +42,21 @@ pub struct Memory {
     pub machine: Vec<u8>,
     /// What the processor has.
     pub cpu: Vec<u8>,
+}
+
+impl Memory {
+    /// What differs of these bytes, with a little around it; `None` if nothing does.
+    pub(super) fn of(address: u64, machine: &[u8], cpu: &[u8]) -> Option<Memory> {
+        let first = machine.iter().zip(cpu).position(|(a, b)| a != b)?;
+        let short = machine.len() <= SHOWN;
+        let start = if short { 0 } else { first & !7 };
+        let end = machine.len().min(start + SHOWN);
+        Some(Memory {
+            address: address + start as u64,
+            machine: machine[start..end].to_vec(),
+            cpu: cpu[start..end].to_vec(),
+        })
+    }
 }
 
 /// The first difference.

@@ -13,9 +13,6 @@ const CHUNK: u64 = 1 << 16;
 /// Areas that are larger are not compared as a whole: they are reserved rather than used.
 const AREA_MAX: u64 = 1 << 30;
 
-/// Bytes of a difference that are shown.
-const SHOWN: usize = 64;
-
 /// The general registers of a state, the next instruction being at `rip`.
 pub(super) fn cpu_of(state: &State, rip: u64) -> Cpu {
     Cpu {
@@ -149,21 +146,9 @@ impl Follower {
                 continue;
             }
             self.stepper.read(part.start, theirs)?;
-            if ours == theirs {
-                continue;
+            if ours != theirs {
+                return Ok(Memory::of(part.start, ours, theirs));
             }
-            let first = ours.iter().zip(&*theirs).position(|(a, b)| a != b);
-            let start = if size <= SHOWN {
-                0
-            } else {
-                first.unwrap_or(0) & !7
-            };
-            let end = size.min(start + SHOWN);
-            return Ok(Some(Memory {
-                address: part.start + start as u64,
-                machine: ours[start..end].to_vec(),
-                cpu: theirs[start..end].to_vec(),
-            }));
         }
         Ok(None)
     }

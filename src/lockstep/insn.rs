@@ -110,35 +110,29 @@ fn value(register: Register, state: &State) -> Option<u64> {
     })
 }
 
-/// Is it the kernel's business, or what this very processor says of itself?
+/// Is it the kernel's business, or what this very processor says of itself? `xsave` is: it saves
+/// what there is, which may be more than the machine has.
 fn is_led(mnemonic: Mnemonic) -> bool {
-    use Mnemonic::{Cpuid, Int, Rdtsc, Rdtscp, Syscall, Sysenter, Xgetbv};
+    use Mnemonic::{
+        Cpuid, Int, Rdtsc, Rdtscp, Syscall, Sysenter, Xgetbv, Xsave, Xsave64, Xsavec, Xsavec64,
+        Xsaveopt, Xsaveopt64,
+    };
     matches!(
         mnemonic,
         Cpuid | Int | Rdtsc | Rdtscp | Syscall | Sysenter | Xgetbv
+    ) || matches!(
+        mnemonic,
+        Xsave | Xsave64 | Xsavec | Xsavec64 | Xsaveopt | Xsaveopt64
     )
 }
 
 fn is_fx(feature: &CpuidFeature) -> bool {
     use CpuidFeature::{
-        FPU, FPU287, FPU387, FXSR, MMX, SSE, SSE2, SSE3, SSE4_1, SSE4_2, SSSE3, XSAVE, XSAVEC,
-        XSAVEOPT,
+        FPU, FPU287, FPU387, FXSR, MMX, SSE, SSE2, SSE3, SSE4_1, SSE4_2, SSSE3, XSAVE,
     };
     matches!(
         feature,
-        FPU | FPU287
-            | FPU387
-            | FXSR
-            | MMX
-            | SSE
-            | SSE2
-            | SSE3
-            | SSE4_1
-            | SSE4_2
-            | SSSE3
-            | XSAVE
-            | XSAVEC
-            | XSAVEOPT
+        FPU | FPU287 | FPU387 | FXSR | MMX | SSE | SSE2 | SSE3 | SSE4_1 | SSE4_2 | SSSE3 | XSAVE
     )
 }
 
@@ -171,14 +165,9 @@ pub(super) fn is_approximate(mnemonic: Mnemonic) -> bool {
 /// (AMD APM volume 2, 11.5.2), MXCSR_MASK, and what is not stored at all. `None`: the instruction
 /// stores no such thing.
 pub(super) fn open_bytes(mnemonic: Mnemonic) -> Option<&'static [Range<usize>]> {
-    use Mnemonic::{
-        Fnsave, Fnstenv, Fsave, Fstenv, Fxsave, Fxsave64, Xsave, Xsave64, Xsavec, Xsavec64,
-        Xsaveopt, Xsaveopt64,
-    };
+    use Mnemonic::{Fnsave, Fnstenv, Fsave, Fstenv, Fxsave, Fxsave64};
     Some(match mnemonic {
-        Fxsave | Fxsave64 | Xsave | Xsave64 | Xsavec | Xsavec64 | Xsaveopt | Xsaveopt64 => {
-            &[6..24, 28..32, 416..512]
-        }
+        Fxsave | Fxsave64 => &[6..24, 28..32, 416..512],
         Fnstenv | Fstenv | Fnsave | Fsave => &[12..28],
         _ => return None,
     })

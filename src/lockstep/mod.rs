@@ -19,6 +19,8 @@ mod follow;
 mod insn;
 mod run;
 mod step;
+#[cfg(test)]
+mod tests;
 
 pub use difference::{Difference, Memory, Side};
 pub use run::{LockstepError, Request, Run, run};

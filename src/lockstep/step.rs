@@ -119,6 +119,12 @@ impl Lockstep {
         })
     }
 
+    /// The machine, to be changed behind the processor's back.
+    #[cfg(test)]
+    pub(super) fn machine(&mut self) -> &mut State {
+        &mut self.process.machine.state
+    }
+
     /// Instructions so far, on both sides.
     pub(super) fn executed(&self) -> u64 {
         self.compared + self.led
@@ -317,15 +323,11 @@ impl Lockstep {
             let part = part.start.min(cpu.len())..part.end.min(cpu.len());
             cpu[part.clone()].copy_from_slice(&machine[part]);
         }
-        if machine == cpu {
+        let difference = Memory::of(range.start, &machine, &cpu);
+        if difference.is_none() {
             self.follower.stepper.write(range.start, &machine)?;
-            return Ok(None);
         }
-        Ok(Some(Memory {
-            address: range.start,
-            machine,
-            cpu,
-        }))
+        Ok(difference)
     }
 
     /// Compares all memory.

@@ -2,6 +2,9 @@
 
 use super::*;
 
+#[path = "../../../tests/common/skip.rs"]
+mod skip;
+
 const CODE: u64 = 0x40_0000;
 const DATA: u64 = 0x7fff_f000_0000;
 const RAX: usize = 0;
@@ -10,7 +13,8 @@ const RSP: usize = 4;
 /// A process with this code in it, and a page of data that rsp points to; `None` if this machine
 /// does not allow it.
 fn with(code: &[u8]) -> Option<Stepper> {
-    if crate::may_trace().is_err() {
+    if let Err(error) = crate::may_trace() {
+        skip::skip("stepper", error);
         return None;
     }
     let mut stepper = Stepper::new().unwrap();

@@ -1,0 +1,109 @@
+//! Whole programs in the emulated machine and on the processor, instruction by instruction.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod common;
+
+use common::skip::skip;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use unwind_sim::lockstep::{self, Request, Run};
+use unwind_sim::verify::{End, Program};
+use unwind_sim_emulator::linux::{Options, Outcome};
+
+fn may_trace(test: &str) -> bool {
+    match common::no_ptrace() {
+        None => true,
+        Some(reason) => {
+            skip(test, reason);
+            false
+        }
+    }
+}
+
+fn compile(source: &Path, arguments: &[&str], to: &Path) -> bool {
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-static"]).args(arguments);
+    cc.arg("-o").arg(to).arg(source);
+    cc.output().expect("cc runs").status.success()
+}
+
+fn lockstep(path: &Path, instructions_max: u64) -> Run {
+    let path = path.display().to_string().into_bytes();
+    let program = Program {
+        options: Options {
+            args: vec![path.clone()],
+            env: vec![b"A=b".to_vec()],
+            ..Options::default()
+        },
+        path,
+    };
+    let request = Request {
+        instructions_max,
+        timeout: Some(Duration::from_secs(300)),
+        measure: false,
+    };
+    lockstep::run(program, &request, &mut |_| ()).expect("it runs")
+}
+
+#[track_caller]
+fn agrees(run: &Run, status: i32) {
+    if let Some(difference) = &run.difference {
+        panic!("{difference}");
+    }
+    assert_eq!(run.end, End::Outcome(Outcome::Exited(status)));
+}
+
+#[test]
+fn a_program_that_is_hard_to_follow_agrees_to_its_end() {
+    if !may_trace("a_program_that_is_hard_to_follow_agrees_to_its_end") {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("program");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lockstep/program.c");
+    let arguments = ["-nostdlib", "-fno-stack-protector", "-fcf-protection=none"];
+    assert!(compile(&source, &arguments, &path), "cc compiles it");
+    let run = lockstep(&path, u64::MAX);
+    agrees(&run, 42);
+    // Each fault is raised on both sides: see the program.
+    assert_eq!(run.exceptions, 8);
+    assert!(run.compared > 2000, "{}", run.compared);
+    // The command says so.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
+    command.args(["lockstep", "--stats", "--report-every", "8192", "--"]);
+    let output = command.arg(&path).output().expect("it runs");
+    let (out, err) = (&output.stdout, &output.stderr);
+    let (out, err) = (String::from_utf8_lossy(out), String::from_utf8_lossy(err));
+    assert_eq!(output.status.code(), Some(0), "{out}{err}");
+    let (compared, led) = (run.compared, run.led);
+    let line =
+        format!("{compared} instructions compared, {led} told, 8 exceptions: no difference\n");
+    assert_eq!(out, line);
+    assert!(
+        err.starts_with("8192 instructions\n16384 instructions\n"),
+        "{err}"
+    );
+    assert!(err.contains("bare single-stepping does"), "{err}");
+    // It goes no farther than it is told.
+    let run = lockstep(&path, 100);
+    assert_eq!(run.compared + run.led, 100);
+    assert!(run.difference.is_none());
+}
+
+#[test]
+fn a_program_of_the_system_library_agrees_to_its_end() {
+    if !may_trace("a_program_of_the_system_library_agrees_to_its_end") {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let source = directory.path().join("hello.c");
+    let text = "#include <stdio.h>\n\
+                int main(int c, char **v) { return printf(\"%s %d %.9g\\n\", v[0], c, c / 7.0) < 0; }\n";
+    std::fs::write(&source, text).expect("written");
+    let path = directory.path().join("hello");
+    assert!(compile(&source, &[], &path), "cc compiles it");
+    let run = lockstep(&path, u64::MAX);
+    agrees(&run, 0);
+    assert!(run.compared > 10_000, "{}", run.compared);
+}
