@@ -1,20 +1,71 @@
-//! Recording under ptrace: what the host sees goes into a trace, its images with it.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+//! Recording: what an engine sees of a program goes into a trace, its images with it.
+//!
+//! [`TraceRecorder`] is what all engines share. `ptrace` runs a program on this machine's
+//! processor, [`emulator`] in the emulated machine.
+
+pub mod emulator;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub mod ptrace;
+mod shadow;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::Write;
+use std::ops::Range;
 use std::sync::Arc;
 use unwind_sim_corpus::files::{FinderOptions, ImageFinder, MappingRequest};
-use unwind_sim_corpus::model::{self, ImageIndex, Region, RegionRole};
+use unwind_sim_corpus::model::{self, ImageIndex};
 use unwind_sim_corpus::trace::{TraceWriter, WriteError};
 use unwind_sim_corpus::world::World;
-use unwind_sim_host::{
-    Event, Mapping, Next, ProcessMemory, Recorder, RecorderError, Sample, StackRole,
-};
-use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Owner, Section, SectionKind};
+use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind};
 
-/// Largest piece of memory that is read for an image without a file (the vdso), bytes.
-const MEMORY_IMAGE_MAX: u64 = 1 << 24;
+/// Bytes of a stack copied by default, above rsp.
+pub const STACK_BYTES: u64 = 1 << 20;
+
+/// How the frame of a fetching function is found when its sample is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FetchFrame {
+    /// The point is the function's first instruction: rsp is its CFA - 8.
+    Entry,
+    /// The point lies behind `push %rbp; mov %rsp, %rbp`: rbp is its CFA - 16.
+    Rbp,
+}
+
+/// A place in the program where samples are taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Point {
+    /// `SYMBOL`, `SYMBOL+OFF` or a hex address.
+    pub name: String,
+    /// Makes this a fake start, as at a tracepoint: the place lies in the function that fetches
+    /// the caller's registers.
+    pub fetch: Option<FetchFrame>,
+    /// For a fake start: where the unwinder's own registers are taken, the first time that this
+    /// place is reached after `name`; `None`: at the same place.
+    pub own: Option<String>,
+}
+
+/// When samples are taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum At {
+    /// Every so many instructions.
+    Every(u64),
+    /// So many times a second, of each thread that runs.
+    Freq(u32),
+    /// At each system call.
+    Syscall,
+    /// At the first instruction that each call goes to.
+    Call,
+    /// At these places.
+    Points(Vec<Point>),
+}
+
+impl At {
+    fn points(&self) -> &[Point] {
+        match self {
+            At::Points(points) => points,
+            _ => &[],
+        }
+    }
+}
 
 /// Writes a recording into a trace.
 pub struct TraceRecorder<'a, W: Write> {
@@ -25,21 +76,16 @@ pub struct TraceRecorder<'a, W: Write> {
     /// Which lines of text are wanted, by image.
     lines: BTreeMap<ImageIndex, BTreeSet<u64>>,
     seen: HashSet<(u32, u64)>,
-    /// For each sample so far, which of [`unwind_sim_host::At::Points`] it was taken at.
+    /// For each sample so far, which of [`At::Points`] it was taken at.
     pub points: Vec<Option<usize>>,
 }
 
 impl<'a, W: Write> TraceRecorder<'a, W> {
-    /// Into `writer`.
-    pub fn new(writer: &'a mut TraceWriter<W>) -> Self {
-        let options = FinderOptions {
-            live: true,
-            ..FinderOptions::system()
-        };
-        let finder = ImageFinder::new(options);
+    /// Into `writer`; files of images are looked for as `options` say.
+    pub fn new(writer: &'a mut TraceWriter<W>, options: FinderOptions) -> Self {
         TraceRecorder {
             writer,
-            finder,
+            finder: ImageFinder::new(options),
             world: World::new(),
             images: Vec::new(),
             lines: BTreeMap::new(),
@@ -48,29 +94,40 @@ impl<'a, W: Write> TraceRecorder<'a, W> {
         }
     }
 
+    /// Executable memory appeared.
     fn map(
         &mut self,
-        pid: u32,
-        mapping: &Mapping,
-        memory: Option<&ProcessMemory>,
+        request: &MappingRequest<'_>,
+        (image, bias): (Option<Arc<Image>>, u64),
     ) -> Result<(), WriteError> {
-        let (image, bias) = find_image(&mut self.finder, mapping, memory);
         let index = match &image {
             Some(image) => Some(self.add_image(image)?),
             None => None,
         };
-        self.event_to_trace(model::Event::Map {
-            pid,
-            range: mapping.range.clone(),
+        self.event(&model::Event::Map {
+            pid: request.pid,
+            range: request.range.clone(),
             bias,
             image: index,
-            name: mapping.name.clone(),
+            name: request.name.to_owned(),
         })
     }
 
-    fn event_to_trace(&mut self, event: model::Event) -> Result<(), WriteError> {
-        self.world.apply(&event, &self.images);
-        self.writer.event(&event)
+    fn event(&mut self, event: &model::Event) -> Result<(), WriteError> {
+        self.world.apply(event, &self.images);
+        self.writer.event(event)
+    }
+
+    fn sample(
+        &mut self,
+        sample: &model::Sample<'_>,
+        point: Option<usize>,
+    ) -> Result<(), WriteError> {
+        self.points.push(point);
+        let pcs = sample.truth.frames().iter().map(|f| f.pc);
+        let live = sample.regs.live().map(|regs| regs.rip());
+        self.want_text(sample.pid, pcs.chain(live));
+        self.writer.sample(sample)
     }
 
     /// Adds an image without its text, of which only what is sampled will be kept.
@@ -161,34 +218,21 @@ impl<'a, W: Write> TraceRecorder<'a, W> {
 /// Text is kept in lines of so many bytes.
 const TEXT_LINE: u64 = 64;
 
-fn find_image(
-    finder: &mut ImageFinder,
-    mapping: &Mapping,
-    memory: Option<&ProcessMemory>,
-) -> (Option<Arc<Image>>, u64) {
-    let request = MappingRequest {
-        pid: mapping.pid as u32,
-        name: &mapping.name,
-        range: mapping.range.clone(),
-        file_offset: mapping.offset,
-        executable: mapping.execute,
-        build_id: &[],
-    };
-    let length = mapping.range.end - mapping.range.start;
-    if mapping.name == "[vdso]" && length <= MEMORY_IMAGE_MAX {
-        let mut bytes = vec![0; length as usize];
-        let read = memory.map_or(0, |m| m.read(mapping.range.start, &mut bytes));
-        bytes.truncate(read);
-        let owner: Owner = Arc::new(bytes);
-        if let Some((image, bias)) = finder.memory_image("[vdso]", mapping.range.start, owner) {
-            return (Some(image), bias);
-        }
-    }
-    finder.mapping_for(&request)
-}
-
 /// The addresses (avma) of `SYMBOL`, `SYMBOL+OFFSET` or a bare hex address in a mapping.
-fn locate(image: &Image, bias: u64, mapping: &Mapping, name: &str) -> Vec<u64> {
+fn locate(image: Option<&Image>, bias: u64, range: &Range<u64>, name: &str) -> Vec<u64> {
+    if let Some(address) = name
+        .strip_prefix("0x")
+        .and_then(|h| u64::from_str_radix(h, 16).ok())
+    {
+        return if range.contains(&address) {
+            vec![address]
+        } else {
+            Vec::new()
+        };
+    }
+    let Some(image) = image else {
+        return Vec::new();
+    };
     let (symbol, offset) = match name.rsplit_once('+') {
         Some((symbol, offset)) => match parse_number(offset) {
             Some(offset) => (symbol, offset),
@@ -201,7 +245,7 @@ fn locate(image: &Image, bias: u64, mapping: &Mapping, name: &str) -> Vec<u64> {
         .iter()
         .filter(|s| s.name == symbol || s.name.split('@').next() == Some(symbol))
         .map(|s| s.address.wrapping_add(offset).wrapping_add(bias));
-    let mut found: Vec<u64> = addresses.filter(|a| mapping.range.contains(a)).collect();
+    let mut found: Vec<u64> = addresses.filter(|a| range.contains(a)).collect();
     found.sort_unstable();
     found.dedup();
     found
@@ -212,88 +256,5 @@ pub fn parse_number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),
         None => text.parse().ok(),
-    }
-}
-
-impl<W: Write> Recorder for TraceRecorder<'_, W> {
-    fn event(&mut self, event: &Event<'_>) -> Result<(), RecorderError> {
-        let event = match event {
-            Event::Map {
-                pid,
-                mapping,
-                memory,
-            } => {
-                return Ok(self.map(*pid, mapping, Some(memory))?);
-            }
-            Event::Unmap { pid, range } => model::Event::Unmap {
-                pid: *pid,
-                range: range.clone(),
-            },
-            Event::Exec { pid } => model::Event::Exec { pid: *pid },
-            Event::Fork {
-                pid,
-                tid,
-                parent_pid,
-            } => model::Event::Fork {
-                pid: *pid,
-                tid: *tid,
-                parent_pid: *parent_pid,
-            },
-            Event::Exit { pid, tid } => model::Event::Exit {
-                pid: *pid,
-                tid: *tid,
-            },
-            Event::Comm { pid, tid, name } => model::Event::Comm {
-                pid: *pid,
-                tid: *tid,
-                name: (*name).to_owned(),
-            },
-            _ => return Ok(()),
-        };
-        Ok(self.event_to_trace(event)?)
-    }
-
-    fn sample(&mut self, sample: Sample) -> Result<Next, RecorderError> {
-        self.points.push(sample.point);
-        let pcs = sample.truth.frames().iter().map(|f| f.pc);
-        let live = sample.regs.live().map(|regs| regs.rip());
-        self.want_text(sample.pid, pcs.chain(live));
-        let regions = sample.stacks.into_iter().map(|piece| Region {
-            role: match piece.role {
-                StackRole::Stack => RegionRole::Stack,
-                StackRole::OtherStack => RegionRole::OtherStack,
-            },
-            bounds: piece.bounds,
-            next_sp: 0,
-            address: piece.address,
-            bytes: piece.bytes.into(),
-        });
-        self.writer.sample(&model::Sample {
-            pid: sample.pid,
-            tid: sample.tid,
-            time: sample.time,
-            regs: sample.regs,
-            regions: regions.collect(),
-            truth: sample.truth,
-            recorded: Vec::new(),
-        })?;
-        Ok(Next::Go)
-    }
-
-    fn locate(&mut self, mapping: &Mapping, name: &str) -> Vec<u64> {
-        if let Some(address) = name
-            .strip_prefix("0x")
-            .and_then(|h| u64::from_str_radix(h, 16).ok())
-        {
-            return if mapping.range.contains(&address) {
-                vec![address]
-            } else {
-                Vec::new()
-            };
-        }
-        let (Some(image), bias) = find_image(&mut self.finder, mapping, None) else {
-            return Vec::new();
-        };
-        locate(&image, bias, mapping, name)
     }
 }

@@ -1,9 +1,74 @@
-//! The corpus: one named test for each case file.
+//! The corpus: named tests for each case file, one for each engine. The case is built once.
+//!
+//! `GROUP/CASE/ptrace` runs on this machine's processor; `GROUP/CASE/emulator` in the emulated
+//! machine, and holds what it made of the case against what the processor did. A case whose header
+//! says that it is not emulated is of that kind, and fails if it could be.
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use unwind_sim::cases;
+use std::sync::{Arc, OnceLock};
+use unwind_sim::cases::{self, Built, Engine, Recorded};
+
+/// What the tests of one case share.
+struct Shared {
+    path: PathBuf,
+    built: OnceLock<Result<Built, String>>,
+    /// What the first engine of this machine made of it.
+    first: OnceLock<Result<Recorded, String>>,
+}
+
+impl Shared {
+    fn built(&self) -> Result<&Built, Failed> {
+        let built = || Built::new(&self.path).map_err(|e| e.to_string());
+        Ok(self.built.get_or_init(built).as_ref()?)
+    }
+
+    fn first(&self, built: &Built) -> Result<&Recorded, Failed> {
+        let check = || built.check(Engine::HERE[0]).map_err(|e| e.to_string());
+        Ok(self.first.get_or_init(check).as_ref()?)
+    }
+
+    fn check(&self, engine: Engine) -> Result<(), Failed> {
+        let built = self.built()?;
+        let first = self.first(built)?;
+        if engine == Engine::HERE[0] {
+            return Ok(());
+        }
+        let recorded = built.check(engine)?;
+        Ok(built.check_same(first, &recorded)?)
+    }
+
+    /// The key in the header must not outlive what it says.
+    fn check_not_emulated(&self) -> Result<(), Failed> {
+        match self.built()?.record(Engine::Emulator) {
+            Ok(_) => Err("it can be emulated: not-emulated in its header is not so".into()),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+fn trials(folder: &Path, path: PathBuf) -> Vec<Trial> {
+    let name = path.strip_prefix(folder).unwrap_or(&path);
+    let name = name.with_extension("").to_string_lossy().into_owned();
+    let case = cases::read(&path);
+    let not_emulated = case.is_ok_and(|case| case.header.not_emulated.is_some());
+    let shared = Arc::new(Shared {
+        path,
+        built: OnceLock::new(),
+        first: OnceLock::new(),
+    });
+    let trial = |&engine: &Engine| {
+        let shared = shared.clone();
+        let name = format!("{name}/{}", engine.as_str());
+        if engine == Engine::Emulator && not_emulated {
+            Trial::test(name, move || shared.check_not_emulated()).with_kind("not emulated")
+        } else {
+            Trial::test(name, move || shared.check(engine))
+        }
+    };
+    Engine::HERE.iter().map(trial).collect()
+}
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -15,14 +80,6 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let trial = |path: std::path::PathBuf| {
-        let name = path
-            .strip_prefix(&folder)
-            .unwrap_or(&path)
-            .with_extension("");
-        Trial::test(name.to_string_lossy(), move || {
-            cases::check(&path).map_err(|error| Failed::from(error.to_string()))
-        })
-    };
-    libtest_mimic::run(&arguments, paths.into_iter().map(trial).collect()).exit_code()
+    let trials = paths.into_iter().flat_map(|path| trials(&folder, path));
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
 }

@@ -1,7 +1,6 @@
 //! Regenerating expectations. The author's lines stay as they are; nothing gets worse unasked.
 
-use super::sample::Recorded;
-use super::{CaseFailure, claims, matrix, matrix_of, read};
+use super::{Built, CaseFailure, Engine, claims, engines, matrix, matrix_of};
 use std::io::Write;
 use std::path::Path;
 use unwind_sim_unwind::verdict::Verdict;
@@ -21,14 +20,20 @@ pub struct Blessed {
 /// # Errors
 /// If the case cannot be run, authorities or claims disagree, or a cell would get worse.
 pub fn bless(path: &Path, accept: &[String]) -> Result<Blessed, CaseFailure> {
-    let case = read(path)?;
-    let recorded = Recorded::new(&case, path, false)?;
+    let built = Built::without_defect(path)?;
+    let case = &built.case;
+    let recorded = built.record(Engine::HERE[0])?;
     let found = matrix_of(&recorded);
     let mut refused = recorded.truth_differences();
     refused.extend(claims::differences(&recorded, &found));
+    for &engine in built.engines().iter().skip(1) {
+        let other = built.record(engine)?;
+        refused.extend(engines::differences(&recorded, &other));
+        refused.extend(matrix::differences(&found, &matrix_of(&other), engine));
+    }
     let expected = case.expected.clone();
     let changes = match &expected {
-        Some(expected) => matrix::differences(expected, &found),
+        Some(expected) => matrix::differences(expected, &found, Engine::HERE[0]),
         None => vec!["  blessed for the first time".to_owned()],
     };
     for row in &found.rows {

@@ -29,7 +29,8 @@ pub enum ToolError {
     Folder(std::io::Error),
 }
 
-/// A built case; the program goes when this is dropped.
+/// A built case's program; it goes when this is dropped.
+#[derive(Debug)]
 pub struct Program {
     /// The path of the program.
     pub path: PathBuf,

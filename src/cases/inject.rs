@@ -1,11 +1,9 @@
 //! Injected defects: the wrong row has to be named, or be shown to be equivalent.
 
-use super::CaseFailure;
 use super::sample::Recorded;
+use super::{Built, CaseFailure, Engine};
 use crate::check::{Contradiction, Subject};
 use crate::engine::MemoryView;
-use std::path::Path;
-use unwind_sim_corpus::case::Case;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::dwarf::Dwarf;
 
@@ -37,11 +35,11 @@ fn contradictions(recorded: &Recorded) -> Vec<Contradiction> {
 }
 
 /// What is not as the header's `inject` says, line by line.
-pub(super) fn differences(case: &Case, path: &Path) -> Result<Vec<String>, CaseFailure> {
-    let Some(inject) = &case.header.inject else {
+pub(super) fn differences(built: &Built, engine: Engine) -> Result<Vec<String>, CaseFailure> {
+    let Some(inject) = &built.case.header.inject else {
         return Ok(Vec::new());
     };
-    let recorded = Recorded::new(case, path, true)?;
+    let recorded = Recorded::new(built, engine, true)?;
     let label = recorded.points.first().and_then(|point| {
         let space = point.world.space(point.sample.pid);
         let images = space.mappings().iter().filter_map(|m| m.image.as_ref());

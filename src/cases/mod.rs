@@ -197,8 +197,9 @@ impl Built {
         let matrix = matrix_of(&recorded);
         differences.extend(claims::differences(&recorded, &matrix));
         match &self.case.expected {
-            Some(expected) if *expected == matrix => {}
-            Some(expected) => differences.extend(matrix::differences(expected, &matrix)),
+            Some(expected) => {
+                differences.extend(matrix::differences(expected, &matrix, engine));
+            }
             None => differences.push("it was never blessed".to_owned()),
         }
         differences.extend(inject::differences(self, engine)?);

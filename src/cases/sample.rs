@@ -1,7 +1,7 @@
-//! Running a case under ptrace: its sample points, as a trace.
+//! A case that was run: its sample points.
 
-use super::build::build;
-use super::{CaseFailure, read};
+use super::run::{self, failure};
+use super::{Built, CaseFailure, Engine};
 use crate::engine::View;
 use std::path::Path;
 use unwind_sim_corpus::case::{Base, Case, Frame, Operand, PointKey, Target};
@@ -37,34 +37,25 @@ pub struct Recorded {
     pub points: Vec<Point>,
 }
 
-/// The trace of the case at `path`: its sample points, in the order of the file.
-///
-/// # Errors
-/// If it cannot be built, run or sampled.
-pub fn trace_of(path: &Path) -> Result<Trace, CaseFailure> {
-    let case = read(path)?;
-    Recorded::new(&case, path, false)?.into_trace()
-}
-
 impl Recorded {
-    /// Builds and runs the case; with `defect`, with its wrong tables.
-    ///
-    /// # Errors
-    /// If it cannot be built, run or sampled, or the shadow stack lost the truth more often than
-    /// the header allows.
-    pub fn new(case: &Case, path: &Path, defect: bool) -> Result<Recorded, CaseFailure> {
-        let program = build(case, path, defect)?;
-        let run = super::native::run(case, &program.path)?;
-        let failure = |what: String| CaseFailure::Run {
-            name: case.name.clone(),
-            what,
+    /// Runs a case that was built; with `defect`, with its wrong tables.
+    pub(super) fn new(
+        built: &Built,
+        engine: Engine,
+        defect: bool,
+    ) -> Result<Recorded, CaseFailure> {
+        let case = &built.case;
+        let program = match (&built.defect, defect) {
+            (Some(program), true) => program,
+            _ => &built.program,
         };
+        let run = run::run(case, &program.path, engine)?;
         let mut points = Vec::new();
         for stated in &case.samples {
             let Some(number) = run.number_of(&stated.key) else {
-                return Err(failure(format!("{} was never reached", stated.key)));
+                return Err(failure(case, format!("{} was never reached", stated.key)));
             };
-            let damaged = |e: unwind_sim_corpus::trace::TraceError| failure(e.to_string());
+            let damaged = |e: unwind_sim_corpus::trace::TraceError| failure(case, e);
             let pristine = run.trace.sample(number).map_err(damaged)?;
             let mut point = Point {
                 key: stated.key.clone(),
@@ -73,7 +64,8 @@ impl Recorded {
                 pristine,
                 world: run.trace.world_at(number).map_err(damaged)?,
             };
-            corrupt(case, &program.path, &mut point).map_err(failure)?;
+            let corrupted = corrupt(case, &program.path, &mut point);
+            corrupted.map_err(|e| failure(case, e))?;
             points.push(point);
         }
         Ok(Recorded {
@@ -134,8 +126,11 @@ impl Recorded {
     }
 
     /// The points as a trace.
-    fn into_trace(self) -> Result<Trace, CaseFailure> {
-        super::native::to_trace(&self)
+    ///
+    /// # Errors
+    /// If there is more in them than a trace can hold.
+    pub fn to_trace(&self) -> Result<Trace, CaseFailure> {
+        run::to_trace(self)
     }
 }
 

@@ -1,19 +1,34 @@
 //! `record`: run a program, or attach to one, and keep its stacks.
 
+mod emulator;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod ptrace;
+
+use super::args::MachineOptions;
 use super::{Status, output};
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use unwind_sim::record::{At, FetchFrame, Point, parse_number};
+use unwind_sim_corpus::trace::Meta;
 
-/// Run a program under ptrace, or attach to one, and record its stacks into a trace.
+/// Samples a second, where nobody said when.
+const FREQ_DEFAULT: u32 = 997;
+/// Instructions between samples, where nobody said when, with truth.
+const EVERY_DEFAULT: u64 = 1000;
+
+/// Run a program, or attach to one, and record its stacks into a trace.
 ///
-/// With --truth every instruction is single-stepped and a shadow stack is kept, so that each
-/// chain can be judged. Without it the trace says that the truth is unknown.
+/// The program runs on this machine's processor under ptrace, or in the emulated machine. Under
+/// ptrace, --truth single-steps every instruction and keeps a shadow stack, so that each chain can
+/// be judged; without it the trace says that the truth is unknown. The emulated machine always
+/// knows the truth, and gives the same trace every time; it has one process with one thread.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   unwind-sim record --truth --at every:100 -o trace.bin -- /bin/ls
   unwind-sim record --truth --from main --max-instructions 200000 --at every:100 -o trace.bin -- git log
+  unwind-sim record --engine emulator --at every:1000 -o trace.bin -- /bin/ls
   unwind-sim record --at freq:500 -o trace.bin -p 1234
   unwind-sim record --truth --fake --at malloc -o trace.bin -- /bin/ls")]
 pub(crate) struct Args {
@@ -26,7 +41,7 @@ pub(crate) struct Args {
     /// When to sample: every:N (instructions), freq:HZ, syscall, call, SYMBOL[+OFF][,..].
     #[arg(long, value_name = "WHEN")]
     at: Option<String>,
-    /// Single-step, and keep a shadow stack that knows the true chain.
+    /// Keep a shadow stack that knows the true chain; under ptrace this single-steps.
     #[arg(long)]
     truth: bool,
     /// Begin when this symbol is reached.
@@ -48,19 +63,24 @@ pub(crate) struct Args {
     /// Copy at most so many bytes of each stack.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     stack_bytes: u64,
-    /// Do not follow child processes.
+    /// ptrace: do not follow child processes.
     #[arg(long)]
     no_children: bool,
-    /// Leave the address space randomized.
+    /// ptrace: leave the address space randomized.
     #[arg(long)]
     randomize: bool,
-    /// Attach to this process.
+    /// ptrace: attach to this process.
     #[arg(short, long, value_name = "PID", conflicts_with = "program")]
     pid: Option<i32>,
     /// What the exit status is: that of the recording, or of the program.
     #[arg(long, value_enum, default_value = "recording")]
     status: StatusOf,
-    /// The program and its arguments.
+    /// emulator: end after so many seconds.
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<f64>,
+    #[command(flatten, next_help_heading = "Options of --engine emulator")]
+    machine: MachineOptions,
+    /// The program and its arguments; in the emulated machine it may be a case (.s).
     #[arg(last = true, value_name = "PROG", required_unless_present = "pid")]
     program: Vec<OsString>,
 }
@@ -69,6 +89,8 @@ pub(crate) struct Args {
 enum Engine {
     /// The real processor, under ptrace.
     Ptrace,
+    /// The emulated machine.
+    Emulator,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -79,30 +101,29 @@ enum StatusOf {
     Program,
 }
 
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-pub(crate) fn run(_: &Args) -> Result<Status> {
-    bail!("recording needs Linux on x86-64; replay, compare and explain work here")
+pub(crate) fn run(args: &Args) -> Result<Status> {
+    match args.engine {
+        Engine::Emulator => emulator::run(args),
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        Engine::Ptrace => ptrace::run(args),
+        #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+        Engine::Ptrace => bail!("ptrace needs Linux on x86-64; --engine emulator works here"),
+    }
 }
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-pub(crate) use linux::run;
+impl Args {
+    /// When to sample.
+    fn when(&self, truth: bool) -> Result<At> {
+        let at = self.at(truth)?;
+        if self.fake && !matches!(at, At::Points(_)) {
+            bail!("--fake needs --at SYMBOL: the function that fetches its caller's registers");
+        }
+        Ok(at)
+    }
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-mod linux {
-    use super::*;
-    use unwind_sim::record::{TraceRecorder, parse_number};
-    use unwind_sim_corpus::trace::{self, Meta, TimeUnit, TraceWriter};
-    use unwind_sim_host as host;
-    use unwind_sim_host::{At, FetchFrame, Options, Point, Program, ProgramEnd, Target};
-
-    /// Samples a second, where nobody said when.
-    const FREQ_DEFAULT: u32 = 997;
-    /// Instructions between samples, where nobody said when, with truth.
-    const EVERY_DEFAULT: u64 = 1000;
-
-    fn when(args: &Args) -> Result<At> {
-        let Some(text) = &args.at else {
-            return Ok(if args.truth {
+    fn at(&self, truth: bool) -> Result<At> {
+        let Some(text) = &self.at else {
+            return Ok(if truth {
                 At::Every(EVERY_DEFAULT)
             } else {
                 At::Freq(FREQ_DEFAULT)
@@ -119,136 +140,94 @@ mod linux {
             Some(("every", n)) => At::Every(number(n)?),
             Some(("freq", n)) => At::Freq(u32::try_from(number(n)?).context("--at freq")?),
             _ => {
-                let fetch = args.fake.then_some(FetchFrame::Entry);
+                let fetch = self.fake.then_some(FetchFrame::Entry);
                 let point = |name: &str| Point {
                     name: name.to_owned(),
                     fetch,
-                    own: args.own.clone(),
+                    own: self.own.clone(),
                 };
                 At::Points(text.split(',').map(point).collect())
             }
         })
     }
 
-    fn options(args: &Args) -> Result<Options> {
-        let target = match (args.pid, args.program.split_first()) {
-            (Some(pid), _) => Target::Attach(pid),
-            (None, Some((path, rest))) => Target::Run(Program {
-                path: path.clone(),
-                args: rest.to_vec(),
-                ..Program::default()
-            }),
-            (None, None) => bail!("no program; write it behind --"),
-        };
-        let at = when(args)?;
-        if args.fake && !matches!(at, At::Points(_)) {
-            bail!("--fake needs --at SYMBOL: the function that fetches its caller's registers");
-        }
-        Ok(Options {
-            truth: args.truth,
-            from: args.from.clone(),
-            max_instructions: args.max_instructions,
-            max_samples: args.max_samples,
-            stack_bytes: args.stack_bytes,
-            children: !args.no_children,
-            randomize: args.randomize,
-            stop: Some(host::stop_on_interrupt()),
-            ..Options::new(target, at)
-        })
-    }
-
-    pub(crate) fn run(args: &Args) -> Result<Status> {
-        let Engine::Ptrace = args.engine;
-        let options = options(args)?;
-        let steps = args.truth || matches!(options.at, At::Every(_) | At::Call);
-        let mut meta = Meta {
+    /// What is known of the recording before it begins.
+    fn meta(&self) -> Meta {
+        Meta {
             // By its name, wherever it lies on this machine.
             command: std::iter::once("unwind-sim".to_owned())
                 .chain(std::env::args().skip(1))
                 .collect(),
-            program: args
+            program: self
                 .program
                 .iter()
                 .map(|a| a.to_string_lossy().into_owned())
                 .collect(),
-            engine: trace::Engine::Ptrace,
-            time_unit: if steps {
-                TimeUnit::Instructions
-            } else {
-                TimeUnit::Nanoseconds
-            },
             ..Meta::default()
-        };
-        let mut writer = TraceWriter::create(&args.output, &meta)?;
-        // After an error, what was recorded so far is kept when the writer is dropped.
-        let mut recorder = TraceRecorder::new(&mut writer);
-        let summary = host::record(&options, &mut recorder)?;
-        recorder.write_text()?;
-        if args.truth {
-            let from = args.from.as_deref().unwrap_or("the start");
-            meta.truth = format!("from {from}, {} instructions", summary.instructions);
         }
-        meta.instructions = summary.instructions;
-        meta.unknown_instructions = summary.tracker.unknown;
-        meta.status = wait_status(summary.program);
-        writer.meta(&meta)?;
-        writer.finish()?;
-        tell(args, &summary);
-        if let (StatusOf::Program, Some(status)) = (args.status, program_status(summary.program)) {
-            return Ok(Status::Program(status));
-        }
-        Ok(if summary.samples == 0 {
-            Status::NothingJudged
-        } else {
-            Status::AsExpected
-        })
     }
 
-    fn tell(args: &Args, summary: &host::Summary) {
-        let n = summary.samples;
+    /// For which part of the run the truth is known.
+    fn truth_text(&self, instructions: u64) -> String {
+        let from = self.from.as_deref().unwrap_or("the start");
+        format!("from {from}, {instructions} instructions")
+    }
+
+    fn tell(&self, told: &Told<'_>) {
+        let n = told.samples;
         let s = unwind_sim::text::plural(n);
-        anstream::eprintln!(
-            "{n} sample{s} in {}; {}",
-            args.output.display(),
-            ended(summary.program)
-        );
-        for name in &summary.not_located {
+        let path = self.output.display();
+        anstream::eprintln!("{n} sample{s} in {path}; {}", told.ended);
+        for name in told.not_located {
             anstream::eprintln!("no image that was loaded has {name}");
         }
-        if args.from.is_some() && !summary.from_reached {
+        if self.from.is_some() && !told.from_reached {
             anstream::eprintln!("--from was not reached");
         }
-        if args.truth {
-            let (steps, unknown) = (summary.instructions, summary.tracker.unknown);
+        if let Some(unknown) = told.unknown {
+            let steps = told.instructions;
             anstream::eprintln!("{steps} instructions, truth unknown at {unknown} of them");
         }
-        let path = args.output.display();
         anstream::eprintln!("next: unwind-sim compare {path}");
         let _ = output::command_line();
     }
+}
 
-    fn ended(end: ProgramEnd) -> String {
-        match end {
-            ProgramEnd::Exited(status) => format!("the program exited with {status}"),
-            ProgramEnd::Killed(signal) => format!("signal {signal} killed the program"),
-            ProgramEnd::RunsOn => "the program runs on".to_owned(),
-        }
-    }
+/// What is told of a recording.
+struct Told<'a> {
+    samples: u64,
+    ended: String,
+    not_located: &'a [String],
+    from_reached: bool,
+    instructions: u64,
+    /// With truth: at how many of them it was not known.
+    unknown: Option<u64>,
+}
 
-    fn program_status(end: ProgramEnd) -> Option<u8> {
-        match end {
-            ProgramEnd::Exited(status) => Some(status as u8),
-            ProgramEnd::Killed(signal) => Some(128u8.wrapping_add(signal as u8)),
-            ProgramEnd::RunsOn => None,
+/// How the program ended.
+#[derive(Clone, Copy)]
+enum Ended {
+    Exited(i32),
+    Killed(i32),
+    /// It runs on, or was stopped.
+    Not,
+}
+
+impl Ended {
+    fn status(self) -> Option<u8> {
+        match self {
+            Ended::Exited(status) => Some(status as u8),
+            Ended::Killed(signal) => Some(128u8.wrapping_add(signal as u8)),
+            Ended::Not => None,
         }
     }
 
     /// As `waitpid` gives it.
-    fn wait_status(end: ProgramEnd) -> Option<u32> {
-        match end {
-            ProgramEnd::Exited(status) => Some((status as u32 & 0xff) << 8),
-            ProgramEnd::Killed(signal) => Some(signal as u32 & 0x7f),
-            ProgramEnd::RunsOn => None,
+    fn wait_status(self) -> Option<u32> {
+        match self {
+            Ended::Exited(status) => Some((status as u32 & 0xff) << 8),
+            Ended::Killed(signal) => Some(signal as u32 & 0x7f),
+            Ended::Not => None,
         }
     }
 }

@@ -10,6 +10,7 @@ mod files;
 mod help;
 mod json;
 mod output;
+mod record;
 mod status;
 
 use std::path::{Path, PathBuf};

@@ -3,6 +3,7 @@
 #! group: dynamic
 #! link: -no-pie
 #! right: dwarf
+#! not-emulated: it makes a thread
 #@ in_thread: works < thread < [libc.so] < [libc.so]
         .include "prelude.inc"
 

@@ -10,7 +10,7 @@ use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::start::Variant;
 
 /// All keys, in the order in which a case should have them.
-pub const KEYS: [&str; 17] = [
+pub const KEYS: [&str; 18] = [
     "claim",
     "source",
     "group",
@@ -28,6 +28,7 @@ pub const KEYS: [&str; 17] = [
     "set",
     "forget",
     "truth-unknown-max",
+    "not-emulated",
 ];
 
 /// The keys without which a case is not read.
@@ -259,6 +260,8 @@ pub struct Header {
     pub forgotten: Vec<Forgotten>,
     /// `truth-unknown-max`: instructions at which the tracker may not know the truth.
     pub truth_unknown_max: u64,
+    /// `not-emulated`: why the emulated machine cannot run it.
+    pub not_emulated: Option<String>,
 }
 
 impl Default for Header {
@@ -281,6 +284,7 @@ impl Default for Header {
             corruptions: Vec::new(),
             forgotten: Vec::new(),
             truth_unknown_max: 0,
+            not_emulated: None,
         }
     }
 }
@@ -347,6 +351,7 @@ impl Header {
                 self.corruptions
                     .push(Corruption::parse(key == "memory", value)?);
             }
+            "not-emulated" => self.not_emulated = Some(value.to_owned()),
             "forget" => self.forgotten.push(Forgotten::parse(value)?),
             _ => {
                 self.truth_unknown_max =

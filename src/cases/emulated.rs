@@ -1,0 +1,52 @@
+//! A case's run in the emulated machine.
+
+use super::CaseFailure;
+use super::run::{INSTRUCTIONS_MAX, STACK_BYTES, Taken, failure, from, meta};
+use crate::record::emulator::{self, Options};
+use crate::record::{At, TraceRecorder};
+use crate::verify::{End, Program};
+use std::path::Path;
+use unwind_sim_corpus::case::Case;
+use unwind_sim_corpus::trace::TraceWriter;
+use unwind_sim_emulator::linux::{self, Outcome};
+
+/// Runs `program` in the emulated machine.
+pub(super) fn run(case: &Case, program: &Path, at: At) -> Result<Taken, CaseFailure> {
+    let path = program.as_os_str().as_encoded_bytes().to_vec();
+    let machine = linux::Options {
+        args: vec![path.clone()],
+        ..linux::Options::default()
+    };
+    let root = machine.root.clone();
+    let program = Program {
+        path,
+        options: machine,
+    };
+    let options = Options {
+        at,
+        from: from(case),
+        instructions_max: INSTRUCTIONS_MAX,
+        samples_max: u64::MAX,
+        stack_bytes: STACK_BYTES,
+        timeout: None,
+    };
+    let mut writer = TraceWriter::new(Vec::new(), &meta(case)).map_err(|e| failure(case, e))?;
+    let mut recorder = TraceRecorder::new(&mut writer, emulator::finder_options(&root));
+    let summary = emulator::record(program, &options, &mut recorder);
+    let summary = summary.map_err(|e| failure(case, e))?;
+    recorder.write_text().map_err(|e| failure(case, e))?;
+    let points = std::mem::take(&mut recorder.points);
+    let ended = match &summary.end {
+        End::Outcome(Outcome::Exited(0)) => None,
+        other => {
+            let notices = summary.notices.iter().map(|n| format!("; {n}"));
+            Some(format!("{other}{}", notices.collect::<String>()))
+        }
+    };
+    Ok(Taken {
+        trace: writer.finish().map_err(|e| failure(case, e))?,
+        points,
+        unknown: summary.unknown,
+        ended,
+    })
+}

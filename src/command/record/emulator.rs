@@ -1,0 +1,83 @@
+//! `record --engine emulator`: in the emulated machine.
+
+use super::super::Status;
+use super::{Args, Ended, StatusOf, Told};
+use crate::command::args::seconds;
+use anyhow::{Result, bail};
+use unwind_sim::record::emulator::{self, Options};
+use unwind_sim::record::{At, TraceRecorder};
+use unwind_sim::verify::End;
+use unwind_sim_corpus::trace::{self, Meta, TimeUnit, TraceWriter};
+use unwind_sim_emulator::linux::{Input, Outcome, Output};
+
+pub(super) fn run(args: &Args) -> Result<Status> {
+    let only_ptrace = [
+        (args.pid.is_some(), "-p"),
+        (args.randomize, "--randomize"),
+        (args.no_children, "--no-children"),
+    ];
+    if let Some((_, option)) = only_ptrace.iter().find(|(given, _)| *given) {
+        bail!("{option} is for --engine ptrace");
+    }
+    let at = args.when(true)?;
+    if let At::Freq(_) = at {
+        bail!("--at freq: the emulated machine has no seconds, but instructions: --at every:N");
+    }
+    let mut program = args.machine.program(&args.program, false)?;
+    let machine = &mut program.program.options;
+    machine.stdin = Input::Inherit;
+    (machine.stdout, machine.stderr) = (Output::Inherit, Output::Inherit);
+    let options = Options {
+        at,
+        from: args.from.clone(),
+        instructions_max: args.max_instructions.unwrap_or(u64::MAX),
+        samples_max: args.max_samples.unwrap_or(u64::MAX),
+        stack_bytes: args.stack_bytes,
+        timeout: args.timeout.map(seconds),
+    };
+    let mut meta = Meta {
+        engine: trace::Engine::Emulator,
+        time_unit: TimeUnit::Instructions,
+        ..args.meta()
+    };
+    let mut writer = TraceWriter::create(&args.output, &meta)?;
+    // After an error, what was recorded so far is kept when the writer is dropped.
+    let finder = emulator::finder_options(args.machine.root());
+    let mut recorder = TraceRecorder::new(&mut writer, finder);
+    let summary = emulator::record(program.program, &options, &mut recorder)?;
+    recorder.write_text()?;
+    let end = match &summary.end {
+        End::Outcome(Outcome::Exited(status)) => Ended::Exited(*status),
+        End::Outcome(Outcome::Killed { signal, .. }) => Ended::Killed((*signal).into()),
+        _ => Ended::Not,
+    };
+    meta.truth = args.truth_text(summary.instructions);
+    meta.instructions = summary.instructions;
+    meta.unknown_instructions = summary.unknown;
+    meta.status = end.wait_status();
+    writer.meta(&meta)?;
+    writer.finish()?;
+    for notice in &summary.notices {
+        anstream::eprintln!("unwind-sim: {notice}");
+    }
+    args.tell(&Told {
+        samples: summary.samples,
+        ended: match end {
+            Ended::Exited(status) => format!("the program exited with {status}"),
+            Ended::Killed(_) => format!("the program was {}", summary.end),
+            Ended::Not => summary.end.to_string(),
+        },
+        not_located: &summary.not_located,
+        from_reached: summary.from_reached,
+        instructions: summary.instructions,
+        unknown: Some(summary.unknown),
+    });
+    if let (StatusOf::Program, Some(status)) = (args.status, end.status()) {
+        return Ok(Status::Program(status));
+    }
+    Ok(if summary.samples == 0 || summary.end.is_not_modelled() {
+        Status::NothingJudged
+    } else {
+        Status::AsExpected
+    })
+}

@@ -1,0 +1,99 @@
+//! `record --engine ptrace`: on this machine's processor.
+
+use super::super::Status;
+use super::{Args, Ended, StatusOf, Told};
+use anyhow::{Result, bail};
+use unwind_sim::record::{At, TraceRecorder, ptrace};
+use unwind_sim_corpus::trace::{self, Meta, TimeUnit, TraceWriter};
+use unwind_sim_host as host;
+use unwind_sim_host::{Options, Program, ProgramEnd, Target};
+
+fn options(args: &Args, at: &At) -> Result<Options> {
+    let target = match (args.pid, args.program.split_first()) {
+        (Some(pid), _) => Target::Attach(pid),
+        (None, Some((path, rest))) => Target::Run(Program {
+            path: path.clone(),
+            args: rest.to_vec(),
+            ..Program::default()
+        }),
+        (None, None) => bail!("no program; write it behind --"),
+    };
+    Ok(Options {
+        truth: args.truth,
+        from: args.from.clone(),
+        max_instructions: args.max_instructions,
+        max_samples: args.max_samples,
+        stack_bytes: args.stack_bytes,
+        children: !args.no_children,
+        randomize: args.randomize,
+        stop: Some(host::stop_on_interrupt()),
+        ..Options::new(target, at.into())
+    })
+}
+
+pub(super) fn run(args: &Args) -> Result<Status> {
+    if let Some(option) = args.machine.given() {
+        bail!("{option} is for --engine emulator");
+    }
+    if args.timeout.is_some() {
+        bail!("--timeout is for --engine emulator");
+    }
+    let at = args.when(args.truth)?;
+    let options = options(args, &at)?;
+    let steps = args.truth || matches!(at, At::Every(_) | At::Call);
+    let mut meta = Meta {
+        engine: trace::Engine::Ptrace,
+        time_unit: if steps {
+            TimeUnit::Instructions
+        } else {
+            TimeUnit::Nanoseconds
+        },
+        ..args.meta()
+    };
+    let mut writer = TraceWriter::create(&args.output, &meta)?;
+    // After an error, what was recorded so far is kept when the writer is dropped.
+    let mut recorder = TraceRecorder::new(&mut writer, ptrace::finder_options());
+    let summary = host::record(&options, &mut recorder)?;
+    recorder.write_text()?;
+    let end = ended(summary.program);
+    if args.truth {
+        meta.truth = args.truth_text(summary.instructions);
+    }
+    meta.instructions = summary.instructions;
+    meta.unknown_instructions = summary.tracker.unknown;
+    meta.status = end.wait_status();
+    writer.meta(&meta)?;
+    writer.finish()?;
+    args.tell(&Told {
+        samples: summary.samples,
+        ended: end_text(summary.program),
+        not_located: &summary.not_located,
+        from_reached: summary.from_reached,
+        instructions: summary.instructions,
+        unknown: args.truth.then_some(summary.tracker.unknown),
+    });
+    if let (StatusOf::Program, Some(status)) = (args.status, end.status()) {
+        return Ok(Status::Program(status));
+    }
+    Ok(if summary.samples == 0 {
+        Status::NothingJudged
+    } else {
+        Status::AsExpected
+    })
+}
+
+fn ended(end: ProgramEnd) -> Ended {
+    match end {
+        ProgramEnd::Exited(status) => Ended::Exited(status),
+        ProgramEnd::Killed(signal) => Ended::Killed(signal),
+        ProgramEnd::RunsOn => Ended::Not,
+    }
+}
+
+fn end_text(end: ProgramEnd) -> String {
+    match end {
+        ProgramEnd::Exited(status) => format!("the program exited with {status}"),
+        ProgramEnd::Killed(signal) => format!("signal {signal} killed the program"),
+        ProgramEnd::RunsOn => "the program runs on".to_owned(),
+    }
+}

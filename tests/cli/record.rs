@@ -1,0 +1,84 @@
+//! `record --engine emulator`: the trace of a program in the emulated machine.
+
+use crate::{ends_with, run, status, stderr};
+use std::path::Path;
+use unwind_sim_corpus::trace::{Engine, TimeUnit, Trace};
+
+/// Records `/bin/true`-like work of the shell's own: a program that every machine has.
+fn record(folder: &Path, name: &str, options: &[&str]) -> (String, Trace) {
+    let path = folder.join(name).to_string_lossy().into_owned();
+    let mut args = vec!["record", "--engine", "emulator", "-o", &path];
+    args.extend(options);
+    args.extend(["--env", "LC_ALL=C", "--", "/bin/true"]);
+    ends_with(0, &args);
+    let trace = Trace::open(Path::new(&path)).expect("a sound trace");
+    (path, trace)
+}
+
+#[test]
+fn the_same_options_write_the_same_trace() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, trace) = record(folder.path(), "a.bin", &["--at", "every:500"]);
+    let first = std::fs::read(&path).expect("the trace");
+    record(folder.path(), "a.bin", &["--at", "every:500"]);
+    let second = std::fs::read(&path).expect("the trace");
+    assert!(first == second, "two runs differ");
+    let meta = trace.meta();
+    let made = (meta.engine, meta.time_unit, meta.status);
+    assert_eq!(made, (Engine::Emulator, TimeUnit::Instructions, Some(0)));
+    assert_eq!(trace.len(), meta.instructions / 500);
+    assert_eq!(meta.unknown_instructions, 0);
+    for number in 0..trace.len() {
+        let sample = trace.sample(number).expect("a sample");
+        assert_eq!(sample.time, (number + 1) * 500);
+        assert!(sample.truth.is_complete());
+    }
+    let text = ends_with(0, &["compare", "--unwinder", "dwarf", &path]);
+    assert!(text.contains(&format!("{} samples", trace.len())), "{text}");
+}
+
+#[test]
+fn it_begins_and_ends_where_it_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = [
+        "--from",
+        "main",
+        "--max-instructions",
+        "300",
+        "--at",
+        "every:100",
+    ];
+    let (_, trace) = record(folder.path(), "a.bin", &options);
+    assert_eq!((trace.len(), trace.meta().instructions), (3, 300));
+    let (_, trace) = record(
+        folder.path(),
+        "b.bin",
+        &["--at", "call", "--max-samples", "7"],
+    );
+    assert_eq!(trace.len(), 7);
+    // `main` has no symbol in a stripped program: it is the first argument of the first call.
+    let (_, trace) = record(folder.path(), "c.bin", &["--at", "main"]);
+    assert_eq!(trace.len(), 1);
+    let sample = trace.sample(0).expect("a sample");
+    assert!(sample.truth.frames().len() >= 3, "main, libc, _start");
+}
+
+#[test]
+fn what_an_engine_does_not_have_is_refused() {
+    let refused = |args: &[&str], what: &str| {
+        let mut all = vec!["record", "-o", "/dev/null"];
+        all.extend(args);
+        all.extend(["--", "/bin/true"]);
+        let output = run(&all);
+        assert_eq!(status(&output), 2, "{args:?}");
+        assert!(stderr(&output).contains(what), "{}", stderr(&output));
+    };
+    let emulator = ["--engine", "emulator"];
+    refused(&[&emulator[..], &["--at", "freq:100"]].concat(), "every:N");
+    refused(
+        &[&emulator[..], &["--randomize"]].concat(),
+        "--engine ptrace",
+    );
+    refused(&["--seed", "1"], "--engine emulator");
+    refused(&["--timeout", "1"], "--engine emulator");
+}
