@@ -126,7 +126,7 @@ impl<'a> Side<'a> {
         {
             return Place::Image(crate::names::file_name(&mapping.name), mapping.svma(value));
         }
-        if value == self.sample.pid.into() {
+        if value == u64::from(self.sample.pid) {
             return Place::Process;
         }
         let Some(stack) = self.stack(value) else {

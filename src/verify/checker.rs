@@ -15,7 +15,7 @@ use super::walks::{Disagreement, Walks};
 use crate::check::{Contradiction, Subject};
 use crate::diagnose::frame_pointer_cause;
 use crate::engine::{Engine, Setting};
-use std::collections::HashSet;
+use hashbrown::HashSet;
 use std::ops::Range;
 use unwind_sim_emulator::effects::Stores;
 use unwind_sim_emulator::linux::{MappedFile, ProcessObserver, SystemCall};

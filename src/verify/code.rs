@@ -2,8 +2,8 @@
 //! the claims of every unwinder's row at it. Looked up once for each decoded block.
 
 use super::claim::{Claim, PART_OF, Parts};
+use hashbrown::{HashMap, HashSet};
 use iced_x86::InstructionInfoFactory;
-use std::collections::{HashMap, HashSet};
 use unwind_sim_emulator::effects::{Stores, effects};
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{AddressSpace, State};
@@ -78,7 +78,8 @@ pub(super) struct Code {
     number: usize,
     generation: u64,
     pub(super) sets: Vec<Set>,
-    set_ids: HashMap<[Claim; UNWINDERS_MAX], u32>,
+    set_ids: HashMap<[u32; UNWINDERS_MAX], u32>,
+    claim_ids: HashMap<Claim, u32>,
     pub(super) returns: Vec<Behind>,
     returns_by_address: HashMap<u64, u32>,
     addresses: HashSet<u64>,
@@ -93,7 +94,7 @@ pub(super) struct Tables<'a> {
     pub(super) caches: &'a mut [Cache],
     pub(super) space: &'a image::AddressSpace,
     /// For each unwinder, the rows that executed instructions met: first address and place.
-    pub(super) rows: &'a mut [std::collections::HashSet<(image::ImageId, u64)>],
+    pub(super) rows: &'a mut [HashSet<(image::ImageId, u64)>],
 }
 
 impl Tables<'_> {
@@ -125,6 +126,7 @@ impl Code {
             generation: 0,
             sets: Vec::new(),
             set_ids: HashMap::new(),
+            claim_ids: HashMap::new(),
             returns: Vec::new(),
             returns_by_address: HashMap::new(),
             addresses: HashSet::new(),
@@ -247,8 +249,12 @@ impl Code {
                 }
             };
         }
+        let ids = claims.map(|claim| {
+            let next = self.claim_ids.len() as u32;
+            *self.claim_ids.entry(claim).or_insert(next)
+        });
         let next = self.sets.len() as u32;
-        let id = *self.set_ids.entry(claims).or_insert(next);
+        let id = *self.set_ids.entry(ids).or_insert(next);
         if id == next {
             let used = &claims[..tables.finders.len()];
             let depends = used.iter().fold(0, |all, claim| all | claim.depends());

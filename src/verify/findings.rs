@@ -3,7 +3,7 @@
 use super::claim::Wrong;
 use super::code::{NONE, UNWINDERS_MAX};
 use crate::check::Contradiction;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::regs::Reg;
 
