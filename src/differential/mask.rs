@@ -55,7 +55,7 @@ impl Rule {
 }
 
 /// iced's flags as bits of rflags.
-pub(super) fn bits(flags: u32) -> u64 {
+pub(crate) fn bits(flags: u32) -> u64 {
     if flags == 0 {
         return 0;
     }

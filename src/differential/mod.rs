@@ -24,6 +24,7 @@ pub use file::{CaseFile, CaseFileError};
 pub use hold::{Failure, Held, hold};
 pub use machine::{Emulated, Ended};
 pub use mask::Rule;
+pub(crate) use mask::bits as flag_bits;
 pub use subject::Subject;
 pub use values::Random;
 

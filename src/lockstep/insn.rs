@@ -1,8 +1,9 @@
 //! What is known of an instruction before it is executed: what has to be compared afterwards.
 
+use crate::differential::flag_bits;
 use iced_x86::{
     CpuidFeature, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
-    OpKind, Register, RflagsBits,
+    OpKind, Register,
 };
 use std::ops::Range;
 use unwind_sim_emulator::State;
@@ -74,7 +75,7 @@ impl Reader {
         let mnemonic = insn.mnemonic();
         let double = matches!(mnemonic, Mnemonic::Shld | Mnemonic::Shrd);
         let small_double = double && insn.op1_register().size() == 2;
-        let mut undefined = flags(insn.rflags_undefined());
+        let mut undefined = flag_bits(insn.rflags_undefined());
         match mnemonic {
             _ if small_double => undefined |= CF | PF | AF | ZF | SF | OF,
             Mnemonic::Rcl | Mnemonic::Rcr | Mnemonic::Rol | Mnemonic::Ror => undefined |= OF,
@@ -136,23 +137,6 @@ fn is_fx(feature: &CpuidFeature) -> bool {
     )
 }
 
-/// iced's flags as bits of rflags.
-fn flags(flags: u32) -> u64 {
-    if flags == 0 {
-        return 0;
-    }
-    let pairs = [
-        (RflagsBits::CF, CF),
-        (RflagsBits::PF, PF),
-        (RflagsBits::AF, AF),
-        (RflagsBits::ZF, ZF),
-        (RflagsBits::SF, SF),
-        (RflagsBits::OF, OF),
-    ];
-    let set = pairs.into_iter().filter(|&(flag, _)| flags & flag != 0);
-    set.fold(0, |bits, (_, bit)| bits | bit)
-}
-
 /// Is the result an approximation, of which the manual only says how good it is (Intel SDM volume
 /// 2, RCPSS)?
 pub(super) fn is_approximate(mnemonic: Mnemonic) -> bool {
@@ -168,7 +152,8 @@ pub(super) fn open_bytes(mnemonic: Mnemonic) -> Option<&'static [Range<usize>]> 
     use Mnemonic::{Fnsave, Fnstenv, Fsave, Fstenv, Fxsave, Fxsave64};
     Some(match mnemonic {
         Fxsave | Fxsave64 => &[6..24, 28..32, 416..512],
-        Fnstenv | Fstenv | Fnsave | Fsave => &[12..28],
+        // Instruction and opcode; operand.
+        Fnstenv | Fstenv | Fnsave | Fsave => &[12..20, 20..28],
         _ => return None,
     })
 }
