@@ -10,6 +10,7 @@ pub mod cases;
 pub mod check;
 pub mod check_dir;
 pub mod compare;
+pub mod confirm;
 pub mod demo;
 pub mod diagnose;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -18,6 +19,7 @@ pub mod emulate;
 pub mod engine;
 pub mod explain;
 pub mod extract;
+pub mod flat;
 pub mod import;
 pub mod input;
 pub mod inspect;

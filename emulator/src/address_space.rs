@@ -72,6 +72,8 @@ impl Area {
 pub struct AddressSpace {
     /// By first address.
     areas: BTreeMap<u64, Area>,
+    /// The lowest address that can be mapped.
+    lowest: u64,
     pages: Pages,
     tlb: Tlb,
     /// Why the last access by the machine was refused.
@@ -95,12 +97,21 @@ impl AddressSpace {
     pub fn new(pages_max: usize) -> AddressSpace {
         AddressSpace {
             areas: BTreeMap::new(),
+            lowest: MMAP_MIN_ADDR,
             pages: Pages::new(pages_max),
             tlb: Tlb::default(),
             refusal: None,
             code_changes: Vec::new(),
             code_writable: false,
             changes: None,
+        }
+    }
+
+    /// As [`AddressSpace::default`], for code without a kernel: address 0 can be mapped too.
+    pub fn bare() -> AddressSpace {
+        AddressSpace {
+            lowest: 0,
+            ..AddressSpace::default()
         }
     }
 
@@ -150,7 +161,7 @@ impl AddressSpace {
         permissions: Permissions,
         backing: Option<Backing>,
     ) -> Result<(), MapError> {
-        check(&range)?;
+        self.check(&range)?;
         // The new area, and two ends of one that it cuts in two.
         if self.areas.len() + 2 > AREAS_MAX {
             return Err(MapError::Areas);
@@ -170,7 +181,7 @@ impl AddressSpace {
     /// # Errors
     /// As [`AddressSpace::map`].
     pub fn unmap(&mut self, range: Range<u64>) -> Result<(), MapError> {
-        check(&range)?;
+        self.check(&range)?;
         if self.areas.len() + 1 > AREAS_MAX {
             return Err(MapError::Areas);
         }
@@ -183,7 +194,7 @@ impl AddressSpace {
     /// # Errors
     /// As [`AddressSpace::map`]; and if a part of the range is not mapped.
     pub fn protect(&mut self, range: Range<u64>, permissions: Permissions) -> Result<(), MapError> {
-        check(&range)?;
+        self.check(&range)?;
         if self.areas.len() + 2 > AREAS_MAX {
             return Err(MapError::Areas);
         }
@@ -212,7 +223,7 @@ impl AddressSpace {
     /// # Errors
     /// If it is not whole pages of user space.
     pub fn discard(&mut self, range: Range<u64>) -> Result<(), MapError> {
-        check(&range)?;
+        self.check(&range)?;
         self.note(|| Change::Mapped(range.clone()));
         self.pages.remove(&range, &mut self.code_changes);
         self.tlb.flush();
@@ -367,6 +378,15 @@ impl AddressSpace {
         Some(base)
     }
 
+    fn check(&self, range: &Range<u64>) -> Result<(), MapError> {
+        let Range { start, end } = *range;
+        let whole = start.is_multiple_of(PAGE_SIZE) && end.is_multiple_of(PAGE_SIZE);
+        if whole && start < end && start >= self.lowest && end <= TASK_SIZE {
+            return Ok(());
+        }
+        Err(MapError::Range { start, end })
+    }
+
     /// The area of an address, if the access is allowed (`None`: whatever the permissions).
     fn usable(&self, address: u64, access: Option<Access>, shown: Access) -> Result<&Area, Fault> {
         let fault = |kind| Fault {
@@ -397,15 +417,6 @@ impl Area {
             to[..count].copy_from_slice(&from[..count]);
         }
     }
-}
-
-fn check(range: &Range<u64>) -> Result<(), MapError> {
-    let Range { start, end } = *range;
-    let whole = start.is_multiple_of(PAGE_SIZE) && end.is_multiple_of(PAGE_SIZE);
-    if whole && start < end && start >= MMAP_MIN_ADDR && end <= TASK_SIZE {
-        return Ok(());
-    }
-    Err(MapError::Range { start, end })
 }
 
 /// What an unwinder inside the machine could read.

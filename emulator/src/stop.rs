@@ -1,6 +1,7 @@
 //! Why a machine stopped: the program faulted, asked for something, or did what is not modelled.
 
 use crate::address_space::Fault;
+use std::fmt;
 use std::ops::Range;
 
 /// What the processor raises. The simulated program's doing, not ours.
@@ -27,6 +28,25 @@ pub enum Exception {
     X87,
     /// An unmasked SSE exception (#XM).
     Simd,
+}
+
+impl fmt::Display for Exception {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Exception::Memory(fault) => return write!(f, "{fault}"),
+            Exception::Interrupt(vector) => {
+                return write!(f, "interrupt {vector:#x}, which user mode may not use");
+            }
+            Exception::Divide => "division by zero, or a quotient too large",
+            Exception::Debug => "a debug trap",
+            Exception::Breakpoint => "a breakpoint",
+            Exception::InvalidOpcode => "an invalid instruction",
+            Exception::GeneralProtection => "general protection",
+            Exception::Alignment => "a misaligned operand",
+            Exception::X87 => "an x87 floating point exception",
+            Exception::Simd => "an SSE floating point exception",
+        })
+    }
 }
 
 /// How the program asked the kernel for something.

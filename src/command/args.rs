@@ -170,7 +170,6 @@ pub(crate) struct MachineArgs {
     /// The program and its arguments, or a case (.s).
     #[arg(
         value_name = "PROG",
-        required = true,
         trailing_var_arg = true,
         allow_hyphen_values = true
     )]
@@ -187,7 +186,9 @@ impl MachineOptions {
     /// The program, as its command line says: found in `PATH`, or a case, assembled; with
     /// `defect`, with that of its header.
     pub(crate) fn program(&self, words: &[OsString], defect: bool) -> Result<MachineProgram> {
-        let first = words.first().context("no program given")?;
+        let first = words
+            .first()
+            .context("no program: unwind-sim ... -- PROG [ARGS]")?;
         let path = Path::new(first);
         let case = match path.extension() {
             Some(extension) if extension == "s" => Some(cases::build_case(path, defect)?),

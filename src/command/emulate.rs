@@ -1,9 +1,11 @@
 //! `emulate`: runs a program in the emulated machine.
 
-use super::Status;
 use super::args::MachineArgs;
-use anyhow::Result;
+use super::{Status, output};
+use anyhow::{Context, Result};
+use std::io::{BufRead, Write};
 use unwind_sim::emulate::{self, Bounds, Run};
+use unwind_sim::flat::{self, Bytes, Case, INSTRUCTIONS_MAX, Span};
 use unwind_sim::verify::End;
 use unwind_sim_emulator::linux::{Input, Outcome, Output};
 
@@ -19,6 +21,7 @@ use unwind_sim_emulator::linux::{Input, Outcome, Output};
 Examples:
   unwind-sim emulate -- /bin/ls -l
   unwind-sim emulate --stats -- /usr/bin/python3 -c 'print(1)'
+  unwind-sim emulate --flat code.bin@0x1000 --set rdi=5 --until hlt --json
   unwind-sim emulate --status program --max-instructions 1000000 -- ./prog")]
 pub(crate) struct Args {
     /// Say how many instructions were executed, and how fast.
@@ -27,6 +30,28 @@ pub(crate) struct Args {
     /// What the exit status is: whether the program ran to its end, or its own.
     #[arg(long, value_enum, default_value = "run")]
     status: StatusOf,
+    /// Bare code instead of a program: the bytes of this file, at this address. `-` alone: a case
+    /// on each line of standard input, as JSON.
+    #[arg(long, value_name = "FILE@ADDR", conflicts_with = "program")]
+    flat: Vec<String>,
+    /// With --flat: memory, zero.
+    #[arg(long, value_name = "ADDR:SIZE", requires = "flat")]
+    map: Vec<String>,
+    /// With --flat: bytes in memory.
+    #[arg(long, value_name = "ADDR:HEX", requires = "flat")]
+    data: Vec<String>,
+    /// With --flat: a register's value at the start.
+    #[arg(long, value_name = "REG=VALUE", requires = "flat")]
+    set: Vec<String>,
+    /// With --flat: where it ends, hlt or an address.
+    #[arg(long, value_name = "WHERE", requires = "flat")]
+    until: Option<String>,
+    /// With --flat: memory to show at the end.
+    #[arg(long, value_name = "ADDR:SIZE", requires = "flat")]
+    dump: Vec<String>,
+    /// With --flat: the state as a JSON line.
+    #[arg(long, requires = "flat")]
+    json: bool,
     #[command(flatten)]
     machine: MachineArgs,
 }
@@ -40,6 +65,12 @@ enum StatusOf {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
+    if args.flat.first().is_some_and(|first| first == "-") {
+        return each_line();
+    }
+    if !args.flat.is_empty() {
+        return bare(args);
+    }
     let mut program = args.machine.program()?;
     let options = &mut program.program.options;
     options.stdin = Input::Inherit;
@@ -83,4 +114,88 @@ fn tell(args: &Args, run: &Run) {
             run.code_bytes / 1024,
         );
     }
+}
+
+/// `A:B` or `A@B`, split at the last separator.
+fn parts<'a>(text: &'a str, separator: char, form: &str) -> Result<(&'a str, &'a str)> {
+    let split = text.rsplit_once(separator);
+    split.with_context(|| format!("`{text}` is not of the form {form}"))
+}
+
+fn bare(args: &Args) -> Result<Status> {
+    let mut case = Case {
+        until: args.until.clone(),
+        max_instructions: Some(args.machine.max_instructions.min(INSTRUCTIONS_MAX)),
+        ..Case::default()
+    };
+    for text in &args.flat {
+        let (path, at) = parts(text, '@', "FILE@ADDR")?;
+        let bytes = std::fs::read(path).with_context(|| path.to_owned())?;
+        case.flat.push(Bytes {
+            at: at.to_owned(),
+            hex: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+        });
+    }
+    for text in &args.data {
+        let (at, hex) = parts(text, ':', "ADDR:HEX")?;
+        case.data.push(Bytes {
+            at: at.to_owned(),
+            hex: hex.to_owned(),
+        });
+    }
+    for (texts, spans) in [(&args.map, &mut case.map), (&args.dump, &mut case.dump)] {
+        for text in texts {
+            let (at, size) = parts(text, ':', "ADDR:SIZE")?;
+            spans.push(Span {
+                at: at.to_owned(),
+                size: size.to_owned(),
+            });
+        }
+    }
+    for text in &args.set {
+        let (register, value) = parts(text, '=', "REG=VALUE")?;
+        case.set.insert(register.to_owned(), value.to_owned());
+    }
+    let line = flat::run(&case)?;
+    let mut out = output::stdout();
+    match args.json {
+        true => serde_json::to_writer(&mut out, &line)?,
+        false => write!(out, "{}", serde_json::to_string_pretty(&line)?)?,
+    }
+    writeln!(out)?;
+    out.flush()?;
+    Ok(if line.is_not_modelled() {
+        Status::NothingJudged
+    } else {
+        Status::AsExpected
+    })
+}
+
+/// A case on each line of standard input; its state, or what is wrong with the case, on each line
+/// of standard output.
+fn each_line() -> Result<Status> {
+    let mut out = output::stdout();
+    for line in std::io::stdin().lock().lines() {
+        let line = line.context("standard input")?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let answer = match serde_json::from_str::<Case>(&line) {
+            Ok(case) => flat::run(&case).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        match answer {
+            Ok(state) => serde_json::to_writer(&mut out, &state)?,
+            Err(error) => serde_json::to_writer(
+                &mut out,
+                &serde_json::json!({
+                    "schema": unwind_sim::SCHEMA, "type": "error", "error": error,
+                }),
+            )?,
+        }
+        writeln!(out)?;
+        // Who writes the next case may wait for this.
+        out.flush()?;
+    }
+    Ok(Status::AsExpected)
 }

@@ -87,8 +87,7 @@ pub enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::Exception(Exception::Memory(fault)) => write!(f, "{fault}"),
-            Why::Exception(exception) => f.write_str(exception_text(*exception)),
+            Why::Exception(exception) => write!(f, "{exception}"),
             Why::BehindFile { address } => {
                 write!(f, "{address:#x} is behind the end of the mapped file")
             }
@@ -96,21 +95,6 @@ impl fmt::Display for Why {
             Why::Frame => write!(f, "the frame for its handler could not be written"),
             Why::Return => write!(f, "rt_sigreturn without a frame of the kernel's"),
         }
-    }
-}
-
-fn exception_text(exception: Exception) -> &'static str {
-    match exception {
-        Exception::Divide => "division by zero, or a quotient too large",
-        Exception::Debug => "a debug trap",
-        Exception::Breakpoint => "a breakpoint",
-        Exception::Interrupt(_) => "an interrupt that user mode may not use",
-        Exception::InvalidOpcode => "an invalid instruction",
-        Exception::GeneralProtection => "general protection",
-        Exception::Memory(_) => "memory",
-        Exception::Alignment => "a misaligned operand",
-        Exception::X87 => "an x87 floating point exception",
-        Exception::Simd => "an SSE floating point exception",
     }
 }
 
