@@ -6,7 +6,7 @@
 pub mod emulator;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod ptrace;
-mod shadow;
+pub(crate) mod shadow;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::Write;

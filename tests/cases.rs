@@ -9,6 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use unwind_sim::cases::{self, Built, Engine, Recorded};
+use unwind_sim::confirm::{self, Judgement, Source};
+use unwind_sim::engine::Setting;
+use unwind_sim::spec;
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::start::Variant;
 
 /// What the tests of one case share.
 struct Shared {
@@ -36,7 +41,8 @@ impl Shared {
             return Ok(());
         }
         let recorded = built.check(engine)?;
-        Ok(built.check_same(first, &recorded)?)
+        built.check_same(first, &recorded)?;
+        check_confirmed(&recorded)
     }
 
     /// The key in the header must not outlive what it says.
@@ -45,6 +51,52 @@ impl Shared {
             Ok(_) => Err("it can be emulated: not-emulated in its header is not so".into()),
             Err(_) => Ok(()),
         }
+    }
+}
+
+/// Goes on from each point with what was recorded there. Frames that are confirmed so have to be
+/// true, and those that are contradicted must not be.
+fn check_confirmed(recorded: &Recorded) -> Result<(), Failed> {
+    const INSTRUCTIONS_MAX: u64 = 100_000;
+    let header = &recorded.case.header;
+    if !header.corruptions.is_empty() || !header.forgotten.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = cases::COLUMNS.iter().map(|s| (*s).to_owned()).collect();
+    let engines = spec::engines(&names).map_err(|e| e.to_string())?;
+    let mut source = Source::samples(None);
+    let mut faults = Vec::new();
+    for index in 0..recorded.points.len() {
+        recorded.with_view(index, |view| {
+            let Ok(state) = source.state(view) else {
+                return;
+            };
+            let resumed = confirm::resume(state, INSTRUCTIONS_MAX);
+            let frames = view.sample.truth.frames();
+            let is_true = |pc, sp| frames.windows(2).any(|f| f[1].pc == pc && f[0].cfa == sp);
+            for engine in &engines {
+                let setting = Setting::default();
+                let outcome = view.examine(engine, Variant::Hardware, &setting, &mut Cache::new());
+                let judged = confirm::judge(&outcome.chain.frames, &resumed);
+                for (frame, judgement) in outcome.chain.frames.iter().zip(judged) {
+                    let is_true = is_true(frame.pc.value(), frame.sp);
+                    let right = match judgement {
+                        Judgement::Confirmed => is_true,
+                        Judgement::Contradicted(_) => !is_true,
+                        Judgement::Unjudged => true,
+                    };
+                    if !right {
+                        let key = &recorded.points[index].key;
+                        let name = engine.name();
+                        faults.push(format!("{key} {name}: {frame:x?} {judgement:x?}"));
+                    }
+                }
+            }
+        });
+    }
+    match faults.is_empty() {
+        true => Ok(()),
+        false => Err(faults.join("\n").into()),
     }
 }
 

@@ -5,6 +5,8 @@ use super::{Status, output};
 use anyhow::Result;
 use std::io::Write;
 use unwind_sim::compare::{Comparison, GroupBy};
+use unwind_sim::confirm::{self, Source};
+use unwind_sim::input::{FileKind, file_kind};
 use unwind_sim::run::{Against, Run};
 use unwind_sim::{json, profile, text};
 
@@ -31,6 +33,7 @@ Examples:
   unwind-sim replay trace.bin --unwinder dwarf,fp --sample 12
   unwind-sim replay seed.bin --unwinder orc --regs fake:v5.1
   unwind-sim replay perf.data --unwinder dwarf --format folded
+  unwind-sim replay core --unwinder all --confirm
   unwind-sim replay trace.bin --unwinder cmd:./fp.py --json")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -46,6 +49,19 @@ pub(crate) struct Args {
     /// Write to this file instead of standard output.
     #[arg(long, short, value_name = "FILE")]
     output: Option<std::path::PathBuf>,
+    /// Resume each stack in the emulated machine, and say which frames execution returns to: the
+    /// only truth that an import can have. Of an ELF core all memory is used; of other recordings
+    /// the stacks, and the code in the files of the images.
+    #[arg(long, conflicts_with_all = ["format", "json"])]
+    confirm: bool,
+    /// With --confirm: go on for at most so many instructions.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 10_000_000,
+        requires = "confirm"
+    )]
+    max_instructions: u64,
     /// Worker threads for --format folded and firefox; 0 for as many as there are processors.
     #[arg(long, value_name = "N", default_value = "0")]
     threads: usize,
@@ -73,6 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         None => &mut *stdout,
     };
     let status = match args.format {
+        Format::Text if args.confirm => confirmed(args, &run, out)?,
         Format::Text => chains(args, &run, out)?,
         Format::Folded => told(profile::folded(&args.source(), &run, args.threads, out)?),
         Format::Firefox => told(profile::firefox(&args.source(), &run, args.threads, out)?),
@@ -161,5 +178,52 @@ fn chains(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
         Status::Difference
     } else {
         Status::AsExpected
+    })
+}
+
+/// `--confirm`.
+fn confirmed(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
+    let input = args.input.open()?;
+    let symfs = args.input.symfs.clone();
+    let mut source = match file_kind(&args.input.path)? {
+        FileKind::Core => Source::core(&args.input.path, symfs)?,
+        _ => Source::samples(symfs),
+    };
+    let (columns, names) = (run.columns(), run.column_names());
+    let (mut last, mut resumed) = (None, None);
+    let mut tally = confirm::Tally::default();
+    run.for_each(
+        &input,
+        &args.input.filter(),
+        &mut |view, column, outcome| {
+            if last.replace(view.number) != Some(view.number) {
+                writeln!(out, "{}", text::sample_line(view))?;
+                let state = source.state(view);
+                resumed = match state {
+                    Ok(state) => Some(confirm::resume(state, args.max_instructions)),
+                    Err(error) => {
+                        writeln!(out, "not resumed: {error}")?;
+                        None
+                    }
+                };
+                if let Some(resumed) = &resumed {
+                    write!(out, "{}", confirm::resumed_text(view.space, resumed))?;
+                }
+            }
+            write!(out, "{}", text::chain_text(&names[column], view, outcome))?;
+            if let Some(resumed) = &resumed {
+                let judgements = confirm::judge(&outcome.chain.frames, resumed);
+                let unwinder = run.engines[columns[column].engine].name();
+                tally.add(unwinder, &judgements);
+                let told = confirm::judgement_text(view.space, &outcome.chain.frames, &judgements);
+                write!(out, "{told}")?;
+            }
+            Ok(())
+        },
+    )?;
+    Ok(match (tally.judged(), tally.unexpected()) {
+        (false, _) => Status::NothingJudged,
+        (true, true) => Status::Difference,
+        (true, false) => Status::AsExpected,
     })
 }

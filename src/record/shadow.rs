@@ -10,7 +10,7 @@ use unwind_sim_unwind::truth::{
 };
 
 /// The shadow stack of the thread.
-pub(super) struct Shadow {
+pub(crate) struct Shadow {
     tracker: Tracker,
     /// What was seen of programs before the last `execve`.
     earlier: Stats,
@@ -40,7 +40,7 @@ impl World for Live<'_> {
 
 impl Shadow {
     /// Before anything was started.
-    pub(super) fn new() -> Shadow {
+    pub(crate) fn new() -> Shadow {
         Shadow {
             tracker: Tracker::root(&Cpu::default(), 0),
             earlier: Stats::default(),
@@ -51,8 +51,28 @@ impl Shadow {
         }
     }
 
+    /// From the middle of a thread: what lies outside of the running function is not known.
+    pub(crate) fn middle(state: &State) -> Shadow {
+        let rsp = state.gpr(4);
+        let high = state.memory.area(rsp).map_or(rsp, |(range, _)| range.end);
+        Shadow {
+            tracker: Tracker::middle(&state.cpu_at(state.rip), high),
+            ..Shadow::new()
+        }
+    }
+
+    /// Is the running function one of which nobody saw the call?
+    pub(crate) fn is_outside(&self) -> bool {
+        self.tracker.frames().is_empty()
+    }
+
+    /// rsp before the instruction that is executed.
+    pub(crate) fn rsp_before(&self) -> u64 {
+        self.before.rsp
+    }
+
     /// A program begins, in place of the one before.
-    pub(super) fn started(&mut self, state: &State, stack_end: u64) {
+    pub(crate) fn started(&mut self, state: &State, stack_end: u64) {
         self.earlier = self.earlier.plus(self.tracker.stats());
         self.tracker = Tracker::root(&state.cpu_at(state.rip), stack_end);
         self.suspended = Suspended::new();
@@ -61,13 +81,13 @@ impl Shadow {
 
     /// A block of so many operations begins.
     #[inline]
-    pub(super) fn enter(&mut self, block: Option<BlockId>, operations: usize) {
+    pub(crate) fn enter(&mut self, block: Option<BlockId>, operations: usize) {
         self.classes.enter(block, operations);
     }
 
     /// The instruction is next.
     #[inline]
-    pub(super) fn before(&mut self, state: &State, insn: &Executed) {
+    pub(crate) fn before(&mut self, state: &State, insn: &Executed) {
         self.class = self.classes.of(state, insn);
         self.before = state.cpu_at(insn.rip);
     }
@@ -75,7 +95,7 @@ impl Shadow {
     /// It is done. A system call is not answered yet, and nothing is known of it: see
     /// [`Shadow::system_call`].
     #[inline]
-    pub(super) fn after(&mut self, state: &State, next: u64) -> Insn {
+    pub(crate) fn after(&mut self, state: &State, next: u64) -> Insn {
         if self.class != Insn::Syscall && !self.tracker.step_quick(self.class, state.gpr(4)) {
             self.step(state, next, 0);
         }
@@ -83,13 +103,13 @@ impl Shadow {
     }
 
     /// The system call was answered.
-    pub(super) fn system_call(&mut self, call: &SystemCall, state: &State) {
+    pub(crate) fn system_call(&mut self, call: &SystemCall, state: &State) {
         self.class = Insn::Syscall;
         self.step(state, state.rip, call.number);
     }
 
     /// A handler is about to run.
-    pub(super) fn signal(&mut self, interrupted: &Cpu, handler: &Cpu, restorer: u64) {
+    pub(crate) fn signal(&mut self, interrupted: &Cpu, handler: &Cpu, restorer: u64) {
         self.tracker.signal(interrupted, handler, restorer);
     }
 
@@ -106,17 +126,17 @@ impl Shadow {
     }
 
     /// The true chain, the next instruction being at `rip`.
-    pub(super) fn truth(&self, state: &State, rip: u64) -> Truth {
+    pub(crate) fn truth(&self, state: &State, rip: u64) -> Truth {
         self.tracker.truth(&state.cpu_at(rip))
     }
 
     /// rsp where the chain continues on another stack, innermost first.
-    pub(super) fn other_stacks(&self) -> impl Iterator<Item = u64> + '_ {
+    pub(crate) fn other_stacks(&self) -> impl Iterator<Item = u64> + '_ {
         self.tracker.other_stacks()
     }
 
     /// What was seen so far.
-    pub(super) fn stats(&self) -> Stats {
+    pub(crate) fn stats(&self) -> Stats {
         self.earlier.plus(self.tracker.stats())
     }
 }

@@ -10,7 +10,9 @@ pub(super) struct Segment {
     pub(super) range: Range<u64>,
     /// Where its bytes are in the file; shorter than `range` if not all were dumped.
     pub(super) file: Range<u64>,
-    /// Was it executable?
+    /// Was it readable, writable, executable?
+    pub(super) readable: bool,
+    pub(super) writable: bool,
     pub(super) executable: bool,
 }
 

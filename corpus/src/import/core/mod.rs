@@ -8,6 +8,9 @@
 
 mod memory;
 mod notes;
+mod snapshot;
+
+pub use snapshot::{Area, FilePlace, Snapshot, ThreadState, snapshot};
 
 use super::{CoreErrorKind, ImportError, ImportOptions, Imported, Output, Sink, Skip};
 use crate::files::MappingRequest;

@@ -50,10 +50,21 @@ const REG_ORDER: [Option<Reg>; 20] = [
     Some(Reg::Rsp),
 ];
 
+/// `orig_rax`, `fs_base` and `gs_base` in `struct user_regs_struct`, words.
+const ORIG_RAX: usize = 15;
+const FS_BASE: usize = 21;
+const GS_BASE: usize = 22;
+
 /// A thread.
 pub(super) struct Thread {
     pub(super) tid: u32,
     pub(super) regs: Regs,
+    /// The system call that it was in, else negative.
+    pub(super) orig_rax: u64,
+    pub(super) fs_base: u64,
+    pub(super) gs_base: u64,
+    /// x87 and SSE, as FXSAVE64 stores them (`NT_PRFPREG`).
+    pub(super) fx: Option<Box<[u8; 512]>>,
 }
 
 /// A mapping of a file.
@@ -165,6 +176,8 @@ pub(super) fn headers(bytes: &[u8]) -> Result<(Vec<Segment>, Vec<NoteRange>), Im
             elf::PT_LOAD => segments.push(Segment {
                 range: p.p_vaddr(LE)..p.p_vaddr(LE).saturating_add(p.p_memsz(LE)),
                 file: offset..offset.saturating_add(size),
+                readable: p.p_flags(LE).0 & elf::PF_R.0 != 0,
+                writable: p.p_flags(LE).0 & elf::PF_W.0 != 0,
                 executable: p.p_flags(LE).0 & elf::PF_X.0 != 0,
             }),
             elf::PT_NOTE => notes.push(NoteRange {
@@ -218,6 +231,7 @@ fn take(note: &Note<'_>, offset: u64, out: &mut Notes, problems: &mut Vec<Import
     let data = note.desc();
     let (section, done) = match note.n_type(LE) {
         elf::NT_PRSTATUS => ("NT_PRSTATUS", prstatus(data, out)),
+        elf::NT_PRFPREG => ("NT_PRFPREG", fpregset(data, out)),
         elf::NT_PRPSINFO => ("NT_PRPSINFO", prpsinfo(data, out)),
         elf::NT_AUXV => ("NT_AUXV", auxv(data, out)),
         elf::NT_FILE => ("NT_FILE", files(data, out)),
@@ -250,8 +264,26 @@ fn prstatus(data: &[u8], out: &mut Notes) -> Result<(), u64> {
             regs.set(reg, value);
         }
     }
+    let other = |index: usize| word(data, PRSTATUS_REGS + 8 * index);
+    let thread = Thread {
+        tid,
+        regs,
+        orig_rax: other(ORIG_RAX)?,
+        fs_base: other(FS_BASE)?,
+        gs_base: other(GS_BASE)?,
+        fx: None,
+    };
     if out.threads.len() < THREADS_MAX {
-        out.threads.push(Thread { tid, regs });
+        out.threads.push(thread);
+    }
+    Ok(())
+}
+
+/// Follows the `NT_PRSTATUS` of its thread.
+fn fpregset(data: &[u8], out: &mut Notes) -> Result<(), u64> {
+    let area = data.first_chunk::<512>().ok_or(512_u64)?;
+    if let Some(thread) = out.threads.last_mut() {
+        thread.fx = Some(Box::new(*area));
     }
     Ok(())
 }

@@ -1,0 +1,130 @@
+//! A core as a state that can be gone on from: all of its memory, and all registers.
+//!
+//! Not here: reading the files whose parts a core leaves out.
+
+use super::super::{CoreErrorKind, ImportError};
+use super::memory::Memory;
+use super::notes;
+use std::ops::Range;
+use unwind_sim_unwind::regs::Regs;
+
+/// A part of a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FilePlace {
+    /// Its path.
+    pub path: String,
+    /// Where in it, bytes.
+    pub offset: u64,
+}
+
+/// A piece of the address space.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Area {
+    /// Addresses.
+    pub range: Range<u64>,
+    /// May it be read? Of what has no segment in the core this is not known, and said to be so.
+    pub readable: bool,
+    /// May it be written?
+    pub writable: bool,
+    /// May it be executed?
+    pub executable: bool,
+    /// Where in the core its first bytes are; the rest was not dumped.
+    pub dumped: Range<usize>,
+    /// The file that is mapped there.
+    pub file: Option<FilePlace>,
+}
+
+/// The registers of a thread.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ThreadState {
+    /// Its number.
+    pub tid: u32,
+    /// General registers, rip and flags.
+    pub regs: Regs,
+    /// The number of the system call that it was in, if it was in one.
+    pub in_call: Option<u64>,
+    /// The base of segment fs.
+    pub fs_base: u64,
+    /// The base of segment gs.
+    pub gs_base: u64,
+    /// x87 and SSE, as FXSAVE64 stores them.
+    pub fx: Option<Box<[u8; 512]>>,
+}
+
+/// All that a core holds.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Snapshot {
+    /// Sorted, without overlaps.
+    pub areas: Vec<Area>,
+    /// As they stand in the core: the first is the one at fault.
+    pub threads: Vec<ThreadState>,
+}
+
+/// What is in the core with these bytes.
+///
+/// # Errors
+/// If it is no x86-64 core, or its headers or notes cannot be read.
+pub fn snapshot(bytes: &[u8]) -> Result<Snapshot, ImportError> {
+    let (segments, note_ranges) = notes::headers(bytes)?;
+    let memory = Memory::new(bytes, segments);
+    let mut problems = Vec::new();
+    let notes = notes::read(bytes, &note_ranges, &mut problems);
+    if notes.threads.is_empty() {
+        return Err(problems.first().copied().unwrap_or(ImportError::Core {
+            what: CoreErrorKind::NoThread,
+            section: "notes",
+            offset: 0,
+        }));
+    }
+    let place = |address| {
+        let file = notes.files.find(address)?;
+        Some(FilePlace {
+            path: file.name.clone(),
+            offset: file.offset_of(address),
+        })
+    };
+    let of_segments = memory.segments().iter().map(|s| {
+        let dumped = memory.bytes(s.range.start, s.range.end - s.range.start);
+        let start = usize::try_from(s.file.start).unwrap_or(0);
+        Area {
+            range: s.range.clone(),
+            readable: s.readable,
+            writable: s.writable,
+            executable: s.executable,
+            dumped: start..start + dumped.len(),
+            file: place(s.range.start),
+        }
+    });
+    let unlisted = notes.files.iter();
+    let unlisted = unlisted.filter(|f| memory.segment(f.range.start).is_none());
+    // gdb leaves out what it can read from files: code, and constants.
+    let of_files = unlisted.map(|f| Area {
+        range: f.range.clone(),
+        readable: true,
+        writable: false,
+        executable: true,
+        dumped: 0..0,
+        file: place(f.range.start),
+    });
+    let mut areas: Vec<Area> = of_segments.chain(of_files).collect();
+    areas.retain(|a| !a.range.is_empty());
+    areas.sort_by_key(|a| a.range.start);
+    let mut end = 0;
+    areas.retain(|a| {
+        let apart = a.range.start >= end;
+        end = end.max(a.range.end);
+        apart
+    });
+    let threads = notes.threads.into_iter().map(|t| ThreadState {
+        tid: t.tid,
+        regs: t.regs,
+        in_call: (t.orig_rax.cast_signed() >= 0).then_some(t.orig_rax),
+        fs_base: t.fs_base,
+        gs_base: t.gs_base,
+        fx: t.fx,
+    });
+    Ok(Snapshot {
+        areas,
+        threads: threads.collect(),
+    })
+}
