@@ -268,7 +268,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
     #[inline]
     fn stepped(&mut self, state: &State, insn: Insn, next: u64) {
         if self.entry != Entry::Left {
-            self.to_main(state, insn, next);
+            self.until_main(state, insn, next);
         }
         if !self.recording {
             if !self.places.is_empty() {
@@ -284,7 +284,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
             At::Freq(_) => false,
             At::Points(_) => {
                 if self.places.contains_key(&next) {
-                    self.to_place(state, insn, next);
+                    self.until_place(state, insn, next);
                 }
                 false
             }
@@ -297,7 +297,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
 
     /// Looks for `main`, where no symbol says where it is.
     #[cold]
-    fn to_main(&mut self, state: &State, insn: Insn, next: u64) {
+    fn until_main(&mut self, state: &State, insn: Insn, next: u64) {
         match self.entry {
             Entry::At(entry) if entry == next => self.entry = Entry::Inside,
             Entry::Inside if matches!(insn, Insn::Call { .. }) => {
@@ -345,7 +345,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
     }
 
     /// The next instruction is at a place; or a handler returned to it.
-    fn to_place(&mut self, state: &State, insn: Insn, rip: u64) {
+    fn until_place(&mut self, state: &State, insn: Insn, rip: u64) {
         let here = (rip, state.gpr(RSP));
         if insn == Insn::Syscall && self.last_place == here {
             return;
