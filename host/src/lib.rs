@@ -28,6 +28,9 @@ mod release;
 mod sample;
 mod session;
 mod signals;
+#[cfg(test)]
+#[path = "../../tests/common/skip.rs"]
+mod skip;
 mod step;
 mod step_over;
 pub mod stepper;

@@ -1,11 +1,9 @@
 //! Tests of what cannot be seen from outside: the child's limits, and cases that attack it.
 
 use super::*;
+use crate::skip;
 use layout::SLOT;
 use nix::libc;
-
-#[path = "../../../tests/common/skip.rs"]
-mod skip;
 
 fn spawn(test: &str) -> Option<Native> {
     match Native::spawn() {

@@ -1,9 +1,7 @@
 //! Steps of a few instructions.
 
 use super::*;
-
-#[path = "../../../tests/common/skip.rs"]
-mod skip;
+use crate::skip;
 
 const CODE: u64 = 0x40_0000;
 const DATA: u64 = 0x7fff_f000_0000;
