@@ -13,6 +13,7 @@ pub use report::{Tally, judgement_text, resumed_text};
 pub use source::{NotResumable, Source, SourceError};
 
 use crate::record::shadow::Shadow;
+use std::collections::HashSet;
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{Call, Exception, Exit, Machine, Observer, State};
 use unwind_sim_unwind::address::CodeAddress;
@@ -21,6 +22,8 @@ use unwind_sim_unwind::truth::Insn;
 
 /// Number of rsp.
 const RSP: usize = 4;
+/// Most jumps that are remembered.
+const JUMPS_MAX: usize = 1 << 12;
 
 /// A return out of what was running when the sample was taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,8 +32,8 @@ pub struct Return {
     pub slot: u64,
     /// Where it went.
     pub to: u64,
-    /// Frames may have been left otherwise before: rsp rose, and a jump through a register
-    /// followed, as in `longjmp` or in a tail call.
+    /// Frames may have been left otherwise before: there was a jump through a register, as in
+    /// `longjmp`, in a tail call, or in a function that had popped its return address.
     pub after_jump: bool,
 }
 
@@ -39,6 +42,8 @@ pub struct Return {
 pub struct Resumed {
     /// The returns, innermost first.
     pub returns: Vec<Return>,
+    /// rsp and rip behind jumps through a register; the first ones.
+    pub jumps: HashSet<(u64, u64)>,
     /// Instructions that were executed.
     pub instructions: u64,
     /// The next instruction.
@@ -83,7 +88,7 @@ pub fn resume(state: State, instructions_max: u64) -> Resumed {
     let mut watch = Watch {
         shadow: Shadow::middle(&machine.state),
         returns: Vec::new(),
-        rose: false,
+        jumps: HashSet::new(),
         jumped: false,
         is_lost: false,
     };
@@ -105,6 +110,7 @@ pub fn resume(state: State, instructions_max: u64) -> Resumed {
     };
     Resumed {
         returns: watch.returns,
+        jumps: watch.jumps,
         instructions: machine.executed(),
         rip: machine.state.rip,
         end,
@@ -115,7 +121,7 @@ pub fn resume(state: State, instructions_max: u64) -> Resumed {
 struct Watch {
     shadow: Shadow,
     returns: Vec<Return>,
-    rose: bool,
+    jumps: HashSet<(u64, u64)>,
     jumped: bool,
     is_lost: bool,
 }
@@ -147,10 +153,14 @@ impl Observer for Watch {
                     to: next,
                     after_jump: self.jumped,
                 });
-                (self.rose, self.jumped) = (false, false);
+                self.jumped = false;
             }
-            Insn::MoveSp if state.gpr(RSP) > slot => self.rose = true,
-            Insn::JumpIndirect | Insn::Far if self.rose => self.jumped = true,
+            Insn::JumpIndirect | Insn::Far => {
+                self.jumped = true;
+                if self.jumps.len() < JUMPS_MAX {
+                    self.jumps.insert((state.gpr(RSP), next));
+                }
+            }
             _ => {}
         }
     }
@@ -179,6 +189,10 @@ fn judge_frame(frame: &Frame, resumed: &Resumed) -> Judgement {
     let Some(slot) = frame.sp.checked_sub(8) else {
         return Judgement::Unjudged;
     };
+    // With its return address in a register, a function returns by a jump.
+    if resumed.jumps.contains(&(frame.sp, pc)) {
+        return Judgement::Confirmed;
+    }
     let Some(reached) = resumed.returns.iter().find(|r| r.slot >= slot) else {
         return Judgement::Unjudged;
     };
@@ -216,6 +230,7 @@ mod tests {
     fn only_what_was_seen_is_judged() {
         let resumed = Resumed {
             returns: vec![reached(0x100, 10, false), reached(0x200, 20, true)],
+            jumps: [(0x190, 15)].into(),
             instructions: 9,
             rip: 0,
             end: End::Limit,
@@ -230,6 +245,7 @@ mod tests {
         let second = Judgement::Contradicted(resumed.returns[1]);
         assert_eq!(judged(21, 0x208), second);
         assert_eq!(judged(30, 0x308), Judgement::Unjudged, "not reached");
+        assert_eq!(judged(15, 0x190), Judgement::Confirmed, "by a jump");
         assert_eq!(judged(10, 0), Judgement::Unjudged, "no stack pointer");
         let top = frame(CodeAddress::Instruction(10), 0x108);
         assert_eq!(judge_frame(&top, &resumed), Judgement::Unjudged);

@@ -5,6 +5,7 @@
 //! says that it is not emulated is of that kind, and fails if it could be.
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
@@ -73,13 +74,14 @@ fn check_confirmed(recorded: &Recorded) -> Result<(), Failed> {
             };
             let resumed = confirm::resume(state, INSTRUCTIONS_MAX);
             let frames = view.sample.truth.frames();
-            let is_true = |pc, sp| frames.windows(2).any(|f| f[1].pc == pc && f[0].cfa == sp);
+            let frames = frames.windows(2).map(|f| (f[1].pc, f[0].cfa));
+            let frames: HashSet<(u64, u64)> = frames.collect();
             for engine in &engines {
                 let setting = Setting::default();
                 let outcome = view.examine(engine, Variant::Hardware, &setting, &mut Cache::new());
                 let judged = confirm::judge(&outcome.chain.frames, &resumed);
                 for (frame, judgement) in outcome.chain.frames.iter().zip(judged) {
-                    let is_true = is_true(frame.pc.value(), frame.sp);
+                    let is_true = frames.contains(&(frame.pc.value(), frame.sp));
                     let right = match judgement {
                         Judgement::Confirmed => is_true,
                         Judgement::Contradicted(_) => !is_true,

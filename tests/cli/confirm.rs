@@ -89,7 +89,7 @@ fn a_frame_that_execution_passes_by_is_contradicted() {
         return skip("a_frame_that_execution_passes_by_is_contradicted", why);
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let core = core(folder.path(), 24);
+    let core = core(folder.path(), 16);
     let wrong = run(&["replay", &core, "--unwinder", "dwarf", "--confirm"]);
     assert_eq!(status(&wrong), 1, "{}", stdout(&wrong));
     let told = stdout(&wrong);
