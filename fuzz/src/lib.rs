@@ -7,11 +7,13 @@
 
 mod files;
 mod input;
+mod machine;
 mod tables;
 mod texts;
 mod walks;
 
 pub use files::{core, elf, loader, perfdata, trace};
+pub use machine::machine;
 pub use tables::{eh_frame, orc, sframe};
 pub use texts::case;
 pub use walks::{expression, walk};
