@@ -130,7 +130,8 @@ fn operand(insn: &Instruction, size: usize) -> Stores {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address_space::AddressSpace;
+    use crate::address_space::{AddressSpace, PAGE_SIZE, Permissions};
+    use crate::machine::{Exit, Machine};
 
     fn of(bytes: &[u8]) -> Effects {
         effects(bytes, 0x1000, &mut InstructionInfoFactory::new())
@@ -159,5 +160,72 @@ mod tests {
         // cmp %rax, (%rdi)
         let effects = of(&[0x48, 0x39, 0x07]);
         assert_eq!((effects.stores, effects.registers), (Stores::Nothing, 0));
+    }
+
+    /// What random instructions changed is what was said that they may change.
+    #[test]
+    fn nothing_else_is_changed() {
+        const CODE: u64 = 0x40_0000;
+        const DATA: u64 = 0x50_0000;
+        const MIDDLE: u64 = DATA + PAGE_SIZE / 2;
+        let mut seed = 2026u64;
+        let mut random = move || {
+            seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let z = (seed ^ seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ z >> 31
+        };
+        let mut info = InstructionInfoFactory::new();
+        let mut space = AddressSpace::default();
+        for (start, permissions) in [(CODE, Permissions::ALL), (DATA, Permissions::READ_WRITE)] {
+            let mapped = space.map(start..start + PAGE_SIZE, permissions);
+            mapped.expect("user space");
+        }
+        let (mut ran, mut stored) = (0, 0);
+        let mut machine = Machine::new(State::new(space));
+        for _ in 0..40_000 {
+            let code: Vec<u8> = (0..2).flat_map(|_| random().to_le_bytes()).collect();
+            let data = vec![0x5a; PAGE_SIZE as usize];
+            machine.state.memory.poke(CODE, &code).expect("mapped");
+            machine.state.memory.poke(DATA, &data).expect("mapped");
+            machine.state.rip = CODE;
+            machine.state.set_rflags(0x202);
+            for number in 0..16 {
+                let pointer = MIDDLE + random() % 64 * 8;
+                machine.state.set_gpr(number, pointer);
+            }
+            let before = machine.state.clone();
+            if machine.run(1, &mut ()) != Exit::Limit {
+                continue;
+            }
+            ran += 1;
+            let state = &machine.state;
+            let effects = effects(&code[..15], CODE, &mut info);
+            for number in 0..16 {
+                let changed = before.gpr(number) != state.gpr(number);
+                let said = effects.registers & 1 << number != 0;
+                assert!(said || !changed, "register {number}: {code:02x?}");
+            }
+            let allowed = match effects.stores {
+                Stores::Nothing => 0..0,
+                Stores::At(operand) => {
+                    let address = operand.address(&before);
+                    address..address + u64::from(operand.size)
+                }
+                Stores::Anything => 0..u64::MAX,
+            };
+            let mut after = data.clone();
+            state.memory.peek(DATA, &mut after).expect("mapped");
+            for (offset, _) in after.iter().enumerate().filter(|(_, byte)| **byte != 0x5a) {
+                let address = DATA + offset as u64;
+                let pushed = address < before.gpr(reg::RSP);
+                assert!(
+                    allowed.contains(&address) || pushed,
+                    "{address:#x}: {code:02x?}"
+                );
+                stored += 1;
+            }
+        }
+        assert!(ran > 8_000 && stored > 2_000, "{ran} {stored}");
     }
 }
