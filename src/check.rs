@@ -30,6 +30,9 @@ pub struct Contradiction {
     pub given: Option<u64>,
     /// What is true.
     pub truth: u64,
+    /// The return address is right, but taken for an interrupted instruction, or the other way
+    /// round: then these are the addresses at which the caller's row is looked up.
+    pub misread: bool,
     /// Why the row gave nothing.
     pub reason: Option<Reason>,
     /// The row.
@@ -102,6 +105,7 @@ impl Subject<'_> {
             reg,
             given,
             truth,
+            misread: false,
             reason,
             row: stepped.row.ok(),
         };
@@ -140,6 +144,21 @@ impl Subject<'_> {
                 next.pc,
                 None,
             ));
+        } else {
+            // Taken for a return address, or for an interrupted instruction, when it is not: the
+            // caller's row is then looked up at the wrong address.
+            let kind = match next.kind {
+                TrueKind::Call => CodeAddress::Return(next.pc),
+                TrueKind::Top | TrueKind::Interrupted => CodeAddress::Instruction(next.pc),
+            };
+            let [given, truth] = [caller.pc, kind].map(|pc| pc.lookup(finder.lookup()));
+            if given != truth {
+                let code = Code::WrongReturnAddress;
+                out.push(Contradiction {
+                    misread: true,
+                    ..contradiction(code, Reg::Rip, Some(given), truth, None)
+                });
+            }
         }
         let saved = next.saved.unwrap_or_default();
         for (reg, truth) in Reg::CALLEE_SAVED.into_iter().zip(saved) {
@@ -174,6 +193,7 @@ impl std::fmt::Display for Contradiction {
     /// `cfa is 0x7ffe10, the row gives 0x7ffe08`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let what = match self.reg {
+            _ if self.misread => "the caller's row is looked up: its address",
             Reg::Rsp => "cfa",
             Reg::Rip => "return address",
             reg => reg.as_str(),

@@ -82,10 +82,10 @@ pub fn diagnose(
     for index in (from..=last_right).rev() {
         let found = subject.check_frame(finder, index, cache);
         // In an inner frame only a register can be to blame: with another CFA or return address
-        // the walk would have diverged there.
+        // the walk would have diverged there. Or the wrong address was looked up next.
         let blamed = found
             .into_iter()
-            .find(|c| index == last_right || c.reg != Reg::Rip);
+            .find(|c| index == last_right || c.reg != Reg::Rip || c.misread);
         if let Some(contradiction) = blamed {
             let by_frame_pointer = contradiction
                 .row

@@ -105,6 +105,8 @@ pub struct Checker<'a> {
     class: Insn,
     before: Cpu,
     rax: u64,
+    /// The slot of an interrupted frame's rip that is being written; 0 if none.
+    redirected: u64,
     tallies: [Tally; UNWINDERS_MAX],
     checked: u64,
     slot_stores: u64,
@@ -166,6 +168,7 @@ impl<'a> Checker<'a> {
             class: Insn::Other,
             before: Cpu::default(),
             rax: 0,
+            redirected: 0,
             tallies: [Tally::default(); UNWINDERS_MAX],
             checked: 0,
             slot_stores: 0,
@@ -247,8 +250,9 @@ impl<'a> Checker<'a> {
             any |= wrong;
         }
         self.any_wrong = any != 0;
-        self.depends = self.code.sets[set as usize].depends;
-        if self.elide {
+        let known = &self.code.sets[set as usize];
+        self.depends = known.depends;
+        if self.elide && !known.has_slow {
             self.last_set = set;
         }
         true
@@ -352,10 +356,23 @@ impl<'a> Checker<'a> {
         let end = address.saturating_add(size);
         let at = frames.partition_point(|held| held.slot >= end);
         if let Some(held) = frames.get(at)
-            && held.kind == TrueKind::Call
             && held.slot.saturating_add(8) > address
         {
-            self.slot_stores += 1;
+            match held.kind {
+                TrueKind::Call => self.slot_stores += 1,
+                _ => self.redirected = held.slot,
+            }
+        }
+    }
+}
+
+impl Checker<'_> {
+    /// A handler has written where it will go back to.
+    #[cold]
+    fn redirect(&mut self, state: &State) {
+        let slot = std::mem::take(&mut self.redirected);
+        if let Ok(pc) = state.memory.read_u64(slot) {
+            self.tracker.redirect(slot, pc);
         }
     }
 }
@@ -393,7 +410,12 @@ impl Observer for Checker<'_> {
         }
         self.changed = writes;
         match stores {
-            Stores::Nothing => {}
+            Stores::Nothing => {
+                // A push, and what it hits if a claim names a slot that is not in use.
+                if writes & claim::RSP != 0 && self.lowest_slot < state.gpr(4) {
+                    self.changed |= claim::SLOTS;
+                }
+            }
             Stores::Anything => self.changed |= claim::SLOTS,
             Stores::At(operand) => {
                 let address = operand.address(state);
@@ -415,6 +437,9 @@ impl Observer for Checker<'_> {
     #[inline]
     fn after(&mut self, state: &State, _: &Executed, next: u64) {
         self.number += 1;
+        if self.redirected != 0 {
+            self.redirect(state);
+        }
         // The kernel has not answered a call yet.
         if self.class != Insn::Syscall && !self.tracker.step_quick(self.class, state.gpr(4)) {
             self.step_slow(state, self.class, next);

@@ -19,6 +19,8 @@ pub(super) const RA: Wrong = 1 << 1;
 pub(super) const SAVED: Wrong = 1 << 2;
 /// There is no row, or it gave nothing.
 pub(super) const NOTHING: Wrong = 1 << 8;
+/// A return address was taken for an interrupted instruction, or the other way round.
+pub(super) const MISREAD: Wrong = 1 << 9;
 
 /// Registers and memory that claims hang on, a bit for each: the callee-saved ones in their
 /// order, then rsp, all others, and the stack slots.
@@ -201,6 +203,8 @@ impl Simple {
         let word = |offset: i32| memory.read_u64(cfa.wrapping_add_signed(offset.into()));
         match word(self.ra) {
             Ok(ra) if ra == caller.pc => {}
+            // What a walk takes for its end.
+            Ok(0) => return NOTHING,
             Ok(_) => wrong |= RA,
             Err(_) => return NOTHING,
         }

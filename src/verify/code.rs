@@ -67,6 +67,8 @@ pub(super) struct Set {
     pub(super) claims: [Claim; UNWINDERS_MAX],
     /// What their outcomes hang on.
     pub(super) depends: Parts,
+    /// Is one of another shape than the common one? Then equal claims do not mean equal rows.
+    pub(super) has_slow: bool,
 }
 
 /// All instructions met.
@@ -258,7 +260,11 @@ impl Code {
         if id == next {
             let used = &claims[..tables.finders.len()];
             let depends = used.iter().fold(0, |all, claim| all | claim.depends());
-            self.sets.push(Set { claims, depends });
+            self.sets.push(Set {
+                claims,
+                depends,
+                has_slow: used.contains(&Claim::Slow),
+            });
         }
         id
     }

@@ -67,6 +67,7 @@ pub(super) fn wrong_in(contradictions: &[Contradiction]) -> Wrong {
     for contradiction in contradictions {
         wrong |= match (contradiction.given, contradiction.reg) {
             (None, _) => claim::NOTHING,
+            _ if contradiction.misread => claim::MISREAD,
             (_, Reg::Rsp) => claim::CFA,
             (_, Reg::Rip) => claim::RA,
             (_, reg) => match Reg::CALLEE_SAVED.iter().position(|&r| r == reg) {

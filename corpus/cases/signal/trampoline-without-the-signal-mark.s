@@ -1,7 +1,7 @@
 #! claim: Without augmentation S the interrupted address is taken for a return address.
 #! source: gcc bug 26208, why augmentation S was added; DWARF 5 section 6.4.4
 #! group: signal
-#! wrong: dwarf(US206)
+#! wrong: dwarf(US502)
 #@ in_handler: handler < <signal> < faults < outer < _start
         .include "prelude.inc"
         .include "signal.inc"
@@ -46,4 +46,4 @@ __restore_rt:
 SIGACTION_DATA action, handler, SA_SIGINFO, __restore_rt
 
 #= sample     dwarf     sframe orc       fp         guess
-#= in_handler t@3/US206 .      t@2/US103 m2@2/US512 x3@2/US502
+#= in_handler t@3/US502 .      t@2/US103 m2@2/US512 x3@2/US502

@@ -189,11 +189,22 @@ impl Chain {
         (self.rsp.saturating_sub(RESUME_SLACK)..=high).contains(&sp)
     }
 
+    fn frames_of(&self, segment: Segment) -> &[Held] {
+        let next = self.segments.iter().find(|s| s.first > segment.first);
+        &self.frames[segment.first..next.map_or(self.frames.len(), |s| s.first)]
+    }
+
+    /// Is `sp` in this segment, and memory what its frames say that outlive `sp`?
+    fn is_intact(&self, segment: Segment, sp: u64, world: &mut dyn World) -> bool {
+        let frames = self.frames_of(segment).iter().rev();
+        let mut live = frames.filter(|f| f.slot >= sp).take(VERIFIED_FRAMES);
+        (segment.low..=segment.high).contains(&sp) && live.all(|f| world.word(f.slot) == Some(f.pc))
+    }
+
     /// How far the frames that outlive `sp` were moved, if the stack was copied so that `sp`
     /// became `new`: memory there holds all their pcs.
     fn moved(&self, segment: Segment, rsp: u64, new: u64, world: &mut dyn World) -> Option<u64> {
-        let next = self.segments.iter().find(|s| s.first > segment.first);
-        let frames = &self.frames[segment.first..next.map_or(self.frames.len(), |s| s.first)];
+        let frames = self.frames_of(segment);
         let top = frames.last()?.slot.saturating_add(RETURN_SLACK);
         let places = (rsp..=top.min(segment.high)).step_by(8);
         let mut deltas = places
@@ -217,6 +228,10 @@ impl Chain {
             return false;
         };
         let segment = self.segments[index];
+        // Where functions recurse, a stack looks like a copy of itself some frames away.
+        if self.is_intact(segment, new, world) {
+            return false;
+        }
         match self.moved(segment, segment.low, new, world) {
             Some(delta) => {
                 self.cut_to_segment(index);

@@ -367,12 +367,15 @@ impl Tracker {
             self.resume(chain, old, new, suspended);
         } else if let Some(chain) = suspended.claim_moved(new, world) {
             self.resume(chain, old, new, suspended);
-        } else if self.chain.return_to_copy(new, world) {
+        } else if !self.is_alloca(old, new, world) && self.chain.return_to_copy(new, world) {
             self.stats.switches += 1;
             self.pop_below(new);
         } else if upward && new <= self.chain.last().high {
             self.load_upward(old, new, world);
-        } else if let Some(index) = self.chain.earlier_segment(new) {
+        } else if let Some(index) = self.chain.earlier_segment(new)
+            // From below the segment and farther down: `alloca`, once more.
+            && (upward || old > self.chain.segments[index].low)
+        {
             self.cut_to_segment(index);
             self.pop_below(new);
             self.reread_top(world);
@@ -383,6 +386,14 @@ impl Tracker {
             self.enter_segment(old, new, Pending { nested: false, far });
         }
         self.limit = self.chain.limit();
+    }
+
+    /// A little farther down below the stack that was left last. What is there still may look like
+    /// a copy of that stack, if functions recurse.
+    fn is_alloca(&self, old: u64, new: u64, world: &mut dyn World) -> bool {
+        let is_near = new < old && old - new <= ALLOCA_MAX;
+        let left = self.chain.segments.iter().rev().nth(1);
+        is_near && left.is_some_and(|left| old <= left.low) && world.same_mapping(old, new)
     }
 
     fn enter_segment(&mut self, old: u64, new: u64, pending: Pending) {
@@ -517,6 +528,17 @@ impl Tracker {
         self.push(entry.rsp, cfa, restorer, entry);
     }
 
+    /// The saved rip of an interrupted frame, at `slot`, was written: a handler wants to go back
+    /// elsewhere. Does nothing if there is no such frame.
+    pub fn redirect(&mut self, slot: u64, pc: u64) {
+        let frames = self.chain.frames.iter_mut().rev();
+        let mut interrupted = frames.filter(|f| f.kind == TrueKind::Interrupted);
+        if let Some(held) = interrupted.find(|f| f.slot == slot) {
+            held.rewritten |= held.pc != pc;
+            held.pc = pc;
+        }
+    }
+
     fn sigreturn(
         &mut self,
         before: &Cpu,
@@ -539,6 +561,7 @@ impl Tracker {
         chain.cut_to_segment(interrupted);
         self.limit = self.chain.limit();
         if held.pc == after.rip && held.cfa == after.rsp {
+            self.stats.redirected += u64::from(held.rewritten);
             return;
         }
         self.stats.redirected += 1;

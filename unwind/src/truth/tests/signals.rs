@@ -58,6 +58,22 @@ fn a_handler_may_change_where_it_returns_to() {
 }
 
 #[test]
+fn what_a_handler_writes_to_the_saved_rip_is_where_its_frame_goes_back_to() {
+    let mut m = Machine::new();
+    let outer = m.call(F);
+    let mut to = m.cpu;
+    m.signal(G, m.cpu.rsp - 0x400);
+    let slot = m.tracker.frames()[1].slot;
+    to.rip += 2;
+    m.tracker.redirect(slot + 8, FAR);
+    m.tracker.redirect(slot, to.rip);
+    assert_eq!(m.callers(), [RESTORER, to.rip, outer]);
+    m.ret();
+    m.sigreturn(&to);
+    assert_eq!((m.callers(), m.stats().redirected), (vec![outer], 1));
+}
+
+#[test]
 fn a_handler_may_make_the_interrupted_function_call_another() {
     let mut m = Machine::new();
     let outer = m.call(F);

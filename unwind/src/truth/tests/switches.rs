@@ -301,6 +301,66 @@ fn alloca_by_a_load_of_rsp_is_no_switch_even_before_a_switch_table() {
 }
 
 #[test]
+fn alloca_in_a_recursive_function_is_no_return_to_the_stack_above() {
+    let mut m = Machine::new();
+    let mut backs = Vec::new();
+    for function in [F, G, F, G, F] {
+        backs.insert(0, m.call(function));
+        m.load_sp(m.cpu.rsp - 0x10);
+    }
+    assert_eq!(m.callers(), backs);
+    for _ in 0..5 {
+        m.load_sp(m.cpu.rsp + 0x10);
+        m.ret();
+    }
+    let stats = m.stats();
+    assert_eq!((stats.returns, stats.dropped, stats.failures()), (5, 0, 0));
+}
+
+#[test]
+fn a_recursion_is_left_from_alloca_where_it_looks_like_its_own_copy() {
+    let mut m = Machine::new();
+    for _ in 0..8 {
+        m.cpu.rip = F;
+        m.call(F);
+        m.add_sp(-0x18);
+    }
+    // Room by an offset, so that it is as far to its end as from one frame to the next.
+    m.add_sp(-0x8);
+    m.load_sp(m.cpu.rsp - 0x10);
+    m.load_sp(m.cpu.rsp + 0x30);
+    for _ in 0..7 {
+        m.ret();
+        m.add_sp(0x18);
+    }
+    m.ret();
+    let stats = m.stats();
+    assert_eq!((stats.returns, stats.switches, stats.failures()), (8, 0, 0));
+}
+
+#[test]
+fn alloca_over_what_a_recursion_left_behind_is_no_return_to_a_copy() {
+    let mut m = Machine::new();
+    m.call(F);
+    m.call(G);
+    let rsp = m.cpu.rsp;
+    let above = m.callers();
+    m.load_sp(rsp - 0x10);
+    // As deeper calls leave it: the same return addresses farther down.
+    for slot in [rsp, rsp + 8] {
+        let word = m.words.0[&slot];
+        m.words.0.insert(slot - 0x40, word);
+    }
+    m.call(FAR);
+    let callers = m.callers();
+    m.load_sp(rsp - 0x40);
+    assert_eq!((m.callers(), m.stats().switches), (callers, 0));
+    m.load_sp(rsp - 0x18);
+    m.ret();
+    assert_eq!((m.callers(), m.stats().failures()), (above, 0));
+}
+
+#[test]
 fn alloca_is_of_64_kib_at_most_and_within_its_mapping() {
     // At the bottom of the stack's mapping, or not.
     let (inside, bottom) = (STACK, STACK >> MAPPING_BITS << MAPPING_BITS);

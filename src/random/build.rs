@@ -1,0 +1,56 @@
+//! A program with its addresses: code, data, and the table that is right.
+
+use super::code::{self, Code};
+use super::rng::Rng;
+use super::row::Table;
+use super::{asm::Placed, cfi, elf, program::Program};
+
+/// A program that can be written to a file.
+#[derive(Debug)]
+pub(super) struct Built {
+    pub(super) code: Code,
+    seed: u64,
+    /// The right one.
+    pub(super) table: Table,
+    /// The addresses of all instructions, ascending.
+    pub(super) boundaries: Vec<u64>,
+}
+
+impl Built {
+    pub(super) fn new(program: &Program) -> Result<Built, iced_x86::IcedError> {
+        let code = code::lower(program)?;
+        let chunks = &code.layout.chunks;
+        let mut units: Vec<_> = chunks.iter().filter_map(Placed::unit).collect();
+        units.sort_by_key(|unit| unit.range.start);
+        let insns = chunks.iter().flat_map(|chunk| &chunk.insns);
+        let mut boundaries: Vec<u64> = insns.map(|(insn, _)| insn.ip()).collect();
+        boundaries.sort_unstable();
+        Ok(Built {
+            code,
+            seed: program.seed,
+            table: Table(units),
+            boundaries,
+        })
+    }
+
+    /// The ELF file, with this table.
+    pub(super) fn file(&self, table: &Table) -> Result<Vec<u8>, gimli::write::Error> {
+        let mut rng = Rng::new(self.seed, 2);
+        let tables = cfi::encode(table, elf::EH_FRAME, elf::EH_FRAME_HDR, &mut rng)?;
+        let Code {
+            layout,
+            data,
+            entry,
+        } = &self.code;
+        Ok(elf::write(layout, data, *entry, tables))
+    }
+
+    /// An address for people: function and offset.
+    pub(super) fn place(&self, address: u64) -> String {
+        let mut chunks = self.code.layout.chunks.iter();
+        let chunk = chunks.find(|chunk| chunk.range.contains(&address));
+        chunk.map_or(format!("{address:#x}"), |chunk| {
+            format!("{}+{:#x}", chunk.name, address - chunk.range.start)
+        })
+    }
+}

@@ -1,0 +1,323 @@
+//! Defects of tables, as tools have made them: one in a program.
+
+use super::rng::Rng;
+use super::row::{Cfa, Gpr, RBP, RSP, Row, Slot, Table, Unit};
+use std::collections::HashSet;
+
+/// What is wrong with the table.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Kind {
+    /// The CFA's offset.
+    CfaOffset,
+    /// The register that the CFA counts from.
+    CfaRegister,
+    /// The slot of a register.
+    Slot,
+    /// A register that was saved is said to be unchanged.
+    Unsaved,
+    /// Two registers have each other's slots.
+    Exchanged,
+    /// The slot of the return address.
+    ReturnAddress,
+    /// A row begins one instruction early.
+    Early,
+    /// A row begins one instruction late.
+    Late,
+    /// A row is not there; the one before goes on.
+    MissingRow,
+    /// The last row is not there.
+    MissingEpilogue,
+    /// Behind an early return the state is that of its epilogue.
+    NotRestored,
+    /// Behind an early return it is that of the function's entry.
+    WronglyRestored,
+    /// The FDE ends early.
+    Short,
+    /// The FDE begins late.
+    LateStart,
+    /// There is no FDE.
+    MissingUnit,
+    /// The signal frame is not marked.
+    NotSignal,
+    /// An ordinary function is marked as a signal frame.
+    Signal,
+    /// Everything but the CFA is as at the entry.
+    OnlyCfa,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 18] = [
+        Kind::CfaOffset,
+        Kind::CfaRegister,
+        Kind::Slot,
+        Kind::Unsaved,
+        Kind::Exchanged,
+        Kind::ReturnAddress,
+        Kind::Early,
+        Kind::Late,
+        Kind::MissingRow,
+        Kind::MissingEpilogue,
+        Kind::NotRestored,
+        Kind::WronglyRestored,
+        Kind::Short,
+        Kind::LateStart,
+        Kind::MissingUnit,
+        Kind::NotSignal,
+        Kind::Signal,
+        Kind::OnlyCfa,
+    ];
+
+    /// The stable name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Kind::CfaOffset => "cfa-offset",
+            Kind::CfaRegister => "cfa-register",
+            Kind::Slot => "slot",
+            Kind::Unsaved => "unsaved",
+            Kind::Exchanged => "exchanged",
+            Kind::ReturnAddress => "return-address",
+            Kind::Early => "early-row",
+            Kind::Late => "late-row",
+            Kind::MissingRow => "missing-row",
+            Kind::MissingEpilogue => "missing-epilogue",
+            Kind::NotRestored => "not-restored",
+            Kind::WronglyRestored => "wrongly-restored",
+            Kind::Short => "short-fde",
+            Kind::LateStart => "late-fde",
+            Kind::MissingUnit => "missing-fde",
+            Kind::NotSignal => "not-signal",
+            Kind::Signal => "signal",
+            Kind::OnlyCfa => "only-cfa",
+        }
+    }
+}
+
+/// Tries before a defect that is executed is given up for any defect.
+const TRIES: usize = 12;
+
+/// A table with one defect, and which; `boundaries` are the addresses of instructions, and
+/// `executed` those that were. `None` if none of the kinds that were tried fits.
+pub(super) fn inject(
+    table: &Table,
+    boundaries: &[u64],
+    executed: &HashSet<u64>,
+    rng: &mut Rng,
+) -> Option<(Kind, Table)> {
+    let mut any = None;
+    for _ in 0..TRIES {
+        let kind = rng.pick(&Kind::ALL);
+        let mut other = table.clone();
+        let at = rng.below(table.0.len());
+        if at == 0 {
+            // The root has no caller, and nothing to be wrong about.
+            continue;
+        }
+        if apply(kind, &mut other, at, boundaries, rng).is_none() || other == *table {
+            continue;
+        }
+        if !moves_cfa(kind, table, &other) && !rng.chance(1, 8) {
+            // It may well be that registers are still what they were.
+            continue;
+        }
+        let is_met = executed.iter().any(|&address| {
+            let at = |table: &Table| table.find(address).map(|(u, r)| (u.signal, *r));
+            at(table) != at(&other)
+        });
+        if is_met {
+            return Some((kind, other));
+        }
+        any = any.or(Some((kind, other)));
+    }
+    any
+}
+
+/// Does a defect of rows change a CFA somewhere? Others do by themselves.
+fn moves_cfa(kind: Kind, table: &Table, other: &Table) -> bool {
+    let of_rows = matches!(
+        kind,
+        Kind::Early
+            | Kind::Late
+            | Kind::MissingRow
+            | Kind::MissingEpilogue
+            | Kind::NotRestored
+            | Kind::WronglyRestored
+    );
+    let starts = table.0.iter().chain(&other.0).flat_map(|unit| &unit.rows);
+    let cfa = |table: &Table, at| table.find(at).map(|(_, row)| row.cfa);
+    let moves = |at| match (cfa(table, at), cfa(other, at)) {
+        // At most places another register with the same offset is another place; a scratch
+        // register that held the CFA goes on to hold it.
+        (Some(Cfa::Offset(a, old)), Some(Cfa::Offset(b, new))) => {
+            old != new && (a == b || [a, b].iter().all(|base| matches!(*base, RSP | RBP)))
+        }
+        (Some(Cfa::Load(..)), Some(Cfa::Load(..))) => false,
+        (old, new) => old.is_some() != new.is_some(),
+    };
+    !of_rows || starts.map(|(at, _)| *at).any(moves)
+}
+
+/// The first instruction behind an address.
+fn next(boundaries: &[u64], address: u64) -> Option<u64> {
+    let at = boundaries.partition_point(|&b| b <= address);
+    boundaries.get(at).copied()
+}
+
+fn previous(boundaries: &[u64], address: u64) -> Option<u64> {
+    let at = boundaries.partition_point(|&b| b < address);
+    boundaries.get(at.checked_sub(1)?).copied()
+}
+
+fn apply(
+    kind: Kind,
+    table: &mut Table,
+    at: usize,
+    boundaries: &[u64],
+    rng: &mut Rng,
+) -> Option<()> {
+    let unit = &mut table.0[at];
+    let count = unit.rows.len();
+    let one = rng.below(count);
+    match kind {
+        Kind::CfaOffset => {
+            let by = rng.pick(&[-16, -8, 8, 16, 24]);
+            let old = unit.rows[one].1.cfa;
+            let (Cfa::Offset(_, offset) | Cfa::Load(_, offset)) = &mut unit.rows[one].1.cfa;
+            *offset += by;
+            let new = unit.rows[one].1.cfa;
+            // What follows with the same definition is as wrong, sometimes.
+            if rng.chance(1, 2) {
+                let follow = unit.rows[one + 1..].iter_mut();
+                follow
+                    .take_while(|(_, row)| row.cfa == old)
+                    .for_each(|(_, row)| row.cfa = new);
+            }
+            // A definition may not become negative.
+            match new {
+                Cfa::Offset(_, offset) if offset < 0 => None,
+                _ => Some(()),
+            }
+        }
+        Kind::CfaRegister => {
+            let (Cfa::Offset(base, _) | Cfa::Load(base, _)) = &mut unit.rows[one].1.cfa;
+            let others: Vec<Gpr> = [RSP, RBP, 3, 12]
+                .into_iter()
+                .filter(|r| r != base)
+                .collect();
+            *base = if *base == RSP && rng.chance(2, 3) {
+                RBP
+            } else {
+                rng.pick(&others)
+            };
+            Some(())
+        }
+        Kind::Slot | Kind::Unsaved | Kind::Exchanged | Kind::OnlyCfa => registers(kind, unit, rng),
+        Kind::ReturnAddress => {
+            let by = rng.pick(&[-16, -8, 8]);
+            match &mut unit.rows[one].1.ra {
+                Slot::At(offset) | Slot::Load(_, offset) => *offset += by,
+                _ => return None,
+            }
+            Some(())
+        }
+        Kind::Early | Kind::Late => {
+            let later = one.max(1);
+            let start = unit.rows.get(later)?.0;
+            let moved = match kind {
+                Kind::Early => previous(boundaries, start)?,
+                _ => next(boundaries, start)?,
+            };
+            let before = unit.rows[later - 1].0;
+            let after = unit.rows.get(later + 1).map_or(unit.range.end, |r| r.0);
+            if !(before < moved && moved < after) {
+                return None;
+            }
+            unit.rows[later].0 = moved;
+            Some(())
+        }
+        Kind::MissingRow => {
+            unit.rows.get(one.max(1))?;
+            unit.rows.remove(one.max(1));
+            Some(())
+        }
+        Kind::MissingEpilogue => {
+            unit.rows.get(1)?;
+            unit.rows.pop();
+            Some(())
+        }
+        Kind::NotRestored | Kind::WronglyRestored => {
+            // A row that comes again after others.
+            let comes_again = |index: &usize| {
+                let (_, row) = unit.rows[*index];
+                unit.rows[..*index].iter().any(|(_, other)| *other == row)
+            };
+            let again: Vec<usize> = (1..count).filter(comes_again).collect();
+            let index = *again.get(rng.below(again.len()))?;
+            unit.rows[index].1 = match kind {
+                Kind::NotRestored => unit.rows[index - 1].1,
+                _ => unit.rows[0].1,
+            };
+            Some(())
+        }
+        Kind::Short => {
+            let inside = boundaries.iter().filter(|b| unit.range.contains(b)).count();
+            let cut = 1 + rng.below(inside.checked_sub(1)?.min(4));
+            let end = unit.range.end;
+            unit.range.end = (0..cut).try_fold(end, |at, _| previous(boundaries, at))?;
+            let end = unit.range.end;
+            unit.rows.retain(|(start, _)| *start < end);
+            (unit.range.start < end).then_some(())
+        }
+        Kind::LateStart => {
+            let start = next(boundaries, unit.range.start)?;
+            let (_, row) = unit.rows.iter().rfind(|(at, _)| *at <= start).copied()?;
+            unit.rows.retain(|(at, _)| *at > start);
+            unit.rows.insert(0, (start, row));
+            unit.range.start = start;
+            (start < unit.range.end).then_some(())
+        }
+        Kind::MissingUnit => {
+            table.0.remove(at);
+            Some(())
+        }
+        Kind::NotSignal => {
+            let unit = table.0.iter_mut().find(|unit| unit.signal)?;
+            unit.signal = false;
+            Some(())
+        }
+        Kind::Signal => {
+            if unit.signal {
+                return None;
+            }
+            unit.signal = true;
+            Some(())
+        }
+    }
+}
+
+/// Defects in the registers' rules.
+fn registers(kind: Kind, unit: &mut Unit, rng: &mut Rng) -> Option<()> {
+    let is_saved = |row: &Row, index: usize| !matches!(row.saved[index], Slot::Same);
+    let all: Vec<usize> = (0..6)
+        .filter(|&index| unit.rows.iter().any(|(_, row)| is_saved(row, index)))
+        .collect();
+    let index = *all.get(rng.below(all.len()))?;
+    let rows = unit.rows.iter_mut().map(|(_, row)| row);
+    let by = rng.pick(&[-8, 8, 16]);
+    match kind {
+        Kind::Slot => rows.for_each(|row| match &mut row.saved[index] {
+            Slot::At(offset) | Slot::Load(_, offset) => *offset += by,
+            Slot::Register(keeper) => *keeper = RBP,
+            Slot::Same | Slot::Undefined | Slot::Code(_) => {}
+        }),
+        Kind::Unsaved => rows.for_each(|row| row.saved[index] = Slot::Same),
+        Kind::Exchanged => {
+            let other = *all.iter().find(|&&other| other != index)?;
+            let both = rows.filter(|row| is_saved(row, index) && is_saved(row, other));
+            both.for_each(|row| row.saved.swap(index, other));
+        }
+        _ => rows.for_each(|row| row.saved = [Slot::Same; 6]),
+    }
+    Some(())
+}

@@ -1,0 +1,165 @@
+//! True frame layouts, as the generator knows them: rows of units, and what they evaluate to.
+//!
+//! On purpose this shares nothing with the unwinders: it is what they are held against.
+
+use std::ops::Range;
+use unwind_sim_emulator::{AddressSpace, State};
+
+/// A general register by its hardware number.
+pub type Gpr = u8;
+/// The return register, and a scratch register.
+pub const RAX: Gpr = 0;
+/// A scratch register.
+pub const RCX: Gpr = 1;
+/// A scratch register; a handler's third argument.
+pub const RDX: Gpr = 2;
+/// The stack pointer.
+pub const RSP: Gpr = 4;
+/// The frame pointer.
+pub const RBP: Gpr = 5;
+/// A scratch register; a system call's second argument.
+pub const RSI: Gpr = 6;
+/// A scratch register; a system call's first argument.
+pub const RDI: Gpr = 7;
+/// The register that gcc keeps the CFA in while it realigns the stack.
+pub const R10: Gpr = 10;
+
+/// rbx, rbp, r12 to r15: the order of [`Row::saved`].
+pub const SAVED: [Gpr; 6] = [3, RBP, 12, 13, 14, 15];
+/// rbp's place there.
+pub const RBP_SAVED: usize = 1;
+
+/// The canonical frame address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cfa {
+    /// register + offset.
+    Offset(Gpr, i32),
+    /// *(register + offset).
+    Load(Gpr, i32),
+}
+
+/// Where a value of the caller is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Slot {
+    /// Unchanged.
+    Same,
+    /// Lost.
+    Undefined,
+    /// *(CFA + offset).
+    At(i32),
+    /// *(register + offset).
+    Load(Gpr, i32),
+    /// In another register.
+    Register(Gpr),
+    /// It is this address in the code; a label while the code is not placed.
+    Code(u64),
+}
+
+/// The layout of a frame at an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Row {
+    /// The CFA.
+    pub cfa: Cfa,
+    /// The return address.
+    pub ra: Slot,
+    /// The callee-saved registers, in the order of [`SAVED`].
+    pub saved: [Slot; 6],
+}
+
+impl Row {
+    /// At a function's first instruction.
+    pub const ENTRY: Row = Row {
+        cfa: Cfa::Offset(RSP, 8),
+        ra: Slot::At(-8),
+        saved: [Slot::Same; 6],
+    };
+
+    /// In the restorer: rsp points to the ucontext, whose registers begin at 40: r8 to r15, rdi,
+    /// rsi, rbp, rbx, rdx, rax, rcx, rsp, rip (Linux `asm/sigcontext.h`).
+    pub const RESTORER: Row = Row {
+        cfa: Cfa::Load(RSP, 160),
+        ra: Slot::Load(RSP, 168),
+        saved: [
+            Slot::Load(RSP, 128),
+            Slot::Load(RSP, 120),
+            Slot::Load(RSP, 72),
+            Slot::Load(RSP, 80),
+            Slot::Load(RSP, 88),
+            Slot::Load(RSP, 96),
+        ],
+    };
+}
+
+/// What an FDE says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unit {
+    /// Its code.
+    pub range: Range<u64>,
+    /// Is it marked as a signal frame?
+    pub signal: bool,
+    /// From which address each row holds, ascending; the first from the range's start.
+    pub rows: Vec<(u64, Row)>,
+}
+
+/// All units, ascending.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Table(pub Vec<Unit>);
+
+impl Table {
+    /// The unit and row at an address.
+    pub fn find(&self, address: u64) -> Option<(&Unit, &Row)> {
+        let after = self.0.partition_point(|unit| unit.range.start <= address);
+        let unit = self.0.get(after.checked_sub(1)?)?;
+        if address >= unit.range.end {
+            return None;
+        }
+        let after = unit.rows.partition_point(|(start, _)| *start <= address);
+        Some((unit, &unit.rows.get(after.checked_sub(1)?)?.1))
+    }
+}
+
+/// What a row gives: the caller's CFA, pc and callee-saved registers. `None` is what it leaves
+/// open, or has from where nothing is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Values {
+    /// The CFA.
+    pub cfa: Option<u64>,
+    /// The return address.
+    pub ra: Option<u64>,
+    /// The callee-saved registers.
+    pub saved: [Option<u64>; 6],
+}
+
+/// What `row` gives in this state.
+pub fn evaluate(row: &Row, state: &State) -> Values {
+    let gpr = |number: Gpr| state.gpr(number.into());
+    let word =
+        |base: u64, offset: i32| read(&state.memory, base.wrapping_add_signed(offset.into()));
+    let cfa = match row.cfa {
+        Cfa::Offset(base, offset) => Some(gpr(base).wrapping_add_signed(offset.into())),
+        Cfa::Load(base, offset) => word(gpr(base), offset),
+    };
+    let value = |slot: Slot, own: Option<Gpr>| match slot {
+        Slot::Same => own.map(gpr),
+        Slot::Undefined => None,
+        Slot::At(offset) => word(cfa?, offset),
+        Slot::Load(base, offset) => word(gpr(base), offset),
+        Slot::Register(other) => Some(gpr(other)),
+        Slot::Code(address) => Some(address),
+    };
+    let mut saved = [None; 6];
+    for ((given, slot), own) in saved.iter_mut().zip(row.saved).zip(SAVED) {
+        *given = value(slot, Some(own));
+    }
+    Values {
+        cfa,
+        ra: value(row.ra, None),
+        saved,
+    }
+}
+
+fn read(memory: &AddressSpace, address: u64) -> Option<u64> {
+    let mut bytes = [0; 8];
+    memory.read(address, &mut bytes).ok()?;
+    Some(u64::from_le_bytes(bytes))
+}

@@ -1,0 +1,83 @@
+//! What a table says at every executed instruction, held against what is true there: the
+//! generator's own judgement, which the verification of the same table is held against.
+
+use super::row::{RBP_SAVED, SAVED, Table, Values, evaluate};
+use std::collections::{BTreeSet, HashSet};
+use unwind_sim_emulator::linux::ProcessObserver;
+use unwind_sim_emulator::machine::Executed;
+use unwind_sim_emulator::{Observer, State};
+use unwind_sim_unwind::regs::Reg;
+
+/// Watches a run.
+pub(super) struct Watch<'a> {
+    truth: &'a Table,
+    other: &'a Table,
+    /// Addresses that were executed.
+    pub(super) executed: HashSet<u64>,
+    /// Executed addresses at which the other table says another thing.
+    pub(super) met: BTreeSet<u64>,
+    /// Where it is wrong, and in what: rsp stands for the CFA, rip for the return address, for
+    /// no answer, and for being marked as a signal frame.
+    pub(super) wrong: BTreeSet<(u64, Reg)>,
+}
+
+impl<'a> Watch<'a> {
+    pub(super) fn new(truth: &'a Table, other: &'a Table) -> Watch<'a> {
+        Watch {
+            truth,
+            other,
+            executed: HashSet::new(),
+            met: BTreeSet::new(),
+            wrong: BTreeSet::new(),
+        }
+    }
+
+    fn compare(&mut self, address: u64, truth: &Values, given: &Values) {
+        // Without a CFA, or without a return address, there is no caller at all.
+        if given.cfa.is_none() || given.ra.is_none_or(|ra| ra == 0) {
+            self.wrong.insert((address, Reg::Rip));
+            return;
+        }
+        if given.cfa != truth.cfa {
+            self.wrong.insert((address, Reg::Rsp));
+        }
+        if given.ra != truth.ra {
+            self.wrong.insert((address, Reg::Rip));
+        }
+        for (index, (given, truth)) in given.saved.iter().zip(truth.saved).enumerate() {
+            // What is left open is not claimed.
+            if given.is_some() && *given != truth {
+                self.wrong.insert((address, Reg::CALLEE_SAVED[index]));
+            }
+        }
+    }
+}
+
+impl Observer for Watch<'_> {
+    fn before(&mut self, state: &State, insn: &Executed) {
+        let address = insn.rip;
+        self.executed.insert(address);
+        let Some((unit, row)) = self.truth.find(address) else {
+            return;
+        };
+        let other = self.other.find(address);
+        if other.is_some_and(|(u, r)| u.signal == unit.signal && r == row) {
+            return;
+        }
+        self.met.insert(address);
+        let Some((other_unit, other)) = other else {
+            self.wrong.insert((address, Reg::Rip));
+            return;
+        };
+        self.compare(address, &evaluate(row, state), &evaluate(other, state));
+        if other_unit.signal != unit.signal {
+            self.wrong.insert((address, Reg::Rip));
+        }
+    }
+
+    fn after(&mut self, _: &State, _: &Executed, _: u64) {}
+}
+
+impl ProcessObserver for Watch<'_> {}
+
+const _: () = assert!(SAVED[RBP_SAVED] == super::row::RBP);
