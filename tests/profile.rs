@@ -32,7 +32,7 @@ static long odd(long n, long a, long b);
 static long even(long n, long a, long b) { return n < 2 ? a : odd(n - 1, b, a + b) + sink; }
 static long odd(long n, long a, long b) { return n < 2 ? b : even(n - 1, a + 1, b) * a + sink; }
 static long fib(long n) { return n < 2 ? n : fib(n - 1) + fib(n - 2) + even(n % 7, n, sink); }
-int main(void) { for (int i = 0; i < 8; i++) sink += fib(25 + i % 3); return 0; }
+int main(void) { for (int i = 0; i < 40; i++) sink += fib(25 + i % 3); return 0; }
 ";
 
 /// A fresh recording; `None` if this machine cannot make one.
