@@ -207,10 +207,15 @@ fn a_frequency_samples_the_threads_that_run() {
     if !may_trace("a_frequency_samples_the_threads_that_run") {
         return;
     }
-    let (_built, options) = waits(&["x"]);
+    let (_built, mut options) = waits(&["x"]);
+    options.max_samples = Some(40);
+    options.after_limit = AfterLimit::Kill;
     let (keeper, summary) = recorded(&options);
-    assert_eq!(summary.program, ProgramEnd::Exited(7));
-    assert!(keeper.samples.len() > 20, "{}", keeper.samples.len());
+    assert_eq!(
+        (summary.end, summary.program),
+        (End::Limit, ProgramEnd::Killed(9))
+    );
+    assert_eq!(keeper.samples.len(), 40);
     let busy = keeper.by_name["busy"];
     let in_busy = |s: &&unwind_sim_host::Sample| (busy..busy + 256).contains(&s.regs.sampled.rip());
     let count = keeper.samples.iter().filter(in_busy).count();
