@@ -98,7 +98,10 @@ fn main() -> std::process::ExitCode {
     for (rule, count) in Rule::ALL.iter().zip(fuzzer.undefined) {
         println!("open by rule {rule:?}: {count}");
     }
-    println!("void {}, not modelled {}", fuzzer.void, fuzzer.unsupported);
+    println!(
+        "void {}, disturbed {}, not modelled {}",
+        fuzzer.void, fuzzer.disturbed, fuzzer.unsupported
+    );
     let mut seen: Vec<_> = seen.into_iter().collect();
     seen.sort();
     println!("failures by code: {seen:?}");
