@@ -7,6 +7,7 @@ fn main() -> std::process::ExitCode {
     use iced_x86::Code;
     use std::time::{Duration, Instant};
     use unwind_sim::differential::{CaseFile, Fuzzer, Rule};
+    use unwind_sim::progress::Progress;
     use unwind_sim_host::native::Native;
 
     /// One-instruction fuzzing of the emulated machine.
@@ -54,6 +55,7 @@ fn main() -> std::process::ExitCode {
     };
     println!("seed {}, {} codes", arguments.seed, fuzzer.codes().count());
     let begin = Instant::now();
+    let mut progress = Progress::new("cases", true);
     let (mut cases, mut failures) = (0, 0);
     let mut seen = std::collections::HashMap::new();
     while cases < arguments.cases
@@ -86,10 +88,12 @@ fn main() -> std::process::ExitCode {
                 }
             }
         }
+        progress.tell(cases);
         if cases % PROGRESS < Native::BATCH as u64 {
             println!("{cases} cases, {:.0} s", begin.elapsed().as_secs_f64());
         }
     }
+    drop(progress);
     let time = begin.elapsed().as_secs_f64();
     println!(
         "{cases} cases in {time:.1} s: {:.3} M/s",

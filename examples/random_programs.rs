@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::mem::discriminant;
 use std::process::ExitCode;
 use std::time::Instant;
+use unwind_sim::progress::Progress;
 use unwind_sim::random::{Bench, Fate, Problem, Program, shrink};
 
 /// Tries programs, each with the right table and with one defect.
@@ -58,12 +59,14 @@ fn main() -> ExitCode {
         };
     }
     let begin = Instant::now();
+    let mut progress = Progress::new("programs", true);
     let (mut programs, mut failures) = (0_u64, 0);
     let (mut instructions, mut calls, mut signals, mut lost) = (0, 0, 0, 0);
     let mut defects: BTreeMap<_, BTreeMap<Fate, u64>> = BTreeMap::new();
     for seed in (arguments.seed..).take(arguments.count as usize) {
         let program = Program::random(seed);
         programs += 1;
+        progress.tell(programs);
         match bench.try_program(&program) {
             Ok(tried) => {
                 instructions += tried.instructions;
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
             }
         }
     }
+    drop(progress);
     let time = begin.elapsed().as_secs_f64();
     println!(
         "{programs} programs from seed {} in {time:.1} s: {:.0} a second; {failures} failed",

@@ -40,11 +40,16 @@ impl Run {
     }
 }
 
-/// Runs a program to its end, or to a bound.
+/// Runs a program to its end, or to a bound. `progress` is told now and then how many instructions
+/// there were.
 ///
 /// # Errors
 /// If it cannot be started.
-pub fn run(program: Program, bounds: Bounds) -> Result<Run, StartError> {
+pub fn run(
+    program: Program,
+    bounds: Bounds,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Run, StartError> {
     let begin = Instant::now();
     let mut process = Process::start(&program.path, program.options)?;
     let end = loop {
@@ -53,6 +58,7 @@ pub fn run(program: Program, bounds: Bounds) -> Result<Run, StartError> {
         if outcome != Outcome::Limit || left <= SLICE {
             break End::Outcome(outcome);
         }
+        progress(process.executed());
         if bounds.timeout.is_some_and(|most| begin.elapsed() > most) {
             break End::Timeout;
         }

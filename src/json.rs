@@ -1,5 +1,11 @@
 //! The JSON Lines of `--json`: one object a line, addresses as hex strings, additive within v1.
 
+mod verification;
+
+pub use verification::{
+    ContradictionLine, MemoryLine, SlotStoreLine, VerificationLine, VerifiedLine, verification,
+};
+
 use crate::SCHEMA;
 use crate::check::Contradiction;
 use crate::compare::{Comparison, Group, GroupKey};
@@ -8,7 +14,6 @@ use crate::engine::{Outcome, View};
 use crate::names::Location;
 use crate::own::hex;
 use crate::text::{event_line, found_by};
-use crate::verify;
 use schemars::JsonSchema;
 use serde::Serialize;
 use unwind_sim_unwind::address::CodeAddress;
@@ -30,6 +35,8 @@ pub enum Line {
     Divergence(Box<DivergenceLine>),
     /// A contradiction that `verify` found.
     Contradiction(Box<ContradictionLine>),
+    /// The stores of one instruction into live slots, under `verify`.
+    SlotStore(SlotStoreLine),
     /// What one unwinder came to under `verify`.
     Verified(VerifiedLine),
     /// The last line.
@@ -191,121 +198,6 @@ pub struct SummaryLine {
     truth_unknown: u64,
     /// The command that gives the same again.
     command: String,
-}
-
-/// A contradiction that `verify` found.
-#[derive(Serialize, JsonSchema)]
-pub struct ContradictionLine {
-    schema: &'static str,
-    unwinder: String,
-    /// `instruction`, `call (ra-1)`, `call (ra)` or `walk`.
-    check: &'static str,
-    address: String,
-    /// Function and offset.
-    place: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    image: Option<String>,
-    code: &'static str,
-    /// The register concerned: rsp for the CFA, rip for the return address.
-    register: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    given: Option<String>,
-    truth: String,
-    count: u64,
-    /// The number of the instruction at which it was met first, from 0.
-    first: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    row: Option<RowLine>,
-}
-
-/// What one unwinder came to under `verify`.
-#[derive(Serialize, JsonSchema)]
-pub struct VerifiedLine {
-    schema: &'static str,
-    unwinder: String,
-    /// Instructions at which its row was checked.
-    checked: u64,
-    /// Instructions at which something was wrong.
-    wrong: u64,
-    /// Distinct rows met.
-    rows: u64,
-    calls: u64,
-    /// Calls at which the row found by the return address - 1 was wrong.
-    calls_wrong: u64,
-    /// The same, found by the return address.
-    calls_wrong_at_return: u64,
-    walks: u64,
-    walks_wrong: u64,
-}
-
-/// The last line of `verify`.
-#[derive(Serialize, JsonSchema)]
-pub struct VerificationLine {
-    schema: &'static str,
-    /// How the program ended.
-    end: String,
-    instructions: u64,
-    addresses: u64,
-    truth_unknown: u64,
-    self_check_failures: u64,
-    contradictions: usize,
-    /// Walks that disagree with the check of single frames: our own bugs.
-    disagreements: usize,
-    slot_stores: u64,
-    /// The command that gives the same again.
-    command: String,
-}
-
-/// All lines of a verification.
-pub fn verification(names: &[String], run: &verify::Run, command: &str) -> Vec<Line> {
-    let results = &run.results;
-    let mut lines = Vec::new();
-    for (unwinder, tally) in names.iter().zip(&results.tallies) {
-        lines.push(Line::Verified(VerifiedLine {
-            schema: SCHEMA,
-            unwinder: unwinder.clone(),
-            checked: tally.checked,
-            wrong: tally.wrong,
-            rows: tally.rows,
-            calls: tally.calls,
-            calls_wrong: tally.calls_wrong,
-            calls_wrong_at_return: tally.calls_wrong_at_return,
-            walks: tally.walks,
-            walks_wrong: tally.walks_wrong,
-        }));
-    }
-    for finding in &results.findings {
-        let place = verify::groups::location(finding, &run.space);
-        let contradiction = &finding.contradiction;
-        lines.push(Line::Contradiction(Box::new(ContradictionLine {
-            schema: SCHEMA,
-            unwinder: names[finding.unwinder].clone(),
-            check: finding.check.as_str(),
-            address: hex(finding.address),
-            place: place.to_string(),
-            image: place.image,
-            code: finding.code.as_str(),
-            register: finding.reg.as_str(),
-            given: contradiction.given.map(hex),
-            truth: hex(contradiction.truth),
-            count: finding.count,
-            first: finding.first,
-            row: contradiction.row.as_ref().map(row_line),
-        })));
-    }
-    lines.push(Line::Verification(VerificationLine {
-        schema: SCHEMA,
-        end: run.end.to_string(),
-        instructions: results.instructions,
-        addresses: results.addresses,
-        truth_unknown: results.truth.unknown,
-        self_check_failures: results.truth.failures(),
-        contradictions: results.findings.len(),
-        disagreements: results.disagreements.len(),
-        slot_stores: results.slot_stores,
-        command: command.to_owned(),
-    }));
-    lines
 }
 
 fn place(space: &AddressSpace, pc: CodeAddress) -> PlaceLine {

@@ -30,6 +30,7 @@ pub mod names;
 pub mod own;
 pub mod pages;
 pub mod profile;
+pub mod progress;
 pub mod random;
 pub mod record;
 pub mod run;

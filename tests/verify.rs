@@ -36,7 +36,7 @@ fn run(path: &Path, defect: bool, engines: &[Engine], elide: bool) -> Run {
         instructions_max: INSTRUCTIONS_MAX,
         timeout: None,
     };
-    verify::run(program, &request).expect("the case can be started")
+    verify::run(program, &request, &mut |_| {}).expect("the case can be started")
 }
 
 fn text(names: &[String], run: &Run) -> String {
@@ -143,7 +143,7 @@ fn tables_of_another_file_are_held_against_the_code() {
         instructions_max: INSTRUCTIONS_MAX,
         timeout: None,
     };
-    let run = verify::run(program, &request).expect("the case can be started");
+    let run = verify::run(program, &request, &mut |_| {}).expect("the case can be started");
     assert!(!run.results.findings.is_empty());
     assert!(verify::unexpected(&engines, &run.results, &run.space, None));
 }

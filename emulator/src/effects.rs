@@ -4,8 +4,10 @@
 use crate::lower::register;
 use crate::state::{State, reg};
 use iced_x86::{
-    Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register,
+    Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
+    Register,
 };
+use std::ops::Range;
 
 /// What an instruction may change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,9 +25,42 @@ pub enum Stores {
     Nothing,
     /// One operand.
     At(Operand),
-    /// Whatever it likes: string instructions, system calls.
+    /// What a string instruction writes: elements from rdi on.
+    String(Elements),
+    /// Whatever it likes: system calls, `xsave`.
     Anything,
 }
+
+/// What a string instruction writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Elements {
+    /// Bytes of one.
+    size: u8,
+    /// As many as rcx says?
+    repeated: bool,
+}
+
+impl Elements {
+    /// Where they lie, if the instruction is the next one; what lies beyond either end of the
+    /// addresses is left out.
+    pub fn range(&self, state: &State) -> Range<u64> {
+        let count = if self.repeated {
+            state.gpr(reg::RCX)
+        } else {
+            1
+        };
+        let (size, first) = (u64::from(self.size), state.gpr(reg::RDI));
+        let bytes = count.saturating_mul(size);
+        if state.rflags() & DIRECTION == 0 {
+            return first..first.saturating_add(bytes);
+        }
+        let end = first.saturating_add(size);
+        end.saturating_sub(bytes)..end
+    }
+}
+
+/// The direction flag.
+const DIRECTION: u64 = 1 << 10;
 
 /// A memory operand: `base + (index << scale) + disp`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,10 +107,11 @@ pub fn effects(bytes: &[u8], rip: u64, info: &mut InstructionInfoFactory) -> Eff
         }
     }
     let mut written = info.used_memory().iter().filter(|m| writes(m.access()));
-    let stores = match (written.next(), written.next()) {
-        (None, _) => Stores::Nothing,
-        (Some(_), None) if pushes(&insn) => Stores::Nothing,
-        (Some(memory), None) => operand(&insn, memory.memory_size().size()),
+    let stores = match (written.next(), written.next(), elements(&insn)) {
+        (None, ..) => Stores::Nothing,
+        (Some(_), None, _) if pushes(&insn) => Stores::Nothing,
+        (Some(_), _, Some(elements)) => Stores::String(elements),
+        (Some(memory), None, None) => operand(&insn, memory.memory_size().size()),
         _ => Stores::Anything,
     };
     Effects { registers, stores }
@@ -93,8 +129,26 @@ fn pushes(insn: &Instruction) -> bool {
     matches!(insn.mnemonic(), Call | Enter | Push | Pushf | Pushfq)
 }
 
+fn elements(insn: &Instruction) -> Option<Elements> {
+    use Mnemonic::{Movsb, Movsd, Movsq, Movsw, Stosb, Stosd, Stosq, Stosw};
+    let size = match insn.mnemonic() {
+        Movsb | Stosb => 1,
+        Movsw | Stosw => 2,
+        Movsd | Stosd if insn.is_string_instruction() => 4,
+        Movsq | Stosq => 8,
+        _ => return None,
+    };
+    // With 32-bit addresses it is edi and ecx.
+    let wide = [OpKind::MemoryESRDI, OpKind::MemorySegRSI];
+    let is_wide = (0..2).any(|n| wide.contains(&insn.op_kind(n)));
+    is_wide.then_some(Elements {
+        size,
+        repeated: insn.has_rep_prefix() || insn.has_repne_prefix(),
+    })
+}
+
 fn operand(insn: &Instruction, size: usize) -> Stores {
-    let explicit = (0..insn.op_count()).any(|n| insn.op_kind(n) == iced_x86::OpKind::Memory);
+    let explicit = (0..insn.op_count()).any(|n| insn.op_kind(n) == OpKind::Memory);
     let number = |r: Register| match r {
         Register::None | Register::RIP => Some(reg::ZERO as u8),
         r if r.is_gpr64() => Some(register(r)),
@@ -153,8 +207,16 @@ mod tests {
         assert_eq!(effects.registers, 1 << reg::RBX | 1 << reg::RSP);
         // push %rbp
         assert_eq!(of(&[0x55]).stores, Stores::Nothing);
-        // rep stos
-        assert_eq!(of(&[0xf3, 0x48, 0xab]).stores, Stores::Anything);
+        // rep stos %rax
+        let Stores::String(elements) = of(&[0xf3, 0x48, 0xab]).stores else {
+            panic!("elements");
+        };
+        state.set_gpr(reg::RDI, 0x1000);
+        assert_eq!(elements.range(&state), 0x1000..0x1010);
+        state.set_rflags(state.rflags() | DIRECTION);
+        assert_eq!(elements.range(&state), 0xff8..0x1008);
+        // stos %al, addressed by edi
+        assert_eq!(of(&[0x67, 0xaa]).stores, Stores::Anything);
         // syscall
         assert_eq!(of(&[0x0f, 0x05]), ANYTHING);
         // cmp %rax, (%rdi)
@@ -212,6 +274,7 @@ mod tests {
                     let address = operand.address(&before);
                     address..address + u64::from(operand.size)
                 }
+                Stores::String(elements) => elements.range(&before),
                 Stores::Anything => 0..u64::MAX,
             };
             let mut after = data.clone();

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use std::io::{BufRead, Write};
 use unwind_sim::emulate::{self, Bounds, Run};
 use unwind_sim::flat::{self, Bytes, Case, INSTRUCTIONS_MAX, Span};
+use unwind_sim::progress::Progress;
 use unwind_sim::verify::End;
 use unwind_sim_emulator::linux::{Input, Outcome, Output};
 
@@ -79,7 +80,9 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         instructions_max: args.machine.max_instructions,
         timeout: args.machine.timeout(),
     };
-    let run = emulate::run(program.program, bounds)?;
+    let mut progress = Progress::new("instructions", true);
+    let run = emulate::run(program.program, bounds, &mut |n| progress.tell(n))?;
+    drop(progress);
     tell(args, &run);
     Ok(match run.end {
         End::Outcome(Outcome::Exited(status)) => match args.status {

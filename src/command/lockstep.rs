@@ -4,6 +4,7 @@ use super::{Status, output};
 use anyhow::{Context, Result};
 use std::io::Write;
 use unwind_sim::lockstep::{self, Request, Run};
+use unwind_sim::progress::Progress;
 use unwind_sim_emulator::linux::{Input, Output};
 
 /// Run a program in the emulated machine and on this computer's processor, and compare all
@@ -41,7 +42,9 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         measure: args.stats,
     };
     let mut told = 0;
+    let mut line = Progress::new("instructions", false);
     let mut progress = |number: u64| {
+        line.tell(number);
         if let Some(every) = args.report_every
             && number - told >= every
         {
@@ -50,6 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         }
     };
     let run = lockstep::run(program.program, &request, &mut progress)?;
+    drop(line);
     for notice in &run.notices {
         anstream::eprintln!("unwind-sim: {notice}");
     }

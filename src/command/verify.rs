@@ -4,7 +4,9 @@ use super::{Status, output};
 use anyhow::{Context, Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::Instant;
 use unwind_sim::engine::{Engine, MemoryView, Setting};
+use unwind_sim::progress::Progress;
 use unwind_sim::verify::{self, Baseline, Request, report};
 use unwind_sim::{json, spec};
 
@@ -55,6 +57,9 @@ pub(crate) struct Args {
     /// JSON Lines instead of text.
     #[arg(long)]
     json: bool,
+    /// Say how fast it was, and what memory it took.
+    #[arg(long)]
+    stats: bool,
     #[command(flatten)]
     machine: super::args::MachineArgs,
 }
@@ -62,6 +67,21 @@ pub(crate) struct Args {
 fn parse_hex(text: &str) -> Result<u64, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     u64::from_str_radix(digits, 16).map_err(|_| format!("`{text}` is no hex address"))
+}
+
+fn tell(run: &verify::Run, seconds: f64) {
+    let results = &run.results;
+    let rate = results.instructions as f64 / seconds / 1e6;
+    anstream::eprintln!(
+        "{} instructions in {seconds:.3} s, {rate:.1} million a second",
+        results.instructions
+    );
+    let (memory, addresses) = (&results.memory, results.addresses.max(1));
+    anstream::eprintln!(
+        "{} distinct instructions; {memory}; {} bytes for each instruction",
+        results.addresses,
+        memory.total() as u64 / addresses
+    );
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
@@ -91,9 +111,15 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         instructions_max: args.machine.max_instructions,
         timeout: args.machine.timeout(),
     };
-    let mut run = verify::run(program.program, &request)?;
+    let begin = Instant::now();
+    let mut progress = Progress::new("instructions", false);
+    let mut run = verify::run(program.program, &request, &mut |n| progress.tell(n))?;
+    drop(progress);
     for notice in &run.notices {
         anstream::eprintln!("unwind-sim: {notice}");
+    }
+    if args.stats {
+        tell(&run, begin.elapsed().as_secs_f64());
     }
     if let Some(address) = args.only {
         run.results.findings.retain(|f| f.address == address);

@@ -193,7 +193,7 @@ impl Bench {
             path: format!("/{NAME}").into_bytes(),
             options: self.options(),
         };
-        let run = verify::run(program, &request).map_err(setup)?;
+        let run = verify::run(program, &request, &mut |_| {}).map_err(setup)?;
         if run.end != verify::End::Outcome(Outcome::Exited(0)) {
             return Err(Problem::Ended(run.end.to_string()));
         }

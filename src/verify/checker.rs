@@ -5,17 +5,21 @@
 //! claims name. With `elide` off everything is computed, and the report has to be the same.
 
 mod calls;
+mod slots;
 
 use super::claim::{self, Claim, Parts, Wrong};
 use super::code::{Behind, Code, NONE, Tables, UNWINDERS_MAX};
 use super::findings::{Check, Finding, Findings};
 use super::frames::{caller, live, outer, top, wrong_in};
 use super::images::Images;
+use super::memory::MemoryUse;
+use super::stores::{Collector, Hit, SlotStores};
 use super::walks::{Disagreement, Walks};
 use crate::check::{Contradiction, Subject};
 use crate::diagnose::frame_pointer_cause;
 use crate::engine::{Engine, Setting};
 use hashbrown::HashSet;
+use slots::Site;
 use std::ops::Range;
 use unwind_sim_emulator::effects::Stores;
 use unwind_sim_emulator::linux::{MappedFile, ProcessObserver, SystemCall};
@@ -24,9 +28,8 @@ use unwind_sim_emulator::{AddressSpace, Observer, Permissions, State};
 use unwind_sim_unwind::cache::{Cache, TableKind};
 use unwind_sim_unwind::image::{self, ImageId};
 use unwind_sim_unwind::memory::Memory;
-use unwind_sim_unwind::truth::{
-    Cpu, Held, Insn, Stats, Suspended, Tracker, TrueKind, Truth, World,
-};
+use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::truth::{Cpu, Held, Insn, Stats, Suspended, Tracker, Truth, World};
 use unwind_sim_unwind::walk::Finder;
 
 /// What one unwinder came to.
@@ -65,10 +68,10 @@ pub struct Results {
     pub truth: Stats,
     /// Distinct addresses that were executed.
     pub addresses: u64,
-    /// Stores into the slot of a return address that a frame is to go back by.
-    pub slot_stores: u64,
-    /// Bytes that this knows of executed code.
-    pub code_bytes: usize,
+    /// Stores into slots that a frame is to go back by.
+    pub stores: SlotStores,
+    /// What it takes to know that, the machine's decoded code apart.
+    pub memory: MemoryUse,
 }
 
 /// The observer.
@@ -105,11 +108,15 @@ pub struct Checker<'a> {
     class: Insn,
     before: Cpu,
     rax: u64,
-    /// The slot of an interrupted frame's rip that is being written; 0 if none.
-    redirected: u64,
+    /// The live slots that it is about to store into.
+    hits: Vec<Hit>,
+    stores: Collector,
+    /// The unwinder by whose rows registers are saved: the first that carries all of them.
+    carries_all: Option<usize>,
+    /// By frame of the tracker, where it was called.
+    sites: Vec<Site>,
     tallies: [Tally; UNWINDERS_MAX],
     checked: u64,
-    slot_stores: u64,
     number: u64,
     next_walk: u64,
 }
@@ -148,6 +155,10 @@ impl<'a> Checker<'a> {
             caches: finders.iter().map(|_| Cache::new()).collect(),
             rows: finders.iter().map(|_| HashSet::new()).collect(),
             walks: Walks::new(setting),
+            carries_all: finders.iter().position(|finder| {
+                let carried = finder.carries();
+                Reg::CALLEE_SAVED.iter().all(|&reg| carried.contains(reg))
+            }),
             engines,
             finders,
             space: image::AddressSpace::new(),
@@ -168,10 +179,11 @@ impl<'a> Checker<'a> {
             class: Insn::Other,
             before: Cpu::default(),
             rax: 0,
-            redirected: 0,
+            hits: Vec::new(),
+            stores: Collector::default(),
+            sites: Vec::new(),
             tallies: [Tally::default(); UNWINDERS_MAX],
             checked: 0,
-            slot_stores: 0,
             number: 0,
             next_walk: WALK_EVERY,
         }
@@ -185,6 +197,11 @@ impl<'a> Checker<'a> {
             tally.rows = self.rows[which].len() as u64;
             (tally.walks, tally.walks_wrong) = self.walks.tally(which);
         }
+        let mut memory = self.code.memory();
+        memory.findings = self.findings.bytes();
+        memory.rows = self.caches.iter().map(Cache::bytes).sum();
+        let rows = self.rows.iter().map(HashSet::allocation_size);
+        memory.met += rows.sum::<usize>();
         let mut findings = self.findings;
         let disagreements = self.walks.finish(&mut findings);
         let results = Results {
@@ -194,8 +211,8 @@ impl<'a> Checker<'a> {
             instructions: self.number,
             truth: self.earlier.plus(self.tracker.stats()),
             addresses: self.code.addresses(),
-            slot_stores: self.slot_stores,
-            code_bytes: self.code.bytes(),
+            stores: self.stores.finish(),
+            memory,
         };
         (results, self.space)
     }
@@ -341,40 +358,6 @@ impl<'a> Checker<'a> {
             self.number,
         );
     }
-
-    /// A store that does not end below the lowest slot. Does it hit a return address?
-    #[inline(never)]
-    fn store(&mut self, address: u64, size: u64) {
-        let frames = self.tracker.frames();
-        let Some(outermost) = frames.first() else {
-            return;
-        };
-        if address >= outermost.cfa {
-            return;
-        }
-        self.changed |= claim::SLOTS;
-        let end = address.saturating_add(size);
-        let at = frames.partition_point(|held| held.slot >= end);
-        if let Some(held) = frames.get(at)
-            && held.slot.saturating_add(8) > address
-        {
-            match held.kind {
-                TrueKind::Call => self.slot_stores += 1,
-                _ => self.redirected = held.slot,
-            }
-        }
-    }
-}
-
-impl Checker<'_> {
-    /// A handler has written where it will go back to.
-    #[cold]
-    fn redirect(&mut self, state: &State) {
-        let slot = std::mem::take(&mut self.redirected);
-        if let Ok(pc) = state.memory.read_u64(slot) {
-            self.tracker.redirect(slot, pc);
-        }
-    }
 }
 
 impl Observer for Checker<'_> {
@@ -412,16 +395,32 @@ impl Observer for Checker<'_> {
         match stores {
             Stores::Nothing => {
                 // A push, and what it hits if a claim names a slot that is not in use.
-                if writes & claim::RSP != 0 && self.lowest_slot < state.gpr(4) {
+                let rsp = state.gpr(4);
+                if writes & claim::RSP != 0 && self.lowest_slot < rsp {
                     self.changed |= claim::SLOTS;
+                    if matches!(self.class, Insn::Push | Insn::Pushf | Insn::Call { .. }) {
+                        self.store(state, set, rsp.saturating_sub(8)..rsp);
+                    }
                 }
             }
-            Stores::Anything => self.changed |= claim::SLOTS,
+            Stores::String(elements) => {
+                let range = elements.range(state);
+                if range.end > self.lowest_slot {
+                    self.changed |= claim::SLOTS;
+                    self.store(state, set, range);
+                }
+            }
+            Stores::Anything => {
+                self.changed |= claim::SLOTS;
+                if self.class == Insn::Syscall {
+                    self.before_call(state, set);
+                }
+            }
             Stores::At(operand) => {
                 let address = operand.address(state);
                 let end = address.wrapping_add(operand.size.into());
                 if end > self.lowest_slot {
-                    self.store(address, operand.size.into());
+                    self.store(state, set, address..end);
                 }
             }
         }
@@ -435,11 +434,12 @@ impl Observer for Checker<'_> {
     }
 
     #[inline]
-    fn after(&mut self, state: &State, _: &Executed, next: u64) {
-        self.number += 1;
-        if self.redirected != 0 {
-            self.redirect(state);
+    fn after(&mut self, state: &State, insn: &Executed, next: u64) {
+        // The kernel has not written yet.
+        if !self.hits.is_empty() && self.class != Insn::Syscall {
+            self.stored(state, insn.rip);
         }
+        self.number += 1;
         // The kernel has not answered a call yet.
         if self.class != Insn::Syscall && !self.tracker.step_quick(self.class, state.gpr(4)) {
             self.step_slow(state, self.class, next);
@@ -453,6 +453,8 @@ impl ProcessObserver for Checker<'_> {
         self.earlier = self.earlier.plus(self.tracker.stats());
         self.tracker = Tracker::root(&cpu, stack_end);
         self.suspended = Suspended::new();
+        self.hits.clear();
+        self.sites.clear();
         self.space.clear();
         self.code.clear();
         self.changed = claim::ALL;
@@ -488,6 +490,7 @@ impl ProcessObserver for Checker<'_> {
     }
 
     fn system_call(&mut self, call: &SystemCall, state: &State) {
+        self.called(state, call);
         self.rax = call.number;
         self.step_slow(state, Insn::Syscall, state.rip);
         self.changed = claim::ALL;
@@ -496,6 +499,9 @@ impl ProcessObserver for Checker<'_> {
 
 impl Checker<'_> {
     fn step_slow(&mut self, state: &State, class: Insn, next: u64) {
+        if self.stores.is_waiting() {
+            self.returned(class, next);
+        }
         let frames = self.tracker.frames();
         let top = frames.last().map(|held| (frames.len(), held.slot, held.pc));
         let switches = self.tracker.stats().switches;
@@ -517,6 +523,8 @@ impl Checker<'_> {
             let Some(known) = self.code.known(self.index).copied() else {
                 return;
             };
+            let behind = self.code.returns.get(known.behind as usize);
+            self.note_site(behind.map_or(NONE, |behind| behind.inside));
             self.check_call(state, &known);
             if let Some(Behind { seen, .. }) = self.code.returns.get_mut(known.behind as usize)
                 && !*seen

@@ -4,6 +4,7 @@
 //! stack. All others are checked by [`crate::check`], which also says what is wrong with those of
 //! the common shape once they are found to be.
 
+use std::ops::Range;
 use unwind_sim_emulator::AddressSpace;
 use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::regs::{Reg, RegMask};
@@ -226,6 +227,31 @@ impl Simple {
     pub(super) fn lowest(&self, gpr: &impl Fn(usize) -> u64) -> u64 {
         let cfa = gpr(self.base as usize).wrapping_add_signed(self.offset.into());
         cfa.wrapping_add_signed(self.lowest.into())
+    }
+
+    /// The slots of callee-saved registers, by their numbers, that a store into `range` touches in
+    /// a frame with this CFA.
+    #[inline]
+    pub(super) fn saved_in(
+        &self,
+        cfa: u64,
+        range: &Range<u64>,
+    ) -> impl Iterator<Item = (u8, u64)> + use<'_> {
+        let lowest = cfa.wrapping_add_signed(self.lowest.into());
+        let range = range.clone();
+        let saved = if range.end > lowest {
+            &self.saved[..]
+        } else {
+            &[]
+        };
+        saved.iter().enumerate().filter_map(move |(index, saved)| {
+            let Saved::At(offset) = *saved else {
+                return None;
+            };
+            let address = cfa.wrapping_add_signed(offset.into());
+            let touched = address < range.end && address.saturating_add(8) > range.start;
+            touched.then_some((index as u8, address))
+        })
     }
 
     /// Can a walk apply it that came from a callee with this CFA: is the base carried, and is

@@ -2,6 +2,7 @@
 //! the claims of every unwinder's row at it. Looked up once for each decoded block.
 
 use super::claim::{Claim, PART_OF, Parts};
+use super::memory::MemoryUse;
 use hashbrown::{HashMap, HashSet};
 use iced_x86::InstructionInfoFactory;
 use unwind_sim_emulator::effects::{Stores, effects};
@@ -149,12 +150,19 @@ impl Code {
         self.addresses.len() as u64
     }
 
-    /// Heap bytes of what is known of instructions.
-    pub(super) fn bytes(&self) -> usize {
+    /// What it takes.
+    pub(super) fn memory(&self) -> MemoryUse {
         let known = self.blocks.iter().map(|b| size_of_val(&**b));
-        let sets = self.sets.capacity() * size_of::<Set>();
-        let returns = self.returns.capacity() * (size_of::<Behind>() + size_of::<(u64, u32)>() + 1);
-        known.sum::<usize>() + self.blocks.capacity() * size_of::<usize>() * 2 + sets + returns
+        let known = known.sum::<usize>() + size_of_val(&*self.current);
+        let returns = self.returns.capacity() * size_of::<Behind>();
+        let returns = returns + self.returns_by_address.allocation_size();
+        let ids = self.set_ids.allocation_size() + self.claim_ids.allocation_size();
+        MemoryUse {
+            known: known + self.blocks.capacity() * size_of::<Box<[Known]>>() + returns,
+            claims: self.sets.capacity() * size_of::<Set>() + ids,
+            met: self.addresses.allocation_size(),
+            ..MemoryUse::default()
+        }
     }
 
     /// A block begins.

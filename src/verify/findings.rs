@@ -65,6 +65,8 @@ pub(super) struct Findings {
     outcomes: Vec<Outcome>,
     /// By unwinder, the last outcome: for instructions that had one.
     last: Vec<[u32; UNWINDERS_MAX]>,
+    /// All outcomes, by instruction, unwinder and what was wrong.
+    known: HashMap<(u32, u8, Wrong), u32>,
 }
 
 struct Outcome {
@@ -74,15 +76,17 @@ struct Outcome {
 }
 
 impl Findings {
-    /// Counts an outcome at an instruction that had the same before, and says whether there was
+    /// Counts an outcome at an instruction that had the same once before, and says whether there was
     /// a contradiction; if it is a new one, it has to be added. `place` is the instruction's.
     #[inline]
     pub(super) fn again(&mut self, place: u32, which: usize, wrong: Wrong) -> Option<bool> {
-        let last = self.last.get(place as usize)?;
-        let outcome = self.outcomes.get_mut(last[which] as usize)?;
+        let last = self.last.get_mut(place as usize)?;
+        let id = &mut last[which];
+        let outcome = self.outcomes.get(*id as usize)?;
         if outcome.wrong != wrong {
-            return None;
+            *id = *self.known.get(&(place, which as u8, wrong))?;
         }
+        let outcome = self.outcomes.get_mut(*id as usize)?;
         outcome.count += 1;
         Some(!outcome.findings.is_empty())
     }
@@ -106,7 +110,9 @@ impl Findings {
             *place = self.last.len() as u32;
             self.last.push([NONE; UNWINDERS_MAX]);
         }
-        self.last[*place as usize][which] = self.outcomes.len() as u32;
+        let id = self.outcomes.len() as u32;
+        self.last[*place as usize][which] = id;
+        self.known.insert((*place, which as u8, wrong), id);
         self.outcomes.push(Outcome {
             wrong,
             count: 1,
@@ -140,6 +146,17 @@ impl Findings {
             });
         }
         id
+    }
+
+    /// Heap bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let lists = self.outcomes.iter().map(|o| 4 * o.findings.capacity());
+        lists.sum::<usize>()
+            + self.outcomes.capacity() * size_of::<Outcome>()
+            + self.all.capacity() * size_of::<Finding>()
+            + self.last.capacity() * size_of::<[u32; UNWINDERS_MAX]>()
+            + self.by_key.allocation_size()
+            + self.known.allocation_size()
     }
 
     /// Takes the findings of `other` too.

@@ -12,8 +12,10 @@ mod findings;
 mod frames;
 pub mod groups;
 mod images;
+mod memory;
 pub mod report;
 mod run;
+mod stores;
 mod walks;
 
 pub use checker::{Checker, Results, Tally};
@@ -21,5 +23,7 @@ pub use code::UNWINDERS_MAX;
 pub use findings::{Check, Finding};
 pub(crate) use frames::live as live_registers;
 pub use images::Images;
+pub use memory::MemoryUse;
 pub use run::{Baseline, End, Program, Request, Run, VerifyError, run, unexpected};
+pub use stores::{Slot, SlotStore, SlotStores, Writer};
 pub use walks::Disagreement;

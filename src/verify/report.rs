@@ -3,6 +3,7 @@
 use super::checker::{Results, Tally};
 use super::findings::{Check, Finding};
 use super::groups::{Group, groups};
+use super::stores::{Slot, SlotStore};
 use crate::names::Location;
 use crate::text::{plural, row_place};
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, Instruction};
@@ -42,14 +43,7 @@ pub fn text(subject: &Subject<'_>) -> String {
         truth.failures()
     );
     table(&mut out, subject.names, &results.tallies);
-    if results.slot_stores > 0 {
-        let _ = writeln!(
-            out,
-            "\n{} store{} into the slot of a live return address",
-            results.slot_stores,
-            plural(results.slot_stores)
-        );
-    }
+    stores(&mut out, subject);
     let all = groups(&results.findings, subject.space);
     for (which, name) in subject.names.iter().enumerate() {
         let mine: Vec<&Group> = all.iter().filter(|g| g.unwinder == which).collect();
@@ -107,6 +101,77 @@ fn table(out: &mut String, names: &[String], tallies: &[Tally]) {
             t.walks_wrong
         );
     }
+}
+
+/// Stores into slots that a frame is to go back by.
+fn stores(out: &mut String, subject: &Subject<'_>) {
+    let stores = &subject.results.stores;
+    if stores.all.is_empty() {
+        return;
+    }
+    let n = stores.count();
+    let _ = writeln!(
+        out,
+        "\n{n} store{} changed a live slot, {} stored there what was there already",
+        plural(n),
+        stores.same()
+    );
+    let mut sorted: Vec<&SlotStore> = stores.all.iter().collect();
+    sorted.sort_by_key(|store| std::cmp::Reverse((store.count, store.same)));
+    let shown = if subject.all {
+        sorted.len()
+    } else {
+        GROUPS_MAX
+    };
+    for store in sorted.iter().take(shown) {
+        store_text(out, subject.space, store);
+    }
+    let more = sorted.len().saturating_sub(shown);
+    if more > 0 {
+        let _ = writeln!(out, "  and {more} more instructions (--all)");
+    }
+}
+
+fn store_text(out: &mut String, space: &AddressSpace, store: &SlotStore) {
+    let place = |address| Location::at(space, address);
+    let call = store.writer.call.map_or(String::new(), |c| format!("{c} "));
+    let _ = write!(
+        out,
+        "  {call}at {}, {}: ",
+        place(store.writer.address),
+        match store.slot {
+            Slot::ReturnAddress => "a return address".to_owned(),
+            slot => format!("the slot of the caller's {}", slot.reg().as_str()),
+        },
+    );
+    if store.count == 0 {
+        let same = store.same;
+        let _ = writeln!(out, "{same} time{} what was there", plural(same));
+        return;
+    }
+    let mut fate = String::new();
+    if store.slot == Slot::ReturnAddress {
+        let (taken, restored) = (store.taken, store.restored);
+        let _ = write!(fate, ", returned by {taken}, put back {restored}");
+    }
+    if store.same > 0 {
+        let _ = write!(fate, "; {} more what was there", store.same);
+    }
+    let _ = writeln!(
+        out,
+        "changed {} time{}{fate}",
+        store.count,
+        plural(store.count)
+    );
+    let _ = writeln!(
+        out,
+        "      instruction {}: {:#x}, of {}: {:#x} became {:#x}",
+        store.first,
+        store.address,
+        place(store.owner),
+        store.old,
+        store.new
+    );
 }
 
 /// The share of instructions at which nothing was wrong, rounded down: 100 % is all of them.

@@ -108,11 +108,15 @@ pub enum VerifyError {
 /// Instructions between looks at the clock.
 const SLICE: u64 = 1 << 20;
 
-/// Runs `program` and checks it.
+/// Runs `program` and checks it. `progress` is told now and then how many instructions there were.
 ///
 /// # Errors
 /// If it cannot be started, or the other tables cannot be read.
-pub fn run(program: Program, request: &Request<'_>) -> Result<Run, VerifyError> {
+pub fn run(
+    program: Program,
+    request: &Request<'_>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Run, VerifyError> {
     let root = &program.options.root;
     let root = (root != Path::new("/")).then(|| root.clone());
     let mut images = Images::new(root);
@@ -130,11 +134,13 @@ pub fn run(program: Program, request: &Request<'_>) -> Result<Run, VerifyError> 
         if outcome != Outcome::Limit || left == 0 {
             break End::Outcome(outcome);
         }
+        progress(process.executed());
         if request.timeout.is_some_and(|most| begin.elapsed() > most) {
             break End::Timeout;
         }
     };
-    let (results, space) = checker.finish();
+    let (mut results, space) = checker.finish();
+    results.memory.decoded = process.machine.code_bytes();
     Ok(Run {
         end,
         results,

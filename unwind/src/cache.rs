@@ -293,6 +293,18 @@ impl Cache {
         self.units.len()
     }
 
+    /// Heap bytes of rules, rows and hot addresses. Indices of sections, which workers share, and
+    /// derived tables are left out.
+    pub fn bytes(&self) -> usize {
+        fn of<T>(vec: &Vec<T>) -> usize {
+            vec.capacity() * size_of::<T>()
+        }
+        let lists = of(&self.rules) + of(&self.packed) + of(&self.rows) + of(&self.units);
+        let keys = self.rule_keys.allocation_size() + self.rule_ids.allocation_size();
+        let units = self.unit_ids.allocation_size() + self.failed.allocation_size();
+        self.hot.bytes() + lists + keys + units + self.commons.allocation_size()
+    }
+
     // --- the hot table ---
 
     /// The space that hot addresses belong to from here on.

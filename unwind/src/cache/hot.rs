@@ -59,6 +59,13 @@ impl HotTable {
         self.used
     }
 
+    /// Heap bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<Hot>()
+            + self.spaces.allocation_size()
+            + self.fallbacks.allocation_size()
+    }
+
     /// The space that keys belong to from here on.
     #[inline]
     pub(super) fn select(&mut self, space: &AddressSpace) {

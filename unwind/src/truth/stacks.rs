@@ -47,6 +47,14 @@ pub struct Held {
     pub(super) in_register: bool,
 }
 
+impl Held {
+    /// Does memory hold its return address? Else it was popped into a register.
+    #[inline]
+    pub const fn is_in_memory(&self) -> bool {
+        !self.in_register
+    }
+}
+
 /// A stack, or a part of one, that a chain runs through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Segment {

@@ -28,6 +28,7 @@ use super::insn::{Insn, SYS_RT_SIGRETURN, ends_with_call};
 use super::stacks::{Chain, Cpu, Held, Origin, Pending, Segment, Suspended, World};
 use super::{SIGNAL_FRAME_RIP, Stats, TrueFrame, TrueKind, Truth};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// A load of rsp this close above where a frame's caller had it is a `longjmp` into that caller;
 /// a coroutine's stack in a local array begins farther up.
@@ -116,6 +117,14 @@ impl Tracker {
     /// The frames held, the outermost first.
     pub fn frames(&self) -> &[Held] {
         &self.chain.frames
+    }
+
+    /// The same by the stacks that they lie on, the innermost last; slots fall within each.
+    pub fn stacks(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        let segments = &self.chain.segments;
+        let ends = segments.iter().skip(1).map(|s| s.first);
+        let ends = ends.chain([self.chain.frames.len()]);
+        segments.iter().zip(ends).map(|(s, end)| s.first..end)
     }
 
     /// rsp where the chain continues on another stack, innermost first: interrupted by a signal

@@ -1,0 +1,223 @@
+//! Stores into live slots: found before the instruction that stores is executed, and looked at
+//! behind it.
+//!
+//! A slot is live if the shadow stack goes back by it, or if a callee-saved register of a caller
+//! is in it both by the row in force and in truth. Stores are known by their operands; of system
+//! calls the innermost frames are compared.
+
+use super::{Checker, claim};
+use crate::verify::claim::Claim;
+use crate::verify::code::NONE;
+use crate::verify::stores::{Hit, Slot, Writer};
+use std::ops::Range;
+use unwind_sim_emulator::linux::SystemCall;
+use unwind_sim_emulator::{AddressSpace, State};
+use unwind_sim_unwind::memory::Memory;
+use unwind_sim_unwind::truth::{Held, Insn, TrueKind};
+
+/// Innermost frames that are compared at a system call.
+const FRAMES_AT_CALL: usize = 8;
+/// Return addresses that one store can hit.
+const HITS_MAX: usize = 64;
+
+/// The claims of a call's row, for the frame that it made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Site {
+    /// The slot of the frame.
+    slot: u64,
+    /// The claims: a number of [`crate::verify::code::Code::sets`].
+    inside: u32,
+}
+
+const NO_SITE: Site = Site {
+    slot: 0,
+    inside: NONE,
+};
+
+impl Checker<'_> {
+    /// A call was executed that made the innermost frame; `inside` is what its row claims.
+    #[inline]
+    pub(super) fn note_site(&mut self, inside: u32) {
+        let frames = self.tracker.frames();
+        let Some(callee) = frames.last() else { return };
+        let slot = callee.slot;
+        self.sites.resize(frames.len() - 1, NO_SITE);
+        self.sites.push(Site { slot, inside });
+    }
+
+    /// A store that does not end below the lowest slot of the innermost frame. `set` is what is
+    /// claimed at the instruction.
+    #[inline(never)]
+    pub(super) fn store(&mut self, state: &State, set: u32, range: Range<u64>) {
+        let frames = self.tracker.frames();
+        let Some(outermost) = frames.first() else {
+            return;
+        };
+        if range.start >= outermost.cfa || range.is_empty() {
+            return;
+        }
+        self.changed |= claim::SLOTS;
+        if self.tracker.in_doubt() {
+            return;
+        }
+        let mut hits = std::mem::take(&mut self.hits);
+        for part in self.tracker.stacks() {
+            self.hits_in(&state.memory, set, &range, part, &mut hits);
+        }
+        self.hits = hits;
+    }
+
+    /// Finds what a store into `range` hits of the frames `part`.
+    #[inline]
+    fn hits_in(
+        &self,
+        memory: &AddressSpace,
+        set: u32,
+        range: &Range<u64>,
+        part: Range<usize>,
+        hits: &mut Vec<Hit>,
+    ) {
+        let frames = self.tracker.frames();
+        let inner = frames[part.clone()].partition_point(|held| held.slot >= range.end);
+        let inner = part.start + inner;
+        // The function whose slot is the next above, and those whose slots are hit.
+        if inner > part.start {
+            self.saved_hits(memory, set, range, inner - 1, hits);
+        }
+        for index in (inner..part.end).take(HITS_MAX) {
+            let held = &frames[index];
+            if held.slot.saturating_add(8) <= range.start {
+                return;
+            }
+            if held.is_in_memory()
+                && let Ok(old) = memory.read_u64(held.slot)
+            {
+                hits.push(Hit {
+                    address: held.slot,
+                    old,
+                    slot: Slot::ReturnAddress,
+                    owner: self.pc_in(index),
+                });
+            }
+            self.saved_hits(memory, set, range, index, hits);
+        }
+    }
+
+    /// The saved registers of the function that goes back by frame `index`.
+    #[inline]
+    fn saved_hits(
+        &self,
+        memory: &AddressSpace,
+        set: u32,
+        range: &Range<u64>,
+        index: usize,
+        hits: &mut Vec<Hit>,
+    ) {
+        let frames = self.tracker.frames();
+        let set = match (frames.get(index + 1), self.sites.get(index + 1)) {
+            (None, _) => set,
+            (Some(callee), Some(site)) if site.slot == callee.slot => site.inside,
+            _ => return,
+        };
+        let (Some(which), Some(set)) = (self.carries_all, self.code.sets.get(set as usize)) else {
+            return;
+        };
+        let Claim::Simple(simple) = &set.claims[which] else {
+            return;
+        };
+        let held = &frames[index];
+        for (number, address) in simple.saved_in(held.cfa, range) {
+            // What is not there by now is not live: that the row is wrong is found elsewhere.
+            let truth = held.saved[usize::from(number)];
+            if memory.read_u64(address) == Ok(truth) {
+                hits.push(Hit {
+                    address,
+                    old: truth,
+                    slot: Slot::Saved(number),
+                    owner: self.pc_in(index),
+                });
+            }
+        }
+    }
+
+    /// A pc in the function that goes back by frame `index`; 0 if it is the running one.
+    fn pc_in(&self, index: usize) -> u64 {
+        let callee = self.tracker.frames().get(index + 1);
+        callee.map_or(0, |held| held.pc.wrapping_sub(1))
+    }
+
+    /// A system call is next: what the kernel may write.
+    #[cold]
+    pub(super) fn before_call(&mut self, state: &State, set: u32) {
+        if self.tracker.in_doubt() {
+            return;
+        }
+        let frames = self.tracker.frames();
+        let mut hits = std::mem::take(&mut self.hits);
+        for index in (0..frames.len()).rev().take(FRAMES_AT_CALL) {
+            let Held { slot, cfa, .. } = frames[index];
+            let from = frames.get(index + 1).map_or(state.gpr(4), |held| held.cfa);
+            self.hits_in(
+                &state.memory,
+                set,
+                &(from.min(slot)..cfa),
+                index..index + 1,
+                &mut hits,
+            );
+        }
+        self.hits = hits;
+    }
+
+    /// Did execution return by a slot that was changed?
+    #[cold]
+    pub(super) fn returned(&mut self, class: Insn, next: u64) {
+        let rsp = self.before.rsp;
+        match class {
+            Insn::Ret => self.stores.returned(rsp, next),
+            // It was popped before, as `__builtin_eh_return` does.
+            Insn::JumpIndirect => self.stores.returned(rsp.wrapping_sub(8), next),
+            _ => {}
+        }
+    }
+
+    /// The instruction at `rip` is done that was to hit.
+    #[cold]
+    pub(super) fn stored(&mut self, state: &State, rip: u64) {
+        let writer = Writer {
+            address: rip,
+            call: None,
+        };
+        self.settle(state, writer, self.number);
+    }
+
+    /// The kernel is done.
+    pub(super) fn called(&mut self, state: &State, call: &SystemCall) {
+        let writer = Writer {
+            address: self.before.rip,
+            call: Some(call.name),
+        };
+        self.settle(state, writer, self.number.saturating_sub(1));
+    }
+
+    fn settle(&mut self, state: &State, writer: Writer, number: u64) {
+        let mut hits = std::mem::take(&mut self.hits);
+        for mut hit in hits.drain(..) {
+            let Ok(new) = state.memory.read_u64(hit.address) else {
+                continue;
+            };
+            if hit.owner == 0 {
+                hit.owner = writer.address;
+            }
+            let frames = self.tracker.frames().iter().rev();
+            let mut interrupted = frames.filter(|held| held.kind == TrueKind::Interrupted);
+            match hit.slot {
+                // A handler has written where it will go back to.
+                Slot::ReturnAddress if interrupted.any(|held| held.slot == hit.address) => {
+                    self.tracker.redirect(hit.address, new);
+                }
+                _ => self.stores.add(&hit, writer, number, new),
+            }
+        }
+        self.hits = hits;
+    }
+}
