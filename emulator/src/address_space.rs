@@ -7,19 +7,24 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 use unwind_sim_unwind::image::Bytes;
 use unwind_sim_unwind::memory::{Memory, MemoryError};
 
 mod changes;
 mod fast;
 mod fault;
+mod history;
 mod pages;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
 pub use changes::Change;
 pub use fast::Refusal;
 pub use fault::{Access, Fault, FaultKind, MapError, Permissions};
+pub use history::{HISTORY_BYTES_MAX, RestoreError};
+pub use snapshot::Snapshot;
 
 use fast::Tlb;
 use pages::Pages;
@@ -70,8 +75,8 @@ impl Area {
 /// The memory of one process.
 #[derive(Clone, Debug)]
 pub struct AddressSpace {
-    /// By first address.
-    areas: BTreeMap<u64, Area>,
+    /// By first address. Snapshots share it.
+    areas: Arc<BTreeMap<u64, Area>>,
     /// The lowest address that can be mapped.
     lowest: u64,
     pages: Pages,
@@ -96,7 +101,7 @@ impl AddressSpace {
     /// Nothing mapped; at most `pages_max` pages may be written.
     pub fn new(pages_max: usize) -> AddressSpace {
         AddressSpace {
-            areas: BTreeMap::new(),
+            areas: Arc::default(),
             lowest: MMAP_MIN_ADDR,
             pages: Pages::new(pages_max),
             tlb: Tlb::default(),
@@ -172,7 +177,7 @@ impl AddressSpace {
             permissions,
             backing,
         };
-        self.areas.insert(range.start, area);
+        Arc::make_mut(&mut self.areas).insert(range.start, area);
         Ok(())
     }
 
@@ -204,7 +209,7 @@ impl AddressSpace {
         self.note(|| Change::Mapped(range.clone()));
         self.pages.code_changed(&range, &mut self.code_changes);
         let mut next = range.start;
-        for (&start, area) in self.areas.range_mut(range.clone()) {
+        for (&start, area) in Arc::make_mut(&mut self.areas).range_mut(range.clone()) {
             if start != next {
                 break;
             }
@@ -259,7 +264,7 @@ impl AddressSpace {
         self.split(range.end);
         let inside: Vec<u64> = self.areas.range(range.clone()).map(|(&s, _)| s).collect();
         for start in inside {
-            self.areas.remove(&start);
+            Arc::make_mut(&mut self.areas).remove(&start);
         }
         self.pages.remove(range, &mut self.code_changes);
         self.tlb.flush();
@@ -267,13 +272,16 @@ impl AddressSpace {
 
     /// Makes `address` a border between areas.
     fn split(&mut self, address: u64) {
-        let Some((&start, area)) = self.areas.range_mut(..address).next_back() else {
+        let Some((&start, area)) = self.areas.range(..address).next_back() else {
             return;
         };
-        if area.end > address && start < address {
+        if area.end > address {
             let upper = area.clone();
-            area.end = address;
-            self.areas.insert(address, upper);
+            let areas = Arc::make_mut(&mut self.areas);
+            if let Some(lower) = areas.get_mut(&start) {
+                lower.end = address;
+            }
+            areas.insert(address, upper);
         }
     }
 
@@ -355,6 +363,7 @@ impl AddressSpace {
                 self.code_changes.push(at..at + count as u64);
             }
             if let Some(base) = self.page(at) {
+                self.pages.save(at / PAGE_SIZE);
                 let to = &mut self.pages.bytes_mut()[base + in_page..][..count];
                 to.copy_from_slice(&bytes[done..done + count]);
             }

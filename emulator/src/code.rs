@@ -21,7 +21,7 @@ const GONE: u64 = 1 << 63;
 const INSN_MAX: usize = 15;
 
 /// Consecutive instructions of which only the last may go elsewhere.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Block {
     pub(crate) start: u64,
     pub(crate) end: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Block {
 }
 
 /// All blocks that were decoded.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Code {
     pub(crate) blocks: Vec<Block>,
     by_start: HashMap<u64, u32>,

@@ -5,6 +5,9 @@
 //! [`Machine`] decodes it block by block into operations (`lower`, `op`) and runs them; what
 //! they do is in `isa`, one file for each group of instructions. [`linux::Process`] is a program
 //! in it with a kernel around.
+//!
+//! [`Machine::snapshot`] and [`linux::Process::snapshot`] remember where a run is, at a cost that
+//! does not depend on how much memory is in use, so that one can go back to it.
 #![forbid(unsafe_code)]
 
 pub mod address_space;
@@ -23,7 +26,9 @@ pub mod single;
 pub mod state;
 pub mod stop;
 
-pub use address_space::{Access, AddressSpace, Area, Fault, FaultKind, MapError, Permissions};
+pub use address_space::{
+    Access, AddressSpace, Area, Fault, FaultKind, MapError, Permissions, RestoreError,
+};
 pub use load::{LoadError, LoadErrorKind, LoadOptions, Loaded, load};
 pub use machine::{BlockId, Executed, Exit, Machine, Observer};
 pub use state::State;

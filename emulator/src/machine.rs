@@ -1,9 +1,9 @@
 //! The machine: finds blocks and runs them. Not here: what the kernel does when it is asked.
 
-use crate::address_space::AddressSpace;
+use crate::address_space::{self, AddressSpace, RestoreError};
 use crate::code::{self, Block, Code, NONE};
 use crate::op::Flow;
-use crate::state::State;
+use crate::state::{Registers, State};
 use crate::stop::{Call, Exception, Stop};
 
 /// A block of decoded instructions. The same number means the same instructions at the same
@@ -74,12 +74,27 @@ pub enum Exit {
 }
 
 /// A thread's state and the code that was decoded of its memory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Machine {
     /// Registers and memory.
     pub state: State,
     code: Code,
     executed: u64,
+}
+
+/// A machine as it was. While it is held, memory that changes is kept as it was then.
+#[derive(Debug)]
+pub struct Snapshot {
+    registers: Registers,
+    memory: address_space::Snapshot,
+    executed: u64,
+}
+
+impl Snapshot {
+    /// Instructions that were executed by then.
+    pub fn executed(&self) -> u64 {
+        self.executed
+    }
 }
 
 /// How a block was left.
@@ -114,6 +129,27 @@ impl Machine {
     /// Heap bytes that decoded code takes.
     pub fn code_bytes(&self) -> usize {
         self.code.bytes()
+    }
+
+    /// Remembers the state: its registers are copied, its pages when they are written.
+    pub fn snapshot(&mut self) -> Snapshot {
+        Snapshot {
+            registers: self.state.registers(),
+            memory: self.state.memory.snapshot(),
+            executed: self.executed,
+        }
+    }
+
+    /// Makes the machine what it was. The snapshot stays, and so do older ones; there is no way
+    /// to newer ones any more.
+    ///
+    /// # Errors
+    /// If there is no way back; nothing has changed then.
+    pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), RestoreError> {
+        self.state.memory.restore(&snapshot.memory)?;
+        self.state.set_registers(&snapshot.registers);
+        self.executed = snapshot.executed;
+        Ok(())
     }
 
     /// Executes at most `limit` instructions.

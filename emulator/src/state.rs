@@ -66,6 +66,21 @@ pub struct State {
     pub time: u64,
 }
 
+/// A [`State`] without its memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Registers {
+    gpr: [u64; 32],
+    rip: u64,
+    flags: Flags,
+    other_flags: u64,
+    segments: [u16; 6],
+    fpu: Fpu,
+    xmm: [u128; 16],
+    mxcsr: u32,
+    single_iteration: bool,
+    time: u64,
+}
+
 impl State {
     /// All zero, rflags 0x202, over this memory.
     pub fn new(memory: AddressSpace) -> State {
@@ -107,6 +122,39 @@ impl State {
         self.flags = Flags::from_bits(bits);
         let change = flags::USER & !flags::ARITHMETIC;
         self.other_flags = (self.other_flags & !change) | (bits & change);
+    }
+
+    /// All but the memory.
+    pub(crate) fn registers(&self) -> Registers {
+        Registers {
+            gpr: self.gpr,
+            rip: self.rip,
+            flags: self.flags,
+            other_flags: self.other_flags,
+            segments: self.segments,
+            fpu: self.fpu.clone(),
+            xmm: self.xmm,
+            mxcsr: self.mxcsr,
+            single_iteration: self.single_iteration,
+            time: self.time,
+        }
+    }
+
+    /// Sets all but the memory.
+    pub(crate) fn set_registers(&mut self, from: &Registers) {
+        Registers {
+            gpr: self.gpr,
+            rip: self.rip,
+            flags: self.flags,
+            other_flags: self.other_flags,
+            segments: self.segments,
+            fpu: self.fpu,
+            xmm: self.xmm,
+            mxcsr: self.mxcsr,
+            single_iteration: self.single_iteration,
+            time: self.time,
+        } = from.clone();
+        self.stop = Stop::None;
     }
 
     /// What a shadow stack sees of it, the next instruction being at `rip`.

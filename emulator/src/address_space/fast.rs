@@ -28,6 +28,8 @@ struct Entry {
 pub(super) struct Tlb {
     reads: Box<[Entry; ENTRIES]>,
     writes: Box<[Entry; ENTRIES]>,
+    /// Which of `writes` are in use.
+    written: Vec<u16>,
 }
 
 const fn index(address: u64) -> usize {
@@ -35,7 +37,7 @@ const fn index(address: u64) -> usize {
 }
 
 /// Entries that no address finds: each holds a page that has another index.
-const EMPTY: [Entry; ENTRIES] = {
+static EMPTY: [Entry; ENTRIES] = {
     let mut entries = [Entry { start: 0, base: 0 }; ENTRIES];
     let mut i = 0;
     while i < ENTRIES {
@@ -50,6 +52,7 @@ impl Default for Tlb {
         Tlb {
             reads: Box::new(EMPTY),
             writes: Box::new(EMPTY),
+            written: Vec::new(),
         }
     }
 }
@@ -57,11 +60,22 @@ impl Default for Tlb {
 impl Tlb {
     pub(super) fn flush(&mut self) {
         self.reads.copy_from_slice(&EMPTY);
-        self.writes.copy_from_slice(&EMPTY);
+        self.flush_writes();
     }
 
     pub(super) fn flush_writes(&mut self) {
-        self.writes.copy_from_slice(&EMPTY);
+        for index in self.written.drain(..) {
+            self.writes[usize::from(index)] = EMPTY[usize::from(index)];
+        }
+    }
+
+    /// Stores to a page are found from now on.
+    fn add_write(&mut self, entry: Entry) {
+        let index = index(entry.start);
+        if self.writes[index].start == EMPTY[index].start {
+            self.written.push(index as u16);
+        }
+        self.writes[index] = entry;
     }
 }
 
@@ -234,7 +248,8 @@ impl AddressSpace {
             if !self.pages.is_code(at / PAGE_SIZE) {
                 // Stores that are found through the table are not noted.
                 if self.changes.is_none() {
-                    self.tlb.writes[index(at)] = Entry { start, base };
+                    self.pages.save(at / PAGE_SIZE);
+                    self.tlb.add_write(Entry { start, base });
                 }
             } else if !self.code_writable {
                 return self.refuse(Refusal::Code(address..end));

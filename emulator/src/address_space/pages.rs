@@ -2,6 +2,7 @@
 //! instructions that were decoded. Not here: areas, permissions.
 
 use super::PAGE_SIZE;
+use super::history::{History, Mark, RestoreError, Was};
 use hashbrown::HashMap;
 use std::ops::Range;
 
@@ -23,6 +24,8 @@ pub(super) struct Pages {
     free: Vec<u32>,
     by_number: HashMap<u64, Page>,
     max: usize,
+    /// What they held when snapshots were taken.
+    pub(super) history: History,
 }
 
 impl Pages {
@@ -32,6 +35,7 @@ impl Pages {
             free: Vec::new(),
             by_number: HashMap::new(),
             max: max.min(u32::MAX as usize),
+            history: History::default(),
         }
     }
 
@@ -68,8 +72,7 @@ impl Pages {
     }
 
     pub(super) fn get(&self, number: u64) -> Option<&[u8]> {
-        let base = self.base(number)?;
-        self.bytes.get(base..base + PAGE_SIZE as usize)
+        bytes_of(&self.by_number, &self.bytes, number)
     }
 
     /// A page of zeros, or of what a page held that is gone: the caller fills it. `None` if there
@@ -78,6 +81,12 @@ impl Pages {
         if !self.has_room(1) {
             return None;
         }
+        self.save(number);
+        Some(self.place(number))
+    }
+
+    /// Puts a page that is not in use into a frame; gives where it begins.
+    fn place(&mut self, number: u64) -> usize {
         let frame = match self.free.pop() {
             Some(frame) => frame,
             None => {
@@ -87,16 +96,98 @@ impl Pages {
             }
         };
         self.by_number.insert(number, Page { frame, code: false });
-        Some(frame as usize * PAGE_SIZE as usize)
+        frame as usize * PAGE_SIZE as usize
+    }
+
+    /// A page is about to be written, made or dropped: keeps what it is for snapshots. To be called
+    /// once after each snapshot, at least.
+    #[inline]
+    pub(super) fn save(&mut self, number: u64) {
+        if !self.history.is_empty() {
+            self.save_for_snapshots(number);
+        }
+    }
+
+    #[cold]
+    fn save_for_snapshots(&mut self, number: u64) {
+        if self.history.is_saved(number) {
+            return;
+        }
+        self.forget_released();
+        // The newest snapshot may be another one now.
+        if !self.history.is_saved(number) {
+            let bytes = bytes_of(&self.by_number, &self.bytes, number);
+            self.history.save(number, bytes);
+        }
+    }
+
+    fn forget_released(&mut self) {
+        let now = |number| bytes_of(&self.by_number, &self.bytes, number);
+        self.history.forget_released(&now);
+    }
+
+    /// Begins to keep what pages are now.
+    pub(super) fn mark(&mut self) -> Mark {
+        let now = |number| bytes_of(&self.by_number, &self.bytes, number);
+        self.history.mark(now)
+    }
+
+    /// Does anybody hold a snapshot?
+    pub(super) fn has_snapshots(&mut self) -> bool {
+        self.forget_released();
+        !self.history.is_empty()
     }
 
     /// Drops the pages of a range, and says where instructions were decoded in it.
     pub(super) fn remove(&mut self, range: &Range<u64>, code_changes: &mut Vec<Range<u64>>) {
         self.code_changed(range, code_changes);
         for number in self.inside(range) {
-            if let Some(page) = self.by_number.remove(&number) {
-                self.free.push(page.frame);
+            self.save(number);
+            self.free(number);
+        }
+    }
+
+    fn free(&mut self, number: u64) {
+        if let Some(page) = self.by_number.remove(&number) {
+            self.free.push(page.frame);
+        }
+    }
+
+    /// Makes all pages what they were at a snapshot. Gives the numbers of those that changed
+    /// since, and adds where instructions were decoded in them.
+    pub(super) fn restore(
+        &mut self,
+        mark: &Mark,
+        code_changes: &mut Vec<Range<u64>>,
+    ) -> Result<Vec<u64>, RestoreError> {
+        self.forget_released();
+        let mut changed = Vec::new();
+        for left in (0..self.history.epochs_since(mark)?).rev() {
+            for (number, was) in self.history.undo(left == 0) {
+                if self.is_code(number) {
+                    code_changes.push(number * PAGE_SIZE..(number + 1) * PAGE_SIZE);
+                }
+                changed.push(number);
+                self.put_back(number, &was);
             }
+        }
+        changed.sort_unstable();
+        changed.dedup();
+        Ok(changed)
+    }
+
+    fn put_back(&mut self, number: u64, was: &Was) {
+        if let Was::Unused = was {
+            self.free(number);
+            return;
+        }
+        // There is room: it was in use then.
+        let base = self.base(number).unwrap_or_else(|| self.place(number));
+        let page = &mut self.bytes[base..base + PAGE_SIZE as usize];
+        match was {
+            Was::Unused => {}
+            Was::Whole(bytes) => page.copy_from_slice(bytes),
+            Was::Lines(mask, bytes) => Was::put_lines(*mask, bytes, page),
         }
     }
 
@@ -109,6 +200,12 @@ impl Pages {
         } else {
             numbers.filter(|&number| self.contains(number)).collect()
         }
+    }
+
+    /// Adds all pages in which instructions were decoded.
+    pub(super) fn all_code(&self, changes: &mut Vec<Range<u64>>) {
+        let code = self.by_number.iter().filter(|(_, page)| page.code);
+        changes.extend(code.map(|(number, _)| number * PAGE_SIZE..(number + 1) * PAGE_SIZE));
     }
 
     /// Notes the pages of a range in which instructions were decoded.
@@ -134,4 +231,10 @@ impl Pages {
             page.code = true;
         }
     }
+}
+
+/// What a page holds, if it is in use.
+fn bytes_of<'a>(by_number: &HashMap<u64, Page>, bytes: &'a [u8], number: u64) -> Option<&'a [u8]> {
+    let base = by_number.get(&number)?.frame as usize * PAGE_SIZE as usize;
+    bytes.get(base..base + PAGE_SIZE as usize)
 }

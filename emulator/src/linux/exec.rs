@@ -120,7 +120,8 @@ impl Process {
         };
         let prepared = self.prepare(&place.path, &bytes, path, &args, &env)?;
         self.executed_before += self.machine.executed();
-        self.machine = prepared.machine;
+        let replaced = std::mem::replace(&mut self.machine, prepared.machine);
+        self.programs.replaced(replaced);
         self.layout = prepared.layout;
         self.events.extend(prepared.events);
         let name = prepared.path.rsplit(|&b| b == b'/').next();
@@ -130,7 +131,7 @@ impl Process {
         self.files.table.close_on_exec();
         self.signals.exec();
         self.clock.timers.clear();
-        (self.args, self.env) = (args, env);
+        (self.args, self.env) = (Rc::new(args), Rc::new(env));
         Ok(())
     }
 
@@ -188,6 +189,7 @@ impl Process {
             ..LoadOptions::default()
         };
         let mut space = AddressSpace::new(self.limits.pages);
+        space.set_history_max(self.limits.history_bytes);
         let texts = |all: &[Vec<u8>]| all.to_vec();
         let (args, env) = (texts(args), texts(env));
         let args: Vec<&[u8]> = args.iter().map(|a| &a[..]).collect();

@@ -10,6 +10,7 @@ mod change;
 mod description;
 mod inode;
 mod open;
+mod saved;
 mod special;
 mod table;
 
@@ -17,6 +18,7 @@ pub(super) use attributes::{Attributes, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Time}
 pub(super) use description::{Description, Kind, PIPE_SIZE, PipeEnd, Shared};
 pub(super) use inode::{Budget, Inode, InodeRef};
 pub(super) use open::o;
+pub(super) use saved::Saved;
 pub(super) use special::{Device, Special, Text};
 pub(super) use table::Table;
 

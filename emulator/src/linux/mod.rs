@@ -23,6 +23,7 @@ mod process;
 mod random;
 mod signal_frame;
 mod signals;
+mod snapshot;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ pub use observer::{MappedFile, ProcessObserver, SystemCall};
 pub use options::{Limits, Options};
 pub use outcome::{Notice, Outcome, Why};
 pub use process::Process;
+pub use snapshot::Snapshot;
 pub use streams::{Input, Output};
 
 /// The number of the process, and of its thread.

@@ -1,6 +1,7 @@
 //! How a process is started.
 
 use super::streams::{Input, Output};
+use crate::address_space;
 use std::path::PathBuf;
 
 /// How a process is started, and what it may use.
@@ -56,6 +57,8 @@ impl Default for Options {
 pub struct Limits {
     /// Pages in use at the same time.
     pub pages: usize,
+    /// Bytes that are kept for snapshots of its memory: see [`AddressSpace::set_history_max`](crate::AddressSpace::set_history_max).
+    pub history_bytes: usize,
     /// Bytes of its stack.
     pub stack_bytes: u64,
     /// Bytes of all files that are kept in memory.
@@ -67,7 +70,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            pages: crate::address_space::PAGES_MAX,
+            pages: address_space::PAGES_MAX,
+            history_bytes: address_space::HISTORY_BYTES_MAX,
             stack_bytes: 8 << 20,
             file_bytes: 1 << 30,
             output_bytes: 256 << 20,

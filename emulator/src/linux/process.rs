@@ -10,11 +10,13 @@ use super::options::{Limits, Options};
 use super::outcome::{Notice, Outcome};
 use super::random::Random;
 use super::signals::Signals;
+use super::snapshot::{Kernel, Programs};
 use super::streams::Streams;
 use super::{calls, numbers};
 use crate::machine::{Exit, Machine};
 use crate::state::reg;
 use crate::stop::{Call, Exception};
+use std::rc::Rc;
 
 /// Different notices that are kept.
 const NOTICES_MAX: usize = 1000;
@@ -33,15 +35,18 @@ pub struct Process {
     pub(super) limits: Limits,
     /// Soft and hard limits, by resource.
     pub(super) resources: [[u64; 2]; calls::RESOURCES],
-    pub(super) args: Vec<Vec<u8>>,
-    pub(super) env: Vec<Vec<u8>>,
+    pub(super) args: Rc<Vec<Vec<u8>>>,
+    pub(super) env: Rc<Vec<Vec<u8>>>,
     /// The thread's, at most 15 bytes.
     pub(super) name: Vec<u8>,
     /// Instructions of programs before the last `execve`.
     pub(super) executed_before: u64,
     pub(super) events: Vec<Event>,
     pub(super) outcome: Option<Outcome>,
-    notices: Vec<Notice>,
+    pub(super) notices: Vec<Notice>,
+    /// A copy of all but the machine, if nothing of it has changed since it was made.
+    pub(super) saved: Option<Rc<Kernel>>,
+    pub(super) programs: Programs,
 }
 
 impl Process {
@@ -79,13 +84,15 @@ impl Process {
             clock,
             limits: options.limits,
             resources: calls::resources(&options.limits),
-            args: Vec::new(),
-            env: Vec::new(),
+            args: Rc::default(),
+            env: Rc::default(),
             name: Vec::new(),
             executed_before: 0,
             events: Vec::new(),
             outcome: None,
             notices: Vec::new(),
+            saved: None,
+            programs: Programs::default(),
         };
         let cwd = process.files.find(b"/", &options.cwd, true);
         let cwd = cwd.ok().filter(|place| place.node.is_directory());
@@ -131,6 +138,10 @@ impl Process {
         let timer = self.clock.until_timer().unwrap_or(u64::MAX);
         let exit = self.machine.run(timer.min(instructions_max), observer);
         self.clock.set(self.executed());
+        if exit != Exit::Limit || self.clock.until_timer() == Some(0) {
+            // What the kernel knows changes now.
+            self.saved = None;
+        }
         match exit {
             Exit::Limit => {}
             Exit::Kernel(Call::Syscall) => self.system_call(observer),
@@ -194,6 +205,9 @@ impl Process {
     }
 
     fn tell<O: ProcessObserver>(&mut self, observer: &mut O) {
+        if !self.events.is_empty() {
+            self.saved = None;
+        }
         for event in self.events.drain(..) {
             event.tell(&self.machine.state, observer);
         }

@@ -125,7 +125,7 @@ impl Process {
 
     /// `rt_sigreturn`: gives the rax that was interrupted.
     pub(super) fn sigreturn(&mut self) -> u64 {
-        match self.restore() {
+        match self.restore_context() {
             Ok(()) => {}
             Err(_) => self.signals.force(Info::forced(SIGSEGV, Why::Return)),
         }
@@ -133,7 +133,7 @@ impl Process {
         self.machine.state.gpr(reg::RAX)
     }
 
-    fn restore(&mut self) -> Result<(), Errno> {
+    fn restore_context(&mut self) -> Result<(), Errno> {
         // The handler's `ret` took the return address.
         let ucontext = self.machine.state.gpr(reg::RSP);
         let context = ucontext.wrapping_add(SIGCONTEXT);

@@ -22,8 +22,15 @@ pub enum Output {
     Capture,
 }
 
-/// All three.
+/// How far the streams were.
 #[derive(Debug)]
+pub(super) struct StreamsMark {
+    read: usize,
+    captured: [usize; 2],
+}
+
+/// All three.
+#[derive(Clone, Debug)]
 pub(super) struct Streams {
     stdin: Input,
     /// Bytes of [`Input::Bytes`] that were read.
@@ -41,6 +48,23 @@ impl Streams {
             outputs,
             captured: [Vec::new(), Vec::new()],
             captured_max,
+        }
+    }
+
+    /// How far they are.
+    pub(super) fn mark(&self) -> StreamsMark {
+        StreamsMark {
+            read: self.read,
+            captured: [0, 1].map(|which| self.captured[which].len()),
+        }
+    }
+
+    /// Back to where they were: what was captured since is gone, what was read is there again.
+    /// What went to this process's streams, or came from them, is not taken back.
+    pub(super) fn restore(&mut self, mark: &StreamsMark) {
+        self.read = mark.read;
+        for (captured, len) in self.captured.iter_mut().zip(mark.captured) {
+            captured.truncate(len);
         }
     }
 

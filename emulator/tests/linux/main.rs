@@ -3,6 +3,7 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod files;
+mod snapshots;
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;

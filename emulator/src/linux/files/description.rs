@@ -31,7 +31,7 @@ pub(in crate::linux) struct Description {
 #[derive(Debug)]
 pub(in crate::linux) enum Kind {
     /// A regular file of the host.
-    Host(File),
+    Host(Rc<File>),
     /// A file in memory.
     Memory(InodeRef),
     /// A directory; what is in it, from the first time that somebody asks.
@@ -55,8 +55,8 @@ pub(in crate::linux) enum Kind {
 pub(in crate::linux) struct PipeEnd {
     pub(in crate::linux) bytes: Rc<RefCell<VecDeque<u8>>>,
     /// Lives as long as this end.
-    own: Rc<()>,
-    other: Weak<()>,
+    pub(super) own: Rc<()>,
+    pub(super) other: Weak<()>,
 }
 
 impl PipeEnd {

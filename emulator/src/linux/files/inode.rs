@@ -35,12 +35,28 @@ pub(in crate::linux) struct Inode {
     pub(in crate::linux) accessed: Time,
     pub(in crate::linux) modified: Time,
     pub(in crate::linux) changed: Time,
-    /// A file's bytes, a link's target.
-    data: Vec<u8>,
+    /// A file's bytes, a link's target. Copies of the inode share them until they are written.
+    data: Rc<Vec<u8>>,
     budget: Budget,
 }
 
 impl Inode {
+    /// The same file, its bytes counted by another budget, which knows of them already.
+    pub(super) fn copy(&self, budget: &Budget) -> Inode {
+        Inode {
+            number: self.number,
+            mode: self.mode,
+            links: self.links,
+            uid: self.uid,
+            gid: self.gid,
+            accessed: self.accessed,
+            modified: self.modified,
+            changed: self.changed,
+            data: self.data.clone(),
+            budget: budget.clone(),
+        }
+    }
+
     pub(super) fn is_directory(&self) -> bool {
         self.mode & S_IFMT == S_IFDIR
     }
@@ -57,7 +73,7 @@ impl Inode {
         let old = self.data.len() as u64;
         let left = (self.budget.0.get() + old).checked_sub(size);
         self.budget.0.set(left.ok_or(Errno::ENOSPC)?);
-        self.data.resize(size as usize, 0);
+        Rc::make_mut(&mut self.data).resize(size as usize, 0);
         Ok(())
     }
 
@@ -71,7 +87,8 @@ impl Inode {
         if end > self.data.len() as u64 {
             self.resize(end)?;
         }
-        self.data[position as usize..end as usize].copy_from_slice(bytes);
+        let to = &mut Rc::make_mut(&mut self.data)[position as usize..end as usize];
+        to.copy_from_slice(bytes);
         Ok(())
     }
 
@@ -110,7 +127,7 @@ impl Files {
             accessed: self.now,
             modified: self.now,
             changed: self.now,
-            data: Vec::new(),
+            data: Rc::default(),
             budget: self.budget.clone(),
         }))
     }

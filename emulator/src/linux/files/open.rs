@@ -5,6 +5,7 @@ use super::description::{Description, Kind, Shared};
 use super::special::{Special, of_descriptor};
 use super::{Answer, Errno, Files, Node, Place, parent};
 use std::fs::{File, OpenOptions};
+use std::rc::Rc;
 
 /// Flags of `open` (Linux 6.12 `include/uapi/asm-generic/fcntl.h`).
 pub(in crate::linux) mod o {
@@ -118,13 +119,13 @@ impl Files {
                 let mut options = OpenOptions::new();
                 options.read(flags & o::ACCMODE == o::RDWR).write(true);
                 options.truncate(flags & o::TRUNC != 0);
-                opened(Kind::Host(options.open(self.host(&path))?), &path)
+                opened(Kind::Host(Rc::new(options.open(self.host(&path))?)), &path)
             }
             Node::Host(_) if writes => {
                 let inode = self.copy_up(&path, flags & o::TRUNC == 0)?;
                 opened(Kind::Memory(inode), &path)
             }
-            Node::Host(_) => opened(Kind::Host(File::open(self.host(&path))?), &path),
+            Node::Host(_) => opened(Kind::Host(Rc::new(File::open(self.host(&path))?)), &path),
         }
     }
 
@@ -142,7 +143,7 @@ impl Files {
             options.read(flags & o::ACCMODE != o::WRONLY).write(true);
             options.create_new(true);
             std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
-            return Ok(Kind::Host(options.open(self.host(path))?));
+            return Ok(Kind::Host(Rc::new(options.open(self.host(path))?)));
         }
         let inode = self.new_inode(S_IFREG | mode);
         self.insert(path.to_vec(), inode.clone());

@@ -74,6 +74,19 @@ impl Table {
         }
     }
 
+    /// The same descriptors; `copy` gives the copy of what is open.
+    pub(super) fn copy(&self, mut copy: impl FnMut(&Shared) -> Shared) -> Table {
+        let slot = |slot: &Slot| Slot {
+            open: copy(&slot.open),
+            close_on_exec: slot.close_on_exec,
+        };
+        let mut slot = slot;
+        let slots = self.slots.iter().map(|s| s.as_ref().map(&mut slot));
+        Table {
+            slots: slots.collect(),
+        }
+    }
+
     /// All that are open, ascending.
     pub(in crate::linux) fn open(&self) -> impl Iterator<Item = (u64, &Shared)> {
         let slots = self.slots.iter().enumerate();

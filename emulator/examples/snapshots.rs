@@ -1,0 +1,116 @@
+//! What snapshots cost: a program runs with one every few hundred instructions, in slices as long
+//! without, and in one piece; and what a copy of the process costs. All runs must print the same.
+//!
+//! `cargo run --release -p unwind-sim-emulator --example snapshots -- /usr/bin/lua5.4 loop.lua`
+
+use std::collections::VecDeque;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+use unwind_sim_emulator::linux::{Options, Outcome, Process};
+
+/// Instructions from one snapshot to the next.
+const INTERVAL: u64 = 300;
+/// Snapshots that are held.
+const HELD: usize = 10_000;
+/// Runs of each kind, one after the other by turns.
+const ROUNDS: usize = 5;
+/// Instructions that are run at most.
+const INSTRUCTIONS_MAX: u64 = 60_000_000;
+/// Instructions from one copy to the next.
+const COPY_INTERVAL: u64 = 1_000_000;
+
+/// A way to run a process to its end, or to [`INSTRUCTIONS_MAX`].
+struct Way {
+    name: &'static str,
+    run: fn(&mut Process),
+    best: Duration,
+}
+
+fn in_slices(process: &mut Process, interval: u64, mut between: impl FnMut(&mut Process)) {
+    while process.executed() < INSTRUCTIONS_MAX {
+        between(process);
+        if process.run(interval, &mut ()) != Outcome::Limit {
+            return;
+        }
+    }
+}
+
+fn with_snapshots(process: &mut Process) {
+    let mut held = VecDeque::with_capacity(HELD);
+    in_slices(process, INTERVAL, |process| {
+        if held.len() == HELD {
+            held.pop_front();
+        }
+        held.push_back(process.snapshot());
+    });
+    // Back as far as possible, and here again.
+    let executed = process.executed();
+    if let Some(first) = held.front() {
+        process.restore(first).expect("there is a way back");
+        process.run(executed - process.executed(), &mut ());
+    }
+}
+
+fn main() {
+    let args: Vec<Vec<u8>> = std::env::args().skip(1).map(String::into_bytes).collect();
+    let Some(program) = args.first().cloned() else {
+        eprintln!("usage: snapshots PROGRAM [ARGUMENT]...");
+        std::process::exit(2);
+    };
+    let start = || {
+        let options = Options {
+            args: args.clone(),
+            ..Options::default()
+        };
+        Process::start(&program, options).unwrap_or_else(|error| {
+            eprintln!("{error}");
+            std::process::exit(1);
+        })
+    };
+    let way = |name, run| Way {
+        name,
+        run,
+        best: Duration::MAX,
+    };
+    let mut ways = [
+        way("in one piece", |p| drop(p.run(INSTRUCTIONS_MAX, &mut ()))),
+        way("in slices", |p| in_slices(p, INTERVAL, |_| {})),
+        way("with snapshots", with_snapshots),
+        way("with copies", |p| {
+            in_slices(p, COPY_INTERVAL, |p| drop(black_box(p.clone())));
+        }),
+    ];
+    let mut expected = None;
+    let mut executed = 0;
+    for _ in 0..ROUNDS {
+        for way in &mut ways {
+            let mut process = start();
+            let begin = Instant::now();
+            (way.run)(&mut process);
+            way.best = way.best.min(begin.elapsed());
+            executed = process.executed();
+            let seen = (
+                executed,
+                process.machine.state.rip,
+                process.stdout().to_vec(),
+            );
+            assert_eq!(expected.get_or_insert(seen.clone()), &seen, "{}", way.name);
+        }
+    }
+    println!("{executed} instructions");
+    let whole = ways[0].best;
+    for way in &ways {
+        let ratio = way.best.as_secs_f64() / whole.as_secs_f64();
+        println!("{:<16}{:>9.1?} {ratio:6.2}x", way.name, way.best);
+    }
+    let each = |way: usize, without: usize, interval: u64| {
+        let more = ways[way].best.saturating_sub(ways[without].best);
+        more.as_secs_f64() * 1e9 / (executed / interval).max(1) as f64
+    };
+    let (snapshot, copy) = (each(2, 1, INTERVAL), each(3, 0, COPY_INTERVAL));
+    println!("a snapshot, its pages, and a way back: {snapshot:.0} ns");
+    println!(
+        "a copy of the process: {copy:.0} ns, {:.0}x",
+        copy / snapshot
+    );
+}

@@ -1,0 +1,183 @@
+//! Files as they were: a copy in which what was shared is shared.
+//!
+//! Two descriptors may be one open file, two names one inode, and the ends of a pipe know each
+//! other. The bytes of a file are not copied; the first write after that does it. What was changed
+//! on the host is not taken back.
+
+use super::description::{Description, Kind, PipeEnd, Shared};
+use super::inode::{Budget, InodeRef};
+use super::{Entry, Files, Identity, Table, Time};
+use crate::linux::random::Random;
+use crate::linux::streams::StreamsMark;
+use hashbrown::HashMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::{Rc, Weak};
+
+type PipeBytes = Rc<RefCell<VecDeque<u8>>>;
+
+/// All that is known about files, as it was.
+#[derive(Debug)]
+pub(in crate::linux) struct Saved {
+    entries: BTreeMap<Vec<u8>, Entry>,
+    budget: Budget,
+    inodes: u64,
+    table: Table,
+    cwd: Vec<u8>,
+    program: Vec<u8>,
+    umask: u32,
+    identity: Identity,
+    now: Time,
+    streams: StreamsMark,
+    random: Random,
+}
+
+/// The copies that were made already, by the address of what they are copies of.
+struct Copies {
+    budget: Budget,
+    inodes: HashMap<*const (), InodeRef>,
+    open: HashMap<*const (), Shared>,
+    pipes: HashMap<*const (), PipeBytes>,
+    ends: HashMap<*const (), Rc<()>>,
+}
+
+impl Files {
+    /// Remembers them.
+    pub(in crate::linux) fn save(&self) -> Saved {
+        let (entries, table, budget) = copy(&self.entries, &self.table, &self.budget);
+        Saved {
+            entries,
+            budget,
+            inodes: self.inodes,
+            table,
+            cwd: self.cwd.clone(),
+            program: self.program.clone(),
+            umask: self.umask,
+            identity: self.identity,
+            now: self.now,
+            streams: self.streams.mark(),
+            random: self.random.clone(),
+        }
+    }
+
+    /// Makes them what they were.
+    pub(in crate::linux) fn restore(&mut self, saved: &Saved) {
+        let (entries, table, budget) = copy(&saved.entries, &saved.table, &saved.budget);
+        self.entries = entries;
+        self.budget = budget;
+        self.inodes = saved.inodes;
+        self.table = table;
+        self.cwd.clone_from(&saved.cwd);
+        self.program.clone_from(&saved.program);
+        self.umask = saved.umask;
+        self.identity = saved.identity;
+        self.now = saved.now;
+        self.streams.restore(&saved.streams);
+        self.random = saved.random.clone();
+    }
+}
+
+/// What is written to a copy is not written to the original, but to files of the host.
+impl Clone for Files {
+    fn clone(&self) -> Self {
+        let (entries, table, budget) = copy(&self.entries, &self.table, &self.budget);
+        Files {
+            root: self.root.clone(),
+            allow_write: self.allow_write,
+            entries,
+            budget,
+            inodes: self.inodes,
+            table,
+            cwd: self.cwd.clone(),
+            program: self.program.clone(),
+            umask: self.umask,
+            identity: self.identity,
+            now: self.now,
+            streams: self.streams.clone(),
+            random: self.random.clone(),
+        }
+    }
+}
+
+fn copy(
+    entries: &BTreeMap<Vec<u8>, Entry>,
+    table: &Table,
+    budget: &Budget,
+) -> (BTreeMap<Vec<u8>, Entry>, Table, Budget) {
+    let budget = Budget::new(budget.left());
+    let mut copies = Copies {
+        budget: budget.clone(),
+        inodes: HashMap::new(),
+        open: HashMap::new(),
+        pipes: HashMap::new(),
+        ends: HashMap::new(),
+    };
+    let entries = entries.iter().map(|(path, entry)| {
+        let entry = match entry {
+            Entry::Removed => Entry::Removed,
+            Entry::Node(inode) => Entry::Node(copies.inode(inode)),
+        };
+        (path.clone(), entry)
+    });
+    let entries = entries.collect();
+    let table = table.copy(|open| copies.open(open));
+    (entries, table, budget)
+}
+
+fn key<T>(shared: &Rc<T>) -> *const () {
+    Rc::as_ptr(shared).cast()
+}
+
+impl Copies {
+    fn inode(&mut self, inode: &InodeRef) -> InodeRef {
+        let budget = &self.budget;
+        let copy = || Rc::new(RefCell::new(inode.borrow().copy(budget)));
+        self.inodes.entry(key(inode)).or_insert_with(copy).clone()
+    }
+
+    fn open(&mut self, open: &Shared) -> Shared {
+        if let Some(copy) = self.open.get(&key(open)) {
+            return copy.clone();
+        }
+        let description = open.borrow();
+        let kind = match &description.kind {
+            Kind::Host(file) => Kind::Host(file.clone()),
+            Kind::Memory(inode) => Kind::Memory(self.inode(inode)),
+            Kind::Directory(names) => Kind::Directory(names.clone()),
+            Kind::Path => Kind::Path,
+            Kind::PipeReader(end) => Kind::PipeReader(self.pipe_end(end)),
+            Kind::PipeWriter(end) => Kind::PipeWriter(self.pipe_end(end)),
+            Kind::Stdin => Kind::Stdin,
+            Kind::Stdout => Kind::Stdout,
+            Kind::Stderr => Kind::Stderr,
+            Kind::Device(device) => Kind::Device(*device),
+            Kind::Text(text) => Kind::Text(text.clone()),
+            Kind::Event(counter) => Kind::Event(*counter),
+        };
+        let copy = Description {
+            kind,
+            flags: description.flags,
+            position: description.position,
+            path: description.path.clone(),
+        };
+        let copy = copy.shared();
+        self.open.insert(key(open), copy.clone());
+        copy
+    }
+
+    fn pipe_end(&mut self, end: &PipeEnd) -> PipeEnd {
+        let copy = || Rc::new(RefCell::new(end.bytes.borrow().clone()));
+        let bytes = self.pipes.entry(key(&end.bytes)).or_insert_with(copy);
+        let bytes = bytes.clone();
+        let mut end_of = |end: &Rc<()>| self.ends.entry(key(end)).or_default().clone();
+        PipeEnd {
+            bytes,
+            own: end_of(&end.own),
+            // If the other end is open, its copy keeps it alive; else nothing does.
+            other: match end.other.upgrade() {
+                Some(other) => Rc::downgrade(&end_of(&other)),
+                None => Weak::new(),
+            },
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Programs that are taken back to where they were, again and again: what can be seen of them is
+//! always what it was, so many instructions after the start, in a run that was never taken back.
+
+use super::{build, options, start};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
+use unwind_sim_emulator::linux::{Limits, Options, Outcome, Process, ProcessObserver};
+use unwind_sim_emulator::{Executed, Observer, RestoreError, State, state::reg};
+
+const PAGE: u64 = 4096;
+/// Of larger areas only both ends are looked at, bytes.
+const LOOKED_AT: u64 = 32 * PAGE;
+/// Between two looks, instructions.
+const STEP: u64 = 211;
+/// Snapshots held at the same time.
+const HELD_MAX: usize = 8;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31) % n
+    }
+}
+
+/// All that can be seen of a process; memory as a hash.
+#[derive(Clone, PartialEq, Debug)]
+struct Seen {
+    executed: u64,
+    outcome: Outcome,
+    registers: Vec<u64>,
+    memory: u64,
+    pages: usize,
+    output: [Vec<u8>; 2],
+    files: Vec<Option<Vec<u8>>>,
+}
+
+fn seen(process: &mut Process, cwd: &Path) -> Seen {
+    let outcome = process.run(0, &mut ());
+    let state = &process.machine.state;
+    let mut hash = DefaultHasher::new();
+    (state.xmm, state.fx_image(), state.mxcsr).hash(&mut hash);
+    for (range, area) in state.memory.areas() {
+        (range.start, range.end, format!("{:?}", area.permissions())).hash(&mut hash);
+        let low = range.start..range.end.min(range.start + LOOKED_AT);
+        let high = low.end.max(range.end.saturating_sub(LOOKED_AT))..range.end;
+        for part in [low, high] {
+            let mut bytes = vec![0; (part.end - part.start) as usize];
+            state.memory.peek(part.start, &mut bytes).expect("mapped");
+            bytes.hash(&mut hash);
+        }
+    }
+    let path = |name: &str| cwd.join(name).into_os_string().into_encoded_bytes();
+    let (rip, rflags) = (state.rip, state.rflags());
+    Seen {
+        executed: process.executed(),
+        outcome,
+        registers: (0..16)
+            .map(|n| state.gpr(n))
+            .chain([rip, rflags, state.gpr(reg::FS)])
+            .collect(),
+        memory: hash.finish(),
+        pages: state.memory.pages_in_use(),
+        output: [process.stdout().to_vec(), process.stderr().to_vec()],
+        files: ["file", "other"]
+            .map(|name| process.file(&path(name)))
+            .to_vec(),
+    }
+}
+
+/// Runs until so many instructions are executed, or it ends.
+fn run_to(process: &mut Process, executed: u64) {
+    process.run(executed.saturating_sub(process.executed()), &mut ());
+}
+
+/// A run that is taken back is, at each step, what one is that is not; so is one that was copied.
+fn same_as_straight(name: &str, arguments: &[&str], steps: u64) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = build(name, directory.path());
+    let cwd = directory.path().join("work");
+    std::fs::create_dir(&cwd).expect("a directory");
+    let begin = || start(&program, options(&program, arguments, &cwd));
+    let mut straight = begin();
+    let mut expected = BTreeMap::new();
+    // Programs that end earlier are looked at more often.
+    loop {
+        let at = straight.executed();
+        expected.insert(at, seen(&mut straight, &cwd));
+        run_to(&mut straight, (at / STEP + 1) * STEP);
+        if straight.executed() == at {
+            break;
+        }
+    }
+    let last = straight.executed();
+    let random = &mut Random(last);
+    let mut process = begin();
+    let mut held = Vec::new();
+    let mut restored = 0;
+    for step in 0..steps {
+        let at = process.executed();
+        match random.below(4) {
+            0 => {
+                held.push((process.snapshot(), process.clone()));
+                if held.len() > HELD_MAX {
+                    held.remove(random.below(HELD_MAX as u64) as usize);
+                }
+            }
+            1 if !held.is_empty() => {
+                let index = random.below(held.len() as u64) as usize;
+                let (snapshot, copy) = &mut held[index];
+                process.restore(snapshot).expect("there is a way back");
+                assert_eq!(process.executed(), snapshot.executed());
+                run_to(copy, at);
+                assert_eq!(seen(copy, &cwd), expected[&at], "{name} {step}: a copy");
+                for (newer, _) in held.drain(index + 1..) {
+                    assert_eq!(process.restore(&newer), Err(RestoreError::Undone));
+                }
+                // The copy was taken further.
+                held[index].1 = process.clone();
+                restored += 1;
+            }
+            _ => {
+                let further = at + STEP * (1 + random.below(last / STEP / 8 + 1));
+                run_to(&mut process, further / STEP * STEP);
+            }
+        }
+        let at = process.executed();
+        assert_eq!(seen(&mut process, &cwd), expected[&at], "{name} {step}");
+    }
+    run_to(&mut process, last);
+    assert_eq!(seen(&mut process, &cwd), expected[&last], "{name}");
+    assert!(restored > steps / 8, "{name}: {restored}");
+}
+
+#[test]
+fn programs_that_are_taken_back_run_as_others_do() {
+    same_as_straight("snapshots", &[], 120);
+    same_as_straight("signals", &[], 60);
+    same_as_straight("memory", &[], 60);
+    same_as_straight("files", &[], 60);
+    same_as_straight("ends", &["e"], 60);
+}
+
+/// Counts programs that are begun.
+struct Programs(u32);
+
+impl Observer for Programs {
+    fn before(&mut self, _: &State, _: &Executed) {}
+    fn after(&mut self, _: &State, _: &Executed, _: u64) {}
+}
+
+impl ProcessObserver for Programs {
+    fn started(&mut self, _: &State, _: u64) {
+        self.0 += 1;
+    }
+}
+
+#[test]
+fn what_is_told_is_told_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = build("ends", directory.path());
+    let mut process = start(&program, options(&program, &["e"], directory.path()));
+    let mut programs = Programs(0);
+    let first = process.snapshot();
+    process.run(10, &mut programs);
+    let second = process.snapshot();
+    for (snapshot, begun) in [(&second, 1), (&first, 2), (&first, 2)] {
+        process.restore(snapshot).expect("there is a way back");
+        let mut programs = Programs(0);
+        process.run(super::INSTRUCTIONS_MAX, &mut programs);
+        assert_eq!(programs.0, begun);
+    }
+    assert_eq!(programs.0, 1);
+}
+
+#[test]
+fn a_snapshot_of_the_program_before_execve_is_dropped_after_too_many() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = build("ends", directory.path());
+    let mut process = start(&program, options(&program, &["e"], directory.path()));
+    let first = process.snapshot();
+    assert_eq!(
+        process.run(super::INSTRUCTIONS_MAX, &mut ()),
+        Outcome::Exited(300 & 255)
+    );
+    let end = process.snapshot();
+    assert_eq!(process.restore(&first), Ok(()));
+    assert_eq!(process.restore(&end), Err(RestoreError::Undone));
+    assert_eq!((process.executed(), process.stdout()), (0, &b""[..]));
+    assert_eq!(
+        process.run(super::INSTRUCTIONS_MAX, &mut ()),
+        Outcome::Exited(300 & 255)
+    );
+    // With room for nothing there is no way back.
+    let limits = Limits {
+        history_bytes: 0,
+        ..Limits::default()
+    };
+    let options = Options {
+        limits,
+        ..options(&program, &["e"], directory.path())
+    };
+    let mut process = start(&program, options);
+    let first = process.snapshot();
+    process.run(super::INSTRUCTIONS_MAX, &mut ());
+    assert_eq!(process.restore(&first), Err(RestoreError::Dropped));
+}

@@ -1,0 +1,269 @@
+//! Random code that changes its memory and itself, with random snapshots of the machine: what is
+//! restored is what a copy of the machine is, and so is what it does then.
+
+use unwind_sim_emulator::{AddressSpace, Exit, Machine, Permissions, RestoreError, State};
+
+const PAGE: u64 = 4096;
+/// Instructions that change themselves, then data with holes.
+const CODE: u64 = 0x40_0000;
+const CODE_PAGES: u64 = 4;
+const DATA: u64 = 0x50_0000;
+const DATA_PAGES: u64 = 8;
+/// Snapshots held at the same time.
+const HELD_MAX: usize = 6;
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+}
+
+/// All that can be seen of a machine.
+#[derive(PartialEq, Debug)]
+struct Seen {
+    gpr: Vec<u64>,
+    rest: (u64, u64, u32, u64, usize),
+    xmm: [u128; 16],
+    fx: [u8; 512],
+    /// What `peek` and `fetch` say, page by page.
+    memory: Vec<(Option<Vec<u8>>, bool)>,
+    areas: String,
+}
+
+fn seen(machine: &Machine) -> Seen {
+    let state = &machine.state;
+    let memory = &state.memory;
+    let pages = (0..CODE_PAGES).map(|n| CODE + n * PAGE);
+    let pages = pages.chain((0..DATA_PAGES).map(|n| DATA + n * PAGE));
+    let page = |at| {
+        let mut bytes = vec![0; PAGE as usize];
+        let there = memory.peek(at, &mut bytes).is_ok();
+        (there.then_some(bytes), memory.fetch(at, &mut [0]).is_ok())
+    };
+    Seen {
+        gpr: (0..16).map(|n| state.gpr(n)).collect(),
+        rest: (
+            state.rip,
+            state.rflags(),
+            state.mxcsr,
+            machine.executed(),
+            memory.pages_in_use(),
+        ),
+        xmm: state.xmm,
+        fx: state.fx_image(),
+        memory: pages.map(page).collect(),
+        areas: format!(
+            "{:?}",
+            memory
+                .areas()
+                .map(|(r, a)| (r, a.permissions()))
+                .collect::<Vec<_>>()
+        ),
+    }
+}
+
+fn machine(random: &mut Random) -> Machine {
+    let mut memory = AddressSpace::default();
+    let code = CODE..CODE + CODE_PAGES * PAGE;
+    memory
+        .map(code.clone(), Permissions::ALL)
+        .expect("user space");
+    let data = DATA..DATA + DATA_PAGES * PAGE;
+    memory
+        .map(data, Permissions::READ_WRITE)
+        .expect("user space");
+    let bytes: Vec<u8> = (0..CODE_PAGES * PAGE / 8)
+        .flat_map(|_| random.next().to_le_bytes())
+        .collect();
+    memory.poke(CODE, &bytes).expect("mapped");
+    let mut machine = Machine::new(State::new(memory));
+    scatter(&mut machine, random);
+    machine
+}
+
+/// Somewhere else, with pointers to code and data in the registers.
+fn scatter(machine: &mut Machine, random: &mut Random) {
+    machine.state.rip = CODE + random.below(CODE_PAGES * PAGE);
+    for number in 0..16 {
+        let pointer = match random.below(3) {
+            0 => CODE + random.below(CODE_PAGES * PAGE),
+            _ => DATA + random.below(DATA_PAGES * PAGE),
+        };
+        machine.state.set_gpr(number, pointer);
+    }
+    machine.state.set_rflags(0x202);
+}
+
+/// Changes the machine: by itself, and as a kernel or a debugger would.
+fn advance(machine: &mut Machine, seed: u64) {
+    let random = &mut Random(seed);
+    let page = DATA + random.below(DATA_PAGES) * PAGE;
+    let pages = page..page + PAGE * (1 + random.below(2));
+    let code = CODE + random.below(CODE_PAGES) * PAGE;
+    let memory = &mut machine.state.memory;
+    match random.below(24) {
+        0 => memory.unmap(pages).expect("user space"),
+        1 => memory
+            .map(pages, Permissions::READ_WRITE)
+            .expect("user space"),
+        // Behind the last page, or in a hole, it fails; that is a change too.
+        2 => drop(memory.protect(pages, Permissions::READ)),
+        3 => drop(memory.protect(pages, Permissions::READ_WRITE)),
+        4 => memory.discard(pages).expect("user space"),
+        5 => drop(memory.poke(page + 3, &random.next().to_le_bytes())),
+        6 => drop(memory.poke(code + random.below(PAGE - 8), &random.next().to_le_bytes())),
+        7 => drop(memory.protect(code..code + PAGE, Permissions::READ)),
+        8 => drop(memory.protect(code..code + PAGE, Permissions::ALL)),
+        // Code of no bytes, which adds al to memory at rax.
+        9 => memory.discard(code..code + PAGE).expect("user space"),
+        _ => {}
+    }
+    for _ in 0..8 {
+        if machine.run(1 + random.below(40), &mut ()) != Exit::Limit {
+            scatter(machine, random);
+        }
+    }
+}
+
+#[test]
+fn what_is_restored_is_what_a_copy_is() {
+    let (mut restored, mut stored) = (0, 0);
+    for seed in 0..12 {
+        let random = &mut Random(seed);
+        let mut machine = machine(random);
+        let mut held = Vec::new();
+        for step in 0..150 {
+            match random.below(5) {
+                0 => {
+                    held.push((machine.snapshot(), machine.clone()));
+                    if held.len() > HELD_MAX {
+                        held.remove(random.below(HELD_MAX as u64) as usize);
+                    }
+                }
+                1 if !held.is_empty() => {
+                    let index = random.below(held.len() as u64) as usize;
+                    let (snapshot, copy) = &held[index];
+                    machine.restore(snapshot).expect("there is a way back");
+                    assert_eq!(seen(&machine), seen(copy), "seed {seed}, step {step}");
+                    for (newer, _) in held.drain(index + 1..) {
+                        assert_eq!(machine.restore(&newer), Err(RestoreError::Undone));
+                    }
+                    // The same future as the copy's, or another one.
+                    let mut copy = held[index].1.clone();
+                    let future = random.next();
+                    advance(&mut machine, future);
+                    advance(&mut copy, future);
+                    assert_eq!(seen(&machine), seen(&copy), "seed {seed}, step {step}");
+                    restored += 1;
+                }
+                _ => {
+                    let before = machine.state.memory.history_bytes();
+                    advance(&mut machine, random.next());
+                    stored += usize::from(machine.state.memory.history_bytes() > before);
+                }
+            }
+        }
+        held.clear();
+        drop(machine.snapshot());
+        advance(&mut machine, random.next());
+        drop(machine.snapshot());
+        assert_eq!(machine.state.memory.history_bytes(), 0, "nobody holds one");
+    }
+    assert!(restored > 100 && stored > 100, "{restored} {stored}");
+}
+
+/// Stores to so many pages of data.
+fn dirty(memory: &mut AddressSpace, pages: u64, byte: u8) {
+    for page in 0..pages {
+        memory
+            .store_bytes(DATA + page * PAGE, [byte])
+            .expect("mapped");
+    }
+}
+
+#[test]
+fn the_oldest_are_dropped_when_there_are_too_many_pages() {
+    let mut memory = AddressSpace::default();
+    memory
+        .map(DATA..DATA + 10 * PAGE, Permissions::READ_WRITE)
+        .expect("user space");
+    let page = PAGE as usize;
+    memory.set_history_max(8 * page + 1500);
+    let first = memory.snapshot();
+    // That a page was not in use is little to know.
+    dirty(&mut memory, 8, 1);
+    assert!(memory.history_bytes() < page);
+    let second = memory.snapshot();
+    dirty(&mut memory, 5, 2);
+    assert!(memory.history_bytes() > 5 * page);
+    let third = memory.snapshot();
+    // Only what differs is left.
+    assert!(memory.history_bytes() < page);
+    dirty(&mut memory, 8, 3);
+    assert_eq!(memory.restore(&first), Err(RestoreError::Dropped));
+    assert_eq!(memory.restore(&third), Ok(()));
+    assert_eq!(memory.load_bytes(DATA), Some([2]));
+    assert_eq!(memory.restore(&second), Ok(()));
+    assert_eq!(memory.load_bytes(DATA), Some([1]));
+    assert_eq!(memory.restore(&third), Err(RestoreError::Undone));
+    // One by itself can be too large.
+    memory.set_history_max(8 * page);
+    dirty(&mut memory, 8, 4);
+    assert_eq!(memory.history_bytes(), 0);
+    assert_eq!(memory.restore(&second), Err(RestoreError::Dropped));
+    let other = AddressSpace::default().snapshot();
+    assert_eq!(memory.restore(&other), Err(RestoreError::Foreign));
+    let copied = memory.snapshot();
+    assert_eq!(memory.clone().restore(&copied), Err(RestoreError::Foreign));
+}
+
+#[test]
+fn what_a_dropped_snapshot_kept_serves_the_one_before() {
+    let mut memory = AddressSpace::default();
+    memory
+        .map(DATA..DATA + 10 * PAGE, Permissions::READ_WRITE)
+        .expect("user space");
+    dirty(&mut memory, 1, 1);
+    let first = memory.snapshot();
+    dirty(&mut memory, 2, 2);
+    let second = memory.snapshot();
+    dirty(&mut memory, 3, 3);
+    assert!(memory.history_bytes() > 2 * PAGE as usize);
+    drop(second);
+    // Noticed when the next page changes. Two pages were kept twice.
+    dirty(&mut memory, 4, 4);
+    assert!(memory.history_bytes() < 2 * PAGE as usize);
+    assert_eq!(memory.restore(&first), Ok(()));
+    assert_eq!(memory.pages_in_use(), 1);
+    assert_eq!(memory.load_bytes(DATA), Some([1]));
+    assert_eq!(memory.load_bytes(DATA + 2 * PAGE), Some([0]));
+}
+
+/// String instructions write to whole pages at once.
+#[test]
+fn pages_that_are_written_as_a_whole_are_kept() {
+    let mut memory = AddressSpace::default();
+    memory
+        .map(DATA..DATA + 10 * PAGE, Permissions::READ_WRITE)
+        .expect("user space");
+    dirty(&mut memory, 3, 1);
+    let snapshot = memory.snapshot();
+    memory.writable(DATA).expect("mapped")[0] = 2;
+    let copied = memory.copy_in_pages(DATA + PAGE, DATA, PAGE);
+    assert_eq!(
+        (copied, memory.load_bytes(DATA + PAGE)),
+        (Some(PAGE), Some([2]))
+    );
+    memory.restore(&snapshot).expect("there is a way back");
+    assert_eq!(memory.load_bytes(DATA), Some([1]));
+    assert_eq!(memory.load_bytes(DATA + PAGE), Some([1]));
+}
