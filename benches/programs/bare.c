@@ -1,6 +1,8 @@
 /* Three programs without a system call, for emulators. Which one is said by rdi at the start:
  * 0 recursive fib, 1 quicksort, 2 rounds in the manner of sha256. Ends with hlt, the result in
- * rax. Built with: cc -O2 -static -nostdlib -fno-stack-protector -fno-tree-vectorize -fcf-protection=none */
+ * rax. Built with: cc -O2 -static -nostdlib -fno-stack-protector -fno-tree-vectorize -fcf-protection=none
+ * With -DPROCESS it is a program for Linux: which one is said by the number of arguments, from 3
+ * on none; it writes the result's 8 bytes to standard output. */
 typedef unsigned long u64;
 typedef unsigned int u32;
 
@@ -63,4 +65,11 @@ __attribute__((used)) u64 work(u64 which)
     return rounds(20000);
 }
 
+#ifdef PROCESS
+__asm__(".globl _start\n_start:\n xor %ebp, %ebp\n xor %eax, %eax\n mov (%rsp), %rdi\n dec %rdi\n"
+        " cmp $3, %rdi\n jae 1f\n call work\n1: push %rax\n push %rax\n mov %rsp, %rsi\n"
+        " mov $8, %edx\n mov $1, %edi\n mov $1, %eax\n syscall\n"
+        " xor %edi, %edi\n mov $60, %eax\n syscall\n");
+#else
 __asm__(".globl _start\n_start:\n xor %ebp, %ebp\n call work\n hlt\n");
+#endif

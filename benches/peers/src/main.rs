@@ -1,164 +1,231 @@
-//! The emulated machine against Unicorn, on the same programs, in the same process.
+//! The emulated machine against other emulators, on the same programs, in the same run.
 //!
 //! `cargo run --release --manifest-path benches/peers/Cargo.toml`
 //!
-//! Each program runs in both; results and instruction counts have to be equal before anything is
-//! timed. Times are of this thread's CPU, the best of several rounds, since other work disturbs
-//! a machine in one direction only. Not here: peers with a licence like ours.
+//! It needs cc, `/usr/bin/sqlite3` and `/usr/bin/lua5.4`; Blink takes part if it is installed.
+//! Before anything is timed, results and instruction counts have to be equal. Times are of the
+//! CPU, without loading a program; all take turns, and the best of several rounds counts, since
+//! other work disturbs a machine in one direction only. `flat` has programs without a kernel,
+//! `record` and `replay` those that need one. Not here: peers with a licence like ours.
 
+mod blink;
+mod flat;
+mod record;
+mod replay;
+mod timing;
+
+use flat::Answer;
+use record::Program;
+use replay::Watch;
+use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 use std::time::Duration;
-use unicorn_engine::{Arch, Mode, Prot, RegisterX86, Unicorn};
-use unwind_sim_emulator::state::reg;
-use unwind_sim_emulator::{AddressSpace, Exit, LoadOptions, Machine, State, load};
-use unwind_sim_unwind::image::Bytes;
+use timing::{Run, interleaved, mean};
 
-const PROGRAMS: [&str; 3] = ["fib", "sort", "sha"];
-const ROUNDS: usize = 5;
 /// Ours has to be so many times as fast as Unicorn with a hook for every instruction.
-const GOAL: f64 = 2.0;
-const STACK: u64 = 0x7000_0000;
-const STACK_SIZE: u64 = 1 << 20;
+const UNICORN_GOAL: f64 = 2.0;
+const MWEMU_GOAL: f64 = 7.0;
+const BLINK_GOAL: f64 = 3.5;
 
-/// What came of a run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Answer {
-    rax: u64,
-    instructions: u64,
+const SQL: &str = "create table t(id integer primary key, name text, amount real);
+with recursive n(i) as (select 1 union all select i + 1 from n where i < 6000)
+insert into t select i, 'name ' || (i * 7919 % 5003), i * 0.25 from n;
+create index by_name on t(name);
+select count(*), sum(amount), max(name) from t where name like 'name 1%';
+select a.name, count(*), avg(b.amount) from t a join t b on a.name = b.name
+group by a.name order by 2 desc, 1 limit 5;
+update t set amount = amount * 2 where id % 3 = 0;
+select sum(length(name)), total(amount) from t;";
+
+const LUA: &str = "local t = {}
+for i = 1, 20000 do t[i] = (i * 7919) % 10007 end
+table.sort(t)
+local s = 0
+for i = 1, #t do s = s + t[i] * i % 13 end
+local p = {}
+for i = 1, 2000 do p[#p + 1] = string.format('%d:%x', i, i * i) end
+local str = table.concat(p, ',')
+local n = 0
+for w in str:gmatch('%x+') do n = n + #w end
+local function fib(n) if n < 2 then return n end return fib(n - 1) + fib(n - 2) end
+print(s, n, #str, fib(20))";
+
+const PROGRAMS: [Program<'_>; 2] = [
+    Program {
+        name: "sqlite",
+        args: &["/usr/bin/sqlite3", "-batch", ":memory:", SQL],
+    },
+    Program {
+        name: "lua",
+        args: &["/usr/bin/lua5.4", "-e", LUA],
+    },
+];
+
+/// Ratios, ours to theirs, of all programs so far.
+#[derive(Default)]
+struct Ratios {
+    /// Unwatched, to Unicorn with a code hook.
+    hooked: Vec<f64>,
+    /// Both with a hook for every instruction.
+    both: Vec<f64>,
+    /// Both without.
+    bare: Vec<f64>,
+    mwemu: Vec<f64>,
+    blink: Vec<f64>,
 }
 
-fn build() -> Vec<u8> {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../programs/bare.c");
-    let out = std::env::temp_dir().join(format!("unwind-sim-bare-{}", std::process::id()));
-    let options = "-O2 -static -nostdlib -fno-stack-protector -fno-tree-vectorize -fcf-protection=none";
-    let status = Command::new("cc")
-        .args(options.split(' '))
-        .arg(source)
-        .arg("-o")
-        .arg(&out)
-        .status();
-    assert!(status.expect("cc runs").success(), "cc failed");
-    let bytes = std::fs::read(&out).expect("cc wrote it");
-    let _ = std::fs::remove_file(&out);
-    bytes
+/// CPU times of one program.
+struct Times {
+    ours: Duration,
+    ours_hooked: Duration,
+    unicorn: Duration,
+    unicorn_hooked: Duration,
+    mwemu: Option<Duration>,
+    blink: Option<Duration>,
 }
 
-fn ours(program: &[u8], which: u64, hooked: bool) -> Answer {
-    let length = program.len();
-    let bytes = Bytes::new(Arc::new(program.to_vec()), 0..length).expect("all of it");
-    let mut space = AddressSpace::default();
-    let options = LoadOptions::default();
-    let loaded = load(&mut space, &bytes, None, &[], &[], &options).expect("it loads");
-    let mut machine = Machine::new(State::new(space));
-    machine.state.rip = loaded.entry;
-    machine.state.set_gpr(reg::RSP, loaded.rsp);
-    machine.state.set_gpr(reg::RDI, which);
-    let mut counter = Counter(0);
-    let exit = match hooked {
-        true => machine.run(u64::MAX, &mut counter),
-        false => machine.run(u64::MAX, &mut ()),
+impl Ratios {
+    fn add(&mut self, name: &str, instructions: u64, times: &Times) {
+        let rate = |time: Duration| instructions as f64 / time.as_secs_f64() / 1e6;
+        let shown = |time: Option<Duration>| time.map_or("-".into(), |t| format!("{:.1}", rate(t)));
+        println!(
+            "{name:<7}{instructions:>11}{:>9.1}{:>9.1}{:>9.1}{:>9.1}{:>9}{:>9}",
+            rate(times.ours),
+            rate(times.ours_hooked),
+            rate(times.unicorn),
+            rate(times.unicorn_hooked),
+            shown(times.mwemu),
+            shown(times.blink),
+        );
+        let ratio = |theirs: Duration, ours: Duration| theirs.as_secs_f64() / ours.as_secs_f64();
+        self.hooked.push(ratio(times.unicorn_hooked, times.ours));
+        self.both
+            .push(ratio(times.unicorn_hooked, times.ours_hooked));
+        self.bare.push(ratio(times.unicorn, times.ours));
+        self.mwemu
+            .extend(times.mwemu.map(|theirs| ratio(theirs, times.ours)));
+        self.blink
+            .extend(times.blink.map(|theirs| ratio(theirs, times.ours)));
+    }
+}
+
+fn flat(which: usize, program: &[u8], blink: Option<&Path>) -> (Answer, Times) {
+    let number = which as u64;
+    let (answer, _) = flat::ours(program, number, false);
+    let name = flat::PROGRAMS[which];
+    assert_eq!(answer, flat::ours(program, number, true).0, "{name}");
+    assert_eq!(
+        answer,
+        flat::unicorn(program, number, true).0,
+        "{name}: Unicorn"
+    );
+    assert_eq!(answer, flat::mwemu(program, number).0, "{name}: libmwemu");
+    if let Some(blink) = blink {
+        assert_eq!(answer.rax, blink::run(blink, number).0, "{name}: Blink");
+    }
+    let runs: [Run<'_>; 6] = [
+        Box::new(|| flat::ours(program, number, false).1),
+        Box::new(|| flat::unicorn(program, number, false).1),
+        Box::new(|| flat::ours(program, number, true).1),
+        Box::new(|| flat::unicorn(program, number, true).1),
+        Box::new(|| flat::mwemu(program, number).1),
+        Box::new(|| blink.map_or(Duration::ZERO, |blink| blink::run(blink, number).1)),
+    ];
+    let [
+        ours,
+        unicorn,
+        ours_hooked,
+        unicorn_hooked,
+        mwemu,
+        interpreted,
+    ] = interleaved(runs);
+    let times = Times {
+        ours,
+        ours_hooked,
+        unicorn,
+        unicorn_hooked,
+        mwemu: Some(mwemu),
+        blink: blink.map(|_| interpreted),
     };
-    assert_eq!(exit, Exit::Halt);
-    assert!(!hooked || counter.0 == machine.executed());
-    Answer {
-        rax: machine.state.gpr(reg::RAX),
-        instructions: machine.executed(),
-    }
+    (answer, times)
 }
 
-/// What Unicorn's hook does, too.
-struct Counter(u64);
-
-impl unwind_sim_emulator::Observer for Counter {
-    #[inline(always)]
-    fn before(&mut self, _: &State, _: &unwind_sim_emulator::Executed) {
-        self.0 += 1;
-    }
-
-    #[inline(always)]
-    fn after(&mut self, _: &State, _: &unwind_sim_emulator::Executed, _: u64) {}
-}
-
-/// The segments of a static program: address, bytes, size in memory.
-fn segments(program: &[u8]) -> (u64, Vec<(u64, &[u8], u64)>) {
-    let u16_at = |at: usize| u16::from_le_bytes([program[at], program[at + 1]]) as usize;
-    let u64_at = |at: usize| u64::from_le_bytes(program[at..at + 8].try_into().expect("8 bytes"));
-    let (start, size, count) = (u64_at(32) as usize, u16_at(54), u16_at(56));
-    let header = |i: usize| start + i * size;
-    let loads = (0..count).map(header).filter(|&at| program[at] == 1);
-    let segment = |at: usize| {
-        let (offset, file) = (u64_at(at + 8) as usize, u64_at(at + 32) as usize);
-        (u64_at(at + 16), &program[offset..offset + file], u64_at(at + 40))
+fn with_kernel(program: &Program<'_>) -> (u64, Times) {
+    let recording = record::record(program);
+    let native = Command::new(program.args[0])
+        .args(&program.args[1..])
+        .output();
+    let native = native.expect("it runs without an emulator").stdout;
+    assert_eq!(recording.stdout, native, "{}: the processor", program.name);
+    replay::unicorn(&recording, Watch::Compare);
+    let runs: [Run<'_>; 4] = [
+        Box::new(|| record::ours(program, &recording, false)),
+        Box::new(|| replay::unicorn(&recording, Watch::Bare)),
+        Box::new(|| record::ours(program, &recording, true)),
+        Box::new(|| replay::unicorn(&recording, Watch::Hook)),
+    ];
+    let [ours, unicorn, ours_hooked, unicorn_hooked] = interleaved(runs);
+    let times = Times {
+        ours,
+        ours_hooked,
+        unicorn,
+        unicorn_hooked,
+        mwemu: None,
+        blink: None,
     };
-    (u64_at(24), loads.map(segment).collect())
+    (recording.instructions(), times)
 }
 
-fn unicorn(program: &[u8], which: u64, hooked: bool) -> Answer {
-    const PAGE: u64 = 4096;
-    let mut uc = Unicorn::new_with_data(Arch::X86, Mode::MODE_64, 0u64).expect("unicorn");
-    let (entry, segments) = segments(program);
-    for (address, bytes, size) in segments {
-        let first = address / PAGE * PAGE;
-        let end = (address + size).div_ceil(PAGE) * PAGE;
-        uc.mem_map(first, end - first, Prot::ALL).expect("mapped");
-        uc.mem_write(address, bytes).expect("written");
-    }
-    uc.mem_map(STACK, STACK_SIZE, Prot::ALL).expect("a stack");
-    uc.reg_write(RegisterX86::RSP, STACK + STACK_SIZE - 64).expect("rsp");
-    uc.reg_write(RegisterX86::RDI, which).expect("rdi");
-    if hooked {
-        uc.add_code_hook(1, 0, |uc, _, _| *uc.get_data_mut() += 1).expect("a hook");
-    }
-    uc.emu_start(entry, 0, 0, 0).expect("it runs");
-    Answer {
-        rax: uc.reg_read(RegisterX86::RAX).expect("rax"),
-        instructions: *uc.get_data(),
-    }
-}
-
-/// CPU time of this thread.
-fn cpu_time() -> Duration {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("schedstat");
-    let nanos = stat.split(' ').next().and_then(|n| n.parse().ok());
-    Duration::from_nanos(nanos.expect("a number"))
-}
-
-fn best(mut run: impl FnMut() -> Answer) -> Duration {
-    let once = |_| {
-        let begin = cpu_time();
-        std::hint::black_box(run());
-        cpu_time() - begin
-    };
-    (0..ROUNDS).map(once).min().unwrap_or_default()
+/// The version of a package that this one is built with.
+fn version(package: &str) -> &'static str {
+    let lock = include_str!("../Cargo.lock");
+    let name = format!("name = \"{package}\"\nversion = \"");
+    let rest = lock.split_once(&name).map_or("", |(_, rest)| rest);
+    rest.split('"').next().unwrap_or("")
 }
 
 fn main() {
-    let program = build();
+    let bare = flat::build(false);
+    let process = flat::build(true);
+    let program = std::fs::read(&bare).expect("cc wrote it");
+    let blink = blink::version();
     println!("instructions per microsecond of CPU; every result and count compared first");
-    println!("{:<6} {:>12} {:>9} {:>9} {:>9} {:>9}", "", "insns", "ours", "hooked", "unicorn", "hooked");
-    let (mut hooked, mut plain, mut both) = (1.0, 1.0, 1.0);
-    for (which, name) in PROGRAMS.iter().enumerate() {
-        let which = which as u64;
-        let answer = ours(&program, which, false);
-        let theirs = unicorn(&program, which, true);
-        assert_eq!(answer, theirs, "{name}");
-        let rate = |time: Duration| answer.instructions as f64 / time.as_secs_f64() / 1e6;
-        let rates = [
-            rate(best(|| ours(&program, which, false))),
-            rate(best(|| ours(&program, which, true))),
-            rate(best(|| unicorn(&program, which, false))),
-            rate(best(|| unicorn(&program, which, true))),
-        ];
-        let [a, b, c, d] = rates;
-        println!("{name:<6} {:>12} {a:>9.1} {b:>9.1} {c:>9.1} {d:>9.1}", answer.instructions);
-        hooked *= a / d;
-        plain *= a / c;
-        both *= b / d;
+    println!(
+        "{:<7}{:>11}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}",
+        "", "insns", "ours", "hooked", "unicorn", "hooked", "mwemu", "blink -j"
+    );
+    let mut ratios = Ratios::default();
+    for (which, name) in flat::PROGRAMS.iter().enumerate() {
+        let (answer, times) = flat(which, &program, blink.as_ref().map(|_| process.as_path()));
+        ratios.add(name, answer.instructions, &times);
     }
-    let mean = |product: f64| product.powf(1.0 / PROGRAMS.len() as f64);
-    println!("geometric means, ours / Unicorn:");
-    println!("  without checks, Unicorn with a code hook  {:.2} (goal {GOAL})", mean(hooked));
-    println!("  both with a hook for every instruction    {:.2}", mean(both));
-    println!("  both without                              {:.2} (stretch 1)", mean(plain));
+    for program in &PROGRAMS {
+        let (instructions, times) = with_kernel(program);
+        ratios.add(program.name, instructions, &times);
+    }
+    let _ = (std::fs::remove_file(bare), std::fs::remove_file(process));
+    println!("geometric means of the ratios, ours / theirs:");
+    println!("  Unicorn {}, on all programs:", version("unicorn-engine"));
+    let hooked = mean(&ratios.hooked);
+    println!(
+        "    ours without checks, Unicorn with a code hook  {hooked:.2} (goal {UNICORN_GOAL})"
+    );
+    println!(
+        "    both with a hook for every instruction         {:.2}",
+        mean(&ratios.both)
+    );
+    println!(
+        "    both without                                   {:.2} (stretch 1)",
+        mean(&ratios.bare)
+    );
+    let mwemu = mean(&ratios.mwemu);
+    let version = version("libmwemu");
+    println!("  libmwemu {version}, without a kernel  {mwemu:.2} (goal {MWEMU_GOAL})");
+    match blink {
+        Some(version) => {
+            let ratio = mean(&ratios.blink);
+            println!("  {version}, interpreting, without a kernel  {ratio:.2} (goal {BLINK_GOAL})");
+        }
+        None => println!("  Blink: not installed, so not measured"),
+    }
 }

@@ -1,0 +1,177 @@
+//! Programs without a kernel (`benches/programs/bare.c`) in each emulator: fib, sort, sha.
+
+use crate::timing::cpu_time;
+use libmwemu::maps::mem64::Permission;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+use unicorn_engine::{Arch, Mode, Prot, RegisterX86, Unicorn};
+use unwind_sim_emulator::state::reg;
+use unwind_sim_emulator::{AddressSpace, Executed, Exit, LoadOptions, Machine, State, load};
+use unwind_sim_unwind::image::Bytes;
+
+/// Their names, by number.
+pub const PROGRAMS: [&str; 3] = ["fib", "sort", "sha"];
+
+const PAGE: u64 = 4096;
+const STACK: u64 = 0x7000_0000;
+const STACK_SIZE: u64 = 1 << 20;
+const OPTIONS: &str =
+    "-O2 -static -nostdlib -fno-stack-protector -fno-tree-vectorize -fcf-protection=none";
+
+/// What came of a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// The result.
+    pub rax: u64,
+    /// Instructions executed, the `hlt` at the end included.
+    pub instructions: u64,
+}
+
+/// The program and its CPU time, without loading it.
+pub type Timed = (Answer, Duration);
+
+/// Compiles the programs, for no kernel or, with `-DPROCESS`, for Linux; gives where it is.
+pub fn build(process: bool) -> PathBuf {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../programs/bare.c");
+    let name = format!("unwind-sim-bare-{}-{process}", std::process::id());
+    let out = std::env::temp_dir().join(name);
+    let mut compiler = Command::new("cc");
+    compiler.args(OPTIONS.split(' ')).arg(source);
+    compiler.arg("-o").arg(&out);
+    if process {
+        compiler.arg("-DPROCESS");
+    }
+    assert!(compiler.status().expect("cc runs").success(), "cc failed");
+    out
+}
+
+/// Ours, with an observer that counts or with none.
+pub fn ours(program: &[u8], which: u64, hooked: bool) -> Timed {
+    let length = program.len();
+    let bytes = Bytes::new(Arc::new(program.to_vec()), 0..length).expect("all of it");
+    let mut space = AddressSpace::default();
+    let options = LoadOptions::default();
+    let loaded = load(&mut space, &bytes, None, &[], &[], &options).expect("it loads");
+    let mut machine = Machine::new(State::new(space));
+    machine.state.rip = loaded.entry;
+    machine.state.set_gpr(reg::RSP, loaded.rsp);
+    machine.state.set_gpr(reg::RDI, which);
+    let mut counter = Counter(0);
+    let begin = cpu_time();
+    let exit = match hooked {
+        true => machine.run(u64::MAX, &mut counter),
+        false => machine.run(u64::MAX, &mut ()),
+    };
+    let time = cpu_time() - begin;
+    assert_eq!(exit, Exit::Halt);
+    assert!(!hooked || counter.0 == machine.executed());
+    let answer = Answer {
+        rax: machine.state.gpr(reg::RAX),
+        instructions: machine.executed(),
+    };
+    (answer, time)
+}
+
+/// Does for each instruction what Unicorn's hook does.
+pub struct Counter(pub u64);
+
+impl unwind_sim_emulator::Observer for Counter {
+    #[inline(always)]
+    fn before(&mut self, _: &State, _: &Executed) {
+        self.0 += 1;
+    }
+
+    #[inline(always)]
+    fn after(&mut self, _: &State, _: &Executed, _: u64) {}
+}
+
+impl unwind_sim_emulator::linux::ProcessObserver for Counter {}
+
+/// Unicorn, with a hook on every instruction or with none. Without one it does not count.
+pub fn unicorn(program: &[u8], which: u64, hooked: bool) -> Timed {
+    let mut uc = Unicorn::new_with_data(Arch::X86, Mode::MODE_64, 0u64).expect("unicorn");
+    let (entry, segments) = segments(program);
+    for (address, bytes, pages) in segments {
+        uc.mem_map(pages.start, pages.end - pages.start, Prot::ALL)
+            .expect("mapped");
+        uc.mem_write(address, bytes).expect("written");
+    }
+    uc.mem_map(STACK, STACK_SIZE, Prot::ALL).expect("a stack");
+    uc.reg_write(RegisterX86::RSP, STACK + STACK_SIZE - 64)
+        .expect("rsp");
+    uc.reg_write(RegisterX86::RDI, which).expect("rdi");
+    if hooked {
+        uc.add_code_hook(1, 0, |uc, _, _| *uc.get_data_mut() += 1)
+            .expect("a hook");
+    }
+    let begin = cpu_time();
+    uc.emu_start(entry, 0, 0, 0).expect("it runs");
+    let time = cpu_time() - begin;
+    let answer = Answer {
+        rax: uc.reg_read(RegisterX86::RAX).expect("rax"),
+        instructions: *uc.get_data(),
+    };
+    (answer, time)
+}
+
+/// libmwemu in its fastest loop: nothing watched, no thread, no breakpoint.
+pub fn mwemu(program: &[u8], which: u64) -> Timed {
+    let mut emu = libmwemu::emu64();
+    emu.cfg.verbose = 0;
+    emu.cfg.emulate_winapi = false;
+    emu.exp = u64::MAX;
+    emu.init_cpu();
+    let (entry, segments) = segments(program);
+    let mut halt = None;
+    for (address, bytes, pages) in segments {
+        let (name, size) = (format!("at {address:x}"), pages.end - pages.start);
+        let all = Permission::READ_WRITE_EXECUTE;
+        emu.maps
+            .create_map(&name, pages.start, size, all)
+            .expect("mapped");
+        emu.maps.write_bytes(address, bytes);
+        // `_start` is: xor %ebp, %ebp; call work; hlt.
+        if pages.contains(&entry) {
+            let start = &bytes[(entry - address) as usize..];
+            assert_eq!((start[2], start[7]), (0xe8, 0xf4), "another _start");
+            halt = Some(entry + 7);
+        }
+    }
+    let all = Permission::READ_WRITE;
+    emu.maps
+        .create_map("the stack", STACK, STACK_SIZE, all)
+        .expect("mapped");
+    let regs = emu.regs_mut();
+    (regs.rsp, regs.rdi) = (STACK + STACK_SIZE - 64, which);
+    emu.set_pc(entry);
+    let begin = cpu_time();
+    emu.run(halt).expect("it runs");
+    let time = cpu_time() - begin;
+    let answer = Answer {
+        rax: emu.regs().rax,
+        // It stops in front of the `hlt`.
+        instructions: emu.pos + 1,
+    };
+    (answer, time)
+}
+
+/// A segment: the address of its bytes, the bytes, and the pages that they lie in.
+type Segment<'a> = (u64, &'a [u8], std::ops::Range<u64>);
+
+/// The entry and the segments of a static program.
+fn segments(program: &[u8]) -> (u64, Vec<Segment<'_>>) {
+    let u16_at = |at: usize| u16::from_le_bytes([program[at], program[at + 1]]) as usize;
+    let u64_at = |at: usize| u64::from_le_bytes(program[at..at + 8].try_into().expect("8 bytes"));
+    let (start, size, count) = (u64_at(32) as usize, u16_at(54), u16_at(56));
+    let header = |i: usize| start + i * size;
+    let loads = (0..count).map(header).filter(|&at| program[at] == 1);
+    let segment = |at: usize| {
+        let (offset, file) = (u64_at(at + 8) as usize, u64_at(at + 32) as usize);
+        let (address, size) = (u64_at(at + 16), u64_at(at + 40));
+        let pages = address / PAGE * PAGE..(address + size).div_ceil(PAGE) * PAGE;
+        (address, &program[offset..offset + file], pages)
+    };
+    (u64_at(24), loads.map(segment).collect())
+}

@@ -1,0 +1,249 @@
+//! What the kernel did to a program, recorded in our machine, so that another machine without a
+//! kernel can run the same program. Not here: replaying it.
+//!
+//! The program runs twice. The first time, an observer notes at which instructions it asks the
+//! kernel, or the processor for what is not the same everywhere (`cpuid`, `rdtsc`, `xgetbv`). The
+//! second time it stops in front of each of these, and what the one instruction changed is noted.
+
+use crate::flat::Counter;
+use crate::timing::cpu_time;
+use std::ops::Range;
+use std::time::Duration;
+use unwind_sim_emulator::address_space::{Change, PAGE_SIZE};
+use unwind_sim_emulator::linux::{Options, Outcome, Process, ProcessObserver};
+use unwind_sim_emulator::state::reg;
+use unwind_sim_emulator::{AddressSpace, Executed, Observer, Permissions, State};
+
+/// A program of this machine.
+pub struct Program<'a> {
+    /// What it is called here.
+    pub name: &'a str,
+    /// Its path and its arguments.
+    pub args: &'a [&'a str],
+}
+
+/// Its environment. Lazy binding would use `xsavec`, which Unicorn has not.
+const ENV: [&str; 3] = ["LD_BIND_NOW=1", "LC_ALL=C", "HOME=/nonexistent"];
+
+/// Instructions that are answered: their bytes, and what makes a `syscall` of as many bytes of
+/// them; a REX prefix changes nothing about it.
+const ANSWERED: [(&[u8], &[u8]); 4] = [
+    (&[0x0f, 0x05], &[0x0f, 0x05]),             // syscall
+    (&[0x0f, 0xa2], &[0x0f, 0x05]),             // cpuid
+    (&[0x0f, 0x31], &[0x0f, 0x05]),             // rdtsc
+    (&[0x0f, 0x01, 0xd0], &[0x48, 0x0f, 0x05]), // xgetbv
+];
+
+/// Bytes and where they belong.
+pub type Contents = Vec<(u64, Vec<u8>)>;
+
+/// Something that an answer does to memory.
+pub enum Deed {
+    /// Nothing is mapped there any more.
+    Unmap(Range<u64>),
+    /// Zeros are mapped there, in place of what was.
+    Map(Range<u64>, Permissions),
+}
+
+/// What one instruction did.
+pub struct Answer {
+    /// Instructions executed up to and with it.
+    pub instructions: u64,
+    /// The general registers before.
+    pub before: [u64; 16],
+    /// Those after it.
+    pub after: [u64; 16],
+    /// The base of segment fs after it.
+    pub fs_base: u64,
+    /// To be done in order.
+    pub deeds: Vec<Deed>,
+    /// To be written then.
+    pub contents: Contents,
+}
+
+/// A whole run.
+pub struct Recording {
+    /// The first instruction.
+    pub entry: u64,
+    /// All mappings at the start, and what they hold that is not zero.
+    pub start: Answer,
+    /// The last one is the end: `exit_group`.
+    pub answers: Vec<Answer>,
+    /// Where a `syscall` has to be put in place of another instruction.
+    pub patches: Contents,
+    /// The memory at the end.
+    pub end: Contents,
+    /// What it wrote to standard output.
+    pub stdout: Vec<u8>,
+}
+
+impl Recording {
+    /// Instructions executed.
+    pub fn instructions(&self) -> u64 {
+        self.answers.last().map_or(0, |last| last.instructions)
+    }
+}
+
+fn start(program: &Program<'_>) -> Process {
+    let options = Options {
+        args: program
+            .args
+            .iter()
+            .map(|arg| arg.as_bytes().to_vec())
+            .collect(),
+        env: ENV
+            .iter()
+            .map(|variable| variable.as_bytes().to_vec())
+            .collect(),
+        ..Options::default()
+    };
+    let started = Process::start(program.args[0].as_bytes(), options);
+    started.unwrap_or_else(|error| panic!("{}: {error}", program.name))
+}
+
+/// CPU time of the program in our machine, our kernel included.
+pub fn ours(program: &Program<'_>, recording: &Recording, hooked: bool) -> Duration {
+    let mut process = start(program);
+    let mut counter = Counter(0);
+    let begin = cpu_time();
+    let outcome = match hooked {
+        true => process.run(u64::MAX, &mut counter),
+        false => process.run(u64::MAX, &mut ()),
+    };
+    let time = cpu_time() - begin;
+    assert_eq!(outcome, Outcome::Exited(0));
+    assert_eq!(process.executed(), recording.instructions());
+    assert_eq!(process.stdout(), recording.stdout);
+    time
+}
+
+/// Records a run.
+pub fn record(program: &Program<'_>) -> Recording {
+    let mut finder = Finder::default();
+    let outcome = start(program).run(u64::MAX, &mut finder);
+    assert_eq!(outcome, Outcome::Exited(0), "{}", program.name);
+    let mut process = start(program);
+    let memory = &process.machine.state.memory;
+    let all = memory.areas().map(|(range, _)| range);
+    let mut begin = answer(&process, 0);
+    all.for_each(|range| mapped(memory, &range, &mut begin));
+    let entry = process.machine.state.rip;
+    let mut answers = Vec::new();
+    let mut end = Vec::new();
+    for &instructions in &finder.found {
+        let outcome = process.run(instructions - 1 - process.executed(), &mut ());
+        assert_eq!(outcome, Outcome::Limit, "{}", program.name);
+        if Some(&instructions) == finder.found.last() {
+            let memory = &process.machine.state.memory;
+            let all = memory.areas().map(|(range, _)| range);
+            end = all.flat_map(|range| pages(memory, range)).collect();
+        }
+        let mut answer = answer(&process, instructions);
+        process.machine.state.memory.note_changes(true);
+        process.step(&mut ());
+        let mut changes = Vec::new();
+        let memory = &mut process.machine.state.memory;
+        memory.take_changes(&mut changes);
+        memory.note_changes(false);
+        for change in changes {
+            match change {
+                Change::Mapped(range) => mapped(memory, &range, &mut answer),
+                Change::Stored(range) => {
+                    let mut bytes = vec![0; (range.end - range.start) as usize];
+                    if memory.peek(range.start, &mut bytes).is_ok() {
+                        answer.contents.push((range.start, bytes));
+                    }
+                }
+            }
+        }
+        answer.after = registers(&process.machine.state);
+        answer.fs_base = process.machine.state.gpr(reg::FS);
+        answers.push(answer);
+    }
+    assert_eq!(
+        process.run(0, &mut ()),
+        Outcome::Exited(0),
+        "{}",
+        program.name
+    );
+    Recording {
+        entry,
+        start: begin,
+        answers,
+        patches: finder.patches,
+        end,
+        stdout: process.stdout().to_vec(),
+    }
+}
+
+fn registers(state: &State) -> [u64; 16] {
+    std::array::from_fn(|number| state.gpr(number))
+}
+
+fn answer(process: &Process, instructions: u64) -> Answer {
+    let registers = registers(&process.machine.state);
+    Answer {
+        instructions,
+        before: registers,
+        after: registers,
+        fs_base: process.machine.state.gpr(reg::FS),
+        deeds: Vec::new(),
+        contents: Vec::new(),
+    }
+}
+
+/// A range may be mapped in another way, or not at all any more: what is there now.
+fn mapped(memory: &AddressSpace, range: &Range<u64>, answer: &mut Answer) {
+    answer.deeds.push(Deed::Unmap(range.clone()));
+    for (area, kind) in memory.areas() {
+        let part = area.start.max(range.start)..area.end.min(range.end);
+        if part.start < part.end {
+            let used = |(_, bytes): &(u64, Vec<u8>)| bytes.iter().any(|&byte| byte != 0);
+            answer
+                .contents
+                .extend(pages(memory, part.clone()).filter(used));
+            answer.deeds.push(Deed::Map(part, kind.permissions()));
+        }
+    }
+}
+
+/// The pages of a mapped range.
+fn pages(memory: &AddressSpace, range: Range<u64>) -> impl Iterator<Item = (u64, Vec<u8>)> {
+    range.step_by(PAGE_SIZE as usize).map(|address| {
+        let mut bytes = vec![0; PAGE_SIZE as usize];
+        memory.peek(address, &mut bytes).expect("it is mapped");
+        (address, bytes)
+    })
+}
+
+/// Finds the instructions that are to be answered.
+#[derive(Default)]
+struct Finder {
+    executed: u64,
+    /// How many instructions had been executed with each.
+    found: Vec<u64>,
+    patches: Contents,
+}
+
+impl Observer for Finder {
+    fn before(&mut self, state: &State, insn: &Executed) {
+        self.executed += 1;
+        let mut bytes = [0; 3];
+        let Some(bytes) = bytes.get_mut(..insn.len.into()) else {
+            return;
+        };
+        if insn.len < 2 || state.memory.fetch(insn.rip, bytes).is_err() {
+            return;
+        }
+        if let Some((what, patch)) = ANSWERED.iter().find(|(what, _)| *what == bytes) {
+            self.found.push(self.executed);
+            if what != patch && self.patches.iter().all(|&(at, _)| at != insn.rip) {
+                self.patches.push((insn.rip, patch.to_vec()));
+            }
+        }
+    }
+
+    fn after(&mut self, _: &State, _: &Executed, _: u64) {}
+}
+
+impl ProcessObserver for Finder {}
