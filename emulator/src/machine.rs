@@ -276,7 +276,7 @@ impl Machine {
         }
         match why {
             Stop::None | Stop::Unsupported | Stop::Code(_) => Err((0, Exit::Unsupported)),
-            Stop::Exception(exception @ (Exception::Breakpoint | Exception::Debug)) => {
+            Stop::Exception(exception) if exception.is_trap() => {
                 Err(self.behind(insn, observer, Exit::Exception(exception)))
             }
             Stop::Exception(exception) => Err((0, Exit::Exception(exception))),

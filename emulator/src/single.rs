@@ -3,7 +3,7 @@
 use crate::lower::lower;
 use crate::machine::{Exit, Machine};
 use crate::op::{Flow, Op};
-use crate::stop::{Exception, Stop};
+use crate::stop::Stop;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 
 /// The longest instruction, bytes.
@@ -49,11 +49,9 @@ impl Machine {
                 Flow::Stop => {
                     let (rip, exit) = match state.take_stop() {
                         Stop::None | Stop::Unsupported | Stop::Code(_) => (rip, Exit::Unsupported),
-                        Stop::Exception(exception) => match exception {
-                            Exception::Breakpoint | Exception::Debug => {
-                                (next, Exit::Exception(exception))
-                            }
-                            _ => (rip, Exit::Exception(exception)),
+                        Stop::Exception(exception) => match exception.is_trap() {
+                            true => (next, Exit::Exception(exception)),
+                            false => (rip, Exit::Exception(exception)),
                         },
                         Stop::Kernel(call) => (next, Exit::Kernel(call)),
                         Stop::Halt => (next, Exit::Halt),

@@ -13,6 +13,8 @@ pub enum Exception {
     Debug,
     /// `int3` (#BP). Behind the instruction.
     Breakpoint,
+    /// `int 4` (#OF). Behind the instruction.
+    Overflow,
     /// `int n` with a vector that user mode may not use: a general protection fault.
     Interrupt(u8),
     /// No such instruction (#UD).
@@ -30,6 +32,14 @@ pub enum Exception {
     Simd,
 }
 
+impl Exception {
+    /// Is the instruction done, and rip behind it?
+    pub(crate) fn is_trap(self) -> bool {
+        use Exception::{Breakpoint, Debug, Overflow};
+        matches!(self, Breakpoint | Debug | Overflow)
+    }
+}
+
 impl fmt::Display for Exception {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -40,6 +50,7 @@ impl fmt::Display for Exception {
             Exception::Divide => "division by zero, or a quotient too large",
             Exception::Debug => "a debug trap",
             Exception::Breakpoint => "a breakpoint",
+            Exception::Overflow => "an overflow trap",
             Exception::InvalidOpcode => "an invalid instruction",
             Exception::GeneralProtection => "general protection",
             Exception::Alignment => "a misaligned operand",

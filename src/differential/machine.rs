@@ -144,6 +144,7 @@ fn outcome(exit: Exit, before: &NativeState, rip: u64) -> Option<Outcome> {
             Exception::Divide => signal(SIGFPE, 0, 0, place),
             Exception::Debug => signal(SIGTRAP, 1, 0, rip),
             Exception::Breakpoint => signal(SIGTRAP, 3, 0, 0),
+            Exception::Overflow => signal(SIGSEGV, 4, 0, 0),
             Exception::Interrupt(vector) => signal(SIGSEGV, 13, u64::from(vector) * 8 + 2, 0),
             Exception::InvalidOpcode => signal(SIGILL, 6, 0, place),
             Exception::GeneralProtection => signal(SIGSEGV, 13, 0, 0),

@@ -376,7 +376,9 @@ fn is_same(exception: Exception, stop: Stop) -> bool {
     match exception {
         Exception::Divide | Exception::X87 | Exception::Simd => signal == SIGFPE,
         Exception::InvalidOpcode => signal == SIGILL,
-        Exception::GeneralProtection | Exception::Interrupt(_) => signal == SIGSEGV,
+        Exception::GeneralProtection | Exception::Interrupt(_) | Exception::Overflow => {
+            signal == SIGSEGV
+        }
         Exception::Alignment => signal == SIGBUS,
         Exception::Breakpoint | Exception::Debug => false,
         Exception::Memory(Fault {

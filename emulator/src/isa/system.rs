@@ -51,6 +51,7 @@ fn int(state: &mut State, op: &Op) -> Flow {
     match op.imm as u8 {
         0x80 => stop(state, Stop::Kernel(Call::Int80)),
         3 => raise(state, Exception::Breakpoint),
+        4 => raise(state, Exception::Overflow),
         vector => raise(state, Exception::Interrupt(vector)),
     }
 }

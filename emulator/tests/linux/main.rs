@@ -115,6 +115,12 @@ fn signals_are_as_on_linux() {
 }
 
 #[test]
+fn exceptions_are_as_on_linux() {
+    let text = same_as_native("exceptions", &[]);
+    assert!(text.lines().count() > 600, "{text}");
+}
+
+#[test]
 fn programs_end_as_on_linux() {
     for how in [
         "s", "n", "a", "k", "b", "h", "r", "o", "p", "c", "i", "g", "e",

@@ -8,8 +8,9 @@ use super::{SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
 use crate::address_space::{Access, Fault, FaultKind, TASK_SIZE};
 use crate::linux::outcome::{Outcome, Why};
 use crate::linux::process::Process;
+use crate::state::reg;
 use crate::stop::Exception;
-use iced_x86::{Decoder, DecoderOptions, Register};
+use iced_x86::{Decoder, DecoderOptions, OpKind, Register};
 
 const FPE_INTDIV: i32 = 1;
 const FPE_FLTDIV: i32 = 3;
@@ -35,6 +36,7 @@ impl Process {
             Exception::Divide => (SIGFPE, FPE_INTDIV, rip, 0, 0),
             Exception::Debug => (SIGTRAP, TRAP_BRKPT, rip, 1, 0),
             Exception::Breakpoint => (SIGTRAP, SI_KERNEL, 0, 3, 0),
+            Exception::Overflow => (SIGSEGV, SI_KERNEL, 0, 4, 0),
             Exception::InvalidOpcode => (SIGILL, ILL_ILLOPN, rip, 6, 0),
             Exception::GeneralProtection => (SIGSEGV, SI_KERNEL, 0, 13, 0),
             Exception::Interrupt(n) => (SIGSEGV, SI_KERNEL, 0, 13, u64::from(n) * 8 + 2),
@@ -65,7 +67,7 @@ impl Process {
                 self.outcome = Some(Outcome::OutOfPages { rip });
             }
             FaultKind::NonCanonical => {
-                let is_stack = access != Access::Execute && self.uses_stack_segment();
+                let is_stack = access != Access::Execute && self.is_stack_access(address);
                 let (signal, trap) = if is_stack {
                     (SIGBUS, 12)
                 } else {
@@ -98,8 +100,10 @@ impl Process {
         }
     }
 
-    /// Does the next instruction use memory through ss: by rsp or rbp?
-    fn uses_stack_segment(&self) -> bool {
+    /// Does the next instruction use an address through ss: by rsp or rbp, or as the top of the
+    /// stack? Of segment prefixes only those of fs and gs count (Intel SDM volume 1, section
+    /// 3.7.4).
+    fn is_stack_access(&self, address: u64) -> bool {
         let state = &self.machine.state;
         let mut bytes = [0; 15];
         let length = (0..bytes.len())
@@ -110,10 +114,23 @@ impl Process {
             .count();
         let bytes = &bytes[..length];
         let insn = Decoder::with_ip(64, bytes, state.rip, DecoderOptions::NONE).decode();
-        match insn.memory_base() {
-            Register::None => insn.is_stack_instruction(),
-            _ => insn.memory_segment() == Register::SS,
+        let operand = (0..insn.op_count()).find(|&n| insn.op_kind(n) == OpKind::Memory);
+        let Some(operand) = operand else {
+            return insn.is_stack_instruction();
+        };
+        let value = |register: Register, _, _| match register {
+            Register::FS => Some(state.gpr(reg::FS)),
+            Register::GS => Some(state.gpr(reg::GS)),
+            register if register.is_segment_register() => Some(0),
+            register => Some(state.gpr(register.number())),
+        };
+        let at = insn.virtual_address(operand, 0, value);
+        let size = insn.memory_size().size() as u64;
+        if insn.is_stack_instruction() && at.is_none_or(|at| address.wrapping_sub(at) >= size) {
+            return true;
         }
+        matches!(insn.memory_base(), Register::RSP | Register::RBP)
+            && !matches!(insn.memory_segment(), Register::FS | Register::GS)
     }
 }
 
