@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::hint::black_box;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use unwind_sim_emulator::linux::{Options, Outcome, Process};
 
@@ -18,6 +19,9 @@ const ROUNDS: usize = 5;
 const INSTRUCTIONS_MAX: u64 = 60_000_000;
 /// Instructions from one copy to the next.
 const COPY_INTERVAL: u64 = 1_000_000;
+
+/// Bytes that a snapshot takes, in the last run.
+static BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// A way to run a process to its end, or to [`INSTRUCTIONS_MAX`].
 struct Way {
@@ -45,6 +49,8 @@ fn with_snapshots(process: &mut Process) {
     });
     // Back as far as possible, and here again.
     let executed = process.executed();
+    let bytes = process.machine.state.memory.history_bytes();
+    BYTES.store(bytes / held.len().max(1), Ordering::Relaxed);
     if let Some(first) = held.front() {
         process.restore(first).expect("there is a way back");
         process.run(executed - process.executed(), &mut ());
@@ -109,6 +115,8 @@ fn main() {
     };
     let (snapshot, copy) = (each(2, 1, INTERVAL), each(3, 0, COPY_INTERVAL));
     println!("a snapshot, its pages, and a way back: {snapshot:.0} ns");
+    let bytes = BYTES.load(Ordering::Relaxed);
+    println!("it keeps {bytes} bytes of memory");
     println!(
         "a copy of the process: {copy:.0} ns, {:.0}x",
         copy / snapshot

@@ -36,12 +36,17 @@ const fn index(address: u64) -> usize {
     (address / PAGE_SIZE) as usize % ENTRIES
 }
 
+/// The start of an entry that no address finds.
+const fn empty(index: usize) -> u64 {
+    (index as u64 ^ 1) * PAGE_SIZE
+}
+
 /// Entries that no address finds: each holds a page that has another index.
 static EMPTY: [Entry; ENTRIES] = {
     let mut entries = [Entry { start: 0, base: 0 }; ENTRIES];
     let mut i = 0;
     while i < ENTRIES {
-        entries[i].start = (i as u64 ^ 1) * PAGE_SIZE;
+        entries[i].start = empty(i);
         i += 1;
     }
     entries
@@ -72,7 +77,7 @@ impl Tlb {
     /// Stores to a page are found from now on.
     fn add_write(&mut self, entry: Entry) {
         let index = index(entry.start);
-        if self.writes[index].start == EMPTY[index].start {
+        if self.writes[index].start == empty(index) {
             self.written.push(index as u16);
         }
         self.writes[index] = entry;

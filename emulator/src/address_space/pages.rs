@@ -25,7 +25,7 @@ pub(super) struct Pages {
     by_number: HashMap<u64, Page>,
     max: usize,
     /// What they held when snapshots were taken.
-    pub(super) history: History,
+    pub(super) history: Box<History>,
 }
 
 impl Pages {
@@ -35,7 +35,7 @@ impl Pages {
             free: Vec::new(),
             by_number: HashMap::new(),
             max: max.min(u32::MAX as usize),
-            history: History::default(),
+            history: Box::default(),
         }
     }
 
