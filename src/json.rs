@@ -1,7 +1,13 @@
 //! The JSON Lines of `--json`: one object a line, addresses as hex strings, additive within v1.
 
+mod confirmation;
+mod lockstep;
 mod verification;
 
+pub use confirmation::{ConfirmationLine, ConfirmedLine, CountsLine, PassedLine, ResumedLine};
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub use lockstep::lockstep;
+pub use lockstep::{BytesLine, DifferenceLine, LockstepLine, ValueLine};
 pub use verification::{
     ContradictionLine, MemoryLine, SlotStoreLine, VerificationLine, VerifiedLine, verification,
 };
@@ -39,11 +45,23 @@ pub enum Line {
     SlotStore(SlotStoreLine),
     /// What one unwinder came to under `verify`.
     Verified(VerifiedLine),
+    /// What happened when a sample's thread was resumed, under `replay --confirm`.
+    Resumed(Box<ResumedLine>),
+    /// What is known of the frames of a chain, under `replay --confirm`.
+    Confirmed(Box<ConfirmedLine>),
+    /// Where the machine and the processor differ, under `lockstep`.
+    Difference(Box<DifferenceLine>),
     /// The last line.
     Summary(SummaryLine),
     /// The last line of `verify`.
     #[serde(rename = "summary")]
     Verification(VerificationLine),
+    /// The last line of `replay --confirm`.
+    #[serde(rename = "summary")]
+    Confirmation(ConfirmationLine),
+    /// The last line of `lockstep`.
+    #[serde(rename = "summary")]
+    Lockstep(LockstepLine),
 }
 
 /// One walk of one sample.

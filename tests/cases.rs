@@ -72,7 +72,8 @@ fn check_confirmed(recorded: &Recorded) -> Result<(), Failed> {
             let Ok(state) = source.state(view) else {
                 return;
             };
-            let resumed = confirm::resume(state, INSTRUCTIONS_MAX);
+            let root = tempfile::tempdir().expect("an empty folder");
+            let resumed = confirm::resume(state, INSTRUCTIONS_MAX, root.path());
             let frames = view.sample.truth.frames();
             let frames = frames.windows(2).map(|f| (f[1].pc, f[0].cfa));
             let frames: HashSet<(u64, u64)> = frames.collect();
@@ -83,7 +84,7 @@ fn check_confirmed(recorded: &Recorded) -> Result<(), Failed> {
                 for (frame, judgement) in outcome.chain.frames.iter().zip(judged) {
                     let is_true = frames.contains(&(frame.pc.value(), frame.sp));
                     let right = match judgement {
-                        Judgement::Confirmed => is_true,
+                        Judgement::Confirmed(_) => is_true,
                         Judgement::Contradicted(_) => !is_true,
                         Judgement::Unjudged => true,
                     };

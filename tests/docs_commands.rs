@@ -29,7 +29,11 @@ const NOT_RUN: [&str; 10] = [
 const BY_CARGO: &str = "cargo run --release -- ";
 
 /// What a machine that denies ptrace cannot run.
-const TRACES: [&str; 2] = ["unwind-sim record", "unwind-sim cases run"];
+const TRACES: [&str; 3] = [
+    "unwind-sim record",
+    "unwind-sim cases run",
+    "unwind-sim lockstep",
+];
 
 #[derive(Debug, PartialEq, Eq)]
 struct Step {

@@ -3,6 +3,7 @@
 use super::{Status, output};
 use anyhow::{Context, Result};
 use std::io::Write;
+use unwind_sim::json;
 use unwind_sim::lockstep::{self, Request, Run};
 use unwind_sim::progress::Progress;
 use unwind_sim_emulator::linux::{Input, Output};
@@ -27,6 +28,9 @@ pub(crate) struct Args {
     /// Say every so many instructions how many there were.
     #[arg(long, value_name = "N")]
     report_every: Option<u64>,
+    /// JSON Lines instead of text.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     machine: super::args::MachineArgs,
 }
@@ -58,6 +62,24 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         anstream::eprintln!("unwind-sim: {notice}");
     }
     let mut out = output::stdout();
+    if args.json {
+        for line in json::lockstep(&run, &output::command_line()) {
+            serde_json::to_writer(&mut out, &line)?;
+            writeln!(out)?;
+        }
+    } else {
+        told_by(&run, &mut out)?;
+    }
+    out.flush().context("the report cannot be written")?;
+    tell(args, &run);
+    Ok(match run.difference {
+        Some(_) => Status::Difference,
+        None if run.compared == 0 || run.end.is_not_modelled() => Status::NothingJudged,
+        None => Status::AsExpected,
+    })
+}
+
+fn told_by(run: &Run, out: &mut dyn Write) -> std::io::Result<()> {
     if let Some(difference) = &run.difference {
         write!(out, "{difference}")?;
     }
@@ -69,14 +91,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             None => "no difference",
             Some(_) => "they differ",
         }
-    )?;
-    out.flush().context("the report cannot be written")?;
-    tell(args, &run);
-    Ok(match run.difference {
-        Some(_) => Status::Difference,
-        None if compared == 0 || run.end.is_not_modelled() => Status::NothingJudged,
-        None => Status::AsExpected,
-    })
+    )
 }
 
 fn tell(args: &Args, run: &Run) {

@@ -2,7 +2,7 @@
 
 use super::args::{InputArgs, WalkArgs};
 use super::{Status, output};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::io::Write;
 use unwind_sim::compare::{Comparison, GroupBy};
 use unwind_sim::confirm::{self, Source};
@@ -51,8 +51,10 @@ pub(crate) struct Args {
     output: Option<std::path::PathBuf>,
     /// Resume each stack in the emulated machine, and say which frames execution returns to: the
     /// only truth that an import can have. Of an ELF core all memory is used; of other recordings
-    /// the stacks, and the code in the files of the images.
-    #[arg(long, conflicts_with_all = ["format", "json"])]
+    /// the stacks, and the code in the files of the images. System calls are answered as to a
+    /// process without files or other threads, and calls that would wait are interrupted; such
+    /// assumed results are counted.
+    #[arg(long, conflicts_with = "format")]
     confirm: bool,
     /// With --confirm: go on for at most so many instructions.
     #[arg(
@@ -190,37 +192,57 @@ fn confirmed(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
         _ => Source::samples(symfs),
     };
     let (columns, names) = (run.columns(), run.column_names());
+    let root = tempfile::tempdir().context("an empty folder")?;
     let (mut last, mut resumed) = (None, None);
     let mut tally = confirm::Tally::default();
+    let line = |out: &mut dyn Write, line: &json::Line| -> std::io::Result<()> {
+        serde_json::to_writer(&mut *out, line)?;
+        writeln!(out)
+    };
     run.for_each(
         &input,
         &args.input.filter(),
         &mut |view, column, outcome| {
             if last.replace(view.number) != Some(view.number) {
-                writeln!(out, "{}", text::sample_line(view))?;
-                let state = source.state(view);
-                resumed = match state {
-                    Ok(state) => Some(confirm::resume(state, args.max_instructions)),
-                    Err(error) => {
-                        writeln!(out, "not resumed: {error}")?;
-                        None
+                let state = source.state(view).map_err(|error| error.to_string());
+                let went = state.map(|s| confirm::resume(s, args.max_instructions, root.path()));
+                if args.json {
+                    let went = went.as_ref().map_err(Clone::clone);
+                    line(out, &json::Line::resumed(view, went))?;
+                } else {
+                    writeln!(out, "{}", text::sample_line(view))?;
+                    match &went {
+                        Ok(went) => write!(out, "{}", confirm::resumed_text(view.space, went))?,
+                        Err(error) => writeln!(out, "not resumed: {error}")?,
                     }
-                };
-                if let Some(resumed) = &resumed {
-                    write!(out, "{}", confirm::resumed_text(view.space, resumed))?;
                 }
+                resumed = went.ok();
             }
-            write!(out, "{}", text::chain_text(&names[column], view, outcome))?;
+            let unwinder = run.engines[columns[column].engine].name();
+            let start = columns[column].variant_for(view).as_str();
+            match args.json {
+                true => line(out, &json::chain(view, unwinder, start, outcome))?,
+                false => write!(out, "{}", text::chain_text(&names[column], view, outcome))?,
+            }
             if let Some(resumed) = &resumed {
-                let judgements = confirm::judge(&outcome.chain.frames, resumed);
-                let unwinder = run.engines[columns[column].engine].name();
-                tally.add(unwinder, &judgements);
-                let told = confirm::judgement_text(view.space, &outcome.chain.frames, &judgements);
-                write!(out, "{told}")?;
+                let frames = &outcome.chain.frames;
+                let judged = confirm::judge(frames, resumed);
+                tally.add(unwinder, &judged);
+                if args.json {
+                    let confirmed = json::Line::confirmed(view, unwinder, start, frames, &judged);
+                    line(out, &confirmed)?;
+                } else {
+                    let told = confirm::judgement_text(view.space, frames, &judged);
+                    write!(out, "{told}")?;
+                }
             }
             Ok(())
         },
     )?;
+    if args.json {
+        let sums = json::Line::confirmation(&tally, &output::command_line());
+        line(out, &sums)?;
+    }
     Ok(match (tally.judged(), tally.unexpected()) {
         (false, _) => Status::NothingJudged,
         (true, true) => Status::Difference,

@@ -82,6 +82,31 @@ pub struct Difference {
     pub late: bool,
 }
 
+impl Difference {
+    /// How the instruction ended, and what differs, memory apart: a name, and what each side has.
+    pub fn values(&self) -> Vec<(String, String, String)> {
+        let (machine, cpu) = (&self.machine, &self.processor);
+        let ended = (machine.ended.clone(), cpu.ended.clone());
+        let mut values = vec![("ended".to_owned(), ended.0, ended.1)];
+        let mut registers: Vec<(&str, u64, u64)> = vec![("rip", machine.cpu.rip, cpu.cpu.rip)];
+        let gprs = NAMES.iter().zip(machine.cpu.gpr).zip(cpu.cpu.gpr);
+        registers.extend(gprs.map(|((name, a), b)| (*name, a, b)));
+        let bases = ["fs base", "gs base"].into_iter().zip(machine.cpu.bases);
+        registers.extend(bases.zip(cpu.cpu.bases).map(|((name, a), b)| (name, a, b)));
+        let differ = registers.into_iter().filter(|(_, a, b)| a != b);
+        values
+            .extend(differ.map(|(name, a, b)| (name.into(), format!("{a:#x}"), format!("{b:#x}"))));
+        let (a, b) = (machine.cpu.rflags, cpu.cpu.rflags);
+        if a != b {
+            values.push(("rflags".into(), flags(a), flags(b)));
+        }
+        if let (Some(a), Some(b)) = (&machine.fx, &cpu.fx) {
+            values.extend(fx_values(a, b));
+        }
+        values
+    }
+}
+
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes: Vec<String> = self.bytes.iter().map(|b| format!("{b:02x}")).collect();
@@ -94,26 +119,8 @@ impl fmt::Display for Difference {
             writeln!(f, "instruction {number} at {rip:#x}: {insn}  ({bytes})")?;
         }
         writeln!(f, "{:9}{:>34}  {:>34}", "", "machine", "processor")?;
-        let (machine, cpu) = (&self.machine, &self.processor);
-        row(f, "ended", &machine.ended, &cpu.ended)?;
-        let numbers = |a: u64, b: u64| (format!("{a:#x}"), format!("{b:#x}"));
-        let mut registers: Vec<(&str, u64, u64)> = vec![("rip", machine.cpu.rip, cpu.cpu.rip)];
-        let gprs = NAMES.iter().zip(machine.cpu.gpr).zip(cpu.cpu.gpr);
-        registers.extend(gprs.map(|((name, a), b)| (*name, a, b)));
-        let bases = ["fs base", "gs base"].into_iter().zip(machine.cpu.bases);
-        registers.extend(bases.zip(cpu.cpu.bases).map(|((name, a), b)| (name, a, b)));
-        for (name, a, b) in registers {
-            if a != b {
-                let (a, b) = numbers(a, b);
-                row(f, name, &a, &b)?;
-            }
-        }
-        let (a, b) = (machine.cpu.rflags, cpu.cpu.rflags);
-        if a != b {
-            row(f, "rflags", &flags(a), &flags(b))?;
-        }
-        if let (Some(a), Some(b)) = (&machine.fx, &cpu.fx) {
-            fx_rows(f, a, b)?;
+        for (name, machine, cpu) in self.values() {
+            row(f, &name, &machine, &cpu)?;
         }
         for memory in &self.memory {
             writeln!(f, "memory at {:#x}", memory.address)?;
@@ -147,28 +154,26 @@ fn hex(bytes: &[u8]) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Rows for the registers of an FXSAVE64 area that differ.
-fn fx_rows(f: &mut fmt::Formatter<'_>, a: &[u8; 512], b: &[u8; 512]) -> fmt::Result {
-    let mut field = |name: &str, at: usize, size: usize| {
-        let (a, b) = (&a[at..at + size], &b[at..at + size]);
-        if a == b {
-            return Ok(());
-        }
-        let number = |bytes: &[u8]| {
-            let digits = bytes.iter().rev().map(|b| format!("{b:02x}"));
-            digits.collect::<String>()
-        };
-        row(f, name, &number(a), &number(b))
+/// The registers of an FXSAVE64 area that differ.
+fn fx_values(a: &[u8; 512], b: &[u8; 512]) -> Vec<(String, String, String)> {
+    let mut fields = vec![
+        ("fcw".to_owned(), 0, 2),
+        ("fsw".to_owned(), 2, 2),
+        ("ftw".to_owned(), 4, 1),
+        ("mxcsr".to_owned(), 24, 4),
+    ];
+    fields.extend((0..8).map(|i| (format!("st({i})"), 32 + 16 * i, 10)));
+    fields.extend((0..16).map(|i| (format!("xmm{i}"), 160 + 16 * i, 16)));
+    let number = |bytes: &[u8]| {
+        let digits = bytes.iter().rev().map(|b| format!("{b:02x}"));
+        digits.collect::<String>()
     };
-    field("fcw", 0, 2)?;
-    field("fsw", 2, 2)?;
-    field("ftw", 4, 1)?;
-    field("mxcsr", 24, 4)?;
-    for i in 0..8 {
-        field(&format!("st({i})"), 32 + 16 * i, 10)?;
+    let mut values = Vec::new();
+    for (name, at, size) in fields {
+        let (a, b) = (&a[at..at + size], &b[at..at + size]);
+        if a != b {
+            values.push((name, number(a), number(b)));
+        }
     }
-    for i in 0..16 {
-        field(&format!("xmm{i}"), 160 + 16 * i, 16)?;
-    }
-    Ok(())
+    values
 }

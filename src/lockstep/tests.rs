@@ -83,6 +83,35 @@ fn a_register_is_seen() {
 }
 
 #[test]
+fn a_difference_is_a_line_of_json() {
+    let Some(difference) = after(&[0x90, 0x90], 1, |state| state.set_gpr(13, 5)) else {
+        return;
+    };
+    let run = super::Run {
+        end: crate::verify::End::Outcome(Outcome::Limit),
+        difference: Some(Box::new(difference)),
+        compared: 1,
+        led: 0,
+        exceptions: 0,
+        time: std::time::Duration::ZERO,
+        bare_speed: None,
+        notices: Vec::new(),
+    };
+    let lines = serde_json::to_value(crate::json::lockstep(&run, "x")).expect("JSON");
+    let [difference, summary] = lines.as_array().expect("lines").as_slice() else {
+        panic!("{lines}");
+    };
+    assert_eq!(difference["type"], "difference");
+    assert_eq!(difference["number"], 1);
+    assert_eq!(difference["bytes"], "90");
+    let value = serde_json::json!({"name": "r13", "machine": "0x5", "processor": "0x0"});
+    let values = difference["values"].as_array().expect("values");
+    assert!(values.contains(&value), "{lines}");
+    assert_eq!(summary["type"], "summary");
+    assert_eq!(summary["differences"], 1);
+}
+
+#[test]
 fn flags_are_seen_but_those_that_are_open() {
     // test %eax,%eax leaves AF open; nop
     if let Some(mut lockstep) = start(&[0x85, 0xc0, 0x90]) {

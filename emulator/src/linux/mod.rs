@@ -29,6 +29,7 @@ mod streams;
 mod tests;
 
 pub use exec::{StartError, StartErrorKind};
+pub use numbers::name as system_call_name;
 pub use observer::{MappedFile, ProcessObserver, SystemCall};
 pub use options::{Limits, Options};
 pub use outcome::{Notice, Outcome, Why};

@@ -7,7 +7,7 @@ macro_rules! numbers {
         pub(super) const $name: u64 = $number;)*
 
         /// The name of a call, if there is one of that number.
-        pub(super) fn name(number: u64) -> Option<&'static str> {
+        pub fn name(number: u64) -> Option<&'static str> {
             match number {
                 $($number => Some(stringify!($name).trim_start_matches("r#")),)*
                 _ => None,

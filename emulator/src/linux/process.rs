@@ -14,7 +14,7 @@ use super::snapshot::{Kernel, Programs};
 use super::streams::Streams;
 use super::{calls, numbers};
 use crate::machine::{Exit, Machine};
-use crate::state::reg;
+use crate::state::{State, reg};
 use crate::stop::{Call, Exception};
 use std::rc::Rc;
 
@@ -55,6 +55,55 @@ impl Process {
     /// # Errors
     /// If it, its interpreter or the working directory cannot be used.
     pub fn start(path: &[u8], options: Options) -> Result<Process, StartError> {
+        let (cwd, args, env) = (
+            options.cwd.clone(),
+            options.args.clone(),
+            options.env.clone(),
+        );
+        let mut process = Process::new(options);
+        let place = process.files.find(b"/", &cwd, true);
+        let place = place.ok().filter(|place| place.node.is_directory());
+        process.files.cwd = match place {
+            Some(place) => place.path,
+            None => {
+                return Err(StartError {
+                    path: cwd,
+                    what: StartErrorKind::Directory,
+                });
+            }
+        };
+        process.exec(path, args, env)?;
+        Ok(process)
+    }
+
+    /// A process that goes on from `state`, which was not started here: what a core holds. Of
+    /// files it has the standard streams of the options, of names what lies below the root.
+    pub fn resume(state: State, options: Options) -> Process {
+        let stack = state.memory.area(state.gpr(reg::RSP));
+        let stack = stack.map(|(range, _)| range).unwrap_or_default();
+        let mut process = Process::new(options);
+        process.layout.stack = stack;
+        // Nobody knows where its heap ends: it cannot grow.
+        process.layout.heap = u64::MAX;
+        process.machine = Machine::new(state);
+        process
+    }
+
+    /// Has a process whose last call waits for what nobody will do go on, as if a signal had
+    /// interrupted the call. False if that is not why it ended.
+    pub fn interrupt(&mut self) -> bool {
+        if !matches!(self.outcome, Some(Outcome::Blocked { .. })) {
+            return false;
+        }
+        self.outcome = None;
+        self.saved = None;
+        self.signals.restart = None;
+        self.machine.state.set_gpr(reg::RAX, Errno::EINTR.to_rax());
+        true
+    }
+
+    /// Without a program.
+    fn new(options: Options) -> Process {
         let mut random = Random::new(options.seed);
         // What the program draws does not depend on what starting it needs.
         let mut seed = [0; 8];
@@ -76,7 +125,7 @@ impl Process {
             ),
             random,
         });
-        let mut process = Process {
+        Process {
             machine: Machine::empty(),
             files,
             layout: Layout::default(),
@@ -93,20 +142,7 @@ impl Process {
             notices: Vec::new(),
             saved: None,
             programs: Programs::default(),
-        };
-        let cwd = process.files.find(b"/", &options.cwd, true);
-        let cwd = cwd.ok().filter(|place| place.node.is_directory());
-        process.files.cwd = match cwd {
-            Some(place) => place.path,
-            None => {
-                return Err(StartError {
-                    path: options.cwd,
-                    what: StartErrorKind::Directory,
-                });
-            }
-        };
-        process.exec(path, options.args, options.env)?;
-        Ok(process)
+        }
     }
 
     /// Runs at most so many instructions.
