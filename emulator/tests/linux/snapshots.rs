@@ -145,6 +145,32 @@ fn programs_that_are_taken_back_run_as_others_do() {
     same_as_straight("ends", &["e"], 60);
 }
 
+/// Timers expire, and handlers begin, without the kernel being asked.
+#[test]
+fn every_few_instructions_can_be_run_twice() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = build("snapshots", directory.path());
+    let mut process = start(&program, options(&program, &[], directory.path()));
+    let mut once = start(&program, options(&program, &[], directory.path()));
+    let registers = |process: &Process| {
+        let state = &process.machine.state;
+        let all = (0..16).map(|n| state.gpr(n)).chain([state.rip]);
+        (process.executed(), all.collect::<Vec<u64>>())
+    };
+    loop {
+        let before = process.snapshot();
+        process.run(7, &mut ());
+        process.restore(&before).expect("there is a way back");
+        let outcome = process.run(7, &mut ());
+        assert_eq!(once.run(7, &mut ()), outcome);
+        assert_eq!(registers(&process), registers(&once));
+        if outcome != Outcome::Limit {
+            break;
+        }
+    }
+    assert_eq!(process.stdout(), once.stdout());
+}
+
 /// Counts programs that are begun.
 struct Programs(u32);
 
@@ -168,7 +194,7 @@ fn what_is_told_is_told_again() {
     let first = process.snapshot();
     process.run(10, &mut programs);
     let second = process.snapshot();
-    for (snapshot, begun) in [(&second, 1), (&first, 2), (&first, 2)] {
+    for (snapshot, begun) in [(&second, 1), (&second, 1), (&first, 2), (&first, 2)] {
         process.restore(snapshot).expect("there is a way back");
         let mut programs = Programs(0);
         process.run(super::INSTRUCTIONS_MAX, &mut programs);
