@@ -3,7 +3,7 @@
 use crate::isa;
 use crate::op::{self, Op};
 use crate::state::reg;
-use iced_x86::{CodeSize, Instruction, OpKind, Register};
+use iced_x86::{Instruction, OpKind, Register};
 
 /// Appends the operations of an instruction of a block that begins at `block`.
 pub(crate) fn lower(insn: &Instruction, block: u64, out: &mut Vec<Op>) {
@@ -135,10 +135,7 @@ fn has_small_address(insn: &Instruction) -> bool {
         || small(insn.memory_index())
         || (insn.memory_base() == Register::None
             && insn.memory_index() == Register::None
-            && insn.memory_displ_size() == 4
-            && insn.code_size() == CodeSize::Code64
-            && insn.memory_displacement64() > u64::from(u32::MAX) >> 1
-            && insn.memory_displacement64() <= u64::from(u32::MAX))
+            && insn.memory_displ_size() == 4)
 }
 
 /// Which operands, the first two; further ones are for the function to know.
