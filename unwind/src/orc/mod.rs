@@ -4,18 +4,20 @@
 //! is one entry in any [`Layout`]; [`Orc`] is the unwinder, which derives entries from
 //! `.eh_frame` for images without a table ([`derived`]).
 //!
-//! Not here: the kernel's own loop with its stacks and its `struct unwind_state`; the other
-//! formats of that name (LoongArch has one); entries of big-endian machines.
+//! Not here: the kernel's own loop with its stacks and its `struct unwind_state` (`kernel`); the
+//! other formats of that name (LoongArch has one); entries of big-endian machines.
 
 pub mod derived;
 mod detect;
 mod entry;
+mod index;
 mod layout;
 mod read;
 mod unwinder;
 
 pub use detect::{by_entries, detect};
 pub use entry::{ENTRY_LEN, Entry, EntryType};
+pub use index::Index;
 pub use layout::{Encoding, Layout, OrcReg, SpIndirect};
 pub use read::{Blocks, LOOKUP_BLOCK_SIZE, Malformed, Sorted, Table};
 pub use unwinder::Orc;

@@ -1,17 +1,16 @@
 //! The ORC unwinder: finds the entry of an address as Linux does.
 
 use super::derived::OrcEntry;
-use super::detect::detect;
 use super::entry::ENTRY_LEN;
+use super::index::Index;
 use super::layout::Encoding;
 use super::read::{Malformed, Sorted, Table};
 use crate::cache::{Cache, NewRow, RowId, TableKind, UnitId, UnitKey};
 use crate::derived::{self, NO_ROW, Tables};
-use crate::image::{Image, Mapping, Section, SectionKind};
+use crate::image::{Image, Mapping, SectionKind};
 use crate::reason::Reason;
 use crate::regs::RegMask;
 use crate::walk::Finder;
-use alloc::vec::Vec;
 use core::ops::Range;
 
 /// The ORC unwinder. Return addresses are looked up at ra - 1, exact ips as they stand, as
@@ -24,41 +23,6 @@ pub struct Orc {
 
 /// Entries that are compiled together; the format knows no functions.
 const CHUNK: usize = 32;
-
-/// What the cache keeps of an image's sections.
-struct Index {
-    entries: Section,
-    ips: Section,
-    detected: Option<Encoding>,
-    order: Option<Vec<u32>>,
-    text: Range<u64>,
-}
-
-impl Index {
-    fn new(image: &Image, told: Option<Encoding>) -> Result<Option<Index>, Malformed> {
-        let entries = image.section(SectionKind::OrcUnwind);
-        let (Some(entries), Some(ips)) = (entries, image.section(SectionKind::OrcUnwindIp)) else {
-            return Ok(None);
-        };
-        let table = Table::new(&entries.data, &ips.data, ips.address)?;
-        let detected = told.or_else(|| detect(image, &table));
-        let order = detected.and_then(|e| table.order(e.layout));
-        let text = image.text();
-        let end = text.iter().map(|r| r.end).max();
-        Ok(Some(Index {
-            entries: entries.clone(),
-            ips: ips.clone(),
-            detected,
-            order,
-            text: text.first().map_or(0, |r| r.start)..end.unwrap_or(0),
-        }))
-    }
-
-    fn table(&self) -> Result<Sorted<'_>, Malformed> {
-        let table = Table::new(&self.entries.data, &self.ips.data, self.ips.address)?;
-        Ok(Sorted::new(table, self.order.as_deref()))
-    }
-}
 
 impl Orc {
     /// Reads tables in `encoding`, or, if that is `None`, in the one that they are found to have.
@@ -81,7 +45,7 @@ impl Orc {
             Err(error) => return Err((*error).into()),
         };
         let table = index.table()?;
-        let encoding = index.detected.ok_or(Malformed {
+        let encoding = index.encoding().ok_or(Malformed {
             section: ".orc_unwind",
             offset: 0,
             what: "no known layout fits the entries; name the kernel's version",
@@ -92,7 +56,7 @@ impl Orc {
             table: &table,
             encoding,
             positions: first..(first + CHUNK).min(table.len()),
-            text: &index.text,
+            text: index.text(),
         };
         if chunk.is_too_wide() {
             chunk.positions = position..position + 1;

@@ -1,0 +1,294 @@
+//! The kernel's own unwinders, as they are: ORC, frame pointer and guess, each with its state
+//! machine, on the stacks that the kernel has.
+//!
+//! They do not share the walk of the other unwinders (`walk`), because after every step they must
+//! hold what `struct unwind_state` holds. [`Kernel`] is what they ask: code ([`Code`]), memory, the
+//! task with its stacks ([`Task`]), and the version, whose differences [`Version`] names.
+//! [`trace`] and [`perf`] are those who call them.
+//!
+//! Sources: Linux `arch/x86/kernel/unwind_orc.c`, `unwind_frame.c`, `unwind_guess.c`,
+//! `dumpstack_64.c`, `stacktrace.c`, `arch/x86/events/core.c`, of 6.1 and 6.12. Not here: opening
+//! a kernel's image, recordings.
+
+mod code;
+mod end;
+mod fp;
+mod guess;
+mod hijack;
+mod orc;
+pub mod perf;
+mod pt_regs;
+mod stacks;
+mod task;
+pub mod trace;
+mod unwinder;
+mod user;
+mod version;
+
+pub use code::{Code, Finds, Found, Generated, Known, Source};
+pub use end::Ended;
+pub use fp::FpState;
+pub use guess::GuessState;
+pub use orc::OrcState;
+pub use pt_regs::{
+    EntryRegs, IRET_FRAME_LEN, IRET_FRAME_OFFSET, PT_REGS_LEN, RegsPtr, is_user_cs, offset_of,
+};
+pub use stacks::{NoStack, PAGE_SIZE, StackInfo, StackType, THREAD_SIZE};
+pub use task::{GraphReturn, Rethook, Task};
+pub use unwinder::{KernelUnwinder, Settings};
+pub use user::{UserFrames, perf_callchain_user, unwind_user};
+pub use version::{GraphSearch, Version};
+
+use crate::memory::{Memory, MemoryError};
+use crate::regs::Regs;
+
+/// Which unwinder a kernel was built with.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Kind {
+    /// `CONFIG_UNWINDER_ORC`
+    Orc,
+    /// `CONFIG_UNWINDER_FRAME_POINTER`
+    Fp,
+    /// `CONFIG_UNWINDER_GUESS`
+    Guess,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Kind; 3] = [Kind::Orc, Kind::Fp, Kind::Guess];
+
+    /// The unwinder's name on the command line.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Kind::Orc => "orc",
+            Kind::Fp => "fp",
+            Kind::Guess => "guess",
+        }
+    }
+}
+
+/// All that an unwinder asks.
+#[derive(Debug)]
+pub struct Kernel<'a, M: ?Sized> {
+    /// The code.
+    pub code: &'a Code,
+    /// The task whose stack it is.
+    pub task: &'a Task,
+    /// The words.
+    pub memory: &'a M,
+}
+
+impl<M: ?Sized> Clone for Kernel<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: ?Sized> Copy for Kernel<'_, M> {}
+
+/// Where a walk starts: the arguments of `__unwind_start`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum From<'a> {
+    /// These registers (`regs`).
+    Regs(&'a Regs),
+    /// The unwinder's own: rip, rsp and rbp inside of `__unwind_start`.
+    Own(&'a Regs),
+    /// Where the task left the processor (`task->thread.sp`).
+    Inactive,
+}
+
+/// `struct unwind_state`, of whichever unwinder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// ORC's.
+    Orc(OrcState),
+    /// Of the frame pointer's.
+    Fp(FpState),
+    /// Of the guess.
+    Guess(GuessState),
+}
+
+impl State {
+    /// The stack at hand, and its `stack_mask`.
+    pub const fn stack(&self) -> (&StackInfo, u64) {
+        match self {
+            State::Orc(s) => (&s.stack, s.stack_mask),
+            State::Fp(s) => (&s.stack, s.stack_mask),
+            State::Guess(s) => (&s.stack, s.stack_mask),
+        }
+    }
+
+    /// `unwind_done`: is there nothing more?
+    pub const fn is_done(&self) -> bool {
+        matches!(self.stack().0.kind, StackType::Unknown)
+    }
+
+    /// `unwind_error`: is the walk no longer reliable?
+    pub const fn is_error(&self) -> bool {
+        match self {
+            State::Orc(s) => s.error,
+            State::Fp(s) => s.error,
+            State::Guess(_) => false,
+        }
+    }
+}
+
+/// One unwinder at work.
+#[derive(Debug)]
+pub struct Unwind<'a, M: ?Sized> {
+    kernel: Kernel<'a, M>,
+    start: Regs,
+    state: State,
+    finds: &'a mut Finds,
+    found: Option<Found>,
+    ended: Option<Ended>,
+}
+
+impl<'a, M: Memory + ?Sized> Unwind<'a, M> {
+    /// `__unwind_start`, with the mark up to which frames are skipped. `steps` is told of every
+    /// state, those that are skipped too.
+    pub fn start(
+        kind: Kind,
+        kernel: Kernel<'a, M>,
+        from: From<'_>,
+        first_frame: u64,
+        finds: &'a mut Finds,
+        steps: &mut dyn FnMut(&Self),
+    ) -> Self {
+        let start = match from {
+            From::Regs(regs) | From::Own(regs) => *regs,
+            From::Inactive => Regs::UNKNOWN,
+        };
+        let state = match kind {
+            Kind::Orc => State::Orc(OrcState::default()),
+            Kind::Fp => State::Fp(FpState::default()),
+            Kind::Guess => State::Guess(GuessState::default()),
+        };
+        let mut unwind = Unwind {
+            kernel,
+            start,
+            state,
+            finds,
+            found: None,
+            ended: None,
+        };
+        match kind {
+            Kind::Orc => orc::start(&mut unwind, from, first_frame, steps),
+            Kind::Fp => fp::start(&mut unwind, from, first_frame, steps),
+            Kind::Guess => guess::start(&mut unwind, first_frame),
+        }
+        unwind
+    }
+
+    /// `unwind_next_frame`.
+    pub fn next_frame(&mut self) -> bool {
+        if self.state.is_done() {
+            return false;
+        }
+        match self.state {
+            State::Orc(state) => orc::next_frame(self, state),
+            State::Fp(state) => fp::next_frame(self, state),
+            State::Guess(state) => guess::next_frame(self, state),
+        }
+    }
+
+    /// The state.
+    pub const fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The ORC entry that gave the state.
+    pub const fn found(&self) -> Option<&Found> {
+        self.found.as_ref()
+    }
+
+    /// Why it is done.
+    pub const fn ended(&self) -> Option<&Ended> {
+        self.ended.as_ref()
+    }
+
+    /// What it asks.
+    pub const fn kernel(&self) -> &Kernel<'a, M> {
+        &self.kernel
+    }
+
+    /// `unwind_get_return_address`; `None` where the kernel says 0: done, or not kernel text.
+    pub fn return_address(&self) -> Option<u64> {
+        if self.state.is_done() {
+            return None;
+        }
+        let ip = match self.state {
+            State::Orc(s) => s.ip,
+            State::Fp(s) => s.ip,
+            State::Guess(s) => return guess::return_address(self, s),
+        };
+        self.kernel.code.is_text(ip).then_some(ip)
+    }
+
+    /// `unwind_get_return_address_ptr`: where the return address is. `None` too where it is in the
+    /// registers of the start.
+    pub fn return_address_ptr(&self) -> Option<u64> {
+        if self.state.is_done() {
+            return None;
+        }
+        let in_regs = |at: u64| at.wrapping_add(offset_of(crate::regs::Reg::Rip));
+        match self.state {
+            State::Orc(s) => match s.regs {
+                RegsPtr::At(at) => Some(in_regs(at)),
+                RegsPtr::Start => None,
+                RegsPtr::None => s.sp.checked_sub(8),
+            },
+            State::Fp(s) => match s.regs {
+                RegsPtr::At(at) => Some(in_regs(at)),
+                RegsPtr::Start => None,
+                RegsPtr::None => Some(s.bp.wrapping_add(8)),
+            },
+            State::Guess(_) => None,
+        }
+    }
+
+    /// `unwind_get_entry_regs`
+    pub fn entry_regs(&self) -> Option<EntryRegs> {
+        EntryRegs::of(&self.state)
+    }
+
+    /// Are the registers at hand those of user space? Registers that cannot be read are not.
+    pub fn in_user_regs(&self) -> bool {
+        let regs = match self.state {
+            State::Orc(s) => s.regs,
+            State::Fp(s) => s.regs,
+            State::Guess(_) => RegsPtr::None,
+        };
+        self.is_user(regs).unwrap_or(false)
+    }
+
+    fn is_user(&self, regs: RegsPtr) -> Result<bool, MemoryError> {
+        if !regs.is_some() {
+            return Ok(false);
+        }
+        let cs = regs.read(&self.start, self.kernel.memory, crate::regs::Reg::Cs)?;
+        Ok(is_user_cs(cs))
+    }
+
+    /// Done, under error, as the kernel is not: what it read was not recorded.
+    fn not_recorded(&mut self, error: MemoryError) -> bool {
+        self.end(Ended::NotRecorded(error), true)
+    }
+
+    /// Done: the state says so by its stack's type.
+    fn end(&mut self, why: Ended, error: bool) -> bool {
+        self.ended = Some(why);
+        match &mut self.state {
+            State::Orc(s) => {
+                s.error |= error;
+                s.stack.kind = StackType::Unknown;
+            }
+            State::Fp(s) => {
+                s.error |= error;
+                s.stack.kind = StackType::Unknown;
+            }
+            State::Guess(s) => s.stack.kind = StackType::Unknown,
+        }
+        false
+    }
+}

@@ -1,0 +1,54 @@
+//! The task whose stack is unwound: its stacks, and the return addresses that tracers took from
+//! them.
+
+use super::stacks::StackInfo;
+use alloc::vec::Vec;
+
+/// An entry of the function graph tracer's shadow stack (`struct ftrace_ret_stack`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct GraphReturn {
+    /// The return address that was there.
+    pub ret: u64,
+    /// Where it was.
+    pub retp: u64,
+}
+
+/// A return address taken by a kretprobe or an fprobe (`struct rethook_node`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Rethook {
+    /// The return address that was there.
+    pub ret_addr: u64,
+    /// Where it was.
+    pub frame: u64,
+}
+
+/// A task.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Task {
+    /// Is it the one that runs here (`current`)?
+    pub is_current: bool,
+    /// Does it run on another processor?
+    pub on_other_cpu: bool,
+    /// Where it left the processor (`thread.sp`); 0 if it runs, or that is not known.
+    pub thread_sp: u64,
+    /// The stacks that may be visited: its own, and, if it is current, those of its processor.
+    pub stacks: Vec<StackInfo>,
+    /// The function graph tracer's shadow stack, the oldest entry first.
+    pub graph: Vec<GraphReturn>,
+    /// Taken return addresses, the newest first.
+    pub rethooks: Vec<Rethook>,
+}
+
+impl Default for Task {
+    /// The current one, of which nothing is known.
+    fn default() -> Self {
+        Task {
+            is_current: true,
+            on_other_cpu: false,
+            thread_sp: 0,
+            stacks: Vec::new(),
+            graph: Vec::new(),
+            rethooks: Vec::new(),
+        }
+    }
+}

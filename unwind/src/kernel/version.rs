@@ -1,0 +1,133 @@
+//! What differs between kernel versions, each difference with its commit.
+
+use crate::orc::Encoding;
+use core::fmt;
+
+/// A kernel's version, as far as its unwinders are concerned.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Version {
+    major: u32,
+    minor: u32,
+    encoding: Encoding,
+}
+
+/// How `ftrace_graph_ret_addr` searches the shadow stack of the function graph tracer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GraphSearch {
+    /// All entries, the oldest first, for the one of this slot.
+    Oldest,
+    /// From the last one found down to the oldest, past entries of tail calls: since 6.10, when the
+    /// tracer learned to serve several users.
+    Newest,
+}
+
+impl Version {
+    /// The versions that the command line offers, oldest first: each is the first with some
+    /// difference.
+    pub const NAMES: [&'static str; 8] = ["4.14", "5.2", "5.12", "6.1", "6.3", "6.4", "6.12", "7.1"];
+
+    /// The kernel that is meant where nothing is said: with today's behaviour and the layout that
+    /// most have.
+    pub const DEFAULT: Version = Version {
+        major: 6,
+        minor: 12,
+        encoding: Encoding::since_5_12(crate::orc::Layout::V6_4),
+    };
+
+    /// Of a kernel's version, such as `6.1`, `6.1.0-50-cloud-amd64`, `5.14.0-570.el9`. `None` if it
+    /// is none, or of a kernel before ORC (4.14).
+    pub fn from_name(name: &str) -> Option<Version> {
+        let encoding = Encoding::from_kernel_version(name)?;
+        let mut parts = name.split(|c: char| !c.is_ascii_digit());
+        let mut number = || parts.next()?.parse().ok();
+        Some(Version {
+            major: number()?,
+            minor: number()?,
+            encoding,
+        })
+    }
+
+    /// How the kernel reads its ORC entries.
+    pub const fn encoding(self) -> Encoding {
+        self.encoding
+    }
+
+    /// The same with ORC entries read otherwise.
+    #[must_use]
+    pub const fn with_encoding(self, encoding: Encoding) -> Version {
+        Version { encoding, ..self }
+    }
+
+    const fn since(self, major: u32, minor: u32) -> bool {
+        self.major > major || self.major == major && self.minor >= minor
+    }
+
+    /// The walk ends in error where nothing is known, and without one only at a root: 4.18
+    /// (commit d3a09104018c). Before, every end was alike.
+    pub const fn tells_end_from_error(self) -> bool {
+        self.since(4, 18)
+    }
+
+    /// Code without ORC entries is taken to have a frame pointer, under error: 5.2 (commit
+    /// ae6a45a08689). Before, the walk ended there.
+    pub const fn falls_back_to_frame_pointer(self) -> bool {
+        self.since(5, 2)
+    }
+
+    /// Registers missing from an iret frame are looked for in the frame before: 5.7 (commit
+    /// 81b67439d147).
+    pub const fn has_prev_regs(self) -> bool {
+        self.since(5, 7)
+    }
+
+    /// An inactive task's sp is that of the frame behind `struct inactive_task_frame`: 5.7 (commit
+    /// f1d9a2abff66). Before, it was that of the struct itself, and the first frame was skipped.
+    pub const fn skips_inactive_task_frame(self) -> bool {
+        self.since(5, 7)
+    }
+
+    /// An ftrace trampoline's address is looked up at the same offset of the code that it is a copy
+    /// of: 5.10. Before, all of it was looked up at the code's call of the
+    /// tracer.
+    pub const fn maps_ftrace_trampolines(self) -> bool {
+        self.since(5, 10)
+    }
+
+    /// The entry says whether the frame was interrupted: 6.3 (commit ffb1b4a41016). Before, its
+    /// type did, and only once the frame was read.
+    pub const fn takes_signal_from_entry(self) -> bool {
+        self.since(6, 3)
+    }
+
+    /// The address of code that a new task begins with is `ret_from_fork_asm`: 6.6 (commit
+    /// 3aec4ecb3d1f). Before, it was `ret_from_fork`.
+    pub const fn has_ret_from_fork_asm(self) -> bool {
+        self.since(6, 6)
+    }
+
+    /// How the function graph tracer's shadow stack is searched.
+    pub const fn graph_search(self) -> GraphSearch {
+        match self.since(6, 10) {
+            true => GraphSearch::Newest,
+            false => GraphSearch::Oldest,
+        }
+    }
+
+    /// Return addresses taken by kretprobes are looked up (`rethook`, and before 5.18
+    /// `kretprobe_find_ret_addr`): 5.16 (commit 19138af1bd88).
+    pub const fn recovers_kretprobes(self) -> bool {
+        self.since(5, 16)
+    }
+
+    /// BPF programs are known to have a frame pointer, so that a walk through one is reliable: 7.0
+    /// (commit 01bc3b6db18d).
+    pub const fn knows_bpf_frame_pointers(self) -> bool {
+        self.since(7, 0)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
