@@ -18,6 +18,7 @@ pub(crate) use transcript::{Lost, Transcript};
 use crate::derived::Derived;
 use crate::dwarf::Common;
 use crate::image::{AddressSpace, ImageId, SectionKind};
+use crate::kernel;
 use crate::reason::Reason;
 use crate::rule::Rule;
 use alloc::sync::Arc;
@@ -275,6 +276,9 @@ pub struct Cache {
     /// What rules of one table became in another, and what was lost by that.
     transcripts: Transcripts,
     derived: HashMap<(ImageId, TableKind), Derived>,
+    /// What is kept of the address space last used, by its stamp.
+    of_space: Option<(((u64, u32), usize), Arc<dyn Any + Send + Sync>)>,
+    finds: kernel::Finds,
 }
 
 impl Cache {
@@ -567,5 +571,35 @@ impl Cache {
             Ok(index) => index,
             Err(_) => unreachable!("one reader, one type of index for each table kind"),
         }
+    }
+
+    /// What an unwinder needs of a whole address space, made by `make` when it is another one than
+    /// the last time, or has changed.
+    pub(crate) fn of_space<T: Any + Send + Sync>(
+        &mut self,
+        space: &AddressSpace,
+        make: impl FnOnce() -> T,
+    ) -> Arc<T> {
+        // Something mapped where nothing was does not change the stamp.
+        let stamp = (space.stamp(), space.mappings().len());
+        if let Some((at, any)) = &self.of_space
+            && *at == stamp
+            && let Ok(kept) = Arc::clone(any).downcast()
+        {
+            return kept;
+        }
+        let made = Arc::new(make());
+        self.of_space = Some((stamp, made.clone()));
+        self.finds = kernel::Finds::default();
+        made
+    }
+
+    /// The entries that a kernel's unwinder found, to be given back by [`Cache::put_finds`].
+    pub(crate) fn take_finds(&mut self) -> kernel::Finds {
+        core::mem::take(&mut self.finds)
+    }
+
+    pub(crate) fn put_finds(&mut self, finds: kernel::Finds) {
+        self.finds = finds;
     }
 }

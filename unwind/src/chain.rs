@@ -224,6 +224,8 @@ pub struct Chain {
     pub end: End,
     /// What happened on the way.
     pub events: Vec<Event>,
+    /// The unwinder itself says that the chain is not reliable.
+    pub refused: bool,
 }
 
 impl Default for Chain {
@@ -232,6 +234,7 @@ impl Default for Chain {
             frames: Vec::new(),
             end: Reason::NotAtRoot.into(),
             events: Vec::new(),
+            refused: false,
         }
     }
 }

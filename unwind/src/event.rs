@@ -2,6 +2,7 @@
 //! [`crate::chain::Sink::DETAIL`] compiles them away.
 
 use crate::address::CodeAddress;
+use crate::kernel::State;
 use crate::reason::Reason;
 use crate::regs::{Reg, Regs};
 
@@ -42,6 +43,8 @@ pub enum Event {
         /// Why.
         cause: Reason,
     },
+    /// A kernel's unwinder is in this state.
+    State(State),
     /// The caller's stack is another one.
     StackChanged {
         /// sp before.

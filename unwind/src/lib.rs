@@ -20,6 +20,7 @@ pub mod event;
 pub mod fp;
 pub mod guess;
 pub mod image;
+pub mod kernel;
 pub mod lbr;
 pub mod memory;
 pub mod orc;

@@ -58,6 +58,11 @@ codes! {
     FramePointerNotYet = "US510", "frame pointer not yet set up";
     FramePointerGone = "US511", "already torn down";
     NoFramePointer = "US512", "function without frame pointer";
+    NotOnStack = "US601", "not on a stack of this task";
+    StackRecursion = "US602", "stack visited twice";
+    CannotAccessRegs = "US603", "saved registers not on a stack";
+    BadFramePointer = "US604", "bad frame pointer";
+    OnOtherCpu = "US605", "task runs on another processor";
 }
 
 impl Code {
@@ -169,6 +174,130 @@ pub enum Reason {
     },
     /// US402: the walk ended, but nothing says that this is a root.
     NotAtRoot,
+    /// A kernel's unwinder gave up.
+    Kernel(KernelReason),
+}
+
+/// Why a kernel's unwinder gave up; shown in the kernel's words where it prints any.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum KernelReason {
+    /// US601: no stack that may be visited holds this address.
+    NotOnStack {
+        /// The address.
+        address: u64,
+    },
+    /// US602: a word is on a stack that was left before.
+    Recursion {
+        /// Its type (`enum stack_type`).
+        stack: u8,
+    },
+    /// US603: the entry says that registers were saved where there is no stack.
+    CannotAccessRegs {
+        /// Only the hardware's part of them.
+        partial: bool,
+        /// The address whose entry it is.
+        ip: u64,
+    },
+    /// US104: the entry says that nothing is known.
+    Undefined {
+        /// The address whose entry it is.
+        ip: u64,
+    },
+    /// US106: the entry needs a register that is not known.
+    MissingReg {
+        /// It.
+        reg: Reg,
+        /// The address whose entry it is.
+        ip: u64,
+    },
+    /// US105: the entry makes no sense.
+    BadEntry {
+        /// What of it.
+        what: &'static str,
+        /// The address whose entry it is.
+        ip: u64,
+    },
+    /// US204: sp did not advance on its stack.
+    WrongDirection {
+        /// The address whose entry it is.
+        ip: u64,
+    },
+    /// US604: a frame pointer that does not lead up the stacks.
+    BadFramePointer {
+        /// The frame, or the registers, that it was in.
+        frame: u64,
+        /// In saved registers.
+        in_regs: bool,
+        /// It.
+        value: u64,
+    },
+    /// US605: the stack changes while it is read.
+    OtherCpu,
+}
+
+impl KernelReason {
+    const fn code(self) -> Code {
+        match self {
+            KernelReason::NotOnStack { .. } => Code::NotOnStack,
+            KernelReason::Recursion { .. } => Code::StackRecursion,
+            KernelReason::CannotAccessRegs { .. } => Code::CannotAccessRegs,
+            KernelReason::Undefined { .. } => Code::UndefinedByTable,
+            KernelReason::MissingReg { .. } => Code::RegisterNotCarried,
+            KernelReason::BadEntry { .. } => Code::MalformedRow,
+            KernelReason::WrongDirection { .. } => Code::SpDidNotAdvance,
+            KernelReason::BadFramePointer { .. } => Code::BadFramePointer,
+            KernelReason::OtherCpu => Code::OnOtherCpu,
+        }
+    }
+}
+
+impl fmt::Display for KernelReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            KernelReason::NotOnStack { address } => {
+                write!(f, "{address:#x} is on no stack of this task")
+            }
+            KernelReason::Recursion { stack } => {
+                write!(f, "WARNING: stack recursion on stack type {stack}")
+            }
+            KernelReason::CannotAccessRegs { partial, ip } => {
+                let which = if partial {
+                    "iret registers"
+                } else {
+                    "registers"
+                };
+                write!(f, "WARNING: can't access {which} at {ip:#x}")
+            }
+            KernelReason::Undefined { ip } => write!(f, "nothing is known of {ip:#x}"),
+            KernelReason::MissingReg { reg, ip } => {
+                let name = match reg {
+                    Reg::Rdi => "RDI",
+                    Reg::Rdx => "DX",
+                    Reg::R10 => "R10",
+                    Reg::R13 => "R13",
+                    other => return write!(f, "WARNING: missing {other} value at {ip:#x}"),
+                };
+                write!(f, "WARNING: missing {name} value at {ip:#x}")
+            }
+            KernelReason::BadEntry { what, ip } => write!(f, "WARNING: {what} at {ip:#x}"),
+            KernelReason::WrongDirection { ip } => {
+                write!(f, "WARNING: stack going in the wrong direction? at {ip:#x}")
+            }
+            KernelReason::BadFramePointer {
+                frame,
+                in_regs: true,
+                value,
+            } => write!(
+                f,
+                "WARNING: kernel stack regs at {frame:#x} has bad 'bp' value {value:#x}"
+            ),
+            KernelReason::BadFramePointer { frame, value, .. } => write!(
+                f,
+                "WARNING: kernel stack frame pointer at {frame:#x} has bad value {value:#x}"
+            ),
+            KernelReason::OtherCpu => f.write_str(self.code().description()),
+        }
+    }
 }
 
 impl Reason {
@@ -194,6 +323,7 @@ impl Reason {
             Reason::NoBranchRecords => Code::NoBranchRecords,
             Reason::FrameLimit { .. } => Code::FrameLimit,
             Reason::NotAtRoot => Code::NotAtRoot,
+            Reason::Kernel(reason) => reason.code(),
         }
     }
 }
@@ -227,6 +357,7 @@ impl fmt::Display for Reason {
             Reason::RegistersMissing { reg } => write!(f, "{reg} is not recorded"),
             Reason::LbrDepth { depth } => write!(f, "only {depth} branch records"),
             Reason::FrameLimit { limit } => write!(f, "more than {limit} frames"),
+            Reason::Kernel(reason) => reason.fmt(f),
             Reason::RootReached | Reason::NoBranchRecords | Reason::NotAtRoot => {
                 f.write_str(self.code().description())
             }

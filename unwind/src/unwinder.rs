@@ -3,6 +3,7 @@
 use crate::cache::Cache;
 use crate::chain::{Addresses, Chain, End, How, Sink, Step};
 use crate::image::AddressSpace;
+use crate::kernel::Task;
 use crate::memory::Memory;
 use crate::regs::RegMask;
 use crate::start::Start;
@@ -22,6 +23,8 @@ pub struct Stack<'a> {
     pub memory: &'a dyn Memory,
     /// Bounds of the walk.
     pub limits: Limits,
+    /// Of a kernel's stack: the task.
+    pub task: Option<&'a Task>,
 }
 
 /// An unwinder. Implement this for your own, and put it in front of the corpus with

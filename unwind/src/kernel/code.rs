@@ -7,7 +7,7 @@
 //! name that the kernel itself gives it (below).
 
 use super::version::Version;
-use crate::image::{AddressSpace, Image, Mapping};
+use crate::image::{AddressSpace, Image, ImageId, Mapping};
 use crate::orc::{Blocks, Encoding, Entry, Index, Malformed};
 use crate::reason::Reason;
 use alloc::string::String;
@@ -92,8 +92,10 @@ pub enum Source {
         image: u32,
         /// Offset of the entry in `.orc_unwind`, bytes.
         offset: u64,
-        /// Where it begins, as loaded.
+        /// The first address that it speaks for, as loaded.
         start: u64,
+        /// The first address behind it, as loaded.
+        end: u64,
     },
     /// `null_orc_entry`, for ip 0.
     Null,
@@ -178,7 +180,10 @@ impl Code {
             part.range.end = part.range.end.max(mapping.range.end);
             return;
         }
-        let symbols = Symbols { image, bias: mapping.bias };
+        let symbols = Symbols {
+            image,
+            bias: mapping.bias,
+        };
         let core_text = symbols.range("_stext", "_etext");
         let is_core = core_text.is_some() && !self.has_core;
         // A table does not show which meaning SP_INDIRECT has: the kernel's version does.
@@ -187,7 +192,13 @@ impl Code {
             && let Some(encoding) = found.encoding()
         {
             let sp_indirect = self.version.encoding().sp_indirect;
-            index = Index::new(image, Some(Encoding { sp_indirect, ..encoding }));
+            index = Index::new(
+                image,
+                Some(Encoding {
+                    sp_indirect,
+                    ..encoding
+                }),
+            );
         }
         let table = index.unwrap_or_else(|problem| {
             self.problem.get_or_insert(problem);
@@ -240,6 +251,12 @@ impl Code {
         self.parts.iter().map(|p| &p.image)
     }
 
+    /// The identity and the bias of one of them.
+    pub fn image(&self, number: u32) -> (Option<ImageId>, u64) {
+        let part = self.parts.get(number as usize);
+        part.map_or((None, 0), |p| (Some(p.image.id()), p.bias))
+    }
+
     /// The functions that the unwinders know by name.
     pub const fn known(&self) -> &Known {
         &self.known
@@ -271,14 +288,15 @@ impl Code {
             return true;
         }
         let modules = &self.parts[usize::from(self.has_core)..];
-        let in_module = |p: &Part| {
-            p.range.contains(&address) && p.image.is_text(address.wrapping_sub(p.bias))
-        };
+        let in_module =
+            |p: &Part| p.range.contains(&address) && p.image.is_text(address.wrapping_sub(p.bias));
         modules.iter().any(in_module) || self.generated_at(address).is_some()
     }
 
     fn generated_at(&self, address: u64) -> Option<&(Range<u64>, Generated)> {
-        self.generated.iter().find(|(range, _)| range.contains(&address))
+        self.generated
+            .iter()
+            .find(|(range, _)| range.contains(&address))
     }
 
     /// `orc_find`, remembering what it found. `None` where the kernel has no entry.
@@ -310,16 +328,18 @@ impl Code {
             return self.in_table(0, ip, false);
         }
         let first = usize::from(self.has_core);
-        let module = self.parts[first..].iter().position(|p| p.range.contains(&ip));
+        let module = self.parts[first..]
+            .iter()
+            .position(|p| p.range.contains(&ip));
         if let Some(found) = module.and_then(|i| self.in_table(first + i, ip, false)) {
             return Some(found);
         }
         let (range, generated) = self.generated_at(ip)?;
         let offset = ip - range.start;
         match generated {
-            Generated::Bpf { frame_pointer: Some(part) }
-                if self.version.knows_bpf_frame_pointers() && part.contains(&offset) =>
-            {
+            Generated::Bpf {
+                frame_pointer: Some(part),
+            } if self.version.knows_bpf_frame_pointers() && part.contains(&offset) => {
                 let (entry, source) = (Entry::FRAME_POINTER, Source::Bpf);
                 Some(Found { entry, source })
             }
@@ -346,11 +366,16 @@ impl Code {
             false => table.find(svma)?,
         };
         let stored = table.stored(position)?;
-        let entry = table.table().entry(stored, index.encoding()?.layout)?.ok()?;
+        let entry = table
+            .table()
+            .entry(stored, index.encoding()?.layout)?
+            .ok()?;
+        let end = table.ip(position + 1).unwrap_or(index.text().end);
         let source = Source::Table {
             image: number as u32,
             offset: (stored * crate::orc::ENTRY_LEN) as u64,
             start: table.ip(position)?.wrapping_add(part.bias),
+            end: end.wrapping_add(part.bias),
         };
         Some(Found { entry, source })
     }

@@ -96,23 +96,35 @@ impl Ended {
             Ended::UserRegs | Ended::EndOfStack => return Reason::RootReached,
             Ended::OutOfStacks => return Reason::NotAtRoot,
             Ended::NotRecorded(error) => return Reason::from(error),
-            Ended::Undefined { ip } => return Reason::Undefined { pc: ip },
+            Ended::Undefined { ip } => KernelReason::Undefined { ip },
             Ended::NoEntry { ip } => return Reason::NoRow { pc: ip },
             Ended::NoTables => return Reason::NoTable { pc: 0 },
             Ended::OtherCpu => KernelReason::OtherCpu,
             Ended::StartNotOnStack { sp } => KernelReason::NotOnStack { address: sp },
-            Ended::CannotRead { why: NoStack::Recursion(kind), .. }
-            | Ended::CannotReadRegs { why: NoStack::Recursion(kind), .. } => {
-                KernelReason::Recursion { stack: kind as u8 }
+            Ended::CannotRead {
+                why: NoStack::Recursion(kind),
+                ..
             }
+            | Ended::CannotReadRegs {
+                why: NoStack::Recursion(kind),
+                ..
+            } => KernelReason::Recursion { stack: kind as u8 },
             Ended::CannotRead { address, .. } => KernelReason::NotOnStack { address },
-            Ended::CannotReadRegs { partial, ip, .. } => KernelReason::CannotAccessRegs { partial, ip },
+            Ended::CannotReadRegs { partial, ip, .. } => {
+                KernelReason::CannotAccessRegs { partial, ip }
+            }
             Ended::MissingReg { reg, ip } => KernelReason::MissingReg { reg, ip },
             Ended::BadEntry { what, ip } => KernelReason::BadEntry { what, ip },
             Ended::WrongDirection { ip } => KernelReason::WrongDirection { ip },
-            Ended::BadFramePointer { frame, in_regs, value } => {
-                KernelReason::BadFramePointer { frame, in_regs, value }
-            }
+            Ended::BadFramePointer {
+                frame,
+                in_regs,
+                value,
+            } => KernelReason::BadFramePointer {
+                frame,
+                in_regs,
+                value,
+            },
         })
     }
 }

@@ -3,9 +3,9 @@
 //! Linux `arch/x86/include/asm/unwind.h` (`unwind_recover_ret_addr`), `kernel/trace/fgraph.c`
 //! (`ftrace_graph_ret_addr`), `kernel/trace/rethook.c` (`rethook_find_ret_addr`).
 
+use super::Code;
 use super::task::Task;
 use super::version::GraphSearch;
-use super::Code;
 
 /// What the unwinder remembers of the searches: `graph_idx` and `kr_cur`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -25,12 +25,23 @@ pub(super) fn recover(
     word: u64,
     slot: u64,
 ) -> u64 {
+    let ret = recover_graph(code, task, cursors, word, slot);
+    recover_rethook(code, task, cursors, ret, slot)
+}
+
+/// The part of [`recover`] for the function graph tracer: `ftrace_graph_ret_addr`.
+pub(super) fn recover_graph(
+    code: &Code,
+    task: &Task,
+    cursors: &mut Cursors,
+    word: u64,
+    slot: u64,
+) -> u64 {
     let handler = code.known().return_to_handler;
-    let ret = match word == handler && word != 0 {
+    match word == handler && word != 0 {
         true => graph(code, task, cursors, handler, slot).unwrap_or(word),
         false => word,
-    };
-    recover_rethook(code, task, cursors, ret, slot)
+    }
 }
 
 fn graph(code: &Code, task: &Task, cursors: &mut Cursors, handler: u64, slot: u64) -> Option<u64> {
@@ -39,7 +50,11 @@ fn graph(code: &Code, task: &Task, cursors: &mut Cursors, handler: u64, slot: u6
         GraphSearch::Newest => {
             let len = task.graph.len() as u32;
             // A cursor of 0 means that nothing was found yet, also where the oldest one was.
-            let from = if cursors.graph_idx == 0 { len } else { cursors.graph_idx };
+            let from = if cursors.graph_idx == 0 {
+                len
+            } else {
+                cursors.graph_idx
+            };
             let searched = task.graph.get(..from.min(len) as usize)?;
             let found = searched
                 .iter()

@@ -29,13 +29,14 @@ pub use code::{Code, Finds, Found, Generated, Known, Source};
 pub use end::Ended;
 pub use fp::FpState;
 pub use guess::GuessState;
+pub use hijack::Cursors;
 pub use orc::OrcState;
 pub use pt_regs::{
     EntryRegs, IRET_FRAME_LEN, IRET_FRAME_OFFSET, PT_REGS_LEN, RegsPtr, is_user_cs, offset_of,
 };
 pub use stacks::{NoStack, PAGE_SIZE, StackInfo, StackType, THREAD_SIZE};
 pub use task::{GraphReturn, Rethook, Task};
-pub use unwinder::{KernelUnwinder, Settings};
+pub use unwinder::KernelUnwinder;
 pub use user::{UserFrames, perf_callchain_user, unwind_user};
 pub use version::{GraphSearch, Version};
 
@@ -145,15 +146,15 @@ pub struct Unwind<'a, M: ?Sized> {
 }
 
 impl<'a, M: Memory + ?Sized> Unwind<'a, M> {
-    /// `__unwind_start`, with the mark up to which frames are skipped. `steps` is told of every
-    /// state, those that are skipped too.
+    /// `__unwind_start`, with the mark up to which frames are skipped. `skipped` is told of every
+    /// state on the way there, the very first included.
     pub fn start(
         kind: Kind,
         kernel: Kernel<'a, M>,
         from: From<'_>,
         first_frame: u64,
         finds: &'a mut Finds,
-        steps: &mut dyn FnMut(&Self),
+        skipped: &mut dyn FnMut(&Unwind<'_, M>),
     ) -> Self {
         let start = match from {
             From::Regs(regs) | From::Own(regs) => *regs,
@@ -173,8 +174,8 @@ impl<'a, M: Memory + ?Sized> Unwind<'a, M> {
             ended: None,
         };
         match kind {
-            Kind::Orc => orc::start(&mut unwind, from, first_frame, steps),
-            Kind::Fp => fp::start(&mut unwind, from, first_frame, steps),
+            Kind::Orc => orc::start(&mut unwind, from, first_frame, skipped),
+            Kind::Fp => fp::start(&mut unwind, from, first_frame, skipped),
             Kind::Guess => guess::start(&mut unwind, first_frame),
         }
         unwind
@@ -210,6 +211,15 @@ impl<'a, M: Memory + ?Sized> Unwind<'a, M> {
     /// What it asks.
     pub const fn kernel(&self) -> &Kernel<'a, M> {
         &self.kernel
+    }
+
+    /// The address of the frame at hand: 0 where a state has none.
+    pub const fn ip(&self) -> u64 {
+        match &self.state {
+            State::Orc(s) => s.ip,
+            State::Fp(s) => s.ip,
+            State::Guess(_) => 0,
+        }
     }
 
     /// `unwind_get_return_address`; `None` where the kernel says 0: done, or not kernel text.

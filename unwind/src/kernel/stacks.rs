@@ -144,9 +144,8 @@ pub(super) fn get_stack_info(
     info: &mut StackInfo,
     mask: &mut u64,
 ) -> Result<(), NoStack> {
-    let wanted = |s: &&StackInfo| {
-        s.range().contains(&address) && (current || s.kind == StackType::Task)
-    };
+    let wanted =
+        |s: &&StackInfo| s.range().contains(&address) && (current || s.kind == StackType::Task);
     let Some(found) = stacks.iter().find(wanted).filter(|_| address != 0) else {
         info.kind = StackType::Unknown;
         return Err(NoStack::Unknown);

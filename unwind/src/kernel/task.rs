@@ -1,8 +1,10 @@
 //! The task whose stack is unwound: its stacks, and the return addresses that tracers took from
 //! them.
 
-use super::stacks::StackInfo;
+use super::stacks::{StackInfo, StackType};
+use super::version::Version;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// An entry of the function graph tracer's shadow stack (`struct ftrace_ret_stack`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -25,12 +27,17 @@ pub struct Rethook {
 /// A task.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Task {
+    /// The kernel's version, where the recording says.
+    pub version: Option<Version>,
     /// Is it the one that runs here (`current`)?
     pub is_current: bool,
     /// Does it run on another processor?
     pub on_other_cpu: bool,
     /// Where it left the processor (`thread.sp`); 0 if it runs, or that is not known.
     pub thread_sp: u64,
+    /// Bytes between the registers of a system call and the end of the task's stack
+    /// (`TOP_OF_KERNEL_STACK_PADDING`): 0; 16 with `CONFIG_X86_FRED`.
+    pub top_padding: u64,
     /// The stacks that may be visited: its own, and, if it is current, those of its processor.
     pub stacks: Vec<StackInfo>,
     /// The function graph tracer's shadow stack, the oldest entry first.
@@ -43,12 +50,30 @@ impl Default for Task {
     /// The current one, of which nothing is known.
     fn default() -> Self {
         Task {
+            version: None,
             is_current: true,
             on_other_cpu: false,
             thread_sp: 0,
+            top_padding: 0,
             stacks: Vec::new(),
             graph: Vec::new(),
             rethooks: Vec::new(),
+        }
+    }
+}
+
+impl Task {
+    /// The current one, with a stack of its own and no other.
+    pub fn of_stack(bounds: Option<Range<u64>>) -> Task {
+        let own = bounds.map(|range| StackInfo {
+            kind: StackType::Task,
+            begin: range.start,
+            end: range.end,
+            next_sp: 0,
+        });
+        Task {
+            stacks: own.into_iter().collect(),
+            ..Task::default()
         }
     }
 }

@@ -24,7 +24,8 @@ pub enum GraphSearch {
 impl Version {
     /// The versions that the command line offers, oldest first: each is the first with some
     /// difference.
-    pub const NAMES: [&'static str; 8] = ["4.14", "5.2", "5.12", "6.1", "6.3", "6.4", "6.12", "7.1"];
+    pub const NAMES: [&'static str; 8] =
+        ["4.14", "5.2", "5.12", "6.1", "6.3", "6.4", "6.12", "7.1"];
 
     /// The kernel that is meant where nothing is said: with today's behaviour and the layout that
     /// most have.

@@ -4,7 +4,7 @@ use super::derived::OrcEntry;
 use super::entry::ENTRY_LEN;
 use super::index::Index;
 use super::layout::Encoding;
-use super::read::{Malformed, Sorted, Table};
+use super::read::{Malformed, Sorted};
 use crate::cache::{Cache, NewRow, RowId, TableKind, UnitId, UnitKey};
 use crate::derived::{self, NO_ROW, Tables};
 use crate::image::{Image, Mapping, SectionKind};

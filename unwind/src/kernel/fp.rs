@@ -1,0 +1,228 @@
+//! The frame pointer unwinder: Linux `arch/x86/kernel/unwind_frame.c`.
+
+use super::end::Ended;
+use super::hijack::{self, Cursors};
+use super::orc::INACTIVE_BP;
+use super::pt_regs::{PT_REGS_LEN, RegsPtr, is_user_cs, offset_of};
+use super::stacks::{StackInfo, StackType, get_stack_info};
+use super::{From, State, Unwind};
+use crate::memory::{Memory, MemoryError};
+use crate::regs::Reg;
+
+/// `struct unwind_state` with `CONFIG_UNWINDER_FRAME_POINTER`. Addresses are 0 for NULL.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[allow(missing_docs)]
+pub struct FpState {
+    pub stack: StackInfo,
+    pub stack_mask: u64,
+    /// `graph_idx` and `kr_cur`.
+    pub cursors: Cursors,
+    pub error: bool,
+    pub got_irq: bool,
+    pub bp: u64,
+    pub orig_sp: u64,
+    pub ip: u64,
+    /// rbp of a call through a null pointer, whose frame is not complete.
+    pub next_bp: u64,
+    pub regs: RegsPtr,
+}
+
+/// Bytes of a frame: rbp and the return address.
+const FRAME_LEN: u64 = 16;
+
+pub(super) fn start<M: Memory + ?Sized>(
+    unwind: &mut Unwind<'_, M>,
+    from: From<'_>,
+    first_frame: u64,
+    skipped: &mut dyn FnMut(&Unwind<'_, M>),
+) {
+    let task = unwind.kernel.task;
+    let mut state = FpState {
+        got_irq: matches!(from, From::Regs(_)),
+        ..FpState::default()
+    };
+    unwind.state = State::Fp(state);
+    let mut bp = match from {
+        From::Regs(regs) if is_user_cs(regs.get(Reg::Cs).unwrap_or(0)) => {
+            unwind.end(Ended::StartedInUser, false);
+            return;
+        }
+        From::Regs(regs) | From::Own(regs) => regs.get(Reg::Rbp).unwrap_or(0),
+        // The last two words of `struct inactive_task_frame` are a frame.
+        From::Inactive => task.thread_sp.wrapping_add(INACTIVE_BP),
+    };
+    if let From::Regs(regs) = from
+        && regs.rip() == 0
+        && regs.rsp() >= first_frame
+    {
+        state.next_bp = bp;
+        bp = regs.rsp().wrapping_sub(8);
+    }
+    let (info, mask) = (&mut state.stack, &mut state.stack_mask);
+    // The kernel does not look whether this fails either.
+    let _ = get_stack_info(&task.stacks, task.is_current, bp, info, mask);
+    let updated = update(unwind, &mut state, bp);
+    unwind.state = State::Fp(state);
+    if let Err(error) = updated {
+        unwind.not_recorded(error);
+    } else if state.stack.kind == StackType::Unknown {
+        unwind.end(Ended::StartNotOnStack { sp: bp }, false);
+    }
+    while let State::Fp(state) = unwind.state
+        && state.stack.kind != StackType::Unknown
+        && (!state.stack.holds(first_frame, 8) || (state.next_bp == 0 && state.bp < first_frame))
+    {
+        skipped(unwind);
+        unwind.next_frame();
+    }
+}
+
+/// `update_stack_state`: goes to the frame at `next_bp`, or to the registers that it encodes. False
+/// if it leads nowhere.
+fn update<M: Memory + ?Sized>(
+    unwind: &Unwind<'_, M>,
+    state: &mut FpState,
+    next_bp: u64,
+) -> Result<bool, MemoryError> {
+    let kernel = unwind.kernel;
+    let prev_type = state.stack.kind;
+    let prev_end = match state.regs {
+        RegsPtr::At(regs) => regs.wrapping_add(PT_REGS_LEN),
+        RegsPtr::Start | RegsPtr::None => state.bp.wrapping_add(FRAME_LEN),
+    };
+    // ENCODE_FRAME_POINTER: the lowest bit says that these are registers.
+    let encoded = next_bp & 1 != 0;
+    let (frame, len) = match encoded {
+        true => (next_bp & !1, PT_REGS_LEN),
+        false => (next_bp, FRAME_LEN),
+    };
+    state.got_irq |= encoded;
+    while !state.stack.holds(frame, len) {
+        let next_sp = state.stack.next_sp;
+        let (info, mask) = (&mut state.stack, &mut state.stack_mask);
+        let task = kernel.task;
+        if get_stack_info(&task.stacks, task.is_current, next_sp, info, mask).is_err() {
+            return Ok(false);
+        }
+    }
+    if state.orig_sp != 0 && state.stack.kind == prev_type && frame < prev_end {
+        return Ok(false);
+    }
+    (state.regs, state.bp) = match encoded {
+        true => (RegsPtr::At(frame), 0),
+        false => (RegsPtr::None, next_bp),
+    };
+    state.ip = match unwind.is_user(state.regs)? {
+        true => 0,
+        false => {
+            let slot = match encoded {
+                true => frame.wrapping_add(offset_of(Reg::Rip)),
+                false => frame.wrapping_add(8),
+            };
+            let word = kernel.memory.read_u64(slot)?;
+            hijack::recover(kernel.code, kernel.task, &mut state.cursors, word, slot)
+        }
+    };
+    if state.orig_sp == 0 {
+        state.orig_sp = frame;
+    }
+    Ok(true)
+}
+
+/// `task_pt_regs`: the registers that a task entered the kernel with, at the end of its stack.
+fn task_pt_regs<M: ?Sized>(unwind: &Unwind<'_, M>) -> Option<u64> {
+    let task = unwind.kernel.task;
+    let own = task.stacks.iter().find(|s| s.kind == StackType::Task)?;
+    own.end.checked_sub(PT_REGS_LEN + task.top_padding)
+}
+
+/// `is_last_task_frame`, where the task's registers are at `regs`.
+fn is_last<M: Memory + ?Sized>(
+    unwind: &Unwind<'_, M>,
+    bp: u64,
+    regs: u64,
+) -> Result<bool, MemoryError> {
+    let word = |address: u64| unwind.kernel.memory.read_u64(address);
+    let last = regs.wrapping_sub(16);
+    Ok(match last.wrapping_sub(bp) {
+        0 => true,
+        // gcc realigned the stack, and copied the return address.
+        8 => word(last)? == word(last.wrapping_add(8))?,
+        // ftrace's frame in front of the function's.
+        24 => word(bp)? == word(bp + 16)? && word(bp + 8)? == word(bp + 32)?,
+        _ => false,
+    })
+}
+
+pub(super) fn next_frame<M: Memory + ?Sized>(unwind: &mut Unwind<'_, M>, state: FpState) -> bool {
+    match step(unwind, state) {
+        Ok(going_on) => going_on,
+        Err(error) => unwind.not_recorded(error),
+    }
+}
+
+fn step<M: Memory + ?Sized>(
+    unwind: &mut Unwind<'_, M>,
+    mut state: FpState,
+) -> Result<bool, MemoryError> {
+    if unwind.is_user(state.regs)? {
+        return Ok(unwind.end(Ended::UserRegs, false));
+    }
+    let memory = unwind.kernel.memory;
+    let task_regs = task_pt_regs(unwind);
+    if let Some(regs) = task_regs
+        && is_last(unwind, state.bp, regs)?
+    {
+        let regs = RegsPtr::At(regs);
+        if !unwind.is_user(regs)? {
+            return Ok(unwind.end(Ended::EndOfStack, false));
+        }
+        // A system call's registers, which no frame pointer encodes.
+        (state.regs, state.bp, state.ip) = (regs, 0, 0);
+        unwind.state = State::Fp(state);
+        return Ok(true);
+    }
+    let next_bp = match state.regs {
+        _ if state.next_bp != 0 => core::mem::take(&mut state.next_bp),
+        RegsPtr::None => memory.read_u64(state.bp)?,
+        regs => regs.read(&unwind.start, memory, Reg::Rbp)?,
+    };
+    let before = state;
+    let updated = update(unwind, &mut state, next_bp)?;
+    unwind.state = State::Fp(state);
+    if updated {
+        return Ok(true);
+    }
+    let why = bad_address(unwind, &before, next_bp, task_regs)?;
+    Ok(unwind.end(why, true))
+}
+
+/// Why the walk got lost: where the kernel knows that it may, it does not warn.
+fn bad_address<M: Memory + ?Sized>(
+    unwind: &Unwind<'_, M>,
+    state: &FpState,
+    value: u64,
+    task_regs: Option<u64>,
+) -> Result<Ended, MemoryError> {
+    let kernel = unwind.kernel;
+    let (frame, in_regs) = match state.regs {
+        RegsPtr::At(regs) => (regs, true),
+        RegsPtr::Start | RegsPtr::None => (state.bp, false),
+    };
+    let in_entry = state.got_irq && kernel.code.is_entry_text(state.ip);
+    let at_end = match (in_regs, task_regs) {
+        (true, Some(end)) => {
+            let sp = state.regs.read(&unwind.start, kernel.memory, Reg::Rsp)?;
+            sp >= end.wrapping_sub(24) && sp < end
+        }
+        _ => false,
+    };
+    if !kernel.task.is_current || in_entry || at_end {
+        return Ok(Ended::OutOfStacks);
+    }
+    Ok(Ended::BadFramePointer {
+        frame,
+        in_regs,
+        value,
+    })
+}

@@ -1,0 +1,90 @@
+//! The guess: Linux `arch/x86/kernel/unwind_guess.c`.
+
+use super::end::Ended;
+use super::hijack::{self, Cursors};
+use super::stacks::{StackInfo, get_stack_info};
+use super::{State, Unwind};
+use crate::memory::Memory;
+
+/// `struct unwind_state` with `CONFIG_UNWINDER_GUESS`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[allow(missing_docs)]
+pub struct GuessState {
+    pub stack: StackInfo,
+    pub stack_mask: u64,
+    pub sp: u64,
+}
+
+const fn align(address: u64) -> u64 {
+    address.wrapping_add(7) & !7
+}
+
+pub(super) fn start<M: Memory + ?Sized>(unwind: &mut Unwind<'_, M>, first_frame: u64) {
+    let task = unwind.kernel.task;
+    let mut state = GuessState {
+        sp: align(first_frame),
+        ..GuessState::default()
+    };
+    let (info, mask) = (&mut state.stack, &mut state.stack_mask);
+    let found = get_stack_info(&task.stacks, task.is_current, first_frame, info, mask);
+    unwind.state = State::Guess(state);
+    if found.is_err() {
+        unwind.end(Ended::StartNotOnStack { sp: first_frame }, false);
+        return;
+    }
+    let is_first = match unwind.kernel.memory.read_u64(first_frame) {
+        _ if !state.stack.holds(first_frame, 8) => false,
+        Ok(word) => unwind.kernel.code.is_text(word),
+        Err(error) => {
+            unwind.not_recorded(error);
+            return;
+        }
+    };
+    if !is_first {
+        unwind.next_frame();
+    }
+}
+
+pub(super) fn next_frame<M: Memory + ?Sized>(
+    unwind: &mut Unwind<'_, M>,
+    mut state: GuessState,
+) -> bool {
+    let kernel = unwind.kernel;
+    loop {
+        state.sp = state.sp.wrapping_add(8);
+        while state.sp < state.stack.end {
+            let word = match kernel.memory.read_u64(state.sp) {
+                Ok(word) => word,
+                Err(error) => {
+                    unwind.state = State::Guess(state);
+                    return unwind.not_recorded(error);
+                }
+            };
+            if kernel.code.is_text(word) {
+                unwind.state = State::Guess(state);
+                return true;
+            }
+            state.sp = state.sp.wrapping_add(8);
+        }
+        state.sp = align(state.stack.next_sp);
+        let (info, mask) = (&mut state.stack, &mut state.stack_mask);
+        let current = kernel.task.is_current;
+        if get_stack_info(&kernel.task.stacks, current, state.sp, info, mask).is_err() {
+            unwind.state = State::Guess(state);
+            return unwind.end(Ended::OutOfStacks, false);
+        }
+    }
+}
+
+/// The word at hand, or what a tracer took from there.
+pub(super) fn return_address<M: Memory + ?Sized>(
+    unwind: &Unwind<'_, M>,
+    state: GuessState,
+) -> Option<u64> {
+    let kernel = unwind.kernel;
+    let word = kernel.memory.read_u64(state.sp).ok()?;
+    // The kernel's cursors are in its state, and it asks once for each state.
+    let mut cursors = Cursors::default();
+    let address = hijack::recover(kernel.code, kernel.task, &mut cursors, word, state.sp);
+    (address != 0).then_some(address)
+}

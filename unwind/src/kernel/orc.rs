@@ -1,0 +1,328 @@
+//! The ORC unwinder: `__unwind_start` and `unwind_next_frame` of Linux
+//! `arch/x86/kernel/unwind_orc.c`.
+
+use super::end::Ended;
+use super::hijack::{self, Cursors};
+use super::pt_regs::{IRET_FRAME_LEN, IRET_FRAME_OFFSET, PT_REGS_LEN, RegsPtr, is_user_cs};
+use super::stacks::{NoStack, PAGE_SIZE, StackInfo, StackType, get_stack_info};
+use super::{Found, From, Source, State, Unwind};
+use crate::memory::{Memory, MemoryError};
+use crate::orc::{Entry, EntryType, OrcReg, SpIndirect};
+use crate::regs::Reg;
+
+/// `struct unwind_state` with `CONFIG_UNWINDER_ORC`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[allow(missing_docs)]
+pub struct OrcState {
+    pub stack: StackInfo,
+    pub stack_mask: u64,
+    /// `graph_idx` and `kr_cur`.
+    pub cursors: Cursors,
+    pub error: bool,
+    pub signal: bool,
+    pub full_regs: bool,
+    pub sp: u64,
+    pub bp: u64,
+    pub ip: u64,
+    pub regs: RegsPtr,
+    pub prev_regs: RegsPtr,
+}
+
+/// Bytes of `struct inactive_task_frame`: six registers and the return address.
+const INACTIVE_FRAME_LEN: u64 = 56;
+/// Where rbp is in it.
+pub(super) const INACTIVE_BP: u64 = 40;
+/// Where the return address is.
+const INACTIVE_RET: u64 = 48;
+
+pub(super) fn start<M: Memory + ?Sized>(
+    unwind: &mut Unwind<'_, M>,
+    from: From<'_>,
+    first_frame: u64,
+    skipped: &mut dyn FnMut(&Unwind<'_, M>),
+) {
+    let (code, task) = (unwind.kernel.code, unwind.kernel.task);
+    let mut state = OrcState::default();
+    let refused = match () {
+        () if !code.has_orc() => Some(Ended::NoTables),
+        () if task.on_other_cpu && !task.is_current => Some(Ended::OtherCpu),
+        () => None,
+    };
+    if let Some(why) = refused {
+        unwind.end(why, true);
+        return;
+    }
+    match from {
+        From::Regs(regs) => {
+            if is_user_cs(regs.get(Reg::Cs).unwrap_or(0)) {
+                unwind.end(Ended::StartedInUser, false);
+                return;
+            }
+            (state.ip, state.sp) = (regs.rip(), regs.rsp());
+            state.bp = regs.get(Reg::Rbp).unwrap_or(0);
+            state.regs = RegsPtr::Start;
+            state.full_regs = true;
+            state.signal = true;
+        }
+        From::Own(regs) => {
+            (state.ip, state.sp) = (regs.rip(), regs.rsp());
+            state.bp = regs.get(Reg::Rbp).unwrap_or(0);
+        }
+        From::Inactive => {
+            let word = |offset| {
+                let address = task.thread_sp.wrapping_add(offset);
+                unwind.kernel.memory.read_u64(address)
+            };
+            let frame = word(INACTIVE_BP).and_then(|bp| Ok((bp, word(INACTIVE_RET)?)));
+            (state.bp, state.ip) = match frame {
+                Ok(frame) => frame,
+                Err(error) => {
+                    unwind.not_recorded(error);
+                    return;
+                }
+            };
+            let version = code.version();
+            state.sp = match version.skips_inactive_task_frame() {
+                true => task.thread_sp.wrapping_add(INACTIVE_FRAME_LEN),
+                false => task.thread_sp,
+            };
+            let new_task = match version.has_ret_from_fork_asm() {
+                true => code.known().ret_from_fork_asm,
+                false => code.known().ret_from_fork,
+            };
+            state.signal = state.ip == new_task && new_task != 0;
+        }
+    }
+    let find = |state: &mut OrcState, address| {
+        let (info, mask) = (&mut state.stack, &mut state.stack_mask);
+        get_stack_info(&task.stacks, task.is_current, address, info, mask)
+    };
+    let sp = state.sp;
+    if find(&mut state, sp).is_err() {
+        // A guard page, perhaps: the stack above it may do.
+        state.error = true;
+        let next_page = sp.wrapping_add(PAGE_SIZE - 1) & !(PAGE_SIZE - 1);
+        let found = find(&mut state, next_page);
+        unwind.state = State::Orc(state);
+        if found.is_err() {
+            unwind.end(Ended::StartNotOnStack { sp }, true);
+            return;
+        }
+    }
+    unwind.state = State::Orc(state);
+    if let From::Regs(_) = from {
+        skipped(unwind);
+        unwind.next_frame();
+        return;
+    }
+    while let State::Orc(state) = unwind.state
+        && state.stack.kind != StackType::Unknown
+        && (!state.stack.holds(first_frame, 8) || state.sp <= first_frame)
+    {
+        skipped(unwind);
+        unwind.next_frame();
+    }
+}
+
+/// What a step cannot do.
+enum Stop {
+    /// `goto err`, with what the kernel would say.
+    Error(Ended),
+    /// The recording lacks a word.
+    NotRecorded(MemoryError),
+}
+
+impl core::convert::From<MemoryError> for Stop {
+    fn from(error: MemoryError) -> Self {
+        Stop::NotRecorded(error)
+    }
+}
+
+pub(super) fn next_frame<M: Memory + ?Sized>(unwind: &mut Unwind<'_, M>, state: OrcState) -> bool {
+    match unwind.is_user(state.regs) {
+        Ok(true) => return unwind.end(Ended::UserRegs, false),
+        Ok(false) => {}
+        Err(error) => return unwind.not_recorded(error),
+    }
+    let code = unwind.kernel.code;
+    let (ip, version) = (state.ip, code.version());
+    let tells = version.tells_end_from_error();
+    let lookup = if state.signal { ip } else { ip.wrapping_sub(1) };
+    let found = match code.find(lookup, unwind.finds) {
+        Some(found) => found,
+        None if !version.falls_back_to_frame_pointer() => {
+            return unwind.end(Ended::NoEntry { ip: lookup }, tells);
+        }
+        None => Found {
+            entry: Entry::FRAME_POINTER,
+            source: Source::FramePointer,
+        },
+    };
+    unwind.found = Some(found);
+    match found.entry.kind {
+        EntryType::Undefined => return unwind.end(Ended::Undefined { ip: lookup }, tells),
+        EntryType::EndOfStack => return unwind.end(Ended::EndOfStack, false),
+        EntryType::Call | EntryType::Regs | EntryType::RegsPartial => {}
+    }
+    let mut step = Step { unwind, state, ip };
+    step.state.error |= found.source == Source::FramePointer;
+    let stopped = step.apply(&found.entry).err();
+    // What a failed step has done stays done.
+    unwind.state = State::Orc(step.state);
+    match stopped {
+        None => true,
+        Some(Stop::Error(why)) => unwind.end(why, tells),
+        Some(Stop::NotRecorded(error)) => unwind.not_recorded(error),
+    }
+}
+
+struct Step<'s, 'a, M: ?Sized> {
+    unwind: &'s Unwind<'a, M>,
+    state: OrcState,
+    /// Where the frame was before the step.
+    ip: u64,
+}
+
+impl<M: Memory + ?Sized> Step<'_, '_, M> {
+    /// `stack_access_ok`
+    #[inline]
+    fn access(&mut self, address: u64, len: u64) -> Result<(), NoStack> {
+        if self.state.stack.holds(address, len) {
+            return Ok(());
+        }
+        let task = self.unwind.kernel.task;
+        let (info, mask) = (&mut self.state.stack, &mut self.state.stack_mask);
+        get_stack_info(&task.stacks, task.is_current, address, info, mask)?;
+        match self.state.stack.holds(address, len) {
+            true => Ok(()),
+            false => Err(NoStack::Unknown),
+        }
+    }
+
+    /// `deref_stack_reg`
+    #[inline]
+    fn load(&mut self, address: u64) -> Result<u64, Stop> {
+        let ip = self.ip;
+        self.access(address, 8)
+            .map_err(|why| Stop::Error(Ended::CannotRead { address, why, ip }))?;
+        Ok(self.unwind.kernel.memory.read_u64(address)?)
+    }
+
+    /// `get_reg`
+    fn reg(&self, reg: Reg) -> Result<Option<u64>, Stop> {
+        let state = &self.state;
+        let from = match () {
+            () if !state.regs.is_some() => return Ok(None),
+            () if state.full_regs => state.regs,
+            () if state.prev_regs.is_some() => state.prev_regs,
+            () => return Ok(None),
+        };
+        let value = from.read(&self.unwind.start, self.unwind.kernel.memory, reg)?;
+        Ok(Some(value))
+    }
+
+    fn needed(&self, reg: Reg) -> Result<u64, Stop> {
+        let missing = Ended::MissingReg { reg, ip: self.ip };
+        self.reg(reg)?.ok_or(Stop::Error(missing))
+    }
+
+    fn bad(&self, what: &'static str) -> Stop {
+        Stop::Error(Ended::BadEntry { what, ip: self.ip })
+    }
+
+    fn apply(&mut self, entry: &Entry) -> Result<(), Stop> {
+        let version = self.unwind.kernel.code.version();
+        let (prev_type, prev_sp, own_bp) = (self.state.stack.kind, self.state.sp, self.state.bp);
+        if version.takes_signal_from_entry() {
+            self.state.signal = entry.signal;
+        }
+        let offset = i64::from(entry.sp_offset) as u64;
+        let sp = match entry.sp_reg {
+            OrcReg::Sp => prev_sp.wrapping_add(offset),
+            OrcReg::Bp => own_bp.wrapping_add(offset),
+            OrcReg::SpIndirect => match version.encoding().sp_indirect {
+                SpIndirect::LoadThenAdd => self.load(prev_sp)?.wrapping_add(offset),
+                SpIndirect::LoadAtOffset => self.load(prev_sp.wrapping_add(offset))?,
+            },
+            OrcReg::BpIndirect => self.load(own_bp.wrapping_add(offset))?,
+            OrcReg::R10 => self.needed(Reg::R10)?,
+            OrcReg::R13 => self.needed(Reg::R13)?,
+            OrcReg::Di => self.needed(Reg::Rdi)?,
+            OrcReg::Dx => self.needed(Reg::Rdx)?,
+            OrcReg::Ax => self.needed(Reg::Rax)?,
+            OrcReg::Undefined | OrcReg::PrevSp => return Err(self.bad("unknown SP base reg")),
+        };
+        match entry.kind {
+            EntryType::Call => {
+                let slot = sp.wrapping_sub(8);
+                let word = self.load(slot)?;
+                let kernel = self.unwind.kernel;
+                let cursors = &mut self.state.cursors;
+                self.state.ip = hijack::recover(kernel.code, kernel.task, cursors, word, slot);
+                self.state.sp = sp;
+                self.state.regs = RegsPtr::None;
+                self.state.prev_regs = RegsPtr::None;
+            }
+            EntryType::Regs => {
+                self.saved(sp, sp, PT_REGS_LEN)?;
+                self.state.regs = RegsPtr::At(sp);
+                self.state.prev_regs = RegsPtr::None;
+                self.state.full_regs = true;
+            }
+            EntryType::RegsPartial => {
+                let regs = sp.wrapping_sub(IRET_FRAME_OFFSET);
+                self.saved(regs, sp, IRET_FRAME_LEN)?;
+                if self.state.full_regs && version.has_prev_regs() {
+                    self.state.prev_regs = self.state.regs;
+                }
+                self.state.regs = RegsPtr::At(regs);
+                self.state.full_regs = false;
+            }
+            EntryType::Undefined | EntryType::EndOfStack => {
+                return Err(self.bad("unknown .orc_unwind entry type"));
+            }
+        }
+        if !version.takes_signal_from_entry() {
+            self.state.signal = entry.kind != EntryType::Call;
+        }
+        let offset = i64::from(entry.bp_offset) as u64;
+        match entry.bp_reg {
+            OrcReg::Undefined => {
+                if let Some(bp) = self.reg(Reg::Rbp)? {
+                    self.state.bp = bp;
+                }
+            }
+            OrcReg::PrevSp => self.state.bp = self.load(sp.wrapping_add(offset))?,
+            OrcReg::Bp => self.state.bp = self.load(own_bp.wrapping_add(offset))?,
+            _ => return Err(self.bad("unknown BP base reg")),
+        }
+        let state = &self.state;
+        if state.stack.kind == prev_type && state.stack.holds(state.sp, 8) && state.sp <= prev_sp {
+            return Err(Stop::Error(Ended::WrongDirection { ip: self.ip }));
+        }
+        Ok(())
+    }
+
+    /// `deref_stack_regs` and `deref_stack_iret_regs`: ip and sp of the `struct pt_regs` at `regs`,
+    /// of which `len` bytes from `address` on are there.
+    fn saved(&mut self, regs: u64, address: u64, len: u64) -> Result<(), Stop> {
+        let (ip, partial) = (self.ip, len != PT_REGS_LEN);
+        self.access(address, len).map_err(|why| {
+            Stop::Error(Ended::CannotReadRegs {
+                address,
+                partial,
+                why,
+                ip,
+            })
+        })?;
+        let (start, kernel) = (&self.unwind.start, self.unwind.kernel);
+        let at = RegsPtr::At(regs);
+        let word = at.read(start, kernel.memory, Reg::Rip)?;
+        self.state.sp = at.read(start, kernel.memory, Reg::Rsp)?;
+        // At the entry of the trampoline, the word that led there has been taken by `ret`.
+        let slot = self.state.sp.wrapping_sub(8);
+        let cursors = &mut self.state.cursors;
+        self.state.ip = hijack::recover_rethook(kernel.code, kernel.task, cursors, word, slot);
+        Ok(())
+    }
+}

@@ -1,0 +1,215 @@
+//! The kernel's other ways to print a walk: `arch_stack_walk`, `arch_stack_walk_reliable` (Linux
+//! `arch/x86/kernel/stacktrace.c`) and `show_trace_log_lvl` (`arch/x86/kernel/dumpstack.c`).
+
+use super::hijack::{self, Cursors};
+use super::pt_regs::{EntryRegs, offset_of};
+use super::stacks::{PAGE_SIZE, StackInfo, StackType, get_stack_info};
+use super::{Finds, From, Kernel, Kind, Unwind};
+use crate::memory::Memory;
+use crate::reason::Reason;
+use crate::regs::Reg;
+use alloc::vec::Vec;
+
+/// Where a trace starts: registers, or where an inactive task left the processor, or the
+/// unwinder's own registers; and the mark that goes with them (`unwind_start` with NULL).
+fn begin<'k, M: Memory + ?Sized>(
+    kind: Kind,
+    kernel: Kernel<'k, M>,
+    from: From<'_>,
+    finds: &'k mut Finds,
+) -> Unwind<'k, M> {
+    Unwind::start(
+        kind,
+        kernel,
+        from,
+        stack_pointer(kernel, from),
+        finds,
+        &mut |_| {},
+    )
+}
+
+/// `get_stack_pointer`. The current task's own is the frame address of the caller of
+/// `unwind_start`; the recording has only the unwinder's, so that nothing is skipped.
+fn stack_pointer<M: ?Sized>(kernel: Kernel<'_, M>, from: From<'_>) -> u64 {
+    match from {
+        From::Regs(regs) => regs.rsp(),
+        From::Own(regs) => regs.rsp().saturating_sub(1),
+        From::Inactive => kernel.task.thread_sp,
+    }
+}
+
+/// `arch_stack_walk`: the addresses, at most `max`.
+pub fn stack_walk<M: Memory + ?Sized>(
+    kind: Kind,
+    kernel: Kernel<'_, M>,
+    from: From<'_>,
+    max: usize,
+    finds: &mut Finds,
+) -> Vec<u64> {
+    let mut out = Vec::new();
+    if let From::Regs(regs) = from {
+        out.push(regs.rip());
+    }
+    let mut unwind = begin(kind, kernel, from, finds);
+    while let Some(address) = unwind.return_address()
+        && out.len() < max
+    {
+        out.push(address);
+        unwind.next_frame();
+    }
+    out
+}
+
+/// Why a stack is not reliable (`-EINVAL`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unreliable {
+    /// The unwinder says so.
+    Error(Reason),
+    /// Registers of the kernel are on the stack: frame pointers cannot be trusted there.
+    KernelRegs,
+    /// An address that is not kernel text.
+    NotText(u64),
+    /// More than the caller has room for.
+    TooMany,
+}
+
+/// `arch_stack_walk_reliable`: the addresses, at most `max`, if all of them can be relied upon.
+///
+/// # Errors
+/// If not.
+pub fn stack_walk_reliable<M: Memory + ?Sized>(
+    kind: Kind,
+    kernel: Kernel<'_, M>,
+    from: From<'_>,
+    max: usize,
+    finds: &mut Finds,
+) -> Result<Vec<u64>, Unreliable> {
+    let mut out = Vec::new();
+    let mut unwind = begin(kind, kernel, from, finds);
+    while !unwind.state().is_done() && !unwind.state().is_error() {
+        if unwind.entry_regs().is_some() {
+            if unwind.in_user_regs() {
+                return Ok(out);
+            }
+            if kind == Kind::Fp {
+                return Err(Unreliable::KernelRegs);
+            }
+        }
+        let Some(address) = unwind.return_address() else {
+            return Err(Unreliable::NotText(unwind.ip()));
+        };
+        if out.len() == max {
+            return Err(Unreliable::TooMany);
+        }
+        out.push(address);
+        unwind.next_frame();
+    }
+    match unwind.state().is_error() {
+        true => {
+            let reason = unwind.ended().map_or(Reason::NotAtRoot, |e| e.reason());
+            Err(Unreliable::Error(reason))
+        }
+        false => Ok(out),
+    }
+}
+
+/// A line of `show_trace_log_lvl`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Line {
+    /// A stack begins: `<IRQ>`. The task's own is not announced.
+    StackBegin(StackType),
+    /// It ends: `</IRQ>`.
+    StackEnd(StackType),
+    /// Saved registers.
+    Regs(EntryRegs),
+    /// An address.
+    Address {
+        /// It.
+        address: u64,
+        /// Did the unwinder give it? If not it is shown behind a question mark.
+        reliable: bool,
+    },
+}
+
+/// `show_trace_log_lvl`: every word on the stacks that is kernel text, and which of them the
+/// unwinder gave.
+pub fn show<M: Memory + ?Sized>(
+    kind: Kind,
+    kernel: Kernel<'_, M>,
+    from: From<'_>,
+    finds: &mut Finds,
+) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let mut unwind = begin(kind, kernel, from, finds);
+    let (mut info, mut mask) = (StackInfo::default(), 0);
+    let mut cursors = Cursors::default();
+    let mut sp = stack_pointer(kernel, from);
+    let mut regs = unwind.entry_regs();
+    while sp != 0 {
+        sp = sp.wrapping_add(7) & !7;
+        let mut find = |sp| {
+            let task = kernel.task;
+            get_stack_info(&task.stacks, task.is_current, sp, &mut info, &mut mask)
+        };
+        if find(sp).is_err() {
+            sp = sp.wrapping_add(PAGE_SIZE - 1) & !(PAGE_SIZE - 1);
+            if find(sp).is_err() {
+                break;
+            }
+        }
+        let named = !matches!(info.kind, StackType::Task);
+        if named {
+            lines.push(Line::StackBegin(info.kind));
+        }
+        lines.extend(on_stack(&info, regs));
+        while sp < info.end {
+            let Ok(word) = kernel.memory.read_u64(sp) else {
+                return lines;
+            };
+            let at = sp;
+            sp = sp.wrapping_add(8);
+            if !kernel.code.is_text(word) {
+                continue;
+            }
+            let in_regs = regs
+                .and_then(|r| r.at.address())
+                .map(|a| a + offset_of(Reg::Rip));
+            if in_regs != Some(at) {
+                let reliable = unwind.return_address_ptr() == Some(at);
+                let address =
+                    hijack::recover_graph(kernel.code, kernel.task, &mut cursors, word, at);
+                if address != word {
+                    let reliable = false;
+                    lines.push(Line::Address {
+                        address: word,
+                        reliable,
+                    });
+                }
+                lines.push(Line::Address { address, reliable });
+                if !reliable {
+                    continue;
+                }
+            }
+            unwind.next_frame();
+            regs = unwind.entry_regs();
+            lines.extend(on_stack(&info, regs));
+        }
+        if named {
+            lines.push(Line::StackEnd(info.kind));
+        }
+        sp = info.next_sp;
+    }
+    lines
+}
+
+/// `show_regs_if_on_stack`
+fn on_stack(info: &StackInfo, regs: Option<EntryRegs>) -> Option<Line> {
+    use super::pt_regs::{IRET_FRAME_LEN, IRET_FRAME_OFFSET, PT_REGS_LEN};
+    let regs = regs?;
+    let at = regs.at.address()?;
+    let (address, len) = match regs.partial {
+        true => (at.wrapping_add(IRET_FRAME_OFFSET), IRET_FRAME_LEN),
+        false => (at, PT_REGS_LEN),
+    };
+    info.holds(address, len).then_some(Line::Regs(regs))
+}

@@ -1,0 +1,235 @@
+//! The kernel's unwinders as all others look from outside: a chain, as perf would have it.
+
+use super::perf::{Visit, callchain};
+use super::{Code, EntryRegs, Kernel, Kind, RegsPtr, Source, State, Task, Unwind, Version};
+use crate::address::CodeAddress;
+use crate::cache::{Cache, RowSource, TableKind};
+use crate::chain::{Chain, Found, Frame, Words};
+use crate::event::Event;
+use crate::memory::Memory;
+use crate::orc::Encoding;
+use crate::reason::Reason;
+use crate::rule::Rule;
+use crate::unwinder::{Stack, Unwinder};
+use alloc::string::String;
+
+/// One of the kernel's unwinders, in some version.
+#[derive(Clone, Debug)]
+pub struct KernelUnwinder {
+    kind: Kind,
+    version: Option<Version>,
+    encoding: Option<Encoding>,
+    name: String,
+}
+
+impl KernelUnwinder {
+    /// As `version` has it, else as the recorded kernel's version has it, if that is known, else as
+    /// [`Version::DEFAULT`] has it. Tables are read as `encoding`, else as they are found to be.
+    pub fn new(kind: Kind, version: Option<Version>, encoding: Option<Encoding>) -> KernelUnwinder {
+        let kernel = version.map_or("kernel".into(), |v| alloc::format!("kernel-{v}"));
+        KernelUnwinder {
+            kind,
+            version,
+            encoding,
+            name: alloc::format!("{}:{kernel}", kind.as_str()),
+        }
+    }
+
+    /// Which one.
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The code of `stack`'s kernel, made once for each address space.
+    pub fn code(&self, stack: &Stack<'_>, cache: &mut Cache) -> alloc::sync::Arc<Code> {
+        cache.of_space(stack.space, || {
+            let recorded = stack.task.and_then(|t| t.version);
+            let version = self.version.or(recorded).unwrap_or(Version::DEFAULT);
+            Code::new(stack.space, version, self.encoding)
+        })
+    }
+}
+
+impl Unwinder for KernelUnwinder {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn walk(&self, stack: &Stack<'_>, cache: &mut Cache) -> Chain {
+        let code = self.code(stack, cache);
+        let mut chain = Chain::default();
+        chain.events.push(Event::Started {
+            regs: stack.start.regs,
+            first_frame: stack.start.first_frame,
+        });
+        // Without a task there is one stack: the one that the memory knows sp to be in.
+        let alone;
+        let task = match stack.task {
+            Some(task) => task,
+            None => {
+                alone = Task::of_stack(stack.memory.stack_bounds(stack.start.regs.rsp()));
+                &alone
+            }
+        };
+        let kernel = Kernel {
+            code: &code,
+            task,
+            memory: stack.memory,
+        };
+        let mut finds = cache.take_finds();
+        let mark = stack.start.first_frame;
+        let is_fake = mark.is_some();
+        let limit = stack.limits.frames_max;
+        let mut visit = |visit: Visit<'_, dyn Memory>| match visit {
+            Visit::Skipped(unwind) => {
+                chain.events.push(Event::State(*unwind.state()));
+                let (pc, sp) = (pc(unwind), sp(unwind.state()));
+                if let Some(first_frame) = mark {
+                    chain.events.push(Event::Skipped {
+                        pc,
+                        sp,
+                        first_frame,
+                    });
+                }
+            }
+            Visit::Ip(ip) => {
+                let (pc, sp, found) = match is_fake {
+                    true => (CodeAddress::Return(ip), 0, Found::SampledIp),
+                    false => {
+                        let sp = stack.start.regs.rsp();
+                        (CodeAddress::Instruction(ip), sp, Found::Start)
+                    }
+                };
+                let slot = None;
+                chain.frames.push(Frame {
+                    pc,
+                    sp,
+                    slot,
+                    found,
+                });
+            }
+            Visit::Stored(unwind, address) => {
+                chain.events.push(Event::State(*unwind.state()));
+                let pc = match pc(unwind) {
+                    CodeAddress::Instruction(_) => CodeAddress::Instruction(address),
+                    CodeAddress::Return(_) => CodeAddress::Return(address),
+                };
+                chain.frames.push(Frame {
+                    pc,
+                    sp: sp(unwind.state()),
+                    slot: slot(unwind),
+                    found: found(unwind),
+                });
+            }
+            Visit::Last(unwind) => chain.events.push(Event::State(*unwind.state())),
+        };
+        let ended = callchain(
+            self.kind,
+            kernel,
+            stack.start,
+            limit,
+            &mut finds,
+            &mut visit,
+        );
+        cache.put_finds(finds);
+        match ended {
+            Ok((state, reason)) => {
+                chain.refused = state.is_error();
+                chain.end = reason.into();
+            }
+            Err(reason) => chain.end = reason.into(),
+        }
+        chain
+    }
+}
+
+/// Interrupted code has an exact address.
+fn pc<M: Memory + ?Sized>(unwind: &Unwind<'_, M>) -> CodeAddress {
+    let is_exact = match unwind.state() {
+        State::Orc(s) => s.signal,
+        State::Fp(s) => s.regs.is_some(),
+        State::Guess(_) => false,
+    };
+    match is_exact {
+        true => CodeAddress::Instruction(unwind.ip()),
+        false => CodeAddress::Return(unwind.ip()),
+    }
+}
+
+const fn sp(state: &State) -> u64 {
+    match state {
+        State::Orc(s) => s.sp,
+        // Of the frame that the address was read from; of registers it is not carried.
+        State::Fp(s) => match s.regs {
+            RegsPtr::None => s.bp.wrapping_add(16),
+            RegsPtr::Start | RegsPtr::At(_) => 0,
+        },
+        State::Guess(s) => s.sp.wrapping_add(8),
+    }
+}
+
+fn slot<M: Memory + ?Sized>(unwind: &Unwind<'_, M>) -> Option<u64> {
+    match unwind.state() {
+        State::Guess(s) => Some(s.sp),
+        _ => unwind.return_address_ptr(),
+    }
+}
+
+fn found<M: Memory + ?Sized>(unwind: &Unwind<'_, M>) -> Found {
+    let none = RowSource {
+        table: TableKind::FramePointer,
+        image: None,
+        unit_offset: 0,
+        row_offset: 0,
+        start: 0,
+        end: u64::MAX,
+        fallback: None,
+    };
+    let (rule, source) = match (unwind.state(), unwind.found()) {
+        (State::Guess(_), _) => return Found::Guess,
+        (State::Fp(_), _) => match EntryRegs::of(unwind.state()) {
+            Some(_) => return Found::External,
+            None => (Rule::FRAME_POINTER, none),
+        },
+        // Where an inactive task is found, no rule was needed.
+        (State::Orc(_), None) => return Found::Start,
+        (State::Orc(_), Some(found)) => {
+            let code = unwind.kernel().code;
+            let encoding = code.version().encoding();
+            let Ok(rule) = found.entry.rule(encoding.sp_indirect) else {
+                return Found::External;
+            };
+            let source = match found.source {
+                Source::Table {
+                    image,
+                    offset,
+                    start,
+                    end,
+                } => {
+                    let (image, bias) = code.image(image);
+                    RowSource {
+                        table: TableKind::Orc,
+                        image,
+                        unit_offset: offset,
+                        row_offset: offset,
+                        start: start.wrapping_sub(bias),
+                        end: end.wrapping_sub(bias),
+                        fallback: None,
+                    }
+                }
+                Source::FramePointer => RowSource {
+                    fallback: Some(Reason::NoRow { pc: unwind.ip() }),
+                    ..none
+                },
+                Source::Null | Source::Bpf => none,
+            };
+            (rule, source)
+        }
+    };
+    let words = Words::new();
+    Found::Rule {
+        rule,
+        source,
+        words,
+    }
+}
