@@ -80,6 +80,7 @@ fn owned(sample: &Sample<'_>) -> Sample<'static> {
         regions: regions.collect(),
         truth: sample.truth.clone(),
         recorded: sample.recorded.clone(),
+        kernel: None,
         ..*sample
     }
 }

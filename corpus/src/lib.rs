@@ -3,6 +3,7 @@
 pub mod case;
 pub mod files;
 pub mod import;
+pub mod kernel;
 pub mod mapped;
 pub mod model;
 pub mod trace;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use unwind_sim_unwind::kernel::{State, Task};
 use unwind_sim_unwind::memory::{Copy, Regions};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::Truth;
@@ -65,6 +66,20 @@ pub struct Sample<'a> {
     pub truth: Truth,
     /// Chains of others.
     pub recorded: Vec<RecordedChain>,
+    /// Of a kernel's stack: what its unwinders ask besides.
+    pub kernel: Option<Box<KernelSample>>,
+}
+
+/// What a kernel's unwinders ask besides registers and memory, and what they said.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct KernelSample {
+    /// The kernel's release, such as `6.1.0-50-cloud-amd64`; empty if it is not known.
+    pub release: String,
+    /// The task, with its stacks.
+    pub task: Task,
+    /// The states of the kernel's own unwinder, if somebody recorded them: `struct unwind_state`
+    /// after each step.
+    pub states: Vec<State>,
 }
 
 impl Region<'_> {
@@ -91,6 +106,7 @@ impl Sample<'_> {
             regions: self.regions.into_iter().map(Region::into_owned).collect(),
             truth: self.truth,
             recorded: self.recorded,
+            kernel: self.kernel,
         }
     }
 

@@ -422,6 +422,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
             regions: self.stacks(state),
             truth: self.shadow.truth(state, rip),
             recorded: Vec::new(),
+            kernel: None,
         };
         let written = self.recorder.sample(&sample, point);
         self.check(written);

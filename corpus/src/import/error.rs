@@ -1,11 +1,13 @@
 //! Why a recording cannot be imported.
 
+use super::capture::Problem;
+use crate::kernel::KernelError;
 use std::fmt;
 use std::io;
 use unwind_sim_perf::PerfError;
 
 /// Why a file, or the rest of it, cannot be imported.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ImportError {
     /// It cannot be opened or mapped.
@@ -16,6 +18,10 @@ pub enum ImportError {
     Perf(PerfError),
     /// perf.data of another machine (`HEADER_ARCH`).
     PerfArch,
+    /// A kernel's capture that cannot be read.
+    Capture(Problem),
+    /// The kernel's image cannot be read.
+    Kernel(KernelError),
     /// An ELF core that cannot be read.
     Core {
         /// What is wrong.
@@ -90,8 +96,10 @@ impl fmt::Display for ImportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(kind) => write!(f, "cannot be read: {kind}"),
-            Self::UnknownFormat => write!(f, "neither perf.data nor an ELF core"),
+            Self::UnknownFormat => write!(f, "neither perf.data, an ELF core nor a capture"),
             Self::Perf(error) => write!(f, "{error}"),
+            Self::Capture(problem) => write!(f, "{problem}"),
+            Self::Kernel(error) => write!(f, "{error}"),
             Self::PerfArch => write!(
                 f,
                 "perf.data: HEADER_ARCH: recorded on another machine; only x86_64 is supported"
@@ -106,3 +114,15 @@ impl fmt::Display for ImportError {
 }
 
 impl std::error::Error for ImportError {}
+
+impl From<Problem> for ImportError {
+    fn from(problem: Problem) -> Self {
+        ImportError::Capture(problem)
+    }
+}
+
+impl From<KernelError> for ImportError {
+    fn from(error: KernelError) -> Self {
+        ImportError::Kernel(error)
+    }
+}

@@ -1,5 +1,5 @@
 //! Recordings of other tools as items of our own model: perf.data ([`perf`]) and ELF cores
-//! ([`core`]).
+//! ([`core`]), and captures of a running kernel.
 //!
 //! An import is a stream: images are announced before the first event that names them, events and
 //! samples follow in the order of time, and nothing is kept that grows with the number of samples.
@@ -7,18 +7,21 @@
 //!
 //! Not here: finding files ([`crate::files`]), writing traces, captures of our own tools.
 
+mod capture;
 pub mod core;
 mod error;
 pub mod perf;
 
+pub use capture::Problem as CaptureProblem;
 pub use error::{CoreErrorKind, ImportError};
 
 use crate::files::{FileProblem, FinderOptions, ImageFinder};
+use crate::kernel;
 use crate::mapped::map_file;
 use crate::model::{ImageIndex, Item};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use unwind_sim_unwind::image::{Image, ImageId, Owner};
 
@@ -29,6 +32,12 @@ pub struct ImportOptions {
     pub files: FinderOptions,
     /// Most bytes of stack taken from a core, from rsp upwards. perf.data has its own limit.
     pub stack_bytes_max: u64,
+    /// The kernel's image, for captures.
+    pub kernel: Option<PathBuf>,
+    /// What belongs to it.
+    pub kernel_files: kernel::OpenOptions,
+    /// How far the kernel was moved, if that is known.
+    pub kaslr: Option<u64>,
 }
 
 impl Default for ImportOptions {
@@ -37,6 +46,9 @@ impl Default for ImportOptions {
         ImportOptions {
             files: FinderOptions::system(),
             stack_bytes_max: 16 << 20,
+            kernel: None,
+            kernel_files: kernel::OpenOptions::default(),
+            kaslr: None,
         }
     }
 }
@@ -170,6 +182,7 @@ pub fn import_bytes(
             perf::import(bytes, options, sink)
         }
         [0x7f, b'E', b'L', b'F', ..] => core::import(owner.clone(), options, sink),
+        _ if capture::is_capture(bytes) => capture::import(bytes, options, sink),
         _ => Err(ImportError::UnknownFormat),
     }
 }

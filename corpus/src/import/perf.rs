@@ -227,6 +227,7 @@ fn convert<'a>(sample: &data::Sample<'a>) -> Result<Sample<'a>, Skip> {
             })
             .into_iter()
             .collect(),
+        kernel: None,
     })
 }
 

@@ -45,6 +45,7 @@ use crate::regs::Regs;
 
 /// Which unwinder a kernel was built with.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
 pub enum Kind {
     /// `CONFIG_UNWINDER_ORC`
     Orc,

@@ -1,10 +1,12 @@
 //! `perf_callchain_kernel` (Linux `arch/x86/events/core.c`): from registers, real or fake, to the
 //! addresses of a sample's kernel part.
 
-use super::{Finds, From, Kernel, Kind, State, Unwind};
+use super::{Finds, FpState, From, Kernel, Kind, RegsPtr, State, Unwind};
 use crate::memory::Memory;
 use crate::reason::Reason;
+use crate::regs::Reg;
 use crate::start::Start;
+use alloc::vec::Vec;
 
 /// What a callchain is told of on its way.
 #[derive(Debug)]
@@ -19,9 +21,35 @@ pub enum Visit<'u, M: ?Sized> {
     Last(&'u Unwind<'u, M>),
 }
 
+/// The arguments of `__unwind_start`, and the ip that is stored before.
+struct Begin<'r> {
+    from: From<'r>,
+    first_frame: u64,
+    ip: Option<u64>,
+}
+
+impl<'r> Begin<'r> {
+    fn new<M: ?Sized>(kernel: Kernel<'_, M>, start: &'r Start) -> Result<Begin<'r>, Reason> {
+        let regs = &start.regs;
+        for reg in [Reg::Rip, Reg::Rsp] {
+            regs.get(reg).ok_or(Reason::RegistersMissing { reg })?;
+        }
+        let (from, first_frame, ip) = match start.first_frame {
+            None if kernel.task.is_current => (From::Regs(regs), regs.rsp(), Some(regs.rip())),
+            None => (From::Inactive, kernel.task.thread_sp, None),
+            Some(mark) => (From::Own(regs), mark, start.sampled_ip),
+        };
+        Ok(Begin {
+            from,
+            first_frame,
+            ip,
+        })
+    }
+}
+
 /// Walks as perf does, from what `start` makes of the sample's registers in some version: from
 /// the registers, whose ip comes first; or from the unwinder's own, up to the mark. At most
-/// `frames_max` addresses are stored. Returns why it ended.
+/// `frames_max` addresses are stored. Returns the last state, and why it ended.
 ///
 /// # Errors
 /// If the registers that it starts from are not known.
@@ -33,15 +61,11 @@ pub fn callchain<M: Memory + ?Sized>(
     finds: &mut Finds,
     visit: &mut dyn FnMut(Visit<'_, M>),
 ) -> Result<(State, Reason), Reason> {
-    let regs = &start.regs;
-    for reg in [crate::regs::Reg::Rip, crate::regs::Reg::Rsp] {
-        regs.get(reg).ok_or(Reason::RegistersMissing { reg })?;
-    }
-    let (from, first_frame, ip) = match start.first_frame {
-        None if kernel.task.is_current => (From::Regs(regs), regs.rsp(), Some(regs.rip())),
-        None => (From::Inactive, kernel.task.thread_sp, None),
-        Some(mark) => (From::Own(regs), mark, start.sampled_ip),
-    };
+    let Begin {
+        from,
+        first_frame,
+        ip,
+    } = Begin::new(kernel, start)?;
     let mut left = frames_max;
     if let Some(ip) = ip {
         visit(Visit::Ip(ip));
@@ -55,8 +79,14 @@ pub fn callchain<M: Memory + ?Sized>(
         match unwind.return_address() {
             None => {
                 visit(Visit::Last(&unwind));
-                let address = unwind.ip();
-                return Ok((*unwind.state(), Reason::NotText { address }));
+                // Of user space's registers the kernel has no address: that is a root.
+                let reason = match unwind.in_user_regs() {
+                    true => Reason::RootReached,
+                    false => Reason::NotText {
+                        address: unwind.ip(),
+                    },
+                };
+                return Ok((*unwind.state(), reason));
             }
             Some(_) if left == 0 => return Ok((*unwind.state(), limit)),
             Some(address) => visit(Visit::Stored(&unwind, address)),
@@ -67,4 +97,79 @@ pub fn callchain<M: Memory + ?Sized>(
     visit(Visit::Last(&unwind));
     let ended = unwind.ended().map_or(Reason::NotAtRoot, |e| e.reason());
     Ok((*unwind.state(), ended))
+}
+
+/// All states of a walk, whatever addresses they have, from the very first to the one that is done;
+/// at most `max`.
+///
+/// # Errors
+/// As [`callchain`].
+pub fn states<M: Memory + ?Sized>(
+    kind: Kind,
+    kernel: Kernel<'_, M>,
+    start: &Start,
+    max: usize,
+    finds: &mut Finds,
+) -> Result<Vec<State>, Reason> {
+    let Begin {
+        from, first_frame, ..
+    } = Begin::new(kernel, start)?;
+    let mut states = Vec::new();
+    let mut unwind = Unwind::start(kind, kernel, from, first_frame, finds, &mut |unwind| {
+        states.push(*unwind.state());
+    });
+    states.push(*unwind.state());
+    while !unwind.state().is_done() && states.len() < max {
+        unwind.next_frame();
+        states.push(*unwind.state());
+    }
+    Ok(states)
+}
+
+/// The first of our states that is not what the kernel recorded: its place among ours. The
+/// recording may leave out the state before the first step, and the one that is done; of a state
+/// without bounds it holds only type, error, signal, full_regs, ip, sp and bp.
+pub fn first_difference(ours: &[State], recorded: &[State]) -> Option<usize> {
+    let difference = |skip: usize| {
+        let pairs = ours.iter().skip(skip).zip(recorded);
+        let differs = pairs.clone().position(|(a, b)| !agrees(a, b));
+        let rest = ours.get(skip + recorded.len()..);
+        let is_whole = match rest {
+            Some([]) => true,
+            Some([last]) => last.is_done(),
+            Some(_) | None => false,
+        };
+        let end = (!is_whole).then_some(ours.len().min(skip + recorded.len()));
+        differs.map(|i| i + skip).or(end)
+    };
+    difference(0).and_then(|first| difference(1).map(|second| first.max(second)))
+}
+
+fn agrees(ours: &State, recorded: &State) -> bool {
+    let (stack, _) = recorded.stack();
+    let brief = stack.end == 0;
+    let pointer = |ours: RegsPtr, recorded: RegsPtr| {
+        brief || ours == recorded || ours == RegsPtr::Start && recorded.is_some()
+    };
+    match (ours, recorded) {
+        (State::Orc(a), State::Orc(b)) => {
+            let plain = (a.stack.kind, a.error, a.signal, a.full_regs, a.ip, a.sp, a.bp)
+                == (b.stack.kind, b.error, b.signal, b.full_regs, b.ip, b.sp, b.bp);
+            // The unit of graph_idx is another one since 6.10.
+            let graph = (a.cursors.graph_idx == 0) == (b.cursors.graph_idx == 0);
+            let rest = a.stack == b.stack && a.stack_mask == b.stack_mask && graph;
+            let pointers = pointer(a.regs, b.regs) && pointer(a.prev_regs, b.prev_regs);
+            plain && (brief || rest) && pointers
+        }
+        (State::Fp(a), State::Fp(b)) => {
+            let same = FpState {
+                regs: b.regs,
+                cursors: b.cursors,
+                ..*a
+            };
+            same == *b && pointer(a.regs, b.regs)
+        }
+        (State::Guess(a), State::Guess(b)) => a == b,
+        _ => false,
+    }
 }

@@ -74,6 +74,17 @@ impl StackType {
         }
     }
 
+    /// Where the link to the interrupted code's stack is, on a stack of this type that ends at
+    /// `end`: the saved rsp of an exception's registers at its top, or the word that the switch to
+    /// the interrupt stack leaves there (since 5.8).
+    pub const fn next_sp_at(self, end: u64) -> Option<u64> {
+        match self {
+            StackType::Irq | StackType::Softirq => Some(end.wrapping_sub(8)),
+            StackType::Unknown | StackType::Task | StackType::Entry => None,
+            _ => Some(end.wrapping_sub(16)),
+        }
+    }
+
     /// The type of that name; the exception stacks also by the names of `enum
     /// exception_stack_ordering`, alone or behind `EXC_`.
     pub fn from_name(name: &str) -> Option<StackType> {

@@ -57,7 +57,7 @@ pub fn import(
     let mut output = Output::new(options, sink);
     let notes = notes::read(bytes, &note_ranges, &mut output.imported.problems);
     if notes.threads.is_empty() {
-        let first = output.imported.problems.first().copied();
+        let first = output.imported.problems.first().cloned();
         return Err(first.unwrap_or(ImportError::Core {
             what: CoreErrorKind::NoThread,
             section: "notes",
@@ -262,6 +262,7 @@ impl<'m> Importer<'_, 'm, '_, '_> {
             regions,
             truth: Truth::Unknown,
             recorded: Vec::new(),
+            kernel: None,
         })
     }
 

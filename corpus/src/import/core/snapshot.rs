@@ -70,7 +70,7 @@ pub fn snapshot(bytes: &[u8]) -> Result<Snapshot, ImportError> {
     let mut problems = Vec::new();
     let notes = notes::read(bytes, &note_ranges, &mut problems);
     if notes.threads.is_empty() {
-        return Err(problems.first().copied().unwrap_or(ImportError::Core {
+        return Err(problems.first().cloned().unwrap_or(ImportError::Core {
             what: CoreErrorKind::NoThread,
             section: "notes",
             offset: 0,

@@ -3,8 +3,8 @@
 //! [`Decoder::step`] goes on by one sample, with work in proportion to what the block holds of
 //! it; only [`Decoder::sample`] makes the sample, so that passing over samples is cheap.
 
-use super::{Inner, Slot, Thread, frame, kind_of, pc_slot, presence, region, role_of};
-use crate::model::{RecordedChain, Region, RegionRole, Sample};
+use super::{Inner, Slot, Thread, frame, kernel, kind_of, pc_slot, presence, region, role_of};
+use crate::model::{KernelSample, RecordedChain, Region, RegionRole, Sample};
 use crate::trace::error::Bad;
 use crate::trace::layout::{
     CHUNK_DECODED_BYTES_MAX, FRAME_BYTES, NAME_BYTES_MAX, RECORDED_CHAINS_MAX, RECORDED_IPS_MAX,
@@ -39,6 +39,7 @@ struct Now {
     regions: Vec<(usize, RegionRole)>,
     /// Source of each recorded chain.
     recorded: Vec<usize>,
+    kernel: Option<Box<KernelSample>>,
 }
 
 impl Now {
@@ -63,7 +64,7 @@ impl Decoder {
         let number = self.thread(records)?;
         self.time = records.difference(self.time)?;
         let bits = records.u8()?;
-        if bits & !presence::ALL != 0 || bits >> presence::TRUTH_SHIFT > 2 {
+        if bits & !presence::ALL != 0 || bits >> presence::TRUTH_SHIFT & 3 > 2 {
             return Err(records.bad("a sample has unknown presence bits"));
         }
         let (now, thread) = (&mut self.now, &mut self.threads[number]);
@@ -79,13 +80,19 @@ impl Decoder {
         };
         thread.set_regs(&now.regs);
         let mut weight = read_regions(now, thread, records, literals)?;
-        if bits >> presence::TRUTH_SHIFT != 0 {
+        if bits >> presence::TRUTH_SHIFT & 3 != 0 {
             read_truth(now, thread, records)?;
             weight += thread.truth.len() as u64 * FRAME_BYTES;
         }
         now.recorded.clear();
         if bits & presence::RECORDED != 0 {
             weight += read_recorded(now, thread, &mut self.sources, records)?;
+        }
+        now.kernel = None;
+        if bits & presence::KERNEL != 0 {
+            let kernel = kernel::read(records)?;
+            weight += kernel::weight(&kernel);
+            now.kernel = Some(Box::new(kernel));
         }
         self.weight = self.weight.saturating_add(weight);
         if self.weight > CHUNK_DECODED_BYTES_MAX {
@@ -132,12 +139,13 @@ impl Decoder {
             time: self.time,
             regs: now.regs,
             regions: regions.collect(),
-            truth: match now.presence >> presence::TRUTH_SHIFT {
+            truth: match now.presence >> presence::TRUTH_SHIFT & 3 {
                 0 => Truth::Unknown,
                 1 => Truth::Known(thread.truth.clone()),
                 _ => Truth::Complete(thread.truth.clone()),
             },
             recorded: recorded.collect(),
+            kernel: now.kernel.clone(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Writes samples as differences; the twin of `decode`.
 
-use super::{Inner, SLOTS_MAX, Slot, Thread, frame, pc_slot, presence, region};
+use super::{Inner, SLOTS_MAX, Slot, Thread, frame, kernel, pc_slot, presence, region};
 use crate::model::{RecordedChain, Region, Sample};
 use crate::trace::error::WriteError;
 use crate::trace::layout::{
@@ -18,7 +18,7 @@ use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
 /// with [`TRUTH_BYTES_MAX`] and the limits on the rest it keeps any record under 512 KiB.
 const RUNS_BYTES_MAX: usize = 64 << 10;
 /// Most bytes that a true chain may need; one beyond is cut to what fits.
-const TRUTH_BYTES_MAX: usize = 320 << 10;
+const TRUTH_BYTES_MAX: usize = 256 << 10;
 
 /// Samples of one block, as they are written.
 #[derive(Default)]
@@ -63,6 +63,9 @@ pub(crate) fn check(sample: &Sample<'_>) -> Result<(), WriteError> {
             r.source.len(),
             max,
         )?;
+    }
+    if let Some(kernel) = &sample.kernel {
+        kernel::check(kernel)?;
     }
     // The largest true chain that is kept counts too; what remains is for the regions.
     let max = CHUNK_DECODED_BYTES_MAX / 2;
@@ -119,6 +122,9 @@ impl Encoder {
                 put_recorded(&mut self.sources, &mut thread.recorded, i, chain, records);
             }
         }
+        if let Some(kernel) = &sample.kernel {
+            kernel::put_kernel(kernel, records);
+        }
     }
 }
 
@@ -135,6 +141,9 @@ fn presence_of(sample: &Sample<'_>, kept: usize) -> u8 {
     }
     if sample.regs.own.is_some() {
         bits |= presence::OWN;
+    }
+    if sample.kernel.is_some() {
+        bits |= presence::KERNEL;
     }
     if !sample.recorded.is_empty() {
         bits |= presence::RECORDED;

@@ -6,6 +6,7 @@
 
 pub(crate) mod decode;
 pub(crate) mod encode;
+mod kernel;
 
 use super::layout::FRAME_BYTES;
 use super::window::Window;
@@ -22,7 +23,8 @@ mod presence {
     pub(super) const RECORDED: u8 = 4;
     /// Where the truth's two bits are: 0 unknown, 1 known, 2 complete.
     pub(super) const TRUTH_SHIFT: u8 = 3;
-    pub(super) const ALL: u8 = 0x1f;
+    pub(super) const KERNEL: u8 = 0x20;
+    pub(super) const ALL: u8 = 0x3f;
 }
 
 /// Bits of a region's head byte; the two lowest are its role.
@@ -140,5 +142,6 @@ fn kind_of(number: u8) -> Option<TrueKind> {
 pub(crate) fn weight(sample: &Sample<'_>) -> u64 {
     let regions: usize = sample.regions.iter().map(|r| r.bytes.len()).sum();
     let ips: usize = sample.recorded.iter().map(|r| r.ips.len()).sum();
-    regions as u64 + ips as u64 * 8 + sample.truth.frames().len() as u64 * FRAME_BYTES
+    let states = sample.kernel.as_ref().map_or(0, |k| kernel::weight(k));
+    states + regions as u64 + ips as u64 * 8 + sample.truth.frames().len() as u64 * FRAME_BYTES
 }

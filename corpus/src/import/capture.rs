@@ -1,0 +1,494 @@
+//! Captures of a running kernel, as JSON (`docs/captures.md`): registers and stacks at a stop, and
+//! what the kernel's own unwinder said there.
+//!
+//! The kernel's image is a file of its own, given by the caller. All numbers are unsigned decimal,
+//! memory is zlib in base64.
+
+mod implied;
+mod json;
+mod states;
+
+use super::{ImportError, ImportOptions, Imported, Output, Sink};
+use crate::kernel::{self, KernelImage};
+use crate::model::{Event, Item, KernelSample, RecordedChain, Region, RegionRole, Sample};
+use json::Object;
+pub use json::Problem;
+use std::borrow::Cow;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+use unwind_sim_unwind::image::{
+    AddressSpace, Bytes, Image, ImageParts, Mapping, Section, SectionKind,
+};
+use unwind_sim_unwind::kernel::{
+    Code, Generated, GraphReturn, Rethook, StackInfo, StackType, State, THREAD_SIZE, Task, Version,
+};
+use unwind_sim_unwind::orc::{Index, OrcReg};
+use unwind_sim_unwind::regs::{Reg, Regs};
+use unwind_sim_unwind::start::SampleRegs;
+use unwind_sim_unwind::truth::Truth;
+
+/// Kernel samples belong to the address space of the first task.
+const PID: u32 = 0;
+
+/// Is this the beginning of a JSON object?
+pub(super) fn is_capture(bytes: &[u8]) -> bool {
+    bytes.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{')
+}
+
+pub(super) fn import(
+    bytes: &[u8],
+    options: &ImportOptions,
+    sink: &mut Sink<'_>,
+) -> Result<Imported, ImportError> {
+    let value = serde_json::from_slice(bytes).map_err(|e| {
+        ImportError::Capture(Problem::syntax(e.to_string()))
+    })?;
+    let root = Object::root(&value)?;
+    let mut capture = Capture {
+        release: release(root.string("kernel")?.unwrap_or_default()),
+        output: Output::new(options, sink),
+        number: 0,
+        image: None,
+        bias: 0,
+        stacks: Vec::new(),
+        space: AddressSpace::new(),
+        code: None,
+    };
+    if capture.code(&root, options)?.is_break() {
+        return Ok(capture.output.finish());
+    }
+    for kind in ["points", "samples", "steps"] {
+        for entry in root.objects(kind)? {
+            let sample = match kind {
+                "samples" => capture.perf_sample(&entry)?,
+                "steps" => capture.step(&entry)?,
+                _ => capture.point(&entry)?,
+            };
+            let Some(mut sample) = sample else { continue };
+            let flow = capture.imply(&mut sample);
+            if flow.is_break() || capture.output.item(Item::Sample(sample)).is_break() {
+                return Ok(capture.output.finish());
+            }
+        }
+    }
+    Ok(capture.output.finish())
+}
+
+/// The release in the name of a kernel's file: what is behind `vmlinuz-`.
+fn release(name: &str) -> String {
+    let name = name.rsplit('/').next().unwrap_or(name);
+    let plain = name.split_once('-').filter(|(kind, _)| kind.starts_with("vmlinu"));
+    plain.map_or(name, |(_, release)| release).to_owned()
+}
+
+struct Capture<'o, 's> {
+    release: String,
+    output: Output<'o, 's>,
+    number: u64,
+    /// The kernel's, and how far it was moved.
+    image: Option<Arc<Image>>,
+    bias: u64,
+    /// Those of the step before.
+    stacks: Vec<(StackInfo, Region<'static>)>,
+    /// What was mapped so far.
+    space: AddressSpace,
+    code: Option<Code>,
+}
+
+impl Capture<'_, '_> {
+    /// Maps the kernel, its modules and generated code.
+    fn code(
+        &mut self,
+        root: &Object<'_>,
+        options: &ImportOptions,
+    ) -> Result<ControlFlow<()>, ImportError> {
+        let path = options.kernel.as_ref().ok_or_else(|| {
+            ImportError::Capture(Problem::kernel(self.release.clone()))
+        })?;
+        let image = kernel::open(path, &options.kernel_files)?;
+        if let Some(version) = &image.version {
+            self.release.clone_from(version);
+        }
+        let bias = match (options.kaslr, root.number("kaslr_offset")?) {
+            (Some(bias), _) | (None, Some(bias)) => bias,
+            (None, None) => kaslr(root, &image)?,
+        };
+        (self.image, self.bias) = (Some(image.image.clone()), bias);
+        let name = path.display().to_string();
+        if self.map(name, image.range.clone(), bias, image.image).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        for module in root.objects("modules")? {
+            if self.module(&module)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        for code in root.objects("generated")? {
+            let range = code.needed("start")?..code.needed("end")?;
+            let name = code.string("name")?.unwrap_or_default().to_owned();
+            if Generated::from_name(&name).is_none() {
+                return Err(code.problem("name", "no name of generated code").into());
+            }
+            let event = Event::Map { pid: PID, range, bias: 0, image: None, name };
+            if self.event(event).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        self.code = Some(Code::new(&self.space, self.version(), None));
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn version(&self) -> Version {
+        Version::from_name(&self.release).unwrap_or(Version::DEFAULT)
+    }
+
+    fn event(&mut self, event: Event) -> ControlFlow<()> {
+        if let Event::Map { range, name, .. } = &event {
+            let (range, name) = (range.clone(), name.clone());
+            self.space.map(Mapping { range, bias: 0, image: None, name });
+        }
+        self.output.item(Item::Event(event))
+    }
+
+    /// Adds what the kernel's states say of a sample's task, and maps the generated code that they
+    /// walk through.
+    fn imply(&mut self, sample: &mut Sample<'_>) -> ControlFlow<()> {
+        let Some(mut kernel) = sample.kernel.take() else {
+            return ControlFlow::Continue(());
+        };
+        let memory = sample.memory();
+        let version = self.version();
+        loop {
+            let Some(code) = &self.code else { break };
+            let Some(&ip) = implied::unknown_code(&kernel.states, code).first() else {
+                break;
+            };
+            let is_there = |s: &State| matches!(s, State::Orc(s) if s.ip == ip);
+            let Some(at) = kernel.states.iter().position(is_there) else { break };
+            let (Some(from), Some(next)) = (kernel.states.get(at), kernel.states.get(at + 1)) else {
+                break;
+            };
+            let found = implied::trampoline(&self.space, version, &kernel.task, &memory, [from, next]);
+            let Some(Mapping { range, name, .. }) = found else { break };
+            let event = Event::Map { pid: PID, range, bias: 0, image: None, name };
+            self.event(event)?;
+            self.code = Some(Code::new(&self.space, version, None));
+        }
+        if let Some(code) = self.code.as_ref().filter(|_| kernel.task.rethooks.is_empty()) {
+            kernel.task.rethooks = implied::rethooks(&kernel.states, code, &memory);
+        }
+        sample.kernel = Some(kernel);
+        ControlFlow::Continue(())
+    }
+
+    /// Maps an image that is at `range` by its own addresses.
+    fn map(
+        &mut self,
+        name: String,
+        range: Range<u64>,
+        bias: u64,
+        image: Arc<Image>,
+    ) -> ControlFlow<()> {
+        let (index, flow) = self.output.index(image.clone());
+        flow?;
+        let range = range.start.wrapping_add(bias)..range.end.wrapping_add(bias);
+        self.space.map(Mapping {
+            range: range.clone(),
+            bias,
+            image: Some(image),
+            name: name.clone(),
+        });
+        let image = Some(index);
+        self.output.item(Item::Event(Event::Map { pid: PID, range, bias, image, name }))
+    }
+
+    /// A module's table, as it is loaded.
+    fn module(&mut self, module: &Object<'_>) -> Result<ControlFlow<()>, ImportError> {
+        let name = module.string("name")?.unwrap_or("module").to_owned();
+        let (ips, entries) = (module.memory("ip")?, module.memory("orc")?);
+        let ips_at = module.needed("ip_at")?;
+        // Its code is where its entries are.
+        let ips_of = ips.as_chunks::<4>().0.iter().enumerate().map(|(i, ip)| {
+            let slot = ips_at.wrapping_add(4 * i as u64);
+            slot.wrapping_add(i64::from(i32::from_le_bytes(*ip)) as u64)
+        });
+        let (first, last) = ips_of.fold((u64::MAX, 0), |(a, b), ip| (a.min(ip), b.max(ip)));
+        let text = module.number("text_start")?.unwrap_or(first)..module.number("text_end")?.unwrap_or(last);
+        if text.is_empty() {
+            return Err(module.problem("ip", "a table of no code").into());
+        }
+        let section = |kind, address, bytes| Section { kind, address, data: Bytes::from_vec(bytes) };
+        let image = Image::new(ImageParts {
+            name: name.clone(),
+            text: vec![text.clone()],
+            sections: vec![
+                section(SectionKind::OrcUnwind, 0, entries),
+                section(SectionKind::OrcUnwindIp, ips_at, ips),
+            ],
+            ..ImageParts::default()
+        });
+        Ok(self.map(name, text, 0, Arc::new(image)))
+    }
+
+    /// A stop with registers, or a task that does not run.
+    fn point(&mut self, point: &Object<'_>) -> Result<Option<Sample<'static>>, ImportError> {
+        let states = states::all(point, "kernel")?;
+        let mut task = self.task(point)?;
+        let mut regions = Vec::new();
+        let regs = match point.object("regs")? {
+            Some(regs) => SampleRegs::hardware(registers(&regs)?),
+            None => {
+                task.is_current = false;
+                let sp = point.needed("thread_sp")?;
+                let begin = point.needed("stack_begin")?;
+                let end = point.number("stack_end")?.unwrap_or(begin.wrapping_add(THREAD_SIZE));
+                task.thread_sp = sp;
+                task.stacks.push(StackInfo { kind: StackType::Task, begin, end, next_sp: 0 });
+                regions.push(region(point.needed("stack_at")?, point.memory("stack")?, begin..end, 0));
+                inactive_regs(sp, &regions)
+            }
+        };
+        stacks(point, &mut task, &mut regions)?;
+        let tid = point.number("pid")?;
+        Ok(Some(self.sample(tid, regs, regions, task, states, Vec::new())))
+    }
+
+    /// A sample as perf took it, and where the unwinder started.
+    fn perf_sample(&mut self, sample: &Object<'_>) -> Result<Option<Sample<'static>>, ImportError> {
+        let sampled = registers(&sample.required_object("perf_regs")?)?;
+        let start = sample.required_object("unwind_start")?;
+        let states = states::all(sample, "states")?;
+        let mut task = self.task(&start)?;
+        let mut regions = Vec::new();
+        stacks(&start, &mut task, &mut regions)?;
+        let entry = registers(&start.required_object("regs")?)?;
+        let own = (!sampled.is_hardware()).then(|| own_regs(&states, entry, &regions));
+        if let (Some(own), Some(Region { address, bytes, .. })) = (own, regions.first_mut())
+            && let Some(slot) = self.saved_bp(&own, entry.rsp().wrapping_add(8))
+            && let Some(at) = slot.checked_sub(*address)
+            && let Some(word) = usize::try_from(at).ok().and_then(|at| {
+                let end = at.checked_add(8)?;
+                bytes.to_mut().get_mut(at..end)
+            })
+        {
+            word.copy_from_slice(&entry.get_or_zero(Reg::Rbp).to_le_bytes());
+        }
+        let regs = SampleRegs { sampled, fetch: None, own };
+        let ips = sample.numbers("result")?;
+        let chains = vec![RecordedChain { source: "kernel".into(), ips }];
+        Ok(Some(self.sample(None, regs, regions, task, states, chains)))
+    }
+
+    /// Where the unwinder's own function, whose CFA is known, has saved rbp before it looked at its
+    /// registers: the memory was captured at its entry.
+    fn saved_bp(&self, own: &Regs, cfa: u64) -> Option<u64> {
+        let image = self.image.as_ref()?;
+        let index = Index::new(image, None).ok()??;
+        let (table, layout) = (index.table().ok()?, index.encoding()?.layout);
+        let position = table.find(own.rip().wrapping_sub(self.bias).wrapping_sub(1))?;
+        let entry = table.table().entry(table.stored(position)?, layout)?.ok()?;
+        let is_saved = entry.bp_reg == OrcReg::PrevSp && own.rsp() < cfa;
+        is_saved.then(|| cfa.wrapping_add(i64::from(entry.bp_offset) as u64))
+    }
+
+    /// One instruction of a single-stepped stretch. In user space there is nothing to unwind.
+    fn step(&mut self, step: &Object<'_>) -> Result<Option<Sample<'static>>, ImportError> {
+        if step.has("user") {
+            return Ok(None);
+        }
+        let sampled = registers(&step.required_object("regs")?)?;
+        let mut task = self.task(step)?;
+        let mut regions = Vec::new();
+        if let Some(at) = step.number("stack_at")? {
+            let [begin, end] = step.numbers("stack_bounds")?[..] else {
+                return Err(step.problem("stack_bounds", "not two addresses").into());
+            };
+            let name = step.string("stack_type")?.unwrap_or("TASK");
+            let kind = StackType::from_name(name);
+            let kind = kind.ok_or_else(|| step.problem("stack_type", "no type of a stack"))?;
+            task.stacks.push(StackInfo { kind, begin, end, next_sp: 0 });
+            regions.push(region(at, step.memory("stack")?, begin..end, 0));
+        }
+        stacks(step, &mut task, &mut regions)?;
+        // A stack that is not captured again is what it was.
+        for (stack, region) in &self.stacks {
+            if !task.stacks.iter().any(|s| s.kind == stack.kind) {
+                task.stacks.push(*stack);
+                regions.push(region.clone());
+            }
+        }
+        let of_stack = |stack: &StackInfo| {
+            let region = regions.iter().find(|r| r.bounds == stack.range());
+            region.map(|region| (*stack, region.clone()))
+        };
+        self.stacks = task.stacks.iter().filter_map(of_stack).collect();
+        let states = states::brief(step, "kernel")?;
+        let regs = SampleRegs::hardware(sampled);
+        Ok(Some(self.sample(None, regs, regions, task, states, Vec::new())))
+    }
+
+    fn sample(
+        &mut self,
+        tid: Option<u64>,
+        regs: SampleRegs,
+        mut regions: Vec<Region<'static>>,
+        task: Task,
+        states: Vec<State>,
+        recorded: Vec<RecordedChain>,
+    ) -> Sample<'static> {
+        let time = self.number;
+        self.number += 1;
+        let sp = match task.is_current {
+            true => regs.live().map_or(0, Regs::rsp),
+            false => task.thread_sp,
+        };
+        regions.sort_by_key(|r| !r.bounds.contains(&sp));
+        for region in regions.iter_mut().skip(1) {
+            region.role = RegionRole::OtherStack;
+        }
+        let release = self.release.clone();
+        Sample {
+            pid: PID,
+            tid: tid.and_then(|t| u32::try_from(t).ok()).unwrap_or(0),
+            time,
+            regs,
+            regions,
+            truth: Truth::Unknown,
+            recorded,
+            kernel: Some(Box::new(KernelSample { release, task, states })),
+        }
+    }
+
+    /// The task without its stacks: who took return addresses from it.
+    fn task(&self, from: &Object<'_>) -> Result<Task, Problem> {
+        let mut task = Task { version: Version::from_name(&self.release), ..Task::default() };
+        if from.has("ret_stack") {
+            task.graph = graph(from)?;
+        }
+        for rethook in from.objects("rethooks")? {
+            task.rethooks.push(Rethook {
+                ret_addr: rethook.needed("ret_addr")?,
+                frame: rethook.needed("frame")?,
+            });
+        }
+        Ok(task)
+    }
+}
+
+/// `ret_stack` of Linux before 6.10: `struct ftrace_ret_stack` {ret, func, calltime, retp}, of which
+/// `curr_ret_stack` is the number of the last one, or -1.
+fn graph(from: &Object<'_>) -> Result<Vec<GraphReturn>, Problem> {
+    let bytes = from.memory("ret_stack")?;
+    let last = from.signed("curr_ret_stack")?.unwrap_or(-1);
+    let count = usize::try_from(last + 1).unwrap_or(0);
+    let word = |entry: &[u8; 32], at: usize| {
+        entry[at..].first_chunk().map_or(0, |b| u64::from_le_bytes(*b))
+    };
+    let entries = bytes.as_chunks::<32>().0.iter().take(count);
+    Ok(entries.map(|e| GraphReturn { ret: word(e, 0), retp: word(e, 24) }).collect())
+}
+
+/// The unwinder's own registers inside of `__unwind_start`: those of its first state; else those
+/// that it returns to.
+fn own_regs(states: &[State], entry: Regs, regions: &[Region<'_>]) -> Regs {
+    if let Some(State::Orc(first)) = states.first() {
+        return Regs::frame(first.ip, first.sp, first.bp);
+    }
+    let sp = entry.rsp();
+    match word_at(regions, sp) {
+        Some(ret) => Regs::frame(ret, sp.wrapping_add(8), entry.get(Reg::Rbp).unwrap_or(0)),
+        None => entry,
+    }
+}
+
+/// What an inactive task has in the place of registers: `struct inactive_task_frame`.
+fn inactive_regs(sp: u64, regions: &[Region<'_>]) -> SampleRegs {
+    let mut regs = Regs::UNKNOWN;
+    regs.set(Reg::Rsp, sp.wrapping_add(56));
+    for (reg, offset) in [(Reg::Rbp, 40), (Reg::Rip, 48)] {
+        if let Some(value) = word_at(regions, sp.wrapping_add(offset)) {
+            regs.set(reg, value);
+        }
+    }
+    SampleRegs::hardware(regs)
+}
+
+/// The word at an offset.
+fn word(bytes: &[u8], offset: u64) -> Option<u64> {
+    let bytes = bytes.get(usize::try_from(offset).ok()?..)?;
+    bytes.first_chunk().map(|b| u64::from_le_bytes(*b))
+}
+
+/// The word at an address, from the regions.
+fn word_at(regions: &[Region<'_>], address: u64) -> Option<u64> {
+    let found = |r: &Region<'_>| word(&r.bytes, address.checked_sub(r.address)?);
+    regions.iter().find_map(found)
+}
+
+fn region(address: u64, bytes: Vec<u8>, bounds: Range<u64>, next_sp: u64) -> Region<'static> {
+    Region {
+        role: RegionRole::Stack,
+        bounds,
+        next_sp,
+        address,
+        bytes: Cow::Owned(bytes),
+    }
+}
+
+/// Adds the stacks that `from` lists, but for those that are known already.
+fn stacks(
+    from: &Object<'_>,
+    task: &mut Task,
+    regions: &mut Vec<Region<'static>>,
+) -> Result<(), Problem> {
+    for stack in from.objects("stacks")? {
+        let name = stack.string("type")?.unwrap_or_default();
+        let kind = StackType::from_name(name);
+        let kind = kind.ok_or_else(|| stack.problem("type", "no type of a stack"))?;
+        let (begin, end) = (stack.needed("begin")?, stack.needed("end")?);
+        let bytes = stack.memory("data")?;
+        let at = stack.number("data_at")?.unwrap_or(begin);
+        let linked = kind.next_sp_at(end).and_then(|slot| word(&bytes, slot.checked_sub(at)?));
+        let next_sp = stack.number("next_sp")?.or(linked).unwrap_or(0);
+        match task.stacks.iter_mut().find(|s| s.kind == kind) {
+            Some(known) => known.next_sp = next_sp,
+            None => {
+                task.stacks.push(StackInfo { kind, begin, end, next_sp });
+                regions.push(region(at, bytes, begin..end, next_sp));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The registers of an object by their names in gdb; flags are `eflags`.
+fn registers(from: &Object<'_>) -> Result<Regs, Problem> {
+    let mut regs = Regs::UNKNOWN;
+    for reg in Reg::ALL {
+        let name = match reg {
+            Reg::Rflags => "eflags",
+            other => other.as_str(),
+        };
+        if let Some(value) = from.number(name)? {
+            regs.set(reg, value);
+        }
+    }
+    Ok(regs)
+}
+
+/// How far the kernel was moved: where most of the code addresses in the capture are return
+/// addresses or begin an instruction that was stopped at.
+fn kaslr(root: &Object<'_>, image: &KernelImage) -> Result<u64, ImportError> {
+    let mut addresses = Vec::new();
+    for point in root.objects("points")? {
+        let states = states::all(&point, "kernel")?;
+        addresses.extend(states.iter().filter_map(|s| match s {
+            State::Orc(s) if !s.signal => Some(s.ip),
+            _ => None,
+        }));
+    }
+    for sample in root.objects("samples")? {
+        addresses.extend(sample.numbers("result")?.into_iter().skip(1));
+    }
+    Ok(image.kaslr(&addresses).unwrap_or(0))
+}

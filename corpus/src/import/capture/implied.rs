@@ -1,0 +1,89 @@
+//! What a capture does not say, but the kernel's own states in it imply: where ftrace's trampolines
+//! are, and which return addresses kretprobes have taken.
+//!
+//! The states are those that a replay is held against; so what is implied is only where the
+//! kernel knew more than the capture holds, never how it went on from there.
+
+use unwind_sim_unwind::image::{AddressSpace, Mapping};
+use unwind_sim_unwind::kernel::{
+    Code, Finds, From, Generated, Kernel, Kind, PAGE_SIZE, RegsPtr, Rethook, State, Task, Unwind,
+    Version,
+};
+use unwind_sim_unwind::memory::{Memory, Regions};
+use unwind_sim_unwind::regs::Regs;
+
+/// Where modules and what the kernel generates are (Linux `Documentation/arch/x86/x86_64/mm.rst`).
+const MODULES_START: u64 = 0xffff_ffff_c000_0000;
+const MODULES_END: u64 = 0xffff_ffff_ff00_0000;
+
+/// The addresses of generated code: those that the kernel walked through, of which none of the
+/// images knows.
+pub(super) fn unknown_code(states: &[State], code: &Code) -> Vec<u64> {
+    let inner = states.split_last().map_or(states, |(_, inner)| inner);
+    let ips = inner.iter().filter_map(|s| match s {
+        State::Orc(s) => Some(s.ip),
+        _ => None,
+    });
+    ips.filter(|ip| (MODULES_START..MODULES_END).contains(ip) && !code.is_text(*ip))
+        .collect()
+}
+
+/// The trampoline that `from`, a state with an ip of unknown code, is in: it begins its page, and
+/// is that copy of the two by which the kernel's `next` state follows.
+pub(super) fn trampoline(
+    space: &AddressSpace,
+    version: Version,
+    task: &Task,
+    memory: &Regions<'_>,
+    [from, next]: [&State; 2],
+) -> Option<Mapping> {
+    let State::Orc(state) = from else { return None };
+    let page = state.ip / PAGE_SIZE * PAGE_SIZE;
+    [true, false].into_iter().find_map(|saves_regs| {
+        let mapping = Mapping {
+            range: page..page + PAGE_SIZE,
+            bias: 0,
+            image: None,
+            name: Generated::ftrace_name(saves_regs),
+        };
+        let mut space = space.clone();
+        space.map(mapping.clone());
+        let code = Code::new(&space, version, None);
+        let kernel = Kernel {
+            code: &code,
+            task,
+            memory,
+        };
+        let regs = Regs::frame(state.ip, state.sp, state.bp);
+        let mut finds = Finds::default();
+        // The mark is below: no frame is skipped.
+        let mut unwind =
+            Unwind::start(Kind::Orc, kernel, From::Own(&regs), state.sp - 8, &mut finds, &mut |_| {});
+        unwind.next_frame();
+        let (State::Orc(ours), State::Orc(next)) = (unwind.state(), next) else {
+            return None;
+        };
+        (ours.sp == next.sp && !ours.error).then_some(mapping)
+    })
+}
+
+/// The return addresses that kretprobes have taken, newest first: where the trampoline's address
+/// is on the stack, and the kernel found another one.
+pub(super) fn rethooks(states: &[State], code: &Code, memory: &Regions<'_>) -> Vec<Rethook> {
+    let trampoline = code.known().arch_rethook_trampoline;
+    let taken = states.iter().filter_map(|state| {
+        let State::Orc(state) = state else { return None };
+        let frame = state.sp.checked_sub(8)?;
+        let is_call = state.regs == RegsPtr::None;
+        let word = is_call.then(|| memory.read_u64(frame).ok())??;
+        let is_taken = word == trampoline && state.ip != word && state.ip != 0;
+        is_taken.then_some(Rethook {
+            ret_addr: state.ip,
+            frame,
+        })
+    });
+    match trampoline {
+        0 => Vec::new(),
+        _ => taken.collect(),
+    }
+}

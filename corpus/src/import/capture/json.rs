@@ -1,0 +1,163 @@
+//! A capture's JSON, with errors that say where they are.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::read::ZlibDecoder;
+use serde_json::{Map, Value};
+use std::fmt;
+use std::io::Read;
+
+/// Most bytes that a piece of memory may unpack to: more than all stacks of a processor.
+const MEMORY_MAX: u64 = 1 << 20;
+
+/// What is wrong with a capture.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// Where: `points[3].regs.rip`.
+    place: String,
+    what: String,
+}
+
+impl Problem {
+    pub(super) fn syntax(what: String) -> Problem {
+        Problem { place: "JSON".into(), what }
+    }
+
+    pub(super) fn kernel(release: String) -> Problem {
+        let what = format!("the image of kernel {release} is needed: give it with --kernel FILE");
+        Problem { place: "kernel".into(), what }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "capture: {}: {}", self.place, self.what)
+    }
+}
+
+/// An object, and where it is.
+pub(super) struct Object<'a> {
+    map: &'a Map<String, Value>,
+    place: String,
+}
+
+impl<'a> Object<'a> {
+    pub(super) fn root(value: &'a Value) -> Result<Object<'a>, Problem> {
+        let map = value.as_object().ok_or_else(|| Problem::syntax("no object".into()))?;
+        Ok(Object { map, place: String::new() })
+    }
+
+    fn at(&self, key: &str) -> String {
+        match self.place.as_str() {
+            "" => key.to_owned(),
+            place => format!("{place}.{key}"),
+        }
+    }
+
+    /// `what` is wrong with a key's value.
+    pub(super) fn problem(&self, key: &str, what: &str) -> Problem {
+        Problem { place: self.at(key), what: what.to_owned() }
+    }
+
+    fn get(&self, key: &str) -> Option<&'a Value> {
+        self.map.get(key).filter(|v| !v.is_null())
+    }
+
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// Is a key's value this word?
+    pub(super) fn says(&self, key: &str, word: &str) -> bool {
+        self.get(key).and_then(Value::as_str) == Some(word)
+    }
+
+    /// An unsigned number, in decimal or as a string `0x...`.
+    pub(super) fn number(&self, key: &str) -> Result<Option<u64>, Problem> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let number = value.as_u64().or_else(|| {
+            value.as_bool().map(u64::from).or_else(|| {
+                u64::from_str_radix(value.as_str()?.strip_prefix("0x")?, 16).ok()
+            })
+        });
+        number.map(Some).ok_or_else(|| self.problem(key, "not an unsigned number"))
+    }
+
+    pub(super) fn needed(&self, key: &str) -> Result<u64, Problem> {
+        self.number(key)?.ok_or_else(|| self.problem(key, "missing"))
+    }
+
+    pub(super) fn signed(&self, key: &str) -> Result<Option<i64>, Problem> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        value.as_i64().map(Some).ok_or_else(|| self.problem(key, "not a number"))
+    }
+
+    pub(super) fn string(&self, key: &str) -> Result<Option<&'a str>, Problem> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        value.as_str().map(Some).ok_or_else(|| self.problem(key, "not a string"))
+    }
+
+    pub(super) fn object(&self, key: &str) -> Result<Option<Object<'a>>, Problem> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let map = value.as_object().ok_or_else(|| self.problem(key, "not an object"))?;
+        Ok(Some(Object { map, place: self.at(key) }))
+    }
+
+    pub(super) fn required_object(&self, key: &str) -> Result<Object<'a>, Problem> {
+        self.object(key)?.ok_or_else(|| self.problem(key, "missing"))
+    }
+
+    fn list(&self, key: &str) -> Result<&'a [Value], Problem> {
+        let Some(value) = self.get(key) else { return Ok(&[]) };
+        let list = value.as_array().ok_or_else(|| self.problem(key, "not a list"))?;
+        Ok(list)
+    }
+
+    /// The objects of a list; none if there is no list.
+    pub(super) fn objects(&self, key: &str) -> Result<Vec<Object<'a>>, Problem> {
+        let list = self.list(key)?.iter().enumerate();
+        list.map(|(i, value)| {
+            let place = format!("{}[{i}]", self.at(key));
+            let map = value.as_object().ok_or_else(|| Problem {
+                place: place.clone(),
+                what: "not an object".into(),
+            })?;
+            Ok(Object { map, place })
+        })
+        .collect()
+    }
+
+    /// The numbers of a list.
+    pub(super) fn numbers(&self, key: &str) -> Result<Vec<u64>, Problem> {
+        numbers(self.list(key)?)
+            .ok_or_else(|| self.problem(key, "not a list of unsigned numbers"))
+    }
+
+    /// The numbers of lists in a list.
+    pub(super) fn rows(&self, key: &str) -> Result<Vec<Vec<u64>>, Problem> {
+        let rows = self.list(key)?.iter().map(|row| numbers(row.as_array()?));
+        rows.collect::<Option<_>>()
+            .ok_or_else(|| self.problem(key, "not a list of lists of unsigned numbers"))
+    }
+
+    /// Memory: zlib in base64. Nothing if it is missing.
+    pub(super) fn memory(&self, key: &str) -> Result<Vec<u8>, Problem> {
+        let Some(text) = self.string(key)? else { return Ok(Vec::new()) };
+        let packed = STANDARD
+            .decode(text)
+            .map_err(|e| self.problem(key, &format!("not base64: {e}")))?;
+        let mut bytes = Vec::new();
+        let mut unpacked = ZlibDecoder::new(packed.as_slice()).take(MEMORY_MAX + 1);
+        unpacked
+            .read_to_end(&mut bytes)
+            .map_err(|e| self.problem(key, &format!("not zlib: {e}")))?;
+        match bytes.len() as u64 > MEMORY_MAX {
+            true => Err(self.problem(key, "more than 1 MiB of memory")),
+            false => Ok(bytes),
+        }
+    }
+}
+
+fn numbers(list: &[Value]) -> Option<Vec<u64>> {
+    list.iter().map(Value::as_u64).collect()
+}

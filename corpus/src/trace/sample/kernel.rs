@@ -1,0 +1,217 @@
+//! What a kernel's unwinders ask besides, as integers; nothing of it hangs on other samples.
+
+use crate::model::KernelSample;
+use crate::trace::error::{Bad, WriteError};
+use crate::trace::layout::NAME_BYTES_MAX;
+use crate::trace::varint::{Cursor, put, put_bytes, put_difference};
+use unwind_sim_unwind::kernel::{
+    Cursors, FpState, GraphReturn, GuessState, Kind, OrcState, RegsPtr, Rethook, StackInfo,
+    StackType, State, Task, Version,
+};
+
+/// Most stacks of a task, and most return addresses taken by tracers.
+const STACKS_MAX: usize = 64;
+const TAKEN_MAX: usize = 256;
+/// Most states, of which each comes to at most some 120 bytes.
+const STATES_MAX: usize = 512;
+
+/// Bits of the head.
+const CURRENT: u64 = 1;
+const OTHER_CPU: u64 = 2;
+
+/// What it counts for in `CHUNK_DECODED_BYTES_MAX`.
+pub(super) fn weight(kernel: &KernelSample) -> u64 {
+    let task = &kernel.task;
+    let pairs = task.graph.len() + task.rethooks.len();
+    let bytes = size_of_val(kernel.states.as_slice()) + pairs * 16 + kernel.release.len();
+    (bytes + size_of_val(task.stacks.as_slice()) + size_of::<KernelSample>()) as u64
+}
+
+/// Refuses what the format cannot hold.
+pub(super) fn check(kernel: &KernelSample) -> Result<(), WriteError> {
+    let task = &kernel.task;
+    let max = NAME_BYTES_MAX / 16;
+    WriteError::check("bytes in a kernel's release", kernel.release.len(), max)?;
+    WriteError::check("stacks of a task", task.stacks.len(), STACKS_MAX)?;
+    let taken = task.graph.len() + task.rethooks.len();
+    WriteError::check("return addresses taken by tracers", taken, TAKEN_MAX)?;
+    WriteError::check("states of a kernel's unwinder", kernel.states.len(), STATES_MAX)
+}
+
+/// Adds it to the records.
+pub(super) fn put_kernel(kernel: &KernelSample, out: &mut Vec<u8>) {
+    let task = &kernel.task;
+    put_bytes(out, kernel.release.as_bytes());
+    let current = if task.is_current { CURRENT } else { 0 };
+    let other = if task.on_other_cpu { OTHER_CPU } else { 0 };
+    put(out, current | other);
+    put(out, task.thread_sp);
+    put(out, task.top_padding);
+    put(out, task.stacks.len() as u64);
+    let mut before = 0;
+    for stack in &task.stacks {
+        put_stack(stack, &mut before, out);
+    }
+    let graph = task.graph.iter().map(|g| [g.ret, g.retp]);
+    let rethooks = task.rethooks.iter().map(|r| [r.ret_addr, r.frame]);
+    put(out, task.graph.len() as u64);
+    put(out, task.rethooks.len() as u64);
+    for [ret, at] in graph.chain(rethooks) {
+        put(out, ret);
+        put(out, at);
+    }
+    put(out, kernel.states.len() as u64);
+    for state in &kernel.states {
+        put_state(state, &mut before, out);
+    }
+}
+
+fn put_stack(stack: &StackInfo, before: &mut u64, out: &mut Vec<u8>) {
+    out.push(stack.kind as u8);
+    put_difference(out, stack.begin, *before);
+    put_difference(out, stack.end, stack.begin);
+    put(out, stack.next_sp);
+    *before = stack.begin;
+}
+
+/// A pointer to registers: 0 for none, 1 for those of the start, else its address, which is
+/// aligned.
+const fn regs_word(regs: RegsPtr) -> u64 {
+    match regs {
+        RegsPtr::None => 0,
+        RegsPtr::Start => 1,
+        RegsPtr::At(address) => address,
+    }
+}
+
+fn put_state(state: &State, before: &mut u64, out: &mut Vec<u8>) {
+    let bit = |bit: u64, flag: bool| if flag { 1 << bit } else { 0 };
+    let (kind, cursors, flags) = match state {
+        State::Orc(s) => {
+            let flags = bit(0, s.error) | bit(1, s.signal) | bit(2, s.full_regs);
+            (Kind::Orc, s.cursors, flags)
+        }
+        State::Fp(s) => (Kind::Fp, s.cursors, bit(0, s.error) | bit(1, s.got_irq)),
+        State::Guess(_) => (Kind::Guess, Cursors::default(), 0),
+    };
+    out.push(kind as u8);
+    let (stack, mask) = state.stack();
+    put_stack(stack, before, out);
+    put(out, mask);
+    put(out, flags);
+    put(out, u64::from(cursors.graph_idx));
+    put(out, u64::from(cursors.rethook));
+    let near = match *state {
+        State::Orc(s) => [s.sp, s.bp, s.ip, regs_word(s.regs), regs_word(s.prev_regs)],
+        State::Fp(s) => [s.bp, s.orig_sp, s.ip, s.next_bp, regs_word(s.regs)],
+        State::Guess(s) => [s.sp, 0, 0, 0, 0],
+    };
+    for word in near {
+        put(out, word);
+    }
+}
+
+/// Reads it.
+pub(super) fn read(records: &mut Cursor<'_>) -> Result<KernelSample, Bad> {
+    let release = records.string(NAME_BYTES_MAX / 16)?.to_owned();
+    let head = records.u64()?;
+    if head & !(CURRENT | OTHER_CPU) != 0 {
+        return Err(records.bad("a task has unknown bits"));
+    }
+    let mut task = Task {
+        version: Version::from_name(&release),
+        is_current: head & CURRENT != 0,
+        on_other_cpu: head & OTHER_CPU != 0,
+        thread_sp: records.u64()?,
+        top_padding: records.u64()?,
+        ..Task::default()
+    };
+    let mut before = 0;
+    for _ in 0..records.count(STACKS_MAX, "too many stacks")? {
+        task.stacks.push(read_stack(&mut before, records)?);
+    }
+    let what = "too many return addresses taken by tracers";
+    let (graph, rethooks) = (records.count(TAKEN_MAX, what)?, records.count(TAKEN_MAX, what)?);
+    for _ in 0..graph {
+        let (ret, retp) = (records.u64()?, records.u64()?);
+        task.graph.push(GraphReturn { ret, retp });
+    }
+    for _ in 0..rethooks {
+        let (ret_addr, frame) = (records.u64()?, records.u64()?);
+        task.rethooks.push(Rethook { ret_addr, frame });
+    }
+    let mut states = Vec::new();
+    for _ in 0..records.count(STATES_MAX, "too many states")? {
+        states.push(read_state(&mut before, records)?);
+    }
+    Ok(KernelSample {
+        release,
+        task,
+        states,
+    })
+}
+
+fn read_stack(before: &mut u64, records: &mut Cursor<'_>) -> Result<StackInfo, Bad> {
+    let kind = StackType::from_number(u64::from(records.u8()?));
+    let kind = kind.ok_or_else(|| records.bad("a stack of unknown type"))?;
+    let begin = records.difference(*before)?;
+    *before = begin;
+    Ok(StackInfo {
+        kind,
+        begin,
+        end: records.difference(begin)?,
+        next_sp: records.u64()?,
+    })
+}
+
+fn read_state(before: &mut u64, records: &mut Cursor<'_>) -> Result<State, Bad> {
+    let kind = records.u8()?;
+    let kind = Kind::ALL.into_iter().find(|k| *k as u8 == kind);
+    let kind = kind.ok_or_else(|| records.bad("a state of an unknown unwinder"))?;
+    let stack = read_stack(before, records)?;
+    let (stack_mask, flags) = (records.u64()?, records.u64()?);
+    let cursors = Cursors {
+        graph_idx: records.u32()?,
+        rethook: records.u32()?,
+    };
+    let mut word = || records.u64();
+    let words = [word()?, word()?, word()?, word()?, word()?];
+    let bit = |n: u64| flags >> n & 1 != 0;
+    let regs = |word: u64| match word {
+        0 => RegsPtr::None,
+        1 => RegsPtr::Start,
+        address => RegsPtr::At(address),
+    };
+    Ok(match kind {
+        Kind::Orc => State::Orc(OrcState {
+            stack,
+            stack_mask,
+            cursors,
+            error: bit(0),
+            signal: bit(1),
+            full_regs: bit(2),
+            sp: words[0],
+            bp: words[1],
+            ip: words[2],
+            regs: regs(words[3]),
+            prev_regs: regs(words[4]),
+        }),
+        Kind::Fp => State::Fp(FpState {
+            stack,
+            stack_mask,
+            cursors,
+            error: bit(0),
+            got_irq: bit(1),
+            bp: words[0],
+            orig_sp: words[1],
+            ip: words[2],
+            next_bp: words[3],
+            regs: regs(words[4]),
+        }),
+        Kind::Guess => State::Guess(GuessState {
+            stack,
+            stack_mask,
+            sp: words[0],
+        }),
+    })
+}
