@@ -6,6 +6,7 @@ use unwind_sim_corpus::model::Sample;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::{Addresses, Chain, End};
 use unwind_sim_unwind::image::AddressSpace;
+use unwind_sim_unwind::kernel::KernelUnwinder;
 use unwind_sim_unwind::memory::{Memory, Regions};
 use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::start::{Start, Variant};
@@ -19,6 +20,8 @@ pub enum Engine {
     Table(Box<dyn Finder>),
     /// Walks by itself: guess, LBR, the user's own.
     Other(Box<dyn Unwinder>),
+    /// One of the kernel's, with its states.
+    Kernel(KernelUnwinder),
 }
 
 impl Engine {
@@ -27,6 +30,7 @@ impl Engine {
         match self {
             Engine::Table(finder) => finder.name(),
             Engine::Other(unwinder) => unwinder.name(),
+            Engine::Kernel(unwinder) => unwinder.name(),
         }
     }
 
@@ -34,7 +38,7 @@ impl Engine {
     pub fn finder(&self) -> Option<&dyn Finder> {
         match self {
             Engine::Table(finder) => Some(&**finder),
-            Engine::Other(_) => None,
+            Engine::Other(_) | Engine::Kernel(_) => None,
         }
     }
 
@@ -58,6 +62,7 @@ impl Engine {
                 chain
             }
             Engine::Other(unwinder) => unwinder.walk(stack, cache),
+            Engine::Kernel(unwinder) => unwinder.walk(stack, cache),
         }
     }
 
@@ -72,20 +77,26 @@ impl Engine {
     ) -> End {
         match self {
             Engine::Table(finder) => walk(&**finder, place, start, limits, cache, out),
-            Engine::Other(unwinder) => {
-                let (space, memory, limits) = (place.space, place.memory, *limits);
-                unwinder.addresses(
-                    &Stack {
-                        start,
-                        space,
-                        memory,
-                        limits,
-                    },
-                    cache,
-                    out,
-                )
+            Engine::Other(unwinder) => unwinder.addresses(&stack(place, start, limits), cache, out),
+            Engine::Kernel(unwinder) => {
+                unwinder.addresses(&stack(place, start, limits), cache, out)
             }
         }
+    }
+}
+
+/// A stack of which nothing is known but registers and memory.
+fn stack<'a, M: Memory>(
+    place: &'a Place<'_, M>,
+    start: &'a Start,
+    limits: &Limits,
+) -> Stack<'a> {
+    Stack {
+        start,
+        space: place.space,
+        memory: place.memory,
+        limits: *limits,
+        task: None,
     }
 }
 
@@ -222,6 +233,7 @@ impl View<'_> {
             space: self.space,
             memory: &memory,
             limits,
+            task: self.sample.kernel.as_ref().map(|k| &k.task),
         };
         let chain = walk(&stack, cache);
         let truth = &self.sample.truth;

@@ -124,6 +124,7 @@ fn words_read(view: &View<'_>, run: &Run) -> BTreeSet<u64> {
                 space,
                 memory: &watched,
                 limits,
+                task: None,
             };
             engine.walk(&stack, &mut Cache::new());
         }

@@ -42,6 +42,7 @@ pub enum ImportError {
 pub fn meta(path: &Path, kind: FileKind) -> Meta {
     let engine = match kind {
         FileKind::Core => trace::Engine::Core,
+        FileKind::Capture => trace::Engine::Capture,
         _ => trace::Engine::PerfData,
     };
     let command = ["unwind-sim", "import"].map(str::to_owned);
@@ -76,6 +77,9 @@ pub fn into<W: Write>(
     }
     let mut import = ImportOptions::default();
     import.files.symfs.clone_from(&options.symfs);
+    import.kernel.clone_from(&options.kernel);
+    import.kernel_files.clone_from(&options.kernel_files);
+    import.kaslr = options.kaslr;
     let mut numbers: HashMap<ImageIndex, ImageIndex> = HashMap::new();
     let mut failed = None;
     let imported = corpus::import(

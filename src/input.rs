@@ -5,6 +5,7 @@ use crate::import::{self, ImportError};
 use crate::run::RunError;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use unwind_sim_corpus::kernel;
 use unwind_sim_corpus::model::Item;
 use unwind_sim_corpus::trace::{Chunk, Trace, TraceError};
 use unwind_sim_corpus::world::World;
@@ -14,6 +15,12 @@ use unwind_sim_corpus::world::World;
 pub struct OpenOptions {
     /// The folder below which paths are looked for first.
     pub symfs: Option<PathBuf>,
+    /// The kernel's image, for captures.
+    pub kernel: Option<PathBuf>,
+    /// What belongs to it.
+    pub kernel_files: kernel::OpenOptions,
+    /// How far the kernel was moved (KASLR), if that is known.
+    pub kaslr: Option<u64>,
 }
 
 /// Which samples.
@@ -70,6 +77,8 @@ pub enum FileKind {
     Core,
     /// Another ELF file.
     Elf,
+    /// A kernel's capture, as JSON.
+    Capture,
     /// A case.
     Case,
     /// None of these.
@@ -105,6 +114,7 @@ pub fn file_kind(path: &Path) -> Result<FileKind, InputError> {
         [0x7f, b'E', b'L', b'F', ..] if head[16] == ET_CORE => FileKind::Core,
         [0x7f, b'E', b'L', b'F', ..] => FileKind::Elf,
         bytes if bytes.starts_with(&magic) => FileKind::Trace,
+        bytes if bytes.trim_ascii_start().starts_with(b"{") => FileKind::Capture,
         _ => FileKind::Unknown,
     })
 }
@@ -125,7 +135,11 @@ impl Input {
         let trace = match kind {
             FileKind::Trace => Trace::open(path)?,
             FileKind::Case => crate::cases::trace_of(path)?,
-            FileKind::PerfData | FileKind::Core | FileKind::Elf | FileKind::Unknown => {
+            FileKind::PerfData
+            | FileKind::Core
+            | FileKind::Capture
+            | FileKind::Elf
+            | FileKind::Unknown => {
                 import::to_trace(path, kind, options)?
             }
         };

@@ -4,6 +4,7 @@
 //! malformed. Not here: chains and verdicts.
 
 mod columns;
+mod capture;
 mod core;
 mod elf;
 mod perf_data;
@@ -112,6 +113,7 @@ pub fn inspect(path: &Path, rows: Option<&str>) -> Result<String, InspectError> 
         }
         (FileKind::PerfData, None) => perf_data::show(path),
         (FileKind::Core, None) => core::show(path),
+        (FileKind::Capture, None) => capture::show(path),
     }
 }
 

@@ -24,6 +24,7 @@ pub mod import;
 pub mod input;
 pub mod inspect;
 pub mod json;
+pub mod kernel;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod lockstep;
 pub mod names;

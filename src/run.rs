@@ -3,6 +3,7 @@
 use crate::compare::{Comparison, GroupBy};
 use crate::engine::{Engine, Outcome, Setting, View};
 use crate::input::{Filter, Input, InputError};
+use crate::kernel;
 use crate::spec::{self, SpecError};
 use crate::text::column_name;
 use std::collections::BTreeSet;
@@ -20,10 +21,12 @@ pub enum Against {
     Engine(Engine),
     /// The chain that perf recorded.
     Perf,
+    /// What the recorded kernel's own unwinder said, state by state.
+    Kernel,
 }
 
 impl Against {
-    /// `truth`, `perf`, or an unwinder.
+    /// `truth`, `perf`, `kernel`, or an unwinder.
     ///
     /// # Errors
     /// If it is none of these.
@@ -31,6 +34,7 @@ impl Against {
         Ok(match name {
             "truth" => Against::Truth,
             "perf" => Against::Perf,
+            "kernel" => Against::Kernel,
             unwinder => Against::Engine(spec::engine(unwinder)?),
         })
     }
@@ -148,7 +152,7 @@ impl Run {
                 let variant = column.variant_for(view);
                 let cache = &mut caches[column.engine];
                 let mut outcome = view.examine(engine, variant, &self.setting, cache);
-                self.judge(view, variant, &mut outcome, &mut reference);
+                self.judge(view, *column, &mut outcome, &mut reference);
                 take(view, i, &outcome)?;
             }
             Ok(())
@@ -156,7 +160,12 @@ impl Run {
     }
 
     /// Judges anew, if not by truth.
-    fn judge(&self, view: &View<'_>, variant: Variant, outcome: &mut Outcome, cache: &mut Cache) {
+    fn judge(&self, view: &View<'_>, column: Column, outcome: &mut Outcome, cache: &mut Cache) {
+        let variant = column.variant_for(view);
+        let found = || -> Vec<u64> {
+            let frames = outcome.chain.frames.iter();
+            frames.map(|f| f.pc.value()).collect()
+        };
         let verdict = match &self.against {
             Against::Truth => return,
             Against::Engine(engine) => {
@@ -166,9 +175,14 @@ impl Run {
             Against::Perf => {
                 let recorded = view.sample.recorded.iter().find(|r| r.source == "perf");
                 let user: Vec<u64> = recorded.map(|r| user_part(&r.ips)).unwrap_or_default();
-                let found: Vec<u64> = outcome.chain.frames.iter().map(|f| f.pc.value()).collect();
-                judge_addresses(&found, &user, false)
+                judge_addresses(&found(), &user, false)
             }
+            Against::Kernel => match &self.engines[column.engine] {
+                Engine::Kernel(unwinder) => {
+                    kernel::judge(view, unwinder, variant, &found(), cache)
+                }
+                _ => Verdict::Unjudged,
+            },
         };
         outcome.verdict = verdict;
         outcome.diagnosis = None;
@@ -277,5 +291,6 @@ pub fn head(run: &Run, comparison: &Comparison) -> String {
         }
         Against::Engine(engine) => format!("{n} samples, compared with {}", engine.name()),
         Against::Perf => format!("{n} samples, compared with the chains that perf recorded"),
+        Against::Kernel => format!("{n} samples, compared with what the kernel's unwinder said"),
     }
 }

@@ -5,6 +5,7 @@ use crate::own::{CommandUnwinder, StartError};
 use unwind_sim_unwind::derived::Tables;
 use unwind_sim_unwind::dwarf::Dwarf;
 use unwind_sim_unwind::fp::FramePointer;
+use unwind_sim_unwind::kernel::{KernelUnwinder, Kind, Version};
 use unwind_sim_unwind::orc::{Encoding, Orc};
 use unwind_sim_unwind::sframe::{Profile, Sframe};
 use unwind_sim_unwind::unwinder::{Guess, Lbr, WithFallback};
@@ -14,6 +15,10 @@ use unwind_sim_unwind::walk::Finder;
 pub const ALL: [&str; 6] = ["dwarf", "sframe", "orc", "fp", "guess", "lbr"];
 /// What a command uses that is not told.
 pub const DEFAULT: [&str; 5] = ["dwarf", "sframe", "orc", "fp", "guess"];
+/// The kernel's own, which are what is meant in front of a kernel's stacks.
+pub const KERNEL: [&str; 3] = ["orc:kernel", "fp:kernel", "guess:kernel"];
+/// Behind a profile of this name stands a kernel's version, or nothing.
+const KERNEL_PROFILE: &str = "kernel";
 
 /// An unwinder's name that means nothing.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +52,8 @@ pub enum SpecError {
     Start(#[from] StartError),
 }
 
-/// The unwinder that `spec` names.
+/// The unwinder that `spec` names. A kernel's unwinder without a version is that of the
+/// recording.
 ///
 /// # Errors
 /// If there is none of that name, or it cannot be started.
@@ -60,7 +66,7 @@ pub fn engine(spec: &str) -> Result<Engine, SpecError> {
     };
     let finder = |name: &str| match single(name)? {
         Engine::Table(finder) => Ok(finder),
-        Engine::Other(_) => Err(SpecError::NoFallback {
+        Engine::Other(_) | Engine::Kernel(_) => Err(SpecError::NoFallback {
             name: name.to_owned(),
         }),
     };
@@ -93,6 +99,19 @@ fn single(spec: &str) -> Result<Engine, SpecError> {
         known: known.to_owned(),
     };
     let table = |finder: Box<dyn Finder>| Ok(Engine::Table(finder));
+    let kind = Kind::ALL.into_iter().find(|k| k.as_str() == name);
+    let kernel = profile.and_then(|p| p.strip_prefix(KERNEL_PROFILE));
+    if let (Some(kind), Some(version)) = (kind, kernel) {
+        let known = format!("kernel, and kernel-VERSION, such as {}", Version::NAMES.join(", "));
+        let version = match version.strip_prefix('-') {
+            Some(version) => {
+                Some(Version::from_name(version).ok_or_else(|| unknown_profile(&known))?)
+            }
+            None if version.is_empty() => None,
+            None => return Err(unknown_profile(&known)),
+        };
+        return Ok(Engine::Kernel(KernelUnwinder::new(kind, version, None)));
+    }
     match (name, profile) {
         ("dwarf", None) => table(Box::new(Dwarf::new())),
         ("fp", None) => table(Box::new(FramePointer)),
@@ -111,7 +130,8 @@ fn single(spec: &str) -> Result<Engine, SpecError> {
                 Encoding::from_kernel_version(version).ok_or_else(|| unknown_profile(known))?;
             table(Box::new(Orc::new(Some(encoding), Tables::default())))
         }
-        ("dwarf" | "fp" | "guess" | "lbr", Some(_)) => Err(unknown_profile("none")),
+        ("fp" | "guess", Some(_)) => Err(unknown_profile("kernel and kernel-VERSION")),
+        ("dwarf" | "lbr", Some(_)) => Err(unknown_profile("none")),
         _ => Err(SpecError::Unknown {
             name: name.to_owned(),
         }),

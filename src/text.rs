@@ -211,13 +211,17 @@ pub fn event_line(event: &Event, space: &AddressSpace) -> String {
             )
         }
         Event::StackChanged { from, to } => format!("the stack changed: sp {from:#x} to {to:#x}"),
+        Event::State(state) => crate::kernel::state_line(state, space),
         _ => "an event that this version has no words for".to_owned(),
     }
 }
 
 /// A chain that somebody else found, beside those of the unwinders. It is not judged.
 pub fn recorded_text(space: &AddressSpace, recorded: &RecordedChain) -> String {
-    let frames: Vec<u64> = crate::run::user_part(&recorded.ips);
+    let frames: Vec<u64> = match recorded.source.as_str() {
+        crate::kernel::RECORDED => recorded.ips.clone(),
+        _ => crate::run::user_part(&recorded.ips),
+    };
     let n = frames.len();
     let mut out = format!(
         "{} (recorded): {n} frame{}\n",

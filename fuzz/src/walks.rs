@@ -120,6 +120,7 @@ fn one_walk(
         space,
         memory,
         limits,
+        task: None,
     };
     let mut cache = Cache::new();
     let chain = unwinder.walk(&stack, &mut cache);

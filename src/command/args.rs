@@ -8,9 +8,11 @@ use std::time::Duration;
 use unwind_sim::cases;
 use unwind_sim::engine::{Engine, MemoryView, Setting};
 use unwind_sim::input::{FileKind, Filter, Input, OpenOptions, file_kind};
+use unwind_sim::kernel;
 use unwind_sim::spec;
 use unwind_sim::verify::Program;
 use unwind_sim_emulator::linux::Options;
+use unwind_sim_unwind::kernel::Version;
 use unwind_sim_unwind::start::Variant;
 
 /// Which stacks.
@@ -34,6 +36,49 @@ pub(crate) struct InputArgs {
     /// At most so many samples.
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
+    #[command(flatten)]
+    pub(crate) kernel: KernelArgs,
+}
+
+/// Of kernel stacks: the kernel.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct KernelArgs {
+    /// The kernel's image (vmlinuz or vmlinux), for a capture; or a version (4.14, 5.2, 5.12, 6.1,
+    /// 6.3, 6.4, 6.12, 7.1), as whose unwinders ours behave. Can be given twice.
+    #[arg(long, value_name = "FILE|VERSION")]
+    kernel: Vec<String>,
+    /// System.map, where the image has no symbols.
+    #[arg(long, value_name = "FILE")]
+    system_map: Option<PathBuf>,
+    /// How far the kernel was moved (KASLR). Without this it is found, where possible.
+    #[arg(long, value_name = "OFFSET", value_parser = parse_address)]
+    kaslr: Option<u64>,
+}
+
+fn parse_address(text: &str) -> Result<u64, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    u64::from_str_radix(digits, 16).map_err(|_| format!("`{text}` is no hexadecimal number"))
+}
+
+impl KernelArgs {
+    /// The version to behave as, if one was given.
+    pub(crate) fn version(&self) -> Option<Version> {
+        self.kernel.iter().find_map(|k| kernel::version(k))
+    }
+
+    /// The files, for opening a recording.
+    pub(crate) fn options(&self, symfs: Option<PathBuf>) -> OpenOptions {
+        let image = self.kernel.iter().find(|k| kernel::version(k).is_none());
+        OpenOptions {
+            symfs,
+            kernel: image.map(PathBuf::from),
+            kernel_files: unwind_sim_corpus::kernel::OpenOptions {
+                system_map: self.system_map.clone(),
+                ..Default::default()
+            },
+            kaslr: self.kaslr,
+        }
+    }
 }
 
 fn parse_range(text: &str) -> Result<(u64, u64), String> {
@@ -48,15 +93,25 @@ fn parse_range(text: &str) -> Result<(u64, u64), String> {
 impl InputArgs {
     /// Opens the recording.
     pub(crate) fn open(&self) -> Result<Input> {
-        let options = OpenOptions {
-            symfs: self.symfs.clone(),
-        };
+        let options = self.kernel.options(self.symfs.clone());
         let input = Input::open(&self.path, &options)
             .with_context(|| format!("{}", self.path.display()))?;
         if let Some(cut) = input.trace().cut() {
             anstream::eprintln!("the recording was cut short, what is there is used: {cut}");
         }
         Ok(input)
+    }
+
+    /// Are its stacks a kernel's?
+    fn is_kernel(&self) -> Result<bool> {
+        Ok(match file_kind(&self.path)? {
+            FileKind::Capture => true,
+            FileKind::Trace => {
+                let trace = unwind_sim_corpus::trace::Trace::open(&self.path)?;
+                trace.sample(0).is_ok_and(|s| s.kernel.is_some())
+            }
+            _ => false,
+        })
     }
 
     /// Which samples of it.
@@ -93,14 +148,20 @@ pub(crate) struct WalkArgs {
 }
 
 impl WalkArgs {
-    /// The unwinders, or these if none were named.
-    pub(crate) fn engines(&self, default: &[&str]) -> Result<Vec<Engine>> {
-        if self.unwinder.is_empty() {
-            return Ok(spec::engines(
-                &default.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>(),
-            )?);
-        }
-        Ok(spec::engines(&self.unwinder)?)
+    /// The unwinders, or these if none were named; before a kernel's stacks, its own.
+    pub(crate) fn engines(&self, input: &InputArgs, default: &[&str]) -> Result<Vec<Engine>> {
+        let names = |names: &[&str]| names.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+        let specs = match self.unwinder.as_slice() {
+            [] if input.is_kernel()? => names(&spec::KERNEL),
+            [] => names(default),
+            [all] if all == "all" && input.is_kernel()? => names(&spec::KERNEL),
+            named => named.to_vec(),
+        };
+        let specs = match input.kernel.version() {
+            Some(version) => specs.iter().map(|s| kernel::with_version(s, version)).collect(),
+            None => specs,
+        };
+        Ok(spec::engines(&specs)?)
     }
 
     /// The start variants named; empty if each sample is to be started as it was taken.

@@ -43,7 +43,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<Status> {
     let input = args.input.open()?;
     let run = Run {
-        engines: args.walk.engines(&spec::DEFAULT)?,
+        engines: args.walk.engines(&args.input, &spec::DEFAULT)?,
         variants: args.walk.variants()?,
         setting: args.walk.setting(&args.input.path)?,
         against: Against::from_name(args.against.as_deref().unwrap_or(if input.has_truth() {

@@ -1,6 +1,6 @@
 //! `explain`: a reason code's page, or one walk step by step.
 
-use super::args::{InputArgs, WalkArgs};
+use super::args::{InputArgs, KernelArgs, WalkArgs};
 use super::{Status, output};
 use anyhow::{Context, Result, bail};
 use std::io::Write;
@@ -33,6 +33,8 @@ pub(crate) struct Args {
     symfs: Option<PathBuf>,
     #[command(flatten)]
     walk: WalkArgs,
+    #[command(flatten)]
+    kernel: KernelArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
@@ -56,8 +58,9 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         tid: None,
         time: None,
         limit: None,
+        kernel: args.kernel.clone(),
     };
-    let engines = args.walk.engines(&["dwarf"])?;
+    let engines = args.walk.engines(&input, &["dwarf"])?;
     let variants = args.walk.variants()?;
     let setting = args.walk.setting(&args.what)?;
     let mut seen = false;

@@ -1,19 +1,21 @@
 //! `import`: other tools' recordings into a trace.
 
 use super::Status;
+use super::args::KernelArgs;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 use unwind_sim::import;
-use unwind_sim::input::{OpenOptions, file_kind};
+use unwind_sim::input::file_kind;
 use unwind_sim_corpus::trace::TraceWriter;
 
-/// Import a perf.data or an ELF core into a trace. The truth is unknown there; chains that perf
+/// Import a perf.data, an ELF core or a kernel's capture into a trace. The truth is unknown there; chains that perf
 /// recorded are kept beside the unwinders.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   unwind-sim import perf.data -o trace.bin
-  unwind-sim import core.1234 -o trace.bin --symfs /mnt/target")]
+  unwind-sim import core.1234 -o trace.bin --symfs /mnt/target
+  unwind-sim import points.json -o trace.bin --kernel vmlinuz")]
 pub(crate) struct Args {
     /// The recording.
     #[arg(value_name = "FILE")]
@@ -24,6 +26,8 @@ pub(crate) struct Args {
     /// Look for images below this folder first.
     #[arg(long, value_name = "DIR")]
     symfs: Option<PathBuf>,
+    #[command(flatten)]
+    kernel: KernelArgs,
 }
 
 /// Problems of one kind that are told one by one.
@@ -31,9 +35,7 @@ const TOLD_MAX: usize = 10;
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
     let kind = file_kind(&args.path)?;
-    let options = OpenOptions {
-        symfs: args.symfs.clone(),
-    };
+    let options = args.kernel.options(args.symfs.clone());
     let mut writer = TraceWriter::create(&args.output, &import::meta(&args.path, kind))?;
     let imported = import::into(&args.path, kind, &options, &mut writer)
         .with_context(|| args.path.display().to_string())?;

@@ -71,7 +71,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
     let run = Run {
-        engines: args.walk.engines(&["dwarf"])?,
+        engines: args.walk.engines(&args.input, &["dwarf"])?,
         variants: args.walk.variants()?,
         setting: args.walk.setting(&args.input.path)?,
         against: Against::Truth,

@@ -22,6 +22,7 @@ pub(super) fn replay<C: Consumer>(
 ) -> Result<Counts, RunError> {
     let open = OpenOptions {
         symfs: source.symfs.clone(),
+        ..OpenOptions::default()
     };
     let input = Input::open(&source.path, &open)?;
     let trace = input.trace();
@@ -109,6 +110,7 @@ fn one<C: Consumer>(
                     space,
                     memory,
                     limits,
+                    task: None,
                 },
                 cache,
             )

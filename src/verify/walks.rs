@@ -97,6 +97,7 @@ impl Walks {
             space: subject.space,
             memory: &memory,
             limits: self.setting.limits,
+            task: None,
         };
         for (which, engine) in engines.iter().enumerate() {
             let chain = engine.walk(&stack, &mut caches[which]);

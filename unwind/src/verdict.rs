@@ -177,10 +177,10 @@ pub fn judge(chain: &Chain, truth: &Truth, from: usize) -> Verdict {
     let found: Vec<Link> = chain.frames.iter().map(link).collect();
     let verdict = compare(&found, &truth_links, truth.is_complete());
     let guessed = chain.frames.iter().any(|f| f.found == Found::Guess);
-    if guessed && verdict == Verdict::Ok {
-        Verdict::OkUnproven
-    } else {
-        verdict
+    match verdict {
+        Verdict::Ok if guessed || chain.refused => Verdict::OkUnproven,
+        verdict if verdict.is_wrong() && chain.refused => Verdict::Refused,
+        verdict => verdict,
     }
 }
 

@@ -58,6 +58,7 @@ fn walk(
         space,
         memory: &memory,
         limits: Limits::default(),
+        task: None,
     };
     let mut cache = Cache::new();
     let chain: Chain = unwinder.walk(&stack, &mut cache);

@@ -120,6 +120,15 @@ impl State {
         }
     }
 
+    /// Whose it is.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            State::Orc(_) => Kind::Orc,
+            State::Fp(_) => Kind::Fp,
+            State::Guess(_) => Kind::Guess,
+        }
+    }
+
     /// `unwind_done`: is there nothing more?
     pub const fn is_done(&self) -> bool {
         matches!(self.stack().0.kind, StackType::Unknown)

@@ -1,0 +1,131 @@
+//! Kernel stacks: what the kernel's own unwinder said at a stop, held against ours state by state,
+//! and states as text.
+
+use crate::engine::View;
+use crate::names::Location;
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::kernel::perf::{first_difference, states};
+use unwind_sim_unwind::kernel::{Finds, Kernel, KernelUnwinder, RegsPtr, State, Version};
+use unwind_sim_unwind::image::AddressSpace;
+use unwind_sim_unwind::start::Variant;
+use unwind_sim_unwind::unwinder::Stack;
+use unwind_sim_unwind::verdict::{Verdict, judge_addresses};
+use unwind_sim_unwind::walk::Limits;
+
+/// The source of chains that a kernel recorded.
+pub const RECORDED: &str = "kernel";
+
+/// Most states of a walk.
+const STATES_MAX: usize = 4096;
+
+/// What the kernel said of this sample, as a judge of `unwinder`: its states, of which the first
+/// that differs counts, and the addresses of its callchain.
+pub fn judge(
+    view: &View<'_>,
+    unwinder: &KernelUnwinder,
+    variant: Variant,
+    found: &[u64],
+    cache: &mut Cache,
+) -> Verdict {
+    let Some(kernel) = &view.sample.kernel else {
+        return Verdict::Unjudged;
+    };
+    let is_of = |s: &State| s.kind() == unwinder.kind();
+    let mut verdict = Verdict::Unjudged;
+    if kernel.states.first().is_some_and(is_of) {
+        verdict = match all_states(view, unwinder, variant, cache) {
+            Some(ours) => match first_difference(&ours, &kernel.states) {
+                None => Verdict::Ok,
+                Some(at) => Verdict::Wrong { at: at as u32 },
+            },
+            None => Verdict::Unsupported,
+        };
+    }
+    let chain = view.sample.recorded.iter().find(|r| r.source == RECORDED);
+    match chain {
+        // The recorded kernel has one unwinder, which its states tell; without any it is ORC's.
+        Some(chain) if verdict == Verdict::Ok || kernel.states.is_empty() => {
+            judge_addresses(found, &chain.ips, true)
+        }
+        _ => verdict,
+    }
+}
+
+/// All states of a walk; `None` if the sample cannot be started so.
+pub fn all_states(
+    view: &View<'_>,
+    unwinder: &KernelUnwinder,
+    variant: Variant,
+    cache: &mut Cache,
+) -> Option<Vec<State>> {
+    let sample = view.sample;
+    let task = &sample.kernel.as_ref()?.task;
+    let memory = sample.memory();
+    let start = sample.regs.start(variant, false, &memory).ok()?;
+    let stack = Stack {
+        start: &start,
+        space: view.space,
+        memory: &memory,
+        limits: Limits::default(),
+        task: Some(task),
+    };
+    let code = unwinder.code(&stack, cache);
+    let kernel = Kernel {
+        code: &code,
+        task,
+        memory: &memory,
+    };
+    states(unwinder.kind(), kernel, &start, STATES_MAX, &mut Finds::default()).ok()
+}
+
+/// A state as one line, with the names of `struct unwind_state`.
+pub fn state_line(state: &State, space: &AddressSpace) -> String {
+    let (stack, mask) = state.stack();
+    let head = format!("{} mask {mask:#x}", stack.kind);
+    let pointer = |regs: RegsPtr| match regs {
+        RegsPtr::None => "0".to_owned(),
+        RegsPtr::Start => "those of the start".to_owned(),
+        RegsPtr::At(address) => format!("{address:#x}"),
+    };
+    let flag = |flag: bool, name: &str| if flag { format!(" {name}") } else { String::new() };
+    match state {
+        State::Orc(s) => format!(
+            "{head} ip {:#x} {} sp {:#x} bp {:#x} regs {} prev_regs {}{}{}{}",
+            s.ip,
+            Location::at(space, s.ip.wrapping_sub(u64::from(!s.signal))),
+            s.sp,
+            s.bp,
+            pointer(s.regs),
+            pointer(s.prev_regs),
+            flag(s.signal, "signal"),
+            flag(s.full_regs, "full_regs"),
+            flag(s.error, "error")
+        ),
+        State::Fp(s) => format!(
+            "{head} ip {:#x} {} bp {:#x} next_bp {:#x} orig_sp {:#x} regs {}{}{}",
+            s.ip,
+            Location::at(space, s.ip.wrapping_sub(1)),
+            s.bp,
+            s.next_bp,
+            s.orig_sp,
+            pointer(s.regs),
+            flag(s.got_irq, "got_irq"),
+            flag(s.error, "error")
+        ),
+        State::Guess(s) => format!("{head} sp {:#x}", s.sp),
+    }
+}
+
+/// A kernel's version as it is written on the command line; `None` if it is something else, such as
+/// a file.
+pub fn version(text: &str) -> Option<Version> {
+    Version::from_name(text).filter(|_| text.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// The unwinder's name, with a kernel's version where it wants one and has none.
+pub fn with_version(spec: &str, version: Version) -> String {
+    match spec.ends_with(":kernel") {
+        true => format!("{spec}-{version}"),
+        false => spec.to_owned(),
+    }
+}
