@@ -1,4 +1,4 @@
-//! Recorded stacks: the trace format, importers and case files.
+//! Recorded stacks: the trace format, importers, kernel images and case files.
 
 pub mod case;
 pub mod files;

@@ -1,0 +1,157 @@
+//! What can be wrong with a kernel image, a module or a System.map, and where.
+
+use super::payload::Compression;
+use std::fmt;
+use std::io;
+use unwind_sim_unwind::elf::ElfError;
+use unwind_sim_unwind::orc::Malformed;
+
+/// Why a kernel image could not be opened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KernelError {
+    /// The file.
+    pub file: String,
+    /// What is wrong with it, and where.
+    pub what: KernelErrorKind,
+}
+
+/// The kinds of [`KernelError`]. Offsets are bytes in the file, or in what was unpacked of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum KernelErrorKind {
+    /// It cannot be opened or mapped.
+    Io(io::ErrorKind),
+    /// Neither a bzImage nor an ELF file.
+    NotKernel,
+    /// The boot header of a bzImage is bad.
+    Boot {
+        /// Where.
+        offset: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The payload begins like no compression that we know.
+    UnknownCompression {
+        /// Where the payload begins.
+        offset: u64,
+        /// Its first bytes.
+        magic: [u8; 4],
+    },
+    /// The payload is compressed in a way that is not supported.
+    Unsupported {
+        /// How.
+        compression: Compression,
+        /// Where the payload begins.
+        offset: u64,
+    },
+    /// The payload cannot be unpacked.
+    Unpack {
+        /// How it is compressed.
+        compression: Compression,
+        /// Where it begins.
+        offset: u64,
+        /// What the decompressor said.
+        why: io::ErrorKind,
+    },
+    /// It unpacks to more than is taken.
+    UnpackLimit {
+        /// The limit, bytes.
+        limit: u64,
+    },
+    /// The ELF file is bad.
+    Elf(ElfError),
+    /// The ELF file has no code of a kernel: no executable range above the canonical hole.
+    NoKernelText,
+    /// Its ORC sections do not fit together.
+    Orc(Malformed),
+    /// A line of System.map is not `ADDRESS TYPE NAME`.
+    MapLine {
+        /// The number of the line, from 1.
+        line: u64,
+    },
+    /// System.map has no symbol in the kernel's text: that of another kernel, or a stub.
+    MapForeign,
+    /// Not a relocatable object for x86-64.
+    NotModule,
+    /// A section of a module cannot be read.
+    Section {
+        /// Its name.
+        section: &'static str,
+        /// Where in the file.
+        offset: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// No address is given for any code of a module.
+    NotLoaded,
+}
+
+impl KernelErrorKind {
+    pub(super) fn of(self, file: &str) -> KernelError {
+        KernelError {
+            file: file.to_owned(),
+            what: self,
+        }
+    }
+}
+
+impl From<io::Error> for KernelErrorKind {
+    fn from(error: io::Error) -> Self {
+        KernelErrorKind::Io(error.kind())
+    }
+}
+
+impl fmt::Display for KernelErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(kind) => write!(f, "cannot be read: {kind}"),
+            Self::NotKernel => write!(f, "neither a bzImage (vmlinuz) nor an ELF file (vmlinux)"),
+            Self::Boot { offset, what } => write!(f, "boot header at offset {offset:#x}: {what}"),
+            Self::UnknownCompression { offset, magic } => write!(
+                f,
+                "payload at offset {offset:#x}: begins with {magic:02x?}, no known compression"
+            ),
+            Self::Unsupported {
+                compression,
+                offset,
+            } => write!(
+                f,
+                "payload at offset {offset:#x}: {} is not supported; unpack it and give the vmlinux",
+                compression.as_str()
+            ),
+            Self::Unpack {
+                compression,
+                offset,
+                why,
+            } => write!(
+                f,
+                "payload at offset {offset:#x}: {} cannot be unpacked: {why}",
+                compression.as_str()
+            ),
+            Self::UnpackLimit { limit } => write!(f, "unpacks to more than {limit} bytes"),
+            Self::Elf(error) => error.fmt(f),
+            Self::NoKernelText => write!(f, "no executable range at a kernel's addresses"),
+            Self::Orc(error) => error.fmt(f),
+            Self::MapLine { line } => write!(f, "line {line} is not ADDRESS TYPE NAME"),
+            Self::MapForeign => write!(
+                f,
+                "no symbol lies in the kernel's text; is it this kernel's?"
+            ),
+            Self::NotModule => write!(f, "not a module: no relocatable ELF object for x86-64"),
+            Self::Section {
+                section,
+                offset,
+                what,
+            } => write!(f, "{section} at offset {offset:#x}: {what}"),
+            Self::NotLoaded => write!(f, "no address is given for any section with code"),
+        }
+    }
+}
+
+impl fmt::Display for KernelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.file, self.what)
+    }
+}
+
+impl std::error::Error for KernelError {}

@@ -1,0 +1,353 @@
+//! kallsyms: the table of symbols in a kernel's own `.rodata`, found without being told where.
+//!
+//! Source: Linux `scripts/kallsyms.c` (`write_src`) and `kernel/kallsyms.c`, 4.14 to 6.12. The
+//! parts, each at a multiple of eight:
+//!
+//! ```text
+//! token_table  256 strings, each with a NUL: what a byte of a packed name stands for
+//! token_index  256 u16: where each of them begins in token_table
+//! names        for each symbol: length (two bytes if it is over 127, since 6.1), packed name;
+//!              the first letter of the unpacked one is the symbol's type
+//! markers      where every 256th name begins; u32, before 5.0 as wide as a pointer
+//! num_syms     directly before names
+//! values       `addresses` (u64), or `offsets` (u32) and behind them `relative_base`
+//! ```
+//!
+//! `names`, `markers`, `token_table` and `token_index` follow one another, with
+//! `seqs_of_names` somewhere between or behind them since 6.2. The values stand before num_syms
+//! or, since 6.4, behind token_index. What an offset means hangs on the configuration
+//! (`CONFIG_KALLSYMS_ABSOLUTE_PERCPU`, gone in 6.15) and is tried. So is where they stand: of all
+//! forms the one is taken under which addresses are in order and code lies in the text.
+
+use super::symbols::KernelSymbols;
+use std::ops::Range;
+
+/// Fewer symbols than this are no kernel; two markers at least.
+const SYMBOLS_MIN: usize = 257;
+/// Longest name, bytes (`KSYM_NAME_LEN` is 512 since 6.1).
+const NAME_LEN_MAX: usize = 1024;
+/// All names together, bytes; real ones have 4 MiB.
+const NAME_BYTES_MAX: usize = 256 << 20;
+/// Longest token, bytes: two names at most, and then some.
+const TOKEN_LEN_MAX: usize = 512;
+/// Names looked at in search of the table before it is given up. A table of 7 million symbols is
+/// still found.
+const STEPS_MAX: u64 = 1 << 25;
+/// Token tables tried.
+const TABLES_MAX: usize = 64;
+
+/// A kallsyms table, unpacked.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// Its symbols, in its order.
+    pub(super) symbols: KernelSymbols,
+    /// Which form its addresses have.
+    pub(super) form: Form,
+}
+
+/// How a table says its addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// `kallsyms_addresses`
+    Addresses,
+    /// Below zero relative to the base, else absolute: `CONFIG_KALLSYMS_ABSOLUTE_PERCPU`.
+    AbsolutePercpu,
+    /// Relative to the base.
+    BaseRelative,
+    /// Each relative to its own place; without a base.
+    PlaceRelative,
+}
+
+impl Form {
+    /// The stable name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Form::Addresses => "addresses",
+            Form::AbsolutePercpu => "offsets, absolute per-CPU",
+            Form::BaseRelative => "offsets from a base",
+            Form::PlaceRelative => "offsets from their places",
+        }
+    }
+}
+
+/// Finds the table in `bytes`, which are loaded at `address`; `text` is where code may lie.
+pub(super) fn find(bytes: &[u8], address: u64, text: &[Range<u64>]) -> Option<Found> {
+    // Alignment is that of addresses.
+    let skip = (address.wrapping_neg() % 8) as usize;
+    let bytes = bytes.get(skip..)?;
+    let address = address.wrapping_add(skip as u64);
+    let mut steps = STEPS_MAX;
+    token_indices(bytes)
+        .filter_map(|index| Tokens::before(bytes, index))
+        .take(TABLES_MAX)
+        .find_map(|tokens| tokens.table(bytes, address, text, &mut steps))
+}
+
+/// Where 256 ascending u16 stand, the first of them 0.
+fn token_indices(bytes: &[u8]) -> impl Iterator<Item = usize> {
+    let (words, _) = bytes.as_chunks::<8>();
+    let starts = words.iter().enumerate().filter(|(_, word)| {
+        let [a, b, c, d] = quarters(**word);
+        a == 0 && a < b && b < c && c < d
+    });
+    let places = starts.map(|(i, _)| i * 8);
+    places.filter(|at| read_index(bytes, *at).is_some())
+}
+
+fn quarters(word: [u8; 8]) -> [u16; 4] {
+    let word = u64::from_le_bytes(word);
+    [0, 16, 32, 48].map(|shift| (word >> shift) as u16)
+}
+
+fn read_index(bytes: &[u8], at: usize) -> Option<[u16; 256]> {
+    let (pairs, _) = bytes.get(at..at + 512)?.as_chunks::<2>();
+    let mut index = [0; 256];
+    for (slot, pair) in index.iter_mut().zip(pairs) {
+        *slot = u16::from_le_bytes(*pair);
+    }
+    let near = |w: &[u16]| w[0] < w[1] && usize::from(w[1] - w[0]) <= TOKEN_LEN_MAX;
+    index.windows(2).all(near).then_some(index)
+}
+
+/// The tokens, and where they stand.
+struct Tokens<'a> {
+    list: [&'a [u8]; 256],
+    table_start: usize,
+    index_start: usize,
+}
+
+impl<'a> Tokens<'a> {
+    /// The token table that ends right before the index at `index_start`.
+    fn before(bytes: &'a [u8], index_start: usize) -> Option<Tokens<'a>> {
+        let index = read_index(bytes, index_start)?;
+        let last = usize::from(index[255]);
+        let nearest = index_start.checked_sub(last + 1)? & !7;
+        let farthest = nearest.saturating_sub(TOKEN_LEN_MAX);
+        let mut starts = (farthest..=nearest).rev().step_by(8);
+        starts.find_map(|table_start| {
+            let table = bytes.get(table_start..index_start)?;
+            let mut list = [&table[..0]; 256];
+            for (i, slot) in list.iter_mut().enumerate() {
+                let rest = &table[usize::from(index[i])..];
+                let end = rest.iter().position(|b| *b == 0)?;
+                let next = index
+                    .get(i + 1)
+                    .map(|n| usize::from(*n) - usize::from(index[i]));
+                if next.is_some_and(|next| next != end + 1) {
+                    return None;
+                }
+                if next.is_none() && (rest[end..].len() > 8 || rest[end..].iter().any(|b| *b != 0))
+                {
+                    return None;
+                }
+                *slot = &rest[..end];
+            }
+            Some(Tokens {
+                list,
+                table_start,
+                index_start,
+            })
+        })
+    }
+
+    /// The table whose tokens these are.
+    fn table(
+        &self,
+        bytes: &[u8],
+        address: u64,
+        text: &[Range<u64>],
+        steps: &mut u64,
+    ) -> Option<Found> {
+        let names = self.names(bytes, steps)?;
+        let plain = self.unpack(bytes, &names)?;
+        let values = Values {
+            bytes,
+            address,
+            count: names.count,
+            plain: &plain,
+            text,
+        };
+        let (form, addresses) = values.find(names.start - 8, self.index_start + 512)?;
+        let mut symbols = KernelSymbols::with_capacity(names.count, plain.names.len());
+        let mut start = 0;
+        for (address, end) in addresses.into_iter().zip(&plain.ends) {
+            let name = &plain.names[start..*end];
+            start = *end;
+            let kind = name.as_bytes().first().copied().unwrap_or(b'?');
+            if !symbols.push(address, kind, name.get(1..).unwrap_or("")) {
+                return None;
+            }
+        }
+        Some(Found { symbols, form })
+    }
+
+    /// The names: before the token table, behind their number, before markers that fit them.
+    fn names(&self, bytes: &[u8], steps: &mut u64) -> Option<Names> {
+        let (words, _) = bytes.get(..self.table_start)?.as_chunks::<8>();
+        for (i, word) in words.iter().enumerate().rev() {
+            let count = u64::from_le_bytes(*word);
+            let start = (i + 1) * 8;
+            let room = (self.table_start - start) / 2;
+            let Some(count) = usize::try_from(count).ok().filter(|n| *n >= SYMBOLS_MIN) else {
+                continue;
+            };
+            if count > room {
+                continue;
+            }
+            if let Some(names) = self.names_at(bytes, start, count, steps) {
+                return Some(names);
+            }
+            if *steps == 0 {
+                return None;
+            }
+        }
+        None
+    }
+
+    fn names_at(&self, bytes: &[u8], start: usize, count: usize, steps: &mut u64) -> Option<Names> {
+        let area = &bytes[start..self.table_start];
+        let mut markers = Vec::new();
+        let mut at = 0;
+        for number in 0..count {
+            *steps = steps.checked_sub(1)?;
+            if number % 256 == 0 {
+                markers.push(u32::try_from(at).ok()?);
+            }
+            let (skip, len) = length(area, at)?;
+            let first = *area.get(at + skip)?;
+            let kind = *self.list[usize::from(first)].first()?;
+            if len == 0 || !(kind.is_ascii_alphabetic() || matches!(kind, b'?' | b'-')) {
+                return None;
+            }
+            at += skip + len;
+        }
+        let rest = area.get(at.next_multiple_of(8)..)?;
+        let (narrow, _) = rest.as_chunks::<4>();
+        let (wide, _) = rest.as_chunks::<8>();
+        let narrow = narrow.iter().map(|m| u64::from(u32::from_le_bytes(*m)));
+        let wide = wide.iter().map(|m| u64::from_le_bytes(*m));
+        let wanted = || markers.iter().map(|m| u64::from(*m));
+        let len = markers.len();
+        let fit = narrow.take(len).eq(wanted()) || wide.take(len).eq(wanted());
+        fit.then_some(Names { start, count })
+    }
+
+    /// All names, with their types as first letters.
+    fn unpack(&self, bytes: &[u8], names: &Names) -> Option<Plain> {
+        let area = &bytes[names.start..self.table_start];
+        // Most names are 10 to 30 letters long.
+        let mut out = Vec::with_capacity(names.count * 24);
+        let mut ends = Vec::with_capacity(names.count);
+        let mut at = 0;
+        for _ in 0..names.count {
+            let (skip, len) = length(area, at)?;
+            let start = out.len();
+            for byte in area.get(at + skip..at + skip + len)? {
+                out.extend_from_slice(self.list[usize::from(*byte)]);
+                if out.len() - start > NAME_LEN_MAX || out.len() > NAME_BYTES_MAX {
+                    return None;
+                }
+            }
+            ends.push(out.len());
+            at += skip + len;
+        }
+        Some(Plain {
+            names: String::from_utf8(out)
+                .ok()
+                .filter(|names| names.is_ascii())?,
+            ends,
+        })
+    }
+}
+
+/// How many bytes say the length of the name at `at`, and that length.
+fn length(area: &[u8], at: usize) -> Option<(usize, usize)> {
+    let low = usize::from(*area.get(at)?);
+    if low & 0x80 == 0 {
+        return Some((1, low));
+    }
+    let high = usize::from(*area.get(at + 1)?);
+    Some((2, low & 0x7f | high << 7))
+}
+
+/// Where the packed names begin, and how many there are.
+struct Names {
+    start: usize,
+    count: usize,
+}
+
+/// The names, one behind the other.
+struct Plain {
+    names: String,
+    ends: Vec<usize>,
+}
+
+/// The search for addresses.
+struct Values<'a> {
+    bytes: &'a [u8],
+    address: u64,
+    count: usize,
+    plain: &'a Plain,
+    text: &'a [Range<u64>],
+}
+
+impl Values<'_> {
+    /// The addresses, which end at `before` or begin at `behind`.
+    fn find(&self, before: usize, behind: usize) -> Option<(Form, Vec<u64>)> {
+        let offsets = (4 * self.count).next_multiple_of(8);
+        let old = before.checked_sub(offsets + 8);
+        for start in old.into_iter().chain([behind]) {
+            let Some(area) = self.bytes.get(start..start + 4 * self.count) else {
+                continue;
+            };
+            let (words, _) = area.as_chunks::<4>();
+            let values = || words.iter().map(|w| i32::from_le_bytes(*w));
+            let base = self
+                .bytes
+                .get(start + offsets..)
+                .and_then(<[u8]>::first_chunk);
+            let base = base.map_or(0, |b| u64::from_le_bytes(*b));
+            let percpu = values().map(|v| match u64::try_from(v) {
+                Ok(absolute) => absolute,
+                Err(_) => base.wrapping_sub(1).wrapping_sub(i64::from(v) as u64),
+            });
+            let relative = values().map(|v| base.wrapping_add(u64::from(v.cast_unsigned())));
+            let place = self.address.wrapping_add(start as u64);
+            let places = (0..).map(|i: u64| place.wrapping_add(4 * i));
+            let placed = values().zip(places);
+            let placed = placed.map(|(v, place)| place.wrapping_add(i64::from(v) as u64));
+            let found = self
+                .check(Form::AbsolutePercpu, percpu)
+                .or_else(|| self.check(Form::BaseRelative, relative))
+                .or_else(|| self.check(Form::PlaceRelative, placed));
+            if found.is_some() {
+                return found;
+            }
+        }
+        let start = before.checked_sub(8 * self.count)?;
+        let (words, _) = self.bytes.get(start..before)?.as_chunks::<8>();
+        self.check(
+            Form::Addresses,
+            words.iter().map(|w| u64::from_le_bytes(*w)),
+        )
+    }
+
+    /// Are they in order, and is code where code may be?
+    fn check(&self, form: Form, values: impl Iterator<Item = u64>) -> Option<(Form, Vec<u64>)> {
+        let mut out: Vec<u64> = Vec::with_capacity(self.count);
+        let (mut start, mut code, mut inside) = (0, 0_u64, 0_u64);
+        for (value, end) in values.zip(&self.plain.ends) {
+            if out.last().is_some_and(|last| *last > value) {
+                return None;
+            }
+            if matches!(self.plain.names.as_bytes().get(start), Some(b't' | b'T')) {
+                code += 1;
+                let holds = |r: &Range<u64>| r.start <= value && value <= r.end;
+                inside += u64::from(self.text.iter().any(holds));
+            }
+            start = *end;
+            out.push(value);
+        }
+        (code > 0 && inside >= code - code / 10).then_some((form, out))
+    }
+}

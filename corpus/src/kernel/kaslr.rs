@@ -1,0 +1,85 @@
+//! How far from its stated addresses a kernel was loaded.
+//!
+//! KASLR moves the whole kernel by a multiple of `CONFIG_PHYSICAL_ALIGN`, at least 2 MiB, within
+//! the 1 GiB of its address range (Linux `arch/x86/boot/compressed/kaslr.c`,
+//! `find_random_virt_addr`).
+
+use super::KernelImage;
+use unwind_sim_unwind::image::Image;
+
+/// The offset is a multiple of this, bytes.
+pub const KASLR_ALIGN: u64 = 2 << 20;
+/// The address range of a kernel, bytes.
+const RANGE: u64 = 1 << 30;
+
+/// The offset of a kernel in which `symbol` was seen at `at`: the bias of its mapping. `None` if
+/// there is no such symbol, or if the offset would be none that KASLR gives.
+pub fn kaslr_offset(kernel: &KernelImage, symbol: &str, at: u64) -> Option<u64> {
+    let offset = at.checked_sub(kernel.symbols.address(symbol)?)?;
+    (offset % KASLR_ALIGN == 0 && offset < RANGE).then_some(offset)
+}
+
+/// The offset of a kernel in which these return addresses were found, say as words of its stacks:
+/// the one under which most stand right behind a call. `None` if no offset is better than all
+/// others, or if under none a half of those that could be the kernel's do.
+///
+/// Give addresses of many functions: what is behind a call at one offset may be at another.
+pub fn kaslr_offset_by_returns(kernel: &KernelImage, returns: &[u64]) -> Option<u64> {
+    let mut unique = returns.to_vec();
+    unique.sort_unstable();
+    unique.dedup();
+    let image = &kernel.image;
+    let first = image.text().iter().map(|r| r.start).min()?;
+    let last = image.text().iter().map(|r| r.end).max()?;
+    unique.retain(|a| (first..last.saturating_add(RANGE)).contains(a));
+    let counted = (0..RANGE / KASLR_ALIGN).map(|n| {
+        let offset = n * KASLR_ALIGN;
+        let behind = |a: &&u64| is_behind_call(image, a.wrapping_sub(offset));
+        (unique.iter().filter(behind).count(), offset)
+    });
+    let mut counted: Vec<_> = counted.collect();
+    counted.sort_unstable();
+    let [.., (second, _), (most, offset)] = counted[..] else {
+        return None;
+    };
+    (most > second && 2 * most >= unique.len()).then_some(offset)
+}
+
+/// Does a call end at `svma`? By its bytes: `call rel32`, or `call` through a register or memory
+/// (`ff /2`) of any length.
+fn is_behind_call(image: &Image, svma: u64) -> bool {
+    /// Longest `ff /2` without prefixes.
+    const LEN_MAX: u64 = 7;
+    if !image.is_text(svma) {
+        return false;
+    }
+    let Some(start) = svma.checked_sub(LEN_MAX) else {
+        return false;
+    };
+    let before = image.text_bytes(start, LEN_MAX as usize);
+    let &[a, b, c, d, e, f, g] = before else {
+        return false;
+    };
+    let call = |opcode: u8, modrm: u8| opcode == 0xff && modrm & 0x38 == 0x10;
+    let length = |modrm: u8, at: u64| {
+        let sib = u64::from(modrm & 7 == 4 && modrm & 0xc0 != 0xc0);
+        let displacement = match (modrm >> 6, modrm & 7) {
+            (0, 5) | (2, _) => 4,
+            (1, _) => 1,
+            _ => 0,
+        };
+        2 + sib + displacement == LEN_MAX - at
+    };
+    let pairs = [
+        (a, b, 0),
+        (b, c, 1),
+        (c, d, 2),
+        (d, e, 3),
+        (e, f, 4),
+        (f, g, 5),
+    ];
+    c == 0xe8
+        || pairs
+            .into_iter()
+            .any(|(opcode, modrm, at)| call(opcode, modrm) && length(modrm, at))
+}

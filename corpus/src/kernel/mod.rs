@@ -1,0 +1,190 @@
+//! Kernel images: `vmlinuz`, `vmlinux` and modules, with their ORC tables and their symbols.
+//!
+//! [`open`] tells a bzImage from an ELF file by its bytes, unpacks it, takes code and ORC sections
+//! by section headers or by symbols, and finds the symbols in the kallsyms table inside the image
+//! itself, which survives stripping. [`open_module`] puts a module where it was loaded.
+//! [`kaslr_offset`] and [`kaslr_offset_by_returns`] find where the kernel was.
+//!
+//! Input is not believed: sizes are bounded, and what is bad is an error with its place.
+//! Not here: finding the files of a running kernel; unwinding (`unwind::kernel`).
+
+mod error;
+mod kallsyms;
+mod kaslr;
+mod module;
+mod orc;
+mod payload;
+mod symbols;
+mod system_map;
+#[cfg(test)]
+mod tests;
+mod vmlinux;
+
+pub use error::{KernelError, KernelErrorKind};
+pub use kallsyms::Form;
+pub use kaslr::{KASLR_ALIGN, kaslr_offset, kaslr_offset_by_returns};
+pub use module::{Module, ModuleLoad, module_from_bytes, open_module};
+pub use orc::EncodingSource;
+pub use payload::{Compression, Payload, is_bzimage};
+pub use symbols::{KernelSymbol, KernelSymbols, SymbolSource};
+
+use crate::mapped::map_file;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use unwind_sim_unwind::elf::ElfError;
+use unwind_sim_unwind::image::{Bytes, Image};
+use unwind_sim_unwind::orc::{Encoding, Layout};
+use vmlinux::Vmlinux;
+
+/// How to open a kernel image.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// Take the symbols from this file, not from the image.
+    pub system_map: Option<PathBuf>,
+    /// Read ORC entries so, whatever the image says.
+    pub orc_layout: Option<Layout>,
+}
+
+/// A kernel image.
+#[derive(Debug)]
+pub struct KernelImage {
+    /// Code, ORC sections and the symbols of code.
+    pub image: Arc<Image>,
+    /// The version, "6.1.0-50-cloud-amd64", of the boot header or of the banner.
+    pub version: Option<String>,
+    /// How ORC entries are encoded; `None` without a table, or if no encoding fits.
+    pub encoding: Option<Encoding>,
+    /// By what that is known.
+    pub encoding_source: Option<EncodingSource>,
+    /// `_text` to `_end` (svma); without such symbols from the first to the last address of code.
+    pub range: Range<u64>,
+    /// All symbols, of data too.
+    pub symbols: KernelSymbols,
+    /// Where they come from; `None` if there are none.
+    pub symbol_source: Option<SymbolSource>,
+    /// The form of the kallsyms table, if they come from it.
+    pub kallsyms_form: Option<Form>,
+    /// The payload that it was unpacked from.
+    pub payload: Option<Payload>,
+    /// Size of the ELF file, bytes.
+    pub size: u64,
+    /// What could not be read, but could be done without.
+    pub problems: Vec<ElfError>,
+}
+
+/// Opens the `vmlinuz` or `vmlinux` at `path`.
+///
+/// # Errors
+/// If it cannot be read, is neither, is damaged, or if the System.map is bad.
+pub fn open(path: &Path, options: &OpenOptions) -> Result<KernelImage, KernelError> {
+    from_bytes(&path.to_string_lossy(), map(path)?, options)
+}
+
+/// Opens a `vmlinuz` or `vmlinux` in memory; `name` is that of the image and in errors.
+///
+/// # Errors
+/// As [`open`].
+pub fn from_bytes(
+    name: &str,
+    bytes: Bytes,
+    options: &OpenOptions,
+) -> Result<KernelImage, KernelError> {
+    let map = options.system_map.as_deref();
+    let map = map.map(|path| Ok((path, map_symbols(path)?))).transpose()?;
+    let of = |what: KernelErrorKind| what.of(name);
+    let payload = is_bzimage(&bytes)
+        .then(|| Payload::find(&bytes))
+        .transpose()
+        .map_err(of)?;
+    let file = match &payload {
+        Some(payload) => payload.unpack().map_err(of)?,
+        None if bytes.starts_with(b"\x7fELF") => bytes,
+        None => return Err(of(KernelErrorKind::NotKernel)),
+    };
+    let vmlinux = Vmlinux::read(name, &file).map_err(of)?;
+    let (symbols, source, form) = match map {
+        Some((path, symbols)) => {
+            let text = &vmlinux.elf.parts.text;
+            let inside = |s: KernelSymbol<'_>| text.iter().any(|r| r.contains(&s.address));
+            if !symbols.iter().any(inside) {
+                return Err(KernelErrorKind::MapForeign.of(&path.to_string_lossy()));
+            }
+            (symbols, Some(SymbolSource::SystemMap), None)
+        }
+        None => own_symbols(&vmlinux),
+    };
+    let version = payload.as_ref().and_then(|p| p.version.clone());
+    let mut image = KernelImage {
+        image: Arc::new(Image::new(Default::default())),
+        version: version.or_else(|| vmlinux.version(&symbols)),
+        encoding: None,
+        encoding_source: None,
+        range: 0..0,
+        symbols,
+        symbol_source: source,
+        kallsyms_form: form,
+        payload,
+        size: file.len() as u64,
+        problems: Vec::new(),
+    };
+    image.complete(vmlinux, options).map_err(of)?;
+    Ok(image)
+}
+
+impl KernelImage {
+    /// Fills in what hangs on the symbols and the version.
+    fn complete(
+        &mut self,
+        mut vmlinux: Vmlinux,
+        options: &OpenOptions,
+    ) -> Result<(), KernelErrorKind> {
+        vmlinux.narrow_text(&self.symbols);
+        vmlinux.add_orc(&self.symbols);
+        self.problems = vmlinux::problems(&mut vmlinux.elf);
+        let mut parts = vmlinux.elf.parts;
+        let found = orc::encoding(&parts, self.version.as_deref(), options.orc_layout)?;
+        (self.encoding, self.encoding_source) = found.unzip();
+        let text = &parts.text;
+        let start = text.iter().map(|r| r.start).min().unwrap_or(0);
+        let end = text.iter().map(|r| r.end).max().unwrap_or(0);
+        self.range = self.symbols.range("_text", "_end").unwrap_or(start..end);
+        parts.symbols = self.symbols.code(text);
+        self.image = Arc::new(Image::new(parts));
+        Ok(())
+    }
+}
+
+/// The symbols in the image.
+fn own_symbols(vmlinux: &Vmlinux) -> (KernelSymbols, Option<SymbolSource>, Option<Form>) {
+    if let Some(found) = vmlinux.kallsyms() {
+        return (
+            found.symbols,
+            Some(SymbolSource::Kallsyms),
+            Some(found.form),
+        );
+    }
+    match vmlinux.symtab() {
+        Some(symbols) => (symbols, Some(SymbolSource::Symtab), None),
+        None => (KernelSymbols::default(), None, None),
+    }
+}
+
+fn map_symbols(path: &Path) -> Result<KernelSymbols, KernelError> {
+    let bytes = map(path)?;
+    system_map::read(&bytes).map_err(|what| what.of(&path.to_string_lossy()))
+}
+
+/// The bytes of the file at `path`, mapped.
+fn map(path: &Path) -> Result<Bytes, KernelError> {
+    let owner =
+        map_file(path).map_err(|error| KernelErrorKind::from(error).of(&path.to_string_lossy()))?;
+    let len = (*owner).as_ref().len();
+    let whole = Bytes::new(owner, 0..len);
+    Ok(whole.unwrap_or_else(|| Bytes::from_vec(Vec::new())))
+}
+
+/// Is the ELF file in `bytes` that of a kernel?
+pub fn is_vmlinux(bytes: &Bytes) -> bool {
+    Vmlinux::read("", bytes).is_ok()
+}

@@ -1,0 +1,338 @@
+//! Modules: relocatable objects (`.ko`), put where they were loaded.
+//!
+//! In the file the addresses of ORC entries are relocations (`R_X86_64_PC32`, one for each slot of
+//! `.orc_unwind_ip`). They are applied here as the kernel's loader does; the loader then sorts the
+//! table (`unwind_module_init`), which is left to the table's reader. Code stays as in the file:
+//! its own relocations are not applied. `.init` sections are freed after loading and left out,
+//! with their entries.
+
+use super::error::{KernelError, KernelErrorKind};
+use super::map;
+use super::payload::{Compression, unpack};
+use object::SectionIndex;
+use object::elf;
+use object::endian::LittleEndian as LE;
+use object::read::elf::{FileHeader, Rela as _, SectionHeader as _, SectionTable, Sym as _};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind, Symbol};
+use unwind_sim_unwind::orc::ENTRY_LEN;
+
+type Header = elf::FileHeader64<LE>;
+
+/// Longest name of a symbol taken, bytes.
+const NAME_LEN_MAX: usize = 1024;
+/// Most sections of a module.
+const SECTIONS_MAX: usize = 65_536;
+
+/// Where a module was loaded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ModuleLoad {
+    /// The address of its `.text`; other code follows in the order of the file, as the kernel's
+    /// loader lays it out (`layout_sections`, Linux `kernel/module/main.c`).
+    Text(u64),
+    /// The address of each section, as `/sys/module/NAME/sections` says. Sections that are not
+    /// named are not loaded.
+    Sections(BTreeMap<String, u64>),
+}
+
+/// A loaded module.
+#[derive(Clone, Debug)]
+pub struct Module {
+    /// Its code, its symbols, and its ORC table in stored order.
+    pub image: Arc<Image>,
+    /// Where its code lies, as loaded.
+    pub range: Range<u64>,
+    /// The difference between addresses as loaded and those of `image`.
+    pub bias: u64,
+}
+
+/// Opens the module at `path`: `.ko`, also compressed with gzip, xz or zstd.
+///
+/// # Errors
+/// If it cannot be read, is no module, is damaged, or if `load` has no address for its code.
+pub fn open_module(path: &Path, load: &ModuleLoad) -> Result<Module, KernelError> {
+    module_from_bytes(&path.to_string_lossy(), map(path)?, load)
+}
+
+/// Opens a module in memory; `name` is that of the image and in errors.
+///
+/// # Errors
+/// As [`open_module`].
+pub fn module_from_bytes(
+    name: &str,
+    bytes: Bytes,
+    load: &ModuleLoad,
+) -> Result<Module, KernelError> {
+    let of = |what: KernelErrorKind| what.of(name);
+    let compression = Compression::from_magic(&bytes).ok_or(KernelErrorKind::NotModule);
+    let bytes = match compression.map_err(of)? {
+        Compression::None => bytes,
+        packed => unpack(&bytes, packed, 0, 0).map_err(of)?,
+    };
+    read(name, &bytes, load).map_err(of)
+}
+
+/// A module's file and where its sections lie.
+struct File<'a> {
+    bytes: &'a Bytes,
+    table: SectionTable<'a, Header>,
+    /// By number of section, as loaded.
+    addresses: Vec<Option<u64>>,
+}
+
+fn read(name: &str, bytes: &Bytes, load: &ModuleLoad) -> Result<Module, KernelErrorKind> {
+    let data: &[u8] = bytes;
+    let header = Header::parse(data).map_err(|_| KernelErrorKind::NotModule)?;
+    let is_module = header.e_type(LE) == elf::ET_REL && header.e_machine(LE) == elf::EM_X86_64;
+    if !is_module || !header.is_little_endian() {
+        return Err(KernelErrorKind::NotModule);
+    }
+    let cut = |section, offset| KernelErrorKind::Section {
+        section,
+        offset,
+        what: "does not lie in the file",
+    };
+    let table = header.sections(LE, data);
+    let table = table.map_err(|_| cut("section headers", header.e_shoff(LE)))?;
+    let addresses = addresses(&table, load);
+    let file = File {
+        bytes,
+        table,
+        addresses,
+    };
+    let code = file.code();
+    let start = code.iter().map(|(r, _)| r.start).min();
+    let end = code.iter().map(|(r, _)| r.end).max();
+    let range = start.zip(end).map(|(a, b)| a..b);
+    let range = range.ok_or(KernelErrorKind::NotLoaded)?;
+    let bias = range.start;
+    let mut parts = ImageParts {
+        name: name.to_owned(),
+        text: code
+            .iter()
+            .map(|(r, _)| r.start - bias..r.end - bias)
+            .collect(),
+        ..ImageParts::default()
+    };
+    for (range, data) in code {
+        parts.sections.push(Section {
+            kind: SectionKind::Text,
+            address: range.start - bias,
+            data,
+        });
+    }
+    parts.sections.extend(file.orc(&range)?);
+    parts.symbols = file.symbols(bias)?;
+    Ok(Module {
+        image: Arc::new(Image::new(parts)),
+        range,
+        bias,
+    })
+}
+
+/// Where each section lies, if it is code that stays.
+fn addresses(table: &SectionTable<'_, Header>, load: &ModuleLoad) -> Vec<Option<u64>> {
+    let sections = || table.iter().take(SECTIONS_MAX);
+    let stays = |s: &elf::SectionHeader64<LE>| {
+        let name = table.section_name(LE, s).unwrap_or_default();
+        let wanted = elf::SHF_ALLOC.0 | elf::SHF_EXECINSTR.0;
+        let is_code = s.sh_flags(LE).0 & wanted == wanted && s.sh_size(LE) != 0;
+        (is_code && !name.starts_with(b".init")).then_some(name)
+    };
+    match load {
+        ModuleLoad::Sections(given) => sections()
+            .map(|s| {
+                let name = std::str::from_utf8(stays(s)?).ok()?;
+                given.get(name).copied()
+            })
+            .collect(),
+        ModuleLoad::Text(text) => {
+            let mut end = 0_u64;
+            let mut text_at = None;
+            let mut offset = |s| {
+                let name = stays(s)?;
+                let align = s.sh_addralign(LE).clamp(1, 1 << 21);
+                let start = end.checked_next_multiple_of(align)?;
+                end = start.checked_add(s.sh_size(LE))?;
+                if name == b".text" {
+                    text_at.get_or_insert(start);
+                }
+                Some(start)
+            };
+            let offsets: Vec<_> = sections().map(&mut offset).collect();
+            // A module may have an empty .text, which says where the rest begins.
+            let base = text.wrapping_sub(text_at.unwrap_or(0));
+            let at = |offset: Option<u64>| base.checked_add(offset?);
+            offsets.into_iter().map(at).collect()
+        }
+    }
+}
+
+impl<'a> File<'a> {
+    fn address(&self, section: SectionIndex) -> Option<u64> {
+        self.addresses.get(section.0).copied().flatten()
+    }
+
+    /// The bytes of a section.
+    fn bytes(
+        &self,
+        section: &elf::SectionHeader64<LE>,
+        name: &'static str,
+    ) -> Result<Bytes, KernelErrorKind> {
+        let range = section.file_range(LE).and_then(|(offset, size)| {
+            let start = usize::try_from(offset).ok()?;
+            self.bytes
+                .part(start..start.checked_add(usize::try_from(size).ok()?)?)
+        });
+        range.ok_or(KernelErrorKind::Section {
+            section: name,
+            offset: section.sh_offset(LE),
+            what: "does not lie in the file",
+        })
+    }
+
+    /// Code as loaded.
+    fn code(&self) -> Vec<(Range<u64>, Bytes)> {
+        let sections = self.table.enumerate().filter_map(|(index, section)| {
+            let start = self.address(index)?;
+            let data = self.bytes(section, ".text").ok()?;
+            let end = start.checked_add(data.len() as u64)?;
+            Some((start..end, data))
+        });
+        sections.collect()
+    }
+
+    fn named(&self, name: &str) -> Option<(SectionIndex, &'a elf::SectionHeader64<LE>)> {
+        self.table.section_by_name(LE, name.as_bytes())
+    }
+
+    /// The ORC sections, relocated, without the entries of code that is not loaded. Their place is
+    /// behind the code at `text`: nothing else tells of it.
+    fn orc(&self, text: &Range<u64>) -> Result<Vec<Section>, KernelErrorKind> {
+        const IPS: &str = ".orc_unwind_ip";
+        let (Some((ips_index, ips)), Some((_, entries))) =
+            (self.named(IPS), self.named(".orc_unwind"))
+        else {
+            return Ok(Vec::new());
+        };
+        let wrong = |offset, what| KernelErrorKind::Section {
+            section: IPS,
+            offset,
+            what,
+        };
+        let entries = self.bytes(entries, ".orc_unwind")?;
+        let (entries, _) = entries.as_chunks::<ENTRY_LEN>();
+        let count = self.bytes(ips, IPS)?.len() / 4;
+        if count != entries.len() {
+            return Err(wrong(ips.sh_offset(LE), "not as many addresses as entries"));
+        }
+        let targets = self.targets(ips_index, count)?;
+        let place = text.end.checked_next_multiple_of(4096).unwrap_or(text.end);
+        let mut kept_ips = Vec::with_capacity(count * 4);
+        let mut kept = Vec::with_capacity(count * ENTRY_LEN);
+        for (target, entry) in targets.iter().zip(entries) {
+            let Some(target) = target else { continue };
+            let slot = place.wrapping_add(kept_ips.len() as u64);
+            let relative = target.wrapping_sub(slot).cast_signed();
+            let relative = i32::try_from(relative)
+                .map_err(|_| wrong(ips.sh_offset(LE), "an address beyond 2 GiB"))?;
+            kept_ips.extend_from_slice(&relative.to_le_bytes());
+            kept.extend_from_slice(entry);
+        }
+        let address = place.wrapping_sub(text.start);
+        let mut out = vec![
+            section(SectionKind::OrcUnwindIp, address, Bytes::from_vec(kept_ips)),
+            section(SectionKind::OrcUnwind, address, Bytes::from_vec(kept)),
+        ];
+        if let Some((_, header)) = self.named(".orc_header") {
+            let data = self.bytes(header, ".orc_header")?;
+            out.push(section(SectionKind::OrcHeader, address, data));
+        }
+        Ok(out)
+    }
+
+    /// What each slot of `.orc_unwind_ip` refers to, as loaded; `None` if it is not loaded.
+    fn targets(
+        &self,
+        ips: SectionIndex,
+        count: usize,
+    ) -> Result<Vec<Option<u64>>, KernelErrorKind> {
+        let data: &[u8] = self.bytes;
+        let symbols = self.table.symbols(LE, data, elf::SHT_SYMTAB);
+        let symbols = symbols.map_err(|_| KernelErrorKind::Section {
+            section: ".symtab",
+            offset: 0,
+            what: "cannot be read",
+        })?;
+        let mut out = vec![None; count];
+        for section in self.table.iter() {
+            let Ok(Some((relocations, _))) = section.rela(LE, data) else {
+                continue;
+            };
+            if section.info_link(LE) != ips {
+                continue;
+            }
+            for rela in relocations {
+                let wrong = |what| KernelErrorKind::Section {
+                    section: ".rela.orc_unwind_ip",
+                    offset: rela.r_offset(LE),
+                    what,
+                };
+                if rela.r_type(LE, false) != elf::R_X86_64_PC32 {
+                    return Err(wrong("a relocation that is not R_X86_64_PC32"));
+                }
+                let slot = usize::try_from(rela.r_offset(LE) / 4).ok();
+                let slot = slot.filter(|_| rela.r_offset(LE) % 4 == 0);
+                let slot = slot.and_then(|slot| out.get_mut(slot));
+                let slot = slot.ok_or_else(|| wrong("a relocation of no slot"))?;
+                let symbol = rela.symbol(LE, false);
+                let symbol = symbol.and_then(|index| symbols.symbol(index).ok());
+                let symbol = symbol.ok_or_else(|| wrong("a relocation without a symbol"))?;
+                let section = SectionIndex(symbol.st_shndx(LE).0.into());
+                *slot = self.address(section).map(|address| {
+                    let offset = symbol.st_value(LE).wrapping_add(rela.r_addend(LE) as u64);
+                    address.wrapping_add(offset)
+                });
+            }
+        }
+        Ok(out)
+    }
+
+    /// The symbols of code.
+    fn symbols(&self, bias: u64) -> Result<Vec<Symbol>, KernelErrorKind> {
+        let data: &[u8] = self.bytes;
+        let Ok(symbols) = self.table.symbols(LE, data, elf::SHT_SYMTAB) else {
+            return Ok(Vec::new());
+        };
+        let strings = symbols.strings();
+        let mut out = Vec::new();
+        for symbol in symbols.iter() {
+            let is_code = matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_NOTYPE);
+            let section = SectionIndex(symbol.st_shndx(LE).0.into());
+            let Some(start) = self.address(section).filter(|_| is_code) else {
+                continue;
+            };
+            let name = symbol.name(LE, strings).unwrap_or_default();
+            if name.is_empty() || name.len() > NAME_LEN_MAX {
+                continue;
+            }
+            out.push(Symbol {
+                address: start.wrapping_add(symbol.st_value(LE)).wrapping_sub(bias),
+                size: symbol.st_size(LE),
+                name: String::from_utf8_lossy(name).into_owned(),
+            });
+        }
+        Ok(out)
+    }
+}
+
+fn section(kind: SectionKind, address: u64, data: Bytes) -> Section {
+    Section {
+        kind,
+        address,
+        data,
+    }
+}

@@ -1,0 +1,76 @@
+//! Which encoding a kernel's or a module's ORC entries have, and by what that is known.
+
+use super::error::KernelErrorKind;
+use unwind_sim_unwind::image::{ImageParts, SectionKind};
+use unwind_sim_unwind::orc::{self, Encoding, Layout, SpIndirect, Table};
+
+/// By what the encoding of a table is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EncodingSource {
+    /// The user says so.
+    Told,
+    /// The hash in `.orc_header`.
+    Header,
+    /// The kernel's version, and all entries are valid under it.
+    Version,
+    /// The entries, which make most sense under it.
+    Entries,
+}
+
+impl EncodingSource {
+    /// The stable name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            EncodingSource::Told => "as told",
+            EncodingSource::Header => "by .orc_header",
+            EncodingSource::Version => "by the kernel's version",
+            EncodingSource::Entries => "by its entries",
+        }
+    }
+}
+
+/// The encoding of the table among `parts`; `None` if there is no table, or none fits.
+///
+/// # Errors
+/// If its sections do not fit together.
+pub(super) fn encoding(
+    parts: &ImageParts,
+    version: Option<&str>,
+    told: Option<Layout>,
+) -> Result<Option<(Encoding, EncodingSource)>, KernelErrorKind> {
+    let section = |kind| parts.sections.iter().find(|s| s.kind == kind);
+    let (Some(entries), Some(ips)) = (
+        section(SectionKind::OrcUnwind),
+        section(SectionKind::OrcUnwindIp),
+    ) else {
+        return Ok(None);
+    };
+    let table = Table::new(&entries.data, &ips.data, ips.address).map_err(KernelErrorKind::Orc)?;
+    let by_version = version.and_then(Encoding::from_kernel_version);
+    // What SP_INDIRECT means is not in the table.
+    let sp_indirect = by_version.map_or(SpIndirect::LoadThenAdd, |e| e.sp_indirect);
+    let encoding = |layout, source| {
+        let encoding = Encoding {
+            layout,
+            sp_indirect,
+        };
+        Ok(Some((encoding, source)))
+    };
+    if let Some(layout) = told {
+        return encoding(layout, EncodingSource::Told);
+    }
+    let header = section(SectionKind::OrcHeader);
+    if let Some(layout) = header.and_then(|h| Layout::from_hash(&h.data)) {
+        return encoding(layout, EncodingSource::Header);
+    }
+    // A distribution may have taken over a later layout.
+    if let Some(by_version) = by_version
+        && (0..table.len()).all(|i| matches!(table.entry(i, by_version.layout), Some(Ok(_))))
+    {
+        return encoding(by_version.layout, EncodingSource::Version);
+    }
+    match orc::by_entries(&table) {
+        Some(layout) => encoding(layout, EncodingSource::Entries),
+        None => Ok(None),
+    }
+}

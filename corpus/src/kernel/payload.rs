@@ -1,0 +1,256 @@
+//! The compressed kernel in a bzImage: where it is, and how to unpack it.
+//!
+//! Sources: Linux `Documentation/arch/x86/boot.rst` (`setup_sects`, `payload_offset`,
+//! `payload_length`, since boot protocol 2.08); `scripts/Makefile.lib` and `lib/decompress*.c` for
+//! what the payload is. All but gzip have the unpacked size appended, four bytes; it is a hint here
+//! and no more. lz4 is its legacy frame: blocks of at most 8 MiB, each behind its length.
+
+use super::error::KernelErrorKind;
+use std::io::{self, Read};
+use unwind_sim_unwind::image::Bytes;
+
+/// A kernel, or a module, larger than this is not unpacked, bytes. Its address range is that big.
+pub(super) const UNPACKED_MAX: u64 = 1 << 30;
+/// What is reserved before the data proves it: so many times the compressed size.
+const RATIO_TRUSTED: u64 = 64;
+/// Most memory that xz and lzma may take for their window, KiB. The kernel packs with 32 MiB.
+const LZMA_MEMORY_KIB_MAX: u32 = 256 << 10;
+/// Largest window of zstd, as a power of two; `zstd -22 --ultra`, which the kernel calls, has 27.
+const ZSTD_WINDOW_LOG_MAX: u32 = 27;
+/// A block of lz4's legacy frame unpacks to at most so many bytes.
+const LZ4_BLOCK: usize = 8 << 20;
+
+/// How a payload is compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// `CONFIG_KERNEL_GZIP`
+    Gzip,
+    /// `CONFIG_KERNEL_BZIP2`
+    Bzip2,
+    /// `CONFIG_KERNEL_LZMA`
+    Lzma,
+    /// `CONFIG_KERNEL_XZ`
+    Xz,
+    /// `CONFIG_KERNEL_LZO`: it is told, and refused.
+    Lzo,
+    /// `CONFIG_KERNEL_LZ4`
+    Lz4,
+    /// `CONFIG_KERNEL_ZSTD`
+    Zstd,
+}
+
+impl Compression {
+    /// The stable name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Compression::None => "none",
+            Compression::Gzip => "gzip",
+            Compression::Bzip2 => "bzip2",
+            Compression::Lzma => "lzma",
+            Compression::Xz => "xz",
+            Compression::Lzo => "lzo",
+            Compression::Lz4 => "lz4",
+            Compression::Zstd => "zstd",
+        }
+    }
+
+    /// By the first bytes (Linux `lib/decompress.c`).
+    pub fn from_magic(bytes: &[u8]) -> Option<Compression> {
+        Some(match bytes {
+            [0x7f, b'E', b'L', b'F', ..] => Compression::None,
+            [0x1f, 0x8b | 0x9e, ..] => Compression::Gzip,
+            [b'B', b'Z', b'h', ..] => Compression::Bzip2,
+            [0x5d, 0, 0, ..] => Compression::Lzma,
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Compression::Xz,
+            [0x89, b'L', b'Z', b'O', ..] => Compression::Lzo,
+            [0x02, 0x21, 0x4c, 0x18, ..] => Compression::Lz4,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstd,
+            _ => return None,
+        })
+    }
+}
+
+/// The payload of a bzImage.
+#[derive(Clone, Debug)]
+pub struct Payload {
+    /// Where it begins in the file, bytes.
+    pub offset: u64,
+    /// Its bytes.
+    pub data: Bytes,
+    /// How it is compressed.
+    pub compression: Compression,
+    /// The kernel's version string, as the boot header has it.
+    pub version: Option<String>,
+}
+
+/// Does the file begin with the boot sector and the header of a bzImage?
+pub fn is_bzimage(bytes: &[u8]) -> bool {
+    bytes.get(0x1fe..0x200) == Some(&[0x55, 0xaa]) && bytes.get(0x202..0x206) == Some(b"HdrS")
+}
+
+impl Payload {
+    /// The payload of the bzImage `file`.
+    ///
+    /// # Errors
+    /// If the header is bad, or if the payload does not lie in the file or is not known.
+    pub fn find(file: &Bytes) -> Result<Payload, KernelErrorKind> {
+        const SECTOR: u64 = 512;
+        let boot = |offset, what| KernelErrorKind::Boot { offset, what };
+        if !is_bzimage(file) {
+            return Err(KernelErrorKind::NotKernel);
+        }
+        let u16_at = |at: usize| Some(u16::from_le_bytes(*file.get(at..)?.first_chunk()?));
+        let u32_at = |at: usize| Some(u32::from_le_bytes(*file.get(at..)?.first_chunk()?));
+        let protocol = u16_at(0x206).ok_or_else(|| boot(0x206, "the file ends"))?;
+        if protocol < 0x0208 {
+            return Err(boot(
+                0x206,
+                "a protocol before 2.08 does not tell where the payload is",
+            ));
+        }
+        let end = || boot(0x248, "the file ends");
+        let sectors = match file.get(0x1f1).copied().ok_or_else(end)? {
+            0 => 4,
+            n => u64::from(n),
+        };
+        let offset = u64::from(u32_at(0x248).ok_or_else(end)?) + (sectors + 1) * SECTOR;
+        let length = u64::from(u32_at(0x24c).ok_or_else(end)?);
+        let range = usize::try_from(offset)
+            .ok()
+            .zip(usize::try_from(offset + length).ok());
+        let data = range
+            .and_then(|(from, to)| file.part(from..to))
+            .ok_or_else(|| boot(0x248, "the payload does not lie in the file"))?;
+        let compression = Compression::from_magic(&data).ok_or_else(|| {
+            let mut magic = [0; 4];
+            let known = data.len().min(4);
+            magic[..known].copy_from_slice(&data[..known]);
+            KernelErrorKind::UnknownCompression { offset, magic }
+        })?;
+        let version = u16_at(0x20e).filter(|at| *at != 0);
+        Ok(Payload {
+            offset,
+            compression,
+            version: version.and_then(|at| version_at(file, usize::from(at) + 0x200)),
+            data,
+        })
+    }
+
+    /// Unpacks it.
+    ///
+    /// # Errors
+    /// If it is damaged, larger than 1 GiB, or compressed with lzo.
+    pub fn unpack(&self) -> Result<Bytes, KernelErrorKind> {
+        if self.compression == Compression::None {
+            return Ok(self.data.clone());
+        }
+        // gzip ends with the same four bytes, as a part of its own trailer.
+        let hint = self.data.last_chunk().map_or(0, |b| u32::from_le_bytes(*b));
+        unpack(&self.data, self.compression, self.offset, u64::from(hint))
+    }
+}
+
+/// The first word of the string at `at`: "6.1.0-50-cloud-amd64".
+fn version_at(file: &[u8], at: usize) -> Option<String> {
+    const LEN_MAX: usize = 128;
+    let rest = file.get(at..)?;
+    let rest = &rest[..rest.len().min(LEN_MAX)];
+    let end = rest.iter().position(|b| matches!(b, 0 | b' ')).unwrap_or(0);
+    let word = std::str::from_utf8(&rest[..end]).ok()?;
+    word.starts_with(|c: char| c.is_ascii_digit())
+        .then(|| word.to_owned())
+}
+
+/// Unpacks `data`, which lies at `offset` in its file and says that it unpacks to `hint` bytes.
+/// What follows the compressed data is ignored.
+pub(super) fn unpack(
+    data: &[u8],
+    compression: Compression,
+    offset: u64,
+    hint: u64,
+) -> Result<Bytes, KernelErrorKind> {
+    let failed = |why: io::Error| KernelErrorKind::Unpack {
+        compression,
+        offset,
+        why: why.kind(),
+    };
+    let believed = hint
+        .min(UNPACKED_MAX)
+        .min(data.len() as u64 * RATIO_TRUSTED);
+    let mut out = Vec::with_capacity(usize::try_from(believed).unwrap_or(0));
+    match compression {
+        Compression::None => out.extend_from_slice(data),
+        Compression::Gzip => {
+            read_all(flate2::bufread::GzDecoder::new(data), &mut out).map_err(failed)?
+        }
+        Compression::Bzip2 => {
+            read_all(bzip2::bufread::BzDecoder::new(data), &mut out).map_err(failed)?
+        }
+        Compression::Xz => {
+            let reader = lzma_rust2::XzReader::new_mem_limit(data, false, LZMA_MEMORY_KIB_MAX);
+            read_all(reader, &mut out).map_err(failed)?;
+        }
+        Compression::Lzma => {
+            let reader = lzma_rust2::LzmaReader::new_mem_limit(data, LZMA_MEMORY_KIB_MAX, None);
+            read_all(reader.map_err(failed)?, &mut out).map_err(failed)?;
+        }
+        Compression::Lz4 => lz4_legacy(data, &mut out).map_err(failed)?,
+        Compression::Zstd => zstd_frame(data, &mut out).map_err(failed)?,
+        Compression::Lzo => {
+            return Err(KernelErrorKind::Unsupported {
+                compression,
+                offset,
+            });
+        }
+    }
+    if out.len() as u64 > UNPACKED_MAX {
+        let limit = UNPACKED_MAX;
+        return Err(KernelErrorKind::UnpackLimit { limit });
+    }
+    Ok(Bytes::from_vec(out))
+}
+
+/// Reads to the end, or one byte more than the limit.
+fn read_all(reader: impl Read, out: &mut Vec<u8>) -> io::Result<()> {
+    reader.take(UNPACKED_MAX + 1).read_to_end(out).map(drop)
+}
+
+/// In one go where the data unpacks to what is reserved for it, else bit by bit.
+fn zstd_frame(data: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+    let frame = zstd::zstd_safe::find_frame_compressed_size(data);
+    let frame = frame.ok().and_then(|len| data.get(..len)).unwrap_or(data);
+    let mut whole = zstd::bulk::Decompressor::new()?;
+    whole.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+    if out.capacity() > 0 && whole.decompress_to_buffer(frame, out).is_ok() {
+        return Ok(());
+    }
+    out.clear();
+    let mut reader = zstd::stream::read::Decoder::with_buffer(data)?.single_frame();
+    reader.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+    read_all(reader, out)
+}
+
+/// lz4's legacy frame. Its end is the end of the data, or what cannot be the length of a block:
+/// the size that the kernel's build appends.
+fn lz4_legacy(data: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+    let bad = || io::Error::from(io::ErrorKind::InvalidData);
+    let mut rest = data.get(4..).unwrap_or_default();
+    while let Some((length, tail)) = rest.split_first_chunk() {
+        if tail.is_empty() {
+            break;
+        }
+        let length = u32::from_le_bytes(*length) as usize;
+        let block = tail.get(..length).ok_or_else(bad)?;
+        rest = &tail[length..];
+        let start = out.len();
+        if start as u64 > UNPACKED_MAX {
+            break;
+        }
+        out.resize(start + LZ4_BLOCK, 0);
+        let len = lz4_flex::block::decompress_into(block, &mut out[start..]).map_err(|_| bad())?;
+        out.truncate(start + len);
+    }
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! Every form of kallsyms, ORC tables with and without section headers, and what is malformed.
+
+use super::open;
+use super::synthetic::{FUNCTIONS, LONG, Shape, TEXT, TEXT_LEN, USUAL, symbols, vmlinux};
+use crate::kernel::{
+    EncodingSource, Form, KernelErrorKind, OpenOptions, SymbolSource, from_bytes, kaslr_offset,
+    kaslr_offset_by_returns,
+};
+use unwind_sim_unwind::image::{Bytes, SectionKind};
+use unwind_sim_unwind::orc::{Index, Layout, SpIndirect};
+
+fn shapes() -> Vec<Shape> {
+    let mut out = Vec::new();
+    for form in [
+        Form::Addresses,
+        Form::AbsolutePercpu,
+        Form::BaseRelative,
+        Form::PlaceRelative,
+    ] {
+        for bits in 0..16 {
+            let shape = Shape {
+                form,
+                values_first: bits & 1 != 0 || form == Form::Addresses,
+                wide_markers: bits & 2 != 0,
+                seqs: bits & 4 != 0,
+                sections: bits & 8 != 0,
+                ..USUAL
+            };
+            // The newest form never was in the old place.
+            if form != Form::PlaceRelative || !shape.values_first {
+                out.push(shape);
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn every_form_of_kallsyms_gives_the_symbols_that_were_put_in() {
+    for shape in shapes() {
+        let kernel = open(vmlinux(&shape)).expect("a kernel");
+        assert_eq!(kernel.kallsyms_form, Some(shape.form));
+        assert_eq!(kernel.symbol_source, Some(SymbolSource::Kallsyms));
+        let found = kernel.symbols.iter();
+        let found: Vec<_> = found
+            .map(|s| (s.address, char::from(s.kind), s.name.to_owned()))
+            .collect();
+        assert_eq!(found, symbols(&shape));
+        assert_eq!(kernel.version.as_deref(), Some("6.1.0-test"));
+        assert_eq!(kernel.range, TEXT..TEXT + 0x10_0000);
+        assert_eq!(kernel.image.text(), [TEXT..TEXT + TEXT_LEN as u64]);
+    }
+}
+
+#[test]
+fn code_symbols_end_where_the_next_ones_begin() {
+    let kernel = open(vmlinux(&USUAL)).expect("a kernel");
+    let name = |at| kernel.image.symbol(at).map(|s| (s.name.as_str(), s.size));
+    assert_eq!(name(TEXT + 8 * 7 + 3), Some(("function_7", 8)));
+    assert_eq!(name(TEXT + 8 * 5), Some(("x".repeat(LONG).as_str(), 8)));
+    let all: Vec<_> = kernel.image.symbols().iter().map(|s| &s.name).collect();
+    assert!(all.iter().any(|n| *n == "_etext"), "bounds of the text");
+    assert!(!all.iter().any(|n| *n == "linux_banner"), "no data");
+}
+
+#[test]
+fn orc_tables_are_found_with_and_without_section_headers() {
+    for sections in [true, false] {
+        let kernel = open(vmlinux(&Shape { sections, ..USUAL })).expect("a kernel");
+        assert_eq!(kernel.encoding_source, Some(EncodingSource::Version));
+        let index = Index::new(&kernel.image, kernel.encoding).expect("a good table");
+        let index = index.expect("a table");
+        let table = index.table().expect("a table");
+        assert_eq!(table.len() as u64, FUNCTIONS);
+        assert_eq!(table.ip(9), Some(TEXT + 72), "sections: {sections}");
+    }
+}
+
+#[test]
+fn the_encoding_comes_from_the_version_unless_it_is_told_or_the_entries_forbid_it() {
+    let encoding = |version, told| {
+        let options = OpenOptions {
+            orc_layout: told,
+            ..OpenOptions::default()
+        };
+        let bytes = Bytes::from_vec(vmlinux(&Shape { version, ..USUAL }));
+        let kernel = from_bytes("vmlinux", bytes, &options).expect("a kernel");
+        let encoding = kernel.encoding.expect("an encoding");
+        let source = kernel.encoding_source.expect("a source");
+        (encoding.layout, encoding.sp_indirect, source)
+    };
+    use EncodingSource::{Entries, Told, Version};
+    use SpIndirect::{LoadAtOffset, LoadThenAdd};
+    let old = Layout::V4_14;
+    assert_eq!(encoding("6.1.0", None), (old, LoadThenAdd, Version));
+    assert_eq!(encoding("5.10.3", None), (old, LoadAtOffset, Version));
+    assert_eq!(encoding("4.9.1", None), (old, LoadThenAdd, Entries));
+    let told = Some(Layout::V6_4);
+    assert_eq!(encoding("5.10.3", told), (Layout::V6_4, LoadAtOffset, Told));
+}
+
+#[test]
+fn entries_that_are_not_valid_overrule_the_version() {
+    let mut bytes = vmlinux(&USUAL);
+    // Types and registers of 6.4: call, signal.
+    let entry = [8, 0, 0, 0, 5, 0];
+    let mut at = 0;
+    while let Some(next) = bytes[at..].windows(6).position(|w| w == entry) {
+        at += next;
+        bytes[at + 5] = 0x0a;
+        at += 6;
+    }
+    let plain: Vec<usize> = (0..bytes.len() - 6)
+        .filter(|i| matches!(bytes[*i..*i + 6], [16 | 24, 0, 0, 0, 5, 0]))
+        .collect();
+    for at in plain {
+        bytes[at + 5] = 0x02;
+    }
+    let kernel = open(bytes).expect("a kernel");
+    assert_eq!(kernel.encoding_source, Some(EncodingSource::Entries));
+    assert_eq!(kernel.encoding.map(|e| e.layout), Some(Layout::V6_4));
+}
+
+#[test]
+fn a_system_map_overrules_the_image_and_must_be_its_own() {
+    let dir = std::env::temp_dir().join(format!("unwind-sim-map-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a folder");
+    let open = |text: &str| {
+        let path = dir.join("System.map");
+        std::fs::write(&path, text).expect("written");
+        let options = OpenOptions {
+            system_map: Some(path),
+            ..OpenOptions::default()
+        };
+        let bytes = Bytes::from_vec(vmlinux(&USUAL));
+        from_bytes("vmlinux", bytes, &options)
+    };
+    let kernel = open("ffffffff81000010 t one\nffffffff81000020 T two\n").expect("a kernel");
+    assert_eq!(kernel.symbol_source, Some(SymbolSource::SystemMap));
+    assert_eq!(kernel.symbols.address("two"), Some(TEXT + 0x20));
+    assert_eq!(kernel.image.symbols().len(), 2);
+    let bad = open("ffffffff81000010 t one\nffffffff8100002x T two\n").expect_err("bad");
+    assert_eq!(bad.what, KernelErrorKind::MapLine { line: 2 });
+    assert!(bad.file.ends_with("System.map"));
+    // What Debian puts beside the image.
+    let stub = open("ffffffffffffffff B The real System.map is elsewhere\n").expect_err("stub");
+    assert_eq!(stub.what, KernelErrorKind::MapForeign);
+    std::fs::remove_dir_all(&dir).expect("removed");
+}
+
+#[test]
+fn orc_sections_of_different_lengths_are_an_error_with_a_place() {
+    let mut bytes = vmlinux(&USUAL);
+    let headers = bytes.len() - 5 * 64;
+    bytes[headers + 3 * 64 + 32] -= 6;
+    let KernelErrorKind::Orc(error) = open(bytes).expect_err("bad").what else {
+        panic!("another error");
+    };
+    assert_eq!(
+        (error.section, error.offset),
+        (".orc_unwind_ip", 4 * (FUNCTIONS - 1))
+    );
+}
+
+#[test]
+fn a_damaged_kallsyms_table_is_not_taken() {
+    let good = vmlinux(&USUAL);
+    let index_end = good.len() - 5 * 64 - 43;
+    for offset in [index_end - 4 * 616, index_end - 4 * 616 - 300] {
+        let mut bytes = good.clone();
+        bytes[offset] ^= 0x40;
+        let kernel = open(bytes).expect("a kernel");
+        assert_eq!(kernel.symbol_source, None);
+        assert!(kernel.image.section(SectionKind::OrcUnwind).is_some());
+    }
+}
+
+#[test]
+fn kaslr_is_found_by_a_symbol_and_by_return_addresses() {
+    let kernel = open(vmlinux(&USUAL)).expect("a kernel");
+    let offset = 0x1a60_0000;
+    let at = TEXT + 8 * 9 + offset;
+    assert_eq!(kaslr_offset(&kernel, "function_9", at), Some(offset));
+    assert_eq!(kaslr_offset(&kernel, "function_9", at + 8), None);
+    assert_eq!(kaslr_offset(&kernel, "no_function", at), None);
+    let mut returns: Vec<u64> = (0..40).map(|n| TEXT + offset + 8 * n + 5).collect();
+    assert_eq!(kaslr_offset_by_returns(&kernel, &returns), Some(offset));
+    // Words that are none do no harm, as long as they are fewer.
+    returns.extend((0..30).map(|n| TEXT + 13 * n));
+    assert_eq!(kaslr_offset_by_returns(&kernel, &returns), Some(offset));
+    assert_eq!(kaslr_offset_by_returns(&kernel, &[]), None);
+    assert_eq!(kaslr_offset_by_returns(&kernel, &[TEXT + offset + 2]), None);
+}
+
+#[test]
+fn section_kinds_are_those_of_the_file() {
+    let kernel = open(vmlinux(&USUAL)).expect("a kernel");
+    let kinds: Vec<_> = kernel.image.sections().iter().map(|s| s.kind).collect();
+    use SectionKind::{OrcUnwind, OrcUnwindIp, Text};
+    assert_eq!(kinds, [OrcUnwind, OrcUnwindIp, Text]);
+    assert_eq!(kernel.image.text_bytes(TEXT, 1), [0xe8]);
+}

@@ -1,0 +1,156 @@
+//! Payloads of a bzImage, in every compression; packed by the tools that Linux's build calls,
+//! where crates do not write them.
+
+use super::open;
+use super::synthetic::{USUAL, bzimage, vmlinux};
+use crate::kernel::{Compression, KernelErrorKind};
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+/// `input` through a tool's standard input and output.
+fn run(program: &str, arguments: &[&str], input: &[u8]) -> Vec<u8> {
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{program}: {error}"));
+    let mut stdin = child.stdin.take().expect("a pipe");
+    let input = input.to_vec();
+    let writer = std::thread::spawn(move || stdin.write_all(&input));
+    let output = child.wait_with_output().expect("it ends");
+    writer.join().expect("no panic").expect("it reads all");
+    assert!(output.status.success(), "{program}");
+    output.stdout
+}
+
+fn lz4_legacy(input: &[u8]) -> Vec<u8> {
+    let mut out = vec![0x02, 0x21, 0x4c, 0x18];
+    for block in input.chunks(8 << 20) {
+        let packed = lz4_flex::block::compress(block);
+        out.extend((packed.len() as u32).to_le_bytes());
+        out.extend(packed);
+    }
+    out
+}
+
+fn pack(compression: Compression, input: &[u8]) -> Vec<u8> {
+    let mut packed = match compression {
+        Compression::None => return input.to_vec(),
+        Compression::Gzip => {
+            let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+            writer.write_all(input).expect("in memory");
+            // Its own last four bytes are the size.
+            return writer.finish().expect("in memory");
+        }
+        Compression::Bzip2 => {
+            let mut writer = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::best());
+            writer.write_all(input).expect("in memory");
+            writer.finish().expect("in memory")
+        }
+        Compression::Xz => run(
+            "xz",
+            &["--check=crc32", "--x86", "--lzma2=dict=32MiB"],
+            input,
+        ),
+        Compression::Lzma => run("xz", &["--format=lzma", "-9"], input),
+        Compression::Lz4 => lz4_legacy(input),
+        Compression::Zstd => zstd::encode_all(input, 19).expect("in memory"),
+        Compression::Lzo => b"\x89LZO\0\r\n\x1a\n".to_vec(),
+    };
+    packed.extend((input.len() as u32).to_le_bytes());
+    packed
+}
+
+const ALL: [Compression; 7] = [
+    Compression::None,
+    Compression::Gzip,
+    Compression::Bzip2,
+    Compression::Lzma,
+    Compression::Xz,
+    Compression::Lz4,
+    Compression::Zstd,
+];
+
+#[test]
+fn every_compression_gives_the_same_kernel() {
+    // More than a block of lz4.
+    let mut plain = vmlinux(&USUAL);
+    plain.resize(9 << 20, 0x5a);
+    let expected = open(plain.clone()).expect("a kernel");
+    for compression in ALL {
+        let image = bzimage(&pack(compression, &plain));
+        let kernel = open(image).unwrap_or_else(|error| panic!("{compression:?}: {error}"));
+        assert_eq!(
+            kernel.payload.as_ref().map(|p| p.compression),
+            Some(compression)
+        );
+        assert_eq!(kernel.size, plain.len() as u64, "{compression:?}");
+        assert_eq!(kernel.version.as_deref(), Some("6.1.0-boot"));
+        assert_eq!(kernel.image.symbols(), expected.image.symbols());
+        assert_eq!(kernel.encoding, expected.encoding);
+    }
+}
+
+#[test]
+fn a_wrong_size_behind_the_payload_changes_nothing() {
+    for compression in ALL {
+        let plain = vmlinux(&USUAL);
+        for size in [0_u32, 77, u32::MAX] {
+            let mut packed = pack(compression, &plain);
+            if matches!(compression, Compression::None | Compression::Gzip) {
+                continue;
+            }
+            let at = packed.len() - 4;
+            packed[at..].copy_from_slice(&size.to_le_bytes());
+            let kernel = open(bzimage(&packed)).expect("a kernel");
+            assert_eq!(kernel.size, plain.len() as u64, "{compression:?} {size}");
+        }
+    }
+}
+
+#[test]
+fn damaged_payloads_are_errors() {
+    for compression in ALL {
+        let packed = pack(compression, &vmlinux(&USUAL));
+        let cut = &packed[..packed.len() / 2];
+        let result = open(bzimage(cut));
+        match compression {
+            // The tables lie behind the cut.
+            Compression::None => drop(result),
+            _ => {
+                let error = result.expect_err("cut");
+                let KernelErrorKind::Unpack { offset, .. } = error.what else {
+                    panic!("{compression:?}: {error}");
+                };
+                assert_eq!(offset, 1024 + 0x40);
+            }
+        }
+    }
+}
+
+#[test]
+fn bad_boot_headers_are_errors_with_their_offsets() {
+    let good = bzimage(&vmlinux(&USUAL));
+    let error = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = good.clone();
+        change(&mut bytes);
+        open(bytes).expect_err("bad").to_string()
+    };
+    let cases: [(&dyn Fn(&mut Vec<u8>), &str); 5] = [
+        (&|b| b[0x202] = b'h', "neither a bzImage"),
+        (
+            &|b| b[0x206..0x208].copy_from_slice(&[7, 2]),
+            "0x206: a protocol before 2.08",
+        ),
+        (&|b| b[0x24f] = 0xff, "0x248: the payload does not lie"),
+        (&|b| b.truncate(0x240), "0x248: the file ends"),
+        (&|b| b[1024 + 0x40] = 0, "begins with [00, 45, 4c, 46]"),
+    ];
+    for (change, expected) in cases {
+        let message = error(change);
+        assert!(message.contains(expected), "{message}");
+    }
+    let lzo = open(bzimage(&pack(Compression::Lzo, &[]))).expect_err("not supported");
+    assert!(lzo.to_string().contains("lzo is not supported"), "{lzo}");
+}

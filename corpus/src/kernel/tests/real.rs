@@ -1,0 +1,84 @@
+//! Real kernels: `UNWIND_SIM_SLOW=1`, and `UNWIND_SIM_KERNELS` is a folder with `vmlinuz-VERSION`
+//! and `System.map-VERSION` (the one that nm printed, on Debian in the `-dbg` package).
+
+use crate::kernel::{OpenOptions, SymbolSource, open};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use unwind_sim_unwind::orc::Index;
+
+const SLOW: &str = "UNWIND_SIM_SLOW";
+const FOLDER: &str = "UNWIND_SIM_KERNELS";
+
+/// Versions in the folder.
+fn kernels() -> Vec<(PathBuf, PathBuf)> {
+    let Some(folder) = std::env::var_os(FOLDER).filter(|_| std::env::var_os(SLOW).is_some()) else {
+        println!("not run: set {SLOW}=1 and {FOLDER}");
+        return Vec::new();
+    };
+    let entries = std::fs::read_dir(folder).expect("the folder").flatten();
+    let found = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let version = name.strip_prefix("vmlinuz-")?;
+        Some((
+            entry.path(),
+            entry.path().with_file_name(format!("System.map-{version}")),
+        ))
+    });
+    let found: Vec<_> = found.collect();
+    assert!(!found.is_empty(), "{FOLDER} has no vmlinuz-VERSION");
+    found
+}
+
+#[test]
+fn kallsyms_of_a_stripped_kernel_are_those_of_system_map() {
+    for (vmlinuz, map) in kernels() {
+        let own = open(&vmlinuz, &OpenOptions::default()).expect("a kernel");
+        assert_eq!(own.symbol_source, Some(SymbolSource::Kallsyms));
+        let options = OpenOptions {
+            system_map: Some(map),
+            ..OpenOptions::default()
+        };
+        let told = open(&vmlinuz, &options).expect("a kernel");
+        assert_eq!(own.image.symbols(), told.image.symbols(), "code");
+        // kallsyms has no absolute symbols, and calls those of per-CPU sections absolute.
+        let own_all: BTreeSet<_> = own.symbols.iter().map(|s| (s.address, s.name)).collect();
+        let told_all: BTreeSet<_> = told.symbols.iter().map(|s| (s.address, s.name)).collect();
+        let absolute = told
+            .symbols
+            .iter()
+            .filter(|s| matches!(s.kind, b'a' | b'A'));
+        let absolute: BTreeSet<_> = absolute.map(|s| (s.address, s.name)).collect();
+        let missing: Vec<_> = told_all.difference(&own_all).collect();
+        let missing: Vec<_> = missing
+            .into_iter()
+            .filter(|s| !absolute.contains(s))
+            .collect();
+        assert!(missing.is_empty(), "{missing:x?}");
+        let added: Vec<_> = own_all.difference(&told_all).collect();
+        assert!(added.is_empty(), "{added:x?}");
+        let (code, all) = (own.image.symbols().len(), own.symbols.len());
+        println!(
+            "{}: {code} symbols of code, {all} in all",
+            vmlinuz.display()
+        );
+    }
+}
+
+#[test]
+fn orc_tables_are_whole() {
+    for (vmlinuz, _) in kernels() {
+        let kernel = open(&vmlinuz, &OpenOptions::default()).expect("a kernel");
+        let index = Index::new(&kernel.image, kernel.encoding).expect("a good table");
+        let index = index.expect("a table");
+        let table = index.table().expect("a table");
+        assert!(
+            table
+                .table()
+                .order(index.encoding().expect("known").layout)
+                .is_none()
+        );
+        let first = table.ip(0).expect("an entry");
+        assert!(kernel.image.is_text(first), "{first:x}");
+        println!("{}: {} entries", vmlinuz.display(), table.len());
+    }
+}
