@@ -64,9 +64,13 @@ pub fn into<W: Write>(
     options: &OpenOptions,
     writer: &mut TraceWriter<W>,
 ) -> Result<Imported, ImportError> {
-    if matches!(kind, FileKind::Elf | FileKind::Case | FileKind::Trace) {
+    if matches!(
+        kind,
+        FileKind::Elf | FileKind::Kernel | FileKind::Case | FileKind::Trace
+    ) {
         let hint = match kind {
             FileKind::Elf => ": it is an ELF file, but no core",
+            FileKind::Kernel => ": it is a kernel image, without any stack",
             FileKind::Case => ": it is a case, which is run (extract --all makes a trace of it)",
             _ => ": it is a trace already",
         };

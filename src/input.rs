@@ -81,6 +81,8 @@ pub enum FileKind {
     Capture,
     /// A case.
     Case,
+    /// A compressed Linux kernel (bzImage).
+    Kernel,
     /// None of these.
     Unknown,
 }
@@ -99,7 +101,8 @@ pub fn file_kind(path: &Path) -> Result<FileKind, InputError> {
         std::fs::metadata(path).map_err(open)?;
         return Ok(FileKind::Case);
     }
-    let mut head = [0; 32];
+    // The header of a bzImage is the farthest.
+    let mut head = [0; 0x206];
     let mut file = std::fs::File::open(path).map_err(open)?;
     let mut len = 0;
     while len < head.len() {
@@ -115,6 +118,7 @@ pub fn file_kind(path: &Path) -> Result<FileKind, InputError> {
         [0x7f, b'E', b'L', b'F', ..] => FileKind::Elf,
         bytes if bytes.starts_with(&magic) => FileKind::Trace,
         bytes if bytes.trim_ascii_start().starts_with(b"{") => FileKind::Capture,
+        bytes if unwind_sim_corpus::kernel::is_bzimage(bytes) => FileKind::Kernel,
         _ => FileKind::Unknown,
     })
 }
@@ -139,9 +143,8 @@ impl Input {
             | FileKind::Core
             | FileKind::Capture
             | FileKind::Elf
-            | FileKind::Unknown => {
-                import::to_trace(path, kind, options)?
-            }
+            | FileKind::Kernel
+            | FileKind::Unknown => import::to_trace(path, kind, options)?,
         };
         Ok(Input { trace })
     }

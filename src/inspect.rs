@@ -1,4 +1,4 @@
-//! What is in a file: a trace, a perf.data, a core, an ELF file's unwind tables.
+//! What is in a file: a trace, a perf.data, a core, an ELF file's unwind tables, a kernel image.
 //!
 //! Plain, aligned text. Of a damaged file it shows what can be read, and says where the rest is
 //! malformed. Not here: chains and verdicts.
@@ -7,6 +7,7 @@ mod columns;
 mod capture;
 mod core;
 mod elf;
+mod kernel;
 mod perf_data;
 mod rows;
 mod trace;
@@ -14,6 +15,7 @@ mod trace;
 use crate::input::{FileKind, InputError, file_kind};
 use std::path::{Path, PathBuf};
 use unwind_sim_corpus::import::ImportError;
+use unwind_sim_corpus::kernel::{KernelError, OpenOptions, is_vmlinux};
 use unwind_sim_corpus::trace::{Trace, TraceError};
 use unwind_sim_perf::data::PerfError;
 use unwind_sim_unwind::elf::ElfError;
@@ -61,8 +63,11 @@ pub enum InspectError {
         /// What is wrong, and where.
         source: ElfError,
     },
+    /// It is a damaged kernel image, or its System.map is bad.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
     /// Nothing that we know.
-    #[error("{path} is neither a trace, a perf.data, an ELF file nor a case (.s)")]
+    #[error("{path} is neither a trace, a perf.data, an ELF file, a kernel image nor a case (.s)")]
     Unknown {
         /// The file.
         path: PathBuf,
@@ -93,19 +98,25 @@ fn near(similar: &[String]) -> String {
 }
 
 /// The description of the file at `path`; with `rows`, every row of every table of the functions
-/// of that name instead.
+/// of that name instead. `kernel` is for kernel images.
 ///
 /// # Errors
 /// If it cannot be read, or is nothing that we know. A file that is only damaged further inside is
 /// no error: the text says what could not be read.
-pub fn inspect(path: &Path, rows: Option<&str>) -> Result<String, InspectError> {
+pub fn inspect(
+    path: &Path,
+    rows: Option<&str>,
+    kernel: &OpenOptions,
+) -> Result<String, InspectError> {
     let kind = file_kind(path)?;
     let owned = || path.to_path_buf();
     match (kind, rows) {
         (FileKind::Elf, Some(name)) => rows::show(path, name),
         (FileKind::Unknown, _) => Err(InspectError::Unknown { path: owned() }),
         (_, Some(_)) => Err(InspectError::NoTables { path: owned() }),
+        (FileKind::Elf, None) if is_vmlinux(map(path)?) => kernel::show(path, kernel),
         (FileKind::Elf, None) => elf::show(path),
+        (FileKind::Kernel, None) => kernel::show(path, kernel),
         (FileKind::Trace, None) => Ok(trace::show(&Trace::open(path)?, file_len(path))),
         (FileKind::Case, None) => {
             let trace = crate::cases::trace_of(path).map_err(InputError::from)?;

@@ -5,14 +5,17 @@ use anyhow::Result;
 use std::io::Write;
 use std::path::PathBuf;
 use unwind_sim::inspect;
+use unwind_sim_corpus::kernel::OpenOptions;
+use unwind_sim_unwind::orc::Layout;
 
-/// Show what is in a trace, a perf.data, a core, or an ELF file's unwind tables.
+/// Show what is in a trace, a perf.data, a core, an ELF file's unwind tables, or a kernel image.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   unwind-sim inspect trace.bin
   unwind-sim inspect /usr/bin/git
-  unwind-sim inspect /lib/x86_64-linux-gnu/libc.so.6 --rows qsort")]
+  unwind-sim inspect /lib/x86_64-linux-gnu/libc.so.6 --rows qsort
+  unwind-sim inspect /boot/vmlinuz")]
 pub(crate) struct Args {
     /// The file.
     #[arg(value_name = "FILE")]
@@ -20,15 +23,27 @@ pub(crate) struct Args {
     /// For an ELF file: every row, of every table, of the function with this name.
     #[arg(long, value_name = "FUNCTION")]
     rows: Option<String>,
+    /// For a kernel image: its symbols, in place of those in the image.
+    #[arg(long, value_name = "SYSTEM_MAP")]
+    symbols: Option<PathBuf>,
+    /// For a kernel image: how its ORC entries are laid out, by the first kernel that had it so.
+    #[arg(long, value_name = "LAYOUT", value_parser = layout)]
+    orc_layout: Option<Layout>,
+}
+
+fn layout(name: &str) -> Result<Layout, String> {
+    let known = || Layout::ALL.map(Layout::as_str).join(", ");
+    Layout::from_name(name).ok_or_else(|| format!("not one of {}", known()))
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
+    let kernel = OpenOptions {
+        system_map: args.symbols.clone(),
+        orc_layout: args.orc_layout,
+    };
+    let text = inspect::inspect(&args.path, args.rows.as_deref(), &kernel)?;
     let mut out = output::stdout();
-    write!(
-        out,
-        "{}",
-        inspect::inspect(&args.path, args.rows.as_deref())?
-    )?;
+    write!(out, "{text}")?;
     out.flush()?;
     Ok(Status::AsExpected)
 }

@@ -23,7 +23,7 @@ fn number(text: &str, heading: &str, key: &str) -> u64 {
 fn a_trace_is_counted_as_its_reader_counts_it() {
     let path = corpus("traces/seed-004.bin");
     let trace = Trace::open(&path).unwrap();
-    let text = inspect(&path, None).unwrap();
+    let text = inspect(&path, None, &OpenOptions::default()).unwrap();
     assert!(text.contains(&format!(
         "\n{} samples, {} events\n",
         trace.len(),
@@ -47,7 +47,7 @@ fn a_trace_is_counted_as_its_reader_counts_it() {
 fn sframe_is_counted_as_objdump_counts_it() {
     let listing = std::fs::read_to_string(corpus("sframe/v3flex.objdump.txt")).unwrap();
     let functions = listing.matches("func idx").count() as u64;
-    let text = inspect(&corpus("sframe/v3flex"), None).unwrap();
+    let text = inspect(&corpus("sframe/v3flex"), None, &OpenOptions::default()).unwrap();
     assert_eq!(number(&text, "\n.sframe:", "FDEs"), functions);
     assert!(text.contains("\n.sframe: 108 bytes, version 3\n"), "{text}");
 }
@@ -55,13 +55,18 @@ fn sframe_is_counted_as_objdump_counts_it() {
 #[test]
 fn rows_of_a_function_stand_side_by_side() {
     let path = corpus("sframe/v3flex");
-    let text = inspect(&path, Some("_start")).unwrap();
+    let text = inspect(&path, Some("_start"), &OpenOptions::default()).unwrap();
     for table in ["eh_frame", "sframe", "sframe(derived)", "orc(derived)"] {
         assert!(text.contains(&format!(" {table} ")), "{table}:\n{text}");
     }
-    let error = inspect(&path, Some("no_such_function")).unwrap_err();
+    let error = inspect(&path, Some("no_such_function"), &OpenOptions::default()).unwrap_err();
     assert!(matches!(error, InspectError::NoFunction { .. }), "{error}");
-    let error = inspect(&corpus("traces/seed-004.bin"), Some("main")).unwrap_err();
+    let error = inspect(
+        &corpus("traces/seed-004.bin"),
+        Some("main"),
+        &OpenOptions::default(),
+    )
+    .unwrap_err();
     assert!(matches!(error, InspectError::NoTables { .. }), "{error}");
 }
 
@@ -79,10 +84,10 @@ fn damaged_files_are_withstood() {
         let path = folder.path().join("damaged");
         let try_it = |bytes: &[u8]| {
             std::fs::write(&path, bytes).unwrap();
-            if let Err(error) = inspect(&path, None) {
+            if let Err(error) = inspect(&path, None, &OpenOptions::default()) {
                 assert!(!error.to_string().is_empty());
             }
-            let _ = inspect(&path, Some("_start"));
+            let _ = inspect(&path, Some("_start"), &OpenOptions::default());
         };
         let step = (whole.len() / 40).max(1);
         for cut in (0..whole.len()).step_by(step) {

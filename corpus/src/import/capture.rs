@@ -9,7 +9,7 @@ mod json;
 mod states;
 
 use super::{ImportError, ImportOptions, Imported, Output, Sink};
-use crate::kernel::{self, KernelImage};
+use crate::kernel::{self, KernelImage, kaslr_offset_by_returns};
 use crate::model::{Event, Item, KernelSample, RecordedChain, Region, RegionRole, Sample};
 use json::Object;
 pub use json::Problem;
@@ -490,5 +490,5 @@ fn kaslr(root: &Object<'_>, image: &KernelImage) -> Result<u64, ImportError> {
     for sample in root.objects("samples")? {
         addresses.extend(sample.numbers("result")?.into_iter().skip(1));
     }
-    Ok(image.kaslr(&addresses).unwrap_or(0))
+    Ok(kaslr_offset_by_returns(image, &addresses).unwrap_or(0))
 }

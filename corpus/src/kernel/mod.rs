@@ -33,7 +33,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use unwind_sim_unwind::elf::ElfError;
-use unwind_sim_unwind::image::{Bytes, Image};
+use unwind_sim_unwind::image::{Bytes, Image, Owner};
 use unwind_sim_unwind::orc::{Encoding, Layout};
 use vmlinux::Vmlinux;
 
@@ -184,7 +184,8 @@ fn map(path: &Path) -> Result<Bytes, KernelError> {
     Ok(whole.unwrap_or_else(|| Bytes::from_vec(Vec::new())))
 }
 
-/// Is the ELF file in `bytes` that of a kernel?
-pub fn is_vmlinux(bytes: &Bytes) -> bool {
-    Vmlinux::read("", bytes).is_ok()
+/// Are these the bytes of a kernel's ELF file?
+pub fn is_vmlinux(bytes: Owner) -> bool {
+    let len = (*bytes).as_ref().len();
+    Bytes::new(bytes, 0..len).is_some_and(|whole| Vmlinux::read("", &whole).is_ok())
 }

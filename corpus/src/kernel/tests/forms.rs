@@ -48,7 +48,8 @@ fn every_form_of_kallsyms_gives_the_symbols_that_were_put_in() {
         assert_eq!(found, symbols(&shape));
         assert_eq!(kernel.version.as_deref(), Some("6.1.0-test"));
         assert_eq!(kernel.range, TEXT..TEXT + 0x10_0000);
-        assert_eq!(kernel.image.text(), [TEXT..TEXT + TEXT_LEN as u64]);
+        let text = TEXT..TEXT + TEXT_LEN as u64;
+        assert_eq!(kernel.image.text(), std::slice::from_ref(&text));
     }
 }
 

@@ -131,13 +131,14 @@ fn damaged_payloads_are_errors() {
 
 #[test]
 fn bad_boot_headers_are_errors_with_their_offsets() {
+    type Change<'a> = &'a dyn Fn(&mut Vec<u8>);
     let good = bzimage(&vmlinux(&USUAL));
-    let error = |change: &dyn Fn(&mut Vec<u8>)| {
+    let error = |change: Change<'_>| {
         let mut bytes = good.clone();
         change(&mut bytes);
         open(bytes).expect_err("bad").to_string()
     };
-    let cases: [(&dyn Fn(&mut Vec<u8>), &str); 5] = [
+    let cases: [(Change<'_>, &str); 5] = [
         (&|b| b[0x202] = b'h', "neither a bzImage"),
         (
             &|b| b[0x206..0x208].copy_from_slice(&[7, 2]),
