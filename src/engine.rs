@@ -86,11 +86,7 @@ impl Engine {
 }
 
 /// A stack of which nothing is known but registers and memory.
-fn stack<'a, M: Memory>(
-    place: &'a Place<'_, M>,
-    start: &'a Start,
-    limits: &Limits,
-) -> Stack<'a> {
+fn stack<'a, M: Memory>(place: &'a Place<'_, M>, start: &'a Start, limits: &Limits) -> Stack<'a> {
     Stack {
         start,
         space: place.space,

@@ -3,8 +3,8 @@
 //! Plain, aligned text. Of a damaged file it shows what can be read, and says where the rest is
 //! malformed. Not here: chains and verdicts.
 
-mod columns;
 mod capture;
+mod columns;
 mod core;
 mod elf;
 mod kernel;

@@ -4,9 +4,9 @@
 use crate::engine::View;
 use crate::names::Location;
 use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::kernel::perf::{first_difference, states};
 use unwind_sim_unwind::kernel::{Finds, Kernel, KernelUnwinder, RegsPtr, State, Version};
-use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::unwinder::Stack;
 use unwind_sim_unwind::verdict::{Verdict, judge_addresses};
@@ -75,7 +75,14 @@ pub fn all_states(
         task,
         memory: &memory,
     };
-    states(unwinder.kind(), kernel, &start, STATES_MAX, &mut Finds::default()).ok()
+    states(
+        unwinder.kind(),
+        kernel,
+        &start,
+        STATES_MAX,
+        &mut Finds::default(),
+    )
+    .ok()
 }
 
 /// A state as one line, with the names of `struct unwind_state`.
@@ -87,7 +94,13 @@ pub fn state_line(state: &State, space: &AddressSpace) -> String {
         RegsPtr::Start => "those of the start".to_owned(),
         RegsPtr::At(address) => format!("{address:#x}"),
     };
-    let flag = |flag: bool, name: &str| if flag { format!(" {name}") } else { String::new() };
+    let flag = |flag: bool, name: &str| {
+        if flag {
+            format!(" {name}")
+        } else {
+            String::new()
+        }
+    };
     match state {
         State::Orc(s) => format!(
             "{head} ip {:#x} {} sp {:#x} bp {:#x} regs {} prev_regs {}{}{}{}",

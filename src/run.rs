@@ -178,9 +178,7 @@ impl Run {
                 judge_addresses(&found(), &user, false)
             }
             Against::Kernel => match &self.engines[column.engine] {
-                Engine::Kernel(unwinder) => {
-                    kernel::judge(view, unwinder, variant, &found(), cache)
-                }
+                Engine::Kernel(unwinder) => kernel::judge(view, unwinder, variant, &found(), cache),
                 _ => Verdict::Unjudged,
             },
         };

@@ -102,7 +102,10 @@ fn single(spec: &str) -> Result<Engine, SpecError> {
     let kind = Kind::ALL.into_iter().find(|k| k.as_str() == name);
     let kernel = profile.and_then(|p| p.strip_prefix(KERNEL_PROFILE));
     if let (Some(kind), Some(version)) = (kind, kernel) {
-        let known = format!("kernel, and kernel-VERSION, such as {}", Version::NAMES.join(", "));
+        let known = format!(
+            "kernel, and kernel-VERSION, such as {}",
+            Version::NAMES.join(", ")
+        );
         let version = match version.strip_prefix('-') {
             Some(version) => {
                 Some(Version::from_name(version).ok_or_else(|| unknown_profile(&known))?)

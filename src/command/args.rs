@@ -158,7 +158,10 @@ impl WalkArgs {
             named => named.to_vec(),
         };
         let specs = match input.kernel.version() {
-            Some(version) => specs.iter().map(|s| kernel::with_version(s, version)).collect(),
+            Some(version) => specs
+                .iter()
+                .map(|s| kernel::with_version(s, version))
+                .collect(),
             None => specs,
         };
         Ok(spec::engines(&specs)?)

@@ -9,7 +9,7 @@ mod json;
 mod states;
 
 use super::{ImportError, ImportOptions, Imported, Output, Sink};
-use crate::kernel::{self, KernelImage, kaslr_offset_by_returns};
+use crate::kernel::{self, KernelImage};
 use crate::model::{Event, Item, KernelSample, RecordedChain, Region, RegionRole, Sample};
 use json::Object;
 pub use json::Problem;
@@ -40,9 +40,8 @@ pub(super) fn import(
     options: &ImportOptions,
     sink: &mut Sink<'_>,
 ) -> Result<Imported, ImportError> {
-    let value = serde_json::from_slice(bytes).map_err(|e| {
-        ImportError::Capture(Problem::syntax(e.to_string()))
-    })?;
+    let value = serde_json::from_slice(bytes)
+        .map_err(|e| ImportError::Capture(Problem::syntax(e.to_string())))?;
     let root = Object::root(&value)?;
     let mut capture = Capture {
         release: release(root.string("kernel")?.unwrap_or_default()),
@@ -77,7 +76,9 @@ pub(super) fn import(
 /// The release in the name of a kernel's file: what is behind `vmlinuz-`.
 fn release(name: &str) -> String {
     let name = name.rsplit('/').next().unwrap_or(name);
-    let plain = name.split_once('-').filter(|(kind, _)| kind.starts_with("vmlinu"));
+    let plain = name
+        .split_once('-')
+        .filter(|(kind, _)| kind.starts_with("vmlinu"));
     plain.map_or(name, |(_, release)| release).to_owned()
 }
 
@@ -102,9 +103,10 @@ impl Capture<'_, '_> {
         root: &Object<'_>,
         options: &ImportOptions,
     ) -> Result<ControlFlow<()>, ImportError> {
-        let path = options.kernel.as_ref().ok_or_else(|| {
-            ImportError::Capture(Problem::kernel(self.release.clone()))
-        })?;
+        let path = options
+            .kernel
+            .as_ref()
+            .ok_or_else(|| ImportError::Capture(Problem::kernel(self.release.clone())))?;
         let image = kernel::open(path, &options.kernel_files)?;
         if let Some(version) = &image.version {
             self.release.clone_from(version);
@@ -115,7 +117,10 @@ impl Capture<'_, '_> {
         };
         (self.image, self.bias) = (Some(image.image.clone()), bias);
         let name = path.display().to_string();
-        if self.map(name, image.range.clone(), bias, image.image).is_break() {
+        if self
+            .map(name, image.range.clone(), bias, image.image)
+            .is_break()
+        {
             return Ok(ControlFlow::Break(()));
         }
         for module in root.objects("modules")? {
@@ -129,7 +134,13 @@ impl Capture<'_, '_> {
             if Generated::from_name(&name).is_none() {
                 return Err(code.problem("name", "no name of generated code").into());
             }
-            let event = Event::Map { pid: PID, range, bias: 0, image: None, name };
+            let event = Event::Map {
+                pid: PID,
+                range,
+                bias: 0,
+                image: None,
+                name,
+            };
             if self.event(event).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
@@ -145,7 +156,12 @@ impl Capture<'_, '_> {
     fn event(&mut self, event: Event) -> ControlFlow<()> {
         if let Event::Map { range, name, .. } = &event {
             let (range, name) = (range.clone(), name.clone());
-            self.space.map(Mapping { range, bias: 0, image: None, name });
+            self.space.map(Mapping {
+                range,
+                bias: 0,
+                image: None,
+                name,
+            });
         }
         self.output.item(Item::Event(event))
     }
@@ -164,17 +180,33 @@ impl Capture<'_, '_> {
                 break;
             };
             let is_there = |s: &State| matches!(s, State::Orc(s) if s.ip == ip);
-            let Some(at) = kernel.states.iter().position(is_there) else { break };
-            let (Some(from), Some(next)) = (kernel.states.get(at), kernel.states.get(at + 1)) else {
+            let Some(at) = kernel.states.iter().position(is_there) else {
                 break;
             };
-            let found = implied::trampoline(&self.space, version, &kernel.task, &memory, [from, next]);
-            let Some(Mapping { range, name, .. }) = found else { break };
-            let event = Event::Map { pid: PID, range, bias: 0, image: None, name };
+            let (Some(from), Some(next)) = (kernel.states.get(at), kernel.states.get(at + 1))
+            else {
+                break;
+            };
+            let found =
+                implied::trampoline(&self.space, version, &kernel.task, &memory, [from, next]);
+            let Some(Mapping { range, name, .. }) = found else {
+                break;
+            };
+            let event = Event::Map {
+                pid: PID,
+                range,
+                bias: 0,
+                image: None,
+                name,
+            };
             self.event(event)?;
             self.code = Some(Code::new(&self.space, version, None));
         }
-        if let Some(code) = self.code.as_ref().filter(|_| kernel.task.rethooks.is_empty()) {
+        if let Some(code) = self
+            .code
+            .as_ref()
+            .filter(|_| kernel.task.rethooks.is_empty())
+        {
             kernel.task.rethooks = implied::rethooks(&kernel.states, code, &memory);
         }
         sample.kernel = Some(kernel);
@@ -199,7 +231,13 @@ impl Capture<'_, '_> {
             name: name.clone(),
         });
         let image = Some(index);
-        self.output.item(Item::Event(Event::Map { pid: PID, range, bias, image, name }))
+        self.output.item(Item::Event(Event::Map {
+            pid: PID,
+            range,
+            bias,
+            image,
+            name,
+        }))
     }
 
     /// A module's table, as it is loaded.
@@ -213,11 +251,16 @@ impl Capture<'_, '_> {
             slot.wrapping_add(i64::from(i32::from_le_bytes(*ip)) as u64)
         });
         let (first, last) = ips_of.fold((u64::MAX, 0), |(a, b), ip| (a.min(ip), b.max(ip)));
-        let text = module.number("text_start")?.unwrap_or(first)..module.number("text_end")?.unwrap_or(last);
+        let text = module.number("text_start")?.unwrap_or(first)
+            ..module.number("text_end")?.unwrap_or(last);
         if text.is_empty() {
             return Err(module.problem("ip", "a table of no code").into());
         }
-        let section = |kind, address, bytes| Section { kind, address, data: Bytes::from_vec(bytes) };
+        let section = |kind, address, bytes| Section {
+            kind,
+            address,
+            data: Bytes::from_vec(bytes),
+        };
         let image = Image::new(ImageParts {
             name: name.clone(),
             text: vec![text.clone()],
@@ -241,16 +284,35 @@ impl Capture<'_, '_> {
                 task.is_current = false;
                 let sp = point.needed("thread_sp")?;
                 let begin = point.needed("stack_begin")?;
-                let end = point.number("stack_end")?.unwrap_or(begin.wrapping_add(THREAD_SIZE));
+                let end = point
+                    .number("stack_end")?
+                    .unwrap_or(begin.wrapping_add(THREAD_SIZE));
                 task.thread_sp = sp;
-                task.stacks.push(StackInfo { kind: StackType::Task, begin, end, next_sp: 0 });
-                regions.push(region(point.needed("stack_at")?, point.memory("stack")?, begin..end, 0));
+                task.stacks.push(StackInfo {
+                    kind: StackType::Task,
+                    begin,
+                    end,
+                    next_sp: 0,
+                });
+                regions.push(region(
+                    point.needed("stack_at")?,
+                    point.memory("stack")?,
+                    begin..end,
+                    0,
+                ));
                 inactive_regs(sp, &regions)
             }
         };
         stacks(point, &mut task, &mut regions)?;
         let tid = point.number("pid")?;
-        Ok(Some(self.sample(tid, regs, regions, task, states, Vec::new())))
+        Ok(Some(self.sample(
+            tid,
+            regs,
+            regions,
+            task,
+            states,
+            Vec::new(),
+        )))
     }
 
     /// A sample as perf took it, and where the unwinder started.
@@ -273,9 +335,16 @@ impl Capture<'_, '_> {
         {
             word.copy_from_slice(&entry.get_or_zero(Reg::Rbp).to_le_bytes());
         }
-        let regs = SampleRegs { sampled, fetch: None, own };
+        let regs = SampleRegs {
+            sampled,
+            fetch: None,
+            own,
+        };
         let ips = sample.numbers("result")?;
-        let chains = vec![RecordedChain { source: "kernel".into(), ips }];
+        let chains = vec![RecordedChain {
+            source: "kernel".into(),
+            ips,
+        }];
         Ok(Some(self.sample(None, regs, regions, task, states, chains)))
     }
 
@@ -306,7 +375,12 @@ impl Capture<'_, '_> {
             let name = step.string("stack_type")?.unwrap_or("TASK");
             let kind = StackType::from_name(name);
             let kind = kind.ok_or_else(|| step.problem("stack_type", "no type of a stack"))?;
-            task.stacks.push(StackInfo { kind, begin, end, next_sp: 0 });
+            task.stacks.push(StackInfo {
+                kind,
+                begin,
+                end,
+                next_sp: 0,
+            });
             regions.push(region(at, step.memory("stack")?, begin..end, 0));
         }
         stacks(step, &mut task, &mut regions)?;
@@ -324,7 +398,14 @@ impl Capture<'_, '_> {
         self.stacks = task.stacks.iter().filter_map(of_stack).collect();
         let states = states::brief(step, "kernel")?;
         let regs = SampleRegs::hardware(sampled);
-        Ok(Some(self.sample(None, regs, regions, task, states, Vec::new())))
+        Ok(Some(self.sample(
+            None,
+            regs,
+            regions,
+            task,
+            states,
+            Vec::new(),
+        )))
     }
 
     fn sample(
@@ -355,13 +436,20 @@ impl Capture<'_, '_> {
             regions,
             truth: Truth::Unknown,
             recorded,
-            kernel: Some(Box::new(KernelSample { release, task, states })),
+            kernel: Some(Box::new(KernelSample {
+                release,
+                task,
+                states,
+            })),
         }
     }
 
     /// The task without its stacks: who took return addresses from it.
     fn task(&self, from: &Object<'_>) -> Result<Task, Problem> {
-        let mut task = Task { version: Version::from_name(&self.release), ..Task::default() };
+        let mut task = Task {
+            version: Version::from_name(&self.release),
+            ..Task::default()
+        };
         if from.has("ret_stack") {
             task.graph = graph(from)?;
         }
@@ -382,10 +470,17 @@ fn graph(from: &Object<'_>) -> Result<Vec<GraphReturn>, Problem> {
     let last = from.signed("curr_ret_stack")?.unwrap_or(-1);
     let count = usize::try_from(last + 1).unwrap_or(0);
     let word = |entry: &[u8; 32], at: usize| {
-        entry[at..].first_chunk().map_or(0, |b| u64::from_le_bytes(*b))
+        entry[at..]
+            .first_chunk()
+            .map_or(0, |b| u64::from_le_bytes(*b))
     };
     let entries = bytes.as_chunks::<32>().0.iter().take(count);
-    Ok(entries.map(|e| GraphReturn { ret: word(e, 0), retp: word(e, 24) }).collect())
+    Ok(entries
+        .map(|e| GraphReturn {
+            ret: word(e, 0),
+            retp: word(e, 24),
+        })
+        .collect())
 }
 
 /// The unwinder's own registers inside of `__unwind_start`: those of its first state; else those
@@ -448,12 +543,19 @@ fn stacks(
         let (begin, end) = (stack.needed("begin")?, stack.needed("end")?);
         let bytes = stack.memory("data")?;
         let at = stack.number("data_at")?.unwrap_or(begin);
-        let linked = kind.next_sp_at(end).and_then(|slot| word(&bytes, slot.checked_sub(at)?));
+        let linked = kind
+            .next_sp_at(end)
+            .and_then(|slot| word(&bytes, slot.checked_sub(at)?));
         let next_sp = stack.number("next_sp")?.or(linked).unwrap_or(0);
         match task.stacks.iter_mut().find(|s| s.kind == kind) {
             Some(known) => known.next_sp = next_sp,
             None => {
-                task.stacks.push(StackInfo { kind, begin, end, next_sp });
+                task.stacks.push(StackInfo {
+                    kind,
+                    begin,
+                    end,
+                    next_sp,
+                });
                 regions.push(region(at, bytes, begin..end, next_sp));
             }
         }
@@ -490,5 +592,5 @@ fn kaslr(root: &Object<'_>, image: &KernelImage) -> Result<u64, ImportError> {
     for sample in root.objects("samples")? {
         addresses.extend(sample.numbers("result")?.into_iter().skip(1));
     }
-    Ok(kaslr_offset_by_returns(image, &addresses).unwrap_or(0))
+    Ok(image.kaslr(&addresses).unwrap_or(0))
 }

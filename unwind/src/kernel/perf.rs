@@ -153,8 +153,23 @@ fn agrees(ours: &State, recorded: &State) -> bool {
     };
     match (ours, recorded) {
         (State::Orc(a), State::Orc(b)) => {
-            let plain = (a.stack.kind, a.error, a.signal, a.full_regs, a.ip, a.sp, a.bp)
-                == (b.stack.kind, b.error, b.signal, b.full_regs, b.ip, b.sp, b.bp);
+            let plain = (
+                a.stack.kind,
+                a.error,
+                a.signal,
+                a.full_regs,
+                a.ip,
+                a.sp,
+                a.bp,
+            ) == (
+                b.stack.kind,
+                b.error,
+                b.signal,
+                b.full_regs,
+                b.ip,
+                b.sp,
+                b.bp,
+            );
             // The unit of graph_idx is another one since 6.10.
             let graph = (a.cursors.graph_idx == 0) == (b.cursors.graph_idx == 0);
             let rest = a.stack == b.stack && a.stack_mask == b.stack_mask && graph;

@@ -57,8 +57,14 @@ pub(super) fn trampoline(
         let regs = Regs::frame(state.ip, state.sp, state.bp);
         let mut finds = Finds::default();
         // The mark is below: no frame is skipped.
-        let mut unwind =
-            Unwind::start(Kind::Orc, kernel, From::Own(&regs), state.sp - 8, &mut finds, &mut |_| {});
+        let mut unwind = Unwind::start(
+            Kind::Orc,
+            kernel,
+            From::Own(&regs),
+            state.sp - 8,
+            &mut finds,
+            &mut |_| {},
+        );
         unwind.next_frame();
         let (State::Orc(ours), State::Orc(next)) = (unwind.state(), next) else {
             return None;
@@ -72,7 +78,9 @@ pub(super) fn trampoline(
 pub(super) fn rethooks(states: &[State], code: &Code, memory: &Regions<'_>) -> Vec<Rethook> {
     let trampoline = code.known().arch_rethook_trampoline;
     let taken = states.iter().filter_map(|state| {
-        let State::Orc(state) = state else { return None };
+        let State::Orc(state) = state else {
+            return None;
+        };
         let frame = state.sp.checked_sub(8)?;
         let is_call = state.regs == RegsPtr::None;
         let word = is_call.then(|| memory.read_u64(frame).ok())??;

@@ -20,12 +20,18 @@ pub struct Problem {
 
 impl Problem {
     pub(super) fn syntax(what: String) -> Problem {
-        Problem { place: "JSON".into(), what }
+        Problem {
+            place: "JSON".into(),
+            what,
+        }
     }
 
     pub(super) fn kernel(release: String) -> Problem {
         let what = format!("the image of kernel {release} is needed: give it with --kernel FILE");
-        Problem { place: "kernel".into(), what }
+        Problem {
+            place: "kernel".into(),
+            what,
+        }
     }
 }
 
@@ -43,8 +49,13 @@ pub(super) struct Object<'a> {
 
 impl<'a> Object<'a> {
     pub(super) fn root(value: &'a Value) -> Result<Object<'a>, Problem> {
-        let map = value.as_object().ok_or_else(|| Problem::syntax("no object".into()))?;
-        Ok(Object { map, place: String::new() })
+        let map = value
+            .as_object()
+            .ok_or_else(|| Problem::syntax("no object".into()))?;
+        Ok(Object {
+            map,
+            place: String::new(),
+        })
     }
 
     fn at(&self, key: &str) -> String {
@@ -56,7 +67,10 @@ impl<'a> Object<'a> {
 
     /// `what` is wrong with a key's value.
     pub(super) fn problem(&self, key: &str, what: &str) -> Problem {
-        Problem { place: self.at(key), what: what.to_owned() }
+        Problem {
+            place: self.at(key),
+            what: what.to_owned(),
+        }
     }
 
     fn get(&self, key: &str) -> Option<&'a Value> {
@@ -74,42 +88,70 @@ impl<'a> Object<'a> {
 
     /// An unsigned number, in decimal or as a string `0x...`.
     pub(super) fn number(&self, key: &str) -> Result<Option<u64>, Problem> {
-        let Some(value) = self.get(key) else { return Ok(None) };
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
         let number = value.as_u64().or_else(|| {
-            value.as_bool().map(u64::from).or_else(|| {
-                u64::from_str_radix(value.as_str()?.strip_prefix("0x")?, 16).ok()
-            })
+            value
+                .as_bool()
+                .map(u64::from)
+                .or_else(|| u64::from_str_radix(value.as_str()?.strip_prefix("0x")?, 16).ok())
         });
-        number.map(Some).ok_or_else(|| self.problem(key, "not an unsigned number"))
+        number
+            .map(Some)
+            .ok_or_else(|| self.problem(key, "not an unsigned number"))
     }
 
     pub(super) fn needed(&self, key: &str) -> Result<u64, Problem> {
-        self.number(key)?.ok_or_else(|| self.problem(key, "missing"))
+        self.number(key)?
+            .ok_or_else(|| self.problem(key, "missing"))
     }
 
     pub(super) fn signed(&self, key: &str) -> Result<Option<i64>, Problem> {
-        let Some(value) = self.get(key) else { return Ok(None) };
-        value.as_i64().map(Some).ok_or_else(|| self.problem(key, "not a number"))
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        value
+            .as_i64()
+            .map(Some)
+            .ok_or_else(|| self.problem(key, "not a number"))
     }
 
     pub(super) fn string(&self, key: &str) -> Result<Option<&'a str>, Problem> {
-        let Some(value) = self.get(key) else { return Ok(None) };
-        value.as_str().map(Some).ok_or_else(|| self.problem(key, "not a string"))
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        value
+            .as_str()
+            .map(Some)
+            .ok_or_else(|| self.problem(key, "not a string"))
     }
 
     pub(super) fn object(&self, key: &str) -> Result<Option<Object<'a>>, Problem> {
-        let Some(value) = self.get(key) else { return Ok(None) };
-        let map = value.as_object().ok_or_else(|| self.problem(key, "not an object"))?;
-        Ok(Some(Object { map, place: self.at(key) }))
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        let map = value
+            .as_object()
+            .ok_or_else(|| self.problem(key, "not an object"))?;
+        Ok(Some(Object {
+            map,
+            place: self.at(key),
+        }))
     }
 
     pub(super) fn required_object(&self, key: &str) -> Result<Object<'a>, Problem> {
-        self.object(key)?.ok_or_else(|| self.problem(key, "missing"))
+        self.object(key)?
+            .ok_or_else(|| self.problem(key, "missing"))
     }
 
     fn list(&self, key: &str) -> Result<&'a [Value], Problem> {
-        let Some(value) = self.get(key) else { return Ok(&[]) };
-        let list = value.as_array().ok_or_else(|| self.problem(key, "not a list"))?;
+        let Some(value) = self.get(key) else {
+            return Ok(&[]);
+        };
+        let list = value
+            .as_array()
+            .ok_or_else(|| self.problem(key, "not a list"))?;
         Ok(list)
     }
 
@@ -129,8 +171,7 @@ impl<'a> Object<'a> {
 
     /// The numbers of a list.
     pub(super) fn numbers(&self, key: &str) -> Result<Vec<u64>, Problem> {
-        numbers(self.list(key)?)
-            .ok_or_else(|| self.problem(key, "not a list of unsigned numbers"))
+        numbers(self.list(key)?).ok_or_else(|| self.problem(key, "not a list of unsigned numbers"))
     }
 
     /// The numbers of lists in a list.
@@ -142,7 +183,9 @@ impl<'a> Object<'a> {
 
     /// Memory: zlib in base64. Nothing if it is missing.
     pub(super) fn memory(&self, key: &str) -> Result<Vec<u8>, Problem> {
-        let Some(text) = self.string(key)? else { return Ok(Vec::new()) };
+        let Some(text) = self.string(key)? else {
+            return Ok(Vec::new());
+        };
         let packed = STANDARD
             .decode(text)
             .map_err(|e| self.problem(key, &format!("not base64: {e}")))?;

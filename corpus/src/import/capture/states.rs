@@ -17,7 +17,12 @@ pub(super) fn all(from: &Object<'_>, key: &str) -> Result<Vec<State>, Problem> {
 pub(super) fn brief(from: &Object<'_>, key: &str) -> Result<Vec<State>, Problem> {
     let rows = from.rows(key)?.into_iter();
     rows.map(|row| {
-        let wrong = || from.problem(key, "not lists of ip, sp, bp, type, error, signal, full_regs");
+        let wrong = || {
+            from.problem(
+                key,
+                "not lists of ip, sp, bp, type, error, signal, full_regs",
+            )
+        };
         let [ip, sp, bp, kind, error, signal, full_regs] = row[..] else {
             return Err(wrong());
         };

@@ -18,7 +18,7 @@ use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
 /// with [`TRUTH_BYTES_MAX`] and the limits on the rest it keeps any record under 512 KiB.
 const RUNS_BYTES_MAX: usize = 64 << 10;
 /// Most bytes that a true chain may need; one beyond is cut to what fits.
-const TRUTH_BYTES_MAX: usize = 256 << 10;
+const TRUTH_BYTES_MAX: usize = 320 << 10;
 
 /// Samples of one block, as they are written.
 #[derive(Default)]

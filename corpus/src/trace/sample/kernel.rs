@@ -13,7 +13,7 @@ use unwind_sim_unwind::kernel::{
 const STACKS_MAX: usize = 64;
 const TAKEN_MAX: usize = 256;
 /// Most states, of which each comes to at most some 120 bytes.
-const STATES_MAX: usize = 512;
+const STATES_MAX: usize = 256;
 
 /// Bits of the head.
 const CURRENT: u64 = 1;
@@ -35,7 +35,11 @@ pub(super) fn check(kernel: &KernelSample) -> Result<(), WriteError> {
     WriteError::check("stacks of a task", task.stacks.len(), STACKS_MAX)?;
     let taken = task.graph.len() + task.rethooks.len();
     WriteError::check("return addresses taken by tracers", taken, TAKEN_MAX)?;
-    WriteError::check("states of a kernel's unwinder", kernel.states.len(), STATES_MAX)
+    WriteError::check(
+        "states of a kernel's unwinder",
+        kernel.states.len(),
+        STATES_MAX,
+    )
 }
 
 /// Adds it to the records.
@@ -131,7 +135,10 @@ pub(super) fn read(records: &mut Cursor<'_>) -> Result<KernelSample, Bad> {
         task.stacks.push(read_stack(&mut before, records)?);
     }
     let what = "too many return addresses taken by tracers";
-    let (graph, rethooks) = (records.count(TAKEN_MAX, what)?, records.count(TAKEN_MAX, what)?);
+    let (graph, rethooks) = (
+        records.count(TAKEN_MAX, what)?,
+        records.count(TAKEN_MAX, what)?,
+    );
     for _ in 0..graph {
         let (ret, retp) = (records.u64()?, records.u64()?);
         task.graph.push(GraphReturn { ret, retp });

@@ -2,10 +2,14 @@
 //! and chains.
 
 use super::support::*;
-use crate::model::{Event, Item, RecordedChain, Region, RegionRole, Sample};
+use crate::model::{Event, Item, KernelSample, RecordedChain, Region, RegionRole, Sample};
 use crate::trace::Options;
 use quickcheck::{QuickCheck, TestResult};
 use std::borrow::Cow;
+use unwind_sim_unwind::kernel::{
+    Cursors, FpState, GraphReturn, GuessState, OrcState, RegsPtr, Rethook, StackInfo, StackType,
+    State, Task, Version,
+};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
@@ -107,6 +111,82 @@ fn random_sample(n: &mut Numbers) -> Sample<'static> {
         regions: (0..n.below(4)).map(|_| region(n)).collect(),
         truth: truth(n),
         recorded: (0..n.below(3)).map(|_| chain(n)).collect(),
+        kernel: (n.below(3) == 0).then(|| Box::new(kernel(n))),
+    }
+}
+
+fn kernel(n: &mut Numbers) -> KernelSample {
+    let release = ["6.1.0-50-cloud-amd64", "7.1", ""][n.below(3) as usize];
+    let stack = |n: &mut Numbers| StackInfo {
+        kind: StackType::ALL[n.below(11) as usize],
+        begin: near(n, 0x7000),
+        end: near(n, 0x8000),
+        next_sp: n.next(),
+    };
+    let cursors = |n: &mut Numbers| Cursors {
+        graph_idx: n.below(9) as u32,
+        rethook: n.below(9) as u32,
+    };
+    let pointer = |n: &mut Numbers| match n.below(3) {
+        0 => RegsPtr::None,
+        1 => RegsPtr::Start,
+        _ => RegsPtr::At(near(n, 0x7000) | 2),
+    };
+    let flag = |n: &mut Numbers| n.below(2) == 1;
+    let state = |n: &mut Numbers| match n.below(3) {
+        0 => State::Orc(OrcState {
+            stack: stack(n),
+            stack_mask: n.below(2000),
+            cursors: cursors(n),
+            error: flag(n),
+            signal: flag(n),
+            full_regs: flag(n),
+            sp: near(n, 0x7000),
+            bp: n.next(),
+            ip: near(n, 0x40_0000),
+            regs: pointer(n),
+            prev_regs: pointer(n),
+        }),
+        1 => State::Fp(FpState {
+            stack: stack(n),
+            stack_mask: n.below(2000),
+            cursors: cursors(n),
+            error: flag(n),
+            got_irq: flag(n),
+            bp: near(n, 0x7000),
+            orig_sp: near(n, 0x7000),
+            ip: n.next(),
+            next_bp: n.below(2),
+            regs: pointer(n),
+        }),
+        _ => State::Guess(GuessState {
+            stack: stack(n),
+            stack_mask: n.below(2000),
+            sp: near(n, 0x7000),
+        }),
+    };
+    let pair = |n: &mut Numbers| (near(n, 0x40_0000), near(n, 0x7000));
+    let graph = |n: &mut Numbers| {
+        let (ret, retp) = pair(n);
+        GraphReturn { ret, retp }
+    };
+    let rethook = |n: &mut Numbers| {
+        let (ret_addr, frame) = pair(n);
+        Rethook { ret_addr, frame }
+    };
+    KernelSample {
+        release: release.into(),
+        task: Task {
+            version: Version::from_name(release),
+            is_current: flag(n),
+            on_other_cpu: flag(n),
+            thread_sp: n.next(),
+            top_padding: n.below(2) * 16,
+            stacks: (0..n.below(4)).map(|_| stack(n)).collect(),
+            graph: (0..n.below(3)).map(|_| graph(n)).collect(),
+            rethooks: (0..n.below(3)).map(|_| rethook(n)).collect(),
+        },
+        states: (0..n.below(9)).map(|_| state(n)).collect(),
     }
 }
 
