@@ -72,12 +72,10 @@ fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: &Frame, hit: O
             source,
             words,
         } => {
-            let _ = writeln!(
-                out,
-                "  by the row of frame {}: {}",
-                i.wrapping_sub(1),
-                row_place(source)
-            );
+            // The frame inside the first one may have been skipped.
+            let inside = i.checked_sub(1);
+            let inside = inside.map_or("the frame inside".into(), |i| format!("frame {i}"));
+            let _ = writeln!(out, "  by the row of {inside}: {}", row_place(source));
             let _ = writeln!(out, "  rule: {rule}");
             if let Some(cause) = source.fallback {
                 let _ = writeln!(out, "  a fallback, because {} {cause}", cause.code());

@@ -13,6 +13,7 @@ use unwind_sim::spec;
 use unwind_sim::verify::Program;
 use unwind_sim_emulator::linux::Options;
 use unwind_sim_unwind::kernel::Version;
+use unwind_sim_unwind::orc::Layout;
 use unwind_sim_unwind::start::Variant;
 
 /// Which stacks.
@@ -50,6 +51,9 @@ pub(crate) struct KernelArgs {
     /// System.map, where the image has no symbols.
     #[arg(long, value_name = "FILE")]
     system_map: Option<PathBuf>,
+    /// How ORC entries are laid out: as in 4.14, 6.3, 6.4 or 7.1. Without this it is found out.
+    #[arg(long, value_name = "VERSION", value_parser = parse_layout)]
+    orc_layout: Option<Layout>,
     /// How far the kernel was moved (KASLR). Without this it is found, where possible.
     #[arg(long, value_name = "OFFSET", value_parser = parse_address)]
     kaslr: Option<u64>,
@@ -58,6 +62,11 @@ pub(crate) struct KernelArgs {
 fn parse_address(text: &str) -> Result<u64, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     u64::from_str_radix(digits, 16).map_err(|_| format!("`{text}` is no hexadecimal number"))
+}
+
+fn parse_layout(text: &str) -> Result<Layout, String> {
+    let names = || Layout::ALL.map(Layout::as_str).join(", ");
+    Layout::from_name(text).ok_or_else(|| format!("`{text}` is none of {}", names()))
 }
 
 impl KernelArgs {
@@ -74,7 +83,7 @@ impl KernelArgs {
             kernel: image.map(PathBuf::from),
             kernel_files: unwind_sim_corpus::kernel::OpenOptions {
                 system_map: self.system_map.clone(),
-                ..Default::default()
+                orc_layout: self.orc_layout,
             },
             kaslr: self.kaslr,
         }

@@ -7,6 +7,7 @@
 
 mod hot;
 mod key;
+mod space;
 #[cfg(test)]
 mod tests;
 mod transcript;
@@ -277,7 +278,7 @@ pub struct Cache {
     transcripts: Transcripts,
     derived: HashMap<(ImageId, TableKind), Derived>,
     /// What is kept of the address space last used, by its stamp.
-    of_space: Option<(((u64, u32), usize), Arc<dyn Any + Send + Sync>)>,
+    of_space: Option<(space::Stamp, Arc<dyn Any + Send + Sync>)>,
     finds: kernel::Finds,
 }
 
@@ -571,35 +572,5 @@ impl Cache {
             Ok(index) => index,
             Err(_) => unreachable!("one reader, one type of index for each table kind"),
         }
-    }
-
-    /// What an unwinder needs of a whole address space, made by `make` when it is another one than
-    /// the last time, or has changed.
-    pub(crate) fn of_space<T: Any + Send + Sync>(
-        &mut self,
-        space: &AddressSpace,
-        make: impl FnOnce() -> T,
-    ) -> Arc<T> {
-        // Something mapped where nothing was does not change the stamp.
-        let stamp = (space.stamp(), space.mappings().len());
-        if let Some((at, any)) = &self.of_space
-            && *at == stamp
-            && let Ok(kept) = Arc::clone(any).downcast()
-        {
-            return kept;
-        }
-        let made = Arc::new(make());
-        self.of_space = Some((stamp, made.clone()));
-        self.finds = kernel::Finds::default();
-        made
-    }
-
-    /// The entries that a kernel's unwinder found, to be given back by [`Cache::put_finds`].
-    pub(crate) fn take_finds(&mut self) -> kernel::Finds {
-        core::mem::take(&mut self.finds)
-    }
-
-    pub(crate) fn put_finds(&mut self, finds: kernel::Finds) {
-        self.finds = finds;
     }
 }

@@ -20,6 +20,8 @@ pub mod perf;
 mod pt_regs;
 mod stacks;
 mod task;
+#[cfg(test)]
+mod tests;
 pub mod trace;
 mod unwinder;
 mod user;

@@ -224,7 +224,7 @@ fn hostile_payloads_are_refused() {
         (
             BlockType::Samples,
             1,
-            b"\x05\x00\x00\x01\x01\x00\x20",
+            b"\x05\x00\x00\x01\x01\x00\x40",
             "unknown presence bits",
         ),
         (

@@ -1,0 +1,154 @@
+//! Frame pointer and guess.
+
+use super::support::{IRQ, NMI, Small, TASK, TEXT, call, kernel_regs};
+use crate::kernel::{Kind, State};
+use crate::reason::{Code, Reason};
+use crate::regs::{Reg, Regs};
+use crate::start::Start;
+use alloc::string::ToString;
+
+const SP: u64 = TASK.start + 0x3000;
+const TASK_REGS: u64 = TASK.end - 168;
+
+/// Two frames, then the last one, in front of the registers of a system call.
+fn frames() -> Small {
+    let mut small = Small::new("6.12", &[(0, call(8))]);
+    let last = TASK_REGS - 16;
+    small.put(SP, &[SP + 0x40, TEXT + 0x10]);
+    small.put(SP + 0x40, &[last, TEXT + 0x20]);
+    small.put(last, &[0, TEXT + 0x30]);
+    small.put_regs(TASK_REGS, &[(Reg::Rip, 0x40_1000), (Reg::Cs, 0x33)]);
+    small
+}
+
+#[test]
+fn frame_pointers_are_followed_to_the_system_call() {
+    let small = frames();
+    let (ips, state, reason) = small.walk_from(Kind::Fp, [TEXT, SP - 8, SP]);
+    assert_eq!(ips, [TEXT, TEXT + 0x10, TEXT + 0x20, TEXT + 0x30]);
+    assert_eq!(reason, Reason::RootReached);
+    assert!(!state.is_error());
+    // A kernel thread has registers there too, but of no use.
+    let mut thread = frames();
+    thread.put_regs(TASK_REGS, &[(Reg::Cs, 0x10)]);
+    assert_eq!(
+        thread.walk_from(Kind::Fp, [TEXT, SP - 8, SP]).2,
+        Reason::RootReached
+    );
+}
+
+#[test]
+fn the_frame_at_the_mark_is_kept() {
+    let small = frames();
+    let mut start = Start::from_regs(Regs::frame(TEXT, SP - 8, SP));
+    start.first_frame = Some(SP + 0x40);
+    assert_eq!(small.chain(Kind::Fp, &start).0, [TEXT + 0x20, TEXT + 0x30]);
+    start.first_frame = Some(SP + 0x41);
+    assert_eq!(small.chain(Kind::Fp, &start).0, [TEXT + 0x30]);
+}
+
+#[test]
+fn a_frame_pointer_that_is_none_ends_the_walk() {
+    let small = frames();
+    // On no stack at the start: an empty trace, and no error.
+    let (ips, state, reason) = small.walk_from(Kind::Fp, [TEXT, SP, 0x1234]);
+    assert_eq!((ips.len(), state.is_error()), (1, false));
+    assert_eq!(reason.code(), Code::NotOnStack);
+    let mut broken = frames();
+    broken.put(SP + 0x40, &[0x1234, TEXT + 0x20]);
+    let (ips, state, reason) = broken.walk_from(Kind::Fp, [TEXT, SP - 8, SP]);
+    assert_eq!((ips.len(), state.is_error()), (3, true));
+    assert_eq!(reason.code(), Code::BadFramePointer);
+    let text = reason.to_string();
+    assert!(
+        text.contains("frame pointer at") && text.ends_with("has bad value 0x1234"),
+        "{text}"
+    );
+    // Of another task nothing is said.
+    broken.task.is_current = false;
+    broken.task.thread_sp = SP - 40;
+    broken.put(SP - 40, &[0; 5]);
+    let (ips, state, reason) = broken.chain(Kind::Fp, &Start::from_regs(Regs::frame(0, 0, 0)));
+    assert_eq!(
+        (ips.len(), state.is_error(), reason),
+        (2, true, Reason::NotAtRoot)
+    );
+    // Downwards.
+    let mut back = frames();
+    back.put(SP + 0x40, &[SP, TEXT + 0x20]);
+    assert!(back.walk_from(Kind::Fp, [TEXT, SP - 8, SP]).1.is_error());
+}
+
+#[test]
+fn registers_are_encoded_in_a_frame_pointer() {
+    let mut small = frames();
+    // An interrupt: rbp points to the registers, with the lowest bit set.
+    let regs = SP + 0x100;
+    small.put(SP, &[regs | 1, TEXT + 0x10]);
+    let saved = [
+        (Reg::Rip, TEXT + 0x50),
+        (Reg::Cs, 0x10),
+        (Reg::Rbp, TASK_REGS - 16),
+    ];
+    small.put_regs(regs, &saved);
+    let (ips, state, _) = small.walk_from(Kind::Fp, [TEXT, SP - 8, SP]);
+    assert_eq!(ips, [TEXT, TEXT + 0x10, TEXT + 0x50, TEXT + 0x30]);
+    let State::Fp(state) = state else { panic!() };
+    assert!(state.got_irq);
+}
+
+#[test]
+fn stacks_are_linked() {
+    let mut small = frames();
+    let on_irq = IRQ.start + 0x1000;
+    small.task.stacks[2].next_sp = SP;
+    small.put(on_irq, &[SP, TEXT + 0x40]);
+    let (ips, ..) = small.walk_from(Kind::Fp, [TEXT, on_irq - 8, on_irq]);
+    assert_eq!(
+        ips,
+        [TEXT, TEXT + 0x40, TEXT + 0x10, TEXT + 0x20, TEXT + 0x30]
+    );
+}
+
+#[test]
+fn a_call_through_null_has_half_a_frame() {
+    let mut small = frames();
+    small.put(SP - 8, &[0x77]);
+    small.put(SP, &[TEXT + 0x18]);
+    let (ips, ..) = small.walk_from(Kind::Fp, [0, SP, SP + 0x40]);
+    assert_eq!(ips, [0, TEXT + 0x18, TEXT + 0x20, TEXT + 0x30]);
+}
+
+#[test]
+fn the_guess_reports_every_word_that_is_text() {
+    let mut small = frames();
+    for word in 0..0x100 {
+        small
+            .words
+            .0
+            .entry(NMI.end - 8 * (word + 1))
+            .or_insert(word);
+    }
+    for address in (SP..TASK.end).step_by(8) {
+        small.words.0.entry(address).or_insert(3);
+    }
+    small.task.stacks[1].next_sp = SP;
+    small.put(NMI.end - 0x30, &[TEXT + 0x99]);
+    let (ips, state, reason) = small.walk_from(Kind::Guess, [TEXT, NMI.end - 0x40, 0]);
+    // Word 0 of the next stack is left out.
+    assert_eq!(
+        ips,
+        [TEXT, TEXT + 0x99, TEXT + 0x10, TEXT + 0x20, TEXT + 0x30]
+    );
+    assert_eq!((reason, state.is_error()), (Reason::NotAtRoot, false));
+    let mut start = Start::from_regs(kernel_regs([TEXT, 0, 0]));
+    start.first_frame = Some(SP + 0x48);
+    let marked = small.chain(Kind::Guess, &start).0;
+    assert_eq!(
+        marked,
+        [TEXT + 0x20, TEXT + 0x30],
+        "the word at the mark counts"
+    );
+    start.first_frame = Some(0x1000);
+    assert_eq!(small.chain(Kind::Guess, &start).2.code(), Code::NotOnStack);
+}

@@ -1,0 +1,7 @@
+//! The kernel's unwinders on a small kernel of ours: every end, every stack, every version's
+//! difference. That they do what running kernels do is for recordings to show.
+
+mod fp;
+mod orc;
+mod support;
+mod traces;
