@@ -1,10 +1,12 @@
 //! The JSON Lines of `--json`: one object a line, addresses as hex strings, additive within v1.
 
 mod confirmation;
+mod kernel;
 mod lockstep;
 mod verification;
 
 pub use confirmation::{ConfirmationLine, ConfirmedLine, CountsLine, PassedLine, ResumedLine};
+pub use kernel::StateLine;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use lockstep::lockstep;
 pub use lockstep::{BytesLine, DifferenceLine, LockstepLine, ValueLine};
@@ -25,6 +27,7 @@ use serde::Serialize;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::RowSource;
 use unwind_sim_unwind::chain::{End, Found, Frame};
+use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::step::Row;
 use unwind_sim_unwind::verdict::Verdict;
@@ -80,6 +83,12 @@ pub struct ChainLine {
     end: EndLine,
     frames: Vec<FrameLine>,
     events: Vec<String>,
+    /// Of a kernel's unwinder: its states, those that were skipped too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    states: Vec<StateLine>,
+    /// Of a kernel's unwinder: it says itself that the chain is not reliable.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    unreliable: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<CauseLine>,
 }
@@ -329,8 +338,11 @@ pub fn chain(view: &View<'_>, unwinder: &str, start: &'static str, outcome: &Out
             .chain
             .events
             .iter()
+            .filter(|e| !matches!(e, Event::State(_)))
             .map(|e| event_line(e, view.space))
             .collect(),
+        states: kernel::states(&outcome.chain.events),
+        unreliable: outcome.chain.refused,
         cause: outcome
             .diagnosis
             .as_ref()

@@ -6,9 +6,11 @@ use anyhow::{Context, Result};
 use std::io::Write;
 use unwind_sim::compare::{Comparison, GroupBy};
 use unwind_sim::confirm::{self, Source};
+use unwind_sim::engine::Engine;
 use unwind_sim::input::{FileKind, file_kind};
 use unwind_sim::run::{Against, Run};
-use unwind_sim::{json, profile, text};
+use unwind_sim::{json, kernel, profile, text};
+use unwind_sim_unwind::cache::Cache;
 
 /// Most problems with files that are told one by one.
 const TOLD_MAX: usize = 10;
@@ -22,6 +24,18 @@ enum Format {
     Folded,
     /// The Firefox Profiler's processed profile, gzipped.
     Firefox,
+}
+
+/// How the kernel prints walks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Print {
+    /// arch_stack_walk: the addresses.
+    StackWalk,
+    /// arch_stack_walk_reliable: the addresses, if they can be relied upon.
+    Reliable,
+    /// show_trace_log_lvl: all code addresses on the stacks, with a question mark before those that
+    /// the unwinder did not give.
+    Trace,
 }
 
 /// Replay recorded stacks through unwinders: each chain with its verdict and, where it is not
@@ -43,6 +57,9 @@ pub(crate) struct Args {
     /// What to write.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
+    /// Of kernel stacks: print the walks as the kernel does.
+    #[arg(long = "as", value_enum, conflicts_with_all = ["format", "json", "confirm"])]
+    print: Option<Print>,
     /// JSON Lines instead of text.
     #[arg(long, conflicts_with = "format")]
     json: bool,
@@ -92,6 +109,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     };
     let status = match args.format {
         Format::Text if args.confirm => confirmed(args, &run, out)?,
+        Format::Text if args.print.is_some() => as_kernel(args, &run, out)?,
         Format::Text => chains(args, &run, out)?,
         Format::Folded => told(profile::folded(&args.source(), &run, args.threads, out)?),
         Format::Firefox => told(profile::firefox(&args.source(), &run, args.threads, out)?),
@@ -180,6 +198,37 @@ fn chains(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
         Status::Difference
     } else {
         Status::AsExpected
+    })
+}
+
+/// `--as`: what is printed is not judged.
+fn as_kernel(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
+    let print = match args.print {
+        Some(Print::Reliable) => kernel::Print::Reliable,
+        Some(Print::Trace) => kernel::Print::Trace,
+        Some(Print::StackWalk) | None => kernel::Print::StackWalk,
+    };
+    let input = args.input.open()?;
+    let (columns, names) = (run.columns(), run.column_names());
+    let mut cache = Cache::new();
+    let mut count = 0;
+    input.for_each(&args.input.filter(), &mut |view| {
+        writeln!(out, "{}", text::sample_line(view))?;
+        for (column, name) in columns.iter().zip(&names) {
+            let Engine::Kernel(unwinder) = &run.engines[column.engine] else {
+                continue;
+            };
+            count += 1;
+            let variant = column.variant_for(view);
+            writeln!(out, "{name}:")?;
+            let text = kernel::printed(view, unwinder, variant, print, &mut cache);
+            write!(out, "{text}")?;
+        }
+        Ok(())
+    })?;
+    Ok(match count {
+        0 => Status::NothingJudged,
+        _ => Status::AsExpected,
     })
 }
 

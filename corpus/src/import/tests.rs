@@ -202,7 +202,10 @@ fn what_is_no_recording_is_refused() {
         Err(error) => error.to_string(),
     };
     assert_eq!(refused(b""), "neither perf.data, an ELF core nor a capture");
-    assert_eq!(refused(b"hello"), "neither perf.data, an ELF core nor a capture");
+    assert_eq!(
+        refused(b"hello"),
+        "neither perf.data, an ELF core nor a capture"
+    );
     assert!(refused(b"PERFILE2").starts_with("perf.data: file header at offset 0x0"));
     assert!(refused(b"2ELIFREP").contains("big-endian"));
     let mut elf = vec![0u8; 64];

@@ -22,14 +22,23 @@ pub enum Visit<'u, M: ?Sized> {
 }
 
 /// The arguments of `__unwind_start`, and the ip that is stored before.
-struct Begin<'r> {
-    from: From<'r>,
-    first_frame: u64,
-    ip: Option<u64>,
+#[derive(Clone, Copy, Debug)]
+pub struct Begin<'r> {
+    /// From where.
+    pub from: From<'r>,
+    /// The mark up to which frames are skipped.
+    pub first_frame: u64,
+    /// The ip that perf stores before the walk.
+    pub ip: Option<u64>,
 }
 
 impl<'r> Begin<'r> {
-    fn new<M: ?Sized>(kernel: Kernel<'_, M>, start: &'r Start) -> Result<Begin<'r>, Reason> {
+    /// What a start means for the kernel: its registers, its own registers up to a mark, or those
+    /// of a task that does not run.
+    ///
+    /// # Errors
+    /// If ip or sp is not known.
+    pub fn new<M: ?Sized>(kernel: Kernel<'_, M>, start: &'r Start) -> Result<Begin<'r>, Reason> {
         let regs = &start.regs;
         for reg in [Reg::Rip, Reg::Rsp] {
             regs.get(reg).ok_or(Reason::RegistersMissing { reg })?;
@@ -101,19 +110,16 @@ pub fn callchain<M: Memory + ?Sized>(
 
 /// All states of a walk, whatever addresses they have, from the very first to the one that is done;
 /// at most `max`.
-///
-/// # Errors
-/// As [`callchain`].
 pub fn states<M: Memory + ?Sized>(
     kind: Kind,
     kernel: Kernel<'_, M>,
-    start: &Start,
+    begin: Begin<'_>,
     max: usize,
     finds: &mut Finds,
-) -> Result<Vec<State>, Reason> {
+) -> Vec<State> {
     let Begin {
         from, first_frame, ..
-    } = Begin::new(kernel, start)?;
+    } = begin;
     let mut states = Vec::new();
     let mut unwind = Unwind::start(kind, kernel, from, first_frame, finds, &mut |unwind| {
         states.push(*unwind.state());
@@ -123,7 +129,7 @@ pub fn states<M: Memory + ?Sized>(
         unwind.next_frame();
         states.push(*unwind.state());
     }
-    Ok(states)
+    states
 }
 
 /// The first of our states that is not what the kernel recorded: its place among ours. The

@@ -1,12 +1,20 @@
 //! Kernel stacks: what the kernel's own unwinder said at a stop, held against ours state by state,
 //! and states as text.
 
+mod printed;
+
+pub use printed::{Print, printed};
+
 use crate::engine::View;
 use crate::names::Location;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::image::AddressSpace;
-use unwind_sim_unwind::kernel::perf::{first_difference, states};
-use unwind_sim_unwind::kernel::{Finds, Kernel, KernelUnwinder, RegsPtr, State, Version};
+use unwind_sim_unwind::kernel::perf::{Begin, first_difference, states};
+use unwind_sim_unwind::kernel::{
+    Finds, Kernel, KernelUnwinder, Kind, RegsPtr, State, Task, Version,
+};
+use unwind_sim_unwind::memory::{Memory as _, Regions};
+use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::unwinder::Stack;
 use unwind_sim_unwind::verdict::{Verdict, judge_addresses};
@@ -58,31 +66,44 @@ pub fn all_states(
     variant: Variant,
     cache: &mut Cache,
 ) -> Option<Vec<State>> {
+    let walked = with_walk(
+        view,
+        unwinder,
+        variant,
+        cache,
+        |kind, kernel, begin, finds| states(kind, kernel, begin, STATES_MAX, finds),
+    );
+    walked.ok()
+}
+
+/// Hands what a walk needs to `act`.
+fn with_walk<R>(
+    view: &View<'_>,
+    unwinder: &KernelUnwinder,
+    variant: Variant,
+    cache: &mut Cache,
+    act: impl FnOnce(Kind, Kernel<'_, Regions<'_>>, Begin<'_>, &mut Finds) -> R,
+) -> Result<R, Reason> {
     let sample = view.sample;
-    let task = &sample.kernel.as_ref()?.task;
+    let task = sample.kernel.as_ref().map(|k| &k.task);
     let memory = sample.memory();
-    let start = sample.regs.start(variant, false, &memory).ok()?;
+    let start = sample.regs.start(variant, false, &memory)?;
     let stack = Stack {
         start: &start,
         space: view.space,
         memory: &memory,
         limits: Limits::default(),
-        task: Some(task),
+        task,
     };
     let code = unwinder.code(&stack, cache);
+    let alone = Task::of_stack(memory.stack_bounds(start.regs.rsp()));
     let kernel = Kernel {
         code: &code,
-        task,
+        task: task.unwrap_or(&alone),
         memory: &memory,
     };
-    states(
-        unwinder.kind(),
-        kernel,
-        &start,
-        STATES_MAX,
-        &mut Finds::default(),
-    )
-    .ok()
+    let begin = Begin::new(kernel, &start)?;
+    Ok(act(unwinder.kind(), kernel, begin, &mut Finds::default()))
 }
 
 /// A state as one line, with the names of `struct unwind_state`.
