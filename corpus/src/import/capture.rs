@@ -14,7 +14,7 @@ use crate::kernel;
 use crate::model::{Event, Item, KernelSample, RecordedChain, Region, RegionRole, Sample};
 use json::Object;
 pub use json::Problem;
-use parts::{graph, inactive_regs, kaslr, own_regs, region, registers, stacks};
+use parts::{graph, inactive_regs, kaslr, own_regs, put_word, region, registers, stacks};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use unwind_sim_unwind::image::{
@@ -317,16 +317,10 @@ impl Capture<'_, '_> {
         let mut regions = Vec::new();
         stacks(&start, &mut task, &mut regions)?;
         let entry = registers(&start.required_object("regs")?)?;
-        let own = (!sampled.is_hardware()).then(|| own_regs(&states, entry, &regions));
-        if let (Some(own), Some(Region { address, bytes, .. })) = (own, regions.first_mut())
-            && let Some(slot) = self.saved_bp(&own, entry.rsp().wrapping_add(8))
-            && let Some(at) = slot.checked_sub(*address)
-            && let Some(word) = usize::try_from(at).ok().and_then(|at| {
-                let end = at.checked_add(8)?;
-                bytes.to_mut().get_mut(at..end)
-            })
-        {
-            word.copy_from_slice(&entry.get_or_zero(Reg::Rbp).to_le_bytes());
+        let own = (!sampled.is_hardware()).then(|| own_regs(&states, &entry, &mut regions));
+        let saved = own.and_then(|own| self.saved_bp(&own, entry.rsp().wrapping_add(8)));
+        if let Some(slot) = saved {
+            put_word(&mut regions, slot, entry.get_or_zero(Reg::Rbp));
         }
         let regs = SampleRegs {
             sampled,
@@ -444,7 +438,7 @@ impl Capture<'_, '_> {
             ..Task::default()
         };
         if from.has("ret_stack") {
-            task.graph = graph(from)?;
+            task.graph = graph(from, self.version())?;
         }
         for rethook in from.objects("rethooks")? {
             task.rethooks.push(Rethook {

@@ -7,40 +7,86 @@ use crate::kernel::KernelImage;
 use crate::model::{Region, RegionRole};
 use std::borrow::Cow;
 use std::ops::Range;
-use unwind_sim_unwind::kernel::{GraphReturn, StackInfo, StackType, State, Task};
+use unwind_sim_unwind::kernel::{
+    GraphReturn, GraphSearch, StackInfo, StackType, State, Task, Version,
+};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
 
-/// `ret_stack` of Linux before 6.10: `struct ftrace_ret_stack` {ret, func, calltime, retp}, of which
-/// `curr_ret_stack` is the number of the last one, or -1.
-pub(super) fn graph(from: &Object<'_>) -> Result<Vec<GraphReturn>, Problem> {
+/// What the function graph tracer has taken, the oldest first: `ret_stack`, up to `curr_ret_stack`.
+pub(super) fn graph(from: &Object<'_>, version: Version) -> Result<Vec<GraphReturn>, Problem> {
     let bytes = from.memory("ret_stack")?;
-    let last = from.signed("curr_ret_stack")?.unwrap_or(-1);
-    let count = usize::try_from(last + 1).unwrap_or(0);
-    let word = |entry: &[u8; 32], at: usize| {
-        entry[at..]
-            .first_chunk()
-            .map_or(0, |b| u64::from_le_bytes(*b))
-    };
-    let entries = bytes.as_chunks::<32>().0.iter().take(count);
-    Ok(entries
-        .map(|e| GraphReturn {
-            ret: word(e, 0),
-            retp: word(e, 24),
-        })
-        .collect())
+    let words = bytes.as_chunks::<8>().0.iter();
+    let words: Vec<u64> = words.map(|b| u64::from_le_bytes(*b)).collect();
+    let current = from.signed("curr_ret_stack")?.unwrap_or(-1);
+    Ok(match version.graph_search() {
+        GraphSearch::Oldest => entries(&words, usize::try_from(current + 1).unwrap_or(0)),
+        GraphSearch::Newest => shadow_stack(&words, usize::try_from(current).unwrap_or(0)),
+    })
 }
 
-/// The unwinder's own registers inside of `__unwind_start`: those of its first state; else those
-/// that it returns to.
-pub(super) fn own_regs(states: &[State], entry: Regs, regions: &[Region<'_>]) -> Regs {
-    if let Some(State::Orc(first)) = states.first() {
-        return Regs::frame(first.ip, first.sp, first.bp);
+/// Before 6.10: `count` times `struct ftrace_ret_stack` {ret, func, calltime, retp}.
+fn entries(words: &[u64], count: usize) -> Vec<GraphReturn> {
+    let entries = words.as_chunks::<4>().0.iter().take(count);
+    let taken = entries.map(|&[ret, _, _, retp]| GraphReturn { ret, retp });
+    taken.collect()
+}
+
+/// Since 6.10 (Linux `kernel/trace/fgraph.c`): words, of which `top` are in use. A word on top of each
+/// entry holds in its lowest ten bits how far below it the entry begins; right behind the `struct
+/// ftrace_ret_stack`, whose last member is `retp`, is a word of type 1 (bits 10 and 11) that holds
+/// the struct's length.
+fn shadow_stack(words: &[u64], top: usize) -> Vec<GraphReturn> {
+    const OFFSET: u64 = (1 << 10) - 1;
+    const TYPE_BITMAP: u64 = 1 << 10;
+    const TYPE: u64 = 3 << 10;
+    let mut taken = Vec::new();
+    let mut top = top.min(words.len());
+    while let Some(head) = top.checked_sub(1).and_then(|at| words.get(at)) {
+        let begin = (top - 1).checked_sub((head & OFFSET) as usize);
+        let Some(begin) = begin.filter(|begin| begin + 1 < top) else {
+            break;
+        };
+        let length = (3..=5).find(|&length| {
+            let bitmap = words.get(begin + length).copied().unwrap_or(0);
+            bitmap & TYPE == TYPE_BITMAP && bitmap & OFFSET == length as u64
+        });
+        let Some(length) = length else { break };
+        let (ret, retp) = (words[begin], words[begin + length - 1]);
+        taken.push(GraphReturn { ret, retp });
+        top = begin;
     }
+    taken.reverse();
+    taken
+}
+
+/// The unwinder's own registers inside of `__unwind_start`, of which ORC's first state says ip, sp
+/// and bp. The frame pointer's are those behind its prologue, which has saved rbp: the word is put
+/// into the memory, which was captured at the function's entry.
+pub(super) fn own_regs(states: &[State], entry: &Regs, regions: &mut [Region<'_>]) -> Regs {
     let sp = entry.rsp();
-    match word_at(regions, sp) {
-        Some(ret) => Regs::frame(ret, sp.wrapping_add(8), entry.get(Reg::Rbp).unwrap_or(0)),
-        None => entry,
+    let bp = entry.get_or_zero(Reg::Rbp);
+    let ret = word_at(regions, sp);
+    match (states.first(), ret) {
+        (Some(State::Orc(first)), _) => Regs::frame(first.ip, first.sp, first.bp),
+        (Some(State::Fp(_)), Some(ret)) => {
+            let frame = sp.wrapping_sub(8);
+            put_word(regions, frame, bp);
+            Regs::frame(ret, frame, frame)
+        }
+        (_, Some(ret)) => Regs::frame(ret, sp.wrapping_add(8), bp),
+        (_, None) => *entry,
+    }
+}
+
+/// Changes a word, where a region holds it.
+pub(super) fn put_word(regions: &mut [Region<'_>], address: u64, word: u64) {
+    let place = regions.iter_mut().find_map(|region| {
+        let at = usize::try_from(address.checked_sub(region.address)?).ok()?;
+        region.bytes.to_mut().get_mut(at..at.checked_add(8)?)
+    });
+    if let Some(place) = place {
+        place.copy_from_slice(&word.to_le_bytes());
     }
 }
 
@@ -146,4 +192,29 @@ pub(super) fn kaslr(root: &Object<'_>, image: &KernelImage) -> Result<u64, Impor
         addresses.extend(sample.numbers("result")?.into_iter().skip(1));
     }
     Ok(image.kaslr(&addresses).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shadow_stack_of_today_is_read_from_its_top() {
+        let bitmap = |length: u64| 3 << 12 | 1 << 10 | length;
+        // The first entry has no data; the second has two words of it, and a word on top.
+        let first = [0x10, 0xf, 7, 0x1000, bitmap(4)];
+        let data = 2 << 10 | 7;
+        let second = [0x20, 0xf, 8, 0x2000, bitmap(4), 0xdead, 0xbeef, data];
+        let words = [first.as_slice(), &second].concat();
+        let taken = [(0x10, 0x1000), (0x20, 0x2000)];
+        let expected = taken.map(|(ret, retp)| GraphReturn { ret, retp });
+        assert_eq!(shadow_stack(&words, words.len()), expected);
+        assert_eq!(shadow_stack(&words, first.len()), expected[..1]);
+        assert!(shadow_stack(&words, 0).is_empty());
+        // Without calltime.
+        let short = [0x10, 0xf, 0x1000, bitmap(3)];
+        assert_eq!(shadow_stack(&short, 4), expected[..1]);
+        assert!(shadow_stack(&[u64::MAX; 9], 9).is_empty());
+        assert!(shadow_stack(&[0; 9], 999).is_empty());
+    }
 }
