@@ -3,6 +3,9 @@
 repository. Needs cc and objcopy; run it in fuzz/. The formats are those of src/input.rs.
 
 What a fuzzer finds is added beside them by hand, one file for each defect."""
+import bz2
+import gzip
+import lzma
 import pathlib
 import shutil
 import struct
@@ -171,10 +174,78 @@ def core():
     return header + notes + stack
 
 
+def vmlinux():
+    """A kernel without section headers: code, ORC entries, and kallsyms that tell of both."""
+    text, code = 0xFFFFFFFF81000000, 0x900
+    rows = 4
+    banner = b"Linux version 6.1.0 (a)\0"
+    ip = code + len(banner)
+    orc, end = ip + 4 * rows, ip + 10 * rows
+    data = b"\xe8\0\0\0\0\x90\x90\xc3" * (code // 8) + banner
+    data += b"".join(struct.pack("<i", 8 * n - (ip + 4 * n)) for n in range(rows))
+    data += struct.pack("<hhH", 8, 0, 5) * rows
+    data += bytes(-len(data) % 8)
+    symbols = [(0, "T_stext")] + [(8 * n, "tf") for n in range(260)]
+    symbols += [(code, "T_etext"), (code, "Dlinux_banner"), (ip, "R__start_orc_unwind_ip"),
+                (orc, "R__stop_orc_unwind_ip"), (orc, "R__start_orc_unwind"),
+                (end, "R__stop_orc_unwind")]
+    data += struct.pack("<Q", len(symbols))
+    names = [bytes([len(name)]) + name.encode() for _, name in symbols]
+    markers = [len(b"".join(names[:n])) for n in range(0, len(names), 256)]
+    data += b"".join(names) + bytes(-len(b"".join(names)) % 8)
+    data += struct.pack(f"<{len(markers)}I", *markers) + bytes(-4 * len(markers) % 8)
+    tokens = [bytes([n]) if chr(n).isalnum() and n < 128 or n == 95 else b"" for n in range(256)]
+    starts = [len(b"".join(t + b"\0" for t in tokens[:n])) for n in range(256)]
+    table = b"".join(t + b"\0" for t in tokens)
+    data += table + bytes(-len(table) % 8) + struct.pack("<256H", *starts)
+    data += struct.pack(f"<{len(symbols)}I", *(a for a, _ in symbols))
+    data += bytes(-len(data) % 8) + struct.pack("<Q", text)
+    head = b"\x7fELF\2\1\1" + bytes(9)
+    head += struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, text, 64, 0, 0, 64, 56, 1, 64, 0, 0)
+    return head + struct.pack("<IIQQQQQQ", 1, 5, 120, text, text, len(data), len(data), 8) + data
+
+
+def bzimage(packed):
+    """A boot sector, a header, and a payload behind the next sector."""
+    head = bytearray(1024)
+    head[0x1F1] = 1
+    head[0x1FE:0x206] = b"\x55\xaa\0\0HdrS"
+    struct.pack_into("<H", head, 0x206, 0x20F)
+    struct.pack_into("<II", head, 0x248, 0, len(packed))
+    return bytes(head) + packed
+
+
+def kernels(folder):
+    plain = vmlinux()
+    size = struct.pack("<I", len(plain))
+    save("kernel_image", "vmlinux", plain)
+    save("kernel_image", "gzip", bzimage(gzip.compress(plain, mtime=0)))
+    save("kernel_image", "bzip2", bzimage(bz2.compress(plain) + size))
+    save("kernel_image", "xz", bzimage(lzma.compress(plain) + size))
+    alone = lzma.compress(plain, format=lzma.FORMAT_ALONE)
+    save("kernel_image", "lzma", bzimage(alone + size))
+    # One block without a match: a token with the length of the literals.
+    literals = bytes([0xF0]) + bytes([255] * ((len(plain) - 15) // 255))
+    literals += bytes([(len(plain) - 15) % 255]) + plain
+    lz4 = struct.pack("<II", 0x184C2102, len(literals)) + literals
+    save("kernel_image", "lz4", bzimage(lz4 + size))
+    (folder / "module.s").write_text(""".text
+f: nop
+ ret
+.section .orc_unwind_ip, "a"
+.long f - ., .text + 1 - .
+.section .orc_unwind, "a"
+.word 8, 0, 0x205, 0, 0, 0
+""")
+    subprocess.run(["as", "-o", folder / "module.o", folder / "module.s"], check=True)
+    save("kernel_image", "module", (folder / "module.o").read_bytes())
+
+
 if __name__ == "__main__":
     for target in ["perfdata"]:
         (CORPUS / target).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         tables(pathlib.Path(folder))
         files(pathlib.Path(folder))
+        kernels(pathlib.Path(folder))
     expressions()

@@ -7,12 +7,14 @@
 
 mod files;
 mod input;
+mod kernels;
 mod machine;
 mod tables;
 mod texts;
 mod walks;
 
 pub use files::{core, elf, loader, perfdata, trace};
+pub use kernels::kernel_image;
 pub use machine::machine;
 pub use tables::{eh_frame, orc, sframe};
 pub use texts::case;

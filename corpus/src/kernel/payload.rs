@@ -179,7 +179,11 @@ pub(super) fn unpack(
     let believed = hint
         .min(UNPACKED_MAX)
         .min(data.len() as u64 * RATIO_TRUSTED);
-    let mut out = Vec::with_capacity(usize::try_from(believed).unwrap_or(0));
+    let believed = usize::try_from(believed).unwrap_or(0);
+    let mut out = match compression {
+        Compression::Lz4 => Vec::new(),
+        _ => Vec::with_capacity(believed),
+    };
     match compression {
         Compression::None => out.extend_from_slice(data),
         Compression::Gzip => {
@@ -196,7 +200,7 @@ pub(super) fn unpack(
             let reader = lzma_rust2::LzmaReader::new_mem_limit(data, LZMA_MEMORY_KIB_MAX, None);
             read_all(reader.map_err(failed)?, &mut out).map_err(failed)?;
         }
-        Compression::Lz4 => lz4_legacy(data, &mut out).map_err(failed)?,
+        Compression::Lz4 => out = lz4_legacy(data, believed).map_err(failed)?,
         Compression::Zstd => zstd_frame(data, &mut out).map_err(failed)?,
         Compression::Lzo => {
             return Err(KernelErrorKind::Unsupported {
@@ -232,25 +236,29 @@ fn zstd_frame(data: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
     read_all(reader, out)
 }
 
-/// lz4's legacy frame. Its end is the end of the data, or what cannot be the length of a block:
-/// the size that the kernel's build appends.
-fn lz4_legacy(data: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+/// lz4's legacy frame, into a buffer of `believed` bytes that grows as needed. Its end is the end
+/// of the data; four bytes alone are the size that the kernel's build appends.
+fn lz4_legacy(data: &[u8], believed: usize) -> io::Result<Vec<u8>> {
     let bad = || io::Error::from(io::ErrorKind::InvalidData);
     let mut rest = data.get(4..).unwrap_or_default();
+    // Fresh zeros cost nothing before they are written over.
+    let mut out = vec![0; believed];
+    let mut len = 0;
     while let Some((length, tail)) = rest.split_first_chunk() {
-        if tail.is_empty() {
+        if tail.is_empty() || len as u64 > UNPACKED_MAX {
             break;
         }
         let length = u32::from_le_bytes(*length) as usize;
         let block = tail.get(..length).ok_or_else(bad)?;
         rest = &tail[length..];
-        let start = out.len();
-        if start as u64 > UNPACKED_MAX {
-            break;
+        let room = out.len().min(len + LZ4_BLOCK);
+        let mut unpacked = lz4_flex::block::decompress_into(block, &mut out[len..room]);
+        if unpacked.is_err() && room < len + LZ4_BLOCK {
+            out.resize(len + LZ4_BLOCK, 0);
+            unpacked = lz4_flex::block::decompress_into(block, &mut out[len..]);
         }
-        out.resize(start + LZ4_BLOCK, 0);
-        let len = lz4_flex::block::decompress_into(block, &mut out[start..]).map_err(|_| bad())?;
-        out.truncate(start + len);
+        len += unpacked.map_err(|_| bad())?;
     }
-    Ok(())
+    out.truncate(len);
+    Ok(out)
 }
