@@ -19,8 +19,11 @@
 //! (`CONFIG_KALLSYMS_ABSOLUTE_PERCPU`, gone in 6.15) and is tried. So is where they stand: of all
 //! forms the one is taken under which addresses are in order and code lies in the text.
 
+mod values;
+
 use super::symbols::KernelSymbols;
 use std::ops::Range;
+use values::Values;
 
 /// Fewer symbols than this are no kernel; two markers at least.
 const SYMBOLS_MIN: usize = 257;
@@ -280,74 +283,4 @@ struct Names {
 struct Plain {
     names: String,
     ends: Vec<usize>,
-}
-
-/// The search for addresses.
-struct Values<'a> {
-    bytes: &'a [u8],
-    address: u64,
-    count: usize,
-    plain: &'a Plain,
-    text: &'a [Range<u64>],
-}
-
-impl Values<'_> {
-    /// The addresses, which end at `before` or begin at `behind`.
-    fn find(&self, before: usize, behind: usize) -> Option<(Form, Vec<u64>)> {
-        let offsets = (4 * self.count).next_multiple_of(8);
-        let old = before.checked_sub(offsets + 8);
-        for start in old.into_iter().chain([behind]) {
-            let Some(area) = self.bytes.get(start..start + 4 * self.count) else {
-                continue;
-            };
-            let (words, _) = area.as_chunks::<4>();
-            let values = || words.iter().map(|w| i32::from_le_bytes(*w));
-            let base = self
-                .bytes
-                .get(start + offsets..)
-                .and_then(<[u8]>::first_chunk);
-            let base = base.map_or(0, |b| u64::from_le_bytes(*b));
-            let percpu = values().map(|v| match u64::try_from(v) {
-                Ok(absolute) => absolute,
-                Err(_) => base.wrapping_sub(1).wrapping_sub(i64::from(v) as u64),
-            });
-            let relative = values().map(|v| base.wrapping_add(u64::from(v.cast_unsigned())));
-            let place = self.address.wrapping_add(start as u64);
-            let places = (0..).map(|i: u64| place.wrapping_add(4 * i));
-            let placed = values().zip(places);
-            let placed = placed.map(|(v, place)| place.wrapping_add(i64::from(v) as u64));
-            let found = self
-                .check(Form::AbsolutePercpu, percpu)
-                .or_else(|| self.check(Form::BaseRelative, relative))
-                .or_else(|| self.check(Form::PlaceRelative, placed));
-            if found.is_some() {
-                return found;
-            }
-        }
-        let start = before.checked_sub(8 * self.count)?;
-        let (words, _) = self.bytes.get(start..before)?.as_chunks::<8>();
-        self.check(
-            Form::Addresses,
-            words.iter().map(|w| u64::from_le_bytes(*w)),
-        )
-    }
-
-    /// Are they in order, and is code where code may be?
-    fn check(&self, form: Form, values: impl Iterator<Item = u64>) -> Option<(Form, Vec<u64>)> {
-        let mut out: Vec<u64> = Vec::with_capacity(self.count);
-        let (mut start, mut code, mut inside) = (0, 0_u64, 0_u64);
-        for (value, end) in values.zip(&self.plain.ends) {
-            if out.last().is_some_and(|last| *last > value) {
-                return None;
-            }
-            if matches!(self.plain.names.as_bytes().get(start), Some(b't' | b'T')) {
-                code += 1;
-                let holds = |r: &Range<u64>| r.start <= value && value <= r.end;
-                inside += u64::from(self.text.iter().any(holds));
-            }
-            start = *end;
-            out.push(value);
-        }
-        (code > 0 && inside >= code - code / 10).then_some((form, out))
-    }
 }

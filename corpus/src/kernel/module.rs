@@ -6,6 +6,10 @@
 //! its own relocations are not applied. `.init` sections are freed after loading and left out,
 //! with their entries.
 
+mod load;
+
+pub use load::ModuleLoad;
+
 use super::error::{KernelError, KernelErrorKind};
 use super::map;
 use super::payload::{Compression, unpack};
@@ -13,7 +17,6 @@ use object::SectionIndex;
 use object::elf;
 use object::endian::LittleEndian as LE;
 use object::read::elf::{FileHeader, Rela as _, SectionHeader as _, SectionTable, Sym as _};
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,19 +27,6 @@ type Header = elf::FileHeader64<LE>;
 
 /// Longest name of a symbol taken, bytes.
 const NAME_LEN_MAX: usize = 1024;
-/// Most sections of a module.
-const SECTIONS_MAX: usize = 65_536;
-
-/// Where a module was loaded.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ModuleLoad {
-    /// The address of its `.text`; other code follows in the order of the file, as the kernel's
-    /// loader lays it out (`layout_sections`, Linux `kernel/module/main.c`).
-    Text(u64),
-    /// The address of each section, as `/sys/module/NAME/sections` says. Sections that are not
-    /// named are not loaded.
-    Sections(BTreeMap<String, u64>),
-}
 
 /// A loaded module.
 #[derive(Clone, Debug)]
@@ -97,7 +87,7 @@ fn read(name: &str, bytes: &Bytes, load: &ModuleLoad) -> Result<Module, KernelEr
     };
     let table = header.sections(LE, data);
     let table = table.map_err(|_| cut("section headers", header.e_shoff(LE)))?;
-    let addresses = addresses(&table, load);
+    let addresses = load::addresses(&table, load);
     let file = File {
         bytes,
         table,
@@ -131,44 +121,6 @@ fn read(name: &str, bytes: &Bytes, load: &ModuleLoad) -> Result<Module, KernelEr
         range,
         bias,
     })
-}
-
-/// Where each section lies, if it is code that stays.
-fn addresses(table: &SectionTable<'_, Header>, load: &ModuleLoad) -> Vec<Option<u64>> {
-    let sections = || table.iter().take(SECTIONS_MAX);
-    let stays = |s: &elf::SectionHeader64<LE>| {
-        let name = table.section_name(LE, s).unwrap_or_default();
-        let wanted = elf::SHF_ALLOC.0 | elf::SHF_EXECINSTR.0;
-        let is_code = s.sh_flags(LE).0 & wanted == wanted && s.sh_size(LE) != 0;
-        (is_code && !name.starts_with(b".init")).then_some(name)
-    };
-    match load {
-        ModuleLoad::Sections(given) => sections()
-            .map(|s| {
-                let name = std::str::from_utf8(stays(s)?).ok()?;
-                given.get(name).copied()
-            })
-            .collect(),
-        ModuleLoad::Text(text) => {
-            let mut end = 0_u64;
-            let mut text_at = None;
-            let mut offset = |s| {
-                let name = stays(s)?;
-                let align = s.sh_addralign(LE).clamp(1, 1 << 21);
-                let start = end.checked_next_multiple_of(align)?;
-                end = start.checked_add(s.sh_size(LE))?;
-                if name == b".text" {
-                    text_at.get_or_insert(start);
-                }
-                Some(start)
-            };
-            let offsets: Vec<_> = sections().map(&mut offset).collect();
-            // A module may have an empty .text, which says where the rest begins.
-            let base = text.wrapping_sub(text_at.unwrap_or(0));
-            let at = |offset: Option<u64>| base.checked_add(offset?);
-            offsets.into_iter().map(at).collect()
-        }
-    }
 }
 
 impl<'a> File<'a> {

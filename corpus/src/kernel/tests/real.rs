@@ -1,9 +1,10 @@
 //! Real kernels: `UNWIND_SIM_SLOW=1`, and `UNWIND_SIM_KERNELS` is a folder with `vmlinuz-VERSION`
-//! and `System.map-VERSION` (the one that nm printed, on Debian in the `-dbg` package).
+//! and `System.map-VERSION` (the one that nm printed, on Debian in the `-dbg` package), and perhaps
+//! modules below.
 
-use crate::kernel::{OpenOptions, SymbolSource, open};
+use crate::kernel::{KernelErrorKind, ModuleLoad, OpenOptions, SymbolSource, open, open_module};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use unwind_sim_unwind::orc::Index;
 
 const SLOW: &str = "UNWIND_SIM_SLOW";
@@ -82,4 +83,62 @@ fn orc_tables_are_whole() {
         assert!(kernel.image.is_text(first), "{first:x}");
         println!("{}: {} entries", vmlinuz.display(), table.len());
     }
+}
+
+/// All modules below `folder`.
+fn modules(folder: &Path, depth: usize, out: &mut Vec<PathBuf>) {
+    const DEPTH_MAX: usize = 16;
+    for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+        let path = entry.path();
+        if path.is_dir() && depth < DEPTH_MAX {
+            modules(&path, depth + 1, out);
+        } else if path
+            .extension()
+            .is_some_and(|e| e == "ko" || e == "xz" || e == "zst")
+        {
+            out.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_entry_of_every_module_lies_in_its_code() {
+    const AT: u64 = 0xffff_ffff_c000_0000;
+    let (mut files, mut count, mut without_code) = (Vec::new(), 0, 0);
+    if let Some((vmlinuz, _)) = kernels().first() {
+        modules(vmlinuz.parent().expect("a folder"), 0, &mut files);
+    }
+    for path in &files {
+        let module = match open_module(path, &ModuleLoad::Text(AT)) {
+            Ok(module) => module,
+            // A few hold nothing but data.
+            Err(error) if error.what == KernelErrorKind::NotLoaded => {
+                without_code += 1;
+                continue;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let index = Index::new(&module.image, None).expect("a good table");
+        let Some(index) = index else { continue };
+        let table = index.table().expect("a table");
+        let ips = (0..table.len()).map(|i| table.ip(i).expect("an entry"));
+        let ips: Vec<u64> = ips.collect();
+        assert!(ips.is_sorted(), "{}", path.display());
+        // A section's last entry stands at its end.
+        let text = module.image.text();
+        let holds = |ip: &u64| text.iter().any(|r| r.start <= *ip && *ip <= r.end);
+        assert!(ips.iter().all(holds), "{}", path.display());
+        let functions = module.image.symbols().iter().filter(|s| s.size > 0);
+        let covered = |s: u64| ips.first().is_some_and(|first| *first <= s);
+        assert!(
+            functions.clone().all(|s| covered(s.address)),
+            "{}",
+            path.display()
+        );
+        count += ips.len();
+    }
+    println!(
+        "{} modules, {without_code} without code, {count} entries",
+        files.len()
+    );
 }
