@@ -1,7 +1,7 @@
 //! Every form of kallsyms, ORC tables with and without section headers, and what is malformed.
 
 use super::open;
-use super::synthetic::{FUNCTIONS, LONG, Shape, TEXT, TEXT_LEN, USUAL, symbols, vmlinux};
+use super::synthetic::{FUNCTIONS, LONG, Shape, TEXT, TEXT_LEN, USUAL, pack, symbols, vmlinux};
 use crate::kernel::{
     EncodingSource, Form, KernelErrorKind, OpenOptions, SymbolSource, from_bytes, kaslr_offset,
     kaslr_offset_by_returns,
@@ -174,6 +174,19 @@ fn a_damaged_kallsyms_table_is_not_taken() {
         assert_eq!(kernel.symbol_source, None);
         assert!(kernel.image.section(SectionKind::OrcUnwind).is_some());
     }
+}
+
+#[test]
+fn names_that_their_markers_do_not_fit_are_not_taken() {
+    let mut bytes = vmlinux(&USUAL);
+    let symbols = symbols(&USUAL);
+    let block = symbols[..256]
+        .iter()
+        .map(|(_, kind, name)| pack(*kind, name).len());
+    let marker = u32::try_from(block.sum::<usize>()).expect("small");
+    let at = bytes.windows(4).position(|w| w == marker.to_le_bytes());
+    bytes[at.expect("the second marker")] ^= 1;
+    assert_eq!(open(bytes).expect("a kernel").symbol_source, None);
 }
 
 #[test]

@@ -124,7 +124,8 @@ fn tokens() -> Vec<Vec<u8>> {
     (0..=255).map(token).collect()
 }
 
-fn pack(kind: char, name: &str) -> Vec<u8> {
+/// A name as it stands in kallsyms.
+pub(super) fn pack(kind: char, name: &str) -> Vec<u8> {
     let text = format!("{kind}{name}");
     let mut out = text
         .replace("function_", "\u{1}")
