@@ -153,6 +153,7 @@ fn import(data: &[u8]) {
     let options = ImportOptions {
         files,
         stack_bytes_max: 1 << 16,
+        ..ImportOptions::default()
     };
     let mut items = 0;
     let mut sink = |item: ImportItem<'_>| {

@@ -25,7 +25,7 @@ pub fn kernel_image(data: &[u8]) {
     assert_eq!(kernel.symbols.is_empty(), kernel.symbol_source.is_none());
     assert_eq!(kernel.symbols.iter().count(), kernel.symbols.len());
     let returns: Vec<u64> = kernel.symbols.iter().take(64).map(|s| s.address).collect();
-    kernel::kaslr_offset_by_returns(&kernel, &returns);
+    kernel.kaslr(&returns);
     read_table(&kernel.image, kernel.encoding);
 }
 

@@ -12,37 +12,39 @@ pub const KASLR_ALIGN: u64 = 2 << 20;
 /// The address range of a kernel, bytes.
 const RANGE: u64 = 1 << 30;
 
-/// The offset of a kernel in which `symbol` was seen at `at`: the bias of its mapping. `None` if
-/// there is no such symbol, or if the offset would be none that KASLR gives.
-pub fn kaslr_offset(kernel: &KernelImage, symbol: &str, at: u64) -> Option<u64> {
-    let offset = at.checked_sub(kernel.symbols.address(symbol)?)?;
-    (offset % KASLR_ALIGN == 0 && offset < RANGE).then_some(offset)
-}
+impl KernelImage {
+    /// The offset, if `symbol` was seen at `at`: the bias of the kernel's mapping. `None` if there
+    /// is no such symbol, or if the offset would be none that KASLR gives.
+    pub fn kaslr_by_symbol(&self, symbol: &str, at: u64) -> Option<u64> {
+        let offset = at.checked_sub(self.symbols.address(symbol)?)?;
+        (offset % KASLR_ALIGN == 0 && offset < RANGE).then_some(offset)
+    }
 
-/// The offset of a kernel in which these return addresses were found, say as words of its stacks:
-/// the one under which most stand right behind a call. `None` if no offset is better than all
-/// others, or if under none a half of those that could be the kernel's do.
-///
-/// Give addresses of many functions: what is behind a call at one offset may be at another.
-pub fn kaslr_offset_by_returns(kernel: &KernelImage, returns: &[u64]) -> Option<u64> {
-    let mut unique = returns.to_vec();
-    unique.sort_unstable();
-    unique.dedup();
-    let image = &kernel.image;
-    let first = image.text().iter().map(|r| r.start).min()?;
-    let last = image.text().iter().map(|r| r.end).max()?;
-    unique.retain(|a| (first..last.saturating_add(RANGE)).contains(a));
-    let counted = (0..RANGE / KASLR_ALIGN).map(|n| {
-        let offset = n * KASLR_ALIGN;
-        let behind = |a: &&u64| is_behind_call(image, a.wrapping_sub(offset));
-        (unique.iter().filter(behind).count(), offset)
-    });
-    let mut counted: Vec<_> = counted.collect();
-    counted.sort_unstable();
-    let [.., (second, _), (most, offset)] = counted[..] else {
-        return None;
-    };
-    (most > second && 2 * most >= unique.len()).then_some(offset)
+    /// The offset, if these return addresses were found, say as words of stacks: the one under
+    /// which most stand right behind a call. `None` if no offset is better than all others, or if
+    /// under none a half of those that could be the kernel's do.
+    ///
+    /// Give addresses of many functions: what is behind a call at one offset may be at another.
+    pub fn kaslr(&self, returns: &[u64]) -> Option<u64> {
+        let image = &self.image;
+        let first = image.text().iter().map(|r| r.start).min()?;
+        let last = image.text().iter().map(|r| r.end).max()?;
+        let mut unique = returns.to_vec();
+        unique.retain(|a| (first..last.saturating_add(RANGE)).contains(a));
+        unique.sort_unstable();
+        unique.dedup();
+        let counted = (0..RANGE / KASLR_ALIGN).map(|n| {
+            let offset = n * KASLR_ALIGN;
+            let behind = |a: &&u64| is_behind_call(image, a.wrapping_sub(offset));
+            (unique.iter().filter(behind).count(), offset)
+        });
+        let mut counted: Vec<_> = counted.collect();
+        counted.sort_unstable();
+        let [.., (second, _), (most, offset)] = counted[..] else {
+            return None;
+        };
+        (most > second && 2 * most >= unique.len()).then_some(offset)
+    }
 }
 
 /// Does a call end at `svma`? By its bytes: `call rel32`, or `call` through a register or memory

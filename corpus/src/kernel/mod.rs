@@ -3,7 +3,7 @@
 //! [`open`] tells a bzImage from an ELF file by its bytes, unpacks it, takes code and ORC sections
 //! by section headers or by symbols, and finds the symbols in the kallsyms table inside the image
 //! itself, which survives stripping. [`open_module`] puts a module where it was loaded.
-//! [`kaslr_offset`] and [`kaslr_offset_by_returns`] find where the kernel was.
+//! [`KernelImage::kaslr`] finds where the kernel was.
 //!
 //! Input is not believed: sizes are bounded, and what is bad is an error with its place.
 //! Not here: finding the files of a running kernel; unwinding (`unwind::kernel`).
@@ -22,7 +22,7 @@ mod vmlinux;
 
 pub use error::{KernelError, KernelErrorKind};
 pub use kallsyms::Form;
-pub use kaslr::{KASLR_ALIGN, kaslr_offset, kaslr_offset_by_returns};
+pub use kaslr::KASLR_ALIGN;
 pub use module::{Module, ModuleLoad, module_from_bytes, open_module};
 pub use orc::EncodingSource;
 pub use payload::{Compression, Payload, is_bzimage};

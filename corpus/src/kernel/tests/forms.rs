@@ -2,10 +2,7 @@
 
 use super::open;
 use super::synthetic::{FUNCTIONS, LONG, Shape, TEXT, TEXT_LEN, USUAL, pack, symbols, vmlinux};
-use crate::kernel::{
-    EncodingSource, Form, KernelErrorKind, OpenOptions, SymbolSource, from_bytes, kaslr_offset,
-    kaslr_offset_by_returns,
-};
+use crate::kernel::{EncodingSource, Form, KernelErrorKind, OpenOptions, SymbolSource, from_bytes};
 use unwind_sim_unwind::image::{Bytes, SectionKind};
 use unwind_sim_unwind::orc::{Index, Layout, SpIndirect};
 
@@ -194,16 +191,16 @@ fn kaslr_is_found_by_a_symbol_and_by_return_addresses() {
     let kernel = open(vmlinux(&USUAL)).expect("a kernel");
     let offset = 0x1a60_0000;
     let at = TEXT + 8 * 9 + offset;
-    assert_eq!(kaslr_offset(&kernel, "function_9", at), Some(offset));
-    assert_eq!(kaslr_offset(&kernel, "function_9", at + 8), None);
-    assert_eq!(kaslr_offset(&kernel, "no_function", at), None);
+    assert_eq!(kernel.kaslr_by_symbol("function_9", at), Some(offset));
+    assert_eq!(kernel.kaslr_by_symbol("function_9", at + 8), None);
+    assert_eq!(kernel.kaslr_by_symbol("no_function", at), None);
     let mut returns: Vec<u64> = (0..40).map(|n| TEXT + offset + 8 * n + 5).collect();
-    assert_eq!(kaslr_offset_by_returns(&kernel, &returns), Some(offset));
+    assert_eq!(kernel.kaslr(&returns), Some(offset));
     // Words that are none do no harm, as long as they are fewer.
     returns.extend((0..30).map(|n| TEXT + 13 * n));
-    assert_eq!(kaslr_offset_by_returns(&kernel, &returns), Some(offset));
-    assert_eq!(kaslr_offset_by_returns(&kernel, &[]), None);
-    assert_eq!(kaslr_offset_by_returns(&kernel, &[TEXT + offset + 2]), None);
+    assert_eq!(kernel.kaslr(&returns), Some(offset));
+    assert_eq!(kernel.kaslr(&[]), None);
+    assert_eq!(kernel.kaslr(&[TEXT + offset + 2]), None);
 }
 
 #[test]
