@@ -3,14 +3,17 @@
 repository. Needs cc and objcopy; run it in fuzz/. The formats are those of src/input.rs.
 
 What a fuzzer finds is added beside them by hand, one file for each defect."""
+import base64
 import bz2
 import gzip
+import json
 import lzma
 import pathlib
 import shutil
 import struct
 import subprocess
 import tempfile
+import zlib
 
 CASES = pathlib.Path("../corpus/cases")
 CORPUS = pathlib.Path("corpus")
@@ -241,6 +244,51 @@ f: nop
     save("kernel_image", "module", (folder / "module.o").read_bytes())
 
 
+def captures():
+    """Stops in the kernel of `vmlinux`: a current task, an inactive one, a sample, steps."""
+    text, stack = 0xFFFFFFFF81000000, 0xFFFFC90000000000
+
+    def memory(words):
+        return base64.b64encode(zlib.compress(struct.pack(f"<{len(words)}Q", *words))).decode()
+
+    def stacks(words, kind="TASK", begin=stack):
+        at = begin + 0x4000 - 8 * len(words)
+        return {"type": kind, "begin": begin, "end": begin + 0x4000, "next_sp": None,
+                "data_at": at, "data": memory(words)}
+
+    def regs(ip, sp):
+        return {"rip": ip, "rsp": sp, "rbp": 0, "eflags": 2, "cs": 16}
+
+    def state(ip, sp, kind=1):
+        return {"type": kind, "begin": stack, "end": stack + 0x4000, "next_sp": 0, "mask": 2,
+                "graph_idx": 0, "error": 0, "signal": 0, "full_regs": 0, "sp": sp, "bp": 0,
+                "ip": ip, "regs": "START", "prev_regs": 0}
+
+    words = [text + 5, text + 13, 0xFFFFFFFFC0001010, text + 21, 0, 0]
+    sp = stack + 0x4000 - 8 * len(words)
+    states = [state(text + 5, sp + 8), state(0xFFFFFFFFC0001010, sp + 24), state(0, sp, 0)]
+    head = {"kernel": "vmlinuz-6.1.0"}
+    irq = stacks([stack + 0x3FF0, sp], "IRQ", stack + 0x10000)
+    point = {"regs": regs(text + 1, sp), "stacks": [stacks(words), irq], "kernel": states,
+             "ret_stack": memory([text + 5, 0, 0, sp]), "curr_ret_stack": 0,
+             "rethooks": [{"ret_addr": text + 5, "frame": sp}]}
+    ips = [text + 5, text + 13]
+    save("capture", "points", json.dumps({**head, "points": [point], "generated": [
+        {"start": 0xFFFFFFFFC0001000, "end": 0xFFFFFFFFC0002000, "name": "ftrace_trampoline"}]}).encode())
+    save("capture", "inactive", json.dumps({**head, "points": [
+        {"pid": 1, "thread_sp": sp - 56, "stack_begin": stack, "stack_at": sp - 56,
+         "stack": memory([0] * 6 + words), "kernel": states}]}).encode())
+    fake = {**regs(text + 13, sp + 8), "eflags": 0}
+    save("capture", "samples", json.dumps({**head, "samples": [
+        {"perf_regs": fake, "unwind_start": {"regs": regs(text, sp), "stacks": [stacks(words)]},
+         "states": states, "result": ips}]}).encode())
+    brief = [[text + 5, sp + 8, 0, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0, 0]]
+    save("capture", "steps", json.dumps({**head, "steps": [
+        {"i": 0, "user": 1}, {"i": 1, "regs": regs(text, sp), "stack_type": "TASK",
+         "stack_bounds": [stack, stack + 0x4000], "stack_at": sp, "stack": memory(words),
+         "kernel": brief}]}).encode())
+
+
 if __name__ == "__main__":
     for target in ["perfdata"]:
         (CORPUS / target).mkdir(parents=True, exist_ok=True)
@@ -248,4 +296,5 @@ if __name__ == "__main__":
         tables(pathlib.Path(folder))
         files(pathlib.Path(folder))
         kernels(pathlib.Path(folder))
+    captures()
     expressions()

@@ -5,6 +5,7 @@
 //! them. Not here: the loop that invents inputs, which is cargo-fuzz's.
 #![forbid(unsafe_code)]
 
+mod captures;
 mod files;
 mod input;
 mod kernels;
@@ -13,6 +14,7 @@ mod tables;
 mod texts;
 mod walks;
 
+pub use captures::capture;
 pub use files::{core, elf, loader, perfdata, trace};
 pub use kernels::kernel_image;
 pub use machine::machine;
