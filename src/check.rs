@@ -4,6 +4,7 @@
 //! It finds the row that is wrong even where the walk went wrong only frames later, and a wrong
 //! slot of a register even where no frame was lost. Not here: full walks and their verdicts.
 
+use std::sync::Arc;
 use unwind_sim_unwind::address::{CodeAddress, Lookup};
 use unwind_sim_unwind::apply::Frame;
 use unwind_sim_unwind::cache::Cache;
@@ -36,7 +37,7 @@ pub struct Contradiction {
     /// Why the row gave nothing.
     pub reason: Option<Reason>,
     /// The row.
-    pub row: Option<Row>,
+    pub row: Option<Arc<Row>>,
 }
 
 /// The frame `index` of the true chain, with its true registers; `None` where they are not known.
@@ -107,7 +108,7 @@ impl Subject<'_> {
             truth,
             misread: false,
             reason,
-            row: stepped.row.ok(),
+            row: stepped.row.ok().map(Arc::new),
         };
         let caller = match &stepped.caller {
             Ok(caller) => caller,

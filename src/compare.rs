@@ -164,7 +164,7 @@ impl Comparison {
             verdict: outcome.verdict,
             frame,
             location,
-            row: contradiction.and_then(|c| c.row).map(|r| r.source),
+            row: contradiction.and_then(|c| c.row.as_ref()).map(|r| r.source),
             values: contradiction.map(|c| c.to_string()),
         };
         self.groups

@@ -295,7 +295,7 @@ fn cause_line(space: &AddressSpace, diagnosis: &Diagnosis) -> CauseLine {
         register: c.map(|c| c.reg.as_str()),
         given: c.and_then(|c| c.given).map(hex),
         truth: c.map(|c| hex(c.truth)),
-        row: c.and_then(|c| c.row.as_ref()).map(row_line),
+        row: c.and_then(|c| c.row.as_deref()).map(row_line),
     }
 }
 

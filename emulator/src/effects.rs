@@ -19,7 +19,7 @@ pub struct Effects {
 }
 
 /// Memory that an instruction may write.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Stores {
     /// None, or only below rsp as it was before.
     Nothing,
@@ -32,7 +32,7 @@ pub enum Stores {
 }
 
 /// What a string instruction writes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Elements {
     /// Bytes of one.
     size: u8,
@@ -63,7 +63,7 @@ impl Elements {
 const DIRECTION: u64 = 1 << 10;
 
 /// A memory operand: `base + (index << scale) + disp`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Operand {
     disp: u64,
     /// Bytes.

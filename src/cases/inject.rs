@@ -55,6 +55,7 @@ pub(super) fn differences(built: &Built, engine: Engine) -> Result<Vec<String>, 
     let found = contradictions(&recorded);
     let pinned = found.iter().any(|c| {
         c.row
+            .as_ref()
             .is_none_or(|row| (row.source.start..row.source.end).contains(&label))
             && (c.row.is_some() || c.pc.symbol_address() == label || c.pc.value() == label)
     });

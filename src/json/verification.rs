@@ -181,7 +181,7 @@ pub fn verification(names: &[String], run: &verify::Run, command: &str) -> Vec<L
             truth: hex(contradiction.truth),
             count: finding.count,
             first: finding.first,
-            row: contradiction.row.as_ref().map(row_line),
+            row: contradiction.row.as_deref().map(row_line),
         })));
     }
     for store in &results.stores.all {

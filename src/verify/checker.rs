@@ -7,21 +7,20 @@
 mod calls;
 mod slots;
 
-use super::claim::{self, Claim, Parts, Wrong};
-use super::code::{Behind, Code, NONE, Tables, UNWINDERS_MAX};
+use super::claim::{self, Claim, Judged, Parts};
+use super::code::{Behind, Code, NO_STORES, NONE, Tables, UNWINDERS_MAX};
 use super::findings::{Check, Finding, Findings};
-use super::frames::{caller, live, outer, top, wrong_in};
+use super::frames::{live, outer, top, wrong_in};
 use super::images::Images;
+use super::marks::Marks;
 use super::memory::MemoryUse;
 use super::stores::{Collector, Hit, SlotStores};
 use super::walks::{Disagreement, Walks};
 use crate::check::{Contradiction, Subject};
 use crate::diagnose::frame_pointer_cause;
 use crate::engine::{Engine, Setting};
-use hashbrown::HashSet;
 use slots::Site;
 use std::ops::Range;
-use unwind_sim_emulator::effects::Stores;
 use unwind_sim_emulator::linux::{MappedFile, ProcessObserver, SystemCall};
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{AddressSpace, Observer, Permissions, State};
@@ -88,14 +87,15 @@ pub struct Checker<'a> {
     earlier: Stats,
     suspended: Suspended,
     code: Code,
-    rows: Vec<HashSet<(ImageId, u64)>>,
+    rows: Vec<Marks<ImageId>>,
     findings: Findings,
     walks: Walks,
     elide: bool,
-    /// The last outcome: of which claims, and what was wrong.
+    /// The last outcome: of which claims, what was wrong by unwinder, and with which of them
+    /// something was, a bit for each.
     last_set: u32,
-    wrong: [Wrong; UNWINDERS_MAX],
-    any_wrong: bool,
+    judged: [Judged; UNWINDERS_MAX],
+    wrong: u8,
     /// What changed since.
     changed: Parts,
     /// What the last outcome hangs on, the lowest slot that a claim names, and the slot of the
@@ -127,6 +127,10 @@ const WALK_EVERY: u64 = 997;
 /// does not depend on the depth of the stack.
 const WALK_FRAMES: u64 = 64;
 
+/// Bytes of compiled rows of one unwinder at which they are forgotten. Rows are needed where code is
+/// new and for walks, and there only those of a few functions.
+const CACHE_MAX: usize = 128 << 10;
+
 struct Live<'a>(&'a AddressSpace);
 
 impl World for Live<'_> {
@@ -153,7 +157,7 @@ impl<'a> Checker<'a> {
         Checker {
             images,
             caches: finders.iter().map(|_| Cache::new()).collect(),
-            rows: finders.iter().map(|_| HashSet::new()).collect(),
+            rows: finders.iter().map(|_| Marks::new()).collect(),
             walks: Walks::new(setting),
             carries_all: finders.iter().position(|finder| {
                 let carried = finder.carries();
@@ -166,11 +170,11 @@ impl<'a> Checker<'a> {
             earlier: Stats::default(),
             suspended: Suspended::new(),
             code: Code::new(),
-            findings: Findings::default(),
+            findings: Findings::new(),
             elide,
             last_set: NONE,
-            wrong: [0; UNWINDERS_MAX],
-            any_wrong: false,
+            judged: [Judged::NOTHING; UNWINDERS_MAX],
+            wrong: 0,
             changed: claim::ALL,
             depends: 0,
             lowest_slot: 0,
@@ -194,20 +198,18 @@ impl<'a> Checker<'a> {
         let mut tallies = self.tallies[..self.finders.len()].to_vec();
         for (which, tally) in tallies.iter_mut().enumerate() {
             tally.checked = self.checked;
-            tally.rows = self.rows[which].len() as u64;
+            tally.rows = self.rows[which].count();
             (tally.walks, tally.walks_wrong) = self.walks.tally(which);
         }
         let mut memory = self.code.memory();
         memory.findings = self.findings.bytes();
         memory.rows = self.caches.iter().map(Cache::bytes).sum();
-        let rows = self.rows.iter().map(HashSet::allocation_size);
+        let rows = self.rows.iter().map(Marks::bytes);
         memory.met += rows.sum::<usize>();
-        let mut findings = self.findings;
-        let disagreements = self.walks.finish(&mut findings);
         let results = Results {
             tallies,
-            disagreements,
-            findings: findings.finish(),
+            disagreements: self.walks.finish(),
+            findings: self.findings.finish(),
             instructions: self.number,
             truth: self.earlier.plus(self.tracker.stats()),
             addresses: self.code.addresses(),
@@ -227,6 +229,11 @@ impl<'a> Checker<'a> {
 
     #[cold]
     fn look_up(&mut self, state: &State, insn: &Executed) {
+        for cache in &mut self.caches {
+            if cache.bytes() > CACHE_MAX {
+                cache.forget_units();
+            }
+        }
         let mut tables = Tables {
             finders: &self.finders,
             caches: &mut self.caches,
@@ -242,69 +249,116 @@ impl<'a> Checker<'a> {
     fn judge(&mut self, state: &State, rip: u64, set: u32) -> bool {
         // Nothing is known until proven otherwise.
         self.last_set = NONE;
-        let Some(&held) = self.tracker.frames().last() else {
+        let (Some(held), Some(known)) = (self.tracker.frames().last(), self.code.set(set)) else {
             // At the root, which has no caller.
+            self.judged = [Judged::NOTHING; UNWINDERS_MAX];
             return false;
         };
         if self.tracker.in_doubt() {
+            self.judged = [Judged::NOTHING; UNWINDERS_MAX];
             return false;
         }
-        let caller = caller(&held);
         let gpr = |number| state.gpr(number);
-        let mut any = 0;
+        let same_slots = self.elide && self.changed & (claim::FRAME | claim::SLOTS) == 0;
+        self.wrong = 0;
         self.slot = held.slot;
         self.lowest_slot = held.slot;
         for which in 0..self.finders.len() {
-            let wrong = match &self.code.sets[set as usize].claims[which] {
+            let number = known.claims[which];
+            let last = &self.judged[which];
+            let claim = self.code.claim(number);
+            let is_known =
+                self.elide && last.claim == number && self.changed & claim.depends() == 0;
+            match claim {
+                _ if is_known => {}
                 Claim::Simple(simple) => {
-                    self.lowest_slot = self.lowest_slot.min(simple.lowest(&gpr));
-                    simple.wrong(&gpr, &state.memory, &caller)
+                    let before = self.code.claim(last.claim);
+                    let outcome = match (known.part_of[which], before) {
+                        (Some((other, part)), _) if self.elide => {
+                            self.judged[usize::from(other)].part(part)
+                        }
+                        (_, Claim::Simple(before)) if same_slots => {
+                            let before = (before, last, self.changed);
+                            simple.judge_again(&gpr, &state.memory, held, before)
+                        }
+                        _ => simple.judge(&gpr, &state.memory, held),
+                    };
+                    self.judged[which].set(number, simple, outcome);
                 }
-                Claim::Missing => claim::NOTHING,
-                Claim::Slow => wrong_in(&self.contradictions(state, rip, &held, which)),
-            };
-            self.wrong[which] = wrong;
-            any |= wrong;
+                Claim::Missing => {
+                    self.judged[which] = Judged::without_cfa(number, claim::NOTHING);
+                }
+                Claim::Slow => self.judged[which] = Judged::NOTHING,
+            }
+            let judged = &self.judged[which];
+            self.lowest_slot = self.lowest_slot.min(judged.lowest);
+            self.wrong |= u8::from(judged.wrong != 0) << which;
         }
-        self.any_wrong = any != 0;
-        let known = &self.code.sets[set as usize];
         self.depends = known.depends;
-        if self.elide && !known.has_slow {
+        if known.has_slow {
+            self.judge_slow(state, rip, set);
+        } else if self.elide {
             self.last_set = set;
         }
         true
     }
 
-    /// Something is wrong at the instruction that is next.
-    #[inline(never)]
-    fn count(&mut self, state: &State, insn: &Executed) {
-        let Some(&held) = self.tracker.frames().last() else {
+    /// The claims that have another shape than the common one.
+    #[cold]
+    fn judge_slow(&mut self, state: &State, rip: u64, set: u32) {
+        let (Some(&held), Some(&known)) = (self.tracker.frames().last(), self.code.set(set)) else {
             return;
         };
-        let mut place = self.code.known(insn.index).map_or(NONE, |k| k.findings);
         for which in 0..self.finders.len() {
-            let wrong = self.wrong[which];
-            if wrong == 0 {
-                continue;
+            if *self.code.claim(known.claims[which]) == Claim::Slow {
+                let wrong = wrong_in(&self.contradictions(state, rip, &held, which));
+                self.judged[which] = Judged::without_cfa(NONE, wrong);
+                self.wrong |= u8::from(wrong != 0) << which;
             }
-            let is_wrong = match self.findings.again(place, which, wrong) {
+        }
+    }
+
+    /// Something is wrong at the instruction that is next.
+    #[inline]
+    fn count(&mut self, state: &State, insn: &Executed, place: u32) {
+        let mut left = self.wrong;
+        while left != 0 {
+            let which = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let wrong = self.judged[which].wrong;
+            let again = self.findings.again(place, which, Check::Instruction, wrong);
+            let is_wrong = match again {
                 Some(is_wrong) => is_wrong,
-                None => {
-                    let found = self.contradictions(state, insn.rip, &held, which);
-                    if found.is_empty() {
-                        self.walks
-                            .disagree(which, insn.rip, self.number, "the quick check");
-                    }
-                    let check = (which, Check::Instruction, insn.rip);
-                    self.findings
-                        .add(&mut place, wrong, check, self.number, found)
-                }
+                None => self.add(state, insn, which),
             };
             self.tallies[which].wrong += u64::from(is_wrong);
         }
+    }
+
+    /// What is wrong is new here.
+    #[cold]
+    #[inline(never)]
+    fn add(&mut self, state: &State, insn: &Executed, which: usize) -> bool {
+        let (Some(&held), Some(known)) =
+            (self.tracker.frames().last(), self.code.known(insn.index))
+        else {
+            return false;
+        };
+        let mut place = known.findings;
+        let found = self.contradictions(state, insn.rip, &held, which);
+        if found.is_empty() {
+            self.walks
+                .disagree(which, insn.rip, self.number, "the quick check");
+        }
+        let check = (which, Check::Instruction, insn.rip);
+        let wrong = self.judged[which].wrong;
+        let is_wrong = self
+            .findings
+            .add(&mut place, wrong, check, self.number, &found);
         if let Some(known) = self.code.known(insn.index) {
             known.findings = place;
         }
+        is_wrong
     }
 
     /// What the one-frame check says of the innermost frame.
@@ -354,7 +408,8 @@ impl<'a> Checker<'a> {
             self.engines,
             &subject,
             &mut self.caches,
-            &self.wrong,
+            &mut self.findings,
+            &self.judged.map(|judged| judged.wrong),
             self.number,
         );
     }
@@ -378,49 +433,30 @@ impl Observer for Checker<'_> {
                 }
             }
         };
-        let (set, writes, stores) = (known.claims, known.writes, known.stores);
+        let (set, writes, stores) = (known.claims, known.writes, known.stores());
+        let findings = known.findings;
         self.class = known.class;
         self.index = insn.index;
         let same = set == self.last_set && self.changed & self.depends == 0;
         if same || self.judge(state, insn.rip, set) {
             self.checked += 1;
-            if self.any_wrong {
-                self.count(state, insn);
+            if self.wrong != 0 {
+                self.count(state, insn, findings);
             }
         }
         if self.number >= self.next_walk {
             self.walk(state, insn.rip);
         }
         self.changed = writes;
-        match stores {
-            Stores::Nothing => {
-                // A push, and what it hits if a claim names a slot that is not in use.
-                let rsp = state.gpr(4);
-                if writes & claim::RSP != 0 && self.lowest_slot < rsp {
-                    self.changed |= claim::SLOTS;
-                    if matches!(self.class, Insn::Push | Insn::Pushf | Insn::Call { .. }) {
-                        self.store(state, set, rsp.saturating_sub(8)..rsp);
-                    }
-                }
-            }
-            Stores::String(elements) => {
-                let range = elements.range(state);
-                if range.end > self.lowest_slot {
-                    self.changed |= claim::SLOTS;
-                    self.store(state, set, range);
-                }
-            }
-            Stores::Anything => {
+        if stores != NO_STORES {
+            self.about_to_store(state, set, stores);
+        } else if writes & claim::RSP != 0 {
+            // A push, and what it hits if a claim names a slot that is not in use.
+            let rsp = state.gpr(4);
+            if self.lowest_slot < rsp {
                 self.changed |= claim::SLOTS;
-                if self.class == Insn::Syscall {
-                    self.before_call(state, set);
-                }
-            }
-            Stores::At(operand) => {
-                let address = operand.address(state);
-                let end = address.wrapping_add(operand.size.into());
-                if end > self.lowest_slot {
-                    self.store(state, set, address..end);
+                if matches!(self.class, Insn::Push | Insn::Pushf | Insn::Call { .. }) {
+                    self.store(state, set, rsp.saturating_sub(8)..rsp);
                 }
             }
         }
@@ -523,10 +559,10 @@ impl Checker<'_> {
             let Some(known) = self.code.known(self.index).copied() else {
                 return;
             };
-            let behind = self.code.returns.get(known.behind as usize);
+            let behind = self.code.returns.get(known.behind() as usize);
             self.note_site(behind.map_or(NONE, |behind| behind.inside));
             self.check_call(state, &known);
-            if let Some(Behind { seen, .. }) = self.code.returns.get_mut(known.behind as usize)
+            if let Some(Behind { seen, .. }) = self.code.returns.get_mut(known.behind() as usize)
                 && !*seen
             {
                 *seen = true;

@@ -9,6 +9,7 @@ use unwind_sim_emulator::AddressSpace;
 use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::regs::{Reg, RegMask};
 use unwind_sim_unwind::rule::{Base, Rule, RuleKind, Value};
+use unwind_sim_unwind::truth::Held;
 
 /// What is wrong, a bit for each thing that was claimed.
 pub(super) type Wrong = u16;
@@ -85,12 +86,52 @@ pub(super) enum Claim {
     Missing,
 }
 
-/// The frame that claims are held against.
+/// What the check of an unwinder's last claim said, and of which.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Caller {
-    pub(super) cfa: u64,
-    pub(super) pc: u64,
-    pub(super) saved: [u64; 6],
+pub(super) struct Judged {
+    /// A number of [`super::code::Code::claims`]; [`super::code::NONE`] if it is not known.
+    pub(super) claim: u32,
+    pub(super) wrong: Wrong,
+    /// The CFA that it gave.
+    cfa: u64,
+    /// The lowest slot that it names.
+    pub(super) lowest: u64,
+}
+
+impl Judged {
+    /// Nothing is known.
+    pub(super) const NOTHING: Judged = Judged {
+        claim: super::code::NONE,
+        wrong: 0,
+        cfa: 0,
+        lowest: u64::MAX,
+    };
+
+    /// Remembers that claim `number`, which is `simple`, was judged. Field by field: what was just
+    /// written in small parts a processor is slow to read as a whole.
+    #[inline]
+    pub(super) fn set(&mut self, number: u32, simple: &Simple, (wrong, cfa): (Wrong, u64)) {
+        self.claim = number;
+        self.wrong = wrong;
+        self.cfa = cfa;
+        self.lowest = cfa.wrapping_add_signed(simple.lowest.into());
+    }
+
+    /// What is wrong with a claim that is a part of this one's, of which `part` of what is wrong
+    /// is wrong too, and its CFA.
+    #[inline]
+    pub(super) fn part(&self, part: Wrong) -> (Wrong, u64) {
+        (self.wrong & part, self.cfa)
+    }
+
+    /// Of a claim that gives no CFA.
+    pub(super) fn without_cfa(claim: u32, wrong: Wrong) -> Judged {
+        Judged {
+            claim,
+            wrong,
+            ..Judged::NOTHING
+        }
+    }
 }
 
 impl Claim {
@@ -104,7 +145,7 @@ impl Claim {
         match self {
             Claim::Simple(simple) => simple.depends,
             Claim::Slow => ALL,
-            Claim::Missing => FRAME,
+            Claim::Missing => FRAME | SLOTS,
         }
     }
 }
@@ -187,13 +228,97 @@ fn hardware_number(reg: Reg) -> Option<u8> {
 }
 
 impl Simple {
+    /// What it claims, as bits.
+    fn claimed(&self) -> Wrong {
+        let saved = self.saved.iter().enumerate();
+        saved.fold(NOTHING | CFA | RA, |all, (index, saved)| match saved {
+            Saved::Nothing => all,
+            _ => all | SAVED << index,
+        })
+    }
+
+    /// If it claims nothing that `other` does not claim: which of what is wrong with that is
+    /// wrong with this.
+    pub(super) fn part_of(&self, other: &Simple) -> Option<Wrong> {
+        let pairs = self.saved.iter().zip(&other.saved);
+        let is_part = self.base == other.base
+            && self.ends_at_zero == other.ends_at_zero
+            && (self.offset, self.ra) == (other.offset, other.ra)
+            && pairs.fold(true, |all, (&one, &two)| {
+                all && (one == Saved::Nothing || one == two)
+            });
+        is_part.then(|| self.claimed())
+    }
+
+    /// As [`Simple::wrong`], with the CFA, after the check of `before` by the same unwinder in the
+    /// same frame. Since then `changed` may have changed, but no slot.
+    pub(super) fn judge_again(
+        &self,
+        gpr: &impl Fn(usize) -> u64,
+        memory: &AddressSpace,
+        caller: &Held,
+        (before, last, changed): (&Simple, &Judged, Parts),
+    ) -> (Wrong, u64) {
+        let base = gpr(self.base as usize);
+        let cfa = base.wrapping_add_signed(self.offset.into());
+        let same_slots = cfa == last.cfa
+            && last.wrong & NOTHING == 0
+            && self.ra == before.ra
+            && !(self.ends_at_zero && base == 0);
+        if !same_slots {
+            return self.judge(gpr, memory, caller);
+        }
+        let mut wrong = last.wrong & (CFA | RA);
+        for (index, saved) in self.saved.iter().enumerate() {
+            let is_known = *saved == before.saved[index]
+                && (*saved != Saved::Same || changed & 1 << index == 0);
+            if is_known {
+                wrong |= last.wrong & SAVED << index;
+            } else if !self.saved_is_right(index, cfa, gpr, memory, caller) {
+                wrong |= SAVED << index;
+            }
+        }
+        (wrong, cfa)
+    }
+
+    /// As [`Simple::wrong`], with the CFA.
+    pub(super) fn judge(
+        &self,
+        gpr: &impl Fn(usize) -> u64,
+        memory: &AddressSpace,
+        caller: &Held,
+    ) -> (Wrong, u64) {
+        let cfa = gpr(self.base as usize).wrapping_add_signed(self.offset.into());
+        (self.wrong(gpr, memory, caller), cfa)
+    }
+
+    #[inline]
+    fn saved_is_right(
+        &self,
+        index: usize,
+        cfa: u64,
+        gpr: &impl Fn(usize) -> u64,
+        memory: &AddressSpace,
+        caller: &Held,
+    ) -> bool {
+        const NUMBERS: [usize; 6] = [3, 5, 12, 13, 14, 15];
+        match self.saved[index] {
+            Saved::Nothing => true,
+            Saved::Same => gpr(NUMBERS[index]) == caller.saved[index],
+            Saved::At(offset) => {
+                let address = cfa.wrapping_add_signed(offset.into());
+                memory.read_u64(address) == Ok(caller.saved[index])
+            }
+        }
+    }
+
     /// What is wrong if the frame has these registers (by hardware number).
     #[inline]
     pub(super) fn wrong(
         &self,
         gpr: &impl Fn(usize) -> u64,
         memory: &AddressSpace,
-        caller: &Caller,
+        caller: &Held,
     ) -> Wrong {
         let base = gpr(self.base as usize);
         if self.ends_at_zero && base == 0 {
@@ -201,22 +326,15 @@ impl Simple {
         }
         let cfa = base.wrapping_add_signed(self.offset.into());
         let mut wrong = if cfa == caller.cfa { 0 } else { CFA };
-        let word = |offset: i32| memory.read_u64(cfa.wrapping_add_signed(offset.into()));
-        match word(self.ra) {
+        match memory.read_u64(cfa.wrapping_add_signed(self.ra.into())) {
             Ok(ra) if ra == caller.pc => {}
             // What a walk takes for its end.
             Ok(0) => return NOTHING,
             Ok(_) => wrong |= RA,
             Err(_) => return NOTHING,
         }
-        const NUMBERS: [usize; 6] = [3, 5, 12, 13, 14, 15];
-        for (index, saved) in self.saved.iter().enumerate() {
-            let right = match *saved {
-                Saved::Nothing => true,
-                Saved::Same => gpr(NUMBERS[index]) == caller.saved[index],
-                Saved::At(offset) => word(offset) == Ok(caller.saved[index]),
-            };
-            if !right {
+        for index in 0..self.saved.len() {
+            if !self.saved_is_right(index, cfa, gpr, memory, caller) {
                 wrong |= SAVED << index;
             }
         }

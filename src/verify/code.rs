@@ -1,9 +1,11 @@
 //! What is known of each instruction before it is executed: its class, what it may change, and
 //! the claims of every unwinder's row at it. Looked up once for each decoded block.
 
-use super::claim::{Claim, PART_OF, Parts};
+use super::claim::{Claim, PART_OF, Parts, Wrong};
+use super::marks::Marks;
 use super::memory::MemoryUse;
-use hashbrown::{HashMap, HashSet};
+use super::numbered::{Numbered, push_tight, reserve_tight};
+use hashbrown::HashMap;
 use iced_x86::InstructionInfoFactory;
 use unwind_sim_emulator::effects::{Stores, effects};
 use unwind_sim_emulator::machine::{BlockId, Executed};
@@ -26,28 +28,50 @@ pub(super) struct Known {
     /// Which claims the unwinders' rows at the instruction make: a number of [`Code::sets`];
     /// [`NONE`] if it was not looked up.
     pub(super) claims: u32,
-    /// What they were last found to be wrong in: a number of [`super::findings`]; [`NONE`] if in
+    /// What they were found to be wrong in: a number of [`super::findings`]; [`NONE`] if in
     /// nothing.
     pub(super) findings: u32,
+    /// For a call, where its claims behind it are ([`Code::returns`]); for all others, what it
+    /// stores: a number of [`Code::stores`].
+    more: u32,
     /// What it may change, memory apart.
     pub(super) writes: Parts,
     pub(super) class: Insn,
-    pub(super) stores: Stores,
-    /// For a call: where its claims behind it are ([`Code::returns`]).
-    pub(super) behind: u32,
 }
+
+const _: () = assert!(size_of::<Known>() == 16);
 
 impl Known {
     /// Not looked up.
     const NOTHING: Known = Known {
         claims: NONE,
         findings: NONE,
+        more: NO_STORES,
         writes: 0,
         class: Insn::Other,
-        stores: Stores::Nothing,
-        behind: NONE,
     };
+
+    /// The number of what it stores.
+    #[inline(always)]
+    pub(super) fn stores(&self) -> u32 {
+        match self.class {
+            Insn::Call { .. } => NO_STORES,
+            _ => self.more,
+        }
+    }
+
+    /// For a call: where its claims behind it are.
+    #[inline]
+    pub(super) fn behind(&self) -> u32 {
+        match self.class {
+            Insn::Call { .. } => self.more,
+            _ => NONE,
+        }
+    }
 }
+
+/// The number of [`Stores::Nothing`].
+pub(super) const NO_STORES: u32 = 0;
 
 /// The claims of the rows at a return address.
 #[derive(Clone, Copy, Debug)]
@@ -56,16 +80,20 @@ pub(super) struct Behind {
     pub(super) inside: u32,
     /// Looked up at the return address.
     pub(super) after: u32,
-    /// As [`Known::findings`], for either.
-    pub(super) findings: [u32; 2],
+    /// As [`Known::findings`], for both.
+    pub(super) findings: u32,
     /// Was the call executed?
     pub(super) seen: bool,
 }
 
 /// The claims of all unwinders at an instruction. Equal ones have one number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Set {
-    /// By unwinder; those that are not there claim nothing.
-    pub(super) claims: [Claim; UNWINDERS_MAX],
+    /// By unwinder, a number of [`Code::claims`].
+    pub(super) claims: [u32; UNWINDERS_MAX],
+    /// By unwinder: one before it claims all that this one claims, and more; if something is
+    /// wrong with that, which of it is wrong with this.
+    pub(super) part_of: [Option<(u8, Wrong)>; UNWINDERS_MAX],
     /// What their outcomes hang on.
     pub(super) depends: Parts,
     /// Is one of another shape than the common one? Then equal claims do not mean equal rows.
@@ -74,18 +102,21 @@ pub(super) struct Set {
 
 /// All instructions met.
 pub(super) struct Code {
-    /// By block number; that of the current block is in `current` for the time being.
-    blocks: Vec<Box<[Known]>>,
-    current: Box<[Known]>,
-    /// The number of the current block; [`SINGLE`] for one instruction by itself.
+    /// By block number, where its instructions begin; [`NONE`] if it was not met.
+    blocks: Vec<u32>,
+    instructions: Vec<Known>,
+    /// Where those of the current block begin.
+    current: usize,
+    /// The number of the current block; [`SINGLE`] for one instruction by itself, whose place is
+    /// the last and is given up behind it.
     number: usize,
     generation: u64,
-    pub(super) sets: Vec<Set>,
-    set_ids: HashMap<[u32; UNWINDERS_MAX], u32>,
-    claim_ids: HashMap<Claim, u32>,
+    sets: Numbered<Set>,
+    claims: Numbered<Claim>,
+    stores: Numbered<Stores>,
     pub(super) returns: Vec<Behind>,
     returns_by_address: HashMap<u64, u32>,
-    addresses: HashSet<u64>,
+    addresses: Marks<()>,
     info: InstructionInfoFactory,
 }
 
@@ -97,7 +128,7 @@ pub(super) struct Tables<'a> {
     pub(super) caches: &'a mut [Cache],
     pub(super) space: &'a image::AddressSpace,
     /// For each unwinder, the rows that executed instructions met: first address and place.
-    pub(super) rows: &'a mut [HashSet<(image::ImageId, u64)>],
+    pub(super) rows: &'a mut [Marks<image::ImageId>],
 }
 
 impl Tables<'_> {
@@ -115,52 +146,76 @@ impl Tables<'_> {
 
     fn meet(&mut self, which: usize, source: &RowSource) {
         if let Some(image) = source.image {
-            self.rows[which].insert((image, source.start));
+            self.rows[which].insert(image, source.start);
         }
     }
 }
 
 impl Code {
     pub(super) fn new() -> Code {
+        let mut stores = Numbered::new();
+        let nothing = stores.number(Stores::Nothing);
+        debug_assert_eq!(nothing, NO_STORES);
         Code {
             blocks: Vec::new(),
-            current: Box::default(),
+            instructions: Vec::new(),
+            current: 0,
             number: SINGLE,
             generation: 0,
-            sets: Vec::new(),
-            set_ids: HashMap::new(),
-            claim_ids: HashMap::new(),
+            sets: Numbered::new(),
+            claims: Numbered::new(),
+            stores,
             returns: Vec::new(),
             returns_by_address: HashMap::new(),
-            addresses: HashSet::new(),
+            addresses: Marks::new(),
             info: InstructionInfoFactory::new(),
         }
     }
 
     /// Forgets all claims: images were mapped or unmapped.
     pub(super) fn clear(&mut self) {
+        // Those of the current block stay, as not looked up, until the next begins.
+        let left = self.instructions.len() - self.current;
+        self.instructions.clear();
+        self.instructions.resize(left, Known::NOTHING);
+        (self.current, self.number) = (0, SINGLE);
         self.blocks.clear();
-        self.current.fill(Known::NOTHING);
         self.returns.clear();
         self.returns_by_address.clear();
     }
 
     /// Distinct addresses of instructions that were looked up.
     pub(super) fn addresses(&self) -> u64 {
-        self.addresses.len() as u64
+        self.addresses.count()
+    }
+
+    /// A set of claims.
+    #[inline]
+    pub(super) fn set(&self, id: u32) -> Option<&Set> {
+        self.sets.get(id)
+    }
+
+    /// A claim; of no number there is none.
+    #[inline]
+    pub(super) fn claim(&self, id: u32) -> &Claim {
+        self.claims.get(id).unwrap_or(&Claim::Missing)
+    }
+
+    /// What an instruction stores.
+    #[inline]
+    pub(super) fn stores(&self, id: u32) -> Stores {
+        self.stores.get(id).copied().unwrap_or(Stores::Anything)
     }
 
     /// What it takes.
     pub(super) fn memory(&self) -> MemoryUse {
-        let known = self.blocks.iter().map(|b| size_of_val(&**b));
-        let known = known.sum::<usize>() + size_of_val(&*self.current);
+        let known = self.instructions.capacity() * size_of::<Known>() + self.blocks.capacity() * 4;
         let returns = self.returns.capacity() * size_of::<Behind>();
         let returns = returns + self.returns_by_address.allocation_size();
-        let ids = self.set_ids.allocation_size() + self.claim_ids.allocation_size();
         MemoryUse {
-            known: known + self.blocks.capacity() * size_of::<Box<[Known]>>() + returns,
-            claims: self.sets.capacity() * size_of::<Set>() + ids,
-            met: self.addresses.allocation_size(),
+            known: known + returns + self.stores.bytes(),
+            claims: self.sets.bytes() + self.claims.bytes(),
+            met: self.addresses.bytes(),
             ..MemoryUse::default()
         }
     }
@@ -168,40 +223,53 @@ impl Code {
     /// A block begins.
     #[inline]
     pub(super) fn enter(&mut self, block: Option<BlockId>, operations: usize) {
-        match block {
-            Some(id) if id.number as usize == self.number && id.generation == self.generation => {}
-            _ => self.change(block, operations),
+        if let Some(id) = block
+            && id.generation == self.generation
+            && self.number != SINGLE
+            && let Some(&at) = self.blocks.get(id.number as usize)
+            && at != NONE
+        {
+            self.number = id.number as usize;
+            self.current = at as usize;
+        } else {
+            self.change(block, operations);
         }
     }
 
     fn change(&mut self, block: Option<BlockId>, operations: usize) {
-        let left = std::mem::take(&mut self.current);
-        if let Some(place) = self.blocks.get_mut(self.number) {
-            *place = left;
+        if self.number == SINGLE {
+            self.instructions.truncate(self.current);
         }
-        let Some(id) = block else {
-            self.number = SINGLE;
-            self.current = vec![Known::NOTHING; operations].into_boxed_slice();
-            return;
-        };
-        if id.generation != self.generation {
-            self.clear();
-            self.generation = id.generation;
+        self.number = SINGLE;
+        self.current = self.instructions.len();
+        if let Some(id) = block {
+            if id.generation != self.generation {
+                self.clear();
+                self.generation = id.generation;
+            }
+            self.number = id.number as usize;
+            if self.blocks.len() <= self.number {
+                let more = self.number + 1 - self.blocks.len();
+                reserve_tight(&mut self.blocks, more);
+                self.blocks.resize(self.number + 1, NONE);
+            }
+            let at = &mut self.blocks[self.number];
+            if *at != NONE {
+                self.current = *at as usize;
+                return;
+            }
+            self.current = self.instructions.len();
+            *at = self.current as u32;
         }
-        self.number = id.number as usize;
-        if self.blocks.len() <= self.number {
-            self.blocks.resize_with(self.number + 1, Box::default);
-        }
-        self.current = std::mem::take(&mut self.blocks[self.number]);
-        if self.current.len() != operations {
-            self.current = vec![Known::NOTHING; operations].into_boxed_slice();
-        }
+        reserve_tight(&mut self.instructions, operations);
+        let end = self.current + operations;
+        self.instructions.resize(end, Known::NOTHING);
     }
 
     /// What is known of an instruction of the current block.
     #[inline(always)]
     pub(super) fn known(&mut self, index: u32) -> Option<&mut Known> {
-        self.current.get_mut(index as usize)
+        self.instructions.get_mut(self.current + index as usize)
     }
 
     /// Looks it up.
@@ -217,19 +285,18 @@ impl Code {
             }
         }
         let claims = self.claims_at(insn.rip, tables, true);
-        let behind = match class {
+        let more = match class {
             Insn::Call { len, .. } => self.claims_behind(insn.rip.wrapping_add(len.into()), tables),
-            _ => NONE,
+            _ => self.stores.number(effects.stores),
         };
         let known = Known {
             claims,
             writes,
             class,
-            stores: effects.stores,
             findings: NONE,
-            behind,
+            more,
         };
-        self.addresses.insert(insn.rip);
+        self.addresses.insert((), insn.rip);
         if let Some(place) = self.known(insn.index) {
             *place = known;
         }
@@ -259,22 +326,23 @@ impl Code {
                 }
             };
         }
-        let ids = claims.map(|claim| {
-            let next = self.claim_ids.len() as u32;
-            *self.claim_ids.entry(claim).or_insert(next)
-        });
-        let next = self.sets.len() as u32;
-        let id = *self.set_ids.entry(ids).or_insert(next);
-        if id == next {
-            let used = &claims[..tables.finders.len()];
-            let depends = used.iter().fold(0, |all, claim| all | claim.depends());
-            self.sets.push(Set {
-                claims,
-                depends,
-                has_slow: used.contains(&Claim::Slow),
+        let used = &claims[..tables.finders.len()];
+        let mut part_of = [None; UNWINDERS_MAX];
+        for (which, place) in part_of.iter_mut().enumerate().take(used.len()) {
+            *place = used[..which].iter().enumerate().find_map(|(index, other)| {
+                let (Claim::Simple(this), Claim::Simple(other)) = (&used[which], other) else {
+                    return None;
+                };
+                Some((index as u8, this.part_of(other)?))
             });
         }
-        id
+        let set = Set {
+            claims: claims.map(|claim| self.claims.number(claim)),
+            part_of,
+            depends: used.iter().fold(0, |all, claim| all | claim.depends()),
+            has_slow: used.contains(&Claim::Slow),
+        };
+        self.sets.number(set)
     }
 
     fn claims_behind(&mut self, ra: u64, tables: &mut Tables<'_>) -> u32 {
@@ -284,11 +352,11 @@ impl Code {
         let behind = Behind {
             inside: self.claims_at(ra.wrapping_sub(1), tables, false),
             after: self.claims_at(ra, tables, false),
-            findings: [NONE; 2],
+            findings: NONE,
             seen: false,
         };
         let at = self.returns.len() as u32;
-        self.returns.push(behind);
+        push_tight(&mut self.returns, behind);
         self.returns_by_address.insert(ra, at);
         at
     }

@@ -1,7 +1,9 @@
 //! What was found wrong, each once, with how often and where first.
 
-use super::claim::Wrong;
+use super::claim::{MISREAD, NOTHING, Wrong};
 use super::code::{NONE, UNWINDERS_MAX};
+use super::log::Log;
+use super::numbered::push_tight;
 use crate::check::Contradiction;
 use hashbrown::HashMap;
 use unwind_sim_unwind::reason::Code;
@@ -53,45 +55,151 @@ pub struct Finding {
     pub contradiction: Contradiction,
 }
 
-/// What identifies a finding.
-type Key = (usize, Check, u64, &'static str, Reg);
-
-/// All findings of a run.
+/// Findings, each once.
 #[derive(Default)]
-pub(super) struct Findings {
+struct Merged {
     all: Vec<Finding>,
     by_key: HashMap<Key, u32>,
-    /// The findings of one outcome, so that the same outcome again only counts.
-    outcomes: Vec<Outcome>,
-    /// By unwinder, the last outcome: for instructions that had one.
-    last: Vec<[u32; UNWINDERS_MAX]>,
-    /// All outcomes, by instruction, unwinder and what was wrong.
-    known: HashMap<(u32, u8, Wrong), u32>,
 }
 
+/// What identifies a finding.
+type Key = (usize, Check, u64, Code, Reg);
+
+impl Merged {
+    /// Adds one, or counts it if it was met before.
+    fn add(&mut self, finding: Finding) {
+        let Finding {
+            unwinder,
+            check,
+            address,
+            code,
+            reg,
+            ..
+        } = finding;
+        let next = self.all.len() as u32;
+        let key = (unwinder, check, address, code, reg);
+        let id = *self.by_key.entry(key).or_insert(next);
+        match self.all.get_mut(id as usize) {
+            Some(known) => known.count += finding.count,
+            None => self.all.push(finding),
+        }
+    }
+
+    /// All of them, by unwinder, check and address.
+    fn finish(mut self) -> Vec<Finding> {
+        self.all
+            .sort_by_key(|f| (f.unwinder, f.check, f.address, f.code.as_str(), f.reg as u8));
+        self.all
+    }
+}
+
+/// The outcomes at which something was wrong, of checks of single frames and of walks.
+pub(super) struct Findings {
+    outcomes: Vec<Outcome>,
+    /// What was found, by outcome.
+    log: Log,
+    /// The outcomes of walks: by unwinder, code, register and address.
+    walks: HashMap<(u8, Code, Reg, u64), u32>,
+}
+
+/// An outcome of one check at one place, so that the same one again only counts.
 struct Outcome {
-    wrong: Wrong,
-    count: u64,
-    findings: Vec<u32>,
+    /// Another one at the place; none if there is no outcome of this number.
+    next: u32,
+    /// How often, the lower and the upper part.
+    count: u32,
+    count_high: u16,
+    what: What,
+}
+
+/// The unwinder, the check, what was wrong, and whether the one-frame check bears it out.
+type What = u16;
+const UNWINDER: u32 = 10;
+const CHECK: u32 = 13;
+const BORNE_OUT: What = 1 << 15;
+const _: () = assert!(NOTHING < 1 << UNWINDER && MISREAD < 1 << UNWINDER);
+const _: () = assert!(UNWINDERS_MAX <= 1 << (CHECK - UNWINDER));
+
+#[inline]
+fn what(which: usize, check: Check, wrong: Wrong) -> What {
+    wrong | (which as What) << UNWINDER | (check as What) << CHECK
+}
+
+impl Outcome {
+    fn unwinder(&self) -> usize {
+        usize::from(self.what >> UNWINDER) % UNWINDERS_MAX
+    }
+
+    fn check(&self) -> Check {
+        match (self.what & !BORNE_OUT) >> CHECK {
+            0 => Check::Instruction,
+            1 => Check::InsideCall,
+            2 => Check::AtReturn,
+            _ => Check::Walk,
+        }
+    }
+
+    #[inline]
+    fn again(&mut self) {
+        let (count, wrapped) = self.count.overflowing_add(1);
+        self.count = count;
+        self.count_high = self.count_high.wrapping_add(wrapped.into());
+    }
+
+    fn count(&self) -> u64 {
+        u64::from(self.count) | u64::from(self.count_high) << 32
+    }
 }
 
 impl Findings {
-    /// Counts an outcome at an instruction that had the same once before, and says whether there was
-    /// a contradiction; if it is a new one, it has to be added. `place` is the instruction's.
-    #[inline]
-    pub(super) fn again(&mut self, place: u32, which: usize, wrong: Wrong) -> Option<bool> {
-        let last = self.last.get_mut(place as usize)?;
-        let id = &mut last[which];
-        let outcome = self.outcomes.get(*id as usize)?;
-        if outcome.wrong != wrong {
-            *id = *self.known.get(&(place, which as u8, wrong))?;
+    pub(super) fn new() -> Findings {
+        Findings {
+            outcomes: Vec::new(),
+            log: Log::new(),
+            walks: HashMap::new(),
         }
-        let outcome = self.outcomes.get_mut(*id as usize)?;
-        outcome.count += 1;
-        Some(!outcome.findings.is_empty())
     }
 
-    /// Adds an outcome, and remembers it at `place`, which is made if it is [`NONE`]. Gives
+    /// Counts contradiction `found` of a walk, or adds it.
+    pub(super) fn walked(&mut self, unwinder: usize, number: u64, found: &Contradiction) {
+        let address = found.pc.value();
+        let key = (unwinder as u8, found.code, found.reg, address);
+        if let Some(outcome) = self
+            .walks
+            .get(&key)
+            .map(|&id| &mut self.outcomes[id as usize])
+        {
+            outcome.again();
+            return;
+        }
+        let check = (unwinder, Check::Walk, address);
+        let mut place = NONE;
+        self.add(&mut place, 0, check, number, std::slice::from_ref(found));
+        self.walks.insert(key, place);
+    }
+
+    /// Counts an outcome at a place that had the same once before, and says whether there was a
+    /// contradiction; if it is a new one, it has to be added.
+    #[inline]
+    pub(super) fn again(
+        &mut self,
+        mut place: u32,
+        which: usize,
+        check: Check,
+        wrong: Wrong,
+    ) -> Option<bool> {
+        let what = what(which, check, wrong);
+        loop {
+            let outcome = self.outcomes.get_mut(place as usize)?;
+            if outcome.what & !BORNE_OUT == what {
+                outcome.again();
+                return Some(outcome.what & BORNE_OUT != 0);
+            }
+            place = outcome.next;
+        }
+    }
+
+    /// Adds an outcome, and remembers it at `place`, which is the number of its last outcome. Gives
     /// whether there was a contradiction.
     pub(super) fn add(
         &mut self,
@@ -99,86 +207,46 @@ impl Findings {
         wrong: Wrong,
         (which, check, address): (usize, Check, u64),
         first: u64,
-        contradictions: Vec<Contradiction>,
+        contradictions: &[Contradiction],
     ) -> bool {
-        let mut findings = Vec::new();
-        for contradiction in contradictions {
-            findings.push(self.finding(which, check, address, first, contradiction));
-        }
-        let is_wrong = !findings.is_empty();
-        if *place == NONE {
-            *place = self.last.len() as u32;
-            self.last.push([NONE; UNWINDERS_MAX]);
-        }
+        let is_wrong = !contradictions.is_empty();
         let id = self.outcomes.len() as u32;
-        self.last[*place as usize][which] = id;
-        self.known.insert((*place, which as u8, wrong), id);
-        self.outcomes.push(Outcome {
-            wrong,
+        let borne_out = if is_wrong { BORNE_OUT } else { 0 };
+        let outcome = Outcome {
+            next: *place,
             count: 1,
-            findings,
-        });
+            count_high: 0,
+            what: what(which, check, wrong) | borne_out,
+        };
+        push_tight(&mut self.outcomes, outcome);
+        *place = id;
+        self.log.add(address, first, contradictions);
         is_wrong
-    }
-
-    fn finding(
-        &mut self,
-        unwinder: usize,
-        check: Check,
-        address: u64,
-        first: u64,
-        contradiction: Contradiction,
-    ) -> u32 {
-        let (code, reg) = (contradiction.code, contradiction.reg);
-        let next = self.all.len() as u32;
-        let key = (unwinder, check, address, code.as_str(), reg);
-        let id = *self.by_key.entry(key).or_insert(next);
-        if id == next {
-            self.all.push(Finding {
-                unwinder,
-                check,
-                address,
-                code,
-                reg,
-                first,
-                count: 0,
-                contradiction,
-            });
-        }
-        id
     }
 
     /// Heap bytes.
     pub(super) fn bytes(&self) -> usize {
-        let lists = self.outcomes.iter().map(|o| 4 * o.findings.capacity());
-        lists.sum::<usize>()
-            + self.outcomes.capacity() * size_of::<Outcome>()
-            + self.all.capacity() * size_of::<Finding>()
-            + self.last.capacity() * size_of::<[u32; UNWINDERS_MAX]>()
-            + self.by_key.allocation_size()
-            + self.known.allocation_size()
+        let walks = self.walks.allocation_size();
+        self.outcomes.capacity() * size_of::<Outcome>() + self.log.bytes() + walks
     }
 
-    /// Takes the findings of `other` too.
-    pub(super) fn merge(&mut self, other: Findings) {
-        let offset = self.all.len() as u32;
-        self.all.extend(other.all);
-        self.outcomes
-            .extend(other.outcomes.into_iter().map(|mut outcome| {
-                outcome.findings.iter_mut().for_each(|id| *id += offset);
-                outcome
-            }));
-    }
-
-    /// All of them, by unwinder, check and address.
-    pub(super) fn finish(mut self) -> Vec<Finding> {
-        for outcome in &self.outcomes {
-            for &id in &outcome.findings {
-                self.all[id as usize].count += outcome.count;
+    /// All findings, by unwinder, check and address.
+    pub(super) fn finish(&self) -> Vec<Finding> {
+        let mut merged = Merged::default();
+        for (outcome, entry) in self.outcomes.iter().zip(self.log.entries()) {
+            for contradiction in entry.contradictions {
+                merged.add(Finding {
+                    unwinder: outcome.unwinder(),
+                    check: outcome.check(),
+                    address: entry.address,
+                    code: contradiction.code,
+                    reg: contradiction.reg,
+                    first: entry.first,
+                    count: outcome.count(),
+                    contradiction,
+                });
             }
         }
-        let mut all = self.all;
-        all.sort_by_key(|f| (f.unwinder, f.check, f.address, f.code.as_str(), f.reg as u8));
-        all
+        merged.finish()
     }
 }

@@ -1,6 +1,6 @@
 //! What the checks are made of: true frames, the registers in them, and what is wrong as bits.
 
-use super::claim::{self, Caller, Wrong};
+use super::claim::{self, Wrong};
 use crate::check::Contradiction;
 use unwind_sim_emulator::State;
 use unwind_sim_unwind::regs::{Reg, Regs};
@@ -33,14 +33,6 @@ pub(crate) fn live(state: &State, rip: u64) -> Regs {
     regs.set(Reg::Rip, rip);
     regs.set(Reg::Rflags, state.rflags());
     regs
-}
-
-pub(super) fn caller(held: &Held) -> Caller {
-    Caller {
-        cfa: held.cfa,
-        pc: held.pc,
-        saved: held.saved,
-    }
 }
 
 pub(super) fn top(cpu: &Cpu, cfa: u64) -> TrueFrame {

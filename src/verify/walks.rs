@@ -2,8 +2,8 @@
 //! frames says: a walk that goes wrong over rows that are all right is our own bug.
 
 use super::claim::{self, Wrong};
-use super::code::{NONE, UNWINDERS_MAX};
-use super::findings::{Check, Findings};
+use super::code::UNWINDERS_MAX;
+use super::findings::Findings;
 use crate::check::Subject;
 use crate::diagnose::{Walked, diagnose};
 use crate::engine::{Engine, MemoryView, Setting};
@@ -36,7 +36,6 @@ const DISAGREEMENTS_MAX: usize = 100;
 pub(super) struct Walks {
     setting: Setting,
     taken: [(u64, u64); UNWINDERS_MAX],
-    found: Findings,
     disagreements: Vec<Disagreement>,
 }
 
@@ -45,7 +44,6 @@ impl Walks {
         Walks {
             setting,
             taken: [(0, 0); UNWINDERS_MAX],
-            found: Findings::default(),
             disagreements: Vec::new(),
         }
     }
@@ -55,9 +53,8 @@ impl Walks {
         self.taken[which]
     }
 
-    /// Gives what was found to the other findings.
-    pub(super) fn finish(self, findings: &mut Findings) -> Vec<Disagreement> {
-        findings.merge(self.found);
+    /// The disagreements.
+    pub(super) fn finish(self) -> Vec<Disagreement> {
         self.disagreements
     }
 
@@ -72,12 +69,13 @@ impl Walks {
         }
     }
 
-    /// Walks the stack with every unwinder. `wrong` is what the check of the innermost frame said.
+    /// Walks the stack with every unwinder; what is found goes to `findings`. `wrong` is what the check of the innermost frame said.
     pub(super) fn take(
         &mut self,
         engines: &[Engine],
         subject: &Subject<'_>,
         caches: &mut [Cache],
+        findings: &mut Findings,
         wrong: &[Wrong; UNWINDERS_MAX],
         number: u64,
     ) {
@@ -130,11 +128,7 @@ impl Walks {
                 continue;
             };
             match diagnosis.contradiction {
-                Some(contradiction) => {
-                    let place = (which, Check::Walk, diagnosis.pc.value());
-                    let found = vec![contradiction];
-                    self.found.add(&mut { NONE }, 0, place, number, found);
-                }
+                Some(contradiction) => findings.walked(which, number, &contradiction),
                 None if is_the_walks(diagnosis.code) => {}
                 None => {
                     let what = format!("a walk ({verdict} {})", diagnosis.code.as_str());

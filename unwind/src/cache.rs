@@ -83,7 +83,7 @@ impl TableKind {
 }
 
 /// Where a row stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RowSource {
     /// Which table.
     pub table: TableKind,
@@ -308,6 +308,20 @@ impl Cache {
         let keys = self.rule_keys.allocation_size() + self.rule_ids.allocation_size();
         let units = self.unit_ids.allocation_size() + self.failed.allocation_size();
         self.hot.bytes() + lists + keys + units + self.commons.allocation_size()
+    }
+
+    /// Forgets units, rows and hot addresses, and gives their memory back; they are compiled again
+    /// when they are needed, and what that costs is counted anew. All [`UnitId`]s and [`RowId`]s of
+    /// before are void.
+    pub fn forget_units(&mut self) {
+        self.hot = HotTable::default();
+        self.rows = Vec::new();
+        self.units = Vec::new();
+        self.unit_ids = HashTable::new();
+        self.failed = HashMap::new();
+        self.errors = HashMap::new();
+        self.commons = HashMap::new();
+        self.spent = HashMap::new();
     }
 
     // --- the hot table ---

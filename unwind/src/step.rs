@@ -14,7 +14,7 @@ use crate::rule::Rule;
 use crate::walk::{Finder, Place};
 
 /// A rule and its place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Row {
     /// The rule.
     pub rule: Rule,

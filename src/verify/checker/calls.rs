@@ -2,10 +2,10 @@
 
 use super::Checker;
 use crate::check::{Contradiction, Subject};
-use crate::verify::claim::{self, Claim, Wrong};
+use crate::verify::claim::{self, Claim, Judged, Wrong};
 use crate::verify::code::{Known, NONE};
 use crate::verify::findings::Check;
-use crate::verify::frames::{caller, outer};
+use crate::verify::frames::outer;
 use crate::verify::walks::Window;
 use unwind_sim_emulator::State;
 use unwind_sim_unwind::address::CodeAddress;
@@ -18,42 +18,37 @@ impl Checker<'_> {
         let frames = self.tracker.frames();
         let [.., held, callee] = frames else { return };
         let (held, callee) = (*held, *callee);
-        if self.tracker.in_doubt() || known.behind == NONE {
+        if self.tracker.in_doubt() || known.behind() == NONE {
             return;
         }
-        let behind = self.code.returns[known.behind as usize];
-        // At the call itself nothing was wrong, and nothing but rsp has changed since.
-        let inside_right = behind.inside == known.claims
-            && self.last_set == known.claims
-            && !self.any_wrong
-            && self.elide;
+        let behind = self.code.returns[known.behind() as usize];
+        let sets = [behind.inside, behind.after].map(|set| self.code.set(set).map(|s| s.claims));
+        let [Some(inside), Some(after)] = sets else {
+            return;
+        };
         let gpr = |number| match number {
             4 => callee.cfa,
             number => state.gpr(number),
         };
         for which in 0..self.finders.len() {
             self.tallies[which].calls += 1;
-            let checks = [
-                (Check::InsideCall, behind.inside, inside_right),
-                (
-                    Check::AtReturn,
-                    behind.after,
-                    inside_right && behind.after == behind.inside,
-                ),
-            ];
-            for (check, set, right) in checks {
-                let wrong = match &self.code.sets[set as usize].claims[which] {
+            let Judged { claim, wrong, .. } = self.judged[which];
+            let mut last = (claim, wrong);
+            for (check, set) in [(Check::InsideCall, &inside), (Check::AtReturn, &after)] {
+                let number = set[which];
+                let wrong = match self.code.claim(number) {
                     Claim::Simple(simple) if simple.can_be_walked(&gpr, callee.cfa) => {
-                        if right {
-                            0
-                        } else {
-                            simple.wrong(&gpr, &state.memory, &caller(&held))
+                        // At the call itself all registers were what they are here, and the call
+                        // has stored below all that a walk reads.
+                        if last.0 != number || !self.elide {
+                            last = (number, simple.wrong(&gpr, &state.memory, &held));
                         }
+                        last.1
                     }
                     _ => claim::NOTHING,
                 };
                 if wrong != 0 {
-                    self.count_call(state, known.behind, which, (check, wrong), &held, &callee);
+                    self.count_call(state, known.behind(), which, (check, wrong), &held, &callee);
                 }
             }
         }
@@ -69,15 +64,14 @@ impl Checker<'_> {
         held: &Held,
         callee: &Held,
     ) {
-        let place = usize::from(check == Check::AtReturn);
-        let known = &mut self.code.returns[behind as usize].findings[place];
-        let is_wrong = match self.findings.again(*known, which, wrong) {
+        let known = &mut self.code.returns[behind as usize].findings;
+        let is_wrong = match self.findings.again(*known, which, check, wrong) {
             Some(is_wrong) => is_wrong,
             None => {
                 let found = self.call_contradictions(state, which, check, held, callee);
-                let known = &mut self.code.returns[behind as usize].findings[place];
+                let known = &mut self.code.returns[behind as usize].findings;
                 let place = (which, check, callee.pc);
-                self.findings.add(known, wrong, place, self.number, found)
+                self.findings.add(known, wrong, place, self.number, &found)
             }
         };
         let tally = &mut self.tallies[which];

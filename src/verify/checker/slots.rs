@@ -10,6 +10,7 @@ use crate::verify::claim::Claim;
 use crate::verify::code::NONE;
 use crate::verify::stores::{Hit, Slot, Writer};
 use std::ops::Range;
+use unwind_sim_emulator::effects::Stores;
 use unwind_sim_emulator::linux::SystemCall;
 use unwind_sim_emulator::{AddressSpace, State};
 use unwind_sim_unwind::memory::Memory;
@@ -25,7 +26,7 @@ const HITS_MAX: usize = 64;
 pub(super) struct Site {
     /// The slot of the frame.
     slot: u64,
-    /// The claims: a number of [`crate::verify::code::Code::sets`].
+    /// The claims: a number of a set of [`crate::verify::code::Code`].
     inside: u32,
 }
 
@@ -43,6 +44,34 @@ impl Checker<'_> {
         let slot = callee.slot;
         self.sites.resize(frames.len() - 1, NO_SITE);
         self.sites.push(Site { slot, inside });
+    }
+
+    /// The instruction that is next stores; `stores` is the number of what.
+    #[inline]
+    pub(super) fn about_to_store(&mut self, state: &State, set: u32, stores: u32) {
+        match self.code.stores(stores) {
+            Stores::Nothing => {}
+            Stores::String(elements) => {
+                let range = elements.range(state);
+                if range.end > self.lowest_slot {
+                    self.changed |= claim::SLOTS;
+                    self.store(state, set, range);
+                }
+            }
+            Stores::Anything => {
+                self.changed |= claim::SLOTS;
+                if self.class == Insn::Syscall {
+                    self.before_call(state, set);
+                }
+            }
+            Stores::At(operand) => {
+                let address = operand.address(state);
+                let end = address.wrapping_add(operand.size.into());
+                if end > self.lowest_slot {
+                    self.store(state, set, address..end);
+                }
+            }
+        }
     }
 
     /// A store that does not end below the lowest slot of the innermost frame. `set` is what is
@@ -119,10 +148,10 @@ impl Checker<'_> {
             (Some(callee), Some(site)) if site.slot == callee.slot => site.inside,
             _ => return,
         };
-        let (Some(which), Some(set)) = (self.carries_all, self.code.sets.get(set as usize)) else {
+        let (Some(which), Some(set)) = (self.carries_all, self.code.set(set)) else {
             return;
         };
-        let Claim::Simple(simple) = &set.claims[which] else {
+        let Claim::Simple(simple) = self.code.claim(set.claims[which]) else {
             return;
         };
         let held = &frames[index];

@@ -71,6 +71,30 @@ fn a_unit_whose_first_row_begins_later() {
 }
 
 #[test]
+fn forgotten_units_are_compiled_again() {
+    let mut cache = Cache::new();
+    for offset in 0..1000 {
+        let key = UnitKey { offset, ..KEY };
+        cache.add_unit(key, 0x10..0x40, [row(0x10, rule(8))], None);
+    }
+    cache.add_failed_unit(KEY, Reason::NotAtRoot);
+    cache.spend(&KEY, 5);
+    let before = cache.bytes();
+    cache.forget_units();
+    assert!(cache.bytes() < before / 50, "{} of {before}", cache.bytes());
+    assert_eq!((cache.unit(&KEY), cache.spend(&KEY, 1)), (None, 1));
+    let unit = cache.add_unit(
+        KEY,
+        0x10..0x40,
+        [row(0x10, rule(16)), row(0x20, rule(8))],
+        None,
+    );
+    let found = cache.find_row(unit, 0x20).map(|row| *cache.rule(row));
+    assert_eq!(found, Ok(rule(8)));
+    assert_eq!(cache.rules.len(), 2, "rules are still kept once");
+}
+
+#[test]
 fn units_that_cannot_be_compiled() {
     let mut cache = Cache::new();
     assert_eq!(cache.unit(&KEY), None);

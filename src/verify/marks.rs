@@ -1,0 +1,62 @@
+//! Addresses of code that were met, a bit for each, to count them.
+
+use super::numbered::push_tight;
+use hashbrown::HashMap;
+use std::hash::Hash;
+
+/// Addresses in one entry.
+const CHUNK: u64 = 256;
+
+/// Addresses that were met in address spaces or images `S`.
+pub(super) struct Marks<S> {
+    chunks: Vec<[u64; CHUNK as usize / 64]>,
+    places: HashMap<(S, u64), u32>,
+    count: u64,
+}
+
+impl<S: Eq + Hash> Marks<S> {
+    pub(super) fn new() -> Self {
+        Marks {
+            chunks: Vec::new(),
+            places: HashMap::new(),
+            count: 0,
+        }
+    }
+
+    pub(super) fn insert(&mut self, space: S, address: u64) {
+        let next = self.chunks.len() as u32;
+        let place = *self.places.entry((space, address / CHUNK)).or_insert(next);
+        if place == next {
+            push_tight(&mut self.chunks, [0; CHUNK as usize / 64]);
+        }
+        let word = &mut self.chunks[place as usize][(address % CHUNK / 64) as usize];
+        let bit = 1 << (address % 64);
+        self.count += u64::from(*word & bit == 0);
+        *word |= bit;
+    }
+
+    /// How many distinct ones there are.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Heap bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.chunks.capacity() * CHUNK as usize / 8 + self.places.allocation_size()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Marks;
+
+    #[test]
+    fn each_address_counts_once_in_each_space() {
+        let mut marks = Marks::new();
+        let addresses = [0, 63, 64, 255, 256, u64::MAX, 63, 256];
+        for (space, address) in [1, 2].into_iter().flat_map(|s| addresses.map(|a| (s, a))) {
+            marks.insert(space, address);
+        }
+        assert_eq!(marks.count(), 12);
+    }
+}

@@ -1,0 +1,58 @@
+//! Values that many places share: each is kept once and known by its number. And lists that
+//! leave little of their allocation unused.
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use std::hash::{BuildHasher, Hash};
+
+/// Values, each once.
+pub(super) struct Numbered<T> {
+    all: Vec<T>,
+    ids: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+}
+
+impl<T: Copy + Eq + Hash> Numbered<T> {
+    pub(super) fn new() -> Self {
+        Numbered {
+            all: Vec::new(),
+            ids: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
+        }
+    }
+
+    /// The number of `value`: that of an equal one if there is one.
+    pub(super) fn number(&mut self, value: T) -> u32 {
+        let Numbered { all, ids, hasher } = self;
+        let hash = hasher.hash_one(value);
+        if let Some(&id) = ids.find(hash, |&id| all[id as usize] == value) {
+            return id;
+        }
+        let id = all.len() as u32;
+        push_tight(all, value);
+        ids.insert_unique(hash, id, |&id| hasher.hash_one(all[id as usize]));
+        id
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self, id: u32) -> Option<&T> {
+        self.all.get(id as usize)
+    }
+
+    /// Heap bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.all.capacity() * size_of::<T>() + self.ids.allocation_size()
+    }
+}
+
+/// As [`Vec::reserve`], but at most an eighth of the list is left unused.
+pub(super) fn reserve_tight<T>(list: &mut Vec<T>, more: usize) {
+    if list.capacity() - list.len() < more {
+        list.reserve_exact(more.max(list.len() / 8 + 8));
+    }
+}
+
+/// As [`Vec::push`], with [`reserve_tight`].
+pub(super) fn push_tight<T>(list: &mut Vec<T>, value: T) {
+    reserve_tight(list, 1);
+    list.push(value);
+}
