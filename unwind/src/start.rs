@@ -179,12 +179,20 @@ impl SampleRegs {
             first_frame: Some(first_frame),
             sampled_ip,
         };
-        let caller_bp = || memory.read_u64(frame_address).map_err(Reason::from);
+        // Of the function that makes the fake registers: what it knew of its own frame does not hang
+        // on what it wrote down as sp.
+        let fetch_bp = self.fetch.and_then(|fetch| fetch.get(Reg::Rbp));
+        let caller_bp = || {
+            let frame = fetch_bp.unwrap_or(frame_address);
+            memory.read_u64(frame).map_err(Reason::from)
+        };
         Ok(match variant {
             FakeVariant::V5_1 | FakeVariant::V3_2019 if frame_pointer_kernel => {
                 as_real(caller_bp()?)
             }
             FakeVariant::V5_1 => as_real(frame_address),
+            // Without sp nothing was walked: no frame is above this mark.
+            FakeVariant::V3_2019 if frame_address == 0 => from_own(u64::MAX, None),
             FakeVariant::V3_2019 => from_own(live_sp, None),
             FakeVariant::V5_2 => from_own(frame_address, None),
             FakeVariant::AlwaysIp => from_own(frame_address, Some(ip)),
