@@ -111,10 +111,16 @@ pub(super) fn compare(
     {
         return Verdict::Undefined(rule);
     }
-    if meddles(subject, case) {
+    if meddles(subject, case) || runs_the_child(machine) {
         return Verdict::Void;
     }
     Verdict::Different
+}
+
+/// Does the case go on in the child's own program? That runs then, on the processor alone.
+fn runs_the_child(machine: &(Outcome, NativeState)) -> bool {
+    let rip = machine.1.rip;
+    machine.0 == Outcome::Done && RESERVED.contains(&rip) && !CODE_RANGE.contains(&rip)
 }
 
 /// Did the case go where only the child may go, or where code is?
