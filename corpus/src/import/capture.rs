@@ -23,7 +23,7 @@ use unwind_sim_unwind::image::{
 use unwind_sim_unwind::kernel::{
     Code, Generated, Rethook, StackInfo, StackType, State, THREAD_SIZE, Task, Version,
 };
-use unwind_sim_unwind::orc::{Index, OrcReg};
+use unwind_sim_unwind::orc::{Encoding, Index, OrcReg};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::Truth;
@@ -50,6 +50,7 @@ pub(super) fn import(
         number: 0,
         image: None,
         bias: 0,
+        encoding: None,
         stacks: Vec::new(),
         space: AddressSpace::new(),
         code: None,
@@ -90,6 +91,7 @@ struct Capture<'o, 's> {
     /// The kernel's, and how far it was moved.
     image: Option<Arc<Image>>,
     bias: u64,
+    encoding: Option<Encoding>,
     /// Those of the step before.
     stacks: Vec<(StackInfo, Region<'static>)>,
     /// What was mapped so far.
@@ -117,6 +119,7 @@ impl Capture<'_, '_> {
             (None, None) => kaslr(root, &image)?,
         };
         (self.image, self.bias) = (Some(image.image.clone()), bias);
+        self.encoding = image.encoding;
         let name = path.display().to_string();
         if self
             .map(name, image.range.clone(), bias, image.image)
@@ -146,7 +149,7 @@ impl Capture<'_, '_> {
                 return Ok(ControlFlow::Break(()));
             }
         }
-        self.code = Some(Code::new(&self.space, self.version(), None));
+        self.code = Some(Code::new(&self.space, self.version(), self.encoding));
         Ok(ControlFlow::Continue(()))
     }
 
@@ -197,7 +200,7 @@ impl Capture<'_, '_> {
                 image: None,
                 name,
             })?;
-            self.code = Some(Code::new(&self.space, version, None));
+            self.code = Some(Code::new(&self.space, version, self.encoding));
         }
         if let (true, Some(code)) = (kernel.task.rethooks.is_empty(), &self.code) {
             kernel.task.rethooks = implied::rethooks(&kernel.states, code, &memory);
@@ -339,7 +342,7 @@ impl Capture<'_, '_> {
     /// registers: the memory was captured at its entry.
     fn saved_bp(&self, own: &Regs, cfa: u64) -> Option<u64> {
         let image = self.image.as_ref()?;
-        let index = Index::new(image, None).ok()??;
+        let index = Index::new(image, self.encoding).ok()??;
         let (table, layout) = (index.table().ok()?, index.encoding()?.layout);
         let position = table.find(own.rip().wrapping_sub(self.bias).wrapping_sub(1))?;
         let entry = table.table().entry(table.stored(position)?, layout)?.ok()?;
@@ -435,6 +438,7 @@ impl Capture<'_, '_> {
     fn task(&self, from: &Object<'_>) -> Result<Task, Problem> {
         let mut task = Task {
             version: Version::from_name(&self.release),
+            encoding: self.encoding,
             ..Task::default()
         };
         if from.has("ret_stack") {

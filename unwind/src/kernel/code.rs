@@ -71,6 +71,9 @@ impl Generated {
     }
 }
 
+/// The symbol that the kernel has and no module.
+const START: &str = "_stext";
+
 /// Functions that the unwinders know by name (addresses as loaded); 0 where the kernel has none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[allow(missing_docs)]
@@ -163,6 +166,20 @@ impl Code {
             known: Known::default(),
             problem: None,
         };
+        // The kernel first: its many entries show their layout, which its modules share.
+        let is_core = |m: &&Mapping| {
+            let symbols = m.image.as_ref().map(|i| i.symbols());
+            symbols.is_some_and(|s| s.iter().any(|s| s.name == START))
+        };
+        let core = space.mappings().iter().find(is_core);
+        if let Some(core) = core {
+            code.add(core, told);
+        }
+        let shared = || {
+            let table = code.parts.first()?.table.as_ref()?;
+            table.encoding()
+        };
+        let told = told.or_else(|| code.has_core.then(shared)?);
         for mapping in space.mappings() {
             code.add(mapping, told);
         }
@@ -184,7 +201,7 @@ impl Code {
             image,
             bias: mapping.bias,
         };
-        let core_text = symbols.range("_stext", "_etext");
+        let core_text = symbols.range(START, "_etext");
         let is_core = core_text.is_some() && !self.has_core;
         // A table does not show which meaning SP_INDIRECT has: the kernel's version does.
         let mut index = Index::new(image, told);

@@ -3,6 +3,7 @@
 
 use super::stacks::{StackInfo, StackType};
 use super::version::Version;
+use crate::orc::Encoding;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -29,6 +30,8 @@ pub struct Rethook {
 pub struct Task {
     /// The kernel's version, where the recording says.
     pub version: Option<Version>,
+    /// How the kernel's ORC entries are encoded, where the recording says.
+    pub encoding: Option<Encoding>,
     /// Is it the one that runs here (`current`)?
     pub is_current: bool,
     /// Does it run on another processor?
@@ -51,6 +54,7 @@ impl Default for Task {
     fn default() -> Self {
         Task {
             version: None,
+            encoding: None,
             is_current: true,
             on_other_cpu: false,
             thread_sp: 0,

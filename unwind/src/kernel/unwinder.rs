@@ -45,7 +45,8 @@ impl KernelUnwinder {
         cache.of_space(stack.space, || {
             let recorded = stack.task.and_then(|t| t.version);
             let version = self.version.or(recorded).unwrap_or(Version::DEFAULT);
-            Code::new(stack.space, version, self.encoding)
+            let encoding = self.encoding.or(stack.task.and_then(|t| t.encoding));
+            Code::new(stack.space, version, encoding)
         })
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn trampoline(
         };
         let mut space = space.clone();
         space.map(mapping.clone());
-        let code = Code::new(&space, version, None);
+        let code = Code::new(&space, version, task.encoding);
         let kernel = Kernel {
             code: &code,
             task,

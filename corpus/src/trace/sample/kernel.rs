@@ -8,6 +8,7 @@ use unwind_sim_unwind::kernel::{
     Cursors, FpState, GraphReturn, GuessState, Kind, OrcState, RegsPtr, Rethook, StackInfo,
     StackType, State, Task, Version,
 };
+use unwind_sim_unwind::orc::Encoding;
 
 /// Most stacks of a task, and most return addresses taken by tracers.
 const STACKS_MAX: usize = 64;
@@ -49,6 +50,7 @@ pub(super) fn put_kernel(kernel: &KernelSample, out: &mut Vec<u8>) {
     let current = if task.is_current { CURRENT } else { 0 };
     let other = if task.on_other_cpu { OTHER_CPU } else { 0 };
     put(out, current | other);
+    put(out, encoding_number(task.encoding));
     put(out, task.thread_sp);
     put(out, task.top_padding);
     put(out, task.stacks.len() as u64);
@@ -68,6 +70,20 @@ pub(super) fn put_kernel(kernel: &KernelSample, out: &mut Vec<u8>) {
     for state in &kernel.states {
         put_state(state, &mut before, out);
     }
+}
+
+/// 0 if it is not known, else one more than its place in [`Encoding::ALL`].
+fn encoding_number(encoding: Option<Encoding>) -> u64 {
+    let place = |wanted| Encoding::ALL.iter().position(|e| *e == wanted);
+    encoding.and_then(place).map_or(0, |place| place as u64 + 1)
+}
+
+fn encoding_of(number: u64) -> Option<Option<Encoding>> {
+    let Some(place) = number.checked_sub(1) else {
+        return Some(None);
+    };
+    let encoding = Encoding::ALL.get(usize::try_from(place).ok()?)?;
+    Some(Some(*encoding))
 }
 
 fn put_stack(stack: &StackInfo, before: &mut u64, out: &mut Vec<u8>) {
@@ -126,6 +142,8 @@ pub(super) fn read(records: &mut Cursor<'_>) -> Result<KernelSample, Bad> {
         version: Version::from_name(&release),
         is_current: head & CURRENT != 0,
         on_other_cpu: head & OTHER_CPU != 0,
+        encoding: encoding_of(records.u64()?)
+            .ok_or_else(|| records.bad("ORC entries of an unknown encoding"))?,
         thread_sp: records.u64()?,
         top_padding: records.u64()?,
         ..Task::default()

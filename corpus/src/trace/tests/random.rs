@@ -10,6 +10,7 @@ use unwind_sim_unwind::kernel::{
     Cursors, FpState, GraphReturn, GuessState, OrcState, RegsPtr, Rethook, StackInfo, StackType,
     State, Task, Version,
 };
+use unwind_sim_unwind::orc::Encoding;
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
@@ -178,6 +179,7 @@ fn kernel(n: &mut Numbers) -> KernelSample {
         release: release.into(),
         task: Task {
             version: Version::from_name(release),
+            encoding: Encoding::ALL.get(n.below(9) as usize).copied(),
             is_current: flag(n),
             on_other_cpu: flag(n),
             thread_sp: n.next(),
