@@ -5,6 +5,8 @@
 
 pub mod emulator;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub mod gdb;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod ptrace;
 pub(crate) mod shadow;
 

@@ -5,7 +5,8 @@
 //! single-steps, the truth of a shadow stack ([`unwind_sim_unwind::truth`]).
 //!
 //! [`native`] executes single instructions as an emulator's authority, [`stepper`] those of a
-//! whole program whose memory and registers somebody else provides.
+//! whole program whose memory and registers somebody else provides. [`gdb`] asks a debugging stub
+//! about a machine that it has stopped.
 //!
 //! Not here: files of any format, symbols (the recorder is asked where a name is), unwinding.
 //! On anything but Linux on x86-64 the crate is empty.
@@ -15,6 +16,7 @@ mod approach;
 mod breakpoints;
 mod code;
 mod error;
+pub mod gdb;
 mod launch;
 mod maps;
 mod memory;

@@ -2,9 +2,11 @@
 
 mod emulator;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod gdb;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod ptrace;
 
-use super::args::MachineOptions;
+use super::args::{KernelArgs, MachineOptions};
 use super::{Status, output};
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
@@ -30,7 +32,8 @@ Examples:
   unwind-sim record --truth --from main --max-instructions 200000 --at every:100 -o trace.bin -- git log
   unwind-sim record --engine emulator --at every:1000 -o trace.bin -- /bin/ls
   unwind-sim record --at freq:500 -o trace.bin -p 1234
-  unwind-sim record --truth --fake --at malloc -o trace.bin -- /bin/ls")]
+  unwind-sim record --truth --fake --at malloc -o trace.bin -- /bin/ls
+  unwind-sim record --engine gdb localhost:1234 --kernel vmlinuz --truth --from vfs_read --at every:1 --max-instructions 5000")]
 pub(crate) struct Args {
     /// The trace to write.
     #[arg(short, long, value_name = "FILE", default_value = "trace.bin")]
@@ -78,10 +81,15 @@ pub(crate) struct Args {
     /// emulator: end after so many seconds.
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
+    #[command(flatten, next_help_heading = "Options of --engine gdb")]
+    kernel: KernelArgs,
     #[command(flatten, next_help_heading = "Options of --engine emulator")]
     machine: MachineOptions,
+    /// gdb: where the stub listens, HOST:PORT or the path of a socket.
+    #[arg(value_name = "STUB", conflicts_with_all = ["program", "pid"])]
+    stub: Option<String>,
     /// The program and its arguments; in the emulated machine it may be a case (.s).
-    #[arg(last = true, value_name = "PROG", required_unless_present = "pid")]
+    #[arg(last = true, value_name = "PROG", required_unless_present_any = ["pid", "stub"])]
     program: Vec<OsString>,
 }
 
@@ -91,6 +99,8 @@ enum Engine {
     Ptrace,
     /// The emulated machine.
     Emulator,
+    /// A kernel behind a gdb stub.
+    Gdb,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -105,9 +115,15 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     match args.engine {
         Engine::Emulator => emulator::run(args),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        Engine::Ptrace | Engine::Gdb if args.stub.is_some() != (args.engine == Engine::Gdb) => {
+            bail!("a stub goes with --engine gdb")
+        }
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Engine::Ptrace => ptrace::run(args),
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        Engine::Gdb => gdb::run(args),
         #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-        Engine::Ptrace => bail!("ptrace needs Linux on x86-64; --engine emulator works here"),
+        Engine::Ptrace | Engine::Gdb => bail!("ptrace and gdb stubs need Linux on x86-64; --engine emulator works here"),
     }
 }
 

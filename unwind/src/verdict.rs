@@ -151,7 +151,7 @@ pub fn expected_from(truth: &Truth, live_sp: u64, first_frame: Option<u64>) -> u
     let frames = truth.frames();
     let sp = |i: usize| match frames[i].kind {
         TrueKind::Top => live_sp,
-        TrueKind::Call | TrueKind::Interrupted => frames[i - 1].cfa,
+        TrueKind::Call | TrueKind::Interrupted | TrueKind::Trapped => frames[i - 1].cfa,
     };
     (0..frames.len())
         .find(|&i| i > 0 && sp(i) > mark)

@@ -8,6 +8,7 @@
 //! Input is not believed: sizes are bounded, and what is bad is an error with its place.
 //! Not here: finding the files of a running kernel; unwinding (`unwind::kernel`).
 
+mod btf;
 mod error;
 mod kallsyms;
 mod kaslr;
@@ -20,6 +21,7 @@ mod system_map;
 mod tests;
 mod vmlinux;
 
+pub use btf::Btf;
 pub use error::{KernelError, KernelErrorKind};
 pub use kallsyms::Form;
 pub use kaslr::KASLR_ALIGN;
@@ -65,6 +67,8 @@ pub struct KernelImage {
     pub symbol_source: Option<SymbolSource>,
     /// The form of the kallsyms table, if they come from it.
     pub kallsyms_form: Option<Form>,
+    /// Its types, if it has them.
+    pub btf: Option<Btf>,
     /// The payload that it was unpacked from.
     pub payload: Option<Payload>,
     /// Size of the ELF file, bytes.
@@ -124,6 +128,7 @@ pub fn from_bytes(
         symbols,
         symbol_source: source,
         kallsyms_form: form,
+        btf: None,
         payload,
         size: file.len() as u64,
         problems: Vec::new(),
@@ -141,6 +146,8 @@ impl KernelImage {
     ) -> Result<(), KernelErrorKind> {
         vmlinux.narrow_text(&self.symbols);
         vmlinux.add_orc(&self.symbols);
+        let btf = self.symbols.range("__start_BTF", "__stop_BTF");
+        self.btf = btf.and_then(|r| vmlinux.memory(r)).and_then(Btf::read);
         self.problems = vmlinux::problems(&mut vmlinux.elf);
         let mut parts = vmlinux.elf.parts;
         let found = orc::encoding(&parts, self.version.as_deref(), options.orc_layout)?;

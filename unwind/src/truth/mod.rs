@@ -30,6 +30,10 @@ pub enum TrueKind {
     Call = 1,
     /// Interrupted by a signal: the next instruction, saved in the signal frame.
     Interrupted = 2,
+    /// In a kernel, interrupted by an interrupt or an exception: the next instruction, in the frame
+    /// that `iret` takes. The frame inside it is the handler's entry code, whose CFA is the
+    /// interrupted rsp; where the saved pc is, that code decides (an NMI's is copied).
+    Trapped = 3,
 }
 
 /// A frame of the true chain.
@@ -78,13 +82,13 @@ impl Truth {
         matches!(self, Truth::Complete(_))
     }
 
-    /// The address of the word that holds the pc of frame `index`; `None` for the innermost, and
-    /// for the interrupted frame while the innermost is the restorer (its signal frame is at the
+    /// The address of the word that holds the pc of frame `index`; `None` for the innermost, for
+    /// one that is [`TrueKind::Trapped`], and for the interrupted frame while the innermost is the restorer (its signal frame is at the
     /// live rsp then).
     pub fn slot(&self, index: usize) -> Option<u64> {
         let frames = self.frames();
         match frames.get(index)?.kind {
-            TrueKind::Top => None,
+            TrueKind::Top | TrueKind::Trapped => None,
             TrueKind::Call => Some(frames.get(index.checked_sub(1)?)?.cfa.wrapping_sub(8)),
             TrueKind::Interrupted => Some(
                 frames

@@ -122,7 +122,7 @@ fn pc_slot(frames: &[TrueFrame], kind: TrueKind) -> Option<u64> {
     const SIGNAL_FRAME_RIP: u64 = 168;
     let back = |n: usize| frames.len().checked_sub(n).map(|i| frames[i].cfa);
     match kind {
-        TrueKind::Top => None,
+        TrueKind::Top | TrueKind::Trapped => None,
         TrueKind::Call => Some(back(1)?.wrapping_sub(8)),
         TrueKind::Interrupted => Some(back(2)?.wrapping_add(SIGNAL_FRAME_RIP)),
     }
@@ -134,7 +134,12 @@ fn role_of(number: u8) -> Option<RegionRole> {
 }
 
 fn kind_of(number: u8) -> Option<TrueKind> {
-    let kinds = [TrueKind::Top, TrueKind::Call, TrueKind::Interrupted];
+    let kinds = [
+        TrueKind::Top,
+        TrueKind::Call,
+        TrueKind::Interrupted,
+        TrueKind::Trapped,
+    ];
     kinds.into_iter().find(|k| *k as u8 == number)
 }
 

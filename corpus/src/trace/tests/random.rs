@@ -61,7 +61,12 @@ fn region(n: &mut Numbers) -> Region<'static> {
 }
 
 fn truth(n: &mut Numbers) -> Truth {
-    let kinds = [TrueKind::Top, TrueKind::Call, TrueKind::Interrupted];
+    let kinds = [
+        TrueKind::Top,
+        TrueKind::Call,
+        TrueKind::Interrupted,
+        TrueKind::Trapped,
+    ];
     let count = n.below(9) as usize;
     let frames = (0..count).map(|i| TrueFrame {
         // The outermost frames are often those of the sample before.

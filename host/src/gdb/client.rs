@@ -1,0 +1,492 @@
+//! Questions and answers.
+
+use super::error::GdbError;
+use super::packet::{Decoder, Frame, encode, unhex};
+use super::registers::{Layout, Registers};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often a packet that arrived damaged is asked for again, and sent again.
+const RETRIES: u32 = 3;
+/// What a stub that does not say how much it takes is given, bytes.
+const PACKET_SIZE_DEFAULT: usize = 400;
+/// Least and most of what it may say.
+const PACKET_SIZES: std::ops::RangeInclusive<usize> = 64..=(16 << 10);
+/// Longest target description, bytes.
+const DESCRIPTION_MAX: usize = 1 << 20;
+/// Most threads asked for.
+const THREADS_MAX: usize = 4096;
+/// Most packets passed over while one is waited for.
+const PASSED_MAX: usize = 64;
+/// Bytes of a wrong answer that are told.
+const TOLD: usize = 60;
+
+/// How to talk to a stub.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How long an answer may take.
+    pub timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Why the machine stopped.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stop {
+    /// The signal's number: 5 for breakpoints and steps.
+    pub signal: u8,
+    /// The thread, as the stub names it; empty if it does not.
+    pub thread: String,
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    fn connect(address: &str, timeout: Duration) -> io::Result<Stream> {
+        if address.contains('/') {
+            return UnixStream::connect(address).map(Stream::Unix);
+        }
+        let mut last = io::Error::from(ErrorKind::AddrNotAvailable);
+        for address in address.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, timeout) {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    return Ok(Stream::Tcp(stream));
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn wait_at_most(&self, time: Duration) -> io::Result<()> {
+        // Zero would mean forever.
+        let time = Some(time.max(Duration::from_millis(1)));
+        match self {
+            Stream::Tcp(s) => s.set_read_timeout(time),
+            Stream::Unix(s) => s.set_read_timeout(time),
+        }
+    }
+
+    fn write_at_most(&self, time: Duration) -> io::Result<()> {
+        match self {
+            Stream::Tcp(s) => s.set_write_timeout(Some(time)),
+            Stream::Unix(s) => s.set_write_timeout(Some(time)),
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(s) => s.read(buffer),
+            Stream::Unix(s) => s.read(buffer),
+        }
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Stream::Tcp(s) => s.write_all(bytes),
+            Stream::Unix(s) => s.write_all(bytes),
+        }
+    }
+}
+
+/// A connection to a stub, whose machine is stopped whenever it is asked something.
+pub struct Client {
+    stream: Stream,
+    decoder: Decoder,
+    options: Options,
+    acks: bool,
+    packet_size: usize,
+    layout: Arc<Layout>,
+    /// The read timeout that is set: setting it is a system call.
+    waits: Duration,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client")
+            .field("packet_size", &self.packet_size)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Connects to `HOST:PORT`, or to the socket in the file system whose path `address` is if it
+    /// has a `/`.
+    ///
+    /// # Errors
+    /// If nobody is there, or what is there does not speak the protocol.
+    pub fn connect(address: &str, options: Options) -> Result<Client, GdbError> {
+        let opened = Stream::connect(address, options.timeout).and_then(|stream| {
+            stream.wait_at_most(options.timeout)?;
+            stream.write_at_most(options.timeout)?;
+            Ok(stream)
+        });
+        let stream = opened.map_err(|error| GdbError::Connect {
+            address: address.to_owned(),
+            error,
+        })?;
+        let mut client = Client {
+            stream,
+            decoder: Decoder::default(),
+            options,
+            acks: true,
+            packet_size: PACKET_SIZE_DEFAULT,
+            layout: Arc::default(),
+            waits: options.timeout,
+        };
+        client.begin()?;
+        Ok(client)
+    }
+
+    fn begin(&mut self) -> Result<(), GdbError> {
+        // A stub that was connected to may say first that it has stopped: that is no answer.
+        let is_features = |a: &[u8]| a.is_empty() || !matches!(a[0], b'T' | b'S');
+        let features = self.ask_for("qSupported:xmlRegisters=i386", is_features)?;
+        let features = String::from_utf8_lossy(&features).into_owned();
+        let has = |name: &str| features.split(';').any(|f| f == name);
+        let size = features.split(';').find_map(|f| {
+            let size = f.strip_prefix("PacketSize=")?;
+            usize::from_str_radix(size, 16).ok()
+        });
+        if let Some(size) = size {
+            self.packet_size = size.clamp(*PACKET_SIZES.start(), *PACKET_SIZES.end());
+        }
+        if has("QStartNoAckMode+") && self.ask("QStartNoAckMode")? == b"OK" {
+            self.acks = false;
+        }
+        if has("qXfer:features:read+")
+            && let Some(document) = self.document("target.xml")?
+        {
+            let mut error = None;
+            let layout = Layout::from_description(&document, &mut |name| {
+                self.document(name).unwrap_or_else(|e| {
+                    error = Some(e);
+                    None
+                })
+            });
+            if let Some(error) = error {
+                return Err(error);
+            }
+            self.layout = Arc::new(layout.unwrap_or_default());
+        }
+        self.ask_stop("?", self.options.timeout).map(drop)
+    }
+
+    fn document(&mut self, name: &str) -> Result<Option<String>, GdbError> {
+        let mut document = Vec::new();
+        let len = self.packet_size - 5;
+        while document.len() < DESCRIPTION_MAX {
+            let asked = format!("qXfer:features:read:{name}:{:x},{len:x}", document.len());
+            let answer = self.ask(&asked)?;
+            match answer.split_first() {
+                Some((b'l', rest)) => {
+                    document.extend_from_slice(rest);
+                    return Ok(Some(String::from_utf8_lossy(&document).into_owned()));
+                }
+                Some((b'm', rest)) if !rest.is_empty() => document.extend_from_slice(rest),
+                _ => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The registers of the thread that is asked about: the one that stopped.
+    ///
+    /// # Errors
+    /// If the stub does not answer, or not with registers.
+    pub fn registers(&mut self) -> Result<Registers, GdbError> {
+        let answer = self.ask("g")?;
+        let is_hex = |b: &u8| b.is_ascii_hexdigit() || *b == b'x';
+        if answer.len() < 16 || !answer.iter().all(is_hex) {
+            return Err(no_answer("g", &answer));
+        }
+        let registers = Registers::new(self.layout.clone(), answer);
+        for name in ["rip", "rsp", "rbp"] {
+            registers.get(name).ok_or(GdbError::NoRegister(name))?;
+        }
+        Ok(registers)
+    }
+
+    /// The `len` bytes at `address`.
+    ///
+    /// # Errors
+    /// If the stub does not answer, or cannot read all of it.
+    pub fn read(&mut self, address: u64, len: usize) -> Result<Vec<u8>, GdbError> {
+        let most = (self.packet_size - 4) / 2;
+        let mut out = Vec::with_capacity(len.min(super::PACKET_MAX));
+        while out.len() < len {
+            let part = (len - out.len()).min(most);
+            let asked = format!("m{:x},{part:x}", address.wrapping_add(out.len() as u64));
+            let answer = self.ask(&asked)?;
+            let bytes = match answer.first() {
+                Some(b'E') if answer.len() == 3 => return Err(refused(&asked, &answer)),
+                _ => unhex(&answer),
+            };
+            match bytes {
+                Some(bytes) if !bytes.is_empty() && bytes.len() <= part => out.extend(bytes),
+                _ => return Err(no_answer(&asked, &answer)),
+            }
+        }
+        Ok(out)
+    }
+
+    /// The word at `address`.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn word(&mut self, address: u64) -> Result<u64, GdbError> {
+        let bytes = self.read(address, 8)?;
+        Ok(bytes.first_chunk().map_or(0, |b| u64::from_le_bytes(*b)))
+    }
+
+    /// Stops the machine in front of the instruction at `address`: by hardware, so that nothing is
+    /// written there, or by an instruction if the stub knows no other way.
+    ///
+    /// # Errors
+    /// If the stub does neither.
+    pub fn set_breakpoint(&mut self, address: u64) -> Result<(), GdbError> {
+        self.breakpoint('Z', address)
+    }
+
+    /// No longer.
+    ///
+    /// # Errors
+    /// If the stub refuses.
+    pub fn clear_breakpoint(&mut self, address: u64) -> Result<(), GdbError> {
+        self.breakpoint('z', address)
+    }
+
+    fn breakpoint(&mut self, what: char, address: u64) -> Result<(), GdbError> {
+        let by_hardware = format!("{what}1,{address:x},1");
+        if self.ask(&by_hardware)? == b"OK" {
+            return Ok(());
+        }
+        self.accept(&format!("{what}0,{address:x},1"))
+    }
+
+    /// Executes one instruction.
+    ///
+    /// # Errors
+    /// If the stub does not answer in time, or the machine has ended.
+    pub fn step(&mut self) -> Result<Stop, GdbError> {
+        self.ask_stop("s", self.options.timeout)
+    }
+
+    /// Lets the machine run until it stops, or for this time; then it is stopped.
+    ///
+    /// # Errors
+    /// If it cannot be stopped, or has ended.
+    pub fn resume(&mut self, most: Duration) -> Result<Stop, GdbError> {
+        match self.ask_stop("c", most) {
+            Err(GdbError::Silent { .. }) => {
+                self.write("c", &[3])?;
+                let answer = self.wait("interrupt", self.options.timeout, is_stop)?;
+                stop("interrupt", &answer)
+            }
+            other => other,
+        }
+    }
+
+    /// The threads; QEMU's are the processors.
+    ///
+    /// # Errors
+    /// If the stub does not answer, or without an end.
+    pub fn threads(&mut self) -> Result<Vec<String>, GdbError> {
+        let mut out = Vec::new();
+        let mut asked = "qfThreadInfo";
+        loop {
+            let answer = self.ask(asked)?;
+            let text = String::from_utf8_lossy(&answer).into_owned();
+            match text.split_at_checked(1) {
+                Some(("m", names)) if !names.is_empty() => {
+                    out.extend(names.split(',').map(str::to_owned));
+                }
+                Some(("l", _)) | None => return Ok(out),
+                _ => return Err(no_answer(asked, &answer)),
+            }
+            if out.len() > THREADS_MAX {
+                return Err(no_answer(asked, &answer));
+            }
+            asked = "qsThreadInfo";
+        }
+    }
+
+    /// Sends a packet that is answered with `OK`.
+    ///
+    /// # Errors
+    /// If it is not.
+    pub fn accept(&mut self, packet: &str) -> Result<(), GdbError> {
+        let answer = self.ask(packet)?;
+        match &*answer {
+            b"OK" => Ok(()),
+            b"" => Err(refused(packet, b"it does not know the packet")),
+            [b'E', ..] => Err(refused(packet, &answer)),
+            _ => Err(no_answer(packet, &answer)),
+        }
+    }
+
+    /// Lets the machine run, without us.
+    ///
+    /// # Errors
+    /// If the stub refuses.
+    pub fn detach(mut self) -> Result<(), GdbError> {
+        self.accept("D")
+    }
+
+    fn ask(&mut self, packet: &str) -> Result<Vec<u8>, GdbError> {
+        self.ask_for(packet, |_| true)
+    }
+
+    fn ask_for(
+        &mut self,
+        packet: &str,
+        is_answer: impl Fn(&[u8]) -> bool,
+    ) -> Result<Vec<u8>, GdbError> {
+        self.write(packet, &encode(packet.as_bytes()))?;
+        self.wait(packet, self.options.timeout, is_answer)
+    }
+
+    fn ask_stop(&mut self, packet: &str, most: Duration) -> Result<Stop, GdbError> {
+        self.write(packet, &encode(packet.as_bytes()))?;
+        let answer = self.wait(packet, most, is_stop)?;
+        stop(packet, &answer)
+    }
+
+    fn write(&mut self, asked: &str, bytes: &[u8]) -> Result<(), GdbError> {
+        let result = self.stream.write_all(bytes);
+        result.map_err(|error| io_error(asked, error, self.options.timeout))
+    }
+
+    /// Waits for a packet that is an answer.
+    fn wait(
+        &mut self,
+        asked: &str,
+        most: Duration,
+        is_answer: impl Fn(&[u8]) -> bool,
+    ) -> Result<Vec<u8>, GdbError> {
+        let deadline = Instant::now() + most;
+        let (mut retries, mut passed) = (0, 0);
+        let mut buffer = [0; 8192];
+        loop {
+            while let Some(frame) = self.decoder.frame() {
+                match frame {
+                    Ok(Frame::Packet(data)) => {
+                        if self.acks {
+                            self.write(asked, b"+")?;
+                        }
+                        if is_answer(&data) {
+                            return Ok(data);
+                        }
+                        passed += 1;
+                        if passed > PASSED_MAX {
+                            return Err(no_answer(asked, &data));
+                        }
+                    }
+                    Ok(Frame::Nak) if self.acks && retries < RETRIES && !asked.is_empty() => {
+                        retries += 1;
+                        self.write(asked, &encode(asked.as_bytes()))?;
+                    }
+                    Ok(_) => {}
+                    Err(problem) if !self.acks || retries == RETRIES => {
+                        let asked = asked.to_owned();
+                        return Err(GdbError::Packet { asked, problem });
+                    }
+                    Err(_) => {
+                        retries += 1;
+                        self.write(asked, b"-")?;
+                    }
+                }
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(silent(asked, most));
+            }
+            let failed = |error| io_error(asked, error, most);
+            // Where much time is left, the timeout that was set before does.
+            if left < most / 2 || self.waits != most {
+                self.stream.wait_at_most(left).map_err(failed)?;
+                self.waits = if left < most / 2 { left } else { most };
+            }
+            match self.stream.read(&mut buffer) {
+                Ok(0) => {
+                    let asked = asked.to_owned();
+                    return Err(GdbError::Closed { asked });
+                }
+                Ok(len) => self.decoder.push(&buffer[..len]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+    }
+}
+
+fn is_stop(answer: &[u8]) -> bool {
+    // Output of the machine's console is none.
+    !matches!(answer.first(), Some(b'O')) && answer != b"OK"
+}
+
+fn stop(asked: &str, answer: &[u8]) -> Result<Stop, GdbError> {
+    let text = String::from_utf8_lossy(answer);
+    let number = |digits: Option<&str>| digits.and_then(|d| u8::from_str_radix(d, 16).ok());
+    match answer.first() {
+        Some(b'S' | b'T') => {
+            let signal = number(text.get(1..3)).ok_or_else(|| no_answer(asked, answer))?;
+            let pairs = text.get(3..).unwrap_or_default();
+            let thread = pairs.split(';').find_map(|p| p.strip_prefix("thread:"));
+            let thread = thread.unwrap_or_default().to_owned();
+            Ok(Stop { signal, thread })
+        }
+        Some(b'W' | b'X') => Err(GdbError::Ended(shortened(answer))),
+        Some(b'E') => Err(refused(asked, answer)),
+        _ => Err(no_answer(asked, answer)),
+    }
+}
+
+fn shortened(answer: &[u8]) -> String {
+    let part = &answer[..answer.len().min(TOLD)];
+    part.escape_ascii().to_string()
+}
+
+fn no_answer(asked: &str, answer: &[u8]) -> GdbError {
+    GdbError::Unexpected {
+        asked: asked.to_owned(),
+        answer: shortened(answer),
+    }
+}
+
+fn refused(asked: &str, code: &[u8]) -> GdbError {
+    GdbError::Refused {
+        asked: asked.to_owned(),
+        code: shortened(code),
+    }
+}
+
+fn silent(asked: &str, most: Duration) -> GdbError {
+    GdbError::Silent {
+        asked: asked.to_owned(),
+        ms: most.as_millis(),
+    }
+}
+
+fn io_error(asked: &str, error: io::Error, most: Duration) -> GdbError {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => silent(asked, most),
+        _ => GdbError::Io {
+            asked: asked.to_owned(),
+            error,
+        },
+    }
+}

@@ -1,0 +1,20 @@
+//! A client of the gdb remote serial protocol: registers, memory, breakpoints and single steps of
+//! whatever a stub (QEMU's, a kernel's kgdb, gdbserver) has stopped.
+//!
+//! A stub is not believed: packets are bounded, every wait ends, and what it says wrongly is an
+//! error that tells what it was asked. Source: "Debugging with GDB", appendix E (Remote Protocol)
+//! and G (Target Descriptions).
+//!
+//! Not here: symbols, what the memory means.
+
+mod client;
+mod error;
+mod packet;
+mod registers;
+#[cfg(test)]
+mod tests;
+
+pub use client::{Client, Options, Stop};
+pub use error::GdbError;
+pub use packet::{Decoder, Frame, PACKET_MAX, PacketProblem, encode};
+pub use registers::{Layout, Registers};

@@ -1,0 +1,173 @@
+//! Packets as bytes: `$data#checksum`, with escapes and runs.
+
+/// Longest packet taken, with and without its runs written out, bytes.
+pub const PACKET_MAX: usize = 64 << 10;
+/// Most bytes between packets that are passed over.
+const BETWEEN_MAX: usize = PACKET_MAX;
+/// What an escaped byte was changed by.
+const ESCAPE: u8 = 0x20;
+/// A run's count is this character's number more than the repeats.
+const RUN_BIAS: u8 = 29;
+
+/// What arrived.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Frame {
+    /// A packet's data, written out.
+    Packet(Vec<u8>),
+    /// `%`: a packet that nobody asked for.
+    Notification(Vec<u8>),
+    /// `+`
+    Ack,
+    /// `-`
+    Nak,
+}
+
+/// Why bytes are no packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PacketProblem {
+    /// It does not end.
+    #[error("a packet of more than {PACKET_MAX} bytes")]
+    TooLong,
+    /// The sum is another.
+    #[error("the checksum is {given:#04x}, that of the packet {sum:#04x}")]
+    Checksum {
+        /// As sent.
+        given: u8,
+        /// As computed.
+        sum: u8,
+    },
+    /// It is not two hex digits.
+    #[error("the checksum is no number")]
+    NoChecksum,
+    /// A run of nothing, or with an impossible count.
+    #[error("a run of characters that is none")]
+    Run,
+    /// An escape at the end.
+    #[error("an escape of nothing")]
+    Escape,
+    /// Much that is no packet.
+    #[error("more than {BETWEEN_MAX} bytes that are no packet")]
+    NoPacket,
+}
+
+/// Cuts a stream of bytes into packets.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    bytes: Vec<u8>,
+    /// Those before are done with.
+    at: usize,
+    between: usize,
+}
+
+impl Decoder {
+    /// More bytes have arrived.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..self.at);
+        self.at = 0;
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// What they are, if it is whole.
+    ///
+    /// # Errors
+    /// If it is no packet; what comes behind it can be asked for.
+    pub fn frame(&mut self) -> Option<Result<Frame, PacketProblem>> {
+        loop {
+            let rest = &self.bytes[self.at..];
+            let first = *rest.first()?;
+            if matches!(first, b'$' | b'%') {
+                return self.packet(first == b'$');
+            }
+            self.at += 1;
+            match first {
+                b'+' => return Some(Ok(Frame::Ack)),
+                b'-' => return Some(Ok(Frame::Nak)),
+                _ => self.between += 1,
+            }
+            if self.between > BETWEEN_MAX {
+                self.between = 0;
+                return Some(Err(PacketProblem::NoPacket));
+            }
+        }
+    }
+
+    fn packet(&mut self, asked_for: bool) -> Option<Result<Frame, PacketProblem>> {
+        let rest = &self.bytes[self.at + 1..];
+        let searched = &rest[..rest.len().min(PACKET_MAX)];
+        let Some(end) = searched.iter().position(|b| *b == b'#') else {
+            if searched.len() < PACKET_MAX {
+                return None;
+            }
+            self.at = self.bytes.len();
+            return Some(Err(PacketProblem::TooLong));
+        };
+        let sum = rest.get(end + 1..end + 3)?;
+        let result = data(&rest[..end], sum).map(|data| match asked_for {
+            true => Frame::Packet(data),
+            false => Frame::Notification(data),
+        });
+        self.at += end + 4;
+        self.between = 0;
+        Some(result)
+    }
+}
+
+fn data(raw: &[u8], sum: &[u8]) -> Result<Vec<u8>, PacketProblem> {
+    let given = std::str::from_utf8(sum).ok();
+    let given = given.filter(|s| s.bytes().all(|b| b.is_ascii_hexdigit()));
+    let given = given.and_then(|s| u8::from_str_radix(s, 16).ok());
+    let given = given.ok_or(PacketProblem::NoChecksum)?;
+    let sum = checksum(raw);
+    if given != sum {
+        return Err(PacketProblem::Checksum { given, sum });
+    }
+    let mut out = Vec::with_capacity(raw.len());
+    let mut bytes = raw.iter().copied();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'}' => out.push(bytes.next().ok_or(PacketProblem::Escape)? ^ ESCAPE),
+            b'*' => {
+                let count = bytes.next().and_then(|n| n.checked_sub(RUN_BIAS));
+                let count = count.filter(|n| (3..=126 - RUN_BIAS).contains(n));
+                let (Some(count), Some(&last)) = (count, out.last()) else {
+                    return Err(PacketProblem::Run);
+                };
+                out.resize(out.len() + usize::from(count), last);
+            }
+            byte => out.push(byte),
+        }
+        if out.len() > PACKET_MAX {
+            return Err(PacketProblem::TooLong);
+        }
+    }
+    Ok(out)
+}
+
+fn checksum(raw: &[u8]) -> u8 {
+    raw.iter().fold(0, |sum: u8, b| sum.wrapping_add(*b))
+}
+
+/// A packet with this data.
+pub fn encode(data: &[u8]) -> Vec<u8> {
+    let mut out = vec![b'$'];
+    for &byte in data {
+        match byte {
+            b'#' | b'$' | b'}' | b'*' => out.extend([b'}', byte ^ ESCAPE]),
+            byte => out.push(byte),
+        }
+    }
+    let sum = checksum(&out[1..]);
+    out.extend(format!("#{sum:02x}").bytes());
+    out
+}
+
+/// Bytes of hex digits.
+pub(super) fn unhex(digits: &[u8]) -> Option<Vec<u8>> {
+    let digit = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
+    let (pairs, rest) = digits.as_chunks::<2>();
+    if !rest.is_empty() {
+        return None;
+    }
+    let bytes = pairs.iter().map(|&[a, b]| Some(digit(a)? << 4 | digit(b)?));
+    bytes.collect()
+}

@@ -1,0 +1,74 @@
+//! `record --engine gdb`: a kernel behind a gdb stub.
+
+use super::super::Status;
+use super::{Args, Told};
+use anyhow::{Result, bail};
+use unwind_sim::record::{At, TraceRecorder, gdb};
+use unwind_sim_corpus::kernel;
+use unwind_sim_corpus::trace::{self, Meta, TimeUnit, TraceWriter};
+use unwind_sim_host as host;
+
+pub(super) fn run(args: &Args) -> Result<Status> {
+    let Some(stub) = &args.stub else {
+        bail!("no stub; name it: --engine gdb HOST:PORT");
+    };
+    let opened = args.kernel.options(None);
+    let Some(path) = &opened.kernel else {
+        bail!("--engine gdb needs --kernel VMLINUZ");
+    };
+    if args.fake || !args.program.is_empty() || args.pid.is_some() {
+        bail!("--fake, -p and a program are not for --engine gdb");
+    }
+    let at = match args.when(true)? {
+        at @ (At::Every(_) | At::Points(_)) => at,
+        _ => bail!("--engine gdb has --at every:N and --at SYMBOL[+OFF]"),
+    };
+    let image = kernel::open(path, &opened.kernel_files)?;
+    let mut meta = Meta {
+        engine: trace::Engine::Gdb,
+        time_unit: TimeUnit::Instructions,
+        ..args.meta()
+    };
+    let options = gdb::Options {
+        stub: stub.clone(),
+        at,
+        truth: args.truth,
+        from: args.from.clone(),
+        instructions_max: args.max_instructions.unwrap_or(u64::MAX),
+        samples_max: args.max_samples.unwrap_or(u64::MAX),
+        kaslr: opened.kaslr,
+        stop: Some(host::stop_on_interrupt()),
+    };
+    let mut writer = TraceWriter::create(&args.output, &meta)?;
+    let mut recorder = TraceRecorder::new(&mut writer, Default::default());
+    let summary = gdb::record(&image, path, &options, &mut recorder)?;
+    if args.truth {
+        meta.truth = args.truth_text(summary.instructions);
+    }
+    meta.instructions = summary.instructions;
+    meta.unknown_instructions = summary.unknown;
+    writer.meta(&meta)?;
+    writer.finish()?;
+    let ended = summary.ended.as_deref().unwrap_or("the machine runs on");
+    args.tell(&Told {
+        samples: summary.samples,
+        ended: ended.to_owned(),
+        not_located: &[],
+        from_reached: true,
+        instructions: summary.instructions,
+        unknown: args.truth.then_some(summary.unknown),
+    });
+    anstream::eprintln!(
+        "{} entries from user space, {} interrupts and exceptions in the kernel",
+        summary.entries,
+        summary.interrupts
+    );
+    if let Some(why) = &summary.why_unreadable {
+        let stops = summary.unreadable;
+        anstream::eprintln!("{stops} stops without a sample, the first because {why}");
+    }
+    Ok(match summary.samples {
+        0 => Status::NothingJudged,
+        _ => Status::AsExpected,
+    })
+}
