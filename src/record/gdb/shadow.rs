@@ -79,12 +79,19 @@ impl Shadow {
         self.processor = stacks;
     }
 
-    /// The begin of the stack: those of tasks are aligned to their size.
-    fn stack(&self, address: u64) -> (u64, bool) {
-        match self.processor.iter().find(|s| s.contains(&address)) {
+    /// The begin of the stack that rsp points into, or ends; and is it a task's? Those are aligned
+    /// to their size.
+    fn stack(&self, rsp: u64) -> (u64, bool) {
+        let inside = rsp.wrapping_sub(1);
+        match self.processor.iter().find(|s| s.contains(&inside)) {
             Some(stack) => (stack.start, false),
-            None => (address & !(THREAD_SIZE - 1), address >> 63 != 0),
+            None => (inside & !(THREAD_SIZE - 1), inside >> 63 != 0),
         }
+    }
+
+    /// The begin of the stack that a return address lies on.
+    fn stack_of_slot(&self, slot: u64) -> u64 {
+        self.stack(slot.wrapping_add(8)).0
     }
 
     /// User space: there is nothing on the kernel's stack.
@@ -201,7 +208,7 @@ impl Shadow {
         }
         if from != to {
             // Back from a stack of the processor, what was on it is over.
-            let back = |f: &Held| f.slot.is_some_and(|slot| self.stack(slot).0 == to);
+            let back = |f: &Held| f.slot.is_some_and(|slot| self.stack_of_slot(slot) == to);
             if let Some(at) = self.chain.frames.iter().rposition(back) {
                 let over = |f: &Held| f.trapped || f.slot.is_none();
                 if !self.chain.frames[at + 1..].iter().any(over) {
@@ -210,7 +217,7 @@ impl Shadow {
             }
         }
         while let Some(top) = self.chain.frames.last() {
-            let dropped = top.slot.is_some_and(|slot| slot < new && self.stack(slot).0 == to);
+            let dropped = top.slot.is_some_and(|slot| slot < new && self.stack_of_slot(slot) == to);
             if !dropped || top.trapped {
                 break;
             }
