@@ -5,6 +5,7 @@
 //! entries. Time in user space passes in one go: the next stop is the next entry.
 
 mod shadow;
+mod states;
 mod world;
 
 use super::{At, TraceRecorder, locate};
@@ -77,6 +78,8 @@ pub struct Summary {
     pub unreadable: u64,
     /// See [`Summary::unreadable`].
     pub why_unreadable: Option<String>,
+    /// Unwinds of the kernel's own that it did not bring to their end.
+    pub left_early: u64,
     /// Why it ended before enough was seen.
     pub ended: Option<String>,
 }
@@ -206,6 +209,10 @@ impl<W: Write> Session<'_, '_, '_, W> {
         }
         if self.options.truth || points.is_empty() {
             return self.steps(&points);
+        }
+        let is_unwind = |p: &super::Point| p.name == states::START;
+        if matches!(&self.options.at, At::Points(points) if points.iter().all(is_unwind)) {
+            return self.unwinds();
         }
         while !self.is_over() && self.run_to(&points)? {
             let registers = self.client.registers()?;
@@ -406,13 +413,6 @@ impl<W: Write> Session<'_, '_, '_, W> {
             }
             Err(error) => return Err(error.into()),
         };
-        if let Some(name) = stopped.comm {
-            self.recorder.event(&Event::Comm {
-                pid: PID,
-                tid: stopped.pid,
-                name,
-            })?;
-        }
         let sample = Sample {
             pid: PID,
             tid: stopped.pid,
@@ -427,6 +427,15 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 states: Vec::new(),
             })),
         };
+        self.put(stopped.comm, sample)
+    }
+
+    /// Writes a sample, and its task's name if that is new.
+    fn put(&mut self, comm: Option<String>, sample: Sample<'_>) -> Result<(), GdbRecordError> {
+        if let Some(name) = comm {
+            let (pid, tid) = (PID, sample.tid);
+            self.recorder.event(&Event::Comm { pid, tid, name })?;
+        }
         self.recorder.sample(&sample, None)?;
         self.summary.samples += 1;
         Ok(())

@@ -400,7 +400,7 @@ impl Client {
                         self.write(asked, &encode(asked.as_bytes()))?;
                     }
                     Ok(_) => {}
-                    Err(problem) if !self.acks || retries == RETRIES => {
+                    Err(problem) if !self.acks || retries == RETRIES || !problem.is_damage() => {
                         let asked = asked.to_owned();
                         return Err(GdbError::Packet { asked, problem });
                     }

@@ -50,6 +50,13 @@ pub enum PacketProblem {
     NoPacket,
 }
 
+impl PacketProblem {
+    /// May it arrive better if it is sent again?
+    pub(super) const fn is_damage(self) -> bool {
+        !matches!(self, PacketProblem::TooLong | PacketProblem::NoPacket)
+    }
+}
+
 /// Cuts a stream of bytes into packets.
 #[derive(Debug, Default)]
 pub struct Decoder {

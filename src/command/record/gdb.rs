@@ -63,6 +63,10 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         summary.entries,
         summary.interrupts
     );
+    if summary.left_early > 0 {
+        let n = summary.left_early;
+        anstream::eprintln!("{n} unwinds that the kernel left before their end were not kept");
+    }
     if let Some(why) = &summary.why_unreadable {
         let stops = summary.unreadable;
         anstream::eprintln!("{stops} stops without a sample, the first because {why}");

@@ -48,6 +48,7 @@ pub(super) struct Places {
     entry_at: u64,
     idt: u64,
     stack: u64,
+    thread_sp: u64,
     pid: u64,
     comm: Option<u64>,
     rethooks: Option<[u64; 4]>,
@@ -103,6 +104,7 @@ impl Places {
             entry_at: entry_stack.wrapping_sub(member("cpu_entry_area", "estacks")?),
             idt: symbol("idt_table")?,
             stack: member("task_struct", "stack")?,
+            thread_sp: member("task_struct", "thread.sp")?,
             pid: member("task_struct", "pid")?,
             comm: btf.offset("task_struct", "comm"),
             rethooks: rethooks(btf),
@@ -185,6 +187,8 @@ pub(super) struct Kernel<'a> {
 
 /// A stop in the kernel.
 pub(super) struct Stopped {
+    /// Of its `struct task_struct`.
+    pub(super) address: u64,
     pub(super) task: Task,
     pub(super) pid: u32,
     /// The task's name, the first time that it is met.
@@ -229,6 +233,16 @@ impl<'a> Kernel<'a> {
     ) -> Result<(Known, Option<String>), GdbError> {
         let places = self.places;
         let address = client.word(places.current.wrapping_add(base))?;
+        self.known(client, address)
+    }
+
+    /// A task, and its name the first time that it is met.
+    fn known(
+        &mut self,
+        client: &mut Client,
+        address: u64,
+    ) -> Result<(Known, Option<String>), GdbError> {
+        let places = self.places;
         if let Some(known) = self.tasks.iter().find(|t| t.address == address) {
             // A task's address may be used again, but its stack is asked for.
             let stack = client.word(address.wrapping_add(places.stack))?;
@@ -302,6 +316,32 @@ impl<'a> Kernel<'a> {
         let regions = copy(client, &mut task.stacks, regs.rsp())?;
         self.taken(client, known.address, &mut task)?;
         Ok(Stopped {
+            address: known.address,
+            task,
+            pid: known.pid,
+            comm,
+            regions,
+        })
+    }
+
+    /// A task that does not run.
+    pub(super) fn inactive(
+        &mut self,
+        client: &mut Client,
+        address: u64,
+    ) -> Result<Stopped, GdbError> {
+        let (known, comm) = self.known(client, address)?;
+        let mut task = Task {
+            version: self.places.version,
+            is_current: false,
+            thread_sp: client.word(address.wrapping_add(self.places.thread_sp))?,
+            stacks: self.stacks(known.stack, None),
+            ..Task::default()
+        };
+        let regions = copy(client, &mut task.stacks, task.thread_sp)?;
+        self.taken(client, address, &mut task)?;
+        Ok(Stopped {
+            address,
             task,
             pid: known.pid,
             comm,
@@ -383,7 +423,7 @@ impl Graph {
 }
 
 /// Copies what is in use of the stacks, from the one of `sp` along the links, and fills these in.
-pub(super) fn copy(
+fn copy(
     client: &mut Client,
     stacks: &mut [StackInfo],
     sp: u64,
@@ -431,6 +471,26 @@ pub(super) fn copy(
         });
     }
     Ok(regions)
+}
+
+/// Copies the stack of `sp` too, if it is not there.
+pub(super) fn copy_more(
+    client: &mut Client,
+    stopped: &mut Stopped,
+    sp: u64,
+) -> Result<(), GdbError> {
+    let has = |r: &Region<'_>| r.bounds.contains(&sp) && r.address <= sp;
+    if stopped.regions.iter().any(has) {
+        return Ok(());
+    }
+    for mut region in copy(client, &mut stopped.task.stacks, sp)? {
+        stopped.regions.retain(|r| r.bounds != region.bounds || r.address < region.address);
+        if !stopped.regions.iter().any(|r| r.bounds == region.bounds) {
+            region.role = RegionRole::OtherStack;
+            stopped.regions.push(region);
+        }
+    }
+    Ok(())
 }
 
 /// The registers by our names.

@@ -1,0 +1,233 @@
+//! The client against stubs that are not there to help.
+
+use super::packet::unhex;
+use super::{Client, Decoder, Frame, GdbError, Layout, Options, PACKET_MAX, PacketProblem, encode};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What a stub says to a packet.
+type Answers = fn(&str) -> Vec<u8>;
+
+/// Serves one connection: `answers` gives raw bytes for each packet.
+fn stub(answers: Answers) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    thread::spawn(move || {
+        if let Ok((stream, _)) = listener.accept() {
+            serve(stream, answers);
+        }
+    });
+    address
+}
+
+fn serve(mut stream: TcpStream, answers: Answers) {
+    let mut decoder = Decoder::default();
+    let mut buffer = [0; 4096];
+    while let Ok(len @ 1..) = stream.read(&mut buffer) {
+        decoder.push(&buffer[..len]);
+        while let Some(frame) = decoder.frame() {
+            let Ok(Frame::Packet(data)) = frame else {
+                continue;
+            };
+            let answer = answers(&String::from_utf8_lossy(&data));
+            if stream.write_all(b"+").and_then(|()| stream.write_all(&answer)).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn options() -> Options {
+    Options {
+        timeout: Duration::from_millis(300),
+    }
+}
+
+fn packet(data: &str) -> Vec<u8> {
+    encode(data.as_bytes())
+}
+
+const DESCRIPTION: &str = r#"l<target><!-- <reg name="no" bitsize="64"/> -->
+<reg name="rip" bitsize="64"/><reg bitsize="32" name="eflags"/><reg name='rsp' bitsize='64'/>
+<reg name="rbp" bitsize="64"/></target>"#;
+
+/// One that answers as it should.
+fn good(packet_data: &str) -> Vec<u8> {
+    match packet_data {
+        d if d.starts_with("qSupported") => {
+            packet("PacketSize=100;qXfer:features:read+;QStartNoAckMode+")
+        }
+        "QStartNoAckMode" | "Z0,1234,1" | "D" => packet("OK"),
+        d if d.starts_with("qXfer") => packet(DESCRIPTION),
+        "?" | "s" => packet("T05thread:02;"),
+        // A run: "11" and three more.
+        "g" => {
+            let raw = "88776655443322ff46020000xxxxxxxxxxxxxxxx1*,";
+            let mut out = format!("${raw}").into_bytes();
+            let sum = raw.bytes().fold(0u8, |s, b| s.wrapping_add(b));
+            out.extend(format!("#{sum:02x}").bytes());
+            out
+        }
+        "m1000,8" => packet("0102030405060708"),
+        d if d.starts_with('m') => packet("E14"),
+        _ => packet(""),
+    }
+}
+
+#[test]
+fn a_stub_is_asked() {
+    let mut client = Client::connect(&stub(good), options()).expect("a stub");
+    let stop = client.step().expect("a step");
+    assert_eq!((stop.signal, &*stop.thread), (5, "02"));
+    assert_eq!(client.word(0x1000).expect("a word"), 0x0807_0605_0403_0201);
+    assert!(matches!(client.read(0x2000, 4), Err(GdbError::Refused { .. })));
+    client.set_breakpoint(0x1234).expect("by an instruction");
+    assert!(matches!(client.set_breakpoint(0x9), Err(GdbError::Refused { .. })));
+    assert!(matches!(client.registers(), Err(GdbError::NoRegister("rsp"))));
+    client.detach().expect("let go");
+}
+
+#[test]
+fn a_description_says_where_registers_are() {
+    let layout = Layout::from_description(DESCRIPTION, &mut |_| None).expect("x86-64");
+    let digits = b"88776655443322ff4602000001000000000000000200000000000000".to_vec();
+    let registers = super::Registers::new(layout.into(), digits);
+    assert_eq!(registers.get("rip"), Some(0xff22_3344_5566_7788));
+    assert_eq!(registers.get("eflags"), Some(0x246));
+    assert_eq!(registers.get("rsp"), Some(1));
+    assert_eq!(registers.get("rbp"), Some(2));
+    assert_eq!(registers.get("no"), None);
+    let include = r#"<target><xi:include href="core.xml"/></target>"#;
+    let found = Layout::from_description(include, &mut |name| {
+        (name == "core.xml").then(|| DESCRIPTION.to_owned())
+    });
+    assert!(found.is_some());
+    assert_eq!(Layout::from_description(include, &mut |_| None), None);
+}
+
+/// Whatever it is, it ends, and soon.
+fn ends(answers: Answers, is_expected: fn(&GdbError) -> bool) {
+    let begin = Instant::now();
+    let error = Client::connect(&stub(answers), options()).expect_err("no stub");
+    assert!(is_expected(&error), "{error}");
+    assert!(begin.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn hostile_stubs_are_errors() {
+    ends(|_| Vec::new(), |e| matches!(e, GdbError::Silent { .. }));
+    // A packet that does not end.
+    ends(
+        |_| [b"$".to_vec(), vec![b'0'; 4 * PACKET_MAX]].concat(),
+        |e| matches!(e, GdbError::Packet { problem: PacketProblem::TooLong, .. }),
+    );
+    // Bytes that are none.
+    ends(
+        |_| vec![b'z'; 8 * PACKET_MAX],
+        |e| matches!(e, GdbError::Packet { problem: PacketProblem::NoPacket, .. }),
+    );
+    ends(
+        |_| b"$OK#00".to_vec(),
+        |e| matches!(e, GdbError::Silent { .. } | GdbError::Packet { .. }),
+    );
+    // Stops for ever, where something else was asked.
+    ends(
+        |_| packet("T05").repeat(100),
+        |e| matches!(e, GdbError::Unexpected { .. }),
+    );
+    ends(
+        |d| match d {
+            d if d.starts_with("qS") => packet("PacketSize=zz;qXfer:features:read+"),
+            d if d.starts_with("qX") => packet("m<"),
+            _ => packet("W00"),
+        },
+        |e| matches!(e, GdbError::Ended(_)),
+    );
+    let address = stub(good);
+    assert!(Client::connect(&address, options()).is_ok());
+    assert!(matches!(
+        Client::connect(&address, options()),
+        Err(GdbError::Connect { .. } | GdbError::Closed { .. } | GdbError::Io { .. } | GdbError::Silent { .. })
+    ));
+}
+
+#[test]
+fn wrong_lengths_are_errors() {
+    fn answers(data: &str) -> Vec<u8> {
+        match data {
+            "m10,8" => packet("01"),
+            "m11,7" => packet("010203040506070809"),
+            "m20,8" => packet(""),
+            "m30,8" => packet("0102zz"),
+            "m40,8" => packet("123"),
+            d => good(d),
+        }
+    }
+    let mut client = Client::connect(&stub(answers), options()).expect("a stub");
+    for at in [0x10, 0x20, 0x30, 0x40] {
+        let error = client.read(at, 8).expect_err("no memory");
+        assert!(matches!(error, GdbError::Unexpected { .. }), "{error}");
+    }
+}
+
+#[test]
+fn packets_are_cut_and_written_out() {
+    let frames = |bytes: &[u8]| {
+        let mut decoder = Decoder::default();
+        // Byte by byte, as the network may have it.
+        let mut out = Vec::new();
+        for byte in bytes {
+            decoder.push(&[*byte]);
+            out.extend(std::iter::from_fn(|| decoder.frame()));
+        }
+        out
+    };
+    assert_eq!(
+        frames(b"+$0* #7a"),
+        [Ok(Frame::Ack), Ok(Frame::Packet(b"0000".to_vec()))]
+    );
+    let data: Vec<u8> = (0..=255).collect();
+    assert_eq!(frames(&encode(&data)), [Ok(Frame::Packet(data))]);
+    let sum = PacketProblem::Checksum {
+        given: 0,
+        sum: 0x9a,
+    };
+    assert_eq!(frames(b"$OK#00-"), [Err(sum), Ok(Frame::Nak)]);
+    assert_eq!(frames(b"$OK#+1"), [Err(PacketProblem::NoChecksum)]);
+    assert_eq!(frames(b"$* #4a"), [Err(PacketProblem::Run)]);
+    assert_eq!(frames(b"$a}#de"), [Err(PacketProblem::Escape)]);
+    assert_eq!(unhex(b"0fF0"), Some(vec![0x0f, 0xf0]));
+    assert_eq!(unhex(b"0"), None);
+}
+
+/// Whatever arrives: no panic, no growth without bound, and an end.
+#[test]
+fn any_bytes_are_survived() {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    const LIKELY: &[u8] = b"$#}*%+-0123456789abcdefOKTE\xff ";
+    for _ in 0..2000 {
+        let mut decoder = Decoder::default();
+        let mut left = 200;
+        for _ in 0..random() % 8 {
+            let bytes: Vec<u8> = (0..random() % 40)
+                .map(|_| LIKELY[random() as usize % LIKELY.len()])
+                .collect();
+            decoder.push(&bytes);
+            while let Some(frame) = decoder.frame() {
+                left -= 1;
+                assert!(left > 0, "more frames than bytes");
+                if let Ok(Frame::Packet(data)) = frame {
+                    assert!(data.len() <= PACKET_MAX);
+                }
+            }
+        }
+    }
+}

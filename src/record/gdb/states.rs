@@ -1,0 +1,257 @@
+//! What the kernel's own unwinder says: `struct unwind_state` before and after every step of an
+//! unwind that the kernel does by itself, be it for `/proc/PID/stack`, sysrq or perf.
+
+use super::world::{self, Stopped, copy_more};
+use super::{GdbRecordError, PID, Session};
+use std::io::Write;
+use unwind_sim_corpus::kernel::Btf;
+use unwind_sim_corpus::model::{KernelSample, Sample};
+use unwind_sim_host::gdb::GdbError;
+use unwind_sim_unwind::kernel::{
+    Cursors, OrcState, PT_REGS_LEN, RegsPtr, StackInfo, StackType, State, offset_of,
+};
+use unwind_sim_unwind::regs::{Reg, Regs};
+use unwind_sim_unwind::start::SampleRegs;
+use unwind_sim_unwind::truth::Truth;
+
+/// Where an unwind begins: `--at` this is to record what comes of it.
+pub(super) const START: &str = "__unwind_start";
+const NEXT: &str = "unwind_next_frame";
+/// Most states of an unwind.
+const STATES_MAX: usize = 256;
+/// Most stops that are of no unwind that is recorded.
+const STRAY_MAX: usize = 64;
+
+/// The members of `struct unwind_state` of ORC.
+pub(super) struct StateLayout {
+    offsets: [u64; 14],
+}
+
+const MEMBERS: [&str; 14] = [
+    "stack_info.type",
+    "stack_info.begin",
+    "stack_info.end",
+    "stack_info.next_sp",
+    "stack_mask",
+    "graph_idx",
+    "error",
+    "signal",
+    "full_regs",
+    "sp",
+    "bp",
+    "ip",
+    "regs",
+    "prev_regs",
+];
+
+impl StateLayout {
+    /// Of a kernel with ORC; `None` for others.
+    fn new(btf: &Btf) -> Option<StateLayout> {
+        let mut offsets = [0; MEMBERS.len()];
+        for (offset, member) in offsets.iter_mut().zip(MEMBERS) {
+            *offset = btf.offset("unwind_state", member)?;
+        }
+        Some(StateLayout { offsets })
+    }
+
+    fn state(&self, bytes: &[u8]) -> State {
+        let part = |member: usize, len: usize| {
+            let at = self.offsets[member] as usize;
+            let bytes = bytes.get(at..at + len).unwrap_or_default().iter().rev();
+            bytes.fold(0, |value, b| value << 8 | u64::from(*b))
+        };
+        let pointer = |member| match part(member, 8) {
+            0 => RegsPtr::None,
+            address => RegsPtr::At(address),
+        };
+        State::Orc(OrcState {
+            stack: StackInfo {
+                kind: StackType::from_number(part(0, 4)).unwrap_or_default(),
+                begin: part(1, 8),
+                end: part(2, 8),
+                next_sp: part(3, 8),
+            },
+            stack_mask: part(4, 8),
+            cursors: Cursors {
+                graph_idx: part(5, 4) as u32,
+                rethook: 0,
+            },
+            error: part(6, 1) != 0,
+            signal: part(7, 1) != 0,
+            full_regs: part(8, 1) != 0,
+            sp: part(9, 8),
+            bp: part(10, 8),
+            ip: part(11, 8),
+            regs: pointer(12),
+            prev_regs: pointer(13),
+        })
+    }
+
+    fn len(&self) -> usize {
+        let last = self.offsets.iter().max().map_or(0, |last| *last);
+        last as usize + 8
+    }
+}
+
+/// The arguments of `__unwind_start`.
+struct Arguments {
+    state: u64,
+    task: u64,
+    regs: u64,
+    first_frame: u64,
+}
+
+impl<W: Write> Session<'_, '_, '_, W> {
+    /// Records unwinds, from the entry of each to its last state.
+    pub(super) fn unwinds(&mut self) -> Result<(), GdbRecordError> {
+        let layout = self.image.btf.as_ref().and_then(StateLayout::new);
+        let layout = layout.ok_or(GdbRecordError::NoMember {
+            structure: "unwind_state",
+            path: "prev_regs",
+        })?;
+        let start = self.locate(START)?;
+        let next = self.locate(NEXT)?;
+        let both: Vec<u64> = start.iter().chain(&next).copied().collect();
+        let mut at_start = self.run_to(&start)?;
+        while at_start && !self.is_over() {
+            let registers = self.client.registers()?;
+            let get = |name: &str| registers.get(name).unwrap_or(0);
+            let arguments = Arguments {
+                state: get("rdi"),
+                task: get("rsi"),
+                regs: get("rdx"),
+                first_frame: get("rcx"),
+            };
+            at_start = self.unwind(&layout, &arguments, &start, &both)?;
+        }
+        Ok(())
+    }
+
+    /// One unwind; true if the next one's beginning was reached.
+    fn unwind(
+        &mut self,
+        layout: &StateLayout,
+        arguments: &Arguments,
+        start: &[u64],
+        both: &[u64],
+    ) -> Result<bool, GdbRecordError> {
+        let mut states = Vec::new();
+        let mut sample = None;
+        let (mut stray, mut at_start) = (0, false);
+        while states.len() < STATES_MAX && stray < STRAY_MAX && self.run_to(both)? {
+            let registers = self.client.registers()?;
+            let get = |name: &str| registers.get(name).unwrap_or(0);
+            if start.contains(&get("rip")) {
+                at_start = true;
+                break;
+            }
+            if get("rdi") != arguments.state {
+                stray += 1;
+                continue;
+            }
+            states.push(self.state(layout, arguments.state)?);
+            if sample.is_none() {
+                let regs = world::regs(&registers);
+                sample = self.unwind_sample(arguments, &regs, &states)?;
+            }
+            let back = self.client.word(get("rsp"))?;
+            if !self.run_to(&[back])? {
+                break;
+            }
+            let state = self.state(layout, arguments.state)?;
+            if state.is_done() {
+                states.push(state);
+                break;
+            }
+        }
+        // Who asked may have had enough: `get_wchan` wants one frame only.
+        let is_whole = states.last().is_some_and(|last| match last {
+            State::Orc(s) => last.is_done() || !self.range.contains(&s.ip),
+            _ => last.is_done(),
+        });
+        if let Some((comm, mut sample)) = sample {
+            if let Some(kernel) = &mut sample.kernel {
+                kernel.states = states;
+            }
+            match is_whole {
+                true => self.put(comm, sample)?,
+                false => self.summary.left_early += 1,
+            }
+        }
+        match at_start {
+            true => Ok(true),
+            false => self.run_to(start),
+        }
+    }
+
+    fn state(&mut self, layout: &StateLayout, at: u64) -> Result<State, GdbError> {
+        let bytes = self.client.read(at, layout.len())?;
+        Ok(layout.state(&bytes))
+    }
+
+    /// The stack that is unwound, when the unwinder is about to take its first step.
+    #[allow(clippy::type_complexity)]
+    fn unwind_sample(
+        &mut self,
+        arguments: &Arguments,
+        live: &Regs,
+        states: &[State],
+    ) -> Result<Option<(Option<String>, Sample<'static>)>, GdbRecordError> {
+        let (client, thread) = (&mut self.client, &self.thread);
+        let mut stopped = self.kernel.stopped(client, thread, live)?;
+        let regs = if arguments.regs != 0 {
+            let regs = pt_regs(&client.read(arguments.regs, PT_REGS_LEN as usize)?);
+            copy_more(client, &mut stopped, regs.rsp())?;
+            SampleRegs::hardware(regs)
+        } else if arguments.task == stopped.address {
+            let Some(State::Orc(first)) = states.first() else {
+                return Ok(None);
+            };
+            let mut mark = Regs::UNKNOWN;
+            mark.set(Reg::Rip, first.ip);
+            mark.set(Reg::Rsp, arguments.first_frame);
+            mark.set(Reg::Rflags, 0);
+            SampleRegs {
+                sampled: mark,
+                fetch: None,
+                own: Some(Regs::frame(first.ip, first.sp, first.bp)),
+            }
+        } else {
+            stopped = self.kernel.inactive(client, arguments.task)?;
+            SampleRegs::hardware(Regs::frame(0, stopped.task.thread_sp, 0))
+        };
+        let Stopped {
+            task,
+            pid,
+            comm,
+            regions,
+            ..
+        } = stopped;
+        let sample = Sample {
+            pid: PID,
+            tid: pid,
+            time: self.summary.samples,
+            regs,
+            regions,
+            truth: Truth::Unknown,
+            recorded: Vec::new(),
+            kernel: Some(Box::new(KernelSample {
+                release: self.image.version.clone().unwrap_or_default(),
+                task,
+                states: Vec::new(),
+            })),
+        };
+        Ok(Some((comm, sample)))
+    }
+}
+
+fn pt_regs(bytes: &[u8]) -> Regs {
+    let mut regs = Regs::UNKNOWN;
+    for reg in Reg::ALL {
+        let at = offset_of(reg) as usize;
+        if let Some(word) = bytes.get(at..).and_then(|b| b.first_chunk()) {
+            regs.set(reg, u64::from_le_bytes(*word));
+        }
+    }
+    regs
+}
