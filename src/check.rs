@@ -58,7 +58,9 @@ pub fn true_frame(truth: &Truth, live: &Regs, index: usize) -> Option<Frame> {
     frame.slot = truth.slot(index);
     frame.pc = match this.kind {
         TrueKind::Call => CodeAddress::Return(this.pc),
-        TrueKind::Top | TrueKind::Interrupted | TrueKind::Trapped => CodeAddress::Instruction(this.pc),
+        TrueKind::Top | TrueKind::Interrupted | TrueKind::Trapped => {
+            CodeAddress::Instruction(this.pc)
+        }
     };
     Some(frame)
 }
@@ -150,7 +152,9 @@ impl Subject<'_> {
             // caller's row is then looked up at the wrong address.
             let kind = match next.kind {
                 TrueKind::Call => CodeAddress::Return(next.pc),
-                TrueKind::Top | TrueKind::Interrupted | TrueKind::Trapped => CodeAddress::Instruction(next.pc),
+                TrueKind::Top | TrueKind::Interrupted | TrueKind::Trapped => {
+                    CodeAddress::Instruction(next.pc)
+                }
             };
             let [given, truth] = [caller.pc, kind].map(|pc| pc.lookup(finder.lookup()));
             if given != truth {

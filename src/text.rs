@@ -136,7 +136,9 @@ fn absent(out: &mut String, space: &AddressSpace, truth: &Truth, range: std::ops
         let frame = truth.frames()[i];
         let pc = match frame.kind {
             TrueKind::Call => CodeAddress::Return(frame.pc),
-            TrueKind::Top | TrueKind::Interrupted | TrueKind::Trapped => CodeAddress::Instruction(frame.pc),
+            TrueKind::Top | TrueKind::Interrupted | TrueKind::Trapped => {
+                CodeAddress::Instruction(frame.pc)
+            }
         };
         frame_line(
             out,

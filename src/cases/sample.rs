@@ -169,7 +169,9 @@ fn named(space: &AddressSpace, truth: &Truth, from: usize) -> Vec<Named> {
     let name = |i: usize| {
         let pc = match frames[i].kind {
             TrueKind::Call => CodeAddress::Return(frames[i].pc),
-            TrueKind::Top | TrueKind::Interrupted | TrueKind::Trapped => CodeAddress::Instruction(frames[i].pc),
+            TrueKind::Top | TrueKind::Interrupted | TrueKind::Trapped => {
+                CodeAddress::Instruction(frames[i].pc)
+            }
         };
         let is_signal = frames
             .get(i + 1)

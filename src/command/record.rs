@@ -123,7 +123,9 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Engine::Gdb => gdb::run(args),
         #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-        Engine::Ptrace | Engine::Gdb => bail!("ptrace and gdb stubs need Linux on x86-64; --engine emulator works here"),
+        Engine::Ptrace | Engine::Gdb => {
+            bail!("ptrace and gdb stubs need Linux on x86-64; --engine emulator works here")
+        }
     }
 }
 

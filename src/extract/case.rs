@@ -138,7 +138,9 @@ fn functions(view: &View<'_>) -> Result<Vec<Function>, NotWritable> {
     for (i, frame) in frames.iter().enumerate() {
         let pc = match frame.kind {
             TrueKind::Call => CodeAddress::Return(frame.pc),
-            TrueKind::Top | TrueKind::Interrupted | TrueKind::Trapped => CodeAddress::Instruction(frame.pc),
+            TrueKind::Top | TrueKind::Interrupted | TrueKind::Trapped => {
+                CodeAddress::Instruction(frame.pc)
+            }
         };
         let place = Location::of(view.space, pc);
         let fail = |what: &str| NotWritable::Frame {

@@ -324,8 +324,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
             let after = seen(&registers);
             self.summary.instructions += 1;
             if self.options.truth {
-                self.summary.unknown +=
-                    u64::from(!self.shadow.truth(&before.cpu).is_complete());
+                self.summary.unknown += u64::from(!self.shadow.truth(&before.cpu).is_complete());
                 self.stepped(insn, &before, &after)?;
             }
             before = after;
@@ -339,7 +338,8 @@ impl<W: Write> Session<'_, '_, '_, W> {
         let stopped = self.kernel.stopped(&mut self.client, &self.thread, &regs)?;
         let stacks = stopped.task.stacks.iter();
         let processor = stacks.filter(|s| s.kind != StackType::Task);
-        self.shadow.set_processor(processor.map(|s| s.range()).collect());
+        self.shadow
+            .set_processor(processor.map(|s| s.range()).collect());
         Ok(())
     }
 
@@ -374,9 +374,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
     fn stepped(&mut self, insn: Insn, before: &Seen, after: &Seen) -> Result<(), GdbRecordError> {
         // Entry code goes from one handler to another only by jumps.
         let transfers = matches!(insn, Insn::Jump | Insn::JumpIndirect | Insn::Call { .. });
-        if !transfers
-            && let Some((slot, frame)) = self.iret_frame(after)?
-        {
+        if !transfers && let Some((slot, frame)) = self.iret_frame(after)? {
             self.summary.interrupts += 1;
             self.shadow.interrupted(after, slot, frame);
             return Ok(());
@@ -400,7 +398,10 @@ impl<W: Write> Session<'_, '_, '_, W> {
     }
 
     fn sample(&mut self, regs: &Regs, truth: Truth) -> Result<(), GdbRecordError> {
-        if regs.get(Reg::Cs).is_some_and(unwind_sim_unwind::kernel::is_user_cs) {
+        if regs
+            .get(Reg::Cs)
+            .is_some_and(unwind_sim_unwind::kernel::is_user_cs)
+        {
             self.summary.in_user += 1;
             return Ok(());
         }

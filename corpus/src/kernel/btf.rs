@@ -53,16 +53,17 @@ impl Btf {
                 let number = types.len() as u32;
                 structures.entry(name.to_vec()).or_insert(number);
             }
-            at += 12 + match kind {
-                // An integer, a variable, a declaration's tag.
-                1 | 14 | 17 => 4,
-                ARRAY => 12,
-                STRUCT | UNION | DATASEC | 19 => 12 * count,
-                // Enumerations, and parameters.
-                6 | 13 => 8 * count,
-                0 | 2 | 7..=12 | 16 | 18 => 0,
-                _ => return None,
-            };
+            at += 12
+                + match kind {
+                    // An integer, a variable, a declaration's tag.
+                    1 | 14 | 17 => 4,
+                    ARRAY => 12,
+                    STRUCT | UNION | DATASEC | 19 => 12 * count,
+                    // Enumerations, and parameters.
+                    6 | 13 => 8 * count,
+                    0 | 2 | 7..=12 | 16 | 18 => 0,
+                    _ => return None,
+                };
         }
         Some(Btf {
             bytes,
@@ -101,7 +102,11 @@ impl Btf {
             let field = |n| read_u32(&self.bytes, at + n);
             let (name_at, inner, offset) = (field(0)?, field(4)?, field(8)?);
             let is_bit_field = info >> 31 != 0;
-            let bits = u64::from(if is_bit_field { offset & 0xff_ffff } else { offset });
+            let bits = u64::from(if is_bit_field {
+                offset & 0xff_ffff
+            } else {
+                offset
+            });
             let name = name(&self.bytes, self.strings, name_at)?;
             match name.is_empty() {
                 true => {
@@ -119,7 +124,10 @@ const fn kind(info: u32) -> u32 {
 }
 
 fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().map(|b| u32::from_le_bytes(*b))
+    bytes
+        .get(at..)?
+        .first_chunk()
+        .map(|b| u32::from_le_bytes(*b))
 }
 
 fn name(bytes: &[u8], strings: usize, at: u32) -> Option<&[u8]> {

@@ -15,8 +15,8 @@ const RETRIES: u32 = 3;
 const PACKET_SIZE_DEFAULT: usize = 400;
 /// Least and most of what it may say.
 const PACKET_SIZES: std::ops::RangeInclusive<usize> = 64..=(16 << 10);
-/// Longest target description, bytes.
-const DESCRIPTION_MAX: usize = 1 << 20;
+/// Most packets of a target description; QEMU's takes four.
+const DESCRIPTION_PACKETS_MAX: usize = 256;
 /// Most threads asked for.
 const THREADS_MAX: usize = 4096;
 /// Most packets passed over while one is waited for.
@@ -188,7 +188,7 @@ impl Client {
     fn document(&mut self, name: &str) -> Result<Option<String>, GdbError> {
         let mut document = Vec::new();
         let len = self.packet_size - 5;
-        while document.len() < DESCRIPTION_MAX {
+        for _ in 0..DESCRIPTION_PACKETS_MAX {
             let asked = format!("qXfer:features:read:{name}:{:x},{len:x}", document.len());
             let answer = self.ask(&asked)?;
             match answer.split_first() {

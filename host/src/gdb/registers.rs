@@ -70,8 +70,7 @@ impl Layout {
     fn push(&mut self, name: &str, bits: usize) {
         if self.registers.len() < REGISTERS_MAX {
             let at = self.registers.last().map_or(0, |(_, at, len)| at + len);
-            self.registers
-                .push((name.to_owned(), at, bits.div_ceil(8)));
+            self.registers.push((name.to_owned(), at, bits.div_ceil(8)));
         }
     }
 

@@ -16,6 +16,7 @@ fn stub(answers: Answers) -> String {
     let address = listener.local_addr().expect("an address").to_string();
     thread::spawn(move || {
         if let Ok((stream, _)) = listener.accept() {
+            let _ = stream.set_nodelay(true);
             serve(stream, answers);
         }
     });
@@ -32,7 +33,11 @@ fn serve(mut stream: TcpStream, answers: Answers) {
                 continue;
             };
             let answer = answers(&String::from_utf8_lossy(&data));
-            if stream.write_all(b"+").and_then(|()| stream.write_all(&answer)).is_err() {
+            if stream
+                .write_all(b"+")
+                .and_then(|()| stream.write_all(&answer))
+                .is_err()
+            {
                 return;
             }
         }
@@ -82,10 +87,19 @@ fn a_stub_is_asked() {
     let stop = client.step().expect("a step");
     assert_eq!((stop.signal, &*stop.thread), (5, "02"));
     assert_eq!(client.word(0x1000).expect("a word"), 0x0807_0605_0403_0201);
-    assert!(matches!(client.read(0x2000, 4), Err(GdbError::Refused { .. })));
+    assert!(matches!(
+        client.read(0x2000, 4),
+        Err(GdbError::Refused { .. })
+    ));
     client.set_breakpoint(0x1234).expect("by an instruction");
-    assert!(matches!(client.set_breakpoint(0x9), Err(GdbError::Refused { .. })));
-    assert!(matches!(client.registers(), Err(GdbError::NoRegister("rsp"))));
+    assert!(matches!(
+        client.set_breakpoint(0x9),
+        Err(GdbError::Refused { .. })
+    ));
+    assert!(matches!(
+        client.registers(),
+        Err(GdbError::NoRegister("rsp"))
+    ));
     client.detach().expect("let go");
 }
 
@@ -121,12 +135,28 @@ fn hostile_stubs_are_errors() {
     // A packet that does not end.
     ends(
         |_| [b"$".to_vec(), vec![b'0'; 4 * PACKET_MAX]].concat(),
-        |e| matches!(e, GdbError::Packet { problem: PacketProblem::TooLong, .. }),
+        |e| {
+            matches!(
+                e,
+                GdbError::Packet {
+                    problem: PacketProblem::TooLong,
+                    ..
+                }
+            )
+        },
     );
     // Bytes that are none.
     ends(
         |_| vec![b'z'; 8 * PACKET_MAX],
-        |e| matches!(e, GdbError::Packet { problem: PacketProblem::NoPacket, .. }),
+        |e| {
+            matches!(
+                e,
+                GdbError::Packet {
+                    problem: PacketProblem::NoPacket,
+                    ..
+                }
+            )
+        },
     );
     ends(
         |_| b"$OK#00".to_vec(),
@@ -149,7 +179,10 @@ fn hostile_stubs_are_errors() {
     assert!(Client::connect(&address, options()).is_ok());
     assert!(matches!(
         Client::connect(&address, options()),
-        Err(GdbError::Connect { .. } | GdbError::Closed { .. } | GdbError::Io { .. } | GdbError::Silent { .. })
+        Err(GdbError::Connect { .. }
+            | GdbError::Closed { .. }
+            | GdbError::Io { .. }
+            | GdbError::Silent { .. })
     ));
 }
 

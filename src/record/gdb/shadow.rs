@@ -217,7 +217,9 @@ impl Shadow {
             }
         }
         while let Some(top) = self.chain.frames.last() {
-            let dropped = top.slot.is_some_and(|slot| slot < new && self.stack_of_slot(slot) == to);
+            let dropped = top
+                .slot
+                .is_some_and(|slot| slot < new && self.stack_of_slot(slot) == to);
             if !dropped || top.trapped {
                 break;
             }

@@ -71,9 +71,15 @@ impl Places {
         let btf = image.btf.as_ref().ok_or(GdbRecordError::NoTypes)?;
         let symbols = &image.symbols;
         let symbol = |name: &'static str| {
-            let at = symbols.address(name).ok_or(GdbRecordError::NoSymbol(name))?;
+            let at = symbols
+                .address(name)
+                .ok_or(GdbRecordError::NoSymbol(name))?;
             // Before 6.15 those of per-CPU data are offsets.
-            let moved = if at >= KERNEL { at.wrapping_add(bias) } else { at };
+            let moved = if at >= KERNEL {
+                at.wrapping_add(bias)
+            } else {
+                at
+            };
             Ok::<u64, GdbRecordError>(moved)
         };
         let member = |structure: &'static str, path: &'static str| {
@@ -350,12 +356,7 @@ impl<'a> Kernel<'a> {
     }
 
     /// What tracers took from the stack.
-    fn taken(
-        &self,
-        client: &mut Client,
-        address: u64,
-        task: &mut Task,
-    ) -> Result<(), GdbError> {
+    fn taken(&self, client: &mut Client, address: u64, task: &mut Task) -> Result<(), GdbError> {
         if let Some([first, next, ret_addr, frame]) = self.places.rethooks {
             let mut node = client.word(address.wrapping_add(first))?;
             while node != 0 && task.rethooks.len() < TAKEN_MAX {
@@ -484,7 +485,9 @@ pub(super) fn copy_more(
         return Ok(());
     }
     for mut region in copy(client, &mut stopped.task.stacks, sp)? {
-        stopped.regions.retain(|r| r.bounds != region.bounds || r.address < region.address);
+        stopped
+            .regions
+            .retain(|r| r.bounds != region.bounds || r.address < region.address);
         if !stopped.regions.iter().any(|r| r.bounds == region.bounds) {
             region.role = RegionRole::OtherStack;
             stopped.regions.push(region);
