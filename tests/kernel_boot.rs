@@ -1,0 +1,47 @@
+//! Kernels that are booted, single-stepped, and held against the truth: `UNWIND_SIM_SLOW=1`, and
+//! `UNWIND_SIM_KERNELS` is a folder with `vmlinuz-VERSION`. `tests/kernel/boot.sh` does it.
+
+use std::path::Path;
+use std::process::Command;
+
+const SLOW: &str = "UNWIND_SIM_SLOW";
+const FOLDER: &str = "UNWIND_SIM_KERNELS";
+/// Of the instructions, ORC is right at so many percent at least: what is wrong is entry code
+/// and retpolines (`docs/kernel-wrong-places.md`).
+const RIGHT_MIN: f64 = 95.0;
+
+#[test]
+fn kernels_are_recorded_through_the_stub_of_qemu() {
+    let folder = std::env::var_os(FOLDER).filter(|_| std::env::var_os(SLOW).is_some());
+    let Some(folder) = folder else {
+        println!("not run: set {SLOW}=1 and {FOLDER}");
+        return;
+    };
+    let entries = std::fs::read_dir(folder).expect("the folder").flatten();
+    let is_kernel = |name: &str| name.starts_with("vmlinuz-");
+    let kernels = entries.filter(|e| e.file_name().to_str().is_some_and(is_kernel));
+    let mut count = 0;
+    for kernel in kernels {
+        let out = tempfile::tempdir().expect("a folder");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel/boot.sh");
+        let status = Command::new(script)
+            .arg(kernel.path())
+            .arg(out.path())
+            .env("UNWIND_SIM", env!("CARGO_BIN_EXE_unwind-sim"))
+            .status()
+            .expect("a shell");
+        assert!(status.success(), "{}: {status}", kernel.path().display());
+        for name in ["entry_SYSCALL_64.txt", "asm_exc_page_fault.txt"] {
+            let text = std::fs::read_to_string(out.path().join(name)).expect("a comparison");
+            let line = text
+                .lines()
+                .find(|l| l.starts_with("orc:kernel "))
+                .expect("ORC");
+            let right = line.split_whitespace().rev().nth(1).expect("a share");
+            let right: f64 = right.parse().expect("a number");
+            assert!(right >= RIGHT_MIN, "{name}: {line}");
+        }
+        count += 1;
+    }
+    assert!(count > 0, "{FOLDER} has no vmlinuz-VERSION");
+}
