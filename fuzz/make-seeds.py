@@ -144,6 +144,8 @@ def files(folder):
     for name in ["A-two-samples-one-record", "dwarf-zstd", "dwarf", "fp-pipe", "LBR-stitch-grow"]:
         shutil.copy(f"../corpus/perfdata/{name}.data", CORPUS / "perfdata" / name)
     save("core", "small", core())
+    save("vmcore", "cr3", vmcore(True))
+    save("vmcore", "info", vmcore(False))
     page = pathlib.Path("../docs/trace-format.md").read_text()
     for number, dump in enumerate(page.split("```hex\n")[1:]):
         lines = (line.split("|")[0].split()[1:] for line in dump.split("```")[0].splitlines())
@@ -287,6 +289,69 @@ def captures():
         {"i": 0, "user": 1}, {"i": 1, "regs": regs(text, sp), "stack_type": "TASK",
          "stack_bounds": [stack, stack + 0x4000], "stack_at": sp, "stack": memory(words),
          "kernel": brief}]}).encode())
+
+
+KERNEL, MOVED, PHYSICAL = 0xFFFFFFFF81000000, 0x600000, 0x200000
+
+
+def vmcore(qemu):
+    """A machine's memory, only the words that matter: page tables, three tasks, their stacks. The
+    kernel's symbols and offsets are those of `files.rs`."""
+    at = KERNEL + MOVED
+    present, large = 3, 1 << 7
+    tables = [
+        (0x1000 + 511 * 8, 0x2000 | present),
+        (0x2000 + 510 * 8, 0x3000 | present),
+        (0x3000 + 11 * 8, PHYSICAL | large | present),
+        (0x1000 + 402 * 8, 0x4000 | present),
+        (0x4000, 0x5000 | present),
+        (0x5000, 0x6000 | present),
+    ]
+    tables += [(0x6000 + (8 * i + 3) * 8, 0x7000 + 0x1000 * i | present) for i in range(3)]
+    pieces = [(physical, struct.pack("<Q", entry)) for physical, entry in tables]
+    tasks = [at + 0x200 + 0x80 * i for i in range(3)]
+    signals = [at + 0x380, at + 0x390]
+    # The process is the only one in the list; its thread is in its own list alone.
+    links = [(tasks[1],) * 2, (tasks[0],) * 2, (tasks[2],) * 2]
+    threads = [(signals[0],) * 2, (tasks[2] + 16, signals[1]), (signals[1], tasks[1] + 16)]
+    data = bytearray(0x400)
+    data[0x100:0x140] = b"Linux version 6.1.0-tiny (nobody@nowhere) (cc) #1\n".ljust(64, b"\0")
+    for i, task in enumerate(tasks):
+        stack = 0xFFFFC90000000000 + 0x8000 * i
+        words = struct.pack("<6Q", *links[i], *threads[i], signals[i > 0], [0, 7, 8][i])
+        words += [b"swapper/0", b"process", b"thread"][i].ljust(16, b"\0")
+        words += struct.pack("<2Q", stack, stack + 0x3F00)
+        data[task - at:task - at + len(words)] = words
+        frame = struct.pack("<7Q", 15, 14, 13, 12, 3, 0x1000 + i, at + 0x10 + i)
+        pieces.append((0x7000 + 0x1000 * i + 0xF00, frame.ljust(256, b"\0")))
+    heads = [(tasks[0] + 16,) * 2, (tasks[1] + 16, tasks[2] + 16)]
+    data[0x380:0x3A0] = struct.pack("<4Q", *heads[0], *heads[1])
+    # Of one processor: where its data is, and in it the task that it runs.
+    per_cpu = at + 0x3D0 - 0x10
+    data[0x3C0:0x3C8] = struct.pack("<Q", per_cpu)
+    data[0x3D0:0x3D8] = struct.pack("<Q", tasks[1])
+    pieces.append((PHYSICAL, bytes(data)))
+    sp = 0xFFFFC90000008000 + 0x3F80
+    regs = struct.pack("<27Q", *([0] * 4 + [0x2000] + [0] * 11 + [at + 0x20, 0x10, 0x202, sp] + [0] * 7))
+    notes = note(b"CORE", 1, bytes(112) + regs + bytes(8))
+    if qemu:
+        state = struct.pack("<II", 1, 440) + bytes(280) + struct.pack("<Q", per_cpu)
+        state += bytes(416 - len(state)) + struct.pack("<3Q", 0x1000, 0x20, 0)
+        notes += note(b"QEMU", 0, state)
+    else:
+        text = "OSRELEASE=6.1.0-tiny\nSYMBOL(swapper_pg_dir)=ffffffff81401000\n"
+        text += f"KERNELOFFSET={MOVED:x}\nNUMBER(phys_base)={0x1000 - 0x1401000}\n"
+        notes += note(b"VMCOREINFO", 0, text.encode())
+    count = 1 + len(pieces)
+    header = b"\x7fELF\2\1\1" + bytes(9)
+    header += struct.pack("<HHIQQQIHHHHHH", 4, 62, 1, 0, 64, 0, 0, 64, 56, count, 0, 0, 0)
+    offset = 64 + count * 56
+    header += struct.pack("<IIQQQQQQ", 4, 0, offset, 0, 0, len(notes), 0, 4)
+    offset += len(notes)
+    for physical, piece in pieces:
+        header += struct.pack("<IIQQQQQQ", 1, 6, offset, 0, physical, len(piece), len(piece), 1)
+        offset += len(piece)
+    return header + notes + b"".join(piece for _, piece in pieces)
 
 
 if __name__ == "__main__":

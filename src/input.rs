@@ -3,6 +3,7 @@
 use crate::engine::View;
 use crate::import::{self, ImportError};
 use crate::run::RunError;
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use unwind_sim_corpus::kernel;
@@ -15,12 +16,14 @@ use unwind_sim_corpus::world::World;
 pub struct OpenOptions {
     /// The folder below which paths are looked for first.
     pub symfs: Option<PathBuf>,
-    /// The kernel's image, for captures.
+    /// The kernel's image, for captures and dumps of a machine.
     pub kernel: Option<PathBuf>,
     /// What belongs to it.
     pub kernel_files: kernel::OpenOptions,
     /// How far the kernel was moved (KASLR), if that is known.
     pub kaslr: Option<u64>,
+    /// Offsets in structs of a dump's kernel, bytes, by `STRUCT.MEMBER`.
+    pub offsets: BTreeMap<String, u64>,
 }
 
 /// Which samples.

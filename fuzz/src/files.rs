@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use unwind_sim_corpus::files::FinderOptions;
-use unwind_sim_corpus::import::{ImportItem, ImportOptions, import_bytes};
+use unwind_sim_corpus::import::{ImportItem, ImportOptions, import_bytes, import_vmcore};
+use unwind_sim_corpus::kernel::{KernelImage, KernelSymbols};
 use unwind_sim_corpus::trace::Trace;
 use unwind_sim_corpus::world::World;
 use unwind_sim_emulator::address_space::AddressSpace;
@@ -173,6 +174,42 @@ fn import(data: &[u8]) {
 /// An ELF core.
 pub fn core(data: &[u8]) {
     import(data);
+}
+
+/// The dump of a machine with a kernel of a few symbols (`make-seeds.py` has two such dumps).
+pub fn vmcore(data: &[u8]) {
+    const MAP: &str = "ffffffff80e01000 D init_top_pgt\nffffffff81000000 T _text\n\
+        ffffffff81000100 D linux_banner\nffffffff81000200 D init_task\n\
+        ffffffff810003c0 D __per_cpu_offset\n0000000000000010 D current_task\n\
+        ffffffff810003e0 D modules\n";
+    const OFFSETS: [(&str, u64); 14] = [
+        ("task_struct.tasks", 0),
+        ("task_struct.thread_node", 16),
+        ("task_struct.signal", 32),
+        ("task_struct.pid", 40),
+        ("task_struct.comm", 48),
+        ("task_struct.stack", 64),
+        ("task_struct.thread.sp", 72),
+        ("signal_struct.thread_head", 0),
+        ("module.list", 0),
+        ("module.name", 16),
+        ("module.core_layout.base", 32),
+        ("module.core_layout.text_size", 40),
+        ("module.arch.num_orcs", 44),
+        ("module.arch.orc_unwind_ip", 48),
+    ];
+    let Ok(symbols) = KernelSymbols::from_map(MAP.as_bytes()) else {
+        return;
+    };
+    let image = KernelImage::of_symbols(symbols, Some("6.1.0-tiny".into()));
+    let offsets = OFFSETS.map(|(member, offset)| (member.to_owned(), offset));
+    let options = ImportOptions {
+        offsets: offsets.into(),
+        ..ImportOptions::default()
+    };
+    let _ = import_vmcore(Arc::new(data.to_vec()), &image, &options, &mut |_| {
+        ControlFlow::Continue(())
+    });
 }
 
 /// An ELF image: read, its symbols asked for, its tables looked into.

@@ -15,7 +15,7 @@ mod texts;
 mod walks;
 
 pub use captures::capture;
-pub use files::{core, elf, loader, perfdata, trace};
+pub use files::{core, elf, loader, perfdata, trace, vmcore};
 pub use kernels::kernel_image;
 pub use machine::machine;
 pub use tables::{eh_frame, orc, sframe};

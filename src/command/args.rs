@@ -44,8 +44,8 @@ pub(crate) struct InputArgs {
 /// Of kernel stacks: the kernel.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct KernelArgs {
-    /// The kernel's image (vmlinuz or vmlinux), for a capture; or a version (4.14, 5.2, 5.12, 6.1,
-    /// 6.3, 6.4, 6.12, 7.1), as whose unwinders ours behave. Can be given twice.
+    /// The kernel's image (vmlinuz or vmlinux), for a capture or a vmcore; or a version (4.14, 5.2,
+    /// 5.12, 6.1, 6.3, 6.4, 6.12, 7.1), as whose unwinders ours behave. Can be given twice.
     #[arg(long, value_name = "FILE|VERSION")]
     kernel: Vec<String>,
     /// System.map, where the image has no symbols.
@@ -57,6 +57,21 @@ pub(crate) struct KernelArgs {
     /// How far the kernel was moved (KASLR). Without this it is found, where possible.
     #[arg(long, value_name = "OFFSET", value_parser = parse_address)]
     kaslr: Option<u64>,
+    /// Where a member of a struct is in the kernel of a vmcore (`task_struct.tasks=2184`), whatever
+    /// its BTF says. Can be given many times.
+    #[arg(long, value_name = "STRUCT.MEMBER=BYTES", value_parser = parse_offset)]
+    offset: Vec<(String, u64)>,
+}
+
+fn parse_offset(text: &str) -> Result<(String, u64), String> {
+    let (member, bytes) = text
+        .split_once('=')
+        .filter(|(member, _)| member.contains('.'))
+        .ok_or("an offset is written STRUCT.MEMBER=BYTES")?;
+    let bytes = bytes
+        .parse()
+        .map_err(|_| format!("`{bytes}` is no number"))?;
+    Ok((member.to_owned(), bytes))
 }
 
 fn parse_address(text: &str) -> Result<u64, String> {
@@ -86,6 +101,7 @@ impl KernelArgs {
                 orc_layout: self.orc_layout,
             },
             kaslr: self.kaslr,
+            offsets: self.offset.iter().cloned().collect(),
         }
     }
 }
@@ -115,6 +131,10 @@ impl InputArgs {
     fn is_kernel(&self) -> Result<bool> {
         Ok(match file_kind(&self.path)? {
             FileKind::Capture => true,
+            FileKind::Core => {
+                let bytes = unwind_sim_corpus::mapped::map_file(&self.path)?;
+                unwind_sim_corpus::import::is_vmcore((*bytes).as_ref())
+            }
             FileKind::Trace => {
                 let trace = unwind_sim_corpus::trace::Trace::open(&self.path)?;
                 trace.sample(0).is_ok_and(|s| s.kernel.is_some())

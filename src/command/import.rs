@@ -8,14 +8,15 @@ use unwind_sim::import;
 use unwind_sim::input::file_kind;
 use unwind_sim_corpus::trace::TraceWriter;
 
-/// Import a perf.data, an ELF core or a kernel's capture into a trace. The truth is unknown there; chains that perf
-/// recorded are kept beside the unwinders.
+/// Import a perf.data, an ELF core, a kernel's capture or a vmcore into a trace. The truth is unknown
+/// there; chains that perf recorded are kept beside the unwinders.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   unwind-sim import perf.data -o trace.bin
   unwind-sim import core.1234 -o trace.bin --symfs /mnt/target
-  unwind-sim import points.json -o trace.bin --kernel vmlinuz")]
+  unwind-sim import points.json -o trace.bin --kernel vmlinuz
+  unwind-sim import vmcore -o trace.bin --kernel vmlinuz")]
 pub(crate) struct Args {
     /// The recording.
     #[arg(value_name = "FILE")]

@@ -1,6 +1,7 @@
 //! Why a recording cannot be imported.
 
 use super::capture::Problem;
+use super::vmcore;
 use crate::kernel::KernelError;
 use std::fmt;
 use std::io;
@@ -22,6 +23,8 @@ pub enum ImportError {
     Capture(Problem),
     /// The kernel's image cannot be read.
     Kernel(KernelError),
+    /// A dump of a machine that cannot be imported, or a part of it.
+    Vmcore(vmcore::Problem),
     /// An ELF core that cannot be read.
     Core {
         /// What is wrong.
@@ -100,6 +103,7 @@ impl fmt::Display for ImportError {
             Self::Perf(error) => write!(f, "{error}"),
             Self::Capture(problem) => write!(f, "{problem}"),
             Self::Kernel(error) => write!(f, "{error}"),
+            Self::Vmcore(problem) => write!(f, "{problem}"),
             Self::PerfArch => write!(
                 f,
                 "perf.data: HEADER_ARCH: recorded on another machine; only x86_64 is supported"
@@ -118,6 +122,12 @@ impl std::error::Error for ImportError {}
 impl From<Problem> for ImportError {
     fn from(problem: Problem) -> Self {
         ImportError::Capture(problem)
+    }
+}
+
+impl From<vmcore::Problem> for ImportError {
+    fn from(problem: vmcore::Problem) -> Self {
+        ImportError::Vmcore(problem)
     }
 }
 

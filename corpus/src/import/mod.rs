@@ -1,5 +1,5 @@
 //! Recordings of other tools as items of our own model: perf.data ([`perf`]) and ELF cores
-//! ([`core`]), and captures of a running kernel.
+//! ([`core`]), captures of a running kernel, and dumps of a whole machine.
 //!
 //! An import is a stream: images are announced before the first event that names them, events and
 //! samples follow in the order of time, and nothing is kept that grows with the number of samples.
@@ -11,9 +11,11 @@ mod capture;
 pub mod core;
 mod error;
 pub mod perf;
+mod vmcore;
 
 pub use capture::Problem as CaptureProblem;
 pub use error::{CoreErrorKind, ImportError};
+pub use vmcore::{Fault as VmcoreFault, Problem as VmcoreProblem, import_vmcore, is_vmcore};
 
 use crate::files::{FileProblem, FinderOptions, ImageFinder};
 use crate::kernel;
@@ -32,12 +34,14 @@ pub struct ImportOptions {
     pub files: FinderOptions,
     /// Most bytes of stack taken from a core, from rsp upwards. perf.data has its own limit.
     pub stack_bytes_max: u64,
-    /// The kernel's image, for captures.
+    /// The kernel's image, for captures and dumps of a machine.
     pub kernel: Option<PathBuf>,
     /// What belongs to it.
     pub kernel_files: kernel::OpenOptions,
     /// How far the kernel was moved, if that is known.
     pub kaslr: Option<u64>,
+    /// Offsets in structs of a dump's kernel, bytes, by `STRUCT.MEMBER`: they go before its BTF.
+    pub offsets: BTreeMap<String, u64>,
 }
 
 impl Default for ImportOptions {
@@ -49,6 +53,7 @@ impl Default for ImportOptions {
             kernel: None,
             kernel_files: kernel::OpenOptions::default(),
             kaslr: None,
+            offsets: BTreeMap::new(),
         }
     }
 }
@@ -181,9 +186,15 @@ pub fn import_bytes(
         [b'P', b'E', b'R', b'F', ..] | [b'2', b'E', b'L', b'I', ..] => {
             perf::import(bytes, options, sink)
         }
+        [0x7f, b'E', b'L', b'F', ..] if vmcore::is_vmcore(bytes) => {
+            vmcore::import(owner.clone(), options, sink)
+        }
         [0x7f, b'E', b'L', b'F', ..] => core::import(owner.clone(), options, sink),
         _ if capture::is_capture(bytes) => capture::import(bytes, options, sink),
-        _ => Err(ImportError::UnknownFormat),
+        _ => match vmcore::unsupported(bytes) {
+            Some(name) => Err(VmcoreProblem::Format { name }.into()),
+            None => Err(ImportError::UnknownFormat),
+        },
     }
 }
 

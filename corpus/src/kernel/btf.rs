@@ -1,189 +1,389 @@
-//! A kernel's type information (`.BTF`): where the members of its structures are.
+//! BTF: the types that a kernel carries in its section `.BTF`, as far as offsets of members need
+//! them.
 //!
-//! Source: Linux `Documentation/bpf/btf.rst`, `include/uapi/linux/btf.h`. Not here: anything but
-//! structures and unions.
+//! Source: Linux `Documentation/bpf/btf.rst` and `include/uapi/linux/btf.h`. Not here: functions,
+//! split BTF of modules, and what a member's type is.
 
-use std::collections::HashMap;
+use std::cell::Cell;
+use std::fmt;
 use unwind_sim_unwind::image::Bytes;
 
+/// Bytes of `struct btf_header`, as of version 1.
+const HEADER_LEN: usize = 24;
+/// `BTF_MAGIC`
 const MAGIC: u16 = 0xeb9f;
-/// Most types taken; 6.12 has 150,000.
-const TYPES_MAX: usize = 4 << 20;
-/// Structures without a name and typedefs may nest so deep.
+/// Bytes of `struct btf_type`, `struct btf_member`, `struct btf_array`.
+const TYPE_LEN: usize = 12;
+const MEMBER_LEN: usize = 12;
+/// Structs within structs that are entered, and types behind names that are followed.
 const DEPTH_MAX: u32 = 32;
+/// Members that one question may look at.
+const LOOKS_MAX: u32 = 1 << 20;
 
-const ARRAY: u32 = 3;
-const STRUCT: u32 = 4;
-const UNION: u32 = 5;
-const DATASEC: u32 = 15;
+const KIND_INT: u32 = 1;
+const KIND_PTR: u32 = 2;
+const KIND_ARRAY: u32 = 3;
+const KIND_STRUCT: u32 = 4;
+const KIND_UNION: u32 = 5;
+const KIND_ENUM: u32 = 6;
+const KIND_TYPEDEF: u32 = 8;
+const KIND_VOLATILE: u32 = 9;
+const KIND_CONST: u32 = 10;
+const KIND_RESTRICT: u32 = 11;
+const KIND_FUNC_PROTO: u32 = 13;
+const KIND_VAR: u32 = 14;
+const KIND_DATASEC: u32 = 15;
+const KIND_FLOAT: u32 = 16;
+const KIND_DECL_TAG: u32 = 17;
+const KIND_TYPE_TAG: u32 = 18;
+const KIND_ENUM64: u32 = 19;
 
-/// The types of a kernel.
+/// BTF that cannot be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BtfError {
+    /// What is wrong.
+    pub what: &'static str,
+    /// Where in the section, bytes.
+    pub offset: u64,
+}
+
+impl fmt::Display for BtfError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, ".BTF at offset {:#x}: {}", self.offset, self.what)
+    }
+}
+
+impl std::error::Error for BtfError {}
+
+/// A section `.BTF`.
 #[derive(Clone, Debug)]
 pub struct Btf {
-    bytes: Bytes,
-    /// Begin of each type; the first one has the number 1.
-    types: Vec<u32>,
-    strings: usize,
-    /// Structures by name.
-    structures: HashMap<Vec<u8>, u32>,
+    types: Bytes,
+    strings: Bytes,
+    /// Where each type begins in `types`; the first has the number 1.
+    starts: Vec<u32>,
+}
+
+/// A type: `struct btf_type`.
+#[derive(Clone, Copy)]
+struct Type {
+    name: u32,
+    kind: u32,
+    len: usize,
+    has_bit_fields: bool,
+    /// A size, or the number of another type.
+    value: u32,
+    /// Where what follows it begins.
+    rest: usize,
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+impl Type {
+    fn read(types: &[u8], at: usize) -> Option<Type> {
+        let info = u32_at(types, at + 4)?;
+        Some(Type {
+            name: u32_at(types, at)?,
+            kind: info >> 24 & 0x1f,
+            len: (info & 0xffff) as usize,
+            has_bit_fields: info >> 31 == 1,
+            value: u32_at(types, at + 8)?,
+            rest: at + TYPE_LEN,
+        })
+    }
+
+    /// Bytes of what follows it; `None` of a kind that we do not know.
+    const fn rest_len(&self) -> Option<usize> {
+        Some(match self.kind {
+            KIND_INT | KIND_VAR | KIND_DECL_TAG => 4,
+            KIND_ARRAY => 12,
+            KIND_STRUCT | KIND_UNION | KIND_DATASEC | KIND_ENUM64 => self.len * MEMBER_LEN,
+            KIND_ENUM | KIND_FUNC_PROTO => self.len * 8,
+            0 | 20.. => return None,
+            _ => 0,
+        })
+    }
+
+    /// Another type under a name, or qualified.
+    const fn is_alias(&self) -> bool {
+        matches!(
+            self.kind,
+            KIND_TYPEDEF | KIND_VOLATILE | KIND_CONST | KIND_RESTRICT | KIND_VAR | KIND_TYPE_TAG
+        )
+    }
+
+    const fn has_members(&self) -> bool {
+        matches!(self.kind, KIND_STRUCT | KIND_UNION)
+    }
+}
+
+/// A member that was found.
+struct Member {
+    /// From the beginning of the outermost struct, bytes.
+    offset: u64,
+    /// The number of its type.
+    of: u32,
 }
 
 impl Btf {
-    /// Reads the section; `None` if it is none, or damaged.
-    pub fn read(bytes: Bytes) -> Option<Btf> {
-        if read_u32(&bytes, 0)? & 0xffff != u32::from(MAGIC) {
-            return None;
+    /// Reads the section.
+    ///
+    /// # Errors
+    /// If it is none, is of another byte order or version, or is cut short.
+    pub fn parse(bytes: Bytes) -> Result<Btf, BtfError> {
+        let bad = |offset: usize, what| BtfError {
+            what,
+            offset: offset as u64,
+        };
+        let magic = bytes
+            .first_chunk()
+            .ok_or_else(|| bad(0, "the header is cut short"))?;
+        if u16::from_le_bytes(*magic) != MAGIC {
+            return Err(bad(0, "no BTF of a little-endian machine"));
         }
-        let field = |at| Some(read_u32(&bytes, at)? as usize);
-        let header = field(4)?;
-        let begin = header.checked_add(field(8)?)?;
-        let end = begin.checked_add(field(12)?)?;
-        let strings = header.checked_add(field(16)?)?;
-        let mut at = begin;
-        let (mut types, mut structures) = (Vec::new(), HashMap::new());
-        while at < end {
-            if types.len() == TYPES_MAX {
-                return None;
-            }
-            let info = read_u32(&bytes, at + 4)?;
-            let (kind, count) = (kind(info), (info & 0xffff) as usize);
-            types.push(u32::try_from(at).ok()?);
-            if kind == STRUCT {
-                let name = name(&bytes, strings, read_u32(&bytes, at)?)?;
-                let number = types.len() as u32;
-                structures.entry(name.to_vec()).or_insert(number);
-            }
-            at += 12
-                + match kind {
-                    // An integer, a variable, a declaration's tag.
-                    1 | 14 | 17 => 4,
-                    ARRAY => 12,
-                    STRUCT | UNION | DATASEC | 19 => 12 * count,
-                    // Enumerations, and parameters.
-                    6 | 13 => 8 * count,
-                    0 | 2 | 7..=12 | 16 | 18 => 0,
-                    _ => return None,
-                };
+        if bytes.get(2).is_some_and(|version| *version != 1) {
+            return Err(bad(2, "unknown version"));
         }
-        Some(Btf {
-            bytes,
+        let field = |at| u32_at(&bytes, at).ok_or_else(|| bad(at, "the header is cut short"));
+        let header = field(4)? as usize;
+        if header < HEADER_LEN {
+            return Err(bad(4, "the header is too short"));
+        }
+        let part = |at: usize, what| {
+            let start = header.saturating_add(field(at)? as usize);
+            let end = start.saturating_add(field(at + 4)? as usize);
+            bytes.part(start..end).ok_or_else(|| bad(at, what))
+        };
+        let types = part(8, "the types do not lie in the section")?;
+        let strings = part(16, "the strings do not lie in the section")?;
+        let base = header.saturating_add(field(8)? as usize);
+        let mut starts = Vec::new();
+        let mut at = 0;
+        while at < types.len() {
+            let cut = || bad(base + at, "a type is cut short");
+            let found = Type::read(&types, at).ok_or_else(cut)?;
+            let len = found.rest_len();
+            let len = len.ok_or_else(|| bad(base + at, "a type of unknown kind"))?;
+            starts.push(u32::try_from(at).map_err(|_| cut())?);
+            at = found.rest + len;
+            if at > types.len() {
+                return Err(bad(base + at - len, "a type is cut short"));
+            }
+        }
+        Ok(Btf {
             types,
             strings,
-            structures,
+            starts,
         })
     }
 
-    /// The offset of a member of `struct structure`, in bytes; of a member of a member with a dot
-    /// between (`thread.sp`).
-    pub fn offset(&self, structure: &str, path: &str) -> Option<u64> {
-        let mut number = *self.structures.get(structure.as_bytes())?;
-        let mut offset = 0;
-        for member in path.split('.') {
-            let (bits, inner) = self.member(number, member.as_bytes(), DEPTH_MAX)?;
-            offset += bits / 8;
-            number = inner;
-        }
-        Some(offset)
+    /// Where the member `path` is: [`Btf::extent`] without the size.
+    pub fn offset(&self, name: &str, path: &str) -> Option<u64> {
+        self.extent(name, path).map(|(offset, _)| offset)
     }
 
-    /// A member's offset in bits, and its type.
-    fn member(&self, number: u32, wanted: &[u8], depth: u32) -> Option<(u64, u32)> {
-        let depth = depth.checked_sub(1)?;
-        let at = *self.types.get(number.checked_sub(1)? as usize)? as usize;
-        let info = read_u32(&self.bytes, at + 4)?;
-        match kind(info) {
-            STRUCT | UNION => {}
-            // A typedef, and what qualifies.
-            8..=11 | 18 => return self.member(read_u32(&self.bytes, at + 8)?, wanted, depth),
-            _ => return None,
+    /// Where the member `path` ("thread.sp") of the struct or union `name` is, and how large it
+    /// is, bytes. Members of members without a name count as its own; of an array of structs the
+    /// first element is meant. `None` if there is no such member, or if it is a bit-field.
+    pub fn extent(&self, name: &str, path: &str) -> Option<(u64, u64)> {
+        let looks = Cell::new(LOOKS_MAX);
+        let mut of = self.named(name)?;
+        let mut offset = 0u64;
+        for part in path.split('.') {
+            let inside = self.element(of)?;
+            let found = self.member(inside, part, DEPTH_MAX, &looks)?;
+            offset = offset.checked_add(found.offset)?;
+            of = found.of;
         }
-        (0..(info & 0xffff) as usize).find_map(|index| {
-            let at = at + 12 + 12 * index;
-            let field = |n| read_u32(&self.bytes, at + n);
-            let (name_at, inner, offset) = (field(0)?, field(4)?, field(8)?);
-            let is_bit_field = info >> 31 != 0;
-            let bits = u64::from(if is_bit_field {
-                offset & 0xff_ffff
-            } else {
-                offset
-            });
-            let name = name(&self.bytes, self.strings, name_at)?;
-            match name.is_empty() {
-                true => {
-                    let (more, inner) = self.member(inner, wanted, depth)?;
-                    Some((bits + more, inner))
-                }
-                false => (name == wanted).then_some((bits, inner)),
+        Some((offset, self.size(of)?))
+    }
+
+    /// The size of the struct or union `name`, bytes.
+    pub fn size_of(&self, name: &str) -> Option<u64> {
+        self.size(self.named(name)?)
+    }
+
+    /// The number of the first struct or union of that name that has members.
+    fn named(&self, name: &str) -> Option<u32> {
+        let is_it = |number: &u32| {
+            self.get(*number).is_some_and(|found| {
+                found.has_members() && found.len > 0 && self.is_name(found.name, name)
+            })
+        };
+        (1..=self.starts.len() as u32).find(is_it)
+    }
+
+    fn get(&self, number: u32) -> Option<Type> {
+        let index = (number as usize).checked_sub(1)?;
+        Type::read(&self.types, *self.starts.get(index)? as usize)
+    }
+
+    fn is_name(&self, at: u32, name: &str) -> bool {
+        let rest = self.strings.get(at as usize..);
+        let rest = rest.and_then(|rest| rest.strip_prefix(name.as_bytes()));
+        rest.is_some_and(|rest| rest.first() == Some(&0))
+    }
+
+    /// The type without the names and qualifiers before it.
+    fn plain(&self, mut number: u32) -> Option<(u32, Type)> {
+        for _ in 0..DEPTH_MAX {
+            let found = self.get(number)?;
+            if !found.is_alias() {
+                return Some((number, found));
             }
-        })
+            number = found.value;
+        }
+        None
     }
-}
 
-const fn kind(info: u32) -> u32 {
-    info >> 24 & 0x1f
-}
+    /// The struct itself, or that of which it is an array.
+    fn element(&self, mut number: u32) -> Option<Type> {
+        for _ in 0..DEPTH_MAX {
+            let (_, found) = self.plain(number)?;
+            match found.kind {
+                KIND_ARRAY => number = u32_at(&self.types, found.rest)?,
+                KIND_STRUCT | KIND_UNION => return Some(found),
+                _ => return None,
+            }
+        }
+        None
+    }
 
-fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes
-        .get(at..)?
-        .first_chunk()
-        .map(|b| u32::from_le_bytes(*b))
-}
+    fn member(&self, of: Type, name: &str, depth: u32, looks: &Cell<u32>) -> Option<Member> {
+        let depth = depth.checked_sub(1)?;
+        for i in 0..of.len {
+            looks.set(looks.get().checked_sub(1)?);
+            let at = of.rest + i * MEMBER_LEN;
+            let (name_at, number) = (u32_at(&self.types, at)?, u32_at(&self.types, at + 4)?);
+            let bits = u32_at(&self.types, at + 8)?;
+            let (bits, width) = match of.has_bit_fields {
+                true => (bits & 0x00ff_ffff, bits >> 24),
+                false => (bits, 0),
+            };
+            let offset = u64::from(bits / 8);
+            if self.is_name(name_at, name) {
+                let whole = width == 0 && bits % 8 == 0;
+                return whole.then_some(Member { offset, of: number });
+            }
+            let is_unnamed = self.is_name(name_at, "");
+            let Some((_, inner)) = self.plain(number).filter(|_| is_unnamed) else {
+                continue;
+            };
+            if !inner.has_members() {
+                continue;
+            }
+            if let Some(found) = self.member(inner, name, depth, looks) {
+                let offset = offset + found.offset;
+                return Some(Member { offset, ..found });
+            }
+        }
+        None
+    }
 
-fn name(bytes: &[u8], strings: usize, at: u32) -> Option<&[u8]> {
-    let rest = bytes.get(strings.checked_add(at as usize)?..)?;
-    rest.split(|b| *b == 0).next()
+    fn size(&self, mut number: u32) -> Option<u64> {
+        let mut count = 1u64;
+        for _ in 0..DEPTH_MAX {
+            let (_, found) = self.plain(number)?;
+            let one = match found.kind {
+                KIND_PTR => 8,
+                KIND_INT | KIND_STRUCT | KIND_UNION | KIND_ENUM | KIND_FLOAT | KIND_ENUM64 => {
+                    u64::from(found.value)
+                }
+                KIND_ARRAY => {
+                    number = u32_at(&self.types, found.rest)?;
+                    let len = u32_at(&self.types, found.rest + 8)?;
+                    count = count.checked_mul(u64::from(len))?;
+                    continue;
+                }
+                _ => return None,
+            };
+            return count.checked_mul(one);
+        }
+        None
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// struct a { int x; union { long y; struct b z; }; }; struct b { int p; int q; };
-    fn section() -> Vec<u8> {
-        let strings = b"\0int\0a\0x\0y\0b\0z\0p\0q\0";
-        let at = |name: &str| {
-            let name = [&[0], name.as_bytes(), &[0]].concat();
-            let found = strings.windows(name.len()).position(|w| w == name);
-            found.expect("a name of the table") as u32 + 1
-        };
-        let mut types: Vec<u32> = vec![at("int"), 1 << 24, 4, 32];
-        types.extend([at("a"), STRUCT << 24 | 2, 16]);
-        types.extend([at("x"), 1, 0, 0, 3, 64]);
-        types.extend([0, UNION << 24 | 2, 8]);
-        types.extend([at("y"), 1, 0, at("z"), 5, 0]);
-        types.extend([at("q"), 8 << 24, 5]);
-        types.extend([at("b"), STRUCT << 24 | 2, 8]);
-        types.extend([at("p"), 1, 0, at("q"), 1, 32]);
-        let len = types.len() as u32 * 4;
-        let header = [0x1_eb9f, 24, 0, len, len, strings.len() as u32];
-        let words = header.iter().chain(&types).flat_map(|w| w.to_le_bytes());
-        words.chain(strings.iter().copied()).collect()
+    /// A section with these types and strings.
+    fn section(types: &[u32], strings: &[u8]) -> Vec<u8> {
+        let types: Vec<u8> = types.iter().flat_map(|w| w.to_le_bytes()).collect();
+        let len = types.len() as u32;
+        let header = [24, 0, len, len, strings.len() as u32];
+        let mut out = vec![0x9f, 0xeb, 1, 0];
+        out.extend(header.iter().flat_map(|w| w.to_le_bytes()));
+        out.extend(types);
+        out.extend(strings);
+        out
+    }
+
+    const STRINGS: &[u8] = b"\0int\0s\0a\0b\0c\0d\0t\0";
+    const INT: u32 = 1;
+    const S: u32 = 5;
+    const A: u32 = 7;
+    const B: u32 = 9;
+    const C: u32 = 11;
+    const D: u32 = 13;
+    const T: u32 = 15;
+
+    /// `struct s { int a; union { int b; }; const t c[3]; int d : 3; }` with
+    /// `typedef struct { int a; int b; } t`.
+    fn example() -> Vec<u8> {
+        let kind = |kind: u32, len: u32| kind << 24 | len;
+        let types = [
+            &[INT, kind(KIND_INT, 0), 4, 32][..],
+            &[0, kind(KIND_UNION, 1), 4, B, 1, 0],
+            &[0, kind(KIND_STRUCT, 2), 8, A, 1, 0, B, 1, 32],
+            &[T, kind(KIND_TYPEDEF, 0), 3],
+            &[0, kind(KIND_CONST, 0), 4],
+            &[0, kind(KIND_ARRAY, 0), 0, 5, 1, 3],
+            &[S, kind(KIND_STRUCT, 4) | 1 << 31, 36],
+            &[A, 1, 0, 0, 2, 32, C, 6, 64, D, 1, 3 << 24 | 256],
+        ];
+        section(&types.concat(), STRINGS)
     }
 
     #[test]
-    fn members_are_found_through_structures_without_a_name() {
-        let btf = Btf::read(Bytes::from_vec(section())).expect("a section");
-        assert_eq!(btf.offset("a", "x"), Some(0));
-        assert_eq!(btf.offset("a", "y"), Some(8));
-        assert_eq!(btf.offset("a", "z.q"), Some(12));
-        assert_eq!(btf.offset("b", "q"), Some(4));
-        assert_eq!(btf.offset("a", "q"), None);
-        assert_eq!(btf.offset("int", "q"), None);
+    fn members_are_found_by_path_through_arrays_and_unnamed_unions() {
+        let bytes = example();
+        let btf = Btf::parse(Bytes::from_vec(bytes)).expect("sound");
+        assert_eq!(btf.extent("s", "a"), Some((0, 4)));
+        assert_eq!(btf.extent("s", "b"), Some((4, 4)));
+        assert_eq!(btf.extent("s", "c"), Some((8, 24)));
+        assert_eq!(btf.extent("s", "c.b"), Some((12, 4)));
+        assert_eq!(btf.extent("s", "d"), None, "a bit-field");
+        assert_eq!(btf.extent("s", "e"), None);
+        assert_eq!(btf.extent("t", "a"), None, "no struct of its own");
+        assert_eq!(btf.size_of("s"), Some(36));
     }
 
     #[test]
-    fn damaged_sections_are_none_and_end() {
-        let whole = section();
+    fn a_type_that_holds_itself_ends() {
+        let kind = KIND_STRUCT << 24 | 2;
+        let own = section(&[S, kind, 8, 0, 1, 0, 0, 1, 0], STRINGS);
+        let btf = Btf::parse(Bytes::from_vec(own)).expect("readable");
+        assert_eq!(btf.extent("s", "a"), None);
+        let alias = section(&[S, KIND_TYPEDEF << 24, 1], STRINGS);
+        let btf = Btf::parse(Bytes::from_vec(alias)).expect("readable");
+        assert_eq!(btf.size(1), None);
+    }
+
+    #[test]
+    fn what_is_cut_short_or_overwritten_is_an_error_and_no_panic() {
+        let whole = example();
         for len in 0..whole.len() {
-            if let Some(btf) = Btf::read(Bytes::from_vec(whole[..len].to_vec())) {
-                let _ = btf.offset("a", "z.q");
-            }
-            for bit in 0..8 {
+            let _ = Btf::parse(Bytes::from_vec(whole[..len].to_vec())).expect_err("cut short");
+        }
+        for at in 0..whole.len() {
+            for byte in [0, 0x7f, 0xff] {
                 let mut bytes = whole.clone();
-                bytes[len] ^= 1 << bit;
-                if let Some(btf) = Btf::read(Bytes::from_vec(bytes)) {
-                    let _ = btf.offset("a", "z.q");
+                bytes[at] = byte;
+                if let Ok(btf) = Btf::parse(Bytes::from_vec(bytes)) {
+                    let _ = (btf.extent("s", "c.b"), btf.size_of("s"));
                 }
             }
         }

@@ -67,7 +67,7 @@ pub struct KernelImage {
     pub symbol_source: Option<SymbolSource>,
     /// The form of the kallsyms table, if they come from it.
     pub kallsyms_form: Option<Form>,
-    /// Its types, if it has them.
+    /// Its types, if it has them and they can be read.
     pub btf: Option<Btf>,
     /// The payload that it was unpacked from.
     pub payload: Option<Payload>,
@@ -119,25 +119,37 @@ pub fn from_bytes(
         None => own_symbols(&vmlinux),
     };
     let version = payload.as_ref().and_then(|p| p.version.clone());
+    let version = version.or_else(|| vmlinux.version(&symbols));
     let mut image = KernelImage {
-        image: Arc::new(Image::new(Default::default())),
-        version: version.or_else(|| vmlinux.version(&symbols)),
-        encoding: None,
-        encoding_source: None,
-        range: 0..0,
-        symbols,
         symbol_source: source,
         kallsyms_form: form,
-        btf: None,
         payload,
         size: file.len() as u64,
-        problems: Vec::new(),
+        ..KernelImage::of_symbols(symbols, version)
     };
     image.complete(vmlinux, options).map_err(of)?;
     Ok(image)
 }
 
 impl KernelImage {
+    /// A kernel of which nothing but symbols and the version is known.
+    pub fn of_symbols(symbols: KernelSymbols, version: Option<String>) -> KernelImage {
+        KernelImage {
+            image: Arc::new(Image::new(Default::default())),
+            version,
+            encoding: None,
+            encoding_source: None,
+            range: 0..0,
+            symbols,
+            symbol_source: None,
+            kallsyms_form: None,
+            btf: None,
+            payload: None,
+            size: 0,
+            problems: Vec::new(),
+        }
+    }
+
     /// Fills in what hangs on the symbols and the version.
     fn complete(
         &mut self,
@@ -146,8 +158,7 @@ impl KernelImage {
     ) -> Result<(), KernelErrorKind> {
         vmlinux.narrow_text(&self.symbols);
         vmlinux.add_orc(&self.symbols);
-        let btf = self.symbols.range("__start_BTF", "__stop_BTF");
-        self.btf = btf.and_then(|r| vmlinux.memory(r)).and_then(Btf::read);
+        self.btf = vmlinux.btf(&self.symbols).and_then(|b| Btf::parse(b).ok());
         self.problems = vmlinux::problems(&mut vmlinux.elf);
         let mut parts = vmlinux.elf.parts;
         let found = orc::encoding(&parts, self.version.as_deref(), options.orc_layout)?;

@@ -1,5 +1,6 @@
 //! A kernel's symbols of every kind, as kallsyms and System.map have them.
 
+use super::error::KernelErrorKind;
 use std::ops::Range;
 use unwind_sim_unwind::image::Symbol;
 
@@ -78,6 +79,14 @@ impl KernelSymbols {
             name_end,
         });
         true
+    }
+
+    /// Those of a System.map: lines `ADDRESS TYPE NAME`.
+    ///
+    /// # Errors
+    /// With the number of the first line that is not of that form.
+    pub fn from_map(bytes: &[u8]) -> Result<KernelSymbols, KernelErrorKind> {
+        super::system_map::read(bytes)
     }
 
     /// How many.

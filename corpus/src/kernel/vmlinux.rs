@@ -169,6 +169,22 @@ impl Vmlinux {
         }
     }
 
+    /// The section `.BTF`, by its header, else by the symbols that bound it.
+    pub(super) fn btf(&self, symbols: &KernelSymbols) -> Option<Bytes> {
+        let by_symbol = || self.memory(symbols.range("__start_BTF", "__stop_BTF")?);
+        self.section(b".BTF").or_else(by_symbol)
+    }
+
+    fn section(&self, name: &[u8]) -> Option<Bytes> {
+        let data: &[u8] = (*self.owner).as_ref();
+        let header = elf::FileHeader64::<LE>::parse(data).ok()?;
+        let table = header.sections(LE, data).ok()?;
+        let (_, found) = table.section_by_name(LE, name)?;
+        let (offset, size) = found.file_range(LE)?;
+        let end = usize::try_from(offset.checked_add(size)?).ok()?;
+        Bytes::new(self.owner.clone(), usize::try_from(offset).ok()?..end)
+    }
+
     /// Text as `symbols` bound it, where section headers do not.
     pub(super) fn narrow_text(&mut self, symbols: &KernelSymbols) {
         if !code_sections(&self.owner).is_empty() {

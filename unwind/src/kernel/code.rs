@@ -93,12 +93,8 @@ pub enum Source {
     Table {
         /// Which of [`Code::images`].
         image: u32,
-        /// Offset of the entry in `.orc_unwind`, bytes.
-        offset: u64,
-        /// The first address that it speaks for, as loaded.
-        start: u64,
-        /// The first address behind it, as loaded.
-        end: u64,
+        /// The place of the entry in the order of addresses ([`Code::row`]).
+        position: u32,
     },
     /// `null_orc_entry`, for ip 0.
     Null,
@@ -115,6 +111,17 @@ pub struct Found {
     pub entry: Entry,
     /// Where it comes from.
     pub source: Source,
+}
+
+/// Where an ORC entry is, and what it speaks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FoundRow {
+    /// Offset of the entry in `.orc_unwind`, bytes.
+    pub offset: u64,
+    /// The first address that it speaks for, as loaded.
+    pub start: u64,
+    /// The first address behind it, as loaded.
+    pub end: u64,
 }
 
 /// An image with its table.
@@ -274,6 +281,19 @@ impl Code {
         part.map_or((None, 0), |p| (Some(p.image.id()), p.bias))
     }
 
+    /// The row of [`Source::Table`].
+    pub fn row(&self, image: u32, position: u32) -> Option<FoundRow> {
+        let part = self.parts.get(image as usize)?;
+        let index = part.table.as_ref()?;
+        let (table, position) = (index.table().ok()?, position as usize);
+        let end = table.ip(position + 1).unwrap_or(index.text().end);
+        Some(FoundRow {
+            offset: (table.stored(position)? * crate::orc::ENTRY_LEN) as u64,
+            start: table.ip(position)?.wrapping_add(part.bias),
+            end: end.wrapping_add(part.bias),
+        })
+    }
+
     /// The functions that the unwinders know by name.
     pub const fn known(&self) -> &Known {
         &self.known
@@ -300,8 +320,13 @@ impl Code {
     }
 
     /// `__kernel_text_address`: may this be a return address?
+    #[inline]
     pub fn is_text(&self, address: u64) -> bool {
-        if self.core_text.contains(&address) || self.init_text.contains(&address) {
+        self.core_text.contains(&address) || self.is_other_text(address)
+    }
+
+    fn is_other_text(&self, address: u64) -> bool {
+        if self.init_text.contains(&address) {
             return true;
         }
         let modules = &self.parts[usize::from(self.has_core)..];
@@ -318,19 +343,16 @@ impl Code {
 
     /// `orc_find`, remembering what it found. `None` where the kernel has no entry.
     #[inline]
-    pub fn find(&self, ip: u64, finds: &mut Finds) -> Option<Found> {
+    pub fn find<'f>(&self, ip: u64, finds: &'f mut Finds) -> Option<&'f Found> {
         if finds.0.is_empty() {
             finds.0.resize(FINDS, None);
         }
-        let slot = (ip ^ ip >> 12) as usize % FINDS;
-        if let Some((address, found)) = finds.0[slot]
-            && address == ip
-        {
-            return found;
+        // By reference: copied bit by bit it would have to be put together again.
+        let slot = &mut finds.0[(ip ^ ip >> 12) as usize % FINDS];
+        if slot.as_ref().is_none_or(|(address, _)| *address != ip) {
+            *slot = Some((ip, self.search(ip, true)));
         }
-        let found = self.search(ip, true);
-        finds.0[slot] = Some((ip, found));
-        found
+        slot.as_ref()?.1.as_ref()
     }
 
     fn search(&self, ip: u64, trampolines: bool) -> Option<Found> {
@@ -387,12 +409,9 @@ impl Code {
             .table()
             .entry(stored, index.encoding()?.layout)?
             .ok()?;
-        let end = table.ip(position + 1).unwrap_or(index.text().end);
         let source = Source::Table {
             image: number as u32,
-            offset: (stored * crate::orc::ENTRY_LEN) as u64,
-            start: table.ip(position)?.wrapping_add(part.bias),
-            end: end.wrapping_add(part.bias),
+            position: u32::try_from(position).ok()?,
         };
         Some(Found { entry, source })
     }

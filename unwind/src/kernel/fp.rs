@@ -185,7 +185,7 @@ fn step<M: Memory + ?Sized>(
     let next_bp = match state.regs {
         _ if state.next_bp != 0 => core::mem::take(&mut state.next_bp),
         RegsPtr::None => memory.read_u64(state.bp)?,
-        regs => regs.read(&unwind.start, memory, Reg::Rbp)?,
+        regs => regs.read(unwind.start, memory, Reg::Rbp)?,
     };
     let before = state;
     let updated = update(unwind, &mut state, next_bp)?;
@@ -212,7 +212,7 @@ fn bad_address<M: Memory + ?Sized>(
     let in_entry = state.got_irq && kernel.code.is_entry_text(state.ip);
     let at_end = match (in_regs, task_regs) {
         (true, Some(end)) => {
-            let sp = state.regs.read(&unwind.start, kernel.memory, Reg::Rsp)?;
+            let sp = state.regs.read(unwind.start, kernel.memory, Reg::Rsp)?;
             sp >= end.wrapping_sub(24) && sp < end
         }
         _ => false,

@@ -18,6 +18,7 @@ pub struct Cursors {
 }
 
 /// What is found to be the return address in `slot`, which holds `word`.
+#[inline]
 pub(super) fn recover(
     code: &Code,
     task: &Task,
@@ -30,6 +31,7 @@ pub(super) fn recover(
 }
 
 /// The part of [`recover`] for the function graph tracer: `ftrace_graph_ret_addr`.
+#[inline]
 pub(super) fn recover_graph(
     code: &Code,
     task: &Task,
@@ -67,6 +69,7 @@ fn graph(code: &Code, task: &Task, cursors: &mut Cursors, handler: u64, slot: u6
 
 /// The part of [`recover`] for kretprobes and fprobes: 0 if the trampoline is there, but no
 /// address was taken.
+#[inline]
 pub(super) fn recover_rethook(
     code: &Code,
     task: &Task,

@@ -27,7 +27,7 @@ mod unwinder;
 mod user;
 mod version;
 
-pub use code::{Code, Finds, Found, Generated, Known, Source};
+pub use code::{Code, Finds, Found, FoundRow, Generated, Known, Source};
 pub use end::Ended;
 pub use fp::FpState;
 pub use guess::GuessState;
@@ -150,7 +150,7 @@ impl State {
 #[derive(Debug)]
 pub struct Unwind<'a, M: ?Sized> {
     kernel: Kernel<'a, M>,
-    start: Regs,
+    start: &'a Regs,
     state: State,
     finds: &'a mut Finds,
     found: Option<Found>,
@@ -163,14 +163,14 @@ impl<'a, M: Memory + ?Sized> Unwind<'a, M> {
     pub fn start(
         kind: Kind,
         kernel: Kernel<'a, M>,
-        from: From<'_>,
+        from: From<'a>,
         first_frame: u64,
         finds: &'a mut Finds,
         skipped: &mut dyn FnMut(&Unwind<'_, M>),
     ) -> Self {
         let start = match from {
-            From::Regs(regs) | From::Own(regs) => *regs,
-            From::Inactive => Regs::UNKNOWN,
+            From::Regs(regs) | From::Own(regs) => regs,
+            From::Inactive => &Regs::UNKNOWN,
         };
         let state = match kind {
             Kind::Orc => State::Orc(OrcState::default()),
@@ -194,12 +194,13 @@ impl<'a, M: Memory + ?Sized> Unwind<'a, M> {
     }
 
     /// `unwind_next_frame`.
+    #[inline]
     pub fn next_frame(&mut self) -> bool {
         if self.state.is_done() {
             return false;
         }
         match self.state {
-            State::Orc(state) => orc::next_frame(self, state),
+            State::Orc(_) => orc::next_frame(self),
             State::Fp(state) => fp::next_frame(self, state),
             State::Guess(state) => guess::next_frame(self, state),
         }
@@ -235,6 +236,7 @@ impl<'a, M: Memory + ?Sized> Unwind<'a, M> {
     }
 
     /// `unwind_get_return_address`; `None` where the kernel says 0: done, or not kernel text.
+    #[inline]
     pub fn return_address(&self) -> Option<u64> {
         if self.state.is_done() {
             return None;
@@ -288,7 +290,7 @@ impl<'a, M: Memory + ?Sized> Unwind<'a, M> {
         if !regs.is_some() {
             return Ok(false);
         }
-        let cs = regs.read(&self.start, self.kernel.memory, crate::regs::Reg::Cs)?;
+        let cs = regs.read(self.start, self.kernel.memory, crate::regs::Reg::Cs)?;
         Ok(is_user_cs(cs))
     }
 

@@ -5,10 +5,10 @@ use super::end::Ended;
 use super::hijack::{self, Cursors};
 use super::pt_regs::{IRET_FRAME_LEN, IRET_FRAME_OFFSET, PT_REGS_LEN, RegsPtr, is_user_cs};
 use super::stacks::{NoStack, PAGE_SIZE, StackInfo, StackType, get_stack_info};
-use super::{Found, From, Source, State, Unwind};
+use super::{Found, From, Kernel, Source, State, Unwind};
 use crate::memory::{Memory, MemoryError};
 use crate::orc::{Entry, EntryType, OrcReg, SpIndirect};
-use crate::regs::Reg;
+use crate::regs::{Reg, Regs};
 
 /// `struct unwind_state` with `CONFIG_UNWINDER_ORC`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -138,59 +138,68 @@ impl core::convert::From<MemoryError> for Stop {
     }
 }
 
-pub(super) fn next_frame<M: Memory + ?Sized>(unwind: &mut Unwind<'_, M>, state: OrcState) -> bool {
-    match unwind.is_user(state.regs) {
-        Ok(true) => return unwind.end(Ended::UserRegs, false),
-        Ok(false) => {}
-        Err(error) => return unwind.not_recorded(error),
+pub(super) fn next_frame<M: Memory + ?Sized>(unwind: &mut Unwind<'_, M>) -> bool {
+    let State::Orc(state) = &mut unwind.state else {
+        return false;
+    };
+    let kernel = unwind.kernel;
+    if state.regs.is_some() {
+        match state.regs.read(unwind.start, kernel.memory, Reg::Cs) {
+            Ok(cs) if is_user_cs(cs) => return unwind.end(Ended::UserRegs, false),
+            Ok(_) => {}
+            Err(error) => return unwind.not_recorded(error),
+        }
     }
-    let code = unwind.kernel.code;
-    let (ip, version) = (state.ip, code.version());
+    let (ip, version) = (state.ip, kernel.code.version());
     let tells = version.tells_end_from_error();
     let lookup = if state.signal { ip } else { ip.wrapping_sub(1) };
-    let found = match code.find(lookup, unwind.finds) {
+    let found = match kernel.code.find(lookup, unwind.finds) {
         Some(found) => found,
         None if !version.falls_back_to_frame_pointer() => {
             return unwind.end(Ended::NoEntry { ip: lookup }, tells);
         }
-        None => Found {
+        None => &Found {
             entry: Entry::FRAME_POINTER,
             source: Source::FramePointer,
         },
     };
-    unwind.found = Some(found);
+    unwind.found = Some(*found);
     match found.entry.kind {
         EntryType::Undefined => return unwind.end(Ended::Undefined { ip: lookup }, tells),
         EntryType::EndOfStack => return unwind.end(Ended::EndOfStack, false),
         EntryType::Call | EntryType::Regs | EntryType::RegsPartial => {}
     }
-    let mut step = Step { unwind, state, ip };
-    step.state.error |= found.source == Source::FramePointer;
-    let stopped = step.apply(&found.entry).err();
+    state.error |= found.source == Source::FramePointer;
     // What a failed step has done stays done.
-    unwind.state = State::Orc(step.state);
-    match stopped {
-        None => true,
-        Some(Stop::Error(why)) => unwind.end(why, tells),
-        Some(Stop::NotRecorded(error)) => unwind.not_recorded(error),
+    let mut step = Step {
+        kernel,
+        start: unwind.start,
+        state,
+        ip,
+    };
+    match step.apply(&found.entry) {
+        Ok(()) => true,
+        Err(Stop::Error(why)) => unwind.end(why, tells),
+        Err(Stop::NotRecorded(error)) => unwind.not_recorded(error),
     }
 }
 
 struct Step<'s, 'a, M: ?Sized> {
-    unwind: &'s Unwind<'a, M>,
-    state: OrcState,
+    kernel: Kernel<'a, M>,
+    start: &'s Regs,
+    state: &'s mut OrcState,
     /// Where the frame was before the step.
     ip: u64,
 }
 
 impl<M: Memory + ?Sized> Step<'_, '_, M> {
     /// `stack_access_ok`
-    #[inline]
+    #[inline(always)]
     fn access(&mut self, address: u64, len: u64) -> Result<(), NoStack> {
         if self.state.stack.holds(address, len) {
             return Ok(());
         }
-        let task = self.unwind.kernel.task;
+        let task = self.kernel.task;
         let (info, mask) = (&mut self.state.stack, &mut self.state.stack_mask);
         get_stack_info(&task.stacks, task.is_current, address, info, mask)?;
         match self.state.stack.holds(address, len) {
@@ -200,24 +209,24 @@ impl<M: Memory + ?Sized> Step<'_, '_, M> {
     }
 
     /// `deref_stack_reg`
-    #[inline]
+    #[inline(always)]
     fn load(&mut self, address: u64) -> Result<u64, Stop> {
         let ip = self.ip;
         self.access(address, 8)
             .map_err(|why| Stop::Error(Ended::CannotRead { address, why, ip }))?;
-        Ok(self.unwind.kernel.memory.read_u64(address)?)
+        Ok(self.kernel.memory.read_u64(address)?)
     }
 
     /// `get_reg`
     fn reg(&self, reg: Reg) -> Result<Option<u64>, Stop> {
-        let state = &self.state;
+        let state = &*self.state;
         let from = match () {
             () if !state.regs.is_some() => return Ok(None),
             () if state.full_regs => state.regs,
             () if state.prev_regs.is_some() => state.prev_regs,
             () => return Ok(None),
         };
-        let value = from.read(&self.unwind.start, self.unwind.kernel.memory, reg)?;
+        let value = from.read(self.start, self.kernel.memory, reg)?;
         Ok(Some(value))
     }
 
@@ -230,8 +239,9 @@ impl<M: Memory + ?Sized> Step<'_, '_, M> {
         Stop::Error(Ended::BadEntry { what, ip: self.ip })
     }
 
+    #[inline(always)]
     fn apply(&mut self, entry: &Entry) -> Result<(), Stop> {
-        let version = self.unwind.kernel.code.version();
+        let version = self.kernel.code.version();
         let (prev_type, prev_sp, own_bp) = (self.state.stack.kind, self.state.sp, self.state.bp);
         if version.takes_signal_from_entry() {
             self.state.signal = entry.signal;
@@ -256,7 +266,7 @@ impl<M: Memory + ?Sized> Step<'_, '_, M> {
             EntryType::Call => {
                 let slot = sp.wrapping_sub(8);
                 let word = self.load(slot)?;
-                let kernel = self.unwind.kernel;
+                let kernel = self.kernel;
                 let cursors = &mut self.state.cursors;
                 self.state.ip = hijack::recover(kernel.code, kernel.task, cursors, word, slot);
                 self.state.sp = sp;
@@ -315,7 +325,7 @@ impl<M: Memory + ?Sized> Step<'_, '_, M> {
                 ip,
             })
         })?;
-        let (start, kernel) = (&self.unwind.start, self.unwind.kernel);
+        let (start, kernel) = (self.start, self.kernel);
         let at = RegsPtr::At(regs);
         let word = at.read(start, kernel.memory, Reg::Rip)?;
         self.state.sp = at.read(start, kernel.memory, Reg::Rsp)?;

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 fn begin<'k, M: Memory + ?Sized>(
     kind: Kind,
     kernel: Kernel<'k, M>,
-    from: From<'_>,
+    from: From<'k>,
     finds: &'k mut Finds,
 ) -> Unwind<'k, M> {
     Unwind::start(

@@ -1,7 +1,9 @@
 //! The kernel's unwinders as all others look from outside: a chain, as perf would have it.
 
 use super::perf::{Visit, callchain};
-use super::{Code, EntryRegs, Kernel, Kind, RegsPtr, Source, State, Task, Unwind, Version};
+use super::{
+    Code, EntryRegs, FoundRow, Kernel, Kind, RegsPtr, Source, State, Task, Unwind, Version,
+};
 use crate::address::CodeAddress;
 use crate::cache::{Cache, RowSource, TableKind};
 use crate::chain::{Chain, Found, Frame, Words};
@@ -201,12 +203,10 @@ fn found<M: Memory + ?Sized>(unwind: &Unwind<'_, M>) -> Found {
                 return Found::External;
             };
             let source = match found.source {
-                Source::Table {
-                    image,
-                    offset,
-                    start,
-                    end,
-                } => {
+                Source::Table { image, position } => {
+                    let Some(FoundRow { offset, start, end }) = code.row(image, position) else {
+                        return Found::External;
+                    };
                     let (image, bias) = code.image(image);
                     RowSource {
                         table: TableKind::Orc,

@@ -7,7 +7,7 @@
 //! Not here: ELF headers and notes (`notes`), memory by address (`memory`).
 
 mod memory;
-mod notes;
+pub(super) mod notes;
 mod snapshot;
 
 pub use snapshot::{Area, FilePlace, Snapshot, ThreadState, snapshot};

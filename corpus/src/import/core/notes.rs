@@ -255,8 +255,8 @@ fn half(data: &[u8], at: usize) -> Result<u32, u64> {
     bytes.map(|b| u32::from_le_bytes(*b)).ok_or(at as u64 + 4)
 }
 
-fn prstatus(data: &[u8], out: &mut Notes) -> Result<(), u64> {
-    let tid = half(data, PRSTATUS_PID)?;
+/// The registers of an `NT_PRSTATUS`, or how many bytes were needed.
+pub(in crate::import) fn prstatus_regs(data: &[u8]) -> Result<Regs, u64> {
     let mut regs = Regs::UNKNOWN;
     for (index, reg) in REG_ORDER.into_iter().enumerate() {
         let value = word(data, PRSTATUS_REGS + 8 * index)?;
@@ -264,6 +264,12 @@ fn prstatus(data: &[u8], out: &mut Notes) -> Result<(), u64> {
             regs.set(reg, value);
         }
     }
+    Ok(regs)
+}
+
+fn prstatus(data: &[u8], out: &mut Notes) -> Result<(), u64> {
+    let tid = half(data, PRSTATUS_PID)?;
+    let regs = prstatus_regs(data)?;
     let other = |index: usize| word(data, PRSTATUS_REGS + 8 * index);
     let thread = Thread {
         tid,

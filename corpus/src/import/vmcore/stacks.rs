@@ -1,0 +1,199 @@
+//! The processors of a dump: which task each runs, and which stacks it has; and the part of a
+//! stack that is used.
+//!
+//! Sources: Linux `arch/x86/include/asm/cpu_entry_area.h`, `arch/x86/kernel/dumpstack_64.c`,
+//! `arch/x86/include/asm/current.h` (`struct pcpu_hot`, 6.2 to 6.14).
+
+use super::dump::Cpu;
+use super::layout::Layout;
+use super::pages::Virtual;
+use super::symbols::Symbols;
+use crate::model::{Region, RegionRole};
+use std::borrow::Cow;
+use unwind_sim_unwind::kernel::{PAGE_SIZE, StackInfo, StackType, THREAD_SIZE};
+
+/// Symbols of per-CPU data below this are offsets, else addresses (since 6.15).
+const KERNEL: u64 = 0xffff_8000_0000_0000;
+/// Bytes below rsp that are taken too: of `pt_regs` of which only the end is on the stack.
+const BELOW_SP: u64 = 256;
+/// The largest page-aligned stack taken of a dump's own description, bytes.
+const STACK_MAX: u64 = 64 << 10;
+/// Members of `struct cea_exception_stacks`.
+const EXCEPTIONS: [(&str, StackType); 6] = [
+    ("DF_stack", StackType::DoubleFault),
+    ("NMI_stack", StackType::Nmi),
+    ("DB_stack", StackType::Debug),
+    ("MCE_stack", StackType::MachineCheck),
+    ("VC_stack", StackType::VmmCommunication),
+    ("VC2_stack", StackType::VmmCommunicationFallback),
+];
+
+/// A processor's per-CPU data.
+pub(super) struct PerCpu<'a, 'd, 'm> {
+    pub(super) memory: &'a Virtual<'d, 'm>,
+    pub(super) symbols: &'a Symbols,
+    pub(super) layout: &'a Layout<'a>,
+    pub(super) bias: u64,
+    /// What is added to an address of per-CPU data.
+    pub(super) offset: u64,
+}
+
+impl<'a, 'd, 'm> PerCpu<'a, 'd, 'm> {
+    /// Of the processor with this number in the order of notes. QEMU tells its gs.base, which is
+    /// its offset; else its number counts.
+    pub(super) fn new(
+        memory: &'a Virtual<'d, 'm>,
+        symbols: &'a Symbols,
+        layout: &'a Layout<'a>,
+        bias: u64,
+        number: usize,
+        cpu: &Cpu,
+    ) -> Option<Self> {
+        let offsets = symbols.get("__per_cpu_offset")?.wrapping_add(bias);
+        let at = |number: usize| memory.u64(offsets.wrapping_add(8 * number as u64)).ok();
+        let by_base = cpu.system.and_then(|system| {
+            /// `NR_CPUS` of the largest configuration.
+            const CPUS_MAX: usize = 8192;
+            let known = |offset: &u64| *offset != 0 && system.gs_bases.contains(offset);
+            (0..CPUS_MAX).map_while(at).find(known)
+        });
+        Some(PerCpu {
+            memory,
+            symbols,
+            layout,
+            bias,
+            offset: by_base.or_else(|| at(number))?,
+        })
+    }
+
+    /// The address of a variable.
+    fn address(&self, name: &str) -> Option<u64> {
+        let symbol = self.symbols.get(name)?;
+        let bias = if symbol >= KERNEL { self.bias } else { 0 };
+        Some(symbol.wrapping_add(bias).wrapping_add(self.offset))
+    }
+
+    /// A pointer, by itself or in `pcpu_hot`.
+    fn pointer(&self, name: &str, hot: &str) -> Option<u64> {
+        let hot = || {
+            let at = self.layout.find("pcpu_hot", hot)?;
+            Some(self.address("pcpu_hot")?.wrapping_add(at))
+        };
+        let address = self.address(name).or_else(hot)?;
+        self.memory.u64(address).ok().filter(|value| *value != 0)
+    }
+
+    /// The address of the `task_struct` of the task that it runs.
+    pub(super) fn current(&self) -> Option<u64> {
+        self.pointer("current_task", "current_task")
+    }
+
+    /// The address of its idle task's.
+    pub(super) fn idle(&self) -> Option<u64> {
+        let at = self.layout.find("rq", "idle")?;
+        let address = self.address("runqueues")?.wrapping_add(at);
+        self.memory.u64(address).ok().filter(|value| *value != 0)
+    }
+
+    /// Its stacks, but for the task's.
+    pub(super) fn stacks(&self) -> Vec<StackInfo> {
+        let mut out = Vec::new();
+        let linked = |kind: StackType, begin: u64, end: u64| StackInfo {
+            kind,
+            begin,
+            end,
+            next_sp: kind
+                .next_sp_at(end)
+                .and_then(|at| self.memory.u64(at).ok())
+                .unwrap_or(0),
+        };
+        let size = |len: u64| (1..=STACK_MAX).contains(&len);
+        if let Some(exceptions) = self.pointer("cea_exception_stacks", "") {
+            for (member, kind) in EXCEPTIONS {
+                let extent = self.layout.extent("cea_exception_stacks", member);
+                if let Some((offset, len)) = extent.filter(|(_, len)| size(*len)) {
+                    let begin = exceptions.wrapping_add(offset);
+                    out.push(linked(kind, begin, begin.wrapping_add(len)));
+                }
+            }
+            // The processor's entry area holds both.
+            let estacks = self.layout.find("cpu_entry_area", "estacks");
+            let entry = self.layout.extent("cpu_entry_area", "entry_stack_page");
+            if let (Some(estacks), Some((offset, len))) = (estacks, entry)
+                && size(len)
+            {
+                let begin = exceptions.wrapping_sub(estacks).wrapping_add(offset);
+                out.push(linked(StackType::Entry, begin, begin.wrapping_add(len)));
+            }
+        }
+        if let Some(top) = self.pointer("hardirq_stack_ptr", "hardirq_stack_ptr") {
+            let end = top.wrapping_add(8);
+            out.push(linked(StackType::Irq, end.wrapping_sub(THREAD_SIZE), end));
+        }
+        out
+    }
+}
+
+/// The used part of a stack as a region, as far as the dump has it: from `sp` to its end.
+pub(super) fn used(
+    memory: &Virtual<'_, '_>,
+    stack: &StackInfo,
+    sp: u64,
+    role: RegionRole,
+) -> Option<Region<'static>> {
+    let start = sp.clamp(stack.begin, stack.end);
+    let len = usize::try_from(stack.end - start).ok()?;
+    let mut bytes = vec![0; len];
+    let mut end = 0;
+    // What a hole hides ends the region.
+    while end < len {
+        let address = start + end as u64;
+        let in_page = (PAGE_SIZE - address % PAGE_SIZE) as usize;
+        let next = len.min(end + in_page);
+        if memory.read(address, &mut bytes[end..next]).is_err() {
+            break;
+        }
+        end = next;
+    }
+    bytes.truncate(end);
+    (!bytes.is_empty()).then(|| Region {
+        role,
+        bounds: stack.range(),
+        next_sp: stack.next_sp,
+        address: start,
+        bytes: Cow::Owned(bytes),
+    })
+}
+
+/// The used parts of all stacks of a running task, from that of `rsp` along their links to the
+/// task's own, which is taken in any case.
+pub(super) fn chain(
+    memory: &Virtual<'_, '_>,
+    stacks: &[StackInfo],
+    rsp: u64,
+) -> Vec<Region<'static>> {
+    let mut out: Vec<Region<'static>> = Vec::new();
+    let mut sp = rsp;
+    for _ in 0..stacks.len() {
+        let found = stacks.iter().find(|s| s.range().contains(&sp));
+        let Some(stack) = found.filter(|s| out.iter().all(|r| r.bounds != s.range())) else {
+            break;
+        };
+        let role = match out.is_empty() {
+            true => RegionRole::Stack,
+            false => RegionRole::OtherStack,
+        };
+        let below = used(memory, stack, sp.saturating_sub(BELOW_SP), role);
+        out.extend(below.or_else(|| used(memory, stack, sp, role)));
+        sp = stack.next_sp;
+    }
+    let own = stacks.iter().find(|s| s.kind == StackType::Task);
+    if let Some(own) = own.filter(|s| out.iter().all(|r| r.bounds != s.range())) {
+        let role = match out.is_empty() {
+            true => RegionRole::Stack,
+            false => RegionRole::OtherStack,
+        };
+        out.extend(used(memory, own, own.begin, role));
+    }
+    out
+}

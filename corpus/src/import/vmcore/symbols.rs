@@ -1,0 +1,44 @@
+//! The few symbols of data that are needed, found in one pass over all.
+
+use super::error::Problem;
+use crate::kernel::KernelSymbols;
+use std::collections::HashMap;
+
+const WANTED: [&str; 13] = [
+    "linux_banner",
+    "_text",
+    "init_top_pgt",
+    "init_task",
+    "__per_cpu_offset",
+    "current_task",
+    "pcpu_hot",
+    "hardirq_stack_ptr",
+    "cea_exception_stacks",
+    "runqueues",
+    "modules",
+    "bpf_kallsyms",
+    "ftrace_ops_trampoline_list",
+];
+
+/// Addresses (svma) of symbols by name.
+pub(super) struct Symbols(HashMap<&'static str, u64>);
+
+impl Symbols {
+    pub(super) fn new(all: &KernelSymbols) -> Symbols {
+        let mut found = HashMap::new();
+        for symbol in all.iter() {
+            if let Some(name) = WANTED.into_iter().find(|name| *name == symbol.name) {
+                found.entry(name).or_insert(symbol.address);
+            }
+        }
+        Symbols(found)
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<u64> {
+        self.0.get(name).copied()
+    }
+
+    pub(super) fn needed(&self, name: &'static str) -> Result<u64, Problem> {
+        self.get(name).ok_or(Problem::NoSymbol { name })
+    }
+}
