@@ -13,6 +13,7 @@ use unwind_sim_host::gdb::{Client, GdbError, Registers};
 use unwind_sim_unwind::kernel::{
     GraphReturn, PT_REGS_LEN, Rethook, StackInfo, StackType, THREAD_SIZE, Task, Version,
 };
+use unwind_sim_unwind::orc::Encoding;
 use unwind_sim_unwind::regs::{Reg, Regs};
 
 /// Kernel addresses begin here.
@@ -39,6 +40,7 @@ const EXCEPTION_STACK_SIZE: u64 = 8 << 10;
 pub(super) struct Places {
     bias: u64,
     version: Option<Version>,
+    encoding: Option<Encoding>,
     per_cpu_offset: u64,
     current: u64,
     hardirq: u64,
@@ -102,6 +104,7 @@ impl Places {
         Ok(Places {
             bias,
             version: image.version.as_deref().and_then(Version::from_name),
+            encoding: image.encoding,
             per_cpu_offset: symbol("__per_cpu_offset")?,
             current,
             hardirq,
@@ -316,6 +319,7 @@ impl<'a> Kernel<'a> {
         let stacks = self.stacks(known.stack, Some(&processor));
         let mut task = Task {
             version: self.places.version,
+            encoding: self.places.encoding,
             stacks,
             ..Task::default()
         };
@@ -339,6 +343,7 @@ impl<'a> Kernel<'a> {
         let (known, comm) = self.known(client, address)?;
         let mut task = Task {
             version: self.places.version,
+            encoding: self.places.encoding,
             is_current: false,
             thread_sp: client.word(address.wrapping_add(self.places.thread_sp))?,
             stacks: self.stacks(known.stack, None),
