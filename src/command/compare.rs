@@ -6,6 +6,8 @@ use anyhow::{Context, Result};
 use std::io::Write;
 use std::path::PathBuf;
 use unwind_sim::compare::GroupBy;
+use unwind_sim::input::Input;
+use unwind_sim::kernel;
 use unwind_sim::run::{self, Against, Run};
 use unwind_sim::{json, spec, text};
 
@@ -26,7 +28,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     walk: WalkArgs,
     /// What chains are judged by: truth, dwarf (or any unwinder), perf (the recording's own
-    /// chains). Without this, by truth; by dwarf where the recording has none.
+    /// chains), kernel (what a recorded kernel said). Without this, by truth; where the recording
+    /// has none, by what its kernel said, or else by dwarf.
     #[arg(long, value_name = "WHAT")]
     against: Option<String>,
     /// Group divergences by cause, function or insn.
@@ -40,17 +43,29 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// By what chains are judged if nobody says.
+fn default_against(input: &Input) -> &'static str {
+    if input.has_truth() {
+        return "truth";
+    }
+    let first = input.trace().sample(0).ok();
+    let Some((sample, kernel)) = first.as_ref().and_then(|s| Some((s, s.kernel.as_ref()?))) else {
+        return "dwarf";
+    };
+    let has_chain = sample.recorded.iter().any(|r| r.source == kernel::RECORDED);
+    match kernel.states.is_empty() && !has_chain {
+        true => spec::KERNEL[0],
+        false => kernel::RECORDED,
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Result<Status> {
     let input = args.input.open()?;
     let run = Run {
         engines: args.walk.engines(&args.input, &spec::DEFAULT)?,
         variants: args.walk.variants()?,
         setting: args.walk.setting(&args.input.path)?,
-        against: Against::from_name(args.against.as_deref().unwrap_or(if input.has_truth() {
-            "truth"
-        } else {
-            "dwarf"
-        }))?,
+        against: Against::from_name(args.against.as_deref().unwrap_or(default_against(&input)))?,
         group_by: GroupBy::from_name(&args.group_by)
             .with_context(|| format!("--group-by {}: cause, function or insn", args.group_by))?,
     };
