@@ -1,6 +1,7 @@
 //! One sample, or all, as a small recording of its own: to keep, or to send to somebody.
 
 mod case;
+mod kernel;
 
 pub use case::NotWritable;
 
@@ -26,7 +27,8 @@ pub struct Extracted {
 }
 
 /// Takes sample `number` of `input`, or all of them. With `scrub`, memory that no unwinder reads
-/// is zeroed: what remains are words that some walk used, and words that are code addresses.
+/// is zeroed: what remains are words that some walk used, and words that are code addresses; and of
+/// a kernel's image only the rows and symbols of these walks remain.
 ///
 /// # Errors
 /// If the recording is damaged.
@@ -37,10 +39,12 @@ pub fn extract(input: &Input, number: Option<u64>, scrub: bool) -> Result<Extrac
         ..Filter::default()
     };
     let run = scrub.then(every_engine).transpose()?;
+    let count = run.as_ref().map_or(0, |run| run.engines.len());
+    let mut caches: Vec<Cache> = std::iter::repeat_with(Cache::new).take(count).collect();
     input.for_each(&filter, &mut |view| {
         let mut sample = owned(view.sample);
         if let Some(run) = &run {
-            let read = words_read(view, run);
+            let read = words_read(view, run, &mut caches);
             for region in &mut sample.regions {
                 zero_unread(region, &read, view.space);
             }
@@ -48,14 +52,30 @@ pub fn extract(input: &Input, number: Option<u64>, scrub: bool) -> Result<Extrac
         samples.push((sample, view.space.mappings().to_vec()));
         Ok(())
     })?;
-    Ok(Extracted {
-        meta: input.trace().meta().clone(),
-        samples,
-    })
+    if scrub {
+        kernel::reduce(&mut samples)?;
+    }
+    let mut meta = input.trace().meta().clone();
+    if scrub {
+        // Where its files lay is nobody's business.
+        meta.command
+            .iter_mut()
+            .for_each(|word| *word = file_name(word).to_owned());
+    }
+    Ok(Extracted { meta, samples })
+}
+
+/// Without its folders, if it is the whole path of a file.
+fn file_name(path: &str) -> &str {
+    match path.starts_with('/') {
+        true => path.rsplit('/').next().unwrap_or(path),
+        false => path,
+    }
 }
 
 fn every_engine() -> Result<Run, RunError> {
-    let names: Vec<String> = crate::spec::ALL.iter().map(|s| (*s).to_owned()).collect();
+    let names = crate::spec::ALL.iter().chain(&crate::spec::KERNEL);
+    let names: Vec<String> = names.map(|s| (*s).to_owned()).collect();
     let against = crate::run::Against::Truth;
     let engines = crate::spec::engines(&names)?;
     let (setting, group_by) = Default::default();
@@ -80,7 +100,7 @@ fn owned(sample: &Sample<'_>) -> Sample<'static> {
         regions: regions.collect(),
         truth: sample.truth.clone(),
         recorded: sample.recorded.clone(),
-        kernel: None,
+        kernel: sample.kernel.clone(),
         ..*sample
     }
 }
@@ -108,12 +128,16 @@ impl Memory for Watched<'_> {
 }
 
 /// Every byte that a walk, from any start, by any unwinder but the scan, reads.
-fn words_read(view: &View<'_>, run: &Run) -> BTreeSet<u64> {
+fn words_read(view: &View<'_>, run: &Run, caches: &mut [Cache]) -> BTreeSet<u64> {
     let watched = Watched {
         inner: view.sample.memory(),
         read: RefCell::default(),
     };
-    for engine in run.engines.iter().filter(|e| e.name() != "guess") {
+    let is_scan = |name: &str| name.starts_with("guess");
+    for (engine, cache) in run.engines.iter().zip(caches) {
+        if is_scan(engine.name()) {
+            continue;
+        }
         for &variant in &run.variants {
             let Ok(start) = view.sample.regs.start(variant, false, &watched) else {
                 continue;
@@ -124,9 +148,9 @@ fn words_read(view: &View<'_>, run: &Run) -> BTreeSet<u64> {
                 space,
                 memory: &watched,
                 limits,
-                task: None,
+                task: view.sample.kernel.as_ref().map(|k| &k.task),
             };
-            engine.walk(&stack, &mut Cache::new());
+            engine.walk(&stack, cache);
         }
     }
     let truth = &view.sample.truth;
