@@ -219,8 +219,7 @@ fn a_frequency_samples_the_threads_that_run() {
     let busy = keeper.by_name["busy"];
     let in_busy = |s: &&unwind_sim_host::Sample| (busy..busy + 256).contains(&s.regs.sampled.rip());
     let count = keeper.samples.iter().filter(in_busy).count();
-    // The rest is in what it calls; a system call can be slow.
-    assert!(count * 10 > keeper.samples.len(), "{count}");
+    assert!(count * 2 > keeper.samples.len(), "{count}");
     let tids: std::collections::BTreeSet<u32> = keeper.samples.iter().map(|s| s.tid).collect();
     assert_eq!(tids.len(), 2);
 }

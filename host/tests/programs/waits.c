@@ -1,5 +1,5 @@
-/* Runs until it is told to end, by a line on its input or, with an argument, by a signal: busy,
- * with system calls, in two threads. Says on its output that it is ready. */
+/* Runs until it is told to end, by a line on its input, busy with system calls in two threads; or,
+ * with an argument, by a signal, and without system calls. Says on its output that it is ready. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -7,11 +7,14 @@
 #include "probe.h"
 
 static atomic_int stop;
+static int calls = 1;
 
 __attribute__((noinline)) static void busy(void) {
     for (volatile int i = 0; i < 10000; i++) { }
-    probe();
-    getppid();
+    if (calls) {
+        probe();
+        getppid();
+    }
 }
 
 static void *thread(void *arg) {
@@ -21,6 +24,7 @@ static void *thread(void *arg) {
 
 int main(int argc, char **argv) {
     (void)argv;
+    calls = argc == 1;
     pthread_t other;
     pthread_create(&other, 0, thread, 0);
     puts("ready");
