@@ -64,7 +64,7 @@ impl Version {
     }
 
     /// The walk ends in error where nothing is known, and without one only at a root: 4.18
-    /// (commit d3a09104018c). Before, every end was alike.
+    /// ("x86/unwind/orc: Detect the end of the stack"). Before, every end was alike.
     pub const fn tells_end_from_error(self) -> bool {
         self.since(4, 18)
     }
@@ -81,15 +81,14 @@ impl Version {
         self.since(5, 7)
     }
 
-    /// An inactive task's sp is that of the frame behind `struct inactive_task_frame`: 5.7 (commit
-    /// f1d9a2abff66). Before, it was that of the struct itself, and the first frame was skipped.
+    /// An inactive task's sp is that of the frame behind `struct inactive_task_frame`: 5.8, after
+    /// commit 187b96db5ca7. Before, it was that of the struct itself.
     pub const fn skips_inactive_task_frame(self) -> bool {
-        self.since(5, 7)
+        self.since(5, 8)
     }
 
     /// An ftrace trampoline's address is looked up at the same offset of the code that it is a copy
-    /// of: 5.10. Before, all of it was looked up at the code's call of the
-    /// tracer.
+    /// of: 5.10. Before, all of it was looked up at one fixed address of that code.
     pub const fn maps_ftrace_trampolines(self) -> bool {
         self.since(5, 10)
     }
