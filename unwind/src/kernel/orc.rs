@@ -115,9 +115,12 @@ pub(super) fn start<M: Memory + ?Sized>(
         unwind.next_frame();
         return;
     }
+    let keeps = code.version().keeps_frame_at_mark();
     while let State::Orc(state) = unwind.state
         && state.stack.kind != StackType::Unknown
-        && (!state.stack.holds(first_frame, 8) || state.sp <= first_frame)
+        && (!state.stack.holds(first_frame, 8)
+            || state.sp < first_frame
+            || state.sp == first_frame && !keeps)
     {
         skipped(unwind);
         unwind.next_frame();

@@ -9,6 +9,7 @@ pub struct Version {
     major: u32,
     minor: u32,
     encoding: Encoding,
+    keeps_frame_at_mark: bool,
 }
 
 /// How `ftrace_graph_ret_addr` searches the shadow stack of the function graph tracer.
@@ -33,18 +34,35 @@ impl Version {
         major: 6,
         minor: 12,
         encoding: Encoding::since_5_12(crate::orc::Layout::V6_4),
+        keeps_frame_at_mark: false,
     };
 
     /// Of a kernel's version, such as `6.1`, `6.1.0-50-cloud-amd64`, `5.14.0-570.el9`. `None` if it
     /// is none, or of a kernel before ORC (4.14).
     pub fn from_name(name: &str) -> Option<Version> {
         let encoding = Encoding::from_kernel_version(name)?;
-        let mut parts = name.split(|c: char| !c.is_ascii_digit());
-        let mut number = || parts.next()?.parse().ok();
+        // A distribution's release (`5.10.0-34-amd64`) does not tell which stable one it follows.
+        let (release, is_distribution) = match name.split_once(['-', '+']) {
+            Some((release, _)) => (release, true),
+            None => (name, false),
+        };
+        let mut parts = release.split('.').map(|part| part.parse::<u32>().ok());
+        let mut number = || parts.next().flatten();
+        let (major, minor) = (number()?, number()?);
+        let reverted = match (major, minor) {
+            (5, 10) => Some(153),
+            (5, 15) => Some(77),
+            (6, 0) => Some(7),
+            (5, 7..) => None,
+            _ => Some(0),
+        };
+        let patch = number().unwrap_or(0);
+        let keeps_frame_at_mark = !is_distribution && reverted.is_none_or(|fixed| patch < fixed);
         Some(Version {
-            major: number()?,
-            minor: number()?,
+            major,
+            minor,
             encoding,
+            keeps_frame_at_mark,
         })
     }
 
@@ -85,6 +103,14 @@ impl Version {
     /// commit 187b96db5ca7. Before, it was that of the struct itself.
     pub const fn skips_inactive_task_frame(self) -> bool {
         self.since(5, 8)
+    }
+
+    /// A walk from the unwinder's own registers keeps the frame whose sp is the mark: from 5.7
+    /// (commit f1d9a2abff66) until 6.1 (commit 230db82413c0, also in 5.10.153, 5.15.77 and 6.0.7).
+    /// Before and after, that frame is skipped. A distribution's release is taken to have the later
+    /// commit.
+    pub const fn keeps_frame_at_mark(self) -> bool {
+        self.keeps_frame_at_mark
     }
 
     /// An ftrace trampoline's address is looked up at the same offset of the code that it is a copy

@@ -76,6 +76,33 @@ fn fake_registers_skip_frames_up_to_the_mark() {
 }
 
 #[test]
+fn some_versions_keep_the_frame_at_the_mark() {
+    for (version, kept) in [
+        ("5.6", false),
+        ("5.7", true),
+        ("5.10", true),
+        ("5.10.152", true),
+        ("5.10.153", false),
+        ("5.10.0-34-amd64", false),
+        ("5.14.21", true),
+        ("5.15.77", false),
+        ("6.0.6", true),
+        ("6.0.7", false),
+        ("6.1", false),
+        ("6.12", false),
+    ] {
+        let small = system_call(version);
+        let own = Regs::frame(TEXT + 5, USER_REGS - 24, 0);
+        let mut start = Start::from_regs(own);
+        // The sp of the frame at 0x110.
+        start.first_frame = Some(USER_REGS - 16);
+        let (ips, ..) = small.chain(Kind::Orc, &start);
+        let whole = [TEXT + 0x110, TEXT + 0x210];
+        assert_eq!(ips, whole[usize::from(!kept)..], "{version}");
+    }
+}
+
+#[test]
 fn what_has_no_entry_is_taken_to_have_a_frame_pointer() {
     let far = 0xffff_ffff_c123_4000;
     for (version, chain, error) in [
