@@ -15,7 +15,7 @@ mod trace;
 use crate::input::{FileKind, InputError, file_kind};
 use std::path::{Path, PathBuf};
 use unwind_sim_corpus::import::ImportError;
-use unwind_sim_corpus::kernel::{KernelError, OpenOptions, is_vmlinux};
+use unwind_sim_corpus::kernel::{KernelError, OpenOptions, is_module, is_vmlinux};
 use unwind_sim_corpus::trace::{Trace, TraceError};
 use unwind_sim_perf::data::PerfError;
 use unwind_sim_unwind::elf::ElfError;
@@ -67,7 +67,9 @@ pub enum InspectError {
     #[error(transparent)]
     Kernel(#[from] KernelError),
     /// Nothing that we know.
-    #[error("{path} is neither a trace, a perf.data, an ELF file, a kernel image nor a case (.s)")]
+    #[error(
+        "{path} is neither a trace, a perf.data, an ELF file, a kernel image, a module nor a case (.s)"
+    )]
     Unknown {
         /// The file.
         path: PathBuf,
@@ -112,6 +114,9 @@ pub fn inspect(
     let owned = || path.to_path_buf();
     match (kind, rows) {
         (FileKind::Elf, Some(name)) => rows::show(path, name),
+        (FileKind::Elf | FileKind::Unknown, None) if is_module((*map(path)?).as_ref()) => {
+            kernel::show_module(path)
+        }
         (FileKind::Unknown, _) => Err(InspectError::Unknown { path: owned() }),
         (_, Some(_)) => Err(InspectError::NoTables { path: owned() }),
         (FileKind::Elf, None) if is_vmlinux(map(path)?) => kernel::show(path, kernel),

@@ -1,4 +1,4 @@
-//! A kernel image: what it was packed in, its symbols, and its ORC table, counted by what the
+//! A kernel image or a module: what it was packed in, its symbols, and its ORC table, counted by what the
 //! entries say.
 
 use super::InspectError;
@@ -7,8 +7,8 @@ use crate::own::hex_bytes;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::path::Path;
-use unwind_sim_corpus::kernel::{self, KernelImage, OpenOptions};
-use unwind_sim_unwind::image::{Section, SectionKind};
+use unwind_sim_corpus::kernel::{self, EncodingSource, KernelImage, ModuleLoad, OpenOptions};
+use unwind_sim_unwind::image::{Image, Section, SectionKind};
 use unwind_sim_unwind::orc::{Encoding, EntryType, OrcReg, Table};
 
 /// Malformed places that are listed one by one.
@@ -19,19 +19,34 @@ pub(super) fn show(path: &Path, options: &OpenOptions) -> Result<String, Inspect
     let kernel = kernel::open(path, options)?;
     let mut out = String::from("a kernel image\n");
     head(&mut out, &kernel);
-    let (image, encoding) = (&kernel.image, kernel.encoding);
-    let entries = image.section(SectionKind::OrcUnwind);
-    if let (Some(entries), Some(ips)) = (entries, image.section(SectionKind::OrcUnwindIp)) {
-        let how = kernel.encoding_source.map_or("", |source| source.as_str());
-        orc_table(&mut out, entries, ips, encoding.map(|e| (e, how)));
-    } else {
-        out.push_str("\nno ORC table\n");
-    }
+    let encoding = kernel.encoding.zip(kernel.encoding_source);
+    orc(&mut out, &kernel.image, encoding);
     if !kernel.problems.is_empty() {
         out.push_str("\nproblems\n");
         list(&mut out, &kernel.problems, LISTED_MAX);
     }
     Ok(out)
+}
+
+/// The text for the module at `path`. Its addresses are offsets: it is not loaded.
+pub(super) fn show_module(path: &Path) -> Result<String, InspectError> {
+    let module = kernel::open_module(path, &ModuleLoad::Text(0))?;
+    let mut out = String::from("a kernel module\n");
+    let version = module.version.as_deref().unwrap_or("unknown");
+    field(&mut out, "version", version);
+    let text = module.range.end - module.range.start;
+    field(&mut out, "text", format_args!("{text} bytes"));
+    field(&mut out, "symbols", module.image.symbols().len());
+    orc(&mut out, &module.image, module.encoding);
+    Ok(out)
+}
+
+fn orc(out: &mut String, image: &Image, encoding: Option<(Encoding, EncodingSource)>) {
+    let entries = image.section(SectionKind::OrcUnwind);
+    match (entries, image.section(SectionKind::OrcUnwindIp)) {
+        (Some(entries), Some(ips)) => orc_table(out, entries, ips, encoding),
+        _ => out.push_str("\nno ORC table\n"),
+    }
 }
 
 fn head(out: &mut String, kernel: &KernelImage) {
@@ -84,7 +99,7 @@ fn head(out: &mut String, kernel: &KernelImage) {
         None => field(
             out,
             "symbols",
-            "none found; give its System.map as --symbols",
+            "none found; give its System.map as --system-map",
         ),
     }
 }
@@ -119,7 +134,7 @@ fn orc_table(
     out: &mut String,
     entries: &Section,
     ips: &Section,
-    encoding: Option<(Encoding, &str)>,
+    encoding: Option<(Encoding, EncodingSource)>,
 ) {
     let bytes = entries.data.len();
     let _ = write!(out, "\n.orc_unwind: {bytes} bytes");
@@ -133,7 +148,7 @@ fn orc_table(
         field(out, "entries", table.len());
         return;
     };
-    let _ = writeln!(out, ", layout {}, {how}", encoding.as_str());
+    let _ = writeln!(out, ", layout {}, {}", encoding.as_str(), how.as_str());
     let (mut kinds, mut frame_pointers) = (BTreeMap::new(), BTreeMap::new());
     let (mut distinct, mut bad, mut signal) = (HashSet::new(), Vec::new(), 0_u64);
     for index in 0..table.len() {

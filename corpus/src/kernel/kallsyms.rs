@@ -1,7 +1,7 @@
 //! kallsyms: the table of symbols in a kernel's own `.rodata`, found without being told where.
 //!
-//! Source: Linux `scripts/kallsyms.c` (`write_src`) and `kernel/kallsyms.c`, 4.14 to 6.12. The
-//! parts, each at a multiple of eight:
+//! Source: Linux `scripts/kallsyms.c` (`write_src`) and `kernel/kallsyms.c`, 4.14 to 6.12; a 7.2
+//! image. The parts, each at a multiple of eight, or of four in 7.2:
 //!
 //! ```text
 //! token_table  256 strings, each with a NUL: what a byte of a packed name stands for
@@ -9,7 +9,7 @@
 //! names        for each symbol: length (two bytes if it is over 127, since 6.1), packed name;
 //!              the first letter of the unpacked one is the symbol's type
 //! markers      where every 256th name begins; u32, before 5.0 as wide as a pointer
-//! num_syms     directly before names
+//! num_syms     directly before names; as wide as the parts are aligned
 //! values       `addresses` (u64), or `offsets` (u32) and behind them `relative_base`
 //! ```
 //!
@@ -25,6 +25,8 @@ use super::symbols::KernelSymbols;
 use std::ops::Range;
 use values::Values;
 
+/// What all parts are aligned to at least.
+const ALIGN_MIN: usize = 4;
 /// Fewer symbols than this are no kernel; two markers at least.
 const SYMBOLS_MIN: usize = 257;
 /// Longest name, bytes (`KSYM_NAME_LEN` is 512 since 6.1).
@@ -88,18 +90,19 @@ pub(super) fn find(bytes: &[u8], address: u64, text: &[Range<u64>]) -> Option<Fo
 
 /// Where 256 ascending u16 stand, the first of them 0.
 fn token_indices(bytes: &[u8]) -> impl Iterator<Item = usize> {
-    let (words, _) = bytes.as_chunks::<8>();
-    let starts = words.iter().enumerate().filter(|(_, word)| {
-        let [a, b, c, d] = quarters(**word);
+    let (words, _) = bytes.as_chunks::<4>();
+    let halves = |word: [u8; 4]| {
+        [
+            u16::from_le_bytes([word[0], word[1]]),
+            u16::from_le_bytes([word[2], word[3]]),
+        ]
+    };
+    let starts = words.windows(2).enumerate().filter(move |(_, pair)| {
+        let ([a, b], [c, d]) = (halves(pair[0]), halves(pair[1]));
         a == 0 && a < b && b < c && c < d
     });
-    let places = starts.map(|(i, _)| i * 8);
+    let places = starts.map(|(i, _)| i * ALIGN_MIN);
     places.filter(|at| read_index(bytes, *at).is_some())
-}
-
-fn quarters(word: [u8; 8]) -> [u16; 4] {
-    let word = u64::from_le_bytes(word);
-    [0, 16, 32, 48].map(|shift| (word >> shift) as u16)
 }
 
 fn read_index(bytes: &[u8], at: usize) -> Option<[u16; 256]> {
@@ -124,9 +127,9 @@ impl<'a> Tokens<'a> {
     fn before(bytes: &'a [u8], index_start: usize) -> Option<Tokens<'a>> {
         let index = read_index(bytes, index_start)?;
         let last = usize::from(index[255]);
-        let nearest = index_start.checked_sub(last + 1)? & !7;
+        let nearest = index_start.checked_sub(last + 1)? & !(ALIGN_MIN - 1);
         let farthest = nearest.saturating_sub(TOKEN_LEN_MAX);
-        let mut starts = (farthest..=nearest).rev().step_by(8);
+        let mut starts = (farthest..=nearest).rev().step_by(ALIGN_MIN);
         starts.find_map(|table_start| {
             let table = bytes.get(table_start..index_start)?;
             let mut list = [&table[..0]; 256];
@@ -170,7 +173,7 @@ impl<'a> Tokens<'a> {
             plain: &plain,
             text,
         };
-        let (form, addresses) = values.find(names.start - 8, self.index_start + 512)?;
+        let (form, addresses) = values.find(names.start - names.align, self.index_start + 512)?;
         let mut symbols = KernelSymbols::with_capacity(names.count, plain.names.len());
         let mut start = 0;
         for (address, end) in addresses.into_iter().zip(&plain.ends) {
@@ -186,19 +189,23 @@ impl<'a> Tokens<'a> {
 
     /// The names: before the token table, behind their number, before markers that fit them.
     fn names(&self, bytes: &[u8], steps: &mut u64) -> Option<Names> {
-        let (words, _) = bytes.get(..self.table_start)?.as_chunks::<8>();
+        let (words, _) = bytes.get(..self.table_start)?.as_chunks::<ALIGN_MIN>();
         for (i, word) in words.iter().enumerate().rev() {
-            let count = u64::from_le_bytes(*word);
-            let start = (i + 1) * 8;
-            let room = (self.table_start - start) / 2;
-            let Some(count) = usize::try_from(count).ok().filter(|n| *n >= SYMBOLS_MIN) else {
-                continue;
-            };
-            if count > room {
+            let count = u32::from_le_bytes(*word) as usize;
+            let at = i * ALIGN_MIN;
+            if !(SYMBOLS_MIN..=(self.table_start - at) / 2).contains(&count) {
                 continue;
             }
-            if let Some(names) = self.names_at(bytes, start, count, steps) {
-                return Some(names);
+            for align in [8, ALIGN_MIN] {
+                let padded = bytes[at + ALIGN_MIN..][..align - ALIGN_MIN]
+                    .iter()
+                    .all(|b| *b == 0);
+                if at % align != 0 || !padded {
+                    continue;
+                }
+                if let Some(names) = self.names_at(bytes, at + align, count, align, steps) {
+                    return Some(names);
+                }
             }
             if *steps == 0 {
                 return None;
@@ -207,7 +214,14 @@ impl<'a> Tokens<'a> {
         None
     }
 
-    fn names_at(&self, bytes: &[u8], start: usize, count: usize, steps: &mut u64) -> Option<Names> {
+    fn names_at(
+        &self,
+        bytes: &[u8],
+        start: usize,
+        count: usize,
+        align: usize,
+        steps: &mut u64,
+    ) -> Option<Names> {
         let area = &bytes[start..self.table_start];
         let mut markers = Vec::new();
         let mut at = 0;
@@ -224,7 +238,7 @@ impl<'a> Tokens<'a> {
             }
             at += skip + len;
         }
-        let rest = area.get(at.next_multiple_of(8)..)?;
+        let rest = area.get(at.next_multiple_of(align)..)?;
         let (narrow, _) = rest.as_chunks::<4>();
         let (wide, _) = rest.as_chunks::<8>();
         let narrow = narrow.iter().map(|m| u64::from(u32::from_le_bytes(*m)));
@@ -232,7 +246,11 @@ impl<'a> Tokens<'a> {
         let wanted = || markers.iter().map(|m| u64::from(*m));
         let len = markers.len();
         let fit = narrow.take(len).eq(wanted()) || wide.take(len).eq(wanted());
-        fit.then_some(Names { start, count })
+        fit.then_some(Names {
+            start,
+            count,
+            align,
+        })
     }
 
     /// All names, with their types as first letters.
@@ -273,10 +291,11 @@ fn length(area: &[u8], at: usize) -> Option<(usize, usize)> {
     Some((2, low & 0x7f | high << 7))
 }
 
-/// Where the packed names begin, and how many there are.
+/// Where the packed names begin, how many there are, and how the parts are aligned.
 struct Names {
     start: usize,
     count: usize,
+    align: usize,
 }
 
 /// The names, one behind the other.

@@ -25,7 +25,7 @@ pub use btf::Btf;
 pub use error::{KernelError, KernelErrorKind};
 pub use kallsyms::Form;
 pub use kaslr::KASLR_ALIGN;
-pub use module::{Module, ModuleLoad, module_from_bytes, open_module};
+pub use module::{Module, ModuleLoad, is_module, module_from_bytes, open_module};
 pub use orc::EncodingSource;
 pub use payload::{Compression, Payload, is_bzimage};
 pub use symbols::{KernelSymbol, KernelSymbols, SymbolSource};

@@ -12,6 +12,7 @@ pub use load::ModuleLoad;
 
 use super::error::{KernelError, KernelErrorKind};
 use super::map;
+use super::orc::{EncodingSource, encoding};
 use super::payload::{Compression, unpack};
 use object::SectionIndex;
 use object::elf;
@@ -21,7 +22,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind, Symbol};
-use unwind_sim_unwind::orc::ENTRY_LEN;
+use unwind_sim_unwind::orc::{ENTRY_LEN, Encoding};
 
 type Header = elf::FileHeader64<LE>;
 
@@ -37,6 +38,11 @@ pub struct Module {
     pub range: Range<u64>,
     /// The difference between addresses as loaded and those of `image`.
     pub bias: u64,
+    /// The kernel's version that it was built for (`vermagic` in `.modinfo`).
+    pub version: Option<String>,
+    /// How its ORC entries are encoded, and by what that is known. `None` without a table, or if no
+    /// encoding fits.
+    pub encoding: Option<(Encoding, EncodingSource)>,
 }
 
 /// Opens the module at `path`: `.ko`, also compressed with gzip, xz or zstd.
@@ -63,6 +69,20 @@ pub fn module_from_bytes(
         packed => unpack(&bytes, packed, 0, 0).map_err(of)?,
     };
     read(name, &bytes, load).map_err(of)
+}
+
+/// Is it a module: an object with `.modinfo`, perhaps compressed?
+pub fn is_module(bytes: &[u8]) -> bool {
+    match Compression::from_magic(bytes) {
+        Some(Compression::None) => Header::parse(bytes).is_ok_and(|header| {
+            let sections = header.sections(LE, bytes);
+            header.e_type(LE) == elf::ET_REL
+                && sections.is_ok_and(|s| s.section_by_name(LE, b".modinfo").is_some())
+        }),
+        // What else they hold is told by opening them.
+        Some(Compression::Gzip | Compression::Xz | Compression::Zstd) => true,
+        _ => false,
+    }
 }
 
 /// A module's file and where its sections lie.
@@ -116,10 +136,14 @@ fn read(name: &str, bytes: &Bytes, load: &ModuleLoad) -> Result<Module, KernelEr
     }
     parts.sections.extend(file.orc(&range)?);
     parts.symbols = file.symbols(bias)?;
+    let version = file.version();
+    let encoding = encoding(&parts, version.as_deref(), None)?;
     Ok(Module {
         image: Arc::new(Image::new(parts)),
         range,
         bias,
+        version,
+        encoding,
     })
 }
 
@@ -159,6 +183,16 @@ impl<'a> File<'a> {
 
     fn named(&self, name: &str) -> Option<(SectionIndex, &'a elf::SectionHeader64<LE>)> {
         self.table.section_by_name(LE, name.as_bytes())
+    }
+
+    /// The first word of `vermagic`.
+    fn version(&self) -> Option<String> {
+        let (_, section) = self.named(".modinfo")?;
+        let data = self.bytes(section, ".modinfo").ok()?;
+        let mut strings = data.split(|b| *b == 0);
+        let magic = strings.find_map(|s| s.strip_prefix(b"vermagic="))?;
+        let word = magic.split(|b| *b == b' ').next()?;
+        Some(std::str::from_utf8(word).ok()?.to_owned())
     }
 
     /// The ORC sections, relocated, without the entries of code that is not loaded. Their place is

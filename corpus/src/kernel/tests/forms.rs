@@ -27,6 +27,9 @@ fn shapes() -> Vec<Shape> {
             if form != Form::PlaceRelative || !shape.values_first {
                 out.push(shape);
             }
+            if form == Form::PlaceRelative && !shape.values_first && !shape.wide_markers {
+                out.push(Shape { align: 4, ..shape });
+            }
         }
     }
     out

@@ -24,6 +24,8 @@ pub(super) struct Shape {
     pub(super) wide_markers: bool,
     /// `seqs_of_names` stands between the markers and the tokens.
     pub(super) seqs: bool,
+    /// What the parts are aligned to.
+    pub(super) align: usize,
     /// Are there section headers?
     pub(super) sections: bool,
     /// The version in the banner.
@@ -35,6 +37,7 @@ pub(super) const USUAL: Shape = Shape {
     values_first: false,
     wide_markers: false,
     seqs: false,
+    align: 8,
     sections: true,
     version: "6.1.0-test",
 };
@@ -44,8 +47,8 @@ fn orc_entry(n: u64) -> [u8; 6] {
     [8 * (1 + n % 3) as u8, 0, 0, 0, 5, 0]
 }
 
-fn align(out: &mut Vec<u8>) {
-    out.resize(out.len().next_multiple_of(8), 0);
+fn align(to: usize, out: &mut Vec<u8>) {
+    out.resize(out.len().next_multiple_of(to), 0);
 }
 
 /// What is in the image, but code: the name of each part and its offset from [`TEXT`].
@@ -91,7 +94,7 @@ fn data(shape: &Shape, symbols: &[(u64, char, String)]) -> Data {
         out[8 * n] = 0xe8;
     }
     out.extend(format!("Linux version {} (a@b) #1\0", shape.version).into_bytes());
-    align(&mut out);
+    align(8, &mut out);
     let orc_ip = out.len();
     for n in 0..FUNCTIONS {
         let slot = out.len() as u64;
@@ -101,7 +104,7 @@ fn data(shape: &Shape, symbols: &[(u64, char, String)]) -> Data {
     let orc = out.len();
     out.extend((0..FUNCTIONS).flat_map(orc_entry));
     let orc_end = out.len();
-    align(&mut out);
+    align(8, &mut out);
     if !symbols.is_empty() {
         kallsyms(shape, symbols, &mut out);
     }
@@ -144,7 +147,7 @@ fn kallsyms(shape: &Shape, symbols: &[(u64, char, String)], out: &mut Vec<u8>) {
     if shape.values_first {
         values(shape, symbols, out);
     }
-    out.extend((symbols.len() as u64).to_le_bytes());
+    out.extend(&(symbols.len() as u64).to_le_bytes()[..shape.align]);
     let names = out.len();
     let mut markers = Vec::new();
     for (n, (_, kind, name)) in symbols.iter().enumerate() {
@@ -153,15 +156,15 @@ fn kallsyms(shape: &Shape, symbols: &[(u64, char, String)], out: &mut Vec<u8>) {
         }
         out.extend(pack(*kind, name));
     }
-    align(out);
+    align(shape.align, out);
     for marker in markers {
         let width = if shape.wide_markers { 8 } else { 4 };
         out.extend(&marker.to_le_bytes()[..width]);
     }
-    align(out);
+    align(shape.align, out);
     if shape.seqs {
         out.extend((0..symbols.len()).flat_map(|n| [0, (n >> 8) as u8, n as u8]));
-        align(out);
+        align(shape.align, out);
     }
     let tokens = tokens();
     let mut index = Vec::new();
@@ -171,7 +174,7 @@ fn kallsyms(shape: &Shape, symbols: &[(u64, char, String)], out: &mut Vec<u8>) {
         out.extend(token);
         out.push(0);
     }
-    align(out);
+    align(shape.align, out);
     out.extend(index);
     if !shape.values_first {
         values(shape, symbols, out);
@@ -192,7 +195,7 @@ fn values(shape: &Shape, symbols: &[(u64, char, String)], out: &mut Vec<u8>) {
         };
         out.extend((offset as u32).to_le_bytes());
     }
-    align(out);
+    align(shape.align, out);
     if matches!(shape.form, Form::AbsolutePercpu | Form::BaseRelative) {
         out.extend(TEXT.to_le_bytes());
     }
