@@ -200,7 +200,7 @@ impl<'a> Tokens<'a> {
                 let padded = bytes[at + ALIGN_MIN..][..align - ALIGN_MIN]
                     .iter()
                     .all(|b| *b == 0);
-                if at % align != 0 || !padded {
+                if !at.is_multiple_of(align) || !padded {
                     continue;
                 }
                 if let Some(names) = self.names_at(bytes, at + align, count, align, steps) {
