@@ -238,7 +238,7 @@ impl View<'_> {
         // them: the frames inside of it are not expected.
         let mark = match variant {
             Variant::Hardware => None,
-            Variant::Fake(_) => Some(self.sample.regs.sampled.rsp()),
+            Variant::Fake(_) => Some(self.pristine.unwrap_or(self.sample).regs.sampled.rsp()),
         };
         let from = expected_from(truth, live.rsp(), mark);
         let verdict = judge(&chain, truth, from);

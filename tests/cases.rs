@@ -2,7 +2,8 @@
 //!
 //! `GROUP/CASE/ptrace` runs on this machine's processor; `GROUP/CASE/emulator` in the emulated
 //! machine, and holds what it made of the case against what the processor did. A case whose header
-//! says that it is not emulated is of that kind, and fails if it could be.
+//! says that it is not emulated is of that kind, and fails if it could be. A kernel runs only in the
+//! emulated machine.
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::collections::HashSet;
@@ -13,6 +14,7 @@ use unwind_sim::cases::{self, Built, Engine, Recorded};
 use unwind_sim::confirm::{self, Judgement, Source};
 use unwind_sim::engine::Setting;
 use unwind_sim::spec;
+use unwind_sim_corpus::case::Machine;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::start::Variant;
 
@@ -31,14 +33,14 @@ impl Shared {
     }
 
     fn first(&self, built: &Built) -> Result<&Recorded, Failed> {
-        let check = || built.check(Engine::HERE[0]).map_err(|e| e.to_string());
+        let check = || built.check(built.engines()[0]).map_err(|e| e.to_string());
         Ok(self.first.get_or_init(check).as_ref()?)
     }
 
     fn check(&self, engine: Engine) -> Result<(), Failed> {
         let built = self.built()?;
         let first = self.first(built)?;
-        if engine == Engine::HERE[0] {
+        if engine == built.engines()[0] {
             return Ok(());
         }
         let recorded = built.check(engine)?;
@@ -107,7 +109,9 @@ fn trials(folder: &Path, path: PathBuf) -> Vec<Trial> {
     let name = path.strip_prefix(folder).unwrap_or(&path);
     let name = name.with_extension("").to_string_lossy().into_owned();
     let case = cases::read(&path);
-    let not_emulated = case.is_ok_and(|case| case.header.not_emulated.is_some());
+    let header = case.map(|case| case.header);
+    let is_kernel = matches!(&header, Ok(header) if header.machine == Machine::Kernel);
+    let not_emulated = header.is_ok_and(|header| header.not_emulated.is_some());
     let shared = Arc::new(Shared {
         path,
         built: OnceLock::new(),
@@ -122,7 +126,9 @@ fn trials(folder: &Path, path: PathBuf) -> Vec<Trial> {
             Trial::test(name, move || shared.check(engine))
         }
     };
-    Engine::HERE.iter().map(trial).collect()
+    let engines = Engine::HERE.iter();
+    let here = engines.filter(|engine| !is_kernel || **engine == Engine::Emulator);
+    here.map(trial).collect()
 }
 
 fn main() -> ExitCode {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use unwind_sim::engine::{Engine, Setting};
 use unwind_sim::verify::{self, Check, End, Program, Request, Run, report};
 use unwind_sim::{cases, spec};
+use unwind_sim_corpus::case::Machine;
 use unwind_sim_emulator::linux::{Options, Outcome};
 
 /// More than any case executes.
@@ -16,7 +17,10 @@ fn engines(names: &[&str]) -> Vec<Engine> {
 }
 
 fn all_cases() -> Vec<PathBuf> {
-    cases::find(Path::new("corpus/cases")).expect("the corpus is there")
+    let mut paths = cases::find(Path::new("corpus/cases")).expect("the corpus is there");
+    // Kernels are no programs.
+    paths.retain(|path| cases::read(path).is_ok_and(|c| c.header.machine == Machine::Process));
+    paths
 }
 
 fn run(path: &Path, defect: bool, engines: &[Engine], elide: bool) -> Run {

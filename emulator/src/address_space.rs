@@ -19,6 +19,7 @@ mod pages;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod world;
 
 pub use changes::Change;
 pub use fast::Refusal;

@@ -4,7 +4,7 @@
 //! when they are first used. [`load()`] puts a program there as Linux's `execve` would.
 //! [`Machine`] decodes it block by block into operations (`lower`, `op`) and runs them; what
 //! they do is in `isa`, one file for each group of instructions. [`linux::Process`] is a program
-//! in it with a kernel around.
+//! in it with a kernel around; in [`ring0::Ring0`] the kernel itself runs in it.
 //!
 //! [`Machine::snapshot`] and [`linux::Process::snapshot`] remember where a run is, at a cost that
 //! does not depend on how much memory is in use, so that one can go back to it.
@@ -22,6 +22,7 @@ pub mod load;
 mod lower;
 pub mod machine;
 mod op;
+pub mod ring0;
 pub mod single;
 pub mod state;
 pub mod stop;

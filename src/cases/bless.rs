@@ -1,6 +1,6 @@
 //! Regenerating expectations. The author's lines stay as they are; nothing gets worse unasked.
 
-use super::{Built, CaseFailure, Engine, claims, engines, matrix, matrix_of};
+use super::{Built, CaseFailure, claims, engines, matrix, matrix_of};
 use std::io::Write;
 use std::path::Path;
 use unwind_sim_unwind::verdict::Verdict;
@@ -22,7 +22,8 @@ pub struct Blessed {
 pub fn bless(path: &Path, accept: &[String]) -> Result<Blessed, CaseFailure> {
     let built = Built::without_defect(path)?;
     let case = &built.case;
-    let recorded = built.record(Engine::HERE[0])?;
+    let first = built.engines()[0];
+    let recorded = built.record(first)?;
     let found = matrix_of(&recorded);
     let mut refused = recorded.truth_differences();
     refused.extend(claims::differences(&recorded, &found));
@@ -33,7 +34,7 @@ pub fn bless(path: &Path, accept: &[String]) -> Result<Blessed, CaseFailure> {
     }
     let expected = case.expected.clone();
     let changes = match &expected {
-        Some(expected) => matrix::differences(expected, &found, Engine::HERE[0]),
+        Some(expected) => matrix::differences(expected, &found, first),
         None => vec!["  blessed for the first time".to_owned()],
     };
     for row in &found.rows {

@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
-use unwind_sim_corpus::case::Case;
+use unwind_sim_corpus::case::{Case, Machine};
+
+/// A kernel's code lies where no stack is.
+const KERNEL_LINK: [&str; 2] = ["-Wl,-Ttext=0x1000000", "-Wl,--build-id=none"];
 
 /// A case that does not build.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +65,12 @@ pub(super) fn build(case: &Case, path: &Path, defect: bool) -> Result<Program, T
         .args(&case.header.link)
         .args(&case.header.cflags);
     command.arg(format!("-Wa,-I,{}", include_folder(path).display()));
+    if case.header.machine == Machine::Kernel {
+        command.args(KERNEL_LINK);
+        if case.header.frame_pointer_config {
+            command.arg("-Wa,--defsym,FRAME_POINTER=1");
+        }
+    }
     if defect {
         command.arg("-Wa,--defsym,DEFECT=1");
     }

@@ -3,7 +3,7 @@
 use super::sample::Recorded;
 use crate::spec;
 use crate::text::column_name;
-use unwind_sim_corpus::case::{Cell, Claim, ClaimArg, Matrix};
+use unwind_sim_corpus::case::{Cell, Claim, ClaimArg, Matrix, PointKey};
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::verdict::Verdict;
 
@@ -45,18 +45,20 @@ fn check(recorded: &Recorded, matrix: &Matrix, claim: &Claim, right: bool, out: 
 }
 
 fn check_right(matrix: &Matrix, claim: &Claim, column: &str, out: &mut Vec<String>) {
-    let points: Vec<String> = if claim.args.is_empty() {
-        matrix.rows.iter().map(|r| r.point.clone()).collect()
-    } else {
-        claim
-            .args
-            .iter()
-            .filter_map(|a| a.at.as_ref())
-            .map(ToString::to_string)
-            .collect()
-    };
+    let rows = matrix.rows.iter().map(|r| r.point.as_str());
+    let mut points: Vec<&str> = Vec::new();
+    for at in claim.args.iter().filter_map(|a| a.at.as_ref()) {
+        let before = points.len();
+        points.extend(rows.clone().filter(|row| is_at(at, row)));
+        if points.len() == before {
+            out.push(format!("  {at}: {column} is claimed right; no such cell"));
+        }
+    }
+    if claim.args.is_empty() {
+        points.extend(rows);
+    }
     for point in points {
-        match matrix.cell(&point, column) {
+        match matrix.cell(point, column) {
             Some(
                 Cell::NotApplicable
                 | Cell::Judged {
@@ -68,7 +70,7 @@ fn check_right(matrix: &Matrix, claim: &Claim, column: &str, out: &mut Vec<Strin
             Some(Cell::Judged {
                 verdict: Verdict::OkUnproven,
                 ..
-            }) if claim.unwinder == "guess" => {}
+            }) if claim.unwinder.split(':').next() == Some("guess") => {}
             Some(cell) => out.push(format!(
                 "  {point}: {column} is claimed right, and is {cell}"
             )),
@@ -77,6 +79,11 @@ fn check_right(matrix: &Matrix, claim: &Claim, column: &str, out: &mut Vec<Strin
             )),
         }
     }
+}
+
+/// Is the row of this point, or of one of its instructions?
+fn is_at(at: &PointKey, row: &str) -> bool {
+    PointKey::parse(row).is_ok_and(|row| at.covers(&row))
 }
 
 fn check_wrong(matrix: &Matrix, claim: &Claim, column: &str, out: &mut Vec<String>) {
@@ -88,7 +95,7 @@ fn check_wrong(matrix: &Matrix, claim: &Claim, column: &str, out: &mut Vec<Strin
         let cells: Vec<Cell> = matrix
             .rows
             .iter()
-            .filter(|row| arg.at.as_ref().is_none_or(|at| at.to_string() == row.point))
+            .filter(|row| arg.at.as_ref().is_none_or(|at| is_at(at, &row.point)))
             .filter_map(|row| matrix.cell(&row.point, column))
             .collect();
         // A start that fits no point of the claim says nothing about it.

@@ -1,8 +1,8 @@
 //! The corpus of cases: build, run, sample, judge, and hold against what the files say.
 //!
 //! `docs/case-format.md` describes the files. A case is assembled by the system's `cc` and runs
-//! with a shadow stack, on this machine's processor under ptrace and in the emulated machine. The
-//! author's chains, both shadow stacks, the claims and the generated expectation have to agree.
+//! with a shadow stack, on this machine's processor under ptrace and in the emulated machine; a
+//! kernel in small only in the latter. The author's chains, the shadow stacks, the claims and the generated expectation have to agree.
 
 mod bless;
 mod build;
@@ -10,6 +10,7 @@ mod claims;
 mod emulated;
 mod engines;
 mod inject;
+mod kernel;
 mod matrix;
 mod native;
 mod run;
@@ -21,7 +22,7 @@ pub use matrix::{COLUMNS, matrix_of, setting_of};
 pub use sample::Recorded;
 
 use std::path::{Path, PathBuf};
-use unwind_sim_corpus::case::{Case, CaseError};
+use unwind_sim_corpus::case::{Case, CaseError, Machine};
 use unwind_sim_corpus::trace::Trace;
 
 /// Why a case fails.
@@ -81,9 +82,14 @@ pub fn read(path: &Path) -> Result<Case, CaseFailure> {
 /// names.
 ///
 /// # Errors
-/// If it is malformed, or the tools fail.
+/// If it is malformed, no program but a kernel, or the tools fail.
 pub fn build_case(path: &Path, defect: bool) -> Result<Program, CaseFailure> {
-    Ok(build::build(&read(path)?, path, defect)?)
+    let case = read(path)?;
+    if case.header.machine == Machine::Kernel {
+        let what = "it is a kernel, not a program; `cases`, `replay` and `compare` take it";
+        return Err(run::failure(&case, what));
+    }
+    Ok(build::build(&case, path, defect)?)
 }
 
 /// All case files below `folder`, sorted by path.
@@ -172,9 +178,12 @@ impl Built {
 
     /// The engines of this machine that the case can run on.
     pub fn engines(&self) -> &'static [Engine] {
-        match self.case.header.not_emulated {
-            Some(_) => &Engine::HERE[..Engine::HERE.len() - 1],
-            None => Engine::HERE,
+        let header = &self.case.header;
+        let emulator = Engine::HERE.len() - 1;
+        match header.machine {
+            Machine::Kernel => &Engine::HERE[emulator..],
+            Machine::Process if header.not_emulated.is_some() => &Engine::HERE[..emulator],
+            Machine::Process => Engine::HERE,
         }
     }
 
@@ -240,7 +249,7 @@ impl Built {
 /// If it cannot be built, run or sampled.
 pub fn trace_of(path: &Path) -> Result<Trace, CaseFailure> {
     let built = Built::without_defect(path)?;
-    built.record(Engine::HERE[0])?.to_trace()
+    built.record(built.engines()[0])?.to_trace()
 }
 
 /// Runs the case at `path` on every engine of this machine that it can run on, and holds

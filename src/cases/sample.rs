@@ -1,10 +1,10 @@
 //! A case that was run: its sample points.
 
 use super::run::{self, failure};
-use super::{Built, CaseFailure, Engine};
+use super::{Built, CaseFailure, Engine, kernel};
 use crate::engine::View;
 use std::path::Path;
-use unwind_sim_corpus::case::{Base, Case, Frame, Operand, PointKey, Target};
+use unwind_sim_corpus::case::{Base, Case, Frame, Machine, Operand, PointKey, Target};
 use unwind_sim_corpus::model::Sample;
 use unwind_sim_corpus::trace::Trace;
 use unwind_sim_corpus::world::World;
@@ -16,7 +16,7 @@ use unwind_sim_unwind::verdict::expected_from;
 /// A sample point that was reached.
 #[derive(Debug)]
 pub struct Point {
-    /// Its name in the file.
+    /// Its name.
     pub key: PointKey,
     /// The true chain that the author states.
     pub stated: unwind_sim_corpus::case::Chain,
@@ -33,7 +33,8 @@ pub struct Point {
 pub struct Recorded {
     /// The case.
     pub case: Case,
-    /// Its points, in the order of the file.
+    /// Its points, in the order of the file; one for each instruction of a line that stands for
+    /// several.
     pub points: Vec<Point>,
 }
 
@@ -49,8 +50,19 @@ impl Recorded {
             (Some(program), true) => program,
             _ => &built.program,
         };
-        let run = run::run(case, &program.path, engine)?;
         let mut points = Vec::new();
+        if case.header.machine == Machine::Kernel {
+            points = kernel::run(case, &program.path)?;
+            for point in &mut points {
+                let corrupted = corrupt(case, &program.path, point);
+                corrupted.map_err(|e| failure(case, e))?;
+            }
+            return Ok(Recorded {
+                case: case.clone(),
+                points,
+            });
+        }
+        let run = run::run(case, &program.path, engine)?;
         for stated in &case.samples {
             let Some(number) = run.number_of(&stated.key) else {
                 return Err(failure(case, format!("{} was never reached", stated.key)));
@@ -102,7 +114,7 @@ impl Recorded {
             .key
             .own
             .as_ref()
-            .map(|_| point.sample.regs.sampled.rsp());
+            .map(|_| point.pristine.regs.sampled.rsp());
         let live = point.sample.regs.live().copied().unwrap_or_default();
         let from = expected_from(truth, live.rsp(), mark);
         let found = named(space, truth, from);
@@ -234,6 +246,7 @@ fn corrupt(case: &Case, program: &Path, point: &mut Point) -> Result<(), String>
                 }
             }
             Target::Register(reg) => live_regs(&mut point.sample).set(*reg, new),
+            Target::Sampled(reg) => point.sample.regs.sampled.set(*reg, new),
         }
     }
     for forgotten in case

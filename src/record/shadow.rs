@@ -4,9 +4,8 @@
 use unwind_sim_emulator::linux::SystemCall;
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{AddressSpace, State};
-use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::truth::{
-    Cpu, INSN_BYTES_MAX, Insn, Stats, Suspended, Tracker, Truth, World, classify,
+    Cpu, INSN_BYTES_MAX, Insn, Stats, Suspended, Tracker, Truth, classify,
 };
 
 /// The shadow stack of the thread.
@@ -19,23 +18,6 @@ pub(crate) struct Shadow {
     /// The instruction that is being executed, and the state before it.
     class: Insn,
     before: Cpu,
-}
-
-/// What a tracker may ask about memory.
-struct Live<'a>(&'a AddressSpace);
-
-impl World for Live<'_> {
-    fn word(&mut self, address: u64) -> Option<u64> {
-        self.0.read_u64(address).ok()
-    }
-
-    fn is_code(&mut self, address: u64) -> bool {
-        self.0.fetch(address, &mut [0]).is_ok()
-    }
-
-    fn same_mapping(&mut self, a: u64, b: u64) -> bool {
-        self.0.area(a).is_some_and(|(range, _)| range.contains(&b))
-    }
 }
 
 impl Shadow {
@@ -121,7 +103,7 @@ impl Shadow {
             rax,
             &state.cpu_at(next),
             &mut self.suspended,
-            &mut Live(&state.memory),
+            &mut &state.memory,
         );
     }
 

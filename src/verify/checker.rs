@@ -23,12 +23,11 @@ use slots::Site;
 use std::ops::Range;
 use unwind_sim_emulator::linux::{MappedFile, ProcessObserver, SystemCall};
 use unwind_sim_emulator::machine::{BlockId, Executed};
-use unwind_sim_emulator::{AddressSpace, Observer, Permissions, State};
+use unwind_sim_emulator::{Observer, Permissions, State};
 use unwind_sim_unwind::cache::{Cache, TableKind};
 use unwind_sim_unwind::image::{self, ImageId};
-use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::regs::Reg;
-use unwind_sim_unwind::truth::{Cpu, Held, Insn, Stats, Suspended, Tracker, Truth, World};
+use unwind_sim_unwind::truth::{Cpu, Held, Insn, Stats, Suspended, Tracker, Truth};
 use unwind_sim_unwind::walk::Finder;
 
 /// What one unwinder came to.
@@ -130,25 +129,6 @@ const WALK_FRAMES: u64 = 64;
 /// Bytes of compiled rows of one unwinder at which they are forgotten. Rows are needed where code is
 /// new and for walks, and there only those of a few functions.
 const CACHE_MAX: usize = 128 << 10;
-
-struct Live<'a>(&'a AddressSpace);
-
-impl World for Live<'_> {
-    fn word(&mut self, address: u64) -> Option<u64> {
-        self.0.read_u64(address).ok()
-    }
-
-    fn is_code(&mut self, address: u64) -> bool {
-        self.0.fetch(address, &mut [0]).is_ok()
-    }
-
-    fn same_mapping(&mut self, a: u64, b: u64) -> bool {
-        match (self.0.area(a), self.0.area(b)) {
-            (Some((a, _)), Some((b, _))) => a == b,
-            _ => false,
-        }
-    }
-}
 
 impl<'a> Checker<'a> {
     /// Of programs whose images `images` finds. All `engines` have to read tables.
@@ -542,7 +522,7 @@ impl Checker<'_> {
         let top = frames.last().map(|held| (frames.len(), held.slot, held.pc));
         let switches = self.tracker.stats().switches;
         let after = state.cpu_at(next);
-        let mut world = Live(&state.memory);
+        let mut world = &state.memory;
         self.tracker.step(
             class,
             &self.before,

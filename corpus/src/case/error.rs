@@ -155,6 +155,12 @@ pub enum CaseErrorKind {
         /// Which side is missing.
         what: &'static str,
     },
+    /// What is only for a kernel without one, or what is not for a kernel with one.
+    #[error("{what}")]
+    MachineMismatch {
+        /// What does not go together.
+        what: &'static str,
+    },
     /// A number that cannot be read or is out of range.
     #[error("`{text}` is not {expected}")]
     BadNumber {
@@ -241,7 +247,7 @@ impl CaseErrorKind {
             Self::UnknownPoint { .. } => "add its `#@` line, or correct its name".into(),
             Self::NoSample => "add `#@ LABEL: innermost < .. < root`".into(),
             Self::BadSample { .. } => {
-                "write `#@ LABEL [#N] [fake own=LABEL]: innermost < .. < root`".into()
+                "write `#@ LABEL [#N | each] [fake own=LABEL]: innermost < .. < root`".into()
             }
             Self::DuplicateSample { .. } => {
                 "keep one, or number the visits: `#@ LABEL #2: ..`".into()
@@ -251,6 +257,10 @@ impl CaseErrorKind {
             }
             Self::FakeMismatch { .. } => {
                 "a variant in `regs: fake:..` needs a `#@ LABEL fake own=LABEL: ..` line".into()
+            }
+            Self::MachineMismatch { .. } => {
+                "remove it, or correct `machine:`; docs/case-format.md has a section on kernels"
+                    .into()
             }
             Self::BadNumber { .. } => "correct the number".into(),
             Self::BadOperand { .. } => {

@@ -5,12 +5,12 @@
 use super::error::CaseErrorKind;
 use super::matrix;
 use super::operand::{Corruption, Forgotten, is_symbol, parse_number};
-use super::sample::PointKey;
+use super::sample::{Chain, PointKey};
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::start::Variant;
 
 /// All keys, in the order in which a case should have them.
-pub const KEYS: [&str; 18] = [
+pub const KEYS: [&str; 21] = [
     "claim",
     "source",
     "group",
@@ -29,6 +29,9 @@ pub const KEYS: [&str; 18] = [
     "forget",
     "truth-unknown-max",
     "not-emulated",
+    "machine",
+    "interrupt",
+    "nmi",
 ];
 
 /// The keys without which a case is not read.
@@ -44,6 +47,31 @@ pub enum View {
     Copy,
     /// A copy of so many bytes from rsp.
     CopyBytes(u64),
+}
+
+/// What a case runs in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Machine {
+    /// `process`: it is a Linux program.
+    #[default]
+    Process,
+    /// `kernel`: it is a kernel in small, and runs in the emulated machine's ring 0.
+    Kernel,
+}
+
+/// When an interrupt, or an NMI, is delivered to a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// `before LABEL`: once, when the label is reached for the first time.
+    Before(String),
+    /// `every in LABEL: CHAIN`: at every sample point, which is then sampled at LABEL in the handler,
+    /// by itself: afterwards all is as it was.
+    Every {
+        /// The label.
+        inside: String,
+        /// The frames of the handler there, which lie inside of those that the point states.
+        chain: Chain,
+    },
 }
 
 /// A table that the case's binary offers.
@@ -262,6 +290,12 @@ pub struct Header {
     pub truth_unknown_max: u64,
     /// `not-emulated`: why the emulated machine cannot run it.
     pub not_emulated: Option<String>,
+    /// `machine`.
+    pub machine: Machine,
+    /// `interrupt`.
+    pub interrupt: Option<Delivery>,
+    /// `nmi`.
+    pub nmi: Option<Delivery>,
 }
 
 impl Default for Header {
@@ -285,6 +319,9 @@ impl Default for Header {
             forgotten: Vec::new(),
             truth_unknown_max: 0,
             not_emulated: None,
+            machine: Machine::default(),
+            interrupt: None,
+            nmi: None,
         }
     }
 }
@@ -353,12 +390,50 @@ impl Header {
             }
             "not-emulated" => self.not_emulated = Some(value.to_owned()),
             "forget" => self.forgotten.push(Forgotten::parse(value)?),
+            "machine" => {
+                self.machine = match value {
+                    "process" => Machine::Process,
+                    "kernel" => Machine::Kernel,
+                    _ => return Err(bad(value, "process, kernel")),
+                }
+            }
+            "interrupt" => {
+                self.interrupt = Some(parse_delivery(value).ok_or_else(|| bad(value, DELIVERIES))?);
+            }
+            "nmi" => self.nmi = Some(parse_delivery(value).ok_or_else(|| bad(value, DELIVERIES))?),
             _ => {
                 self.truth_unknown_max =
                     parse_number(value).ok_or_else(|| bad(value, "a number of instructions"))?;
             }
         }
         Ok(())
+    }
+
+    /// The delivery at every sample point, if there is one, and whether it is of NMIs.
+    pub fn every(&self) -> Option<(bool, &str, &Chain)> {
+        let both = [(false, &self.interrupt), (true, &self.nmi)];
+        both.into_iter()
+            .find_map(|(is_nmi, delivery)| match delivery {
+                Some(Delivery::Every { inside, chain }) => Some((is_nmi, inside.as_str(), chain)),
+                _ => None,
+            })
+    }
+
+    /// What does not go together with the machine that the case runs in.
+    pub(crate) fn machine_mismatch(&self) -> Option<&'static str> {
+        let every = |delivery: &Option<Delivery>| matches!(delivery, Some(Delivery::Every { .. }));
+        match self.machine {
+            Machine::Process if self.interrupt.is_some() || self.nmi.is_some() => {
+                Some("an interrupt without `machine: kernel`")
+            }
+            Machine::Kernel if self.inject.is_some() || self.not_emulated.is_some() => {
+                Some("`inject` or `not-emulated` with `machine: kernel`")
+            }
+            _ if every(&self.interrupt) && every(&self.nmi) => {
+                Some("an interrupt and an NMI at every sample point")
+            }
+            _ => None,
+        }
     }
 
     /// The first required key that is absent.
@@ -378,6 +453,19 @@ impl Header {
 
 const VIEWS: &str = "cpu, copy, copy:BYTES";
 const TABLES: &str = "none, or some of eh_frame, debug_frame, sframe, orc";
+
+const DELIVERIES: &str = "before LABEL, every in LABEL: innermost < .. < the handler's entry";
+
+fn parse_delivery(value: &str) -> Option<Delivery> {
+    if let Some(label) = value.strip_prefix("before ") {
+        let label = label.trim().to_owned();
+        return is_symbol(&label).then_some(Delivery::Before(label));
+    }
+    let (inside, chain) = value.strip_prefix("every in ")?.split_once(':')?;
+    let chain = Chain::parse(chain).ok().filter(|chain| chain.complete)?;
+    let inside = inside.trim().to_owned();
+    is_symbol(&inside).then_some(Delivery::Every { inside, chain })
+}
 
 fn words(value: &str) -> Vec<String> {
     value.split_whitespace().map(str::to_owned).collect()

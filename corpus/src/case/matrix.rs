@@ -10,7 +10,7 @@ use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::verdict::Verdict;
 
 /// Columns and rows a matrix may have.
-pub const MATRIX_SIDE_MAX: usize = 256;
+pub const MATRIX_SIDE_MAX: usize = 512;
 
 /// Reads a code as it is written: `US203`, nothing else.
 pub(crate) fn parse_code(text: &str) -> Option<Code> {

@@ -12,7 +12,7 @@ mod sample;
 mod tests;
 
 pub use error::{CaseError, CaseErrorKind};
-pub use header::{Claim, ClaimArg, Defect, Header, Inject, KEYS, Table, View};
+pub use header::{Claim, ClaimArg, Defect, Delivery, Header, Inject, KEYS, Machine, Table, View};
 pub use matrix::{Cell, MATRIX_SIDE_MAX, Matrix, Row};
 pub use operand::{Base, Corruption, Forgotten, Operand, Target};
 pub use sample::{CHAIN_FRAMES_MAX, Chain, Frame, PointKey, SamplePoint, VISIT_MAX};
@@ -120,7 +120,10 @@ impl Case {
 
     /// Every row must be a sample point of the file.
     fn check_rows(&self, matrix: Matrix) -> Result<Matrix, (usize, CaseErrorKind)> {
-        let known = |key: &str| self.samples.iter().any(|sample| sample.key() == key);
+        let known = |key: &str| {
+            let key = PointKey::parse(key);
+            key.is_ok_and(|key| self.samples.iter().any(|sample| sample.is_of(&key)))
+        };
         match matrix.rows.iter().position(|row| !known(&row.point)) {
             Some(index) => {
                 let key = matrix.rows[index].point.clone();
@@ -227,7 +230,16 @@ impl Reader {
         if self.samples.is_empty() {
             return Err((1, CaseErrorKind::NoSample));
         }
+        let is_kernel = self.header.machine == Machine::Kernel;
         for sample in &self.samples {
+            if sample.each && !is_kernel {
+                let what = "`each` without `machine: kernel`";
+                return Err((sample.line, CaseErrorKind::MachineMismatch { what }));
+            }
+            // The labels of a kernel are in the file that its cases include.
+            if is_kernel {
+                continue;
+            }
             for label in std::iter::once(&sample.key.label).chain(&sample.key.own) {
                 defined(text, label).map_err(|kind| (sample.line, kind))?;
             }
@@ -242,7 +254,7 @@ impl Reader {
         for corruption in &self.header.corruptions {
             let key = match corruption.target {
                 Target::Memory(_) => "memory",
-                Target::Register(_) => "set",
+                Target::Register(_) | Target::Sampled(_) => "set",
             };
             self.known([&corruption.point])
                 .map_err(|kind| (line_of(key), kind))?;
@@ -258,13 +270,18 @@ impl Reader {
             .map_err(|kind| (line_of("wrong"), kind))?;
         self.check_starts()
             .map_err(|kind| (line_of("regs"), kind))?;
+        if let Some(what) = self.header.machine_mismatch() {
+            let keys = ["machine", "interrupt", "nmi"];
+            let line = keys.map(line_of).into_iter().max().unwrap_or(1);
+            return Err((line, CaseErrorKind::MachineMismatch { what }));
+        }
         self.check_defect(text)
             .map_err(|kind| (line_of("inject"), kind))
     }
 
     fn known<'a>(&self, keys: impl IntoIterator<Item = &'a PointKey>) -> Result<(), CaseErrorKind> {
         for key in keys {
-            if !self.samples.iter().any(|sample| sample.key == *key) {
+            if !self.samples.iter().any(|sample| sample.is_of(key)) {
                 return Err(CaseErrorKind::UnknownPoint {
                     key: key.to_string(),
                 });

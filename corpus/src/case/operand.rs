@@ -81,6 +81,9 @@ pub enum Target {
     Memory(Operand),
     /// A register.
     Register(Reg),
+    /// A register as the sample has it, where those of a fake start are two sets:
+    /// `sampled.rsp`.
+    Sampled(Reg),
 }
 
 impl Corruption {
@@ -99,7 +102,16 @@ impl Corruption {
         let bad = || CaseErrorKind::BadCorruption { key, form };
         let (assignment, point) = text.rsplit_once('@').ok_or_else(bad)?;
         let (target, value) = assignment.split_once('=').ok_or_else(bad)?;
-        let target = Operand::parse(target.trim())?;
+        let target = target.trim();
+        let sampled = target.strip_prefix("sampled.").and_then(Reg::from_name);
+        if let (false, Some(register)) = (is_memory, sampled) {
+            return Ok(Self {
+                target: Target::Sampled(register),
+                value: Operand::parse(value.trim())?,
+                point: PointKey::parse(point.trim())?,
+            });
+        }
+        let target = Operand::parse(target)?;
         let target = match (is_memory, target) {
             (true, address) => Target::Memory(address),
             (

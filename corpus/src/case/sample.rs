@@ -1,7 +1,7 @@
 //! Sample points: where a case is sampled and the true chain that its author states.
 //!
 //! Responsible for `#@` lines and for naming points elsewhere (`LABEL`, `LABEL#2`,
-//! `LABEL/OWN`); not for what is at the labels.
+//! `LABEL/OWN`, `LABEL+0xN`); not for what is at the labels.
 
 use std::fmt;
 
@@ -19,6 +19,9 @@ pub const VISIT_MAX: u32 = 1_000_000;
 pub struct PointKey {
     /// The label at whose address the program is stopped, before the instruction there.
     pub label: String,
+    /// The instruction so many bytes behind the label, where all of them are sampled: one row of a
+    /// [`SamplePoint::each`].
+    pub offset: Option<u64>,
     /// Which time the label is reached, counted from 1.
     pub visit: u32,
     /// For a fake start: the label at which the unwinder's own registers are taken.
@@ -26,7 +29,16 @@ pub struct PointKey {
 }
 
 impl PointKey {
-    /// Reads `LABEL`, `LABEL#N`, `LABEL/OWN` or `LABEL#N/OWN`.
+    /// Is `other` this point, or one of its instructions?
+    pub fn covers(&self, other: &PointKey) -> bool {
+        let of_label = PointKey {
+            offset: self.offset,
+            ..other.clone()
+        };
+        *self == *other || self.offset.is_none() && *self == of_label
+    }
+
+    /// Reads `LABEL`, `LABEL#N`, `LABEL/OWN`, `LABEL#N/OWN`, or `LABEL+0xN`.
     ///
     /// # Errors
     /// [`CaseErrorKind::UnknownPoint`] if it is none of them.
@@ -42,11 +54,16 @@ impl PointKey {
             Some((label, visit)) => (label, parse_visit(visit)?),
             None => (rest, 1),
         };
+        let (label, offset) = match label.split_once('+') {
+            Some((label, offset)) => (label, Some(parse_number(offset).ok_or_else(bad)?)),
+            None => (label, None),
+        };
         if !is_symbol(label) || own.as_deref().is_some_and(|own| !is_symbol(own)) {
             return Err(bad());
         }
         Ok(Self {
             label: label.to_owned(),
+            offset,
             visit,
             own,
         })
@@ -56,6 +73,9 @@ impl PointKey {
 impl fmt::Display for PointKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.label)?;
+        if let Some(offset) = self.offset {
+            write!(f, "+{offset:#x}")?;
+        }
         if self.visit != 1 {
             write!(f, "#{}", self.visit)?;
         }
@@ -201,6 +221,9 @@ pub struct SamplePoint {
     pub key: PointKey,
     /// The true chain.
     pub chain: Chain,
+    /// Does it stand for every instruction from the label on, up to the next label that has such a
+    /// line, or to the end of the function? Each is sampled when it is executed for the first time.
+    pub each: bool,
     /// Line of the file, from 1.
     pub line: usize,
 }
@@ -209,6 +232,11 @@ impl SamplePoint {
     /// The key as it stands in an expectation row.
     pub fn key(&self) -> String {
         self.key.to_string()
+    }
+
+    /// Is this its key, or that of one of its instructions?
+    pub fn is_of(&self, key: &PointKey) -> bool {
+        self.key == *key || self.each && key.offset.is_some() && self.key.covers(key)
     }
 
     /// Whether the sample is a fake start: two register sets, see `docs/case-format.md`.
@@ -228,10 +256,11 @@ impl SamplePoint {
             .ok_or_else(|| bad("a sample line without a label"))?;
         let mut key = PointKey {
             label: label.to_owned(),
+            offset: None,
             visit: 1,
             own: None,
         };
-        let mut fake = false;
+        let (mut fake, mut each) = (false, false);
         for word in words {
             let at = word.as_ptr() as usize - text.as_ptr() as usize;
             let wrong = |what| (at, CaseErrorKind::BadSample { what });
@@ -239,6 +268,8 @@ impl SamplePoint {
                 key.visit = parse_visit(visit).map_err(|kind| (at, kind))?;
             } else if word == "fake" {
                 fake = true;
+            } else if word == "each" {
+                each = true;
             } else if let Some(own) = word.strip_prefix("own=") {
                 key.own = Some(own.to_owned());
             } else {
@@ -248,11 +279,21 @@ impl SamplePoint {
         if fake != key.own.is_some() {
             return Err(bad("`fake` and `own=LABEL` come together"));
         }
+        if each && (fake || key.visit != 1) {
+            return Err(bad(
+                "`each` stands for first visits, by the registers there",
+            ));
+        }
         if !is_symbol(label) {
             return Err(bad("the label is not a symbol"));
         }
         let base = head.len() + 1;
         let chain = Chain::parse(chain).map_err(|(at, kind)| (base + at, kind))?;
-        Ok(Self { key, chain, line })
+        Ok(Self {
+            key,
+            chain,
+            each,
+            line,
+        })
     }
 }

@@ -36,7 +36,7 @@ pub struct Held {
     pub pc: u64,
     /// Callee-saved registers when the frame was made: at the callee's or handler's entry.
     pub saved: [u64; 6],
-    /// [`TrueKind::Call`] or [`TrueKind::Interrupted`].
+    /// [`TrueKind::Call`], [`TrueKind::Interrupted`] or [`TrueKind::Trapped`].
     pub kind: TrueKind,
     /// The program wrote the slot by an instruction that the tracker has seen.
     pub(super) rewritten: bool,

@@ -1,7 +1,8 @@
 //! The shadow stack of one thread.
 //!
-//! Whoever executes calls [`Tracker::step`] for every instruction that completed, and
-//! [`Tracker::signal`] when the kernel delivered a signal. What a frame is, is decided by the
+//! Whoever executes calls [`Tracker::step`] for every instruction that completed,
+//! [`Tracker::signal`] when the kernel delivered a signal, and [`Tracker::trap`] when the processor
+//! delivered an interrupt to a kernel. What a frame is, is decided by the
 //! machine alone:
 //!
 //! - A call makes a frame, whoever is called. In a `call next; pop %reg` thunk the frame exists
@@ -23,10 +24,13 @@
 //!   it is code: `makecontext` planted it. Else the function entered is the root.
 //! - A signal makes two frames: the interrupted one, and the restorer that the handler returns
 //!   to. `rt_sigreturn` ends the former.
+//! - In ring 0 an interrupt makes one frame, which `iret` ends.
+
+mod interrupts;
 
 use super::insn::{Insn, SYS_RT_SIGRETURN, ends_with_call};
 use super::stacks::{Chain, Cpu, Held, Origin, Pending, Segment, Suspended, World};
-use super::{SIGNAL_FRAME_RIP, Stats, TrueFrame, TrueKind, Truth};
+use super::{Stats, TrueFrame, TrueKind, Truth};
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -508,82 +512,5 @@ impl Tracker {
             self.chain.last_mut().high = segment.high.max(cfa);
             self.push(after.rsp, cfa, pc, after);
         }
-    }
-
-    /// A signal was delivered. `interrupted` is what the kernel saved in the signal frame, and
-    /// `entry` the state at the handler's first instruction, where rsp points to `restorer`
-    /// (Linux `arch/x86/kernel/signal_64.c`, `x64_setup_rt_frame`).
-    pub fn signal(&mut self, interrupted: &Cpu, entry: &Cpu, restorer: u64) {
-        self.stats.signals += 1;
-        let cfa = entry.rsp.wrapping_add(8);
-        let slot = cfa.wrapping_add(SIGNAL_FRAME_RIP);
-        self.chain.last_mut().low = interrupted.rsp;
-        self.chain.segments.push(Segment {
-            first: self.chain.frames.len(),
-            high: slot,
-            low: entry.rsp,
-            pending: None,
-        });
-        self.chain.frames.push(Held {
-            slot,
-            cfa: interrupted.rsp,
-            pc: interrupted.rip,
-            saved: interrupted.saved,
-            kind: TrueKind::Interrupted,
-            rewritten: false,
-            thunk: false,
-            in_register: false,
-        });
-        self.push(entry.rsp, cfa, restorer, entry);
-    }
-
-    /// The saved rip of an interrupted frame, at `slot`, was written: a handler wants to go back
-    /// elsewhere. Does nothing if there is no such frame.
-    pub fn redirect(&mut self, slot: u64, pc: u64) {
-        let frames = self.chain.frames.iter_mut().rev();
-        let mut interrupted = frames.filter(|f| f.kind == TrueKind::Interrupted);
-        if let Some(held) = interrupted.find(|f| f.slot == slot) {
-            held.rewritten |= held.pc != pc;
-            held.pc = pc;
-        }
-    }
-
-    fn sigreturn(
-        &mut self,
-        before: &Cpu,
-        after: &Cpu,
-        suspended: &mut Suspended,
-        world: &mut dyn World,
-    ) {
-        let slot = before.rsp.wrapping_add(SIGNAL_FRAME_RIP);
-        let chain = &mut self.chain;
-        let is_it = |f: &&Held| f.kind == TrueKind::Interrupted && f.slot == slot;
-        // The interrupted frame is the first of the handler's segment.
-        let found = chain.segments.iter().enumerate().rev().find_map(|(i, s)| {
-            let held = chain.frames.get(s.first).filter(is_it)?;
-            Some((i.checked_sub(1)?, *held))
-        });
-        let Some((interrupted, held)) = found else {
-            self.load_sp(before, after, suspended, world);
-            return;
-        };
-        chain.cut_to_segment(interrupted);
-        self.limit = self.chain.limit();
-        if held.pc == after.rip && held.cfa == after.rsp {
-            self.stats.redirected += u64::from(held.rewritten);
-            return;
-        }
-        self.stats.redirected += 1;
-        let injected = world.word(after.rsp).filter(|&w| world.is_code(w));
-        if let (true, Some(pc)) = (after.rsp == held.cfa.wrapping_sub(8), injected) {
-            // The handler made the interrupted function call another (Go's asyncPreempt).
-            self.push(after.rsp, held.cfa, pc, after);
-            return;
-        }
-        let from = Cpu {
-            rsp: held.cfa,
-            ..*before
-        };
-        self.load_sp(&from, after, suspended, world);
     }
 }

@@ -3,6 +3,7 @@
 mod frames;
 mod signals;
 mod switches;
+mod traps;
 
 use super::*;
 use alloc::collections::BTreeMap;

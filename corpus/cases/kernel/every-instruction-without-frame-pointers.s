@@ -1,0 +1,153 @@
+#! claim: ORC is right at every instruction of a system call without frame pointers but in a retpoline.
+#! source: Linux 6.12, arch/x86/kernel/unwind_orc.c, unwind_frame.c, unwind_guess.c, arch/x86/entry/entry_64.S
+#! group: kernel
+#! right: orc:kernel(at do_syscall_64, at __x64_sys_poll, at __x86_indirect_thunk_rax, at do_sys_poll, at perf_poll, at __pollwait, at __get_free_pages, at __alloc_pages_nodemask, at perf_trace_mm_page_alloc, at perf_tp_event, at perf_callchain_kernel, at __unwind_start, at cond_resched, at rcu_note)
+#! wrong: orc:kernel(US502 at in_thunk) fp:kernel(US601 at do_sys_poll)
+#! machine: kernel
+#@ entry_SYSCALL_64 each: entry_SYSCALL_64
+#@ entry_SYSCALL_64_after_hwframe each: entry_SYSCALL_64_after_hwframe
+#@ do_syscall_64 each: do_syscall_64 < entry_SYSCALL_64_after_hwframe
+#@ __x86_indirect_thunk_rax each: __x86_indirect_thunk_rax < do_syscall_64 < entry_SYSCALL_64_after_hwframe
+#@ in_thunk each: __x86_indirect_thunk_rax*2 < do_syscall_64 < entry_SYSCALL_64_after_hwframe
+#@ __x64_sys_poll each: __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
+#@ do_sys_poll each: do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
+#@ cond_resched each: cond_resched < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
+#@ rcu_note each: rcu_note < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
+#@ perf_poll each: perf_poll < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
+#@ __pollwait each: __pollwait < perf_poll < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
+#@ __get_free_pages each: __get_free_pages < __pollwait < perf_poll < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
+#@ __alloc_pages_nodemask each: __alloc_pages_nodemask < __get_free_pages < __pollwait < perf_poll < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
+#@ perf_trace_mm_page_alloc each: perf_trace_mm_page_alloc < __alloc_pages_nodemask < __get_free_pages < __pollwait < perf_poll < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
+#@ perf_tp_event each: perf_tp_event < perf_trace_mm_page_alloc < __alloc_pages_nodemask < __get_free_pages < __pollwait < perf_poll < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
+#@ perf_callchain_kernel each: perf_callchain_kernel < perf_tp_event < perf_trace_mm_page_alloc < __alloc_pages_nodemask < __get_free_pages < __pollwait < perf_poll < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
+#@ __unwind_start each: __unwind_start < perf_callchain_kernel < perf_tp_event < perf_trace_mm_page_alloc < __alloc_pages_nodemask < __get_free_pages < __pollwait < perf_poll < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
+        .include "prelude.inc"
+        .include "kernel.inc"
+#= sample                              orc:kernel fp:kernel guess:kernel
+#= entry_SYSCALL_64+0x0                ~          .         .
+#= entry_SYSCALL_64+0x3                ~          .         .
+#= entry_SYSCALL_64+0xa                ~          .         .
+#= entry_SYSCALL_64+0x11               ~          .         .
+#= entry_SYSCALL_64+0x13               .          .         .
+#= entry_SYSCALL_64+0x19               .          .         .
+#= entry_SYSCALL_64+0x1b               .          .         .
+#= entry_SYSCALL_64+0x1d               .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x0  .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x1  .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x2  .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x3  .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x4  .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x5  .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x6  .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x8  .          .         .
+#= entry_SYSCALL_64_after_hwframe+0xa  .          .         .
+#= entry_SYSCALL_64_after_hwframe+0xc  .          .         .
+#= entry_SYSCALL_64_after_hwframe+0xe  .          .         .
+#= entry_SYSCALL_64_after_hwframe+0xf  .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x10 .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x12 .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x14 .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x16 .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x18 .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x1a .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x1c .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x1f .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x24 .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x26 .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x28 .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x2a .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x2c .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x2d .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x2e .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x30 .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x32 .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x34 .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x36 .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x37 .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x38 .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x39 .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x3a .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x3d .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x44 ~          .         .
+#= entry_SYSCALL_64_after_hwframe+0x47 .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x49 .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x4a .          .         .
+#= entry_SYSCALL_64_after_hwframe+0x4b ~          .         .
+#= entry_SYSCALL_64_after_hwframe+0x4e ~          .         .
+#= do_syscall_64+0x0                   .          t@1/US601 ~
+#= do_syscall_64+0x1                   .          t@1/US601 ~
+#= do_syscall_64+0x2                   .          t@1/US601 ~
+#= do_syscall_64+0x9                   .          t@1/US601 ~
+#= do_syscall_64+0xe                   .          t@1/US601 ~
+#= do_syscall_64+0xf                   .          t@1/US601 ~
+#= do_syscall_64+0x10                  .          t@1/US601 ~
+#= __x86_indirect_thunk_rax+0x0        .          t@1/US601 ~
+#= in_thunk+0x0                        m1@1/US502 t@1/US601 ~
+#= in_thunk+0x4                        w@1/US502  t@1/US601 w@1/US502
+#= __x64_sys_poll+0x0                  .          t@1/US601 ~
+#= __x64_sys_poll+0x1                  .          t@1/US601 ~
+#= __x64_sys_poll+0x5                  .          t@1/US601 ~
+#= __x64_sys_poll+0xa                  .          t@1/US601 ~
+#= __x64_sys_poll+0xe                  .          t@1/US601 ~
+#= __x64_sys_poll+0xf                  .          t@1/US601 ~
+#= do_sys_poll+0x0                     .          t@1/US601 ~
+#= do_sys_poll+0x1                     .          t@1/US601 ~
+#= do_sys_poll+0x5                     .          t@1/US601 ~
+#= do_sys_poll+0xa                     .          t@1/US601 ~
+#= do_sys_poll+0xf                     .          t@1/US601 ~
+#= do_sys_poll+0x13                    .          t@1/US601 ~
+#= do_sys_poll+0x14                    .          t@1/US601 ~
+#= cond_resched+0x0                    .          t@1/US601 ~
+#= rcu_note+0x0                        .          t@1/US601 ~
+#= rcu_note+0x1                        .          t@1/US601 ~
+#= perf_poll+0x0                       .          t@1/US601 ~
+#= perf_poll+0x1                       .          t@1/US601 ~
+#= perf_poll+0x6                       .          t@1/US601 ~
+#= perf_poll+0x7                       .          t@1/US601 ~
+#= __pollwait+0x0                      .          t@1/US601 ~
+#= __pollwait+0x1                      .          t@1/US601 ~
+#= __pollwait+0x5                      .          t@1/US601 ~
+#= __pollwait+0xa                      .          t@1/US601 ~
+#= __pollwait+0xe                      .          t@1/US601 ~
+#= __pollwait+0xf                      .          t@1/US601 ~
+#= __get_free_pages+0x0                .          t@1/US601 ~
+#= __get_free_pages+0x1                .          t@1/US601 ~
+#= __get_free_pages+0x5                .          t@1/US601 ~
+#= __get_free_pages+0xa                .          t@1/US601 ~
+#= __get_free_pages+0xe                .          t@1/US601 ~
+#= __get_free_pages+0xf                .          t@1/US601 ~
+#= __alloc_pages_nodemask+0x0          .          t@1/US601 ~
+#= __alloc_pages_nodemask+0x1          .          t@1/US601 ~
+#= __alloc_pages_nodemask+0x5          .          t@1/US601 ~
+#= __alloc_pages_nodemask+0xa          .          t@1/US601 ~
+#= __alloc_pages_nodemask+0xe          .          t@1/US601 ~
+#= __alloc_pages_nodemask+0xf          .          t@1/US601 ~
+#= perf_trace_mm_page_alloc+0x0        .          t@1/US601 ~
+#= perf_trace_mm_page_alloc+0x1        .          t@1/US601 ~
+#= perf_trace_mm_page_alloc+0x4        .          r/US604   ~
+#= perf_trace_mm_page_alloc+0x5        .          r/US604   ~
+#= perf_trace_mm_page_alloc+0x9        .          r/US604   ~
+#= perf_trace_mm_page_alloc+0xe        .          r/US604   ~
+#= perf_trace_mm_page_alloc+0x12       .          r/US604   ~
+#= perf_trace_mm_page_alloc+0x13       .          r/US604   ~
+#= perf_trace_mm_page_alloc+0x14       .          t@1/US601 ~
+#= perf_tp_event+0x0                   .          r/US604   ~
+#= perf_tp_event+0x1                   .          r/US604   ~
+#= perf_tp_event+0x5                   .          r/US604   ~
+#= perf_tp_event+0xa                   .          r/US604   ~
+#= perf_tp_event+0xe                   .          r/US604   ~
+#= perf_tp_event+0xf                   .          r/US604   ~
+#= perf_callchain_kernel+0x0           .          r/US604   ~
+#= perf_callchain_kernel+0x1           .          r/US604   ~
+#= perf_callchain_kernel+0x5           .          r/US604   ~
+#= perf_callchain_kernel+0xa           .          r/US604   ~
+#= perf_callchain_kernel+0xe           .          r/US604   ~
+#= perf_callchain_kernel+0xf           .          r/US604   ~
+#= __unwind_start+0x0                  .          r/US604   ~
+#= __unwind_start+0x1                  .          r/US604   ~
+#= __unwind_start+0x4                  .          t@1/US206 ~
+#= __unwind_start+0x5                  .          t@1/US206 ~
+#= __unwind_start+0xc                  .          t@1/US206 ~
+#= __unwind_start+0xd                  .          t@1/US206 ~
+#= __unwind_start+0xe                  .          t@1/US206 ~
+#= __unwind_start+0xf                  .          r/US604   ~

@@ -1,0 +1,19 @@
+//! What a shadow stack asks of the memory beside which it is kept.
+
+use super::AddressSpace;
+use unwind_sim_unwind::memory::Memory as _;
+use unwind_sim_unwind::truth::World;
+
+impl World for &AddressSpace {
+    fn word(&mut self, address: u64) -> Option<u64> {
+        self.read_u64(address).ok()
+    }
+
+    fn is_code(&mut self, address: u64) -> bool {
+        self.fetch(address, &mut [0]).is_ok()
+    }
+
+    fn same_mapping(&mut self, a: u64, b: u64) -> bool {
+        self.area(a).is_some_and(|(range, _)| range.contains(&b))
+    }
+}

@@ -1,0 +1,337 @@
+//! Ring 0 in small: the machine without a Linux around it, so that a kernel's own entry code, its
+//! interrupts and its stacks run in it.
+//!
+//! [`Ring0`] does what the processor does between user mode and ring 0: `syscall`, `sysretq`,
+//! `iretq`, `swapgs`, `cli`, `sti`, `popfq`; an interrupt or an NMI, delivered when its caller says
+//! so, through a descriptor table of two gates ([`Gates`]). Beside it runs a shadow stack of ring 0:
+//! [`Ring0::truth`].
+//!
+//! Source: Intel SDM volume 2 (SYSCALL, SYSRET, IRET, SWAPGS) and volume 3, 7.8 "masking
+//! interrupts" and 7.14 "exception and interrupt handling in 64-bit mode". Not modelled: paging and
+//! protection of ring 0's memory, segments beyond their selectors, exceptions that a handler takes,
+//! error codes, control and debug registers, model-specific registers but those in [`Gates`].
+
+#[cfg(test)]
+mod tests;
+
+use crate::address_space::Fault;
+use crate::flags;
+use crate::machine::{Exit, Machine};
+use crate::state::{State, reg};
+use crate::stop::{Call, Exception};
+use unwind_sim_unwind::memory::Memory as _;
+use unwind_sim_unwind::truth::{Cpu, INSN_BYTES_MAX, Suspended, Tracker, Truth, classify};
+
+/// Selectors of Linux (`arch/x86/include/asm/segment.h`): the kernel's code and stack.
+const KERNEL: (u16, u16) = (0x10, 0x18);
+/// The user's.
+const USER: (u16, u16) = (0x33, 0x2b);
+/// Index of cs in the selectors, and of ss.
+const CS: usize = 1;
+const SS: usize = 2;
+/// The privilege in a selector.
+const RPL: u16 = 3;
+/// Flags that are clear in a handler.
+const CLEARED: u64 = flags::TF | flags::IF | flags::NT | flags::RF;
+
+/// Where the processor goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Gates {
+    /// `syscall` (`IA32_LSTAR`).
+    pub syscall: u64,
+    /// Flags that `syscall` clears (`IA32_FMASK`).
+    pub flags_cleared: u64,
+    /// The interrupt's handler; it runs on the stack at hand, out of user mode on `stack`.
+    pub interrupt: u64,
+    /// The end of the stack for interrupts in user mode (`RSP0` of the task state segment).
+    pub stack: u64,
+    /// The NMI's handler.
+    pub nmi: u64,
+    /// The end of its stack (an `IST` of the task state segment), which it always runs on.
+    pub nmi_stack: u64,
+}
+
+/// What comes from outside.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// An interrupt, which the flag IF masks.
+    Interrupt,
+    /// One that nothing masks but another one that has not ended by `iretq`.
+    Nmi,
+}
+
+/// What came of an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// It is done.
+    Done,
+    /// It is `hlt`, which is how a run ends, in user mode too; rip is behind it.
+    Halted,
+    /// It raised an exception or is not modelled.
+    Stopped(Exit),
+}
+
+/// The machine.
+#[derive(Clone, Debug)]
+pub struct Ring0 {
+    /// Registers and memory.
+    pub machine: Machine,
+    gates: Gates,
+    /// The base of gs that `swapgs` takes (`IA32_KERNEL_GS_BASE`).
+    other_gs: u64,
+    /// Between an NMI and the next `iretq`.
+    nmi_blocked: bool,
+    /// The instruction behind a `sti` is not interrupted.
+    after_sti: bool,
+    /// Of ring 0, from where it was entered.
+    tracker: Option<Tracker>,
+    suspended: Suspended,
+}
+
+impl Ring0 {
+    /// Starts in user mode, with this state.
+    pub fn new(mut state: State, gates: Gates) -> Ring0 {
+        (state.segments[CS], state.segments[SS]) = USER;
+        Ring0 {
+            machine: Machine::new(state),
+            gates,
+            other_gs: 0,
+            nmi_blocked: false,
+            after_sti: false,
+            tracker: None,
+            suspended: Suspended::new(),
+        }
+    }
+
+    /// The selector of the code that runs.
+    pub fn cs(&self) -> u16 {
+        self.machine.state.segments[CS]
+    }
+
+    /// Does user mode run?
+    pub fn in_user(&self) -> bool {
+        self.cs() & RPL != 0
+    }
+
+    /// The true chain of ring 0, up to where it was entered; unknown in user mode.
+    pub fn truth(&self) -> Truth {
+        let state = &self.machine.state;
+        let tracker = self.tracker.as_ref();
+        tracker.map_or(Truth::Unknown, |t| t.truth(&state.cpu_at(state.rip)))
+    }
+
+    /// Instructions of ring 0, since it was entered, at which the truth was not known.
+    pub fn unknown(&self) -> u64 {
+        self.tracker.as_ref().map_or(0, |t| t.stats().unknown)
+    }
+
+    /// Would the processor take it before the next instruction?
+    pub fn accepts(&self, event: Event) -> bool {
+        match event {
+            Event::Interrupt => {
+                self.machine.state.rflags() & flags::IF != 0 && !self.after_sti && !self.nmi_blocked
+            }
+            Event::Nmi => !self.nmi_blocked,
+        }
+    }
+
+    /// Delivers it before the next instruction. False if the processor does not take it here.
+    ///
+    /// # Errors
+    /// If the frame cannot be written: on hardware, a double fault.
+    pub fn deliver(&mut self, event: Event) -> Result<bool, Fault> {
+        if !self.accepts(event) {
+            return Ok(false);
+        }
+        let from_user = self.in_user();
+        let state = &mut self.machine.state;
+        let interrupted = state.cpu_at(state.rip);
+        let (handler, stack) = match event {
+            Event::Nmi => (self.gates.nmi, self.gates.nmi_stack),
+            Event::Interrupt if from_user => (self.gates.interrupt, self.gates.stack),
+            Event::Interrupt => (self.gates.interrupt, interrupted.rsp),
+        };
+        let frame = [
+            interrupted.rip,
+            state.segments[CS].into(),
+            state.rflags(),
+            interrupted.rsp,
+            state.segments[SS].into(),
+        ];
+        let at = (stack & !0xf).wrapping_sub(size_of_val(&frame) as u64);
+        for (i, word) in frame.into_iter().enumerate() {
+            let place = at.wrapping_add(8 * i as u64);
+            state.memory.write(place, &word.to_le_bytes())?;
+        }
+        let flags = state.rflags() & !CLEARED;
+        set_flags(state, flags);
+        state.set_gpr(reg::RSP, at);
+        state.rip = handler;
+        state.segments[CS] = KERNEL.0;
+        if from_user {
+            state.segments[SS] = 0;
+        }
+        let entry = state.cpu_at(handler);
+        self.nmi_blocked |= event == Event::Nmi;
+        self.after_sti = false;
+        match &mut self.tracker {
+            Some(tracker) => tracker.trap(&interrupted, &entry),
+            None => self.enter(&entry),
+        }
+        Ok(true)
+    }
+
+    /// Executes one instruction.
+    pub fn step(&mut self) -> Step {
+        let mut bytes = [0; INSN_BYTES_MAX];
+        let state = &self.machine.state;
+        let before = state.cpu_at(state.rip);
+        let readable = (1..=bytes.len()).rev();
+        for len in readable {
+            if state.memory.peek(before.rip, &mut bytes[..len]).is_ok() {
+                break;
+            }
+        }
+        let after_sti = std::mem::take(&mut self.after_sti);
+        let step = match bytes {
+            [0xf4, ..] => {
+                self.skip(1);
+                return Step::Halted;
+            }
+            _ if self.in_user() => self.execute(),
+            [0xfa, ..] => self.set_if(false),
+            [0xfb, ..] => {
+                self.after_sti = self.machine.state.rflags() & flags::IF == 0 && !after_sti;
+                self.set_if(true)
+            }
+            [0x0f, 0x01, 0xf8, ..] => {
+                let state = &mut self.machine.state;
+                let base = state.gpr(reg::GS);
+                state.set_gpr(reg::GS, std::mem::replace(&mut self.other_gs, base));
+                self.skip(3)
+            }
+            [0x9d, ..] => self.popf(),
+            [0x48, 0xcf, ..] => return self.iret(&before),
+            [0x48, 0x0f, 0x07, ..] => return self.sysret(),
+            _ => self.execute(),
+        };
+        if step == Step::Done
+            && let Some(tracker) = &mut self.tracker
+        {
+            let state = &self.machine.state;
+            tracker.step(
+                classify(&bytes),
+                &before,
+                0,
+                &state.cpu_at(state.rip),
+                &mut self.suspended,
+                &mut &state.memory,
+            );
+        }
+        step
+    }
+
+    /// An instruction that is the same in user mode, or `syscall`.
+    fn execute(&mut self) -> Step {
+        match self.machine.run(1, &mut ()) {
+            Exit::Limit => Step::Done,
+            Exit::Kernel(Call::Syscall) => {
+                let state = &mut self.machine.state;
+                let flags = state.rflags() & !self.gates.flags_cleared & !flags::RF;
+                set_flags(state, flags);
+                (state.segments[CS], state.segments[SS]) = KERNEL;
+                state.rip = self.gates.syscall;
+                let entry = state.cpu_at(state.rip);
+                self.enter(&entry);
+                // The tracker begins behind this instruction.
+                Step::Done
+            }
+            exit => Step::Stopped(exit),
+        }
+    }
+
+    /// Ring 0 is entered out of user mode.
+    fn enter(&mut self, entry: &Cpu) {
+        self.tracker = Some(Tracker::root(entry, entry.rsp));
+        self.suspended = Suspended::new();
+    }
+
+    fn skip(&mut self, bytes: u64) -> Step {
+        let state = &mut self.machine.state;
+        state.rip = state.rip.wrapping_add(bytes);
+        Step::Done
+    }
+
+    fn set_if(&mut self, on: bool) -> Step {
+        let state = &mut self.machine.state;
+        let flags = state.rflags() & !flags::IF;
+        set_flags(state, flags | if on { flags::IF } else { 0 });
+        self.skip(1)
+    }
+
+    fn popf(&mut self) -> Step {
+        let state = &mut self.machine.state;
+        let sp = state.gpr(reg::RSP);
+        let Some([word]) = words(state, sp) else {
+            return unreadable(state, sp);
+        };
+        set_flags(state, word);
+        state.set_gpr(reg::RSP, sp.wrapping_add(8));
+        self.skip(1)
+    }
+
+    fn iret(&mut self, before: &Cpu) -> Step {
+        let state = &mut self.machine.state;
+        let Some([rip, cs, flags, rsp, ss]) = words(state, before.rsp) else {
+            return unreadable(state, before.rsp);
+        };
+        state.rip = rip;
+        set_flags(state, flags);
+        state.set_gpr(reg::RSP, rsp);
+        (state.segments[CS], state.segments[SS]) = (cs as u16, ss as u16);
+        self.nmi_blocked = false;
+        if self.in_user() {
+            self.tracker = None;
+            return Step::Done;
+        }
+        let state = &self.machine.state;
+        let after = state.cpu_at(rip);
+        if let Some(tracker) = &mut self.tracker {
+            tracker.iret(before, &after, &mut self.suspended, &mut &state.memory);
+        }
+        Step::Done
+    }
+
+    fn sysret(&mut self) -> Step {
+        let state = &mut self.machine.state;
+        state.rip = state.gpr(reg::RCX);
+        let flags = state.gpr(reg::R11) & !flags::RF;
+        set_flags(state, flags);
+        (state.segments[CS], state.segments[SS]) = USER;
+        self.tracker = None;
+        Step::Done
+    }
+}
+
+/// Sets rflags, as ring 0 may.
+fn set_flags(state: &mut State, bits: u64) {
+    state.set_rflags(bits);
+    state.other_flags = (state.other_flags & !flags::IF) | (bits & flags::IF);
+}
+
+/// The words at `address`.
+fn words<const N: usize>(state: &State, address: u64) -> Option<[u64; N]> {
+    let mut words = [0; N];
+    for (i, word) in words.iter_mut().enumerate() {
+        let place = address.wrapping_add(8 * i as u64);
+        *word = state.memory.read_u64(place).ok()?;
+    }
+    Some(words)
+}
+
+/// The exception of a stack that is not there.
+fn unreadable(state: &State, address: u64) -> Step {
+    let fault = state.memory.read(address, &mut [0; 40]).err();
+    let exception = fault.map_or(Exception::GeneralProtection, Exception::Memory);
+    Step::Stopped(Exit::Exception(exception))
+}

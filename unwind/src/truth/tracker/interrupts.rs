@@ -1,0 +1,141 @@
+//! What interrupts a thread and is gone back from: signals, and in ring 0 what the processor
+//! delivers.
+
+use super::{Segment, Tracker};
+use crate::truth::insn::Insn;
+use crate::truth::stacks::{Cpu, Held, Suspended, World};
+use crate::truth::{SIGNAL_FRAME_RIP, TrueKind};
+
+impl Tracker {
+    /// A signal was delivered. `interrupted` is what the kernel saved in the signal frame, and
+    /// `entry` the state at the handler's first instruction, where rsp points to `restorer`
+    /// (Linux `arch/x86/kernel/signal_64.c`, `x64_setup_rt_frame`).
+    pub fn signal(&mut self, interrupted: &Cpu, entry: &Cpu, restorer: u64) {
+        self.stats.signals += 1;
+        let cfa = entry.rsp.wrapping_add(8);
+        let slot = cfa.wrapping_add(SIGNAL_FRAME_RIP);
+        self.chain.last_mut().low = interrupted.rsp;
+        self.chain.segments.push(Segment {
+            first: self.chain.frames.len(),
+            high: slot,
+            low: entry.rsp,
+            pending: None,
+        });
+        self.chain.frames.push(Held {
+            slot,
+            cfa: interrupted.rsp,
+            pc: interrupted.rip,
+            saved: interrupted.saved,
+            kind: TrueKind::Interrupted,
+            rewritten: false,
+            thunk: false,
+            in_register: false,
+        });
+        self.push(entry.rsp, cfa, restorer, entry);
+    }
+
+    /// The processor delivered an interrupt or an exception in ring 0. `interrupted` is the state
+    /// before, `entry` that at the handler's first instruction, where rsp points to the saved rip.
+    pub fn trap(&mut self, interrupted: &Cpu, entry: &Cpu) {
+        self.chain.last_mut().low = interrupted.rsp;
+        self.chain.segments.push(Segment {
+            first: self.chain.frames.len(),
+            high: entry.rsp,
+            low: entry.rsp,
+            pending: None,
+        });
+        self.chain.frames.push(Held {
+            slot: entry.rsp,
+            cfa: interrupted.rsp,
+            pc: interrupted.rip,
+            saved: interrupted.saved,
+            kind: TrueKind::Trapped,
+            rewritten: false,
+            thunk: false,
+            in_register: false,
+        });
+        self.limit = self.chain.limit();
+    }
+
+    /// An `iret` in ring 0, which took its frame at rsp of `before`: ends the interrupt that pushed
+    /// it, or is a transfer like any other.
+    pub fn iret<W: World>(
+        &mut self,
+        before: &Cpu,
+        after: &Cpu,
+        suspended: &mut Suspended,
+        world: &mut W,
+    ) {
+        let chain = &mut self.chain;
+        let is_it = |s: &Segment| {
+            let held = chain.frames.get(s.first);
+            held.is_some_and(|f| f.kind == TrueKind::Trapped && f.slot == before.rsp)
+        };
+        let Some(index) = chain.segments.iter().rposition(is_it) else {
+            return self.step(Insn::Far, before, 0, after, suspended, world);
+        };
+        self.stats.instructions += 1;
+        self.stats.unknown += u64::from(self.doubt);
+        let held = chain.frames[chain.segments[index].first];
+        chain.cut_to_segment(index.saturating_sub(1));
+        self.limit = self.chain.limit();
+        if held.pc != after.rip || held.cfa != after.rsp {
+            self.stats.redirected += 1;
+            let from = Cpu {
+                rsp: held.cfa,
+                ..*before
+            };
+            self.load_sp(&from, after, suspended, world);
+        }
+    }
+
+    /// The saved rip of an interrupted frame, at `slot`, was written: a handler wants to go back
+    /// elsewhere. Does nothing if there is no such frame.
+    pub fn redirect(&mut self, slot: u64, pc: u64) {
+        let frames = self.chain.frames.iter_mut().rev();
+        let mut interrupted = frames.filter(|f| f.kind == TrueKind::Interrupted);
+        if let Some(held) = interrupted.find(|f| f.slot == slot) {
+            held.rewritten |= held.pc != pc;
+            held.pc = pc;
+        }
+    }
+
+    pub(super) fn sigreturn(
+        &mut self,
+        before: &Cpu,
+        after: &Cpu,
+        suspended: &mut Suspended,
+        world: &mut dyn World,
+    ) {
+        let slot = before.rsp.wrapping_add(SIGNAL_FRAME_RIP);
+        let chain = &mut self.chain;
+        let is_it = |f: &&Held| f.kind == TrueKind::Interrupted && f.slot == slot;
+        // The interrupted frame is the first of the handler's segment.
+        let found = chain.segments.iter().enumerate().rev().find_map(|(i, s)| {
+            let held = chain.frames.get(s.first).filter(is_it)?;
+            Some((i.checked_sub(1)?, *held))
+        });
+        let Some((interrupted, held)) = found else {
+            self.load_sp(before, after, suspended, world);
+            return;
+        };
+        chain.cut_to_segment(interrupted);
+        self.limit = self.chain.limit();
+        if held.pc == after.rip && held.cfa == after.rsp {
+            self.stats.redirected += u64::from(held.rewritten);
+            return;
+        }
+        self.stats.redirected += 1;
+        let injected = world.word(after.rsp).filter(|&w| world.is_code(w));
+        if let (true, Some(pc)) = (after.rsp == held.cfa.wrapping_sub(8), injected) {
+            // The handler made the interrupted function call another (Go's asyncPreempt).
+            self.push(after.rsp, held.cfa, pc, after);
+            return;
+        }
+        let from = Cpu {
+            rsp: held.cfa,
+            ..*before
+        };
+        self.load_sp(&from, after, suspended, world);
+    }
+}
