@@ -1,5 +1,5 @@
 #! claim: With frame pointers the patch of 2019 takes all registers for real.
-#! source: https://lore.kernel.org/lkml/20190418160730.11901-1-kasong@redhat.com/ (perf/x86: make perf callchain work without CONFIG_FRAME_POINTER)
+#! source: linux-kernel mailing list, 18 April 2019, "[RFC PATCH v3] perf/x86: make perf callchain work without CONFIG_FRAME_POINTER"
 #! group: kernel
 #! right: fp:kernel@hw(at unwinding) fp:kernel@fake:v3-2019
 #! regs: hw fake:v3-2019

@@ -1,5 +1,5 @@
 #! claim: The patch of 2019 walks from real registers, else up to sp, and without sp not at all.
-#! source: https://lore.kernel.org/lkml/20190418160730.11901-1-kasong@redhat.com/ (perf/x86: make perf callchain work without CONFIG_FRAME_POINTER)
+#! source: linux-kernel mailing list, 18 April 2019, "[RFC PATCH v3] perf/x86: make perf callchain work without CONFIG_FRAME_POINTER"
 #! group: kernel
 #! right: orc:kernel@hw(at unwinding) orc:kernel@fake:v3-2019(at fetch/unwinding)
 #! wrong: orc:kernel@fake:v3-2019(US001 at fetch_without_sp/unwinding)

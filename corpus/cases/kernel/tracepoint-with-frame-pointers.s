@@ -1,6 +1,6 @@
 #! claim: In a kernel with frame pointers a tracepoint gave eight entries before Linux 5.2 too.
-#! source: https://lore.kernel.org/lkml/20190418160730.11901-1-kasong@redhat.com/ (perf/x86: make perf callchain work without CONFIG_FRAME_POINTER)
-#! source: Linux d15d356887e7 (5.2), 83f44ae0f8af (ip always stored), arch/x86/events/core.c
+#! source: linux-kernel mailing list, 18 April 2019, "[RFC PATCH v3] perf/x86: make perf callchain work without CONFIG_FRAME_POINTER"
+#! source: Linux d15d356887e7 (5.2) (perf/x86: Make perf callchains work without CONFIG_FRAME_POINTER), arch/x86/events/core.c
 #! group: kernel
 #! right: fp:kernel@fake:v5.1 fp:kernel@fake:v5.2 fp:kernel@fake:v3-2019 orc:kernel@fake:v5.2
 #! regs: fake:v5.1 fake:v3-2019 fake:v5.2 fake:always-ip
