@@ -4,23 +4,26 @@
 //! become a sample. With truth it is single-stepped, beside a shadow stack that knows the kernel's
 //! entries. Time in user space passes in one go: the next stop is the next entry.
 
+mod kaslr;
+mod machine;
 mod shadow;
 mod states;
 mod world;
 
 use super::{At, TraceRecorder, locate};
+use machine::Machine;
 use shadow::{IretFrame, Seen, Shadow};
 use std::collections::HashMap;
 use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use unwind_sim_corpus::files::MappingRequest;
 use unwind_sim_corpus::kernel::{KernelError, KernelImage};
 use unwind_sim_corpus::model::{Event, KernelSample, Sample};
 use unwind_sim_corpus::trace::WriteError;
-use unwind_sim_host::gdb::{Client, GdbError, Options as GdbOptions, Registers};
+use unwind_sim_host::gdb::{GdbError, Others, Registers};
 use unwind_sim_unwind::kernel::StackType;
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
@@ -33,10 +36,16 @@ const PID: u32 = 0;
 const RUN_MAX: Duration = Duration::from_secs(60);
 /// Instructions whose classes are remembered.
 const CLASSES_MAX: usize = 1 << 20;
-/// Words of the stack at the beginning by which it is found how far the kernel was moved.
-const WORDS: usize = 512;
 /// Where system calls enter.
 const SYSCALL_ENTRY: &str = "entry_SYSCALL_64";
+
+/// Of the function graph tracer, and of kretprobes since 5.18, 5.11 and before.
+const TRAMPOLINES: [&str; 4] = [
+    "return_to_handler",
+    "arch_rethook_trampoline",
+    "__kretprobe_trampoline",
+    "kretprobe_trampoline",
+];
 
 /// What is recorded.
 #[derive(Clone, Debug)]
@@ -110,6 +119,9 @@ pub enum GdbRecordError {
         /// The member.
         path: &'static str,
     },
+    /// The kernel may be anywhere.
+    #[error("how far the kernel was moved (KASLR) cannot be found: give --kaslr, 0 if it was not")]
+    NotFound,
     /// A place that was named.
     #[error("the kernel's image has no code `{0}`")]
     NotLocated(String),
@@ -125,10 +137,10 @@ pub fn record<W: Write>(
     options: &Options<'_>,
     recorder: &mut TraceRecorder<'_, W>,
 ) -> Result<Summary, GdbRecordError> {
-    let mut client = Client::connect(&options.stub, GdbOptions::default())?;
+    let mut machine = Machine::connect(&options.stub)?;
     let bias = match options.kaslr {
         Some(bias) => bias,
-        None => find_bias(&mut client, image)?,
+        None => kaslr::find(&mut machine, image)?,
     };
     let places = Places::new(image, bias)?;
     let range = image.range.start.wrapping_add(bias)..image.range.end.wrapping_add(bias);
@@ -141,9 +153,9 @@ pub fn record<W: Write>(
         build_id: &[],
     };
     recorder.map(&request, (Some(image.image.clone()), bias))?;
-    let handlers = places.handlers(&mut client)?;
+    let handlers = places.handlers(&mut machine)?;
     let mut session = Session {
-        client,
+        machine,
         image,
         range,
         options,
@@ -151,35 +163,27 @@ pub fn record<W: Write>(
         kernel: Kernel::new(&places),
         places: &places,
         handlers,
-        shadow: Shadow::default(),
+        shadow: Shadow::new(trampolines(image, bias)),
         classes: HashMap::new(),
-        thread: String::new(),
         summary: Summary::default(),
     };
     let result = session.run();
     let summary = session.summary.clone();
     // What was recorded is kept; a machine that cannot be let go has ended.
-    let _ = session.client.detach();
+    let _ = session.machine.detach();
     result.map(|()| summary)
 }
 
-/// How far the kernel was moved, by the return addresses on the stack.
-fn find_bias(client: &mut Client, image: &KernelImage) -> Result<u64, GdbRecordError> {
-    let regs = world::regs(&client.registers()?);
-    let sp = regs.rsp() & !7;
-    let mut words = Vec::new();
-    for index in 0..WORDS as u64 {
-        // The stack may end.
-        let Ok(word) = client.word(sp.wrapping_add(8 * index)) else {
-            break;
-        };
-        words.push(word);
-    }
-    Ok(image.kaslr(&words).unwrap_or(0))
+/// Where functions return to whose return addresses tracers took.
+fn trampolines(image: &KernelImage, bias: u64) -> Vec<u64> {
+    let addresses = TRAMPOLINES
+        .iter()
+        .filter_map(|name| image.symbols.address(name));
+    addresses.map(|at| at.wrapping_add(bias)).collect()
 }
 
 struct Session<'a, 'r, 'w, W: Write> {
-    client: Client,
+    machine: Machine,
     image: &'a KernelImage,
     range: Range<u64>,
     options: &'a Options<'a>,
@@ -190,7 +194,6 @@ struct Session<'a, 'r, 'w, W: Write> {
     handlers: Vec<(u64, bool)>,
     shadow: Shadow,
     classes: HashMap<u64, Insn>,
-    thread: String,
     summary: Summary,
 }
 
@@ -198,7 +201,9 @@ impl<W: Write> Session<'_, '_, '_, W> {
     fn run(&mut self) -> Result<(), GdbRecordError> {
         if let Some(from) = &self.options.from {
             let places = self.locate(from)?;
-            self.run_to(&places)?;
+            if !self.run_to(&places)? {
+                return Ok(());
+            }
         }
         let mut points = Vec::new();
         for point in match &self.options.at {
@@ -215,7 +220,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
             return self.unwinds();
         }
         while !self.is_over() && self.run_to(&points)? {
-            let registers = self.client.registers()?;
+            let registers = self.machine.registers()?;
             let regs = world::regs(&registers);
             self.sample(&regs, Truth::Unknown)?;
         }
@@ -237,38 +242,79 @@ impl<W: Write> Session<'_, '_, '_, W> {
             || self.summary.instructions >= self.options.instructions_max
     }
 
-    /// Lets the machine run to one of these places; false if none was reached.
+    /// Lets the machine run until a processor is at one of these places; false if none was.
     fn run_to(&mut self, places: &[u64]) -> Result<bool, GdbRecordError> {
-        // From a breakpoint it would not get away.
-        self.step()?;
-        for &place in places {
-            self.client.set_breakpoint(place)?;
-        }
-        let stopped = self.client.resume(RUN_MAX);
-        for &place in places {
-            self.client.clear_breakpoint(place)?;
-        }
-        let stop = match stopped {
-            Ok(stop) => stop,
-            Err(GdbError::Ended(why)) => {
-                self.summary.ended = Some(format!("the machine has ended: {why}"));
-                return Ok(false);
-            }
-            Err(error) => return Err(error.into()),
-        };
-        self.thread = stop.thread;
-        let rip = self.client.registers()?.get("rip");
-        let reached = rip.is_some_and(|rip| places.contains(&rip));
-        if !reached {
-            let ms = RUN_MAX.as_millis();
-            self.summary.ended = Some(format!("no place was reached within {ms} ms"));
-        }
-        Ok(reached)
+        let reached = self.run_until(places, Others::Run, RUN_MAX, &mut |_, _| true)?;
+        Ok(self.waited(reached))
     }
 
-    fn step(&mut self) -> Result<(), GdbRecordError> {
-        self.thread = self.client.step()?.thread;
-        Ok(())
+    /// Lets the machine run until `is_it` says so of a thread and its registers at one of these
+    /// places; false if none was reached in time.
+    fn run_until(
+        &mut self,
+        places: &[u64],
+        others: Others,
+        most: Duration,
+        is_it: &mut dyn FnMut(&str, &Registers) -> bool,
+    ) -> Result<bool, GdbRecordError> {
+        // From a breakpoint it would not get away.
+        if self.rip()?.is_some_and(|rip| places.contains(&rip)) {
+            self.machine.step(Others::Wait)?;
+        }
+        for &place in places {
+            self.machine.set_breakpoint(place)?;
+        }
+        let reached = self.wait_at(places, others, most, is_it);
+        if let Err(GdbError::Ended(why)) = reached {
+            self.summary.ended = Some(format!("the machine has ended: {why}"));
+            return Ok(false);
+        }
+        for &place in places {
+            self.machine.clear_breakpoint(place)?;
+        }
+        Ok(reached?)
+    }
+
+    fn wait_at(
+        &mut self,
+        places: &[u64],
+        others: Others,
+        most: Duration,
+        is_it: &mut dyn FnMut(&str, &Registers) -> bool,
+    ) -> Result<bool, GdbError> {
+        let deadline = Instant::now() + most;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            self.machine.resume(others, left)?;
+            let registers = self.machine.registers()?;
+            let Some(place) = registers.get("rip").filter(|rip| places.contains(rip)) else {
+                break;
+            };
+            if is_it(self.machine.thread(), &registers) {
+                return Ok(true);
+            }
+            self.machine.clear_breakpoint(place)?;
+            self.machine.step(Others::Wait)?;
+            self.machine.set_breakpoint(place)?;
+        }
+        Ok(false)
+    }
+
+    fn rip(&mut self) -> Result<Option<u64>, GdbError> {
+        Ok(self.machine.registers()?.get("rip"))
+    }
+
+    /// Tells it if a wait for places was in vain.
+    fn waited(&mut self, reached: bool) -> bool {
+        if !reached {
+            let seconds = RUN_MAX.as_secs();
+            let why = || format!("no place was reached within {seconds} s");
+            self.summary.ended.get_or_insert_with(why);
+        }
+        reached
     }
 
     /// Single-steps the kernel.
@@ -278,16 +324,17 @@ impl<W: Write> Session<'_, '_, '_, W> {
             _ => None,
         };
         // QEMU holds interrupts back while it steps, unless it is told not to.
-        let _ = self.client.accept("Qqemu.sstep=1");
+        let _ = self.machine.accept("Qqemu.sstep=1");
         let result = self.steps_with(points, every);
-        let _ = self.client.accept("Qqemu.sstep=7");
+        let _ = self.machine.accept("Qqemu.sstep=7");
         result
     }
 
     fn steps_with(&mut self, points: &[u64], every: Option<u64>) -> Result<(), GdbRecordError> {
         let mut entries = self.locate(SYSCALL_ENTRY)?;
         entries.extend(self.handlers.iter().map(|(address, _)| *address));
-        let mut registers = self.client.registers()?;
+        let chosen = self.machine.thread().to_owned();
+        let mut registers = self.machine.registers()?;
         self.tell_stacks(&registers)?;
         let mut before = seen(&registers);
         if entries.contains(&before.cpu.rip) {
@@ -296,10 +343,13 @@ impl<W: Write> Session<'_, '_, '_, W> {
         while !self.is_over() {
             if before.is_user() {
                 self.summary.in_user += 1;
-                if !self.run_to(&entries)? {
+                let mut is_chosen = |thread: &str, _: &Registers| thread == chosen;
+                let (others, most) = (Others::Run, RUN_MAX);
+                let reached = self.run_until(&entries, others, most, &mut is_chosen)?;
+                if !self.waited(reached) {
                     return Ok(());
                 }
-                registers = self.client.registers()?;
+                registers = self.machine.registers()?;
                 before = seen(&registers);
                 self.summary.entries += 1;
                 self.entered(&before)?;
@@ -319,8 +369,8 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 true => self.class(before.cpu.rip),
                 false => Insn::Other,
             };
-            self.step()?;
-            registers = self.client.registers()?;
+            self.machine.step(Others::Run)?;
+            registers = self.machine.registers()?;
             let after = seen(&registers);
             self.summary.instructions += 1;
             if self.options.truth {
@@ -335,7 +385,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
     /// Tells the shadow stack of the processor's stacks.
     fn tell_stacks(&mut self, registers: &Registers) -> Result<(), GdbRecordError> {
         let regs = world::regs(registers);
-        let stopped = self.kernel.stopped(&mut self.client, &self.thread, &regs)?;
+        let stopped = self.kernel.stopped(&mut self.machine, &regs)?;
         let stacks = stopped.task.stacks.iter();
         let processor = stacks.filter(|s| s.kind != StackType::Task);
         self.shadow
@@ -346,7 +396,11 @@ impl<W: Write> Session<'_, '_, '_, W> {
     /// The first instruction of an entry.
     fn entered(&mut self, at: &Seen) -> Result<(), GdbRecordError> {
         match self.iret_frame(at)? {
-            Some((slot, frame)) => self.shadow.interrupted(at, slot, frame),
+            Some((slot, frame)) => {
+                // What was interrupted was not seen.
+                self.shadow.lost();
+                self.shadow.interrupted(at, slot, frame);
+            }
             // A system call: from user space.
             None => self.shadow.root(),
         }
@@ -360,7 +414,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
             return Ok(None);
         };
         let slot = at.cpu.rsp.wrapping_add(8 * u64::from(*has_error));
-        let bytes = self.client.read(slot, 40)?;
+        let bytes = self.machine.read(slot, 40)?;
         let words = bytes.as_chunks::<8>().0;
         let word = |n: usize| words.get(n).map_or(0, |w| u64::from_le_bytes(*w));
         let frame = IretFrame {
@@ -379,8 +433,8 @@ impl<W: Write> Session<'_, '_, '_, W> {
             self.shadow.interrupted(after, slot, frame);
             return Ok(());
         }
-        let client = &mut self.client;
-        let mut word = |at: u64| client.word(at).ok();
+        let machine = &mut self.machine;
+        let mut word = |at: u64| machine.word(at).ok();
         self.shadow.step(insn, before, after, &mut word);
         Ok(())
     }
@@ -389,7 +443,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
         if let Some(class) = self.classes.get(&rip) {
             return *class;
         }
-        let bytes = self.client.read(rip, INSN_BYTES_MAX);
+        let bytes = self.machine.read(rip, INSN_BYTES_MAX);
         let class = bytes.map_or(Insn::Other, |bytes| classify(&bytes));
         if self.classes.len() < CLASSES_MAX {
             self.classes.insert(rip, class);
@@ -405,11 +459,10 @@ impl<W: Write> Session<'_, '_, '_, W> {
             self.summary.in_user += 1;
             return Ok(());
         }
-        let stopped = match self.kernel.stopped(&mut self.client, &self.thread, regs) {
+        let stopped = match self.kernel.stopped(&mut self.machine, regs) {
             Ok(stopped) => stopped,
             Err(error @ GdbError::Refused { .. }) => {
-                self.summary.unreadable += 1;
-                self.summary.why_unreadable.get_or_insert(error.to_string());
+                self.unreadable(&error);
                 return Ok(());
             }
             Err(error) => return Err(error.into()),
@@ -429,6 +482,12 @@ impl<W: Write> Session<'_, '_, '_, W> {
             })),
         };
         self.put(stopped.comm, sample)
+    }
+
+    fn unreadable(&mut self, error: &GdbError) {
+        self.summary.unreadable += 1;
+        let why = &mut self.summary.why_unreadable;
+        why.get_or_insert_with(|| error.to_string());
     }
 
     /// Writes a sample, and its task's name if that is new.

@@ -7,8 +7,9 @@
 # VMLINUZ is that of a distribution's package (Debian: linux-image-*-cloud-amd64-unsigned); it must
 # have CONFIG_KALLSYMS_ALL and CONFIG_DEBUG_INFO_BTF. The traces go into FOLDER, and what comparing
 # them said. Needs qemu-system-x86_64 and a static busybox; UNWIND_SIM is the program, STEPS how many
-# instructions are stepped, UNWINDS how many of the kernel's unwinds are recorded. The exit status
-# is 0 if all of these are equal.
+# instructions are stepped, UNWINDS how many of the kernel's unwinds are recorded. KASLR=1 has the
+# kernel move itself and isolate its page tables (pti=on), SMP=N gives the machine N processors. The
+# exit status is 0 if all of these are equal.
 set -eu
 
 kernel=$1
@@ -16,6 +17,11 @@ folder=$2
 sim=${UNWIND_SIM:-unwind-sim}
 steps=${STEPS:-15000}
 unwinds=${UNWINDS:-100}
+smp=${SMP:-1}
+case ${KASLR:-0} in
+0) arguments=nokaslr ;;
+*) arguments=pti=on ;;
+esac
 busybox=${BUSYBOX:-$(command -v busybox)}
 
 mkdir -p "$folder/root/bin"
@@ -43,8 +49,8 @@ rm -f "$folder"/monitor.in "$folder"/monitor.out "$folder"/gdb
 mkfifo "$folder/monitor.in" "$folder/monitor.out"
 # With -icount time passes by instructions, so that timers fire while a debugger steps.
 qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot -m 256M \
-    -accel tcg -icount shift=6,sleep=off \
-    -kernel "$kernel" -initrd "$folder/initrd" -append "nokaslr console=ttyS0 panic=-1" \
+    -accel tcg -icount shift=6,sleep=off -smp "$smp" \
+    -kernel "$kernel" -initrd "$folder/initrd" -append "$arguments console=ttyS0 panic=-1" \
     -serial "file:$folder/console" \
     -chardev "pipe,id=monitor,path=$folder/monitor" -mon chardev=monitor \
     -chardev "socket,id=gdb,path=$folder/gdb,server=on,wait=off" -gdb chardev:gdb &

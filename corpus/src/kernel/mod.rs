@@ -14,6 +14,7 @@ mod kallsyms;
 mod kaslr;
 mod module;
 mod orc;
+mod paging;
 mod payload;
 mod symbols;
 mod system_map;
@@ -27,6 +28,7 @@ pub use kallsyms::Form;
 pub use kaslr::KASLR_ALIGN;
 pub use module::{Module, ModuleLoad, is_module, module_from_bytes, open_module};
 pub use orc::EncodingSource;
+pub use paging::{PTI_USER, PageFault, PageTables};
 pub use payload::{Compression, Payload, is_bzimage};
 pub use symbols::{KernelSymbol, KernelSymbols, SymbolSource};
 

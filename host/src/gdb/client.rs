@@ -39,8 +39,17 @@ impl Default for Options {
     }
 }
 
+/// What the other threads do while one is stepped or runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Others {
+    /// They stay where they are.
+    Wait,
+    /// They run.
+    Run,
+}
+
 /// Why the machine stopped.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Stop {
     /// The signal's number: 5 for breakpoints and steps.
     pub signal: u8,
@@ -110,6 +119,9 @@ pub struct Client {
     acks: bool,
     packet_size: usize,
     layout: Arc<Layout>,
+    /// Can single threads be resumed?
+    by_thread: bool,
+    first_stop: Stop,
     /// The read timeout that is set: setting it is a system call.
     waits: Duration,
 }
@@ -145,6 +157,8 @@ impl Client {
             acks: true,
             packet_size: PACKET_SIZE_DEFAULT,
             layout: Arc::default(),
+            by_thread: false,
+            first_stop: Stop::default(),
             waits: options.timeout,
         };
         client.begin()?;
@@ -182,7 +196,24 @@ impl Client {
             }
             self.layout = Arc::new(layout.unwrap_or_default());
         }
-        self.ask_stop("?", self.options.timeout).map(drop)
+        self.first_stop = self.ask_stop("?", self.options.timeout)?;
+        let actions = self.ask("vCont?")?;
+        let mut actions = actions.split(|b| *b == b';');
+        self.by_thread = actions.next() == Some(b"vCont") && actions.any(|a| a == b"s");
+        Ok(())
+    }
+
+    /// How the machine stood when it was connected to.
+    pub const fn first_stop(&self) -> &Stop {
+        &self.first_stop
+    }
+
+    /// From now on registers and memory are those of this thread.
+    ///
+    /// # Errors
+    /// If the stub refuses.
+    pub fn select(&mut self, thread: &str) -> Result<(), GdbError> {
+        self.accept(&format!("Hg{thread}"))
     }
 
     fn document(&mut self, name: &str) -> Result<Option<String>, GdbError> {
@@ -277,20 +308,51 @@ impl Client {
         self.accept(&format!("{what}0,{address:x},1"))
     }
 
-    /// Executes one instruction.
+    /// The `len` bytes at a physical address, which only QEMU knows how to be asked for.
+    ///
+    /// # Errors
+    /// If the stub does not, or cannot read all of it.
+    pub fn read_physical(&mut self, address: u64, len: usize) -> Result<Vec<u8>, GdbError> {
+        self.accept("Qqemu.PhyMemMode:1")?;
+        let bytes = self.read(address, len);
+        self.accept("Qqemu.PhyMemMode:0")?;
+        bytes
+    }
+
+    /// Executes one instruction of this thread; of the one that stopped, if the stub knows no
+    /// other way, or names none.
     ///
     /// # Errors
     /// If the stub does not answer in time, or the machine has ended.
-    pub fn step(&mut self) -> Result<Stop, GdbError> {
-        self.ask_stop("s", self.options.timeout)
+    pub fn step(&mut self, thread: &str, others: Others) -> Result<Stop, GdbError> {
+        let packet = self.action('s', thread, others);
+        self.ask_stop(&packet, self.options.timeout)
     }
 
-    /// Lets the machine run until it stops, or for this time; then it is stopped.
+    fn action(&self, action: char, thread: &str, others: Others) -> String {
+        match others {
+            _ if thread.is_empty() || !self.by_thread => action.to_string(),
+            Others::Wait => format!("vCont;{action}:{thread}"),
+            Others::Run => format!("vCont;{action}:{thread};c"),
+        }
+    }
+
+    /// Lets the machine run until it stops, or for this time; then it is stopped. If the others
+    /// wait, only this thread runs, where the stub can do that.
     ///
     /// # Errors
     /// If it cannot be stopped, or has ended.
-    pub fn resume(&mut self, most: Duration) -> Result<Stop, GdbError> {
-        match self.ask_stop("c", most) {
+    pub fn resume(
+        &mut self,
+        thread: &str,
+        others: Others,
+        most: Duration,
+    ) -> Result<Stop, GdbError> {
+        let packet = match others {
+            Others::Run => "c".to_owned(),
+            Others::Wait => self.action('c', thread, others),
+        };
+        match self.ask_stop(&packet, most) {
             Err(GdbError::Silent { .. }) => {
                 self.write("c", &[3])?;
                 let answer = self.wait("interrupt", self.options.timeout, is_stop)?;

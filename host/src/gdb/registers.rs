@@ -115,7 +115,7 @@ fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// The registers at a stop.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Registers {
     layout: Arc<Layout>,
     /// Two digits for each byte; `xx` where the stub does not know it.

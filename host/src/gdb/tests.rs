@@ -1,7 +1,9 @@
 //! The client against stubs that are not there to help.
 
 use super::packet::unhex;
-use super::{Client, Decoder, Frame, GdbError, Layout, Options, PACKET_MAX, PacketProblem, encode};
+use super::{
+    Client, Decoder, Frame, GdbError, Layout, Options, Others, PACKET_MAX, PacketProblem, encode,
+};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -84,7 +86,7 @@ fn good(packet_data: &str) -> Vec<u8> {
 #[test]
 fn a_stub_is_asked() {
     let mut client = Client::connect(&stub(good), options()).expect("a stub");
-    let stop = client.step().expect("a step");
+    let stop = client.step("02", Others::Wait).expect("a step");
     assert_eq!((stop.signal, &*stop.thread), (5, "02"));
     assert_eq!(client.word(0x1000).expect("a word"), 0x0807_0605_0403_0201);
     assert!(matches!(
@@ -233,6 +235,179 @@ fn packets_are_cut_and_written_out() {
     assert_eq!(frames(b"$a}#de"), [Err(PacketProblem::Escape)]);
     assert_eq!(unhex(b"0fF0"), Some(vec![0x0f, 0xf0]));
     assert_eq!(unhex(b"0"), None);
+}
+
+/// What a stub with threads is asked.
+#[test]
+fn one_thread_is_stepped() {
+    fn answers(data: &str) -> Vec<u8> {
+        match data {
+            "vCont?" => packet("vCont;c;C;s;S"),
+            "vCont;s:02" => packet("T05thread:02;"),
+            "vCont;s:02;c" => packet("T05thread:01;"),
+            "vCont;c:02" => packet("T02thread:02;"),
+            "c" => packet("T06thread:03;"),
+            "s" => packet("T07"),
+            "Hg03" => packet("OK"),
+            "Hg04" => packet("E22"),
+            d => good(d),
+        }
+    }
+    let mut client = Client::connect(&stub(answers), options()).expect("a stub");
+    assert_eq!(client.first_stop().thread, "02");
+    let mut stop = |thread: &str, others, steps: bool| {
+        let most = Duration::from_secs(1);
+        let stop = match steps {
+            true => client.step(thread, others),
+            false => client.resume(thread, others, most),
+        };
+        let stop = stop.expect("a stop");
+        (stop.signal, stop.thread)
+    };
+    let is = |signal: u8, thread: &str| (signal, thread.to_owned());
+    assert_eq!(stop("02", Others::Wait, true), is(5, "02"));
+    assert_eq!(stop("02", Others::Run, true), is(5, "01"));
+    assert_eq!(stop("02", Others::Wait, false), is(2, "02"));
+    assert_eq!(stop("02", Others::Run, false), is(6, "03"));
+    // A stub that names no thread.
+    assert_eq!(stop("", Others::Wait, true), is(7, ""));
+    client.select("03").expect("a thread");
+    let refused = client.select("04");
+    assert!(matches!(refused, Err(GdbError::Refused { .. })));
+}
+
+/// Physical memory is asked for, and virtual memory is what is read behind that, also if it failed.
+#[test]
+fn physical_memory_is_read() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    static PHYSICAL: AtomicBool = AtomicBool::new(false);
+    fn answers(data: &str) -> Vec<u8> {
+        let physical = PHYSICAL.load(Ordering::Relaxed);
+        match data {
+            "Qqemu.PhyMemMode:1" => PHYSICAL.store(true, Ordering::Relaxed),
+            "Qqemu.PhyMemMode:0" => PHYSICAL.store(false, Ordering::Relaxed),
+            "m1000,8" if physical => return packet("0908070605040302"),
+            d => return good(d),
+        }
+        packet("OK")
+    }
+    let mut client = Client::connect(&stub(answers), options()).expect("a stub");
+    assert_eq!(client.word(0x1000).expect("a word"), 0x0807_0605_0403_0201);
+    let physical = client.read_physical(0x1000, 8).expect("a word");
+    assert_eq!(physical, [9, 8, 7, 6, 5, 4, 3, 2]);
+    assert!(client.read_physical(0x2000, 8).is_err());
+    assert_eq!(client.word(0x1000).expect("a word"), 0x0807_0605_0403_0201);
+    // One that has no such mode.
+    let mut client = Client::connect(&stub(good), options()).expect("a stub");
+    let refused = client.read_physical(0x1000, 8);
+    assert!(matches!(refused, Err(GdbError::Refused { .. })));
+}
+
+/// One that is good until it is asked something, and then does this to that and all that follows.
+fn turns(answers: Answers, is_expected: fn(&GdbError) -> bool) {
+    let asked: [fn(&mut Client) -> Option<GdbError>; 7] = [
+        |c| c.registers().err(),
+        |c| c.read(0x1000, 8).err(),
+        |c| c.set_breakpoint(0x1234).err(),
+        |c| c.step("02", Others::Run).err(),
+        |c| c.resume("02", Others::Wait, options().timeout).err(),
+        |c| c.threads().err(),
+        |c| c.accept("Qx").err(),
+    ];
+    for ask in asked {
+        let mut client = Client::connect(&stub(answers), options()).expect("a stub");
+        let begin = Instant::now();
+        let error = ask(&mut client).expect("an error");
+        assert!(is_expected(&error), "{error}");
+        assert!(begin.elapsed() < Duration::from_secs(5), "{error}");
+    }
+}
+
+/// Is this still the greeting?
+fn greets(data: &str) -> bool {
+    let first = data.starts_with('q') && data != "qfThreadInfo";
+    first || matches!(data, "QStartNoAckMode" | "?" | "vCont?")
+}
+
+#[test]
+fn stubs_that_turn_are_errors() {
+    // Silence.
+    turns(
+        |d| if greets(d) { good(d) } else { Vec::new() },
+        |e| matches!(e, GdbError::Silent { .. }),
+    );
+    // A wrong checksum, each time.
+    turns(
+        |d| match greets(d) {
+            true => good(d),
+            false => b"$OK#00".to_vec(),
+        },
+        |e| {
+            let problem = PacketProblem::Checksum {
+                given: 0,
+                sum: 0x9a,
+            };
+            matches!(e, GdbError::Packet { problem: p, .. } if *p == problem)
+        },
+    );
+    // `E01` to everything.
+    turns(
+        |d| if greets(d) { good(d) } else { packet("E01") },
+        |e| matches!(e, GdbError::Refused { .. } | GdbError::Unexpected { .. }),
+    );
+    // A packet without an end.
+    turns(
+        |d| match greets(d) {
+            true => good(d),
+            false => [b"$".to_vec(), vec![b'0'; 4 * PACKET_MAX]].concat(),
+        },
+        |e| {
+            let problem = PacketProblem::TooLong;
+            matches!(e, GdbError::Packet { problem: p, .. } if *p == problem)
+        },
+    );
+    // Half of a packet, and no more.
+    turns(
+        |d| match greets(d) {
+            true => good(d),
+            false => b"$T05thr".to_vec(),
+        },
+        |e| matches!(e, GdbError::Silent { .. }),
+    );
+}
+
+/// One that dies in the middle of an answer.
+#[test]
+fn a_stub_that_dies_is_an_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let died = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        let mut decoder = Decoder::default();
+        let mut buffer = [0; 4096];
+        while let Ok(len @ 1..) = stream.read(&mut buffer) {
+            decoder.push(&buffer[..len]);
+            while let Some(frame) = decoder.frame() {
+                let Ok(Frame::Packet(data)) = frame else {
+                    continue;
+                };
+                let data = String::from_utf8_lossy(&data).into_owned();
+                if !greets(&data) {
+                    let _ = stream.write_all(b"+$0102");
+                    return;
+                }
+                let _ = stream.write_all(&[b"+".to_vec(), good(&data)].concat());
+            }
+        }
+    });
+    let mut client = Client::connect(&address, options()).expect("a stub");
+    let begin = Instant::now();
+    let is_dead = |e: GdbError| matches!(e, GdbError::Closed { .. } | GdbError::Io { .. });
+    assert!(is_dead(client.read(0x1000, 8).expect_err("half an answer")));
+    died.join().expect("it is dead");
+    assert!(is_dead(client.step("02", Others::Run).expect_err("nobody")));
+    assert!(is_dead(client.registers().expect_err("nobody")));
+    assert!(begin.elapsed() < Duration::from_secs(5));
 }
 
 /// Whatever arrives: no panic, no growth without bound, and an end.

@@ -5,7 +5,11 @@
 //! takes. An entry from user space is the root. A return that takes a frame's slot ends it, and so
 //! does whatever lifts rsp above the slot. Loading rsp with an address of another task's stack is a
 //! switch of tasks: each has a chain of its own. On another stack of the same processor the chain
-//! goes on. A return address popped into a register is kept until somebody goes there.
+//! goes on. A return address popped into a register is kept until somebody goes there; so is one
+//! that a tracer took from the stack, when the tracer's trampoline is returned to instead.
+//!
+//! Only one processor is followed. A task that ran on another one meanwhile is told by its stack: a
+//! chain is taken up again only if all of its return addresses are still there.
 //!
 //! It knows the kernel's stacks and its interrupt descriptor table, unlike the tracker for user
 //! space (`unwind::truth`), which must guess both.
@@ -43,7 +47,7 @@ pub(super) struct IretFrame {
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Held {
-    /// Where the return address is; `None` if it was popped into a register.
+    /// Where the return address is; `None` if it was popped into a register, or a tracer has it.
     slot: Option<u64>,
     pc: u64,
     /// rsp after going back.
@@ -71,9 +75,19 @@ pub(super) struct Shadow {
     others: HashMap<u64, Chain>,
     /// The stacks that belong to the processor, not to a task.
     processor: Vec<Range<u64>>,
+    /// What tracers have functions return to.
+    trampolines: Vec<u64>,
 }
 
 impl Shadow {
+    /// Knows the trampolines of tracers, to which functions return.
+    pub(super) fn new(trampolines: Vec<u64>) -> Shadow {
+        Shadow {
+            trampolines,
+            ..Shadow::default()
+        }
+    }
+
     /// Tells of the processor's stacks.
     pub(super) fn set_processor(&mut self, stacks: Vec<Range<u64>>) {
         self.processor = stacks;
@@ -100,6 +114,11 @@ impl Shadow {
         self.chain.complete = true;
     }
 
+    /// The kernel ran unseen.
+    pub(super) fn lost(&mut self) {
+        self.chain = Chain::default();
+    }
+
     /// An interrupt was delivered, and `handler` is about to run.
     pub(super) fn interrupted(&mut self, handler: &Seen, slot: u64, frame: IretFrame) {
         if is_user_cs(frame.cs) {
@@ -122,13 +141,13 @@ impl Shadow {
     }
 
     /// An instruction of class `insn` was executed, and no interrupt was delivered.
-    /// `pushed` reads the word that a push has written.
+    /// `word` reads the stack as it is now.
     pub(super) fn step(
         &mut self,
         insn: Insn,
         before: &Seen,
         after: &Seen,
-        pushed: &mut dyn FnMut(u64) -> Option<u64>,
+        word: &mut dyn FnMut(u64) -> Option<u64>,
     ) {
         if after.is_user() || before.is_user() {
             return self.root();
@@ -148,11 +167,12 @@ impl Shadow {
             }
             Insn::Ret => self.returned(old, after.cpu.rip),
             Insn::Far => self.iret(&after.cpu),
-            Insn::Push => self.pushed(new, pushed),
+            Insn::Push => self.pushed(new, word),
             Insn::Pop if new == old.wrapping_add(8) => self.popped(old),
+            Insn::JumpIndirect => self.went(after.cpu.rip),
             _ => {}
         }
-        self.moved(old, new);
+        self.moved(old, new, word);
     }
 
     /// A `ret` took the word at `slot`.
@@ -164,8 +184,23 @@ impl Shadow {
             .iter()
             .rposition(|f| !f.trapped && f.slot == Some(slot))
             .or_else(|| frames.last().filter(|f| moved(f)).map(|_| frames.len() - 1));
-        if let Some(at) = found {
-            frames.truncate(at);
+        let Some(at) = found else { return };
+        if frames[at].pc != to && self.trampolines.contains(&to) {
+            frames[at].slot = None;
+            return frames.truncate(at + 1);
+        }
+        frames.truncate(at);
+        self.went(to);
+    }
+
+    /// Somebody went to an address that is not on the stack.
+    fn went(&mut self, to: u64) {
+        let frames = &mut self.chain.frames;
+        if frames
+            .last()
+            .is_some_and(|f| f.slot.is_none() && f.pc == to)
+        {
+            frames.pop();
         }
     }
 
@@ -198,13 +233,13 @@ impl Shadow {
     }
 
     /// rsp was changed.
-    fn moved(&mut self, old: u64, new: u64) {
+    fn moved(&mut self, old: u64, new: u64, word: &mut dyn FnMut(u64) -> Option<u64>) {
         if new == old {
             return;
         }
         let ((from, from_task), (to, to_task)) = (self.stack(old), self.stack(new));
         if from != to && from_task && to_task {
-            return self.switched(from, old, to, new);
+            return self.switched((from, old), (to, new), word);
         }
         if from != to {
             // Back from a stack of the processor, what was on it is over.
@@ -227,8 +262,20 @@ impl Shadow {
         }
     }
 
-    fn switched(&mut self, from: u64, old: u64, to: u64, new: u64) {
-        let next = self.others.remove(&to).filter(|c| c.rsp == new);
+    /// From one task's stack and rsp to those of another.
+    fn switched(
+        &mut self,
+        (from, old): (u64, u64),
+        (to, new): (u64, u64),
+        word: &mut dyn FnMut(u64) -> Option<u64>,
+    ) {
+        let trampolines = &self.trampolines;
+        let mut is_there = |held: &Held| match held.slot {
+            Some(slot) => word(slot).is_some_and(|pc| pc == held.pc || trampolines.contains(&pc)),
+            None => true,
+        };
+        let next = self.others.remove(&to);
+        let next = next.filter(|c| c.rsp == new && c.frames.iter().all(&mut is_there));
         let mut left = std::mem::replace(&mut self.chain, next.unwrap_or_default());
         left.rsp = old;
         if self.others.len() < TASKS_MAX {
@@ -265,3 +312,6 @@ impl Shadow {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,9 +4,10 @@
 use super::world::{self, Stopped, copy_more};
 use super::{GdbRecordError, PID, Session};
 use std::io::Write;
+use std::time::Duration;
 use unwind_sim_corpus::kernel::Btf;
 use unwind_sim_corpus::model::{KernelSample, Sample};
-use unwind_sim_host::gdb::GdbError;
+use unwind_sim_host::gdb::{GdbError, Others, Registers};
 use unwind_sim_unwind::kernel::{
     Cursors, OrcState, PT_REGS_LEN, RegsPtr, StackInfo, StackType, State, offset_of,
 };
@@ -19,6 +20,9 @@ pub(super) const START: &str = "__unwind_start";
 const NEXT: &str = "unwind_next_frame";
 /// Most states of an unwind.
 const STATES_MAX: usize = 256;
+/// How long one processor runs while the others wait, so that no other task's stack changes while
+/// it is unwound: the unwinding one may wait for them.
+const ALONE_MAX: Duration = Duration::from_secs(2);
 /// Most stops that are of no unwind that is recorded.
 const STRAY_MAX: usize = 64;
 
@@ -114,7 +118,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
         let both: Vec<u64> = start.iter().chain(&next).copied().collect();
         let mut at_start = self.run_to(&start)?;
         while at_start && !self.is_over() {
-            let registers = self.client.registers()?;
+            let registers = self.machine.registers()?;
             let get = |name: &str| registers.get(name).unwrap_or(0);
             let arguments = Arguments {
                 state: get("rdi"),
@@ -138,8 +142,13 @@ impl<W: Write> Session<'_, '_, '_, W> {
         let mut states = Vec::new();
         let mut sample = None;
         let (mut stray, mut at_start) = (0, false);
-        while states.len() < STATES_MAX && stray < STRAY_MAX && self.run_to(both)? {
-            let registers = self.client.registers()?;
+        let chosen = self.machine.thread().to_owned();
+        while states.len() < STATES_MAX && stray < STRAY_MAX {
+            let mut is_chosen = |thread: &str, _: &Registers| thread == chosen;
+            if !self.run_until(both, Others::Wait, ALONE_MAX, &mut is_chosen)? {
+                break;
+            }
+            let registers = self.machine.registers()?;
             let get = |name: &str| registers.get(name).unwrap_or(0);
             if start.contains(&get("rip")) {
                 at_start = true;
@@ -152,10 +161,20 @@ impl<W: Write> Session<'_, '_, '_, W> {
             states.push(self.state(layout, arguments.state)?);
             if sample.is_none() {
                 let regs = world::regs(&registers);
-                sample = self.unwind_sample(arguments, &regs, &states)?;
+                match self.unwind_sample(arguments, &regs, &states) {
+                    Ok(taken) => sample = taken,
+                    Err(GdbRecordError::Stub(error @ GdbError::Refused { .. })) => {
+                        self.unreadable(&error);
+                        break;
+                    }
+                    Err(error) => return Err(error),
+                }
             }
-            let back = self.client.word(get("rsp"))?;
-            if !self.run_to(&[back])? {
+            let (back, cfa) = (self.machine.word(get("rsp"))?, get("rsp").wrapping_add(8));
+            let mut is_back = |thread: &str, registers: &Registers| {
+                thread == chosen && registers.get("rsp") == Some(cfa)
+            };
+            if !self.run_until(&[back], Others::Wait, ALONE_MAX, &mut is_back)? {
                 break;
             }
             let state = self.state(layout, arguments.state)?;
@@ -178,14 +197,14 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 false => self.summary.left_early += 1,
             }
         }
-        match at_start {
-            true => Ok(true),
+        match at_start || self.summary.ended.is_some() {
+            true => Ok(at_start),
             false => self.run_to(start),
         }
     }
 
     fn state(&mut self, layout: &StateLayout, at: u64) -> Result<State, GdbError> {
-        let bytes = self.client.read(at, layout.len())?;
+        let bytes = self.machine.read(at, layout.len())?;
         Ok(layout.state(&bytes))
     }
 
@@ -197,11 +216,11 @@ impl<W: Write> Session<'_, '_, '_, W> {
         live: &Regs,
         states: &[State],
     ) -> Result<Option<(Option<String>, Sample<'static>)>, GdbRecordError> {
-        let (client, thread) = (&mut self.client, &self.thread);
-        let mut stopped = self.kernel.stopped(client, thread, live)?;
+        let machine = &mut self.machine;
+        let mut stopped = self.kernel.stopped(machine, live)?;
         let regs = if arguments.regs != 0 {
-            let regs = pt_regs(&client.read(arguments.regs, PT_REGS_LEN as usize)?);
-            copy_more(client, &mut stopped, regs.rsp())?;
+            let regs = pt_regs(&machine.read(arguments.regs, PT_REGS_LEN as usize)?);
+            copy_more(machine, &mut stopped, regs.rsp())?;
             SampleRegs::hardware(regs)
         } else if arguments.task == stopped.address {
             let Some(State::Orc(first)) = states.first() else {
@@ -217,7 +236,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 own: Some(Regs::frame(first.ip, first.sp, first.bp)),
             }
         } else {
-            stopped = self.kernel.inactive(client, arguments.task)?;
+            stopped = self.kernel.inactive(machine, arguments.task)?;
             SampleRegs::hardware(Regs::frame(0, stopped.task.thread_sp, 0))
         };
         let Stopped {

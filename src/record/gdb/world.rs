@@ -5,13 +5,15 @@
 //! `arch/x86/include/asm/current.h`, of 6.1, 6.12 and 6.15.
 
 use super::GdbRecordError;
+use super::machine::Machine;
 use std::borrow::Cow;
 use std::ops::Range;
 use unwind_sim_corpus::kernel::{Btf, KernelImage};
 use unwind_sim_corpus::model::{Region, RegionRole};
-use unwind_sim_host::gdb::{Client, GdbError, Registers};
+use unwind_sim_host::gdb::{GdbError, Registers};
 use unwind_sim_unwind::kernel::{
-    GraphReturn, PT_REGS_LEN, Rethook, StackInfo, StackType, THREAD_SIZE, Task, Version,
+    GraphReturn, GraphSearch, PT_REGS_LEN, Rethook, StackInfo, StackType, THREAD_SIZE, Task,
+    Version,
 };
 use unwind_sim_unwind::orc::Encoding;
 use unwind_sim_unwind::regs::{Reg, Regs};
@@ -22,6 +24,9 @@ const KERNEL: u64 = 0xffff_8000_0000_0000;
 const BELOW_SP: u64 = 256;
 /// Bytes copied below where a stack is continued on.
 const BELOW_LINK: u64 = PT_REGS_LEN;
+/// Most processors whose per-CPU data are looked for (`__per_cpu_offset` has `NR_CPUS` words, of
+/// distributions' kernels 8192).
+const PROCESSORS_MAX: usize = 512;
 /// Most return addresses of tracers taken.
 const TAKEN_MAX: usize = 64;
 /// The exception stacks, as `struct cea_exception_stacks` orders them.
@@ -51,8 +56,10 @@ pub(super) struct Places {
     idt: u64,
     stack: u64,
     thread_sp: u64,
+    on_cpu: Option<u64>,
     pid: u64,
     comm: Option<u64>,
+    /// From a task to the list, and from a link of it to the next one, `ret_addr` and `frame`.
     rethooks: Option<[u64; 4]>,
     graph: Option<Graph>,
 }
@@ -101,9 +108,10 @@ impl Places {
             *at = member("cea_exception_stacks", name)?;
         }
         let entry_stack = member("cpu_entry_area", "entry_stack_page")?;
+        let version = image.version.as_deref().and_then(Version::from_name);
         Ok(Places {
             bias,
-            version: image.version.as_deref().and_then(Version::from_name),
+            version,
             encoding: image.encoding,
             per_cpu_offset: symbol("__per_cpu_offset")?,
             current,
@@ -114,10 +122,11 @@ impl Places {
             idt: symbol("idt_table")?,
             stack: member("task_struct", "stack")?,
             thread_sp: member("task_struct", "thread.sp")?,
+            on_cpu: btf.offset("task_struct", "on_cpu"),
             pid: member("task_struct", "pid")?,
             comm: btf.offset("task_struct", "comm"),
             rethooks: rethooks(btf),
-            graph: graph(btf),
+            graph: graph(btf, version),
         })
     }
 
@@ -128,20 +137,12 @@ impl Places {
 
     /// The handlers of the interrupt descriptor table: with which of them an error code is pushed
     /// says the vector (Intel SDM volume 3, table 6-1).
-    pub(super) fn handlers(&self, client: &mut Client) -> Result<Vec<(u64, bool)>, GdbError> {
-        const GATE: usize = 16;
+    pub(super) fn handlers(&self, machine: &mut Machine) -> Result<Vec<(u64, bool)>, GdbError> {
         const WITH_ERROR: [usize; 10] = [8, 10, 11, 12, 13, 14, 17, 21, 29, 30];
-        let table = client.read(self.idt, 256 * GATE)?;
-        let gates = table.as_chunks::<GATE>().0.iter().enumerate();
+        let table = machine.read(self.idt, 256 * 16)?;
+        let gates = table.as_chunks::<16>().0.iter().enumerate();
         let mut out: Vec<(u64, bool)> = gates
-            .map(|(vector, gate)| {
-                let part = |range: Range<usize>| {
-                    let bytes = gate[range].iter().rev();
-                    bytes.fold(0, |value, b| value << 8 | u64::from(*b))
-                };
-                let address = part(0..2) | part(6..8) << 16 | part(8..12) << 32;
-                (address, WITH_ERROR.contains(&vector))
-            })
+            .map(|(vector, bytes)| (gate(bytes), WITH_ERROR.contains(&vector)))
             .filter(|(address, _)| *address >= KERNEL)
             .collect();
         out.sort_unstable();
@@ -150,24 +151,36 @@ impl Places {
     }
 }
 
+/// Where a gate of the interrupt descriptor table leads (Intel SDM volume 3, figure 6-8).
+pub(super) fn gate(bytes: &[u8; 16]) -> u64 {
+    let part = |range: Range<usize>| {
+        let bytes = bytes[range].iter().rev();
+        bytes.fold(0, |value, b| value << 8 | u64::from(*b))
+    };
+    part(0..2) | part(6..8) << 16 | part(8..12) << 32
+}
+
 fn rethooks(btf: &Btf) -> Option<[u64; 4]> {
+    // The list leads from one `llist` to the next, not from node to node.
+    let list = btf.offset("rethook_node", "llist")?;
+    let from_list = |member| Some(btf.offset("rethook_node", member)?.wrapping_sub(list));
     Some([
         btf.offset("task_struct", "rethooks.first")?,
-        btf.offset("rethook_node", "llist.next")?,
-        btf.offset("rethook_node", "ret_addr")?,
-        btf.offset("rethook_node", "frame")?,
+        from_list("llist.next")?,
+        from_list("ret_addr")?,
+        from_list("frame")?,
     ])
 }
 
-fn graph(btf: &Btf) -> Option<Graph> {
-    let calltime = btf.offset("ftrace_ret_stack", "calltime");
+fn graph(btf: &Btf, version: Option<Version>) -> Option<Graph> {
     let retp = btf.offset("ftrace_ret_stack", "retp")?;
     Some(Graph {
         ret_stack: btf.offset("task_struct", "ret_stack")?,
         curr: btf.offset("task_struct", "curr_ret_stack")?,
         retp,
         size: retp + 8,
-        is_shadow: calltime.is_none(),
+        // One that is not known is newer.
+        is_shadow: version.is_none_or(|v| v.graph_search() == GraphSearch::Newest),
     })
 }
 
@@ -190,7 +203,9 @@ struct Known {
 /// The stopped kernel.
 pub(super) struct Kernel<'a> {
     places: &'a Places,
-    processors: Vec<(String, Processor)>,
+    processors: Vec<Processor>,
+    /// `__per_cpu_offset`.
+    bases: Vec<u64>,
     tasks: Vec<Known>,
 }
 
@@ -210,51 +225,70 @@ impl<'a> Kernel<'a> {
         Kernel {
             places,
             processors: Vec::new(),
+            bases: Vec::new(),
             tasks: Vec::new(),
         }
     }
 
-    /// The processor of a thread of the stub: QEMU counts them from 1.
-    fn processor(&mut self, client: &mut Client, thread: &str) -> Result<Processor, GdbError> {
-        if let Some((_, known)) = self.processors.iter().find(|(name, _)| name == thread) {
+    /// The processor that is looked at.
+    fn processor(&mut self, machine: &mut Machine) -> Result<Processor, GdbError> {
+        let base = self.base(machine)?;
+        if let Some(known) = self.processors.iter().find(|p| p.base == base) {
             return Ok(*known);
         }
         let places = self.places;
-        // `p01.02` where the stub speaks of processes.
-        let number = thread.rsplit('.').next().unwrap_or_default();
-        let number = u64::from_str_radix(number, 16).unwrap_or(1).max(1) - 1;
-        let base = client.word(places.per_cpu_offset.wrapping_add(8 * number))?;
-        let mut word = |at: u64| client.word(at.wrapping_add(base));
+        let mut word = |at: u64| machine.word(at.wrapping_add(base));
         let processor = Processor {
             base,
             hardirq: word(places.hardirq)?,
             exceptions: word(places.exceptions)?,
         };
-        self.processors.push((thread.to_owned(), processor));
+        self.processors.push(processor);
         Ok(processor)
+    }
+
+    /// Where its per-CPU data are: the base of gs, or the other one where entry code has not
+    /// swapped them yet.
+    fn base(&mut self, machine: &mut Machine) -> Result<u64, GdbError> {
+        if self.bases.is_empty() {
+            let table = self.places.per_cpu_offset;
+            let table = machine.read(table, 8 * PROCESSORS_MAX)?;
+            let words = table.as_chunks::<8>().0.iter();
+            self.bases = words.map(|w| u64::from_le_bytes(*w)).collect();
+        }
+        let registers = machine.registers()?;
+        let bases = ["gs_base", "k_gs_base"].map(|name| registers.get(name));
+        let is_base = |base: &u64| *base >= KERNEL && self.bases.contains(base);
+        if let Some(base) = bases.into_iter().flatten().find(is_base) {
+            return Ok(base);
+        }
+        // QEMU counts its threads from 1; `p01.02` where a stub speaks of processes.
+        let number = machine.thread().rsplit('.').next().unwrap_or_default();
+        let number = usize::from_str_radix(number, 16).unwrap_or(1).max(1) - 1;
+        Ok(self.bases.get(number).copied().unwrap_or_default())
     }
 
     /// The current task of a processor: its address, and the bounds of its stack.
     fn current(
         &mut self,
-        client: &mut Client,
+        machine: &mut Machine,
         base: u64,
     ) -> Result<(Known, Option<String>), GdbError> {
         let places = self.places;
-        let address = client.word(places.current.wrapping_add(base))?;
-        self.known(client, address)
+        let address = machine.word(places.current.wrapping_add(base))?;
+        self.known(machine, address)
     }
 
     /// A task, and its name the first time that it is met.
     fn known(
         &mut self,
-        client: &mut Client,
+        machine: &mut Machine,
         address: u64,
     ) -> Result<(Known, Option<String>), GdbError> {
         let places = self.places;
         if let Some(known) = self.tasks.iter().find(|t| t.address == address) {
             // A task's address may be used again, but its stack is asked for.
-            let stack = client.word(address.wrapping_add(places.stack))?;
+            let stack = machine.word(address.wrapping_add(places.stack))?;
             if stack == known.stack {
                 return Ok((*known, None));
             }
@@ -262,12 +296,12 @@ impl<'a> Kernel<'a> {
         self.tasks.retain(|t| t.address != address);
         let known = Known {
             address,
-            stack: client.word(address.wrapping_add(places.stack))?,
-            pid: client.word(address.wrapping_add(places.pid))? as u32,
+            stack: machine.word(address.wrapping_add(places.stack))?,
+            pid: machine.word(address.wrapping_add(places.pid))? as u32,
         };
         self.tasks.push(known);
         let comm = match places.comm {
-            Some(at) => Some(client.read(address.wrapping_add(at), 16)?),
+            Some(at) => Some(machine.read(address.wrapping_add(at), 16)?),
             None => None,
         };
         let comm = comm.map(|c| {
@@ -310,12 +344,11 @@ impl<'a> Kernel<'a> {
     /// Task, stacks and memory at a stop where the registers are `regs`.
     pub(super) fn stopped(
         &mut self,
-        client: &mut Client,
-        thread: &str,
+        machine: &mut Machine,
         regs: &Regs,
     ) -> Result<Stopped, GdbError> {
-        let processor = self.processor(client, thread)?;
-        let (known, comm) = self.current(client, processor.base)?;
+        let processor = self.processor(machine)?;
+        let (known, comm) = self.current(machine, processor.base)?;
         let stacks = self.stacks(known.stack, Some(&processor));
         let mut task = Task {
             version: self.places.version,
@@ -323,8 +356,8 @@ impl<'a> Kernel<'a> {
             stacks,
             ..Task::default()
         };
-        let regions = copy(client, &mut task.stacks, regs.rsp())?;
-        self.taken(client, known.address, &mut task)?;
+        let regions = copy(machine, &mut task.stacks, regs.rsp())?;
+        self.taken(machine, known.address, &mut task)?;
         Ok(Stopped {
             address: known.address,
             task,
@@ -337,20 +370,25 @@ impl<'a> Kernel<'a> {
     /// A task that does not run.
     pub(super) fn inactive(
         &mut self,
-        client: &mut Client,
+        machine: &mut Machine,
         address: u64,
     ) -> Result<Stopped, GdbError> {
-        let (known, comm) = self.known(client, address)?;
+        let (known, comm) = self.known(machine, address)?;
+        let on_other_cpu = match self.places.on_cpu {
+            Some(at) => machine.word(address.wrapping_add(at))? as u32 != 0,
+            None => false,
+        };
         let mut task = Task {
             version: self.places.version,
             encoding: self.places.encoding,
             is_current: false,
-            thread_sp: client.word(address.wrapping_add(self.places.thread_sp))?,
+            on_other_cpu,
+            thread_sp: machine.word(address.wrapping_add(self.places.thread_sp))?,
             stacks: self.stacks(known.stack, None),
             ..Task::default()
         };
-        let regions = copy(client, &mut task.stacks, task.thread_sp)?;
-        self.taken(client, address, &mut task)?;
+        let regions = copy(machine, &mut task.stacks, task.thread_sp)?;
+        self.taken(machine, address, &mut task)?;
         Ok(Stopped {
             address,
             task,
@@ -361,22 +399,22 @@ impl<'a> Kernel<'a> {
     }
 
     /// What tracers took from the stack.
-    fn taken(&self, client: &mut Client, address: u64, task: &mut Task) -> Result<(), GdbError> {
+    fn taken(&self, machine: &mut Machine, address: u64, task: &mut Task) -> Result<(), GdbError> {
         if let Some([first, next, ret_addr, frame]) = self.places.rethooks {
-            let mut node = client.word(address.wrapping_add(first))?;
+            let mut node = machine.word(address.wrapping_add(first))?;
             while node != 0 && task.rethooks.len() < TAKEN_MAX {
                 task.rethooks.push(Rethook {
-                    ret_addr: client.word(node.wrapping_add(ret_addr))?,
-                    frame: client.word(node.wrapping_add(frame))?,
+                    ret_addr: machine.word(node.wrapping_add(ret_addr))?,
+                    frame: machine.word(node.wrapping_add(frame))?,
                 });
-                node = client.word(node.wrapping_add(next))?;
+                node = machine.word(node.wrapping_add(next))?;
             }
         }
         if let Some(graph) = &self.places.graph {
-            let stack = client.word(address.wrapping_add(graph.ret_stack))?;
-            let last = client.word(address.wrapping_add(graph.curr))? as u32 as i32;
+            let stack = machine.word(address.wrapping_add(graph.ret_stack))?;
+            let last = machine.word(address.wrapping_add(graph.curr))? as u32 as i32;
             if stack != 0 {
-                task.graph = graph.entries(client, stack, last)?;
+                task.graph = graph.entries(machine, stack, last)?;
             }
         }
         Ok(())
@@ -389,16 +427,16 @@ impl Graph {
     /// entry begins (`kernel/trace/fgraph.c`).
     fn entries(
         &self,
-        client: &mut Client,
+        machine: &mut Machine,
         stack: u64,
         last: i32,
     ) -> Result<Vec<GraphReturn>, GdbError> {
         const WORDS_BACK: u64 = 0x3ff;
         let mut out = Vec::new();
-        let mut entry = |client: &mut Client, at: u64| {
+        let mut entry = |machine: &mut Machine, at: u64| {
             out.push(GraphReturn {
-                ret: client.word(at)?,
-                retp: client.word(at.wrapping_add(self.retp))?,
+                ret: machine.word(at)?,
+                retp: machine.word(at.wrapping_add(self.retp))?,
             });
             Ok::<bool, GdbError>(out.len() < TAKEN_MAX)
         };
@@ -408,18 +446,18 @@ impl Graph {
         let mut left = last;
         if self.is_shadow {
             while left > 0 {
-                let word = client.word(stack.wrapping_add(8 * (left - 1)))?;
+                let word = machine.word(stack.wrapping_add(8 * (left - 1)))?;
                 let back = (word & WORDS_BACK) + 1;
                 let Some(begin) = left.checked_sub(back).filter(|_| back > 1) else {
                     break;
                 };
                 left = begin;
-                if !entry(client, stack.wrapping_add(8 * begin))? {
+                if !entry(machine, stack.wrapping_add(8 * begin))? {
                     break;
                 }
             }
         } else {
-            while entry(client, stack.wrapping_add(self.size * left))? && left > 0 {
+            while entry(machine, stack.wrapping_add(self.size * left))? && left > 0 {
                 left -= 1;
             }
         }
@@ -430,7 +468,7 @@ impl Graph {
 
 /// Copies what is in use of the stacks, from the one of `sp` along the links, and fills these in.
 fn copy(
-    client: &mut Client,
+    machine: &mut Machine,
     stacks: &mut [StackInfo],
     sp: u64,
 ) -> Result<Vec<Region<'static>>, GdbError> {
@@ -442,7 +480,7 @@ fn copy(
         };
         let begin = (sp.saturating_sub(below) & !7).max(stack.begin);
         let len = (stack.end - begin) as usize;
-        let bytes = client.read(begin, len)?;
+        let bytes = machine.read(begin, len)?;
         let link = stack.kind.next_sp_at(stack.end);
         let link = link.and_then(|at| at.checked_sub(begin));
         let link = link.and_then(|at| bytes.get(at as usize..)?.first_chunk());
@@ -473,7 +511,7 @@ fn copy(
             bounds: own.range(),
             next_sp: 0,
             address: begin,
-            bytes: Cow::Owned(client.read(begin, (own.end - begin) as usize)?),
+            bytes: Cow::Owned(machine.read(begin, (own.end - begin) as usize)?),
         });
     }
     Ok(regions)
@@ -481,7 +519,7 @@ fn copy(
 
 /// Copies the stack of `sp` too, if it is not there.
 pub(super) fn copy_more(
-    client: &mut Client,
+    machine: &mut Machine,
     stopped: &mut Stopped,
     sp: u64,
 ) -> Result<(), GdbError> {
@@ -489,7 +527,7 @@ pub(super) fn copy_more(
     if stopped.regions.iter().any(has) {
         return Ok(());
     }
-    for mut region in copy(client, &mut stopped.task.stacks, sp)? {
+    for mut region in copy(machine, &mut stopped.task.stacks, sp)? {
         stopped
             .regions
             .retain(|r| r.bounds != region.bounds || r.address < region.address);

@@ -1,39 +1,24 @@
 //! Virtual addresses of the kernel: page tables walked in the dump.
-//!
-//! Source: Intel SDM volume 3, section 4.5 (4-level and 5-level paging, pages of 4 KiB, 2 MiB and
-//! 1 GiB).
 
 use super::dump::Dump;
 use super::error::Fault;
+use crate::kernel::{PageFault, PageTables};
 use std::cell::RefCell;
 
-const PRESENT: u64 = 1;
-const LARGE: u64 = 1 << 7;
-/// Bits of the physical address in an entry.
-const FRAME: u64 = 0x000f_ffff_ffff_f000;
 const PAGE: u64 = 4096;
 /// Translations that are kept; a power of two.
 const KEPT: usize = 1024;
 
-/// Page tables.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Tables {
-    /// Physical address of the topmost.
-    pub(super) root: u64,
-    /// 5 or 4.
-    pub(super) levels: u8,
-}
-
 /// The kernel's address space in a dump.
 pub(super) struct Virtual<'d, 'm> {
     pub(super) dump: &'d Dump<'m>,
-    pub(super) tables: Tables,
+    pub(super) tables: PageTables,
     /// Page number and physical address.
     kept: RefCell<Vec<(u64, u64)>>,
 }
 
 impl<'d, 'm> Virtual<'d, 'm> {
-    pub(super) fn new(dump: &'d Dump<'m>, tables: Tables) -> Self {
+    pub(super) fn new(dump: &'d Dump<'m>, tables: PageTables) -> Self {
         let kept = RefCell::new(vec![(u64::MAX, 0); KEPT]);
         Virtual { dump, tables, kept }
     }
@@ -52,28 +37,16 @@ impl<'d, 'm> Virtual<'d, 'm> {
     }
 
     fn walk(&self, address: u64) -> Result<u64, Fault> {
-        let mut table = self.tables.root & FRAME;
-        for level in (1..=self.tables.levels).rev() {
-            let shift = 12 + 9 * u32::from(level - 1);
-            let at = table + (address >> shift & 0x1ff) * 8;
+        let mut entry = |at: u64| {
             let word = self.dump.at(at).and_then(|b| b.first_chunk());
-            let entry = word.map(|b| u64::from_le_bytes(*b));
-            let physical = at;
-            let entry = entry.ok_or(Fault::NotInDump { address, physical })?;
-            if entry & PRESENT == 0 {
-                return Err(Fault::NotMapped { address, level });
-            }
-            let inside = address & ((1 << shift) - 1);
-            match level {
-                1 => return Ok(entry & FRAME | inside),
-                2 | 3 if entry & LARGE != 0 => {
-                    return Ok(entry & FRAME & !((1 << shift) - 1) | inside);
-                }
-                4 | 5 if entry & LARGE != 0 => return Err(Fault::BadEntry { address, entry }),
-                _ => table = entry & FRAME,
-            }
-        }
-        Err(Fault::NotMapped { address, level: 0 })
+            word.map(|b| u64::from_le_bytes(*b)).ok_or(())
+        };
+        let physical = self.tables.translate(address, &mut entry);
+        physical.map_err(|fault| match fault {
+            PageFault::NotMapped(level) => Fault::NotMapped { address, level },
+            PageFault::BadEntry(entry) => Fault::BadEntry { address, entry },
+            PageFault::NoEntry(physical, ()) => Fault::NotInDump { address, physical },
+        })
     }
 
     /// Reads as many bytes as `out` has.

@@ -4,15 +4,14 @@
 
 use super::dump::Dump;
 use super::error::Problem;
-use super::pages::{Tables, Virtual};
+use super::pages::Virtual;
 use super::symbols::Symbols;
+use crate::kernel::{PTI_USER, PageTables};
 
 /// `__START_KERNEL_map`: the kernel's text is in the GiB from here, in steps of 2 MiB.
 const KERNEL_MAP: u64 = 0xffff_ffff_8000_0000;
 const KERNEL_MAP_LEN: u64 = 1 << 30;
 const STEP: u64 = 2 << 20;
-/// With page table isolation the tables of user space lie in the page behind those of the kernel.
-const PTI_USER: u64 = 1 << 12;
 /// Bits 0 to 11 of cr3 are flags, or a PCID.
 const CR3_FRAME: u64 = 0x000f_ffff_ffff_f000;
 const BANNER: &str = "Linux version ";
@@ -88,12 +87,12 @@ fn release_of(banner: &str) -> &str {
 }
 
 /// The page tables that the notes tell of.
-fn candidates(dump: &Dump<'_>, symbols: &Symbols) -> impl Iterator<Item = Tables> {
+fn candidates(dump: &Dump<'_>, symbols: &Symbols) -> impl Iterator<Item = PageTables> {
     let systems = dump.cpus.iter().filter_map(|c| c.system);
     let by_cr3 = systems.flat_map(|s| {
         let levels = if s.five_levels { 5 } else { 4 };
         let root = s.cr3 & CR3_FRAME;
-        [root & !PTI_USER, root].map(|root| Tables { root, levels })
+        [root & !PTI_USER, root].map(|root| PageTables { root, levels })
     });
     let root = || {
         let offset = dump.info_hex("KERNELOFFSET").unwrap_or(0);
@@ -106,8 +105,8 @@ fn candidates(dump: &Dump<'_>, symbols: &Symbols) -> impl Iterator<Item = Tables
 }
 
 /// Nothing says how many levels there are: both are tried.
-fn both(root: u64) -> [Tables; 2] {
-    [4, 5].map(|levels| Tables { root, levels })
+fn both(root: u64) -> [PageTables; 2] {
+    [4, 5].map(|levels| PageTables { root, levels })
 }
 
 /// The page tables as the banner's physical address implies: the kernel lies in one piece.
@@ -116,7 +115,7 @@ fn by_search(
     symbols: &Symbols,
     banner: u64,
     release: Option<&str>,
-) -> Vec<Tables> {
+) -> Vec<PageTables> {
     /// Copies of the banner that are tried: in the log, in files.
     const COPIES_MAX: usize = 64;
     let Some(table) = symbols.get("init_top_pgt") else {
