@@ -30,6 +30,7 @@ pub mod lockstep;
 pub mod names;
 pub mod own;
 pub mod pages;
+pub mod perf_tool;
 pub mod profile;
 pub mod progress;
 pub mod random;

@@ -11,6 +11,7 @@
 pub mod callchain;
 pub mod data;
 pub mod regs;
+pub mod script;
 
 pub use callchain::Callchain;
 pub use data::{

@@ -13,6 +13,7 @@ mod inspect;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod lockstep;
 mod output;
+mod perf;
 mod record;
 mod replay;
 mod verify;
@@ -55,6 +56,7 @@ enum Command {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     Lockstep(lockstep::Args),
     Cases(cases::Args),
+    Perf(perf::Args),
     Explain(explain::Args),
     Generate(generate::Args),
 }
@@ -110,6 +112,7 @@ pub(crate) fn run() -> ExitCode {
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Command::Lockstep(args) => lockstep::run(&args),
         Command::Cases(args) => cases::run(&args),
+        Command::Perf(args) => perf::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Generate(args) => {
             generate::run(&args, &mut <Cli as clap::CommandFactory>::command())

@@ -1,0 +1,21 @@
+//! The text of `perf script`: one block for each sample, byte for byte.
+//!
+//! Here: which fields are printed and how wide ([`Fields`]), names of events, tasks with their
+//! names and mappings ([`Tasks`]), and the printer ([`Script`]). Where symbols come from is the
+//! business of whoever implements [`Symbols`]; unwinding of stack copies that of [`Unwind`].
+//!
+//! The form is that of `tools/perf/builtin-script.c` and `tools/perf/util/evsel_fprintf.c`
+//! (perf 7.2).
+
+mod digits;
+mod fields;
+mod frames;
+mod names;
+mod objects;
+mod printer;
+mod tasks;
+
+pub use fields::{Fields, UnknownField};
+pub use objects::{KernelPart, NoSymbols, Object, Symbol, Symbols};
+pub use printer::{Options, Script, Unwind};
+pub use tasks::{Map, Tasks};

@@ -1,0 +1,4 @@
+//! What `perf` has subcommands for, over `unwind-sim-perf`: files, symbols and stacks come from
+//! here.
+
+pub mod script;
