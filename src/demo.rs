@@ -2,13 +2,20 @@
 
 use crate::engine::{Setting, View};
 use crate::input::{Filter, Input};
+use crate::kernel::perf_chain;
 use crate::names::Location;
 use crate::run::RunError;
 use crate::spec;
 use std::fmt::Write as _;
+use std::sync::Arc;
+use unwind_sim_corpus::model::{Event, ImageIndex, KernelSample, Region, RegionRole};
 use unwind_sim_corpus::trace::{Trace, TraceError};
+use unwind_sim_corpus::world::World;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::{Chain, Found};
+use unwind_sim_unwind::image::{Image, ImageParts, Symbol};
+use unwind_sim_unwind::kernel::{CallchainOptions, UserSpace};
+use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::{FakeVariant, Variant};
 
 /// A built-in recording.
@@ -61,6 +68,13 @@ Since 5.2 (d15d356887e7) the unwinder starts from its own registers, and sp is o
 which frames are skipped: those of the tracing machinery itself.
 ";
 
+const SEED_004_USER: &str = "
+The user's part is made of the mail's addresses. It is walked by frame pointers, from the registers
+with which user space was left. The last word is no address: when main was called, rbp still was the
+address of __libc_csu_init, and so the code there is taken for a frame. The frame behind it is where
+user space cannot be, and the walk ends.
+";
+
 const SEED_004_TAIL: &str = "
 Step by step: unwind-sim explain corpus/traces/seed-004.bin --sample 2 --unwinder orc --regs fake:v5.2
 All starts:   unwind-sim compare corpus/traces/seed-004.bin --sample 2 --regs fake:v5.1,fake:v3-2019,fake:v5.2,fake:always-ip
@@ -79,23 +93,130 @@ fn seed_004(input: &Input) -> Result<String, RunError> {
         }
         Ok(())
     })?;
+    out.push_str(SEED_004_USER);
     out.push_str(SEED_004_TAIL);
     Ok(out)
 }
 
-/// The chain of `orc` in the form of `perf script`, with the verdict.
+/// Where the mail's process has what its callchain comes to, and what it holds there. Its frames are
+/// found by their frame pointers: `FRAMES` are where they lie, on the stack but for the last one.
+mod user {
+    pub(super) const POLL: u64 = 0x7f71_e92d_03e8;
+    pub(super) const CALLERS: [u64; 3] = [0x55a2_2960_d9c1, 0x55a2_2958_982a, 0x7f71_e920_2413];
+    /// Nobody has set rbp before main: it still is what the dynamic linker left in it, the address of
+    /// `__libc_csu_init`.
+    pub(super) const FRAMES: [u64; 4] = [
+        0x7fff_1000_0100,
+        0x7fff_1000_0180,
+        0x7fff_1000_0200,
+        0x55a2_29a0_0ae0,
+    ];
+    /// endbr64; push %r15; mov %rdx,%r15; push %r14; mov %rsi,%r14; push %r13
+    pub(super) const CSU_INIT: [u8; 16] = [
+        0xf3, 0x0f, 0x1e, 0xfa, 0x41, 0x57, 0x49, 0x89, 0xd7, 0x41, 0x56, 0x49, 0x89, 0xf6, 0x41,
+        0x55,
+    ];
+    /// Image, begin and end of its code, and its functions.
+    pub(super) const IMAGES: [(&str, u64, u64, &[(&str, u64)]); 2] = [
+        (
+            "/usr/lib64/libc-2.28.so",
+            0x7f71_e91e_0000,
+            0x7f71_e932_0000,
+            &[
+                ("__libc_start_main", 0x7f71_e920_2320),
+                ("__poll", 0x7f71_e92d_03d0),
+            ],
+        ),
+        (
+            "/usr/bin/perf",
+            0x55a2_2950_0000,
+            0x55a2_29a1_0000,
+            &[("main", 0x55a2_2958_9190)],
+        ),
+    ];
+    /// Bytes of each function that count as its own.
+    pub(super) const FUNCTION_LEN: u64 = 0x800;
+}
+
+/// `__KERNEL_CS`
+const KERNEL_CS: u64 = 0x10;
+/// The process of the user's part, as a sample of pid 0 has it besides the kernel's stack.
+const USER_PID: u32 = 1;
+
+/// The user space of the mail's second listing: registers, memory, mappings.
+fn user_space() -> (UserSpace, Vec<Region<'static>>, World) {
+    let mut regs = Regs::frame(user::POLL, user::FRAMES[0] - 0x40, user::FRAMES[0]);
+    regs.set(Reg::Cs, 0x33);
+    let space = UserSpace {
+        regs: Some(regs),
+        pid: USER_PID,
+        uprobe: None,
+    };
+    let next = user::FRAMES.iter().skip(1);
+    let frames = user::FRAMES.iter().zip(next).zip(user::CALLERS);
+    let words = frames
+        .map(|((at, next), caller)| (*at, [next.to_le_bytes(), caller.to_le_bytes()].concat()));
+    let code = (user::FRAMES[3], user::CSU_INIT.to_vec());
+    let regions = words.chain([code]).map(|(address, bytes)| Region {
+        role: RegionRole::User,
+        bounds: 0..0,
+        next_sp: 0,
+        address,
+        bytes: bytes.into(),
+    });
+    let mut world = World::new();
+    for (name, start, end, functions) in user::IMAGES {
+        let symbols = functions.iter().map(|(name, address)| Symbol {
+            address: *address,
+            size: user::FUNCTION_LEN,
+            name: (*name).to_owned(),
+        });
+        let image = Image::new(ImageParts {
+            name: name.to_owned(),
+            symbols: symbols.collect(),
+            ..ImageParts::default()
+        });
+        let map = Event::Map {
+            pid: USER_PID,
+            range: start..end,
+            bias: 0,
+            image: Some(ImageIndex(0)),
+            name: name.to_owned(),
+        };
+        world.apply(&map, &[Arc::new(image)]);
+    }
+    (space, regions.collect(), world)
+}
+
+/// The callchain of `orc` in the form of `perf script`, with the verdict on its kernel part.
 fn perf_script(view: &View<'_>, variant: Variant) -> String {
     let Ok(engine) = spec::engine("orc") else {
         return String::new();
     };
-    let outcome = view.examine(&engine, variant, &Setting::default(), &mut Cache::new());
-    let mut out = format!("\n  --regs {}\n", variant.as_str());
-    let chain: &Chain = &outcome.chain;
-    for frame in &chain.frames {
-        let place = Location::of(view.space, frame.pc);
-        let image = place.image.as_deref().unwrap_or("[unknown]");
-        let _ = writeln!(out, "    {:>16x} {place} ({image})", frame.pc.value());
+    let (space, regions, world) = user_space();
+    let mut sample = view.sample.clone();
+    sample.regions.extend(regions);
+    // The kernel's functions are played by a program.
+    if let Some(own) = &mut sample.regs.own {
+        own.set(Reg::Cs, KERNEL_CS);
     }
+    sample.kernel = Some(Box::new(KernelSample {
+        user: Some(space),
+        ..KernelSample::default()
+    }));
+    let view = &View {
+        sample: &sample,
+        world: Some(&world),
+        ..*view
+    };
+    let (setting, options) = (Setting::default(), CallchainOptions::default());
+    let chain = perf_chain(view, &engine, variant, &setting, options, &mut Cache::new());
+    let mut out = format!("\n  --regs {}\n", variant.as_str());
+    out.push_str(&chain.lines(view, "    "));
+    let Some(outcome) = &chain.kernel else {
+        return out;
+    };
+    let chain: &Chain = &outcome.chain;
     let frames = chain.frames.len();
     let derived = chain.frames.iter().any(|f| match &f.found {
         Found::Rule { source, .. } => source.table.as_str().ends_with("(derived)"),
@@ -105,7 +226,7 @@ fn perf_script(view: &View<'_>, variant: Variant) -> String {
     let s = crate::text::plural(frames as u64);
     let _ = writeln!(
         out,
-        "  {table}: {frames} frame{s}, {} {}",
+        "  {table}: {frames} frame{s} of the kernel, {} {}",
         outcome.verdict.as_str(),
         outcome.verdict
     );

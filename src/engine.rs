@@ -3,6 +3,7 @@
 use crate::check::Subject;
 use crate::diagnose::{Diagnosis, Walked, diagnose};
 use unwind_sim_corpus::model::Sample;
+use unwind_sim_corpus::world::World;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::{Addresses, Chain, End};
 use unwind_sim_unwind::image::AddressSpace;
@@ -129,6 +130,8 @@ pub struct View<'a> {
     /// The sample before it was corrupted on purpose, if it was: rules are blamed for what they
     /// would have done there.
     pub pristine: Option<&'a Sample<'a>>,
+    /// All processes at its time, where the recording has them.
+    pub world: Option<&'a World>,
 }
 
 /// What came of one walk.
@@ -153,6 +156,22 @@ pub struct Setting {
     pub view: MemoryView,
     /// Was the code built with frame pointers throughout, as a `CONFIG_FRAME_POINTER` kernel?
     pub frame_pointer_kernel: bool,
+}
+
+impl<'a> View<'a> {
+    /// The name of the sample's thread.
+    pub fn task_name(&self) -> Option<&'a str> {
+        self.world?.name(self.sample.pid, self.sample.tid)
+    }
+
+    /// The mappings of the user space behind the sample.
+    pub fn user_mappings(&self) -> Option<&'a AddressSpace> {
+        if self.sample.kernel.is_none() {
+            return Some(self.space);
+        }
+        let pid = self.sample.user_space()?.pid;
+        Some(self.world?.space(pid))
+    }
 }
 
 impl View<'_> {

@@ -2,11 +2,14 @@
 
 use crate::check::{Contradiction, Subject};
 use crate::engine::{Engine, Outcome, Setting, View};
+use crate::kernel::{explained, perf_chain};
 use crate::names::Location;
 use crate::text::{chain_text, event_line, row_place, sample_line};
 use std::fmt::Write as _;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::{Found, Frame};
+use unwind_sim_unwind::event::Event;
+use unwind_sim_unwind::kernel::{CallchainOptions, GuessState, OrcState, State};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::truth::Truth;
@@ -30,8 +33,22 @@ pub fn explain(
     );
     if frame.is_none() && !outcome.chain.events.is_empty() {
         out.push_str("\nwhat happened:\n");
-        for event in &outcome.chain.events {
+        let (events, mut skipping) = (&outcome.chain.events, false);
+        for (i, event) in events.iter().enumerate() {
             let _ = writeln!(out, "  {}", event_line(event, view.space));
+            match (event, events.get(i + 1)) {
+                (Event::Skipped { .. }, _) => skipping = true,
+                (Event::State(state), next) if !matches!(next, Some(Event::Skipped { .. })) => {
+                    let mark = outcome.chain.events.iter().find_map(|e| match e {
+                        Event::Started { first_frame, .. } => *first_frame,
+                        _ => None,
+                    });
+                    if let (true, Some(mark)) = (std::mem::take(&mut skipping), mark) {
+                        out.push_str(&kept(state, mark));
+                    }
+                }
+                _ => {}
+            }
         }
     }
     let hits = align_chain(&outcome.chain, &view.sample.truth, outcome.from);
@@ -44,7 +61,23 @@ pub fn explain(
         out.push('\n');
         end_text(&mut out, view, engine, setting, &outcome, &mut cache);
     }
+    if frame.is_none() && view.sample.kernel.is_some() {
+        let options = CallchainOptions::default();
+        let chain = perf_chain(view, engine, variant, setting, options, &mut cache);
+        let _ = write!(out, "\n{}", explained(view, &chain));
+    }
     out
+}
+
+/// Why a state behind those that were skipped is the first that was kept.
+fn kept(state: &State, mark: u64) -> String {
+    match state {
+        State::Orc(OrcState { sp, .. }) | State::Guess(GuessState { sp, .. }) if *sp > mark => {
+            format!("  kept, the first one: sp {sp:#x} is above the mark {mark:#x}\n")
+        }
+        _ if state.is_done() => "  none was kept: the walk ended before the mark\n".to_owned(),
+        _ => String::new(),
+    }
 }
 
 /// `sp+16` style: the address, and how far it is from the live rsp.

@@ -16,6 +16,7 @@ use unwind_sim_corpus::model::{Event, Region, Sample};
 use unwind_sim_corpus::trace::{Meta, TraceWriter, WriteError};
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::image::{AddressSpace, Mapping};
+use unwind_sim_unwind::kernel::{CallchainOptions, UserWalk, get_perf_callchain};
 use unwind_sim_unwind::memory::{Memory, MemoryError, Regions};
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::unwinder::Stack;
@@ -151,6 +152,15 @@ fn words_read(view: &View<'_>, run: &Run, caches: &mut [Cache]) -> BTreeSet<u64>
                 task: view.sample.kernel.as_ref().map(|k| &k.task),
             };
             engine.walk(&stack, cache);
+        }
+    }
+    if let (Some(_), Some(space)) = (&view.sample.kernel, view.sample.user_space()) {
+        for user in [UserWalk::FramePointer, UserWalk::UnwindUser] {
+            let options = CallchainOptions {
+                user,
+                ..CallchainOptions::default()
+            };
+            get_perf_callchain(None, Some(&space), &watched, options);
         }
     }
     let truth = &view.sample.truth;

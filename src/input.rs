@@ -219,6 +219,7 @@ impl Input {
             sample: &sample,
             space: world.space(sample.pid),
             pristine: None,
+            world: Some(&world),
         })
     }
 }
@@ -244,6 +245,7 @@ pub fn read_chunk(
                     sample: &sample,
                     space: world.space(sample.pid),
                     pristine: None,
+                    world: Some(&*world),
                 })?;
                 number += 1;
             }

@@ -6,7 +6,7 @@ mod lockstep;
 mod verification;
 
 pub use confirmation::{ConfirmationLine, ConfirmedLine, CountsLine, PassedLine, ResumedLine};
-pub use kernel::StateLine;
+pub use kernel::{CallchainEntryLine, CallchainLine, StateLine, callchain};
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use lockstep::lockstep;
 pub use lockstep::{BytesLine, DifferenceLine, LockstepLine, ValueLine};
@@ -38,6 +38,8 @@ use unwind_sim_unwind::verdict::Verdict;
 pub enum Line {
     /// One walk of one sample.
     Chain(Box<ChainLine>),
+    /// One sample as perf has it, under `replay --as perf`.
+    Callchain(Box<CallchainLine>),
     /// One column of a comparison.
     Column(ColumnLine),
     /// One group of divergences.

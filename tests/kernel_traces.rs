@@ -6,9 +6,16 @@ use std::path::Path;
 use unwind_sim::compare::GroupBy;
 use unwind_sim::engine::Setting;
 use unwind_sim::input::{Filter, Input, OpenOptions};
+use unwind_sim::kernel::perf_chain;
 use unwind_sim::run::{Against, Run, head};
 use unwind_sim::spec;
 use unwind_sim::text::comparison_text;
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::kernel::{
+    CallchainEntry, CallchainOptions, UserEnd, UserFound, UserOutcome,
+};
+use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::start::{FakeVariant, Variant};
 use unwind_sim_unwind::verdict::Verdict;
 
 const RELEASES: [&str; 2] = ["6.1", "6.12"];
@@ -53,6 +60,44 @@ fn every_state_is_the_kernels() {
         .expect("a sound trace");
         assert!(states > 200, "{release}: {states}");
     }
+}
+
+/// Fake and hardware registers, in the kernel and in user space, kernel threads, programs of 32 and 64
+/// bits, uprobes at a function's entry, and chains that `max_stack` ends.
+#[test]
+fn every_callchain_is_what_perf_stored() {
+    let input = open("6.1-callchains.bin");
+    let engine = spec::engine("orc:kernel").expect("it is ours");
+    let (setting, mut cache) = (Setting::default(), Cache::new());
+    let (mut entries, mut at_entry, mut compat, mut full, mut without) = (0, 0, 0, 0, 0);
+    input
+        .for_each(&Filter::default(), &mut |view| {
+            let variant = match view.sample.regs.is_fake() {
+                true => Variant::Fake(FakeVariant::V5_2),
+                false => Variant::Hardware,
+            };
+            let options = CallchainOptions::default();
+            let chain = perf_chain(view, &engine, variant, &setting, options, &mut cache);
+            let ips = chain.callchain.ips();
+            assert_eq!(ips, view.sample.recorded[0].ips, "sample {}", view.number);
+            entries += ips.len();
+            let is_entry = |e: &CallchainEntry| {
+                matches!(e, CallchainEntry::User(f) if matches!(f.found, UserFound::Entry { .. }))
+            };
+            at_entry += usize::from(chain.callchain.entries.iter().any(is_entry));
+            let space = view.sample.user_space().expect("it is recorded");
+            let cs = space.regs.and_then(|regs| regs.get(Reg::Cs));
+            compat += usize::from(cs == Some(0x23));
+            without += usize::from(chain.callchain.user == UserOutcome::NoUserSpace);
+            let max = UserEnd::MaxStack { max: 127 };
+            full += usize::from(chain.callchain.user == UserOutcome::Walked(max));
+            Ok(())
+        })
+        .expect("a sound trace");
+    assert_eq!(input.trace().len(), 40);
+    assert!(entries > 500, "{entries}");
+    let kinds = [at_entry, compat, full, without];
+    assert!(kinds.iter().all(|count| *count > 1), "{kinds:?}");
 }
 
 #[test]

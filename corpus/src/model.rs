@@ -2,8 +2,11 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
-use unwind_sim_unwind::kernel::{State, Task};
-use unwind_sim_unwind::memory::{Copy, Regions};
+use unwind_sim_unwind::kernel::{
+    PT_REGS_LEN, StackType, State, Task, UserSpace, is_user_cs, offset_of,
+};
+use unwind_sim_unwind::memory::{Copy, Memory as _, Regions};
+use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::Truth;
 
@@ -21,6 +24,8 @@ pub enum RegionRole {
     OtherStack = 1,
     /// Data that a rule loads from.
     Data = 2,
+    /// Memory of user space, below a kernel's stack.
+    User = 3,
 }
 
 /// A piece of recorded memory.
@@ -80,6 +85,9 @@ pub struct KernelSample {
     /// The states of the kernel's own unwinder, if somebody recorded them: `struct unwind_state`
     /// after each step.
     pub states: Vec<State>,
+    /// The task's user space; `None` if the recording does not say ([`Sample::user_space`] then
+    /// looks on the stack).
+    pub user: Option<UserSpace>,
 }
 
 impl Region<'_> {
@@ -108,6 +116,45 @@ impl Sample<'_> {
             recorded: self.recorded,
             kernel: self.kernel,
         }
+    }
+
+    /// The user space behind the sample: what the recording says of it, else what the registers at
+    /// the top of the task's stack say (`task_pt_regs`). Of a sample in user mode it is its own.
+    pub fn user_space(&self) -> Option<UserSpace> {
+        let of_user = |regs: &&Regs| regs.get(Reg::Cs).is_some_and(is_user_cs);
+        let live = self.regs.live();
+        let own = UserSpace {
+            regs: live.copied(),
+            pid: self.pid,
+            uprobe: None,
+        };
+        let Some(kernel) = &self.kernel else {
+            return Some(own);
+        };
+        if live.as_ref().is_some_and(of_user) {
+            let known = kernel.user.unwrap_or(own);
+            return Some(UserSpace {
+                regs: own.regs,
+                ..known
+            });
+        }
+        kernel.user.or_else(|| {
+            let own = kernel.task.stacks.iter();
+            let own = own.into_iter().find(|s| s.kind == StackType::Task)?;
+            let top = own.end.checked_sub(kernel.task.top_padding)?;
+            let at = top.checked_sub(PT_REGS_LEN)?;
+            let memory = self.memory();
+            let mut regs = Regs::UNKNOWN;
+            for reg in Reg::ALL {
+                regs.set(reg, memory.read_u64(at + offset_of(reg)).ok()?);
+            }
+            // Those of a kernel thread are zero: it has none.
+            Some(UserSpace {
+                regs: Some(regs).filter(|regs| of_user(&regs)),
+                pid: self.tid,
+                uprobe: None,
+            })
+        })
     }
 
     /// The memory, for a walk.

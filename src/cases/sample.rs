@@ -96,6 +96,7 @@ impl Recorded {
             sample: &point.sample,
             space,
             pristine,
+            world: Some(&point.world),
         })
     }
 

@@ -2,7 +2,7 @@
 
 use super::args::{InputArgs, WalkArgs};
 use super::{Status, output};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::io::Write;
 use unwind_sim::compare::{Comparison, GroupBy};
 use unwind_sim::confirm::{self, Source};
@@ -11,6 +11,7 @@ use unwind_sim::input::{FileKind, file_kind};
 use unwind_sim::run::{Against, Run};
 use unwind_sim::{json, kernel, profile, text};
 use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::kernel::{CallchainOptions, UserWalk};
 
 /// Most problems with files that are told one by one.
 const TOLD_MAX: usize = 10;
@@ -36,6 +37,19 @@ enum Print {
     /// show_trace_log_lvl: all code addresses on the stacks, with a question mark before those that
     /// the unwinder did not give.
     Trace,
+    /// get_perf_callchain, in the form of perf script: the kernel's frames, then the user's.
+    Perf,
+}
+
+/// Who walks the user's part of a callchain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum User {
+    /// perf_callchain_user: frame pointers.
+    Fp,
+    /// unwind_user (6.17), deferred: frame pointers, with checks.
+    UnwindUser,
+    /// Nobody.
+    None,
 }
 
 /// Replay recorded stacks through unwinders: each chain with its verdict and, where it is not
@@ -48,6 +62,7 @@ Examples:
   unwind-sim replay seed.bin --unwinder orc --regs fake:v5.1
   unwind-sim replay perf.data --unwinder dwarf --format folded
   unwind-sim replay core --unwinder all --confirm
+  unwind-sim replay capture.json --kernel vmlinuz --as perf --max-stack 16
   unwind-sim replay trace.bin --unwinder cmd:./fp.py --json")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -58,8 +73,22 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
     /// Of kernel stacks: print the walks as the kernel does.
-    #[arg(long = "as", value_enum, conflicts_with_all = ["format", "json", "confirm"])]
+    #[arg(long = "as", value_enum, conflicts_with_all = ["format", "confirm"])]
     print: Option<Print>,
+    /// With --as perf: who walks the user's part.
+    #[arg(long, value_enum, default_value = "fp")]
+    user: User,
+    /// With --as perf: store at most so many addresses, of kernel and user together
+    /// (kernel.perf_event_max_stack).
+    #[arg(long, value_name = "N", default_value_t = CallchainOptions::MAX_STACK, value_parser = clap::value_parser!(u32).range(1..))]
+    max_stack: u32,
+    /// With --as perf: store at most so many context markers
+    /// (kernel.perf_event_max_contexts_per_stack).
+    #[arg(long, value_name = "N", default_value_t = CallchainOptions::MAX_CONTEXTS)]
+    max_contexts: u32,
+    /// With --as perf: the event belongs to another task than the one that runs.
+    #[arg(long)]
+    crosstask: bool,
     /// JSON Lines instead of text.
     #[arg(long, conflicts_with = "format")]
     json: bool,
@@ -88,7 +117,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
     let run = Run {
-        engines: args.walk.engines(&args.input, &["dwarf"])?,
+        engines: args.engines()?,
         variants: args.walk.variants()?,
         setting: args.walk.setting(&args.input.path)?,
         against: Against::Truth,
@@ -109,6 +138,10 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     };
     let status = match args.format {
         Format::Text if args.confirm => confirmed(args, &run, out)?,
+        Format::Text if args.print == Some(Print::Perf) => as_perf(args, &run, out)?,
+        Format::Text if args.print.is_some() && args.json => {
+            bail!("--json of what is printed as the kernel does: only with --as perf")
+        }
         Format::Text if args.print.is_some() => as_kernel(args, &run, out)?,
         Format::Text => chains(args, &run, out)?,
         Format::Folded => told(profile::folded(&args.source(), &run, args.threads, out)?),
@@ -122,6 +155,15 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 }
 
 impl Args {
+    /// As perf has it there is one unwinder, that of most kernels.
+    fn engines(&self) -> Result<Vec<Engine>> {
+        let mut walk = self.walk.clone();
+        if self.print == Some(Print::Perf) && walk.unwinder.is_empty() {
+            walk.unwinder.push("orc:kernel".to_owned());
+        }
+        walk.engines(&self.input, &["dwarf"])
+    }
+
     fn source(&self) -> profile::Source {
         profile::Source {
             path: self.input.path.clone(),
@@ -206,7 +248,7 @@ fn as_kernel(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
     let print = match args.print {
         Some(Print::Reliable) => kernel::Print::Reliable,
         Some(Print::Trace) => kernel::Print::Trace,
-        Some(Print::StackWalk) | None => kernel::Print::StackWalk,
+        Some(Print::StackWalk | Print::Perf) | None => kernel::Print::StackWalk,
     };
     let input = args.input.open()?;
     let (columns, names) = (run.columns(), run.column_names());
@@ -229,6 +271,63 @@ fn as_kernel(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
     Ok(match count {
         0 => Status::NothingJudged,
         _ => Status::AsExpected,
+    })
+}
+
+/// `--as perf`: judged where the recording has perf's own callchain.
+fn as_perf(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
+    let options = CallchainOptions {
+        max_stack: args.max_stack,
+        max_contexts: args.max_contexts,
+        user: match args.user {
+            User::Fp => UserWalk::FramePointer,
+            User::UnwindUser => UserWalk::UnwindUser,
+            User::None => UserWalk::None,
+        },
+        crosstask: args.crosstask,
+    };
+    let input = args.input.open()?;
+    let columns = run.columns();
+    let mut cache = Cache::new();
+    let (mut count, mut equal, mut different) = (0, 0, 0);
+    input.for_each(&args.input.filter(), &mut |view| {
+        for column in &columns {
+            let engine = &run.engines[column.engine];
+            let variant = column.variant_for(view);
+            let setting = &run.setting;
+            let chain = kernel::perf_chain(view, engine, variant, setting, options, &mut cache);
+            let difference = chain.difference(view);
+            count += 1;
+            match difference {
+                Some(None) => equal += 1,
+                Some(Some(_)) => different += 1,
+                None => {}
+            }
+            let start = variant.as_str();
+            if args.json {
+                let line = json::callchain(view, engine.name(), start, &chain);
+                serde_json::to_writer(&mut *out, &line)?;
+                writeln!(out)?;
+                continue;
+            }
+            let event = format!("{}@{start}", engine.name());
+            write!(out, "{}", kernel::perf_script(view, &event, &chain))?;
+            if let Some(Some(at)) = difference {
+                let number = view.number;
+                anstream::eprintln!(
+                    "sample {number}, {event}: word {at} is not what perf recorded"
+                );
+            }
+        }
+        Ok(())
+    })?;
+    if equal + different > 0 {
+        anstream::eprintln!("{equal} callchains are what perf recorded, {different} are not");
+    }
+    Ok(match (count, different) {
+        (0, _) => Status::NothingJudged,
+        (_, 0) => Status::AsExpected,
+        _ => Status::Difference,
     })
 }
 

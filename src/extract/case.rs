@@ -109,6 +109,7 @@ impl Extracted {
             sample,
             space: &space,
             pristine: None,
+            world: None,
         };
         if sample.regs.is_fake() {
             return Err(NotWritable::Fake);

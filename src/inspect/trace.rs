@@ -158,7 +158,7 @@ struct Counted {
     time: Option<(u64, u64)>,
     truths: [u64; 3],
     true_frames: u64,
-    regions: [(u64, u64); 3],
+    regions: [(u64, u64); 4],
     recorded: BTreeMap<String, u64>,
     raw_bytes: u64,
     damaged: Vec<String>,
@@ -187,6 +187,7 @@ impl Counted {
                 RegionRole::Stack => 0,
                 RegionRole::OtherStack => 1,
                 RegionRole::Data => 2,
+                RegionRole::User => 3,
             };
             let bytes = region.bytes.len() as u64;
             self.regions[role].0 += 1;
@@ -245,7 +246,7 @@ fn items(out: &mut String, trace: &Trace, stored: u64) {
         let frames = per(counted.true_frames, complete + known);
         field(out, "true frames", format_args!("{frames} a sample"));
     }
-    let names = ["stack", "other stacks", "data"];
+    let names = ["stack", "other stacks", "data", "user"];
     for (name, (regions, bytes)) in names.into_iter().zip(counted.regions) {
         if regions > 0 {
             let each = per(bytes, regions);

@@ -1,10 +1,16 @@
-//! `struct unwind_state` as JSON.
+//! `struct unwind_state` and callchains as JSON.
 
+use super::Line;
+use crate::SCHEMA;
+use crate::engine::View;
+use crate::kernel::PerfChain;
 use crate::own::hex;
 use schemars::JsonSchema;
 use serde::Serialize;
 use unwind_sim_unwind::event::Event;
-use unwind_sim_unwind::kernel::{RegsPtr, StackInfo, State};
+use unwind_sim_unwind::kernel::{
+    CallchainEntry, RegsPtr, StackInfo, State, UserFound, UserOutcome,
+};
 
 /// A state of one of a kernel's unwinders, with the names of its fields.
 #[derive(Serialize, JsonSchema)]
@@ -125,4 +131,93 @@ pub(super) fn states(events: &[Event]) -> Vec<StateLine> {
         _ => None,
     });
     states.collect()
+}
+
+/// A callchain as it is in a sample of perf.
+#[derive(Serialize, JsonSchema)]
+pub struct CallchainLine {
+    schema: &'static str,
+    /// The sample's number, from 0.
+    sample: u64,
+    pid: u32,
+    tid: u32,
+    time: u64,
+    /// Of the kernel part.
+    unwinder: String,
+    /// The start variant.
+    start: &'static str,
+    entries: Vec<CallchainEntryLine>,
+    /// Why the kernel part ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kernel_end: Option<super::EndLine>,
+    /// Why the user part ended, or why there is none.
+    user_end: String,
+    /// Of a user part that was walked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_code: Option<&'static str>,
+    /// The first word that is not what perf recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    differs_at: Option<usize>,
+}
+
+/// One word of a callchain.
+#[derive(Serialize, JsonSchema)]
+pub struct CallchainEntryLine {
+    value: String,
+    /// Of a marker: its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<&'static str>,
+    /// Of an address of user space: where it was read, if not from registers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offset: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image: Option<String>,
+}
+
+/// One sample as perf has it.
+pub fn callchain(view: &View<'_>, unwinder: &str, start: &'static str, chain: &PerfChain) -> Line {
+    let entry = |entry: &CallchainEntry| {
+        let place = chain.place(view, entry);
+        let context = match entry {
+            CallchainEntry::Context(context) => Some(context.as_str()),
+            CallchainEntry::Kernel(..) | CallchainEntry::User(_) => None,
+        };
+        let read_at = match entry {
+            CallchainEntry::User(frame) => match frame.found {
+                UserFound::Regs => None,
+                UserFound::Entry { slot: at } | UserFound::FramePointer { fp: at } => Some(at),
+            },
+            CallchainEntry::Context(_) | CallchainEntry::Kernel(..) => None,
+        };
+        CallchainEntryLine {
+            value: hex(entry.value()),
+            context,
+            read_at: read_at.map(hex),
+            function: place.as_ref().and_then(|p| p.function.clone()),
+            offset: place.as_ref().map(|p| hex(p.offset)),
+            image: place.and_then(|p| p.image),
+        }
+    };
+    let user = chain.callchain.user;
+    Line::Callchain(Box::new(CallchainLine {
+        schema: SCHEMA,
+        sample: view.number,
+        pid: view.sample.pid,
+        tid: view.sample.tid,
+        time: view.sample.time,
+        unwinder: unwinder.to_owned(),
+        start,
+        entries: chain.callchain.entries.iter().map(entry).collect(),
+        kernel_end: chain.kernel.as_ref().map(|o| super::end_line(&o.chain.end)),
+        user_end: user.to_string(),
+        user_code: match user {
+            UserOutcome::Walked(end) => Some(end.reason().code().as_str()),
+            _ => None,
+        },
+        differs_at: chain.difference(view).flatten(),
+    }))
 }

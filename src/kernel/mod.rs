@@ -1,8 +1,10 @@
 //! Kernel stacks: what the kernel's own unwinder said at a stop, held against ours state by state,
 //! and states as text.
 
+mod perf;
 mod printed;
 
+pub use perf::{PerfChain, explained, perf_chain, perf_script};
 pub use printed::{Print, printed};
 
 use crate::engine::View;

@@ -4,6 +4,7 @@
 //! become a sample. With truth it is single-stepped, beside a shadow stack that knows the kernel's
 //! entries. Time in user space passes in one go: the next stop is the next entry.
 
+mod callchains;
 mod kaslr;
 mod machine;
 mod shadow;
@@ -218,6 +219,10 @@ impl<W: Write> Session<'_, '_, '_, W> {
         let is_unwind = |p: &super::Point| p.name == states::START;
         if matches!(&self.options.at, At::Points(points) if points.iter().all(is_unwind)) {
             return self.unwinds();
+        }
+        let is_callchain = |p: &super::Point| p.name == callchains::CALLCHAIN;
+        if matches!(&self.options.at, At::Points(points) if points.iter().all(is_callchain)) {
+            return self.callchains();
         }
         while !self.is_over() && self.run_to(&points)? {
             let registers = self.machine.registers()?;
@@ -479,6 +484,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 release: self.image.version.clone().unwrap_or_default(),
                 task: stopped.task,
                 states: Vec::new(),
+                user: stopped.user,
             })),
         };
         self.put(stopped.comm, sample)

@@ -31,6 +31,41 @@ fn chains() {
 }
 
 #[test]
+fn callchains_as_perf_has_them() {
+    const TRACE: &str = "corpus/kernel/6.1-callchains.bin";
+    let with = |name: &str, sample: &str, rest: &[&str]| {
+        let first = ["replay", TRACE, "--as", "perf", "--sample", sample];
+        snapshot(name, &[&first[..], rest].concat());
+    };
+    with("replay-as-perf", "9", &[]);
+    with("replay-as-perf-json", "9", &["--json"]);
+    // A uprobe at the entry of a function of a 32-bit program.
+    with("replay-as-perf-uprobe", "10", &["--json"]);
+    // What is asked otherwise is not what was recorded.
+    with("replay-as-perf-max-stack", "9", &["--max-stack", "4"]);
+    with(
+        "replay-as-perf-unwind-user",
+        "9",
+        &["--user", "unwind-user"],
+    );
+    with("replay-as-perf-crosstask", "9", &["--crosstask"]);
+    let args = [
+        "explain",
+        TRACE,
+        "--sample",
+        "9",
+        "--unwinder",
+        "orc:kernel",
+    ];
+    snapshot("explain-callchain", &args);
+    let all = run(&["replay", TRACE, "--as", "perf"]);
+    let told = stderr(&all);
+    assert_eq!(told, "40 callchains are what perf recorded, 0 are not\n");
+    let one = run(&["replay", TRACE, "--as", "trace", "--json"]);
+    assert_eq!(status(&one), 2, "{}", stderr(&one));
+}
+
+#[test]
 fn comparisons() {
     snapshot("compare-seed-004", &["compare", SEED]);
     let args = ["compare", SEED, "--regs", "hw,fake:v5.1,fake:v5.2"];

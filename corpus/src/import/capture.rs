@@ -14,7 +14,9 @@ use crate::kernel;
 use crate::model::{Event, Item, KernelSample, RecordedChain, Region, RegionRole, Sample};
 use json::Object;
 pub use json::Problem;
-use parts::{graph, inactive_regs, kaslr, own_regs, put_word, region, registers, stacks};
+use parts::{
+    graph, inactive_regs, kaslr, own_regs, put_word, region, registers, stacks, user_space,
+};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use unwind_sim_unwind::image::{
@@ -66,6 +68,16 @@ pub(super) fn import(
                 _ => capture.point(&entry)?,
             };
             let Some(mut sample) = sample else { continue };
+            if let Some(kernel) = &mut sample.kernel {
+                kernel.user = user_space(&entry, &mut sample.regions)?;
+            }
+            let chain = entry.numbers("callchain")?;
+            if !chain.is_empty() {
+                sample.recorded.push(RecordedChain {
+                    source: "perf".into(),
+                    ips: chain,
+                });
+            }
             let flow = capture.imply(&mut sample);
             if flow.is_break() || capture.output.item(Item::Sample(sample)).is_break() {
                 return Ok(capture.output.finish());
@@ -150,6 +162,22 @@ impl Capture<'_, '_> {
             }
         }
         self.code = Some(Code::new(&self.space, self.version(), self.encoding));
+        for mapping in root.objects("mappings")? {
+            let start = mapping.needed("start")?;
+            let offset = mapping.number("offset")?.unwrap_or(0);
+            let pid = mapping.needed("pid")?;
+            let pid = u32::try_from(pid).map_err(|_| mapping.problem("pid", "no process"))?;
+            let event = Event::Map {
+                pid,
+                range: start..mapping.needed("end")?,
+                bias: start.wrapping_sub(offset),
+                image: None,
+                name: mapping.string("name")?.unwrap_or_default().to_owned(),
+            };
+            if self.output.item(Item::Event(event)).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
         Ok(ControlFlow::Continue(()))
     }
 
@@ -415,7 +443,9 @@ impl Capture<'_, '_> {
         };
         regions.sort_by_key(|r| !r.bounds.contains(&sp));
         for region in regions.iter_mut().skip(1) {
-            region.role = RegionRole::OtherStack;
+            if region.role == RegionRole::Stack {
+                region.role = RegionRole::OtherStack;
+            }
         }
         let release = self.release.clone();
         Sample {
@@ -430,6 +460,7 @@ impl Capture<'_, '_> {
                 release,
                 task,
                 states,
+                user: None,
             })),
         }
     }

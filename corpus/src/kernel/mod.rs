@@ -20,6 +20,7 @@ mod symbols;
 mod system_map;
 #[cfg(test)]
 mod tests;
+mod user;
 mod vmlinux;
 
 pub use btf::Btf;
@@ -31,6 +32,7 @@ pub use orc::EncodingSource;
 pub use paging::{PTI_USER, PageFault, PageTables};
 pub use payload::{Compression, Payload, is_bzimage};
 pub use symbols::{KernelSymbol, KernelSymbols, SymbolSource};
+pub use user::user_memory;
 
 use crate::mapped::map_file;
 use std::ops::Range;

@@ -9,7 +9,7 @@ use unwind_sim_corpus::kernel::Btf;
 use unwind_sim_corpus::model::{KernelSample, Sample};
 use unwind_sim_host::gdb::{GdbError, Others, Registers};
 use unwind_sim_unwind::kernel::{
-    Cursors, OrcState, PT_REGS_LEN, RegsPtr, StackInfo, StackType, State, offset_of,
+    Cursors, OrcState, PT_REGS_LEN, RegsPtr, StackInfo, StackType, State, regs_from,
 };
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
@@ -219,7 +219,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
         let machine = &mut self.machine;
         let mut stopped = self.kernel.stopped(machine, live)?;
         let regs = if arguments.regs != 0 {
-            let regs = pt_regs(&machine.read(arguments.regs, PT_REGS_LEN as usize)?);
+            let regs = regs_from(&machine.read(arguments.regs, PT_REGS_LEN as usize)?);
             copy_more(machine, &mut stopped, regs.rsp())?;
             SampleRegs::hardware(regs)
         } else if arguments.task == stopped.address {
@@ -244,6 +244,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
             pid,
             comm,
             regions,
+            user,
             ..
         } = stopped;
         let sample = Sample {
@@ -258,19 +259,9 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 release: self.image.version.clone().unwrap_or_default(),
                 task,
                 states: Vec::new(),
+                user,
             })),
         };
         Ok(Some((comm, sample)))
     }
-}
-
-fn pt_regs(bytes: &[u8]) -> Regs {
-    let mut regs = Regs::UNKNOWN;
-    for reg in Reg::ALL {
-        let at = offset_of(reg) as usize;
-        if let Some(word) = bytes.get(at..).and_then(|b| b.first_chunk()) {
-            regs.set(reg, u64::from_le_bytes(*word));
-        }
-    }
-    regs
 }

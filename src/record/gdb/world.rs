@@ -8,12 +8,12 @@ use super::GdbRecordError;
 use super::machine::Machine;
 use std::borrow::Cow;
 use std::ops::Range;
-use unwind_sim_corpus::kernel::{Btf, KernelImage};
+use unwind_sim_corpus::kernel::{Btf, KernelImage, user_memory};
 use unwind_sim_corpus::model::{Region, RegionRole};
 use unwind_sim_host::gdb::{GdbError, Registers};
 use unwind_sim_unwind::kernel::{
     GraphReturn, GraphSearch, PT_REGS_LEN, Rethook, StackInfo, StackType, THREAD_SIZE, Task,
-    Version,
+    UserSpace, Version, regs_from,
 };
 use unwind_sim_unwind::orc::Encoding;
 use unwind_sim_unwind::regs::{Reg, Regs};
@@ -59,6 +59,8 @@ pub(super) struct Places {
     on_cpu: Option<u64>,
     pid: u64,
     comm: Option<u64>,
+    mm: u64,
+    uprobe: Option<[u64; 3]>,
     /// From a task to the list, and from a link of it to the next one, `ret_addr` and `frame`.
     rethooks: Option<[u64; 4]>,
     graph: Option<Graph>,
@@ -125,6 +127,8 @@ impl Places {
             on_cpu: btf.offset("task_struct", "on_cpu"),
             pid: member("task_struct", "pid")?,
             comm: btf.offset("task_struct", "comm"),
+            mm: member("task_struct", "mm")?,
+            uprobe: uprobe(btf),
             rethooks: rethooks(btf),
             graph: graph(btf, version),
         })
@@ -158,6 +162,15 @@ pub(super) fn gate(bytes: &[u8; 16]) -> u64 {
         bytes.fold(0, |value, b| value << 8 | u64::from(*b))
     };
     part(0..2) | part(6..8) << 16 | part(8..12) << 32
+}
+
+/// Of kernels whose callchains know a uprobe at a function's entry.
+fn uprobe(btf: &Btf) -> Option<[u64; 3]> {
+    Some([
+        btf.offset("task_struct", "utask")?,
+        btf.offset("uprobe_task", "auprobe")?,
+        btf.offset("arch_uprobe", "insn")?,
+    ])
 }
 
 fn rethooks(btf: &Btf) -> Option<[u64; 4]> {
@@ -218,6 +231,7 @@ pub(super) struct Stopped {
     /// The task's name, the first time that it is met.
     pub(super) comm: Option<String>,
     pub(super) regions: Vec<Region<'static>>,
+    pub(super) user: Option<UserSpace>,
 }
 
 impl<'a> Kernel<'a> {
@@ -356,9 +370,14 @@ impl<'a> Kernel<'a> {
             stacks,
             ..Task::default()
         };
-        let regions = copy(machine, &mut task.stacks, regs.rsp())?;
+        let mut regions = copy(machine, &mut task.stacks, regs.rsp())?;
         self.taken(machine, known.address, &mut task)?;
+        let user = self.user(machine, &known)?;
+        // What cannot be read is not mapped.
+        let mut read = |at: u64, len: usize| machine.read(at, len).ok();
+        regions.extend(user_memory(&user, &mut read));
         Ok(Stopped {
+            user: Some(user),
             address: known.address,
             task,
             pid: known.pid,
@@ -390,12 +409,39 @@ impl<'a> Kernel<'a> {
         let regions = copy(machine, &mut task.stacks, task.thread_sp)?;
         self.taken(machine, address, &mut task)?;
         Ok(Stopped {
+            // Its memory is behind other page tables.
+            user: None,
             address,
             task,
             pid: known.pid,
             comm,
             regions,
         })
+    }
+
+    /// The current task's user space, without its memory.
+    fn user(&self, machine: &mut Machine, known: &Known) -> Result<UserSpace, GdbError> {
+        let places = self.places;
+        let mut user = UserSpace {
+            pid: known.pid,
+            ..UserSpace::default()
+        };
+        if machine.word(known.address.wrapping_add(places.mm))? != 0 {
+            let at = known.stack.wrapping_add(THREAD_SIZE - PT_REGS_LEN);
+            user.regs = Some(regs_from(&machine.read(at, PT_REGS_LEN as usize)?));
+        }
+        if let Some([utask, auprobe, insn]) = places.uprobe {
+            let utask = machine.word(known.address.wrapping_add(utask))?;
+            let auprobe = match utask {
+                0 => 0,
+                utask => machine.word(utask.wrapping_add(auprobe))?,
+            };
+            if auprobe != 0 {
+                let bytes = machine.read(auprobe.wrapping_add(insn), 4)?;
+                user.uprobe = bytes.first_chunk().copied();
+            }
+        }
+        Ok(user)
     }
 
     /// What tracers took from the stack.

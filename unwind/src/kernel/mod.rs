@@ -10,6 +10,7 @@
 //! `dumpstack_64.c`, `stacktrace.c`, `arch/x86/events/core.c`, of 6.1 and 6.12. Not here: opening
 //! a kernel's image, recordings.
 
+mod callchain;
 mod code;
 mod end;
 mod fp;
@@ -27,6 +28,9 @@ mod unwinder;
 mod user;
 mod version;
 
+pub use callchain::{
+    Callchain, CallchainEntry, CallchainOptions, Context, UserOutcome, UserWalk, get_perf_callchain,
+};
 pub use code::{Code, Finds, Found, FoundRow, Generated, Known, Source};
 pub use end::Ended;
 pub use fp::FpState;
@@ -35,11 +39,14 @@ pub use hijack::Cursors;
 pub use orc::OrcState;
 pub use pt_regs::{
     EntryRegs, IRET_FRAME_LEN, IRET_FRAME_OFFSET, PT_REGS_LEN, RegsPtr, is_user_cs, offset_of,
+    regs_from,
 };
 pub use stacks::{NoStack, PAGE_SIZE, StackInfo, StackType, THREAD_SIZE};
 pub use task::{GraphReturn, Rethook, Task};
 pub use unwinder::KernelUnwinder;
-pub use user::{UserFrames, perf_callchain_user, unwind_user};
+pub use user::{
+    UserChain, UserEnd, UserFound, UserFrame, UserSpace, perf_callchain_user, unwind_user,
+};
 pub use version::{GraphSearch, Version};
 
 use crate::memory::{Memory, MemoryError};

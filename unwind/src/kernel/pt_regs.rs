@@ -36,6 +36,18 @@ pub const fn offset_of(reg: Reg) -> u64 {
     }
 }
 
+/// The registers in the bytes of a `struct pt_regs`, as far as they go.
+pub fn regs_from(bytes: &[u8]) -> Regs {
+    let mut regs = Regs::UNKNOWN;
+    for reg in Reg::ALL {
+        let word = bytes.get(offset_of(reg) as usize..);
+        if let Some(word) = word.and_then(|b| b.first_chunk()) {
+            regs.set(reg, u64::from_le_bytes(*word));
+        }
+    }
+    regs
+}
+
 /// A pointer to a `struct pt_regs`, as the unwinder holds one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum RegsPtr {

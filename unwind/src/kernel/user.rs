@@ -1,26 +1,141 @@
 //! The user part of a callchain, as the kernel walks it: `perf_callchain_user` (Linux
 //! `arch/x86/events/core.c`) and `unwind_user` (`kernel/unwind/user.c`, since 6.17).
+//!
+//! Not here: context markers, and when there is a user part at all (`callchain`).
 
-use crate::memory::Memory;
+use crate::memory::{Memory, MemoryError};
 use crate::reason::Reason;
 use crate::regs::{Reg, Regs};
 use alloc::vec::Vec;
+use core::fmt;
 
 /// The first address that user space cannot have (`TASK_SIZE_MAX`).
 const TASK_SIZE: u64 = (1 << 47) - 4096;
 /// Bits of `regs->flags` with which nothing is walked: X86_VM_MASK and PERF_EFLAGS_VM.
 const VM_FLAGS: u64 = 1 << 17 | 1 << 5;
-/// `__USER32_CS`, the code segment of 32-bit programs.
-const USER32_CS: u64 = 0x23;
+/// The code segments of 64-bit programs: `__USER_CS`, and under Xen `FLAT_USER_CS64`.
+const USER64_CS: [u64; 2] = [0x33, 0xe033];
 
-/// What the kernel knows besides registers and memory.
+/// What the kernel knows of a task's user space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct UserFrames {
-    /// The first bytes of the instruction that a uprobe is at, if it is one that asks
-    /// (`is_uprobe_at_func_entry`, since 6.11).
+pub struct UserSpace {
+    /// The registers with which user space was left (`task_pt_regs`); `None` if the task has no user
+    /// space (`current->mm` is NULL): a kernel thread, or a task that exits.
+    pub regs: Option<Regs>,
+    /// The process in whose mappings its code is.
+    pub pid: u32,
+    /// The first bytes of the instruction that a uprobe is at, if one is being handled
+    /// (`is_uprobe_at_func_entry`, since 6.11, and in stable versions before).
     pub uprobe: Option<[u8; 4]>,
-    /// Most addresses (`max_stack`).
-    pub max: usize,
+}
+
+/// How an address of user space was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UserFound {
+    /// In the registers.
+    Regs,
+    /// At a function's entry: on top of the stack.
+    Entry {
+        /// Where it was read.
+        slot: u64,
+    },
+    /// Behind a saved frame pointer.
+    FramePointer {
+        /// Where that was.
+        fp: u64,
+    },
+}
+
+/// An address of user space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UserFrame {
+    /// The address.
+    pub ip: u64,
+    /// How it was found.
+    pub found: UserFound,
+}
+
+/// Why a user part ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UserEnd {
+    /// A frame is where user space cannot be (`__access_ok`).
+    NotUser {
+        /// The address.
+        address: u64,
+    },
+    /// A word cannot be read: not mapped, or not in the recording.
+    Fault(MemoryError),
+    /// `unwind_user`: the frame pointer is below sp.
+    FpBelowSp {
+        /// The frame pointer.
+        fp: u64,
+        /// sp of the frame.
+        sp: u64,
+    },
+    /// `unwind_user`: the frame's CFA is not above sp.
+    CfaNotAboveSp {
+        /// The CFA.
+        cfa: u64,
+        /// sp of the frame.
+        sp: u64,
+    },
+    /// `unwind_user`: the frame's CFA is not aligned.
+    Misaligned {
+        /// The CFA.
+        cfa: u64,
+    },
+    /// The callchain holds as many addresses as it may (`max_stack`).
+    MaxStack {
+        /// How many.
+        max: u32,
+    },
+    /// Virtual 8086 mode, which is not walked.
+    Vm86,
+    /// A register that the recording does not have.
+    RegisterMissing(Reg),
+}
+
+impl UserEnd {
+    /// As one of the reasons that all walks have.
+    pub const fn reason(self) -> Reason {
+        match self {
+            UserEnd::NotUser { address } => Reason::Memory(MemoryError::Unmapped { address }),
+            UserEnd::Fault(error) => Reason::Memory(error),
+            UserEnd::FpBelowSp { fp, sp } => Reason::SpDidNotAdvance { from: sp, to: fp },
+            UserEnd::CfaNotAboveSp { cfa, sp } => Reason::SpDidNotAdvance { from: sp, to: cfa },
+            UserEnd::Misaligned { .. } | UserEnd::Vm86 => Reason::NotAtRoot,
+            UserEnd::MaxStack { max } => Reason::FrameLimit { limit: max },
+            UserEnd::RegisterMissing(reg) => Reason::RegistersMissing { reg },
+        }
+    }
+}
+
+impl fmt::Display for UserEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UserEnd::NotUser { address } => {
+                write!(f, "fault: {address:#x} is no address of user space")
+            }
+            UserEnd::Fault(error) => write!(f, "fault: {error}"),
+            UserEnd::FpBelowSp { fp, sp } => write!(f, "fp < sp: {fp:#x} is below {sp:#x}"),
+            UserEnd::CfaNotAboveSp { cfa, sp } => {
+                write!(f, "cfa <= sp: {cfa:#x} is not above {sp:#x}")
+            }
+            UserEnd::Misaligned { cfa } => write!(f, "misaligned: cfa {cfa:#x}"),
+            UserEnd::MaxStack { max } => write!(f, "max_stack: {max} addresses are stored"),
+            UserEnd::Vm86 => write!(f, "virtual 8086 mode"),
+            UserEnd::RegisterMissing(reg) => write!(f, "{reg} is not recorded"),
+        }
+    }
+}
+
+/// A user part: its addresses, innermost first, and why there are no more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UserChain {
+    /// The addresses.
+    pub frames: Vec<UserFrame>,
+    /// Why there are no more.
+    pub end: UserEnd,
 }
 
 /// Is a uprobe with this instruction at the entry of a function: `push %rbp`, or `endbr64`?
@@ -28,107 +143,160 @@ const fn at_entry(insn: [u8; 4], is_64: bool) -> bool {
     insn[0] == 0x55 || is_64 && matches!(insn, [0xf3, 0x0f, 0x1e, 0xfa])
 }
 
-/// `perf_callchain_user`: the addresses, innermost first, and why there are no more. The order of
-/// frames is not checked, as the kernel does not check it.
+/// Bytes of a word: `user_64bit_mode` says.
+fn word_size(regs: &Regs) -> u64 {
+    match regs.get(Reg::Cs) {
+        Some(cs) if !USER64_CS.contains(&cs) => 4,
+        _ => 8,
+    }
+}
+
+/// `compat_ptr`: pointers of a 32-bit program are cut.
+const fn pointer(value: u64, size: u64) -> u64 {
+    if size == 4 {
+        value & 0xffff_ffff
+    } else {
+        value
+    }
+}
+
+/// `perf_callchain_user`: at most `max` addresses. The order of frames is not checked, as the kernel
+/// does not check it.
 pub fn perf_callchain_user<M: Memory + ?Sized>(
     regs: &Regs,
+    uprobe: Option<[u8; 4]>,
     memory: &M,
-    what: UserFrames,
-) -> (Vec<u64>, Reason) {
-    let mut out = Vec::new();
+    max: usize,
+) -> UserChain {
+    let mut frames = Vec::new();
+    let end = follow_frames(regs, uprobe, memory, max, &mut frames);
+    UserChain { frames, end }
+}
+
+fn follow_frames<M: Memory + ?Sized>(
+    regs: &Regs,
+    uprobe: Option<[u8; 4]>,
+    memory: &M,
+    max: usize,
+    out: &mut Vec<UserFrame>,
+) -> UserEnd {
     if regs.get(Reg::Rflags).unwrap_or(0) & VM_FLAGS != 0 {
-        return (out, Reason::NotAtRoot);
+        return UserEnd::Vm86;
     }
-    let Some(rip) = regs.get(Reg::Rip) else {
-        return (out, Reason::RegistersMissing { reg: Reg::Rip });
+    let Some(ip) = regs.get(Reg::Rip) else {
+        return UserEnd::RegisterMissing(Reg::Rip);
     };
-    let is_64 = regs.get(Reg::Cs) != Some(USER32_CS);
-    let size = if is_64 { 8 } else { 4 };
-    let store = |out: &mut Vec<u64>, address| {
-        if out.len() < what.max {
-            out.push(address);
+    let size = word_size(regs);
+    let store = |out: &mut Vec<UserFrame>, ip, found| {
+        if out.len() < max {
+            out.push(UserFrame { ip, found });
         }
     };
-    store(&mut out, rip);
-    if let (Some(insn), Some(sp)) = (what.uprobe, regs.get(Reg::Rsp))
-        && at_entry(insn, is_64)
-        && let Ok(ret) = word(memory, sp, size)
+    store(out, ip, UserFound::Regs);
+    if let (Some(insn), Some(slot)) = (uprobe, regs.get(Reg::Rsp))
+        && at_entry(insn, size == 8)
+        && let Ok(ret) = word(memory, slot, size)
     {
-        store(&mut out, ret);
+        store(out, ret, UserFound::Entry { slot });
     }
-    let Some(mut fp) = regs.get(Reg::Rbp) else {
-        return (out, Reason::RegistersMissing { reg: Reg::Rbp });
+    let Some(bp) = regs.get(Reg::Rbp) else {
+        return UserEnd::RegisterMissing(Reg::Rbp);
     };
-    while out.len() < what.max {
-        let frame = word(memory, fp, size).and_then(|next| {
-            let ret = word(memory, fp.wrapping_add(size), size)?;
-            Ok((next, ret))
-        });
+    let mut fp = pointer(bp, size);
+    while out.len() < max {
+        let frame = word(memory, fp, size)
+            .and_then(|next| Ok((next, word(memory, fp.wrapping_add(size), size)?)));
         match frame {
-            Ok((next, ret)) => {
-                store(&mut out, ret);
-                fp = next;
+            Ok((next, ip)) => {
+                store(out, ip, UserFound::FramePointer { fp });
+                fp = pointer(next, size);
             }
-            Err(reason) => return (out, reason),
+            Err(end) => return end,
         }
     }
-    let limit = u32::try_from(what.max).unwrap_or(u32::MAX);
-    (out, Reason::FrameLimit { limit })
+    limit(max)
+}
+
+fn limit(max: usize) -> UserEnd {
+    UserEnd::MaxStack {
+        max: u32::try_from(max).unwrap_or(u32::MAX),
+    }
 }
 
 /// A word of user space, as `__get_user` behind `__access_ok`.
-fn word<M: Memory + ?Sized>(memory: &M, address: u64, size: u64) -> Result<u64, Reason> {
+fn word<M: Memory + ?Sized>(memory: &M, address: u64, size: u64) -> Result<u64, UserEnd> {
     if address.checked_add(size).is_none_or(|end| end > TASK_SIZE) {
-        return Err(crate::memory::MemoryError::Unmapped { address }.into());
+        return Err(UserEnd::NotUser { address });
     }
     if size == 8 {
-        return Ok(memory.read_u64(address)?);
+        return memory.read_u64(address).map_err(UserEnd::Fault);
     }
     let mut bytes = [0; 4];
-    memory.read(address, &mut bytes)?;
+    memory.read(address, &mut bytes).map_err(UserEnd::Fault)?;
     Ok(u64::from(u32::from_le_bytes(bytes)))
 }
 
-/// `unwind_user` with frame pointers: each frame's CFA must lie above sp and be aligned. With
-/// `at_function_start` (6.19) the first frame has not pushed rbp yet.
+/// `unwind_user` with frame pointers, at most `max` addresses: each frame's CFA must lie above sp
+/// and be aligned. With a uprobe at a function's entry (6.19) the first frame has not pushed rbp
+/// yet.
 pub fn unwind_user<M: Memory + ?Sized>(
     regs: &Regs,
+    uprobe: Option<[u8; 4]>,
     memory: &M,
-    at_function_start: bool,
     max: usize,
-) -> (Vec<u64>, Reason) {
-    let mut out = Vec::new();
+) -> UserChain {
+    let mut frames = Vec::new();
+    let end = check_frames(regs, uprobe, memory, max, &mut frames);
+    UserChain { frames, end }
+}
+
+fn check_frames<M: Memory + ?Sized>(
+    regs: &Regs,
+    uprobe: Option<[u8; 4]>,
+    memory: &M,
+    max: usize,
+    out: &mut Vec<UserFrame>,
+) -> UserEnd {
     for reg in [Reg::Rip, Reg::Rsp, Reg::Rbp] {
         if regs.get(reg).is_none() {
-            return (out, Reason::RegistersMissing { reg });
+            return UserEnd::RegisterMissing(reg);
         }
     }
-    let is_64 = regs.get(Reg::Cs) != Some(USER32_CS);
-    let size = if is_64 { 8 } else { 4 };
+    let size = word_size(regs);
     let (mut ip, mut sp) = (regs.rip(), regs.rsp());
-    let mut fp = regs.get(Reg::Rbp).unwrap_or(0);
-    let mut topmost = true;
+    let mut fp = pointer(regs.get_or_zero(Reg::Rbp), size);
+    let mut found = UserFound::Regs;
+    let mut at_start = uprobe.is_some_and(|insn| at_entry(insn, size == 8));
     while out.len() < max {
-        out.push(ip);
-        let at_start = core::mem::take(&mut topmost) && at_function_start;
-        let cfa = match at_start {
+        out.push(UserFrame { ip, found });
+        let first = core::mem::take(&mut at_start);
+        if !first && fp < sp {
+            return UserEnd::FpBelowSp { fp, sp };
+        }
+        let cfa = match first {
             true => sp.wrapping_add(size),
-            false if fp < sp => return (out, Reason::SpDidNotAdvance { from: sp, to: fp }),
             false => fp.wrapping_add(2 * size),
         };
-        if cfa <= sp || cfa % size != 0 {
-            return (out, Reason::SpDidNotAdvance { from: sp, to: cfa });
+        if cfa <= sp {
+            return UserEnd::CfaNotAboveSp { cfa, sp };
         }
-        let next = word(memory, cfa - size, size).and_then(|ra| match at_start {
+        if cfa % size != 0 {
+            return UserEnd::Misaligned { cfa };
+        }
+        let slot = cfa - size;
+        let next = word(memory, slot, size).and_then(|ra| match first {
             true => Ok((ra, fp)),
             false => Ok((ra, word(memory, cfa - 2 * size, size)?)),
         });
+        found = match first {
+            true => UserFound::Entry { slot },
+            false => UserFound::FramePointer { fp },
+        };
         match next {
             Ok(next) => (ip, fp) = next,
-            Err(reason) => return (out, reason),
+            Err(end) => return end,
         }
         sp = cfa;
     }
-    let limit = u32::try_from(max).unwrap_or(u32::MAX);
-    (out, Reason::FrameLimit { limit })
+    limit(max)
 }

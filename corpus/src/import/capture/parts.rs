@@ -8,7 +8,7 @@ use crate::model::{Region, RegionRole};
 use std::borrow::Cow;
 use std::ops::Range;
 use unwind_sim_unwind::kernel::{
-    GraphReturn, GraphSearch, StackInfo, StackType, State, Task, Version,
+    GraphReturn, GraphSearch, StackInfo, StackType, State, Task, UserSpace, Version,
 };
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
@@ -160,6 +160,41 @@ pub(super) fn stacks(
         }
     }
     Ok(())
+}
+
+/// What is known of user space, and its memory.
+pub(super) fn user_space(
+    from: &Object<'_>,
+    regions: &mut Vec<Region<'static>>,
+) -> Result<Option<UserSpace>, Problem> {
+    let Some(user) = from.object("user")? else {
+        return Ok(None);
+    };
+    for memory in user.objects("memory")? {
+        let (address, bytes) = (memory.needed("at")?, memory.memory("data")?);
+        let mut piece = region(address, bytes, 0..0, 0);
+        piece.role = RegionRole::User;
+        regions.push(piece);
+    }
+    let regs = user.object("regs")?;
+    let pid = user.number("pid")?.unwrap_or(0);
+    let uprobe = user.numbers("uprobe")?;
+    let insn = || {
+        let mut insn = [0; 4];
+        for (to, from) in insn.iter_mut().zip(&uprobe) {
+            *to = u8::try_from(*from).ok()?;
+        }
+        (uprobe.len() == insn.len()).then_some(insn)
+    };
+    let uprobe = match uprobe.is_empty() {
+        true => None,
+        false => Some(insn().ok_or_else(|| user.problem("uprobe", "not four bytes"))?),
+    };
+    Ok(Some(UserSpace {
+        regs: regs.map(|regs| registers(&regs)).transpose()?,
+        pid: u32::try_from(pid).map_err(|_| user.problem("pid", "no process"))?,
+        uprobe,
+    }))
 }
 
 /// The registers of an object by their names in gdb; flags are `eflags`.

@@ -21,7 +21,7 @@ pub(super) use dump::unsupported;
 pub use error::{Fault, Problem};
 
 use super::{ImportError, ImportOptions, Imported, Output, Sink};
-use crate::kernel::{self, KernelImage};
+use crate::kernel::{self, KernelImage, PageTables, user_memory};
 use crate::model::{Event, Item, KernelSample, Region, RegionRole, Sample};
 use dump::{Cpu, Dump};
 use layout::Layout;
@@ -33,7 +33,9 @@ use std::ops::ControlFlow;
 use symbols::Symbols;
 use tasks::TaskInfo;
 use unwind_sim_unwind::image::Owner;
-use unwind_sim_unwind::kernel::{StackInfo, StackType, THREAD_SIZE, Task, Version};
+use unwind_sim_unwind::kernel::{
+    PT_REGS_LEN, StackInfo, StackType, THREAD_SIZE, Task, UserSpace, Version, is_user_cs, regs_from,
+};
 use unwind_sim_unwind::orc::Encoding;
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
@@ -151,10 +153,11 @@ fn import_dump(
             encoding: image.encoding,
             time: output.imported.samples,
         };
-        let sample = match running {
+        let mut sample = match running {
             Some((cpu, per_cpu)) => sample.running(&task, cpu, per_cpu),
             None => sample.inactive(&task),
         };
+        add_user(&memory, &task, &mut sample);
         let event = Event::Comm {
             pid: PID,
             tid: task.pid,
@@ -187,6 +190,37 @@ fn map(output: &mut Output<'_, '_>, code: Code, bias: u64) -> ControlFlow<()> {
         image,
         name: code.name,
     }))
+}
+
+/// Adds the task's user space, with the memory that its callchain reads.
+fn add_user(memory: &pages::Virtual<'_, '_>, info: &TaskInfo, sample: &mut Sample<'static>) {
+    let Some(pgd) = info.pgd else {
+        return;
+    };
+    let Some(kernel) = &mut sample.kernel else {
+        return;
+    };
+    let user = kernel.user.insert(UserSpace {
+        pid: info.pid,
+        ..UserSpace::default()
+    });
+    if pgd == 0 {
+        return;
+    }
+    let at = info.stack.saturating_add(THREAD_SIZE - PT_REGS_LEN);
+    let saved = memory.bytes(at, PT_REGS_LEN as usize);
+    // What runs in user space has not left its registers there.
+    let of_user = |regs: &Regs| regs.get(Reg::Cs).is_some_and(is_user_cs);
+    let live = sample.regs.live().copied().filter(of_user);
+    user.regs = live.or(saved.ok().map(|bytes| regs_from(&bytes)));
+    let Ok(root) = memory.translate(pgd) else {
+        return;
+    };
+    let levels = memory.tables.levels;
+    let tables = PageTables { root, levels };
+    let own = pages::Virtual::new(memory.dump, tables);
+    let regions = user_memory(user, &mut |at, len| own.bytes(at, len).ok());
+    sample.regions.extend(regions);
 }
 
 /// What a sample is made of.
@@ -268,6 +302,7 @@ impl Taken<'_, '_, '_> {
                 release: self.release.to_owned(),
                 task,
                 states: Vec::new(),
+                user: None,
             })),
         }
     }

@@ -27,6 +27,9 @@ pub(super) struct TaskInfo {
     pub(super) on_cpu: bool,
     pub(super) graph: Vec<GraphReturn>,
     pub(super) rethooks: Vec<Rethook>,
+    /// Where the page tables of its user space are (`mm->pgd`): 0 without any, `None` if the
+    /// kernel's layout does not say.
+    pub(super) pgd: Option<u64>,
 }
 
 /// Offsets in `task_struct` and what it points to.
@@ -39,6 +42,8 @@ pub(super) struct Reader<'a, 'd, 'm> {
     on_cpu: Option<u64>,
     graph: Option<Graph>,
     rethooks: Option<Rethooks>,
+    /// Of `mm` in the task, and of `pgd` there.
+    user: Option<[u64; 2]>,
 }
 
 struct Graph {
@@ -91,6 +96,10 @@ impl<'a, 'd, 'm> Reader<'a, 'd, 'm> {
             on_cpu: layout.find(TASK, "on_cpu"),
             graph: graph(),
             rethooks: rethooks(),
+            user: layout
+                .find(TASK, "mm")
+                .zip(layout.find("mm_struct", "pgd"))
+                .map(<[u64; 2]>::from),
         })
     }
 
@@ -106,7 +115,17 @@ impl<'a, 'd, 'm> Reader<'a, 'd, 'm> {
             on_cpu: on_cpu.transpose()? == Some(1),
             graph: self.graph(address)?,
             rethooks: self.rethooks(address)?,
+            pgd: self.pgd(address),
         })
+    }
+
+    /// What cannot be read of it costs only the user's part.
+    fn pgd(&self, task: u64) -> Option<u64> {
+        let [mm, pgd] = self.user?;
+        match self.memory.u64(task.wrapping_add(mm)).ok()? {
+            0 => Some(0),
+            mm => self.memory.u64(mm.wrapping_add(pgd)).ok(),
+        }
     }
 
     /// The shadow stack of the function graph tracer, the oldest entry first.

@@ -6,9 +6,10 @@ use crate::trace::layout::NAME_BYTES_MAX;
 use crate::trace::varint::{Cursor, put, put_bytes, put_difference};
 use unwind_sim_unwind::kernel::{
     Cursors, FpState, GraphReturn, GuessState, Kind, OrcState, RegsPtr, Rethook, StackInfo,
-    StackType, State, Task, Version,
+    StackType, State, Task, UserSpace, Version,
 };
 use unwind_sim_unwind::orc::Encoding;
+use unwind_sim_unwind::regs::{RegMask, Regs};
 
 /// Most stacks of a task, and most return addresses taken by tracers.
 const STACKS_MAX: usize = 64;
@@ -19,6 +20,11 @@ const STATES_MAX: usize = 256;
 /// Bits of the head.
 const CURRENT: u64 = 1;
 const OTHER_CPU: u64 = 2;
+/// What is known of user space follows.
+const USER: u64 = 4;
+/// Bits of that: the registers follow; the instruction that a uprobe is at follows.
+const USER_REGS: u64 = 1;
+const UPROBE: u64 = 2;
 
 /// What it counts for in `CHUNK_DECODED_BYTES_MAX`.
 pub(super) fn weight(kernel: &KernelSample) -> u64 {
@@ -49,7 +55,8 @@ pub(super) fn put_kernel(kernel: &KernelSample, out: &mut Vec<u8>) {
     put_bytes(out, kernel.release.as_bytes());
     let current = if task.is_current { CURRENT } else { 0 };
     let other = if task.on_other_cpu { OTHER_CPU } else { 0 };
-    put(out, current | other);
+    let user = if kernel.user.is_some() { USER } else { 0 };
+    put(out, current | other | user);
     put(out, encoding_number(task.encoding));
     put(out, task.thread_sp);
     put(out, task.top_padding);
@@ -70,6 +77,58 @@ pub(super) fn put_kernel(kernel: &KernelSample, out: &mut Vec<u8>) {
     for state in &kernel.states {
         put_state(state, &mut before, out);
     }
+    if let Some(user) = &kernel.user {
+        put_user(user, out);
+    }
+}
+
+fn put_user(user: &UserSpace, out: &mut Vec<u8>) {
+    let bit = |bit: u64, set: bool| if set { bit } else { 0 };
+    put(
+        out,
+        bit(USER_REGS, user.regs.is_some()) | bit(UPROBE, user.uprobe.is_some()),
+    );
+    put(out, u64::from(user.pid));
+    if let Some(regs) = &user.regs {
+        put(out, u64::from(regs.known().0));
+        for reg in regs.known().iter() {
+            put(out, regs.get_or_zero(reg));
+        }
+    }
+    if let Some(insn) = user.uprobe {
+        out.extend(insn);
+    }
+}
+
+fn read_user(records: &mut Cursor<'_>) -> Result<UserSpace, Bad> {
+    let head = records.u64()?;
+    if head & !(USER_REGS | UPROBE) != 0 {
+        return Err(records.bad("user space has unknown bits"));
+    }
+    let mut user = UserSpace {
+        regs: None,
+        pid: records.u32()?,
+        uprobe: None,
+    };
+    if head & USER_REGS != 0 {
+        let known = RegMask(records.u32()?);
+        if known.and(RegMask::ALL) != known {
+            return Err(records.bad("registers that do not exist"));
+        }
+        let mut regs = Regs::UNKNOWN;
+        for reg in known.iter() {
+            regs.set(reg, records.u64()?);
+        }
+        user.regs = Some(regs);
+    }
+    if head & UPROBE != 0 {
+        let mut insn = [0; 4];
+        for byte in &mut insn {
+            *byte = records.u8()?;
+        }
+        user.uprobe = Some(insn);
+    }
+    Ok(user)
 }
 
 /// 0 if it is not known, else one more than its place in [`Encoding::ALL`].
@@ -135,7 +194,7 @@ fn put_state(state: &State, before: &mut u64, out: &mut Vec<u8>) {
 pub(super) fn read(records: &mut Cursor<'_>) -> Result<KernelSample, Bad> {
     let release = records.string(NAME_BYTES_MAX / 16)?.to_owned();
     let head = records.u64()?;
-    if head & !(CURRENT | OTHER_CPU) != 0 {
+    if head & !(CURRENT | OTHER_CPU | USER) != 0 {
         return Err(records.bad("a task has unknown bits"));
     }
     let mut task = Task {
@@ -169,10 +228,12 @@ pub(super) fn read(records: &mut Cursor<'_>) -> Result<KernelSample, Bad> {
     for _ in 0..records.count(STATES_MAX, "too many states")? {
         states.push(read_state(&mut before, records)?);
     }
+    let user = (head & USER != 0).then(|| read_user(records)).transpose()?;
     Ok(KernelSample {
         release,
         task,
         states,
+        user,
     })
 }
 

@@ -129,7 +129,12 @@ fn pc_slot(frames: &[TrueFrame], kind: TrueKind) -> Option<u64> {
 }
 
 fn role_of(number: u8) -> Option<RegionRole> {
-    let roles = [RegionRole::Stack, RegionRole::OtherStack, RegionRole::Data];
+    let roles = [
+        RegionRole::Stack,
+        RegionRole::OtherStack,
+        RegionRole::Data,
+        RegionRole::User,
+    ];
     roles.into_iter().find(|r| *r as u8 == number)
 }
 

@@ -8,7 +8,7 @@ use quickcheck::{QuickCheck, TestResult};
 use std::borrow::Cow;
 use unwind_sim_unwind::kernel::{
     Cursors, FpState, GraphReturn, GuessState, OrcState, RegsPtr, Rethook, StackInfo, StackType,
-    State, Task, Version,
+    State, Task, UserSpace, Version,
 };
 use unwind_sim_unwind::orc::Encoding;
 use unwind_sim_unwind::regs::{Reg, Regs};
@@ -50,7 +50,12 @@ fn region(n: &mut Numbers) -> Region<'static> {
     if let Some(byte) = bytes.get_mut(n.below(90) as usize) {
         *byte = n.next() as u8;
     }
-    let roles = [RegionRole::Stack, RegionRole::OtherStack, RegionRole::Data];
+    let roles = [
+        RegionRole::Stack,
+        RegionRole::OtherStack,
+        RegionRole::Data,
+        RegionRole::User,
+    ];
     Region {
         role: roles[n.below(3) as usize],
         bounds: near(n, 0x6000)..near(n, 0x9000),
@@ -194,6 +199,11 @@ fn kernel(n: &mut Numbers) -> KernelSample {
             rethooks: (0..n.below(3)).map(|_| rethook(n)).collect(),
         },
         states: (0..n.below(9)).map(|_| state(n)).collect(),
+        user: flag(n).then(|| UserSpace {
+            regs: flag(n).then(|| Regs::frame(near(n, 0x40_0000), near(n, 0x7000), n.next())),
+            pid: n.next() as u32,
+            uprobe: flag(n).then(|| (n.next() as u32).to_le_bytes()),
+        }),
     }
 }
 

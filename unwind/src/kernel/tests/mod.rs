@@ -5,3 +5,4 @@ mod fp;
 mod orc;
 mod support;
 mod traces;
+mod user;

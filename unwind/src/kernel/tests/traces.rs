@@ -1,14 +1,10 @@
-//! The other ways to print a walk, and the user's part.
+//! The other ways to print a walk.
 
 use super::support::{IRQ, Small, TASK, TEXT, Words, call, kernel_regs, of_kind};
 use crate::kernel::trace::{Line, Unreliable, show, stack_walk, stack_walk_reliable};
-use crate::kernel::{
-    Finds, From, Kernel, Kind, StackType, UserFrames, perf_callchain_user, unwind_user,
-};
-use crate::memory::Copy;
+use crate::kernel::{Finds, From, Kernel, Kind, StackType};
 use crate::orc::{Entry, EntryType, OrcReg};
-use crate::reason::{Code, Reason};
-use crate::regs::{Reg, Regs};
+use crate::reason::Code;
 use alloc::vec::Vec;
 
 const SP: u64 = TASK.start + 0x3000;
@@ -111,79 +107,4 @@ fn stacks_are_announced() {
         },
     ];
     assert_eq!(lines, expected);
-}
-
-fn user_stack(words: &[u64]) -> Vec<u8> {
-    words.iter().flat_map(|w| w.to_le_bytes()).collect()
-}
-
-#[test]
-fn the_users_part_follows_frame_pointers_whatever_their_order() {
-    const AT: u64 = 0x7ffe_0000;
-    let bytes = user_stack(&[AT + 32, 0x40_1111, 0, 0, AT + 8, 0x40_2222]);
-    let memory = Copy::new(AT, &bytes);
-    let mut regs = Regs::frame(0x40_0000, AT, AT);
-    regs.set(Reg::Cs, 0x33);
-    let what = UserFrames {
-        uprobe: None,
-        max: 5,
-    };
-    let (ips, reason) = perf_callchain_user(&regs, &memory, what);
-    // The third frame lies below the second, and holds what nobody meant: the kernel goes on.
-    assert_eq!(
-        ips,
-        [0x40_0000, 0x40_1111, 0x40_2222, 0, 0x40_1111][..ips.len()]
-    );
-    assert!(
-        ips.len() > 3 || matches!(reason, Reason::Memory(_)),
-        "{ips:x?} {reason}"
-    );
-    // unwind_user does not.
-    let (ips, reason) = unwind_user(&regs, &memory, false, 9);
-    assert_eq!(ips, [0x40_0000, 0x40_1111, 0x40_2222]);
-    assert_eq!(reason.code(), Code::SpDidNotAdvance);
-    // A uprobe at a function's entry, where rbp is still the caller's.
-    let at_entry = UserFrames {
-        uprobe: Some([0x55, 0, 0, 0]),
-        max: 2,
-    };
-    assert_eq!(
-        perf_callchain_user(&regs, &memory, at_entry).0,
-        [0x40_0000, AT + 32]
-    );
-    let endbr = UserFrames {
-        uprobe: Some([0xf3, 0x0f, 0x1e, 0xfa]),
-        max: 2,
-    };
-    assert_eq!(perf_callchain_user(&regs, &memory, endbr).0[1], AT + 32);
-    let inside = UserFrames {
-        uprobe: Some([0x90; 4]),
-        max: 2,
-    };
-    assert_eq!(perf_callchain_user(&regs, &memory, inside).0[1], 0x40_1111);
-    let (ips, _) = unwind_user(&regs, &memory, true, 2);
-    assert_eq!(ips, [0x40_0000, AT + 32]);
-}
-
-#[test]
-fn programs_of_32_bits_have_small_frames() {
-    let bytes: Vec<u8> = [0x1008_u32, 0x111, 0, 0x222]
-        .iter()
-        .flat_map(|w| w.to_le_bytes())
-        .collect();
-    let memory = Copy::new(0x1000, &bytes);
-    let mut regs = Regs::frame(0x40_0000, 0x1000, 0x1000);
-    regs.set(Reg::Cs, 0x23);
-    let what = UserFrames {
-        uprobe: None,
-        max: 9,
-    };
-    let (ips, reason) = perf_callchain_user(&regs, &memory, what);
-    assert_eq!(ips, [0x40_0000, 0x111, 0x222]);
-    assert!(matches!(reason, Reason::Memory(_)));
-    regs.set(Reg::Rflags, 1 << 17);
-    assert!(
-        perf_callchain_user(&regs, &memory, what).0.is_empty(),
-        "virtual 8086 mode"
-    );
 }

@@ -1,0 +1,217 @@
+//! `get_perf_callchain` (Linux `kernel/events/callchain.c`): a kernel part, a user part, and the
+//! context markers before them, within the bounds of an event.
+
+use super::user::{UserChain, UserEnd, UserFrame, UserSpace, perf_callchain_user, unwind_user};
+use crate::memory::Memory;
+use alloc::vec::Vec;
+
+/// Of what the addresses behind a marker are (`enum perf_callchain_context`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Context {
+    /// The kernel.
+    Kernel,
+    /// User space.
+    User,
+    /// User space, walked later, before the return to it (since 6.19).
+    UserDeferred,
+}
+
+impl Context {
+    /// The name in `include/uapi/linux/perf_event.h`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Context::Kernel => "PERF_CONTEXT_KERNEL",
+            Context::User => "PERF_CONTEXT_USER",
+            Context::UserDeferred => "PERF_CONTEXT_USER_DEFERRED",
+        }
+    }
+
+    /// What stands among the addresses.
+    pub const fn value(self) -> u64 {
+        match self {
+            Context::Kernel => -128_i64 as u64,
+            Context::User => -512_i64 as u64,
+            Context::UserDeferred => -640_i64 as u64,
+        }
+    }
+}
+
+/// Who walks user space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum UserWalk {
+    /// Nobody (`exclude_callchain_user`).
+    None,
+    /// `perf_callchain_user`.
+    #[default]
+    FramePointer,
+    /// `unwind_user`, deferred; the chain is shown with what came later.
+    UnwindUser,
+}
+
+/// What an event asks for, and what its bounds are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CallchainOptions {
+    /// Most addresses, of kernel and user space together (`sample_max_stack`).
+    pub max_stack: u32,
+    /// Most markers (`kernel.perf_event_max_contexts_per_stack`).
+    pub max_contexts: u32,
+    /// Who walks user space.
+    pub user: UserWalk,
+    /// The event belongs to another task than the one that runs: no user part.
+    pub crosstask: bool,
+}
+
+impl CallchainOptions {
+    /// `PERF_MAX_STACK_DEPTH`, the default of `kernel.perf_event_max_stack`.
+    pub const MAX_STACK: u32 = 127;
+    /// `PERF_MAX_CONTEXTS_PER_STACK`
+    pub const MAX_CONTEXTS: u32 = 8;
+}
+
+impl Default for CallchainOptions {
+    fn default() -> Self {
+        CallchainOptions {
+            max_stack: Self::MAX_STACK,
+            max_contexts: Self::MAX_CONTEXTS,
+            user: UserWalk::default(),
+            crosstask: false,
+        }
+    }
+}
+
+/// One word of a callchain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CallchainEntry {
+    /// A marker.
+    Context(Context),
+    /// An address of the kernel, with its number in the kernel part.
+    Kernel(usize, u64),
+    /// An address of user space.
+    User(UserFrame),
+}
+
+impl CallchainEntry {
+    /// What is in the sample.
+    pub const fn value(self) -> u64 {
+        match self {
+            CallchainEntry::Context(context) => context.value(),
+            CallchainEntry::Kernel(_, ip) => ip,
+            CallchainEntry::User(frame) => frame.ip,
+        }
+    }
+}
+
+/// What came of the user part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UserOutcome {
+    /// It was walked.
+    Walked(UserEnd),
+    /// The marker found no room, and nothing is stored from there on.
+    NoRoomForContext,
+    /// It is not wanted.
+    NotAsked,
+    /// The task has no user space.
+    NoUserSpace,
+    /// The task is not the event's.
+    CrossTask,
+    /// The recording does not say what the registers of user space were.
+    NotRecorded,
+}
+
+impl core::fmt::Display for UserOutcome {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            UserOutcome::Walked(end) => return end.fmt(f),
+            UserOutcome::NoRoomForContext => "max_contexts: no room for the marker",
+            UserOutcome::NotAsked => "not asked for",
+            UserOutcome::NoUserSpace => "the task has no user space (mm is NULL)",
+            UserOutcome::CrossTask => "the event belongs to another task (crosstask)",
+            UserOutcome::NotRecorded => "the registers of user space are not recorded",
+        })
+    }
+}
+
+/// A callchain.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Callchain {
+    /// As in `PERF_SAMPLE_CALLCHAIN`.
+    pub entries: Vec<CallchainEntry>,
+    /// What came of the user part.
+    pub user: UserOutcome,
+}
+
+impl Callchain {
+    /// The words, markers included.
+    pub fn ips(&self) -> Vec<u64> {
+        self.entries.iter().map(|e| e.value()).collect()
+    }
+}
+
+/// Puts a callchain together. `kernel` is what `perf_callchain_kernel` found, `None` of a sample in
+/// user mode. `space` is the task's user space, `None` where the recording does not say; of a
+/// sample in user mode its registers are the sample's.
+pub fn get_perf_callchain<M: Memory + ?Sized>(
+    kernel: Option<&[u64]>,
+    space: Option<&UserSpace>,
+    memory: &M,
+    options: CallchainOptions,
+) -> Callchain {
+    let mut entries = Vec::new();
+    let (max_stack, mut contexts) = (options.max_stack as usize, 0);
+    // Without room for a marker, nothing is stored any more (`contexts_maxed`).
+    let mut maxed = false;
+    let mut context = |entries: &mut Vec<CallchainEntry>, context: Context| {
+        maxed |= contexts >= options.max_contexts;
+        if !maxed {
+            entries.push(CallchainEntry::Context(context));
+            contexts += 1;
+        }
+        !maxed
+    };
+    let mut stored = 0;
+    if let Some(ips) = kernel
+        && context(&mut entries, Context::Kernel)
+    {
+        let ips = ips.iter().take(max_stack).enumerate();
+        entries.extend(ips.map(|(i, ip)| CallchainEntry::Kernel(i, *ip)));
+        stored = entries.len() - 1;
+    }
+    let mut user = || {
+        let mut chain: UserChain;
+        let (mark, walk) = match options.user {
+            UserWalk::None => return UserOutcome::NotAsked,
+            UserWalk::FramePointer => (Context::User, true),
+            UserWalk::UnwindUser => (Context::UserDeferred, false),
+        };
+        let Some(space) = space else {
+            return UserOutcome::NotRecorded;
+        };
+        let Some(regs) = &space.regs else {
+            return UserOutcome::NoUserSpace;
+        };
+        if options.crosstask {
+            return UserOutcome::CrossTask;
+        }
+        if !context(&mut entries, mark) {
+            return UserOutcome::NoRoomForContext;
+        }
+        if walk {
+            let left = max_stack - stored;
+            chain = perf_callchain_user(regs, space.uprobe, memory, left);
+            if let UserEnd::MaxStack { max } = &mut chain.end {
+                *max = options.max_stack;
+            }
+        } else {
+            // A record of its own, with a bound of its own.
+            chain = unwind_user(regs, space.uprobe, memory, UNWIND_MAX_ENTRIES);
+        }
+        entries.extend(chain.frames.into_iter().map(CallchainEntry::User));
+        UserOutcome::Walked(chain.end)
+    };
+    let user = user();
+    Callchain { entries, user }
+}
+
+/// Most addresses of a deferred user part (`kernel/unwind/deferred.c`): a page, without the
+/// structure before them.
+const UNWIND_MAX_ENTRIES: usize = (4096 - 16) / 8;

@@ -1,0 +1,219 @@
+//! The user's part, and callchains put together.
+
+use crate::kernel::{
+    CallchainOptions, Context, UserEnd, UserFound, UserOutcome, UserSpace, UserWalk,
+    get_perf_callchain, perf_callchain_user, unwind_user,
+};
+use crate::memory::{Copy, MemoryError};
+use crate::reason::Code;
+use crate::regs::{Reg, Regs};
+use alloc::vec::Vec;
+
+const AT: u64 = 0x7ffe_0000;
+const PUSH_RBP: Option<[u8; 4]> = Some([0x55, 0, 0, 0]);
+const ENDBR64: Option<[u8; 4]> = Some([0xf3, 0x0f, 0x1e, 0xfa]);
+
+fn bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|w| w.to_le_bytes()).collect()
+}
+
+fn regs(cs: u64) -> Regs {
+    let mut regs = Regs::frame(0x40_0000, AT, AT);
+    regs.set(Reg::Cs, cs);
+    regs
+}
+
+/// The addresses that `perf_callchain_user` gives, at most `max`, and why there are no more.
+fn perf(
+    regs: &Regs,
+    uprobe: Option<[u8; 4]>,
+    memory: &Copy<'_>,
+    max: usize,
+) -> (Vec<u64>, UserEnd) {
+    let chain = perf_callchain_user(regs, uprobe, memory, max);
+    (chain.frames.iter().map(|f| f.ip).collect(), chain.end)
+}
+
+fn user(
+    regs: &Regs,
+    uprobe: Option<[u8; 4]>,
+    memory: &Copy<'_>,
+    max: usize,
+) -> (Vec<u64>, UserEnd) {
+    let chain = unwind_user(regs, uprobe, memory, max);
+    (chain.frames.iter().map(|f| f.ip).collect(), chain.end)
+}
+
+#[test]
+fn the_users_part_follows_frame_pointers_whatever_their_order() {
+    // The second frame's caller lies below it, at AT + 8, where its words mean something else.
+    let bytes = bytes(&[AT + 32, 0x40_1111, AT + 64, 0, AT + 8, 0x40_2222]);
+    let memory = Copy::new(AT, &bytes);
+    let (ips, end) = perf(&regs(0x33), None, &memory, 9);
+    assert_eq!(ips, [0x40_0000, 0x40_1111, 0x40_2222, AT + 64]);
+    assert!(
+        matches!(end, UserEnd::Fault(e) if e.address() == 0x40_1111),
+        "{end}"
+    );
+    // unwind_user does not go there.
+    let (ips, end) = user(&regs(0x33), None, &memory, 9);
+    assert_eq!(ips, [0x40_0000, 0x40_1111, 0x40_2222]);
+    let expected = UserEnd::FpBelowSp {
+        fp: AT + 8,
+        sp: AT + 48,
+    };
+    assert_eq!(
+        (end, end.reason().code()),
+        (expected, Code::SpDidNotAdvance)
+    );
+}
+
+#[test]
+fn unwind_user_says_what_is_wrong_with_a_frame() {
+    let words = bytes(&[AT + 20, 0x40_1111, 0, 0, 0]);
+    let memory = Copy::new(AT, &words);
+    let (ips, end) = user(&regs(0x33), None, &memory, 9);
+    assert_eq!((ips.len(), end), (2, UserEnd::Misaligned { cfa: AT + 36 }));
+    let mut at_top = regs(0x33);
+    at_top.set(Reg::Rbp, u64::MAX - 15);
+    let (_, end) = user(&at_top, None, &memory, 9);
+    assert_eq!(end, UserEnd::CfaNotAboveSp { cfa: 0, sp: AT });
+    at_top.set(Reg::Rbp, 0x0055_5541_4156_4150);
+    let (_, end) = user(&at_top, None, &memory, 9);
+    let address = 0x0055_5541_4156_4158;
+    assert_eq!(end, UserEnd::NotUser { address });
+    let (ips, end) = user(&regs(0x33), None, &memory, 1);
+    assert_eq!((ips.len(), end), (1, UserEnd::MaxStack { max: 1 }));
+}
+
+#[test]
+fn at_a_functions_entry_its_caller_is_on_top_of_the_stack() {
+    let words = bytes(&[AT + 32, 0x40_1111, 0, 0, 0]);
+    let memory = Copy::new(AT, &words);
+    for insn in [PUSH_RBP, ENDBR64] {
+        let chain = perf_callchain_user(&regs(0x33), insn, &memory, 3);
+        let found: Vec<_> = chain.frames.iter().map(|f| (f.ip, f.found)).collect();
+        let expected = [
+            (0x40_0000, UserFound::Regs),
+            (AT + 32, UserFound::Entry { slot: AT }),
+            (0x40_1111, UserFound::FramePointer { fp: AT }),
+        ];
+        assert_eq!(found, expected);
+        let (ips, _) = user(&regs(0x33), insn, &memory, 2);
+        assert_eq!(ips, [0x40_0000, AT + 32]);
+    }
+    for insn in [None, Some([0x90; 4])] {
+        let (ips, _) = perf(&regs(0x33), insn, &memory, 2);
+        assert_eq!(ips, [0x40_0000, 0x40_1111]);
+    }
+}
+
+#[test]
+fn programs_of_32_bits_have_small_frames() {
+    let words = [0x7ffe_0010_u32, 0x111, 0, 0, 0, 0x222];
+    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    let memory = Copy::new(AT, &bytes);
+    let mut compat = regs(0x23);
+    // What is above 32 bits is no part of a pointer (`compat_ptr`).
+    compat.set(Reg::Rbp, 0xffff_ffff_0000_0000 | AT);
+    let (ips, end) = perf(&compat, None, &memory, 9);
+    assert_eq!(ips, [0x40_0000, 0x111, 0x222]);
+    assert_eq!(
+        end,
+        UserEnd::Fault(MemoryError::BelowCopy {
+            address: 0,
+            start: AT
+        })
+    );
+    // At a function's entry 32 bits are read; endbr64 is no instruction of such a program.
+    let (ips, _) = perf(&compat, PUSH_RBP, &memory, 2);
+    assert_eq!(ips, [0x40_0000, 0x7ffe_0010]);
+    let (ips, _) = perf(&compat, ENDBR64, &memory, 2);
+    assert_eq!(ips, [0x40_0000, 0x111]);
+    compat.set(Reg::Rbp, AT);
+    let (ips, end) = user(&compat, None, &memory, 9);
+    assert_eq!(ips, [0x40_0000, 0x111, 0x222]);
+    assert!(matches!(end, UserEnd::FpBelowSp { fp: 0, .. }), "{end}");
+    compat.set(Reg::Rflags, 1 << 17);
+    assert_eq!(perf(&compat, None, &memory, 9), (Vec::new(), UserEnd::Vm86));
+}
+
+fn space(regs: Option<Regs>) -> UserSpace {
+    UserSpace {
+        regs,
+        pid: 7,
+        uprobe: None,
+    }
+}
+
+#[test]
+fn markers_stand_before_the_parts_and_are_not_counted_as_addresses() {
+    let words = bytes(&[0, 0x40_1111]);
+    let memory = Copy::new(AT, &words);
+    let (k, u) = (Context::Kernel.value(), Context::User.value());
+    let later = Context::UserDeferred.value();
+    let known = space(Some(regs(0x33)));
+    let chain = |kernel: Option<&[u64]>, options| {
+        let chain = get_perf_callchain(kernel, Some(&known), &memory, options);
+        (chain.ips(), chain.user)
+    };
+    let all = CallchainOptions::default();
+    let fault = UserOutcome::Walked(UserEnd::Fault(MemoryError::BelowCopy {
+        address: 0,
+        start: AT,
+    }));
+    let whole = [k, 1, 2, 3, u, 0x40_0000, 0x40_1111];
+    assert_eq!(chain(Some(&[1, 2, 3]), all), (whole.to_vec(), fault));
+    assert_eq!(chain(None, all), (whole[4..].to_vec(), fault));
+    let of = |max_stack, max_contexts| CallchainOptions {
+        max_stack,
+        max_contexts,
+        ..all
+    };
+    // The kernel's addresses and the user's have one bound; the markers have another.
+    for (max, stored) in [(1, 2), (3, 4)] {
+        let (ips, user) = chain(Some(&[1, 2, 3]), of(max, 8));
+        let expected = [&whole[..stored], &[u]].concat();
+        assert_eq!(ips, expected);
+        assert_eq!(user, UserOutcome::Walked(UserEnd::MaxStack { max }));
+    }
+    let (ips, user) = chain(Some(&[1, 2, 3]), of(4, 8));
+    assert_eq!(ips, whole[..6]);
+    assert_eq!(user, UserOutcome::Walked(UserEnd::MaxStack { max: 4 }));
+    let no_room = UserOutcome::NoRoomForContext;
+    assert_eq!(chain(Some(&[1]), of(9, 1)), (Vec::from([k, 1]), no_room));
+    assert_eq!(chain(Some(&[1]), of(9, 0)), (Vec::new(), no_room));
+    let deferred = CallchainOptions {
+        user: UserWalk::UnwindUser,
+        ..of(1, 8)
+    };
+    // What comes later is not bound by max_stack.
+    let (ips, _) = chain(Some(&[1, 2]), deferred);
+    assert_eq!(ips, [k, 1, later, 0x40_0000]);
+}
+
+#[test]
+fn there_is_not_always_a_user_part() {
+    let memory = Copy::new(AT, &[]);
+    let kernel: Option<&[u64]> = Some(&[1]);
+    let k = Context::Kernel.value();
+    let known = space(Some(regs(0x33)));
+    let all = CallchainOptions::default();
+    let none = CallchainOptions {
+        user: UserWalk::None,
+        ..all
+    };
+    let other = CallchainOptions {
+        crosstask: true,
+        ..all
+    };
+    for (space, options, expected) in [
+        (Some(&known), none, UserOutcome::NotAsked),
+        (Some(&known), other, UserOutcome::CrossTask),
+        (Some(&space(None)), all, UserOutcome::NoUserSpace),
+        (None, all, UserOutcome::NotRecorded),
+    ] {
+        let chain = get_perf_callchain(kernel, space, &memory, options);
+        assert_eq!((chain.ips(), chain.user), (Vec::from([k, 1]), expected));
+    }
+}
