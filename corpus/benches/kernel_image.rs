@@ -80,7 +80,8 @@ const fn tool(compression: Compression) -> Option<&'static str> {
         Compression::Lzma | Compression::Xz => Some("xz"),
         Compression::Lz4 => Some("lz4"),
         Compression::Zstd => Some("zstd"),
-        Compression::None | Compression::Lzo => None,
+        Compression::Lzo => Some("lzop"),
+        Compression::None => None,
     }
 }
 

@@ -37,18 +37,11 @@ pub enum KernelErrorKind {
         /// Its first bytes.
         magic: [u8; 4],
     },
-    /// The payload is compressed in a way that is not supported.
-    Unsupported {
-        /// How.
-        compression: Compression,
-        /// Where the payload begins.
-        offset: u64,
-    },
     /// The payload cannot be unpacked.
     Unpack {
         /// How it is compressed.
         compression: Compression,
-        /// Where it begins.
+        /// Where it begins, or the block of it that is bad.
         offset: u64,
         /// What the decompressor said.
         why: io::ErrorKind,
@@ -110,14 +103,6 @@ impl fmt::Display for KernelErrorKind {
             Self::UnknownCompression { offset, magic } => write!(
                 f,
                 "payload at offset {offset:#x}: begins with {magic:02x?}, no known compression"
-            ),
-            Self::Unsupported {
-                compression,
-                offset,
-            } => write!(
-                f,
-                "payload at offset {offset:#x}: {} is not supported; unpack it and give the vmlinux",
-                compression.as_str()
             ),
             Self::Unpack {
                 compression,

@@ -12,6 +12,7 @@ mod btf;
 mod error;
 mod kallsyms;
 mod kaslr;
+mod lzop;
 mod module;
 mod orc;
 mod paging;

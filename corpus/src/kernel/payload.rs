@@ -3,9 +3,11 @@
 //! Sources: Linux `Documentation/arch/x86/boot.rst` (`setup_sects`, `payload_offset`,
 //! `payload_length`, since boot protocol 2.08); `scripts/Makefile.lib` and `lib/decompress*.c` for
 //! what the payload is. All but gzip have the unpacked size appended, four bytes; it is a hint here
-//! and no more. lz4 is its legacy frame: blocks of at most 8 MiB, each behind its length.
+//! and no more. lz4 is its legacy frame: blocks of at most 8 MiB, each behind its length; lzo is what
+//! lzop(1) writes.
 
 use super::error::KernelErrorKind;
+use super::lzop;
 use std::io::{self, Read};
 use unwind_sim_unwind::image::Bytes;
 
@@ -33,7 +35,7 @@ pub enum Compression {
     Lzma,
     /// `CONFIG_KERNEL_XZ`
     Xz,
-    /// `CONFIG_KERNEL_LZO`: it is told, and refused.
+    /// `CONFIG_KERNEL_LZO`
     Lzo,
     /// `CONFIG_KERNEL_LZ4`
     Lz4,
@@ -141,7 +143,7 @@ impl Payload {
     /// Unpacks it.
     ///
     /// # Errors
-    /// If it is damaged, larger than 1 GiB, or compressed with lzo.
+    /// If it is damaged, or larger than 1 GiB.
     pub fn unpack(&self) -> Result<Bytes, KernelErrorKind> {
         if self.compression == Compression::None {
             return Ok(self.data.clone());
@@ -202,12 +204,13 @@ pub(super) fn unpack(
         }
         Compression::Lz4 => out = lz4_legacy(data, believed).map_err(failed)?,
         Compression::Zstd => zstd_frame(data, &mut out).map_err(failed)?,
-        Compression::Lzo => {
-            return Err(KernelErrorKind::Unsupported {
+        Compression::Lzo => lzop::unpack(data, &mut out, UNPACKED_MAX).map_err(|(at, why)| {
+            KernelErrorKind::Unpack {
                 compression,
-                offset,
-            });
-        }
+                offset: offset + at as u64,
+                why,
+            }
+        })?,
     }
     if out.len() as u64 > UNPACKED_MAX {
         let limit = UNPACKED_MAX;

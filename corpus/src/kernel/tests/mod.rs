@@ -1,6 +1,7 @@
 //! Kernel images that are made here, small, in every form; and real ones where they are given.
 
 mod forms;
+mod lzop;
 mod modules;
 mod packed;
 mod real;
