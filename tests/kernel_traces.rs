@@ -1,5 +1,6 @@
 //! Recordings of real kernels, `corpus/kernel/`: made by `tests/kernel/boot.sh` and `extract --scrub`,
-//! so that of the kernels there are only the rows and symbols that the walks use, and no code.
+//! so that of the kernels there are only the rows and symbols that the walks use, and no code. Two of
+//! them are built with another unwinder (docs/captures.md).
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -18,7 +19,8 @@ use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::start::{FakeVariant, Variant};
 use unwind_sim_unwind::verdict::Verdict;
 
-const RELEASES: [&str; 2] = ["6.1", "6.12"];
+/// Recordings, each with the place of its kernel's own unwinder among [`spec::KERNEL`].
+const RELEASES: [(&str, usize); 4] = [("6.1", 0), ("6.12", 0), ("6.12-fp", 1), ("6.12-guess", 2)];
 
 fn open(name: &str) -> Input {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/kernel");
@@ -38,7 +40,7 @@ fn run(against: Against) -> Run {
 
 #[test]
 fn every_state_is_the_kernels() {
-    for release in RELEASES {
+    for (release, own) in RELEASES {
         let (run, input) = (
             run(Against::Kernel),
             open(&format!("{release}-unwinds.bin")),
@@ -46,7 +48,7 @@ fn every_state_is_the_kernels() {
         let mut states = 0;
         run.for_each(&input, &Filter::default(), &mut |view, column, outcome| {
             let kernel = view.sample.kernel.as_ref().expect("a kernel's sample");
-            if column == 0 {
+            if column == own {
                 states += kernel.states.len();
                 assert_eq!(
                     outcome.verdict,
@@ -103,15 +105,26 @@ fn every_callchain_is_what_perf_stored() {
 #[test]
 fn what_is_wrong_at_each_instruction() {
     let mut out = String::new();
-    for release in RELEASES {
+    for (release, own) in RELEASES {
         for start in ["entry_SYSCALL_64", "asm_exc_page_fault"] {
             let name = format!("{release}-{start}.bin");
             let run = run(Against::Truth);
             let comparison = run.compare(&open(&name), &Filter::default());
             let comparison = comparison.expect("a sound trace");
             let text = comparison_text(&comparison, &run.column_names(), &name, true);
-            let orc = text.split("\nfp:kernel: first").next().unwrap_or(&text);
-            let _ = writeln!(out, "{name}: {}\n{orc}", head(&run, &comparison));
+            // Of an unwinder that such a kernel does not have only the counts.
+            let first = format!("\n{}: first", spec::KERNEL[own]);
+            let (counts, _) = text.split_once("\n\n").unwrap_or((&text, ""));
+            let (_, causes) = text.split_once(&first).unwrap_or((&text, ""));
+            let causes = causes.split(":kernel: first").next().unwrap_or("");
+            let causes = causes
+                .rsplit_once("\n\n")
+                .map_or(causes, |(causes, _)| causes);
+            let _ = writeln!(
+                out,
+                "{name}: {}\n{counts}\n{first}{causes}\n",
+                head(&run, &comparison)
+            );
         }
     }
     insta::with_settings!({

@@ -1,4 +1,5 @@
-//! Of a kernel's image, what the walks of some samples use: their ORC rows and symbols, no code.
+//! Of a kernel's image, what the walks of some samples use: their ORC rows, if it has any, and
+//! symbols, no code.
 
 use super::file_name;
 use crate::engine::Engine;
@@ -17,6 +18,8 @@ use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::unwinder::Stack;
 use unwind_sim_unwind::walk::Limits;
 
+/// Kernel addresses begin here.
+const KERNEL: u64 = 0xffff_8000_0000_0000;
 /// Symbols that the unwinders know by name.
 const KNOWN: [&str; 14] = [
     "_stext",
@@ -35,7 +38,8 @@ const KNOWN: [&str; 14] = [
     "ret_from_fork_asm",
 ];
 
-/// Puts smaller images in place of those with ORC tables in the worlds of kernel samples.
+/// Puts smaller images in place of those with ORC tables, or at a kernel's addresses, in the worlds
+/// of kernel samples.
 ///
 /// # Errors
 /// None: the unwinders' names are ours.
@@ -70,8 +74,11 @@ pub(super) fn reduce(samples: &mut [(Sample<'static>, Vec<Mapping>)]) -> Result<
                     .filter(|a| mapping.range.contains(a))
                     .map(|a| mapping.svma(*a))
                     .collect();
-                match index.and_then(|index| smaller_image(image, &index, &svmas)) {
-                    Some(parts) => Arc::new(Image::new(parts)),
+                let sections = index.and_then(|index| rows(image, &index, &svmas));
+                // A kernel with another unwinder has no rows.
+                let is_kernel = mapping.range.start >= KERNEL;
+                match sections.or(is_kernel.then(Vec::new)) {
+                    Some(sections) => Arc::new(smaller_image(image, sections, &svmas)),
                     None => image.clone(),
                 }
             });
@@ -124,7 +131,7 @@ fn addresses(
 }
 
 /// The rows of these addresses, and of those before them, each with the row that ends it.
-fn smaller_image(image: &Image, index: &Index, svmas: &BTreeSet<u64>) -> Option<ImageParts> {
+fn rows(image: &Image, index: &Index, svmas: &BTreeSet<u64>) -> Option<Vec<Section>> {
     let table = index.table().ok()?;
     let looked_up = svmas.iter().flat_map(|a| [a.wrapping_sub(1), *a]);
     let positions: BTreeSet<usize> = looked_up
@@ -152,6 +159,11 @@ fn smaller_image(image: &Image, index: &Index, svmas: &BTreeSet<u64>) -> Option<
         section(SectionKind::OrcUnwindIp, ips_at, ips),
     ];
     sections.extend(image.section(SectionKind::OrcHeader).cloned());
+    Some(sections)
+}
+
+/// The image with these sections, and the symbols of these addresses.
+fn smaller_image(image: &Image, sections: Vec<Section>, svmas: &BTreeSet<u64>) -> Image {
     let named = |name: &str| KNOWN.contains(&name);
     let mut symbols: Vec<_> = image.symbols().to_vec();
     let of_code: BTreeSet<(u64, String)> = svmas
@@ -161,7 +173,7 @@ fn smaller_image(image: &Image, index: &Index, svmas: &BTreeSet<u64>) -> Option<
         .map(|s| (s.address, s.name.clone()))
         .collect();
     symbols.retain(|s| named(&s.name) || of_code.contains(&(s.address, s.name.clone())));
-    Some(ImageParts {
+    Image::new(ImageParts {
         name: file_name(image.name()).to_owned(),
         build_id: image.build_id().to_vec(),
         text: image.text().to_vec(),

@@ -188,6 +188,19 @@ impl Btf {
     /// is, bytes. Members of members without a name count as its own; of an array of structs the
     /// first element is meant. `None` if there is no such member, or if it is a bit-field.
     pub fn extent(&self, name: &str, path: &str) -> Option<(u64, u64)> {
+        let found = self.at_path(name, path)?;
+        Some((found.offset, self.size(found.of)?))
+    }
+
+    /// How large that is which the pointer `path` in the struct `name` points to, bytes.
+    pub fn target_size(&self, name: &str, path: &str) -> Option<u64> {
+        let found = self.at_path(name, path)?;
+        let (_, pointer) = self.plain(found.of)?;
+        (pointer.kind == KIND_PTR).then_some(())?;
+        self.size(pointer.value)
+    }
+
+    fn at_path(&self, name: &str, path: &str) -> Option<Member> {
         let looks = Cell::new(LOOKS_MAX);
         let mut of = self.named(name)?;
         let mut offset = 0u64;
@@ -197,7 +210,7 @@ impl Btf {
             offset = offset.checked_add(found.offset)?;
             of = found.of;
         }
-        Some((offset, self.size(of)?))
+        Some(Member { offset, of })
     }
 
     /// The size of the struct or union `name`, bytes.
@@ -321,7 +334,7 @@ mod tests {
         out
     }
 
-    const STRINGS: &[u8] = b"\0int\0s\0a\0b\0c\0d\0t\0";
+    const STRINGS: &[u8] = b"\0int\0s\0a\0b\0c\0d\0t\0p\0";
     const INT: u32 = 1;
     const S: u32 = 5;
     const A: u32 = 7;
@@ -329,8 +342,9 @@ mod tests {
     const C: u32 = 11;
     const D: u32 = 13;
     const T: u32 = 15;
+    const P: u32 = 17;
 
-    /// `struct s { int a; union { int b; }; const t c[3]; int d : 3; }` with
+    /// `struct s { int a; union { int b; }; const t c[3]; int d : 3; t *p; }` with
     /// `typedef struct { int a; int b; } t`.
     fn example() -> Vec<u8> {
         let kind = |kind: u32, len: u32| kind << 24 | len;
@@ -341,8 +355,9 @@ mod tests {
             &[T, kind(KIND_TYPEDEF, 0), 3],
             &[0, kind(KIND_CONST, 0), 4],
             &[0, kind(KIND_ARRAY, 0), 0, 5, 1, 3],
-            &[S, kind(KIND_STRUCT, 4) | 1 << 31, 36],
-            &[A, 1, 0, 0, 2, 32, C, 6, 64, D, 1, 3 << 24 | 256],
+            &[S, kind(KIND_STRUCT, 5) | 1 << 31, 48],
+            &[A, 1, 0, 0, 2, 32, C, 6, 64, D, 1, 3 << 24 | 256, P, 8, 320],
+            &[0, kind(KIND_PTR, 0), 4],
         ];
         section(&types.concat(), STRINGS)
     }
@@ -358,7 +373,10 @@ mod tests {
         assert_eq!(btf.extent("s", "d"), None, "a bit-field");
         assert_eq!(btf.extent("s", "e"), None);
         assert_eq!(btf.extent("t", "a"), None, "no struct of its own");
-        assert_eq!(btf.size_of("s"), Some(36));
+        assert_eq!(btf.extent("s", "p"), Some((40, 8)));
+        assert_eq!(btf.target_size("s", "p"), Some(8));
+        assert_eq!(btf.target_size("s", "a"), None, "no pointer");
+        assert_eq!(btf.size_of("s"), Some(48));
     }
 
     #[test]

@@ -9,7 +9,8 @@ use unwind_sim_corpus::kernel::Btf;
 use unwind_sim_corpus::model::{KernelSample, Sample};
 use unwind_sim_host::gdb::{GdbError, Others, Registers};
 use unwind_sim_unwind::kernel::{
-    Cursors, OrcState, PT_REGS_LEN, RegsPtr, StackInfo, StackType, State, regs_from,
+    Cursors, FpState, GuessState, Kind, OrcState, PT_REGS_LEN, RegsPtr, StackInfo, StackType,
+    State, regs_from,
 };
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
@@ -26,18 +27,22 @@ const ALONE_MAX: Duration = Duration::from_secs(2);
 /// Most stops that are of no unwind that is recorded.
 const STRAY_MAX: usize = 64;
 
-/// The members of `struct unwind_state` of ORC.
+/// Where `struct unwind_state` has its members, whichever unwinder's it is.
 pub(super) struct StateLayout {
-    offsets: [u64; 14],
+    kind: Kind,
+    /// Of [`SHARED`], and of the unwinder's own behind them.
+    offsets: Vec<u64>,
 }
 
-const MEMBERS: [&str; 14] = [
+const SHARED: [&str; 6] = [
     "stack_info.type",
     "stack_info.begin",
     "stack_info.end",
     "stack_info.next_sp",
     "stack_mask",
     "graph_idx",
+];
+const ORC: [&str; 8] = [
     "error",
     "signal",
     "full_regs",
@@ -47,15 +52,22 @@ const MEMBERS: [&str; 14] = [
     "regs",
     "prev_regs",
 ];
+const FP: [&str; 7] = ["error", "got_irq", "bp", "orig_sp", "ip", "next_bp", "regs"];
+const GUESS: [&str; 1] = ["sp"];
 
 impl StateLayout {
-    /// Of a kernel with ORC; `None` for others.
+    /// A kernel is built with one unwinder, and the structure has its members only.
     fn new(btf: &Btf) -> Option<StateLayout> {
-        let mut offsets = [0; MEMBERS.len()];
-        for (offset, member) in offsets.iter_mut().zip(MEMBERS) {
-            *offset = btf.offset("unwind_state", member)?;
-        }
-        Some(StateLayout { offsets })
+        let kinds: [(Kind, &[&str]); 3] =
+            [(Kind::Orc, &ORC), (Kind::Fp, &FP), (Kind::Guess, &GUESS)];
+        kinds.into_iter().find_map(|(kind, own)| {
+            let members = SHARED.iter().chain(own);
+            let offsets = members.map(|member| btf.offset("unwind_state", member));
+            Some(StateLayout {
+                kind,
+                offsets: offsets.collect::<Option<_>>()?,
+            })
+        })
     }
 
     fn state(&self, bytes: &[u8]) -> State {
@@ -64,31 +76,56 @@ impl StateLayout {
             let bytes = bytes.get(at..at + len).unwrap_or_default().iter().rev();
             bytes.fold(0, |value, b| value << 8 | u64::from(*b))
         };
-        let pointer = |member| match part(member, 8) {
+        let stack = StackInfo {
+            kind: StackType::from_number(part(0, 4)).unwrap_or_default(),
+            begin: part(1, 8),
+            end: part(2, 8),
+            next_sp: part(3, 8),
+        };
+        let stack_mask = part(4, 8);
+        let cursors = Cursors {
+            graph_idx: part(5, 4) as u32,
+            rethook: 0,
+        };
+        let own = |member| SHARED.len() + member;
+        let flag = |member| part(own(member), 1) != 0;
+        let word = |member| part(own(member), 8);
+        let pointer = |member| match word(member) {
             0 => RegsPtr::None,
             address => RegsPtr::At(address),
         };
-        State::Orc(OrcState {
-            stack: StackInfo {
-                kind: StackType::from_number(part(0, 4)).unwrap_or_default(),
-                begin: part(1, 8),
-                end: part(2, 8),
-                next_sp: part(3, 8),
-            },
-            stack_mask: part(4, 8),
-            cursors: Cursors {
-                graph_idx: part(5, 4) as u32,
-                rethook: 0,
-            },
-            error: part(6, 1) != 0,
-            signal: part(7, 1) != 0,
-            full_regs: part(8, 1) != 0,
-            sp: part(9, 8),
-            bp: part(10, 8),
-            ip: part(11, 8),
-            regs: pointer(12),
-            prev_regs: pointer(13),
-        })
+        match self.kind {
+            Kind::Orc => State::Orc(OrcState {
+                stack,
+                stack_mask,
+                cursors,
+                error: flag(0),
+                signal: flag(1),
+                full_regs: flag(2),
+                sp: word(3),
+                bp: word(4),
+                ip: word(5),
+                regs: pointer(6),
+                prev_regs: pointer(7),
+            }),
+            Kind::Fp => State::Fp(FpState {
+                stack,
+                stack_mask,
+                cursors,
+                error: flag(0),
+                got_irq: flag(1),
+                bp: word(2),
+                orig_sp: word(3),
+                ip: word(4),
+                next_bp: word(5),
+                regs: pointer(6),
+            }),
+            Kind::Guess => State::Guess(GuessState {
+                stack,
+                stack_mask,
+                sp: word(0),
+            }),
+        }
     }
 
     fn len(&self) -> usize {
@@ -103,6 +140,8 @@ struct Arguments {
     task: u64,
     regs: u64,
     first_frame: u64,
+    /// rip and rsp at its first instruction.
+    own: (u64, u64),
 }
 
 impl<W: Write> Session<'_, '_, '_, W> {
@@ -111,7 +150,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
         let layout = self.image.btf.as_ref().and_then(StateLayout::new);
         let layout = layout.ok_or(GdbRecordError::NoMember {
             structure: "unwind_state",
-            path: "prev_regs",
+            path: "sp",
         })?;
         let start = self.locate(START)?;
         let next = self.locate(NEXT)?;
@@ -125,6 +164,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 task: get("rsi"),
                 regs: get("rdx"),
                 first_frame: get("rcx"),
+                own: (get("rip"), get("rsp")),
             };
             at_start = self.unwind(&layout, &arguments, &start, &both)?;
         }
@@ -178,16 +218,13 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 break;
             }
             let state = self.state(layout, arguments.state)?;
-            if state.is_done() {
+            if is_last(&state) {
                 states.push(state);
                 break;
             }
         }
         // Who asked may have had enough: `get_wchan` wants one frame only.
-        let is_whole = states.last().is_some_and(|last| match last {
-            State::Orc(s) => last.is_done() || !self.range.contains(&s.ip),
-            _ => last.is_done(),
-        });
+        let is_whole = states.last().is_some_and(is_last);
         if let Some((comm, mut sample)) = sample {
             if let Some(kernel) = &mut sample.kernel {
                 kernel.states = states;
@@ -223,17 +260,24 @@ impl<W: Write> Session<'_, '_, '_, W> {
             copy_more(machine, &mut stopped, regs.rsp())?;
             SampleRegs::hardware(regs)
         } else if arguments.task == stopped.address {
-            let Some(State::Orc(first)) = states.first() else {
-                return Ok(None);
+            let own = match states.first() {
+                Some(State::Orc(first)) => Regs::frame(first.ip, first.sp, first.bp),
+                // Where it pushes rbp is its own frame. The guess asks for the mark only.
+                Some(State::Fp(_) | State::Guess(_)) => {
+                    let (rip, rsp) = arguments.own;
+                    let frame = rsp.wrapping_sub(8);
+                    Regs::frame(rip, frame, frame)
+                }
+                None => return Ok(None),
             };
             let mut mark = Regs::UNKNOWN;
-            mark.set(Reg::Rip, first.ip);
+            mark.set(Reg::Rip, own.rip());
             mark.set(Reg::Rsp, arguments.first_frame);
             mark.set(Reg::Rflags, 0);
             SampleRegs {
                 sampled: mark,
                 fetch: None,
-                own: Some(Regs::frame(first.ip, first.sp, first.bp)),
+                own: Some(own),
             }
         } else {
             stopped = self.kernel.inactive(machine, arguments.task)?;
@@ -263,5 +307,16 @@ impl<W: Write> Session<'_, '_, '_, W> {
             })),
         };
         Ok(Some((comm, sample)))
+    }
+}
+
+/// Is it done, or at the registers of user space, of which the kernel has no address and may ask no
+/// more?
+fn is_last(state: &State) -> bool {
+    let is_user = |ip: u64| ip >> 63 == 0;
+    match state {
+        State::Orc(s) => state.is_done() || is_user(s.ip),
+        State::Fp(s) => state.is_done() || is_user(s.ip),
+        State::Guess(_) => state.is_done(),
     }
 }

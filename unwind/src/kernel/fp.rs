@@ -187,13 +187,12 @@ fn step<M: Memory + ?Sized>(
         RegsPtr::None => memory.read_u64(state.bp)?,
         regs => regs.read(unwind.start, memory, Reg::Rbp)?,
     };
-    let before = state;
     let updated = update(unwind, &mut state, next_bp)?;
     unwind.state = State::Fp(state);
     if updated {
         return Ok(true);
     }
-    let why = bad_address(unwind, &before, next_bp, task_regs)?;
+    let why = bad_address(unwind, &state, next_bp, task_regs)?;
     Ok(unwind.end(why, true))
 }
 

@@ -19,7 +19,11 @@ const fn align(address: u64) -> u64 {
     address.wrapping_add(7) & !7
 }
 
-pub(super) fn start<M: Memory + ?Sized>(unwind: &mut Unwind<'_, M>, first_frame: u64) {
+pub(super) fn start<M: Memory + ?Sized>(
+    unwind: &mut Unwind<'_, M>,
+    first_frame: u64,
+    skipped: &mut dyn FnMut(&Unwind<'_, M>),
+) {
     let task = unwind.kernel.task;
     let mut state = GuessState {
         sp: align(first_frame),
@@ -41,6 +45,7 @@ pub(super) fn start<M: Memory + ?Sized>(unwind: &mut Unwind<'_, M>, first_frame:
         }
     };
     if !is_first {
+        skipped(unwind);
         unwind.next_frame();
     }
 }

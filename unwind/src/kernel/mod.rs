@@ -195,7 +195,7 @@ impl<'a, M: Memory + ?Sized> Unwind<'a, M> {
         match kind {
             Kind::Orc => orc::start(&mut unwind, from, first_frame, skipped),
             Kind::Fp => fp::start(&mut unwind, from, first_frame, skipped),
-            Kind::Guess => guess::start(&mut unwind, first_frame),
+            Kind::Guess => guess::start(&mut unwind, first_frame, skipped),
         }
         unwind
     }
