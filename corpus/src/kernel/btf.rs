@@ -192,14 +192,6 @@ impl Btf {
         Some((found.offset, self.size(found.of)?))
     }
 
-    /// How large that is which the pointer `path` in the struct `name` points to, bytes.
-    pub fn target_size(&self, name: &str, path: &str) -> Option<u64> {
-        let found = self.at_path(name, path)?;
-        let (_, pointer) = self.plain(found.of)?;
-        (pointer.kind == KIND_PTR).then_some(())?;
-        self.size(pointer.value)
-    }
-
     fn at_path(&self, name: &str, path: &str) -> Option<Member> {
         let looks = Cell::new(LOOKS_MAX);
         let mut of = self.named(name)?;
@@ -374,8 +366,6 @@ mod tests {
         assert_eq!(btf.extent("s", "e"), None);
         assert_eq!(btf.extent("t", "a"), None, "no struct of its own");
         assert_eq!(btf.extent("s", "p"), Some((40, 8)));
-        assert_eq!(btf.target_size("s", "p"), Some(8));
-        assert_eq!(btf.target_size("s", "a"), None, "no pointer");
         assert_eq!(btf.size_of("s"), Some(48));
     }
 

@@ -346,7 +346,8 @@ impl<'a> Kernel<'a> {
             let entry = processor.exceptions.wrapping_add(places.entry_at);
             out.push(info(StackType::Entry, entry, 4096));
         }
-        let end = processor.hardirq.wrapping_add(8);
+        let version = self.places.version.unwrap_or(Version::DEFAULT);
+        let end = version.irq_stack_end(processor.hardirq);
         out.push(info(
             StackType::Irq,
             end.wrapping_sub(THREAD_SIZE),

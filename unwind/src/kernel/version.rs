@@ -113,6 +113,15 @@ impl Version {
         self.keeps_frame_at_mark
     }
 
+    /// The end of the interrupt stack that `hardirq_stack_ptr` says: since 5.12 (commit
+    /// 951c2a51ae75) that points to the last word of it. Before, it was the end.
+    pub const fn irq_stack_end(self, hardirq_stack_ptr: u64) -> u64 {
+        match self.since(5, 12) {
+            true => hardirq_stack_ptr.wrapping_add(8),
+            false => hardirq_stack_ptr,
+        }
+    }
+
     /// An ftrace trampoline's address is looked up at the same offset of the code that it is a copy
     /// of: 5.10. Before, all of it was looked up at one fixed address of that code.
     pub const fn maps_ftrace_trampolines(self) -> bool {

@@ -127,7 +127,7 @@ fn import_dump(
     let mut addresses = tasks::all(&memory, &layout, init_task, &mut problems)?;
     let cpus = dump.cpus.iter().enumerate();
     let cpus = cpus.filter_map(|(number, cpu)| {
-        let per_cpu = PerCpu::new(&memory, &symbols, &layout, bias, number, cpu)?;
+        let per_cpu = PerCpu::new(&memory, &symbols, &layout, (bias, version), number, cpu)?;
         Some((cpu, per_cpu))
     });
     let cpus: Vec<_> = cpus.collect();

@@ -10,7 +10,7 @@ use super::pages::Virtual;
 use super::symbols::Symbols;
 use crate::model::{Region, RegionRole};
 use std::borrow::Cow;
-use unwind_sim_unwind::kernel::{PAGE_SIZE, StackInfo, StackType, THREAD_SIZE};
+use unwind_sim_unwind::kernel::{PAGE_SIZE, StackInfo, StackType, THREAD_SIZE, Version};
 
 /// Symbols of per-CPU data below this are offsets, else addresses (since 6.15).
 const KERNEL: u64 = 0xffff_8000_0000_0000;
@@ -34,6 +34,7 @@ pub(super) struct PerCpu<'a, 'd, 'm> {
     pub(super) symbols: &'a Symbols,
     pub(super) layout: &'a Layout<'a>,
     pub(super) bias: u64,
+    pub(super) version: Option<Version>,
     /// What is added to an address of per-CPU data.
     pub(super) offset: u64,
 }
@@ -45,7 +46,7 @@ impl<'a, 'd, 'm> PerCpu<'a, 'd, 'm> {
         memory: &'a Virtual<'d, 'm>,
         symbols: &'a Symbols,
         layout: &'a Layout<'a>,
-        bias: u64,
+        (bias, version): (u64, Option<Version>),
         number: usize,
         cpu: &Cpu,
     ) -> Option<Self> {
@@ -62,6 +63,7 @@ impl<'a, 'd, 'm> PerCpu<'a, 'd, 'm> {
             symbols,
             layout,
             bias,
+            version,
             offset: by_base.or_else(|| at(number))?,
         })
     }
@@ -127,7 +129,7 @@ impl<'a, 'd, 'm> PerCpu<'a, 'd, 'm> {
             }
         }
         if let Some(top) = self.pointer("hardirq_stack_ptr", "hardirq_stack_ptr") {
-            let end = top.wrapping_add(8);
+            let end = self.version.unwrap_or(Version::DEFAULT).irq_stack_end(top);
             out.push(linked(StackType::Irq, end.wrapping_sub(THREAD_SIZE), end));
         }
         out
