@@ -116,8 +116,10 @@ mod user {
         0xf3, 0x0f, 0x1e, 0xfa, 0x41, 0x57, 0x49, 0x89, 0xd7, 0x41, 0x56, 0x49, 0x89, 0xf6, 0x41,
         0x55,
     ];
+    /// Names and begins.
+    type Functions = &'static [(&'static str, u64)];
     /// Image, begin and end of its code, and its functions.
-    pub(super) const IMAGES: [(&str, u64, u64, &[(&str, u64)]); 2] = [
+    pub(super) const IMAGES: [(&str, u64, u64, Functions); 2] = [
         (
             "/usr/lib64/libc-2.28.so",
             0x7f71_e91e_0000,

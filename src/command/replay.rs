@@ -47,7 +47,8 @@ enum User {
     /// perf_callchain_user: frame pointers.
     Fp,
     /// unwind_user (6.17), deferred: frame pointers, with checks.
-    UnwindUser,
+    #[value(name = "unwind-user")]
+    Unwind,
     /// Nobody.
     None,
 }
@@ -281,7 +282,7 @@ fn as_perf(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
         max_contexts: args.max_contexts,
         user: match args.user {
             User::Fp => UserWalk::FramePointer,
-            User::UnwindUser => UserWalk::UnwindUser,
+            User::Unwind => UserWalk::UnwindUser,
             User::None => UserWalk::None,
         },
         crosstask: args.crosstask,

@@ -9,6 +9,7 @@ mod kaslr;
 mod machine;
 mod shadow;
 mod states;
+mod taken;
 mod world;
 
 use super::{At, TraceRecorder, locate};

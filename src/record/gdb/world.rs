@@ -6,14 +6,14 @@
 
 use super::GdbRecordError;
 use super::machine::Machine;
+use super::taken::Taken;
 use std::borrow::Cow;
 use std::ops::Range;
 use unwind_sim_corpus::kernel::{Btf, KernelImage, user_memory};
 use unwind_sim_corpus::model::{Region, RegionRole};
 use unwind_sim_host::gdb::{GdbError, Registers};
 use unwind_sim_unwind::kernel::{
-    GraphReturn, GraphSearch, PT_REGS_LEN, Rethook, StackInfo, StackType, THREAD_SIZE, Task,
-    UserSpace, Version, regs_from,
+    PT_REGS_LEN, StackInfo, StackType, THREAD_SIZE, Task, UserSpace, Version, regs_from,
 };
 use unwind_sim_unwind::orc::Encoding;
 use unwind_sim_unwind::regs::{Reg, Regs};
@@ -27,8 +27,6 @@ const BELOW_LINK: u64 = PT_REGS_LEN;
 /// Most processors whose per-CPU data are looked for (`__per_cpu_offset` has `NR_CPUS` words, of
 /// distributions' kernels 8192).
 const PROCESSORS_MAX: usize = 512;
-/// Most return addresses of tracers taken.
-const TAKEN_MAX: usize = 64;
 /// The exception stacks, as `struct cea_exception_stacks` orders them.
 const EXCEPTIONS: [(StackType, &str); 6] = [
     (StackType::DoubleFault, "DF_stack"),
@@ -61,19 +59,7 @@ pub(super) struct Places {
     comm: Option<u64>,
     mm: u64,
     uprobe: Option<[u64; 3]>,
-    /// From a task to the list, and from a link of it to the next one, `ret_addr` and `frame`.
-    rethooks: Option<[u64; 4]>,
-    graph: Option<Graph>,
-}
-
-/// Of the function graph tracer.
-struct Graph {
-    ret_stack: u64,
-    curr: u64,
-    retp: u64,
-    size: u64,
-    /// A stack of words (since 6.10), not an array.
-    is_shadow: bool,
+    taken: Taken,
 }
 
 impl Places {
@@ -129,8 +115,7 @@ impl Places {
             comm: btf.offset("task_struct", "comm"),
             mm: member("task_struct", "mm")?,
             uprobe: uprobe(btf),
-            rethooks: rethooks(btf),
-            graph: graph(btf, version),
+            taken: Taken::new(btf, version),
         })
     }
 
@@ -171,30 +156,6 @@ fn uprobe(btf: &Btf) -> Option<[u64; 3]> {
         btf.offset("uprobe_task", "auprobe")?,
         btf.offset("arch_uprobe", "insn")?,
     ])
-}
-
-fn rethooks(btf: &Btf) -> Option<[u64; 4]> {
-    // The list leads from one `llist` to the next, not from node to node.
-    let list = btf.offset("rethook_node", "llist")?;
-    let from_list = |member| Some(btf.offset("rethook_node", member)?.wrapping_sub(list));
-    Some([
-        btf.offset("task_struct", "rethooks.first")?,
-        from_list("llist.next")?,
-        from_list("ret_addr")?,
-        from_list("frame")?,
-    ])
-}
-
-fn graph(btf: &Btf, version: Option<Version>) -> Option<Graph> {
-    let retp = btf.offset("ftrace_ret_stack", "retp")?;
-    Some(Graph {
-        ret_stack: btf.offset("task_struct", "ret_stack")?,
-        curr: btf.offset("task_struct", "curr_ret_stack")?,
-        retp,
-        size: retp + 8,
-        // One that is not known is newer.
-        is_shadow: version.is_none_or(|v| v.graph_search() == GraphSearch::Newest),
-    })
 }
 
 /// What one processor keeps for ever.
@@ -372,7 +333,7 @@ impl<'a> Kernel<'a> {
             ..Task::default()
         };
         let mut regions = copy(machine, &mut task.stacks, regs.rsp())?;
-        self.taken(machine, known.address, &mut task)?;
+        self.places.taken.read(machine, known.address, &mut task)?;
         let user = self.user(machine, &known)?;
         // What cannot be read is not mapped.
         let mut read = |at: u64, len: usize| machine.read(at, len).ok();
@@ -408,7 +369,7 @@ impl<'a> Kernel<'a> {
             ..Task::default()
         };
         let regions = copy(machine, &mut task.stacks, task.thread_sp)?;
-        self.taken(machine, address, &mut task)?;
+        self.places.taken.read(machine, address, &mut task)?;
         Ok(Stopped {
             // Its memory is behind other page tables.
             user: None,
@@ -443,73 +404,6 @@ impl<'a> Kernel<'a> {
             }
         }
         Ok(user)
-    }
-
-    /// What tracers took from the stack.
-    fn taken(&self, machine: &mut Machine, address: u64, task: &mut Task) -> Result<(), GdbError> {
-        if let Some([first, next, ret_addr, frame]) = self.places.rethooks {
-            let mut node = machine.word(address.wrapping_add(first))?;
-            while node != 0 && task.rethooks.len() < TAKEN_MAX {
-                task.rethooks.push(Rethook {
-                    ret_addr: machine.word(node.wrapping_add(ret_addr))?,
-                    frame: machine.word(node.wrapping_add(frame))?,
-                });
-                node = machine.word(node.wrapping_add(next))?;
-            }
-        }
-        if let Some(graph) = &self.places.graph {
-            let stack = machine.word(address.wrapping_add(graph.ret_stack))?;
-            let last = machine.word(address.wrapping_add(graph.curr))? as u32 as i32;
-            if stack != 0 {
-                task.graph = graph.entries(machine, stack, last)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Graph {
-    /// The oldest first. Before 6.10 `last` is the number of the last entry, since then that of
-    /// the first free word: in front of it stands, in its low ten bits, how many words back the
-    /// entry begins (`kernel/trace/fgraph.c`).
-    fn entries(
-        &self,
-        machine: &mut Machine,
-        stack: u64,
-        last: i32,
-    ) -> Result<Vec<GraphReturn>, GdbError> {
-        const WORDS_BACK: u64 = 0x3ff;
-        let mut out = Vec::new();
-        let mut entry = |machine: &mut Machine, at: u64| {
-            out.push(GraphReturn {
-                ret: machine.word(at)?,
-                retp: machine.word(at.wrapping_add(self.retp))?,
-            });
-            Ok::<bool, GdbError>(out.len() < TAKEN_MAX)
-        };
-        let Ok(last) = u64::try_from(last) else {
-            return Ok(out);
-        };
-        let mut left = last;
-        if self.is_shadow {
-            while left > 0 {
-                let word = machine.word(stack.wrapping_add(8 * (left - 1)))?;
-                let back = (word & WORDS_BACK) + 1;
-                let Some(begin) = left.checked_sub(back).filter(|_| back > 1) else {
-                    break;
-                };
-                left = begin;
-                if !entry(machine, stack.wrapping_add(8 * begin))? {
-                    break;
-                }
-            }
-        } else {
-            while entry(machine, stack.wrapping_add(self.size * left))? && left > 0 {
-                left -= 1;
-            }
-        }
-        out.reverse();
-        Ok(out)
     }
 }
 

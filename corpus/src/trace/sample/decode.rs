@@ -3,7 +3,7 @@
 //! [`Decoder::step`] goes on by one sample, with work in proportion to what the block holds of
 //! it; only [`Decoder::sample`] makes the sample, so that passing over samples is cheap.
 
-use super::{Inner, Slot, Thread, frame, kernel, kind_of, pc_slot, presence, region, role_of};
+use super::{Inner, ROLES, Slot, Thread, frame, kernel, kind_of, pc_slot, presence, region};
 use crate::model::{KernelSample, RecordedChain, Region, RegionRole, Sample};
 use crate::trace::error::Bad;
 use crate::trace::layout::{
@@ -186,10 +186,10 @@ fn read_regions(
     let mut weight = 0u64;
     for _ in 0..records.count(REGIONS_MAX, "more regions than a sample may have")? {
         let head = records.u8()?;
-        let role = role_of(head & region::ROLE);
-        let Some(role) = role.filter(|_| head & !region::ALL == 0) else {
-            return Err(records.bad("a region has an unknown role or unknown bits"));
-        };
+        let role = ROLES[usize::from(head & region::ROLE)];
+        if head & !region::ALL != 0 {
+            return Err(records.bad("a region has unknown bits"));
+        }
         let max = thread.slots.len().min(REGIONS_MAX - 1);
         let number = records.count(max, "a slot that was not used before")?;
         if now.regions.iter().any(|(slot, _)| *slot == number) {

@@ -128,15 +128,13 @@ fn pc_slot(frames: &[TrueFrame], kind: TrueKind) -> Option<u64> {
     }
 }
 
-fn role_of(number: u8) -> Option<RegionRole> {
-    let roles = [
-        RegionRole::Stack,
-        RegionRole::OtherStack,
-        RegionRole::Data,
-        RegionRole::User,
-    ];
-    roles.into_iter().find(|r| *r as u8 == number)
-}
+/// What the role's two bits say.
+const ROLES: [RegionRole; 4] = [
+    RegionRole::Stack,
+    RegionRole::OtherStack,
+    RegionRole::Data,
+    RegionRole::User,
+];
 
 fn kind_of(number: u8) -> Option<TrueKind> {
     let kinds = [

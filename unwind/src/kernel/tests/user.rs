@@ -189,7 +189,7 @@ fn markers_stand_before_the_parts_and_are_not_counted_as_addresses() {
     };
     // What comes later is not bound by max_stack.
     let (ips, _) = chain(Some(&[1, 2]), deferred);
-    assert_eq!(ips, [k, 1, later, 0x40_0000]);
+    assert_eq!(ips, [k, 1, later, 0x40_0000, 0x40_1111]);
 }
 
 #[test]
