@@ -2,7 +2,7 @@
 //!
 //! Here: reading perf.data ([`PerfFile`]), in file mode, pipe mode and compressed, without
 //! copying ([`data`]); callchains with their context markers ([`callchain`]); perf's register
-//! numbers ([`regs`]).
+//! numbers ([`regs`]); joining samples with user frames that came later ([`stitch`]).
 //!
 //! Not here: unwinding, symbols, mapping events to images (the importer's job), and memory
 //! mapping of the file (the caller hands over bytes).
@@ -12,6 +12,7 @@ pub mod callchain;
 pub mod data;
 pub mod regs;
 pub mod script;
+pub mod stitch;
 
 pub use callchain::Callchain;
 pub use data::{

@@ -88,7 +88,14 @@ pub(super) fn decode<'a>(raw: &RawRecord<'a>, attr: &EventAttr) -> Result<Record
             Record::TextPoke { address, old, new }
         }
         rt::CALLCHAIN_DEFERRED => {
-            let (cookie, count) = (c.u64()?, c.u64()?);
+            let first = c.u64()?;
+            // As proposed in 2023: a count, no cookie. A cookie is never this small.
+            let is_count = first <= 8192 && end == 8 + 8 * first as usize;
+            let (cookie, count) = if is_count {
+                (0, first)
+            } else {
+                (first, c.u64()?)
+            };
             let chain = Callchain::new(c.take_many(count, 8)?);
             Record::CallchainDeferred { cookie, chain }
         }

@@ -215,7 +215,8 @@ pub enum Record<'a> {
     },
     /// User frames of samples that were deferred (Linux 6.19).
     CallchainDeferred {
-        /// Names the kernel entry; samples of the same thread carry it.
+        /// Names the kernel entry; samples of the same thread carry it. 0 for none: the record
+        /// has the form proposed in 2023.
         cookie: u64,
         /// The user frames, without a marker.
         chain: Callchain<'a>,

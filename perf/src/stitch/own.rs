@@ -1,0 +1,448 @@
+//! Our own way: what can be proven, and nothing else.
+//!
+//! A *stay* is one stay of one thread in the kernel, named by its cookie. A record belongs to
+//! the samples of its stay, those before it and those after it, however many stays of the thread
+//! are still open. It is remembered until the thread is seen in another stay, or ends: then it
+//! has returned to user space and no sample of the old stay can follow.
+//!
+//! A cookie comes round after 2^31 requests on its CPU. So what is seen later than
+//! [`COOKIE_ROUND_NS`] after a stay's first sample is taken to be of that stay only if it still
+//! waits for its record, and the thread was in no other stay in between, and nothing was lost.
+//! (Where the loss hid a stay's first samples too, the stay is taken to begin with the first one
+//! that is there.)
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::held::{Held, without_user};
+use super::{Item, Out, Stitch, Stitched, What, Why, deferral};
+use crate::callchain::PERF_CONTEXT_USER;
+
+/// The least time in which a CPU's counter of cookies comes round: 2^31 requests, each with an
+/// entry to the kernel and an interrupt, of 100 ns at least.
+pub const COOKIE_ROUND_NS: u64 = (1 << 31) * 100;
+
+/// Most stays of one thread that are remembered.
+const STAYS_MAX: usize = 16;
+/// Most bytes of samples that are held back.
+const HELD_BYTES_MAX: usize = 128 << 20;
+/// Most words of records remembered for samples that may still come (64 MiB).
+const REMEMBERED_MAX: usize = 8 << 20;
+
+/// The record of a stay.
+#[derive(Debug)]
+enum Record {
+    /// It has not come.
+    Awaited,
+    /// It has come.
+    Here {
+        key: u64,
+        frames: Arc<[u64]>,
+        used: bool,
+    },
+    /// It has come and is forgotten: the thread was seen in another stay, or memory is short.
+    Forgotten,
+}
+
+/// One stay of a thread in the kernel.
+#[derive(Debug)]
+struct Stay {
+    cookie: Option<u64>,
+    /// Time of its first sample or record, at which the cookie was handed out; `None` if it may
+    /// have begun before.
+    since: Option<u64>,
+    /// [`Own::losses`] then.
+    losses: u64,
+    /// The program was replaced in it.
+    exec: bool,
+    /// Samples that wait for the record.
+    waiting: Vec<u64>,
+    record: Record,
+}
+
+/// The last stays of a thread, over or not; the last is the newest, and only its record can be
+/// of use.
+#[derive(Debug, Default)]
+struct Thread {
+    stays: VecDeque<Stay>,
+    /// Between the exec and the mapping of `[vdso]`: still inside execve.
+    in_exec: bool,
+}
+
+/// See the file's text.
+#[derive(Debug)]
+pub(super) struct Own {
+    held: Held,
+    threads: HashMap<i32, Thread>,
+    /// Stays with waiting samples, by cookie.
+    awaited: HashMap<u64, u32>,
+    /// Words of records remembered.
+    remembered: usize,
+    /// Times that something was lost.
+    losses: u64,
+    /// Whether something was lost at a time that is not told.
+    lost_sometime: bool,
+    now: u64,
+}
+
+impl Default for Own {
+    fn default() -> Self {
+        Self::within(HELD_BYTES_MAX)
+    }
+}
+
+/// What a thread does, of which [`Own`] decides whether it belongs to a stay.
+#[derive(Clone, Copy)]
+struct Sight {
+    tid: i32,
+    cookie: Option<u64>,
+    time: u64,
+}
+
+impl Own {
+    pub(super) fn within(held_bytes_max: usize) -> Self {
+        Self {
+            held: Held::new(held_bytes_max),
+            threads: HashMap::new(),
+            awaited: HashMap::new(),
+            remembered: 0,
+            losses: 0,
+            lost_sometime: false,
+            now: 0,
+        }
+    }
+
+    pub(super) fn push(&mut self, item: Item, out: &mut Out) {
+        let time = item.time.unwrap_or(self.now);
+        self.now = self.now.max(time);
+        let tid = item.tid;
+        match item.what {
+            What::Sample { chain, .. } => self.sample(item.key, item.time, tid, chain, out),
+            What::Record { cookie, frames } => {
+                let sight = Sight { tid, cookie, time };
+                self.record(item.key, sight, frames.into(), out);
+            }
+            What::Fork | What::Exit => self.end_of_thread(tid, out),
+            What::Exec => {
+                let thread = self.threads.entry(tid).or_default();
+                thread.in_exec = true;
+                thread.mark_exec();
+            }
+            What::Vdso => {
+                if let Some(thread) = self.threads.get_mut(&tid)
+                    && std::mem::take(&mut thread.in_exec)
+                {
+                    thread.mark_exec();
+                }
+            }
+            What::Lost { .. } if item.time.is_none() => self.lost_sometime = true,
+            What::Lost { .. } => self.losses += 1,
+        }
+        self.held.release(out);
+        if let Some(first_held) = self.held.bound(out) {
+            self.drop_given_up(first_held);
+        }
+        if self.remembered > REMEMBERED_MAX {
+            self.forget_records(out);
+        }
+    }
+
+    fn sample(
+        &mut self,
+        key: u64,
+        stated_time: Option<u64>,
+        tid: i32,
+        chain: Vec<u64>,
+        out: &mut Out,
+    ) {
+        let found = deferral(&chain);
+        let mut stitched = Stitched {
+            key,
+            time: stated_time,
+            tid,
+            cookie: found.and_then(|found| found.cookie),
+            chain,
+            how: Stitch::NotDeferred,
+        };
+        if found.is_none() {
+            self.held.add(stitched, false, out);
+            return;
+        }
+        if tid < 0 {
+            without_user(&mut stitched, Why::NoThread);
+            self.held.add(stitched, false, out);
+            return;
+        }
+        let sight = Sight {
+            tid,
+            cookie: stitched.cookie,
+            time: stated_time.unwrap_or(self.now),
+        };
+        let place = self.open(sight, out);
+        let Some(stay) = stay_of(&mut self.threads, tid, place) else {
+            return;
+        };
+        match &mut stay.record {
+            Record::Awaited => {
+                if let (true, Some(cookie)) = (stay.waiting.is_empty(), sight.cookie) {
+                    *self.awaited.entry(cookie).or_default() += 1;
+                }
+                stay.waiting.push(self.held.add(stitched, true, out));
+            }
+            Record::Here {
+                key, frames, used, ..
+            } => {
+                *used = true;
+                let how = Stitch::Late { record: *key };
+                with_user(&mut stitched, frames, how);
+                self.held.add(stitched, false, out);
+            }
+            Record::Forgotten => {
+                without_user(&mut stitched, Why::GivenUp);
+                self.held.add(stitched, false, out);
+            }
+        }
+    }
+
+    fn record(&mut self, key: u64, sight: Sight, frames: Arc<[u64]>, out: &mut Out) {
+        if sight.tid < 0 {
+            out.counts.orphans += 1;
+            return;
+        }
+        let elsewhere = sight.cookie.and_then(|cookie| self.awaited.get(&cookie));
+        let is_awaited = elsewhere.is_some();
+        let place = self.open(sight, out);
+        let Some(stay) = stay_of(&mut self.threads, sight.tid, place) else {
+            return;
+        };
+        match &mut stay.record {
+            Record::Awaited => {}
+            Record::Here { frames: known, .. } if *known == frames => {
+                out.counts.duplicates += 1;
+                return;
+            }
+            Record::Here {
+                frames: known,
+                key: known_key,
+                ..
+            } => {
+                // A sample that follows has what was found last.
+                out.counts.conflicts += 1;
+                *known_key = key;
+                let words = known.len();
+                *known = Arc::clone(&frames);
+                self.remembered = self.remembered - words + frames.len();
+                return;
+            }
+            Record::Forgotten => {
+                out.counts.duplicates += 1;
+                return;
+            }
+        }
+        let waiting = std::mem::take(&mut stay.waiting);
+        let exec = stay.exec;
+        let used = !waiting.is_empty();
+        stay.record = Record::Here {
+            key,
+            frames: Arc::clone(&frames),
+            used,
+        };
+        self.remembered += frames.len();
+        if used {
+            self.no_longer_awaited(sight.cookie);
+        } else {
+            out.counts.foreign += u64::from(is_awaited);
+        }
+        for id in waiting {
+            self.held.settle(id, |stitched| {
+                if exec {
+                    without_user(stitched, Why::Exec);
+                } else {
+                    with_user(stitched, &frames, Stitch::Stitched { record: key });
+                }
+            });
+        }
+        // Only the newest stay can see late samples; without cookies there are none.
+        let Some(thread) = self.threads.get_mut(&sight.tid) else {
+            return;
+        };
+        if sight.cookie.is_none() {
+            if let Some(stay) = thread.stays.remove(place) {
+                self.forget(stay, Why::NotWritten, out);
+            }
+        } else if place + 1 < thread.stays.len() {
+            self.remembered -= thread.stays[place].forget_record(out);
+        }
+    }
+
+    /// The place of the stay to which what was seen belongs: an open one, or a new one.
+    fn open(&mut self, sight: Sight, out: &mut Out) -> usize {
+        let losses = self.losses;
+        let stays = &mut self.threads.entry(sight.tid).or_default().stays;
+        let found = stays.iter().position(|stay| stay.cookie == sight.cookie);
+        let is_newest = found.is_some_and(|place| place + 1 == stays.len());
+        if let Some(place) = found
+            && stays[place].is_same(sight, is_newest, losses)
+        {
+            return place;
+        }
+        let mut over = Vec::new();
+        match found {
+            Some(place) => over.extend(stays.remove(place)),
+            None if stays.len() >= STAYS_MAX => over.extend(stays.pop_front()),
+            None => {}
+        }
+        // The thread goes on, so no sample of the stay before can follow.
+        if let Some(newest) = stays.back_mut() {
+            self.remembered -= newest.forget_record(out);
+        }
+        stays.push_back(Stay {
+            cookie: sight.cookie,
+            since: found.is_none().then_some(sight.time),
+            losses,
+            exec: false,
+            waiting: Vec::new(),
+            record: Record::Awaited,
+        });
+        let place = stays.len() - 1;
+        for stay in over {
+            self.forget(stay, Why::NotWritten, out);
+        }
+        place
+    }
+
+    /// A stay is over: what waits for its record waits in vain.
+    fn forget(&mut self, mut stay: Stay, why: Why, out: &mut Out) {
+        self.remembered -= stay.forget_record(out);
+        if stay.waiting.is_empty() {
+            return;
+        }
+        self.no_longer_awaited(stay.cookie);
+        let why = if stay.exec {
+            Why::Exec
+        } else if stay.since.is_none() {
+            Why::Ambiguous
+        } else if stay.losses != self.losses || self.lost_sometime {
+            Why::Lost
+        } else {
+            why
+        };
+        for id in stay.waiting {
+            self.held.settle(id, |stitched| without_user(stitched, why));
+        }
+    }
+
+    /// Nothing below this id waits any more.
+    fn drop_given_up(&mut self, first_held: u64) {
+        let mut over = Vec::new();
+        for stay in self.threads.values_mut().flat_map(|t| &mut t.stays) {
+            if !stay.waiting.is_empty() {
+                stay.waiting.retain(|&id| id >= first_held);
+                over.extend(stay.cookie.filter(|_| stay.waiting.is_empty()));
+            }
+        }
+        for cookie in over {
+            self.no_longer_awaited(Some(cookie));
+        }
+    }
+
+    fn no_longer_awaited(&mut self, cookie: Option<u64>) {
+        if let Some(cookie) = cookie
+            && let Some(count) = self.awaited.get_mut(&cookie)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.awaited.remove(&cookie);
+            }
+        }
+    }
+
+    fn end_of_thread(&mut self, tid: i32, out: &mut Out) {
+        if let Some(thread) = self.threads.remove(&tid) {
+            for stay in thread.stays {
+                self.forget(stay, Why::Exited, out);
+            }
+        }
+    }
+
+    fn forget_records(&mut self, out: &mut Out) {
+        for stay in self.threads.values_mut().flat_map(|t| &mut t.stays) {
+            stay.forget_record(out);
+        }
+        self.remembered = 0;
+    }
+
+    pub(super) fn finish(&mut self, out: &mut Out) {
+        for thread in std::mem::take(&mut self.threads).into_values() {
+            let newest = thread.stays.len().wrapping_sub(1);
+            for (place, stay) in thread.stays.into_iter().enumerate() {
+                let why = if place == newest {
+                    Why::End
+                } else {
+                    Why::NotWritten
+                };
+                self.forget(stay, why, out);
+            }
+        }
+        self.held.release(out);
+    }
+}
+
+impl Thread {
+    /// The stays that have samples without a record are, or began, before the new program.
+    fn mark_exec(&mut self) {
+        for stay in &mut self.stays {
+            stay.exec |= matches!(stay.record, Record::Awaited);
+        }
+    }
+}
+
+impl Stay {
+    /// Drops the record, if it is here, and gives its words.
+    fn forget_record(&mut self, out: &mut Out) -> usize {
+        let Record::Here { frames, used, .. } = &self.record else {
+            return 0;
+        };
+        let words = frames.len();
+        out.counts.orphans += u64::from(!used);
+        self.record = Record::Forgotten;
+        words
+    }
+
+    /// Whether something with this stay's cookie must be of this stay.
+    fn is_same(&self, sight: Sight, is_newest: bool, losses: u64) -> bool {
+        if sight.cookie.is_none() {
+            return losses == self.losses;
+        }
+        let Some(since) = self.since else {
+            return false;
+        };
+        let is_near = sight.time.abs_diff(since) < COOKIE_ROUND_NS;
+        let is_awaited = matches!(self.record, Record::Awaited);
+        is_near || (is_awaited && is_newest && losses == self.losses)
+    }
+}
+
+fn stay_of(threads: &mut HashMap<i32, Thread>, tid: i32, place: usize) -> Option<&mut Stay> {
+    threads.get_mut(&tid)?.stays.get_mut(place)
+}
+
+/// Puts the user frames in the place of the cookie.
+fn with_user(stitched: &mut Stitched, frames: &[u64], how: Stitch) {
+    if let Some(found) = deferral(&stitched.chain) {
+        stitched.chain.truncate(found.kernel);
+    }
+    stitched.how = match how.record() {
+        Some(record) if frames.is_empty() => Stitch::Empty { record },
+        _ => how,
+    };
+    if !frames.is_empty() {
+        if !frames
+            .first()
+            .is_some_and(|&word| crate::callchain::is_marker(word))
+        {
+            stitched.chain.push(PERF_CONTEXT_USER);
+        }
+        stitched.chain.extend_from_slice(frames);
+    }
+}

@@ -1,0 +1,149 @@
+//! perf's own way: a list of waiting samples, walked when a record comes.
+//!
+//! The algorithm is that of `evlist__deliver_deferred_callchain()` and its neighbours in
+//! `tools/perf/util/session.c` (Linux 7.2): a record walks the list in order and takes off every
+//! sample of its thread; one with the record's cookie gets the frames, another goes out as it is.
+//! At the end the rest goes out as it is. The proposal of November 2023 had no cookies, so that
+//! every sample of the thread gets the frames. Kept as it is, defects included.
+
+use std::collections::HashMap;
+
+use super::{Item, Out, Stitch, Stitched, What, Why, deferral};
+use crate::callchain::PERF_CONTEXT_USER_DEFERRED;
+
+/// A sample on the list.
+#[derive(Debug)]
+struct Entry {
+    /// Its place on the list.
+    place: u64,
+    key: u64,
+    time: Option<u64>,
+    chain: Vec<u64>,
+}
+
+/// The list of waiting samples. Unbounded, as perf's is.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    /// Whether the cookie must be equal.
+    by_cookie: bool,
+    /// The list, split by thread: nothing ever looks at samples of another thread.
+    threads: HashMap<i32, Vec<Entry>>,
+    next_place: u64,
+}
+
+impl Waiting {
+    pub(super) fn new(by_cookie: bool) -> Self {
+        Self {
+            by_cookie,
+            threads: HashMap::new(),
+            next_place: 0,
+        }
+    }
+
+    pub(super) fn push(&mut self, item: Item, out: &mut Out) {
+        let Item {
+            key,
+            time,
+            tid,
+            what,
+        } = item;
+        match what {
+            What::Sample { defer, chain } => {
+                if defer && self.is_deferred(&chain) {
+                    let place = self.next_place;
+                    self.next_place += 1;
+                    self.threads.entry(tid).or_default().push(Entry {
+                        place,
+                        key,
+                        time,
+                        chain,
+                    });
+                } else {
+                    out.give(Stitched {
+                        key,
+                        time,
+                        tid,
+                        cookie: None,
+                        chain,
+                        how: Stitch::NotDeferred,
+                    });
+                }
+            }
+            What::Record { cookie, frames } => {
+                let waiting = self.threads.remove(&tid).unwrap_or_default();
+                let mut used = false;
+                for entry in waiting {
+                    let same = !self.by_cookie || cookie_of(&entry.chain) == cookie;
+                    used |= same;
+                    give(entry, tid, same.then_some((key, &frames[..])), out);
+                }
+                out.counts.orphans += u64::from(!used);
+            }
+            What::Fork | What::Exit | What::Exec | What::Vdso | What::Lost { .. } => {}
+        }
+    }
+
+    fn is_deferred(&self, chain: &[u64]) -> bool {
+        deferral(chain).is_some_and(|found| found.cookie.is_some() || !self.by_cookie)
+    }
+
+    pub(super) fn finish(&mut self, out: &mut Out) {
+        let mut rest: Vec<(i32, Entry)> = std::mem::take(&mut self.threads)
+            .into_iter()
+            .flat_map(|(tid, entries)| entries.into_iter().map(move |entry| (tid, entry)))
+            .collect();
+        rest.sort_unstable_by_key(|(_, entry)| entry.place);
+        for (tid, entry) in rest {
+            let Entry {
+                key, time, chain, ..
+            } = entry;
+            out.give(Stitched {
+                key,
+                time,
+                tid,
+                cookie: cookie_of(&chain),
+                chain,
+                how: Stitch::Missing(Why::End),
+            });
+        }
+    }
+}
+
+fn cookie_of(chain: &[u64]) -> Option<u64> {
+    deferral(chain).and_then(|found| found.cookie)
+}
+
+/// Gives out a sample because of a record, with the record's frames or without.
+fn give(entry: Entry, tid: i32, frames: Option<(u64, &[u64])>, out: &mut Out) {
+    let Entry {
+        key,
+        time,
+        mut chain,
+        ..
+    } = entry;
+    let cookie = cookie_of(&chain);
+    let how = match frames {
+        None => Stitch::Missing(Why::OtherCookie),
+        Some((record, frames)) => {
+            // The cookie is cut, the marker stays.
+            if let Some(found) = deferral(&chain) {
+                chain.truncate(found.kernel);
+                chain.push(PERF_CONTEXT_USER_DEFERRED);
+            }
+            chain.extend_from_slice(frames);
+            if frames.is_empty() {
+                Stitch::Empty { record }
+            } else {
+                Stitch::Stitched { record }
+            }
+        }
+    };
+    out.give(Stitched {
+        key,
+        time,
+        tid,
+        cookie,
+        chain,
+        how,
+    });
+}
