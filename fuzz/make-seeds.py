@@ -354,6 +354,23 @@ def vmcore(qemu):
     return header + notes + b"".join(piece for _, piece in pieces)
 
 
+def stitches():
+    """Streams as `stitches.rs` reads them: what, thread, cookie, step of time."""
+    sample, record, fork, exit_, exec_, vdso, lost = 0, 0xC6, 10, 11, 12, 13, 14
+    streams = {
+        "two-samples-one-record": [(sample, 0, 1), (sample, 0, 1), (record, 0, 1)],
+        "late": [(sample, 0, 1), (record, 0, 1), (sample, 0, 1), (sample, 0, 2), (record, 0, 2)],
+        "two-pending": [(sample, 0, 1), (sample, 0, 2), (record, 0, 1), (record, 0, 2)],
+        "lost": [(sample, 0, 1), (sample, 1, 2), (lost, 0, 0), (record, 1, 2), (record, 0, 3)],
+        "exec": [(sample, 0, 1), (exec_, 0, 0), (sample, 0, 1), (vdso, 0, 0), (record, 0, 1)],
+        "exit": [(sample, 0, 1), (exit_, 0, 0), (fork, 0, 0), (sample, 0, 1), (record, 0, 1)],
+        "no-cookie": [(sample, 0, 0), (record, 0, 0), (sample, 0, 0), (lost, 0, 0), (record, 0, 0)],
+        "many": [(sample, n % 4, n % 5 + 1) for n in range(100)] + [(record, 0, 1)],
+    }
+    for name, stream in streams.items():
+        save("stitch", name, b"".join(bytes((*step, 5)) for step in stream))
+
+
 if __name__ == "__main__":
     for target in ["perfdata"]:
         (CORPUS / target).mkdir(parents=True, exist_ok=True)
@@ -363,3 +380,4 @@ if __name__ == "__main__":
         kernels(pathlib.Path(folder))
     captures()
     expressions()
+    stitches()

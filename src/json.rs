@@ -3,6 +3,7 @@
 mod confirmation;
 mod kernel;
 mod lockstep;
+mod stitching;
 mod verification;
 
 pub use confirmation::{ConfirmationLine, ConfirmedLine, CountsLine, PassedLine, ResumedLine};
@@ -10,6 +11,7 @@ pub use kernel::{CallchainEntryLine, CallchainLine, StateLine, callchain};
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use lockstep::lockstep;
 pub use lockstep::{BytesLine, DifferenceLine, LockstepLine, ValueLine};
+pub use stitching::{NamedCountLine, StitchedSampleLine, StitchingLine};
 pub use verification::{
     ContradictionLine, MemoryLine, SlotStoreLine, VerificationLine, VerifiedLine, verification,
 };
@@ -56,6 +58,8 @@ pub enum Line {
     Confirmed(Box<ConfirmedLine>),
     /// Where the machine and the processor differ, under `lockstep`.
     Difference(Box<DifferenceLine>),
+    /// A deferred sample, under `perf stitch --samples`.
+    StitchedSample(Box<StitchedSampleLine>),
     /// The last line.
     Summary(SummaryLine),
     /// The last line of `verify`.
@@ -67,6 +71,9 @@ pub enum Line {
     /// The last line of `lockstep`.
     #[serde(rename = "summary")]
     Lockstep(LockstepLine),
+    /// The last line of `perf stitch`.
+    #[serde(rename = "summary")]
+    Stitching(StitchingLine),
 }
 
 /// One walk of one sample.

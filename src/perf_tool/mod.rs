@@ -2,3 +2,4 @@
 //! here.
 
 pub mod script;
+pub mod stitch;

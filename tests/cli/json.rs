@@ -3,7 +3,7 @@
 use crate::{SEED, THROWS, ends_with, run, snapshot, stdout};
 use serde_json::Value;
 
-const COMMANDS: [&[&str]; 6] = [
+const COMMANDS: [&[&str]; 7] = [
     &["replay", SEED, "--unwinder", "all", "--json"],
     &[
         "replay",
@@ -40,7 +40,10 @@ const COMMANDS: [&[&str]; 6] = [
         "hw,fake:v5.1,fake:v5.2",
         "--json",
     ],
+    &["perf", "stitch", DEFERRED, "--samples", "--json"],
 ];
+
+const DEFERRED: &str = "corpus/perfdata/threads4-switch-defer.data";
 
 fn lines(args: &[&str]) -> Vec<Value> {
     let output = run(args);

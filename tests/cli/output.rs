@@ -184,6 +184,31 @@ fn the_number_of_threads_changes_nothing() {
     }
 }
 
+#[test]
+fn deferred_callchains_are_joined() {
+    let case = |name| format!("corpus/perfdata/stitch/{name}.data");
+    let threads = "corpus/perfdata/threads4-switch-defer.data";
+    snapshot("perf-stitch", &["perf", "stitch", threads]);
+    let exec = case("N-exec");
+    snapshot("perf-stitch-exec", &["perf", "stitch", "--samples", &exec]);
+    let lost = case("D-lost-record");
+    let like = ["perf", "stitch", "--like", "rfc2023", "--samples", &lost];
+    snapshot("perf-stitch-rfc2023", &like);
+    let json = [
+        "perf",
+        "stitch",
+        "--samples",
+        "--json",
+        &case("B-late-sample"),
+    ];
+    snapshot("perf-stitch-json", &json);
+    // Nothing is deferred there.
+    assert_eq!(
+        status(&run(&["perf", "stitch", "corpus/perfdata/dwarf.data"])),
+        3
+    );
+}
+
 /// Every output names the command that makes it again.
 #[test]
 fn outputs_name_their_command() {
@@ -192,6 +217,7 @@ fn outputs_name_their_command() {
         &["explain", SEED],
         &["compare", SEED, "--json"],
         &["replay", SEED, "--json"],
+        &["perf", "stitch", "corpus/perfdata/poll-syscalls-defer.data"],
     ] {
         let output = run(args);
         let command = format!("unwind-sim {}", args.join(" "));

@@ -32,6 +32,16 @@ impl Judgement {
             Self::Bogus => "bogus",
         }
     }
+
+    /// The judgement in words.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::Right => "right",
+            Self::Lacking => "lacking: a cookie in the place of frames that are there",
+            Self::Wrong => "wrong: frames of another moment",
+            Self::Bogus => "bogus: a cookie in the place of frames that are not there",
+        }
+    }
 }
 
 /// A sample as it came out in two ways.

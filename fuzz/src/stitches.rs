@@ -1,0 +1,105 @@
+//! Streams of samples and records, joined in every way.
+
+use crate::input::Input;
+use std::collections::HashMap;
+use unwind_sim_perf::callchain::{
+    PERF_CONTEXT_KERNEL, PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED,
+};
+use unwind_sim_perf::stitch::{COOKIE_ROUND_NS, Item, Mode, Stitched, Stitcher, What};
+
+/// Bytes that our way may hold back.
+const HELD_BYTES_MAX: usize = 4096;
+
+/// A stream, item by item: what, thread and cookie (8 bits each), and the time since the last
+/// item (8 bits, the largest meaning that cookies come round).
+fn items(data: &[u8]) -> Vec<Item> {
+    let mut input = Input::new(data);
+    let mut out = Vec::new();
+    let mut time = 1u64;
+    while !input.is_empty() {
+        let (what, tid, cookie) = (input.u8(), input.u8(), u64::from(input.u8() % 6));
+        time = match input.u8() {
+            0xff => time.saturating_add(COOKIE_ROUND_NS),
+            0xfe => time.saturating_sub(3),
+            step => time + u64::from(step),
+        };
+        let key = out.len() as u64;
+        let cookie = (cookie != 0).then_some(cookie << 32 | 1);
+        let what = match what % 16 {
+            0..6 => {
+                let mut chain = vec![PERF_CONTEXT_KERNEL, key, PERF_CONTEXT_USER_DEFERRED];
+                chain.extend(cookie);
+                let defer = what & 0x80 == 0;
+                What::Sample { defer, chain }
+            }
+            6..10 => What::Record {
+                cookie,
+                frames: (0..u64::from(what >> 6)).map(|n| key << 8 | n).collect(),
+            },
+            10 => What::Fork,
+            11 => What::Exit,
+            12 => What::Exec,
+            13 => What::Vdso,
+            14 => What::Lost { count: 1 },
+            _ => What::Sample {
+                defer: true,
+                chain: vec![PERF_CONTEXT_KERNEL, key, PERF_CONTEXT_USER, 7],
+            },
+        };
+        out.push(Item {
+            key,
+            time: (tid & 0x40 == 0).then_some(time),
+            tid: i32::from(tid % 4) - i32::from(tid & 0x20 != 0),
+            what,
+        });
+    }
+    out
+}
+
+/// A stream of samples and records: each sample comes out once, in every way; with frames of no
+/// other than a record of its own thread and cookie; and little is held back.
+pub fn stitch(data: &[u8]) {
+    let items = items(data);
+    let records: HashMap<u64, &Item> = items.iter().map(|item| (item.key, item)).collect();
+    for mode in Mode::ALL {
+        let mut stitcher = match mode {
+            Mode::Own => Stitcher::own_within(HELD_BYTES_MAX),
+            other => Stitcher::new(other),
+        };
+        let mut out = Vec::new();
+        let mut pushed = 0;
+        for item in items.iter().cloned() {
+            pushed += usize::from(matches!(item.what, What::Sample { .. }));
+            stitcher.push(item);
+            out.extend(std::iter::from_fn(|| stitcher.pop()));
+            let held = pushed - out.len();
+            assert!(mode != Mode::Own || held * size_of::<Stitched>() <= HELD_BYTES_MAX);
+        }
+        stitcher.finish();
+        out.extend(std::iter::from_fn(|| stitcher.pop()));
+        assert_eq!(stitcher.counts().samples, pushed as u64);
+        let mut keys: Vec<u64> = out.iter().map(|sample| sample.key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!((keys.len(), out.len()), (pushed, pushed), "{mode:?}");
+        for sample in &out {
+            check(mode, sample, &records);
+        }
+    }
+}
+
+fn check(mode: Mode, sample: &Stitched, records: &HashMap<u64, &Item>) {
+    assert!(sample.chain.starts_with(&[PERF_CONTEXT_KERNEL, sample.key]));
+    let Some(record) = sample.how.record() else {
+        return;
+    };
+    let item = records[&record];
+    let What::Record { cookie, frames } = &item.what else {
+        panic!("{record} is no record");
+    };
+    assert_eq!(item.tid, sample.tid);
+    assert!(mode == Mode::Rfc2023 || *cookie == sample.cookie);
+    assert!(sample.chain.ends_with(frames));
+    let left = sample.chain.contains(&PERF_CONTEXT_USER_DEFERRED);
+    assert!(mode != Mode::Own || !left);
+}

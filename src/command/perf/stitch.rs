@@ -1,0 +1,71 @@
+//! `perf stitch`: deferred callchains joined with their samples.
+
+use crate::command::{Status, output};
+use anyhow::Result;
+use std::io::Write;
+use std::path::PathBuf;
+use unwind_sim::perf_tool::stitch::{self, Show};
+use unwind_sim_perf::stitch::{Judgement, Mode};
+
+/// Join samples with the user frames that were recorded later, and say which have none, and why.
+///
+/// Ours is compared with perf 7.2's way, or with that of the proposal of 2023, which had no
+/// cookies. Exit status 1 says that a sample asked for (with --like: in that way) has other frames
+/// than its own.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  unwind-sim perf stitch perf.data
+  unwind-sim perf stitch --samples --like rfc2023 perf.data")]
+pub(crate) struct Args {
+    /// The recording.
+    #[arg(value_name = "FILE", default_value = "perf.data")]
+    path: PathBuf,
+    /// Judge this way of stitching: perf-7.2 or rfc2023.
+    #[arg(long, value_name = "WAY", value_parser = like)]
+    like: Option<Mode>,
+    /// A line for each deferred sample; with --like with the chain that way gives, in its order.
+    #[arg(long)]
+    samples: bool,
+    /// JSON Lines.
+    #[arg(long)]
+    json: bool,
+}
+
+fn like(name: &str) -> Result<Mode, String> {
+    match name {
+        "perf-7.2" => Ok(Mode::Perf72),
+        "rfc2023" => Ok(Mode::Rfc2023),
+        _ => Err("not one of perf-7.2, rfc2023".to_owned()),
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<Status> {
+    let stitching = stitch::stitch(&args.path, args.like.unwrap_or(Mode::Perf72))?;
+    let mut out = output::raw_stdout();
+    let show = Show {
+        samples: args.samples,
+        other_chains: args.like.is_some(),
+        json: args.json,
+    };
+    stitching.print(show, &output::command_line(), &mut out)?;
+    out.flush()?;
+    let summary = &stitching.summary;
+    if let Some(error) = summary.first_skipped {
+        let n = summary.skipped;
+        let s = unwind_sim::text::plural(n);
+        anstream::eprintln!("{n} record{s} left out, the first: {error}");
+    }
+    if let unwind_sim_perf::Stop::Error(error) = summary.stop {
+        return Err(error.into());
+    }
+    let tally = stitching.tally();
+    let right = tally.other.get(&Judgement::Right).copied().unwrap_or(0);
+    Ok(if tally.deferred == 0 {
+        Status::NothingJudged
+    } else if stitching.counts.conflicts > 0 || (args.like.is_some() && right < tally.deferred) {
+        Status::Difference
+    } else {
+        Status::AsExpected
+    })
+}
