@@ -2,7 +2,7 @@
 
 use crate::check::{Contradiction, Subject};
 use crate::engine::{Engine, Outcome, Setting, View};
-use crate::kernel::{explained, perf_chain};
+use crate::kernel::{explained, perf_chain, recorded_states};
 use crate::names::Location;
 use crate::text::{chain_text, event_line, row_place, sample_line};
 use std::fmt::Write as _;
@@ -50,6 +50,12 @@ pub fn explain(
                 _ => {}
             }
         }
+    }
+    if let (None, Engine::Kernel(unwinder)) = (frame, engine)
+        && let Some(text) = recorded_states(view, unwinder, variant)
+    {
+        out.push('\n');
+        out.push_str(&text);
     }
     let hits = align_chain(&outcome.chain, &view.sample.truth, outcome.from);
     let frames = outcome.chain.frames.iter().enumerate();

@@ -46,7 +46,9 @@ pub fn judge(
         verdict = match all_states(view, unwinder, variant, cache) {
             Some(ours) => match first_difference(&ours, &kernel.states) {
                 None => Verdict::Ok,
-                Some(at) => Verdict::Wrong { at: at as u32 },
+                Some(first) => Verdict::Wrong {
+                    at: first.ours as u32,
+                },
             },
             None => Verdict::Unsupported,
         };
@@ -59,6 +61,32 @@ pub fn judge(
         }
         _ => verdict,
     }
+}
+
+/// How ours compare with the states that the kernel recorded, as a paragraph; `None` if it
+/// recorded none of this unwinder, or the sample cannot be started so.
+pub fn recorded_states(
+    view: &View<'_>,
+    unwinder: &KernelUnwinder,
+    variant: Variant,
+) -> Option<String> {
+    let recorded = &view.sample.kernel.as_ref()?.states;
+    recorded.first().filter(|s| s.kind() == unwinder.kind())?;
+    let ours = all_states(view, unwinder, variant, &mut Cache::new())?;
+    let Some(first) = first_difference(&ours, recorded) else {
+        let n = recorded.len();
+        return Some(format!("the kernel recorded the same {n} states\n"));
+    };
+    let line = |states: &[State], at: usize| match states.get(at) {
+        Some(state) => state_line(state, view.space),
+        None => "none any more".to_owned(),
+    };
+    Some(format!(
+        "state {} is not the kernel's\n  ours    {}\n  kernel  {}\n",
+        first.ours,
+        line(&ours, first.ours),
+        line(recorded, first.recorded)
+    ))
 }
 
 /// All states of a walk; `None` if the sample cannot be started so.

@@ -6,6 +6,7 @@
 
 mod callchains;
 mod kaslr;
+mod loaded;
 mod machine;
 mod shadow;
 mod states;
@@ -22,6 +23,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use unwind_sim_corpus::files::MappingRequest;
+use unwind_sim_corpus::import::VmcoreProblem;
 use unwind_sim_corpus::kernel::{KernelError, KernelImage};
 use unwind_sim_corpus::model::{Event, KernelSample, Sample};
 use unwind_sim_corpus::trace::WriteError;
@@ -89,8 +91,12 @@ pub struct Summary {
     pub unreadable: u64,
     /// See [`Summary::unreadable`].
     pub why_unreadable: Option<String>,
+    /// Modules and generated code that could not be read.
+    pub unread_code: Vec<VmcoreProblem>,
     /// Unwinds of the kernel's own that it did not bring to their end.
     pub left_early: u64,
+    /// Unwinds of a task that ran before they were at their end.
+    pub changed: u64,
     /// Why it ended before enough was seen.
     pub ended: Option<String>,
 }
@@ -155,6 +161,18 @@ pub fn record<W: Write>(
         build_id: &[],
     };
     recorder.map(&request, (Some(image.image.clone()), bias))?;
+    let (code, problems) = loaded::find(&mut machine, image, bias);
+    for code in code {
+        let request = MappingRequest {
+            pid: PID,
+            name: &code.name,
+            range: code.range,
+            file_offset: 0,
+            executable: true,
+            build_id: &[],
+        };
+        recorder.map(&request, (code.image, 0))?;
+    }
     let handlers = places.handlers(&mut machine)?;
     let mut session = Session {
         machine,
@@ -167,7 +185,10 @@ pub fn record<W: Write>(
         handlers,
         shadow: Shadow::new(trampolines(image, bias)),
         classes: HashMap::new(),
-        summary: Summary::default(),
+        summary: Summary {
+            unread_code: problems,
+            ..Summary::default()
+        },
     };
     let result = session.run();
     let summary = session.summary.clone();

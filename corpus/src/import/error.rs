@@ -103,7 +103,7 @@ impl fmt::Display for ImportError {
             Self::Perf(error) => write!(f, "{error}"),
             Self::Capture(problem) => write!(f, "{problem}"),
             Self::Kernel(error) => write!(f, "{error}"),
-            Self::Vmcore(problem) => write!(f, "{problem}"),
+            Self::Vmcore(problem) => write!(f, "vmcore: {problem}"),
             Self::PerfArch => write!(
                 f,
                 "perf.data: HEADER_ARCH: recorded on another machine; only x86_64 is supported"

@@ -15,7 +15,10 @@ mod vmcore;
 
 pub use capture::Problem as CaptureProblem;
 pub use error::{CoreErrorKind, ImportError};
-pub use vmcore::{Fault as VmcoreFault, Problem as VmcoreProblem, import_vmcore, is_vmcore};
+pub use vmcore::{
+    Fault as VmcoreFault, KernelMemory, LoadedCode, Problem as VmcoreProblem, import_vmcore,
+    is_vmcore, loaded_code,
+};
 
 use crate::files::{FileProblem, FinderOptions, ImageFinder};
 use crate::kernel;

@@ -8,6 +8,9 @@ use unwind_sim_corpus::kernel;
 use unwind_sim_corpus::trace::{self, Meta, TimeUnit, TraceWriter};
 use unwind_sim_host as host;
 
+/// Modules that could not be read, of those that are told.
+const PROBLEMS_SHOWN: usize = 8;
+
 pub(super) fn run(args: &Args) -> Result<Status> {
     let Some(stub) = &args.stub else {
         bail!("no stub; name it: --engine gdb HOST:PORT");
@@ -66,6 +69,13 @@ pub(super) fn run(args: &Args) -> Result<Status> {
     if summary.left_early > 0 {
         let n = summary.left_early;
         anstream::eprintln!("{n} unwinds that the kernel left before their end were not kept");
+    }
+    if summary.changed > 0 {
+        let n = summary.changed;
+        anstream::eprintln!("{n} unwinds of tasks that ran meanwhile were not kept");
+    }
+    for problem in summary.unread_code.iter().take(PROBLEMS_SHOWN) {
+        anstream::eprintln!("not mapped: {problem}");
     }
     if let Some(why) = &summary.why_unreadable {
         let stops = summary.unreadable;

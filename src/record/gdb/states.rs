@@ -229,15 +229,32 @@ impl<W: Write> Session<'_, '_, '_, W> {
             if let Some(kernel) = &mut sample.kernel {
                 kernel.states = states;
             }
-            match is_whole {
-                true => self.put(comm, sample)?,
-                false => self.summary.left_early += 1,
+            match (is_whole, self.is_unchanged(&sample)?) {
+                (true, true) => self.put(comm, sample)?,
+                (true, false) => self.summary.changed += 1,
+                (false, _) => self.summary.left_early += 1,
             }
         }
         match at_start || self.summary.ended.is_some() {
             true => Ok(at_start),
             false => self.run_to(start),
         }
+    }
+
+    /// Is the stack of a task that is not the walker's own as it was when the walk began? The
+    /// walker may be preempted, and the task run meanwhile.
+    fn is_unchanged(&mut self, sample: &Sample<'_>) -> Result<bool, GdbError> {
+        if sample.kernel.as_ref().is_none_or(|k| k.task.is_current) {
+            return Ok(true);
+        }
+        for region in &sample.regions {
+            match self.machine.read(region.address, region.bytes.len()) {
+                Ok(bytes) if bytes == *region.bytes => {}
+                Ok(_) | Err(GdbError::Refused { .. }) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
     }
 
     fn state(&mut self, layout: &StateLayout, at: u64) -> Result<State, GdbError> {

@@ -54,7 +54,8 @@ pub(super) struct Places {
     idt: u64,
     stack: u64,
     thread_sp: u64,
-    on_cpu: Option<u64>,
+    /// Offset and size: an int, and a byte since 7.0 at the latest.
+    on_cpu: Option<(u64, u64)>,
     pid: u64,
     comm: Option<u64>,
     mm: u64,
@@ -110,7 +111,7 @@ impl Places {
             idt: symbol("idt_table")?,
             stack: member("task_struct", "stack")?,
             thread_sp: member("task_struct", "thread.sp")?,
-            on_cpu: btf.offset("task_struct", "on_cpu"),
+            on_cpu: btf.extent("task_struct", "on_cpu"),
             pid: member("task_struct", "pid")?,
             comm: btf.offset("task_struct", "comm"),
             mm: member("task_struct", "mm")?,
@@ -356,7 +357,14 @@ impl<'a> Kernel<'a> {
     ) -> Result<Stopped, GdbError> {
         let (known, comm) = self.known(machine, address)?;
         let on_other_cpu = match self.places.on_cpu {
-            Some(at) => machine.word(address.wrapping_add(at))? as u32 != 0,
+            Some((at, len)) => {
+                let word = machine.word(address.wrapping_add(at))?;
+                (if len == 1 {
+                    word & 0xff
+                } else {
+                    word & 0xffff_ffff
+                }) != 0
+            }
             None => false,
         };
         let mut task = Task {

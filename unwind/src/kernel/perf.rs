@@ -135,7 +135,7 @@ pub fn states<M: Memory + ?Sized>(
 /// The first of our states that is not what the kernel recorded: its place among ours. The
 /// recording may leave out the state before the first step, and the one that is done; of a state
 /// without bounds it holds only type, error, signal, full_regs, ip, sp and bp.
-pub fn first_difference(ours: &[State], recorded: &[State]) -> Option<usize> {
+pub fn first_difference(ours: &[State], recorded: &[State]) -> Option<Difference> {
     let difference = |skip: usize| {
         let pairs = ours.iter().skip(skip).zip(recorded);
         let differs = pairs.clone().position(|(a, b)| !agrees(a, b));
@@ -146,9 +146,25 @@ pub fn first_difference(ours: &[State], recorded: &[State]) -> Option<usize> {
             Some(_) | None => false,
         };
         let end = (!is_whole).then_some(ours.len().min(skip + recorded.len()));
-        differs.map(|i| i + skip).or(end)
+        let ours = differs.map(|i| i + skip).or(end)?;
+        let recorded = ours.saturating_sub(skip);
+        Some(Difference { ours, recorded })
     };
-    difference(0).and_then(|first| difference(1).map(|second| first.max(second)))
+    let (first, second) = (difference(0)?, difference(1)?);
+    Some(if second.ours > first.ours {
+        second
+    } else {
+        first
+    })
+}
+
+/// The first state that two walks differ in, by its number in each of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Difference {
+    /// Among ours.
+    pub ours: usize,
+    /// Among the recorded ones.
+    pub recorded: usize,
 }
 
 fn agrees(ours: &State, recorded: &State) -> bool {

@@ -87,6 +87,11 @@ pub enum Fault {
         /// Physical address.
         physical: u64,
     },
+    /// Whoever was asked does not give it.
+    Refused {
+        /// The address.
+        address: u64,
+    },
 }
 
 impl fmt::Display for Fault {
@@ -102,6 +107,7 @@ impl fmt::Display for Fault {
                 f,
                 "{address:#x} is at physical {physical:#x}, which the dump does not hold"
             ),
+            Self::Refused { address } => write!(f, "{address:#x} cannot be read"),
         }
     }
 }
@@ -114,7 +120,6 @@ impl From<Fault> for Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "vmcore: ")?;
         match self {
             Self::Format { name } => write!(
                 f,

@@ -25,10 +25,11 @@ use crate::kernel::{self, KernelImage, PageTables, user_memory};
 use crate::model::{Event, Item, KernelSample, Region, RegionRole, Sample};
 use dump::{Cpu, Dump};
 use layout::Layout;
-use modules::Code;
+pub use modules::LoadedCode;
+pub use pages::KernelMemory;
 use place::Place;
 use stacks::PerCpu;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 use symbols::Symbols;
 use tasks::TaskInfo;
@@ -67,6 +68,27 @@ pub(super) fn import(
     let image = kernel::open(path, &options.kernel_files)?;
     let name = path.display().to_string();
     import_dump(&dump, &image, name, options, output)
+}
+
+/// The modules of a running kernel, with their ORC tables and symbols, and the code that it
+/// generated: BPF programs and trampolines of ftrace. `bias` is how far the kernel was moved. What
+/// cannot be read is left out, and a problem.
+pub fn loaded_code(
+    image: &KernelImage,
+    bias: u64,
+    memory: &dyn KernelMemory,
+) -> (Vec<LoadedCode>, Vec<Problem>) {
+    let told = BTreeMap::new();
+    let reader = modules::Reader {
+        memory,
+        layout: &Layout::new(image.btf.as_ref(), &told),
+        symbols: &Symbols::new(&image.symbols),
+        bias,
+    };
+    let mut problems = Vec::new();
+    let mut code = reader.modules(&mut problems);
+    code.extend(reader.generated(&mut problems));
+    (code, problems)
 }
 
 /// Imports the dump of a machine that ran the kernel `image`.
@@ -111,7 +133,7 @@ fn import_dump(
         symbols: &symbols,
         bias,
     };
-    let kernel = Code {
+    let kernel = LoadedCode {
         name,
         range: image.range.start.wrapping_add(bias)..image.range.end.wrapping_add(bias),
         image: Some(image.image.clone()),
@@ -174,7 +196,7 @@ fn import_dump(
     Ok(output.finish())
 }
 
-fn map(output: &mut Output<'_, '_>, code: Code, bias: u64) -> ControlFlow<()> {
+fn map(output: &mut Output<'_, '_>, code: LoadedCode, bias: u64) -> ControlFlow<()> {
     let image = match code.image {
         Some(image) => {
             let (index, flow) = output.index(image);

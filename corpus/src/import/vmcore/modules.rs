@@ -6,7 +6,7 @@
 
 use super::error::Problem;
 use super::layout::Layout;
-use super::pages::Virtual;
+use super::pages::KernelMemory;
 use super::symbols::Symbols;
 use super::tasks::list;
 use std::ops::Range;
@@ -29,17 +29,20 @@ const SYMBOL_NAME_MAX: usize = 512;
 /// `FTRACE_OPS_FL_SAVE_REGS`
 const SAVE_REGS: u64 = 1 << 2;
 
-/// Code that is mapped.
-pub(super) struct Code {
-    pub(super) name: String,
-    pub(super) range: Range<u64>,
-    /// A module's.
-    pub(super) image: Option<Arc<Image>>,
+/// LoadedCode that is mapped.
+#[derive(Clone, Debug)]
+pub struct LoadedCode {
+    /// Of a module its name; of generated code as [`Generated::from_name`] knows it.
+    pub name: String,
+    /// Where it lies.
+    pub range: Range<u64>,
+    /// A module's, with its addresses as loaded.
+    pub image: Option<Arc<Image>>,
 }
 
 /// Reads modules and generated code.
-pub(super) struct Reader<'a, 'd, 'm> {
-    pub(super) memory: &'a Virtual<'d, 'm>,
+pub(super) struct Reader<'a> {
+    pub(super) memory: &'a dyn KernelMemory,
     pub(super) layout: &'a Layout<'a>,
     pub(super) symbols: &'a Symbols,
     pub(super) bias: u64,
@@ -56,13 +59,13 @@ impl Budget {
     }
 }
 
-impl Reader<'_, '_, '_> {
+impl Reader<'_> {
     fn head(&self, symbol: &str) -> Option<u64> {
         Some(self.symbols.get(symbol)?.wrapping_add(self.bias))
     }
 
     /// All modules.
-    pub(super) fn modules(&self, problems: &mut Vec<Problem>) -> Vec<Code> {
+    pub(super) fn modules(&self, problems: &mut Vec<Problem>) -> Vec<LoadedCode> {
         let mut out = Vec::new();
         let links = self.layout.find("module", "list");
         let (Some(head), Some(link)) = (self.head("modules"), links) else {
@@ -79,7 +82,7 @@ impl Reader<'_, '_, '_> {
         out
     }
 
-    fn module(&self, address: u64, budget: &mut Budget) -> Result<Code, Problem> {
+    fn module(&self, address: u64, budget: &mut Budget) -> Result<LoadedCode, Problem> {
         let bad = |what| Problem::Module { address, what };
         let at = |offset: u64| address.wrapping_add(offset);
         let name = self.layout.needed("module", "name")?;
@@ -122,7 +125,7 @@ impl Reader<'_, '_, '_> {
             symbols: self.symbols_of(address, &range, budget).unwrap_or_default(),
             ..ImageParts::default()
         });
-        Ok(Code {
+        Ok(LoadedCode {
             name,
             range,
             image: Some(Arc::new(image)),
@@ -186,7 +189,7 @@ impl Reader<'_, '_, '_> {
     }
 
     /// BPF programs and trampolines of ftrace.
-    pub(super) fn generated(&self, problems: &mut Vec<Problem>) -> Vec<Code> {
+    pub(super) fn generated(&self, problems: &mut Vec<Problem>) -> Vec<LoadedCode> {
         let mut out = Vec::new();
         self.each("bpf_kallsyms", "bpf_ksym", "lnode", problems, |at| {
             let member = |member| Some(at.wrapping_add(self.layout.find("bpf_ksym", member)?));
@@ -201,7 +204,7 @@ impl Reader<'_, '_, '_> {
             };
             let name = frame_pointer().unwrap_or(name.clone());
             Generated::from_name(&name)?;
-            out.push(Code {
+            out.push(LoadedCode {
                 name,
                 range: start..end,
                 image: None,
@@ -216,7 +219,7 @@ impl Reader<'_, '_, '_> {
             };
             let start = word("trampoline").filter(|start| *start != 0)?;
             let end = start.checked_add(word("trampoline_size")?)?;
-            out.push(Code {
+            out.push(LoadedCode {
                 name: Generated::ftrace_name(word("flags")? & SAVE_REGS != 0),
                 range: start..end,
                 image: None,

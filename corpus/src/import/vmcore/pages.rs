@@ -9,6 +9,58 @@ const PAGE: u64 = 4096;
 /// Translations that are kept; a power of two.
 const KEPT: usize = 1024;
 
+/// Memory of a kernel, by its own addresses.
+pub trait KernelMemory {
+    /// Reads as many bytes as `out` has.
+    ///
+    /// # Errors
+    /// If not all of them can be read.
+    fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Fault>;
+
+    /// `len` bytes, which the caller has bounded.
+    ///
+    /// # Errors
+    /// As [`KernelMemory::read`].
+    fn bytes(&self, address: u64, len: usize) -> Result<Vec<u8>, Fault> {
+        let mut out = vec![0; len];
+        self.read(address, &mut out)?;
+        Ok(out)
+    }
+
+    /// A word of eight bytes.
+    ///
+    /// # Errors
+    /// As [`KernelMemory::read`].
+    fn u64(&self, address: u64) -> Result<u64, Fault> {
+        let mut out = [0; 8];
+        self.read(address, &mut out)?;
+        Ok(u64::from_le_bytes(out))
+    }
+
+    /// A word of four bytes.
+    ///
+    /// # Errors
+    /// As [`KernelMemory::read`].
+    fn u32(&self, address: u64) -> Result<u32, Fault> {
+        let mut out = [0; 4];
+        self.read(address, &mut out)?;
+        Ok(u32::from_le_bytes(out))
+    }
+
+    /// Text up to the first zero, at most `max` bytes, as far as it can be read.
+    fn text(&self, address: u64, max: usize) -> String {
+        let mut out = Vec::new();
+        for at in 0..max as u64 {
+            let mut byte = [0];
+            match self.read(address.wrapping_add(at), &mut byte) {
+                Ok(()) if byte[0] != 0 => out.push(byte[0]),
+                _ => break,
+            }
+        }
+        String::from_utf8_lossy(&out).into_owned()
+    }
+}
+
 /// The kernel's address space in a dump.
 pub(super) struct Virtual<'d, 'm> {
     pub(super) dump: &'d Dump<'m>,
@@ -48,9 +100,10 @@ impl<'d, 'm> Virtual<'d, 'm> {
             PageFault::NoEntry(physical, ()) => Fault::NotInDump { address, physical },
         })
     }
+}
 
-    /// Reads as many bytes as `out` has.
-    pub(super) fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Fault> {
+impl KernelMemory for Virtual<'_, '_> {
+    fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Fault> {
         let mut done = 0;
         while done < out.len() {
             let here = address.wrapping_add(done as u64);
@@ -69,37 +122,5 @@ impl<'d, 'm> Virtual<'d, 'm> {
             done += len;
         }
         Ok(())
-    }
-
-    /// `len` bytes, which the caller has bounded.
-    pub(super) fn bytes(&self, address: u64, len: usize) -> Result<Vec<u8>, Fault> {
-        let mut out = vec![0; len];
-        self.read(address, &mut out)?;
-        Ok(out)
-    }
-
-    pub(super) fn u64(&self, address: u64) -> Result<u64, Fault> {
-        let mut out = [0; 8];
-        self.read(address, &mut out)?;
-        Ok(u64::from_le_bytes(out))
-    }
-
-    pub(super) fn u32(&self, address: u64) -> Result<u32, Fault> {
-        let mut out = [0; 4];
-        self.read(address, &mut out)?;
-        Ok(u32::from_le_bytes(out))
-    }
-
-    /// Text up to the first zero, at most `max` bytes, as far as it can be read.
-    pub(super) fn text(&self, address: u64, max: usize) -> String {
-        let mut out = Vec::new();
-        for at in 0..max as u64 {
-            let mut byte = [0];
-            match self.read(address.wrapping_add(at), &mut byte) {
-                Ok(()) if byte[0] != 0 => out.push(byte[0]),
-                _ => break,
-            }
-        }
-        String::from_utf8_lossy(&out).into_owned()
     }
 }

@@ -4,7 +4,7 @@
 
 use super::dump::Dump;
 use super::error::Problem;
-use super::pages::Virtual;
+use super::pages::{KernelMemory, Virtual};
 use super::symbols::Symbols;
 use crate::kernel::{PTI_USER, PageTables};
 

@@ -6,7 +6,7 @@
 
 use super::dump::Cpu;
 use super::layout::Layout;
-use super::pages::Virtual;
+use super::pages::{KernelMemory, Virtual};
 use super::symbols::Symbols;
 use crate::model::{Region, RegionRole};
 use std::borrow::Cow;

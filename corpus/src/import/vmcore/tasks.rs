@@ -5,7 +5,7 @@
 
 use super::error::{Fault, Problem};
 use super::layout::Layout;
-use super::pages::Virtual;
+use super::pages::{KernelMemory, Virtual};
 use std::collections::HashSet;
 use unwind_sim_unwind::kernel::{GraphReturn, GraphSearch, Rethook, Version};
 
@@ -39,7 +39,8 @@ pub(super) struct Reader<'a, 'd, 'm> {
     comm: u64,
     stack: u64,
     sp: u64,
-    on_cpu: Option<u64>,
+    /// Its offset and its size.
+    on_cpu: Option<(u64, u64)>,
     graph: Option<Graph>,
     rethooks: Option<Rethooks>,
     /// Of `mm` in the task, and of `pgd` there.
@@ -93,7 +94,10 @@ impl<'a, 'd, 'm> Reader<'a, 'd, 'm> {
             comm: layout.needed(TASK, "comm")?,
             stack: layout.needed(TASK, "stack")?,
             sp: layout.needed(TASK, "thread.sp")?,
-            on_cpu: layout.find(TASK, "on_cpu"),
+            on_cpu: match layout.extent(TASK, "on_cpu") {
+                None => layout.find(TASK, "on_cpu").map(|offset| (offset, 4)),
+                known => known,
+            },
             graph: graph(),
             rethooks: rethooks(),
             user: layout
@@ -106,7 +110,11 @@ impl<'a, 'd, 'm> Reader<'a, 'd, 'm> {
     /// The task whose `task_struct` is at `address`.
     pub(super) fn read(&self, address: u64) -> Result<TaskInfo, Fault> {
         let at = |offset: u64| address.wrapping_add(offset);
-        let on_cpu = self.on_cpu.map(|offset| self.memory.u32(at(offset)));
+        // An int, and a byte since 7.0 at the latest.
+        let on_cpu = self.on_cpu.map(|(offset, len)| {
+            let word = self.memory.u32(at(offset))?;
+            Ok::<u32, Fault>(if len == 1 { word & 0xff } else { word })
+        });
         Ok(TaskInfo {
             pid: self.memory.u32(at(self.pid))?,
             comm: self.memory.text(at(self.comm), COMM_LEN),
@@ -193,7 +201,7 @@ impl<'a, 'd, 'm> Reader<'a, 'd, 'm> {
 /// The elements of a circular list (`struct list_head`) behind `head`, each as the address of its
 /// link. What breaks it ends it, as a problem.
 pub(super) fn list(
-    memory: &Virtual<'_, '_>,
+    memory: &dyn KernelMemory,
     list: &'static str,
     head: u64,
     max: usize,
