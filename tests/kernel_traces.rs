@@ -20,7 +20,14 @@ use unwind_sim_unwind::start::{FakeVariant, Variant};
 use unwind_sim_unwind::verdict::Verdict;
 
 /// Recordings, each with the place of its kernel's own unwinder among [`spec::KERNEL`].
-const RELEASES: [(&str, usize); 4] = [("6.1", 0), ("6.12", 0), ("6.12-fp", 1), ("6.12-guess", 2)];
+const RELEASES: [(&str, usize); 6] = [
+    ("5.10", 0),
+    ("6.1", 0),
+    ("6.12", 0),
+    ("6.12-fp", 1),
+    ("6.12-guess", 2),
+    ("7.2", 0),
+];
 
 fn open(name: &str) -> Input {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/kernel");
