@@ -11,10 +11,11 @@ mod kernel;
 mod perf_data;
 mod rows;
 mod trace;
+mod vmcore;
 
 use crate::input::{FileKind, InputError, file_kind};
 use std::path::{Path, PathBuf};
-use unwind_sim_corpus::import::ImportError;
+use unwind_sim_corpus::import::{ImportError, is_vmcore};
 use unwind_sim_corpus::kernel::{KernelError, OpenOptions, is_module, is_vmlinux};
 use unwind_sim_corpus::trace::{Trace, TraceError};
 use unwind_sim_perf::data::PerfError;
@@ -128,6 +129,7 @@ pub fn inspect(
             Ok(trace::show(&trace, None))
         }
         (FileKind::PerfData, None) => perf_data::show(path),
+        (FileKind::Core, None) if is_vmcore((*map(path)?).as_ref()) => vmcore::show(path),
         (FileKind::Core, None) => core::show(path),
         (FileKind::Capture, None) => capture::show(path),
     }

@@ -102,3 +102,20 @@ fn damaged_files_are_withstood() {
         }
     }
 }
+
+#[test]
+fn dumps_say_what_they_hold() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/vmcore");
+    let text = |name| inspect(&folder.join(name), None, &OpenOptions::default()).unwrap();
+    let (cr3, info) = (text("cr3"), text("info"));
+    assert!(cr3.starts_with("a kernel's dump\n"), "{cr3}");
+    assert!(cr3.contains("told by the processors"), "{cr3}");
+    assert!(info.contains("found with the image"), "{info}");
+    assert!(info.contains("6.1.0-tiny"), "{info}");
+    assert!(info.contains("\n  moved by      0x600000\n"), "{info}");
+    for text in [cr3, info] {
+        assert!(text.contains("\n    200000-200400   1024\n"), "{text}");
+        let processor = "\n          0  0xffffffff81600020  0xffffc9000000bf80  0x10\n";
+        assert!(text.ends_with(processor), "{text}");
+    }
+}

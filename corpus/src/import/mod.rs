@@ -16,8 +16,8 @@ mod vmcore;
 pub use capture::Problem as CaptureProblem;
 pub use error::{CoreErrorKind, ImportError};
 pub use vmcore::{
-    Fault as VmcoreFault, KernelMemory, LoadedCode, Problem as VmcoreProblem, import_vmcore,
-    is_vmcore, loaded_code,
+    Fault as VmcoreFault, KernelMemory, LoadedCode, Problem as VmcoreProblem, VmcoreFacts,
+    import_vmcore, is_vmcore, loaded_code, vmcore_facts,
 };
 
 use crate::files::{FileProblem, FinderOptions, ImageFinder};

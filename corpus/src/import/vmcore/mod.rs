@@ -30,7 +30,7 @@ pub use pages::KernelMemory;
 use place::Place;
 use stacks::PerCpu;
 use std::collections::{BTreeMap, HashSet};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use symbols::Symbols;
 use tasks::TaskInfo;
 use unwind_sim_unwind::image::Owner;
@@ -68,6 +68,42 @@ pub(super) fn import(
     let image = kernel::open(path, &options.kernel_files)?;
     let name = path.display().to_string();
     import_dump(&dump, &image, name, options, output)
+}
+
+/// What a dump says of itself, without the kernel's image.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct VmcoreFacts {
+    /// The release of the kernel (`OSRELEASE` in `VMCOREINFO`).
+    pub release: Option<String>,
+    /// How far the kernel was moved (`KERNELOFFSET`), bytes.
+    pub kaslr: Option<u64>,
+    /// Physical memory, piece by piece.
+    pub memory: Vec<Range<u64>>,
+    /// The registers of each processor.
+    pub cpus: Vec<Regs>,
+    /// Whether page tables and bases of the processors are told, as QEMU does.
+    pub has_system_registers: bool,
+    /// What is wrong with headers and notes.
+    pub problems: Vec<ImportError>,
+}
+
+/// Reads the headers and notes of a dump.
+///
+/// # Errors
+/// If it is no ELF core for x86-64, or its program headers cannot be read.
+pub fn vmcore_facts(bytes: &[u8]) -> Result<VmcoreFacts, ImportError> {
+    let mut problems = Vec::new();
+    let dump = Dump::open(bytes, &mut problems)?;
+    let piece = |(start, bytes): (u64, &[u8])| start..start + bytes.len() as u64;
+    Ok(VmcoreFacts {
+        release: dump.info("OSRELEASE").map(str::to_owned),
+        kaslr: dump.info_hex("KERNELOFFSET"),
+        memory: dump.pieces().map(piece).collect(),
+        cpus: dump.cpus.iter().map(|cpu| cpu.regs).collect(),
+        has_system_registers: dump.cpus.iter().any(|cpu| cpu.system.is_some()),
+        problems,
+    })
 }
 
 /// The modules of a running kernel, with their ORC tables and symbols, and the code that it
