@@ -6,7 +6,11 @@ use unwind_sim_unwind::image::AddressSpace;
 /// A function name as a person wants to read it: Rust's and C++'s are demangled, versions and
 /// hashes are left out.
 pub fn demangle(name: &str) -> String {
-    let plain = name.split_once('@').map_or(name, |(base, _)| base);
+    demangle_or_keep(name.split_once('@').map_or(name, |(base, _)| base))
+}
+
+/// [`demangle`], but a name that is not mangled is kept as it is, with its version.
+pub fn demangle_or_keep(plain: &str) -> String {
     if let Ok(rust) = rustc_demangle::try_demangle(plain) {
         return format!("{rust:#}");
     }
@@ -14,9 +18,26 @@ pub fn demangle(name: &str) -> String {
         && let Ok(symbol) = cpp_demangle::Symbol::new(plain)
         && let Ok(text) = symbol.demangle()
     {
-        return text;
+        return as_others_do(&text);
     }
     plain.to_owned()
+}
+
+/// A C++ name as binutils and LLVM have it: no comma where a pack of parameters is empty, and a
+/// number that follows a clone's suffix belongs to it.
+fn as_others_do(text: &str) -> String {
+    let mut text = text.replace(", >", ">").replace(", )", ")");
+    let mut from = 0;
+    while let Some(at) = text[from..].find("] [clone .").map(|at| from + at) {
+        let behind = at + "] [clone .".len();
+        if text[behind..].starts_with(|c: char| c.is_ascii_digit()) {
+            text.replace_range(at..behind, ".");
+            from = at;
+        } else {
+            from = behind;
+        }
+    }
+    text
 }
 
 /// Where a code address lies.

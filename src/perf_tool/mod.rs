@@ -3,3 +3,4 @@
 
 pub mod script;
 pub mod stitch;
+pub mod symbols;

@@ -1,14 +1,17 @@
 //! `perf script`: a recording as perf's text.
 
+use super::symbols::{Files, Places};
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use unwind_sim_corpus::mapped::map_file;
 use unwind_sim_perf::data::{Order, Stop, Summary};
-use unwind_sim_perf::script::{NoSymbols, Script};
+use unwind_sim_perf::script::Script;
+
 use unwind_sim_perf::{PerfError, PerfFile};
 
 pub use unwind_sim_perf::script::{Fields, Options};
+pub use unwind_sim_perf::stitch::Mode;
 
 /// Bytes written at a time.
 const BUFFER: usize = 1 << 16;
@@ -36,13 +39,20 @@ pub enum ScriptError {
 ///
 /// # Errors
 /// If it cannot be read at all, or the text not be written.
-pub fn script(path: &Path, options: Options, out: &mut dyn Write) -> Result<Summary, ScriptError> {
+pub fn script(
+    path: &Path,
+    options: Options,
+    mut places: Places,
+    out: &mut dyn Write,
+) -> Result<Summary, ScriptError> {
     let owner = map_file(path).map_err(|source| ScriptError::Open {
         path: path.into(),
         source,
     })?;
     let file = PerfFile::parse((*owner).as_ref())?;
-    let mut symbols = NoSymbols;
+    let kernel = file.build_ids().filter_map(Result::ok).find(|id| id.kernel);
+    places.kernel_build_id = kernel.map(|id| id.id.to_vec());
+    let mut symbols = Files::new(places);
     let mut script = Script::new(&file, options, &mut symbols, None);
     let mut text = Vec::with_capacity(2 * BUFFER);
     let mut failed = None;
@@ -64,6 +74,7 @@ pub fn script(path: &Path, options: Options, out: &mut dyn Write) -> Result<Summ
     if let Some(error) = failed {
         return Err(error.into());
     }
+    script.finish(&mut text);
     out.write_all(&text)?;
     out.flush()?;
     Ok(summary)

@@ -16,6 +16,7 @@ mod system;
 mod tests;
 
 pub use problem::{FileProblem, FileProblemKind};
+pub use system::own_vdso;
 
 use crate::mapped::map_open_file;
 use std::collections::HashMap;

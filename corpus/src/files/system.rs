@@ -12,7 +12,7 @@ const VDSO_SIZE_MAX: u64 = 1 << 20;
 const HEADER: usize = 64;
 
 /// The bytes of the vdso that the kernel gave to this process; `None` on other systems.
-pub(super) fn own_vdso() -> Option<Vec<u8>> {
+pub fn own_vdso() -> Option<Vec<u8>> {
     const AT_SYSINFO_EHDR: u64 = 33;
     let vector = std::fs::read("/proc/self/auxv").ok()?;
     let word = |word: &[u8; 8]| u64::from_le_bytes(*word);

@@ -10,10 +10,12 @@
 mod digits;
 mod fields;
 mod frames;
+mod joined;
 mod names;
 mod objects;
 mod printer;
 mod tasks;
+mod trace;
 
 pub use fields::{Fields, UnknownField};
 pub use objects::{KernelPart, NoSymbols, Object, Symbol, Symbols};

@@ -29,6 +29,14 @@ pub enum Object<'a> {
         /// `/tmp/perf-PID.map`, or what the kernel calls it.
         path: &'a [u8],
     },
+    /// A piece of code that the kernel generated, such as a BPF program; addresses are offsets in
+    /// it.
+    Generated {
+        /// Its name.
+        name: &'a [u8],
+        /// Its bytes.
+        length: u64,
+    },
 }
 
 /// A symbol, in its object's addresses.

@@ -3,11 +3,16 @@
 use super::digits;
 use super::fields::Fields;
 use super::frames::Lines;
+use super::joined::{Joining, Waiting};
 use super::names;
 use super::objects::Symbols;
-use super::tasks::{Map, Tasks};
-use crate::callchain::{Callchain, Context, PERF_CONTEXT_USER_DEFERRED};
-use crate::data::{Event, EventAttr, PerfFile, Record, RecordId, Sample, misc, sample_type as st};
+use super::tasks::{self, Map, Tasks};
+use super::trace::Formats;
+use crate::callchain::{Callchain, Context, PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED};
+use crate::data::{
+    Event, EventAttr, PerfFile, Record, RecordId, Sample, feature, misc, sample_type as st,
+};
+use crate::stitch::{Mode, Stitch, Stitched};
 
 /// Frames of a chain that are shown (`PERF_MAX_STACK_DEPTH`).
 const FRAMES_MAX: usize = 127;
@@ -19,6 +24,8 @@ pub struct Options {
     pub fields: Option<Fields>,
     /// Times with nanoseconds.
     pub nanoseconds: bool,
+    /// How deferred user frames are joined with their samples; `None` prints them by themselves.
+    pub join: Option<Mode>,
 }
 
 /// Unwinds the copy of a user stack.
@@ -43,22 +50,35 @@ struct Column {
 /// The printer of a recording.
 pub struct Script<'f, 's> {
     options: Options,
-    attrs: &'f [EventAttr],
+    pub(super) file: &'f PerfFile<'f>,
     columns: Vec<Column>,
     /// Whether chains are shown at all.
     chains: bool,
-    tasks: Tasks,
+    pub(super) tasks: Tasks,
+    formats: Formats,
     lines: Vec<Lines>,
     symbols: &'s mut dyn Symbols,
     unwind: Option<&'s mut dyn Unwind>,
     /// Space for unwound chains.
     unwound: Vec<u64>,
+    joining: Option<Box<Joining>>,
+}
+
+/// Which chain is printed of a sample.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Chain<'c> {
+    /// Its own.
+    Own,
+    /// Its own up to the marker of deferred user frames, without an end.
+    Kernel,
+    /// This one, in which a record's frames follow the marker.
+    Joined(&'c [u64]),
 }
 
 impl<'f, 's> Script<'f, 's> {
     /// A printer at the recording's beginning.
     pub fn new(
-        file: &'f PerfFile<'_>,
+        file: &'f PerfFile<'f>,
         options: Options,
         symbols: &'s mut dyn Symbols,
         unwind: Option<&'s mut dyn Unwind>,
@@ -84,16 +104,22 @@ impl<'f, 's> Script<'f, 's> {
         let columns = columns.collect();
         Self {
             options,
-            attrs,
+            file,
             columns,
             chains: attrs
                 .iter()
                 .any(|attr| attr.sample_type & st::CALLCHAIN != 0),
-            tasks: Tasks::new(),
+            tasks: Tasks::new(file),
+            formats: Formats::parse(
+                file.features()
+                    .section(feature::TRACING_DATA)
+                    .unwrap_or(&[]),
+            ),
             lines,
             symbols,
             unwind,
             unwound: Vec::new(),
+            joining: Joining::of(file, options.join).map(Box::new),
         }
     }
 
@@ -107,37 +133,53 @@ impl<'f, 's> Script<'f, 's> {
         if let Some(unwind) = &mut self.unwind {
             unwind.event(event);
         }
+        if let Some(mut joining) = self.joining.take() {
+            joining.event(self, event, out);
+            self.joining = Some(joining);
+        } else {
+            match event.record {
+                Record::Sample(sample) => {
+                    self.sample(&sample, &event.id(), Chain::Own, out);
+                }
+                Record::CallchainDeferred { cookie, chain } => {
+                    self.deferred(event, cookie, chain, out);
+                }
+                _ => {}
+            }
+        }
         let misc = event.raw.misc;
         match event.record {
-            Record::Sample(sample) => self.sample(&sample, &event.id(), None, out),
             Record::Comm(comm) => self.tasks.comm(&comm),
             Record::Mmap(mmap) => self.tasks.mmap(&mmap, misc),
             Record::Fork(task) => self.tasks.fork(&task, misc),
             Record::Exit(task) => self.tasks.exit(&task),
             Record::Ksymbol(symbol) => self.tasks.ksymbol(&symbol),
-            Record::CallchainDeferred { cookie, chain } => {
-                self.deferred(event, cookie, chain, out);
-            }
             _ => {}
         }
     }
 
+    /// Appends what was held back to the end.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        if let Some(mut joining) = self.joining.take() {
+            joining.finish(self, out);
+            self.joining = Some(joining);
+        }
+    }
+
     fn column(&self, attr: &EventAttr) -> usize {
-        let place = self
-            .attrs
-            .iter()
-            .position(|other| std::ptr::eq(other, attr));
+        let attrs = self.file.attrs();
+        let place = attrs.iter().position(|other| std::ptr::eq(other, attr));
         place.unwrap_or(0)
     }
 
-    /// A sample; with `chain` in place of its own callchain.
-    pub fn sample(
+    /// A sample, and the number of its event.
+    pub(super) fn sample(
         &mut self,
         sample: &Sample<'_>,
         id: &RecordId<'_>,
-        chain: Option<&[u64]>,
+        chain: Chain<'_>,
         out: &mut Vec<u8>,
-    ) {
+    ) -> usize {
         let attr = sample.attr();
         let at = self.column(attr);
         let fields = self.columns[at].fields;
@@ -153,10 +195,18 @@ impl<'f, 's> Script<'f, 's> {
         if fields.has(Fields::EVENT) {
             out.extend_from_slice(&self.columns[at].name);
         }
+        if fields.has(Fields::TRACE)
+            && let Ok(Some(raw)) = sample.raw_data()
+        {
+            self.formats.print(attr.config, raw, out);
+        }
         if fields.has(Fields::IP) {
             self.place(at, sample, id, chain, out);
         }
-        out.push(b'\n');
+        if !matches!(chain, Chain::Kernel) {
+            out.push(b'\n');
+        }
+        at
     }
 
     /// The address or the callchain.
@@ -165,7 +215,7 @@ impl<'f, 's> Script<'f, 's> {
         at: usize,
         sample: &Sample<'_>,
         id: &RecordId<'_>,
-        chain: Option<&[u64]>,
+        chain: Chain<'_>,
         out: &mut Vec<u8>,
     ) {
         let tid = id.tid().unwrap_or(-1);
@@ -178,17 +228,22 @@ impl<'f, 's> Script<'f, 's> {
                 misc::CPUMODE_USER => Context::User,
                 _ => Context::Hypervisor,
             };
-            let map = map_at(&self.tasks, tid, context, address);
+            let map = map_at(&self.tasks, self.tasks.maps(tid), context, address);
             let lines = &mut self.lines[self.columns[at].lines];
             out.extend_from_slice(lines.line(&self.tasks, self.symbols, map, address));
             return;
         };
         out.push(b'\n');
-        let mut left = FRAMES_MAX;
         let start = out.len();
         let whole = match chain {
-            Some(words) => self.chain(at, tid, words.iter().copied(), &mut left, out),
-            None => self.chain(at, tid, own.words(), &mut left, out),
+            Chain::Joined(words) => self.chain(at, tid, words.iter().copied(), false, out),
+            Chain::Own => self.chain(at, tid, own.words(), true, out),
+            Chain::Kernel => {
+                let kernel = own
+                    .words()
+                    .take_while(|&word| word != PERF_CONTEXT_USER_DEFERRED);
+                self.chain(at, tid, kernel, false, out)
+            }
         };
         if !whole {
             out.truncate(start);
@@ -198,32 +253,33 @@ impl<'f, 's> Script<'f, 's> {
             let mut unwound = std::mem::take(&mut self.unwound);
             unwound.clear();
             unwind.unwind(sample, FRAMES_MAX, &mut unwound);
-            left = FRAMES_MAX;
-            self.chain(at, tid, unwound.iter().copied(), &mut left, out);
+            self.chain(at, tid, unwound.iter().copied(), false, out);
             self.unwound = unwound;
         }
     }
 
     /// The lines of a chain. `false` if it has a marker that nobody knows: then perf shows none
-    /// of it.
+    /// of it. `with_cookie`: what follows the marker of deferred frames is no address.
     fn chain(
         &mut self,
         at: usize,
         tid: i32,
         words: impl Iterator<Item = u64>,
-        left: &mut usize,
+        with_cookie: bool,
         out: &mut Vec<u8>,
     ) -> bool {
         let lines = &mut self.lines[self.columns[at].lines];
+        let maps = self.tasks.maps(tid);
         let mut context = Context::User;
         let mut cookie = false;
+        let mut left = FRAMES_MAX;
         for word in words {
-            if *left == 0 {
+            if left == 0 {
                 break;
             }
             match Context::from_marker(word) {
                 Some(Context::User | Context::UserDeferred) => {
-                    cookie = word == PERF_CONTEXT_USER_DEFERRED;
+                    cookie = with_cookie && word == PERF_CONTEXT_USER_DEFERRED;
                     context = Context::User;
                     continue;
                 }
@@ -234,17 +290,45 @@ impl<'f, 's> Script<'f, 's> {
                 Some(_) => return false,
                 None => {}
             }
-            *left -= 1;
+            left -= 1;
             out.push(b'\t');
             if std::mem::take(&mut cookie) {
-                self::cookie(lines.fields(), word, out);
+                self::special(lines.fields(), word, b"(cookie)", out);
                 continue;
             }
-            let map = map_at(&self.tasks, tid, context, word);
+            let map = map_at(&self.tasks, maps, context, word);
             out.extend_from_slice(lines.line(&self.tasks, self.symbols, map, word));
             out.push(b'\n');
         }
         true
+    }
+
+    /// Appends the user frames of a sample that waited for them, and its end.
+    pub(super) fn user_frames(
+        &mut self,
+        waiting: &Waiting,
+        stitched: &Stitched,
+        out: &mut Vec<u8>,
+    ) {
+        let fields = self.columns[waiting.column].fields;
+        if let (Stitch::Missing(why), true) = (stitched.how, fields.has(Fields::IP)) {
+            out.push(b'\t');
+            let why = format!("[no user frames: {}]", why.as_str());
+            special(fields, stitched.cookie.unwrap_or(0), why.as_bytes(), out);
+        } else if fields.has(Fields::IP) && stitched.how != Stitch::NotDeferred {
+            let lines = &mut self.lines[self.columns[waiting.column].lines];
+            let user = stitched
+                .chain
+                .iter()
+                .skip_while(|&&word| word != PERF_CONTEXT_USER);
+            for &address in user.skip(1).take(FRAMES_MAX) {
+                let map = map_at(&self.tasks, &waiting.maps, Context::User, address);
+                out.push(b'\t');
+                out.extend_from_slice(lines.line(&self.tasks, self.symbols, map, address));
+                out.push(b'\n');
+            }
+        }
+        out.push(b'\n');
     }
 
     /// The fields before the event's name.
@@ -313,18 +397,18 @@ impl<'f, 's> Script<'f, 's> {
         digits::hexadecimal(out, cookie, 0);
         out.extend_from_slice(b"]\n");
         if fields.has(Fields::IP) {
-            let mut left = FRAMES_MAX;
-            self.chain(at, id.tid().unwrap_or(-1), chain.words(), &mut left, out);
+            self.chain(at, id.tid().unwrap_or(-1), chain.words(), false, out);
         }
         out.push(b'\n');
     }
 }
 
-/// The line of a cookie in place of user frames.
-fn cookie(fields: Fields, cookie: u64, out: &mut Vec<u8>) {
+/// A line that stands in place of user frames.
+fn special(fields: Fields, cookie: u64, text: &[u8], out: &mut Vec<u8>) {
     digits::hexadecimal(out, cookie, 16);
     if fields.has(Fields::SYM) {
-        out.extend_from_slice(b" (cookie)");
+        out.push(b' ');
+        out.extend_from_slice(text);
     }
     if fields.has(Fields::DSO) {
         out.extend_from_slice(b" ([unknown])");
@@ -334,10 +418,15 @@ fn cookie(fields: Fields, cookie: u64, out: &mut Vec<u8>) {
 
 /// The mapping at an address of a context.
 #[inline]
-fn map_at(tasks: &Tasks, tid: i32, context: Context, address: u64) -> Option<&Map> {
+fn map_at<'m>(
+    tasks: &'m Tasks,
+    maps: &'m [Map],
+    context: Context,
+    address: u64,
+) -> Option<&'m Map> {
     match context {
         Context::Kernel => tasks.kernel_map(address),
-        Context::User => tasks.user_map(tid, address),
+        Context::User => tasks::find(maps, address),
         _ => None,
     }
 }

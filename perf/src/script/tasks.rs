@@ -5,7 +5,7 @@
 //! ended is forgotten at once, so that what still comes of it has no name and no mappings.
 
 use super::objects::{KernelPart, Object};
-use crate::data::{Comm, Ksymbol, Mmap, MmapIdentity, Task, misc};
+use crate::data::{Comm, Ksymbol, Mmap, MmapIdentity, PerfFile, Task, misc};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub struct Map {
 }
 
 /// The mappings of a process, ascending, without overlaps.
-type Maps = Arc<Vec<Map>>;
+pub(super) type Maps = Arc<Vec<Map>>;
 
 /// A thread.
 #[derive(Clone, Debug)]
@@ -52,6 +52,8 @@ enum Kind {
     Module,
     File,
     Anonymous,
+    /// Of so many bytes.
+    Generated(u64),
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -69,13 +71,22 @@ pub struct Tasks {
     kernel: Vec<Map>,
     objects: Vec<ObjectKey>,
     object_ids: HashMap<ObjectKey, u32>,
+    /// Build ids that the file noted, by path.
+    build_ids: HashMap<Vec<u8>, Vec<u8>>,
     copied: usize,
 }
 
 impl Tasks {
     /// No task but the idle one.
-    pub fn new() -> Self {
-        let mut tasks = Self::default();
+    pub fn new(file: &PerfFile<'_>) -> Self {
+        let ids = file.build_ids().filter_map(Result::ok);
+        let build_ids = ids
+            .filter(|id| id.pid == -1)
+            .map(|id| (id.path.to_vec(), id.id.to_vec()));
+        let mut tasks = Self {
+            build_ids: build_ids.collect(),
+            ..Self::default()
+        };
         tasks.comm(&Comm {
             pid: 0,
             tid: 0,
@@ -94,6 +105,7 @@ impl Tasks {
             Kind::Module => Object::Kernel(KernelPart::Module(path)),
             Kind::File => Object::File { path, build_id },
             Kind::Anonymous => Object::Anonymous { path },
+            Kind::Generated(length) => Object::Generated { name: path, length },
         })
     }
 
@@ -104,6 +116,7 @@ impl Tasks {
             Some(Object::Kernel(KernelPart::Core)) => b"[kernel.kallsyms]".to_vec(),
             Some(Object::Kernel(KernelPart::Module(name))) => [b"[", name, b"]"].concat(),
             Some(Object::File { path, .. } | Object::Anonymous { path }) => path.to_vec(),
+            Some(Object::Generated { name, .. }) => name.to_vec(),
         }
     }
 
@@ -130,18 +143,20 @@ impl Tasks {
         find(&self.kernel, address)
     }
 
-    /// The mapping of a thread's process at `address`.
-    pub fn user_map(&self, tid: i32, address: u64) -> Option<&Map> {
-        let thread = self.threads.get(&tid)?;
-        find(self.spaces.get(thread.space)?, address)
-    }
-
     /// The mappings of a thread's process.
     pub fn maps(&self, tid: i32) -> &[Map] {
         let thread = self.threads.get(&tid);
         thread
             .and_then(|thread| self.spaces.get(thread.space))
             .map_or(&[], |maps| maps)
+    }
+
+    /// The mappings of a thread's process, to be kept.
+    pub(super) fn shared_maps(&self, tid: i32) -> Maps {
+        let thread = self.threads.get(&tid);
+        thread
+            .and_then(|thread| self.spaces.get(thread.space).cloned())
+            .unwrap_or_default()
     }
 
     fn new_space(&mut self) -> usize {
@@ -282,7 +297,7 @@ impl Tasks {
         }
         let build_id = match mmap.identity {
             MmapIdentity::BuildId(id) => id,
-            _ => &[],
+            _ => &self.build_ids.get(path).cloned().unwrap_or_default(),
         };
         let object = self.object_number(Kind::File, path, build_id);
         let offset = if path == b"[vdso]" {
@@ -302,7 +317,8 @@ impl Tasks {
         if symbol.flags & 1 != 0 {
             self.kernel.retain(|map| map.start != start);
         } else if start < end && find(&self.kernel, start).is_none() {
-            let object = self.object_number(Kind::Anonymous, symbol.name, b"");
+            let kind = Kind::Generated(symbol.length.into());
+            let object = self.object_number(kind, symbol.name, b"");
             let map = Map {
                 start,
                 end,
@@ -328,7 +344,7 @@ fn module_name(path: &[u8]) -> Vec<u8> {
 }
 
 /// The mapping at `address` of ascending ones.
-fn find(maps: &[Map], address: u64) -> Option<&Map> {
+pub(super) fn find(maps: &[Map], address: u64) -> Option<&Map> {
     let after = maps.partition_point(|map| map.start <= address);
     let map = &maps[after.checked_sub(1)?];
     (address < map.end).then_some(map)
@@ -399,7 +415,8 @@ mod tests {
 
     #[test]
     fn a_child_has_its_parents_name_and_mappings_and_goes_its_own_way() {
-        let mut tasks = Tasks::new();
+        let bytes = include_bytes!("../../../corpus/perfdata/dwarf.data");
+        let mut tasks = Tasks::new(&PerfFile::parse(bytes).unwrap());
         let name = |pid, tid, name| Comm {
             pid,
             tid,
@@ -431,7 +448,7 @@ mod tests {
         assert_eq!(tasks.name(11), Some(&b"parent"[..]));
         tasks.mmap(&file(11, 0x1000, b"/bin/b"), misc::CPUMODE_USER);
         let path = |tasks: &Tasks, tid| {
-            let map = tasks.user_map(tid, 0x1234)?;
+            let map = find(tasks.maps(tid), 0x1234)?;
             Some(tasks.object_name(map.object))
         };
         assert_eq!(path(&tasks, 10), Some(b"/bin/a".to_vec()));

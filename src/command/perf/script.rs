@@ -3,7 +3,18 @@
 use crate::command::{Status, output};
 use anyhow::Result;
 use std::path::PathBuf;
-use unwind_sim::perf_tool::script::{self, Fields, Options};
+use unwind_sim::perf_tool::script::{self, Fields, Mode, Options};
+use unwind_sim::perf_tool::symbols::Places;
+
+/// Whose way of joining deferred callchains.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Like {
+    /// That of perf 7.2.
+    #[value(name = "perf-7.2")]
+    Perf72,
+    /// That proposed in 2023, by thread and order.
+    Rfc2023,
+}
 
 /// Print a perf.data as `perf script --no-inline` does.
 #[derive(clap::Args, Debug)]
@@ -15,10 +26,22 @@ pub(crate) struct Args {
     /// The recording.
     #[arg(value_name = "FILE", default_value = "perf.data")]
     path: PathBuf,
+    /// Look for all files below this folder.
+    #[arg(long, value_name = "DIR")]
+    symfs: Option<PathBuf>,
+    /// The kernel's symbols, as /proc/kallsyms has them.
+    #[arg(long, value_name = "FILE")]
+    kallsyms: Option<PathBuf>,
     /// These fields, of every event: comm, tid, pid, time, cpu, event, trace, ip, sym, symoff,
     /// dso, addr, period.
     #[arg(long, short = 'F', value_name = "LIST", value_parser = Fields::parse)]
     fields: Option<Fields>,
+    /// Print deferred callchains by themselves instead of joining them with their samples.
+    #[arg(long, conflicts_with = "like")]
+    no_merge_callchains: bool,
+    /// Join them as this tool does, its defects included.
+    #[arg(long, value_enum)]
+    like: Option<Like>,
     /// Times with nanoseconds.
     #[arg(long)]
     ns: bool,
@@ -28,8 +51,19 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let options = Options {
         fields: args.fields,
         nanoseconds: args.ns,
+        join: match args.like {
+            _ if args.no_merge_callchains => None,
+            None => Some(Mode::Own),
+            Some(Like::Perf72) => Some(Mode::Perf72),
+            Some(Like::Rfc2023) => Some(Mode::Rfc2023),
+        },
     };
-    let summary = script::script(&args.path, options, &mut output::raw_stdout())?;
+    let places = Places {
+        symfs: args.symfs.clone(),
+        kallsyms: args.kallsyms.clone(),
+        ..Places::default()
+    };
+    let summary = script::script(&args.path, options, places, &mut output::raw_stdout())?;
     if let Some(error) = summary.first_skipped {
         let n = summary.skipped;
         let s = unwind_sim::text::plural(n);

@@ -1,0 +1,159 @@
+//! Samples whose user frames come later, printed when they are there.
+//!
+//! In perf's way a sample is printed with the names and mappings of that later time, as perf does;
+//! in ours with those of its own.
+
+use super::printer::{Chain, Script};
+use super::tasks::Maps;
+use crate::data::{Event, PerfFile, RawRecord, Record, flag};
+use crate::stitch::{Feed, Mode, Stitch, Stitched, Stitcher, Why};
+use std::collections::HashMap;
+
+/// Bytes that the stitcher holds back; as text they are several times as many.
+const HELD_BYTES_MAX: usize = 32 << 20;
+
+/// A sample of which all but the user frames is printed.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    text: Vec<u8>,
+    /// The number of its event.
+    pub(super) column: usize,
+    /// The mappings of its process at its time.
+    pub(super) maps: Maps,
+}
+
+/// A record that waits.
+#[derive(Debug)]
+struct Held {
+    kind: u32,
+    misc: u16,
+    offset: u64,
+    body: Vec<u8>,
+}
+
+/// The samples that wait, by the stitcher's key.
+#[derive(Debug)]
+enum Samples {
+    /// As records: perf's way.
+    Records(HashMap<u64, Held>),
+    /// As text: ours.
+    Text(HashMap<u64, Waiting>),
+}
+
+/// Joins samples and records.
+#[derive(Debug)]
+pub(super) struct Joining {
+    feed: Feed,
+    stitcher: Stitcher,
+    samples: Samples,
+}
+
+impl Joining {
+    /// Nothing waits yet. `None` if nothing is to be joined, or the file has nothing deferred.
+    pub(super) fn of(file: &PerfFile<'_>, mode: Option<Mode>) -> Option<Self> {
+        let mode = mode?;
+        let deferred = flag::DEFER_CALLCHAIN | flag::DEFER_OUTPUT;
+        if file.attrs().iter().all(|attr| attr.flags & deferred == 0) {
+            return None;
+        }
+        let (stitcher, samples) = match mode {
+            Mode::Own => (
+                Stitcher::own_within(HELD_BYTES_MAX),
+                Samples::Text(HashMap::new()),
+            ),
+            _ => (Stitcher::new(mode), Samples::Records(HashMap::new())),
+        };
+        Some(Self {
+            feed: Feed::default(),
+            stitcher,
+            samples,
+        })
+    }
+
+    /// Takes an event and prints the samples whose frames are there now.
+    pub(super) fn event(
+        &mut self,
+        script: &mut Script<'_, '_>,
+        event: &Event<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        let Some(item) = self.feed.item(event) else {
+            return;
+        };
+        if let Record::Sample(sample) = event.record {
+            match &mut self.samples {
+                Samples::Records(held) => {
+                    let RawRecord {
+                        kind, misc, offset, ..
+                    } = event.raw;
+                    let body = event.raw.body.to_vec();
+                    let record = Held {
+                        kind,
+                        misc,
+                        offset,
+                        body,
+                    };
+                    held.insert(item.key, record);
+                }
+                Samples::Text(waiting) => {
+                    let (mut text, id) = (Vec::new(), event.id());
+                    let column = script.sample(&sample, &id, Chain::Kernel, &mut text);
+                    let maps = script.tasks.shared_maps(id.tid().unwrap_or(-1));
+                    let sample = Waiting { text, column, maps };
+                    waiting.insert(item.key, sample);
+                }
+            }
+        }
+        self.stitcher.push(item);
+        self.print(script, out);
+    }
+
+    /// Prints what waits to the end.
+    pub(super) fn finish(&mut self, script: &mut Script<'_, '_>, out: &mut Vec<u8>) {
+        self.stitcher.finish();
+        self.print(script, out);
+    }
+
+    fn print(&mut self, script: &mut Script<'_, '_>, out: &mut Vec<u8>) {
+        while let Some(stitched) = self.stitcher.pop() {
+            match &mut self.samples {
+                Samples::Records(held) => {
+                    if let Some(held) = held.remove(&stitched.key) {
+                        held.print(script, &stitched, out);
+                    }
+                }
+                Samples::Text(waiting) => {
+                    if let Some(waiting) = waiting.remove(&stitched.key) {
+                        out.extend_from_slice(&waiting.text);
+                        script.user_frames(&waiting, &stitched, out);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Held {
+    fn print(&self, script: &mut Script<'_, '_>, stitched: &Stitched, out: &mut Vec<u8>) {
+        let raw = RawRecord {
+            kind: self.kind,
+            misc: self.misc,
+            unpacked: false,
+            offset: self.offset,
+            body: &self.body,
+        };
+        let file = script.file;
+        let Ok(event) = file.decode(raw) else {
+            return;
+        };
+        if let Record::Sample(sample) = event.record {
+            // perf takes a cookie for an address where a record took the sample off its list, and
+            // knows it as a cookie where the recording ended.
+            let chain = match stitched.how {
+                Stitch::NotDeferred | Stitch::Missing(Why::End) => Chain::Own,
+                _ => Chain::Joined(&stitched.chain),
+            };
+            script.sample(&sample, &event.id(), chain, out);
+        }
+    }
+}

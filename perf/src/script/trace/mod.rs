@@ -1,0 +1,255 @@
+//! Payloads of tracepoints: their formats, from the recording, and what they print.
+//!
+//! The section is that of `tools/perf/util/trace-event-info.c` (Linux 7.2), a format that of the
+//! kernel's `events/SYSTEM/NAME/format`. [`lex`] and [`parse`] read its `print fmt`, a piece of C;
+//! [`eval`] applies it to a payload, as libtraceevent does.
+
+mod eval;
+mod lex;
+mod parse;
+
+use crate::data::le;
+use parse::Print;
+use std::collections::HashMap;
+
+/// Formats that are read.
+const FORMATS_MAX: usize = 1 << 16;
+
+/// A field of a payload.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Field {
+    pub(super) name: Vec<u8>,
+    pub(super) offset: usize,
+    pub(super) size: usize,
+    pub(super) signed: bool,
+    /// Bytes of an element of an array; `None` if it is none.
+    pub(super) element: Option<usize>,
+    /// An array of characters.
+    pub(super) text: bool,
+    /// Where the data is, instead of the data.
+    pub(super) location: Option<Location>,
+    /// One of those that every event has.
+    common: bool,
+}
+
+/// From where the place of a field of variable size is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Location {
+    /// From the begin of the payload (`__data_loc`).
+    Payload,
+    /// From the end of the field (`__rel_loc`).
+    Field,
+}
+
+/// The format of a tracepoint.
+#[derive(Debug)]
+pub(super) struct Format {
+    fields: Vec<Field>,
+    /// How to print; `None` if it is not understood.
+    print: Option<Print>,
+}
+
+/// The formats of a recording, by the number of the event.
+#[derive(Debug, Default)]
+pub(super) struct Formats(HashMap<u64, Format>);
+
+impl Formats {
+    /// Reads the section; what is cut short ends it.
+    pub(super) fn parse(section: &[u8]) -> Self {
+        let mut formats = Self::default();
+        let _ = formats.read(section);
+        formats
+    }
+
+    fn read(&mut self, section: &[u8]) -> Option<()> {
+        let c = &mut Section(section);
+        c.take(10)?;
+        c.string()?;
+        // Byte order, size of a long, size of a page.
+        c.take(1 + 1 + 4)?;
+        for _ in 0..2 {
+            c.string()?;
+            c.sized()?;
+        }
+        for _ in 0..c.u32()? {
+            c.sized()?;
+        }
+        for _ in 0..c.u32()? {
+            c.string()?;
+            for _ in 0..c.u32()? {
+                let (number, format) = format(c.sized()?)?;
+                if self.0.len() < FORMATS_MAX {
+                    self.0.insert(number, format);
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// Appends what a payload of event `number` says.
+    pub(super) fn print(&self, number: u64, payload: &[u8], out: &mut Vec<u8>) {
+        match self.0.get(&number) {
+            None => {
+                for byte in payload {
+                    out.extend_from_slice(format!("{byte:02x} ").as_bytes());
+                }
+            }
+            Some(Format {
+                fields,
+                print: Some(print),
+            }) => eval::print(fields, print, payload, out),
+            Some(Format {
+                fields,
+                print: None,
+            }) => {
+                out.extend_from_slice(b"[FAILED TO PARSE]");
+                for field in fields.iter().filter(|field| !field.common) {
+                    out.push(b' ');
+                    out.extend_from_slice(&field.name);
+                    out.push(b'=');
+                    eval::plain(field, payload, out);
+                }
+            }
+        }
+    }
+}
+
+/// A cursor over the section.
+struct Section<'a>(&'a [u8]);
+
+impl<'a> Section<'a> {
+    fn take(&mut self, size: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(size)?;
+        self.0 = rest;
+        Some(taken)
+    }
+    fn u32(&mut self) -> Option<u32> {
+        le::u32_at(self.take(4)?, 0)
+    }
+    fn sized(&mut self) -> Option<&'a [u8]> {
+        let size = le::u64_at(self.take(8)?, 0)?;
+        self.take(usize::try_from(size).ok()?)
+    }
+    fn string(&mut self) -> Option<&'a [u8]> {
+        let end = self.0.iter().position(|&byte| byte == 0)?;
+        let text = self.take(end)?;
+        self.take(1)?;
+        Some(text)
+    }
+}
+
+/// Reads one format: its event's number and the rest.
+fn format(text: &[u8]) -> Option<(u64, Format)> {
+    let mut number = None;
+    let mut fields = Vec::new();
+    let mut print = None;
+    let mut common = true;
+    for line in text.split(|&byte| byte == b'\n') {
+        let text = std::str::from_utf8(line).unwrap_or_default();
+        if let Some(id) = text.strip_prefix("ID:") {
+            number = id.trim().parse().ok();
+        } else if text.trim_start().starts_with("field:") {
+            fields.extend(field(text.trim_start(), common));
+        } else if text.is_empty() && !fields.is_empty() {
+            common = false;
+        } else if let Some(source) = line.strip_prefix(b"print fmt:") {
+            print = parse::print(source, &fields);
+        }
+    }
+    Some((number?, Format { fields, print }))
+}
+
+/// `field:char prev_comm[16]; offset:8; size:16; signed:0;`
+fn field(line: &str, common: bool) -> Option<Field> {
+    let mut parts = line.split(';').map(str::trim);
+    let declaration = parts.next()?.strip_prefix("field:")?;
+    let mut value = |name: &str| parts.next()?.strip_prefix(name)?.parse::<usize>().ok();
+    let (offset, size) = (value("offset:")?, value("size:")?);
+    let signed = value("signed:").unwrap_or(0) != 0;
+    let location = match declaration {
+        d if d.starts_with("__data_loc") => Some(Location::Payload),
+        d if d.starts_with("__rel_loc") => Some(Location::Field),
+        _ => None,
+    };
+    let (kind, name, count) = match declaration.split_once('[') {
+        None => {
+            let (kind, name) = declaration.rsplit_once([' ', '*'])?;
+            (kind, name, None)
+        }
+        // `__data_loc char[] name` has its brackets before the name.
+        Some((kind, rest)) if location.is_some() => (kind, rest.split_once(']')?.1.trim(), Some(0)),
+        Some((before, count)) => {
+            let (kind, name) = before.rsplit_once([' ', '*'])?;
+            let count = count.split(']').next()?.parse().unwrap_or(0);
+            (kind, name, Some(count))
+        }
+    };
+    let element = count.map(|count: usize| size.checked_div(count).unwrap_or(1).max(1));
+    Some(Field {
+        name: name.as_bytes().to_vec(),
+        offset,
+        size,
+        signed,
+        element,
+        text: count.is_some() && kind.contains("char"),
+        location,
+        common,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SWITCH: &str = "name: sched_switch
+ID: 310
+format:
+	field:unsigned short common_type;	offset:0;	size:2;	signed:0;
+
+	field:char prev_comm[16];	offset:8;	size:16;	signed:0;
+	field:pid_t prev_pid;	offset:24;	size:4;	signed:1;
+	field:long prev_state;	offset:32;	size:8;	signed:1;
+	field:__data_loc char[] name;	offset:40;	size:4;	signed:0;
+
+print fmt: \"prev_comm=%s prev_pid=%d prev_state=%s%s %5.3s|\", REC->prev_comm, REC->prev_pid, (REC->prev_state & ((((0x00000000 | 0x00000001) + 1) << 1) - 1)) ? __print_flags(REC->prev_state & ((((0x00000000 | 0x00000001) + 1) << 1) - 1), \"|\", { 0x00000001, \"S\" }, { 0x00000002, \"D\" }) : \"R\", REC->prev_state & (((0x1 | 0x2) + 1)) ? \"+\" : \"\", __get_str(name)
+";
+
+    fn payload(state: u64) -> Vec<u8> {
+        let mut bytes = vec![0; 44];
+        bytes[8..12].copy_from_slice(b"deep");
+        bytes[24..28].copy_from_slice(&(-7i32).to_le_bytes());
+        bytes[32..40].copy_from_slice(&state.to_le_bytes());
+        bytes[40..44].copy_from_slice(&(44u32 | 5 << 16).to_le_bytes());
+        bytes.extend(b"abcd\0");
+        bytes
+    }
+
+    #[test]
+    fn a_switch_is_printed_as_its_format_says() {
+        let (number, format) = format(SWITCH.as_bytes()).unwrap();
+        assert_eq!(number, 310);
+        let formats = Formats(HashMap::from([(310, format)]));
+        let said = |state| {
+            let mut out = Vec::new();
+            formats.print(310, &payload(state), &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(said(0), "prev_comm=deep prev_pid=-7 prev_state=R   abc|");
+        assert_eq!(said(3), "prev_comm=deep prev_pid=-7 prev_state=S|D   abc|");
+        assert_eq!(said(4), "prev_comm=deep prev_pid=-7 prev_state=R+   abc|");
+    }
+
+    #[test]
+    fn a_payload_cut_short_and_nonsense_do_not_matter() {
+        let (_, format) = format(SWITCH.as_bytes()).unwrap();
+        let formats = Formats(HashMap::from([(310, format)]));
+        for length in 0..49 {
+            formats.print(310, &payload(5)[..length], &mut Vec::new());
+        }
+        for cut in 0..SWITCH.len() {
+            let _ = super::format(&SWITCH.as_bytes()[..cut]);
+        }
+        let deep = format!("ID: 1\nprint fmt: \"%d\", {}1", "(".repeat(100_000));
+        assert!(super::format(deep.as_bytes()).unwrap().1.print.is_none());
+    }
+}

@@ -1,0 +1,174 @@
+//! Names for the stubs of the procedure linkage table, which no symbol table has:
+//! `dso__synthesize_plt_symbols` of `tools/perf/util/symbol-elf.c` (Linux 7.2), for x86.
+
+use super::elf::{Parts, name, symbol_name};
+use super::tree::{Entry, Tree};
+use object::Endianness;
+use object::elf;
+use object::read::elf::{FileHeader, Rela, SectionHeader};
+
+/// `STB_GLOBAL`.
+const GLOBAL: u8 = 1;
+/// `STT_FUNC`.
+const FUNC: u8 = 2;
+/// `R_X86_64_IRELATIVE`.
+const IRELATIVE: u32 = 37;
+/// `R_X86_64_GLOB_DAT`.
+const GLOB_DAT: u32 = 6;
+
+fn symbol(start: u64, size: u64, name: Vec<u8>) -> Entry {
+    Entry {
+        start,
+        end: start.saturating_add(size),
+        binding: GLOBAL,
+        kind: FUNC,
+        name,
+    }
+}
+
+/// Size of a stub: that of the entries if it is one of x86's, else told by the alignment.
+fn entry_size<E: FileHeader<Endian = Endianness>>(
+    parts: &Parts<'_, E>,
+    section: &E::SectionHeader,
+) -> u64 {
+    match section.sh_entsize(parts.endian).into() {
+        size @ (8 | 16) => size,
+        _ if section.sh_addralign(parts.endian).into() == 8 => 8,
+        _ => 16,
+    }
+}
+
+/// A relocation: where, of which symbol, of which type, with which addend.
+struct Reloc {
+    offset: u64,
+    symbol: usize,
+    kind: u32,
+    addend: u64,
+}
+
+/// The entries of a section of relocations with addends.
+fn relocations<E: FileHeader<Endian = Endianness>>(
+    parts: &Parts<'_, E>,
+    name: &[u8],
+) -> Vec<Reloc> {
+    let endian = parts.endian;
+    let section = parts.section(name).map(|(_, section)| section);
+    let table = section.and_then(|section| section.rela(endian, parts.data).ok().flatten());
+    let Some((entries, _)) = table else {
+        return Vec::new();
+    };
+    let reloc = |entry: &E::Rela| Reloc {
+        offset: entry.r_offset(endian).into(),
+        symbol: entry.r_sym(endian, false) as usize,
+        kind: entry.r_type(endian, false).0,
+        addend: entry.r_addend(endian).into() as u64,
+    };
+    entries.iter().map(reloc).collect()
+}
+
+/// Adds the stubs of a file to its symbols.
+pub(super) fn load<E: FileHeader<Endian = Endianness>>(parts: &Parts<'_, E>, tree: &mut Tree) {
+    let endian = parts.endian;
+    let Some((_, plt)) = parts.section(b".plt") else {
+        return;
+    };
+    let plt_start: u64 = plt.sh_offset(endian).into();
+    if let Some(before) = tree.find_mut(plt_start)
+        && before.start < plt_start
+        && before.end > plt_start
+    {
+        before.end = plt_start;
+    }
+    let size = entry_size(parts, plt);
+    let header = tree.insert(symbol(plt_start, size, b".plt".to_vec()));
+    got(parts, tree);
+    let mut at = plt_start.saturating_add(size);
+    let mut size = size;
+    if let Some((_, secure)) = parts.section(b".plt.sec") {
+        size = entry_size(parts, secure);
+        if let Some(entry) = tree.entry_mut(header) {
+            entry.end = plt_start.saturating_add(plt.sh_size(endian).into());
+        }
+        at = secure.sh_offset(endian).into();
+    }
+    let mut relocs = relocations(parts, b".rela.plt");
+    // The linker does not keep stubs of indirect functions in the order of their relocations.
+    if relocs.iter().any(|reloc| reloc.kind == IRELATIVE) {
+        relocs.sort_by_key(|reloc| reloc.offset);
+    }
+    let table = parts.symbols(b".dynsym", elf::SHT_DYNSYM);
+    for reloc in relocs {
+        let raw = table
+            .as_ref()
+            .filter(|_| reloc.symbol != 0)
+            .and_then(|table| symbol_name(parts, table, reloc.symbol));
+        let name = stub_name(parts, tree, raw, &reloc, at);
+        tree.insert(symbol(at, size, name));
+        at = at.saturating_add(size);
+    }
+}
+
+/// `NAME@plt`; for an indirect function without a name that of its resolver.
+fn stub_name<E: FileHeader<Endian = Endianness>>(
+    parts: &Parts<'_, E>,
+    tree: &Tree,
+    raw: Option<&[u8]>,
+    reloc: &Reloc,
+    at: u64,
+) -> Vec<u8> {
+    if let Some(raw) = raw.filter(|raw| !raw.is_empty()) {
+        return [&name(raw)[..], b"@plt"].concat();
+    }
+    let resolver = (reloc.kind == IRELATIVE)
+        .then(|| parts.file_offset(reloc.addend))
+        .flatten()
+        .and_then(|offset| tree.find(offset).filter(|entry| entry.start == offset));
+    match resolver {
+        Some(entry) => [&entry.name[..], b"@plt"].concat(),
+        None => format!("offset_{at:#x}@plt").into_bytes(),
+    }
+}
+
+/// Adds the stubs of `.plt.got`, each of which jumps through a word of the global offset table.
+fn got<E: FileHeader<Endian = Endianness>>(parts: &Parts<'_, E>, tree: &mut Tree) {
+    let endian = parts.endian;
+    let Some((_, section)) = parts.section(b".plt.got") else {
+        return;
+    };
+    let bytes = section.data(endian, parts.data).unwrap_or_default();
+    let size = match section.sh_entsize(endian).into() {
+        size @ (8 | 16) => size,
+        _ => 8,
+    };
+    let mut relocs = relocations(parts, b".rela.dyn");
+    relocs.retain(|reloc| reloc.kind == GLOB_DAT);
+    relocs.sort_by_key(|reloc| reloc.offset);
+    let table = parts.symbols(b".dynsym", elf::SHT_DYNSYM);
+    let address: u64 = section.sh_addr(endian).into();
+    let offset: u64 = section.sh_offset(endian).into();
+    for (stub, number) in bytes.chunks_exact(size as usize).zip(0u64..) {
+        let target = jump_slot(stub, address.wrapping_add(number * size));
+        let found = target.and_then(|slot| {
+            let at = relocs
+                .binary_search_by_key(&slot, |reloc| reloc.offset)
+                .ok()?;
+            symbol_name(parts, table.as_ref()?, relocs[at].symbol)
+        });
+        let start = offset.wrapping_add(number * size);
+        let name = match found.filter(|raw| !raw.is_empty()) {
+            Some(raw) => [&name(raw)[..], b"@plt"].concat(),
+            None => format!("offset_{start:#x}@plt").into_bytes(),
+        };
+        tree.insert(symbol(start, size, name));
+    }
+}
+
+/// The address of the word that a stub at `address` jumps through: `jmp *disp(%rip)`, with or
+/// without `endbr64` and `bnd` before.
+fn jump_slot(stub: &[u8], address: u64) -> Option<u64> {
+    let jump = stub.windows(2).position(|bytes| bytes == [0xff, 0x25])?;
+    let displacement = stub.get(jump + 2..jump + 6)?.first_chunk::<4>()?;
+    let next = address.wrapping_add(jump as u64 + 6);
+    let displacement = i64::from(i32::from_le_bytes(*displacement));
+    Some(next.wrapping_add_signed(displacement))
+}
