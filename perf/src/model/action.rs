@@ -1,0 +1,528 @@
+//! What a script or a random schedule may ask of the world, and why it may be refused.
+//!
+//! A refused action leaves the world as it was, so that a schedule stays one when actions are
+//! taken out of it.
+
+use super::deferred::PENDING;
+use super::log::{Context, Fact};
+use super::record::Body;
+use super::setup::{Kind, Mutant, TIMER_FLOOR_NS};
+use super::stack::{Leaf, StackId};
+use super::world::{Loop, Place, TASKS_MAX, Task, World};
+
+/// Steps after which [`Action::Finish`] gives up.
+const FINISH_STEPS_MAX: u32 = 10_000;
+/// The longest [`Action::Run`], nanoseconds.
+pub const RUN_NS_MAX: u64 = 100_000_000;
+/// Steps an interrupt takes besides what it was raised for.
+const INTERRUPT_STEPS: u8 = 2;
+
+/// Something that happens next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// One atomic step of the CPU.
+    Step {
+        /** Where. */
+        cpu: u16,
+    },
+    /// User code, or the idle task, runs for a time.
+    Run {
+        /** Where. */
+        cpu: u16,
+        /** How long. */
+        ns: u64,
+    },
+    /// User code goes on to another stack.
+    Stack {
+        /** Where. */
+        cpu: u16,
+        /** Its stack then. */
+        stack: StackId,
+        /** Where in the innermost function. */
+        leaf: Leaf,
+    },
+    /// User code makes a system call.
+    Syscall {
+        /** Where. */
+        cpu: u16,
+    },
+    /// The system call is over; the way out begins.
+    Leave {
+        /** Where. */
+        cpu: u16,
+    },
+    /// Steps until user code runs, or the task is gone.
+    Finish {
+        /** Where. */
+        cpu: u16,
+    },
+    /// The event overflows now, in its own context.
+    Sample {
+        /** Where. */
+        cpu: u16,
+        /** Which event. */
+        event: u16,
+    },
+    /// An interrupt of no interest.
+    Irq {
+        /** Where. */
+        cpu: u16,
+    },
+    /// A softirq of no interest.
+    Softirq {
+        /** Where. */
+        cpu: u16,
+    },
+    /// The CPU goes on with another task, wherever that waited; 0 is the idle task.
+    Switch {
+        /** Where. */
+        cpu: u16,
+        /** Which task. */
+        tid: i32,
+    },
+    /// fork in a system call.
+    Fork {
+        /** Where. */
+        cpu: u16,
+        /** The new task. */
+        child: i32,
+    },
+    /// execve in a system call.
+    Exec {
+        /** Where. */
+        cpu: u16,
+        /** The new program's stack. */
+        stack: StackId,
+    },
+    /// exit in a system call.
+    Exit {
+        /** Where. */
+        cpu: u16,
+    },
+    /// A signal is sent, with a handler.
+    Signal {
+        /** To whom. */
+        tid: i32,
+        /** The stack with the handler on it. */
+        stack: StackId,
+    },
+    /// User code at a function's first instruction hits a uprobe there.
+    Uprobe {
+        /** Where. */
+        cpu: u16,
+    },
+    /// The reader takes the records of the CPU's rings.
+    Read {
+        /** Where. */
+        cpu: u16,
+    },
+    /// The task's next allocation for an unwind fails.
+    NoMemory {
+        /** Whose. */
+        tid: i32,
+    },
+    /// A task in a system call puts a handler in place, or takes it away (0).
+    Install {
+        /** Where. */
+        cpu: u16,
+        /** Of which event. */
+        event: u16,
+        /** Which handler. */
+        handler: u16,
+    },
+}
+
+/// Why an action cannot happen now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// No such CPU.
+    NoCpu,
+    /// No such task, or it is gone.
+    NoTask,
+    /// No such event.
+    NoEvent,
+    /// No such handler.
+    NoHandler,
+    /// There is one already (EEXIST).
+    HandlerExists,
+    /// No task runs on the CPU.
+    Idle,
+    /// The CPU is not in user space.
+    NotUser,
+    /// The task is not in a system call, or something runs on top of it.
+    NotInSystemCall,
+    /// An interrupt waits and comes first.
+    InterruptWaits,
+    /// Interrupts are off, or an interrupt runs already.
+    InterruptsOff,
+    /// The task cannot be preempted here.
+    NotPreemptible,
+    /// The task runs on another CPU, or on this one already.
+    Running,
+    /// The thread number is taken, or there are too many tasks.
+    NoNewTask,
+    /// The task is a kernel thread.
+    KernelThread,
+    /// The task does not stand at a function's first instruction.
+    NotAtEntry,
+    /// The event overflows on its own in this place only.
+    WrongContext,
+    /// User code does not come to run: the task is in a system call.
+    NeverReturns,
+    /// The time is too long.
+    TooLong,
+}
+
+impl Refused {
+    /// The reason in words.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::NoCpu => "there is no such CPU",
+            Self::NoTask => "there is no such task, or it is gone",
+            Self::NoEvent => "there is no such event",
+            Self::NoHandler => "there is no such handler",
+            Self::HandlerExists => "the event has a handler already (EEXIST)",
+            Self::Idle => "no task runs on this CPU",
+            Self::NotUser => "this CPU does not run user code",
+            Self::NotInSystemCall => "no system call runs on this CPU, or it is interrupted",
+            Self::InterruptWaits => "an interrupt waits and comes first: step",
+            Self::InterruptsOff => "interrupts are off here",
+            Self::NotPreemptible => "the task cannot be preempted here",
+            Self::Running => "the task runs already",
+            Self::NoNewTask => "the thread number is taken, or there are too many tasks",
+            Self::KernelThread => "the task is a kernel thread",
+            Self::NotAtEntry => "the task does not stand at a function's entry",
+            Self::WrongContext => "the event cannot overflow here",
+            Self::NeverReturns => "user code does not come to run: leave the system call first",
+            Self::TooLong => "the time is too long",
+        }
+    }
+}
+
+impl World {
+    /// Does it.
+    ///
+    /// # Errors
+    /// Why it cannot happen now; nothing has changed.
+    pub fn apply(&mut self, action: Action) -> Result<(), Refused> {
+        match action {
+            Action::Step { cpu } => {
+                let cpu = self.cpu(cpu)?;
+                self.step(cpu);
+            }
+            Action::Run { cpu, ns } => self.run(cpu, ns)?,
+            Action::Stack { cpu, stack, leaf } => {
+                let (cpu, task) = self.user(cpu)?;
+                self.tasks[task].stack = stack;
+                self.tasks[task].leaf = leaf;
+                self.say(cpu, Fact::Stack { stack, leaf });
+            }
+            Action::Syscall { cpu } => {
+                let (cpu, task) = self.user(cpu)?;
+                self.enter(cpu);
+                self.tasks[task].place = Place::Body;
+            }
+            Action::Leave { cpu } => {
+                let (_, task) = self.body(cpu)?;
+                self.tasks[task].place = Place::Loop(Loop::Check);
+            }
+            Action::Finish { cpu } => self.finish_cpu(cpu)?,
+            Action::Sample { cpu, event } => self.sample(cpu, event)?,
+            Action::Irq { cpu } => {
+                let cpu = self.cpu(cpu)?;
+                if !self.interrupts_on(cpu) {
+                    return Err(Refused::InterruptsOff);
+                }
+                self.interrupt(cpu, INTERRUPT_STEPS);
+            }
+            Action::Softirq { cpu } => {
+                let cpu = self.cpu(cpu)?;
+                if !self.cpus[cpu].frames.is_empty() || !self.interrupts_on(cpu) {
+                    return Err(Refused::InterruptsOff);
+                }
+                if self.interrupt_waits(cpu) {
+                    return Err(Refused::InterruptWaits);
+                }
+                self.softirq(cpu, INTERRUPT_STEPS);
+            }
+            Action::Switch { cpu, tid } => self.switch(cpu, tid)?,
+            Action::Fork { cpu, child } => self.fork(cpu, child)?,
+            Action::Exec { cpu, stack } => {
+                let (cpu, task) = self.body(cpu)?;
+                self.tasks[task].stack = stack;
+                self.tasks[task].leaf = Leaf::Body;
+                self.say(cpu, Fact::Exec { stack });
+                self.write_side(cpu, 0, Body::Exec);
+            }
+            Action::Exit { cpu } => {
+                let (cpu, task) = self.body(cpu)?;
+                self.tasks[task].exiting = true;
+                self.tasks[task].place = Place::Exiting;
+                self.say(cpu, Fact::Exiting);
+            }
+            Action::Signal { tid, stack } => {
+                let task = self.user_task(tid)?;
+                self.tasks[task].signal = Some(stack);
+            }
+            Action::Uprobe { cpu } => {
+                let (cpu, task) = self.user(cpu)?;
+                if self.tasks[task].leaf != Leaf::Entry {
+                    return Err(Refused::NotAtEntry);
+                }
+                self.enter(cpu);
+                self.tasks[task].uprobe = Some(0);
+            }
+            Action::Read { cpu } => {
+                let cpu = self.cpu(cpu)?;
+                self.read(cpu);
+            }
+            Action::NoMemory { tid } => {
+                let task = self.user_task(tid)?;
+                self.tasks[task].no_memory = true;
+            }
+            Action::Install {
+                cpu,
+                event,
+                handler,
+            } => self.install(cpu, event, handler)?,
+        }
+        Ok(())
+    }
+
+    fn cpu(&self, cpu: u16) -> Result<usize, Refused> {
+        let cpu = usize::from(cpu);
+        if cpu < self.cpus.len() {
+            Ok(cpu)
+        } else {
+            Err(Refused::NoCpu)
+        }
+    }
+
+    /// The CPU and its task, if user code runs there and nothing comes first.
+    fn user(&self, cpu: u16) -> Result<(usize, usize), Refused> {
+        let cpu = self.cpu(cpu)?;
+        let task = self.cpus[cpu].current.ok_or(Refused::Idle)?;
+        if !self.in_user(cpu) {
+            return Err(Refused::NotUser);
+        }
+        if self.interrupt_waits(cpu) {
+            return Err(Refused::InterruptWaits);
+        }
+        Ok((cpu, task))
+    }
+
+    /// The CPU and its task, if that is a user's task in a system call with nothing on top.
+    fn body(&self, cpu: u16) -> Result<(usize, usize), Refused> {
+        let (cpu, task) = self.kernel_body(cpu)?;
+        if self.tasks[task].kthread {
+            return Err(Refused::KernelThread);
+        }
+        Ok((cpu, task))
+    }
+
+    /// As `body`, or a kernel thread.
+    fn kernel_body(&self, cpu: u16) -> Result<(usize, usize), Refused> {
+        let cpu = self.cpu(cpu)?;
+        let task = self.cpus[cpu].current.ok_or(Refused::Idle)?;
+        let t = &self.tasks[task];
+        let busy = !self.cpus[cpu].frames.is_empty() || t.job.is_some() || t.installing.is_some();
+        if t.place != Place::Body || busy {
+            return Err(Refused::NotInSystemCall);
+        }
+        Ok((cpu, task))
+    }
+
+    fn find(&self, tid: i32) -> Result<usize, Refused> {
+        let at = self
+            .tasks
+            .iter()
+            .position(|task| task.tid == tid && !task.dead);
+        at.ok_or(Refused::NoTask)
+    }
+
+    fn user_task(&self, tid: i32) -> Result<usize, Refused> {
+        let task = self.find(tid)?;
+        if self.tasks[task].kthread {
+            Err(Refused::KernelThread)
+        } else {
+            Ok(task)
+        }
+    }
+
+    fn run(&mut self, cpu: u16, ns: u64) -> Result<(), Refused> {
+        let cpu = self.cpu(cpu)?;
+        if ns > RUN_NS_MAX {
+            return Err(Refused::TooLong);
+        }
+        let idle = self.cpus[cpu].current.is_none() && self.cpus[cpu].frames.is_empty();
+        if !idle && !self.in_user(cpu) {
+            return Err(Refused::NotUser);
+        }
+        if self.interrupt_waits(cpu) {
+            return Err(Refused::InterruptWaits);
+        }
+        let end = self.now + ns;
+        while self.now < end {
+            // Not past what interrupts: a timer, or the irq work of an NMI.
+            let counters = self.counters.iter().skip(cpu).step_by(self.cpus.len());
+            let due = self.events.iter().zip(counters);
+            let due = due.filter(|(event, c)| event.kind == Kind::Timer && !c.throttled);
+            let next = due.map(|(_, c)| c.due).min().unwrap_or(u64::MAX);
+            let part = (end - self.now).min(next.saturating_sub(self.now).max(1));
+            self.pass(cpu, part.min(TIMER_FLOOR_NS));
+            if self.interrupt_waits(cpu) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish_cpu(&mut self, cpu: u16) -> Result<(), Refused> {
+        let cpu = self.cpu(cpu)?;
+        let task = self.cpus[cpu].current.ok_or(Refused::Idle)?;
+        let body = self.tasks[task].place == Place::Body;
+        if body && self.cpus[cpu].frames.is_empty() && self.tasks[task].job.is_none() {
+            return Err(Refused::NeverReturns);
+        }
+        for _ in 0..FINISH_STEPS_MAX {
+            let over = match self.cpus[cpu].current {
+                None => self.cpus[cpu].frames.is_empty(),
+                Some(task) => {
+                    let t = &self.tasks[task];
+                    let rests = t.place == Place::User
+                        || t.place == Place::Body && t.job.is_none() && t.installing.is_none();
+                    self.cpus[cpu].frames.is_empty() && rests && !self.interrupt_waits(cpu)
+                }
+            };
+            if over {
+                return Ok(());
+            }
+            self.step(cpu);
+        }
+        Ok(())
+    }
+
+    fn sample(&mut self, cpu: u16, event: u16) -> Result<(), Refused> {
+        let at = self.cpu(cpu)?;
+        let kind = self
+            .events
+            .get(usize::from(event))
+            .ok_or(Refused::NoEvent)?
+            .kind;
+        let index = self.index(event, at);
+        if !self.counts(event, at) || self.counters[index].throttled {
+            return Err(Refused::WrongContext);
+        }
+        match kind {
+            Kind::Pmu => {
+                let setup = &self.events[usize::from(event)];
+                let user = self.in_user(at);
+                if if user {
+                    setup.exclude_user
+                } else {
+                    setup.exclude_kernel
+                } {
+                    return Err(Refused::WrongContext);
+                }
+                let by = self.counters[index].left;
+                self.say(at, Fact::Counted { event, by });
+                self.nmi(at, event);
+            }
+            Kind::Timer => {
+                if !self.interrupts_on(at) {
+                    return Err(Refused::InterruptsOff);
+                }
+                self.counters[index].due = self.now;
+                self.interrupt(at, 0);
+            }
+            Kind::Tracepoint => {
+                let (at, task) = self.kernel_body(cpu)?;
+                let job = self.overflow(at, event, Context::Task, false);
+                self.tasks[task].job = Some(job);
+            }
+            Kind::Uprobe => return Err(Refused::WrongContext),
+        }
+        Ok(())
+    }
+
+    fn switch(&mut self, cpu: u16, tid: i32) -> Result<(), Refused> {
+        let cpu = self.cpu(cpu)?;
+        let next = match tid {
+            0 => None,
+            tid => Some(self.find(tid)?),
+        };
+        let running = next.is_some_and(|next| self.tasks[next].on.is_some());
+        if running || next == self.cpus[cpu].current {
+            return Err(Refused::Running);
+        }
+        if !self.cpus[cpu].frames.is_empty() {
+            return Err(Refused::NotPreemptible);
+        }
+        if self.interrupt_waits(cpu) {
+            return Err(Refused::InterruptWaits);
+        }
+        if let Some(task) = self.cpus[cpu].current {
+            let t = &self.tasks[task];
+            if t.job.is_some() || matches!(t.place, Place::Reset(_)) || t.place == Place::Exiting {
+                return Err(Refused::NotPreemptible);
+            }
+            // From user space a tick comes first; the task is switched out in the exit loop.
+            self.enter(cpu);
+            self.tasks[task].on = None;
+        }
+        self.say(cpu, Fact::Switch { to: tid });
+        self.cpus[cpu].current = next;
+        if let Some(next) = next {
+            self.tasks[next].on = Some(cpu);
+        }
+        Ok(())
+    }
+
+    fn fork(&mut self, cpu: u16, child: i32) -> Result<(), Refused> {
+        let (cpu, task) = self.body(cpu)?;
+        let taken = self.tasks.iter().any(|task| task.tid == child);
+        if taken || child <= 0 || self.tasks.len() >= TASKS_MAX {
+            return Err(Refused::NoNewTask);
+        }
+        let parent = &self.tasks[task];
+        let inherits = |e: &usize| self.events[*e].tid.is_none() || self.events[*e].inherit;
+        let all = (0..self.events.len()).filter(inherits);
+        let mask = all.fold(0, |mask, e| mask | 1 << e);
+        self.tasks.push(Task {
+            tid: child,
+            place: Place::Loop(Loop::Check),
+            stack: parent.stack,
+            leaf: parent.leaf,
+            counted_by: parent.counted_by & mask,
+            ..Task::default()
+        });
+        self.say(cpu, Fact::Fork { child });
+        self.write_side(cpu, 0, Body::Fork { child });
+        Ok(())
+    }
+
+    fn install(&mut self, cpu: u16, event: u16, handler: u16) -> Result<(), Refused> {
+        let (cpu, task) = self.kernel_body(cpu)?;
+        let slot = self.slots.get(usize::from(event)).ok_or(Refused::NoEvent)?;
+        if usize::from(handler) > self.handlers.len() {
+            return Err(Refused::NoHandler);
+        }
+        if slot.handler != 0 && handler != 0 {
+            return Err(Refused::HandlerExists);
+        }
+        self.slots[usize::from(event)].handler = handler;
+        if self.mutant(Mutant::HalfReplacedHandler) {
+            self.tasks[task].installing = Some((event, handler));
+        } else {
+            self.slots[usize::from(event)].context = handler;
+            self.say(cpu, Fact::Installed { event, handler });
+        }
+        Ok(())
+    }
+
+    /// Whether an unwind of the task is pending; for tests.
+    pub fn is_pending(&self, tid: i32) -> bool {
+        let task = self.tasks.iter().find(|task| task.tid == tid);
+        task.is_some_and(|task| task.info.mask & PENDING != 0)
+    }
+}

@@ -1,0 +1,38 @@
+//! Sampling in a kernel as a deterministic model in virtual time: CPUs, tasks, interrupts,
+//! events, rings, and user callchains that come later.
+//!
+//! A [`World`] does [`Action`]s one by one; a script or a seed gives them. What happened is in
+//! its log, what a reader gets in its records.
+
+mod action;
+mod deferred;
+mod exit;
+mod fuzz;
+mod log;
+mod oracle;
+mod overflow;
+mod record;
+mod rng;
+mod sampling;
+mod setup;
+mod stack;
+mod world;
+
+pub use action::{Action, RUN_NS_MAX, Refused};
+pub use fuzz::Schedule;
+pub use log::{Context, Entry, Fact};
+pub use oracle::{Rule, Violation, check};
+pub use record::{Body, Record};
+pub use sampling::{Constant, Handler, Overflown, TimerFlow, TimerRegs, UserOnly, timer_flow};
+pub use setup::{
+    EventSetup, Form, Kind, MAX_STACK, Mutant, ON_STACK_ENTRIES, Refusal, RfcBuffer, Setup,
+    TIMER_FLOOR_NS, UNWIND_MAX_ENTRIES, UserUnwind, timer_period, validate,
+};
+pub use stack::{Leaf, Numbered, Scripted, StackId, StackSource};
+pub use world::{CPUS_MAX, EVENTS_MAX, TASKS_MAX, World};
+
+use crate::callchain::{
+    PERF_CONTEXT_KERNEL as KERNEL, PERF_CONTEXT_USER as USER,
+    PERF_CONTEXT_USER_DEFERRED as DEFERRED,
+};
+use stack::{KERNEL_BASE as KERNEL_TEXT, MACHINERY as MACHINERY_TEXT};

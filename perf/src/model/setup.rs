@@ -1,0 +1,333 @@
+//! What a run is made of: the form of deferral, the bounds, the events, and what a kernel accepts.
+//!
+//! Not here: what happens (`world`).
+
+/// Which of the two forms of deferred user callchains the kernel has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As proposed in November 2023: a marker without a cookie, one request per event, an irq
+    /// work that adds the task work, a record that is matched by thread and order.
+    Rfc2023,
+    /// As merged in Linux 6.19 (`kernel/unwind/deferred.c`): marker and cookie, one task work for
+    /// all, a record with the cookie for every event with `defer_output`.
+    Upstream,
+}
+
+impl Form {
+    /// A stable name for machines.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rfc2023 => "rfc2023",
+            Self::Upstream => "upstream",
+        }
+    }
+}
+
+/// A defect put into the model on purpose; each must be found by the oracle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// The deferred unwind writes into the CPU's callchain buffer of task context.
+    SharedBuffer,
+    /// The record with the user frames carries the last period once more.
+    PeriodTwice,
+    /// A full ring drops without a word.
+    LostUntold,
+    /// The frames found are kept over the return to user space.
+    StaleCache,
+    /// The cookie is kept over the return to user space.
+    CookieReused,
+    /// A handler and its context are replaced one after the other.
+    HalfReplacedHandler,
+    /// The walk from a mark drops `sp < first_frame` and not `sp <= first_frame`.
+    SkipLess,
+}
+
+impl Mutant {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::SharedBuffer,
+        Self::PeriodTwice,
+        Self::LostUntold,
+        Self::StaleCache,
+        Self::CookieReused,
+        Self::HalfReplacedHandler,
+        Self::SkipLess,
+    ];
+
+    /// A stable name for machines.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::SharedBuffer => "shared-buffer",
+            Self::PeriodTwice => "period-twice",
+            Self::LostUntold => "lost-untold",
+            Self::StaleCache => "stale-cache",
+            Self::CookieReused => "cookie-reused",
+            Self::HalfReplacedHandler => "half-replaced-handler",
+            Self::SkipLess => "skip-less",
+        }
+    }
+
+    /// The mutant of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mutant| mutant.as_str() == name)
+    }
+}
+
+/// How user stacks are unwound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserUnwind {
+    /// By frame pointers: possible in any context.
+    FramePointer,
+    /// By SFrame sections, which may have to be paged in: only in task context.
+    Sframe,
+}
+
+/// What makes an event count and overflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A hardware counter: its overflow is an NMI. Counts a cycle per nanosecond.
+    Pmu,
+    /// A timer (cpu-clock): its overflow is a hardirq.
+    Timer,
+    /// A tracepoint: in task context, at a point of the kernel, with registers made up there.
+    Tracepoint,
+    /// A uprobe at the first instruction of a function.
+    Uprobe,
+}
+
+impl Kind {
+    /// A stable name for machines.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pmu => "pmu",
+            Self::Timer => "timer",
+            Self::Tracepoint => "tracepoint",
+            Self::Uprobe => "uprobe",
+        }
+    }
+
+    /// The kind of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Pmu, Self::Timer, Self::Tracepoint, Self::Uprobe]
+            .into_iter()
+            .find(|kind| kind.as_str() == name)
+    }
+}
+
+/// An event as `perf_event_open` is asked for it, as far as the model knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventSetup {
+    /// Its name in scenarios and logs.
+    pub name: String,
+    /// What makes it overflow.
+    pub kind: Kind,
+    /// Events (nanoseconds for [`Kind::Pmu`] and [`Kind::Timer`]) from one sample to the next.
+    pub period: u64,
+    /// Only this thread and, with `inherit`, those it makes; every thread otherwise.
+    pub tid: Option<i32>,
+    /// `attr.inherit`.
+    pub inherit: bool,
+    /// `attr.defer_callchain`: the user part comes later.
+    pub defer_callchain: bool,
+    /// `attr.defer_output`: records with user frames are written to this event's ring.
+    pub defer_output: bool,
+    /// `attr.exclude_user`.
+    pub exclude_user: bool,
+    /// `attr.exclude_kernel`.
+    pub exclude_kernel: bool,
+    /// `attr.exclude_idle`.
+    pub exclude_idle: bool,
+    /// `attr.sample_max_stack`.
+    pub max_stack: u16,
+    /// Samples have user registers and this many bytes of the user stack.
+    pub stack_user: u32,
+    /// `attr.sample_type` has IDENTIFIER, TID and TIME.
+    pub identified: [bool; 3],
+    /// The ring's size in bytes.
+    pub ring_bytes: u32,
+}
+
+impl Default for EventSetup {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            kind: Kind::Pmu,
+            period: 1_000_000,
+            tid: None,
+            inherit: false,
+            defer_callchain: true,
+            defer_output: true,
+            exclude_user: false,
+            exclude_kernel: false,
+            exclude_idle: false,
+            max_stack: MAX_STACK,
+            stack_user: 0,
+            identified: [true; 3],
+            ring_bytes: 1 << 20,
+        }
+    }
+}
+
+/// `sysctl_perf_event_max_stack`.
+pub const MAX_STACK: u16 = 127;
+/// Entries that fit the page of `struct unwind_cache` (`UNWIND_MAX_ENTRIES`): (4096 - 16) / 8.
+pub const UNWIND_MAX_ENTRIES: usize = 510;
+/// The bound for a buffer on the kernel's stack, as considered in 2023.
+pub const ON_STACK_ENTRIES: usize = 128;
+/// A sampling timer never fires more often (`perf_swevent_start_hrtimer`), nanoseconds.
+pub const TIMER_FLOOR_NS: u64 = 10_000;
+
+/// Where the frames of [`Form::Rfc2023`] are put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RfcBuffer {
+    /// `kmalloc`, for `sample_max_stack` entries.
+    Allocated,
+    /// On the kernel's stack, for [`ON_STACK_ENTRIES`].
+    OnStack,
+}
+
+/// A run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// The form of deferral.
+    pub form: Form,
+    /// A defect put in on purpose.
+    pub mutant: Option<Mutant>,
+    /// How many CPUs.
+    pub cpus: u16,
+    /// How user stacks are unwound.
+    pub unwind: UserUnwind,
+    /// Where [`Form::Rfc2023`] keeps its frames.
+    pub rfc_buffer: RfcBuffer,
+    /// Samples of one event on one CPU in a tick of a millisecond before it is throttled.
+    pub samples_per_tick: u32,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            form: Form::Upstream,
+            mutant: None,
+            cpus: 1,
+            unwind: UserUnwind::FramePointer,
+            rfc_buffer: RfcBuffer::Allocated,
+            samples_per_tick: 100,
+        }
+    }
+}
+
+/// Why a kernel refuses an event (EINVAL).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Period zero.
+    NoPeriod,
+    /// [`Form::Rfc2023`]: the record cannot be matched without IDENTIFIER, TID and TIME.
+    NotIdentified,
+    /// [`Form::Rfc2023`] has no `defer_output`: bit 39 is reserved.
+    NoDeferOutput,
+    /// SFrame sections cannot be read where the sample is taken.
+    SframeInline,
+    /// `sample_max_stack` over the system's limit.
+    MaxStack,
+}
+
+impl Refusal {
+    /// The reason in words.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::NoPeriod => "the period is zero",
+            Self::NotIdentified => "defer_callchain needs IDENTIFIER, TID and TIME",
+            Self::NoDeferOutput => "defer_output is a reserved bit in this form",
+            Self::SframeInline => "SFrame needs task context, so the callchain must be deferred",
+            Self::MaxStack => "sample_max_stack is over the limit of 127",
+        }
+    }
+}
+
+/// What `perf_copy_attr` would check of it.
+///
+/// # Errors
+/// The first reason to refuse it.
+pub fn validate(setup: &Setup, event: &EventSetup) -> Result<(), Refusal> {
+    if event.period == 0 {
+        return Err(Refusal::NoPeriod);
+    }
+    if event.max_stack > MAX_STACK {
+        return Err(Refusal::MaxStack);
+    }
+    if setup.form == Form::Rfc2023 {
+        if event.defer_callchain && event.identified != [true; 3] {
+            return Err(Refusal::NotIdentified);
+        }
+        if event.defer_output {
+            return Err(Refusal::NoDeferOutput);
+        }
+    }
+    if setup.unwind == UserUnwind::Sframe && !event.defer_callchain {
+        return Err(Refusal::SframeInline);
+    }
+    Ok(())
+}
+
+/// The period of a timer asked for by frequency: fixed, and not under [`TIMER_FLOOR_NS`]
+/// (`perf_swevent_init_hrtimer`).
+pub fn timer_period(frequency: u64) -> u64 {
+    (1_000_000_000 / frequency.max(1)).max(TIMER_FLOOR_NS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r001_2_identifier_tid_and_time_or_einval_in_the_form_of_2023() {
+        let setup = Setup {
+            form: Form::Rfc2023,
+            ..Setup::default()
+        };
+        for bits in 0..8u8 {
+            let identified = [bits & 1 != 0, bits & 2 != 0, bits & 4 != 0];
+            let mut event = EventSetup {
+                identified,
+                defer_output: false,
+                ..EventSetup::default()
+            };
+            let expected = if bits == 7 {
+                Ok(())
+            } else {
+                Err(Refusal::NotIdentified)
+            };
+            assert_eq!(validate(&setup, &event), expected, "{bits:03b}");
+            event.defer_output = true;
+            assert_eq!(validate(&Setup::default(), &event), Ok(()), "{bits:03b}");
+        }
+    }
+
+    #[test]
+    fn r000_12_sframe_implies_deferral() {
+        for (unwind, defer, accepted) in [
+            (UserUnwind::FramePointer, false, true),
+            (UserUnwind::FramePointer, true, true),
+            (UserUnwind::Sframe, false, false),
+            (UserUnwind::Sframe, true, true),
+        ] {
+            let setup = Setup {
+                unwind,
+                ..Setup::default()
+            };
+            let event = EventSetup {
+                defer_callchain: defer,
+                ..EventSetup::default()
+            };
+            assert_eq!(validate(&setup, &event).is_ok(), accepted);
+        }
+    }
+
+    #[test]
+    fn r003_11_a_timer_has_a_floor_of_ten_microseconds() {
+        assert_eq!(timer_period(999), 1_001_001);
+        assert_eq!(timer_period(100_000), 10_000);
+        assert_eq!(timer_period(1_000_000), 10_000);
+        assert_eq!(timer_period(0), 1_000_000_000);
+    }
+}
