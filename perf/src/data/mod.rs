@@ -50,6 +50,7 @@ mod sample;
 mod sample_parts;
 mod unpack;
 mod walk;
+pub mod write;
 
 pub use attr::{EventAttr, flag};
 pub use bodies::{
