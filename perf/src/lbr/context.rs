@@ -1,0 +1,178 @@
+//! Memory for branch records that belongs to tasks: `struct perf_ctx_data`, its count of users
+//! and its end by RCU (`kernel/events/core.c`, Linux 7.2).
+
+use std::collections::BTreeMap;
+
+use super::ring::Branch;
+
+/// Bytes of `struct perf_ctx_data` itself.
+pub const CONTEXT_HEADER_BYTES: u64 = 40;
+
+/// How large the memory for branch records is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// 788 bytes, as of 2020: 32 entries of three words, and five 32-bit numbers.
+    V2020,
+    /// 800 bytes, Linux 6.18: 32 entries, the filter, and five 32-bit numbers, padded.
+    V6_18,
+    /// Architectural LBR with so many entries: 16 bytes and three words each.
+    Architectural(u32),
+}
+
+impl Layout {
+    /// Bytes.
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Self::V2020 => 32 * 24 + 5 * 4,
+            Self::V6_18 => (8 + 32 * 24 + 5 * 4_u64).next_multiple_of(8),
+            Self::Architectural(entries) => 16 + 24 * entries as u64,
+        }
+    }
+}
+
+/// What is saved of a ring (`struct x86_perf_task_context`).
+#[derive(Clone, Debug, Default)]
+pub(super) struct TaskContext {
+    pub(super) entries: Vec<Branch>,
+    pub(super) tos: usize,
+    /// `LBR_VALID`: saved and not restored since.
+    pub(super) is_valid: bool,
+    /// Events of the task that want call stacks.
+    pub(super) users: u32,
+    pub(super) log_id: u32,
+}
+
+/// Names a piece of memory for ever: none is used twice.
+pub(super) type DataId = u64;
+
+/// `struct perf_ctx_data`.
+#[derive(Debug)]
+pub(super) struct Data {
+    pub(super) refcount: u32,
+    pub(super) global: bool,
+    pub(super) saved: TaskContext,
+}
+
+/// Memory handed out and given back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// Pieces ever handed out.
+    pub allocated: u64,
+    /// Pieces given back.
+    pub freed: u64,
+    /// Times that memory already given back was given back.
+    pub freed_twice: u64,
+    /// Times that memory already given back was used.
+    pub used_after_free: u64,
+    /// Bytes handed out now.
+    pub bytes: u64,
+    /// The most bytes there ever were.
+    pub bytes_max: u64,
+}
+
+/// A section in which memory found stays (`rcu_read_lock`).
+#[derive(Debug)]
+pub struct Reader(u64);
+
+/// All pieces of memory, and RCU.
+#[derive(Debug)]
+pub(super) struct Table {
+    data: BTreeMap<DataId, Data>,
+    next: DataId,
+    piece_bytes: u64,
+    /// Readers, by number, with the grace period in which they began.
+    readers: BTreeMap<u64, u64>,
+    next_reader: u64,
+    /// Counts calls of `call_rcu`.
+    period: u64,
+    /// Memory to be freed when all readers from before its period are gone.
+    condemned: Vec<(u64, DataId)>,
+    pub(super) free_at_once: bool,
+    pub(super) ledger: Ledger,
+}
+
+impl Table {
+    pub(super) fn new(layout: Layout) -> Self {
+        Self {
+            data: BTreeMap::new(),
+            next: 1,
+            piece_bytes: CONTEXT_HEADER_BYTES + layout.bytes(),
+            readers: BTreeMap::new(),
+            next_reader: 0,
+            period: 0,
+            condemned: Vec::new(),
+            free_at_once: false,
+            ledger: Ledger::default(),
+        }
+    }
+
+    pub(super) fn allocate(&mut self, global: bool) -> DataId {
+        let id = self.next;
+        self.next += 1;
+        self.data.insert(
+            id,
+            Data {
+                refcount: 1,
+                global,
+                saved: TaskContext::default(),
+            },
+        );
+        let ledger = &mut self.ledger;
+        ledger.allocated += 1;
+        ledger.bytes += self.piece_bytes;
+        ledger.bytes_max = ledger.bytes_max.max(ledger.bytes);
+        id
+    }
+
+    /// The memory, if it is still there; using it afterwards is a fault that is counted.
+    pub(super) fn get(&mut self, id: DataId) -> Option<&mut Data> {
+        let found = self.data.get_mut(&id);
+        self.ledger.used_after_free += u64::from(found.is_none());
+        found
+    }
+
+    /// Frees memory that nobody else has seen.
+    pub(super) fn free(&mut self, id: DataId) {
+        if self.data.remove(&id).is_some() {
+            self.ledger.freed += 1;
+            self.ledger.bytes -= self.piece_bytes;
+        } else {
+            self.ledger.freed_twice += 1;
+        }
+    }
+
+    /// `call_rcu`: frees when no reader can have it any more.
+    pub(super) fn free_later(&mut self, id: DataId) {
+        if self.free_at_once {
+            self.free(id);
+            return;
+        }
+        self.condemned.push((self.period, id));
+        self.period += 1;
+        self.free_condemned();
+    }
+
+    pub(super) fn lock(&mut self) -> Reader {
+        let number = self.next_reader;
+        self.next_reader += 1;
+        self.readers.insert(number, self.period);
+        Reader(number)
+    }
+
+    pub(super) fn unlock(&mut self, reader: Reader) {
+        self.readers.remove(&reader.0);
+        self.free_condemned();
+    }
+
+    fn free_condemned(&mut self) {
+        let oldest = self.readers.values().min().copied().unwrap_or(u64::MAX);
+        // A reader that began in the period of the call may have it.
+        let over = self
+            .condemned
+            .partition_point(|&(period, _)| period < oldest);
+        let over: Vec<_> = self.condemned.drain(..over).collect();
+        for (_, id) in over {
+            self.free(id);
+        }
+    }
+}

@@ -1,0 +1,461 @@
+//! What the kernel does with branch records at context switches, and whose memory it uses.
+//!
+//! `intel_pmu_lbr_sched_task()` and its neighbours (`arch/x86/events/intel/lbr.c`), and
+//! `attach_task_ctx_data()` and its neighbours (`kernel/events/core.c`), Linux 7.2; for
+//! [`Storage::PerContext`] the same as of Linux 6.14.
+
+use std::collections::BTreeMap;
+
+use super::context::{Data, DataId, Layout, Ledger, Reader, Table};
+use super::ring::{Branch, Depth, Ring};
+use super::select::Select;
+
+/// A thread; 0 is the idle task of every CPU.
+pub type Tid = i32;
+
+/// Where branch records are kept while a task does not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// With the events (up to Linux 6.14). Events of a task have room in the task's event
+    /// context; events of a CPU have none, as no task's records may stay there: the ring is wiped
+    /// at every switch.
+    PerContext,
+    /// With the task, for events of tasks and of CPUs alike (from Linux 6.15 on).
+    PerTask,
+}
+
+impl Storage {
+    /// A stable name for machines, as `--lbr-storage` takes it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::PerContext => "cpu",
+            Self::PerTask => "task",
+        }
+    }
+}
+
+/// The kernel as it is; mended; or mended and then changed in one way, so that a check can be seen
+/// to find it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutation {
+    /// As it is.
+    None,
+    /// Mended: whoever restores the ring also forgets whose records were saved from it last.
+    /// Without this a task that ends, or whose event is closed, after its records were restored
+    /// leaves them in the ring, and the task saved before it takes them for its own.
+    RestoreForgets,
+    /// The ring is wiped at every switch, whatever was saved.
+    WipeAtSwitch,
+    /// Memory is freed without waiting for readers.
+    FreeAtOnce,
+    /// Contexts are swapped without the records in them.
+    SwapWithoutData,
+    /// Records of this task count as still in the ring though others were saved since.
+    SkipWithoutLogId,
+}
+
+#[derive(Debug)]
+struct Cpu {
+    ring: Ring,
+    running: Tid,
+    /// Whose records were saved from the ring last, and as which save of theirs.
+    last: Option<(DataId, u32)>,
+}
+
+impl Cpu {
+    fn reset(&mut self) {
+        self.ring.reset();
+        self.last = None;
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Task {
+    data: Option<DataId>,
+    /// Tasks of one group inherited the same events.
+    group: u64,
+    /// Events of the task that want call stacks.
+    events: u32,
+    exiting: bool,
+}
+
+/// A save under way: the memory has been found, nothing is written yet.
+#[derive(Debug)]
+pub struct Saving {
+    reader: Reader,
+    cpu: usize,
+    data: Option<DataId>,
+}
+
+/// Memory whose last user is gone, but which its task still points to.
+#[derive(Debug)]
+pub struct Dying {
+    tid: Tid,
+    data: DataId,
+}
+
+/// CPUs, tasks and their memory.
+#[derive(Debug)]
+pub struct Kernel {
+    storage: Storage,
+    mutation: Mutation,
+    cpus: Vec<Cpu>,
+    tasks: BTreeMap<Tid, Task>,
+    table: Table,
+    /// Recordings of the whole system that want call stacks.
+    system: u32,
+    next_group: u64,
+}
+
+impl Kernel {
+    /// So many CPUs, all idle, and no task.
+    pub fn new(
+        cpus: usize,
+        depth: Depth,
+        storage: Storage,
+        layout: Layout,
+        mutation: Mutation,
+    ) -> Self {
+        let cpu = |_| Cpu {
+            ring: Ring::new(depth, Select::CALL_STACK_USER),
+            running: 0,
+            last: None,
+        };
+        let mut table = Table::new(layout);
+        table.free_at_once = mutation == Mutation::FreeAtOnce;
+        Self {
+            storage,
+            mutation,
+            cpus: (0..cpus).map(cpu).collect(),
+            tasks: BTreeMap::new(),
+            table,
+            system: 0,
+            next_group: 1,
+        }
+    }
+
+    /// Memory handed out and given back.
+    pub fn ledger(&self) -> Ledger {
+        self.table.ledger
+    }
+
+    /// The ring of a CPU.
+    pub fn ring(&self, cpu: usize) -> Option<&Ring> {
+        self.cpus.get(cpu).map(|cpu| &cpu.ring)
+    }
+
+    fn task(&self, tid: Tid) -> Task {
+        self.tasks.get(&tid).copied().unwrap_or_default()
+    }
+
+    /// Whether branches of a task are recorded while it runs.
+    fn is_recorded(&self, tid: Tid) -> bool {
+        self.system > 0 || self.task(tid).events > 0
+    }
+
+    /// A CPU executes a branch.
+    pub fn branch(&mut self, cpu: usize, branch: Branch) {
+        let Some(running) = self.cpus.get(cpu).map(|cpu| cpu.running) else {
+            return;
+        };
+        if self.is_recorded(running) {
+            self.cpus[cpu].ring.branch(branch);
+        }
+    }
+
+    /// The branches of a sample taken now, newest first; empty where nothing is recorded.
+    pub fn sample(&self, cpu: usize) -> Vec<Branch> {
+        match self.cpus.get(cpu) {
+            Some(cpu) if self.is_recorded(cpu.running) => cpu.ring.read(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The CPU goes from the task it runs to another one.
+    pub fn sched_task(&mut self, cpu: usize, next: Tid) {
+        if let Some(saving) = self.begin_switch(cpu) {
+            self.finish_switch(saving, next);
+        }
+    }
+
+    /// The first half of a switch: finds the running task's memory. `None` if there is no
+    /// such CPU.
+    pub fn begin_switch(&mut self, cpu: usize) -> Option<Saving> {
+        let running = self.cpus.get(cpu)?.running;
+        let data = self.task(running).data;
+        Some(Saving {
+            reader: self.table.lock(),
+            cpu,
+            data: data.filter(|_| self.is_recorded(running)),
+        })
+    }
+
+    /// The second half: writes the ring to the memory, and switches the next task in. On this CPU
+    /// nothing happens in between.
+    pub fn finish_switch(&mut self, saving: Saving, next: Tid) {
+        let cpu = saving.cpu;
+        self.save(saving);
+        self.sched_in(cpu, next);
+    }
+
+    fn save(&mut self, saving: Saving) {
+        let Saving { reader, cpu, data } = saving;
+        let is_system = self.system > 0;
+        if let Some(id) = data
+            && let Some(cpu) = self.cpus.get_mut(cpu)
+            && let Some(Data { saved, .. }) = self.table.get(id)
+        {
+            if saved.users == 0 && !is_system {
+                saved.is_valid = false;
+            } else {
+                saved.entries = cpu.ring.valid();
+                saved.tos = cpu.ring.tos();
+                saved.is_valid = true;
+                saved.log_id = saved.log_id.wrapping_add(1);
+                cpu.last = Some((id, saved.log_id));
+            }
+        }
+        self.table.unlock(reader);
+    }
+
+    fn sched_in(&mut self, cpu: usize, next: Tid) {
+        let Some(prev) = self.cpus.get(cpu).map(|cpu| cpu.running) else {
+            return;
+        };
+        self.swap_contexts(prev, next);
+        self.cpus[cpu].running = next;
+        if !self.is_recorded(next) {
+            return;
+        }
+        let reader = self.table.lock();
+        match self.task(next).data {
+            Some(id) => self.restore(cpu, id),
+            None => self.cpus[cpu].reset(),
+        }
+        self.table.unlock(reader);
+    }
+
+    /// Where both tasks inherited the same events, their contexts change hands instead of being
+    /// taken down and set up; what is saved in them changes hands back. Memory of tasks needs
+    /// none of this.
+    fn swap_contexts(&mut self, prev: Tid, next: Tid) {
+        let (a, b) = (self.task(prev), self.task(next));
+        let is_same = a.group == b.group && a.events > 0 && a.events == b.events;
+        let is_swapped = prev != next && is_same && self.storage == Storage::PerContext;
+        if is_swapped && self.mutation == Mutation::SwapWithoutData {
+            self.tasks.insert(prev, Task { data: b.data, ..a });
+            self.tasks.insert(next, Task { data: a.data, ..b });
+        }
+    }
+
+    fn restore(&mut self, cpu: usize, id: DataId) {
+        let is_system = self.system > 0;
+        let cpu = &mut self.cpus[cpu];
+        let Some(Data { saved, .. }) = self.table.get(id) else {
+            return cpu.reset();
+        };
+        let is_wiped = self.mutation == Mutation::WipeAtSwitch;
+        if (saved.users == 0 && !is_system) || !saved.is_valid || is_wiped {
+            return cpu.reset();
+        }
+        saved.is_valid = false;
+        let is_last = match (cpu.last, self.mutation) {
+            (Some((last, _)), Mutation::SkipWithoutLogId) => last == id,
+            (last, _) => last == Some((id, saved.log_id)),
+        };
+        // An empty ring was perhaps reset in a deep sleep of the CPU.
+        if is_last && !cpu.ring.valid().is_empty() {
+            return;
+        }
+        cpu.ring.write(&saved.entries, saved.tos);
+        if self.mutation != Mutation::None {
+            cpu.last = None;
+        }
+    }
+
+    /// An event of a task is opened that wants call stacks.
+    pub fn attach(&mut self, tid: Tid) {
+        if tid == 0 || self.task(tid).exiting {
+            return;
+        }
+        let was_recorded = self.is_recorded(tid);
+        self.attach_data(tid, false);
+        let group = self.next_group;
+        self.next_group += 1;
+        let task = self.tasks.entry(tid).or_default();
+        task.events += 1;
+        task.group = group;
+        let data = task.data;
+        if let Some(data) = data.and_then(|id| self.table.get(id)) {
+            data.saved.users += 1;
+        }
+        self.reset_if_first(tid, was_recorded);
+    }
+
+    /// The first event of a CPU does not want what was recorded for others before.
+    fn reset_if_first(&mut self, tid: Tid, was_recorded: bool) {
+        if !was_recorded {
+            for cpu in self.cpus.iter_mut().filter(|cpu| cpu.running == tid) {
+                cpu.reset();
+            }
+        }
+    }
+
+    /// `attach_task_ctx_data()`: makes memory, or counts another user of what is there.
+    fn attach_data(&mut self, tid: Tid, global: bool) {
+        let old = self.task(tid).data;
+        if let Some(id) = old
+            && let Some(data) = self.table.get(id)
+            && data.refcount > 0
+        {
+            // Events of one context share its memory uncounted, those of a task count; a
+            // recording of the whole system counts once.
+            if global && data.global {
+                return;
+            }
+            data.global |= global;
+            data.refcount += 1;
+            return;
+        }
+        let new = self.table.allocate(global);
+        self.tasks.entry(tid).or_default().data = Some(new);
+        // What was there is dead; whoever killed it will find it gone.
+        if let Some(old) = old {
+            self.table.free_later(old);
+        }
+    }
+
+    /// One event of a task is closed.
+    pub fn detach(&mut self, tid: Tid) {
+        if let Some(dying) = self.begin_detach(tid) {
+            self.finish_detach(dying);
+        }
+    }
+
+    /// The first half of closing an event: one user less. Gives the memory if that was the last.
+    pub fn begin_detach(&mut self, tid: Tid) -> Option<Dying> {
+        let task = self.tasks.get_mut(&tid).filter(|task| task.events > 0)?;
+        task.events -= 1;
+        let id = task.data?;
+        let data = self.table.get(id)?;
+        data.saved.users = data.saved.users.saturating_sub(1);
+        self.put(tid, id)
+    }
+
+    fn put(&mut self, tid: Tid, id: DataId) -> Option<Dying> {
+        let data = self.table.get(id)?;
+        data.refcount = data.refcount.checked_sub(1)?;
+        (data.refcount == 0).then_some(Dying { tid, data: id })
+    }
+
+    /// The second half: the task forgets the memory, unless it got other in the meantime, and it
+    /// is freed when no reader has it.
+    pub fn finish_detach(&mut self, dying: Dying) {
+        let Dying { tid, data } = dying;
+        if let Some(task) = self.tasks.get_mut(&tid)
+            && task.data == Some(data)
+        {
+            task.data = None;
+            self.table.free_later(data);
+        }
+    }
+
+    /// A recording of the whole system begins.
+    pub fn attach_system(&mut self) {
+        self.system += 1;
+        if self.system > 1 {
+            return;
+        }
+        if self.storage == Storage::PerTask {
+            let tids: Vec<Tid> = self.tasks.keys().copied().collect();
+            for tid in tids {
+                if !self.task(tid).exiting {
+                    self.attach_data(tid, true);
+                }
+            }
+        }
+        let running: Vec<Tid> = self.cpus.iter().map(|cpu| cpu.running).collect();
+        for tid in running {
+            self.reset_if_first(tid, self.task(tid).events > 0);
+        }
+    }
+
+    /// A recording of the whole system ends.
+    pub fn detach_system(&mut self) {
+        let Some(left) = self.system.checked_sub(1) else {
+            return;
+        };
+        self.system = left;
+        if left == 0 {
+            let tids: Vec<Tid> = self.tasks.keys().copied().collect();
+            for tid in tids {
+                self.detach_global(tid);
+            }
+        }
+    }
+
+    fn detach_global(&mut self, tid: Tid) {
+        let Some(id) = self.task(tid).data else {
+            return;
+        };
+        let is_global = self
+            .table
+            .get(id)
+            .is_some_and(|d| std::mem::take(&mut d.global));
+        if is_global && let Some(dying) = self.put(tid, id) {
+            self.finish_detach(dying);
+        }
+    }
+
+    /// A task appears without a parent that matters.
+    pub fn start(&mut self, tid: Tid) {
+        self.fork(0, tid, false);
+    }
+
+    /// A task is made by another; it takes over events that are inherited, and no memory.
+    pub fn fork(&mut self, parent: Tid, child: Tid, inherit: bool) {
+        if child == 0 || self.tasks.contains_key(&child) {
+            return;
+        }
+        self.tasks.insert(child, Task::default());
+        if self.system > 0 && self.storage == Storage::PerTask {
+            self.attach_data(child, true);
+        }
+        let parent = self.task(parent);
+        if inherit && !parent.exiting {
+            for _ in 0..parent.events {
+                self.attach(child);
+            }
+            if parent.events > 0 {
+                self.tasks.entry(child).or_default().group = parent.group;
+            }
+        }
+    }
+
+    /// A task ends; it may still be the one that its CPU runs, until the next switch.
+    pub fn exit(&mut self, tid: Tid) {
+        let Some(task) = self.tasks.get_mut(&tid) else {
+            return;
+        };
+        task.exiting = true;
+        for _ in 0..task.events {
+            self.detach(tid);
+        }
+        self.detach_global(tid);
+        // Nothing points to what is left but a detach under way, which ends it.
+        if let Some(id) = self.task(tid).data {
+            self.table.free_later(id);
+        }
+        self.tasks.remove(&tid);
+    }
+
+    /// A reader of memory that is not a switch, such as another CPU's.
+    pub fn read_lock(&mut self) -> Reader {
+        self.table.lock()
+    }
+
+    /// The reader is done.
+    pub fn read_unlock(&mut self, reader: Reader) {
+        self.table.unlock(reader);
+    }
+}

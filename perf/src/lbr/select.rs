@@ -1,0 +1,186 @@
+//! Which branches are recorded: the filter in hardware (`LBR_SELECT`) and the kernel's afterwards.
+//!
+//! Bits of `MSR_LBR_SELECT`: Intel SDM volume 3B, "Filtering of Last Branch Records". Their use:
+//! `arch/x86/events/intel/lbr.c` (Linux 7.2), `hsw_lbr_sel_map`.
+
+use super::ring::{Branch, Kind};
+
+/// Bits of `perf_event_attr.branch_sample_type` that ask for branches.
+#[allow(missing_docs, reason = "the names are those of the kernel's header")]
+pub mod branch_type {
+    pub const USER: u64 = 1;
+    pub const KERNEL: u64 = 1 << 1;
+    pub const HV: u64 = 1 << 2;
+    pub const ANY: u64 = 1 << 3;
+    pub const ANY_CALL: u64 = 1 << 4;
+    pub const ANY_RETURN: u64 = 1 << 5;
+    pub const IND_CALL: u64 = 1 << 6;
+    pub const COND: u64 = 1 << 10;
+    pub const CALL_STACK: u64 = 1 << 11;
+    pub const IND_JUMP: u64 = 1 << 12;
+    pub const CALL: u64 = 1 << 13;
+}
+
+use branch_type as bt;
+
+/// Bits of `LBR_SELECT`; but for the last one, a set bit suppresses.
+mod hw {
+    pub(super) const KERNEL: u32 = 1;
+    pub(super) const USER: u32 = 1 << 1;
+    pub(super) const JCC: u32 = 1 << 2;
+    pub(super) const REL_CALL: u32 = 1 << 3;
+    pub(super) const IND_CALL: u32 = 1 << 4;
+    pub(super) const RETURN: u32 = 1 << 5;
+    pub(super) const IND_JMP: u32 = 1 << 6;
+    pub(super) const REL_JMP: u32 = 1 << 7;
+    pub(super) const FAR: u32 = 1 << 8;
+    pub(super) const CALL_STACK: u32 = 1 << 9;
+    pub(super) const ANY: u32 = JCC | REL_CALL | IND_CALL | RETURN | IND_JMP | REL_JMP | FAR;
+    pub(super) const ALL: u32 = 0x3ff;
+}
+
+/// What each bit asked for needs of the hardware (`hsw_lbr_sel_map`).
+const MAP: [(u64, u32); 11] = [
+    (bt::USER, hw::USER),
+    (bt::KERNEL, hw::KERNEL),
+    (bt::HV, 0),
+    (bt::ANY, hw::ANY),
+    (bt::ANY_CALL, hw::REL_CALL | hw::IND_CALL | hw::FAR),
+    (bt::ANY_RETURN, hw::RETURN | hw::FAR),
+    (bt::IND_CALL, hw::IND_CALL),
+    (bt::COND, hw::JCC),
+    (
+        bt::CALL_STACK,
+        hw::REL_CALL | hw::IND_CALL | hw::RETURN | hw::CALL_STACK,
+    ),
+    (bt::IND_JUMP, hw::IND_JMP),
+    (bt::CALL, hw::REL_CALL),
+];
+
+/// Why a filter cannot be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SelectError {
+    /// Bits that no filter knows (`EOPNOTSUPP`).
+    Unsupported(u64),
+    /// The call-stack mode goes with USER and KERNEL only (`EINVAL`).
+    CallStackWith(u64),
+    /// No privilege level: the kernel puts the event's own there before it comes to this.
+    NoLevel,
+}
+
+impl std::fmt::Display for SelectError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unsupported(bits) => write!(f, "branch types {bits:#x} are not supported"),
+            Self::CallStackWith(bits) => {
+                write!(
+                    f,
+                    "the call-stack mode does not go with branch types {bits:#x}"
+                )
+            }
+            Self::NoLevel => write!(f, "neither user nor kernel branches are asked for"),
+        }
+    }
+}
+
+impl std::error::Error for SelectError {}
+
+/// A filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Select {
+    asked: u64,
+    register: u32,
+}
+
+impl Select {
+    /// Call-stack mode, user space only: what `perf record --call-graph lbr` asks for.
+    pub const CALL_STACK_USER: Self = Self {
+        asked: bt::CALL_STACK | bt::USER,
+        // Kept: returns and calls that end in user space.
+        register: (hw::ALL & !hw::CALL_STACK)
+            ^ (hw::REL_CALL | hw::IND_CALL | hw::RETURN | hw::CALL_STACK | hw::USER),
+    };
+
+    /// The filter for bits of [`branch_type`].
+    ///
+    /// # Errors
+    /// As the kernel refuses them.
+    pub fn new(asked: u64) -> Result<Self, SelectError> {
+        let known = MAP.iter().fold(0, |known, (bit, _)| known | bit);
+        if asked & !known != 0 {
+            return Err(SelectError::Unsupported(asked & !known));
+        }
+        let levels = bt::USER | bt::KERNEL;
+        let beside = asked & !(levels | bt::CALL_STACK);
+        if asked & bt::CALL_STACK != 0 && beside != 0 {
+            return Err(SelectError::CallStackWith(beside));
+        }
+        if asked & levels == 0 {
+            return Err(SelectError::NoLevel);
+        }
+        let wanted = MAP.iter().filter(|(bit, _)| asked & bit != 0);
+        let mask = wanted.fold(0, |mask, (_, bits)| mask | bits);
+        // All bits suppress but that of the call-stack mode.
+        let register = mask ^ (hw::ALL & !hw::CALL_STACK);
+        Ok(Self { asked, register })
+    }
+
+    /// The value of `LBR_SELECT`.
+    pub const fn register(self) -> u32 {
+        self.register
+    }
+
+    /// Whether calls push and returns pop.
+    pub const fn is_call_stack(self) -> bool {
+        self.register & hw::CALL_STACK != 0
+    }
+
+    /// Whether the hardware records (or, in call-stack mode, acts on) a branch. The level is that
+    /// of where it goes.
+    pub(super) fn records(self, branch: &Branch) -> bool {
+        let kind = match branch.kind {
+            Kind::Call => hw::REL_CALL,
+            Kind::IndirectCall => hw::IND_CALL,
+            Kind::Return => hw::RETURN,
+            Kind::Jump => hw::REL_JMP,
+            Kind::IndirectJump => hw::IND_JMP,
+            Kind::Conditional => hw::JCC,
+            Kind::Far => hw::FAR,
+        };
+        let level = if is_kernel(branch.to) {
+            hw::KERNEL
+        } else {
+            hw::USER
+        };
+        self.register & (kind | level) == 0
+    }
+
+    /// Whether the kernel leaves a recorded branch in the sample: a type that was asked for, and
+    /// with USER alone none that comes from the kernel.
+    pub(super) fn keeps(self, branch: &Branch) -> bool {
+        let asked = self.asked;
+        if is_kernel(branch.from) && asked & bt::KERNEL == 0 {
+            return false;
+        }
+        if asked & bt::ANY != 0 {
+            return true;
+        }
+        let by = match branch.kind {
+            Kind::Call => bt::ANY_CALL | bt::CALL | bt::CALL_STACK,
+            Kind::IndirectCall => bt::ANY_CALL | bt::IND_CALL | bt::CALL_STACK,
+            Kind::Return => bt::ANY_RETURN | bt::CALL_STACK,
+            Kind::Conditional => bt::COND,
+            Kind::IndirectJump => bt::IND_JUMP,
+            Kind::Jump => 0,
+            // A system call or an interrupt is a call, their end a return.
+            Kind::Far if is_kernel(branch.to) => bt::ANY_CALL,
+            Kind::Far => bt::ANY_RETURN,
+        };
+        asked & by != 0
+    }
+}
+
+/// Whether an address is the kernel's.
+fn is_kernel(address: u64) -> bool {
+    address >> 63 != 0
+}
