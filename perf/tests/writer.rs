@@ -27,7 +27,7 @@ struct Parts {
 
 impl Arbitrary for Parts {
     fn arbitrary(g: &mut Gen) -> Self {
-        let known = (1 << 25) - 1 & !(st::READ | st::AUX);
+        let known = ((1 << 25) - 1) & !(st::READ | st::AUX);
         let mask = u64::arbitrary(g) & 0x00ff_0fff;
         let event = EventSpec {
             sample_type: u64::arbitrary(g) & known | st::IP,
@@ -276,7 +276,10 @@ fn every_record_is_read_back() {
             Record::Mmap(m) if m.identity == MmapIdentity::BuildId(&[1; 20]) => 'm',
             Record::Fork(t) if t.tid == 101 => 'f',
             Record::Sample(s) if s.period() == Some(250_000) => 's',
-            Record::CallchainDeferred { cookie, chain } if cookie == 0x3_0000_0001 => {
+            Record::CallchainDeferred {
+                cookie: 0x3_0000_0001,
+                chain,
+            } => {
                 assert_eq!(chain.words().collect::<Vec<_>>(), [0x400456, 0x400789]);
                 'd'
             }
