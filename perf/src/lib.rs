@@ -10,6 +10,7 @@
 //! mapping of the file (the caller hands over bytes).
 #![forbid(unsafe_code)]
 
+pub mod bpf;
 pub mod callchain;
 pub mod data;
 pub mod lbr;

@@ -1,0 +1,88 @@
+//! Helpers that look into maps.
+
+use super::status;
+use crate::bpf::fault::FaultKind;
+use crate::bpf::maps::{Map, Storage};
+use crate::bpf::vm::Vm;
+use crate::bpf::vm::address::{Region, decode, encode};
+
+/// The map as an argument.
+pub(super) fn map_argument(
+    vm: &Vm<'_>,
+    helper: &'static str,
+    argument: u8,
+) -> Result<u32, FaultKind> {
+    match decode(vm.reg(argument)?) {
+        Some((Region::Map(map), 0)) if vm.maps.get(map as usize).is_some() => Ok(map),
+        _ => Err(FaultKind::Argument { helper, argument }),
+    }
+}
+
+/// The map of a number that [`map_argument`] gave.
+pub(super) fn get<'v>(
+    vm: &'v mut Vm<'_>,
+    map: u32,
+    helper: &'static str,
+) -> Result<&'v mut Map, FaultKind> {
+    vm.maps.get_mut(map as usize).ok_or(FaultKind::Argument {
+        helper,
+        argument: 1,
+    })
+}
+
+/// A map with values, and the key that argument 2 points to.
+fn map_and_key(vm: &mut Vm<'_>, helper: &'static str) -> Result<(u32, Vec<u8>), FaultKind> {
+    let map = map_argument(vm, helper, 1)?;
+    let found = get(vm, map, helper)?;
+    let (kind, key_size) = (found.def.kind, found.def.key_size as usize);
+    if !matches!(found.storage, Storage::Array(_) | Storage::Hash(_)) {
+        return Err(FaultKind::MapKind { helper, kind });
+    }
+    let key = vm.read(vm.reg(2)?, key_size)?;
+    Ok((map, key))
+}
+
+pub(super) fn lookup(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
+    const NAME: &str = "map_lookup_elem";
+    let (map, key) = map_and_key(vm, NAME)?;
+    let cpu = vm.env.cpu();
+    let slot = get(vm, map, NAME)?.lookup(&key, cpu);
+    Ok(slot.map_or(0, |slot| encode(Region::Value { map, slot }, 0)))
+}
+
+pub(super) fn update(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
+    const NAME: &str = "map_update_elem";
+    let (map, key) = map_and_key(vm, NAME)?;
+    let found = get(vm, map, NAME)?;
+    if found.is_read_only() {
+        return Err(FaultKind::ReadOnly(Region::Map(map)));
+    }
+    let size = found.def.value_size as usize;
+    let value = vm.read(vm.reg(3)?, size)?;
+    let flags = vm.reg(4)?;
+    let cpu = vm.env.cpu();
+    Ok(status(get(vm, map, NAME)?.update(&key, &value, flags, cpu)))
+}
+
+pub(super) fn delete(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
+    const NAME: &str = "map_delete_elem";
+    let (map, key) = map_and_key(vm, NAME)?;
+    Ok(status(get(vm, map, NAME)?.delete(&key)))
+}
+
+/// The program in the slot that argument 3 of `tail_call` names; `None` if it is empty or not
+/// there.
+pub(crate) fn tail_call_target(vm: &mut Vm<'_>) -> Result<Option<usize>, FaultKind> {
+    const NAME: &str = "tail_call";
+    super::context_argument(vm, NAME)?;
+    let map = map_argument(vm, NAME, 2)?;
+    let index = vm.reg(3)? as u32 as usize;
+    let found = get(vm, map, NAME)?;
+    match &found.storage {
+        Storage::Programs(slots) => Ok(slots.get(index).copied().flatten()),
+        _ => {
+            let kind = found.def.kind;
+            Err(FaultKind::MapKind { helper: NAME, kind })
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Hash tables: a limited number of entries, and with LRU the least recently used one makes room.
+
+use super::{EXIST, Errno, NOEXIST};
+use std::collections::{BTreeMap, HashMap};
+
+/// What became of insertions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HashStats {
+    /// Refused because all entries were in use (`E2BIG`).
+    pub full: u64,
+    /// Entries that had to make room for others.
+    pub evicted: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    /// Number of the entry: where its values are.
+    index: u32,
+    /// When it was used last; only kept for LRU.
+    used: u64,
+}
+
+/// A hash table, with one value for each entry, or one for each entry and processor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hash {
+    key_size: u32,
+    value_size: u32,
+    entries_max: u32,
+    cpus: u32,
+    is_lru: bool,
+    entries: HashMap<Vec<u8>, Entry>,
+    /// The keys by last use, for LRU.
+    by_use: BTreeMap<u64, Vec<u8>>,
+    uses: u64,
+    /// Values by entry and processor; grows with the entries.
+    bytes: Vec<u8>,
+    /// Entries that were deleted; the last one is reused first.
+    free: Vec<u32>,
+    stats: HashStats,
+}
+
+impl Hash {
+    pub(super) fn new(
+        (key_size, value_size, entries_max): (u32, u32, u32),
+        cpus: u32,
+        is_lru: bool,
+    ) -> Self {
+        Self {
+            key_size,
+            value_size,
+            entries_max,
+            cpus,
+            is_lru,
+            entries: HashMap::new(),
+            by_use: BTreeMap::new(),
+            uses: 0,
+            bytes: Vec::new(),
+            free: Vec::new(),
+            stats: HashStats::default(),
+        }
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// What became of insertions.
+    pub fn stats(&self) -> HashStats {
+        self.stats
+    }
+
+    fn slot(&self, index: u32, cpu: u32) -> Option<u32> {
+        let cpu = if self.cpus > 1 { cpu } else { 0 };
+        (cpu < self.cpus).then(|| index * self.cpus + cpu)
+    }
+
+    /// Marks an entry as used now, and says which it is.
+    fn touch(&mut self, key: &[u8]) -> Option<u32> {
+        let entry = self.entries.get_mut(key)?;
+        if self.is_lru {
+            self.by_use.remove(&entry.used);
+            self.uses += 1;
+            entry.used = self.uses;
+            self.by_use.insert(self.uses, key.to_vec());
+        }
+        Some(entry.index)
+    }
+
+    pub(super) fn lookup(&mut self, key: &[u8], cpu: u32) -> Option<u32> {
+        let index = self.touch(key)?;
+        self.slot(index, cpu)
+    }
+
+    pub(super) fn update(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        flags: u64,
+        cpu: u32,
+    ) -> Result<(), Errno> {
+        if key.len() != self.key_size as usize || value.len() != self.value_size as usize {
+            return Err(Errno::Einval);
+        }
+        let index = match self.touch(key) {
+            Some(_) if flags == NOEXIST => return Err(Errno::Eexist),
+            Some(index) => index,
+            None if flags == EXIST => return Err(Errno::Enoent),
+            None => self.insert(key)?,
+        };
+        let slot = self.slot(index, cpu).ok_or(Errno::Einval)?;
+        if let Some(old) = self.value_mut(slot) {
+            old.copy_from_slice(value);
+        }
+        Ok(())
+    }
+
+    /// A new entry whose values are zero.
+    fn insert(&mut self, key: &[u8]) -> Result<u32, Errno> {
+        if self.entries.len() >= self.entries_max as usize {
+            let oldest = self.by_use.first_key_value().map(|(_, key)| key.clone());
+            let Some(oldest) = oldest.filter(|_| self.is_lru) else {
+                self.stats.full += 1;
+                return Err(Errno::E2big);
+            };
+            self.delete(&oldest)?;
+            self.stats.evicted += 1;
+        }
+        let values = self.cpus as usize * self.value_size as usize;
+        // Without deleted entries, all that were ever made are in use.
+        let index = self.free.pop().unwrap_or(self.entries.len() as u32);
+        let start = index as usize * values;
+        if self.bytes.len() < start + values {
+            self.bytes.resize(start + values, 0);
+        }
+        self.bytes[start..start + values].fill(0);
+        self.uses += 1;
+        let used = self.uses;
+        self.entries.insert(key.to_vec(), Entry { index, used });
+        if self.is_lru {
+            self.by_use.insert(used, key.to_vec());
+        }
+        Ok(index)
+    }
+
+    pub(super) fn delete(&mut self, key: &[u8]) -> Result<(), Errno> {
+        let entry = self.entries.remove(key).ok_or(Errno::Enoent)?;
+        self.by_use.remove(&entry.used);
+        self.free.push(entry.index);
+        Ok(())
+    }
+
+    fn range(&self, slot: u32) -> std::ops::Range<usize> {
+        let size = self.value_size as usize;
+        let start = slot as usize * size;
+        start..start + size
+    }
+
+    pub(super) fn value(&self, slot: u32) -> Option<&[u8]> {
+        self.bytes.get(self.range(slot))
+    }
+
+    pub(super) fn value_mut(&mut self, slot: u32) -> Option<&mut [u8]> {
+        let range = self.range(slot);
+        self.bytes.get_mut(range)
+    }
+
+    pub(super) fn dump(&self) -> Vec<(Vec<u8>, Vec<&[u8]>)> {
+        let mut found: Vec<(Vec<u8>, Vec<&[u8]>)> = self
+            .entries
+            .iter()
+            .map(|(key, entry)| {
+                let slots = (0..self.cpus).map(|cpu| entry.index * self.cpus + cpu);
+                (
+                    key.clone(),
+                    slots.filter_map(|slot| self.value(slot)).collect(),
+                )
+            })
+            .collect();
+        found.sort();
+        found
+    }
+}

@@ -1,0 +1,323 @@
+//! Maps: what programs keep between two runs, and what user space reads afterwards.
+//!
+//! A map's value has a *slot*: its number among all values of the map. Pointers name map, slot
+//! and offset. Source: `kernel/bpf/{arraymap,hashtab,stackmap}.c`, Linux 6.18. What differs: the
+//! kernel's LRU is approximate, ours exact; and memory is taken when it is used.
+
+mod array;
+mod hash;
+pub mod kind;
+
+use super::env::MAX_STACK;
+use super::errno::Errno;
+use super::error::{LoadError, LoadErrorKind};
+use super::names;
+use super::object::MapDef;
+use super::stackmap::StackMap;
+pub use array::Array;
+pub use hash::{Hash, HashStats};
+
+/// `BPF_ANY`: insert or change.
+pub const ANY: u64 = 0;
+/// `BPF_NOEXIST`: insert only.
+pub const NOEXIST: u64 = 1;
+/// `BPF_EXIST`: change only.
+pub const EXIST: u64 = 2;
+/// `BPF_F_RDONLY_PROG`.
+pub(crate) const RDONLY_PROG: u32 = 1 << 7;
+
+/// Bytes of a value; pointers could not name more.
+pub const VALUE_SIZE_MAX: u32 = 1 << 22;
+/// Values of a map, all processors' together; pointers could not name more.
+const SLOTS_MAX: u64 = 1 << 24;
+/// Maps of an object; pointers could not name more.
+const MAPS_MAX: usize = 1 << 10;
+
+/// How large maps may be, and for how many processors they hold values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Processors.
+    pub cpus: u32,
+    /// Bytes of all values and keys, if all entries were used.
+    pub map_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            cpus: 1,
+            map_bytes: 1 << 30,
+        }
+    }
+}
+
+/// What a map is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Storage {
+    /// `ARRAY` and `PERCPU_ARRAY`.
+    Array(Array),
+    /// `HASH`, `PERCPU_HASH`, `LRU_HASH`, `LRU_PERCPU_HASH`.
+    Hash(Hash),
+    /// `STACK_TRACE`.
+    Stacks(StackMap),
+    /// `PERF_EVENT_ARRAY`: for each slot the processor of its output event.
+    PerfEvents(Vec<Option<u32>>),
+    /// `PROG_ARRAY`: for each slot the number of a program.
+    Programs(Vec<Option<usize>>),
+}
+
+/// One map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Map {
+    /// As it was defined.
+    pub def: MapDef,
+    /// What it holds.
+    pub storage: Storage,
+    cpus: u32,
+}
+
+/// All maps of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Maps {
+    maps: Vec<Map>,
+}
+
+impl Maps {
+    /// Makes maps as they are defined.
+    ///
+    /// # Errors
+    /// For types that are not modelled, sizes that the kernel refuses, and more memory than the
+    /// limit.
+    pub fn new(definitions: &[MapDef], limits: Limits) -> Result<Self, LoadError> {
+        let fail = |name: &str, kind| LoadError {
+            name: name.to_owned(),
+            insn: None,
+            kind,
+        };
+        if definitions.len() > MAPS_MAX {
+            let kind = LoadErrorKind::TooManyMaps(definitions.len());
+            return Err(fail("maps", kind));
+        }
+        let mut need = 0u64;
+        let mut maps = Vec::with_capacity(definitions.len());
+        for def in definitions {
+            let map = Map::new(def, limits.cpus.max(1)).map_err(|kind| fail(&def.name, kind))?;
+            need = need.saturating_add(map.bytes());
+            if need > limits.map_bytes {
+                let limit = limits.map_bytes;
+                return Err(fail(&def.name, LoadErrorKind::MapMemory { need, limit }));
+            }
+            maps.push(map.filled());
+        }
+        Ok(Self { maps })
+    }
+
+    /// Map number `index`.
+    pub fn get(&self, index: usize) -> Option<&Map> {
+        self.maps.get(index)
+    }
+
+    /// Map number `index`, to be changed.
+    pub fn get_mut(&mut self, index: usize) -> Option<&mut Map> {
+        self.maps.get_mut(index)
+    }
+
+    /// The map of that name.
+    pub fn named(&self, name: &str) -> Option<&Map> {
+        self.maps.iter().find(|map| map.def.name == name)
+    }
+
+    /// All maps, in the order of the object.
+    pub fn iter(&self) -> impl Iterator<Item = &Map> {
+        self.maps.iter()
+    }
+
+    /// Opens an output event on each processor, in the slot of its number, for every map of perf
+    /// events: what tools do before they attach a program.
+    pub fn open_outputs(&mut self, cpus: u32) {
+        for map in &mut self.maps {
+            if let Storage::PerfEvents(slots) = &mut map.storage {
+                for (cpu, slot) in (0..cpus).zip(slots) {
+                    *slot = Some(cpu);
+                }
+            }
+        }
+    }
+}
+
+impl Map {
+    fn new(def: &MapDef, cpus: u32) -> Result<Self, LoadErrorKind> {
+        let invalid = LoadErrorKind::MapAttributes;
+        let values = |has_key: bool| match def.key_size {
+            0 => Err(invalid),
+            4 => Ok(()),
+            _ if has_key => Ok(()),
+            _ => Err(invalid),
+        };
+        let per_cpu = if kind::is_per_cpu(def.kind) { cpus } else { 1 };
+        let storage = match def.kind {
+            kind::ARRAY | kind::PERCPU_ARRAY => {
+                values(false)?;
+                Storage::Array(Array::new(def.value_size, def.max_entries, per_cpu))
+            }
+            kind::HASH | kind::PERCPU_HASH | kind::LRU_HASH | kind::LRU_PERCPU_HASH => {
+                values(true)?;
+                let is_lru = matches!(def.kind, kind::LRU_HASH | kind::LRU_PERCPU_HASH);
+                let sizes = (def.key_size, def.value_size, def.max_entries);
+                Storage::Hash(Hash::new(sizes, per_cpu, is_lru))
+            }
+            kind::STACK_TRACE => {
+                let sizes = (def.key_size, def.value_size, def.max_entries);
+                let map = StackMap::new(sizes.0, sizes.1, sizes.2, def.flags, MAX_STACK);
+                Storage::Stacks(map.map_err(|_| invalid)?)
+            }
+            // How many slots: as defined, or one for each processor.
+            kind::PERF_EVENT_ARRAY | kind::PROG_ARRAY => {
+                if def.key_size != 4 || def.value_size != 4 {
+                    return Err(invalid);
+                }
+                match def.kind {
+                    kind::PERF_EVENT_ARRAY => Storage::PerfEvents(Vec::new()),
+                    _ => Storage::Programs(Vec::new()),
+                }
+            }
+            other => return Err(LoadErrorKind::MapType(other, names::map(other))),
+        };
+        let map = Self {
+            def: def.clone(),
+            storage,
+            cpus,
+        };
+        let has_values = matches!(map.storage, Storage::Array(_) | Storage::Hash(_));
+        if has_values && !(1..=VALUE_SIZE_MAX).contains(&def.value_size)
+            || def.key_size > 512
+            || def.initial.len() > def.value_size as usize
+            || map.slots() > SLOTS_MAX
+            || map.entries() == 0
+        {
+            return Err(invalid);
+        }
+        Ok(map)
+    }
+
+    /// How many entries it may have: as defined, but one for each processor for a map of perf
+    /// events that says 0, as libbpf does.
+    pub fn entries(&self) -> u32 {
+        match (&self.storage, self.def.max_entries) {
+            (Storage::PerfEvents(_), 0) => self.cpus,
+            (_, entries) => entries,
+        }
+    }
+
+    fn slots(&self) -> u64 {
+        let per_cpu = if kind::is_per_cpu(self.def.kind) {
+            self.cpus
+        } else {
+            1
+        };
+        u64::from(self.entries()) * u64::from(per_cpu)
+    }
+
+    /// Bytes that it has if all entries are used.
+    fn bytes(&self) -> u64 {
+        let keys = u64::from(self.entries()) * u64::from(self.def.key_size);
+        let value = u64::from(self.def.value_size).next_multiple_of(8);
+        self.slots().saturating_mul(value).saturating_add(keys)
+    }
+
+    /// With its memory, which is taken only after the limit has been checked.
+    fn filled(mut self) -> Self {
+        let entries = self.entries() as usize;
+        match &mut self.storage {
+            Storage::Array(array) => array.fill(&self.def.initial),
+            Storage::PerfEvents(slots) => slots.resize(entries, None),
+            Storage::Programs(slots) => slots.resize(entries, None),
+            Storage::Hash(_) | Storage::Stacks(_) => {}
+        }
+        self
+    }
+
+    /// Whether programs may not write its values.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.def.flags & RDONLY_PROG != 0
+    }
+
+    /// The size of the value of an array of one entry, to which programs may have addresses.
+    pub(crate) fn direct_value_size(&self) -> Option<u32> {
+        let is_one = self.def.kind == kind::ARRAY && self.def.max_entries == 1;
+        is_one.then_some(self.def.value_size)
+    }
+
+    /// The slot of a key's value on a processor; `None` if there is no such entry.
+    pub fn lookup(&mut self, key: &[u8], cpu: u32) -> Option<u32> {
+        match &mut self.storage {
+            Storage::Array(array) => array.lookup(index_of(key)?, cpu),
+            Storage::Hash(hash) => hash.lookup(key, cpu),
+            _ => None,
+        }
+    }
+
+    /// Inserts or changes an entry, with per-processor values that of `cpu`.
+    ///
+    /// # Errors
+    /// As the kernel's `map_update_elem`: `EEXIST`, `ENOENT`, `E2BIG`, `EINVAL`.
+    pub fn update(&mut self, key: &[u8], value: &[u8], flags: u64, cpu: u32) -> Result<(), Errno> {
+        if flags > EXIST {
+            return Err(Errno::Einval);
+        }
+        match &mut self.storage {
+            Storage::Array(array) => {
+                let index = index_of(key).ok_or(Errno::Einval)?;
+                array.update(index, value, flags, cpu)
+            }
+            Storage::Hash(hash) => hash.update(key, value, flags, cpu),
+            _ => Err(Errno::Einval),
+        }
+    }
+
+    /// Removes an entry.
+    ///
+    /// # Errors
+    /// `ENOENT` if it is not there, `EINVAL` for arrays.
+    pub fn delete(&mut self, key: &[u8]) -> Result<(), Errno> {
+        match &mut self.storage {
+            Storage::Hash(hash) => hash.delete(key),
+            Storage::Stacks(stacks) => stacks.delete(index_of(key).ok_or(Errno::Einval)?),
+            _ => Err(Errno::Einval),
+        }
+    }
+
+    /// The value in a slot.
+    pub fn value(&self, slot: u32) -> Option<&[u8]> {
+        match &self.storage {
+            Storage::Array(array) => array.value(slot),
+            Storage::Hash(hash) => hash.value(slot),
+            _ => None,
+        }
+    }
+
+    /// The value in a slot, to be changed.
+    pub fn value_mut(&mut self, slot: u32) -> Option<&mut [u8]> {
+        match &mut self.storage {
+            Storage::Array(array) => array.value_mut(slot),
+            Storage::Hash(hash) => hash.value_mut(slot),
+            _ => None,
+        }
+    }
+
+    /// The entries of a map with values: keys, and a value for each processor it has values for.
+    /// Those of an array in order, others in the order of their keys' bytes.
+    pub fn dump(&self) -> Vec<(Vec<u8>, Vec<&[u8]>)> {
+        match &self.storage {
+            Storage::Array(array) => array.dump(),
+            Storage::Hash(hash) => hash.dump(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The index that a key of four bytes is.
+fn index_of(key: &[u8]) -> Option<u32> {
+    key.try_into().ok().map(u32::from_le_bytes)
+}

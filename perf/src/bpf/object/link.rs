@@ -1,0 +1,255 @@
+//! From sections of code to programs: functions are cut out, relocated, and subprograms appended
+//! to each program that needs them.
+
+use super::super::error::{ObjectError, ObjectErrorKind as Kind};
+use super::super::insn::{INSN_SIZE, Insn, pseudo};
+use super::elf::{Elf, Relocation, Section, Symbol};
+use super::maps::{Maps, Meaning};
+use super::{Function, INSNS_MAX, PROGRAMS_MAX, ProgramDef, TOTAL_INSNS_PER_BYTE, at_most};
+use std::collections::HashMap;
+
+/// `R_BPF_64_64`: an address in `ld_imm64`.
+const R_BPF_64_64: u32 = 1;
+/// `R_BPF_64_32`: the target of a call.
+const R_BPF_64_32: u32 = 10;
+/// The section of subprograms.
+const TEXT: &str = ".text";
+
+/// A function of a section.
+struct Code<'e, 'a> {
+    section: &'e Section<'a>,
+    name: &'a str,
+    /// First instruction in the section, and the one after the last.
+    start: u64,
+    end: u64,
+}
+
+/// The programs of an object.
+pub(super) fn programs(elf: &Elf<'_>, maps: &Maps) -> Result<Vec<ProgramDef>, ObjectError> {
+    let functions = functions(elf)?;
+    let linker = Linker {
+        elf,
+        maps,
+        functions: &functions,
+    };
+    let mut programs = Vec::new();
+    let size: usize = elf.sections.iter().map(|s| s.bytes.len()).sum();
+    let mut room = size.saturating_mul(TOTAL_INSNS_PER_BYTE).min(INSNS_MAX);
+    for (index, code) in functions.iter().enumerate() {
+        if code.section.name == TEXT {
+            continue;
+        }
+        at_most(
+            programs.len() + 1,
+            PROGRAMS_MAX,
+            code.section.offset,
+            code.section.name,
+        )?;
+        let program = linker.link(index, room)?;
+        room -= program.insns.len();
+        programs.push(program);
+    }
+    if programs.is_empty() {
+        return Err(ObjectError::new(Kind::NoProgram, 0, "file"));
+    }
+    Ok(programs)
+}
+
+/// All functions in sections of code, by section and place.
+fn functions<'e, 'a>(elf: &'e Elf<'a>) -> Result<Vec<Code<'e, 'a>>, ObjectError> {
+    let mut functions = Vec::new();
+    for symbol in elf.symbols.iter().filter(|symbol| symbol.is_function) {
+        let Some(section) = elf.sections.get(symbol.section) else {
+            continue;
+        };
+        if !section.is_code {
+            continue;
+        }
+        functions.push(cut(section, symbol)?);
+    }
+    functions.sort_by_key(|code| (code.section.index, code.start));
+    // Two names for one function would be two programs that share their instructions.
+    functions.dedup_by_key(|code| (code.section.index, code.start));
+    Ok(functions)
+}
+
+fn cut<'e, 'a>(section: &'e Section<'a>, symbol: &Symbol<'a>) -> Result<Code<'e, 'a>, ObjectError> {
+    let unit = INSN_SIZE as u64;
+    let error = |kind| {
+        let offset = section.offset.saturating_add(symbol.value);
+        ObjectError::new(kind, offset, section.name)
+    };
+    let length = section.bytes.len() as u64;
+    if !length.is_multiple_of(unit) {
+        return Err(error(Kind::CodeSize(length)));
+    }
+    for part in [symbol.value, symbol.size] {
+        if !part.is_multiple_of(unit) {
+            return Err(error(Kind::CodeSize(part)));
+        }
+    }
+    let end = symbol.value.checked_add(symbol.size);
+    if symbol.size == 0 || end.is_none_or(|end| end > length) {
+        let name = symbol.name.to_owned();
+        return Err(error(Kind::FunctionOutside { name }));
+    }
+    Ok(Code {
+        section,
+        name: symbol.name,
+        start: symbol.value / unit,
+        end: (symbol.value + symbol.size) / unit,
+    })
+}
+
+struct Linker<'l, 'e, 'a> {
+    elf: &'e Elf<'a>,
+    maps: &'l Maps,
+    functions: &'l [Code<'e, 'a>],
+}
+
+impl Linker<'_, '_, '_> {
+    /// A program with all that it calls, of at most `room` instructions.
+    fn link(&self, entry: usize, room: usize) -> Result<ProgramDef, ObjectError> {
+        let code = &self.functions[entry];
+        let mut insns: Vec<Insn> = Vec::new();
+        // Functions in the order in which they are appended; the list grows as calls are found.
+        let mut needed = vec![entry];
+        let mut starts = HashMap::from([(entry, 0)]);
+        let mut open: Vec<(usize, usize)> = Vec::new();
+        let mut next = 0;
+        while let Some(&function) = needed.get(next) {
+            next += 1;
+            let part = &self.functions[function];
+            starts.insert(function, insns.len());
+            let count = part.end - part.start + insns.len() as u64;
+            if count > room as u64 {
+                let limit = room as u64;
+                let kind = Kind::TooLong { count, limit };
+                return Err(ObjectError::new(kind, part.section.offset, part.name));
+            }
+            let mut place = part.start;
+            while place < part.end {
+                let mut insn = self.insn(part.section, place);
+                let mut second = None;
+                let target = self.relocate(part.section, place, &mut insn, &mut second)?;
+                if let Some(target) = target {
+                    starts.entry(target).or_insert_with(|| {
+                        needed.push(target);
+                        0
+                    });
+                    open.push((insns.len(), target));
+                }
+                insns.push(insn);
+                place += 1;
+                if insn.is_ld_imm64() && place < part.end {
+                    let mut half = self.insn(part.section, place);
+                    half.imm = second.unwrap_or(half.imm);
+                    insns.push(half);
+                    place += 1;
+                }
+            }
+        }
+        for (at, target) in open {
+            let start = starts.get(&target).map_or(0, |start| *start) as i64;
+            // Both are below INSNS_MAX.
+            insns[at].imm = (start - at as i64 - 1) as i32;
+        }
+        let functions = needed.iter().map(|function| Function {
+            name: self.functions[*function].name.to_owned(),
+            start: starts[function],
+        });
+        Ok(ProgramDef {
+            name: code.name.to_owned(),
+            section: code.section.name.to_owned(),
+            offset: code.section.offset + code.start * INSN_SIZE as u64,
+            functions: functions.collect(),
+            insns,
+        })
+    }
+
+    fn insn(&self, section: &Section<'_>, place: u64) -> Insn {
+        let (insns, _) = section.bytes.as_chunks::<INSN_SIZE>();
+        let bytes = usize::try_from(place).ok().and_then(|at| insns.get(at));
+        Insn::decode(bytes.copied().unwrap_or_default())
+    }
+
+    /// Changes an instruction as its relocation says; `second` becomes the immediate of the
+    /// second half. If it refers to a function, that is handed back.
+    fn relocate(
+        &self,
+        section: &Section<'_>,
+        place: u64,
+        insn: &mut Insn,
+        second: &mut Option<i32>,
+    ) -> Result<Option<usize>, ObjectError> {
+        let relocation = self.elf.relocation(section.index, place);
+        let offset = section.offset + place * INSN_SIZE as u64;
+        let error = |kind, relocation: Option<&Relocation>| {
+            let offset = relocation.map_or(offset, |relocation| relocation.offset);
+            ObjectError::new(kind, offset, section.name)
+        };
+        let Some(relocation) = relocation else {
+            if insn.is_subprogram_call() || (insn.is_ld_imm64() && insn.src == pseudo::FUNC) {
+                let target = place as i64 + i64::from(insn.imm) + 1;
+                let function = self.function(section.index, target);
+                let function = function.ok_or_else(|| error(Kind::CallTarget(target), None))?;
+                return Ok(Some(function));
+            }
+            return Ok(None);
+        };
+        let symbol = self.elf.symbol_of(relocation)?;
+        let fail = |kind| Err(error(kind, Some(relocation)));
+        if symbol.section == 0 {
+            return fail(Kind::Undefined(symbol.name.to_owned()));
+        }
+        let in_code = self
+            .elf
+            .sections
+            .get(symbol.section)
+            .is_some_and(|section| section.is_code);
+        match relocation.kind {
+            R_BPF_64_32 if insn.is_subprogram_call() && in_code => {
+                let target = (symbol.value / 8) as i64 + i64::from(insn.imm) + 1;
+                match self.function(symbol.section, target) {
+                    Some(function) => Ok(Some(function)),
+                    None => fail(Kind::CallTarget(target)),
+                }
+            }
+            R_BPF_64_64 if insn.is_ld_imm64() && in_code => {
+                // The address of a function: the immediate counts bytes.
+                let target = (symbol.value as i64 + i64::from(insn.imm)) / 8;
+                insn.src = pseudo::FUNC;
+                match self.function(symbol.section, target) {
+                    Some(function) => Ok(Some(function)),
+                    None => fail(Kind::CallTarget(target)),
+                }
+            }
+            R_BPF_64_64 if insn.is_ld_imm64() => match self.maps.meaning(symbol) {
+                Some(Meaning::Map(map)) => {
+                    insn.src = pseudo::MAP_FD;
+                    insn.imm = map as i32;
+                    Ok(None)
+                }
+                Some(Meaning::Value(map)) => {
+                    *second = Some((symbol.value as i32).wrapping_add(insn.imm));
+                    insn.src = pseudo::MAP_VALUE;
+                    insn.imm = map as i32;
+                    Ok(None)
+                }
+                None => fail(Kind::ReferTo(symbol.name.to_owned())),
+            },
+            R_BPF_64_64 | R_BPF_64_32 => fail(Kind::RelocationTarget),
+            other => fail(Kind::RelocationType(other)),
+        }
+    }
+
+    /// The function that begins at an instruction of a section.
+    fn function(&self, section: usize, target: i64) -> Option<usize> {
+        let target = u64::try_from(target).ok()?;
+        let place = (section, target);
+        let found = self
+            .functions
+            .binary_search_by_key(&place, |code| (code.section.index, code.start));
+        found.ok()
+    }
+}

@@ -1,0 +1,203 @@
+//! The maps that an object defines, and the sections of global data, which are maps as well.
+
+use super::super::error::{ObjectError, ObjectErrorKind as Kind};
+use super::btf::{Btf, Type};
+use super::elf::{Elf, Section, Symbol, word};
+use super::{MAPS_MAX, MapDef, at_most};
+use crate::bpf::maps::kind;
+
+/// Bytes that a definition in `maps` has at least: type, key, value, entries.
+const LEGACY_SIZE_MIN: u64 = 16;
+/// `BPF_F_RDONLY_PROG`: programs cannot write it.
+const RDONLY_PROG: u32 = 1 << 7;
+/// `BPF_F_MMAPABLE`.
+const MMAPABLE: u32 = 1 << 10;
+
+/// The maps of an object, and which symbols mean them.
+pub(super) struct Maps {
+    pub(super) definitions: Vec<MapDef>,
+    /// For each map of a `maps` or `.maps` section: section, offset of the symbol, map.
+    places: Vec<(usize, u64, usize)>,
+    /// For each section of global data: section, map.
+    data: Vec<(usize, usize)>,
+}
+
+/// What a symbol means to `ld_imm64`.
+pub(super) enum Meaning {
+    /// A map.
+    Map(usize),
+    /// The value of the only entry of a map.
+    Value(usize),
+}
+
+impl Maps {
+    pub(super) fn collect(elf: &Elf<'_>, btf: Option<&Btf<'_>>) -> Result<Self, ObjectError> {
+        let mut maps = Self {
+            definitions: Vec::new(),
+            places: Vec::new(),
+            data: Vec::new(),
+        };
+        for section in &elf.sections {
+            match section.name {
+                "maps" | ".maps" => maps.add_defined(elf, btf, section)?,
+                name if is_data(name) && section.size != 0 => maps.add_data(section)?,
+                _ => {}
+            }
+            at_most(
+                maps.definitions.len(),
+                MAPS_MAX,
+                section.offset,
+                section.name,
+            )?;
+        }
+        Ok(maps)
+    }
+
+    fn add_defined(
+        &mut self,
+        elf: &Elf<'_>,
+        btf: Option<&Btf<'_>>,
+        section: &Section<'_>,
+    ) -> Result<(), ObjectError> {
+        let mut symbols: Vec<&Symbol<'_>> = elf
+            .symbols
+            .iter()
+            .filter(|symbol| symbol.section == section.index && symbol.is_object)
+            .collect();
+        symbols.sort_by_key(|symbol| symbol.value);
+        at_most(symbols.len(), MAPS_MAX, section.offset, section.name)?;
+        let variables = match btf {
+            Some(btf) if section.name == ".maps" => btf.variables(".maps")?,
+            _ => Vec::new(),
+        };
+        for (index, symbol) in symbols.iter().enumerate() {
+            let offset = section.offset.saturating_add(symbol.value);
+            let malformed = || {
+                let kind = Kind::MapDefinition(symbol.name.to_owned());
+                ObjectError::new(kind, offset, section.name)
+            };
+            let definition = if section.name == "maps" {
+                let next = symbols.get(index + 1).map(|next| next.value);
+                let end = next.unwrap_or(section.size).min(section.size);
+                legacy(section, symbol, end)?.ok_or_else(malformed)?
+            } else {
+                let found = variables.iter().find(|(name, _)| *name == symbol.name);
+                let (btf, (_, found)) = btf.zip(found).ok_or_else(malformed)?;
+                by_btf(btf, symbol.name, found)?
+            };
+            let place = (section.index, symbol.value, self.definitions.len());
+            self.places.push(place);
+            self.definitions.push(definition);
+        }
+        Ok(())
+    }
+
+    fn add_data(&mut self, section: &Section<'_>) -> Result<(), ObjectError> {
+        let value_size = u32::try_from(section.size).map_err(|_| {
+            let kind = Kind::MapDefinition(section.name.to_owned());
+            ObjectError::new(kind, section.offset, section.name)
+        })?;
+        let is_constant = section.name.starts_with(".rodata");
+        self.data.push((section.index, self.definitions.len()));
+        self.definitions.push(MapDef {
+            name: section.name.to_owned(),
+            kind: kind::ARRAY,
+            key_size: 4,
+            value_size,
+            max_entries: 1,
+            flags: MMAPABLE | if is_constant { RDONLY_PROG } else { 0 },
+            initial: section.bytes.to_vec(),
+        });
+        Ok(())
+    }
+
+    /// What a symbol means.
+    pub(super) fn meaning(&self, symbol: &Symbol<'_>) -> Option<Meaning> {
+        let defined = self
+            .places
+            .iter()
+            .find(|(section, value, _)| (*section, *value) == (symbol.section, symbol.value));
+        if let Some((_, _, map)) = defined {
+            return Some(Meaning::Map(*map));
+        }
+        let data = self
+            .data
+            .iter()
+            .find(|(section, _)| *section == symbol.section);
+        data.map(|(_, map)| Meaning::Value(*map))
+    }
+}
+
+/// Whether a section of that name holds global data.
+fn is_data(name: &str) -> bool {
+    [".data", ".rodata", ".bss"].iter().any(|prefix| {
+        name.strip_prefix(prefix)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    })
+}
+
+/// A definition as a structure of words; `None` if it is malformed.
+fn legacy(
+    section: &Section<'_>,
+    symbol: &Symbol<'_>,
+    end: u64,
+) -> Result<Option<MapDef>, ObjectError> {
+    let size = match symbol.size {
+        0 => end.saturating_sub(symbol.value),
+        size => size,
+    };
+    if size < LEGACY_SIZE_MIN {
+        return Ok(None);
+    }
+    let at = |index: u64| word(section, symbol.value.saturating_add(4 * index));
+    let words = (size / 4).min(section.size / 4);
+    let flags = if words > 4 { at(4)? } else { 0 };
+    for index in 5..words {
+        // Inner maps and pinning, which we do not have.
+        if at(index)? != 0 {
+            return Ok(None);
+        }
+    }
+    Ok(Some(MapDef {
+        name: symbol.name.to_owned(),
+        kind: at(0)?,
+        key_size: at(1)?,
+        value_size: at(2)?,
+        max_entries: at(3)?,
+        flags,
+        initial: Vec::new(),
+    }))
+}
+
+/// A definition as a structure whose members' types say the numbers.
+fn by_btf(btf: &Btf<'_>, name: &str, found: &Type) -> Result<MapDef, ObjectError> {
+    let mut definition = MapDef {
+        name: name.to_owned(),
+        kind: 0,
+        key_size: 0,
+        value_size: 0,
+        max_entries: 0,
+        flags: 0,
+        initial: Vec::new(),
+    };
+    for member in btf.members(found) {
+        let member = member?;
+        let id = member.type_id;
+        match member.name {
+            "type" => definition.kind = btf.number(id)?,
+            "key_size" => definition.key_size = btf.number(id)?,
+            "value_size" => definition.value_size = btf.number(id)?,
+            "max_entries" => definition.max_entries = btf.number(id)?,
+            "map_flags" => definition.flags = btf.number(id)?,
+            "key" => definition.key_size = btf.pointed_size(id)?,
+            "value" => definition.value_size = btf.pointed_size(id)?,
+            // Where a map is pinned, and on which node it lies, changes nothing here.
+            "pinning" | "numa_node" => {}
+            other => {
+                let kind = Kind::MapMember(other.to_owned());
+                return Err(btf.error_at(kind, member.at));
+            }
+        }
+    }
+    Ok(definition)
+}

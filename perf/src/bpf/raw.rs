@@ -1,0 +1,40 @@
+//! Objects made of instructions alone, as tests and tools that assemble programs want them.
+
+use super::insn::{INSN_SIZE, Insn};
+use super::object::{Function, MapDef, Object, ProgramDef};
+
+impl Object {
+    /// An object of one program under the GPL. Functions begin where calls lead to.
+    pub fn from_insns(section: &str, insns: &[Insn], maps: &[MapDef]) -> Self {
+        let mut starts = vec![0];
+        for (at, insn) in insns.iter().enumerate() {
+            if insn.is_subprogram_call() {
+                let target = at as i64 + 1 + i64::from(insn.imm);
+                starts.extend(usize::try_from(target).ok().filter(|at| *at < insns.len()));
+            }
+        }
+        starts.sort_unstable();
+        starts.dedup();
+        let functions = starts.into_iter().map(|start| Function {
+            name: format!("function_{start}"),
+            start,
+        });
+        Self {
+            programs: vec![ProgramDef {
+                name: "program".to_owned(),
+                section: section.to_owned(),
+                offset: 0,
+                insns: insns.to_vec(),
+                functions: functions.collect(),
+            }],
+            maps: maps.to_vec(),
+            license: "GPL".to_owned(),
+        }
+    }
+}
+
+/// The instructions that bytes are; bytes after the last whole one are ignored.
+pub fn decode_all(bytes: &[u8]) -> Vec<Insn> {
+    let (insns, _) = bytes.as_chunks::<INSN_SIZE>();
+    insns.iter().map(|bytes| Insn::decode(*bytes)).collect()
+}

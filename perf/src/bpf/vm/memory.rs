@@ -1,0 +1,201 @@
+//! Loads and stores: each is checked against what its pointer points to.
+
+use super::address::{Region, decode};
+use super::{STACK_SIZE, Vm};
+use crate::bpf::fault::FaultKind;
+
+/// The stack of one call.
+#[derive(Clone)]
+pub(super) struct Stack {
+    bytes: [u8; STACK_SIZE],
+    /// One bit for each byte that was written.
+    written: [u64; STACK_SIZE / 64],
+}
+
+impl Stack {
+    pub(super) const fn new() -> Self {
+        Self {
+            bytes: [0; STACK_SIZE],
+            written: [0; STACK_SIZE / 64],
+        }
+    }
+
+    fn mark(&mut self, start: usize, length: usize) {
+        for at in start..start + length {
+            self.written[at / 64] |= 1 << (at % 64);
+        }
+    }
+
+    /// The first byte of a range that was never written.
+    fn unwritten(&self, start: usize, length: usize) -> Option<usize> {
+        (start..start + length).find(|at| self.written[at / 64] >> (at % 64) & 1 == 0)
+    }
+}
+
+/// Where a checked access goes.
+enum Target {
+    Stack(usize, usize),
+    Value(u32, u32, usize),
+    Context(i64),
+}
+
+impl Vm<'_> {
+    /// What `size` bytes at an address are.
+    fn target(&self, address: u64, size: usize) -> Result<Target, FaultKind> {
+        let bytes = size as u64;
+        let Some((region, offset)) = decode(address) else {
+            // As far as a field of a structure behind a null pointer may be.
+            return Err(match address.wrapping_add(1 << 16) < 1 << 17 {
+                true => FaultKind::Null {
+                    address,
+                    size: bytes,
+                },
+                false => FaultKind::NotAPointer {
+                    address,
+                    size: bytes,
+                },
+            });
+        };
+        let bounds = |length: usize| {
+            let outside = FaultKind::OutOfBounds {
+                region,
+                offset,
+                size: bytes,
+                length: length as u64,
+            };
+            let start = usize::try_from(offset).map_err(|_| outside)?;
+            match start.checked_add(size).is_some_and(|end| end <= length) {
+                true => Ok(start),
+                false => Err(outside),
+            }
+        };
+        match region {
+            Region::Context => Ok(Target::Context(offset)),
+            Region::Stack(frame) => {
+                let length = if (frame as usize) < self.frames.len() {
+                    STACK_SIZE
+                } else {
+                    0
+                };
+                Ok(Target::Stack(frame as usize, bounds(length)?))
+            }
+            Region::Value { map, slot } => {
+                let found = self.maps.get(map as usize);
+                let value = found.and_then(|found| found.value(slot));
+                let start = bounds(value.map_or(0, <[u8]>::len))?;
+                Ok(Target::Value(map, slot, start))
+            }
+            Region::Map(_) | Region::Code => bounds(0).map(|_| Target::Context(0)),
+        }
+    }
+
+    /// Loads of instructions from the stack are aligned.
+    fn check_stack_alignment(start: usize, size: usize) -> Result<(), FaultKind> {
+        match start.is_multiple_of(size) {
+            true => Ok(()),
+            false => Err(FaultKind::MisalignedStack {
+                offset: start as i64 - STACK_SIZE as i64,
+                size: size as u64,
+            }),
+        }
+    }
+
+    /// Loads 1, 2, 4 or 8 bytes.
+    pub(super) fn load(&self, address: u64, size: usize) -> Result<u64, FaultKind> {
+        let mut word = [0; 8];
+        match self.target(address, size)? {
+            Target::Context(offset) => return self.context.read(offset, size),
+            Target::Stack(frame, start) => {
+                Self::check_stack_alignment(start, size)?;
+                self.read_stack(frame, start, &mut word[..size])?;
+            }
+            Target::Value(map, slot, start) => {
+                self.read_value(map, slot, start, &mut word[..size]);
+            }
+        }
+        Ok(u64::from_le_bytes(word))
+    }
+
+    /// Stores 1, 2, 4 or 8 bytes.
+    pub(super) fn store(&mut self, address: u64, size: usize, value: u64) -> Result<(), FaultKind> {
+        if let Target::Stack(_, start) = self.target(address, size)? {
+            Self::check_stack_alignment(start, size)?;
+        }
+        self.write(address, &value.to_le_bytes()[..size])
+    }
+
+    fn read_stack(&self, frame: usize, start: usize, into: &mut [u8]) -> Result<(), FaultKind> {
+        let stack = &self.frames[frame].stack;
+        if let Some(at) = stack.unwritten(start, into.len()) {
+            return Err(FaultKind::UninitialisedStack {
+                frame: frame as u32,
+                offset: at as i64 - STACK_SIZE as i64,
+            });
+        }
+        into.copy_from_slice(&stack.bytes[start..start + into.len()]);
+        Ok(())
+    }
+
+    fn read_value(&self, map: u32, slot: u32, start: usize, into: &mut [u8]) {
+        let found = self.maps.get(map as usize);
+        if let Some(value) = found.and_then(|found| found.value(slot)) {
+            into.copy_from_slice(&value[start..start + into.len()]);
+        }
+    }
+
+    /// Reads bytes for a helper.
+    pub(crate) fn read(&self, address: u64, size: usize) -> Result<Vec<u8>, FaultKind> {
+        // The target's bounds come first: nothing is allocated for a size that cannot be.
+        match self.target(address, size)? {
+            Target::Stack(frame, start) => {
+                let mut bytes = vec![0; size];
+                self.read_stack(frame, start, &mut bytes)?;
+                Ok(bytes)
+            }
+            Target::Value(map, slot, start) => {
+                let mut bytes = vec![0; size];
+                self.read_value(map, slot, start, &mut bytes);
+                Ok(bytes)
+            }
+            Target::Context(offset) => Err(FaultKind::Context {
+                offset,
+                size: size as u64,
+            }),
+        }
+    }
+
+    /// Fails unless `size` bytes can be written.
+    pub(crate) fn check_writable(&self, address: u64, size: usize) -> Result<(), FaultKind> {
+        match self.target(address, size)? {
+            Target::Context(_) => Err(FaultKind::ReadOnly(Region::Context)),
+            Target::Stack(..) => Ok(()),
+            Target::Value(map, slot, _) => {
+                let found = self.maps.get(map as usize);
+                match found.is_some_and(crate::bpf::maps::Map::is_read_only) {
+                    true => Err(FaultKind::ReadOnly(Region::Value { map, slot })),
+                    false => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Writes bytes, for an instruction or a helper.
+    pub(crate) fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), FaultKind> {
+        self.check_writable(address, bytes.len())?;
+        match self.target(address, bytes.len())? {
+            Target::Context(_) => {}
+            Target::Stack(frame, start) => {
+                let stack = &mut self.frames[frame].stack;
+                stack.bytes[start..start + bytes.len()].copy_from_slice(bytes);
+                stack.mark(start, bytes.len());
+            }
+            Target::Value(map, slot, start) => {
+                let found = self.maps.get_mut(map as usize);
+                if let Some(value) = found.and_then(|found| found.value_mut(slot)) {
+                    value[start..start + bytes.len()].copy_from_slice(bytes);
+                }
+            }
+        }
+        Ok(())
+    }
+}
