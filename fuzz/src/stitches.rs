@@ -50,6 +50,7 @@ fn items(data: &[u8]) -> Vec<Item> {
             key,
             time: (tid & 0x40 == 0).then_some(time),
             tid: i32::from(tid % 4) - i32::from(tid & 0x20 != 0),
+            event: u64::from(tid >> 7),
             what,
         });
     }

@@ -99,6 +99,7 @@ impl World {
             key,
             time: Some(self.time),
             tid: tid as i32,
+            event: 0,
             what,
         });
         key
@@ -381,6 +382,7 @@ fn what_is_held_back_is_bounded() {
         key,
         time: Some(key),
         tid,
+        event: 0,
         what: What::Sample {
             defer: true,
             chain: vec![PERF_CONTEXT_USER_DEFERRED, cookie],
@@ -396,6 +398,7 @@ fn what_is_held_back_is_bounded() {
             key: 2 * key + 1,
             time: Some(2 * key + 1),
             tid: 2,
+            event: 0,
             what: What::Record {
                 cookie: Some(cookie),
                 frames: vec![0x401000],
@@ -412,6 +415,7 @@ fn what_is_held_back_is_bounded() {
         key: 5000,
         time: Some(5000),
         tid: 1,
+        event: 0,
         what: What::Record {
             cookie: Some(0x3_0000_0001),
             frames: vec![0x402000],

@@ -42,6 +42,8 @@ pub struct Item {
     pub time: Option<u64>,
     /// Thread; -1 for none.
     pub tid: i32,
+    /// The event's id, 0 for none. What has a cookie does not need it.
+    pub event: u64,
     /// What it is.
     pub what: What,
 }

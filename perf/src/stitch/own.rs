@@ -10,6 +10,10 @@
 //! waits for its record, and the thread was in no other stay in between, and nothing was lost.
 //! (Where the loss hid a stay's first samples too, the stay is taken to begin with the first one
 //! that is there.)
+//!
+//! Without cookies (2023) a record is taken for that of the waiting samples of its thread and
+//! event, unless something was lost since. A loss told later, and a request that the kernel
+//! left unanswered, cannot be seen.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -44,10 +48,31 @@ enum Record {
     Forgotten,
 }
 
+/// What tells the stays of a thread apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Name {
+    Cookie(u64),
+    /// Without cookies each event has records of its own; its id.
+    Event(u64),
+}
+
+impl Name {
+    fn new(cookie: Option<u64>, event: u64) -> Self {
+        cookie.map_or(Self::Event(event), Self::Cookie)
+    }
+
+    fn cookie(self) -> Option<u64> {
+        match self {
+            Self::Cookie(cookie) => Some(cookie),
+            Self::Event(_) => None,
+        }
+    }
+}
+
 /// One stay of a thread in the kernel.
 #[derive(Debug)]
 struct Stay {
-    cookie: Option<u64>,
+    name: Name,
     /// Time of its first sample or record, at which the cookie was handed out; `None` if it may
     /// have begun before.
     since: Option<u64>,
@@ -95,7 +120,7 @@ impl Default for Own {
 #[derive(Clone, Copy)]
 struct Sight {
     tid: i32,
-    cookie: Option<u64>,
+    name: Name,
     time: u64,
 }
 
@@ -117,9 +142,12 @@ impl Own {
         self.now = self.now.max(time);
         let tid = item.tid;
         match item.what {
-            What::Sample { chain, .. } => self.sample(item.key, item.time, tid, chain, out),
+            What::Sample { chain, .. } => {
+                self.sample(item.key, item.time, tid, item.event, chain, out);
+            }
             What::Record { cookie, frames } => {
-                let sight = Sight { tid, cookie, time };
+                let name = Name::new(cookie, item.event);
+                let sight = Sight { tid, name, time };
                 self.record(item.key, sight, frames.into(), out);
             }
             What::Fork | What::Exit => self.end_of_thread(tid, out),
@@ -152,6 +180,7 @@ impl Own {
         key: u64,
         stated_time: Option<u64>,
         tid: i32,
+        event: u64,
         chain: Vec<u64>,
         out: &mut Out,
     ) {
@@ -175,7 +204,7 @@ impl Own {
         }
         let sight = Sight {
             tid,
-            cookie: stitched.cookie,
+            name: Name::new(stitched.cookie, event),
             time: stated_time.unwrap_or(self.now),
         };
         let place = self.open(sight, out);
@@ -184,7 +213,7 @@ impl Own {
         };
         match &mut stay.record {
             Record::Awaited => {
-                if let (true, Some(cookie)) = (stay.waiting.is_empty(), sight.cookie) {
+                if let (true, Some(cookie)) = (stay.waiting.is_empty(), sight.name.cookie()) {
                     *self.awaited.entry(cookie).or_default() += 1;
                 }
                 stay.waiting.push(self.held.add(stitched, true, out));
@@ -209,7 +238,10 @@ impl Own {
             out.counts.orphans += 1;
             return;
         }
-        let elsewhere = sight.cookie.and_then(|cookie| self.awaited.get(&cookie));
+        let elsewhere = sight
+            .name
+            .cookie()
+            .and_then(|cookie| self.awaited.get(&cookie));
         let is_awaited = elsewhere.is_some();
         let place = self.open(sight, out);
         let Some(stay) = stay_of(&mut self.threads, sight.tid, place) else {
@@ -249,7 +281,7 @@ impl Own {
         };
         self.remembered += frames.len();
         if used {
-            self.no_longer_awaited(sight.cookie);
+            self.no_longer_awaited(sight.name.cookie());
         } else {
             out.counts.foreign += u64::from(is_awaited);
         }
@@ -266,7 +298,7 @@ impl Own {
         let Some(thread) = self.threads.get_mut(&sight.tid) else {
             return;
         };
-        if sight.cookie.is_none() {
+        if sight.name.cookie().is_none() {
             if let Some(stay) = thread.stays.remove(place) {
                 self.forget(stay, Why::NotWritten, out);
             }
@@ -279,7 +311,7 @@ impl Own {
     fn open(&mut self, sight: Sight, out: &mut Out) -> usize {
         let losses = self.losses;
         let stays = &mut self.threads.entry(sight.tid).or_default().stays;
-        let found = stays.iter().position(|stay| stay.cookie == sight.cookie);
+        let found = stays.iter().position(|stay| stay.name == sight.name);
         let is_newest = found.is_some_and(|place| place + 1 == stays.len());
         if let Some(place) = found
             && stays[place].is_same(sight, is_newest, losses)
@@ -297,8 +329,8 @@ impl Own {
             self.remembered -= newest.forget_record(out);
         }
         stays.push_back(Stay {
-            cookie: sight.cookie,
-            since: found.is_none().then_some(sight.time),
+            name: sight.name,
+            since: (found.is_none() || sight.name.cookie().is_none()).then_some(sight.time),
             losses,
             exec: false,
             waiting: Vec::new(),
@@ -317,7 +349,7 @@ impl Own {
         if stay.waiting.is_empty() {
             return;
         }
-        self.no_longer_awaited(stay.cookie);
+        self.no_longer_awaited(stay.name.cookie());
         let why = if stay.exec {
             Why::Exec
         } else if stay.since.is_none() {
@@ -338,7 +370,7 @@ impl Own {
         for stay in self.threads.values_mut().flat_map(|t| &mut t.stays) {
             if !stay.waiting.is_empty() {
                 stay.waiting.retain(|&id| id >= first_held);
-                over.extend(stay.cookie.filter(|_| stay.waiting.is_empty()));
+                over.extend(stay.name.cookie().filter(|_| stay.waiting.is_empty()));
             }
         }
         for cookie in over {
@@ -376,7 +408,7 @@ impl Own {
         for thread in std::mem::take(&mut self.threads).into_values() {
             let newest = thread.stays.len().wrapping_sub(1);
             for (place, stay) in thread.stays.into_iter().enumerate() {
-                let why = if place == newest {
+                let why = if place == newest || stay.name.cookie().is_none() {
                     Why::End
                 } else {
                     Why::NotWritten
@@ -411,7 +443,7 @@ impl Stay {
 
     /// Whether something with this stay's cookie must be of this stay.
     fn is_same(&self, sight: Sight, is_newest: bool, losses: u64) -> bool {
-        if sight.cookie.is_none() {
+        if sight.name.cookie().is_none() {
             return losses == self.losses;
         }
         let Some(since) = self.since else {

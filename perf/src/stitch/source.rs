@@ -57,6 +57,7 @@ impl Feed {
             key,
             time: event.time(),
             tid,
+            event: event.id().id().unwrap_or(0),
             what,
         })
     }

@@ -46,6 +46,7 @@ impl Waiting {
             time,
             tid,
             what,
+            ..
         } = item;
         match what {
             What::Sample { defer, chain } => {
