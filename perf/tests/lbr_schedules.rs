@@ -291,3 +291,34 @@ fn linux_as_it_is_leaks_where_a_task_ends() {
         Some("an entry of another task")
     );
 }
+
+/// Whatever a file says of its branch stacks: no panic, and chains within a bound.
+#[test]
+fn stitching_of_hostile_branch_stacks_is_bounded() {
+    use unwind_sim_perf::lbr::stitch::{LbrStitcher, Stack};
+    const LONGEST: usize = 1 + 40 + 1024;
+    let mut longest = 0;
+    for seed in 0..300 {
+        let mut random = Random(seed);
+        let depth = [0, 1, 8, 32, u32::MAX][random.below(5) as usize];
+        let mut stitcher: LbrStitcher<Branch> = LbrStitcher::new(depth);
+        for _ in 0..200 {
+            let hw_index = match random.below(8) {
+                0 => u64::MAX - random.below(3),
+                _ => random.below(u64::from(depth.min(40)) + 2),
+            };
+            let entry = |from| Branch {
+                from,
+                to: 0x400000,
+                kind: Kind::Call,
+                task: 1,
+            };
+            let len = random.below(41);
+            let entries = (0..len).map(|_| entry(random.below(2))).collect();
+            let chain = stitcher.chain(0x1, Stack { entries, hw_index });
+            assert!(chain.len() <= LONGEST, "seed {seed}");
+            longest = longest.max(chain.len());
+        }
+    }
+    assert!(longest > 60, "nothing was stitched: {longest}");
+}
