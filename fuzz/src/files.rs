@@ -9,6 +9,8 @@ use unwind_sim_corpus::trace::Trace;
 use unwind_sim_corpus::world::World;
 use unwind_sim_emulator::address_space::AddressSpace;
 use unwind_sim_emulator::load::{self, LoadOptions};
+use unwind_sim_perf::script::{self, NoSymbols, Script};
+use unwind_sim_perf::stitch::Mode;
 use unwind_sim_perf::{Event, Order, PerfFile, Record};
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::dwarf::Dwarf;
@@ -95,6 +97,27 @@ fn mended(data: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// The text of a recording, which is no longer than its chains allow.
+fn print(file: &PerfFile<'_>, join: Option<Mode>) {
+    let options = script::Options {
+        join,
+        ..script::Options::default()
+    };
+    let mut symbols = NoSymbols;
+    let mut script = Script::new(file, options, &mut symbols, None);
+    let (mut text, mut seen) = (Vec::new(), 0);
+    file.for_each(Order::Time, |event| {
+        script.event(&event, &mut text);
+        text.clear();
+        seen += 1;
+        match seen {
+            ITEMS_MAX.. => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    });
+    script.finish(&mut text);
+}
+
 /// A perf.data file: read in both orders, every part of every sample, and imported.
 pub fn perfdata(data: &[u8]) {
     if let Ok(file) = PerfFile::parse(data) {
@@ -116,6 +139,9 @@ pub fn perfdata(data: &[u8]) {
         for order in [Order::File, Order::Time] {
             let mut seen = 0;
             file.for_each(order, |event| look_at(&event, &mut seen));
+        }
+        for join in [None, Some(Mode::Own), Some(Mode::Perf72), Some(Mode::Rfc2023)] {
+            print(&file, join);
         }
     }
     import(data);

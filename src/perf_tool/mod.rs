@@ -2,5 +2,6 @@
 //! here.
 
 pub mod script;
+mod stacks;
 pub mod stitch;
 pub mod symbols;

@@ -1,14 +1,17 @@
 //! `perf script`: a recording as perf's text.
 
+use super::stacks::Stacks;
 use super::symbols::{Files, Places};
+use crate::engine::Engine;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use unwind_sim_corpus::files::FinderOptions;
 use unwind_sim_corpus::mapped::map_file;
-use unwind_sim_perf::data::{Order, Stop, Summary};
-use unwind_sim_perf::script::Script;
-
+use unwind_sim_perf::data::{EventAttr, Order, Stop, Summary, sample_type as st};
+use unwind_sim_perf::script::{Script, Unwind};
 use unwind_sim_perf::{PerfError, PerfFile};
+use unwind_sim_unwind::dwarf::Dwarf;
 
 pub use unwind_sim_perf::script::{Fields, Options};
 pub use unwind_sim_perf::stitch::Mode;
@@ -52,8 +55,21 @@ pub fn script(
     let file = PerfFile::parse((*owner).as_ref())?;
     let kernel = file.build_ids().filter_map(Result::ok).find(|id| id.kernel);
     places.kernel_build_id = kernel.map(|id| id.id.to_vec());
+    let copies = st::REGS_USER | st::STACK_USER;
+    let unwinds = |attr: &EventAttr| attr.sample_type & copies == copies;
+    let engine = Engine::Table(Box::new(Dwarf::new()));
+    let files = FinderOptions {
+        symfs: places.symfs.clone(),
+        ..FinderOptions::system()
+    };
+    let mut stacks = file
+        .attrs()
+        .iter()
+        .any(unwinds)
+        .then(|| Stacks::new(&file, &files, &engine));
+    let unwind = stacks.as_mut().map(|stacks| stacks as &mut dyn Unwind);
     let mut symbols = Files::new(places);
-    let mut script = Script::new(&file, options, &mut symbols, None);
+    let mut script = Script::new(&file, options, &mut symbols, unwind);
     let mut text = Vec::with_capacity(2 * BUFFER);
     let mut failed = None;
     let summary = file.for_each(Order::Time, |event| {

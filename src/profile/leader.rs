@@ -16,7 +16,7 @@ use unwind_sim_corpus::model::{Event, ImageIndex};
 use unwind_sim_corpus::world::World;
 use unwind_sim_perf::PerfFile;
 use unwind_sim_perf::data::{self, MmapIdentity, Record, Sample, misc};
-use unwind_sim_unwind::image::{Image, ImageId};
+use unwind_sim_unwind::image::{AddressSpace, Image, ImageId};
 
 /// `PROT_EXEC`
 const PROT_EXEC: u32 = 4;
@@ -80,6 +80,11 @@ impl<F: FnMut(Batch) -> Batch> Leader<F> {
             leader.build_id(&build_id);
         }
         leader
+    }
+
+    /// What a process has mapped now.
+    pub(super) fn space(&self, pid: u32) -> Arc<AddressSpace> {
+        self.world.shared_space(pid)
     }
 
     fn skip(&mut self, why: Skip, count: u64) {

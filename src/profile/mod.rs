@@ -14,6 +14,7 @@ mod folded;
 mod grown;
 mod leader;
 mod replay;
+mod single;
 mod stacks;
 mod symbols;
 mod task;
@@ -21,6 +22,7 @@ mod traced;
 mod unwind;
 
 pub use replay::{Counts, Options, replay, replay_alone};
+pub use single::Single;
 pub use task::{Consumer, Taken, Task};
 pub use unwind::How;
 

@@ -187,6 +187,22 @@ impl<'a> Unwinding<'a> {
         Ok(())
     }
 
+    /// The pcs of one sample's user stack, and the indexes of those that are exact.
+    pub(super) fn walk_sample(
+        &mut self,
+        sample: &Sample<'_>,
+        space: &AddressSpace,
+    ) -> Option<(&[u64], &[u32])> {
+        let (regs, stack) = self.registers_and_stack(sample).ok()?;
+        self.pcs.pcs.clear();
+        self.pcs.exact.clear();
+        if stack.is_empty() {
+            return None;
+        }
+        self.walk(&regs, stack, space);
+        Some((&self.pcs.pcs, &self.pcs.exact))
+    }
+
     fn registers_and_stack<'b>(&self, sample: &Sample<'b>) -> Result<(Regs, &'b [u8]), Skip> {
         let guest = [
             misc::CPUMODE_GUEST_KERNEL,

@@ -74,8 +74,10 @@ pub mod read_format {
     pub const LOST: u64 = 1 << 4;
 }
 
-/// Bits of `perf_event_attr.branch_sample_type` that change the layout.
+/// Bits of `perf_event_attr.branch_sample_type` that change the layout or its meaning.
 pub mod branch_sample_type {
+    /// The branch stack is a call stack: calls that have not returned.
+    pub const CALL_STACK: u64 = 1 << 11;
     /// The branch stack says at which hardware index it starts.
     pub const HW_INDEX: u64 = 1 << 17;
     /// The branch stack is followed by one word of counters for each entry.

@@ -10,7 +10,8 @@ use super::tasks::{self, Map, Tasks};
 use super::trace::Formats;
 use crate::callchain::{Callchain, Context, PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED};
 use crate::data::{
-    Event, EventAttr, PerfFile, Record, RecordId, Sample, feature, misc, sample_type as st,
+    Event, EventAttr, PerfFile, Record, RecordId, Sample, branch_sample_type, feature, misc,
+    sample_type as st,
 };
 use crate::stitch::{Mode, Stitch, Stitched};
 
@@ -237,7 +238,10 @@ impl<'f, 's> Script<'f, 's> {
         let start = out.len();
         let whole = match chain {
             Chain::Joined(words) => self.chain(at, tid, words.iter().copied(), false, out),
-            Chain::Own => self.chain(at, tid, own.words(), true, out),
+            Chain::Own => match call_stack(sample, own) {
+                Some(words) => self.chain(at, tid, words.into_iter(), false, out),
+                None => self.chain(at, tid, own.words(), true, out),
+            },
             Chain::Kernel => {
                 let kernel = own
                     .words()
@@ -401,6 +405,20 @@ impl<'f, 's> Script<'f, 's> {
         }
         out.push(b'\n');
     }
+}
+
+/// The chain with the branch stack in place of its user part but for the first address, if that is
+/// a call stack: where each call came from.
+fn call_stack(sample: &Sample<'_>, own: Callchain<'_>) -> Option<Vec<u64>> {
+    let attr = sample.attr();
+    if attr.branch_sample_type & branch_sample_type::CALL_STACK == 0 {
+        return None;
+    }
+    let branches = sample.branch_stack().ok().flatten()?;
+    let kernel = own.words().position(|word| word == PERF_CONTEXT_USER)?;
+    let mut words: Vec<u64> = own.words().take(kernel + 2).collect();
+    words.extend(branches.entries().map(|branch| branch.from));
+    Some(words)
 }
 
 /// A line that stands in place of user frames.

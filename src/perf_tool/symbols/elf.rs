@@ -10,6 +10,8 @@ use object::read::{SectionIndex, StringTable, SymbolIndex};
 
 /// Bytes of one file's symbols with names; what is behind is not loaded.
 const SYMBOLS_MAX: usize = 8 << 20;
+/// Bytes of a name.
+const NAME_MAX: usize = 1 << 16;
 
 /// An ELF file's parts that symbols need.
 pub(super) struct Parts<'d, E: FileHeader> {
@@ -180,6 +182,7 @@ fn is_text_or_data(name: &[u8]) -> bool {
 
 /// A name as perf shows it.
 pub(super) fn name(raw: &[u8]) -> Vec<u8> {
+    let raw = &raw[..raw.len().min(NAME_MAX)];
     if !raw.starts_with(b"_") {
         return raw.to_vec();
     }

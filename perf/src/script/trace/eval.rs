@@ -6,7 +6,7 @@ use crate::data::le;
 use std::borrow::Cow;
 
 /// Widths and precisions that are believed.
-const WIDTH_MAX: usize = 4096;
+const WIDTH_MAX: usize = 256;
 
 /// The value of an expression without fields.
 pub(super) fn constant(of: &Expr) -> u64 {

@@ -1,0 +1,103 @@
+//! `perf script` against perf's own text, byte for byte.
+//!
+//! `corpus/perfdata/script/NAME.merged.txt.gz` and `NAME.nomerge.txt.gz` are what `perf script
+//! --no-inline` of perf 7.2 printed, the second with `--no-merge-callchains`.
+
+use flate2::read::GzDecoder;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use unwind_sim::perf_tool::script::{Mode, Options, script};
+use unwind_sim::perf_tool::symbols::Places;
+
+fn corpus(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("corpus/perfdata")
+        .join(name)
+}
+
+fn printed(name: &str, join: Option<Mode>) -> String {
+    let options = Options {
+        join,
+        ..Options::default()
+    };
+    let places = Places {
+        symfs: Some(corpus("script/symfs")),
+        kallsyms: Some(corpus("script/kallsyms.txt")),
+        ..Places::default()
+    };
+    let mut text = Vec::new();
+    script(&corpus(&format!("{name}.data")), options, places, &mut text).unwrap();
+    String::from_utf8(text).unwrap()
+}
+
+fn perfs(name: &str, form: &str) -> String {
+    let file = std::fs::File::open(corpus(&format!("script/{name}.{form}.txt.gz"))).unwrap();
+    let mut text = String::new();
+    GzDecoder::new(file).read_to_string(&mut text).unwrap();
+    assert!(text.lines().count() > 3, "{name}: perf said nothing");
+    text
+}
+
+fn same(name: &str, found: &str, wanted: &str) {
+    for (line, (found, wanted)) in found.lines().zip(wanted.lines()).enumerate() {
+        assert_eq!(found, wanted, "{name}, line {}", line + 1);
+    }
+    assert_eq!(found, wanted, "{name}");
+}
+
+/// Recordings with deferred chains.
+const DEFERRED: [&str; 7] = [
+    "A-two-samples-one-record",
+    "C-two-tids",
+    "G-empty-record",
+    "I-user-mode-sample",
+    "J-delivery-order",
+    "poll-syscalls-defer",
+    "threads4-switch-defer",
+];
+
+#[test]
+fn recordings_without_deferred_chains_are_printed_as_perf_does() {
+    for name in ["fp-pipe", "LBR-stitch-grow"] {
+        for join in [None, Some(Mode::Own), Some(Mode::Perf72)] {
+            same(name, &printed(name, join), &perfs(name, "merged"));
+        }
+    }
+}
+
+#[test]
+fn deferred_chains_by_themselves_are_printed_as_perf_does() {
+    for name in DEFERRED {
+        same(name, &printed(name, None), &perfs(name, "nomerge"));
+    }
+}
+
+#[test]
+fn joined_in_perfs_way_chains_are_perfs() {
+    for name in DEFERRED {
+        same(
+            name,
+            &printed(name, Some(Mode::Perf72)),
+            &perfs(name, "merged"),
+        );
+    }
+}
+
+#[test]
+fn joined_in_our_way_samples_keep_their_order_and_say_what_is_missing() {
+    let text = printed("threads4-switch-defer", Some(Mode::Own));
+    let heads = text
+        .lines()
+        .filter(|line| line.contains("cpu-clock:") || line.contains("sched:"));
+    let time = |line: &str| {
+        let word = line
+            .split_whitespace()
+            .find(|word| word.contains('.'))
+            .unwrap();
+        word.trim_end_matches(':').parse::<f64>().unwrap()
+    };
+    let times: Vec<f64> = heads.map(time).collect();
+    assert!(times.len() > 100 && times.is_sorted(), "{}", times.len());
+    assert!(!text.contains("(cookie)") && !text.contains("DEFERRED"));
+    assert!(text.contains("[no user frames: exec]"));
+}
