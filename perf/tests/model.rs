@@ -1,7 +1,8 @@
 //! Random runs of the model: the model as it is breaks no rule, and every defect put into it is
 //! found.
 
-use unwind_sim_perf::model::{Mutant, Rule, Schedule};
+use unwind_sim_perf::model::{Form, Mutant, Outcome, Rule, Scenario, Schedule, join};
+use unwind_sim_perf::stitch::Mode;
 
 /// Actions of a schedule.
 const ACTIONS: usize = 1_000;
@@ -40,5 +41,54 @@ fn every_mutant_is_found_by_its_rule() {
         });
         println!("{}: seed {seed:?}", mutant.as_str());
         assert!(seed.is_some(), "{}: not found", mutant.as_str());
+    }
+}
+
+/// What perf 7.2 and the form of 2023 make of the same records: the samples that come out wrong
+/// are why there are cookies, and why ours remembers records.
+#[test]
+fn other_ways_get_samples_wrong() {
+    let mut seen = std::collections::BTreeMap::new();
+    for seed in 0..200 {
+        let schedule = Schedule::random(seed, ACTIONS, None);
+        let mut world = schedule.world().expect("a seed's events are accepted");
+        schedule.run(&mut world);
+        let other = match schedule.setup.form {
+            Form::Upstream => Mode::Perf72,
+            Form::Rfc2023 => Mode::Rfc2023,
+        };
+        for mode in [Mode::Own, other] {
+            for joined in join(&world, mode).joined {
+                *seen.entry((mode.as_str(), joined.outcome)).or_insert(0) += 1;
+            }
+        }
+    }
+    println!("{seen:#?}");
+    let count = |mode: Mode, outcome| seen.get(&(mode.as_str(), outcome)).copied().unwrap_or(0);
+    assert_eq!(count(Mode::Own, Outcome::Bogus), 0);
+    assert!(count(Mode::Perf72, Outcome::Bogus) > 0);
+    assert!(count(Mode::Rfc2023, Outcome::Wrong) > 0);
+    assert!(count(Mode::Own, Outcome::Right) > count(Mode::Perf72, Outcome::Right));
+}
+
+#[test]
+fn r000_9_a_record_has_no_registers_and_no_stack() {
+    for form in ["upstream", "rfc2023"] {
+        let output = if form == "upstream" {
+            "defer-output"
+        } else {
+            ""
+        };
+        let text = format!(
+            "form {form}\nevent cycles pmu stack-user 1024 {output}\nstack s 0x3 0x2\ntask 1 s\n\
+             switch 0 1\nsample 0 cycles\nfinish 0\n"
+        );
+        let world = Scenario::parse(&text)
+            .and_then(|s| s.run())
+            .expect("a scenario");
+        let sizes: Vec<u32> = world.records().iter().map(|r| r.body.size()).collect();
+        let record = if form == "upstream" { 8 + 8 } else { 8 } + 8 + 2 * 8 + 32;
+        let chain = if form == "upstream" { 2 } else { 1 };
+        assert_eq!(sizes, [64 + 8 * chain + 1024, record]);
     }
 }

@@ -1,17 +1,22 @@
 //! `perf`: what perf does around an unwinder. One file for each of its subcommands.
 
+mod fuzz;
+mod run;
 mod script;
 mod stitch;
 
 use super::Status;
 use anyhow::Result;
 
-/// What perf does around an unwinder: the text of its recordings, and deferred callchains.
+/// What perf does around an unwinder: the text of its recordings, deferred callchains, and a
+/// model of sampling.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   unwind-sim perf script perf.data
-  unwind-sim perf stitch perf.data")]
+  unwind-sim perf stitch perf.data
+  unwind-sim perf run corpus/scenarios/upstream/d1_late-sample.txt
+  unwind-sim perf fuzz --seeds 0..10000")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -21,11 +26,15 @@ pub(crate) struct Args {
 enum Command {
     Script(script::Args),
     Stitch(stitch::Args),
+    Run(run::Args),
+    Fuzz(fuzz::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
     match &args.command {
         Command::Script(args) => script::run(args),
         Command::Stitch(args) => stitch::run(args),
+        Command::Run(args) => run::run(args),
+        Command::Fuzz(args) => fuzz::run(args),
     }
 }

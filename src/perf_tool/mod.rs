@@ -1,6 +1,8 @@
 //! What `perf` has subcommands for, over `unwind-sim-perf`: files, symbols and stacks come from
 //! here.
 
+pub mod fuzz;
+pub mod run;
 pub mod script;
 mod stacks;
 pub mod stitch;

@@ -13,7 +13,9 @@ use super::world::{Loop, Place, TASKS_MAX, Task, World};
 /// Steps after which [`Action::Finish`] gives up.
 const FINISH_STEPS_MAX: u32 = 10_000;
 /// The longest [`Action::Run`], nanoseconds.
-pub const RUN_NS_MAX: u64 = 100_000_000;
+pub const RUN_NS_MAX: u64 = 10_000_000;
+/// Entries of the log after which nothing more happens.
+pub(super) const LOG_MAX: usize = 1 << 18;
 /// Steps an interrupt takes besides what it was raised for.
 const INTERRUPT_STEPS: u8 = 2;
 
@@ -171,6 +173,8 @@ pub enum Refused {
     NeverReturns,
     /// The time is too long.
     TooLong,
+    /// Too much has happened already.
+    TooMuch,
 }
 
 impl Refused {
@@ -195,6 +199,7 @@ impl Refused {
             Self::WrongContext => "the event cannot overflow here",
             Self::NeverReturns => "user code does not come to run: leave the system call first",
             Self::TooLong => "the time is too long",
+            Self::TooMuch => "too much has happened already",
         }
     }
 }
@@ -205,6 +210,9 @@ impl World {
     /// # Errors
     /// Why it cannot happen now; nothing has changed.
     pub fn apply(&mut self, action: Action) -> Result<(), Refused> {
+        if self.log().len() >= LOG_MAX {
+            return Err(Refused::TooMuch);
+        }
         match action {
             Action::Step { cpu } => {
                 let cpu = self.cpu(cpu)?;
@@ -253,6 +261,7 @@ impl World {
                 self.tasks[task].leaf = Leaf::Body;
                 self.say(cpu, Fact::Exec { stack });
                 self.write_side(cpu, 0, Body::Exec);
+                self.write_side(cpu, 0, Body::Vdso);
             }
             Action::Exit { cpu } => {
                 let (cpu, task) = self.body(cpu)?;
@@ -370,7 +379,7 @@ impl World {
             let next = due.map(|(_, c)| c.due).min().unwrap_or(u64::MAX);
             let part = (end - self.now).min(next.saturating_sub(self.now).max(1));
             self.pass(cpu, part.min(TIMER_FLOOR_NS));
-            if self.interrupt_waits(cpu) {
+            if self.interrupt_waits(cpu) || self.log().len() >= LOG_MAX {
                 break;
             }
         }

@@ -2,12 +2,14 @@
 //! a schedule that fails is made smaller.
 
 use super::action::Action;
-use super::oracle::{Violation, check};
+use super::join::join;
+use super::oracle::Violation;
 use super::rng::Rng;
 use super::sampling::{Constant, UserOnly};
 use super::setup::{EventSetup, Form, Kind, Mutant, RfcBuffer, Setup};
-use super::stack::{Leaf, Numbered, StackId};
+use super::stack::{Leaf, Numbered, Scripted, StackId, StackSource};
 use super::world::World;
+use crate::stitch::Mode;
 
 /// A run that can be made again: what there is, and what happens.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +20,8 @@ pub struct Schedule {
     pub events: Vec<EventSetup>,
     /// Tasks at the start: thread and stack; none is a kernel thread.
     pub tasks: Vec<(i32, Option<StackId>)>,
+    /// The stacks; none are the [`Numbered`] ones.
+    pub stacks: Option<Scripted>,
     /// What happens. Actions that are refused do nothing.
     pub actions: Vec<Action>,
 }
@@ -40,7 +44,7 @@ impl Schedule {
         mutant: Option<Mutant>,
     ) -> (Self, Vec<Violation>) {
         let (schedule, world) = Self::grow(seed, actions, mutant);
-        let violations = world.as_ref().map(check).unwrap_or_default();
+        let violations = world.map(|world| violations(&world)).unwrap_or_default();
         (schedule, violations)
     }
 
@@ -118,6 +122,7 @@ impl Schedule {
             setup,
             events,
             tasks,
+            stacks: None,
             actions: Vec::with_capacity(actions),
         };
         let mut world = schedule.world();
@@ -143,13 +148,18 @@ impl Schedule {
     /// # Errors
     /// As [`World::new`].
     pub fn world(&self) -> Result<World, (usize, super::setup::Refusal)> {
-        let mut world = World::new(self.setup.clone(), self.events.clone(), Box::new(Numbered))?;
+        let stacks: Box<dyn StackSource> = match &self.stacks {
+            Some(stacks) => Box::new(stacks.clone()),
+            None => Box::new(Numbered),
+        };
+        let mut world = World::new(self.setup.clone(), self.events.clone(), stacks)?;
         for &(tid, stack) in &self.tasks {
             world.add_task(tid, stack);
         }
         world.add_handler(Box::new(Constant(true)));
         world.add_handler(Box::new(Constant(false)));
         world.add_handler(Box::new(UserOnly(true)));
+        world.add_handler(Box::new(UserOnly(false)));
         Ok(world)
     }
 
@@ -175,7 +185,7 @@ impl Schedule {
             let _ = world.apply(action);
         }
         world.finish();
-        check(&world)
+        violations(&world)
     }
 
     /// A smaller schedule that breaks the same rule as the first violation of this one: without
@@ -213,6 +223,11 @@ impl Schedule {
         }
         best
     }
+}
+
+/// What the oracle says of a finished run, and of what our own stitcher makes of it.
+fn violations(world: &World) -> Vec<Violation> {
+    join(world, Mode::Own).violations
 }
 
 /// Makes actions.
@@ -292,7 +307,7 @@ impl Maker {
             _ => Action::Install {
                 cpu,
                 event,
-                handler: self.rng.below(4) as u16,
+                handler: self.rng.below(5) as u16,
             },
         }
     }

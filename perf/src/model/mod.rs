@@ -8,25 +8,31 @@ mod action;
 mod deferred;
 mod exit;
 mod fuzz;
+mod join;
 mod log;
 mod oracle;
 mod overflow;
 mod record;
 mod rng;
 mod sampling;
+mod scenario;
+mod scenario_text;
 mod setup;
 mod stack;
 mod world;
 
 pub use action::{Action, RUN_NS_MAX, Refused};
 pub use fuzz::Schedule;
+pub use join::{Joined, Outcome, Run, items, join};
 pub use log::{Context, Entry, Fact};
 pub use oracle::{Rule, Violation, check};
 pub use record::{Body, Record};
 pub use sampling::{Constant, Handler, Overflown, TimerFlow, TimerRegs, UserOnly, timer_flow};
+pub use scenario::{SCENARIO_BYTES_MAX, Scenario, ScenarioError, ScenarioErrorKind};
+pub use scenario_text::{bless, output};
 pub use setup::{
-    EventSetup, Form, Kind, MAX_STACK, Mutant, ON_STACK_ENTRIES, Refusal, RfcBuffer, Setup,
-    TIMER_FLOOR_NS, UNWIND_MAX_ENTRIES, UserUnwind, timer_period, validate,
+    EventSetup, Form, Kind, MAX_STACK, Mutant, ON_STACK_ENTRIES, PMU_PERIOD_MIN, Refusal,
+    RfcBuffer, Setup, TIMER_FLOOR_NS, UNWIND_MAX_ENTRIES, UserUnwind, timer_period, validate,
 };
 pub use stack::{Leaf, Numbered, Scripted, StackId, StackSource};
 pub use world::{CPUS_MAX, EVENTS_MAX, TASKS_MAX, World};

@@ -30,6 +30,8 @@ pub enum Rule {
     Answered,
     /// Every sample is written once, lost or dropped.
     Fate,
+    /// A sample is stitched to its own user stack, or the reason is told.
+    Stitched,
 }
 
 impl Rule {
@@ -44,6 +46,7 @@ impl Rule {
             Self::Cookie => "cookie",
             Self::Answered => "answered",
             Self::Fate => "fate",
+            Self::Stitched => "stitched",
         }
     }
 }
@@ -68,6 +71,8 @@ struct Truth {
     period: u64,
     user_mode: bool,
     stack: Option<(StackId, Leaf)>,
+    /// Which stay of the thread outside its own code.
+    stay: u64,
     at_uprobe: bool,
     deferred: Option<u64>,
     fate: Fate,
@@ -122,12 +127,35 @@ struct Oracle<'a> {
     promises: BTreeMap<u64, Promise>,
     accounts: BTreeMap<(u16, u16), Account>,
     installed: Vec<u16>,
+    /// Stacks that replaced another one within a stay, with the one before.
+    replaced: BTreeMap<(i32, u64), Vec<(StackId, Leaf)>>,
     violations: Vec<Violation>,
 }
 
 /// Checks a finished run.
 pub fn check(world: &World) -> Vec<Violation> {
     Oracle::of(world).violations
+}
+
+/// The user frames a sample may come out with.
+pub(super) struct Allowed {
+    /// What a walk at the sample finds; `None` where there is no user stack.
+    pub(super) own: Option<Vec<u64>>,
+    /// What walks find elsewhere in the same stay.
+    pub(super) stay: Vec<Vec<u64>>,
+    /// A chain of this many frames may have been cut: unwound later, and at once.
+    pub(super) cut: [usize; 2],
+}
+
+/// Checks a finished run; and the frames for each of its samples.
+pub(super) fn check_all(world: &World) -> (Vec<Allowed>, Vec<Violation>) {
+    let oracle = Oracle::of(world);
+    let allowed = oracle
+        .truths
+        .iter()
+        .map(|truth| oracle.allowed(truth))
+        .collect();
+    (allowed, oracle.violations)
 }
 
 impl<'a> Oracle<'a> {
@@ -142,6 +170,7 @@ impl<'a> Oracle<'a> {
             promises: BTreeMap::new(),
             accounts: BTreeMap::new(),
             installed: vec![0; world.events().len()],
+            replaced: BTreeMap::new(),
             violations: Vec::new(),
         };
         let is_deferred = |record: &&Record| matches!(record.body, Body::Deferred { .. });
@@ -187,13 +216,9 @@ impl<'a> Oracle<'a> {
                 thread.stay += 1;
             }
             Fact::Exec { stack } | Fact::Signal { stack } => {
-                self.thread(tid).stack = Some((stack, Leaf::Body));
+                self.replace(tid, |_| (stack, Leaf::Body));
             }
-            Fact::UprobeStep => {
-                if let Some((_, leaf)) = &mut self.thread(tid).stack {
-                    *leaf = Leaf::AfterPush;
-                }
-            }
+            Fact::UprobeStep => self.replace(tid, |(stack, _)| (stack, Leaf::AfterPush)),
             Fact::Fork { child } => {
                 let parent = self.thread(tid).clone();
                 let mut ancestors = parent.ancestors;
@@ -246,6 +271,39 @@ impl<'a> Oracle<'a> {
         }
     }
 
+    /// The stack changes though no user code ran.
+    fn replace(&mut self, tid: i32, by: impl Fn((StackId, Leaf)) -> (StackId, Leaf)) {
+        let thread = self.thread(tid);
+        let Some(old) = thread.stack else { return };
+        thread.stack = Some(by(old));
+        let stay = (tid, thread.stay);
+        self.replaced
+            .entry(stay)
+            .or_default()
+            .extend([old, by(old)]);
+    }
+
+    fn allowed(&self, truth: &Truth) -> Allowed {
+        let own = truth.stack.map(|stack| self.walk(stack, truth.at_uprobe));
+        let replaced = self.replaced.get(&(truth.tid, truth.stay));
+        let stay = replaced.into_iter().flatten();
+        let max_stack = self.events[usize::from(truth.event)].max_stack;
+        Allowed {
+            own,
+            stay: stay.map(|&stack| self.walk(stack, false)).collect(),
+            cut: [self.deferred_max(max_stack), usize::from(max_stack)],
+        }
+    }
+
+    /// How many frames a record holds.
+    fn deferred_max(&self, max_stack: u16) -> usize {
+        match (self.setup.form, self.setup.rfc_buffer) {
+            (Form::Upstream, _) => 510,
+            (Form::Rfc2023, RfcBuffer::OnStack) => 128,
+            (Form::Rfc2023, RfcBuffer::Allocated) => usize::from(max_stack),
+        }
+    }
+
     fn ran(&mut self, tid: i32, cpu: u16, user: bool, ns: u64) {
         if user {
             let thread = self.thread(tid);
@@ -276,6 +334,7 @@ impl<'a> Oracle<'a> {
             period,
             user_mode,
             stack: thread.and_then(|thread| thread.stack),
+            stay: thread.map_or(0, |thread| thread.stay),
             at_uprobe: self.events[usize::from(event)].kind == Kind::Uprobe,
             deferred: None,
             fate: Fate::Open,
@@ -370,16 +429,9 @@ impl<'a> Oracle<'a> {
             Some(stack) if !thread.no_memory => self.walk(stack, false),
             _ => Vec::new(),
         };
-        expected.truncate(match (self.setup.form, self.setup.rfc_buffer) {
-            (Form::Upstream, _) => 510,
-            (Form::Rfc2023, RfcBuffer::OnStack) => 128,
-            (Form::Rfc2023, RfcBuffer::Allocated) => match entry.fact {
-                Fact::Deferred { event, .. } => {
-                    usize::from(self.events[usize::from(event)].max_stack)
-                }
-                _ => 0,
-            },
-        });
+        if let Fact::Deferred { event, .. } = entry.fact {
+            expected.truncate(self.deferred_max(self.events[usize::from(event)].max_stack));
+        }
         if *tid != entry.tid || *frames != expected {
             let what = format!(
                 "thread {}: the record of thread {tid} has {}, the stack is {}",

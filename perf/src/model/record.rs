@@ -57,6 +57,8 @@ pub enum Body {
     },
     /// PERF_RECORD_COMM with the exec bit.
     Exec,
+    /// PERF_RECORD_MMAP2 of `[vdso]`, which the kernel maps inside execve only.
+    Vdso,
     /// PERF_RECORD_FORK.
     Fork {
         /// The new thread.
@@ -90,6 +92,7 @@ impl Body {
             Self::Lost { .. } => HEADER + 16 + SAMPLE_ID,
             Self::LostSamples { .. } => HEADER + 8 + SAMPLE_ID,
             Self::Exec | Self::Fork { .. } | Self::Exit => HEADER + 24 + SAMPLE_ID,
+            Self::Vdso => HEADER + 72 + SAMPLE_ID,
             Self::Throttle | Self::Unthrottle => HEADER + 24 + SAMPLE_ID,
         }
     }

@@ -177,6 +177,10 @@ pub const ON_STACK_ENTRIES: usize = 128;
 /// A sampling timer never fires more often (`perf_swevent_start_hrtimer`), nanoseconds.
 pub const TIMER_FLOOR_NS: u64 = 10_000;
 
+/// The shortest period of a hardware counter in the model: an NMI takes no time here, so a shorter
+/// one would leave no time for anything else.
+pub const PMU_PERIOD_MIN: u64 = 1_000;
+
 /// Where the frames of [`Form::Rfc2023`] are put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RfcBuffer {
@@ -221,6 +225,8 @@ impl Default for Setup {
 pub enum Refusal {
     /// Period zero.
     NoPeriod,
+    /// A hardware counter would overflow all the time ([`PMU_PERIOD_MIN`]).
+    ShortPeriod,
     /// [`Form::Rfc2023`]: the record cannot be matched without IDENTIFIER, TID and TIME.
     NotIdentified,
     /// [`Form::Rfc2023`] has no `defer_output`: bit 39 is reserved.
@@ -236,6 +242,7 @@ impl Refusal {
     pub const fn description(self) -> &'static str {
         match self {
             Self::NoPeriod => "the period is zero",
+            Self::ShortPeriod => "the period of a hardware counter is under 1,000",
             Self::NotIdentified => "defer_callchain needs IDENTIFIER, TID and TIME",
             Self::NoDeferOutput => "defer_output is a reserved bit in this form",
             Self::SframeInline => "SFrame needs task context, so the callchain must be deferred",
@@ -251,6 +258,9 @@ impl Refusal {
 pub fn validate(setup: &Setup, event: &EventSetup) -> Result<(), Refusal> {
     if event.period == 0 {
         return Err(Refusal::NoPeriod);
+    }
+    if event.kind == Kind::Pmu && event.period < PMU_PERIOD_MIN {
+        return Err(Refusal::ShortPeriod);
     }
     if event.max_stack > MAX_STACK {
         return Err(Refusal::MaxStack);

@@ -34,7 +34,7 @@ pub trait StackSource {
 }
 
 /// Stacks written down.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scripted {
     stacks: Vec<(String, Vec<u64>)>,
 }
@@ -50,6 +50,13 @@ impl Scripted {
     pub fn find(&self, name: &str) -> Option<StackId> {
         let index = self.stacks.iter().position(|(known, _)| known == name)?;
         Some(StackId(index as u32))
+    }
+
+    /// All of them, with their names.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&str, &[u64])> {
+        self.stacks
+            .iter()
+            .map(|(name, frames)| (name.as_str(), frames.as_slice()))
     }
 
     fn get(&self, stack: StackId) -> Option<&(String, Vec<u64>)> {

@@ -1,0 +1,100 @@
+//! `perf fuzz`: random schedules of the sampling model.
+
+use crate::command::{Status, output};
+use anyhow::Result;
+use std::io::Write;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Instant;
+use unwind_sim::perf_tool::fuzz::{self, Plan};
+use unwind_sim_perf::model::Mutant;
+
+/// Run random schedules of the sampling model against its oracle.
+///
+/// Ends at the first seed that breaks a rule, with status 1. With --mutant a defect is put into
+/// the model, and not to find it is the failure.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  unwind-sim perf fuzz --seeds 0..10000
+  unwind-sim perf fuzz --seeds 0..10000 --mutant shared-buffer --shrink found")]
+pub(crate) struct Args {
+    /// The seeds, the last one not included.
+    #[arg(long, value_name = "A..B", value_parser = seeds)]
+    seeds: Range<u64>,
+    /// How much happens in each.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    events: u32,
+    /// A defect put into the model: shared-buffer, period-twice, lost-untold, stale-cache,
+    /// cookie-reused, half-replaced-handler, skip-less.
+    #[arg(long, value_name = "NAME", value_parser = mutant)]
+    mutant: Option<Mutant>,
+    /// Make a schedule that fails small and write it here as a scenario.
+    #[arg(long, value_name = "DIR")]
+    shrink: Option<PathBuf>,
+    /// How many threads; 0 for as many as there are processors.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    threads: usize,
+}
+
+fn seeds(text: &str) -> Result<Range<u64>, String> {
+    let parts = text.split_once("..");
+    let range = parts.and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
+    range.ok_or_else(|| "not of the form A..B".to_owned())
+}
+
+fn mutant(name: &str) -> Result<Mutant, String> {
+    Mutant::from_name(name).ok_or_else(|| {
+        let all: Vec<_> = Mutant::ALL.iter().map(|mutant| mutant.as_str()).collect();
+        format!("not one of {}", all.join(", "))
+    })
+}
+
+pub(crate) fn run(args: &Args) -> Result<Status> {
+    let plan = Plan {
+        seeds: args.seeds.clone(),
+        events: args.events as usize,
+        mutant: args.mutant,
+        threads: args.threads,
+    };
+    let start = Instant::now();
+    let (failure, schedules) = fuzz::fuzz(&plan);
+    let seconds = start.elapsed().as_secs_f64();
+    if seconds >= 1.0 {
+        let per_second = schedules as f64 / seconds;
+        anstream::eprintln!("{schedules} schedules in {seconds:.1} s, {per_second:.0} per second");
+    }
+    let mut out = output::raw_stdout();
+    let Some(failure) = failure else {
+        writeln!(
+            out,
+            "{schedules} schedules of {} events: no rule broken",
+            plan.events
+        )?;
+        out.flush()?;
+        return Ok(match (schedules, plan.mutant) {
+            (0, _) => Status::NothingJudged,
+            (_, Some(_)) => Status::Difference,
+            (_, None) => Status::AsExpected,
+        });
+    };
+    let violation = &failure.violation;
+    writeln!(
+        out,
+        "seed {}: {}, at {}: {}",
+        failure.seed,
+        violation.rule.as_str(),
+        violation.time,
+        violation.what
+    )?;
+    if let Some(folder) = &args.shrink {
+        let (path, actions) = fuzz::shrink(&plan, &failure, folder)?;
+        let s = unwind_sim::text::plural(actions as u64);
+        writeln!(out, "{}: {actions} action{s}", path.display())?;
+    }
+    out.flush()?;
+    Ok(match plan.mutant {
+        Some(_) => Status::AsExpected,
+        None => Status::Difference,
+    })
+}

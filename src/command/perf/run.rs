@@ -1,0 +1,66 @@
+//! `perf run`: a scenario of the sampling model.
+
+use crate::command::{Status, output};
+use anyhow::{Result, bail};
+use std::io::Write;
+use std::path::PathBuf;
+use unwind_sim::perf_tool::run;
+
+/// Run a scenario of the sampling model: print what happens, and the stack each sample gets.
+///
+/// The file holds what must come out; exit status 1 says that something else did.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  unwind-sim perf run corpus/scenarios/upstream/d1_late-sample.txt
+  unwind-sim perf run --bless corpus/scenarios/upstream/d1_late-sample.txt
+  unwind-sim perf run --seed 7 --events 100")]
+pub(crate) struct Args {
+    /// The scenario.
+    #[arg(value_name = "SCENARIO", required_unless_present = "seed")]
+    path: Option<PathBuf>,
+    /// Write what comes out into the file.
+    #[arg(long, conflicts_with_all = ["seed", "cpus"])]
+    bless: bool,
+    /// Instead of a file, the random schedule of this seed, printed as a scenario.
+    #[arg(long, value_name = "N", conflicts_with = "path")]
+    seed: Option<u64>,
+    /// With --seed: how much happens.
+    #[arg(long, value_name = "N", default_value_t = 1000, requires = "seed")]
+    events: u32,
+    /// This many CPUs, whatever the scenario says.
+    #[arg(long, value_name = "N", conflicts_with = "seed")]
+    cpus: Option<u16>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Status> {
+    let mut out = output::raw_stdout();
+    if let Some(seed) = args.seed {
+        let text = run::run_seed(seed, args.events as usize)?;
+        out.write_all(text.as_bytes())?;
+        out.flush()?;
+        return Ok(Status::AsExpected);
+    }
+    let Some(path) = &args.path else {
+        bail!("no scenario given");
+    };
+    let outcome = match args.bless {
+        true => run::run_and_bless(path)?,
+        false => run::run(path, args.cpus)?,
+    };
+    out.write_all(outcome.output.as_bytes())?;
+    out.flush()?;
+    Ok(if outcome.expected.is_empty() && !args.bless {
+        Status::NothingJudged
+    } else if outcome.output == outcome.expected {
+        Status::AsExpected
+    } else if args.bless {
+        anstream::eprintln!("{} changed", path.display());
+        Status::AsExpected
+    } else {
+        let lines = outcome.output.lines().zip(outcome.expected.lines());
+        let line = 1 + lines.take_while(|(is, was)| is == was).count();
+        anstream::eprintln!("not what {} expects, from line {line} on", path.display());
+        Status::Difference
+    })
+}

@@ -1,0 +1,107 @@
+//! `perf run`: a scenario, or the schedule of a seed, and what comes out of it.
+
+use std::path::{Path, PathBuf};
+
+use unwind_sim_perf::model::{
+    SCENARIO_BYTES_MAX, Scenario, ScenarioError, Schedule, bless, output,
+};
+
+/// Why a scenario cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioFileError {
+    /// The file cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is no scenario, or it asks for what cannot be.
+    #[error("{}: {source}", path.display())]
+    Scenario {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: ScenarioError,
+    },
+}
+
+/// What a scenario printed, and what its file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// What it printed.
+    pub output: String,
+    /// The `=` lines of its file.
+    pub expected: String,
+}
+
+/// Runs a scenario's file.
+///
+/// # Errors
+/// If it cannot be read, or is no scenario.
+pub fn run(path: &Path, cpus: Option<u16>) -> Result<Outcome, ScenarioFileError> {
+    let (_, scenario) = read(path)?;
+    run_read(path, scenario, cpus)
+}
+
+/// Runs a scenario's file and writes what it prints into it.
+///
+/// # Errors
+/// As [`run`]; and if the file cannot be written.
+pub fn run_and_bless(path: &Path) -> Result<Outcome, ScenarioFileError> {
+    let (text, scenario) = read(path)?;
+    let outcome = run_read(path, scenario, None)?;
+    std::fs::write(path, bless(&text, &outcome.output)).map_err(io(path))?;
+    Ok(outcome)
+}
+
+/// Runs the schedule of a seed: the scenario that it is, with what it prints.
+///
+/// # Errors
+/// If it asks for what cannot be, which would be a defect of ours.
+pub fn run_seed(seed: u64, actions: usize) -> Result<String, ScenarioError> {
+    let text = Schedule::random(seed, actions, None).text();
+    let world = Scenario::parse(&text)?.run()?;
+    Ok(bless(&text, &output(&world)))
+}
+
+fn io(path: &Path) -> impl Fn(std::io::Error) -> ScenarioFileError {
+    move |source| ScenarioFileError::Io {
+        path: path.into(),
+        source,
+    }
+}
+
+fn read(path: &Path) -> Result<(String, Scenario), ScenarioFileError> {
+    use std::io::Read;
+    let file = std::fs::File::open(path).map_err(io(path))?;
+    let mut text = String::new();
+    // One byte more than a scenario may have, so that a longer one is known for it.
+    let mut file = file.take(SCENARIO_BYTES_MAX as u64 + 1);
+    file.read_to_string(&mut text).map_err(io(path))?;
+    let scenario = Scenario::parse(&text).map_err(wrong(path))?;
+    Ok((text, scenario))
+}
+
+fn wrong(path: &Path) -> impl Fn(ScenarioError) -> ScenarioFileError {
+    move |source| ScenarioFileError::Scenario {
+        path: path.into(),
+        source,
+    }
+}
+
+fn run_read(
+    path: &Path,
+    mut scenario: Scenario,
+    cpus: Option<u16>,
+) -> Result<Outcome, ScenarioFileError> {
+    if let Some(cpus) = cpus {
+        scenario.schedule.setup.cpus = cpus;
+    }
+    let world = scenario.run().map_err(wrong(path))?;
+    Ok(Outcome {
+        output: output(&world),
+        expected: scenario.expected,
+    })
+}

@@ -1,0 +1,73 @@
+//! Scenarios of the sampling model: each prints what its file says; malformed ones say what is
+//! wrong, and where.
+
+use std::path::{Path, PathBuf};
+use unwind_sim::perf_tool::run;
+
+fn files(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("corpus/scenarios")
+        .join(folder);
+    let entries = std::fs::read_dir(&folder).expect("the folder");
+    let mut paths: Vec<_> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    paths.sort();
+    assert!(!paths.is_empty(), "{}: nothing there", folder.display());
+    paths
+}
+
+#[test]
+fn scenarios_print_what_their_files_say() {
+    let mut faults = Vec::new();
+    for folder in ["upstream", "rfc2023", "handlers"] {
+        for path in files(folder) {
+            match run::run(&path, None) {
+                Ok(outcome) if outcome.output == outcome.expected => {}
+                Ok(_) => faults.push(format!("unwind-sim perf run --bless {}", path.display())),
+                Err(error) => faults.push(error.to_string()),
+            }
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+/// Only scenarios with a defect put in break a rule, and all of those do.
+#[test]
+fn only_defects_break_rules() {
+    for folder in ["upstream", "rfc2023", "handlers"] {
+        for path in files(folder) {
+            let text = std::fs::read_to_string(&path).expect("a scenario is text");
+            let has_defect = text.lines().any(|line| line.starts_with("mutant "));
+            let breaks = text.lines().any(|line| line.starts_with("= broken: "));
+            assert_eq!(has_defect, breaks, "{}", path.display());
+        }
+    }
+}
+
+#[test]
+fn malformed_scenarios_say_what_is_wrong() {
+    for path in files("errors") {
+        let text = std::fs::read_to_string(&path).expect("a scenario is text");
+        let expected = text.lines().find_map(|line| line.strip_prefix("= "));
+        let error = run::run(&path, None)
+            .expect_err("it is malformed")
+            .to_string();
+        let message = error.split_once(".txt: ").map(|(_, message)| message);
+        assert_eq!(message, expected, "{}", path.display());
+    }
+}
+
+/// A seed's schedule, written as a scenario, runs as the schedule did.
+#[test]
+fn a_seed_is_a_scenario() {
+    for seed in 0..20 {
+        let text = run::run_seed(seed, 300).expect("a schedule is a scenario");
+        assert_eq!(
+            text,
+            run::run_seed(seed, 300).expect("and again"),
+            "seed {seed}"
+        );
+        assert!(!text.contains("= broken: "), "seed {seed}");
+    }
+}
