@@ -96,6 +96,7 @@ pub fn items(records: &[Record]) -> Vec<Item> {
             key: record.sequence,
             time,
             tid,
+            event: u64::from(record.event) + 1,
             what,
         });
     }
