@@ -143,6 +143,8 @@ def files(folder):
     save("loader", "interpreter", main.read_bytes())
     for name in ["A-two-samples-one-record", "dwarf-zstd", "dwarf", "fp-pipe", "LBR-stitch-grow"]:
         shutil.copy(f"../corpus/perfdata/{name}.data", CORPUS / "perfdata" / name)
+    for name in ["iprange", "profile", "lines"]:
+        shutil.copy(f"../corpus/bpf/{name}.bpf.o", CORPUS / "bpf_object" / name)
     save("core", "small", core())
     save("vmcore", "cr3", vmcore(True))
     save("vmcore", "info", vmcore(False))

@@ -7,6 +7,7 @@
 
 mod captures;
 mod files;
+mod handlers;
 mod input;
 mod kernels;
 mod machine;
@@ -17,6 +18,7 @@ mod walks;
 
 pub use captures::capture;
 pub use files::{core, elf, loader, perfdata, trace, vmcore};
+pub use handlers::bpf_object;
 pub use kernels::kernel_image;
 pub use machine::machine;
 pub use stitches::stitch;

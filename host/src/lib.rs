@@ -13,6 +13,7 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod approach;
+pub mod bpf;
 mod breakpoints;
 mod code;
 mod error;

@@ -1,5 +1,6 @@
 //! `perf`: what perf does around an unwinder. One file for each of its subcommands.
 
+mod bpf;
 mod fuzz;
 mod run;
 mod script;
@@ -8,13 +9,14 @@ mod stitch;
 use super::Status;
 use anyhow::Result;
 
-/// What perf does around an unwinder: the text of its recordings, deferred callchains, and a
-/// model of sampling.
+/// What perf does around an unwinder: the text of its recordings, deferred callchains, BPF
+/// handlers, and a model of sampling.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   unwind-sim perf script perf.data
   unwind-sim perf stitch perf.data
+  unwind-sim perf bpf corpus/bpf/profile.bpf.o perf.data
   unwind-sim perf run corpus/scenarios/upstream/d1_late-sample.txt
   unwind-sim perf fuzz --seeds 0..10000")]
 pub(crate) struct Args {
@@ -24,6 +26,7 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Command {
+    Bpf(bpf::Args),
     Script(script::Args),
     Stitch(stitch::Args),
     Run(run::Args),
@@ -32,6 +35,7 @@ enum Command {
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
     match &args.command {
+        Command::Bpf(args) => bpf::run(args),
         Command::Script(args) => script::run(args),
         Command::Stitch(args) => stitch::run(args),
         Command::Run(args) => run::run(args),

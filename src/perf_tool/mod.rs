@@ -1,6 +1,7 @@
 //! What `perf` has subcommands for, over `unwind-sim-perf`: files, symbols and stacks come from
 //! here.
 
+pub mod bpf;
 pub mod fuzz;
 pub mod run;
 pub mod script;

@@ -209,6 +209,30 @@ fn deferred_callchains_are_joined() {
     );
 }
 
+#[test]
+fn handlers_of_samples_run_on_recordings() {
+    let object = |name| format!("corpus/bpf/{name}.bpf.o");
+    for (name, recording) in [
+        ("profile", "threads4-switch-defer"),
+        ("lines", "fp-pipe"),
+        ("iprange", "dwarf"),
+    ] {
+        let recording = format!("corpus/perfdata/{recording}.data");
+        let args = ["perf", "bpf", &object(name), &recording];
+        snapshot(&format!("perf-bpf-{name}"), &args);
+    }
+    // The chain of a deferred sample as the kernel hands it to helpers: no user part.
+    let deferred = "corpus/perfdata/A-two-samples-one-record.data";
+    let args = [
+        "perf",
+        "bpf",
+        "--sample-callchain",
+        &object("profile"),
+        deferred,
+    ];
+    snapshot("perf-bpf-sample-callchain", &args);
+}
+
 /// Every output names the command that makes it again.
 #[test]
 fn outputs_name_their_command() {

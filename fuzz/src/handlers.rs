@@ -1,0 +1,49 @@
+//! Hostile BPF objects: read, loaded, and their programs run for a while.
+
+use unwind_sim_perf::bpf::{Context, Handlers, Limits, Object, PerfEventData, PlainEnv};
+
+/// Bytes that all maps may need.
+const MAP_BYTES: u64 = 1 << 24;
+/// Instructions of each program that are run.
+const BUDGET: u64 = 4096;
+/// Programs that are run.
+const PROGRAMS_MAX: usize = 16;
+
+/// A BPF object.
+pub fn bpf_object(data: &[u8]) {
+    let object = match Object::parse(data) {
+        Ok(object) => object,
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            return;
+        }
+    };
+    let limits = Limits {
+        cpus: 2,
+        map_bytes: MAP_BYTES,
+    };
+    let Ok(mut handlers) = Handlers::load(&object, limits) else {
+        return;
+    };
+    handlers.maps.open_outputs(2);
+    handlers.budget = BUDGET;
+    let mut event = PerfEventData::new();
+    for offset in (0..184).step_by(8) {
+        event.set_word(offset, 0xffff_ffff_8121_4c00 + offset as u64);
+    }
+    let mut env = PlainEnv {
+        kernel_stack: vec![0xffff_ffff_8100_0000; 3],
+        user_stack: vec![0x40_1000, 0x40_2000],
+        ..PlainEnv::default()
+    };
+    for program in 0..handlers.programs().len().min(PROGRAMS_MAX) {
+        let context = match handlers.programs()[program].is_perf_event() {
+            true => Context::PerfEvent(&event),
+            false => Context::Bytes(data),
+        };
+        if let Err(fault) = handlers.run(program, &mut env, context) {
+            assert!(!fault.to_string().is_empty());
+        }
+        (env.outputs, env.printed) = (Vec::new(), Vec::new());
+    }
+}

@@ -1,0 +1,60 @@
+//! `perf bpf`: recorded samples through a handler.
+
+use crate::command::{Status, output};
+use anyhow::Result;
+use std::io::Write;
+use std::path::PathBuf;
+use unwind_sim::perf_tool::bpf::{self, Options};
+
+/// Run a BPF handler on the samples of a recording.
+///
+/// The object is one that `clang -target bpf` made; its handler runs for each sample as it would
+/// have in the kernel, with every access checked. Shown are what it wrote, its maps at the end,
+/// and how many samples it kept, dropped and lost, and why. Exit status 1 says that it did what
+/// the kernel's verifier would have refused.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  unwind-sim perf bpf corpus/bpf/profile.bpf.o perf.data
+  unwind-sim perf bpf --program cache_lines lines.bpf.o perf.data")]
+pub(crate) struct Args {
+    /// The object file.
+    #[arg(value_name = "OBJECT")]
+    object: PathBuf,
+    /// The recording.
+    #[arg(value_name = "FILE", default_value = "perf.data")]
+    path: PathBuf,
+    /// The program; otherwise the first for perf events.
+    #[arg(long, value_name = "NAME")]
+    program: Option<String>,
+    /// Give stack helpers the sample's own chain with its markers, as the kernel does for events
+    /// opened with callchains; otherwise its frames stand for a walk.
+    #[arg(long)]
+    sample_callchain: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Status> {
+    let options = Options {
+        program: args.program.clone(),
+        sample_callchain: args.sample_callchain,
+    };
+    let handled = bpf::handle(&args.object, &args.path, &options)?;
+    let mut out = output::raw_stdout();
+    writeln!(out, "# {}", output::command_line())?;
+    handled.print(&mut out)?;
+    out.flush()?;
+    let summary = &handled.summary;
+    if let Some(error) = summary.first_skipped {
+        let n = summary.skipped;
+        let s = unwind_sim::text::plural(n);
+        anstream::eprintln!("{n} record{s} left out, the first: {error}");
+    }
+    if let unwind_sim_perf::Stop::Error(error) = summary.stop {
+        return Err(error.into());
+    }
+    Ok(match (handled.samples(), handled.faults()) {
+        (0, _) => Status::NothingJudged,
+        (_, 0) => Status::AsExpected,
+        _ => Status::Difference,
+    })
+}

@@ -1,0 +1,228 @@
+//! The eBPF interpreter against the running kernel's BPF: every arithmetic, comparing and atomic
+//! instruction on random numbers, whole register files folded into the result; and which accesses
+//! to a perf event's context the verifier allows.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod common;
+
+use common::skip::skip;
+use unwind_sim_host::bpf::{BpfError, KernelProgram, ProgramType};
+use unwind_sim_perf::bpf::{Context, Handlers, Insn, Limits, Object, PerfEventData, PlainEnv};
+
+fn insn(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> Insn {
+    Insn {
+        code,
+        dst,
+        src,
+        off,
+        imm,
+    }
+}
+
+const EXIT: Insn = Insn {
+    code: 0x95,
+    dst: 0,
+    src: 0,
+    off: 0,
+    imm: 0,
+};
+
+/// What the kernel makes of a program; `None` where bpf() is not allowed.
+fn kernel(test: &str, kind: ProgramType, insns: &[Insn]) -> Option<Result<KernelProgram, String>> {
+    let bytes: Vec<_> = insns.iter().map(|insn| insn.encode()).collect();
+    match KernelProgram::load(kind, &bytes) {
+        Ok(program) => Some(Ok(program)),
+        Err(BpfError::Refused { log }) => Some(Err(log)),
+        Err(BpfError::Denied(_)) => {
+            skip(test, "bpf() is not allowed here");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn ours(insns: &[Insn]) -> u32 {
+    let object = Object::from_insns("raw", insns, &[]);
+    let mut handlers = Handlers::load(&object, Limits::default()).unwrap();
+    let outcome = handlers.run(0, &mut PlainEnv::default(), Context::Bytes(&[]));
+    outcome.unwrap_or_else(|fault| panic!("{fault}")).value()
+}
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn number(&mut self) -> i64 {
+        match self.next() % 4 {
+            0 => (self.next() % 9) as i64 - 4,
+            1 => [i64::MIN, i64::MAX, 1 << 31, -(1 << 31), 0xffff_ffff][(self.next() % 5) as usize],
+            _ => self.next() as i64,
+        }
+    }
+}
+
+fn ld_imm64(dst: u8, value: i64) -> [Insn; 2] {
+    [
+        insn(0x18, dst, 0, 0, value as i32),
+        insn(0, 0, 0, 0, (value >> 32) as i32),
+    ]
+}
+
+/// All instructions that change r1, r0 or the word at r10-8 by r2 or a number, or jump over one.
+fn instructions(random: &mut Random) -> Vec<Insn> {
+    let mut all = Vec::new();
+    for class in [4_u8, 7] {
+        let width = if class == 7 { 63 } else { 31 };
+        for op in (0..=0xc).map(|op: u8| op << 4) {
+            let imm = random.number() as i32;
+            match op {
+                0x80 => all.push(insn(class | op, 1, 0, 0, 0)),
+                0x30 | 0x90 => {
+                    for off in [0, 1] {
+                        all.push(insn(class | op | 8, 1, 2, off, 0));
+                        all.push(insn(class | op, 1, 0, off, if imm == 0 { -1 } else { imm }));
+                    }
+                }
+                0x60 | 0x70 | 0xc0 => {
+                    // A register's count is taken modulo the width by the just-in-time compiler.
+                    all.push(insn(class | op | 8, 1, 2, 0, 0));
+                    all.push(insn(class | op, 1, 0, 0, imm & width));
+                }
+                _ => {
+                    all.push(insn(class | op | 8, 1, 2, 0, 0));
+                    all.push(insn(class | op, 1, 0, 0, imm));
+                }
+            }
+        }
+        for off in [8, 16, 32]
+            .into_iter()
+            .filter(|off| class == 7 || *off < 32)
+        {
+            all.push(insn(0xb8 | class, 1, 2, off, 0));
+        }
+    }
+    for code in [0xd4, 0xdc, 0xd7] {
+        for width in [16, 32, 64] {
+            all.push(insn(code, 1, 0, 0, width));
+        }
+    }
+    for class in [5, 6] {
+        for op in [1, 2, 3, 4, 5, 6, 7, 0xa, 0xb, 0xc, 0xd_u8] {
+            all.push(insn(op << 4 | 8 | class, 1, 2, 1, 0));
+            all.push(insn(op << 4 | class, 1, 0, 1, random.number() as i32));
+        }
+    }
+    // The verifier wants every instruction to be reached.
+    all.push(insn(0x05, 0, 0, 0, 0));
+    all.push(insn(0x06, 0, 0, 0, 0));
+    for code in [0xc3, 0xdb] {
+        for imm in [0, 1, 0x40, 0x41, 0x50, 0x51, 0xa0, 0xa1, 0xe1, 0xf1] {
+            all.push(insn(code, 10, 2, -8, imm));
+        }
+    }
+    for size in [0, 0x08, 0x10, 0x18] {
+        all.push(insn(0x61 | size, 1, 10, -8, 0));
+        all.push(insn(0x62 | size, 10, 0, -8, random.number() as i32));
+        all.push(insn(0x63 | size, 10, 2, -8, 0));
+        all.push(insn(0xc3 | size, 1, 10, -8, 0x100));
+        all.push(insn(0xc3 | size, 10, 2, -8, 0x110));
+        if size != 0x18 {
+            all.push(insn(0x81 | size, 1, 10, -8, 0));
+        }
+    }
+    all
+}
+
+/// A program around one instruction, whose result is the lower or the upper half of all that it
+/// may have changed.
+fn program(tested: Insn, random: &mut Random, upper: bool) -> Vec<Insn> {
+    let numbers = [random.number(), random.number(), random.number()];
+    // In one of four, what is compared and exchanged is equal, or two operands are.
+    let memory = [numbers[0], numbers[1], random.number()][(random.next() % 3) as usize];
+    let mut insns = Vec::new();
+    for (register, number) in (0..).zip(numbers) {
+        insns.extend(ld_imm64(register, number));
+    }
+    insns.extend(ld_imm64(3, memory));
+    insns.push(insn(0x7b, 10, 3, -8, 0));
+    insns.extend([tested, insn(0x07, 1, 0, 0, 77)]);
+    insns.push(insn(0x79, 3, 10, -8, 0));
+    for register in 1..=3 {
+        insns.push(insn(0x27, 0, 0, 0, 31));
+        insns.push(insn(0xaf, 0, register, 0, 0));
+    }
+    if upper {
+        insns.push(insn(0x77, 0, 0, 0, 32));
+    }
+    insns.push(EXIT);
+    insns
+}
+
+#[test]
+fn instructions_do_what_they_do_in_the_kernel() {
+    const TEST: &str = "instructions_do_what_they_do_in_the_kernel";
+    let mut compared = 0;
+    let mut refused = std::collections::BTreeMap::new();
+    for seed in 1..=12_u64 {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        for tested in instructions(&mut random) {
+            let state = random.next();
+            for upper in [false, true] {
+                let insns = program(tested, &mut Random(state), upper);
+                let Some(loaded) = kernel(TEST, ProgramType::SocketFilter, &insns) else {
+                    return;
+                };
+                match loaded {
+                    Ok(loaded) => {
+                        let theirs = loaded.run().unwrap();
+                        assert_eq!(ours(&insns), theirs, "seed {seed}: {tested:02x?}");
+                        compared += 1;
+                    }
+                    Err(log) => {
+                        let last = log
+                            .lines()
+                            .rev()
+                            .find(|line| !line.starts_with("processed"));
+                        refused.insert((tested.code, tested.imm), last.unwrap_or("").to_owned());
+                    }
+                }
+            }
+        }
+    }
+    println!("{compared} programs compared; refused: {refused:02x?}");
+    // Kernels before 6.15 have no load-acquire and store-release.
+    let is_new = |(_, imm): &(u8, i32)| matches!(imm, 0x100 | 0x110);
+    assert!(refused.keys().all(is_new), "{refused:02x?}");
+    assert!(compared > 2000);
+}
+
+#[test]
+fn r003_8_the_context_is_read_as_the_verifier_allows() {
+    const TEST: &str = "r003_8_the_context_is_read_as_the_verifier_allows";
+    let mut data = PerfEventData::new();
+    for offset in (0..184).step_by(8) {
+        data.set_word(offset, 1);
+    }
+    for code in [0x71, 0x69, 0x61, 0x79] {
+        for offset in -8..192_i16 {
+            let insns = [insn(code, 0, 1, offset, 0), EXIT];
+            let Some(theirs) = kernel(TEST, ProgramType::PerfEvent, &insns) else {
+                return;
+            };
+            let object = Object::from_insns("perf_event", &insns, &[]);
+            let mut handlers = Handlers::load(&object, Limits::default()).unwrap();
+            let ours = handlers.run(0, &mut PlainEnv::default(), Context::PerfEvent(&data));
+            assert_eq!(
+                ours.is_ok(),
+                theirs.is_ok(),
+                "{code:#x} {offset}: {theirs:?}"
+            );
+        }
+    }
+}
