@@ -37,7 +37,28 @@ fn as_others_do(text: &str) -> String {
             from = behind;
         }
     }
+    for (cast, suffix) in [
+        ("(unsigned int)", "u"),
+        ("(unsigned long)", "ul"),
+        ("(long)", "l"),
+    ] {
+        literals(&mut text, cast, suffix);
+    }
     text
+}
+
+/// Writes numbers with a cast, `(unsigned int)1`, as literals, `1u`.
+fn literals(text: &mut String, cast: &str, suffix: &str) {
+    let mut from = 0;
+    while let Some(at) = text[from..].find(cast).map(|at| from + at) {
+        let number = &text[at + cast.len()..];
+        let digits = number.bytes().take_while(u8::is_ascii_digit).count();
+        if digits != 0 {
+            text.insert_str(at + cast.len() + digits, suffix);
+            text.replace_range(at..at + cast.len(), "");
+        }
+        from = at + 1;
+    }
 }
 
 /// Where a code address lies.
