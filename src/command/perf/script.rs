@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, short = 'F', value_name = "LIST", value_parser = Fields::parse)]
     fields: Option<Fields>,
     /// Print deferred callchains by themselves instead of joining them with their samples.
-    #[arg(long, conflicts_with = "like")]
+    #[arg(long)]
     no_merge_callchains: bool,
     /// Join them as this tool does, its defects included.
     #[arg(long, value_enum)]
