@@ -16,10 +16,16 @@ fn corpus(name: &str) -> PathBuf {
 }
 
 fn printed(name: &str, join: Option<Mode>) -> String {
-    let options = Options {
-        join,
-        ..Options::default()
-    };
+    printed_as(
+        name,
+        Options {
+            join,
+            ..Options::default()
+        },
+    )
+}
+
+fn printed_as(name: &str, options: Options) -> String {
     let places = Places {
         symfs: Some(corpus("script/symfs")),
         kallsyms: Some(corpus("script/kallsyms.txt")),
@@ -63,6 +69,19 @@ fn recordings_without_deferred_chains_are_printed_as_perf_does() {
             same(name, &printed(name, join), &perfs(name, "merged"));
         }
     }
+}
+
+/// perf's own text, `perf script --no-inline --stitch-lbr`.
+#[test]
+fn call_stacks_of_branches_are_stitched_as_perf_does() {
+    let options = Options {
+        stitch_lbr: true,
+        ..Options::default()
+    };
+    let name = "LBR-stitch-grow";
+    let stitched = printed_as(name, options);
+    assert_ne!(stitched, printed(name, None), "something is stitched");
+    same(name, &stitched, &perfs(name, "stitch-lbr"));
 }
 
 #[test]

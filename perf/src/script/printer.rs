@@ -1,5 +1,6 @@
 //! The printer: events in, text out.
 
+use super::call_stacks::CallStacks;
 use super::digits;
 use super::fields::Fields;
 use super::frames::Lines;
@@ -10,8 +11,7 @@ use super::tasks::{self, Map, Tasks};
 use super::trace::Formats;
 use crate::callchain::{Callchain, Context, PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED};
 use crate::data::{
-    Event, EventAttr, PerfFile, Record, RecordId, Sample, branch_sample_type, feature, misc,
-    sample_type as st,
+    Event, EventAttr, PerfFile, Record, RecordId, Sample, feature, misc, sample_type as st,
 };
 use crate::stitch::{Mode, Stitch, Stitched};
 
@@ -27,6 +27,9 @@ pub struct Options {
     pub nanoseconds: bool,
     /// How deferred user frames are joined with their samples; `None` prints them by themselves.
     pub join: Option<Mode>,
+    /// Stacks of branches are made longer by what earlier samples of the thread had
+    /// (`--stitch-lbr`).
+    pub stitch_lbr: bool,
 }
 
 /// Unwinds the copy of a user stack.
@@ -63,6 +66,7 @@ pub struct Script<'f, 's> {
     /// Space for unwound chains.
     unwound: Vec<u64>,
     joining: Option<Box<Joining>>,
+    lbr: CallStacks,
 }
 
 /// Which chain is printed of a sample.
@@ -121,6 +125,7 @@ impl<'f, 's> Script<'f, 's> {
             unwind,
             unwound: Vec::new(),
             joining: Joining::of(file, options.join).map(Box::new),
+            lbr: CallStacks::new(file, options.stitch_lbr),
         }
     }
 
@@ -238,7 +243,7 @@ impl<'f, 's> Script<'f, 's> {
         let start = out.len();
         let whole = match chain {
             Chain::Joined(words) => self.chain(at, tid, words.iter().copied(), false, out),
-            Chain::Own => match call_stack(sample, own) {
+            Chain::Own => match self.lbr.chain(sample, own) {
                 Some(words) => self.chain(at, tid, words.into_iter(), false, out),
                 None => self.chain(at, tid, own.words(), true, out),
             },
@@ -405,20 +410,6 @@ impl<'f, 's> Script<'f, 's> {
         }
         out.push(b'\n');
     }
-}
-
-/// The chain with the branch stack in place of its user part but for the first address, if that is
-/// a call stack: where each call came from.
-fn call_stack(sample: &Sample<'_>, own: Callchain<'_>) -> Option<Vec<u64>> {
-    let attr = sample.attr();
-    if attr.branch_sample_type & branch_sample_type::CALL_STACK == 0 {
-        return None;
-    }
-    let branches = sample.branch_stack().ok().flatten()?;
-    let kernel = own.words().position(|word| word == PERF_CONTEXT_USER)?;
-    let mut words: Vec<u64> = own.words().take(kernel + 2).collect();
-    words.extend(branches.entries().map(|branch| branch.from));
-    Some(words)
 }
 
 /// A line that stands in place of user frames.

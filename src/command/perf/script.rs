@@ -42,6 +42,10 @@ pub(crate) struct Args {
     /// Join them as this tool does, its defects included.
     #[arg(long, value_enum)]
     like: Option<Like>,
+    /// Make stacks of branch records longer by what earlier samples of the thread had, as perf does
+    /// on a guess; needs the ring's depth in the recording.
+    #[arg(long)]
+    stitch_lbr: bool,
     /// Times with nanoseconds.
     #[arg(long)]
     ns: bool,
@@ -51,6 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let options = Options {
         fields: args.fields,
         nanoseconds: args.ns,
+        stitch_lbr: args.stitch_lbr,
         join: match args.like {
             _ if args.no_merge_callchains => None,
             None => Some(Mode::Own),
