@@ -140,7 +140,12 @@ pub fn perfdata(data: &[u8]) {
             let mut seen = 0;
             file.for_each(order, |event| look_at(&event, &mut seen));
         }
-        for join in [None, Some(Mode::Own), Some(Mode::Perf72), Some(Mode::Rfc2023)] {
+        for join in [
+            None,
+            Some(Mode::Own),
+            Some(Mode::Perf72),
+            Some(Mode::Rfc2023),
+        ] {
             print(&file, join);
         }
     }
