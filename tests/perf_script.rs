@@ -71,6 +71,24 @@ fn recordings_without_deferred_chains_are_printed_as_perf_does() {
     }
 }
 
+/// `_start` is in `.dynsym`, the others are in `.gnu_debugdata`.
+#[test]
+fn symbols_are_taken_out_of_the_file_within_the_file() {
+    let found = printed("minidebug", None);
+    assert!(found.contains("inner+0x1b") && found.contains("_start+0x9"));
+    same("minidebug", &found, &perfs("minidebug", "merged"));
+}
+
+/// Code without rows: with a frame libdw goes on, without one it ends; what no file backs is not
+/// printed at all.
+#[test]
+fn stack_copies_are_unwound_as_libdw_does() {
+    let found = printed("norow", None);
+    assert!(found.contains("framed+0x12 (/root/norow)\n\t          401013 main+0x5"));
+    assert!(found.ends_with("cpu-clock:u: \n\n"), "made at run time");
+    same("norow", &found, &perfs("norow", "merged"));
+}
+
 /// perf's own text, `perf script --no-inline --stitch-lbr`.
 #[test]
 fn call_stacks_of_branches_are_stitched_as_perf_does() {

@@ -52,8 +52,8 @@ fn dump_sample(out: &mut String, sample: &Sample<'_>) -> std::fmt::Result {
     sample.check().unwrap();
     let (pid, tid) = (sample.pid().unwrap(), sample.tid().unwrap());
     let (ip, time) = (sample.ip().unwrap(), sample.time().unwrap());
-    // perf takes 1 where no period is recorded.
-    let period = sample.period().unwrap_or(1);
+    // perf takes the event's where none is recorded, which is 1 for a tracepoint.
+    let period = sample.period().unwrap_or(sample.attr().sample_period);
     writeln!(out, "sample {pid} {tid} {ip:#x} {time} {period}")?;
     for (index, word) in sample
         .callchain()
@@ -103,6 +103,12 @@ fn text(out: &mut String, event: &Event<'_>) {
 #[test]
 fn dwarf_recording() {
     check("dwarf", dump);
+    check("norow", dump);
+}
+
+#[test]
+fn frame_pointer_recording() {
+    check("minidebug", dump);
 }
 
 #[test]

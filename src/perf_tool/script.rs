@@ -1,6 +1,6 @@
 //! `perf script`: a recording as perf's text.
 
-use super::stacks::Stacks;
+use super::stacks::{Stacks, libdw};
 use super::symbols::{Files, Places};
 use crate::engine::Engine;
 use std::io::Write;
@@ -11,7 +11,6 @@ use unwind_sim_corpus::mapped::map_file;
 use unwind_sim_perf::data::{EventAttr, Order, Stop, Summary, sample_type as st};
 use unwind_sim_perf::script::{Script, Unwind};
 use unwind_sim_perf::{PerfError, PerfFile};
-use unwind_sim_unwind::dwarf::Dwarf;
 
 pub use unwind_sim_perf::script::{Fields, Options};
 pub use unwind_sim_perf::stitch::Mode;
@@ -57,7 +56,7 @@ pub fn script(
     places.kernel_build_id = kernel.map(|id| id.id.to_vec());
     let copies = st::REGS_USER | st::STACK_USER;
     let unwinds = |attr: &EventAttr| attr.sample_type & copies == copies;
-    let engine = Engine::Table(Box::new(Dwarf::new()));
+    let engine = Engine::Table(Box::new(libdw()));
     let files = FinderOptions {
         symfs: places.symfs.clone(),
         ..FinderOptions::system()

@@ -1,13 +1,49 @@
 //! Stack copies of `perf record --call-graph dwarf`, unwound for the text of `perf script`.
 //!
-//! perf prints the addresses of libdw: where a frame is a return address, the one before it.
+//! perf prints the addresses of libdw: where a frame is a return address, the one before it. In
+//! code without a row libdw goes on by the frame pointer (elfutils, `backends/x86_64_unwind.c`).
+//! Into memory that no file backs perf does not let it go, and does not print that frame
+//! (`tools/perf/util/unwind-libdw.c`, `entry`, Linux 7.2).
 
 use crate::engine::{Engine, Setting};
-use crate::profile::{How, Single};
+use crate::profile::{How, Single, Walked};
 use unwind_sim_corpus::files::FinderOptions;
 use unwind_sim_perf::PerfFile;
 use unwind_sim_perf::data::{Event, Sample};
 use unwind_sim_perf::script::Unwind;
+use unwind_sim_unwind::cache::{Cache, RowId};
+use unwind_sim_unwind::dwarf::Dwarf;
+use unwind_sim_unwind::fp::FramePointer;
+use unwind_sim_unwind::image::Mapping;
+use unwind_sim_unwind::reason::Reason;
+use unwind_sim_unwind::regs::RegMask;
+use unwind_sim_unwind::unwinder::WithFallback;
+use unwind_sim_unwind::walk::Finder;
+
+/// What libdw and perf do together: `.eh_frame`, and where it has no row the frame pointer.
+pub(super) fn libdw() -> WithFallback {
+    WithFallback::new(Box::new(Dwarf::new()), Box::new(FramePointerInFiles))
+}
+
+/// The frame pointer, where a file is mapped.
+struct FramePointerInFiles;
+
+impl Finder for FramePointerInFiles {
+    fn name(&self) -> &str {
+        FramePointer.name()
+    }
+
+    fn carries(&self) -> RegMask {
+        FramePointer.carries()
+    }
+
+    fn find(&self, mapping: &Mapping, svma: u64, cache: &mut Cache) -> Result<RowId, Reason> {
+        match mapping.image {
+            Some(_) => FramePointer.find(mapping, svma, cache),
+            None => Err(Reason::NoImage { pc: svma }),
+        }
+    }
+}
 
 /// An unwinder behind the printer.
 pub(super) struct Stacks<'a>(Single<'a>);
@@ -30,9 +66,10 @@ impl Unwind for Stacks<'_> {
     }
 
     fn unwind(&mut self, sample: &Sample<'_>, frames_max: usize, chain: &mut Vec<u64>) {
-        let Some((pcs, exact)) = self.0.walk(sample) else {
+        let Some(Walked { pcs, exact, space }) = self.0.walk(sample) else {
             return;
         };
+        let begin = chain.len();
         let numbered = pcs.iter().zip(0u32..).take(frames_max);
         chain.extend(numbered.map(|(&pc, at)| {
             // The trampoline of a signal handler was not called either: libdw takes it for exact
@@ -40,5 +77,10 @@ impl Unwind for Stacks<'_> {
             let is_exact = at == 0 || exact.contains(&at) || exact.contains(&(at + 1));
             pc.wrapping_sub(u64::from(!is_exact))
         }));
+        // The walk ends where there is no file: only the last can be such a frame.
+        let last = chain[begin..].last().and_then(|&pc| space.find(pc));
+        if last.is_some_and(|mapping| mapping.image.is_none()) {
+            chain.pop();
+        }
     }
 }

@@ -22,7 +22,7 @@ mod traced;
 mod unwind;
 
 pub use replay::{Counts, Options, replay, replay_alone};
-pub use single::Single;
+pub use single::{Single, Walked};
 pub use task::{Consumer, Taken, Task};
 pub use unwind::How;
 

@@ -4,14 +4,27 @@ use super::batch::Batch;
 use super::leader::Leader;
 use super::unwind::{How, Unwinding};
 use crate::input::Filter;
+use std::sync::Arc;
 use unwind_sim_corpus::files::FinderOptions;
 use unwind_sim_perf::PerfFile;
 use unwind_sim_perf::data::{Event, Record, Sample};
+use unwind_sim_unwind::image::AddressSpace;
 
 /// Follows a recording, and walks the samples that it is asked for.
 pub struct Single<'a> {
     leader: Leader<fn(Batch) -> Batch>,
     unwinding: Unwinding<'a>,
+}
+
+/// A stack, and where it was walked.
+#[derive(Debug)]
+pub struct Walked<'a> {
+    /// Its pcs, innermost first.
+    pub pcs: &'a [u64],
+    /// The indexes of those that are no return addresses.
+    pub exact: &'a [u32],
+    /// The process's memory.
+    pub space: Arc<AddressSpace>,
 }
 
 impl<'a> Single<'a> {
@@ -31,11 +44,11 @@ impl<'a> Single<'a> {
         }
     }
 
-    /// The pcs of a sample's user stack, innermost first, and the indexes of those that are no
-    /// return addresses; `None` if it has no registers or no stack.
-    pub fn walk(&mut self, sample: &Sample<'_>) -> Option<(&[u64], &[u32])> {
+    /// A sample's user stack; `None` if it has no registers or no stack.
+    pub fn walk(&mut self, sample: &Sample<'_>) -> Option<Walked<'_>> {
         let pid = u32::try_from(sample.pid()?).ok()?;
         let space = self.leader.space(pid);
-        self.unwinding.walk_sample(sample, &space)
+        let (pcs, exact) = self.unwinding.walk_sample(sample, &space)?;
+        Some(Walked { pcs, exact, space })
     }
 }

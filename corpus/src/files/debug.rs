@@ -107,10 +107,18 @@ fn unpack(
     Ok(out)
 }
 
-/// `.gnu_debugdata`: an ELF file, compressed with xz, with the symbols that are not in `.dynsym`.
-fn mini_debug_info(data: &[u8], options: &FinderOptions) -> Result<Elf, FileProblemKind> {
+/// What `.gnu_debugdata` holds: an ELF file, compressed with xz, with the symbols that are not in
+/// `.dynsym`.
+///
+/// # Errors
+/// If it is damaged, or larger than what we unpack.
+pub fn unpack_debug_data(data: &[u8]) -> Result<Vec<u8>, FileProblemKind> {
     let reader = lzma_rust2::XzReader::new_mem_limit(data, true, XZ_WINDOW_KIB_MAX);
-    let bytes = unpack(reader, ".gnu_debugdata", 0)?;
+    unpack(reader, ".gnu_debugdata", 0)
+}
+
+fn mini_debug_info(data: &[u8], options: &FinderOptions) -> Result<Elf, FileProblemKind> {
+    let bytes = unpack_debug_data(data)?;
     let mut elf = elf::read("", Arc::new(bytes), &options.elf).map_err(FileProblemKind::Elf)?;
     unpack_sections(&mut elf, "", &mut Vec::new());
     Ok(elf)

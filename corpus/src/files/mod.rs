@@ -15,6 +15,7 @@ mod system;
 #[cfg(test)]
 mod tests;
 
+pub use debug::unpack_debug_data;
 pub use problem::{FileProblem, FileProblemKind};
 pub use system::own_vdso;
 

@@ -7,6 +7,7 @@ use object::Endianness;
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym, SymbolTable};
 use object::read::{SectionIndex, StringTable, SymbolIndex};
+use unwind_sim_corpus::files::unpack_debug_data;
 
 /// Bytes of one file's symbols with names; what is behind is not loaded.
 const SYMBOLS_MAX: usize = 8 << 20;
@@ -83,6 +84,12 @@ impl<'d, E: FileHeader<Endian = Endianness>> Parts<'d, E> {
         bytes.split(|&byte| byte == 0).next()
     }
 
+    /// The file within the file, unpacked: symbols that are not in `.dynsym`.
+    pub(super) fn debug_data(&self) -> Option<Vec<u8>> {
+        let (_, section) = self.section(b".gnu_debugdata")?;
+        unpack_debug_data(section.data(self.endian, self.data).ok()?).ok()
+    }
+
     /// The offset in the file of an address, by the program headers; `None` if no segment has it.
     pub(super) fn file_offset(&self, address: u64) -> Option<u64> {
         let endian = self.endian;
@@ -100,19 +107,22 @@ impl<'d, E: FileHeader<Endian = Endianness>> Parts<'d, E> {
 }
 
 /// Loads the symbols of `symbols` into a tree; addresses are those of `runtime`, which is the file
-/// that was mapped.
+/// that was mapped. Where the former are its `.gnu_debugdata`, its own are taken too.
 pub(super) fn load<E: FileHeader<Endian = Endianness>>(
     symbols: &Parts<'_, E>,
     runtime: &Parts<'_, E>,
+    is_debug_data: bool,
 ) -> Tree {
     let mut tree = Tree::new();
-    let tables = [
-        symbols.symbols(b".symtab", elf::SHT_SYMTAB),
-        symbols.symbols(b".dynsym", elf::SHT_DYNSYM),
-    ];
-    for table in tables.into_iter().flatten() {
+    let symtab = (symbols, b".symtab", elf::SHT_SYMTAB);
+    let dynsym = |parts| (parts, b".dynsym", elf::SHT_DYNSYM);
+    let own = is_debug_data.then(|| dynsym(runtime));
+    for (parts, name, kind) in [symtab, dynsym(symbols)].into_iter().chain(own) {
+        let Some(table) = parts.symbols(name, kind) else {
+            continue;
+        };
         for (index, symbol) in table.enumerate().take(SYMBOLS_MAX) {
-            if let Some(entry) = entry(symbols, runtime, &table, index, symbol) {
+            if let Some(entry) = entry(parts, runtime, &table, index, symbol) {
                 tree.insert(entry);
             }
         }

@@ -267,19 +267,29 @@ fn load_file(places: &Places, path: &[u8], build_id: &[u8]) -> Option<Tree> {
 }
 
 /// The symbols of the first of `candidates` that has a symbol table, at the addresses of the first
-/// that can have been mapped.
+/// that can have been mapped. The last is the file that was mapped: behind it comes what its
+/// `.gnu_debugdata` holds.
 fn load<E: FileHeader<Endian = Endianness>>(candidates: &[&[u8]], build_id: &[u8]) -> Option<Tree> {
-    let parts: Vec<elf::Parts<'_, E>> = candidates
-        .iter()
-        .filter_map(|bytes| elf::Parts::<E>::parse(bytes))
-        .filter(|parts| {
-            build_id.is_empty() || parts.build_id().is_some_and(|id| same(id, build_id))
-        })
-        .collect();
+    let fits = |parts: &elf::Parts<'_, E>| {
+        build_id.is_empty() || parts.build_id().is_some_and(|id| same(id, build_id))
+    };
+    let parse = |bytes| elf::Parts::<E>::parse(bytes).filter(fits);
+    let parts: Vec<_> = candidates.iter().filter_map(|bytes| parse(bytes)).collect();
     let symbols = parts.iter().find(|parts| parts.has_symtab());
     let runtime = parts.iter().find(|parts| parts.is_runtime());
-    let symbols = symbols.or(runtime)?;
-    Some(elf::load(symbols, runtime.unwrap_or(symbols)))
+    if let Some(symbols) = symbols {
+        return Some(elf::load(symbols, runtime.unwrap_or(symbols), false));
+    }
+    let file = elf::Parts::<E>::parse(candidates.last()?);
+    let unpacked = file.and_then(|file| file.debug_data());
+    let inner = unpacked.as_deref().and_then(parse);
+    let inner = inner.filter(elf::Parts::has_symtab);
+    let symbols = inner.as_ref().or(runtime)?;
+    Some(elf::load(
+        symbols,
+        runtime.unwrap_or(symbols),
+        inner.is_some(),
+    ))
 }
 
 /// Whether two build ids are the same; perf fills short ones with zeros.
