@@ -119,6 +119,7 @@ fn compressed_recording() {
 #[test]
 fn recording_of_two_events_through_a_pipe() {
     check("fp-pipe", dump);
+    check("tp-pipe", dump);
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use super::attr::{ATTR_SIZE_VER0, EventAttr};
 use super::error::{PerfError, PerfErrorKind};
-use super::features::Features;
+use super::features::{Features, feature};
 use super::file::{Mode, Parts};
 use super::file_mode::ATTRS_MAX;
 use super::le;
-use super::walk::{RawRecord, Records, record_type as rt};
+use super::walk::{HEADER, RawRecord, Records, record_type as rt};
 
 /// Size that the header states: magic and size, nothing else.
 pub(super) const HEADER_SIZE: u64 = 16;
@@ -48,6 +48,14 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parts<'_>, PerfError> {
             rt::EVENT_UPDATE if le::u64_at(raw.body, 0) == Some(EVENT_UPDATE_NAME) => {
                 if let Some(id) = le::u64_at(raw.body, 8) {
                     names.push((id, le::until_nul(&raw.body[16..])));
+                }
+            }
+            rt::HEADER_TRACING_DATA => {
+                // The data follow the record.
+                let begin = raw.offset as usize + HEADER + raw.body.len();
+                let size = le::u32_at(raw.body, 0).unwrap_or(0) as usize;
+                if let Some(data) = bytes.get(begin..).and_then(|rest| rest.get(..size)) {
+                    features.push(feature::TRACING_DATA, begin as u64, data);
                 }
             }
             rt::SAMPLE | rt::COMPRESSED | rt::COMPRESSED2 => break,

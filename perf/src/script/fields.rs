@@ -1,6 +1,6 @@
 //! Which fields `perf script` prints for an event.
 
-use crate::data::{EventAttr, PerfFile, sample_type as st};
+use crate::data::{EventAttr, Mode, PerfFile, sample_type as st};
 
 /// `PERF_TYPE_TRACEPOINT` (`include/uapi/linux/perf_event.h`).
 const TYPE_TRACEPOINT: u32 = 2;
@@ -144,6 +144,16 @@ impl Fields {
     pub(super) fn of_file(file: &PerfFile<'_>, asked: Option<Self>) -> Vec<Self> {
         let attrs = file.attrs();
         let chains = |attr: &EventAttr| attr.sample_type & st::CALLCHAIN != 0;
+        // Through a pipe perf sees one attribute after the other, and decides at the first
+        // tracepoint by what came so far.
+        let tracepoint = |attr: &EventAttr| attr.kind == TYPE_TRACEPOINT;
+        let of_chains = match (file.mode(), attrs.iter().position(tracepoint)) {
+            (Mode::Pipe, Some(at)) if attrs[..=at].iter().any(chains) => Self::IP.and(Self::SYM),
+            (Mode::File, Some(_)) if attrs.iter().any(|attr| tracepoint(attr) && chains(attr)) => {
+                Self::IP.and(Self::SYM).and(Self::SYM_OFFSET).and(Self::DSO)
+            }
+            _ => Self::default(),
+        };
         attrs
             .iter()
             .map(|attr| {
@@ -155,9 +165,8 @@ impl Fields {
                 if let Some(first) = same().find(|other| !is_dummy(other)) {
                     fields = fields.without(Self::missing(first));
                 }
-                if attr.kind == TYPE_TRACEPOINT && same().any(chains) {
-                    fields = fields
-                        .and(Self::of_type(TYPE_BREAKPOINT).without(Self::CPU.and(Self::TIME)));
+                if attr.kind == TYPE_TRACEPOINT {
+                    fields = fields.and(of_chains);
                 }
                 fields
             })
