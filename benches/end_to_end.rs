@@ -14,8 +14,7 @@ use std::time::{Duration, Instant};
 use common::programs::Scratch;
 use common::recording::{self, RECIPES, Recipe};
 use common::report;
-use common::timing::Figure;
-use nix::sys::resource::{UsageWho, getrusage};
+use common::timing::{Figure, children_cpu};
 
 const PERF: &str = "perf script";
 const SAMPLY: &str = "samply import";
@@ -53,15 +52,6 @@ impl Contestant {
         let per_stack = times.iter().map(|t| t / stacks.max(1) as f64);
         Figure::new(&self.name, per_stack.collect())
     }
-}
-
-/// User and system time of all children so far.
-fn children_cpu() -> Duration {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("getrusage of children");
-    let of = |t: nix::sys::time::TimeVal| {
-        Duration::from_micros((t.tv_sec() * 1_000_000 + t.tv_usec()).unsigned_abs())
-    };
-    of(usage.user_time()) + of(usage.system_time())
 }
 
 /// Waits for the child, watching its anonymous memory; `None` when it failed.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::time::{ClockId, clock_gettime};
 
 /// CPU time this thread has used.
@@ -17,6 +18,15 @@ pub(crate) fn cpu_time(work: impl FnOnce()) -> Duration {
     let start = now();
     work();
     now() - start
+}
+
+/// User and system time of all children so far.
+pub(crate) fn children_cpu() -> Duration {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("getrusage of children");
+    let of = |t: nix::sys::time::TimeVal| {
+        Duration::from_micros((t.tv_sec() * 1_000_000 + t.tv_usec()).unsigned_abs())
+    };
+    of(usage.user_time()) + of(usage.system_time())
 }
 
 /// One thing to be measured.

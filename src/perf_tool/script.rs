@@ -57,10 +57,13 @@ pub fn script(
     let copies = st::REGS_USER | st::STACK_USER;
     let unwinds = |attr: &EventAttr| attr.sample_type & copies == copies;
     let engine = Engine::Table(Box::new(libdw()));
-    let files = FinderOptions {
+    let mut files = FinderOptions {
         symfs: places.symfs.clone(),
         ..FinderOptions::system()
     };
+    // Names come from elsewhere.
+    files.elf.symbols = false;
+    files.elf.plt = false;
     let mut stacks = file
         .attrs()
         .iter()

@@ -1,8 +1,7 @@
 //! Symbols of ELF files as perf loads them (`tools/perf/util/symbol-elf.c`, Linux 7.2): addresses
 //! are offsets in the file, `.symtab` and then `.dynsym` are taken, objects and labels too.
 
-use super::tree::{Entry, Tree};
-use crate::names;
+use super::tree::{Entry, Name, Tree};
 use object::Endianness;
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym, SymbolTable};
@@ -11,8 +10,6 @@ use unwind_sim_corpus::files::unpack_debug_data;
 
 /// Bytes of one file's symbols with names; what is behind is not loaded.
 const SYMBOLS_MAX: usize = 8 << 20;
-/// Bytes of a name.
-const NAME_MAX: usize = 1 << 16;
 
 /// An ELF file's parts that symbols need.
 pub(super) struct Parts<'d, E: FileHeader> {
@@ -135,13 +132,13 @@ pub(super) fn load<E: FileHeader<Endian = Endianness>>(
 }
 
 /// A symbol, if it is one that perf keeps.
-fn entry<E: FileHeader<Endian = Endianness>>(
-    symbols: &Parts<'_, E>,
+fn entry<'d, E: FileHeader<Endian = Endianness>>(
+    symbols: &Parts<'d, E>,
     runtime: &Parts<'_, E>,
-    table: &SymbolTable<'_, E>,
+    table: &SymbolTable<'d, E>,
     index: SymbolIndex,
     symbol: &E::Sym,
-) -> Option<Entry> {
+) -> Option<Entry<'d>> {
     let endian = symbols.endian;
     let shndx = symbol.st_shndx(endian);
     if symbol.st_name(endian) == 0 || shndx == elf::SHN_UNDEF {
@@ -180,7 +177,7 @@ fn entry<E: FileHeader<Endian = Endianness>>(
         end: start.saturating_add(size),
         binding: symbol.st_bind().0,
         kind: kind.0,
-        name: name(symbol.name(endian, table.strings()).ok()?),
+        name: Name::Raw(symbol.name(endian, table.strings()).ok()?),
     })
 }
 
@@ -188,18 +185,6 @@ fn entry<E: FileHeader<Endian = Endianness>>(
 fn is_text_or_data(name: &[u8]) -> bool {
     let has = |part: &[u8]| name.windows(4).any(|window| window == part);
     has(b"text") || has(b"data")
-}
-
-/// A name as perf shows it.
-pub(super) fn name(raw: &[u8]) -> Vec<u8> {
-    let raw = &raw[..raw.len().min(NAME_MAX)];
-    if !raw.starts_with(b"_") {
-        return raw.to_vec();
-    }
-    match std::str::from_utf8(raw) {
-        Ok(text) => names::demangle_or_keep(text).into_bytes(),
-        Err(_) => raw.to_vec(),
-    }
 }
 
 /// The string at an offset of a symbol's table.

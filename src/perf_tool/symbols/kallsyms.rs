@@ -9,6 +9,8 @@ use unwind_sim_perf::script::{KernelPart, Symbol};
 
 /// A page, to which the last symbol of a module is rounded up.
 const PAGE: u64 = 4096;
+/// Digits of an address.
+const DIGITS_MAX: usize = 16;
 /// Symbols that are kept.
 const SYMBOLS_MAX: usize = 4 << 20;
 
@@ -36,7 +38,12 @@ impl Kallsyms {
         let mut at = 0;
         while at < text.len() && entries.len() < SYMBOLS_MAX {
             let rest = &text[at..];
-            let length = memchr(rest).unwrap_or(rest.len());
+            let tab = memchr::memchr2(b'\n', b'\t', rest).filter(|&place| rest[place] == b'\t');
+            let from = tab.unwrap_or(0);
+            let length = match memchr::memchr(b'\n', &rest[from..]) {
+                Some(place) => from + place,
+                None => rest.len(),
+            };
             entries.extend(entry(&rest[..length], at));
             at += length + 1;
         }
@@ -101,19 +108,23 @@ impl Kallsyms {
     }
 }
 
-/// The place of the next line's end.
-fn memchr(bytes: &[u8]) -> Option<usize> {
-    bytes.iter().position(|&byte| byte == b'\n')
-}
-
 /// One line: `ffffffff81000000 T _text` or `ffffffffc0000000 t init\t[module]`.
 fn entry(line: &[u8], at: usize) -> Option<Entry> {
-    let digits = line.iter().position(|&byte| byte == b' ')?;
-    let mut start: u64 = 0;
-    for &digit in line.get(..digits).filter(|digits| digits.len() <= 16)? {
-        start = start << 4 | u64::from((digit as char).to_digit(16)?);
+    let (mut start, mut digits): (u64, usize) = (0, 0);
+    for &byte in line.iter().take(DIGITS_MAX + 1) {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            b'A'..=b'F' => byte - b'A' + 10,
+            _ => break,
+        };
+        start = start << 4 | u64::from(digit);
+        digits += 1;
     }
-    let [_, kind, b' ', name @ ..] = line.get(digits..)? else {
+    if digits > DIGITS_MAX {
+        return None;
+    }
+    let [b' ', kind, b' ', name @ ..] = line.get(digits..)? else {
         return None;
     };
     if !matches!(kind.to_ascii_uppercase(), b'T' | b'W' | b'D' | b'B')
@@ -122,7 +133,8 @@ fn entry(line: &[u8], at: usize) -> Option<Entry> {
     {
         return None;
     }
-    let (name_len, module_len) = match name.iter().position(|&byte| byte == b'\t') {
+    let tab = memchr::memchr(b'\t', name);
+    let (name_len, module_len) = match tab {
         None => (name.len(), 0),
         Some(tab) => {
             let module = name.get(tab + 2..name.len().checked_sub(1)?)?;

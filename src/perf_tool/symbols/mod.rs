@@ -14,8 +14,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use tree::{Entry, Tree};
+use tree::{Entry, Name, Tree};
 use unwind_sim_corpus::files::own_vdso;
 use unwind_sim_corpus::mapped::map_file;
 use unwind_sim_perf::script::{Object, Symbol, Symbols};
@@ -25,6 +24,8 @@ use unwind_sim_unwind::image::Owner;
 const KALLSYMS_MAX: u64 = 256 << 20;
 /// Bytes of a generated `perf-PID.map` that are read.
 const JIT_MAP_MAX: u64 = 256 << 20;
+/// Bytes set aside for a file whose length is not known before: most lists of a kernel's symbols.
+const READ_AT_FIRST: usize = 16 << 20;
 
 /// Where files are.
 #[derive(Clone, Debug, Default)]
@@ -41,9 +42,9 @@ pub struct Places {
 pub struct Files {
     places: Places,
     kernel: Option<Kallsyms>,
-    trees: HashMap<(Vec<u8>, Vec<u8>), Arc<Tree>>,
-    /// The name found last.
-    name: Vec<u8>,
+    trees: HashMap<(Vec<u8>, Vec<u8>), Tree>,
+    /// The name of generated code that was asked for last.
+    generated: Vec<u8>,
 }
 
 impl Files {
@@ -53,7 +54,7 @@ impl Files {
             places,
             kernel: None,
             trees: HashMap::new(),
-            name: Vec::new(),
+            generated: Vec::new(),
         }
     }
 
@@ -71,14 +72,10 @@ impl Files {
         path: &[u8],
         build_id: &[u8],
         load: impl FnOnce(&Places) -> Tree,
-    ) -> Arc<Tree> {
+    ) -> &mut Tree {
         let key = (path.to_vec(), build_id.to_vec());
-        if let Some(tree) = self.trees.get(&key) {
-            return tree.clone();
-        }
-        let tree = Arc::new(load(&self.places));
-        self.trees.insert(key, tree.clone());
-        tree
+        let places = &self.places;
+        self.trees.entry(key).or_insert_with(|| load(places))
     }
 }
 
@@ -87,9 +84,9 @@ impl Symbols for Files {
         let tree = match *object {
             Object::Kernel(part) => return self.kernel().symbol(part, address),
             Object::Generated { name, length } => {
-                self.name = name.to_vec();
+                self.generated = name.to_vec();
                 return Some(Symbol {
-                    name: &self.name,
+                    name: &self.generated,
                     range: 0..length,
                 });
             }
@@ -98,12 +95,10 @@ impl Symbols for Files {
             }),
             Object::Anonymous { path } => self.tree(path, b"", |places| jit_map(places, path)),
         };
-        let entry = tree.find(address)?;
-        self.name.clear();
-        self.name.extend_from_slice(&entry.name);
+        let at = tree.find(address)?;
         Some(Symbol {
-            name: &self.name,
-            range: entry.start..entry.end,
+            range: tree.range(at),
+            name: tree.name(at),
         })
     }
 }
@@ -112,7 +107,7 @@ impl Symbols for Files {
 fn read(path: &Path, size_max: u64) -> Option<Vec<u8>> {
     use std::io::Read;
     let file = std::fs::File::open(path).ok()?;
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(READ_AT_FIRST);
     file.take(size_max).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
@@ -161,7 +156,7 @@ fn jit_map(places: &Places, path: &[u8]) -> Tree {
                 end: start.saturating_add(size),
                 binding: 1,
                 kind: 2,
-                name: name.to_vec(),
+                name: Name::Plain(name),
             });
         }
     }

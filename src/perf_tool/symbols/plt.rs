@@ -1,8 +1,8 @@
 //! Names for the stubs of the procedure linkage table, which no symbol table has:
 //! `dso__synthesize_plt_symbols` of `tools/perf/util/symbol-elf.c` (Linux 7.2), for x86.
 
-use super::elf::{Parts, name, symbol_name};
-use super::tree::{Entry, Tree};
+use super::elf::{Parts, symbol_name};
+use super::tree::{Entry, Name, Tree};
 use object::Endianness;
 use object::elf;
 use object::read::elf::{FileHeader, Rela, SectionHeader};
@@ -16,7 +16,7 @@ const IRELATIVE: u32 = 37;
 /// `R_X86_64_GLOB_DAT`.
 const GLOB_DAT: u32 = 6;
 
-fn symbol(start: u64, size: u64, name: Vec<u8>) -> Entry {
+fn symbol(start: u64, size: u64, name: Name<'_>) -> Entry<'_> {
     Entry {
         start,
         end: start.saturating_add(size),
@@ -73,22 +73,20 @@ pub(super) fn load<E: FileHeader<Endian = Endianness>>(parts: &Parts<'_, E>, tre
         return;
     };
     let plt_start: u64 = plt.sh_offset(endian).into();
-    if let Some(before) = tree.find_mut(plt_start)
-        && before.start < plt_start
-        && before.end > plt_start
+    if let Some(before) = tree.find(plt_start)
+        && tree.range(before).start < plt_start
+        && tree.range(before).end > plt_start
     {
-        before.end = plt_start;
+        tree.set_end(before, plt_start);
     }
     let size = entry_size(parts, plt);
-    let header = tree.insert(symbol(plt_start, size, b".plt".to_vec()));
+    let header = tree.insert(symbol(plt_start, size, Name::Plain(b".plt")));
     got(parts, tree);
     let mut at = plt_start.saturating_add(size);
     let mut size = size;
     if let Some((_, secure)) = parts.section(b".plt.sec") {
         size = entry_size(parts, secure);
-        if let Some(entry) = tree.entry_mut(header) {
-            entry.end = plt_start.saturating_add(plt.sh_size(endian).into());
-        }
+        tree.set_end(header, plt_start.saturating_add(plt.sh_size(endian).into()));
         at = secure.sh_offset(endian).into();
     }
     let mut relocs = relocations(parts, b".rela.plt");
@@ -102,29 +100,32 @@ pub(super) fn load<E: FileHeader<Endian = Endianness>>(parts: &Parts<'_, E>, tre
             .as_ref()
             .filter(|_| reloc.symbol != 0)
             .and_then(|table| symbol_name(parts, table, reloc.symbol));
-        let name = stub_name(parts, tree, raw, &reloc, at);
-        tree.insert(symbol(at, size, name));
+        if let Some(raw) = raw.filter(|raw| !raw.is_empty()) {
+            tree.insert(symbol(at, size, Name::Stub(raw)));
+        } else {
+            let name = unnamed(parts, tree, &reloc, at);
+            tree.insert(symbol(at, size, Name::Plain(&name)));
+        }
         at = at.saturating_add(size);
     }
 }
 
-/// `NAME@plt`; for an indirect function without a name that of its resolver.
-fn stub_name<E: FileHeader<Endian = Endianness>>(
+/// The name of a stub whose relocation names no function: for an indirect one that of its resolver.
+fn unnamed<E: FileHeader<Endian = Endianness>>(
     parts: &Parts<'_, E>,
-    tree: &Tree,
-    raw: Option<&[u8]>,
+    tree: &mut Tree,
     reloc: &Reloc,
     at: u64,
 ) -> Vec<u8> {
-    if let Some(raw) = raw.filter(|raw| !raw.is_empty()) {
-        return [&name(raw)[..], b"@plt"].concat();
-    }
     let resolver = (reloc.kind == IRELATIVE)
         .then(|| parts.file_offset(reloc.addend))
         .flatten()
-        .and_then(|offset| tree.find(offset).filter(|entry| entry.start == offset));
+        .and_then(|offset| {
+            tree.find(offset)
+                .filter(|&at| tree.range(at).start == offset)
+        });
     match resolver {
-        Some(entry) => [&entry.name[..], b"@plt"].concat(),
+        Some(resolver) => [tree.name(resolver), b"@plt"].concat(),
         None => format!("offset_{at:#x}@plt").into_bytes(),
     }
 }
@@ -155,10 +156,9 @@ fn got<E: FileHeader<Endian = Endianness>>(parts: &Parts<'_, E>, tree: &mut Tree
             symbol_name(parts, table.as_ref()?, relocs[at].symbol)
         });
         let start = offset.wrapping_add(number * size);
-        let name = match found.filter(|raw| !raw.is_empty()) {
-            Some(raw) => [&name(raw)[..], b"@plt"].concat(),
-            None => format!("offset_{start:#x}@plt").into_bytes(),
-        };
+        let unnamed = format!("offset_{start:#x}@plt").into_bytes();
+        let found = found.filter(|raw| !raw.is_empty());
+        let name = found.map_or(Name::Plain(&unnamed), Name::Stub);
         tree.insert(symbol(start, size, name));
     }
 }

@@ -5,6 +5,7 @@
 //! and duplicates is `symbols__fixup_end` and `symbols__fixup_duplicate` of
 //! `tools/perf/util/symbol.c` (Linux 7.2).
 
+use crate::names;
 use std::ops::Range;
 
 /// `STB_WEAK`.
@@ -15,24 +16,57 @@ const GLOBAL: u8 = 1;
 const NOTYPE: u8 = 0;
 /// A page, to which the last symbol is rounded up.
 const PAGE: u64 = 4096;
+/// Bytes of a name.
+const NAME_MAX: usize = 1 << 16;
 
 /// The index of no node.
 const NIL: u32 = u32::MAX;
 
-/// A symbol.
-#[derive(Clone, Debug)]
-pub(super) struct Entry {
+/// A symbol that is put in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry<'n> {
     pub(super) start: u64,
     pub(super) end: u64,
     /// `st_info`'s binding.
     pub(super) binding: u8,
     /// `st_info`'s type.
     pub(super) kind: u8,
-    pub(super) name: Vec<u8>,
+    pub(super) name: Name<'n>,
+}
+
+/// A name and what is to be made of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Name<'n> {
+    /// It is shown as it is.
+    Plain(&'n [u8]),
+    /// As a symbol table has it: it may be mangled.
+    Raw(&'n [u8]),
+    /// That of the function which a stub calls, as a symbol table has it.
+    Stub(&'n [u8]),
+}
+
+/// What is left to be done with a name. That is put off, as few symbols of a file are ever shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Form {
+    Shown,
+    Raw,
+    Stub,
+}
+
+/// What is not needed to find a symbol.
+#[derive(Clone, Debug)]
+struct Label {
+    binding: u8,
+    kind: u8,
+    form: Form,
+    /// Where its name is in [`Tree::names`].
+    name: Range<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Node {
+    start: u64,
+    end: u64,
     left: u32,
     right: u32,
     parent: u32,
@@ -42,16 +76,19 @@ struct Node {
 /// The symbols of an object.
 #[derive(Debug)]
 pub(super) struct Tree {
-    entries: Vec<Entry>,
     nodes: Vec<Node>,
+    /// By the number of the node.
+    labels: Vec<Label>,
+    names: Vec<u8>,
     root: u32,
 }
 
 impl Tree {
     pub(super) fn new() -> Tree {
         Tree {
-            entries: Vec::new(),
             nodes: Vec::new(),
+            labels: Vec::new(),
+            names: Vec::new(),
             root: NIL,
         }
     }
@@ -61,26 +98,21 @@ impl Tree {
         self.root == NIL
     }
 
-    /// The symbol that perf finds at `address`.
-    pub(super) fn find(&self, address: u64) -> Option<&Entry> {
-        self.find_index(address)
-            .map(|at| &self.entries[at as usize])
-    }
-
-    /// The same, to change it.
-    pub(super) fn find_mut(&mut self, address: u64) -> Option<&mut Entry> {
-        self.find_index(address)
-            .map(|at| &mut self.entries[at as usize])
-    }
-
-    fn find_index(&self, address: u64) -> Option<u32> {
+    /// The number of the symbol that perf finds at `address`.
+    pub(super) fn find(&self, address: u64) -> Option<u32> {
         let mut at = self.root;
         while at != NIL {
-            let Range { start, end } = self.range(at);
+            let Node {
+                start,
+                end,
+                left,
+                right,
+                ..
+            } = self.nodes[at as usize];
             if address < start {
-                at = self.nodes[at as usize].left;
+                at = left;
             } else if address > end || (address == end && address != start) {
-                at = self.nodes[at as usize].right;
+                at = right;
             } else {
                 return Some(at);
             }
@@ -88,24 +120,62 @@ impl Tree {
         None
     }
 
-    fn range(&self, at: u32) -> Range<u64> {
-        let entry = &self.entries[at as usize];
-        entry.start..entry.end
+    /// Where the symbol of that number lies.
+    pub(super) fn range(&self, at: u32) -> Range<u64> {
+        let node = &self.nodes[at as usize];
+        node.start..node.end
+    }
+
+    /// Gives the symbol of that number another end.
+    pub(super) fn set_end(&mut self, at: u32, end: u64) {
+        self.nodes[at as usize].end = end;
+    }
+
+    /// The name of the symbol of that number, as perf shows it.
+    pub(super) fn name(&mut self, at: u32) -> &[u8] {
+        let label = &mut self.labels[at as usize];
+        if label.form != Form::Shown {
+            let mut shown = shown(&self.names[label.name.clone()]);
+            if label.form == Form::Stub {
+                shown.extend_from_slice(b"@plt");
+            }
+            let start = self.names.len();
+            self.names.extend_from_slice(&shown);
+            label.name = start..self.names.len();
+            label.form = Form::Shown;
+        }
+        &self.names[label.name.clone()]
     }
 
     /// Puts a symbol behind those of the same start, and returns its number.
-    pub(super) fn insert(&mut self, entry: Entry) -> usize {
+    pub(super) fn insert(&mut self, entry: Entry<'_>) -> u32 {
         let new = self.nodes.len() as u32;
         let (mut parent, mut at) = (NIL, self.root);
         let mut is_left = false;
         while at != NIL {
             parent = at;
-            is_left = entry.start < self.entries[at as usize].start;
             let node = &self.nodes[at as usize];
+            is_left = entry.start < node.start;
             at = if is_left { node.left } else { node.right };
         }
-        self.entries.push(entry);
+        let (form, name) = match entry.name {
+            Name::Plain(name) => (Form::Shown, name),
+            // Nothing else is ever mangled.
+            Name::Raw(name) if !name.starts_with(b"_") => (Form::Shown, name),
+            Name::Raw(name) => (Form::Raw, name),
+            Name::Stub(name) => (Form::Stub, name),
+        };
+        let name_start = self.names.len();
+        self.names.extend_from_slice(name);
+        self.labels.push(Label {
+            binding: entry.binding,
+            kind: entry.kind,
+            form,
+            name: name_start..self.names.len(),
+        });
         self.nodes.push(Node {
+            start: entry.start,
+            end: entry.end,
             left: NIL,
             right: NIL,
             parent,
@@ -119,12 +189,7 @@ impl Tree {
             self.nodes[parent as usize].right = new;
         }
         self.inserted(new);
-        new as usize
-    }
-
-    /// The symbol of that number, to change all but its start.
-    pub(super) fn entry_mut(&mut self, number: usize) -> Option<&mut Entry> {
-        self.entries.get_mut(number)
+        new
     }
 
     fn is_red(&self, at: u32) -> bool {
@@ -299,16 +364,16 @@ impl Tree {
     pub(super) fn fix(&mut self) {
         let order = self.in_order();
         for pair in order.windows(2) {
-            let next = self.entries[pair[1] as usize].start;
-            let entry = &mut self.entries[pair[0] as usize];
-            if entry.end == entry.start {
-                entry.end = next;
+            let next = self.nodes[pair[1] as usize].start;
+            let node = &mut self.nodes[pair[0] as usize];
+            if node.end == node.start {
+                node.end = next;
             }
         }
         if let Some(&last) = order.last() {
-            let entry = &mut self.entries[last as usize];
-            if entry.end == entry.start {
-                entry.end = entry.start.next_multiple_of(PAGE).saturating_add(PAGE);
+            let node = &mut self.nodes[last as usize];
+            if node.end == node.start {
+                node.end = node.start.next_multiple_of(PAGE).saturating_add(PAGE);
             }
         }
         let mut order = order.into_iter();
@@ -316,10 +381,9 @@ impl Tree {
             return;
         };
         for next in order {
-            let (a, b) = (&self.entries[kept as usize], &self.entries[next as usize]);
-            if a.start != b.start {
+            if self.nodes[kept as usize].start != self.nodes[next as usize].start {
                 kept = next;
-            } else if is_better(a, b) {
+            } else if self.is_better(kept, next) {
                 self.erase(next);
             } else {
                 self.erase(kept);
@@ -327,51 +391,71 @@ impl Tree {
             }
         }
     }
-}
 
-/// Whether `a` is kept where `a` and, behind it, `b` begin at one address: `choose_best_symbol`.
-fn is_better(a: &Entry, b: &Entry) -> bool {
-    let size = |entry: &Entry| entry.end.wrapping_sub(entry.start);
-    match (size(a), size(b)) {
-        (1.., 0) => return true,
-        (0, 1..) => return false,
-        _ => {}
-    }
-    if a.kind != b.kind {
-        if a.kind == NOTYPE {
-            return false;
+    /// Whether `a` is kept where `a` and, behind it, `b` begin at one address:
+    /// `choose_best_symbol`.
+    fn is_better(&mut self, a: u32, b: u32) -> bool {
+        let size = |at: u32| {
+            let range = self.range(at);
+            range.end.wrapping_sub(range.start)
+        };
+        match (size(a), size(b)) {
+            (1.., 0) => return true,
+            (0, 1..) => return false,
+            _ => {}
         }
-        if b.kind == NOTYPE {
+        let (one, other) = (&self.labels[a as usize], &self.labels[b as usize]);
+        if one.kind != other.kind {
+            if one.kind == NOTYPE {
+                return false;
+            }
+            if other.kind == NOTYPE {
+                return true;
+            }
+        }
+        if (one.binding == WEAK) != (other.binding == WEAK) {
+            return other.binding == WEAK;
+        }
+        if (one.binding == GLOBAL) != (other.binding == GLOBAL) {
+            return one.binding == GLOBAL;
+        }
+        // Most often the same symbol of two tables: then nothing has to be demangled.
+        let name = |label: &Label| &self.names[label.name.clone()];
+        if one.form != other.form || name(one) != name(other) {
+            let underscores = |name: &[u8]| name.iter().take_while(|&&c| c == b'_').count();
+            let rank = |name: &[u8]| (std::cmp::Reverse(underscores(name)), name.len());
+            let (a, b) = (rank(self.name(a)), rank(self.name(b)));
+            if a != b {
+                return a > b;
+            }
+        } else if memchr::memmem::find(name(one), b"SyS").is_none() {
             return true;
         }
+        let name = self.name(a);
+        !name.starts_with(b"SyS") && !name.starts_with(b"compat_SyS")
     }
-    if (a.binding == WEAK) != (b.binding == WEAK) {
-        return b.binding == WEAK;
+}
+
+/// A name of a symbol table as perf shows it.
+fn shown(raw: &[u8]) -> Vec<u8> {
+    let raw = &raw[..raw.len().min(NAME_MAX)];
+    match std::str::from_utf8(raw) {
+        Ok(text) => names::demangle_or_keep(text).into_bytes(),
+        Err(_) => raw.to_vec(),
     }
-    if (a.binding == GLOBAL) != (b.binding == GLOBAL) {
-        return a.binding == GLOBAL;
-    }
-    let underscores = |entry: &Entry| entry.name.iter().take_while(|&&c| c == b'_').count();
-    if underscores(a) != underscores(b) {
-        return underscores(a) < underscores(b);
-    }
-    if a.name.len() != b.name.len() {
-        return a.name.len() > b.name.len();
-    }
-    !a.name.starts_with(b"SyS") && !a.name.starts_with(b"compat_SyS")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn entry(start: u64, end: u64, name: &str) -> Entry {
+    fn entry(start: u64, end: u64, name: &str) -> Entry<'_> {
         Entry {
             start,
             end,
             binding: GLOBAL,
             kind: 2,
-            name: name.into(),
+            name: Name::Raw(name.as_bytes()),
         }
     }
 
@@ -405,12 +489,12 @@ mod tests {
                 tree.erase(at);
             } else {
                 let start = random % 500;
-                alive.push(tree.insert(entry(start, start, "x")) as u32);
+                alive.push(tree.insert(entry(start, start, "x")));
             }
             black_height(&tree, tree.root);
             let order = tree.in_order();
             assert_eq!(order.len(), alive.len());
-            assert!(order.is_sorted_by_key(|&at| tree.entries[at as usize].start));
+            assert!(order.is_sorted_by_key(|&at| tree.nodes[at as usize].start));
         }
     }
 
@@ -426,7 +510,10 @@ mod tests {
         tree.insert(entry(0x40, 0x50, "poll"));
         tree.insert(entry(0x60, 0x60, "last"));
         tree.fix();
-        let name = |at| tree.find(at).map(|e| String::from_utf8_lossy(&e.name));
+        let mut name = |at| {
+            tree.find(at)
+                .map(|at| String::from_utf8_lossy(tree.name(at)).into_owned())
+        };
         assert_eq!(name(0x3f).as_deref(), Some("label"));
         assert_eq!(name(0x40).as_deref(), Some("poll"));
         assert_eq!(name(0x50), None);

@@ -1,0 +1,178 @@
+//! `unwind-sim perf script` against `perf script --no-inline`: whole processes, in turn, one thread
+//! each, their text thrown away. First the two texts are compared.
+//!
+//! `cargo bench --bench perf_script` records its own inputs, one with frame pointers and one with
+//! stack copies; `UNWIND_SIM_BENCH_RECORDINGS=FILE:FILE` takes others. `UNWIND_SIM_PERF=PROGRAM` is
+//! the perf to be held against. With `--test` nothing is measured.
+mod common;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use common::programs::{self, Scratch};
+use common::report;
+use common::timing::{Figure, children_cpu};
+
+const OURS: &str = "ours";
+const ROUNDS: usize = 11;
+const GOAL_TIMES: f64 = 5.0;
+/// Forks, libraries, the kernel, and names that are mangled.
+const WORK: &str = "for i in 1 2 3 4; do find /usr -name '*.so*' | sort -R | md5sum; \
+    c++ -x c++ -std=c++17 -fsyntax-only - <<< '#include <regex>'; done";
+const KINDS: [(&str, &[&str]); 2] = [
+    ("frame-pointers", &["-g"]),
+    ("stack-copies", &["--call-graph", "dwarf,4096"]),
+];
+
+/// What a process needed, each round.
+struct Contestant {
+    name: &'static str,
+    command: Command,
+    cpu_ns: Vec<f64>,
+    wall_ns: Vec<f64>,
+}
+
+impl Contestant {
+    fn new(name: &'static str, mut command: Command) -> Self {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Self {
+            name,
+            command,
+            cpu_ns: Vec::new(),
+            wall_ns: Vec::new(),
+        }
+    }
+
+    fn text(&mut self) -> Result<Vec<u8>, String> {
+        let output = self.command.stdout(Stdio::piped()).output();
+        self.command.stdout(Stdio::null());
+        let output = output.map_err(|e| format!("{}: {e}", self.name))?;
+        if !output.status.success() || output.stdout.is_empty() {
+            return Err(format!("{} failed", self.name));
+        }
+        Ok(output.stdout)
+    }
+
+    fn run(&mut self) -> Result<(), String> {
+        let (cpu, wall) = (children_cpu(), Instant::now());
+        let status = self.command.status();
+        let (cpu, wall) = (children_cpu() - cpu, wall.elapsed());
+        self.cpu_ns.push(cpu.as_nanos() as f64);
+        self.wall_ns.push(wall.as_nanos() as f64);
+        match status {
+            Ok(status) if status.success() => Ok(()),
+            _ => Err(format!("{} failed", self.name)),
+        }
+    }
+}
+
+fn perf() -> OsString {
+    std::env::var_os("UNWIND_SIM_PERF").unwrap_or_else(|| "perf".into())
+}
+
+/// The lines in which two texts differ, and those of the second.
+fn differing(a: &[u8], b: &[u8]) -> (usize, usize) {
+    let mut count_by_line = std::collections::HashMap::new();
+    for line in a.split(|&byte| byte == b'\n') {
+        *count_by_line.entry(line).or_insert(0i64) += 1;
+    }
+    let mut all = 0;
+    for line in b.split(|&byte| byte == b'\n') {
+        *count_by_line.entry(line).or_insert(0) -= 1;
+        all += 1;
+    }
+    let missing = count_by_line.values().filter(|&&count| count < 0);
+    (missing.map(|count| -count as usize).sum(), all)
+}
+
+fn measure(title: &str, recording: &Path, test: bool) -> Result<(), String> {
+    let mut theirs = Command::new(perf());
+    theirs.args(["script", "--no-inline", "-i"]).arg(recording);
+    let mut ours = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
+    ours.args(["perf", "script"]).arg(recording);
+    let mut all = [Contestant::new("perf", theirs), Contestant::new(OURS, ours)];
+    let [theirs, ours] = [all[0].text()?, all[1].text()?];
+    let (differ, lines) = differing(&ours, &theirs);
+    println!(
+        "{title:<14} {} bytes of text, {differ} of {lines} lines differ",
+        theirs.len()
+    );
+    if test {
+        return Ok(());
+    }
+    for _ in 0..ROUNDS {
+        for contestant in &mut all {
+            contestant.run()?;
+        }
+    }
+    for clock in ["CPU", "wall"] {
+        let figures = all.each_ref().map(|contestant| {
+            let times = match clock {
+                "CPU" => &contestant.cpu_ns,
+                _ => &contestant.wall_ns,
+            };
+            let per_line = times.iter().map(|ns| ns / lines as f64).collect();
+            Figure::new(contestant.name, per_line)
+        });
+        report::print(&format!("{title} {clock}"), "line", &figures, None);
+        report::ratio(title, &figures[1], &figures[0], Some(1.0 / GOAL_TIMES));
+        println!(
+            "{title:<14} {:.2} times perf's speed, {clock}",
+            1.0 / figures[1].ratio_to(&figures[0])
+        );
+    }
+    report::note_load();
+    Ok(())
+}
+
+/// Makes a recording.
+fn record(scratch: &Scratch, name: &str, how: &[&str]) -> Result<PathBuf, String> {
+    let output = scratch.join(name);
+    let mut command = Command::new("perf");
+    command.args([
+        "record",
+        "-q",
+        "-e",
+        "cpu-clock",
+        "-F",
+        "20000",
+        "-m",
+        "16M",
+    ]);
+    command.args(how).arg("-o").arg(&output);
+    command.args(["--", "bash", "-c", WORK]);
+    programs::run(&mut command)?;
+    Ok(output)
+}
+
+fn main() {
+    let test = std::env::args().any(|argument| argument == "--test");
+    let scratch = Scratch::new();
+    let recordings: Vec<(String, Result<PathBuf, String>)> =
+        match std::env::var_os("UNWIND_SIM_BENCH_RECORDINGS") {
+            Some(paths) => std::env::split_paths(&paths)
+                .map(|path| {
+                    (
+                        path.file_name()
+                            .map_or_else(String::new, |n| n.to_string_lossy().into()),
+                        Ok(path),
+                    )
+                })
+                .collect(),
+            None => KINDS
+                .iter()
+                .map(|(name, how)| ((*name).to_owned(), record(&scratch, name, how)))
+                .collect(),
+        };
+    for (name, recording) in recordings {
+        let measured = recording.and_then(|path| measure(&name, &path, test));
+        if let Err(reason) = measured {
+            println!("skipped: {name}: {reason}");
+        }
+    }
+}
