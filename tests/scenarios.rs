@@ -2,7 +2,8 @@
 //! wrong, and where.
 
 use std::path::{Path, PathBuf};
-use unwind_sim::perf_tool::run;
+use unwind_sim::perf_tool::{run, stitch};
+use unwind_sim_perf::stitch::Mode;
 
 fn files(folder: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -51,6 +52,7 @@ fn malformed_scenarios_say_what_is_wrong() {
         let text = std::fs::read_to_string(&path).expect("a scenario is text");
         let expected = text.lines().find_map(|line| line.strip_prefix("= "));
         let error = run::run(&path, None)
+            .map(|outcome| outcome.output)
             .expect_err("it is malformed")
             .to_string();
         let message = error.split_once(".txt: ").map(|(_, message)| message);
@@ -62,12 +64,34 @@ fn malformed_scenarios_say_what_is_wrong() {
 #[test]
 fn a_seed_is_a_scenario() {
     for seed in 0..20 {
-        let text = run::run_seed(seed, 300).expect("a schedule is a scenario");
-        assert_eq!(
-            text,
-            run::run_seed(seed, 300).expect("and again"),
-            "seed {seed}"
-        );
+        let (text, _) = run::run_seed(seed, 300).expect("a schedule is a scenario");
+        let again = run::run_seed(seed, 300).expect("and again").0;
+        assert_eq!(text, again, "seed {seed}");
         assert!(!text.contains("= broken: "), "seed {seed}");
     }
+}
+
+/// A run's file, written by the command: stitched, each sample gets what the run says.
+#[test]
+fn a_run_is_written_as_a_recording() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("late.data");
+    let run = std::process::Command::new(env!("CARGO_BIN_EXE_unwind-sim"))
+        .args([
+            "perf",
+            "run",
+            "corpus/scenarios/upstream/d1_late-sample.txt",
+            "-o",
+        ])
+        .arg(&path)
+        .output()
+        .expect("it runs");
+    assert!(run.status.success());
+    let names: Vec<_> = std::fs::read_dir(folder.path())
+        .expect("a folder")
+        .collect();
+    assert_eq!(names.len(), 1, "no temporary file is left");
+    let stitching = stitch::stitch(&path, Mode::Perf72).expect("a recording");
+    let tally = stitching.tally();
+    assert_eq!((tally.deferred, tally.stitched, tally.late), (2, 2, 1));
 }

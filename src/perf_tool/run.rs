@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use unwind_sim_perf::model::{
-    SCENARIO_BYTES_MAX, Scenario, ScenarioError, Schedule, bless, output,
+    SCENARIO_BYTES_MAX, Scenario, ScenarioError, Schedule, World, bless, output,
 };
 
 /// Why a scenario cannot be run.
@@ -28,12 +28,13 @@ pub enum ScenarioFileError {
 }
 
 /// What a scenario printed, and what its file says.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// What it printed.
     pub output: String,
     /// The `=` lines of its file.
     pub expected: String,
+    /// The finished run.
+    pub world: World,
 }
 
 /// Runs a scenario's file.
@@ -56,14 +57,15 @@ pub fn run_and_bless(path: &Path) -> Result<Outcome, ScenarioFileError> {
     Ok(outcome)
 }
 
-/// Runs the schedule of a seed: the scenario that it is, with what it prints.
+/// Runs the schedule of a seed: the scenario that it is, with what it prints; and the finished
+/// run.
 ///
 /// # Errors
 /// If it asks for what cannot be, which would be a defect of ours.
-pub fn run_seed(seed: u64, actions: usize) -> Result<String, ScenarioError> {
+pub fn run_seed(seed: u64, actions: usize) -> Result<(String, World), ScenarioError> {
     let text = Schedule::random(seed, actions, None).text();
     let world = Scenario::parse(&text)?.run()?;
-    Ok(bless(&text, &output(&world)))
+    Ok((bless(&text, &output(&world)), world))
 }
 
 fn io(path: &Path) -> impl Fn(std::io::Error) -> ScenarioFileError {
@@ -103,5 +105,6 @@ fn run_read(
     Ok(Outcome {
         output: output(&world),
         expected: scenario.expected,
+        world,
     })
 }

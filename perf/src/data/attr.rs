@@ -6,10 +6,28 @@ use super::le;
 
 /// Bits of `perf_event_attr`'s flag word (`include/uapi/linux/perf_event.h`, Linux 7.2).
 pub mod flag {
+    /// Tasks made later are counted too.
+    pub const INHERIT: u64 = 1 << 1;
+    /// User space is not counted.
+    pub const EXCLUDE_USER: u64 = 1 << 4;
+    /// The kernel is not counted.
+    pub const EXCLUDE_KERNEL: u64 = 1 << 5;
+    /// The idle task is not counted.
+    pub const EXCLUDE_IDLE: u64 = 1 << 7;
+    /// Mappings of code are recorded.
+    pub const MMAP: u64 = 1 << 8;
+    /// Names of tasks are recorded.
+    pub const COMM: u64 = 1 << 9;
     /// `sample_period` is a frequency.
     pub const FREQ: u64 = 1 << 10;
+    /// Forks and exits are recorded.
+    pub const TASK: u64 = 1 << 13;
     /// Records other than samples carry a sample id trailer.
     pub const SAMPLE_ID_ALL: u64 = 1 << 18;
+    /// Mappings are recorded with their inodes.
+    pub const MMAP2: u64 = 1 << 23;
+    /// Names given by execve are told apart.
+    pub const COMM_EXEC: u64 = 1 << 24;
     /// Mapping records carry build ids.
     pub const BUILD_ID: u64 = 1 << 34;
     /// The user part of callchains is deferred (Linux 6.19).

@@ -10,7 +10,7 @@ use super::log::{Context, Fact};
 use super::record::Body;
 use super::sampling::{Overflown, TimerRegs, timer_flow};
 use super::setup::{Form, Kind, Mutant};
-use super::stack::{kernel_frames, user_frame};
+use super::stack::{kernel_frames, kernel_ip, user_frame};
 use super::world::{Place, Work, World};
 use crate::callchain::{PERF_CONTEXT_KERNEL, PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED};
 
@@ -347,12 +347,25 @@ impl World {
         self.cpus[cpu].buffers[job.context as usize] = chain;
     }
 
+    /// The instruction pointer of the sample's registers.
+    fn ip(&self, cpu: usize, job: &Overflow) -> u64 {
+        let user = self.current(cpu).filter(|_| job.user_mode);
+        match user {
+            Some(task) => {
+                let frame = user_frame(&*self.stacks, task.stack, task.leaf, job.at_uprobe, 0);
+                frame.unwrap_or(0)
+            }
+            None => kernel_ip(self.place(cpu)),
+        }
+    }
+
     fn output(&mut self, cpu: usize, job: &Overflow) {
         let setup = &self.events[usize::from(job.event)];
         let body = Body::Sample {
             number: job.number,
             period: job.period,
             user_mode: job.user_mode,
+            ip: self.ip(cpu, job),
             chain: self.cpus[cpu].buffers[job.context as usize].clone(),
             user_bytes: setup.stack_user,
         };

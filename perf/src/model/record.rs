@@ -31,6 +31,8 @@ pub enum Body {
         period: u64,
         /// Whether the registers are those of user space.
         user_mode: bool,
+        /// The instruction pointer of the registers.
+        ip: u64,
         /// The callchain with its markers.
         chain: Vec<u64>,
         /// Bytes of user registers and user stack in it.

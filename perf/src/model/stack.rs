@@ -143,10 +143,17 @@ pub(super) fn user_frame(
 
 /// First address of the kernel's text in the model.
 pub(super) const KERNEL_BASE: u64 = 0xffff_ffff_8100_0000;
+/// Bytes of it.
+pub(super) const KERNEL_LEN: u64 = 0x100_0000;
 /// First address of the functions that take a tracepoint's sample.
 pub(super) const MACHINERY: u64 = 0xffff_ffff_8180_0000;
 /// How many frames of them lie on the stack.
 const MACHINERY_FRAMES: u64 = 2;
+
+/// Where the kernel is at a place: the innermost of its frames.
+pub(super) const fn kernel_ip(place: u64) -> u64 {
+    KERNEL_BASE + 0x1000 * place
+}
 
 /// The kernel frames of a place: `depth` frames of function number `place`.
 ///
@@ -174,7 +181,7 @@ pub(super) fn kernel_frames(
         }
         out.push(match index.checked_sub(machinery) {
             None => MACHINERY + 0x10 * index,
-            Some(level) => KERNEL_BASE + 0x1000 * place + 0x10 * level,
+            Some(level) => kernel_ip(place) + 0x10 * level,
         });
     }
 }

@@ -8,6 +8,7 @@
 use super::deferred::{Info, Request, Reset};
 use super::log::{Context, Entry, Fact, Names, text};
 use super::overflow::{Overflow, Stage};
+use super::reader::Delivered;
 use super::record::{Body, Record, Ring};
 use super::sampling::Handler;
 use super::setup::{EventSetup, Form, Kind, Mutant, Refusal, Setup, TIMER_FLOOR_NS, validate};
@@ -33,16 +34,17 @@ pub struct World {
     pub(super) stacks: Box<dyn StackSource>,
     pub(super) cpus: Vec<Cpu>,
     pub(super) tasks: Vec<Task>,
-    rings: Vec<Ring>,
+    pub(super) rings: Vec<Ring>,
     pub(super) counters: Vec<Counter>,
     pub(super) slots: Vec<Slot>,
     pub(super) handlers: Vec<Box<dyn Handler>>,
     pub(super) now: u64,
     /// Samples so far.
     pub(super) samples: u64,
-    sequence: u64,
+    pub(super) sequence: u64,
     log: Vec<Entry>,
-    records: Vec<Record>,
+    pub(super) records: Vec<Record>,
+    pub(super) delivered: Vec<Delivered>,
 }
 
 /// A CPU.
@@ -197,6 +199,7 @@ impl World {
             sequence: 0,
             log: Vec::new(),
             records: Vec::new(),
+            delivered: Vec::new(),
             setup,
             events,
             stacks,
@@ -244,11 +247,6 @@ impl World {
         &self.log
     }
 
-    /// What the reader has, in the order it took it.
-    pub fn records(&self) -> &[Record] {
-        &self.records
-    }
-
     /// The stacks.
     pub fn stacks(&self) -> &dyn StackSource {
         &*self.stacks
@@ -272,31 +270,6 @@ impl World {
             stacks: self.stacks(),
         };
         text(&self.log, &names)
-    }
-
-    /// The end of recording: the reader takes everything, asks what was lost and not told, and
-    /// sorts by time.
-    pub fn finish(&mut self) {
-        for cpu in 0..self.cpus.len() {
-            self.read(cpu);
-        }
-        let cpus = self.cpus.len();
-        for (index, ring) in self.rings.iter_mut().enumerate() {
-            let lost = ring.take_lost();
-            if lost > 0 {
-                self.sequence += 1;
-                self.records.push(Record {
-                    time: self.now,
-                    sequence: self.sequence,
-                    cpu: (index % cpus) as u16,
-                    event: (index / cpus) as u16,
-                    tid: 0,
-                    body: Body::LostSamples { lost },
-                });
-            }
-        }
-        self.records
-            .sort_by_key(|record| (record.time, record.sequence));
     }
 
     pub(super) fn mutant(&self, mutant: Mutant) -> bool {
@@ -345,14 +318,6 @@ impl World {
         if !self.events.is_empty() && !self.write(cpu, event, body) {
             self.say(cpu, Fact::OtherLost { event });
         }
-    }
-
-    pub(super) fn read(&mut self, cpu: usize) {
-        let cpus = self.cpus.len();
-        for ring in self.rings.iter_mut().skip(cpu).step_by(cpus) {
-            ring.read(&mut self.records);
-        }
-        self.say(cpu, Fact::Read);
     }
 
     /// Whether the event counts what runs on the CPU now.

@@ -5,6 +5,7 @@ use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
 use unwind_sim::perf_tool::run;
+use unwind_sim_perf::model::{World, perf_data};
 
 /// Run a scenario of the sampling model: print what happens, and the stack each sample gets.
 ///
@@ -14,6 +15,7 @@ use unwind_sim::perf_tool::run;
 Examples:
   unwind-sim perf run corpus/scenarios/upstream/d1_late-sample.txt
   unwind-sim perf run --bless corpus/scenarios/upstream/d1_late-sample.txt
+  unwind-sim perf run -o perf.data corpus/scenarios/upstream/d1_late-sample.txt
   unwind-sim perf run --seed 7 --events 100")]
 pub(crate) struct Args {
     /// The scenario.
@@ -31,12 +33,16 @@ pub(crate) struct Args {
     /// This many CPUs, whatever the scenario says.
     #[arg(long, value_name = "N", conflicts_with = "seed")]
     cpus: Option<u16>,
+    /// Write the records here, as a perf.data file.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
     let mut out = output::raw_stdout();
     if let Some(seed) = args.seed {
-        let text = run::run_seed(seed, args.events as usize)?;
+        let (text, world) = run::run_seed(seed, args.events as usize)?;
+        write_records(args, &world)?;
         out.write_all(text.as_bytes())?;
         out.flush()?;
         return Ok(Status::AsExpected);
@@ -48,6 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         true => run::run_and_bless(path)?,
         false => run::run(path, args.cpus)?,
     };
+    write_records(args, &outcome.world)?;
     out.write_all(outcome.output.as_bytes())?;
     out.flush()?;
     Ok(if outcome.expected.is_empty() && !args.bless {
@@ -63,4 +70,15 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         anstream::eprintln!("not what {} expects, from line {line} on", path.display());
         Status::Difference
     })
+}
+
+/// `--output`.
+fn write_records(args: &Args, world: &World) -> Result<()> {
+    if let Some(path) = &args.output {
+        let bytes = perf_data(world)?;
+        let mut file = output::NewFile::create(path)?;
+        file.write_all(&bytes)?;
+        file.finish()?;
+    }
+    Ok(())
 }
