@@ -8,8 +8,10 @@ use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::{Addresses, Chain, End};
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::kernel::KernelUnwinder;
+use unwind_sim_unwind::lbr::Branches;
 use unwind_sim_unwind::memory::{Memory, Regions};
-use unwind_sim_unwind::regs::Regs;
+use unwind_sim_unwind::reason::Reason;
+use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::{Start, Variant};
 use unwind_sim_unwind::unwinder::{Stack, Unwinder};
 use unwind_sim_unwind::verdict::{Verdict, expected_from, judge};
@@ -41,6 +43,39 @@ impl Engine {
             Engine::Table(finder) => Some(&**finder),
             Engine::Other(_) | Engine::Kernel(_) => None,
         }
+    }
+
+    /// Does it read the stack? One that does not can start without rsp.
+    pub fn needs_stack(&self) -> bool {
+        match self {
+            Engine::Other(unwinder) => unwinder.needs_stack(),
+            Engine::Table(_) | Engine::Kernel(_) => true,
+        }
+    }
+
+    /// Does it want branch records put together with those of samples before?
+    pub fn wants_stitching(&self) -> bool {
+        matches!(self, Engine::Other(unwinder) if unwinder.wants_stitching())
+    }
+
+    /// What a walk of `sample` by this unwinder begins with.
+    ///
+    /// # Errors
+    /// As [`SampleRegs::start`](unwind_sim_unwind::start::SampleRegs::start).
+    pub fn start<M: Memory>(
+        &self,
+        sample: &Sample<'_>,
+        variant: Variant,
+        frame_pointer_kernel: bool,
+        memory: &M,
+    ) -> Result<Start, Reason> {
+        start(
+            sample,
+            self.needs_stack(),
+            variant,
+            frame_pointer_kernel,
+            memory,
+        )
     }
 
     /// Walks with full provenance.
@@ -86,6 +121,25 @@ impl Engine {
     }
 }
 
+fn start<M: Memory>(
+    sample: &Sample<'_>,
+    needs_stack: bool,
+    variant: Variant,
+    frame_pointer_kernel: bool,
+    memory: &M,
+) -> Result<Start, Reason> {
+    match sample.regs.start(variant, frame_pointer_kernel, memory) {
+        Err(Reason::RegistersMissing { reg: Reg::Rsp })
+            if variant == Variant::Hardware && !needs_stack =>
+        {
+            Ok(Start::from_regs(
+                sample.regs.live().copied().unwrap_or_default(),
+            ))
+        }
+        start => start,
+    }
+}
+
 /// A stack of which nothing is known but registers and memory.
 fn stack<'a, M: Memory>(place: &'a Place<'_, M>, start: &'a Start, limits: &Limits) -> Stack<'a> {
     Stack {
@@ -94,6 +148,7 @@ fn stack<'a, M: Memory>(place: &'a Place<'_, M>, start: &'a Start, limits: &Limi
         memory: place.memory,
         limits: *limits,
         task: None,
+        branches: Branches::default(),
     }
 }
 
@@ -130,6 +185,9 @@ pub struct View<'a> {
     /// The sample before it was corrupted on purpose, if it was: rules are blamed for what they
     /// would have done there.
     pub pristine: Option<&'a Sample<'a>>,
+    /// Where calls were that the thread's samples before held in their branch records and this one
+    /// has lost, for each of its rings; empty if nobody put them together.
+    pub stitched: &'a [Vec<u64>],
     /// All processes at its time, where the recording has them.
     pub world: Option<&'a World>,
 }
@@ -180,6 +238,14 @@ impl View<'_> {
         self.sample.regs.live().copied().unwrap_or_default()
     }
 
+    /// The branch records.
+    pub fn branches(&self) -> Branches<'_> {
+        Branches {
+            stacks: &self.sample.branches,
+            stitched: self.stitched,
+        }
+    }
+
     /// The memory that a walk may see.
     pub fn memory(&self, view: MemoryView) -> Regions<'_> {
         let memory = self.sample.memory();
@@ -198,7 +264,8 @@ impl View<'_> {
         cache: &mut Cache,
     ) -> Outcome {
         let walk = |stack: &Stack<'_>, cache: &mut Cache| engine.walk(stack, cache);
-        self.examine_by(&walk, engine.finder(), variant, setting, cache)
+        let needs_stack = engine.needs_stack();
+        self.examine_by(&walk, engine.finder(), needs_stack, variant, setting, cache)
     }
 
     /// As [`View::examine`], with an unwinder that somebody else holds.
@@ -210,23 +277,22 @@ impl View<'_> {
         cache: &mut Cache,
     ) -> Outcome {
         let walk = |stack: &Stack<'_>, cache: &mut Cache| unwinder.walk(stack, cache);
-        self.examine_by(&walk, None, variant, setting, cache)
+        let needs_stack = unwinder.needs_stack();
+        self.examine_by(&walk, None, needs_stack, variant, setting, cache)
     }
 
     fn examine_by(
         &self,
         walk: &dyn Fn(&Stack<'_>, &mut Cache) -> Chain,
         finder: Option<&dyn Finder>,
+        needs_stack: bool,
         variant: Variant,
         setting: &Setting,
         cache: &mut Cache,
     ) -> Outcome {
         let memory = self.memory(setting.view);
-        let start = self
-            .sample
-            .regs
-            .start(variant, setting.frame_pointer_kernel, &memory);
-        let start = match start {
+        let frame_pointers = setting.frame_pointer_kernel;
+        let start = match start(self.sample, needs_stack, variant, frame_pointers, &memory) {
             Ok(start) => start,
             Err(reason) => {
                 let chain = Chain {
@@ -249,6 +315,7 @@ impl View<'_> {
             memory: &memory,
             limits,
             task: self.sample.kernel.as_ref().map(|k| &k.task),
+            branches: self.branches(),
         };
         let chain = walk(&stack, cache);
         let truth = &self.sample.truth;

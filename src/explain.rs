@@ -105,6 +105,22 @@ fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: &Frame, hit: O
         Found::Start => out.push_str("  the walk began here\n"),
         Found::SampledIp => out.push_str("  the sampled ip, reported before the walk\n"),
         Found::Guess => out.push_str("  a word on the stack that is a code address\n"),
+        Found::Branch { from, stitched } => {
+            let whose = if *stitched {
+                "of a sample before, for"
+            } else {
+                "of"
+            };
+            let _ = writeln!(out, "  by the record {whose} the call at {from:#x}");
+            let wrong = hit.is_none() && view.sample.truth.is_complete();
+            out.push_str(match (wrong, stitched) {
+                (false, _) => "",
+                (true, false) => {
+                    "  it never returned, and was left otherwise: the ring did not see that\n"
+                }
+                (true, true) => "  that sample's call, which has returned or was left since\n",
+            });
+        }
         Found::External => out.push_str("  its unwinder does not say how it was found\n"),
         Found::Rule {
             rule,

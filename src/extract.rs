@@ -101,6 +101,7 @@ fn owned(sample: &Sample<'_>) -> Sample<'static> {
         regions: regions.collect(),
         truth: sample.truth.clone(),
         recorded: sample.recorded.clone(),
+        branches: sample.branches.clone(),
         kernel: sample.kernel.clone(),
         ..*sample
     }
@@ -150,6 +151,7 @@ fn words_read(view: &View<'_>, run: &Run, caches: &mut [Cache]) -> BTreeSet<u64>
                 memory: &watched,
                 limits,
                 task: view.sample.kernel.as_ref().map(|k| &k.task),
+                branches: view.branches(),
             };
             engine.walk(&stack, cache);
         }

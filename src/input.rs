@@ -1,5 +1,6 @@
 //! What can be replayed: a trace, a case, a perf.data, an ELF core. All of them become a trace.
 
+use crate::branches::Stitching;
 use crate::engine::View;
 use crate::import::{self, ImportError};
 use crate::run::RunError;
@@ -37,6 +38,9 @@ pub struct Filter {
     pub time: Option<(u64, u64)>,
     /// At most so many.
     pub limit: Option<u64>,
+    /// Put branch records together with those of samples before ([`Stitching`]): all samples are
+    /// read then, whichever are wanted.
+    pub stitch: bool,
 }
 
 /// An input that cannot be read.
@@ -183,9 +187,11 @@ impl Input {
         filter: &Filter,
         take: &mut dyn FnMut(&View<'_>) -> Result<(), RunError>,
     ) -> Result<(), RunError> {
-        if let Some(number) = filter.sample {
+        self.check_number(filter)?;
+        if let Some(number) = filter.sample.filter(|_| !filter.stitch) {
             return self.one(number, take);
         }
+        let mut stitching = filter.stitch.then(Stitching::default);
         let mut left = filter.limit.unwrap_or(u64::MAX);
         let mut world = World::new();
         for chunk in self.trace.chunks() {
@@ -193,9 +199,11 @@ impl Input {
                 break;
             }
             read_chunk(&self.trace, &chunk, &mut world, &mut |view| {
+                let stitched = stitching.as_mut().map(|s| s.next(view.sample));
                 if left > 0 && filter.lets_through(view) {
                     left -= 1;
-                    take(view)?;
+                    let stitched = stitched.as_deref().unwrap_or_default();
+                    take(&View { stitched, ..*view })?;
                 }
                 Ok(())
             })?;
@@ -203,15 +211,19 @@ impl Input {
         Ok(())
     }
 
+    fn check_number(&self, filter: &Filter) -> Result<(), InputError> {
+        let len = self.trace.len();
+        match filter.sample.filter(|&number| number >= len) {
+            Some(number) => Err(InputError::NoSample { number, len }),
+            None => Ok(()),
+        }
+    }
+
     fn one(
         &self,
         number: u64,
         take: &mut dyn FnMut(&View<'_>) -> Result<(), RunError>,
     ) -> Result<(), RunError> {
-        let len = self.trace.len();
-        if number >= len {
-            return Err(InputError::NoSample { number, len }.into());
-        }
         let sample = self.trace.sample(number).map_err(InputError::from)?;
         let world = self.trace.world_at(number).map_err(InputError::from)?;
         take(&View {
@@ -219,6 +231,7 @@ impl Input {
             sample: &sample,
             space: world.space(sample.pid),
             pristine: None,
+            stitched: &[],
             world: Some(&world),
         })
     }
@@ -245,6 +258,7 @@ pub fn read_chunk(
                     sample: &sample,
                     space: world.space(sample.pid),
                     pristine: None,
+                    stitched: &[],
                     world: Some(&*world),
                 })?;
                 number += 1;
@@ -258,7 +272,8 @@ impl Filter {
     /// Is this sample wanted?
     pub fn lets_through(&self, view: &View<'_>) -> bool {
         let sample = view.sample;
-        self.tid.is_none_or(|tid| tid == sample.tid)
+        self.sample.is_none_or(|number| number == view.number)
+            && self.tid.is_none_or(|tid| tid == sample.tid)
             && self.time.is_none_or(|(a, b)| (a..b).contains(&sample.time))
     }
 }

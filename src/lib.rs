@@ -6,6 +6,7 @@
 //! (`main.rs`, `command/`) is thin.
 #![forbid(unsafe_code)]
 
+pub mod branches;
 pub mod cases;
 pub mod check;
 pub mod check_dir;

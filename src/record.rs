@@ -8,6 +8,7 @@ pub mod emulator;
 pub mod gdb;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod ptrace;
+mod rings;
 pub(crate) mod shadow;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -128,7 +129,9 @@ impl<'a, W: Write> TraceRecorder<'a, W> {
         self.points.push(point);
         let pcs = sample.truth.frames().iter().map(|f| f.pc);
         let live = sample.regs.live().map(|regs| regs.rip());
-        self.want_text(sample.pid, pcs.chain(live));
+        let calls = sample.branches.iter().flat_map(|ring| &ring.entries);
+        let calls = calls.map(|branch| branch.from);
+        self.want_text(sample.pid, pcs.chain(live).chain(calls));
         self.writer.sample(sample)
     }
 

@@ -146,7 +146,13 @@ impl Run {
         let columns = self.columns();
         let mut caches: Vec<Cache> = self.engines.iter().map(|_| Cache::new()).collect();
         let mut reference = Cache::new();
-        input.for_each(filter, &mut |view| {
+        let wants = Engine::wants_stitching;
+        let against = matches!(&self.against, Against::Engine(engine) if wants(engine));
+        let filter = Filter {
+            stitch: filter.stitch || against || self.engines.iter().any(wants),
+            ..*filter
+        };
+        input.for_each(&filter, &mut |view| {
             for (i, column) in columns.iter().enumerate() {
                 let engine = &self.engines[column.engine];
                 let variant = column.variant_for(view);

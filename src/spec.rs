@@ -6,6 +6,7 @@ use unwind_sim_unwind::derived::Tables;
 use unwind_sim_unwind::dwarf::Dwarf;
 use unwind_sim_unwind::fp::FramePointer;
 use unwind_sim_unwind::kernel::{KernelUnwinder, Kind, Version};
+use unwind_sim_unwind::lbr;
 use unwind_sim_unwind::orc::{Encoding, Orc};
 use unwind_sim_unwind::sframe::{Profile, Sframe};
 use unwind_sim_unwind::unwinder::{Guess, Lbr, WithFallback};
@@ -119,7 +120,11 @@ fn single(spec: &str) -> Result<Engine, SpecError> {
         ("dwarf", None) => table(Box::new(Dwarf::new())),
         ("fp", None) => table(Box::new(FramePointer)),
         ("guess", None) => Ok(Engine::Other(Box::new(Guess))),
-        ("lbr", None) => Ok(Engine::Other(Box::new(Lbr))),
+        ("lbr", profile) => {
+            let known = "a depth such as 8, stitch, and both, such as 8-stitch";
+            let options = lbr_options(profile).ok_or_else(|| unknown_profile(known))?;
+            Ok(Engine::Other(Box::new(Lbr::new(options))))
+        }
         ("sframe", profile) => {
             let chosen = profile.map_or(Some(Profile::default()), Profile::from_name);
             let known = Profile::ALL.map(Profile::as_str).join(", ");
@@ -134,9 +139,32 @@ fn single(spec: &str) -> Result<Engine, SpecError> {
             table(Box::new(Orc::new(Some(encoding), Tables::default())))
         }
         ("fp" | "guess", Some(_)) => Err(unknown_profile("kernel and kernel-VERSION")),
-        ("dwarf" | "lbr", Some(_)) => Err(unknown_profile("none")),
+        ("dwarf", Some(_)) => Err(unknown_profile("none")),
         _ => Err(SpecError::Unknown {
             name: name.to_owned(),
         }),
     }
+}
+
+/// `DEPTH`, `stitch`, `DEPTH-stitch`, or nothing.
+fn lbr_options(profile: Option<&str>) -> Option<lbr::Options> {
+    let mut options = lbr::Options::default();
+    let Some(profile) = profile else {
+        return Some(options);
+    };
+    let depth = match profile.strip_suffix("stitch") {
+        Some("") => {
+            return Some(lbr::Options {
+                stitch: true,
+                ..options
+            });
+        }
+        Some(depth) => {
+            options.stitch = true;
+            depth.strip_suffix('-')?
+        }
+        None => profile,
+    };
+    options.depth = Some(depth.parse().ok().filter(|&depth| depth > 0)?);
+    Some(options)
 }

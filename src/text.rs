@@ -52,6 +52,10 @@ pub fn found_by(frame: &Frame) -> &'static str {
         Found::SampledIp => "sampled ip",
         Found::Rule { source, .. } => source.table.as_str(),
         Found::Guess => "guess",
+        Found::Branch {
+            stitched: false, ..
+        } => "branch record",
+        Found::Branch { stitched: true, .. } => "stitched",
         Found::External => "",
     }
 }

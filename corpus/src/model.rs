@@ -5,6 +5,7 @@ use std::ops::Range;
 use unwind_sim_unwind::kernel::{
     PT_REGS_LEN, StackType, State, Task, UserSpace, is_user_cs, offset_of,
 };
+use unwind_sim_unwind::lbr::BranchStack;
 use unwind_sim_unwind::memory::{Copy, Memory as _, Regions};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
@@ -71,6 +72,9 @@ pub struct Sample<'a> {
     pub truth: Truth,
     /// Chains of others.
     pub recorded: Vec<RecordedChain>,
+    /// What the processor's ring of branch records held, in call-stack mode; for rings of several
+    /// depths, if they were modelled.
+    pub branches: Vec<BranchStack>,
     /// Of a kernel's stack: what its unwinders ask besides.
     pub kernel: Option<Box<KernelSample>>,
 }
@@ -114,6 +118,7 @@ impl Sample<'_> {
             regions: self.regions.into_iter().map(Region::into_owned).collect(),
             truth: self.truth,
             recorded: self.recorded,
+            branches: self.branches,
             kernel: self.kernel,
         }
     }

@@ -12,6 +12,7 @@ use unwind_sim_unwind::derived::{Tables, simplify};
 use unwind_sim_unwind::dwarf::{Dwarf, expression};
 use unwind_sim_unwind::fp::FramePointer;
 use unwind_sim_unwind::image::AddressSpace;
+use unwind_sim_unwind::lbr::{Branch, BranchStack, Branches, Options};
 use unwind_sim_unwind::memory::{Copy, Regions};
 use unwind_sim_unwind::orc::Orc;
 use unwind_sim_unwind::rule::{Expression, Rule, Value};
@@ -81,7 +82,7 @@ pub fn walk(data: &[u8]) {
     let truth = invented_truth(shape, &text, input.rest());
 
     let sframe = |profile| Sframe::new(profile, Tables::RealOrDerived);
-    let unwinders: [Box<dyn Unwinder>; 9] = [
+    let unwinders: [Box<dyn Unwinder>; 10] = [
         Box::new(Dwarf::new()),
         Box::new(sframe(Profile::Spec)),
         Box::new(sframe(Profile::KernelV3)),
@@ -93,14 +94,28 @@ pub fn walk(data: &[u8]) {
             Box::new(FramePointer),
         )),
         Box::new(Guess),
-        Box::new(Lbr),
+        Box::new(Lbr::new(Options::default())),
+        Box::new(Lbr::new(Options { depth: Some(8), stitch: true })),
     ];
+    let entries = truth.frames().iter().map(|frame| Branch {
+        from: frame.pc,
+        to: frame.cfa,
+    });
+    let ring = BranchStack {
+        depth: 8,
+        hw_index: None,
+        entries: entries.collect(),
+    };
+    let branches = Branches {
+        stacks: &[ring],
+        stitched: &[vec![text.start, address]],
+    };
     for variant in Variant::ALL {
         let Ok(start) = sample.start(variant, shape & 8 != 0, &memory) else {
             continue;
         };
         for unwinder in &unwinders {
-            one_walk(&**unwinder, &start, &space, &memory, &truth);
+            one_walk(&**unwinder, &start, &space, &memory, &truth, branches);
         }
     }
 }
@@ -111,6 +126,7 @@ fn one_walk(
     space: &AddressSpace,
     memory: &Regions<'_>,
     truth: &Truth,
+    branches: Branches<'_>,
 ) {
     let limits = Limits {
         frames_max: FRAMES_MAX,
@@ -121,6 +137,7 @@ fn one_walk(
         memory,
         limits,
         task: None,
+        branches,
     };
     let mut cache = Cache::new();
     let chain = unwinder.walk(&stack, &mut cache);

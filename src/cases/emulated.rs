@@ -28,6 +28,7 @@ pub(super) fn run(case: &Case, program: &Path, at: At) -> Result<Taken, CaseFail
         instructions_max: INSTRUCTIONS_MAX,
         samples_max: u64::MAX,
         stack_bytes: STACK_BYTES,
+        lbr: Vec::new(),
         timeout: None,
     };
     let mut writer = TraceWriter::new(Vec::new(), &meta(case)).map_err(|e| failure(case, e))?;

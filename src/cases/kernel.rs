@@ -346,6 +346,7 @@ impl<'a> Kernel<'a> {
             regions,
             truth: ring0.truth(),
             recorded: Vec::new(),
+            branches: Vec::new(),
             kernel: Some(Box::new(KernelSample {
                 task: Task {
                     stacks,

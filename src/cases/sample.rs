@@ -96,6 +96,7 @@ impl Recorded {
             sample: &point.sample,
             space,
             pristine,
+            stitched: &[],
             world: Some(&point.world),
         })
     }

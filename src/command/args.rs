@@ -150,6 +150,7 @@ impl InputArgs {
             tid: self.tid,
             time: self.time,
             limit: self.limit,
+            stitch: false,
         }
     }
 }

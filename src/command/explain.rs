@@ -5,7 +5,7 @@ use super::{Status, output};
 use anyhow::{Context, Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
-use unwind_sim::engine::View;
+use unwind_sim::engine::{Engine, View};
 use unwind_sim::input::Filter;
 use unwind_sim::run::Column;
 use unwind_sim::{explain, pages};
@@ -85,6 +85,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     };
     let filter = Filter {
         sample: Some(args.sample),
+        stitch: engines.iter().any(Engine::wants_stitching),
         ..Filter::default()
     };
     input.open()?.for_each(&filter, &mut explain_view)?;

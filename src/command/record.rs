@@ -13,6 +13,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use unwind_sim::record::{At, FetchFrame, Point, parse_number};
 use unwind_sim_corpus::trace::Meta;
+use unwind_sim_perf::lbr::Depth;
 
 /// Samples a second, where nobody said when.
 const FREQ_DEFAULT: u32 = 997;
@@ -81,6 +82,10 @@ pub(crate) struct Args {
     /// emulator: end after so many seconds.
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
+    /// emulator: keep the processor's branch records in call-stack mode (LBR), in rings of these
+    /// depths: 8, 16, 32.
+    #[arg(long, value_name = "DEPTH[,..]", value_delimiter = ',')]
+    lbr: Vec<RingDepth>,
     #[command(flatten, next_help_heading = "Options of --engine gdb")]
     kernel: KernelArgs,
     #[command(flatten, next_help_heading = "Options of --engine emulator")]
@@ -91,6 +96,23 @@ pub(crate) struct Args {
     /// The program and its arguments; in the emulated machine it may be a case (.s).
     #[arg(last = true, value_name = "PROG", required_unless_present_any = ["pid", "stub"])]
     program: Vec<OsString>,
+}
+
+/// Depth of a ring of branch records.
+#[derive(Clone, Copy, Debug)]
+struct RingDepth(Depth);
+
+impl std::str::FromStr for RingDepth {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let depth = Depth::ALL
+            .into_iter()
+            .find(|d| d.entries().to_string() == text);
+        depth
+            .map(RingDepth)
+            .ok_or_else(|| "there are 8, 16 and 32".to_owned())
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -114,6 +136,7 @@ enum StatusOf {
 pub(crate) fn run(args: &Args) -> Result<Status> {
     match args.engine {
         Engine::Emulator => emulator::run(args),
+        _ if !args.lbr.is_empty() => bail!("--lbr is for --engine emulator"),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Engine::Ptrace | Engine::Gdb if args.stub.is_some() != (args.engine == Engine::Gdb) => {
             bail!("a stub goes with --engine gdb")

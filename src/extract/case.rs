@@ -109,6 +109,7 @@ impl Extracted {
             sample,
             space: &space,
             pristine: None,
+            stitched: &[],
             world: None,
         };
         if sample.regs.is_fake() {

@@ -13,6 +13,7 @@ use unwind_sim_unwind::image::{
     AddressSpace, Bytes, Image, ImageParts, Mapping, Section, SectionKind,
 };
 use unwind_sim_unwind::kernel::State;
+use unwind_sim_unwind::lbr::Branches;
 use unwind_sim_unwind::orc::Index;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::unwinder::Stack;
@@ -111,6 +112,7 @@ fn addresses(
                 memory: &memory,
                 limits: Limits::default(),
                 task: Some(&kernel.task),
+                branches: Branches::default(),
             };
             let chain = engine.walk(&stack, cache);
             used.extend(chain.frames.iter().map(|f| f.pc.value()));

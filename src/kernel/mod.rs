@@ -15,6 +15,7 @@ use unwind_sim_unwind::kernel::perf::{Begin, first_difference, states};
 use unwind_sim_unwind::kernel::{
     Finds, Kernel, KernelUnwinder, Kind, RegsPtr, State, Task, Version,
 };
+use unwind_sim_unwind::lbr::Branches;
 use unwind_sim_unwind::memory::{Memory as _, Regions};
 use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::start::Variant;
@@ -124,6 +125,7 @@ fn with_walk<R>(
         memory: &memory,
         limits: Limits::default(),
         task,
+        branches: Branches::default(),
     };
     let code = unwinder.code(&stack, cache);
     let alone = Task::of_stack(memory.stack_bounds(start.regs.rsp()));

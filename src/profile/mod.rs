@@ -158,7 +158,8 @@ fn gather<C: Consumer + Send>(
         filter: source.filter,
         files,
     };
-    if input::file_kind(&source.path)? != FileKind::PerfData {
+    // Branch records come by way of a trace.
+    if input::file_kind(&source.path)? != FileKind::PerfData || !engine.needs_stack() {
         let mut consumer = make();
         let counts = traced::replay(source, &options, &mut consumer)?;
         return Ok((counts, vec![consumer]));

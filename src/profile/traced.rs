@@ -4,6 +4,7 @@ use super::leader::thread_name;
 use super::replay::{Counts, Options};
 use super::task::{Consumer, Taken, Task};
 use super::{How, Source};
+use crate::branches::Stitching;
 use crate::input::{Input, InputError, OpenOptions};
 use crate::run::RunError;
 use std::collections::HashMap;
@@ -11,6 +12,7 @@ use unwind_sim_corpus::model::{Item, Sample};
 use unwind_sim_corpus::world::World;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::Chain;
+use unwind_sim_unwind::lbr::Branches;
 use unwind_sim_unwind::start::{FakeVariant, Variant};
 use unwind_sim_unwind::unwinder::Stack;
 
@@ -38,6 +40,8 @@ pub(super) fn replay<C: Consumer>(
     let mut names = HashMap::new();
     let mut cache = Cache::new();
     let mut counts = Counts::default();
+    let wants = options.how.engine.wants_stitching();
+    let mut stitching = wants.then(Stitching::default);
     for chunk in trace.chunks() {
         let mut reader = chunk.read().map_err(InputError::from)?;
         while let Some(item) = reader.next() {
@@ -48,6 +52,7 @@ pub(super) fn replay<C: Consumer>(
                 }
                 Item::Sample(sample) => sample,
             };
+            let stitched = stitching.as_mut().map(|s| s.next(&sample));
             let number = counts.samples;
             counts.samples += 1;
             let wanted = match filter.sample {
@@ -71,7 +76,8 @@ pub(super) fn replay<C: Consumer>(
                 name,
                 space: world.shared_space(pid),
             };
-            one(&options.how, &sample, &task, &mut cache, consumer);
+            let stitched = stitched.as_deref().unwrap_or_default();
+            one(&options.how, &sample, stitched, &task, &mut cache, consumer);
         }
     }
     Ok(counts)
@@ -80,6 +86,7 @@ pub(super) fn replay<C: Consumer>(
 fn one<C: Consumer>(
     how: &How<'_>,
     sample: &Sample<'_>,
+    stitched: &[Vec<u64>],
     task: &Task,
     cache: &mut Cache,
     consumer: &mut C,
@@ -97,9 +104,12 @@ fn one<C: Consumer>(
         false => Variant::Hardware,
     };
     let variant = how.variant.unwrap_or(taken);
-    let start = sample
-        .regs
-        .start(variant, how.setting.frame_pointer_kernel, &memory);
+    let branches = Branches {
+        stacks: &sample.branches,
+        stitched,
+    };
+    let frame_pointers = how.setting.frame_pointer_kernel;
+    let start = how.engine.start(sample, variant, frame_pointers, &memory);
     let chain = match &start {
         Err(_) => Chain::default(),
         Ok(start) => {
@@ -111,6 +121,7 @@ fn one<C: Consumer>(
                     memory,
                     limits,
                     task: None,
+                    branches,
                 },
                 cache,
             )

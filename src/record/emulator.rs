@@ -4,6 +4,7 @@
 //! Samples are taken where those under ptrace are: behind the instruction that is counted, the
 //! one that goes to a place, or the system call.
 
+use super::rings::Rings;
 use super::shadow::Shadow;
 use super::{At, FetchFrame, TraceRecorder, locate};
 use crate::verify::{self, End, Program};
@@ -20,6 +21,7 @@ use unwind_sim_emulator::linux::{
 };
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{Access, AddressSpace, Observer, Permissions, State};
+use unwind_sim_perf::lbr::Depth;
 use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::{SampleRegs, fetch_caller_regs};
@@ -59,6 +61,8 @@ pub struct Options {
     pub samples_max: u64,
     /// Bytes of a stack that are copied at most, above rsp.
     pub stack_bytes: u64,
+    /// Keep branch records, in rings of these depths.
+    pub lbr: Vec<Depth>,
     /// Most time.
     pub timeout: Option<Duration>,
 }
@@ -200,6 +204,7 @@ struct Session<'a, 'w, W: Write> {
     options: &'a Options,
     recorder: &'a mut TraceRecorder<'w, W>,
     shadow: Shadow,
+    rings: Rings,
     names: Vec<Name>,
     /// Which of the names were found in some image.
     located: Vec<bool>,
@@ -227,6 +232,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
         Session {
             recorder,
             shadow: Shadow::new(),
+            rings: Rings::new(&options.lbr),
             located: vec![false; names.len()],
             missing: (0..names.len()).collect(),
             names,
@@ -422,6 +428,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
             regions: self.stacks(state),
             truth: self.shadow.truth(state, rip),
             recorded: Vec::new(),
+            branches: self.rings.read(),
             kernel: None,
         };
         let written = self.recorder.sample(&sample, point);
@@ -505,6 +512,7 @@ impl<W: Write> Observer for Session<'_, '_, W> {
     #[inline]
     fn after(&mut self, state: &State, _: &Executed, next: u64) {
         let insn = self.shadow.after(state, next);
+        self.rings.branch(insn, self.shadow.rip_before(), next);
         if insn != Insn::Syscall && !self.is_over() {
             self.stepped(state, insn, next);
         }
@@ -514,6 +522,7 @@ impl<W: Write> Observer for Session<'_, '_, W> {
 impl<W: Write> ProcessObserver for Session<'_, '_, W> {
     fn started(&mut self, state: &State, stack_end: u64) {
         self.shadow.started(state, stack_end);
+        self.rings.reset();
         self.places.clear();
         self.missing = (0..self.names.len()).collect();
         self.armed.clear();

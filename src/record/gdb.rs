@@ -502,6 +502,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
             regions: stopped.regions,
             truth,
             recorded: Vec::new(),
+            branches: Vec::new(),
             kernel: Some(Box::new(KernelSample {
                 release: self.image.version.clone().unwrap_or_default(),
                 task: stopped.task,

@@ -135,6 +135,7 @@ impl<W: Write> Recorder for TraceRecorder<'_, W> {
             regions: regions.collect(),
             truth: sample.truth,
             recorded: Vec::new(),
+            branches: Vec::new(),
             kernel: None,
         };
         TraceRecorder::sample(self, &taken, sample.point)?;

@@ -48,6 +48,11 @@ impl Shadow {
         self.tracker.frames().is_empty()
     }
 
+    /// Where the instruction is that is executed.
+    pub(crate) fn rip_before(&self) -> u64 {
+        self.before.rip
+    }
+
     /// rsp before the instruction that is executed.
     pub(crate) fn rsp_before(&self) -> u64 {
         self.before.rsp

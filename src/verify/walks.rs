@@ -9,6 +9,7 @@ use crate::diagnose::{Walked, diagnose};
 use crate::engine::{Engine, MemoryView, Setting};
 use std::ops::Range;
 use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::lbr::Branches;
 use unwind_sim_unwind::memory::{Memory, MemoryError};
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::start::Start;
@@ -96,6 +97,7 @@ impl Walks {
             memory: &memory,
             limits: self.setting.limits,
             task: None,
+            branches: Branches::default(),
         };
         for (which, engine) in engines.iter().enumerate() {
             let chain = engine.walk(&stack, &mut caches[which]);

@@ -119,6 +119,13 @@ pub enum Found {
     },
     /// A word on the stack that happens to be a code address.
     Guess,
+    /// By the record of the call at `from`.
+    Branch {
+        /// The address of the call.
+        from: u64,
+        /// Of a sample before, put together with this one's.
+        stitched: bool,
+    },
     /// By an unwinder that is not ours, or a recording: no provenance.
     External,
 }
@@ -185,6 +192,13 @@ pub enum How<'a> {
     },
     /// By scanning.
     Guess,
+    /// By a branch record.
+    Branch {
+        /// The address of the call.
+        from: u64,
+        /// Of a sample before.
+        stitched: bool,
+    },
     /// By somebody else.
     External,
 }
@@ -280,6 +294,7 @@ impl Sink for Chain {
             How::Start => Found::Start,
             How::SampledIp => Found::SampledIp,
             How::Guess => Found::Guess,
+            How::Branch { from, stitched } => Found::Branch { from, stitched },
             How::External => Found::External,
         };
         self.frames.push(Frame {

@@ -9,6 +9,7 @@ use crate::regs::RegMask;
 use crate::start::Start;
 use crate::walk::{self, Finder, Limits, Place};
 use crate::{guess, lbr};
+use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::String;
 
@@ -25,6 +26,8 @@ pub struct Stack<'a> {
     pub limits: Limits,
     /// Of a kernel's stack: the task.
     pub task: Option<&'a Task>,
+    /// The processor's branch records, if there are any.
+    pub branches: lbr::Branches<'a>,
 }
 
 /// An unwinder. Implement this for your own, and put it in front of the corpus with
@@ -36,6 +39,16 @@ pub trait Unwinder: Send + Sync {
     /// The registers it carries from frame to frame, for explanations.
     fn carries(&self) -> RegMask {
         RegMask::FRAME
+    }
+
+    /// Does it read the stack? One that does not can start without rsp.
+    fn needs_stack(&self) -> bool {
+        true
+    }
+
+    /// Does it read what was put together of the branch records of several samples?
+    fn wants_stitching(&self) -> bool {
+        false
     }
 
     /// Walks `stack`. `cache` is this unwinder's own, for as long as the caller likes; an
@@ -109,17 +122,43 @@ impl Unwinder for Guess {
 }
 
 /// Reads branch records.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Lbr;
+#[derive(Clone, Debug)]
+pub struct Lbr {
+    name: String,
+    options: lbr::Options,
+}
+
+impl Lbr {
+    /// `lbr`, `lbr:DEPTH`, `lbr:stitch` or `lbr:DEPTH-stitch`, as `options` say.
+    pub fn new(options: lbr::Options) -> Self {
+        let name = match (options.depth, options.stitch) {
+            (None, false) => "lbr".to_owned(),
+            (None, true) => "lbr:stitch".to_owned(),
+            (Some(depth), false) => alloc::format!("lbr:{depth}"),
+            (Some(depth), true) => alloc::format!("lbr:{depth}-stitch"),
+        };
+        Lbr { name, options }
+    }
+}
 
 impl Unwinder for Lbr {
     fn name(&self) -> &str {
-        "lbr"
+        &self.name
+    }
+
+    fn needs_stack(&self) -> bool {
+        false
+    }
+
+    fn wants_stitching(&self) -> bool {
+        self.options.stitch
     }
 
     fn walk(&self, stack: &Stack<'_>, _: &mut Cache) -> Chain {
         let mut chain = Chain::default();
-        chain.end = lbr::walk(stack.start, &mut chain);
+        let (start, space, branches) = (stack.start, stack.space, stack.branches);
+        let (options, limits) = (self.options, &stack.limits);
+        chain.end = lbr::walk(start, space, branches, options, limits, &mut chain);
         chain
     }
 }

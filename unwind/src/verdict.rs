@@ -218,7 +218,9 @@ pub fn judge_against(chain: &Chain, reference: &Chain) -> Verdict {
     if reference.frames.is_empty() {
         return Verdict::Unjudged;
     }
-    if chain.frames.is_empty() && matches!(chain.end.reason, Reason::RegistersMissing { .. }) {
+    if chain.frames.is_empty() && matches!(chain.end.reason, Reason::RegistersMissing { .. })
+        || chain.end.reason == Reason::NoBranchRecords
+    {
         return Verdict::Unsupported;
     }
     let complete = reference.end.reason == Reason::RootReached;

@@ -8,6 +8,7 @@ use unwind_sim_unwind::fp::FramePointer;
 use unwind_sim_unwind::image::{
     AddressSpace, Bytes, Image, ImageParts, Mapping, Section, SectionKind,
 };
+use unwind_sim_unwind::lbr::Branches;
 use unwind_sim_unwind::memory::Copy;
 use unwind_sim_unwind::orc::{Encoding, Entry, EntryType, Layout, Orc, OrcReg};
 use unwind_sim_unwind::reason::Reason;
@@ -59,6 +60,7 @@ fn walk(
         memory: &memory,
         limits: Limits::default(),
         task: None,
+        branches: Branches::default(),
     };
     let mut cache = Cache::new();
     let chain: Chain = unwinder.walk(&stack, &mut cache);

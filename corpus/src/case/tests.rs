@@ -257,7 +257,7 @@ fn every_reachable_code_and_every_unwinder_has_its_cases() {
     };
     let cases: Vec<Case> = files("cases", "s").into_iter().map(parse).collect();
     for code in Code::ALL {
-        // No source of branch records yet that could run out of depth; and cases are programs, no
+        // Cases are run without branch records, so that none can run out; and they are programs, no
         // kernels, whose codes the tests of `unwind::kernel` show.
         let of_kernels = code.as_str() >= "US601";
         let reachable = *code != Code::LbrDepth && !of_kernels;

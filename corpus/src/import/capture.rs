@@ -456,6 +456,7 @@ impl Capture<'_, '_> {
             regions,
             truth: Truth::Unknown,
             recorded,
+            branches: Vec::new(),
             kernel: Some(Box::new(KernelSample {
                 release,
                 task,

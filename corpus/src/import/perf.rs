@@ -3,17 +3,21 @@
 //! Records are taken in the order of time, as the recorder's rounds allow, so memory does not
 //! grow with the file. perf's own callchain is kept as it was recorded, beside the sample.
 //!
-//! Not here: the file format (`unwind_sim_perf`), kernel stacks, branch records.
+//! Branch records in call-stack mode are kept too (`perf record --call-graph lbr`); a sample that
+//! has them may lack registers. Not here: the file format (`unwind_sim_perf`), kernel stacks.
 
 use super::{ImportError, ImportOptions, Imported, Output, Sink, Skip};
 use crate::files::MappingRequest;
 use crate::model::{Event, Item, RecordedChain, Region, RegionRole, Sample};
+use crate::trace::BRANCHES_MAX;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use unwind_sim_perf::data::{self, MmapIdentity, Record, feature, misc};
+use unwind_sim_perf::callchain::Context;
+use unwind_sim_perf::data::{self, MmapIdentity, Record, branch_sample_type, feature, misc};
 use unwind_sim_perf::regs::{self, RegsAbi};
 use unwind_sim_perf::{PerfFile, Stop};
+use unwind_sim_unwind::lbr::{Branch, BranchStack};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::Truth;
@@ -39,6 +43,7 @@ pub fn import(
     }
     let mut importer = Importer {
         output: Output::new(options, sink),
+        ring_depth: file.features().branch_records().unwrap_or(0),
         build_ids: HashMap::new(),
     };
     for problem in file.problems() {
@@ -66,6 +71,8 @@ pub fn import(
 /// An import under way.
 struct Importer<'o, 's> {
     output: Output<'o, 's>,
+    /// Entries of a ring of branch records; 0 if the file does not say.
+    ring_depth: u32,
     /// Path to build id, as noted at the end of the recording.
     build_ids: HashMap<Vec<u8>, Vec<u8>>,
 }
@@ -170,7 +177,7 @@ impl Importer<'_, '_> {
     }
 
     fn sample(&mut self, sample: &data::Sample<'_>) -> ControlFlow<()> {
-        match convert(sample) {
+        match convert(sample, self.ring_depth) {
             Ok(sample) => self.output.item(Item::Sample(sample)),
             Err(skip) => {
                 self.output.skip(skip, 1);
@@ -181,7 +188,7 @@ impl Importer<'_, '_> {
 }
 
 /// One sample in our model; borrows the stack.
-fn convert<'a>(sample: &data::Sample<'a>) -> Result<Sample<'a>, Skip> {
+fn convert<'a>(sample: &data::Sample<'a>, ring_depth: u32) -> Result<Sample<'a>, Skip> {
     let mode = sample.cpumode();
     if matches!(
         mode,
@@ -194,14 +201,16 @@ fn convert<'a>(sample: &data::Sample<'a>) -> Result<Sample<'a>, Skip> {
         .filter(|ids| ids.0 != 0)
         .ok_or(Skip::NoProcess)?;
     let damaged = |_| Skip::Damaged;
+    let branches = branch_stack(sample, ring_depth)?;
     let (user, stack) = match sample.user_regs_and_stack().map_err(damaged)? {
-        Some((user, stack)) => (user, Some(stack)),
-        None => {
-            let user = sample.user_regs().map_err(damaged)?;
-            (user.ok_or(Skip::NoRegisters)?, None)
-        }
+        Some((user, stack)) => (Some(user), Some(stack)),
+        None => (sample.user_regs().map_err(damaged)?, None),
     };
-    let regs = registers(&user)?;
+    let regs = match user {
+        Some(user) => registers(&user)?,
+        None if branches.is_some() => user_ip(sample)?,
+        None => return Err(Skip::NoRegisters),
+    };
     let regions = stack
         .filter(|stack| !stack.bytes.is_empty())
         .map(|stack| Region {
@@ -227,8 +236,46 @@ fn convert<'a>(sample: &data::Sample<'a>) -> Result<Sample<'a>, Skip> {
             })
             .into_iter()
             .collect(),
+        branches: branches.into_iter().collect(),
         kernel: None,
     })
+}
+
+/// The branch records, if the event asked for the call-stack mode.
+fn branch_stack(sample: &data::Sample<'_>, depth: u32) -> Result<Option<BranchStack>, Skip> {
+    if sample.attr().branch_sample_type & branch_sample_type::CALL_STACK == 0 {
+        return Ok(None);
+    }
+    let Some(stack) = sample.branch_stack().map_err(|_| Skip::Damaged)? else {
+        return Ok(None);
+    };
+    let entries = stack.entries().map(|b| Branch {
+        from: b.from,
+        to: b.to,
+    });
+    let entries: Vec<Branch> = entries.take(BRANCHES_MAX + 1).collect();
+    // No processor has as many.
+    if entries.len() > BRANCHES_MAX {
+        return Err(Skip::Damaged);
+    }
+    Ok(Some(BranchStack {
+        depth,
+        hw_index: stack.hw_index,
+        entries,
+    }))
+}
+
+/// What a sample without registers knows of user space: its ip, or the first one of the user part
+/// of its callchain.
+fn user_ip(sample: &data::Sample<'_>) -> Result<Regs, Skip> {
+    let own = sample
+        .ip()
+        .filter(|_| sample.cpumode() == misc::CPUMODE_USER);
+    let chain = sample.callchain().map_err(|_| Skip::Damaged)?;
+    let of_chain = || chain?.frames_of(Context::User).next();
+    let mut regs = Regs::UNKNOWN;
+    regs.set(Reg::Rip, own.or_else(of_chain).ok_or(Skip::NoRegisters)?);
+    Ok(regs)
 }
 
 /// The registers that both sides know; vector and segment registers are left out.

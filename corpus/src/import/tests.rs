@@ -180,6 +180,42 @@ fn perf_samples_without_registers_are_counted_not_invented() {
 }
 
 #[test]
+fn branch_records_of_call_stacks_need_no_registers() {
+    let name = "perfdata/LBR-stitch-grow.data";
+    let whole = std::fs::read(corpus(name)).expect("the corpus");
+    let (taken, _) = take(whole.clone(), &nowhere()).expect("perf.data");
+    assert_eq!(taken.samples.len(), 3);
+    let perf = text("perfdata/LBR-stitch-grow.expected.txt");
+    let perf = perf.lines().filter(|line| line.starts_with("sample "));
+    for (sample, line) in taken.samples.iter().zip(perf) {
+        let words = line.split(' ').filter(|word| word.starts_with("0x"));
+        let perf: Vec<u64> = words.map(hex).collect();
+        let [ring] = sample.branches.as_slice() else {
+            panic!("{:?}", sample.branches);
+        };
+        let froms = ring.entries.iter().map(|branch| branch.from);
+        let ours: Vec<u64> = std::iter::once(sample.regs.sampled.rip())
+            .chain(froms)
+            .collect();
+        assert_eq!(ours, perf);
+        assert_eq!((ring.depth, ring.hw_index.is_some()), (8, true));
+        assert_eq!(
+            sample.regs.sampled.get(Reg::Rsp),
+            None,
+            "nobody recorded it"
+        );
+    }
+    // Without the call-stack mode they are branches, and no stack: the same file with another mode.
+    let mode = 0x2_c801_u64.to_le_bytes();
+    let at = whole.windows(8).position(|bytes| *bytes == mode);
+    let mut any = whole;
+    any[at.expect("its branch_sample_type") + 1] = 0;
+    let (taken, imported) = take(any, &nowhere()).expect("perf.data");
+    assert!(taken.samples.is_empty());
+    assert!(imported.skipped.contains_key(&Skip::NoRegisters));
+}
+
+#[test]
 fn the_taker_can_end_an_import() {
     let bytes = std::fs::read(corpus("perfdata/dwarf.data")).expect("the corpus");
     let mut taken = 0;
@@ -365,6 +401,8 @@ fn damaged_recordings_never_panic() {
     damage(&perf, &mut (0..perf.len()).step_by(37));
     let pipe = std::fs::read(corpus("perfdata/fp-pipe.data")).expect("the corpus");
     damage(&pipe, &mut (0..pipe.len()).step_by(37));
+    let branches = std::fs::read(corpus("perfdata/LBR-stitch-grow.data")).expect("the corpus");
+    damage(&branches, &mut (0..branches.len()).step_by(3));
     let core = core();
     // Headers, and the notes at the end.
     damage(&core, &mut (0..64 + 23 * 56).step_by(13));

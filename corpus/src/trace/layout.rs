@@ -29,6 +29,10 @@ pub const TRUTH_FRAMES_MAX: usize = 1 << 17;
 pub const RECORDED_CHAINS_MAX: usize = 16;
 /// Most addresses in all recorded chains of one sample.
 pub const RECORDED_IPS_MAX: usize = 8192;
+/// Most rings of branch records of one sample.
+pub const BRANCH_STACKS_MAX: usize = 8;
+/// Most branch records of one sample, in all its rings.
+pub const BRANCHES_MAX: usize = 1024;
 /// Most bytes of a name: a path, a symbol, a field of the description.
 pub const NAME_BYTES_MAX: usize = 1 << 16;
 /// Most sections, and most text ranges, of one image.

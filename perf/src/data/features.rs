@@ -182,6 +182,13 @@ impl<'a> Features<'a> {
         })
     }
 
+    /// Entries of a ring of branch records: `branches` of [`Features::cpu_pmu_caps`].
+    pub fn branch_records(&self) -> Option<u32> {
+        let caps = self.cpu_pmu_caps().ok()??;
+        let (_, depth) = caps.into_iter().find(|(name, _)| *name == b"branches")?;
+        std::str::from_utf8(depth).ok()?.parse().ok()
+    }
+
     /// Capabilities of the core PMU as (name, value), for example `branches` = `32`.
     ///
     /// # Errors

@@ -18,11 +18,7 @@ impl CallStacks {
     /// Of `file`; they are stitched if that is asked for and the file says how deep the rings are
     /// (`branches` of the core PMU's capabilities), as perf has it.
     pub(super) fn new(file: &PerfFile<'_>, stitched: bool) -> Self {
-        let caps = file.features().cpu_pmu_caps().ok().flatten();
-        let depth = caps.and_then(|caps| {
-            let (_, depth) = caps.into_iter().find(|(name, _)| *name == b"branches")?;
-            std::str::from_utf8(depth).ok()?.parse().ok()
-        });
+        let depth = file.features().branch_records();
         Self {
             stitchers: (stitched && depth.is_some()).then(HashMap::new),
             depth: depth.unwrap_or(0),

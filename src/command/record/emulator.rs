@@ -33,6 +33,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         instructions_max: args.max_instructions.unwrap_or(u64::MAX),
         samples_max: args.max_samples.unwrap_or(u64::MAX),
         stack_bytes: args.stack_bytes,
+        lbr: args.lbr.iter().map(|depth| depth.0).collect(),
         timeout: args.timeout.map(seconds),
     };
     let mut meta = Meta {

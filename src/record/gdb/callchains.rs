@@ -72,6 +72,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 source: "perf".into(),
                 ips,
             }],
+            branches: Vec::new(),
             kernel: Some(Box::new(KernelSample {
                 release: self.image.version.clone().unwrap_or_default(),
                 task: stopped.task,

@@ -316,6 +316,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
             regions,
             truth: Truth::Unknown,
             recorded: Vec::new(),
+            branches: Vec::new(),
             kernel: Some(Box::new(KernelSample {
                 release: self.image.version.clone().unwrap_or_default(),
                 task,

@@ -262,6 +262,7 @@ impl<'m> Importer<'_, 'm, '_, '_> {
             regions,
             truth: Truth::Unknown,
             recorded: Vec::new(),
+            branches: Vec::new(),
             kernel: None,
         })
     }

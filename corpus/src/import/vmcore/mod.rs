@@ -356,6 +356,7 @@ impl Taken<'_, '_, '_> {
             regions,
             truth: Truth::Unknown,
             recorded: Vec::new(),
+            branches: Vec::new(),
             kernel: Some(Box::new(KernelSample {
                 release: self.release.to_owned(),
                 task,

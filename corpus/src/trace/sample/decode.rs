@@ -3,7 +3,9 @@
 //! [`Decoder::step`] goes on by one sample, with work in proportion to what the block holds of
 //! it; only [`Decoder::sample`] makes the sample, so that passing over samples is cheap.
 
-use super::{Inner, ROLES, Slot, Thread, frame, kernel, kind_of, pc_slot, presence, region};
+use super::{
+    Inner, ROLES, Slot, Thread, branches, frame, kernel, kind_of, pc_slot, presence, region,
+};
 use crate::model::{KernelSample, RecordedChain, Region, RegionRole, Sample};
 use crate::trace::error::Bad;
 use crate::trace::layout::{
@@ -14,6 +16,7 @@ use crate::trace::varint::Cursor;
 use crate::trace::window;
 use std::borrow::Cow;
 use std::ops::Range;
+use unwind_sim_unwind::lbr::BranchStack;
 use unwind_sim_unwind::regs::{Reg, RegMask, Regs};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
@@ -40,6 +43,7 @@ struct Now {
     /// Source of each recorded chain.
     recorded: Vec<usize>,
     kernel: Option<Box<KernelSample>>,
+    branches: Vec<BranchStack>,
 }
 
 impl Now {
@@ -94,6 +98,11 @@ impl Decoder {
             weight += kernel::weight(&kernel);
             now.kernel = Some(Box::new(kernel));
         }
+        now.branches.clear();
+        if bits & presence::BRANCHES != 0 {
+            now.branches = branches::read(&mut thread.branches, records)?;
+            weight += branches::weight(&now.branches);
+        }
         self.weight = self.weight.saturating_add(weight);
         if self.weight > CHUNK_DECODED_BYTES_MAX {
             return Err(records.bad("the samples of a block come to more than 64 MiB"));
@@ -145,6 +154,7 @@ impl Decoder {
                 _ => Truth::Complete(thread.truth.clone()),
             },
             recorded: recorded.collect(),
+            branches: now.branches.clone(),
             kernel: now.kernel.clone(),
         }
     }

@@ -1,6 +1,6 @@
 //! Writes samples as differences; the twin of `decode`.
 
-use super::{Inner, SLOTS_MAX, Slot, Thread, frame, kernel, pc_slot, presence, region};
+use super::{Inner, SLOTS_MAX, Slot, Thread, branches, frame, kernel, pc_slot, presence, region};
 use crate::model::{RecordedChain, Region, Sample};
 use crate::trace::error::WriteError;
 use crate::trace::layout::{
@@ -64,6 +64,7 @@ pub(crate) fn check(sample: &Sample<'_>) -> Result<(), WriteError> {
             max,
         )?;
     }
+    branches::check(&sample.branches)?;
     if let Some(kernel) = &sample.kernel {
         kernel::check(kernel)?;
     }
@@ -125,6 +126,9 @@ impl Encoder {
         if let Some(kernel) = &sample.kernel {
             kernel::put_kernel(kernel, records);
         }
+        if !sample.branches.is_empty() {
+            branches::put_branches(&sample.branches, &mut thread.branches, records);
+        }
     }
 }
 
@@ -147,6 +151,9 @@ fn presence_of(sample: &Sample<'_>, kept: usize) -> u8 {
     }
     if !sample.recorded.is_empty() {
         bits |= presence::RECORDED;
+    }
+    if !sample.branches.is_empty() {
+        bits |= presence::BRANCHES;
     }
     bits
 }

@@ -4,6 +4,7 @@
 //! remembered between samples, [`State`], is shared by the twins [`encode`] and [`decode`]. Not
 //! here: blocks, and where the literal bytes lie.
 
+mod branches;
 pub(crate) mod decode;
 pub(crate) mod encode;
 mod kernel;
@@ -12,6 +13,7 @@ use super::layout::FRAME_BYTES;
 use super::window::Window;
 use crate::model::{RegionRole, Sample};
 use std::ops::Range;
+use unwind_sim_unwind::lbr::Branch;
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind};
@@ -24,7 +26,8 @@ mod presence {
     /// Where the truth's two bits are: 0 unknown, 1 known, 2 complete.
     pub(super) const TRUTH_SHIFT: u8 = 3;
     pub(super) const KERNEL: u8 = 0x20;
-    pub(super) const ALL: u8 = 0x3f;
+    pub(super) const BRANCHES: u8 = 0x40;
+    pub(super) const ALL: u8 = 0x7f;
 }
 
 /// Bits of a region's head byte; the two lowest are its role.
@@ -71,6 +74,7 @@ struct Thread {
     slots: Vec<Slot>,
     truth: Vec<TrueFrame>,
     recorded: Vec<Vec<u64>>,
+    branches: Vec<Vec<Branch>>,
 }
 
 impl Thread {
@@ -151,5 +155,10 @@ pub(crate) fn weight(sample: &Sample<'_>) -> u64 {
     let regions: usize = sample.regions.iter().map(|r| r.bytes.len()).sum();
     let ips: usize = sample.recorded.iter().map(|r| r.ips.len()).sum();
     let states = sample.kernel.as_ref().map_or(0, |k| kernel::weight(k));
-    states + regions as u64 + ips as u64 * 8 + sample.truth.frames().len() as u64 * FRAME_BYTES
+    let branches = branches::weight(&sample.branches);
+    states
+        + branches
+        + regions as u64
+        + ips as u64 * 8
+        + sample.truth.frames().len() as u64 * FRAME_BYTES
 }

@@ -224,8 +224,32 @@ fn hostile_payloads_are_refused() {
         (
             BlockType::Samples,
             1,
-            b"\x05\x00\x00\x01\x01\x00\x40",
+            b"\x05\x00\x00\x01\x01\x00\x80",
             "unknown presence bits",
+        ),
+        (
+            BlockType::Samples,
+            1,
+            b"\x09\x00\x00\x01\x01\x00\x40\x00\x00\x00\x09",
+            "more rings of branch records than allowed",
+        ),
+        (
+            BlockType::Samples,
+            1,
+            b"\x0b\x00\x00\x01\x01\x00\x40\x00\x00\x00\x01\x08\x02",
+            "branch records with unknown bits",
+        ),
+        (
+            BlockType::Samples,
+            1,
+            b"\x0d\x00\x00\x01\x01\x00\x40\x00\x00\x00\x01\x08\x00\x81\x08",
+            "more branch records than allowed",
+        ),
+        (
+            BlockType::Samples,
+            1,
+            b"\x0d\x00\x00\x01\x01\x00\x40\x00\x00\x00\x01\x08\x00\x00\x01",
+            "more branch records in common",
         ),
         (
             BlockType::Samples,

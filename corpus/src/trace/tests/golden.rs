@@ -82,6 +82,7 @@ fn sample(time: u64, regs: Regs, words: &[u64], frames: Vec<TrueFrame>) -> Item<
         regions: vec![region],
         truth: Truth::Complete(frames),
         recorded: Vec::new(),
+        branches: Vec::new(),
         kernel: None,
     })
 }

@@ -10,6 +10,7 @@ use unwind_sim_unwind::kernel::{
     Cursors, FpState, GraphReturn, GuessState, OrcState, RegsPtr, Rethook, StackInfo, StackType,
     State, Task, UserSpace, Version,
 };
+use unwind_sim_unwind::lbr::{Branch, BranchStack};
 use unwind_sim_unwind::orc::Encoding;
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
@@ -122,7 +123,23 @@ fn random_sample(n: &mut Numbers) -> Sample<'static> {
         regions: (0..n.below(4)).map(|_| region(n)).collect(),
         truth: truth(n),
         recorded: (0..n.below(3)).map(|_| chain(n)).collect(),
+        branches: (0..n.below(3)).map(|_| branches(n)).collect(),
         kernel: (n.below(3) == 0).then(|| Box::new(kernel(n))),
+    }
+}
+
+fn branches(n: &mut Numbers) -> BranchStack {
+    let count = n.below(6);
+    BranchStack {
+        depth: n.below(40) as u32,
+        hw_index: (n.below(2) == 0).then(|| near(n, 3)),
+        // The outermost calls are often those of the sample before.
+        entries: (0..count)
+            .map(|i| Branch {
+                from: if i + 2 > count { i } else { near(n, 0x40_0000) },
+                to: if i + 2 > count { i } else { near(n, 0x41_0000) },
+            })
+            .collect(),
     }
 }
 

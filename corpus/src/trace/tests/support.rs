@@ -128,6 +128,7 @@ pub(super) fn sample(time: u64, regions: Vec<Region<'static>>) -> Sample<'static
         regions,
         truth: Truth::Unknown,
         recorded: Vec::new(),
+        branches: Vec::new(),
         kernel: None,
     }
 }

@@ -1,0 +1,268 @@
+//! Branch records as chains, against the truth: programs in the emulated machine, with rings of
+//! several depths beside them. `docs/lbr.md` holds the table that is computed here.
+
+use std::path::{Path, PathBuf};
+use unwind_sim::engine::{Engine, Setting};
+use unwind_sim::input::{Filter, Input};
+use unwind_sim::record::emulator::{self, Options};
+use unwind_sim::record::{At, TraceRecorder};
+use unwind_sim::run::{Against, Run};
+use unwind_sim::verify::Program;
+use unwind_sim::{cases, explain, spec};
+use unwind_sim_corpus::trace::{Meta, Trace, TraceWriter};
+use unwind_sim_emulator::linux;
+use unwind_sim_perf::lbr::Depth;
+use unwind_sim_unwind::chain::Found;
+use unwind_sim_unwind::reason::Code;
+use unwind_sim_unwind::start::Variant;
+use unwind_sim_unwind::verdict::{Verdict, align_chain};
+
+const RECURSION: &str = "frame/recursion-gives-the-same-pc-many-times";
+const LONGJMP: &str = "transfer/longjmp-leaves-frames-behind";
+
+/// The case's program, sampled every so many instructions.
+fn record(case: &str, every: u64, lbr: &[Depth]) -> Input {
+    let path = PathBuf::from(format!("corpus/cases/{case}.s"));
+    let built = cases::build_case(&path, false).expect("the case can be built");
+    let program = Program {
+        path: built.path.as_os_str().as_encoded_bytes().to_vec(),
+        options: linux::Options {
+            args: vec![b"case".to_vec()],
+            ..linux::Options::default()
+        },
+    };
+    let options = Options {
+        at: At::Every(every),
+        from: None,
+        instructions_max: 100_000,
+        samples_max: u64::MAX,
+        stack_bytes: 1 << 16,
+        lbr: lbr.to_vec(),
+        timeout: None,
+    };
+    let meta = Meta {
+        truth: "from the start".into(),
+        ..Meta::default()
+    };
+    let mut writer = TraceWriter::new(Vec::new(), &meta).expect("it is written to memory");
+    let mut recorder = TraceRecorder::new(&mut writer, emulator::finder_options(Path::new("/")));
+    emulator::record(program, &options, &mut recorder).expect("it runs");
+    recorder.write_text().expect("it is written to memory");
+    let bytes = writer.finish().expect("it is written to memory");
+    Input::from_trace(Trace::from_bytes(bytes).expect("it was written just now"))
+}
+
+fn run(names: &[&str]) -> Run {
+    let engine = |name: &&str| spec::engine(name).expect("a known unwinder");
+    Run {
+        engines: names.iter().map(engine).collect(),
+        variants: Vec::new(),
+        setting: Setting::default(),
+        against: Against::Truth,
+        group_by: Default::default(),
+    }
+}
+
+/// What one column gave, sample by sample.
+struct Walked {
+    verdict: Verdict,
+    code: Code,
+    /// True frames, and which of them were found; frames that are none; those that were stitched.
+    truth: usize,
+    hits: Vec<usize>,
+    invented: usize,
+    stitched: usize,
+}
+
+fn walk(input: &Input, name: &str) -> Vec<Walked> {
+    let mut all = Vec::new();
+    let mut take =
+        |view: &unwind_sim::engine::View<'_>, _: usize, outcome: &unwind_sim::engine::Outcome| {
+            let (chain, truth) = (&outcome.chain, &view.sample.truth);
+            let aligned = align_chain(chain, truth, outcome.from);
+            let stitched = |found: &Found| matches!(found, Found::Branch { stitched: true, .. });
+            all.push(Walked {
+                verdict: outcome.verdict,
+                code: chain.end.reason.code(),
+                truth: truth.frames().len(),
+                invented: aligned.iter().filter(|hit| hit.is_none()).count(),
+                hits: aligned.into_iter().flatten().collect(),
+                stitched: chain.frames.iter().filter(|f| stitched(&f.found)).count(),
+            });
+            Ok(())
+        };
+    run(&[name])
+        .for_each(input, &Filter::default(), &mut take)
+        .expect("the trace is whole");
+    all
+}
+
+fn explained(input: &Input, sample: usize, name: &str) -> String {
+    let engine = spec::engine(name).expect("a known unwinder");
+    let filter = Filter {
+        sample: Some(sample as u64),
+        stitch: engine.wants_stitching(),
+        ..Filter::default()
+    };
+    let mut text = String::new();
+    let mut take = |view: &unwind_sim::engine::View<'_>| {
+        text = explain::explain(view, &engine, Variant::Hardware, &Setting::default(), None);
+        Ok(())
+    };
+    input.for_each(&filter, &mut take).expect("it is there");
+    text
+}
+
+#[test]
+fn a_chain_that_fits_is_right_and_one_that_does_not_is_cut_at_the_depth() {
+    let input = record(RECURSION, 1, &Depth::ALL);
+    for depth in Depth::ALL {
+        let entries = depth.entries();
+        let walked = walk(&input, &format!("lbr:{entries}"));
+        let deepest = walked.iter().position(|w| w.truth == 42).expect("41 calls");
+        // Going down, the ring holds the newest calls, whatever they are.
+        for w in &walked[..deepest] {
+            let all = 1 + entries;
+            match w.truth <= all {
+                true => assert_eq!(w.verdict, Verdict::Ok, "{} frames", w.truth),
+                false => assert_eq!((w.verdict, w.code), (cut(all), Code::LbrDepth)),
+            }
+            assert!(w.invented == 0 && w.hits.iter().copied().eq(0..w.hits.len()));
+        }
+        // Going up, those that were overwritten are gone though there is room, but for the root.
+        let lost = |w: &&Walked| w.verdict.letter() == 't' && w.code == Code::NotAtRoot;
+        assert!(walked[deepest..].iter().filter(lost).count() > 20);
+        assert_eq!(walked.last().expect("some").verdict, Verdict::Ok);
+        assert!(walked.iter().all(|w| w.invented == 0));
+    }
+    let at = walk(&input, "lbr").iter().position(|w| w.truth == 42);
+    let text = explained(&input, at.expect("41 calls"), "lbr:16");
+    assert!(
+        text.contains("US302 LBR depth: only 16 branch records"),
+        "{text}"
+    );
+    assert!(text.contains("by the record of the call at 0x"), "{text}");
+}
+
+fn cut(all: usize) -> Verdict {
+    Verdict::Truncated { at: all as u32 }
+}
+
+#[test]
+fn calls_that_a_longjmp_left_stay_in_the_ring() {
+    let input = record(LONGJMP, 1, &[Depth::ThirtyTwo]);
+    let walked = walk(&input, "lbr");
+    let first = walked.iter().position(|w| w.verdict != Verdict::Ok);
+    let first = first.expect("it jumps");
+    assert_eq!(walked[first].verdict, Verdict::Extra { count: 2, at: 1 });
+    let text = explained(&input, first, "lbr");
+    assert!(
+        text.contains("was left otherwise: the ring did not see that"),
+        "{text}"
+    );
+    // From there on every chain is wrong: the ring is one place off for good.
+    assert!(walked[first..].iter().all(|w| w.verdict.is_wrong()));
+}
+
+#[test]
+fn an_interrupted_function_is_missing_below_its_handler() {
+    let input = record(
+        "signal/signal-frame-on-the-normal-stack",
+        1,
+        &[Depth::ThirtyTwo],
+    );
+    let walked = walk(&input, "lbr");
+    let missing = walked.iter().find(|w| w.verdict.letter() == 'm');
+    assert_eq!(missing.expect("in the handler").invented, 0);
+}
+
+#[test]
+fn without_branch_records_nothing_is_invented() {
+    let without = walk(&record(LONGJMP, 1, &[]), "lbr");
+    let other = walk(&record(LONGJMP, 1, &[Depth::Eight]), "lbr:32");
+    for w in without.iter().chain(&other) {
+        assert_eq!(w.verdict, Verdict::Unsupported);
+        assert_eq!(w.code, Code::NoBranchRecords);
+    }
+}
+
+#[test]
+fn a_stitched_chain_is_the_same_whichever_samples_are_wanted() {
+    let input = record(RECURSION, 7, &[Depth::Eight]);
+    let all = walk(&input, "lbr:stitch");
+    let number = all.iter().position(|w| w.stitched > 9).expect("a deep one");
+    let alone = Filter {
+        sample: Some(number as u64),
+        ..Filter::default()
+    };
+    let mut frames = Vec::new();
+    run(&["lbr:stitch"])
+        .for_each(&input, &alone, &mut |view, _, outcome| {
+            frames.push((view.number, outcome.chain.frames.len()));
+            Ok(())
+        })
+        .expect("the trace is whole");
+    assert_eq!(frames, [(number as u64, 9 + all[number].stitched)]);
+}
+
+/// Of the table in `docs/lbr.md`.
+#[test]
+fn the_page_says_what_stitching_gives() {
+    let cases = [
+        RECURSION,
+        "frame/two-functions-call-one-recursion",
+        LONGJMP,
+        "transfer/longjmp-out-of-a-recursion-into-another-one",
+        "signal/longjmp-out-of-a-handler",
+        "signal/signal-frame-on-the-normal-stack",
+        "transfer/coroutine-switch-changes-the-stack",
+        "transfer/retpoline-returns-to-a-place-nobody-called-from",
+        "transfer/push-and-ret-is-a-jump",
+    ];
+    let page = std::fs::read_to_string("docs/lbr.md").expect("the page is there");
+    let mut absent = String::new();
+    for case in cases {
+        for every in [1, 7] {
+            let input = record(case, every, &[Depth::Eight]);
+            let [plain, stitched] = ["lbr", "lbr:stitch"].map(|name| walk(&input, name));
+            let right = |all: &[Walked]| all.iter().filter(|w| w.verdict == Verdict::Ok).count();
+            let missing =
+                |all: &[Walked]| -> usize { all.iter().map(|w| w.truth - w.hits.len()).sum() };
+            let invented = |all: &[Walked]| -> usize { all.iter().map(|w| w.invented).sum() };
+            let row = format!(
+                "| {} | {every} | {} | {} | {} | {} | {} | {} | {} |\n",
+                case.split('/').next_back().unwrap_or(case),
+                plain.len(),
+                right(&plain),
+                right(&stitched),
+                missing(&plain),
+                missing(&stitched),
+                invented(&plain),
+                invented(&stitched),
+            );
+            if !page.contains(&row) {
+                absent.push_str(&row);
+            }
+        }
+    }
+    assert!(absent.is_empty(), "docs/lbr.md has no such rows:\n{absent}");
+}
+
+#[test]
+fn the_names_of_its_profiles() {
+    for name in ["lbr", "lbr:8", "lbr:stitch", "lbr:32-stitch"] {
+        let engine = spec::engine(name).expect("a known unwinder");
+        assert_eq!(engine.name(), name);
+        assert!(matches!(engine, Engine::Other(_)) && !engine.needs_stack());
+    }
+    for name in [
+        "lbr:",
+        "lbr:0",
+        "lbr:x",
+        "lbr:-stitch",
+        "lbr:8stitch",
+        "lbr:stitch-8",
+    ] {
+        assert!(spec::engine(name).is_err(), "{name}");
+    }
+}
