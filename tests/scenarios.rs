@@ -18,10 +18,13 @@ fn files(folder: &str) -> Vec<PathBuf> {
     paths
 }
 
+/// Folders of scenarios that run.
+const FOLDERS: [&str; 4] = ["upstream", "rfc2023", "handlers", "sources"];
+
 #[test]
 fn scenarios_print_what_their_files_say() {
     let mut faults = Vec::new();
-    for folder in ["upstream", "rfc2023", "handlers"] {
+    for folder in FOLDERS {
         for path in files(folder) {
             match run::run(&path, None) {
                 Ok(outcome) if outcome.output == outcome.expected => {}
@@ -36,7 +39,7 @@ fn scenarios_print_what_their_files_say() {
 /// Only scenarios with a defect put in break a rule, and all of those do.
 #[test]
 fn only_defects_break_rules() {
-    for folder in ["upstream", "rfc2023", "handlers"] {
+    for folder in FOLDERS {
         for path in files(folder) {
             let text = std::fs::read_to_string(&path).expect("a scenario is text");
             let has_defect = text.lines().any(|line| line.starts_with("mutant "));

@@ -5,6 +5,7 @@ pub mod bpf;
 pub mod fuzz;
 pub mod run;
 pub mod script;
+pub mod sources;
 mod stacks;
 pub mod stitch;
 pub mod symbols;

@@ -6,6 +6,8 @@ use unwind_sim_perf::model::{
     SCENARIO_BYTES_MAX, Scenario, ScenarioError, Schedule, World, bless, output,
 };
 
+use super::sources::{self, StackError};
+
 /// Why a scenario cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioFileError {
@@ -24,6 +26,16 @@ pub enum ScenarioFileError {
         path: PathBuf,
         /// Why.
         source: ScenarioError,
+    },
+    /// A stack cannot be had from where it says.
+    #[error("{}: line {line}: {source}", path.display())]
+    Stack {
+        /// Which scenario.
+        path: PathBuf,
+        /// Its line, from 1.
+        line: usize,
+        /// Why.
+        source: Box<StackError>,
     },
 }
 
@@ -82,7 +94,13 @@ fn read(path: &Path) -> Result<(String, Scenario), ScenarioFileError> {
     // One byte more than a scenario may have, so that a longer one is known for it.
     let mut file = file.take(SCENARIO_BYTES_MAX as u64 + 1);
     file.read_to_string(&mut text).map_err(io(path))?;
-    let scenario = Scenario::parse(&text).map_err(wrong(path))?;
+    let mut scenario = Scenario::parse(&text).map_err(wrong(path))?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    sources::supply(&mut scenario, folder).map_err(|(line, source)| ScenarioFileError::Stack {
+        path: path.into(),
+        line,
+        source: Box::new(source),
+    })?;
     Ok((text, scenario))
 }
 

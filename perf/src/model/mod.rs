@@ -18,6 +18,7 @@ mod record;
 mod rng;
 mod sampling;
 mod scenario;
+mod scenario_stacks;
 mod scenario_text;
 mod setup;
 mod stack;
@@ -32,6 +33,7 @@ pub use perf_data::{EPOCH_NS, perf_data};
 pub use record::{Body, Record};
 pub use sampling::{Constant, Handler, Overflown, TimerFlow, TimerRegs, UserOnly, timer_flow};
 pub use scenario::{SCENARIO_BYTES_MAX, Scenario, ScenarioError, ScenarioErrorKind};
+pub use scenario_stacks::{PROGRAM_INSTRUCTIONS_MAX, PROGRAM_STACKS_MAX, StackFrom, StackRequest};
 pub use scenario_text::{bless, output};
 pub use setup::{
     EventSetup, Form, Kind, MAX_STACK, Mutant, ON_STACK_ENTRIES, PMU_PERIOD_MIN, Refusal,

@@ -6,6 +6,7 @@
 
 use super::action::{Action, Refused};
 use super::fuzz::Schedule;
+use super::scenario_stacks::StackRequest;
 use super::setup::{
     EventSetup, Form, Kind, Mutant, Refusal, RfcBuffer, Setup, UserUnwind, timer_period,
 };
@@ -15,8 +16,8 @@ use std::fmt;
 
 /// The longest scenario, bytes.
 pub const SCENARIO_BYTES_MAX: usize = 1 << 20;
-/// Most frames of all stacks written by `depth`.
-const FRAMES_MAX: usize = 1 << 16;
+/// Most frames of all stacks written by `depth` or taken from files.
+pub(super) const FRAMES_MAX: usize = 1 << 16;
 /// The largest ring, bytes.
 const RING_BYTES_MAX: u64 = 1 << 24;
 /// Most steps that one `step` asks for.
@@ -47,6 +48,8 @@ pub enum ScenarioErrorKind {
     Refusal(Refusal),
     /// The action cannot happen there.
     Refused(Refused),
+    /// A stack comes from a file, and nobody supplied it.
+    NotSupplied,
 }
 
 /// What is wrong with a scenario, and where.
@@ -80,6 +83,9 @@ impl fmt::Display for ScenarioError {
                 write!(f, "EINVAL: {}", refusal.description())
             }
             ScenarioErrorKind::Refused(refused) => write!(f, "{}", refused.description()),
+            ScenarioErrorKind::NotSupplied => {
+                write!(f, "this stack comes from a file, which is not read here")
+            }
         }
     }
 }
@@ -97,6 +103,8 @@ pub struct Scenario {
     event_lines: Vec<usize>,
     /// The `=` lines, without the mark.
     pub expected: String,
+    /// Stacks that come from files.
+    pub(super) requests: Vec<StackRequest>,
 }
 
 impl Scenario {
@@ -134,7 +142,9 @@ impl Scenario {
             }
         }
         let mut scenario = reader.scenario;
-        if !reader.numbered {
+        if reader.numbered {
+            scenario.requests.clear();
+        } else {
             scenario.schedule.stacks = Some(reader.stacks);
         }
         Ok(scenario)
@@ -145,6 +155,9 @@ impl Scenario {
     /// # Errors
     /// The line of an event or an action that is refused.
     pub fn run(&self) -> Result<World, ScenarioError> {
+        if let Some(request) = self.requests.iter().find(|request| !request.is_supplied()) {
+            return Err(request.error(ScenarioErrorKind::NotSupplied));
+        }
         let at = |lines: &[usize], index: usize, kind| ScenarioError {
             line: lines.get(index).copied().unwrap_or(1),
             column: 1,
@@ -168,15 +181,15 @@ impl Scenario {
 }
 
 /// The words of a line.
-struct Words<'a> {
-    line: usize,
+pub(super) struct Words<'a> {
+    pub(super) line: usize,
     text: &'a str,
     /// Behind the last word.
     at: usize,
 }
 
 impl<'a> Words<'a> {
-    fn next(&mut self) -> Option<&'a str> {
+    pub(super) fn next(&mut self) -> Option<&'a str> {
         let rest = &self.text[self.at..];
         let start = rest.find(|c: char| !c.is_whitespace())?;
         let word = rest[start..].split_whitespace().next()?;
@@ -184,8 +197,13 @@ impl<'a> Words<'a> {
         Some(word)
     }
 
+    /// The next word, which stays.
+    pub(super) fn peek(&self) -> Option<&'a str> {
+        self.text[self.at..].split_whitespace().next()
+    }
+
     /// An error at the last word.
-    fn error(&self, kind: ScenarioErrorKind) -> ScenarioError {
+    pub(super) fn error(&self, kind: ScenarioErrorKind) -> ScenarioError {
         let word = self.text[..self.at].split_whitespace().next_back();
         ScenarioError {
             line: self.line,
@@ -194,7 +212,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn need(&mut self, what: &'static str) -> Result<&'a str, ScenarioError> {
+    pub(super) fn need(&mut self, what: &'static str) -> Result<&'a str, ScenarioError> {
         let end = ScenarioError {
             line: self.line,
             column: self.text.trim_end().len() + 1,
@@ -203,11 +221,11 @@ impl<'a> Words<'a> {
         self.next().ok_or(end)
     }
 
-    fn not<T>(&self, found: Option<T>, what: &'static str) -> Result<T, ScenarioError> {
+    pub(super) fn not<T>(&self, found: Option<T>, what: &'static str) -> Result<T, ScenarioError> {
         found.ok_or_else(|| self.error(ScenarioErrorKind::Not(what)))
     }
 
-    fn number(&mut self, what: &'static str, max: u64) -> Result<u64, ScenarioError> {
+    pub(super) fn number(&mut self, what: &'static str, max: u64) -> Result<u64, ScenarioError> {
         let word = self.need(what)?;
         let number = match word.strip_prefix("0x") {
             Some(hex) => u64::from_str_radix(hex, 16).ok(),
@@ -227,9 +245,9 @@ impl<'a> Words<'a> {
 }
 
 /// Reads line by line.
-struct Reader {
-    scenario: Scenario,
-    stacks: Scripted,
+pub(super) struct Reader {
+    pub(super) scenario: Scenario,
+    pub(super) stacks: Scripted,
     frames: usize,
     numbered: bool,
 }
@@ -248,6 +266,7 @@ impl Reader {
                 lines: Vec::new(),
                 event_lines: Vec::new(),
                 expected: String::new(),
+                requests: Vec::new(),
             },
             stacks: Scripted::default(),
             frames: 0,
@@ -344,9 +363,14 @@ impl Reader {
         if self.stacks.find(name).is_some() {
             return Err(words.error(ScenarioErrorKind::Taken("stack")));
         }
+        match words.peek() {
+            Some("trace") => return self.stack_of_trace(name, words),
+            Some("program") => return self.stacks_of_program(name, words),
+            _ => {}
+        }
         let mut frames = Vec::new();
-        while words.text[words.at..].split_whitespace().next().is_some() {
-            if words.text[words.at..].trim_start().starts_with("depth ") {
+        while words.peek().is_some() {
+            if words.peek() == Some("depth") {
                 words.next();
                 let depth = words.number("a depth", FRAMES_MAX as u64)?;
                 let base = words.number("an address", u64::MAX / 2)?;
@@ -430,7 +454,7 @@ impl Reader {
         let action = match word {
             "step" => {
                 let cpu = words.cpu()?;
-                if !words.text[words.at..].trim().is_empty() {
+                if words.peek().is_some() {
                     times = words.number("a number of steps", STEPS_MAX)?;
                 }
                 Action::Step { cpu }

@@ -42,8 +42,21 @@ pub struct Scripted {
 impl Scripted {
     /// Adds one, innermost frame first.
     pub fn add(&mut self, name: &str, frames: Vec<u64>) -> StackId {
+        let id = self.next();
         self.stacks.push((name.to_owned(), frames));
-        StackId(self.stacks.len() as u32 - 1)
+        id
+    }
+
+    /// Gives a stack other frames.
+    pub(super) fn set(&mut self, stack: StackId, frames: Vec<u64>) {
+        if let Some((_, old)) = self.stacks.get_mut(stack.0 as usize) {
+            *old = frames;
+        }
+    }
+
+    /// What the next stack will be.
+    pub(super) const fn next(&self) -> StackId {
+        StackId(self.stacks.len() as u32)
     }
 
     /// The stack of that name.
