@@ -184,6 +184,7 @@ fn program(name: &str, path: &Path, every: u64, times: u64) -> Result<Vec<Vec<u6
         instructions_max: PROGRAM_INSTRUCTIONS_MAX,
         samples_max: times,
         stack_bytes: STACK_BYTES,
+        lbr: Vec::new(),
         timeout: None,
     };
     let written = |error: WriteError| failed(error.into());
