@@ -19,14 +19,14 @@ fn files(folder: &str) -> Vec<PathBuf> {
 }
 
 /// Folders of scenarios that run.
-const FOLDERS: [&str; 4] = ["upstream", "rfc2023", "handlers", "sources"];
+const FOLDERS: [&str; 5] = ["upstream", "rfc2023", "handlers", "lbr", "sources"];
 
 #[test]
 fn scenarios_print_what_their_files_say() {
     let mut faults = Vec::new();
     for folder in FOLDERS {
         for path in files(folder) {
-            match run::run(&path, None) {
+            match run::run(&path, None, None) {
                 Ok(outcome) if outcome.output == outcome.expected => {}
                 Ok(_) => faults.push(format!("unwind-sim perf run --bless {}", path.display())),
                 Err(error) => faults.push(error.to_string()),
@@ -54,7 +54,7 @@ fn malformed_scenarios_say_what_is_wrong() {
     for path in files("errors") {
         let text = std::fs::read_to_string(&path).expect("a scenario is text");
         let expected = text.lines().find_map(|line| line.strip_prefix("= "));
-        let error = run::run(&path, None)
+        let error = run::run(&path, None, None)
             .map(|outcome| outcome.output)
             .expect_err("it is malformed")
             .to_string();

@@ -28,6 +28,9 @@ fn found_by(mutant: Mutant) -> Rule {
         Mutant::CookieReused => Rule::Cookie,
         Mutant::HalfReplacedHandler => Rule::WholeHandler,
         Mutant::SkipLess => Rule::OwnChain,
+        Mutant::WipeAtSwitch => Rule::WholeBranches,
+        Mutant::SwapWithoutData | Mutant::SkipWithoutLogId | Mutant::Linux => Rule::OwnBranches,
+        Mutant::UseAfterFree | Mutant::DoubleFree | Mutant::LeakAtExit => Rule::BranchMemory,
     }
 }
 

@@ -1,6 +1,7 @@
 //! perf reads the files of the model's runs: as many samples as were written, with their chains.
 //!
-//! Without deferral, which perf knows from 6.19 on.
+//! Without deferral, which perf knows from 6.19 on, and without branch records, which perf prints
+//! in place of user frames.
 
 #[path = "../../tests/common/skip.rs"]
 mod skip;
@@ -16,6 +17,7 @@ fn world(seed: u64) -> World {
     let mut schedule = Schedule::random(seed, 900, None);
     for event in &mut schedule.events {
         (event.defer_callchain, event.defer_output) = (false, false);
+        event.branch_stack = false;
     }
     let mut world = schedule.world().expect("a seed's events are accepted");
     schedule.run(&mut world);

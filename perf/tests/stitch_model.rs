@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use unwind_sim_perf::model::{Body, Fact, Form, Numbered, Schedule, StackId, World};
+use unwind_sim_perf::model::{Body, Fact, Form, Numbered, Schedule, StackId, StackSource, World};
 use unwind_sim_perf::stitch::{
     Item, Judgement, Mode, Stitch, Stitched, Tally, What, Why, judge, stitch,
 };
@@ -94,9 +94,13 @@ fn items(world: &World) -> Vec<Item> {
     records.iter().filter_map(item).collect()
 }
 
-/// The stack that frames are of, by their addresses.
-fn stack_of(frame: u64) -> StackId {
-    StackId(((frame - Numbered::BASE) / Numbered::STRIDE) as u32)
+/// Whether a stack has the frame, or has it before the instruction that a uprobe did.
+fn has(stack: Option<StackId>, frame: u64) -> bool {
+    let found = |stack| {
+        let mut all = (0..Numbered.depth(stack)).map(|at| Numbered.frame(stack, at));
+        all.any(|known| known == frame || known + 1 == frame)
+    };
+    stack.is_some_and(found)
 }
 
 /// The user frames that came from a record.
@@ -133,7 +137,7 @@ fn check(seed: u64, form: Form, sums: &mut Sums) {
     assert_eq!(counts.out_of_order, 0, "seed {seed}");
     for sample in &own {
         let truth = truths[&sample.key];
-        if user(sample).all(|frame| Some(stack_of(frame)) == truth.stack) {
+        if user(sample).all(|frame| has(truth.stack, frame)) {
             continue;
         }
         if form == Form::Rfc2023 && !replaced.contains(&truth.stay) {
@@ -198,5 +202,6 @@ fn r001_4_without_cookies_a_request_that_nobody_answers_brings_a_wrong_stack() {
     }
     println!("{sums:?}");
     assert!(sums.deferred > 3000, "{sums:?}");
-    assert!((1..5).contains(&sums.unanswered), "{sums:?}");
+    let is_rare = sums.unanswered * 100 < sums.deferred;
+    assert!(sums.unanswered > 0 && is_rare, "{sums:?}");
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use unwind_sim_perf::lbr::Storage;
 use unwind_sim_perf::model::{
     SCENARIO_BYTES_MAX, Scenario, ScenarioError, Schedule, World, bless, output,
 };
@@ -53,9 +54,16 @@ pub struct Outcome {
 ///
 /// # Errors
 /// If it cannot be read, or is no scenario.
-pub fn run(path: &Path, cpus: Option<u16>) -> Result<Outcome, ScenarioFileError> {
-    let (_, scenario) = read(path)?;
-    run_read(path, scenario, cpus)
+pub fn run(
+    path: &Path,
+    cpus: Option<u16>,
+    lbr_storage: Option<Storage>,
+) -> Result<Outcome, ScenarioFileError> {
+    let (_, mut scenario) = read(path)?;
+    let setup = &mut scenario.schedule.setup;
+    setup.cpus = cpus.unwrap_or(setup.cpus);
+    setup.lbr_storage = lbr_storage.unwrap_or(setup.lbr_storage);
+    run_read(path, &scenario)
 }
 
 /// Runs a scenario's file and writes what it prints into it.
@@ -64,7 +72,7 @@ pub fn run(path: &Path, cpus: Option<u16>) -> Result<Outcome, ScenarioFileError>
 /// As [`run`]; and if the file cannot be written.
 pub fn run_and_bless(path: &Path) -> Result<Outcome, ScenarioFileError> {
     let (text, scenario) = read(path)?;
-    let outcome = run_read(path, scenario, None)?;
+    let outcome = run_read(path, &scenario)?;
     std::fs::write(path, bless(&text, &outcome.output)).map_err(io(path))?;
     Ok(outcome)
 }
@@ -111,18 +119,11 @@ fn wrong(path: &Path) -> impl Fn(ScenarioError) -> ScenarioFileError {
     }
 }
 
-fn run_read(
-    path: &Path,
-    mut scenario: Scenario,
-    cpus: Option<u16>,
-) -> Result<Outcome, ScenarioFileError> {
-    if let Some(cpus) = cpus {
-        scenario.schedule.setup.cpus = cpus;
-    }
+fn run_read(path: &Path, scenario: &Scenario) -> Result<Outcome, ScenarioFileError> {
     let world = scenario.run().map_err(wrong(path))?;
     Ok(Outcome {
         output: output(&world),
-        expected: scenario.expected,
+        expected: scenario.expected.clone(),
         world,
     })
 }

@@ -70,6 +70,48 @@ pub struct Ledger {
     pub bytes_max: u64,
 }
 
+/// What happened to a piece of memory or to a ring; pieces have numbers that are used once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Memory was handed out for a task.
+    Allocated {
+        /// Which.
+        piece: u64,
+        /// For whom.
+        tid: i32,
+    },
+    /// A switch found the memory that it is going to write.
+    Found {
+        /// Which.
+        piece: u64,
+    },
+    /// The ring was written there.
+    Saved {
+        /// Which.
+        piece: u64,
+    },
+    /// The ring was filled from there.
+    Restored {
+        /// Which.
+        piece: u64,
+    },
+    /// The ring still holds what was saved there last: nothing was written.
+    Skipped {
+        /// Which.
+        piece: u64,
+    },
+    /// A ring was wiped.
+    Wiped {
+        /// Of which CPU.
+        cpu: usize,
+    },
+    /// Memory was given back.
+    Freed {
+        /// Which.
+        piece: u64,
+    },
+}
+
 /// A section in which memory found stays (`rcu_read_lock`).
 #[derive(Debug)]
 pub struct Reader(u64);
@@ -89,6 +131,8 @@ pub(super) struct Table {
     condemned: Vec<(u64, DataId)>,
     pub(super) free_at_once: bool,
     pub(super) ledger: Ledger,
+    /// What happened since it was asked last; none if nobody asks.
+    pub(super) journal: Option<Vec<Step>>,
 }
 
 impl Table {
@@ -103,12 +147,20 @@ impl Table {
             condemned: Vec::new(),
             free_at_once: false,
             ledger: Ledger::default(),
+            journal: None,
         }
     }
 
-    pub(super) fn allocate(&mut self, global: bool) -> DataId {
+    pub(super) fn note(&mut self, step: Step) {
+        if let Some(journal) = &mut self.journal {
+            journal.push(step);
+        }
+    }
+
+    pub(super) fn allocate(&mut self, tid: i32, global: bool) -> DataId {
         let id = self.next;
         self.next += 1;
+        self.note(Step::Allocated { piece: id, tid });
         self.data.insert(
             id,
             Data {
@@ -133,6 +185,7 @@ impl Table {
 
     /// Frees memory that nobody else has seen.
     pub(super) fn free(&mut self, id: DataId) {
+        self.note(Step::Freed { piece: id });
         if self.data.remove(&id).is_some() {
             self.ledger.freed += 1;
             self.ledger.bytes -= self.piece_bytes;

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::context::{Data, DataId, Layout, Ledger, Reader, Table};
+use super::context::{Data, DataId, Layout, Ledger, Reader, Step, Table};
 use super::ring::{Branch, Depth, Ring};
 use super::select::Select;
 
@@ -32,6 +32,13 @@ impl Storage {
             Self::PerTask => "task",
         }
     }
+
+    /// The storage of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::PerContext, Self::PerTask]
+            .into_iter()
+            .find(|storage| storage.as_str() == name)
+    }
 }
 
 /// The kernel as it is; mended; or mended and then changed in one way, so that a check can be seen
@@ -52,6 +59,10 @@ pub enum Mutation {
     SwapWithoutData,
     /// Records of this task count as still in the ring though others were saved since.
     SkipWithoutLogId,
+    /// Whoever ends the last use of memory frees it, also if its task ended or got other memory.
+    FreeTwice,
+    /// A task that ends keeps the memory that a recording of the whole system gave it.
+    LeakAtExit,
 }
 
 #[derive(Debug)]
@@ -60,13 +71,6 @@ struct Cpu {
     running: Tid,
     /// Whose records were saved from the ring last, and as which save of theirs.
     last: Option<(DataId, u32)>,
-}
-
-impl Cpu {
-    fn reset(&mut self) {
-        self.ring.reset();
-        self.last = None;
-    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -134,6 +138,23 @@ impl Kernel {
         }
     }
 
+    /// From now on keeps what happens, for [`Kernel::steps`].
+    pub fn keep_steps(&mut self) {
+        self.table.journal = Some(Vec::new());
+    }
+
+    /// What happened since this was called last.
+    pub fn steps(&mut self) -> Vec<Step> {
+        let journal = self.table.journal.as_mut();
+        journal.map(std::mem::take).unwrap_or_default()
+    }
+
+    fn wipe(&mut self, cpu: usize) {
+        self.cpus[cpu].ring.reset();
+        self.cpus[cpu].last = None;
+        self.table.note(Step::Wiped { cpu });
+    }
+
     /// Memory handed out and given back.
     pub fn ledger(&self) -> Ledger {
         self.table.ledger
@@ -183,10 +204,14 @@ impl Kernel {
     pub fn begin_switch(&mut self, cpu: usize) -> Option<Saving> {
         let running = self.cpus.get(cpu)?.running;
         let data = self.task(running).data;
+        let data = data.filter(|_| self.is_recorded(running));
+        if let Some(piece) = data {
+            self.table.note(Step::Found { piece });
+        }
         Some(Saving {
             reader: self.table.lock(),
             cpu,
-            data: data.filter(|_| self.is_recorded(running)),
+            data,
         })
     }
 
@@ -201,6 +226,9 @@ impl Kernel {
     fn save(&mut self, saving: Saving) {
         let Saving { reader, cpu, data } = saving;
         let is_system = self.system > 0;
+        if let Some(piece) = data {
+            self.table.note(Step::Saved { piece });
+        }
         if let Some(id) = data
             && let Some(cpu) = self.cpus.get_mut(cpu)
             && let Some(Data { saved, .. }) = self.table.get(id)
@@ -230,7 +258,7 @@ impl Kernel {
         let reader = self.table.lock();
         match self.task(next).data {
             Some(id) => self.restore(cpu, id),
-            None => self.cpus[cpu].reset(),
+            None => self.wipe(cpu),
         }
         self.table.unlock(reader);
     }
@@ -250,27 +278,28 @@ impl Kernel {
 
     fn restore(&mut self, cpu: usize, id: DataId) {
         let is_system = self.system > 0;
-        let cpu = &mut self.cpus[cpu];
-        let Some(Data { saved, .. }) = self.table.get(id) else {
-            return cpu.reset();
-        };
         let is_wiped = self.mutation == Mutation::WipeAtSwitch;
-        if (saved.users == 0 && !is_system) || !saved.is_valid || is_wiped {
-            return cpu.reset();
-        }
+        let saved = self.table.get(id).map(|data| &mut data.saved);
+        let valid = saved.filter(|s| s.is_valid && !is_wiped && (s.users > 0 || is_system));
+        let Some(saved) = valid else {
+            return self.wipe(cpu);
+        };
         saved.is_valid = false;
-        let is_last = match (cpu.last, self.mutation) {
+        let (at, log_id) = (&mut self.cpus[cpu], saved.log_id);
+        let is_last = match (at.last, self.mutation) {
             (Some((last, _)), Mutation::SkipWithoutLogId) => last == id,
-            (last, _) => last == Some((id, saved.log_id)),
+            (last, _) => last == Some((id, log_id)),
         };
         // An empty ring was perhaps reset in a deep sleep of the CPU.
-        if is_last && !cpu.ring.valid().is_empty() {
+        if is_last && !at.ring.valid().is_empty() {
+            self.table.note(Step::Skipped { piece: id });
             return;
         }
-        cpu.ring.write(&saved.entries, saved.tos);
+        at.ring.write(&saved.entries, saved.tos);
         if self.mutation != Mutation::None {
-            cpu.last = None;
+            at.last = None;
         }
+        self.table.note(Step::Restored { piece: id });
     }
 
     /// An event of a task is opened that wants call stacks.
@@ -295,8 +324,10 @@ impl Kernel {
     /// The first event of a CPU does not want what was recorded for others before.
     fn reset_if_first(&mut self, tid: Tid, was_recorded: bool) {
         if !was_recorded {
-            for cpu in self.cpus.iter_mut().filter(|cpu| cpu.running == tid) {
-                cpu.reset();
+            for cpu in 0..self.cpus.len() {
+                if self.cpus[cpu].running == tid {
+                    self.wipe(cpu);
+                }
             }
         }
     }
@@ -317,7 +348,7 @@ impl Kernel {
             data.refcount += 1;
             return;
         }
-        let new = self.table.allocate(global);
+        let new = self.table.allocate(tid, global);
         self.tasks.entry(tid).or_default().data = Some(new);
         // What was there is dead; whoever killed it will find it gone.
         if let Some(old) = old {
@@ -352,10 +383,10 @@ impl Kernel {
     /// is freed when no reader has it.
     pub fn finish_detach(&mut self, dying: Dying) {
         let Dying { tid, data } = dying;
-        if let Some(task) = self.tasks.get_mut(&tid)
-            && task.data == Some(data)
-        {
-            task.data = None;
+        let task = self.tasks.get_mut(&tid);
+        let task = task.filter(|task| task.data == Some(data));
+        let is_held = task.map(|task| task.data = None).is_some();
+        if is_held || self.mutation == Mutation::FreeTwice {
             self.table.free_later(data);
         }
     }
@@ -440,6 +471,10 @@ impl Kernel {
         task.exiting = true;
         for _ in 0..task.events {
             self.detach(tid);
+        }
+        if self.mutation == Mutation::LeakAtExit {
+            self.tasks.remove(&tid);
+            return;
         }
         self.detach_global(tid);
         // Nothing points to what is left but a detach under way, which ends it.

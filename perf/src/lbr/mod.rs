@@ -15,7 +15,7 @@ mod ring;
 mod select;
 pub mod stitch;
 
-pub use context::{CONTEXT_HEADER_BYTES, Layout, Ledger, Reader};
+pub use context::{CONTEXT_HEADER_BYTES, Layout, Ledger, Reader, Step};
 pub use kernel::{Dying, Kernel, Mutation, Saving, Storage, Tid};
 pub use ring::{Branch, Depth, Kind, Ring};
 pub use select::{Select, SelectError, branch_type};

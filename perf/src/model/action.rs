@@ -1,4 +1,4 @@
-//! What a script or a random schedule may ask of the world, and why it may be refused.
+//! What a script or a random schedule may ask of the world.
 //!
 //! A refused action leaves the world as it was, so that a schedule stays one when actions are
 //! taken out of it.
@@ -6,6 +6,7 @@
 use super::deferred::PENDING;
 use super::log::{Context, Fact};
 use super::record::Body;
+use super::refused::Refused;
 use super::setup::{Kind, Mutant, TIMER_FLOOR_NS};
 use super::stack::{Leaf, StackId};
 use super::world::{Loop, Place, TASKS_MAX, Task, World};
@@ -82,6 +83,28 @@ pub enum Action {
         /** Which task. */
         tid: i32,
     },
+    /// The first half of a switch: the rest is the CPU's next step. Only with branch records is
+    /// there anything in between.
+    SwitchBegin {
+        /** Where. */
+        cpu: u16,
+        /** Which task. */
+        tid: i32,
+    },
+    /// A task in a system call opens an event.
+    Open {
+        /** Where. */
+        cpu: u16,
+        /** Which event. */
+        event: u16,
+    },
+    /// A task in a system call closes an event.
+    Close {
+        /** Where. */
+        cpu: u16,
+        /** Which event. */
+        event: u16,
+    },
     /// fork in a system call.
     Fork {
         /** Where. */
@@ -134,76 +157,6 @@ pub enum Action {
     },
 }
 
-/// Why an action cannot happen now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// No such CPU.
-    NoCpu,
-    /// No such task, or it is gone.
-    NoTask,
-    /// No such event.
-    NoEvent,
-    /// No such handler.
-    NoHandler,
-    /// There is one already (EEXIST).
-    HandlerExists,
-    /// No task runs on the CPU.
-    Idle,
-    /// The CPU is not in user space.
-    NotUser,
-    /// The task is not in a system call, or something runs on top of it.
-    NotInSystemCall,
-    /// An interrupt waits and comes first.
-    InterruptWaits,
-    /// Interrupts are off, or an interrupt runs already.
-    InterruptsOff,
-    /// The task cannot be preempted here.
-    NotPreemptible,
-    /// The task runs on another CPU, or on this one already.
-    Running,
-    /// The thread number is taken, or there are too many tasks.
-    NoNewTask,
-    /// The task is a kernel thread.
-    KernelThread,
-    /// The task does not stand at a function's first instruction.
-    NotAtEntry,
-    /// The event overflows on its own in this place only.
-    WrongContext,
-    /// User code does not come to run: the task is in a system call.
-    NeverReturns,
-    /// The time is too long.
-    TooLong,
-    /// Too much has happened already.
-    TooMuch,
-}
-
-impl Refused {
-    /// The reason in words.
-    pub const fn description(self) -> &'static str {
-        match self {
-            Self::NoCpu => "there is no such CPU",
-            Self::NoTask => "there is no such task, or it is gone",
-            Self::NoEvent => "there is no such event",
-            Self::NoHandler => "there is no such handler",
-            Self::HandlerExists => "the event has a handler already (EEXIST)",
-            Self::Idle => "no task runs on this CPU",
-            Self::NotUser => "this CPU does not run user code",
-            Self::NotInSystemCall => "no system call runs on this CPU, or it is interrupted",
-            Self::InterruptWaits => "an interrupt waits and comes first: step",
-            Self::InterruptsOff => "interrupts are off here",
-            Self::NotPreemptible => "the task cannot be preempted here",
-            Self::Running => "the task runs already",
-            Self::NoNewTask => "the thread number is taken, or there are too many tasks",
-            Self::KernelThread => "the task is a kernel thread",
-            Self::NotAtEntry => "the task does not stand at a function's entry",
-            Self::WrongContext => "the event cannot overflow here",
-            Self::NeverReturns => "user code does not come to run: leave the system call first",
-            Self::TooLong => "the time is too long",
-            Self::TooMuch => "too much has happened already",
-        }
-    }
-}
-
 impl World {
     /// Does it.
     ///
@@ -221,9 +174,10 @@ impl World {
             Action::Run { cpu, ns } => self.run(cpu, ns)?,
             Action::Stack { cpu, stack, leaf } => {
                 let (cpu, task) = self.user(cpu)?;
-                self.tasks[task].stack = stack;
+                let from = std::mem::replace(&mut self.tasks[task].stack, stack);
                 self.tasks[task].leaf = leaf;
                 self.say(cpu, Fact::Stack { stack, leaf });
+                self.branches_run(cpu, from, stack);
             }
             Action::Syscall { cpu } => {
                 let (cpu, task) = self.user(cpu)?;
@@ -253,7 +207,19 @@ impl World {
                 }
                 self.softirq(cpu, INTERRUPT_STEPS);
             }
-            Action::Switch { cpu, tid } => self.switch(cpu, tid)?,
+            Action::Switch { cpu, tid } => {
+                self.switch(cpu, tid)?;
+                self.switch_end(usize::from(cpu));
+            }
+            Action::SwitchBegin { cpu, tid } => self.switch(cpu, tid)?,
+            Action::Open { cpu, event } => {
+                let (cpu, _) = self.kernel_body(cpu)?;
+                self.open(cpu, event)?;
+            }
+            Action::Close { cpu, event } => {
+                let (cpu, task) = self.kernel_body(cpu)?;
+                self.close(cpu, task, event)?;
+            }
             Action::Fork { cpu, child } => self.fork(cpu, child)?,
             Action::Exec { cpu, stack } => {
                 let (cpu, task) = self.body(cpu)?;
@@ -334,7 +300,9 @@ impl World {
         let cpu = self.cpu(cpu)?;
         let task = self.cpus[cpu].current.ok_or(Refused::Idle)?;
         let t = &self.tasks[task];
-        let busy = !self.cpus[cpu].frames.is_empty() || t.job.is_some() || t.installing.is_some();
+        let on = &self.cpus[cpu];
+        let busy = !on.frames.is_empty() || on.switching.is_some();
+        let busy = busy || t.job.is_some() || t.installing.is_some() || !t.closing.is_empty();
         if t.place != Place::Body || busy {
             return Err(Refused::NotInSystemCall);
         }
@@ -363,7 +331,8 @@ impl World {
         if ns > RUN_NS_MAX {
             return Err(Refused::TooLong);
         }
-        let idle = self.cpus[cpu].current.is_none() && self.cpus[cpu].frames.is_empty();
+        let on = &self.cpus[cpu];
+        let idle = on.current.is_none() && on.frames.is_empty() && on.switching.is_none();
         if !idle && !self.in_user(cpu) {
             return Err(Refused::NotUser);
         }
@@ -389,12 +358,13 @@ impl World {
     fn finish_cpu(&mut self, cpu: u16) -> Result<(), Refused> {
         let cpu = self.cpu(cpu)?;
         let task = self.cpus[cpu].current.ok_or(Refused::Idle)?;
-        let body = self.tasks[task].place == Place::Body;
+        let body = self.tasks[task].place == Place::Body && self.cpus[cpu].switching.is_none();
         if body && self.cpus[cpu].frames.is_empty() && self.tasks[task].job.is_none() {
             return Err(Refused::NeverReturns);
         }
         for _ in 0..FINISH_STEPS_MAX {
             let over = match self.cpus[cpu].current {
+                _ if self.cpus[cpu].switching.is_some() => false,
                 None => self.cpus[cpu].frames.is_empty(),
                 Some(task) => {
                     let t = &self.tasks[task];
@@ -433,6 +403,7 @@ impl World {
                 } {
                     return Err(Refused::WrongContext);
                 }
+                self.branches_idle(at);
                 let by = self.counters[index].left;
                 self.say(at, Fact::Counted { event, by });
                 self.nmi(at, event);
@@ -464,7 +435,7 @@ impl World {
         if running || next == self.cpus[cpu].current {
             return Err(Refused::Running);
         }
-        if !self.cpus[cpu].frames.is_empty() {
+        if !self.cpus[cpu].frames.is_empty() || self.cpus[cpu].switching.is_some() {
             return Err(Refused::NotPreemptible);
         }
         if self.interrupt_waits(cpu) {
@@ -477,13 +448,8 @@ impl World {
             }
             // From user space a tick comes first; the task is switched out in the exit loop.
             self.enter(cpu);
-            self.tasks[task].on = None;
         }
-        self.say(cpu, Fact::Switch { to: tid });
-        self.cpus[cpu].current = next;
-        if let Some(next) = next {
-            self.tasks[next].on = Some(cpu);
-        }
+        self.switch_begin(cpu, next);
         Ok(())
     }
 
@@ -506,6 +472,7 @@ impl World {
             ..Task::default()
         });
         self.say(cpu, Fact::Fork { child });
+        self.branches_fork(cpu, task, self.tasks.len() - 1);
         self.write_side(cpu, 0, Body::Fork { child });
         Ok(())
     }

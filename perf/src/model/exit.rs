@@ -56,6 +56,10 @@ impl World {
             self.say(cpu, Fact::Installed { event, handler });
             return;
         }
+        if !self.tasks[task].closing.is_empty() {
+            let dying = std::mem::take(&mut self.tasks[task].closing);
+            return self.close_end(cpu, dying);
+        }
         match self.tasks[task].place {
             Place::User | Place::Body => {}
             Place::Loop(at) => self.exit_loop(cpu, task, at),
@@ -170,6 +174,7 @@ impl World {
         self.tasks[task].dead = true;
         self.tasks[task].on = None;
         self.cpus[cpu].current = None;
+        self.branches_exit(cpu, task);
     }
 
     /// The event's task work is free again.

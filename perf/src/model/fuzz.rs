@@ -3,12 +3,13 @@
 
 use super::action::Action;
 use super::join::join;
-use super::oracle::Violation;
 use super::rng::Rng;
+use super::rule::Violation;
 use super::sampling::{Constant, UserOnly};
 use super::setup::{EventSetup, Form, Kind, Mutant, RfcBuffer, Setup};
 use super::stack::{Leaf, Numbered, Scripted, StackId, StackSource};
 use super::world::World;
+use crate::lbr::{Depth, Mutation, Storage};
 use crate::stitch::Mode;
 
 /// A run that can be made again: what there is, and what happens.
@@ -29,7 +30,7 @@ pub struct Schedule {
 /// How many actions may be refused for one that is not.
 const TRIES_PER_ACTION: usize = 20;
 /// Different stacks a task has; every task has others.
-const STACKS_PER_TASK: u32 = 64;
+const STACKS_PER_TASK: u32 = Numbered::OF_TASK;
 
 impl Schedule {
     /// The schedule of a seed, with this many actions.
@@ -57,15 +58,25 @@ impl Schedule {
             _ if rng.chance(1, 4) => Form::Rfc2023,
             _ => Form::Upstream,
         };
+        // Defects of branch records need some, and each its kind of memory.
+        let of_branches = mutant.and_then(Mutant::of_branches);
+        let lbr_storage = match (of_branches, rng.chance(1, 3)) {
+            (Some(Mutation::SwapWithoutData), _) | (None, true) => Storage::PerContext,
+            _ => Storage::PerTask,
+        };
+        let has_branches = of_branches.is_some() || rng.chance(1, 2);
         let setup = Setup {
             form,
             mutant,
-            cpus: 1 + rng.below(3) as u16,
+            // Two CPUs have to meet over a task's memory.
+            cpus: 1 + u16::from(has_branches) + rng.below(3 - usize::from(has_branches)) as u16,
             samples_per_tick: if rng.chance(1, 4) { 4 } else { 100 },
             rfc_buffer: match rng.chance(1, 2) {
                 true => RfcBuffer::Allocated,
                 false => RfcBuffer::OnStack,
             },
+            lbr_storage,
+            lbr_depth: Depth::ALL[rng.below(3)],
             ..Setup::default()
         };
         let mut tasks: Vec<(i32, Option<StackId>)> = (0..2 + rng.below(3))
@@ -86,18 +97,25 @@ impl Schedule {
             Kind::Uprobe,
             Kind::Pmu,
         ];
-        let count = 1 + rng.below(kinds.len());
+        let few = if has_branches { 3 } else { 1 };
+        let count = few + rng.below(kinds.len() + 1 - few);
         let rotate = rng.below(kinds.len());
+        let is_late = |rng: &mut Rng| has_branches && rng.chance(1, 4);
         let events = (0..count).map(|index| {
             let kind = kinds[(index + rotate) % kinds.len()];
+            let defer_output = form == Form::Upstream && (index == 0 || rng.chance(1, 6));
+            let part = if has_branches { 2 } else { 5 };
+            let only = (index > 0 && rng.chance(1, part)).then(|| 1 + rng.below(2) as i32);
             EventSetup {
                 name: format!("{}{index}", kind.as_str()),
                 kind,
                 period: 2_000 + rng.below(60_000) as u64,
-                tid: (index > 0 && rng.chance(1, 5)).then_some(1),
+                tid: only,
                 inherit: rng.chance(1, 2),
                 defer_callchain: !rng.chance(1, 6),
-                defer_output: form == Form::Upstream && (index == 0 || rng.chance(1, 6)),
+                defer_output,
+                branch_stack: has_branches && kind == Kind::Pmu && !rng.chance(1, 4),
+                is_opened_later: index > 0 && !defer_output && is_late(&mut rng),
                 exclude_user: rng.chance(1, 12),
                 exclude_kernel: rng.chance(1, 12),
                 exclude_idle: rng.chance(1, 3),
@@ -115,6 +133,7 @@ impl Schedule {
             cpus: usize::from(setup.cpus),
             events: events.len(),
             tasks: tasks.len(),
+            has_branches,
             next: 101,
             rng,
         };
@@ -235,6 +254,7 @@ struct Maker {
     cpus: usize,
     events: usize,
     tasks: usize,
+    has_branches: bool,
     /// The next thread number for fork.
     next: i32,
     rng: Rng,
@@ -261,7 +281,11 @@ impl Maker {
         let cpu = self.rng.below(self.cpus) as u16;
         let event = self.rng.below(self.events) as u16;
         match self.rng.below(100) {
-            0..46 => Action::Step { cpu },
+            0..38 => Action::Step { cpu },
+            38..46 if !self.has_branches => Action::Step { cpu },
+            38..40 => Action::Open { cpu, event },
+            40..42 => Action::Close { cpu, event },
+            42..46 => self.user(cpu),
             46..54 => Action::Sample { cpu, event },
             54..59 => Action::Run {
                 cpu,
@@ -269,15 +293,13 @@ impl Maker {
             },
             59..66 => Action::Syscall { cpu },
             66..73 => Action::Leave { cpu },
-            73..77 => {
-                let tid = self.tid();
-                let stack = self.stack(tid);
-                let leaf = [Leaf::Body, Leaf::Body, Leaf::Entry][self.rng.below(3)];
-                Action::Stack { cpu, stack, leaf }
-            }
+            73..77 => self.user(cpu),
             77..85 => {
                 let tid = self.tid();
-                Action::Switch { cpu, tid }
+                match self.has_branches && self.rng.chance(1, 2) {
+                    true => Action::SwitchBegin { cpu, tid },
+                    false => Action::Switch { cpu, tid },
+                }
             }
             85..87 => Action::Irq { cpu },
             87..88 => Action::Softirq { cpu },
@@ -310,5 +332,12 @@ impl Maker {
                 handler: self.rng.below(5) as u16,
             },
         }
+    }
+
+    fn user(&mut self, cpu: u16) -> Action {
+        let tid = self.tid();
+        let stack = self.stack(tid);
+        let leaf = [Leaf::Body, Leaf::Body, Leaf::Entry][self.rng.below(3)];
+        Action::Stack { cpu, stack, leaf }
     }
 }

@@ -3,8 +3,9 @@
 //! A sample must come out with its own user stack, or with a reason why not. Not here: whether
 //! the records are true themselves (`oracle`).
 
-use super::oracle::{Allowed, Rule, Violation, check_all};
-use super::record::{Body, Record};
+use super::oracle::{Allowed, check_all};
+use super::record::{Body, Branches, Record};
+use super::rule::{Rule, Violation};
 use super::world::World;
 use crate::callchain::{PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED};
 use crate::stitch::{Counts, Item, Mode, Stitch, Stitched, What, Why, stitch};
@@ -51,6 +52,8 @@ pub struct Joined {
     pub stitched: Stitched,
     /// Whether that is right.
     pub outcome: Outcome,
+    /// Its branch stack, and how many calls were on its thread's stack.
+    pub branches: Option<(Branches, usize)>,
 }
 
 /// A run's end.
@@ -108,17 +111,17 @@ pub fn join(world: &World, mode: Mode) -> Run {
     let (allowed, mut violations) = check_all(world);
     let records = world.records();
     let (out, counts) = stitch(mode, items(records));
-    let numbers: BTreeMap<u64, u64> = records
-        .iter()
-        .filter_map(|record| match record.body {
-            Body::Sample { number, .. } => Some((record.sequence, number)),
-            _ => None,
-        })
-        .collect();
+    let sample = |record: &'_ Record| match &record.body {
+        Body::Sample {
+            number, branches, ..
+        } => Some((record.sequence, (*number, branches.clone()))),
+        _ => None,
+    };
+    let mut samples: BTreeMap<_, _> = records.iter().filter_map(sample).collect();
     let available = available(records);
     let mut joined = Vec::with_capacity(out.len());
     for stitched in out {
-        let number = numbers.get(&stitched.key).copied().unwrap_or(0);
+        let (number, branches) = samples.remove(&stitched.key).unwrap_or_default();
         let Some(allowed) = allowed.get((number as usize).wrapping_sub(1)) else {
             continue;
         };
@@ -135,6 +138,7 @@ pub fn join(world: &World, mode: Mode) -> Run {
             number,
             stitched,
             outcome,
+            branches: branches.zip(allowed.calls),
         });
     }
     Run {

@@ -3,6 +3,7 @@
 //! The log is complete: who knows it knows the world. Not here: what should have happened.
 
 use super::stack::{Leaf, StackId, StackSource};
+use crate::lbr::Step;
 use std::fmt::Write as _;
 
 /// Where code runs on a CPU, from the outermost.
@@ -199,6 +200,25 @@ pub enum Fact {
     },
     /// The reader took all records of the CPU.
     Read,
+    /// The event was opened.
+    Opened {
+        /// Which.
+        event: u16,
+    },
+    /// The event was closed.
+    Closed {
+        /// Which.
+        event: u16,
+    },
+    /// User code came to its stack by so many returns and then calls; told with branch records.
+    Called {
+        /// Returns.
+        returns: u16,
+        /// Calls.
+        calls: u16,
+    },
+    /// Something happened to branch records or their memory.
+    Branches(Step),
 }
 
 impl Fact {
@@ -292,7 +312,23 @@ impl Fact {
             Self::Throttled { event: e } => format!("{} throttled", event(e)),
             Self::Unthrottled { event: e } => format!("{} goes on", event(e)),
             Self::Read => "the reader takes the records".into(),
+            Self::Opened { event: e } => format!("{} opened", event(e)),
+            Self::Closed { event: e } => format!("{} closed", event(e)),
+            Self::Called { returns, calls } => format!("returns: {returns}, calls: {calls}"),
+            Self::Branches(step) => step_text(step),
         }
+    }
+}
+
+fn step_text(step: Step) -> String {
+    match step {
+        Step::Allocated { piece, tid } => format!("branch memory {piece} allocated for {tid}"),
+        Step::Found { piece } => format!("switch begins, finds branch memory {piece}"),
+        Step::Saved { piece } => format!("branch records saved to memory {piece}"),
+        Step::Restored { piece } => format!("branch records restored from memory {piece}"),
+        Step::Skipped { piece } => format!("branch records of memory {piece} are still there"),
+        Step::Wiped { .. } => "branch records wiped".into(),
+        Step::Freed { piece } => format!("branch memory {piece} freed"),
     }
 }
 

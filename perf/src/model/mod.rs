@@ -5,17 +5,24 @@
 //! its log, what a reader gets in its records.
 
 mod action;
+mod branches;
+mod branches_text;
 mod deferred;
 mod exit;
 mod fuzz;
+mod interrupt;
 mod join;
 mod log;
 mod oracle;
+mod oracle_branches;
+mod oracle_records;
 mod overflow;
 mod perf_data;
 mod reader;
 mod record;
+mod refused;
 mod rng;
+mod rule;
 mod sampling;
 mod scenario;
 mod scenario_stacks;
@@ -24,13 +31,15 @@ mod setup;
 mod stack;
 mod world;
 
-pub use action::{Action, RUN_NS_MAX, Refused};
+pub use action::{Action, RUN_NS_MAX};
 pub use fuzz::Schedule;
 pub use join::{Joined, Outcome, Run, items, join};
 pub use log::{Context, Entry, Fact};
-pub use oracle::{Rule, Violation, check};
+pub use oracle::check;
 pub use perf_data::{EPOCH_NS, perf_data};
-pub use record::{Body, Record};
+pub use record::{Body, Branches, Record};
+pub use refused::Refused;
+pub use rule::{Rule, Violation};
 pub use sampling::{Constant, Handler, Overflown, TimerFlow, TimerRegs, UserOnly, timer_flow};
 pub use scenario::{SCENARIO_BYTES_MAX, Scenario, ScenarioError, ScenarioErrorKind};
 pub use scenario_stacks::{PROGRAM_INSTRUCTIONS_MAX, PROGRAM_STACKS_MAX, StackFrom, StackRequest};

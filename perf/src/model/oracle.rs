@@ -5,81 +5,33 @@
 //! records (`judge`).
 
 use super::log::{Entry, Fact};
+use super::oracle_branches::{Books, Due};
 use super::record::{Body, Record};
+use super::rule::{Rule, Violation};
 use super::setup::{EventSetup, Form, Kind, RfcBuffer, Setup};
 use super::stack::{Leaf, StackId, StackSource};
 use super::world::World;
 use std::collections::BTreeMap;
 
-/// A rule that must hold of every run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rule {
-    /// A record's frames are those of its thread's user stack.
-    OwnStack,
-    /// The chain in a sample is what the world had there.
-    OwnChain,
-    /// The sum of periods equals the events counted.
-    Periods,
-    /// What found no room is told.
-    LossTold,
-    /// A handler is called with its own context, and only where it is in place.
-    WholeHandler,
-    /// A cookie names one stay of one thread.
-    Cookie,
-    /// Every request gets its record.
-    Answered,
-    /// Every sample is written once, lost or dropped.
-    Fate,
-    /// A sample is stitched to its own user stack, or the reason is told.
-    Stitched,
-}
-
-impl Rule {
-    /// A stable name for machines.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::OwnStack => "own-stack",
-            Self::OwnChain => "own-chain",
-            Self::Periods => "periods",
-            Self::LossTold => "loss-told",
-            Self::WholeHandler => "whole-handler",
-            Self::Cookie => "cookie",
-            Self::Answered => "answered",
-            Self::Fate => "fate",
-            Self::Stitched => "stitched",
-        }
-    }
-}
-
-/// A rule that did not hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// Which.
-    pub rule: Rule,
-    /// When, nanoseconds.
-    pub time: u64,
-    /// What was found.
-    pub what: String,
-}
-
 /// What the oracle knows of a sample.
 #[derive(Clone, Debug)]
-struct Truth {
-    tid: i32,
-    event: u16,
-    time: u64,
-    period: u64,
-    user_mode: bool,
-    stack: Option<(StackId, Leaf)>,
+pub(super) struct Truth {
+    pub(super) tid: i32,
+    pub(super) event: u16,
+    pub(super) time: u64,
+    pub(super) period: u64,
+    pub(super) user_mode: bool,
+    pub(super) stack: Option<(StackId, Leaf)>,
     /// Which stay of the thread outside its own code.
-    stay: u64,
-    at_uprobe: bool,
-    deferred: Option<u64>,
-    fate: Fate,
+    pub(super) stay: u64,
+    pub(super) at_uprobe: bool,
+    pub(super) deferred: Option<u64>,
+    pub(super) fate: Fate,
+    pub(super) branches: Option<Due>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+pub(super) enum Fate {
     Open,
     Written,
     Lost,
@@ -88,13 +40,14 @@ enum Fate {
 
 /// A thread, by the log.
 #[derive(Clone, Debug, Default)]
-struct Thread {
-    stack: Option<(StackId, Leaf)>,
-    stay: u64,
-    reset_in_stay: bool,
-    no_memory: bool,
-    gone: bool,
-    ancestors: Vec<i32>,
+pub(super) struct Thread {
+    pub(super) stack: Option<(StackId, Leaf)>,
+    pub(super) stay: u64,
+    pub(super) reset_in_stay: bool,
+    pub(super) no_memory: bool,
+    pub(super) gone: bool,
+    /// Who made it, and who made that one, with the log's entry that says so.
+    pub(super) makers: Vec<(i32, usize)>,
 }
 
 /// A cookie that was handed out.
@@ -109,27 +62,32 @@ struct Promise {
 
 /// What was counted and lost on one CPU's part of an event.
 #[derive(Clone, Default)]
-struct Account {
-    counted: u64,
-    sampled: u64,
-    stopped: bool,
-    lost: u64,
-    told: u64,
+pub(super) struct Account {
+    pub(super) counted: u64,
+    pub(super) sampled: u64,
+    pub(super) stopped: bool,
+    pub(super) lost: u64,
+    pub(super) told: u64,
 }
 
 /// The oracle's books.
-struct Oracle<'a> {
-    setup: &'a Setup,
-    events: &'a [EventSetup],
-    stacks: &'a dyn StackSource,
-    threads: BTreeMap<i32, Thread>,
-    truths: Vec<Truth>,
+pub(super) struct Oracle<'a> {
+    pub(super) setup: &'a Setup,
+    pub(super) events: &'a [EventSetup],
+    pub(super) stacks: &'a dyn StackSource,
+    pub(super) threads: BTreeMap<i32, Thread>,
+    pub(super) truths: Vec<Truth>,
     promises: BTreeMap<u64, Promise>,
-    accounts: BTreeMap<(u16, u16), Account>,
-    installed: Vec<u16>,
+    pub(super) accounts: BTreeMap<(u16, u16), Account>,
+    pub(super) installed: Vec<u16>,
+    /// The log's entry that says that the event is open; none while it is not.
+    pub(super) opened: Vec<Option<usize>>,
+    /// How many entries were read.
+    pub(super) read: usize,
+    pub(super) branches: Option<Books>,
     /// Stacks that replaced another one within a stay, with the one before.
-    replaced: BTreeMap<(i32, u64), Vec<(StackId, Leaf)>>,
-    violations: Vec<Violation>,
+    pub(super) replaced: BTreeMap<(i32, u64), Vec<(StackId, Leaf)>>,
+    pub(super) violations: Vec<Violation>,
 }
 
 /// Checks a finished run.
@@ -145,6 +103,8 @@ pub(super) struct Allowed {
     pub(super) stay: Vec<Vec<u64>>,
     /// A chain of this many frames may have been cut: unwound later, and at once.
     pub(super) cut: [usize; 2],
+    /// How many calls were on the thread's stack, if the event has branch records.
+    pub(super) calls: Option<usize>,
 }
 
 /// Checks a finished run; and the frames for each of its samples.
@@ -170,13 +130,29 @@ impl<'a> Oracle<'a> {
             promises: BTreeMap::new(),
             accounts: BTreeMap::new(),
             installed: vec![0; world.events().len()],
+            opened: world
+                .events()
+                .iter()
+                .map(|event| (!event.is_opened_later).then_some(0))
+                .collect(),
+            read: 0,
+            branches: Books::new(
+                world.events(),
+                world.setup().lbr_depth.entries(),
+                world.setup().lbr_storage,
+            ),
             replaced: BTreeMap::new(),
             violations: Vec::new(),
         };
         let is_deferred = |record: &&Record| matches!(record.body, Body::Deferred { .. });
         let mut deferred = world.records().iter().filter(is_deferred);
-        for entry in world.log() {
+        for (index, entry) in world.log().iter().enumerate() {
+            oracle.read = index + 1;
             oracle.fact(entry);
+            let fault = oracle.branches.as_mut().and_then(|books| books.fact(entry));
+            if let Some((rule, what)) = fault {
+                oracle.fault(rule, entry.time, what);
+            }
             if let Fact::Deferred { .. } = entry.fact {
                 oracle.frames(entry, deferred.next());
             }
@@ -186,7 +162,7 @@ impl<'a> Oracle<'a> {
         oracle
     }
 
-    fn fault(&mut self, rule: Rule, time: u64, what: String) {
+    pub(super) fn fault(&mut self, rule: Rule, time: u64, what: String) {
         self.violations.push(Violation { rule, time, what });
     }
 
@@ -194,15 +170,62 @@ impl<'a> Oracle<'a> {
         self.threads.entry(tid).or_default()
     }
 
-    fn account(&mut self, event: u16, cpu: u16) -> &mut Account {
+    pub(super) fn account(&mut self, event: u16, cpu: u16) -> &mut Account {
         self.accounts.entry((event, cpu)).or_default()
     }
 
     /// Whether the event counts the thread.
-    fn is_counted(&self, event: &EventSetup, tid: i32) -> bool {
-        let Some(only) = event.tid else { return true };
-        let ancestors = self.threads.get(&tid).map(|thread| &thread.ancestors);
-        only == tid || event.inherit && ancestors.is_some_and(|all| all.contains(&only))
+    fn is_counted(&self, index: usize, tid: i32) -> bool {
+        let event = &self.events[index];
+        let (Some(opened), only) = (self.opened[index], event.tid) else {
+            return false;
+        };
+        let Some(only) = only else { return true };
+        let makers = self.threads.get(&tid).map(|thread| &thread.makers);
+        // Who was made before the event was opened did not inherit it.
+        let inherits = |&(maker, at): &(i32, usize)| maker == only && at > opened;
+        only == tid || event.inherit && makers.is_some_and(|all| all.iter().any(inherits))
+    }
+
+    /// Whether calls of the thread are recorded.
+    fn is_recorded(&self, tid: i32) -> bool {
+        let mut all = self.events.iter().enumerate();
+        all.any(|(index, event)| event.branch_stack && self.is_counted(index, tid))
+    }
+
+    /// User code ran on to another stack.
+    fn stack(&mut self, tid: i32, stack: StackId, leaf: Leaf) {
+        if let Some(mut books) = self.branches.take() {
+            let from = self.threads.get(&tid).and_then(|thread| thread.stack);
+            let from = from.map(|(from, _)| from);
+            books.ran(tid, from, stack, self.stacks, self.is_recorded(tid));
+            self.branches = Some(books);
+        }
+        let thread = self.thread(tid);
+        thread.stack = Some((stack, leaf));
+        thread.stay += 1;
+    }
+
+    /// What an event that is opened or closed has not made samples of is forgotten.
+    fn settle(&mut self, event: u16) {
+        let setup = &self.events[usize::from(event)];
+        let accounts = self.accounts.range_mut((event, 0)..=(event, u16::MAX));
+        for (_, account) in accounts {
+            let rest = account.counted.saturating_sub(account.sampled);
+            if rest < setup.period {
+                account.counted -= rest;
+            }
+            account.stopped = false;
+        }
+    }
+
+    fn opened(&mut self, event: u16, is_open: bool) {
+        self.settle(event);
+        self.opened[usize::from(event)] = is_open.then_some(self.read);
+        if let Some(mut books) = self.branches.take() {
+            books.closed(|tid| self.is_recorded(tid));
+            self.branches = Some(books);
+        }
     }
 
     fn fact(&mut self, entry: &Entry) {
@@ -210,22 +233,23 @@ impl<'a> Oracle<'a> {
         match entry.fact {
             Fact::Ran { user, ns } => self.ran(tid, cpu, user, ns),
             Fact::Counted { event, by } => self.account(event, cpu).counted += by,
-            Fact::Stack { stack, leaf } => {
-                let thread = self.thread(tid);
-                thread.stack = Some((stack, leaf));
-                thread.stay += 1;
-            }
+            Fact::Stack { stack, leaf } => self.stack(tid, stack, leaf),
+            Fact::Opened { event } => self.opened(event, true),
+            Fact::Closed { event } => self.opened(event, false),
             Fact::Exec { stack } | Fact::Signal { stack } => {
                 self.replace(tid, |_| (stack, Leaf::Body));
             }
             Fact::UprobeStep => self.replace(tid, |(stack, _)| (stack, Leaf::AfterPush)),
             Fact::Fork { child } => {
                 let parent = self.thread(tid).clone();
-                let mut ancestors = parent.ancestors;
-                ancestors.push(tid);
+                let mut makers = parent.makers;
+                makers.push((tid, self.read));
                 let thread = self.thread(child);
                 thread.stack = parent.stack;
-                thread.ancestors = ancestors;
+                thread.makers = makers;
+                if let Some(books) = &mut self.branches {
+                    books.forked(tid, child);
+                }
             }
             Fact::Exit => self.thread(tid).gone = true,
             Fact::Unwind => self.thread(tid).no_memory = false,
@@ -267,6 +291,8 @@ impl<'a> Oracle<'a> {
             | Fact::Switch { .. }
             | Fact::Exiting
             | Fact::Queued
+            | Fact::Called { .. }
+            | Fact::Branches(_)
             | Fact::Read => {}
         }
     }
@@ -292,11 +318,12 @@ impl<'a> Oracle<'a> {
             own,
             stay: stay.map(|&stack| self.walk(stack, false)).collect(),
             cut: [self.deferred_max(max_stack), usize::from(max_stack)],
+            calls: truth.branches.as_ref().map(|due| due.calls),
         }
     }
 
     /// How many frames a record holds.
-    fn deferred_max(&self, max_stack: u16) -> usize {
+    pub(super) fn deferred_max(&self, max_stack: u16) -> usize {
         match (self.setup.form, self.setup.rfc_buffer) {
             (Form::Upstream, _) => 510,
             (Form::Rfc2023, RfcBuffer::OnStack) => 128,
@@ -316,7 +343,7 @@ impl<'a> Oracle<'a> {
             } else {
                 event.exclude_kernel
             };
-            if event.kind == Kind::Pmu && !excluded && self.is_counted(event, tid) {
+            if event.kind == Kind::Pmu && !excluded && self.is_counted(index, tid) {
                 let account = self.accounts.entry((index as u16, cpu)).or_default();
                 if !account.stopped {
                     account.counted += ns;
@@ -327,17 +354,23 @@ impl<'a> Oracle<'a> {
 
     fn sampled(&mut self, entry: &Entry, event: u16, number: u64, period: u64, user_mode: bool) {
         let thread = self.threads.get(&entry.tid);
+        let has_branches = self.events[usize::from(event)].branch_stack;
+        let books = self.branches.as_ref().filter(|_| has_branches);
+        let stack = thread.and_then(|thread| thread.stack);
+        let frames = stack.map_or(0, |(stack, _)| self.stacks.depth(stack));
+        let branches = books.map(|books| books.due(entry.tid, frames));
         self.truths.push(Truth {
             tid: entry.tid,
             event,
             time: entry.time,
             period,
             user_mode,
-            stack: thread.and_then(|thread| thread.stack),
+            stack,
             stay: thread.map_or(0, |thread| thread.stay),
             at_uprobe: self.events[usize::from(event)].kind == Kind::Uprobe,
             deferred: None,
             fate: Fate::Open,
+            branches,
         });
         self.account(event, entry.cpu).sampled += period;
         if number != self.truths.len() as u64 {
@@ -402,7 +435,7 @@ impl<'a> Oracle<'a> {
     }
 
     /// The true frames of a stack, then what a walk by frame pointers cannot see of them.
-    fn walk(&self, (stack, leaf): (StackId, Leaf), at_uprobe: bool) -> Vec<u64> {
+    pub(super) fn walk(&self, (stack, leaf): (StackId, Leaf), at_uprobe: bool) -> Vec<u64> {
         let depth = self.stacks.depth(stack);
         let mut frames: Vec<u64> = (0..depth).map(|i| self.stacks.frame(stack, i)).collect();
         let hidden = leaf == Leaf::AfterPush || leaf == Leaf::Entry && !at_uprobe;
@@ -413,123 +446,6 @@ impl<'a> Oracle<'a> {
             *first += 1;
         }
         frames
-    }
-
-    /// A record with user frames against the stack of its thread at that time.
-    fn frames(&mut self, entry: &Entry, record: Option<&Record>) {
-        let Some(Record { tid, body, .. }) = record else {
-            let what = "a record with user frames is not there".to_owned();
-            return self.fault(Rule::OwnStack, entry.time, what);
-        };
-        let Body::Deferred { frames, .. } = body else {
-            return;
-        };
-        let thread = self.threads.get(&entry.tid).cloned().unwrap_or_default();
-        let mut expected = match thread.stack {
-            Some(stack) if !thread.no_memory => self.walk(stack, false),
-            _ => Vec::new(),
-        };
-        if let Fact::Deferred { event, .. } = entry.fact {
-            expected.truncate(self.deferred_max(self.events[usize::from(event)].max_stack));
-        }
-        if *tid != entry.tid || *frames != expected {
-            let what = format!(
-                "thread {}: the record of thread {tid} has {}, the stack is {}",
-                entry.tid,
-                words(frames),
-                words(&expected)
-            );
-            self.fault(Rule::OwnStack, entry.time, what);
-        }
-    }
-
-    fn records(&mut self, records: &[Record]) {
-        let mut written = vec![0u32; self.truths.len()];
-        let mut periods: BTreeMap<u16, u64> = BTreeMap::new();
-        for record in records {
-            let time = record.time;
-            match &record.body {
-                Body::Sample {
-                    number,
-                    period,
-                    chain,
-                    ..
-                } => {
-                    *periods.entry(record.event).or_default() += period;
-                    if let Some(seen) = written.get_mut(*number as usize - 1) {
-                        *seen += 1;
-                        self.chain(record, *number, chain);
-                    } else {
-                        self.fault(Rule::Fate, time, format!("sample {number} was never taken"));
-                    }
-                }
-                Body::Deferred { period, .. } => {
-                    *periods.entry(record.event).or_default() += period;
-                }
-                Body::Lost { lost } | Body::LostSamples { lost } => {
-                    self.account(record.event, record.cpu).told += lost;
-                }
-                _ => {}
-            }
-        }
-        let mut expected: BTreeMap<u16, u64> = BTreeMap::new();
-        for (index, count) in written.into_iter().enumerate() {
-            let truth = &self.truths[index];
-            let is_written = truth.fate == Fate::Written;
-            if is_written {
-                *expected.entry(truth.event).or_default() += truth.period;
-            }
-            if count != u32::from(is_written) {
-                let (time, n) = (truth.time, index + 1);
-                self.fault(Rule::Fate, time, format!("sample {n}: {count} records"));
-            }
-        }
-        for (event, sum) in periods {
-            let counted = expected.get(&event).copied().unwrap_or(0);
-            if sum != counted {
-                let name = &self.events[usize::from(event)].name;
-                let what = format!("{name}: the records' periods add up to {sum}, not {counted}");
-                self.fault(Rule::Periods, 0, what);
-            }
-        }
-    }
-
-    /// A sample's chain against the world.
-    fn chain(&mut self, record: &Record, number: u64, chain: &[u64]) {
-        let truth = self.truths[number as usize - 1].clone();
-        let kernel = &chain[..chain
-            .iter()
-            .position(|&word| word == super::USER || word == super::DEFERRED)
-            .unwrap_or(chain.len())];
-        let bad = |what: &str| format!("sample {number}: {what}: {}", words(chain));
-        let is_kernel = |word: &u64| (super::KERNEL_TEXT..super::MACHINERY_TEXT).contains(word);
-        let kernel_is_right = match (truth.user_mode, kernel) {
-            (true, []) => true,
-            (false, [marker, frames @ ..]) => {
-                *marker == super::KERNEL && !frames.is_empty() && frames.iter().all(is_kernel)
-            }
-            _ => false,
-        };
-        if !kernel_is_right {
-            self.fault(Rule::OwnChain, record.time, bad("not a kernel chain"));
-        }
-        let user = &chain[kernel.len()..];
-        let expected = match (truth.stack, truth.deferred) {
-            (None, _) => Vec::new(),
-            (Some(_), Some(0)) => vec![super::DEFERRED],
-            (Some(_), Some(cookie)) => vec![super::DEFERRED, cookie],
-            (Some(stack), None) => {
-                let max = usize::from(self.events[usize::from(truth.event)].max_stack);
-                let mut frames = self.walk(stack, truth.at_uprobe);
-                frames.truncate(max - kernel.len().saturating_sub(1));
-                frames.insert(0, super::USER);
-                frames
-            }
-        };
-        if user != expected || record.tid != truth.tid {
-            let what = bad("not its user part");
-            self.fault(Rule::OwnChain, record.time, what);
-        }
     }
 
     fn end(&mut self) {
@@ -565,15 +481,10 @@ impl<'a> Oracle<'a> {
                 faults.push((Rule::Answered, promise.time, what));
             }
         }
+        let left = self.branches.as_ref().and_then(Books::end);
+        faults.extend(left.map(|(rule, what)| (rule, 0, what)));
         for (rule, time, what) in faults {
             self.fault(rule, time, what);
         }
     }
-}
-
-/// The first words, for messages.
-fn words(all: &[u64]) -> String {
-    let shown: Vec<String> = all.iter().take(6).map(|word| format!("{word:x}")).collect();
-    let more = if all.len() > 6 { " .." } else { "" };
-    format!("[{}{more}]", shown.join(" "))
 }

@@ -368,6 +368,7 @@ impl World {
             ip: self.ip(cpu, job),
             chain: self.cpus[cpu].buffers[job.context as usize].clone(),
             user_bytes: setup.stack_user,
+            branches: self.branches_sample(cpu, job.event),
         };
         let (number, event) = (job.number, job.event);
         let fact = if self.write(cpu, event, body) {

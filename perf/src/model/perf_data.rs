@@ -20,10 +20,14 @@ use super::setup::{EventSetup, Kind};
 use super::stack::{KERNEL_BASE, KERNEL_LEN};
 use super::world::World;
 use crate::callchain::PERF_CONTEXT_USER;
+
 use crate::data::write::{
     Body as Written, EventSpec, Id, Machine, SampleData, StackCopy, WriteError, Writer,
 };
-use crate::data::{Comm, Mmap, MmapIdentity, Task, Throttle, flag, misc, sample_type as st};
+use crate::data::{
+    Comm, Mmap, MmapIdentity, Task, Throttle, branch_sample_type, flag, misc, sample_type as st,
+};
+use crate::lbr::branch_type as lbr;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Time 0 of the model in the file, nanoseconds.
@@ -57,8 +61,13 @@ pub fn perf_data(world: &World) -> Result<Vec<u8>, WriteError> {
         writer: Writer::new(events.map(|(index, event)| spec(index, event)).collect()),
         world,
     };
+    let branches = world.setup().lbr_depth.entries().to_string();
     file.writer.machine(Machine {
         cpus: u32::from(world.setup().cpus),
+        pmu_caps: match world.branch_memory() {
+            Some(_) => vec![("branches".to_owned(), branches)],
+            None => Vec::new(),
+        },
         ..Machine::default()
     });
     if world.events().is_empty() {
@@ -116,7 +125,13 @@ fn spec(index: usize, event: &EventSetup) -> EventSpec {
                 (tid, st::TID),
                 (time, st::TIME),
                 (event.stack_user > 0, st::STACK_USER),
+                (event.branch_stack, st::BRANCH_STACK),
             ]),
+        // What `--call-graph lbr` asks for.
+        branch_sample_type: match event.branch_stack {
+            true => lbr::CALL_STACK | lbr::USER | branch_sample_type::HW_INDEX,
+            false => 0,
+        },
         flags: flag::SAMPLE_ID_ALL
             | bits(&[
                 (event.inherit, flag::INHERIT),
@@ -227,6 +242,7 @@ impl File<'_> {
                 ip,
                 chain,
                 user_bytes,
+                branches,
                 ..
             } => Written::Sample(SampleData {
                 misc: match user_mode {
@@ -236,6 +252,8 @@ impl File<'_> {
                 ip: *ip,
                 period: *period,
                 callchain: chain,
+                branch_hw_index: branches.as_ref().map_or(0, |b| b.hw_index),
+                branches: branches.as_ref().map_or(&[], |b| &b.entries),
                 user_stack: StackCopy {
                     bytes: &[],
                     size: stack_size(record.body.size(), *user_bytes),

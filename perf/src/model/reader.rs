@@ -43,6 +43,7 @@ impl World {
     /// The end of recording: the reader takes everything, asks what was lost and not told, and
     /// sorts by time.
     pub fn finish(&mut self) {
+        self.close_all();
         for cpu in 0..self.cpus.len() {
             self.read(cpu);
         }

@@ -3,6 +3,8 @@
 //! Responsible for sizes, overflow of a ring and its LOST record. Not responsible for bytes
 //! (the writer of perf.data) and for what a reader makes of the records (`stitch`).
 
+use crate::data::BranchEntry;
+
 /// A record in a ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -37,6 +39,8 @@ pub enum Body {
         chain: Vec<u64>,
         /// Bytes of user registers and user stack in it.
         user_bytes: u32,
+        /// The branch stack, for events that have one.
+        branches: Option<Branches>,
     },
     /// PERF_RECORD_CALLCHAIN_DEFERRED.
     Deferred {
@@ -74,6 +78,15 @@ pub enum Body {
     Unthrottle,
 }
 
+/// PERF_SAMPLE_BRANCH_STACK with PERF_SAMPLE_BRANCH_HW_INDEX.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Branches {
+    /// Place of the newest entry in the ring.
+    pub hw_index: u64,
+    /// The entries, newest first.
+    pub entries: Vec<BranchEntry>,
+}
+
 /// Size of `struct perf_event_header`.
 const HEADER: u32 = 8;
 /// IDENTIFIER, TID, TIME and CPU: what `sample_id_all` puts behind every record.
@@ -85,8 +98,16 @@ impl Body {
         match self {
             // IP and PERIOD come to what the trailer has; then nr and the words.
             Self::Sample {
-                chain, user_bytes, ..
-            } => HEADER + SAMPLE_ID + 24 + 8 * chain.len() as u32 + user_bytes,
+                chain,
+                user_bytes,
+                branches,
+                ..
+            } => {
+                let entry = size_of::<BranchEntry>() as u32;
+                let branches = branches.as_ref();
+                let branches = branches.map_or(0, |b| 16 + entry * b.entries.len() as u32);
+                HEADER + SAMPLE_ID + 24 + 8 * chain.len() as u32 + user_bytes + branches
+            }
             Self::Deferred { cookie, frames, .. } => {
                 let cookie = if cookie.is_some() { 8 } else { 0 };
                 HEADER + cookie + 8 + 8 * frames.len() as u32 + SAMPLE_ID

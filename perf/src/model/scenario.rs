@@ -4,14 +4,16 @@
 //! like), then what happens. `#` begins a comment, `=` a line of the expected output. Here:
 //! reading. Writing is in `scenario_text`.
 
-use super::action::{Action, Refused};
+use super::action::Action;
 use super::fuzz::Schedule;
+use super::refused::Refused;
 use super::scenario_stacks::StackRequest;
 use super::setup::{
     EventSetup, Form, Kind, Mutant, Refusal, RfcBuffer, Setup, UserUnwind, timer_period,
 };
 use super::stack::{Leaf, Scripted, StackId};
 use super::world::{CPUS_MAX, EVENTS_MAX, TASKS_MAX, World};
+use crate::lbr::{Depth, Storage};
 use std::fmt;
 
 /// The longest scenario, bytes.
@@ -275,13 +277,15 @@ impl Reader {
     }
 
     fn directive(&mut self, word: &str, words: &mut Words<'_>) -> Result<(), ScenarioError> {
-        const THERE_IS: [&str; 10] = [
+        const THERE_IS: [&str; 12] = [
             "form",
             "cpus",
             "mutant",
             "unwind",
             "rfc-buffer",
             "samples-per-tick",
+            "lbr-storage",
+            "lbr-depth",
             "event",
             "stacks",
             "task",
@@ -331,6 +335,17 @@ impl Reader {
             "samples-per-tick" => {
                 let number = words.number("a number of samples", u64::from(u32::MAX))?;
                 setup.samples_per_tick = number as u32;
+            }
+            "lbr-storage" => {
+                let name = words.need("a storage")?;
+                setup.lbr_storage = words.not(Storage::from_name(name), "a storage: cpu, task")?;
+            }
+            "lbr-depth" => {
+                let depth = words.number("a depth", 32)? as usize;
+                let known = Depth::ALL
+                    .into_iter()
+                    .find(|known| known.entries() == depth);
+                setup.lbr_depth = words.not(known, "a depth: 8, 16, 32")?;
             }
             "event" => return self.event(words),
             "stack" => return self.stack(words),
@@ -420,6 +435,8 @@ impl Reader {
                 "exclude-idle" => event.exclude_idle = true,
                 "not-identified" => event.identified = [false; 3],
                 "max-stack" => event.max_stack = words.number("a depth", 0xffff)? as u16,
+                "branch-stack" => event.branch_stack = true,
+                "opened-later" => event.is_opened_later = true,
                 "stack-user" => event.stack_user = words.number("a size", 0xffff)? as u32,
                 "ring" => event.ring_bytes = words.number("a size", RING_BYTES_MAX)? as u32,
                 _ => return words.not(None, "an attribute of an event"),
@@ -485,6 +502,18 @@ impl Reader {
             "switch" => Action::Switch {
                 cpu: words.cpu()?,
                 tid: words.number("a thread number", i32::MAX as u64)? as i32,
+            },
+            "switch-begin" => Action::SwitchBegin {
+                cpu: words.cpu()?,
+                tid: words.number("a thread number", i32::MAX as u64)? as i32,
+            },
+            "open" => Action::Open {
+                cpu: words.cpu()?,
+                event: self.find_event(words)?,
+            },
+            "close" => Action::Close {
+                cpu: words.cpu()?,
+                event: self.find_event(words)?,
             },
             "fork" => Action::Fork {
                 cpu: words.cpu()?,

@@ -3,6 +3,7 @@
 //! Not here: reading (`scenario`).
 
 use super::action::Action;
+use super::branches_text::branches_text;
 use super::fuzz::Schedule;
 use super::join::{Joined, join};
 use super::scenario::HANDLERS;
@@ -26,6 +27,7 @@ pub fn output(world: &World) -> String {
     let own = join(world, Mode::Own);
     samples(&mut out, Mode::Own, &own.joined);
     samples(&mut out, other, &join(world, other).joined);
+    out.push_str(&branches_text(world, &own.joined));
     for violation in &own.violations {
         let (rule, what) = (violation.rule.as_str(), &violation.what);
         // Writing into a String does not fail.
@@ -88,6 +90,10 @@ impl Schedule {
             lines.push("rfc-buffer on-stack".to_owned());
         }
         lines.push(format!("samples-per-tick {}", setup.samples_per_tick));
+        if self.events.iter().any(|event| event.branch_stack) {
+            lines.push(format!("lbr-storage {}", setup.lbr_storage.as_str()));
+            lines.push(format!("lbr-depth {}", setup.lbr_depth.entries()));
+        }
         lines.extend(self.events.iter().map(event_text));
         match &self.stacks {
             None => lines.push("stacks numbered".to_owned()),
@@ -149,6 +155,9 @@ impl Schedule {
             Action::Irq { cpu } => format!("irq {cpu}"),
             Action::Softirq { cpu } => format!("softirq {cpu}"),
             Action::Switch { cpu, tid } => format!("switch {cpu} {tid}"),
+            Action::SwitchBegin { cpu, tid } => format!("switch-begin {cpu} {tid}"),
+            Action::Open { cpu, event: e } => format!("open {cpu} {}", event(e)),
+            Action::Close { cpu, event: e } => format!("close {cpu} {}", event(e)),
             Action::Fork { cpu, child } => format!("fork {cpu} {child}"),
             Action::Exec { cpu, stack } => format!("exec {cpu} {}", self.stack_name(stack)),
             Action::Exit { cpu } => format!("exit {cpu}"),
@@ -195,6 +204,8 @@ fn event_text(event: &EventSetup) -> String {
         (event.exclude_kernel, " exclude-kernel"),
         (event.exclude_idle, " exclude-idle"),
         (event.identified != [true; 3], " not-identified"),
+        (event.branch_stack, " branch-stack"),
+        (event.is_opened_later, " opened-later"),
     ] {
         text.push_str(if is_set { word } else { "" });
     }

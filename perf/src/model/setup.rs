@@ -2,6 +2,8 @@
 //!
 //! Not here: what happens (`world`).
 
+use crate::lbr::{Depth, Mutation, Storage};
+
 /// Which of the two forms of deferred user callchains the kernel has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -40,11 +42,26 @@ pub enum Mutant {
     HalfReplacedHandler,
     /// The walk from a mark drops `sp < first_frame` and not `sp <= first_frame`.
     SkipLess,
+    /// Branch records are not restored at a switch.
+    WipeAtSwitch,
+    /// Memory for branch records is freed while a switch on another CPU uses it.
+    UseAfterFree,
+    /// Memory for branch records is freed by who closes the event and by the task's end.
+    DoubleFree,
+    /// A task's end leaves its memory for branch records.
+    LeakAtExit,
+    /// Contexts change hands at a switch without the branch records in them.
+    SwapWithoutData,
+    /// Branch records count as still in the ring though others were saved since.
+    SkipWithoutLogId,
+    /// Linux 7.2 as it is: whoever restores branch records does not forget whose were saved from
+    /// the ring last. All else here has this mended.
+    Linux,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 14] = [
         Self::SharedBuffer,
         Self::PeriodTwice,
         Self::LostUntold,
@@ -52,6 +69,13 @@ impl Mutant {
         Self::CookieReused,
         Self::HalfReplacedHandler,
         Self::SkipLess,
+        Self::WipeAtSwitch,
+        Self::UseAfterFree,
+        Self::DoubleFree,
+        Self::LeakAtExit,
+        Self::SwapWithoutData,
+        Self::SkipWithoutLogId,
+        Self::Linux,
     ];
 
     /// A stable name for machines.
@@ -64,7 +88,28 @@ impl Mutant {
             Self::CookieReused => "cookie-reused",
             Self::HalfReplacedHandler => "half-replaced-handler",
             Self::SkipLess => "skip-less",
+            Self::WipeAtSwitch => "wipe-at-switch",
+            Self::UseAfterFree => "use-after-free",
+            Self::DoubleFree => "double-free",
+            Self::LeakAtExit => "leak-at-exit",
+            Self::SwapWithoutData => "swap-without-data",
+            Self::SkipWithoutLogId => "skip-without-log-id",
+            Self::Linux => "linux",
         }
+    }
+
+    /// The defect of how branch records are kept that it is, if it is one.
+    pub(super) const fn of_branches(self) -> Option<Mutation> {
+        Some(match self {
+            Self::WipeAtSwitch => Mutation::WipeAtSwitch,
+            Self::UseAfterFree => Mutation::FreeAtOnce,
+            Self::DoubleFree => Mutation::FreeTwice,
+            Self::LeakAtExit => Mutation::LeakAtExit,
+            Self::SwapWithoutData => Mutation::SwapWithoutData,
+            Self::SkipWithoutLogId => Mutation::SkipWithoutLogId,
+            Self::Linux => Mutation::None,
+            _ => return None,
+        })
     }
 
     /// The mutant of that name.
@@ -145,6 +190,10 @@ pub struct EventSetup {
     pub identified: [bool; 3],
     /// The ring's size in bytes.
     pub ring_bytes: u32,
+    /// Samples have branch records, in call-stack mode, of user space.
+    pub branch_stack: bool,
+    /// It is not there from the start, but opened later.
+    pub is_opened_later: bool,
 }
 
 impl Default for EventSetup {
@@ -164,6 +213,8 @@ impl Default for EventSetup {
             stack_user: 0,
             identified: [true; 3],
             ring_bytes: 1 << 20,
+            branch_stack: false,
+            is_opened_later: false,
         }
     }
 }
@@ -205,6 +256,10 @@ pub struct Setup {
     pub rfc_buffer: RfcBuffer,
     /// Samples of one event on one CPU in a tick of a millisecond before it is throttled.
     pub samples_per_tick: u32,
+    /// Where branch records are kept while a task does not run.
+    pub lbr_storage: Storage,
+    /// How many branch records a CPU has.
+    pub lbr_depth: Depth,
 }
 
 impl Default for Setup {
@@ -216,6 +271,8 @@ impl Default for Setup {
             unwind: UserUnwind::FramePointer,
             rfc_buffer: RfcBuffer::Allocated,
             samples_per_tick: 100,
+            lbr_storage: Storage::PerTask,
+            lbr_depth: Depth::ThirtyTwo,
         }
     }
 }
@@ -235,6 +292,10 @@ pub enum Refusal {
     SframeInline,
     /// `sample_max_stack` over the system's limit.
     MaxStack,
+    /// Only hardware counters have branch records (EOPNOTSUPP).
+    NoBranches,
+    /// The first event takes the records of what tasks do, and is there from the start.
+    FirstIsLate,
 }
 
 impl Refusal {
@@ -247,6 +308,8 @@ impl Refusal {
             Self::NoDeferOutput => "defer_output is a reserved bit in this form",
             Self::SframeInline => "SFrame needs task context, so the callchain must be deferred",
             Self::MaxStack => "sample_max_stack is over the limit of 127",
+            Self::NoBranches => "only a hardware counter has branch records",
+            Self::FirstIsLate => "an event that takes others' records is there from the start",
         }
     }
 }
@@ -264,6 +327,12 @@ pub fn validate(setup: &Setup, event: &EventSetup) -> Result<(), Refusal> {
     }
     if event.max_stack > MAX_STACK {
         return Err(Refusal::MaxStack);
+    }
+    if event.branch_stack && event.kind != Kind::Pmu {
+        return Err(Refusal::NoBranches);
+    }
+    if event.is_opened_later && event.defer_output {
+        return Err(Refusal::FirstIsLate);
     }
     if setup.form == Form::Rfc2023 {
         if event.defer_callchain && event.identified != [true; 3] {

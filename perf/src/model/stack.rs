@@ -97,8 +97,9 @@ impl StackSource for Scripted {
     }
 }
 
-/// Stacks by arithmetic: every frame's address tells the stack and the depth, so that nobody's
-/// frame is taken for another's. What random runs use.
+/// Stacks by arithmetic: the innermost frame's address tells the stack, so that nobody's is taken
+/// for another's; the outermost two frames are those of all stacks of a task. What random runs
+/// use.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbered;
 
@@ -107,6 +108,10 @@ impl Numbered {
     pub const STRIDE: u64 = 0x1_0000;
     /// The lowest address.
     pub const BASE: u64 = 0x10_0000_0000;
+    /// Stacks of one task.
+    pub(super) const OF_TASK: u32 = 64;
+    /// How many outermost frames they have in common.
+    const COMMON: usize = 2;
     /// Depths that bounds are about, met now and then.
     const DEPTHS: [usize; 8] = [126, 127, 128, 129, 509, 510, 511, 600];
 }
@@ -123,8 +128,14 @@ impl StackSource for Numbered {
     }
 
     fn frame(&self, stack: StackId, index: usize) -> u64 {
-        if index >= self.depth(stack) {
+        let depth = self.depth(stack);
+        if index >= depth {
             return 0;
+        }
+        let above = depth - 1 - index;
+        if index > 0 && above < Self::COMMON {
+            let first = stack.0 / Self::OF_TASK * Self::OF_TASK;
+            return Self::BASE + u64::from(first) * Self::STRIDE + 0x8000 + 16 * above as u64;
         }
         Self::BASE + u64::from(stack.0) * Self::STRIDE + 8 * index as u64
     }

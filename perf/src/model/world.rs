@@ -5,21 +5,23 @@
 //! CPU. What a step does is in `overflow` (a sample), `exit` (the way out of the kernel, the task
 //! work) and `action` (what a script may ask for).
 
+use super::branches::{branches, opened_at_start};
 use super::deferred::{Info, Request, Reset};
 use super::log::{Context, Entry, Fact, Names, text};
 use super::overflow::{Overflow, Stage};
 use super::reader::Delivered;
 use super::record::{Body, Record, Ring};
 use super::sampling::Handler;
-use super::setup::{EventSetup, Form, Kind, Mutant, Refusal, Setup, TIMER_FLOOR_NS, validate};
+use super::setup::{EventSetup, Kind, Mutant, Refusal, Setup, TIMER_FLOOR_NS, validate};
 use super::stack::{Leaf, StackId, StackSource};
+use crate::lbr::{Dying, Kernel, Saving};
 
 /// How long a step in the kernel takes, nanoseconds.
 const STEP_NS: u64 = 50;
 /// How long a step of user code or of the idle task takes, nanoseconds.
 const USER_STEP_NS: u64 = 100;
 /// A tick, after which throttled events go on, nanoseconds.
-const TICK_NS: u64 = 1_000_000;
+pub(super) const TICK_NS: u64 = 1_000_000;
 /// Most events a run may have: a task's set of them is a word.
 pub const EVENTS_MAX: usize = 64;
 /// Most CPUs.
@@ -38,6 +40,10 @@ pub struct World {
     pub(super) counters: Vec<Counter>,
     pub(super) slots: Vec<Slot>,
     pub(super) handlers: Vec<Box<dyn Handler>>,
+    /// Branch records; none if no event has them.
+    pub(super) branches: Option<Kernel>,
+    /// The events that are open, one bit each.
+    pub(super) open: u64,
     pub(super) now: u64,
     /// Samples so far.
     pub(super) samples: u64,
@@ -60,7 +66,11 @@ pub(super) struct Cpu {
     pub(super) count: u32,
     /// The callchain buffers, one per context.
     pub(super) buffers: [Vec<u64>; 4],
-    tick: u64,
+    pub(super) tick: u64,
+    /// Its task is gone, and no other one was chosen yet; only told with branch records.
+    pub(super) is_left: bool,
+    /// A switch that began, and to whom.
+    pub(super) switching: Option<(Saving, Option<usize>)>,
 }
 
 /// An interrupt that runs.
@@ -69,10 +79,10 @@ pub(super) struct Frame {
     pub(super) from_user: bool,
     pub(super) job: Option<Overflow>,
     /// Timers that fired.
-    queue: Vec<u16>,
-    irq_work: bool,
+    pub(super) queue: Vec<u16>,
+    pub(super) irq_work: bool,
     /// Steps until it ends.
-    left: u8,
+    pub(super) left: u8,
 }
 
 /// A task.
@@ -99,6 +109,8 @@ pub(super) struct Task {
     pub(super) unwind: Option<super::exit::Unwinding>,
     /// A handler half put in place (event, handler).
     pub(super) installing: Option<(u16, u16)>,
+    /// Memory for branch records of an event that it is closing.
+    pub(super) closing: Vec<Dying>,
 }
 
 /// Where a task is.
@@ -171,6 +183,9 @@ impl World {
         for (index, event) in events.iter().enumerate() {
             validate(&setup, event).map_err(|refusal| (index, refusal))?;
         }
+        if events.first().is_some_and(|event| event.is_opened_later) {
+            return Err((0, Refusal::FirstIsLate));
+        }
         let cpus = usize::from(setup.cpus.clamp(1, CPUS_MAX));
         let each = |event: &EventSetup| {
             let period = match event.kind {
@@ -179,7 +194,11 @@ impl World {
             };
             Counter {
                 left: period,
-                due: period,
+                due: if event.is_opened_later {
+                    u64::MAX
+                } else {
+                    period
+                },
                 ..Counter::default()
             }
         };
@@ -194,6 +213,8 @@ impl World {
             handlers: Vec::new(),
             cpus: (0..cpus).map(|_| Cpu::default()).collect(),
             tasks: Vec::new(),
+            branches: branches(&setup, &events),
+            open: opened_at_start(&events),
             now: 0,
             samples: 0,
             sequence: 0,
@@ -210,7 +231,9 @@ impl World {
     pub fn add_task(&mut self, tid: i32, stack: Option<StackId>) {
         let counted = (0..self.events.len())
             .filter(|&e| self.events[e].tid.is_none_or(|only| only == tid))
-            .fold(0, |mask, e| mask | 1 << e);
+            .fold(0, |mask, e| {
+                mask | u64::from(!self.events[e].is_opened_later) << e
+            });
         if let Some(stack) = stack {
             self.log.push(Entry {
                 time: self.now,
@@ -234,6 +257,7 @@ impl World {
             counted_by: counted,
             ..Task::default()
         });
+        self.branches_start(tid, counted);
     }
 
     /// Adds a handler; its number, from 1.
@@ -322,6 +346,9 @@ impl World {
 
     /// Whether the event counts what runs on the CPU now.
     pub(super) fn counts(&self, event: u16, cpu: usize) -> bool {
+        if self.open >> event & 1 == 0 {
+            return false;
+        }
         match self.current(cpu) {
             None => self.events[usize::from(event)].tid.is_none(),
             Some(task) => task.counted_by >> event & 1 != 0,
@@ -338,6 +365,9 @@ impl World {
 
     /// Whether an interrupt can come on the CPU now.
     pub(super) fn interrupts_on(&self, cpu: usize) -> bool {
+        if self.cpus[cpu].switching.is_some() {
+            return false;
+        }
         let requesting = |job: &Option<Overflow>| {
             let stage = job.as_ref().map(|job| job.stage);
             matches!(stage, Some(Stage::Request(at)) if at != Request::Start)
@@ -362,6 +392,7 @@ impl World {
 
     /// Lets `ns` pass on the CPU; hardware counters overflow exactly when they do.
     pub(super) fn pass(&mut self, cpu: usize, mut ns: u64) {
+        self.branches_idle(cpu);
         let user = self.in_user(cpu);
         while ns > 0 {
             let mut counting = 0u64;
@@ -408,121 +439,14 @@ impl World {
         let user = self.in_user(cpu);
         let idle = self.cpus[cpu].frames.is_empty() && self.cpus[cpu].current.is_none();
         self.pass(cpu, if user || idle { USER_STEP_NS } else { STEP_NS });
-        if !self.cpus[cpu].frames.is_empty() {
+        if self.cpus[cpu].switching.is_some() {
+            self.switch_end(cpu);
+        } else if !self.cpus[cpu].frames.is_empty() {
             self.step_frame(cpu);
         } else if let Some(task) = self.cpus[cpu].current
             && !user
         {
             self.step_task(cpu, task);
         }
-    }
-
-    /// A new tick: events that were throttled go on.
-    fn tick(&mut self, cpu: usize) {
-        let tick = self.now / TICK_NS;
-        if std::mem::replace(&mut self.cpus[cpu].tick, tick) == tick {
-            return;
-        }
-        for event in 0..self.events.len() as u16 {
-            let index = self.index(event, cpu);
-            let now = self.now;
-            let counter = &mut self.counters[index];
-            counter.in_tick = 0;
-            if std::mem::take(&mut counter.throttled) {
-                counter.due = counter.due.max(now);
-                self.say(cpu, Fact::Unthrottled { event });
-                self.write_side(cpu, event, Body::Unthrottle);
-            }
-        }
-    }
-
-    /// A hardirq: the irq work and the timers that are due, then `left` steps of its own.
-    pub(super) fn interrupt(&mut self, cpu: usize, left: u8) {
-        let from_user = self.enter(cpu);
-        let mut queue = Vec::new();
-        for event in (0..self.events.len() as u16).rev() {
-            let index = self.index(event, cpu);
-            let counter = &mut self.counters[index];
-            let setup = &self.events[usize::from(event)];
-            if setup.kind == Kind::Timer && !counter.throttled && counter.due <= self.now {
-                counter.due = self.now + setup.period.max(TIMER_FLOOR_NS);
-                queue.push(event);
-            }
-        }
-        let irq_work = std::mem::take(&mut self.cpus[cpu].irq_work);
-        self.say(cpu, Fact::Interrupt(Context::Hardirq));
-        self.cpus[cpu].frames.push(Frame {
-            context: Context::Hardirq,
-            from_user,
-            job: None,
-            queue,
-            irq_work,
-            left,
-        });
-    }
-
-    /// A softirq, on top of a task in the kernel.
-    pub(super) fn softirq(&mut self, cpu: usize, left: u8) {
-        let from_user = self.enter(cpu);
-        self.say(cpu, Fact::Interrupt(Context::Softirq));
-        self.cpus[cpu].frames.push(Frame {
-            context: Context::Softirq,
-            from_user,
-            job: None,
-            queue: Vec::new(),
-            irq_work: false,
-            left,
-        });
-    }
-
-    /// Into the kernel, if user code runs: whether it did.
-    pub(super) fn enter(&mut self, cpu: usize) -> bool {
-        let user = self.in_user(cpu);
-        if let Some(task) = self.cpus[cpu].current.filter(|_| user) {
-            self.say(cpu, Fact::Enter);
-            self.tasks[task].place = Place::Loop(Loop::Check);
-        }
-        user
-    }
-
-    fn step_frame(&mut self, cpu: usize) {
-        let Some(mut frame) = self.cpus[cpu].frames.pop() else {
-            return;
-        };
-        if let Some(mut job) = frame.job.take() {
-            // The frame is on the stack while its job runs: what the job sees of the CPU must
-            // not be the task below.
-            let context = frame.context;
-            self.cpus[cpu].frames.push(frame);
-            if !self.overflow_step(cpu, &mut job)
-                && let Some(frame) = self.cpus[cpu].frames.last_mut()
-            {
-                debug_assert_eq!(frame.context, context);
-                frame.job = Some(job);
-            }
-            return;
-        }
-        if std::mem::take(&mut frame.irq_work) {
-            self.cpus[cpu].frames.push(frame);
-            if self.setup.form == Form::Rfc2023 {
-                self.pending_irq(cpu);
-            }
-            return;
-        }
-        if let Some(event) = frame.queue.pop() {
-            let from_user = frame.from_user;
-            self.cpus[cpu].frames.push(frame);
-            let job = self.timer(cpu, event, from_user);
-            if let Some(frame) = self.cpus[cpu].frames.last_mut() {
-                frame.job = job;
-            }
-            return;
-        }
-        if frame.left > 0 {
-            frame.left -= 1;
-            self.cpus[cpu].frames.push(frame);
-            return;
-        }
-        self.say(cpu, Fact::InterruptEnd(frame.context));
     }
 }

@@ -26,7 +26,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1000)]
     events: u32,
     /// A defect put into the model: shared-buffer, period-twice, lost-untold, stale-cache,
-    /// cookie-reused, half-replaced-handler, skip-less.
+    /// cookie-reused, half-replaced-handler, skip-less, wipe-at-switch, use-after-free,
+    /// double-free, leak-at-exit, swap-without-data, skip-without-log-id; or linux, for branch
+    /// records as Linux 7.2 keeps them.
     #[arg(long, value_name = "NAME", value_parser = mutant)]
     mutant: Option<Mutant>,
     /// Make a schedule that fails small and write it here as a scenario.

@@ -5,6 +5,7 @@ use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
 use unwind_sim::perf_tool::run;
+use unwind_sim_perf::lbr::Storage;
 use unwind_sim_perf::model::{World, perf_data};
 
 /// Run a scenario of the sampling model: print what happens, and the stack each sample gets.
@@ -22,7 +23,7 @@ pub(crate) struct Args {
     #[arg(value_name = "SCENARIO", required_unless_present = "seed")]
     path: Option<PathBuf>,
     /// Write what comes out into the file.
-    #[arg(long, conflicts_with_all = ["seed", "cpus"])]
+    #[arg(long, conflicts_with_all = ["seed", "cpus", "lbr_storage"])]
     bless: bool,
     /// Instead of a file, the random schedule of this seed, printed as a scenario.
     #[arg(long, value_name = "N", conflicts_with = "path")]
@@ -36,6 +37,14 @@ pub(crate) struct Args {
     /// Write the records here, as a perf.data file.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Where branch records are kept while a task does not run, whatever the scenario says: cpu
+    /// (with the events, up to Linux 6.14) or task.
+    #[arg(long, value_name = "WHERE", value_parser = storage, conflicts_with = "seed")]
+    lbr_storage: Option<Storage>,
+}
+
+fn storage(name: &str) -> Result<Storage, String> {
+    Storage::from_name(name).ok_or_else(|| "not one of cpu, task".to_owned())
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
@@ -52,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     };
     let outcome = match args.bless {
         true => run::run_and_bless(path)?,
-        false => run::run(path, args.cpus)?,
+        false => run::run(path, args.cpus, args.lbr_storage)?,
     };
     write_records(args, &outcome.world)?;
     out.write_all(outcome.output.as_bytes())?;

@@ -4,7 +4,7 @@
 use super::{EPOCH_NS, perf_data};
 use crate::data::{Event, Order, PerfFile, Record as Read, Stop, flag, sample_type as st};
 use crate::model::reader::Delivered;
-use crate::model::{Body, Mutant, Record, Scenario, Schedule, World, join};
+use crate::model::{Body, Branches, Mutant, Record, Scenario, Schedule, World, join};
 use crate::stitch::{Mode, Stitcher, items};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
@@ -36,9 +36,17 @@ fn read(event: &Event<'_>, expected: &Record) -> Option<Record> {
             ip: sample.ip()?,
             chain: words(sample.callchain().ok()??),
             user_bytes: sample.attr().sample_stack_user,
+            branches: sample.branch_stack().ok()?.map(|branches| Branches {
+                hw_index: branches.hw_index.unwrap_or(u64::MAX),
+                entries: branches.entries().collect(),
+            }),
         },
         Read::CallchainDeferred { cookie, chain } => Body::Deferred {
-            cookie: Some(cookie).filter(|&cookie| cookie != 0),
+            // None is written as 0, which in today's form is that of an NMI on the way out.
+            cookie: match expected.body {
+                Body::Deferred { cookie: None, .. } if cookie == 0 => None,
+                _ => Some(cookie),
+            },
             period: 0,
             frames: words(chain),
         },

@@ -1,0 +1,58 @@
+//! The branch records of a run as text: of each sample, how many samples have chains of which
+//! length, and the memory they cost.
+
+use super::join::Joined;
+use super::world::World;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// Branches of a sample that are shown.
+const BRANCHES_MAX: usize = 12;
+
+/// Empty for a run without branch records.
+pub(super) fn branches_text(world: &World, joined: &[Joined]) -> String {
+    let mut out = String::new();
+    let Some(memory) = world.branch_memory() else {
+        return out;
+    };
+    // Writing into a String does not fail.
+    let storage = world.setup().lbr_storage.as_str();
+    let _ = writeln!(out, "branch stacks, storage {storage}:");
+    let (mut lengths, mut samples) = (BTreeMap::new(), 0);
+    for joined in joined {
+        let Some((branches, calls)) = &joined.branches else {
+            continue;
+        };
+        let entries = &branches.entries;
+        let (number, tid) = (joined.number, joined.stitched.tid);
+        let _ = write!(
+            out,
+            "  sample {number} of {tid}: {} of {calls} calls:",
+            entries.len()
+        );
+        for entry in entries.iter().take(BRANCHES_MAX) {
+            let _ = write!(out, " {:x}", entry.from);
+        }
+        let more = entries.len().saturating_sub(BRANCHES_MAX);
+        let _ = match more {
+            0 => writeln!(out),
+            more => writeln!(out, " .. {more} more"),
+        };
+        *lengths.entry((entries.len(), *calls)).or_insert(0u64) += 1;
+        samples += 1;
+    }
+    for ((length, calls), count) in lengths {
+        let s = if count == 1 { "" } else { "s" };
+        let part = 100.0 * count as f64 / f64::from(samples);
+        let _ = writeln!(
+            out,
+            "  {part:6.2} %  {count} sample{s} with {length} of {calls} calls"
+        );
+    }
+    let _ = writeln!(
+        out,
+        "  memory: {} handed out, {} given back, {} bytes at most, {} bytes left",
+        memory.allocated, memory.freed, memory.bytes_max, memory.bytes
+    );
+    out
+}

@@ -1,0 +1,82 @@
+//! Why an action cannot happen in the world as it is.
+
+/// Why an action cannot happen now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// No such CPU.
+    NoCpu,
+    /// No such task, or it is gone.
+    NoTask,
+    /// No such event.
+    NoEvent,
+    /// No such handler.
+    NoHandler,
+    /// There is one already (EEXIST).
+    HandlerExists,
+    /// No task runs on the CPU.
+    Idle,
+    /// The CPU is not in user space.
+    NotUser,
+    /// The task is not in a system call, or something runs on top of it.
+    NotInSystemCall,
+    /// An interrupt waits and comes first.
+    InterruptWaits,
+    /// Interrupts are off, or an interrupt runs already.
+    InterruptsOff,
+    /// The task cannot be preempted here.
+    NotPreemptible,
+    /// The task runs on another CPU, or on this one already.
+    Running,
+    /// The thread number is taken, or there are too many tasks.
+    NoNewTask,
+    /// The task is a kernel thread.
+    KernelThread,
+    /// The task does not stand at a function's first instruction.
+    NotAtEntry,
+    /// The event overflows on its own in this place only.
+    WrongContext,
+    /// User code does not come to run: the task is in a system call.
+    NeverReturns,
+    /// The event is open.
+    IsOpen,
+    /// The event is not open.
+    IsClosed,
+    /// The event's ring takes the records of tasks or of user frames.
+    TakesOthersRecords,
+    /// The time is too long.
+    TooLong,
+    /// Too much has happened already.
+    TooMuch,
+}
+
+impl Refused {
+    /// The reason in words.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::NoCpu => "there is no such CPU",
+            Self::NoTask => "there is no such task, or it is gone",
+            Self::NoEvent => "there is no such event",
+            Self::NoHandler => "there is no such handler",
+            Self::HandlerExists => "the event has a handler already (EEXIST)",
+            Self::Idle => "no task runs on this CPU",
+            Self::NotUser => "this CPU does not run user code",
+            Self::NotInSystemCall => "no system call runs on this CPU, or it is interrupted",
+            Self::InterruptWaits => "an interrupt waits and comes first: step",
+            Self::InterruptsOff => "interrupts are off here",
+            Self::NotPreemptible => "the task cannot be preempted here",
+            Self::Running => "the task runs already",
+            Self::NoNewTask => "the thread number is taken, or there are too many tasks",
+            Self::KernelThread => "the task is a kernel thread",
+            Self::NotAtEntry => "the task does not stand at a function's entry",
+            Self::WrongContext => "the event cannot overflow here",
+            Self::NeverReturns => "user code does not come to run: leave the system call first",
+            Self::IsOpen => "the event is open",
+            Self::IsClosed => "the event is not open",
+            Self::TakesOthersRecords => {
+                "the event's ring takes records of tasks or of user frames: it stays open"
+            }
+            Self::TooLong => "the time is too long",
+            Self::TooMuch => "too much has happened already",
+        }
+    }
+}
