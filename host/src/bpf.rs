@@ -1,8 +1,14 @@
-//! The running kernel's BPF: loads a program, and runs it once on a packet of zeros.
+//! The running kernel's BPF: loads a program, and runs it once on a packet of zeros, or on page
+//! faults of this thread ([`PageFaults`]); maps are in [`KernelMap`].
 //!
 //! The kernel is the authority that an interpreter is held against. Programs under the GPL, of
-//! instructions as they are stored. Not here: maps, attaching to anything. Source:
-//! `include/uapi/linux/bpf.h`, Linux 6.18.
+//! instructions as they are stored. Source: `include/uapi/linux/bpf.h`, Linux 6.18.
+
+mod event;
+mod map;
+
+pub use event::PageFaults;
+pub use map::KernelMap;
 
 use nix::libc;
 use std::io;
@@ -24,7 +30,7 @@ const LOG_SIZE: usize = 1 << 16;
 pub enum ProgramType {
     /// `BPF_PROG_TYPE_SOCKET_FILTER`, which can be run.
     SocketFilter,
-    /// `BPF_PROG_TYPE_PERF_EVENT`, which can only be loaded.
+    /// `BPF_PROG_TYPE_PERF_EVENT`, which runs when an event fires.
     PerfEvent,
 }
 
@@ -96,6 +102,12 @@ fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Result<libc::c_long>
     }
 }
 
+/// A descriptor that a system call has just given.
+fn owned(fd: libc::c_long) -> OwnedFd {
+    // SAFETY: the kernel has just made this descriptor, and nobody else has it.
+    unsafe { OwnedFd::from_raw_fd(fd as i32) }
+}
+
 impl KernelProgram {
     /// Loads a program.
     ///
@@ -118,11 +130,7 @@ impl KernelProgram {
             flags: 0,
         };
         match bpf(PROG_LOAD, &mut attributes) {
-            Ok(fd) => {
-                // SAFETY: the kernel has just made this descriptor, and nobody else has it.
-                let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
-                Ok(Self { fd })
-            }
+            Ok(fd) => Ok(Self { fd: owned(fd) }),
             Err(error) => {
                 let length = log.iter().position(|byte| *byte == 0).unwrap_or(0);
                 let log = String::from_utf8_lossy(&log[..length]).into_owned();

@@ -1,0 +1,78 @@
+//! A program that runs at every page fault of this thread: an event that a test makes itself, at a
+//! place of its choice, in user mode or inside a system call.
+
+use super::{BpfError, KernelProgram, owned};
+use nix::libc;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// `PERF_TYPE_SOFTWARE`.
+const TYPE_SOFTWARE: u32 = 1;
+/// `PERF_COUNT_SW_PAGE_FAULTS`.
+const COUNT_SW_PAGE_FAULTS: u64 = 2;
+/// `PERF_ATTR_SIZE_VER1`, which all kernels since 2.6.32 take.
+const ATTR_SIZE: usize = 72;
+/// `PERF_FLAG_FD_CLOEXEC`.
+const FLAG_FD_CLOEXEC: libc::c_ulong = 8;
+/// `PERF_EVENT_IOC_SET_BPF`.
+const IOC_SET_BPF: libc::c_ulong = 0x4004_2408;
+
+/// The first fields of `struct perf_event_attr`; no flag of it is set, so the event counts at once
+/// and in both modes.
+#[repr(C)]
+struct Attributes {
+    event_type: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    rest: [u64; 6],
+}
+
+/// An event on the page faults of the thread that made it, with its program; ends when dropped.
+#[derive(Debug)]
+pub struct PageFaults {
+    _fd: OwnedFd,
+}
+
+impl PageFaults {
+    /// Runs `program` at every page fault from now on.
+    ///
+    /// # Errors
+    /// If this process may not have the event, or the kernel does not take the program.
+    pub fn attach(program: &KernelProgram) -> Result<Self, BpfError> {
+        const { assert!(size_of::<Attributes>() == ATTR_SIZE) }
+        let attributes = Attributes {
+            event_type: TYPE_SOFTWARE,
+            size: ATTR_SIZE as u32,
+            config: COUNT_SW_PAGE_FAULTS,
+            sample_period: 1,
+            rest: [0; 6],
+        };
+        let (this_thread, any_cpu, no_group) = (0, -1, -1);
+        // SAFETY: the kernel only reads `attributes`, which live on, with the size that they say.
+        let fd = unsafe {
+            libc::syscall(
+                libc::SYS_perf_event_open,
+                std::ptr::from_ref(&attributes),
+                this_thread,
+                any_cpu,
+                no_group,
+                FLAG_FD_CLOEXEC,
+            )
+        };
+        if fd == -1 {
+            let error = io::Error::last_os_error();
+            return Err(match error.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES | libc::ENOSYS) => BpfError::Denied(error),
+                _ => BpfError::Other(error),
+            });
+        }
+        let event = owned(fd);
+        // SAFETY: both descriptors are open; the argument is a number, no pointer.
+        let set = unsafe { libc::ioctl(event.as_raw_fd(), IOC_SET_BPF, program.fd.as_raw_fd()) };
+        match set {
+            -1 => Err(BpfError::Other(io::Error::last_os_error())),
+            _ => Ok(Self { _fd: event }),
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Stack helpers and the map of stacks against the running kernel's: one program, which asks for
+//! the stacks and for their ids under all flags, runs there at page faults of this thread and then
+//! here on the stacks that it saw; results and maps must be equal.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod common;
+
+use common::skip::skip;
+use std::io::Read;
+use unwind_sim_host::bpf::{BpfError, KernelMap, KernelProgram, PageFaults, ProgramType};
+use unwind_sim_perf::bpf::maps::{Storage, kind};
+use unwind_sim_perf::bpf::stackmap::{FAST_STACK_CMP, REUSE_STACKID, USER_STACK};
+use unwind_sim_perf::bpf::{
+    Context, Handlers, Insn, Limits, MAX_STACK, MapDef, Object, PerfEventData, PlainEnv,
+};
+
+/// Events that are kept; those behind them are not asked.
+const RECORDS: u32 = 200;
+/// Bytes of a chain.
+const CHAIN: i32 = 8 * MAX_STACK as i32;
+
+const GET_STACKID: i32 = 27;
+const GET_STACK: i32 = 67;
+const LOOKUP: i32 = 1;
+
+/// What `get_stackid` is asked for at each event, in this order.
+const ASKED: [u64; 12] = [
+    USER_STACK,
+    USER_STACK | FAST_STACK_CMP,
+    USER_STACK | 1,
+    USER_STACK | 2 | FAST_STACK_CMP,
+    USER_STACK | 200,
+    USER_STACK | 1 << 11,
+    1 << 13,
+    0,
+    1,
+    3 | FAST_STACK_CMP,
+    USER_STACK | REUSE_STACKID,
+    REUSE_STACKID | FAST_STACK_CMP,
+];
+
+/// Where in a record the chains are: behind the lengths of both and the ids.
+const CHAINS: i32 = 8 * (2 + ASKED.len() as i32);
+const RECORD: u32 = (CHAINS + 2 * CHAIN) as u32;
+
+/// How the program names its maps: the number of records, the records, the stacks.
+type Names = [i32; 3];
+
+fn insn(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> Insn {
+    Insn {
+        code,
+        dst,
+        src,
+        off,
+        imm,
+    }
+}
+
+fn number(dst: u8, value: u64) -> [Insn; 2] {
+    let high = (value >> 32) as i32;
+    [insn(0x18, dst, 0, 0, value as i32), insn(0, 0, 0, 0, high)]
+}
+
+fn map(dst: u8, name: i32) -> [Insn; 2] {
+    const MAP_FD: u8 = 1;
+    [insn(0x18, dst, MAP_FD, 0, name), insn(0, 0, 0, 0, 0)]
+}
+
+fn program([count, records, stacks]: Names) -> Vec<Insn> {
+    let mov = |dst, src| insn(0xbf, dst, src, 0, 0);
+    let call = |helper| insn(0x85, 0, 0, 0, helper);
+    let exit = [insn(0xb7, 0, 0, 0, 0), insn(0x95, 0, 0, 0, 0)];
+    let mut insns = vec![mov(6, 1), insn(0x62, 10, 0, -4, 0)];
+    let lookup = |insns: &mut Vec<Insn>, name, into| {
+        insns.extend(map(1, name));
+        insns.extend([mov(2, 10), insn(0x07, 2, 0, 0, -4), call(LOOKUP)]);
+        // Zero: there is no such entry.
+        insns.push(insn(0x55, 0, 0, 2, 0));
+        insns.extend(exit);
+        insns.push(mov(into, 0));
+    };
+    lookup(&mut insns, count, 7);
+    insns.extend([
+        insn(0x79, 8, 7, 0, 0),
+        insn(0x63, 10, 8, -4, 0),
+        insn(0x07, 8, 0, 0, 1),
+        insn(0x7b, 7, 8, 0, 0),
+    ]);
+    lookup(&mut insns, records, 9);
+    for (place, flags) in [(0, USER_STACK), (1, 0)] {
+        insns.extend([mov(1, 6), mov(2, 9)]);
+        insns.push(insn(0x07, 2, 0, 0, CHAINS + place * CHAIN));
+        insns.push(insn(0xb7, 3, 0, 0, CHAIN));
+        insns.push(insn(0xb7, 4, 0, 0, flags as i32));
+        insns.push(call(GET_STACK));
+        insns.push(insn(0x7b, 9, 0, 8 * place as i16, 0));
+    }
+    for (place, flags) in (2..).zip(ASKED) {
+        insns.push(mov(1, 6));
+        insns.extend(map(2, stacks));
+        insns.extend(number(3, flags));
+        insns.push(call(GET_STACKID));
+        insns.push(insn(0x7b, 9, 0, 8 * place, 0));
+    }
+    insns.extend(exit);
+    insns
+}
+
+/// Writes a byte to fresh memory, at an address of code of its own.
+#[inline(never)]
+fn touch<const N: usize>(memory: &mut [u8]) {
+    memory[4096 * N] = std::hint::black_box(N as u8);
+}
+
+/// Page faults in user mode at many places, and in the kernel at one, in an order with repetitions.
+fn make_faults() {
+    const PLACES: [fn(&mut [u8]); 12] = [
+        touch::<1>,
+        touch::<2>,
+        touch::<3>,
+        touch::<4>,
+        touch::<5>,
+        touch::<6>,
+        touch::<7>,
+        touch::<8>,
+        touch::<9>,
+        touch::<10>,
+        touch::<11>,
+        touch::<12>,
+    ];
+    let mut zero = std::fs::File::open("/dev/zero").expect("it is always there");
+    // All is kept, so that each piece is fresh.
+    let mut kept = Vec::new();
+    for turn in 0..60_usize {
+        let mut memory = vec![0_u8; 1 << 19];
+        PLACES[turn * turn % 7 * 3 % PLACES.len()](&mut memory);
+        PLACES[turn % PLACES.len()](&mut memory);
+        if turn % 2 == 0 {
+            let page = &mut memory[4096 * 100..][..8];
+            zero.read_exact(page).expect("zeros");
+        }
+        kept.push(memory);
+    }
+    std::hint::black_box(&kept);
+}
+
+fn def(name: &str, kind: u32, value_size: u32, max_entries: u32) -> MapDef {
+    MapDef {
+        name: name.to_owned(),
+        kind,
+        key_size: 4,
+        value_size,
+        max_entries,
+        flags: 0,
+        initial: Vec::new(),
+    }
+}
+
+fn word(bytes: &[u8], index: usize) -> u64 {
+    let bytes = bytes[8 * index..][..8].try_into();
+    u64::from_le_bytes(bytes.expect("eight bytes"))
+}
+
+/// A chain of a record; an error of the kernel's is no chain.
+fn chain(record: &[u8], place: usize) -> Vec<u64> {
+    let length = word(record, place) as i64;
+    let words = usize::try_from(length).unwrap_or(0) / 8;
+    let start = CHAINS as usize + place * CHAIN as usize;
+    (0..words).map(|i| word(&record[start..], i)).collect()
+}
+
+/// What was seen, to know that the test tests something: ids, and errors by their number.
+#[derive(Default, Debug)]
+struct Seen {
+    ids: usize,
+    errors: std::collections::BTreeMap<i64, usize>,
+    kernel_chains: usize,
+}
+
+/// Runs the program there and here, with a map of stacks of these sizes.
+fn compare(value_size: u32, entries: u32, seen: &mut Seen) -> Result<(), BpfError> {
+    let count = KernelMap::array(8, 1)?;
+    let records = KernelMap::array(RECORD, RECORDS)?;
+    let stacks = KernelMap::stacks(value_size, entries)?;
+    let names = [&count, &records, &stacks].map(KernelMap::descriptor);
+    let bytes: Vec<_> = program(names).iter().map(|insn| insn.encode()).collect();
+    let loaded = KernelProgram::load(ProgramType::PerfEvent, &bytes)?;
+    let event = PageFaults::attach(&loaded)?;
+    make_faults();
+    drop(event);
+    let events = count.lookup(0)?.map_or(0, |value| word(&value, 0));
+    assert!(events >= 100, "only {events} page faults");
+
+    let maps = [
+        def("count", kind::ARRAY, 8, 1),
+        def("records", kind::ARRAY, RECORD, RECORDS),
+        def("stacks", kind::STACK_TRACE, value_size, entries),
+    ];
+    let object = Object::from_insns("perf_event", &program([0, 1, 2]), &maps);
+    let mut handlers = Handlers::load(&object, Limits::default()).expect("it loads here too");
+    let data = PerfEventData::new();
+    for index in 0..(events as u32).min(RECORDS) {
+        let theirs = records.lookup(index)?.expect("an array has all");
+        let mut env = PlainEnv {
+            user_stack: chain(&theirs, 0),
+            kernel_stack: chain(&theirs, 1),
+            ..PlainEnv::default()
+        };
+        let outcome = handlers.run(0, &mut env, Context::PerfEvent(&data));
+        outcome.unwrap_or_else(|fault| panic!("{fault}"));
+        let ours = handlers.maps.named("records").expect("it is defined");
+        let ours = ours.value(index).expect("an array has all");
+        let words = |bytes: &[u8]| -> Vec<i64> {
+            (0..2 + ASKED.len())
+                .map(|i| word(bytes, i) as i64)
+                .collect()
+        };
+        let (a, b) = (words(ours), words(&theirs));
+        assert_eq!(a, b, "event {index}, {value_size} bytes, {entries} entries");
+        assert_eq!(ours, theirs, "the chains of event {index}");
+        seen.kernel_chains += usize::from(a[1] > 0);
+        for result in &a[2..] {
+            match result {
+                0.. => seen.ids += 1,
+                error => *seen.errors.entry(-error).or_default() += 1,
+            }
+        }
+    }
+    let ours = handlers.maps.named("stacks").expect("it is defined");
+    let Storage::Stacks(ours) = &ours.storage else {
+        panic!("{:?}", ours.def)
+    };
+    for id in 0..entries.next_power_of_two() {
+        let theirs = stacks.lookup(id)?;
+        let ours = ours.get(id).map(|mut words| {
+            words.resize(value_size as usize / 8, 0);
+            words.iter().flat_map(|word| word.to_le_bytes()).collect()
+        });
+        assert_eq!(
+            ours, theirs,
+            "id {id}, {value_size} bytes, {entries} entries"
+        );
+    }
+    // What is deleted there is gone, as it is here.
+    let used = ours.ids().next().expect("some stack was stored");
+    assert!(stacks.delete(used)?, "id {used}");
+    assert!(!stacks.delete(used)? && stacks.lookup(used)?.is_none());
+    Ok(())
+}
+
+#[test]
+fn ids_of_stacks_are_those_of_the_kernel() {
+    const TEST: &str = "ids_of_stacks_are_those_of_the_kernel";
+    let mut seen = Seen::default();
+    for (value_size, entries) in [(1016, 4096), (1016, 8), (1016, 5), (32, 4), (8, 2), (16, 1)] {
+        match compare(value_size, entries, &mut seen) {
+            Ok(()) => {}
+            Err(BpfError::Denied(_)) => return skip(TEST, "bpf() is not allowed here"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    println!("{seen:?}");
+    let [enomem, efault, eexist, einval] = [12, 14, 17, 22];
+    for error in [enomem, efault, eexist, einval] {
+        assert!(seen.errors.contains_key(&error), "{error}: {seen:?}");
+    }
+    assert!(seen.ids > 1000 && seen.kernel_chains > 40, "{seen:?}");
+}
