@@ -356,6 +356,14 @@ def vmcore(qemu):
     return header + notes + b"".join(piece for _, piece in pieces)
 
 
+def scenarios():
+    """The scenarios without what they print."""
+    for path in sorted(pathlib.Path("../corpus/scenarios").glob("*/*.txt")):
+        lines = path.read_text().splitlines(keepends=True)
+        text = "".join(line for line in lines if not line.startswith(("=", "#")))
+        save("scenario", f"{path.parent.name}-{path.stem}", text.encode())
+
+
 def stitches():
     """Streams as `stitches.rs` reads them: what, thread, cookie, step of time."""
     sample, record, fork, exit_, exec_, vdso, lost = 0, 0xC6, 10, 11, 12, 13, 14
@@ -382,4 +390,5 @@ if __name__ == "__main__":
         kernels(pathlib.Path(folder))
     captures()
     expressions()
+    scenarios()
     stitches()

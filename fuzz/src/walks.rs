@@ -95,7 +95,10 @@ pub fn walk(data: &[u8]) {
         )),
         Box::new(Guess),
         Box::new(Lbr::new(Options::default())),
-        Box::new(Lbr::new(Options { depth: Some(8), stitch: true })),
+        Box::new(Lbr::new(Options {
+            depth: Some(8),
+            stitch: true,
+        })),
     ];
     let entries = truth.frames().iter().map(|frame| Branch {
         from: frame.pc,

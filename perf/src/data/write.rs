@@ -140,6 +140,8 @@ impl Default for Machine {
 pub enum WriteError {
     /// It would have so many bytes; its size has 16 bits.
     TooLarge(usize),
+    /// There is no event at all.
+    NoEvents,
     /// There is no event of this number.
     NoEvent(usize),
     /// The event asks for fields, bits of `sample_type`, that cannot be written.
@@ -152,6 +154,7 @@ impl fmt::Display for WriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLarge(size) => write!(f, "a record of {size} bytes; 65535 is the most"),
+            Self::NoEvents => write!(f, "no event, and a recording has one at least"),
             Self::NoEvent(number) => write!(f, "no event {number}"),
             Self::Fields(bits) => write!(f, "sample fields {bits:#x} cannot be written"),
             Self::Registers(count) => {

@@ -15,8 +15,11 @@ use super::world::{Loop, Place, TASKS_MAX, Task, World};
 const FINISH_STEPS_MAX: u32 = 10_000;
 /// The longest [`Action::Run`], nanoseconds.
 pub const RUN_NS_MAX: u64 = 10_000_000;
-/// Entries of the log after which nothing more happens.
-pub(super) const LOG_MAX: usize = 1 << 18;
+/// Entries of the log after which nothing more happens. What happens at once may go over it, by
+/// what it comes to.
+pub const LOG_MAX: usize = 1 << 18;
+/// Bytes of records, as their rings count them, after which nothing more happens.
+pub const RECORD_BYTES_MAX: u64 = 1 << 26;
 /// Steps an interrupt takes besides what it was raised for.
 const INTERRUPT_STEPS: u8 = 2;
 
@@ -163,9 +166,7 @@ impl World {
     /// # Errors
     /// Why it cannot happen now; nothing has changed.
     pub fn apply(&mut self, action: Action) -> Result<(), Refused> {
-        if self.log().len() >= LOG_MAX {
-            return Err(Refused::TooMuch);
-        }
+        self.has_room()?;
         match action {
             Action::Step { cpu } => {
                 let cpu = self.cpu(cpu)?;
@@ -264,6 +265,17 @@ impl World {
         Ok(())
     }
 
+    /// Whether more may happen: the bound of a run's memory.
+    pub(super) fn has_room(&self) -> Result<(), Refused> {
+        if self.log().len() >= LOG_MAX {
+            Err(Refused::TooMuch)
+        } else if self.record_bytes > RECORD_BYTES_MAX {
+            Err(Refused::TooManyRecords)
+        } else {
+            Ok(())
+        }
+    }
+
     fn cpu(&self, cpu: u16) -> Result<usize, Refused> {
         let cpu = usize::from(cpu);
         if cpu < self.cpus.len() {
@@ -348,7 +360,7 @@ impl World {
             let next = due.map(|(_, c)| c.due).min().unwrap_or(u64::MAX);
             let part = (end - self.now).min(next.saturating_sub(self.now).max(1));
             self.pass(cpu, part.min(TIMER_FLOOR_NS));
-            if self.interrupt_waits(cpu) || self.log().len() >= LOG_MAX {
+            if self.interrupt_waits(cpu) || self.has_room().is_err() {
                 break;
             }
         }
@@ -373,7 +385,7 @@ impl World {
                     self.cpus[cpu].frames.is_empty() && rests && !self.interrupt_waits(cpu)
                 }
             };
-            if over {
+            if over || self.has_room().is_err() {
                 return Ok(());
             }
             self.step(cpu);

@@ -3,7 +3,7 @@
 //! A sample must come out with its own user stack, or with a reason why not. Not here: whether
 //! the records are true themselves (`oracle`).
 
-use super::oracle::{Allowed, check_all};
+use super::oracle::{Allowed, Oracle};
 use super::record::{Body, Branches, Record};
 use super::rule::{Rule, Violation};
 use super::world::World;
@@ -108,7 +108,8 @@ pub fn items(records: &[Record]) -> Vec<Item> {
 
 /// Stitches a finished run in a way, and judges it.
 pub fn join(world: &World, mode: Mode) -> Run {
-    let (allowed, mut violations) = check_all(world);
+    let oracle = Oracle::of(world);
+    let mut violations = oracle.violations().to_vec();
     let records = world.records();
     let (out, counts) = stitch(mode, items(records));
     let sample = |record: &'_ Record| match &record.body {
@@ -122,10 +123,11 @@ pub fn join(world: &World, mode: Mode) -> Run {
     let mut joined = Vec::with_capacity(out.len());
     for stitched in out {
         let (number, branches) = samples.remove(&stitched.key).unwrap_or_default();
-        let Some(allowed) = allowed.get((number as usize).wrapping_sub(1)) else {
+        let Some(allowed) = oracle.allowed(number) else {
             continue;
         };
-        let outcome = outcome(&stitched, allowed);
+        let in_stay = oracle.in_stay(number);
+        let outcome = outcome(&stitched, &allowed, in_stay);
         if mode == Mode::Own {
             let fault = own_fault(&stitched, outcome, &available);
             violations.extend(fault.map(|what| Violation {
@@ -182,24 +184,26 @@ fn own_fault(
     }
 }
 
-fn outcome(stitched: &Stitched, allowed: &Allowed) -> Outcome {
+fn outcome(
+    stitched: &Stitched,
+    allowed: &Allowed,
+    mut in_stay: impl Iterator<Item = Vec<u64>>,
+) -> Outcome {
     let marker = |word: &u64| matches!(*word, PERF_CONTEXT_USER | PERF_CONTEXT_USER_DEFERRED);
     let at = stitched.chain.iter().position(marker);
     let user = at.map_or(&[][..], |at| &stitched.chain[at + 1..]);
     if let Stitch::Missing(_) | Stitch::Empty { .. } = stitched.how {
         // perf leaves the cookie where frames should be.
         let bogus = !user.is_empty();
-        return if bogus {
-            Outcome::Bogus
-        } else {
-            Outcome::Reported
+        return match bogus {
+            true => Outcome::Bogus,
+            false => Outcome::Reported,
         };
     }
     let Some(own) = &allowed.own else {
-        return if user.is_empty() {
-            Outcome::NoUser
-        } else {
-            Outcome::Wrong
+        return match user.is_empty() {
+            true => Outcome::NoUser,
+            false => Outcome::Wrong,
         };
     };
     let cut = match stitched.how {
@@ -210,7 +214,7 @@ fn outcome(stitched: &Stitched, allowed: &Allowed) -> Outcome {
     let same = |walk: &Vec<u64>| *user == walk[..walk.len().min(cut)];
     if same(own) {
         Outcome::Right
-    } else if allowed.stay.iter().any(same) {
+    } else if in_stay.any(|walk| same(&walk)) {
         Outcome::SameStay
     } else {
         Outcome::Wrong

@@ -31,7 +31,7 @@ mod setup;
 mod stack;
 mod world;
 
-pub use action::{Action, RUN_NS_MAX};
+pub use action::{Action, LOG_MAX, RECORD_BYTES_MAX, RUN_NS_MAX};
 pub use fuzz::Schedule;
 pub use join::{Joined, Outcome, Run, items, join};
 pub use log::{Context, Entry, Fact};
@@ -41,7 +41,7 @@ pub use record::{Body, Branches, Record};
 pub use refused::Refused;
 pub use rule::{Rule, Violation};
 pub use sampling::{Constant, Handler, Overflown, TimerFlow, TimerRegs, UserOnly, timer_flow};
-pub use scenario::{SCENARIO_BYTES_MAX, Scenario, ScenarioError, ScenarioErrorKind};
+pub use scenario::{ACTIONS_MAX, SCENARIO_BYTES_MAX, Scenario, ScenarioError, ScenarioErrorKind};
 pub use scenario_stacks::{PROGRAM_INSTRUCTIONS_MAX, PROGRAM_STACKS_MAX, StackFrom, StackRequest};
 pub use scenario_text::{bless, output};
 pub use setup::{

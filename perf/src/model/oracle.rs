@@ -70,6 +70,9 @@ pub(super) struct Account {
     pub(super) told: u64,
 }
 
+/// More frames than any record holds, and one that a walk may not see.
+const WALK_MAX: usize = 512;
+
 /// The oracle's books.
 pub(super) struct Oracle<'a> {
     pub(super) setup: &'a Setup,
@@ -99,28 +102,15 @@ pub fn check(world: &World) -> Vec<Violation> {
 pub(super) struct Allowed {
     /// What a walk at the sample finds; `None` where there is no user stack.
     pub(super) own: Option<Vec<u64>>,
-    /// What walks find elsewhere in the same stay.
-    pub(super) stay: Vec<Vec<u64>>,
     /// A chain of this many frames may have been cut: unwound later, and at once.
     pub(super) cut: [usize; 2],
     /// How many calls were on the thread's stack, if the event has branch records.
     pub(super) calls: Option<usize>,
 }
 
-/// Checks a finished run; and the frames for each of its samples.
-pub(super) fn check_all(world: &World) -> (Vec<Allowed>, Vec<Violation>) {
-    let oracle = Oracle::of(world);
-    let allowed = oracle
-        .truths
-        .iter()
-        .map(|truth| oracle.allowed(truth))
-        .collect();
-    (allowed, oracle.violations)
-}
-
 impl<'a> Oracle<'a> {
     /// Reads a finished run's log and holds its records against it.
-    fn of(world: &'a World) -> Self {
+    pub(super) fn of(world: &'a World) -> Self {
         let mut oracle = Self {
             setup: world.setup(),
             events: world.events(),
@@ -303,23 +293,40 @@ impl<'a> Oracle<'a> {
         let Some(old) = thread.stack else { return };
         thread.stack = Some(by(old));
         let stay = (tid, thread.stay);
-        self.replaced
-            .entry(stay)
-            .or_default()
-            .extend([old, by(old)]);
+        let replaced = self.replaced.entry(stay).or_default();
+        for stack in [old, by(old)] {
+            if !replaced.contains(&stack) {
+                replaced.push(stack);
+            }
+        }
     }
 
-    fn allowed(&self, truth: &Truth) -> Allowed {
-        let own = truth.stack.map(|stack| self.walk(stack, truth.at_uprobe));
-        let replaced = self.replaced.get(&(truth.tid, truth.stay));
-        let stay = replaced.into_iter().flatten();
+    /// Rules that did not hold.
+    pub(super) fn violations(&self) -> &[Violation] {
+        &self.violations
+    }
+
+    /// What a sample, numbered from 1, may come out with.
+    pub(super) fn allowed(&self, number: u64) -> Option<Allowed> {
+        let truth = self.truth(number)?;
         let max_stack = self.events[usize::from(truth.event)].max_stack;
-        Allowed {
-            own,
-            stay: stay.map(|&stack| self.walk(stack, false)).collect(),
+        Some(Allowed {
+            own: truth.stack.map(|stack| self.walk(stack, truth.at_uprobe)),
             cut: [self.deferred_max(max_stack), usize::from(max_stack)],
             calls: truth.branches.as_ref().map(|due| due.calls),
-        }
+        })
+    }
+
+    /// What walks find elsewhere in the stay of a sample.
+    pub(super) fn in_stay(&self, number: u64) -> impl Iterator<Item = Vec<u64>> {
+        let stay = self.truth(number).map(|truth| (truth.tid, truth.stay));
+        let replaced = stay.and_then(|stay| self.replaced.get(&stay));
+        let stacks = replaced.into_iter().flatten();
+        stacks.map(|&stack| self.walk(stack, false))
+    }
+
+    fn truth(&self, number: u64) -> Option<&Truth> {
+        self.truths.get((number as usize).wrapping_sub(1))
     }
 
     /// How many frames a record holds.
@@ -436,7 +443,7 @@ impl<'a> Oracle<'a> {
 
     /// The true frames of a stack, then what a walk by frame pointers cannot see of them.
     pub(super) fn walk(&self, (stack, leaf): (StackId, Leaf), at_uprobe: bool) -> Vec<u64> {
-        let depth = self.stacks.depth(stack);
+        let depth = self.stacks.depth(stack).min(WALK_MAX);
         let mut frames: Vec<u64> = (0..depth).map(|i| self.stacks.frame(stack, i)).collect();
         let hidden = leaf == Leaf::AfterPush || leaf == Leaf::Entry && !at_uprobe;
         if hidden && depth > 1 {

@@ -54,8 +54,11 @@ const PRIVATE: u32 = 2;
 /// The bytes of a perf.data file with the records of a finished run.
 ///
 /// # Errors
-/// If a record cannot be written, which no run's records are known to cause.
+/// If there is no event; and if a record cannot be written, which no run's are known to cause.
 pub fn perf_data(world: &World) -> Result<Vec<u8>, WriteError> {
+    if world.events().is_empty() {
+        return Err(WriteError::NoEvents);
+    }
     let events = world.events().iter().enumerate();
     let mut file = File {
         writer: Writer::new(events.map(|(index, event)| spec(index, event)).collect()),
@@ -70,9 +73,6 @@ pub fn perf_data(world: &World) -> Result<Vec<u8>, WriteError> {
         },
         ..Machine::default()
     });
-    if world.events().is_empty() {
-        return Ok(file.writer.finish());
-    }
     file.start()?;
     let records: BTreeMap<u64, &Record> = world
         .records()

@@ -45,8 +45,10 @@ pub enum Refused {
     TakesOthersRecords,
     /// The time is too long.
     TooLong,
-    /// Too much has happened already.
+    /// The log has [`LOG_MAX`](super::LOG_MAX) entries.
     TooMuch,
+    /// The records take more than [`RECORD_BYTES_MAX`](super::RECORD_BYTES_MAX).
+    TooManyRecords,
 }
 
 impl Refused {
@@ -76,7 +78,8 @@ impl Refused {
                 "the event's ring takes records of tasks or of user frames: it stays open"
             }
             Self::TooLong => "the time is too long",
-            Self::TooMuch => "too much has happened already",
+            Self::TooMuch => "the run's log is full: 262144 entries are the most",
+            Self::TooManyRecords => "the run's records take more than 64 MiB",
         }
     }
 }

@@ -18,6 +18,12 @@ use std::fmt;
 
 /// The longest scenario, bytes.
 pub const SCENARIO_BYTES_MAX: usize = 1 << 20;
+/// Most things that happen.
+pub const ACTIONS_MAX: usize = 1 << 18;
+/// Most stacks.
+const STACKS_MAX: usize = 1024;
+/// The longest name of a stack or an event, bytes: every line of the log may have it.
+const NAME_MAX: usize = 64;
 /// Most frames of all stacks written by `depth` or taken from files.
 pub(super) const FRAMES_MAX: usize = 1 << 16;
 /// The largest ring, bytes.
@@ -177,6 +183,10 @@ impl Scenario {
                 .apply(action)
                 .map_err(|refused| at(&self.lines, index, ScenarioErrorKind::Refused(refused)))?;
         }
+        let last = self.lines.len().saturating_sub(1);
+        world
+            .has_room()
+            .map_err(|refused| at(&self.lines, last, ScenarioErrorKind::Refused(refused)))?;
         world.finish();
         Ok(world)
     }
@@ -234,6 +244,14 @@ impl<'a> Words<'a> {
             None => word.parse().ok(),
         };
         self.not(number.filter(|&number| number <= max), what)
+    }
+
+    fn name(&mut self) -> Result<&'a str, ScenarioError> {
+        let name = self.need("a name")?;
+        self.not(
+            (name.len() <= NAME_MAX).then_some(name),
+            "a name of at most 64 bytes",
+        )
     }
 
     fn cpu(&mut self) -> Result<u16, ScenarioError> {
@@ -374,7 +392,10 @@ impl Reader {
     }
 
     fn stack(&mut self, words: &mut Words<'_>) -> Result<(), ScenarioError> {
-        let name = words.need("a name")?;
+        let name = words.name()?;
+        if self.stacks.next().0 as usize >= STACKS_MAX {
+            return Err(words.error(ScenarioErrorKind::TooMany("stacks")));
+        }
         if self.stacks.find(name).is_some() {
             return Err(words.error(ScenarioErrorKind::Taken("stack")));
         }
@@ -407,7 +428,7 @@ impl Reader {
 
     fn event(&mut self, words: &mut Words<'_>) -> Result<(), ScenarioError> {
         let events = &self.scenario.schedule.events;
-        let name = words.need("a name")?;
+        let name = words.name()?;
         if events.iter().any(|event| event.name == name) {
             return Err(words.error(ScenarioErrorKind::Taken("event")));
         }
@@ -544,6 +565,9 @@ impl Reader {
             },
             _ => return Err(words.error(ScenarioErrorKind::Unknown)),
         };
+        if self.scenario.lines.len() + times as usize > ACTIONS_MAX {
+            return Err(words.error(ScenarioErrorKind::TooMany("actions")));
+        }
         for _ in 0..times {
             self.scenario.schedule.actions.push(action);
             self.scenario.lines.push(words.line);

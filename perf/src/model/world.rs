@@ -50,6 +50,8 @@ pub struct World {
     pub(super) sequence: u64,
     log: Vec<Entry>,
     pub(super) records: Vec<Record>,
+    /// Bytes of all records so far that were not lost.
+    pub(super) record_bytes: u64,
     pub(super) delivered: Vec<Delivered>,
 }
 
@@ -220,6 +222,7 @@ impl World {
             sequence: 0,
             log: Vec::new(),
             records: Vec::new(),
+            record_bytes: 0,
             delivered: Vec::new(),
             setup,
             events,
@@ -334,7 +337,10 @@ impl World {
         };
         let untold = self.mutant(Mutant::LostUntold);
         let index = self.index(event, cpu);
-        self.rings[index].write(record, &mut self.sequence, untold)
+        let size = record.body.size();
+        let written = self.rings[index].write(record, &mut self.sequence, untold);
+        self.record_bytes += u64::from(if written { size } else { 0 });
+        written
     }
 
     /// As `write`, for records that only say what a task did; they go to the first event.

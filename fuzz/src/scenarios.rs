@@ -1,0 +1,83 @@
+//! Hostile scenarios of the sampling model: read, run for a while, judged, printed and written.
+
+use std::ops::ControlFlow;
+use unwind_sim_perf::PerfFile;
+use unwind_sim_perf::data::Stop;
+use unwind_sim_perf::model::{Action, Scenario, bless, join, output, perf_data};
+use unwind_sim_perf::stitch::Mode;
+
+/// Things that happen, of each input.
+const ACTIONS_MAX: usize = 2000;
+/// The longest time at once, nanoseconds.
+const RUN_NS_MAX: u64 = 200_000;
+/// Wrong lines, of each input.
+const LINES_MAX: usize = 64;
+/// A stack for each that is asked of a file.
+const FRAMES: [u64; 2] = [0x40_1000, 0x40_2000];
+
+/// A scenario: without a defect put in, its run breaks no rule; as text it is the same scenario;
+/// its perf.data is read.
+pub fn scenario(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let Some((text, mut scenario)) = parse(&text) else {
+        return;
+    };
+    for request in 0..scenario.requests().len() {
+        let stacks = vec![FRAMES.to_vec(); scenario.requests()[request].count()];
+        if scenario.supply(request, stacks).is_err() {
+            return;
+        }
+    }
+    let schedule = &mut scenario.schedule;
+    schedule.actions.truncate(ACTIONS_MAX);
+    for action in &mut schedule.actions {
+        if let Action::Run { ns, .. } = action {
+            *ns = (*ns).min(RUN_NS_MAX);
+        }
+    }
+    if let Err(error) = scenario.run() {
+        assert!(error.line <= text.lines().count());
+    }
+    let Ok(mut world) = scenario.schedule.world() else {
+        return;
+    };
+    // What is refused does nothing, and the rest goes on.
+    scenario.schedule.actions = scenario.schedule.run(&mut world);
+    let broken = join(&world, Mode::Own).violations;
+    let sound = scenario.schedule.setup.mutant.is_none();
+    assert!(!sound || broken.is_empty(), "{broken:?}");
+    let printed = output(&world);
+    let written = bless(&scenario.schedule.text(), &printed);
+    let again = Scenario::parse(&written).expect("it was written by us");
+    assert_eq!(again.schedule.actions, scenario.schedule.actions);
+    assert_eq!(again.expected, printed);
+    let world_again = again.run().expect("it ran before");
+    assert_eq!(output(&world_again), printed);
+    if !world.events().is_empty() {
+        read(&perf_data(&world).expect("it can be written"));
+    }
+}
+
+/// Parses without the lines that are wrong, so that more inputs come to run.
+fn parse(text: &str) -> Option<(String, Scenario)> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    for _ in 0..LINES_MAX {
+        let text = lines.join("\n");
+        match Scenario::parse(&text) {
+            Ok(scenario) => return Some((text, scenario)),
+            Err(error) => {
+                assert!(!error.to_string().is_empty());
+                assert!((1..=lines.len().max(1)).contains(&error.line));
+                lines.get(error.line - 1)?;
+                lines.remove(error.line - 1);
+            }
+        }
+    }
+    None
+}
+
+fn read(bytes: &[u8]) {
+    let file = PerfFile::parse(bytes).expect("we wrote it");
+    let summary = file.for_each_ordered(|_| ControlFlow::Continue(()));
+    assert_eq!((summary.stop, summary.skipped), (Stop::End, 0));
+}
