@@ -204,7 +204,9 @@ impl<'f, 's> Script<'f, 's> {
         if fields.has(Fields::TRACE)
             && let Ok(Some(raw)) = sample.raw_data()
         {
-            self.formats.print(attr.config, raw, out);
+            let (tasks, symbols) = (&self.tasks, &mut *self.symbols);
+            let mut functions = |address| kernel_function(tasks, symbols, address);
+            self.formats.print(attr.config, raw, &mut functions, out);
         }
         if fields.has(Fields::IP) {
             self.place(at, sample, id, chain, out);
@@ -438,4 +440,17 @@ fn map_at<'m>(
         Context::User => tasks::find(maps, address),
         _ => None,
     }
+}
+
+/// The function of the kernel at an address: its name and where it begins.
+fn kernel_function(
+    tasks: &Tasks,
+    symbols: &mut dyn Symbols,
+    address: u64,
+) -> Option<(Vec<u8>, u64)> {
+    let map = tasks.kernel_map(address)?;
+    let object = tasks.object(map.object)?;
+    let symbol = symbols.symbol(&object, address.wrapping_add(map.bias))?;
+    let start = symbol.range.start.wrapping_sub(map.bias);
+    Some((symbol.name.to_vec(), start))
 }

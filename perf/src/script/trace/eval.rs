@@ -1,33 +1,74 @@
 //! A payload through its `print fmt`.
 
 use super::parse::{Expr, Named, Print};
-use super::{Field, Location};
+use super::pointer::{self, Functions};
+use super::{Field, Kind, Location};
 use crate::data::le;
-use std::borrow::Cow;
 
 /// Widths and precisions that are believed.
 const WIDTH_MAX: usize = 256;
 
-/// The value of an expression without fields.
-pub(super) fn constant(of: &Expr) -> u64 {
+/// Constants that libtraceevent knows by name.
+const CONSTANTS: [(&str, u64); 12] = [
+    ("HI_SOFTIRQ", 0),
+    ("TIMER_SOFTIRQ", 1),
+    ("NET_TX_SOFTIRQ", 2),
+    ("NET_RX_SOFTIRQ", 3),
+    ("BLOCK_SOFTIRQ", 4),
+    ("IRQ_POLL_SOFTIRQ", 5),
+    ("TASKLET_SOFTIRQ", 6),
+    ("SCHED_SOFTIRQ", 7),
+    ("HRTIMER_SOFTIRQ", 8),
+    ("RCU_SOFTIRQ", 9),
+    ("HRTIMER_NORESTART", 0),
+    ("HRTIMER_RESTART", 1),
+];
+
+/// The number of an entry of a table; all ones stand for all that is unknown or negative, `None`
+/// for what is no constant.
+pub(super) fn constant(of: &Expr) -> Option<u64> {
     let nothing = Record {
         fields: &[],
         payload: &[],
     };
-    nothing.number(of)
+    match of {
+        Expr::Number(number) => Some(*number),
+        Expr::Name(name) => {
+            let mut known = CONSTANTS.iter();
+            let found = known.find(|(known, _)| known.as_bytes() == &name[..]);
+            Some(found.map_or(u64::MAX, |(_, number)| *number))
+        }
+        Expr::Cast(_, of) => constant(of),
+        Expr::Unary(..) | Expr::Binary(..) => {
+            let value = nothing.number(of);
+            Some(if value.cast_signed() < 0 {
+                u64::MAX
+            } else {
+                value
+            })
+        }
+        _ => None,
+    }
 }
 
 /// Prints a payload.
-pub(super) fn print(fields: &[Field], print: &Print, payload: &[u8], out: &mut Vec<u8>) {
+pub(super) fn print(
+    fields: &[Field],
+    print: &Print,
+    payload: &[u8],
+    functions: &mut Functions<'_>,
+    out: &mut Vec<u8>,
+) {
     let record = Record { fields, payload };
     let mut arguments = print.arguments.iter();
     let mut text = &print.text[..];
     while let Some(at) = text.iter().position(|&byte| byte == b'%') {
         out.extend_from_slice(&text[..at]);
         text = &text[at + 1..];
+        let mut star = None;
         let Some((spec, rest)) = Spec::parse(text, || {
-            let width = arguments.next().map_or(0, |of| record.number(of));
-            (width as usize).min(WIDTH_MAX)
+            let width = arguments.next().map_or(0, |of| record.number(of)) as usize;
+            *star.insert(width.min(WIDTH_MAX))
         }) else {
             return;
         };
@@ -35,25 +76,21 @@ pub(super) fn print(fields: &[Field], print: &Print, payload: &[u8], out: &mut V
         match spec.conversion {
             b'%' => out.push(b'%'),
             b's' => {
-                let value = arguments
-                    .next()
-                    .map(|of| record.text(of))
-                    .unwrap_or_default();
-                let end = spec.precision.unwrap_or(value.len()).min(value.len());
-                spec.pad(&value[..end], out);
+                if let Some(of) = arguments.next() {
+                    record.string(of, &spec, out);
+                }
+            }
+            b'p' => {
+                let (kind, rest) = text.split_at(pointer::kind_length(text));
+                text = rest;
+                if let Some(of) = arguments.next() {
+                    pointer::print(&record, of, kind, star.unwrap_or(1), functions, out);
+                }
             }
             _ => {
                 let value = arguments.next().map_or(0, |of| record.number(of));
                 spec.number(value, out);
             }
-        }
-        if spec.conversion == b'p' {
-            // What kind of pointer; its value is all that can be said here.
-            let kind = text
-                .iter()
-                .take_while(|byte| byte.is_ascii_alphabetic())
-                .count();
-            text = &text[kind.min(1)..];
         }
     }
     out.extend_from_slice(text);
@@ -61,15 +98,29 @@ pub(super) fn print(fields: &[Field], print: &Print, payload: &[u8], out: &mut V
 
 /// A field without a `print fmt`.
 pub(super) fn plain(field: &Field, payload: &[u8], out: &mut Vec<u8>) {
-    let fields = std::slice::from_ref(field);
-    let record = Record { fields, payload };
-    if field.text {
-        return out.extend_from_slice(&record.text(&Expr::Field(0)));
+    let record = Record {
+        fields: std::slice::from_ref(field),
+        payload,
+    };
+    if field.element.is_some() {
+        let bytes = record.bytes(0);
+        let text = le::until_nul(bytes);
+        let is_text = |byte: &u8| byte.is_ascii_graphic() || b" \t\n\x0b\x0c\r".contains(byte);
+        if field.text && text.iter().all(is_text) {
+            return out.extend_from_slice(text);
+        }
+        let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        return out.extend_from_slice(format!("ARRAY[{}]", hex.join(", ")).as_bytes());
     }
     let value = record.number(&Expr::Field(0));
-    let text = match field.signed {
-        true => value.cast_signed().to_string(),
-        false => value.to_string(),
+    let signed = sized(value, field.size, true).cast_signed();
+    let text = match (field.kind, field.signed, field.size) {
+        (Kind::Pointer, ..) | (Kind::Long, false, _) | (Kind::Long, true, 4) => {
+            format!("0x{value:x}")
+        }
+        (_, true, 2) => format!("{signed:2}"),
+        (_, true, _) => signed.to_string(),
+        (_, false, _) => value.to_string(),
     };
     out.extend_from_slice(text.as_bytes());
 }
@@ -137,6 +188,12 @@ impl Spec {
         }
     }
 
+    /// A string: no more of it than the precision says.
+    fn string(&self, text: &[u8], out: &mut Vec<u8>) {
+        let end = self.precision.unwrap_or(text.len()).min(text.len());
+        self.pad(&text[..end], out);
+    }
+
     fn pad(&self, text: &[u8], out: &mut Vec<u8>) {
         let missing = self.width.saturating_sub(text.len());
         let blanks = std::iter::repeat_n(b' ', missing);
@@ -165,7 +222,6 @@ impl Spec {
             b'X' if self.alternate && value != 0 => ("0X", format!("{value:X}")),
             b'x' => ("", format!("{value:x}")),
             b'X' => ("", format!("{value:X}")),
-            b'p' => return self.pad(format!("0x{value:x}").as_bytes(), out),
             b'o' => ("", format!("{value:o}")),
             b'c' => return self.pad(&[value as u8], out),
             _ => ("", value.to_string()),
@@ -190,9 +246,11 @@ fn sized(value: u64, size: usize, signed: bool) -> u64 {
     }
 }
 
-/// The number at an offset; 0 if it is not there.
+/// The number at an offset; 0 if it is not there, or has another size than numbers have.
 fn number_at(payload: &[u8], offset: usize, size: usize, signed: bool) -> u64 {
-    let size = size.min(8);
+    if !matches!(size, 1 | 2 | 4 | 8) {
+        return 0;
+    }
     let Some(bytes) = offset
         .checked_add(size)
         .and_then(|end| payload.get(offset..end))
@@ -205,18 +263,18 @@ fn number_at(payload: &[u8], offset: usize, size: usize, signed: bool) -> u64 {
 }
 
 /// A payload with its fields.
-struct Record<'a> {
+pub(super) struct Record<'a> {
     fields: &'a [Field],
     payload: &'a [u8],
 }
 
 impl<'a> Record<'a> {
-    /// The bytes of a field, wherever they are.
-    fn bytes(&self, number: usize) -> &'a [u8] {
+    /// Where the data of a field is, and its length.
+    fn extent(&self, number: usize) -> (usize, usize) {
         let Some(field) = self.fields.get(number) else {
-            return &[];
+            return (0, 0);
         };
-        let (start, size) = match field.location {
+        match field.location {
             None => (field.offset, field.size),
             Some(location) => {
                 let word = le::u32_at(self.payload, field.offset).unwrap_or(0);
@@ -226,23 +284,40 @@ impl<'a> Record<'a> {
                 };
                 ((word & 0xffff) as usize + base, (word >> 16) as usize)
             }
-        };
+        }
+    }
+
+    /// The bytes of a field, wherever they are.
+    pub(super) fn bytes(&self, number: usize) -> &'a [u8] {
+        let (start, size) = self.extent(number);
         let end = start.saturating_add(size).min(self.payload.len());
         self.payload.get(start..end).unwrap_or_default()
     }
 
-    fn number(&self, of: &Expr) -> u64 {
+    /// The payload from where the data of a field is.
+    fn from(&self, number: usize) -> &'a [u8] {
+        self.payload
+            .get(self.extent(number).0..)
+            .unwrap_or_default()
+    }
+
+    /// The bytes of a field in the payload, even if they say where its data is.
+    pub(super) fn place(&self, number: usize) -> &'a [u8] {
+        let field = self.fields.get(number);
+        let range = field.map(|field| field.offset..field.offset.saturating_add(field.size));
+        range
+            .and_then(|range| self.payload.get(range))
+            .unwrap_or_default()
+    }
+
+    /// The value of an expression. Nothing has a sign: what is negative is very large.
+    pub(super) fn number(&self, of: &Expr) -> u64 {
         match of {
             Expr::Number(number) => *number,
             Expr::Field(number) => self.fields.get(*number).map_or(0, |field| {
-                number_at(self.payload, field.offset, field.size, field.signed)
+                number_at(self.payload, field.offset, field.size, false)
             }),
-            Expr::Index(number, index) => self.fields.get(*number).map_or(0, |field| {
-                let element = field.element.unwrap_or(field.size);
-                let skip = (self.number(index) as usize).saturating_mul(element);
-                let bytes = self.bytes(*number);
-                number_at(bytes, skip, element, field.signed)
-            }),
+            Expr::Index(of, index) => self.element(of, index),
             Expr::Unary(operator, of) => {
                 let value = self.number(of);
                 match *operator {
@@ -252,103 +327,184 @@ impl<'a> Record<'a> {
                     _ => value,
                 }
             }
-            Expr::Binary(operator, left, right) => self.binary(operator, left, right),
+            Expr::Binary(operator, left, right) => {
+                binary(operator, self.number(left), self.number(right))
+            }
             Expr::Choice(condition, yes, no) => {
                 let taken = if self.number(condition) != 0 { yes } else { no };
                 self.number(taken)
             }
-            Expr::Cast(size, signed, of) => sized(self.number(of), *size, *signed),
-            Expr::DynamicLen(number) => self.bytes(*number).len() as u64,
-            Expr::Flags(value, ..) | Expr::Symbolic(value, _) => self.number(value),
-            Expr::Text(_) | Expr::Str(_) | Expr::Hex(..) => 0,
+            Expr::Cast(to, of) => sized(self.number(of), to.size, false),
+            Expr::DynamicLen(number) => self.extent(*number).1 as u64,
+            Expr::Text(_)
+            | Expr::Name(_)
+            | Expr::Str(_)
+            | Expr::Dynamic(_)
+            | Expr::Mask(..)
+            | Expr::Flags(..)
+            | Expr::Symbolic(..)
+            | Expr::Array(..)
+            | Expr::Hex(..) => 0,
         }
     }
 
-    fn binary(&self, operator: &str, left: &Expr, right: &Expr) -> u64 {
-        let a = self.number(left);
-        match operator {
-            "&&" => return u64::from(a != 0 && self.number(right) != 0),
-            "||" => return u64::from(a != 0 || self.number(right) != 0),
-            _ => {}
+    /// An element of a field, or of data that it says where it is.
+    fn element(&self, mut of: &Expr, index: &Expr) -> u64 {
+        let index = self.number(index) as usize;
+        let mut kept = None;
+        while let Expr::Cast(to, inner) = of {
+            kept = kept.or(Some(to.target));
+            of = inner;
         }
-        let b = self.number(right);
-        let (sa, sb) = (a.cast_signed(), b.cast_signed());
-        match operator {
-            "|" => a | b,
-            "^" => a ^ b,
-            "&" => a & b,
-            "==" => u64::from(a == b),
-            "!=" => u64::from(a != b),
-            "<" => u64::from(sa < sb),
-            ">" => u64::from(sa > sb),
-            "<=" => u64::from(sa <= sb),
-            ">=" => u64::from(sa >= sb),
-            "<<" => a.checked_shl(b as u32).unwrap_or(0),
-            ">>" => a.checked_shr(b as u32).unwrap_or(0),
-            "+" => a.wrapping_add(b),
-            "-" => a.wrapping_sub(b),
-            "*" => a.wrapping_mul(b),
-            "/" => a.checked_div(b).unwrap_or(0),
-            _ => a.checked_rem(b).unwrap_or(0),
-        }
+        let value = match *of {
+            Expr::Field(number) => self.fields.get(number).map_or(0, |field| {
+                let size = field.element.unwrap_or(field.size);
+                number_at(self.place(number), index.saturating_mul(size), size, false)
+            }),
+            // libtraceevent counts bytes here, not elements.
+            Expr::Dynamic(number) => {
+                let element = self.fields.get(number).and_then(|field| field.element);
+                number_at(self.from(number), index, element.unwrap_or(8), false)
+            }
+            _ => 0,
+        };
+        sized(value, kept.unwrap_or(8), false)
     }
 
-    fn text<'t>(&self, of: &'t Expr) -> Cow<'t, [u8]>
-    where
-        'a: 't,
-    {
+    /// `{0x1,0x2}`: so many numbers of so many bytes each.
+    fn array(&self, data: &Expr, count: &Expr, size: &Expr, out: &mut Vec<u8>) {
+        let bytes = match *data {
+            Expr::Field(number) => self.place(number),
+            Expr::Dynamic(number) => self.bytes(number),
+            _ => &[],
+        };
+        let size = (self.number(size) as usize).clamp(1, 8);
+        let elements = bytes.chunks_exact(size).take(self.number(count) as usize);
+        let numbers = elements.map(|element| {
+            let number = number_at(element, 0, size, false);
+            format!("0x{number:x}")
+        });
+        let all: Vec<String> = numbers.collect();
+        out.extend_from_slice(format!("{{{}}}", all.join(",")).as_bytes());
+    }
+
+    /// What `%s` makes of an expression. Widths are for names; numbers without one are printed as
+    /// they are.
+    fn string(&self, of: &Expr, spec: &Spec, out: &mut Vec<u8>) {
         match of {
-            Expr::Text(text) => text.into(),
-            Expr::Field(number) | Expr::Str(number) => le::until_nul(self.bytes(*number)).into(),
+            Expr::Text(text) => spec.string(text, out),
+            Expr::Field(number) => match self.fields.get(*number) {
+                // A pointer.
+                Some(field) if field.size == 8 && field.element.is_none() => {
+                    out.extend_from_slice(format!("{:x}", self.number(of)).as_bytes());
+                }
+                _ => spec.string(le::until_nul(self.place(*number)), out),
+            },
+            Expr::Str(number) => spec.string(le::until_nul(self.from(*number)), out),
             Expr::Choice(condition, yes, no) => {
                 let taken = if self.number(condition) != 0 { yes } else { no };
-                self.text(taken)
+                self.string(taken, spec, out);
             }
-            Expr::Flags(value, between, table) => flags(self.number(value), between, table).into(),
+            Expr::Flags(value, between, table) => {
+                flags(self.number(value), between, table, spec, out);
+            }
             Expr::Symbolic(value, table) => {
                 let value = self.number(value);
                 match table.iter().find(|(number, _)| *number == value) {
-                    Some((_, name)) => name.into(),
-                    None => format!("0x{value:x}").into_bytes().into(),
+                    Some((_, name)) => spec.string(name, out),
+                    None => out.extend_from_slice(format!("0x{value:x}").as_bytes()),
                 }
             }
             Expr::Hex(bytes, length, between) => {
                 let length = self.number(length) as usize;
+                // The length is believed: what is behind the field is shown too.
                 let bytes = match **bytes {
-                    Expr::Field(number) => self.bytes(number),
+                    Expr::Field(number) | Expr::Dynamic(number) => self.from(number),
                     _ => &[],
                 };
                 let hex = bytes.iter().take(length).map(|byte| format!("{byte:02x}"));
-                hex.collect::<Vec<_>>().join(between).into_bytes().into()
+                out.extend_from_slice(hex.collect::<Vec<_>>().join(between).as_bytes());
             }
-            Expr::Cast(_, _, of) => self.text(of),
-            _ => Cow::Borrowed(b""),
+            Expr::Array(data, count, size) => self.array(data, count, size, out),
+            Expr::Mask(number, true) => spec.string(&bits(self.bytes(*number)), out),
+            Expr::Mask(number, false) => spec.string(&bitmask(self.bytes(*number)), out),
+            Expr::Name(name) => spec.string(name, out),
+            _ => {}
         }
     }
 }
 
+/// What an operator makes of two numbers, as the processor does it: shifts take six bits.
+fn binary(operator: &str, a: u64, b: u64) -> u64 {
+    match operator {
+        "&&" => u64::from(a != 0 && b != 0),
+        "||" => u64::from(a != 0 || b != 0),
+        "|" => a | b,
+        "^" => a ^ b,
+        "&" => a & b,
+        "==" => u64::from(a == b),
+        "!=" => u64::from(a != b),
+        "<" => u64::from(a < b),
+        ">" => u64::from(a > b),
+        "<=" => u64::from(a <= b),
+        ">=" => u64::from(a >= b),
+        "<<" => a.wrapping_shl(b as u32),
+        ">>" => a.wrapping_shr(b as u32),
+        "+" => a.wrapping_add(b),
+        "-" => a.wrapping_sub(b),
+        "*" => a.wrapping_mul(b),
+        "/" => a.checked_div(b).unwrap_or(0),
+        _ => a.checked_rem(b).unwrap_or(0),
+    }
+}
+
+/// The bits of a mask that are set: `0-3,8`.
+fn bits(bytes: &[u8]) -> Vec<u8> {
+    let is_set = |bit: &usize| bytes[bit / 8] >> (bit % 8) & 1 == 1;
+    let set = (0..8 * bytes.len()).filter(is_set);
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for bit in set {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == bit => *last = bit,
+            _ => runs.push((bit, bit)),
+        }
+    }
+    let texts = runs.iter().map(|(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    });
+    texts.collect::<Vec<_>>().join(",").into_bytes()
+}
+
+/// The bytes of a mask as hexadecimal digits, the highest first, with a comma at every 32 bits.
+fn bitmask(bytes: &[u8]) -> Vec<u8> {
+    let words = bytes.chunks(4).rev().map(|word| {
+        let digits = word.iter().rev().map(|byte| format!("{byte:02x}"));
+        digits.collect::<String>()
+    });
+    words.collect::<Vec<_>>().join(",").into_bytes()
+}
+
 /// The names of the flags that are set.
-fn flags(mut value: u64, between: &[u8], table: &[Named]) -> Vec<u8> {
-    let mut out = Vec::new();
+fn flags(mut value: u64, between: &[u8], table: &[Named], spec: &Spec, out: &mut Vec<u8>) {
     let mut some = false;
-    let mut add = |name: &[u8], out: &mut Vec<u8>| {
-        if some {
-            out.extend_from_slice(between);
-        }
-        some = true;
-        out.extend_from_slice(name);
-    };
     for (flag, name) in table {
-        if *flag == 0 && value == 0 && out.is_empty() {
-            return name.clone();
+        if flag.cast_signed() < 0 && value == 0 {
+            return spec.string(name, out);
         }
-        if *flag != 0 && value & flag == *flag {
-            add(name, &mut out);
+        if flag.cast_signed() > 0 && value & flag == *flag {
+            if some {
+                out.extend_from_slice(between);
+            }
+            some = true;
+            spec.string(name, out);
             value &= !flag;
         }
     }
     if value != 0 {
-        add(format!("0x{value:x}").as_bytes(), &mut out);
+        if some {
+            out.extend_from_slice(between);
+        }
+        out.extend_from_slice(format!("0x{value:x}").as_bytes());
     }
-    out
 }

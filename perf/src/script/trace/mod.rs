@@ -7,9 +7,11 @@
 mod eval;
 mod lex;
 mod parse;
+mod pointer;
 
 use crate::data::le;
 use parse::Print;
+use pointer::Functions;
 use std::collections::HashMap;
 
 /// Formats that are read.
@@ -24,12 +26,22 @@ pub(super) struct Field {
     pub(super) signed: bool,
     /// Bytes of an element of an array; `None` if it is none.
     pub(super) element: Option<usize>,
-    /// An array of characters.
+    /// Made of characters.
     pub(super) text: bool,
+    pub(super) kind: Kind,
     /// Where the data is, instead of the data.
     pub(super) location: Option<Location>,
     /// One of those that every event has.
     common: bool,
+}
+
+/// What decides how a number without a `print fmt` is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Pointer,
+    /// `long`: often an address.
+    Long,
+    Other,
 }
 
 /// From where the place of a field of variable size is counted.
@@ -87,7 +99,13 @@ impl Formats {
     }
 
     /// Appends what a payload of event `number` says.
-    pub(super) fn print(&self, number: u64, payload: &[u8], out: &mut Vec<u8>) {
+    pub(super) fn print(
+        &self,
+        number: u64,
+        payload: &[u8],
+        functions: &mut Functions<'_>,
+        out: &mut Vec<u8>,
+    ) {
         match self.0.get(&number) {
             None => {
                 for byte in payload {
@@ -97,7 +115,7 @@ impl Formats {
             Some(Format {
                 fields,
                 print: Some(print),
-            }) => eval::print(fields, print, payload, out),
+            }) => eval::print(fields, print, payload, functions, out),
             Some(Format {
                 fields,
                 print: None,
@@ -142,9 +160,12 @@ impl<'a> Section<'a> {
 fn format(text: &[u8]) -> Option<(u64, Format)> {
     let mut number = None;
     let mut fields = Vec::new();
-    let mut print = None;
     let mut common = true;
-    for line in text.split(|&byte| byte == b'\n') {
+    // A text to print may have several lines.
+    const PRINT: &[u8] = b"print fmt:";
+    let end = text.windows(PRINT.len()).position(|part| part == PRINT);
+    let (head, tail) = text.split_at(end.unwrap_or(text.len()));
+    for line in head.split(|&byte| byte == b'\n') {
         let text = std::str::from_utf8(line).unwrap_or_default();
         if let Some(id) = text.strip_prefix("ID:") {
             number = id.trim().parse().ok();
@@ -152,10 +173,10 @@ fn format(text: &[u8]) -> Option<(u64, Format)> {
             fields.extend(field(text.trim_start(), common));
         } else if text.is_empty() && !fields.is_empty() {
             common = false;
-        } else if let Some(source) = line.strip_prefix(b"print fmt:") {
-            print = parse::print(source, &fields);
         }
     }
+    let print = tail.strip_prefix(PRINT);
+    let print = print.and_then(|source| parse::print(source, &fields));
     Some((number?, Format { fields, print }))
 }
 
@@ -184,14 +205,27 @@ fn field(line: &str, common: bool) -> Option<Field> {
             (kind, name, Some(count))
         }
     };
-    let element = count.map(|count: usize| size.checked_div(count).unwrap_or(1).max(1));
+    let kind = kind.trim();
+    let plain = kind
+        .trim_start_matches("__data_loc ")
+        .trim_start_matches("__rel_loc ");
+    let dynamic = parse::size_of_type(plain.as_bytes()).unwrap_or(8);
+    let element = count.map(|count: usize| match location {
+        Some(_) => dynamic,
+        None => size.checked_div(count).unwrap_or(1).max(1),
+    });
     Some(Field {
         name: name.as_bytes().to_vec(),
         offset,
         size,
         signed,
         element,
-        text: count.is_some() && kind.contains("char"),
+        text: ["char", "u8", "s8"].iter().any(|part| kind.contains(part)),
+        kind: match () {
+            () if declaration.contains('*') => Kind::Pointer,
+            () if kind.contains("long") => Kind::Long,
+            () => Kind::Other,
+        },
         location,
         common,
     })
@@ -231,7 +265,7 @@ print fmt: \"prev_comm=%s prev_pid=%d prev_state=%s%s %5.3s|\", REC->prev_comm, 
         let formats = Formats(HashMap::from([(310, format)]));
         let said = |state| {
             let mut out = Vec::new();
-            formats.print(310, &payload(state), &mut out);
+            formats.print(310, &payload(state), &mut |_| None, &mut out);
             String::from_utf8(out).unwrap()
         };
         assert_eq!(said(0), "prev_comm=deep prev_pid=-7 prev_state=R   abc|");
@@ -244,7 +278,7 @@ print fmt: \"prev_comm=%s prev_pid=%d prev_state=%s%s %5.3s|\", REC->prev_comm, 
         let (_, format) = format(SWITCH.as_bytes()).unwrap();
         let formats = Formats(HashMap::from([(310, format)]));
         for length in 0..49 {
-            formats.print(310, &payload(5)[..length], &mut Vec::new());
+            formats.print(310, &payload(5)[..length], &mut |_| None, &mut Vec::new());
         }
         for cut in 0..SWITCH.len() {
             let _ = super::format(&SWITCH.as_bytes()[..cut]);

@@ -23,23 +23,62 @@ pub(super) type Named = (u64, Vec<u8>);
 pub(super) enum Expr {
     Number(u64),
     Text(Vec<u8>),
+    /// A type, or a constant of the kernel whose value nobody knows here.
+    Name(Vec<u8>),
     /// The field of that number.
     Field(usize),
-    /// An element of the field of that number.
-    Index(usize, Box<Expr>),
+    /// An element.
+    Index(Box<Expr>, Box<Expr>),
     Unary(&'static str, Box<Expr>),
     Binary(&'static str, Box<Expr>, Box<Expr>),
     Choice(Box<Expr>, Box<Expr>, Box<Expr>),
-    /// To so many bytes, signed or not.
-    Cast(usize, bool, Box<Expr>),
+    /// To a type.
+    Cast(Type, Box<Expr>),
     Flags(Box<Expr>, Vec<u8>, Vec<Named>),
     Symbolic(Box<Expr>, Vec<Named>),
     /// The text of the field of that number.
     Str(usize),
+    /// The data that the field of that number says where it is.
+    Dynamic(usize),
     /// The length of the data of the field of that number.
     DynamicLen(usize),
+    /// The data of the field of that number as a mask: its bits, or in hexadecimal.
+    Mask(usize, bool),
+    /// So many numbers of a field, of so many bytes each.
+    Array(Box<Expr>, Box<Expr>, Box<Expr>),
     /// So many bytes of a field as hexadecimal numbers with something between them.
     Hex(Box<Expr>, Box<Expr>, &'static str),
+}
+
+/// What a cast goes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Type {
+    /// Bytes that are kept of a number.
+    pub(super) size: usize,
+    /// The same of what it points to, if it is a pointer.
+    pub(super) target: usize,
+}
+
+impl Type {
+    fn of(name: &[u8]) -> Type {
+        let target = name.strip_suffix(b" *");
+        let size = |name: &[u8]| size_of_type(name).unwrap_or(8);
+        Type {
+            size: if target.is_some() { 8 } else { size(name) },
+            target: target.map_or(8, size),
+        }
+    }
+}
+
+/// The bytes of a type by its name; `None` if it is not one of the plain ones.
+pub(super) fn size_of_type(name: &[u8]) -> Option<usize> {
+    match name.strip_prefix(b"unsigned ").unwrap_or(name) {
+        b"u8" | b"s8" | b"__u8" | b"__s8" | b"char" | b"bool" => Some(1),
+        b"u16" | b"s16" | b"__u16" | b"__s16" | b"short" => Some(2),
+        b"u32" | b"s32" | b"__u32" | b"__s32" | b"int" | b"unsigned" => Some(4),
+        b"u64" | b"s64" | b"__u64" | b"__s64" | b"long" | b"long long" | b"size_t" => Some(8),
+        _ => None,
+    }
 }
 
 /// Reads a `print fmt`; `None` if it has something that this does not know.
@@ -57,7 +96,7 @@ pub(super) fn print(source: &[u8], fields: &[Field]) -> Option<Print> {
     let mut arguments = Vec::new();
     while !parser.rest.is_empty() {
         parser.expect(",")?;
-        arguments.push(parser.choice()?);
+        arguments.push(parser.whole()?);
     }
     Some(Print {
         text: text.clone(),
@@ -65,19 +104,41 @@ pub(super) fn print(source: &[u8], fields: &[Field]) -> Option<Print> {
     })
 }
 
-/// Binary operators by rank, the loosest first.
-const RANKS: [&[&str]; 10] = [
-    &["||"],
-    &["&&"],
-    &["|"],
-    &["^"],
-    &["&"],
-    &["==", "!="],
-    &["<", ">", "<=", ">="],
-    &["<<", ">>"],
-    &["+", "-"],
-    &["*", "/", "%"],
+/// How loosely an operator binds. Where it stands for one operand only does not matter here.
+fn rank(operator: &str) -> u32 {
+    match operator {
+        "[" => 0,
+        "~" | "!" => 4,
+        "*" | "/" | "%" => 6,
+        "+" | "-" => 7,
+        "<<" | ">>" => 8,
+        "<" | ">" | "<=" | ">=" => 9,
+        "==" | "!=" => 10,
+        "&" => 11,
+        "^" => 12,
+        "|" => 13,
+        "&&" => 14,
+        "||" => 15,
+        _ => 16,
+    }
+}
+
+/// What may follow an operand and make it a part of something larger.
+const OPERATORS: [&str; 20] = [
+    "[", "?", "*", "/", "%", "+", "-", "<<", ">>", "<=", ">=", "<", ">", "==", "!=", "&&", "||",
+    "&", "^", "|",
 ];
+
+impl Expr {
+    /// The rank of its operator when it stands to the right of another, in parentheses or not.
+    fn rank(&self) -> Option<u32> {
+        match self {
+            Expr::Unary(operator, _) | Expr::Binary(operator, ..) => Some(rank(operator)),
+            Expr::Choice(..) => Some(rank("?")),
+            _ => None,
+        }
+    }
+}
 
 struct Parser<'t> {
     rest: &'t [Token],
@@ -117,117 +178,202 @@ impl Parser<'_> {
         Some(text.clone())
     }
 
-    fn choice(&mut self) -> Option<Expr> {
+    /// The operator that comes next.
+    fn operator(&self) -> Option<&'static str> {
+        match self.rest.first()? {
+            Token::Mark(mark) if OPERATORS.contains(mark) => Some(mark),
+            _ => None,
+        }
+    }
+
+    /// An operand and all that it is a part of.
+    fn whole(&mut self) -> Option<Expr> {
+        let first = self.operand()?;
+        self.go_on(first)
+    }
+
+    fn deeper(&mut self) -> Option<()> {
         self.depth += 1;
         self.nodes += 1;
-        if self.depth > DEPTH_MAX || self.nodes > NODES_MAX {
-            return None;
-        }
-        let condition = self.binary(0)?;
-        let found = if self.eat("?") {
-            let yes = self.choice()?;
-            self.expect(":")?;
-            let no = self.choice()?;
-            Expr::Choice(condition.into(), yes.into(), no.into())
-        } else {
-            condition
-        };
-        self.depth -= 1;
-        Some(found)
+        (self.depth <= DEPTH_MAX && self.nodes <= NODES_MAX).then_some(())
     }
 
-    fn binary(&mut self, rank: usize) -> Option<Expr> {
-        let Some(operators) = RANKS.get(rank) else {
-            return self.unary();
+    /// Takes the operators behind `left`, as `process_op` of libtraceevent does. That is not C:
+    /// operators of one rank group from the right, what follows a tighter operator stays with it,
+    /// and parentheses around a right operand that binds more loosely do not hold.
+    fn go_on(&mut self, left: Expr) -> Option<Expr> {
+        let Some(operator) = self.operator() else {
+            return Some(left);
         };
-        let mut left = self.binary(rank + 1)?;
-        let mut length = 0;
-        while let Some(operator) = operators.iter().copied().find(|mark| self.eat(mark)) {
-            // A chain of operators is as deep as it is long.
-            length += 1;
-            if length > DEPTH_MAX {
-                return None;
-            }
-            let right = self.binary(rank + 1)?;
-            left = Expr::Binary(operator, left.into(), right.into());
-        }
-        Some(left)
-    }
-
-    fn unary(&mut self) -> Option<Expr> {
-        self.depth += 1;
-        if self.depth > DEPTH_MAX {
-            return None;
-        }
-        let operator = ["!", "~", "-", "+"].into_iter().find(|mark| self.eat(mark));
+        self.deeper()?;
+        self.eat(operator);
         let found = match operator {
-            Some(operator) => Expr::Unary(operator, self.unary()?.into()),
-            None => self.primary()?,
+            "?" => {
+                let yes = self.whole()?;
+                self.expect(":")?;
+                let no = self.whole()?;
+                Expr::Choice(left.into(), yes.into(), no.into())
+            }
+            "[" => {
+                let index = self.operand()?;
+                self.expect("]")?;
+                self.go_on(Expr::Index(left.into(), index.into()))?
+            }
+            "*" if self.rest.first() == Some(&Token::Mark(")")) => match left {
+                Expr::Name(name) => Expr::Name([&name[..], b" *"].concat()),
+                _ => return None,
+            },
+            _ => {
+                let right = self.operand()?;
+                self.join(operator, left, right)?
+            }
         };
         self.depth -= 1;
         Some(found)
     }
 
-    fn primary(&mut self) -> Option<Expr> {
-        if let Some((size, signed)) = self.cast() {
-            let of = self.unary()?;
-            return Some(Expr::Cast(size, signed, of.into()));
+    /// `left operator right`, and what follows.
+    fn join(&mut self, operator: &'static str, left: Expr, right: Expr) -> Option<Expr> {
+        let binary = |left: Expr, right: Expr| Expr::Binary(operator, left.into(), right.into());
+        let follows = |parser: &Self, top: u32| {
+            let next = parser.operator().map(rank);
+            (next.is_some_and(|next| next > top), next.is_some())
+        };
+        let is_looser = right.rank().is_some_and(|other| rank(operator) < other);
+        if !is_looser {
+            return match follows(self, rank(operator)) {
+                (false, true) => {
+                    let right = self.go_on(right)?;
+                    Some(binary(left, right))
+                }
+                _ => self.go_on(binary(left, right)),
+            };
         }
-        if self.eat("(") {
-            let inner = self.choice()?;
+        // The looser one comes on top.
+        let (top, inner, rebuild): (u32, Expr, Box<dyn FnOnce(Expr) -> Expr>) = match right {
+            Expr::Binary(other, a, b) => (
+                rank(other),
+                binary(left, *a),
+                Box::new(move |inner: Expr| Expr::Binary(other, inner.into(), b)),
+            ),
+            Expr::Choice(a, yes, no) => (
+                0,
+                binary(left, *a),
+                Box::new(move |inner: Expr| Expr::Choice(inner.into(), yes, no)),
+            ),
+            Expr::Unary(other, a) => (
+                0,
+                binary(left, Expr::Number(0)),
+                Box::new(move |inner: Expr| Expr::Binary(other, inner.into(), a)),
+            ),
+            _ => return None,
+        };
+        match follows(self, top) {
+            (false, true) => {
+                let inner = self.go_on(inner)?;
+                Some(rebuild(inner))
+            }
+            _ => self.go_on(rebuild(inner)),
+        }
+    }
+
+    fn operand(&mut self) -> Option<Expr> {
+        self.deeper()?;
+        let signs = ["!", "~", "-", "+"];
+        let sign = signs.into_iter().find(|mark| self.eat(mark));
+        let found = if let Some(sign) = sign {
+            let mut of = self.operand()?;
+            if self.operator() == Some("[") {
+                of = self.go_on(of)?;
+            }
+            self.go_on(Expr::Unary(sign, of.into()))?
+        } else if self.eat("(") {
+            let inner = self.whole()?;
             self.expect(")")?;
-            return Some(inner);
-        }
-        match self.rest {
-            [Token::Number(number), rest @ ..] => {
-                self.rest = rest;
-                Some(Expr::Number(*number))
+            match (self.rest.first(), inner) {
+                (
+                    Some(Token::Mark("(") | Token::Name(_) | Token::Number(_) | Token::Text(_)),
+                    of,
+                ) => {
+                    let Expr::Name(name) = of else {
+                        return None;
+                    };
+                    Expr::Cast(Type::of(&name), self.operand()?.into())
+                }
+                (_, inner) => inner,
             }
-            [Token::Text(_), ..] => self.text().map(Expr::Text),
-            _ => {
-                let name = self.name()?;
-                self.named(&name)
+        } else {
+            match self.rest {
+                [Token::Number(number), rest @ ..] => {
+                    self.rest = rest;
+                    Expr::Number(*number)
+                }
+                [Token::Text(_), ..] => self.text().map(Expr::Text)?,
+                _ => {
+                    let name = self.name()?;
+                    self.named(name)?
+                }
             }
-        }
+        };
+        self.depth -= 1;
+        Some(found)
     }
 
     /// What a name begins.
-    fn named(&mut self, name: &[u8]) -> Option<Expr> {
+    fn named(&mut self, mut name: Vec<u8>) -> Option<Expr> {
         if name == b"REC" {
             self.expect("->")?;
-            let field = self.field()?;
-            if self.eat("[") {
-                let index = self.choice()?;
-                self.expect("]")?;
-                return Some(Expr::Index(field, index.into()));
-            }
-            return Some(Expr::Field(field));
+            return self.field().map(Expr::Field);
         }
         if !self.eat("(") {
-            // Something of the kernel's own, such as vmemmap_base: nobody knows its value here.
-            return Some(Expr::Number(0));
+            // `unsigned int`
+            while let Some(next) = self.name() {
+                name.push(b' ');
+                name.extend(next);
+            }
+            return Some(Expr::Name(name));
         }
-        let found = match name {
+        let found = match &name[..] {
             b"__print_flags" | b"__print_flags_u64" => {
-                let value = self.choice()?;
+                let value = self.whole()?;
                 self.expect(",")?;
                 let between = self.text()?;
                 Expr::Flags(value.into(), between, self.table()?)
             }
             b"__print_symbolic" | b"__print_symbolic_u64" => {
-                let value = self.choice()?;
+                let value = self.whole()?;
                 Expr::Symbolic(value.into(), self.table()?)
             }
             b"__get_str" | b"__get_rel_str" => Expr::Str(self.field()?),
-            b"__get_dynamic_array" | b"__get_rel_dynamic_array" => Expr::Field(self.field()?),
             b"__get_dynamic_array_len" | b"__get_rel_dynamic_array_len" => {
                 Expr::DynamicLen(self.field()?)
             }
-            b"__print_hex" | b"__print_hex_str" => {
-                let between = if name == b"__print_hex" { " " } else { "" };
-                let bytes = self.choice()?;
+            b"__get_dynamic_array" | b"__get_rel_dynamic_array" => Expr::Dynamic(self.field()?),
+            b"__get_bitmask" | b"__get_rel_bitmask" => Expr::Mask(self.field()?, false),
+            b"__get_cpumask" | b"__get_rel_cpumask" => Expr::Mask(self.field()?, true),
+            b"__builtin_expect" => {
+                let condition = self.operand()?;
                 self.expect(",")?;
-                Expr::Hex(bytes.into(), self.choice()?.into(), between)
+                self.operand()?;
+                condition
+            }
+            b"__print_array" => {
+                let data = self.whole()?;
+                self.expect(",")?;
+                let count = self.whole()?;
+                self.expect(",")?;
+                Expr::Array(data.into(), count.into(), self.whole()?.into())
+            }
+            b"sizeof" => match self.whole()? {
+                Expr::Name(name) => Expr::Number(Type::of(&name).size as u64),
+                Expr::Field(number) => Expr::Number(self.fields.get(number)?.size as u64),
+                _ => return None,
+            },
+            b"__print_hex" | b"__print_hex_str" => {
+                let between = if name.ends_with(b"str") { "" } else { " " };
+                let bytes = self.whole()?;
+                self.expect(",")?;
+                Expr::Hex(bytes.into(), self.whole()?.into(), between)
             }
             _ => return None,
         };
@@ -246,63 +392,16 @@ impl Parser<'_> {
         while self.eat(",") {
             self.nodes += 1;
             self.expect("{")?;
-            let value = self.choice()?;
+            let value = self.whole()?;
             self.expect(",")?;
-            let name = self.choice()?;
+            let name = self.whole()?;
             self.eat(",");
             self.expect("}")?;
             // The last entry's name may be a null pointer.
             if let Expr::Text(name) = name {
-                table.push((super::eval::constant(&value), name));
+                table.push((super::eval::constant(&value)?, name));
             }
         }
         Some(table)
-    }
-
-    /// A type in parentheses before an operand: its bytes and whether it is signed.
-    fn cast(&mut self) -> Option<(usize, bool)> {
-        let [Token::Mark("("), inside @ ..] = self.rest else {
-            return None;
-        };
-        let is_type = |token: &Token| match token {
-            Token::Name(name) => name != b"REC" && !name.starts_with(b"__get"),
-            Token::Mark(mark) => *mark == "*",
-            _ => false,
-        };
-        let length = inside.iter().take_while(|token| is_type(token)).count();
-        let (words, after) = inside.split_at(length);
-        let [Token::Mark(")"), operand @ ..] = after else {
-            return None;
-        };
-        let begins = match operand.first()? {
-            Token::Mark(mark) => matches!(*mark, "(" | "~" | "!"),
-            _ => true,
-        };
-        if words.is_empty() || !begins {
-            return None;
-        }
-        let has = |wanted: &[u8]| {
-            let mut names = words.iter();
-            names.any(|token| matches!(token, Token::Name(name) if name == wanted))
-        };
-        self.rest = operand;
-        if words.contains(&Token::Mark("*")) || has(b"long") || has(b"u64") || has(b"__u64") {
-            return Some((8, has(b"long") && !has(b"unsigned")));
-        }
-        let size = match () {
-            () if has(b"char") || has(b"u8") || has(b"__u8") || has(b"s8") => 1,
-            () if has(b"short") || has(b"u16") || has(b"__u16") || has(b"s16") => 2,
-            () if has(b"int")
-                || has(b"u32")
-                || has(b"__u32")
-                || has(b"s32")
-                || has(b"unsigned") =>
-            {
-                4
-            }
-            () => 8,
-        };
-        let signed = (has(b"int") || has(b"char") || has(b"short")) && !has(b"unsigned");
-        Some((size, signed || has(b"s8") || has(b"s16") || has(b"s32")))
     }
 }
