@@ -116,9 +116,9 @@ fn the_deepest_stack_is_judged_in_time() {
 fn names_and_stacks_are_bounded() {
     let long = "n".repeat(65);
     let not = ScenarioErrorKind::Not("a name of at most 64 bytes");
-    assert_eq!(error(&format!("stack {long} 0x1\n")).kind, not);
+    assert_eq!(error(&format!("stack {long} 0x1000\n")).kind, not);
     assert_eq!(error(&format!("event {long} pmu\n")).kind, not);
-    let text: String = (0..1025).map(|n| format!("stack s{n} 0x1\n")).collect();
+    let text: String = (0..1025).map(|n| format!("stack s{n} 0x1000\n")).collect();
     let error = error(&text);
     assert_eq!(
         (error.line, error.kind),

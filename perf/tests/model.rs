@@ -83,7 +83,7 @@ fn r000_9_a_record_has_no_registers_and_no_stack() {
             ""
         };
         let text = format!(
-            "form {form}\nevent cycles pmu stack-user 1024 {output}\nstack s 0x3 0x2\ntask 1 s\n\
+            "form {form}\nevent cycles pmu stack-user 1024 {output}\nstack s 0x3003 0x2002\ntask 1 s\n\
              switch 0 1\nsample 0 cycles\nfinish 0\n"
         );
         let world = Scenario::parse(&text)

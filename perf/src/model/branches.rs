@@ -116,7 +116,7 @@ impl World {
                 cpu,
                 Branch {
                     from: to,
-                    to: from + CALL_BYTES,
+                    to: from.wrapping_add(CALL_BYTES),
                     kind: lbr::Kind::Return,
                     task,
                 },

@@ -22,6 +22,8 @@ pub const SCENARIO_BYTES_MAX: usize = 1 << 20;
 pub const ACTIONS_MAX: usize = 1 << 18;
 /// Most stacks.
 const STACKS_MAX: usize = 1024;
+/// Where user code may be: the first page is never mapped.
+pub(super) const USER_ADDRESSES: std::ops::Range<u64> = 0x1000..1 << 47;
 /// The longest name of a stack or an event, bytes: every line of the log may have it.
 const NAME_MAX: usize = 64;
 /// Most frames of all stacks written by `depth` or taken from files.
@@ -254,6 +256,12 @@ impl<'a> Words<'a> {
         )
     }
 
+    fn address(&mut self) -> Result<u64, ScenarioError> {
+        let address = self.number("an address", u64::MAX)?;
+        let is_user = USER_ADDRESSES.contains(&address);
+        self.not(is_user.then_some(address), "an address of user space")
+    }
+
     fn cpu(&mut self) -> Result<u16, ScenarioError> {
         Ok(self.number("a CPU", u64::from(CPUS_MAX))? as u16)
     }
@@ -409,14 +417,14 @@ impl Reader {
             if words.peek() == Some("depth") {
                 words.next();
                 let depth = words.number("a depth", FRAMES_MAX as u64)?;
-                let base = words.number("an address", u64::MAX / 2)?;
+                let base = words.address()?;
                 self.frames += depth as usize;
                 if self.frames > FRAMES_MAX {
                     return Err(words.error(ScenarioErrorKind::TooMany("frames")));
                 }
                 frames.extend((0..depth).map(|index| base + 0x10 * index));
             } else {
-                frames.push(words.number("an address", u64::MAX / 2)?);
+                frames.push(words.address()?);
             }
         }
         if frames.is_empty() {

@@ -2,15 +2,15 @@
 //!
 //! The files are read by who runs the scenario; nothing here knows a trace or a program.
 
-use super::scenario::{FRAMES_MAX, Reader, Scenario, ScenarioError, ScenarioErrorKind, Words};
+use super::scenario::{
+    FRAMES_MAX, Reader, Scenario, ScenarioError, ScenarioErrorKind, USER_ADDRESSES, Words,
+};
 use super::stack::StackId;
 
 /// Most stacks that one line takes from a program.
 pub const PROGRAM_STACKS_MAX: u64 = 256;
 /// Most instructions that a program runs for a scenario.
 pub const PROGRAM_INSTRUCTIONS_MAX: u64 = 1 << 28;
-/// Addresses of user space are lower.
-const USER_END: u64 = 1 << 47;
 
 /// What a stack is taken from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl Scenario {
         if stacks.len() != request.count() || stacks.iter().any(Vec::is_empty) {
             return Err(request.error(ScenarioErrorKind::Missing("a frame")));
         }
-        let is_user = |frame: &u64| (1..USER_END).contains(frame);
+        let is_user = |frame: &u64| USER_ADDRESSES.contains(frame);
         if !stacks.iter().flatten().all(is_user) {
             return Err(request.error(ScenarioErrorKind::Not("a stack of user space")));
         }
@@ -207,33 +207,36 @@ mod tests {
         );
         let request = &scenario.requests()[0];
         assert_eq!((request.path.as_str(), request.count()), ("p", 2));
-        let stacks = vec![vec![0x10], vec![0x30, 0x20]];
+        let stacks = vec![vec![0x1010], vec![0x1030, 0x1020]];
         scenario
             .supply(0, stacks)
             .expect("two stacks of user space");
         let world = scenario.run().expect("all is there");
         let user = |frame| world.stacks().frame(StackId(1), frame);
-        assert_eq!([user(0), user(1), user(2)], [0x30, 0x20, 0]);
+        assert_eq!([user(0), user(1), user(2)], [0x1030, 0x1020, 0]);
     }
 
     #[test]
     fn what_is_supplied_is_not_believed() {
-        let deep = vec![0x10; FRAMES_MAX];
+        let deep = vec![0x1010; FRAMES_MAX];
         for (stacks, kind) in [
-            (vec![vec![0x10]], ScenarioErrorKind::Missing("a frame")),
+            (vec![vec![0x1010]], ScenarioErrorKind::Missing("a frame")),
             (
-                vec![vec![0x10], vec![]],
+                vec![vec![0x1010], vec![]],
                 ScenarioErrorKind::Missing("a frame"),
             ),
             (
-                vec![vec![0x10], vec![1 << 47]],
+                vec![vec![0x1010], vec![1 << 47]],
                 ScenarioErrorKind::Not("a stack of user space"),
             ),
             (
-                vec![vec![0x10], vec![0]],
+                vec![vec![0x1010], vec![0xfff]],
                 ScenarioErrorKind::Not("a stack of user space"),
             ),
-            (vec![vec![0x10], deep], ScenarioErrorKind::TooMany("frames")),
+            (
+                vec![vec![0x1010], deep],
+                ScenarioErrorKind::TooMany("frames"),
+            ),
         ] {
             let error = scenario().supply(0, stacks).expect_err("it is refused");
             assert_eq!((error.line, error.kind), (2, kind));
