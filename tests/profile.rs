@@ -3,17 +3,16 @@
 
 mod common;
 
+use common::decode::{self, Stacks as Folded};
 use common::skip::skip;
-use flate2::read::GzDecoder;
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use unwind_sim::compare::GroupBy;
 use unwind_sim::engine::Setting;
 use unwind_sim::input::{Filter, Input, OpenOptions};
-use unwind_sim::profile::{self, Consumer, Source, Taken};
+use unwind_sim::profile::{self, Consumer, Format, Source, Taken};
 use unwind_sim::run::{Against, Run};
 use unwind_sim::spec;
 use unwind_sim_corpus::mapped::map_file;
@@ -162,7 +161,8 @@ fn the_direct_way_finds_what_the_way_over_a_trace_finds() {
 
 fn folded(source: &Source, unwinder: &str, threads: usize) -> (String, profile::Written) {
     let mut out = Vec::new();
-    let written = profile::folded(source, &run(unwinder), threads, &mut out).expect("folded");
+    let written =
+        profile::write(source, &run(unwinder), Format::Folded, threads, &mut out).expect("folded");
     (String::from_utf8(out).expect("text"), written)
 }
 
@@ -276,48 +276,9 @@ fn filters_choose_samples() {
         filter: beyond,
         ..source(&path)
     };
-    let error = profile::folded(&source, &run("dwarf"), 1, &mut Vec::new()).unwrap_err();
+    let error =
+        profile::write(&source, &run("dwarf"), Format::Folded, 1, &mut Vec::new()).unwrap_err();
     assert!(error.to_string().contains("no sample"), "{error}");
-}
-
-/// The stacks of a profile as folded stacks, without the names of threads.
-fn refold(json: &serde_json::Value) -> BTreeMap<String, u64> {
-    let numbers = |value: &serde_json::Value| -> Vec<Option<usize>> {
-        let array = value.as_array().expect("a column");
-        array
-            .iter()
-            .map(|n| n.as_u64().map(|n| n as usize))
-            .collect()
-    };
-    let mut out = BTreeMap::new();
-    for thread in json["threads"].as_array().expect("threads") {
-        let strings = thread["stringArray"].as_array().expect("strings");
-        let frame_func = numbers(&thread["frameTable"]["func"]);
-        let func_name = numbers(&thread["funcTable"]["name"]);
-        let prefix = numbers(&thread["stackTable"]["prefix"]);
-        let frame = numbers(&thread["stackTable"]["frame"]);
-        let samples = &thread["samples"];
-        let stacks = numbers(&samples["stack"]);
-        assert_eq!(samples["length"], stacks.len());
-        assert_eq!(
-            samples["timeDeltas"].as_array().map(Vec::len),
-            Some(stacks.len())
-        );
-        for mut stack in stacks {
-            let mut names = Vec::new();
-            while let Some(at) = stack {
-                let func = frame_func[frame[at].expect("a frame")].expect("a function");
-                let name = strings[func_name[func].expect("a name")]
-                    .as_str()
-                    .expect("a string");
-                names.push(name.replace(';', ":"));
-                stack = prefix[at];
-            }
-            names.reverse();
-            *out.entry(names.join(";")).or_default() += 1;
-        }
-    }
-    out
 }
 
 #[test]
@@ -327,43 +288,33 @@ fn the_firefox_profile_holds_the_stacks_that_the_folded_ones_do() {
         return;
     };
     let profile = |threads| {
-        let mut out = Vec::new();
-        let written = profile::firefox(&source(&path), &run("dwarf"), threads, &mut out);
-        let stacks = written.expect("a profile").stacks;
-        let mut text = String::new();
-        GzDecoder::new(&out[..])
-            .read_to_string(&mut text)
-            .expect("gzip");
-        (text, stacks)
+        let (source, mut out) = (source(&path), Vec::new());
+        let written = profile::write(&source, &run("dwarf"), Format::Firefox, threads, &mut out);
+        (decode::unzipped(&out), written.expect("a profile").stacks)
     };
     let (one, stacks) = profile(1);
     for threads in [2, 3] {
         assert!(profile(threads).0 == one, "{threads} threads");
     }
-    let json: serde_json::Value = serde_json::from_str(&one).expect("JSON");
-    let refolded = refold(&json);
-    assert_eq!(refolded.values().sum::<u64>(), stacks);
+    let json: serde_json::Value = serde_json::from_slice(&one).expect("JSON");
     assert!(
         json["libs"].as_array().is_some_and(|libs| libs.len() >= 2),
         "{}",
         json["libs"]
     );
-    // Frames without a symbol are shown by address here, by image there.
-    let named = |stack: &str| !stack.contains("0x") && !stack.contains('[');
-    let mut expected: BTreeMap<String, u64> = BTreeMap::new();
-    let (text, _) = folded(&source(&path), "dwarf", 1);
-    for (stack, count) in parse(&text) {
-        let (_, frames) = stack.split_once(';').expect("a thread and frames");
-        if named(frames) {
-            *expected.entry(frames.to_owned()).or_default() += count;
+    // Threads have their last name here, the one of the time there.
+    let frames = |stacks: Folded| {
+        let mut out = Folded::new();
+        for (stack, count) in decode::without_reasons(stacks).0 {
+            let frames = stack.split_once(';').map_or("", |(_, frames)| frames);
+            *out.entry(frames.to_owned()).or_default() += count;
         }
-    }
-    let found: BTreeMap<String, u64> = refolded
-        .into_iter()
-        .filter(|(stack, _)| named(stack))
-        .collect();
-    assert!(!found.is_empty());
-    assert_eq!(found, expected);
+        out
+    };
+    let found = frames(decode::firefox(&one));
+    assert_eq!(found.values().sum::<u64>(), stacks);
+    let (text, _) = folded(&source(&path), "dwarf", 1);
+    assert_eq!(found, frames(decode::folded(&text)));
 }
 
 /// Thread, microseconds, and the addresses as perf shows them: inside the call, as offsets in their
@@ -510,44 +461,22 @@ fn chains_agree_with_perfs_own_unwinder() {
 #[test]
 fn a_profile_goes_through_a_pipe_as_it_is() {
     let path = corpus("dwarf.data");
-    for (format, write) in [
-        ("folded", profile::folded as Write),
-        ("firefox", profile::firefox),
-    ] {
+    for (name, format) in [("folded", Format::Folded), ("firefox", Format::Firefox)] {
         let mut expected = Vec::new();
-        let written = write(&source(&path), &run("dwarf"), 1, &mut expected).expect("a profile");
+        let written = profile::write(&source(&path), &run("dwarf"), format, 1, &mut expected);
         let out = Command::new(env!("CARGO_BIN_EXE_unwind-sim"))
-            .args(["replay", "--format", format])
+            .args(["replay", "--format", name])
             .arg(&path)
             .output()
             .expect("our own program");
-        assert!(out.status.success() && written.stacks > 0);
-        if format == "folded" {
-            assert!(
-                out.stdout == expected,
-                "{}",
-                String::from_utf8_lossy(&out.stdout)
-            );
-            continue;
-        }
-        let unpack = |bytes: &[u8]| {
-            let mut text = String::new();
-            GzDecoder::new(bytes)
-                .read_to_string(&mut text)
-                .expect("gzip");
-            text
+        assert!(out.status.success() && written.expect("a profile").stacks > 0);
+        let plain = |bytes: &[u8]| match format {
+            Format::Folded => bytes.to_vec(),
+            _ => decode::unzipped(bytes),
         };
-        assert_eq!(unpack(&out.stdout), unpack(&expected));
+        assert!(plain(&out.stdout) == plain(&expected), "{name}");
     }
 }
-
-/// What writes a profile.
-type Write = fn(
-    &Source,
-    &Run,
-    usize,
-    &mut dyn std::io::Write,
-) -> Result<profile::Written, unwind_sim::run::RunError>;
 
 #[test]
 fn damaged_recordings_give_what_is_left_of_them() {
@@ -563,7 +492,13 @@ fn damaged_recordings_give_what_is_left_of_them() {
             std::fs::write(&path, &bytes[..len]).expect("a temporary file");
             let threads = 1 + at % 2;
             let mut out = Vec::new();
-            match profile::folded(&source(&path), &run("dwarf"), threads, &mut out) {
+            match profile::write(
+                &source(&path),
+                &run("dwarf"),
+                Format::Folded,
+                threads,
+                &mut out,
+            ) {
                 Err(error) => assert!(!error.to_string().is_empty()),
                 Ok(written) => {
                     let text = String::from_utf8(out).expect("text");

@@ -9,6 +9,7 @@ use unwind_sim::cases;
 use unwind_sim::engine::{Engine, MemoryView, Setting};
 use unwind_sim::input::{FileKind, Filter, Input, OpenOptions, file_kind};
 use unwind_sim::kernel;
+use unwind_sim::profile::Format;
 use unwind_sim::spec;
 use unwind_sim::verify::Program;
 use unwind_sim_emulator::linux::Options;
@@ -390,4 +391,31 @@ fn user() -> (u32, u32) {
     use std::os::unix::fs::MetadataExt;
     let Options { uid, gid, .. } = Options::default();
     std::fs::metadata("/proc/self").map_or((uid, gid), |m| (m.uid(), m.gid()))
+}
+
+/// The formats that profiles are written in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum ProfileFormat {
+    /// A block for each sample, as perf script prints it.
+    PerfScript,
+    /// One line for each distinct stack, with its count, for flame graphs.
+    Folded,
+    /// speedscope's JSON.
+    Speedscope,
+    /// The Firefox Profiler's processed profile, gzipped.
+    Firefox,
+    /// pprof's protocol buffer, gzipped.
+    Pprof,
+}
+
+impl From<ProfileFormat> for Format {
+    fn from(format: ProfileFormat) -> Format {
+        match format {
+            ProfileFormat::PerfScript => Format::PerfScript,
+            ProfileFormat::Folded => Format::Folded,
+            ProfileFormat::Speedscope => Format::Speedscope,
+            ProfileFormat::Firefox => Format::Firefox,
+            ProfileFormat::Pprof => Format::Pprof,
+        }
+    }
 }

@@ -71,6 +71,23 @@ pub(crate) fn quoted(word: &str) -> String {
     }
 }
 
+/// Hands `write` a new file, or, if none is named, standard output.
+pub(crate) fn to_file_or<T>(
+    path: Option<&std::path::Path>,
+    mut stdout: impl Write,
+    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let Some(path) = path else {
+        let done = write(&mut stdout)?;
+        stdout.flush()?;
+        return Ok(done);
+    };
+    let mut file = NewFile::create(path)?;
+    let done = write(&mut file)?;
+    file.finish()?;
+    Ok(done)
+}
+
 /// A file that appears under its name only when it is whole.
 pub(crate) struct NewFile {
     file: std::io::BufWriter<tempfile::NamedTempFile>,

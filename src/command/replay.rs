@@ -1,8 +1,9 @@
 //! `replay`: every stack through the unwinders, chain by chain.
 
-use super::args::{InputArgs, WalkArgs};
+use super::args::{InputArgs, ProfileFormat, WalkArgs};
 use super::{Status, output};
 use anyhow::{Context, Result, bail};
+use clap::builder::PossibleValue;
 use std::io::Write;
 use unwind_sim::compare::{Comparison, GroupBy};
 use unwind_sim::confirm::{self, Source};
@@ -17,14 +18,30 @@ use unwind_sim_unwind::kernel::{CallchainOptions, UserWalk};
 const TOLD_MAX: usize = 10;
 
 /// What `replay` writes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Format {
-    /// Chains with verdicts.
     Text,
-    /// One line for each distinct stack, with its count, for flame graphs.
-    Folded,
-    /// The Firefox Profiler's processed profile, gzipped.
-    Firefox,
+    Profile(ProfileFormat),
+}
+
+impl clap::ValueEnum for Format {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[
+            Format::Text,
+            Format::Profile(ProfileFormat::PerfScript),
+            Format::Profile(ProfileFormat::Folded),
+            Format::Profile(ProfileFormat::Speedscope),
+            Format::Profile(ProfileFormat::Firefox),
+            Format::Profile(ProfileFormat::Pprof),
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            Format::Text => Some(PossibleValue::new("text").help("Chains with verdicts")),
+            Format::Profile(format) => format.to_possible_value(),
+        }
+    }
 }
 
 /// How the kernel prints walks.
@@ -62,6 +79,7 @@ Examples:
   unwind-sim replay trace.bin --unwinder dwarf,fp --sample 12
   unwind-sim replay seed.bin --unwinder orc --regs fake:v5.1
   unwind-sim replay perf.data --unwinder dwarf --format folded
+  unwind-sim replay perf.data --unwinder dwarf,fp --format firefox -o profile.json.gz
   unwind-sim replay core --unwinder all --confirm
   unwind-sim replay capture.json --kernel vmlinuz --as perf --max-stack 16
   unwind-sim replay trace.bin --unwinder cmd:./fp.py --json")]
@@ -111,7 +129,8 @@ pub(crate) struct Args {
         requires = "confirm"
     )]
     max_instructions: u64,
-    /// Worker threads for --format folded and firefox; 0 for as many as there are processors.
+    /// Worker threads for all formats of profiles but perf-script; 0 for as many as there are
+    /// processors.
     #[arg(long, value_name = "N", default_value = "0")]
     threads: usize,
 }
@@ -124,35 +143,23 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         against: Against::Truth,
         group_by: GroupBy::Cause,
     };
-    let mut file = args
-        .output
-        .as_deref()
-        .map(output::NewFile::create)
-        .transpose()?;
-    let mut stdout: Box<dyn Write> = match args.format {
-        Format::Text => Box::new(output::stdout()),
-        Format::Folded | Format::Firefox => Box::new(output::raw_stdout()),
-    };
-    let out: &mut dyn Write = match &mut file {
-        Some(file) => file,
-        None => &mut *stdout,
-    };
-    let status = match args.format {
-        Format::Text if args.confirm => confirmed(args, &run, out)?,
-        Format::Text if args.print == Some(Print::Perf) => as_perf(args, &run, out)?,
-        Format::Text if args.print.is_some() && args.json => {
-            bail!("--json of what is printed as the kernel does: only with --as perf")
-        }
-        Format::Text if args.print.is_some() => as_kernel(args, &run, out)?,
-        Format::Text => chains(args, &run, out)?,
-        Format::Folded => told(profile::folded(&args.source(), &run, args.threads, out)?),
-        Format::Firefox => told(profile::firefox(&args.source(), &run, args.threads, out)?),
-    };
-    out.flush()?;
-    if let Some(file) = file {
-        file.finish()?;
+    let path = args.output.as_deref();
+    match args.format {
+        Format::Text => output::to_file_or(path, output::stdout(), |out| match args.print {
+            _ if args.confirm => confirmed(args, &run, out),
+            None => chains(args, &run, out),
+            Some(Print::Perf) => as_perf(args, &run, out),
+            Some(_) if args.json => {
+                bail!("--json of what is printed as the kernel does: only with --as perf")
+            }
+            Some(_) => as_kernel(args, &run, out),
+        }),
+        Format::Profile(format) => output::to_file_or(path, output::raw_stdout(), |out| {
+            let (source, format) = (args.source(), format.into());
+            let written = profile::write(&source, &run, format, args.threads, out)?;
+            Ok(told(written))
+        }),
     }
-    Ok(status)
 }
 
 impl Args {

@@ -4,6 +4,7 @@
 pub mod bpf;
 pub mod fuzz;
 pub mod run;
+mod samples;
 pub mod script;
 pub mod sources;
 mod stacks;

@@ -1,15 +1,17 @@
-//! `perf script`: a recording as perf's text.
+//! `perf script`: a recording as perf's text, or as a profile.
 
+use super::samples::Samples;
 use super::stacks::{Stacks, libdw};
 use super::symbols::{Files, Places};
 use crate::engine::Engine;
+use crate::profile::Format;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use unwind_sim_corpus::files::FinderOptions;
 use unwind_sim_corpus::mapped::map_file;
 use unwind_sim_perf::data::{EventAttr, Order, Stop, Summary, sample_type as st};
-use unwind_sim_perf::script::{Script, Unwind};
+use unwind_sim_perf::script::{Output, Script, Text, Unwind};
 use unwind_sim_perf::{PerfError, PerfFile};
 
 pub use unwind_sim_perf::script::{Fields, Options};
@@ -44,9 +46,54 @@ pub enum ScriptError {
 pub fn script(
     path: &Path,
     options: Options,
-    mut places: Places,
+    places: Places,
     out: &mut dyn Write,
 ) -> Result<Summary, ScriptError> {
+    let make = |file: &PerfFile<'_>| Text::new(file, options);
+    let (summary, _, text) = each(path, options, places, make, |_, text| {
+        if text.len() >= BUFFER {
+            out.write_all(text)?;
+            text.clear();
+        }
+        Ok(())
+    })?;
+    out.write_all(&text)?;
+    out.flush()?;
+    Ok(summary)
+}
+
+/// Writes a recording in a format of profiles, and says how far it could be read.
+///
+/// # Errors
+/// If it cannot be read at all, or the profile not be written.
+pub fn profile(
+    path: &Path,
+    options: Options,
+    places: Places,
+    format: Format,
+    out: &mut dyn Write,
+) -> Result<Summary, ScriptError> {
+    let Some(kind) = format.kind() else {
+        return script(path, options, places, out);
+    };
+    let make = |file: &PerfFile<'_>| Samples::new(file, kind);
+    let (summary, mut samples, mut last) = each(path, options, places, make, |samples, piece| {
+        samples.take(piece);
+        Ok(())
+    })?;
+    samples.take(&mut last);
+    format.write(&samples.finish(), &path.display().to_string(), out)?;
+    Ok(summary)
+}
+
+/// Makes something of every sample, and hands it to `take` after each event; returns what is left.
+fn each<O: Output>(
+    path: &Path,
+    options: Options,
+    mut places: Places,
+    make: impl FnOnce(&PerfFile<'_>) -> O,
+    mut take: impl FnMut(&mut O, &mut O::Piece) -> std::io::Result<()>,
+) -> Result<(Summary, O, O::Piece), ScriptError> {
     let owner = map_file(path).map_err(|source| ScriptError::Open {
         path: path.into(),
         source,
@@ -71,17 +118,13 @@ pub fn script(
         .then(|| Stacks::new(&file, &files, &engine));
     let unwind = stacks.as_mut().map(|stacks| stacks as &mut dyn Unwind);
     let mut symbols = Files::new(places);
-    let mut script = Script::new(&file, options, &mut symbols, unwind);
-    let mut text = Vec::with_capacity(2 * BUFFER);
+    let output = make(&file);
+    let mut script = Script::with_output(&file, options, output, &mut symbols, unwind);
+    let mut piece = O::Piece::default();
     let mut failed = None;
     let summary = file.for_each(Order::Time, |event| {
-        script.event(&event, &mut text);
-        if text.len() < BUFFER {
-            return ControlFlow::Continue(());
-        }
-        let written = out.write_all(&text);
-        text.clear();
-        match written {
+        script.event(&event, &mut piece);
+        match take(script.output(), &mut piece) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
                 failed = Some(error);
@@ -92,10 +135,8 @@ pub fn script(
     if let Some(error) = failed {
         return Err(error.into());
     }
-    script.finish(&mut text);
-    out.write_all(&text)?;
-    out.flush()?;
-    Ok(summary)
+    script.finish(&mut piece);
+    Ok((summary, script.into_output(), piece))
 }
 
 /// Whether the recording was read to its end.

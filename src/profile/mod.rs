@@ -1,26 +1,28 @@
-//! Recordings as profiles: addresses, folded stacks, the Firefox Profiler's format.
+//! Recordings as profiles: addresses, and the formats of those who show profiles.
 //!
 //! A perf.data is read straight from its mapped file, by one thread or several; no trace lies in
 //! between ([`replay()`]). Other recordings come as traces. What is kept grows with distinct
-//! stacks, not with samples (but for the Firefox format, which lists them). The same recording
+//! stacks, not with samples (but for formats that list them). The same recording
 //! gives the same output whatever the number of threads.
 //!
 //! Only the user part of a stack is shown; samples without user registers are counted
 //! ([`Counts::skipped`]). Not here: verdicts, and formats of our own.
 
 mod batch;
-mod firefox;
-mod folded;
-mod grown;
+mod format;
+pub(crate) mod gathered;
 mod leader;
 mod replay;
 mod single;
-mod stacks;
-mod symbols;
+pub(crate) mod symbols;
+pub(crate) mod table;
 mod task;
 mod traced;
+pub(crate) mod tree;
 mod unwind;
+mod walked;
 
+pub use format::Format;
 pub use replay::{Counts, Options, replay, replay_alone};
 pub use single::{Single, Walked};
 pub use task::{Consumer, Taken, Task};
@@ -30,8 +32,7 @@ use crate::engine::Engine;
 use crate::import::ImportError;
 use crate::input::{self, FileKind, Filter, InputError};
 use crate::run::{Run, RunError};
-use firefox::Firefox;
-use folded::Folded;
+use gathered::Profile;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use unwind_sim_corpus::files::FinderOptions;
@@ -54,47 +55,52 @@ pub struct Source {
 /// What was written.
 pub type Written = Counts;
 
-/// Writes folded stacks: the first of the run's unwinders, started as its first start says.
-/// 0 threads are as many as there are processors.
+/// Writes the stacks that the run's unwinders find, started as its first start says. 0 threads are
+/// as many as there are processors.
 ///
-/// Names hold no `;`: it is written as `:`. Frames without a symbol are shown by their image,
-/// `[libc.so.6]`.
+/// Where there are several unwinders, each has threads of its own, and its name stands behind the
+/// thread's. Frames without a symbol are shown by their image, `[libc.so.6]`. But for the formats
+/// that others make of perf's text, the outermost frame says why a walk stopped, if it did not reach
+/// a root.
 ///
 /// # Errors
 /// If the recording cannot be read, or the output not written.
-pub fn folded(
+pub fn write(
     source: &Source,
     run: &Run,
+    format: Format,
     threads: usize,
     out: &mut dyn Write,
 ) -> Result<Written, RunError> {
-    let (counts, all) = gather(source, run, threads, Folded::new)?;
-    let merged = all.into_iter().reduce(|mut whole, part| {
-        whole.merge(&part);
-        whole
-    });
-    if let Some(folded) = merged {
-        let mut out = std::io::BufWriter::with_capacity(1 << 16, out);
-        folded.write(&mut out)?;
-        out.flush()?;
+    let mut written = None;
+    let mut all = Vec::new();
+    let names: Vec<String> = run.engines.iter().map(|e| e.name().to_owned()).collect();
+    let reasons = format != Format::Folded;
+    for (engine, series) in run.engines.iter().zip(0..) {
+        let options = options(source, run, engine);
+        let counts = match format.kind() {
+            None => {
+                let mut text = format::text::Text::new(engine.name().to_owned(), out);
+                let counts = alone(source, &options, &mut text)?;
+                text.finish()?;
+                counts
+            }
+            Some(kind) => {
+                let make = || {
+                    let profile = Profile::new(kind, names.clone());
+                    walked::Walks::new(profile, series, reasons)
+                };
+                let (counts, gathered) = gather(source, &options, threads, make)?;
+                all.extend(gathered.into_iter().map(|one| one.profile));
+                counts
+            }
+        };
+        written.get_or_insert(counts);
     }
-    Ok(counts)
-}
-
-/// Writes the Firefox Profiler's processed profile, gzipped. See [`folded()`].
-///
-/// # Errors
-/// If the recording cannot be read, or the output not written.
-pub fn firefox(
-    source: &Source,
-    run: &Run,
-    threads: usize,
-    out: &mut dyn Write,
-) -> Result<Written, RunError> {
-    let (counts, all) = gather(source, run, threads, Firefox::new)?;
-    let name = source.path.display().to_string();
-    Firefox::join(all).write(&name, out)?;
-    Ok(counts)
+    if let Some(profile) = Profile::join(all) {
+        format.write(&profile, &source.path.display().to_string(), out)?;
+    }
+    Ok(written.unwrap_or_default())
 }
 
 /// Is given process, thread, time and the pcs of a stack, innermost first.
@@ -134,47 +140,65 @@ pub fn plain_options(engine: &Engine) -> Options<'_> {
     }
 }
 
+fn options<'r>(source: &Source, run: &'r Run, engine: &'r Engine) -> Options<'r> {
+    Options {
+        how: How {
+            engine,
+            variant: run.variants.first().copied(),
+            setting: run.setting,
+        },
+        filter: source.filter,
+        files: FinderOptions {
+            symfs: source.symfs.clone(),
+            ..FinderOptions::system()
+        },
+    }
+}
+
+/// Whether it is read without a trace between. Branch records come by way of a trace.
+fn is_direct(source: &Source, options: &Options<'_>) -> Result<bool, InputError> {
+    let kind = input::file_kind(&source.path)?;
+    Ok(kind == FileKind::PerfData && options.how.engine.needs_stack())
+}
+
+/// Walks all stacks of the source on this thread.
+fn alone<C: Consumer>(
+    source: &Source,
+    options: &Options<'_>,
+    consumer: &mut C,
+) -> Result<Counts, RunError> {
+    if !is_direct(source, options)? {
+        return traced::replay(source, options, consumer);
+    }
+    let walk = |file: &PerfFile<'_>| replay_alone(file, options, consumer);
+    Ok(perf_data(&source.path, options, walk)?)
+}
+
 /// Walks all stacks of the source with consumers that `make` makes.
 fn gather<C: Consumer + Send>(
     source: &Source,
-    run: &Run,
+    options: &Options<'_>,
     threads: usize,
     make: impl Fn() -> C,
 ) -> Result<(Counts, Vec<C>), RunError> {
-    let Some(engine) = run.engines.first() else {
-        return Ok((Counts::default(), Vec::new()));
-    };
-    let files = FinderOptions {
-        symfs: source.symfs.clone(),
-        ..FinderOptions::system()
-    };
-    let how = How {
-        engine,
-        variant: run.variants.first().copied(),
-        setting: run.setting,
-    };
-    let options = Options {
-        how,
-        filter: source.filter,
-        files,
-    };
-    // Branch records come by way of a trace.
-    if input::file_kind(&source.path)? != FileKind::PerfData || !engine.needs_stack() {
+    if !is_direct(source, options)? {
         let mut consumer = make();
-        let counts = traced::replay(source, &options, &mut consumer)?;
+        let counts = alone(source, options, &mut consumer)?;
         return Ok((counts, vec![consumer]));
     }
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = if threads == 0 { processors() } else { threads };
     let mut consumers: Vec<C> = (0..threads).map(|_| make()).collect();
-    let counts = perf_data(&source.path, &options, &mut consumers)?;
+    let counts = perf_data(&source.path, options, |file| {
+        replay(file, options, &mut consumers)
+    })?;
     Ok((counts, consumers))
 }
 
-fn perf_data<C: Consumer + Send>(
+fn perf_data(
     path: &Path,
     options: &Options<'_>,
-    consumers: &mut [C],
+    walk: impl FnOnce(&PerfFile<'_>) -> Counts,
 ) -> Result<Counts, InputError> {
     let owner = map_file(path).map_err(|source| InputError::Open {
         path: path.into(),
@@ -187,7 +211,7 @@ fn perf_data<C: Consumer + Send>(
     if arch.is_some_and(|arch| arch != b"x86_64") {
         return Err(failed(corpus::ImportError::PerfArch));
     }
-    let counts = replay(&file, options, consumers);
+    let counts = walk(&file);
     match options.filter.sample {
         Some(number) if counts.stacks == 0 => Err(InputError::NoSample {
             number,

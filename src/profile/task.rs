@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use unwind_sim_unwind::image::AddressSpace;
+use unwind_sim_unwind::reason::Code;
 
 /// A thread at one moment.
 #[derive(Clone, Debug)]
@@ -28,6 +29,8 @@ pub struct Taken<'a> {
     /// Indexes of those that are the address of an instruction, ascending; all others are return
     /// addresses.
     pub exact: &'a [u32],
+    /// Why the walk ended.
+    pub end: Code,
 }
 
 impl Taken<'_> {

@@ -110,21 +110,21 @@ fn one<C: Consumer>(
     };
     let frame_pointers = how.setting.frame_pointer_kernel;
     let start = how.engine.start(sample, variant, frame_pointers, &memory);
-    let chain = match &start {
-        Err(_) => Chain::default(),
+    let (chain, end) = match &start {
+        Err(reason) => (Chain::default(), reason.code()),
         Ok(start) => {
             let (space, memory, limits) = (&*task.space, &memory, how.setting.limits);
-            how.engine.walk(
-                &Stack {
-                    start,
-                    space,
-                    memory,
-                    limits,
-                    task: None,
-                    branches,
-                },
-                cache,
-            )
+            let stack = Stack {
+                start,
+                space,
+                memory,
+                limits,
+                task: None,
+                branches,
+            };
+            let chain = how.engine.walk(&stack, cache);
+            let end = chain.end.reason.code();
+            (chain, end)
         }
     };
     let pcs: Vec<u64> = chain.frames.iter().map(|frame| frame.pc.value()).collect();
@@ -136,5 +136,6 @@ fn one<C: Consumer>(
         time: sample.time,
         pcs: &pcs,
         exact: &exact,
+        end,
     });
 }

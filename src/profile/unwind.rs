@@ -16,6 +16,7 @@ use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::{Addresses, Sink, Step};
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::memory::Copy;
+use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::{FakeVariant, SampleRegs, Start, Variant};
 use unwind_sim_unwind::walk::{Place, walk};
@@ -174,7 +175,7 @@ impl<'a> Unwinding<'a> {
         self.left -= 1;
         self.pcs.pcs.clear();
         self.pcs.exact.clear();
-        self.walk(&regs, stack, &task.space);
+        let end = self.walk(&regs, stack, &task.space);
         self.stacks += 1;
         let (pcs, exact) = (&self.pcs.pcs[..], &self.pcs.exact[..]);
         let time = sample.time().unwrap_or(0);
@@ -183,6 +184,7 @@ impl<'a> Unwinding<'a> {
             time,
             pcs,
             exact,
+            end,
         });
         Ok(())
     }
@@ -238,7 +240,7 @@ impl<'a> Unwinding<'a> {
         }
     }
 
-    fn walk(&mut self, regs: &Regs, stack: &[u8], space: &AddressSpace) {
+    fn walk(&mut self, regs: &Regs, stack: &[u8], space: &AddressSpace) -> Code {
         let setting = &self.how.setting;
         let rsp = regs.rsp();
         let memory = Copy::new(rsp, stack);
@@ -254,7 +256,7 @@ impl<'a> Unwinding<'a> {
                 let regs = SampleRegs::hardware(*regs);
                 match regs.start(variant, setting.frame_pointer_kernel, &memory) {
                     Ok(start) => start,
-                    Err(_) => return,
+                    Err(reason) => return reason.code(),
                 }
             }
         };
@@ -265,14 +267,15 @@ impl<'a> Unwinding<'a> {
         let Some(finder) = self.how.engine.finder() else {
             let out = &mut self.addresses;
             out.0.clear();
-            self.how
-                .engine
-                .addresses(&place, &start, &setting.limits, &mut self.cache, out);
+            let end =
+                self.how
+                    .engine
+                    .addresses(&place, &start, &setting.limits, &mut self.cache, out);
             self.pcs.pcs.extend_from_slice(&out.0);
             self.pcs.exact.push(0);
-            return;
+            return end.reason.code();
         };
-        walk(
+        let end = walk(
             finder,
             &place,
             &start,
@@ -283,5 +286,6 @@ impl<'a> Unwinding<'a> {
         // A moving average; a wild sp counts as the most there is to fetch.
         let used = self.pcs.sp.wrapping_sub(rsp).min(FETCH_MAX);
         self.extent = (self.extent * 15 + used) / 16;
+        end.reason.code()
     }
 }

@@ -1,6 +1,7 @@
 //! What the integration tests share.
 #![allow(dead_code, reason = "every test uses a part of it")]
 
+pub(crate) mod decode;
 pub(crate) mod skip;
 
 /// Why this machine does not let us trace a child of our own; `None` if it does.

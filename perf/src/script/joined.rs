@@ -3,6 +3,7 @@
 //! In perf's way a sample is printed with the names and mappings of that later time, as perf does;
 //! in ours with those of its own.
 
+use super::output::Output;
 use super::printer::{Chain, Script};
 use super::tasks::Maps;
 use crate::data::{Event, PerfFile, RawRecord, Record, flag};
@@ -14,10 +15,10 @@ const HELD_BYTES_MAX: usize = 32 << 20;
 
 /// A sample of which all but the user frames is printed.
 #[derive(Debug)]
-pub(super) struct Waiting {
-    text: Vec<u8>,
+pub(super) struct Waiting<P> {
+    piece: P,
     /// The number of its event.
-    pub(super) column: usize,
+    pub(super) event: usize,
     /// The mappings of its process at its time.
     pub(super) maps: Maps,
 }
@@ -33,22 +34,22 @@ struct Held {
 
 /// The samples that wait, by the stitcher's key.
 #[derive(Debug)]
-enum Samples {
+enum Samples<P> {
     /// As records: perf's way.
     Records(HashMap<u64, Held>),
-    /// As text: ours.
-    Text(HashMap<u64, Waiting>),
+    /// As far as they are printed: ours.
+    Begun(HashMap<u64, Waiting<P>>),
 }
 
 /// Joins samples and records.
 #[derive(Debug)]
-pub(super) struct Joining {
+pub(super) struct Joining<P> {
     feed: Feed,
     stitcher: Stitcher,
-    samples: Samples,
+    samples: Samples<P>,
 }
 
-impl Joining {
+impl<P: Default> Joining<P> {
     /// Nothing waits yet. `None` if nothing is to be joined, or the file has nothing deferred.
     pub(super) fn of(file: &PerfFile<'_>, mode: Option<Mode>) -> Option<Self> {
         let mode = mode?;
@@ -59,7 +60,7 @@ impl Joining {
         let (stitcher, samples) = match mode {
             Mode::Own => (
                 Stitcher::own_within(HELD_BYTES_MAX),
-                Samples::Text(HashMap::new()),
+                Samples::Begun(HashMap::new()),
             ),
             _ => (Stitcher::new(mode), Samples::Records(HashMap::new())),
         };
@@ -71,11 +72,11 @@ impl Joining {
     }
 
     /// Takes an event and prints the samples whose frames are there now.
-    pub(super) fn event(
+    pub(super) fn event<O: Output<Piece = P>>(
         &mut self,
-        script: &mut Script<'_, '_>,
+        script: &mut Script<'_, '_, O>,
         event: &Event<'_>,
-        out: &mut Vec<u8>,
+        out: &mut P,
     ) {
         let Some(item) = self.feed.item(event) else {
             return;
@@ -95,11 +96,11 @@ impl Joining {
                     };
                     held.insert(item.key, record);
                 }
-                Samples::Text(waiting) => {
-                    let (mut text, id) = (Vec::new(), event.id());
-                    let column = script.sample(&sample, &id, Chain::Kernel, &mut text);
+                Samples::Begun(waiting) => {
+                    let (mut piece, id) = (P::default(), event.id());
+                    let event = script.sample(&sample, &id, Chain::Kernel, &mut piece);
                     let maps = script.tasks.shared_maps(id.tid().unwrap_or(-1));
-                    let sample = Waiting { text, column, maps };
+                    let sample = Waiting { piece, event, maps };
                     waiting.insert(item.key, sample);
                 }
             }
@@ -109,12 +110,16 @@ impl Joining {
     }
 
     /// Prints what waits to the end.
-    pub(super) fn finish(&mut self, script: &mut Script<'_, '_>, out: &mut Vec<u8>) {
+    pub(super) fn finish<O: Output<Piece = P>>(
+        &mut self,
+        script: &mut Script<'_, '_, O>,
+        out: &mut P,
+    ) {
         self.stitcher.finish();
         self.print(script, out);
     }
 
-    fn print(&mut self, script: &mut Script<'_, '_>, out: &mut Vec<u8>) {
+    fn print<O: Output<Piece = P>>(&mut self, script: &mut Script<'_, '_, O>, out: &mut P) {
         while let Some(stitched) = self.stitcher.pop() {
             match &mut self.samples {
                 Samples::Records(held) => {
@@ -122,9 +127,9 @@ impl Joining {
                         held.print(script, &stitched, out);
                     }
                 }
-                Samples::Text(waiting) => {
+                Samples::Begun(waiting) => {
                     if let Some(waiting) = waiting.remove(&stitched.key) {
-                        out.extend_from_slice(&waiting.text);
+                        script.output.append(&waiting.piece, out);
                         script.user_frames(&waiting, &stitched, out);
                     }
                 }
@@ -134,7 +139,12 @@ impl Joining {
 }
 
 impl Held {
-    fn print(&self, script: &mut Script<'_, '_>, stitched: &Stitched, out: &mut Vec<u8>) {
+    fn print<O: Output>(
+        &self,
+        script: &mut Script<'_, '_, O>,
+        stitched: &Stitched,
+        out: &mut O::Piece,
+    ) {
         let raw = RawRecord {
             kind: self.kind,
             misc: self.misc,

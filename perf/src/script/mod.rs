@@ -1,7 +1,8 @@
 //! The text of `perf script`: one block for each sample, byte for byte.
 //!
 //! Here: which fields are printed and how wide ([`Fields`]), names of events, tasks with their
-//! names and mappings ([`Tasks`]), and the printer ([`Script`]). Where symbols come from is the
+//! names and mappings ([`Tasks`]), and the printer ([`Script`]), which makes text ([`Text`]) or
+//! whatever else implements [`Output`]. Where symbols come from is the
 //! business of whoever implements [`Symbols`]; unwinding of stack copies that of [`Unwind`].
 //!
 //! The form is that of `tools/perf/builtin-script.c` and `tools/perf/util/evsel_fprintf.c`
@@ -14,11 +15,16 @@ mod frames;
 mod joined;
 mod names;
 mod objects;
+mod output;
 mod printer;
 mod tasks;
+mod text;
 mod trace;
 
 pub use fields::{Fields, UnknownField};
+pub use names::name as event_name;
 pub use objects::{KernelPart, NoSymbols, Object, Symbol, Symbols};
+pub use output::{Head, Output};
 pub use printer::{Options, Script, Unwind};
 pub use tasks::{Map, Tasks};
+pub use text::Text;

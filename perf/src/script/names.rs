@@ -42,7 +42,7 @@ mod bit {
 }
 
 /// The name of an event: the file's own, else made of the attribute as `evsel__name` does.
-pub(super) fn name(attr: &EventAttr) -> String {
+pub fn name(attr: &EventAttr) -> String {
     if let Some(name) = &attr.name {
         return name.clone();
     }

@@ -1,18 +1,14 @@
-//! The printer: events in, text out.
+//! The printer: events in, samples with their frames out.
 
 use super::call_stacks::CallStacks;
-use super::digits;
 use super::fields::Fields;
-use super::frames::Lines;
 use super::joined::{Joining, Waiting};
-use super::names;
 use super::objects::Symbols;
+use super::output::{Head, Output};
 use super::tasks::{self, Map, Tasks};
-use super::trace::Formats;
+use super::text::Text;
 use crate::callchain::{Callchain, Context, PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED};
-use crate::data::{
-    Event, EventAttr, PerfFile, Record, RecordId, Sample, feature, misc, sample_type as st,
-};
+use crate::data::{Event, EventAttr, PerfFile, Record, RecordId, Sample, misc, sample_type as st};
 use crate::stitch::{Mode, Stitch, Stitched};
 
 /// Frames of a chain that are shown (`PERF_MAX_STACK_DEPTH`).
@@ -41,31 +37,18 @@ pub trait Unwind {
     fn unwind(&mut self, sample: &Sample<'_>, frames_max: usize, chain: &mut Vec<u64>);
 }
 
-/// What is printed of one event.
-#[derive(Debug)]
-struct Column {
-    fields: Fields,
-    /// The event's name, padded to the longest, with what follows it.
-    name: Vec<u8>,
-    /// The number of its [`Lines`].
-    lines: usize,
-}
-
 /// The printer of a recording.
-pub struct Script<'f, 's> {
-    options: Options,
+pub struct Script<'f, 's, O: Output = Text> {
     pub(super) file: &'f PerfFile<'f>,
-    columns: Vec<Column>,
+    pub(super) output: O,
     /// Whether chains are shown at all.
     chains: bool,
     pub(super) tasks: Tasks,
-    formats: Formats,
-    lines: Vec<Lines>,
     symbols: &'s mut dyn Symbols,
     unwind: Option<&'s mut dyn Unwind>,
     /// Space for unwound chains.
     unwound: Vec<u64>,
-    joining: Option<Box<Joining>>,
+    joining: Option<Box<Joining<O::Piece>>>,
     lbr: CallStacks,
 }
 
@@ -81,46 +64,32 @@ pub(super) enum Chain<'c> {
 }
 
 impl<'f, 's> Script<'f, 's> {
-    /// A printer at the recording's beginning.
+    /// A printer of text at the recording's beginning.
     pub fn new(
         file: &'f PerfFile<'f>,
         options: Options,
         symbols: &'s mut dyn Symbols,
         unwind: Option<&'s mut dyn Unwind>,
     ) -> Self {
-        let attrs = file.attrs();
-        let all = Fields::of_file(file, options.fields);
-        let named: Vec<String> = attrs.iter().map(names::name).collect();
-        let width = named.iter().map(String::len).max().unwrap_or(0);
-        let mut lines: Vec<Lines> = Vec::new();
-        let columns = all.into_iter().zip(&named).map(|(fields, name)| {
-            let same = lines.iter().position(|lines| lines.fields() == fields);
-            let lines = same.unwrap_or_else(|| {
-                lines.push(Lines::new(fields));
-                lines.len() - 1
-            });
-            let name = format!("{name:>width$}: ").into_bytes();
-            Column {
-                fields,
-                name,
-                lines,
-            }
-        });
-        let columns = columns.collect();
+        Self::with_output(file, options, Text::new(file, options), symbols, unwind)
+    }
+}
+
+impl<'f, 's, O: Output> Script<'f, 's, O> {
+    /// At the recording's beginning; samples become what `output` makes of them.
+    pub fn with_output(
+        file: &'f PerfFile<'f>,
+        options: Options,
+        output: O,
+        symbols: &'s mut dyn Symbols,
+        unwind: Option<&'s mut dyn Unwind>,
+    ) -> Self {
+        let with_chain = |attr: &EventAttr| attr.sample_type & st::CALLCHAIN != 0;
         Self {
-            options,
             file,
-            columns,
-            chains: attrs
-                .iter()
-                .any(|attr| attr.sample_type & st::CALLCHAIN != 0),
+            output,
+            chains: file.attrs().iter().any(with_chain),
             tasks: Tasks::new(file),
-            formats: Formats::parse(
-                file.features()
-                    .section(feature::TRACING_DATA)
-                    .unwrap_or(&[]),
-            ),
-            lines,
             symbols,
             unwind,
             unwound: Vec::new(),
@@ -129,13 +98,23 @@ impl<'f, 's> Script<'f, 's> {
         }
     }
 
+    /// What samples become.
+    pub fn output(&mut self) -> &mut O {
+        &mut self.output
+    }
+
+    /// Ends the printer.
+    pub fn into_output(self) -> O {
+        self.output
+    }
+
     /// The tasks as they are now.
     pub fn tasks(&self) -> &Tasks {
         &self.tasks
     }
 
     /// Takes an event and appends what is printed of it.
-    pub fn event(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
+    pub fn event(&mut self, event: &Event<'_>, out: &mut O::Piece) {
         if let Some(unwind) = &mut self.unwind {
             unwind.event(event);
         }
@@ -165,7 +144,7 @@ impl<'f, 's> Script<'f, 's> {
     }
 
     /// Appends what was held back to the end.
-    pub fn finish(&mut self, out: &mut Vec<u8>) {
+    pub fn finish(&mut self, out: &mut O::Piece) {
         if let Some(mut joining) = self.joining.take() {
             joining.finish(self, out);
             self.joining = Some(joining);
@@ -184,35 +163,24 @@ impl<'f, 's> Script<'f, 's> {
         sample: &Sample<'_>,
         id: &RecordId<'_>,
         chain: Chain<'_>,
-        out: &mut Vec<u8>,
+        out: &mut O::Piece,
     ) -> usize {
-        let attr = sample.attr();
-        let at = self.column(attr);
-        let fields = self.columns[at].fields;
+        let at = self.column(sample.attr());
         self.tasks
             .thread(id.pid().unwrap_or(-1), id.tid().unwrap_or(-1));
-        let has_chain = attr.sample_type & st::CALLCHAIN != 0 && fields.has(Fields::IP);
-        self.start(fields, has_chain && self.chains, id, out);
-        if fields.has(Fields::PERIOD) {
-            let period = sample.period().unwrap_or(attr.sample_period);
-            digits::decimal(out, period, 10, b' ');
-            out.push(b' ');
-        }
-        if fields.has(Fields::EVENT) {
-            out.extend_from_slice(&self.columns[at].name);
-        }
-        if fields.has(Fields::TRACE)
-            && let Ok(Some(raw)) = sample.raw_data()
-        {
-            let (tasks, symbols) = (&self.tasks, &mut *self.symbols);
-            let mut functions = |address| kernel_function(tasks, symbols, address);
-            self.formats.print(attr.config, raw, &mut functions, out);
-        }
-        if fields.has(Fields::IP) {
+        let head = Head {
+            tasks: &self.tasks,
+            sample,
+            id,
+            event: at,
+            chains: self.chains,
+        };
+        self.output.head(&head, self.symbols, out);
+        if self.output.shows_places(at) {
             self.place(at, sample, id, chain, out);
         }
         if !matches!(chain, Chain::Kernel) {
-            out.push(b'\n');
+            self.output.end(out);
         }
         at
     }
@@ -224,12 +192,11 @@ impl<'f, 's> Script<'f, 's> {
         sample: &Sample<'_>,
         id: &RecordId<'_>,
         chain: Chain<'_>,
-        out: &mut Vec<u8>,
+        out: &mut O::Piece,
     ) {
         let tid = id.tid().unwrap_or(-1);
         let own = sample.callchain().ok().flatten().filter(|_| self.chains);
         let Some(own) = own else {
-            out.push(b' ');
             let address = sample.ip().unwrap_or(0);
             let context = match sample.cpumode() {
                 misc::CPUMODE_KERNEL => Context::Kernel,
@@ -237,12 +204,11 @@ impl<'f, 's> Script<'f, 's> {
                 _ => Context::Hypervisor,
             };
             let map = map_at(&self.tasks, self.tasks.maps(tid), context, address);
-            let lines = &mut self.lines[self.columns[at].lines];
-            out.extend_from_slice(lines.line(&self.tasks, self.symbols, map, address));
+            self.output
+                .place(&self.tasks, self.symbols, at, map, address, out);
             return;
         };
-        out.push(b'\n');
-        let start = out.len();
+        let begin = self.output.chain(out);
         let whole = match chain {
             Chain::Joined(words) => self.chain(at, tid, words.iter().copied(), false, out),
             Chain::Own => match self.lbr.chain(sample, own) {
@@ -257,7 +223,7 @@ impl<'f, 's> Script<'f, 's> {
             }
         };
         if !whole {
-            out.truncate(start);
+            self.output.cut(begin, out);
             return;
         }
         if let Some(unwind) = &mut self.unwind {
@@ -277,9 +243,8 @@ impl<'f, 's> Script<'f, 's> {
         tid: i32,
         words: impl Iterator<Item = u64>,
         with_cookie: bool,
-        out: &mut Vec<u8>,
+        out: &mut O::Piece,
     ) -> bool {
-        let lines = &mut self.lines[self.columns[at].lines];
         let maps = self.tasks.maps(tid);
         let mut context = Context::User;
         let mut cookie = false;
@@ -302,14 +267,13 @@ impl<'f, 's> Script<'f, 's> {
                 None => {}
             }
             left -= 1;
-            out.push(b'\t');
             if std::mem::take(&mut cookie) {
-                self::special(lines.fields(), word, b"(cookie)", out);
+                self.output.instead(at, word, "(cookie)", out);
                 continue;
             }
             let map = map_at(&self.tasks, maps, context, word);
-            out.extend_from_slice(lines.line(&self.tasks, self.symbols, map, word));
-            out.push(b'\n');
+            self.output
+                .frame(&self.tasks, self.symbols, at, map, word, out);
         }
         true
     }
@@ -317,77 +281,27 @@ impl<'f, 's> Script<'f, 's> {
     /// Appends the user frames of a sample that waited for them, and its end.
     pub(super) fn user_frames(
         &mut self,
-        waiting: &Waiting,
+        waiting: &Waiting<O::Piece>,
         stitched: &Stitched,
-        out: &mut Vec<u8>,
+        out: &mut O::Piece,
     ) {
-        let fields = self.columns[waiting.column].fields;
-        if let (Stitch::Missing(why), true) = (stitched.how, fields.has(Fields::IP)) {
-            out.push(b'\t');
+        let (event, shown) = (waiting.event, self.output.shows_places(waiting.event));
+        if let (Stitch::Missing(why), true) = (stitched.how, shown) {
             let why = format!("[no user frames: {}]", why.as_str());
-            special(fields, stitched.cookie.unwrap_or(0), why.as_bytes(), out);
-        } else if fields.has(Fields::IP) && stitched.how != Stitch::NotDeferred {
-            let lines = &mut self.lines[self.columns[waiting.column].lines];
+            let cookie = stitched.cookie.unwrap_or(0);
+            self.output.instead(event, cookie, &why, out);
+        } else if shown && stitched.how != Stitch::NotDeferred {
             let user = stitched
                 .chain
                 .iter()
                 .skip_while(|&&word| word != PERF_CONTEXT_USER);
             for &address in user.skip(1).take(FRAMES_MAX) {
                 let map = map_at(&self.tasks, &waiting.maps, Context::User, address);
-                out.push(b'\t');
-                out.extend_from_slice(lines.line(&self.tasks, self.symbols, map, address));
-                out.push(b'\n');
+                self.output
+                    .frame(&self.tasks, self.symbols, event, map, address, out);
             }
         }
-        out.push(b'\n');
-    }
-
-    /// The fields before the event's name.
-    fn start(&mut self, fields: Fields, with_chain: bool, id: &RecordId<'_>, out: &mut Vec<u8>) {
-        let tid = id.tid().unwrap_or(-1);
-        if fields.has(Fields::COMM) {
-            let unnamed;
-            let name = match self.tasks.name(tid) {
-                Some(name) => name,
-                None => {
-                    unnamed = format!(":{tid}").into_bytes();
-                    &unnamed
-                }
-            };
-            digits::padded(out, name, if with_chain { 0 } else { 16 }, b' ');
-            out.push(b' ');
-        }
-        if fields.has(Fields::PID) && fields.has(Fields::TID) {
-            digits::signed(out, id.pid().unwrap_or(-1).into(), 7);
-            out.extend_from_slice(format!("/{tid:<7} ").as_bytes());
-        } else if fields.has(Fields::PID) {
-            digits::signed(out, id.pid().unwrap_or(-1).into(), 7);
-            out.push(b' ');
-        } else if fields.has(Fields::TID) {
-            digits::signed(out, tid.into(), 7);
-            out.push(b' ');
-        }
-        if fields.has(Fields::CPU) {
-            out.push(b'[');
-            match id.cpu().unwrap_or(u32::MAX).cast_signed() {
-                cpu @ 0.. => digits::decimal(out, cpu.unsigned_abs().into(), 3, b'0'),
-                cpu => out.extend_from_slice(format!("{cpu:03}").as_bytes()),
-            }
-            out.extend_from_slice(b"] ");
-        }
-        if fields.has(Fields::TIME) {
-            let time = id.time().unwrap_or(0);
-            let (seconds, rest) = (time / 1_000_000_000, time % 1_000_000_000);
-            let width = 5;
-            digits::decimal(out, seconds, width, b' ');
-            out.push(b'.');
-            if self.options.nanoseconds {
-                digits::decimal(out, rest, 9, b'0');
-            } else {
-                digits::decimal(out, rest / 1000, 6, b'0');
-            }
-            out.extend_from_slice(b": ");
-        }
+        self.output.end(out);
     }
 
     /// A record of deferred user frames that is not joined with its samples.
@@ -396,35 +310,20 @@ impl<'f, 's> Script<'f, 's> {
         event: &Event<'_>,
         cookie: u64,
         chain: Callchain<'_>,
-        out: &mut Vec<u8>,
+        out: &mut O::Piece,
     ) {
         let id = event.id();
         let at = self.column(event.attr);
-        let fields = self.columns[at].fields;
         self.tasks
             .thread(id.pid().unwrap_or(-1), id.tid().unwrap_or(-1));
-        self.start(fields, true, &id, out);
-        out.extend_from_slice(b"DEFERRED CALLCHAIN [cookie: ");
-        digits::hexadecimal(out, cookie, 0);
-        out.extend_from_slice(b"]\n");
-        if fields.has(Fields::IP) {
+        if !self.output.deferred(&self.tasks, &id, at, cookie, out) {
+            return;
+        }
+        if self.output.shows_places(at) {
             self.chain(at, id.tid().unwrap_or(-1), chain.words(), false, out);
         }
-        out.push(b'\n');
+        self.output.end(out);
     }
-}
-
-/// A line that stands in place of user frames.
-fn special(fields: Fields, cookie: u64, text: &[u8], out: &mut Vec<u8>) {
-    digits::hexadecimal(out, cookie, 16);
-    if fields.has(Fields::SYM) {
-        out.push(b' ');
-        out.extend_from_slice(text);
-    }
-    if fields.has(Fields::DSO) {
-        out.extend_from_slice(b" ([unknown])");
-    }
-    out.push(b'\n');
 }
 
 /// The mapping at an address of a context.
@@ -440,17 +339,4 @@ fn map_at<'m>(
         Context::User => tasks::find(maps, address),
         _ => None,
     }
-}
-
-/// The function of the kernel at an address: its name and where it begins.
-fn kernel_function(
-    tasks: &Tasks,
-    symbols: &mut dyn Symbols,
-    address: u64,
-) -> Option<(Vec<u8>, u64)> {
-    let map = tasks.kernel_map(address)?;
-    let object = tasks.object(map.object)?;
-    let symbol = symbols.symbol(&object, address.wrapping_add(map.bias))?;
-    let start = symbol.range.start.wrapping_sub(map.bias);
-    Some((symbol.name.to_vec(), start))
 }

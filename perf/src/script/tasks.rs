@@ -110,7 +110,7 @@ impl Tasks {
     }
 
     /// What perf prints in brackets for the object of that number.
-    pub(super) fn object_name(&self, number: u32) -> Vec<u8> {
+    pub fn object_name(&self, number: u32) -> Vec<u8> {
         match self.object(number) {
             None => b"[unknown]".to_vec(),
             Some(Object::Kernel(KernelPart::Core)) => b"[kernel.kallsyms]".to_vec(),

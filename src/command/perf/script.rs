@@ -1,7 +1,8 @@
 //! `perf script`: a recording as perf's text.
 
+use crate::command::args::ProfileFormat;
 use crate::command::{Status, output};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::path::PathBuf;
 use unwind_sim::perf_tool::script::{self, Fields, Mode, Options};
 use unwind_sim::perf_tool::symbols::Places;
@@ -16,12 +17,13 @@ enum Like {
     Rfc2023,
 }
 
-/// Print a perf.data as `perf script --no-inline` does.
+/// Print a perf.data as `perf script --no-inline` does, or write it in a format of profiles.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   unwind-sim perf script perf.data
-  unwind-sim perf script --fields comm,tid,time,event,ip,sym perf.data")]
+  unwind-sim perf script --fields comm,tid,time,event,ip,sym perf.data
+  unwind-sim perf script --format speedscope -o perf.speedscope.json perf.data")]
 pub(crate) struct Args {
     /// The recording.
     #[arg(value_name = "FILE", default_value = "perf.data")]
@@ -32,6 +34,12 @@ pub(crate) struct Args {
     /// The kernel's symbols, as /proc/kallsyms has them.
     #[arg(long, value_name = "FILE")]
     kallsyms: Option<PathBuf>,
+    /// What to write.
+    #[arg(long, value_enum, default_value = "perf-script")]
+    format: ProfileFormat,
+    /// Write to this file instead of standard output.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// These fields, of every event: comm, tid, pid, time, cpu, event, trace, ip, sym, symoff,
     /// dso, addr, period.
     #[arg(long, short = 'F', value_name = "LIST", value_parser = Fields::parse)]
@@ -52,6 +60,10 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
+    let of_text = args.fields.is_some() || args.ns || args.no_merge_callchains;
+    if of_text && args.format != ProfileFormat::PerfScript {
+        bail!("--fields, --ns and --no-merge-callchains: only with --format perf-script");
+    }
     let options = Options {
         fields: args.fields,
         nanoseconds: args.ns,
@@ -68,7 +80,11 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         kallsyms: args.kallsyms.clone(),
         ..Places::default()
     };
-    let summary = script::script(&args.path, options, places, &mut output::raw_stdout())?;
+    let path = args.output.as_deref();
+    let summary = output::to_file_or(path, output::raw_stdout(), |out| {
+        let format = args.format.into();
+        Ok(script::profile(&args.path, options, places, format, out)?)
+    })?;
     if let Some(error) = summary.first_skipped {
         let n = summary.skipped;
         let s = unwind_sim::text::plural(n);

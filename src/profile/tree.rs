@@ -7,23 +7,23 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
 
 /// The parent of the outermost frames.
-pub(super) const ROOT: u32 = u32::MAX;
+pub(crate) const ROOT: u32 = u32::MAX;
 
 /// Places of the cache before the map.
 const RECENT: usize = 1 << 12;
 
 /// One frame under its callers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Node {
+pub(crate) struct Node {
     /// The caller's node, or [`ROOT`].
-    pub(super) parent: u32,
+    pub(crate) parent: u32,
     /// What the frame is, in the words of whoever made the tree.
-    pub(super) frame: u32,
+    pub(crate) frame: u32,
 }
 
 /// A tree of frames.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(crate) struct Tree {
     nodes: Vec<Node>,
     /// The numbers of the nodes, to be found by what they are.
     ids: HashTable<u32>,
@@ -33,7 +33,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    pub(super) fn new() -> Tree {
+    pub(crate) fn new() -> Tree {
         Tree {
             nodes: Vec::new(),
             ids: HashTable::new(),
@@ -43,13 +43,13 @@ impl Tree {
     }
 
     /// All nodes; a parent comes before its children.
-    pub(super) fn nodes(&self) -> &[Node] {
+    pub(crate) fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
     /// The node of `frame` under `parent`, made if need be.
     #[inline]
-    pub(super) fn child(&mut self, parent: u32, frame: u32) -> u32 {
+    pub(crate) fn child(&mut self, parent: u32, frame: u32) -> u32 {
         let node = Node { parent, frame };
         let word = u64::from(parent) << 32 | u64::from(frame);
         let place = (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize & (RECENT - 1);
@@ -86,7 +86,7 @@ impl Tree {
 
     /// Adds all nodes of `other`, whose frames `frame` translates; returns the new number of
     /// each.
-    pub(super) fn merge(&mut self, other: &Tree, frame: impl Fn(u32) -> u32) -> Vec<u32> {
+    pub(crate) fn merge(&mut self, other: &Tree, frame: impl Fn(u32) -> u32) -> Vec<u32> {
         let mut new: Vec<u32> = Vec::with_capacity(other.nodes.len());
         for node in &other.nodes {
             let parent = new.get(node.parent as usize).copied().unwrap_or(ROOT);
@@ -97,7 +97,7 @@ impl Tree {
 
     /// The nodes in depth-first order, siblings by the rank of their frames: the same for equal
     /// trees, in whatever order they grew. Returns the old numbers in the new order.
-    pub(super) fn ordered(&self, rank: impl Fn(u32) -> u32) -> Vec<u32> {
+    pub(crate) fn ordered(&self, rank: impl Fn(u32) -> u32) -> Vec<u32> {
         // Children as a linked list of siblings, sorted when their parent is visited.
         let mut first = vec![ROOT; self.nodes.len() + 1];
         let mut next = vec![ROOT; self.nodes.len()];

@@ -1,0 +1,243 @@
+//! The text: one block for each sample, in the columns of `perf script`.
+
+use super::digits;
+use super::fields::Fields;
+use super::frames::Lines;
+use super::names;
+use super::objects::Symbols;
+use super::output::{Head, Output};
+use super::printer::Options;
+use super::tasks::{Map, Tasks};
+use super::trace::Formats;
+use crate::data::{PerfFile, RecordId, feature, sample_type as st};
+
+/// What is printed of one event.
+#[derive(Debug)]
+struct Column {
+    fields: Fields,
+    /// The event's name, padded to the longest, with what follows it.
+    name: Vec<u8>,
+    /// The number of its [`Lines`].
+    lines: usize,
+}
+
+/// Makes text of samples.
+#[derive(Debug)]
+pub struct Text {
+    nanoseconds: bool,
+    columns: Vec<Column>,
+    formats: Formats,
+    lines: Vec<Lines>,
+}
+
+impl Text {
+    /// For a file; what `options` say about joining is not its business.
+    pub fn new(file: &PerfFile<'_>, options: Options) -> Self {
+        let all = Fields::of_file(file, options.fields);
+        let named: Vec<String> = file.attrs().iter().map(names::name).collect();
+        let width = named.iter().map(String::len).max().unwrap_or(0);
+        let mut lines: Vec<Lines> = Vec::new();
+        let columns = all.into_iter().zip(&named).map(|(fields, name)| {
+            let same = lines.iter().position(|lines| lines.fields() == fields);
+            let lines = same.unwrap_or_else(|| {
+                lines.push(Lines::new(fields));
+                lines.len() - 1
+            });
+            let name = format!("{name:>width$}: ").into_bytes();
+            Column {
+                fields,
+                name,
+                lines,
+            }
+        });
+        let columns = columns.collect();
+        let features = file.features();
+        Self {
+            nanoseconds: options.nanoseconds,
+            columns,
+            formats: Formats::parse(features.section(feature::TRACING_DATA).unwrap_or(&[])),
+            lines,
+        }
+    }
+
+    /// The fields before the event's name.
+    fn start(
+        &self,
+        tasks: &Tasks,
+        fields: Fields,
+        with_chain: bool,
+        id: &RecordId<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        let tid = id.tid().unwrap_or(-1);
+        if fields.has(Fields::COMM) {
+            let unnamed;
+            let name = match tasks.name(tid) {
+                Some(name) => name,
+                None => {
+                    unnamed = format!(":{tid}").into_bytes();
+                    &unnamed
+                }
+            };
+            digits::padded(out, name, if with_chain { 0 } else { 16 }, b' ');
+            out.push(b' ');
+        }
+        if fields.has(Fields::PID) && fields.has(Fields::TID) {
+            digits::signed(out, id.pid().unwrap_or(-1).into(), 7);
+            out.extend_from_slice(format!("/{tid:<7} ").as_bytes());
+        } else if fields.has(Fields::PID) {
+            digits::signed(out, id.pid().unwrap_or(-1).into(), 7);
+            out.push(b' ');
+        } else if fields.has(Fields::TID) {
+            digits::signed(out, tid.into(), 7);
+            out.push(b' ');
+        }
+        if fields.has(Fields::CPU) {
+            out.push(b'[');
+            match id.cpu().unwrap_or(u32::MAX).cast_signed() {
+                cpu @ 0.. => digits::decimal(out, cpu.unsigned_abs().into(), 3, b'0'),
+                cpu => out.extend_from_slice(format!("{cpu:03}").as_bytes()),
+            }
+            out.extend_from_slice(b"] ");
+        }
+        if fields.has(Fields::TIME) {
+            let time = id.time().unwrap_or(0);
+            let (seconds, rest) = (time / 1_000_000_000, time % 1_000_000_000);
+            let width = 5;
+            digits::decimal(out, seconds, width, b' ');
+            out.push(b'.');
+            if self.nanoseconds {
+                digits::decimal(out, rest, 9, b'0');
+            } else {
+                digits::decimal(out, rest / 1000, 6, b'0');
+            }
+            out.extend_from_slice(b": ");
+        }
+    }
+}
+
+impl Output for Text {
+    type Piece = Vec<u8>;
+
+    fn shows_places(&self, event: usize) -> bool {
+        self.columns[event].fields.has(Fields::IP)
+    }
+
+    fn head(&mut self, head: &Head<'_>, symbols: &mut dyn Symbols, out: &mut Vec<u8>) {
+        let Head {
+            tasks,
+            sample,
+            id,
+            event,
+            chains,
+        } = *head;
+        let attr = sample.attr();
+        let fields = self.columns[event].fields;
+        let has_chain = attr.sample_type & st::CALLCHAIN != 0 && fields.has(Fields::IP);
+        self.start(tasks, fields, has_chain && chains, id, out);
+        if fields.has(Fields::PERIOD) {
+            let period = sample.period().unwrap_or(attr.sample_period);
+            digits::decimal(out, period, 10, b' ');
+            out.push(b' ');
+        }
+        if fields.has(Fields::EVENT) {
+            out.extend_from_slice(&self.columns[event].name);
+        }
+        if fields.has(Fields::TRACE)
+            && let Ok(Some(raw)) = sample.raw_data()
+        {
+            let mut functions = |address| kernel_function(tasks, symbols, address);
+            self.formats.print(attr.config, raw, &mut functions, out);
+        }
+    }
+
+    fn deferred(
+        &mut self,
+        tasks: &Tasks,
+        id: &RecordId<'_>,
+        event: usize,
+        cookie: u64,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let fields = self.columns[event].fields;
+        self.start(tasks, fields, true, id, out);
+        out.extend_from_slice(b"DEFERRED CALLCHAIN [cookie: ");
+        digits::hexadecimal(out, cookie, 0);
+        out.extend_from_slice(b"]\n");
+        true
+    }
+
+    fn place(
+        &mut self,
+        tasks: &Tasks,
+        symbols: &mut dyn Symbols,
+        event: usize,
+        map: Option<&Map>,
+        address: u64,
+        out: &mut Vec<u8>,
+    ) {
+        let lines = &mut self.lines[self.columns[event].lines];
+        out.push(b' ');
+        out.extend_from_slice(lines.line(tasks, symbols, map, address));
+    }
+
+    fn chain(&mut self, out: &mut Vec<u8>) -> usize {
+        out.push(b'\n');
+        out.len()
+    }
+
+    fn cut(&mut self, begin: usize, out: &mut Vec<u8>) {
+        out.truncate(begin);
+    }
+
+    #[inline]
+    fn frame(
+        &mut self,
+        tasks: &Tasks,
+        symbols: &mut dyn Symbols,
+        event: usize,
+        map: Option<&Map>,
+        address: u64,
+        out: &mut Vec<u8>,
+    ) {
+        let lines = &mut self.lines[self.columns[event].lines];
+        out.push(b'\t');
+        out.extend_from_slice(lines.line(tasks, symbols, map, address));
+        out.push(b'\n');
+    }
+
+    fn instead(&mut self, event: usize, word: u64, text: &str, out: &mut Vec<u8>) {
+        let fields = self.columns[event].fields;
+        out.push(b'\t');
+        digits::hexadecimal(out, word, 16);
+        if fields.has(Fields::SYM) {
+            out.push(b' ');
+            out.extend_from_slice(text.as_bytes());
+        }
+        if fields.has(Fields::DSO) {
+            out.extend_from_slice(b" ([unknown])");
+        }
+        out.push(b'\n');
+    }
+
+    fn end(&mut self, out: &mut Vec<u8>) {
+        out.push(b'\n');
+    }
+
+    fn append(&mut self, part: &Vec<u8>, out: &mut Vec<u8>) {
+        out.extend_from_slice(part);
+    }
+}
+
+/// The function of the kernel at an address: its name and where it begins.
+fn kernel_function(
+    tasks: &Tasks,
+    symbols: &mut dyn Symbols,
+    address: u64,
+) -> Option<(Vec<u8>, u64)> {
+    let map = tasks.kernel_map(address)?;
+    let object = tasks.object(map.object)?;
+    let symbol = symbols.symbol(&object, address.wrapping_add(map.bias))?;
+    let start = symbol.range.start.wrapping_sub(map.bias);
+    Some((symbol.name.to_vec(), start))
+}

@@ -1,0 +1,50 @@
+//! Folded stacks: `name;outermost;..;innermost count`, a line for each distinct stack, as flame
+//! graph tools read them.
+
+use crate::profile::gathered::{Place, Profile};
+use crate::profile::tree::ROOT;
+use std::io::{self, Write};
+
+/// Writes the lines, sorted by the names of their frames.
+pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+    let (table, nodes) = (&profile.table, profile.tree.nodes());
+    let frames = table.frames().iter();
+    let frames: Vec<Vec<u8>> = frames.map(|frame| plain(table.name(frame.name))).collect();
+    let threads: Vec<Vec<u8>> = profile.shown().iter().map(|name| plain(name)).collect();
+    // Where the name of each node ends in a line.
+    let mut ends = vec![0; nodes.len()];
+    let mut line: Vec<u8> = Vec::new();
+    for node in profile.ordered_nodes() {
+        let at = node as usize;
+        let parent = nodes[at].parent;
+        let begin = match parent {
+            ROOT => 0,
+            parent => ends[parent as usize],
+        };
+        line.truncate(begin);
+        if parent != ROOT {
+            line.push(b';');
+        }
+        line.extend_from_slice(match Place::of(nodes[at].frame) {
+            Place::Thread(thread) => &threads[thread as usize],
+            Place::Frame(frame) => &frames[frame as usize],
+        });
+        ends[at] = line.len();
+        let samples = profile.counted(node).samples;
+        if samples != 0 {
+            out.write_all(&line)?;
+            writeln!(out, " {samples}")?;
+        }
+    }
+    Ok(())
+}
+
+/// A name as a line can hold it: `;` separates frames, a line ends at its end.
+fn plain(name: &str) -> Vec<u8> {
+    let byte = |byte: u8| match byte {
+        b';' => b':',
+        byte if byte.is_ascii_control() => b'?',
+        byte => byte,
+    };
+    name.bytes().map(byte).collect()
+}

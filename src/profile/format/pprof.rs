@@ -1,0 +1,251 @@
+//! pprof: a gzipped protocol buffer with samples, locations, functions and mappings.
+//!
+//! The format is `proto/profile.proto` of <https://github.com/google/pprof>. For each event, or
+//! unwinder, there are the samples, and the events that they stand for where these are known, under
+//! the names that perf_to_profile gives them. Addresses are the images' own, so that a mapping
+//! begins at 0. Process, thread and its name are labels.
+
+use super::protobuf::Message;
+use crate::profile::gathered::{Count, Place, Profile};
+use flate2::{Compression, write::GzEncoder};
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+/// Fields of the messages.
+mod field {
+    pub(super) mod profile {
+        pub(in super::super) const SAMPLE_TYPE: u32 = 1;
+        pub(in super::super) const SAMPLE: u32 = 2;
+        pub(in super::super) const MAPPING: u32 = 3;
+        pub(in super::super) const LOCATION: u32 = 4;
+        pub(in super::super) const FUNCTION: u32 = 5;
+        pub(in super::super) const STRING_TABLE: u32 = 6;
+    }
+    pub(super) mod value_type {
+        pub(in super::super) const TYPE: u32 = 1;
+        pub(in super::super) const UNIT: u32 = 2;
+    }
+    pub(super) mod sample {
+        pub(in super::super) const LOCATION_ID: u32 = 1;
+        pub(in super::super) const VALUE: u32 = 2;
+        pub(in super::super) const LABEL: u32 = 3;
+    }
+    pub(super) mod label {
+        pub(in super::super) const KEY: u32 = 1;
+        pub(in super::super) const STR: u32 = 2;
+        pub(in super::super) const NUM: u32 = 3;
+    }
+    pub(super) mod mapping {
+        pub(in super::super) const ID: u32 = 1;
+        pub(in super::super) const MEMORY_LIMIT: u32 = 3;
+        pub(in super::super) const FILENAME: u32 = 5;
+        pub(in super::super) const BUILD_ID: u32 = 6;
+        pub(in super::super) const HAS_FUNCTIONS: u32 = 7;
+    }
+    pub(super) mod location {
+        pub(in super::super) const ID: u32 = 1;
+        pub(in super::super) const MAPPING_ID: u32 = 2;
+        pub(in super::super) const ADDRESS: u32 = 3;
+        pub(in super::super) const LINE: u32 = 4;
+    }
+    pub(super) mod line {
+        pub(in super::super) const FUNCTION_ID: u32 = 1;
+    }
+    pub(super) mod function {
+        pub(in super::super) const ID: u32 = 1;
+        pub(in super::super) const NAME: u32 = 2;
+        pub(in super::super) const SYSTEM_NAME: u32 = 3;
+    }
+}
+
+/// Strings by number; the first is empty.
+struct Strings {
+    all: Vec<String>,
+    numbers: HashMap<String, u64>,
+}
+
+impl Strings {
+    fn new() -> Strings {
+        let mut strings = Strings {
+            all: Vec::new(),
+            numbers: HashMap::new(),
+        };
+        strings.number("");
+        strings
+    }
+
+    fn number(&mut self, text: &str) -> u64 {
+        if let Some(&number) = self.numbers.get(text) {
+            return number;
+        }
+        let number = self.all.len() as u64;
+        self.all.push(text.to_owned());
+        self.numbers.insert(text.to_owned(), number);
+        number
+    }
+}
+
+/// Writes a profile of addresses.
+pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+    let mut message = Message::default();
+    let mut strings = Strings::new();
+    let order = profile.ordered_nodes();
+    let with_events = order.iter().any(|&node| profile.counted(node).events != 0);
+    let used = profile.used_series();
+    for &series in &used {
+        let series = profile
+            .series
+            .get(series as usize)
+            .map_or("", String::as_str);
+        let unit = match series.starts_with("cpu-clock") || series.starts_with("task-clock") {
+            true => "nanoseconds",
+            false => "count",
+        };
+        let samples = value_type(&mut strings, &format!("{series}_sample"), "count");
+        message.data(field::profile::SAMPLE_TYPE, samples.bytes());
+        if with_events {
+            let events = value_type(&mut strings, &format!("{series}_event"), unit);
+            message.data(field::profile::SAMPLE_TYPE, events.bytes());
+        }
+    }
+    // Locations have the order of their frames, from 1.
+    let frames = profile.table.ordered();
+    let mut locations = vec![0u64; frames.len()];
+    for (&frame, id) in frames.iter().zip(1..) {
+        locations[frame as usize] = id;
+    }
+    let columns = Columns { used, with_events };
+    samples(
+        profile,
+        &order,
+        &columns,
+        &locations,
+        &mut strings,
+        &mut message,
+    );
+    places(profile, &frames, &mut strings, &mut message);
+    for text in &strings.all {
+        message.data(field::profile::STRING_TABLE, text.as_bytes());
+    }
+    let mut gzip = GzEncoder::new(out, Compression::default());
+    gzip.write_all(message.bytes())?;
+    gzip.finish()?;
+    Ok(())
+}
+
+/// What the values of a sample are.
+struct Columns {
+    /// The series that there are.
+    used: Vec<u32>,
+    /// Each has the events behind the samples.
+    with_events: bool,
+}
+
+impl Columns {
+    fn values(&self, series: u32, count: Count) -> impl Iterator<Item = u64> {
+        self.used.iter().flat_map(move |&other| {
+            let Count { samples, events } = match other == series {
+                true => count,
+                false => Count::default(),
+            };
+            [Some(samples), self.with_events.then_some(events)]
+                .into_iter()
+                .flatten()
+        })
+    }
+}
+
+fn value_type(strings: &mut Strings, kind: &str, unit: &str) -> Message {
+    let mut message = Message::default();
+    message.number(field::value_type::TYPE, strings.number(kind));
+    message.number(field::value_type::UNIT, strings.number(unit));
+    message
+}
+
+fn samples(
+    profile: &Profile,
+    order: &[u32],
+    columns: &Columns,
+    locations: &[u64],
+    strings: &mut Strings,
+    message: &mut Message,
+) {
+    let [pid, tid, comm] = ["pid", "tid", "comm"].map(|key| strings.number(key));
+    let nodes = profile.tree.nodes();
+    let mut thread = None;
+    for &node in order {
+        // Stacks follow their thread.
+        if let Place::Thread(number) = Place::of(nodes[node as usize].frame) {
+            thread = profile.threads.get(number as usize);
+        }
+        let count = profile.counted(node);
+        let Some(thread) = thread.filter(|_| count.samples != 0) else {
+            continue;
+        };
+        let mut sample = Message::default();
+        let ids = profile.stack(node).map(|frame| locations[frame as usize]);
+        sample.numbers(field::sample::LOCATION_ID, ids);
+        sample.numbers(field::sample::VALUE, columns.values(thread.series, count));
+        for (key, number) in [(pid, thread.pid), (tid, thread.tid)] {
+            let mut label = Message::default();
+            label.number(field::label::KEY, key);
+            label.number(field::label::NUM, number.into());
+            sample.data(field::sample::LABEL, label.bytes());
+        }
+        let mut label = Message::default();
+        label.number(field::label::KEY, comm);
+        label.number(field::label::STR, strings.number(&thread.name));
+        sample.data(field::sample::LABEL, label.bytes());
+        message.data(field::profile::SAMPLE, sample.bytes());
+    }
+}
+
+/// Mappings, locations and functions.
+fn places(profile: &Profile, frames: &[u32], strings: &mut Strings, message: &mut Message) {
+    let table = &profile.table;
+    let images = table.images();
+    let mut order: Vec<usize> = (0..images.len()).collect();
+    order.sort_by_key(|&at| &images[at]);
+    let mut mappings = vec![0u64; images.len()];
+    let mut limits = vec![0u64; images.len()];
+    for frame in table.frames() {
+        if let Some(limit) = frame.image.and_then(|at| limits.get_mut(at as usize)) {
+            *limit = frame.address.saturating_add(1).max(*limit);
+        }
+    }
+    for (at, id) in order.into_iter().zip(1..) {
+        mappings[at] = id;
+        let image = &images[at];
+        let hex: String = image.build_id.iter().map(|b| format!("{b:02x}")).collect();
+        let mut mapping = Message::default();
+        mapping.number(field::mapping::ID, id);
+        mapping.number(field::mapping::MEMORY_LIMIT, limits[at]);
+        mapping.number(field::mapping::FILENAME, strings.number(&image.path));
+        mapping.number(field::mapping::BUILD_ID, strings.number(&hex));
+        mapping.number(field::mapping::HAS_FUNCTIONS, 1);
+        message.data(field::profile::MAPPING, mapping.bytes());
+    }
+    let mut functions: HashMap<u32, u64> = HashMap::new();
+    for (&at, id) in frames.iter().zip(1..) {
+        let frame = table.frames()[at as usize];
+        let next = functions.len() as u64 + 1;
+        let number = *functions.entry(frame.name).or_insert(next);
+        if number == next {
+            let name = strings.number(table.name(frame.name));
+            let mut function = Message::default();
+            function.number(field::function::ID, number);
+            function.number(field::function::NAME, name);
+            function.number(field::function::SYSTEM_NAME, name);
+            message.data(field::profile::FUNCTION, function.bytes());
+        }
+        let mut line = Message::default();
+        line.number(field::line::FUNCTION_ID, number);
+        let mut location = Message::default();
+        location.number(field::location::ID, id);
+        let mapping = frame.image.map_or(0, |image| mappings[image as usize]);
+        location.number(field::location::MAPPING_ID, mapping);
+        location.number(field::location::ADDRESS, frame.address);
+        location.data(field::location::LINE, line.bytes());
+        message.data(field::profile::LOCATION, location.bytes());
+    }
+}

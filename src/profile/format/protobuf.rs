@@ -1,0 +1,51 @@
+//! Messages of protocol buffers, written field by field.
+//!
+//! The encoding: <https://protobuf.dev/programming-guides/encoding/>. Fields that have their default
+//! value are left out.
+
+/// A message.
+#[derive(Debug, Default)]
+pub(super) struct Message {
+    bytes: Vec<u8>,
+}
+
+impl Message {
+    /// Its bytes.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// A number or a truth value.
+    pub(super) fn number(&mut self, field: u32, value: u64) {
+        if value != 0 {
+            self.varint(u64::from(field) << 3);
+            self.varint(value);
+        }
+    }
+
+    /// Numbers, packed.
+    pub(super) fn numbers(&mut self, field: u32, values: impl IntoIterator<Item = u64>) {
+        let mut packed = Message::default();
+        for value in values {
+            packed.varint(value);
+        }
+        if !packed.bytes.is_empty() {
+            self.data(field, &packed.bytes);
+        }
+    }
+
+    /// A string, or a message as its bytes; it is written even if it is empty.
+    pub(super) fn data(&mut self, field: u32, bytes: &[u8]) {
+        self.varint(u64::from(field) << 3 | 2);
+        self.varint(bytes.len() as u64);
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.bytes.push(value as u8);
+    }
+}

@@ -1,0 +1,352 @@
+//! Profiles read back: each format as what folded stacks say, `thread;outermost;..;innermost` and how
+//! often.
+
+use flate2::read::GzDecoder;
+use prost::Message;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::Read;
+
+/// How often each stack was met.
+pub(crate) type Stacks = BTreeMap<String, u64>;
+
+fn add(stacks: &mut Stacks, thread: &str, frames: &[String], count: u64) {
+    let line = [thread, frames.join(";").as_str()].join(";");
+    let line = line.trim_end_matches(';').to_owned();
+    *stacks.entry(line).or_default() += count;
+}
+
+/// A name in a line of folded stacks.
+fn plain(name: &str) -> String {
+    name.replace(';', ":")
+}
+
+/// What is shown without a symbol.
+pub(crate) fn bracketed(path: &str) -> String {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    if file.starts_with('[') {
+        file.to_owned()
+    } else {
+        format!("[{file}]")
+    }
+}
+
+pub(crate) fn unzipped(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    GzDecoder::new(bytes).read_to_end(&mut out).expect("gzip");
+    out
+}
+
+/// Folded stacks.
+pub(crate) fn folded(text: &str) -> Stacks {
+    let mut stacks = Stacks::new();
+    for line in text.lines() {
+        let (stack, count) = line.rsplit_once(' ').expect("a stack and a count");
+        let before = stacks.insert(stack.to_owned(), count.parse().expect("a count"));
+        assert_eq!(before, None, "a stack stands in one line");
+    }
+    stacks
+}
+
+/// The text of `perf script`; also the periods by event.
+pub(crate) fn text(text: &str) -> (Stacks, BTreeMap<String, u64>) {
+    let blocks = || text.split("\n\n").filter(|block| !block.trim().is_empty());
+    let heads: Vec<Head> = blocks()
+        .map(|block| head(block.lines().next().unwrap()))
+        .collect();
+    let several = heads.iter().any(|head| head.event != heads[0].event);
+    let (mut stacks, mut periods) = (Stacks::new(), BTreeMap::new());
+    for (block, head) in blocks().zip(heads) {
+        let mut frames: Vec<String> = block.lines().skip(1).map(frame).collect();
+        frames.reverse();
+        let thread = match several {
+            true => format!("{} [{}]", head.comm, head.event),
+            false => head.comm.clone(),
+        };
+        add(&mut stacks, &thread, &frames, 1);
+        *periods.entry(head.event).or_default() += head.period.unwrap_or(1);
+    }
+    (stacks, periods)
+}
+
+struct Head {
+    comm: String,
+    event: String,
+    period: Option<u64>,
+}
+
+/// `comm  tid [cpu] seconds.micros:  period event: payload`; some of it may be missing.
+fn head(line: &str) -> Head {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let is_time = |word: &&str| word.ends_with(':') && word.contains('.');
+    let time = words.iter().position(is_time).expect("a time");
+    let cpu = usize::from(words[time - 1].starts_with('['));
+    let mut rest = &words[time + 1..];
+    let period = rest.first().and_then(|word| word.parse().ok());
+    if period.is_some() {
+        rest = &rest[1..];
+    }
+    Head {
+        comm: words[..time - 1 - cpu].join(" "),
+        event: rest[0].trim_end_matches(':').to_owned(),
+        period,
+    }
+}
+
+/// `address symbol+offset (path)`.
+fn frame(line: &str) -> String {
+    let (_, rest) = line
+        .trim_start()
+        .split_once(' ')
+        .expect("an address and a name");
+    let (name, path) = rest.rsplit_once(" (").expect("a name and a path");
+    let path = path.strip_suffix(')').expect("a path");
+    if name == "[unknown]" {
+        return bracketed(path);
+    }
+    plain(name.rsplit_once("+0x").map_or(name, |(name, _)| name))
+}
+
+/// speedscope's JSON.
+pub(crate) fn speedscope(bytes: &[u8]) -> Stacks {
+    let json: Value = serde_json::from_slice(bytes).expect("JSON");
+    let frames = json["shared"]["frames"].as_array().expect("frames");
+    let mut stacks = Stacks::new();
+    for profile in json["profiles"].as_array().expect("profiles") {
+        let name = profile["name"].as_str().expect("a name");
+        let (thread, _) = name.rsplit_once(' ').expect("a thread and its numbers");
+        let samples = profile["samples"].as_array().expect("samples");
+        let weights = profile["weights"].as_array().expect("weights");
+        assert_eq!(samples.len(), weights.len());
+        let sum: u64 = weights.iter().map(|weight| weight.as_u64().unwrap()).sum();
+        assert_eq!(profile["endValue"].as_u64(), Some(sum));
+        for (sample, weight) in samples.iter().zip(weights) {
+            let numbers = sample.as_array().expect("frames").iter();
+            let name = |number: &Value| {
+                let frame = &frames[number.as_u64().expect("a number") as usize];
+                plain(frame["name"].as_str().expect("a name"))
+            };
+            let names: Vec<String> = numbers.map(name).collect();
+            add(&mut stacks, thread, &names, weight.as_u64().unwrap());
+        }
+    }
+    stacks
+}
+
+/// The Firefox Profiler's JSON, unzipped. Where a frame has no symbol, its name is an address.
+pub(crate) fn firefox(bytes: &[u8]) -> Stacks {
+    let json: Value = serde_json::from_slice(bytes).expect("JSON");
+    let libs = json["libs"].as_array().expect("libraries");
+    let mut stacks = Stacks::new();
+    for thread in json["threads"].as_array().expect("threads") {
+        let strings = thread["stringArray"].as_array().expect("strings");
+        let column = |table: &str, name: &str| -> Vec<Option<usize>> {
+            let array = thread[table][name].as_array().expect("a column");
+            assert_eq!(thread[table]["length"], array.len(), "{table}.{name}");
+            array
+                .iter()
+                .map(|n| n.as_u64().map(|n| n as usize))
+                .collect()
+        };
+        let frame_func = column("frameTable", "func");
+        let func_name = column("funcTable", "name");
+        let func_resource = column("funcTable", "resource");
+        let resource_lib = column("resourceTable", "lib");
+        let prefix = column("stackTable", "prefix");
+        let frame = column("stackTable", "frame");
+        column("samples", "timeDeltas");
+        let name = |frame: usize| {
+            let func = frame_func[frame].expect("a function");
+            let name = strings[func_name[func].expect("a name")]
+                .as_str()
+                .expect("a string");
+            if !name.starts_with("0x") {
+                return plain(name);
+            }
+            let lib = resource_lib[func_resource[func].expect("a resource")].expect("a library");
+            bracketed(libs[lib]["name"].as_str().expect("a name"))
+        };
+        for mut stack in column("samples", "stack") {
+            let mut names = Vec::new();
+            while let Some(at) = stack {
+                names.push(name(frame[at].expect("a frame")));
+                // Callers come first, so that this ends.
+                assert!(prefix[at].is_none_or(|caller| caller < at));
+                stack = prefix[at];
+            }
+            names.reverse();
+            add(
+                &mut stacks,
+                thread["name"].as_str().expect("a name"),
+                &names,
+                1,
+            );
+        }
+    }
+    stacks
+}
+
+/// The messages of pprof's `profile.proto`, as far as they are read here.
+mod pprof {
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Profile {
+        #[prost(message, repeated, tag = "1")]
+        pub(super) sample_type: Vec<ValueType>,
+        #[prost(message, repeated, tag = "2")]
+        pub(super) sample: Vec<Sample>,
+        #[prost(message, repeated, tag = "3")]
+        pub(super) mapping: Vec<Mapping>,
+        #[prost(message, repeated, tag = "4")]
+        pub(super) location: Vec<Location>,
+        #[prost(message, repeated, tag = "5")]
+        pub(super) function: Vec<Function>,
+        #[prost(string, repeated, tag = "6")]
+        pub(super) string_table: Vec<String>,
+    }
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct ValueType {
+        #[prost(int64, tag = "1")]
+        pub(super) r#type: i64,
+        #[prost(int64, tag = "2")]
+        pub(super) unit: i64,
+    }
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Sample {
+        #[prost(uint64, repeated, tag = "1")]
+        pub(super) location_id: Vec<u64>,
+        #[prost(int64, repeated, tag = "2")]
+        pub(super) value: Vec<i64>,
+        #[prost(message, repeated, tag = "3")]
+        pub(super) label: Vec<Label>,
+    }
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Label {
+        #[prost(int64, tag = "1")]
+        pub(super) key: i64,
+        #[prost(int64, tag = "2")]
+        pub(super) str: i64,
+        #[prost(int64, tag = "3")]
+        pub(super) num: i64,
+    }
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Mapping {
+        #[prost(uint64, tag = "1")]
+        pub(super) id: u64,
+        #[prost(uint64, tag = "3")]
+        pub(super) memory_limit: u64,
+        #[prost(int64, tag = "5")]
+        pub(super) filename: i64,
+        #[prost(int64, tag = "6")]
+        pub(super) build_id: i64,
+    }
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Location {
+        #[prost(uint64, tag = "1")]
+        pub(super) id: u64,
+        #[prost(uint64, tag = "2")]
+        pub(super) mapping_id: u64,
+        #[prost(uint64, tag = "3")]
+        pub(super) address: u64,
+        #[prost(message, repeated, tag = "4")]
+        pub(super) line: Vec<Line>,
+    }
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Line {
+        #[prost(uint64, tag = "1")]
+        pub(super) function_id: u64,
+    }
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Function {
+        #[prost(uint64, tag = "1")]
+        pub(super) id: u64,
+        #[prost(int64, tag = "2")]
+        pub(super) name: i64,
+    }
+}
+
+/// pprof's protocol buffer, unzipped; also the sums of its columns, by name.
+pub(crate) fn pprof(bytes: &[u8]) -> (Stacks, BTreeMap<String, u64>) {
+    let profile = pprof::Profile::decode(bytes).expect("a profile");
+    assert_eq!(profile.string_table[0], "");
+    let string = |at: i64| profile.string_table[at as usize].as_str();
+    let types: Vec<&str> = profile
+        .sample_type
+        .iter()
+        .map(|t| string(t.r#type))
+        .collect();
+    let units: Vec<&str> = profile.sample_type.iter().map(|t| string(t.unit)).collect();
+    assert!(
+        units
+            .iter()
+            .all(|unit| ["count", "nanoseconds"].contains(unit))
+    );
+    let events = |kind: &&str| kind.ends_with("_sample");
+    let several = types.iter().filter(|kind| events(kind)).count() > 1;
+    let locations: BTreeMap<u64, &pprof::Location> =
+        profile.location.iter().map(|l| (l.id, l)).collect();
+    let functions: BTreeMap<u64, &pprof::Function> =
+        profile.function.iter().map(|f| (f.id, f)).collect();
+    let mappings: BTreeMap<u64, &pprof::Mapping> =
+        profile.mapping.iter().map(|m| (m.id, m)).collect();
+    assert_eq!(locations.len(), profile.location.len());
+    assert_eq!(functions.len(), profile.function.len());
+    assert!(
+        !locations.contains_key(&0) && !functions.contains_key(&0) && !mappings.contains_key(&0)
+    );
+    let name = |id: &u64| {
+        let location = locations[id];
+        if location.mapping_id != 0 {
+            let mapping = mappings[&location.mapping_id];
+            assert!(location.address < mapping.memory_limit);
+            assert_ne!(string(mapping.filename), "");
+            assert!(
+                string(mapping.build_id)
+                    .bytes()
+                    .all(|b| b.is_ascii_hexdigit())
+            );
+        }
+        assert_eq!(location.line.len(), 1);
+        plain(string(functions[&location.line[0].function_id].name))
+    };
+    let (mut stacks, mut sums) = (Stacks::new(), BTreeMap::new());
+    for sample in &profile.sample {
+        assert_eq!(sample.value.len(), types.len());
+        let mut names: Vec<String> = sample.location_id.iter().map(name).collect();
+        names.reverse();
+        let keys: Vec<&str> = sample.label.iter().map(|label| string(label.key)).collect();
+        assert_eq!(keys, ["pid", "tid", "comm"]);
+        let comm = string(sample.label[2].str);
+        for (&kind, &value) in types.iter().zip(&sample.value) {
+            *sums.entry(kind.to_owned()).or_default() += value as u64;
+            let Some(event) = kind.strip_suffix("_sample").filter(|_| value != 0) else {
+                continue;
+            };
+            let thread = match several {
+                true => format!("{comm} [{event}]"),
+                false => comm.to_owned(),
+            };
+            add(&mut stacks, &thread, &names, value as u64);
+        }
+    }
+    (stacks, sums)
+}
+
+/// Stacks without the frame that says why a walk stopped, and how many had one.
+pub(crate) fn without_reasons(stacks: Stacks) -> (Stacks, u64) {
+    let (mut out, mut stopped) = (Stacks::new(), 0);
+    for (stack, count) in stacks {
+        let (thread, frames) = stack.split_once(';').unwrap_or((&stack, ""));
+        let kept: Vec<&str> = frames
+            .split(';')
+            .filter(|frame| !frame.is_empty() && !frame.starts_with("[stopped: US"))
+            .collect();
+        let had = frames
+            .split(';')
+            .filter(|f| f.starts_with("[stopped: "))
+            .count();
+        stopped += had as u64 * count;
+        let line = [&[thread], &kept[..]].concat().join(";");
+        *out.entry(line).or_default() += count;
+    }
+    (out, stopped)
+}
