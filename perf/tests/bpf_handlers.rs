@@ -350,6 +350,7 @@ fn stackid(flags: u64, frames: u32, entries: u32) -> Handlers {
         max_entries: entries,
         flags: 0,
         initial: Vec::new(),
+        inner: Vec::new(),
     };
     let insns = [
         insn(0x18, 2, 1, 0, 0),

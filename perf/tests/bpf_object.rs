@@ -11,7 +11,7 @@ use unwind_sim_perf::bpf::{
     Context, Handlers, Limits, Object, ObjectErrorKind, PerfEventData, PlainEnv,
 };
 
-const NAMES: [&str; 3] = ["iprange", "profile", "lines"];
+const NAMES: [&str; 4] = ["iprange", "profile", "lines", "ring"];
 
 fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus/bpf")

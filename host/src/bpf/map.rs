@@ -14,7 +14,8 @@ const MAP_UPDATE_ELEM: libc::c_long = 2;
 /// `BPF_MAP_DELETE_ELEM`.
 const MAP_DELETE_ELEM: libc::c_long = 3;
 
-/// A map in the kernel whose keys have 4 bytes, and whose values are one for all processors.
+/// A map in the kernel whose keys have 4 bytes, if it has any, and whose values are one for all
+/// processors.
 #[derive(Debug)]
 pub struct KernelMap {
     fd: OwnedFd,
@@ -48,7 +49,7 @@ impl KernelMap {
     /// If this process may not, or the kernel refuses the sizes.
     pub fn array(value_size: u32, entries: u32) -> Result<Self, BpfError> {
         const ARRAY: u32 = 2;
-        Self::create(ARRAY, value_size, entries)
+        Self::create(ARRAY, 4, value_size, entries)
     }
 
     /// Makes a map of stacks (`BPF_MAP_TYPE_STACK_TRACE`).
@@ -57,13 +58,27 @@ impl KernelMap {
     /// As [`KernelMap::array`].
     pub fn stacks(value_size: u32, entries: u32) -> Result<Self, BpfError> {
         const STACK_TRACE: u32 = 7;
-        Self::create(STACK_TRACE, value_size, entries)
+        Self::create(STACK_TRACE, 4, value_size, entries)
     }
 
-    fn create(map_type: u32, value_size: u32, max_entries: u32) -> Result<Self, BpfError> {
+    /// Makes a ring buffer (`BPF_MAP_TYPE_RINGBUF`) of so many bytes. It has no keys.
+    ///
+    /// # Errors
+    /// As [`KernelMap::array`].
+    pub fn ring(size: u32) -> Result<Self, BpfError> {
+        const RINGBUF: u32 = 27;
+        Self::create(RINGBUF, 0, 0, size)
+    }
+
+    fn create(
+        map_type: u32,
+        key_size: u32,
+        value_size: u32,
+        max_entries: u32,
+    ) -> Result<Self, BpfError> {
         let mut attributes = Create {
             map_type,
-            key_size: 4,
+            key_size,
             value_size,
             max_entries,
             flags: 0,

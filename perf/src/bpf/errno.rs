@@ -10,6 +10,8 @@ pub enum Errno {
     Enoent,
     /// Argument list too long: an index or a number of entries beyond the limit.
     E2big,
+    /// Try again: a ring buffer has no room.
+    Eagain,
     /// Out of memory: no free bucket.
     Enomem,
     /// Bad address.
@@ -34,6 +36,7 @@ impl Errno {
         match self {
             Self::Enoent => 2,
             Self::E2big => 7,
+            Self::Eagain => 11,
             Self::Enomem => 12,
             Self::Efault => 14,
             Self::Ebusy => 16,
@@ -50,6 +53,7 @@ impl Errno {
         match self {
             Self::Enoent => "ENOENT",
             Self::E2big => "E2BIG",
+            Self::Eagain => "EAGAIN",
             Self::Enomem => "ENOMEM",
             Self::Efault => "EFAULT",
             Self::Ebusy => "EBUSY",

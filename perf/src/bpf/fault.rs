@@ -99,6 +99,8 @@ pub enum FaultKind {
         /// The map's type.
         kind: u32,
     },
+    /// The program ended with a record of a ring buffer that it neither submitted nor discarded.
+    Unreleased(u32),
     /// A helper for programs that handle perf events, in another one.
     NotPerfEvent(&'static str),
 }
@@ -153,6 +155,9 @@ impl fmt::Display for FaultKind {
             Self::MapKind { helper, kind } => {
                 let name = super::names::map(kind).unwrap_or("unknown");
                 write!(f, "{helper} cannot take a map of type {kind} ({name})")
+            }
+            Self::Unreleased(number) => {
+                write!(f, "record {number} is neither submitted nor discarded")
             }
             Self::NotPerfEvent(helper) => {
                 write!(f, "{helper} is for programs that handle perf events")

@@ -69,6 +69,8 @@ struct Output {
     cpu: u32,
     map: String,
     data: Vec<u8>,
+    /// It came by a ring buffer, and is not padded.
+    is_ring: bool,
 }
 
 /// The result of handling all samples.
@@ -163,6 +165,17 @@ pub fn handle(object: &Path, recording: &Path, options: &Options) -> Result<Hand
                     }
                 }
                 handled.outputs.append(&mut env.outputs);
+                let rings = handled.handlers.maps.consume_rings();
+                let (time, cpu) = (sample.time().unwrap_or(0), sample.cpu().unwrap_or(0));
+                handled
+                    .outputs
+                    .extend(rings.into_iter().map(|(map, data)| Output {
+                        time,
+                        cpu,
+                        map,
+                        data,
+                        is_ring: true,
+                    }));
                 handled.printed.append(&mut env.printed);
             }
             _ => {}

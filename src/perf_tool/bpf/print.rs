@@ -52,12 +52,16 @@ impl Handled {
         }
         for output in &self.outputs {
             let (seconds, ns) = (output.time / 1_000_000_000, output.time % 1_000_000_000);
-            let payload = raw_payload(&output.data);
+            let payload = match output.is_ring {
+                true => output.data.clone(),
+                false => raw_payload(&output.data),
+            };
             writeln!(
                 out,
-                "[{:03}] {seconds}.{ns:09}: {}: raw {}: {}",
+                "[{:03}] {seconds}.{ns:09}: {}: {} {}: {}",
                 output.cpu,
                 output.map,
+                if output.is_ring { "ring" } else { "raw" },
                 payload.len(),
                 hex(&payload)
             )?;
@@ -138,6 +142,13 @@ fn print_losses(out: &mut dyn Write, map: &Map) -> io::Result<()> {
                     stats.too_short,
                     "stacks asked for that the sample does not have (EFAULT)",
                 ),
+            ]
+        }
+        Storage::Ring(ring) => {
+            let stats = ring.stats();
+            vec![
+                (stats.discarded, "records discarded by the program"),
+                (stats.lost, "records lost: there was no room (EAGAIN)"),
             ]
         }
         Storage::Hash(hash) => {

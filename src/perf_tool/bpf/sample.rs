@@ -159,6 +159,7 @@ impl Env for Recorded<'_> {
             cpu: self.sample.cpu().unwrap_or(0),
             map: map.to_owned(),
             data: data.to_owned(),
+            is_ring: false,
         });
         Ok(())
     }

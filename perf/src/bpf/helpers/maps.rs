@@ -2,6 +2,7 @@
 
 use super::status;
 use crate::bpf::fault::FaultKind;
+use crate::bpf::maps::kind::is_per_cpu;
 use crate::bpf::maps::{Map, Storage};
 use crate::bpf::vm::Vm;
 use crate::bpf::vm::address::{Region, decode, encode};
@@ -44,9 +45,34 @@ fn map_and_key(vm: &mut Vm<'_>, helper: &'static str) -> Result<(u32, Vec<u8>), 
 
 pub(super) fn lookup(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     const NAME: &str = "map_lookup_elem";
+    let outer = map_argument(vm, NAME, 1)?;
+    let found = get(vm, outer, NAME)?;
+    if let Storage::Maps(_) = found.storage {
+        let size = found.def.key_size as usize;
+        let key = vm.read(vm.reg(2)?, size)?;
+        let inner = match &get(vm, outer, NAME)?.storage {
+            Storage::Maps(slots) => slots.get(&key).copied(),
+            _ => None,
+        };
+        return Ok(inner.map_or(0, |inner| encode(Region::Map(inner as u32), 0)));
+    }
     let (map, key) = map_and_key(vm, NAME)?;
     let cpu = vm.env.cpu();
     let slot = get(vm, map, NAME)?.lookup(&key, cpu);
+    Ok(slot.map_or(0, |slot| encode(Region::Value { map, slot }, 0)))
+}
+
+/// `map_lookup_percpu_elem(map, key, cpu)`.
+pub(super) fn lookup_percpu(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
+    const NAME: &str = "map_lookup_percpu_elem";
+    let (map, key) = map_and_key(vm, NAME)?;
+    let cpu = vm.reg(3)? as u32;
+    let found = get(vm, map, NAME)?;
+    let kind = found.def.kind;
+    if !is_per_cpu(kind) {
+        return Err(FaultKind::MapKind { helper: NAME, kind });
+    }
+    let slot = found.lookup(&key, cpu);
     Ok(slot.map_or(0, |slot| encode(Region::Value { map, slot }, 0)))
 }
 

@@ -3,9 +3,11 @@
 //! Source: `include/uapi/linux/bpf.h`, `kernel/bpf/helpers.c`, `kernel/trace/bpf_trace.c`,
 //! Linux 6.18. A helper that is not here is refused when a program is loaded, by its name.
 
+mod callback;
 mod maps;
 mod memory;
 mod output;
+mod ring;
 mod stack;
 mod text;
 
@@ -64,7 +66,16 @@ const HELPERS: &[(i32, For, Helper)] = &[
     }),
     (119, For::PerfEventGpl, output::read_branch_records),
     (125, For::All, |vm| Ok(vm.env.boot_time_ns())),
+    (130, For::All, ring::output),
+    (131, For::All, ring::reserve),
+    (132, For::All, |vm| ring::release(vm, true)),
+    (133, For::All, |vm| ring::release(vm, false)),
+    (134, For::All, ring::query),
+    (164, For::All, callback::for_each_map_elem),
     (174, For::PerfEvent, |vm| Ok(vm.env.attach_cookie())),
+    (181, For::All, callback::rounds),
+    (182, For::All, text::strncmp),
+    (195, For::All, maps::lookup_percpu),
 ];
 
 /// Whether a helper can be called.

@@ -1,5 +1,5 @@
 //! `trace_printk`: the conversions that `bpf_bprintf_prepare` takes, without those for kernel
-//! pointers.
+//! pointers; and `strncmp`.
 
 use super::size_argument;
 use crate::bpf::env::Space;
@@ -26,6 +26,22 @@ pub(super) fn trace_printk(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
         }
         None => Ok(Errno::Einval.as_result()),
     }
+}
+
+/// `strncmp(s1, s1_sz, s2)`: s1 has so many bytes, s2 ends in a NUL.
+pub(super) fn strncmp(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
+    const NAME: &str = "strncmp";
+    let size = size_argument(vm, NAME, 2)?;
+    let one = vm.read(vm.reg(1)?, size)?;
+    let other = vm.reg(3)?;
+    for (at, byte) in (0..).zip(one) {
+        let against = vm.read(other.wrapping_add(at), 1)?;
+        let order = byte.cmp(&against[0]) as i64;
+        if order != 0 || byte == 0 {
+            return Ok(order as u64);
+        }
+    }
+    Ok(0)
 }
 
 /// The line; `None` for a conversion that the kernel refuses.

@@ -19,6 +19,18 @@ pub const LRU_HASH: u32 = 9;
 /// `BPF_MAP_TYPE_LRU_PERCPU_HASH`.
 pub const LRU_PERCPU_HASH: u32 = 10;
 
+/// `BPF_MAP_TYPE_ARRAY_OF_MAPS`.
+pub const ARRAY_OF_MAPS: u32 = 12;
+/// `BPF_MAP_TYPE_HASH_OF_MAPS`.
+pub const HASH_OF_MAPS: u32 = 13;
+/// `BPF_MAP_TYPE_RINGBUF`.
+pub const RINGBUF: u32 = 27;
+
+/// Whether a map of that type holds maps.
+pub(crate) const fn is_of_maps(kind: u32) -> bool {
+    matches!(kind, ARRAY_OF_MAPS | HASH_OF_MAPS)
+}
+
 /// Whether a map of that type has a value for each processor.
 pub(crate) const fn is_per_cpu(kind: u32) -> bool {
     matches!(kind, PERCPU_HASH | PERCPU_ARRAY | LRU_PERCPU_HASH)

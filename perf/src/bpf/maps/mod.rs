@@ -7,6 +7,7 @@
 mod array;
 mod hash;
 pub mod kind;
+mod ring;
 
 use super::env::MAX_STACK;
 use super::errno::Errno;
@@ -16,6 +17,8 @@ use super::object::MapDef;
 use super::stackmap::StackMap;
 pub use array::Array;
 pub use hash::{Hash, HashStats};
+pub use ring::{Ring, RingStats};
+use std::collections::BTreeMap;
 
 /// `BPF_ANY`: insert or change.
 pub const ANY: u64 = 0;
@@ -65,6 +68,10 @@ pub enum Storage {
     PerfEvents(Vec<Option<u32>>),
     /// `PROG_ARRAY`: for each slot the number of a program.
     Programs(Vec<Option<usize>>),
+    /// `RINGBUF`.
+    Ring(Ring),
+    /// `ARRAY_OF_MAPS` and `HASH_OF_MAPS`: by key the number of a map.
+    Maps(BTreeMap<Vec<u8>, usize>),
 }
 
 /// One map.
@@ -110,7 +117,43 @@ impl Maps {
             }
             maps.push(map.filled());
         }
-        Ok(Self { maps })
+        let mut maps = Self { maps };
+        for (outer, def) in definitions.iter().enumerate() {
+            for (slot, inner) in &def.inner {
+                let put = maps.put_map(outer, &slot.to_le_bytes(), *inner);
+                put.map_err(|_| fail(&def.name, LoadErrorKind::MapAttributes))?;
+            }
+        }
+        Ok(maps)
+    }
+
+    /// Puts map number `inner` into a map of maps, as user space does.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is none, for a key of another size, and for a map of maps in another one;
+    /// `ENOENT` if there is no such map, `E2BIG` if there is no room.
+    pub fn put_map(&mut self, outer: usize, key: &[u8], inner: usize) -> Result<(), Errno> {
+        let put = self.maps.get(inner).ok_or(Errno::Enoent)?;
+        if matches!(put.storage, Storage::Maps(_)) {
+            return Err(Errno::Einval);
+        }
+        let outer = self.maps.get_mut(outer).ok_or(Errno::Enoent)?;
+        let (entries, kind) = (outer.def.max_entries, outer.def.kind);
+        let Storage::Maps(slots) = &mut outer.storage else {
+            return Err(Errno::Einval);
+        };
+        if key.len() != outer.def.key_size as usize {
+            return Err(Errno::Einval);
+        }
+        let is_beyond = match kind {
+            kind::ARRAY_OF_MAPS => index_of(key).is_none_or(|index| index >= entries),
+            _ => !slots.contains_key(key) && slots.len() >= entries as usize,
+        };
+        if is_beyond {
+            return Err(Errno::E2big);
+        }
+        slots.insert(key.to_vec(), inner);
+        Ok(())
     }
 
     /// Map number `index`.
@@ -133,6 +176,19 @@ impl Maps {
         self.maps.iter()
     }
 
+    /// Takes what was submitted to ring buffers, as a consumer that keeps up does: names of the maps,
+    /// and records.
+    pub fn consume_rings(&mut self) -> Vec<(String, Vec<u8>)> {
+        let mut taken = Vec::new();
+        for map in &mut self.maps {
+            if let Storage::Ring(ring) = &mut map.storage {
+                let records = ring.consume().into_iter();
+                taken.extend(records.map(|data| (map.def.name.clone(), data)));
+            }
+        }
+        taken
+    }
+
     /// Opens an output event on each processor, in the slot of its number, for every map of perf
     /// events: what tools do before they attach a program.
     pub fn open_outputs(&mut self, cpus: u32) {
@@ -149,6 +205,9 @@ impl Maps {
 impl Map {
     fn new(def: &MapDef, cpus: u32) -> Result<Self, LoadErrorKind> {
         let invalid = LoadErrorKind::MapAttributes;
+        if def.kind == kind::RINGBUF && (def.key_size, def.value_size) != (0, 0) {
+            return Err(invalid);
+        }
         let values = |has_key: bool| match def.key_size {
             0 => Err(invalid),
             4 => Ok(()),
@@ -182,6 +241,14 @@ impl Map {
                     _ => Storage::Programs(Vec::new()),
                 }
             }
+            kind::ARRAY_OF_MAPS | kind::HASH_OF_MAPS => {
+                let is_array = def.kind == kind::ARRAY_OF_MAPS;
+                if def.value_size != 4 || def.key_size == 0 || is_array && def.key_size != 4 {
+                    return Err(invalid);
+                }
+                Storage::Maps(BTreeMap::new())
+            }
+            kind::RINGBUF => Storage::Ring(Ring::new(def.max_entries).map_err(|_| invalid)?),
             other => return Err(LoadErrorKind::MapType(other, names::map(other))),
         };
         let map = Self {
@@ -193,7 +260,7 @@ impl Map {
         if has_values && !(1..=VALUE_SIZE_MAX).contains(&def.value_size)
             || def.key_size > 512
             || def.initial.len() > def.value_size as usize
-            || map.slots() > SLOTS_MAX
+            || map.slots() > SLOTS_MAX && !matches!(map.storage, Storage::Ring(_))
             || map.entries() == 0
         {
             return Err(invalid);
@@ -221,6 +288,9 @@ impl Map {
 
     /// Bytes that it has if all entries are used.
     fn bytes(&self) -> u64 {
+        if let Storage::Ring(_) = self.storage {
+            return u64::from(self.entries());
+        }
         let keys = u64::from(self.entries()) * u64::from(self.def.key_size);
         let value = u64::from(self.def.value_size).next_multiple_of(8);
         self.slots().saturating_mul(value).saturating_add(keys)
@@ -233,7 +303,7 @@ impl Map {
             Storage::Array(array) => array.fill(&self.def.initial),
             Storage::PerfEvents(slots) => slots.resize(entries, None),
             Storage::Programs(slots) => slots.resize(entries, None),
-            Storage::Hash(_) | Storage::Stacks(_) => {}
+            Storage::Hash(_) | Storage::Stacks(_) | Storage::Ring(_) | Storage::Maps(_) => {}
         }
         self
     }

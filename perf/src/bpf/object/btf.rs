@@ -56,6 +56,8 @@ pub(super) struct Member<'a> {
     pub(super) type_id: u32,
     /// Where it stands in the section.
     pub(super) at: u64,
+    /// Where it is in the structure, bytes.
+    pub(super) offset: u64,
 }
 
 impl<'a> Btf<'a> {
@@ -200,6 +202,7 @@ impl<'a> Btf<'a> {
                 name: self.name(word(&self.section, at)?)?,
                 type_id: word(&self.section, at + 4)?,
                 at,
+                offset: u64::from(word(&self.section, at + 8)? & 0xff_ffff) / 8,
             })
         })
     }

@@ -31,12 +31,12 @@ pub(super) struct Symbol<'a> {
     pub(super) is_object: bool,
 }
 
-/// One relocation of a section of code.
+/// One relocation of a section of code, or of definitions of maps.
 #[derive(Clone, Copy)]
 pub(super) struct Relocation {
     /// Number of the section that it changes.
     pub(super) section: usize,
-    /// Number of the instruction in that section.
+    /// Number of the instruction, or of the word of 8 bytes, in that section.
     pub(super) insn: u64,
     pub(super) symbol: usize,
     pub(super) kind: u32,
@@ -127,7 +127,9 @@ impl<'a> Elf<'a> {
         let mut relocations = Vec::new();
         for (section, own) in table.iter().zip(&sections) {
             let target = section.sh_info(endian) as usize;
-            let is_wanted = sections.get(target).is_some_and(|section| section.is_code);
+            let is_wanted = sections
+                .get(target)
+                .is_some_and(|section| section.is_code || section.name == ".maps");
             if section.sh_type(endian) != elf::SHT_REL || !is_wanted {
                 continue;
             }

@@ -22,6 +22,14 @@ pub(super) struct Maps {
     data: Vec<(usize, usize)>,
 }
 
+/// A definition that lists maps.
+struct Listed {
+    /// Where it stands in its section, and where its list begins.
+    range: std::ops::Range<u64>,
+    start: u64,
+    map: usize,
+}
+
 /// What a symbol means to `ld_imm64`.
 pub(super) enum Meaning {
     /// A map.
@@ -70,24 +78,60 @@ impl Maps {
             Some(btf) if section.name == ".maps" => btf.variables(".maps")?,
             _ => Vec::new(),
         };
+        let mut listed = Vec::new();
         for (index, symbol) in symbols.iter().enumerate() {
             let offset = section.offset.saturating_add(symbol.value);
             let malformed = || {
                 let kind = Kind::MapDefinition(symbol.name.to_owned());
                 ObjectError::new(kind, offset, section.name)
             };
-            let definition = if section.name == "maps" {
+            let (definition, values) = if section.name == "maps" {
                 let next = symbols.get(index + 1).map(|next| next.value);
                 let end = next.unwrap_or(section.size).min(section.size);
-                legacy(section, symbol, end)?.ok_or_else(malformed)?
+                (legacy(section, symbol, end)?.ok_or_else(malformed)?, None)
             } else {
                 let found = variables.iter().find(|(name, _)| *name == symbol.name);
                 let (btf, (_, found)) = btf.zip(found).ok_or_else(malformed)?;
                 by_btf(btf, symbol.name, found)?
             };
             let place = (section.index, symbol.value, self.definitions.len());
+            if let Some(offset) = values {
+                let range = symbol.value..symbol.value.saturating_add(symbol.size);
+                let start = symbol.value.saturating_add(offset);
+                let map = self.definitions.len();
+                listed.push(Listed { range, start, map });
+            }
             self.places.push(place);
             self.definitions.push(definition);
+        }
+        self.add_inner(elf, section, &listed)
+    }
+
+    /// Relocations of definitions say which maps are in maps of maps at first.
+    fn add_inner(
+        &mut self,
+        elf: &Elf<'_>,
+        section: &Section<'_>,
+        listed: &[Listed],
+    ) -> Result<(), ObjectError> {
+        let of_section = elf
+            .relocations
+            .iter()
+            .filter(|r| r.section == section.index);
+        for relocation in of_section {
+            let at = relocation.insn.saturating_mul(8);
+            let error = |kind| ObjectError::new(kind, relocation.offset, section.name);
+            let list = listed.iter().find(|list| list.range.contains(&at));
+            let slot = list.and_then(|list| at.checked_sub(list.start));
+            let slot = slot.and_then(|bytes| u32::try_from(bytes / 8).ok());
+            let (Some(list), Some(slot)) = (list, slot) else {
+                return Err(error(Kind::RelocationTarget));
+            };
+            let symbol = elf.symbol_of(relocation)?;
+            let Some(Meaning::Map(inner)) = self.meaning(symbol) else {
+                return Err(error(Kind::ReferTo(symbol.name.to_owned())));
+            };
+            self.definitions[list.map].inner.push((slot, inner));
         }
         Ok(())
     }
@@ -107,6 +151,7 @@ impl Maps {
             max_entries: 1,
             flags: MMAPABLE | if is_constant { RDONLY_PROG } else { 0 },
             initial: section.bytes.to_vec(),
+            inner: Vec::new(),
         });
         Ok(())
     }
@@ -166,11 +211,13 @@ fn legacy(
         max_entries: at(3)?,
         flags,
         initial: Vec::new(),
+        inner: Vec::new(),
     }))
 }
 
 /// A definition as a structure whose members' types say the numbers.
-fn by_btf(btf: &Btf<'_>, name: &str, found: &Type) -> Result<MapDef, ObjectError> {
+/// With where in it the maps are listed that are in it at first.
+fn by_btf(btf: &Btf<'_>, name: &str, found: &Type) -> Result<(MapDef, Option<u64>), ObjectError> {
     let mut definition = MapDef {
         name: name.to_owned(),
         kind: 0,
@@ -179,7 +226,9 @@ fn by_btf(btf: &Btf<'_>, name: &str, found: &Type) -> Result<MapDef, ObjectError
         max_entries: 0,
         flags: 0,
         initial: Vec::new(),
+        inner: Vec::new(),
     };
+    let mut values = None;
     for member in btf.members(found) {
         let member = member?;
         let id = member.type_id;
@@ -193,11 +242,20 @@ fn by_btf(btf: &Btf<'_>, name: &str, found: &Type) -> Result<MapDef, ObjectError
             "value" => definition.value_size = btf.pointed_size(id)?,
             // Where a map is pinned, and on which node it lies, changes nothing here.
             "pinning" | "numa_node" => {}
+            "values" => values = Some(member),
             other => {
                 let kind = Kind::MapMember(other.to_owned());
                 return Err(btf.error_at(kind, member.at));
             }
         }
     }
-    Ok(definition)
+    let Some(values) = values else {
+        return Ok((definition, None));
+    };
+    if !kind::is_of_maps(definition.kind) {
+        return Err(btf.error_at(Kind::MapMember("values".to_owned()), values.at));
+    }
+    // What is in a slot has the size of a descriptor, whatever the object says.
+    definition.value_size = 4;
+    Ok((definition, Some(values.offset)))
 }

@@ -6,7 +6,7 @@
 //! Source of the conventions: libbpf 1.x, `Documentation/bpf/llvm_reloc.rst` (Linux 7.2).
 //!
 //! Not here: relocations against a kernel's types (CO-RE), kernel symbols and Kconfig values,
-//! maps inside maps, static linking of several objects; each is refused by name. Nothing is
+//! arrays of programs that are filled at first, static linking of several objects; each is refused by name. Nothing is
 //! allocated by a stated length: what a file makes us allocate is at most a multiple of its size.
 
 mod btf;
@@ -81,6 +81,8 @@ pub struct MapDef {
     /// What its only value holds at first, for global data; shorter than `value_size` where the
     /// rest is zero.
     pub initial: Vec<u8>,
+    /// Of a map of maps: slots, and which map is in each at first.
+    pub inner: Vec<(u32, usize)>,
 }
 
 impl Object {

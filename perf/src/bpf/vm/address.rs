@@ -32,6 +32,9 @@ pub enum Region {
     },
     /// A map itself, which has no bytes that programs can access.
     Map(u32),
+    /// A record that is reserved in a ring buffer, or what a helper holds for a callback, by its
+    /// number in the run.
+    Record(u32),
     /// A function: the offset is the number of its first instruction.
     Code,
 }
@@ -43,6 +46,7 @@ impl fmt::Display for Region {
             Self::Stack(frame) => write!(f, "the stack of call {frame}"),
             Self::Value { map, slot } => write!(f, "value {slot} of map {map}"),
             Self::Map(map) => write!(f, "map {map} itself"),
+            Self::Record(number) => write!(f, "record {number}"),
             Self::Code => write!(f, "code"),
         }
     }
@@ -56,6 +60,7 @@ pub(crate) const fn encode(region: Region, offset: u32) -> u64 {
         Region::Value { map, slot } => (3, map, slot),
         Region::Map(map) => (4, map, 0),
         Region::Code => (5, 0, 0),
+        Region::Record(number) => (6, 0, number),
     };
     TAG | kind << KIND_SHIFT
         | (map as u64) << (OFFSET_BITS + SLOT_BITS)
@@ -77,6 +82,7 @@ pub(crate) const fn decode(address: u64) -> Option<(Region, i64)> {
         3 => Region::Value { map, slot },
         4 => Region::Map(map),
         5 => Region::Code,
+        6 => Region::Record(slot),
         _ => return None,
     };
     Some((region, offset))

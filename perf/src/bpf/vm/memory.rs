@@ -1,7 +1,7 @@
 //! Loads and stores: each is checked against what its pointer points to.
 
 use super::address::{Region, decode};
-use super::{STACK_SIZE, Vm};
+use super::{Owner, STACK_SIZE, Vm};
 use crate::bpf::fault::FaultKind;
 
 /// The stack of one call.
@@ -36,6 +36,7 @@ impl Stack {
 enum Target {
     Stack(usize, usize),
     Value(u32, u32, usize),
+    Held(usize, usize),
     Context(i64),
 }
 
@@ -85,6 +86,11 @@ impl Vm<'_> {
                 let start = bounds(value.map_or(0, <[u8]>::len))?;
                 Ok(Target::Value(map, slot, start))
             }
+            Region::Record(number) => {
+                let held = self.held.get(number as usize);
+                let start = bounds(held.map_or(0, |held| held.bytes.len()))?;
+                Ok(Target::Held(number as usize, start))
+            }
             Region::Map(_) | Region::Code => bounds(0).map(|_| Target::Context(0)),
         }
     }
@@ -111,6 +117,9 @@ impl Vm<'_> {
             }
             Target::Value(map, slot, start) => {
                 self.read_value(map, slot, start, &mut word[..size]);
+            }
+            Target::Held(number, start) => {
+                word[..size].copy_from_slice(&self.held[number].bytes[start..start + size]);
             }
         }
         Ok(u64::from_le_bytes(word))
@@ -157,6 +166,9 @@ impl Vm<'_> {
                 self.read_value(map, slot, start, &mut bytes);
                 Ok(bytes)
             }
+            Target::Held(number, start) => {
+                Ok(self.held[number].bytes[start..start + size].to_vec())
+            }
             Target::Context(offset) => Err(FaultKind::Context {
                 offset,
                 size: size as u64,
@@ -169,6 +181,10 @@ impl Vm<'_> {
         match self.target(address, size)? {
             Target::Context(_) => Err(FaultKind::ReadOnly(Region::Context)),
             Target::Stack(..) => Ok(()),
+            Target::Held(number, _) => match self.held[number].owner {
+                Owner::Helper => Err(FaultKind::ReadOnly(Region::Record(number as u32))),
+                Owner::Ring { .. } | Owner::Nobody => Ok(()),
+            },
             Target::Value(map, slot, _) => {
                 let found = self.maps.get(map as usize);
                 match found.is_some_and(crate::bpf::maps::Map::is_read_only) {
@@ -188,6 +204,10 @@ impl Vm<'_> {
                 let stack = &mut self.frames[frame].stack;
                 stack.bytes[start..start + bytes.len()].copy_from_slice(bytes);
                 stack.mark(start, bytes.len());
+            }
+            Target::Held(number, start) => {
+                let held = &mut self.held[number].bytes;
+                held[start..start + bytes.len()].copy_from_slice(bytes);
             }
             Target::Value(map, slot, start) => {
                 let found = self.maps.get_mut(map as usize);

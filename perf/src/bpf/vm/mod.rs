@@ -15,7 +15,7 @@ use super::env::Env;
 use super::fault::{Fault, FaultKind};
 use super::helpers;
 use super::insn::{Insn, R10, alu as op, class, jmp, mode, pseudo};
-use super::maps::Maps;
+use super::maps::{Maps, Storage};
 use address::{Region, encode};
 use memory::Stack;
 
@@ -54,6 +54,23 @@ struct Frame {
     back: (usize, usize),
 }
 
+/// Memory that a helper gave to the program.
+pub(crate) struct Held {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) owner: Owner,
+}
+
+/// To whom it goes back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A ring buffer, where it has a number.
+    Ring { map: u32, number: u64 },
+    /// The helper, which lets the program read it.
+    Helper,
+    /// It was given back: it has no bytes any more.
+    Nobody,
+}
+
 /// A running program.
 pub(crate) struct Vm<'a> {
     programs: &'a [Program],
@@ -64,6 +81,10 @@ pub(crate) struct Vm<'a> {
     /// One bit for each register that was written.
     written: u16,
     frames: Vec<Frame>,
+    pub(crate) held: Vec<Held>,
+    /// Instructions that were executed, and that may be.
+    insns: u64,
+    budget: u64,
     program: usize,
     pc: usize,
     tail_calls: u32,
@@ -90,6 +111,9 @@ pub(crate) fn run(
         regs: [0; 11],
         written: 0,
         frames: Vec::with_capacity(1),
+        held: Vec::new(),
+        insns: 0,
+        budget,
         program,
         pc: 0,
         tail_calls: 0,
@@ -97,20 +121,20 @@ pub(crate) fn run(
     };
     vm.set(1, encode(Region::Context, 0));
     vm.enter((program, 0));
-    let mut insns = 0;
     loop {
-        let at = vm.pc;
-        let kind = match insns < budget {
-            true => {
-                insns += 1;
-                match vm.step() {
-                    Ok(None) => continue,
-                    Ok(Some(r0)) => return Ok(Outcome { r0, insns }),
-                    Err(kind) => kind,
+        let kind = match vm.counted_step() {
+            Ok(None) => continue,
+            Ok(Some(r0)) => match vm.unreleased() {
+                None => {
+                    let insns = vm.insns;
+                    return Ok(Outcome { r0, insns });
                 }
-            }
-            false => FaultKind::Budget(budget),
+                Some(record) => FaultKind::Unreleased(record),
+            },
+            Err(kind) => kind,
         };
+        let at = vm.pc;
+        vm.release_all();
         let program = &programs[vm.program];
         let functions = program.functions.iter().rev();
         let function = functions.clone().find(|function| function.start <= at);
@@ -136,6 +160,55 @@ impl Vm<'_> {
     fn set(&mut self, register: u8, value: u64) {
         self.regs[usize::from(register)] = value;
         self.written |= 1 << register;
+    }
+
+    /// Executes one instruction of the budget; `Some` at the end of the program.
+    fn counted_step(&mut self) -> Result<Option<u64>, FaultKind> {
+        if self.insns >= self.budget {
+            return Err(FaultKind::Budget(self.budget));
+        }
+        self.insns += 1;
+        self.step()
+    }
+
+    /// The first record of a ring buffer that the program has not given back.
+    fn unreleased(&self) -> Option<u32> {
+        let is_of_ring = |held: &Held| matches!(held.owner, Owner::Ring { .. });
+        self.held.iter().position(is_of_ring).map(|at| at as u32)
+    }
+
+    /// Gives back what a program that was stopped still had, so that the ring goes on.
+    fn release_all(&mut self) {
+        for held in &self.held {
+            if let Owner::Ring { map, number } = held.owner
+                && let Some(map) = self.maps.get_mut(map as usize)
+                && let Storage::Ring(ring) = &mut map.storage
+            {
+                ring.commit(number, None);
+            }
+        }
+    }
+
+    /// Calls a function of the program that runs, for a helper: what it returns.
+    pub(crate) fn call_function(
+        &mut self,
+        start: usize,
+        arguments: &[u64],
+    ) -> Result<u64, FaultKind> {
+        let depth = self.frames.len();
+        if depth >= CALL_DEPTH_MAX {
+            return Err(FaultKind::CallDepth);
+        }
+        self.written &= !R1_TO_R5;
+        for (register, argument) in (1..).zip(arguments) {
+            self.set(register, *argument);
+        }
+        self.enter((self.program, self.pc));
+        self.pc = start;
+        while self.frames.len() > depth {
+            self.counted_step()?;
+        }
+        self.reg(0)
     }
 
     /// Begins a call; its arguments are in r1 to r5.
