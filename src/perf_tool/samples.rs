@@ -172,11 +172,10 @@ impl Output for Samples {
         let number = |id: Option<i32>| id.and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
         let name = self.name(head.tasks, head.id.tid().unwrap_or(-1));
         let (pid, tid) = (number(head.id.pid()), number(head.id.tid()));
-        let period = head.sample.period();
         out.samples.push(Begun {
             thread: self.profile.thread(pid, tid, head.event as u32, &name),
             time: head.id.time().unwrap_or(0),
-            events: period.unwrap_or(head.sample.attr().sample_period),
+            events: head.period,
             frames: out.frames.len(),
         });
     }

@@ -12,6 +12,7 @@ mod call_stacks;
 mod digits;
 mod fields;
 mod frames;
+mod groups;
 mod joined;
 mod names;
 mod objects;

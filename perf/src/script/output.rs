@@ -16,6 +16,8 @@ pub struct Head<'a> {
     pub id: &'a RecordId<'a>,
     /// The number of its event among the file's attributes.
     pub event: usize,
+    /// What the event counted since its last sample.
+    pub period: u64,
     /// Whether chains are shown at all.
     pub chains: bool,
 }

@@ -2,6 +2,7 @@
 
 use super::call_stacks::CallStacks;
 use super::fields::Fields;
+use super::groups::Groups;
 use super::joined::{Joining, Waiting};
 use super::objects::Symbols;
 use super::output::{Head, Output};
@@ -50,6 +51,7 @@ pub struct Script<'f, 's, O: Output = Text> {
     unwound: Vec<u64>,
     joining: Option<Box<Joining<O::Piece>>>,
     lbr: CallStacks,
+    groups: Groups,
 }
 
 /// Which chain is printed of a sample.
@@ -95,6 +97,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
             unwound: Vec::new(),
             joining: Joining::of(file, options.join).map(Box::new),
             lbr: CallStacks::new(file, options.stitch_lbr),
+            groups: Groups::new(file),
         }
     }
 
@@ -123,6 +126,12 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
             self.joining = Some(joining);
         } else {
             match event.record {
+                Record::Sample(sample) if sample.attr().sample_type & st::READ != 0 => {
+                    let counted = self.groups.split(&sample);
+                    for (at, period) in counted {
+                        self.sample_of(at, period, &sample, &event.id(), Chain::Own, out);
+                    }
+                }
                 Record::Sample(sample) => {
                     self.sample(&sample, &event.id(), Chain::Own, out);
                 }
@@ -165,7 +174,23 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         chain: Chain<'_>,
         out: &mut O::Piece,
     ) -> usize {
-        let at = self.column(sample.attr());
+        let attr = sample.attr();
+        let at = self.column(attr);
+        let period = sample.period().unwrap_or(attr.sample_period);
+        self.sample_of(at, period, sample, id, chain, out);
+        at
+    }
+
+    /// A sample as one of the event of that number.
+    fn sample_of(
+        &mut self,
+        at: usize,
+        period: u64,
+        sample: &Sample<'_>,
+        id: &RecordId<'_>,
+        chain: Chain<'_>,
+        out: &mut O::Piece,
+    ) {
         self.tasks
             .thread(id.pid().unwrap_or(-1), id.tid().unwrap_or(-1));
         let head = Head {
@@ -173,6 +198,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
             sample,
             id,
             event: at,
+            period,
             chains: self.chains,
         };
         self.output.head(&head, self.symbols, out);
@@ -182,7 +208,6 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         if !matches!(chain, Chain::Kernel) {
             self.output.end(out);
         }
-        at
     }
 
     /// The address or the callchain.

@@ -15,6 +15,8 @@ use crate::data::{PerfFile, RecordId, feature, sample_type as st};
 #[derive(Debug)]
 struct Column {
     fields: Fields,
+    /// Of its event: the number of the tracepoint.
+    config: u64,
     /// The event's name, padded to the longest, with what follows it.
     name: Vec<u8>,
     /// The number of its [`Lines`].
@@ -37,7 +39,8 @@ impl Text {
         let named: Vec<String> = file.attrs().iter().map(names::name).collect();
         let width = named.iter().map(String::len).max().unwrap_or(0);
         let mut lines: Vec<Lines> = Vec::new();
-        let columns = all.into_iter().zip(&named).map(|(fields, name)| {
+        let events = file.attrs().iter().zip(&named);
+        let columns = all.into_iter().zip(events).map(|(fields, (attr, name))| {
             let same = lines.iter().position(|lines| lines.fields() == fields);
             let lines = same.unwrap_or_else(|| {
                 lines.push(Lines::new(fields));
@@ -46,6 +49,7 @@ impl Text {
             let name = format!("{name:>width$}: ").into_bytes();
             Column {
                 fields,
+                config: attr.config,
                 name,
                 lines,
             }
@@ -129,14 +133,13 @@ impl Output for Text {
             sample,
             id,
             event,
+            period,
             chains,
         } = *head;
-        let attr = sample.attr();
         let fields = self.columns[event].fields;
-        let has_chain = attr.sample_type & st::CALLCHAIN != 0 && fields.has(Fields::IP);
+        let has_chain = sample.attr().sample_type & st::CALLCHAIN != 0 && fields.has(Fields::IP);
         self.start(tasks, fields, has_chain && chains, id, out);
         if fields.has(Fields::PERIOD) {
-            let period = sample.period().unwrap_or(attr.sample_period);
             digits::decimal(out, period, 10, b' ');
             out.push(b' ');
         }
@@ -147,7 +150,8 @@ impl Output for Text {
             && let Ok(Some(raw)) = sample.raw_data()
         {
             let mut functions = |address| kernel_function(tasks, symbols, address);
-            self.formats.print(attr.config, raw, &mut functions, out);
+            self.formats
+                .print(self.columns[event].config, raw, &mut functions, out);
         }
     }
 
