@@ -15,6 +15,9 @@ const LINES_MAX: usize = 64;
 /// A stack for each that is asked of a file.
 const FRAMES: [u64; 2] = [0x40_1000, 0x40_2000];
 
+/// The handler of each that is asked of a file.
+const OBJECT: &[u8] = include_bytes!("../../corpus/bpf/lines.bpf.o");
+
 /// A scenario: without a defect put in, its run breaks no rule; as text it is the same scenario;
 /// its perf.data is read.
 pub fn scenario(data: &[u8]) {
@@ -27,6 +30,9 @@ pub fn scenario(data: &[u8]) {
         if scenario.supply(request, stacks).is_err() {
             return;
         }
+    }
+    if !supply_objects(&mut scenario) {
+        return;
     }
     let schedule = &mut scenario.schedule;
     schedule.actions.truncate(ACTIONS_MAX);
@@ -48,7 +54,8 @@ pub fn scenario(data: &[u8]) {
     assert!(!sound || broken.is_empty(), "{broken:?}");
     let printed = output(&world);
     let written = bless(&scenario.schedule.text(), &printed);
-    let again = Scenario::parse(&written).expect("it was written by us");
+    let mut again = Scenario::parse(&written).expect("it was written by us");
+    assert!(supply_objects(&mut again), "they were there before");
     assert_eq!(again.schedule.actions, scenario.schedule.actions);
     assert_eq!(again.expected, printed);
     let world_again = again.run().expect("it ran before");
@@ -56,6 +63,11 @@ pub fn scenario(data: &[u8]) {
     if !world.events().is_empty() {
         read(&perf_data(&world).expect("it can be written"));
     }
+}
+
+/// An object for each handler that comes from a file; whether all have their program.
+fn supply_objects(scenario: &mut Scenario) -> bool {
+    (0..scenario.objects().len()).all(|request| scenario.supply_object(request, OBJECT).is_ok())
 }
 
 /// Parses without the lines that are wrong, so that more inputs come to run.

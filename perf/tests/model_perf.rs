@@ -30,11 +30,14 @@ type Sample = (i32, u16, u64, Vec<u64>);
 fn samples(world: &World) -> Vec<Sample> {
     let mut samples = Vec::new();
     for record in world.records() {
-        if let Body::Sample { chain, .. } = &record.body {
-            let frames = chain.iter().copied().filter(|&word| !is_marker(word));
-            let time = record.time + EPOCH_NS;
-            samples.push((record.tid, record.cpu, time, frames.collect()));
-        }
+        let chain = match &record.body {
+            Body::Sample { chain, .. } => chain.as_slice(),
+            Body::Raw { .. } => &[],
+            _ => continue,
+        };
+        let frames = chain.iter().copied().filter(|&word| !is_marker(word));
+        let time = record.time + EPOCH_NS;
+        samples.push((record.tid, record.cpu, time, frames.collect()));
     }
     samples.sort();
     samples

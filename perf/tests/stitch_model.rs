@@ -182,7 +182,7 @@ fn check(seed: u64, form: Form, sums: &mut Sums) {
 #[test]
 fn every_sample_of_the_model_gets_its_own_stack_or_a_reason() {
     let mut sums = Sums::default();
-    for seed in 0..1500 {
+    for seed in 0..2000 {
         check(seed, Form::Upstream, &mut sums);
     }
     println!("{sums:?}");
@@ -197,7 +197,7 @@ fn every_sample_of_the_model_gets_its_own_stack_or_a_reason() {
 #[test]
 fn r001_4_without_cookies_a_request_that_nobody_answers_brings_a_wrong_stack() {
     let mut sums = Sums::default();
-    for seed in 0..1500 {
+    for seed in 0..2000 {
         check(seed, Form::Rfc2023, &mut sums);
     }
     println!("{sums:?}");

@@ -59,10 +59,7 @@ pub fn run(
     cpus: Option<u16>,
     lbr_storage: Option<Storage>,
 ) -> Result<Outcome, ScenarioFileError> {
-    let (_, mut scenario) = read(path)?;
-    let setup = &mut scenario.schedule.setup;
-    setup.cpus = cpus.unwrap_or(setup.cpus);
-    setup.lbr_storage = lbr_storage.unwrap_or(setup.lbr_storage);
+    let (_, scenario) = read(path, cpus, lbr_storage)?;
     run_read(path, &scenario)
 }
 
@@ -71,7 +68,7 @@ pub fn run(
 /// # Errors
 /// As [`run`]; and if the file cannot be written.
 pub fn run_and_bless(path: &Path) -> Result<Outcome, ScenarioFileError> {
-    let (text, scenario) = read(path)?;
+    let (text, scenario) = read(path, None, None)?;
     let outcome = run_read(path, &scenario)?;
     std::fs::write(path, bless(&text, &outcome.output)).map_err(io(path))?;
     Ok(outcome)
@@ -95,7 +92,11 @@ fn io(path: &Path) -> impl Fn(std::io::Error) -> ScenarioFileError {
     }
 }
 
-fn read(path: &Path) -> Result<(String, Scenario), ScenarioFileError> {
+fn read(
+    path: &Path,
+    cpus: Option<u16>,
+    lbr_storage: Option<Storage>,
+) -> Result<(String, Scenario), ScenarioFileError> {
     use std::io::Read;
     let file = std::fs::File::open(path).map_err(io(path))?;
     let mut text = String::new();
@@ -103,11 +104,19 @@ fn read(path: &Path) -> Result<(String, Scenario), ScenarioFileError> {
     let mut file = file.take(SCENARIO_BYTES_MAX as u64 + 1);
     file.read_to_string(&mut text).map_err(io(path))?;
     let mut scenario = Scenario::parse(&text).map_err(wrong(path))?;
+    let setup = &mut scenario.schedule.setup;
+    setup.cpus = cpus.unwrap_or(setup.cpus);
+    setup.lbr_storage = lbr_storage.unwrap_or(setup.lbr_storage);
     let folder = path.parent().unwrap_or(Path::new(""));
-    sources::supply(&mut scenario, folder).map_err(|(line, source)| ScenarioFileError::Stack {
-        path: path.into(),
-        line,
-        source: Box::new(source),
+    let stacks = sources::supply(&mut scenario, folder);
+    let all = stacks.and_then(|()| sources::supply_objects(&mut scenario, folder));
+    all.map_err(|(line, source)| match source {
+        StackError::Scenario(source) => wrong(path)(source),
+        source => ScenarioFileError::Stack {
+            path: path.into(),
+            line,
+            source: Box::new(source),
+        },
     })?;
     Ok((text, scenario))
 }

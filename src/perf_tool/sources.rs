@@ -1,10 +1,13 @@
 //! Stacks for scenarios: of a trace's samples, and of programs in the emulated machine.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use unwind_sim_corpus::trace::{Meta, Trace, TraceError, TraceWriter, WriteError};
 use unwind_sim_emulator::linux;
-use unwind_sim_perf::model::{PROGRAM_INSTRUCTIONS_MAX, Scenario, ScenarioError, StackFrom};
+use unwind_sim_perf::model::{
+    OBJECT_BYTES_MAX, PROGRAM_INSTRUCTIONS_MAX, Scenario, ScenarioError, StackFrom,
+};
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::start::Variant;
 
@@ -99,6 +102,35 @@ pub(super) fn supply(scenario: &mut Scenario, folder: &Path) -> Result<(), (usiz
         supplied.map_err(|error| (request.line, error))?;
     }
     Ok(())
+}
+
+/// Reads all object files of a scenario; `folder` is where its paths begin.
+///
+/// # Errors
+/// The line, and why it has no program.
+pub(super) fn supply_objects(
+    scenario: &mut Scenario,
+    folder: &Path,
+) -> Result<(), (usize, StackError)> {
+    for index in 0..scenario.objects().len() {
+        let request = scenario.objects()[index].clone();
+        let bytes = object(&folder.join(&request.path)).map_err(|source| StackError::Io {
+            path: request.path.clone(),
+            source,
+        });
+        let supplied = bytes.and_then(|bytes| Ok(scenario.supply_object(index, &bytes)?));
+        supplied.map_err(|error| (request.line, error))?;
+    }
+    Ok(())
+}
+
+/// An object file, up to one byte more than it may have, so that a longer one is known for it.
+fn object(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path)?;
+    file.take(OBJECT_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// The chain of a trace's sample.

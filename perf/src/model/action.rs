@@ -5,6 +5,7 @@
 
 use super::deferred::PENDING;
 use super::log::{Context, Fact};
+use super::programs::Attached;
 use super::record::Body;
 use super::refused::Refused;
 use super::setup::{Kind, Mutant, TIMER_FLOOR_NS};
@@ -78,6 +79,13 @@ pub enum Action {
     Softirq {
         /** Where. */
         cpu: u16,
+    },
+    /// A timer expires outside of an interrupt: there are no registers.
+    Expire {
+        /** Where. */
+        cpu: u16,
+        /** Whose. */
+        event: u16,
     },
     /// The CPU goes on with another task, wherever that waited; 0 is the idle task.
     Switch {
@@ -199,14 +207,19 @@ impl World {
                 self.interrupt(cpu, INTERRUPT_STEPS);
             }
             Action::Softirq { cpu } => {
-                let cpu = self.cpu(cpu)?;
-                if !self.cpus[cpu].frames.is_empty() || !self.interrupts_on(cpu) {
-                    return Err(Refused::InterruptsOff);
+                let cpu = self.softirq_can_come(cpu)?;
+                self.softirq(cpu, None, INTERRUPT_STEPS);
+            }
+            Action::Expire { cpu, event } => {
+                let cpu = self.softirq_can_come(cpu)?;
+                let setup = self.events.get(usize::from(event));
+                let setup = setup.ok_or(Refused::NoEvent)?;
+                let index = self.index(event, cpu);
+                let is_timer = setup.kind == Kind::Timer && !self.counters[index].throttled;
+                if !is_timer || !self.counts(event, cpu) {
+                    return Err(Refused::WrongContext);
                 }
-                if self.interrupt_waits(cpu) {
-                    return Err(Refused::InterruptWaits);
-                }
-                self.softirq(cpu, INTERRUPT_STEPS);
+                self.softirq(cpu, Some(event), INTERRUPT_STEPS);
             }
             Action::Switch { cpu, tid } => {
                 self.switch(cpu, tid)?;
@@ -321,6 +334,17 @@ impl World {
         Ok((cpu, task))
     }
 
+    fn softirq_can_come(&self, cpu: u16) -> Result<usize, Refused> {
+        let cpu = self.cpu(cpu)?;
+        if !self.cpus[cpu].frames.is_empty() || !self.interrupts_on(cpu) {
+            return Err(Refused::InterruptsOff);
+        }
+        if self.interrupt_waits(cpu) {
+            return Err(Refused::InterruptWaits);
+        }
+        Ok(cpu)
+    }
+
     fn find(&self, tid: i32) -> Result<usize, Refused> {
         let at = self
             .tasks
@@ -432,7 +456,7 @@ impl World {
                 let job = self.overflow(at, event, Context::Task, false);
                 self.tasks[task].job = Some(job);
             }
-            Kind::Uprobe => return Err(Refused::WrongContext),
+            Kind::Uprobe | Kind::BpfOutput => return Err(Refused::WrongContext),
         }
         Ok(())
     }
@@ -497,6 +521,11 @@ impl World {
         }
         if slot.handler != 0 && handler != 0 {
             return Err(Refused::HandlerExists);
+        }
+        if let Some(Attached::Program(program)) = self.attached(handler)
+            && !program.fits(&self.events[usize::from(event)])
+        {
+            return Err(Refused::NotForPrograms);
         }
         self.slots[usize::from(event)].handler = handler;
         if self.mutant(Mutant::HalfReplacedHandler) {

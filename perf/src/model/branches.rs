@@ -135,7 +135,7 @@ impl World {
             );
         }
         let (returns, calls) = (returns as u16, made as u16);
-        self.say(cpu, Fact::Called { returns, calls });
+        self.say(cpu, Fact::Moved { returns, calls });
     }
 
     /// The branch stack of a sample taken now.

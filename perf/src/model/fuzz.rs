@@ -3,9 +3,11 @@
 
 use super::action::Action;
 use super::join::join;
+use super::programs::built_in;
 use super::rng::Rng;
 use super::rule::Violation;
 use super::sampling::{Constant, UserOnly};
+use super::scenario_programs::ObjectRequest;
 use super::setup::{EventSetup, Form, Kind, Mutant, RfcBuffer, Setup};
 use super::stack::{Leaf, Numbered, Scripted, StackId, StackSource};
 use super::world::World;
@@ -23,6 +25,8 @@ pub struct Schedule {
     pub tasks: Vec<(i32, Option<StackId>)>,
     /// The stacks; none are the [`Numbered`] ones.
     pub stacks: Option<Scripted>,
+    /// Handlers from object files; they come behind those that are always there.
+    pub programs: Vec<ObjectRequest>,
     /// What happens. Actions that are refused do nothing.
     pub actions: Vec<Action>,
 }
@@ -75,6 +79,7 @@ impl Schedule {
                 true => RfcBuffer::Allocated,
                 false => RfcBuffer::OnStack,
             },
+            timer_tracepoint: rng.chance(1, 4),
             lbr_storage,
             lbr_depth: Depth::ALL[rng.below(3)],
             ..Setup::default()
@@ -112,6 +117,7 @@ impl Schedule {
                 period: 2_000 + rng.below(60_000) as u64,
                 tid: only,
                 inherit: rng.chance(1, 2),
+                has_callchain: !rng.chance(1, 6),
                 defer_callchain: !rng.chance(1, 6),
                 defer_output,
                 branch_stack: has_branches && kind == Kind::Pmu && !rng.chance(1, 4),
@@ -128,12 +134,23 @@ impl Schedule {
                 ..EventSetup::default()
             }
         });
-        let events: Vec<_> = events.collect();
+        let mut events: Vec<_> = events.collect();
+        if rng.chance(1, 2) {
+            events.push(EventSetup {
+                name: "outputs".to_owned(),
+                kind: Kind::BpfOutput,
+                defer_callchain: false,
+                defer_output: false,
+                ring_bytes: 600 + 600 * rng.below(20) as u32,
+                ..EventSetup::default()
+            });
+        }
         let mut maker = Maker {
             cpus: usize::from(setup.cpus),
             events: events.len(),
             tasks: tasks.len(),
             has_branches,
+            closed: None,
             next: 101,
             rng,
         };
@@ -142,6 +159,7 @@ impl Schedule {
             events,
             tasks,
             stacks: None,
+            programs: Vec::new(),
             actions: Vec::with_capacity(actions),
         };
         let mut world = schedule.world();
@@ -179,6 +197,12 @@ impl Schedule {
         world.add_handler(Box::new(Constant(false)));
         world.add_handler(Box::new(UserOnly(true)));
         world.add_handler(Box::new(UserOnly(false)));
+        for program in built_in() {
+            world.add_program(program);
+        }
+        for program in self.programs.iter().filter_map(|r| r.loaded.clone()) {
+            world.add_program(program);
+        }
         Ok(world)
     }
 
@@ -255,6 +279,8 @@ struct Maker {
     events: usize,
     tasks: usize,
     has_branches: bool,
+    /// The last thing was that this CPU closed this event.
+    closed: Option<(u16, u16)>,
     /// The next thread number for fork.
     next: i32,
     rng: Rng,
@@ -280,11 +306,21 @@ impl Maker {
     fn action(&mut self) -> Action {
         let cpu = self.rng.below(self.cpus) as u16;
         let event = self.rng.below(self.events) as u16;
+        if let Some((on, event)) = self.closed.take()
+            && self.rng.chance(1, 2)
+        {
+            // Opened again elsewhere before its memory is gone.
+            let cpu = (on + 1) % self.cpus as u16;
+            return Action::Open { cpu, event };
+        }
         match self.rng.below(100) {
             0..38 => Action::Step { cpu },
             38..46 if !self.has_branches => Action::Step { cpu },
             38..40 => Action::Open { cpu, event },
-            40..42 => Action::Close { cpu, event },
+            40..42 => {
+                self.closed = Some((cpu, event));
+                Action::Close { cpu, event }
+            }
             42..46 => self.user(cpu),
             46..54 => Action::Sample { cpu, event },
             54..59 => Action::Run {
@@ -301,7 +337,8 @@ impl Maker {
                     false => Action::Switch { cpu, tid },
                 }
             }
-            85..87 => Action::Irq { cpu },
+            85..86 => Action::Irq { cpu },
+            86..87 => Action::Expire { cpu, event },
             87..88 => Action::Softirq { cpu },
             88..91 => Action::Uprobe { cpu },
             91..93 => {
@@ -329,7 +366,7 @@ impl Maker {
             _ => Action::Install {
                 cpu,
                 event,
-                handler: self.rng.below(5) as u16,
+                handler: self.rng.below(8) as u16,
             },
         }
     }

@@ -4,6 +4,7 @@
 
 use super::log::{Context, Fact};
 use super::record::Body;
+use super::sampling::TimerRegs;
 use super::setup::{Form, Kind, TIMER_FLOOR_NS};
 use super::world::{Frame, Loop, Place, TICK_NS, World};
 
@@ -52,15 +53,15 @@ impl World {
         });
     }
 
-    /// A softirq, on top of a task in the kernel.
-    pub(super) fn softirq(&mut self, cpu: usize, left: u8) {
+    /// A softirq, on top of a task in the kernel, with a timer to run if one is given.
+    pub(super) fn softirq(&mut self, cpu: usize, timer: Option<u16>, left: u8) {
         let from_user = self.enter(cpu);
         self.say(cpu, Fact::Interrupt(Context::Softirq));
         self.cpus[cpu].frames.push(Frame {
             context: Context::Softirq,
             from_user,
             job: None,
-            queue: Vec::new(),
+            queue: timer.into_iter().collect(),
             irq_work: false,
             left,
         });
@@ -101,9 +102,13 @@ impl World {
             return;
         }
         if let Some(event) = frame.queue.pop() {
-            let from_user = frame.from_user;
+            let regs = match (frame.context, frame.from_user) {
+                (Context::Softirq, _) => TimerRegs::None,
+                (_, true) => TimerRegs::User,
+                (_, false) => TimerRegs::Kernel,
+            };
             self.cpus[cpu].frames.push(frame);
-            let job = self.timer(cpu, event, from_user);
+            let job = self.timer(cpu, event, regs);
             if let Some(frame) = self.cpus[cpu].frames.last_mut() {
                 frame.job = job;
             }

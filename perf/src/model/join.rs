@@ -93,7 +93,7 @@ pub fn items(records: &[Record]) -> Vec<Item> {
                 What::Fork
             }
             Body::Exit => What::Exit,
-            Body::Throttle | Body::Unthrottle => continue,
+            Body::Raw { .. } | Body::Throttle | Body::Unthrottle => continue,
         };
         items.push(Item {
             key: record.sequence,

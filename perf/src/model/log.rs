@@ -2,6 +2,7 @@
 //!
 //! The log is complete: who knows it knows the world. Not here: what should have happened.
 
+use super::sampling::TimerRegs;
 use super::stack::{Leaf, StackId, StackSource};
 use crate::lbr::Step;
 use std::fmt::Write as _;
@@ -27,6 +28,33 @@ impl Context {
             Self::Softirq => "softirq",
             Self::Hardirq => "hardirq",
             Self::Nmi => "nmi",
+        }
+    }
+}
+
+/// What a handler makes of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handling {
+    /// The event's own output follows.
+    Kept,
+    /// No output.
+    Dropped,
+    /// Dropped, as a program was running on the CPU already: this one was not called.
+    Recursion,
+    /// Dropped, as the program did what the kernel's verifier would have refused.
+    Fault {
+        /// At which instruction.
+        insn: u16,
+    },
+}
+
+impl Handling {
+    fn text(self) -> String {
+        match self {
+            Self::Kept => "kept".into(),
+            Self::Dropped => "dropped".into(),
+            Self::Recursion => "dropped, a program runs already".into(),
+            Self::Fault { insn } => format!("dropped, fault at instruction {insn}"),
         }
     }
 }
@@ -139,8 +167,35 @@ pub enum Fact {
         handler: u16,
         /// The context it was called with.
         context: u16,
-        /// Whether it keeps the sample.
-        kept: bool,
+        /// What it makes of the sample.
+        how: Handling,
+    },
+    /// A program is going to run: this is which.
+    Taken {
+        /// For which sample.
+        number: u64,
+        /// The handler.
+        handler: u16,
+        /// The context it will be called with.
+        context: u16,
+    },
+    /// A program wrote a record.
+    Output {
+        /// At which sample.
+        number: u64,
+        /// To which event's ring.
+        event: u16,
+        /// The handler.
+        handler: u16,
+        /// How many bytes.
+        bytes: u32,
+    },
+    /// A timer's function began: what a global tracepoint there sees.
+    Traced {
+        /// Whose timer.
+        event: u16,
+        /// The registers of the interrupt.
+        regs: TimerRegs,
     },
     /// A handler was put in place, completely.
     Installed {
@@ -211,7 +266,7 @@ pub enum Fact {
         event: u16,
     },
     /// User code came to its stack by so many returns and then calls; told with branch records.
-    Called {
+    Moved {
         /// Returns.
         returns: u16,
         /// Calls.
@@ -275,10 +330,25 @@ impl Fact {
                 number,
                 handler,
                 context,
-                kept,
+                how,
             } => {
-                let kept = if kept { "kept" } else { "dropped" };
-                format!("sample {number}: handler {handler} with context {context}: {kept}")
+                let how = how.text();
+                format!("sample {number}: handler {handler} with context {context}: {how}")
+            }
+            Self::Taken {
+                number, handler, ..
+            } => format!("sample {number}: program {handler} begins"),
+            Self::Output {
+                number,
+                event: e,
+                handler,
+                bytes,
+            } => format!(
+                "sample {number}: program {handler} writes {bytes} bytes to {}",
+                event(e)
+            ),
+            Self::Traced { event: e, regs } => {
+                format!("{}: tracepoint, {}", event(e), regs.as_str())
             }
             Self::Installed {
                 event: e,
@@ -314,7 +384,7 @@ impl Fact {
             Self::Read => "the reader takes the records".into(),
             Self::Opened { event: e } => format!("{} opened", event(e)),
             Self::Closed { event: e } => format!("{} closed", event(e)),
-            Self::Called { returns, calls } => format!("returns: {returns}, calls: {calls}"),
+            Self::Moved { returns, calls } => format!("returns: {returns}, calls: {calls}"),
             Self::Branches(step) => step_text(step),
         }
     }

@@ -6,6 +6,7 @@
 
 use super::log::{Entry, Fact};
 use super::oracle_branches::{Books, Due};
+use super::oracle_programs::Handled;
 use super::record::{Body, Record};
 use super::rule::{Rule, Violation};
 use super::setup::{EventSetup, Form, Kind, RfcBuffer, Setup};
@@ -82,7 +83,7 @@ pub(super) struct Oracle<'a> {
     pub(super) truths: Vec<Truth>,
     promises: BTreeMap<u64, Promise>,
     pub(super) accounts: BTreeMap<(u16, u16), Account>,
-    pub(super) installed: Vec<u16>,
+    pub(super) handlers: Handled,
     /// The log's entry that says that the event is open; none while it is not.
     pub(super) opened: Vec<Option<usize>>,
     /// How many entries were read.
@@ -119,7 +120,7 @@ impl<'a> Oracle<'a> {
             truths: Vec::new(),
             promises: BTreeMap::new(),
             accounts: BTreeMap::new(),
-            installed: vec![0; world.events().len()],
+            handlers: Handled::default(),
             opened: world
                 .events()
                 .iter()
@@ -135,10 +136,16 @@ impl<'a> Oracle<'a> {
             violations: Vec::new(),
         };
         let is_deferred = |record: &&Record| matches!(record.body, Body::Deferred { .. });
+        let is_raw = |record: &&Record| matches!(record.body, Body::Raw { .. });
+        let mut raw = world.records().iter().filter(is_raw);
         let mut deferred = world.records().iter().filter(is_deferred);
         for (index, entry) in world.log().iter().enumerate() {
             oracle.read = index + 1;
             oracle.fact(entry);
+            oracle.handler_fact(entry);
+            if let Fact::Output { .. } = entry.fact {
+                oracle.output(entry, raw.next());
+            }
             let fault = oracle.branches.as_mut().and_then(|books| books.fact(entry));
             if let Some((rule, what)) = fault {
                 oracle.fault(rule, entry.time, what);
@@ -255,13 +262,6 @@ impl<'a> Oracle<'a> {
                 ..
             } => self.sampled(entry, event, number, period, user_mode),
             Fact::Request { number, cookie } => self.requested(entry, number, cookie),
-            Fact::Handled {
-                number,
-                handler,
-                context,
-                kept,
-            } => self.handled(entry, number, (handler, context), kept),
-            Fact::Installed { event, handler } => self.installed[usize::from(event)] = handler,
             Fact::Sample { number } => self.fate(entry.time, number, Fate::Written),
             Fact::SampleLost { number, event } => {
                 self.account(event, cpu).lost += 1;
@@ -274,6 +274,11 @@ impl<'a> Oracle<'a> {
             Fact::OtherLost { event } => self.account(event, cpu).lost += 1,
             Fact::Deferred { cookie, .. } => self.answered(tid, cookie),
             Fact::Filtered { .. }
+            | Fact::Traced { .. }
+            | Fact::Installed { .. }
+            | Fact::Taken { .. }
+            | Fact::Handled { .. }
+            | Fact::Output { .. }
             | Fact::Enter
             | Fact::Interrupt(_)
             | Fact::InterruptEnd(_)
@@ -281,7 +286,7 @@ impl<'a> Oracle<'a> {
             | Fact::Switch { .. }
             | Fact::Exiting
             | Fact::Queued
-            | Fact::Called { .. }
+            | Fact::Moved { .. }
             | Fact::Branches(_)
             | Fact::Read => {}
         }
@@ -310,8 +315,10 @@ impl<'a> Oracle<'a> {
     pub(super) fn allowed(&self, number: u64) -> Option<Allowed> {
         let truth = self.truth(number)?;
         let max_stack = self.events[usize::from(truth.event)].max_stack;
+        let has_callchain = self.events[usize::from(truth.event)].has_callchain;
+        let stack = truth.stack.filter(|_| has_callchain);
         Some(Allowed {
-            own: truth.stack.map(|stack| self.walk(stack, truth.at_uprobe)),
+            own: stack.map(|stack| self.walk(stack, truth.at_uprobe)),
             cut: [self.deferred_max(max_stack), usize::from(max_stack)],
             calls: truth.branches.as_ref().map(|due| due.calls),
         })
@@ -415,24 +422,7 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    fn handled(&mut self, entry: &Entry, number: u64, (handler, context): (u16, u16), kept: bool) {
-        let event = self
-            .truths
-            .get(number as usize - 1)
-            .map_or(0, |truth| truth.event);
-        let installed = self.installed[usize::from(event)];
-        if handler != context || handler != installed {
-            let what = format!(
-                "sample {number}: handler {handler} ran with context {context}, {installed} is in place"
-            );
-            self.fault(Rule::WholeHandler, entry.time, what);
-        }
-        if !kept {
-            self.fate(entry.time, number, Fate::Dropped);
-        }
-    }
-
-    fn fate(&mut self, time: u64, number: u64, fate: Fate) {
+    pub(super) fn fate(&mut self, time: u64, number: u64, fate: Fate) {
         let Some(truth) = self.truths.get_mut(number as usize - 1) else {
             return;
         };
@@ -488,6 +478,7 @@ impl<'a> Oracle<'a> {
                 faults.push((Rule::Answered, promise.time, what));
             }
         }
+        self.handlers_end();
         let left = self.branches.as_ref().and_then(Books::end);
         faults.extend(left.map(|(rule, what)| (rule, 0, what)));
         for (rule, time, what) in faults {

@@ -104,6 +104,13 @@ impl Oracle<'_> {
     /// A sample's chain against the world.
     fn chain(&mut self, record: &Record, number: u64, chain: &[u64]) {
         let truth = self.truths[number as usize - 1].clone();
+        if !self.events[usize::from(truth.event)].has_callchain {
+            if !chain.is_empty() {
+                let what = format!("sample {number}: a chain that nobody asked for");
+                self.fault(Rule::OwnChain, record.time, what);
+            }
+            return;
+        }
         let kernel = &chain[..chain
             .iter()
             .position(|&word| word == super::USER || word == super::DEFERRED)

@@ -6,27 +6,32 @@
 //! asked for later (`exit`).
 
 use super::deferred::Request;
-use super::log::{Context, Fact};
+use super::log::{Context, Fact, Handling};
+use super::programs::Attached;
 use super::record::Body;
 use super::sampling::{Overflown, TimerRegs, timer_flow};
 use super::setup::{Form, Kind, Mutant};
 use super::stack::{kernel_frames, kernel_ip, user_frame};
-use super::world::{Place, Work, World};
+use super::world::{Place, Slot, Work, World};
 use crate::callchain::{PERF_CONTEXT_KERNEL, PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED};
 
 /// A sample being made.
 pub(super) struct Overflow {
     pub(super) event: u16,
     pub(super) number: u64,
-    period: u64,
-    context: Context,
-    user_mode: bool,
+    pub(super) period: u64,
+    pub(super) context: Context,
+    pub(super) user_mode: bool,
     /// The task stands at a uprobe at a function's entry.
-    at_uprobe: bool,
+    pub(super) at_uprobe: bool,
     /// The registers are made up at a tracepoint: the kernel walk begins at a mark.
     from_mark: bool,
     pub(super) stage: Stage,
     user: User,
+    /// The handler, once it was read.
+    pub(super) slot: Slot,
+    /// The chain was made before the handler's program runs, which uses it.
+    pub(super) is_chain_ready: bool,
 }
 
 /// How far it got.
@@ -34,6 +39,8 @@ pub(super) struct Overflow {
 pub(super) enum Stage {
     Account,
     Handler,
+    /// The program of the handler; the CPU is marked as running one.
+    Program,
     Begin,
     Request(Request),
     Kernel,
@@ -64,21 +71,20 @@ impl World {
         self.say(cpu, Fact::InterruptEnd(Context::Nmi));
     }
 
-    /// A timer fired in a hardirq.
-    pub(super) fn timer(&mut self, cpu: usize, event: u16, from_user: bool) -> Option<Overflow> {
+    /// A timer fired, in a hardirq or, without registers, elsewhere.
+    pub(super) fn timer(&mut self, cpu: usize, event: u16, regs: TimerRegs) -> Option<Overflow> {
         if !self.counts(event, cpu) {
             return None;
         }
-        let regs = if from_user {
-            TimerRegs::User
-        } else {
-            TimerRegs::Kernel
-        };
+        if self.setup.timer_tracepoint {
+            self.say(cpu, Fact::Traced { event, regs });
+        }
         let idle = self.cpus[cpu].current.is_none();
         let setup = &self.events[usize::from(event)];
         let period = setup.period;
         if timer_flow(regs, idle, setup).overflows {
-            return Some(self.overflow(cpu, event, Context::Hardirq, from_user));
+            let user = regs == TimerRegs::User;
+            return Some(self.overflow(cpu, event, Context::Hardirq, user));
         }
         self.say(cpu, Fact::Filtered { event, period });
         None
@@ -97,7 +103,7 @@ impl World {
         let kind = setup.kind;
         let period = match kind {
             Kind::Pmu | Kind::Timer => setup.period,
-            Kind::Tracepoint | Kind::Uprobe => 1,
+            Kind::Tracepoint | Kind::Uprobe | Kind::BpfOutput => 1,
         };
         let number = self.samples;
         self.say(
@@ -120,6 +126,8 @@ impl World {
             from_mark: kind == Kind::Tracepoint,
             stage: Stage::Account,
             user: User::None,
+            slot: Slot::default(),
+            is_chain_ready: false,
         }
     }
 
@@ -130,11 +138,18 @@ impl World {
                 self.account(cpu, job.event);
                 Stage::Handler
             }
-            Stage::Handler => {
-                if !self.handle(cpu, job) {
-                    return true;
+            Stage::Handler => match self.handle(cpu, job) {
+                Some(stage) => stage,
+                None => return true,
+            },
+            Stage::Program => {
+                let how = self.run_program(cpu, job);
+                self.handled(cpu, job, how);
+                match how {
+                    Handling::Kept if job.is_chain_ready => Stage::Output,
+                    Handling::Kept => Stage::Begin,
+                    _ => return true,
                 }
-                Stage::Begin
             }
             Stage::Begin => self.begin(cpu, job),
             Stage::Request(at) => self.request(cpu, job, at),
@@ -144,7 +159,10 @@ impl World {
             }
             Stage::User => {
                 self.user_part(cpu, job);
-                Stage::Output
+                match job.is_chain_ready {
+                    true => Stage::Program,
+                    false => Stage::Output,
+                }
             }
             Stage::Output => {
                 self.output(cpu, job);
@@ -166,38 +184,66 @@ impl World {
         }
     }
 
-    /// The handler decides before all side effects.
-    fn handle(&mut self, cpu: usize, job: &Overflow) -> bool {
-        let slot = self.slots[usize::from(job.event)];
+    /// The handler decides before all side effects; what comes then, if the sample is not dropped
+    /// at once. A program runs in a step of its own, so that an NMI may come before it.
+    fn handle(&mut self, cpu: usize, job: &mut Overflow) -> Option<Stage> {
+        job.slot = self.slots[usize::from(job.event)];
+        let (number, Slot { handler, context }) = (job.number, job.slot);
+        if let Some(needs_chain) = self.program_needs_chain(job) {
+            if !self.cpus[cpu].guard.enter() {
+                self.cpus[cpu].guard.leave();
+                self.program_recursion(handler);
+                self.handled(cpu, job, Handling::Recursion);
+                return None;
+            }
+            let fact = Fact::Taken {
+                number,
+                handler,
+                context,
+            };
+            self.say(cpu, fact);
+            job.is_chain_ready = needs_chain;
+            return Some(match needs_chain {
+                true => Stage::Begin,
+                false => Stage::Program,
+            });
+        }
         let told = Overflown {
             event: job.event,
-            number: job.number,
+            number,
             tid: self.tid(cpu),
             period: job.period,
             user_mode: job.user_mode,
             context: job.context,
         };
-        let Some(at) = usize::from(slot.handler).checked_sub(1) else {
-            return true;
+        let at = usize::from(handler).wrapping_sub(1);
+        let Some(Some(Attached::Plain(plain))) = self.handlers.get_mut(at) else {
+            return Some(Stage::Begin);
         };
-        let kept = match self.handlers.get_mut(at) {
-            Some(handler) => handler.overflow(&told),
-            None => true,
+        let how = match plain.overflow(&told) {
+            true => Handling::Kept,
+            false => Handling::Dropped,
         };
-        self.say(
-            cpu,
-            Fact::Handled {
-                number: job.number,
-                handler: slot.handler,
-                context: slot.context,
-                kept,
-            },
-        );
-        kept
+        self.handled(cpu, job, how);
+        (how == Handling::Kept).then_some(Stage::Begin)
+    }
+
+    fn handled(&mut self, cpu: usize, job: &Overflow, how: Handling) {
+        let fact = Fact::Handled {
+            number: job.number,
+            handler: job.slot.handler,
+            context: job.slot.context,
+            how,
+        };
+        self.say(cpu, fact);
     }
 
     /// `perf_callchain`: whether there is a user part, and whether to ask for it.
     fn begin(&mut self, cpu: usize, job: &mut Overflow) -> Stage {
+        if !self.events[usize::from(job.event)].has_callchain {
+            self.cpus[cpu].buffers[job.context as usize].clear();
+            return Stage::Output;
+        }
         let Some(task) = self.cpus[cpu].current.filter(|&t| !self.tasks[t].kthread) else {
             return Stage::Kernel;
         };
@@ -311,7 +357,7 @@ impl World {
     }
 
     /// A number for what the kernel does on this CPU.
-    fn place(&self, cpu: usize) -> u64 {
+    pub(super) fn place(&self, cpu: usize) -> u64 {
         match (self.cpus[cpu].frames.last(), self.current(cpu)) {
             (Some(frame), _) => 16 + frame.context as u64,
             (None, None) => 1,
@@ -348,7 +394,7 @@ impl World {
     }
 
     /// The instruction pointer of the sample's registers.
-    fn ip(&self, cpu: usize, job: &Overflow) -> u64 {
+    pub(super) fn ip(&self, cpu: usize, job: &Overflow) -> u64 {
         let user = self.current(cpu).filter(|_| job.user_mode);
         match user {
             Some(task) => {

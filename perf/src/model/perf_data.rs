@@ -46,6 +46,8 @@ const VDSO: u64 = 0x7fff_f7fc_1000;
 const CPU_CLOCK: u64 = 0;
 /// `PERF_COUNT_SW_CONTEXT_SWITCHES`: counted at a point of the kernel, as a tracepoint is.
 const CONTEXT_SWITCHES: u64 = 3;
+/// `PERF_COUNT_SW_BPF_OUTPUT`.
+const BPF_OUTPUT: u64 = 10;
 /// `PROT_READ | PROT_EXEC`.
 const READ_EXEC: u32 = 5;
 /// `MAP_PRIVATE`.
@@ -106,8 +108,10 @@ fn spec(index: usize, event: &EventSetup) -> EventSpec {
         Kind::Pmu => (0, 0),
         Kind::Timer => (1, CPU_CLOCK),
         Kind::Tracepoint | Kind::Uprobe => (1, CONTEXT_SWITCHES),
+        Kind::BpfOutput => (1, BPF_OUTPUT),
     };
     let [identifier, tid, time] = event.identified;
+    let is_output = event.kind == Kind::BpfOutput;
     let bits = |all: &[(bool, u64)]| {
         let set = all.iter().filter(|(is_set, _)| *is_set);
         set.fold(0, |bits, (_, bit)| bits | bit)
@@ -119,13 +123,14 @@ fn spec(index: usize, event: &EventSetup) -> EventSpec {
         sample_type: st::IP
             | st::CPU
             | st::PERIOD
-            | st::CALLCHAIN
             | bits(&[
                 (identifier, st::IDENTIFIER),
                 (tid, st::TID),
                 (time, st::TIME),
                 (event.stack_user > 0, st::STACK_USER),
                 (event.branch_stack, st::BRANCH_STACK),
+                (event.has_callchain && !is_output, st::CALLCHAIN),
+                (is_output, st::RAW),
             ]),
         // What `--call-graph lbr` asks for.
         branch_sample_type: match event.branch_stack {
@@ -138,7 +143,10 @@ fn spec(index: usize, event: &EventSetup) -> EventSpec {
                 (event.exclude_user, flag::EXCLUDE_USER),
                 (event.exclude_kernel, flag::EXCLUDE_KERNEL),
                 (event.exclude_idle, flag::EXCLUDE_IDLE),
-                (event.defer_callchain, flag::DEFER_CALLCHAIN),
+                (
+                    event.defer_callchain && event.has_callchain,
+                    flag::DEFER_CALLCHAIN,
+                ),
                 (event.defer_output, flag::DEFER_OUTPUT),
                 (index == 0, SIDE_BAND),
             ]),
@@ -258,6 +266,10 @@ impl File<'_> {
                     bytes: &[],
                     size: stack_size(record.body.size(), *user_bytes),
                 },
+                ..SampleData::default()
+            }),
+            Body::Raw { data } => Written::Sample(SampleData {
+                raw: data,
                 ..SampleData::default()
             }),
             Body::Deferred { cookie, frames, .. } => Written::CallchainDeferred {

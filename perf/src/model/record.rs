@@ -42,6 +42,11 @@ pub enum Body {
         /// The branch stack, for events that have one.
         branches: Option<Branches>,
     },
+    /// PERF_RECORD_SAMPLE with PERF_SAMPLE_RAW: what a program wrote.
+    Raw {
+        /// The payload, padded with zeros so that with its size it fills words.
+        data: Vec<u8>,
+    },
     /// PERF_RECORD_CALLCHAIN_DEFERRED.
     Deferred {
         /// The cookie; none in the form of 2023.
@@ -108,6 +113,8 @@ impl Body {
                 let branches = branches.map_or(0, |b| 16 + entry * b.entries.len() as u32);
                 HEADER + SAMPLE_ID + 24 + 8 * chain.len() as u32 + user_bytes + branches
             }
+            // Its size, 32 bits, comes before the payload.
+            Self::Raw { data } => HEADER + SAMPLE_ID + 16 + 4 + data.len() as u32,
             Self::Deferred { cookie, frames, .. } => {
                 let cookie = if cookie.is_some() { 8 } else { 0 };
                 HEADER + cookie + 8 + 8 * frames.len() as u32 + SAMPLE_ID

@@ -13,6 +13,8 @@ pub enum Refused {
     NoHandler,
     /// There is one already (EEXIST).
     HandlerExists,
+    /// Programs are attached to hardware counters and timers only (EINVAL).
+    NotForPrograms,
     /// No task runs on the CPU.
     Idle,
     /// The CPU is not in user space.
@@ -60,6 +62,7 @@ impl Refused {
             Self::NoEvent => "there is no such event",
             Self::NoHandler => "there is no such handler",
             Self::HandlerExists => "the event has a handler already (EEXIST)",
+            Self::NotForPrograms => "programs are for hardware counters and timers only (EINVAL)",
             Self::Idle => "no task runs on this CPU",
             Self::NotUser => "this CPU does not run user code",
             Self::NotInSystemCall => "no system call runs on this CPU, or it is interrupted",

@@ -21,6 +21,10 @@ pub enum Rule {
     Fate,
     /// A sample is stitched to its own user stack, or the reason is told.
     Stitched,
+    /// A program sees its sample's thread, CPU, time, registers, period and stack, and runs alone.
+    Program,
+    /// The timers' tracepoint sees what becomes a sample and what the filters keep out.
+    Traced,
     /// A sample's branch records are its thread's own, and those nearest to its leaf.
     OwnBranches,
     /// Where tasks have room for them, no switch takes branch records away.
@@ -42,6 +46,8 @@ impl Rule {
             Self::Answered => "answered",
             Self::Fate => "fate",
             Self::Stitched => "stitched",
+            Self::Program => "program",
+            Self::Traced => "traced",
             Self::OwnBranches => "own-branches",
             Self::WholeBranches => "whole-branches",
             Self::BranchMemory => "branch-memory",

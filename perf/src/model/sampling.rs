@@ -61,6 +61,17 @@ pub enum TimerRegs {
     Kernel,
 }
 
+impl TimerRegs {
+    /// In words.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "no registers",
+            Self::User => "user registers",
+            Self::Kernel => "kernel registers",
+        }
+    }
+}
+
 /// What the timer does with an expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimerFlow {

@@ -6,15 +6,12 @@
 
 use super::action::Action;
 use super::fuzz::Schedule;
-use super::refused::Refused;
+use super::scenario_error::{ScenarioError, ScenarioErrorKind};
 use super::scenario_stacks::StackRequest;
-use super::setup::{
-    EventSetup, Form, Kind, Mutant, Refusal, RfcBuffer, Setup, UserUnwind, timer_period,
-};
+use super::setup::{EventSetup, Form, Kind, Mutant, RfcBuffer, Setup, UserUnwind, timer_period};
 use super::stack::{Leaf, Scripted, StackId};
 use super::world::{CPUS_MAX, EVENTS_MAX, TASKS_MAX, World};
 use crate::lbr::{Depth, Storage};
-use std::fmt;
 
 /// The longest scenario, bytes.
 pub const SCENARIO_BYTES_MAX: usize = 1 << 20;
@@ -34,73 +31,6 @@ const RING_BYTES_MAX: u64 = 1 << 24;
 const STEPS_MAX: u64 = 10_000;
 /// The names of the handlers a scenario may install, from number 1.
 pub(super) const HANDLERS: [&str; 4] = ["keep", "drop", "user", "kernel"];
-
-/// What is wrong with a scenario.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ScenarioErrorKind {
-    /// Longer than [`SCENARIO_BYTES_MAX`].
-    TooLong,
-    /// No such directive.
-    Unknown,
-    /// A word is missing.
-    Missing(&'static str),
-    /// A word too many.
-    Extra,
-    /// Not what belongs there.
-    Not(&'static str),
-    /// A name that is taken.
-    Taken(&'static str),
-    /// More than the model bears.
-    TooMany(&'static str),
-    /// What there is must come before what happens.
-    Late,
-    /// The kernel refuses the event.
-    Refusal(Refusal),
-    /// The action cannot happen there.
-    Refused(Refused),
-    /// A stack comes from a file, and nobody supplied it.
-    NotSupplied,
-}
-
-/// What is wrong with a scenario, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScenarioError {
-    /// The line, from 1.
-    pub line: usize,
-    /// The column, from 1, bytes.
-    pub column: usize,
-    /// What.
-    pub kind: ScenarioErrorKind,
-}
-
-impl fmt::Display for ScenarioError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}, column {}: ", self.line, self.column)?;
-        match &self.kind {
-            ScenarioErrorKind::TooLong => {
-                write!(f, "the scenario is longer than {SCENARIO_BYTES_MAX} bytes")
-            }
-            ScenarioErrorKind::Unknown => write!(f, "no such directive"),
-            ScenarioErrorKind::Missing(what) => write!(f, "{what} is missing"),
-            ScenarioErrorKind::Extra => write!(f, "nothing more belongs here"),
-            ScenarioErrorKind::Not(what) => write!(f, "not {what}"),
-            ScenarioErrorKind::Taken(what) => write!(f, "there is a {what} of this name already"),
-            ScenarioErrorKind::TooMany(what) => write!(f, "too many {what}"),
-            ScenarioErrorKind::Late => {
-                write!(f, "this belongs before the first thing that happens")
-            }
-            ScenarioErrorKind::Refusal(refusal) => {
-                write!(f, "EINVAL: {}", refusal.description())
-            }
-            ScenarioErrorKind::Refused(refused) => write!(f, "{}", refused.description()),
-            ScenarioErrorKind::NotSupplied => {
-                write!(f, "this stack comes from a file, which is not read here")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ScenarioError {}
 
 /// A scenario as read.
 #[derive(Clone, Debug, PartialEq)]
@@ -167,6 +97,9 @@ impl Scenario {
     pub fn run(&self) -> Result<World, ScenarioError> {
         if let Some(request) = self.requests.iter().find(|request| !request.is_supplied()) {
             return Err(request.error(ScenarioErrorKind::NotSupplied));
+        }
+        if let Some(object) = self.objects().iter().find(|object| object.loaded.is_none()) {
+            return Err(object.error(ScenarioErrorKind::NotSupplied));
         }
         let at = |lines: &[usize], index: usize, kind| ScenarioError {
             line: lines.get(index).copied().unwrap_or(1),
@@ -289,6 +222,7 @@ impl Reader {
                     events: Vec::new(),
                     tasks: Vec::new(),
                     stacks: None,
+                    programs: Vec::new(),
                     actions: Vec::new(),
                 },
                 lines: Vec::new(),
@@ -303,7 +237,7 @@ impl Reader {
     }
 
     fn directive(&mut self, word: &str, words: &mut Words<'_>) -> Result<(), ScenarioError> {
-        const THERE_IS: [&str; 12] = [
+        const THERE_IS: [&str; 14] = [
             "form",
             "cpus",
             "mutant",
@@ -312,6 +246,8 @@ impl Reader {
             "samples-per-tick",
             "lbr-storage",
             "lbr-depth",
+            "timer-tracepoint",
+            "handler",
             "event",
             "stacks",
             "task",
@@ -362,6 +298,8 @@ impl Reader {
                 let number = words.number("a number of samples", u64::from(u32::MAX))?;
                 setup.samples_per_tick = number as u32;
             }
+            "timer-tracepoint" => setup.timer_tracepoint = true,
+            "handler" => return self.handler(words),
             "lbr-storage" => {
                 let name = words.need("a storage")?;
                 setup.lbr_storage = words.not(Storage::from_name(name), "a storage: cpu, task")?;
@@ -444,7 +382,7 @@ impl Reader {
             return Err(words.error(ScenarioErrorKind::TooMany("events")));
         }
         let kind = words.need("a kind")?;
-        let what = "a kind: pmu, timer, tracepoint, uprobe";
+        let what = "a kind: pmu, timer, tracepoint, uprobe, bpf-output";
         let mut event = EventSetup {
             name: name.to_owned(),
             kind: words.not(Kind::from_name(kind), what)?,
@@ -457,6 +395,7 @@ impl Reader {
                 "freq" => event.period = timer_period(words.number("a frequency", 1 << 30)?),
                 "tid" => event.tid = Some(words.tid()?),
                 "inherit" => event.inherit = true,
+                "no-callchain" => event.has_callchain = false,
                 "no-defer" => event.defer_callchain = false,
                 "defer-output" => event.defer_output = true,
                 "exclude-user" => event.exclude_user = true,
@@ -528,6 +467,10 @@ impl Reader {
             },
             "irq" => Action::Irq { cpu: words.cpu()? },
             "softirq" => Action::Softirq { cpu: words.cpu()? },
+            "expire" => Action::Expire {
+                cpu: words.cpu()?,
+                event: self.find_event(words)?,
+            },
             "switch" => Action::Switch {
                 cpu: words.cpu()?,
                 tid: words.number("a thread number", i32::MAX as u64)? as i32,
@@ -565,10 +508,8 @@ impl Reader {
                 event: self.find_event(words)?,
                 handler: {
                     let name = words.need("a handler")?;
-                    let at = HANDLERS.iter().position(|known| *known == name);
                     let none = (name == "none").then_some(0);
-                    let what = "a handler: keep, drop, user, kernel, none";
-                    words.not(none.or(at.map(|at| at as u16 + 1)), what)?
+                    words.not(none.or(self.find_handler(name)), "a handler")?
                 },
             },
             _ => return Err(words.error(ScenarioErrorKind::Unknown)),

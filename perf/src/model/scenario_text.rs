@@ -6,6 +6,8 @@ use super::action::Action;
 use super::branches_text::branches_text;
 use super::fuzz::Schedule;
 use super::join::{Joined, join};
+use super::programs::BUILT_IN;
+use super::programs_text::programs_text;
 use super::scenario::HANDLERS;
 use super::setup::{EventSetup, Form, Kind, RfcBuffer, UserUnwind};
 use super::stack::{Leaf, StackId, StackSource};
@@ -28,6 +30,7 @@ pub fn output(world: &World) -> String {
     samples(&mut out, Mode::Own, &own.joined);
     samples(&mut out, other, &join(world, other).joined);
     out.push_str(&branches_text(world, &own.joined));
+    out.push_str(&programs_text(world));
     for violation in &own.violations {
         let (rule, what) = (violation.rule.as_str(), &violation.what);
         // Writing into a String does not fail.
@@ -90,11 +93,19 @@ impl Schedule {
             lines.push("rfc-buffer on-stack".to_owned());
         }
         lines.push(format!("samples-per-tick {}", setup.samples_per_tick));
+        if setup.timer_tracepoint {
+            lines.push("timer-tracepoint".to_owned());
+        }
         if self.events.iter().any(|event| event.branch_stack) {
             lines.push(format!("lbr-storage {}", setup.lbr_storage.as_str()));
             lines.push(format!("lbr-depth {}", setup.lbr_depth.entries()));
         }
         lines.extend(self.events.iter().map(event_text));
+        lines.extend(self.programs.iter().map(|request| {
+            let program = request.program.as_deref().unwrap_or_default();
+            let line = format!("handler {} {} {program}", request.name, request.path);
+            line.trim_end().to_owned()
+        }));
         match &self.stacks {
             None => lines.push("stacks numbered".to_owned()),
             Some(stacks) => lines.extend(stacks.all().map(|(name, frames)| {
@@ -154,6 +165,7 @@ impl Schedule {
             Action::Sample { cpu, event: e } => format!("sample {cpu} {}", event(e)),
             Action::Irq { cpu } => format!("irq {cpu}"),
             Action::Softirq { cpu } => format!("softirq {cpu}"),
+            Action::Expire { cpu, event: e } => format!("expire {cpu} {}", event(e)),
             Action::Switch { cpu, tid } => format!("switch {cpu} {tid}"),
             Action::SwitchBegin { cpu, tid } => format!("switch-begin {cpu} {tid}"),
             Action::Open { cpu, event: e } => format!("open {cpu} {}", event(e)),
@@ -170,10 +182,10 @@ impl Schedule {
                 event: e,
                 handler,
             } => {
-                let name = usize::from(handler)
-                    .checked_sub(1)
-                    .map(|at| HANDLERS.get(at));
-                let name = name.flatten().unwrap_or(&"none");
+                let own = self.programs.iter().map(|request| request.name.as_str());
+                let mut all = HANDLERS.iter().chain(&BUILT_IN).copied().chain(own);
+                let name = usize::from(handler).checked_sub(1);
+                let name = name.and_then(|at| all.nth(at)).unwrap_or("none");
                 format!("install {cpu} {} {name}", event(e))
             }
         }
@@ -198,6 +210,7 @@ fn event_text(event: &EventSetup) -> String {
     }
     for (is_set, word) in [
         (event.inherit, " inherit"),
+        (!event.has_callchain, " no-callchain"),
         (!event.defer_callchain, " no-defer"),
         (event.defer_output, " defer-output"),
         (event.exclude_user, " exclude-user"),

@@ -138,6 +138,8 @@ pub enum Kind {
     Tracepoint,
     /// A uprobe at the first instruction of a function.
     Uprobe,
+    /// What programs write to (PERF_COUNT_SW_BPF_OUTPUT); it does not overflow.
+    BpfOutput,
 }
 
 impl Kind {
@@ -148,14 +150,21 @@ impl Kind {
             Self::Timer => "timer",
             Self::Tracepoint => "tracepoint",
             Self::Uprobe => "uprobe",
+            Self::BpfOutput => "bpf-output",
         }
     }
 
+    const ALL: [Self; 5] = [
+        Self::Pmu,
+        Self::Timer,
+        Self::Tracepoint,
+        Self::Uprobe,
+        Self::BpfOutput,
+    ];
+
     /// The kind of that name.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Pmu, Self::Timer, Self::Tracepoint, Self::Uprobe]
-            .into_iter()
-            .find(|kind| kind.as_str() == name)
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 }
 
@@ -172,6 +181,8 @@ pub struct EventSetup {
     pub tid: Option<i32>,
     /// `attr.inherit`.
     pub inherit: bool,
+    /// `attr.sample_type` has CALLCHAIN.
+    pub has_callchain: bool,
     /// `attr.defer_callchain`: the user part comes later.
     pub defer_callchain: bool,
     /// `attr.defer_output`: records with user frames are written to this event's ring.
@@ -204,6 +215,7 @@ impl Default for EventSetup {
             period: 1_000_000,
             tid: None,
             inherit: false,
+            has_callchain: true,
             defer_callchain: true,
             defer_output: true,
             exclude_user: false,
@@ -260,6 +272,9 @@ pub struct Setup {
     pub lbr_storage: Storage,
     /// How many branch records a CPU has.
     pub lbr_depth: Depth,
+    /// The log tells of a global tracepoint at the head of the timers' function, as proposed in
+    /// July 2016.
+    pub timer_tracepoint: bool,
 }
 
 impl Default for Setup {
@@ -273,6 +288,7 @@ impl Default for Setup {
             samples_per_tick: 100,
             lbr_storage: Storage::PerTask,
             lbr_depth: Depth::ThirtyTwo,
+            timer_tracepoint: false,
         }
     }
 }

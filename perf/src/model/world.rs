@@ -9,11 +9,13 @@ use super::branches::{branches, opened_at_start};
 use super::deferred::{Info, Request, Reset};
 use super::log::{Context, Entry, Fact, Names, text};
 use super::overflow::{Overflow, Stage};
+use super::programs::Attached;
 use super::reader::Delivered;
 use super::record::{Body, Record, Ring};
 use super::sampling::Handler;
 use super::setup::{EventSetup, Kind, Mutant, Refusal, Setup, TIMER_FLOOR_NS, validate};
 use super::stack::{Leaf, StackId, StackSource};
+use crate::bpf::Guard;
 use crate::lbr::{Dying, Kernel, Saving};
 
 /// How long a step in the kernel takes, nanoseconds.
@@ -39,7 +41,8 @@ pub struct World {
     pub(super) rings: Vec<Ring>,
     pub(super) counters: Vec<Counter>,
     pub(super) slots: Vec<Slot>,
-    pub(super) handlers: Vec<Box<dyn Handler>>,
+    /// None while a program runs.
+    pub(super) handlers: Vec<Option<Attached>>,
     /// Branch records; none if no event has them.
     pub(super) branches: Option<Kernel>,
     /// The events that are open, one bit each.
@@ -68,6 +71,8 @@ pub(super) struct Cpu {
     pub(super) count: u32,
     /// The callchain buffers, one per context.
     pub(super) buffers: [Vec<u64>; 4],
+    /// Counts programs that run.
+    pub(super) guard: Guard,
     pub(super) tick: u64,
     /// Its task is gone, and no other one was chosen yet; only told with branch records.
     pub(super) is_left: bool,
@@ -265,7 +270,7 @@ impl World {
 
     /// Adds a handler; its number, from 1.
     pub fn add_handler(&mut self, handler: Box<dyn Handler>) -> u16 {
-        self.handlers.push(handler);
+        self.handlers.push(Some(Attached::Plain(handler)));
         self.handlers.len() as u16
     }
 
