@@ -1,12 +1,17 @@
 //! The JSON Lines of `--json`: one object a line, addresses as hex strings, additive within v1.
 
 mod confirmation;
+mod handling;
 mod kernel;
 mod lockstep;
 mod stitching;
 mod verification;
 
 pub use confirmation::{ConfirmationLine, ConfirmedLine, CountsLine, PassedLine, ResumedLine};
+pub use handling::{
+    HandlerOutputLine, HandlerPrintLine, HandlingLine, MapEntryLine, MapFrameLine, MapLossLine,
+    MapStackLine,
+};
 pub use kernel::{CallchainEntryLine, CallchainLine, StateLine, callchain};
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use lockstep::lockstep;
@@ -60,6 +65,14 @@ pub enum Line {
     Difference(Box<DifferenceLine>),
     /// A deferred sample, under `perf stitch --samples`.
     StitchedSample(Box<StitchedSampleLine>),
+    /// What a handler wrote, under `perf bpf`.
+    HandlerOutput(HandlerOutputLine),
+    /// What a handler printed.
+    HandlerPrint(HandlerPrintLine),
+    /// An entry of a handler's map.
+    MapEntry(MapEntryLine),
+    /// A stack of a handler's map.
+    MapStack(MapStackLine),
     /// The last line.
     Summary(SummaryLine),
     /// The last line of `verify`.
@@ -71,6 +84,9 @@ pub enum Line {
     /// The last line of `lockstep`.
     #[serde(rename = "summary")]
     Lockstep(LockstepLine),
+    /// The last line of `perf bpf`.
+    #[serde(rename = "summary")]
+    Handling(HandlingLine),
     /// The last line of `perf stitch`.
     #[serde(rename = "summary")]
     Stitching(StitchingLine),

@@ -3,7 +3,7 @@
 use crate::{SEED, THROWS, ends_with, run, snapshot, stdout};
 use serde_json::Value;
 
-const COMMANDS: [&[&str]; 7] = [
+const COMMANDS: [&[&str]; 9] = [
     &["replay", SEED, "--unwinder", "all", "--json"],
     &[
         "replay",
@@ -41,6 +41,24 @@ const COMMANDS: [&[&str]; 7] = [
         "--json",
     ],
     &["perf", "stitch", DEFERRED, "--samples", "--json"],
+    &[
+        "perf",
+        "bpf",
+        "--kallsyms",
+        "corpus/perfdata/script/kallsyms.txt",
+        "--symfs",
+        "corpus/perfdata/script/symfs",
+        "corpus/bpf/profile.bpf.o",
+        DEFERRED,
+        "--json",
+    ],
+    &[
+        "perf",
+        "bpf",
+        "corpus/bpf/iprange.bpf.o",
+        DEFERRED,
+        "--json",
+    ],
 ];
 
 const DEFERRED: &str = "corpus/perfdata/threads4-switch-defer.data";

@@ -5,6 +5,7 @@ use anyhow::Result;
 use std::io::Write;
 use std::path::PathBuf;
 use unwind_sim::perf_tool::bpf::{self, Options};
+use unwind_sim::perf_tool::symbols::Places;
 
 /// Run a BPF handler on the samples of a recording.
 ///
@@ -16,6 +17,7 @@ use unwind_sim::perf_tool::bpf::{self, Options};
 #[command(after_help = "\
 Examples:
   unwind-sim perf bpf corpus/bpf/profile.bpf.o perf.data
+  unwind-sim perf bpf --kallsyms /proc/kallsyms --symfs / profile.bpf.o perf.data
   unwind-sim perf bpf --program cache_lines lines.bpf.o perf.data")]
 pub(crate) struct Args {
     /// The object file.
@@ -31,17 +33,35 @@ pub(crate) struct Args {
     /// opened with callchains; otherwise its frames stand for a walk.
     #[arg(long)]
     sample_callchain: bool,
+    /// Name the addresses of stacks; look for all files below this folder.
+    #[arg(long, value_name = "DIR")]
+    symfs: Option<PathBuf>,
+    /// Name the addresses of stacks; the kernel's symbols, as /proc/kallsyms has them.
+    #[arg(long, value_name = "FILE")]
+    kallsyms: Option<PathBuf>,
+    /// Write JSON Lines.
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
     let options = Options {
         program: args.program.clone(),
         sample_callchain: args.sample_callchain,
+        symbols: (args.symfs.is_some() || args.kallsyms.is_some()).then(|| Places {
+            symfs: args.symfs.clone(),
+            kallsyms: args.kallsyms.clone(),
+            ..Places::default()
+        }),
     };
     let handled = bpf::handle(&args.object, &args.path, &options)?;
     let mut out = output::raw_stdout();
-    writeln!(out, "# {}", output::command_line())?;
-    handled.print(&mut out)?;
+    if args.json {
+        handled.write_json(&output::command_line(), &mut out)?;
+    } else {
+        writeln!(out, "# {}", output::command_line())?;
+        handled.print(&mut out)?;
+    }
     out.flush()?;
     let summary = &handled.summary;
     if let Some(error) = summary.first_skipped {

@@ -3,11 +3,15 @@
 //!
 //! What a recording does not hold, the handler cannot have: registers that were not sampled are a
 //! fault, stacks are those of the recorded callchain, and of a deferred one there is no user part.
-//! Not here: symbols, and what a handler would have changed in the recording itself.
+//! Not here: what a handler would have changed in the recording itself.
 
+mod json;
+mod names;
 mod print;
 mod sample;
 
+use super::symbols::Places;
+use names::Names;
 use sample::{Recorded, Tasks, context};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -60,6 +64,8 @@ pub struct Options {
     /// Let stack helpers take the sample's own chain with its markers, as they do if the event
     /// was opened with `PERF_SAMPLE_CALLCHAIN`; otherwise the frames stand for a walk.
     pub sample_callchain: bool,
+    /// Where the files are that name the addresses of stacks; `None` for addresses alone.
+    pub symbols: Option<Places>,
 }
 
 /// What a program wrote to its ring buffers.
@@ -84,6 +90,7 @@ pub struct Handled {
     dropped: u64,
     faults: u64,
     first_fault: Option<Fault>,
+    names: Option<Names>,
     /// How far the recording could be read.
     pub summary: Summary,
 }
@@ -92,6 +99,11 @@ impl Handled {
     /// Samples in which the program did what the kernel would have refused.
     pub fn faults(&self) -> u64 {
         self.faults
+    }
+
+    /// The name of an address in a process; without one, if all that had it agree.
+    fn name(&self, address: u64, pid: Option<u32>) -> Option<&str> {
+        self.names.as_ref()?.name(address, pid)
     }
 
     /// Samples handled.
@@ -143,11 +155,19 @@ pub fn handle(object: &Path, recording: &Path, options: &Options) -> Result<Hand
         dropped: 0,
         faults: 0,
         first_fault: None,
+        names: options
+            .symbols
+            .clone()
+            .map(|places| Names::new(&file, places)),
         summary: Summary::default(),
     };
     let mut tasks = Tasks::default();
     let mut guard = Guard::default();
+    let mut names = handled.names.take();
     handled.summary = file.for_each(Order::Time, |event| {
+        if let Some(names) = &mut names {
+            names.event(&event);
+        }
         match event.record {
             Record::Comm(comm) => tasks.name(&comm),
             Record::Fork(task) => tasks.fork(&task),
@@ -182,5 +202,6 @@ pub fn handle(object: &Path, recording: &Path, options: &Options) -> Result<Hand
         }
         ControlFlow::Continue(())
     });
+    handled.names = names;
     Ok(handled)
 }

@@ -79,7 +79,7 @@ impl Handled {
         });
         for map in maps.iter() {
             match (&map.storage, profile) {
-                (Storage::Stacks(stacks), None) => print_stacks(out, map, stacks)?,
+                (Storage::Stacks(stacks), None) => self.print_stacks(out, map, stacks)?,
                 (Storage::Array(_) | Storage::Hash(_), profile)
                     if profile.is_none_or(|(counts, _)| counts.def.name != map.def.name) =>
                 {
@@ -87,12 +87,15 @@ impl Handled {
                 }
                 _ => {}
             }
-            print_losses(out, map)?;
+            let name = &map.def.name;
+            for (count, _, what) in losses(map) {
+                writeln!(out, "map {name}: {count} {what}")?;
+            }
         }
         if let Some((counts, stacks)) = profile
             && let Storage::Stacks(stacks) = &stacks.storage
         {
-            print_profile(out, counts, stacks)?;
+            self.print_profile(out, counts, stacks)?;
         }
         Ok(())
     }
@@ -110,36 +113,30 @@ fn print_values(out: &mut dyn Write, map: &Map) -> io::Result<()> {
     Ok(())
 }
 
-fn print_stacks(out: &mut dyn Write, map: &Map, stacks: &StackMap) -> io::Result<()> {
-    writeln!(out, "map {}: {} stacks", map.def.name, stacks.ids().count())?;
-    for id in stacks.ids() {
-        let frames = stacks.get(id).unwrap_or_default();
-        let frames: Vec<String> = frames.iter().map(|ip| format!("{ip:#x}")).collect();
-        writeln!(out, "  {id}: {}", frames.join(" "))?;
-    }
-    Ok(())
-}
-
-fn print_losses(out: &mut dyn Write, map: &Map) -> io::Result<()> {
-    let name = &map.def.name;
-    let losses: Vec<(u64, &str)> = match &map.storage {
+/// What a map did not take or keep: how often, the reason in a word and in a sentence.
+pub(super) fn losses(map: &Map) -> Vec<(u64, &'static str, &'static str)> {
+    let all = match &map.storage {
         Storage::Stacks(stacks) => {
             let stats = stacks.stats();
             vec![
                 (
                     stats.collisions,
+                    "collision",
                     "stacks lost: their bucket holds another (EEXIST)",
                 ),
                 (
                     stats.replaced,
+                    "replaced",
                     "stacks replaced by others of the same bucket",
                 ),
                 (
                     stats.no_memory,
+                    "no-memory",
                     "stacks lost: all buckets are in use (ENOMEM)",
                 ),
                 (
                     stats.too_short,
+                    "no-stack",
                     "stacks asked for that the sample does not have (EFAULT)",
                 ),
             ]
@@ -147,60 +144,100 @@ fn print_losses(out: &mut dyn Write, map: &Map) -> io::Result<()> {
         Storage::Ring(ring) => {
             let stats = ring.stats();
             vec![
-                (stats.discarded, "records discarded by the program"),
-                (stats.lost, "records lost: there was no room (EAGAIN)"),
+                (
+                    stats.discarded,
+                    "discarded",
+                    "records discarded by the program",
+                ),
+                (
+                    stats.lost,
+                    "no-room",
+                    "records lost: there was no room (EAGAIN)",
+                ),
             ]
         }
         Storage::Hash(hash) => {
             let stats = hash.stats();
             vec![
-                (stats.full, "entries refused: the map is full (E2BIG)"),
-                (stats.evicted, "entries that made room for others"),
+                (
+                    stats.full,
+                    "full",
+                    "entries refused: the map is full (E2BIG)",
+                ),
+                (
+                    stats.evicted,
+                    "evicted",
+                    "entries that made room for others",
+                ),
             ]
         }
         _ => Vec::new(),
     };
-    for (count, what) in losses.into_iter().filter(|(count, _)| *count != 0) {
-        writeln!(out, "map {name}: {count} {what}")?;
-    }
-    Ok(())
+    all.into_iter().filter(|(count, ..)| *count != 0).collect()
 }
 
-/// As bcc's `profile` prints it: kernel frames, user frames, name and process, count; the most
-/// frequent last.
-fn print_profile(out: &mut dyn Write, counts: &Map, stacks: &StackMap) -> io::Result<()> {
-    let mut entries: Vec<(u64, Vec<u8>)> = counts
-        .dump()
-        .into_iter()
-        .map(|(key, values)| {
-            let count = values.iter().filter_map(|value| value.first_chunk::<8>());
-            (count.map(|count| u64::from_le_bytes(*count)).sum(), key)
-        })
-        .collect();
-    entries.sort();
-    for (count, key) in entries {
-        let word = |at: usize| {
-            let bytes = key.get(at..).and_then(|rest| rest.first_chunk::<8>());
-            bytes.map_or(0, |bytes| i64::from_le_bytes(*bytes))
-        };
-        writeln!(out)?;
-        for (kind, id) in [("kernel", word(0)), ("user", word(8))] {
-            match u32::try_from(id).ok().and_then(|id| stacks.get(id)) {
-                Some(frames) => {
-                    for ip in frames {
-                        writeln!(out, "    {ip:#x}")?;
-                    }
-                }
-                // Bad address: there is none. All other errors lost one.
-                None if id == -14 => {}
-                None => writeln!(out, "    [{kind} stack lost: error {}]", -id)?,
-            }
+impl Handled {
+    fn print_stacks(&self, out: &mut dyn Write, map: &Map, stacks: &StackMap) -> io::Result<()> {
+        writeln!(out, "map {}: {} stacks", map.def.name, stacks.ids().count())?;
+        for id in stacks.ids() {
+            let frames = stacks.get(id).unwrap_or_default();
+            let frame = |ip: &u64| match self.name(*ip, None) {
+                Some(name) => format!("{ip:#x} {name}"),
+                None => format!("{ip:#x}"),
+            };
+            let frames: Vec<String> = frames.iter().map(frame).collect();
+            writeln!(
+                out,
+                "  {id}: {}",
+                frames.join(if self.names.is_some() { "; " } else { " " })
+            )?;
         }
-        let pid = word(16) as u32;
-        let name = key.get(20..36).unwrap_or_default();
-        let name = String::from_utf8_lossy(name);
-        let name = name.trim_end_matches('\0');
-        writeln!(out, "    {:<16} {name} ({pid})\n        {count}", "-")?;
+        Ok(())
     }
-    Ok(())
+
+    /// As bcc's `profile` prints it: kernel frames, user frames, name and process, count; the most
+    /// frequent last.
+    fn print_profile(
+        &self,
+        out: &mut dyn Write,
+        counts: &Map,
+        stacks: &StackMap,
+    ) -> io::Result<()> {
+        let mut entries: Vec<(u64, Vec<u8>)> = counts
+            .dump()
+            .into_iter()
+            .map(|(key, values)| {
+                let count = values.iter().filter_map(|value| value.first_chunk::<8>());
+                (count.map(|count| u64::from_le_bytes(*count)).sum(), key)
+            })
+            .collect();
+        entries.sort();
+        for (count, key) in entries {
+            let word = |at: usize| {
+                let bytes = key.get(at..).and_then(|rest| rest.first_chunk::<8>());
+                bytes.map_or(0, |bytes| i64::from_le_bytes(*bytes))
+            };
+            writeln!(out)?;
+            let pid = word(16) as u32;
+            for (kind, id) in [("kernel", word(0)), ("user", word(8))] {
+                match u32::try_from(id).ok().and_then(|id| stacks.get(id)) {
+                    Some(frames) => {
+                        for ip in frames {
+                            let name = self.name(ip, Some(pid));
+                            let name = name.map_or_else(String::new, |name| format!(" {name}"));
+                            writeln!(out, "    {ip:#x}{name}")?;
+                        }
+                    }
+                    // Bad address: there is none. All other errors lost one.
+                    None if id == -14 => {}
+                    None => writeln!(out, "    [{kind} stack lost: error {}]", -id)?,
+                }
+            }
+            let name = key.get(20..36).unwrap_or_default();
+            let name = String::from_utf8_lossy(name);
+            let name = name.trim_end_matches('\0');
+            writeln!(out, "    {:<16} {name} ({pid})\n        {count}", "-")?;
+        }
+        Ok(())
+    }
 }
