@@ -8,20 +8,12 @@ use crate::verify::{End, Program};
 use std::path::Path;
 use unwind_sim_corpus::case::Case;
 use unwind_sim_corpus::trace::TraceWriter;
-use unwind_sim_emulator::linux::{self, Outcome};
+use unwind_sim_emulator::linux::Outcome;
 
 /// Runs `program` in the emulated machine.
 pub(super) fn run(case: &Case, program: &Path, at: At) -> Result<Taken, CaseFailure> {
-    let path = program.as_os_str().as_encoded_bytes().to_vec();
-    let machine = linux::Options {
-        args: vec![path.clone()],
-        ..linux::Options::default()
-    };
-    let root = machine.root.clone();
-    let program = Program {
-        path,
-        options: machine,
-    };
+    let program = Program::alone(program);
+    let root = program.options.root.clone();
     let options = Options {
         at,
         from: from(case),

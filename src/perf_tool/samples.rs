@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use std::sync::Arc;
 use unwind_sim_perf::PerfFile;
 use unwind_sim_perf::data::{EventAttr, RecordId, sample_type as st};
-use unwind_sim_perf::script::{Head, Map, Object, Output, Symbols, Tasks, event_name};
+use unwind_sim_perf::script::{Address, Head, Object, Output, Symbols, Tasks, event_name};
 
 /// An address of a process in an object: the same one gives the same frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -94,34 +94,28 @@ impl Samples {
         }
     }
 
-    fn find(
-        &mut self,
-        tasks: &Tasks,
-        symbols: &mut dyn Symbols,
-        map: Option<&Map>,
-        address: u64,
-    ) -> u32 {
+    fn find(&mut self, at: &Address<'_>, symbols: &mut dyn Symbols) -> u32 {
         let place = Place {
-            address,
-            bias: map.map_or(0, |map| map.bias),
-            object: map.map(|map| map.object),
+            address: at.value,
+            bias: at.map.map_or(0, |map| map.bias),
+            object: at.map.map(|map| map.object),
         };
         if let Some(&frame) = self.frames.get(&place) {
             return frame;
         }
-        let frame = self.look(tasks, symbols, map, address);
+        let frame = self.look(at, symbols);
         let frame = self.profile.table.add(frame);
         self.frames.insert(place, frame);
         frame
     }
 
-    fn look(
-        &mut self,
-        tasks: &Tasks,
-        symbols: &mut dyn Symbols,
-        map: Option<&Map>,
-        address: u64,
-    ) -> Frame {
+    fn look(&mut self, at: &Address<'_>, symbols: &mut dyn Symbols) -> Frame {
+        let Address {
+            tasks,
+            map,
+            value: address,
+            ..
+        } = *at;
         let table = &mut self.profile.table;
         let object = map.and_then(|map| Some((map, tasks.object(map.object)?)));
         let Some((map, object)) = object else {
@@ -185,16 +179,8 @@ impl Output for Samples {
         false
     }
 
-    fn place(
-        &mut self,
-        tasks: &Tasks,
-        symbols: &mut dyn Symbols,
-        _: usize,
-        map: Option<&Map>,
-        address: u64,
-        out: &mut Piece,
-    ) {
-        out.frames.push(self.find(tasks, symbols, map, address));
+    fn place(&mut self, at: &Address<'_>, symbols: &mut dyn Symbols, out: &mut Piece) {
+        out.frames.push(self.find(at, symbols));
     }
 
     fn chain(&mut self, out: &mut Piece) -> usize {
@@ -205,16 +191,8 @@ impl Output for Samples {
         out.frames.truncate(begin);
     }
 
-    fn frame(
-        &mut self,
-        tasks: &Tasks,
-        symbols: &mut dyn Symbols,
-        _: usize,
-        map: Option<&Map>,
-        address: u64,
-        out: &mut Piece,
-    ) {
-        out.frames.push(self.find(tasks, symbols, map, address));
+    fn frame(&mut self, at: &Address<'_>, symbols: &mut dyn Symbols, out: &mut Piece) {
+        out.frames.push(self.find(at, symbols));
     }
 
     fn instead(&mut self, _: usize, _: u64, text: &str, out: &mut Piece) {

@@ -4,7 +4,6 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use unwind_sim_corpus::trace::{Meta, Trace, TraceError, TraceWriter, WriteError};
-use unwind_sim_emulator::linux;
 use unwind_sim_perf::model::{
     OBJECT_BYTES_MAX, PROGRAM_INSTRUCTIONS_MAX, Scenario, ScenarioError, StackFrom,
 };
@@ -200,16 +199,8 @@ fn program(name: &str, path: &Path, every: u64, times: u64) -> Result<Vec<Vec<u6
         path: name.to_owned(),
         source,
     })?;
-    let path = path.as_os_str().as_encoded_bytes().to_vec();
-    let machine = linux::Options {
-        args: vec![path.clone()],
-        ..linux::Options::default()
-    };
-    let root = machine.root.clone();
-    let program = Program {
-        path,
-        options: machine,
-    };
+    let program = Program::alone(&path);
+    let root = program.options.root.clone();
     let options = Options {
         at: At::Every(every),
         from: None,

@@ -23,6 +23,19 @@ pub struct Program {
     pub options: Options,
 }
 
+impl Program {
+    /// The program at a path, started without arguments.
+    pub fn alone(path: &Path) -> Program {
+        let path = path.as_os_str().as_encoded_bytes().to_vec();
+        let args = vec![path.clone()];
+        let options = Options {
+            args,
+            ..Options::default()
+        };
+        Program { path, options }
+    }
+}
+
 /// What is to be checked.
 pub struct Request<'a> {
     /// The unwinders; all of them read tables.

@@ -25,7 +25,7 @@ mod trace;
 pub use fields::{Fields, UnknownField};
 pub use names::name as event_name;
 pub use objects::{KernelPart, NoSymbols, Object, Symbol, Symbols};
-pub use output::{Head, Output};
+pub use output::{Address, Head, Output};
 pub use printer::{Options, Script, Unwind};
 pub use tasks::{Map, Tasks};
 pub use text::Text;

@@ -22,6 +22,19 @@ pub struct Head<'a> {
     pub chains: bool,
 }
 
+/// An address of a sample.
+#[derive(Clone, Copy, Debug)]
+pub struct Address<'a> {
+    /// All tasks at its time.
+    pub tasks: &'a Tasks,
+    /// The number of the sample's event.
+    pub event: usize,
+    /// What is mapped there.
+    pub map: Option<&'a Map>,
+    /// The address.
+    pub value: u64,
+}
+
 /// Takes samples, frame by frame, innermost first.
 pub trait Output {
     /// Samples as they are handed on; also a part of one, whose user frames come later.
@@ -44,15 +57,7 @@ pub trait Output {
     ) -> bool;
 
     /// The address of a sample that has no chain.
-    fn place(
-        &mut self,
-        tasks: &Tasks,
-        symbols: &mut dyn Symbols,
-        event: usize,
-        map: Option<&Map>,
-        address: u64,
-        out: &mut Self::Piece,
-    );
+    fn place(&mut self, at: &Address<'_>, symbols: &mut dyn Symbols, out: &mut Self::Piece);
 
     /// A chain follows; returns where it begins, for [`Output::cut`].
     fn chain(&mut self, out: &mut Self::Piece) -> usize;
@@ -61,15 +66,7 @@ pub trait Output {
     fn cut(&mut self, begin: usize, out: &mut Self::Piece);
 
     /// A frame of a chain.
-    fn frame(
-        &mut self,
-        tasks: &Tasks,
-        symbols: &mut dyn Symbols,
-        event: usize,
-        map: Option<&Map>,
-        address: u64,
-        out: &mut Self::Piece,
-    );
+    fn frame(&mut self, at: &Address<'_>, symbols: &mut dyn Symbols, out: &mut Self::Piece);
 
     /// Something in place of a frame: a word of the chain, and what it is.
     fn instead(&mut self, event: usize, word: u64, text: &str, out: &mut Self::Piece);

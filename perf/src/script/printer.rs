@@ -5,7 +5,7 @@ use super::fields::Fields;
 use super::groups::Groups;
 use super::joined::{Joining, Waiting};
 use super::objects::Symbols;
-use super::output::{Head, Output};
+use super::output::{Address, Head, Output};
 use super::tasks::{self, Map, Tasks};
 use super::text::Text;
 use crate::callchain::{Callchain, Context, PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED};
@@ -229,8 +229,13 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
                 _ => Context::Hypervisor,
             };
             let map = map_at(&self.tasks, self.tasks.maps(tid), context, address);
-            self.output
-                .place(&self.tasks, self.symbols, at, map, address, out);
+            let at = Address {
+                tasks: &self.tasks,
+                event: at,
+                map,
+                value: address,
+            };
+            self.output.place(&at, self.symbols, out);
             return;
         };
         let begin = self.output.chain(out);
@@ -297,8 +302,13 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
                 continue;
             }
             let map = map_at(&self.tasks, maps, context, word);
-            self.output
-                .frame(&self.tasks, self.symbols, at, map, word, out);
+            let at = Address {
+                tasks: &self.tasks,
+                event: at,
+                map,
+                value: word,
+            };
+            self.output.frame(&at, self.symbols, out);
         }
         true
     }
@@ -322,8 +332,13 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
                 .skip_while(|&&word| word != PERF_CONTEXT_USER);
             for &address in user.skip(1).take(FRAMES_MAX) {
                 let map = map_at(&self.tasks, &waiting.maps, Context::User, address);
-                self.output
-                    .frame(&self.tasks, self.symbols, event, map, address, out);
+                let at = Address {
+                    tasks: &self.tasks,
+                    event,
+                    map,
+                    value: address,
+                };
+                self.output.frame(&at, self.symbols, out);
             }
         }
         self.output.end(out);

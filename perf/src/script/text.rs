@@ -5,9 +5,9 @@ use super::fields::Fields;
 use super::frames::Lines;
 use super::names;
 use super::objects::Symbols;
-use super::output::{Head, Output};
+use super::output::{Address, Head, Output};
 use super::printer::Options;
-use super::tasks::{Map, Tasks};
+use super::tasks::Tasks;
 use super::trace::Formats;
 use crate::data::{PerfFile, RecordId, feature, sample_type as st};
 
@@ -171,18 +171,10 @@ impl Output for Text {
         true
     }
 
-    fn place(
-        &mut self,
-        tasks: &Tasks,
-        symbols: &mut dyn Symbols,
-        event: usize,
-        map: Option<&Map>,
-        address: u64,
-        out: &mut Vec<u8>,
-    ) {
-        let lines = &mut self.lines[self.columns[event].lines];
+    fn place(&mut self, at: &Address<'_>, symbols: &mut dyn Symbols, out: &mut Vec<u8>) {
+        let lines = &mut self.lines[self.columns[at.event].lines];
         out.push(b' ');
-        out.extend_from_slice(lines.line(tasks, symbols, map, address));
+        out.extend_from_slice(lines.line(at.tasks, symbols, at.map, at.value));
     }
 
     fn chain(&mut self, out: &mut Vec<u8>) -> usize {
@@ -195,18 +187,10 @@ impl Output for Text {
     }
 
     #[inline]
-    fn frame(
-        &mut self,
-        tasks: &Tasks,
-        symbols: &mut dyn Symbols,
-        event: usize,
-        map: Option<&Map>,
-        address: u64,
-        out: &mut Vec<u8>,
-    ) {
-        let lines = &mut self.lines[self.columns[event].lines];
+    fn frame(&mut self, at: &Address<'_>, symbols: &mut dyn Symbols, out: &mut Vec<u8>) {
+        let lines = &mut self.lines[self.columns[at.event].lines];
         out.push(b'\t');
-        out.extend_from_slice(lines.line(tasks, symbols, map, address));
+        out.extend_from_slice(lines.line(at.tasks, symbols, at.map, at.value));
         out.push(b'\n');
     }
 
