@@ -52,6 +52,8 @@ fn call(source: &dyn StackSource, stack: StackId, index: usize) -> (u64, u64) {
     let from = source.frame(stack, index + 1);
     // Functions are taken to begin at multiples of 16.
     let to = source.frame(stack, index) & !0xf;
+    // And not right behind their call: call-stack mode takes no notice of such a one.
+    let to = if to == from { to.wrapping_sub(0x10) } else { to };
     (from.wrapping_sub(CALL_BYTES), to)
 }
 
