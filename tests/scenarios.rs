@@ -19,7 +19,9 @@ fn files(folder: &str) -> Vec<PathBuf> {
 }
 
 /// Folders of scenarios that run.
-const FOLDERS: [&str; 5] = ["upstream", "rfc2023", "handlers", "lbr", "sources"];
+const FOLDERS: [&str; 6] = [
+    "upstream", "rfc2023", "handlers", "sampling", "lbr", "sources",
+];
 
 #[test]
 fn scenarios_print_what_their_files_say() {

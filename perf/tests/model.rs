@@ -1,7 +1,10 @@
 //! Random runs of the model: the model as it is breaks no rule, and every defect put into it is
 //! found.
 
-use unwind_sim_perf::model::{Form, Mutant, Outcome, Rule, Scenario, Schedule, join};
+use unwind_sim_perf::callchain::{
+    PERF_CONTEXT_KERNEL, PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED,
+};
+use unwind_sim_perf::model::{Body, Form, Mutant, Outcome, Rule, Scenario, Schedule, join};
 use unwind_sim_perf::stitch::Mode;
 
 /// Actions of a schedule.
@@ -57,7 +60,7 @@ fn other_ways_get_samples_wrong() {
         let mut world = schedule.world().expect("a seed's events are accepted");
         schedule.run(&mut world);
         let other = match schedule.setup.form {
-            Form::Upstream => Mode::Perf72,
+            Form::Upstream | Form::Before => Mode::Perf72,
             Form::Rfc2023 => Mode::Rfc2023,
         };
         for mode in [Mode::Own, other] {
@@ -93,5 +96,71 @@ fn r000_9_a_record_has_no_registers_and_no_stack() {
         let record = if form == "upstream" { 8 + 8 } else { 8 } + 8 + 2 * 8 + 32;
         let chain = if form == "upstream" { 2 } else { 1 };
         assert_eq!(sizes, [64 + 8 * chain + 1024, record]);
+    }
+}
+
+/// The words that are no frames: who sampled, whether the user part is deferred, and what
+/// `get_perf_callchain` stores (Linux 7.2). With `defer_user` the marker and the cookie stand in
+/// the place of `PERF_CONTEXT_USER`, whatever `add_mark` says.
+#[test]
+fn r000_14_marker_table() {
+    const KERNEL: &str = "kernel";
+    const USER: &str = "user";
+    const DEFERRED: &str = "deferred";
+    const COOKIE: &str = "cookie";
+    let kernel_task = "syscall 0\nsample 0 e\nleave 0\nfinish 0";
+    let user_task = "sample 0 e\nfinish 0";
+    let rows: [(&str, &str, &str, &[&str]); 8] = [
+        ("upstream", "no-defer", kernel_task, &[KERNEL, USER]),
+        ("upstream", "no-defer", user_task, &[USER]),
+        (
+            "upstream",
+            "defer-output",
+            kernel_task,
+            &[KERNEL, DEFERRED, COOKIE],
+        ),
+        ("upstream", "defer-output", user_task, &[DEFERRED, COOKIE]),
+        ("rfc2023", "", kernel_task, &[KERNEL, DEFERRED]),
+        ("rfc2023", "", user_task, &[DEFERRED]),
+        (
+            "upstream",
+            "defer-output",
+            "switch 0 9\nsample 0 e",
+            &[KERNEL],
+        ),
+        (
+            "upstream",
+            "defer-output",
+            "switch 0 0\nsample 0 e",
+            &[KERNEL],
+        ),
+    ];
+    for (form, words, what, expected) in rows {
+        let text = format!(
+            "form {form}\nevent e pmu {words}\nstack s 0x1030 0x1020\ntask 1 s\nkthread 9\n\
+             switch 0 1\n{what}\n"
+        );
+        let world = Scenario::parse(&text)
+            .and_then(|s| s.run())
+            .expect("a scenario");
+        let chain = world
+            .records()
+            .iter()
+            .find_map(|record| match &record.body {
+                Body::Sample { chain, .. } => Some(chain),
+                _ => None,
+            });
+        let found: Vec<&str> = chain
+            .expect("a sample")
+            .iter()
+            .filter_map(|&word| match word {
+                PERF_CONTEXT_KERNEL => Some(KERNEL),
+                PERF_CONTEXT_USER => Some(USER),
+                PERF_CONTEXT_USER_DEFERRED => Some(DEFERRED),
+                0x3_0000_0001 => Some(COOKIE),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(found, expected, "{form} {words}: {what}");
     }
 }

@@ -441,6 +441,7 @@ impl World {
                 }
                 self.branches_idle(at);
                 let by = self.counters[index].left;
+                self.counters[index].rate.counted(by);
                 self.say(at, Fact::Counted { event, by });
                 self.nmi(at, event);
             }

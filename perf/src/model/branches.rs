@@ -3,6 +3,7 @@
 //!
 //! The ring and the kernel's part are in `lbr`; here is when each is asked, and the log of it.
 
+use super::frequency::Rate;
 use super::log::Fact;
 use super::record::Branches;
 use super::refused::Refused;
@@ -53,7 +54,11 @@ fn call(source: &dyn StackSource, stack: StackId, index: usize) -> (u64, u64) {
     // Functions are taken to begin at multiples of 16.
     let to = source.frame(stack, index) & !0xf;
     // And not right behind their call: call-stack mode takes no notice of such a one.
-    let to = if to == from { to.wrapping_sub(0x10) } else { to };
+    let to = if to == from {
+        to.wrapping_sub(0x10)
+    } else {
+        to
+    };
     (from.wrapping_sub(CALL_BYTES), to)
 }
 
@@ -256,6 +261,7 @@ impl World {
             let (index, now) = (self.index(event, on), self.now);
             let counter = &mut self.counters[index];
             (counter.left, counter.throttled, counter.in_tick) = (period, false, 0);
+            counter.rate = Rate::new(period);
             if kind == Kind::Timer {
                 counter.left = period.max(TIMER_FLOOR_NS);
                 counter.due = now + counter.left;

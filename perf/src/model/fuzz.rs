@@ -8,7 +8,7 @@ use super::rng::Rng;
 use super::rule::Violation;
 use super::sampling::{Constant, UserOnly};
 use super::scenario_programs::ObjectRequest;
-use super::setup::{EventSetup, Form, Kind, Mutant, RfcBuffer, Setup};
+use super::setup::{EventSetup, Form, Kind, Mutant, PMU_PERIOD_MIN, RfcBuffer, Setup};
 use super::stack::{Leaf, Numbered, Scripted, StackId, StackSource};
 use super::world::World;
 use crate::lbr::{Depth, Mutation, Storage};
@@ -111,10 +111,14 @@ impl Schedule {
             let defer_output = form == Form::Upstream && (index == 0 || rng.chance(1, 6));
             let part = if has_branches { 2 } else { 5 };
             let only = (index > 0 && rng.chance(1, part)).then(|| 1 + rng.below(2) as i32);
+            let hertz = 20_000 + rng.below(300_000) as u64;
+            let is_rate = kind == Kind::Pmu && rng.chance(1, 8);
+            let period = 2_000 + rng.below(60_000) as u64;
             EventSetup {
                 name: format!("{}{index}", kind.as_str()),
                 kind,
-                period: 2_000 + rng.below(60_000) as u64,
+                period: if is_rate { PMU_PERIOD_MIN } else { period },
+                frequency: is_rate.then_some(hertz),
                 tid: only,
                 inherit: rng.chance(1, 2),
                 has_callchain: !rng.chance(1, 6),

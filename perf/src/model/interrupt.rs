@@ -25,6 +25,7 @@ impl World {
                 self.say(cpu, Fact::Unthrottled { event });
                 self.write_side(cpu, event, Body::Unthrottle);
             }
+            self.adjust_at_tick(cpu, event);
         }
     }
 

@@ -130,6 +130,15 @@ pub enum Fact {
     },
     /// A uprobe's instruction was done: the task stands behind `push %rbp`.
     UprobeStep,
+    /// A counter in frequency mode was loaded with another period.
+    Loaded {
+        /// The event.
+        event: u16,
+        /// What its next sample stands for.
+        period: u64,
+        /// What it had counted, if that is in no sample.
+        dropped: u64,
+    },
     /// An event overflowed and is to become a sample.
     Overflow {
         /// The event.
@@ -319,6 +328,17 @@ impl Fact {
                 context.as_str(),
                 if user_mode { "user" } else { "kernel" }
             ),
+            Self::Loaded {
+                event: e,
+                period,
+                dropped,
+            } => match dropped {
+                0 => format!("{}: period {period} from here", event(e)),
+                _ => format!(
+                    "{}: period {period} from here, {dropped} events are in no sample",
+                    event(e)
+                ),
+            },
             Self::Filtered { event: e, .. } => format!("{}: kept out by its filters", event(e)),
             Self::Request { number, cookie } => match cookie {
                 None => format!("sample {number}: refused to defer, unwinds at once"),

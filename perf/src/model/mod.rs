@@ -9,6 +9,7 @@ mod branches;
 mod branches_text;
 mod deferred;
 mod exit;
+mod frequency;
 mod fuzz;
 mod interrupt;
 mod join;

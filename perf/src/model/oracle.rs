@@ -65,6 +65,8 @@ struct Promise {
 #[derive(Clone, Default)]
 pub(super) struct Account {
     pub(super) counted: u64,
+    /// In frequency mode: what the counter is loaded with, once that is another than at first.
+    pub(super) period: Option<u64>,
     pub(super) sampled: u64,
     pub(super) stopped: bool,
     pub(super) lost: u64,
@@ -209,7 +211,7 @@ impl<'a> Oracle<'a> {
         let accounts = self.accounts.range_mut((event, 0)..=(event, u16::MAX));
         for (_, account) in accounts {
             let rest = account.counted.saturating_sub(account.sampled);
-            if rest < setup.period {
+            if rest < account.period.take().unwrap_or(setup.period) {
                 account.counted -= rest;
             }
             account.stopped = false;
@@ -229,6 +231,15 @@ impl<'a> Oracle<'a> {
         let (tid, cpu) = (entry.tid, entry.cpu);
         match entry.fact {
             Fact::Ran { user, ns } => self.ran(tid, cpu, user, ns),
+            Fact::Loaded {
+                event,
+                period,
+                dropped,
+            } => {
+                let account = self.account(event, cpu);
+                account.period = Some(period);
+                account.counted = account.counted.saturating_sub(dropped);
+            }
             Fact::Counted { event, by } => self.account(event, cpu).counted += by,
             Fact::Stack { stack, leaf } => self.stack(tid, stack, leaf),
             Fact::Opened { event } => self.opened(event, true),
@@ -339,7 +350,7 @@ impl<'a> Oracle<'a> {
     /// How many frames a record holds.
     pub(super) fn deferred_max(&self, max_stack: u16) -> usize {
         match (self.setup.form, self.setup.rfc_buffer) {
-            (Form::Upstream, _) => 510,
+            (Form::Upstream | Form::Before, _) => 510,
             (Form::Rfc2023, RfcBuffer::OnStack) => 128,
             (Form::Rfc2023, RfcBuffer::Allocated) => usize::from(max_stack),
         }
@@ -386,7 +397,14 @@ impl<'a> Oracle<'a> {
             fate: Fate::Open,
             branches,
         });
-        self.account(event, entry.cpu).sampled += period;
+        let account = self.accounts.entry((event, entry.cpu)).or_default();
+        account.sampled += period;
+        let setup = &self.events[usize::from(event)];
+        let loaded = account.period.unwrap_or(setup.period);
+        if setup.kind == Kind::Pmu && period != loaded {
+            let what = format!("sample {number}: period {period}, its counter had {loaded}");
+            self.fault(Rule::Periods, entry.time, what);
+        }
         if number != self.truths.len() as u64 {
             let what = format!("sample {number} follows {}", self.truths.len() - 1);
             self.fault(Rule::Fate, entry.time, what);
@@ -458,7 +476,8 @@ impl<'a> Oracle<'a> {
                 faults.push((Rule::LossTold, 0, what));
             }
             let rest = account.counted.checked_sub(account.sampled);
-            if setup.kind == Kind::Pmu && rest.is_none_or(|rest| rest >= setup.period) {
+            let period = account.period.unwrap_or(setup.period);
+            if setup.kind == Kind::Pmu && rest.is_none_or(|rest| rest >= period) {
                 let what = format!(
                     "{name} on cpu{cpu}: counted {}, sampled {}",
                     account.counted, account.sampled

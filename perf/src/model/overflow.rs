@@ -63,8 +63,6 @@ impl World {
     /// A hardware counter overflowed. Nothing can come between.
     pub(super) fn nmi(&mut self, cpu: usize, event: u16) {
         let user_mode = self.in_user(cpu);
-        let index = self.index(event, cpu);
-        self.counters[index].left = self.events[usize::from(event)].period;
         self.say(cpu, Fact::Interrupt(Context::Nmi));
         let mut job = self.overflow(cpu, event, Context::Nmi, user_mode);
         while !self.overflow_step(cpu, &mut job) {}
@@ -102,7 +100,8 @@ impl World {
         let setup = &self.events[usize::from(event)];
         let kind = setup.kind;
         let period = match kind {
-            Kind::Pmu | Kind::Timer => setup.period,
+            Kind::Pmu => self.elapsed(cpu, event),
+            Kind::Timer => setup.period,
             Kind::Tracepoint | Kind::Uprobe | Kind::BpfOutput => 1,
         };
         let number = self.samples;
@@ -116,6 +115,9 @@ impl World {
                 user_mode,
             },
         );
+        if kind == Kind::Pmu {
+            self.reload(cpu, event);
+        }
         Overflow {
             event,
             number,
@@ -177,11 +179,13 @@ impl World {
         let index = self.index(event, cpu);
         let counter = &mut self.counters[index];
         counter.in_tick += 1;
-        if counter.in_tick >= self.setup.samples_per_tick && !counter.throttled {
+        let is_too_many = counter.in_tick >= self.setup.samples_per_tick;
+        if is_too_many && !counter.throttled {
             counter.throttled = true;
             self.say(cpu, Fact::Throttled { event });
             self.write_side(cpu, event, Body::Throttle);
         }
+        self.adjust_at_overflow(cpu, event);
     }
 
     /// The handler decides before all side effects; what comes then, if the sample is not dropped

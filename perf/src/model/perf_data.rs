@@ -119,7 +119,7 @@ fn spec(index: usize, event: &EventSetup) -> EventSpec {
     EventSpec {
         kind,
         config,
-        sample_period: event.period,
+        sample_period: event.frequency.unwrap_or(event.period),
         sample_type: st::IP
             | st::CPU
             | st::PERIOD
@@ -139,6 +139,7 @@ fn spec(index: usize, event: &EventSetup) -> EventSpec {
         },
         flags: flag::SAMPLE_ID_ALL
             | bits(&[
+                (event.frequency.is_some(), flag::FREQ),
                 (event.inherit, flag::INHERIT),
                 (event.exclude_user, flag::EXCLUDE_USER),
                 (event.exclude_kernel, flag::EXCLUDE_KERNEL),

@@ -8,7 +8,9 @@ use super::action::Action;
 use super::fuzz::Schedule;
 use super::scenario_error::{ScenarioError, ScenarioErrorKind};
 use super::scenario_stacks::StackRequest;
-use super::setup::{EventSetup, Form, Kind, Mutant, RfcBuffer, Setup, UserUnwind, timer_period};
+use super::setup::{
+    EventSetup, Form, Kind, Mutant, PMU_PERIOD_MIN, RfcBuffer, Setup, UserUnwind, timer_period,
+};
 use super::stack::{Leaf, Scripted, StackId};
 use super::world::{CPUS_MAX, EVENTS_MAX, TASKS_MAX, World};
 use crate::lbr::{Depth, Storage};
@@ -267,10 +269,10 @@ impl Reader {
         match word {
             "form" => {
                 let name = words.need("a form")?;
-                let form = [Form::Rfc2023, Form::Upstream]
+                let form = [Form::Rfc2023, Form::Before, Form::Upstream]
                     .into_iter()
                     .find(|f| f.as_str() == name);
-                setup.form = words.not(form, "a form: rfc2023, upstream")?;
+                setup.form = words.not(form, "a form: rfc2023, linux-6.18, upstream")?;
             }
             "cpus" => {
                 let cpus = words.number("a number of CPUs", u64::from(CPUS_MAX))? as u16;
@@ -356,6 +358,9 @@ impl Reader {
                 words.next();
                 let depth = words.number("a depth", FRAMES_MAX as u64)?;
                 let base = words.address()?;
+                let last = base + 0x10 * depth;
+                let is_user = USER_ADDRESSES.contains(&last);
+                words.not(is_user.then_some(()), "an address of user space")?;
                 self.frames += depth as usize;
                 if self.frames > FRAMES_MAX {
                     return Err(words.error(ScenarioErrorKind::TooMany("frames")));
@@ -392,7 +397,16 @@ impl Reader {
         while let Some(word) = words.next() {
             match word {
                 "period" => event.period = words.number("a period", 1 << 40)?,
-                "freq" => event.period = timer_period(words.number("a frequency", 1 << 30)?),
+                "freq" => {
+                    let frequency = words.number("a frequency", 1 << 30)?;
+                    words.not((frequency > 0).then_some(()), "a frequency")?;
+                    if event.kind == Kind::Pmu {
+                        // The kernel begins with 1.
+                        (event.frequency, event.period) = (Some(frequency), PMU_PERIOD_MIN);
+                    } else {
+                        event.period = timer_period(frequency);
+                    }
+                }
                 "tid" => event.tid = Some(words.tid()?),
                 "inherit" => event.inherit = true,
                 "no-callchain" => event.has_callchain = false,

@@ -23,7 +23,7 @@ const WORDS_MAX: usize = 12;
 pub fn output(world: &World) -> String {
     let mut out = world.log_text();
     let other = match world.setup().form {
-        Form::Upstream => Mode::Perf72,
+        Form::Upstream | Form::Before => Mode::Perf72,
         Form::Rfc2023 => Mode::Rfc2023,
     };
     let own = join(world, Mode::Own);
@@ -202,7 +202,9 @@ fn step_text((cpu, times): (u16, u64)) -> String {
 
 fn event_text(event: &EventSetup) -> String {
     let mut text = format!("event {} {}", event.name, event.kind.as_str());
-    if matches!(event.kind, Kind::Pmu | Kind::Timer) {
+    if let Some(frequency) = event.frequency {
+        let _ = write!(text, " freq {frequency}");
+    } else if matches!(event.kind, Kind::Pmu | Kind::Timer) {
         let _ = write!(text, " period {}", event.period);
     }
     if let Some(tid) = event.tid {

@@ -10,6 +10,8 @@ pub enum Form {
     /// As proposed in November 2023: a marker without a cookie, one request per event, an irq
     /// work that adds the task work, a record that is matched by thread and order.
     Rfc2023,
+    /// A kernel without it, up to Linux 6.18: bits 38 and 39 of the attribute's flags are reserved.
+    Before,
     /// As merged in Linux 6.19 (`kernel/unwind/deferred.c`): marker and cookie, one task work for
     /// all, a record with the cookie for every event with `defer_output`.
     Upstream,
@@ -21,6 +23,7 @@ impl Form {
         match self {
             Self::Rfc2023 => "rfc2023",
             Self::Upstream => "upstream",
+            Self::Before => "linux-6.18",
         }
     }
 }
@@ -177,6 +180,8 @@ pub struct EventSetup {
     pub kind: Kind,
     /// Events (nanoseconds for [`Kind::Pmu`] and [`Kind::Timer`]) from one sample to the next.
     pub period: u64,
+    /// `attr.freq`, of a hardware counter: samples a second. The period is the first one.
+    pub frequency: Option<u64>,
     /// Only this thread and, with `inherit`, those it makes; every thread otherwise.
     pub tid: Option<i32>,
     /// `attr.inherit`.
@@ -213,6 +218,7 @@ impl Default for EventSetup {
             name: String::new(),
             kind: Kind::Pmu,
             period: 1_000_000,
+            frequency: None,
             tid: None,
             inherit: false,
             has_callchain: true,
@@ -304,6 +310,8 @@ pub enum Refusal {
     NotIdentified,
     /// [`Form::Rfc2023`] has no `defer_output`: bit 39 is reserved.
     NoDeferOutput,
+    /// [`Form::Before`] has neither: bits 38 and 39 are reserved.
+    NoDeferral,
     /// SFrame sections cannot be read where the sample is taken.
     SframeInline,
     /// `sample_max_stack` over the system's limit.
@@ -322,6 +330,7 @@ impl Refusal {
             Self::ShortPeriod => "the period of a hardware counter is under 1,000",
             Self::NotIdentified => "defer_callchain needs IDENTIFIER, TID and TIME",
             Self::NoDeferOutput => "defer_output is a reserved bit in this form",
+            Self::NoDeferral => "defer_callchain and defer_output are reserved bits in this kernel",
             Self::SframeInline => "SFrame needs task context, so the callchain must be deferred",
             Self::MaxStack => "sample_max_stack is over the limit of 127",
             Self::NoBranches => "only a hardware counter has branch records",
@@ -357,6 +366,9 @@ pub fn validate(setup: &Setup, event: &EventSetup) -> Result<(), Refusal> {
         if event.defer_output {
             return Err(Refusal::NoDeferOutput);
         }
+    }
+    if setup.form == Form::Before && (event.defer_callchain || event.defer_output) {
+        return Err(Refusal::NoDeferral);
     }
     if setup.unwind == UserUnwind::Sframe && !event.defer_callchain {
         return Err(Refusal::SframeInline);

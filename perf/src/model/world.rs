@@ -7,6 +7,7 @@
 
 use super::branches::{branches, opened_at_start};
 use super::deferred::{Info, Request, Reset};
+use super::frequency::Rate;
 use super::log::{Context, Entry, Fact, Names, text};
 use super::overflow::{Overflow, Stage};
 use super::programs::Attached;
@@ -160,6 +161,7 @@ pub(super) enum Work {
 pub(super) struct Counter {
     /// Until the overflow.
     pub(super) left: u64,
+    pub(super) rate: Rate,
     /// When the timer fires.
     pub(super) due: u64,
     pub(super) in_tick: u32,
@@ -201,6 +203,7 @@ impl World {
             };
             Counter {
                 left: period,
+                rate: Rate::new(period),
                 due: if event.is_opened_later {
                     u64::MAX
                 } else {
@@ -428,6 +431,7 @@ impl World {
             for event in (0..self.events.len() as u16).filter(|event| counting >> event & 1 != 0) {
                 let index = self.index(event, cpu);
                 self.counters[index].left -= part;
+                self.counters[index].rate.counted(part);
                 if self.counters[index].left == 0 {
                     self.nmi(cpu, event);
                 }

@@ -199,6 +199,24 @@ fn a_file_is_stitched_as_the_run_is() {
     assert!(samples > 1_000 && bogus > 0, "{samples} samples, {bogus}");
 }
 
+/// The flag word is 40 bytes into an attribute (`include/uapi/linux/perf_event.h`, Linux 7.2).
+#[test]
+fn r001_1_deferral_is_bits_38_and_39() {
+    for (words, bits) in [("no-defer", 0), ("", 1 << 38), ("defer-output", 3 << 38)] {
+        let text = format!("event e pmu {words}\n");
+        let scenario = Scenario::parse(&text).and_then(|s| s.run());
+        let bytes = perf_data(&scenario.expect("a scenario")).expect("it can be written");
+        let at = |place: usize| {
+            let word: [u8; 8] = bytes[place..place + 8].try_into().expect("eight bytes");
+            u64::from_le_bytes(word)
+        };
+        // The attributes' place is the fourth word of the file.
+        let flags = at(at(24) as usize + 40);
+        assert_eq!(flags & 3 << 38, bits, "{words}");
+        assert_eq!(flags >> 40, 0);
+    }
+}
+
 #[test]
 fn attributes_say_what_was_asked_for() {
     let text = "event cycles pmu period 2000 defer-output exclude-user stack-user 65535\n\
