@@ -78,7 +78,13 @@ const DEFERRED: [&str; 7] = [
 
 #[test]
 fn recordings_without_deferred_chains_are_printed_as_perf_does() {
-    for name in ["fp-pipe", "tp-pipe", "read-group", "LBR-stitch-grow"] {
+    for name in [
+        "fp-pipe",
+        "tp-pipe",
+        "read-group",
+        "bpf-output",
+        "LBR-stitch-grow",
+    ] {
         for join in [None, Some(Mode::Own), Some(Mode::Perf72)] {
             same(name, &printed(name, join), &perfs(name, "merged"));
         }

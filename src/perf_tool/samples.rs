@@ -162,9 +162,9 @@ impl Output for Samples {
         self.placed[event]
     }
 
-    fn head(&mut self, head: &Head<'_>, _: &mut dyn Symbols, out: &mut Piece) {
+    fn head(&mut self, head: &Head<'_>, tasks: &Tasks, _: &mut dyn Symbols, out: &mut Piece) {
         let number = |id: Option<i32>| id.and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
-        let name = self.name(head.tasks, head.id.tid().unwrap_or(-1));
+        let name = self.name(tasks, head.id.tid().unwrap_or(-1));
         let (pid, tid) = (number(head.id.pid()), number(head.id.tid()));
         out.samples.push(Begun {
             thread: self.profile.thread(pid, tid, head.event as u32, &name),

@@ -10,6 +10,8 @@ const TYPE_RAW: u32 = 4;
 const TYPE_BREAKPOINT: u32 = 5;
 /// `PERF_TYPE_SOFTWARE`.
 const TYPE_SOFTWARE: u32 = 1;
+/// `PERF_COUNT_SW_BPF_OUTPUT`: what BPF programs write.
+const SW_BPF_OUTPUT: u64 = 10;
 /// `PERF_COUNT_SW_DUMMY`: an event that never happens and only carries side band records.
 const SW_DUMMY: u64 = 9;
 
@@ -34,7 +36,7 @@ impl std::fmt::Display for UnknownField {
 impl std::error::Error for UnknownField {}
 
 /// The fields' names on the command line.
-const NAMES: [(&str, Fields); 13] = [
+const NAMES: [(&str, Fields); 14] = [
     ("comm", Fields::COMM),
     ("tid", Fields::TID),
     ("pid", Fields::PID),
@@ -48,6 +50,7 @@ const NAMES: [(&str, Fields); 13] = [
     ("dso", Fields::DSO),
     ("addr", Fields::ADDRESS),
     ("period", Fields::PERIOD),
+    ("bpf-output", Fields::BPF_OUTPUT),
 ];
 
 impl Fields {
@@ -77,6 +80,8 @@ impl Fields {
     pub const ADDRESS: Self = Self(1 << 11);
     /// The period.
     pub const PERIOD: Self = Self(1 << 12);
+    /// What a BPF program wrote.
+    pub const BPF_OUTPUT: Self = Self(1 << 13);
 
     const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -117,6 +122,7 @@ impl Fields {
             TYPE_TRACEPOINT => task.and(Self::TRACE),
             TYPE_RAW => task.and(place).and(Self::PERIOD).and(Self::ADDRESS),
             TYPE_BREAKPOINT => task.and(place),
+            TYPE_SOFTWARE => task.and(place).and(Self::PERIOD).and(Self::BPF_OUTPUT),
             _ => task.and(place).and(Self::PERIOD),
         }
     }
@@ -172,6 +178,13 @@ impl Fields {
             })
             .collect()
     }
+}
+
+/// Whether the event's samples are what BPF programs write. Times off the CPU, which perf records
+/// so too, are shown as other samples are.
+pub(super) fn is_bpf_output(attr: &EventAttr) -> bool {
+    let is_off_cpu = attr.name.as_deref() == Some("offcpu-time");
+    attr.kind == TYPE_SOFTWARE && attr.config == SW_BPF_OUTPUT && !is_off_cpu
 }
 
 /// Whether the event only carries side band records.

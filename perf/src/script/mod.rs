@@ -8,6 +8,7 @@
 //! The form is that of `tools/perf/builtin-script.c` and `tools/perf/util/evsel_fprintf.c`
 //! (perf 7.2).
 
+mod bpf_output;
 mod call_stacks;
 mod digits;
 mod fields;

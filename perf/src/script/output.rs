@@ -8,8 +8,6 @@ use crate::data::{RecordId, Sample};
 /// A sample without its frames.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
-    /// All tasks at its time.
-    pub tasks: &'a Tasks,
     /// The sample.
     pub sample: &'a Sample<'a>,
     /// Whose it is, and when it was taken.
@@ -44,7 +42,13 @@ pub trait Output {
     fn shows_places(&self, event: usize) -> bool;
 
     /// Begins a sample.
-    fn head(&mut self, head: &Head<'_>, symbols: &mut dyn Symbols, out: &mut Self::Piece);
+    fn head(
+        &mut self,
+        head: &Head<'_>,
+        tasks: &Tasks,
+        symbols: &mut dyn Symbols,
+        out: &mut Self::Piece,
+    );
 
     /// Begins a record of deferred user frames; says whether it wants them.
     fn deferred(
@@ -70,6 +74,9 @@ pub trait Output {
 
     /// Something in place of a frame: a word of the chain, and what it is.
     fn instead(&mut self, event: usize, word: u64, text: &str, out: &mut Self::Piece);
+
+    /// What a sample says behind its frames.
+    fn tail(&mut self, _: &Head<'_>, _: &mut Self::Piece) {}
 
     /// Ends a sample or record.
     fn end(&mut self, out: &mut Self::Piece);

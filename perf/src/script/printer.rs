@@ -194,18 +194,18 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         self.tasks
             .thread(id.pid().unwrap_or(-1), id.tid().unwrap_or(-1));
         let head = Head {
-            tasks: &self.tasks,
             sample,
             id,
             event: at,
             period,
             chains: self.chains,
         };
-        self.output.head(&head, self.symbols, out);
+        self.output.head(&head, &self.tasks, self.symbols, out);
         if self.output.shows_places(at) {
             self.place(at, sample, id, chain, out);
         }
         if !matches!(chain, Chain::Kernel) {
+            self.output.tail(&head, out);
             self.output.end(out);
         }
     }

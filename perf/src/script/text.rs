@@ -1,7 +1,8 @@
 //! The text: one block for each sample, in the columns of `perf script`.
 
+use super::bpf_output;
 use super::digits;
-use super::fields::Fields;
+use super::fields::{self, Fields};
 use super::frames::Lines;
 use super::names;
 use super::objects::Symbols;
@@ -17,6 +18,8 @@ struct Column {
     fields: Fields,
     /// Of its event: the number of the tracepoint.
     config: u64,
+    /// Whether its samples are what BPF programs write.
+    bpf_output: bool,
     /// The event's name, padded to the longest, with what follows it.
     name: Vec<u8>,
     /// The number of its [`Lines`].
@@ -50,6 +53,7 @@ impl Text {
             Column {
                 fields,
                 config: attr.config,
+                bpf_output: fields::is_bpf_output(attr),
                 name,
                 lines,
             }
@@ -127,9 +131,14 @@ impl Output for Text {
         self.columns[event].fields.has(Fields::IP)
     }
 
-    fn head(&mut self, head: &Head<'_>, symbols: &mut dyn Symbols, out: &mut Vec<u8>) {
+    fn head(
+        &mut self,
+        head: &Head<'_>,
+        tasks: &Tasks,
+        symbols: &mut dyn Symbols,
+        out: &mut Vec<u8>,
+    ) {
         let Head {
-            tasks,
             sample,
             id,
             event,
@@ -206,6 +215,16 @@ impl Output for Text {
             out.extend_from_slice(b" ([unknown])");
         }
         out.push(b'\n');
+    }
+
+    fn tail(&mut self, head: &Head<'_>, out: &mut Vec<u8>) {
+        let column = &self.columns[head.event];
+        if column.bpf_output
+            && column.fields.has(Fields::BPF_OUTPUT)
+            && let Ok(Some(raw)) = head.sample.raw_data()
+        {
+            bpf_output::print(raw, out);
+        }
     }
 
     fn end(&mut self, out: &mut Vec<u8>) {
