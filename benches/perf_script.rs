@@ -22,8 +22,11 @@ const GOAL_TIMES: f64 = 5.0;
 const WORK: &str = "for i in 1 2 3 4; do find /usr -name '*.so*' | sort -R | md5sum; \
     c++ -x c++ -std=c++17 -fsyntax-only - <<< '#include <regex>'; done";
 const KINDS: [(&str, &[&str]); 2] = [
-    ("frame-pointers", &["-g"]),
-    ("stack-copies", &["--call-graph", "dwarf,4096"]),
+    ("frame-pointers", &["-F", "20000", "-g"]),
+    (
+        "stack-copies",
+        &["-F", "2000", "--call-graph", "dwarf,4096"],
+    ),
 ];
 
 /// What a process needed, each round.
@@ -134,16 +137,7 @@ fn measure(title: &str, recording: &Path, test: bool) -> Result<(), String> {
 fn record(scratch: &Scratch, name: &str, how: &[&str]) -> Result<PathBuf, String> {
     let output = scratch.join(name);
     let mut command = Command::new("perf");
-    command.args([
-        "record",
-        "-q",
-        "-e",
-        "cpu-clock",
-        "-F",
-        "20000",
-        "-m",
-        "16M",
-    ]);
+    command.args(["record", "-q", "-e", "cpu-clock", "-m", "16M"]);
     command.args(how).arg("-o").arg(&output);
     command.args(["--", "bash", "-c", WORK]);
     programs::run(&mut command)?;

@@ -8,6 +8,9 @@ use common::skip::skip;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use unwind_sim::perf_tool::script::Options;
+use unwind_sim::perf_tool::{self, symbols::Places};
+use unwind_sim::profile::Format;
 
 fn corpus(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -139,6 +142,49 @@ fn replays_of_several_unwinders_are_told_apart_and_say_where_they_stopped() {
             assert!(stopped > 0, "{name}");
         }
     }
+}
+
+#[test]
+fn damaged_recordings_give_what_is_left_of_them() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let whole = std::fs::read(corpus("perfdata/fp-pipe.data")).expect("the recording");
+    let (mut written, mut refused) = (0, 0);
+    let formats = [
+        Format::Folded,
+        Format::Speedscope,
+        Format::Firefox,
+        Format::Pprof,
+    ];
+    // A prime, so that all fields of a record have their turn.
+    for (at, format) in (0..whole.len())
+        .step_by(61)
+        .zip(formats.into_iter().cycle())
+    {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        let path = file(&folder, "perf.data", &bytes);
+        let places = Places {
+            symfs: Some(corpus("perfdata/script/symfs")),
+            ..Places::default()
+        };
+        let mut out = Vec::new();
+        match perf_tool::script::profile(&path, Options::default(), places, format, &mut out) {
+            Err(error) => {
+                assert!(!error.to_string().is_empty());
+                refused += 1;
+            }
+            Ok(_) => {
+                let stacks = match format {
+                    Format::Folded => decode::folded(&utf8(out)),
+                    Format::Speedscope => decode::speedscope(&out),
+                    Format::Firefox => decode::firefox(&decode::unzipped(&out)),
+                    _ => decode::pprof(&decode::unzipped(&out)).0,
+                };
+                written += usize::from(!stacks.is_empty());
+            }
+        }
+    }
+    assert!(written > refused, "{written} against {refused}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::ops::Range;
 /// Bytes of lines that are kept; beyond, all are made anew.
 const KEPT_MAX: usize = 64 << 20;
 /// Places of the table before the map.
-const RECENT: usize = 1 << 12;
+const RECENT: usize = 1 << 14;
 
 /// An address of a process in an object: the same one gives the same line.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

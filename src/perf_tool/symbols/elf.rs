@@ -118,6 +118,7 @@ pub(super) fn load<E: FileHeader<Endian = Endianness>>(
         let Some(table) = parts.symbols(name, kind) else {
             continue;
         };
+        tree.reserve(table.len().min(SYMBOLS_MAX));
         for (index, symbol) in table.enumerate().take(SYMBOLS_MAX) {
             if let Some(entry) = entry(parts, runtime, &table, index, symbol) {
                 tree.insert(entry);

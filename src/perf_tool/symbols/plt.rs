@@ -145,10 +145,11 @@ fn got<E: FileHeader<Endian = Endianness>>(parts: &Parts<'_, E>, tree: &mut Tree
     relocs.retain(|reloc| reloc.kind == GLOB_DAT);
     relocs.sort_by_key(|reloc| reloc.offset);
     let table = parts.symbols(b".dynsym", elf::SHT_DYNSYM);
-    let address: u64 = section.sh_addr(endian).into();
     let offset: u64 = section.sh_offset(endian).into();
     for (stub, number) in bytes.chunks_exact(size as usize).zip(0u64..) {
-        let target = jump_slot(stub, address.wrapping_add(number * size));
+        // perf takes the offset for the address: where they differ, as in a program with fixed
+        // addresses, it finds no name.
+        let target = jump_slot(stub, offset.wrapping_add(number * size));
         let found = target.and_then(|slot| {
             let at = relocs
                 .binary_search_by_key(&slot, |reloc| reloc.offset)

@@ -18,6 +18,8 @@ const NOTYPE: u8 = 0;
 const PAGE: u64 = 4096;
 /// Bytes of a name.
 const NAME_MAX: usize = 1 << 16;
+/// Bytes of most names.
+const NAME_USUAL: usize = 32;
 
 /// The index of no node.
 const NIL: u32 = u32::MAX;
@@ -91,6 +93,13 @@ impl Tree {
             names: Vec::new(),
             root: NIL,
         }
+    }
+
+    /// Makes room for so many symbols more.
+    pub(super) fn reserve(&mut self, symbols: usize) {
+        self.nodes.reserve(symbols);
+        self.labels.reserve(symbols);
+        self.names.reserve(symbols.saturating_mul(NAME_USUAL));
     }
 
     /// Whether there is no symbol.
