@@ -76,6 +76,21 @@ fn a_seed_is_a_scenario() {
     }
 }
 
+/// Other interleavings of a scenario break no rule; with a defect some do.
+#[test]
+fn a_seed_varies_a_scenario() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/scenarios");
+    for name in ["upstream/d1_late-sample.txt", "sources/program.txt"] {
+        for seed in 0..10 {
+            let (text, _) = run::run_varied(&folder.join(name), seed).expect("a scenario");
+            assert!(!text.contains("= broken: "), "{name}, seed {seed}");
+        }
+    }
+    let mutant = folder.join("upstream/r000_8_period-twice.txt");
+    let (text, _) = run::run_varied(&mutant, 1).expect("a scenario");
+    assert!(text.contains("= broken: periods"));
+}
+
 /// A run's file, written by the command: stitched, each sample gets what the run says.
 #[test]
 fn a_run_is_written_as_a_recording() {

@@ -85,6 +85,21 @@ pub fn run_seed(seed: u64, actions: usize) -> Result<(String, World), ScenarioEr
     Ok((bless(&text, &output(&world)), world))
 }
 
+/// Runs a scenario's file with what a seed puts between its steps ([`Schedule::varied`]): the
+/// scenario that this is, with what it prints; and the finished run.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_varied(path: &Path, seed: u64) -> Result<(String, World), ScenarioFileError> {
+    let (_, mut scenario) = read(path, None, None)?;
+    // What is refused is told by the line of the file.
+    scenario.run().map_err(wrong(path))?;
+    scenario.schedule = scenario.schedule.varied(seed);
+    let world = scenario.run().map_err(wrong(path))?;
+    let text = scenario.schedule.text();
+    Ok((bless(&text, &output(&world)), world))
+}
+
 fn io(path: &Path) -> impl Fn(std::io::Error) -> ScenarioFileError {
     move |source| ScenarioFileError::Io {
         path: path.into(),

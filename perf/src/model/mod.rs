@@ -35,6 +35,7 @@ mod scenario_stacks;
 mod scenario_text;
 mod setup;
 mod stack;
+mod vary;
 mod world;
 
 pub use action::{Action, LOG_MAX, RECORD_BYTES_MAX, RUN_NS_MAX};

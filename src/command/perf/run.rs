@@ -6,7 +6,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use unwind_sim::perf_tool::run;
 use unwind_sim_perf::lbr::Storage;
-use unwind_sim_perf::model::{World, perf_data};
+use unwind_sim_perf::model::{World, join, perf_data};
+use unwind_sim_perf::stitch::Mode;
 
 /// Run a scenario of the sampling model: print what happens, and the stack each sample gets.
 ///
@@ -17,6 +18,7 @@ Examples:
   unwind-sim perf run corpus/scenarios/upstream/d1_late-sample.txt
   unwind-sim perf run --bless corpus/scenarios/upstream/d1_late-sample.txt
   unwind-sim perf run -o perf.data corpus/scenarios/upstream/d1_late-sample.txt
+  unwind-sim perf run --seed 7 corpus/scenarios/upstream/d1_late-sample.txt
   unwind-sim perf run --seed 7 --events 100")]
 pub(crate) struct Args {
     /// The scenario.
@@ -25,11 +27,19 @@ pub(crate) struct Args {
     /// Write what comes out into the file.
     #[arg(long, conflicts_with_all = ["seed", "cpus", "lbr_storage"])]
     bless: bool,
-    /// Instead of a file, the random schedule of this seed, printed as a scenario.
-    #[arg(long, value_name = "N", conflicts_with = "path")]
+    /// The scenario with NMIs, interrupts and preemptions between its steps, as this seed gives
+    /// them, printed as a scenario; without one a random schedule. Exit status 1 says that a rule
+    /// is broken.
+    #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// With --seed: how much happens.
-    #[arg(long, value_name = "N", default_value_t = 1000, requires = "seed")]
+    /// With --seed and no scenario: how much happens.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1000,
+        requires = "seed",
+        conflicts_with = "path"
+    )]
     events: u32,
     /// This many CPUs, whatever the scenario says.
     #[arg(long, value_name = "N", conflicts_with = "seed")]
@@ -50,11 +60,17 @@ fn storage(name: &str) -> Result<Storage, String> {
 pub(crate) fn run(args: &Args) -> Result<Status> {
     let mut out = output::raw_stdout();
     if let Some(seed) = args.seed {
-        let (text, world) = run::run_seed(seed, args.events as usize)?;
+        let (text, world) = match &args.path {
+            Some(path) => run::run_varied(path, seed)?,
+            None => run::run_seed(seed, args.events as usize)?,
+        };
         write_records(args, &world)?;
         out.write_all(text.as_bytes())?;
         out.flush()?;
-        return Ok(Status::AsExpected);
+        return Ok(match join(&world, Mode::Own).violations.is_empty() {
+            true => Status::AsExpected,
+            false => Status::Difference,
+        });
     }
     let Some(path) = &args.path else {
         bail!("no scenario given");
