@@ -46,24 +46,20 @@ const RECORD: u32 = (CHAINS + 2 * CHAIN) as u32;
 /// How a program names its maps: the number of records, the records, and its own.
 type Names = [i32; 3];
 
-fn insn(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> Insn {
-    Insn {
-        code,
-        dst,
-        src,
-        off,
-        imm,
-    }
-}
-
 fn number(dst: u8, value: u64) -> [Insn; 2] {
     let high = (value >> 32) as i32;
-    [insn(0x18, dst, 0, 0, value as i32), insn(0, 0, 0, 0, high)]
+    [
+        Insn::new(0x18, dst, 0, 0, value as i32),
+        Insn::new(0, 0, 0, 0, high),
+    ]
 }
 
 fn map(dst: u8, name: i32) -> [Insn; 2] {
     const MAP_FD: u8 = 1;
-    [insn(0x18, dst, MAP_FD, 0, name), insn(0, 0, 0, 0, 0)]
+    [
+        Insn::new(0x18, dst, MAP_FD, 0, name),
+        Insn::new(0, 0, 0, 0, 0),
+    ]
 }
 
 const fn mov(dst: u8, src: u8) -> Insn {
@@ -77,31 +73,31 @@ const fn mov(dst: u8, src: u8) -> Insn {
 }
 
 fn call(helper: i32) -> Insn {
-    insn(0x85, 0, 0, 0, helper)
+    Insn::new(0x85, 0, 0, 0, helper)
 }
 
 fn exit() -> [Insn; 2] {
-    [insn(0xb7, 0, 0, 0, 0), insn(0x95, 0, 0, 0, 0)]
+    [Insn::new(0xb7, 0, 0, 0, 0), Insn::EXIT]
 }
 
 /// What every program begins with: r6 is the context, r8 the number of the event from 1, r9 the
 /// event's own record; it ends when all records are used.
 fn begin([count, records, _]: Names) -> Vec<Insn> {
-    let mut insns = vec![mov(6, 1), insn(0x62, 10, 0, -4, 0)];
+    let mut insns = vec![mov(6, 1), Insn::new(0x62, 10, 0, -4, 0)];
     let lookup = |insns: &mut Vec<Insn>, name, into| {
         insns.extend(map(1, name));
-        insns.extend([mov(2, 10), insn(0x07, 2, 0, 0, -4), call(LOOKUP)]);
+        insns.extend([mov(2, 10), Insn::new(0x07, 2, 0, 0, -4), call(LOOKUP)]);
         // Zero: there is no such entry.
-        insns.push(insn(0x55, 0, 0, 2, 0));
+        insns.push(Insn::new(0x55, 0, 0, 2, 0));
         insns.extend(exit());
         insns.push(mov(into, 0));
     };
     lookup(&mut insns, count, 7);
     insns.extend([
-        insn(0x79, 8, 7, 0, 0),
-        insn(0x63, 10, 8, -4, 0),
-        insn(0x07, 8, 0, 0, 1),
-        insn(0x7b, 7, 8, 0, 0),
+        Insn::new(0x79, 8, 7, 0, 0),
+        Insn::new(0x63, 10, 8, -4, 0),
+        Insn::new(0x07, 8, 0, 0, 1),
+        Insn::new(0x7b, 7, 8, 0, 0),
     ]);
     lookup(&mut insns, records, 9);
     insns
@@ -111,18 +107,18 @@ fn stacks(names: Names) -> Vec<Insn> {
     let mut insns = begin(names);
     for (place, flags) in [(0, USER_STACK), (1, 0)] {
         insns.extend([mov(1, 6), mov(2, 9)]);
-        insns.push(insn(0x07, 2, 0, 0, CHAINS + place * CHAIN));
-        insns.push(insn(0xb7, 3, 0, 0, CHAIN));
-        insns.push(insn(0xb7, 4, 0, 0, flags as i32));
+        insns.push(Insn::new(0x07, 2, 0, 0, CHAINS + place * CHAIN));
+        insns.push(Insn::new(0xb7, 3, 0, 0, CHAIN));
+        insns.push(Insn::new(0xb7, 4, 0, 0, flags as i32));
         insns.push(call(GET_STACK));
-        insns.push(insn(0x7b, 9, 0, 8 * place as i16, 0));
+        insns.push(Insn::new(0x7b, 9, 0, 8 * place as i16, 0));
     }
     for (place, flags) in (2..).zip(ASKED) {
         insns.push(mov(1, 6));
         insns.extend(map(2, names[2]));
         insns.extend(number(3, flags));
         insns.push(call(GET_STACKID));
-        insns.push(insn(0x7b, 9, 0, 8 * place, 0));
+        insns.push(Insn::new(0x7b, 9, 0, 8 * place, 0));
     }
     insns.extend(exit());
     insns
@@ -322,26 +318,34 @@ impl Filling {
         const QUERY: i32 = 134;
         let mut insns = begin(names);
         for at in (8..=64).step_by(8) {
-            insns.push(insn(0x7a, 10, 0, -at, 7));
+            insns.push(Insn::new(0x7a, 10, 0, -at, 7));
         }
         insns.extend(map(1, names[2]));
-        insns.extend([mov(2, 10), insn(0x07, 2, 0, 0, -64)]);
-        insns.push(insn(0xb7, 3, 0, 0, self.written));
-        insns.extend([insn(0xb7, 4, 0, 0, self.flags), call(OUTPUT)]);
-        insns.push(insn(0x7b, 9, 0, 0, 0));
+        insns.extend([mov(2, 10), Insn::new(0x07, 2, 0, 0, -64)]);
+        insns.push(Insn::new(0xb7, 3, 0, 0, self.written));
+        insns.extend([Insn::new(0xb7, 4, 0, 0, self.flags), call(OUTPUT)]);
+        insns.push(Insn::new(0x7b, 9, 0, 0, 0));
         insns.extend(map(1, names[2]));
-        insns.push(insn(0xb7, 2, 0, 0, self.reserved));
-        insns.extend([insn(0xb7, 3, 0, 0, 0), call(RESERVE)]);
-        insns.push(insn(0x7a, 9, 0, 8, 0));
+        insns.push(Insn::new(0xb7, 2, 0, 0, self.reserved));
+        insns.extend([Insn::new(0xb7, 3, 0, 0, 0), call(RESERVE)]);
+        insns.push(Insn::new(0x7a, 9, 0, 8, 0));
         // Nothing: nine instructions on.
-        insns.push(insn(0x15, 0, 0, 9, 0));
-        insns.extend([insn(0x7a, 9, 0, 8, 1), mov(1, 0), insn(0xb7, 2, 0, 0, 0)]);
-        insns.extend([mov(3, 8), insn(0x57, 3, 0, 0, 1), insn(0x15, 3, 0, 2, 0)]);
-        insns.extend([call(SUBMIT), insn(0x05, 0, 0, 1, 0), call(DISCARD)]);
+        insns.push(Insn::new(0x15, 0, 0, 9, 0));
+        insns.extend([
+            Insn::new(0x7a, 9, 0, 8, 1),
+            mov(1, 0),
+            Insn::new(0xb7, 2, 0, 0, 0),
+        ]);
+        insns.extend([
+            mov(3, 8),
+            Insn::new(0x57, 3, 0, 0, 1),
+            Insn::new(0x15, 3, 0, 2, 0),
+        ]);
+        insns.extend([call(SUBMIT), Insn::new(0x05, 0, 0, 1, 0), call(DISCARD)]);
         for what in 0..5 {
             insns.extend(map(1, names[2]));
-            insns.extend([insn(0xb7, 2, 0, 0, what), call(QUERY)]);
-            insns.push(insn(0x7b, 9, 0, 16 + 8 * what as i16, 0));
+            insns.extend([Insn::new(0xb7, 2, 0, 0, what), call(QUERY)]);
+            insns.push(Insn::new(0x7b, 9, 0, 16 + 8 * what as i16, 0));
         }
         insns.extend(exit());
         insns

@@ -9,24 +9,6 @@ use common::skip::skip;
 use unwind_sim_host::bpf::{BpfError, KernelProgram, ProgramType};
 use unwind_sim_perf::bpf::{Context, Handlers, Insn, Limits, Object, PerfEventData, PlainEnv};
 
-fn insn(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> Insn {
-    Insn {
-        code,
-        dst,
-        src,
-        off,
-        imm,
-    }
-}
-
-const EXIT: Insn = Insn {
-    code: 0x95,
-    dst: 0,
-    src: 0,
-    off: 0,
-    imm: 0,
-};
-
 /// What the kernel makes of a program; `None` where bpf() is not allowed.
 fn kernel(test: &str, kind: ProgramType, insns: &[Insn]) -> Option<Result<KernelProgram, String>> {
     let bytes: Vec<_> = insns.iter().map(|insn| insn.encode()).collect();
@@ -67,13 +49,6 @@ impl Random {
     }
 }
 
-fn ld_imm64(dst: u8, value: i64) -> [Insn; 2] {
-    [
-        insn(0x18, dst, 0, 0, value as i32),
-        insn(0, 0, 0, 0, (value >> 32) as i32),
-    ]
-}
-
 /// All instructions that change r1, r0 or the word at r10-8 by r2 or a number, or jump over one.
 fn instructions(random: &mut Random) -> Vec<Insn> {
     let mut all = Vec::new();
@@ -82,21 +57,27 @@ fn instructions(random: &mut Random) -> Vec<Insn> {
         for op in (0..=0xc).map(|op: u8| op << 4) {
             let imm = random.number() as i32;
             match op {
-                0x80 => all.push(insn(class | op, 1, 0, 0, 0)),
+                0x80 => all.push(Insn::new(class | op, 1, 0, 0, 0)),
                 0x30 | 0x90 => {
                     for off in [0, 1] {
-                        all.push(insn(class | op | 8, 1, 2, off, 0));
-                        all.push(insn(class | op, 1, 0, off, if imm == 0 { -1 } else { imm }));
+                        all.push(Insn::new(class | op | 8, 1, 2, off, 0));
+                        all.push(Insn::new(
+                            class | op,
+                            1,
+                            0,
+                            off,
+                            if imm == 0 { -1 } else { imm },
+                        ));
                     }
                 }
                 0x60 | 0x70 | 0xc0 => {
                     // A register's count is taken modulo the width by the just-in-time compiler.
-                    all.push(insn(class | op | 8, 1, 2, 0, 0));
-                    all.push(insn(class | op, 1, 0, 0, imm & width));
+                    all.push(Insn::new(class | op | 8, 1, 2, 0, 0));
+                    all.push(Insn::new(class | op, 1, 0, 0, imm & width));
                 }
                 _ => {
-                    all.push(insn(class | op | 8, 1, 2, 0, 0));
-                    all.push(insn(class | op, 1, 0, 0, imm));
+                    all.push(Insn::new(class | op | 8, 1, 2, 0, 0));
+                    all.push(Insn::new(class | op, 1, 0, 0, imm));
                 }
             }
         }
@@ -104,36 +85,36 @@ fn instructions(random: &mut Random) -> Vec<Insn> {
             .into_iter()
             .filter(|off| class == 7 || *off < 32)
         {
-            all.push(insn(0xb8 | class, 1, 2, off, 0));
+            all.push(Insn::new(0xb8 | class, 1, 2, off, 0));
         }
     }
     for code in [0xd4, 0xdc, 0xd7] {
         for width in [16, 32, 64] {
-            all.push(insn(code, 1, 0, 0, width));
+            all.push(Insn::new(code, 1, 0, 0, width));
         }
     }
     for class in [5, 6] {
         for op in [1, 2, 3, 4, 5, 6, 7, 0xa, 0xb, 0xc, 0xd_u8] {
-            all.push(insn(op << 4 | 8 | class, 1, 2, 1, 0));
-            all.push(insn(op << 4 | class, 1, 0, 1, random.number() as i32));
+            all.push(Insn::new(op << 4 | 8 | class, 1, 2, 1, 0));
+            all.push(Insn::new(op << 4 | class, 1, 0, 1, random.number() as i32));
         }
     }
     // The verifier wants every instruction to be reached.
-    all.push(insn(0x05, 0, 0, 0, 0));
-    all.push(insn(0x06, 0, 0, 0, 0));
+    all.push(Insn::new(0x05, 0, 0, 0, 0));
+    all.push(Insn::new(0x06, 0, 0, 0, 0));
     for code in [0xc3, 0xdb] {
         for imm in [0, 1, 0x40, 0x41, 0x50, 0x51, 0xa0, 0xa1, 0xe1, 0xf1] {
-            all.push(insn(code, 10, 2, -8, imm));
+            all.push(Insn::new(code, 10, 2, -8, imm));
         }
     }
     for size in [0, 0x08, 0x10, 0x18] {
-        all.push(insn(0x61 | size, 1, 10, -8, 0));
-        all.push(insn(0x62 | size, 10, 0, -8, random.number() as i32));
-        all.push(insn(0x63 | size, 10, 2, -8, 0));
-        all.push(insn(0xc3 | size, 1, 10, -8, 0x100));
-        all.push(insn(0xc3 | size, 10, 2, -8, 0x110));
+        all.push(Insn::new(0x61 | size, 1, 10, -8, 0));
+        all.push(Insn::new(0x62 | size, 10, 0, -8, random.number() as i32));
+        all.push(Insn::new(0x63 | size, 10, 2, -8, 0));
+        all.push(Insn::new(0xc3 | size, 1, 10, -8, 0x100));
+        all.push(Insn::new(0xc3 | size, 10, 2, -8, 0x110));
         if size != 0x18 {
-            all.push(insn(0x81 | size, 1, 10, -8, 0));
+            all.push(Insn::new(0x81 | size, 1, 10, -8, 0));
         }
     }
     all
@@ -147,20 +128,20 @@ fn program(tested: Insn, random: &mut Random, upper: bool) -> Vec<Insn> {
     let memory = [numbers[0], numbers[1], random.number()][(random.next() % 3) as usize];
     let mut insns = Vec::new();
     for (register, number) in (0..).zip(numbers) {
-        insns.extend(ld_imm64(register, number));
+        insns.extend(Insn::ld_imm64(register, number));
     }
-    insns.extend(ld_imm64(3, memory));
-    insns.push(insn(0x7b, 10, 3, -8, 0));
-    insns.extend([tested, insn(0x07, 1, 0, 0, 77)]);
-    insns.push(insn(0x79, 3, 10, -8, 0));
+    insns.extend(Insn::ld_imm64(3, memory));
+    insns.push(Insn::new(0x7b, 10, 3, -8, 0));
+    insns.extend([tested, Insn::new(0x07, 1, 0, 0, 77)]);
+    insns.push(Insn::new(0x79, 3, 10, -8, 0));
     for register in 1..=3 {
-        insns.push(insn(0x27, 0, 0, 0, 31));
-        insns.push(insn(0xaf, 0, register, 0, 0));
+        insns.push(Insn::new(0x27, 0, 0, 0, 31));
+        insns.push(Insn::new(0xaf, 0, register, 0, 0));
     }
     if upper {
-        insns.push(insn(0x77, 0, 0, 0, 32));
+        insns.push(Insn::new(0x77, 0, 0, 0, 32));
     }
-    insns.push(EXIT);
+    insns.push(Insn::EXIT);
     insns
 }
 
@@ -211,7 +192,7 @@ fn r003_8_the_context_is_read_as_the_verifier_allows() {
     }
     for code in [0x71, 0x69, 0x61, 0x79] {
         for offset in -8..192_i16 {
-            let insns = [insn(code, 0, 1, offset, 0), EXIT];
+            let insns = [Insn::new(code, 0, 1, offset, 0), Insn::EXIT];
             let Some(theirs) = kernel(TEST, ProgramType::PerfEvent, &insns) else {
                 return;
             };

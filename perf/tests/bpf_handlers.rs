@@ -23,21 +23,9 @@ fn load(bytes: &[u8]) -> Handlers {
     handlers
 }
 
-fn insn(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> Insn {
-    Insn {
-        code,
-        dst,
-        src,
-        off,
-        imm,
-    }
-}
-
-const EXIT: u8 = 0x95;
-
 /// A handler that returns a number.
 fn returns(value: i32) -> Handlers {
-    let insns = [insn(0xb7, 0, 0, 0, value), insn(EXIT, 0, 0, 0, 0)];
+    let insns = [Insn::new(0xb7, 0, 0, 0, value), Insn::EXIT];
     let object = Object::from_insns("perf_event", &insns, &[]);
     Handlers::load(&object, Limits::default()).unwrap()
 }
@@ -69,7 +57,7 @@ fn r003_4_events_with_another_handler_and_programs_for_others_are_refused() {
     };
     let refused = Attachment::new(breakpoint).set(&handlers, 0);
     assert_eq!(refused, Err(Errno::Einval));
-    let insns = [insn(0xb7, 0, 0, 0, 0), insn(EXIT, 0, 0, 0, 0)];
+    let insns = [Insn::new(0xb7, 0, 0, 0, 0), Insn::EXIT];
     let other = Object::from_insns("tracepoint/sched/sched_switch", &insns, &[]);
     let other = Handlers::load(&other, Limits::default()).unwrap();
     assert_eq!(Attachment::default().set(&other, 0), Err(Errno::Einval));
@@ -228,7 +216,7 @@ fn r003_7_the_counts_of_stacks_sum_up_to_the_samples() {
 
 /// `r0 = *(size *)(r1 + offset)` and the end.
 fn context_read(code: u8, offset: i16) -> Handlers {
-    let insns = [insn(code, 0, 1, offset, 0), insn(EXIT, 0, 0, 0, 0)];
+    let insns = [Insn::new(code, 0, 1, offset, 0), Insn::EXIT];
     let object = Object::from_insns("perf_event", &insns, &[]);
     Handlers::load(&object, Limits::default()).unwrap()
 }
@@ -267,9 +255,9 @@ fn r003_8_registers_are_read_whole_and_period_and_address_in_parts() {
 #[test]
 fn r003_8_nothing_of_the_context_can_be_written() {
     let insns = [
-        insn(0xb7, 0, 0, 0, 0),
-        insn(0x7b, 1, 0, 168, 0),
-        insn(EXIT, 0, 0, 0, 0),
+        Insn::new(0xb7, 0, 0, 0, 0),
+        Insn::new(0x7b, 1, 0, 168, 0),
+        Insn::EXIT,
     ];
     let object = Object::from_insns("perf_event", &insns, &[]);
     let mut handlers = Handlers::load(&object, Limits::default()).unwrap();
@@ -307,7 +295,7 @@ fn r003_11_samples_are_counted_by_cache_line() {
 
 #[test]
 fn r003_12_the_program_sees_the_samples_own_thread() {
-    let insns = [insn(0x85, 0, 0, 0, 14), insn(EXIT, 0, 0, 0, 0)];
+    let insns = [Insn::new(0x85, 0, 0, 0, 14), Insn::EXIT];
     let object = Object::from_insns("perf_event", &insns, &[]);
     let mut handlers = Handlers::load(&object, Limits::default()).unwrap();
     for (pid, tid) in [(1, 1), (10, 11), (u32::MAX, 7)] {
@@ -353,11 +341,11 @@ fn stackid(flags: u64, frames: u32, entries: u32) -> Handlers {
         inner: Vec::new(),
     };
     let insns = [
-        insn(0x18, 2, 1, 0, 0),
-        insn(0, 0, 0, 0, 0),
-        insn(0xb7, 3, 0, 0, flags as i32),
-        insn(0x85, 0, 0, 0, 27),
-        insn(EXIT, 0, 0, 0, 0),
+        Insn::new(0x18, 2, 1, 0, 0),
+        Insn::new(0, 0, 0, 0, 0),
+        Insn::new(0xb7, 3, 0, 0, flags as i32),
+        Insn::new(0x85, 0, 0, 0, 27),
+        Insn::EXIT,
     ];
     let object = Object::from_insns("perf_event", &insns, &[map]);
     Handlers::load(&object, Limits::default()).unwrap()

@@ -31,31 +31,6 @@ impl Random {
     }
 }
 
-fn insn(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> Insn {
-    Insn {
-        code,
-        dst,
-        src,
-        off,
-        imm,
-    }
-}
-
-fn ld_imm64(dst: u8, value: i64) -> [Insn; 2] {
-    [
-        insn(0x18, dst, 0, 0, value as i32),
-        insn(0, 0, 0, 0, (value >> 32) as i32),
-    ]
-}
-
-const EXIT: Insn = Insn {
-    code: 0x95,
-    dst: 0,
-    src: 0,
-    off: 0,
-    imm: 0,
-};
-
 fn run(insns: &[Insn]) -> Result<u64, Fault> {
     let object = Object::from_insns("raw", insns, &[]);
     let mut handlers = Handlers::load(&object, Limits::default()).unwrap();
@@ -67,10 +42,10 @@ fn run(insns: &[Insn]) -> Result<u64, Fault> {
 fn random_program(random: &mut Random) -> Vec<Insn> {
     let mut insns = Vec::new();
     for register in 0..10 {
-        insns.extend(ld_imm64(register, random.number()));
+        insns.extend(Insn::ld_imm64(register, random.number()));
     }
     for slot in 1..=4 {
-        insns.push(insn(0x7b, 10, slot, -8 * i16::from(slot), 0));
+        insns.push(Insn::new(0x7b, 10, slot, -8 * i16::from(slot), 0));
     }
     let length = 20;
     for at in 0..length {
@@ -96,11 +71,11 @@ fn random_program(random: &mut Random) -> Vec<Insn> {
                     _ => operand(imm),
                 };
                 let is_x = if op == 0x80 { 0 } else { is_x };
-                insn(class | is_x | op, dst, src, 0, imm)
+                Insn::new(class | is_x | op, dst, src, 0, imm)
             }
             2 => {
                 let width = [16, 32, 64][random.below(3) as usize];
-                insn(0xd4 | is_x, dst, 0, 0, width)
+                Insn::new(0xd4 | is_x, dst, 0, 0, width)
             }
             3 => {
                 let (src, imm) = operand(imm);
@@ -110,31 +85,31 @@ fn random_program(random: &mut Random) -> Vec<Insn> {
                 // RFC 9669 has their sign.
                 let imm = if class == 5 { imm & i32::MAX } else { imm };
                 let off = random.below(length - at) as i16;
-                insn(op << 4 | is_x | class, dst, src, off, imm)
+                Insn::new(op << 4 | is_x | class, dst, src, off, imm)
             }
             _ => {
                 let size = random.below(4) as u8;
                 let bytes = [4, 2, 1, 8][usize::from(size)];
                 let off = -(bytes * (1 + random.below(32 / bytes as u64) as i16));
                 match random.below(3) {
-                    0 => insn(0x61 | size << 3, dst, 10, off, 0),
-                    1 => insn(0x62 | size << 3, 10, 0, off, imm),
-                    _ => insn(0x63 | size << 3, 10, src, off, 0),
+                    0 => Insn::new(0x61 | size << 3, dst, 10, off, 0),
+                    1 => Insn::new(0x62 | size << 3, 10, 0, off, imm),
+                    _ => Insn::new(0x63 | size << 3, 10, src, off, 0),
                 }
             }
         });
     }
     // Everything that was computed.
     for register in 1..10 {
-        insns.push(insn(0x27, 0, 0, 0, 31));
-        insns.push(insn(0xaf, 0, register, 0, 0));
+        insns.push(Insn::new(0x27, 0, 0, 0, 31));
+        insns.push(Insn::new(0xaf, 0, register, 0, 0));
     }
     for slot in 1..=4 {
-        insns.push(insn(0x79, 1, 10, -8 * slot, 0));
-        insns.push(insn(0x27, 0, 0, 0, 31));
-        insns.push(insn(0xaf, 0, 1, 0, 0));
+        insns.push(Insn::new(0x79, 1, 10, -8 * slot, 0));
+        insns.push(Insn::new(0x27, 0, 0, 0, 31));
+        insns.push(Insn::new(0xaf, 0, 1, 0, 0));
     }
-    insns.push(EXIT);
+    insns.push(Insn::EXIT);
     insns
 }
 
@@ -155,9 +130,9 @@ fn random_programs_end_as_in_rbpf() {
 
 /// `r0 = dst op src`, by register; of both classes.
 fn binary(code: u8, off: i16, dst: i64, src: i64) -> u64 {
-    let mut insns = ld_imm64(0, dst).to_vec();
-    insns.extend(ld_imm64(1, src));
-    insns.extend([insn(code, 0, 1, off, 0), EXIT]);
+    let mut insns = Insn::ld_imm64(0, dst).to_vec();
+    insns.extend(Insn::ld_imm64(1, src));
+    insns.extend([Insn::new(code, 0, 1, off, 0), Insn::EXIT]);
     run(&insns).unwrap()
 }
 
@@ -218,8 +193,8 @@ fn bytes_are_swapped_or_cut() {
         (0xd7, 32, 0x0807_0605),
         (0xd7, 64, 0x0807_0605_0403_0201),
     ] {
-        let mut insns = ld_imm64(0, value).to_vec();
-        insns.extend([insn(code, 0, 0, 0, width), EXIT]);
+        let mut insns = Insn::ld_imm64(0, value).to_vec();
+        insns.extend([Insn::new(code, 0, 0, 0, width), Insn::EXIT]);
         assert_eq!(run(&insns), Ok(expected), "{code:#x} {width}");
     }
 }
@@ -240,15 +215,15 @@ fn atomics_change_memory_and_give_what_was_there() {
             }
             // What is fetched is in r1, memory in r0.
             for wanted in [0, 1] {
-                let mut insns = ld_imm64(0, old).to_vec();
-                insns.push(insn(0x7b, 10, 0, -8, 0));
-                insns.extend(ld_imm64(1, operand));
-                insns.push(insn(code, 10, 1, -8, imm | fetch));
+                let mut insns = Insn::ld_imm64(0, old).to_vec();
+                insns.push(Insn::new(0x7b, 10, 0, -8, 0));
+                insns.extend(Insn::ld_imm64(1, operand));
+                insns.push(Insn::new(code, 10, 1, -8, imm | fetch));
                 match wanted {
-                    0 => insns.push(insn(0x79, 0, 10, -8, 0)),
-                    _ => insns.push(insn(0xbf, 0, 1, 0, 0)),
+                    0 => insns.push(Insn::new(0x79, 0, 10, -8, 0)),
+                    _ => insns.push(Insn::new(0xbf, 0, 1, 0, 0)),
                 }
-                insns.push(EXIT);
+                insns.push(Insn::EXIT);
                 let is_wide = code == 0xdb;
                 let expected = match (wanted, fetch, is_wide) {
                     (0, _, true) => new64,
@@ -276,15 +251,15 @@ fn compare_and_exchange_always_sets_r0() {
         (0xc3, 4, 3, 0x1_0000_0003),
     ] {
         for wanted in [0, 1] {
-            let mut insns = ld_imm64(1, 0x1_0000_0003).to_vec();
-            insns.push(insn(0x7b, 10, 1, -8, 0));
-            insns.extend(ld_imm64(0, r0));
-            insns.push(insn(0xb7, 2, 0, 0, 9));
-            insns.push(insn(code, 10, 2, -8, 0xf1));
+            let mut insns = Insn::ld_imm64(1, 0x1_0000_0003).to_vec();
+            insns.push(Insn::new(0x7b, 10, 1, -8, 0));
+            insns.extend(Insn::ld_imm64(0, r0));
+            insns.push(Insn::new(0xb7, 2, 0, 0, 9));
+            insns.push(Insn::new(code, 10, 2, -8, 0xf1));
             if wanted == 1 {
-                insns.push(insn(0x79, 0, 10, -8, 0));
+                insns.push(Insn::new(0x79, 0, 10, -8, 0));
             }
-            insns.push(EXIT);
+            insns.push(Insn::EXIT);
             let expected = [expected_r0, expected_memory][wanted];
             assert_eq!(run(&insns), Ok(expected), "{code:#x} {r0:#x} {wanted}");
         }
@@ -296,18 +271,18 @@ fn calls_have_eight_stacks_and_keep_r6_to_r9() {
     // f(n) = n == 0 ? 0 : 1 + f(n - 1), which needs n + 1 calls and the program's own.
     let program = |n: i32| {
         [
-            insn(0xb7, 1, 0, 0, n),
-            insn(0x85, 0, 1, 0, 1),
-            EXIT,
-            insn(0x55, 1, 0, 2, 0),
-            insn(0xb7, 0, 0, 0, 0),
-            EXIT,
-            insn(0xbf, 6, 1, 0, 0),
-            insn(0x07, 1, 0, 0, -1),
-            insn(0x85, 0, 1, 0, -6),
-            insn(0x07, 0, 0, 0, 1),
-            insn(0x55, 6, 0, 0, 0),
-            EXIT,
+            Insn::new(0xb7, 1, 0, 0, n),
+            Insn::new(0x85, 0, 1, 0, 1),
+            Insn::EXIT,
+            Insn::new(0x55, 1, 0, 2, 0),
+            Insn::new(0xb7, 0, 0, 0, 0),
+            Insn::EXIT,
+            Insn::new(0xbf, 6, 1, 0, 0),
+            Insn::new(0x07, 1, 0, 0, -1),
+            Insn::new(0x85, 0, 1, 0, -6),
+            Insn::new(0x07, 0, 0, 0, 1),
+            Insn::new(0x55, 6, 0, 0, 0),
+            Insn::EXIT,
         ]
     };
     assert_eq!(run(&program(6)), Ok(6));
@@ -318,16 +293,16 @@ fn calls_have_eight_stacks_and_keep_r6_to_r9() {
 
 #[test]
 fn what_the_verifier_would_refuse_is_a_fault_where_it_happens() {
-    let read = |base: u8, off: i16| insn(0x79, 0, base, off, 0);
+    let read = |base: u8, off: i16| Insn::new(0x79, 0, base, off, 0);
     for (insns, at, kind) in [
         (
-            vec![insn(0xbf, 0, 3, 0, 0), EXIT],
+            vec![Insn::new(0xbf, 0, 3, 0, 0), Insn::EXIT],
             0,
             FaultKind::UninitialisedRegister(3),
         ),
-        (vec![EXIT], 0, FaultKind::UninitialisedRegister(0)),
+        (vec![Insn::EXIT], 0, FaultKind::UninitialisedRegister(0)),
         (
-            vec![read(10, -8), EXIT],
+            vec![read(10, -8), Insn::EXIT],
             0,
             FaultKind::UninitialisedStack {
                 frame: 0,
@@ -335,7 +310,7 @@ fn what_the_verifier_would_refuse_is_a_fault_where_it_happens() {
             },
         ),
         (
-            vec![insn(0xb7, 1, 0, 0, 0), read(1, 16), EXIT],
+            vec![Insn::new(0xb7, 1, 0, 0, 0), read(1, 16), Insn::EXIT],
             1,
             FaultKind::Null {
                 address: 16,
@@ -343,7 +318,11 @@ fn what_the_verifier_would_refuse_is_a_fault_where_it_happens() {
             },
         ),
         (
-            vec![insn(0xb7, 1, 0, 0, 0x7fff_0000), read(1, 0), EXIT],
+            vec![
+                Insn::new(0xb7, 1, 0, 0, 0x7fff_0000),
+                read(1, 0),
+                Insn::EXIT,
+            ],
             1,
             FaultKind::NotAPointer {
                 address: 0x7fff_0000,
@@ -351,7 +330,7 @@ fn what_the_verifier_would_refuse_is_a_fault_where_it_happens() {
             },
         ),
         (
-            vec![insn(0x7a, 10, 0, -12, 0), EXIT],
+            vec![Insn::new(0x7a, 10, 0, -12, 0), Insn::EXIT],
             0,
             FaultKind::MisalignedStack {
                 offset: -12,
@@ -360,7 +339,11 @@ fn what_the_verifier_would_refuse_is_a_fault_where_it_happens() {
         ),
         // A register that a helper may have changed.
         (
-            vec![insn(0x85, 0, 0, 0, 8), insn(0xbf, 0, 1, 0, 0), EXIT],
+            vec![
+                Insn::new(0x85, 0, 0, 0, 8),
+                Insn::new(0xbf, 0, 1, 0, 0),
+                Insn::EXIT,
+            ],
             1,
             FaultKind::UninitialisedRegister(1),
         ),
@@ -369,51 +352,51 @@ fn what_the_verifier_would_refuse_is_a_fault_where_it_happens() {
         assert_eq!((fault.insn, fault.kind), (at, kind));
     }
     for off in [0, -520, 504] {
-        let fault = run(&[insn(0x7a, 10, 0, off, 0), EXIT]).unwrap_err();
+        let fault = run(&[Insn::new(0x7a, 10, 0, off, 0), Insn::EXIT]).unwrap_err();
         assert!(
             matches!(fault.kind, FaultKind::OutOfBounds { .. }),
             "{fault}"
         );
     }
-    let fault = run(&[insn(0x05, 0, 0, -1, 0), EXIT]).unwrap_err();
+    let fault = run(&[Insn::new(0x05, 0, 0, -1, 0), Insn::EXIT]).unwrap_err();
     assert_eq!(fault.kind, FaultKind::Budget(1_000_000));
 }
 
 #[test]
 fn malformed_programs_are_not_loaded() {
     use LoadErrorKind as Kind;
-    let mov = insn(0xb7, 0, 0, 0, 0);
+    let mov = Insn::new(0xb7, 0, 0, 0, 0);
     for (first, expected) in [
-        (insn(0xe7, 0, 0, 0, 0), Kind::Opcode(0xe7)),
-        (insn(0x20, 0, 0, 0, 0), Kind::PacketAccess(0x20)),
-        (insn(0x40, 0, 1, 0, 0), Kind::PacketAccess(0x40)),
-        (insn(0xb7, 11, 0, 0, 0), Kind::Register(11)),
-        (insn(0xbf, 0, 12, 0, 0), Kind::Register(12)),
-        (insn(0xb7, 10, 0, 0, 0), Kind::FramePointer),
-        (insn(0x67, 0, 0, 0, 64), Kind::Shift(64)),
-        (insn(0x64, 0, 0, 0, 32), Kind::Shift(32)),
-        (insn(0x37, 0, 0, 0, 0), Kind::DivideByZero),
-        (insn(0x05, 0, 0, 2, 0), Kind::Target(3)),
-        (insn(0x05, 0, 0, -2, 0), Kind::Target(-1)),
-        (insn(0x06, 0, 0, 0, 7), Kind::Target(8)),
+        (Insn::new(0xe7, 0, 0, 0, 0), Kind::Opcode(0xe7)),
+        (Insn::new(0x20, 0, 0, 0, 0), Kind::PacketAccess(0x20)),
+        (Insn::new(0x40, 0, 1, 0, 0), Kind::PacketAccess(0x40)),
+        (Insn::new(0xb7, 11, 0, 0, 0), Kind::Register(11)),
+        (Insn::new(0xbf, 0, 12, 0, 0), Kind::Register(12)),
+        (Insn::new(0xb7, 10, 0, 0, 0), Kind::FramePointer),
+        (Insn::new(0x67, 0, 0, 0, 64), Kind::Shift(64)),
+        (Insn::new(0x64, 0, 0, 0, 32), Kind::Shift(32)),
+        (Insn::new(0x37, 0, 0, 0, 0), Kind::DivideByZero),
+        (Insn::new(0x05, 0, 0, 2, 0), Kind::Target(3)),
+        (Insn::new(0x05, 0, 0, -2, 0), Kind::Target(-1)),
+        (Insn::new(0x06, 0, 0, 0, 7), Kind::Target(8)),
         (
-            insn(0x85, 0, 0, 0, 9),
+            Insn::new(0x85, 0, 0, 0, 9),
             Kind::Helper(9, Some("skb_store_bytes")),
         ),
-        (insn(0x85, 0, 0, 0, 999), Kind::Helper(999, None)),
-        (insn(0x85, 0, 2, 0, 77), Kind::KernelFunction(77)),
-        (insn(0x8d, 0, 0, 0, 0), Kind::Indirect(0x8d)),
-        (insn(0x0d, 0, 0, 0, 0), Kind::Indirect(0x0d)),
-        (insn(0x07, 0, 1, 0, 0), Kind::Reserved),
-        (insn(0x07, 0, 0, 1, 0), Kind::Reserved),
-        (insn(0xd4, 0, 0, 0, 8), Kind::Reserved),
-        (insn(0xdf, 0, 0, 0, 16), Kind::Reserved),
-        (insn(0x99, 0, 1, 0, 0), Kind::Opcode(0x99)),
-        (insn(0xd3, 0, 1, 0, 0), Kind::Opcode(0xd3)),
-        (insn(0xdb, 0, 1, 0, 0xe0), Kind::Reserved),
-        (insn(0x18, 0, 0, 0, 0), Kind::LdImm64),
+        (Insn::new(0x85, 0, 0, 0, 999), Kind::Helper(999, None)),
+        (Insn::new(0x85, 0, 2, 0, 77), Kind::KernelFunction(77)),
+        (Insn::new(0x8d, 0, 0, 0, 0), Kind::Indirect(0x8d)),
+        (Insn::new(0x0d, 0, 0, 0, 0), Kind::Indirect(0x0d)),
+        (Insn::new(0x07, 0, 1, 0, 0), Kind::Reserved),
+        (Insn::new(0x07, 0, 0, 1, 0), Kind::Reserved),
+        (Insn::new(0xd4, 0, 0, 0, 8), Kind::Reserved),
+        (Insn::new(0xdf, 0, 0, 0, 16), Kind::Reserved),
+        (Insn::new(0x99, 0, 1, 0, 0), Kind::Opcode(0x99)),
+        (Insn::new(0xd3, 0, 1, 0, 0), Kind::Opcode(0xd3)),
+        (Insn::new(0xdb, 0, 1, 0, 0xe0), Kind::Reserved),
+        (Insn::new(0x18, 0, 0, 0, 0), Kind::LdImm64),
     ] {
-        let object = Object::from_insns("raw", &[first, mov, EXIT], &[]);
+        let object = Object::from_insns("raw", &[first, mov, Insn::EXIT], &[]);
         let error = Handlers::load(&object, Limits::default()).unwrap_err();
         assert_eq!(
             (error.insn, error.kind),

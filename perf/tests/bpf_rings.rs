@@ -9,16 +9,6 @@ use unwind_sim_perf::bpf::{
 
 const RING: &[u8] = include_bytes!("../../corpus/bpf/ring.bpf.o");
 
-fn insn(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> Insn {
-    Insn {
-        code,
-        dst,
-        src,
-        off,
-        imm,
-    }
-}
-
 fn def(kind: u32, sizes: [u32; 3]) -> MapDef {
     MapDef {
         name: "m".into(),
@@ -141,20 +131,20 @@ const MAP: [Insn; 2] = [
 fn reserve(size: i32) -> Vec<Insn> {
     let mut insns = MAP.to_vec();
     insns.extend([
-        insn(0xb7, 2, 0, 0, size),
-        insn(0xb7, 3, 0, 0, 0),
-        insn(0x85, 0, 0, 0, 131),
-        insn(0x55, 0, 0, 2, 0),
-        insn(0xb7, 0, 0, 0, 77),
-        insn(0x95, 0, 0, 0, 0),
-        insn(0xbf, 6, 0, 0, 0),
+        Insn::new(0xb7, 2, 0, 0, size),
+        Insn::new(0xb7, 3, 0, 0, 0),
+        Insn::new(0x85, 0, 0, 0, 131),
+        Insn::new(0x55, 0, 0, 2, 0),
+        Insn::new(0xb7, 0, 0, 0, 77),
+        Insn::EXIT,
+        Insn::new(0xbf, 6, 0, 0, 0),
     ]);
     insns
 }
 
 fn then(mut insns: Vec<Insn>, more: &[Insn]) -> Vec<Insn> {
     insns.extend_from_slice(more);
-    insns.extend([insn(0xb7, 0, 0, 0, 5), insn(0x95, 0, 0, 0, 0)]);
+    insns.extend([Insn::new(0xb7, 0, 0, 0, 5), Insn::EXIT]);
     insns
 }
 
@@ -218,12 +208,12 @@ fn what_the_verifier_refuses_is_a_fault() {
     };
     assert_eq!(ring.stats().discarded, 3, "the ring goes on");
     // Written behind its end, used after it was given away, given away twice, in its middle.
-    let outside = then(reserve(16), &[insn(0x7a, 6, 0, 16, 1)]);
+    let outside = then(reserve(16), &[Insn::new(0x7a, 6, 0, 16, 1)]);
     assert!(matches!(
         kind(&outside),
         FaultKind::OutOfBounds { length: 16, .. }
     ));
-    let after = [&SUBMIT[..], &[insn(0x7a, 6, 0, 0, 1)]].concat();
+    let after = [&SUBMIT[..], &[Insn::new(0x7a, 6, 0, 0, 1)]].concat();
     let after = kind(&then(reserve(16), &after));
     assert!(matches!(after, FaultKind::OutOfBounds { length: 0, .. }));
     let argument = FaultKind::Argument {
@@ -232,11 +222,11 @@ fn what_the_verifier_refuses_is_a_fault() {
     };
     let twice = [SUBMIT, SUBMIT].concat();
     assert_eq!(kind(&then(reserve(16), &twice)), argument);
-    let middle = [&[insn(0x07, 6, 0, 0, 8)], &SUBMIT[..]].concat();
+    let middle = [&[Insn::new(0x07, 6, 0, 0, 8)], &SUBMIT[..]].concat();
     assert_eq!(kind(&then(reserve(16), &middle)), argument);
     // Another kind of map, and a ring where another one belongs.
     let mut lookup = MAP.to_vec();
-    lookup.extend([insn(0xbf, 2, 10, 0, 0), insn(0x85, 0, 0, 0, 1)]);
+    lookup.extend([Insn::new(0xbf, 2, 10, 0, 0), Insn::new(0x85, 0, 0, 0, 1)]);
     assert!(matches!(
         kind(&then(lookup, &[])),
         FaultKind::MapKind { .. }
@@ -283,14 +273,14 @@ fn maps_of_maps_take_maps_alone_and_within_their_size() {
 /// round.
 fn looping(rounds: i32, flags: i32, callback: &[Insn]) -> Result<u64, Fault> {
     let mut insns = vec![
-        insn(0xb7, 1, 0, 0, rounds),
+        Insn::new(0xb7, 1, 0, 0, rounds),
         // The address of the function behind the exit.
-        insn(0x18, 2, 4, 0, 5),
-        insn(0, 0, 0, 0, 0),
-        insn(0xbf, 3, 10, 0, 0),
-        insn(0xb7, 4, 0, 0, flags),
-        insn(0x85, 0, 0, 0, 181),
-        insn(0x95, 0, 0, 0, 0),
+        Insn::new(0x18, 2, 4, 0, 5),
+        Insn::new(0, 0, 0, 0, 0),
+        Insn::new(0xbf, 3, 10, 0, 0),
+        Insn::new(0xb7, 4, 0, 0, flags),
+        Insn::new(0x85, 0, 0, 0, 181),
+        Insn::EXIT,
     ];
     insns.extend_from_slice(callback);
     let object = Object::from_insns("perf_event", &insns, &[]);
@@ -302,12 +292,12 @@ fn looping(rounds: i32, flags: i32, callback: &[Insn]) -> Result<u64, Fault> {
 
 #[test]
 fn a_loop_ends_when_its_callback_says_so() {
-    let go_on = [insn(0xb7, 0, 0, 0, 0), insn(0x95, 0, 0, 0, 0)];
+    let go_on = [Insn::new(0xb7, 0, 0, 0, 0), Insn::EXIT];
     let stop_at_3 = [
-        insn(0xb7, 0, 0, 0, 0),
-        insn(0x55, 1, 0, 1, 3),
-        insn(0xb7, 0, 0, 0, 1),
-        insn(0x95, 0, 0, 0, 0),
+        Insn::new(0xb7, 0, 0, 0, 0),
+        Insn::new(0x55, 1, 0, 1, 3),
+        Insn::new(0xb7, 0, 0, 0, 1),
+        Insn::EXIT,
     ];
     assert_eq!(looping(10, 0, &go_on).expect("no fault"), 10);
     assert_eq!(looping(0, 0, &go_on).expect("no fault"), 0);
@@ -322,7 +312,7 @@ fn a_loop_ends_when_its_callback_says_so() {
         .kind;
     assert!(matches!(endless, FaultKind::Budget(_)));
     // A callback has arguments, and nothing else; its faults are its own.
-    let fault = looping(2, 0, &[insn(0xbf, 0, 3, 0, 0), insn(0x95, 0, 0, 0, 0)]);
+    let fault = looping(2, 0, &[Insn::new(0xbf, 0, 3, 0, 0), Insn::EXIT]);
     let fault = fault.expect_err("r3 is no argument");
     assert_eq!(
         (fault.insn, fault.kind),

@@ -118,6 +118,29 @@ pub struct Insn {
 }
 
 impl Insn {
+    /// The end of a function.
+    pub const EXIT: Self = Self::new(EXIT, 0, 0, 0, 0);
+
+    /// From its parts.
+    pub const fn new(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> Self {
+        Self {
+            code,
+            dst,
+            src,
+            off,
+            imm,
+        }
+    }
+
+    /// The two that load 64 bits.
+    pub const fn ld_imm64(dst: u8, value: i64) -> [Self; 2] {
+        let upper = (value >> 32) as i32;
+        [
+            Self::new(LD_IMM64, dst, 0, 0, value as i32),
+            Self::new(0, 0, 0, 0, upper),
+        ]
+    }
+
     /// From its eight bytes, little-endian.
     pub const fn decode(bytes: [u8; INSN_SIZE]) -> Self {
         let [code, regs, o0, o1, i0, i1, i2, i3] = bytes;

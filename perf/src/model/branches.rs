@@ -170,6 +170,11 @@ impl World {
             Some(saving) => {
                 self.cpus[cpu].switching = Some((saving, next));
                 self.branches_log(cpu);
+                if self.cpus[cpu].is_left {
+                    // Nothing is saved for a task that is gone, and in between the CPU would be
+                    // nobody's.
+                    self.switch_end(cpu);
+                }
             }
             None => self.switch_to(cpu, next),
         }

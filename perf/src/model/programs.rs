@@ -86,53 +86,43 @@ pub(super) const REPORT_WORDS: usize = 5;
 /// Words that `stack` writes: the helper's result, and as many frames as fit.
 pub(super) const STACK_WORDS: usize = 9;
 
-const fn insn(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> Insn {
-    Insn {
-        code,
-        dst,
-        src,
-        off,
-        imm,
-    }
-}
-
 const fn call(helper: i32) -> Insn {
-    insn(0x85, 0, 0, 0, helper)
+    Insn::new(0x85, 0, 0, 0, helper)
 }
 
 /// `*(u64 *)(r10 - bytes) = register`.
 const fn store(bytes: i16, register: u8) -> Insn {
-    insn(0x7b, 10, register, -bytes, 0)
+    Insn::new(0x7b, 10, register, -bytes, 0)
 }
 
 /// Writes the words below the frame pointer to the output, and returns `value`.
 fn output_and_return(words: usize, value: i32) -> [Insn; 9] {
     let bytes = 8 * words as i32;
     [
-        insn(0xbf, 1, 6, 0, 0),
+        Insn::new(0xbf, 1, 6, 0, 0),
         // The map of outputs; the slot of this CPU.
-        insn(0x18, 2, 1, 0, 0),
-        insn(0, 0, 0, 0, 0),
-        insn(0xb4, 3, 0, 0, -1),
-        insn(0xbf, 4, 10, 0, 0),
-        insn(0x07, 4, 0, 0, -bytes),
-        insn(0xb7, 5, 0, 0, bytes),
+        Insn::new(0x18, 2, 1, 0, 0),
+        Insn::new(0, 0, 0, 0, 0),
+        Insn::new(0xb4, 3, 0, 0, -1),
+        Insn::new(0xbf, 4, 10, 0, 0),
+        Insn::new(0x07, 4, 0, 0, -bytes),
+        Insn::new(0xb7, 5, 0, 0, bytes),
         // perf_event_output
         call(25),
-        insn(0xb7, 0, 0, 0, value),
+        Insn::new(0xb7, 0, 0, 0, value),
     ]
 }
 
 fn report(value: i32) -> Vec<Insn> {
     let mut insns = vec![
-        insn(0xbf, 6, 1, 0, 0),
+        Insn::new(0xbf, 6, 1, 0, 0),
         // get_current_pid_tgid
         call(14),
         store(40, 0),
         // regs.ip and sample_period
-        insn(0x79, 1, 6, 128, 0),
+        Insn::new(0x79, 1, 6, 128, 0),
         store(32, 1),
-        insn(0x79, 1, 6, 168, 0),
+        Insn::new(0x79, 1, 6, 168, 0),
         store(24, 1),
         // get_smp_processor_id
         call(8),
@@ -142,23 +132,23 @@ fn report(value: i32) -> Vec<Insn> {
         store(8, 0),
     ];
     insns.extend(output_and_return(REPORT_WORDS, value));
-    insns.push(insn(0x95, 0, 0, 0, 0));
+    insns.push(Insn::EXIT);
     insns
 }
 
 fn stack() -> Vec<Insn> {
     let mut insns = vec![
-        insn(0xbf, 6, 1, 0, 0),
-        insn(0xbf, 2, 10, 0, 0),
-        insn(0x07, 2, 0, 0, -64),
-        insn(0xb7, 3, 0, 0, 64),
+        Insn::new(0xbf, 6, 1, 0, 0),
+        Insn::new(0xbf, 2, 10, 0, 0),
+        Insn::new(0x07, 2, 0, 0, -64),
+        Insn::new(0xb7, 3, 0, 0, 64),
         // BPF_F_USER_STACK; get_stack
-        insn(0xb7, 4, 0, 0, 256),
+        Insn::new(0xb7, 4, 0, 0, 256),
         call(67),
         store(72, 0),
     ];
     insns.extend(output_and_return(STACK_WORDS, 1));
-    insns.push(insn(0x95, 0, 0, 0, 0));
+    insns.push(Insn::EXIT);
     insns
 }
 
