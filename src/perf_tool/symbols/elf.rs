@@ -11,6 +11,10 @@ use unwind_sim_corpus::files::unpack_debug_data;
 /// Bytes of one file's symbols with names; what is behind is not loaded.
 const SYMBOLS_MAX: usize = 8 << 20;
 
+/// Bytes of names for each byte of the files that they come from: stubs have those of functions
+/// again, and names may share their ends.
+const NAMES_PER_BYTE: usize = 4;
+
 /// An ELF file's parts that symbols need.
 pub(super) struct Parts<'d, E: FileHeader> {
     pub(super) data: &'d [u8],
@@ -110,7 +114,8 @@ pub(super) fn load<E: FileHeader<Endian = Endianness>>(
     runtime: &Parts<'_, E>,
     is_debug_data: bool,
 ) -> Tree {
-    let mut tree = Tree::new();
+    let size = symbols.data.len().saturating_add(runtime.data.len());
+    let mut tree = Tree::with_room(size.saturating_mul(NAMES_PER_BYTE));
     let symtab = (symbols, b".symtab", elf::SHT_SYMTAB);
     let dynsym = |parts| (parts, b".dynsym", elf::SHT_DYNSYM);
     let own = is_debug_data.then(|| dynsym(runtime));

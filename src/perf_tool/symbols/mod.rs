@@ -293,3 +293,6 @@ fn same(a: &[u8], b: &[u8]) -> bool {
     let (start, rest) = long.split_at(short.len());
     start == short && rest.iter().all(|&byte| byte == 0)
 }
+
+#[cfg(test)]
+mod tests;

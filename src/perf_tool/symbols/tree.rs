@@ -16,10 +16,12 @@ const GLOBAL: u8 = 1;
 const NOTYPE: u8 = 0;
 /// A page, to which the last symbol is rounded up.
 const PAGE: u64 = 4096;
-/// Bytes of a name.
+/// Bytes of a name; what is behind is cut off.
 const NAME_MAX: usize = 1 << 16;
 /// Bytes of most names.
 const NAME_USUAL: usize = 32;
+/// Bytes of all names of a list of symbols.
+const NAMES_MAX: usize = 1 << 30;
 
 /// The index of no node.
 const NIL: u32 = u32::MAX;
@@ -82,15 +84,24 @@ pub(super) struct Tree {
     /// By the number of the node.
     labels: Vec<Label>,
     names: Vec<u8>,
+    /// Bytes that names may have as they are in their file; as they are shown, twice as many.
+    room: usize,
     root: u32,
 }
 
 impl Tree {
     pub(super) fn new() -> Tree {
+        Tree::with_room(NAMES_MAX)
+    }
+
+    /// For names of so many bytes. A file's symbols may all have one long name, so its size bounds
+    /// nothing; behind the limit symbols have no names.
+    pub(super) fn with_room(room: usize) -> Tree {
         Tree {
             nodes: Vec::new(),
             labels: Vec::new(),
             names: Vec::new(),
+            room,
             root: NIL,
         }
     }
@@ -100,6 +111,12 @@ impl Tree {
         self.nodes.reserve(symbols);
         self.labels.reserve(symbols);
         self.names.reserve(symbols.saturating_mul(NAME_USUAL));
+    }
+
+    /// How many symbols there are, and bytes of their names.
+    #[cfg(test)]
+    pub(super) fn sizes(&self) -> (usize, usize) {
+        (self.nodes.len(), self.names.len())
     }
 
     /// Whether there is no symbol.
@@ -149,8 +166,10 @@ impl Tree {
                 shown.extend_from_slice(b"@plt");
             }
             let start = self.names.len();
-            self.names.extend_from_slice(&shown);
-            label.name = start..self.names.len();
+            if start + shown.len() <= self.room.saturating_mul(2) {
+                self.names.extend_from_slice(&shown);
+                label.name = start..self.names.len();
+            }
             label.form = Form::Shown;
         }
         &self.names[label.name.clone()]
@@ -175,6 +194,11 @@ impl Tree {
             Name::Stub(name) => (Form::Stub, name),
         };
         let name_start = self.names.len();
+        let name = &name[..name.len().min(NAME_MAX)];
+        let name = match name_start + name.len() <= self.room {
+            true => name,
+            false => b"",
+        };
         self.names.extend_from_slice(name);
         self.labels.push(Label {
             binding: entry.binding,
