@@ -1,5 +1,6 @@
 //! Hash tables: a limited number of entries, and with LRU the least recently used one makes room.
 
+use super::values::Values;
 use super::{EXIST, Errno, NOEXIST};
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,16 +25,14 @@ struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hash {
     key_size: u32,
-    value_size: u32,
     entries_max: u32,
-    cpus: u32,
     is_lru: bool,
     entries: HashMap<Vec<u8>, Entry>,
     /// The keys by last use, for LRU.
     by_use: BTreeMap<u64, Vec<u8>>,
     uses: u64,
-    /// Values by entry and processor; grows with the entries.
-    bytes: Vec<u8>,
+    /// Grow with the entries.
+    pub(super) values: Values,
     /// Entries that were deleted; the last one is reused first.
     free: Vec<u32>,
     stats: HashStats,
@@ -47,14 +46,12 @@ impl Hash {
     ) -> Self {
         Self {
             key_size,
-            value_size,
             entries_max,
-            cpus,
             is_lru,
             entries: HashMap::new(),
             by_use: BTreeMap::new(),
             uses: 0,
-            bytes: Vec::new(),
+            values: Values::new(value_size, cpus),
             free: Vec::new(),
             stats: HashStats::default(),
         }
@@ -75,11 +72,6 @@ impl Hash {
         self.stats
     }
 
-    fn slot(&self, index: u32, cpu: u32) -> Option<u32> {
-        let cpu = if self.cpus > 1 { cpu } else { 0 };
-        (cpu < self.cpus).then(|| index * self.cpus + cpu)
-    }
-
     /// Marks an entry as used now, and says which it is.
     fn touch(&mut self, key: &[u8]) -> Option<u32> {
         let entry = self.entries.get_mut(key)?;
@@ -94,7 +86,7 @@ impl Hash {
 
     pub(super) fn lookup(&mut self, key: &[u8], cpu: u32) -> Option<u32> {
         let index = self.touch(key)?;
-        self.slot(index, cpu)
+        self.values.slot(index, cpu)
     }
 
     pub(super) fn update(
@@ -104,7 +96,7 @@ impl Hash {
         flags: u64,
         cpu: u32,
     ) -> Result<(), Errno> {
-        if key.len() != self.key_size as usize || value.len() != self.value_size as usize {
+        if key.len() != self.key_size as usize || value.len() != self.values.size() {
             return Err(Errno::Einval);
         }
         let index = match self.touch(key) {
@@ -113,8 +105,8 @@ impl Hash {
             None if flags == EXIST => return Err(Errno::Enoent),
             None => self.insert(key)?,
         };
-        let slot = self.slot(index, cpu).ok_or(Errno::Einval)?;
-        if let Some(old) = self.value_mut(slot) {
+        let slot = self.values.slot(index, cpu).ok_or(Errno::Einval)?;
+        if let Some(old) = self.values.get_mut(slot) {
             old.copy_from_slice(value);
         }
         Ok(())
@@ -131,14 +123,9 @@ impl Hash {
             self.delete(&oldest)?;
             self.stats.evicted += 1;
         }
-        let values = self.cpus as usize * self.value_size as usize;
         // Without deleted entries, all that were ever made are in use.
         let index = self.free.pop().unwrap_or(self.entries.len() as u32);
-        let start = index as usize * values;
-        if self.bytes.len() < start + values {
-            self.bytes.resize(start + values, 0);
-        }
-        self.bytes[start..start + values].fill(0);
+        self.values.clear(index);
         self.uses += 1;
         let used = self.uses;
         self.entries.insert(key.to_vec(), Entry { index, used });
@@ -155,32 +142,11 @@ impl Hash {
         Ok(())
     }
 
-    fn range(&self, slot: u32) -> std::ops::Range<usize> {
-        let size = self.value_size as usize;
-        let start = slot as usize * size;
-        start..start + size
-    }
-
-    pub(super) fn value(&self, slot: u32) -> Option<&[u8]> {
-        self.bytes.get(self.range(slot))
-    }
-
-    pub(super) fn value_mut(&mut self, slot: u32) -> Option<&mut [u8]> {
-        let range = self.range(slot);
-        self.bytes.get_mut(range)
-    }
-
     pub(super) fn dump(&self) -> Vec<(Vec<u8>, Vec<&[u8]>)> {
         let mut found: Vec<(Vec<u8>, Vec<&[u8]>)> = self
             .entries
             .iter()
-            .map(|(key, entry)| {
-                let slots = (0..self.cpus).map(|cpu| entry.index * self.cpus + cpu);
-                (
-                    key.clone(),
-                    slots.filter_map(|slot| self.value(slot)).collect(),
-                )
-            })
+            .map(|(key, entry)| (key.clone(), self.values.of_entry(entry.index)))
             .collect();
         found.sort();
         found

@@ -8,6 +8,7 @@ mod array;
 mod hash;
 pub mod kind;
 mod ring;
+mod values;
 
 use super::env::MAX_STACK;
 use super::errno::Errno;
@@ -361,8 +362,8 @@ impl Map {
     /// The value in a slot.
     pub fn value(&self, slot: u32) -> Option<&[u8]> {
         match &self.storage {
-            Storage::Array(array) => array.value(slot),
-            Storage::Hash(hash) => hash.value(slot),
+            Storage::Array(array) => array.values.get(slot),
+            Storage::Hash(hash) => hash.values.get(slot),
             _ => None,
         }
     }
@@ -370,8 +371,8 @@ impl Map {
     /// The value in a slot, to be changed.
     pub fn value_mut(&mut self, slot: u32) -> Option<&mut [u8]> {
         match &mut self.storage {
-            Storage::Array(array) => array.value_mut(slot),
-            Storage::Hash(hash) => hash.value_mut(slot),
+            Storage::Array(array) => array.values.get_mut(slot),
+            Storage::Hash(hash) => hash.values.get_mut(slot),
             _ => None,
         }
     }
