@@ -319,3 +319,111 @@ fn a_loop_ends_when_its_callback_says_so() {
         (7, FaultKind::UninitialisedRegister(3))
     );
 }
+
+/// `map_lookup_percpu_elem(map 0, key at r10-4, cpu)`, then the value's first word, or 77.
+fn of_cpu(cpu: i32, kind: u32) -> Result<u64, Fault> {
+    let mut insns = vec![insn(0x62, 10, 0, -4, 1)];
+    insns.extend(MAP);
+    insns.extend([
+        insn(0xbf, 2, 10, 0, 0),
+        insn(0x07, 2, 0, 0, -4),
+        insn(0xb7, 3, 0, 0, cpu),
+        insn(0x85, 0, 0, 0, 195),
+        insn(0x55, 0, 0, 2, 0),
+        insn(0xb7, 0, 0, 0, 77),
+        insn(0x95, 0, 0, 0, 0),
+        insn(0x79, 0, 0, 0, 0),
+        insn(0x95, 0, 0, 0, 0),
+    ]);
+    let object = Object::from_insns("perf_event", &insns, &[def(kind, [4, 8, 3])]);
+    let limits = Limits {
+        cpus: 4,
+        ..Limits::default()
+    };
+    let mut handlers = Handlers::load(&object, limits).expect("it loads");
+    let map = handlers.maps.get_mut(0).expect("it is there");
+    for key in [0u32, 2, 1] {
+        for cpu in 0..4 {
+            let value = u64::from(100 * key + cpu).to_le_bytes();
+            map.update(&key.to_le_bytes(), &value, 0, cpu)
+                .expect("room");
+        }
+    }
+    let data = PerfEventData::new();
+    let outcome = handlers.run(0, &mut PlainEnv::default(), Context::PerfEvent(&data));
+    outcome.map(|outcome| outcome.r0)
+}
+
+#[test]
+fn each_processor_has_a_value_of_its_own() {
+    for kind in [kind::PERCPU_ARRAY, kind::PERCPU_HASH, kind::LRU_PERCPU_HASH] {
+        for cpu in 0..4 {
+            assert_eq!(of_cpu(cpu, kind).expect("no fault"), 100 + cpu as u64);
+        }
+        assert_eq!(of_cpu(4, kind).expect("no fault"), 77, "there are four");
+    }
+    let fault = of_cpu(0, kind::HASH).expect_err("its values are all processors'");
+    assert!(matches!(fault.kind, FaultKind::MapKind { .. }));
+}
+
+#[test]
+fn an_entry_that_takes_the_place_of_another_begins_with_zeros() {
+    let maps = [def(kind::PERCPU_HASH, [4, 8, 2])];
+    let limits = Limits {
+        cpus: 2,
+        ..Limits::default()
+    };
+    let mut maps = unwind_sim_perf::bpf::Maps::new(&maps, limits).expect("sizes");
+    let map = maps.get_mut(0).expect("it is there");
+    for cpu in 0..2 {
+        map.update(&[1; 4], &[0xff; 8], 0, cpu).expect("room");
+    }
+    map.delete(&[1; 4]).expect("it was there");
+    map.update(&[2; 4], &[7; 8], 0, 1).expect("room");
+    let dumped = map.dump();
+    assert_eq!(dumped, [(vec![2; 4], vec![&[0; 8][..], &[7; 8][..]])]);
+}
+
+/// `strncmp(text at r10-8, size, text at r10-16)`.
+fn compared(one: &[u8; 8], size: i32, other: &[u8; 8]) -> i64 {
+    let mut insns = Vec::new();
+    for (at, text) in [(-8, one), (-16, other)] {
+        let word = u64::from_le_bytes(*text);
+        insns.push(insn(0x18, 1, 0, 0, word as i32));
+        insns.push(insn(0, 0, 0, 0, (word >> 32) as i32));
+        insns.push(insn(0x7b, 10, 1, at, 0));
+    }
+    insns.extend([
+        insn(0xbf, 1, 10, 0, 0),
+        insn(0x07, 1, 0, 0, -8),
+        insn(0xb7, 2, 0, 0, size),
+        insn(0xbf, 3, 10, 0, 0),
+        insn(0x07, 3, 0, 0, -16),
+        insn(0x85, 0, 0, 0, 182),
+        insn(0x95, 0, 0, 0, 0),
+    ]);
+    let object = Object::from_insns("perf_event", &insns, &[]);
+    let mut handlers = Handlers::load(&object, Limits::default()).expect("it loads");
+    let data = PerfEventData::new();
+    let outcome = handlers.run(0, &mut PlainEnv::default(), Context::PerfEvent(&data));
+    outcome.expect("no fault").r0 as i64
+}
+
+#[test]
+fn texts_are_compared_up_to_their_end_or_the_size() {
+    for (one, size, other, order) in [
+        (b"abcdefg\0", 8, b"abcdefg\0", 0),
+        (b"abcdefg\0", 3, b"abcxxxx\0", 0),
+        (b"abc\0xxxx", 8, b"abc\0yyyy", 0),
+        (b"abd\0\0\0\0\0", 8, b"abc\0\0\0\0\0", 1),
+        (b"ab\0\0\0\0\0\0", 8, b"abc\0\0\0\0\0", -1),
+        (b"\xff\0\0\0\0\0\0\0", 8, b"a\0\0\0\0\0\0\0", 1),
+        (b"x\0\0\0\0\0\0\0", 0, b"y\0\0\0\0\0\0\0", 0),
+    ] {
+        assert_eq!(
+            compared(one, size, other),
+            order,
+            "{one:?} {size} {other:?}"
+        );
+    }
+}
