@@ -1,5 +1,5 @@
 //! Ring buffers, maps of maps and callbacks: the shipped `ring`, and small programs at the edges.
-//! The running kernel is asked by `tests/bpf_rings_kernel.rs` of the whole.
+//! The running kernel is asked by `tests/bpf_events_kernel.rs` of the whole.
 
 use unwind_sim_perf::bpf::maps::{Map, Ring, Storage, kind};
 use unwind_sim_perf::bpf::{
@@ -322,18 +322,18 @@ fn a_loop_ends_when_its_callback_says_so() {
 
 /// `map_lookup_percpu_elem(map 0, key at r10-4, cpu)`, then the value's first word, or 77.
 fn of_cpu(cpu: i32, kind: u32) -> Result<u64, Fault> {
-    let mut insns = vec![insn(0x62, 10, 0, -4, 1)];
+    let mut insns = vec![Insn::new(0x62, 10, 0, -4, 1)];
     insns.extend(MAP);
     insns.extend([
-        insn(0xbf, 2, 10, 0, 0),
-        insn(0x07, 2, 0, 0, -4),
-        insn(0xb7, 3, 0, 0, cpu),
-        insn(0x85, 0, 0, 0, 195),
-        insn(0x55, 0, 0, 2, 0),
-        insn(0xb7, 0, 0, 0, 77),
-        insn(0x95, 0, 0, 0, 0),
-        insn(0x79, 0, 0, 0, 0),
-        insn(0x95, 0, 0, 0, 0),
+        Insn::new(0xbf, 2, 10, 0, 0),
+        Insn::new(0x07, 2, 0, 0, -4),
+        Insn::new(0xb7, 3, 0, 0, cpu),
+        Insn::new(0x85, 0, 0, 0, 195),
+        Insn::new(0x55, 0, 0, 2, 0),
+        Insn::new(0xb7, 0, 0, 0, 77),
+        Insn::EXIT,
+        Insn::new(0x79, 0, 0, 0, 0),
+        Insn::EXIT,
     ]);
     let object = Object::from_insns("perf_event", &insns, &[def(kind, [4, 8, 3])]);
     let limits = Limits {
@@ -389,18 +389,18 @@ fn compared(one: &[u8; 8], size: i32, other: &[u8; 8]) -> i64 {
     let mut insns = Vec::new();
     for (at, text) in [(-8, one), (-16, other)] {
         let word = u64::from_le_bytes(*text);
-        insns.push(insn(0x18, 1, 0, 0, word as i32));
-        insns.push(insn(0, 0, 0, 0, (word >> 32) as i32));
-        insns.push(insn(0x7b, 10, 1, at, 0));
+        insns.push(Insn::new(0x18, 1, 0, 0, word as i32));
+        insns.push(Insn::new(0, 0, 0, 0, (word >> 32) as i32));
+        insns.push(Insn::new(0x7b, 10, 1, at, 0));
     }
     insns.extend([
-        insn(0xbf, 1, 10, 0, 0),
-        insn(0x07, 1, 0, 0, -8),
-        insn(0xb7, 2, 0, 0, size),
-        insn(0xbf, 3, 10, 0, 0),
-        insn(0x07, 3, 0, 0, -16),
-        insn(0x85, 0, 0, 0, 182),
-        insn(0x95, 0, 0, 0, 0),
+        Insn::new(0xbf, 1, 10, 0, 0),
+        Insn::new(0x07, 1, 0, 0, -8),
+        Insn::new(0xb7, 2, 0, 0, size),
+        Insn::new(0xbf, 3, 10, 0, 0),
+        Insn::new(0x07, 3, 0, 0, -16),
+        Insn::new(0x85, 0, 0, 0, 182),
+        Insn::EXIT,
     ]);
     let object = Object::from_insns("perf_event", &insns, &[]);
     let mut handlers = Handlers::load(&object, Limits::default()).expect("it loads");
