@@ -11,7 +11,7 @@ use std::process::Command;
 use unwind_sim_perf::callchain::is_marker;
 use unwind_sim_perf::model::{Body, EPOCH_NS, Schedule, World, perf_data};
 
-const SEEDS: u64 = 12;
+const SEEDS: u64 = 16;
 
 fn world(seed: u64) -> World {
     let mut schedule = Schedule::random(seed, 900, None);
