@@ -3,6 +3,7 @@
 
 mod elf;
 mod kallsyms;
+mod kernel_list;
 mod plt;
 mod tree;
 
@@ -20,8 +21,6 @@ use unwind_sim_corpus::mapped::map_file;
 use unwind_sim_perf::script::{Object, Symbol, Symbols};
 use unwind_sim_unwind::image::Owner;
 
-/// Bytes of a list of the kernel's symbols that are read.
-const KALLSYMS_MAX: u64 = 256 << 20;
 /// Bytes of a generated `perf-PID.map` that are read.
 const JIT_MAP_MAX: u64 = 256 << 20;
 /// Bytes set aside for a file whose length is not known before: most lists of a kernel's symbols.
@@ -60,11 +59,8 @@ impl Files {
 
     fn kernel(&mut self) -> &Kallsyms {
         let places = &self.places;
-        self.kernel.get_or_insert_with(|| {
-            let path = kallsyms_path(places);
-            let text = path.and_then(|path| read(&path, KALLSYMS_MAX));
-            Kallsyms::parse(text.unwrap_or_default())
-        })
+        self.kernel
+            .get_or_insert_with(|| Kallsyms::parse(kernel_list::text(places).unwrap_or_default()))
     }
 
     fn tree(
@@ -110,31 +106,6 @@ fn read(path: &Path, size_max: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(READ_AT_FIRST);
     file.take(size_max).read_to_end(&mut bytes).ok()?;
     Some(bytes)
-}
-
-/// The list of the kernel's symbols: the one that was named, that of the running kernel if it was
-/// recorded, or one that perf put aside.
-fn kallsyms_path(places: &Places) -> Option<PathBuf> {
-    if let Some(path) = &places.kallsyms {
-        return Some(path.clone());
-    }
-    if places.symfs.is_some() {
-        return None;
-    }
-    let Some(id) = places.kernel_build_id.as_deref() else {
-        return Some("/proc/kallsyms".into());
-    };
-    let notes = std::fs::read("/sys/kernel/notes").unwrap_or_default();
-    if !id.is_empty() && notes.windows(id.len()).any(|part| part == id) {
-        return Some("/proc/kallsyms".into());
-    }
-    let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-    let home = std::env::var_os("HOME")?;
-    let cached = Path::new(&home)
-        .join(".debug/[kernel.kallsyms]")
-        .join(hex)
-        .join("kallsyms");
-    cached.is_file().then_some(cached)
 }
 
 /// `/tmp/perf-PID.map`: lines of begin, size and name.
