@@ -122,7 +122,7 @@ fn symbols_are_taken_out_of_the_file_within_the_file() {
 #[test]
 fn stack_copies_are_unwound_as_libdw_does() {
     let found = printed("norow", None);
-    assert!(found.contains("framed+0x12 (/root/norow)\n\t          401013 main+0x5"));
+    assert!(found.contains("framed+0x12 (/opt/norow)\n\t          401013 main+0x5"));
     assert!(found.ends_with("cpu-clock:u: \n\n"), "made at run time");
     same("norow", &found, &perfs("norow", "merged"));
 }

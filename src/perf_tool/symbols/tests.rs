@@ -9,9 +9,9 @@ type Elf64 = FileHeader64<Endianness>;
 
 /// The file with sections of every kind that is looked at, and one with a file inside.
 fn files() -> [Vec<u8>; 2] {
-    ["tchain_fp", "minidebug"].map(|name| {
+    ["root/tchain_fp", "opt/minidebug"].map(|name| {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/perfdata/script/symfs");
-        std::fs::read(folder.join("root").join(name)).expect("the corpus")
+        std::fs::read(folder.join(name)).expect("the corpus")
     })
 }
 
