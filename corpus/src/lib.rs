@@ -6,5 +6,6 @@ pub mod import;
 pub mod kernel;
 pub mod mapped;
 pub mod model;
+pub mod output_file;
 pub mod trace;
 pub mod world;

@@ -49,4 +49,4 @@ pub use recorder::{
     End, Event, Next, ProgramEnd, Recorder, RecorderError, Sample, StackPiece, StackRole, Summary,
 };
 pub use session::record;
-pub use signals::stop_on_interrupt;
+pub use signals::{end_by_signal, stop_on_signals};

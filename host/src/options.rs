@@ -117,7 +117,7 @@ pub struct Options {
     pub randomize: bool,
     /// What becomes of the program when the recording ends before it.
     pub after_limit: AfterLimit,
-    /// The recording ends when this becomes true; see [`crate::stop_on_interrupt`].
+    /// The recording ends when this becomes true; see [`crate::stop_on_signals`].
     pub stop: Option<&'static AtomicBool>,
 }
 

@@ -147,7 +147,7 @@ pub enum End {
     Limit,
     /// The recorder wanted no more.
     Recorder,
-    /// [`crate::Options::stop`] became true.
+    /// [`crate::Options::stop`] became true, or the recording failed.
     Interrupted,
 }
 

@@ -6,14 +6,15 @@ use crate::ptrace::{self, Resume, Status, Waited};
 use crate::recorder::{End, ProgramEnd};
 use crate::session::Session;
 use nix::libc;
+use std::time::{Duration, Instant};
 
 /// Stops of one thread that are waited for before it is let go: each is for a signal that was
 /// under way.
 const STOPS_MAX: usize = 64;
 
 impl Session<'_> {
-    /// Lets go of every thread, and waits for the program's end if it is ours. It is killed if
-    /// so wanted, or if the recording `failed`.
+    /// Lets go of every thread, and waits for the program's end if it is ours and nobody asked us
+    /// to end. It is killed if so wanted, or if the recording `failed`.
     pub(crate) fn wind_up(&mut self, failed: bool) -> Result<(), HostError> {
         self.summary.end = self.end.unwrap_or(End::Interrupted);
         self.pinned = None;
@@ -51,6 +52,9 @@ impl Session<'_> {
         if failed || self.options.after_limit == AfterLimit::Kill {
             // SAFETY: the target is our child, and was not waited for yet.
             unsafe { libc::kill(self.target, libc::SIGKILL) };
+        } else if self.summary.end == End::Interrupted {
+            self.summary.program = program_end_soon(self.target)?;
+            return Ok(());
         }
         self.summary.program = program_end(self.target)?;
         Ok(())
@@ -132,6 +136,23 @@ fn has_pending_trap(tid: i32) -> bool {
     let pending = status.lines().find_map(|l| l.strip_prefix("SigPnd:"));
     let bits = pending.and_then(|p| u64::from_str_radix(p.trim(), 16).ok());
     bits.is_some_and(|bits| bits & 1 << (libc::SIGTRAP - 1) != 0)
+}
+
+/// A signal from a terminal goes to the program as well as to us: so long it has to end of it.
+const SOON: Duration = Duration::from_millis(200);
+
+/// The end of our child if it comes soon.
+fn program_end_soon(pid: i32) -> Result<ProgramEnd, HostError> {
+    let began = Instant::now();
+    loop {
+        match ptrace::wait(pid, false)? {
+            Waited::Stopped(_, Status::Exited(code)) => return Ok(ProgramEnd::Exited(code)),
+            Waited::Stopped(_, Status::Killed(signal)) => return Ok(ProgramEnd::Killed(signal)),
+            Waited::NoChildren => return Ok(ProgramEnd::RunsOn),
+            _ if began.elapsed() > SOON => return Ok(ProgramEnd::RunsOn),
+            _ => std::thread::sleep(Duration::from_millis(2)),
+        }
+    }
 }
 
 /// Waits for the end of our child.

@@ -12,6 +12,7 @@ use crate::step::Stepped;
 use crate::task::{Mode, Name, Phase, Process, Thread};
 use nix::libc;
 use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use unwind_sim_unwind::truth::{Insn, Stats};
@@ -75,7 +76,15 @@ pub fn record(options: &Options, recorder: &mut dyn Recorder) -> Result<Summary,
         target,
         next_tick: Instant::now(),
     };
-    let outcome = session.run();
+    // Whatever happens here, the program gets its code back.
+    let ran = catch_unwind(AssertUnwindSafe(|| session.run()));
+    let outcome = match ran {
+        Ok(outcome) => outcome,
+        Err(panic) => {
+            let _ = session.wind_up(true);
+            resume_unwind(panic);
+        }
+    };
     let wound_up = session.wind_up(outcome.is_err());
     outcome.and(wound_up)?;
     let missing = session.names.iter().zip(&session.located);

@@ -1,8 +1,8 @@
 //! Regenerating expectations. The author's lines stay as they are; nothing gets worse unasked.
 
 use super::{Built, CaseFailure, claims, engines, matrix, matrix_of};
-use std::io::Write;
 use std::path::Path;
+use unwind_sim_corpus::output_file;
 use unwind_sim_unwind::verdict::Verdict;
 
 /// What blessing changed.
@@ -69,11 +69,5 @@ fn write(path: &Path, text: &str) -> Result<(), CaseFailure> {
         path: path.into(),
         source,
     };
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(io)?;
-    file.write_all(text.as_bytes()).map_err(io)?;
-    let readable = std::fs::metadata(path).map_err(io)?.permissions();
-    file.as_file().set_permissions(readable).map_err(io)?;
-    file.persist(path).map_err(|e| io(e.error))?;
-    Ok(())
+    output_file::write(path, text.as_bytes()).map_err(io)
 }

@@ -37,9 +37,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         let text = extracted.to_case(&group(&args.output), args.sample.unwrap_or(0))?;
         // A name that no case may have is told now, not when it is run.
         Case::parse(&args.output.to_string_lossy(), &text)?;
-        let mut file = super::output::NewFile::create(&args.output)?;
-        std::io::Write::write_all(&mut file, text.as_bytes())?;
-        file.finish()?;
+        super::output::write_file(&args.output, text.as_bytes())?;
     } else {
         extracted.write_trace(&args.output)?;
     }

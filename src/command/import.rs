@@ -2,11 +2,11 @@
 
 use super::Status;
 use super::args::KernelArgs;
+use super::output;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 use unwind_sim::import;
 use unwind_sim::input::file_kind;
-use unwind_sim_corpus::trace::TraceWriter;
 
 /// Import a perf.data, an ELF core, a kernel's capture or a vmcore into a trace. The truth is unknown
 /// there; chains that perf recorded are kept beside the unwinders.
@@ -37,19 +37,15 @@ const TOLD_MAX: usize = 10;
 pub(crate) fn run(args: &Args) -> Result<Status> {
     let kind = file_kind(&args.path)?;
     let options = args.kernel.options(args.symfs.clone());
-    let mut writer = TraceWriter::create(&args.output, &import::meta(&args.path, kind))?;
-    let imported = import::into(&args.path, kind, &options, &mut writer)
-        .with_context(|| args.path.display().to_string())?;
     let mut meta = import::meta(&args.path, kind);
-    meta.lost_samples = imported.skipped.values().sum();
-    writer.meta(&meta)?;
-    writer.finish()?;
-    let s = unwind_sim::text::plural(imported.samples);
-    anstream::eprintln!(
-        "{} sample{s} in {}",
-        imported.samples,
-        args.output.display()
-    );
+    let imported = output::trace_file(&args.output, &meta.clone(), |writer| {
+        let imported = import::into(&args.path, kind, &options, writer)
+            .with_context(|| args.path.display().to_string())?;
+        meta.lost_samples = imported.skipped.values().sum();
+        writer.meta(&meta)?;
+        Ok(imported)
+    })?;
+    output::tell_trace(imported.samples, &args.output, "");
     for (why, n) in &imported.skipped {
         anstream::eprintln!("{n} left out: {}", why.description());
     }
@@ -63,7 +59,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     if more > 0 {
         anstream::eprintln!("and {more} more files");
     }
-    anstream::eprintln!("next: unwind-sim compare {}", args.output.display());
+    output::tell_next(imported.samples, &args.output);
     Ok(if imported.samples == 0 {
         Status::NothingJudged
     } else {

@@ -1,7 +1,11 @@
 //! Where output goes: data to stdout, everything else to stderr; a closed pipe is silent.
 
+use anyhow::{Context, Result};
 use std::io::Write;
+use std::path::Path;
 use unwind_sim::run::RunError;
+use unwind_sim_corpus::output_file::{self, OutputFile};
+use unwind_sim_corpus::trace::{Meta, TraceFile, TraceWriter};
 
 /// `--color`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -73,58 +77,75 @@ pub(crate) fn quoted(word: &str) -> String {
 
 /// Hands `write` a new file, or, if none is named, standard output.
 pub(crate) fn to_file_or<T>(
-    path: Option<&std::path::Path>,
+    path: Option<&Path>,
     mut stdout: impl Write,
-    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
+    write: impl FnOnce(&mut dyn Write) -> Result<T>,
+) -> Result<T> {
     let Some(path) = path else {
         let done = write(&mut stdout)?;
         stdout.flush()?;
         return Ok(done);
     };
-    let mut file = NewFile::create(path)?;
+    let cannot = || format!("cannot write {}", path.display());
+    let mut file = OutputFile::create(path).with_context(cannot)?;
     let done = write(&mut file)?;
-    file.finish()?;
+    file.finish().with_context(cannot)?;
     Ok(done)
 }
 
-/// A file that appears under its name only when it is whole.
-pub(crate) struct NewFile {
-    file: std::io::BufWriter<tempfile::NamedTempFile>,
-    path: std::path::PathBuf,
+/// Writes a whole file: [`output_file::write`].
+pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    output_file::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
 
-impl NewFile {
-    /// Begins the file beside its final place.
-    pub(crate) fn create(path: &std::path::Path) -> anyhow::Result<NewFile> {
-        use anyhow::Context;
-        let folder = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => std::path::Path::new("."),
-        };
-        let file = tempfile::NamedTempFile::new_in(folder)
-            .with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(NewFile {
-            file: std::io::BufWriter::with_capacity(1 << 18, file),
-            path: path.into(),
-        })
+/// Hands `record` a new trace. A trace without a sample is not written. After an error, what was
+/// recorded until then stays as `NAME.partial`, and the user is told.
+pub(crate) fn trace_file<T>(
+    path: &Path,
+    meta: &Meta,
+    record: impl FnOnce(&mut TraceFile) -> Result<T>,
+) -> Result<T> {
+    let mut file = TraceWriter::create(path, meta)?;
+    let done = record(&mut file).and_then(|done| {
+        if file.samples() > 0 {
+            file.finish()
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(done)
+    });
+    if done.is_err() {
+        let samples = file.samples();
+        if let Some(partial) = file.abandon() {
+            let s = unwind_sim::text::plural(samples);
+            anstream::eprintln!(
+                "{samples} sample{s} recorded until then: {}",
+                partial.display()
+            );
+        }
     }
+    done
+}
 
-    /// Gives the file its name.
-    pub(crate) fn finish(self) -> anyhow::Result<()> {
-        use anyhow::Context;
-        let file = self.file.into_inner().map_err(|e| e.into_error())?;
-        file.persist(&self.path)
-            .with_context(|| format!("cannot write {}", self.path.display()))?;
-        Ok(())
+/// Tells how many samples a trace got, how its making `ended` (or nothing), and what to do with it.
+pub(crate) fn tell_trace(samples: u64, path: &Path, ended: &str) {
+    let ended = match ended {
+        "" => String::new(),
+        _ => format!("; {ended}"),
+    };
+    let shown = path.display();
+    match samples {
+        0 => anstream::eprintln!("no sample was taken, so {shown} was not written{ended}"),
+        n => {
+            let s = unwind_sim::text::plural(n);
+            anstream::eprintln!("{n} sample{s} in {shown}{ended}");
+        }
     }
 }
 
-impl Write for NewFile {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.file.write(bytes)
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.file.flush()
+/// Tells what to do with a trace that has samples.
+pub(crate) fn tell_next(samples: u64, path: &Path) {
+    if samples > 0 {
+        let path = quoted(&path.to_string_lossy());
+        anstream::eprintln!("next: unwind-sim compare {path}");
     }
 }

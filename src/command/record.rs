@@ -9,7 +9,7 @@ mod ptrace;
 use super::args::{KernelArgs, MachineOptions};
 use super::{Status, output};
 use anyhow::{Context, Result, bail};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use unwind_sim::record::{At, FetchFrame, Point, parse_number};
 use unwind_sim_corpus::trace::Meta;
@@ -194,16 +194,14 @@ impl Args {
 
     /// What is known of the recording before it begins.
     fn meta(&self) -> Meta {
+        // The description is text; what is not UTF-8 in an argument is shown as U+FFFD.
+        let text = |arg: &OsStr| arg.to_string_lossy().into_owned();
         Meta {
             // By its name, wherever it lies on this machine.
             command: std::iter::once("unwind-sim".to_owned())
-                .chain(std::env::args().skip(1))
+                .chain(std::env::args_os().skip(1).map(|a| text(&a)))
                 .collect(),
-            program: self
-                .program
-                .iter()
-                .map(|a| a.to_string_lossy().into_owned())
-                .collect(),
+            program: self.program.iter().map(|a| text(a)).collect(),
             ..Meta::default()
         }
     }
@@ -215,10 +213,7 @@ impl Args {
     }
 
     fn tell(&self, told: &Told<'_>) {
-        let n = told.samples;
-        let s = unwind_sim::text::plural(n);
-        let path = self.output.display();
-        anstream::eprintln!("{n} sample{s} in {path}; {}", told.ended);
+        output::tell_trace(told.samples, &self.output, &told.ended);
         for name in told.not_located {
             anstream::eprintln!("no image that was loaded has {name}");
         }
@@ -229,8 +224,7 @@ impl Args {
             let steps = told.instructions;
             anstream::eprintln!("{steps} instructions, truth unknown at {unknown} of them");
         }
-        anstream::eprintln!("next: unwind-sim compare {path}");
-        let _ = output::command_line();
+        output::tell_next(told.samples, &self.output);
     }
 }
 

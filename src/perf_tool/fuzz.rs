@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use unwind_sim_corpus::output_file;
 use unwind_sim_perf::model::{Mutant, Schedule, Violation, bless, output};
 
 /// What is to be run.
@@ -89,6 +90,6 @@ pub fn shrink(plan: &Plan, failure: &Failure, folder: &Path) -> std::io::Result<
     std::fs::create_dir_all(folder)?;
     let name = plan.mutant.map_or("model", Mutant::as_str);
     let path = folder.join(format!("{name}-{}.txt", failure.seed));
-    std::fs::write(&path, text)?;
+    output_file::write(&path, text.as_bytes())?;
     Ok((path, small.actions.len()))
 }

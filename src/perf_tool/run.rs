@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use unwind_sim_corpus::output_file;
 use unwind_sim_perf::lbr::Storage;
 use unwind_sim_perf::model::{
     SCENARIO_BYTES_MAX, Scenario, ScenarioError, Schedule, World, bless, output,
@@ -70,7 +71,7 @@ pub fn run(
 pub fn run_and_bless(path: &Path) -> Result<Outcome, ScenarioFileError> {
     let (text, scenario) = read(path, None, None)?;
     let outcome = run_read(path, &scenario)?;
-    std::fs::write(path, bless(&text, &outcome.output)).map_err(io(path))?;
+    output_file::write(path, bless(&text, &outcome.output).as_bytes()).map_err(io(path))?;
     Ok(outcome)
 }
 

@@ -8,6 +8,7 @@ mod confirm;
 mod emulate;
 mod extract;
 mod files;
+mod harm;
 mod help;
 mod json;
 mod output;

@@ -197,6 +197,14 @@ impl std::error::Error for TraceError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
+    /// The file could not be made.
+    #[error("cannot write {}: {source}", path.display())]
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// The output failed.
     #[error("cannot write the trace: {0}")]
     Io(#[from] io::Error),

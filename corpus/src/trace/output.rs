@@ -117,9 +117,13 @@ impl<W: Write> Output<W> {
         let size = padded(stored.len() as u64);
         let padding = &[0; 8][..(size - stored.len() as u64) as usize];
         self.failed = true;
+        // In one piece, and not kept back: a recorder that is killed leaves whole blocks.
+        let mut block = Vec::with_capacity((BLOCK_HEADER_BYTES + size) as usize);
         for piece in [header.as_bytes(), stored, padding] {
-            self.out.write_all(piece)?;
+            block.extend_from_slice(piece);
         }
+        self.out.write_all(&block)?;
+        self.out.flush()?;
         self.failed = false;
         let offset = self.offset;
         self.offset += BLOCK_HEADER_BYTES + size;

@@ -228,9 +228,19 @@ impl<W: Write> TraceWriter<W> {
     /// # Errors
     /// If the output fails.
     pub fn finish(mut self) -> Result<W, WriteError> {
-        self.write_chunk()?;
-        self.out.finish()?;
+        self.end()?;
         Ok(self.out.into_inner())
+    }
+
+    /// As [`finish`](TraceWriter::finish), for an owner that ends the output itself.
+    pub(crate) fn end(&mut self) -> Result<(), WriteError> {
+        self.write_chunk()?;
+        self.out.finish()
+    }
+
+    /// The output.
+    pub(crate) fn get_mut(&mut self) -> &mut W {
+        self.out.get_mut()
     }
 
     fn write_events(&mut self) -> Result<(), WriteError> {

@@ -101,9 +101,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 fn write_records(args: &Args, world: &World) -> Result<()> {
     if let Some(path) = &args.output {
         let bytes = perf_data(world)?;
-        let mut file = output::NewFile::create(path)?;
-        file.write_all(&bytes)?;
-        file.finish()?;
+        output::write_file(path, &bytes)?;
     }
     Ok(())
 }

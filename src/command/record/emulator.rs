@@ -1,13 +1,13 @@
 //! `record --engine emulator`: in the emulated machine.
 
-use super::super::Status;
+use super::super::{Status, output};
 use super::{Args, Ended, StatusOf, Told};
 use crate::command::args::seconds;
 use anyhow::{Result, bail};
 use unwind_sim::record::emulator::{self, Options};
 use unwind_sim::record::{At, TraceRecorder};
 use unwind_sim::verify::End;
-use unwind_sim_corpus::trace::{self, Meta, TimeUnit, TraceWriter};
+use unwind_sim_corpus::trace::{self, Meta, TimeUnit};
 use unwind_sim_emulator::linux::{Input, Outcome, Output};
 
 pub(super) fn run(args: &Args) -> Result<Status> {
@@ -41,23 +41,19 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         time_unit: TimeUnit::Instructions,
         ..args.meta()
     };
-    let mut writer = TraceWriter::create(&args.output, &meta)?;
-    // After an error, what was recorded so far is kept when the writer is dropped.
-    let finder = emulator::finder_options(args.machine.root());
-    let mut recorder = TraceRecorder::new(&mut writer, finder);
-    let summary = emulator::record(program.program, &options, &mut recorder)?;
-    recorder.write_text()?;
-    let end = match &summary.end {
-        End::Outcome(Outcome::Exited(status)) => Ended::Exited(*status),
-        End::Outcome(Outcome::Killed { signal, .. }) => Ended::Killed((*signal).into()),
-        _ => Ended::Not,
-    };
-    meta.truth = args.truth_text(summary.instructions);
-    meta.instructions = summary.instructions;
-    meta.unknown_instructions = summary.unknown;
-    meta.status = end.wait_status();
-    writer.meta(&meta)?;
-    writer.finish()?;
+    let summary = output::trace_file(&args.output, &meta.clone(), |writer| {
+        let finder = emulator::finder_options(args.machine.root());
+        let mut recorder = TraceRecorder::new(writer, finder);
+        let summary = emulator::record(program.program, &options, &mut recorder)?;
+        recorder.write_text()?;
+        meta.truth = args.truth_text(summary.instructions);
+        meta.instructions = summary.instructions;
+        meta.unknown_instructions = summary.unknown;
+        meta.status = ended(&summary.end).wait_status();
+        writer.meta(&meta)?;
+        Ok(summary)
+    })?;
+    let end = ended(&summary.end);
     for notice in &summary.notices {
         anstream::eprintln!("unwind-sim: {notice}");
     }
@@ -81,4 +77,12 @@ pub(super) fn run(args: &Args) -> Result<Status> {
     } else {
         Status::AsExpected
     })
+}
+
+fn ended(end: &End) -> Ended {
+    match end {
+        End::Outcome(Outcome::Exited(status)) => Ended::Exited(*status),
+        End::Outcome(Outcome::Killed { signal, .. }) => Ended::Killed((*signal).into()),
+        _ => Ended::Not,
+    }
 }

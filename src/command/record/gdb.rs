@@ -1,11 +1,11 @@
 //! `record --engine gdb`: a kernel behind a gdb stub.
 
-use super::super::Status;
+use super::super::{Status, output};
 use super::{Args, Told};
 use anyhow::{Result, bail};
 use unwind_sim::record::{At, TraceRecorder, gdb};
 use unwind_sim_corpus::kernel;
-use unwind_sim_corpus::trace::{self, Meta, TimeUnit, TraceWriter};
+use unwind_sim_corpus::trace::{self, Meta, TimeUnit};
 use unwind_sim_host as host;
 
 /// Modules that could not be read, of those that are told.
@@ -40,18 +40,19 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         instructions_max: args.max_instructions.unwrap_or(u64::MAX),
         samples_max: args.max_samples.unwrap_or(u64::MAX),
         kaslr: opened.kaslr,
-        stop: Some(host::stop_on_interrupt()),
+        stop: Some(host::stop_on_signals()),
     };
-    let mut writer = TraceWriter::create(&args.output, &meta)?;
-    let mut recorder = TraceRecorder::new(&mut writer, Default::default());
-    let summary = gdb::record(&image, path, &options, &mut recorder)?;
-    if args.truth {
-        meta.truth = args.truth_text(summary.instructions);
-    }
-    meta.instructions = summary.instructions;
-    meta.unknown_instructions = summary.unknown;
-    writer.meta(&meta)?;
-    writer.finish()?;
+    let summary = output::trace_file(&args.output, &meta.clone(), |writer| {
+        let mut recorder = TraceRecorder::new(writer, Default::default());
+        let summary = gdb::record(&image, path, &options, &mut recorder)?;
+        if args.truth {
+            meta.truth = args.truth_text(summary.instructions);
+        }
+        meta.instructions = summary.instructions;
+        meta.unknown_instructions = summary.unknown;
+        writer.meta(&meta)?;
+        Ok(summary)
+    })?;
     let ended = summary.ended.as_deref().unwrap_or("the machine runs on");
     args.tell(&Told {
         samples: summary.samples,
@@ -81,6 +82,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         let stops = summary.unreadable;
         anstream::eprintln!("{stops} stops without a sample, the first because {why}");
     }
+    host::end_by_signal();
     Ok(match summary.samples {
         0 => Status::NothingJudged,
         _ => Status::AsExpected,

@@ -1,10 +1,10 @@
 //! `record --engine ptrace`: on this machine's processor.
 
-use super::super::Status;
+use super::super::{Status, output};
 use super::{Args, Ended, StatusOf, Told};
 use anyhow::{Result, bail};
 use unwind_sim::record::{At, TraceRecorder, ptrace};
-use unwind_sim_corpus::trace::{self, Meta, TimeUnit, TraceWriter};
+use unwind_sim_corpus::trace::{self, Meta, TimeUnit};
 use unwind_sim_host as host;
 use unwind_sim_host::{Options, Program, ProgramEnd, Target};
 
@@ -26,7 +26,7 @@ fn options(args: &Args, at: &At) -> Result<Options> {
         stack_bytes: args.stack_bytes,
         children: !args.no_children,
         randomize: args.randomize,
-        stop: Some(host::stop_on_interrupt()),
+        stop: Some(host::stop_on_signals()),
         ..Options::new(target, at.into())
     })
 }
@@ -50,20 +50,20 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         },
         ..args.meta()
     };
-    let mut writer = TraceWriter::create(&args.output, &meta)?;
-    // After an error, what was recorded so far is kept when the writer is dropped.
-    let mut recorder = TraceRecorder::new(&mut writer, ptrace::finder_options());
-    let summary = host::record(&options, &mut recorder)?;
-    recorder.write_text()?;
+    let summary = output::trace_file(&args.output, &meta.clone(), |writer| {
+        let mut recorder = TraceRecorder::new(writer, ptrace::finder_options());
+        let summary = host::record(&options, &mut recorder)?;
+        recorder.write_text()?;
+        if args.truth {
+            meta.truth = args.truth_text(summary.instructions);
+        }
+        meta.instructions = summary.instructions;
+        meta.unknown_instructions = summary.tracker.unknown;
+        meta.status = ended(summary.program).wait_status();
+        writer.meta(&meta)?;
+        Ok(summary)
+    })?;
     let end = ended(summary.program);
-    if args.truth {
-        meta.truth = args.truth_text(summary.instructions);
-    }
-    meta.instructions = summary.instructions;
-    meta.unknown_instructions = summary.tracker.unknown;
-    meta.status = end.wait_status();
-    writer.meta(&meta)?;
-    writer.finish()?;
     args.tell(&Told {
         samples: summary.samples,
         ended: end_text(summary.program),
@@ -72,6 +72,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         instructions: summary.instructions,
         unknown: args.truth.then_some(summary.tracker.unknown),
     });
+    host::end_by_signal();
     if let (StatusOf::Program, Some(status)) = (args.status, end.status()) {
         return Ok(Status::Program(status));
     }

@@ -2,7 +2,7 @@
 
 use super::support::*;
 use crate::model::{Event, ImageIndex, Item, RecordedChain, Region, RegionRole};
-use crate::trace::{BlockType, Meta, Options, Trace, TraceWriter, WriteError};
+use crate::trace::{BlockType, Meta, Options, Trace, TraceErrorKind, TraceWriter, WriteError};
 use std::borrow::Cow;
 use std::path::PathBuf;
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
@@ -334,6 +334,73 @@ fn after_a_failed_write_nothing_more_is_written() {
     assert!(matches!(writer.finish(), Err(WriteError::Failed)));
 }
 
+/// What a recorder that is killed leaves: the bytes of all writes so far.
+#[derive(Clone, Default)]
+struct Writes(std::rc::Rc<std::cell::RefCell<Vec<Vec<u8>>>>);
+
+impl std::io::Write for Writes {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.borrow_mut().push(bytes.to_vec());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn every_write_ends_with_a_whole_block() {
+    let writes = Writes::default();
+    let mut writer = TraceWriter::new(writes.clone(), &Meta::default()).unwrap();
+    writer.add_image(&image("a", 1)).unwrap();
+    for i in 0..5u64 {
+        let size = 64 + 8 * i as usize;
+        writer
+            .sample(&sample(i, vec![stack(0x7000, size, &[])]))
+            .unwrap();
+        writer.flush().unwrap();
+    }
+    let written = writes.0.borrow();
+    let mut file = Vec::new();
+    for (count, bytes) in written.iter().enumerate() {
+        file.extend_from_slice(bytes);
+        if count == 0 {
+            continue; // The file's header.
+        }
+        let trace = open(&file).unwrap();
+        let cut = trace.cut().unwrap();
+        assert!(
+            matches!(cut.kind, TraceErrorKind::Short { left: 0, .. }),
+            "write {count}: {cut}"
+        );
+    }
+    assert_eq!(open(&file).unwrap().len(), 5);
+}
+
+#[test]
+fn a_last_block_lacks_nothing_without_its_padding() {
+    let mut paddings = std::collections::BTreeSet::new();
+    for extra in 0..8u64 {
+        let mut out = Vec::new();
+        let mut writer = TraceWriter::new(&mut out, &Meta::default()).unwrap();
+        let one = sample(1 << (7 * extra), vec![stack(0x7000, 64, &[])]);
+        writer.sample(&one).unwrap();
+        writer.flush().unwrap();
+        drop(writer);
+        let block = open(&out).unwrap().blocks().last().unwrap();
+        let padding = (8 - block.stored_bytes as usize % 8) % 8;
+        paddings.insert(padding);
+        for lost in 0..=padding {
+            let trace = open(&out[..out.len() - lost]).unwrap();
+            assert_eq!(trace.len(), 1, "{lost} of {padding} bytes of padding lost");
+        }
+        let trace = open(&out[..out.len() - padding - 1]).unwrap();
+        assert_eq!(trace.len(), 0, "a byte of the payload is lost");
+    }
+    assert!(paddings.len() > 3, "{paddings:?}");
+}
+
 fn temporary(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("unwind-sim-{name}-{}.bin", std::process::id()))
 }
@@ -359,13 +426,17 @@ fn an_interrupted_recording_is_kept_and_an_empty_one_is_not() {
     file.event(&map(1, 0x1000, None)).unwrap();
     file.sample(&sample(1, vec![stack(0x7000, 64, &[])]))
         .unwrap();
-    drop(file);
-    let trace = Trace::open(&path).unwrap();
+    let partial = file.abandon().unwrap();
+    assert!(!path.exists());
+    let trace = Trace::open(&partial).unwrap();
     assert_eq!((trace.len(), trace.events()), (1, 1));
     assert!(trace.cut().is_some());
+    std::fs::rename(&partial, &path).unwrap();
     // What lies there is not replaced by nothing.
     drop(TraceWriter::create(&path, &Meta::default()).unwrap());
     assert_eq!(Trace::open(&path).unwrap().len(), 1);
+    let empty = TraceWriter::create(&path, &Meta::default()).unwrap();
+    assert_eq!(empty.abandon(), None);
     std::fs::remove_file(&path).unwrap();
     let name = path.file_name().unwrap().to_str().unwrap();
     let left = std::fs::read_dir(path.parent().unwrap()).unwrap();
