@@ -24,7 +24,8 @@ pub struct Demo {
     pub name: &'static str,
     /// What it shows.
     pub about: &'static str,
-    trace: &'static [u8],
+    /// The recording, a trace.
+    pub trace: &'static [u8],
     text: fn(&Input) -> Result<String, RunError>,
 }
 
@@ -76,8 +77,10 @@ user space cannot be, and the walk ends.
 ";
 
 const SEED_004_TAIL: &str = "
-Step by step: unwind-sim explain corpus/traces/seed-004.bin --sample 2 --unwinder orc --regs fake:v5.2
-All starts:   unwind-sim compare corpus/traces/seed-004.bin --sample 2 --regs fake:v5.1,fake:v3-2019,fake:v5.2,fake:always-ip
+The recording as a file, the walk step by step, and all starts:
+  unwind-sim demo seed-004 -o seed-004.bin
+  unwind-sim explain seed-004.bin --sample 2 --unwinder orc --regs fake:v5.2
+  unwind-sim compare seed-004.bin --sample 2 --regs fake:v5.1,fake:v3-2019,fake:v5.2,fake:always-ip
 ";
 
 fn seed_004(input: &Input) -> Result<String, RunError> {

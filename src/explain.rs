@@ -3,6 +3,7 @@
 use crate::check::{Contradiction, Subject};
 use crate::engine::{Engine, Outcome, Setting, View};
 use crate::kernel::{explained, perf_chain, recorded_states};
+use crate::listing::{self, Row};
 use crate::names::Location;
 use crate::text::{chain_text, event_line, row_place, sample_line};
 use std::fmt::Write as _;
@@ -12,24 +13,34 @@ use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::kernel::{CallchainOptions, GuessState, OrcState, State};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::start::Variant;
-use unwind_sim_unwind::truth::Truth;
-use unwind_sim_unwind::verdict::align_chain;
+
+/// A walk that was taken and judged.
+#[derive(Clone, Copy)]
+pub struct Walk<'a> {
+    /// Whose it is.
+    pub engine: &'a Engine,
+    /// The start.
+    pub variant: Variant,
+    /// Its bounds and what it saw.
+    pub setting: &'a Setting,
+    /// What came of it.
+    pub outcome: &'a Outcome,
+}
 
 /// The explanation of a walk. With `frame`, only of that frame of the chain.
-pub fn explain(
-    view: &View<'_>,
-    engine: &Engine,
-    variant: Variant,
-    setting: &Setting,
-    frame: Option<usize>,
-) -> String {
+pub fn explain(view: &View<'_>, walk: &Walk<'_>, frame: Option<usize>) -> String {
+    let Walk {
+        engine,
+        variant,
+        setting,
+        outcome,
+    } = *walk;
     let mut cache = Cache::new();
-    let outcome = view.examine(engine, variant, setting, &mut cache);
     let name = format!("{}@{}", engine.name(), variant.as_str());
     let mut out = format!(
         "{}\n{}",
         sample_line(view),
-        chain_text(&name, view, &outcome)
+        chain_text(&name, view, outcome)
     );
     if frame.is_none() && !outcome.chain.events.is_empty() {
         out.push_str("\nwhat happened:\n");
@@ -57,15 +68,16 @@ pub fn explain(
         out.push('\n');
         out.push_str(&text);
     }
-    let hits = align_chain(&outcome.chain, &view.sample.truth, outcome.from);
+    let rows = listing::rows(view, outcome);
     let frames = outcome.chain.frames.iter().enumerate();
     for (i, f) in frames.filter(|(i, _)| frame.is_none_or(|wanted| wanted == *i)) {
         out.push('\n');
-        frame_text(&mut out, view, i, f, hits.get(i).copied().flatten());
+        let row = rows.iter().copied().find(|row| row.found() == Some(i));
+        frame_text(&mut out, view, i, f, row);
     }
     if frame.is_none_or(|wanted| wanted >= outcome.chain.frames.len()) {
         out.push('\n');
-        end_text(&mut out, view, engine, setting, &outcome, &mut cache);
+        end_text(&mut out, view, walk, &mut cache);
     }
     if frame.is_none() && view.sample.kernel.is_some() {
         let options = CallchainOptions::default();
@@ -93,7 +105,7 @@ fn from_rsp(view: &View<'_>, address: u64) -> String {
     format!("{address:#x} (rsp{distance:+})")
 }
 
-fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: &Frame, hit: Option<usize>) {
+fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: &Frame, row: Option<Row>) {
     let place = Location::of(view.space, frame.pc);
     let what = if frame.pc.is_instruction() {
         "instruction"
@@ -112,7 +124,7 @@ fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: &Frame, hit: O
                 "of"
             };
             let _ = writeln!(out, "  by the record {whose} the call at {from:#x}");
-            let wrong = hit.is_none() && view.sample.truth.is_complete();
+            let wrong = matches!(row, Some(Row::Extra { .. } | Row::Wrong { .. }));
             out.push_str(match (wrong, stitched) {
                 (false, _) => "",
                 (true, false) => {
@@ -149,30 +161,31 @@ fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: &Frame, hit: O
     if let Some(slot) = frame.slot {
         let _ = writeln!(out, "  its pc was read from {}", from_rsp(view, slot));
     }
-    match (hit, &view.sample.truth) {
-        (_, Truth::Unknown) => {}
-        (Some(t), truth) if truth.frames()[t].pc == frame.pc.value() => {
+    match row {
+        Some(Row::Same { truth: t, .. }) => {
             let _ = writeln!(out, "  true: it is frame {t} of the true chain");
         }
-        (Some(t), truth) => {
-            let _ = writeln!(
-                out,
-                "  WRONG: true frame {t} has pc {:#x}",
-                truth.frames()[t].pc
-            );
+        Some(Row::Wrong { truth: t, .. }) => {
+            let truth = &view.sample.truth;
+            let (pc, place) = listing::true_place(view, t);
+            let _ = write!(out, "  WRONG: true frame {t} is {pc:#x}, {place}");
+            if let Some(slot) = truth.slot(t).filter(|slot| Some(*slot) != frame.slot) {
+                let _ = write!(out, ", whose pc lay at {}", from_rsp(view, slot));
+            }
+            out.push('\n');
         }
-        (None, _) => out.push_str("  WRONG: no true frame has its pc in that slot\n"),
+        Some(Row::Extra { .. }) => out.push_str("  WRONG: no true frame is there\n"),
+        Some(Row::Absent { .. } | Row::Unjudged { .. }) | None => {}
     }
 }
 
-fn end_text(
-    out: &mut String,
-    view: &View<'_>,
-    engine: &Engine,
-    setting: &Setting,
-    outcome: &Outcome,
-    cache: &mut Cache,
-) {
+fn end_text(out: &mut String, view: &View<'_>, walk: &Walk<'_>, cache: &mut Cache) {
+    let Walk {
+        engine,
+        setting,
+        outcome,
+        ..
+    } = *walk;
     let reason = outcome.chain.end.reason;
     let code = reason.code();
     let _ = writeln!(

@@ -26,6 +26,7 @@ pub mod input;
 pub mod inspect;
 pub mod json;
 pub mod kernel;
+mod listing;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod lockstep;
 pub mod names;
@@ -37,6 +38,7 @@ pub mod progress;
 pub mod random;
 pub mod record;
 pub mod run;
+pub mod shell;
 pub mod spec;
 pub mod text;
 pub mod verify;

@@ -2,6 +2,7 @@
 
 use crate::compare::{Comparison, Group, GroupKey};
 use crate::engine::{Outcome, View};
+use crate::listing;
 use crate::names::Location;
 use std::fmt::Write as _;
 use unwind_sim_corpus::model::RecordedChain;
@@ -12,8 +13,8 @@ use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::start::Variant;
-use unwind_sim_unwind::truth::{TrueKind, Truth};
-use unwind_sim_unwind::verdict::{Verdict, align_chain};
+use unwind_sim_unwind::truth::Truth;
+use unwind_sim_unwind::verdict::Verdict;
 
 /// `dwarf@hw`; the plain name where every column has the same start.
 pub fn column_name(unwinder: &str, variant: Variant) -> String {
@@ -76,21 +77,8 @@ pub fn row_place(source: &RowSource) -> String {
     }
 }
 
-fn frame_line(out: &mut String, mark: char, index: usize, pc: u64, place: &Location, by: &str) {
-    let image = match (&place.function, &place.image) {
-        (Some(_), Some(image)) => format!(" ({image})"),
-        _ => String::new(),
-    };
-    let by = if by.is_empty() {
-        String::new()
-    } else {
-        format!("  [{by}]")
-    };
-    let _ = writeln!(out, "  {mark} {index:>3} {pc:>16x}  {place}{image}{by}");
-}
-
-/// One chain, with its verdict; frames that are not true are marked `+`, true ones that are
-/// absent `-`.
+/// One chain, with its verdict. A frame that is not the true one is marked `w`, with the true one
+/// beside it; frames that are not true at all are marked `+`, true ones that are absent `-`.
 pub fn chain_text(name: &str, view: &View<'_>, outcome: &Outcome) -> String {
     let chain = &outcome.chain;
     let mut out = format!(
@@ -99,23 +87,7 @@ pub fn chain_text(name: &str, view: &View<'_>, outcome: &Outcome) -> String {
         outcome.verdict,
         end_line(chain.frames.len(), &chain.end)
     );
-    let truth = &view.sample.truth;
-    let hits = align_chain(chain, truth, outcome.from);
-    let mut next = outcome.from;
-    let judged = outcome.verdict.is_judged();
-    for (i, (frame, hit)) in chain.frames.iter().zip(&hits).enumerate() {
-        if let (Some(t), true) = (*hit, judged) {
-            absent(&mut out, view.space, truth, next..t);
-            next = t + 1;
-        }
-        let extra = judged && hit.is_none() && (truth.is_complete() || next < truth.frames().len());
-        let place = Location::of(view.space, frame.pc);
-        let mark = if extra { '+' } else { ' ' };
-        frame_line(&mut out, mark, i, frame.pc.value(), &place, found_by(frame));
-    }
-    if judged {
-        absent(&mut out, view.space, truth, next..truth.frames().len());
-    }
+    out.push_str(&listing::listing(view, outcome));
     if let Some(d) = &outcome.diagnosis {
         let place = Location::of(view.space, d.pc);
         let _ = write!(out, "  {} {} in {place}", d.code, d.code.description());
@@ -133,26 +105,6 @@ pub fn chain_text(name: &str, view: &View<'_>, outcome: &Outcome) -> String {
         out.push('\n');
     }
     out
-}
-
-fn absent(out: &mut String, space: &AddressSpace, truth: &Truth, range: std::ops::Range<usize>) {
-    for i in range {
-        let frame = truth.frames()[i];
-        let pc = match frame.kind {
-            TrueKind::Call => CodeAddress::Return(frame.pc),
-            TrueKind::Top | TrueKind::Interrupted | TrueKind::Trapped => {
-                CodeAddress::Instruction(frame.pc)
-            }
-        };
-        frame_line(
-            out,
-            '-',
-            i,
-            frame.pc,
-            &Location::of(space, pc),
-            "true, absent",
-        );
-    }
 }
 
 /// The head line of a sample.
@@ -240,17 +192,19 @@ pub fn recorded_text(space: &AddressSpace, recorded: &RecordedChain) -> String {
         } else {
             CodeAddress::Return(pc)
         };
-        frame_line(&mut out, ' ', i, pc, &Location::of(space, address), "");
+        let line = listing::frame_line(' ', i, pc, &Location::of(space, address), "");
+        out.push_str(&line);
+        out.push('\n');
     }
     out
 }
 
-/// The matrix of a comparison, and its groups. `input` is the file's name, for the commands that
-/// explain a sample of it; without truth, right means that chains agree.
+/// The matrix of a comparison, and its groups. `explain` gives the command that explains a column's
+/// walk of a sample; without truth, right means that chains agree.
 pub fn comparison_text(
     comparison: &Comparison,
     columns: &[String],
-    input: &str,
+    explain: &dyn Fn(usize, u64) -> String,
     by_truth: bool,
 ) -> String {
     let mut out = String::new();
@@ -288,13 +242,13 @@ pub fn comparison_text(
         }
         let _ = writeln!(out, "\n{name}: first divergences by cause");
         for (key, group) in groups {
-            group_text(&mut out, name, key, group, input);
+            group_text(&mut out, key, group, &explain(column, group.sample));
         }
     }
     out
 }
 
-fn group_text(out: &mut String, name: &str, key: &GroupKey, group: &Group, input: &str) {
+fn group_text(out: &mut String, key: &GroupKey, group: &Group, explain: &str) {
     let word = Verdict::WORDS
         .iter()
         .find(|(c, _)| *c == key.letter)
@@ -323,15 +277,5 @@ fn group_text(out: &mut String, name: &str, key: &GroupKey, group: &Group, input
     if let Some(row) = &group.row {
         let _ = writeln!(out, "           {}", row_place(row));
     }
-    let (unwinder, start) = name.split_once('@').unwrap_or((name, "hw"));
-    let regs = if start == "hw" {
-        String::new()
-    } else {
-        format!(" --regs {start}")
-    };
-    let _ = writeln!(
-        out,
-        "           unwind-sim explain {input} --sample {} --unwinder {unwinder}{regs}",
-        group.sample
-    );
+    let _ = writeln!(out, "           {explain}");
 }

@@ -118,7 +118,12 @@ fn what_is_wrong_at_each_instruction() {
             let run = run(Against::Truth);
             let comparison = run.compare(&open(&name), &Filter::default());
             let comparison = comparison.expect("a sound trace");
-            let text = comparison_text(&comparison, &run.column_names(), &name, true);
+            let names = run.column_names();
+            let explain = |column: usize, sample: u64| {
+                let unwinder = &names[column];
+                format!("unwind-sim explain {name} --sample {sample} --unwinder {unwinder}")
+            };
+            let text = comparison_text(&comparison, &names, &explain, true);
             // Of an unwinder that such a kernel does not have only the counts.
             let first = format!("\n{}: first", spec::KERNEL[own]);
             let (counts, _) = text.split_once("\n\n").unwrap_or((&text, ""));

@@ -12,6 +12,7 @@ use unwind_sim::{cases, explain, spec};
 use unwind_sim_corpus::trace::{Meta, Trace, TraceWriter};
 use unwind_sim_emulator::linux;
 use unwind_sim_perf::lbr::Depth;
+use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::Found;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::start::Variant;
@@ -106,7 +107,15 @@ fn explained(input: &Input, sample: usize, name: &str) -> String {
     };
     let mut text = String::new();
     let mut take = |view: &unwind_sim::engine::View<'_>| {
-        text = explain::explain(view, &engine, Variant::Hardware, &Setting::default(), None);
+        let (setting, variant) = (Setting::default(), Variant::Hardware);
+        let outcome = view.examine(&engine, variant, &setting, &mut Cache::new());
+        let walk = explain::Walk {
+            engine: &engine,
+            variant,
+            setting: &setting,
+            outcome: &outcome,
+        };
+        text = explain::explain(view, &walk, None);
         Ok(())
     };
     input.for_each(&filter, &mut take).expect("it is there");

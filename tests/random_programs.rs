@@ -21,6 +21,11 @@ fn first_seed() -> u64 {
     given.map_or(0, |text| text.parse().expect("UNWIND_SIM_SEED is a number"))
 }
 
+/// The command that tries a seed again, and some behind it.
+fn again(seed: u64) -> String {
+    format!("{SEED}={seed} cargo test --test random_programs right_tables")
+}
+
 /// Tries programs; on a failure, panics with the smallest program that fails likewise.
 fn try_programs(seeds: impl Iterator<Item = u64>) -> BTreeMap<(Kind, Fate), u64> {
     let bench = Bench::new().expect("a temporary directory");
@@ -40,7 +45,7 @@ fn try_programs(seeds: impl Iterator<Item = u64>) -> BTreeMap<(Kind, Fate), u64>
             let again = bench.try_program(other);
             again.is_err_and(|other| discriminant(&other) == discriminant(&problem))
         });
-        panic!("{SEED}={seed}: {problem}\nas this one:\n{small:#?}");
+        panic!("{}\n{problem}\nas this one:\n{small:#?}", again(seed));
     }
     fates
 }

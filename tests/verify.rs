@@ -48,7 +48,9 @@ fn text(names: &[String], run: &Run) -> String {
         names,
         results: &run.results,
         space: &run.space,
-        program: "-- case",
+        again: &|unwinder, address| {
+            format!("unwind-sim verify --unwinder {unwinder} --only {address:#x} -- case")
+        },
         all: true,
     })
 }

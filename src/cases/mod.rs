@@ -21,6 +21,7 @@ pub use build::{Program, ToolError};
 pub use matrix::{COLUMNS, matrix_of, setting_of};
 pub use sample::Recorded;
 
+use crate::shell::quoted_path;
 use std::path::{Path, PathBuf};
 use unwind_sim_corpus::case::{Case, CaseError, Machine};
 use unwind_sim_corpus::trace::Trace;
@@ -148,6 +149,8 @@ impl Engine {
 pub struct Built {
     /// The case.
     pub case: Case,
+    /// Its file.
+    path: PathBuf,
     program: Program,
     /// The same with the injected defect.
     defect: Option<Program>,
@@ -170,6 +173,7 @@ impl Built {
         let case = read(path)?;
         let program = build::build(&case, path, false)?;
         Ok(Built {
+            path: path.to_owned(),
             case,
             program,
             defect: None,
@@ -217,7 +221,7 @@ impl Built {
         }
         differences.push(format!(
             "if this is right: unwind-sim cases bless {}",
-            self.case.name
+            quoted_path(&self.path)
         ));
         Err(self.differ(&differences))
     }

@@ -1,6 +1,5 @@
 //! Arguments that several subcommands share.
 
-use super::output;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -48,7 +47,7 @@ pub(crate) struct KernelArgs {
     /// The kernel's image (vmlinuz or vmlinux), for a capture or a vmcore; or a version (4.14, 5.2,
     /// 5.12, 6.1, 6.3, 6.4, 6.12, 7.1), as whose unwinders ours behave. Can be given twice.
     #[arg(long, value_name = "FILE|VERSION")]
-    kernel: Vec<String>,
+    kernel: Vec<OsString>,
     /// System.map, where the image has no symbols.
     #[arg(long, value_name = "FILE")]
     system_map: Option<PathBuf>,
@@ -85,15 +84,20 @@ fn parse_layout(text: &str) -> Result<Layout, String> {
     Layout::from_name(text).ok_or_else(|| format!("`{text}` is none of {}", names()))
 }
 
+/// The version that a word of `--kernel` names; without one it is a file.
+fn version(word: &OsString) -> Option<Version> {
+    word.to_str().and_then(kernel::version)
+}
+
 impl KernelArgs {
     /// The version to behave as, if one was given.
     pub(crate) fn version(&self) -> Option<Version> {
-        self.kernel.iter().find_map(|k| kernel::version(k))
+        self.kernel.iter().find_map(version)
     }
 
     /// The files, for opening a recording.
     pub(crate) fn options(&self, symfs: Option<PathBuf>) -> OpenOptions {
-        let image = self.kernel.iter().find(|k| kernel::version(k).is_none());
+        let image = self.kernel.iter().find(|k| version(k).is_none());
         OpenOptions {
             symfs,
             kernel: image.map(PathBuf::from),
@@ -153,6 +157,23 @@ impl InputArgs {
             limit: self.limit,
             stitch: false,
         }
+    }
+}
+
+/// What chains are judged by.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct JudgeArgs {
+    /// What chains are judged by: truth, dwarf (or any unwinder), perf (the recording's own
+    /// chains), kernel (what a recorded kernel said). Without this, by truth; where the recording
+    /// has none, `compare` takes what its kernel said, or else dwarf.
+    #[arg(long, value_name = "WHAT")]
+    against: Option<String>,
+}
+
+impl JudgeArgs {
+    /// What was named.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.against.as_deref()
     }
 }
 
@@ -245,7 +266,7 @@ pub(crate) struct MachineOptions {
     seed: u64,
     /// Its environment; without this that of this process.
     #[arg(long = "env", value_name = "NAME=VALUE")]
-    env: Vec<String>,
+    env: Vec<OsString>,
 }
 
 /// A program for the emulated machine, and how far it runs.
@@ -294,7 +315,7 @@ impl MachineOptions {
             None => self.find(path)?,
         };
         let bytes = |text: &OsString| text.as_encoded_bytes().to_vec();
-        let mut env: Vec<Vec<u8>> = self.env.iter().map(|e| e.clone().into_bytes()).collect();
+        let mut env: Vec<Vec<u8>> = self.env.iter().map(bytes).collect();
         if self.env.is_empty() && case.is_none() {
             let pair = |(name, value): (OsString, OsString)| {
                 [name.as_encoded_bytes(), b"=", value.as_encoded_bytes()].concat()
@@ -375,14 +396,9 @@ impl MachineArgs {
         self.timeout.map(seconds)
     }
 
-    /// The program as it stands on the command line.
-    pub(crate) fn shown(&self) -> String {
-        let words = self
-            .program
-            .iter()
-            .map(|w| output::quoted(&w.to_string_lossy()));
-        let words: Vec<String> = words.collect();
-        format!("-- {}", words.join(" "))
+    /// The program and its arguments, as they were given.
+    pub(crate) fn words(&self) -> &[OsString] {
+        &self.program
     }
 }
 

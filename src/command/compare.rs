@@ -1,14 +1,17 @@
 //! `compare`: many stacks, many unwinders, one matrix.
 
-use super::args::{InputArgs, WalkArgs};
+use super::again::{EXPLAIN, Given};
+use super::args::{InputArgs, JudgeArgs, WalkArgs};
 use super::{Status, output};
 use anyhow::{Context, Result};
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 use unwind_sim::compare::GroupBy;
 use unwind_sim::input::Input;
 use unwind_sim::kernel;
 use unwind_sim::run::{self, Against, Run};
+use unwind_sim::shell::path_argument;
 use unwind_sim::{json, spec, text};
 
 /// Put every stack in front of every unwinder: the matrix of verdicts, and the first divergences
@@ -27,11 +30,8 @@ pub(crate) struct Args {
     input: InputArgs,
     #[command(flatten)]
     walk: WalkArgs,
-    /// What chains are judged by: truth, dwarf (or any unwinder), perf (the recording's own
-    /// chains), kernel (what a recorded kernel said). Without this, by truth; where the recording
-    /// has none, by what its kernel said, or else by dwarf.
-    #[arg(long, value_name = "WHAT")]
-    against: Option<String>,
+    #[command(flatten)]
+    judge: JudgeArgs,
     /// Group divergences by cause, function or insn.
     #[arg(long, value_name = "BY", default_value = "cause")]
     group_by: String,
@@ -59,13 +59,15 @@ fn default_against(input: &Input) -> &'static str {
     }
 }
 
-pub(crate) fn run(args: &Args) -> Result<Status> {
+pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let input = args.input.open()?;
+    let against = args.judge.name();
+    let against = against.unwrap_or_else(|| default_against(&input));
     let run = Run {
         engines: args.walk.engines(&args.input, &spec::DEFAULT)?,
         variants: args.walk.variants()?,
         setting: args.walk.setting(&args.input.path)?,
-        against: Against::from_name(args.against.as_deref().unwrap_or(default_against(&input)))?,
+        against: Against::from_name(against)?,
         group_by: GroupBy::from_name(&args.group_by)
             .with_context(|| format!("--group-by {}: cause, function or insn", args.group_by))?,
     };
@@ -81,13 +83,26 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             writeln!(out)?;
         }
     } else {
-        let path = args.input.path.display().to_string();
+        let explain = |column: usize, sample: u64| {
+            let column = run.columns()[column];
+            let sample = sample.to_string();
+            let unwinder = run.engines[column.engine].name();
+            let mut own = vec![path_argument(&args.input.path)];
+            own.extend(["--sample", &sample, "--unwinder", unwinder].map(OsString::from));
+            if let Some(variant) = column.variant {
+                own.extend(["--regs", variant.as_str()].map(OsString::from));
+            }
+            if !matches!(run.against, Against::Truth) {
+                own.extend(["--against", against].map(OsString::from));
+            }
+            given.command(&EXPLAIN, &own, &[])
+        };
         let by_truth = matches!(run.against, Against::Truth);
         writeln!(out, "{}", run::head(&run, &comparison))?;
         write!(
             out,
             "{}",
-            text::comparison_text(&comparison, &columns, &path, by_truth)
+            text::comparison_text(&comparison, &columns, &explain, by_truth)
         )?;
         writeln!(out, "\n{command}")?;
     }

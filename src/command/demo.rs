@@ -3,6 +3,7 @@
 use super::{Status, output};
 use anyhow::{Result, bail};
 use std::io::Write;
+use std::path::PathBuf;
 use unwind_sim::demo;
 
 /// Show a built-in recording: seed-004 is the mail that this project began with, one kernel frame
@@ -11,11 +12,15 @@ use unwind_sim::demo;
 #[command(after_help = "\
 Examples:
   unwind-sim demo
-  unwind-sim demo seed-004")]
+  unwind-sim demo seed-004
+  unwind-sim demo seed-004 -o seed-004.bin")]
 pub(crate) struct Args {
     /// Which; without it they are listed.
     #[arg(value_name = "NAME")]
     name: Option<String>,
+    /// Write the recording into this file instead.
+    #[arg(long, short, value_name = "FILE", requires = "name")]
+    output: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
@@ -27,7 +32,13 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             }
         }
         Some(name) => match demo::ALL.iter().find(|d| d.name == *name) {
-            Some(demo) => write!(out, "{}", demo.show()?)?,
+            Some(demo) => match &args.output {
+                None => write!(out, "{}", demo.show()?)?,
+                path => {
+                    let write = |out: &mut dyn Write| Ok(out.write_all(demo.trace)?);
+                    output::to_file_or(path.as_deref(), std::io::sink(), write)?;
+                }
+            },
             None => {
                 let names: Vec<&str> = demo::ALL.iter().map(|d| d.name).collect();
                 bail!("no demo `{name}`; there are {}", names.join(", "));

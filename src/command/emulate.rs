@@ -160,7 +160,7 @@ fn bare(args: &Args) -> Result<Status> {
         case.set.insert(register.to_owned(), value.to_owned());
     }
     let line = flat::run(&case)?;
-    let mut out = output::stdout();
+    let mut out = output::raw_stdout();
     match args.json {
         true => serde_json::to_writer(&mut out, &line)?,
         false => write!(out, "{}", serde_json::to_string_pretty(&line)?)?,
@@ -177,7 +177,7 @@ fn bare(args: &Args) -> Result<Status> {
 /// A case on each line of standard input; its state, or what is wrong with the case, on each line
 /// of standard output.
 fn each_line() -> Result<Status> {
-    let mut out = output::stdout();
+    let mut out = output::raw_stdout();
     for line in std::io::stdin().lock().lines() {
         let line = line.context("standard input")?;
         if line.trim().is_empty() {

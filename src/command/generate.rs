@@ -33,7 +33,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, command: &mut clap::Command) -> Result<Status> {
-    let mut out = output::stdout();
+    let mut out = output::raw_stdout();
     match args.what {
         What::Man => clap_mangen::Man::new(command.clone()).render(&mut out)?,
         What::Completions => {

@@ -1,12 +1,14 @@
 //! `import`: other tools' recordings into a trace.
 
 use super::Status;
+use super::again::{COMPARE, Given};
 use super::args::KernelArgs;
 use super::output;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 use unwind_sim::import;
 use unwind_sim::input::file_kind;
+use unwind_sim::shell::path_argument;
 
 /// Import a perf.data, an ELF core, a kernel's capture or a vmcore into a trace. The truth is unknown
 /// there; chains that perf recorded are kept beside the unwinders.
@@ -34,7 +36,7 @@ pub(crate) struct Args {
 /// Problems of one kind that are told one by one.
 const TOLD_MAX: usize = 10;
 
-pub(crate) fn run(args: &Args) -> Result<Status> {
+pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let kind = file_kind(&args.path)?;
     let options = args.kernel.options(args.symfs.clone());
     let mut meta = import::meta(&args.path, kind);
@@ -59,7 +61,8 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     if more > 0 {
         anstream::eprintln!("and {more} more files");
     }
-    output::tell_next(imported.samples, &args.output);
+    let next = given.command(&COMPARE, &[path_argument(&args.output)], &[]);
+    output::tell_next(imported.samples, &next);
     Ok(if imported.samples == 0 {
         Status::NothingJudged
     } else {

@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 
 fn told_by(run: &Run, out: &mut dyn Write) -> std::io::Result<()> {
     if let Some(difference) = &run.difference {
-        write!(out, "{difference}")?;
+        writeln!(out, "{difference}{}", output::command_line())?;
     }
     let (compared, led, exceptions) = (run.compared, run.led, run.exceptions);
     writeln!(

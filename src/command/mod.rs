@@ -1,5 +1,6 @@
 //! Subcommands: parsing, output and exit status. Nothing here knows how to unwind.
 
+mod again;
 mod args;
 mod cases;
 mod compare;
@@ -13,12 +14,14 @@ mod inspect;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod lockstep;
 mod output;
+mod paint;
 mod perf;
 mod record;
 mod replay;
 mod verify;
 
-use clap::{Parser, Subcommand};
+use again::Given;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// Put a stack in front of every unwinder, and see who is right, and why not.
@@ -90,8 +93,13 @@ const FAILED: u8 = 2;
 
 /// Runs the command line of this process.
 pub(crate) fn run() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let mut tool = Cli::command();
+    // Options of all commands become known to each.
+    tool.build();
+    let parsed = tool.try_get_matches_from_mut(std::env::args_os());
+    let parsed = parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
+    let (cli, matches) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => {
             let help = !error.use_stderr();
             let _ = error.print();
@@ -99,24 +107,27 @@ pub(crate) fn run() -> ExitCode {
         }
     };
     cli.color.apply();
+    let mut inner = &matches;
+    while let Some((_, below)) = inner.subcommand() {
+        inner = below;
+    }
+    let given = Given::new(&tool, inner);
     let result = match cli.command {
         Command::Demo(args) => demo::run(&args),
         Command::Record(args) => record::run(&args),
-        Command::Import(args) => import::run(&args),
+        Command::Import(args) => import::run(&args, &given),
         Command::Extract(args) => extract::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Replay(args) => replay::run(&args),
-        Command::Compare(args) => compare::run(&args),
-        Command::Verify(args) => verify::run(&args),
+        Command::Compare(args) => compare::run(&args, &given),
+        Command::Verify(args) => verify::run(&args, &given),
         Command::Emulate(args) => emulate::run(&args),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Command::Lockstep(args) => lockstep::run(&args),
         Command::Cases(args) => cases::run(&args),
-        Command::Perf(args) => perf::run(&args),
+        Command::Perf(args) => perf::run(&args, &given),
         Command::Explain(args) => explain::run(&args),
-        Command::Generate(args) => {
-            generate::run(&args, &mut <Cli as clap::CommandFactory>::command())
-        }
+        Command::Generate(args) => generate::run(&args, &mut Cli::command()),
     };
     match result {
         Ok(status) => status.into(),

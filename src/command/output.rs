@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use std::io::Write;
 use std::path::Path;
 use unwind_sim::run::RunError;
+use unwind_sim::shell::quoted;
 use unwind_sim_corpus::output_file::{self, OutputFile};
 use unwind_sim_corpus::trace::{Meta, TraceFile, TraceWriter};
 
@@ -28,9 +29,15 @@ impl Color {
     }
 }
 
-/// Standard output: buffered, colour taken out where nobody wants it.
-pub(crate) fn stdout() -> impl Write {
-    std::io::BufWriter::with_capacity(1 << 16, anstream::stdout())
+/// Standard output for text: buffered, coloured where that is wanted.
+pub(crate) fn stdout() -> Box<dyn Write> {
+    let plain = std::io::stdout();
+    let is_wanted = anstream::AutoStream::choice(&plain) != anstream::ColorChoice::Never;
+    let buffered = std::io::BufWriter::with_capacity(1 << 16, plain);
+    match is_wanted {
+        true => Box::new(super::paint::Painter::new(buffered)),
+        false => Box::new(buffered),
+    }
 }
 
 /// Standard output as it is, for formats that no terminal is to read.
@@ -60,19 +67,9 @@ pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
 pub(crate) fn command_line() -> String {
     let args = std::env::args_os().skip(1);
     std::iter::once("unwind-sim".to_owned())
-        .chain(args.map(|a| quoted(&a.to_string_lossy())))
+        .chain(args.map(quoted))
         .collect::<Vec<_>>()
         .join(" ")
-}
-
-/// A word as a shell wants it.
-pub(crate) fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }
 
 /// Hands `write` a new file, or, if none is named, standard output.
@@ -143,9 +140,8 @@ pub(crate) fn tell_trace(samples: u64, path: &Path, ended: &str) {
 }
 
 /// Tells what to do with a trace that has samples.
-pub(crate) fn tell_next(samples: u64, path: &Path) {
+pub(crate) fn tell_next(samples: u64, command: &str) {
     if samples > 0 {
-        let path = quoted(&path.to_string_lossy());
-        anstream::eprintln!("next: unwind-sim compare {path}");
+        anstream::eprintln!("next: {command}");
     }
 }

@@ -7,6 +7,7 @@ mod script;
 mod stitch;
 
 use super::Status;
+use super::again::Given;
 use anyhow::Result;
 
 /// What perf does around an unwinder: the text of its recordings, deferred callchains, BPF
@@ -33,12 +34,12 @@ enum Command {
     Fuzz(fuzz::Args),
 }
 
-pub(crate) fn run(args: &Args) -> Result<Status> {
+pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     match &args.command {
         Command::Bpf(args) => bpf::run(args),
         Command::Script(args) => script::run(args),
         Command::Stitch(args) => stitch::run(args),
         Command::Run(args) => run::run(args),
-        Command::Fuzz(args) => fuzz::run(args),
+        Command::Fuzz(args) => fuzz::run(args, given),
     }
 }

@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use unwind_sim::record::{At, FetchFrame, Point, parse_number};
+use unwind_sim::shell::quoted_path;
 use unwind_sim_corpus::trace::Meta;
 use unwind_sim_perf::lbr::Depth;
 
@@ -224,7 +225,8 @@ impl Args {
             let steps = told.instructions;
             anstream::eprintln!("{steps} instructions, truth unknown at {unknown} of them");
         }
-        output::tell_next(told.samples, &self.output);
+        let file = quoted_path(&self.output);
+        output::tell_next(told.samples, &format!("unwind-sim compare {file}"));
     }
 }
 

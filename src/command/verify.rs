@@ -1,7 +1,9 @@
 //! `verify`: every executed instruction, every table, against the shadow stack.
 
+use super::again::{Given, VERIFY};
 use super::{Status, output};
 use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -84,7 +86,7 @@ fn tell(run: &verify::Run, seconds: f64) {
     );
 }
 
-pub(crate) fn run(args: &Args) -> Result<Status> {
+pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let engines: Vec<Engine> = spec::engines(&args.unwinder)?;
     if let Some(engine) = engines.iter().find(|e| e.finder().is_none()) {
         bail!(
@@ -132,11 +134,17 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             writeln!(out)?;
         }
     } else {
+        let again = |unwinder: &str, address: u64| {
+            let address = format!("{address:#x}");
+            let own = ["--unwinder", unwinder, "--only", &address].map(OsString::from);
+            let program = [&["--".into()], args.machine.words()].concat();
+            given.command(&VERIFY, &own, &program)
+        };
         let subject = report::Subject {
             names: &names,
             results: &run.results,
             space: &run.space,
-            program: &args.machine.shown(),
+            again: &again,
             all: args.all || args.only.is_some(),
         };
         writeln!(out, "{}", run.end)?;

@@ -25,8 +25,8 @@ pub struct Subject<'a> {
     pub results: &'a Results,
     /// The images at the end of the run.
     pub space: &'a AddressSpace,
-    /// The program, as it stands behind the options of the command line.
-    pub program: &'a str,
+    /// The command that shows what this unwinder gets wrong at this address.
+    pub again: &'a dyn Fn(&str, u64) -> String,
     /// Show every group.
     pub all: bool,
 }
@@ -211,8 +211,8 @@ fn group_text(out: &mut String, subject: &Subject<'_>, group: &Group) {
     listing(out, subject.space, first);
     let _ = writeln!(
         out,
-        "      unwind-sim verify --unwinder {} --only {:#x} {}",
-        subject.names[group.unwinder], first.address, subject.program
+        "      {}",
+        (subject.again)(&subject.names[group.unwinder], first.address)
     );
 }
 

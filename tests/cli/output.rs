@@ -2,6 +2,7 @@
 
 use crate::{SEED, THROWS, ends_with, run, snapshot, status, stderr, stdout, tool};
 use std::process::Stdio;
+use unwind_sim_unwind::reason::Code;
 
 #[test]
 fn the_demo() {
@@ -96,6 +97,43 @@ fn explanations() {
     snapshot("explain-throws", &args);
     let frame = ["explain", THROWS, "--sample", "1000", "--frame", "2"];
     snapshot("explain-throws-frame", &frame);
+    // The list has every code, and every code a page.
+    let list = ends_with(0, &["explain", "--list"]);
+    assert_eq!(list.lines().count(), Code::ALL.len());
+    for (line, code) in list.lines().zip(Code::ALL) {
+        assert_eq!(line, format!("{code} {}", code.description()));
+        let page = ends_with(0, &["explain", code.as_str()]);
+        assert!(page.starts_with(line), "{page}");
+    }
+}
+
+/// A frame in the place of another is marked, and the true one is named beside it.
+#[test]
+fn a_wrong_frame_has_the_true_one_beside_it() {
+    let args = ["--sample", "1747", "--unwinder", "dwarf"];
+    for command in ["explain", "replay"] {
+        let output = run(&[&[command, THROWS][..], &args].concat());
+        let text = stdout(&output);
+        let line = text.lines().find(|line| line.starts_with("  w   2 "));
+        let line = line.unwrap_or_else(|| panic!("no frame is marked:\n{text}"));
+        let (found, beside) = line.split_once("  | true 2: ").expect("the true frame");
+        assert!(found.contains("main+0x15f (throws)  [eh_frame]"), "{line}");
+        assert_eq!(
+            beside,
+            "7ffff7ca90cb  __cxa_throw+0x3b (libstdc++.so.6.0.30)"
+        );
+        // Each true frame is there once: found, beside a wrong one, or absent.
+        let depth = |i: usize| format!("  - {i:>3} ");
+        assert!(
+            (3..11).all(|i| text.matches(&depth(i)).count() == 1),
+            "{text}"
+        );
+        assert!(!text.contains(&depth(2)), "{text}");
+    }
+    let frame = [&["explain", THROWS][..], &args, &["--frame", "2"]].concat();
+    let text = ends_with(0, &frame);
+    let told = "WRONG: true frame 2 is 0x7ffff7ca90cb, __cxa_throw+0x3b";
+    assert!(text.contains(told), "{text}");
 }
 
 #[test]
@@ -125,6 +163,16 @@ fn colour() {
     assert_eq!(stdout(&output.expect("it runs")), plain);
     let always = ends_with(0, &["--color", "always", "demo", "seed-004"]);
     assert_eq!(without_colour(&always), plain);
+    assert!(always.contains("\x1b[36mUS501\x1b[0m"), "{always}");
+    // JSON is for programs, whatever is asked.
+    let json = run(&["--color", "always", "replay", SEED, "--json"]);
+    assert!(!stdout(&json).contains('\x1b'));
+    // A file is not a terminal.
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("out").to_string_lossy().into_owned();
+    ends_with(0, &["--color", "always", "replay", SEED, "-o", &file]);
+    let written = std::fs::read_to_string(file).expect("the file");
+    assert!(!written.contains('\x1b'));
 }
 
 fn without_colour(text: &str) -> String {

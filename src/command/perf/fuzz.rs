@@ -1,5 +1,6 @@
 //! `perf fuzz`: random schedules of the sampling model.
 
+use crate::command::again::{FUZZ, Given};
 use crate::command::{Status, output};
 use anyhow::Result;
 use std::io::Write;
@@ -52,7 +53,7 @@ fn mutant(name: &str) -> Result<Mutant, String> {
     })
 }
 
-pub(crate) fn run(args: &Args) -> Result<Status> {
+pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let plan = Plan {
         seeds: args.seeds.clone(),
         events: args.events as usize,
@@ -89,6 +90,10 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         violation.time,
         violation.what
     )?;
+    let seed = failure.seed;
+    let seeds = format!("{seed}..{}", seed.saturating_add(1));
+    let again = given.command(&FUZZ, &["--seeds".into(), seeds.into()], &[]);
+    writeln!(out, "{again}")?;
     if let Some(folder) = &args.shrink {
         let (path, actions) = fuzz::shrink(&plan, &failure, folder)?;
         let s = unwind_sim::text::plural(actions as u64);

@@ -1,0 +1,217 @@
+//! Commands that are printed: each carries the options of this run that it knows as well.
+//!
+//! Options are taken from the parsed command line, not from the structs they are parsed into: an
+//! option that is added later is carried without a change here. A test walks the options of every
+//! command and fails for one that is neither carried nor listed.
+
+use clap::{Arg, ArgAction, ArgMatches};
+use std::ffi::{OsStr, OsString};
+use unwind_sim::shell::quoted;
+
+/// A command that is printed for what another one found.
+pub(crate) struct Printed {
+    /// The words behind `unwind-sim`.
+    pub(crate) name: &'static [&'static str],
+    /// Its options that the printer of the command writes itself.
+    own: &'static [&'static str],
+    /// Options of the command that prints it which do not change the finding: they choose what is
+    /// shown, and in which form.
+    left_out: &'static [&'static str],
+}
+
+/// `compare`: a sample of a group.
+pub(crate) const EXPLAIN: Printed = Printed {
+    name: &["explain"],
+    own: &["sample", "unwinder", "regs", "against"],
+    left_out: &["tid", "time", "limit", "group_by", "baseline", "json"],
+};
+
+/// `verify`: one finding.
+pub(crate) const VERIFY: Printed = Printed {
+    name: &["verify"],
+    own: &["unwinder", "only"],
+    left_out: &["all", "baseline", "json", "stats"],
+};
+
+/// `perf fuzz`: one seed.
+pub(crate) const FUZZ: Printed = Printed {
+    name: &["perf", "fuzz"],
+    own: &["seeds"],
+    left_out: &["shrink", "threads"],
+};
+
+/// `import`: what it wrote.
+pub(crate) const COMPARE: Printed = Printed {
+    name: &["compare"],
+    own: &[],
+    // They are where the images come from, which the trace holds.
+    left_out: &["output", "symfs"],
+};
+
+/// The options of this run, as they were given.
+pub(crate) struct Given<'a> {
+    command: &'a clap::Command,
+    matches: &'a ArgMatches,
+}
+
+impl<'a> Given<'a> {
+    /// `command` is the whole tool's, `matches` are those of its subcommand.
+    pub(crate) fn new(command: &'a clap::Command, matches: &'a ArgMatches) -> Given<'a> {
+        Given { command, matches }
+    }
+
+    /// `unwind-sim`, the name, the command's own words, the options given that it knows, and
+    /// `rest`, quoted for a shell.
+    pub(crate) fn command(&self, printed: &Printed, own: &[OsString], rest: &[OsString]) -> String {
+        let mut words: Vec<OsString> = vec!["unwind-sim".into()];
+        words.extend(printed.name.iter().map(OsString::from));
+        words.extend_from_slice(own);
+        if let Some(target) = subcommand(self.command, printed.name) {
+            let carried = target.get_arguments().filter(|arg| carries(printed, arg));
+            carried.for_each(|arg| self.given(arg, &mut words));
+        }
+        words.extend_from_slice(rest);
+        words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Adds the option as it was given.
+    fn given(&self, arg: &Arg, words: &mut Vec<OsString>) {
+        let (id, matches) = (arg.get_id().as_str(), self.matches);
+        let by_hand = Some(clap::parser::ValueSource::CommandLine);
+        if !matches.try_contains_id(id).unwrap_or(false) || matches.value_source(id) != by_hand {
+            return;
+        }
+        let option: OsString = match arg.get_long() {
+            Some(long) => format!("--{long}").into(),
+            None => return,
+        };
+        if matches!(arg.get_action(), ArgAction::SetTrue) {
+            words.push(option);
+            return;
+        }
+        for value in matches.get_raw(id).into_iter().flatten() {
+            words.extend(assigned(&option, value));
+        }
+    }
+}
+
+/// `--option VALUE`; `--option=VALUE` where the value looks like an option.
+fn assigned(option: &OsStr, value: &OsStr) -> Vec<OsString> {
+    if value.as_encoded_bytes().first() != Some(&b'-') {
+        return vec![option.to_owned(), value.to_owned()];
+    }
+    let mut word = option.to_owned();
+    word.push("=");
+    word.push(value);
+    vec![word]
+}
+
+fn carries(printed: &Printed, arg: &Arg) -> bool {
+    arg.get_long().is_some()
+        && !arg.is_global_set()
+        && !printed.own.contains(&arg.get_id().as_str())
+        && !printed.left_out.contains(&arg.get_id().as_str())
+}
+
+fn subcommand<'a>(command: &'a clap::Command, name: &[&str]) -> Option<&'a clap::Command> {
+    let down = |command: &'a clap::Command, word: &&str| command.find_subcommand(word);
+    name.iter().try_fold(command, down)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    /// The command that prints another, and that other one.
+    const PAIRS: [(&[&str], Printed); 4] = [
+        (&["compare"], EXPLAIN),
+        (&["verify"], VERIFY),
+        (&["perf", "fuzz"], FUZZ),
+        (&["import"], COMPARE),
+    ];
+
+    fn options(command: &clap::Command) -> Vec<&Arg> {
+        let all = command.get_arguments();
+        all.filter(|a| a.get_long().is_some() && !a.is_global_set())
+            .filter(|a| !["help", "version"].contains(&a.get_id().as_str()))
+            .collect()
+    }
+
+    /// Every option is carried, written by the printer, or listed as one that changes nothing.
+    #[test]
+    fn no_option_is_forgotten() {
+        let mut tool = super::super::Cli::command();
+        tool.build();
+        for (from, printed) in PAIRS {
+            let (from, to) = (subcommand(&tool, from), subcommand(&tool, printed.name));
+            let (from, to) = (from.expect("a command"), to.expect("a command"));
+            let known: Vec<&str> = options(to).iter().map(|a| a.get_id().as_str()).collect();
+            for option in options(from) {
+                let id = option.get_id().as_str();
+                let is_left_out = printed.left_out.contains(&id);
+                assert!(
+                    known.contains(&id) || is_left_out,
+                    "`{}` has the option `{id}`, which `{}` would lose: give it that option, or \
+                     list it as one that does not change what is found",
+                    from.get_name(),
+                    to.get_name()
+                );
+            }
+            for id in printed.own {
+                assert!(known.contains(id), "`{}` has no `{id}`", to.get_name());
+            }
+            let own: Vec<&str> = options(from).iter().map(|a| a.get_id().as_str()).collect();
+            for id in printed.left_out {
+                assert!(own.contains(id), "`{}` has no `{id}`", from.get_name());
+            }
+        }
+    }
+
+    fn printed(line: &[&str], printed: &Printed) -> String {
+        let mut tool = super::super::Cli::command();
+        tool.build();
+        let matches = tool.clone().try_get_matches_from(line).expect("it parses");
+        let mut inner = &matches;
+        while let Some((_, below)) = inner.subcommand() {
+            inner = below;
+        }
+        Given::new(&tool, inner).command(printed, &["o".into()], &["x".into()])
+    }
+
+    #[test]
+    fn what_was_given_is_carried() {
+        let line = "unwind-sim --color never compare a.bin --view copy:64 --max-frames=3 --limit 9 \
+                    --kernel 5.2 --kernel vmlinuz --frame-pointer-kernel --regs hw,fake";
+        let line: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(
+            printed(&line, &EXPLAIN),
+            "unwind-sim explain o --view copy:64 --max-frames 3 --frame-pointer-kernel --kernel 5.2 \
+             --kernel vmlinuz x"
+        );
+        let line = [
+            "unwind-sim",
+            "verify",
+            "--all",
+            "--env=A=b c",
+            "--env",
+            "D=",
+            "--defect",
+            "p",
+        ];
+        assert_eq!(
+            printed(&line, &VERIFY),
+            "unwind-sim verify o --env 'A=b c' --env D= --defect x"
+        );
+        let line = [
+            "unwind-sim",
+            "perf",
+            "fuzz",
+            "--seeds",
+            "0..9",
+            "--events",
+            "5",
+        ];
+        assert_eq!(printed(&line, &FUZZ), "unwind-sim perf fuzz o --events 5 x");
+    }
+}

@@ -1,0 +1,363 @@
+//! Commands that are printed: each is run as it stands, by a shell, and finds the same.
+
+use crate::common::no_ptrace;
+use crate::common::skip::skip;
+use crate::{SEED, THROWS, root, run, status, stderr, stdout, tool};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs a printed command by bash, in `folder`.
+fn by_shell(command: &str, folder: &Path) -> Output {
+    let script = format!("unwind-sim() {{ \"$TOOL\" \"$@\"; }}\n{command}\n");
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &script])
+        .env("TOOL", env!("CARGO_BIN_EXE_unwind-sim"));
+    bash.current_dir(folder).stdin(std::process::Stdio::null());
+    bash.output().expect("bash runs")
+}
+
+/// A group of `compare` as it is printed: the verdict's word, the code, the place, the command.
+struct Group {
+    word: String,
+    code: String,
+    place: String,
+    command: String,
+}
+
+fn groups(text: &str) -> Vec<Group> {
+    let mut found = Vec::new();
+    let (mut head, mut place) = (Vec::new(), String::new());
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if words.len() > 2 && words[2].starts_with("US") && words[0].parse::<u64>().is_ok() {
+            head = words.iter().map(|w| (*w).to_owned()).collect();
+        }
+        if let Some(rest) = line.trim_start().strip_prefix("sample ") {
+            let behind = rest
+                .split_once(", frame ")
+                .and_then(|(_, r)| r.split_once(": "));
+            let behind = behind.map_or("", |(_, place)| place);
+            place = behind.split(": ").next().unwrap_or_default().to_owned();
+        }
+        if line.starts_with(' ') && line.trim_start().starts_with("unwind-sim explain") {
+            found.push(Group {
+                word: head[1].clone(),
+                code: head[2].clone(),
+                place: place.clone(),
+                command: line.trim().to_owned(),
+            });
+        }
+    }
+    found
+}
+
+/// Every command that this comparison prints shows its group's sample with the same verdict, the
+/// same code, and the place to blame.
+fn each_is_explained(args: &[&OsStr], folder: &Path) -> usize {
+    let output = tool(&[])
+        .args(args)
+        .current_dir(folder)
+        .output()
+        .expect("it runs");
+    let text = stdout(&output);
+    let groups = groups(text);
+    assert!(!groups.is_empty(), "{args:?}\n{text}{}", stderr(&output));
+    for group in &groups {
+        let again = by_shell(&group.command, folder);
+        let told = stdout(&again);
+        assert_eq!(status(&again), 0, "{}: {}", group.command, stderr(&again));
+        let mut wanted = vec![format!(": {} ", group.word), format!("{} ", group.code)];
+        // A walk that could not begin was nowhere; an agreement has no place to blame.
+        if group.word != "unsupported" && !group.command.contains("--against") {
+            wanted.push(group.place.clone());
+        }
+        for wanted in &wanted {
+            assert!(
+                told.contains(wanted),
+                "no `{wanted}`: {}\n{told}",
+                group.command
+            );
+        }
+        // The explanation names itself.
+        assert!(told.ends_with(&format!("{}\n", group.command)), "{told}");
+    }
+    // And the comparison's own command gives the same text.
+    let own = text.lines().last().expect("the command");
+    assert_eq!(stdout(&by_shell(own, folder)), text, "{own}");
+    groups.len()
+}
+
+#[test]
+fn what_compare_prints_explains_the_same_divergence() {
+    let mut seen = 0;
+    for args in [
+        &["compare", SEED][..],
+        &["compare", SEED, "--regs", "hw,fake:v5.1,fake:v3-2019"],
+        &["compare", SEED, "--regs", "hw", "--unwinder", "fp,dwarf+fp"],
+        &[
+            "compare",
+            SEED,
+            "--regs",
+            "fake:v3-2019",
+            "--unwinder",
+            "orc",
+            "--frame-pointer-kernel",
+        ],
+        &["compare", THROWS, "--limit", "300", "--view", "copy:256"],
+        &[
+            "compare",
+            THROWS,
+            "--limit",
+            "300",
+            "--max-frames",
+            "3",
+            "--group-by",
+            "function",
+        ],
+        &[
+            "compare",
+            THROWS,
+            "--limit",
+            "60",
+            "--against",
+            "fp",
+            "--unwinder",
+            "dwarf,guess",
+        ],
+        &[
+            "compare",
+            "corpus/kernel/6.12-entry_SYSCALL_64.bin",
+            "--limit",
+            "40",
+            "--kernel",
+            "5.2",
+        ],
+    ] {
+        let args: Vec<&OsStr> = args.iter().map(OsStr::new).collect();
+        seen += each_is_explained(&args, &root(""));
+    }
+    assert!(seen > 25, "{seen}");
+}
+
+#[test]
+fn files_with_any_name_are_named_so_that_a_shell_finds_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in [&b"a b's.bin"[..], b"\xff\n.bin", b"-o.bin", b"$(id).bin"] {
+        let name = OsStr::from_bytes(name);
+        std::fs::copy(root(SEED), folder.path().join(name)).expect("a copy");
+        let args = ["compare", "--regs", "fake:v5.1", "--"].map(OsStr::new);
+        each_is_explained(&[&args[..], &[name]].concat(), folder.path());
+        // A recording, too, names the comparison of what it wrote.
+        let Some(name) = name.to_str() else { continue };
+        let output = format!("--output=./{name}");
+        let args = [
+            "record",
+            "--engine",
+            "emulator",
+            "--at",
+            "call",
+            "--max-samples",
+            "9",
+            &output,
+        ];
+        let recorded = tool(&args)
+            .args(["--env", "A=b", "--", "/bin/true"])
+            .current_dir(folder.path())
+            .output();
+        next(&recorded.expect("it runs").stderr, folder.path());
+    }
+}
+
+/// Runs the command behind `next:`.
+fn next(told: &[u8], folder: &Path) -> String {
+    let told = std::str::from_utf8(told).expect("text");
+    let command = told.lines().find_map(|l| l.strip_prefix("next: "));
+    let again = by_shell(command.unwrap_or_else(|| panic!("{told}")), folder);
+    assert!([0, 1].contains(&status(&again)), "{}", stderr(&again));
+    stdout(&again).to_owned()
+}
+
+#[test]
+fn an_import_names_the_comparison_of_what_it_wrote() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = root("corpus/perfdata/dwarf.data");
+    let mut import = tool(&["import", "--kernel", "5.2", "-o", "a b.bin"]);
+    let output = import.arg(data).current_dir(folder.path()).output();
+    let told = output.expect("it runs").stderr;
+    let text = next(&told, folder.path());
+    assert!(text.contains("--kernel 5.2"), "{text}");
+}
+
+/// `verify --only` finds the one contradiction, under all options of the run.
+#[test]
+fn what_verify_prints_finds_the_same_contradiction() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let spaced = folder.path().join("a folder's");
+    std::fs::create_dir(&spaced).expect("a folder");
+    let spaced = spaced.join("late-row-behind-a-push.s");
+    let defect = root("corpus/cases/defect/late-row-behind-a-push.s");
+    std::fs::copy(&defect, &spaced).expect("a copy");
+    let prelude = root("corpus/cases/prelude.inc");
+    std::fs::copy(prelude, folder.path().join("prelude.inc")).expect("a copy");
+    let spaced = spaced.to_string_lossy().into_owned();
+    let runs: [&[&str]; 3] = [
+        &["verify", "--unwinder", "dwarf,fp", "--defect", &spaced],
+        &[
+            "verify",
+            "--unwinder",
+            "fp",
+            "--view",
+            "copy:64",
+            "--seed",
+            "7",
+            "--env",
+            "A=b c",
+            "--env",
+            "LC_ALL=C",
+            "--max-instructions",
+            "3000",
+            "--",
+            "/bin/echo",
+            "it's",
+            "--x",
+        ],
+        &[
+            "verify",
+            "--unwinder",
+            "fp",
+            "--tables-from",
+            "/bin/true",
+            "--max-instructions",
+            "300",
+            "/bin/true",
+        ],
+    ];
+    for args in runs {
+        let output = run(args);
+        let text = stdout(&output);
+        let lines: Vec<&str> = text.lines().collect();
+        let mut tried = 0;
+        let printed = |line: &&str| line.starts_with("      unwind-sim verify");
+        let at: Vec<usize> = (0..lines.len()).filter(|i| printed(&lines[*i])).collect();
+        for &at in at.iter().take(3) {
+            // The head of the group: its code and its place.
+            let head = lines[..at]
+                .iter()
+                .rfind(|l| l.starts_with("  US"))
+                .expect("a head");
+            let head = head.split([',']).next().unwrap_or_default();
+            let head = head.split(" and at ").next().unwrap_or_default();
+            let again = by_shell(lines[at].trim(), folder.path());
+            let told = stdout(&again);
+            assert!(told.contains(head), "no `{head}`: {}\n{told}", lines[at]);
+            assert_eq!(
+                lines[at].trim(),
+                told.lines().rfind(|l| printed(l)).map_or("", str::trim)
+            );
+            tried += 1;
+        }
+        assert!(tried > 0, "{args:?}\n{text}{}", stderr(&output));
+    }
+}
+
+#[test]
+fn what_fuzzing_prints_breaks_the_same_rule() {
+    let args = [
+        "perf",
+        "fuzz",
+        "--seeds",
+        "0..50",
+        "--events",
+        "300",
+        "--mutant",
+        "shared-buffer",
+    ];
+    let text = crate::ends_with(0, &args);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[1].starts_with("unwind-sim perf fuzz "), "{text}");
+    assert_eq!(stdout(&by_shell(lines[1], &root(""))), text);
+}
+
+#[test]
+fn the_demo_can_be_gone_through_anywhere() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = crate::ends_with(0, &["demo", "seed-004"]);
+    let commands: Vec<&str> = text
+        .lines()
+        .filter_map(|l| l.strip_prefix("  unwind-sim "))
+        .collect();
+    assert_eq!(commands.len(), 3, "{text}");
+    for command in commands {
+        let output = by_shell(&format!("unwind-sim {command}"), folder.path());
+        assert!(
+            [0, 1].contains(&status(&output)),
+            "{command}: {}",
+            stderr(&output)
+        );
+    }
+    let written = std::fs::read(folder.path().join("seed-004.bin")).expect("the recording");
+    assert!(written == std::fs::read(root(SEED)).expect("a trace"));
+}
+
+/// A case whose expectation is out of date names the command that renews it.
+#[test]
+fn a_failing_case_names_the_command_that_blesses_it() {
+    if let Some(why) = no_ptrace() {
+        return skip("a_failing_case_names_the_command_that_blesses_it", why);
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let group = folder.path().join("it's a/defect");
+    std::fs::create_dir_all(&group).expect("a folder");
+    let case = root("corpus/cases/defect/missing-row-at-the-last-ret.s");
+    let text = std::fs::read_to_string(case).expect("the case");
+    let path = group.join("missing-row-at-the-last-ret.s");
+    let stale = text
+        .lines()
+        .filter(|line| !line.starts_with("#="))
+        .collect::<Vec<_>>();
+    std::fs::write(&path, stale.join("\n") + "\n").expect("a file");
+    let prelude = root("corpus/cases/prelude.inc");
+    std::fs::copy(prelude, group.join("prelude.inc")).expect("a copy");
+    let path = path.to_string_lossy().into_owned();
+    let output = run(&["cases", "run", &path]);
+    let told = stdout(&output);
+    let command = told
+        .lines()
+        .find_map(|l| l.split_once("if this is right: "));
+    let (_, command) = command.unwrap_or_else(|| panic!("{told}{}", stderr(&output)));
+    assert_eq!(status(&by_shell(command, folder.path())), 0, "{command}");
+    assert_eq!(status(&run(&["cases", "run", &path])), 0);
+}
+
+/// The lines of `--json` hold the command too.
+#[test]
+fn the_command_in_json_gives_the_same_lines() {
+    let stitch = "corpus/perfdata/poll-syscalls-defer.data";
+    for args in [
+        &["compare", SEED, "--json"][..],
+        &["replay", SEED, "--json", "--regs", "hw,fake:v5.1"],
+        &[
+            "verify",
+            "--json",
+            "--unwinder",
+            "fp",
+            "--env",
+            "A=b 'c",
+            "--max-instructions",
+            "200",
+            "/bin/true",
+        ],
+        &["perf", "stitch", "--json", stitch],
+    ] {
+        let output = run(args);
+        let text = stdout(&output);
+        let command = text.lines().find_map(|line| {
+            let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            line["command"].as_str().map(str::to_owned)
+        });
+        let command = command.unwrap_or_else(|| panic!("{args:?}\n{text}"));
+        assert_eq!(stdout(&by_shell(&command, &root(""))), text, "{command}");
+    }
+}
