@@ -40,6 +40,8 @@ pub struct Walked<'a> {
     pub start: &'a Start,
     /// Were those fake registers?
     pub is_fake: bool,
+    /// All frames are right, but the registers behind the last one are not those of user space.
+    pub left_wrong: bool,
     /// Where it happened: the memory that it saw.
     pub place: Place<'a, dyn Memory + 'a>,
 }
@@ -64,6 +66,10 @@ pub fn diagnose(
             (Verdict::Ok, Some(finder)) => latent(subject, finder, from, cache),
             _ => None,
         };
+    }
+    if walked.left_wrong {
+        let last = subject.truth.frames().len().saturating_sub(1);
+        return Some(plain(subject, Code::WrongUserRegs, last));
     }
     let divergence = from + verdict.at().unwrap_or(0) as usize;
     let last_right = divergence.saturating_sub(1);

@@ -14,7 +14,7 @@ use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::{Start, Variant};
 use unwind_sim_unwind::unwinder::{Stack, Unwinder};
-use unwind_sim_unwind::verdict::{Verdict, expected_from, judge};
+use unwind_sim_unwind::verdict::{Verdict, expected_from, judge, judge_boundary};
 use unwind_sim_unwind::walk::{Finder, Limits, Place, walk};
 
 /// An unwinder as the tool holds it: one that finds rules in tables can be asked for them.
@@ -281,6 +281,18 @@ impl View<'_> {
         self.examine_by(&walk, None, needs_stack, variant, setting, cache)
     }
 
+    /// `verdict`, with the end of a kernel's chain judged too.
+    fn at_boundary(&self, verdict: Verdict, chain: &Chain, from: usize) -> Verdict {
+        let truth = &self.sample.truth;
+        let kernel = self.sample.kernel.as_ref().filter(|_| truth.is_complete());
+        let judged = kernel.and_then(|kernel| {
+            let (boundary, task) = (kernel.boundary.as_ref()?, &kernel.task);
+            let frames = truth.frames().len() - from;
+            Some(judge_boundary(verdict, chain, frames, boundary, task))
+        });
+        judged.unwrap_or(verdict)
+    }
+
     fn examine_by(
         &self,
         walk: &dyn Fn(&Stack<'_>, &mut Cache) -> Chain,
@@ -327,7 +339,8 @@ impl View<'_> {
             Variant::Fake(_) => Some(self.pristine.unwrap_or(self.sample).regs.sampled.rsp()),
         };
         let from = expected_from(truth, live.rsp(), mark);
-        let verdict = judge(&chain, truth, from);
+        let of_frames = judge(&chain, truth, from);
+        let verdict = self.at_boundary(of_frames, &chain, from);
         // Rules are put in front of what was there before a case corrupted it on purpose, and of
         // all of it: what a short copy hides is no fault of a row.
         let sound = self.pristine.unwrap_or(self.sample);
@@ -349,6 +362,7 @@ impl View<'_> {
             chain: &chain,
             start: &start,
             is_fake: variant != Variant::Hardware,
+            left_wrong: verdict != of_frames,
             place,
         };
         let diagnosis = diagnose(&subject, finder, &walked, verdict, from, cache);

@@ -2,7 +2,7 @@
 
 use crate::check::{Contradiction, Subject};
 use crate::engine::{Engine, Outcome, Setting, View};
-use crate::kernel::{explained, perf_chain, recorded_states};
+use crate::kernel::{explained, perf_chain, recorded_states, wrong_user_regs};
 use crate::listing::{self, Row};
 use crate::names::Location;
 use crate::text::{chain_text, event_line, row_place, sample_line};
@@ -197,6 +197,17 @@ fn end_text(out: &mut String, view: &View<'_>, walk: &Walk<'_>, cache: &mut Cach
     let Some(diagnosis) = &outcome.diagnosis else {
         return;
     };
+    if let Some(text) = wrong_user_regs(view, outcome) {
+        let (place, code) = (Location::of(view.space, diagnosis.pc), diagnosis.code);
+        let frame = diagnosis.frame;
+        let _ = writeln!(
+            out,
+            "to blame: true frame {frame}, {place}: {code} {}",
+            code.description()
+        );
+        let _ = writeln!(out, "  the walk {text}");
+        return;
+    }
     let Some(next) = truth.frames().get(diagnosis.frame + 1) else {
         return;
     };

@@ -12,7 +12,7 @@ pub use handling::{
     HandlerOutputLine, HandlerPrintLine, HandlingLine, MapEntryLine, MapFrameLine, MapLossLine,
     MapStackLine,
 };
-pub use kernel::{CallchainEntryLine, CallchainLine, StateLine, callchain};
+pub use kernel::{CallchainEntryLine, CallchainLine, StateLine, UserRegsLine, callchain};
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use lockstep::lockstep;
 pub use lockstep::{BytesLine, DifferenceLine, LockstepLine, ValueLine};
@@ -114,6 +114,12 @@ pub struct ChainLine {
     /// Of a kernel's unwinder: it says itself that the chain is not reliable.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     unreliable: bool,
+    /// Of a kernel's unwinder: the registers by which it left the kernel, user space's if it is right.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_regs: Option<UserRegsLine>,
+    /// The registers with which user space was left, where the truth holds them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    true_user_regs: Option<UserRegsLine>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<CauseLine>,
 }
@@ -368,6 +374,8 @@ pub fn chain(view: &View<'_>, unwinder: &str, start: &'static str, outcome: &Out
             .collect(),
         states: kernel::states(&outcome.chain.events),
         unreliable: outcome.chain.refused,
+        user_regs: outcome.chain.user_regs.map(kernel::user_regs),
+        true_user_regs: kernel::true_user_regs(view),
         cause: outcome
             .diagnosis
             .as_ref()

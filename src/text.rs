@@ -2,6 +2,7 @@
 
 use crate::compare::{Comparison, Group, GroupKey};
 use crate::engine::{Outcome, View};
+use crate::kernel::wrong_user_regs;
 use crate::listing;
 use crate::names::Location;
 use std::fmt::Write as _;
@@ -91,6 +92,9 @@ pub fn chain_text(name: &str, view: &View<'_>, outcome: &Outcome) -> String {
     if let Some(d) = &outcome.diagnosis {
         let place = Location::of(view.space, d.pc);
         let _ = write!(out, "  {} {} in {place}", d.code, d.code.description());
+        if let Some(text) = wrong_user_regs(view, outcome) {
+            let _ = write!(out, ": {text}");
+        }
         if let Some(c) = &d.contradiction {
             let _ = write!(out, ": {c}");
             if let Some(row) = &c.row {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 use unwind_sim_unwind::kernel::{
-    PT_REGS_LEN, StackType, State, Task, UserSpace, is_user_cs, offset_of,
+    PT_REGS_LEN, StackType, State, Task, UserBoundary, UserSpace, is_user_cs, offset_of,
 };
 use unwind_sim_unwind::lbr::BranchStack;
 use unwind_sim_unwind::memory::{Copy, Memory as _, Regions};
@@ -89,6 +89,9 @@ pub struct KernelSample {
     /// The states of the kernel's own unwinder, if somebody recorded them: `struct unwind_state`
     /// after each step.
     pub states: Vec<State>,
+    /// The registers with which user space was left, if somebody saw that: the truth at the user
+    /// boundary.
+    pub boundary: Option<UserBoundary>,
     /// The task's user space; `None` if the recording does not say ([`Sample::user_space`] then
     /// looks on the stack).
     pub user: Option<UserSpace>,

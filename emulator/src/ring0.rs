@@ -19,6 +19,7 @@ use crate::flags;
 use crate::machine::{Exit, Machine};
 use crate::state::{State, reg};
 use crate::stop::{Call, Exception};
+use unwind_sim_unwind::kernel::{IRET_FRAME_OFFSET, UserBoundary};
 use unwind_sim_unwind::memory::Memory as _;
 use unwind_sim_unwind::truth::{Cpu, INSN_BYTES_MAX, Suspended, Tracker, Truth, classify};
 
@@ -86,6 +87,8 @@ pub struct Ring0 {
     /// Of ring 0, from where it was entered.
     tracker: Option<Tracker>,
     suspended: Suspended,
+    /// The registers with which user mode was left.
+    boundary: Option<UserBoundary>,
 }
 
 impl Ring0 {
@@ -100,6 +103,7 @@ impl Ring0 {
             after_sti: false,
             tracker: None,
             suspended: Suspended::new(),
+            boundary: None,
         }
     }
 
@@ -118,6 +122,11 @@ impl Ring0 {
         let state = &self.machine.state;
         let tracker = self.tracker.as_ref();
         tracker.map_or(Truth::Unknown, |t| t.truth(&state.cpu_at(state.rip)))
+    }
+
+    /// The registers with which user mode was left; unknown in user mode.
+    pub fn boundary(&self) -> Option<UserBoundary> {
+        self.boundary.filter(|_| !self.in_user())
     }
 
     /// Instructions of ring 0, since it was entered, at which the truth was not known.
@@ -176,7 +185,14 @@ impl Ring0 {
         self.after_sti = false;
         match &mut self.tracker {
             Some(tracker) => tracker.trap(&interrupted, &entry),
-            None => self.enter(&entry),
+            None => self.enter(
+                &entry,
+                UserBoundary {
+                    ip: interrupted.rip,
+                    sp: interrupted.rsp,
+                    pushed_at: Some(at.wrapping_sub(IRET_FRAME_OFFSET)),
+                },
+            ),
         }
         Ok(true)
     }
@@ -242,7 +258,12 @@ impl Ring0 {
                 (state.segments[CS], state.segments[SS]) = KERNEL;
                 state.rip = self.gates.syscall;
                 let entry = state.cpu_at(state.rip);
-                self.enter(&entry);
+                let boundary = UserBoundary {
+                    ip: state.gpr(reg::RCX),
+                    sp: entry.rsp,
+                    pushed_at: None,
+                };
+                self.enter(&entry, boundary);
                 // The tracker begins behind this instruction.
                 Step::Done
             }
@@ -251,7 +272,8 @@ impl Ring0 {
     }
 
     /// Ring 0 is entered out of user mode.
-    fn enter(&mut self, entry: &Cpu) {
+    fn enter(&mut self, entry: &Cpu, boundary: UserBoundary) {
+        self.boundary = Some(boundary);
         self.tracker = Some(Tracker::root(entry, entry.rsp));
         self.suspended = Suspended::new();
     }

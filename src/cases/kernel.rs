@@ -352,6 +352,7 @@ impl<'a> Kernel<'a> {
                     stacks,
                     ..Task::default()
                 },
+                boundary: ring0.boundary(),
                 ..KernelSample::default()
             })),
         };

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::kernel::{
-    CallchainEntry, RegsPtr, StackInfo, State, UserFound, UserOutcome,
+    CallchainEntry, RegsPtr, StackInfo, State, UserFound, UserOutcome, UserRegs,
 };
 
 /// A state of one of a kernel's unwinders, with the names of its fields.
@@ -61,6 +61,35 @@ enum Fields {
     },
     /// The guess's.
     Guess { sp: String },
+}
+
+/// Registers with which user space was left.
+#[derive(Serialize, JsonSchema)]
+pub struct UserRegsLine {
+    /// Addresses at which the kernel keeps them (`struct pt_regs`); of a walk, where it took them.
+    at: Vec<String>,
+    ip: String,
+    sp: String,
+}
+
+/// Those at which a walk ended.
+pub(super) fn user_regs(found: UserRegs) -> UserRegsLine {
+    UserRegsLine {
+        at: vec![hex(found.at)],
+        ip: hex(found.ip),
+        sp: hex(found.sp),
+    }
+}
+
+/// The true ones of a sample.
+pub(super) fn true_user_regs(view: &View<'_>) -> Option<UserRegsLine> {
+    let kernel = view.sample.kernel.as_ref()?;
+    let boundary = kernel.boundary.as_ref()?;
+    Some(UserRegsLine {
+        at: boundary.places(&kernel.task).map(hex).collect(),
+        ip: hex(boundary.ip),
+        sp: hex(boundary.sp),
+    })
 }
 
 /// `START` stands for the registers that the walk was started with.

@@ -7,7 +7,8 @@ mod printed;
 pub use perf::{PerfChain, explained, perf_chain, perf_script};
 pub use printed::{Print, printed};
 
-use crate::engine::View;
+use crate::diagnose::Diagnosis;
+use crate::engine::{Outcome, View};
 use crate::names::Location;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::image::AddressSpace;
@@ -17,7 +18,7 @@ use unwind_sim_unwind::kernel::{
 };
 use unwind_sim_unwind::lbr::Branches;
 use unwind_sim_unwind::memory::{Memory as _, Regions};
-use unwind_sim_unwind::reason::Reason;
+use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::unwinder::Stack;
 use unwind_sim_unwind::verdict::{Verdict, judge_addresses};
@@ -87,6 +88,28 @@ pub fn recorded_states(
         first.ours,
         line(&ours, first.ours),
         line(recorded, first.recorded)
+    ))
+}
+
+/// What a walk took for the registers of user space, and the true ones; `None` if they are right, or
+/// not known.
+pub fn wrong_user_regs(view: &View<'_>, outcome: &Outcome) -> Option<String> {
+    let is_it = |d: &&Diagnosis| d.code == Code::WrongUserRegs;
+    outcome.diagnosis.as_ref().filter(is_it)?;
+    let kernel = view.sample.kernel.as_ref()?;
+    let (found, boundary) = (outcome.chain.user_regs?, kernel.boundary?);
+    let places: Vec<String> = boundary
+        .places(&kernel.task)
+        .map(|at| format!("{at:#x}"))
+        .collect();
+    Some(format!(
+        "took ip {:#x}, sp {:#x} at {:#x} for the user's registers; they are ip {:#x}, sp {:#x}, saved at {}",
+        found.ip,
+        found.sp,
+        found.at,
+        boundary.ip,
+        boundary.sp,
+        places.join(" or ")
     ))
 }
 

@@ -8,14 +8,12 @@ mod callchains;
 mod kaslr;
 mod loaded;
 mod machine;
-mod shadow;
 mod states;
 mod taken;
 mod world;
 
 use super::{At, TraceRecorder, locate};
 use machine::Machine;
-use shadow::{IretFrame, Seen, Shadow};
 use std::collections::HashMap;
 use std::io::Write;
 use std::ops::Range;
@@ -28,9 +26,10 @@ use unwind_sim_corpus::kernel::{KernelError, KernelImage};
 use unwind_sim_corpus::model::{Event, KernelSample, Sample};
 use unwind_sim_corpus::trace::WriteError;
 use unwind_sim_host::gdb::{GdbError, Others, Registers};
-use unwind_sim_unwind::kernel::StackType;
+use unwind_sim_unwind::kernel::{StackType, UserBoundary, is_user_cs};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
+use unwind_sim_unwind::truth::shadow::{IretFrame, Left, Seen, Shadow};
 use unwind_sim_unwind::truth::{Cpu, INSN_BYTES_MAX, Insn, Truth, classify};
 use world::{Kernel, Places};
 
@@ -426,12 +425,31 @@ impl<W: Write> Session<'_, '_, '_, W> {
             Some((slot, frame)) => {
                 // What was interrupted was not seen.
                 self.shadow.lost();
-                self.shadow.interrupted(at, slot, frame);
+                let pt_regs = self.pt_regs(&frame)?;
+                self.shadow.interrupted(at, slot, frame, pt_regs);
             }
-            // A system call: from user space.
-            None => self.shadow.root(),
+            // A system call: from user space, whose rip the processor left in rcx, and its rsp in
+            // place.
+            None => {
+                let rcx = self.machine.registers()?.get("rcx");
+                let boundary = rcx.map(|ip| UserBoundary {
+                    ip,
+                    sp: at.cpu.rsp,
+                    pushed_at: None,
+                });
+                let pt_regs = self.kernel.pt_regs(&mut self.machine)?;
+                self.shadow.root(boundary.map(|b| Left::new(b, pt_regs)));
+            }
         }
         Ok(())
+    }
+
+    /// Where the registers of user space will be saved, if `frame` is of user space.
+    fn pt_regs(&mut self, frame: &IretFrame) -> Result<Option<u64>, GdbRecordError> {
+        Ok(match is_user_cs(frame.cs) {
+            true => self.kernel.pt_regs(&mut self.machine)?,
+            false => None,
+        })
     }
 
     /// What was pushed, if a handler is about to run, and where the saved rip is.
@@ -457,7 +475,8 @@ impl<W: Write> Session<'_, '_, '_, W> {
         let transfers = matches!(insn, Insn::Jump | Insn::JumpIndirect | Insn::Call { .. });
         if !transfers && let Some((slot, frame)) = self.iret_frame(after)? {
             self.summary.interrupts += 1;
-            self.shadow.interrupted(after, slot, frame);
+            let pt_regs = self.pt_regs(&frame)?;
+            self.shadow.interrupted(after, slot, frame, pt_regs);
             return Ok(());
         }
         let machine = &mut self.machine;
@@ -479,10 +498,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
     }
 
     fn sample(&mut self, regs: &Regs, truth: Truth) -> Result<(), GdbRecordError> {
-        if regs
-            .get(Reg::Cs)
-            .is_some_and(unwind_sim_unwind::kernel::is_user_cs)
-        {
+        if regs.get(Reg::Cs).is_some_and(is_user_cs) {
             self.summary.in_user += 1;
             return Ok(());
         }
@@ -494,6 +510,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
             }
             Err(error) => return Err(error.into()),
         };
+        let boundary = self.shadow.boundary().filter(|_| truth.is_complete());
         let sample = Sample {
             pid: PID,
             tid: stopped.pid,
@@ -507,6 +524,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 release: self.image.version.clone().unwrap_or_default(),
                 task: stopped.task,
                 states: Vec::new(),
+                boundary,
                 user: stopped.user,
             })),
         };

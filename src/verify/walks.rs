@@ -116,6 +116,7 @@ impl Walks {
             }
             self.taken[which].1 += 1;
             let walked = Walked {
+                left_wrong: false,
                 chain: &chain,
                 start: &start,
                 is_fake: false,

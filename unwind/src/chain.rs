@@ -7,6 +7,7 @@
 use crate::address::CodeAddress;
 use crate::cache::RowSource;
 use crate::event::Event;
+use crate::kernel::UserRegs;
 use crate::reason::Reason;
 use crate::rule::Rule;
 use alloc::vec::Vec;
@@ -240,6 +241,9 @@ pub struct Chain {
     pub events: Vec<Event>,
     /// The unwinder itself says that the chain is not reliable.
     pub refused: bool,
+    /// The registers by which a kernel's unwinder left the kernel: those of user space, if it is
+    /// right.
+    pub user_regs: Option<UserRegs>,
 }
 
 impl Default for Chain {
@@ -249,6 +253,7 @@ impl Default for Chain {
             end: Reason::NotAtRoot.into(),
             events: Vec::new(),
             refused: false,
+            user_regs: None,
         }
     }
 }

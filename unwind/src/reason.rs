@@ -63,6 +63,7 @@ codes! {
     CannotAccessRegs = "US603", "saved registers not on a stack";
     BadFramePointer = "US604", "bad frame pointer";
     OnOtherCpu = "US605", "task runs on another processor";
+    WrongUserRegs = "US606", "wrong registers at the user boundary";
 }
 
 impl Code {

@@ -5,6 +5,7 @@
 //! true chain from 0, the innermost.
 
 use crate::chain::{Chain, Found, Frame};
+use crate::kernel::{Task, UserBoundary};
 use crate::reason::{Code, Reason};
 use crate::truth::{TrueKind, Truth};
 use alloc::vec::Vec;
@@ -184,6 +185,27 @@ pub fn judge(chain: &Chain, truth: &Truth, from: usize) -> Verdict {
     }
 }
 
+/// Judges the end of a kernel's chain too: one that has all true frames, the last of `frames`
+/// included, and then takes other registers for those of user space is wrong behind that frame.
+pub fn judge_boundary(
+    verdict: Verdict,
+    chain: &Chain,
+    frames: usize,
+    boundary: &UserBoundary,
+    task: &Task,
+) -> Verdict {
+    let is_right = |found| boundary.is(found, task);
+    match verdict {
+        Verdict::Ok | Verdict::OkUnproven if !chain.user_regs.as_ref().is_none_or(is_right) => {
+            match chain.refused {
+                true => Verdict::Refused,
+                false => Verdict::Wrong { at: frames as u32 },
+            }
+        }
+        verdict => verdict,
+    }
+}
+
 /// For each frame of `chain`, which frame of `truth` (from index `from` on) it is.
 pub fn align_chain(chain: &Chain, truth: &Truth, from: usize) -> Vec<Option<usize>> {
     let found: Vec<Link> = chain.frames.iter().map(link).collect();
@@ -335,6 +357,7 @@ fn gap(absent: usize, pending: usize, at: usize) -> Option<Verdict> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::UserRegs;
 
     fn check(found: &[(u64, u64)], truth: &[(u64, u64)], want: &str) {
         let links = |v: &[(u64, u64)]| {
@@ -377,6 +400,39 @@ mod tests {
     #[test]
     fn right_addresses_from_wrong_slots_are_luck() {
         check(&[(1, 0), (2, 0x18), (3, 0x28), (4, 0x30)], &TRUE, "~");
+    }
+
+    #[test]
+    fn a_kernel_chain_is_right_only_with_the_users_registers() {
+        let boundary = UserBoundary {
+            ip: 0x40_1000,
+            sp: 0x7ff0,
+            pushed_at: Some(0x9000),
+        };
+        let task = Task::default();
+        let right = UserRegs {
+            at: 0x9000,
+            ip: 0x40_1000,
+            sp: 0x7ff0,
+        };
+        let judged = |verdict, user_regs, refused| {
+            let chain = Chain {
+                user_regs,
+                refused,
+                ..Chain::default()
+            };
+            judge_boundary(verdict, &chain, 3, &boundary, &task)
+        };
+        let wrong = Some(UserRegs { ip: 0, ..right });
+        for verdict in [Verdict::Ok, Verdict::OkUnproven] {
+            assert_eq!(judged(verdict, Some(right), false), verdict);
+            assert_eq!(judged(verdict, None, false), verdict);
+            assert_eq!(judged(verdict, wrong, false), Verdict::Wrong { at: 3 });
+            assert_eq!(judged(verdict, wrong, true), Verdict::Refused);
+        }
+        // What was wrong before stays so.
+        let truncated = Verdict::Truncated { at: 1 };
+        assert_eq!(judged(truncated, wrong, false), truncated);
     }
 
     #[test]

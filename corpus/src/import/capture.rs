@@ -461,6 +461,7 @@ impl Capture<'_, '_> {
                 release,
                 task,
                 states,
+                boundary: None,
                 user: None,
             })),
         }

@@ -77,6 +77,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 release: self.image.version.clone().unwrap_or_default(),
                 task: stopped.task,
                 states: Vec::new(),
+                boundary: None,
                 user: stopped.user,
             })),
         };

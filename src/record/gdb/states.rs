@@ -321,6 +321,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 release: self.image.version.clone().unwrap_or_default(),
                 task,
                 states: Vec::new(),
+                boundary: None,
                 user,
             })),
         };

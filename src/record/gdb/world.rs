@@ -38,6 +38,8 @@ const EXCEPTIONS: [(StackType, &str); 6] = [
 ];
 /// `EXCEPTION_STKSZ` without KASAN.
 const EXCEPTION_STACK_SIZE: u64 = 8 << 10;
+/// Most bytes that a kernel leaves free at the end of a task's stack.
+const TOP_PADDING_MAX: u64 = 64;
 
 /// Where a kernel has what is needed.
 pub(super) struct Places {
@@ -52,6 +54,8 @@ pub(super) struct Places {
     exception_at: [u64; EXCEPTIONS.len()],
     entry_at: u64,
     idt: u64,
+    /// Where `entry_SYSCALL_64` starts a task's stack, per processor; unknown before 5.13.
+    top_of_stack: Option<u64>,
     stack: u64,
     thread_sp: u64,
     /// Offset and size: an int, and a byte since 7.0 at the latest.
@@ -85,12 +89,17 @@ impl Places {
             offset.ok_or(GdbRecordError::NoMember { structure, path })
         };
         // 6.2 to 6.14 keep what is hot in one structure.
-        let (current, hardirq) = match symbol("pcpu_hot") {
+        let (current, hardirq, top_of_stack) = match symbol("pcpu_hot") {
             Ok(hot) => (
                 hot + member("pcpu_hot", "current_task")?,
                 hot + member("pcpu_hot", "hardirq_stack_ptr")?,
+                Some(hot + member("pcpu_hot", "top_of_stack")?),
             ),
-            Err(_) => (symbol("current_task")?, symbol("hardirq_stack_ptr")?),
+            Err(_) => (
+                symbol("current_task")?,
+                symbol("hardirq_stack_ptr")?,
+                symbol("cpu_current_top_of_stack").ok(),
+            ),
         };
         let mut exception_at = [0; EXCEPTIONS.len()];
         for (at, (_, name)) in exception_at.iter_mut().zip(EXCEPTIONS) {
@@ -109,6 +118,7 @@ impl Places {
             exception_at,
             entry_at: entry_stack.wrapping_sub(member("cpu_entry_area", "estacks")?),
             idt: symbol("idt_table")?,
+            top_of_stack,
             stack: member("task_struct", "stack")?,
             thread_sp: member("task_struct", "thread.sp")?,
             on_cpu: btf.extent("task_struct", "on_cpu"),
@@ -182,6 +192,8 @@ pub(super) struct Kernel<'a> {
     /// `__per_cpu_offset`.
     bases: Vec<u64>,
     tasks: Vec<Known>,
+    /// `TOP_OF_KERNEL_STACK_PADDING`, once it was seen.
+    top_padding: Option<u64>,
 }
 
 /// A stop in the kernel.
@@ -203,6 +215,7 @@ impl<'a> Kernel<'a> {
             processors: Vec::new(),
             bases: Vec::new(),
             tasks: Vec::new(),
+            top_padding: None,
         }
     }
 
@@ -287,6 +300,38 @@ impl<'a> Kernel<'a> {
         Ok((known, comm))
     }
 
+    /// Bytes that the kernel leaves free at the end of a task's stack, above the registers of user
+    /// space. Between two tasks the processor has the end of the other one's stack.
+    fn top_padding(
+        &mut self,
+        machine: &mut Machine,
+        base: u64,
+        stack: u64,
+    ) -> Result<u64, GdbError> {
+        let Some(at) = self
+            .places
+            .top_of_stack
+            .filter(|_| self.top_padding.is_none())
+        else {
+            return Ok(self.top_padding.unwrap_or(0));
+        };
+        let top = machine.word(at.wrapping_add(base))?;
+        let padding = stack.wrapping_add(THREAD_SIZE).wrapping_sub(top);
+        if padding <= TOP_PADDING_MAX {
+            self.top_padding = Some(padding);
+        }
+        Ok(self.top_padding.unwrap_or(0))
+    }
+
+    /// Where the current task's entry code saves the registers of user space.
+    pub(super) fn pt_regs(&mut self, machine: &mut Machine) -> Result<Option<u64>, GdbError> {
+        let processor = self.processor(machine)?;
+        let (known, _) = self.current(machine, processor.base)?;
+        let padding = self.top_padding(machine, processor.base, known.stack)?;
+        let end = known.stack.checked_add(THREAD_SIZE - PT_REGS_LEN);
+        Ok(end.map(|end| end.wrapping_sub(padding)))
+    }
+
     /// The stacks of a task; of the current one, those of its processor too.
     fn stacks(&self, stack: u64, processor: Option<&Processor>) -> Vec<StackInfo> {
         let info = |kind, begin: u64, size: u64| StackInfo {
@@ -330,6 +375,7 @@ impl<'a> Kernel<'a> {
         let mut task = Task {
             version: self.places.version,
             encoding: self.places.encoding,
+            top_padding: self.top_padding(machine, processor.base, known.stack)?,
             stacks,
             ..Task::default()
         };
@@ -373,6 +419,7 @@ impl<'a> Kernel<'a> {
             is_current: false,
             on_other_cpu,
             thread_sp: machine.word(address.wrapping_add(self.places.thread_sp))?,
+            top_padding: self.top_padding.unwrap_or(0),
             stacks: self.stacks(known.stack, None),
             ..Task::default()
         };
@@ -398,6 +445,7 @@ impl<'a> Kernel<'a> {
         };
         if machine.word(known.address.wrapping_add(places.mm))? != 0 {
             let at = known.stack.wrapping_add(THREAD_SIZE - PT_REGS_LEN);
+            let at = at.wrapping_sub(self.top_padding.unwrap_or(0));
             user.regs = Some(regs_from(&machine.read(at, PT_REGS_LEN as usize)?));
         }
         if let Some([utask, auprobe, insn]) = places.uprobe {

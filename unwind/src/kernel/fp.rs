@@ -1,5 +1,6 @@
 //! The frame pointer unwinder: Linux `arch/x86/kernel/unwind_frame.c`.
 
+use super::boundary::task_pt_regs;
 use super::end::Ended;
 use super::hijack::{self, Cursors};
 use super::orc::INACTIVE_BP;
@@ -129,13 +130,6 @@ fn update<M: Memory + ?Sized>(
     Ok(true)
 }
 
-/// `task_pt_regs`: the registers that a task entered the kernel with, at the end of its stack.
-fn task_pt_regs<M: ?Sized>(unwind: &Unwind<'_, M>) -> Option<u64> {
-    let task = unwind.kernel.task;
-    let own = task.stacks.iter().find(|s| s.kind == StackType::Task)?;
-    own.end.checked_sub(PT_REGS_LEN + task.top_padding)
-}
-
 /// `is_last_task_frame`, where the task's registers are at `regs`.
 fn is_last<M: Memory + ?Sized>(
     unwind: &Unwind<'_, M>,
@@ -169,7 +163,7 @@ fn step<M: Memory + ?Sized>(
         return Ok(unwind.end(Ended::UserRegs, false));
     }
     let memory = unwind.kernel.memory;
-    let task_regs = task_pt_regs(unwind);
+    let task_regs = task_pt_regs(unwind.kernel.task);
     if let Some(regs) = task_regs
         && is_last(unwind, state.bp, regs)?
     {

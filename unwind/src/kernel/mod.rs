@@ -10,6 +10,7 @@
 //! `dumpstack_64.c`, `stacktrace.c`, `arch/x86/events/core.c`, of 6.1 and 6.12. Not here: opening
 //! a kernel's image, recordings.
 
+mod boundary;
 mod callchain;
 mod code;
 mod end;
@@ -28,6 +29,7 @@ mod unwinder;
 mod user;
 mod version;
 
+pub use boundary::{UserBoundary, UserRegs};
 pub use callchain::{
     Callchain, CallchainEntry, CallchainOptions, Context, UserOutcome, UserWalk, get_perf_callchain,
 };
@@ -291,6 +293,24 @@ impl<'a, M: Memory + ?Sized> Unwind<'a, M> {
             State::Guess(_) => RegsPtr::None,
         };
         self.is_user(regs).unwrap_or(false)
+    }
+
+    /// The registers at hand, where the walk leaves the kernel by them: they say that they are user
+    /// space's, or their ip is no code of the kernel. `None` of others, and of those of the start.
+    pub fn user_regs(&self) -> Option<UserRegs> {
+        let at = match self.state {
+            State::Orc(s) => s.regs.address()?,
+            State::Fp(s) => s.regs.address()?,
+            State::Guess(_) => return None,
+        };
+        let read = |reg| {
+            RegsPtr::At(at)
+                .read(self.start, self.kernel.memory, reg)
+                .ok()
+        };
+        let (ip, sp) = (read(crate::regs::Reg::Rip)?, read(crate::regs::Reg::Rsp)?);
+        let leaves = self.in_user_regs() || !self.kernel.code.is_text(self.ip());
+        leaves.then_some(UserRegs { at, ip, sp })
     }
 
     fn is_user(&self, regs: RegsPtr) -> Result<bool, MemoryError> {

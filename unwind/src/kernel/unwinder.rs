@@ -124,7 +124,10 @@ impl Unwinder for KernelUnwinder {
                     found: found(unwind),
                 });
             }
-            Visit::Last(unwind) => chain.events.push(Event::State(*unwind.state())),
+            Visit::Last(unwind) => {
+                chain.events.push(Event::State(*unwind.state()));
+                chain.user_regs = unwind.user_regs();
+            }
         };
         let ended = callchain(
             self.kind,

@@ -5,6 +5,7 @@
 //! [`Tracker`] that keeps the shadow stack.
 
 mod insn;
+pub mod shadow;
 mod stacks;
 mod stats;
 mod tracker;

@@ -61,7 +61,7 @@ pub(super) fn trampoline(
             Kind::Orc,
             kernel,
             From::Own(&regs),
-            state.sp - 8,
+            state.sp.saturating_sub(8),
             &mut finds,
             &mut |_| {},
         );

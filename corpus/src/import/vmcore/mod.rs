@@ -361,6 +361,7 @@ impl Taken<'_, '_, '_> {
                 release: self.release.to_owned(),
                 task,
                 states: Vec::new(),
+                boundary: None,
                 user: None,
             })),
         }

@@ -6,7 +6,7 @@ use crate::trace::layout::NAME_BYTES_MAX;
 use crate::trace::varint::{Cursor, put, put_bytes, put_difference};
 use unwind_sim_unwind::kernel::{
     Cursors, FpState, GraphReturn, GuessState, Kind, OrcState, RegsPtr, Rethook, StackInfo,
-    StackType, State, Task, UserSpace, Version,
+    StackType, State, Task, UserBoundary, UserSpace, Version,
 };
 use unwind_sim_unwind::orc::Encoding;
 use unwind_sim_unwind::regs::{RegMask, Regs};
@@ -22,6 +22,9 @@ const CURRENT: u64 = 1;
 const OTHER_CPU: u64 = 2;
 /// What is known of user space follows.
 const USER: u64 = 4;
+/// The truth at the user boundary follows, and whether the processor pushed a frame there.
+const BOUNDARY: u64 = 8;
+const PUSHED: u64 = 16;
 /// Bits of that: the registers follow; the instruction that a uprobe is at follows.
 const USER_REGS: u64 = 1;
 const UPROBE: u64 = 2;
@@ -56,7 +59,12 @@ pub(super) fn put_kernel(kernel: &KernelSample, out: &mut Vec<u8>) {
     let current = if task.is_current { CURRENT } else { 0 };
     let other = if task.on_other_cpu { OTHER_CPU } else { 0 };
     let user = if kernel.user.is_some() { USER } else { 0 };
-    put(out, current | other | user);
+    let boundary = match kernel.boundary.map(|b| b.pushed_at) {
+        None => 0,
+        Some(None) => BOUNDARY,
+        Some(Some(_)) => BOUNDARY | PUSHED,
+    };
+    put(out, current | other | user | boundary);
     put(out, encoding_number(task.encoding));
     put(out, task.thread_sp);
     put(out, task.top_padding);
@@ -79,6 +87,13 @@ pub(super) fn put_kernel(kernel: &KernelSample, out: &mut Vec<u8>) {
     }
     if let Some(user) = &kernel.user {
         put_user(user, out);
+    }
+    if let Some(boundary) = &kernel.boundary {
+        put(out, boundary.ip);
+        put(out, boundary.sp);
+        if let Some(at) = boundary.pushed_at {
+            put(out, at);
+        }
     }
 }
 
@@ -194,7 +209,8 @@ fn put_state(state: &State, before: &mut u64, out: &mut Vec<u8>) {
 pub(super) fn read(records: &mut Cursor<'_>) -> Result<KernelSample, Bad> {
     let release = records.string(NAME_BYTES_MAX / 16)?.to_owned();
     let head = records.u64()?;
-    if head & !(CURRENT | OTHER_CPU | USER) != 0 {
+    let all = CURRENT | OTHER_CPU | USER | BOUNDARY | PUSHED;
+    if head & !all != 0 || head & (BOUNDARY | PUSHED) == PUSHED {
         return Err(records.bad("a task has unknown bits"));
     }
     let mut task = Task {
@@ -229,10 +245,22 @@ pub(super) fn read(records: &mut Cursor<'_>) -> Result<KernelSample, Bad> {
         states.push(read_state(&mut before, records)?);
     }
     let user = (head & USER != 0).then(|| read_user(records)).transpose()?;
+    let boundary = match head & BOUNDARY {
+        0 => None,
+        _ => Some(UserBoundary {
+            ip: records.u64()?,
+            sp: records.u64()?,
+            pushed_at: match head & PUSHED {
+                0 => None,
+                _ => Some(records.u64()?),
+            },
+        }),
+    };
     Ok(KernelSample {
         release,
         task,
         states,
+        boundary,
         user,
     })
 }

@@ -8,7 +8,7 @@ use quickcheck::{QuickCheck, TestResult};
 use std::borrow::Cow;
 use unwind_sim_unwind::kernel::{
     Cursors, FpState, GraphReturn, GuessState, OrcState, RegsPtr, Rethook, StackInfo, StackType,
-    State, Task, UserSpace, Version,
+    State, Task, UserBoundary, UserSpace, Version,
 };
 use unwind_sim_unwind::lbr::{Branch, BranchStack};
 use unwind_sim_unwind::orc::Encoding;
@@ -216,6 +216,11 @@ fn kernel(n: &mut Numbers) -> KernelSample {
             rethooks: (0..n.below(3)).map(|_| rethook(n)).collect(),
         },
         states: (0..n.below(9)).map(|_| state(n)).collect(),
+        boundary: flag(n).then(|| UserBoundary {
+            ip: near(n, 0x40_0000),
+            sp: n.next(),
+            pushed_at: flag(n).then(|| near(n, 0x7000)),
+        }),
         user: flag(n).then(|| UserSpace {
             regs: flag(n).then(|| Regs::frame(near(n, 0x40_0000), near(n, 0x7000), n.next())),
             pid: n.next() as u32,

@@ -1,9 +1,12 @@
 //! The shadow stack beside a processor in small, which executes what it is told to: calls, returns,
 //! entries, interrupts, switches.
 
-use super::{IretFrame, Seen, Shadow, THREAD_SIZE};
-use std::collections::HashMap;
-use unwind_sim_unwind::truth::{Cpu, Insn, TrueKind, Truth};
+use super::{IretFrame, Left, Seen, Shadow, THREAD_SIZE, offset_of};
+use crate::kernel::UserBoundary;
+use crate::regs::Reg;
+use crate::truth::{Cpu, Insn, TrueKind, Truth};
+use alloc::collections::BTreeMap;
+use alloc::{vec, vec::Vec};
 
 /// Tasks' stacks.
 const TASK: u64 = 0xffff_c900_0000_0000;
@@ -17,11 +20,13 @@ const TRAMPOLINE: u64 = TEXT + 0xa_0000;
 const KERNEL_CS: u64 = 0x10;
 const USER_CS: u64 = 0x33;
 const CALL_LEN: u64 = 5;
+/// Where the registers of user space are saved.
+const PT_REGS: u64 = TASK + THREAD_SIZE - 0xa8;
 
 struct Machine {
     shadow: Shadow,
     at: Seen,
-    memory: HashMap<u64, u64>,
+    memory: BTreeMap<u64, u64>,
 }
 
 impl Machine {
@@ -29,14 +34,14 @@ impl Machine {
     fn new() -> Machine {
         let mut shadow = Shadow::new(vec![TRAMPOLINE]);
         shadow.set_processor(vec![IRQ..IRQ + THREAD_SIZE, NMI..NMI + 0x2000]);
-        shadow.root();
+        shadow.root(None);
         let cpu = Cpu {
             rip: TEXT,
             rsp: TASK + THREAD_SIZE - 0xa8,
             saved: [0; 6],
         };
         let at = Seen { cpu, cs: KERNEL_CS };
-        let memory = HashMap::new();
+        let memory = BTreeMap::new();
         Machine { shadow, at, memory }
     }
 
@@ -103,7 +108,8 @@ impl Machine {
         };
         (self.at.cpu.rip, self.at.cpu.rsp) = (HANDLER, slot);
         self.at.cs = KERNEL_CS;
-        self.shadow.interrupted(&self.at, slot, frame);
+        self.shadow
+            .interrupted(&self.at, slot, frame, Some(PT_REGS));
         left
     }
 
@@ -445,4 +451,94 @@ fn chains_are_bounded() {
         m.at.cpu.rsp = TASK + 0x3000;
     }
     assert!(m.truth().frames().len() <= super::FRAMES_MAX + 1);
+}
+
+/// With several processors another one's stop may come first: the step executed nothing.
+#[test]
+fn a_step_that_executes_nothing_changes_nothing() {
+    let mut m = Machine::new();
+    let a = m.call(TEXT + 0x100);
+    let b = m.call(TEXT + 0x200);
+    let call = Insn::Call {
+        len: CALL_LEN as u8,
+        indirect: true,
+    };
+    let all = [Insn::Ret, Insn::Far, Insn::Push, Insn::Pop, call];
+    for insn in all.into_iter().chain([Insn::MoveSp, Insn::JumpIndirect]) {
+        m.step(insn, |_| ());
+        m.expect(&[b, a]);
+    }
+    // An instruction that did something else than its class says.
+    m.step(Insn::Ret, |at| at.cpu.rip += 1);
+    m.expect(&[b, a]);
+    let word = m.pop();
+    m.memory.insert(m.at.cpu.rsp, word);
+    m.step(Insn::Push, |at| at.cpu.rip += 1);
+    m.push(word);
+    m.expect(&[b, a]);
+    m.ret();
+    m.expect(&[a]);
+}
+
+fn system_call(m: &mut Machine) -> UserBoundary {
+    let boundary = UserBoundary {
+        ip: 0x40_1000,
+        sp: 0x7fff_0000,
+        pushed_at: None,
+    };
+    m.shadow.root(Some(Left::new(boundary, Some(PT_REGS))));
+    boundary
+}
+
+fn save(m: &mut Machine, ip: u64, sp: u64) {
+    m.memory.insert(PT_REGS + offset_of(Reg::Rip), ip);
+    m.memory.insert(PT_REGS + offset_of(Reg::Rsp), sp);
+    m.step(Insn::Other, |at| at.cpu.rip += 4);
+}
+
+#[test]
+fn user_space_is_known_from_the_entry_on() {
+    let mut m = Machine::new();
+    assert_eq!(m.shadow.boundary(), None);
+    let boundary = system_call(&mut m);
+    // What an entry before has left there is none of this one's.
+    save(&mut m, 0x40_2000, 0x7fff_1000);
+    assert_eq!(m.shadow.boundary(), Some(boundary));
+    save(&mut m, boundary.ip, boundary.sp);
+    assert_eq!(m.shadow.boundary(), Some(boundary));
+    // A signal is delivered, or another program executed.
+    save(&mut m, 0x40_3000, 0x7ffe_0000);
+    let changed = UserBoundary {
+        ip: 0x40_3000,
+        sp: 0x7ffe_0000,
+        ..boundary
+    };
+    assert_eq!(m.shadow.boundary(), Some(changed));
+    // Another task has another one, and this one's comes back with it.
+    m.call(TEXT + 0x100);
+    let own = m.at.cpu.rsp;
+    m.sp(Insn::MoveSp, OTHER + 0x2000);
+    assert_eq!(m.shadow.boundary(), None);
+    m.sp(Insn::MoveSp, own);
+    assert_eq!(m.shadow.boundary(), Some(changed));
+    m.shadow.lost();
+    assert_eq!(m.shadow.boundary(), None);
+}
+
+#[test]
+fn an_exceptions_frame_is_the_users_registers() {
+    let mut m = Machine::new();
+    m.at.cs = USER_CS;
+    (m.at.cpu.rip, m.at.cpu.rsp) = (0x40_1000, 0x7fff_0000);
+    m.interrupt(Some(NMI + 0x2000));
+    let boundary = UserBoundary {
+        ip: 0x40_1000,
+        sp: 0x7fff_0000,
+        pushed_at: Some(NMI + 0x2000 - 0xa8),
+    };
+    assert_eq!(m.shadow.boundary(), Some(boundary));
+    // What interrupts the kernel then has nothing to do with user space.
+    m.call(TEXT + 0x100);
+    m.interrupt(None);
+    assert_eq!(m.shadow.boundary(), Some(boundary));
 }

@@ -8,41 +8,54 @@
 //! goes on. A return address popped into a register is kept until somebody goes there; so is one
 //! that a tracer took from the stack, when the tracer's trampoline is returned to instead.
 //!
+//! With an entry from user space the registers with which user space was left are known too
+//! ([`UserBoundary`]), and where the kernel itself changes them (a signal, `execve`), so are those.
+//!
 //! Only one processor is followed. A task that ran on another one meanwhile is told by its stack: a
 //! chain is taken up again only if all of its return addresses are still there.
 //!
 //! It knows the kernel's stacks and its interrupt descriptor table, unlike the tracker for user
-//! space (`unwind::truth`), which must guess both.
+//! space ([`super::Tracker`]), which must guess both.
 
-use std::collections::HashMap;
-use std::ops::Range;
-use unwind_sim_unwind::kernel::{THREAD_SIZE, is_user_cs};
-use unwind_sim_unwind::truth::{Cpu, Insn, TrueFrame, TrueKind, Truth};
+use super::{Cpu, Insn, TrueFrame, TrueKind, Truth};
+use crate::kernel::{IRET_FRAME_OFFSET, THREAD_SIZE, UserBoundary, is_user_cs, offset_of};
+use crate::regs::Reg;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Most frames of a task: a stack has no room for more.
 const FRAMES_MAX: usize = (THREAD_SIZE / 8) as usize * 4;
 /// Most tasks whose chains are kept.
 const TASKS_MAX: usize = 4096;
+/// Bytes that `ret`, alone or with an operand, takes from the stack.
+const RET_POPS: core::ops::RangeInclusive<u64> = 8..=8 + u16::MAX as u64;
 
 /// What is seen between two instructions.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
-    pub(super) cpu: Cpu,
-    pub(super) cs: u64,
+pub struct Seen {
+    /// rip, rsp and the callee-saved registers.
+    pub cpu: Cpu,
+    /// The code segment.
+    pub cs: u64,
 }
 
 impl Seen {
-    pub(super) const fn is_user(&self) -> bool {
+    /// Is this user mode?
+    pub const fn is_user(&self) -> bool {
         is_user_cs(self.cs)
     }
 }
 
 /// What the processor pushed for an interrupt.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct IretFrame {
-    pub(super) rip: u64,
-    pub(super) cs: u64,
-    pub(super) rsp: u64,
+pub struct IretFrame {
+    /// Interrupted instruction.
+    pub rip: u64,
+    /// Its code segment.
+    pub cs: u64,
+    /// Interrupted stack pointer.
+    pub rsp: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -58,21 +71,59 @@ struct Held {
     saved: [u64; 6],
 }
 
+/// User space, as it was left.
+#[derive(Clone, Copy, Debug)]
+pub struct Left {
+    /// The registers.
+    pub boundary: UserBoundary,
+    /// Address of the `struct pt_regs` at the end of the task's stack.
+    pub pt_regs: Option<u64>,
+    /// They were seen there: from now on a change is the kernel's doing.
+    saved: bool,
+}
+
+impl Left {
+    /// With these registers, which `pt_regs` is to hold.
+    pub const fn new(boundary: UserBoundary, pt_regs: Option<u64>) -> Left {
+        Left {
+            boundary,
+            pt_regs,
+            saved: false,
+        }
+    }
+
+    /// Follows what the kernel does to the saved registers.
+    pub fn follow(&mut self, word: &mut dyn FnMut(u64) -> Option<u64>) {
+        let Some(at) = self.pt_regs else { return };
+        let mut saved = |reg| word(at.wrapping_add(offset_of(reg)));
+        let (Some(ip), Some(sp)) = (saved(Reg::Rip), saved(Reg::Rsp)) else {
+            return;
+        };
+        let boundary = &mut self.boundary;
+        self.saved |= (ip, sp) == (boundary.ip, boundary.sp);
+        if self.saved {
+            (boundary.ip, boundary.sp) = (ip, sp);
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 struct Chain {
     frames: Vec<Held>,
-    /// Does it begin at an entry from user space?
+    /// Does it start at an entry from user space?
     complete: bool,
+    /// The registers with which user space was left, and where the kernel keeps them.
+    left: Option<Left>,
     /// rsp when another task was switched to.
     rsp: u64,
 }
 
 /// The shadow stacks.
 #[derive(Debug, Default)]
-pub(super) struct Shadow {
+pub struct Shadow {
     chain: Chain,
     /// Of tasks that do not run, by the begins of their stacks.
-    others: HashMap<u64, Chain>,
+    others: BTreeMap<u64, Chain>,
     /// The stacks that belong to the processor, not to a task.
     processor: Vec<Range<u64>>,
     /// What tracers have functions return to.
@@ -81,7 +132,7 @@ pub(super) struct Shadow {
 
 impl Shadow {
     /// Knows the trampolines of tracers, to which functions return.
-    pub(super) fn new(trampolines: Vec<u64>) -> Shadow {
+    pub fn new(trampolines: Vec<u64>) -> Shadow {
         Shadow {
             trampolines,
             ..Shadow::default()
@@ -89,7 +140,7 @@ impl Shadow {
     }
 
     /// Tells of the processor's stacks.
-    pub(super) fn set_processor(&mut self, stacks: Vec<Range<u64>>) {
+    pub fn set_processor(&mut self, stacks: Vec<Range<u64>>) {
         self.processor = stacks;
     }
 
@@ -108,21 +159,42 @@ impl Shadow {
         self.stack(slot.wrapping_add(8)).0
     }
 
-    /// User space: there is nothing on the kernel's stack.
-    pub(super) fn root(&mut self) {
+    /// An entry from user space, which was left so, if that is known: there is nothing on the
+    /// kernel's stack.
+    pub fn root(&mut self, left: Option<Left>) {
         self.chain.frames.clear();
         self.chain.complete = true;
+        self.chain.left = left;
+    }
+
+    /// The registers with which user space was left, where the chain starts there and they are
+    /// known.
+    pub fn boundary(&self) -> Option<UserBoundary> {
+        let left = self.chain.left.filter(|_| self.chain.complete);
+        left.map(|left| left.boundary)
     }
 
     /// The kernel ran unseen.
-    pub(super) fn lost(&mut self) {
+    pub fn lost(&mut self) {
         self.chain = Chain::default();
     }
 
-    /// An interrupt was delivered, and `handler` is about to run.
-    pub(super) fn interrupted(&mut self, handler: &Seen, slot: u64, frame: IretFrame) {
+    /// An interrupt was delivered, and `handler` is about to run. Out of user space, `pt_regs` is
+    /// where the entry code will save the registers.
+    pub fn interrupted(
+        &mut self,
+        handler: &Seen,
+        slot: u64,
+        frame: IretFrame,
+        pt_regs: Option<u64>,
+    ) {
         if is_user_cs(frame.cs) {
-            return self.root();
+            let boundary = UserBoundary {
+                ip: frame.rip,
+                sp: frame.rsp,
+                pushed_at: Some(slot.wrapping_sub(IRET_FRAME_OFFSET)),
+            };
+            return self.root(Some(Left::new(boundary, pt_regs)));
         }
         self.push(Held {
             slot: Some(slot),
@@ -142,7 +214,7 @@ impl Shadow {
 
     /// An instruction of class `insn` was executed, and no interrupt was delivered.
     /// `word` reads the stack as it is now.
-    pub(super) fn step(
+    pub fn step(
         &mut self,
         insn: Insn,
         before: &Seen,
@@ -150,9 +222,16 @@ impl Shadow {
         word: &mut dyn FnMut(u64) -> Option<u64>,
     ) {
         if after.is_user() || before.is_user() {
-            return self.root();
+            return self.root(None);
         }
         let (old, new) = (before.cpu.rsp, after.cpu.rsp);
+        // Nothing was executed: another processor's stop came first.
+        if (before.cpu.rip, old) == (after.cpu.rip, new) {
+            return;
+        }
+        if let Some(left) = &mut self.chain.left {
+            left.follow(word);
+        }
         match insn {
             Insn::Call { len, .. } if new == old.wrapping_sub(8) => {
                 let pc = before.cpu.rip.wrapping_add(u64::from(len));
@@ -165,9 +244,11 @@ impl Shadow {
                     saved: after.cpu.saved,
                 });
             }
-            Insn::Ret => self.returned(old, after.cpu.rip),
+            Insn::Ret if RET_POPS.contains(&new.wrapping_sub(old)) => {
+                self.returned(old, after.cpu.rip);
+            }
             Insn::Far => self.iret(&after.cpu),
-            Insn::Push => self.pushed(new, word),
+            Insn::Push if new == old.wrapping_sub(8) => self.pushed(new, word),
             Insn::Pop if new == old.wrapping_add(8) => self.popped(old),
             Insn::JumpIndirect => self.went(after.cpu.rip),
             _ => {}
@@ -276,7 +357,7 @@ impl Shadow {
         };
         let next = self.others.remove(&to);
         let next = next.filter(|c| c.rsp == new && c.frames.iter().all(&mut is_there));
-        let mut left = std::mem::replace(&mut self.chain, next.unwrap_or_default());
+        let mut left = core::mem::replace(&mut self.chain, next.unwrap_or_default());
         left.rsp = old;
         if self.others.len() < TASKS_MAX {
             self.others.insert(from, left);
@@ -284,7 +365,7 @@ impl Shadow {
     }
 
     /// The true chain.
-    pub(super) fn truth(&self, cpu: &Cpu) -> Truth {
+    pub fn truth(&self, cpu: &Cpu) -> Truth {
         let frames = &self.chain.frames;
         let cfa = |count: usize| count.checked_sub(1).map_or(0, |index| frames[index].cfa);
         let mut out = Vec::with_capacity(frames.len() + 1);

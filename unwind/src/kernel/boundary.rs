@@ -1,0 +1,137 @@
+//! The user boundary: the registers with which user space was left, where the kernel keeps them,
+//! and whether a walk ended there.
+
+use super::pt_regs::PT_REGS_LEN;
+use super::stacks::StackType;
+use super::task::Task;
+
+/// The registers with which user space was left. Part of the truth.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct UserBoundary {
+    /// The user's rip.
+    pub ip: u64,
+    /// The user's rsp.
+    pub sp: u64,
+    /// Address of the `struct pt_regs` whose hardware part the processor pushed. `None` for a
+    /// system call: the entry code pushes all of it.
+    pub pushed_at: Option<u64>,
+}
+
+/// The registers by which a walk left the kernel: those of user space, if it is right.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct UserRegs {
+    /// Address of the `struct pt_regs`.
+    pub at: u64,
+    /// rip in it.
+    pub ip: u64,
+    /// rsp in it.
+    pub sp: u64,
+}
+
+impl UserBoundary {
+    /// Where `task` keeps these registers: what the processor pushed, the entry code's copy at the
+    /// end of the task's stack (`task_pt_regs`), and the copy that it makes at the end of the entry
+    /// stack on the way back (`swapgs_restore_regs_and_return_to_usermode`).
+    pub fn places(&self, task: &Task) -> impl Iterator<Item = u64> {
+        let entry = task.stacks.iter().find(|s| s.kind == StackType::Entry);
+        let way_back = entry.and_then(|s| s.end.checked_sub(PT_REGS_LEN));
+        let places = [self.pushed_at, task_pt_regs(task), way_back];
+        places.into_iter().flatten()
+    }
+
+    /// Are these the registers with which user space was left, and where `task` keeps them?
+    pub fn is(&self, found: &UserRegs, task: &Task) -> bool {
+        (found.ip, found.sp) == (self.ip, self.sp) && self.places(task).any(|at| at == found.at)
+    }
+}
+
+/// Address of the registers with which a task entered the kernel, at the end of its stack.
+pub(super) fn task_pt_regs(task: &Task) -> Option<u64> {
+    let own = task.stacks.iter().find(|s| s.kind == StackType::Task)?;
+    own.end
+        .checked_sub(PT_REGS_LEN.checked_add(task.top_padding)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::StackInfo;
+    use alloc::vec;
+
+    const END: u64 = 0x8000;
+
+    fn task() -> Task {
+        Task {
+            stacks: vec![StackInfo {
+                kind: StackType::Task,
+                begin: END - 0x4000,
+                end: END,
+                next_sp: 0,
+            }],
+            ..Task::default()
+        }
+    }
+
+    #[test]
+    fn values_and_place_have_to_be_right() {
+        let boundary = UserBoundary {
+            ip: 0x40_1000,
+            sp: 0x7ff0,
+            pushed_at: Some(0x9000),
+        };
+        let right = UserRegs {
+            at: END - PT_REGS_LEN,
+            ip: 0x40_1000,
+            sp: 0x7ff0,
+        };
+        let is = |found| boundary.is(&found, &task());
+        assert!(is(right));
+        assert!(is(UserRegs {
+            at: 0x9000,
+            ..right
+        }));
+        assert!(!is(UserRegs {
+            at: 0x9008,
+            ..right
+        }));
+        assert!(!is(UserRegs {
+            at: END - PT_REGS_LEN - 8,
+            ..right
+        }));
+        assert!(!is(UserRegs {
+            ip: 0x40_1001,
+            ..right
+        }));
+        assert!(!is(UserRegs {
+            sp: 0x7ff8,
+            ..right
+        }));
+        let system_call = UserBoundary {
+            pushed_at: None,
+            ..boundary
+        };
+        assert!(system_call.is(&right, &task()));
+        assert!(!system_call.is(
+            &UserRegs {
+                at: 0x9000,
+                ..right
+            },
+            &task()
+        ));
+    }
+
+    #[test]
+    fn padding_at_the_end_of_the_stack_counts() {
+        let padded = Task {
+            top_padding: 16,
+            ..task()
+        };
+        assert_eq!(task_pt_regs(&padded), Some(END - PT_REGS_LEN - 16));
+        let hostile = Task {
+            top_padding: u64::MAX,
+            ..task()
+        };
+        assert_eq!(task_pt_regs(&hostile), None);
+        assert_eq!(task_pt_regs(&Task::default()), None);
+    }
+}
