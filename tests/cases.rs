@@ -71,8 +71,12 @@ fn check_confirmed(recorded: &Recorded) -> Result<(), Failed> {
     let mut faults = Vec::new();
     for index in 0..recorded.points.len() {
         recorded.with_view(index, |view| {
-            let Ok(state) = source.state(view) else {
-                return;
+            let state = match source.state(view) {
+                Ok(state) => state,
+                Err(error) => {
+                    let key = &recorded.points[index].key;
+                    return faults.push(format!("{key}: {error}"));
+                }
             };
             let root = tempfile::tempdir().expect("an empty folder");
             let resumed = confirm::resume(state, INSTRUCTIONS_MAX, root.path());

@@ -4,7 +4,7 @@ use super::sample::Recorded;
 use crate::engine::{Engine, MemoryView, Outcome, Setting};
 use crate::spec;
 use crate::text::column_name;
-use unwind_sim_corpus::case::{Case, Cell, Machine, Matrix, Row, View};
+use unwind_sim_corpus::case::{Case, Cell, Machine, Matrix, PointKey, Row, View};
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::verdict::Verdict;
@@ -56,6 +56,32 @@ pub fn matrix_of(recorded: &Recorded) -> Matrix {
         }
     }
     Matrix { columns, rows }
+}
+
+/// What the file is to say of a recorded case whose matrix is `found`. Where code of the system has
+/// run, its stack words and rows have a part in each verdict, and only what is claimed right is
+/// expected.
+pub fn expectation_of(recorded: &Recorded, found: &Matrix) -> Matrix {
+    let header = &recorded.case.header;
+    let mut expected = found.clone();
+    for (index, row) in expected.rows.iter_mut().enumerate() {
+        if !recorded.has_system_code(index) {
+            continue;
+        }
+        for (column, cell) in found.columns.iter().zip(&mut row.cells) {
+            let claimed = header.right.iter().any(|claim| {
+                let unwinder = column.split('@').next();
+                let at = |key: &PointKey| PointKey::parse(&row.point).is_ok_and(|r| key.covers(&r));
+                unwinder == Some(claim.unwinder.as_str())
+                    && (claim.args.is_empty()
+                        || claim.args.iter().any(|a| a.at.as_ref().is_some_and(at)))
+            });
+            if *cell != Cell::NotApplicable && !claimed {
+                *cell = Cell::Open;
+            }
+        }
+    }
+    expected
 }
 
 /// What all walks of a case share.

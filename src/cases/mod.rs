@@ -18,7 +18,7 @@ mod sample;
 
 pub use bless::{Blessed, bless};
 pub use build::{Program, ToolError};
-pub use matrix::{COLUMNS, matrix_of, setting_of};
+pub use matrix::{COLUMNS, expectation_of, matrix_of, setting_of};
 pub use sample::Recorded;
 
 use crate::shell::quoted_path;
@@ -211,7 +211,8 @@ impl Built {
         differences.extend(claims::differences(&recorded, &matrix));
         match &self.case.expected {
             Some(expected) => {
-                differences.extend(matrix::differences(expected, &matrix, engine));
+                let found = expectation_of(&recorded, &matrix);
+                differences.extend(matrix::differences(expected, &found, engine));
             }
             None => differences.push("it was never blessed".to_owned()),
         }

@@ -101,6 +101,20 @@ impl Recorded {
         })
     }
 
+    /// Is code at this point mapped that is not of the case itself, such as the C library? Its
+    /// start-up code has left words on the stack even where none of its functions is active.
+    pub(super) fn has_system_code(&self, index: usize) -> bool {
+        let point = &self.points[index];
+        let mappings = point.world.space(point.sample.pid).mappings();
+        let files = mappings
+            .iter()
+            .filter_map(|m| m.image.as_ref())
+            .map(|i| crate::names::file_name(i.name()));
+        files
+            .into_iter()
+            .any(|file| file != self.case.name && file != "[vdso]" && file != "[vsyscall]")
+    }
+
     /// Where the author's chains and the shadow stack disagree, line by line.
     pub fn truth_differences(&self) -> Vec<String> {
         (0..self.points.len())
@@ -121,12 +135,10 @@ impl Recorded {
         let from = expected_from(truth, live.rsp(), mark);
         let found = named(space, truth, from);
         let stated = &point.stated.frames;
-        let fits = found.len() >= stated.len()
-            && found
-                .iter()
-                .zip(stated)
-                .all(|(found, stated)| found.fits(stated))
-            && (!point.stated.complete || (truth.is_complete() && found.len() == stated.len()));
+        let stated_frames = fitting(&found, stated);
+        let fits = stated_frames.is_some_and(|count| {
+            !point.stated.complete || (truth.is_complete() && found.len() == count)
+        });
         (!fits).then(|| {
             format!(
                 "  {}: the shadow stack has {}{}, the file says {}{}",
@@ -160,6 +172,26 @@ fn join(names: impl ExactSizeIterator<Item = String>) -> String {
     }
 }
 
+/// How many of the frames found are the stated ones; `None` if they are others.
+fn fitting(found: &[Named], stated: &[Frame]) -> Option<usize> {
+    let mut count = 0;
+    for (index, frame) in stated.iter().enumerate() {
+        if !found.get(count)?.fits(frame) {
+            return None;
+        }
+        count += 1;
+        if let Frame::Images(_) = frame {
+            // The following frames of the image are its own as well, unless they are stated next.
+            let next = stated.get(index + 1);
+            count += found[count..]
+                .iter()
+                .take_while(|f| f.fits(frame) && !next.is_some_and(|n| f.fits(n)))
+                .count();
+        }
+    }
+    Some(count)
+}
+
 /// A true frame by name.
 struct Named {
     name: String,
@@ -172,7 +204,7 @@ impl Named {
         match stated {
             Frame::Function(name) => !self.is_signal && self.name == *name,
             Frame::Image(prefix) if prefix == "anon" => self.image.is_empty(),
-            Frame::Image(prefix) => self.image.starts_with(prefix.as_str()),
+            Frame::Image(prefix) | Frame::Images(prefix) => self.image.starts_with(prefix.as_str()),
             Frame::Signal => self.is_signal,
         }
     }
@@ -294,4 +326,41 @@ fn patch(sample: &mut Sample<'_>, address: u64, value: u64) -> bool {
         word.map(|w| w.copy_from_slice(&value.to_le_bytes()))
             .is_some()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unwind_sim_corpus::case::Chain;
+
+    /// How many of the frames found, `image:function`, are those of `stated`.
+    fn fits(found: &str, stated: &str) -> Option<usize> {
+        let frame = |word: &str| {
+            let (image, name) = word.split_once(':').expect("an image");
+            Named {
+                name: name.to_owned(),
+                image: image.to_owned(),
+                is_signal: false,
+            }
+        };
+        let found: Vec<Named> = found.split_whitespace().map(frame).collect();
+        fitting(&found, &Chain::parse(stated).expect("a chain").frames)
+    }
+
+    #[test]
+    fn as_many_frames_of_a_library_as_the_system_has() {
+        let stated = "main < [libc]+ < _start";
+        let fit = |found| fits(found, stated);
+        assert_eq!(fit("a:main libc.so.6:one a:_start"), Some(3));
+        assert_eq!(fit("a:main libc.so.6:one libc.so.6:two a:_start"), Some(4));
+        assert_eq!(fit("a:main a:_start"), None, "one at least");
+        assert_eq!(fit("a:main libc.so.6:one"), None);
+        assert_eq!(fit("a:main libc.so.6:one ld.so:x a:_start"), None);
+        // What is behind the stated frames is counted by nobody.
+        assert_eq!(fit("a:main libc:one a:_start a:more"), Some(3));
+        // Frames of the image may be stated by name behind the others.
+        assert_eq!(fits("l:one l:two l:last", "[l]+ < last"), Some(3));
+        assert_eq!(fits("l:one l:two l:last", "[l]+ < [l]"), Some(2));
+        assert_eq!(fits("l:one l:two", "[l]"), Some(1));
+    }
 }

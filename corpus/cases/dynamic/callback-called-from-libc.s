@@ -3,7 +3,7 @@
 #! group: dynamic
 #! link: -no-pie
 #! right: dwarf
-#@ in_compare: compare < [libc.so] < ...
+#@ in_compare: compare < [libc]+ < ...
         .include "prelude.inc"
 
 FUNC compare
@@ -30,5 +30,5 @@ ENDFUNC main
         .balign 4
 numbers: .long  5, 3, 8, 1, 9, 2, 7, 4
 
-#= sample     dwarf sframe orc fp        guess
-#= in_compare .     .      .   t@1/US512 x7@2/US502
+#= sample     dwarf sframe orc fp guess
+#= in_compare .     *      *   *  *

@@ -3,7 +3,7 @@
 #! group: dynamic
 #! link: -no-pie
 #! right: dwarf
-#@ in_leaf: leaf < main < [libc.so] < [libc.so] < _start
+#@ in_leaf: leaf < main < [libc]+ < _start
         .include "prelude.inc"
 
 FUNC leaf
@@ -21,5 +21,5 @@ FUNC main
         ret
 ENDFUNC main
 
-#= sample  dwarf sframe orc fp         guess
-#= in_leaf .     .      .   m1@1/US512 x4@3/US502
+#= sample  dwarf sframe orc fp guess
+#= in_leaf .     *      *   *  *

@@ -3,8 +3,8 @@
 #! group: dynamic
 #! link: -no-pie
 #! right: dwarf
-#@ cleaning: cleaner < catcher < main < [libc.so] < [libc.so] < _start
-#@ landed: catcher < main < [libc.so] < [libc.so] < _start
+#@ cleaning: cleaner < catcher < main < [libc]+ < _start
+#@ landed: catcher < main < [libc]+ < _start
         .include "prelude.inc"
 
         .globl catching
@@ -86,6 +86,6 @@ ENDFUNC main
 exception: .quad 0x756e77696e64, 0, 0, 0
 cleaned: .quad  0
 
-#= sample   dwarf sframe orc fp         guess
-#= cleaning .     .      .   m1@1/US512 x4@4/US502
-#= landed   .     .      .   t@3/US512  x4@3/US502
+#= sample   dwarf sframe orc fp guess
+#= cleaning .     *      *   *  *
+#= landed   .     *      *   *  *

@@ -3,8 +3,8 @@
 #! group: dynamic
 #! link: -no-pie
 #! right: dwarf
-#@ in_constructor: constructor < [libc.so] < ...
-#@ in_main: main < [libc.so] < [libc.so] < _start
+#@ in_constructor: constructor < [libc]+ < ...
+#@ in_main: main < [libc]+ < _start
         .include "prelude.inc"
 
 FUNC constructor
@@ -24,6 +24,6 @@ ENDFUNC main
         .balign 8
         .quad   constructor
 
-#= sample         dwarf sframe orc fp        guess
-#= in_constructor .     .      .   t@1/US512 x3@2/US502
-#= in_main        .     .      .   t@1/US512 x4@2/US502
+#= sample         dwarf sframe orc fp guess
+#= in_constructor .     *      *   *  *
+#= in_main        .     *      *   *  *

@@ -4,7 +4,7 @@
 #! link: -no-pie
 #! right: dwarf(at resumed)
 #@ in_body: body < ...
-#@ resumed: leaf < main < [libc.so] < [libc.so] < _start
+#@ resumed: leaf < main < [libc]+ < _start
         .include "prelude.inc"
 
 FUNC body
@@ -51,6 +51,6 @@ other:  .skip   968
         .balign 16
 stack:  .skip   65536
 
-#= sample  dwarf sframe orc fp         guess
-#= in_body .     .      .   t@1/US512  ~
-#= resumed .     .      .   m1@1/US512 x4@3/US502
+#= sample  dwarf sframe orc fp guess
+#= in_body *     *      *   *  *
+#= resumed .     *      *   *  *

@@ -3,7 +3,7 @@
 #! group: dynamic
 #! link: -no-pie
 #! right: dwarf
-#@ in_handler: at_end < [libc.so] < [libc.so] < ...
+#@ in_handler: at_end < [libc]+ < ...
         .include "prelude.inc"
 
 FUNC at_end
@@ -26,5 +26,5 @@ FUNC main
         ret
 ENDFUNC main
 
-#= sample     dwarf sframe    orc fp        guess
-#= in_handler .     t@3/US103 .   t@1/US512 x4@4/US502
+#= sample     dwarf sframe orc fp guess
+#= in_handler .     *      *   *  *

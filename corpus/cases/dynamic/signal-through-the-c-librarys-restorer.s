@@ -3,7 +3,7 @@
 #! group: dynamic
 #! link: -no-pie
 #! right: dwarf
-#@ in_handler: handler < <signal> < [libc.so] < ...
+#@ in_handler: handler < <signal> < [libc]+ < ...
         .include "prelude.inc"
 
 FUNC handler
@@ -25,5 +25,5 @@ FUNC main
         ret
 ENDFUNC main
 
-#= sample     dwarf sframe orc       fp         guess
-#= in_handler .     .      t@2/US103 m4@1/US512 x11@2/US502
+#= sample     dwarf sframe orc fp guess
+#= in_handler .     *      *   *  *

@@ -4,7 +4,7 @@
 #! link: -no-pie
 #! right: dwarf
 #! not-emulated: it makes a thread
-#@ in_thread: works < thread < [libc.so] < [libc.so]
+#@ in_thread: works < thread < [lib]+
         .include "prelude.inc"
 
 FUNC works
@@ -43,5 +43,5 @@ ENDFUNC main
         .balign 8
 handle: .skip   8
 
-#= sample    dwarf sframe orc fp        guess
-#= in_thread .     .      .   t@1/US512 x2@3/US502
+#= sample    dwarf sframe orc fp guess
+#= in_thread .     *      *   *  *

@@ -22,6 +22,9 @@ pub(crate) fn parse_code(text: &str) -> Option<Code> {
 pub enum Cell {
     /// `-`: this column has nothing to do with this point.
     NotApplicable,
+    /// `*`: code of the system, such as its C library, has a part in it, and no claim says that it
+    /// is right. Another system may give another verdict, so none is expected.
+    Open,
     /// A verdict and, where one is known, its reason: `t@2/US203`.
     Judged {
         /// The verdict. Its short form is the cell.
@@ -43,6 +46,9 @@ impl Cell {
         if text == "-" {
             return Ok(Self::NotApplicable);
         }
+        if text == "*" {
+            return Ok(Self::Open);
+        }
         let (verdict, code) = match text.split_once('/') {
             Some((verdict, code)) => (verdict, Some(parse_code(code).ok_or_else(bad)?)),
             None => (text, None),
@@ -58,7 +64,7 @@ impl Cell {
     pub fn verdict(self) -> Option<Verdict> {
         match self {
             Self::Judged { verdict, .. } => Some(verdict),
-            Self::NotApplicable => None,
+            Self::NotApplicable | Self::Open => None,
         }
     }
 
@@ -66,7 +72,7 @@ impl Cell {
     pub fn code(self) -> Option<Code> {
         match self {
             Self::Judged { code, .. } => code,
-            Self::NotApplicable => None,
+            Self::NotApplicable | Self::Open => None,
         }
     }
 }
@@ -75,6 +81,7 @@ impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotApplicable => f.write_str("-"),
+            Self::Open => f.write_str("*"),
             Self::Judged {
                 verdict,
                 code: None,

@@ -103,6 +103,9 @@ pub enum Frame {
     Function(String),
     /// Any function of an image: the start of its file name, as in `[libc.so]`.
     Image(String),
+    /// One frame or more of an image, written `[libc]+`: how many functions the system's libraries
+    /// need for something is not for a case to say.
+    Images(String),
     /// The frame of the signal trampoline, written `<signal>`.
     Signal,
 }
@@ -112,6 +115,7 @@ impl fmt::Display for Frame {
         match self {
             Self::Function(name) => f.write_str(name),
             Self::Image(name) => write!(f, "[{name}]"),
+            Self::Images(name) => write!(f, "[{name}]+"),
             Self::Signal => f.write_str("<signal>"),
         }
     }
@@ -185,16 +189,17 @@ fn parse_frame(word: &str) -> Result<(Frame, usize), CaseErrorKind> {
     if word == "<signal>" {
         return Ok((Frame::Signal, 1));
     }
-    if let Some(image) = word
+    let one = word.strip_suffix('+').unwrap_or(word);
+    if let Some(image) = one
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'))
     {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"._+-".contains(&b);
         let valid = !image.is_empty() && image.bytes().all(plain);
-        return if valid {
-            Ok((Frame::Image(image.to_owned()), 1))
-        } else {
-            Err(bad())
+        return match valid {
+            true if one.len() < word.len() => Ok((Frame::Images(image.to_owned()), 1)),
+            true => Ok((Frame::Image(image.to_owned()), 1)),
+            false => Err(bad()),
         };
     }
     let (name, count) = match word.split_once('*') {

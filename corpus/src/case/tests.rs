@@ -328,3 +328,17 @@ fn cut_and_altered_text_never_panics() {
         }
     }
 }
+
+#[test]
+fn what_depends_on_the_system_has_words_of_its_own() {
+    assert_eq!(Cell::parse("*"), Ok(Cell::Open));
+    assert_eq!(Cell::Open.to_string(), "*");
+    assert_eq!((Cell::Open.verdict(), Cell::Open.code()), (None, None));
+    assert!(Cell::parse("*/US203").is_err());
+    let chain = Chain::parse("main < [libc]+ < [libc]").unwrap();
+    let frames: Vec<String> = chain.frames.iter().map(ToString::to_string).collect();
+    assert_eq!(frames, ["main", "[libc]+", "[libc]"]);
+    for bad in ["[]+", "[libc]++", "main+", "[libc+"] {
+        assert!(Chain::parse(bad).is_err(), "{bad}");
+    }
+}

@@ -7,13 +7,16 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use unwind_sim_unwind::orc::Index;
 
+#[path = "../../../../tests/common/skip.rs"]
+mod skip;
+
 const SLOW: &str = "UNWIND_SIM_SLOW";
 const FOLDER: &str = "UNWIND_SIM_KERNELS";
 
 /// Versions in the folder.
-fn kernels() -> Vec<(PathBuf, PathBuf)> {
+fn kernels(test: &str) -> Vec<(PathBuf, PathBuf)> {
     let Some(folder) = std::env::var_os(FOLDER).filter(|_| std::env::var_os(SLOW).is_some()) else {
-        println!("not run: set {SLOW}=1 and {FOLDER}");
+        skip::skip(test, format_args!("slow; set {SLOW}=1 and {FOLDER}"));
         return Vec::new();
     };
     let entries = std::fs::read_dir(folder).expect("the folder").flatten();
@@ -32,7 +35,7 @@ fn kernels() -> Vec<(PathBuf, PathBuf)> {
 
 #[test]
 fn kallsyms_of_a_stripped_kernel_are_those_of_system_map() {
-    for (vmlinuz, map) in kernels() {
+    for (vmlinuz, map) in kernels("kallsyms_of_a_stripped_kernel_are_those_of_system_map") {
         let own = open(&vmlinuz, &OpenOptions::default()).expect("a kernel");
         assert_eq!(own.symbol_source, Some(SymbolSource::Kallsyms));
         let options = OpenOptions {
@@ -71,7 +74,7 @@ fn kallsyms_of_a_stripped_kernel_are_those_of_system_map() {
 
 #[test]
 fn orc_tables_are_whole() {
-    for (vmlinuz, _) in kernels() {
+    for (vmlinuz, _) in kernels("orc_tables_are_whole") {
         let kernel = open(&vmlinuz, &OpenOptions::default()).expect("a kernel");
         let index = Index::new(&kernel.image, kernel.encoding).expect("a good table");
         let index = index.expect("a table");
@@ -108,7 +111,7 @@ fn modules(folder: &Path, depth: usize, out: &mut Vec<PathBuf>) {
 fn every_entry_of_every_module_lies_in_its_code() {
     const AT: u64 = 0xffff_ffff_c000_0000;
     let (mut files, mut count, mut without_code) = (Vec::new(), 0, 0);
-    if let Some((vmlinuz, _)) = kernels().first() {
+    if let Some((vmlinuz, _)) = kernels("every_entry_of_every_module_lies_in_its_code").first() {
         modules(vmlinuz.parent().expect("a folder"), 0, &mut files);
     }
     for path in &files {
