@@ -1,11 +1,12 @@
 //! Imports become traces: a perf.data or a core is read once, as a stream, into a temporary
 //! trace or the one that was asked for.
 
-use crate::input::{FileKind, OpenOptions};
+use crate::file_kind::{FileKind, WrongKind};
+use crate::input::OpenOptions;
 use std::collections::HashMap;
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use unwind_sim_corpus::import::{self as corpus, ImportItem, ImportOptions, Imported};
 use unwind_sim_corpus::model::{Event, ImageIndex, Item};
 use unwind_sim_corpus::trace::{self, Meta, Trace, TraceError, TraceWriter, WriteError};
@@ -26,16 +27,8 @@ pub enum ImportError {
     #[error("cannot make a temporary file: {0}")]
     Temporary(std::io::Error),
     /// Nothing that can be imported.
-    #[error(
-        "{path} is neither a trace, a perf.data, an ELF core nor a case (.s){hint}; \
-         `unwind-sim inspect` shows what is in an ELF file"
-    )]
-    Unknown {
-        /// The file.
-        path: PathBuf,
-        /// What it is instead, if that is known.
-        hint: &'static str,
-    },
+    #[error(transparent)]
+    Kind(#[from] WrongKind),
 }
 
 /// What describes the import in its trace.
@@ -64,20 +57,16 @@ pub fn into<W: Write>(
     options: &OpenOptions,
     writer: &mut TraceWriter<W>,
 ) -> Result<Imported, ImportError> {
-    if matches!(
+    let wrong = || WrongKind {
+        path: path.into(),
         kind,
-        FileKind::Elf | FileKind::Kernel | FileKind::Case | FileKind::Trace
+        wanted: "a perf.data, an ELF core, a vmcore or a kernel's capture (JSON)",
+    };
+    if !matches!(
+        kind,
+        FileKind::PerfData | FileKind::Core | FileKind::Capture
     ) {
-        let hint = match kind {
-            FileKind::Elf => ": it is an ELF file, but no core",
-            FileKind::Kernel => ": it is a kernel image, without any stack",
-            FileKind::Case => ": it is a case, which is run (extract --all makes a trace of it)",
-            _ => ": it is a trace already",
-        };
-        return Err(ImportError::Unknown {
-            path: path.into(),
-            hint,
-        });
+        return Err(wrong().into());
     }
     let mut import = ImportOptions::default();
     import.files.symfs.clone_from(&options.symfs);
@@ -100,10 +89,7 @@ pub fn into<W: Write>(
     );
     match (imported, failed) {
         (_, Some(error)) => Err(error.into()),
-        (Err(corpus::ImportError::UnknownFormat), None) => Err(ImportError::Unknown {
-            path: path.into(),
-            hint: "",
-        }),
+        (Err(corpus::ImportError::UnknownFormat), None) => Err(wrong().into()),
         (imported, None) => Ok(imported?),
     }
 }

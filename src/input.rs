@@ -2,10 +2,11 @@
 
 use crate::branches::Stitching;
 use crate::engine::View;
+pub use crate::file_kind::FileKind;
+use crate::file_kind::{self, WrongKind};
 use crate::import::{self, ImportError};
 use crate::run::RunError;
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use unwind_sim_corpus::kernel;
 use unwind_sim_corpus::model::Item;
@@ -54,6 +55,9 @@ pub enum InputError {
         /// Why not.
         source: std::io::Error,
     },
+    /// It is nothing that can be replayed.
+    #[error(transparent)]
+    Kind(#[from] WrongKind),
     /// The trace is damaged.
     #[error(transparent)]
     Trace(#[from] TraceError),
@@ -73,60 +77,27 @@ pub enum InputError {
     },
 }
 
-/// What a file is, by its first bytes and its name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FileKind {
-    /// Our own format.
-    Trace,
-    /// A perf.data, as a file or a pipe.
-    PerfData,
-    /// An ELF core.
-    Core,
-    /// Another ELF file.
-    Elf,
-    /// A kernel's capture, as JSON.
-    Capture,
-    /// A case.
-    Case,
-    /// A compressed Linux kernel (bzImage).
-    Kernel,
-    /// None of these.
-    Unknown,
-}
+/// What can be replayed, in words.
+pub const RECORDING: &str =
+    "a recording: a trace, a perf.data, an ELF core, a kernel's capture (JSON) or a case (.s)";
+
+/// The kinds of what can be replayed.
+pub const RECORDINGS: [FileKind; 5] = [
+    FileKind::Trace,
+    FileKind::PerfData,
+    FileKind::Core,
+    FileKind::Capture,
+    FileKind::Case,
+];
 
 /// What the file at `path` is.
 ///
 /// # Errors
 /// If it cannot be opened.
 pub fn file_kind(path: &Path) -> Result<FileKind, InputError> {
-    const ET_CORE: u8 = 4;
-    let open = |source| InputError::Open {
+    file_kind::file_kind(path).map_err(|source| InputError::Open {
         path: path.into(),
         source,
-    };
-    if path.extension().is_some_and(|e| e == "s") {
-        std::fs::metadata(path).map_err(open)?;
-        return Ok(FileKind::Case);
-    }
-    // The header of a bzImage is the farthest.
-    let mut head = [0; 0x206];
-    let mut file = std::fs::File::open(path).map_err(open)?;
-    let mut len = 0;
-    while len < head.len() {
-        match file.read(&mut head[len..]).map_err(open)? {
-            0 => break,
-            n => len += n,
-        }
-    }
-    let magic = unwind_sim_corpus::trace::MAGIC;
-    Ok(match &head[..len] {
-        [b'P', b'E', b'R', b'F', b'I', b'L', b'E', b'2', ..] => FileKind::PerfData,
-        [0x7f, b'E', b'L', b'F', ..] if head[16] == ET_CORE => FileKind::Core,
-        [0x7f, b'E', b'L', b'F', ..] => FileKind::Elf,
-        bytes if bytes.starts_with(&magic) => FileKind::Trace,
-        bytes if bytes.trim_ascii_start().starts_with(b"{") => FileKind::Capture,
-        bytes if unwind_sim_corpus::kernel::is_bzimage(bytes) => FileKind::Kernel,
-        _ => FileKind::Unknown,
     })
 }
 
@@ -146,12 +117,16 @@ impl Input {
         let trace = match kind {
             FileKind::Trace => Trace::open(path)?,
             FileKind::Case => crate::cases::trace_of(path)?,
-            FileKind::PerfData
-            | FileKind::Core
-            | FileKind::Capture
-            | FileKind::Elf
-            | FileKind::Kernel
-            | FileKind::Unknown => import::to_trace(path, kind, options)?,
+            FileKind::PerfData | FileKind::Core | FileKind::Capture => {
+                import::to_trace(path, kind, options)?
+            }
+            _ => {
+                return Err(InputError::Kind(WrongKind {
+                    path: path.into(),
+                    kind,
+                    wanted: RECORDING,
+                }));
+            }
         };
         Ok(Input { trace })
     }

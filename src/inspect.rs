@@ -13,6 +13,7 @@ mod rows;
 mod trace;
 mod vmcore;
 
+use crate::file_kind::WrongKind;
 use crate::input::{FileKind, InputError, file_kind};
 use std::path::{Path, PathBuf};
 use unwind_sim_corpus::import::{ImportError, is_vmcore};
@@ -67,14 +68,9 @@ pub enum InspectError {
     /// It is a damaged kernel image, or its System.map is bad.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// Nothing that we know.
-    #[error(
-        "{path} is neither a trace, a perf.data, an ELF file, a kernel image, a module nor a case (.s)"
-    )]
-    Unknown {
-        /// The file.
-        path: PathBuf,
-    },
+    /// Nothing that can be shown.
+    #[error(transparent)]
+    Kind(#[from] WrongKind),
     /// Rows were asked of something that has none.
     #[error("{path} has no rows to show: --rows is for ELF programs and libraries")]
     NoTables {
@@ -115,13 +111,19 @@ pub fn inspect(
     let owned = || path.to_path_buf();
     match (kind, rows) {
         (FileKind::Elf, Some(name)) => rows::show(path, name),
-        (FileKind::Elf | FileKind::Unknown, None) if is_module((*map(path)?).as_ref()) => {
-            kernel::show_module(path)
-        }
-        (FileKind::Unknown, _) => Err(InspectError::Unknown { path: owned() }),
-        (_, Some(_)) => Err(InspectError::NoTables { path: owned() }),
+        (FileKind::Elf, None) if is_module((*map(path)?).as_ref()) => kernel::show_module(path),
+        (FileKind::Compressed, None) if has_module_name(path) => kernel::show_module(path),
+        (
+            FileKind::Trace
+            | FileKind::PerfData
+            | FileKind::Core
+            | FileKind::Capture
+            | FileKind::Case
+            | FileKind::Kernel,
+            Some(_),
+        ) => Err(InspectError::NoTables { path: owned() }),
         (FileKind::Elf, None) if is_vmlinux(map(path)?) => kernel::show(path, kernel),
-        (FileKind::Elf, None) => elf::show(path),
+        (FileKind::Elf | FileKind::Bpf, None) => elf::show(path),
         (FileKind::Kernel, None) => kernel::show(path, kernel),
         (FileKind::Trace, None) => Ok(trace::show(&Trace::open(path)?, file_len(path))),
         (FileKind::Case, None) => {
@@ -132,7 +134,28 @@ pub fn inspect(
         (FileKind::Core, None) if is_vmcore((*map(path)?).as_ref()) => vmcore::show(path),
         (FileKind::Core, None) => core::show(path),
         (FileKind::Capture, None) => capture::show(path),
+        (
+            FileKind::Bpf
+            | FileKind::Lines
+            | FileKind::Compressed
+            | FileKind::Text
+            | FileKind::Empty
+            | FileKind::Folder
+            | FileKind::Special
+            | FileKind::Unknown,
+            _,
+        ) => Err(InspectError::Kind(WrongKind {
+            path: owned(),
+            kind,
+            wanted: "a recording, an ELF file, a kernel's image, a module or a case (.s)",
+        })),
     }
+}
+
+/// `NAME.ko.xz` and the like.
+fn has_module_name(path: &Path) -> bool {
+    path.file_name()
+        .is_some_and(|name| name.to_string_lossy().contains(".ko."))
 }
 
 fn file_len(path: &Path) -> Option<u64> {

@@ -5,6 +5,7 @@ mod handling;
 mod kernel;
 mod lockstep;
 mod stitching;
+mod unwinders;
 mod verification;
 
 pub use confirmation::{ConfirmationLine, ConfirmedLine, CountsLine, PassedLine, ResumedLine};
@@ -17,6 +18,7 @@ pub use kernel::{CallchainEntryLine, CallchainLine, StateLine, UserRegsLine, cal
 pub use lockstep::lockstep;
 pub use lockstep::{BytesLine, DifferenceLine, LockstepLine, ValueLine};
 pub use stitching::{NamedCountLine, StitchedSampleLine, StitchingLine};
+pub use unwinders::UnwinderLine;
 pub use verification::{
     ContradictionLine, MemoryLine, SlotStoreLine, VerificationLine, VerifiedLine, verification,
 };
@@ -73,6 +75,8 @@ pub enum Line {
     MapEntry(MapEntryLine),
     /// A stack of a handler's map.
     MapStack(MapStackLine),
+    /// An unwinder, under `unwinders`.
+    Unwinder(Box<UnwinderLine>),
     /// The last line.
     Summary(SummaryLine),
     /// The last line of `verify`.

@@ -20,6 +20,7 @@ pub mod emulate;
 pub mod engine;
 pub mod explain;
 pub mod extract;
+pub mod file_kind;
 pub mod flat;
 pub mod import;
 pub mod input;
@@ -41,6 +42,7 @@ pub mod run;
 pub mod shell;
 pub mod spec;
 pub mod text;
+pub mod unwinders;
 pub mod verify;
 
 pub use check_dir::check_dir;

@@ -13,6 +13,8 @@ const ERASE: &str = "\r\x1b[K";
 /// Shows progress on a terminal, and nothing elsewhere.
 pub struct Progress {
     unit: &'static str,
+    /// How many there will be, if that is known.
+    total: Option<u64>,
     begin: Instant,
     next: Duration,
     is_wanted: bool,
@@ -26,10 +28,19 @@ impl Progress {
         let shares = shares_output && std::io::stdout().is_terminal();
         Progress {
             unit,
+            total: None,
             begin: Instant::now(),
             next: QUIET,
             is_wanted: std::io::stderr().is_terminal() && !shares,
             is_shown: false,
+        }
+    }
+
+    /// Of a run that counts `unit` up to `total`.
+    pub fn up_to(unit: &'static str, total: u64) -> Progress {
+        Progress {
+            total: Some(total),
+            ..Progress::new(unit, false)
         }
     }
 
@@ -44,9 +55,9 @@ impl Progress {
         }
         self.next = time + EVERY;
         self.is_shown = true;
-        let line = line(count, self.unit, time);
-        // Nobody is told if it cannot be told.
-        let _ = write!(std::io::stderr(), "{ERASE}{line}");
+        let line = line(count, self.unit, time, self.total);
+        // What others write to the terminal begins at the start of the line, not behind it.
+        let _ = write!(std::io::stderr(), "{ERASE}{line}\r");
     }
 }
 
@@ -58,10 +69,18 @@ impl Drop for Progress {
     }
 }
 
-fn line(count: u64, unit: &str, time: Duration) -> String {
+fn line(count: u64, unit: &str, time: Duration, total: Option<u64>) -> String {
     let seconds = time.as_secs_f64();
-    let (all, rate) = (short(count as f64), short(count as f64 / seconds));
-    format!("{all} {unit}, {rate} a second, {seconds:.0} s")
+    let (all, rate) = (short(count as f64), count as f64 / seconds);
+    let told = short(rate);
+    match total.filter(|_| count > 0) {
+        Some(total) => {
+            let left = total.saturating_sub(count) as f64 / rate;
+            let total = short(total as f64);
+            format!("{all} of {total} {unit}, {told} a second, {left:.0} s left")
+        }
+        None => format!("{all} {unit}, {told} a second, {seconds:.0} s"),
+    }
 }
 
 /// A number with three or four digits, and its power of ten in words of the SI.
@@ -80,9 +99,13 @@ mod tests {
 
     #[test]
     fn a_line_has_the_count_and_the_rate() {
-        let told = line(90_000_000, "instructions", Duration::from_secs(2));
+        let told = line(90_000_000, "instructions", Duration::from_secs(2), None);
         assert_eq!(told, "90.0 M instructions, 45.0 M a second, 2 s");
-        let told = line(900, "programs", Duration::from_secs(3));
+        let told = line(900, "programs", Duration::from_secs(3), None);
         assert_eq!(told, "900 programs, 300 a second, 3 s");
+        let told = line(900, "samples", Duration::from_secs(3), Some(2400));
+        assert_eq!(told, "900 of 2400 samples, 300 a second, 5 s left");
+        let told = line(0, "samples", Duration::from_secs(3), Some(2400));
+        assert_eq!(told, "0 samples, 0 a second, 3 s");
     }
 }

@@ -11,6 +11,7 @@ pub mod ptrace;
 mod rings;
 pub(crate) mod shadow;
 
+use crate::progress::Progress;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::Write;
 use std::ops::Range;
@@ -79,6 +80,7 @@ pub struct TraceRecorder<'a, W: Write> {
     /// Which lines of text are wanted, by image.
     lines: BTreeMap<ImageIndex, BTreeSet<u64>>,
     seen: HashSet<(u32, u64)>,
+    progress: Progress,
     /// For each sample so far, which of [`At::Points`] it was taken at.
     pub points: Vec<Option<usize>>,
 }
@@ -93,6 +95,7 @@ impl<'a, W: Write> TraceRecorder<'a, W> {
             images: Vec::new(),
             lines: BTreeMap::new(),
             seen: HashSet::new(),
+            progress: Progress::new("samples", false),
             points: Vec::new(),
         }
     }
@@ -127,6 +130,7 @@ impl<'a, W: Write> TraceRecorder<'a, W> {
         point: Option<usize>,
     ) -> Result<(), WriteError> {
         self.points.push(point);
+        self.progress.tell(self.points.len() as u64);
         let pcs = sample.truth.frames().iter().map(|f| f.pc);
         let live = sample.regs.live().map(|regs| regs.rip());
         let calls = sample.branches.iter().flat_map(|ring| &ring.entries);

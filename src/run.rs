@@ -197,11 +197,25 @@ impl Run {
     /// # Errors
     /// If the recording cannot be read.
     pub fn compare(&self, input: &Input, filter: &Filter) -> Result<Comparison, RunError> {
+        self.compare_telling(input, filter, &mut |_| {})
+    }
+
+    /// [`Run::compare`]; `tell` gets the number of samples so far.
+    ///
+    /// # Errors
+    /// As [`Run::compare`].
+    pub fn compare_telling(
+        &self,
+        input: &Input,
+        filter: &Filter,
+        tell: &mut dyn FnMut(u64),
+    ) -> Result<Comparison, RunError> {
         let mut comparison = Comparison::new(self.columns().len());
         let mut last = None;
         self.for_each(input, filter, &mut |view, column, outcome| {
             if last.replace(view.number) != Some(view.number) {
                 comparison.add_sample(view);
+                tell(comparison.samples);
             }
             comparison.add(column, view, outcome, self.group_by);
             Ok(())

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use unwind_sim::cases;
 use unwind_sim::engine::{Engine, MemoryView, Setting};
+use unwind_sim::file_kind::{self, WrongKind};
 use unwind_sim::input::{FileKind, Filter, Input, OpenOptions, file_kind};
 use unwind_sim::kernel;
 use unwind_sim::profile::Format;
@@ -96,9 +97,22 @@ impl KernelArgs {
     }
 
     /// The files, for opening a recording.
-    pub(crate) fn options(&self, symfs: Option<PathBuf>) -> OpenOptions {
+    pub(crate) fn options(&self, symfs: Option<PathBuf>) -> Result<OpenOptions> {
+        folder(symfs.as_deref())?;
+        text_file(self.system_map.as_deref())?;
         let image = self.kernel.iter().find(|k| version(k).is_none());
-        OpenOptions {
+        if let Some(image) = image.map(Path::new) {
+            let kinds = [FileKind::Kernel, FileKind::Elf, FileKind::Compressed];
+            FileKind::expect(image, "a kernel's image (vmlinuz, vmlinux)", &kinds).with_context(
+                || {
+                    format!(
+                        "--kernel takes an image, or one of {}",
+                        Version::NAMES.join(", ")
+                    )
+                },
+            )?;
+        }
+        Ok(OpenOptions {
             symfs,
             kernel: image.map(PathBuf::from),
             kernel_files: unwind_sim_corpus::kernel::OpenOptions {
@@ -107,7 +121,7 @@ impl KernelArgs {
             },
             kaslr: self.kaslr,
             offsets: self.offset.iter().cloned().collect(),
-        }
+        })
     }
 }
 
@@ -123,7 +137,7 @@ fn parse_range(text: &str) -> Result<(u64, u64), String> {
 impl InputArgs {
     /// Opens the recording.
     pub(crate) fn open(&self) -> Result<Input> {
-        let options = self.kernel.options(self.symfs.clone());
+        let options = self.kernel.options(self.symfs.clone())?;
         let input = Input::open(&self.path, &options)
             .with_context(|| format!("{}", self.path.display()))?;
         if let Some(cut) = input.trace().cut() {
@@ -158,6 +172,22 @@ impl InputArgs {
             stitch: false,
         }
     }
+}
+
+/// Checks that a list of symbols is text, before anything else is read.
+pub(crate) fn text_file(path: Option<&Path>) -> Result<()> {
+    if let Some(path) = path {
+        FileKind::expect(path, "a list of symbols (text)", &[FileKind::Text])?;
+    }
+    Ok(())
+}
+
+/// Checks that a folder of images is one.
+pub(crate) fn folder(path: Option<&Path>) -> Result<()> {
+    if let Some(path) = path {
+        FileKind::expect(path, "a folder", &[FileKind::Folder])?;
+    }
+    Ok(())
 }
 
 /// What chains are judged by.
@@ -314,6 +344,9 @@ impl MachineOptions {
             Some(case) => case.path.clone(),
             None => self.find(path)?,
         };
+        if self.root == Path::new("/") {
+            is_program(&found)?;
+        }
         let bytes = |text: &OsString| text.as_encoded_bytes().to_vec();
         let mut env: Vec<Vec<u8>> = self.env.iter().map(bytes).collect();
         if self.env.is_empty() && case.is_none() {
@@ -356,11 +389,7 @@ impl MachineOptions {
                 false => name.to_owned(),
             });
         }
-        let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
-        let found = std::env::split_paths(&path)
-            .map(|folder| folder.join(name))
-            .find(|p| self.root.join(p.strip_prefix("/").unwrap_or(p)).is_file());
-        found.with_context(|| format!("no program {} in PATH", name.display()))
+        in_path(name, &self.root).map_or_else(|| not_in_path(name), Ok)
     }
 
     /// The first of these options that was given.
@@ -399,6 +428,53 @@ impl MachineArgs {
     /// The program and its arguments, as they were given.
     pub(crate) fn words(&self) -> &[OsString] {
         &self.program
+    }
+}
+
+/// The file of a bare name in `PATH`, below `root`.
+pub(crate) fn in_path(name: &Path, root: &Path) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|p| root.join(p.strip_prefix("/").unwrap_or(p)).is_file())
+}
+
+/// Why a bare name names no program.
+pub(crate) fn not_in_path<T>(name: &Path) -> Result<T> {
+    let shown = name.display();
+    if name.is_file() {
+        is_program(name)?;
+        bail!("no program {shown} in PATH; the file here is ./{shown}");
+    }
+    bail!("no program {shown} in PATH")
+}
+
+/// Checks that a file may be a program: what is known to be something else is named.
+pub(crate) fn is_program(path: &Path) -> Result<()> {
+    let kind = file_kind::file_kind(path);
+    let is_other = matches!(
+        kind,
+        Ok(FileKind::Trace
+            | FileKind::PerfData
+            | FileKind::Core
+            | FileKind::Bpf
+            | FileKind::Capture
+            | FileKind::Lines
+            | FileKind::Kernel
+            | FileKind::Compressed
+            | FileKind::Empty
+            | FileKind::Folder
+            | FileKind::Special)
+    );
+    match (kind, is_other) {
+        (Ok(kind), true) => Err(WrongKind {
+            path: path.into(),
+            kind,
+            wanted: "a program",
+        }
+        .into()),
+        // Whoever runs it says the rest.
+        _ => Ok(()),
     }
 }
 

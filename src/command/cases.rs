@@ -5,6 +5,7 @@ use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use unwind_sim::cases;
+use unwind_sim::file_kind::FileKind;
 use unwind_sim_unwind::reason::Code;
 
 /// List, run or bless the cases of the corpus.
@@ -51,6 +52,15 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             None => bail!("no reason code {name}"),
         },
     };
+    if let Some(path) = args.name.as_deref().map(Path::new)
+        && !args.folder.is_dir()
+        && path.exists()
+    {
+        FileKind::expect(path, "a case (.s)", &[FileKind::Case])?;
+    } else if !args.folder.is_dir() {
+        let folder = args.folder.display();
+        bail!("there is no folder {folder} here: name the one that holds the cases with --folder");
+    }
     let paths = match &args.name {
         Some(name) if name.ends_with(".s") && Path::new(name).is_file() => vec![name.into()],
         name => {

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use unwind_sim::compare::GroupBy;
 use unwind_sim::input::Input;
 use unwind_sim::kernel;
+use unwind_sim::progress::Progress;
 use unwind_sim::run::{self, Against, Run};
 use unwind_sim::shell::path_argument;
 use unwind_sim::{json, spec, text};
@@ -24,7 +25,19 @@ Examples:
   unwind-sim compare trace.bin
   unwind-sim compare trace.bin --unwinder dwarf,orc --group-by function
   unwind-sim compare seed.bin --regs hw,fake:v5.1,fake:v5.2
-  unwind-sim compare perf.data --against perf")]
+  unwind-sim compare perf.data --against perf
+
+Verdicts, with their letters in the matrix (N frames, @K the first true frame concerned):
+  ok           .     the true chain
+  ok-unproven  ~     the true chain, by a rule that did not apply: luck, never counted as right
+  missing      mN@K  N true frames inside the chain are absent
+  extra        xN@K  N frames that are not true
+  wrong        w@K   frame K is another than the true one
+  truncated    t@K   right as far as it goes, then ended early
+  refused      r     the unwinder itself said that it is unreliable
+  looped       l     caught in a cycle
+  unsupported  u     not modelled
+  unjudged     ?     no truth here")]
 pub(crate) struct Args {
     #[command(flatten)]
     input: InputArgs,
@@ -73,7 +86,11 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     };
     let known = args.baseline.as_deref().map(run::read_baseline);
     let known = known.transpose()?;
-    let comparison = run.compare(&input, &args.input.filter())?;
+    let filter = args.input.filter();
+    let all = filter.sample.map_or(input.trace().len(), |_| 1);
+    let mut progress = Progress::up_to("samples", all.min(filter.limit.unwrap_or(all)));
+    let comparison = run.compare_telling(&input, &filter, &mut |n| progress.tell(n))?;
+    drop(progress);
     let columns = run.column_names();
     let mut out = output::stdout();
     let command = output::command_line();

@@ -38,7 +38,7 @@ const TOLD_MAX: usize = 10;
 
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let kind = file_kind(&args.path)?;
-    let options = args.kernel.options(args.symfs.clone());
+    let options = args.kernel.options(args.symfs.clone())?;
     let mut meta = import::meta(&args.path, kind);
     let imported = output::trace_file(&args.output, &meta.clone(), |writer| {
         let imported = import::into(&args.path, kind, &options, writer)

@@ -1,5 +1,6 @@
 //! `inspect`: what is in a file.
 
+use super::args::text_file;
 use super::{Status, output};
 use anyhow::Result;
 use std::io::Write;
@@ -37,6 +38,7 @@ fn layout(name: &str) -> Result<Layout, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
+    text_file(args.symbols.as_deref())?;
     let kernel = OpenOptions {
         system_map: args.symbols.clone(),
         orc_layout: args.orc_layout,

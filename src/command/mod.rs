@@ -4,6 +4,7 @@ mod again;
 mod args;
 mod cases;
 mod compare;
+mod dashes;
 mod demo;
 mod emulate;
 mod explain;
@@ -18,6 +19,7 @@ mod paint;
 mod perf;
 mod record;
 mod replay;
+mod unwinders;
 mod verify;
 
 use again::Given;
@@ -61,6 +63,7 @@ enum Command {
     Cases(cases::Args),
     Perf(perf::Args),
     Explain(explain::Args),
+    Unwinders(unwinders::Args),
     Generate(generate::Args),
 }
 
@@ -96,7 +99,10 @@ pub(crate) fn run() -> ExitCode {
     let mut tool = Cli::command();
     // Options of all commands become known to each.
     tool.build();
-    let parsed = tool.try_get_matches_from_mut(std::env::args_os());
+    let words = std::env::args_os().collect();
+    let parsed = tool
+        .clone()
+        .try_get_matches_from(dashes::with_dashes(&tool, words));
     let parsed = parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
     let (cli, matches) = match parsed {
         Ok(parsed) => parsed,
@@ -127,6 +133,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Cases(args) => cases::run(&args),
         Command::Perf(args) => perf::run(&args, &given),
         Command::Explain(args) => explain::run(&args),
+        Command::Unwinders(args) => unwinders::run(&args),
         Command::Generate(args) => generate::run(&args, &mut Cli::command()),
     };
     match result {

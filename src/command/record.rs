@@ -171,16 +171,22 @@ impl Args {
                 At::Freq(FREQ_DEFAULT)
             });
         };
-        let number = |n: &str| {
-            parse_number(n)
-                .filter(|n| *n > 0)
-                .with_context(|| format!("--at {text}: `{n}`"))
+        let number = |n: &str| match parse_number(n) {
+            Some(0) => bail!("--at {text}: 0 would mean no sample at all; 1 is the least"),
+            Some(n) => Ok(n),
+            None => bail!("--at {text}: `{n}` is not a number"),
         };
         Ok(match text.split_once(':') {
             _ if text == "syscall" => At::Syscall,
             _ if text == "call" => At::Call,
             Some(("every", n)) => At::Every(number(n)?),
-            Some(("freq", n)) => At::Freq(u32::try_from(number(n)?).context("--at freq")?),
+            Some(("freq", n)) => {
+                let hz = u32::try_from(number(n)?);
+                At::Freq(hz.with_context(|| format!("--at {text}: at most {} a second", u32::MAX))?)
+            }
+            Some((word, n)) if !n.starts_with(':') => {
+                bail!("--at {text}: no `{word}:`; there are every:N and freq:HZ, and SYMBOL")
+            }
             _ => {
                 let fetch = self.fake.then_some(FetchFrame::Entry);
                 let point = |name: &str| Point {

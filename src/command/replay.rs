@@ -1,6 +1,6 @@
 //! `replay`: every stack through the unwinders, chain by chain.
 
-use super::args::{InputArgs, ProfileFormat, WalkArgs};
+use super::args::{InputArgs, ProfileFormat, WalkArgs, folder};
 use super::{Status, output};
 use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValue;
@@ -8,7 +8,7 @@ use std::io::Write;
 use unwind_sim::compare::{Comparison, GroupBy};
 use unwind_sim::confirm::{self, Source};
 use unwind_sim::engine::Engine;
-use unwind_sim::input::{FileKind, file_kind};
+use unwind_sim::input::{FileKind, RECORDING, RECORDINGS, file_kind};
 use unwind_sim::run::{Against, Run};
 use unwind_sim::{json, kernel, profile, text};
 use unwind_sim_unwind::cache::Cache;
@@ -143,6 +143,8 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         against: Against::Truth,
         group_by: GroupBy::Cause,
     };
+    folder(args.input.symfs.as_deref())?;
+    FileKind::expect(&args.input.path, RECORDING, &RECORDINGS)?;
     let path = args.output.as_deref();
     match args.format {
         Format::Text => output::to_file_or(path, output::stdout(), |out| match args.print {

@@ -8,6 +8,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 use unwind_sim::engine::{Engine, MemoryView, Setting};
+use unwind_sim::file_kind::FileKind;
 use unwind_sim::progress::Progress;
 use unwind_sim::verify::{self, Baseline, Request, report};
 use unwind_sim::{json, spec};
@@ -100,6 +101,13 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let Some(view) = MemoryView::from_name(&args.view) else {
         bail!("no view `{}`; there are cpu and copy:BYTES", args.view);
     };
+    if let Some(path) = &args.tables_from {
+        FileKind::expect(path, "an ELF file with tables", &[FileKind::Elf])?;
+    }
+    if let Some(path) = &args.baseline {
+        let kinds = [FileKind::Lines, FileKind::Empty, FileKind::Special];
+        FileKind::expect(path, "the --json output of verify", &kinds)?;
+    }
     let known = args.baseline.as_deref().map(Baseline::read).transpose()?;
     let program = args.machine.program()?;
     let request = Request {

@@ -1,6 +1,7 @@
 //! What is in a kernel's capture.
 
 use super::{InspectError, map};
+use crate::file_kind::{FileKind, WrongKind};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -8,7 +9,11 @@ use std::path::Path;
 pub(super) fn show(path: &Path) -> Result<String, InspectError> {
     let owner = map(path)?;
     let Ok(value) = serde_json::from_slice::<serde_json::Value>((*owner).as_ref()) else {
-        return Err(InspectError::Unknown { path: path.into() });
+        return Err(InspectError::Kind(WrongKind {
+            path: path.into(),
+            kind: FileKind::Text,
+            wanted: "a kernel's capture (JSON)",
+        }));
     };
     let mut out = "a kernel's capture\n".to_owned();
     for key in ["kernel", "scenario", "func"] {

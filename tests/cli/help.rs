@@ -1,6 +1,7 @@
 //! Help texts, and what `generate` makes of the same.
 
 use crate::{ends_with, snapshot};
+use unwind_sim_unwind::verdict::Verdict;
 
 /// The subcommands, as the tool's own help lists them.
 fn subcommands() -> Vec<String> {
@@ -35,6 +36,19 @@ fn every_help_has_an_example_that_names_its_command() {
         assert!(examples.contains(&format!("unwind-sim {name}")), "{name}");
         let short = ends_with(0, &[&name, "-h"]);
         assert!(short.lines().count() <= help.lines().count());
+    }
+}
+
+#[test]
+fn the_letters_of_the_matrix_are_in_its_help() {
+    let help = ends_with(0, &["compare", "--help"]);
+    for (letter, word) in Verdict::WORDS {
+        let named = |line: &str| {
+            let mut words = line.split_whitespace();
+            let first = words.next() == Some(word);
+            first && words.next().is_some_and(|short| short.starts_with(letter))
+        };
+        assert!(help.lines().any(named), "{word} {letter}");
     }
 }
 

@@ -12,6 +12,7 @@ mod files;
 mod harm;
 mod help;
 mod json;
+mod kinds;
 mod output;
 mod record;
 mod status;

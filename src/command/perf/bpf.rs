@@ -1,9 +1,11 @@
 //! `perf bpf`: recorded samples through a handler.
 
+use crate::command::args::text_file;
 use crate::command::{Status, output};
 use anyhow::Result;
 use std::io::Write;
 use std::path::PathBuf;
+use unwind_sim::file_kind::FileKind;
 use unwind_sim::perf_tool::bpf::{self, Options};
 use unwind_sim::perf_tool::symbols::Places;
 
@@ -45,6 +47,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
+    FileKind::expect(&args.object, "a BPF object", &[FileKind::Bpf])?;
+    FileKind::expect(&args.path, "a perf.data", &[FileKind::PerfData])?;
+    text_file(args.kallsyms.as_deref())?;
     let options = Options {
         program: args.program.clone(),
         sample_callchain: args.sample_callchain,

@@ -4,6 +4,7 @@ use crate::command::{Status, output};
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
+use unwind_sim::file_kind::FileKind;
 use unwind_sim::perf_tool::run;
 use unwind_sim_perf::lbr::Storage;
 use unwind_sim_perf::model::{World, join, perf_data};
@@ -59,6 +60,9 @@ fn storage(name: &str) -> Result<Storage, String> {
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
     let mut out = output::raw_stdout();
+    if let Some(path) = &args.path {
+        FileKind::expect(path, "a scenario (text)", &[FileKind::Text])?;
+    }
     if let Some(seed) = args.seed {
         let (text, world) = match &args.path {
             Some(path) => run::run_varied(path, seed)?,

@@ -1,9 +1,10 @@
 //! `perf script`: a recording as perf's text.
 
-use crate::command::args::ProfileFormat;
+use crate::command::args::{ProfileFormat, text_file};
 use crate::command::{Status, output};
 use anyhow::{Result, bail};
 use std::path::PathBuf;
+use unwind_sim::file_kind::FileKind;
 use unwind_sim::perf_tool::script::{self, Fields, Mode, Options};
 use unwind_sim::perf_tool::symbols::Places;
 
@@ -64,6 +65,8 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     if of_text && args.format != ProfileFormat::PerfScript {
         bail!("--fields, --ns and --no-merge-callchains: only with --format perf-script");
     }
+    FileKind::expect(&args.path, "a perf.data", &[FileKind::PerfData])?;
+    text_file(args.kallsyms.as_deref())?;
     let options = Options {
         fields: args.fields,
         nanoseconds: args.ns,

@@ -4,6 +4,7 @@ use crate::command::{Status, output};
 use anyhow::Result;
 use std::io::Write;
 use std::path::PathBuf;
+use unwind_sim::file_kind::FileKind;
 use unwind_sim::perf_tool::stitch::{self, Show};
 use unwind_sim_perf::stitch::{Judgement, Mode};
 
@@ -41,6 +42,7 @@ fn like(name: &str) -> Result<Mode, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
+    FileKind::expect(&args.path, "a perf.data", &[FileKind::PerfData])?;
     let stitching = stitch::stitch(&args.path, args.like.unwrap_or(Mode::Perf72))?;
     let mut out = output::raw_stdout();
     let show = Show {

@@ -15,7 +15,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
     let Some(stub) = &args.stub else {
         bail!("no stub; name it: --engine gdb HOST:PORT");
     };
-    let opened = args.kernel.options(None);
+    let opened = args.kernel.options(None)?;
     let Some(path) = &opened.kernel else {
         bail!("--engine gdb needs --kernel VMLINUZ");
     };

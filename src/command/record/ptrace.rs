@@ -2,7 +2,9 @@
 
 use super::super::{Status, output};
 use super::{Args, Ended, StatusOf, Told};
+use crate::command::args::{in_path, is_program, not_in_path};
 use anyhow::{Result, bail};
+use std::path::Path;
 use unwind_sim::record::{At, TraceRecorder, ptrace};
 use unwind_sim_corpus::trace::{self, Meta, TimeUnit};
 use unwind_sim_host as host;
@@ -39,6 +41,9 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         bail!("--timeout is for --engine emulator");
     }
     let at = args.when(args.truth)?;
+    if let Some(path) = args.program.first().map(Path::new) {
+        may_run(path)?;
+    }
     let options = options(args, &at)?;
     let steps = args.truth || matches!(at, At::Every(_) | At::Call);
     let mut meta = Meta {
@@ -81,6 +86,21 @@ pub(super) fn run(args: &Args) -> Result<Status> {
     } else {
         Status::AsExpected
     })
+}
+
+/// Checks the program before anything is written.
+fn may_run(path: &Path) -> Result<()> {
+    let is_case = path.extension().is_some_and(|e| e == "s") && path.is_file();
+    if is_case {
+        bail!("{} is a case: --engine emulator runs it", path.display());
+    }
+    if path.components().count() > 1 {
+        return is_program(path);
+    }
+    match in_path(path, Path::new("/")) {
+        Some(found) => is_program(&found),
+        None => not_in_path(path),
+    }
 }
 
 fn ended(end: ProgramEnd) -> Ended {

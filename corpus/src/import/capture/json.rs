@@ -91,13 +91,9 @@ impl<'a> Object<'a> {
         let Some(value) = self.get(key) else {
             return Ok(None);
         };
-        let number = value.as_u64().or_else(|| {
-            value
-                .as_bool()
-                .map(u64::from)
-                .or_else(|| u64::from_str_radix(value.as_str()?.strip_prefix("0x")?, 16).ok())
-        });
-        number
+        let flag = value.as_bool().map(u64::from);
+        unsigned(value)
+            .or(flag)
             .map(Some)
             .ok_or_else(|| self.problem(key, "not an unsigned number"))
     }
@@ -202,5 +198,11 @@ impl<'a> Object<'a> {
 }
 
 fn numbers(list: &[Value]) -> Option<Vec<u64>> {
-    list.iter().map(Value::as_u64).collect()
+    list.iter().map(unsigned).collect()
+}
+
+/// A number, in decimal or as a string `0x...`.
+fn unsigned(value: &Value) -> Option<u64> {
+    let hex = || u64::from_str_radix(value.as_str()?.strip_prefix("0x")?, 16).ok();
+    value.as_u64().or_else(hex)
 }

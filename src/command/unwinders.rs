@@ -1,0 +1,77 @@
+//! `unwinders`: the unwinders, their profiles, and what each needs.
+
+use super::{Status, output};
+use anyhow::Result;
+use std::io::Write;
+use unwind_sim::json::Line;
+use unwind_sim::unwinders::{self, Described};
+
+/// List the unwinders: names, profiles, and what each needs.
+///
+/// On the command line an unwinder is NAME[:PROFILE][+FALLBACK]. Your own is cmd:PROGRAM.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  unwind-sim unwinders
+  unwind-sim unwinders --json")]
+pub(crate) struct Args {
+    /// JSON Lines instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Status> {
+    let mut out = output::stdout();
+    for unwinder in unwinders::all() {
+        if args.json {
+            serde_json::to_writer(&mut out, &Line::unwinder(&unwinder))?;
+            writeln!(out)?;
+        } else {
+            text(&unwinder, &mut out)?;
+        }
+    }
+    if !args.json {
+        writeln!(
+            out,
+            "cmd:PROGRAM   your own, in any language: docs/own-unwinders.md"
+        )?;
+    }
+    out.flush()?;
+    Ok(Status::AsExpected)
+}
+
+fn text(unwinder: &Described, out: &mut dyn Write) -> std::io::Result<()> {
+    let Described {
+        name,
+        about,
+        profiles,
+        registers,
+        tables,
+        needs_stack,
+        needs_branches,
+        may_fall_back,
+    } = unwinder;
+    writeln!(out, "{name:<13} {about}")?;
+    let mut needs = vec![registers.join(" ")];
+    if *needs_stack {
+        needs.push("the stack".to_owned());
+    }
+    if !tables.is_empty() {
+        needs.push((*tables).to_owned());
+    }
+    if *needs_branches {
+        needs.push("branch records".to_owned());
+    }
+    writeln!(out, "{:13} needs {}", "", needs.join("; "))?;
+    if !profiles.is_empty() {
+        writeln!(out, "{:13} profiles: {}", "", profiles.join(", "))?;
+    }
+    if *may_fall_back {
+        writeln!(
+            out,
+            "{:13} takes a fallback, such as {name}+fp, and can be one",
+            ""
+        )?;
+    }
+    Ok(())
+}
