@@ -30,7 +30,11 @@ fn items(data: &[u8]) -> Vec<Item> {
                 let mut chain = vec![PERF_CONTEXT_KERNEL, key, PERF_CONTEXT_USER_DEFERRED];
                 chain.extend(cookie);
                 let defer = what & 0x80 == 0;
-                What::Sample { defer, chain }
+                What::Sample {
+                    defer,
+                    chain,
+                    ip: (key & 1 != 0).then_some(key << 8),
+                }
             }
             6..10 => What::Record {
                 cookie,
@@ -44,6 +48,7 @@ fn items(data: &[u8]) -> Vec<Item> {
             _ => What::Sample {
                 defer: true,
                 chain: vec![PERF_CONTEXT_KERNEL, key, PERF_CONTEXT_USER, 7],
+                ip: None,
             },
         };
         out.push(Item {

@@ -214,11 +214,49 @@ fn a_cookie_that_came_round_joins_nothing() {
     assert_eq!(judged(&tally, Judgement::Wrong), 2);
 }
 
+/// As [`check`], of a recording of which there is no text of perf's: perf's way is ours of it.
+fn check_own(name: &str, expected: &[(u64, &str, &[u64])]) -> Tally {
+    let name = format!("stitch/{name}");
+    let (own, _) = stitch(Mode::Own, items_of(&name));
+    let (perf, _) = stitch(Mode::Perf72, items_of(&name));
+    let found: Vec<(u64, &str, &[u64])> = own
+        .iter()
+        .map(|sample| {
+            let user = sample.chain.iter().position(|&w| w == PERF_CONTEXT_USER);
+            let frames = user.map_or(&[][..], |at| &sample.chain[at + 1..]);
+            (sample.time.unwrap(), sample.how.as_str(), frames)
+        })
+        .collect();
+    assert_eq!(found, expected, "{name}");
+    Tally::of(&judge(&own, &perf))
+}
+
+#[test]
+fn behind_execve_the_record_is_the_samples_own() {
+    let expected = [
+        (1000, "exec", &[][..]),
+        (2500, "exec", &[]),
+        (3500, "exec", &[]),
+        (4000, "stitched", U2),
+        (4500, "stitched", U2),
+    ];
+    let tally = check_own("T-execve-returned", &expected);
+    assert_eq!(judged(&tally, Judgement::Wrong), 3);
+    assert_eq!(judged(&tally, Judgement::Right), 2);
+}
+
+#[test]
+fn a_record_of_a_moment_later_proves_nothing() {
+    let tally = check_own("U-stepped-over", &[(1000, "moved", U2)]);
+    assert_eq!(judged(&tally, Judgement::Right), 0);
+    assert_eq!((tally.moved, judged(&tally, Judgement::Unproven)), (1, 1));
+}
+
 #[test]
 fn recordings_of_linux_7_2_in_perfs_way() {
     for (name, tally) in [
-        ("poll-syscalls-defer", [10, 0, 0, 0]),
-        ("threads4-switch-defer", [136, 1, 11, 2]),
+        ("poll-syscalls-defer", [10, 0, 0, 0, 0]),
+        ("threads4-switch-defer", [136, 1, 11, 2, 0]),
     ] {
         let perf = check_perf(name);
         let (own, counts) = stitch(Mode::Own, items_of(name));

@@ -68,6 +68,7 @@ fn items(world: &World) -> Vec<Item> {
                 What::Sample {
                     defer: world.events()[usize::from(record.event)].defer_callchain,
                     chain: chain.clone(),
+                    ip: None,
                 }
             }
             Body::Deferred { cookie, frames, .. } => What::Record {

@@ -139,7 +139,14 @@ impl World {
             stay.frames.clone()
         };
         self.late += u64::from(stay.recorded);
-        let key = self.emit(tid, What::Sample { defer: true, chain });
+        let key = self.emit(
+            tid,
+            What::Sample {
+                defer: true,
+                chain,
+                ip: None,
+            },
+        );
         self.truth.insert(key, frames);
         self.stays[tid].samples.push(key);
     }
@@ -257,7 +264,7 @@ fn sound(world: &World, out: &[Stitched], counts: &Counts) -> Result<(), String>
             Stitch::Stitched { .. } | Stitch::Late { .. } => found == truth,
             Stitch::Empty { .. } => found.is_empty() && truth.is_empty(),
             Stitch::Missing(_) => found.is_empty() && sample.chain.len() == kernel.len(),
-            Stitch::NotDeferred => false,
+            Stitch::NotDeferred | Stitch::Moved { .. } => false,
         };
         if !is_sound {
             return Err(format!("{sample:?}: the truth is {truth:x?}"));
@@ -386,6 +393,7 @@ fn what_is_held_back_is_bounded() {
         what: What::Sample {
             defer: true,
             chain: vec![PERF_CONTEXT_USER_DEFERRED, cookie],
+            ip: None,
         },
     };
     let mut stitcher = Stitcher::own_within(10_000);

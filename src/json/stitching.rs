@@ -41,6 +41,8 @@ pub struct StitchingLine {
     pub(crate) stitched: u64,
     /// Of these, those that came after the record.
     pub(crate) late: u64,
+    /// Samples whose record is of a moment later in user space.
+    pub(crate) moved: u64,
     /// Samples whose record is empty.
     pub(crate) empty: u64,
     /// Samples without user frames, by reason.

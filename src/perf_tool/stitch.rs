@@ -178,6 +178,10 @@ impl Stitching {
             &[
                 (tally.stitched - tally.late, "got the record that followed"),
                 (tally.late, "got the record before (perf has no frames)"),
+                (
+                    tally.moved,
+                    "whose record is of a moment later in user space",
+                ),
                 (tally.empty, "whose record is empty"),
             ],
         )?;
@@ -202,6 +206,9 @@ impl Stitching {
         let like = self.like.as_str();
         for judgement in Judgement::ALL {
             let count = tally.other.get(&judgement).copied().unwrap_or(0);
+            if count == 0 && judgement == Judgement::Unproven {
+                continue;
+            }
             writeln!(out, "{count:9}  {like}: {}", judgement.description())?;
         }
         let order = self.other_counts.out_of_order;
@@ -232,6 +239,7 @@ impl Stitching {
             deferred: tally.deferred,
             stitched: tally.stitched,
             late: tally.late,
+            moved: tally.moved,
             empty: tally.empty,
             missing: missing.map(|(w, &n)| named(w.as_str(), n)).collect(),
             records: counts.records,

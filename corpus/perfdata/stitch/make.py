@@ -19,6 +19,9 @@ KERNEL, USER, DEFERRED = (word & (1 << 64) - 1 for word in (-128, -512, -640))
 K1 = [KERNEL, 0xFFFFFFFF81000100, 0xFFFFFFFF81000200]
 K2 = [KERNEL, 0xFFFFFFFF81000300, 0xFFFFFFFF81000400]
 K3 = [KERNEL, 0xFFFFFFFF81000500, 0xFFFFFFFF81000600]
+# From the outermost: the entry, what it called, and what that called.
+INSIDE = [KERNEL, 0xFFFFFFFF81000900, 0xFFFFFFFF81000800, 0xFFFFFFFF81000700]
+BACK = [KERNEL, 0xFFFFFFFF81000A00, 0xFFFFFFFF81000880, 0xFFFFFFFF81000700]
 U1, U2, U3 = [0x401000, 0x401100, 0x401200], [0x402000, 0x402100], [0x403000]
 C1, C2, C3, C4 = 0x3_00000001, 0x5_00000001, 0x7_00000002, 0x9_00000001
 
@@ -144,6 +147,13 @@ CASES = {
     "S-cookie-came-round": [
         sample(100, 1000, K1, C1), lost(100, 2000, 1),
         sample(100, 2000 + 300 * 10**9, K2, C1), deferred(100, 3000 + 300 * 10**9, C1, U2)],
+    # The last sample is of the way back from execve: the entry called something else.
+    "T-execve-returned": [
+        sample(100, 1000, INSIDE, C1), execve(100, 2000), sample(100, 2500, INSIDE, C1),
+        mmap(100, 3000, "[vdso]"), sample(100, 3500, INSIDE, C1), sample(100, 4000, BACK, C1),
+        sample(100, 4500, BACK, C1), deferred(100, 5000, C1, U2)],
+    # The thread stepped over a probed instruction, at which it had been sampled.
+    "U-stepped-over": [sample(100, 1000, [DEFERRED, C1]), deferred(100, 2000, C1, U2)],
 }
 
 

@@ -73,9 +73,15 @@ pub fn items(records: &[Record]) -> Vec<Item> {
     for record in records {
         let (mut tid, mut time) = (record.tid, Some(record.time));
         let what = match &record.body {
-            Body::Sample { chain, .. } => What::Sample {
+            Body::Sample {
+                chain,
+                user_mode,
+                ip,
+                ..
+            } => What::Sample {
                 defer: chain.contains(&PERF_CONTEXT_USER_DEFERRED),
                 chain: chain.clone(),
+                ip: user_mode.then_some(*ip),
             },
             Body::Deferred { cookie, frames, .. } => What::Record {
                 cookie: *cookie,

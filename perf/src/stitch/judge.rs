@@ -15,13 +15,22 @@ pub enum Judgement {
     Lacking,
     /// It has user frames of another moment.
     Wrong,
+    /// It has the record's frames, but nobody knows the sample's: the thread had gone on in user
+    /// space before the record was made.
+    Unproven,
     /// No user frames are known, and the cookie stands in their place as if it were a frame.
     Bogus,
 }
 
 impl Judgement {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Right, Self::Lacking, Self::Wrong, Self::Bogus];
+    pub const ALL: [Self; 5] = [
+        Self::Right,
+        Self::Lacking,
+        Self::Wrong,
+        Self::Bogus,
+        Self::Unproven,
+    ];
 
     /// A stable name for machines.
     pub const fn as_str(self) -> &'static str {
@@ -30,6 +39,7 @@ impl Judgement {
             Self::Lacking => "lacking",
             Self::Wrong => "wrong",
             Self::Bogus => "bogus",
+            Self::Unproven => "unproven",
         }
     }
 
@@ -40,6 +50,7 @@ impl Judgement {
             Self::Lacking => "lacking: a cookie in the place of frames that are there",
             Self::Wrong => "wrong: frames of another moment",
             Self::Bogus => "bogus: a cookie in the place of frames that are not there",
+            Self::Unproven => "unproven: frames of a moment later, the caller may be missing",
         }
     }
 }
@@ -73,8 +84,9 @@ pub fn judge<'a>(own: &'a [Stitched], other: &'a [Stitched]) -> Vec<Judged<'a>> 
 fn judgement(own: &Stitched, other: &Stitched) -> Judgement {
     let (truth, found) = (user_frames(own), user_frames(other));
     match (truth, found) {
-        (truth, found) if truth == found => match other.how {
-            Stitch::Missing(_) => Judgement::Bogus,
+        (truth, found) if truth == found => match (own.how, other.how) {
+            (_, Stitch::Missing(_)) => Judgement::Bogus,
+            (Stitch::Moved { .. }, _) => Judgement::Unproven,
             _ => Judgement::Right,
         },
         (_, []) => Judgement::Lacking,
@@ -103,6 +115,8 @@ pub struct Tally {
     pub stitched: u64,
     /// Of these, late ones.
     pub late: u64,
+    /// Samples whose record is of a moment later.
+    pub moved: u64,
     /// Samples whose record had no frames.
     pub empty: u64,
     /// Samples without user frames, by reason.
@@ -128,6 +142,7 @@ impl Tally {
                     tally.stitched += 1;
                     tally.late += 1;
                 }
+                Stitch::Moved { .. } => tally.moved += 1,
                 Stitch::Empty { .. } => tally.empty += 1,
                 Stitch::Missing(why) => *tally.missing.entry(why).or_default() += 1,
                 Stitch::NotDeferred => {}

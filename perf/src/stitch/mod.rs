@@ -57,6 +57,8 @@ pub enum What {
         defer: bool,
         /// Its callchain as recorded, with markers.
         chain: Vec<u64>,
+        /// Where it hit user space, if that is known; `None` in the kernel.
+        ip: Option<u64>,
     },
     /// User frames that come later (record 22).
     Record {
@@ -147,6 +149,13 @@ pub enum Stitch {
         /// The record.
         record: u64,
     },
+    /// The record came, but the thread had gone on in user space before it was made: over the
+    /// instruction of a probe, or to the handler of a signal. Its innermost frame is not where
+    /// the sample hit, and the sample's caller may be missing.
+    Moved {
+        /// The record.
+        record: u64,
+    },
     /// The record came, but the kernel had found no frame.
     Empty {
         /// The record.
@@ -163,6 +172,7 @@ impl Stitch {
             Self::NotDeferred => "not-deferred",
             Self::Stitched { .. } => "stitched",
             Self::Late { .. } => "late",
+            Self::Moved { .. } => "moved",
             Self::Empty { .. } => "empty",
             Self::Missing(why) => why.as_str(),
         }
@@ -171,9 +181,10 @@ impl Stitch {
     /// The record that was used.
     pub const fn record(self) -> Option<u64> {
         match self {
-            Self::Stitched { record } | Self::Late { record } | Self::Empty { record } => {
-                Some(record)
-            }
+            Self::Stitched { record }
+            | Self::Late { record }
+            | Self::Moved { record }
+            | Self::Empty { record } => Some(record),
             Self::NotDeferred | Self::Missing(_) => None,
         }
     }

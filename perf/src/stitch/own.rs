@@ -11,6 +11,15 @@
 //! (Where the loss hid a stay's first samples too, the stay is taken to begin with the first one
 //! that is there.)
 //!
+//! An execve replaces the user stack in the middle of a stay: the record tells of the new program.
+//! Samples from before, and those inside of execve, have lost theirs. Where the chain shows that
+//! execve has returned (the same entry, but the entry called something else than in all samples of
+//! the stay so far), the sample is of the new program, and the record is its own.
+//!
+//! A sample that hit user space knows its address there. If the record begins with another, the
+//! thread went on before the record was made: it stepped over a probed instruction, or a signal
+//! came. Its frames are then those of another moment ([`Stitch::Moved`]).
+//!
 //! Without cookies (2023) a record is taken for that of the waiting samples of its thread and
 //! event, unless something was lost since. A loss told later, and a request that the kernel
 //! left unanswered, cannot be seen.
@@ -20,7 +29,7 @@ use std::sync::Arc;
 
 use super::held::{Held, without_user};
 use super::{Item, Out, Stitch, Stitched, What, Why, deferral};
-use crate::callchain::PERF_CONTEXT_USER;
+use crate::callchain::{PERF_CONTEXT_USER, is_marker};
 
 /// The least time in which a CPU's counter of cookies comes round: 2^31 requests, each with an
 /// entry to the kernel and an interrupt, of 100 ns at least.
@@ -28,6 +37,8 @@ pub const COOKIE_ROUND_NS: u64 = (1 << 31) * 100;
 
 /// Most stays of one thread that are remembered.
 const STAYS_MAX: usize = 16;
+/// Most calls from one entry that are remembered: the work of entry, the system call, that of exit.
+const CALLS_MAX: usize = 8;
 /// Most bytes of samples that are held back.
 const HELD_BYTES_MAX: usize = 128 << 20;
 /// Most words of records remembered for samples that may still come (64 MiB).
@@ -78,11 +89,34 @@ struct Stay {
     since: Option<u64>,
     /// [`Own::losses`] then.
     losses: u64,
-    /// The program was replaced in it.
-    exec: bool,
-    /// Samples that wait for the record.
-    waiting: Vec<u64>,
+    /// Samples that wait for the record, and where they hit user space.
+    waiting: Vec<(u64, Option<u64>)>,
+    /// How many of them, the first, are of the program before an execve, and not the record's.
+    replaced: usize,
+    /// An execve began in it and was not seen to return.
+    in_execve: bool,
+    /// What was called from the entry to the kernel, of all samples.
+    calls: Vec<Outermost>,
     record: Record,
+}
+
+/// The outermost two addresses of a chain's kernel part: the entry to the kernel, and what it
+/// called. Those of a system call are the same while it lasts, and others on the way back to user
+/// space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Outermost {
+    entry: u64,
+    callee: u64,
+}
+
+impl Outermost {
+    /// Of the chain's words before the marker of deferred frames.
+    fn of(kernel: &[u64]) -> Option<Self> {
+        match *kernel {
+            [.., callee, entry] if !is_marker(callee) => Some(Self { entry, callee }),
+            _ => None,
+        }
+    }
 }
 
 /// The last stays of a thread, over or not; the last is the newest, and only its record can be
@@ -124,6 +158,14 @@ struct Sight {
     time: u64,
 }
 
+/// What a sample shows besides its chain's user part.
+#[derive(Clone, Copy)]
+struct Seen {
+    outermost: Option<Outermost>,
+    /// Where it hit user space; `None` in the kernel.
+    ip: Option<u64>,
+}
+
 impl Own {
     pub(super) fn within(held_bytes_max: usize) -> Self {
         Self {
@@ -142,8 +184,21 @@ impl Own {
         self.now = self.now.max(time);
         let tid = item.tid;
         match item.what {
-            What::Sample { chain, .. } => {
-                self.sample(item.key, item.time, tid, item.event, chain, out);
+            What::Sample { chain, ip, .. } => {
+                let kernel = deferral(&chain).map_or(0, |found| found.kernel);
+                let seen = Seen {
+                    outermost: Outermost::of(&chain[..kernel]),
+                    ip,
+                };
+                let sample = Stitched {
+                    key: item.key,
+                    time: item.time,
+                    tid,
+                    cookie: None,
+                    chain,
+                    how: Stitch::NotDeferred,
+                };
+                self.sample(sample, seen, item.event, out);
             }
             What::Record { cookie, frames } => {
                 let name = Name::new(cookie, item.event);
@@ -175,28 +230,13 @@ impl Own {
         }
     }
 
-    fn sample(
-        &mut self,
-        key: u64,
-        stated_time: Option<u64>,
-        tid: i32,
-        event: u64,
-        chain: Vec<u64>,
-        out: &mut Out,
-    ) {
-        let found = deferral(&chain);
-        let mut stitched = Stitched {
-            key,
-            time: stated_time,
-            tid,
-            cookie: found.and_then(|found| found.cookie),
-            chain,
-            how: Stitch::NotDeferred,
-        };
-        if found.is_none() {
+    fn sample(&mut self, mut stitched: Stitched, seen: Seen, event: u64, out: &mut Out) {
+        let Some(found) = deferral(&stitched.chain) else {
             self.held.add(stitched, false, out);
             return;
-        }
+        };
+        stitched.cookie = found.cookie;
+        let tid = stitched.tid;
         if tid < 0 {
             without_user(&mut stitched, Why::NoThread);
             self.held.add(stitched, false, out);
@@ -205,7 +245,7 @@ impl Own {
         let sight = Sight {
             tid,
             name: Name::new(stitched.cookie, event),
-            time: stated_time.unwrap_or(self.now),
+            time: stitched.time.unwrap_or(self.now),
         };
         let place = self.open(sight, out);
         let Some(stay) = stay_of(&mut self.threads, tid, place) else {
@@ -216,14 +256,15 @@ impl Own {
                 if let (true, Some(cookie)) = (stay.waiting.is_empty(), sight.name.cookie()) {
                     *self.awaited.entry(cookie).or_default() += 1;
                 }
-                stay.waiting.push(self.held.add(stitched, true, out));
+                let id = self.held.add(stitched, true, out);
+                stay.wait(id, seen);
             }
             Record::Here {
                 key, frames, used, ..
             } => {
                 *used = true;
                 let how = Stitch::Late { record: *key };
-                with_user(&mut stitched, frames, how);
+                with_user(&mut stitched, frames, how, seen.ip);
                 self.held.add(stitched, false, out);
             }
             Record::Forgotten => {
@@ -272,7 +313,7 @@ impl Own {
             }
         }
         let waiting = std::mem::take(&mut stay.waiting);
-        let exec = stay.exec;
+        let replaced = std::mem::take(&mut stay.replaced);
         let used = !waiting.is_empty();
         stay.record = Record::Here {
             key,
@@ -285,12 +326,12 @@ impl Own {
         } else {
             out.counts.foreign += u64::from(is_awaited);
         }
-        for id in waiting {
+        for (place, (id, ip)) in waiting.into_iter().enumerate() {
             self.held.settle(id, |stitched| {
-                if exec {
+                if place < replaced {
                     without_user(stitched, Why::Exec);
                 } else {
-                    with_user(stitched, &frames, Stitch::Stitched { record: key });
+                    with_user(stitched, &frames, Stitch::Stitched { record: key }, ip);
                 }
             });
         }
@@ -332,8 +373,10 @@ impl Own {
             name: sight.name,
             since: (found.is_none() || sight.name.cookie().is_none()).then_some(sight.time),
             losses,
-            exec: false,
             waiting: Vec::new(),
+            replaced: 0,
+            in_execve: false,
+            calls: Vec::new(),
             record: Record::Awaited,
         });
         let place = stays.len() - 1;
@@ -350,16 +393,18 @@ impl Own {
             return;
         }
         self.no_longer_awaited(stay.name.cookie());
-        let why = if stay.exec {
-            Why::Exec
-        } else if stay.since.is_none() {
+        let why = if stay.since.is_none() {
             Why::Ambiguous
         } else if stay.losses != self.losses || self.lost_sometime {
             Why::Lost
         } else {
             why
         };
-        for id in stay.waiting {
+        for (place, (id, _)) in stay.waiting.into_iter().enumerate() {
+            let why = match place < stay.replaced {
+                true => Why::Exec,
+                false => why,
+            };
             self.held.settle(id, |stitched| without_user(stitched, why));
         }
     }
@@ -369,7 +414,9 @@ impl Own {
         let mut over = Vec::new();
         for stay in self.threads.values_mut().flat_map(|t| &mut t.stays) {
             if !stay.waiting.is_empty() {
-                stay.waiting.retain(|&id| id >= first_held);
+                let given_up = stay.waiting.partition_point(|&(id, _)| id < first_held);
+                stay.waiting.drain(..given_up);
+                stay.replaced = stay.replaced.saturating_sub(given_up);
                 over.extend(stay.name.cookie().filter(|_| stay.waiting.is_empty()));
             }
         }
@@ -421,15 +468,39 @@ impl Own {
 }
 
 impl Thread {
-    /// The stays that have samples without a record are, or began, before the new program.
+    /// The samples without a record are of the time before the new program, or inside of execve.
     fn mark_exec(&mut self) {
         for stay in &mut self.stays {
-            stay.exec |= matches!(stay.record, Record::Awaited);
+            if matches!(stay.record, Record::Awaited) {
+                stay.replaced = stay.waiting.len();
+                stay.in_execve = true;
+            }
         }
     }
 }
 
 impl Stay {
+    /// A sample waits for the record.
+    fn wait(&mut self, id: u64, seen: Seen) {
+        self.waiting.push((id, seen.ip));
+        let has_returned = |now: Outermost| {
+            let differs = |then: &Outermost| then.entry == now.entry && then.callee != now.callee;
+            !self.calls.is_empty() && self.calls.iter().all(differs)
+        };
+        if self.in_execve && seen.outermost.is_some_and(has_returned) {
+            self.in_execve = false;
+        }
+        if self.in_execve {
+            self.replaced = self.waiting.len();
+        }
+        if let Some(outermost) = seen.outermost
+            && !self.calls.contains(&outermost)
+            && self.calls.len() < CALLS_MAX
+        {
+            self.calls.push(outermost);
+        }
+    }
+
     /// Drops the record, if it is here, and gives its words.
     fn forget_record(&mut self, out: &mut Out) -> usize {
         let Record::Here { frames, used, .. } = &self.record else {
@@ -459,20 +530,25 @@ fn stay_of(threads: &mut HashMap<i32, Thread>, tid: i32, place: usize) -> Option
     threads.get_mut(&tid)?.stays.get_mut(place)
 }
 
+/// Whether the innermost frame is not at `ip`.
+fn is_elsewhere(ip: u64, frames: &[u64]) -> bool {
+    let innermost = frames.iter().find(|&&word| !is_marker(word));
+    innermost.is_some_and(|&frame| frame != ip)
+}
+
 /// Puts the user frames in the place of the cookie.
-fn with_user(stitched: &mut Stitched, frames: &[u64], how: Stitch) {
+/// `ip` is where the sample hit user space.
+fn with_user(stitched: &mut Stitched, frames: &[u64], how: Stitch, ip: Option<u64>) {
     if let Some(found) = deferral(&stitched.chain) {
         stitched.chain.truncate(found.kernel);
     }
     stitched.how = match how.record() {
         Some(record) if frames.is_empty() => Stitch::Empty { record },
+        Some(record) if ip.is_some_and(|ip| is_elsewhere(ip, frames)) => Stitch::Moved { record },
         _ => how,
     };
     if !frames.is_empty() {
-        if !frames
-            .first()
-            .is_some_and(|&word| crate::callchain::is_marker(word))
-        {
+        if !frames.first().is_some_and(|&word| is_marker(word)) {
             stitched.chain.push(PERF_CONTEXT_USER);
         }
         stitched.chain.extend_from_slice(frames);

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::{Item, What};
-use crate::data::{Event, PerfFile, Record, Summary, flag};
+use crate::data::{Event, PerfFile, Record, Summary, flag, misc};
 
 /// Numbers the events of a file and turns them into items.
 ///
@@ -26,6 +26,9 @@ impl Feed {
                 What::Sample {
                     defer: sample.attr().flags & flag::DEFER_CALLCHAIN != 0,
                     chain: chain.words().collect(),
+                    ip: sample
+                        .ip()
+                        .filter(|_| sample.cpumode() == misc::CPUMODE_USER),
                 }
             }
             Record::CallchainDeferred { cookie, chain } => What::Record {

@@ -49,7 +49,7 @@ impl Waiting {
             ..
         } = item;
         match what {
-            What::Sample { defer, chain } => {
+            What::Sample { defer, chain, .. } => {
                 if defer && self.is_deferred(&chain) {
                     let place = self.next_place;
                     self.next_place += 1;
