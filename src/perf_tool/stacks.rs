@@ -1,8 +1,8 @@
 //! Stack copies of `perf record --call-graph dwarf`, unwound for the text of `perf script`.
 //!
 //! perf prints the addresses of libdw: where a frame is a return address, the one before it. In
-//! code without a row libdw goes on by the frame pointer (elfutils, `backends/x86_64_unwind.c`).
-//! Into memory that no file backs perf does not let it go, and does not print that frame
+//! code without a row libdw goes on by the frame pointer (elfutils, `backends/x86_64_unwind.c`),
+//! also from an address where nothing is mapped, such as a probe's trampoline. Into memory that no file backs perf does not let it go, and does not print that frame
 //! (`tools/perf/util/unwind-libdw.c`, `entry`, Linux 7.2).
 
 use crate::engine::{Engine, Setting};
@@ -43,6 +43,10 @@ impl Finder for FramePointerInFiles {
             None => Err(Reason::NoImage { pc: svma }),
         }
     }
+
+    fn find_outside(&self, cache: &mut Cache) -> Option<Result<RowId, Reason>> {
+        Some(FramePointer.row(cache))
+    }
 }
 
 /// An unwinder behind the printer.
@@ -69,14 +73,20 @@ impl Unwind for Stacks<'_> {
         let Some(Walked { pcs, exact, space }) = self.0.walk(sample) else {
             return;
         };
+        // perf has given libdw no file yet, and it does not begin without one.
+        if pcs.first().is_none_or(|&pc| space.find(pc).is_none()) {
+            return;
+        }
         let begin = chain.len();
         let numbered = pcs.iter().zip(0u32..).take(frames_max);
-        chain.extend(numbered.map(|(&pc, at)| {
+        let addresses = numbered.map(|(&pc, at)| {
             // The trampoline of a signal handler was not called either: libdw takes it for exact
             // where what it interrupted follows.
             let is_exact = at == 0 || exact.contains(&at) || exact.contains(&(at + 1));
             pc.wrapping_sub(u64::from(!is_exact))
-        }));
+        });
+        // What stands for nothing in perf's list is not printed.
+        chain.extend(addresses.filter(|&address| address != 0));
         // The walk ends where there is no file: only the last can be such a frame.
         let last = chain[begin..].last().and_then(|&pc| space.find(pc));
         if last.is_some_and(|mapping| mapping.image.is_none()) {

@@ -190,6 +190,13 @@ impl Finder for WithFallback {
     fn lookup(&self) -> crate::address::Lookup {
         self.first.lookup()
     }
+    fn find_outside(
+        &self,
+        cache: &mut Cache,
+    ) -> Option<Result<crate::cache::RowId, crate::reason::Reason>> {
+        let first = self.first.find_outside(cache);
+        first.or_else(|| self.second.find_outside(cache))
+    }
     fn carries(&self) -> RegMask {
         self.first.carries()
     }

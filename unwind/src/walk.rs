@@ -34,6 +34,13 @@ pub trait Finder: Send + Sync {
     /// The row for `svma`, which lies in `mapping`'s text; compiled into `cache` if need be.
     fn find(&self, mapping: &Mapping, svma: u64, cache: &mut Cache) -> Result<RowId, Reason>;
 
+    /// The row for an address that lies in no text at all, for an unwinder that goes on there, as
+    /// libdw does. `None` ends the walk.
+    fn find_outside(&self, cache: &mut Cache) -> Option<Result<RowId, Reason>> {
+        let _ = cache;
+        None
+    }
+
     /// Tried when [`Finder::find`] fails.
     fn fallback(&self) -> Option<&dyn Finder> {
         None
@@ -291,6 +298,9 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
     fn resolve(&mut self, address: u64, cache: &mut Cache) -> Result<Hot, End> {
         let pc = self.frame.pc;
         let Some(mapping) = self.place.space.find(address) else {
+            if let Some(row) = self.finder.find_outside(cache) {
+                return Ok(cache.insert_hot(address, row?, self.finder.fast(), None));
+            }
             return Err(match pc {
                 CodeAddress::Instruction(pc) => Reason::NoImage { pc },
                 CodeAddress::Return(address) => Reason::NotText { address },
@@ -303,6 +313,9 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
             .as_ref()
             .is_some_and(|image| !image.is_text(svma))
         {
+            if let Some(row) = self.finder.find_outside(cache) {
+                return Ok(cache.insert_hot(address, row?, self.finder.fast(), None));
+            }
             return Err(Reason::NotText {
                 address: pc.value(),
             }

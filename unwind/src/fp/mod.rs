@@ -14,16 +14,12 @@ use crate::walk::Finder;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FramePointer;
 
-impl Finder for FramePointer {
-    fn name(&self) -> &str {
-        "fp"
-    }
-
-    fn carries(&self) -> RegMask {
-        RegMask::FRAME
-    }
-
-    fn find(&self, _: &Mapping, _: u64, cache: &mut Cache) -> Result<RowId, Reason> {
+impl FramePointer {
+    /// The one row, which holds everywhere.
+    ///
+    /// # Errors
+    /// If the cache cannot hold it.
+    pub fn row(self, cache: &mut Cache) -> Result<RowId, Reason> {
         let key = UnitKey {
             table: TableKind::FramePointer,
             image: None,
@@ -41,6 +37,20 @@ impl Finder for FramePointer {
             }
         };
         cache.find_row(unit, 0)
+    }
+}
+
+impl Finder for FramePointer {
+    fn name(&self) -> &str {
+        "fp"
+    }
+
+    fn carries(&self) -> RegMask {
+        RegMask::FRAME
+    }
+
+    fn find(&self, _: &Mapping, _: u64, cache: &mut Cache) -> Result<RowId, Reason> {
+        self.row(cache)
     }
 
     /// `bp < first_frame` (Linux `arch/x86/kernel/unwind_frame.c`, `__unwind_start`), where bp is
