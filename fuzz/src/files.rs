@@ -104,7 +104,9 @@ fn print(file: &PerfFile<'_>, join: Option<Mode>) {
         ..script::Options::default()
     };
     let mut symbols = NoSymbols;
-    let mut script = Script::new(file, options, &mut symbols, None);
+    let Ok(mut script) = Script::new(file, options, &mut symbols, None) else {
+        return;
+    };
     let (mut text, mut seen) = (Vec::new(), 0);
     file.for_each(Order::Time, |event| {
         script.event(&event, &mut text);

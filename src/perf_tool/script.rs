@@ -10,11 +10,11 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use unwind_sim_corpus::files::FinderOptions;
 use unwind_sim_corpus::mapped::map_file;
-use unwind_sim_perf::data::{EventAttr, Order, Stop, Summary, sample_type as st};
-use unwind_sim_perf::script::{Output, Script, Text, Unwind};
+use unwind_sim_perf::data::{EventAttr, Order, Summary, sample_type as st};
+use unwind_sim_perf::script::{FieldError, Output, Script, Text, Unwind};
 use unwind_sim_perf::{PerfError, PerfFile};
 
-pub use unwind_sim_perf::script::{Fields, Options};
+pub use unwind_sim_perf::script::{Asked, FieldList, Options};
 pub use unwind_sim_perf::stitch::Mode;
 
 /// Bytes written at a time.
@@ -34,23 +34,38 @@ pub enum ScriptError {
     /// It is no perf.data.
     #[error(transparent)]
     Perf(#[from] PerfError),
+    /// A field was asked for that was not recorded.
+    #[error(transparent)]
+    Field(#[from] FieldError),
     /// The text cannot be written.
     #[error("cannot write: {0}")]
     Output(#[from] std::io::Error),
 }
 
-/// Prints a recording and says how far it could be read.
+/// What is to be said about a recording besides its samples.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// How far it could be read.
+    pub summary: Summary,
+    /// Samples of guests, which are not printed.
+    pub guests: u64,
+    /// What the recording says was lost: a line for each event and kind of loss.
+    pub losses: String,
+}
+
+/// Prints a recording.
 ///
 /// # Errors
-/// If it cannot be read at all, or the text not be written.
+/// If it cannot be read at all, a field was asked for that it has not, or the text cannot be
+/// written.
 pub fn script(
     path: &Path,
     options: Options,
     places: Places,
     out: &mut dyn Write,
-) -> Result<Summary, ScriptError> {
-    let make = |file: &PerfFile<'_>| Text::new(file, options);
-    let (summary, _, text) = each(path, options, places, make, |_, text| {
+) -> Result<Report, ScriptError> {
+    let make = |file: &PerfFile<'_>| Ok(Text::new(file, options)?);
+    let (report, _, text) = each(path, options, places, make, |_, text| {
         if text.len() >= BUFFER {
             out.write_all(text)?;
             text.clear();
@@ -59,10 +74,10 @@ pub fn script(
     })?;
     out.write_all(&text)?;
     out.flush()?;
-    Ok(summary)
+    Ok(report)
 }
 
-/// Writes a recording in a format of profiles, and says how far it could be read.
+/// Writes a recording in a format of profiles.
 ///
 /// # Errors
 /// If it cannot be read at all, or the profile not be written.
@@ -72,18 +87,18 @@ pub fn profile(
     places: Places,
     format: Format,
     out: &mut dyn Write,
-) -> Result<Summary, ScriptError> {
+) -> Result<Report, ScriptError> {
     let Some(kind) = format.kind() else {
         return script(path, options, places, out);
     };
-    let make = |file: &PerfFile<'_>| Samples::new(file, kind);
-    let (summary, mut samples, mut last) = each(path, options, places, make, |samples, piece| {
+    let make = |file: &PerfFile<'_>| Ok(Samples::new(file, kind));
+    let (report, mut samples, mut last) = each(path, options, places, make, |samples, piece| {
         samples.take(piece);
         Ok(())
     })?;
     samples.take(&mut last);
     format.write(&samples.finish(), &path.display().to_string(), out)?;
-    Ok(summary)
+    Ok(report)
 }
 
 /// Makes something of every sample, and hands it to `take` after each event; returns what is left.
@@ -91,9 +106,9 @@ fn each<O: Output>(
     path: &Path,
     options: Options,
     mut places: Places,
-    make: impl FnOnce(&PerfFile<'_>) -> O,
+    make: impl FnOnce(&PerfFile<'_>) -> Result<O, ScriptError>,
     mut take: impl FnMut(&mut O, &mut O::Piece) -> std::io::Result<()>,
-) -> Result<(Summary, O, O::Piece), ScriptError> {
+) -> Result<(Report, O, O::Piece), ScriptError> {
     let owner = map_file(path).map_err(|source| ScriptError::Open {
         path: path.into(),
         source,
@@ -118,7 +133,7 @@ fn each<O: Output>(
         .then(|| Stacks::new(&file, &files, &engine));
     let unwind = stacks.as_mut().map(|stacks| stacks as &mut dyn Unwind);
     let mut symbols = Files::new(places);
-    let output = make(&file);
+    let output = make(&file)?;
     let mut script = Script::with_output(&file, options, output, &mut symbols, unwind);
     let mut piece = O::Piece::default();
     let mut failed = None;
@@ -136,10 +151,10 @@ fn each<O: Output>(
         return Err(error.into());
     }
     script.finish(&mut piece);
-    Ok((summary, script.into_output(), piece))
-}
-
-/// Whether the recording was read to its end.
-pub fn is_whole(summary: &Summary) -> bool {
-    summary.stop == Stop::End
+    let report = Report {
+        summary,
+        guests: script.guests(),
+        losses: script.losses().lines(&file).to_string(),
+    };
+    Ok((report, script.into_output(), piece))
 }

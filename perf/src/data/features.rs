@@ -21,6 +21,7 @@ pub mod feature {
     pub const TOTAL_MEM: u8 = 10;
     pub const CMDLINE: u8 = 11;
     pub const EVENT_DESC: u8 = 12;
+    pub const AUXTRACE: u8 = 18;
     pub const SAMPLE_TIME: u8 = 21;
     pub const CLOCKID: u8 = 23;
     pub const COMPRESSED: u8 = 27;

@@ -1,15 +1,12 @@
 //! Which fields `perf script` prints for an event.
 
-use crate::data::{EventAttr, Mode, PerfFile, sample_type as st};
+use super::asked::{Asked, EventType};
+use super::names;
+use crate::data::{EventAttr, Mode, PerfFile, feature, sample_type as st};
+use std::fmt;
 
-/// `PERF_TYPE_TRACEPOINT` (`include/uapi/linux/perf_event.h`).
-const TYPE_TRACEPOINT: u32 = 2;
-/// `PERF_TYPE_RAW`.
-const TYPE_RAW: u32 = 4;
-/// `PERF_TYPE_BREAKPOINT`.
-const TYPE_BREAKPOINT: u32 = 5;
-/// `PERF_TYPE_SOFTWARE`.
-const TYPE_SOFTWARE: u32 = 1;
+/// `PERF_COUNT_SW_PAGE_FAULTS`, `.._MIN` and `.._MAJ` (`include/uapi/linux/perf_event.h`).
+const SW_PAGE_FAULTS: [u64; 3] = [2, 5, 6];
 /// `PERF_COUNT_SW_BPF_OUTPUT`: what BPF programs write.
 const SW_BPF_OUTPUT: u64 = 10;
 /// `PERF_COUNT_SW_DUMMY`: an event that never happens and only carries side band records.
@@ -19,21 +16,46 @@ const SW_DUMMY: u64 = 9;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Fields(u32);
 
-/// A word that names no field.
+/// A field that was asked for and cannot be printed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct UnknownField(
-    /// The word.
-    pub String,
-);
+pub enum FieldError {
+    /// The event did not record it.
+    NotRecorded {
+        /// The event's name.
+        event: String,
+        /// The field's name.
+        field: &'static str,
+    },
+    /// Symbols or objects without an address.
+    NoAddress {
+        /// The event's name.
+        event: String,
+        /// The field's name.
+        field: &'static str,
+    },
+    /// Offsets in a symbol without the symbol.
+    OffsetWithoutSymbol,
+}
 
-impl std::fmt::Display for UnknownField {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let known: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
-        write!(f, "{:?} is not a field; known: {}", self.0, known.join(","))
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotRecorded { event, field } => {
+                write!(
+                    f,
+                    "samples of event {event} have no {field}: leave that field out"
+                )
+            }
+            Self::NoAddress { event, field } => write!(
+                f,
+                "samples of event {event} have no address: leave the field {field} out"
+            ),
+            Self::OffsetWithoutSymbol => f.write_str("the field symoff needs the field sym"),
+        }
     }
 }
 
-impl std::error::Error for UnknownField {}
+impl std::error::Error for FieldError {}
 
 /// The fields' names on the command line.
 const NAMES: [(&str, Fields); 14] = [
@@ -54,6 +76,8 @@ const NAMES: [(&str, Fields); 14] = [
 ];
 
 impl Fields {
+    /// No field.
+    pub const NONE: Self = Self(0);
     /// The name of the task.
     pub const COMM: Self = Self(1);
     /// The thread.
@@ -83,7 +107,23 @@ impl Fields {
     /// What a BPF program wrote.
     pub const BPF_OUTPUT: Self = Self(1 << 13);
 
-    const fn and(self, other: Self) -> Self {
+    /// The field of that name.
+    pub(super) fn named(word: &str) -> Option<Self> {
+        let named = NAMES.iter().find(|(name, _)| *name == word);
+        named.map(|&(_, field)| field)
+    }
+
+    /// The names of all fields.
+    pub(super) fn names() -> String {
+        NAMES.map(|(name, _)| name).join(",")
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(super) const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
@@ -92,39 +132,8 @@ impl Fields {
         self.0 & other.0 == other.0
     }
 
-    const fn without(self, other: Self) -> Self {
+    pub(super) const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
-    }
-
-    /// The set that a list such as `comm,tid,ip,sym` names.
-    ///
-    /// # Errors
-    /// If a word names no field.
-    pub fn parse(list: &str) -> Result<Self, UnknownField> {
-        list.split(',').try_fold(Self::default(), |all, word| {
-            NAMES
-                .iter()
-                .find(|(name, _)| *name == word)
-                .map(|(_, field)| all.and(*field))
-                .ok_or_else(|| UnknownField(word.to_owned()))
-        })
-    }
-
-    /// What is printed of events of a type if nobody asks for something else.
-    fn of_type(kind: u32) -> Self {
-        let task = Self::COMM
-            .and(Self::TID)
-            .and(Self::CPU)
-            .and(Self::TIME)
-            .and(Self::EVENT);
-        let place = Self::IP.and(Self::SYM).and(Self::SYM_OFFSET).and(Self::DSO);
-        match kind {
-            TYPE_TRACEPOINT => task.and(Self::TRACE),
-            TYPE_RAW => task.and(place).and(Self::PERIOD).and(Self::ADDRESS),
-            TYPE_BREAKPOINT => task.and(place),
-            TYPE_SOFTWARE => task.and(place).and(Self::PERIOD).and(Self::BPF_OUTPUT),
-            _ => task.and(place).and(Self::PERIOD),
-        }
     }
 
     /// The fields of a type that this event did not record.
@@ -145,38 +154,88 @@ impl Fields {
         missing
     }
 
-    /// The fields of each event of a file. All events of one type have the same: what the first
-    /// of them that is no dummy has not recorded is left out.
-    pub(super) fn of_file(file: &PerfFile<'_>, asked: Option<Self>) -> Vec<Self> {
+    /// The fields of each event of a file. All events of one type have the same. perf decides at
+    /// the first of them that is no dummy: what that one did not record is left out, unless it was
+    /// asked for by name.
+    pub(super) fn of_file(file: &PerfFile<'_>, asked: &Asked) -> Vec<Self> {
         let attrs = file.attrs();
-        let chains = |attr: &EventAttr| attr.sample_type & st::CALLCHAIN != 0;
-        // Through a pipe perf sees one attribute after the other, and decides at the first
-        // tracepoint by what came so far.
-        let tracepoint = |attr: &EventAttr| attr.kind == TYPE_TRACEPOINT;
-        let of_chains = match (file.mode(), attrs.iter().position(tracepoint)) {
-            (Mode::Pipe, Some(at)) if attrs[..=at].iter().any(chains) => Self::IP.and(Self::SYM),
-            (Mode::File, Some(_)) if attrs.iter().any(|attr| tracepoint(attr) && chains(attr)) => {
+        let fields = |attr: &EventAttr| {
+            let kind = EventType::of(attr.kind);
+            let mut fields = asked.fields(kind);
+            let same = |other: &&EventAttr| EventType::of(other.kind) == kind;
+            if let Some(first) = attrs.iter().filter(same).find(|attr| !is_dummy(attr)) {
+                fields = fields.without(Self::missing(first).without(asked.named(kind)));
+            }
+            fields.and(Self::of_chains(file, asked, kind))
+        };
+        attrs.iter().map(fields).collect()
+    }
+
+    /// What callchains add to the fields of a type.
+    fn of_chains(file: &PerfFile<'_>, asked: &Asked, kind: EventType) -> Self {
+        let attrs = file.attrs();
+        let has_chain = |attr: &EventAttr| attr.sample_type & st::CALLCHAIN != 0;
+        let mut same = (0..attrs.len()).filter(|&at| EventType::of(attrs[at].kind) == kind);
+        match file.mode() {
+            // Through a pipe perf sees one attribute after the other, and decides at the first of
+            // a type by what came so far, whatever was asked for.
+            Mode::Pipe => match same.next() {
+                Some(at) if attrs[..=at].iter().any(has_chain) => {
+                    Self::IP.and(Self::SYM).without(asked.removed(kind))
+                }
+                _ => Self::default(),
+            },
+            Mode::File
+                if kind == EventType::Tracepoint
+                    && !asked.is_set(kind)
+                    && same.any(|at| has_chain(&attrs[at])) =>
+            {
                 Self::IP.and(Self::SYM).and(Self::SYM_OFFSET).and(Self::DSO)
             }
-            _ => Self::default(),
-        };
-        attrs
-            .iter()
-            .map(|attr| {
-                if let Some(asked) = asked {
-                    return asked;
+            Mode::File => Self::default(),
+        }
+    }
+
+    /// Whether what was asked for can be printed, as perf checks it (`evsel__check_attr`).
+    ///
+    /// # Errors
+    /// The first field that cannot.
+    pub fn check(file: &PerfFile<'_>, asked: &Asked) -> Result<(), FieldError> {
+        // Traces of a processor's branches may have what their events say they have not.
+        let from_traces = file.features().section(feature::AUXTRACE).is_some();
+        for kind in EventType::ALL {
+            let same = |attr: &&EventAttr| EventType::of(attr.kind) == kind && !is_dummy(attr);
+            let Some(attr) = file
+                .attrs()
+                .iter()
+                .find(same)
+                .filter(|_| asked.is_set(kind))
+            else {
+                continue;
+            };
+            let event = || names::name(attr);
+            let fields = asked.fields(kind);
+            let missing = Self::missing(attr);
+            for (field, wanted) in NAMES {
+                let excused = from_traces && Self::ADDRESS.and(Self::CPU).has(wanted);
+                let named = asked.named(kind).has(wanted) && fields.has(wanted);
+                if named && missing.has(wanted) && !excused {
+                    let event = event();
+                    return Err(FieldError::NotRecorded { event, field });
                 }
-                let mut fields = Self::of_type(attr.kind);
-                let same = || attrs.iter().filter(|other| other.kind == attr.kind);
-                if let Some(first) = same().find(|other| !is_dummy(other)) {
-                    fields = fields.without(Self::missing(first));
+            }
+            let is_placed = attr.sample_type & (st::IP | st::ADDR) != 0;
+            for (field, wanted) in [("sym", Self::SYM), ("dso", Self::DSO)] {
+                if fields.has(wanted) && !is_placed {
+                    let event = event();
+                    return Err(FieldError::NoAddress { event, field });
                 }
-                if attr.kind == TYPE_TRACEPOINT {
-                    fields = fields.and(of_chains);
-                }
-                fields
-            })
-            .collect()
+            }
+            if fields.has(Self::SYM_OFFSET) && !fields.has(Self::SYM) {
+                return Err(FieldError::OffsetWithoutSymbol);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -184,22 +243,19 @@ impl Fields {
 /// so too, are shown as other samples are.
 pub(super) fn is_bpf_output(attr: &EventAttr) -> bool {
     let is_off_cpu = attr.name.as_deref() == Some("offcpu-time");
-    attr.kind == TYPE_SOFTWARE && attr.config == SW_BPF_OUTPUT && !is_off_cpu
+    is_software(attr) && attr.config == SW_BPF_OUTPUT && !is_off_cpu
+}
+
+/// Whether the event's data addresses are shown with symbols (`sample_addr_correlates_sym`).
+pub(super) fn names_data(attr: &EventAttr) -> bool {
+    is_software(attr) && SW_PAGE_FAULTS.contains(&attr.config)
+}
+
+fn is_software(attr: &EventAttr) -> bool {
+    EventType::of(attr.kind) == EventType::Software
 }
 
 /// Whether the event only carries side band records.
 fn is_dummy(attr: &EventAttr) -> bool {
-    attr.kind == TYPE_SOFTWARE && attr.config == SW_DUMMY
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_is_a_set_and_an_unknown_word_is_told() {
-        let fields = Fields::parse("comm,tid,time,event,ip,sym").unwrap();
-        assert!(fields.has(Fields::COMM) && fields.has(Fields::SYM) && !fields.has(Fields::DSO));
-        assert_eq!(Fields::parse("comm,what"), Err(UnknownField("what".into())));
-    }
+    is_software(attr) && attr.config == SW_DUMMY
 }

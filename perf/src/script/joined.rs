@@ -99,9 +99,11 @@ impl<P: Default> Joining<P> {
                 Samples::Begun(waiting) => {
                     let (mut piece, id) = (P::default(), event.id());
                     let event = script.sample(&sample, &id, Chain::Kernel, &mut piece);
-                    let maps = script.tasks.shared_maps(id.tid().unwrap_or(-1));
-                    let sample = Waiting { piece, event, maps };
-                    waiting.insert(item.key, sample);
+                    if let Some(event) = event {
+                        let maps = script.tasks.shared_maps(id.tid().unwrap_or(-1));
+                        let sample = Waiting { piece, event, maps };
+                        waiting.insert(item.key, sample);
+                    }
                 }
             }
         }

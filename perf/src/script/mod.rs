@@ -1,6 +1,6 @@
 //! The text of `perf script`: one block for each sample, byte for byte.
 //!
-//! Here: which fields are printed and how wide ([`Fields`]), names of events, tasks with their
+//! Here: which fields are printed and how wide ([`Fields`], [`Asked`]), names of events, tasks with their
 //! names and mappings ([`Tasks`]), and the printer ([`Script`]), which makes text ([`Text`]) or
 //! whatever else implements [`Output`]. Where symbols come from is the
 //! business of whoever implements [`Symbols`]; unwinding of stack copies that of [`Unwind`].
@@ -8,6 +8,7 @@
 //! The form is that of `tools/perf/builtin-script.c` and `tools/perf/util/evsel_fprintf.c`
 //! (perf 7.2).
 
+mod asked;
 mod bpf_output;
 mod call_stacks;
 mod digits;
@@ -15,6 +16,7 @@ mod fields;
 mod frames;
 mod groups;
 mod joined;
+mod losses;
 mod names;
 mod objects;
 mod output;
@@ -23,7 +25,9 @@ mod tasks;
 mod text;
 mod trace;
 
-pub use fields::{Fields, UnknownField};
+pub use asked::{Asked, EventType, FieldList, ListError};
+pub use fields::{FieldError, Fields};
+pub use losses::Losses;
 pub use names::name as event_name;
 pub use objects::{KernelPart, NoSymbols, Object, Symbol, Symbols};
 pub use output::{Address, Head, Output};

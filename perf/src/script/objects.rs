@@ -52,6 +52,11 @@ pub struct Symbol<'a> {
 pub trait Symbols {
     /// The symbol at an address of an object. Asked once for each address and object.
     fn symbol(&mut self, object: &Object<'_>, address: u64) -> Option<Symbol<'_>>;
+
+    /// From the first symbol of the kernel itself to the end of the last; `None` without symbols.
+    fn kernel_range(&mut self) -> Option<Range<u64>> {
+        None
+    }
 }
 
 /// No symbols at all.

@@ -38,6 +38,12 @@ pub trait Output {
     /// Samples as they are handed on; also a part of one, whose user frames come later.
     type Piece: Default;
 
+    /// Whether it wants samples of this event.
+    fn shows(&self, event: usize) -> bool {
+        let _ = event;
+        true
+    }
+
     /// Whether it wants addresses or chains of this event.
     fn shows_places(&self, event: usize) -> bool;
 
@@ -72,7 +78,12 @@ pub trait Output {
     /// A frame of a chain.
     fn frame(&mut self, at: &Address<'_>, symbols: &mut dyn Symbols, out: &mut Self::Piece);
 
-    /// Something in place of a frame: a word of the chain, and what it is.
+    /// The cookie of deferred frames, as a word of the chain.
+    fn cookie(&mut self, event: usize, word: u64, out: &mut Self::Piece) {
+        self.instead(event, word, "(cookie)", out);
+    }
+
+    /// Something in place of the frames that a cookie stands for, and what it is.
     fn instead(&mut self, event: usize, word: u64, text: &str, out: &mut Self::Piece);
 
     /// What a sample says behind its frames.

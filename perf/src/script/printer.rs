@@ -1,9 +1,11 @@
 //! The printer: events in, samples with their frames out.
 
+use super::asked::Asked;
 use super::call_stacks::CallStacks;
-use super::fields::Fields;
+use super::fields::FieldError;
 use super::groups::Groups;
 use super::joined::{Joining, Waiting};
+use super::losses::Losses;
 use super::objects::Symbols;
 use super::output::{Address, Head, Output};
 use super::tasks::{self, Map, Tasks};
@@ -18,8 +20,8 @@ const FRAMES_MAX: usize = 127;
 /// How to print.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// These fields, of every event; `None` for those that fit its type.
-    pub fields: Option<Fields>,
+    /// The fields of each type of events.
+    pub fields: Asked,
     /// Times with nanoseconds.
     pub nanoseconds: bool,
     /// How deferred user frames are joined with their samples; `None` prints them by themselves.
@@ -52,6 +54,9 @@ pub struct Script<'f, 's, O: Output = Text> {
     joining: Option<Box<Joining<O::Piece>>>,
     lbr: CallStacks,
     groups: Groups,
+    /// Samples of guests, which are not printed.
+    guests: u64,
+    losses: Losses,
 }
 
 /// Which chain is printed of a sample.
@@ -67,13 +72,17 @@ pub(super) enum Chain<'c> {
 
 impl<'f, 's> Script<'f, 's> {
     /// A printer of text at the recording's beginning.
+    ///
+    /// # Errors
+    /// If a field was asked for that was not recorded.
     pub fn new(
         file: &'f PerfFile<'f>,
         options: Options,
         symbols: &'s mut dyn Symbols,
         unwind: Option<&'s mut dyn Unwind>,
-    ) -> Self {
-        Self::with_output(file, options, Text::new(file, options), symbols, unwind)
+    ) -> Result<Self, FieldError> {
+        let text = Text::new(file, options)?;
+        Ok(Self::with_output(file, options, text, symbols, unwind))
     }
 }
 
@@ -98,7 +107,14 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
             joining: Joining::of(file, options.join).map(Box::new),
             lbr: CallStacks::new(file, options.stitch_lbr),
             groups: Groups::new(file),
+            guests: 0,
+            losses: Losses::default(),
         }
+    }
+
+    /// How many samples of guests there were, none of which is printed.
+    pub fn guests(&self) -> u64 {
+        self.guests
     }
 
     /// What samples become.
@@ -116,8 +132,14 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         &self.tasks
     }
 
+    /// What the recording says was lost, so far.
+    pub fn losses(&self) -> &Losses {
+        &self.losses
+    }
+
     /// Takes an event and appends what is printed of it.
     pub fn event(&mut self, event: &Event<'_>, out: &mut O::Piece) {
+        self.losses.event(self.file, event);
         if let Some(unwind) = &mut self.unwind {
             unwind.event(event);
         }
@@ -166,22 +188,23 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         place.unwrap_or(0)
     }
 
-    /// A sample, and the number of its event.
+    /// A sample; gives the number of its event, if it is printed.
     pub(super) fn sample(
         &mut self,
         sample: &Sample<'_>,
         id: &RecordId<'_>,
         chain: Chain<'_>,
         out: &mut O::Piece,
-    ) -> usize {
+    ) -> Option<usize> {
         let attr = sample.attr();
         let at = self.column(attr);
         let period = sample.period().unwrap_or(attr.sample_period);
-        self.sample_of(at, period, sample, id, chain, out);
-        at
+        self.sample_of(at, period, sample, id, chain, out)
+            .then_some(at)
     }
 
-    /// A sample as one of the event of that number.
+    /// A sample as one of the event of that number. `false` if it is not printed: nothing is
+    /// wanted of the event, or it is a guest's, which perf shows only with `--guest`.
     fn sample_of(
         &mut self,
         at: usize,
@@ -190,7 +213,15 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         id: &RecordId<'_>,
         chain: Chain<'_>,
         out: &mut O::Piece,
-    ) {
+    ) -> bool {
+        let is_guest = matches!(
+            sample.cpumode(),
+            misc::CPUMODE_GUEST_KERNEL | misc::CPUMODE_GUEST_USER
+        );
+        self.guests += u64::from(is_guest);
+        if is_guest || !self.output.shows(at) {
+            return false;
+        }
         self.tasks
             .thread(id.pid().unwrap_or(-1), id.tid().unwrap_or(-1));
         let head = Head {
@@ -208,6 +239,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
             self.output.tail(&head, out);
             self.output.end(out);
         }
+        true
     }
 
     /// The address or the callchain.
@@ -228,11 +260,12 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
                 misc::CPUMODE_USER => Context::User,
                 _ => Context::Hypervisor,
             };
-            let map = map_at(&self.tasks, self.tasks.maps(tid), context, address);
+            let maps = self.tasks.maps(tid);
+            let map = map_at(&self.tasks, maps, context, address, self.symbols);
             let at = Address {
                 tasks: &self.tasks,
                 event: at,
-                map,
+                map: map.as_ref(),
                 value: address,
             };
             self.output.place(&at, self.symbols, out);
@@ -298,14 +331,14 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
             }
             left -= 1;
             if std::mem::take(&mut cookie) {
-                self.output.instead(at, word, "(cookie)", out);
+                self.output.cookie(at, word, out);
                 continue;
             }
-            let map = map_at(&self.tasks, maps, context, word);
+            let map = map_at(&self.tasks, maps, context, word, self.symbols);
             let at = Address {
                 tasks: &self.tasks,
                 event: at,
-                map,
+                map: map.as_ref(),
                 value: word,
             };
             self.output.frame(&at, self.symbols, out);
@@ -331,7 +364,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
                 .iter()
                 .skip_while(|&&word| word != PERF_CONTEXT_USER);
             for &address in user.skip(1).take(FRAMES_MAX) {
-                let map = map_at(&self.tasks, &waiting.maps, Context::User, address);
+                let map = tasks::find(&waiting.maps, address);
                 let at = Address {
                     tasks: &self.tasks,
                     event,
@@ -356,7 +389,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         let at = self.column(event.attr);
         self.tasks
             .thread(id.pid().unwrap_or(-1), id.tid().unwrap_or(-1));
-        if !self.output.deferred(&self.tasks, &id, at, cookie, out) {
+        if !self.output.shows(at) || !self.output.deferred(&self.tasks, &id, at, cookie, out) {
             return;
         }
         if self.output.shows_places(at) {
@@ -368,15 +401,16 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
 
 /// The mapping at an address of a context.
 #[inline]
-fn map_at<'m>(
-    tasks: &'m Tasks,
-    maps: &'m [Map],
+fn map_at(
+    tasks: &Tasks,
+    maps: &[Map],
     context: Context,
     address: u64,
-) -> Option<&'m Map> {
+    symbols: &mut dyn Symbols,
+) -> Option<Map> {
     match context {
-        Context::Kernel => tasks.kernel_map(address),
-        Context::User => tasks::find(maps, address),
+        Context::Kernel => tasks.kernel_map(address, symbols),
+        Context::User => tasks::find(maps, address).copied(),
         _ => None,
     }
 }

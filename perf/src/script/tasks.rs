@@ -4,9 +4,11 @@
 //! does not clear the mappings, new ones replace old ones where they overlap, and a task that
 //! ended is forgotten at once, so that what still comes of it has no name and no mappings.
 
-use super::objects::{KernelPart, Object};
+use super::objects::{KernelPart, Object, Symbols};
 use crate::data::{Comm, Ksymbol, Mmap, MmapIdentity, PerfFile, Task, misc};
+use std::cell::OnceCell;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Mappings copied by forks, all in all; beyond, children begin without any. A recording of a
@@ -69,6 +71,8 @@ pub struct Tasks {
     threads: HashMap<i32, Thread>,
     spaces: Vec<Maps>,
     kernel: Vec<Map>,
+    /// Where the symbols of the kernel itself lie, looked up when its first address was.
+    kernel_symbols: OnceCell<Option<Range<u64>>>,
     objects: Vec<ObjectKey>,
     object_ids: HashMap<ObjectKey, u32>,
     /// Build ids that the file noted, by path.
@@ -138,9 +142,29 @@ impl Tasks {
         self.threads.get(&tid)?.comm.as_deref()
     }
 
-    /// The mapping of the kernel at `address`.
-    pub fn kernel_map(&self, address: u64) -> Option<&Map> {
-        find(&self.kernel, address)
+    /// The mapping of the kernel at `address`. What was recorded of the kernel itself ends behind
+    /// its code; once perf has its symbols, the mapping reaches from the first to the end of the
+    /// last (`map__fixup_start`, `map__fixup_end` in `tools/perf/util/map.c`), so that `.init.text`
+    /// belongs to it.
+    pub fn kernel_map(&self, address: u64, symbols: &mut dyn Symbols) -> Option<Map> {
+        let found = find(&self.kernel, address);
+        let is_core = |map: &Map| {
+            let object = self.objects.get(map.object as usize);
+            object.is_some_and(|object| object.kind == Kind::Kernel)
+        };
+        match (found, self.kernel_symbols.get()) {
+            (Some(map), None) if is_core(map) => {
+                self.kernel_symbols.get_or_init(|| symbols.kernel_range());
+                Some(*map)
+            }
+            (Some(map), Some(Some(range))) if is_core(map) => {
+                Some(*map).filter(|_| range.contains(&address))
+            }
+            (None, Some(Some(range))) if range.contains(&address) => {
+                self.kernel.iter().find(|map| is_core(map)).copied()
+            }
+            (found, _) => found.copied(),
+        }
     }
 
     /// The mappings of a thread's process.

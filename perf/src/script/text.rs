@@ -2,15 +2,19 @@
 
 use super::bpf_output;
 use super::digits;
-use super::fields::{self, Fields};
+use super::fields::{self, FieldError, Fields};
 use super::frames::Lines;
 use super::names;
 use super::objects::Symbols;
 use super::output::{Address, Head, Output};
 use super::printer::Options;
-use super::tasks::Tasks;
+use super::tasks::{self, Tasks};
 use super::trace::Formats;
-use crate::data::{PerfFile, RecordId, feature, sample_type as st};
+use crate::data::{PerfFile, RecordId, Sample, feature, misc, sample_type as st};
+
+/// Where perf takes an address for one of the kernel (`machine__get_kernel_start` in
+/// `tools/perf/util/machine.c`).
+const KERNEL_START: u64 = 1 << 63;
 
 /// What is printed of one event.
 #[derive(Debug)]
@@ -20,6 +24,10 @@ struct Column {
     config: u64,
     /// Whether its samples are what BPF programs write.
     bpf_output: bool,
+    /// Whether its data addresses have symbols.
+    names_data: bool,
+    /// Whether its samples have chains.
+    has_chain: bool,
     /// The event's name, padded to the longest, with what follows it.
     name: Vec<u8>,
     /// The number of its [`Lines`].
@@ -37,8 +45,12 @@ pub struct Text {
 
 impl Text {
     /// For a file; what `options` say about joining is not its business.
-    pub fn new(file: &PerfFile<'_>, options: Options) -> Self {
-        let all = Fields::of_file(file, options.fields);
+    ///
+    /// # Errors
+    /// If a field was asked for that was not recorded.
+    pub fn new(file: &PerfFile<'_>, options: Options) -> Result<Self, FieldError> {
+        Fields::check(file, &options.fields)?;
+        let all = Fields::of_file(file, &options.fields);
         let named: Vec<String> = file.attrs().iter().map(names::name).collect();
         let width = named.iter().map(String::len).max().unwrap_or(0);
         let mut lines: Vec<Lines> = Vec::new();
@@ -54,18 +66,20 @@ impl Text {
                 fields,
                 config: attr.config,
                 bpf_output: fields::is_bpf_output(attr),
+                names_data: fields::names_data(attr),
+                has_chain: attr.sample_type & st::CALLCHAIN != 0,
                 name,
                 lines,
             }
         });
         let columns = columns.collect();
         let features = file.features();
-        Self {
+        Ok(Self {
             nanoseconds: options.nanoseconds,
             columns,
             formats: Formats::parse(features.section(feature::TRACING_DATA).unwrap_or(&[])),
             lines,
-        }
+        })
     }
 
     /// The fields before the event's name.
@@ -124,8 +138,48 @@ impl Text {
     }
 }
 
+impl Text {
+    /// The data address; of a page fault with its symbol.
+    fn data_address(
+        &mut self,
+        sample: &Sample<'_>,
+        id: &RecordId<'_>,
+        event: usize,
+        tasks: &Tasks,
+        symbols: &mut dyn Symbols,
+        out: &mut Vec<u8>,
+    ) {
+        let column = &self.columns[event];
+        let address = sample.address().unwrap_or(0);
+        if !column.names_data {
+            return digits::hexadecimal(out, address, 16);
+        }
+        let maps = tasks.maps(id.tid().unwrap_or(-1));
+        // Data of the other part is found too (`machine__addr_cpumode`).
+        let mut kernel = || tasks.kernel_map(address, symbols);
+        let map = match (sample.cpumode(), address >= KERNEL_START) {
+            (misc::CPUMODE_KERNEL, true) => kernel(),
+            (misc::CPUMODE_USER, false) => tasks::find(maps, address).copied(),
+            (misc::CPUMODE_KERNEL, false) => {
+                kernel().or_else(|| tasks::find(maps, address).copied())
+            }
+            (misc::CPUMODE_USER, true) => {
+                let user = tasks::find(maps, address).copied();
+                user.or_else(kernel)
+            }
+            _ => None,
+        };
+        let lines = &mut self.lines[column.lines];
+        out.extend_from_slice(lines.line(tasks, symbols, map.as_ref(), address));
+    }
+}
+
 impl Output for Text {
     type Piece = Vec<u8>;
+
+    fn shows(&self, event: usize) -> bool {
+        !self.columns[event].fields.is_empty()
+    }
 
     fn shows_places(&self, event: usize) -> bool {
         self.columns[event].fields.has(Fields::IP)
@@ -146,7 +200,7 @@ impl Output for Text {
             chains,
         } = *head;
         let fields = self.columns[event].fields;
-        let has_chain = sample.attr().sample_type & st::CALLCHAIN != 0 && fields.has(Fields::IP);
+        let has_chain = self.columns[event].has_chain && fields.has(Fields::IP);
         self.start(tasks, fields, has_chain && chains, id, out);
         if fields.has(Fields::PERIOD) {
             digits::decimal(out, period, 10, b' ');
@@ -162,6 +216,9 @@ impl Output for Text {
             self.formats
                 .print(self.columns[event].config, raw, &mut functions, out);
         }
+        if fields.has(Fields::ADDRESS) {
+            self.data_address(sample, id, event, tasks, symbols, out);
+        }
     }
 
     fn deferred(
@@ -172,8 +229,11 @@ impl Output for Text {
         cookie: u64,
         out: &mut Vec<u8>,
     ) -> bool {
-        let fields = self.columns[event].fields;
-        self.start(tasks, fields, true, id, out);
+        let Column {
+            fields, has_chain, ..
+        } = self.columns[event];
+        let has_chain = has_chain && fields.has(Fields::IP);
+        self.start(tasks, fields, has_chain, id, out);
         out.extend_from_slice(b"DEFERRED CALLCHAIN [cookie: ");
         digits::hexadecimal(out, cookie, 0);
         out.extend_from_slice(b"]\n");
@@ -203,14 +263,25 @@ impl Output for Text {
         out.push(b'\n');
     }
 
+    /// As perf does: without symbols it looks like an address.
+    fn cookie(&mut self, event: usize, word: u64, out: &mut Vec<u8>) {
+        if self.columns[event].fields.has(Fields::SYM) {
+            return self.instead(event, word, "(cookie)", out);
+        }
+        out.push(b'\t');
+        digits::hexadecimal(out, word, 16);
+        if self.columns[event].fields.has(Fields::DSO) {
+            out.extend_from_slice(b" ([unknown])");
+        }
+        out.push(b'\n');
+    }
+
     fn instead(&mut self, event: usize, word: u64, text: &str, out: &mut Vec<u8>) {
         let fields = self.columns[event].fields;
         out.push(b'\t');
         digits::hexadecimal(out, word, 16);
-        if fields.has(Fields::SYM) {
-            out.push(b' ');
-            out.extend_from_slice(text.as_bytes());
-        }
+        out.push(b' ');
+        out.extend_from_slice(text.as_bytes());
         if fields.has(Fields::DSO) {
             out.extend_from_slice(b" ([unknown])");
         }
@@ -242,7 +313,7 @@ fn kernel_function(
     symbols: &mut dyn Symbols,
     address: u64,
 ) -> Option<(Vec<u8>, u64)> {
-    let map = tasks.kernel_map(address)?;
+    let map = tasks.kernel_map(address, symbols)?;
     let object = tasks.object(map.object)?;
     let symbol = symbols.symbol(&object, address.wrapping_add(map.bias))?;
     let start = symbol.range.start.wrapping_sub(map.bias);

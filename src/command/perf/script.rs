@@ -5,7 +5,7 @@ use crate::command::{Status, output};
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 use unwind_sim::file_kind::FileKind;
-use unwind_sim::perf_tool::script::{self, Fields, Mode, Options};
+use unwind_sim::perf_tool::script::{self, Asked, FieldList, Mode, Options};
 use unwind_sim::perf_tool::symbols::Places;
 
 /// Whose way of joining deferred callchains.
@@ -42,9 +42,10 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// These fields, of every event: comm, tid, pid, time, cpu, event, trace, ip, sym, symoff,
-    /// dso, addr, period.
-    #[arg(long, short = 'F', value_name = "LIST", value_parser = Fields::parse)]
-    fields: Option<Fields>,
+    /// dso, addr, period, bpf-output. A + adds a field to the usual ones, a - takes it away; hw:,
+    /// sw:, trace:, raw:, break: or synth: before the list is for events of that type.
+    #[arg(long, short = 'F', value_name = "LIST", value_parser = FieldList::parse, allow_hyphen_values = true)]
+    fields: Vec<FieldList>,
     /// Print deferred callchains by themselves instead of joining them with their samples.
     #[arg(long)]
     no_merge_callchains: bool,
@@ -61,14 +62,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
-    let of_text = args.fields.is_some() || args.ns || args.no_merge_callchains;
+    let of_text = !args.fields.is_empty() || args.ns || args.no_merge_callchains;
     if of_text && args.format != ProfileFormat::PerfScript {
         bail!("--fields, --ns and --no-merge-callchains: only with --format perf-script");
     }
     FileKind::expect(&args.path, "a perf.data", &[FileKind::PerfData])?;
     text_file(args.kallsyms.as_deref())?;
     let options = Options {
-        fields: args.fields,
+        fields: Asked::of(&args.fields),
         nanoseconds: args.ns,
         stitch_lbr: args.stitch_lbr,
         join: match args.like {
@@ -84,10 +85,16 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         ..Places::default()
     };
     let path = args.output.as_deref();
-    let summary = output::to_file_or(path, output::raw_stdout(), |out| {
+    let report = output::to_file_or(path, output::raw_stdout(), |out| {
         let format = args.format.into();
         Ok(script::profile(&args.path, options, places, format, out)?)
     })?;
+    anstream::eprint!("{}", report.losses);
+    if report.guests != 0 {
+        let (n, s) = (report.guests, unwind_sim::text::plural(report.guests));
+        anstream::eprintln!("{n} sample{s} of guests left out");
+    }
+    let summary = report.summary;
     if let Some(error) = summary.first_skipped {
         let n = summary.skipped;
         let s = unwind_sim::text::plural(n);

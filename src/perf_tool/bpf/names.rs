@@ -71,12 +71,12 @@ impl Names {
             return;
         }
         let map = match pid {
-            KERNEL => self.tasks.kernel_map(address),
+            KERNEL => self.tasks.kernel_map(address, &mut self.files),
             _ => {
                 let maps = self.tasks.maps(tid);
                 let after = maps.partition_point(|map| map.start <= address);
                 let map = after.checked_sub(1).and_then(|at| maps.get(at));
-                map.filter(|map| address < map.end)
+                map.filter(|map| address < map.end).copied()
             }
         };
         let Some(map) = map else {

@@ -92,6 +92,13 @@ impl Kallsyms {
         self.text.get(start..start + usize::from(entry.module_len))
     }
 
+    /// From the first symbol of the kernel itself to the end of the last.
+    pub(super) fn core(&self) -> Option<Range<u64>> {
+        let mut core = self.entries.iter().filter(|entry| entry.module_len == 0);
+        let first = core.next()?;
+        Some(first.start..core.next_back().unwrap_or(first).end)
+    }
+
     /// The symbol of a part of the kernel at an address.
     pub(super) fn symbol(&self, part: KernelPart<'_>, address: u64) -> Option<Symbol<'_>> {
         let after = self.entries.partition_point(|entry| entry.start <= address);

@@ -97,6 +97,10 @@ impl Symbols for Files {
             name: tree.name(at),
         })
     }
+
+    fn kernel_range(&mut self) -> Option<std::ops::Range<u64>> {
+        self.kernel().core()
+    }
 }
 
 /// The whole of a file, if it is not too large.

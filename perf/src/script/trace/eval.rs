@@ -2,7 +2,7 @@
 
 use super::parse::{Expr, Named, Print};
 use super::pointer::{self, Functions};
-use super::{Field, Kind, Location};
+use super::{Field, Kind, Location, Strings};
 use crate::data::le;
 
 /// Widths and precisions that are believed.
@@ -28,6 +28,7 @@ const CONSTANTS: [(&str, u64); 12] = [
 /// for what is no constant.
 pub(super) fn constant(of: &Expr) -> Option<u64> {
     let nothing = Record {
+        strings: None,
         fields: &[],
         payload: &[],
     };
@@ -56,10 +57,15 @@ pub(super) fn print(
     fields: &[Field],
     print: &Print,
     payload: &[u8],
+    strings: &Strings,
     functions: &mut Functions<'_>,
     out: &mut Vec<u8>,
 ) {
-    let record = Record { fields, payload };
+    let record = Record {
+        fields,
+        payload,
+        strings: Some(strings),
+    };
     let mut arguments = print.arguments.iter();
     let mut text = &print.text[..];
     while let Some(at) = text.iter().position(|&byte| byte == b'%') {
@@ -101,6 +107,7 @@ pub(super) fn plain(field: &Field, payload: &[u8], out: &mut Vec<u8>) {
     let record = Record {
         fields: std::slice::from_ref(field),
         payload,
+        strings: None,
     };
     if field.element.is_some() {
         let bytes = record.bytes(0);
@@ -266,6 +273,8 @@ fn number_at(payload: &[u8], offset: usize, size: usize, signed: bool) -> u64 {
 pub(super) struct Record<'a> {
     fields: &'a [Field],
     payload: &'a [u8],
+    /// Strings that pointers point to.
+    strings: Option<&'a Strings>,
 }
 
 impl<'a> Record<'a> {
@@ -396,7 +405,11 @@ impl<'a> Record<'a> {
             Expr::Field(number) => match self.fields.get(*number) {
                 // A pointer.
                 Some(field) if field.size == 8 && field.element.is_none() => {
-                    out.extend_from_slice(format!("{:x}", self.number(of)).as_bytes());
+                    let address = self.number(of);
+                    match self.strings.and_then(|strings| strings.get(&address)) {
+                        Some(text) => out.extend_from_slice(text),
+                        None => out.extend_from_slice(format!("{address:x}").as_bytes()),
+                    }
                 }
                 _ => spec.string(le::until_nul(self.place(*number)), out),
             },

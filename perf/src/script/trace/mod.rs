@@ -16,6 +16,8 @@ use std::collections::HashMap;
 
 /// Formats that are read.
 const FORMATS_MAX: usize = 1 << 16;
+/// Strings of the kernel that are kept.
+const STRINGS_MAX: usize = 1 << 16;
 
 /// A field of a payload.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -61,9 +63,15 @@ pub(super) struct Format {
     print: Option<Print>,
 }
 
+/// Strings of the kernel that tracepoints point to, by address.
+pub(super) type Strings = HashMap<u64, Vec<u8>>;
+
 /// The formats of a recording, by the number of the event.
 #[derive(Debug, Default)]
-pub(super) struct Formats(HashMap<u64, Format>);
+pub(super) struct Formats {
+    events: HashMap<u64, Format>,
+    strings: Strings,
+}
 
 impl Formats {
     /// Reads the section; what is cut short ends it.
@@ -90,11 +98,18 @@ impl Formats {
             c.string()?;
             for _ in 0..c.u32()? {
                 let (number, format) = format(c.sized()?)?;
-                if self.0.len() < FORMATS_MAX {
-                    self.0.insert(number, format);
+                if self.events.len() < FORMATS_MAX {
+                    self.events.insert(number, format);
                 }
             }
         }
+        // The kernel's symbols, then `printk_formats` of tracefs.
+        let symbols = c.u32()?;
+        c.take(usize::try_from(symbols).ok()?)?;
+        let strings = c.u32()?;
+        let strings = c.take(usize::try_from(strings).ok()?)?;
+        let lines = strings.split(|&byte| byte == b'\n');
+        self.strings = lines.filter_map(kernel_string).take(STRINGS_MAX).collect();
         Some(())
     }
 
@@ -106,7 +121,7 @@ impl Formats {
         functions: &mut Functions<'_>,
         out: &mut Vec<u8>,
     ) {
-        match self.0.get(&number) {
+        match self.events.get(&number) {
             None => {
                 for byte in payload {
                     out.extend_from_slice(format!("{byte:02x} ").as_bytes());
@@ -115,7 +130,7 @@ impl Formats {
             Some(Format {
                 fields,
                 print: Some(print),
-            }) => eval::print(fields, print, payload, functions, out),
+            }) => eval::print(fields, print, payload, &self.strings, functions, out),
             Some(Format {
                 fields,
                 print: None,
@@ -130,6 +145,19 @@ impl Formats {
             }
         }
     }
+}
+
+/// A line of `printk_formats`: `0xffffffff82001234 : "text"`. libtraceevent takes off the quotes,
+/// and a newline that is written as such at the end.
+fn kernel_string(line: &[u8]) -> Option<(u64, Vec<u8>)> {
+    let colon = line.iter().position(|&byte| byte == b':')?;
+    let address = std::str::from_utf8(&line[..colon]).ok()?.trim();
+    let address = u64::from_str_radix(address.trim_start_matches("0x"), 16).ok()?;
+    let text = line.get(colon + 2..)?;
+    let text = text.strip_prefix(b"\"").unwrap_or(text);
+    let text = text.strip_suffix(b"\"").unwrap_or(text);
+    let text = text.strip_suffix(b"\\n").unwrap_or(text);
+    Some((address, text.to_vec()))
 }
 
 /// A cursor over the section.
@@ -262,7 +290,10 @@ print fmt: \"prev_comm=%s prev_pid=%d prev_state=%s%s %5.3s|\", REC->prev_comm, 
     fn a_switch_is_printed_as_its_format_says() {
         let (number, format) = format(SWITCH.as_bytes()).unwrap();
         assert_eq!(number, 310);
-        let formats = Formats(HashMap::from([(310, format)]));
+        let formats = Formats {
+            events: HashMap::from([(310, format)]),
+            ..Formats::default()
+        };
         let said = |state| {
             let mut out = Vec::new();
             formats.print(310, &payload(state), &mut |_| None, &mut out);
@@ -273,10 +304,61 @@ print fmt: \"prev_comm=%s prev_pid=%d prev_state=%s%s %5.3s|\", REC->prev_comm, 
         assert_eq!(said(4), "prev_comm=deep prev_pid=-7 prev_state=R+   abc|");
     }
 
+    /// The section of one format and some strings of the kernel, as `tracing_data_get` of perf
+    /// writes it.
+    fn section(format: &str, strings: &str) -> Vec<u8> {
+        let sized = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
+        let short = |text: &str| [&(text.len() as u32).to_le_bytes(), text.as_bytes()].concat();
+        let mut out = b"\x17\x08\x44tracing0.6\0\x00\x08\x00\x10\x00\x00".to_vec();
+        for name in ["header_page", "header_event"] {
+            out.extend([name.as_bytes(), b"\0"].concat());
+            out.extend(sized("x"));
+        }
+        out.extend(0u32.to_le_bytes());
+        out.extend([&1u32.to_le_bytes()[..], b"rcu\0", &1u32.to_le_bytes()].concat());
+        out.extend(sized(format));
+        out.extend(short("ffffffff81000000 T _text\n"));
+        out.extend(short(strings));
+        out
+    }
+
+    #[test]
+    fn a_pointer_to_a_string_of_the_kernel_is_that_string() {
+        const UTILIZATION: &str = "name: rcu_utilization
+ID: 7
+format:
+	field:unsigned short common_type;	offset:0;	size:2;	signed:0;
+
+	field:const char * s;	offset:8;	size:8;	signed:0;
+
+print fmt: \"%s\", REC->s
+";
+        let strings = "0xffffffff82000010 : \"Start context switch\"
+0xffffffff82000020 : \"with a \\\"colon: %d\\n\"
+nonsense
+";
+        let formats = Formats::parse(&section(UTILIZATION, strings));
+        let said = |address: u64| {
+            let payload = [[0; 8], address.to_le_bytes()].concat();
+            let mut out = Vec::new();
+            formats.print(7, &payload, &mut |_| None, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(said(0xffff_ffff_8200_0010), "Start context switch");
+        assert_eq!(said(0xffff_ffff_8200_0020), "with a \\\"colon: %d");
+        assert_eq!(said(0xffff_ffff_8200_0011), "ffffffff82000011");
+        for cut in 0..section(UTILIZATION, strings).len() {
+            let _ = Formats::parse(&section(UTILIZATION, strings)[..cut]);
+        }
+    }
+
     #[test]
     fn a_payload_cut_short_and_nonsense_do_not_matter() {
         let (_, format) = format(SWITCH.as_bytes()).unwrap();
-        let formats = Formats(HashMap::from([(310, format)]));
+        let formats = Formats {
+            events: HashMap::from([(310, format)]),
+            ..Formats::default()
+        };
         for length in 0..49 {
             formats.print(310, &payload(5)[..length], &mut |_| None, &mut Vec::new());
         }

@@ -1,0 +1,360 @@
+//! What `-F` asks for, as `parse_output_fields` of `tools/perf/builtin-script.c` reads it: a list of
+//! fields for all types of events or for one, in place of those that perf chooses, or added to
+//! them and taken from them.
+
+use super::fields::Fields;
+use std::fmt;
+
+/// `PERF_TYPE_SYNTH`: events that the perf tool makes of traces (`tools/perf/util/event.h`).
+const TYPE_SYNTH: u32 = 0x8000_0000;
+
+/// Types of events, each with fields of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EventType {
+    /// `PERF_TYPE_HARDWARE`.
+    Hardware,
+    /// `PERF_TYPE_SOFTWARE`.
+    Software,
+    /// `PERF_TYPE_TRACEPOINT`.
+    Tracepoint,
+    /// `PERF_TYPE_HW_CACHE`.
+    Cache,
+    /// `PERF_TYPE_RAW`.
+    Raw,
+    /// `PERF_TYPE_BREAKPOINT`.
+    Breakpoint,
+    /// Made by the perf tool.
+    Synthesized,
+    /// Of a PMU with a number of its own.
+    Other,
+}
+
+/// Fields that perf prints of every event but tracepoints, if nobody asks for others.
+const USUAL: Fields = Fields::COMM
+    .and(Fields::TID)
+    .and(Fields::CPU)
+    .and(Fields::TIME)
+    .and(Fields::EVENT)
+    .and(Fields::IP)
+    .and(Fields::SYM)
+    .and(Fields::SYM_OFFSET)
+    .and(Fields::DSO);
+
+impl EventType {
+    /// All of them.
+    pub(super) const ALL: [Self; 8] = [
+        Self::Hardware,
+        Self::Software,
+        Self::Tracepoint,
+        Self::Cache,
+        Self::Raw,
+        Self::Breakpoint,
+        Self::Synthesized,
+        Self::Other,
+    ];
+
+    /// That of `attr.type`.
+    pub(super) fn of(kind: u32) -> Self {
+        match kind {
+            TYPE_SYNTH => Self::Synthesized,
+            0..=5 => Self::ALL[kind as usize],
+            _ => Self::Other,
+        }
+    }
+
+    /// That of a word before a colon.
+    fn named(word: &str) -> Option<Self> {
+        Some(match word {
+            "hw" => Self::Hardware,
+            "sw" => Self::Software,
+            "trace" => Self::Tracepoint,
+            "raw" => Self::Raw,
+            "break" => Self::Breakpoint,
+            "synth" => Self::Synthesized,
+            _ => return None,
+        })
+    }
+
+    /// What is printed if nobody asks for something else.
+    const fn fields(self) -> Fields {
+        match self {
+            Self::Tracepoint => Fields::COMM
+                .and(Fields::TID)
+                .and(Fields::CPU)
+                .and(Fields::TIME)
+                .and(Fields::EVENT)
+                .and(Fields::TRACE),
+            Self::Raw => USUAL.and(Fields::PERIOD).and(Fields::ADDRESS),
+            Self::Software => USUAL.and(Fields::PERIOD).and(Fields::BPF_OUTPUT),
+            Self::Synthesized => USUAL,
+            _ => USUAL.and(Fields::PERIOD),
+        }
+    }
+
+    /// Fields that the type cannot have.
+    const fn invalid(self) -> Fields {
+        match self {
+            Self::Tracepoint => Fields::NONE,
+            Self::Software => Fields::TRACE,
+            _ => Fields::TRACE.and(Fields::BPF_OUTPUT),
+        }
+    }
+}
+
+/// Why a list of fields cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ListError {
+    /// A word that names no field.
+    UnknownField {
+        /// The word.
+        word: String,
+    },
+    /// A word before the colon that names no type of events.
+    UnknownType {
+        /// The word.
+        word: String,
+    },
+    /// Some words have a sign and some have not.
+    Mixed,
+    /// No fields at all, for all types.
+    Empty,
+    /// The type has no such field.
+    Invalid {
+        /// The field's name.
+        field: String,
+    },
+}
+
+impl fmt::Display for ListError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownField { word } => {
+                write!(f, "{word:?} is not a field; known: {}", Fields::names())
+            }
+            Self::UnknownType { word } => write!(
+                f,
+                "{word:?} is not a type of events; known: hw,sw,trace,raw,break,synth"
+            ),
+            Self::Mixed => f.write_str("either all fields have a sign, + or -, or none has"),
+            Self::Empty => f.write_str("no fields"),
+            Self::Invalid { field } => write!(f, "events of this type have no {field}"),
+        }
+    }
+}
+
+impl std::error::Error for ListError {}
+
+/// One `-F`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FieldList {
+    /// Only for these events.
+    kind: Option<EventType>,
+    /// Whether the fields stand in place of those that were there.
+    instead: bool,
+    /// Fields to be added (`true`) and taken away.
+    changes: Vec<(bool, Fields)>,
+}
+
+impl FieldList {
+    /// Reads `comm,ip,sym`, `trace:comm,trace` or `+addr,-dso`.
+    ///
+    /// # Errors
+    /// If it is no such list.
+    pub fn parse(text: &str) -> Result<Self, ListError> {
+        let (kind, words) = match text.split_once(':') {
+            None => (None, text),
+            Some((word, words)) => {
+                let unknown = || ListError::UnknownType { word: word.into() };
+                (Some(EventType::named(word).ok_or_else(unknown)?), words)
+            }
+        };
+        if kind.is_none() && words.is_empty() {
+            return Err(ListError::Empty);
+        }
+        // Also the one in `bpf-output`: perf takes that for a sign.
+        let instead = !words.contains(['+', '-']);
+        let mut changes = Vec::new();
+        let (mut signed, mut plain) = (false, false);
+        for word in words.split(',').filter(|word| !word.is_empty()) {
+            let (sign, name) = match word.as_bytes()[0] {
+                sign @ (b'+' | b'-') => (Some(sign), &word[1..]),
+                _ => (None, word),
+            };
+            signed |= sign.is_some();
+            plain |= sign.is_none();
+            if signed && plain {
+                return Err(ListError::Mixed);
+            }
+            let unknown = || ListError::UnknownField { word: name.into() };
+            let field = Fields::named(name).ok_or_else(unknown)?;
+            if kind.is_some_and(|kind| kind.invalid().has(field)) {
+                return Err(ListError::Invalid { field: name.into() });
+            }
+            changes.push((sign != Some(b'-'), field));
+        }
+        Ok(Self {
+            kind,
+            instead,
+            changes,
+        })
+    }
+}
+
+/// What is asked of one type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct OfType {
+    fields: Fields,
+    set: bool,
+    /// Fields asked for by name.
+    named: Fields,
+    /// Fields taken away by name.
+    removed: Fields,
+}
+
+/// The fields of each type of events, as asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Asked([OfType; EventType::ALL.len()]);
+
+impl Default for Asked {
+    fn default() -> Self {
+        Self(EventType::ALL.map(|kind| OfType {
+            fields: kind.fields(),
+            set: false,
+            named: Fields::NONE,
+            removed: Fields::NONE,
+        }))
+    }
+}
+
+impl Asked {
+    /// What several `-F` ask for, one after the other.
+    pub fn of(lists: &[FieldList]) -> Self {
+        let mut asked = Self::default();
+        for list in lists {
+            for kind in EventType::ALL {
+                if list.kind.is_none_or(|only| only == kind) {
+                    asked.0[kind as usize].change(kind, list);
+                }
+            }
+        }
+        asked
+    }
+
+    fn of_type(&self, kind: EventType) -> &OfType {
+        &self.0[kind as usize]
+    }
+
+    /// The fields of a type.
+    pub(super) fn fields(&self, kind: EventType) -> Fields {
+        self.of_type(kind).fields
+    }
+
+    /// Whether somebody asked for fields of the type.
+    pub(super) fn is_set(&self, kind: EventType) -> bool {
+        self.of_type(kind).set
+    }
+
+    /// Those asked for by name.
+    pub(super) fn named(&self, kind: EventType) -> Fields {
+        self.of_type(kind).named
+    }
+
+    /// Those taken away by name.
+    pub(super) fn removed(&self, kind: EventType) -> Fields {
+        self.of_type(kind).removed
+    }
+}
+
+impl OfType {
+    fn change(&mut self, kind: EventType, list: &FieldList) {
+        if list.instead {
+            self.fields = Fields::NONE;
+            self.set = true;
+        }
+        for &(add, field) in &list.changes {
+            if kind.invalid().has(field) {
+                continue;
+            }
+            self.set = true;
+            if add {
+                self.fields = self.fields.and(field);
+            } else {
+                self.fields = self.fields.without(field);
+            }
+            // perf notes names only of lists for all types.
+            if list.kind.is_none() {
+                let (to, from) = match add {
+                    true => (&mut self.named, &mut self.removed),
+                    false => (&mut self.removed, &mut self.named),
+                };
+                *to = to.and(field);
+                *from = from.without(field);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(lists: &[&str]) -> Asked {
+        let lists: Result<Vec<_>, _> = lists.iter().map(|list| FieldList::parse(list)).collect();
+        Asked::of(&lists.unwrap())
+    }
+
+    #[test]
+    fn a_list_stands_in_place_of_the_usual_fields_and_a_sign_changes_them() {
+        let software = |lists: &[&str]| asked(lists).fields(EventType::Software);
+        assert_eq!(software(&["comm,ip"]), Fields::COMM.and(Fields::IP));
+        let usual = EventType::Software.fields();
+        assert_eq!(software(&["+addr"]), usual.and(Fields::ADDRESS));
+        assert_eq!(
+            software(&["-ip,-sym"]),
+            usual.without(Fields::IP.and(Fields::SYM))
+        );
+        assert_eq!(software(&["comm", "+ip"]), Fields::COMM.and(Fields::IP));
+        assert_eq!(software(&["comm", "pid"]), Fields::PID);
+        assert_eq!(
+            software(&["comm,bpf-output"]),
+            usual,
+            "perf takes the hyphen for a sign"
+        );
+    }
+
+    #[test]
+    fn a_type_has_only_its_own_fields() {
+        let all = asked(&["trace"]);
+        assert_eq!(all.fields(EventType::Tracepoint), Fields::TRACE);
+        assert!(all.fields(EventType::Software).is_empty());
+        let of_software = asked(&["sw:comm"]);
+        assert_eq!(of_software.fields(EventType::Software), Fields::COMM);
+        assert_eq!(
+            of_software.fields(EventType::Other),
+            EventType::Other.fields()
+        );
+        assert!(asked(&["trace:"]).fields(EventType::Tracepoint).is_empty());
+        assert!(!of_software.named(EventType::Software).has(Fields::COMM));
+    }
+
+    #[test]
+    fn what_is_no_list_is_told() {
+        let error = |text| FieldList::parse(text).unwrap_err();
+        let word = || "what".to_owned();
+        assert_eq!(error("comm,what"), ListError::UnknownField { word: word() });
+        assert_eq!(error("what:comm"), ListError::UnknownType { word: word() });
+        assert_eq!(error("+comm,ip"), ListError::Mixed);
+        assert_eq!(error(""), ListError::Empty);
+        let field = "trace".to_owned();
+        assert_eq!(error("sw:trace"), ListError::Invalid { field });
+    }
+
+    #[test]
+    fn types_are_those_of_the_kernel_and_one_for_all_others() {
+        assert_eq!(EventType::of(5), EventType::Breakpoint);
+        assert_eq!(EventType::of(6), EventType::Other);
+        assert_eq!(EventType::of(TYPE_SYNTH), EventType::Synthesized);
+        assert!(EventType::Breakpoint.fields().has(Fields::PERIOD));
+        assert!(!EventType::Tracepoint.fields().has(Fields::PERIOD));
+    }
+}
