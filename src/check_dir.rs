@@ -150,7 +150,9 @@ impl fmt::Display for Report {
 
 /// Puts `unwinder` in front of every case (`.s`, which is assembled and run) and every trace
 /// (`.bin`) at or below `path`, and judges its chains by the truth recorded there. Samples are
-/// started as they were taken, and see all of the memory recorded.
+/// started as they were taken, and see all of the memory recorded. Left out are a `.bin` that is not
+/// a trace, assembly without a case's header (`#!`), and cases that are malformed on purpose, with
+/// their message in a `.txt` of the same name.
 ///
 /// In a test of your own:
 ///
@@ -197,7 +199,8 @@ pub fn check_dir(path: impl AsRef<Path>, unwinder: &dyn Unwinder) -> Result<Repo
     Ok(report)
 }
 
-/// Cases and traces at or below `path`, sorted. A `.bin` that is no trace is somebody else's.
+/// Cases and traces at or below `path`, sorted. A `.bin` that is not a trace, and assembly without a
+/// case's header, belong to something else.
 fn recordings(path: &Path) -> Result<Vec<PathBuf>, CheckError> {
     if path.is_file() {
         return Ok(vec![path.into()]);
@@ -217,7 +220,7 @@ fn recordings(path: &Path) -> Result<Vec<PathBuf>, CheckError> {
             let extension = path.extension().and_then(|e| e.to_str());
             match extension {
                 _ if is_folder => folders.push(path),
-                Some("s") => found.push(path),
+                Some("s") if is_case(&path) => found.push(path),
                 Some("bin") if matches!(file_kind(&path), Ok(FileKind::Trace)) => found.push(path),
                 _ => {}
             }
@@ -225,6 +228,18 @@ fn recordings(path: &Path) -> Result<Vec<PathBuf>, CheckError> {
     }
     found.sort();
     Ok(found)
+}
+
+/// Is this assembly a case? One that is malformed on purpose has the message that it must give
+/// beside it, in a `.txt` of its name.
+fn is_case(path: &Path) -> bool {
+    let header = |text: Vec<u8>| {
+        text.split(|b| *b == b'\n')
+            .any(|line| line.starts_with(b"#!"))
+    };
+    // What cannot be read is told when it is opened.
+    let has_header = std::fs::read(path).map_or(true, header);
+    has_header && !path.with_extension("txt").is_file()
 }
 
 fn check_file(file: &Path, unwinder: &dyn Unwinder, report: &mut Report) -> Result<(), RunError> {
@@ -282,4 +297,34 @@ fn judge(
             .len()
             .saturating_sub(outcome.from),
     });
+}
+
+/// The snippets of the page.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/own-unwinders.md")]
+struct OwnUnwinders;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All that `check_dir("corpus", ..)` takes is a case that parses, or a trace.
+    #[test]
+    fn nothing_of_our_corpus_is_unreadable() {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+        let files = recordings(&corpus).expect("a folder");
+        assert!(files.len() > 150, "{}", files.len());
+        for file in files {
+            match file_kind(&file).expect("it is there") {
+                FileKind::Case => {
+                    crate::cases::read(&file).unwrap_or_else(|error| panic!("{error}"));
+                }
+                FileKind::Trace => {
+                    let trace = unwind_sim_corpus::trace::Trace::open(&file);
+                    trace.unwrap_or_else(|error| panic!("{error}"));
+                }
+                kind => panic!("{}: {kind:?}", file.display()),
+            }
+        }
+    }
 }

@@ -1,9 +1,13 @@
 //! One sample, or all, as a small recording of its own: to keep, or to send to somebody.
 
 mod case;
+mod error;
 mod kernel;
+mod reproduce;
 
-pub use case::NotWritable;
+pub use case::Written;
+pub use error::NotWritable;
+pub use reproduce::{Recorded, check};
 
 use crate::engine::View;
 use crate::input::{Filter, Input};

@@ -23,7 +23,7 @@ pub use sample::Recorded;
 
 use crate::shell::quoted_path;
 use std::path::{Path, PathBuf};
-use unwind_sim_corpus::case::{Case, CaseError, Machine};
+use unwind_sim_corpus::case::{Case, CaseError, Machine, Matrix};
 use unwind_sim_corpus::trace::Trace;
 
 /// Why a case fails.
@@ -255,6 +255,22 @@ impl Built {
 pub fn trace_of(path: &Path) -> Result<Trace, CaseFailure> {
     let built = Built::without_defect(path)?;
     built.record(built.engines()[0])?.to_trace()
+}
+
+/// What unwinders make of the case at `path` in the emulated machine, which is the same on every
+/// processor.
+///
+/// # Errors
+/// If it cannot be built or run, or its chains are not as it states.
+pub fn matrix(path: &Path) -> Result<Matrix, CaseFailure> {
+    let built = Built::without_defect(path)?;
+    let engines = built.engines();
+    let recorded = built.record(engines[engines.len() - 1])?;
+    let differences = recorded.truth_differences();
+    match differences.is_empty() {
+        true => Ok(matrix_of(&recorded)),
+        false => Err(built.differ(&differences)),
+    }
 }
 
 /// Runs the case at `path` on every engine of this machine that it can run on, and holds

@@ -1,9 +1,9 @@
 //! `extract`: one sample as a trace of its own.
 
 use super::Status;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
-use unwind_sim::extract;
+use unwind_sim::extract::{self, Written};
 use unwind_sim::input::{Input, OpenOptions};
 use unwind_sim_corpus::case::Case;
 
@@ -13,7 +13,8 @@ use unwind_sim_corpus::case::Case;
 Examples:
   unwind-sim extract trace.bin --sample 12 -o small.bin
   unwind-sim extract trace.bin --sample 12 -o small.bin --scrub
-  unwind-sim extract trace.bin --sample 12 -o sample.s")]
+  unwind-sim extract trace.bin --sample 12 -o sample.s
+  unwind-sim extract trace.bin --sample 12 --unwinder dwarf -o sample.s")]
 pub(crate) struct Args {
     /// The trace, case, perf.data or core.
     #[arg(value_name = "TRACE")]
@@ -24,6 +25,10 @@ pub(crate) struct Args {
     /// The file to write: a trace, or a case if its name ends in .s.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+    /// Of a case: the unwinders whose verdicts it has to show. It is run, and refused if it shows
+    /// others. Without this: dwarf, sframe, orc and fp.
+    #[arg(long, short, value_name = "U[,U..]", value_delimiter = ',')]
+    unwinder: Vec<String>,
     /// Zero what no unwinder reads: the rest of the stack, registers that nobody needs.
     #[arg(long)]
     scrub: bool,
@@ -32,11 +37,17 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<Status> {
     let input = Input::open(&args.path, &OpenOptions::default())
         .with_context(|| args.path.display().to_string())?;
+    let is_case = args.output.extension().is_some_and(|e| e == "s");
+    if !args.unwinder.is_empty() && !is_case {
+        bail!("--unwinder: only of a case, which shows their verdicts; a trace holds the sample");
+    }
     let extracted = extract::extract(&input, args.sample, args.scrub)?;
-    if args.output.extension().is_some_and(|e| e == "s") {
-        let text = extracted.to_case(&group(&args.output), args.sample.unwrap_or(0))?;
+    if is_case {
+        let (group, number) = (group(&args.output), args.sample.unwrap_or(0));
+        let Written { text, recorded } = extracted.to_case(&group, number, &args.unwinder)?;
         // A name that no case may have is told now, not when it is run.
         Case::parse(&args.output.to_string_lossy(), &text)?;
+        extract::check(&text, &args.output, &recorded)?;
         super::output::write_file(&args.output, text.as_bytes())?;
     } else {
         extracted.write_trace(&args.output)?;

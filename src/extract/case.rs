@@ -5,10 +5,11 @@
 //! moved to where the case's stack is. Nothing returns: the innermost function exits.
 //! `docs/case-format.md` describes the file. Not here: the claims, and running it.
 
-use super::Extracted;
-use crate::engine::{Setting, View};
+use super::reproduce::{Recorded, recorded};
+use super::{Extracted, NotWritable};
+use crate::engine::View;
 use crate::names::{Location, file_name};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::ops::Range;
 use unwind_sim_corpus::case::FILE_BYTES_MAX;
@@ -21,7 +22,6 @@ use unwind_sim_unwind::memory::{Memory, Regions};
 use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::rule::{Base, Rule, RuleKind, Value};
-use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::step::find_row;
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind};
 use unwind_sim_unwind::verdict::Verdict;
@@ -31,41 +31,19 @@ use unwind_sim_unwind::verdict::Verdict;
 const BELOW_RSP: u64 = 128;
 /// Stands for words that were not recorded, and in unused stack.
 const POISON: u64 = 0x0bad_0bad_0bad_0bad;
+/// The label that stands for code which is in no true frame.
+const ELSEWHERE: &str = ".Lelsewhere";
 /// Longest name of a function, bytes.
 const NAME_BYTES_MAX: usize = 64;
 /// The unwinders that a claim is made of. A scan depends on words that only a real program has.
 const CLAIMED: [&str; 4] = ["dwarf", "sframe", "orc", "fp"];
 
-/// A sample that cannot be written as a case.
-#[derive(Debug, thiserror::Error)]
-pub enum NotWritable {
-    /// There is not exactly one.
-    #[error("a case is made of one sample; name it by --sample N")]
-    NotOne,
-    /// Nobody knows the true chain.
-    #[error("the sample has no truth, so its case could claim nothing; record with --truth")]
-    NoTruth,
-    /// It was started with fake registers.
-    #[error("a sample with fake registers cannot be written as a case; extract it to a trace")]
-    Fake,
-    /// A frame of it cannot be made.
-    #[error("frame {frame}, {place}: {what}; extract the sample to a trace instead")]
-    Frame {
-        /// Its number in the true chain.
-        frame: usize,
-        /// Where its pc is.
-        place: String,
-        /// What a case cannot say.
-        what: String,
-    },
-    /// It would be longer than a case may be.
-    #[error(
-        "the case would have {bytes} bytes, more than the {FILE_BYTES_MAX} that a case may have"
-    )]
-    TooLarge {
-        /// Its length.
-        bytes: usize,
-    },
+/// A case, and what has to come of it.
+pub struct Written {
+    /// The file.
+    pub text: String,
+    /// What its unwinders came to in the recording.
+    pub recorded: Vec<Recorded>,
 }
 
 /// What a frame becomes.
@@ -78,6 +56,8 @@ struct Function {
     rsp: u64,
     /// Bytes between its return address and rsp.
     size: u64,
+    /// The word in the slot of its return address, if that was overwritten.
+    slot: Option<u64>,
     /// The callee-saved registers at its pc.
     saved: Option<[u64; 6]>,
     /// Its row; `None` if it had none.
@@ -85,9 +65,22 @@ struct Function {
 }
 
 /// Where a sample's stack is, and what was in it.
-struct Recorded<'a> {
+struct Stack<'a> {
     memory: Regions<'a>,
     stacks: Vec<Range<u64>>,
+    space: &'a AddressSpace,
+    /// The functions that return addresses of true frames lie in, by address.
+    returns: HashMap<u64, usize>,
+}
+
+/// What a recorded word becomes.
+enum Word {
+    /// An address of the stack, so far from where rsp points.
+    Stack(i32),
+    /// An address of code: a label of the case.
+    Code(String),
+    /// As it was.
+    Plain(u64),
 }
 
 impl Extracted {
@@ -95,8 +88,14 @@ impl Extracted {
     ///
     /// # Errors
     /// If the sample has no truth, or a frame that a case cannot have: a signal frame, a row with
-    /// an expression, a CFA on a register that nobody recorded.
-    pub fn to_case(&self, group: &str, number: u64) -> Result<String, NotWritable> {
+    /// an expression, a CFA on a register that nobody recorded. The case is not run: see
+    /// [`check`](super::check).
+    pub fn to_case(
+        &self,
+        group: &str,
+        number: u64,
+        unwinders: &[String],
+    ) -> Result<Written, NotWritable> {
         let [(sample, mappings)] = self.samples.as_slice() else {
             return Err(NotWritable::NotOne);
         };
@@ -118,11 +117,19 @@ impl Extracted {
         let functions = functions(&view)?;
         let program = self.meta.program.first();
         let program = program.map_or("a program", |p| file_name(p));
-        let mut out = header(&view, &functions, program, group);
+        let unwinders = match unwinders {
+            [] => CLAIMED.map(str::to_owned).to_vec(),
+            named => named.to_vec(),
+        };
+        let recorded = recorded(&view, &unwinders)?;
+        let mut out = header(&view, &functions, program, group, &recorded);
         body(&mut out, &view, &functions)?;
         match out.len() {
             bytes if bytes > FILE_BYTES_MAX => Err(NotWritable::TooLarge { bytes }),
-            _ => Ok(out),
+            _ => Ok(Written {
+                text: out,
+                recorded,
+            }),
         }
     }
 }
@@ -175,6 +182,12 @@ fn functions(view: &View<'_>) -> Result<Vec<Function>, NotWritable> {
             0 => Some(Reg::CALLEE_SAVED.map(|reg| live.get_or_zero(reg))),
             _ => frame.saved,
         };
+        let next = frames.get(i + 1).map(|next| next.pc);
+        let slot = view
+            .sample
+            .memory()
+            .read_u64(frame.cfa.wrapping_sub(8))
+            .ok();
         let name = if is_root {
             "_start".to_owned()
         } else {
@@ -185,6 +198,7 @@ fn functions(view: &View<'_>) -> Result<Vec<Function>, NotWritable> {
             place: place.to_string(),
             rsp,
             size,
+            slot: slot.filter(|word| next.is_some_and(|pc| pc != *word)),
             saved,
             rule,
         });
@@ -287,8 +301,14 @@ fn unique(place: &Location, names: &mut BTreeSet<String>) -> String {
     name
 }
 
-fn header(view: &View<'_>, functions: &[Function], program: &str, group: &str) -> String {
-    let (right, wrong) = claims(view);
+fn header(
+    view: &View<'_>,
+    functions: &[Function],
+    program: &str,
+    group: &str,
+    recorded: &[Recorded],
+) -> String {
+    let (right, wrong) = claims(recorded);
     let innermost = &functions[0].name;
     let (number, n) = (view.number, functions.len());
     let frames = if n == 1 { "frame" } else { "frames" };
@@ -308,28 +328,27 @@ fn header(view: &View<'_>, functions: &[Function], program: &str, group: &str) -
 }
 
 /// Who was right in the recording, and who was wrong, by what.
-fn claims(view: &View<'_>) -> (Vec<String>, Vec<String>) {
+fn claims(recorded: &[Recorded]) -> (Vec<String>, Vec<String>) {
     let (mut right, mut wrong) = (Vec::new(), Vec::new());
-    for name in CLAIMED {
-        let Ok(engine) = crate::spec::engine(name) else {
-            continue;
-        };
-        let (setting, mut cache) = (Setting::default(), Cache::new());
-        let outcome = view.examine(&engine, Variant::Hardware, &setting, &mut cache);
-        match (outcome.verdict, outcome.diagnosis) {
-            (Verdict::Ok, _) => right.push(name.to_owned()),
-            (verdict, Some(diagnosis)) if verdict.is_wrong() => {
-                // The case has no prologues: it shows that rbp is none, not why.
-                let code = match diagnosis.code {
-                    Code::FramePointerNotYet | Code::FramePointerGone => Code::NoFramePointer,
-                    code => code,
-                };
-                wrong.push(format!("{name}({code})"));
+    for Recorded { unwinder, cell } in recorded {
+        match (cell.verdict(), cell.code()) {
+            (Some(Verdict::Ok), _) => right.push(unwinder.clone()),
+            (Some(verdict), Some(code)) if verdict.is_wrong() => {
+                wrong.push(format!("{unwinder}({code})"));
             }
             _ => {}
         }
     }
     (right, wrong)
+}
+
+/// The code that a case gives for the same: it has no prologues, so it shows that rbp is not a
+/// frame pointer, and not why.
+pub(super) fn code_in_case(code: Code) -> Code {
+    match code {
+        Code::FramePointerNotYet | Code::FramePointerGone => Code::NoFramePointer,
+        code => code,
+    }
 }
 
 const PRELUDE: &str = "
@@ -352,11 +371,18 @@ fn body(out: &mut String, view: &View<'_>, functions: &[Function]) -> Result<(),
             r.bounds.clone()
         }
     });
-    let recorded = Recorded {
+    let returns = view.sample.truth.frames().iter().enumerate().skip(1);
+    let stack = Stack {
         memory: view.sample.memory(),
         stacks: stacks.collect(),
+        space: view.space,
+        returns: returns.map(|(i, frame)| (frame.pc, i)).collect(),
     };
     out.push_str(PRELUDE);
+    let _ = writeln!(
+        out,
+        "        nop\n{ELSEWHERE}:     # stands for other code\n        ud2"
+    );
     let depth: u64 = functions.iter().map(|f| f.size + 8).sum();
     for (i, f) in functions.iter().enumerate() {
         let callee = i
@@ -364,7 +390,7 @@ fn body(out: &mut String, view: &View<'_>, functions: &[Function]) -> Result<(),
             .map(|inside| functions[inside].name.as_str());
         let is_root = i + 1 == functions.len();
         let poison = is_root.then_some(depth / 8 + 2 * BELOW_RSP);
-        recorded.function(out, i, f, callee, poison);
+        stack.function(out, i, f, callee, poison);
         if out.len() > FILE_BYTES_MAX {
             return Err(NotWritable::TooLarge { bytes: out.len() });
         }
@@ -372,7 +398,17 @@ fn body(out: &mut String, view: &View<'_>, functions: &[Function]) -> Result<(),
     Ok(())
 }
 
-impl Recorded<'_> {
+impl Stack<'_> {
+    /// What `value` becomes where rsp is `base`.
+    fn word(&self, value: u64, base: u64) -> Word {
+        match (self.on_stack(value, base), self.returns.get(&value)) {
+            (Some(distance), _) => Word::Stack(distance),
+            (_, Some(function)) => Word::Code(return_label(*function)),
+            _ if self.space.is_text(value) => Word::Code(ELSEWHERE.to_owned()),
+            _ => Word::Plain(value),
+        }
+    }
+
     /// The distance from `base` if `value` is an address of the stack.
     fn on_stack(&self, value: u64, base: u64) -> Option<i32> {
         let inside = self.stacks.iter().any(|r| r.contains(&value));
@@ -405,6 +441,10 @@ impl Recorded<'_> {
         // Also what lies below the innermost frame: slots of registers that were popped.
         let below = if callee.is_none() { BELOW_RSP } else { 0 };
         let words = self.words(out, i, f, below);
+        if let Some(word) = f.slot.filter(|_| !is_root) {
+            self.load(out, "rax", word, f.rsp);
+            let _ = writeln!(out, "        mov     %rax, {}(%rsp)", f.size);
+        }
         for (reg, value) in Reg::CALLEE_SAVED.iter().zip(f.saved.unwrap_or_default()) {
             if f.saved.is_some() {
                 self.load(out, reg.as_str(), value, f.rsp);
@@ -417,7 +457,8 @@ impl Recorded<'_> {
         }
         match callee {
             Some(callee) => {
-                let _ = writeln!(out, "        call    {callee}\n        ud2");
+                let label = return_label(i);
+                let _ = writeln!(out, "        call    {callee}\n{label}:\n        ud2");
             }
             None => out.push_str(
                 "sample:\n        xor     %edi, %edi\n        mov     $231, %eax              \
@@ -451,10 +492,12 @@ impl Recorded<'_> {
             "        .section .rodata\n        .balign 8\n.Lwords_{i}:"
         );
         for (n, word) in words.iter().enumerate() {
-            if let Some(distance) = self.on_stack(*word, base) {
-                let _ = writeln!(out, "        lea     {distance}(%rsp), %rax");
-                let _ = writeln!(out, "        mov     %rax, {}(%rsp)", 8 * n);
-            }
+            let _ = match self.word(*word, base) {
+                Word::Stack(distance) => writeln!(out, "        lea     {distance}(%rsp), %rax"),
+                Word::Code(label) => writeln!(out, "        lea     {label}(%rip), %rax"),
+                Word::Plain(_) => continue,
+            };
+            let _ = writeln!(out, "        mov     %rax, {}(%rsp)", 8 * n);
         }
         for same in words.chunk_by(|a, b| a == b) {
             let _ = match same {
@@ -469,13 +512,19 @@ impl Recorded<'_> {
         data
     }
 
-    /// A register's value; one that is an address of the stack is moved along with it.
+    /// A register's value; addresses of the stack and of code are moved along with these.
     fn load(&self, out: &mut String, reg: &str, value: u64, rsp: u64) {
-        let _ = match self.on_stack(value, rsp) {
-            Some(distance) => writeln!(out, "        lea     {distance}(%rsp), %{reg}"),
-            None => writeln!(out, "        movabs  ${value:#x}, %{reg}"),
+        let _ = match self.word(value, rsp) {
+            Word::Stack(distance) => writeln!(out, "        lea     {distance}(%rsp), %{reg}"),
+            Word::Code(label) => writeln!(out, "        lea     {label}(%rip), %{reg}"),
+            Word::Plain(value) => writeln!(out, "        movabs  ${value:#x}, %{reg}"),
         };
     }
+}
+
+/// The label behind the call of a function, by the function's number.
+fn return_label(function: usize) -> String {
+    format!(".Lreturn_{function}")
 }
 
 fn poison_stack(out: &mut String, words: u64) {

@@ -8,19 +8,20 @@ mod callchains;
 mod kaslr;
 mod loaded;
 mod machine;
+mod prepare;
 mod states;
 mod taken;
 mod world;
 
 use super::{At, TraceRecorder, locate};
 use machine::Machine;
+use prepare::{Ready, prepare};
 use std::collections::HashMap;
 use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use unwind_sim_corpus::files::MappingRequest;
 use unwind_sim_corpus::import::VmcoreProblem;
 use unwind_sim_corpus::kernel::{KernelError, KernelImage};
 use unwind_sim_corpus::model::{Event, KernelSample, Sample};
@@ -126,8 +127,12 @@ pub enum GdbRecordError {
         /// The member.
         path: &'static str,
     },
-    /// The kernel may be anywhere.
-    #[error("how far the kernel was moved (KASLR) cannot be found: give --kaslr, 0 if it was not")]
+    /// Nothing of the kernel is where the image has it.
+    #[error(
+        "the image is not that of the kernel behind the stub: neither its exception handlers nor the \
+         return addresses on its stack fit, however far it was moved (KASLR); give the vmlinuz or \
+         vmlinux of the kernel that runs there"
+    )]
     NotFound,
     /// A place that was named.
     #[error("the kernel's image has no code `{0}`")]
@@ -145,34 +150,21 @@ pub fn record<W: Write>(
     recorder: &mut TraceRecorder<'_, W>,
 ) -> Result<Summary, GdbRecordError> {
     let mut machine = Machine::connect(&options.stub)?;
-    let bias = match options.kaslr {
-        Some(bias) => bias,
-        None => kaslr::find(&mut machine, image)?,
+    let ready = match prepare(&mut machine, image, path, options, recorder) {
+        Ok(ready) => ready,
+        Err(error) => {
+            // The kernel runs on, whatever is wrong with the image.
+            let _ = machine.detach();
+            return Err(error);
+        }
     };
-    let places = Places::new(image, bias)?;
-    let range = image.range.start.wrapping_add(bias)..image.range.end.wrapping_add(bias);
-    let request = MappingRequest {
-        pid: PID,
-        name: &path.display().to_string(),
-        range: range.clone(),
-        file_offset: 0,
-        executable: true,
-        build_id: &[],
-    };
-    recorder.map(&request, (Some(image.image.clone()), bias))?;
-    let (code, problems) = loaded::find(&mut machine, image, bias);
-    for code in code {
-        let request = MappingRequest {
-            pid: PID,
-            name: &code.name,
-            range: code.range,
-            file_offset: 0,
-            executable: true,
-            build_id: &[],
-        };
-        recorder.map(&request, (code.image, 0))?;
-    }
-    let handlers = places.handlers(&mut machine)?;
+    let Ready {
+        bias,
+        places,
+        range,
+        handlers,
+        problems,
+    } = ready;
     let mut session = Session {
         machine,
         image,

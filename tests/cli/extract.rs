@@ -47,6 +47,161 @@ fn a_sample_becomes_a_case_that_holds() {
     }
 }
 
+/// `leaf` is called by `mid`, whose row says CFA, by `outer`, by `_start`. In `mid`'s frame lie its
+/// own address and a return address into `outer`.
+const PROGRAM: &str = "
+        .globl _start, leaf
+leaf:   .cfi_startproc
+        mov     $1, %eax
+        ret
+        .cfi_endproc
+mid:    START
+        push    %rbx
+        sub     $24, %rsp
+        CFA
+        lea     outer+5(%rip), %rax
+        mov     %rax, 8(%rsp)
+        lea     mid(%rip), %rax
+        mov     %rax, 16(%rsp)
+        mov     $7, %ebx
+        call    leaf
+        add     $24, %rsp
+        pop     %rbx
+        ret
+        END
+outer:  .cfi_startproc
+        call    mid
+        ret
+        .cfi_endproc
+_start: .cfi_startproc
+        .cfi_undefined rip
+        mov     $5, %ebx
+        call    outer
+        mov     $60, %eax
+        xor     %edi, %edi
+        syscall
+        .cfi_endproc
+";
+
+/// The verdict of an unwinder on a sample, and why.
+fn verdict(file: &str, sample: &str, unwinder: &str) -> (String, String) {
+    let output = run(&["replay", file, "--sample", sample, "--unwinder", unwinder]);
+    let text = crate::stdout(&output);
+    let head = text
+        .lines()
+        .find_map(|l| l.strip_prefix(&format!("{unwinder}: ")));
+    let head = head.unwrap_or_else(|| panic!("{file}: {text}{}", stderr(&output)));
+    let verdict = head.split("  ").next().unwrap_or_default().to_owned();
+    let cause = text
+        .lines()
+        .find(|l| l.starts_with("  US"))
+        .unwrap_or_default();
+    let code = cause.split_whitespace().next().unwrap_or_default();
+    (verdict, code.to_owned())
+}
+
+/// Programs with a wrong row, recorded: the case is wrong in the same way.
+#[test]
+fn a_wrong_row_is_wrong_in_the_case() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let rows =
+        |cfa: &str, rbx: &str| format!(".cfi_def_cfa_offset {cfa}\n .cfi_offset %rbx, {rbx}");
+    let mut wrong = 0;
+    for (name, cfi) in [
+        ("right", rows("40", "-16")),
+        ("return-into-outer", rows("16", "-16")),
+        ("address-of-mid", rows("24", "-16")),
+        ("saved-rbx", rows("32", "-16")),
+        ("wrong-slot-of-rbx", rows("40", "-32")),
+        ("beyond-the-caller", rows("48", "-16")),
+        ("no-row", String::new()),
+    ] {
+        let (start, end) = match cfi.is_empty() {
+            true => ("", ""),
+            false => (".cfi_startproc", ".cfi_endproc"),
+        };
+        let text = PROGRAM
+            .replace("START", start)
+            .replace("CFA", &cfi)
+            .replace("END", end);
+        let (source, program, trace) = (path("p.s"), path("p"), path("t.bin"));
+        std::fs::write(&source, text).expect("written");
+        let mut cc = std::process::Command::new("cc");
+        cc.args(["-nostdlib", "-static", "-no-pie", "-o", &program, &source]);
+        assert!(cc.status().expect("cc runs").success());
+        let record = [
+            "record", "--engine", "emulator", "--at", "leaf", "-o", &trace, &program,
+        ];
+        ends_with(0, &record);
+        for unwinder in ["dwarf", "sframe", "orc"] {
+            let case = path(&format!("{name}.s"));
+            ends_with(
+                0,
+                &[
+                    "extract",
+                    &trace,
+                    "--sample",
+                    "0",
+                    "--unwinder",
+                    unwinder,
+                    "-o",
+                    &case,
+                ],
+            );
+            let (before, after) = (
+                verdict(&trace, "0", unwinder),
+                verdict(&case, "0", unwinder),
+            );
+            assert_eq!(after, before, "{name}, {unwinder}");
+            wrong += usize::from(!before.0.starts_with("ok"));
+        }
+    }
+    assert!(wrong >= 12, "{wrong}");
+}
+
+/// Samples of a real program, wrong for several reasons: what is written shows the same, and what
+/// cannot be shown is refused, and leaves no file.
+#[test]
+fn a_wrong_sample_of_a_program_is_wrong_in_the_case_or_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut written = 0;
+    for (sample, unwinder) in [
+        ("1747", "dwarf"),
+        ("1740", "dwarf"),
+        ("2852", "dwarf"),
+        ("1747", "orc"),
+        ("2", "sframe"),
+        ("1", "orc"),
+    ] {
+        let case = folder.path().join(format!("sample-{sample}-{unwinder}.s"));
+        let file = case.to_string_lossy().into_owned();
+        let output = run(&[
+            "extract",
+            THROWS,
+            "--sample",
+            sample,
+            "--unwinder",
+            unwinder,
+            "-o",
+            &file,
+        ]);
+        if status(&output) == 0 {
+            written += 1;
+            assert_eq!(
+                verdict(&file, "0", unwinder),
+                verdict(THROWS, sample, unwinder),
+                "{sample}"
+            );
+        } else {
+            assert_eq!(status(&output), 2);
+            assert!(stderr(&output).contains(unwinder), "{}", stderr(&output));
+            assert!(!case.exists(), "{sample}");
+        }
+    }
+    assert!(written >= 5, "{written}");
+}
+
 #[test]
 fn what_cannot_be_written_is_told() {
     let folder = tempfile::tempdir().expect("a folder");
