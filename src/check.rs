@@ -4,10 +4,11 @@
 //! It finds the row that is wrong even where the walk went wrong only frames later, and a wrong
 //! slot of a register even where no frame was lost. Not here: full walks and their verdicts.
 
+use crate::target;
 use std::sync::Arc;
 use unwind_sim_unwind::address::{CodeAddress, Lookup};
 use unwind_sim_unwind::apply::Frame;
-use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::cache::{Cache, TableKind};
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::reason::{Code, Reason};
@@ -23,7 +24,7 @@ pub struct Contradiction {
     pub frame: usize,
     /// Its pc.
     pub pc: CodeAddress,
-    /// The code: US501, US502, US503, US504, or why the rule could not be applied.
+    /// The code: one of US501 to US506, or why the rule could not be applied.
     pub code: Code,
     /// The register concerned: rsp for the CFA, rip for the return address.
     pub reg: Reg,
@@ -86,21 +87,40 @@ impl Subject<'_> {
         index: usize,
         cache: &mut Cache,
     ) -> Vec<Contradiction> {
-        let Some(next) = self.truth.frames().get(index + 1) else {
+        let Some(mut frame) = true_frame(self.truth, self.live, index) else {
             return Vec::new();
         };
-        let Some(frame) = true_frame(self.truth, self.live, index) else {
-            return Vec::new();
-        };
-        let mut restricted = frame.clone();
         if index > 0 {
-            restricted.regs = frame.regs.restricted(finder.carries());
+            frame.regs = frame.regs.restricted(finder.carries());
         }
+        let mut found = self.check_in(finder, &frame, index, cache);
+        self.blame_lookup(finder, &frame, index, &mut found, cache);
+        if target::is_described(self, finder, (&frame, index), &found, cache) {
+            for contradiction in &mut found {
+                contradiction.code = Code::RowOfTarget;
+            }
+        }
+        found
+    }
+
+    /// The same for a frame with registers of the caller's choice. A row that is missing counts as
+    /// one of executed code unless the table is asked at a return address.
+    pub fn check_in(
+        &self,
+        finder: &dyn Finder,
+        frame: &Frame,
+        index: usize,
+        cache: &mut Cache,
+    ) -> Vec<Contradiction> {
+        let frames = self.truth.frames();
+        let (Some(this), Some(next)) = (frames.get(index), frames.get(index + 1)) else {
+            return Vec::new();
+        };
         let place = Place {
             space: self.space,
             memory: self.memory,
         };
-        let stepped = step(finder, &place, &restricted, cache);
+        let stepped = step(finder, &place, frame, cache);
         let contradiction = |code, reg, given, truth, reason| Contradiction {
             frame: index,
             pc: frame.pc,
@@ -112,8 +132,22 @@ impl Subject<'_> {
             reason,
             row: stepped.row.ok().map(Arc::new),
         };
+        let mut out = Vec::new();
+        // What a wrong CFA leads to is not told apart.
+        if let Some(cfa) = stepped.cfa.filter(|&cfa| cfa != this.cfa) {
+            let reason = stepped.caller.as_ref().err().copied();
+            let reg = Reg::Rsp;
+            out.push(contradiction(
+                Code::WrongCfa,
+                reg,
+                Some(cfa),
+                this.cfa,
+                reason,
+            ));
+        }
         let caller = match &stepped.caller {
             Ok(caller) => caller,
+            Err(_) if !out.is_empty() => return out,
             Err(reason) => {
                 let executed = match (frame.pc, finder.lookup()) {
                     (CodeAddress::Instruction(_), _) => true,
@@ -127,27 +161,7 @@ impl Subject<'_> {
                 return vec![contradiction(code, Reg::Rip, None, next.pc, Some(*reason))];
             }
         };
-        let mut out = Vec::new();
-        let cfa = self.truth.frames()[index].cfa;
-        if caller.regs.rsp() != cfa {
-            out.push(contradiction(
-                Code::WrongCfa,
-                Reg::Rsp,
-                Some(caller.regs.rsp()),
-                cfa,
-                None,
-            ));
-        }
-        if caller.pc.value() != next.pc {
-            let given = Some(caller.pc.value());
-            out.push(contradiction(
-                Code::WrongReturnAddress,
-                Reg::Rip,
-                given,
-                next.pc,
-                None,
-            ));
-        } else {
+        if caller.pc.value() == next.pc {
             // Taken for a return address, or for an interrupted instruction, when it is not: the
             // caller's row is then looked up at the wrong address.
             let kind = match next.kind {
@@ -164,6 +178,10 @@ impl Subject<'_> {
                     ..contradiction(code, Reg::Rip, Some(given), truth, None)
                 });
             }
+        } else if out.is_empty() {
+            let given = Some(caller.pc.value());
+            let code = Code::WrongReturnAddress;
+            out.push(contradiction(code, Reg::Rip, given, next.pc, None));
         }
         let saved = next.saved.unwrap_or_default();
         for (reg, truth) in Reg::CALLEE_SAVED.into_iter().zip(saved) {
@@ -183,6 +201,41 @@ impl Subject<'_> {
         }
         out
     }
+
+    /// A row that was looked up at a return address is another than the call's where the call does
+    /// not return, or ends its function: if the call's own row is right, the lookup is to blame.
+    fn blame_lookup(
+        &self,
+        finder: &dyn Finder,
+        frame: &Frame,
+        index: usize,
+        found: &mut [Contradiction],
+        cache: &mut Cache,
+    ) {
+        let (CodeAddress::Return(_), Lookup::AtReturn) = (frame.pc, finder.lookup()) else {
+            return;
+        };
+        let is_restorer = self
+            .truth
+            .frames()
+            .get(index + 1)
+            .is_some_and(|next| next.kind == TrueKind::Interrupted);
+        let is_loss = |c: &Contradiction| c.class() == Class::Loss;
+        if found.is_empty() || is_restorer || found.iter().any(is_loss) {
+            return;
+        }
+        let mut inside = frame.clone();
+        inside.pc = CodeAddress::Instruction(frame.pc.lookup(Lookup::InsideCall));
+        let inside = self.check_in(finder, &inside, index, cache);
+        for contradiction in found {
+            let is_missing = contradiction.code == Code::NoRow;
+            if is_missing && inside.iter().any(|c| c.code == Code::NoRowForExecuted) {
+                contradiction.code = Code::NoRowForExecuted;
+            } else if !is_missing && inside.is_empty() {
+                contradiction.code = Code::RowBehindCall;
+            }
+        }
+    }
 }
 
 /// The code for a rule that gave nothing although the frame has a caller.
@@ -191,6 +244,58 @@ fn failure_code(stepped: &Stepped, reason: Reason, executed: bool) -> Code {
         Reason::NoRow { .. } if executed && stepped.row.is_err() => Code::NoRowForExecuted,
         Reason::RootReached | Reason::NotAtRoot => Code::WrongReturnAddress,
         other => other.code(),
+    }
+}
+
+/// What a contradiction says about the table.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Class {
+    /// The row is wrong, or there is none.
+    Wrong,
+    /// The table was derived from another one, and its format cannot hold the row.
+    Loss,
+    /// The row describes the frame that the code is about to jump to.
+    Target,
+}
+
+impl Class {
+    /// The stable name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Class::Wrong => "wrong",
+            Class::Loss => "loss",
+            Class::Target => "target",
+        }
+    }
+
+    /// Does it count for the exit status? Losses only do if the check is `strict`.
+    pub const fn counts(self, strict: bool) -> bool {
+        match self {
+            Class::Wrong => true,
+            Class::Loss => strict,
+            Class::Target => false,
+        }
+    }
+}
+
+impl Contradiction {
+    fn is_derived(&self) -> bool {
+        let table = self.row.as_ref().map(|row| row.source.table);
+        matches!(
+            table,
+            Some(TableKind::SframeDerived | TableKind::OrcDerived)
+        )
+    }
+
+    /// Its class.
+    pub fn class(&self) -> Class {
+        match (self.code, self.reason) {
+            (Code::RowOfTarget, _) => Class::Target,
+            (_, Some(Reason::NotHeld { .. })) => Class::Loss,
+            // Nor can it hold the rows that would have kept the register.
+            (_, Some(Reason::RegisterNotCarried { .. })) if self.is_derived() => Class::Loss,
+            _ => Class::Wrong,
+        }
     }
 }
 

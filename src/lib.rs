@@ -41,6 +41,7 @@ pub mod record;
 pub mod run;
 pub mod shell;
 pub mod spec;
+mod target;
 pub mod text;
 pub mod unwinders;
 pub mod verify;

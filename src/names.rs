@@ -1,7 +1,7 @@
 //! Names of code addresses: symbol, offset and image, demangled.
 
 use unwind_sim_unwind::address::CodeAddress;
-use unwind_sim_unwind::image::AddressSpace;
+use unwind_sim_unwind::image::{AddressSpace, Mapping};
 
 /// A function name as a person wants to read it: Rust's and C++'s are demangled, versions and
 /// hashes are left out.
@@ -84,7 +84,13 @@ impl Location {
     }
 
     fn in_space(space: &AddressSpace, lookup: u64, address: u64) -> Location {
-        let Some(mapping) = space.find(lookup) else {
+        Self::in_mapping(space.find(lookup), lookup, address)
+    }
+
+    /// Of `address`, whose function is that of `lookup`, in a mapping that holds both.
+    pub fn in_mapping(mapping: Option<&Mapping>, lookup: u64, address: u64) -> Location {
+        let is_named = |m: &&Mapping| m.image.is_some() || !m.name.is_empty();
+        let Some(mapping) = mapping.filter(is_named) else {
             return Location {
                 function: None,
                 offset: address,

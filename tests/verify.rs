@@ -47,7 +47,6 @@ fn text(names: &[String], run: &Run) -> String {
     report::text(&report::Subject {
         names,
         results: &run.results,
-        space: &run.space,
         again: &|unwinder, address| {
             format!("unwind-sim verify --unwinder {unwinder} --only {address:#x} -- case")
         },
@@ -151,5 +150,5 @@ fn tables_of_another_file_are_held_against_the_code() {
     };
     let run = verify::run(program, &request, &mut |_| {}).expect("the case can be started");
     assert!(!run.results.findings.is_empty());
-    assert!(verify::unexpected(&engines, &run.results, &run.space, None));
+    assert!(verify::unexpected(&engines, &run.results, false, None));
 }

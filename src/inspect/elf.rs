@@ -4,6 +4,7 @@
 use super::columns::{Columns, cells, field, list};
 use super::{InspectError, map};
 use crate::own::hex_bytes;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use unwind_sim_unwind::cache::{Cache, TableKind};
@@ -11,6 +12,7 @@ use unwind_sim_unwind::derived::{Derived, derive_all};
 use unwind_sim_unwind::elf::{self, Elf};
 use unwind_sim_unwind::image::{Image, Section, SectionKind};
 use unwind_sim_unwind::orc::derived::OrcEntry;
+use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::sframe::derived::SframeV3;
 use unwind_sim_unwind::{dwarf, orc, sframe};
 
@@ -38,7 +40,7 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
         dwarf_table(&mut out, &image, kind);
     }
     if let Some(section) = image.section(SectionKind::Sframe) {
-        sframe_table(&mut out, section);
+        sframe_table(&mut out, &image, section);
     }
     orc_table(&mut out, &image);
     if image.section(SectionKind::EhFrame).is_some() {
@@ -138,7 +140,7 @@ fn dwarf_table(out: &mut String, image: &Image, kind: TableKind) {
     malformed(out, &bad);
 }
 
-fn sframe_table(out: &mut String, section: &Section) {
+fn sframe_table(out: &mut String, image: &Image, section: &Section) {
     let table = match sframe::Table::parse(&section.data, section.address) {
         Ok(table) => table,
         Err(error) => {
@@ -158,7 +160,7 @@ fn sframe_table(out: &mut String, section: &Section) {
     let set: Vec<&str> = set.map(|(_, name)| *name).collect();
     let flags = format!("{:#x} {}", header.flags, set.join(" "));
     field(out, "flags", flags.trim_end());
-    let (mut fdes, mut fres, mut bad) = (0, 0_u64, Vec::new());
+    let (mut fdes, mut fres, mut bad) = (0, BTreeSet::new(), Vec::new());
     let (mut flex, mut masked, mut signal) = (0_u64, 0_u64, 0_u64);
     for fde in table.fdes() {
         match fde {
@@ -168,25 +170,50 @@ fn sframe_table(out: &mut String, section: &Section) {
                 flex += u64::from(fde.flex);
                 masked += u64::from(fde.rep_size.is_some());
                 signal += u64::from(fde.signal);
-                for row in table.rows(&fde) {
-                    match row {
-                        Ok(_) => fres += 1,
-                        Err(error) => bad.push(error.to_string()),
-                    }
-                }
+                bad.extend(sframe_rows(&table, &fde, image, &mut fres));
             }
         }
     }
     let kinds = format!("{flex} flexible, {masked} PCMASK, {signal} signal");
     let stated = header.num_fdes;
     field(out, "FDEs", format_args!("{fdes} of {stated}: {kinds}"));
-    field(out, "FREs", format_args!("{fres} of {}", header.num_fres));
+    let (found, stated) = (fres.len() as u64, u64::from(header.num_fres));
+    match found <= stated {
+        true => field(out, "FREs", format_args!("{found} of {stated}")),
+        false => field(
+            out,
+            "FREs",
+            format_args!("{found}; the header says {stated}"),
+        ),
+    }
     malformed(out, &bad);
     for profile in sframe::Profile::ALL {
         if let Err(error) = profile.check_table(&table) {
             field(out, profile.as_str(), format_args!("refuses it: {error}"));
         }
     }
+}
+
+/// Adds the offsets of the stored rows of a function that can be read; functions may share some.
+/// Gives what is malformed, as a walk finds it.
+fn sframe_rows(
+    table: &sframe::Table<'_>,
+    fde: &sframe::Fde,
+    image: &Image,
+    fres: &mut BTreeSet<u64>,
+) -> Option<String> {
+    let mut cache = Cache::new();
+    let unit = sframe::compile_unit(table, fde, image, &mut cache);
+    let Some((from, reason)) = cache.unit_error(unit) else {
+        // With those behind the function's end, which govern nothing.
+        fres.extend(table.fres(fde).map_while(Result::ok).map(|fre| fre.offset));
+        return None;
+    };
+    let rows = cache
+        .unit_rows(unit)
+        .map(|row| cache.source(row).row_offset);
+    fres.extend(rows.filter(|&offset| offset != fde.offset));
+    Some(format!("from {from:#x} on: {reason}"))
 }
 
 fn orc_table(out: &mut String, image: &Image) {
@@ -211,10 +238,26 @@ fn orc_table(out: &mut String, image: &Image) {
     let mut bad = Vec::new();
     let mut kinds = std::collections::BTreeMap::new();
     for index in 0..table.len() {
-        match table.entry(index, encoding.layout) {
-            Some(Ok(entry)) => *kinds.entry(format!("{:?}", entry.kind)).or_insert(0_u64) += 1,
-            Some(Err(error)) => bad.push(error.to_string()),
-            None => {}
+        let entry = match table.entry(index, encoding.layout) {
+            Some(Ok(entry)) => entry,
+            Some(Err(error)) => {
+                bad.push(error.to_string());
+                continue;
+            }
+            None => continue,
+        };
+        match entry.rule(encoding.sp_indirect) {
+            Ok(_) => *kinds.entry(format!("{:?}", entry.kind)).or_insert(0_u64) += 1,
+            Err(what) => {
+                let offset = (index * orc::ENTRY_LEN) as u64;
+                let section = ".orc_unwind";
+                let reason = Reason::MalformedRow {
+                    section,
+                    offset,
+                    what,
+                };
+                bad.push(reason.to_string());
+            }
         }
     }
     let kinds: Vec<String> = kinds

@@ -141,6 +141,24 @@ struct Stretch {
     text: String,
 }
 
+/// What is malformed in the file's own table of that section, at the addresses `range`.
+#[cfg(test)]
+pub(super) fn faults(path: &Path, section: SectionKind, range: &Range<u64>) -> Vec<String> {
+    let parts = elf::open(path).map(|elf| elf.parts);
+    let all = parts.map(tables).unwrap_or_default();
+    let table = match section {
+        SectionKind::Sframe => TableKind::Sframe,
+        _ => TableKind::Orc,
+    };
+    let of_section = all.iter().filter(|t| t.name == table.as_str());
+    let mut faults: Vec<String> = of_section
+        .flat_map(|table| stretches(table, range))
+        .filter_map(|stretch| Some(stretch.text.strip_prefix("US105 ")?.to_owned()))
+        .collect();
+    faults.dedup();
+    faults
+}
+
 /// What the table says, address by address.
 fn stretches(table: &Table, range: &Range<u64>) -> Vec<Stretch> {
     let mut cache = Cache::new();

@@ -1,8 +1,8 @@
 //! What `inspect` shows of the files of the corpus, and says of files that it cannot read.
-
 //! What is shown is what is in the file, and damage is told.
 
 use super::*;
+use unwind_sim_unwind::image::SectionKind;
 
 fn corpus(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -118,4 +118,64 @@ fn dumps_say_what_they_hold() {
         let processor = "\n          0  0xffffffff81600020  0xffffc9000000bf80  0x10\n";
         assert!(text.ends_with(processor), "{text}");
     }
+}
+
+/// What `--rows` finds malformed the summary counts, and it reads no more rows than there are.
+#[test]
+fn summaries_count_what_rows_find() {
+    for file in ["sframe/v3flex", "sframe/t_2.46", "sframe/t_2.40"] {
+        changed_tables(&corpus(file), SectionKind::Sframe);
+    }
+    let case = corpus("cases/orc/wrong-offset-in-an-orc-table.s");
+    let built = crate::cases::build_case(&case, false).expect("the case can be built");
+    changed_tables(&built.path, SectionKind::OrcUnwind);
+}
+
+fn changed_tables(file: &Path, kind: SectionKind) {
+    assert!(!is_malformed(file, kind, "as it is"));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("changed");
+    let whole = std::fs::read(file).unwrap();
+    let parts = elf::open(file).unwrap().parts;
+    let section = parts.sections.iter().find(|s| s.kind == kind).unwrap();
+    let len = section.data.len();
+    let mut places = whole.windows(len);
+    let start = places.position(|bytes| bytes == &section.data[..]).unwrap();
+    let mut malformed = 0;
+    for at in start..start + len {
+        for flip in [0x01, 0x02, 0x60, 0xff] {
+            let mut bytes = whole.clone();
+            bytes[at] ^= flip;
+            std::fs::write(&path, &bytes).unwrap();
+            let shown = format!("{}: byte {at:#x} ^ {flip:#x}", file.display());
+            malformed += usize::from(is_malformed(&path, kind, &shown));
+        }
+    }
+    assert!(malformed > 0, "{}", file.display());
+}
+
+/// Does `--rows` find something malformed in a table? The summary has to say so too.
+fn is_malformed(path: &Path, kind: SectionKind, shown: &str) -> bool {
+    let text = inspect(path, None, &OpenOptions::default()).unwrap();
+    let heading = format!("\n{}: ", kind.as_str());
+    let part = text.split(&heading).nth(1).expect("the section's part");
+    let part = part.split("\n\n").next().unwrap();
+    let line = |key| part.lines().find_map(|l| l.trim_start().strip_prefix(key));
+    if let Some((found, stated)) = line("FREs").and_then(|l| l.split_once(" of ")) {
+        let number = |text: &str| text.trim().parse::<u64>().unwrap();
+        assert!(number(found) <= number(stated), "{shown}\n{part}");
+    }
+    let Some(counted) = line("malformed") else {
+        assert!(part.contains("no known layout"), "{shown}\n{part}");
+        return false;
+    };
+    let counted: u64 = counted.trim().parse().unwrap();
+    let image = elf::open(path).unwrap().into_image();
+    let ranges = image.text().iter();
+    let faults: Vec<String> = ranges.flat_map(|r| rows::faults(path, kind, r)).collect();
+    for fault in &faults {
+        assert!(part.contains(fault), "{shown}: {fault}\n{part}");
+    }
+    assert!(faults.is_empty() || counted > 0, "{shown}\n{part}");
+    !faults.is_empty()
 }

@@ -2,7 +2,6 @@
 
 use super::{Line, RowLine, row_line};
 use crate::SCHEMA;
-use crate::names::Location;
 use crate::own::hex;
 use crate::verify;
 use schemars::JsonSchema;
@@ -20,6 +19,12 @@ pub struct ContradictionLine {
     place: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     image: Option<String>,
+    /// The build id of that image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    build_id: Option<String>,
+    /// `wrong`, `loss` (a derived table cannot hold the row) or `target` (the row describes the frame
+    /// that is jumped to).
+    class: &'static str,
     code: &'static str,
     /// The register concerned: rsp for the CFA, rip for the return address.
     register: &'static str,
@@ -73,8 +78,12 @@ pub struct VerifiedLine {
     unwinder: String,
     /// Instructions at which its row was checked.
     checked: u64,
-    /// Instructions at which something was wrong.
+    /// Instructions at which something was wrong, of any class.
     wrong: u64,
+    /// Those at which only a loss of a derived table was.
+    lost: u64,
+    /// Those whose row describes the frame that is jumped to.
+    target: u64,
     /// Distinct rows met.
     rows: u64,
     calls: u64,
@@ -157,6 +166,8 @@ pub fn verification(names: &[String], run: &verify::Run, command: &str) -> Vec<L
             unwinder: unwinder.clone(),
             checked: tally.checked,
             wrong: tally.wrong,
+            lost: tally.lost,
+            target: tally.target,
             rows: tally.rows,
             calls: tally.calls,
             calls_wrong: tally.calls_wrong,
@@ -166,7 +177,7 @@ pub fn verification(names: &[String], run: &verify::Run, command: &str) -> Vec<L
         }));
     }
     for finding in &results.findings {
-        let place = verify::groups::location(finding, &run.space);
+        let place = verify::groups::location(finding, &results.places);
         let contradiction = &finding.contradiction;
         lines.push(Line::Contradiction(Box::new(ContradictionLine {
             schema: SCHEMA,
@@ -175,6 +186,8 @@ pub fn verification(names: &[String], run: &verify::Run, command: &str) -> Vec<L
             address: hex(finding.address),
             place: place.to_string(),
             image: place.image,
+            build_id: results.places.build_id(finding.place),
+            class: contradiction.class().as_str(),
             code: finding.code.as_str(),
             register: finding.reg.as_str(),
             given: contradiction.given.map(hex),
@@ -185,7 +198,9 @@ pub fn verification(names: &[String], run: &verify::Run, command: &str) -> Vec<L
         })));
     }
     for store in &results.stores.all {
-        let place = Location::at(&run.space, store.writer.address);
+        let place = results
+            .places
+            .location(store.writer.place, store.writer.address);
         lines.push(Line::SlotStore(SlotStoreLine {
             schema: SCHEMA,
             address: hex(store.writer.address),
@@ -199,7 +214,10 @@ pub fn verification(names: &[String], run: &verify::Run, command: &str) -> Vec<L
             restored: store.restored,
             first: store.first,
             slot: hex(store.address),
-            owner: Location::at(&run.space, store.owner).to_string(),
+            owner: results
+                .places
+                .location(store.owner_place, store.owner)
+                .to_string(),
             old: hex(store.old),
             new: hex(store.new),
         }));

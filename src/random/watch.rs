@@ -32,17 +32,21 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn compare(&mut self, address: u64, truth: &Values, given: &Values) {
-        // Without a CFA, or without a return address, there is no caller at all.
-        if given.cfa.is_none() || given.ra.is_none_or(|ra| ra == 0) {
-            self.wrong.insert((address, Reg::Rip));
-            return;
-        }
-        if given.cfa != truth.cfa {
+    /// `misread`: only one of them is marked as a signal frame.
+    fn compare(&mut self, address: u64, truth: &Values, given: &Values, misread: bool) {
+        // Of a wrong CFA the return address is a consequence.
+        let wrong_cfa = given.cfa.is_some() && given.cfa != truth.cfa;
+        if wrong_cfa {
             self.wrong.insert((address, Reg::Rsp));
         }
-        if given.ra != truth.ra {
+        // Without a CFA, or without a return address, there is no caller at all.
+        let no_caller = given.cfa.is_none() || given.ra.is_none_or(|ra| ra == 0);
+        let is_right = given.ra == truth.ra;
+        if !no_caller && is_right && misread || !wrong_cfa && (no_caller || !is_right) {
             self.wrong.insert((address, Reg::Rip));
+        }
+        if no_caller {
+            return;
         }
         for (index, (given, truth)) in given.saved.iter().zip(truth.saved).enumerate() {
             // What is left open is not claimed.
@@ -69,10 +73,9 @@ impl Observer for Watch<'_> {
             self.wrong.insert((address, Reg::Rip));
             return;
         };
-        self.compare(address, &evaluate(row, state), &evaluate(other, state));
-        if other_unit.signal != unit.signal {
-            self.wrong.insert((address, Reg::Rip));
-        }
+        let (truth, given) = (evaluate(row, state), evaluate(other, state));
+        let misread = other_unit.signal != unit.signal;
+        self.compare(address, &truth, &given, misread);
     }
 
     fn after(&mut self, _: &State, _: &Executed, _: u64) {}

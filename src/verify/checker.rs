@@ -5,25 +5,25 @@
 //! claims name. With `elide` off everything is computed, and the report has to be the same.
 
 mod calls;
+mod process;
 mod slots;
 
 use super::claim::{self, Claim, Judged, Parts};
 use super::code::{Behind, Code, NO_STORES, NONE, Tables, UNWINDERS_MAX};
-use super::findings::{Check, Finding, Findings};
+use super::findings::{self, Check, Finding, Findings};
 use super::frames::{live, outer, top, wrong_in};
 use super::images::Images;
 use super::marks::Marks;
 use super::memory::MemoryUse;
+use super::places::{PlaceId, Places};
 use super::stores::{Collector, Hit, SlotStores};
 use super::walks::{Disagreement, Walks};
 use crate::check::{Contradiction, Subject};
 use crate::diagnose::frame_pointer_cause;
 use crate::engine::{Engine, Setting};
 use slots::Site;
-use std::ops::Range;
-use unwind_sim_emulator::linux::{MappedFile, ProcessObserver, SystemCall};
 use unwind_sim_emulator::machine::{BlockId, Executed};
-use unwind_sim_emulator::{Observer, Permissions, State};
+use unwind_sim_emulator::{Observer, State};
 use unwind_sim_unwind::cache::{Cache, TableKind};
 use unwind_sim_unwind::image::{self, ImageId};
 use unwind_sim_unwind::regs::Reg;
@@ -35,8 +35,12 @@ use unwind_sim_unwind::walk::Finder;
 pub struct Tally {
     /// Instructions at which its row was checked.
     pub checked: u64,
-    /// Instructions at which something was wrong.
+    /// Instructions at which something was wrong, of any class.
     pub wrong: u64,
+    /// Those at which only the loss of a derived table was.
+    pub lost: u64,
+    /// Those whose row describes the frame that is jumped to.
+    pub target: u64,
     /// Calls at which its row was checked, at the return address - 1.
     pub calls: u64,
     /// Calls at which something was wrong.
@@ -66,6 +70,10 @@ pub struct Results {
     pub truth: Stats,
     /// Distinct addresses that were executed.
     pub addresses: u64,
+    /// The same, one by one.
+    pub(super) executed: Marks<PlaceId>,
+    /// Where findings and stores are.
+    pub places: Places,
     /// Stores into slots that a frame is to go back by.
     pub stores: SlotStores,
     /// What it takes to know that, the machine's decoded code apart.
@@ -81,6 +89,7 @@ pub struct Checker<'a> {
     images: Images,
     /// What is mapped of them.
     space: image::AddressSpace,
+    places: Places,
     tracker: Tracker,
     /// What was seen of programs before the last `execve`.
     earlier: Stats,
@@ -146,6 +155,7 @@ impl<'a> Checker<'a> {
             engines,
             finders,
             space: image::AddressSpace::new(),
+            places: Places::default(),
             tracker: Tracker::root(&Cpu::default(), 0),
             earlier: Stats::default(),
             suspended: Suspended::new(),
@@ -176,35 +186,32 @@ impl<'a> Checker<'a> {
     /// What came of it, and the images that are mapped at the end.
     pub fn finish(self) -> (Results, image::AddressSpace) {
         let mut tallies = self.tallies[..self.finders.len()].to_vec();
+        let found = self.findings.finish();
         for (which, tally) in tallies.iter_mut().enumerate() {
             tally.checked = self.checked;
             tally.rows = self.rows[which].count();
             (tally.walks, tally.walks_wrong) = self.walks.tally(which);
+            (tally.lost, tally.target) = (found.lost[which], found.target[which]);
         }
         let mut memory = self.code.memory();
         memory.findings = self.findings.bytes();
         memory.rows = self.caches.iter().map(Cache::bytes).sum();
         let rows = self.rows.iter().map(Marks::bytes);
-        memory.met += rows.sum::<usize>();
+        memory.met += rows.sum::<usize>() + self.places.bytes();
+        let executed = self.code.into_addresses();
         let results = Results {
             tallies,
             disagreements: self.walks.finish(),
-            findings: self.findings.finish(),
+            findings: found.all,
             instructions: self.number,
             truth: self.earlier.plus(self.tracker.stats()),
-            addresses: self.code.addresses(),
+            addresses: executed.count(),
+            executed,
+            places: self.places,
             stores: self.stores.finish(),
             memory,
         };
         (results, self.space)
-    }
-
-    /// Rows have to be looked up again if the images are others than before.
-    fn images_changed(&mut self, before: (u64, u32)) {
-        if self.space.stamp() != before {
-            self.code.clear();
-            self.changed = claim::ALL;
-        }
     }
 
     #[cold]
@@ -220,7 +227,8 @@ impl<'a> Checker<'a> {
             space: &self.space,
             rows: &mut self.rows,
         };
-        self.code.look_up(state, insn, &mut tables);
+        let place = self.places.at(&self.space, insn.rip);
+        self.code.look_up(state, insn, place, &mut tables);
     }
 
     /// Checks the innermost frame at the instruction that is next, whose outcome is not known.
@@ -301,12 +309,15 @@ impl<'a> Checker<'a> {
     /// Something is wrong at the instruction that is next.
     #[inline]
     fn count(&mut self, state: &State, insn: &Executed, place: u32) {
+        let activation = self.activation(self.tracker.frames().len().checked_sub(1));
         let mut left = self.wrong;
         while left != 0 {
             let which = left.trailing_zeros() as usize;
             left &= left - 1;
             let wrong = self.judged[which].wrong;
-            let again = self.findings.again(place, which, Check::Instruction, wrong);
+            let check = (which, Check::Instruction);
+            let now = (activation, self.number);
+            let again = self.findings.again(place, check, wrong, now);
             let is_wrong = match again {
                 Some(is_wrong) => is_wrong,
                 None => self.add(state, insn, which),
@@ -324,19 +335,22 @@ impl<'a> Checker<'a> {
         else {
             return false;
         };
-        let mut place = known.findings;
+        let mut last = known.findings;
         let found = self.contradictions(state, insn.rip, &held, which);
+        let site = findings::Site {
+            place: self.places.at(&self.space, insn.rip),
+            address: insn.rip,
+            activation: self.activation(self.tracker.frames().len().checked_sub(1)),
+            number: self.number,
+        };
         if found.is_empty() {
-            self.walks
-                .disagree(which, insn.rip, self.number, "the quick check");
+            self.walks.disagree(which, &site, "the quick check");
         }
-        let check = (which, Check::Instruction, insn.rip);
+        let check = (which, Check::Instruction);
         let wrong = self.judged[which].wrong;
-        let is_wrong = self
-            .findings
-            .add(&mut place, wrong, check, self.number, &found);
+        let is_wrong = self.findings.add(&mut last, wrong, check, site, &found);
         if let Some(known) = self.code.known(insn.index) {
-            known.findings = place;
+            known.findings = last;
         }
         is_wrong
     }
@@ -384,14 +398,25 @@ impl<'a> Checker<'a> {
             truth: &truth,
             live: &live,
         };
-        self.walks.take(
+        let found = self.walks.take(
             self.engines,
             &subject,
             &mut self.caches,
-            &mut self.findings,
             &self.judged.map(|judged| judged.wrong),
-            self.number,
+            (self.number, self.places.at(&self.space, rip)),
         );
+        for (which, contradiction) in found {
+            let depth = self.tracker.frames().len().checked_sub(1);
+            let site = findings::Site {
+                place: self
+                    .places
+                    .at(&self.space, contradiction.pc.symbol_address()),
+                address: contradiction.pc.value(),
+                activation: self.activation(depth.and_then(|d| d.checked_sub(contradiction.frame))),
+                number: self.number,
+            };
+            self.findings.walked(which, site, &contradiction);
+        }
     }
 }
 
@@ -463,56 +488,6 @@ impl Observer for Checker<'_> {
     }
 }
 
-impl ProcessObserver for Checker<'_> {
-    fn started(&mut self, state: &State, stack_end: u64) {
-        let cpu = state.cpu_at(state.rip);
-        self.earlier = self.earlier.plus(self.tracker.stats());
-        self.tracker = Tracker::root(&cpu, stack_end);
-        self.suspended = Suspended::new();
-        self.hits.clear();
-        self.sites.clear();
-        self.space.clear();
-        self.code.clear();
-        self.changed = claim::ALL;
-    }
-
-    fn mapped(
-        &mut self,
-        range: Range<u64>,
-        permissions: Permissions,
-        file: Option<MappedFile<'_>>,
-    ) {
-        let before = self.space.stamp();
-        match file {
-            Some(file) => {
-                let mapping = self.images.mapping(range, permissions, file);
-                self.space.map(mapping);
-            }
-            None => self.space.unmap(range),
-        }
-        self.images_changed(before);
-    }
-
-    fn unmapped(&mut self, range: Range<u64>) {
-        let before = self.space.stamp();
-        self.space.unmap(range);
-        self.images_changed(before);
-    }
-
-    fn signal(&mut self, _: u8, interrupted: &Cpu, handler: &Cpu, restorer: u64) {
-        self.tracker.signal(interrupted, handler, restorer);
-        self.changed = claim::ALL;
-        self.next_walk = 0;
-    }
-
-    fn system_call(&mut self, call: &SystemCall, state: &State) {
-        self.called(state, call);
-        self.rax = call.number;
-        self.step_slow(state, Insn::Syscall, state.rip);
-        self.changed = claim::ALL;
-    }
-}
-
 impl Checker<'_> {
     fn step_slow(&mut self, state: &State, class: Insn, next: u64) {
         if self.stores.is_waiting() {
@@ -520,7 +495,8 @@ impl Checker<'_> {
         }
         let frames = self.tracker.frames();
         let top = frames.last().map(|held| (frames.len(), held.slot, held.pc));
-        let switches = self.tracker.stats().switches;
+        let function = self.activation(frames.len().checked_sub(1));
+        let (before, stacks) = (*self.tracker.stats(), self.tracker.stacks().count());
         let after = state.cpu_at(next);
         let mut world = &state.memory;
         self.tracker.step(
@@ -534,6 +510,25 @@ impl Checker<'_> {
         let frames = self.tracker.frames();
         if top != frames.last().map(|held| (frames.len(), held.slot, held.pc)) {
             self.changed = claim::ALL;
+        }
+        let stats = self.tracker.stats();
+        let departures = &mut self.findings.departures;
+        let number = self.number.saturating_sub(1);
+        let switches = stats.switches != before.switches;
+        match class {
+            Insn::MoveSp => {
+                let stacks = self.tracker.stacks().count() != stacks;
+                if switches || stacks || stats.dropped != before.dropped {
+                    departures.load(function, number);
+                }
+            }
+            Insn::Ret | Insn::JumpIndirect => {
+                let rewritten = stats.rewritten != before.rewritten;
+                if switches || rewritten || departures.is_leaving(number) {
+                    departures.leave(function, &after);
+                }
+            }
+            _ => {}
         }
         if let Insn::Call { .. } = class {
             let Some(known) = self.code.known(self.index).copied() else {
@@ -549,7 +544,7 @@ impl Checker<'_> {
                 self.next_walk = 0;
             }
         }
-        if self.tracker.stats().switches != switches {
+        if switches {
             self.next_walk = 0;
         }
     }

@@ -5,6 +5,7 @@ use super::claim::{Claim, PART_OF, Parts, Wrong};
 use super::marks::Marks;
 use super::memory::MemoryUse;
 use super::numbered::{Numbered, push_tight, reserve_tight};
+use super::places::PlaceId;
 use hashbrown::HashMap;
 use iced_x86::InstructionInfoFactory;
 use unwind_sim_emulator::effects::{Stores, effects};
@@ -116,7 +117,7 @@ pub(super) struct Code {
     stores: Numbered<Stores>,
     pub(super) returns: Vec<Behind>,
     returns_by_address: HashMap<u64, u32>,
-    addresses: Marks<()>,
+    addresses: Marks<PlaceId>,
     info: InstructionInfoFactory,
 }
 
@@ -184,9 +185,9 @@ impl Code {
         self.returns_by_address.clear();
     }
 
-    /// Distinct addresses of instructions that were looked up.
-    pub(super) fn addresses(&self) -> u64 {
-        self.addresses.count()
+    /// The addresses of the instructions that were looked up.
+    pub(super) fn into_addresses(self) -> Marks<PlaceId> {
+        self.addresses
     }
 
     /// A set of claims.
@@ -274,7 +275,13 @@ impl Code {
 
     /// Looks it up.
     #[cold]
-    pub(super) fn look_up(&mut self, state: &State, insn: &Executed, tables: &mut Tables<'_>) {
+    pub(super) fn look_up(
+        &mut self,
+        state: &State,
+        insn: &Executed,
+        place: PlaceId,
+        tables: &mut Tables<'_>,
+    ) {
         let bytes = bytes(&state.memory, insn);
         let class = classify(&bytes);
         let effects = effects(&bytes, insn.rip, &mut self.info);
@@ -296,7 +303,7 @@ impl Code {
             findings: NONE,
             more,
         };
-        self.addresses.insert((), insn.rip);
+        self.addresses.insert(place, insn.rip);
         if let Some(place) = self.known(insn.index) {
             *place = known;
         }

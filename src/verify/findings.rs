@@ -2,11 +2,13 @@
 
 use super::claim::{MISREAD, NOTHING, Wrong};
 use super::code::{NONE, UNWINDERS_MAX};
+use super::departures::{Activation, Departures};
 use super::log::Log;
 use super::numbered::push_tight;
-use crate::check::Contradiction;
-use hashbrown::HashMap;
-use unwind_sim_unwind::reason::Code;
+use super::places::PlaceId;
+use crate::check::{Class, Contradiction};
+use hashbrown::{HashMap, HashSet};
+use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::Reg;
 
 /// How a row was put to the test.
@@ -41,6 +43,8 @@ pub struct Finding {
     pub unwinder: usize,
     /// By which check.
     pub check: Check,
+    /// Where the code is: what was mapped there then.
+    pub place: PlaceId,
     /// The address of the code.
     pub address: u64,
     /// The code.
@@ -63,7 +67,7 @@ struct Merged {
 }
 
 /// What identifies a finding.
-type Key = (usize, Check, u64, Code, Reg);
+type Key = (usize, Check, PlaceId, u64, Code, Reg);
 
 impl Merged {
     /// Adds one, or counts it if it was met before.
@@ -71,13 +75,14 @@ impl Merged {
         let Finding {
             unwinder,
             check,
+            place,
             address,
             code,
             reg,
             ..
         } = finding;
         let next = self.all.len() as u32;
-        let key = (unwinder, check, address, code, reg);
+        let key = (unwinder, check, place, address, code, reg);
         let id = *self.by_key.entry(key).or_insert(next);
         match self.all.get_mut(id as usize) {
             Some(known) => known.count += finding.count,
@@ -87,8 +92,10 @@ impl Merged {
 
     /// All of them, by unwinder, check and address.
     fn finish(mut self) -> Vec<Finding> {
-        self.all
-            .sort_by_key(|f| (f.unwinder, f.check, f.address, f.code.as_str(), f.reg as u8));
+        self.all.sort_by_key(|f| {
+            let place = (f.unwinder, f.check, f.address, f.place);
+            (place, f.code.as_str(), f.reg as u8)
+        });
         self.all
     }
 }
@@ -99,7 +106,31 @@ pub(super) struct Findings {
     /// What was found, by outcome.
     log: Log,
     /// The outcomes of walks: by unwinder, code, register and address.
-    walks: HashMap<(u8, Code, Reg, u64), u32>,
+    walks: HashMap<(u8, Code, Reg, PlaceId, u64), u32>,
+    /// The functions that outcomes were met in.
+    pub(super) departures: Departures,
+}
+
+/// A frame that something is wrong in.
+#[derive(Clone, Copy)]
+pub(super) struct Site {
+    /// Where its code is.
+    pub(super) place: PlaceId,
+    /// The address of its code.
+    pub(super) address: u64,
+    /// Its function's call.
+    pub(super) activation: Activation,
+    /// The number of the instruction.
+    pub(super) number: u64,
+}
+
+/// What all findings are, and of how many instructions the outcome is of another class.
+pub(super) struct Found {
+    pub(super) all: Vec<Finding>,
+    /// By unwinder.
+    pub(super) lost: [u64; UNWINDERS_MAX],
+    /// By unwinder.
+    pub(super) target: [u64; UNWINDERS_MAX],
 }
 
 /// An outcome of one check at one place, so that the same one again only counts.
@@ -157,87 +188,109 @@ impl Findings {
             outcomes: Vec::new(),
             log: Log::new(),
             walks: HashMap::new(),
+            departures: Departures::default(),
         }
     }
 
     /// Counts contradiction `found` of a walk, or adds it.
-    pub(super) fn walked(&mut self, unwinder: usize, number: u64, found: &Contradiction) {
-        let address = found.pc.value();
-        let key = (unwinder as u8, found.code, found.reg, address);
-        if let Some(outcome) = self
-            .walks
-            .get(&key)
-            .map(|&id| &mut self.outcomes[id as usize])
-        {
-            outcome.again();
+    pub(super) fn walked(&mut self, unwinder: usize, site: Site, found: &Contradiction) {
+        let (code, reg) = (found.code, found.reg);
+        let key = (unwinder as u8, code, reg, site.place, site.address);
+        if let Some(&id) = self.walks.get(&key) {
+            self.outcomes[id as usize].again();
+            self.departures.meet(id, site.activation, site.number);
             return;
         }
-        let check = (unwinder, Check::Walk, address);
-        let mut place = NONE;
-        self.add(&mut place, 0, check, number, std::slice::from_ref(found));
-        self.walks.insert(key, place);
+        let mut last = NONE;
+        let found = std::slice::from_ref(found);
+        self.add(&mut last, 0, (unwinder, Check::Walk), site, found);
+        self.walks.insert(key, last);
     }
 
-    /// Counts an outcome at a place that had the same once before, and says whether there was a
-    /// contradiction; if it is a new one, it has to be added.
+    /// Counts an outcome that was met before, and says whether there was a contradiction; if it is
+    /// a new one, it has to be added. `last` is the number of the last outcome at the place.
     #[inline]
     pub(super) fn again(
         &mut self,
-        mut place: u32,
-        which: usize,
-        check: Check,
+        mut last: u32,
+        (which, check): (usize, Check),
         wrong: Wrong,
+        (activation, number): (Activation, u64),
     ) -> Option<bool> {
         let what = what(which, check, wrong);
         loop {
-            let outcome = self.outcomes.get_mut(place as usize)?;
+            let outcome = self.outcomes.get_mut(last as usize)?;
             if outcome.what & !BORNE_OUT == what {
                 outcome.again();
+                self.departures.meet(last, activation, number);
                 return Some(outcome.what & BORNE_OUT != 0);
             }
-            place = outcome.next;
+            last = outcome.next;
         }
     }
 
-    /// Adds an outcome, and remembers it at `place`, which is the number of its last outcome. Gives
-    /// whether there was a contradiction.
+    /// Adds an outcome, and remembers it as the `last` one of its place. Gives whether there was a
+    /// contradiction.
     pub(super) fn add(
         &mut self,
-        place: &mut u32,
+        last: &mut u32,
         wrong: Wrong,
-        (which, check, address): (usize, Check, u64),
-        first: u64,
+        (which, check): (usize, Check),
+        site: Site,
         contradictions: &[Contradiction],
     ) -> bool {
         let is_wrong = !contradictions.is_empty();
         let id = self.outcomes.len() as u32;
         let borne_out = if is_wrong { BORNE_OUT } else { 0 };
         let outcome = Outcome {
-            next: *place,
+            next: *last,
             count: 1,
             count_high: 0,
             what: what(which, check, wrong) | borne_out,
         };
         push_tight(&mut self.outcomes, outcome);
-        *place = id;
-        self.log.add(address, first, contradictions);
+        *last = id;
+        let place = (site.place, site.address);
+        self.log.add(place, site.number, contradictions);
+        self.departures.learn(id, contradictions);
+        self.departures.meet(id, site.activation, site.number);
         is_wrong
     }
 
     /// Heap bytes.
     pub(super) fn bytes(&self) -> usize {
-        let walks = self.walks.allocation_size();
+        let walks = self.walks.allocation_size() + self.departures.bytes();
         self.outcomes.capacity() * size_of::<Outcome>() + self.log.bytes() + walks
     }
 
     /// All findings, by unwinder, check and address.
-    pub(super) fn finish(&self) -> Vec<Finding> {
+    pub(super) fn finish(&self) -> Found {
+        let mut found = Found {
+            all: Vec::new(),
+            lost: [0; UNWINDERS_MAX],
+            target: [0; UNWINDERS_MAX],
+        };
         let mut merged = Merged::default();
-        for (outcome, entry) in self.outcomes.iter().zip(self.log.entries()) {
-            for contradiction in entry.contradictions {
+        let executed = self.executed();
+        for ((id, outcome), entry) in (0..).zip(&self.outcomes).zip(self.log.entries()) {
+            let (unwinder, check) = (outcome.unwinder(), outcome.check());
+            let is_target = self.departures.left(id) == outcome.count();
+            let mut class = None;
+            for mut contradiction in entry.contradictions {
+                let own = own_code(&contradiction);
+                let key = (unwinder, entry.place, entry.address, own, contradiction.reg);
+                if contradiction.code != own && executed.contains(&key) {
+                    contradiction.code = own;
+                }
+                if is_target {
+                    contradiction.code = Code::RowOfTarget;
+                }
+                let this = contradiction.class();
+                class = Some(class.map_or(this, |class: Class| class.min(this)));
                 merged.add(Finding {
-                    unwinder: outcome.unwinder(),
-                    check: outcome.check(),
+                    unwinder,
+                    check,
+                    place: entry.place,
                     address: entry.address,
                     code: contradiction.code,
                     reg: contradiction.reg,
@@ -246,7 +299,46 @@ impl Findings {
                     contradiction,
                 });
             }
+            match (check, class) {
+                (Check::Instruction, Some(Class::Loss)) => found.lost[unwinder] += outcome.count(),
+                (Check::Instruction, Some(Class::Target)) => {
+                    found.target[unwinder] += outcome.count();
+                }
+                _ => {}
+            }
         }
-        merged.finish()
+        found.all = merged.finish();
+        found
+    }
+
+    /// What is wrong with the rows of executed instructions. If a call returns, the row at its
+    /// return address is one of them, and is to blame itself.
+    fn executed(&self) -> HashSet<(usize, PlaceId, u64, Code, Reg)> {
+        let all = self.outcomes.iter().zip(self.log.entries());
+        let all = all.filter(|(outcome, _)| outcome.check() == Check::Instruction);
+        let keys = all.flat_map(|(outcome, entry)| {
+            let (unwinder, place, address) = (outcome.unwinder(), entry.place, entry.address);
+            let found = entry.contradictions.into_iter();
+            found.map(move |c| (unwinder, place, address, own_code(&c), c.reg))
+        });
+        keys.collect()
+    }
+}
+
+/// The code of a contradiction, if the row is to blame and not the address at which it was looked
+/// up.
+fn own_code(found: &Contradiction) -> Code {
+    match (found.code, found.reg, found.given, found.reason) {
+        (code, ..) if !matches!(code, Code::RowBehindCall | Code::NoRow) => code,
+        (Code::NoRow, .., reason) if !matches!(reason, Some(Reason::NoRow { .. })) => Code::NoRow,
+        (_, Reg::Rsp, Some(_), _) => Code::WrongCfa,
+        (_, _, None, Some(Reason::NoRow { .. })) => Code::NoRowForExecuted,
+        (_, _, None, Some(reason))
+            if !matches!(reason, Reason::RootReached | Reason::NotAtRoot) =>
+        {
+            reason.code()
+        }
+        (_, Reg::Rip, ..) => Code::WrongReturnAddress,
+        _ => Code::WrongRegister,
     }
 }

@@ -1,17 +1,23 @@
-//! Findings with one cause: the same row of the same function, wrong in the same way.
+//! Findings with one cause: the same row of the same function, wrong in the same way; or code without
+//! a row that was linked into several images.
 
+use super::checker::Results;
 use super::findings::{Check, Finding};
+use super::listing;
+use super::places::Places;
+use crate::check::Class;
 use crate::names::Location;
 use std::collections::BTreeMap;
 use unwind_sim_unwind::address::CodeAddress;
-use unwind_sim_unwind::image::AddressSpace;
-use unwind_sim_unwind::reason::Code;
+use unwind_sim_unwind::reason::{Code, Reason};
 
 /// Findings with one cause.
 #[derive(Debug)]
 pub struct Group<'a> {
     /// Which unwinder of the run.
     pub unwinder: usize,
+    /// What they say about the table.
+    pub class: Class,
     /// By which check.
     pub check: Check,
     /// The code.
@@ -22,6 +28,8 @@ pub struct Group<'a> {
     pub count: u64,
     /// In order of their addresses.
     pub findings: Vec<&'a Finding>,
+    /// The images that they are in, in the order in which they were met.
+    pub images: Vec<String>,
 }
 
 impl Group<'_> {
@@ -32,44 +40,90 @@ impl Group<'_> {
 }
 
 /// Where a finding is.
-pub fn location(finding: &Finding, space: &AddressSpace) -> Location {
-    match finding.check {
-        Check::Instruction | Check::Walk => Location::at(space, finding.address),
-        Check::InsideCall | Check::AtReturn => {
-            Location::of(space, CodeAddress::Return(finding.address))
-        }
+pub fn location(finding: &Finding, places: &Places) -> Location {
+    match finding.contradiction.pc {
+        CodeAddress::Instruction(address) => places.location(finding.place, address),
+        CodeAddress::Return(address) => places.caller(finding.place, address),
     }
 }
 
-/// All groups: by unwinder, the most frequent first.
-pub fn groups<'a>(findings: &'a [Finding], space: &AddressSpace) -> Vec<Group<'a>> {
+/// All groups: by unwinder and class, the most frequent first.
+pub fn groups(results: &Results) -> Vec<Group<'_>> {
     let mut groups: BTreeMap<_, Vec<&Finding>> = BTreeMap::new();
-    for finding in findings {
-        let place = location(finding, space);
-        let row = finding.contradiction.row.as_ref();
+    for finding in &results.findings {
+        let place = location(finding, &results.places);
+        let contradiction = &finding.contradiction;
+        let row = contradiction.row.as_ref();
         let row = row.map(|row| (row.source.unit_offset, row.source.row_offset));
+        // Of a format that cannot hold it, what it cannot hold is the cause.
+        let (function, lost) = match contradiction.reason {
+            Some(Reason::NotHeld { what }) => (None, Some(what)),
+            _ => (place.function, None),
+        };
         let key = (
             (finding.unwinder, finding.check, finding.code.as_str()),
-            finding.reg as u8,
-            (place.image, place.function),
-            row,
+            (contradiction.class(), finding.reg as u8),
+            (place.image, results.places.image(finding.place)),
+            (function, row, lost),
         );
         groups.entry(key).or_default().push(finding);
     }
-    let mut groups: Vec<Group<'a>> = groups
-        .into_values()
-        .filter_map(|findings| {
-            let first = findings.iter().copied().min_by_key(|f| f.first)?;
-            Some(Group {
-                unwinder: first.unwinder,
-                check: first.check,
-                code: first.code,
-                place: location(first, space),
-                count: findings.iter().map(|f| f.count).sum(),
-                findings,
-            })
-        })
-        .collect();
-    groups.sort_by_key(|g| (g.unwinder, g.check, std::cmp::Reverse(g.count)));
-    groups
+    let mut out: Vec<Group<'_>> = Vec::new();
+    let mut by_code = BTreeMap::new();
+    for ((.., (function, ..)), findings) in groups {
+        let Some(group) = group(findings, &results.places) else {
+            continue;
+        };
+        let key = linked_code(&group, results).map(|code| {
+            let group = (group.unwinder, group.check, group.code.as_str());
+            (group, function, code)
+        });
+        let next = out.len();
+        match key.map(|key| *by_code.entry(key).or_insert(next)) {
+            Some(known) if known != next => merge(&mut out[known], group),
+            _ => out.push(group),
+        }
+    }
+    let order = |g: &Group<'_>| (g.unwinder, g.class, g.check, std::cmp::Reverse(g.count));
+    out.sort_by_key(order);
+    out
+}
+
+fn group<'a>(findings: Vec<&'a Finding>, places: &Places) -> Option<Group<'a>> {
+    let first = findings.iter().copied().min_by_key(|f| f.first)?;
+    let place = location(first, places);
+    Some(Group {
+        unwinder: first.unwinder,
+        class: first.contradiction.class(),
+        check: first.check,
+        code: first.code,
+        count: findings.iter().map(|f| f.count).sum(),
+        findings,
+        images: place.image.iter().cloned().collect(),
+        place,
+    })
+}
+
+fn merge<'a>(known: &mut Group<'a>, group: Group<'a>) {
+    let is_earlier = group.first().map(|f| f.first) < known.first().map(|f| f.first);
+    if is_earlier {
+        known.place = group.place;
+    }
+    known.count += group.count;
+    for image in group.images {
+        let at = if is_earlier { 0 } else { known.images.len() };
+        if !known.images.contains(&image) {
+            known.images.insert(at, image);
+        }
+    }
+    known.findings.extend(group.findings);
+    known.findings.sort_by_key(|f| (f.address, f.place));
+}
+
+/// The instructions from the first finding on, without addresses and constants, if there is no row
+/// for them: start files and the like are the same code in every image they are linked into.
+fn linked_code(group: &Group<'_>, results: &Results) -> Option<Vec<u64>> {
+    let first = group.first()?;
+    let is_missing = matches!(first.contradiction.reason, Some(Reason::NoRow { .. }));
+    (is_missing && group.class == Class::Wrong).then(|| listing::shape(results, first))?
 }

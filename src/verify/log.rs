@@ -5,6 +5,7 @@
 //! LEB128. It is written once for each new outcome, and read when the run is over.
 
 use super::numbered::{Numbered, reserve_tight};
+use super::places::PlaceId;
 use crate::check::Contradiction;
 use std::sync::Arc;
 use unwind_sim_unwind::address::CodeAddress;
@@ -55,6 +56,8 @@ pub(super) struct Log {
 
 /// One outcome, read again.
 pub(super) struct Entry {
+    /// Where the code is.
+    pub(super) place: PlaceId,
     /// The address of the code.
     pub(super) address: u64,
     /// The number of the instruction at which it was met first.
@@ -74,7 +77,13 @@ impl Log {
     }
 
     /// Adds the contradictions of an outcome at `address`, all of one frame.
-    pub(super) fn add(&mut self, address: u64, first: u64, contradictions: &[Contradiction]) {
+    pub(super) fn add(
+        &mut self,
+        (place, address): (PlaceId, u64),
+        first: u64,
+        contradictions: &[Contradiction],
+    ) {
+        self.put(place.into());
         let difference = address.wrapping_sub(self.last.address);
         self.put(zigzag(difference));
         self.put(first.wrapping_sub(self.last.first));
@@ -193,6 +202,7 @@ impl Iterator for Entries<'_> {
     type Item = Entry;
 
     fn next(&mut self) -> Option<Entry> {
+        let place = self.take()? as PlaceId;
         let address = unzigzag(self.take()?).wrapping_add(self.last.address);
         let first = self.take()?.wrapping_add(self.last.first);
         (self.last.address, self.last.first) = (address, first);
@@ -200,6 +210,7 @@ impl Iterator for Entries<'_> {
         let (frame, count) = ((count / COUNTS) as usize, count % COUNTS);
         let contradictions = (0..count).map_while(|_| self.contradiction(address, frame));
         Some(Entry {
+            place,
             address,
             first,
             contradictions: contradictions.collect(),
@@ -253,12 +264,12 @@ mod tests {
         let mut log = Log::new();
         for (first, found) in &outcomes {
             let address = found.first().map_or(u64::MAX, |c| c.pc.value());
-            log.add(address, *first, found);
+            log.add((7, address), *first, found);
         }
         let read: Vec<Entry> = log.entries().collect();
         assert_eq!(read.len(), outcomes.len());
         for (entry, (first, found)) in read.iter().zip(&outcomes) {
-            assert_eq!(entry.first, *first);
+            assert_eq!((entry.place, entry.first), (7, *first));
             assert_eq!(
                 format!("{:?}", entry.contradictions),
                 format!("{found:?}"),

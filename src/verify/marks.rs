@@ -8,6 +8,7 @@ use std::hash::Hash;
 const CHUNK: u64 = 256;
 
 /// Addresses that were met in address spaces or images `S`.
+#[derive(Debug)]
 pub(super) struct Marks<S> {
     chunks: Vec<[u64; CHUNK as usize / 64]>,
     places: HashMap<(S, u64), u32>,
@@ -35,6 +36,15 @@ impl<S: Eq + Hash> Marks<S> {
         *word |= bit;
     }
 
+    /// Was it met?
+    pub(super) fn contains(&self, space: S, address: u64) -> bool {
+        let place = self.places.get(&(space, address / CHUNK));
+        place.is_some_and(|&place| {
+            let word = self.chunks[place as usize][(address % CHUNK / 64) as usize];
+            word & 1 << (address % 64) != 0
+        })
+    }
+
     /// How many distinct ones there are.
     pub(super) fn count(&self) -> u64 {
         self.count
@@ -55,7 +65,9 @@ mod tests {
         let mut marks = Marks::new();
         let addresses = [0, 63, 64, 255, 256, u64::MAX, 63, 256];
         for (space, address) in [1, 2].into_iter().flat_map(|s| addresses.map(|a| (s, a))) {
+            assert!(!marks.contains(space + 2, address));
             marks.insert(space, address);
+            assert!(marks.contains(space, address) && !marks.contains(space, 62));
         }
         assert_eq!(marks.count(), 12);
     }

@@ -1,21 +1,18 @@
 //! What a run found, for people: contradictions grouped by cause, each with its code in view.
 
 use super::checker::{Results, Tally};
-use super::findings::{Check, Finding};
 use super::groups::{Group, groups};
+use super::listing::listing;
+use super::places::Places;
 use super::stores::{Slot, SlotStore};
-use crate::names::Location;
+use crate::check::Class;
 use crate::text::{plural, row_place};
-use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, Instruction};
 use std::fmt::Write as _;
-use unwind_sim_unwind::image::AddressSpace;
 
 /// Groups shown for each unwinder, unless all are wanted.
 const GROUPS_MAX: usize = 20;
-/// Instructions shown before and behind the one concerned.
-const AROUND: usize = 2;
-/// Bytes that are decoded from a function's begin to find out where its instructions are.
-const LISTING_MAX: u64 = 1 << 16;
+/// Images of a group that are named.
+const IMAGES_MAX: usize = 8;
 
 /// What a report is made of.
 pub struct Subject<'a> {
@@ -23,8 +20,6 @@ pub struct Subject<'a> {
     pub names: &'a [String],
     /// What was found.
     pub results: &'a Results,
-    /// The images at the end of the run.
-    pub space: &'a AddressSpace,
     /// The command that shows what this unwinder gets wrong at this address.
     pub again: &'a dyn Fn(&str, u64) -> String,
     /// Show every group.
@@ -44,19 +39,18 @@ pub fn text(subject: &Subject<'_>) -> String {
     );
     table(&mut out, subject.names, &results.tallies);
     stores(&mut out, subject);
-    let all = groups(&results.findings, subject.space);
-    for (which, name) in subject.names.iter().enumerate() {
-        let mine: Vec<&Group> = all.iter().filter(|g| g.unwinder == which).collect();
+    let all = groups(results);
+    let sections = (0..subject.names.len())
+        .flat_map(|which| [Class::Wrong, Class::Loss, Class::Target].map(|class| (which, class)));
+    for (which, class) in sections {
+        let mine = all
+            .iter()
+            .filter(|g| (g.unwinder, g.class) == (which, class));
+        let mine: Vec<&Group> = mine.collect();
         if mine.is_empty() {
             continue;
         }
-        let addresses: usize = mine.iter().map(|g| g.findings.len()).sum();
-        let _ = writeln!(
-            out,
-            "\n{name}: {addresses} contradictions from {} cause{}",
-            mine.len(),
-            plural(mine.len() as u64)
-        );
+        heading(&mut out, &subject.names[which], class, &mine);
         let shown = if subject.all { mine.len() } else { GROUPS_MAX };
         for group in mine.iter().take(shown) {
             group_text(&mut out, subject, group);
@@ -71,7 +65,9 @@ pub fn text(subject: &Subject<'_>) -> String {
             "\nour own bug: {} at {} (instruction {}) disagrees with the check of single frames, \
              {}",
             disagreement.what,
-            Location::at(subject.space, disagreement.address),
+            results
+                .places
+                .location(disagreement.place, disagreement.address),
             disagreement.number,
             subject.names[disagreement.unwinder]
         );
@@ -79,20 +75,52 @@ pub fn text(subject: &Subject<'_>) -> String {
     out
 }
 
+fn heading(out: &mut String, name: &str, class: Class, groups: &[&Group<'_>]) {
+    let n: usize = groups.iter().map(|g| g.findings.len()).sum();
+    let (what, counts) = match class {
+        Class::Wrong => ("contradiction", ""),
+        Class::Loss => (
+            "place",
+            " that a derived table cannot hold (counted with --strict)",
+        ),
+        Class::Target => (
+            "row",
+            " of the frame that is jumped to (not counted as wrong)",
+        ),
+    };
+    let causes = groups.len();
+    let _ = writeln!(
+        out,
+        "\n{name}: {n} {what}{}{counts}, from {causes} cause{}",
+        plural(n as u64),
+        plural(causes as u64)
+    );
+}
+
 fn table(out: &mut String, names: &[String], tallies: &[Tally]) {
     let width = names.iter().map(|n| n.chars().count()).max().unwrap_or(0);
     let width = width.max(8);
     let _ = writeln!(
         out,
-        "{:width$}  {:>12}  {:>9}  {:>8}  {:>10}  {:>11}  {:>9}  {:>8}  {:>11}",
-        "", "checked", "right", "rows", "calls", "wrong @ra-1", "wrong @ra", "walks", "walks wrong"
+        "{:width$}  {:>12}  {:>9}  {:>8}  {:>8}  {:>10}  {:>11}  {:>9}  {:>8}  {:>11}",
+        "",
+        "checked",
+        "right",
+        "lost",
+        "rows",
+        "calls",
+        "wrong @ra-1",
+        "wrong @ra",
+        "walks",
+        "walks wrong"
     );
     for (name, t) in names.iter().zip(tallies) {
         let _ = writeln!(
             out,
-            "{name:width$}  {:>12}  {:>9}  {:>8}  {:>10}  {:>11}  {:>9}  {:>8}  {:>11}",
+            "{name:width$}  {:>12}  {:>9}  {:>8}  {:>8}  {:>10}  {:>11}  {:>9}  {:>8}  {:>11}",
             t.checked,
             share(t),
+            t.lost,
             t.rows,
             t.calls,
             t.calls_wrong,
@@ -124,7 +152,7 @@ fn stores(out: &mut String, subject: &Subject<'_>) {
         GROUPS_MAX
     };
     for store in sorted.iter().take(shown) {
-        store_text(out, subject.space, store);
+        store_text(out, &subject.results.places, store);
     }
     let more = sorted.len().saturating_sub(shown);
     if more > 0 {
@@ -132,13 +160,12 @@ fn stores(out: &mut String, subject: &Subject<'_>) {
     }
 }
 
-fn store_text(out: &mut String, space: &AddressSpace, store: &SlotStore) {
-    let place = |address| Location::at(space, address);
+fn store_text(out: &mut String, places: &Places, store: &SlotStore) {
     let call = store.writer.call.map_or(String::new(), |c| format!("{c} "));
     let _ = write!(
         out,
         "  {call}at {}, {}: ",
-        place(store.writer.address),
+        places.location(store.writer.place, store.writer.address),
         match store.slot {
             Slot::ReturnAddress => "a return address".to_owned(),
             slot => format!("the slot of the caller's {}", slot.reg().as_str()),
@@ -168,7 +195,7 @@ fn store_text(out: &mut String, space: &AddressSpace, store: &SlotStore) {
         "      instruction {}: {:#x}, of {}: {:#x} became {:#x}",
         store.first,
         store.address,
-        place(store.owner),
+        places.location(store.owner_place, store.owner),
         store.old,
         store.new
     );
@@ -189,9 +216,13 @@ fn group_text(out: &mut String, subject: &Subject<'_>, group: &Group) {
         1 => String::new(),
         n => format!(" and at {} more addresses", n - 1),
     };
+    let images = match group.images.len() {
+        0 | 1 => String::new(),
+        n => format!(" in {n} images"),
+    };
     let _ = writeln!(
         out,
-        "  {} {} at {}{more}, {} time{}, by {}",
+        "  {} {} at {}{more}{images}, {} time{}, by {}",
         group.code.as_str(),
         group.code.description(),
         group.place,
@@ -208,52 +239,18 @@ fn group_text(out: &mut String, subject: &Subject<'_>, group: &Group) {
         let _ = writeln!(out, "      {}", row.rule);
         let _ = writeln!(out, "      {}", row_place(&row.source));
     }
-    listing(out, subject.space, first);
+    listing(out, subject.results, first);
+    if group.images.len() > 1 {
+        let named = &group.images[..group.images.len().min(IMAGES_MAX)];
+        let more = match group.images.len() - named.len() {
+            0 => String::new(),
+            n => format!(" and {n} more"),
+        };
+        let _ = writeln!(out, "      in {}{more}", named.join(", "));
+    }
     let _ = writeln!(
         out,
         "      {}",
         (subject.again)(&subject.names[group.unwinder], first.address)
     );
-}
-
-/// The instructions around an address, the one concerned marked and pointed at.
-fn listing(out: &mut String, space: &AddressSpace, finding: &Finding) {
-    let lookup = match finding.check {
-        Check::Instruction | Check::Walk => finding.address,
-        Check::InsideCall | Check::AtReturn => finding.address.wrapping_sub(1),
-    };
-    let Some(mapping) = space.find(lookup) else {
-        return;
-    };
-    let Some(image) = &mapping.image else { return };
-    let svma = mapping.svma(lookup);
-    let start = image.symbol(svma).map_or(svma, |s| s.address);
-    let start = if svma - start > LISTING_MAX {
-        svma
-    } else {
-        start
-    };
-    let bytes = image.text_bytes(start, (svma - start) as usize + 16 * (AROUND + 2));
-    let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
-    let insns: Vec<Instruction> = decoder.iter().collect();
-    let Some(at) = insns.iter().position(|i| i.next_ip() > svma) else {
-        return;
-    };
-    let mut formatter = GasFormatter::new();
-    let from = at.saturating_sub(AROUND);
-    for (index, insn) in insns
-        .iter()
-        .enumerate()
-        .skip(from)
-        .take(AROUND + 1 + at - from)
-    {
-        let mut line = String::new();
-        formatter.format(insn, &mut line);
-        let mark = if index == at { '>' } else { ' ' };
-        let address = insn.ip().wrapping_add(mapping.bias);
-        let _ = writeln!(out, "      {mark} {address:>12x}  {line}");
-        if index == at {
-            let _ = writeln!(out, "        {:12}  {}", "", "^".repeat(line.len()));
-        }
-    }
 }

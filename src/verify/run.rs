@@ -4,6 +4,7 @@ use super::checker::{Checker, Results};
 use super::findings::{Check, Finding};
 use super::groups::location;
 use super::images::Images;
+use super::places::Places;
 use crate::engine::{Engine, Setting};
 use crate::run::EXPECTED_TO_ERR;
 use std::collections::BTreeSet;
@@ -176,8 +177,8 @@ fn read_image(path: &Path) -> Result<Arc<Image>, VerifyError> {
 /// What identifies a contradiction from run to run.
 type Key = (String, String, String, String, String);
 
-fn key(name: &str, finding: &Finding, space: &AddressSpace) -> Key {
-    let place = location(finding, space);
+fn key(name: &str, finding: &Finding, places: &Places) -> Key {
+    let place = location(finding, places);
     (
         name.to_owned(),
         finding.check.as_str().to_owned(),
@@ -232,11 +233,12 @@ impl Baseline {
 }
 
 /// Is there a contradiction that counts: of an unwinder that is not expected to err, by a check
-/// that does what the unwinder does, and not known before? Or a disagreement among our own?
+/// that does what the unwinder does, and not known before? Or a disagreement among our own? Losses
+/// of derived tables count if the check is `strict`.
 pub fn unexpected(
     engines: &[Engine],
     results: &Results,
-    space: &AddressSpace,
+    strict: bool,
     known: Option<&Baseline>,
 ) -> bool {
     let counts = |finding: &&Finding| {
@@ -248,10 +250,14 @@ pub fn unexpected(
             Check::InsideCall => lookup == Some(Lookup::InsideCall),
             Check::AtReturn => lookup == Some(Lookup::AtReturn),
         };
-        its_own && !EXPECTED_TO_ERR.contains(&plain)
+        let counts = finding.contradiction.class().counts(strict);
+        its_own && counts && !EXPECTED_TO_ERR.contains(&plain)
     };
     !results.disagreements.is_empty()
         || results.findings.iter().filter(counts).any(|f| {
-            !known.is_some_and(|b| b.0.contains(&key(engines[f.unwinder].name(), f, space)))
+            !known.is_some_and(|b| {
+                let name = engines[f.unwinder].name();
+                b.0.contains(&key(name, f, &results.places))
+            })
         })
 }

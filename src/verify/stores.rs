@@ -1,6 +1,7 @@
 //! Stores into slots that somebody goes back by: which instruction, which slot, and what came of
 //! it.
 
+use super::places::PlaceId;
 use hashbrown::HashMap;
 use unwind_sim_unwind::regs::Reg;
 
@@ -32,6 +33,8 @@ impl Slot {
 pub struct Writer {
     /// The instruction.
     pub address: u64,
+    /// What was mapped there.
+    pub place: PlaceId,
     /// The system call, if the kernel did it.
     pub call: Option<&'static str>,
 }
@@ -58,6 +61,8 @@ pub struct SlotStore {
     pub address: u64,
     /// A pc in the function whose frame the slot is in.
     pub owner: u64,
+    /// What was mapped there.
+    pub owner_place: PlaceId,
     /// What was there.
     pub old: u64,
     /// What was stored.
@@ -90,6 +95,7 @@ pub(super) struct Hit {
     pub(super) old: u64,
     pub(super) slot: Slot,
     pub(super) owner: u64,
+    pub(super) owner_place: PlaceId,
 }
 
 /// A return address that was changed and is to be returned by.
@@ -135,6 +141,7 @@ impl Collector {
                 first: number,
                 address: hit.address,
                 owner: hit.owner,
+                owner_place: hit.owner_place,
                 old: hit.old,
                 new,
             });
@@ -152,6 +159,7 @@ impl Collector {
                 first,
                 address,
                 owner,
+                owner_place: hit.owner_place,
                 count,
                 old,
                 new,

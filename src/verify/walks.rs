@@ -3,8 +3,9 @@
 
 use super::claim::{self, Wrong};
 use super::code::UNWINDERS_MAX;
-use super::findings::Findings;
-use crate::check::Subject;
+use super::findings::Site;
+use super::places::PlaceId;
+use crate::check::{Contradiction, Subject};
 use crate::diagnose::{Walked, diagnose};
 use crate::engine::{Engine, MemoryView, Setting};
 use std::ops::Range;
@@ -24,6 +25,8 @@ pub struct Disagreement {
     pub unwinder: usize,
     /// The instruction at which it was taken.
     pub address: u64,
+    /// What was mapped there.
+    pub place: PlaceId,
     /// Its number, from 0.
     pub number: u64,
     /// What disagrees.
@@ -59,27 +62,35 @@ impl Walks {
         self.disagreements
     }
 
-    pub(super) fn disagree(&mut self, unwinder: usize, address: u64, number: u64, what: &str) {
+    pub(super) fn disagree(&mut self, unwinder: usize, site: &Site, what: &str) {
         if self.disagreements.len() < DISAGREEMENTS_MAX {
             self.disagreements.push(Disagreement {
                 unwinder,
-                address,
-                number,
+                address: site.address,
+                place: site.place,
+                number: site.number,
                 what: what.to_owned(),
             });
         }
     }
 
-    /// Walks the stack with every unwinder; what is found goes to `findings`. `wrong` is what the check of the innermost frame said.
+    /// Walks the stack with every unwinder: what they were led astray by. `wrong` is what the check
+    /// of the innermost frame said.
     pub(super) fn take(
         &mut self,
         engines: &[Engine],
         subject: &Subject<'_>,
         caches: &mut [Cache],
-        findings: &mut Findings,
         wrong: &[Wrong; UNWINDERS_MAX],
-        number: u64,
-    ) {
+        (number, place): (u64, PlaceId),
+    ) -> Vec<(usize, Contradiction)> {
+        let mut found = Vec::new();
+        let site = Site {
+            place,
+            address: subject.live.rip(),
+            activation: None,
+            number,
+        };
         let start = Start::from_regs(*subject.live);
         let memory = Window {
             memory: subject.memory,
@@ -103,11 +114,10 @@ impl Walks {
             let chain = engine.walk(&stack, &mut caches[which]);
             let verdict = judge(&chain, subject.truth, 0);
             self.taken[which].0 += 1;
-            let address = subject.live.rip();
             let has_caller = subject.truth.frames().len() > 1;
             if verdict == Verdict::Ok {
                 if has_caller && wrong[which] & (claim::CFA | claim::RA) != 0 {
-                    self.disagree(which, address, number, "a walk that is right");
+                    self.disagree(which, &site, "a walk that is right");
                 }
                 continue;
             }
@@ -131,14 +141,15 @@ impl Walks {
                 continue;
             };
             match diagnosis.contradiction {
-                Some(contradiction) => findings.walked(which, number, &contradiction),
+                Some(contradiction) => found.push((which, contradiction)),
                 None if is_the_walks(diagnosis.code) => {}
                 None => {
                     let what = format!("a walk ({verdict} {})", diagnosis.code.as_str());
-                    self.disagree(which, address, number, &what);
+                    self.disagree(which, &site, &what);
                 }
             }
         }
+        found
     }
 }
 

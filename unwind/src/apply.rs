@@ -138,6 +138,26 @@ pub fn apply<M: Memory + ?Sized>(
     }
 }
 
+/// The caller's sp by `rule`, even if the rest of the rule cannot be applied. `None` if it is not
+/// known, and for rules that do not take it from the CFA.
+pub fn cfa<M: Memory + ?Sized>(
+    rule: &Rule,
+    frame: &Frame,
+    context: &Context<'_, M>,
+) -> Option<u64> {
+    let is_call = matches!(rule.kind, RuleKind::Call | RuleKind::Signal);
+    if !is_call || rule.sp != Value::Unspecified {
+        return None;
+    }
+    let mut apply = Apply {
+        frame,
+        context,
+        cfa: 0,
+        words: &mut Words::new(),
+    };
+    apply.value(rule.cfa, Reg::Rsp).ok().flatten()
+}
+
 impl<M: Memory + ?Sized> Apply<'_, M> {
     fn read(&mut self, address: u64) -> Result<u64, Reason> {
         let value = self.context.memory.read_u64(address)?;

@@ -55,6 +55,8 @@ codes! {
     WrongReturnAddress = "US502", "wrong return address";
     WrongRegister = "US503", "wrong callee-saved register";
     NoRowForExecuted = "US504", "executed code without a row";
+    RowBehindCall = "US505", "row behind the call";
+    RowOfTarget = "US506", "row of the frame that is jumped to";
     FramePointerNotYet = "US510", "frame pointer not yet set up";
     FramePointerGone = "US511", "already torn down";
     NoFramePointer = "US512", "function without frame pointer";

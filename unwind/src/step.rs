@@ -29,6 +29,8 @@ pub struct Stepped {
     pub row: Result<Row, Reason>,
     /// The caller's frame, or why there is none.
     pub caller: Result<Frame, Reason>,
+    /// The CFA by the rule, if that is known: also where the rest of the rule cannot be applied.
+    pub cfa: Option<u64>,
     /// The words read.
     pub words: Words,
 }
@@ -71,6 +73,7 @@ pub fn step<F: Finder + ?Sized, M: Memory + ?Sized>(
         return Stepped {
             row: Err(reason),
             caller: Err(reason),
+            cfa: None,
             words,
         };
     };
@@ -80,18 +83,21 @@ pub fn step<F: Finder + ?Sized, M: Memory + ?Sized>(
             return Stepped {
                 row: Err(reason),
                 caller: Err(reason),
+                cfa: None,
                 words,
             };
         }
     };
-    let caller = apply_row(finder, place, mapping, frame, &row, &mut words);
+    let (caller, cfa) = apply_row(finder, place, mapping, frame, &row, &mut words);
     Stepped {
         row: Ok(row),
         caller,
+        cfa,
         words,
     }
 }
 
+/// The caller, and the CFA.
 fn apply_row<F: Finder + ?Sized, M: Memory + ?Sized>(
     finder: &F,
     place: &Place<'_, M>,
@@ -99,12 +105,14 @@ fn apply_row<F: Finder + ?Sized, M: Memory + ?Sized>(
     frame: &Frame,
     row: &Row,
     words: &mut Words,
-) -> Result<Frame, Reason> {
+) -> (Result<Frame, Reason>, Option<u64>) {
     let by_frame_pointer = row.source.table == TableKind::FramePointer;
     if by_frame_pointer && frame.regs.get(Reg::Rbp) == Some(0) {
-        return Err(Reason::RootReached);
+        return (Err(Reason::RootReached), None);
     }
-    finder.permits(&row.rule, frame.topmost)?;
+    if let Err(reason) = finder.permits(&row.rule, frame.topmost) {
+        return (Err(reason), None);
+    }
     let image = mapping.image.as_deref();
     let section = row
         .source
@@ -117,5 +125,10 @@ fn apply_row<F: Finder + ?Sized, M: Memory + ?Sized>(
         bias: mapping.bias,
         carries: finder.carries(),
     };
-    apply::apply(&row.rule, frame, &context, words)
+    let caller = apply::apply(&row.rule, frame, &context, words);
+    let cfa = match &caller {
+        Ok(caller) => Some(caller.regs.rsp()),
+        Err(_) => apply::cfa(&row.rule, frame, &context),
+    };
+    (caller, cfa)
 }

@@ -2,7 +2,7 @@
 #! source: Intel SDM volume 2, RET imm16
 #! group: frame
 #! right: dwarf orc sframe(at returned) sframe:callsite
-#! wrong: sframe(US501 at in_callee) fp(US512 at in_callee, US512 at returned)
+#! wrong: sframe(US505 at in_callee) fp(US512 at in_callee, US512 at returned)
 #@ in_callee: callee < pushes < mid < _start
 #@ returned: pushes < mid < _start
         .include "prelude.inc"
@@ -32,5 +32,5 @@ PLAIN_CALLER mid, pushes
 PLAIN_ROOT mid
 
 #= sample    dwarf sframe    orc fp        guess      sframe:callsite
-#= in_callee .     t@2/US501 .   t@1/US512 x1@4/US502 .
+#= in_callee .     t@2/US505 .   t@1/US512 x1@4/US502 .
 #= returned  .     .         .   t@1/US512 x1@3/US502 .

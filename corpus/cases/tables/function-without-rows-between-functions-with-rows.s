@@ -2,7 +2,7 @@
 #! source: GMP __mpn_addmul_1 and other hand-written code without .cfi directives
 #! group: tables
 #! right: fp
-#! wrong: dwarf(US504) sframe(US103)
+#! wrong: dwarf(US504) sframe(US504)
 #@ in_leaf: leaf < bare < outer < _start
         .include "prelude.inc"
 
@@ -25,4 +25,4 @@ FP_CALLER outer, bare
 FP_ROOT outer
 
 #= sample  dwarf     sframe    orc       fp guess
-#= in_leaf t@2/US504 t@2/US103 t@2/US504 .  x1@4/US502
+#= in_leaf t@2/US504 t@2/US504 t@2/US504 .  x1@4/US502

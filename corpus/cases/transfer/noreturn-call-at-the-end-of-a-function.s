@@ -2,7 +2,8 @@
 #! source: DWARF 5 section 6.4.4; gcc bug 27563 (why lookups use the return address minus one)
 #! group: transfer
 #! right: dwarf orc fp
-#! wrong: sframe:kernel-v3(US501)
+#! wrong: sframe:kernel-v3(US505)
+#! covers: US505
 #@ in_end: end_all < last_act < outer < _start
         .include "prelude.inc"
 
@@ -25,4 +26,4 @@ FP_CALLER outer, last_act
 FP_ROOT outer
 
 #= sample dwarf sframe    orc fp guess      sframe:kernel-v3
-#= in_end .     t@2/US501 .   .  x1@4/US502 t@2/US501
+#= in_end .     t@2/US505 .   .  x1@4/US502 t@2/US505

@@ -217,6 +217,7 @@ impl Process {
                 range: mapping.range.clone(),
                 permissions: mapping.permissions,
                 file,
+                again: false,
             });
         }
         if let Some((_, area)) = space.area(loaded.rsp) {
@@ -224,6 +225,7 @@ impl Process {
                 range: loaded.stack.clone(),
                 permissions: area.permissions(),
                 file: None,
+                again: false,
             });
         }
         let mut state = State::new(space);

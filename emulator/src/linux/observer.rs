@@ -43,7 +43,7 @@ pub trait ProcessObserver: Observer {
         let _ = (state, stack_end);
     }
 
-    /// Memory was mapped in place of what was there, or its permissions were changed.
+    /// Memory was mapped in place of what was there.
     fn mapped(
         &mut self,
         range: Range<u64>,
@@ -51,6 +51,16 @@ pub trait ProcessObserver: Observer {
         file: Option<MappedFile<'_>>,
     ) {
         let _ = (range, permissions, file);
+    }
+
+    /// The permissions of what is mapped there were changed.
+    fn protected(
+        &mut self,
+        range: Range<u64>,
+        permissions: Permissions,
+        file: Option<MappedFile<'_>>,
+    ) {
+        self.mapped(range, permissions, file);
     }
 
     /// Nothing is mapped there any more.
@@ -94,6 +104,8 @@ pub(super) enum Event {
         range: Range<u64>,
         permissions: Permissions,
         file: Option<(Rc<[u8]>, u64)>,
+        /// It was there before, with other permissions.
+        again: bool,
     },
     Unmapped(Range<u64>),
 }
@@ -106,12 +118,16 @@ impl Event {
                 range,
                 permissions,
                 file,
+                again,
             } => {
                 let file = file.as_ref().map(|(path, offset)| MappedFile {
                     path,
                     offset: *offset,
                 });
-                observer.mapped(range, permissions, file);
+                match again {
+                    true => observer.protected(range, permissions, file),
+                    false => observer.mapped(range, permissions, file),
+                }
             }
             Event::Unmapped(range) => observer.unmapped(range),
         }

@@ -1,14 +1,16 @@
 //! The check at a call: the caller's row, with what a walk has in its frame.
 
 use super::Checker;
-use crate::check::{Contradiction, Subject};
+use crate::check::{Class, Contradiction, Subject};
 use crate::verify::claim::{self, Claim, Judged, Wrong};
 use crate::verify::code::{Known, NONE};
-use crate::verify::findings::Check;
+use crate::verify::findings::{Check, Site};
 use crate::verify::frames::outer;
 use crate::verify::walks::Window;
 use unwind_sim_emulator::State;
 use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::apply::Frame;
+use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::truth::{Held, TrueFrame, TrueKind, Truth};
 
@@ -64,14 +66,23 @@ impl Checker<'_> {
         held: &Held,
         callee: &Held,
     ) {
-        let known = &mut self.code.returns[behind as usize].findings;
-        let is_wrong = match self.findings.again(*known, which, check, wrong) {
+        let known = self.code.returns[behind as usize].findings;
+        let activation = self.activation(self.tracker.frames().len().checked_sub(2));
+        let now = (activation, self.number);
+        let is_wrong = match self.findings.again(known, (which, check), wrong, now) {
             Some(is_wrong) => is_wrong,
             None => {
                 let found = self.call_contradictions(state, which, check, held, callee);
                 let known = &mut self.code.returns[behind as usize].findings;
-                let place = (which, check, callee.pc);
-                self.findings.add(known, wrong, place, self.number, &found)
+                let site = Site {
+                    // That of the call, which was executed.
+                    place: self.places.at(&self.space, callee.pc.wrapping_sub(1)),
+                    address: callee.pc,
+                    activation,
+                    number: self.number,
+                };
+                let check = (which, check);
+                self.findings.add(known, wrong, check, site, &found)
             }
         };
         let tally = &mut self.tallies[which];
@@ -90,10 +101,7 @@ impl Checker<'_> {
         callee: &Held,
     ) -> Vec<Contradiction> {
         let ra = callee.pc;
-        let lookup = match check {
-            Check::InsideCall => ra.wrapping_sub(1),
-            _ => ra,
-        };
+        let inside = ra.wrapping_sub(1);
         let mut saved = callee.saved;
         // What this unwinder does not carry a walk does not have.
         let finder = self.finders[which];
@@ -103,10 +111,10 @@ impl Checker<'_> {
                 regs.set(reg, *value);
             }
         }
-        regs.set(Reg::Rip, lookup);
+        regs.set(Reg::Rip, inside);
         regs.set(Reg::Rsp, callee.cfa);
         let frame = TrueFrame {
-            pc: lookup,
+            pc: inside,
             cfa: held.cfa,
             kind: TrueKind::Top,
             saved: Some(saved),
@@ -123,7 +131,33 @@ impl Checker<'_> {
             truth: &truth,
             live: &regs,
         };
-        let mut found = subject.check_frame(finder, 0, &mut self.caches[which]);
+        let cache = &mut self.caches[which];
+        let mut contradictions = |address| {
+            let frame = Frame {
+                pc: CodeAddress::Instruction(address),
+                topmost: false,
+                ..Frame::top(regs)
+            };
+            subject.check_in(finder, &frame, 0, cache)
+        };
+        let mut found = match check {
+            Check::InsideCall => contradictions(inside),
+            _ => contradictions(ra),
+        };
+        if check == Check::AtReturn && !found.is_empty() {
+            let at_call = contradictions(inside);
+            let has_row = |c: &Contradiction| c.code != Code::NoRowForExecuted;
+            for contradiction in &mut found {
+                if contradiction.code == Code::NoRowForExecuted {
+                    // Only the call is known to be executed.
+                    if at_call.iter().all(has_row) {
+                        contradiction.code = Code::NoRow;
+                    }
+                } else if at_call.is_empty() && contradiction.class() != Class::Loss {
+                    contradiction.code = Code::RowBehindCall;
+                }
+            }
+        }
         for contradiction in &mut found {
             contradiction.pc = CodeAddress::Return(ra);
         }

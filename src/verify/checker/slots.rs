@@ -8,6 +8,8 @@
 use super::{Checker, claim};
 use crate::verify::claim::Claim;
 use crate::verify::code::NONE;
+use crate::verify::departures::Activation;
+use crate::verify::places::NOWHERE;
 use crate::verify::stores::{Hit, Slot, Writer};
 use std::ops::Range;
 use unwind_sim_emulator::effects::Stores;
@@ -28,11 +30,14 @@ pub(super) struct Site {
     slot: u64,
     /// The claims: a number of a set of [`crate::verify::code::Code`].
     inside: u32,
+    /// The number of the call.
+    number: u64,
 }
 
 const NO_SITE: Site = Site {
     slot: 0,
     inside: NONE,
+    number: 0,
 };
 
 impl Checker<'_> {
@@ -43,7 +48,22 @@ impl Checker<'_> {
         let Some(callee) = frames.last() else { return };
         let slot = callee.slot;
         self.sites.resize(frames.len() - 1, NO_SITE);
-        self.sites.push(Site { slot, inside });
+        // The call is counted by now.
+        let number = self.number.saturating_sub(1);
+        self.sites.push(Site {
+            slot,
+            inside,
+            number,
+        });
+    }
+
+    /// The call of the function that goes back by frame `index`.
+    #[inline]
+    pub(super) fn activation(&self, index: Option<usize>) -> Activation {
+        let index = index?;
+        let (held, site) = (self.tracker.frames().get(index)?, self.sites.get(index)?);
+        // Also while its return address is in a register.
+        (held.cfa == site.slot.wrapping_add(8)).then_some(site.number)
     }
 
     /// The instruction that is next stores; `stores` is the number of what.
@@ -126,6 +146,7 @@ impl Checker<'_> {
                     old,
                     slot: Slot::ReturnAddress,
                     owner: self.pc_in(index),
+                    owner_place: NOWHERE,
                 });
             }
             self.saved_hits(memory, set, range, index, hits);
@@ -164,6 +185,7 @@ impl Checker<'_> {
                     old: truth,
                     slot: Slot::Saved(number),
                     owner: self.pc_in(index),
+                    owner_place: NOWHERE,
                 });
             }
         }
@@ -214,6 +236,7 @@ impl Checker<'_> {
     pub(super) fn stored(&mut self, state: &State, rip: u64) {
         let writer = Writer {
             address: rip,
+            place: self.places.at(&self.space, rip),
             call: None,
         };
         self.settle(state, writer, self.number);
@@ -223,6 +246,7 @@ impl Checker<'_> {
     pub(super) fn called(&mut self, state: &State, call: &SystemCall) {
         let writer = Writer {
             address: self.before.rip,
+            place: self.places.at(&self.space, self.before.rip),
             call: Some(call.name),
         };
         self.settle(state, writer, self.number.saturating_sub(1));
@@ -237,6 +261,7 @@ impl Checker<'_> {
             if hit.owner == 0 {
                 hit.owner = writer.address;
             }
+            hit.owner_place = self.places.at(&self.space, hit.owner);
             let frames = self.tracker.frames().iter().rev();
             let mut interrupted = frames.filter(|held| held.kind == TrueKind::Interrupted);
             match hit.slot {

@@ -110,6 +110,16 @@ impl Sframe {
     }
 }
 
+/// All rows of function `fde` of an image's table.
+pub fn compile_unit(table: &Table<'_>, fde: &Fde, image: &Image, cache: &mut Cache) -> UnitId {
+    let key = UnitKey {
+        table: TableKind::Sframe,
+        image: Some(image.id()),
+        offset: fde.offset,
+    };
+    compile(table, fde, key, cache)
+}
+
 fn find_row(
     table: &Table<'_>,
     fde: &Fde,

@@ -103,6 +103,7 @@ impl Process {
             range: range.clone(),
             permissions: may,
             file: named,
+            again: false,
         });
         Ok(())
     }
@@ -202,6 +203,7 @@ impl Process {
             range,
             permissions: may,
             file,
+            again: true,
         });
         Ok(0)
     }
