@@ -26,7 +26,8 @@ pub fn demangle_or_keep(plain: &str) -> String {
 /// A C++ name as binutils and LLVM have it: no comma where a pack of parameters is empty, and a
 /// number that follows a clone's suffix belongs to it.
 fn as_others_do(text: &str) -> String {
-    let mut text = text.replace(", >", ">").replace(", )", ")");
+    let text = text.replace(", >", ">").replace(", )", ")");
+    let mut text = without_context_type(&text).to_owned();
     let mut from = 0;
     while let Some(at) = text[from..].find("] [clone .").map(|at| from + at) {
         let behind = at + "] [clone .".len();
@@ -45,6 +46,46 @@ fn as_others_do(text: &str) -> String {
         literals(&mut text, cast, suffix);
     }
     text
+}
+
+/// Without the return type of the function in which a name is local, such as a lambda of a function
+/// template: GNU's demangler prints that only of the name itself.
+fn without_context_type(text: &str) -> &str {
+    const ANONYMOUS: &str = "(anonymous namespace)";
+    let (mut depth, mut space) = (0usize, None);
+    let mut at = 0;
+    while let Some(byte) = text.as_bytes().get(at) {
+        match byte {
+            _ if text[at..].starts_with(ANONYMOUS) => at += ANONYMOUS.len() - 1,
+            // Operators have brackets, and types of conversions, in their names.
+            _ if text[at..].starts_with("operator") || text[at..].starts_with("decltype") => {
+                return text;
+            }
+            b'(' if depth == 0 => break,
+            b'<' | b'(' | b'{' | b'[' => depth += 1,
+            b'>' | b')' | b'}' | b']' => depth = depth.saturating_sub(1),
+            b' ' if depth == 0 => space = Some(at + 1),
+            _ => {}
+        }
+        at += 1;
+    }
+    let (Some(name), Some(parameters)) = (space, text.get(at..)) else {
+        return text;
+    };
+    let mut depth = 0usize;
+    let end = parameters.bytes().position(|byte| {
+        depth += usize::from(byte == b'(');
+        depth -= usize::from(byte == b')' && depth > 0);
+        byte == b')' && depth == 0
+    });
+    let behind = end.map_or("", |end| &parameters[end + 1..]);
+    let behind = behind
+        .trim_start_matches(" const")
+        .trim_start_matches([' ', '&']);
+    match behind.starts_with("::") {
+        true => &text[name..],
+        false => text,
+    }
 }
 
 /// Writes numbers with a cast, `(unsigned int)1`, as literals, `1u`.
@@ -143,5 +184,28 @@ mod tests {
         assert_eq!(demangle("_RNvCs1234_7mycrate3foo"), "mycrate::foo");
         assert_eq!(demangle("memcpy@@GLIBC_2.14"), "memcpy");
         assert_eq!(demangle("main"), "main");
+    }
+
+    /// Second column: GNU's c++filt.
+    #[test]
+    fn the_function_around_a_local_name_has_no_return_type() {
+        for (mangled, wanted) in [
+            (
+                "_ZZZ3runIZ4mainEUliE_EDaT_ENKUlS1_E_clIiEEDaS1_EN1L1gEi",
+                "run<main::{lambda(int)#1}>(main::{lambda(int)#1})::{lambda(auto:1)#1}\
+                 ::operator()<int>(int) const::L::g(int)",
+            ),
+            (
+                "_ZZ1fIiEvT_ENKUlvE_clEv",
+                "f<int>(int)::{lambda()#1}::operator()() const",
+            ),
+            ("_Z1fIiEvT_", "void f<int>(int)"),
+            (
+                "_ZZ1fvENKUlvE_clEv",
+                "f()::{lambda()#1}::operator()() const",
+            ),
+        ] {
+            assert_eq!(demangle(mangled), wanted);
+        }
     }
 }
