@@ -236,6 +236,45 @@ impl AddressSpace {
         Ok(())
     }
 
+    /// The file behind a range has other bytes now, the first one at its start: pages that hold what
+    /// it held hold what it holds, those that were written to stay.
+    ///
+    /// # Errors
+    /// As [`AddressSpace::map`].
+    pub fn change_file(&mut self, range: Range<u64>, bytes: Bytes) -> Result<(), MapError> {
+        self.check(&range)?;
+        if self.areas.len() + 2 > AREAS_MAX {
+            return Err(MapError::Areas);
+        }
+        self.split(range.start);
+        self.split(range.end);
+        let mut held = [0; PAGE_SIZE as usize];
+        for number in self.pages.inside(&range) {
+            let at = number * PAGE_SIZE;
+            let area = self.area(at).map(|(_, area)| area);
+            let Some(area) = area.filter(|area| area.is_file()) else {
+                continue;
+            };
+            area.fill(at, &mut held);
+            if self.pages.get(number) == Some(&held[..]) {
+                let page = at..at + PAGE_SIZE;
+                self.pages.remove(&page, &mut self.code_changes);
+            }
+        }
+        let backing = Backing {
+            bytes,
+            origin: range.start,
+        };
+        for (_, area) in Arc::make_mut(&mut self.areas).range_mut(range.clone()) {
+            if area.is_file() {
+                area.backing = Some(backing.clone());
+            }
+        }
+        self.note(|| Change::Mapped(range.clone()));
+        self.tlb.flush();
+        Ok(())
+    }
+
     /// Pages in use.
     pub fn pages_in_use(&self) -> usize {
         self.pages.count()

@@ -192,7 +192,7 @@ impl Pages {
     }
 
     /// The numbers of pages in use inside a range.
-    fn inside(&self, range: &Range<u64>) -> Vec<u64> {
+    pub(super) fn inside(&self, range: &Range<u64>) -> Vec<u64> {
         let numbers = range.start / PAGE_SIZE..range.end / PAGE_SIZE;
         if (numbers.end - numbers.start) as usize > self.by_number.len() {
             let all = self.by_number.keys().copied();

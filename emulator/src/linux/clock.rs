@@ -4,8 +4,10 @@ use super::files::Time;
 
 /// Nanoseconds of a second.
 pub(super) const SECOND: u64 = 1_000_000_000;
-/// When a run begins, seconds since 1970: 2023-11-14 22:13:20 UTC.
-const START: i64 = 1_700_000_000;
+/// When a run begins, seconds since 1970: 2037-01-01 00:00:00 UTC. It is always the same, for the
+/// same options to give the same run; it is late, for no file of the host to be newer than the
+/// program's clock; and a year before 32 bits of seconds are over.
+const START: i64 = 2_114_380_800;
 /// How long the machine was up by then, seconds.
 const UP: u64 = 1000;
 
@@ -42,6 +44,8 @@ pub(super) struct Timer {
     pub(super) signal: u8,
     /// `sigev_value`.
     pub(super) value: u64,
+    /// How often it expired while its signal was pending.
+    pub(super) overruns: u64,
 }
 
 /// The clock.
@@ -105,14 +109,15 @@ impl Clock {
         left.min()
     }
 
-    /// When the next timer expires while sleeping.
-    pub(super) fn next_while_sleeping(&self) -> Option<u64> {
+    /// When the next timer expires that ends a sleep: one with a signal that `wakes`.
+    pub(super) fn next_while_sleeping(&self, wakes: impl Fn(u8) -> bool) -> Option<u64> {
         let real = self.timers.iter().filter(|t| t.base == Base::Real);
+        let real = real.filter(|t| t.signal != 0 && wakes(t.signal));
         real.filter_map(|t| t.next).min()
     }
 
-    /// The timers that expired, armed anew if they repeat.
-    pub(super) fn expired(&mut self) -> Vec<Timer> {
+    /// The timers that expired, armed anew if they repeat, and how often they did.
+    pub(super) fn expired(&mut self) -> Vec<(Timer, u64)> {
         let nows = [self.now(Base::Real), self.now(Base::Processor)];
         let mut expired = Vec::new();
         for timer in &mut self.timers {
@@ -120,13 +125,11 @@ impl Clock {
             let Some(next) = timer.next.filter(|&next| next <= now) else {
                 continue;
             };
-            expired.push(timer.clone());
+            let passed = (now - next).checked_div(timer.interval).unwrap_or(0) + 1;
+            expired.push((timer.clone(), passed));
             timer.next = match timer.interval {
                 0 => None,
-                interval => {
-                    let passed = (now - next) / interval + 1;
-                    Some(next.saturating_add(passed.saturating_mul(interval)))
-                }
+                interval => Some(next.saturating_add(passed.saturating_mul(interval))),
             };
         }
         expired

@@ -4,8 +4,9 @@
 
 use super::errno::{Answer, Errno};
 use super::files::{Attributes, Node, Place, S_IFMT, S_IFREG};
-use super::layout::Layout;
+use super::layout::{FileMapping, Layout};
 use super::observer::Event;
+use super::outcome::Notice;
 use super::process::Process;
 use super::signal_frame;
 use crate::address_space::AddressSpace;
@@ -21,6 +22,8 @@ use unwind_sim_unwind::image::Bytes;
 const SCRIPT_LINE_MAX: usize = 256;
 /// How often a script's interpreter may be a script.
 const SCRIPTS_MAX: usize = 5;
+/// The program runs as its owner.
+const S_ISUID: u32 = 0o4000;
 /// The largest program, bytes.
 const PROGRAM_MAX: u64 = 1 << 30;
 
@@ -130,6 +133,9 @@ impl Process {
         self.files.program = prepared.path;
         self.files.table.close_on_exec();
         self.signals.exec();
+        self.files.identity.exec();
+        self.settings.death_signal = 0;
+        self.settings.dumpable = 1;
         self.clock.timers.clear();
         (self.args, self.env) = (Rc::new(args), Rc::new(env));
         Ok(())
@@ -146,6 +152,10 @@ impl Process {
         let place = place.map_err(|_| error(StartErrorKind::NotFound))?;
         let attributes = self.files.attributes(&place);
         let Attributes { mode, size, .. } = attributes;
+        let is_other = attributes.uid != self.files.identity.user.effective;
+        if mode & S_ISUID != 0 && is_other && !self.settings.no_new_privileges {
+            self.notice(Notice::Part("programs that run as their owner"));
+        }
         if mode & S_IFMT != S_IFREG || !self.files.allows(&attributes, 1) {
             return Err(error(StartErrorKind::NotExecutable));
         }
@@ -177,13 +187,13 @@ impl Process {
         };
         let mut random = [0; 16];
         self.files.random.fill(&mut random);
-        let identity = self.files.identity;
+        let identity = &self.files.identity;
         let options = LoadOptions {
             stack_size: self.limits.stack_bytes,
             random,
             path: name.to_vec(),
-            uid: identity.uid,
-            gid: identity.gid,
+            uid: identity.user.real,
+            gid: identity.group.real,
             hwcap: cpuid::FEATURES_EDX.into(),
             signal_stack: signal_frame::SIZE_MAX,
             ..LoadOptions::default()
@@ -212,7 +222,9 @@ impl Process {
         for mapping in &loaded.mappings {
             let path: &Rc<[u8]> = &paths[usize::from(mapping.which == Which::Interpreter)];
             let file = mapping.is_file.then(|| (path.clone(), mapping.file_offset));
-            layout.name(mapping.range.clone(), file.clone());
+            let named = file.clone();
+            let named = named.map(|(path, offset)| FileMapping::of_program(path, offset));
+            layout.name(mapping.range.clone(), named);
             events.push(Event::Mapped {
                 range: mapping.range.clone(),
                 permissions: mapping.permissions,
@@ -243,6 +255,8 @@ impl Process {
     pub(super) fn execve(&mut self, path: u64, args: u64, env: u64) -> Answer {
         let path = self.path_at(path)?;
         let (args, env) = (self.strings(args)?, self.strings(env)?);
+        // Why a path leads nowhere; what else is wrong is found when it is started.
+        self.files.find(&self.files.cwd, &path, true)?;
         match self.exec(&path, args, env) {
             Ok(()) => Ok(0),
             Err(error) => Err(match error.what {

@@ -9,6 +9,7 @@ mod attributes;
 mod change;
 mod description;
 mod inode;
+mod names;
 mod open;
 mod saved;
 mod special;
@@ -17,12 +18,14 @@ mod table;
 pub(super) use attributes::{Attributes, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Time};
 pub(super) use description::{Description, Kind, PIPE_SIZE, PipeEnd, Shared};
 pub(super) use inode::{Budget, Inode, InodeRef};
-pub(super) use open::o;
+pub(super) use names::{Existing, is_removed};
+pub(super) use open::{Opened, o};
 pub(super) use saved::Saved;
-pub(super) use special::{Device, Special, Text};
+pub(super) use special::{Device, Special, Text, is_not_modelled};
 pub(super) use table::Table;
 
 use super::errno::{Answer, Errno};
+use super::identity::{Identity, KEEP};
 use super::random::Random;
 use super::streams::Streams;
 use std::collections::BTreeMap;
@@ -67,19 +70,14 @@ pub(super) struct Place {
     pub(super) node: Node,
 }
 
-/// Who the process is, for permissions.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Identity {
-    pub(super) uid: u32,
-    pub(super) gid: u32,
-}
-
 /// All that is known about files.
 #[derive(Debug)]
 pub(super) struct Files {
     root: PathBuf,
     allow_write: bool,
     entries: BTreeMap<Vec<u8>, Entry>,
+    /// Files of the host that were copied, by device and number: all their names mean the copy.
+    copied: BTreeMap<(u64, u64), InodeRef>,
     pub(super) budget: Budget,
     inodes: u64,
     /// Descriptors.
@@ -116,6 +114,7 @@ impl Files {
             root: options.root,
             allow_write: options.allow_write,
             entries: BTreeMap::new(),
+            copied: BTreeMap::new(),
             budget: Budget::new(options.bytes_max),
             inodes: 0,
             table: Table::default(),
@@ -135,7 +134,8 @@ impl Files {
             let open = Description::new(kind, flags, &[b"pipe:", &[b'0' + fd][..]].concat());
             files.table.set(fd.into(), open.shared(), false);
         }
-        let shared_memory = files.new_inode(S_IFDIR | 0o1777);
+        let shared_memory = files.new_inode(S_IFDIR | 0o1777, b"/dev");
+        shared_memory.borrow_mut().device = attributes::DEVICE;
         files.insert(b"/dev/shm".to_vec(), shared_memory);
         files
     }
@@ -155,6 +155,7 @@ impl Files {
         match self.entries.get(path) {
             Some(Entry::Removed) => return Node::Missing,
             Some(Entry::Node(inode)) => return Node::Memory(inode.clone()),
+            None if is_removed(path) => return Node::Missing,
             None => {}
         }
         if special::is_special(path) {
@@ -167,7 +168,10 @@ impl Files {
             return Node::Missing;
         }
         match std::fs::symlink_metadata(self.host(path)) {
-            Ok(metadata) => Node::Host(Box::new(metadata)),
+            Ok(metadata) => match self.copied.get(&attributes::identity(&metadata)) {
+                Some(inode) => Node::Memory(inode.clone()),
+                None => Node::Host(Box::new(metadata)),
+            },
             Err(_) => Node::Missing,
         }
     }
@@ -208,6 +212,7 @@ impl Files {
             match &node {
                 Node::Missing => return Err(Errno::ENOENT),
                 node if !node.is_directory() => return Err(Errno::ENOTDIR),
+                node if !self.may_search(&at, node) => return Err(Errno::EACCES),
                 _ => {}
             }
             match &name[..] {
@@ -249,6 +254,17 @@ impl Files {
         Ok(Place { path: at, node })
     }
 
+    fn may_search(&self, path: &[u8], node: &Node) -> bool {
+        let attributes = match node {
+            Node::Special(_) => return true,
+            Node::Host(metadata) => Attributes::of_host(metadata),
+            Node::Memory(inode) => Attributes::of_inode(&inode.borrow()),
+            Node::Missing => return false,
+        };
+        debug_assert!(path.starts_with(b"/"));
+        self.allows(&attributes, 1)
+    }
+
     /// As [`Files::resolve`], of a file that must be there.
     pub(super) fn find(&self, base: &[u8], path: &[u8], follow: bool) -> Answer<Place> {
         let place = self.resolve(base, path, follow)?;
@@ -258,6 +274,15 @@ impl Files {
         }
     }
 
+    fn list_host(&self, path: &[u8], names: &mut BTreeMap<Vec<u8>, u8>) -> Answer<()> {
+        for entry in std::fs::read_dir(self.host(path))? {
+            let entry = entry?;
+            let kind = entry.file_type().map_or(0, |t| attributes::host_type(&t));
+            names.insert(entry.file_name().as_bytes().to_vec(), kind);
+        }
+        Ok(())
+    }
+
     /// The names in a directory with the types that `getdents64` gives, in order.
     pub(super) fn list(&self, path: &[u8]) -> Answer<Vec<(Vec<u8>, u8)>> {
         let mut names: BTreeMap<Vec<u8>, u8> = BTreeMap::new();
@@ -265,13 +290,14 @@ impl Files {
             Node::Missing => return Err(Errno::ENOENT),
             Node::Special(Special::Directory(inside)) => names.extend(inside),
             Node::Host(metadata) if metadata.is_dir() => {
-                for entry in std::fs::read_dir(self.host(path))? {
-                    let entry = entry?;
-                    let kind = entry.file_type().map_or(0, |t| attributes::host_type(&t));
-                    names.insert(entry.file_name().as_bytes().to_vec(), kind);
+                self.list_host(path, &mut names)?;
+            }
+            Node::Memory(inode) if inode.borrow().is_directory() => {
+                let host = std::fs::symlink_metadata(self.host(path));
+                if host.is_ok_and(|m| self.copied.contains_key(&attributes::identity(&m))) {
+                    self.list_host(path, &mut names)?;
                 }
             }
-            Node::Memory(inode) if inode.borrow().is_directory() => {}
             _ => return Err(Errno::ENOTDIR),
         }
         let prefix = join(path, b"");
@@ -279,7 +305,8 @@ impl Files {
         for (path, entry) in inside.take_while(|(path, _)| path.starts_with(&prefix)) {
             let name = &path[prefix.len()..];
             match entry {
-                _ if name.contains(&b'/') => {}
+                // Farther down, or gone and still used.
+                _ if name.contains(&b'/') || is_removed(name) => {}
                 Entry::Removed => {
                     names.remove(name);
                 }
@@ -319,6 +346,31 @@ impl Node {
             _ => None,
         }
     }
+}
+
+/// What the last component of a path is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Last {
+    Name,
+    /// `.`
+    Dot,
+    /// `..`
+    DotDot,
+    /// There is none: `/`.
+    Root,
+}
+
+/// What the last component of a path is, and the path without slashes behind it.
+pub(super) fn last(path: &[u8]) -> (Last, &[u8]) {
+    let end = path.iter().rposition(|&b| b != b'/').map_or(0, |at| at + 1);
+    let trimmed = &path[..end];
+    let last = match trimmed.rsplit(|&b| b == b'/').next() {
+        Some(b"") | None => return (Last::Root, path),
+        Some(b".") => Last::Dot,
+        Some(b"..") => Last::DotDot,
+        Some(_) => Last::Name,
+    };
+    (last, trimmed)
 }
 
 /// The components of a path, the last one first.

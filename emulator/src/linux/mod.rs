@@ -6,14 +6,16 @@
 //! instruction. Time passes by a nanosecond with each instruction, and by sleeping.
 //!
 //! Source: Linux 6.12, x86-64. Not modelled: other processes and threads (`clone` fails), the
-//! network, terminals, memory shared through a file. A call that is not modelled fails with
-//! `ENOSYS` and leaves a [`Notice`].
+//! network, terminals, memory shared through a file, attributes of files beyond those of `stat`. A
+//! call or a part of one that is not modelled fails and leaves a [`Notice`]: what follows may not
+//! be what Linux does.
 
 mod calls;
 mod clock;
 mod errno;
 mod exec;
 mod files;
+mod identity;
 mod layout;
 mod numbers;
 mod observer;
@@ -27,6 +29,7 @@ mod snapshot;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod unsupported;
 
 pub use exec::{StartError, StartErrorKind};
 pub use numbers::name as system_call_name;
@@ -36,6 +39,7 @@ pub use outcome::{Notice, Outcome, Why};
 pub use process::Process;
 pub use snapshot::Snapshot;
 pub use streams::{Input, Output};
+pub use unsupported::Unsupported;
 
 /// The number of the process, and of its thread.
 pub(crate) const PID: u32 = 1000;

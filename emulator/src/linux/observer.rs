@@ -30,6 +30,9 @@ pub struct SystemCall {
     pub args: [u64; 6],
     /// What rax then is.
     pub result: u64,
+    /// Does the program go on: it has not exited, no signal is about to kill it, and it does not
+    /// wait for ever?
+    pub returns: bool,
     /// The state before, rip being behind the `syscall`.
     pub before: Cpu,
 }

@@ -3,6 +3,7 @@
 use super::streams::{Input, Output};
 use crate::address_space;
 use std::path::PathBuf;
+use std::time::Instant;
 
 /// How a process is started, and what it may use.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,6 +30,9 @@ pub struct Options {
     pub stdout: Output,
     /// Standard error.
     pub stderr: Output,
+    /// Until when it waits for streams of this process ([`Input::Inherit`], [`Output::Inherit`]);
+    /// `None` for as long as it takes.
+    pub stream_deadline: Option<Instant>,
     /// What it may use.
     pub limits: Limits,
 }
@@ -47,6 +51,7 @@ impl Default for Options {
             stdin: Input::Bytes(Vec::new()),
             stdout: Output::Capture,
             stderr: Output::Capture,
+            stream_deadline: None,
             limits: Limits::default(),
         }
     }

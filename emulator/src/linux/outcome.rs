@@ -1,5 +1,6 @@
 //! How a run ended.
 
+use super::unsupported::Unsupported;
 use crate::stop::Exception;
 use std::fmt;
 
@@ -34,6 +35,13 @@ pub enum Outcome {
         /// Its name.
         call: &'static str,
     },
+    /// A stream of this process was not ready before [`super::Options::stream_deadline`].
+    StreamTimeout {
+        /// Behind the system call.
+        rip: u64,
+        /// Its name.
+        call: &'static str,
+    },
     /// It used more pages than [`super::Limits::pages`].
     OutOfPages {
         /// The instruction that needed one more.
@@ -49,13 +57,14 @@ impl fmt::Display for Outcome {
                 write!(f, "killed by signal {signal} at {rip:#x}: {why}")
             }
             Outcome::Limit => write!(f, "stopped: as many instructions as asked for"),
-            Outcome::Unsupported { rip, bytes } => {
-                write!(f, "the instruction at {rip:#x} is not modelled:")?;
-                bytes.iter().try_for_each(|byte| write!(f, " {byte:02x}"))
-            }
+            Outcome::Unsupported { rip, bytes } => Unsupported::of(*rip, bytes).fmt(f),
             Outcome::Blocked { rip, call } => {
                 write!(f, "{call} before {rip:#x} waits for what nobody will do")
             }
+            Outcome::StreamTimeout { rip, call } => write!(
+                f,
+                "stopped: the time is over while {call} before {rip:#x} waits for a standard stream"
+            ),
             Outcome::OutOfPages { rip } => {
                 write!(
                     f,
@@ -98,7 +107,8 @@ impl fmt::Display for Why {
     }
 }
 
-/// Something that is not modelled, which the program was told by an error.
+/// Something that is not modelled, which the program was told by an error. From then on it may do
+/// what it would not on Linux.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Notice {
     /// A system call by number, and its name if it has one.
@@ -114,7 +124,7 @@ impl fmt::Display for Notice {
                 write!(f, "system call {name} ({number}) is not modelled: ENOSYS")
             }
             Notice::Call(number, None) => write!(f, "there is no system call {number}: ENOSYS"),
-            Notice::Part(what) => write!(f, "not modelled: {what}"),
+            Notice::Part(what) => write!(f, "not modelled, the program was told an error: {what}"),
         }
     }
 }

@@ -3,7 +3,8 @@
 use super::clock::Clock;
 use super::errno::Errno;
 use super::exec::{StartError, StartErrorKind};
-use super::files::{Files, FilesOptions, Identity};
+use super::files::{Files, FilesOptions};
+use super::identity::{Identity, Settings};
 use super::layout::Layout;
 use super::observer::{Event, ProcessObserver, SystemCall};
 use super::options::{Limits, Options};
@@ -37,6 +38,7 @@ pub struct Process {
     pub(super) resources: [[u64; 2]; calls::RESOURCES],
     pub(super) args: Rc<Vec<Vec<u8>>>,
     pub(super) env: Rc<Vec<Vec<u8>>>,
+    pub(super) settings: Settings,
     /// The thread's, at most 15 bytes.
     pub(super) name: Vec<u8>,
     /// Instructions of programs before the last `execve`.
@@ -112,16 +114,14 @@ impl Process {
         let files = Files::new(FilesOptions {
             root: options.root,
             allow_write: options.allow_write,
-            identity: Identity {
-                uid: options.uid,
-                gid: options.gid,
-            },
+            identity: Identity::new(options.uid, options.gid),
             bytes_max: options.limits.file_bytes,
             now: clock.time(),
             streams: Streams::new(
                 options.stdin,
                 [options.stdout, options.stderr],
                 options.limits.output_bytes,
+                options.stream_deadline,
             ),
             random,
         });
@@ -135,6 +135,7 @@ impl Process {
             resources: calls::resources(&options.limits),
             args: Rc::default(),
             env: Rc::default(),
+            settings: Settings::default(),
             name: Vec::new(),
             executed_before: 0,
             events: Vec::new(),
@@ -222,6 +223,12 @@ impl Process {
         &self.notices
     }
 
+    /// The file that is mapped at an address, and where in it that is.
+    pub fn mapped_file(&self, address: u64) -> Option<(Vec<u8>, u64)> {
+        let file = self.layout.file_at(address)?;
+        Some((file.path.to_vec(), file.offset))
+    }
+
     /// A file as the process sees it, if there is one: what it wrote, if it may not write to the
     /// host.
     pub fn file(&self, path: &[u8]) -> Option<Vec<u8>> {
@@ -278,6 +285,12 @@ impl Process {
             }
             Err(errno) => errno.to_rax(),
         };
+        if self.files.streams.take_late() {
+            self.outcome = Some(Outcome::StreamTimeout {
+                rip: self.machine.state.rip,
+                call: numbers::name(number).unwrap_or(""),
+            });
+        }
         let replaced = matches!(number, numbers::execve | numbers::execveat) && result == 0;
         if !replaced {
             self.machine.state.set_gpr(reg::RAX, result);
@@ -288,6 +301,7 @@ impl Process {
             name: numbers::name(number).unwrap_or(""),
             args,
             result,
+            returns: self.outcome.is_none() && !self.signals.kill_next(),
             before,
         };
         observer.system_call(&call, &self.machine.state);

@@ -48,7 +48,7 @@ const SA_NODEFER: u64 = 0x4000_0000;
 const SA_RESETHAND: u64 = 0x8000_0000;
 
 /// Signals that cannot be blocked.
-const UNBLOCKABLE: u64 = bit(SIGKILL) | bit(SIGSTOP);
+pub(super) const UNBLOCKABLE: u64 = bit(SIGKILL) | bit(SIGSTOP);
 
 /// A signal in a set.
 pub(super) const fn bit(signal: u8) -> u64 {
@@ -205,18 +205,46 @@ impl Signals {
         }
     }
 
+    /// Would one that comes now be delivered?
+    pub(super) fn would_wake(&self, signal: u8) -> bool {
+        self.blocked & bit(signal) == 0 && !self.is_ignored(signal)
+    }
+
+    /// Is the signal of a timer pending?
+    pub(super) fn pending_of_timer(&self, number: u32) -> bool {
+        self.pending.iter().any(|info| info.is_of_timer(number))
+    }
+
+    pub(super) fn set_overruns(&mut self, number: u32, overruns: u32) {
+        let of_timer = self.pending.iter_mut().filter(|i| i.is_of_timer(number));
+        of_timer.for_each(|info| info.set_overruns(overruns));
+    }
+
     /// Is one pending that is not blocked?
     pub(super) fn is_deliverable(&self) -> bool {
         self.pending() & !self.blocked != 0
     }
 
-    /// Takes the one of this set that comes first: exceptions, then the lowest number.
-    pub(super) fn take(&mut self, set: u64) -> Option<Info> {
+    /// The one of this set that comes first: exceptions, then the lowest number.
+    fn first(&self, set: u64) -> Option<usize> {
         let pending = self.pending.iter().enumerate();
         let wanted = pending.filter(|(_, info)| set & bit(info.signal) != 0);
         let first = wanted.min_by_key(|(_, info)| (info.why == Why::Sent, info.signal));
-        let index = first.map(|(index, _)| index)?;
-        self.pending.remove(index)
+        first.map(|(index, _)| index)
+    }
+
+    /// Takes the one of this set that comes first.
+    pub(super) fn take(&mut self, set: u64) -> Option<Info> {
+        self.pending.remove(self.first(set)?)
+    }
+
+    /// Will the next one that is delivered end the process, before any handler runs?
+    pub(super) fn kill_next(&self) -> bool {
+        let ignored = (1..=SIGNALS).filter(|&signal| self.is_ignored(signal));
+        let ignored = ignored.fold(0, |set, signal| set | bit(signal));
+        let next = self.first(!self.blocked & !ignored);
+        let info = next.and_then(|index| self.pending.get(index));
+        info.is_some_and(|info| self.action(info.signal).handler == SIG_DFL)
     }
 
     /// Forgets pending ones.

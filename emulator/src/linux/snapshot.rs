@@ -6,6 +6,7 @@
 
 use super::clock::Clock;
 use super::files;
+use super::identity::Settings;
 use super::layout::Layout;
 use super::observer::Event;
 use super::outcome::Outcome;
@@ -49,6 +50,7 @@ pub(super) struct Kernel {
     resources: [[u64; 2]; RESOURCES],
     args: Rc<Vec<Vec<u8>>>,
     env: Rc<Vec<Vec<u8>>>,
+    settings: Settings,
     name: Vec<u8>,
     executed_before: u64,
     events: Vec<Event>,
@@ -162,6 +164,7 @@ impl Process {
             resources: self.resources,
             args: self.args.clone(),
             env: self.env.clone(),
+            settings: self.settings,
             name: self.name.clone(),
             executed_before: self.executed_before,
             events: self.events.clone(),
@@ -178,6 +181,7 @@ impl Process {
         self.resources = from.resources;
         self.args = from.args.clone();
         self.env = from.env.clone();
+        self.settings = from.settings;
         self.name.clone_from(&from.name);
         self.executed_before = from.executed_before;
         self.events.clone_from(&from.events);
@@ -200,6 +204,7 @@ impl Clone for Process {
             resources: self.resources,
             args: self.args.clone(),
             env: self.env.clone(),
+            settings: self.settings,
             name: self.name.clone(),
             executed_before: self.executed_before,
             events: self.events.clone(),

@@ -2,7 +2,10 @@
 //! sees pipes, whatever they are.
 
 use super::errno::{Answer, Errno};
-use std::io::{Read, Write};
+use nix::poll::{PollFd, PollFlags};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
 
 /// What standard input is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,16 +41,26 @@ pub(super) struct Streams {
     outputs: [Output; 2],
     captured: [Vec<u8>; 2],
     captured_max: usize,
+    /// Until when the streams of this process are waited for.
+    deadline: Option<Instant>,
+    late: bool,
 }
 
 impl Streams {
-    pub(super) fn new(stdin: Input, outputs: [Output; 2], captured_max: usize) -> Streams {
+    pub(super) fn new(
+        stdin: Input,
+        outputs: [Output; 2],
+        captured_max: usize,
+        deadline: Option<Instant>,
+    ) -> Streams {
         Streams {
             stdin,
             read: 0,
             outputs,
             captured: [Vec::new(), Vec::new()],
             captured_max,
+            deadline,
+            late: false,
         }
     }
 
@@ -73,17 +86,38 @@ impl Streams {
         &self.captured[usize::from(is_error)]
     }
 
-    /// Bytes that can be read at once, if that is known.
-    pub(super) fn available(&self) -> Option<usize> {
+    /// Bytes that were read go back to where they came from; a terminal or a pipe of the host
+    /// does not take them.
+    pub(super) fn unread(&mut self, bytes: &[u8]) {
+        self.read = self.read.saturating_sub(bytes.len());
+    }
+
+    /// Bytes that can be read at once; `None` if only the host knows.
+    pub(super) fn available(&self) -> Option<u64> {
         match &self.stdin {
             Input::Inherit => None,
-            Input::Bytes(bytes) => Some(bytes.len() - self.read),
+            Input::Bytes(bytes) => Some((bytes.len() - self.read) as u64),
         }
+    }
+
+    /// Was the last call given up because the host's stream was not ready in time?
+    pub(super) fn take_late(&mut self) -> bool {
+        std::mem::take(&mut self.late)
     }
 
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Answer<usize> {
         match &self.stdin {
-            Input::Inherit => Ok(std::io::stdin().lock().read(buffer)?),
+            Input::Inherit => {
+                let stdin = std::io::stdin();
+                self.wait(stdin.as_fd(), PollFlags::POLLIN)?;
+                // Not through a buffer: what the program does not read is left for others.
+                loop {
+                    match nix::unistd::read(&stdin, buffer) {
+                        Err(nix::errno::Errno::EINTR) => {}
+                        read => return Ok(read.map_err(io::Error::from)?),
+                    }
+                }
+            }
             Input::Bytes(bytes) => {
                 let rest = &bytes[self.read..];
                 let count = rest.len().min(buffer.len());
@@ -97,8 +131,8 @@ impl Streams {
     pub(super) fn write(&mut self, is_error: bool, bytes: &[u8]) -> Answer<usize> {
         let which = usize::from(is_error);
         match self.outputs[which] {
-            Output::Inherit if is_error => write_through(&mut std::io::stderr().lock(), bytes),
-            Output::Inherit => write_through(&mut std::io::stdout().lock(), bytes),
+            Output::Inherit if is_error => self.write_through(io::stderr(), bytes),
+            Output::Inherit => self.write_through(io::stdout(), bytes),
             Output::Capture => {
                 let captured = &mut self.captured[which];
                 if captured.len() + bytes.len() > self.captured_max {
@@ -109,10 +143,37 @@ impl Streams {
             }
         }
     }
-}
 
-fn write_through(to: &mut impl Write, bytes: &[u8]) -> Answer<usize> {
-    to.write_all(bytes)?;
-    to.flush()?;
-    Ok(bytes.len())
+    fn write_through(&mut self, mut to: impl Write + AsFd, bytes: &[u8]) -> Answer<usize> {
+        /// A pipe that is ready takes so much without waiting (POSIX `PIPE_BUF`).
+        const PIECE: usize = 4096;
+        for piece in bytes.chunks(PIECE) {
+            self.wait(to.as_fd(), PollFlags::POLLOUT)?;
+            to.write_all(piece)?;
+            to.flush()?;
+        }
+        Ok(bytes.len())
+    }
+
+    /// Waits until a stream of the host is ready, as long as there is time.
+    fn wait(&mut self, fd: BorrowedFd<'_>, events: PollFlags) -> Answer<()> {
+        /// The longest that is waited at once, milliseconds.
+        const SLICE: u16 = 1000;
+        let Some(deadline) = self.deadline else {
+            return Ok(());
+        };
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let slice = u16::try_from(left.as_millis()).unwrap_or(SLICE).min(SLICE);
+            match nix::poll::poll(&mut [PollFd::new(fd, events)], slice) {
+                Ok(0) if left.is_zero() => {
+                    self.late = true;
+                    return Err(Errno::EINTR);
+                }
+                Ok(0) | Err(nix::errno::Errno::EINTR) => {}
+                // What cannot be waited for is ready, or says what is wrong with it.
+                _ => return Ok(()),
+            }
+        }
+    }
 }

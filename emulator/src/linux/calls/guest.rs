@@ -1,6 +1,6 @@
 //! The program's memory, as the kernel uses it: what cannot be used is `EFAULT`.
 
-use crate::address_space::{Fault, FaultKind, PAGE_SIZE};
+use crate::address_space::{Access, Fault, FaultKind, PAGE_SIZE, TASK_SIZE};
 use crate::linux::Process;
 use crate::linux::errno::{Answer, Errno};
 
@@ -27,6 +27,34 @@ impl Process {
 
     pub(in crate::linux) fn put(&mut self, at: u64, bytes: &[u8]) -> Answer<()> {
         Ok(self.machine.state.memory.write(at, bytes)?)
+    }
+
+    /// Is a range in user space? What is in it need not be mapped. (Linux `access_ok`.)
+    pub(in crate::linux) fn accessible(&self, at: u64, size: u64) -> Answer<()> {
+        let end = at.checked_add(size).filter(|&end| end <= TASK_SIZE);
+        end.map(|_| ()).ok_or(Errno::EFAULT)
+    }
+
+    /// How many of `size` bytes can be written.
+    pub(in crate::linux) fn writable(&self, at: u64, size: usize) -> usize {
+        self.usable(at, size, Access::Write)
+    }
+
+    /// How many of `size` bytes can be read.
+    pub(in crate::linux) fn readable(&self, at: u64, size: usize) -> usize {
+        self.usable(at, size, Access::Read)
+    }
+
+    fn usable(&self, at: u64, size: usize, access: Access) -> usize {
+        let end = at.saturating_add(size as u64);
+        let mut next = at;
+        while next < end {
+            match self.machine.state.memory.area(next) {
+                Some((range, area)) if area.permissions().allow(access) => next = range.end,
+                _ => break,
+            }
+        }
+        (next.min(end) - at) as usize
     }
 
     pub(in crate::linux) fn bytes<const N: usize>(&self, at: u64) -> Answer<[u8; N]> {
@@ -124,6 +152,7 @@ impl Process {
             if size > i64::MAX as u64 {
                 return Err(Errno::EINVAL);
             }
+            self.accessible(base, size)?;
             vectors.push((base, size));
         }
         Ok(vectors)

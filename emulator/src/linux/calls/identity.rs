@@ -1,92 +1,157 @@
 //! What a process asks about itself, and what it may set of that.
+//!
+//! Source: Linux 6.12 `kernel/sys.c`, `kernel/sched/syscalls.c`, `block/ioprio.c`,
+//! `arch/x86/kernel/process_64.c`, `drivers/char/random.c`.
 
 use super::nr;
 use crate::address_space::TASK_SIZE;
 use crate::linux::errno::{Answer, Errno};
+use crate::linux::identity::{KEEP, TIMER_SLACK};
 use crate::linux::{PARENT_PID, PID, Process};
 use crate::state::reg;
+use std::rc::Rc;
+
+/// Bytes of the set of processors: there is one.
+const PROCESSORS: u64 = 8;
 
 impl Process {
     /// Calls that are answered in a line or two; `None` if it is none of them.
     pub(super) fn answer_about_itself(&mut self, number: u64, args: [u64; 6]) -> Option<Answer> {
         let [a, b, c, d, ..] = args;
-        let identity = self.files.identity;
         let pid = u64::from(PID);
         Some(match number {
             nr::getpid | nr::gettid | nr::set_tid_address => Ok(pid),
             nr::getppid => Ok(PARENT_PID.into()),
             nr::getpgrp => Ok(pid),
-            nr::getpgid | nr::getsid if a == 0 || a == pid => Ok(pid),
-            nr::getpgid | nr::getsid => Err(Errno::ESRCH),
-            nr::setpgid => Ok(0),
+            nr::getpgid => is_itself(a).map(|()| pid),
+            // It leads its group, not the session.
+            nr::getsid => is_itself(a).map(|()| PARENT_PID.into()),
+            nr::setpgid => set_group(a, b),
             nr::setsid => Err(Errno::EPERM),
-            nr::getuid | nr::geteuid => Ok(identity.uid.into()),
-            nr::getgid | nr::getegid => Ok(identity.gid.into()),
-            nr::setuid | nr::setfsuid => self.only_to(identity.uid, &[a]),
-            nr::setgid | nr::setfsgid => self.only_to(identity.gid, &[a]),
-            nr::setreuid => self.only_to(identity.uid, &[a, b]),
-            nr::setregid => self.only_to(identity.gid, &[a, b]),
-            nr::setresuid => self.only_to(identity.uid, &[a, b, c]),
-            nr::setresgid => self.only_to(identity.gid, &[a, b, c]),
-            nr::getresuid => self.put_ids(identity.uid, [a, b, c]),
-            nr::getresgid => self.put_ids(identity.gid, [a, b, c]),
-            nr::getgroups => Ok(0),
-            nr::setgroups => Err(Errno::EPERM),
             nr::umask => Ok(std::mem::replace(&mut self.files.umask, a as u32 & 0o777).into()),
-            nr::set_robust_list | nr::sched_yield => Ok(0),
+            nr::set_robust_list if b == 24 => Ok(0),
+            nr::set_robust_list => Err(Errno::EINVAL),
+            nr::sched_yield => Ok(0),
             // As a kernel that does not have it.
             nr::rseq => Err(Errno::ENOSYS),
             // MEMBARRIER_CMD_QUERY: none.
-            nr::membarrier if a == 0 => Ok(0),
+            nr::membarrier if (a, b) == (0, 0) => Ok(0),
             nr::membarrier => Err(Errno::EINVAL),
             nr::arch_prctl => self.sys_arch_prctl(a, b),
-            nr::prctl => self.sys_prctl(a, b),
-            nr::personality => Ok(0),
-            nr::getrandom => self.sys_getrandom(a, b),
+            nr::prctl => self.sys_prctl(args),
+            nr::personality => Ok(self.sys_personality(a as u32)),
+            nr::getrandom => self.sys_getrandom(a, b, c),
             nr::getcpu => self.sys_getcpu(a, b),
-            nr::sched_getaffinity => self.sys_getaffinity(b, c),
-            nr::sched_setaffinity => Ok(0),
-            nr::sched_getscheduler | nr::sched_get_priority_min => Ok(0),
-            nr::sched_get_priority_max => Ok(0),
-            nr::sched_getparam => self.put_u32(b, 0).map(|()| 0),
-            nr::getpriority => Ok(20),
-            nr::setpriority | nr::ioprio_set => Ok(0),
-            nr::ioprio_get => Ok(0),
+            nr::sched_getaffinity => self.sys_getaffinity(a, b, c),
+            nr::sched_setaffinity => self.sys_setaffinity(a, b, c),
+            nr::sched_getscheduler => scheduled(a).map(|()| 0),
+            nr::sched_get_priority_min => priority_limit(a, 1),
+            nr::sched_get_priority_max => priority_limit(a, 99),
+            nr::sched_getparam if b == 0 => Err(Errno::EINVAL),
+            nr::sched_getparam => scheduled(a).and_then(|()| self.put_u32(b, 0).map(|()| 0)),
+            nr::getpriority => whose(a, b).map(|()| (20 - self.settings.nice) as u64),
+            nr::setpriority => self.sys_setpriority(a, b, c),
+            nr::ioprio_get => io_whose(a, b).map(|()| self.settings.io_priority.into()),
+            nr::ioprio_set => self.sys_ioprio_set(a, b, c),
             nr::uname => self.sys_uname(a),
             nr::sysinfo => self.sys_sysinfo(a),
             nr::getrusage => self.sys_getrusage(a, b),
-            nr::getrlimit => self.sys_prlimit(a, 0, b),
-            nr::setrlimit => self.sys_prlimit(a, b, 0),
-            nr::prlimit64 if a == 0 || a == pid => self.sys_prlimit(b, c, d),
-            nr::prlimit64 => Err(Errno::ESRCH),
+            nr::getrlimit => self.sys_getrlimit(a, b),
+            nr::setrlimit => self.sys_setrlimit(a, b),
+            nr::prlimit64 => is_itself(a).and_then(|()| self.sys_prlimit(b, c, d)),
+            _ => return self.answer_about_users(number, args),
+        })
+    }
+
+    /// Users and groups.
+    fn answer_about_users(&mut self, number: u64, args: [u64; 6]) -> Option<Answer> {
+        let [a, b, c, ..] = args;
+        let ids = [a, b, c].map(|id| id as u32);
+        let capable = self.files.identity.is_capable();
+        let identity = &mut self.files.identity;
+        let (user, group) = (&mut identity.user, &mut identity.group);
+        Some(match number {
+            nr::getuid => Ok(user.real.into()),
+            nr::geteuid => Ok(user.effective.into()),
+            nr::getgid => Ok(group.real.into()),
+            nr::getegid => Ok(group.effective.into()),
+            nr::setuid => user.set(ids[0], capable),
+            nr::setgid => group.set(ids[0], capable),
+            nr::setreuid => user.set_two(ids[0], ids[1], capable),
+            nr::setregid => group.set_two(ids[0], ids[1], capable),
+            nr::setresuid => user.set_three(ids, capable),
+            nr::setresgid => group.set_three(ids, capable),
+            nr::setfsuid => Ok(user.set_file(ids[0], capable).into()),
+            nr::setfsgid => Ok(group.set_file(ids[0], capable).into()),
+            nr::getresuid => {
+                let ids = [user.real, user.effective, user.saved];
+                self.put_ids(ids, [a, b, c])
+            }
+            nr::getresgid => {
+                let ids = [group.real, group.effective, group.saved];
+                self.put_ids(ids, [a, b, c])
+            }
+            nr::getgroups => self.sys_getgroups(a, b),
+            nr::setgroups => self.sys_setgroups(a, b),
             _ => return None,
         })
     }
 
-    /// Sets identities to what they are, or -1.
-    fn only_to(&self, now: u32, wanted: &[u64]) -> Answer {
-        let same = |&id: &u64| id as u32 == now || id as u32 == u32::MAX;
-        match wanted.iter().all(same) {
-            true => Ok(0),
-            false => Err(Errno::EPERM),
-        }
-    }
-
-    fn put_ids(&mut self, id: u32, to: [u64; 3]) -> Answer {
-        for at in to {
+    fn put_ids(&mut self, ids: [u32; 3], to: [u64; 3]) -> Answer {
+        for (id, at) in ids.into_iter().zip(to) {
             self.put_u32(at, id)?;
         }
         Ok(0)
     }
 
+    fn sys_getgroups(&mut self, size: u64, to: u64) -> Answer {
+        let groups = self.files.identity.groups.clone();
+        let size = usize::try_from(size as i32).map_err(|_| Errno::EINVAL)?;
+        if size != 0 {
+            if size < groups.len() {
+                return Err(Errno::EINVAL);
+            }
+            let bytes: Vec<u8> = groups.iter().flat_map(|g| g.to_le_bytes()).collect();
+            self.put(to, &bytes)?;
+        }
+        Ok(groups.len() as u64)
+    }
+
+    fn sys_setgroups(&mut self, count: u64, from: u64) -> Answer {
+        const GROUPS_MAX: u32 = 65536;
+        if !self.files.identity.is_capable() {
+            return Err(Errno::EPERM);
+        }
+        if count as u32 > GROUPS_MAX {
+            return Err(Errno::EINVAL);
+        }
+        let mut groups = Vec::new();
+        for index in 0..u64::from(count as u32) {
+            let group = self.u32_at(from.wrapping_add(4 * index))?;
+            if group == KEEP {
+                return Err(Errno::EINVAL);
+            }
+            groups.push(group);
+        }
+        groups.sort_unstable();
+        self.files.identity.groups = Rc::from(groups);
+        Ok(0)
+    }
+
     fn sys_arch_prctl(&mut self, code: u64, address: u64) -> Answer {
-        const SET_GS: u64 = 0x1001;
-        const SET_FS: u64 = 0x1002;
-        const GET_FS: u64 = 0x1003;
-        const GET_GS: u64 = 0x1004;
+        const SET_GS: u32 = 0x1001;
+        const SET_FS: u32 = 0x1002;
+        const GET_FS: u32 = 0x1003;
+        const GET_GS: u32 = 0x1004;
+        let code = code as u32;
         let register = match code {
             SET_FS | GET_FS => reg::FS,
             SET_GS | GET_GS => reg::GS,
+            // ARCH_GET_CPUID and what follows, ARCH_GET_XCOMP_SUPP, ARCH_MAP_VDSO_X32, ...
+            0x1011..=0x6fff => {
+                return self
+                    .not_modelled("arch_prctl beyond the bases of fs and gs", Errno::EINVAL);
+            }
             _ => return Err(Errno::EINVAL),
         };
         if matches!(code, GET_FS | GET_GS) {
@@ -99,41 +164,94 @@ impl Process {
         Ok(0)
     }
 
-    fn sys_prctl(&mut self, option: u64, arg: u64) -> Answer {
-        match option {
-            // PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_TIMERSLACK, PR_SET_NO_NEW_PRIVS.
-            1 | 4 | 29 | 38 => Ok(0),
-            // PR_GET_DUMPABLE.
-            3 => Ok(1),
-            // PR_SET_NAME, PR_GET_NAME.
-            15 => {
-                self.name = self.name_at(arg, 15)?;
-                Ok(0)
+    fn sys_prctl(&mut self, [option, arg, third, fourth, fifth, _]: [u64; 6]) -> Answer {
+        /// Options that Linux 6.12 knows, but those of other architectures.
+        const OPTIONS_MAX: u32 = 75;
+        /// `PR_SET_VMA` and what else has a number of its own.
+        const OTHERS: [u32; 3] = [0x5356_4d41, 0x5961_6d61, 0x4155_5856];
+        let rest = [third, fourth, fifth] != [0; 3];
+        let set = &mut self.settings;
+        match option as u32 {
+            // PR_SET_PDEATHSIG, PR_GET_PDEATHSIG.
+            1 if arg > 64 => return Err(Errno::EINVAL),
+            1 => set.death_signal = arg as u8,
+            2 => {
+                let signal = set.death_signal.into();
+                self.put_u32(arg, signal)?;
             }
+            // PR_GET_DUMPABLE, PR_SET_DUMPABLE.
+            3 => return Ok(set.dumpable.into()),
+            4 if arg > 1 => return Err(Errno::EINVAL),
+            4 => set.dumpable = arg as u8,
+            // PR_SET_NAME, PR_GET_NAME.
+            15 => self.name = self.name_at(arg, 15)?,
             16 => {
                 let mut name = self.name.clone();
                 name.resize(16, 0);
                 self.put(arg, &name)?;
-                Ok(0)
             }
-            // PR_GET_TIMERSLACK, PR_GET_NO_NEW_PRIVS.
-            30 => Ok(50_000),
-            39 => Ok(0),
-            _ => Err(Errno::EINVAL),
+            // PR_SET_TIMERSLACK, PR_GET_TIMERSLACK.
+            29 if arg as i64 <= 0 => set.timer_slack = TIMER_SLACK,
+            29 => set.timer_slack = arg,
+            30 => return Ok(set.timer_slack),
+            // PR_SET_NO_NEW_PRIVS, PR_GET_NO_NEW_PRIVS.
+            38 if arg != 1 || rest => return Err(Errno::EINVAL),
+            38 => set.no_new_privileges = true,
+            39 if arg != 0 || rest => return Err(Errno::EINVAL),
+            39 => return Ok(set.no_new_privileges.into()),
+            option if option <= OPTIONS_MAX || OTHERS.contains(&option) => {
+                return self.not_modelled("prctl with this option", Errno::EINVAL);
+            }
+            _ => return Err(Errno::EINVAL),
         }
+        Ok(0)
     }
 
-    fn sys_getrandom(&mut self, to: u64, count: u64) -> Answer {
+    /// What it was.
+    fn sys_personality(&mut self, new: u32) -> u64 {
+        const ASK: u32 = u32::MAX;
+        /// Those that change nothing that is modelled: `ADDR_NO_RANDOMIZE`, as addresses are
+        /// always the same, and `UNAME26`, ... are not among them.
+        const WITHOUT_EFFECT: u32 = 0x004_0000;
+        let old = self.settings.personality;
+        if new != ASK {
+            if new & !WITHOUT_EFFECT != 0 {
+                self.notice(crate::linux::Notice::Part("another personality"));
+            }
+            self.settings.personality = new;
+        }
+        old.into()
+    }
+
+    fn sys_getrandom(&mut self, to: u64, count: u64, flags: u64) -> Answer {
         /// Bytes that are made at once.
         const CHUNK: u64 = 4096;
-        let count = count.min(0x1ff_ffff);
-        let mut bytes = [0; CHUNK as usize];
-        for done in (0..count).step_by(CHUNK as usize) {
-            let bytes = &mut bytes[..(count - done).min(CHUNK) as usize];
-            self.files.random.fill(bytes);
-            self.put(to.wrapping_add(done), bytes)?;
+        const NONBLOCK: u32 = 1;
+        const RANDOM: u32 = 2;
+        const INSECURE: u32 = 4;
+        let flags = flags as u32;
+        let both = RANDOM | INSECURE;
+        if flags & !(NONBLOCK | both) != 0 || flags & both == both {
+            return Err(Errno::EINVAL);
         }
-        Ok(count)
+        let count = count.min(0x7fff_f000);
+        self.accessible(to, count)?;
+        let mut bytes = [0; CHUNK as usize];
+        let mut done = 0;
+        while done < count {
+            let at = to.wrapping_add(done);
+            let room = self.writable(at, (count - done).min(CHUNK) as usize);
+            if room == 0 {
+                break;
+            }
+            self.files.random.fill(&mut bytes[..room]);
+            self.put(at, &bytes[..room])?;
+            done += room as u64;
+        }
+        match done {
+            0 if count > 0 => Err(Errno::EFAULT),
+            done => Ok(done),
+        }
     }
 
     fn sys_getcpu(&mut self, cpu: u64, node: u64) -> Answer {
@@ -143,12 +261,104 @@ impl Process {
         Ok(0)
     }
 
-    /// There is one processor.
-    fn sys_getaffinity(&mut self, size: u64, to: u64) -> Answer {
-        if size < 8 || !size.is_multiple_of(8) {
+    fn sys_getaffinity(&mut self, pid: u64, size: u64, to: u64) -> Answer {
+        let size = u64::from(size as u32);
+        if size < PROCESSORS || !size.is_multiple_of(8) {
             return Err(Errno::EINVAL);
         }
+        is_itself(pid)?;
         self.put_u64(to, 1)?;
-        Ok(8)
+        Ok(PROCESSORS)
+    }
+
+    fn sys_setaffinity(&mut self, pid: u64, size: u64, from: u64) -> Answer {
+        let mut set = [0; PROCESSORS as usize];
+        let size = u64::from(size as u32).min(PROCESSORS) as usize;
+        self.get(from, &mut set[..size])?;
+        is_itself(pid)?;
+        match set[0] & 1 {
+            0 => Err(Errno::EINVAL),
+            _ => Ok(0),
+        }
+    }
+
+    fn sys_setpriority(&mut self, which: u64, who: u64, nice: u64) -> Answer {
+        whose(which, who)?;
+        let nice = (nice as i32).clamp(-20, 19);
+        // RLIMIT_NICE is 0 for whoever may not.
+        if nice < self.settings.nice && !self.files.identity.is_capable() {
+            return Err(Errno::EACCES);
+        }
+        self.settings.nice = nice;
+        Ok(0)
+    }
+
+    fn sys_ioprio_set(&mut self, which: u64, who: u64, priority: u64) -> Answer {
+        let priority = priority as u32;
+        match priority >> 13 {
+            0 if priority & 7 != 0 => return Err(Errno::EINVAL),
+            1 if !self.files.identity.is_capable() => return Err(Errno::EPERM),
+            0..=3 => {}
+            _ => return Err(Errno::EINVAL),
+        }
+        io_whose(which, who)?;
+        self.settings.io_priority = priority;
+        Ok(0)
+    }
+}
+
+/// Is it the process, by its number or 0?
+fn is_itself(pid: u64) -> Answer<()> {
+    match pid as u32 {
+        0 | PID => Ok(()),
+        _ => Err(Errno::ESRCH),
+    }
+}
+
+/// As [`is_itself`], where a negative number is malformed.
+fn scheduled(pid: u64) -> Answer<()> {
+    match pid as i32 {
+        ..0 => Err(Errno::EINVAL),
+        _ => is_itself(pid),
+    }
+}
+
+/// It leads its group, and can be in no other.
+fn set_group(pid: u64, group: u64) -> Answer {
+    match (pid as u32, group as i32) {
+        (_, ..0) => Err(Errno::EINVAL),
+        (0 | PID, 0) => Ok(0),
+        (0 | PID, group) if group as u32 == PID => Ok(0),
+        (0 | PID, _) => Err(Errno::EPERM),
+        _ if (pid as i32) < 0 => Err(Errno::EINVAL),
+        _ => Err(Errno::ESRCH),
+    }
+}
+
+/// Of `sched_get_priority_min` and `max`: those for the policies with priorities.
+fn priority_limit(policy: u64, limit: u64) -> Answer {
+    match policy as i32 {
+        1 | 2 => Ok(limit),
+        // SCHED_OTHER, BATCH, IDLE, DEADLINE, EXT.
+        0 | 3 | 5..=7 => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Of `getpriority`: a process, its group, or its user, of whom there is no other process.
+fn whose(which: u64, who: u64) -> Answer<()> {
+    match which as i32 {
+        0 | 1 => is_itself(who),
+        2 => Ok(()),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Of `ioprio_get`.
+fn io_whose(which: u64, who: u64) -> Answer<()> {
+    match which as i32 {
+        1 | 2 => is_itself(who),
+        3 => Ok(()),
+        _ => Err(Errno::EINVAL),
     }
 }

@@ -1,55 +1,68 @@
-//! Reading and writing, and what else is done with descriptors.
+//! Reading and writing: `read`, `write` and their kin, `lseek`, `sendfile`.
+//!
+//! Source: Linux 6.12 `fs/read_write.c`, `fs/splice.c`.
 
 use crate::linux::Process;
 use crate::linux::errno::{Answer, Errno};
-use crate::linux::files::{Description, Kind, PIPE_SIZE, PipeEnd, S_IFREG, Shared, o};
-use crate::linux::outcome::Notice;
+use crate::linux::files::{Kind, Shared, o};
 use crate::linux::signals::{Info, SIGPIPE};
 
 /// Most bytes of one call (Linux `MAX_RW_COUNT`).
 const COUNT_MAX: u64 = 0x7fff_f000;
 /// Bytes that are moved at once.
 const CHUNK: usize = 1 << 16;
-/// The resource that limits descriptors (`RLIMIT_NOFILE`).
-const RLIMIT_NOFILE: usize = 7;
 
 impl Process {
-    pub(super) fn descriptors_max(&self) -> u64 {
-        self.resources[RLIMIT_NOFILE][0]
-    }
-
-    /// Gives an open file the lowest free descriptor.
-    pub(super) fn add_open(&mut self, open: Shared, flags: u64) -> Answer {
-        let close_on_exec = flags & u64::from(o::CLOEXEC) != 0;
-        let max = self.descriptors_max();
-        self.files.table.insert(open, close_on_exec, 0, max)
+    /// The open file of a call that reads or writes `at` a position.
+    fn open_at(&self, fd: u64, at: Option<u64>) -> Answer<Shared> {
+        position(at)?;
+        let open = self.files.table.get(fd)?;
+        if at.is_some() && !open.borrow().is_seekable() {
+            return Err(Errno::ESPIPE);
+        }
+        Ok(open)
     }
 
     pub(super) fn sys_read(&mut self, fd: u64, at: u64, count: u64, from: Option<u64>) -> Answer {
-        let open = self.files.table.get(fd)?;
-        self.read_into(&open, at, count, position(from)?)
+        let open = self.open_at(fd, from)?;
+        if !open.borrow().can_read() {
+            return Err(Errno::EBADF);
+        }
+        self.accessible(at, count)?;
+        self.read_into(&open, at, count, from)
     }
 
     fn read_into(&mut self, open: &Shared, at: u64, count: u64, from: Option<u64>) -> Answer {
         let count = count.min(COUNT_MAX);
+        // Only a file is read to the last byte asked for.
+        let is_file = is_file(&open.borrow().kind);
         let mut buffer = vec![0; CHUNK.min(count as usize)];
         let mut done = 0;
         loop {
+            let to = at.wrapping_add(done);
             let want = (count - done).min(CHUNK as u64) as usize;
-            let from = from.map(|from| from + done);
+            let room = match &open.borrow().kind {
+                // It is read at once, or not at all.
+                Kind::Event { .. } => want,
+                _ => self.writable(to, want),
+            };
+            if room == 0 && done > 0 {
+                break;
+            }
+            // Whether there is anything to read decides whether bad memory is an error.
+            let want = if room == 0 { want.min(1) } else { room };
+            let from = from.map(|from| from.saturating_add(done));
             let read = match self.files.read(open, from, &mut buffer[..want]) {
                 Ok(Some(read)) => read,
                 Ok(None) if done == 0 => return self.wait_or_restart("read"),
                 Err(error) if done == 0 => return Err(error),
                 _ => break,
             };
-            if let Err(error) = self.put(at.wrapping_add(done), &buffer[..read]) {
+            if let Err(error) = self.put(to, &buffer[..read]) {
+                self.files.unread(open, from, &buffer[..read]);
                 return if done == 0 { Err(error) } else { Ok(done) };
             }
             done += read as u64;
-            // Only a file is read to the last byte asked for.
-            let kind = &open.borrow().kind;
-            let is_file = matches!(kind, Kind::Host(_) | Kind::Memory(_) | Kind::Device(_));
             if read < want || done == count || !is_file {
                 break;
             }
@@ -58,20 +71,34 @@ impl Process {
     }
 
     pub(super) fn sys_write(&mut self, fd: u64, at: u64, count: u64, to: Option<u64>) -> Answer {
-        let open = self.files.table.get(fd)?;
-        self.write_from(&open, at, count, position(to)?)
+        let open = self.open_at(fd, to)?;
+        if !open.borrow().can_write() {
+            return Err(Errno::EBADF);
+        }
+        self.accessible(at, count)?;
+        self.write_from(&open, at, count, to)
     }
 
     fn write_from(&mut self, open: &Shared, at: u64, count: u64, to: Option<u64>) -> Answer {
         let count = count.min(COUNT_MAX);
+        let is_file = is_file(&open.borrow().kind);
         let mut buffer = vec![0; CHUNK.min(count as usize)];
         let mut done = 0;
         loop {
-            let want = (count - done).min(CHUNK as u64) as usize;
-            if let Err(error) = self.get(at.wrapping_add(done), &mut buffer[..want]) {
-                return if done == 0 { Err(error) } else { Ok(done) };
+            let from = at.wrapping_add(done);
+            let mut want = (count - done).min(CHUNK as u64) as usize;
+            if let Err(error) = self.get(from, &mut buffer[..want]) {
+                // A file takes what is before the memory that cannot be read.
+                want = if is_file {
+                    self.readable(from, want)
+                } else {
+                    0
+                };
+                if want == 0 {
+                    return if done == 0 { Err(error) } else { Ok(done) };
+                }
             }
-            let to = to.map(|to| to + done);
+            let to = to.map(|to| to.saturating_add(done));
             match self.write_bytes(open, to, &buffer[..want]) {
                 Ok(Some(0)) if want > 0 => break,
                 Ok(Some(written)) => done += written as u64,
@@ -96,6 +123,9 @@ impl Process {
         if written == Err(Errno::EPIPE) {
             self.signals.send(Info::from_kernel(SIGPIPE));
         }
+        if written.is_ok() {
+            self.refresh_mappings(open);
+        }
         written
     }
 
@@ -108,28 +138,61 @@ impl Process {
     }
 
     pub(super) fn sys_readv(&mut self, fd: u64, at: u64, count: u64, from: Option<u64>) -> Answer {
-        let open = self.files.table.get(fd)?;
+        let open = self.open_at(fd, from)?;
+        if !open.borrow().can_read() {
+            return Err(Errno::EBADF);
+        }
+        let vectors = self.vectors(at, count)?;
+        let is_event = matches!(open.borrow().kind, Kind::Event { .. });
+        if is_event {
+            return self.read_event(&open, &vectors);
+        }
         let mut done = 0;
-        for (base, size) in self.vectors(at, count)? {
-            let from = position(from)?.map(|from| from + done);
+        for (base, size) in vectors {
+            let from = from.map(|from| from.saturating_add(done));
             let read = match self.read_into(&open, base, size, from) {
                 Ok(read) => read,
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => break,
             };
             done += read;
-            if read < size || !matches!(open.borrow().kind, Kind::Host(_) | Kind::Memory(_)) {
+            if read < size || !is_file(&open.borrow().kind) {
                 break;
             }
         }
         Ok(done)
     }
 
+    /// An `eventfd` gives its 8 bytes at once, to as many vectors as they need.
+    fn read_event(&mut self, open: &Shared, vectors: &[(u64, u64)]) -> Answer {
+        let total = vectors.iter().fold(0_u64, |sum, v| sum.saturating_add(v.1));
+        if total == 0 {
+            return Ok(0);
+        }
+        let mut bytes = [0; 8];
+        let room = bytes
+            .len()
+            .min(usize::try_from(total).unwrap_or(usize::MAX));
+        let Some(read) = self.files.read(open, None, &mut bytes[..room])? else {
+            return self.wait_or_restart("read");
+        };
+        let mut rest = &bytes[..read];
+        for &(base, size) in vectors {
+            let count = rest.len().min(usize::try_from(size).unwrap_or(usize::MAX));
+            self.put(base, &rest[..count])?;
+            rest = &rest[count..];
+        }
+        Ok(read as u64)
+    }
+
     pub(super) fn sys_writev(&mut self, fd: u64, at: u64, count: u64, to: Option<u64>) -> Answer {
-        let open = self.files.table.get(fd)?;
+        let open = self.open_at(fd, to)?;
+        if !open.borrow().can_write() {
+            return Err(Errno::EBADF);
+        }
         let mut done = 0;
         for (base, size) in self.vectors(at, count)? {
-            let to = position(to)?.map(|to| to + done);
+            let to = to.map(|to| to.saturating_add(done));
             let written = match self.write_from(&open, base, size, to) {
                 Ok(written) => written,
                 Err(error) if done == 0 => return Err(error),
@@ -146,6 +209,12 @@ impl Process {
     pub(super) fn sys_lseek(&mut self, fd: u64, offset: u64, whence: u64) -> Answer {
         let open = self.files.table.get(fd)?;
         let mut open = open.borrow_mut();
+        if whence as u32 > 4 {
+            return Err(Errno::EINVAL);
+        }
+        if matches!(open.kind, Kind::Device(_) | Kind::Event { .. }) {
+            return Ok(0);
+        }
         let size = open.size()?;
         let offset = offset.cast_signed();
         let base = match whence as u32 {
@@ -173,179 +242,30 @@ impl Process {
         Ok(position)
     }
 
-    pub(super) fn sys_close_range(&mut self, first: u64, last: u64, flags: u64) -> Answer {
-        const CLOEXEC: u64 = 4;
-        if first as u32 > last as u32 || flags & !6 != 0 {
-            return Err(Errno::EINVAL);
-        }
-        let range = u64::from(first as u32)..=u64::from(last as u32);
-        let open: Vec<u64> = self.files.table.open().map(|(fd, _)| fd).collect();
-        for fd in open.into_iter().filter(|fd| range.contains(fd)) {
-            if flags & CLOEXEC != 0 {
-                self.files.table.slot_mut(fd)?.close_on_exec = true;
-            } else {
-                self.files.table.close(fd)?;
-            }
-        }
-        Ok(0)
-    }
-
-    pub(super) fn sys_dup(&mut self, fd: u64) -> Answer {
-        let open = self.files.table.get(fd)?;
-        self.add_open(open, 0)
-    }
-
-    /// `dup2`, or `dup3` with flags.
-    pub(super) fn sys_dup2(&mut self, old: u64, new: u64, flags: Option<u64>) -> Answer {
-        let open = self.files.table.get(old)?;
-        let (old, new) = (u64::from(old as u32), u64::from(new as u32));
-        if new >= self.descriptors_max() {
-            return Err(Errno::EBADF);
-        }
-        let close_on_exec = match flags {
-            None if old == new => return Ok(new),
-            None => false,
-            Some(flags) if old == new || flags & !u64::from(o::CLOEXEC) != 0 => {
-                return Err(Errno::EINVAL);
-            }
-            Some(flags) => flags != 0,
-        };
-        self.files.table.set(new, open, close_on_exec);
-        Ok(new)
-    }
-
-    pub(super) fn sys_fcntl(&mut self, fd: u64, command: u64, arg: u64) -> Answer {
-        const DUPFD_CLOEXEC: u32 = 1030;
-        const UNLOCKED: [u8; 2] = [2, 0];
-        /// Flags that can be changed.
-        const SET: u32 = o::APPEND | o::NONBLOCK;
-        let open = self.files.table.get(fd)?;
-        match command as u32 {
-            command @ (0 | DUPFD_CLOEXEC) => {
-                let max = self.descriptors_max();
-                if arg >= max {
-                    return Err(Errno::EINVAL);
-                }
-                self.files.table.insert(open, command != 0, arg, max)
-            }
-            1 => Ok(self.files.table.slot(fd)?.close_on_exec.into()),
-            2 => {
-                self.files.table.slot_mut(fd)?.close_on_exec = arg & 1 != 0;
-                Ok(0)
-            }
-            3 => {
-                let open = open.borrow();
-                let is_file = matches!(open.kind, Kind::Host(_) | Kind::Memory(_) | Kind::Text(_));
-                let large = if is_file { o::LARGEFILE } else { 0 };
-                Ok((open.flags | large).into())
-            }
-            4 => {
-                let flags = &mut open.borrow_mut().flags;
-                *flags = *flags & !SET | arg as u32 & SET;
-                Ok(0)
-            }
-            // Nobody else has locks.
-            5 | 36 => self.put(arg, &UNLOCKED).map(|()| 0),
-            6 | 7 | 37 | 38 => Ok(0),
-            // The owner of signals, and leases.
-            8..=16 => Ok(0),
-            1031 | 1032 => match &open.borrow().kind {
-                Kind::PipeReader(_) | Kind::PipeWriter(_) => Ok(PIPE_SIZE as u64),
-                _ => Err(Errno::EBADF),
-            },
-            _ => Err(Errno::EINVAL),
-        }
-    }
-
-    pub(super) fn sys_ioctl(&mut self, fd: u64, command: u64, arg: u64) -> Answer {
-        const FIONREAD: u32 = 0x541b;
-        const FIONBIO: u32 = 0x5421;
-        const FIONCLEX: u32 = 0x5450;
-        const FIOCLEX: u32 = 0x5451;
-        let open = self.files.table.get(fd)?;
-        match command as u32 {
-            command @ (FIONCLEX | FIOCLEX) => {
-                self.files.table.slot_mut(fd)?.close_on_exec = command == FIOCLEX;
-                Ok(0)
-            }
-            FIONBIO => {
-                let on = self.u32_at(arg)? != 0;
-                let flags = &mut open.borrow_mut().flags;
-                *flags = *flags & !o::NONBLOCK | if on { o::NONBLOCK } else { 0 };
-                Ok(0)
-            }
-            FIONREAD => {
-                let count = {
-                    let open = open.borrow();
-                    match &open.kind {
-                        Kind::PipeReader(end) => end.bytes.borrow().len() as u64,
-                        Kind::Stdin => self.files.streams.available().unwrap_or(0) as u64,
-                        Kind::Host(_) | Kind::Memory(_) => {
-                            open.size()?.saturating_sub(open.position)
-                        }
-                        _ => return Err(Errno::ENOTTY),
-                    }
-                };
-                self.put_u32(arg, count.min(i32::MAX as u64) as u32)?;
-                Ok(0)
-            }
-            // There are no terminals.
-            _ => Err(Errno::ENOTTY),
-        }
-    }
-
-    pub(super) fn sys_pipe(&mut self, at: u64, flags: u64) -> Answer {
-        if flags as u32 & !(o::CLOEXEC | o::NONBLOCK | 0o40000) != 0 {
-            return Err(Errno::EINVAL);
-        }
-        let kept = flags as u32 & o::NONBLOCK;
-        let (reader, writer) = PipeEnd::pair();
-        let reader = Description::new(Kind::PipeReader(reader), kept, b"pipe");
-        let writer = Description::new(Kind::PipeWriter(writer), kept | o::WRONLY, b"pipe");
-        let first = self.add_open(reader.shared(), flags)?;
-        let second = match self.add_open(writer.shared(), flags) {
-            Ok(second) => second,
-            Err(error) => {
-                self.files.table.close(first)?;
-                return Err(error);
-            }
-        };
-        let both = (first | second << 32).to_le_bytes();
-        if let Err(error) = self.put(at, &both) {
-            self.files.table.close(first)?;
-            self.files.table.close(second)?;
-            return Err(error);
-        }
-        Ok(0)
-    }
-
-    pub(super) fn sys_eventfd(&mut self, initial: u64, flags: u64) -> Answer {
-        if flags & 1 != 0 {
-            self.notice(Notice::Part("eventfd as a semaphore"));
-            return Err(Errno::EINVAL);
-        }
-        let kind = Kind::Event(u64::from(initial as u32));
-        let kept = flags as u32 & o::NONBLOCK | o::RDWR;
-        let open = Description::new(kind, kept, b"anon_inode:[eventfd]");
-        self.add_open(open.shared(), flags)
-    }
-
-    pub(super) fn sys_memfd(&mut self, name: u64, flags: u64) -> Answer {
-        let name = self.name_at(name, 249)?;
-        let inode = self.files.new_inode(S_IFREG | 0o777);
-        inode.borrow_mut().links = 0;
-        let path = [b"/memfd:", &name[..], b" (deleted)"].concat();
-        let open = Description::new(Kind::Memory(inode), o::RDWR, &path);
-        let close_on_exec = if flags & 1 != 0 { o::CLOEXEC } else { 0 };
-        self.add_open(open.shared(), close_on_exec.into())
-    }
-
     pub(super) fn sys_sendfile(&mut self, out: u64, from: u64, offset: u64, count: u64) -> Answer {
-        let (out, from) = (self.files.table.get(out)?, self.files.table.get(from)?);
         let start = match offset {
             0 => None,
             at => Some(self.u64_at(at)?),
         };
+        let from = self.files.table.get(from)?;
+        if !from.borrow().can_read() {
+            return Err(Errno::EBADF);
+        }
+        if start.is_some() && !from.borrow().is_seekable() {
+            return Err(Errno::ESPIPE);
+        }
+        position(start)?;
+        if count > i64::MAX as u64 {
+            return Err(Errno::EINVAL);
+        }
+        let out = self.files.table.get(out)?;
+        if !out.borrow().can_write() {
+            return Err(Errno::EBADF);
+        }
+        let is_directory = matches!(from.borrow().kind, Kind::Directory(_));
+        if is_directory || out.borrow().flags & o::APPEND != 0 {
+            return Err(Errno::EINVAL);
+        }
         let mut buffer = vec![0; CHUNK.min(count.min(COUNT_MAX) as usize)];
         let mut done = 0;
         while done < count.min(COUNT_MAX) {
@@ -378,38 +298,14 @@ impl Process {
         }
         Ok(done)
     }
+}
 
-    pub(super) fn sys_ftruncate(&mut self, fd: u64, size: u64) -> Answer {
-        let open = self.files.table.get(fd)?;
-        let open = open.borrow();
-        if !open.can_write() || size > i64::MAX as u64 {
-            return Err(Errno::EINVAL);
-        }
-        match &open.kind {
-            Kind::Host(file) => file.set_len(size)?,
-            Kind::Memory(inode) => {
-                let mut inode = inode.borrow_mut();
-                inode.resize(size)?;
-                (inode.modified, inode.changed) = (self.files.now, self.files.now);
-            }
-            _ => return Err(Errno::EINVAL),
-        }
-        Ok(0)
-    }
-
-    pub(super) fn sys_fallocate(&mut self, fd: u64, mode: u64, from: u64, size: u64) -> Answer {
-        let open = self.files.table.get(fd)?;
-        let end = from.checked_add(size).ok_or(Errno::EFBIG)?;
-        let (writable, now) = (open.borrow().can_write(), open.borrow().size()?);
-        match mode as u32 {
-            _ if !writable => Err(Errno::EBADF),
-            // Keeps the size.
-            1 => Ok(0),
-            0 if end <= now => Ok(0),
-            0 => self.sys_ftruncate(fd, end),
-            _ => Err(Errno::EOPNOTSUPP),
-        }
-    }
+/// Is all read or written that is asked for, up to the end?
+fn is_file(kind: &Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Host(_) | Kind::Memory(_) | Kind::Text(_) | Kind::Device(_)
+    )
 }
 
 /// Where a file is read or written, if not where it stands.

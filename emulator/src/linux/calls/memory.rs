@@ -1,11 +1,13 @@
-//! Memory: `mmap` and the like. Source: Linux 6.12 `mm/mmap.c`, `mm/mremap.c`, `mm/madvise.c`.
+//! Memory: `mmap` and the like, and mappings of files that change. Not here: `mremap` (`remap`).
+//!
+//! Source: Linux 6.12 `mm/mmap.c`, `mm/mprotect.c`, `mm/madvise.c`, `mm/msync.c`, `mm/truncate.c`.
 
 use crate::address_space::{MMAP_MIN_ADDR, MapError, PAGE_SIZE, Permissions, TASK_SIZE};
 use crate::linux::Process;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Kind, Shared};
+use crate::linux::layout::FileMapping;
 use crate::linux::observer::Event;
-use crate::linux::outcome::Notice;
 use crate::load::MMAP_BASE;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -14,19 +16,20 @@ use unwind_sim_unwind::image::Bytes;
 
 const PROT_WRITE: u64 = 2;
 const MAP_SHARED: u64 = 1;
+const MAP_PRIVATE: u64 = 2;
 const MAP_SHARED_VALIDATE: u64 = 3;
-const MAP_FIXED: u64 = 0x10;
+const MAP_32BIT: u64 = 0x40;
+const MAP_GROWSDOWN: u64 = 0x100;
+const MAP_HUGETLB: u64 = 0x4_0000;
+/// What `MAP_SHARED_VALIDATE` lets pass (`LEGACY_MAP_MASK`), huge pages aside.
+const MAP_LEGACY: u64 = 0x7_f97f;
+pub(super) const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
-const MREMAP_MAYMOVE: u64 = 1;
-const MREMAP_FIXED: u64 = 2;
-const MREMAP_DONTUNMAP: u64 = 4;
-const MADV_DONTNEED: u64 = 4;
 
-/// A file that is mapped: its path, the offset, and its bytes from there on.
-struct Content {
-    path: Rc<[u8]>,
-    offset: u64,
+/// A file that is mapped, and its bytes from the offset on.
+pub(super) struct Content {
+    file: FileMapping,
     bytes: Bytes,
 }
 
@@ -60,7 +63,7 @@ fn range(start: u64, size: u64) -> Answer<Range<u64>> {
 }
 
 impl Process {
-    fn is_free(&self, range: &Range<u64>) -> bool {
+    pub(super) fn is_free(&self, range: &Range<u64>) -> bool {
         let areas = &self.machine.state.memory;
         let before_end = range.end.saturating_sub(1);
         areas.area(before_end).is_none()
@@ -68,7 +71,7 @@ impl Process {
     }
 
     /// Maps what is wanted, and says so.
-    fn map(
+    pub(super) fn map(
         &mut self,
         range: &Range<u64>,
         may: Permissions,
@@ -79,11 +82,7 @@ impl Process {
         let mut behind = None;
         match content {
             None => memory.map(range.clone(), may)?,
-            Some(Content {
-                path,
-                offset,
-                bytes,
-            }) => {
+            Some(Content { file, bytes }) => {
                 let held = (bytes.len() as u64).next_multiple_of(PAGE_SIZE);
                 memory.map_file(range.clone(), may, bytes, 0)?;
                 let end = range.start.saturating_add(held);
@@ -92,23 +91,23 @@ impl Process {
                     memory.map(end..range.end, Permissions::NONE)?;
                     behind = Some(end..range.end);
                 }
-                named = Some((path, offset));
+                named = Some(file);
             }
         }
         self.layout.name(range.clone(), named.clone());
         if let Some(behind) = behind {
-            self.layout.add_behind(behind);
+            self.layout.set_behind(behind, Some(may));
         }
         self.events.push(Event::Mapped {
             range: range.clone(),
             permissions: may,
-            file: named,
+            file: named.map(|file| (file.path, file.offset)),
             again: false,
         });
         Ok(())
     }
 
-    fn unmap(&mut self, range: Range<u64>) -> Answer<()> {
+    pub(super) fn unmap(&mut self, range: Range<u64>) -> Answer<()> {
         if range.end <= MMAP_MIN_ADDR {
             return Ok(());
         }
@@ -120,8 +119,12 @@ impl Process {
     }
 
     /// Where something new goes.
-    fn place(&self, hint: u64, size: u64, flags: u64) -> Answer<Range<u64>> {
+    pub(super) fn place(&self, hint: u64, size: u64, flags: u64) -> Answer<Range<u64>> {
+        let size = pages(size)?;
         if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
+            if hint > TASK_SIZE - size {
+                return Err(Errno::ENOMEM);
+            }
             let range = range(hint, size)?;
             if range.start < MMAP_MIN_ADDR {
                 return Err(Errno::EPERM);
@@ -131,16 +134,21 @@ impl Process {
             }
             return Ok(range);
         }
+        let top = if flags & MAP_32BIT != 0 {
+            1 << 31
+        } else {
+            MMAP_BASE
+        };
         let hint = hint & !(PAGE_SIZE - 1);
         if hint >= MMAP_MIN_ADDR
             && let Ok(range) = range(hint, size)
+            && range.end <= top.max(TASK_SIZE * u64::from(flags & MAP_32BIT == 0))
             && self.is_free(&range)
         {
             return Ok(range);
         }
-        let size = pages(size)?;
         let memory = &self.machine.state.memory;
-        let start = memory.find_free(size, MMAP_BASE).ok_or(Errno::ENOMEM)?;
+        let start = memory.find_free(size, top).ok_or(Errno::ENOMEM)?;
         Ok(start..start + size)
     }
 
@@ -153,27 +161,148 @@ impl Process {
         fd: u64,
         offset: u64,
     ) -> Answer {
-        if size == 0 || !offset.is_multiple_of(PAGE_SIZE) {
+        if !offset.is_multiple_of(PAGE_SIZE) {
             return Err(Errno::EINVAL);
         }
-        let is_shared = matches!(flags & 0xf, MAP_SHARED | MAP_SHARED_VALIDATE);
-        if !is_shared && flags & 0xf != 2 {
-            return Err(Errno::EINVAL);
-        }
-        let range = self.place(hint, size, flags)?;
-        let content = match flags & MAP_ANONYMOUS {
-            0 => {
-                let open = self.files.table.get(fd)?;
-                if is_shared && prot & PROT_WRITE != 0 {
-                    self.notice(Notice::Part("writing to a file through shared memory"));
-                    return Err(Errno::ENODEV);
-                }
-                content(&open, offset, range.end - range.start)?
-            }
+        let open = match flags & MAP_ANONYMOUS {
+            0 => Some(self.files.table.get(fd)?),
             _ => None,
+        };
+        if size == 0 {
+            return Err(Errno::EINVAL);
+        }
+        if flags & (MAP_HUGETLB | MAP_GROWSDOWN) != 0 {
+            return self.not_modelled("mmap: huge pages, stacks that grow", Errno::ENOMEM);
+        }
+        let is_shared = match flags & 0xf {
+            MAP_PRIVATE => false,
+            MAP_SHARED => true,
+            MAP_SHARED_VALIDATE if flags & !MAP_LEGACY == 0 => true,
+            MAP_SHARED_VALIDATE if open.is_some() => return Err(Errno::EOPNOTSUPP),
+            _ => return Err(Errno::EINVAL),
+        };
+        let range = self.place(hint, size, flags)?;
+        let content = match &open {
+            Some(open) => {
+                let length = range.end - range.start;
+                if offset > i64::MAX as u64 - length {
+                    return Err(Errno::EOVERFLOW);
+                }
+                self.check_may_map(open, prot, is_shared)?;
+                self.content(open, offset, length, is_shared)?
+            }
+            None => None,
         };
         self.map(&range, permissions(prot), content)?;
         Ok(range.start)
+    }
+
+    /// May an open file be mapped so?
+    fn check_may_map(&mut self, open: &Shared, prot: u64, is_shared: bool) -> Answer<()> {
+        let is_file = matches!(open.borrow().kind, Kind::Host(_) | Kind::Memory(_));
+        let open = open.borrow();
+        let writes = is_shared && prot & PROT_WRITE != 0;
+        if writes && !open.can_write() || !open.can_read() {
+            return Err(Errno::EACCES);
+        }
+        if writes && is_file {
+            let what = "writing to a file through shared memory";
+            return self.not_modelled(what, Errno::ENODEV);
+        }
+        Ok(())
+    }
+
+    /// What an open file holds from `offset` on, at most `size` bytes. `None` for zeros.
+    pub(super) fn content(
+        &self,
+        open: &Shared,
+        offset: u64,
+        size: u64,
+        is_shared: bool,
+    ) -> Answer<Option<Content>> {
+        let open = open.borrow();
+        let bytes = match &open.kind {
+            Kind::Host(file) => {
+                let rest = file.metadata()?.len().saturating_sub(offset).min(size);
+                let mut bytes = vec![0; usize::try_from(rest).map_err(|_| Errno::ENOMEM)?];
+                file.read_exact_at(&mut bytes, offset)?;
+                bytes
+            }
+            Kind::Memory(inode) => {
+                let inode = inode.borrow();
+                let data = usize::try_from(offset)
+                    .ok()
+                    .and_then(|at| inode.data().get(at..));
+                let data = data.unwrap_or_default();
+                data[..data.len().min(size as usize)].to_vec()
+            }
+            Kind::Device(crate::linux::files::Device::Zero) => return Ok(None),
+            _ => return Err(Errno::ENODEV),
+        };
+        let attributes = self.files.attributes_of_open(&open);
+        let file = FileMapping {
+            path: Rc::from(&open.path[..]),
+            offset,
+            object: Some((attributes.device, attributes.inode)),
+            is_shared,
+            is_writable: open.can_write(),
+        };
+        Ok(Some(Content {
+            file,
+            bytes: Bytes::from_vec(bytes),
+        }))
+    }
+
+    /// An open file was written or resized: mappings of it hold what it holds now, but for pages
+    /// that the program wrote to, and end where it ends.
+    pub(super) fn refresh_mappings(&mut self, open: &Shared) {
+        if !self.layout.has_objects() {
+            return;
+        }
+        let is_file = matches!(open.borrow().kind, Kind::Host(_) | Kind::Memory(_));
+        if !is_file {
+            return;
+        }
+        let attributes = self.files.attributes_of_open(&open.borrow());
+        let object = (attributes.device, attributes.inode);
+        for (range, offset) in self.layout.mappings_of(object) {
+            let content = self.content(open, offset, range.end - range.start, false);
+            // What cannot be read any more stays as it was.
+            if let Ok(Some(Content { bytes, .. })) = content {
+                self.refresh_mapping(&range, bytes);
+            }
+        }
+    }
+
+    /// Of the changes of a mapping nothing can fail: it is mapped.
+    fn refresh_mapping(&mut self, range: &Range<u64>, bytes: Bytes) {
+        let held = (bytes.len() as u64).next_multiple_of(PAGE_SIZE);
+        let end = range.start.saturating_add(held).min(range.end);
+        let memory = &mut self.machine.state.memory;
+        for (behind, may) in self.layout.behind_in(&(range.start..end.max(range.start))) {
+            let _ = memory.map_file(behind.clone(), may, Bytes::from_vec(Vec::new()), 0);
+            self.layout.set_behind(behind, None);
+        }
+        if end < range.end {
+            let parts: Vec<(Range<u64>, Permissions)> = memory
+                .areas()
+                .filter(|(area, _)| area.start < range.end && end < area.end)
+                .map(|(area, a)| {
+                    (
+                        area.start.max(end)..area.end.min(range.end),
+                        a.permissions(),
+                    )
+                })
+                .filter(|(part, _)| self.layout.behind(part.start).is_none())
+                .collect();
+            for (part, may) in parts {
+                let _ = memory.map(part.clone(), Permissions::NONE);
+                self.layout.set_behind(part, Some(may));
+            }
+        }
+        if end > range.start {
+            let _ = memory.change_file(range.start..end, bytes);
+        }
     }
 
     pub(super) fn sys_munmap(&mut self, start: u64, size: u64) -> Answer {
@@ -182,40 +311,120 @@ impl Process {
     }
 
     pub(super) fn sys_mprotect(&mut self, start: u64, size: u64, prot: u64) -> Answer {
+        /// `PROT_READ`, `WRITE`, `EXEC`, `SEM`.
+        const PROT_KNOWN: u64 = 0xf;
         if !start.is_multiple_of(PAGE_SIZE) {
             return Err(Errno::EINVAL);
         }
         if size == 0 {
             return Ok(0);
         }
+        // Of those that grow there is only the stack, which is as large as it can be.
+        if prot & !PROT_KNOWN != 0 {
+            return Err(Errno::EINVAL);
+        }
         let range = range(start, size).map_err(|_| Errno::ENOMEM)?;
         if range.start < MMAP_MIN_ADDR {
             return Err(Errno::ENOMEM);
         }
         let may = permissions(prot);
+        let files = self.layout.file_at(range.start);
+        if let Some(file) = files.filter(|file| file.is_shared && prot & PROT_WRITE != 0) {
+            return match file.is_writable {
+                false => Err(Errno::EACCES),
+                true => self.not_modelled("writing to a file through shared memory", Errno::EACCES),
+            };
+        }
         let memory = &mut self.machine.state.memory;
         memory.protect(range.clone(), may)?;
-        for behind in self.layout.behind_in(&range) {
-            memory.protect(behind, Permissions::NONE)?;
+        for (behind, _) in self.layout.behind_in(&range) {
+            memory.protect(behind.clone(), Permissions::NONE)?;
+            self.layout.set_behind(behind, Some(may));
         }
         let file = self.layout.file_at(range.start);
         self.events.push(Event::Mapped {
             range,
             permissions: may,
-            file,
+            file: file.map(|file| (file.path, file.offset)),
             again: true,
         });
         Ok(0)
     }
 
-    pub(super) fn sys_madvise(&mut self, start: u64, size: u64, advice: u64) -> Answer {
+    /// Whole pages from `start` on; what is wrong with the size is `error`.
+    fn whole(start: u64, size: u64, error: Errno) -> Answer<Range<u64>> {
         if !start.is_multiple_of(PAGE_SIZE) {
             return Err(Errno::EINVAL);
         }
-        if size != 0 && advice == MADV_DONTNEED {
-            self.machine.state.memory.discard(range(start, size)?)?;
+        let rounded = size.wrapping_add(PAGE_SIZE - 1) & !(PAGE_SIZE - 1);
+        let end = start.checked_add(rounded).ok_or(error)?;
+        match rounded == 0 && size != 0 {
+            true => Err(error),
+            false => Ok(start..end),
         }
-        Ok(0)
+    }
+
+    /// The parts of a range that are mapped, and whether that is all of it.
+    fn mapped(&self, range: &Range<u64>) -> (Vec<Range<u64>>, bool) {
+        let areas = self.machine.state.memory.areas();
+        let parts: Vec<Range<u64>> = areas
+            .map(|(area, _)| area.start.max(range.start)..area.end.min(range.end))
+            .filter(|part| part.start < part.end)
+            .collect();
+        let size: u64 = parts.iter().map(|part| part.end - part.start).sum();
+        (parts, size == range.end - range.start)
+    }
+
+    pub(super) fn sys_madvise(&mut self, start: u64, size: u64, advice: u64) -> Answer {
+        const DONTNEED: u32 = 4;
+        const REMOVE: u32 = 9;
+        const DONTNEED_LOCKED: u32 = 24;
+        const COLLAPSE: u32 = 25;
+        let advice = advice as u32;
+        if !matches!(advice, 0..=4 | 8..=25 | 100 | 101) {
+            return Err(Errno::EINVAL);
+        }
+        let range = Process::whole(start, size, Errno::EINVAL)?;
+        if range.is_empty() {
+            return Ok(0);
+        }
+        if matches!(advice, REMOVE | COLLAPSE | 100 | 101) {
+            return self.not_modelled("madvise: removing, collapsing, poison", Errno::EINVAL);
+        }
+        let (parts, is_all) = self.mapped(&range);
+        if matches!(advice, DONTNEED | DONTNEED_LOCKED) {
+            for part in parts {
+                self.machine.state.memory.discard(part)?;
+            }
+        }
+        if is_all { Ok(0) } else { Err(Errno::ENOMEM) }
+    }
+
+    pub(super) fn sys_msync(&mut self, start: u64, size: u64, flags: u64) -> Answer {
+        const ASYNC: u32 = 1;
+        const INVALIDATE: u32 = 2;
+        const SYNC: u32 = 4;
+        let flags = flags as u32;
+        let both = ASYNC | SYNC;
+        if flags & !(both | INVALIDATE) != 0 || flags & both == both {
+            return Err(Errno::EINVAL);
+        }
+        let rounded = size.wrapping_add(PAGE_SIZE - 1) & !(PAGE_SIZE - 1);
+        let range = Process::whole(start, rounded, Errno::ENOMEM)?;
+        let is_all = self.mapped(&range).1;
+        if is_all { Ok(0) } else { Err(Errno::ENOMEM) }
+    }
+
+    /// `mlock2`, `mlock` and `munlock`: memory stays where it is anyway.
+    pub(super) fn sys_mlock(&mut self, start: u64, size: u64, flags: u64) -> Answer {
+        const ONFAULT: u32 = 1;
+        if flags as u32 & !ONFAULT != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let from = start & !(PAGE_SIZE - 1);
+        let range = Process::whole(from, size.saturating_add(start - from), Errno::EINVAL)?;
+        let is_all = self.mapped(&range).1;
+        if is_all { Ok(0) } else { Err(Errno::ENOMEM) }
     }
 
     /// The heap's end; where it was if it cannot be there.
@@ -237,103 +446,4 @@ impl Process {
         }
         Ok(self.layout.brk)
     }
-
-    pub(super) fn sys_mremap(
-        &mut self,
-        start: u64,
-        old_size: u64,
-        new_size: u64,
-        flags: u64,
-        to: u64,
-    ) -> Answer {
-        if flags & MREMAP_DONTUNMAP != 0 || old_size == 0 {
-            self.notice(Notice::Part("mremap that keeps the old mapping"));
-            return Err(Errno::EINVAL);
-        }
-        if new_size == 0 || flags & MREMAP_FIXED != 0 && flags & MREMAP_MAYMOVE == 0 {
-            return Err(Errno::EINVAL);
-        }
-        let old = range(start, old_size)?;
-        let size = pages(new_size)?;
-        let old_pages = old.end - old.start;
-        let area = self.machine.state.memory.area(old.start);
-        let (area, may) = area
-            .map(|(r, a)| (r, a.permissions()))
-            .ok_or(Errno::EFAULT)?;
-        if flags & MREMAP_FIXED == 0 && size <= old_pages {
-            if size < old_pages {
-                self.unmap(old.start + size..old.end)?;
-            }
-            return Ok(start);
-        }
-        let is_one = area.end >= old.end;
-        let named = self.layout.file_at(old.start);
-        let grown = old.end..old.start.saturating_add(size);
-        if flags & MREMAP_FIXED == 0 && is_one && named.is_none() && self.is_free(&grown) {
-            self.map(&grown, may, None)?;
-            return Ok(start);
-        }
-        if flags & MREMAP_MAYMOVE == 0 {
-            return Err(Errno::ENOMEM);
-        }
-        let hint = if flags & MREMAP_FIXED != 0 { to } else { 0 };
-        let fixed = if flags & MREMAP_FIXED != 0 {
-            MAP_FIXED
-        } else {
-            0
-        };
-        let new = self.place(hint, size, fixed)?;
-        if new.start < old.end && old.start < new.end {
-            return Err(Errno::EINVAL);
-        }
-        self.map(&new, may, None)?;
-        self.copy_pages(&old, &new)?;
-        self.unmap(old)?;
-        Ok(new.start)
-    }
-
-    /// Copies pages that are not all zero.
-    fn copy_pages(&mut self, from: &Range<u64>, to: &Range<u64>) -> Answer<()> {
-        let size = (from.end - from.start).min(to.end - to.start);
-        let mut page = [0; PAGE_SIZE as usize];
-        for offset in (0..size).step_by(PAGE_SIZE as usize) {
-            let memory = &mut self.machine.state.memory;
-            memory.peek(from.start + offset, &mut page)?;
-            if page != [0; PAGE_SIZE as usize] {
-                memory.poke(to.start + offset, &page)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// What an open file holds from `offset` on, at most `size` bytes. `None` for zeros.
-fn content(open: &Shared, offset: u64, size: u64) -> Answer<Option<Content>> {
-    let open = open.borrow();
-    if !open.can_read() {
-        return Err(Errno::EACCES);
-    }
-    let bytes = match &open.kind {
-        Kind::Host(file) => {
-            let rest = file.metadata()?.len().saturating_sub(offset).min(size);
-            let mut bytes = vec![0; usize::try_from(rest).map_err(|_| Errno::ENOMEM)?];
-            file.read_exact_at(&mut bytes, offset)?;
-            bytes
-        }
-        Kind::Memory(inode) => {
-            let inode = inode.borrow();
-            let data = usize::try_from(offset)
-                .ok()
-                .and_then(|at| inode.data().get(at..));
-            let data = data.unwrap_or_default();
-            data[..data.len().min(size as usize)].to_vec()
-        }
-        Kind::Device(crate::linux::files::Device::Zero) => return Ok(None),
-        _ => return Err(Errno::ENODEV),
-    };
-    Ok(Some(Content {
-        path: Rc::from(&open.path[..]),
-        offset,
-        bytes: Bytes::from_vec(bytes),
-    }))
 }

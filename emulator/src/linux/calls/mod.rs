@@ -1,18 +1,25 @@
 //! System calls: which number is which, one file for each group of them.
 
+mod descriptors;
+mod futex;
 mod guest;
 mod identity;
 mod io;
 mod memory;
 mod names;
 mod poll;
+mod remap;
 mod signal;
 mod stat;
 mod system;
+mod tasks;
 mod text;
 mod time;
+mod xattr;
 
 pub(super) use system::{RESOURCES, resources};
+
+use tasks::{socket, wait4};
 
 use super::errno::{Answer, Errno};
 use super::files::o;
@@ -55,9 +62,10 @@ impl Process {
             nr::sendfile => self.sys_sendfile(a, b, c, d),
             nr::ftruncate => self.sys_ftruncate(a, b),
             nr::fallocate => self.sys_fallocate(a, b, c, d),
-            nr::fsync | nr::fdatasync | nr::flock | nr::fadvise64 | nr::readahead => {
-                self.files.table.get(a).map(|_| 0)
-            }
+            nr::fsync | nr::fdatasync => self.sys_fsync(a),
+            nr::flock => self.sys_flock(a, b),
+            nr::fadvise64 => self.sys_fadvise(a, c, d),
+            nr::readahead => self.sys_readahead(a),
             nr::sync => Ok(0),
             nr::getdents64 => self.sys_getdents64(a, b, c),
             nr::poll | nr::ppoll | nr::select | nr::pselect6 => self.sys_poll(number, args),
@@ -70,7 +78,7 @@ impl Process {
             nr::lstat => self.sys_stat(AT_FDCWD, a, b, stat::AT_SYMLINK_NOFOLLOW),
             nr::fstat => self.sys_fstat(a, b),
             nr::newfstatat => self.sys_stat(a, b, c, d),
-            nr::statx => self.sys_statx(a, b, c, e),
+            nr::statx => self.sys_statx(a, b, c, d, e),
             nr::statfs => self.sys_statfs(a, b),
             nr::fstatfs => self.sys_fstatfs(a, b),
             nr::access => self.sys_access(AT_FDCWD, a, b, 0),
@@ -102,11 +110,7 @@ impl Process {
             nr::fchownat => self.sys_chown(a, b, c, d, e),
             nr::fchown => self.sys_fchown(a, b, c),
             nr::utimensat => self.sys_utimens(a, b, c, d),
-            nr::getxattr | nr::lgetxattr => self.sys_getxattr(a, number == nr::getxattr),
-            nr::fgetxattr => self.files.table.get(a).and(Err(Errno::ENODATA)),
-            nr::listxattr | nr::llistxattr | nr::flistxattr => Ok(0),
-            nr::setxattr | nr::lsetxattr | nr::fsetxattr => Err(Errno::EOPNOTSUPP),
-            nr::removexattr | nr::lremovexattr | nr::fremovexattr => Err(Errno::EOPNOTSUPP),
+            nr::setxattr..=nr::fremovexattr => self.sys_xattr(number, args),
 
             // Memory.
             nr::mmap => self.sys_mmap(a, b, c, d, e, f),
@@ -115,21 +119,23 @@ impl Process {
             nr::mremap => self.sys_mremap(a, b, c, d, e),
             nr::madvise => self.sys_madvise(a, b, c),
             nr::brk => self.sys_brk(a),
-            nr::msync | nr::mlock | nr::munlock | nr::mlock2 => Ok(0),
+            nr::msync => self.sys_msync(a, b, c),
+            nr::mlock | nr::munlock => self.sys_mlock(a, b, 0),
+            nr::mlock2 => self.sys_mlock(a, b, c),
 
             // Signals.
             nr::rt_sigaction => self.sys_sigaction(a, b, c, d),
             nr::rt_sigprocmask => self.sys_sigprocmask(a, b, c, d),
             nr::rt_sigpending => self.sys_sigpending(a, b),
             nr::rt_sigsuspend => self.sys_sigsuspend(a, b),
-            nr::rt_sigtimedwait => self.sys_sigtimedwait(a, b, c),
+            nr::rt_sigtimedwait => self.sys_sigtimedwait(a, b, c, d),
             nr::rt_sigreturn => Ok(self.sigreturn()),
             nr::sigaltstack => self.sys_sigaltstack(a, b),
             nr::kill => self.sys_kill(a, b),
-            nr::tkill => self.sys_tgkill(super::PID.into(), a, b),
+            nr::tkill => self.sys_tkill(a, b),
             nr::tgkill => self.sys_tgkill(a, b, c),
             nr::rt_sigqueueinfo => self.sys_sigqueue(a, b, c),
-            nr::rt_tgsigqueueinfo => self.sys_sigqueue(a, c, d),
+            nr::rt_tgsigqueueinfo => self.sys_tgsigqueue(a, b, c, d),
             nr::pause => self.sys_pause(),
 
             // Time.
@@ -146,7 +152,7 @@ impl Process {
             nr::timer_create => self.sys_timer_create(a, b, c),
             nr::timer_settime => self.sys_timer_settime(a, b, c, d),
             nr::timer_gettime => self.sys_timer_gettime(a, b),
-            nr::timer_getoverrun => Ok(0),
+            nr::timer_getoverrun => self.sys_timer_getoverrun(a),
             nr::timer_delete => self.sys_timer_delete(a),
 
             // The process.
@@ -155,13 +161,14 @@ impl Process {
                 Ok(0)
             }
             nr::execve => self.execve(a, b, c),
-            nr::clone | nr::clone3 | nr::fork | nr::vfork => {
-                self.notice(Notice::Part("other processes and threads"));
-                Err(Errno::ENOSYS)
-            }
-            nr::wait4 | nr::waitid => Err(Errno::ECHILD),
-            nr::futex => self.sys_futex(a, b, c, d),
-            nr::socket | nr::socketpair => Err(Errno::EAFNOSUPPORT),
+            nr::clone => self.sys_clone(a),
+            nr::clone3 => self.sys_clone3(a, b),
+            nr::fork | nr::vfork => self.no_process(),
+            nr::wait4 => wait4(a, c),
+            nr::waitid => self.sys_waitid(a, b, c, d),
+            nr::futex => self.sys_futex(args),
+            nr::socket => socket(a, b),
+            nr::socketpair => self.sys_socketpair(a, b, d),
             nr::connect..=nr::setsockopt | nr::getsockopt => {
                 self.files.table.get(a).and(Err(Errno::ENOTSOCK))
             }
@@ -173,6 +180,13 @@ impl Process {
                 }
             },
         }
+    }
+
+    /// A part of a call that is not modelled: the program is told this error, and the run that it
+    /// may not be what Linux does.
+    fn not_modelled<T>(&mut self, what: &'static str, errno: Errno) -> Answer<T> {
+        self.notice(Notice::Part(what));
+        Err(errno)
     }
 
     /// It waits for what nobody will do.

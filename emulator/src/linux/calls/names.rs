@@ -5,8 +5,10 @@ use super::stat::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW};
 use crate::linux::Process;
 use crate::linux::clock::SECOND;
 use crate::linux::errno::{Answer, Errno};
-use crate::linux::files::{Kind, Node, Place, Special, Time};
-use crate::linux::outcome::Notice;
+use crate::linux::files::{
+    Attributes, Description, Existing, Kind, Node, Opened, Place, Shared, Special, Time,
+    is_not_modelled, is_removed, o,
+};
 
 pub(super) const AT_REMOVEDIR: u64 = 0x200;
 const AT_SYMLINK_FOLLOW: u64 = 0x400;
@@ -20,7 +22,7 @@ impl Process {
         if fd as u32 == AT_FDCWD as u32 {
             return Ok(self.files.cwd.clone());
         }
-        let open = self.files.table.get(fd)?;
+        let open = self.files.table.get_named(fd)?;
         let open = open.borrow();
         match open.kind {
             Kind::Directory(_) | Kind::Path => Ok(open.path.clone()),
@@ -31,6 +33,9 @@ impl Process {
     /// The path at an address, and the directory that it begins in.
     pub(super) fn path_and_base(&self, fd: u64, path: u64) -> Answer<(Vec<u8>, Vec<u8>)> {
         let path = self.path_at(path)?;
+        if path.is_empty() {
+            return Err(Errno::ENOENT);
+        }
         let base = self.base(fd, &path)?;
         Ok((path, base))
     }
@@ -43,7 +48,15 @@ impl Process {
 
     /// What an open file with a name is.
     fn place_of_open(&self, fd: u64) -> Answer<Place> {
-        let open = self.files.table.get(fd)?;
+        self.place_of(&self.files.table.get(fd)?)
+    }
+
+    /// As [`Process::place_of_open`], also of one that is only named.
+    fn place_of_named(&self, fd: u64) -> Answer<Place> {
+        self.place_of(&self.files.table.get_named(fd)?)
+    }
+
+    fn place_of(&self, open: &Shared) -> Answer<Place> {
         let open = open.borrow();
         let path = open.path.clone();
         let node = match &open.kind {
@@ -58,25 +71,59 @@ impl Process {
 
     pub(super) fn sys_open(&mut self, fd: u64, path: u64, flags: u64, mode: u64) -> Answer {
         let (path, base) = self.path_and_base(fd, path)?;
-        if let Some(open) = self.files.opened_already(&path) {
-            return self.add_open(open?, flags);
-        }
-        let place = self.files.place_to_open(&base, &path, flags as u32)?;
+        let place = match self.files.opened_already(&path) {
+            Some(opened) if flags as u32 & o::PATH == 0 => match opened? {
+                Opened::Stream(open) => return self.add_open(open, flags),
+                Opened::File(place) => place,
+            },
+            _ => self.place_to_open(&base, &path, flags as u32)?,
+        };
         let text = match place.node {
             Node::Special(Special::Text(text)) => self.text(text),
             _ => Vec::new(),
         };
-        let open = self.files.open(place, flags as u32, mode as u32, text)?;
+        let free = self.files.table.has_free(self.descriptors_max());
+        free.then_some(()).ok_or(Errno::EMFILE)?;
+        let open = match self.files.open(place, flags as u32, mode as u32, text) {
+            Err(Errno::ENODEV) => {
+                let what = "devices, FIFOs and sockets of the host";
+                return self.not_modelled(what, Errno::ENXIO);
+            }
+            open => open?,
+        };
+        if flags as u32 & o::TRUNC != 0 {
+            self.refresh_mappings(&open);
+        }
         self.add_open(open, flags)
     }
 
+    fn place_to_open(&mut self, base: &[u8], path: &[u8], flags: u32) -> Answer<Place> {
+        let place = self.files.place_to_open(base, path, flags);
+        if place.as_ref().err() == Some(&Errno::ENOENT) {
+            let missing = self.files.resolve(base, path, true);
+            if missing.is_ok_and(|place| is_not_modelled(&place.path)) {
+                return self.not_modelled("a file of /proc that every Linux has", Errno::ENOENT);
+            }
+        }
+        place
+    }
+
     pub(super) fn sys_readlink(&mut self, fd: u64, path: u64, to: u64, size: u64) -> Answer {
-        let place = self.find(fd, path, false)?;
-        let target = place.node.link(&self.files, &place.path);
-        let target = target.ok_or(Errno::EINVAL)??;
         if size as i32 <= 0 {
             return Err(Errno::EINVAL);
         }
+        let is_empty = self.path_at(path)?.is_empty();
+        let place = match is_empty && fd as u32 != AT_FDCWD as u32 {
+            true => self.place_of_named(fd)?,
+            false => self.find(fd, path, false)?,
+        };
+        let target = place.node.link(&self.files, &place.path);
+        let not_a_link = if is_empty {
+            Errno::ENOENT
+        } else {
+            Errno::EINVAL
+        };
+        let target = target.ok_or(not_a_link)??;
         let count = target.len().min(size as usize);
         self.put(to, &target[..count])?;
         Ok(count as u64)
@@ -84,6 +131,9 @@ impl Process {
 
     pub(super) fn sys_getcwd(&mut self, to: u64, size: u64) -> Answer {
         let mut path = self.files.cwd.clone();
+        if is_removed(&path) {
+            return Err(Errno::ENOENT);
+        }
         path.push(0);
         if path.len() as u64 > size {
             return Err(Errno::ERANGE);
@@ -98,8 +148,12 @@ impl Process {
     }
 
     pub(super) fn sys_fchdir(&mut self, fd: u64) -> Answer {
-        let place = self.place_of_open(fd)?;
-        self.change_directory(place)
+        let open = self.files.table.get_named(fd)?;
+        let is_directory = matches!(open.borrow().kind, Kind::Directory(_) | Kind::Path);
+        if !is_directory {
+            return Err(Errno::ENOTDIR);
+        }
+        self.change_directory(self.place_of(&open)?)
     }
 
     fn change_directory(&mut self, place: Place) -> Answer {
@@ -119,6 +173,9 @@ impl Process {
     }
 
     pub(super) fn sys_unlink(&mut self, fd: u64, path: u64, flags: u64) -> Answer {
+        if flags as u32 & !(AT_REMOVEDIR as u32) != 0 {
+            return Err(Errno::EINVAL);
+        }
         let (path, base) = self.path_and_base(fd, path)?;
         self.files.unlink(&base, &path, flags & AT_REMOVEDIR != 0)
     }
@@ -131,15 +188,23 @@ impl Process {
         to: u64,
         flags: u64,
     ) -> Answer {
-        const NO_REPLACE: u64 = 1;
-        if flags & !NO_REPLACE != 0 {
-            self.notice(Notice::Part("renameat2 that exchanges"));
-            return Err(Errno::EINVAL);
-        }
+        const WHITEOUT: u32 = 4;
+        let existing = match flags as u32 {
+            0 => Existing::Replaced,
+            1 => Existing::Kept,
+            2 => Existing::Exchanged,
+            WHITEOUT | 5 => return self.not_modelled("renameat2: whiteouts", Errno::EINVAL),
+            _ => return Err(Errno::EINVAL),
+        };
         let (from, from_base) = self.path_and_base(from_fd, from)?;
         let (to, to_base) = self.path_and_base(to_fd, to)?;
         let (from, to) = ((&from_base[..], &from[..]), (&to_base[..], &to[..]));
-        self.files.rename(from, to, flags & NO_REPLACE != 0)
+        match self.files.rename(from, to, existing) {
+            Err(Errno::EXDEV) => {
+                self.not_modelled("renaming a folder of the host in memory", Errno::EXDEV)
+            }
+            answer => answer,
+        }
     }
 
     pub(super) fn sys_link(
@@ -150,8 +215,11 @@ impl Process {
         to: u64,
         flags: u64,
     ) -> Answer {
+        if flags as u32 & !(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH) as u32 != 0 {
+            return Err(Errno::EINVAL);
+        }
         let from = match self.path_at(from)?.is_empty() {
-            true if flags & AT_EMPTY_PATH != 0 => self.place_of_open(from_fd)?,
+            true if flags & AT_EMPTY_PATH != 0 => self.place_of_named(from_fd)?,
             _ => self.find(from_fd, from, flags & AT_SYMLINK_FOLLOW != 0)?,
         };
         let (to, base) = self.path_and_base(to_fd, to)?;
@@ -169,7 +237,16 @@ impl Process {
             return Err(Errno::EINVAL);
         }
         let place = self.find(AT_FDCWD, path, true)?;
-        self.files.truncate(place, size)
+        let file = match &place.node {
+            Node::Memory(inode) => Some(Kind::Memory(inode.clone())),
+            _ => None,
+        };
+        let path = place.path.clone();
+        self.files.truncate(place, size)?;
+        if let Some(kind) = file {
+            self.refresh_mappings(&Description::new(kind, 0, &path).shared());
+        }
+        Ok(0)
     }
 
     pub(super) fn sys_chmod(&mut self, fd: u64, path: u64, mode: u64) -> Answer {
@@ -190,8 +267,11 @@ impl Process {
         gid: u64,
         flags: u64,
     ) -> Answer {
+        if flags as u32 & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) as u32 != 0 {
+            return Err(Errno::EINVAL);
+        }
         let place = match self.path_at(path)?.is_empty() {
-            true if flags & AT_EMPTY_PATH != 0 => self.place_of_open(fd)?,
+            true if flags & AT_EMPTY_PATH != 0 => self.place_of_named(fd)?,
             _ => self.find(fd, path, flags & AT_SYMLINK_NOFOLLOW == 0)?,
         };
         self.files.chown(place, uid as u32, gid as u32)
@@ -205,19 +285,17 @@ impl Process {
     pub(super) fn sys_utimens(&mut self, fd: u64, path: u64, times: u64, flags: u64) -> Answer {
         const NOW: u64 = 0x3fff_ffff;
         const OMIT: u64 = 0x3fff_fffe;
-        let place = match path {
-            0 => self.place_of_open(fd)?,
-            path => self.find(fd, path, flags & AT_SYMLINK_NOFOLLOW == 0)?,
-        };
         let mut set = [Some(self.files.now); 2];
+        let mut sets_now = true;
         if times != 0 {
             for (index, set) in set.iter_mut().enumerate() {
                 let at = times.wrapping_add(16 * index as u64);
                 let (seconds, nanoseconds) = (self.u64_at(at)?, self.u64_at(at.wrapping_add(8))?);
                 match nanoseconds {
                     NOW => {}
-                    OMIT => *set = None,
+                    OMIT => (*set, sets_now) = (None, false),
                     nanoseconds if nanoseconds < SECOND => {
+                        sets_now = false;
                         *set = Some(Time {
                             seconds: seconds.cast_signed(),
                             nanoseconds: nanoseconds as u32,
@@ -230,22 +308,59 @@ impl Process {
         if set == [None, None] {
             return Ok(0);
         }
-        self.files.set_times(place, set[0], set[1])
+        if flags as u32 & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) as u32 != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if path == 0 && fd as u32 != AT_FDCWD as u32 {
+            let open = self.files.table.get(fd)?;
+            if flags != 0 {
+                return Err(Errno::EINVAL);
+            }
+            let has_name = !matches!(
+                open.borrow().kind,
+                Kind::PipeReader(_) | Kind::PipeWriter(_) | Kind::Event { .. }
+            );
+            // What has no name keeps no times either.
+            return match has_name {
+                true => self.set_times(self.place_of(&open)?, set, sets_now),
+                false => Ok(0),
+            };
+        }
+        let place = match self.path_at(path)?.is_empty() {
+            true if flags & AT_EMPTY_PATH != 0 => self.place_of_named(fd)?,
+            _ => self.find(fd, path, flags & AT_SYMLINK_NOFOLLOW == 0)?,
+        };
+        self.set_times(place, set, sets_now)
     }
 
-    /// There are no attributes.
-    pub(super) fn sys_getxattr(&mut self, path: u64, follow: bool) -> Answer {
-        self.find(AT_FDCWD, path, follow)?;
-        Err(Errno::ENODATA)
+    fn set_times(&mut self, place: Place, set: [Option<Time>; 2], now: bool) -> Answer {
+        self.files.set_times(place, set[0], set[1], now)
     }
 
     pub(super) fn sys_access(&mut self, fd: u64, path: u64, mode: u64, flags: u64) -> Answer {
-        if mode & !7 != 0 {
+        const AT_EACCESS: u64 = 0x200;
+        if mode & !7 != 0
+            || flags as u32 & !(AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) as u32 != 0
+        {
             return Err(Errno::EINVAL);
         }
+        let effective = self.files.identity.clone();
+        if flags & AT_EACCESS == 0 {
+            self.files.identity = effective.as_real();
+        }
+        let attributes = self.attributes_to_access(fd, path, flags);
+        let allowed = attributes.map(|a| self.files.allows(&a, mode as u32));
+        self.files.identity = effective;
+        match allowed? {
+            true => Ok(0),
+            false => Err(Errno::EACCES),
+        }
+    }
+
+    fn attributes_to_access(&self, fd: u64, path: u64, flags: u64) -> Answer<Attributes> {
         let attributes = match self.path_at(path)?.is_empty() {
             true if flags & AT_EMPTY_PATH != 0 => {
-                let open = self.files.table.get(fd)?;
+                let open = self.files.table.get_named(fd)?;
                 self.files.attributes_of_open(&open.borrow())
             }
             _ => {
@@ -253,9 +368,6 @@ impl Process {
                 self.files.attributes(&place)
             }
         };
-        match self.files.allows(&attributes, mode as u32) {
-            true => Ok(0),
-            false => Err(Errno::EACCES),
-        }
+        Ok(attributes)
     }
 }

@@ -11,8 +11,15 @@ const POLLOUT: u16 = 4;
 const POLLERR: u16 = 8;
 const POLLHUP: u16 = 0x10;
 const POLLNVAL: u16 = 0x20;
-/// `FD_SETSIZE`, and more than `select` can have.
-const SELECT_MAX: u64 = 1024;
+/// As [`POLLIN`] and [`POLLOUT`] but for "normal" data: there is no other.
+const POLLRDNORM: u16 = 0x40;
+const POLLWRNORM: u16 = 0x100;
+const READABLE: u16 = POLLIN | POLLRDNORM;
+const WRITABLE: u16 = POLLOUT | POLLWRNORM;
+/// Nanoseconds of a microsecond.
+const MICROSECOND: u64 = 1000;
+/// The sets that `select` looks at.
+const SETS: usize = 3;
 
 impl Process {
     fn ready(&self, open: &Shared) -> u16 {
@@ -21,23 +28,26 @@ impl Process {
                 let bytes = if end.bytes.borrow().is_empty() {
                     0
                 } else {
-                    POLLIN
+                    READABLE
                 };
                 bytes | if end.is_alone() { POLLHUP } else { 0 }
             }
             Kind::PipeWriter(end) => {
                 let room = if end.bytes.borrow().len() < PIPE_SIZE {
-                    POLLOUT
+                    WRITABLE
                 } else {
                     0
                 };
                 room | if end.is_alone() { POLLERR } else { 0 }
             }
-            Kind::Stdin => POLLIN,
-            Kind::Stdout | Kind::Stderr => POLLOUT,
-            Kind::Event(counter) => POLLOUT | if *counter > 0 { POLLIN } else { 0 },
+            Kind::Stdin => READABLE,
+            Kind::Stdout | Kind::Stderr => WRITABLE,
+            Kind::Event { counter, .. } => {
+                let writable = if *counter < u64::MAX - 1 { POLLOUT } else { 0 };
+                writable | if *counter > 0 { POLLIN } else { 0 }
+            }
             Kind::Path => POLLNVAL,
-            _ => POLLIN | POLLOUT,
+            _ => READABLE | WRITABLE,
         }
     }
 
@@ -50,17 +60,18 @@ impl Process {
                 time => Some(time as u64 * milliseconds),
             },
             nr::ppoll => self.interval_at(c, 1)?,
-            nr::select => self.interval_at(e, 1000)?,
+            nr::select => self.interval_at(e, MICROSECOND)?,
             _ => self.interval_at(e, 1)?,
         };
         let mask = match number {
-            nr::ppoll if d != 0 => Some(self.u64_at(d)?),
-            nr::pselect6 if f != 0 => match self.u64_at(f)? {
-                0 => None,
-                at => Some(self.u64_at(at)?),
-            },
+            nr::ppoll => self.mask_at(d, e)?,
+            nr::pselect6 if f != 0 => {
+                let (at, size) = (self.u64_at(f)?, self.u64_at(f.wrapping_add(8))?);
+                self.mask_at(at, size)?
+            }
             _ => None,
         };
+        let begin = self.clock.now(Base::Real);
         if let Some(mask) = mask {
             self.signals.suspend(mask);
         }
@@ -76,7 +87,26 @@ impl Process {
         if mask.is_some() && answer != Err(Errno::ERESTARTNOHAND) {
             self.signals.resume();
         }
+        if let Some(timeout) = timeout {
+            let left = timeout.saturating_sub(self.clock.now(Base::Real) - begin);
+            // What cannot be written is left as it is.
+            let _ = match number {
+                nr::ppoll => self.put_words(c, &[left / SECOND, left % SECOND]),
+                nr::select => self.put_words(e, &[left / SECOND, left % SECOND / MICROSECOND]),
+                nr::pselect6 => self.put_words(e, &[left / SECOND, left % SECOND]),
+                _ => Ok(()),
+            };
+        }
         answer
+    }
+
+    /// A signal mask of `size` bytes; `None` if there is none.
+    fn mask_at(&self, at: u64, size: u64) -> Answer<Option<u64>> {
+        match (at, size) {
+            (0, _) => Ok(None),
+            (at, 8) => self.u64_at(at).map(Some),
+            _ => Err(Errno::EINVAL),
+        }
     }
 
     /// Nothing is ready, and nobody makes anything ready.
@@ -102,18 +132,22 @@ impl Process {
             return Ok(None);
         }
         let (seconds, rest) = (self.u64_at(at)?, self.u64_at(at.wrapping_add(8))?);
-        if seconds > i64::MAX as u64 || rest >= SECOND / unit {
+        let parts = SECOND / unit;
+        // Microseconds may be more than a second has.
+        if seconds.max(rest) > i64::MAX as u64 || rest >= parts && unit == 1 {
             return Err(Errno::EINVAL);
         }
-        Ok(Some(
-            seconds.saturating_mul(SECOND).saturating_add(rest * unit),
-        ))
+        let seconds = seconds.saturating_add(rest / parts);
+        let rest = rest % parts * unit;
+        Ok(Some(seconds.saturating_mul(SECOND).saturating_add(rest)))
     }
 
     fn poll_once(&mut self, at: u64, count: u64) -> Answer {
+        let count = u64::from(count as u32);
         if count > self.descriptors_max() {
             return Err(Errno::EINVAL);
         }
+        self.accessible(at, 8 * count)?;
         let mut found = 0;
         for index in 0..count {
             let at = at.wrapping_add(8 * index);
@@ -132,31 +166,42 @@ impl Process {
     }
 
     /// Writes what is ready only if something is, or it is the `last` time.
-    fn select_once(&mut self, count: u64, sets: [u64; 3], last: bool) -> Answer {
-        let count = u64::from(count as u32);
-        if count > SELECT_MAX {
+    fn select_once(&mut self, count: u64, sets: [u64; SETS], last: bool) -> Answer {
+        if (count as i32) < 0 {
             return Err(Errno::EINVAL);
         }
-        let words = count.div_ceil(64);
-        let mut results = [[0; (SELECT_MAX / 64) as usize]; 3];
+        // What is behind the table of descriptors is not looked at.
+        let count = (count as u32 as u64).min(self.files.table.room());
+        let words = count.div_ceil(64) as usize;
+        let mut results = [const { Vec::new() }; SETS];
         let mut found = 0;
-        for (index, &set) in sets.iter().enumerate().filter(|(_, set)| **set != 0) {
-            for fd in 0..count {
-                let word = self.u64_at(set.wrapping_add(fd / 64 * 8))?;
-                if word & 1 << (fd % 64) == 0 {
+        for (result, &set) in results.iter_mut().zip(&sets).filter(|(_, set)| **set != 0) {
+            for word in 0..words as u64 {
+                result.push(self.u64_at(set.wrapping_add(8 * word))?);
+            }
+        }
+        for (index, result) in results.iter_mut().enumerate() {
+            let asked = if sets[index] == 0 { 0 } else { count };
+            for fd in 0..asked {
+                let word: &mut u64 = &mut result[(fd / 64) as usize];
+                let bit = 1 << (fd % 64);
+                if *word & bit == 0 {
                     continue;
                 }
-                let ready = self.ready(&self.files.table.get(fd)?);
-                let wanted = [POLLIN | POLLHUP | POLLERR, POLLOUT | POLLERR, 0][index];
-                if ready & wanted != 0 {
-                    results[index][(fd / 64) as usize] |= 1 << (fd % 64);
-                    found += 1;
+                let ready = self.ready(&self.files.table.get_named(fd)?);
+                let wanted = [POLLIN | POLLHUP | POLLERR, POLLOUT | POLLERR, 0][index] | POLLNVAL;
+                match ready & wanted {
+                    0 => *word &= !bit,
+                    _ => found += 1,
                 }
+            }
+            if let Some(last) = result.last_mut().filter(|_| !count.is_multiple_of(64)) {
+                *last &= (1 << (count % 64)) - 1;
             }
         }
         if found > 0 || last {
             for (result, &set) in results.iter().zip(&sets).filter(|(_, set)| **set != 0) {
-                self.put_words(set, &result[..words as usize])?;
+                self.put_words(set, result)?;
             }
         }
         Ok(found)

@@ -4,8 +4,8 @@ use crate::linux::clock::Base;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::signal_frame;
 use crate::linux::signals::{
-    Action, AlternateStack, Info, SIGKILL, SIGNALS, SIGSTOP, SS_AUTODISARM, SS_DISABLE, SS_ONSTACK,
-    Signals,
+    Action, AlternateStack, Info, SA_RESTORER, SIGKILL, SIGNALS, SIGSTOP, SS_AUTODISARM,
+    SS_DISABLE, SS_ONSTACK, Signals, UNBLOCKABLE,
 };
 use crate::linux::{PID, Process};
 use crate::state::reg;
@@ -14,6 +14,8 @@ const SI_USER: i32 = 0;
 const SI_TKILL: i32 = -6;
 /// The smallest alternate stack (`MINSIGSTKSZ`).
 const ALTERNATE_MIN: u64 = 2048;
+/// The flags that `sigaction` keeps (`UAPI_SA_FLAGS`): others a program finds cleared.
+const SA_KNOWN: u64 = 0xdc00_0807 | SA_RESTORER;
 
 /// A signal's number; `None` for 0.
 fn signal(number: u64) -> Answer<Option<u8>> {
@@ -65,15 +67,19 @@ impl Process {
                 })
             }
         };
-        if old != 0 {
-            let words = [action.handler, action.flags, action.restorer, action.mask];
-            self.put_words(old, &words)?;
-        }
         if let Some(set) = set {
-            *self.signals.action_mut(signal) = set;
+            *self.signals.action_mut(signal) = Action {
+                flags: set.flags & SA_KNOWN,
+                mask: set.mask & !UNBLOCKABLE,
+                ..set
+            };
             if self.signals.is_ignored(signal) {
                 self.signals.drop_pending(signal);
             }
+        }
+        if old != 0 {
+            let words = [action.handler, action.flags, action.restorer, action.mask];
+            self.put_words(old, &words)?;
         }
         Ok(0)
     }
@@ -127,7 +133,16 @@ impl Process {
         Err(self.blocked(call))
     }
 
-    pub(super) fn sys_sigtimedwait(&mut self, set: u64, info: u64, timeout: u64) -> Answer {
+    pub(super) fn sys_sigtimedwait(
+        &mut self,
+        set: u64,
+        info: u64,
+        timeout: u64,
+        size: u64,
+    ) -> Answer {
+        if size != 8 {
+            return Err(Errno::EINVAL);
+        }
         let set = self.u64_at(set)?;
         let until = match timeout {
             0 => None,
@@ -183,28 +198,53 @@ impl Process {
         self.send_to_itself(signal, SI_USER)
     }
 
+    pub(super) fn sys_tkill(&mut self, thread: u64, number: u64) -> Answer {
+        self.sys_tgkill(PID.into(), thread, number)
+    }
+
     pub(super) fn sys_tgkill(&mut self, group: u64, thread: u64, number: u64) -> Answer {
-        let signal = signal(number)?;
+        if (group as i32) <= 0 || (thread as i32) <= 0 {
+            return Err(Errno::EINVAL);
+        }
         if [group, thread].iter().any(|&id| id as u32 != PID) {
             return Err(Errno::ESRCH);
         }
+        let signal = signal(number)?;
         self.send_to_itself(signal, SI_TKILL)
     }
 
     fn send_to_itself(&mut self, signal: Option<u8>, code: i32) -> Answer {
         if let Some(signal) = signal {
-            let uid = self.files.identity.uid;
+            let uid = self.files.identity.user.real;
             self.signals.send(Info::from_itself(signal, code, uid));
         }
         Ok(0)
     }
 
+    /// `rt_tgsigqueueinfo`.
+    pub(super) fn sys_tgsigqueue(
+        &mut self,
+        group: u64,
+        thread: u64,
+        number: u64,
+        info: u64,
+    ) -> Answer {
+        self.bytes::<128>(info)?;
+        if (group as i32) <= 0 || (thread as i32) <= 0 {
+            return Err(Errno::EINVAL);
+        }
+        if thread as u32 != PID {
+            return Err(Errno::ESRCH);
+        }
+        self.sys_sigqueue(group, number, info)
+    }
+
     pub(super) fn sys_sigqueue(&mut self, pid: u64, number: u64, info: u64) -> Answer {
-        let signal = signal(number)?;
+        let bytes = self.bytes(info)?;
         if pid as u32 != PID {
             return Err(Errno::ESRCH);
         }
-        let bytes = self.bytes(info)?;
+        let signal = signal(number)?;
         if let Some(signal) = signal {
             self.signals.send(Info::given(signal, bytes));
         }

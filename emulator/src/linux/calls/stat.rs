@@ -9,18 +9,27 @@ pub(super) const AT_EMPTY_PATH: u64 = 0x1000;
 
 /// `STATX_BASIC_STATS`.
 const STATX_BASIC_STATS: u32 = 0x7ff;
+/// `AT_STATX_SYNC_TYPE`: one of two, or none.
+const SYNC: u32 = 0x6000;
+/// The smallest `struct linux_dirent64`, bytes.
+const ENTRY_MIN: usize = 24;
 /// Size of `struct statx`.
 const STATX_SIZE: usize = 256;
 
 impl Process {
     /// Of a path, or of an open file if the path is empty and may be.
     fn attributes(&self, fd: u64, path: u64, flags: u64) -> Answer<Attributes> {
+        const AT_NO_AUTOMOUNT: u32 = 0x800;
+        let known = (AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) as u32 | AT_NO_AUTOMOUNT | SYNC;
+        if flags as u32 & !known != 0 || flags as u32 & SYNC == SYNC {
+            return Err(Errno::EINVAL);
+        }
         if flags & AT_EMPTY_PATH != 0 && (path == 0 || self.path_at(path)?.is_empty()) {
             if fd as u32 == super::AT_FDCWD as u32 {
                 let place = self.files.find(&self.files.cwd, b".", true)?;
                 return Ok(self.files.attributes(&place));
             }
-            let open = self.files.table.get(fd)?;
+            let open = self.files.table.get_named(fd)?;
             return Ok(self.files.attributes_of_open(&open.borrow()));
         }
         let place = self.find(fd, path, flags & AT_SYMLINK_NOFOLLOW == 0)?;
@@ -34,13 +43,24 @@ impl Process {
     }
 
     pub(super) fn sys_fstat(&mut self, fd: u64, to: u64) -> Answer {
-        let open = self.files.table.get(fd)?;
+        let open = self.files.table.get_named(fd)?;
         let attributes = self.files.attributes_of_open(&open.borrow());
         self.put(to, &stat(&attributes))?;
         Ok(0)
     }
 
-    pub(super) fn sys_statx(&mut self, fd: u64, path: u64, flags: u64, to: u64) -> Answer {
+    pub(super) fn sys_statx(
+        &mut self,
+        fd: u64,
+        path: u64,
+        flags: u64,
+        mask: u64,
+        to: u64,
+    ) -> Answer {
+        const RESERVED: u32 = 1 << 31;
+        if mask as u32 & RESERVED != 0 {
+            return Err(Errno::EINVAL);
+        }
         let attributes = self.attributes(fd, path, flags)?;
         self.put(to, &statx(&attributes))?;
         Ok(0)
@@ -52,7 +72,7 @@ impl Process {
     }
 
     pub(super) fn sys_fstatfs(&mut self, fd: u64, to: u64) -> Answer {
-        let path = self.files.table.get(fd)?.borrow().path.clone();
+        let path = self.files.table.get_named(fd)?.borrow().path.clone();
         self.put_statfs(&path, to)
     }
 
@@ -77,23 +97,31 @@ impl Process {
     pub(super) fn sys_getdents64(&mut self, fd: u64, to: u64, size: u64) -> Answer {
         let open = self.files.table.get(fd)?;
         let path = open.borrow().path.clone();
-        if let Kind::Directory(names @ None) = &mut open.borrow_mut().kind {
+        let is_unread = matches!(open.borrow().kind, Kind::Directory(None));
+        if is_unread {
             let mut all = vec![(b".".to_vec(), 4), (b"..".to_vec(), 4)];
             all.extend(self.files.list(&path)?);
-            *names = Some(all);
+            open.borrow_mut().kind = Kind::Directory(Some(all));
         }
-        let mut open = open.borrow_mut();
-        let position = open.position;
-        let Kind::Directory(Some(names)) = &open.kind else {
-            return Err(Errno::ENOTDIR);
+        let position = open.borrow().position;
+        // The descriptor itself may be among what is listed: nothing stays borrowed.
+        let rest: Vec<(Vec<u8>, u8)> = match &open.borrow().kind {
+            Kind::Directory(Some(names)) => {
+                let start = usize::try_from(position).ok();
+                let rest = start.and_then(|start| names.get(start..));
+                let room = usize::try_from(size as u32).unwrap_or(0) / ENTRY_MIN + 1;
+                rest.unwrap_or_default()
+                    .iter()
+                    .take(room)
+                    .cloned()
+                    .collect()
+            }
+            _ => return Err(Errno::ENOTDIR),
         };
+        let size = u64::from(size as u32);
         let mut out: Vec<u8> = Vec::new();
-        let start = usize::try_from(position).ok();
-        let rest = start
-            .and_then(|start| names.get(start..))
-            .unwrap_or_default();
         let mut next = position;
-        for (name, kind) in rest {
+        for (name, kind) in &rest {
             let length = (19 + name.len() + 1).next_multiple_of(8);
             if (out.len() + length) as u64 > size {
                 if out.is_empty() {
@@ -113,7 +141,7 @@ impl Process {
             out.resize(end, 0);
         }
         self.put(to, &out)?;
-        open.position = next;
+        open.borrow_mut().position = next;
         Ok(out.len() as u64)
     }
 }

@@ -1,4 +1,4 @@
-//! What the machine is like: names, memory, limits; and `futex`.
+//! What the machine is like: names, memory, limits.
 
 use super::text::{RELEASE, VERSION};
 use crate::linux::Process;
@@ -32,7 +32,7 @@ pub(in crate::linux) fn resources(limits: &Limits) -> [[u64; 2]; RESOURCES] {
 
 impl Process {
     pub(super) fn sys_prlimit(&mut self, which: u64, new: u64, old: u64) -> Answer {
-        let which = usize::try_from(which).ok().filter(|&w| w < RESOURCES);
+        let which = Some(which as u32 as usize).filter(|&w| w < RESOURCES);
         let which = which.ok_or(Errno::EINVAL)?;
         let now = self.resources[which];
         if new != 0 {
@@ -49,6 +49,20 @@ impl Process {
             self.put_words(old, &now)?;
         }
         Ok(0)
+    }
+
+    /// `getrlimit`: the address must be good.
+    pub(super) fn sys_getrlimit(&mut self, which: u64, to: u64) -> Answer {
+        let now = self.resources.get(which as u32 as usize);
+        let now = *now.ok_or(Errno::EINVAL)?;
+        self.put_words(to, &now)?;
+        Ok(0)
+    }
+
+    /// `setrlimit`: the address must be good.
+    pub(super) fn sys_setrlimit(&mut self, which: u64, from: u64) -> Answer {
+        self.bytes::<16>(from)?;
+        self.sys_prlimit(which, from, 0)
     }
 
     /// `struct new_utsname`.
@@ -78,9 +92,14 @@ impl Process {
 
     /// `struct rusage`.
     pub(super) fn sys_getrusage(&mut self, who: u64, to: u64) -> Answer {
-        const CHILDREN: u32 = u32::MAX;
+        const SELF: i32 = 0;
+        const CHILDREN: i32 = -1;
+        const THREAD: i32 = 1;
         let mut words = [0; 18];
-        if who as u32 != CHILDREN {
+        if !matches!(who as i32, SELF | CHILDREN | THREAD) {
+            return Err(Errno::EINVAL);
+        }
+        if who as i32 != CHILDREN {
             let time = self.clock.now(Base::Processor);
             words[0] = time / SECOND;
             words[1] = time % SECOND / 1000;
@@ -89,50 +108,5 @@ impl Process {
         }
         self.put_words(to, &words)?;
         Ok(0)
-    }
-
-    /// Nobody else can wake, and nobody waits.
-    pub(super) fn sys_futex(&mut self, at: u64, op: u64, value: u64, timeout: u64) -> Answer {
-        const WAIT: u32 = 0;
-        const WAKE: u32 = 1;
-        const REQUEUE: u32 = 3;
-        const CMP_REQUEUE: u32 = 4;
-        const WAKE_OP: u32 = 5;
-        const WAIT_BITSET: u32 = 9;
-        const WAKE_BITSET: u32 = 10;
-        const REALTIME: u32 = 256;
-        if !at.is_multiple_of(4) {
-            return Err(Errno::EINVAL);
-        }
-        // Without FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME.
-        let operation = op as u32 & !(128 | REALTIME);
-        match operation {
-            WAKE | WAKE_BITSET | REQUEUE | WAKE_OP => Ok(0),
-            CMP_REQUEUE => match self.u32_at(at)? == timeout as u32 {
-                true => Ok(0),
-                false => Err(Errno::EAGAIN),
-            },
-            WAIT | WAIT_BITSET => {
-                if self.u32_at(at)? != value as u32 {
-                    return Err(Errno::EAGAIN);
-                }
-                let until = match timeout {
-                    0 => None,
-                    at if operation == WAIT => {
-                        let now = self.clock.now(Base::Real);
-                        Some(now.saturating_add(self.duration_at(at)?))
-                    }
-                    at => Some(self.time_at(u64::from(op as u32 & REALTIME == 0), at)?),
-                };
-                if self.sleep_until_signal(until) {
-                    return Err(Errno::ERESTARTSYS);
-                }
-                match until {
-                    Some(_) => Err(Errno::ETIMEDOUT),
-                    None => Err(self.blocked("futex")),
-                }
-            }
-            _ => Err(Errno::ENOSYS),
-        }
     }
 }

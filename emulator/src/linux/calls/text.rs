@@ -4,6 +4,7 @@ use super::system::MEMORY;
 use crate::address_space::{Access, PAGE_SIZE};
 use crate::linux::clock::SECOND;
 use crate::linux::files::Text;
+use crate::linux::identity::Ids;
 use crate::linux::{PARENT_PID, PID, Process};
 use std::fmt::Write;
 
@@ -27,7 +28,17 @@ impl Process {
     fn words(&self, text: Text) -> String {
         let name = String::from_utf8_lossy(&self.name);
         let pages = self.machine.state.memory.pages_in_use();
-        let (uid, gid) = (self.files.identity.uid, self.files.identity.gid);
+        let ids = |ids: Ids| {
+            let Ids {
+                real,
+                effective,
+                saved,
+                file,
+            } = ids;
+            format!("{real}\t{effective}\t{saved}\t{file}")
+        };
+        let identity = &self.files.identity;
+        let (uids, gids) = (ids(identity.user), ids(identity.group));
         let mapped: u64 = self
             .machine
             .state
@@ -42,7 +53,7 @@ impl Process {
                 let stack = self.layout.stack.end;
                 let zeros = " 0".repeat(24);
                 format!(
-                    "{PID} ({name}) R {PARENT_PID} {PID} {PID} 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 \
+                    "{PID} ({name}) R {PARENT_PID} {PID} {PARENT_PID} 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 \
                      1000 {mapped} {pages} 18446744073709551615 0 0 {stack}{zeros}\n"
                 )
             }
@@ -50,7 +61,7 @@ impl Process {
             Text::Status => format!(
                 "Name:\t{name}\nUmask:\t{:04o}\nState:\tR (running)\nTgid:\t{PID}\nNgid:\t0\n\
                  Pid:\t{PID}\nPPid:\t{PARENT_PID}\nTracerPid:\t0\n\
-                 Uid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t{gid}\t{gid}\t{gid}\t{gid}\n\
+                 Uid:\t{uids}\nGid:\t{gids}\n\
                  VmSize:\t{} kB\nVmRSS:\t{} kB\nThreads:\t1\n",
                 self.files.umask,
                 mapped / 1024,
@@ -84,7 +95,7 @@ impl Process {
             let mut line = String::new();
             let (read, write) = (may(Access::Read, 'r'), may(Access::Write, 'w'));
             let execute = may(Access::Execute, 'x');
-            let offset = file.as_ref().map_or(0, |(_, offset)| *offset);
+            let offset = file.as_ref().map_or(0, |file| file.offset);
             // A string takes all that is written.
             let _ = write!(
                 line,
@@ -92,7 +103,7 @@ impl Process {
                 range.start, range.end
             );
             let name: &[u8] = match &file {
-                Some((path, _)) => path,
+                Some(file) => &file.path,
                 None if self.layout.stack.contains(&range.start) => b"[stack]",
                 None if (self.layout.heap..self.layout.brk).contains(&range.start) => b"[heap]",
                 None => b"",

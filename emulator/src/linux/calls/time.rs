@@ -1,9 +1,9 @@
 //! Time and timers, all virtual.
 
-use crate::linux::Process;
 use crate::linux::clock::{Base, Clock, Owner, SECOND, Timer};
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::signals::{Info, SIGALRM, SIGNALS, SIGPROF, SIGVTALRM};
+use crate::linux::{PID, Process};
 
 /// Timers of a process.
 const TIMERS_MAX: usize = 256;
@@ -102,7 +102,10 @@ impl Process {
             if self.signals.is_deliverable() {
                 return true;
             }
-            let timer = self.clock.next_while_sleeping();
+            let signals = &self.signals;
+            let timer = self
+                .clock
+                .next_while_sleeping(|signal| signals.would_wake(signal));
             let next = match (timer, until) {
                 (None, None) => return false,
                 (Some(timer), until) => timer.min(until.unwrap_or(u64::MAX)),
@@ -121,20 +124,46 @@ impl Process {
         if self.clock.until_timer() != Some(0) {
             return;
         }
-        for timer in self.clock.expired() {
+        for (timer, times) in self.clock.expired() {
             match timer.owner {
                 _ if timer.signal == 0 => {}
                 Owner::Interval(_) => self.signals.send(Info::from_kernel(timer.signal)),
-                Owner::Posix(number) => {
-                    let info = Info::from_timer(timer.signal, number as u32, timer.value);
-                    self.signals.send(info);
-                }
+                Owner::Posix(number) => self.expire_posix(&timer, number, times),
             }
         }
     }
 
+    /// A timer whose signal is still pending only counts (`si_overrun`).
+    fn expire_posix(&mut self, timer: &Timer, number: u64, times: u64) {
+        const OVERRUNS_MAX: u64 = i32::MAX as u64;
+        let pending = self.signals.pending_of_timer(number as u32);
+        let before = if pending { timer.overruns + 1 } else { 0 };
+        let overruns = (before + times - 1).min(OVERRUNS_MAX);
+        if let Some(timer) = self.timer(timer.owner) {
+            timer.overruns = overruns;
+        }
+        if pending {
+            self.signals.set_overruns(number as u32, overruns as u32);
+            return;
+        }
+        let info = Info::from_timer(timer.signal, number as u32, overruns as u32, timer.value);
+        self.signals.send(info);
+    }
+
     pub(super) fn sys_nanosleep(&mut self, clock: u64, flags: u64, at: u64, rest: u64) -> Answer {
         self.clock(clock)?;
+        self.can_wait(clock)?;
+        if clock as u32 as u64 == CLOCK_THREAD_CPUTIME {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if clock as u32 as u64 == CLOCK_PROCESS_CPUTIME {
+            // Nothing uses the processor while it waits.
+            self.duration_at(at)?;
+            return match self.sleep_until_signal(None) {
+                true => Err(Errno::EINTR),
+                false => Err(self.blocked("clock_nanosleep")),
+            };
+        }
         let now = self.clock.now(Base::Real);
         let is_absolute = flags & TIMER_ABSTIME != 0;
         let until = match is_absolute {
@@ -149,6 +178,17 @@ impl Process {
             self.put_words(rest, &[left / SECOND, left % SECOND])?;
         }
         Err(Errno::EINTR)
+    }
+
+    /// Can one wait for a time of this clock? For some it can only be asked what it is, and one
+    /// does not wait for the processor's time of the thread that waits.
+    fn can_wait(&self, clock: u64) -> Answer<()> {
+        const MONOTONIC_RAW: u32 = 4;
+        const MONOTONIC_COARSE: u32 = 6;
+        match clock as u32 {
+            MONOTONIC_RAW..=MONOTONIC_COARSE => Err(Errno::EOPNOTSUPP),
+            _ => Ok(()),
+        }
     }
 
     fn timer(&mut self, owner: Owner) -> Option<&mut Timer> {
@@ -195,6 +235,7 @@ impl Process {
             interval,
             signal,
             value: 0,
+            overruns: 0,
         });
     }
 
@@ -207,7 +248,7 @@ impl Process {
             for (index, time) in times.iter_mut().enumerate() {
                 let at = new.wrapping_add(16 * index as u64);
                 let (seconds, rest) = (self.u64_at(at)?, self.u64_at(at.wrapping_add(8))?);
-                if rest >= 1_000_000 {
+                if seconds > i64::MAX as u64 || rest >= 1_000_000 {
                     return Err(Errno::EINVAL);
                 }
                 *time = seconds.saturating_mul(SECOND).saturating_add(rest * 1000);
@@ -230,6 +271,7 @@ impl Process {
 
     pub(super) fn sys_timer_create(&mut self, clock: u64, event: u64, to: u64) -> Answer {
         self.clock(clock)?;
+        self.can_wait(clock)?;
         if self.clock.timers.len() >= TIMERS_MAX {
             return Err(Errno::EAGAIN);
         }
@@ -243,6 +285,7 @@ impl Process {
             0 => (SIGALRM, number),
             at => match self.u32_at(at.wrapping_add(12))? {
                 1 => (0, 0),
+                4 if self.u32_at(at.wrapping_add(16))? != PID => return Err(Errno::EINVAL),
                 0 | 4 => {
                     let signal = u8::try_from(self.u32_at(at.wrapping_add(8))?);
                     let signal = signal.ok().filter(|s| (1..=SIGNALS).contains(s));
@@ -264,6 +307,7 @@ impl Process {
             interval: 0,
             signal,
             value,
+            overruns: 0,
         });
         Ok(0)
     }
@@ -285,6 +329,10 @@ impl Process {
         old: u64,
     ) -> Answer {
         let owner = Owner::Posix(number);
+        if new == 0 {
+            return Err(Errno::EINVAL);
+        }
+        self.bytes::<32>(new)?;
         let Timer { base, clock, .. } = *self.timer(owner).ok_or(Errno::EINVAL)?;
         let interval = self.duration_at(new)?;
         let first_at = new.wrapping_add(16);
@@ -299,9 +347,15 @@ impl Process {
             self.sys_timer_gettime(number, old)?;
         }
         if let Some(timer) = self.timer(owner) {
-            (timer.next, timer.interval) = (next, interval);
+            (timer.next, timer.interval, timer.overruns) = (next, interval, 0);
         }
         Ok(0)
+    }
+
+    /// How often it expired before its last signal was taken, but once.
+    pub(super) fn sys_timer_getoverrun(&mut self, number: u64) -> Answer {
+        let timer = self.timer(Owner::Posix(number)).ok_or(Errno::EINVAL)?;
+        Ok(timer.overruns)
     }
 
     pub(super) fn sys_timer_delete(&mut self, number: u64) -> Answer {

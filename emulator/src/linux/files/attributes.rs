@@ -3,7 +3,7 @@
 use super::description::{Description, Kind};
 use super::inode::Inode;
 use super::special::Special;
-use super::{Files, Node, Place};
+use super::{Files, Identity, Node, Place};
 use std::fs::{FileType, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
@@ -14,8 +14,8 @@ pub(in crate::linux) const S_IFLNK: u32 = 0o120_000;
 pub(super) const S_IFCHR: u32 = 0o020_000;
 pub(super) const S_IFIFO: u32 = 0o010_000;
 
-/// The number of the device that files in memory are on.
-const DEVICE: u64 = 0x1f;
+/// The number of the device of `/dev/shm`. Other files in memory are on that of their directory.
+pub(super) const DEVICE: u64 = 0x1f;
 
 /// Seconds since 1970, and nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -44,7 +44,7 @@ pub(in crate::linux) struct Attributes {
 }
 
 impl Attributes {
-    fn of_host(m: &Metadata) -> Attributes {
+    pub(super) fn of_host(m: &Metadata) -> Attributes {
         let time = |seconds, nanoseconds| Time {
             seconds,
             nanoseconds: u32::try_from(nanoseconds).unwrap_or(0),
@@ -66,10 +66,10 @@ impl Attributes {
         }
     }
 
-    fn of_inode(inode: &Inode) -> Attributes {
+    pub(super) fn of_inode(inode: &Inode) -> Attributes {
         let size = inode.data().len() as u64;
         Attributes {
-            device: DEVICE,
+            device: inode.device,
             inode: inode.number,
             links: inode.links.into(),
             mode: inode.mode,
@@ -118,7 +118,14 @@ impl Files {
     /// Of a file that was found; of nothing, all zero.
     pub(in crate::linux) fn attributes(&self, place: &Place) -> Attributes {
         match &place.node {
-            Node::Host(metadata) => Attributes::of_host(metadata),
+            Node::Host(metadata) => {
+                let mut attributes = Attributes::of_host(metadata);
+                if metadata.is_dir() && self.has_changes_in(&place.path) {
+                    // "Not counted", as some file systems say.
+                    attributes.links = 1;
+                }
+                attributes
+            }
             Node::Memory(inode) => Attributes::of_inode(&inode.borrow()),
             Node::Special(special) => Attributes::of_special(&place.path, special),
             Node::Missing => Attributes::default(),
@@ -138,7 +145,7 @@ impl Files {
                 Attributes::made_up(S_IFCHR | 0o666, &open.path, major << 8 | minor)
             }
             Kind::Text(_) => Attributes::made_up(S_IFREG | 0o444, &open.path, 0),
-            Kind::Event(_) => Attributes::made_up(0o600, b"eventfd", 0),
+            Kind::Event { .. } => Attributes::made_up(0o600, b"eventfd", 0),
             Kind::PipeReader(_) | Kind::PipeWriter(_) => {
                 Attributes::made_up(S_IFIFO | 0o600, b"pipe", 0)
             }
@@ -156,18 +163,43 @@ impl Files {
 
     /// May the process do this: 4 read, 2 write, 1 execute or search?
     pub(in crate::linux) fn allows(&self, attributes: &Attributes, wanted: u32) -> bool {
-        let Attributes { mode, uid, gid, .. } = *attributes;
-        if self.identity.uid == 0 {
-            let is_directory = mode & S_IFMT == S_IFDIR;
-            return wanted & 1 == 0 || is_directory || mode & 0o111 != 0;
-        }
-        let shift = match () {
-            () if uid == self.identity.uid => 6,
-            () if gid == self.identity.gid => 3,
-            () => 0,
-        };
-        (mode >> shift) & wanted == wanted
+        allows(&self.identity, attributes, wanted)
     }
+
+    /// Does the process own it, or need not?
+    pub(in crate::linux) fn owns(&self, attributes: &Attributes) -> bool {
+        let identity = &self.identity;
+        identity.user.file == attributes.uid || identity.is_capable_with_files()
+    }
+
+    /// Was anything in a directory made or removed?
+    fn has_changes_in(&self, directory: &[u8]) -> bool {
+        let prefix = super::join(directory, b"");
+        let mut inside = self.entries.range(prefix.clone()..);
+        inside
+            .next()
+            .is_some_and(|(path, _)| path.starts_with(&prefix))
+    }
+}
+
+/// May somebody do this: 4 read, 2 write, 1 execute or search?
+fn allows(identity: &Identity, attributes: &Attributes, wanted: u32) -> bool {
+    let Attributes { mode, uid, gid, .. } = *attributes;
+    if identity.is_capable_with_files() {
+        let is_directory = mode & S_IFMT == S_IFDIR;
+        return wanted & 1 == 0 || is_directory || mode & 0o111 != 0;
+    }
+    let shift = match () {
+        () if uid == identity.user.file => 6,
+        () if identity.is_in(gid) => 3,
+        () => 0,
+    };
+    (mode >> shift) & wanted == wanted
+}
+
+/// Device and number of a file of the host.
+pub(super) fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
 }
 
 /// The type that `getdents64` gives (`DT_*`).

@@ -1,12 +1,14 @@
-//! What changes directories and attributes: making, removing, renaming, linking. On the host if
-//! the process may write there, else in memory.
+//! What changes files: copying those of the host, attributes, sizes. On the host if the process
+//! may write there, else in memory. Not here: names (`names`).
 
-use super::attributes::{Attributes, S_IFDIR, S_IFLNK, Time};
+use super::attributes::{Attributes, Time};
+use super::description::Kind;
 use super::inode::InodeRef;
+use super::names::is_removed;
 use super::special::is_special;
-use super::{Answer, Entry, Errno, Files, Node, Place, join, parent};
+use super::{Answer, Errno, Files, KEEP, Node, Place, parent};
 use std::fs::{self, File, FileTimes, Permissions};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, SystemTime};
 
 impl Files {
@@ -22,6 +24,9 @@ impl Files {
     pub(super) fn check_may_change(&self, directory: &[u8]) -> Answer<()> {
         let node = self.node(directory);
         let path = directory.to_vec();
+        if is_removed(directory) || matches!(node, Node::Missing) {
+            return Err(Errno::ENOENT);
+        }
         let is_made_up = matches!(node, Node::Special(_));
         let attributes = self.attributes(&Place { path, node });
         if is_made_up || !self.allows(&attributes, 3) {
@@ -30,15 +35,21 @@ impl Files {
         Ok(())
     }
 
-    /// A file of the host is from now on one in memory.
+    /// A file or a folder of the host is from now on one in memory, with the same number; so it is
+    /// for all its names and for those who have it open.
     pub(super) fn copy_up(&mut self, path: &[u8], with_content: bool) -> Answer<InodeRef> {
         let node = self.node(path);
         let place = Place {
             path: path.to_vec(),
             node,
         };
-        let from = self.attributes(&place);
-        let inode = self.new_inode(from.mode);
+        let Node::Host(metadata) = &place.node else {
+            return Err(Errno::EIO);
+        };
+        let identity = super::attributes::identity(metadata);
+        let is_directory = metadata.is_dir();
+        let from = Attributes::of_host(metadata);
+        let inode = self.new_inode(from.mode, parent(path));
         if with_content {
             if from.size > self.budget.left() {
                 return Err(Errno::ENOSPC);
@@ -48,182 +59,41 @@ impl Files {
         }
         {
             let mut inode = inode.borrow_mut();
-            (inode.uid, inode.gid) = (from.uid, from.gid);
+            (inode.device, inode.number) = (from.device, from.inode);
+            (inode.mode, inode.uid, inode.gid) = (from.mode, from.uid, from.gid);
+            inode.links = if is_directory {
+                1
+            } else {
+                u32::try_from(from.links).unwrap_or(1)
+            };
             (inode.accessed, inode.modified) = (from.accessed, from.modified);
+            inode.changed = from.changed;
         }
-        self.insert(place.path, inode.clone());
+        self.copied.insert(identity, inode.clone());
+        if is_directory {
+            return Ok(inode);
+        }
+        for (_, open) in self.table.open() {
+            let is_it = match &open.borrow().kind {
+                Kind::Host(file) => file
+                    .metadata()
+                    .is_ok_and(|m| super::attributes::identity(&m) == identity),
+                _ => false,
+            };
+            if is_it {
+                open.borrow_mut().kind = Kind::Memory(inode.clone());
+            }
+        }
         Ok(inode)
     }
 
-    fn remove(&mut self, path: &[u8]) {
-        self.entries.insert(path.to_vec(), Entry::Removed);
-    }
-
-    /// Where something new may be made.
-    fn new_place(&self, base: &[u8], path: &[u8]) -> Answer<Vec<u8>> {
-        let place = self.resolve(base, path, false)?;
-        if !matches!(place.node, Node::Missing) {
-            return Err(Errno::EEXIST);
-        }
-        self.check_may_change(parent(&place.path))?;
-        Ok(place.path)
-    }
-
-    pub(in crate::linux) fn mkdir(&mut self, base: &[u8], path: &[u8], mode: u32) -> Answer {
-        let path = self.new_place(base, path)?;
-        let mode = mode & 0o1777 & !self.umask;
-        if self.on_host(&path) {
-            fs::DirBuilder::new().mode(mode).create(self.host(&path))?;
-        } else {
-            let inode = self.new_inode(S_IFDIR | mode);
-            self.insert(path, inode);
-        }
-        Ok(0)
-    }
-
-    pub(in crate::linux) fn symlink(&mut self, target: &[u8], base: &[u8], path: &[u8]) -> Answer {
-        if target.is_empty() {
-            return Err(Errno::ENOENT);
-        }
-        let path = self.new_place(base, path)?;
-        if self.on_host(&path) {
-            use std::os::unix::ffi::OsStrExt;
-            symlink(std::ffi::OsStr::from_bytes(target), self.host(&path))?;
-        } else {
-            let inode = self.new_inode(S_IFLNK | 0o777);
-            inode.borrow_mut().write(0, target)?;
-            self.insert(path, inode);
-        }
-        Ok(0)
-    }
-
-    /// A second name.
-    pub(in crate::linux) fn link(&mut self, from: Place, base: &[u8], path: &[u8]) -> Answer {
-        if from.node.is_directory() {
-            return Err(Errno::EPERM);
-        }
-        let path = self.new_place(base, path)?;
-        if self.on_host(&path) && self.on_host(&from.path) {
-            fs::hard_link(self.host(&from.path), self.host(&path))?;
-            return Ok(0);
-        }
-        let inode = self.in_memory(from)?;
-        inode.borrow_mut().links += 1;
-        self.insert(path, inode);
-        Ok(0)
-    }
-
     /// The inode of what can be in memory.
-    fn in_memory(&mut self, place: Place) -> Answer<InodeRef> {
+    pub(super) fn in_memory(&mut self, place: Place) -> Answer<InodeRef> {
         match place.node {
             Node::Memory(inode) => Ok(inode),
             Node::Host(metadata) if metadata.is_file() => self.copy_up(&place.path, true),
             _ => Err(Errno::EXDEV),
         }
-    }
-
-    /// `unlink`, or `rmdir` if it is to be a directory.
-    pub(in crate::linux) fn unlink(&mut self, base: &[u8], path: &[u8], directory: bool) -> Answer {
-        if directory && path.ends_with(b".") {
-            return Err(Errno::EINVAL);
-        }
-        let place = self.find(base, path, false)?;
-        self.check_may_change(parent(&place.path))?;
-        match (place.node.is_directory(), directory) {
-            (true, false) => return Err(Errno::EISDIR),
-            (false, true) => return Err(Errno::ENOTDIR),
-            (true, true) if !self.list(&place.path)?.is_empty() => return Err(Errno::ENOTEMPTY),
-            _ => {}
-        }
-        self.unlink_place(&place)
-    }
-
-    fn unlink_place(&mut self, place: &Place) -> Answer {
-        match &place.node {
-            Node::Special(_) => return Err(Errno::EACCES),
-            Node::Memory(inode) => {
-                let mut inode = inode.borrow_mut();
-                inode.links = inode.links.saturating_sub(1);
-            }
-            _ if self.on_host(&place.path) => {
-                let host = self.host(&place.path);
-                if place.node.is_directory() {
-                    fs::remove_dir(host)?;
-                } else {
-                    fs::remove_file(host)?;
-                }
-                return Ok(0);
-            }
-            _ => {}
-        }
-        self.remove(&place.path);
-        Ok(0)
-    }
-
-    /// `rename`; `no_replace` as `RENAME_NOREPLACE`. A directory of the host cannot be renamed in
-    /// memory (`EXDEV`, as with Linux' overlayfs).
-    pub(in crate::linux) fn rename(
-        &mut self,
-        from: (&[u8], &[u8]),
-        to: (&[u8], &[u8]),
-        no_replace: bool,
-    ) -> Answer {
-        let from = self.find(from.0, from.1, false)?;
-        let to = self.resolve(to.0, to.1, false)?;
-        self.check_may_change(parent(&from.path))?;
-        self.check_may_change(parent(&to.path))?;
-        let exists = !matches!(to.node, Node::Missing);
-        if exists && no_replace {
-            return Err(Errno::EEXIST);
-        }
-        if from.path == to.path {
-            return Ok(0);
-        }
-        let is_directory = from.node.is_directory();
-        if is_directory && to.path.starts_with(&join(&from.path, b"")) {
-            return Err(Errno::EINVAL);
-        }
-        match (is_directory, to.node.is_directory()) {
-            (true, false) if exists => return Err(Errno::ENOTDIR),
-            (false, true) => return Err(Errno::EISDIR),
-            (true, true) if !self.list(&to.path)?.is_empty() => return Err(Errno::ENOTEMPTY),
-            _ => {}
-        }
-        if self.on_host(&from.path) && self.on_host(&to.path) {
-            fs::rename(self.host(&from.path), self.host(&to.path))?;
-            return Ok(0);
-        }
-        let (old, new) = (from.path.clone(), to.path.clone());
-        let inode = match from.node {
-            Node::Host(ref metadata) if metadata.is_symlink() => {
-                let target = from.node.link(self, &old).unwrap_or(Err(Errno::EIO))?;
-                let inode = self.new_inode(S_IFLNK | 0o777);
-                inode.borrow_mut().write(0, &target)?;
-                inode
-            }
-            _ => self.in_memory(from)?,
-        };
-        if exists {
-            self.unlink_place(&to)?;
-        }
-        // What is in a directory of memory goes with it.
-        let prefix = join(&old, b"");
-        let inside: Vec<Vec<u8>> = self
-            .entries
-            .range(prefix.clone()..)
-            .map(|(path, _)| path.clone())
-            .take_while(|path| path.starts_with(&prefix))
-            .collect();
-        for path in inside {
-            if let Some(entry) = self.entries.remove(&path) {
-                self.entries
-                    .insert(join(&new, &path[prefix.len()..]), entry);
-            }
-        }
-        self.remove(&old);
-        inode.borrow_mut().changed = self.now;
-        self.insert(new, inode);
-        Ok(0)
     }
 
     /// Changes attributes of a file by `change`, on the host by `on_host`.
@@ -233,29 +103,34 @@ impl Files {
         change: impl FnOnce(&mut super::Inode),
         on_host: impl FnOnce(&std::path::Path) -> std::io::Result<()>,
     ) -> Answer {
-        let owner = self.attributes(&place).uid;
-        if self.identity.uid != 0 && self.identity.uid != owner {
-            return Err(Errno::EPERM);
-        }
         match &place.node {
             Node::Special(_) => return Ok(0),
             Node::Host(_) if self.on_host(&place.path) => {
                 on_host(&self.host(&place.path))?;
                 return Ok(0);
             }
-            // Only files are copied.
-            Node::Host(metadata) if !metadata.is_file() => return Err(Errno::EPERM),
             _ => {}
         }
         let now = self.now;
-        let inode = self.in_memory(place)?;
+        let inode = match &place.node {
+            Node::Host(metadata) if metadata.is_dir() => self.copy_up(&place.path, false)?,
+            _ => self.in_memory(place)?,
+        };
         change(&mut inode.borrow_mut());
         inode.borrow_mut().changed = now;
         Ok(0)
     }
 
     pub(in crate::linux) fn chmod(&mut self, place: Place, mode: u32) -> Answer {
-        let mode = mode & 0o7777;
+        const S_ISGID: u32 = 0o2000;
+        let attributes = self.attributes(&place);
+        if !self.owns(&attributes) {
+            return Err(Errno::EPERM);
+        }
+        let mut mode = mode & 0o7777;
+        if !self.identity.is_capable_with_files() && !self.identity.is_in(attributes.gid) {
+            mode &= !S_ISGID;
+        }
         self.change(
             place,
             |inode| inode.mode = inode.mode & !0o7777 | mode,
@@ -263,13 +138,19 @@ impl Files {
         )
     }
 
-    /// `None` leaves a time as it is.
+    /// `None` leaves a time as it is. Whoever may write a file may set both to `now`.
     pub(in crate::linux) fn set_times(
         &mut self,
         place: Place,
         accessed: Option<Time>,
         modified: Option<Time>,
+        now: bool,
     ) -> Answer {
+        let attributes = self.attributes(&place);
+        let may = self.owns(&attributes) || now && self.allows(&attributes, 2);
+        if !may {
+            return Err(if now { Errno::EACCES } else { Errno::EPERM });
+        }
         self.change(
             place,
             |inode| {
@@ -289,24 +170,38 @@ impl Files {
         )
     }
 
-    /// Only to what it is already, unless the process is root's; then only in memory.
+    /// Root may, in memory; others only give a file of theirs to a group of theirs.
     pub(in crate::linux) fn chown(&mut self, place: Place, uid: u32, gid: u32) -> Answer {
+        const S_ISUID: u32 = 0o4000;
+        const S_ISGID: u32 = 0o2000;
         let Attributes {
             uid: old_uid,
             gid: old_gid,
             ..
         } = self.attributes(&place);
-        let keep = |new: u32, old| if new == u32::MAX { old } else { new };
+        let is_owner = self.identity.user.file == old_uid;
+        let may_uid = uid == KEEP || is_owner && uid == old_uid;
+        let may_gid = gid == KEEP || is_owner && (gid == old_gid || self.identity.is_in(gid));
+        let may = self.identity.is_capable_with_files() || may_uid && may_gid;
+        if !may {
+            return Err(Errno::EPERM);
+        }
+        let keep = |new: u32, old| if new == KEEP { old } else { new };
         let (uid, gid) = (keep(uid, old_uid), keep(gid, old_gid));
         if (uid, gid) == (old_uid, old_gid) {
             return Ok(0);
         }
-        if self.identity.uid != 0 || self.on_host(&place.path) {
+        if self.on_host(&place.path) {
             return Err(Errno::EPERM);
         }
         self.change(
             place,
-            |inode| (inode.uid, inode.gid) = (uid, gid),
+            |inode| {
+                (inode.uid, inode.gid) = (uid, gid);
+                if !inode.is_directory() {
+                    inode.mode &= !(S_ISUID | S_ISGID);
+                }
+            },
             |_| Ok(()),
         )
     }

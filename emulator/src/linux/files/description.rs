@@ -46,8 +46,12 @@ pub(in crate::linux) enum Kind {
     Device(Device),
     /// What the kernel says, as it was when it was opened.
     Text(Vec<u8>),
-    /// The counter of an `eventfd`.
-    Event(u64),
+    /// An `eventfd`.
+    Event {
+        counter: u64,
+        /// A read takes 1 (`EFD_SEMAPHORE`).
+        semaphore: bool,
+    },
 }
 
 /// One of the two ends of a pipe.
@@ -100,6 +104,20 @@ impl Description {
         self.flags & o::ACCMODE != o::RDONLY
     }
 
+    /// Does reading or writing move on? It does not in a device or a stream.
+    fn has_position(&self) -> bool {
+        matches!(self.kind, Kind::Host(_) | Kind::Memory(_) | Kind::Text(_))
+    }
+
+    /// Can it be read or written at a given position?
+    pub(in crate::linux) fn is_seekable(&self) -> bool {
+        use Kind::{PipeReader, PipeWriter, Stderr, Stdin, Stdout};
+        !matches!(
+            self.kind,
+            PipeReader(_) | PipeWriter(_) | Stdin | Stdout | Stderr | Kind::Event { .. }
+        )
+    }
+
     /// Bytes of a file that has positions.
     ///
     /// # Errors
@@ -146,7 +164,7 @@ impl Files {
                 count
             }
             Kind::Device(device) => match device {
-                Device::Null => 0,
+                Device::Null | Device::Terminal => 0,
                 Device::Zero | Device::Full => {
                     buffer.fill(0);
                     buffer.len()
@@ -164,7 +182,7 @@ impl Files {
             Kind::Stdin => self.streams.read(buffer)?,
             Kind::PipeReader(end) => {
                 let mut bytes = end.bytes.borrow_mut();
-                if bytes.is_empty() && !end.is_alone() {
+                if bytes.is_empty() && !end.is_alone() && !buffer.is_empty() {
                     return would_block(open.flags);
                 }
                 let count = bytes.len().min(buffer.len());
@@ -173,18 +191,37 @@ impl Files {
                 }
                 count
             }
-            Kind::Event(0) => return would_block(open.flags),
-            Kind::Event(counter) => {
+            Kind::Event { counter, semaphore } => {
                 let to = buffer.first_chunk_mut::<8>().ok_or(Errno::EINVAL)?;
-                *to = counter.to_le_bytes();
-                *counter = 0;
+                let taken = if *semaphore { 1 } else { *counter };
+                if *counter == 0 {
+                    return would_block(open.flags);
+                }
+                *to = taken.to_le_bytes();
+                *counter -= taken;
                 8
             }
         };
-        if position.is_none() {
+        if position.is_none() && open.has_position() {
             open.position += count as u64;
         }
         Ok(Some(count))
+    }
+
+    /// Takes a read back whose bytes did not get into the program's memory.
+    pub(in crate::linux) fn unread(&mut self, open: &Shared, position: Option<u64>, bytes: &[u8]) {
+        let open = &mut *open.borrow_mut();
+        match &open.kind {
+            Kind::PipeReader(end) => {
+                let mut pipe = end.bytes.borrow_mut();
+                bytes.iter().rev().for_each(|&byte| pipe.push_front(byte));
+            }
+            Kind::Stdin => self.streams.unread(bytes),
+            _ if position.is_none() && open.has_position() => {
+                open.position -= bytes.len() as u64;
+            }
+            _ => {}
+        }
     }
 
     /// Writes at `position`, or where it stands; gives how many bytes, `None` if it would have to
@@ -200,10 +237,13 @@ impl Files {
         if !open.can_write() {
             return Err(Errno::EBADF);
         }
-        if position.is_none() && open.flags & o::APPEND != 0 {
-            open.position = open.size().unwrap_or(0);
-        }
-        let at = position.unwrap_or(open.position);
+        // `pwrite` too, whatever its position.
+        let appends = open.flags & o::APPEND != 0;
+        let at = match position {
+            _ if appends => open.size().unwrap_or(0),
+            Some(at) => at,
+            None => open.position,
+        };
         let count = match &mut open.kind {
             Kind::Host(file) => file.write_at(bytes, at)?,
             Kind::Memory(inode) => {
@@ -231,9 +271,13 @@ impl Files {
                 pipe.extend(&bytes[..count]);
                 count
             }
-            Kind::Event(counter) => {
+            Kind::Event { counter, .. } => {
                 let added = bytes.first_chunk().ok_or(Errno::EINVAL)?;
-                let sum = counter.checked_add(u64::from_le_bytes(*added));
+                let added = u64::from_le_bytes(*added);
+                if added == u64::MAX {
+                    return Err(Errno::EINVAL);
+                }
+                let sum = counter.checked_add(added);
                 match sum.filter(|&sum| sum != u64::MAX) {
                     Some(sum) => *counter = sum,
                     None => return would_block(open.flags),
@@ -241,8 +285,8 @@ impl Files {
                 8
             }
         };
-        if position.is_none() {
-            open.position += count as u64;
+        if position.is_none() && open.has_position() {
+            open.position = at + count as u64;
         }
         Ok(Some(count))
     }

@@ -1,7 +1,7 @@
 //! Files in memory, and how many bytes they may take together.
 
 use super::attributes::{S_IFDIR, S_IFMT, Time};
-use super::{Answer, Errno, Files};
+use super::{Answer, Errno, Files, Place};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -26,6 +26,7 @@ impl Budget {
 /// A file in memory.
 #[derive(Debug)]
 pub(in crate::linux) struct Inode {
+    pub(in crate::linux) device: u64,
     pub(in crate::linux) number: u64,
     /// Type and permissions.
     pub(in crate::linux) mode: u32,
@@ -44,6 +45,7 @@ impl Inode {
     /// The same file, its bytes counted by another budget, which knows of them already.
     pub(super) fn copy(&self, budget: &Budget) -> Inode {
         Inode {
+            device: self.device,
             number: self.number,
             mode: self.mode,
             links: self.links,
@@ -115,15 +117,31 @@ impl Drop for Inode {
 const INODES_FROM: u64 = 1 << 40;
 
 impl Files {
-    /// A file without a name.
-    pub(in crate::linux) fn new_inode(&mut self, mode: u32) -> InodeRef {
+    /// A file without a name yet, which will be in a directory: on its device, and of its group if
+    /// that passes it on.
+    pub(in crate::linux) fn new_inode(&mut self, mode: u32, directory: &[u8]) -> InodeRef {
+        const S_ISGID: u32 = 0o2000;
         self.inodes += 1;
+        let path = directory.to_vec();
+        let node = self.node(directory);
+        let parent = self.attributes(&Place { path, node });
+        let passes_on = parent.mode & S_ISGID != 0;
+        let is_directory = mode & S_IFMT == S_IFDIR;
+        let inherited = if passes_on && is_directory {
+            S_ISGID
+        } else {
+            0
+        };
         Rc::new(RefCell::new(Inode {
+            device: parent.device,
             number: INODES_FROM + self.inodes,
-            mode,
+            mode: mode | inherited,
             links: 1,
-            uid: self.identity.uid,
-            gid: self.identity.gid,
+            uid: self.identity.user.file,
+            gid: match passes_on {
+                true => parent.gid,
+                false => self.identity.group.file,
+            },
             accessed: self.now,
             modified: self.now,
             changed: self.now,

@@ -20,6 +20,7 @@ type PipeBytes = Rc<RefCell<VecDeque<u8>>>;
 #[derive(Debug)]
 pub(in crate::linux) struct Saved {
     entries: BTreeMap<Vec<u8>, Entry>,
+    copied: BTreeMap<(u64, u64), InodeRef>,
     budget: Budget,
     inodes: u64,
     table: Table,
@@ -44,16 +45,22 @@ struct Copies {
 impl Files {
     /// Remembers them.
     pub(in crate::linux) fn save(&self) -> Saved {
-        let (entries, table, budget) = copy(&self.entries, &self.table, &self.budget);
+        let Copied {
+            entries,
+            copied,
+            table,
+            budget,
+        } = copy(&self.entries, &self.copied, &self.table, &self.budget);
         Saved {
             entries,
+            copied,
             budget,
             inodes: self.inodes,
             table,
             cwd: self.cwd.clone(),
             program: self.program.clone(),
             umask: self.umask,
-            identity: self.identity,
+            identity: self.identity.clone(),
             now: self.now,
             streams: self.streams.mark(),
             random: self.random.clone(),
@@ -62,15 +69,21 @@ impl Files {
 
     /// Makes them what they were.
     pub(in crate::linux) fn restore(&mut self, saved: &Saved) {
-        let (entries, table, budget) = copy(&saved.entries, &saved.table, &saved.budget);
+        let Copied {
+            entries,
+            copied,
+            table,
+            budget,
+        } = copy(&saved.entries, &saved.copied, &saved.table, &saved.budget);
         self.entries = entries;
+        self.copied = copied;
         self.budget = budget;
         self.inodes = saved.inodes;
         self.table = table;
         self.cwd.clone_from(&saved.cwd);
         self.program.clone_from(&saved.program);
         self.umask = saved.umask;
-        self.identity = saved.identity;
+        self.identity.clone_from(&saved.identity);
         self.now = saved.now;
         self.streams.restore(&saved.streams);
         self.random = saved.random.clone();
@@ -80,18 +93,24 @@ impl Files {
 /// What is written to a copy is not written to the original, but to files of the host.
 impl Clone for Files {
     fn clone(&self) -> Self {
-        let (entries, table, budget) = copy(&self.entries, &self.table, &self.budget);
+        let Copied {
+            entries,
+            copied,
+            table,
+            budget,
+        } = copy(&self.entries, &self.copied, &self.table, &self.budget);
         Files {
             root: self.root.clone(),
             allow_write: self.allow_write,
             entries,
+            copied,
             budget,
             inodes: self.inodes,
             table,
             cwd: self.cwd.clone(),
             program: self.program.clone(),
             umask: self.umask,
-            identity: self.identity,
+            identity: self.identity.clone(),
             now: self.now,
             streams: self.streams.clone(),
             random: self.random.clone(),
@@ -99,11 +118,20 @@ impl Clone for Files {
     }
 }
 
+/// What is copied together, for what is shared to be shared.
+struct Copied {
+    entries: BTreeMap<Vec<u8>, Entry>,
+    copied: BTreeMap<(u64, u64), InodeRef>,
+    table: Table,
+    budget: Budget,
+}
+
 fn copy(
     entries: &BTreeMap<Vec<u8>, Entry>,
+    copied: &BTreeMap<(u64, u64), InodeRef>,
     table: &Table,
     budget: &Budget,
-) -> (BTreeMap<Vec<u8>, Entry>, Table, Budget) {
+) -> Copied {
     let budget = Budget::new(budget.left());
     let mut copies = Copies {
         budget: budget.clone(),
@@ -120,8 +148,16 @@ fn copy(
         (path.clone(), entry)
     });
     let entries = entries.collect();
+    let copied = copied.iter();
+    let copied = copied.map(|(&key, inode)| (key, copies.inode(inode)));
+    let copied = copied.collect();
     let table = table.copy(|open| copies.open(open));
-    (entries, table, budget)
+    Copied {
+        entries,
+        copied,
+        table,
+        budget,
+    }
 }
 
 fn key<T>(shared: &Rc<T>) -> *const () {
@@ -152,7 +188,10 @@ impl Copies {
             Kind::Stderr => Kind::Stderr,
             Kind::Device(device) => Kind::Device(*device),
             Kind::Text(text) => Kind::Text(text.clone()),
-            Kind::Event(counter) => Kind::Event(*counter),
+            Kind::Event { counter, semaphore } => Kind::Event {
+                counter: *counter,
+                semaphore: *semaphore,
+            },
         };
         let copy = Description {
             kind,

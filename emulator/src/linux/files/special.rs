@@ -24,6 +24,8 @@ pub(in crate::linux) enum Device {
     Zero,
     Full,
     Random,
+    /// The terminal of the process, which has none.
+    Terminal,
 }
 
 impl Device {
@@ -34,6 +36,7 @@ impl Device {
             Device::Zero => (1, 5),
             Device::Full => (1, 7),
             Device::Random => (1, 9),
+            Device::Terminal => (5, 0),
         }
     }
 }
@@ -87,7 +90,7 @@ const PROCESS: [(&str, Made); 13] = [
     ("status", Made::Text(Text::Status)),
 ];
 
-const SYSTEM: [(&str, Made); 22] = [
+const SYSTEM: [(&str, Made); 23] = [
     ("/dev/fd", Made::Link("/proc/self/fd")),
     ("/dev/full", Made::Device(Device::Full)),
     ("/dev/null", Made::Device(Device::Null)),
@@ -95,6 +98,7 @@ const SYSTEM: [(&str, Made); 22] = [
     ("/dev/stderr", Made::Link("/proc/self/fd/2")),
     ("/dev/stdin", Made::Link("/proc/self/fd/0")),
     ("/dev/stdout", Made::Link("/proc/self/fd/1")),
+    ("/dev/tty", Made::Device(Device::Terminal)),
     ("/dev/urandom", Made::Device(Device::Random)),
     ("/dev/zero", Made::Device(Device::Zero)),
     ("/proc/cpuinfo", Made::Text(Text::Cpuinfo)),
@@ -114,6 +118,62 @@ const SYSTEM: [(&str, Made); 22] = [
     ("/sys/devices/system/cpu/possible", Made::Text(Text::Cpus)),
     ("/sys/devices/system/cpu/present", Made::Text(Text::Cpus)),
 ];
+
+/// Does every Linux have something at a path of `/proc` that is not made up here?
+pub(in crate::linux) fn is_not_modelled(path: &[u8]) -> bool {
+    /// What each process has, whatever the kernel was built with.
+    const PROCESS: [&str; 21] = [
+        "attr",
+        "coredump_filter",
+        "fdinfo",
+        "limits",
+        "loginuid",
+        "map_files",
+        "mem",
+        "mountinfo",
+        "mountstats",
+        "net",
+        "ns",
+        "oom_adj",
+        "oom_score",
+        "oom_score_adj",
+        "pagemap",
+        "personality",
+        "sched",
+        "smaps",
+        "syscall",
+        "task",
+        "wchan",
+    ];
+    const SYSTEM: [&str; 16] = [
+        "buddyinfo",
+        "cmdline",
+        "consoles",
+        "crypto",
+        "devices",
+        "diskstats",
+        "interrupts",
+        "iomem",
+        "kallsyms",
+        "locks",
+        "misc",
+        "partitions",
+        "slabinfo",
+        "softirqs",
+        "stat",
+        "vmstat",
+    ];
+    let own = format!("/proc/{PID}/");
+    let first = |rest: &[u8]| {
+        let name = rest.split(|&b| b == b'/').next().unwrap_or_default();
+        String::from_utf8_lossy(name).into_owned()
+    };
+    if let Some(rest) = path.strip_prefix(own.as_bytes()) {
+        return PROCESS.contains(&&first(rest)[..]);
+    }
+    let rest = path.strip_prefix(b"/proc/");
+    rest.is_some_and(|rest| SYSTEM.contains(&&first(rest)[..]))
+}
 
 /// Is a path the kernel's?
 pub(super) fn is_special(path: &[u8]) -> bool {
@@ -197,13 +257,13 @@ impl Made {
 /// `/proc/self/fd/N`.
 fn descriptor(files: &Files, name: &[u8]) -> Option<Special> {
     let fd: u64 = std::str::from_utf8(name).ok()?.parse().ok()?;
-    let open = files.table.get(fd).ok()?;
+    let open = files.table.get_named(fd).ok()?;
     let open = open.borrow();
     Some(Special::Link(match &open.kind {
         Kind::PipeReader(_) | Kind::PipeWriter(_) | Kind::Stdin | Kind::Stdout | Kind::Stderr => {
             format!("pipe:[{fd}]").into_bytes()
         }
-        Kind::Event(_) => b"anon_inode:[eventfd]".to_vec(),
+        Kind::Event { .. } => b"anon_inode:[eventfd]".to_vec(),
         _ => open.path.clone(),
     }))
 }

@@ -1,6 +1,6 @@
 //! Descriptors: which number is which open file.
 
-use super::description::Shared;
+use super::description::{Kind, Shared};
 use super::{Answer, Errno};
 
 /// A descriptor.
@@ -17,9 +17,25 @@ pub(in crate::linux) struct Table {
 }
 
 impl Table {
-    /// An open file by its descriptor.
+    /// An open file that can be used, by its descriptor.
+    ///
+    /// # Errors
+    /// `EBADF`, also for one opened with `O_PATH`, which only names a file.
     pub(in crate::linux) fn get(&self, fd: u64) -> Answer<Shared> {
+        let open = self.get_named(fd)?;
+        let is_path = matches!(open.borrow().kind, Kind::Path);
+        if is_path { Err(Errno::EBADF) } else { Ok(open) }
+    }
+
+    /// An open file, or a file named with `O_PATH`.
+    pub(in crate::linux) fn get_named(&self, fd: u64) -> Answer<Shared> {
         self.slot(fd).map(|slot| slot.open.clone())
+    }
+
+    /// Descriptors that there is room for without more memory: what `select` looks at.
+    pub(in crate::linux) fn room(&self) -> u64 {
+        const AT_LEAST: usize = 64;
+        self.slots.len().next_multiple_of(AT_LEAST).max(AT_LEAST) as u64
     }
 
     pub(in crate::linux) fn slot(&self, fd: u64) -> Answer<&Slot> {
@@ -45,6 +61,11 @@ impl Table {
         let fd = (from..limit).find(free).ok_or(Errno::EMFILE)?;
         self.set(fd, open, close_on_exec);
         Ok(fd)
+    }
+
+    /// Is there a free number below `limit`?
+    pub(in crate::linux) fn has_free(&self, limit: u64) -> bool {
+        (0..limit).any(|fd| self.slot(fd).is_err())
     }
 
     /// Gives it this number, in place of what had it. The caller checked it against a limit.

@@ -88,7 +88,9 @@ impl Process {
                     Access::Execute => 16,
                 };
                 self.signals.trap = [14, u64::from(is_present) | how | 4, address];
-                let info = if kind == FaultKind::Protected && self.layout.is_behind(address) {
+                let behind = self.layout.behind(address);
+                let is_behind = behind.is_some_and(|may| may.allow(access));
+                let info = if kind == FaultKind::Protected && is_behind {
                     Info::fault(SIGBUS, BUS_ADRERR, address, Why::BehindFile { address })
                 } else if kind == FaultKind::Protected {
                     Info::fault(SIGSEGV, SEGV_ACCERR, address, why)

@@ -48,9 +48,21 @@ impl Info {
     }
 
     /// A timer of `timer_create`.
-    pub(in crate::linux) fn from_timer(signal: u8, number: u32, value: u64) -> Info {
-        let payload = [u64::from(number), value].map(u64::to_le_bytes);
+    pub(in crate::linux) fn from_timer(signal: u8, number: u32, overruns: u32, value: u64) -> Info {
+        let ids = u64::from(number) | u64::from(overruns) << 32;
+        let payload = [ids, value].map(u64::to_le_bytes);
         Info::new(signal, SI_TIMER, payload.as_flattened(), Why::Sent)
+    }
+
+    /// Is it that of this timer?
+    pub(in crate::linux) fn is_of_timer(&self, number: u32) -> bool {
+        let word = |from: usize| std::array::from_fn(|i| self.bytes[from + i]);
+        i32::from_le_bytes(word(8)) == SI_TIMER && u32::from_le_bytes(word(16)) == number
+    }
+
+    /// `si_overrun`.
+    pub(in crate::linux) fn set_overruns(&mut self, overruns: u32) {
+        self.bytes[20..24].copy_from_slice(&overruns.to_le_bytes());
     }
 
     /// As the process made it, for `rt_sigqueueinfo`.

@@ -1,0 +1,417 @@
+//! What is done with descriptors besides reading and writing: closing, duplicating, `fcntl`,
+//! `ioctl`, making pipes and the like, sizes of files.
+//!
+//! Source: Linux 6.12 `fs/fcntl.c`, `fs/locks.c`, `fs/ioctl.c`, `fs/open.c`, `fs/eventfd.c`,
+//! `mm/memfd.c`.
+
+use crate::linux::Process;
+use crate::linux::errno::{Answer, Errno};
+use crate::linux::files::{Description, Kind, PIPE_SIZE, PipeEnd, S_IFREG, Shared, o};
+
+/// The resource that limits descriptors (`RLIMIT_NOFILE`).
+const RLIMIT_NOFILE: usize = 7;
+
+impl Process {
+    pub(super) fn descriptors_max(&self) -> u64 {
+        self.resources[RLIMIT_NOFILE][0]
+    }
+
+    /// Gives an open file the lowest free descriptor.
+    pub(super) fn add_open(&mut self, open: Shared, flags: u64) -> Answer {
+        let close_on_exec = flags & u64::from(o::CLOEXEC) != 0;
+        let max = self.descriptors_max();
+        self.files.table.insert(open, close_on_exec, 0, max)
+    }
+
+    pub(super) fn sys_close_range(&mut self, first: u64, last: u64, flags: u64) -> Answer {
+        const CLOEXEC: u64 = 4;
+        if first as u32 > last as u32 || flags & !6 != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let range = u64::from(first as u32)..=u64::from(last as u32);
+        let open: Vec<u64> = self.files.table.open().map(|(fd, _)| fd).collect();
+        for fd in open.into_iter().filter(|fd| range.contains(fd)) {
+            if flags & CLOEXEC != 0 {
+                self.files.table.slot_mut(fd)?.close_on_exec = true;
+            } else {
+                self.files.table.close(fd)?;
+            }
+        }
+        Ok(0)
+    }
+
+    pub(super) fn sys_dup(&mut self, fd: u64) -> Answer {
+        let open = self.files.table.get_named(fd)?;
+        self.add_open(open, 0)
+    }
+
+    /// `dup2`, or `dup3` with flags.
+    pub(super) fn sys_dup2(&mut self, old: u64, new: u64, flags: Option<u64>) -> Answer {
+        let open = self.files.table.get_named(old)?;
+        let (old, new) = (u64::from(old as u32), u64::from(new as u32));
+        if new >= self.descriptors_max() {
+            return Err(Errno::EBADF);
+        }
+        let close_on_exec = match flags {
+            None if old == new => return Ok(new),
+            None => false,
+            Some(flags) if old == new || flags & !u64::from(o::CLOEXEC) != 0 => {
+                return Err(Errno::EINVAL);
+            }
+            Some(flags) => flags != 0,
+        };
+        self.files.table.set(new, open, close_on_exec);
+        Ok(new)
+    }
+
+    pub(super) fn sys_fcntl(&mut self, fd: u64, command: u64, arg: u64) -> Answer {
+        const DUPFD: u32 = 0;
+        const DUPFD_CLOEXEC: u32 = 1030;
+        const SET_OWNER: u32 = 8;
+        const GET_OWNER: u32 = 9;
+        /// Flags that can be changed.
+        const SET: u32 = o::APPEND | o::NONBLOCK;
+        let open = self.files.table.get_named(fd)?;
+        let command = command as u32;
+        let is_path = matches!(open.borrow().kind, Kind::Path);
+        if is_path && !matches!(command, 0..=3 | DUPFD_CLOEXEC) {
+            return Err(Errno::EBADF);
+        }
+        match command {
+            DUPFD | DUPFD_CLOEXEC => {
+                let max = self.descriptors_max();
+                let from = u64::from(arg as u32);
+                if from >= max {
+                    return Err(Errno::EINVAL);
+                }
+                self.files.table.insert(open, command != DUPFD, from, max)
+            }
+            1 => Ok(self.files.table.slot(fd)?.close_on_exec.into()),
+            2 => {
+                self.files.table.slot_mut(fd)?.close_on_exec = arg & 1 != 0;
+                Ok(0)
+            }
+            3 => Ok(open.borrow().flags.into()),
+            4 => {
+                if arg as u32 & (o::DIRECT | o::ASYNC) != 0 {
+                    return self.not_modelled("fcntl: O_DIRECT and O_ASYNC", Errno::EINVAL);
+                }
+                let flags = &mut open.borrow_mut().flags;
+                *flags = *flags & !SET | arg as u32 & SET;
+                Ok(0)
+            }
+            5 | 36 => self.get_lock(&open, command, arg),
+            6 | 7 | 37 | 38 => self.set_lock(&open, command, arg),
+            // Nobody is told of anything.
+            GET_OWNER => Ok(0),
+            SET_OWNER if arg == 0 => Ok(0),
+            // F_GETLEASE: F_UNLCK.
+            1025 if is_regular(&open.borrow().kind) => Ok(2),
+            1031 | 1032 => match &open.borrow().kind {
+                Kind::PipeReader(_) | Kind::PipeWriter(_) if command == 1032 => {
+                    Ok(PIPE_SIZE as u64)
+                }
+                Kind::PipeReader(_) | Kind::PipeWriter(_) if arg == PIPE_SIZE as u64 => Ok(arg),
+                Kind::PipeReader(_) | Kind::PipeWriter(_) => {
+                    self.not_modelled("fcntl: another size of a pipe", Errno::EBUSY)
+                }
+                _ => Err(Errno::EBADF),
+            },
+            SET_OWNER | 10..=17 | 1024..=1040 => {
+                self.not_modelled("fcntl: owners, leases, notification, seals", Errno::EINVAL)
+            }
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// `struct flock`, checked: its type.
+    fn lock_at(&self, open: &Shared, command: u32, at: u64) -> Answer<u8> {
+        const READ: u8 = 0;
+        const UNLOCK: u8 = 2;
+        let lock = self.bytes::<32>(at)?;
+        let word = |from: usize| i64::from_le_bytes(std::array::from_fn(|i| lock[from + i]));
+        let base = match lock[2..4] {
+            [0, 0] => 0,
+            [1, 0] => open.borrow().position.cast_signed(),
+            [2, 0] => open.borrow().size().unwrap_or(0).cast_signed(),
+            _ => return Err(Errno::EINVAL),
+        };
+        let (offset, length) = (word(8), word(16));
+        let start = base.checked_add(offset).ok_or(Errno::EOVERFLOW)?;
+        let first = if length < 0 {
+            start.saturating_add(length)
+        } else {
+            start
+        };
+        let is_open_file = command >= 36;
+        let owner = i32::from_le_bytes(std::array::from_fn(|i| lock[24 + i]));
+        if start < 0 || first < 0 || lock[1] != 0 || lock[0] > UNLOCK || is_open_file && owner != 0
+        {
+            return Err(Errno::EINVAL);
+        }
+        let is_query = matches!(command, 5 | 36);
+        match lock[0] {
+            UNLOCK if is_query => Err(Errno::EINVAL),
+            UNLOCK => Ok(UNLOCK),
+            _ if is_query => Ok(lock[0]),
+            READ if !open.borrow().can_read() => Err(Errno::EBADF),
+            READ => Ok(READ),
+            _ if !open.borrow().can_write() => Err(Errno::EBADF),
+            kind => Ok(kind),
+        }
+    }
+
+    /// Nobody else has locks, and those of one process never exclude each other.
+    fn get_lock(&mut self, open: &Shared, command: u32, at: u64) -> Answer {
+        const UNLOCKED: [u8; 2] = [2, 0];
+        self.lock_at(open, command, at)?;
+        self.put(at, &UNLOCKED).map(|()| 0)
+    }
+
+    fn set_lock(&mut self, open: &Shared, command: u32, at: u64) -> Answer {
+        self.lock_at(open, command, at).map(|_| 0)
+    }
+
+    pub(super) fn sys_flock(&mut self, fd: u64, operation: u64) -> Answer {
+        const NONBLOCK: u32 = 4;
+        self.files.table.get(fd)?;
+        match operation as u32 & !NONBLOCK {
+            1 | 2 | 8 => Ok(0),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    pub(super) fn sys_ioctl(&mut self, fd: u64, command: u64, arg: u64) -> Answer {
+        const FIONREAD: u32 = 0x541b;
+        const FIONBIO: u32 = 0x5421;
+        const FIONCLEX: u32 = 0x5450;
+        const FIOCLEX: u32 = 0x5451;
+        const FIOASYNC: u32 = 0x5452;
+        const FIOQSIZE: u32 = 0x5460;
+        let open = self.files.table.get(fd)?;
+        match command as u32 {
+            command @ (FIONCLEX | FIOCLEX) => {
+                self.files.table.slot_mut(fd)?.close_on_exec = command == FIOCLEX;
+                Ok(0)
+            }
+            FIONBIO => {
+                let on = self.u32_at(arg)? != 0;
+                let flags = &mut open.borrow_mut().flags;
+                *flags = *flags & !o::NONBLOCK | if on { o::NONBLOCK } else { 0 };
+                Ok(0)
+            }
+            FIONREAD => {
+                let count = {
+                    let open = open.borrow();
+                    match &open.kind {
+                        Kind::PipeReader(end) => end.bytes.borrow().len() as u64,
+                        Kind::PipeWriter(end) => end.bytes.borrow().len() as u64,
+                        Kind::Stdin => match self.files.streams.available() {
+                            Some(count) => count,
+                            None => {
+                                let what = "ioctl: how much standard input holds";
+                                return self.not_modelled(what, Errno::ENOTTY);
+                            }
+                        },
+                        Kind::Host(_) | Kind::Memory(_) => open.size()?.wrapping_sub(open.position),
+                        _ => return Err(Errno::ENOTTY),
+                    }
+                };
+                self.put_u32(arg, count as u32)?;
+                Ok(0)
+            }
+            // There are no terminals.
+            0x5400..=0x54ff if !matches!(command as u32, FIOASYNC | FIOQSIZE) => Err(Errno::ENOTTY),
+            _ => match open.borrow().kind {
+                Kind::PipeReader(_) | Kind::PipeWriter(_) | Kind::Event { .. } => {
+                    Err(Errno::ENOTTY)
+                }
+                Kind::Stdin | Kind::Stdout | Kind::Stderr => Err(Errno::ENOTTY),
+                // Those of file systems and devices.
+                _ => self.not_modelled("ioctl of a file, a folder or a device", Errno::ENOTTY),
+            },
+        }
+    }
+
+    pub(super) fn sys_pipe(&mut self, at: u64, flags: u64) -> Answer {
+        if flags as u32 & !(o::CLOEXEC | o::NONBLOCK | o::DIRECT) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if flags as u32 & o::DIRECT != 0 {
+            return self.not_modelled("pipes of packets", Errno::EINVAL);
+        }
+        let kept = flags as u32 & o::NONBLOCK;
+        let (reader, writer) = PipeEnd::pair();
+        let reader = Description::new(Kind::PipeReader(reader), kept, b"pipe");
+        let writer = Description::new(Kind::PipeWriter(writer), kept | o::WRONLY, b"pipe");
+        let first = self.add_open(reader.shared(), flags)?;
+        let second = match self.add_open(writer.shared(), flags) {
+            Ok(second) => second,
+            Err(error) => {
+                self.files.table.close(first)?;
+                return Err(error);
+            }
+        };
+        let both = (first | second << 32).to_le_bytes();
+        if let Err(error) = self.put(at, &both) {
+            self.files.table.close(first)?;
+            self.files.table.close(second)?;
+            return Err(error);
+        }
+        Ok(0)
+    }
+
+    pub(super) fn sys_eventfd(&mut self, initial: u64, flags: u64) -> Answer {
+        const SEMAPHORE: u32 = 1;
+        if flags as u32 & !(SEMAPHORE | o::CLOEXEC | o::NONBLOCK) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let kind = Kind::Event {
+            counter: u64::from(initial as u32),
+            semaphore: flags as u32 & SEMAPHORE != 0,
+        };
+        let kept = flags as u32 & o::NONBLOCK | o::RDWR;
+        let open = Description::new(kind, kept, b"anon_inode:[eventfd]");
+        self.add_open(open.shared(), flags)
+    }
+
+    pub(super) fn sys_memfd(&mut self, name: u64, flags: u64) -> Answer {
+        const CLOEXEC: u32 = 1;
+        const ALLOW_SEALING: u32 = 2;
+        const HUGETLB: u32 = 4;
+        const NOEXEC_SEAL: u32 = 8;
+        const EXEC: u32 = 16;
+        /// The longest name, without its prefix and NUL.
+        const NAME_MAX: usize = 249;
+        let flags = flags as u32;
+        if flags & HUGETLB != 0 && flags & !(31 | 63 << 26) == 0 {
+            return self.not_modelled("memfd_create with huge pages", Errno::ENOSYS);
+        }
+        let known = CLOEXEC | ALLOW_SEALING | NOEXEC_SEAL | EXEC;
+        if flags & !known != 0 || flags & NOEXEC_SEAL != 0 && flags & EXEC != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let name = self.name_at(name, NAME_MAX + 1)?;
+        if name.len() > NAME_MAX {
+            return Err(Errno::EINVAL);
+        }
+        let mode = if flags & NOEXEC_SEAL != 0 {
+            0o666
+        } else {
+            0o777
+        };
+        let inode = self.files.new_inode(S_IFREG | mode, b"/dev/shm");
+        inode.borrow_mut().links = 0;
+        let path = [b"/memfd:", &name[..], b" (deleted)"].concat();
+        let open = Description::new(Kind::Memory(inode), o::RDWR | o::LARGEFILE, &path);
+        let close_on_exec = if flags & CLOEXEC != 0 { o::CLOEXEC } else { 0 };
+        self.add_open(open.shared(), close_on_exec.into())
+    }
+
+    pub(super) fn sys_ftruncate(&mut self, fd: u64, size: u64) -> Answer {
+        if size > i64::MAX as u64 {
+            return Err(Errno::EINVAL);
+        }
+        let open = self.files.table.get(fd)?;
+        self.resize(&open, size)
+    }
+
+    fn resize(&mut self, open: &Shared, size: u64) -> Answer {
+        if !open.borrow().can_write() {
+            return Err(Errno::EINVAL);
+        }
+        match &open.borrow().kind {
+            Kind::Host(file) => file.set_len(size)?,
+            Kind::Memory(inode) => {
+                let mut inode = inode.borrow_mut();
+                inode.resize(size)?;
+                (inode.modified, inode.changed) = (self.files.now, self.files.now);
+            }
+            _ => return Err(Errno::EINVAL),
+        }
+        self.refresh_mappings(open);
+        Ok(0)
+    }
+
+    /// `fallocate`: `FALLOC_FL_KEEP_SIZE` and, with it, `FALLOC_FL_PUNCH_HOLE`, as every file
+    /// system has them; other modes only some have.
+    pub(super) fn sys_fallocate(&mut self, fd: u64, mode: u64, from: u64, size: u64) -> Answer {
+        const KEEP_SIZE: u32 = 1;
+        const PUNCH: u32 = 2 | KEEP_SIZE;
+        let open = self.files.table.get(fd)?;
+        let (from, size) = (from.cast_signed(), size.cast_signed());
+        if from < 0 || size <= 0 {
+            return Err(Errno::EINVAL);
+        }
+        let mode = mode as u32;
+        if !matches!(mode, 0 | KEEP_SIZE | PUNCH) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if !open.borrow().can_write() {
+            return Err(Errno::EBADF);
+        }
+        match &open.borrow().kind {
+            Kind::PipeReader(_) | Kind::PipeWriter(_) => return Err(Errno::ESPIPE),
+            Kind::Stdin | Kind::Stdout | Kind::Stderr => return Err(Errno::ESPIPE),
+            Kind::Directory(_) => return Err(Errno::EISDIR),
+            kind if !is_regular(kind) => return Err(Errno::ENODEV),
+            _ => {}
+        }
+        let end = from.checked_add(size).ok_or(Errno::EFBIG)?.cast_unsigned();
+        let (from, now) = (from.cast_unsigned(), open.borrow().size()?);
+        match mode {
+            0 if end > now => self.resize(&open, end),
+            PUNCH if from < now => {
+                let mut at = from;
+                while at < end.min(now) {
+                    let zeros = [0; 4096];
+                    let count = (end.min(now) - at).min(zeros.len() as u64) as usize;
+                    let written = self.files.write(&open, Some(at), &zeros[..count])?;
+                    at += written.filter(|&w| w > 0).ok_or(Errno::EIO)? as u64;
+                }
+                self.refresh_mappings(&open);
+                Ok(0)
+            }
+            _ => Ok(0),
+        }
+    }
+
+    pub(super) fn sys_fsync(&mut self, fd: u64) -> Answer {
+        let open = self.files.table.get(fd)?;
+        let open = open.borrow();
+        match &open.kind {
+            Kind::Directory(_) => Ok(0),
+            kind if is_regular(kind) => Ok(0),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    pub(super) fn sys_fadvise(&mut self, fd: u64, size: u64, advice: u64) -> Answer {
+        const ADVICE_MAX: u32 = 5;
+        let open = self.files.table.get(fd)?;
+        let is_pipe = !open.borrow().is_seekable();
+        match open.borrow().kind {
+            Kind::Event { .. } => {}
+            _ if is_pipe => return Err(Errno::ESPIPE),
+            _ => {}
+        }
+        match size > i64::MAX as u64 || advice as u32 > ADVICE_MAX {
+            true => Err(Errno::EINVAL),
+            false => Ok(0),
+        }
+    }
+
+    pub(super) fn sys_readahead(&mut self, fd: u64) -> Answer {
+        let open = self.files.table.get(fd)?;
+        let open = open.borrow();
+        match () {
+            () if !open.can_read() => Err(Errno::EBADF),
+            () if !is_regular(&open.kind) => Err(Errno::EINVAL),
+            () => Ok(0),
+        }
+    }
+}
+
+fn is_regular(kind: &Kind) -> bool {
+    matches!(kind, Kind::Host(_) | Kind::Memory(_))
+}

@@ -1,0 +1,168 @@
+//! `mremap`. Source: Linux 6.12 `mm/mremap.c`.
+
+use super::memory::{Content, MAP_FIXED};
+use crate::address_space::{PAGE_SIZE, TASK_SIZE};
+use crate::linux::Process;
+use crate::linux::errno::{Answer, Errno};
+use crate::linux::files::Kind;
+use crate::linux::layout::FileMapping;
+use std::ops::Range;
+
+const MREMAP_MAYMOVE: u64 = 1;
+const MREMAP_FIXED: u64 = 2;
+const MREMAP_DONTUNMAP: u64 = 4;
+
+impl Process {
+    pub(super) fn sys_mremap(
+        &mut self,
+        start: u64,
+        old_size: u64,
+        new_size: u64,
+        flags: u64,
+        to: u64,
+    ) -> Answer {
+        let is_fixed = flags & MREMAP_FIXED != 0;
+        let may_move = flags & MREMAP_MAYMOVE != 0;
+        let known = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
+        if flags & !known != 0 || is_fixed && !may_move || !start.is_multiple_of(PAGE_SIZE) {
+            return Err(Errno::EINVAL);
+        }
+        let align = |size: u64| size.wrapping_add(PAGE_SIZE - 1) & !(PAGE_SIZE - 1);
+        let (old_size, new_size) = (align(old_size), align(new_size));
+        if flags & MREMAP_DONTUNMAP != 0 && (!may_move || old_size != new_size) || new_size == 0 {
+            return Err(Errno::EINVAL);
+        }
+        if is_fixed {
+            let end = to.checked_add(new_size).filter(|&end| end <= TASK_SIZE);
+            let end = end
+                .filter(|_| to.is_multiple_of(PAGE_SIZE))
+                .ok_or(Errno::EINVAL)?;
+            if to < start.saturating_add(old_size) && start < end {
+                return Err(Errno::EINVAL);
+            }
+        }
+        let area = self.machine.state.memory.area(start);
+        let (area, may) = area
+            .map(|(r, a)| (r, a.permissions()))
+            .ok_or(Errno::EFAULT)?;
+        let may = self.layout.behind(start).unwrap_or(may);
+        let named = self.layout.file_at(start);
+        if old_size == 0 && !named.as_ref().is_some_and(|file| file.is_shared) {
+            return Err(Errno::EINVAL);
+        }
+        if flags & MREMAP_DONTUNMAP != 0 || old_size == 0 {
+            return self.not_modelled("mremap that keeps the old mapping", Errno::EINVAL);
+        }
+        let old = start..start.checked_add(old_size).ok_or(Errno::EFAULT)?;
+        if !is_fixed && new_size <= old_size {
+            if new_size < old_size {
+                self.unmap(start + new_size..old.end)?;
+            }
+            return Ok(start);
+        }
+        if !self.is_one_mapping(&area, &old, named.as_ref()) {
+            return Err(Errno::EFAULT);
+        }
+        if new_size > TASK_SIZE {
+            return Err(Errno::ENOMEM);
+        }
+        let grown = old.end..old.start.saturating_add(new_size);
+        if !is_fixed && self.is_free(&grown) {
+            let content = match &named {
+                Some(file) => Some(self.content_again(file, old_size, grown.end - grown.start)?),
+                None => None,
+            };
+            self.map(&grown, may, content)?;
+            return Ok(start);
+        }
+        if !may_move {
+            return Err(Errno::ENOMEM);
+        }
+        let flags = if is_fixed { MAP_FIXED } else { 0 };
+        let new = self.place(if is_fixed { to } else { 0 }, new_size, flags)?;
+        let content = match &named {
+            Some(file) => Some(self.content_again(file, 0, new_size)?),
+            None => None,
+        };
+        self.map(&new, may, content)?;
+        self.copy_pages(&old, &new)?;
+        self.unmap(old)?;
+        Ok(new.start)
+    }
+
+    /// Is all of a range one mapping, of a file or of none?
+    fn is_one_mapping(
+        &self,
+        area: &Range<u64>,
+        range: &Range<u64>,
+        file: Option<&FileMapping>,
+    ) -> bool {
+        let Some(file) = file else {
+            return self.is_one_of_zeros(area, range);
+        };
+        let last = range.end - PAGE_SIZE;
+        let at_end = self.layout.file_at(last);
+        at_end.is_some_and(|end| {
+            end.object == file.object && end.offset == file.offset + (last - range.start)
+        })
+    }
+
+    /// Linux makes one of neighbours that may be used in the same way.
+    fn is_one_of_zeros(&self, area: &Range<u64>, range: &Range<u64>) -> bool {
+        let memory = &self.machine.state.memory;
+        let may = |at| memory.area(at).map(|(_, area)| area.permissions());
+        let mut end = area.end;
+        while end < range.end {
+            match memory.area(end) {
+                Some((next, _)) if may(end) == may(area.start) => end = next.end,
+                _ => return false,
+            }
+            if self.layout.file_at(end - 1).is_some() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// What a mapped file holds `skip` bytes behind where the mapping begins.
+    fn content_again(&mut self, file: &FileMapping, skip: u64, size: u64) -> Answer<Content> {
+        let mut all = self.files.table.open().map(|(_, open)| open);
+        let open = all.find(|open| {
+            let is_file = matches!(open.borrow().kind, Kind::Host(_) | Kind::Memory(_));
+            let attributes = self.files.attributes_of_open(&open.borrow());
+            is_file && file.object == Some((attributes.device, attributes.inode))
+        });
+        let open = open.cloned();
+        drop(all);
+        let open = match open {
+            Some(open) => Some(open),
+            None => self.files.open_object(&file.path, file.object),
+        };
+        let found = match open {
+            Some(open) => self.content(&open, file.offset + skip, size, file.is_shared)?,
+            None => None,
+        };
+        match found {
+            Some(content) => Ok(content),
+            None => self.not_modelled("mremap of a file that is gone", Errno::ENOMEM),
+        }
+    }
+
+    /// Copies pages that do not hold the same already.
+    fn copy_pages(&mut self, from: &Range<u64>, to: &Range<u64>) -> Answer<()> {
+        let size = (from.end - from.start).min(to.end - to.start);
+        let (mut page, mut there) = ([0; PAGE_SIZE as usize], [0; PAGE_SIZE as usize]);
+        for offset in (0..size).step_by(PAGE_SIZE as usize) {
+            if self.layout.behind(from.start + offset).is_some() {
+                continue;
+            }
+            let memory = &mut self.machine.state.memory;
+            memory.peek(from.start + offset, &mut page)?;
+            memory.peek(to.start + offset, &mut there)?;
+            if page != there {
+                memory.poke(to.start + offset, &page)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,61 @@
+//! Extended attributes: the files that a process sees have none, and can have none, as on a file
+//! system without them.
+//!
+//! Source: Linux 6.12 `fs/xattr.c`.
+
+use super::{AT_FDCWD, nr};
+use crate::linux::Process;
+use crate::linux::errno::{Answer, Errno};
+
+/// The longest name, with its NUL (`XATTR_NAME_MAX` + 1).
+const NAME_MAX: usize = 256;
+/// The largest value (`XATTR_SIZE_MAX`), bytes.
+const SIZE_MAX: u64 = 65536;
+/// `XATTR_CREATE` and `XATTR_REPLACE`.
+const SET_FLAGS: u32 = 3;
+
+impl Process {
+    /// All calls about them.
+    pub(super) fn sys_xattr(&mut self, number: u64, args: [u64; 6]) -> Answer {
+        let [file, name, value, size, flags, _] = args;
+        let lists = matches!(number, nr::listxattr..=nr::flistxattr);
+        let sets = matches!(number, nr::setxattr..=nr::fsetxattr);
+        if sets && flags as u32 & !SET_FLAGS != 0 {
+            return Err(Errno::EINVAL);
+        }
+        // By descriptor, the file comes first; by path, what is asked for.
+        match number {
+            nr::fsetxattr | nr::fgetxattr | nr::flistxattr | nr::fremovexattr => {
+                self.files.table.get(file)?;
+            }
+            _ => {
+                self.path_at(file)?;
+            }
+        }
+        if !lists {
+            let name = self.name_at(name, NAME_MAX)?;
+            if name.is_empty() || name.len() >= NAME_MAX {
+                return Err(Errno::ERANGE);
+            }
+        }
+        if sets && size != 0 {
+            if size > SIZE_MAX {
+                return Err(Errno::E2BIG);
+            }
+            self.get(value, &mut vec![0; size as usize])?;
+        }
+        match number {
+            nr::setxattr | nr::getxattr | nr::listxattr | nr::removexattr => {
+                self.find(AT_FDCWD, file, true)?;
+            }
+            nr::lsetxattr | nr::lgetxattr | nr::llistxattr | nr::lremovexattr => {
+                self.find(AT_FDCWD, file, false)?;
+            }
+            _ => {}
+        }
+        match lists {
+            true => Ok(0),
+            false => Err(Errno::EOPNOTSUPP),
+        }
+    }
+}

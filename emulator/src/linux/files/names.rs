@@ -1,0 +1,393 @@
+//! What changes names: making, removing, linking, renaming. On the host if the process may write
+//! there, else in memory. Not here: attributes, content (`change`).
+//!
+//! Source: Linux 6.12 `fs/namei.c`.
+
+use super::attributes::{S_IFDIR, S_IFLNK};
+use super::inode::InodeRef;
+use super::{Answer, Entry, Errno, Files, Last, Node, Place, join, last, parent};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, symlink};
+
+/// What follows the path of a directory that is gone and still used: no name holds a NUL.
+const REMOVED: u8 = 0;
+
+/// Is a path that of a directory that is gone?
+pub(in crate::linux) fn is_removed(path: &[u8]) -> bool {
+    path.contains(&REMOVED)
+}
+
+/// How `renameat2` treats what has the new name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::linux) enum Existing {
+    Replaced,
+    /// `RENAME_NOREPLACE`.
+    Kept,
+    /// `RENAME_EXCHANGE`.
+    Exchanged,
+}
+
+impl Files {
+    fn remove(&mut self, path: &[u8]) {
+        self.entries.insert(path.to_vec(), Entry::Removed);
+    }
+
+    /// Where something new may be made; only directories may have a slash behind their name.
+    fn new_place(&self, base: &[u8], path: &[u8], directory: bool) -> Answer<Vec<u8>> {
+        let (kind, trimmed) = last(path);
+        if kind != Last::Name {
+            self.resolve(base, path, true)?;
+            return Err(Errno::EEXIST);
+        }
+        let place = self.resolve(base, trimmed, false)?;
+        if !matches!(place.node, Node::Missing) {
+            return Err(Errno::EEXIST);
+        }
+        if trimmed.len() < path.len() && !directory {
+            return Err(Errno::ENOENT);
+        }
+        self.check_may_change(parent(&place.path))?;
+        Ok(place.path)
+    }
+
+    pub(in crate::linux) fn mkdir(&mut self, base: &[u8], path: &[u8], mode: u32) -> Answer {
+        let path = self.new_place(base, path, true)?;
+        let mode = mode & 0o1777 & !self.umask;
+        if self.on_host(&path) {
+            fs::DirBuilder::new().mode(mode).create(self.host(&path))?;
+        } else {
+            let inode = self.new_inode(S_IFDIR | mode, parent(&path));
+            self.insert(path, inode);
+        }
+        Ok(0)
+    }
+
+    pub(in crate::linux) fn symlink(&mut self, target: &[u8], base: &[u8], path: &[u8]) -> Answer {
+        if target.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        let path = self.new_place(base, path, false)?;
+        if self.on_host(&path) {
+            symlink(OsStr::from_bytes(target), self.host(&path))?;
+        } else {
+            let inode = self.new_inode(S_IFLNK | 0o777, parent(&path));
+            inode.borrow_mut().write(0, target)?;
+            self.insert(path, inode);
+        }
+        Ok(0)
+    }
+
+    /// A second name.
+    pub(in crate::linux) fn link(&mut self, from: Place, base: &[u8], path: &[u8]) -> Answer {
+        let path = self.new_place(base, path, false)?;
+        if from.node.is_directory() {
+            return Err(Errno::EPERM);
+        }
+        if self.on_host(&path) && self.on_host(&from.path) {
+            fs::hard_link(self.host(&from.path), self.host(&path))?;
+            return Ok(0);
+        }
+        let now = self.now;
+        let inode = self.in_memory(from)?;
+        inode.borrow_mut().links += 1;
+        inode.borrow_mut().changed = now;
+        self.insert(path, inode);
+        Ok(0)
+    }
+
+    /// `unlink`, or `rmdir` if it is to be a directory.
+    pub(in crate::linux) fn unlink(&mut self, base: &[u8], path: &[u8], directory: bool) -> Answer {
+        let (kind, trimmed) = last(path);
+        if kind != Last::Name {
+            self.resolve(base, path, true)?;
+            return Err(match kind {
+                _ if !directory => Errno::EISDIR,
+                Last::Dot => Errno::EINVAL,
+                Last::DotDot => Errno::ENOTEMPTY,
+                Last::Root | Last::Name => Errno::EBUSY,
+            });
+        }
+        let place = self.find(base, trimmed, false)?;
+        let is_directory = place.node.is_directory();
+        if trimmed.len() < path.len() && !directory {
+            return Err(if is_directory {
+                Errno::EISDIR
+            } else {
+                Errno::ENOTDIR
+            });
+        }
+        self.check_may_remove(&place)?;
+        match (is_directory, directory) {
+            (true, false) => return Err(Errno::EISDIR),
+            (false, true) => return Err(Errno::ENOTDIR),
+            (true, true) if !self.list(&place.path)?.is_empty() => return Err(Errno::ENOTEMPTY),
+            _ => {}
+        }
+        self.unlink_place(&place)
+    }
+
+    /// May the process take a name away: write its directory, and own one of both if that is
+    /// sticky?
+    fn check_may_remove(&self, place: &Place) -> Answer<()> {
+        const S_ISVTX: u32 = 0o1000;
+        let directory = parent(&place.path);
+        self.check_may_change(directory)?;
+        let path = directory.to_vec();
+        let node = self.node(directory);
+        let directory = self.attributes(&Place { path, node });
+        let is_sticky = directory.mode & S_ISVTX != 0;
+        if is_sticky && !self.owns(&directory) && !self.owns(&self.attributes(place)) {
+            return Err(Errno::EPERM);
+        }
+        Ok(())
+    }
+
+    fn unlink_place(&mut self, place: &Place) -> Answer {
+        let is_directory = place.node.is_directory();
+        let on_host = matches!(place.node, Node::Host(_)) && self.on_host(&place.path);
+        let mut inode = None;
+        match &place.node {
+            Node::Special(_) => return Err(Errno::EACCES),
+            Node::Memory(found) => inode = Some(found.clone()),
+            _ if on_host => {
+                let host = self.host(&place.path);
+                if is_directory {
+                    fs::remove_dir(host)?;
+                } else {
+                    fs::remove_file(host)?;
+                }
+            }
+            // Others see that it has one name less.
+            Node::Host(metadata) if metadata.is_file() && self.is_known_elsewhere(metadata) => {
+                inode = Some(self.copy_up(&place.path, true)?);
+            }
+            _ => {}
+        }
+        if let Some(inode) = &inode {
+            let mut inode = inode.borrow_mut();
+            inode.links = inode.links.saturating_sub(1);
+            inode.changed = self.now;
+        }
+        if !on_host {
+            self.remove(&place.path);
+        }
+        if is_directory {
+            self.directory_is_gone(&place.path, inode);
+        }
+        Ok(0)
+    }
+
+    /// Has a file of the host another name, or is it open?
+    fn is_known_elsewhere(&self, metadata: &fs::Metadata) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        let identity = super::attributes::identity(metadata);
+        let is_it = |open: &super::Shared| match &open.borrow().kind {
+            super::Kind::Host(file) => file
+                .metadata()
+                .is_ok_and(|m| super::attributes::identity(&m) == identity),
+            _ => false,
+        };
+        metadata.nlink() > 1 || self.table.open().any(|(_, open)| is_it(open))
+    }
+
+    /// Whoever stands in it or has it open finds it empty, and nothing can be made in it.
+    fn directory_is_gone(&mut self, path: &[u8], inode: Option<InodeRef>) {
+        let is_open = |(_, open): (u64, &super::Shared)| open.borrow().path == path;
+        if self.cwd != path && !self.table.open().any(is_open) {
+            return;
+        }
+        let inode = match inode {
+            Some(inode) => inode,
+            None => self.new_inode(S_IFDIR | 0o755, parent(path)),
+        };
+        inode.borrow_mut().links = 0;
+        let mut gone = path.to_vec();
+        gone.push(REMOVED);
+        gone.extend_from_slice(self.inodes.to_string().as_bytes());
+        self.inodes += 1;
+        self.insert(gone.clone(), inode);
+        self.moved(path, &gone);
+    }
+
+    /// What is at or below a path has another one from now on, for those who use it.
+    fn moved(&mut self, old: &[u8], new: &[u8]) {
+        let below = |path: &[u8]| {
+            let rest = path.strip_prefix(old)?;
+            (rest.is_empty() || rest[0] == b'/').then(|| [new, rest].concat())
+        };
+        for (_, open) in self.table.open() {
+            let mut open = open.borrow_mut();
+            if let Some(path) = below(&open.path) {
+                open.path = path;
+            }
+        }
+        for path in [&mut self.cwd, &mut self.program] {
+            if let Some(moved) = below(path) {
+                *path = moved;
+            }
+        }
+    }
+
+    /// `renameat2`. A directory of the host cannot be renamed in memory (`EXDEV`, as with Linux'
+    /// overlayfs).
+    pub(in crate::linux) fn rename(
+        &mut self,
+        from: (&[u8], &[u8]),
+        to: (&[u8], &[u8]),
+        existing: Existing,
+    ) -> Answer {
+        let ((from_kind, from_path), (to_kind, to_path)) = (last(from.1), last(to.1));
+        if from_kind != Last::Name || to_kind != Last::Name {
+            self.resolve(from.0, from.1, true)?;
+            self.resolve(to.0, to.1, true)?;
+            return Err(
+                match from_kind == Last::Name && existing == Existing::Kept {
+                    true => Errno::EEXIST,
+                    false => Errno::EBUSY,
+                },
+            );
+        }
+        let slashes = (from_path.len() < from.1.len(), to_path.len() < to.1.len());
+        let to_place = self.resolve(to.0, to_path, false);
+        let from = self.find(from.0, from_path, false)?;
+        let to = to_place?;
+        let exists = !matches!(to.node, Node::Missing);
+        match existing {
+            Existing::Kept if exists => return Err(Errno::EEXIST),
+            Existing::Exchanged if !exists => return Err(Errno::ENOENT),
+            _ => {}
+        }
+        let is_directory = from.node.is_directory();
+        let exchanges = existing == Existing::Exchanged;
+        if !is_directory && (slashes.0 || slashes.1 && !exchanges) {
+            return Err(Errno::ENOTDIR);
+        }
+        if exchanges && slashes.1 && !to.node.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        if to.path.starts_with(&join(&from.path, b"")) {
+            return Err(if is_directory {
+                Errno::EINVAL
+            } else {
+                Errno::ENOTDIR
+            });
+        }
+        if from.path.starts_with(&join(&to.path, b"")) {
+            return Err(if exchanges {
+                Errno::EINVAL
+            } else {
+                Errno::ENOTEMPTY
+            });
+        }
+        if from.path == to.path || is_same(&from.node, &to.node) {
+            return Ok(0);
+        }
+        self.check_may_remove(&from)?;
+        match exists {
+            true => self.check_may_remove(&to)?,
+            false => self.check_may_change(parent(&to.path))?,
+        }
+        if exchanges {
+            return self.exchange(from, to);
+        }
+        match (is_directory, to.node.is_directory()) {
+            (true, false) if exists => return Err(Errno::ENOTDIR),
+            (false, true) => return Err(Errno::EISDIR),
+            (true, true) if !self.list(&to.path)?.is_empty() => return Err(Errno::ENOTEMPTY),
+            _ => {}
+        }
+        if self.on_host(&from.path) && self.on_host(&to.path) {
+            fs::rename(self.host(&from.path), self.host(&to.path))?;
+            self.moved(&from.path, &to.path);
+            return Ok(0);
+        }
+        let (old, new) = (from.path.clone(), to.path.clone());
+        let inode = self.inode_to_move(from)?;
+        if exists {
+            self.unlink_place(&to)?;
+        }
+        let inside = self.take_inside(&old);
+        self.remove(&old);
+        self.put_inside(&new, inode, inside);
+        self.moved(&old, &new);
+        Ok(0)
+    }
+
+    fn exchange(&mut self, one: Place, other: Place) -> Answer {
+        let paths = (one.path.clone(), other.path.clone());
+        let (first, second) = (self.inode_to_move(one)?, self.inode_to_move(other)?);
+        let (inside_first, inside_second) =
+            (self.take_inside(&paths.0), self.take_inside(&paths.1));
+        self.put_inside(&paths.1, first, inside_first);
+        self.put_inside(&paths.0, second, inside_second);
+        // A path that no file has holds the place of one while both move.
+        let between = [&paths.0[..], &[REMOVED]].concat();
+        self.moved(&paths.0, &between);
+        self.moved(&paths.1, &paths.0);
+        self.moved(&between, &paths.1);
+        Ok(0)
+    }
+
+    /// The inode of what gets another name.
+    fn inode_to_move(&mut self, from: Place) -> Answer<InodeRef> {
+        match from.node {
+            Node::Host(ref metadata) if metadata.is_symlink() => {
+                let target = from
+                    .node
+                    .link(self, &from.path)
+                    .unwrap_or(Err(Errno::EIO))?;
+                let inode = self.new_inode(S_IFLNK | 0o777, parent(&from.path));
+                inode.borrow_mut().write(0, &target)?;
+                Ok(inode)
+            }
+            // What is in it would still be at its old place on the host.
+            Node::Memory(ref inode) if inode.borrow().is_directory() && self.is_copy(inode) => {
+                Err(Errno::EXDEV)
+            }
+            _ => self.in_memory(from),
+        }
+    }
+
+    fn is_copy(&self, inode: &InodeRef) -> bool {
+        let mut copied = self.copied.values();
+        copied.any(|copy| std::rc::Rc::ptr_eq(copy, inode))
+    }
+
+    /// Takes what is in a directory of memory, by its path from there.
+    fn take_inside(&mut self, directory: &[u8]) -> Vec<(Vec<u8>, Entry)> {
+        let prefix = join(directory, b"");
+        let inside = self.entries.range(prefix.clone()..);
+        let paths: Vec<Vec<u8>> = inside
+            .map(|(path, _)| path.clone())
+            .take_while(|path| path.starts_with(&prefix))
+            .collect();
+        let mut taken = Vec::new();
+        for path in paths {
+            if let Some(entry) = self.entries.remove(&path) {
+                taken.push((path[prefix.len()..].to_vec(), entry));
+            }
+        }
+        taken
+    }
+
+    fn put_inside(&mut self, path: &[u8], inode: InodeRef, inside: Vec<(Vec<u8>, Entry)>) {
+        inode.borrow_mut().changed = self.now;
+        for (rest, entry) in inside {
+            self.entries.insert(join(path, &rest), entry);
+        }
+        self.insert(path.to_vec(), inode);
+    }
+}
+
+/// Are both names of one file?
+fn is_same(one: &Node, other: &Node) -> bool {
+    match (one, other) {
+        (Node::Memory(one), Node::Memory(other)) => std::rc::Rc::ptr_eq(one, other),
+        (Node::Host(one), Node::Host(other)) => {
+            super::attributes::identity(one) == super::attributes::identity(other)
+        }
+        _ => false,
+    }
+}

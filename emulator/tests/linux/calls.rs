@@ -1,0 +1,157 @@
+//! Every system call that the machine answers, against Linux: the programs in `calls/` call each
+//! with good, odd and bad arguments, here and there, and what they print has to be the same, line
+//! by line. What may differ is hidden by name in `calls/cases.h`.
+
+use super::{INSTRUCTIONS_MAX, build, options, same_as_native_but, start};
+use std::collections::BTreeSet;
+use unwind_sim_emulator::linux::{Notice, ProcessObserver, SystemCall, system_call_name};
+use unwind_sim_emulator::machine::Executed;
+use unwind_sim_emulator::{Observer, State};
+
+/// Above all numbers of system calls.
+const NUMBERS_END: u64 = 600;
+
+/// Calls that no program can make here and there, and why.
+const NEVER_COMPARED: [(&str, &str); 3] = [
+    (
+        "fork",
+        "it starts a process on Linux, and nothing is wrong with any argument",
+    ),
+    (
+        "vfork",
+        "it starts a process on Linux, and nothing is wrong with any argument",
+    ),
+    ("rseq", "the machine is a kernel that is built without it"),
+];
+
+/// The calls that a program made.
+#[derive(Default)]
+struct Seen(BTreeSet<u64>);
+
+impl Observer for Seen {
+    fn before(&mut self, _: &State, _: &Executed) {}
+    fn after(&mut self, _: &State, _: &Executed, _: u64) {}
+}
+
+impl ProcessObserver for Seen {
+    fn system_call(&mut self, call: &SystemCall, _: &State) {
+        self.0.insert(call.number);
+    }
+}
+
+/// Runs a program here and there; gives the calls that it made.
+fn compare(name: &str) -> Seen {
+    let mut seen = Seen::default();
+    let arguments: &[&str] = if is_privileged() {
+        &["privileged"]
+    } else {
+        &[]
+    };
+    let text = same_as_native_but(&format!("calls/{name}"), arguments, &mut seen);
+    assert!(text.lines().count() > 200, "{text}");
+    seen
+}
+
+/// May this process be anybody: is it root with the capabilities for it, and are there others?
+fn is_privileged() -> bool {
+    /// CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_SETGID, CAP_SETUID.
+    const NEEDED: u64 = 0b1100_1111;
+    const USERS: u64 = 65536;
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let status = read("/proc/self/status");
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_default().trim().to_owned()
+    };
+    let capabilities = u64::from_str_radix(&field("CapEff:"), 16).unwrap_or(0);
+    let is_root = field("Uid:").split('\t').all(|id| id == "0");
+    let has_users = |path| {
+        let map = read(path);
+        let numbers: Vec<u64> = map.split_whitespace().flat_map(str::parse).collect();
+        matches!(numbers[..], [0, _, count] if count >= USERS)
+    };
+    let has_others = has_users("/proc/self/uid_map") && has_users("/proc/self/gid_map");
+    is_root && has_others && capabilities & NEEDED == NEEDED
+}
+
+#[test]
+fn reading_writing_and_descriptors_are_as_on_linux() {
+    compare("io");
+}
+
+#[test]
+fn names_are_as_on_linux() {
+    compare("names");
+}
+
+#[test]
+fn attributes_are_as_on_linux() {
+    compare("attributes");
+}
+
+#[test]
+fn mappings_are_as_on_linux() {
+    compare("mapping");
+}
+
+#[test]
+fn waiting_is_as_on_linux() {
+    compare("waiting");
+}
+
+#[test]
+fn sending_signals_is_as_on_linux() {
+    compare("signals");
+}
+
+#[test]
+fn clocks_and_timers_are_as_on_linux() {
+    compare("time");
+}
+
+#[test]
+fn what_a_process_says_of_itself_is_as_on_linux() {
+    compare("self");
+}
+
+/// The calls that the machine answers: those that leave no notice that there is none.
+fn answered() -> BTreeSet<u64> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = build("calls/probe", directory.path());
+    let is_answered = |number: &u64| {
+        let text = number.to_string();
+        let mut process = start(&program, options(&program, &[&text], directory.path()));
+        process.run(INSTRUCTIONS_MAX, &mut ());
+        let is_unknown = |notice: &Notice| matches!(notice, Notice::Call(n, _) if n == number);
+        !process.notices().iter().any(is_unknown)
+    };
+    let named = (0..NUMBERS_END).filter(|&number| system_call_name(number).is_some());
+    named.filter(is_answered).collect()
+}
+
+#[test]
+fn every_call_that_is_answered_is_compared_with_linux() {
+    let programs = [
+        "io",
+        "names",
+        "attributes",
+        "mapping",
+        "waiting",
+        "signals",
+        "time",
+        "self",
+    ];
+    let compared: BTreeSet<u64> = programs
+        .into_iter()
+        .flat_map(|name| compare(name).0)
+        .collect();
+    let answered = answered();
+    assert!(answered.len() > 180, "{answered:?}");
+    let named = |number: &u64| system_call_name(*number).unwrap_or("").to_owned();
+    let missing: Vec<String> = answered.difference(&compared).map(named).collect();
+    let never: Vec<&str> = NEVER_COMPARED.iter().map(|(name, _)| *name).collect();
+    assert_eq!(
+        missing, never,
+        "calls without cases in emulator/tests/linux/calls"
+    );
+}
