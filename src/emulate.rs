@@ -1,8 +1,13 @@
 //! `emulate`: a program runs in the emulated machine, and nothing else.
 
+use crate::names::Location;
+use crate::record::emulator::finder_options;
 use crate::verify::{End, Program};
+use std::path::Path;
 use std::time::{Duration, Instant};
+use unwind_sim_corpus::files::{ImageFinder, MappingRequest};
 use unwind_sim_emulator::linux::{Notice, Outcome, Process, StartError};
+use unwind_sim_unwind::image::{AddressSpace, Mapping};
 
 /// Instructions between looks at the clock.
 const SLICE: u64 = 1 << 22;
@@ -31,6 +36,8 @@ pub struct Run {
     pub code_bytes: usize,
     /// What is not modelled and the program was told by an error.
     pub notices: Vec<Notice>,
+    /// The function that it ended in, and how far, where that is known.
+    pub place: Option<String>,
 }
 
 impl Run {
@@ -38,6 +45,32 @@ impl Run {
     pub fn mips(&self) -> f64 {
         self.instructions as f64 / 1e6 / self.time.as_secs_f64()
     }
+}
+
+/// The function at an address, and how far in it.
+fn place(process: &Process, root: &Path, address: u64) -> Option<String> {
+    const PAGE: u64 = 4096;
+    const PID: u32 = 0;
+    let (path, offset) = process.mapped_file(address)?;
+    let start = address & !(PAGE - 1);
+    let request = MappingRequest {
+        pid: PID,
+        name: &String::from_utf8_lossy(&path),
+        range: start..start + PAGE,
+        file_offset: offset.saturating_sub(address - start),
+        executable: true,
+        build_id: &[],
+    };
+    let mut finder = ImageFinder::new(finder_options(root));
+    let (image, bias) = finder.mapping_for(&request);
+    let mut space = AddressSpace::new();
+    space.map(Mapping {
+        range: request.range.clone(),
+        bias,
+        name: request.name.to_owned(),
+        image,
+    });
+    Some(Location::at(&space, address).to_string())
 }
 
 /// Runs a program to its end, or to a bound. `progress` is told now and then how many instructions
@@ -51,7 +84,10 @@ pub fn run(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Run, StartError> {
     let begin = Instant::now();
-    let mut process = Process::start(&program.path, program.options)?;
+    let root = program.options.root.clone();
+    let mut options = program.options;
+    options.stream_deadline = bounds.timeout.and_then(|most| begin.checked_add(most));
+    let mut process = Process::start(&program.path, options)?;
     let end = loop {
         let left = bounds.instructions_max.saturating_sub(process.executed());
         let outcome = process.run(left.min(SLICE), &mut ());
@@ -63,8 +99,13 @@ pub fn run(
             break End::Timeout;
         }
     };
+    let place = match &end {
+        End::Outcome(Outcome::Unsupported { rip, .. }) => place(&process, &root, *rip),
+        _ => None,
+    };
     Ok(Run {
         end,
+        place,
         instructions: process.executed(),
         time: begin.elapsed(),
         pages: process.machine.state.memory.pages_in_use(),

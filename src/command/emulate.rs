@@ -8,7 +8,7 @@ use unwind_sim::emulate::{self, Bounds, Run};
 use unwind_sim::flat::{self, Bytes, Case, INSTRUCTIONS_MAX, Span};
 use unwind_sim::progress::Progress;
 use unwind_sim::verify::End;
-use unwind_sim_emulator::linux::{Input, Outcome, Output};
+use unwind_sim_emulator::linux::{Input, Outcome, Output, Unsupported};
 
 /// Run a program in the emulated machine.
 ///
@@ -16,7 +16,8 @@ use unwind_sim_emulator::linux::{Input, Outcome, Output};
 /// read below --root; what it writes is kept in memory and lost, unless --allow-write. Clock,
 /// random numbers and process numbers are made up: the same program with the same arguments,
 /// environment, files and seed executes the same instructions. There is one process with one
-/// thread, and no network.
+/// thread, and no network: a program that asks for what is not modelled is told an error, and the
+/// exit status is 3.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -61,7 +62,7 @@ pub(crate) struct Args {
 enum StatusOf {
     /// 0 if the program ran to its end.
     Run,
-    /// That of the program, 128 + N if signal N killed it.
+    /// That of the program, 128 + N if signal N killed it; 3 if something is not modelled.
     Program,
 }
 
@@ -84,6 +85,10 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let run = emulate::run(program.program, bounds, &mut |n| progress.tell(n))?;
     drop(progress);
     tell(args, &run);
+    if !run.notices.is_empty() {
+        // What it did behind that may not be what it does on Linux.
+        return Ok(Status::NothingJudged);
+    }
     Ok(match run.end {
         End::Outcome(Outcome::Exited(status)) => match args.status {
             StatusOf::Run => Status::AsExpected,
@@ -102,7 +107,13 @@ fn tell(args: &Args, run: &Run) {
         anstream::eprintln!("unwind-sim: {notice}");
     }
     if args.stats || run.end != End::Outcome(Outcome::Exited(0)) {
-        anstream::eprintln!("unwind-sim: {}", run.end);
+        match (&run.end, &run.place) {
+            (End::Outcome(Outcome::Unsupported { rip, bytes }), Some(place)) => {
+                let unsupported = Unsupported::of(*rip, bytes).within(place);
+                anstream::eprintln!("unwind-sim: {unsupported}");
+            }
+            (end, _) => anstream::eprintln!("unwind-sim: {end}"),
+        }
     }
     if args.stats {
         anstream::eprintln!(

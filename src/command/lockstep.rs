@@ -3,6 +3,7 @@
 use super::{Status, output};
 use anyhow::{Context, Result};
 use std::io::Write;
+use std::time::Instant;
 use unwind_sim::json;
 use unwind_sim::lockstep::{self, Request, Run};
 use unwind_sim::progress::Progress;
@@ -40,6 +41,8 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let options = &mut program.program.options;
     options.stdin = Input::Inherit;
     (options.stdout, options.stderr) = (Output::Capture, Output::Inherit);
+    let timeout = args.machine.timeout();
+    options.stream_deadline = timeout.and_then(|most| Instant::now().checked_add(most));
     let request = Request {
         instructions_max: args.machine.max_instructions,
         timeout: args.machine.timeout(),

@@ -589,7 +589,8 @@ impl<W: Write> ProcessObserver for Session<'_, '_, W> {
 
     fn system_call(&mut self, call: &SystemCall, state: &State) {
         self.shadow.system_call(call, state);
-        if !self.is_over() {
+        // Behind a call that does not return there is no state to sample.
+        if call.returns && !self.is_over() {
             self.stepped(state, Insn::Syscall, state.rip);
         }
     }

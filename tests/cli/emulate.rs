@@ -3,8 +3,10 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use crate::{run, status, stderr, stdout};
+use std::io::Read;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// Prints `hello`, and ends as `end` says.
 fn program(directory: &Path, name: &str, end: &str) -> String {
@@ -73,7 +75,7 @@ fn a_program_may_be_killed_or_not_modelled() {
     assert_eq!((stdout(&output), status(&output)), ("hello\n", 3));
     let said = stderr(&output);
     assert!(
-        said.contains("is not modelled: 62 f1 7c 48 28 c1"),
+        said.contains("vmovaps: AVX512F is not modelled, in _start+0x1"),
         "{said}"
     );
     let path = program(directory.path(), "pause", " mov $34, %eax\n syscall");
@@ -90,7 +92,7 @@ fn a_program_may_be_killed_or_not_modelled() {
         " mov $139, %eax\n syscall\n mov $60, %eax\n syscall",
     );
     let output = emulated(&["--timeout", "60"], &path);
-    assert_eq!(status(&output), 0);
+    assert_eq!(status(&output), 3);
     let said = stderr(&output);
     assert!(
         said.starts_with("unwind-sim: system call sysfs (139) is not modelled"),
@@ -104,6 +106,201 @@ fn a_program_may_be_killed_or_not_modelled() {
         "{}",
         stderr(&output)
     );
+}
+
+/// What is not modelled is no success, whatever the program makes of it.
+#[test]
+fn a_program_whose_thread_is_not_started_is_flagged() {
+    let directory = tempfile::tempdir().expect("a directory");
+    // CLONE_VM | FS | FILES | SIGHAND | THREAD, then CLONE_VFORK | SIGCHLD.
+    for (name, flags, what) in [
+        ("thread", "0x10f00", "threads"),
+        ("process", "0x4011", "other processes"),
+    ] {
+        let end = format!(
+            " mov $56, %eax\n mov ${flags}, %edi\n xor %esi, %esi\n syscall\n\
+             mov $60, %eax\n xor %edi, %edi\n syscall"
+        );
+        let path = program(directory.path(), name, &end);
+        for how in ["run", "program"] {
+            let output = emulated(&["--status", how], &path);
+            assert_eq!(
+                (stdout(&output), status(&output)),
+                ("hello\n", 3),
+                "{name} {how}"
+            );
+            let said = stderr(&output);
+            assert!(
+                said.contains("not modelled") && said.contains(what),
+                "{said}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_avx_instruction_is_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for (name, code, wanted) in [
+        (
+            "avx",
+            "vaddps %xmm0, %xmm1, %xmm2",
+            "vaddps: AVX is not modelled",
+        ),
+        (
+            "avx2",
+            "vpaddd %ymm0, %ymm1, %ymm2",
+            "vpaddd: AVX2 is not modelled",
+        ),
+        (
+            "fma",
+            "vfmadd213ss %xmm0, %xmm1, %xmm2",
+            "vfmadd213ss: FMA is not modelled",
+        ),
+    ] {
+        let path = program(directory.path(), name, &format!(" nop\n {code}"));
+        let output = emulated(&[], &path);
+        assert_eq!((stdout(&output), status(&output)), ("hello\n", 3));
+        let said = stderr(&output);
+        assert!(said.contains(wanted), "{said}");
+        assert!(
+            said.contains("in _start+0x1") && said.contains(", at 0x40"),
+            "{said}"
+        );
+        assert!(said.contains("x86-64-v2"), "{said}");
+    }
+}
+
+/// Runs the tool on a program whose input never comes, or whose output nobody reads.
+fn ends_by_itself(program: &str) -> (i32, String) {
+    let arguments = ["emulate", "--timeout", "0.5", "--", program];
+    let mut command = crate::tool(&arguments);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the tool runs");
+    let begin = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("it is a child") {
+            break status;
+        }
+        if begin.elapsed() > Duration::from_secs(120) {
+            child.kill().expect("it is a child");
+            panic!("{program} does not end");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let mut said = String::new();
+    let mut stderr = child.stderr.take().expect("a pipe");
+    stderr.read_to_string(&mut said).expect("text");
+    (status.code().expect("it was not killed"), said)
+}
+
+#[test]
+fn a_timeout_ends_what_waits() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let call = |number, fd, count| {
+        format!(
+            "1: mov ${number}, %eax\n mov ${fd}, %edi\n lea text(%rip), %rsi\n\
+             mov ${count}, %edx\n syscall\n jmp 1b"
+        )
+    };
+    // sub $16 keeps the text as it is: the byte that never comes goes below the stack's top.
+    let reads = "1: mov $0, %eax\n xor %edi, %edi\n sub $16, %rsp\n mov %rsp, %rsi\n\
+                 mov $1, %edx\n syscall\n jmp 1b";
+    let path = program(directory.path(), "reads", reads);
+    let (status, said) = ends_by_itself(&path);
+    assert_eq!(status, 3, "{said}");
+    assert!(said.contains("the time is over while read"), "{said}");
+    let path = program(directory.path(), "writes", &call(1, 1, 6));
+    let (status, said) = ends_by_itself(&path);
+    assert_eq!(status, 3, "{said}");
+    assert!(said.contains("the time is over"), "{said}");
+    // A timer that fires for ever, its signal ignored, and `pause`.
+    let ticks = " mov $13, %eax\n mov $14, %edi\n lea action(%rip), %rsi\n xor %edx, %edx\n\
+         mov $8, %r10d\n syscall\n mov $38, %eax\n xor %edi, %edi\n lea timer(%rip), %rsi\n\
+         xor %edx, %edx\n syscall\n mov $34, %eax\n syscall\n hlt\n.data\n\
+         action: .quad 1, 0, 0, 0\n timer: .quad 0, 1, 0, 1";
+    let path = program(directory.path(), "ticks", ticks);
+    let (status, said) = ends_by_itself(&path);
+    assert_eq!(status, 3, "{said}");
+    assert!(said.contains("pause before"), "{said}");
+}
+
+/// Input that the program does not read is left for whoever reads next.
+#[test]
+fn a_program_reads_no_more_than_it_asks_for() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let reads = " sub $16, %rsp\n mov $0, %eax\n xor %edi, %edi\n mov %rsp, %rsi\n\
+                 mov $3, %edx\n syscall\n mov $60, %eax\n xor %edi, %edi\n syscall";
+    let path = program(directory.path(), "three", reads);
+    let input = directory.path().join("input");
+    std::fs::write(&input, "abcdef").expect("written");
+    let mut file = std::fs::File::open(&input).expect("it is there");
+    let mut command = crate::tool(&["emulate", "--", &path]);
+    command.stdin(file.try_clone().expect("a descriptor"));
+    assert!(command.status().expect("the tool runs").success());
+    let mut rest = String::new();
+    file.read_to_string(&mut rest).expect("text");
+    assert_eq!(rest, "def");
+}
+
+#[test]
+fn names_need_not_be_text() {
+    use std::os::unix::ffi::OsStrExt;
+    let directory = tempfile::tempdir().expect("a directory");
+    let odd = std::ffi::OsStr::from_bytes(b"pro\xffgram");
+    let plain = program(directory.path(), "plain", EXIT_3);
+    let path = directory.path().join(odd);
+    std::fs::rename(plain, &path).expect("renamed");
+    let trace = directory
+        .path()
+        .join(std::ffi::OsStr::from_bytes(b"tr\xfface.bin"));
+    for (command, wanted) in [("emulate", 0), ("record", 0), ("verify", 0)] {
+        let mut tool = crate::tool(&[command]);
+        if command == "record" {
+            tool.args(["--engine", "emulator", "--at", "every:1", "-o"])
+                .arg(&trace);
+        }
+        let output = tool
+            .arg("--")
+            .arg(&path)
+            .arg(odd)
+            .output()
+            .expect("the tool runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_ne!(output.status.code(), Some(101), "{command}: {said}");
+        if command != "verify" {
+            assert_eq!(output.status.code(), Some(wanted), "{command}: {said}");
+        }
+    }
+}
+
+/// No sample is taken behind a call that does not return.
+#[test]
+fn nothing_is_sampled_behind_the_end() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let killed = " mov $39, %eax\n syscall\n mov %eax, %edi\n mov $15, %esi\n mov $62, %eax\n\
+                  syscall\n nop\n nop";
+    let waits = " mov $34, %eax\n syscall\n nop";
+    for (name, end, samples) in [
+        // Of `hello` 5 instructions, and all but the last call.
+        ("exits", " mov $60, %eax\n xor %edi, %edi\n syscall", 5 + 2),
+        ("all", " mov $231, %eax\n xor %edi, %edi\n syscall", 5 + 2),
+        ("killed", killed, 5 + 5),
+        ("waits", waits, 5 + 1),
+        ("faults", " nop\n mov 8, %rax", 5 + 1),
+    ] {
+        let path = program(directory.path(), name, end);
+        let trace = directory.path().join("trace.bin").display().to_string();
+        let at = ["--engine", "emulator", "--at", "every:1", "-o", &trace];
+        run(&[&["record"], &at[..], &["--", &path]].concat());
+        let output = run(&["compare", &trace]);
+        let said = stdout(&output);
+        let wanted = format!("{samples} samples: truth complete in {samples},");
+        assert!(said.starts_with(&wanted), "{name}: {said}");
+    }
 }
 
 #[test]

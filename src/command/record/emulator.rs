@@ -4,6 +4,7 @@ use super::super::{Status, output};
 use super::{Args, Ended, StatusOf, Told};
 use crate::command::args::seconds;
 use anyhow::{Result, bail};
+use std::time::Instant;
 use unwind_sim::record::emulator::{self, Options};
 use unwind_sim::record::{At, TraceRecorder};
 use unwind_sim::verify::End;
@@ -27,6 +28,9 @@ pub(super) fn run(args: &Args) -> Result<Status> {
     let machine = &mut program.program.options;
     machine.stdin = Input::Inherit;
     (machine.stdout, machine.stderr) = (Output::Inherit, Output::Inherit);
+    machine.stream_deadline = args
+        .timeout
+        .and_then(|most| Instant::now().checked_add(seconds(most)));
     let options = Options {
         at,
         from: args.from.clone(),
