@@ -72,6 +72,11 @@ fn without_context_type(text: &str) -> &str {
     let (Some(name), Some(parameters)) = (space, text.get(at..)) else {
         return text;
     };
+    // A function template inside has a return type of its own, which comes first.
+    let last = last_parameters(text);
+    if last > at && text.as_bytes().get(last.wrapping_sub(1)) == Some(&b'>') {
+        return text;
+    }
     let mut depth = 0usize;
     let end = parameters.bytes().position(|byte| {
         depth += usize::from(byte == b'(');
@@ -86,6 +91,24 @@ fn without_context_type(text: &str) -> &str {
         true => &text[name..],
         false => text,
     }
+}
+
+/// Where the last parameters begin that are not inside of other brackets; 0 for none.
+fn last_parameters(text: &str) -> usize {
+    let (mut depth, mut last) = (0usize, 0);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'(' | b'<' | b'{' | b'[' => {
+                if byte == b'(' && depth == 0 {
+                    last = at;
+                }
+                depth += 1;
+            }
+            b'>' | b')' | b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    last
 }
 
 /// Writes numbers with a cast, `(unsigned int)1`, as literals, `1u`.
@@ -200,6 +223,11 @@ mod tests {
                 "f<int>(int)::{lambda()#1}::operator()() const",
             ),
             ("_Z1fIiEvT_", "void f<int>(int)"),
+            ("_ZZ1fIiEvT_E1x", "f<int>(int)::x"),
+            (
+                "_ZZ1fvENKUlT_E_clIiEEDaS_",
+                "auto f()::{lambda(auto:1)#1}::operator()<int>(int) const",
+            ),
             (
                 "_ZZ1fvENKUlvE_clEv",
                 "f()::{lambda()#1}::operator()() const",
