@@ -87,10 +87,17 @@ pub fn eh_frame(data: &[u8]) {
     let mut whole = Cache::new();
     let mut starts = Vec::new();
     for kind in [TableKind::EhFrame, TableKind::DebugFrame] {
-        let units = dwarf::units(image, kind).flatten();
-        starts.extend(units.map(|unit| unit.range.start).take(PCS_MAX));
+        let units: Vec<_> = dwarf::units(image, kind).collect();
         let compiled = dwarf::compile_all(image, kind, &mut whole);
-        assert!(compiled.malformed <= compiled.units + compiled.malformed);
+        // Each FDE is compiled or malformed; one that is malformed from some address on is both.
+        let most = compiled.units + compiled.malformed;
+        assert!(
+            (compiled.units..=most).contains(&units.len()),
+            "{compiled:?}"
+        );
+        assert!(compiled.units > 0 || compiled.rows == 0, "{compiled:?}");
+        let units = units.into_iter().flatten();
+        starts.extend(units.map(|unit| unit.range.start).take(PCS_MAX));
     }
     derived::derive_all::<sframe::derived::SframeV3>(image, &mut whole);
     derived::derive_all::<orc::derived::OrcEntry>(image, &mut whole);

@@ -298,7 +298,18 @@ fn every_reachable_code_and_every_unwinder_has_its_cases() {
 }
 
 #[test]
-fn cut_and_altered_text_never_panics() {
+fn a_mistake_in_cut_or_altered_text_has_a_place_in_it() {
+    fn check(path: &str, text: &str) {
+        let Err(error) = Case::parse(path, text) else {
+            return;
+        };
+        assert_eq!(error.path, path);
+        let lines = text.lines().count().max(1);
+        assert!((1..=lines).contains(&error.line), "{error}\n{text}");
+        let line = text.lines().nth(error.line - 1).unwrap_or("");
+        let columns = 1..=line.chars().count() + 1;
+        assert!(columns.contains(&error.column), "{error}\n{text}");
+    }
     let texts = files("cases", "s")
         .into_iter()
         .take(6)
@@ -310,7 +321,7 @@ fn cut_and_altered_text_never_panics() {
             if !text.is_char_boundary(at) {
                 continue;
             }
-            let _ = Case::parse("cut.s", &text[..at]);
+            check("cut.s", &text[..at]);
             for other in [
                 "<",
                 "@",
@@ -323,7 +334,7 @@ fn cut_and_altered_text_never_panics() {
                 "\n",
             ] {
                 let altered = format!("{}{other}{}", &text[..at], &text[at..]);
-                let _ = Case::parse("altered.s", &altered);
+                check("altered.s", &altered);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::{Out, Stitch, Stitched, Why};
 
 /// Bytes that a held sample costs besides its chain.
-const SLOT_BYTES: usize = size_of::<Slot>();
+pub(super) const SLOT_BYTES: usize = size_of::<Slot>();
 
 #[derive(Debug)]
 struct Slot {

@@ -554,3 +554,6 @@ fn with_user(stitched: &mut Stitched, frames: &[u64], how: Stitch, ip: Option<u6
         stitched.chain.extend_from_slice(frames);
     }
 }
+
+#[cfg(test)]
+mod tests;

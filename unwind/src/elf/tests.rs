@@ -101,16 +101,32 @@ fn a_bad_header_of_eh_frame_is_a_problem_not_an_error() {
 }
 
 #[test]
-fn no_truncation_and_no_flipped_bit_panics() {
+fn a_cut_or_altered_file_gives_no_more_than_it_holds() {
     let whole = program();
+    // How many bytes of a file of `len` bytes its sections have.
+    let held = |elf: &Elf, len: usize| {
+        let sections = &elf.parts.sections;
+        for section in sections {
+            assert!(section.data.len() <= len, "{:?}", section.kind);
+        }
+        sections.iter().map(|s| s.data.len()).sum::<usize>()
+    };
+    let all = held(&parse(whole.clone()).unwrap(), whole.len());
+    assert!(all > 0);
     for len in 0..whole.len() {
-        let _ = parse(whole[..len].to_vec());
+        match parse(whole[..len].to_vec()) {
+            Ok(elf) => assert!(held(&elf, len) <= all, "cut at {len}"),
+            Err(error) => assert_ne!(alloc::format!("{error}"), "", "cut at {len}"),
+        }
     }
+    // Not even the header is there.
+    assert!((0..64).all(|len| parse(whole[..len].to_vec()).is_err()));
     for at in 0..whole.len() {
         for bit in 0..8 {
             let mut bytes = whole.clone();
             bytes[at] ^= 1 << bit;
             if let Ok(elf) = parse(bytes) {
+                held(&elf, whole.len());
                 let _ = elf.bias(0x7f00_0000_0000, 0x1000, 0, true);
             }
         }

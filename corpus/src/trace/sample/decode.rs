@@ -325,3 +325,6 @@ fn read_recorded(
     }
     Ok(total as u64 * 8)
 }
+
+#[cfg(test)]
+mod tests;

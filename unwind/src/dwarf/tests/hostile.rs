@@ -105,9 +105,13 @@ fn every_byte_of_a_section_damaged() {
         for flip in 1..=255 {
             let mut bytes = good.clone();
             bytes[at] ^= flip;
+            let len = bytes.len();
             let image = image(SectionKind::EhFrame, ADDRESS, bytes);
             let mut cache = Cache::new();
-            compile_all(&image, TableKind::EhFrame, &mut cache);
+            let compiled = compile_all(&image, TableKind::EhFrame, &mut cache);
+            // The shortest FDE has 12 bytes: a length, its CIE, and two of two bytes.
+            assert!(compiled.units <= len / 12, "{at} {flip}: {compiled:?}");
+            assert!(compiled.units > 0 || compiled.rows == 0, "{compiled:?}");
         }
         let cut = good[..at].to_vec();
         read_all(image(SectionKind::EhFrame, ADDRESS, cut));

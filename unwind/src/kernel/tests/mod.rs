@@ -3,6 +3,7 @@
 
 mod fp;
 mod orc;
+mod orc_steps;
 mod support;
 mod traces;
 mod user;
