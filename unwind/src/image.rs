@@ -398,3 +398,6 @@ impl AddressSpace {
         &self.mappings
     }
 }
+
+#[cfg(test)]
+mod tests;

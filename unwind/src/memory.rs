@@ -249,3 +249,6 @@ impl Memory for Regions<'_> {
         self.parts.iter().find_map(|p| p.stack_bounds(sp))
     }
 }
+
+#[cfg(test)]
+mod tests;

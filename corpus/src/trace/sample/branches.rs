@@ -100,3 +100,6 @@ pub(super) fn read(
     }
     Ok(stacks)
 }
+
+#[cfg(test)]
+mod tests;

@@ -329,3 +329,6 @@ fn read_state(before: &mut u64, records: &mut Cursor<'_>) -> Result<State, Bad> 
         }),
     })
 }
+
+#[cfg(test)]
+mod tests;
