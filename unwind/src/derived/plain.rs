@@ -112,3 +112,6 @@ fn sleb(bytes: &mut &[u8]) -> Option<i64> {
     let (value, bits) = leb(bytes)?;
     Some(value << (64 - bits) >> (64 - bits))
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,9 @@
 use super::*;
 use alloc::string::ToString;
 
+/// First address, first address behind, name.
+type Listed<'a> = (u64, u64, &'a str);
+
 fn mapping(range: Range<u64>, name: &str) -> Mapping {
     Mapping {
         range,
@@ -22,7 +25,7 @@ fn three() -> AddressSpace {
     space
 }
 
-fn listed(space: &AddressSpace) -> Vec<(u64, u64, &str)> {
+fn listed(space: &AddressSpace) -> Vec<Listed<'_>> {
     let all = space.mappings().iter();
     all.map(|m| (m.range.start, m.range.end, m.name.as_str()))
         .collect()
@@ -33,7 +36,7 @@ fn what_is_unmapped_is_cut_out_and_nothing_else() {
     let a = (0x1000, 0x2000, "a");
     let b = (0x2000, 0x3000, "b");
     let c = (0x4000, 0x5000, "c");
-    let cases: [(Range<u64>, &[(u64, u64, &str)]); 12] = [
+    let cases: [(Range<u64>, &[Listed<'_>]); 12] = [
         (0x1000..0x2000, &[b, c]),
         (0x1000..0x3000, &[c]),
         (0..0x9000, &[]),
@@ -111,7 +114,7 @@ fn an_address_is_found_from_the_first_byte_to_the_last() {
 #[test]
 fn text_of_an_image_is_where_it_says() {
     let image = Image::new(ImageParts {
-        text: Vec::from([0x100..0x200]),
+        text: core::iter::once(0x100..0x200).collect(),
         ..ImageParts::default()
     });
     let mut space = AddressSpace::new();

@@ -96,7 +96,9 @@ fn the_first_region_that_holds_an_address_is_read() {
 fn a_profilers_copy_begins_at_rsp_and_has_nothing_else() {
     let other = Copy::new(0x5000, &BYTES);
     let both = Regions::new(Vec::from([COPY, other]));
-    let cases: [(u64, u64, &[(u64, usize)]); 6] = [
+    /// Address and length of each part.
+    type Parts = &'static [(u64, usize)];
+    let cases: [(u64, u64, Parts); 6] = [
         (0x1000, 24, &[(0x1000, 24)]),
         (0x1010, 100, &[(0x1010, 8)]),
         (0x1017, 4, &[(0x1017, 1)]),

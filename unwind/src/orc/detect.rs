@@ -71,3 +71,6 @@ fn is_ordinary(entry: &Entry) -> bool {
     let regs = entry.kind == EntryType::Regs && entry.signal && entry.sp_reg == OrcReg::Sp;
     call && base && aligned && bp || regs && bp
 }
+
+#[cfg(test)]
+mod tests;

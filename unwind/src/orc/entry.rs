@@ -352,3 +352,6 @@ const fn plain(reg: Reg) -> Option<OrcReg> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests;

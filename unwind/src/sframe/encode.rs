@@ -155,3 +155,6 @@ fn location(value: Value) -> Option<Location> {
     };
     Some(Location { reg, deref, offset })
 }
+
+#[cfg(test)]
+mod tests;

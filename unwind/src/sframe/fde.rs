@@ -193,3 +193,6 @@ fn read_at(
         signal: header.version == Version::V3 && info & 0x80 != 0,
     }))
 }
+
+#[cfg(test)]
+mod tests;

@@ -76,7 +76,7 @@ impl Bench {
             PERF_CONTEXT_USER_DEFERRED,
             cookie,
         ];
-        self.item(Some(time), tid, 0, What::Sample { defer: true, chain })
+        self.item(Some(time), tid, 0, sampled(chain))
     }
 
     fn record(&mut self, time: u64, tid: i32, cookie: u64, frames: &[u64]) -> &mut Self {
@@ -87,7 +87,7 @@ impl Bench {
     /// In the form of 2023, of an event.
     fn sample_of_event(&mut self, time: u64, tid: i32, event: u64) -> &mut Self {
         let chain = vec![PERF_CONTEXT_KERNEL, KERNEL, PERF_CONTEXT_USER_DEFERRED];
-        self.item(Some(time), tid, event, What::Sample { defer: true, chain })
+        self.item(Some(time), tid, event, sampled(chain))
     }
 
     fn record_of_event(&mut self, time: u64, tid: i32, event: u64, frames: &[u64]) -> &mut Self {
@@ -125,6 +125,12 @@ impl Bench {
     }
 }
 
+/// A sample in the kernel.
+fn sampled(chain: Vec<u64>) -> What {
+    let (defer, ip) = (true, None);
+    What::Sample { defer, chain, ip }
+}
+
 fn stitched(record: u64) -> Stitch {
     Stitch::Stitched { record }
 }
@@ -150,11 +156,11 @@ fn user_frames_replace_the_cookie_behind_one_marker() {
     let plain = vec![PERF_CONTEXT_KERNEL, KERNEL, PERF_CONTEXT_USER, 10, 11];
     let mut bench = Bench::new();
     bench.sample(1, 1, C1).record(2, 1, C1, &[10, 11]);
-    assert_eq!(bench.chains(), [plain.clone()]);
+    assert_eq!(bench.chains(), std::slice::from_ref(&plain));
     // The record has the marker itself.
     let frames = [PERF_CONTEXT_USER, 10, 11];
     bench.sample(3, 1, C2).record(4, 1, C2, &frames);
-    assert_eq!(bench.chains(), [plain.clone()]);
+    assert_eq!(bench.chains(), std::slice::from_ref(&plain));
     // A late sample gets the same chain.
     bench.sample(5, 1, C2);
     assert_eq!(bench.chains(), [plain]);
@@ -178,10 +184,7 @@ fn a_record_without_frames_is_named_as_empty() {
 fn what_is_not_deferred_comes_out_as_it_is() {
     let mut bench = Bench::new();
     let chain = vec![PERF_CONTEXT_USER, 5];
-    let what = What::Sample {
-        defer: true,
-        chain: chain.clone(),
-    };
+    let what = sampled(chain.clone());
     bench.tell(1, 1, what.clone());
     assert_eq!(bench.out(), [(0, Stitch::NotDeferred)]);
     // Behind one that waits, it waits for its turn.

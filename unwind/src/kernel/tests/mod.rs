@@ -4,6 +4,7 @@
 mod fp;
 mod orc;
 mod orc_steps;
+mod parts;
 mod support;
 mod traces;
 mod user;

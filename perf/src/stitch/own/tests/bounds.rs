@@ -26,7 +26,7 @@ fn samples_wait_up_to_the_limit_and_one_byte_beyond_are_given_up() {
         let mut chain = vec![0; (bytes - SLOT_BYTES) / 8];
         let at = chain.len() - 2;
         (chain[at], chain[at + 1]) = (PERF_CONTEXT_USER_DEFERRED, C1);
-        What::Sample { defer: true, chain }
+        sampled(chain)
     };
     let mut bench = Bench::new();
     bench.own = Own::default();

@@ -110,7 +110,8 @@ fn a_cookie_seen_again_after_it_came_round_belongs_to_nothing_known() {
 
 #[test]
 fn why_a_sample_has_no_record() {
-    let cases: [(&str, fn(&mut Bench), Why); 12] = [
+    type Then = fn(&mut Bench);
+    let cases: [(&str, Then, Why); 12] = [
         ("nothing else is seen", |_| {}, Why::End),
         (
             "the thread goes on",
