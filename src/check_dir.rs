@@ -255,6 +255,7 @@ fn check_file(file: &Path, unwinder: &dyn Unwinder, report: &mut Report) -> Resu
     let column = Column {
         engine: 0,
         variant: None,
+        version: None,
     };
     input.for_each(&Filter::default(), &mut |view| {
         judge(file, view, column, unwinder, &mut cache, report);

@@ -73,6 +73,7 @@ pub fn into<W: Write>(
     import.kernel.clone_from(&options.kernel);
     import.kernel_files.clone_from(&options.kernel_files);
     import.kaslr = options.kaslr;
+    import.force = options.force;
     import.offsets.clone_from(&options.offsets);
     let mut numbers: HashMap<ImageIndex, ImageIndex> = HashMap::new();
     let mut failed = None;

@@ -24,6 +24,8 @@ pub struct OpenOptions {
     pub kernel_files: kernel::OpenOptions,
     /// How far the kernel was moved (KASLR), if that is known.
     pub kaslr: Option<u64>,
+    /// Take the image whatever release or build id a capture names.
+    pub force: bool,
     /// Offsets in structs of a dump's kernel, bytes, by `STRUCT.MEMBER`.
     pub offsets: BTreeMap<String, u64>,
 }

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use unwind_sim_perf::callchain::{Callchain, Context};
 use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::kernel::Version;
 use unwind_sim_unwind::start::{FakeVariant, Variant};
 use unwind_sim_unwind::verdict::{Verdict, judge_addresses, judge_against};
 
@@ -51,16 +52,23 @@ pub struct Column {
     pub engine: usize,
     /// The start; `None` for the one that the sample was taken with.
     pub variant: Option<Variant>,
+    /// The kernel's version that was asked for: it says how a walk from fake registers starts.
+    pub version: Option<Version>,
 }
 
 impl Column {
     /// The start for this sample.
     pub fn variant_for(&self, view: &View<'_>) -> Variant {
-        self.variant.unwrap_or(if view.sample.regs.is_fake() {
-            Variant::Fake(FakeVariant::V5_2)
-        } else {
-            Variant::Hardware
-        })
+        let fake = || {
+            let recorded = view.sample.kernel.as_ref().and_then(|k| k.task.version);
+            let version = self.version.or(recorded);
+            version.map_or(FakeVariant::V5_2, Version::fake_start)
+        };
+        self.variant
+            .unwrap_or_else(|| match view.sample.regs.is_fake() {
+                true => Variant::Fake(fake()),
+                false => Variant::Hardware,
+            })
     }
 }
 
@@ -118,7 +126,14 @@ impl Run {
         let of_engine = |engine| {
             starts
                 .iter()
-                .map(move |&variant| Column { engine, variant })
+                .map(move |&variant| Column {
+                    engine,
+                    variant,
+                    version: match &self.engines[engine] {
+                        Engine::Kernel(unwinder) => unwinder.version(),
+                        Engine::Table(_) | Engine::Other(_) => None,
+                    },
+                })
                 .collect::<Vec<_>>()
         };
         (0..self.engines.len()).flat_map(of_engine).collect()
@@ -221,6 +236,13 @@ impl Run {
             Ok(())
         })?;
         Ok(comparison)
+    }
+
+    /// Are errors of this engine expected?
+    pub fn may_err(&self, engine: usize) -> bool {
+        let name = self.engines[engine].name();
+        let plain = name.split([':', '+']).next().unwrap_or(name);
+        EXPECTED_TO_ERR.contains(&plain)
     }
 
     /// Does the comparison hold anything that is wrong and not expected, nor in `known`?

@@ -1,6 +1,9 @@
 //! Kernels that are booted, single-stepped, and held against the truth: `UNWIND_SIM_SLOW=1`, and
 //! `UNWIND_SIM_KERNELS` is a folder with `vmlinuz-VERSION`. `tests/kernel/boot.sh` does it.
 
+mod common;
+
+use common::skip::skip;
 use std::path::Path;
 use std::process::Command;
 
@@ -12,20 +15,21 @@ const RIGHT_MIN: f64 = 90.0;
 
 #[test]
 fn kernels_are_recorded_through_the_stub_of_qemu() {
-    record("0", "1");
+    record("kernels_are_recorded_through_the_stub_of_qemu", "0", "1");
 }
 
 /// They move themselves, and the page tables of user space lack them.
 #[test]
 fn moved_kernels_on_two_processors_are_recorded() {
-    record("1", "2");
+    record("moved_kernels_on_two_processors_are_recorded", "1", "2");
 }
 
-fn record(kaslr: &str, processors: &str) {
-    let folder = std::env::var_os(FOLDER).filter(|_| std::env::var_os(SLOW).is_some());
-    let Some(folder) = folder else {
-        println!("not run: set {SLOW}=1 and {FOLDER}");
-        return;
+fn record(name: &str, kaslr: &str, processors: &str) {
+    if std::env::var_os(SLOW).is_none() {
+        return skip(name, format_args!("slow; set {SLOW}=1"));
+    }
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        return skip(name, format_args!("{FOLDER} names no folder with kernels"));
     };
     let entries = std::fs::read_dir(folder).expect("the folder").flatten();
     let is_kernel = |name: &str| name.starts_with("vmlinuz-");

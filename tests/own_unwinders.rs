@@ -47,6 +47,7 @@ fn chains(input: &Input, unwinder: &dyn Unwinder, fake: bool) -> Vec<Chain> {
     let column = Column {
         engine: 0,
         variant: None,
+        version: None,
     };
     let take = &mut |view: &unwind_sim::engine::View<'_>| {
         let start = column.variant_for(view);

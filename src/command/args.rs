@@ -49,7 +49,8 @@ pub(crate) struct KernelArgs {
     /// 5.12, 6.1, 6.3, 6.4, 6.12, 7.1), as whose unwinders ours behave. Can be given twice.
     #[arg(long, value_name = "FILE|VERSION")]
     kernel: Vec<OsString>,
-    /// System.map, where the image has no symbols.
+    /// System.map, where the image has no symbols. Alone it is enough for a capture of a kernel that
+    /// unwinds by frame pointers or guesses.
     #[arg(long, value_name = "FILE")]
     system_map: Option<PathBuf>,
     /// How ORC entries are laid out: as in 4.14, 6.3, 6.4 or 7.1. Without this it is found out.
@@ -58,6 +59,9 @@ pub(crate) struct KernelArgs {
     /// How far the kernel was moved (KASLR). Without this it is found, where possible.
     #[arg(long, value_name = "OFFSET", value_parser = parse_address)]
     kaslr: Option<u64>,
+    /// Of a capture: take the image even if it is not of the release or build id that it names.
+    #[arg(long)]
+    force: bool,
     /// Where a member of a struct is in the kernel of a vmcore (`task_struct.tasks=2184`), whatever
     /// its BTF says. Can be given many times.
     #[arg(long, value_name = "STRUCT.MEMBER=BYTES", value_parser = parse_offset)]
@@ -120,6 +124,7 @@ impl KernelArgs {
                 orc_layout: self.orc_layout,
             },
             kaslr: self.kaslr,
+            force: self.force,
             offsets: self.offset.iter().cloned().collect(),
         })
     }

@@ -89,6 +89,10 @@ pub(crate) struct Args {
     lbr: Vec<RingDepth>,
     #[command(flatten, next_help_heading = "Options of --engine gdb")]
     kernel: KernelArgs,
+    /// gdb: let no interrupt and no timer in while instructions are stepped. Only QEMU's stub can.
+    /// With -icount timers fire so often otherwise that most instructions are theirs.
+    #[arg(long)]
+    hold_interrupts: bool,
     #[command(flatten, next_help_heading = "Options of --engine emulator")]
     machine: MachineOptions,
     /// gdb: where the stub listens, HOST:PORT or the path of a socket.
@@ -136,6 +140,9 @@ enum StatusOf {
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
     match args.engine {
+        _ if args.hold_interrupts && args.engine != Engine::Gdb => {
+            bail!("--hold-interrupts is for --engine gdb")
+        }
         Engine::Emulator => emulator::run(args),
         _ if !args.lbr.is_empty() => bail!("--lbr is for --engine emulator"),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

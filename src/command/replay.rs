@@ -299,7 +299,7 @@ fn as_perf(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
     let input = args.input.open()?;
     let columns = run.columns();
     let mut cache = Cache::new();
-    let (mut count, mut equal, mut different) = (0, 0, 0);
+    let (mut count, mut equal, mut different, mut wrong) = (0, 0, 0, 0);
     input.for_each(&args.input.filter(), &mut |view| {
         for column in &columns {
             let engine = &run.engines[column.engine];
@@ -314,6 +314,11 @@ fn as_perf(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
                 None => {}
             }
             let start = variant.as_str();
+            if let Some(what) = chain.wrong(view) {
+                let number = view.number;
+                anstream::eprintln!("sample {number}, {}@{start}: {what}", engine.name());
+                wrong += u64::from(!run.may_err(column.engine));
+            }
             if args.json {
                 let line = json::callchain(view, engine.name(), start, &chain);
                 serde_json::to_writer(&mut *out, &line)?;
@@ -334,7 +339,7 @@ fn as_perf(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
     if equal + different > 0 {
         anstream::eprintln!("{equal} callchains are what perf recorded, {different} are not");
     }
-    Ok(match (count, different) {
+    Ok(match (count, different + wrong) {
         (0, _) => Status::NothingJudged,
         (_, 0) => Status::AsExpected,
         _ => Status::Difference,

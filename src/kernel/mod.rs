@@ -46,7 +46,7 @@ pub fn judge(
     let mut verdict = Verdict::Unjudged;
     if kernel.states.first().is_some_and(is_of) {
         verdict = match all_states(view, unwinder, variant, cache) {
-            Some(ours) => match first_difference(&ours, &kernel.states) {
+            Some((ours, skipped)) => match first_difference(&ours, &kernel.states, skipped) {
                 None => Verdict::Ok,
                 Some(first) => Verdict::Wrong {
                     at: first.ours as u32,
@@ -74,8 +74,8 @@ pub fn recorded_states(
 ) -> Option<String> {
     let recorded = &view.sample.kernel.as_ref()?.states;
     recorded.first().filter(|s| s.kind() == unwinder.kind())?;
-    let ours = all_states(view, unwinder, variant, &mut Cache::new())?;
-    let Some(first) = first_difference(&ours, recorded) else {
+    let (ours, skipped) = all_states(view, unwinder, variant, &mut Cache::new())?;
+    let Some(first) = first_difference(&ours, recorded, skipped) else {
         let n = recorded.len();
         return Some(format!("the kernel recorded the same {n} states\n"));
     };
@@ -113,13 +113,14 @@ pub fn wrong_user_regs(view: &View<'_>, outcome: &Outcome) -> Option<String> {
     ))
 }
 
-/// All states of a walk; `None` if the sample cannot be started so.
+/// All states of a walk, and how many of them `__unwind_start` passed; `None` if the sample cannot be
+/// started so.
 pub fn all_states(
     view: &View<'_>,
     unwinder: &KernelUnwinder,
     variant: Variant,
     cache: &mut Cache,
-) -> Option<Vec<State>> {
+) -> Option<(Vec<State>, usize)> {
     let walked = with_walk(
         view,
         unwinder,

@@ -103,6 +103,41 @@ impl PerfChain {
         out
     }
 
+    /// What is wrong with the kernel part: by the truth, or by what the kernel's own unwinder
+    /// recorded. `None` if it is right, or nothing says.
+    pub fn wrong(&self, view: &View<'_>) -> Option<String> {
+        let outcome = self.kernel.as_ref()?;
+        if outcome.verdict.is_wrong() {
+            let verdict = outcome.verdict;
+            let cause = outcome
+                .diagnosis
+                .as_ref()
+                .map_or(outcome.chain.end.reason.code(), |d| d.code);
+            let what = cause.description();
+            return Some(format!(
+                "the kernel part is {} ({verdict}): {cause} {what}",
+                verdict.as_str()
+            ));
+        }
+        let recorded = view
+            .sample
+            .recorded
+            .iter()
+            .find(|r| r.source == super::RECORDED)?;
+        let ips = outcome.chain.frames.iter().map(|f| f.pc.value());
+        let differs = recorded
+            .ips
+            .iter()
+            .copied()
+            .zip(ips.clone())
+            .position(|(a, b)| a != b);
+        let (ours, theirs) = (ips.count(), recorded.ips.len());
+        let at = differs.or((ours != theirs).then_some(ours.min(theirs)))?;
+        Some(format!(
+            "address {at} of the kernel part is not what the kernel's unwinder gave"
+        ))
+    }
+
     /// The first word that is not what perf recorded; `None` if it recorded nothing. Of a sample
     /// without a kernel's stack only the user part is compared.
     pub fn difference(&self, view: &View<'_>) -> Option<Option<usize>> {

@@ -68,6 +68,8 @@ pub struct Options<'a> {
     pub samples_max: u64,
     /// How far the kernel was moved, if that is known.
     pub kaslr: Option<u64>,
+    /// Let no interrupt and no timer in while instructions are stepped, which only QEMU's stub can do.
+    pub hold_interrupts: bool,
     /// Set to end the recording.
     pub stop: Option<&'a AtomicBool>,
 }
@@ -127,16 +129,35 @@ pub enum GdbRecordError {
         /// The member.
         path: &'static str,
     },
-    /// Nothing of the kernel is where the image has it.
+    /// Another kernel runs than that of the image.
     #[error(
-        "the image is not that of the kernel behind the stub: neither its exception handlers nor the \
-         return addresses on its stack fit, however far it was moved (KASLR); give the vmlinuz or \
-         vmlinux of the kernel that runs there"
+        "the image is not that of the kernel behind the stub: the image is of {image}, {}; give the \
+         vmlinuz or vmlinux that it booted",
+        is_running(.running.as_deref())
     )]
-    NotFound,
+    OtherKernel {
+        /// The release of the image.
+        image: String,
+        /// The release that runs, if it could be read.
+        running: Option<String>,
+    },
+    /// The stub is not QEMU's.
+    #[error(
+        "the stub cannot hold interrupts back: it does not know QEMU's packet qqemu.sstepbits; record \
+         without --hold-interrupts"
+    )]
+    CannotHold,
     /// A place that was named.
     #[error("the kernel's image has no code `{0}`")]
     NotLocated(String),
+}
+
+/// What is known of the kernel that runs, for a message.
+fn is_running(release: Option<&str>) -> String {
+    match release {
+        Some(release) => format!("{release} is running"),
+        None => "whose handlers and return addresses the one that runs does not have; it may have to boot first".to_owned(),
+    }
 }
 
 /// Records the kernel of `image` behind a stub. `path` is the image's name in the trace.
@@ -150,21 +171,27 @@ pub fn record<W: Write>(
     recorder: &mut TraceRecorder<'_, W>,
 ) -> Result<Summary, GdbRecordError> {
     let mut machine = Machine::connect(&options.stub)?;
-    let ready = match prepare(&mut machine, image, path, options, recorder) {
-        Ok(ready) => ready,
-        Err(error) => {
-            // The kernel runs on, whatever is wrong with the image.
-            let _ = machine.detach();
-            return Err(error);
-        }
-    };
+    let result = record_on(&mut machine, image, path, options, recorder);
+    // What was recorded is kept; a machine that cannot be let go has ended.
+    let _ = machine.detach();
+    result
+}
+
+/// As [`record`], on a machine that is let go afterwards, whatever comes of it.
+fn record_on<W: Write>(
+    machine: &mut Machine,
+    image: &KernelImage,
+    path: &Path,
+    options: &Options<'_>,
+    recorder: &mut TraceRecorder<'_, W>,
+) -> Result<Summary, GdbRecordError> {
     let Ready {
         bias,
         places,
         range,
         handlers,
         problems,
-    } = ready;
+    } = prepare(machine, image, path, options, recorder)?;
     let mut session = Session {
         machine,
         image,
@@ -181,11 +208,8 @@ pub fn record<W: Write>(
             ..Summary::default()
         },
     };
-    let result = session.run();
-    let summary = session.summary.clone();
-    // What was recorded is kept; a machine that cannot be let go has ended.
-    let _ = session.machine.detach();
-    result.map(|()| summary)
+    session.run()?;
+    Ok(session.summary)
 }
 
 /// Where functions return to whose return addresses tracers took.
@@ -197,7 +221,7 @@ fn trampolines(image: &KernelImage, bias: u64) -> Vec<u64> {
 }
 
 struct Session<'a, 'r, 'w, W: Write> {
-    machine: Machine,
+    machine: &'a mut Machine,
     image: &'a KernelImage,
     range: Range<u64>,
     options: &'a Options<'a>,
@@ -341,10 +365,19 @@ impl<W: Write> Session<'_, '_, '_, W> {
             At::Every(n) => Some(n),
             _ => None,
         };
-        // QEMU holds interrupts back while it steps, unless it is told not to.
-        let _ = self.machine.accept("Qqemu.sstep=1");
+        // QEMU holds interrupts and timers back while it steps, unless it is told not to.
+        let all = self.machine.step_bits();
+        match (self.options.hold_interrupts, &all) {
+            (false, _) => {
+                let _ = self.machine.accept("Qqemu.sstep=1");
+            }
+            (true, Some(all)) => self.machine.accept(&format!("Qqemu.sstep={all:x}"))?,
+            (true, None) => return Err(GdbRecordError::CannotHold),
+        }
         let result = self.steps_with(points, every);
-        let _ = self.machine.accept("Qqemu.sstep=7");
+        if let Some(all) = all {
+            let _ = self.machine.accept(&format!("Qqemu.sstep={all:x}"));
+        }
         result
     }
 
@@ -403,7 +436,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
     /// Tells the shadow stack of the processor's stacks.
     fn tell_stacks(&mut self, registers: &Registers) -> Result<(), GdbRecordError> {
         let regs = world::regs(registers);
-        let stopped = self.kernel.stopped(&mut self.machine, &regs)?;
+        let stopped = self.kernel.stopped(self.machine, &regs)?;
         let stacks = stopped.task.stacks.iter();
         let processor = stacks.filter(|s| s.kind != StackType::Task);
         self.shadow
@@ -429,7 +462,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
                     sp: at.cpu.rsp,
                     pushed_at: None,
                 });
-                let pt_regs = self.kernel.pt_regs(&mut self.machine)?;
+                let pt_regs = self.kernel.pt_regs(self.machine)?;
                 self.shadow.root(boundary.map(|b| Left::new(b, pt_regs)));
             }
         }
@@ -439,7 +472,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
     /// Where the registers of user space will be saved, if `frame` is of user space.
     fn pt_regs(&mut self, frame: &IretFrame) -> Result<Option<u64>, GdbRecordError> {
         Ok(match is_user_cs(frame.cs) {
-            true => self.kernel.pt_regs(&mut self.machine)?,
+            true => self.kernel.pt_regs(self.machine)?,
             false => None,
         })
     }
@@ -471,7 +504,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
             self.shadow.interrupted(after, slot, frame, pt_regs);
             return Ok(());
         }
-        let machine = &mut self.machine;
+        let machine = &mut *self.machine;
         let mut word = |at: u64| machine.word(at).ok();
         self.shadow.step(insn, before, after, &mut word);
         Ok(())
@@ -494,7 +527,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
             self.summary.in_user += 1;
             return Ok(());
         }
-        let stopped = match self.kernel.stopped(&mut self.machine, regs) {
+        let stopped = match self.kernel.stopped(self.machine, regs) {
             Ok(stopped) => stopped,
             Err(error @ GdbError::Refused { .. }) => {
                 self.unreadable(&error);

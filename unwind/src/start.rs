@@ -165,14 +165,19 @@ impl SampleRegs {
         let ip = need(&self.sampled, Reg::Rip)?;
         let frame_address = need(&self.sampled, Reg::Rsp)?;
         let own = self.own.ok_or(Reason::RegistersMissing { reg: Reg::Rip })?;
-        let live_sp = need(self.fetch.as_ref().unwrap_or(&own), Reg::Rsp)?;
-        let as_real = |bp| {
+        // Of the function that makes the fake registers; the unwinder's own rsp lies deeper.
+        let fetch = self.fetch.as_ref();
+        let live_sp = fetch.map_or(Err(Reason::RegistersMissing { reg: Reg::Rsp }), |fetch| {
+            need(fetch, Reg::Rsp)
+        });
+        let as_real = |bp| -> Result<Start, Reason> {
+            let live_sp = live_sp?;
             let regs = Regs::frame(ip, live_sp, bp);
-            Start {
+            Ok(Start {
                 regs,
                 first_frame: None,
                 sampled_ip: None,
-            }
+            })
         };
         let from_own = |first_frame, sampled_ip| Start {
             regs: own.restricted(RegMask::CALLEE_SAVED),
@@ -188,12 +193,12 @@ impl SampleRegs {
         };
         Ok(match variant {
             FakeVariant::V5_1 | FakeVariant::V3_2019 if frame_pointer_kernel => {
-                as_real(caller_bp()?)
+                as_real(caller_bp()?)?
             }
-            FakeVariant::V5_1 => as_real(frame_address),
+            FakeVariant::V5_1 => as_real(frame_address)?,
             // Without sp nothing was walked: no frame is above this mark.
             FakeVariant::V3_2019 if frame_address == 0 => from_own(u64::MAX, None),
-            FakeVariant::V3_2019 => from_own(live_sp, None),
+            FakeVariant::V3_2019 => from_own(live_sp?, None),
             FakeVariant::V5_2 => from_own(frame_address, None),
             FakeVariant::AlwaysIp => from_own(frame_address, Some(ip)),
         })
@@ -313,6 +318,22 @@ mod tests {
         };
         for variant in Variant::ALL {
             assert_eq!(alone.start(variant, false, &nothing), missing(Reg::Rip));
+        }
+        // What 5.1 and the patch of 2019 start from is the fetching function's rsp.
+        let unfetched = SampleRegs {
+            fetch: None,
+            ..tracepoint()
+        };
+        for variant in [FakeVariant::V5_1, FakeVariant::V3_2019] {
+            let start = unfetched.start(Variant::Fake(variant), false, &nothing);
+            assert_eq!(start, missing(Reg::Rsp));
+        }
+        for variant in [FakeVariant::V5_2, FakeVariant::AlwaysIp] {
+            assert!(
+                unfetched
+                    .start(Variant::Fake(variant), false, &nothing)
+                    .is_ok()
+            );
         }
         let mut without_sp = tracepoint();
         without_sp.sampled.forget(Reg::Rsp);

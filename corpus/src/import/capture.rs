@@ -1,16 +1,19 @@
 //! Captures of a running kernel, as JSON (`docs/captures.md`): registers and stacks at a stop, and
 //! what the kernel's own unwinder said there.
 //!
-//! The kernel's image is a file of its own, given by the caller. All numbers are unsigned decimal,
-//! memory is zlib in base64.
+//! The kernel's image is a file of its own, given by the caller. Numbers are unsigned, in decimal or
+//! hexadecimal; memory is zlib in base64.
 
 mod implied;
 mod json;
 mod parts;
 mod states;
+mod steps;
+#[cfg(test)]
+mod tests;
 
 use super::{ImportError, ImportOptions, Imported, Output, Sink};
-use crate::kernel;
+use crate::kernel::{self, KernelImage};
 use crate::model::{Event, Item, KernelSample, RecordedChain, Region, RegionRole, Sample};
 use json::Object;
 pub use json::Problem;
@@ -19,11 +22,12 @@ use parts::{
 };
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
+use steps::Steps;
 use unwind_sim_unwind::image::{
     AddressSpace, Bytes, Image, ImageParts, Mapping, Section, SectionKind,
 };
 use unwind_sim_unwind::kernel::{
-    Code, Generated, Rethook, StackInfo, StackType, State, THREAD_SIZE, Task, Version,
+    Code, Generated, Kind, Rethook, StackInfo, StackType, State, THREAD_SIZE, Task, Version,
 };
 use unwind_sim_unwind::orc::{Encoding, Index, OrcReg};
 use unwind_sim_unwind::regs::{Reg, Regs};
@@ -56,6 +60,8 @@ pub(super) fn import(
         stacks: Vec::new(),
         space: AddressSpace::new(),
         code: None,
+        kind: None,
+        steps: Steps::new(&root, None, 0)?,
     };
     if capture.code(&root, options)?.is_break() {
         return Ok(capture.output.finish());
@@ -96,6 +102,28 @@ fn release(name: &str) -> String {
     plain.map_or(name, |(_, release)| release).to_owned()
 }
 
+/// Do these name one kernel? The shorter name may lack what stands behind a dot or a hyphen.
+fn same_release(a: &str, b: &str) -> bool {
+    let begins = |long: &str, short: &str| {
+        long.strip_prefix(short)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-', '+']))
+    };
+    begins(a, b) || begins(b, a)
+}
+
+/// The kernel's unwinder: as the capture says, else by the image's tables, else by the members of the
+/// states; `None` to tell it for each state.
+fn unwinder(root: &Object<'_>, has_orc: bool) -> Result<Option<Kind>, Problem> {
+    match root.string("unwinder")? {
+        Some(name) => match Kind::ALL.into_iter().find(|kind| kind.as_str() == name) {
+            Some(kind) => Ok(Some(kind)),
+            None => Err(root.problem("unwinder", "none of orc, fp, guess")),
+        },
+        None if has_orc => Ok(Some(Kind::Orc)),
+        None => states::without_orc(root),
+    }
+}
+
 struct Capture<'o, 's> {
     release: String,
     output: Output<'o, 's>,
@@ -109,6 +137,9 @@ struct Capture<'o, 's> {
     /// What was mapped so far.
     space: AddressSpace,
     code: Option<Code>,
+    /// The kernel's unwinder, if it is known.
+    kind: Option<Kind>,
+    steps: Steps,
 }
 
 impl Capture<'_, '_> {
@@ -118,19 +149,26 @@ impl Capture<'_, '_> {
         root: &Object<'_>,
         options: &ImportOptions,
     ) -> Result<ControlFlow<()>, ImportError> {
-        let path = options
-            .kernel
-            .as_ref()
-            .ok_or_else(|| ImportError::Capture(Problem::kernel(self.release.clone())))?;
-        let image = kernel::open(path, &options.kernel_files)?;
+        let files = &options.kernel_files;
+        let (path, image) = match (&options.kernel, &files.system_map) {
+            (Some(path), _) => (path, kernel::open(path, files)?),
+            (None, Some(map)) => (map, kernel::open_system_map(map)?),
+            (None, None) => return Err(Problem::kernel(&self.release).into()),
+        };
+        if !options.force {
+            self.is_image(root, &image)?;
+        }
         if let Some(version) = &image.version {
             self.release.clone_from(version);
         }
+        let has_orc = image.image.section(SectionKind::OrcUnwind).is_some();
+        self.kind = unwinder(root, has_orc)?;
         let bias = match (options.kaslr, root.number("kaslr_offset")?) {
             (Some(bias), _) | (None, Some(bias)) => bias,
             (None, None) => kaslr(root, &image)?,
         };
         (self.image, self.bias) = (Some(image.image.clone()), bias);
+        self.steps = Steps::new(root, self.image.clone(), bias)?;
         self.encoding = image.encoding;
         let name = path.display().to_string();
         if self
@@ -179,6 +217,34 @@ impl Capture<'_, '_> {
             }
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// Is it the image of the kernel that was captured?
+    fn is_image(&self, root: &Object<'_>, image: &KernelImage) -> Result<(), Problem> {
+        let is_release = self.release.starts_with(|c: char| c.is_ascii_digit());
+        if let Some(version) = image.version.as_deref().filter(|_| is_release)
+            && !same_release(&self.release, version)
+        {
+            return Err(Problem::other_image(
+                "kernel",
+                "release",
+                &self.release,
+                version,
+            ));
+        }
+        let Some(told) = root.string("build_id")? else {
+            return Ok(());
+        };
+        let own: String = image
+            .image
+            .build_id()
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect();
+        match own.is_empty() || told.eq_ignore_ascii_case(&own) {
+            true => Ok(()),
+            false => Err(Problem::other_image("build_id", "build id", told, &own)),
+        }
     }
 
     fn version(&self) -> Version {
@@ -299,7 +365,7 @@ impl Capture<'_, '_> {
 
     /// A stop with registers, or a task that does not run.
     fn point(&mut self, point: &Object<'_>) -> Result<Option<Sample<'static>>, ImportError> {
-        let states = states::all(point, "kernel")?;
+        let states = states::all(point, "kernel", self.kind)?;
         let mut task = self.task(point)?;
         let mut regions = Vec::new();
         let regs = match point.object("regs")? {
@@ -343,7 +409,7 @@ impl Capture<'_, '_> {
     fn perf_sample(&mut self, sample: &Object<'_>) -> Result<Option<Sample<'static>>, ImportError> {
         let sampled = registers(&sample.required_object("perf_regs")?)?;
         let start = sample.required_object("unwind_start")?;
-        let states = states::all(sample, "states")?;
+        let states = states::all(sample, "states", self.kind)?;
         let mut task = self.task(&start)?;
         let mut regions = Vec::new();
         stacks(&start, &mut task, &mut regions)?;
@@ -380,7 +446,9 @@ impl Capture<'_, '_> {
 
     /// One instruction of a single-stepped stretch. In user space there is nothing to unwind.
     fn step(&mut self, step: &Object<'_>) -> Result<Option<Sample<'static>>, ImportError> {
+        let number = step.number("i")?;
         if step.has("user") {
+            self.steps.user(number);
             return Ok(None);
         }
         let sampled = registers(&step.required_object("regs")?)?;
@@ -414,16 +482,18 @@ impl Capture<'_, '_> {
             region.map(|region| (*stack, region.clone()))
         };
         self.stacks = task.stacks.iter().filter_map(of_stack).collect();
-        let states = states::brief(step, "kernel")?;
+        let states = states::brief(step, "kernel", self.kind)?;
         let regs = SampleRegs::hardware(sampled);
-        Ok(Some(self.sample(
-            None,
-            regs,
-            regions,
-            task,
-            states,
-            Vec::new(),
-        )))
+        let stacks = task.stacks.clone();
+        let mut sample = self.sample(None, regs, regions, task, states, Vec::new());
+        let (truth, boundary) = self
+            .steps
+            .kernel(number, &sampled, &stacks, &sample.memory());
+        sample.truth = truth;
+        if let Some(kernel) = &mut sample.kernel {
+            kernel.boundary = boundary;
+        }
+        Ok(Some(sample))
     }
 
     fn sample(

@@ -43,6 +43,8 @@ pub struct ImportOptions {
     pub kernel_files: kernel::OpenOptions,
     /// How far the kernel was moved, if that is known.
     pub kaslr: Option<u64>,
+    /// Take the kernel's image whatever release or build id a capture names.
+    pub force: bool,
     /// Offsets in structs of a dump's kernel, bytes, by `STRUCT.MEMBER`: they go before its BTF.
     pub offsets: BTreeMap<String, u64>,
 }
@@ -56,6 +58,7 @@ impl Default for ImportOptions {
             kernel: None,
             kernel_files: kernel::OpenOptions::default(),
             kaslr: None,
+            force: false,
             offsets: BTreeMap::new(),
         }
     }

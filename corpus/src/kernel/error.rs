@@ -64,6 +64,8 @@ pub enum KernelErrorKind {
     },
     /// System.map has no symbol in the kernel's text: that of another kernel, or a stub.
     MapForeign,
+    /// System.map does not say where the kernel's code is.
+    MapWithoutText,
     /// Not a relocatable object for x86-64.
     NotModule,
     /// A section of a module cannot be read.
@@ -122,6 +124,7 @@ impl fmt::Display for KernelErrorKind {
                 f,
                 "no symbol lies in the kernel's text; is it this kernel's?"
             ),
+            Self::MapWithoutText => write!(f, "no symbols _stext and _etext: not a kernel's"),
             Self::NotModule => write!(f, "not a module: no relocatable ELF object for x86-64"),
             Self::Section {
                 section,

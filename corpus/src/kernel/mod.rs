@@ -40,7 +40,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use unwind_sim_unwind::elf::ElfError;
-use unwind_sim_unwind::image::{Bytes, Image, Owner};
+use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Owner};
 use unwind_sim_unwind::orc::{Encoding, Layout};
 use vmlinux::Vmlinux;
 
@@ -88,6 +88,39 @@ pub struct KernelImage {
 /// If it cannot be read, is neither, is damaged, or if the System.map is bad.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<KernelImage, KernelError> {
     from_bytes(&path.to_string_lossy(), map(path)?, options)
+}
+
+/// A kernel of which only the System.map at `path` is at hand: symbols, and where its code is. That
+/// is all that the frame pointer and the guessing unwinder ask.
+///
+/// # Errors
+/// If it cannot be read, is no System.map, or does not say where the kernel's code is.
+pub fn open_system_map(path: &Path) -> Result<KernelImage, KernelError> {
+    let name = path.to_string_lossy();
+    let symbols = map_symbols(path)?;
+    let text = symbols.range("_stext", "_etext");
+    let text = text.ok_or_else(|| KernelErrorKind::MapWithoutText.of(&name))?;
+    let range = symbols.range("_text", "_end").unwrap_or(text.clone());
+    let init = symbols.range("_sinittext", "_einittext");
+    let text: Vec<Range<u64>> = std::iter::once(text).chain(init).collect();
+    // `System.map-RELEASE`, as distributions name it.
+    let file = path
+        .file_name()
+        .and_then(|n| n.to_str())
+        .unwrap_or_default();
+    let version = file.strip_prefix("System.map-").map(str::to_owned);
+    let image = Image::new(ImageParts {
+        name: name.into_owned(),
+        symbols: symbols.code(&text),
+        text,
+        ..ImageParts::default()
+    });
+    Ok(KernelImage {
+        image: Arc::new(image),
+        range,
+        symbol_source: Some(SymbolSource::SystemMap),
+        ..KernelImage::of_symbols(symbols, version)
+    })
 }
 
 /// Opens a `vmlinuz` or `vmlinux` in memory; `name` is that of the image and in errors.

@@ -400,6 +400,14 @@ impl Client {
         }
     }
 
+    /// Asks the stub; nothing is answered to a packet that it does not know.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn query(&mut self, packet: &str) -> Result<Vec<u8>, GdbError> {
+        self.ask(packet)
+    }
+
     /// Lets the machine run, without us.
     ///
     /// # Errors

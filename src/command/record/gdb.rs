@@ -40,6 +40,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         instructions_max: args.max_instructions.unwrap_or(u64::MAX),
         samples_max: args.max_samples.unwrap_or(u64::MAX),
         kaslr: opened.kaslr,
+        hold_interrupts: args.hold_interrupts,
         stop: Some(host::stop_on_signals()),
     };
     let summary = output::trace_file(&args.output, &meta.clone(), |writer| {

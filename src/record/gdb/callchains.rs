@@ -34,7 +34,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
         let get = |name: &str| registers.get(name).unwrap_or(0);
         let bytes = self.machine.read(get("rdi"), PT_REGS_LEN as usize)?;
         let sampled = regs_from(&bytes);
-        let mut stopped = self.kernel.stopped(&mut self.machine, &live)?;
+        let mut stopped = self.kernel.stopped(self.machine, &live)?;
         let in_user = sampled.get(Reg::Cs).is_some_and(is_user_cs);
         let back = self.machine.word(live.rsp())?;
         let caller_sp = live.rsp().wrapping_add(8);
@@ -49,7 +49,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
             },
         };
         if !in_user {
-            copy_more(&mut self.machine, &mut stopped, sampled.rsp())?;
+            copy_more(self.machine, &mut stopped, sampled.rsp())?;
         }
         if !self.run_to(&[back])? {
             return Ok(());

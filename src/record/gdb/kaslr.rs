@@ -7,6 +7,7 @@ use super::GdbRecordError;
 use super::machine::{IDT, Machine};
 use super::world;
 use unwind_sim_corpus::kernel::KernelImage;
+use unwind_sim_host::gdb::GdbError;
 
 /// Words of the stack that are looked at.
 const WORDS: u64 = 512;
@@ -18,6 +19,11 @@ const HANDLERS: [(u64, &str, &str); 4] = [
     (14, "asm_exc_page_fault", "page_fault"),
 ];
 
+/// What every kernel's banner starts with.
+const BANNER: &str = "Linux version ";
+/// Bytes of the banner that are read.
+const BANNER_LEN: usize = 128;
+
 pub(super) fn find(machine: &mut Machine, image: &KernelImage) -> Result<u64, GdbRecordError> {
     if let Some(bias) = by_handlers(machine, image) {
         return Ok(bias);
@@ -26,7 +32,42 @@ pub(super) fn find(machine: &mut Machine, image: &KernelImage) -> Result<u64, Gd
     // The stack may end.
     let words = (0..WORDS).map_while(|n| machine.word(sp.wrapping_add(8 * n)).ok());
     let words: Vec<u64> = words.collect();
-    image.kaslr(&words).ok_or(GdbRecordError::NotFound)
+    image.kaslr(&words).ok_or_else(|| other_kernel(image, None))
+}
+
+/// Is it the kernel of `image` that runs, moved by `bias`? Its banner says so.
+pub(super) fn is_image(
+    machine: &mut Machine,
+    image: &KernelImage,
+    bias: u64,
+) -> Result<(), GdbRecordError> {
+    let banner = image.symbols.address("linux_banner");
+    let (Some(at), Some(version)) = (banner, &image.version) else {
+        return Ok(());
+    };
+    let bytes = match machine.read(at.wrapping_add(bias), BANNER_LEN) {
+        Ok(bytes) => bytes,
+        Err(GdbError::Refused { .. }) => return Err(other_kernel(image, None)),
+        Err(error) => return Err(error.into()),
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    let release = text
+        .strip_prefix(BANNER)
+        .and_then(|rest| rest.split(' ').next());
+    match release == Some(version.as_str()) {
+        true => Ok(()),
+        false => Err(other_kernel(image, release)),
+    }
+}
+
+fn other_kernel(image: &KernelImage, running: Option<&str>) -> GdbRecordError {
+    GdbRecordError::OtherKernel {
+        image: image
+            .version
+            .clone()
+            .unwrap_or_else(|| "another kernel".into()),
+        running: running.map(str::to_owned),
+    }
 }
 
 /// By the handlers: all have to agree.

@@ -108,6 +108,19 @@ impl Machine {
         self.client.accept(packet)
     }
 
+    /// The bits of `Qqemu.sstep` with which QEMU lets nothing in while it steps; `None` of another
+    /// stub. It answers `ENABLE=1,NOIRQ=2,NOTIMER=4`.
+    pub(super) fn step_bits(&mut self) -> Option<u64> {
+        let answer = self.client.query("qqemu.sstepbits").ok()?;
+        let answer = String::from_utf8(answer).ok()?;
+        let bit = |name: &str| {
+            let mut words = answer.split(',').filter_map(|word| word.split_once('='));
+            let (_, bit) = words.find(|(word, _)| *word == name)?;
+            u64::from_str_radix(bit, 16).ok()
+        };
+        Some(bit("ENABLE")? | bit("NOIRQ")? | bit("NOTIMER")?)
+    }
+
     pub(super) fn detach(self) -> Result<(), GdbError> {
         self.client.detach()
     }

@@ -34,6 +34,7 @@ pub(super) fn prepare<W: Write>(
         Some(bias) => bias,
         None => kaslr::find(machine, image)?,
     };
+    kaslr::is_image(machine, image, bias)?;
     let places = Places::new(image, bias)?;
     let range = image.range.start.wrapping_add(bias)..image.range.end.wrapping_add(bias);
     let request = MappingRequest {
@@ -127,6 +128,7 @@ mod tests {
             from: None,
             instructions_max: 1,
             samples_max: 1,
+            hold_interrupts: false,
             kaslr: None,
             stop: None,
         };

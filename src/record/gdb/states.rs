@@ -270,7 +270,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
         live: &Regs,
         states: &[State],
     ) -> Result<Option<(Option<String>, Sample<'static>)>, GdbRecordError> {
-        let machine = &mut self.machine;
+        let machine = &mut *self.machine;
         let mut stopped = self.kernel.stopped(machine, live)?;
         let regs = if arguments.regs != 0 {
             let regs = regs_from(&machine.read(arguments.regs, PT_REGS_LEN as usize)?);

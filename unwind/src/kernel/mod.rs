@@ -110,7 +110,9 @@ pub enum From<'a> {
     Inactive,
 }
 
-/// `struct unwind_state`, of whichever unwinder.
+/// `struct unwind_state`, of whichever unwinder. A recorded state whose stack ends at 0 is brief: it
+/// holds the stack's type, and of ORC error, signal, full_regs, ip, sp and bp; of the frame pointer
+/// error, ip and bp; of the guess sp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// ORC's.

@@ -109,14 +109,14 @@ pub fn callchain<M: Memory + ?Sized>(
 }
 
 /// All states of a walk, whatever addresses they have, from the very first to the one that is done;
-/// at most `max`.
+/// at most `max`. Also how many of them `__unwind_start` went through before the one it returned.
 pub fn states<M: Memory + ?Sized>(
     kind: Kind,
     kernel: Kernel<'_, M>,
     begin: Begin<'_>,
     max: usize,
     finds: &mut Finds,
-) -> Vec<State> {
+) -> (Vec<State>, usize) {
     let Begin {
         from, first_frame, ..
     } = begin;
@@ -124,18 +124,19 @@ pub fn states<M: Memory + ?Sized>(
     let mut unwind = Unwind::start(kind, kernel, from, first_frame, finds, &mut |unwind| {
         states.push(*unwind.state());
     });
+    let skipped = states.len();
     states.push(*unwind.state());
     while !unwind.state().is_done() && states.len() < max {
         unwind.next_frame();
         states.push(*unwind.state());
     }
-    states
+    (states, skipped)
 }
 
 /// The first of our states that is not what the kernel recorded: its place among ours. The
-/// recording may leave out the state before the first step, and the one that is done; of a state
-/// without bounds it holds only type, error, signal, full_regs, ip, sp and bp.
-pub fn first_difference(ours: &[State], recorded: &[State]) -> Option<Difference> {
+/// recording may leave out the first states, at most the `skipped` ones that `__unwind_start` went
+/// through, and the one that is done; a state without bounds is brief, see [`State`].
+pub fn first_difference(ours: &[State], recorded: &[State], skipped: usize) -> Option<Difference> {
     let difference = |skip: usize| {
         let pairs = ours.iter().skip(skip).zip(recorded);
         let differs = pairs.clone().position(|(a, b)| !agrees(a, b));
@@ -150,12 +151,15 @@ pub fn first_difference(ours: &[State], recorded: &[State]) -> Option<Difference
         let recorded = ours.saturating_sub(skip);
         Some(Difference { ours, recorded })
     };
-    let (first, second) = (difference(0)?, difference(1)?);
-    Some(if second.ours > first.ours {
-        second
-    } else {
-        first
-    })
+    let mut furthest = difference(0)?;
+    for skip in 1..=skipped {
+        let other = difference(skip)?;
+        // What agrees on nothing but the states left out does not agree further.
+        if other.recorded > furthest.recorded {
+            furthest = other;
+        }
+    }
+    Some(furthest)
 }
 
 /// The first state that two walks differ in, by its number in each of them.
@@ -198,6 +202,10 @@ fn agrees(ours: &State, recorded: &State) -> bool {
             let pointers = pointer(a.regs, b.regs) && pointer(a.prev_regs, b.prev_regs);
             plain && (brief || rest) && pointers
         }
+        (State::Fp(a), State::Fp(b)) if brief => {
+            (a.stack.kind, a.error, a.ip, a.bp) == (b.stack.kind, b.error, b.ip, b.bp)
+        }
+        (State::Guess(a), State::Guess(b)) if brief => (a.stack.kind, a.sp) == (b.stack.kind, b.sp),
         (State::Fp(a), State::Fp(b)) => {
             let same = FpState {
                 regs: b.regs,
@@ -208,5 +216,47 @@ fn agrees(ours: &State, recorded: &State) -> bool {
         }
         (State::Guess(a), State::Guess(b)) => a == b,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{GuessState, StackInfo, StackType};
+    use super::*;
+
+    fn states() -> Vec<State> {
+        let state = |sp: u64| {
+            State::Guess(GuessState {
+                stack: StackInfo {
+                    kind: StackType::Task,
+                    begin: 0,
+                    end: 0x1000,
+                    next_sp: 0,
+                },
+                stack_mask: 2,
+                sp,
+            })
+        };
+        (0..12).map(|n| state(8 * n)).collect()
+    }
+
+    #[test]
+    fn a_recording_may_leave_out_what_the_start_passed() {
+        let ours = states();
+        assert_eq!(first_difference(&ours, &ours, 9), None);
+        for skip in 1..=9 {
+            assert_eq!(first_difference(&ours, &ours[skip..], 9), None);
+        }
+        // One more than it passed is a difference, and so is a state in the middle.
+        assert!(first_difference(&ours, &ours[10..], 9).is_some());
+        assert!(first_difference(&ours, &ours[1..], 0).is_some());
+        let mut recorded = ours[9..].to_vec();
+        recorded[1] = ours[0];
+        let difference = first_difference(&ours, &recorded, 9);
+        let expected = Difference {
+            ours: 10,
+            recorded: 1,
+        };
+        assert_eq!(difference, Some(expected));
     }
 }

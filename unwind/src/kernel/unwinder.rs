@@ -37,6 +37,11 @@ impl KernelUnwinder {
         }
     }
 
+    /// The version that was asked for.
+    pub const fn version(&self) -> Option<Version> {
+        self.version
+    }
+
     /// Which one.
     pub const fn kind(&self) -> Kind {
         self.kind
@@ -82,12 +87,18 @@ impl Unwinder for KernelUnwinder {
         let mut finds = cache.take_finds();
         let mark = stack.start.first_frame;
         let is_fake = mark.is_some();
+        // From hardware registers only the frame pointer unwinder passes frames: those that it
+        // finds below the interrupted rsp.
+        let passes = mark.or_else(|| {
+            let from_regs = self.kind == Kind::Fp && task.is_current;
+            from_regs.then(|| stack.start.regs.rsp())
+        });
         let limit = stack.limits.frames_max;
         let mut visit = |visit: Visit<'_, dyn Memory>| match visit {
             Visit::Skipped(unwind) => {
                 chain.events.push(Event::State(*unwind.state()));
                 let (pc, sp) = (pc(unwind), sp(unwind.state()));
-                if let Some(first_frame) = mark {
+                if let Some(first_frame) = passes {
                     chain.events.push(Event::Skipped {
                         pc,
                         sp,

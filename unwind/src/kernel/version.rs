@@ -1,6 +1,7 @@
 //! What differs between kernel versions, each difference with its commit.
 
 use crate::orc::Encoding;
+use crate::start::FakeVariant;
 use core::fmt;
 
 /// A kernel's version, as far as its unwinders are concerned.
@@ -64,6 +65,15 @@ impl Version {
             encoding,
             keeps_frame_at_mark,
         })
+    }
+
+    /// How its perf starts the unwinder from fake registers: 5.2 changed that (commit d15d356887e7).
+    /// [`FakeVariant::AlwaysIp`] is no version's: stable releases of the same number differ.
+    pub const fn fake_start(self) -> FakeVariant {
+        match self.since(5, 2) {
+            true => FakeVariant::V5_2,
+            false => FakeVariant::V5_1,
+        }
     }
 
     /// How the kernel reads its ORC entries.

@@ -26,10 +26,22 @@ impl Problem {
         }
     }
 
-    pub(super) fn kernel(release: String) -> Problem {
+    pub(super) fn kernel(release: &str) -> Problem {
         let what = format!("the image of kernel {release} is needed: give it with --kernel FILE");
         Problem {
             place: "kernel".into(),
+            what,
+        }
+    }
+
+    /// The image is of another kernel than the capture.
+    pub(super) fn other_image(key: &str, what: &str, told: &str, image: &str) -> Problem {
+        let what = format!(
+            "the capture was taken on {what} {told}, and the image is of {image}: give the image \
+             that ran, or --force"
+        );
+        Problem {
+            place: key.into(),
             what,
         }
     }
@@ -91,9 +103,7 @@ impl<'a> Object<'a> {
         let Some(value) = self.get(key) else {
             return Ok(None);
         };
-        let flag = value.as_bool().map(u64::from);
         unsigned(value)
-            .or(flag)
             .map(Some)
             .ok_or_else(|| self.problem(key, "not an unsigned number"))
     }
@@ -109,6 +119,7 @@ impl<'a> Object<'a> {
         };
         value
             .as_i64()
+            .or_else(|| unsigned(value).map(as_int))
             .map(Some)
             .ok_or_else(|| self.problem(key, "not a number"))
     }
@@ -179,9 +190,32 @@ impl<'a> Object<'a> {
 
     /// Memory: zlib in base64. Nothing if it is missing.
     pub(super) fn memory(&self, key: &str) -> Result<Vec<u8>, Problem> {
-        let Some(text) = self.string(key)? else {
+        match self.string(key)? {
+            Some(text) => self.unpacked(key, text),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Pieces of memory by their addresses.
+    pub(super) fn memories(&self, key: &str) -> Result<Vec<(u64, Vec<u8>)>, Problem> {
+        let Some(pieces) = self.object(key)? else {
             return Ok(Vec::new());
         };
+        let piece = |(at, value): (&String, &Value)| {
+            let digits = at.strip_prefix("0x");
+            let address = match digits {
+                Some(digits) => u64::from_str_radix(digits, 16),
+                None => at.parse(),
+            };
+            let address = address.map_err(|_| pieces.problem(at, "not an address"))?;
+            let text = value.as_str();
+            let text = text.ok_or_else(|| pieces.problem(at, "not a string"))?;
+            Ok((address, pieces.unpacked(at, text)?))
+        };
+        pieces.map.iter().map(piece).collect()
+    }
+
+    fn unpacked(&self, key: &str, text: &str) -> Result<Vec<u8>, Problem> {
         let packed = STANDARD
             .decode(text)
             .map_err(|e| self.problem(key, &format!("not base64: {e}")))?;
@@ -197,12 +231,21 @@ impl<'a> Object<'a> {
     }
 }
 
-fn numbers(list: &[Value]) -> Option<Vec<u64>> {
-    list.iter().map(unsigned).collect()
-}
-
-/// A number, in decimal or as a string `0x...`.
+/// A number in decimal, as a string `0x...`, or as a flag.
 fn unsigned(value: &Value) -> Option<u64> {
     let hex = || u64::from_str_radix(value.as_str()?.strip_prefix("0x")?, 16).ok();
-    value.as_u64().or_else(hex)
+    let flag = || value.as_bool().map(u64::from);
+    value.as_u64().or_else(flag).or_else(hex)
+}
+
+/// The `int` of these bits: -1 is `0xffffffff`.
+fn as_int(bits: u64) -> i64 {
+    match u32::try_from(bits) {
+        Ok(bits) => i64::from(bits as i32),
+        Err(_) => bits as i64,
+    }
+}
+
+fn numbers(list: &[Value]) -> Option<Vec<u64>> {
+    list.iter().map(unsigned).collect()
 }

@@ -217,7 +217,7 @@ pub(super) fn registers(from: &Object<'_>) -> Result<Regs, Problem> {
 pub(super) fn kaslr(root: &Object<'_>, image: &KernelImage) -> Result<u64, ImportError> {
     let mut addresses = Vec::new();
     for point in root.objects("points")? {
-        let states = states::all(&point, "kernel")?;
+        let states = states::all(&point, "kernel", None)?;
         addresses.extend(states.iter().filter_map(|s| match s {
             State::Orc(s) if !s.signal => Some(s.ip),
             _ => None,

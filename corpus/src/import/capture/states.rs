@@ -2,19 +2,52 @@
 
 use super::json::{Object, Problem};
 use unwind_sim_unwind::kernel::{
-    Cursors, FpState, GuessState, OrcState, RegsPtr, StackInfo, StackType, State,
+    Cursors, FpState, GuessState, Kind, OrcState, RegsPtr, StackInfo, StackType, State,
 };
 
 /// What stands for the address of the registers that the walk was started with.
 const START: &str = "START";
 
-/// The states of a list; those of lists of something else are not read.
-pub(super) fn all(from: &Object<'_>, key: &str) -> Result<Vec<State>, Problem> {
-    from.objects(key)?.iter().map(state).collect()
+/// The states of a list, of the unwinder `told`, else of the one whose members they have.
+pub(super) fn all(from: &Object<'_>, key: &str, told: Option<Kind>) -> Result<Vec<State>, Problem> {
+    let states = from.objects(key)?;
+    states.iter().map(|s| state(s, told)).collect()
 }
 
-/// The brief form of ORC's states: lists of ip, sp, bp, type, error, signal, full_regs.
-pub(super) fn brief(from: &Object<'_>, key: &str) -> Result<Vec<State>, Problem> {
+/// Members that only one unwinder's state has.
+const OF_ORC: [&str; 3] = ["signal", "full_regs", "prev_regs"];
+const OF_FP: [&str; 3] = ["got_irq", "orig_sp", "next_bp"];
+
+/// Does a state in the list have members of this unwinder's only?
+fn has_any(states: &[Object<'_>], members: &[&str]) -> bool {
+    states.iter().any(|s| members.iter().any(|m| s.has(m)))
+}
+
+/// Whose states those of a capture are, if the kernel's image has no ORC table: the frame pointer's
+/// where one has a member of its own, whatever others it has, as a debugger's script may read the
+/// members of all unwinders. `None` to tell it for each state; brief ones are the frame pointer's.
+pub(super) fn without_orc(root: &Object<'_>) -> Result<Option<Kind>, Problem> {
+    for (list, key) in [("points", "kernel"), ("samples", "states")] {
+        for entry in root.objects(list)? {
+            if has_any(&entry.objects(key)?, &OF_FP) {
+                return Ok(Some(Kind::Fp));
+            }
+        }
+    }
+    let steps = root.objects("steps")?;
+    Ok(steps
+        .iter()
+        .any(|step| step.has("kernel"))
+        .then_some(Kind::Fp))
+}
+
+/// The brief form: lists of ip, sp, bp, type, error, signal, full_regs. Of other unwinders than ORC
+/// the members that they do not have are passed over.
+pub(super) fn brief(
+    from: &Object<'_>,
+    key: &str,
+    told: Option<Kind>,
+) -> Result<Vec<State>, Problem> {
     let rows = from.rows(key)?.into_iter();
     rows.map(|row| {
         let wrong = || {
@@ -26,12 +59,33 @@ pub(super) fn brief(from: &Object<'_>, key: &str) -> Result<Vec<State>, Problem>
         let [ip, sp, bp, kind, error, signal, full_regs] = row[..] else {
             return Err(wrong());
         };
+        let stack = StackInfo {
+            kind: StackType::from_number(kind).ok_or_else(wrong)?,
+            ..StackInfo::default()
+        };
+        let error = error != 0;
+        match told {
+            None | Some(Kind::Orc) => {}
+            Some(Kind::Fp) => {
+                return Ok(State::Fp(FpState {
+                    stack,
+                    error,
+                    ip,
+                    bp,
+                    ..FpState::default()
+                }));
+            }
+            Some(Kind::Guess) => {
+                return Ok(State::Guess(GuessState {
+                    stack,
+                    sp,
+                    ..GuessState::default()
+                }));
+            }
+        }
         Ok(State::Orc(OrcState {
-            stack: StackInfo {
-                kind: StackType::from_number(kind).ok_or_else(wrong)?,
-                ..StackInfo::default()
-            },
-            error: error != 0,
+            stack,
+            error,
             signal: signal != 0,
             full_regs: full_regs != 0,
             ip,
@@ -43,7 +97,7 @@ pub(super) fn brief(from: &Object<'_>, key: &str) -> Result<Vec<State>, Problem>
     .collect()
 }
 
-fn state(from: &Object<'_>) -> Result<State, Problem> {
+fn state(from: &Object<'_>, told: Option<Kind>) -> Result<State, Problem> {
     let word = |key: &str| Ok(from.number(key)?.unwrap_or(0));
     let flag = |key: &str| Ok::<_, Problem>(word(key)? != 0);
     let kind = StackType::from_number(from.needed("type")?);
@@ -64,11 +118,19 @@ fn state(from: &Object<'_>) -> Result<State, Problem> {
         }
         Ok::<_, Problem>(match word(key)? {
             0 => RegsPtr::None,
+            // A trace has no other word for the start's.
+            1 => return Err(from.problem(key, "no address of registers")),
             address => RegsPtr::At(address),
         })
     };
-    Ok(if from.has("full_regs") {
-        State::Orc(OrcState {
+    let own = |members: &[&str]| members.iter().any(|m| from.has(m));
+    let kind = told.unwrap_or_else(|| match () {
+        () if own(&OF_ORC) => Kind::Orc,
+        () if own(&OF_FP) || from.has("bp") => Kind::Fp,
+        () => Kind::Guess,
+    });
+    Ok(match kind {
+        Kind::Orc => State::Orc(OrcState {
             stack,
             stack_mask,
             cursors,
@@ -80,9 +142,8 @@ fn state(from: &Object<'_>) -> Result<State, Problem> {
             ip: word("ip")?,
             regs: regs("regs")?,
             prev_regs: regs("prev_regs")?,
-        })
-    } else if from.has("got_irq") || from.has("orig_sp") || from.has("bp") {
-        State::Fp(FpState {
+        }),
+        Kind::Fp => State::Fp(FpState {
             stack,
             stack_mask,
             cursors,
@@ -93,12 +154,11 @@ fn state(from: &Object<'_>) -> Result<State, Problem> {
             ip: word("ip")?,
             next_bp: word("next_bp")?,
             regs: regs("regs")?,
-        })
-    } else {
-        State::Guess(GuessState {
+        }),
+        Kind::Guess => State::Guess(GuessState {
             stack,
             stack_mask,
             sp: word("sp")?,
-        })
+        }),
     })
 }

@@ -24,7 +24,7 @@ const BRIEF: StackInfo = StackInfo {
 };
 
 fn is_equal(ours: State, recorded: State) -> bool {
-    first_difference(&[ours], &[recorded]).is_none()
+    first_difference(&[ours], &[recorded], 1).is_none()
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn a_recording_may_leave_out_the_first_state_and_the_last_one_that_is_done() {
         (&[state(2), state(3)], at(2, 1)),
     ];
     for (recorded, expected) in cases {
-        let found = first_difference(&ours, recorded);
+        let found = first_difference(&ours, recorded, 1);
         assert_eq!(found, expected, "{recorded:?}");
     }
 }

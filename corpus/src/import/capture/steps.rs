@@ -1,0 +1,261 @@
+//! The truth of a capture of single-stepped instructions: a shadow stack over its steps.
+//!
+//! What is on the stack before the first step is not known; what is called, interrupted or entered
+//! from then on is, until a step is missing.
+
+use super::json::{Object, Problem};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use unwind_sim_unwind::image::Image;
+use unwind_sim_unwind::kernel::{StackInfo, StackType, UserBoundary, is_user_cs};
+use unwind_sim_unwind::memory::{Memory, Regions};
+use unwind_sim_unwind::regs::{Reg, Regs};
+use unwind_sim_unwind::truth::shadow::{IretFrame, Left, Seen, Shadow};
+use unwind_sim_unwind::truth::{Cpu, INSN_BYTES_MAX, Insn, Truth, classify};
+
+/// What tracers have functions return to.
+const TRAMPOLINES: [&str; 4] = [
+    "return_to_handler",
+    "arch_rethook_trampoline",
+    "__kretprobe_trampoline",
+    "kretprobe_trampoline",
+];
+/// Where system calls enter.
+const SYSCALL_ENTRY: &str = "entry_SYSCALL_64";
+/// Bytes of what the processor pushes for an interrupt.
+const IRET_FRAME_LEN: u64 = 40;
+/// Most pieces of code that are kept.
+const PIECES_MAX: usize = 4096;
+
+/// The code that was stepped: what the capture holds of it, else the image's, which lacks what the
+/// kernel changes in itself when it boots.
+#[derive(Debug, Default)]
+struct Stepped {
+    pieces: BTreeMap<u64, Vec<u8>>,
+    image: Option<Arc<Image>>,
+    bias: u64,
+}
+
+impl Stepped {
+    fn class(&self, rip: u64) -> Insn {
+        let piece = self.pieces.range(..=rip).next_back();
+        let held = piece.and_then(|(at, bytes)| {
+            let offset = usize::try_from(rip - at).ok()?;
+            bytes.get(offset..).filter(|bytes| !bytes.is_empty())
+        });
+        match (held, &self.image) {
+            (Some(bytes), _) => classify(&bytes[..bytes.len().min(INSN_BYTES_MAX)]),
+            (None, Some(image)) => {
+                classify(image.text_bytes(rip.wrapping_sub(self.bias), INSN_BYTES_MAX))
+            }
+            (None, None) => Insn::Other,
+        }
+    }
+
+    fn symbol(&self, name: &str) -> Option<u64> {
+        let symbols = self.image.as_ref()?.symbols();
+        let found = symbols.iter().find(|s| s.name == name)?;
+        Some(found.address.wrapping_add(self.bias))
+    }
+}
+
+/// The shadow stack beside the steps.
+#[derive(Debug)]
+pub(super) struct Steps {
+    code: Stepped,
+    syscall_entry: Option<u64>,
+    shadow: Shadow,
+    before: Before,
+    /// The number of the step before.
+    number: Option<u64>,
+}
+
+/// What was before a step.
+#[derive(Clone, Copy, Debug)]
+enum Before {
+    /// Not known.
+    Unseen,
+    User,
+    Kernel(Seen),
+}
+
+impl Steps {
+    /// Reads the `code` of a capture of the kernel `image`, which was moved by `bias`.
+    pub(super) fn new(
+        root: &Object<'_>,
+        image: Option<Arc<Image>>,
+        bias: u64,
+    ) -> Result<Steps, Problem> {
+        let mut code = Stepped {
+            pieces: BTreeMap::new(),
+            image,
+            bias,
+        };
+        for (at, bytes) in root.memories("code")? {
+            if code.pieces.len() == PIECES_MAX {
+                return Err(root.problem("code", "more than 4096 pieces"));
+            }
+            code.pieces.insert(at, bytes);
+        }
+        let trampolines = TRAMPOLINES.iter().filter_map(|name| code.symbol(name));
+        let shadow = Shadow::new(trampolines.collect());
+        Ok(Steps {
+            syscall_entry: code.symbol(SYSCALL_ENTRY),
+            code,
+            shadow,
+            before: Before::Unseen,
+            number: None,
+        })
+    }
+
+    /// A step in user space.
+    pub(super) fn user(&mut self, number: Option<u64>) {
+        self.number = number;
+        self.before = Before::User;
+        self.shadow.root(None);
+    }
+
+    /// A step in the kernel: the true chain, as far as it is known, and the registers with which
+    /// user space was left.
+    pub(super) fn kernel(
+        &mut self,
+        number: Option<u64>,
+        regs: &Regs,
+        stacks: &[StackInfo],
+        memory: &Regions<'_>,
+    ) -> (Truth, Option<UserBoundary>) {
+        let at = seen(regs);
+        let processor = stacks.iter().filter(|s| s.kind != StackType::Task);
+        self.shadow
+            .set_processor(processor.map(StackInfo::range).collect());
+        let follows = match (self.number, number) {
+            (Some(before), Some(now)) => before.checked_add(1) == Some(now),
+            (None, None) => true,
+            _ => false,
+        };
+        if !follows {
+            self.before = Before::Unseen;
+        }
+        self.number = number;
+        let own = stacks.iter().find(|s| s.kind == StackType::Task);
+        let pt_regs = own.and_then(|s| s.end.checked_sub(unwind_sim_unwind::kernel::PT_REGS_LEN));
+        match self.before {
+            Before::Kernel(before) => self.step(&before, &at, stacks, pt_regs, memory),
+            Before::Unseen | Before::User => {
+                self.shadow.lost();
+                self.enter(&at, regs, stacks, pt_regs, memory);
+            }
+        }
+        self.before = Before::Kernel(at);
+        let truth = self.shadow.truth(&at.cpu);
+        let boundary = self.shadow.boundary().filter(|_| truth.is_complete());
+        (truth, boundary)
+    }
+
+    /// The first instruction that is seen, perhaps of an entry.
+    fn enter(
+        &mut self,
+        at: &Seen,
+        regs: &Regs,
+        stacks: &[StackInfo],
+        pt_regs: Option<u64>,
+        memory: &Regions<'_>,
+    ) {
+        if self.syscall_entry == Some(at.cpu.rip) {
+            let boundary = regs.get(Reg::Rcx).map(|ip| UserBoundary {
+                ip,
+                sp: at.cpu.rsp,
+                pushed_at: None,
+            });
+            return self.shadow.root(boundary.map(|b| Left::new(b, pt_regs)));
+        }
+        if let Before::User = self.before {
+            // Where the processor was before is known, so what it pushed is told by its place.
+            match pushed(at, None, stacks, memory) {
+                Some((slot, frame)) if is_user_cs(frame.cs) => {
+                    self.shadow.interrupted(at, slot, frame, pt_regs);
+                }
+                _ => self.shadow.root(None),
+            }
+        }
+    }
+
+    fn step(
+        &mut self,
+        before: &Seen,
+        at: &Seen,
+        stacks: &[StackInfo],
+        pt_regs: Option<u64>,
+        memory: &Regions<'_>,
+    ) {
+        let mut word = |address: u64| memory.read_u64(address).ok();
+        let insn = self.code.class(before.cpu.rip);
+        let transfers = matches!(insn, Insn::Jump | Insn::JumpIndirect | Insn::Call { .. });
+        let delivered = pushed(at, Some(before), stacks, memory).filter(|_| !transfers);
+        let Some((slot, frame)) = delivered else {
+            return self.shadow.step(insn, before, at, &mut word);
+        };
+        if frame.rip != before.cpu.rip {
+            // The instruction was executed before the interrupt came.
+            let mut between = *before;
+            (between.cpu.rip, between.cpu.rsp) = (frame.rip, frame.rsp);
+            between.cs = frame.cs;
+            self.shadow.step(insn, before, &between, &mut word);
+        }
+        self.shadow.interrupted(at, slot, frame, pt_regs);
+    }
+}
+
+fn seen(regs: &Regs) -> Seen {
+    Seen {
+        cpu: Cpu {
+            rip: regs.get_or_zero(Reg::Rip),
+            rsp: regs.get_or_zero(Reg::Rsp),
+            saved: Reg::CALLEE_SAVED.map(|reg| regs.get_or_zero(reg)),
+        },
+        cs: regs.get_or_zero(Reg::Cs),
+    }
+}
+
+/// What the processor has pushed, if it is about to run the first instruction of a handler: a frame
+/// that leads back to `before`, right below its rsp or at the end of a stack of the processor.
+/// Without `before`, one that leads to user space.
+fn pushed(
+    at: &Seen,
+    before: Option<&Seen>,
+    stacks: &[StackInfo],
+    memory: &Regions<'_>,
+) -> Option<(u64, IretFrame)> {
+    // With an error code below or without.
+    [at.cpu.rsp, at.cpu.rsp.wrapping_add(8)]
+        .into_iter()
+        .find_map(|slot| {
+            let word = |n: u64| memory.read_u64(slot.wrapping_add(8 * n)).ok();
+            let frame = IretFrame {
+                rip: word(0)?,
+                cs: word(1)?,
+                rsp: word(3)?,
+            };
+            let end = slot.wrapping_add(IRET_FRAME_LEN);
+            let on_own_stack = stacks
+                .iter()
+                .any(|s| s.kind != StackType::Task && s.end == end);
+            let is_back = match before {
+                None => is_user_cs(frame.cs) && on_own_stack,
+                Some(before) => {
+                    let near = |a: u64, b: u64| a.wrapping_sub(b).wrapping_add(NEAR) <= 2 * NEAR;
+                    let below = end == frame.rsp & !15;
+                    frame.cs == before.cs
+                        && near(frame.rsp, before.cpu.rsp)
+                        && near(frame.rip, before.cpu.rip)
+                        && (below || on_own_stack)
+                        && at.cpu.rip != frame.rip
+                        && at.cpu.rsp != before.cpu.rsp
+                }
+            };
+            is_back.then_some((slot, frame))
+        })
+}
+
+/// How far an instruction without a transfer moves rip, and at most rsp, bytes.
+const NEAR: u64 = 64;
