@@ -6,8 +6,11 @@ fn main() -> std::process::ExitCode {
     use clap::Parser;
     use iced_x86::Code;
     use std::time::{Duration, Instant};
-    use unwind_sim::differential::{CaseFile, Fuzzer, Rule};
+    use unwind_sim::differential::{CaseFile, Fuzzer};
+    use unwind_sim::processor::{self, host};
     use unwind_sim::progress::Progress;
+    use unwind_sim_emulator::Processor;
+    use unwind_sim_emulator::differences::TABLE;
     use unwind_sim_host::native::Native;
 
     /// One-instruction fuzzing of the emulated machine.
@@ -17,11 +20,14 @@ fn main() -> std::process::ExitCode {
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// How many cases.
-        #[arg(long, default_value_t = u64::MAX)]
-        cases: u64,
-        /// For how long.
-        #[arg(long, default_value_t = 30)]
-        seconds: u64,
+        #[arg(long)]
+        cases: Option<u64>,
+        /// For how long; without this and --cases 30 seconds.
+        #[arg(long)]
+        seconds: Option<u64>,
+        /// What the machine is; without this the closest to this computer's processor.
+        #[arg(long, value_parser = processor::parse)]
+        cpu: Option<Processor>,
         /// Only codes whose name contains this.
         #[arg(long)]
         code: Option<String>,
@@ -46,7 +52,10 @@ fn main() -> std::process::ExitCode {
             .as_ref()
             .is_none_or(|part| name.contains(part))
     };
-    let mut fuzzer = match Fuzzer::new(arguments.seed, wanted) {
+    let host = host();
+    let processor = arguments.cpu.unwrap_or(host.processor);
+    println!("{host}");
+    let mut fuzzer = match Fuzzer::new(arguments.seed, processor, wanted) {
         Ok(fuzzer) => fuzzer,
         Err(error) => {
             eprintln!("{error}");
@@ -54,13 +63,18 @@ fn main() -> std::process::ExitCode {
         }
     };
     println!("seed {}, {} codes", arguments.seed, fuzzer.codes().count());
+    let cases_max = arguments.cases.unwrap_or(u64::MAX);
+    let seconds = match (arguments.seconds, arguments.cases) {
+        (None, None) => 30,
+        (seconds, _) => seconds.unwrap_or(u64::MAX),
+    };
     let begin = Instant::now();
     let mut progress = Progress::new("cases", true);
     let (mut cases, mut failures) = (0, 0);
     let mut seen = std::collections::HashMap::new();
-    while cases < arguments.cases
+    while cases < cases_max
         && failures < arguments.failures
-        && begin.elapsed() < Duration::from_secs(arguments.seconds)
+        && begin.elapsed() < Duration::from_secs(seconds)
     {
         let failed = match fuzzer.batch() {
             Ok(failed) => failed,
@@ -78,7 +92,8 @@ fn main() -> std::process::ExitCode {
                 continue;
             }
             failures += 1;
-            let file = CaseFile::new(&failure.case, failure.index, failure.native);
+            let cpu = Some(failure.cpu);
+            let file = CaseFile::new(&failure.case, failure.index, cpu, failure.native);
             let text = file.text(&failure.to_string());
             println!("{text}");
             if let Some(folder) = &arguments.save {
@@ -99,8 +114,12 @@ fn main() -> std::process::ExitCode {
         "{cases} cases in {time:.1} s: {:.3} M/s",
         cases as f64 / time / 1e6
     );
-    for (rule, count) in Rule::ALL.iter().zip(fuzzer.undefined) {
-        println!("open by rule {rule:?}: {count}");
+    for (entry, count) in TABLE
+        .iter()
+        .zip(fuzzer.open)
+        .filter(|(_, count)| *count != 0)
+    {
+        println!("open by {}: {count}", entry.name);
     }
     println!(
         "void {}, disturbed {}, not modelled {}",

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use unwind_sim_emulator::linux::{Options, Outcome, Process, ProcessObserver, SystemCall, Why};
 use unwind_sim_emulator::machine::{BlockId, Executed};
-use unwind_sim_emulator::{Exception, Observer, State};
+use unwind_sim_emulator::{Exception, Observer, Processor, State};
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::chain::Frame;
 use unwind_sim_unwind::truth::{Insn, SYS_RT_SIGRETURN};
@@ -109,8 +109,8 @@ impl std::fmt::Display for End {
     }
 }
 
-/// Goes on from `state` for at most so many instructions. `root` is an empty folder.
-pub fn resume(state: State, instructions_max: u64, root: &Path) -> Resumed {
+/// Goes on from `state` on `processor` for at most so many instructions. `root` is an empty folder.
+pub fn resume(state: State, processor: Processor, instructions_max: u64, root: &Path) -> Resumed {
     let mut watch = Watch {
         shadow: Shadow::middle(&state),
         returns: Vec::new(),
@@ -125,6 +125,7 @@ pub fn resume(state: State, instructions_max: u64, root: &Path) -> Resumed {
         state,
         Options {
             root: root.to_owned(),
+            processor,
             ..Options::default()
         },
     );

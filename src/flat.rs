@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use unwind_sim_emulator::address_space::PAGE_SIZE;
 use unwind_sim_emulator::state::reg;
-use unwind_sim_emulator::{AddressSpace, Exit, Machine, MapError, Permissions, State};
+use unwind_sim_emulator::{AddressSpace, Exit, Machine, MapError, Permissions, Processor, State};
 
 /// Instructions that are executed if nothing else is said.
 pub const INSTRUCTIONS_MAX: u64 = 100_000_000;
@@ -200,7 +200,7 @@ fn bytes(what: &'static str, text: &str) -> Result<Vec<u8>, FlatError> {
 ///
 /// # Errors
 /// If the case is not as it has to be. What its code does is no error.
-pub fn run(case: &Case) -> Result<StateLine, FlatError> {
+pub fn run(case: &Case, processor: Processor) -> Result<StateLine, FlatError> {
     let mut space = AddressSpace::bare();
     let mut taken = 0;
     let mut map = |space: &mut AddressSpace, at: u64, size: u64| {
@@ -239,7 +239,7 @@ pub fn run(case: &Case) -> Result<StateLine, FlatError> {
             first = first.or(Some(at));
         }
     }
-    let mut machine = Machine::new(State::new(space));
+    let mut machine = Machine::new(State::with_processor(space, processor));
     machine.state.rip = first.ok_or(FlatError::NoCode)?;
     for (register, value) in &case.set {
         set(&mut machine.state, register, value)?;
@@ -436,7 +436,10 @@ mod tests {
     use super::*;
 
     fn case(text: &str) -> Result<StateLine, FlatError> {
-        run(&serde_json::from_str(text).expect("a case"))
+        run(
+            &serde_json::from_str(text).expect("a case"),
+            Processor::default(),
+        )
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub mod names;
 pub mod own;
 pub mod pages;
 pub mod perf_tool;
+pub mod processor;
 pub mod profile;
 pub mod progress;
 pub mod random;

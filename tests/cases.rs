@@ -15,6 +15,7 @@ use unwind_sim::confirm::{self, Judgement, Source};
 use unwind_sim::engine::Setting;
 use unwind_sim::spec;
 use unwind_sim_corpus::case::Machine;
+use unwind_sim_emulator::Processor;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::start::Variant;
@@ -80,7 +81,8 @@ fn check_confirmed(recorded: &Recorded) -> Result<(), Failed> {
                 }
             };
             let root = tempfile::tempdir().expect("an empty folder");
-            let resumed = confirm::resume(state, INSTRUCTIONS_MAX, root.path());
+            let resumed =
+                confirm::resume(state, Processor::default(), INSTRUCTIONS_MAX, root.path());
             let frames = view.sample.truth.frames();
             let frames = frames.windows(2).map(|f| (f[1].pc, f[0].cfa));
             let frames: HashSet<(u64, u64)> = frames.collect();

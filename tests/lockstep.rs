@@ -34,6 +34,7 @@ fn lockstep(path: &Path, instructions_max: u64) -> Run {
         options: Options {
             args: vec![path.clone()],
             env: vec![b"A=b".to_vec()],
+            processor: unwind_sim::processor::host().processor,
             ..Options::default()
         },
         path,

@@ -3,8 +3,9 @@
 use crate::address_space::{AddressSpace, PAGE_SIZE};
 use crate::lower::lower;
 use crate::op::{self, Op};
+use crate::processor::Processor;
 use hashbrown::HashMap;
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+use iced_x86::{Decoder, FlowControl, Instruction};
 use std::ops::Range;
 
 /// Most instructions of a block.
@@ -58,7 +59,12 @@ impl Code {
 
     /// The block that begins at `address`, decoded if it is not known.
     #[inline]
-    pub(crate) fn find(&mut self, memory: &mut AddressSpace, address: u64) -> u32 {
+    pub(crate) fn find(
+        &mut self,
+        memory: &mut AddressSpace,
+        address: u64,
+        processor: &Processor,
+    ) -> u32 {
         let slot = (address ^ address >> 12) as usize % RECENT;
         let id = self.recent[slot];
         if let Some(block) = self.blocks.get(id as usize)
@@ -68,18 +74,18 @@ impl Code {
         }
         let id = match self.by_start.get(&address) {
             Some(&id) => id,
-            None => self.decode(memory, address),
+            None => self.decode(memory, address, processor),
         };
         self.recent[slot] = id;
         id
     }
 
     #[cold]
-    fn decode(&mut self, memory: &mut AddressSpace, address: u64) -> u32 {
+    fn decode(&mut self, memory: &mut AddressSpace, address: u64, processor: &Processor) -> u32 {
         if self.blocks.len() >= BLOCKS_MAX {
             self.clear();
         }
-        let block = decode(memory, address, BLOCK_MAX);
+        let block = decode(memory, address, BLOCK_MAX, processor);
         memory.watch_code(block.start..block.end);
         let id = self.blocks.len() as u32;
         for page in pages(&(block.start..block.end)) {
@@ -136,7 +142,12 @@ fn pages(range: &Range<u64>) -> Range<u64> {
 
 /// Decodes at most `max` instructions from `address` on. There is at least one operation: that
 /// which raises what fetching the first instruction does.
-pub(crate) fn decode(memory: &AddressSpace, address: u64, max: usize) -> Block {
+pub(crate) fn decode(
+    memory: &AddressSpace,
+    address: u64,
+    max: usize,
+    processor: &Processor,
+) -> Block {
     let mut buffer = [0; INSN_MAX * BLOCK_MAX];
     let mut ops = Vec::new();
     let mut count = 0;
@@ -147,7 +158,7 @@ pub(crate) fn decode(memory: &AddressSpace, address: u64, max: usize) -> Block {
         &mut buffer[..INSN_MAX * max.min(BLOCK_MAX)],
     );
     let bytes = &buffer[..available];
-    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+    let mut decoder = Decoder::with_ip(64, bytes, address, processor.decoder_options());
     let mut insn = Instruction::default();
     while count < max as u32 {
         let rest = &bytes[(end - address) as usize..];
@@ -175,7 +186,7 @@ pub(crate) fn decode(memory: &AddressSpace, address: u64, max: usize) -> Block {
             end = end.wrapping_add(rest.len().max(1) as u64);
             break;
         }
-        lower(&insn, address, &mut ops);
+        lower(&insn, address, processor, &mut ops);
         end = end.wrapping_add(insn.len() as u64);
         if insn.is_invalid() || insn.flow_control() != FlowControl::Next || ends(&insn) {
             break;

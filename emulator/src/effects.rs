@@ -2,10 +2,10 @@
 //! what cannot have changed.
 
 use crate::lower::register;
+use crate::processor::Processor;
 use crate::state::{State, reg};
 use iced_x86::{
-    Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
-    Register,
+    Decoder, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
 };
 use std::ops::Range;
 
@@ -92,9 +92,14 @@ const ANYTHING: Effects = Effects {
     stores: Stores::Anything,
 };
 
-/// What the instruction at the start of `bytes`, which is at `rip`, may change.
-pub fn effects(bytes: &[u8], rip: u64, info: &mut InstructionInfoFactory) -> Effects {
-    let insn = Decoder::with_ip(64, bytes, rip, DecoderOptions::NONE).decode();
+/// What the instruction at the start of `bytes`, which is at `rip`, may change in `processor`.
+pub fn effects(
+    bytes: &[u8],
+    rip: u64,
+    processor: &Processor,
+    info: &mut InstructionInfoFactory,
+) -> Effects {
+    let insn = Decoder::with_ip(64, bytes, rip, processor.decoder_options()).decode();
     // What the kernel does is not in the instruction.
     if insn.is_invalid() || matches!(insn.mnemonic(), Mnemonic::Syscall | Mnemonic::Int) {
         return ANYTHING;
@@ -188,7 +193,13 @@ mod tests {
     use crate::machine::{Exit, Machine};
 
     fn of(bytes: &[u8]) -> Effects {
-        effects(bytes, 0x1000, &mut InstructionInfoFactory::new())
+        let processor = Processor::default();
+        effects(
+            bytes,
+            0x1000,
+            &processor,
+            &mut InstructionInfoFactory::new(),
+        )
     }
 
     #[test]
@@ -262,7 +273,7 @@ mod tests {
             }
             ran += 1;
             let state = &machine.state;
-            let effects = effects(&code[..15], CODE, &mut info);
+            let effects = effects(&code[..15], CODE, &machine.state.processor(), &mut info);
             for number in 0..16 {
                 let changed = before.gpr(number) != state.gpr(number);
                 let said = effects.registers & 1 << number != 0;

@@ -12,6 +12,7 @@
 
 pub mod address_space;
 mod code;
+pub mod differences;
 pub mod effects;
 pub mod flags;
 pub(crate) mod float;
@@ -22,6 +23,7 @@ pub mod load;
 mod lower;
 pub mod machine;
 mod op;
+pub mod processor;
 pub mod ring0;
 pub mod single;
 pub mod state;
@@ -32,5 +34,6 @@ pub use address_space::{
 };
 pub use load::{LoadError, LoadErrorKind, LoadOptions, Loaded, load};
 pub use machine::{BlockId, Executed, Exit, Machine, Observer};
+pub use processor::{Processor, Vendor};
 pub use state::State;
 pub use stop::{Call, Exception};

@@ -2,11 +2,15 @@
 
 use crate::isa;
 use crate::op::{self, Op};
+use crate::processor::Processor;
 use crate::state::reg;
-use iced_x86::{Instruction, OpKind, Register};
+use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 /// Appends the operations of an instruction of a block that begins at `block`.
-pub(crate) fn lower(insn: &Instruction, block: u64, out: &mut Vec<Op>) {
+pub(crate) fn lower(insn: &Instruction, block: u64, processor: &Processor, out: &mut Vec<Op>) {
+    let mut insn = *insn;
+    let exists = processor.adapt(&mut insn);
+    let insn = &insn;
     let mut op = Op {
         run: op::unsupported,
         disp: 0,
@@ -20,10 +24,14 @@ pub(crate) fn lower(insn: &Instruction, block: u64, out: &mut Vec<Op>) {
         len: insn.len() as u8,
         extra: 0,
     };
-    if insn.is_invalid() {
+    if insn.is_invalid() || !exists {
         op.run = op::invalid;
         out.push(op);
         return;
+    }
+    if matches!(insn.mnemonic(), Mnemonic::Rdtsc | Mnemonic::Rdtscp) {
+        // Instructions of the block before this one.
+        op.imm = out.iter().filter(|op| op.len != 0).count() as i32;
     }
     operands(insn, &mut op, out);
     if let Some(run) = isa::select(insn, &mut op) {
@@ -47,6 +55,7 @@ fn operands(insn: &Instruction, op: &mut Op, out: &mut Vec<Op>) {
             }
             OpKind::Memory => memory(insn, op, out),
             OpKind::NearBranch64 => op.disp = insn.near_branch64(),
+            OpKind::NearBranch16 => op.disp = insn.near_branch16().into(),
             OpKind::Immediate64 => op.disp = insn.immediate64(),
             // Not the second of `enter`.
             OpKind::Immediate8_2nd => op.extra = insn.immediate8_2nd(),
@@ -87,7 +96,7 @@ fn memory(insn: &Instruction, op: &mut Op, out: &mut Vec<Op>) {
     op.disp = insn.memory_displacement64();
     let segment = segment(insn);
     let small = has_small_address(insn);
-    if insn.mnemonic() == iced_x86::Mnemonic::Lea {
+    if insn.mnemonic() == Mnemonic::Lea {
         // No segment; and a 32-bit address is cut by `lea` itself.
         op.extra = u8::from(small);
     } else if moves_address(insn) {
@@ -112,7 +121,7 @@ fn memory(insn: &Instruction, op: &mut Op, out: &mut Vec<Op>) {
 
 /// Does the instruction add something to the address, by [`Op::address_moved`]?
 fn moves_address(insn: &Instruction) -> bool {
-    use iced_x86::Mnemonic::{Bt, Btc, Btr, Bts, Xlatb};
+    use Mnemonic::{Bt, Btc, Btr, Bts, Xlatb};
     match insn.mnemonic() {
         Bt | Btc | Btr | Bts => insn.op_kind(1) == OpKind::Register,
         mnemonic => mnemonic == Xlatb,

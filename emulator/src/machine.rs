@@ -164,7 +164,10 @@ impl Machine {
             }
             if id == NONE {
                 let generation = self.code.generation;
-                id = self.code.find(&mut self.state.memory, self.state.rip);
+                let processor = self.state.processor;
+                id = self
+                    .code
+                    .find(&mut self.state.memory, self.state.rip, &processor);
                 if from.0 != NONE && generation == self.code.generation {
                     self.code.blocks[from.0 as usize].next[from.1] = id;
                 }
@@ -228,7 +231,7 @@ impl Machine {
 
     /// Executes one instruction.
     fn step<O: Observer>(&mut self, observer: &mut O) -> Option<Exit> {
-        let block = code::decode(&self.state.memory, self.state.rip, 1);
+        let block = code::decode(&self.state.memory, self.state.rip, 1, &self.state.processor);
         self.state.time = self.executed;
         if O::WANTED {
             observer.enter(&self.state, None, block.ops.len());
@@ -263,7 +266,7 @@ impl Machine {
         if let Stop::Code(range) = why {
             self.code.forget(&range);
             self.state.memory.set_code_writable(true);
-            let block = code::decode(&self.state.memory, rip, 1);
+            let block = code::decode(&self.state.memory, rip, 1, &self.state.processor);
             let left = run_block(&mut self.state, &block, &mut Repeated(observer, *insn));
             self.state.memory.set_code_writable(false);
             self.forget_changes();

@@ -3,8 +3,9 @@
 use crate::lower::lower;
 use crate::machine::{Exit, Machine};
 use crate::op::{Flow, Op};
+use crate::processor::Processor;
 use crate::stop::Stop;
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+use iced_x86::{Decoder, FlowControl, Instruction};
 
 /// The longest instruction, bytes.
 const LENGTH_MAX: usize = 15;
@@ -19,18 +20,19 @@ pub struct Single {
 }
 
 impl Single {
-    /// Decodes the first instruction of `bytes`, which is at `rip`.
-    pub fn decode(&mut self, bytes: &[u8; LENGTH_MAX], rip: u64) {
+    /// Decodes the first instruction of `bytes`, which is at `rip`, as `processor` does. One value
+    /// is for one processor.
+    pub fn decode(&mut self, bytes: &[u8; LENGTH_MAX], rip: u64, processor: &Processor) {
         if self.bytes.as_ref() == Some(bytes) {
             return;
         }
         let mut insn = Instruction::default();
-        Decoder::with_ip(64, bytes, rip, DecoderOptions::NONE).decode_out(&mut insn);
+        Decoder::with_ip(64, bytes, rip, processor.decoder_options()).decode_out(&mut insn);
         let here = insn.is_ip_rel_memory_operand() || insn.flow_control() != FlowControl::Next;
         self.bytes = (!here).then_some(*bytes);
         self.ops.clear();
         self.len = insn.len() as u64;
-        lower(&insn, rip, &mut self.ops);
+        lower(&insn, rip, processor, &mut self.ops);
     }
 }
 

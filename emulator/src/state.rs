@@ -4,6 +4,7 @@ use crate::address_space::{AddressSpace, Refusal};
 use crate::flags::{self, Flags};
 use crate::isa::segment;
 use crate::isa::x87::Fpu;
+use crate::processor::Processor;
 use crate::stop::{Exception, Stop};
 use unwind_sim_unwind::truth::Cpu;
 
@@ -62,8 +63,10 @@ pub struct State {
     /// A string instruction does one iteration and stays where it is until it is done, as under
     /// the trap flag.
     pub single_iteration: bool,
-    /// What `rdtsc` gives at the next instruction, roughly: instructions executed.
+    /// What `rdtsc` gives at the first instruction of a block: instructions executed before it.
     pub time: u64,
+    /// What executes the instructions.
+    pub(crate) processor: Processor,
 }
 
 /// A [`State`] without its memory.
@@ -82,8 +85,13 @@ pub(crate) struct Registers {
 }
 
 impl State {
-    /// All zero, rflags 0x202, over this memory.
+    /// All zero, rflags 0x202, over this memory, in the default processor.
     pub fn new(memory: AddressSpace) -> State {
+        State::with_processor(memory, Processor::default())
+    }
+
+    /// All zero, rflags 0x202, over this memory.
+    pub fn with_processor(memory: AddressSpace, processor: Processor) -> State {
         State {
             gpr: [0; 32],
             rip: 0,
@@ -97,7 +105,18 @@ impl State {
             stop: Stop::None,
             single_iteration: false,
             time: 0,
+            processor,
         }
+    }
+
+    /// What executes the instructions.
+    pub fn processor(&self) -> Processor {
+        self.processor
+    }
+
+    /// Changes it. Code that a machine has decoded already stays what it was.
+    pub fn set_processor(&mut self, processor: Processor) {
+        self.processor = processor;
     }
 
     /// A general register by its number in instructions: rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi,

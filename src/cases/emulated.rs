@@ -8,11 +8,18 @@ use crate::verify::{End, Program};
 use std::path::Path;
 use unwind_sim_corpus::case::Case;
 use unwind_sim_corpus::trace::TraceWriter;
+use unwind_sim_emulator::Processor;
 use unwind_sim_emulator::linux::Outcome;
 
 /// Runs `program` in the emulated machine.
-pub(super) fn run(case: &Case, program: &Path, at: At) -> Result<Taken, CaseFailure> {
-    let program = Program::alone(program);
+pub(super) fn run(
+    case: &Case,
+    program: &Path,
+    at: At,
+    processor: Processor,
+) -> Result<Taken, CaseFailure> {
+    let mut program = Program::alone(program);
+    program.options.processor = processor;
     let root = program.options.root.clone();
     let options = Options {
         at,

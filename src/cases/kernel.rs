@@ -17,7 +17,7 @@ use unwind_sim_corpus::model::{self, ImageIndex, KernelSample, Region, RegionRol
 use unwind_sim_corpus::world::World;
 use unwind_sim_emulator::ring0::{Event, Gates, Ring0, Step};
 use unwind_sim_emulator::state::reg;
-use unwind_sim_emulator::{AddressSpace, Permissions, State};
+use unwind_sim_emulator::{AddressSpace, Permissions, Processor, State};
 use unwind_sim_unwind::elf;
 use unwind_sim_unwind::image::{Image, Owner};
 use unwind_sim_unwind::kernel::{PAGE_SIZE, StackInfo, StackType, THREAD_SIZE, Task};
@@ -57,9 +57,13 @@ struct Fetched<'a> {
 }
 
 /// Runs the kernel at `program`, and samples it at the points of the case.
-pub(super) fn run(case: &Case, program: &Path) -> Result<Vec<Point>, CaseFailure> {
+pub(super) fn run(
+    case: &Case,
+    program: &Path,
+    processor: Processor,
+) -> Result<Vec<Point>, CaseFailure> {
     let fail = |what: String| failure(case, what);
-    let (kernel, mut ring0) = Kernel::load(case, program)?;
+    let (kernel, mut ring0) = Kernel::load(case, program, processor)?;
     let mut found: BTreeMap<(usize, u64), Point> = BTreeMap::new();
     let mut visits: BTreeMap<u64, u32> = BTreeMap::new();
     let mut fetched: Vec<Fetched<'_>> = Vec::new();
@@ -129,7 +133,11 @@ pub(super) fn run(case: &Case, program: &Path) -> Result<Vec<Point>, CaseFailure
 }
 
 impl<'a> Kernel<'a> {
-    fn load(case: &'a Case, program: &Path) -> Result<(Kernel<'a>, Ring0), CaseFailure> {
+    fn load(
+        case: &'a Case,
+        program: &Path,
+        processor: Processor,
+    ) -> Result<(Kernel<'a>, Ring0), CaseFailure> {
         let fail = |what: String| failure(case, what);
         let bytes = std::fs::read(program).map_err(|e| fail(e.to_string()))?;
         let file = object::File::parse(&*bytes).map_err(|e| fail(e.to_string()))?;
@@ -173,7 +181,7 @@ impl<'a> Kernel<'a> {
             let mapped = memory.map(begin..begin + THREAD_SIZE, Permissions::READ_WRITE);
             mapped.map_err(|e| fail(format!("{name} at {begin:#x}: {e}")))?;
         }
-        let mut state = State::new(memory);
+        let mut state = State::with_processor(memory, processor);
         state.rip = kernel.symbol("_start")?;
         let end = |stack: &str| kernel.symbol(stack).map(|begin| begin + THREAD_SIZE);
         state.set_gpr(reg::RSP, end(USER_STACK)? - 256);

@@ -25,6 +25,7 @@ use crate::shell::quoted_path;
 use std::path::{Path, PathBuf};
 use unwind_sim_corpus::case::{Case, CaseError, Machine, Matrix};
 use unwind_sim_corpus::trace::Trace;
+use unwind_sim_emulator::Processor;
 
 /// Why a case fails.
 #[derive(Debug, thiserror::Error)]
@@ -154,6 +155,8 @@ pub struct Built {
     program: Program,
     /// The same with the injected defect.
     defect: Option<Program>,
+    /// What the emulated machine is.
+    pub processor: Processor,
 }
 
 impl Built {
@@ -177,6 +180,7 @@ impl Built {
             case,
             program,
             defect: None,
+            processor: Processor::default(),
         })
     }
 
@@ -279,7 +283,16 @@ pub fn matrix(path: &Path) -> Result<Matrix, CaseFailure> {
 /// # Errors
 /// All that is not as the file says, or differs between engines.
 pub fn check(path: &Path) -> Result<(), CaseFailure> {
-    let built = Built::new(path)?;
+    check_on(path, Processor::default())
+}
+
+/// As [`check`], the emulated machine being `processor`.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_on(path: &Path, processor: Processor) -> Result<(), CaseFailure> {
+    let mut built = Built::new(path)?;
+    built.processor = processor;
     let mut first: Option<Recorded> = None;
     for &engine in built.engines() {
         let recorded = built.check(engine)?;

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use unwind_sim_corpus::case::{Case, PointKey};
 use unwind_sim_corpus::trace::{self, Meta, TimeUnit, Trace, TraceWriter};
+use unwind_sim_emulator::Processor;
 use unwind_sim_unwind::image::{Image, ImageParts, Mapping};
 
 /// A case that executes more is none: it hangs.
@@ -91,7 +92,12 @@ pub(super) struct Taken {
 }
 
 /// Runs `program` and samples it at every label of the case.
-pub(super) fn run(case: &Case, program: &Path, engine: Engine) -> Result<Run, CaseFailure> {
+pub(super) fn run(
+    case: &Case,
+    program: &Path,
+    engine: Engine,
+    processor: Processor,
+) -> Result<Run, CaseFailure> {
     let points = points(case);
     let at = record::At::Points(points.clone());
     let taken = match engine {
@@ -99,7 +105,7 @@ pub(super) fn run(case: &Case, program: &Path, engine: Engine) -> Result<Run, Ca
         Engine::Ptrace => super::native::run(case, program, &at)?,
         #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
         Engine::Ptrace => return Err(failure(case, "there is no ptrace here")),
-        Engine::Emulator => super::emulated::run(case, program, at)?,
+        Engine::Emulator => super::emulated::run(case, program, at, processor)?,
     };
     if let Some(ended) = &taken.ended {
         return Err(failure(

@@ -52,7 +52,7 @@ impl Recorded {
         };
         let mut points = Vec::new();
         if case.header.machine == Machine::Kernel {
-            points = kernel::run(case, &program.path)?;
+            points = kernel::run(case, &program.path, built.processor)?;
             for point in &mut points {
                 let corrupted = corrupt(case, &program.path, point);
                 corrupted.map_err(|e| failure(case, e))?;
@@ -62,7 +62,7 @@ impl Recorded {
                 points,
             });
         }
-        let run = run::run(case, &program.path, engine)?;
+        let run = run::run(case, &program.path, engine, built.processor)?;
         for stated in &case.samples {
             let Some(number) = run.number_of(&stated.key) else {
                 return Err(failure(case, format!("{} was never reached", stated.key)));

@@ -12,6 +12,7 @@ use unwind_sim::kernel;
 use unwind_sim::profile::Format;
 use unwind_sim::spec;
 use unwind_sim::verify::Program;
+use unwind_sim_emulator::Processor;
 use unwind_sim_emulator::linux::Options;
 use unwind_sim_unwind::kernel::Version;
 use unwind_sim_unwind::orc::Layout;
@@ -302,6 +303,36 @@ pub(crate) struct MachineOptions {
     /// Its environment; without this that of this process.
     #[arg(long = "env", value_name = "NAME=VALUE")]
     env: Vec<OsString>,
+    #[command(flatten)]
+    cpu: CpuArgs,
+}
+
+/// Which processor the machine is.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub(crate) struct CpuArgs {
+    /// The processor that the machine is, also by cpuid: v2, then intel or amd (nehalem, skylake,
+    /// zen, zen4 after a colon), then features with + or -. `host` is the closest to that of this
+    /// computer. Without this v2,intel; what is compared with this computer's processor takes
+    /// `host`.
+    #[arg(
+        long = "cpu",
+        value_name = "LEVEL[,VENDOR[:GENERATION]][,±FEATURE..]",
+        value_parser = unwind_sim::processor::parse
+    )]
+    processor: Option<Processor>,
+}
+
+impl CpuArgs {
+    /// As it was asked for, else the default, which is the same on every computer.
+    pub(crate) fn processor(self) -> Processor {
+        self.processor.unwrap_or_default()
+    }
+
+    /// As it was asked for, else the closest to this computer's.
+    pub(crate) fn processor_or_host(self) -> Processor {
+        let host = || unwind_sim::processor::host().processor;
+        self.processor.unwrap_or_else(host)
+    }
 }
 
 /// A program for the emulated machine, and how far it runs.
@@ -378,6 +409,7 @@ impl MachineOptions {
                     seed: self.seed,
                     uid,
                     gid,
+                    processor: self.cpu.processor(),
                     ..Options::default()
                 },
             },
@@ -404,6 +436,7 @@ impl MachineOptions {
             (self.allow_write, "--allow-write"),
             (self.seed != 0, "--seed"),
             (!self.env.is_empty(), "--env"),
+            (self.cpu.processor.is_some(), "--cpu"),
         ];
         options.iter().find(|(given, _)| *given).map(|(_, o)| *o)
     }
@@ -423,6 +456,11 @@ impl MachineArgs {
     /// The program: found in `PATH`, or a case, assembled.
     pub(crate) fn program(&self) -> Result<MachineProgram> {
         self.options.program(&self.program, self.defect)
+    }
+
+    /// Which processor the machine is.
+    pub(crate) fn cpu(&self) -> CpuArgs {
+        self.options.cpu
     }
 
     /// Most time.

@@ -1,5 +1,6 @@
 //! `cases`: the corpus of cases.
 
+use super::args::CpuArgs;
 use super::{Status, output};
 use anyhow::{Result, bail};
 use std::io::Write;
@@ -29,6 +30,8 @@ pub(crate) struct Args {
     /// list: only cases that cover this code.
     #[arg(long, value_name = "USnnn")]
     covers: Option<String>,
+    #[command(flatten)]
+    cpu: CpuArgs,
     /// bless: let this cell get worse.
     #[arg(long, value_name = "CASE:UNWINDER")]
     accept: Vec<String>,
@@ -90,7 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
                     writeln!(out, "{}\n    {}", case.name, case.header.claim)?;
                 }
             }
-            What::Run => match cases::check(path) {
+            What::Run => match cases::check_on(path, args.cpu.processor()) {
                 Ok(()) => writeln!(out, "ok   {}", path.display())?,
                 Err(error) => {
                     failed += 1;

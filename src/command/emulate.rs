@@ -8,6 +8,7 @@ use unwind_sim::emulate::{self, Bounds, Run};
 use unwind_sim::flat::{self, Bytes, Case, INSTRUCTIONS_MAX, Span};
 use unwind_sim::progress::Progress;
 use unwind_sim::verify::End;
+use unwind_sim_emulator::Processor;
 use unwind_sim_emulator::linux::{Input, Outcome, Output, Unsupported};
 
 /// Run a program in the emulated machine.
@@ -68,7 +69,7 @@ enum StatusOf {
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
     if args.flat.first().is_some_and(|first| first == "-") {
-        return each_line();
+        return each_line(args.machine.cpu().processor());
     }
     if !args.flat.is_empty() {
         return bare(args);
@@ -170,7 +171,7 @@ fn bare(args: &Args) -> Result<Status> {
         let (register, value) = parts(text, '=', "REG=VALUE")?;
         case.set.insert(register.to_owned(), value.to_owned());
     }
-    let line = flat::run(&case)?;
+    let line = flat::run(&case, args.machine.cpu().processor())?;
     let mut out = output::raw_stdout();
     match args.json {
         true => serde_json::to_writer(&mut out, &line)?,
@@ -187,7 +188,7 @@ fn bare(args: &Args) -> Result<Status> {
 
 /// A case on each line of standard input; its state, or what is wrong with the case, on each line
 /// of standard output.
-fn each_line() -> Result<Status> {
+fn each_line(processor: Processor) -> Result<Status> {
     let mut out = output::raw_stdout();
     for line in std::io::stdin().lock().lines() {
         let line = line.context("standard input")?;
@@ -195,7 +196,7 @@ fn each_line() -> Result<Status> {
             continue;
         }
         let answer = match serde_json::from_str::<Case>(&line) {
-            Ok(case) => flat::run(&case).map_err(|error| error.to_string()),
+            Ok(case) => flat::run(&case, processor).map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
         match answer {

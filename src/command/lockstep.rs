@@ -41,6 +41,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let options = &mut program.program.options;
     options.stdin = Input::Inherit;
     (options.stdout, options.stderr) = (Output::Capture, Output::Inherit);
+    options.processor = args.machine.cpu().processor_or_host();
     let timeout = args.machine.timeout();
     options.stream_deadline = timeout.and_then(|most| Instant::now().checked_add(most));
     let request = Request {

@@ -1,6 +1,6 @@
 //! `replay`: every stack through the unwinders, chain by chain.
 
-use super::args::{InputArgs, ProfileFormat, WalkArgs, folder};
+use super::args::{CpuArgs, InputArgs, ProfileFormat, WalkArgs, folder};
 use super::{Status, output};
 use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValue;
@@ -129,6 +129,8 @@ pub(crate) struct Args {
         requires = "confirm"
     )]
     max_instructions: u64,
+    #[command(flatten)]
+    cpu: CpuArgs,
     /// Worker threads for all formats of profiles but perf-script; 0 for as many as there are
     /// processors.
     #[arg(long, value_name = "N", default_value = "0")]
@@ -368,7 +370,9 @@ fn confirmed(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
         &mut |view, column, outcome| {
             if last.replace(view.number) != Some(view.number) {
                 let state = source.state(view).map_err(|error| error.to_string());
-                let went = state.map(|s| confirm::resume(s, args.max_instructions, root.path()));
+                let cpu = args.cpu.processor();
+                let most = args.max_instructions;
+                let went = state.map(|s| confirm::resume(s, cpu, most, root.path()));
                 if args.json {
                     let went = went.as_ref().map_err(Clone::clone);
                     line(out, &json::Line::resumed(view, went))?;

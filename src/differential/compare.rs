@@ -1,16 +1,19 @@
 //! Holds the machine's result of a case against the processor's.
 
-use super::mask;
-use super::subject::{Jump, Subject};
-use unwind_sim_host::native::{CODE_RANGE, Mode, NativeCase, NativeState, Outcome, WINDOW_PAGE};
+use super::subject::{Jump, Subject, address};
+use unwind_sim_emulator::Vendor;
+use unwind_sim_emulator::differences::{Case, End, Used, View};
+use unwind_sim_host::native::{
+    CODE_RANGE, Mode, NativeCase, NativeState, Outcome, WINDOW, WINDOW_PAGE,
+};
 
 /// What a comparison says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Both agree.
     Same,
-    /// They differ where the manual leaves it open.
-    Undefined(mask::Rule),
+    /// They differ where the table of differences leaves it open, by these entries.
+    Open(Used),
     /// They differ.
     Different,
     /// It cannot be said: the case went where it must not.
@@ -19,6 +22,7 @@ pub enum Verdict {
 
 const SIGTRAP: i32 = 5;
 const INT3: u64 = 3;
+const INVALID_OPCODE: u64 = 6;
 const PAGE_FAULT: u64 = 14;
 const GENERAL_PROTECTION: u64 = 13;
 const STACK_FAULT: u64 = 12;
@@ -80,6 +84,7 @@ fn plain(outcome: Outcome) -> Outcome {
 pub(super) fn compare(
     subject: &Subject,
     case: &NativeCase,
+    vendor: Vendor,
     native: &mut (Outcome, NativeState),
     machine: &(Outcome, NativeState),
 ) -> Verdict {
@@ -88,33 +93,101 @@ pub(super) fn compare(
         native.0 = plain(native.0);
     }
     let fx = case.mode != Mode::Plain;
-    let undefined = if native.0 == Outcome::Done {
-        subject.undefined
-    } else {
-        0
+    let same = |native: &(Outcome, NativeState), machine: &(Outcome, NativeState)| {
+        native.0 == machine.0
+            && native.1.gpr == machine.1.gpr
+            && native.1.rip == machine.1.rip
+            && native.1.rflags == machine.1.rflags
+            && (!fx || native.1.fx[..416] == machine.1.fx[..416])
+            && (!case.memory || native.1.window == machine.1.window)
     };
-    let same =
-        |native: &(Outcome, NativeState), machine: &(Outcome, NativeState), undefined: u64| {
-            native.0 == machine.0
-                && native.1.gpr == machine.1.gpr
-                && native.1.rip == machine.1.rip
-                && (native.1.rflags ^ machine.1.rflags) & !undefined == 0
-                && (!fx || native.1.fx[..416] == machine.1.fx[..416])
-                && (!case.memory || native.1.window == machine.1.window)
-        };
-    if same(native, machine, undefined) {
+    if same(native, machine) {
         return Verdict::Same;
     }
     let mut forgiven = *machine;
-    if let Some(rule) = mask::apply(subject, case, native, &mut forgiven)
-        && same(native, &forgiven, undefined | rule.flags())
-    {
-        return Verdict::Undefined(rule);
+    let used = forgive(subject, case, vendor, native, &mut forgiven);
+    if same(native, &forgiven) {
+        return Verdict::Open(used);
     }
     if meddles(subject, case) || runs_the_child(machine) {
         return Verdict::Void;
     }
     Verdict::Different
+}
+
+/// Gives the machine the processor's result where the table of differences says that it is open.
+fn forgive(
+    subject: &Subject,
+    case: &NativeCase,
+    vendor: Vendor,
+    native: &(Outcome, NativeState),
+    machine: &mut (Outcome, NativeState),
+) -> Used {
+    let about = Case {
+        insn: &subject.insn,
+        vendor,
+        gpr: &case.state.gpr,
+        in_parts: subject.in_parts(),
+        processor: end(native.0),
+        machine: end(machine.0),
+    };
+    let mut used = Used::default();
+    if native.0 != machine.0
+        && let Some(by) = about.may_end_differently()
+    {
+        machine.0 = native.0;
+        used.add(by);
+    }
+    let mut theirs = native.1;
+    let fx = case.mode != Mode::Plain;
+    used.add(about.forgive(&view(&mut theirs, fx), &mut view(&mut machine.1, fx)));
+    if case.memory && native.1.window != machine.1.window {
+        let (by, open) = about.open_stores(native.1.rflags);
+        let before = machine.1.window;
+        for access in subject.accesses.iter().filter(|access| access.written) {
+            let start = address(subject, access, case);
+            let size = (access.size as usize).max(1);
+            for range in &open {
+                for at in range.start..range.end.min(size) {
+                    let at = start.wrapping_add(at as u64).wrapping_sub(WINDOW);
+                    if let Some(byte) = machine.1.window.get_mut(at as usize) {
+                        *byte = native.1.window[at as usize];
+                    }
+                }
+            }
+        }
+        if machine.1.window != before {
+            used.add(by);
+        }
+    }
+    used
+}
+
+fn view(state: &mut NativeState, fx: bool) -> View<'_> {
+    View {
+        gpr: &mut state.gpr,
+        rip: &mut state.rip,
+        rflags: &mut state.rflags,
+        fx: fx.then_some(&mut state.fx),
+    }
+}
+
+fn end(outcome: Outcome) -> End {
+    match outcome {
+        Outcome::Done => End::Done,
+        Outcome::Signal {
+            trapno: INVALID_OPCODE,
+            ..
+        } => End::InvalidOpcode,
+        Outcome::Signal {
+            trapno: STACK_FAULT | GENERAL_PROTECTION,
+            ..
+        } => End::GeneralProtection,
+        Outcome::Signal {
+            trapno: PAGE_FAULT, ..
+        } => End::PageFault,
+        _ => End::Other,
+    }
 }
 
 /// Does the case go on in the child's own program? That runs then, on the processor alone.
@@ -126,7 +199,7 @@ fn runs_the_child(machine: &(Outcome, NativeState)) -> bool {
 /// Did the case go where only the child may go, or where code is?
 fn meddles(subject: &Subject, case: &NativeCase) -> bool {
     subject.accesses.iter().any(|access| {
-        let address = super::mask::address(subject, access, case);
+        let address = address(subject, access, case);
         let end = address.wrapping_add(access.size.into());
         let reserved = address < RESERVED.end && end > RESERVED.start;
         let near = address >= WINDOW_PAGE.start - 0x1000 && end <= WINDOW_PAGE.end + 0x1000;

@@ -2,7 +2,8 @@
 //! its decoder knows in 64-bit mode without VEX, EVEX and the like.
 
 use super::values::Random;
-use iced_x86::{Code, Decoder, DecoderOptions, EncodingKind, Instruction};
+use iced_x86::{Code, Decoder, EncodingKind, Instruction};
+use unwind_sim_emulator::Processor;
 
 /// The longest instruction, bytes.
 const LENGTH_MAX: usize = 15;
@@ -47,11 +48,15 @@ struct Templates {
 
 /// All of them.
 #[derive(Clone, Debug)]
-pub struct Encodings(Vec<Templates>);
+pub struct Encodings {
+    processor: Processor,
+    templates: Vec<Templates>,
+}
 
 impl Encodings {
-    /// Asks iced's decoder about all combinations of prefixes, opcodes and operands.
-    pub fn new() -> Encodings {
+    /// Asks iced's decoder about all combinations of prefixes, opcodes and operands, as
+    /// `processor` decodes them.
+    pub fn new(processor: Processor) -> Encodings {
         let mut all = vec![Templates::default(); Code::values().len()];
         let mut insn = Instruction::default();
         for prefixes in 0..PREFIXES.len() {
@@ -66,7 +71,7 @@ impl Encodings {
                             modrm,
                             memory: modrm < 0xc0,
                         };
-                        template.decode(&mut insn);
+                        template.decode(&processor, &mut insn);
                         if !insn.is_invalid() && insn.encoding() == EncodingKind::Legacy {
                             all[insn.code() as usize].add(template);
                         }
@@ -74,12 +79,15 @@ impl Encodings {
                 }
             }
         }
-        Encodings(all)
+        Encodings {
+            processor,
+            templates: all,
+        }
     }
 
     /// All codes that there are templates of.
     pub fn codes(&self) -> impl Iterator<Item = Code> {
-        let known = |code: &Code| !self.0[*code as usize].is_empty();
+        let known = |code: &Code| !self.templates[*code as usize].is_empty();
         Code::values().filter(known)
     }
 
@@ -92,25 +100,20 @@ impl Encodings {
         random: &mut Random,
         bytes: &mut [u8; LENGTH_MAX],
     ) -> Option<Instruction> {
-        let templates = &self.0[code as usize];
+        let templates = &self.templates[code as usize];
         let mut insn = Instruction::default();
         for attempt in 0..TRIES {
             let template = templates.pick(random)?;
             // The last tries are plain.
             let extras = attempt < TRIES / 2;
             template.write(extras, random, bytes);
-            Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode_out(&mut insn);
+            let options = self.processor.decoder_options();
+            Decoder::with_ip(64, bytes, ip, options).decode_out(&mut insn);
             if insn.code() == code {
                 return Some(insn);
             }
         }
         None
-    }
-}
-
-impl Default for Encodings {
-    fn default() -> Encodings {
-        Encodings::new()
     }
 }
 
@@ -161,10 +164,10 @@ impl Templates {
 
 impl Template {
     /// What it is, all bytes behind being zero.
-    fn decode(&self, insn: &mut Instruction) {
+    fn decode(&self, processor: &Processor, insn: &mut Instruction) {
         let mut bytes = [0; LENGTH_MAX];
         self.fill(&mut bytes, &[], u8::from(self.wide) << 3, self.modrm);
-        Decoder::new(64, &bytes, DecoderOptions::NONE).decode_out(insn);
+        Decoder::new(64, &bytes, processor.decoder_options()).decode_out(insn);
     }
 
     /// Writes it, and gives how many bytes it takes.

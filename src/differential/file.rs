@@ -5,6 +5,7 @@
 //! # shld %cl,%ax,%bx
 //! code 66 0f a5 c3
 //! index 3
+//! cpu v2,intel
 //! before rax 0x1234
 //! before window 0x3f8 00 11 22 33 44 55 66 77
 //! after signal 11 14 0x6 0x11001000
@@ -13,9 +14,11 @@
 //!
 //! `index` is the case's place in a batch, which gives its address. Registers are `rax` to `r15`,
 //! `rip` and `rflags`; `fx` and `window` are bytes from an offset on. `after done` is the end
-//! without a signal.
+//! without a signal. `cpu` is there if the result is not the same on every processor: it is of that
+//! one. `uses step` has the instruction executed by a single step.
 
 use std::fmt::Write;
+use unwind_sim_emulator::Processor;
 use unwind_sim_host::native::{Mode, Native, NativeCase, NativeState, Outcome};
 
 const NAMES: [&str; 16] = [
@@ -34,6 +37,10 @@ pub struct CaseFile {
     pub fx: bool,
     /// Is memory part of it?
     pub memory: bool,
+    /// Is it executed by a single step?
+    pub step: bool,
+    /// The processor of which the result is; `None`: of every one.
+    pub cpu: Option<Processor>,
     /// Its place in a batch.
     pub index: usize,
     /// The state before.
@@ -53,14 +60,21 @@ pub struct CaseFileError {
 }
 
 impl CaseFile {
-    /// From a case and the processor's result.
-    pub fn new(case: &NativeCase, index: usize, after: (Outcome, NativeState)) -> CaseFile {
+    /// From a case and the result of a processor.
+    pub fn new(
+        case: &NativeCase,
+        index: usize,
+        cpu: Option<Processor>,
+        after: (Outcome, NativeState),
+    ) -> CaseFile {
         let mut before = case.state;
         before.rip = Native::place(index);
         CaseFile {
             code: case.code[..case.code_len.into()].to_vec(),
             fx: case.mode != Mode::Plain,
             memory: case.memory,
+            step: case.mode == Mode::Step,
+            cpu,
             index: index % Native::BATCH,
             before,
             after,
@@ -69,7 +83,11 @@ impl CaseFile {
 
     /// The case, to be executed.
     pub fn case(&self) -> NativeCase {
-        let mode = if self.fx { Mode::Fx } else { Mode::Plain };
+        let mode = match (self.step, self.fx) {
+            (true, _) => Mode::Step,
+            (false, true) => Mode::Fx,
+            (false, false) => Mode::Plain,
+        };
         let mut case = NativeCase::new(mode, &self.code);
         case.memory = self.memory;
         case.state = self.before;
@@ -83,7 +101,15 @@ impl CaseFile {
             let _ = write!(text, " {byte:02x}");
         }
         let _ = writeln!(text, "\nindex {}", self.index);
-        for (name, set) in [("fx", self.fx), ("memory", self.memory)] {
+        if let Some(cpu) = self.cpu {
+            let _ = writeln!(text, "cpu {cpu}");
+        }
+        let parts = [
+            ("fx", self.fx),
+            ("memory", self.memory),
+            ("step", self.step),
+        ];
+        for (name, set) in parts {
             if set {
                 let _ = writeln!(text, "uses {name}");
             }
@@ -151,6 +177,8 @@ impl CaseFile {
             code: Vec::new(),
             fx: false,
             memory: false,
+            step: false,
+            cpu: None,
             index: 0,
             before: NativeState::default(),
             after: (Outcome::Hung, NativeState::default()),
@@ -186,6 +214,11 @@ impl CaseFile {
                     file.memory = true;
                     Some(())
                 }
+                ["uses", "step"] => {
+                    (file.step, file.fx) = (true, true);
+                    Some(())
+                }
+                ["cpu", cpu] => cpu.parse().ok().map(|cpu| file.cpu = Some(cpu)),
                 ["before", ref rest @ ..] if !ended => set(&mut file.before, rest),
                 ["after", "done"] => {
                     file.after = (Outcome::Done, file.before);

@@ -3,8 +3,10 @@
 use super::compare::{Verdict, compare};
 use super::machine::{Emulated, Ended};
 use super::subject::{Subject, uses_fx};
-use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory};
+use iced_x86::{Decoder, Instruction, InstructionInfoFactory};
 use std::fmt;
+use unwind_sim_emulator::Processor;
+use unwind_sim_emulator::differences::Used;
 use unwind_sim_host::native::{Mode, Native, NativeCase, NativeState, Outcome};
 
 /// A case on which the two do not agree.
@@ -18,13 +20,16 @@ pub struct Failure {
     pub native: (Outcome, NativeState),
     /// The machine's.
     pub machine: (Outcome, NativeState),
+    /// What the machine was.
+    pub cpu: Processor,
 }
 
 impl Failure {
     /// The instruction.
     pub fn insn(&self) -> Instruction {
         let place = Native::place(self.index);
-        Decoder::with_ip(64, &self.case.code, place, DecoderOptions::NONE).decode()
+        let options = self.cpu.decoder_options();
+        Decoder::with_ip(64, &self.case.code, place, options).decode()
     }
 }
 
@@ -75,8 +80,10 @@ impl fmt::Display for Failure {
 /// What comes of holding the machine against a result.
 #[derive(Clone, Debug)]
 pub enum Held {
-    /// It does the same, or the manual leaves the difference open.
+    /// It does the same.
     Same,
+    /// It does the same but for what the table of differences leaves open, by these entries.
+    Open(Used),
     /// It does something else.
     Different(Box<Failure>),
     /// The case went where it must not.
@@ -86,7 +93,7 @@ pub enum Held {
 }
 
 /// Executes `case`, which has this place in a batch, in the machine, and compares with what the
-/// processor made of it.
+/// processor made of it. That is of the machine's vendor.
 pub fn hold(
     emulated: &mut Emulated,
     case: &NativeCase,
@@ -94,22 +101,31 @@ pub fn hold(
     mut native: (Outcome, NativeState),
 ) -> Held {
     let place = Native::place(index);
-    let insn = Decoder::with_ip(64, &case.code, place, DecoderOptions::NONE).decode();
+    let cpu = emulated.processor();
+    let insn = Decoder::with_ip(64, &case.code, place, cpu.decoder_options()).decode();
     let fx = uses_fx(insn.code());
-    let subject = Subject::new(insn, case.code, fx, &mut InstructionInfoFactory::new());
+    let subject = Subject::new(
+        &cpu,
+        insn,
+        case.code,
+        fx,
+        &mut InstructionInfoFactory::new(),
+    );
     let mut machine = (Outcome::Hung, case.state);
     match emulated.run(case, &mut machine.1) {
         Ended::As(outcome) => machine.0 = outcome,
         Ended::Unsupported => return Held::Unsupported,
     }
-    match compare(&subject, case, &mut native, &machine) {
-        Verdict::Same | Verdict::Undefined(_) => Held::Same,
+    match compare(&subject, case, cpu.vendor(), &mut native, &machine) {
+        Verdict::Same => Held::Same,
+        Verdict::Open(used) => Held::Open(used),
         Verdict::Void => Held::Void,
         Verdict::Different => Held::Different(Box::new(Failure {
             case: *case,
             index,
             native,
             machine,
+            cpu,
         })),
     }
 }

@@ -2,7 +2,7 @@
 
 use unwind_sim_emulator::single::Single;
 use unwind_sim_emulator::{
-    Access, AddressSpace, Exception, Exit, Fault, FaultKind, Machine, Permissions, State,
+    Access, AddressSpace, Exception, Exit, Fault, FaultKind, Machine, Permissions, Processor, State,
 };
 use unwind_sim_host::native::{
     CODE_RANGE, Mode, NativeCase, NativeState, Outcome, WINDOW, WINDOW_PAGE,
@@ -35,7 +35,7 @@ pub enum Ended {
 
 impl Emulated {
     /// A machine with the two ranges mapped.
-    pub fn new() -> Emulated {
+    pub fn new(processor: Processor) -> Emulated {
         let mut memory = AddressSpace::default();
         let code = CODE_RANGE.start..CODE_RANGE.end.next_multiple_of(0x1000);
         let mapped = memory
@@ -43,9 +43,14 @@ impl Emulated {
             .and_then(|()| memory.map(WINDOW_PAGE, Permissions::READ_WRITE));
         assert_eq!(mapped, Ok(()), "the ranges are pages of user space");
         Emulated {
-            machine: Machine::new(State::new(memory)),
+            machine: Machine::new(State::with_processor(memory, processor)),
             single: Single::default(),
         }
+    }
+
+    /// What the machine is.
+    pub fn processor(&self) -> Processor {
+        self.machine.state.processor()
     }
 
     /// Executes a case, and writes what it left.
@@ -70,7 +75,9 @@ impl Emulated {
         {
             window.copy_from_slice(&before.window);
         }
-        self.single.decode(&case.code, before.rip);
+        state.single_iteration = case.mode == Mode::Step;
+        let processor = state.processor();
+        self.single.decode(&case.code, before.rip, &processor);
         let exit = self.machine.execute(&self.single);
         let state = &mut self.machine.state;
         let Some(outcome) = outcome(exit, before, state.rip) else {
@@ -114,12 +121,6 @@ impl Emulated {
         if let Some(bytes) = memory.writable(WINDOW_PAGE.start) {
             bytes[..rest].fill(0);
         }
-    }
-}
-
-impl Default for Emulated {
-    fn default() -> Emulated {
-        Emulated::new()
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! [`Fuzzer`] makes random encodings of every instruction (`encodings`) and random states for
 //! them (`generate`, `values`), has both execute them, and compares all registers, flags, the x87
-//! and SSE state, the memory and how it ended (`compare`). What the manual leaves undefined is in
-//! `mask`; what is not executed, and why, in `coverage`. Not here: how the processor is made to
+//! and SSE state, the memory and how it ended (`compare`). Where processors may differ is in
+//! [`unwind_sim_emulator::differences`]; what is not executed, and why, in `coverage`. Not here: how the processor is made to
 //! do it (`unwind-sim-host`), and sequences of instructions.
 
 mod compare;
@@ -13,7 +13,6 @@ mod file;
 mod generate;
 mod hold;
 mod machine;
-mod mask;
 mod subject;
 mod values;
 
@@ -23,13 +22,13 @@ pub use encodings::Encodings;
 pub use file::{CaseFile, CaseFileError};
 pub use hold::{Failure, Held, hold};
 pub use machine::{Emulated, Ended};
-pub use mask::Rule;
-pub(crate) use mask::bits as flag_bits;
 pub use subject::Subject;
 pub use values::Random;
 
 use generate::Pools;
 use iced_x86::{Code, InstructionInfoFactory};
+use unwind_sim_emulator::Processor;
+use unwind_sim_emulator::differences::TABLE;
 use unwind_sim_host::native::{Mode, Native, NativeCase, NativeError, NativeState, Outcome};
 
 /// States that each encoding is given.
@@ -58,8 +57,8 @@ pub struct Fuzzer {
     after: (Outcome, NativeState),
     /// What agreed, by code.
     pub coverage: Coverage,
-    /// Cases that agreed but for what a rule leaves open, by the rule's place in [`Rule::ALL`].
-    pub undefined: [u64; Rule::ALL.len()],
+    /// Cases that agreed but for what an entry of [`TABLE`] leaves open, by its place there.
+    pub open: [u64; TABLE.len()],
     /// Cases that cannot be compared.
     pub void: u64,
     /// Results that no processor gives: user space without IF. Seen under a hypervisor, some ten
@@ -71,16 +70,21 @@ pub struct Fuzzer {
 }
 
 impl Fuzzer {
-    /// Over `codes`; those that the machine does not have are left out.
+    /// Over the codes that are `wanted` and that the machine has, which is `processor`: this
+    /// computer's, or its closest relative.
     ///
     /// # Errors
     ///
     /// If this machine does not let us.
-    pub fn new(seed: u64, wanted: impl Fn(Code) -> bool) -> Result<Fuzzer, NativeError> {
+    pub fn new(
+        seed: u64,
+        processor: Processor,
+        wanted: impl Fn(Code) -> bool,
+    ) -> Result<Fuzzer, NativeError> {
         let native = Native::spawn()?;
         let mut random = Random::new(seed);
-        let encodings = Encodings::new();
-        let mut emulated = Emulated::new();
+        let encodings = Encodings::new(processor);
+        let mut emulated = Emulated::new(processor);
         let pools = Pools::new(&mut random);
         let mut codes: Vec<_> = supported(&encodings, &mut emulated)
             .into_iter()
@@ -102,7 +106,7 @@ impl Fuzzer {
             results: vec![(Outcome::Done, state); Native::BATCH],
             after: (Outcome::Done, state),
             coverage: Coverage::new(),
-            undefined: [0; Rule::ALL.len()],
+            open: [0; TABLE.len()],
             void: 0,
             disturbed: 0,
             unsupported: 0,
@@ -138,7 +142,8 @@ impl Fuzzer {
             else {
                 continue;
             };
-            let subject = Subject::new(insn, bytes, fx, &mut self.factory);
+            let processor = self.emulated.processor();
+            let subject = Subject::new(&processor, insn, bytes, fx, &mut self.factory);
             for index in first..first + STATES {
                 let case = &mut self.cases[index];
                 generate::case(&subject, index, &self.pools, &mut self.random, case);
@@ -152,7 +157,7 @@ impl Fuzzer {
             let subject = &subjects[index / STATES];
             match self.judge(subject, index) {
                 Verdict::Same => {}
-                Verdict::Undefined(rule) => self.undefined[rule as usize] += 1,
+                Verdict::Open(used) => used.numbers().for_each(|number| self.open[number] += 1),
                 Verdict::Void => {
                     self.void += 1;
                     continue;
@@ -177,7 +182,8 @@ impl Fuzzer {
                 return Verdict::Void;
             }
         }
-        compare::compare(subject, case, &mut self.results[index], &self.after)
+        let vendor = self.emulated.processor().vendor();
+        compare::compare(subject, case, vendor, &mut self.results[index], &self.after)
     }
 
     /// Executes the case at `index` once more, with no other around, and makes it simpler as long
@@ -220,7 +226,7 @@ impl Fuzzer {
         Ok(
             match hold(&mut self.emulated, case, index, results[index]) {
                 Held::Different(failure) => Some(*failure),
-                Held::Same | Held::Void | Held::Unsupported => None,
+                Held::Same | Held::Open(_) | Held::Void | Held::Unsupported => None,
             },
         )
     }
@@ -240,7 +246,7 @@ pub fn supported(encodings: &Encodings, emulated: &mut Emulated) -> Vec<(Code, b
             let Some(insn) = encodings.random(code, place, &mut random, &mut bytes) else {
                 return false;
             };
-            let subject = Subject::new(insn, bytes, true, &mut factory);
+            let subject = Subject::new(&emulated.processor(), insn, bytes, true, &mut factory);
             generate::case(&subject, 0, &pools, &mut random, &mut case);
             emulated.run(&case, &mut after) != Ended::Unsupported
         })

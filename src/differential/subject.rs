@@ -1,11 +1,12 @@
 //! One encoding with what has to be known about it to give it a state: its memory accesses, where
 //! it jumps, what of the state it uses.
 
-use super::mask;
 use iced_x86::{
-    Code, CodeSize, ConstantOffsets, CpuidFeature, Decoder, DecoderOptions, FlowControl,
-    Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
+    Code, CodeSize, ConstantOffsets, CpuidFeature, Decoder, FlowControl, Instruction,
+    InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
 };
+use unwind_sim_emulator::Processor;
+use unwind_sim_host::native::NativeCase;
 
 /// The longest instruction, bytes.
 pub(super) const LENGTH_MAX: usize = 15;
@@ -75,20 +76,19 @@ pub struct Subject {
     pub jump: Jump,
     /// Does it use the x87 or SSE state?
     pub fx: bool,
-    /// Bits of rflags that it leaves undefined, as iced knows.
-    pub undefined: u64,
 }
 
 impl Subject {
-    /// From an instruction and its bytes.
+    /// From an instruction and its bytes, as `processor` decodes them.
     pub fn new(
+        processor: &Processor,
         insn: Instruction,
         bytes: [u8; LENGTH_MAX],
         fx: bool,
         factory: &mut InstructionInfoFactory,
     ) -> Subject {
         // The offsets are those of what was decoded last.
-        let mut decoder = Decoder::with_ip(64, &bytes, insn.ip(), DecoderOptions::NONE);
+        let mut decoder = Decoder::with_ip(64, &bytes, insn.ip(), processor.decoder_options());
         let insn = decoder.decode();
         let offsets = decoder.get_constant_offsets(&insn);
         let info = factory.info(&insn);
@@ -112,9 +112,53 @@ impl Subject {
             insn,
             offsets,
             fx,
-            undefined: mask::bits(insn.rflags_undefined()),
         }
     }
+}
+
+impl Subject {
+    /// Is its memory more than one datum?
+    pub(super) fn in_parts(&self) -> bool {
+        let single = |access: &Access| access.size <= 16 && access.size.is_power_of_two();
+        self.accesses.len() > 1 || !self.accesses.iter().all(single)
+    }
+}
+
+/// The address of an access.
+pub(super) fn address(subject: &Subject, access: &Access, case: &NativeCase) -> u64 {
+    let part = |part| match part {
+        Part::Nothing => 0,
+        Part::Rip => case.state.rip + u64::from(case.code_len),
+        Part::Register(number) => case.state.gpr[usize::from(number)],
+    };
+    let mut displacement = access.displacement;
+    let size = subject.offsets.displacement_size();
+    if access.is_constant() && size != 0 {
+        // It was written anew for the case.
+        let offset = subject.offsets.displacement_offset();
+        let mut bytes = [0; 8];
+        bytes[..size].copy_from_slice(&case.code[offset..offset + size]);
+        displacement = u64::from_le_bytes(bytes);
+        if size == 4 {
+            displacement = displacement as i32 as u64;
+        }
+    }
+    let insn = &subject.insn;
+    if matches!(
+        insn.mnemonic(),
+        Mnemonic::Bt | Mnemonic::Btc | Mnemonic::Btr | Mnemonic::Bts
+    ) && insn.op1_kind() == OpKind::Register
+    {
+        let register = insn.op1_register();
+        let value = case.state.gpr[register.number()];
+        let unused = 64 - 8 * register.size();
+        let offset = (value << unused).cast_signed() >> unused >> 3;
+        displacement = displacement.wrapping_add(offset.cast_unsigned());
+    }
+    let sum = part(access.base)
+        .wrapping_add(part(access.index).wrapping_mul(access.scale.into()))
+        .wrapping_add(displacement);
+    if access.small { sum & 0xffff_ffff } else { sum }
 }
 
 fn part(register: Register) -> Part {

@@ -1,20 +1,11 @@
 //! What is known of an instruction before it is executed: what has to be compared afterwards.
 
-use crate::differential::flag_bits;
 use iced_x86::{
-    CpuidFeature, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
-    OpKind, Register,
+    CpuidFeature, Decoder, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register,
 };
 use std::ops::Range;
 use unwind_sim_emulator::State;
 use unwind_sim_emulator::state::reg;
-
-const CF: u64 = 1;
-const PF: u64 = 1 << 2;
-const AF: u64 = 1 << 4;
-const ZF: u64 = 1 << 6;
-const SF: u64 = 1 << 7;
-const OF: u64 = 1 << 11;
 
 /// The longest instruction, bytes (Intel SDM volume 2, section 2.3.11).
 const INSN_MAX: usize = 15;
@@ -29,10 +20,8 @@ pub(super) struct Next {
     pub(super) led: bool,
     /// May it change x87, MMX or SSE registers?
     pub(super) fx: bool,
-    /// Flags that the manual leaves open.
-    pub(super) undefined: u64,
-    /// A general register that the manual may leave open.
-    pub(super) open: Option<usize>,
+    /// Does it access memory in several parts?
+    pub(super) in_parts: bool,
 }
 
 /// Finds that out; keeps memory for the next one.
@@ -61,11 +50,14 @@ impl Reader {
                 len = 0;
             }
         }
-        let insn = Decoder::with_ip(64, &bytes[..len], rip, DecoderOptions::NONE).decode();
+        let options = state.processor().decoder_options();
+        let insn = Decoder::with_ip(64, &bytes[..len], rip, options).decode();
         self.stores.clear();
         let info = self.info.info(&insn);
+        let mut in_parts = info.used_memory().len() > 1;
         for memory in info.used_memory() {
             let size = memory.memory_size().size() as u64;
+            in_parts |= size > 16 || !size.is_power_of_two();
             if writes(memory.access())
                 && let Some(at) = memory.virtual_address(0, |r, _, _| value(r, state))
             {
@@ -73,22 +65,11 @@ impl Reader {
             }
         }
         let mnemonic = insn.mnemonic();
-        let double = matches!(mnemonic, Mnemonic::Shld | Mnemonic::Shrd);
-        let small_double = double && insn.op1_register().size() == 2;
-        let mut undefined = flag_bits(insn.rflags_undefined());
-        match mnemonic {
-            _ if small_double => undefined |= CF | PF | AF | ZF | SF | OF,
-            Mnemonic::Rcl | Mnemonic::Rcr | Mnemonic::Rol | Mnemonic::Ror => undefined |= OF,
-            _ => {}
-        }
-        let is_open = small_double || matches!(mnemonic, Mnemonic::Bsf | Mnemonic::Bsr);
-        let is_open = is_open && insn.op0_kind() == OpKind::Register;
         Next {
             bytes,
             led: is_led(mnemonic),
             fx: insn.cpuid_features().iter().any(is_fx),
-            undefined,
-            open: is_open.then(|| insn.op0_register().number()),
+            in_parts,
             insn,
         }
     }
@@ -135,25 +116,4 @@ fn is_fx(feature: &CpuidFeature) -> bool {
         feature,
         FPU | FPU287 | FPU387 | FXSR | MMX | SSE | SSE2 | SSE3 | SSE4_1 | SSE4_2 | SSSE3 | XSAVE
     )
-}
-
-/// Is the result an approximation, of which the manual only says how good it is (Intel SDM volume
-/// 2, RCPSS)?
-pub(super) fn is_approximate(mnemonic: Mnemonic) -> bool {
-    use Mnemonic::{Rcpps, Rcpss, Rsqrtps, Rsqrtss};
-    matches!(mnemonic, Rcpps | Rcpss | Rsqrtps | Rsqrtss)
-}
-
-/// Parts of the x87 and SSE state in memory that processors fill in differently: where the last
-/// x87 instruction and its operand were, which some give only if it raised an unmasked exception
-/// (AMD APM volume 2, 11.5.2), MXCSR_MASK, and what is not stored at all. `None`: the instruction
-/// stores no such thing.
-pub(super) fn open_bytes(mnemonic: Mnemonic) -> Option<&'static [Range<usize>]> {
-    use Mnemonic::{Fnsave, Fnstenv, Fsave, Fstenv, Fxsave, Fxsave64};
-    Some(match mnemonic {
-        Fxsave | Fxsave64 => &[6..24, 28..32, 416..512],
-        // Instruction and opcode; operand.
-        Fnstenv | Fstenv | Fnsave | Fsave => &[12..20, 20..28],
-        _ => return None,
-    })
 }

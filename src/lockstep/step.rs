@@ -2,12 +2,13 @@
 
 use super::difference::{Difference, Memory, Side};
 use super::follow::{Follower, cpu_of, same_fx};
-use super::insn::{Next, Reader, is_approximate, open_bytes};
+use super::insn::{Next, Reader};
 use iced_x86::{Formatter, GasFormatter, Instruction, Mnemonic};
 use std::ops::Range;
 use unwind_sim_emulator::address_space::Change;
+use unwind_sim_emulator::differences::{self, Case, Used, View};
 use unwind_sim_emulator::linux::{Notice, Outcome, Process, ProcessObserver, SystemCall};
-use unwind_sim_emulator::{Exception, Executed, Fault, FaultKind, Observer, State};
+use unwind_sim_emulator::{Exception, Executed, Fault, FaultKind, Observer, State, Vendor};
 use unwind_sim_host::HostError;
 use unwind_sim_host::stepper::{Cpu, Stop};
 use unwind_sim_unwind::truth;
@@ -17,7 +18,6 @@ const FX_EVERY: u64 = 1 << 10;
 /// Instructions between comparisons of all memory.
 const MEMORY_EVERY: u64 = 1 << 20;
 
-const ZF: u64 = 1 << 6;
 const TF: u64 = 1 << 8;
 const RF: u64 = 1 << 16;
 /// Flags that belong to whoever steps.
@@ -27,6 +27,7 @@ const SIGILL: i32 = 4;
 const SIGBUS: i32 = 7;
 const SIGFPE: i32 = 8;
 const SIGSEGV: i32 = 11;
+const SI_KERNEL: i32 = 128;
 
 /// The machine, and the process that follows it.
 pub(super) struct Lockstep {
@@ -151,6 +152,7 @@ impl Lockstep {
         let state = &mut self.process.machine.state;
         state.single_iteration = true;
         let before = cpu_of(state, state.rip);
+        let vendor = state.processor().vendor();
         let next = self.reader.next(state);
         self.watch = Watch {
             fx_wanted: next.fx || number.is_multiple_of(FX_EVERY),
@@ -177,8 +179,16 @@ impl Lockstep {
         let ours = match self.watch.exception {
             Some((exception, cpu)) => {
                 self.exceptions += 1;
-                let same = comparable(&cpu) == comparable(&theirs.cpu);
-                found.differs = !same || !is_same(exception, stop);
+                let (mut ours, case) = (cpu, case(&next, &before, vendor));
+                let case = Case {
+                    processor: end_of(stop),
+                    machine: end_of_exception(exception),
+                    ..case
+                };
+                forgive(&case, (&mut ours, None), (&theirs.cpu, None));
+                let may_differ = case.may_end_differently().is_some();
+                let same = comparable(&ours) == comparable(&theirs.cpu);
+                found.differs = !same || !may_differ && !is_same(exception, stop);
                 Ended {
                     cpu,
                     how: format!("{exception:?}"),
@@ -190,7 +200,7 @@ impl Lockstep {
                     cpu: self.watch.after.unwrap_or(before),
                     how: "done".to_owned(),
                 };
-                self.compare(&next, &ours.cpu, &theirs, &mut found)?;
+                self.compare(&next, &before, &ours.cpu, &theirs, &mut found)?;
                 ours
             }
         };
@@ -221,19 +231,30 @@ impl Lockstep {
     fn compare(
         &mut self,
         next: &Next,
+        before: &Cpu,
         ours: &Cpu,
         theirs: &Ended<Stop>,
         found: &mut Found,
     ) -> Result<(), HostError> {
-        found.differs = theirs.how != Stop::Done || !self.same_registers(next, ours, &theirs.cpu);
-        if let Some(fx) = self.watch.fx {
-            if is_approximate(next.insn.mnemonic()) {
-                self.follower.set_fx(&self.process.machine.state)?;
-            } else {
-                let theirs = *self.follower.fx()?;
-                found.differs |= !same_fx(&fx, &theirs);
-                found.fx = Some((fx, theirs));
-            }
+        let vendor = self.process.machine.state.processor().vendor();
+        let case = case(next, before, vendor);
+        let (mut cpu, mut fx) = (*ours, self.watch.fx);
+        let their_fx = match fx {
+            Some(_) => Some(*self.follower.fx()?),
+            None => None,
+        };
+        let used = forgive(
+            &case,
+            (&mut cpu, fx.as_mut()),
+            (&theirs.cpu, their_fx.as_ref()),
+        );
+        found.differs = theirs.how != Stop::Done || comparable(&cpu) != comparable(&theirs.cpu);
+        if let (Some(fx), Some(theirs)) = (fx, their_fx) {
+            found.differs |= !same_fx(&fx, &theirs);
+            found.fx = self.watch.fx.zip(Some(theirs));
+        }
+        if !used.is_empty() && !found.differs && !self.watch.kernel {
+            self.adopt(&cpu, fx.as_ref());
         }
         // The frame of a handler may be anywhere.
         if self.watch.kernel || theirs.how != Stop::Done {
@@ -242,6 +263,7 @@ impl Lockstep {
         if matches!(next.insn.mnemonic(), Mnemonic::Pushf | Mnemonic::Pushfq) {
             self.hide_trap_flag(ours)?;
         }
+        let (_, open) = case.open_stores(theirs.cpu.rflags);
         let mut last = 0..0;
         for range in 0..self.reader.stores.len() + self.follower.changes.len() {
             let noted = range.checked_sub(self.reader.stores.len());
@@ -254,12 +276,11 @@ impl Lockstep {
                 continue;
             }
             last = range.clone();
-            let memory = match open_bytes(next.insn.mnemonic()) {
-                Some(open) => self.compare_but(open, range)?,
-                None => {
-                    let state = &self.process.machine.state;
-                    self.follower.compare(state, range)?
-                }
+            let memory = if open.is_empty() {
+                let state = &self.process.machine.state;
+                self.follower.compare(state, range)?
+            } else {
+                self.compare_but(&open, range)?
             };
             if let Some(memory) = memory {
                 found.differs = true;
@@ -269,28 +290,17 @@ impl Lockstep {
         Ok(())
     }
 
-    /// Are general registers and flags the same? What the manual leaves open becomes the same.
-    fn same_registers(&mut self, next: &Next, ours: &Cpu, theirs: &Cpu) -> bool {
+    /// Has the machine go on with registers that the processor chose.
+    fn adopt(&mut self, cpu: &Cpu, fx: Option<&[u8; 512]>) {
         let state = &mut self.process.machine.state;
-        let mut same = comparable(ours);
-        let flags = (ours.rflags ^ theirs.rflags) & next.undefined;
-        if flags != 0 {
-            same.rflags ^= flags;
-            if !self.watch.kernel {
-                state.set_rflags(state.rflags() ^ flags);
-            }
+        state.set_rflags(cpu.rflags);
+        for (number, value) in cpu.gpr.iter().enumerate() {
+            state.set_gpr(number, *value);
         }
-        let is_scan = matches!(next.insn.mnemonic(), Mnemonic::Bsf | Mnemonic::Bsr);
-        if let Some(number) = next.open
-            && (!is_scan || theirs.rflags & ZF != 0)
-            && ours.gpr[number] != theirs.gpr[number]
-        {
-            same.gpr[number] = theirs.gpr[number];
-            if !self.watch.kernel {
-                state.set_gpr(number, theirs.gpr[number]);
-            }
+        if let Some(fx) = fx {
+            let set = state.set_fx_image(fx);
+            debug_assert!(set.is_some(), "MXCSR was the machine's");
         }
-        same == comparable(theirs)
     }
 
     /// `pushf` under single steps shows a trap flag that the program did not set.
@@ -353,6 +363,73 @@ impl Lockstep {
             memory: vec![memory],
             late: true,
         })))
+    }
+}
+
+/// What the table of differences has to know of an instruction that ended without an exception.
+fn case<'a>(next: &'a Next, before: &'a Cpu, vendor: Vendor) -> Case<'a> {
+    Case {
+        insn: &next.insn,
+        vendor,
+        gpr: &before.gpr,
+        in_parts: next.in_parts,
+        processor: differences::End::Done,
+        machine: differences::End::Done,
+    }
+}
+
+/// Gives ours the processor's values where the table of differences leaves them open.
+fn forgive(
+    case: &Case<'_>,
+    ours: (&mut Cpu, Option<&mut [u8; 512]>),
+    theirs: (&Cpu, Option<&[u8; 512]>),
+) -> Used {
+    let (ours, fx) = ours;
+    let (mut cpu, mut their_fx) = (*theirs.0, theirs.1.copied());
+    let processor = View {
+        gpr: &mut cpu.gpr,
+        rip: &mut cpu.rip,
+        rflags: &mut cpu.rflags,
+        fx: their_fx.as_mut(),
+    };
+    let mut machine = View {
+        gpr: &mut ours.gpr,
+        rip: &mut ours.rip,
+        rflags: &mut ours.rflags,
+        fx,
+    };
+    case.forgive(&processor, &mut machine)
+}
+
+fn end_of(stop: Stop) -> differences::End {
+    use differences::End;
+    match stop {
+        Stop::Done => End::Done,
+        Stop::Signal { signal: SIGILL, .. } => End::InvalidOpcode,
+        // Linux gives the kernel's own code, 128, for #GP and #SS, which have no address.
+        Stop::Signal {
+            signal: SIGSEGV | SIGBUS,
+            code: SI_KERNEL,
+            ..
+        } => End::GeneralProtection,
+        Stop::Signal {
+            signal: SIGSEGV, ..
+        } => End::PageFault,
+        Stop::Signal { .. } | Stop::Syscall => End::Other,
+    }
+}
+
+fn end_of_exception(exception: Exception) -> differences::End {
+    use differences::End;
+    match exception {
+        Exception::InvalidOpcode => End::InvalidOpcode,
+        Exception::GeneralProtection => End::GeneralProtection,
+        Exception::Memory(Fault {
+            kind: FaultKind::NonCanonical,
+            ..
+        }) => End::GeneralProtection,
+        Exception::Memory(_) => End::PageFault,
+        _ => End::Other,
     }
 }
 

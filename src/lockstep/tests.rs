@@ -42,6 +42,7 @@ fn start(code: &[u8]) -> Option<Lockstep> {
     let options = Options {
         args: vec![b"program".to_vec()],
         root: root.path().to_path_buf(),
+        processor: crate::processor::host().processor,
         ..Options::default()
     };
     let mut process = Process::start(b"/program", options).expect("it starts");

@@ -284,7 +284,7 @@ impl Code {
     ) {
         let bytes = bytes(&state.memory, insn);
         let class = classify(&bytes);
-        let effects = effects(&bytes, insn.rip, &mut self.info);
+        let effects = effects(&bytes, insn.rip, &state.processor(), &mut self.info);
         let mut writes = 0;
         for (number, part) in PART_OF.iter().enumerate() {
             if effects.registers & 1 << number != 0 {

@@ -1,4 +1,5 @@
-//! Transfers of control: jmp, jcc, call, ret, loop, jrcxz.
+//! Transfers of control: jmp, jcc, call, ret, loop, jrcxz. Those of 16 bits, with a 66 prefix, are
+//! AMD's alone: see [`crate::processor::Processor::decoder_options`].
 
 use super::by_condition;
 use crate::lower::{Form, form, width};
@@ -8,20 +9,31 @@ use crate::stop::Exception;
 use iced_x86::{Code, Instruction, Mnemonic, OpKind};
 
 pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
-    let near = insn.op_count() == 1 && insn.op_kind(0) == OpKind::NearBranch64;
+    let near = insn.op_count() == 1
+        && matches!(insn.op_kind(0), OpKind::NearBranch64 | OpKind::NearBranch16);
     let form = form(insn);
     Some(match insn.mnemonic() {
         Mnemonic::Jmp if near => jmp,
-        Mnemonic::Jmp if form == Form::R && width(insn, 0) == 64 => jmp_r,
-        Mnemonic::Jmp if insn.code() == Code::Jmp_rm64 => jmp_m,
-        Mnemonic::Call if near => call,
-        Mnemonic::Call if form == Form::R && width(insn, 0) == 64 => call_r,
-        Mnemonic::Call if insn.code() == Code::Call_rm64 => call_m,
-        Mnemonic::Ret if insn.code() == Code::Retnq => ret,
+        Mnemonic::Jmp if form == Form::R && width(insn, 0) == 64 => jmp_r::<64>,
+        Mnemonic::Jmp if form == Form::R && width(insn, 0) == 16 => jmp_r::<16>,
+        Mnemonic::Jmp if insn.code() == Code::Jmp_rm64 => jmp_m::<64>,
+        Mnemonic::Jmp if insn.code() == Code::Jmp_rm16 => jmp_m::<16>,
+        Mnemonic::Call if near && insn.op_kind(0) == OpKind::NearBranch16 => call::<16>,
+        Mnemonic::Call if near => call::<64>,
+        Mnemonic::Call if form == Form::R && width(insn, 0) == 64 => call_r::<64>,
+        Mnemonic::Call if form == Form::R && width(insn, 0) == 16 => call_r::<16>,
+        Mnemonic::Call if insn.code() == Code::Call_rm64 => call_m::<64>,
+        Mnemonic::Call if insn.code() == Code::Call_rm16 => call_m::<16>,
+        Mnemonic::Ret if insn.code() == Code::Retnq => ret::<64>,
+        Mnemonic::Ret if insn.code() == Code::Retnw => ret::<16>,
         Mnemonic::Ret if insn.code() == Code::Retnq_imm16 => {
             // Unsigned.
             op.imm &= 0xffff;
-            ret
+            ret::<64>
+        }
+        Mnemonic::Ret if insn.code() == Code::Retnw_imm16 => {
+            op.imm &= 0xffff;
+            ret::<16>
         }
         Mnemonic::Jrcxz => jrcxz::<64>,
         Mnemonic::Jecxz => jrcxz::<32>,
@@ -35,7 +47,13 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
                 Code::Loop_rel8_64_RCX | Code::Loope_rel8_64_RCX | Code::Loopne_rel8_64_RCX => {
                     loop_::<64>
                 }
+                Code::Loop_rel8_16_RCX | Code::Loope_rel8_16_RCX | Code::Loopne_rel8_16_RCX => {
+                    loop_::<64>
+                }
                 Code::Loop_rel8_64_ECX | Code::Loope_rel8_64_ECX | Code::Loopne_rel8_64_ECX => {
+                    loop_::<32>
+                }
+                Code::Loop_rel8_16_ECX | Code::Loope_rel8_16_ECX | Code::Loopne_rel8_16_ECX => {
                     loop_::<32>
                 }
                 _ => return None,
@@ -66,13 +84,13 @@ fn jmp(state: &mut State, op: &Op) -> Flow {
     Flow::Jump
 }
 
-fn jmp_r(state: &mut State, op: &Op) -> Flow {
-    let target = state.get::<64>(op.dst);
+fn jmp_r<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    let target = state.get::<W>(op.dst);
     jump(state, target)
 }
 
-fn jmp_m(state: &mut State, op: &Op) -> Flow {
-    match state.load::<64>(op.address(state)) {
+fn jmp_m<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    match state.load::<W>(op.address(state)) {
         Some(target) => jump(state, target),
         None => Flow::Stop,
     }
@@ -88,12 +106,12 @@ fn jcc<const CC: u8>(state: &mut State, op: &Op) -> Flow {
 }
 
 #[inline(always)]
-fn call_to(state: &mut State, op: &Op, target: u64) -> Flow {
-    let slot = state.gpr[reg::RSP].wrapping_sub(8);
+fn call_to<const W: u32>(state: &mut State, op: &Op, target: u64) -> Flow {
+    let slot = state.gpr[reg::RSP].wrapping_sub(u64::from(W / 8));
     let next = state
         .rip
         .wrapping_add(u64::from(op.offset) + u64::from(op.len));
-    if state.store::<64>(slot, next).is_none() {
+    if state.store::<W>(slot, next).is_none() {
         return Flow::Stop;
     }
     // As on Intel: the return address is there already.
@@ -104,30 +122,30 @@ fn call_to(state: &mut State, op: &Op, target: u64) -> Flow {
     flow
 }
 
-fn call(state: &mut State, op: &Op) -> Flow {
-    call_to(state, op, op.disp)
+fn call<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    call_to::<W>(state, op, op.disp)
 }
 
-fn call_r(state: &mut State, op: &Op) -> Flow {
-    let target = state.get::<64>(op.dst);
-    call_to(state, op, target)
+fn call_r<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    let target = state.get::<W>(op.dst);
+    call_to::<W>(state, op, target)
 }
 
-fn call_m(state: &mut State, op: &Op) -> Flow {
-    match state.load::<64>(op.address(state)) {
-        Some(target) => call_to(state, op, target),
+fn call_m<const W: u32>(state: &mut State, op: &Op) -> Flow {
+    match state.load::<W>(op.address(state)) {
+        Some(target) => call_to::<W>(state, op, target),
         None => Flow::Stop,
     }
 }
 
-fn ret(state: &mut State, op: &Op) -> Flow {
+fn ret<const W: u32>(state: &mut State, op: &Op) -> Flow {
     let rsp = state.gpr[reg::RSP];
-    let Some(target) = state.load::<64>(rsp) else {
+    let Some(target) = state.load::<W>(rsp) else {
         return Flow::Stop;
     };
     let flow = jump(state, target);
     if flow == Flow::Jump {
-        state.gpr[reg::RSP] = rsp.wrapping_add(8).wrapping_add(op.imm());
+        state.gpr[reg::RSP] = rsp.wrapping_add(u64::from(W / 8)).wrapping_add(op.imm());
     }
     flow
 }

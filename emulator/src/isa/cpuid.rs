@@ -1,8 +1,9 @@
-//! What the processor says of itself: cpuid, rdtsc, rdtscp, xgetbv. It is an x86-64-v2 of our own
-//! that has nothing else than what the machine executes.
+//! What the processor says of itself: cpuid, rdtsc, rdtscp, xgetbv. It announces what the machine
+//! executes, and nothing else.
 
 use super::save::{self, XCR0};
 use crate::op::{Flow, Op, Run, raise};
+use crate::processor::{Feature, Pointers, Processor, Vendor};
 use crate::state::{State, reg};
 use crate::stop::Exception;
 use iced_x86::{Instruction, Mnemonic};
@@ -17,19 +18,15 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
     })
 }
 
-/// Whose processor it is said to be: programs know how to ask such a one for its caches.
-const VENDOR: &[u8; 12] = b"GenuineIntel";
 /// What it is.
 const BRAND: &[u8; 48] =
     b"unwind-sim x86-64-v2\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
-/// Family 6, model 0x1a, stepping 3: the first that was x86-64-v2.
-const SIGNATURE: u32 = 0x106a3;
 
 const LEAF_MAX: u32 = 0xd;
 const EXTENDED_LEAF_MAX: u32 = 0x8000_0008;
 
-// The features, by SDM volume 2, CPUID, tables 3-8, 3-10 and 3-11. What only a kernel can use is
-// left out.
+// The features, by SDM volume 2, CPUID, tables 3-8, 3-10 and 3-11, and APM volume 3, appendix E.
+// What only a kernel can use is left out.
 
 /// Leaf 1, edx; `AT_HWCAP` too.
 pub(crate) const FEATURES_EDX: u32 = bits(&[
@@ -43,42 +40,55 @@ pub(crate) const FEATURES_EDX: u32 = bits(&[
     25, // SSE
     26, // SSE2
 ]);
-/// Leaf 1, ecx.
-const FEATURES_ECX: u32 = bits(&[
-    0,  // SSE3
-    9,  // SSSE3
-    13, // CMPXCHG16B
-    19, // SSE4.1
-    20, // SSE4.2
-    22, // MOVBE
-    23, // POPCNT
-    26, // XSAVE
-    27, // OSXSAVE
-]);
-/// Leaf 7, ebx.
-const STRUCTURED_EBX: u32 = bits(&[
-    0,  // FSGSBASE
+/// Leaf 1, ecx: bits of features.
+const FEATURES_ECX: [(Feature, u32); 9] = [
+    (Feature::Sse3, 0),
+    (Feature::Ssse3, 9),
+    (Feature::Cx16, 13),
+    (Feature::Sse41, 19),
+    (Feature::Sse42, 20),
+    (Feature::Movbe, 22),
+    (Feature::Popcnt, 23),
+    (Feature::Xsave, 26),
+    (Feature::Xsave, 27), // OSXSAVE
+];
+/// Leaf 7, ebx: bits of features.
+const STRUCTURED_EBX: [(Feature, u32); 3] = [
+    (Feature::Fsgsbase, 0),
+    (Feature::Clflushopt, 23),
+    (Feature::Clwb, 24),
+];
+/// Leaf 7, ebx, of Intel's processors.
+const STRUCTURED_EBX_INTEL: u32 = bits(&[
     6,  // FDP only of x87 instructions that raise
     13, // FCS and FDS are 0
 ]);
-/// Leaf 0xd, subleaf 1, eax.
-const XSAVE_EAX: u32 = bits(&[
-    0, // XSAVEOPT
-    1, // XSAVEC
-    2, // XGETBV of XINUSE
-]);
+/// Leaf 0xd, subleaf 1, eax: bits of features.
+const XSAVE_EAX: [(Feature, u32); 3] = [
+    (Feature::Xsaveopt, 0),
+    (Feature::Xsavec, 1),
+    (Feature::Xsave, 2), // XGETBV of XINUSE
+];
 /// Leaf 0x8000_0001, edx.
 const EXTENDED_EDX: u32 = bits(&[
     11, // SYSCALL
     20, // NX
-    27, // RDTSCP
     29, // 64-bit mode
 ]);
+/// Bits of leaf 1, edx, that AMD's processors repeat in leaf 0x8000_0001.
+const REPEATED_EDX: u32 = 0x0183_f3ff;
 /// Leaf 0x8000_0001, ecx.
 const EXTENDED_ECX: u32 = bits(&[
-    0, // LAHF and SAHF
     8, // PREFETCHW
 ]);
+/// Leaf 0x8000_0001, ecx, of AMD's processors.
+const EXTENDED_ECX_AMD: u32 = bits(&[
+    7, // MXCSR.MM: SSE operands need not be aligned
+]);
+/// Leaf 0x8000_0001, ecx: bits of features.
+const EXTENDED_ECX_FEATURES: [(Feature, u32); 2] = [(Feature::Lahf, 0), (Feature::Lzcnt, 5)];
+/// Leaf 0x8000_0008, ebx: the x87 pointers are always stored and loaded (XSaveErPtr).
+const ERROR_POINTERS: u32 = bits(&[2]);
 
 const fn bits(numbers: &[u32]) -> u32 {
     let mut all = 0;
@@ -88,6 +98,19 @@ const fn bits(numbers: &[u32]) -> u32 {
         i += 1;
     }
     all
+}
+
+/// The bits of those features that the processor has.
+fn features(processor: &Processor, table: &[(Feature, u32)]) -> u32 {
+    let has = table.iter().filter(|(feature, _)| processor.has(*feature));
+    has.fold(0, |all, (_, bit)| all | 1 << bit)
+}
+
+/// Family, model and stepping as leaf 1 gives them (SDM volume 2, CPUID, figure 3-6).
+fn signature(processor: &Processor) -> u32 {
+    let [family, model, stepping] = processor.generation().identity();
+    let (extended_family, family) = (family.saturating_sub(0xf), family.min(0xf));
+    extended_family << 20 | model >> 4 << 16 | family << 8 | (model & 0xf) << 4 | stepping
 }
 
 /// Bytes of a line of any cache.
@@ -123,24 +146,27 @@ const fn cache(kind: u32, level: u32, ways: u32, size: u32) -> Cache {
 const XSAVE_SIZE: u32 = save::XSAVE_SIZE as u32;
 
 /// eax, ebx, ecx and edx of a leaf.
-fn leaf(leaf: u32, subleaf: u32) -> [u32; 4] {
+fn leaf(processor: &Processor, leaf: u32, subleaf: u32) -> [u32; 4] {
     let text = |bytes: &[u8], word: usize| {
         let at = bytes.get(4 * word..4 * word + 4);
         at.and_then(|at| at.try_into().ok())
             .map_or(0, u32::from_le_bytes)
     };
+    let vendor = processor.vendor().cpuid();
+    let is_intel = processor.vendor() == Vendor::Intel;
+    let has_xsave = processor.has(Feature::Xsave);
     match leaf {
-        0 => [LEAF_MAX, text(VENDOR, 0), text(VENDOR, 2), text(VENDOR, 1)],
+        0 => [LEAF_MAX, text(vendor, 0), text(vendor, 2), text(vendor, 1)],
         // ebx: one logical processor, lines of clflush in units of 8 bytes.
         1 => [
-            SIGNATURE,
+            signature(processor),
             1 << 16 | (LINE / 8) << 8,
-            FEATURES_ECX,
+            features(processor, &FEATURES_ECX),
             FEATURES_EDX,
         ],
         // Descriptor 0xff: see leaf 4. 0xf0: prefetches 64 bytes.
-        2 => [0xff01, 0xf0, 0, 0],
-        4 => match CACHES.get(subleaf as usize) {
+        2 if is_intel => [0xff01, 0xf0, 0, 0],
+        4 if is_intel => match CACHES.get(subleaf as usize) {
             Some(cache) => {
                 let sets = cache.size / cache.ways / LINE;
                 // Initializes itself.
@@ -149,26 +175,59 @@ fn leaf(leaf: u32, subleaf: u32) -> [u32; 4] {
             }
             None => [0; 4],
         },
-        7 if subleaf == 0 => [0, STRUCTURED_EBX, 0, 0],
-        0xd if subleaf == 0 => [XCR0 as u32, XSAVE_SIZE, XSAVE_SIZE, 0],
-        0xd if subleaf == 1 => [XSAVE_EAX, XSAVE_SIZE, 0, 0],
-        0x8000_0000 => [EXTENDED_LEAF_MAX, 0, 0, 0],
-        0x8000_0001 => [0, 0, EXTENDED_ECX, EXTENDED_EDX],
+        7 if subleaf == 0 => {
+            let ebx = features(processor, &STRUCTURED_EBX);
+            let ebx = ebx | if is_intel { STRUCTURED_EBX_INTEL } else { 0 };
+            [0, ebx, 0, 0]
+        }
+        0xd if subleaf == 0 && has_xsave => [XCR0 as u32, XSAVE_SIZE, XSAVE_SIZE, 0],
+        0xd if subleaf == 1 && has_xsave => [features(processor, &XSAVE_EAX), XSAVE_SIZE, 0, 0],
+        0x8000_0000 if is_intel => [EXTENDED_LEAF_MAX, 0, 0, 0],
+        0x8000_0000 => {
+            let [_, ebx, ecx, edx] = self::leaf(processor, 0, 0);
+            [EXTENDED_LEAF_MAX, ebx, ecx, edx]
+        }
+        0x8000_0001 => {
+            let ecx = EXTENDED_ECX | features(processor, &EXTENDED_ECX_FEATURES);
+            let edx = EXTENDED_EDX | features(processor, &[(Feature::Rdtscp, 27)]);
+            match processor.vendor() {
+                Vendor::Intel => [0, 0, ecx, edx],
+                Vendor::Amd => {
+                    let edx = edx | FEATURES_EDX & REPEATED_EDX;
+                    [signature(processor), 0, ecx | EXTENDED_ECX_AMD, edx]
+                }
+            }
+        }
         0x8000_0002..=0x8000_0004 => {
             let first = (leaf - 0x8000_0002) as usize * 4;
             [0, 1, 2, 3].map(|word| text(BRAND, first + word))
         }
-        // The second cache: KiB, 8 ways, bytes of a line.
-        0x8000_0006 => [0, 0, (CACHES[2].size >> 10) << 16 | 6 << 12 | LINE, 0],
+        // The first caches, of data and of instructions: KiB, ways, lines per tag, bytes of a line.
+        0x8000_0005 if !is_intel => {
+            let first = |c: &Cache| (c.size >> 10) << 24 | c.ways << 16 | 1 << 8 | LINE;
+            [0, 0, first(&CACHES[0]), first(&CACHES[1])]
+        }
+        // The second cache: KiB, 8 ways, bytes of a line. The third: units of 512 KiB, 16 ways.
+        0x8000_0006 => {
+            let second = (CACHES[2].size >> 10) << 16 | 6 << 12 | LINE;
+            let third = (CACHES[3].size >> 19) << 18 | 8 << 12 | 1 << 8 | LINE;
+            [0, 0, second, if is_intel { 0 } else { third }]
+        }
         // Bits of addresses: virtual, physical.
-        0x8000_0008 => [48 << 8 | 40, 0, 0, 0],
+        0x8000_0008 => {
+            let ebx = match processor.pointers() {
+                Pointers::Zero => ERROR_POINTERS,
+                Pointers::Always | Pointers::Kept => 0,
+            };
+            [save::LINEAR_BITS << 8 | 40, ebx, 0, 0]
+        }
         _ => [0; 4],
     }
 }
 
 fn cpuid(state: &mut State, _: &Op) -> Flow {
     let ask = |number| state.gpr[number] as u32;
-    let [eax, ebx, ecx, edx] = leaf(ask(reg::RAX), ask(reg::RCX));
+    let [eax, ebx, ecx, edx] = leaf(&state.processor, ask(reg::RAX), ask(reg::RCX));
     for (number, value) in [
         (reg::RAX, eax),
         (reg::RBX, ebx),
@@ -180,10 +239,11 @@ fn cpuid(state: &mut State, _: &Op) -> Flow {
     Flow::Next
 }
 
-/// A tick is an instruction.
-fn rdtsc(state: &mut State, _: &Op) -> Flow {
-    state.set::<32>(reg::RAX as u8, state.time);
-    state.set::<32>(reg::RDX as u8, state.time >> 32);
+/// A tick is an instruction: `imm` is how many of the block came before.
+fn rdtsc(state: &mut State, op: &Op) -> Flow {
+    let time = state.time + op.imm();
+    state.set::<32>(reg::RAX as u8, time);
+    state.set::<32>(reg::RDX as u8, time >> 32);
     Flow::Next
 }
 

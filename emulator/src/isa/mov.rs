@@ -42,7 +42,8 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
         (Cdq, _) => sign_rdx::<32>,
         (Cqo, _) => sign_rdx::<64>,
         (
-            Nop | Endbr64 | Endbr32 | Reservednop | Pause | Prefetcht0 | Prefetcht1 | Prefetcht2,
+            Nop | Endbr64 | Endbr32 | Reservednop | Pause | Prefetcht0 | Prefetcht1 | Prefetcht2
+            | Prefetchit0 | Prefetchit1 | Cldemote,
             _,
         )
         | (Prefetchnta | Prefetchw | Prefetch | Prefetchwt1, _)

@@ -7,6 +7,7 @@
 use crate::float::x87::F80;
 use crate::isa::x87::Fpu;
 use crate::op::{Flow, Op, Run, flow, raise};
+use crate::processor::Pointers;
 use crate::state::{MXCSR_DEFAULT, State, reg};
 use crate::stop::Exception;
 use iced_x86::{Instruction, Mnemonic};
@@ -31,12 +32,13 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
     })
 }
 
-/// Bits of MXCSR that there are.
-pub(crate) const MXCSR_MASK: u32 = 0xffff;
 /// The states that can be saved (XCR0): x87 and SSE.
 pub(super) const XCR0: u64 = X87 | SSE;
 const X87: u64 = 1;
 const SSE: u64 = 1 << 1;
+
+/// Bits of a linear address.
+pub(super) const LINEAR_BITS: u32 = 48;
 
 /// Bytes that `fxsave` writes, of the 512 of its area.
 const FX_SIZE: usize = 416;
@@ -65,15 +67,24 @@ fn get<const N: usize>(area: &[u8], at: usize) -> [u8; N] {
 }
 
 /// Writes the x87 component.
-fn put_x87(fpu: &Fpu, area: &mut [u8], wide: bool) {
+fn put_x87(state: &State, area: &mut [u8], wide: bool) {
+    let fpu = &state.fpu;
     put(area, 0, fpu.control_word().to_le_bytes());
     put(area, 2, fpu.status_word().to_le_bytes());
     put(area, 4, u16::from(!fpu.empty).to_le_bytes());
     area[5] = 0;
-    put(area, 6, fpu.opcode.to_le_bytes());
-    let mask = if wide { u64::MAX } else { u32::MAX.into() };
-    put(area, 8, (fpu.instruction & mask).to_le_bytes());
-    put(area, 16, (fpu.data & mask).to_le_bytes());
+    let pointers = match state.processor.pointers() {
+        _ if fpu.is_pending() => Some((fpu.opcode, fpu.instruction, fpu.data)),
+        Pointers::Always => Some((fpu.opcode, fpu.instruction, fpu.data)),
+        Pointers::Zero => Some((0, 0, 0)),
+        Pointers::Kept => None,
+    };
+    if let Some((opcode, instruction, data)) = pointers {
+        let mask = if wide { u64::MAX } else { u32::MAX.into() };
+        put(area, 6, opcode.to_le_bytes());
+        put(area, 8, (instruction & mask).to_le_bytes());
+        put(area, 16, (data & mask).to_le_bytes());
+    }
     for position in 0..8 {
         let at = REGISTERS + 16 * usize::from(position);
         put(area, at, fpu.content(position).to_bytes());
@@ -82,17 +93,20 @@ fn put_x87(fpu: &Fpu, area: &mut [u8], wide: bool) {
 }
 
 /// Reads it.
-fn get_x87(fpu: &mut Fpu, area: &[u8], wide: bool) {
+fn get_x87(fpu: &mut Fpu, pointers: Pointers, area: &[u8], wide: bool) {
     let word = |at| u16::from_le_bytes(get(area, at));
     fpu.set_control_word(word(0));
     fpu.set_status_word(word(2));
     fpu.empty = !area[4];
-    fpu.opcode = word(6) & 0x7ff;
-    let mask = if wide { u64::MAX } else { u32::MAX.into() };
-    // A linear address as processors have it, of 57 bits.
-    let instruction = u64::from_le_bytes(get(area, 8)) & mask;
-    fpu.instruction = (instruction.cast_signed() << 7 >> 7).cast_unsigned();
-    fpu.data = u64::from_le_bytes(get(area, 16)) & mask;
+    if pointers != Pointers::Kept || fpu.is_pending() {
+        fpu.opcode = word(6) & 0x7ff;
+        let mask = if wide { u64::MAX } else { u32::MAX.into() };
+        // A linear address, of as many bits as `cpuid` says (leaf 0x8000_0008).
+        let unused = 64 - LINEAR_BITS;
+        let instruction = u64::from_le_bytes(get(area, 8)) & mask;
+        fpu.instruction = (instruction.cast_signed() << unused >> unused).cast_unsigned();
+        fpu.data = u64::from_le_bytes(get(area, 16)) & mask;
+    }
     for position in 0..8 {
         let number = (usize::from(fpu.top) + position) & 7;
         fpu.registers[number] = F80::from_bytes(get(area, REGISTERS + 16 * position));
@@ -101,13 +115,13 @@ fn get_x87(fpu: &mut Fpu, area: &[u8], wide: bool) {
 
 fn put_mxcsr(state: &State, area: &mut [u8]) {
     put(area, MXCSR, state.mxcsr.to_le_bytes());
-    put(area, MXCSR + 4, MXCSR_MASK.to_le_bytes());
+    put(area, MXCSR + 4, state.processor.mxcsr_mask().to_le_bytes());
 }
 
-/// MXCSR in an area; `None` if bits are set that there are not.
-fn get_mxcsr(area: &[u8]) -> Option<u32> {
+/// MXCSR in an area; `None` if bits outside of `mask` are set.
+fn get_mxcsr(mask: u32, area: &[u8]) -> Option<u32> {
     let mxcsr = u32::from_le_bytes(get(area, MXCSR));
-    (mxcsr & !MXCSR_MASK == 0).then_some(mxcsr)
+    (mxcsr & !mask == 0).then_some(mxcsr)
 }
 
 fn put_xmm(state: &State, area: &mut [u8]) {
@@ -145,14 +159,14 @@ impl State {
 }
 
 fn put_fx(state: &State, area: &mut [u8], wide: bool) {
-    put_x87(&state.fpu, area, wide);
+    put_x87(state, area, wide);
     put_mxcsr(state, area);
     put_xmm(state, area);
 }
 
 fn get_fx(state: &mut State, area: &[u8], wide: bool) -> Option<()> {
-    state.mxcsr = get_mxcsr(area)?;
-    get_x87(&mut state.fpu, area, wide);
+    state.mxcsr = get_mxcsr(state.processor.mxcsr_mask(), area)?;
+    get_x87(&mut state.fpu, state.processor.pointers(), area, wide);
     get_xmm(state, area);
     Some(())
 }
@@ -162,11 +176,17 @@ fn fxsave(state: &mut State, op: &Op) -> Flow {
     if !address.is_multiple_of(16) {
         return raise(state, Exception::GeneralProtection);
     }
-    let mut area = [0; FX_SIZE];
-    put_fx(state, &mut area, op.extra != 0);
     if state.memory.check_store(address, HEADER).is_none() {
         return Flow::Stop;
     }
+    let mut area = [0; FX_SIZE];
+    if state.processor.pointers() == Pointers::Kept {
+        let Some(old) = state.memory.load_bytes(address) else {
+            return Flow::Stop;
+        };
+        area = old;
+    }
+    put_fx(state, &mut area, op.extra != 0);
     flow(state.memory.store_bytes(address, area))
 }
 
@@ -224,7 +244,7 @@ fn xsave<const FORM: u8>(state: &mut State, op: &Op) -> Flow {
         _ => requested & in_use,
     };
     if written & X87 != 0 {
-        put_x87(&state.fpu, &mut area, op.extra != 0);
+        put_x87(state, &mut area, op.extra != 0);
     }
     if written & SSE != 0 {
         put_xmm(state, &mut area);
@@ -275,7 +295,7 @@ fn xrstor(state: &mut State, op: &Op) -> Flow {
     let mxcsr = if is_compacted && present & SSE == 0 {
         Some(MXCSR_DEFAULT)
     } else if requested & SSE != 0 {
-        get_mxcsr(&area)
+        get_mxcsr(state.processor.mxcsr_mask(), &area)
     } else {
         Some(state.mxcsr)
     };
@@ -285,7 +305,12 @@ fn xrstor(state: &mut State, op: &Op) -> Flow {
     if requested & X87 != 0 {
         state.fpu = Fpu::default();
         if present & X87 != 0 {
-            get_x87(&mut state.fpu, &area, op.extra != 0);
+            get_x87(
+                &mut state.fpu,
+                state.processor.pointers(),
+                &area,
+                op.extra != 0,
+            );
         }
     }
     if requested & SSE != 0 {

@@ -8,6 +8,7 @@ use crate::address_space::PAGE_SIZE;
 use crate::flags::{self, Flags};
 use crate::lower::{by_width, segment};
 use crate::op::{Flow, Op, Run, stop};
+use crate::processor::Vendor;
 use crate::state::{State, mask, reg};
 use crate::stop::Stop;
 use iced_x86::{Instruction, Mnemonic};
@@ -236,6 +237,9 @@ fn advance<I: Iteration, const A: u32>(state: &mut State, by: u64) {
 /// With addresses of 32 bits, Intel's processors clear the upper halves before they look at the
 /// count: rcx, and the pointers of what writes.
 fn cut_registers<I: Iteration>(state: &mut State) {
+    if state.processor.vendor() != Vendor::Intel {
+        return;
+    }
     state.gpr[reg::RCX] &= mask::<32>();
     if I::WRITES {
         state.gpr[reg::RDI] &= mask::<32>();
@@ -249,8 +253,9 @@ fn repeat<I: Iteration, const A: u32, const W: u32>(state: &mut State, op: &Op) 
     if A == 32 {
         cut_registers::<I>(state);
     }
-    // An instruction that is interrupted shows the flags that it found (SDM volume 2, REP).
-    let flags = state.flags;
+    // An instruction that is interrupted shows the flags that it found (SDM volume 2, REP); on
+    // AMD's processors those of the last iteration (seen on an EPYC, family 25, model 17).
+    let found = (state.processor.vendor() == Vendor::Intel).then_some(state.flags);
     let by = step::<W>(state);
     let up = by.cast_signed() > 0;
     let mut left = state.get::<A>(reg::RCX as u8);
@@ -269,7 +274,7 @@ fn repeat<I: Iteration, const A: u32, const W: u32>(state: &mut State, op: &Op) 
             continue;
         }
         if I::one::<W>(state, from, to).is_none() {
-            state.flags = flags;
+            state.flags = found.unwrap_or(state.flags);
             return Flow::Stop;
         }
         advance::<I, A>(state, by);
@@ -279,7 +284,7 @@ fn repeat<I: Iteration, const A: u32, const W: u32>(state: &mut State, op: &Op) 
             break;
         }
         if state.single_iteration && left != 0 {
-            state.flags = flags;
+            state.flags = found.unwrap_or(state.flags);
             return stop(state, Stop::Again);
         }
     }

@@ -7,6 +7,7 @@ use crate::stop::Exception;
 
 mod float;
 mod memory;
+mod processor;
 mod save;
 mod string;
 mod system;
@@ -99,6 +100,9 @@ fn integer_instructions_as_a_processor_executed_them() {
             machine.state.set_gpr(number, value);
         }
         machine.state.set_rflags(before[4]);
+        // The one that executed them had these.
+        let processor = "v2,+movbe,+lzcnt,+tzcnt".parse().expect("a processor");
+        machine.state.set_processor(processor);
         let exit = machine.run(1, &mut ());
         let state = &machine.state;
         let mut found: Vec<u64> = (0..4).map(|number| state.gpr(number)).collect();

@@ -240,7 +240,7 @@ impl Process {
                 again: false,
             });
         }
-        let mut state = State::new(space);
+        let mut state = State::with_processor(space, self.machine.state.processor());
         state.rip = loaded.entry;
         state.set_gpr(reg::RSP, loaded.rsp);
         Ok(Prepared {

@@ -2,6 +2,7 @@
 
 use super::streams::{Input, Output};
 use crate::address_space;
+use crate::processor::Processor;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -35,6 +36,8 @@ pub struct Options {
     pub stream_deadline: Option<Instant>,
     /// What it may use.
     pub limits: Limits,
+    /// What executes it.
+    pub processor: Processor,
 }
 
 impl Default for Options {
@@ -53,6 +56,7 @@ impl Default for Options {
             stderr: Output::Capture,
             stream_deadline: None,
             limits: Limits::default(),
+            processor: Processor::default(),
         }
     }
 }

@@ -14,6 +14,7 @@ use super::signals::Signals;
 use super::snapshot::{Kernel, Programs};
 use super::streams::Streams;
 use super::{calls, numbers};
+use crate::address_space::AddressSpace;
 use crate::machine::{Exit, Machine};
 use crate::state::{State, reg};
 use crate::stop::{Call, Exception};
@@ -87,6 +88,9 @@ impl Process {
         process.layout.stack = stack;
         // Nobody knows where its heap ends: it cannot grow.
         process.layout.heap = u64::MAX;
+        // The recording does not say what executed it.
+        let mut state = state;
+        state.set_processor(process.machine.state.processor());
         process.machine = Machine::new(state);
         process
     }
@@ -126,7 +130,10 @@ impl Process {
             random,
         });
         Process {
-            machine: Machine::empty(),
+            machine: Machine::new(State::with_processor(
+                AddressSpace::default(),
+                options.processor,
+            )),
             files,
             layout: Layout::default(),
             signals: Signals::default(),

@@ -7,9 +7,6 @@ use crate::state::{State, reg};
 use crate::stop::Exception;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
-/// Bits of MXCSR that there are (Intel SDM volume 1, section 10.2.3).
-const MXCSR_BITS: u64 = 0xffff;
-
 pub(super) fn select(insn: &Instruction) -> Option<Run> {
     Some(match (insn.mnemonic(), form(insn), width(insn, 0)) {
         (Mnemonic::Ldmxcsr, Form::M, _) => load_mxcsr,
@@ -24,7 +21,7 @@ fn load_mxcsr(state: &mut State, op: &Op) -> Flow {
     let Some(value) = state.load::<32>(op.address(state)) else {
         return Flow::Stop;
     };
-    if value & !MXCSR_BITS != 0 {
+    if value as u32 & !state.processor.mxcsr_mask() != 0 {
         return raise(state, Exception::GeneralProtection);
     }
     state.mxcsr = value as u32;

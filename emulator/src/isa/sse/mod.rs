@@ -21,6 +21,7 @@ mod tests;
 use super::mmx;
 use crate::lower::{Form, form};
 use crate::op::{Flow, Op, Run};
+use crate::processor::MXCSR_MISALIGNED;
 use crate::state::State;
 use crate::stop::{Exception, Stop};
 use iced_x86::Instruction;
@@ -130,7 +131,7 @@ fn set_xmm(state: &mut State, number: u8, value: u128) {
     state.xmm[(number & 15) as usize] = value;
 }
 
-/// Loads 2, 4, 8 or 16 bytes; 16 have to be aligned.
+/// Loads 2, 4, 8 or 16 bytes; 16 have to be aligned, unless MXCSR.MM says that they need not.
 #[inline(always)]
 fn load(state: &mut State, op: &Op, size: usize) -> Option<u128> {
     let address = op.address(state);
@@ -139,7 +140,9 @@ fn load(state: &mut State, op: &Op, size: usize) -> Option<u128> {
         4 => state.load::<32>(address)?.into(),
         8 => state.load::<64>(address)?.into(),
         _ => {
-            aligned(state, address)?;
+            if state.mxcsr & MXCSR_MISALIGNED == 0 {
+                aligned(state, address)?;
+            }
             u128::from_le_bytes(state.memory.load_bytes(address)?)
         }
     })

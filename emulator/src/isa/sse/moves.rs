@@ -1,6 +1,6 @@
 //! Moves of whole registers and of their lower and upper parts.
 
-use super::{aligned, load, set_xmm, xmm};
+use super::{aligned, set_xmm, xmm};
 use crate::lower::{Form, form};
 use crate::op::{Flow, Op, Run, flow};
 use crate::state::{State, mask};
@@ -54,11 +54,10 @@ fn unaligned_mr(state: &mut State, op: &Op) -> Flow {
 }
 
 fn aligned_rm(state: &mut State, op: &Op) -> Flow {
-    let Some(value) = load(state, op, 16) else {
+    if aligned(state, op.address(state)).is_none() {
         return Flow::Stop;
-    };
-    set_xmm(state, op.dst, value);
-    Flow::Next
+    }
+    unaligned_rm(state, op)
 }
 
 fn aligned_mr(state: &mut State, op: &Op) -> Flow {

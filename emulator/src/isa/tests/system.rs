@@ -23,8 +23,8 @@ fn the_processor_is_x86_64_v2_and_no_more() {
     let [_, _, ecx_extended, edx_extended] = cpuid(0x8000_0001, 0);
     // LAHF; SYSCALL, 64-bit mode
     assert!(has(ecx_extended, &[0]) && has(edx_extended, &[11, 29]));
-    // v3 has MOVBE as well, but none of FMA, AVX, F16C, LZCNT, BMI1, AVX2, BMI2.
-    assert_eq!(ecx & (1 << 12 | 1 << 28 | 1 << 29), 0);
+    // Nothing of v3: FMA, MOVBE, AVX, F16C, LZCNT, BMI1, AVX2, BMI2.
+    assert_eq!(ecx & (1 << 12 | 1 << 22 | 1 << 28 | 1 << 29), 0);
     assert_eq!(ecx_extended & 1 << 5, 0);
     assert_eq!(cpuid(7, 0)[1] & (1 << 3 | 1 << 5 | 1 << 8), 0);
     // XSAVE and OSXSAVE come together.

@@ -5,8 +5,9 @@
 //! that looks for it: any of the x87 and MMX but those whose names begin with `fn`.
 //!
 //! Where the last instruction was is kept as by current processors: FIP by every instruction but
-//! control instructions, FOP and FDP only by those that raise an exception that is not masked;
-//! the selectors FCS and FDS are always 0 (`cpuid` says both).
+//! control instructions, FOP and FDP only by those that raise an exception that is not masked
+//! (`cpuid` of Intel's processors says so), on AMD's by every such instruction; the selectors FCS
+//! and FDS are always 0.
 //!
 //! Source: Intel SDM volume 1, chapter 8, and volume 2.
 
@@ -22,6 +23,7 @@ pub(crate) use state::Fpu;
 
 use crate::lower;
 use crate::op::{Flow, Op, Run};
+use crate::processor::Vendor;
 use crate::state::State;
 use crate::stop::{Exception, Stop};
 use iced_x86::Instruction;
@@ -60,7 +62,7 @@ fn commit(state: &mut State, op: &Op, run: impl FnOnce(&mut Fpu)) -> Flow {
     run(&mut state.fpu);
     let rip = state.rip.wrapping_add(op.offset.into());
     state.fpu.instruction = rip;
-    if state.fpu.is_pending() {
+    if state.fpu.is_pending() || state.processor.vendor() == Vendor::Amd {
         note_operand(state, op, rip);
     }
     Flow::Next

@@ -10,7 +10,7 @@ use crate::linux::outcome::{Outcome, Why};
 use crate::linux::process::Process;
 use crate::state::reg;
 use crate::stop::Exception;
-use iced_x86::{Decoder, DecoderOptions, OpKind, Register};
+use iced_x86::{Decoder, OpKind, Register};
 
 const FPE_INTDIV: i32 = 1;
 const FPE_FLTDIV: i32 = 3;
@@ -115,7 +115,8 @@ impl Process {
             })
             .count();
         let bytes = &bytes[..length];
-        let insn = Decoder::with_ip(64, bytes, state.rip, DecoderOptions::NONE).decode();
+        let options = state.processor().decoder_options();
+        let insn = Decoder::with_ip(64, bytes, state.rip, options).decode();
         let operand = (0..insn.op_count()).find(|&n| insn.op_kind(n) == OpKind::Memory);
         let Some(operand) = operand else {
             return insn.is_stack_instruction();

@@ -1,0 +1,371 @@
+//! The differences themselves.
+//!
+//! SDM: Intel 64 and IA-32 Architectures Software Developer's Manual. APM: AMD64 Architecture
+//! Programmer's Manual. Entries that were seen on an AMD processor alone are for AMD's: nothing is
+//! forgiven of Intel's on their account.
+
+#![allow(
+    clippy::single_range_in_vec_init,
+    reason = "one range of bytes is a list of ranges as well"
+)]
+
+use super::{AF, ALL, Bits, CF, Difference, End, Form, Instructions, OF, PF, SF, STATUS, Source};
+use super::{Instructions::Named, ZF};
+use crate::processor::Vendor;
+use iced_x86::Mnemonic::{self, *};
+
+/// The AMD processor on which differences were measured, in a virtual machine.
+const EPYC: &str = "AMD EPYC, family 25, model 17";
+
+const ROTATIONS: &[Mnemonic] = &[Rol, Ror, Rcl, Rcr];
+const COMPARISONS: &[Mnemonic] = &[Cmpsb, Cmpsw, Cmpsd, Cmpsq, Scasb, Scasw, Scasd, Scasq];
+const STRINGS: &[Mnemonic] = &[
+    Cmpsb, Cmpsw, Cmpsd, Cmpsq, Scasb, Scasw, Scasd, Scasq, Movsb, Movsw, Movsd, Movsq, Stosb,
+    Stosw, Stosd, Stosq, Lodsb, Lodsw, Lodsd, Lodsq,
+];
+const TRANSCENDENTAL: &[Mnemonic] = &[F2xm1, Fcos, Fpatan, Fptan, Fsin, Fsincos, Fyl2x, Fyl2xp1];
+
+const fn open(
+    name: &'static str,
+    instructions: &'static [Mnemonic],
+    form: Form,
+    bits: &'static [Bits],
+    sdm: &'static str,
+    apm: &'static str,
+) -> Difference {
+    Difference {
+        name,
+        instructions: Named(instructions),
+        form,
+        bits,
+        vendor: None,
+        source: Source::Open { sdm, apm },
+    }
+}
+
+const fn amd(
+    name: &'static str,
+    instructions: Instructions,
+    form: Form,
+    bits: &'static [Bits],
+    source: Source,
+) -> Difference {
+    Difference {
+        name,
+        instructions,
+        form,
+        bits,
+        vendor: Some(Vendor::Amd),
+        source,
+    }
+}
+
+const fn measured(manuals: &'static str) -> Source {
+    Source::Measured { on: EPYC, manuals }
+}
+
+/// All differences. At most 64.
+pub const TABLE: &[Difference] = &[
+    open(
+        "logic-af",
+        &[And, Or, Xor, Test],
+        Form::Any,
+        &[Bits::Flags(AF)],
+        "volume 2, AND: the state of AF is undefined",
+        "volume 3, AND: AF U",
+    ),
+    open(
+        "multiply-flags",
+        &[Mul, Imul],
+        Form::Any,
+        &[Bits::Flags(PF | AF | ZF | SF)],
+        "volume 2, MUL: SF, ZF, AF and PF are undefined",
+        "volume 3, MUL: SF, ZF, AF, PF U",
+    ),
+    open(
+        "divide-flags",
+        &[Div, Idiv],
+        Form::Any,
+        &[Bits::Flags(STATUS)],
+        "volume 2, DIV: CF, OF, SF, ZF, AF and PF are undefined",
+        "volume 3, DIV: OF, SF, ZF, AF, PF, CF U",
+    ),
+    open(
+        "shift-af",
+        &[Shl, Sal, Shr, Sar],
+        Form::CountAbove(0),
+        &[Bits::Flags(AF)],
+        "volume 2, SAL/SAR/SHL/SHR: AF is undefined for a non-zero count",
+        "volume 3, SHL: AF U",
+    ),
+    open(
+        "shift-of",
+        &[Shl, Sal, Shr, Sar],
+        Form::CountAbove(1),
+        &[Bits::Flags(OF)],
+        "volume 2, SAL/SAR/SHL/SHR: OF is defined for 1-bit shifts only",
+        "volume 3, SHL: OF is undefined for other counts than 1",
+    ),
+    open(
+        "double-shift-af",
+        &[Shld, Shrd],
+        Form::CountAbove(0),
+        &[Bits::Flags(AF)],
+        "volume 2, SHLD: AF is undefined for a non-zero count",
+        "volume 3, SHLD: AF U",
+    ),
+    open(
+        "double-shift-of",
+        &[Shld, Shrd],
+        Form::CountAbove(1),
+        &[Bits::Flags(OF)],
+        "volume 2, SHLD: OF is undefined for counts above 1",
+        "volume 3, SHLD: OF is undefined for counts above 1",
+    ),
+    open(
+        "double-shift-too-far",
+        &[Shld, Shrd],
+        Form::SmallCountAbove(16),
+        &[Bits::Flags(STATUS), Bits::Destination],
+        "volume 2, SHLD: a count above the operand's size leaves result and flags undefined",
+        "volume 3, SHLD: a count above the operand's size leaves result and flags undefined",
+    ),
+    open(
+        "rotate-of",
+        ROTATIONS,
+        Form::CountAbove(1),
+        &[Bits::Flags(OF)],
+        "volume 2, RCL/RCR/ROL/ROR: OF is defined for 1-bit rotates only",
+        "volume 3, ROL: OF is undefined for other counts than 1",
+    ),
+    open(
+        "bit-test-flags",
+        &[Bt, Btc, Btr, Bts],
+        Form::Any,
+        &[Bits::Flags(PF | AF | SF | OF)],
+        "volume 2, BT: OF, SF, AF and PF are undefined",
+        "volume 3, BT: OF, SF, AF, PF U",
+    ),
+    open(
+        "bit-scan-flags",
+        &[Bsf, Bsr],
+        Form::Any,
+        &[Bits::Flags(CF | PF | AF | SF | OF)],
+        "volume 2, BSF: CF, OF, SF, AF and PF are undefined",
+        "volume 3, BSF: OF, SF, AF, PF, CF U",
+    ),
+    open(
+        "bit-scan-of-zero",
+        &[Bsf, Bsr],
+        Form::ZeroSource,
+        &[Bits::Destination],
+        "volume 2, BSF: the destination is undefined if the source is 0",
+        "volume 3, BSF: leaves the destination, of which it does not say the upper half",
+    ),
+    open(
+        "count-zeros-flags",
+        &[Lzcnt, Tzcnt],
+        Form::Any,
+        &[Bits::Flags(PF | AF | SF | OF)],
+        "volume 2, LZCNT: OF, SF, PF and AF are undefined",
+        "volume 3, LZCNT: OF, SF, AF, PF U",
+    ),
+    amd(
+        "byte-swap-of-16-bits",
+        Named(&[Bswap]),
+        Form::Register16,
+        &[Bits::Destination],
+        Source::Open {
+            sdm: "volume 2, BSWAP: the result is undefined for a 16-bit register",
+            apm: "volume 3, BSWAP: the result is undefined for a 16-bit register",
+        },
+    ),
+    amd(
+        "packed-decimal-of-no-digits",
+        Named(&[Fbld]),
+        Form::Any,
+        &[Bits::Fx(&[32..42])],
+        Source::Open {
+            sdm: "volume 2, FBLD: an invalid encoding produces an undefined result",
+            apm: "volume 5, FBLD: digits above 9 produce an undefined result",
+        },
+    ),
+    Difference {
+        name: "fault-order",
+        instructions: Instructions::Memory,
+        form: Form::PartsFault,
+        bits: &[
+            Bits::Ended(&[End::PageFault, End::GeneralProtection]),
+            Bits::Stored(&[ALL]),
+        ],
+        vendor: None,
+        source: Source::Open {
+            sdm: "volume 3, table 6-2: the order of faults of one instruction is not architectural",
+            apm: "volume 2, section 8.5: the order of faults of one instruction is not architectural",
+        },
+    },
+    Difference {
+        name: "x87-operand",
+        instructions: Instructions::X87,
+        form: Form::Any,
+        bits: &[Bits::Fx(&[6..8, 16..24])],
+        vendor: None,
+        source: Source::Open {
+            sdm: "volume 1, sections 8.1.8 and 8.1.9: FDP and FOP may be kept for unmasked \
+                  exceptions only",
+            apm: "volume 5, FXSAVE: the pointers are stored if an exception is pending",
+        },
+    },
+    Difference {
+        name: "x87-instruction-upper-bits",
+        instructions: Named(&[Fxrstor, Fxrstor64]),
+        form: Form::Any,
+        bits: &[Bits::Fx(&[14..16])],
+        vendor: None,
+        source: Source::Measured {
+            on: "Intel Xeon, family 6, model 85 (48 bits) and model 143 (57 bits)",
+            manuals: "SDM volume 1, section 8.1.8, and APM volume 5, FXRSTOR: silent on the bits \
+                      above a linear address",
+        },
+    },
+    open(
+        "x87-last-place",
+        TRANSCENDENTAL,
+        Form::Any,
+        &[Bits::LastPlace],
+        "volume 1, section 8.3.10: the error is less than 1 ulp",
+        "volume 1, section 6.4.5: the error is less than 1 ulp",
+    ),
+    open(
+        "reciprocal",
+        &[Rcpps, Rcpss, Rsqrtps, Rsqrtss],
+        Form::Any,
+        &[Bits::Approximation],
+        "volume 2, RCPPS: the relative error is at most 1.5 * 2^-12",
+        "volume 4, RCPPS: the relative error is at most 1.5 * 2^-12",
+    ),
+    open(
+        "dot-product-nan",
+        &[Dpps, Dppd],
+        Form::Any,
+        &[Bits::Nan],
+        "volume 2, DPPS: which operand of an inner sum comes first, on which the choice among \
+         NaNs depends, is not said",
+        "volume 4, DPPS: which operand of an inner sum comes first is not said",
+    ),
+    amd(
+        "x87-instruction",
+        Instructions::X87,
+        Form::Any,
+        &[Bits::Fx(&[8..16])],
+        measured("APM volume 5, FXSAVE: the pointers are stored if an exception is pending"),
+    ),
+    amd(
+        "x87-pointers-stored-32",
+        Named(&[Fnstenv, Fnsave]),
+        Form::Environment32,
+        &[Bits::Stored(&[12..18, 18..20, 20..28])],
+        measured("APM volume 5, FXSAVE: what was not stored is not there to be restored"),
+    ),
+    amd(
+        "x87-pointers-stored-16",
+        Named(&[Fnstenv, Fnsave]),
+        Form::Environment16,
+        &[Bits::Stored(&[6..14])],
+        measured("APM volume 5, FXSAVE: what was not stored is not there to be restored"),
+    ),
+    amd(
+        "x87-pointers-saved",
+        Named(&[Fxsave, Fxsave64]),
+        Form::Any,
+        &[Bits::Stored(&[6..24])],
+        measured("APM volume 5, FXSAVE: the pointers are stored if an exception is pending"),
+    ),
+    amd(
+        "interrupted-comparison",
+        Named(COMPARISONS),
+        Form::RepeatedFaults,
+        &[Bits::Flags(STATUS)],
+        measured(
+            "SDM volume 2, REP: a fault restores the flags; APM volume 3, section 1.2.6: silent",
+        ),
+    ),
+    amd(
+        "repeated-with-32-bit-addresses",
+        Named(STRINGS),
+        Form::RepeatedSmall,
+        &[
+            Bits::Gpr(1, 0xffff_ffff << 32),
+            Bits::Gpr(6, 0xffff_ffff << 32),
+            Bits::Gpr(7, 0xffff_ffff << 32),
+        ],
+        Source::Open {
+            sdm: "volume 2, REP: silent on the upper halves if nothing is done",
+            apm: "volume 3, section 1.2.6: silent on the upper halves if nothing is done",
+        },
+    ),
+    amd(
+        "branch-to-no-canonical-address",
+        Named(&[Call, Jmp, Ret]),
+        Form::Faults,
+        &[Bits::Rip, Bits::Gpr(4, u64::MAX), Bits::Stored(&[ALL])],
+        Source::Open {
+            sdm: "volume 2, CALL: #GP, before the branch on Intel's processors",
+            apm: "volume 3, CALL (Near): #GP, silent on where rip and rsp are then",
+        },
+    ),
+    amd(
+        "masked-move-fault",
+        Named(&[Maskmovq, Maskmovdqu]),
+        Form::Faults,
+        &[
+            Bits::Ended(&[End::Done, End::PageFault, End::GeneralProtection]),
+            Bits::Rip,
+            Bits::Stored(&[ALL]),
+        ],
+        Source::Open {
+            sdm: "volume 2, MASKMOVDQU: whether bytes that are not stored fault is \
+                  implementation-specific",
+            apm: "volume 4, MASKMOVDQU: exceptions and traps of an all-zero mask are \
+                  implementation-dependent",
+        },
+    ),
+    amd(
+        "mmx-fault",
+        Instructions::Mmx,
+        Form::Faults,
+        &[Bits::Fx(&[2..5])],
+        measured("SDM volume 3, table 12-1, and APM volume 5: silent on what a fault leaves"),
+    ),
+    amd(
+        "prefetch-of-a-register",
+        Named(&[Reservednop, Prefetch, Prefetchw, Prefetchwt1]),
+        Form::Any,
+        &[Bits::Ended(&[End::Done, End::InvalidOpcode]), Bits::Rip],
+        measured("SDM volume 2, table A-3: reserved nop; APM volume 3, PREFETCH: silent"),
+    ),
+    amd(
+        "xsetbv-in-user-mode",
+        Named(&[Xsetbv]),
+        Form::Any,
+        &[Bits::Ended(&[End::GeneralProtection, End::InvalidOpcode])],
+        measured("SDM volume 2 and APM volume 4, XSETBV: #GP; a hypervisor may come first"),
+    ),
+    amd(
+        "int1-address",
+        Named(&[Int1]),
+        Form::Any,
+        &[Bits::Rip],
+        measured("SDM volume 2, INT n: a trap; APM volume 3 does not have the instruction"),
+    ),
+    amd(
+        "fault-priority",
+        Instructions::Memory,
+        Form::Faults,
+        &[Bits::Ended(&[End::PageFault, End::GeneralProtection])],
+        Source::Open {
+            sdm: "volume 3, table 6-2: the order of faults of one instruction is not architectural",
+            apm: "volume 2, section 8.5: the order of faults of one instruction is not architectural",
+        },
+    ),
+];

@@ -1,0 +1,225 @@
+//! What is forgiven, and what is not.
+#![allow(
+    clippy::single_range_in_vec_init,
+    reason = "one range of bytes is a list of ranges as well"
+)]
+
+use super::*;
+use iced_x86::{Decoder, DecoderOptions};
+
+fn with(code: &[u8], vendor: Vendor, test: impl FnOnce(Case<'_>)) {
+    let insn = Decoder::new(64, code, DecoderOptions::NONE).decode();
+    test(Case {
+        insn: &insn,
+        vendor,
+        gpr: &[0; 16],
+        in_parts: false,
+        processor: End::Done,
+        machine: End::Done,
+    });
+}
+
+/// Forgives, and gives the machine's state after that and the names of the entries.
+fn forgiven(
+    code: &[u8],
+    vendor: Vendor,
+    ours: impl FnOnce(&mut [u64; 16], &mut u64, &mut [u8; 512]),
+    theirs: impl FnOnce(&mut [u64; 16], &mut u64, &mut [u8; 512]),
+) -> ([u64; 16], u64, [u8; 512], Vec<&'static str>) {
+    let mut machine = ([0; 16], 0, 0x202, [0; 512]);
+    let mut processor = machine;
+    ours(&mut machine.0, &mut machine.2, &mut machine.3);
+    theirs(&mut processor.0, &mut processor.2, &mut processor.3);
+    let mut names = Vec::new();
+    with(code, vendor, |case| {
+        let mut view = View {
+            gpr: &mut machine.0,
+            rip: &mut machine.1,
+            rflags: &mut machine.2,
+            fx: Some(&mut machine.3),
+        };
+        let theirs = View {
+            gpr: &mut processor.0,
+            rip: &mut processor.1,
+            rflags: &mut processor.2,
+            fx: Some(&mut processor.3),
+        };
+        let used = case.forgive(&theirs, &mut view);
+        names.extend(used.numbers().map(|number| TABLE[number].name));
+    });
+    (machine.0, machine.2, machine.3, names)
+}
+
+#[test]
+fn entries_are_named_and_have_a_source() {
+    assert!(TABLE.len() <= 64, "a bit for each");
+    let mut names: Vec<_> = TABLE.iter().map(|entry| entry.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), TABLE.len());
+    for entry in TABLE {
+        assert!(entry.count() > 0, "{}", entry.name);
+        match entry.source {
+            Source::Open { sdm, apm } => {
+                assert!(sdm.starts_with("volume ") && apm.starts_with("volume "));
+            }
+            Source::Measured { on, manuals } => {
+                assert!(on.contains("family") && on.contains("model"));
+                assert!(manuals.contains("APM"), "{}", entry.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn only_listed_flags_are_forgiven() {
+    // and %ecx,%eax: AF, and nothing else.
+    let (_, flags, _, names) = forgiven(
+        &[0x21, 0xc8],
+        Vendor::Intel,
+        |_, _, _| (),
+        |_, flags, _| *flags |= STATUS,
+    );
+    assert_eq!((flags, names), (0x202 | AF, vec!["logic-af"]));
+    // add %ecx,%eax: nothing.
+    for vendor in Vendor::ALL {
+        let (_, flags, _, names) = forgiven(
+            &[0x01, 0xc8],
+            vendor,
+            |_, _, _| (),
+            |_, flags, _| *flags |= STATUS,
+        );
+        assert_eq!((flags, names.len()), (0x202, 0));
+    }
+    // shl $1,%eax: OF is defined; shl $2,%eax: not.
+    for (count, open) in [(1, AF), (2, AF | OF)] {
+        let (_, flags, ..) = forgiven(
+            &[0xc1, 0xe0, count],
+            Vendor::Intel,
+            |_, _, _| (),
+            |_, flags, _| *flags |= STATUS,
+        );
+        assert_eq!(flags, 0x202 | open);
+    }
+}
+
+/// FPTAN and FSINCOS by one unit in the last place, DPPS by its NaN, RCPPS within its error.
+#[test]
+fn results_are_forgiven_as_far_as_the_manuals_do() {
+    let st =
+        |value: u128| move |fx: &mut [u8; 512]| fx[32..48].copy_from_slice(&value.to_le_bytes());
+    let one = 0x3fff_8000_0000_0000_0000;
+    for (code, other, same) in [
+        ([0xd9, 0xfb], one + 1, true),                         // fsincos
+        ([0xd9, 0xf2], one - 1 - (1 << 64) + (1 << 63), true), // fptan, below a power of two
+        ([0xd9, 0xfb], one + 2, false),
+        ([0xd8, 0xc1], one + 1, false), // fadd
+    ] {
+        let (_, _, fx, _) = forgiven(
+            &code,
+            Vendor::Intel,
+            |_, _, fx| st(one)(fx),
+            |_, _, fx| st(other)(fx),
+        );
+        let mut expected = [0; 512];
+        st(if same { other } else { one })(&mut expected);
+        assert_eq!(fx[32..48], expected[32..48], "{code:x?} {other:x}");
+    }
+    let lanes = |values: [u32; 4]| {
+        move |fx: &mut [u8; 512]| {
+            for (at, value) in values.into_iter().enumerate() {
+                fx[160 + 4 * at..164 + 4 * at].copy_from_slice(&value.to_le_bytes());
+            }
+        }
+    };
+    let dpps = [0x66, 0x0f, 0x3a, 0x40, 0xc1, 0xff];
+    let rcpps = [0x0f, 0x53, 0xc1];
+    for (code, ours, theirs, expected) in [
+        // Another NaN; a number is no NaN.
+        (
+            &dpps[..],
+            [0x7fc0_0001, 0x7fc0_0001, 0x3f80_0000, 0x3f80_0000],
+            [0x7fc0_0002, 0x3f80_0000, 0x7fc0_0001, 0x3f80_0001],
+            [0x7fc0_0002, 0x7fc0_0001, 0x3f80_0000, 0x3f80_0000],
+        ),
+        // 3 and 4 parts of 2^12; another sign; infinity.
+        (
+            &rcpps[..],
+            [0x3f80_0000, 0x3f80_0000, 0x3f80_0000, 0x7f80_0000],
+            [0x3f80_1800, 0x3f80_2000, 0xbf80_0000, 0x7f7f_ffff],
+            [0x3f80_1800, 0x3f80_0000, 0x3f80_0000, 0x7f80_0000],
+        ),
+        // Too small a result is 0 in one of them.
+        (
+            &rcpps[..],
+            [0x0080_0000, 0x0081_0000, 0, 0x8000_0000],
+            [0, 0, 0x0000_0001, 0],
+            [0, 0x0081_0000, 0x0000_0001, 0x8000_0000],
+        ),
+    ] {
+        let (_, _, fx, _) = forgiven(
+            code,
+            Vendor::Amd,
+            |_, _, fx| lanes(ours)(fx),
+            |_, _, fx| lanes(theirs)(fx),
+        );
+        let mut wanted = [0; 512];
+        lanes(expected)(&mut wanted);
+        assert_eq!(fx[160..176], wanted[160..176], "{ours:x?}");
+    }
+}
+
+/// What was seen on AMD's processors alone is not forgiven on Intel's.
+#[test]
+fn a_vendors_differences_are_its_own() {
+    // fld1: FIP
+    for (vendor, names) in [
+        (Vendor::Intel, vec![]),
+        (Vendor::Amd, vec!["x87-instruction"]),
+    ] {
+        let (.., used) = forgiven(&[0xd9, 0xe8], vendor, |_, _, fx| fx[8] = 1, |_, _, _| ());
+        assert_eq!(used, names);
+    }
+    // prefetch of a register; xsetbv; ud2
+    let cases: [(&[u8], End, End, bool); 3] = [
+        (&[0x0f, 0x0d, 0xc0], End::Done, End::InvalidOpcode, true),
+        (
+            &[0x0f, 0x01, 0xd1],
+            End::InvalidOpcode,
+            End::GeneralProtection,
+            true,
+        ),
+        (&[0x0f, 0x0b], End::Done, End::InvalidOpcode, false),
+    ];
+    for (code, processor, machine, allowed) in cases {
+        for vendor in Vendor::ALL {
+            with(code, vendor, |case| {
+                let case = Case {
+                    processor,
+                    machine,
+                    ..case
+                };
+                let may = case.may_end_differently().is_some();
+                assert_eq!(may, allowed && vendor == Vendor::Amd, "{code:x?}");
+            });
+        }
+    }
+}
+
+#[test]
+fn stores_are_open_where_pointers_are_stored() {
+    // fnstenv (%rax), of 32 and of 16 bits; fxsave (%rax)
+    let cases: [(&[u8], &[Range<usize>]); 3] = [
+        (&[0xd9, 0x30], &[12..18, 18..20, 20..28]),
+        (&[0x66, 0xd9, 0x30], &[6..14]),
+        (&[0x0f, 0xae, 0x00], &[6..24]),
+    ];
+    for (code, ranges) in cases {
+        with(code, Vendor::Amd, |case| {
+            assert_eq!(case.open_stores(0).1, ranges);
+        });
+        with(code, Vendor::Intel, |case| {
+            assert!(case.open_stores(0).1.is_empty());
+        });
+    }
+}

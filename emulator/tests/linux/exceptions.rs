@@ -1,0 +1,128 @@
+//! What `exceptions.c` prints, case by case: what may differ between processors is what the table
+//! of differences lists.
+
+use unwind_sim_emulator::Vendor;
+use unwind_sim_emulator::differences::{Bits, Difference, Instructions, TABLE};
+
+/// One case: its code, and the fields that the handler printed.
+#[derive(Debug)]
+struct Block<'a> {
+    code: &'a str,
+    fields: Vec<(&'a str, &'a str)>,
+}
+
+const FIELDS: [&str; 8] = [
+    "signal", "code", "address", "trap", "error", "rip", "rsp", "rbp",
+];
+const RSP: usize = 4;
+
+fn blocks(text: &str) -> Vec<Block<'_>> {
+    let mut all: Vec<Block<'_>> = Vec::new();
+    for line in text.lines() {
+        let field = line.trim().split_once(' ');
+        match (all.last_mut(), field) {
+            (Some(block), Some((name, value)))
+                if line.starts_with(' ') && FIELDS.contains(&name) =>
+            {
+                block.fields.push((name, value));
+            }
+            // The second line of a case's code.
+            (Some(block), _) if line.starts_with(' ') => block.code = line.trim(),
+            _ => all.push(Block {
+                code: line,
+                fields: Vec::new(),
+            }),
+        }
+    }
+    all
+}
+
+/// The fields of a case that an entry leaves open.
+fn open(entry: &Difference, block: &Block<'_>, both_fault: bool) -> Vec<&'static str> {
+    let word = block.code.split_whitespace().next().unwrap_or_default();
+    let is_about = match entry.instructions {
+        Instructions::Named(names) => names
+            .iter()
+            .any(|name| format!("{name:?}").eq_ignore_ascii_case(word)),
+        // Which of two faults, where there are two.
+        Instructions::Memory => both_fault && entry.name == "fault-priority",
+        Instructions::X87 | Instructions::Mmx => false,
+    };
+    if !is_about {
+        return Vec::new();
+    }
+    let fields = entry.bits.iter().flat_map(|bits| match bits {
+        // A trap tells the address of the next instruction.
+        Bits::Rip if word == "int1" => vec!["rip", "address"],
+        Bits::Rip => vec!["rip"],
+        Bits::Gpr(RSP, _) => vec!["rsp"],
+        Bits::Ended(_) => vec!["signal", "code", "address", "trap", "error"],
+        _ => Vec::new(),
+    });
+    fields.collect()
+}
+
+/// What differs, and may not on a processor of this vendor.
+pub(crate) fn differences(ours: &str, theirs: &str, vendor: Vendor) -> Vec<String> {
+    let (ours, theirs) = (blocks(ours), blocks(theirs));
+    let mut all = Vec::new();
+    if ours.len() != theirs.len() {
+        all.push(format!("{} cases and {}", ours.len(), theirs.len()));
+    }
+    for (a, b) in ours.iter().zip(&theirs) {
+        // #SS, #GP and #PF.
+        let fault = |block: &Block<'_>| {
+            let trap = block.fields.iter().find(|(name, _)| *name == "trap");
+            trap.is_some_and(|(_, trap)| matches!(*trap, "12" | "13" | "14"))
+        };
+        let listed = TABLE
+            .iter()
+            .filter(|e| e.vendor.is_none_or(|v| v == vendor));
+        let open: Vec<_> = listed
+            .flat_map(|entry| open(entry, a, fault(a) && fault(b)))
+            .collect();
+        let fields = a.fields.len() == b.fields.len() && a.code == b.code;
+        let values = a.fields.iter().zip(&b.fields);
+        let mut differ = values.filter(|(a, b)| a != b && !(a.0 == b.0 && open.contains(&a.0)));
+        if let Some((ours, theirs)) = differ.next() {
+            all.push(format!("{}: {ours:?}, the processor {theirs:?}", a.code));
+        } else if !fields {
+            all.push(format!("{a:?}, the processor {b:?}"));
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(code: &str, address: u64, rip: u64, trap: u64) -> String {
+        format!(
+            "{code}\n signal 5\n  code 1\n  address {address}\n  trap {trap}\n  error 0\n  rip {rip}\n  \
+             rsp 0\n  rbp 0\n"
+        )
+    }
+
+    /// As seen on an AMD EPYC, family 25, model 17: the address of INT1 is its own.
+    #[test]
+    fn an_address_that_is_listed_may_differ_on_its_vendors_processors_alone() {
+        let ours = text("int1", 4_199_354, 1, 1);
+        let theirs = text("int1", 4_199_353, 0, 1);
+        assert!(differences(&ours, &theirs, Vendor::Amd).is_empty());
+        assert_eq!(differences(&ours, &theirs, Vendor::Intel).len(), 1);
+        let ours = text("int3", 4_199_354, 1, 3);
+        let theirs = text("int3", 4_199_353, 0, 3);
+        for vendor in Vendor::ALL {
+            assert_eq!(differences(&ours, &theirs, vendor).len(), 1);
+        }
+        // Which fault comes first, but not a fault instead of none.
+        let (gp, pf) = (
+            text("mov -4(%rbp), %r9", 0, 0, 12),
+            text("mov -4(%rbp), %r9", 5, 0, 14),
+        );
+        assert!(differences(&gp, &pf, Vendor::Amd).is_empty());
+        assert_eq!(differences(&gp, &pf, Vendor::Intel).len(), 1);
+        assert_eq!(differences(&gp, &ours, Vendor::Amd).len(), 1);
+    }
+}
