@@ -276,3 +276,63 @@ fn expressions_say_where_they_fail() {
         failed(9, "it lies outside of its section")
     );
 }
+
+#[test]
+fn a_register_that_is_not_carried_or_stays_the_same_gets_nothing() {
+    let bytes: Vec<u8> = (0..WORDS).flat_map(|i| (0x100 + i).to_le_bytes()).collect();
+    let memory = &Copy::new(STACK, &bytes);
+    let with = |rule: &Rule, frame: &Frame, carries| {
+        let context = Context {
+            memory,
+            expressions: &[],
+            bias: 0,
+            carries,
+        };
+        apply(rule, frame, &context, &mut Words::new()).expect("a caller")
+    };
+    // rbx has a slot, but the unwinder does not carry it.
+    let rule = CALL.with_saved(Reg::Rbx, Value::at_cfa(-16));
+    let caller = with(&rule, &frame(), RegMask::FRAME);
+    assert_eq!(caller.regs.get(Reg::Rbx), None);
+    assert!(caller.lost.is_empty());
+    // It is unknown already, and stays so: that is no news.
+    let mut unknown = frame();
+    unknown.regs.forget(Reg::Rbx);
+    for value in [Value::Same, Value::Unspecified] {
+        let rule = CALL.with_saved(Reg::Rbx, value);
+        let caller = with(&rule, &unknown, RegMask::CALLEE_SAVED);
+        assert_eq!(caller.regs.get(Reg::Rbx), None);
+        assert!(caller.lost.is_empty(), "{value}");
+    }
+}
+
+#[test]
+fn the_callers_sp_alone_is_the_cfa_of_calls() {
+    let bytes: Vec<u8> = (0..WORDS).flat_map(|i| (0x100 + i).to_le_bytes()).collect();
+    let context = Context {
+        memory: &Copy::new(STACK, &bytes),
+        expressions: &[],
+        bias: 0,
+        carries: RegMask::CALLEE_SAVED,
+    };
+    let sp = |rule: Rule| cfa(&rule, &frame(), &context);
+    let kind = |kind| Rule { kind, ..CALL };
+    assert_eq!(sp(CALL), Some(STACK + 16));
+    assert_eq!(sp(kind(RuleKind::Signal)), Some(STACK + 16));
+    for other in [RuleKind::PtRegs, RuleKind::Iret, RuleKind::Outermost] {
+        assert_eq!(sp(kind(other)), None, "{other:?}");
+    }
+    // The rule has an sp of its own, or no CFA that is known; what else it says does not matter.
+    let own_sp = Rule {
+        sp: Value::reg(Reg::Rbp, 0),
+        ..CALL
+    };
+    assert_eq!(sp(own_sp), None);
+    assert_eq!(sp(Rule::call(Value::Undefined)), None);
+    assert_eq!(sp(Rule::call(Value::at_cfa(0x1000))), None);
+    let lost_ra = Rule {
+        ra: Value::Undefined,
+        ..CALL
+    };
+    assert_eq!(sp(lost_ra), Some(STACK + 16));
+}

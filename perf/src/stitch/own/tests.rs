@@ -2,6 +2,7 @@
 //! what is said of samples that get nothing, and what is remembered.
 
 mod bounds;
+mod execve;
 mod stays;
 
 use super::*;

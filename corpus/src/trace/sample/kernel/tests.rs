@@ -164,6 +164,19 @@ fn each_part_of_user_space_comes_back_by_itself() {
 }
 
 #[test]
+fn the_user_boundary_comes_back_with_and_without_its_frame() {
+    for pushed_at in [None, Some(0xffff_c900_0000_3fd8)] {
+        let mut kernel = of_task(|_| {});
+        let (ip, sp) = (0x40_1000, 0x7ffe_0000);
+        kernel.boundary = Some(UserBoundary { ip, sp, pushed_at });
+        comes_back(&kernel);
+        let (regs, pid, uprobe) = (None, 77, None);
+        kernel.user = Some(UserSpace { regs, pid, uprobe });
+        comes_back(&kernel);
+    }
+}
+
+#[test]
 fn limits_hold_in_both_directions_and_are_not_one_too_low() {
     let states = |n| {
         let mut kernel = of_task(|_| {});
@@ -217,7 +230,8 @@ fn what_means_nothing_is_refused() {
     // An empty release, then the task's head, encoding, sp, padding and four counts.
     let task = |head, encoding| [0, head, encoding, 0, 0, 0, 0, 0, 0];
     assert!(reread(&task(3, 0)).is_ok());
-    for head in [8, 0x10, 0x40] {
+    // 0x10 says more about what 8 says is there.
+    for head in [0x10, 0x13, 0x20, 0x40] {
         assert_eq!(reread(&task(head, 0)), Err("a task has unknown bits"));
     }
     let encodings = Encoding::ALL.len() as u8;

@@ -57,6 +57,10 @@ fn what_is_given_up_waits_no_more_and_the_rest_still_does() {
     let mut bench = Bench::within(one);
     bench.sample(1, 1, C1).sample(2, 2, C2);
     assert_eq!(bench.out(), [(0, given_up)]);
-    bench.record(3, 3, C1, &[7]).record(4, 3, C2, &[7]);
-    assert_eq!(bench.out.counts.foreign, 1, "only C2 is awaited");
+    bench.record(3, 3, C1, &[7]);
+    assert_eq!(bench.out.counts.foreign, 0, "C1 is not awaited");
+    bench.record(4, 3, C2, &[7]);
+    assert_eq!(bench.out.counts.foreign, 1, "C2 is");
+    bench.record(5, 2, C2, &[7]);
+    assert_eq!(bench.out(), [(1, stitched(4))]);
 }
