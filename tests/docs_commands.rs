@@ -12,7 +12,7 @@ use std::process::Command;
 
 /// Commands that are not run here: `.ci/run` or a test of its own runs the first ones, the others
 /// would build all anew or need what a test must not fetch.
-const NOT_RUN: [&str; 10] = [
+const NOT_RUN: [&str; 11] = [
     ".ci/run",
     "cargo test",
     "cargo run --example frame_pointer",
@@ -23,6 +23,7 @@ const NOT_RUN: [&str; 10] = [
     "cargo +nightly fuzz",
     "git clone",
     "cd unwind-sim",
+    "tests/mutants/draw.py",
 ];
 
 /// What the release binary is called in the pages, before its arguments.
