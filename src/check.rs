@@ -308,7 +308,10 @@ impl std::fmt::Display for Contradiction {
             Reg::Rip => "return address",
             reg => reg.as_str(),
         };
-        write!(f, "{what} is {:#x}, ", self.truth)?;
+        match (self.reg, self.truth) {
+            (Reg::Rip, 0) => f.write_str("it is the root, which has no caller, ")?,
+            (_, truth) => write!(f, "{what} is {truth:#x}, ")?,
+        }
         match (self.given, self.reason) {
             (Some(given), _) => write!(f, "the row gives {given:#x}"),
             (None, Some(reason)) => write!(f, "but {reason}"),

@@ -2,6 +2,7 @@
 
 use crate::engine::{Outcome, View};
 use crate::names::Location;
+use crate::tally::Tally;
 use std::collections::BTreeMap;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::RowSource;
@@ -30,40 +31,14 @@ impl GroupBy {
             _ => None,
         }
     }
-}
 
-/// Verdicts of one column.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Tally {
-    /// By place in [`Verdict::WORDS`].
-    pub counts: [u64; Verdict::WORDS.len()],
-}
-
-impl Tally {
-    /// Counts one more.
-    pub fn add(&mut self, verdict: Verdict) {
-        let index = Verdict::WORDS
-            .iter()
-            .position(|(c, _)| *c == verdict.letter())
-            .unwrap_or(0);
-        self.counts[index] += 1;
-    }
-
-    /// How many got this letter.
-    pub fn count(&self, letter: char) -> u64 {
-        let index = Verdict::WORDS.iter().position(|(c, _)| *c == letter);
-        index.map_or(0, |i| self.counts[i])
-    }
-
-    /// How many were judged at all.
-    pub fn judged(&self) -> u64 {
-        self.counts.iter().sum::<u64>() - self.count('u') - self.count('?')
-    }
-
-    /// The share of right chains among those judged, in hundredths of a percent, rounded down so
-    /// that only the whole is 100 %.
-    pub fn right_permyriad(&self) -> Option<u64> {
-        (self.judged() > 0).then(|| self.count('.') * 10_000 / self.judged())
+    /// The name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            GroupBy::Cause => "cause",
+            GroupBy::Function => "function",
+            GroupBy::Instruction => "insn",
+        }
     }
 }
 
@@ -135,7 +110,7 @@ impl Comparison {
 
     /// Counts an outcome of `column` on `view`.
     pub fn add(&mut self, column: usize, view: &View<'_>, outcome: &Outcome, by: GroupBy) {
-        self.tallies[column].add(outcome.verdict);
+        self.tallies[column].add(outcome);
         let unsupported = outcome.verdict == Verdict::Unsupported;
         if !outcome.verdict.is_wrong() && !unsupported && outcome.diagnosis.is_none() {
             return;
@@ -144,7 +119,7 @@ impl Comparison {
             Some(d) => (d.code, d.frame, d.pc),
             None => {
                 let pc = CodeAddress::Instruction(view.live().rip());
-                (outcome.chain.end.reason.code(), 0, pc)
+                (outcome.ended(), 0, pc)
             }
         };
         let location = Location::of(view.space, pc);
@@ -185,9 +160,7 @@ impl Comparison {
             *sum += n;
         }
         for (tally, more) in self.tallies.iter_mut().zip(other.tallies) {
-            for (sum, n) in tally.counts.iter_mut().zip(more.counts) {
-                *sum += n;
-            }
+            tally.merge(more);
         }
         for (key, group) in other.groups {
             match self.groups.entry(key) {
@@ -212,9 +185,10 @@ impl Comparison {
         groups
     }
 
-    /// Was anything judged?
+    /// Was anything judged: a chain, or the part of one that is known?
     pub fn judged(&self) -> bool {
-        self.tallies.iter().any(|t| t.judged() > 0)
+        let is_judged = |t: &Tally| t.judged() > 0 || t.found_permyriad().is_some();
+        self.tallies.iter().any(is_judged)
     }
 }
 

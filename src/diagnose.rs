@@ -10,13 +10,14 @@ use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::apply::Frame;
 use unwind_sim_unwind::cache::{Cache, TableKind};
 use unwind_sim_unwind::chain::Chain;
+use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::start::Start;
 use unwind_sim_unwind::step::step;
-use unwind_sim_unwind::verdict::Verdict;
+use unwind_sim_unwind::verdict::{Ground, Verdict};
 use unwind_sim_unwind::walk::{Finder, Place};
 
 /// Why a chain is not the true one.
@@ -36,6 +37,8 @@ pub struct Diagnosis {
 pub struct Walked<'a> {
     /// What it found.
     pub chain: &'a Chain,
+    /// How it ended: [`end_code`].
+    pub ended: Code,
     /// What it began with.
     pub start: &'a Start,
     /// Were those fake registers?
@@ -58,11 +61,11 @@ pub fn diagnose(
 ) -> Option<Diagnosis> {
     let chain = walked.chain;
     if verdict == Verdict::Looped {
-        return Some(plain(subject, chain.end.reason.code(), from));
+        return Some(plain(subject, walked.ended, from));
     }
     if !verdict.is_wrong() {
         return match (verdict, finder) {
-            (Verdict::Unsupported, _) => Some(plain(subject, chain.end.reason.code(), from)),
+            (Verdict::Unsupported, _) => Some(plain(subject, walked.ended, from)),
             (Verdict::Ok, Some(finder)) => latent(subject, finder, from, cache),
             _ => None,
         };
@@ -75,16 +78,23 @@ pub fn diagnose(
     let last_right = divergence.saturating_sub(1);
     // Where no row is to blame, it is what ended the walk, or what was taken for a return address.
     let code = match verdict {
-        Verdict::Truncated { .. } => chain.end.reason.code(),
+        Verdict::Truncated { .. } => walked.ended,
         _ => Code::WrongReturnAddress,
     };
     let end = chain.end.reason;
     if divergence == from || matches!(end, Reason::RegistersMissing { .. }) {
-        return Some(plain(subject, end.code(), from));
+        return Some(plain(subject, walked.ended, from));
     }
     let Some(finder) = finder else {
         return Some(plain(subject, code, last_right));
     };
+    if divergence == subject.truth.frames().len() {
+        let root = subject.check_root(finder, cache);
+        return Some(match root {
+            Some(contradiction) => blame(contradiction, None),
+            None => plain(subject, walked.ended, last_right),
+        });
+    }
     for index in (from..=last_right).rev() {
         let found = subject.check_frame(finder, index, cache);
         // In an inner frame only a register can be to blame: with another CFA or return address
@@ -97,17 +107,8 @@ pub fn diagnose(
                 .row
                 .as_ref()
                 .is_some_and(|row| row.source.table == TableKind::FramePointer);
-            let code = match by_frame_pointer {
-                true => frame_pointer_cause(subject, index).unwrap_or(contradiction.code),
-                false => contradiction.code,
-            };
-            let pc = contradiction.pc;
-            return Some(Diagnosis {
-                code,
-                frame: index,
-                pc,
-                contradiction: Some(contradiction),
-            });
+            let cause = by_frame_pointer.then(|| frame_pointer_cause(subject, index));
+            return Some(blame(contradiction, cause.flatten()));
         }
     }
     if starts_wrong(subject, finder, walked, last_right, cache) {
@@ -129,13 +130,7 @@ fn latent(
             .check_frame(finder, frame, cache)
             .into_iter()
             .next()?;
-        let (code, pc) = (contradiction.code, contradiction.pc);
-        Some(Diagnosis {
-            code,
-            frame,
-            pc,
-            contradiction: Some(contradiction),
-        })
+        Some(blame(contradiction, None))
     })
 }
 
@@ -159,6 +154,28 @@ fn starts_wrong(
     stepped
         .caller
         .is_ok_and(|caller| caller.regs.rsp() != truth.cfa)
+}
+
+/// The code of how a walk ended. A root that a walk of tables or frame pointers claims where there
+/// is none is not one; what a kernel's unwinder said stays as it is.
+pub fn end_code(chain: &Chain, verdict: Verdict, ground: &Ground) -> Code {
+    let is_kernels = chain.events.iter().any(|e| matches!(e, Event::State(_)));
+    let is_known = ground.complete || matches!(verdict, Verdict::Truncated { .. });
+    let is_false = verdict.is_wrong() && is_known && !ground.at_last && !is_kernels;
+    match chain.end.reason.code() {
+        Code::RootReached if is_false => Code::NotAtRoot,
+        code => code,
+    }
+}
+
+/// The row of `contradiction` is to blame; `cause` says it better than its own code.
+fn blame(contradiction: Contradiction, cause: Option<Code>) -> Diagnosis {
+    Diagnosis {
+        code: cause.unwrap_or(contradiction.code),
+        frame: contradiction.frame,
+        pc: contradiction.pc,
+        contradiction: Some(contradiction),
+    }
 }
 
 fn plain(subject: &Subject<'_>, code: Code, frame: usize) -> Diagnosis {

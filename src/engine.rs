@@ -1,7 +1,8 @@
 //! One stack, one unwinder, one start: the chain, the verdict and the cause.
 
 use crate::check::Subject;
-use crate::diagnose::{Diagnosis, Walked, diagnose};
+use crate::diagnose::{Diagnosis, Walked, diagnose, end_code};
+use crate::unjudged::Unjudged;
 use unwind_sim_corpus::model::Sample;
 use unwind_sim_corpus::world::World;
 use unwind_sim_unwind::cache::Cache;
@@ -10,11 +11,11 @@ use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::kernel::KernelUnwinder;
 use unwind_sim_unwind::lbr::Branches;
 use unwind_sim_unwind::memory::{Memory, Regions};
-use unwind_sim_unwind::reason::Reason;
+use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::{Start, Variant};
 use unwind_sim_unwind::unwinder::{Stack, Unwinder};
-use unwind_sim_unwind::verdict::{Verdict, expected_from, judge, judge_boundary};
+use unwind_sim_unwind::verdict::{Ground, Verdict, expected_from, judge, judge_boundary};
 use unwind_sim_unwind::walk::{Finder, Limits, Place, walk};
 
 /// An unwinder as the tool holds it: one that finds rules in tables can be asked for them.
@@ -173,6 +174,15 @@ impl MemoryView {
     }
 }
 
+impl std::fmt::Display for MemoryView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            MemoryView::Cpu => f.write_str("cpu"),
+            MemoryView::Copy(bytes) => write!(f, "copy:{bytes}"),
+        }
+    }
+}
+
 /// A sample in its world.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
@@ -199,10 +209,21 @@ pub struct Outcome {
     pub chain: Chain,
     /// Is it right?
     pub verdict: Verdict,
+    /// What the verdict stands on.
+    pub ground: Ground,
+    /// Why there is none.
+    pub unjudged: Option<Unjudged>,
     /// The true frame that the chain is to begin with.
     pub from: usize,
     /// Why it is not right.
     pub diagnosis: Option<Diagnosis>,
+}
+
+impl Outcome {
+    /// The code of how the walk ended: a root that was claimed where there is none is not one.
+    pub fn ended(&self) -> Code {
+        end_code(&self.chain, self.verdict, &self.ground)
+    }
 }
 
 /// What all walks of a run share.
@@ -315,6 +336,8 @@ impl View<'_> {
                 return Outcome {
                     chain,
                     verdict,
+                    ground: Ground::default(),
+                    unjudged: None,
                     from: 0,
                     diagnosis: None,
                 };
@@ -339,7 +362,7 @@ impl View<'_> {
             Variant::Fake(_) => Some(self.pristine.unwrap_or(self.sample).regs.sampled.rsp()),
         };
         let from = expected_from(truth, live.rsp(), mark);
-        let of_frames = judge(&chain, truth, from);
+        let (of_frames, ground) = judge(&chain, truth, from);
         let verdict = self.at_boundary(of_frames, &chain, from);
         // Rules are put in front of what was there before a case corrupted it on purpose, and of
         // all of it: what a short copy hides is no fault of a row.
@@ -360,6 +383,7 @@ impl View<'_> {
         };
         let walked = Walked {
             chain: &chain,
+            ended: end_code(&chain, verdict, &ground),
             start: &start,
             is_fake: variant != Variant::Hardware,
             left_wrong: verdict != of_frames,
@@ -369,6 +393,8 @@ impl View<'_> {
         Outcome {
             chain,
             verdict,
+            ground,
+            unjudged: Unjudged::by_truth(verdict, truth, from),
             from,
             diagnosis,
         }

@@ -24,6 +24,7 @@ pub use verification::{
 };
 
 use crate::SCHEMA;
+use crate::baseline::Origin;
 use crate::check::Contradiction;
 use crate::compare::{Comparison, Group, GroupKey};
 use crate::diagnose::Diagnosis;
@@ -31,6 +32,7 @@ use crate::engine::{Outcome, View};
 use crate::names::Location;
 use crate::own::hex;
 use crate::text::{event_line, found_by};
+use crate::unjudged::Unjudged;
 use schemars::JsonSchema;
 use serde::Serialize;
 use unwind_sim_unwind::address::CodeAddress;
@@ -141,6 +143,35 @@ pub struct VerdictLine {
     /// How many frames are missing or extra.
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<u32>,
+    /// Of a chain that is not judged: why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<WhyLine>,
+    /// The chain has every true frame and no other, and its format cannot mark a root.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    end_not_claimed: bool,
+    /// How many frames are known, of the truth or of what stands for it.
+    known: u32,
+    /// How many of those the chain has.
+    found: u32,
+}
+
+/// Why a chain is not judged.
+#[derive(Serialize, JsonSchema)]
+pub struct WhyLine {
+    /// The word.
+    word: &'static str,
+    /// How the reference ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'static str>,
+    text: String,
+}
+
+/// How many chains were not judged for one reason.
+#[derive(Serialize, JsonSchema)]
+pub struct UnjudgedLine {
+    #[serde(flatten)]
+    why: WhyLine,
+    count: u64,
 }
 
 /// Why a walk ended.
@@ -228,6 +259,23 @@ pub struct ColumnLine {
     /// Verdict words with their counts.
     verdicts: std::collections::BTreeMap<&'static str, u64>,
     judged: u64,
+    /// Chains that were judged and whose frames are known to the root; no other can be right.
+    proven: u64,
+    /// The share of right chains among those, in hundredths of a percent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    right_permyriad: Option<u64>,
+    /// The mean share of the known frames that were found, in hundredths of a percent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frames_found_permyriad: Option<u64>,
+    /// Chains with every true frame and no other, by a format that cannot mark a root.
+    ends_not_claimed: u64,
+    /// Chains with a step of the fallback.
+    fell_back: u64,
+    /// Why walks ended: codes with their counts.
+    ended: std::collections::BTreeMap<&'static str, u64>,
+    /// Why chains were not judged.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unjudged: Vec<UnjudgedLine>,
 }
 
 /// One group of divergences.
@@ -260,6 +308,12 @@ pub struct SummaryLine {
     truth_unknown: u64,
     /// The command that gives the same again.
     command: String,
+    /// Of a comparison: the program that was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    program: Option<String>,
+    /// Of a comparison: the options that decide what it holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    options: Option<Vec<String>>,
 }
 
 fn place(space: &AddressSpace, pc: CodeAddress) -> PlaceLine {
@@ -334,12 +388,25 @@ fn cause_line(space: &AddressSpace, diagnosis: &Diagnosis) -> CauseLine {
     }
 }
 
-fn verdict_line(verdict: Verdict) -> VerdictLine {
+fn verdict_line(outcome: &Outcome) -> VerdictLine {
+    let (verdict, ground) = (outcome.verdict, &outcome.ground);
     VerdictLine {
         word: verdict.as_str(),
         short: verdict.to_string(),
         at: verdict.at(),
         count: verdict.count(),
+        why: outcome.unjudged.map(why_line),
+        end_not_claimed: ground.end_not_claimed,
+        known: ground.known,
+        found: ground.found,
+    }
+}
+
+fn why_line(why: Unjudged) -> WhyLine {
+    WhyLine {
+        word: why.as_str(),
+        code: why.code().map(|c| c.as_str()),
+        text: why.to_string(),
     }
 }
 
@@ -361,7 +428,7 @@ pub fn chain(view: &View<'_>, unwinder: &str, start: &'static str, outcome: &Out
         time: view.sample.time,
         unwinder: unwinder.to_owned(),
         start,
-        verdict: verdict_line(outcome.verdict),
+        verdict: verdict_line(outcome),
         end: end_line(&outcome.chain.end),
         frames: outcome
             .chain
@@ -407,7 +474,12 @@ fn divergence(column: &str, key: &GroupKey, group: &Group) -> Line {
 }
 
 /// All lines of a comparison.
-pub fn comparison(comparison: &Comparison, columns: &[String], command: &str) -> Vec<Line> {
+pub fn comparison(
+    comparison: &Comparison,
+    columns: &[String],
+    origin: Origin,
+    command: &str,
+) -> Vec<Line> {
     let mut lines = Vec::new();
     for (name, tally) in columns.iter().zip(&comparison.tallies) {
         let verdicts = Verdict::WORDS
@@ -419,6 +491,20 @@ pub fn comparison(comparison: &Comparison, columns: &[String], command: &str) ->
             column: name.clone(),
             verdicts: verdicts.collect(),
             judged: tally.judged(),
+            proven: tally.proven,
+            right_permyriad: tally.right_permyriad(),
+            frames_found_permyriad: tally.found_permyriad(),
+            ends_not_claimed: tally.ends_not_claimed,
+            fell_back: tally.fell_back,
+            ended: tally.ended.iter().map(|(c, &n)| (c.as_str(), n)).collect(),
+            unjudged: tally
+                .unjudged
+                .iter()
+                .map(|(&why, &count)| UnjudgedLine {
+                    why: why_line(why),
+                    count,
+                })
+                .collect(),
         }));
     }
     for (column, name) in columns.iter().enumerate() {
@@ -429,12 +515,13 @@ pub fn comparison(comparison: &Comparison, columns: &[String], command: &str) ->
                 .map(|(key, group)| divergence(name, key, group)),
         );
     }
-    lines.push(summary(comparison, command));
+    lines.push(summary(comparison, Some(origin), command));
     lines
 }
 
-/// The last line.
-pub fn summary(comparison: &Comparison, command: &str) -> Line {
+/// The last line; of a comparison, what it belongs to.
+pub fn summary(comparison: &Comparison, origin: Option<Origin>, command: &str) -> Line {
+    let (program, options) = origin.map(|o| (o.program, o.options)).unzip();
     let [truth_complete, truth_known, truth_unknown] = comparison.truths;
     Line::Summary(SummaryLine {
         schema: SCHEMA,
@@ -443,5 +530,7 @@ pub fn summary(comparison: &Comparison, command: &str) -> Line {
         truth_known,
         truth_unknown,
         command: command.to_owned(),
+        program,
+        options,
     })
 }

@@ -6,6 +6,7 @@
 //! (`main.rs`, `command/`) is thin.
 #![forbid(unsafe_code)]
 
+pub mod baseline;
 pub mod branches;
 pub mod cases;
 pub mod check;
@@ -39,11 +40,14 @@ pub mod profile;
 pub mod progress;
 pub mod random;
 pub mod record;
+mod root;
 pub mod run;
 pub mod shell;
 pub mod spec;
+pub mod tally;
 mod target;
 pub mod text;
+pub mod unjudged;
 pub mod unwinders;
 pub mod verify;
 

@@ -314,6 +314,8 @@ impl Process {
                         Reason::NotAtRoot
                     };
                     chain.end = end.into();
+                    // One that gives no reason at all does not speak of roots.
+                    chain.end.marks_roots = code.is_some();
                     return Ok(());
                 }
             }

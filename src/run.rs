@@ -1,18 +1,18 @@
 //! A run: unwinders and starts (the columns), put in front of the samples of a recording.
 
+use crate::baseline::{Baseline, BaselineError};
 use crate::compare::{Comparison, GroupBy};
 use crate::engine::{Engine, Outcome, Setting, View};
 use crate::input::{Filter, Input, InputError};
 use crate::kernel;
 use crate::spec::{self, SpecError};
 use crate::text::column_name;
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use crate::unjudged::Unjudged;
 use unwind_sim_perf::callchain::{Callchain, Context};
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::kernel::Version;
 use unwind_sim_unwind::start::{FakeVariant, Variant};
-use unwind_sim_unwind::verdict::{Verdict, judge_addresses, judge_against};
+use unwind_sim_unwind::verdict::{Ground, Verdict, judge_addresses, judge_against};
 
 /// What chains are judged by.
 pub enum Against {
@@ -87,16 +87,9 @@ pub enum RunError {
     /// An unwinder's name that means nothing.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// A baseline that cannot be read.
-    #[error("{path}: line {line}: {what}; make it by `unwind-sim compare ... --json > FILE`")]
-    Baseline {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// What is wrong.
-        what: String,
-    },
+    /// A baseline that cannot be used.
+    #[error(transparent)]
+    Baseline(#[from] BaselineError),
 }
 
 /// What is to be run.
@@ -187,24 +180,63 @@ impl Run {
             let frames = outcome.chain.frames.iter();
             frames.map(|f| f.pc.value()).collect()
         };
-        let verdict = match &self.against {
+        let ((verdict, ground), why) = match &self.against {
             Against::Truth => return,
             Against::Engine(engine) => {
-                let other = view.examine(engine, variant, &self.setting, cache);
-                judge_against(&outcome.chain, &other.chain)
+                let other = view.examine(engine, variant, &self.setting, cache).chain;
+                let why = Unjudged::ReferenceEnded(other.end.reason.code());
+                (judge_against(&outcome.chain, &other), why)
             }
-            Against::Perf => {
-                let recorded = view.sample.recorded.iter().find(|r| r.source == "perf");
-                let user: Vec<u64> = recorded.map(|r| user_part(&r.ips)).unwrap_or_default();
-                judge_addresses(&found(), &user, false)
+            Against::Perf => against_perf(view, &found()),
+            Against::Kernel => {
+                let verdict = match &self.engines[column.engine] {
+                    Engine::Kernel(unwinder) => {
+                        kernel::judge(view, unwinder, variant, &found(), cache)
+                    }
+                    _ => Verdict::Unjudged,
+                };
+                // What the kernel said is all known, its end too.
+                let ground = Ground {
+                    complete: verdict.is_judged(),
+                    ..Ground::default()
+                };
+                ((verdict, ground), Unjudged::NotRecorded)
             }
-            Against::Kernel => match &self.engines[column.engine] {
-                Engine::Kernel(unwinder) => kernel::judge(view, unwinder, variant, &found(), cache),
-                _ => Verdict::Unjudged,
-            },
         };
         outcome.verdict = verdict;
+        outcome.ground = ground;
+        outcome.unjudged = (verdict == Verdict::Unjudged).then_some(why);
         outcome.diagnosis = None;
+    }
+
+    /// The options that decide what a comparison holds, as on the command line.
+    pub fn options(&self, filter: &Filter) -> Vec<String> {
+        let against = match &self.against {
+            Against::Truth => "truth",
+            Against::Engine(engine) => engine.name(),
+            Against::Perf => "perf",
+            Against::Kernel => "kernel",
+        };
+        let mut options = vec![
+            format!("--unwinder {}", self.column_names().join(",")),
+            format!("--against {against}"),
+            format!("--group-by {}", self.group_by.as_str()),
+            format!("--view {}", self.setting.view),
+            format!("--max-frames {}", self.setting.limits.frames_max),
+        ];
+        if self.setting.frame_pointer_kernel {
+            options.push("--frame-pointer-kernel".to_owned());
+        }
+        let numbers = [
+            ("--sample", filter.sample),
+            ("--tid", filter.tid.map(u64::from)),
+            ("--limit", filter.limit),
+        ];
+        for (name, number) in numbers {
+            options.extend(number.map(|n| format!("{name} {n}")));
+        }
+        options.extend(filter.time.map(|(a, b)| format!("--time {a}..{b}")));
+        options
     }
 
     /// Compares all samples that `filter` lets through.
@@ -252,20 +284,33 @@ impl Run {
         comparison.groups.iter().any(|(key, group)| {
             let engine = self.engines[columns[key.column].engine].name();
             let plain = engine.split([':', '+']).next().unwrap_or(engine);
-            let known = known.is_some_and(|b| {
-                let place = key.place.clone().unwrap_or_default();
-                b.0.contains(&(
-                    names[key.column].clone(),
-                    key.letter,
-                    key.code.to_string(),
-                    place,
-                ))
-            });
+            let known = known.is_some_and(|b| b.holds(&names[key.column], key, group.count));
             (group.verdict.is_wrong() || group.verdict == Verdict::Ok)
                 && !known
                 && !EXPECTED_TO_ERR.contains(&plain)
         })
     }
+}
+
+/// As many addresses of user space and the kernel as perf stores of one sample, unless it is told
+/// otherwise (`kernel.perf_event_max_stack`).
+const PERF_MAX_STACK: usize = 127;
+/// Addresses from here on are context markers.
+const PERF_CONTEXT_MAX: u64 = -4095_i64 as u64;
+
+/// The user part of what perf recorded proves its own frames, and not that the last one is a root:
+/// it ends where a word could not be read or was not believed, or where there was no more room.
+fn against_perf(view: &View<'_>, found: &[u64]) -> ((Verdict, Ground), Unjudged) {
+    let recorded = view.sample.recorded.iter().find(|r| r.source == "perf");
+    let ips = recorded.map_or(&[][..], |r| &r.ips);
+    let user = user_part(ips);
+    let addresses = ips.iter().filter(|&&ip| ip < PERF_CONTEXT_MAX).count();
+    let why = match user.is_empty() {
+        true => Unjudged::NoChain,
+        false if addresses >= PERF_MAX_STACK => Unjudged::ChainCut,
+        false => Unjudged::ChainWithoutEnd,
+    };
+    (judge_addresses(found, &user, false), why)
 }
 
 /// The user part of a chain with context markers; all of it where there are none.
@@ -278,41 +323,6 @@ pub fn user_part(ips: &[u64]) -> Vec<u64> {
     } else {
         marked
     }
-}
-
-/// The groups of an earlier comparison: column, letter, code, place.
-#[derive(Debug, Default)]
-pub struct Baseline(BTreeSet<(String, char, String, String)>);
-
-/// Reads the `--json` output of an earlier comparison.
-///
-/// # Errors
-/// If it cannot be read, or is no such output.
-pub fn read_baseline(path: &Path) -> Result<Baseline, RunError> {
-    let text = std::fs::read_to_string(path)?;
-    let mut baseline = Baseline::default();
-    for (i, line) in text.lines().enumerate() {
-        let fail = |what: String| RunError::Baseline {
-            path: path.into(),
-            line: i + 1,
-            what,
-        };
-        let value: serde_json::Value =
-            serde_json::from_str(line).map_err(|e| fail(e.to_string()))?;
-        if value["type"] != "divergence" {
-            continue;
-        }
-        let field = |name: &str| value[name].as_str().map(str::to_owned);
-        let missing = |name: &str| fail(format!("a divergence without `{name}`"));
-        let letter = field("verdict").and_then(|v| v.chars().next());
-        baseline.0.insert((
-            field("column").ok_or_else(|| missing("column"))?,
-            letter.ok_or_else(|| missing("verdict"))?,
-            field("code").ok_or_else(|| missing("code"))?,
-            field("group").unwrap_or_default(),
-        ));
-    }
-    Ok(baseline)
 }
 
 /// The first line of a comparison's text: what was compared, and by what.

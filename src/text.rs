@@ -1,5 +1,7 @@
 //! Chains, verdicts and comparisons for people to read in a terminal.
 
+mod matrix;
+
 use crate::compare::{Comparison, Group, GroupKey};
 use crate::engine::{Outcome, View};
 use crate::kernel::wrong_user_regs;
@@ -12,7 +14,7 @@ use unwind_sim_unwind::cache::RowSource;
 use unwind_sim_unwind::chain::{End, Found, Frame};
 use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::image::AddressSpace;
-use unwind_sim_unwind::reason::Reason;
+use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::truth::Truth;
 use unwind_sim_unwind::verdict::Verdict;
@@ -40,6 +42,20 @@ pub fn end_line(frames: usize, end: &End) -> String {
         let _ = write!(out, "; fallback: {} {fallback}", fallback.code());
     }
     out
+}
+
+/// What is to be said of an end besides its reason.
+fn end_note(outcome: &Outcome) -> String {
+    let is_root = outcome.chain.end.reason == Reason::RootReached;
+    match outcome.unjudged {
+        Some(why) => format!("; not judged: {why}"),
+        None if outcome.ground.end_not_claimed => "; end not claimed".to_owned(),
+        None if is_root && outcome.ended() == Code::NotAtRoot => {
+            let code = Code::NotAtRoot;
+            format!("; in truth: {code} {}", code.description())
+        }
+        None => String::new(),
+    }
 }
 
 /// `s` unless it is one.
@@ -83,10 +99,11 @@ pub fn row_place(source: &RowSource) -> String {
 pub fn chain_text(name: &str, view: &View<'_>, outcome: &Outcome) -> String {
     let chain = &outcome.chain;
     let mut out = format!(
-        "{name}: {} {}  {}\n",
+        "{name}: {} {}  {}{}\n",
         outcome.verdict.as_str(),
         outcome.verdict,
-        end_line(chain.frames.len(), &chain.end)
+        end_line(chain.frames.len(), &chain.end),
+        end_note(outcome)
     );
     out.push_str(&listing::listing(view, outcome));
     if let Some(d) = &outcome.diagnosis {
@@ -212,33 +229,7 @@ pub fn comparison_text(
     by_truth: bool,
 ) -> String {
     let mut out = String::new();
-    let width = columns
-        .iter()
-        .map(|c| c.chars().count())
-        .max()
-        .unwrap_or(0)
-        .max(8);
-    let used: Vec<(char, &str)> = Verdict::WORDS
-        .into_iter()
-        .filter(|(letter, _)| comparison.tallies.iter().any(|t| t.count(*letter) > 0))
-        .collect();
-    let _ = write!(out, "{:width$}", "");
-    for (letter, word) in &used {
-        let _ = write!(out, "  {:>12}", format!("{word} {letter}"));
-    }
-    let _ = writeln!(out, "  {:>8}", if by_truth { "right" } else { "agree" });
-    for (name, tally) in columns.iter().zip(&comparison.tallies) {
-        let _ = write!(out, "{name:width$}");
-        for (letter, _) in &used {
-            let _ = write!(out, "  {:>12}", tally.count(*letter));
-        }
-        match tally.right_permyriad() {
-            Some(r) => {
-                let _ = writeln!(out, "  {:>4}.{:02} %", r / 100, r % 100);
-            }
-            None => out.push_str("         -\n"),
-        }
-    }
+    matrix::write(&mut out, comparison, columns, by_truth);
     for (column, name) in columns.iter().enumerate() {
         let groups = comparison.column_groups(column);
         if groups.is_empty() {

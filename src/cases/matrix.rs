@@ -125,7 +125,7 @@ fn code(outcome: &Outcome) -> Option<unwind_sim_unwind::reason::Code> {
     match &outcome.diagnosis {
         _ if outcome.verdict == Verdict::Ok => None,
         Some(diagnosis) => Some(diagnosis.code),
-        None if ended_early => Some(outcome.chain.end.reason.code()),
+        None if ended_early => Some(outcome.ended()),
         None => None,
     }
 }

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
+use unwind_sim::baseline::{self, Baseline, Origin};
 use unwind_sim::compare::GroupBy;
 use unwind_sim::input::Input;
 use unwind_sim::kernel;
@@ -18,9 +19,30 @@ use unwind_sim::{json, spec, text};
 /// Put every stack in front of every unwinder: the matrix of verdicts, and the first divergences
 /// grouped by cause.
 ///
+/// Nothing is judged beyond the frames that are known. Where the truth, or the walk that stands for
+/// it, ends before the root, a chain that has all of its frames is unjudged. A chain is right only
+/// if it says that it ended at the root, unless its format cannot.
+///
 /// The expected errors of the frame pointer, and of guessing, do not count for the exit status.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
+The matrix:
+  .  ok           the true chain
+  ~  ok-unproven  the true chain, by luck
+  m  missing      true frames inside the chain are absent
+  x  extra        frames that are not true, or a caller of the root
+  w  wrong        a frame is another than the true one
+  t  truncated    right as far as it goes, then ended early
+  r  refused      the unwinder itself said that it is unreliable
+  l  looped       caught in a cycle
+  u  unsupported  not modelled, or not recorded
+  ?  unjudged     nothing wrong as far as anything is known
+  right   chains that are ok, of those whose frames are known to the root
+  agree   the same, where another walk stands for the truth
+  frames  mean share of the known frames that were found
+  end not claimed  chains that are complete, by a format that cannot mark a root
+  fallback         chains with a step of the fallback
+
 Examples:
   unwind-sim compare trace.bin
   unwind-sim compare trace.bin --unwinder dwarf,orc --group-by function
@@ -48,7 +70,8 @@ pub(crate) struct Args {
     /// Group divergences by cause, function or insn.
     #[arg(long, value_name = "BY", default_value = "cause")]
     group_by: String,
-    /// Exit with 1 only for groups that this earlier --json output does not hold.
+    /// Exit with 1 only for groups that this earlier --json output does not hold, or holds with
+    /// fewer samples. It has to be of the same program and the same options.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
     /// JSON Lines instead of text.
@@ -84,9 +107,15 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         group_by: GroupBy::from_name(&args.group_by)
             .with_context(|| format!("--group-by {}: cause, function or insn", args.group_by))?,
     };
-    let known = args.baseline.as_deref().map(run::read_baseline);
-    let known = known.transpose()?;
     let filter = args.input.filter();
+    let origin = Origin {
+        program: baseline::program(&input),
+        options: run.options(&filter),
+    };
+    let known = args.baseline.as_deref();
+    let known = known
+        .map(|path| Baseline::read(path, &origin))
+        .transpose()?;
     let all = filter.sample.map_or(input.trace().len(), |_| 1);
     let mut progress = Progress::up_to("samples", all.min(filter.limit.unwrap_or(all)));
     let comparison = run.compare_telling(&input, &filter, &mut |n| progress.tell(n))?;
@@ -95,7 +124,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let mut out = output::stdout();
     let command = output::command_line();
     if args.json {
-        for line in json::comparison(&comparison, &columns, &command) {
+        for line in json::comparison(&comparison, &columns, origin, &command) {
             serde_json::to_writer(&mut out, &line)?;
             writeln!(out)?;
         }

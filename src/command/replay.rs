@@ -240,7 +240,7 @@ fn chains(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
         },
     )?;
     if args.json {
-        let line = json::summary(&comparison, &output::command_line());
+        let line = json::summary(&comparison, None, &output::command_line());
         serde_json::to_writer(&mut *out, &line)?;
         writeln!(out)?;
     }

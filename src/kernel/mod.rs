@@ -59,7 +59,7 @@ pub fn judge(
     match chain {
         // The recorded kernel has one unwinder, which its states tell; without any it is ORC's.
         Some(chain) if verdict == Verdict::Ok || kernel.states.is_empty() => {
-            judge_addresses(found, &chain.ips, true)
+            judge_addresses(found, &chain.ips, true).0
         }
         _ => verdict,
     }

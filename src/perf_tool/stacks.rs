@@ -47,6 +47,10 @@ impl Finder for FramePointerInFiles {
     fn find_outside(&self, cache: &mut Cache) -> Option<Result<RowId, Reason>> {
         Some(FramePointer.row(cache))
     }
+
+    fn serves_failures(&self) -> bool {
+        false
+    }
 }
 
 /// An unwinder behind the printer.

@@ -6,10 +6,11 @@ use super::code::UNWINDERS_MAX;
 use super::findings::Site;
 use super::places::PlaceId;
 use crate::check::{Contradiction, Subject};
-use crate::diagnose::{Walked, diagnose};
+use crate::diagnose::{Walked, diagnose, end_code};
 use crate::engine::{Engine, MemoryView, Setting};
 use std::ops::Range;
 use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::lbr::Branches;
 use unwind_sim_unwind::memory::{Memory, MemoryError};
 use unwind_sim_unwind::reason::Code;
@@ -112,11 +113,14 @@ impl Walks {
         };
         for (which, engine) in engines.iter().enumerate() {
             let chain = engine.walk(&stack, &mut caches[which]);
-            let verdict = judge(&chain, subject.truth, 0);
+            let (verdict, ground) = judge(&chain, subject.truth, 0);
             self.taken[which].0 += 1;
             let has_caller = subject.truth.frames().len() > 1;
             if verdict == Verdict::Ok {
-                if has_caller && wrong[which] & (claim::CFA | claim::RA) != 0 {
+                // A fallback makes right what a row got wrong.
+                let is_fallback = |e: &Event| matches!(e, Event::Fallback { .. });
+                let fell_back = chain.events.iter().any(is_fallback);
+                if has_caller && !fell_back && wrong[which] & (claim::CFA | claim::RA) != 0 {
                     self.disagree(which, &site, "a walk that is right");
                 }
                 continue;
@@ -128,6 +132,7 @@ impl Walks {
             let walked = Walked {
                 left_wrong: false,
                 chain: &chain,
+                ended: end_code(&chain, verdict, &ground),
                 start: &start,
                 is_fake: false,
                 place: Place {

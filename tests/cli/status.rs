@@ -121,16 +121,36 @@ fn a_baseline_holds_what_is_known() {
     let baseline = folder.path().join("baseline.json");
     let args = ["compare", SEED, "--unwinder", "orc", "--regs", "fake:v5.1"];
     let known = ends_with(1, &[&args[..], &["--json"]].concat());
-    std::fs::write(&baseline, known).expect("a file");
+    std::fs::write(&baseline, &known).expect("a file");
     let file = baseline.to_string_lossy().into_owned();
     let with = |more: &[&str]| run(&[&args[..], &["--baseline", &file], more].concat());
     assert_eq!(status(&with(&[])), 0);
-    // Another start has other groups.
+    // It belongs to the options, and to the program.
     let mut other = args;
     other[5] = "fake:always-ip";
-    let expected = status(&run(&other));
-    let found = run(&[&other[..], &["--baseline", &file]].concat());
-    assert_eq!(status(&found), expected);
+    let more: &[&str] = &["--limit", "2"];
+    for (args, more, what) in [
+        (&other, &[][..], "here `--unwinder orc@fake:always-ip`"),
+        (&args, more, "there none of them, here `--limit 2`"),
+        (&args, &["--view", "copy:64"], "here `--view copy:64`"),
+    ] {
+        let found = run(&[&args[..], more, &["--baseline", &file]].concat());
+        assert_eq!((status(&found), stdout(&found)), (2, ""));
+        assert!(stderr(&found).contains(what), "{}", stderr(&found));
+    }
+    let of_another = ["compare", THROWS, "--limit", "1", "--baseline", &file];
+    let found = run(&of_another);
+    assert_eq!(status(&found), 2);
+    let what = "belongs to the program `seed-004`, and this recording is of `throws`";
+    assert!(stderr(&found).contains(what), "{}", stderr(&found));
+    // A group that grew is new.
+    let count = |line: &str| line.replace("\"count\":1,", "\"count\":0,");
+    let fewer: String = known.lines().map(|line| count(line) + "\n").collect();
+    assert_ne!(fewer, known);
+    std::fs::write(&baseline, fewer).expect("a file");
+    assert_eq!(status(&with(&[])), 1);
+    std::fs::remove_file(&baseline).expect("a file");
+    assert!(stderr(&with(&[])).contains("unwind-sim compare ... --json >"));
     std::fs::write(&baseline, "{\"type\": \"divergence\"}\n").expect("a file");
     let output = with(&[]);
     assert_eq!(status(&output), 2);

@@ -25,6 +25,10 @@ pub struct Frame {
     pub may_change_stack: bool,
     /// Callee-saved registers that are unknown, and why.
     pub lost: ArrayVec<(Reg, Reason), 6>,
+    /// rbp of the frame inside, where this frame's is lost because its slot lies below that
+    /// frame's sp: whoever popped it has put the caller's value back already. Only a fallback may
+    /// use it, as the slot can also be a leaf's red zone.
+    pub popped_rbp: Option<u64>,
 }
 
 impl Frame {
@@ -37,6 +41,7 @@ impl Frame {
             topmost: true,
             may_change_stack: false,
             lost: ArrayVec::new(),
+            popped_rbp: None,
         }
     }
 
@@ -52,6 +57,11 @@ impl Frame {
 
     /// `reg` is unknown from here on.
     pub(crate) fn lose(&mut self, reg: Reg, cause: Reason) {
+        if reg == Reg::Rbp {
+            let sp = self.regs.rsp();
+            let is_popped = matches!(cause, Reason::Memory(error) if error.address() < sp);
+            self.popped_rbp = self.regs.get(Reg::Rbp).filter(|_| is_popped);
+        }
         self.regs.forget(reg);
         self.lost.retain(|(r, _)| *r != reg);
         let _ = self.lost.try_push((reg, cause));

@@ -151,6 +151,19 @@ pub struct End {
     pub reason: Reason,
     /// The fallback, if one was tried, failed with this.
     pub fallback: Option<Reason>,
+    /// Can the format that the walk ended with mark a root? A scan of the stack cannot, nor can
+    /// branch records, nor early versions of SFrame.
+    pub marks_roots: bool,
+}
+
+impl End {
+    /// The end of a walk by a format that cannot mark a root.
+    pub fn unmarked(reason: Reason) -> Self {
+        End {
+            marks_roots: false,
+            ..End::from(reason)
+        }
+    }
 }
 
 impl From<Reason> for End {
@@ -158,6 +171,7 @@ impl From<Reason> for End {
         End {
             reason,
             fallback: None,
+            marks_roots: true,
         }
     }
 }

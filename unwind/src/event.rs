@@ -26,7 +26,7 @@ pub enum Event {
         /// The mark.
         first_frame: u64,
     },
-    /// No rule in the first table; the fallback is asked.
+    /// The first table has no rule, or its rule failed; the fallback is asked.
     Fallback {
         /// At this address.
         pc: CodeAddress,

@@ -117,6 +117,7 @@ impl Unwinder for Guess {
             memory: stack.memory,
         };
         chain.end = guess::walk(&place, stack.start, &stack.limits, &mut chain);
+        chain.end.marks_roots = false;
         chain
     }
 }
@@ -159,12 +160,13 @@ impl Unwinder for Lbr {
         let (start, space, branches) = (stack.start, stack.space, stack.branches);
         let (options, limits) = (self.options, &stack.limits);
         chain.end = lbr::walk(start, space, branches, options, limits, &mut chain);
+        chain.end.marks_roots = false;
         chain
     }
 }
 
-/// One finder with another behind it, which is asked where the first has no rule. That is an
-/// event of the walk, never silent.
+/// One finder with another behind it, which is asked where the first has no rule, or one that
+/// cannot be applied. That is an event of the walk, never silent.
 pub struct WithFallback {
     name: String,
     first: Box<dyn Finder>,
@@ -210,6 +212,10 @@ impl Finder for WithFallback {
     }
     fn fallback(&self) -> Option<&dyn Finder> {
         Some(&*self.second)
+    }
+    fn marks_roots(&self, space: &AddressSpace, address: u64, cache: &mut Cache) -> bool {
+        let finders = [&self.first, &self.second];
+        finders.iter().any(|f| f.marks_roots(space, address, cache))
     }
     fn permits(
         &self,

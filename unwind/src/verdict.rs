@@ -3,8 +3,11 @@
 //! Chains are aligned by the address of the return-address slot, else by pc, leftmost: one frame
 //! that is missing is not ten that are wrong. `@k` is the first frame concerned, counted in the
 //! true chain from 0, the innermost.
+//!
+//! Nothing is judged beyond the frames that are known: a chain that has them all is right only if
+//! the last one is the root, and the walk said so.
 
-use crate::chain::{Chain, Found, Frame};
+use crate::chain::{Chain, End, Found, Frame};
 use crate::kernel::{Task, UserBoundary};
 use crate::reason::{Code, Reason};
 use crate::truth::{TrueKind, Truth};
@@ -27,7 +30,8 @@ pub enum Verdict {
     },
     /// `xN`: frames that are not true.
     Extra {
-        /// How many, in the whole chain.
+        /// How many, in the whole chain. A caller of the root counts as one even where the walk
+        /// did not come so far as to report it.
         count: u32,
         /// In front of this true frame.
         at: u32,
@@ -37,7 +41,8 @@ pub enum Verdict {
         /// That frame.
         at: u32,
     },
-    /// `t`: right as far as it goes, then ended early.
+    /// `t`: right as far as it goes, then ended early: frames are absent, or, if `at` is the number
+    /// of the true frames, none is and the walk did not find out that it was at the root.
     Truncated {
         /// The first frame that is absent.
         at: u32,
@@ -159,29 +164,101 @@ pub fn expected_from(truth: &Truth, live_sp: u64, first_frame: Option<u64>) -> u
         .unwrap_or(frames.len())
 }
 
+/// What a verdict stands on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ground {
+    /// Frames that are known.
+    pub known: u32,
+    /// Those of them that the chain has.
+    pub found: u32,
+    /// Is the root among the known ones? Without it no chain is right.
+    pub complete: bool,
+    /// The chain has every true frame and no other, and its format cannot mark a root.
+    pub end_not_claimed: bool,
+    /// The chain ends with the last of the known frames.
+    pub at_last: bool,
+}
+
+impl Ground {
+    /// The share of the known frames that were found, in millionths; `None` where no more is known
+    /// than the frame that was sampled.
+    pub fn share(&self) -> Option<u64> {
+        let says_something = self.known > 1 || (self.known == 1 && self.complete);
+        says_something.then(|| u64::from(self.found) * 1_000_000 / u64::from(self.known))
+    }
+}
+
 /// Judges `chain` against the frames of `truth` from index `from` on.
-pub fn judge(chain: &Chain, truth: &Truth, from: usize) -> Verdict {
-    if matches!(chain.end.reason, Reason::RegistersMissing { .. }) && chain.frames.is_empty() {
-        return Verdict::Unsupported;
-    }
+pub fn judge(chain: &Chain, truth: &Truth, from: usize) -> (Verdict, Ground) {
+    against_links(chain, &true_links(truth, from), truth.is_complete())
+}
+
+/// Judges `chain` against a walk of the same stack that stands for the truth, as far as that came.
+pub fn judge_against(chain: &Chain, reference: &Chain) -> (Verdict, Ground) {
+    let links: Vec<Link> = reference.frames.iter().map(link).collect();
+    against_links(chain, &links, reference.end.reason == Reason::RootReached)
+}
+
+fn against_links(chain: &Chain, truth: &[Link], complete: bool) -> (Verdict, Ground) {
+    let found: Vec<Link> = chain.frames.iter().map(link).collect();
+    let mut ground = ground(&found, truth, complete);
     let code = chain.end.reason.code();
-    if code == Code::NoBranchRecords {
-        return Verdict::Unsupported;
+    let never_began = code == Code::RegistersMissing && chain.frames.is_empty();
+    if never_began || code == Code::NoBranchRecords {
+        return (Verdict::Unsupported, ground);
     }
-    let truth_links = true_links(truth, from);
-    if truth_links.is_empty() {
-        return Verdict::Unjudged;
+    if truth.is_empty() {
+        return (Verdict::Unjudged, ground);
     }
     if code == Code::Cycle {
-        return Verdict::Looped;
+        return (Verdict::Looped, ground);
     }
-    let found: Vec<Link> = chain.frames.iter().map(link).collect();
-    let verdict = compare(&found, &truth_links, truth.is_complete());
+    let mut verdict = compare(&found, truth, complete);
+    if verdict == Verdict::Ok {
+        verdict = at_root(&chain.end, ground.known);
+        let is_root = chain.end.reason == Reason::RootReached;
+        ground.end_not_claimed = verdict == Verdict::Ok && !is_root;
+    }
     let guessed = chain.frames.iter().any(|f| f.found == Found::Guess);
-    match verdict {
+    let verdict = match verdict {
         Verdict::Ok if guessed || chain.refused => Verdict::OkUnproven,
         verdict if verdict.is_wrong() && chain.refused => Verdict::Refused,
         verdict => verdict,
+    };
+    (verdict, ground)
+}
+
+/// The end of a chain that has the true frames and no others; the root is the last of `frames`.
+fn at_root(end: &End, frames: u32) -> Verdict {
+    match end.reason {
+        Reason::RootReached => Verdict::Ok,
+        _ if !end.marks_roots => Verdict::Ok,
+        // The root's row gave a caller, or would have.
+        Reason::NotText { .. }
+        | Reason::Memory(_)
+        | Reason::SpDidNotAdvance { .. }
+        | Reason::RegisterNotCarried { .. }
+        | Reason::ExpressionFailed { .. } => Verdict::Extra {
+            count: 1,
+            at: frames,
+        },
+        _ => Verdict::Truncated { at: frames },
+    }
+}
+
+fn ground(found: &[Link], truth: &[Link], complete: bool) -> Ground {
+    let hits = align(found, truth);
+    let same = |(f, hit): (&Link, &Option<usize>)| hit.is_some_and(|t| truth[t].pc == f.pc);
+    Ground {
+        known: truth.len() as u32,
+        found: found.iter().zip(&hits).filter(|&pair| same(pair)).count() as u32,
+        complete: complete && !truth.is_empty(),
+        end_not_claimed: false,
+        at_last: hits
+            .last()
+            .copied()
+            .flatten()
+            .is_some_and(|t| t + 1 == truth.len()),
     }
 }
 
@@ -195,14 +272,19 @@ pub fn judge_boundary(
     task: &Task,
 ) -> Verdict {
     let is_right = |found| boundary.is(found, task);
-    match verdict {
-        Verdict::Ok | Verdict::OkUnproven if !chain.user_regs.as_ref().is_none_or(is_right) => {
-            match chain.refused {
-                true => Verdict::Refused,
-                false => Verdict::Wrong { at: frames as u32 },
-            }
+    let at = frames as u32;
+    // Its end may have been found wrong by itself: those registers say more.
+    let has_all = match verdict {
+        Verdict::Ok | Verdict::OkUnproven => true,
+        Verdict::Extra { at: end, .. } | Verdict::Truncated { at: end } => {
+            end == at && chain.frames.len() == frames
         }
-        verdict => verdict,
+        _ => false,
+    };
+    match has_all && !chain.user_regs.as_ref().is_none_or(is_right) {
+        false => verdict,
+        true if chain.refused => Verdict::Refused,
+        true => Verdict::Wrong { at },
     }
 }
 
@@ -234,24 +316,10 @@ fn link(frame: &Frame) -> Link {
     }
 }
 
-/// Compares two walks of the same stack: how far does `chain` agree with `reference`?
-pub fn judge_against(chain: &Chain, reference: &Chain) -> Verdict {
-    let links = |c: &Chain| c.frames.iter().map(link).collect::<Vec<_>>();
-    if reference.frames.is_empty() {
-        return Verdict::Unjudged;
-    }
-    if chain.frames.is_empty() && matches!(chain.end.reason, Reason::RegistersMissing { .. })
-        || chain.end.reason == Reason::NoBranchRecords
-    {
-        return Verdict::Unsupported;
-    }
-    let complete = reference.end.reason == Reason::RootReached;
-    compare(&links(chain), &links(reference), complete)
-}
-
 /// Compares two chains without provenance: a recording, such as perf's, with a truth or with
-/// another chain that stands for it.
-pub fn judge_addresses(found: &[u64], truth: &[u64], complete: bool) -> Verdict {
+/// another chain that stands for it. If that is `complete`, two that are equal agree, whatever
+/// their ends.
+pub fn judge_addresses(found: &[u64], truth: &[u64], complete: bool) -> (Verdict, Ground) {
     let links = |pcs: &[u64]| {
         pcs.iter()
             .map(|&pc| Link {
@@ -261,10 +329,12 @@ pub fn judge_addresses(found: &[u64], truth: &[u64], complete: bool) -> Verdict 
             })
             .collect::<Vec<_>>()
     };
-    if truth.is_empty() {
-        return Verdict::Unjudged;
-    }
-    compare(&links(found), &links(truth), complete)
+    let (found, truth) = (links(found), links(truth));
+    let verdict = match truth.is_empty() {
+        true => Verdict::Unjudged,
+        false => compare(&found, &truth, complete),
+    };
+    (verdict, ground(&found, &truth, complete))
 }
 
 /// For each frame found, the true frame that it is; `None` if it is none.
@@ -292,11 +362,15 @@ fn align(found: &[Link], truth: &[Link]) -> Vec<Option<usize>> {
     out
 }
 
+/// The frames of two chains; `complete` says that `truth` ends with the root. Where it does not, a
+/// chain that has all of it is not judged.
 fn compare(found: &[Link], truth: &[Link], complete: bool) -> Verdict {
     let aligned = align(found, truth);
-    let lucky = found.len() == truth.len()
-        && complete
-        && found.iter().zip(truth).all(|(f, t)| f.pc == t.pc);
+    let whole = match complete {
+        true => found.len() == truth.len(),
+        false => found.len() >= truth.len(),
+    };
+    let same_addresses = whole && found.iter().zip(truth).all(|(f, t)| f.pc == t.pc);
     let same = |i: usize, t: usize| found[i].pc == truth[t].pc;
     let (mut first, mut missing, mut extra) = (None, 0, 0);
     let (mut next, mut pending) = (0, 0);
@@ -329,8 +403,10 @@ fn compare(found: &[Link], truth: &[Link], complete: bool) -> Verdict {
         extra += pending;
     }
     match first {
-        None => Verdict::Ok,
-        Some(_) if lucky => Verdict::OkUnproven,
+        None if complete => Verdict::Ok,
+        Some(_) if same_addresses && complete => Verdict::OkUnproven,
+        None => Verdict::Unjudged,
+        Some(_) if same_addresses => Verdict::Unjudged,
         Some(Verdict::Missing { at, .. }) => Verdict::Missing {
             count: missing as u32,
             at,
@@ -355,100 +431,4 @@ fn gap(absent: usize, pending: usize, at: usize) -> Option<Verdict> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::kernel::UserRegs;
-
-    fn check(found: &[(u64, u64)], truth: &[(u64, u64)], want: &str) {
-        let links = |v: &[(u64, u64)]| {
-            v.iter()
-                .map(|&(pc, slot)| Link {
-                    pc,
-                    slot: (slot != 0).then_some(slot),
-                    sp: None,
-                })
-                .collect()
-        };
-        let (found, truth): (Vec<Link>, Vec<Link>) = (links(found), links(truth));
-        assert_eq!(alloc::format!("{}", compare(&found, &truth, true)), want);
-    }
-
-    const TRUE: [(u64, u64); 4] = [(1, 0), (2, 0x10), (3, 0x20), (4, 0x30)];
-
-    #[test]
-    fn the_words_of_the_design() {
-        check(&TRUE, &TRUE, ".");
-        check(&TRUE[..2], &TRUE, "t@2");
-        check(&[], &TRUE, "t@0");
-        check(&[TRUE[0], TRUE[2], TRUE[3]], &TRUE, "m1@1");
-        check(&[TRUE[0], TRUE[3]], &TRUE, "m2@1");
-        check(
-            &[TRUE[0], (9, 0x18), TRUE[1], TRUE[2], TRUE[3]],
-            &TRUE,
-            "x1@1",
-        );
-        check(&[TRUE[0], TRUE[1], (9, 0x28), TRUE[3]], &TRUE, "w@2");
-        check(&[TRUE[0], (9, 0x28)], &TRUE, "w@1");
-        check(
-            &[TRUE[0], TRUE[1], TRUE[2], TRUE[3], (9, 0x40)],
-            &TRUE,
-            "x1@4",
-        );
-        check(&[TRUE[0], (7, 0x10), TRUE[2], TRUE[3]], &TRUE, "w@1");
-    }
-
-    #[test]
-    fn right_addresses_from_wrong_slots_are_luck() {
-        check(&[(1, 0), (2, 0x18), (3, 0x28), (4, 0x30)], &TRUE, "~");
-    }
-
-    #[test]
-    fn a_kernel_chain_is_right_only_with_the_users_registers() {
-        let boundary = UserBoundary {
-            ip: 0x40_1000,
-            sp: 0x7ff0,
-            pushed_at: Some(0x9000),
-        };
-        let task = Task::default();
-        let right = UserRegs {
-            at: 0x9000,
-            ip: 0x40_1000,
-            sp: 0x7ff0,
-        };
-        let judged = |verdict, user_regs, refused| {
-            let chain = Chain {
-                user_regs,
-                refused,
-                ..Chain::default()
-            };
-            judge_boundary(verdict, &chain, 3, &boundary, &task)
-        };
-        let wrong = Some(UserRegs { ip: 0, ..right });
-        for verdict in [Verdict::Ok, Verdict::OkUnproven] {
-            assert_eq!(judged(verdict, Some(right), false), verdict);
-            assert_eq!(judged(verdict, None, false), verdict);
-            assert_eq!(judged(verdict, wrong, false), Verdict::Wrong { at: 3 });
-            assert_eq!(judged(verdict, wrong, true), Verdict::Refused);
-        }
-        // What was wrong before stays so.
-        let truncated = Verdict::Truncated { at: 1 };
-        assert_eq!(judged(truncated, wrong, false), truncated);
-    }
-
-    #[test]
-    fn one_missing_frame_of_a_recursion_is_one() {
-        let truth = [(1, 0), (2, 0x10), (2, 0x20), (2, 0x30), (3, 0x40)];
-        check(&[truth[0], truth[2], truth[3], truth[4]], &truth, "m1@1");
-    }
-
-    #[test]
-    fn a_chain_that_goes_on_behind_the_known_part_is_not_judged_there() {
-        let truth = [10, 20];
-        assert_eq!(judge_addresses(&[10, 20, 30], &truth, false), Verdict::Ok);
-        assert_eq!(
-            judge_addresses(&[10, 20, 30], &truth, true),
-            Verdict::Extra { count: 1, at: 2 }
-        );
-        assert_eq!(judge_addresses(&[10], &[], true), Verdict::Unjudged);
-    }
-}
+mod tests;

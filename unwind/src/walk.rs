@@ -17,6 +17,9 @@ use crate::regs::{Reg, RegMask};
 use crate::rule::{Base, Rule, RuleKind, Value};
 use crate::start::Start;
 use arrayvec::ArrayVec;
+use fallback::{Second, in_process};
+
+mod fallback;
 
 /// Finds the rule for an address: a table's reader under a profile.
 pub trait Finder: Send + Sync {
@@ -41,9 +44,21 @@ pub trait Finder: Send + Sync {
         None
     }
 
-    /// Tried when [`Finder::find`] fails.
+    /// Asked for a rule where [`Finder::find`] fails, and where the rule found fails.
     fn fallback(&self) -> Option<&dyn Finder> {
         None
+    }
+
+    /// As a fallback: is it also asked where a rule fails? libdw's is not.
+    fn serves_failures(&self) -> bool {
+        true
+    }
+
+    /// Can the table that speaks for `address` mark a root? A walk by one that cannot has to end
+    /// otherwise, however right it is.
+    fn marks_roots(&self, space: &AddressSpace, address: u64, cache: &mut Cache) -> bool {
+        let _ = (space, address, cache);
+        true
     }
 
     /// May this rule be used here? A profile may accept some only in the topmost frame. Only
@@ -99,8 +114,9 @@ pub struct Place<'a, M: Memory + ?Sized> {
 /// How the frame at hand was found.
 enum Origin {
     Start,
-    /// By this row, which was found for this address.
-    Row(RowId, u64),
+    /// By this row, which was found for this address; by the fallback's where the first table's
+    /// rule failed with this cause.
+    Row(RowId, u64, Option<Reason>),
 }
 
 impl Origin {
@@ -109,7 +125,7 @@ impl Origin {
     fn how<'a>(&self, words: &'a Words, cache: &'a Cache) -> How<'a> {
         match *self {
             Origin::Start => How::Start,
-            Origin::Row(row, _) => How::Rule {
+            Origin::Row(row, _, _) => How::Rule {
                 rule: cache.rule(row),
                 source: cache.source(row),
                 words,
@@ -127,6 +143,9 @@ struct Walk<'a, F: ?Sized, M: Memory + ?Sized, S> {
     origin: Origin,
     words: Words,
     seen: ArrayVec<(u64, u64), STACK_CHANGES_MAX>,
+    second: Second<'a>,
+    /// The lookup address of the last frame whose caller was sought.
+    last: u64,
 }
 
 /// Walks from `start` until a root, an obstacle or a limit, and tells `sink` of every frame.
@@ -153,6 +172,8 @@ pub fn walk<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink>(
         origin: Origin::Start,
         words: Words::new(),
         seen: ArrayVec::new(),
+        second: Second::new(finder.fallback()),
+        last: start.regs.rip(),
     };
     if S::DETAIL {
         walk.sink.event(Event::Started {
@@ -169,7 +190,10 @@ pub fn walk<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink>(
             how: How::SampledIp,
         });
     }
-    walk.run(limits, cache)
+    let mut end = walk.run(limits, cache);
+    let is_root = end.reason == Reason::RootReached;
+    end.marks_roots = is_root || finder.marks_roots(place.space, walk.last, cache);
+    end
 }
 
 impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
@@ -178,7 +202,8 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         let carries = self.finder.carries();
         let mut left = limits.frames_max;
         loop {
-            if carries == RegMask::FRAME && !(S::DETAIL && cache.has_fallbacks()) {
+            let alone = self.second.finder.is_none() && !(S::DETAIL && cache.has_fallbacks());
+            if carries == RegMask::FRAME && alone {
                 self.glide(&mut left, lookup, cache);
             }
             let Some(less) = left.checked_sub(1) else {
@@ -191,22 +216,31 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
                 Some(hot) => hot,
                 None => match self.resolve(address, cache) {
                     Ok(hot) => hot,
-                    Err(end) => {
-                        if !matches!(end.reason, Reason::NotText { .. }) {
-                            self.report(cache);
+                    Err(end) if matches!(end.reason, Reason::NotText { .. }) => {
+                        match self.step_back(end.reason, cache) {
+                            Ok(()) => continue,
+                            Err(end) => return end,
                         }
+                    }
+                    Err(end) => {
+                        self.last = address;
+                        self.report(cache);
                         return end;
                     }
                 },
             };
             self.report(cache);
+            self.last = address;
+            if self.second.finder.is_some() {
+                self.second.remember(&self.frame);
+            }
             if S::DETAIL {
                 self.words.clear();
                 self.tell_fallback(address, cache);
-                self.origin = Origin::Row(hot.row, address);
+                self.origin = Origin::Row(hot.row, address, None);
             }
             let next = match hot.packed.shape {
-                Shape::Generic => self.step_generic(address, hot, cache),
+                Shape::Generic => self.step_generic(address, hot.row, None, cache),
                 Shape::Rsp => self.step_fast(hot, self.frame.regs.rsp(), carries),
                 Shape::Rbp => match self.frame.regs.get(Reg::Rbp) {
                     Some(0) if Self::is_frame_pointer(hot, cache) => Err(Reason::RootReached),
@@ -214,8 +248,10 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
                     None => Err(self.frame.why_unknown(Reg::Rbp)),
                 },
             };
-            if let Err(reason) = next {
-                return reason.into();
+            if let Err(reason) = next
+                && let Err(end) = self.fall_back(address, reason, cache)
+            {
+                return end;
             }
         }
         Reason::FrameLimit {
@@ -268,7 +304,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
                 self.sink.frame(Step { pc, sp, slot, how });
             }
             if S::DETAIL {
-                self.origin = Origin::Row(hot.row, address);
+                self.origin = Origin::Row(hot.row, address, None);
                 self.words.clear();
                 self.words.push(Word {
                     address: ra_slot,
@@ -283,6 +319,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
             }
             slot = Some(ra_slot);
             (pc, sp, bp) = (CodeAddress::Return(ra), cfa, next_bp);
+            self.last = address;
             *left -= 1;
         }
         if *left < before {
@@ -322,21 +359,15 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
             .into());
         }
         let found = self.finder.find(mapping, svma, cache);
-        // A table knows only its own addresses: the reason is to name the process's.
-        let avma = |reason| match reason {
-            Reason::NoRow { .. } => Reason::NoRow { pc: address },
-            Reason::NoTable { .. } => Reason::NoTable { pc: address },
-            Reason::NoImage { .. } => Reason::NoImage { pc: address },
-            other => other,
-        };
-        match (found, self.finder.fallback()) {
+        let found = found.map_err(|cause| in_process(cause, address));
+        match (found, self.second.finder) {
             (Ok(row), _) => Ok(cache.insert_hot(address, row, self.finder.fast(), None)),
-            (Err(cause), None) => Err(avma(cause).into()),
+            (Err(cause), None) => Err(cause.into()),
             (Err(cause), Some(second)) => match second.find(mapping, svma, cache) {
-                Ok(row) => Ok(cache.insert_hot(address, row, false, Some(avma(cause)))),
+                Ok(row) => Ok(cache.insert_hot(address, row, false, Some(cause))),
                 Err(second) => Err(End {
-                    reason: avma(cause),
-                    fallback: Some(avma(second)),
+                    fallback: Some(in_process(second, address)),
+                    ..cause.into()
                 }),
             },
         }
@@ -384,8 +415,8 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
             }
             return;
         }
-        if let Origin::Row(row, address) = self.origin
-            && let Some(cause) = cache.fallback_cause(address)
+        if let Origin::Row(row, address, cause) = self.origin
+            && let Some(cause) = cause.or_else(|| cache.fallback_cause(address))
         {
             return self.report_fallback(row, cause, cache);
         }
@@ -469,15 +500,24 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         }
     }
 
-    /// Any rule, through the full form.
+    /// Any rule, through the full form; `second` permits it if it is the fallback's.
     #[inline(never)]
-    fn step_generic(&mut self, address: u64, hot: Hot, cache: &Cache) -> Result<(), Reason> {
-        let rule = cache.rule(hot.row);
-        let table = cache.source(hot.row).table;
+    fn step_generic(
+        &mut self,
+        address: u64,
+        row: RowId,
+        second: Option<&dyn Finder>,
+        cache: &Cache,
+    ) -> Result<(), Reason> {
+        let rule = cache.rule(row);
+        let table = cache.source(row).table;
         if table == TableKind::FramePointer && self.frame.regs.get(Reg::Rbp) == Some(0) {
             return Err(Reason::RootReached);
         }
-        self.finder.permits(rule, self.frame.topmost)?;
+        match second {
+            Some(second) => second.permits(rule, self.frame.topmost)?,
+            None => self.finder.permits(rule, self.frame.topmost)?,
+        }
         self.advances(rule)?;
         let mapping = self.place.space.find(address);
         let image = mapping.and_then(|m| m.image.as_deref());

@@ -156,6 +156,7 @@ impl Unwinder for KernelUnwinder {
             }
             Err(reason) => chain.end = reason.into(),
         }
+        chain.end.marks_roots = self.kind != Kind::Guess;
         chain
     }
 }

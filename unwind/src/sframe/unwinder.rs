@@ -2,14 +2,14 @@
 
 use super::derived::SframeV3;
 use super::fde::Fde;
-use super::header::{Header, Malformed};
+use super::header::{Header, Malformed, Version};
 use super::profile::Profile;
 use super::read::{Order, Table};
 use super::row::Row;
 use crate::address::Lookup;
 use crate::cache::{Cache, NewRow, RowId, TableKind, UnitId, UnitKey};
 use crate::derived::{self, NO_ROW, Tables};
-use crate::image::{Image, Mapping, Section, SectionKind};
+use crate::image::{AddressSpace, Image, Mapping, Section, SectionKind};
 use crate::reason::Reason;
 use crate::regs::RegMask;
 use crate::rule::Rule;
@@ -332,6 +332,17 @@ impl Finder for Sframe {
         let offset = cache.source(row).row_offset;
         self.profile.check_cfa(cache.rule(row), offset)?;
         Ok(row)
+    }
+
+    /// V1 has no row for a root, and V2 got one only with its second errata, which no file says
+    /// that it follows.
+    fn marks_roots(&self, space: &AddressSpace, address: u64, cache: &mut Cache) -> bool {
+        let image = space.find(address).and_then(|m| m.image.as_deref());
+        let Some(image) = image.filter(|_| self.tables != Tables::Derived) else {
+            return true;
+        };
+        let index = cache.index(image.id(), TableKind::Sframe, || Index::new(image));
+        !matches!(&*index, Ok(Some(index)) if index.header.version != Version::V3)
     }
 
     fn permits(&self, rule: &Rule, topmost: bool) -> Result<(), Reason> {

@@ -1,0 +1,123 @@
+//! The fallback within a walk: asked where the first table's rule fails.
+//!
+//! Not here: an address for which the first table has no rule; the hot table remembers those.
+
+use super::{Finder, Origin, Walk};
+use crate::apply::Frame;
+use crate::cache::Cache;
+use crate::chain::{End, Sink};
+use crate::event::Event;
+use crate::memory::Memory;
+use crate::reason::Reason;
+use crate::regs::Reg;
+
+/// A table knows only its own addresses: the reason is to name the process's.
+pub(super) fn in_process(reason: Reason, address: u64) -> Reason {
+    match reason {
+        Reason::NoRow { .. } => Reason::NoRow { pc: address },
+        Reason::NoTable { .. } => Reason::NoTable { pc: address },
+        Reason::NoImage { .. } => Reason::NoImage { pc: address },
+        other => other,
+    }
+}
+
+/// The fallback, and what is kept for it.
+pub(super) struct Second<'a> {
+    pub(super) finder: Option<&'a dyn Finder>,
+    /// The frame inside the one at hand.
+    inside: Option<Frame>,
+    /// The first table's failure, if the frame at hand was found by the fallback.
+    cause: Option<Reason>,
+}
+
+impl<'a> Second<'a> {
+    pub(super) fn new(finder: Option<&'a dyn Finder>) -> Self {
+        Second {
+            finder,
+            inside: None,
+            cause: None,
+        }
+    }
+
+    /// The caller of `frame` is sought next.
+    pub(super) fn remember(&mut self, frame: &Frame) {
+        self.inside = Some(frame.clone());
+        self.cause = None;
+    }
+}
+
+/// Can another rule help? Not where the walk is at its end, or at one of its limits.
+const fn serves(cause: Reason) -> bool {
+    !matches!(
+        cause,
+        Reason::RootReached | Reason::FrameLimit { .. } | Reason::Cycle { .. }
+    )
+}
+
+impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
+    /// The frame at hand is not in text. The frame inside it gets another caller, by the
+    /// fallback's rule, if the first table gave this one.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn step_back(&mut self, not_text: Reason, cache: &mut Cache) -> Result<(), End> {
+        if let Some(cause) = self.second.cause {
+            return Err(End {
+                fallback: Some(not_text),
+                ..cause.into()
+            });
+        }
+        let Some(inside) = self.second.inside.take() else {
+            return Err(not_text.into());
+        };
+        let address = inside.pc.lookup(self.finder.lookup());
+        self.frame = inside;
+        self.fall_back(address, not_text, cache)
+    }
+
+    /// The first table's rule for `address` failed with `cause`: steps by the fallback's.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn fall_back(
+        &mut self,
+        address: u64,
+        cause: Reason,
+        cache: &mut Cache,
+    ) -> Result<(), End> {
+        let is_first = cache.fallback_cause(address).is_none();
+        let can_help = |f: &&dyn Finder| is_first && serves(cause) && f.serves_failures();
+        let Some(second) = self.second.finder.filter(can_help) else {
+            return Err(cause.into());
+        };
+        match self.step_by(second, address, cause, cache) {
+            Ok(()) => Ok(()),
+            Err(Reason::RootReached) => Err(Reason::RootReached.into()),
+            Err(fallback) => Err(End {
+                fallback: Some(in_process(fallback, address)),
+                ..cause.into()
+            }),
+        }
+    }
+
+    fn step_by(
+        &mut self,
+        second: &dyn Finder,
+        address: u64,
+        cause: Reason,
+        cache: &mut Cache,
+    ) -> Result<(), Reason> {
+        let mapping = self.place.space.find(address).ok_or(cause)?;
+        let row = second.find(mapping, mapping.svma(address), cache)?;
+        if let (None, Some(rbp)) = (self.frame.regs.get(Reg::Rbp), self.frame.popped_rbp) {
+            self.frame.regs.set(Reg::Rbp, rbp);
+        }
+        if S::DETAIL {
+            self.words.clear();
+            let pc = self.frame.pc;
+            self.sink.event(Event::Fallback { pc, cause });
+            self.origin = Origin::Row(row, address, Some(cause));
+        }
+        self.step_generic(address, row, Some(second), cache)?;
+        self.second.cause = Some(cause);
+        Ok(())
+    }
+}
