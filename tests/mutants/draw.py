@@ -5,7 +5,7 @@
     tests/mutants/draw.py --all -f perf/src/stitch/own.rs
 
 The mutants are those that `cargo mutants --list` has in the files given by -f (prefixes of their
-paths; the default are the parts that are held to 95 %). Each is put by itself into one copy of the
+paths; the default are the unwinders, traces, stitching and judging). Each is put alone into one copy of the
 tree, which is compiled incrementally, so it costs one build of one package. Printed are the seed,
 one line for each mutant, and the counts of each file. `caught`: a test failed; `timeout`: the tests
 did not end; `unviable`: it does not compile; `survived`: no test noticed. The status is 1 if one
