@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::address::CodeAddress;
-use crate::kernel::UserRegs;
 use crate::memory::MemoryError;
 use crate::regs::Reg;
 use crate::truth::TrueFrame;
@@ -10,6 +9,9 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use quickcheck::{Arbitrary, Gen, QuickCheck};
+
+mod boundary;
+mod words;
 
 const STACK: u64 = 0x7ffe_0000;
 
@@ -539,77 +541,4 @@ fn frames_are_numbered_as_in_the_whole_truth() {
     chain.frames.insert(1, stranger());
     let aligned = align_chain(&chain, &five.truth(true), 2);
     assert_eq!(aligned, [Some(2), None, Some(3), Some(4)]);
-}
-
-#[test]
-fn every_verdict_has_its_letter_word_and_numbers() {
-    let (count, at) = (2, 3);
-    let all = [
-        (Verdict::Ok, ".", "ok"),
-        (Verdict::OkUnproven, "~", "ok-unproven"),
-        (Verdict::Missing { count, at }, "m2@3", "missing"),
-        (Verdict::Extra { count, at }, "x2@3", "extra"),
-        (Verdict::Wrong { at }, "w@3", "wrong"),
-        (Verdict::Truncated { at }, "t@3", "truncated"),
-        (Verdict::Refused, "r", "refused"),
-        (Verdict::Looped, "l", "looped"),
-        (Verdict::Unsupported, "u", "unsupported"),
-        (Verdict::Unjudged, "?", "unjudged"),
-    ];
-    for (i, (verdict, short, word)) in all.into_iter().enumerate() {
-        assert_eq!(verdict.to_string(), short);
-        assert_eq!(verdict.as_str(), word);
-        assert_eq!(Verdict::WORDS[i], (verdict.letter(), word));
-        assert_eq!(verdict.at().is_some(), (2..=5).contains(&i), "{word}");
-        assert_eq!(verdict.count().is_some(), (2..=3).contains(&i), "{word}");
-        assert_eq!(verdict.is_judged(), i < 8, "{word}");
-        assert_eq!(verdict.is_wrong(), (2..8).contains(&i), "{word}");
-    }
-    assert_eq!(vec![all[2].0.at(), all[2].0.count()], [Some(3), Some(2)]);
-}
-
-#[test]
-fn a_kernel_chain_is_right_only_with_the_users_registers() {
-    let boundary = UserBoundary {
-        ip: 0x40_1000,
-        sp: 0x7ff0,
-        pushed_at: Some(0x9000),
-    };
-    let task = Task::default();
-    let right = UserRegs {
-        at: 0x9000,
-        ip: 0x40_1000,
-        sp: 0x7ff0,
-    };
-    let judged = |verdict, user_regs, refused| {
-        let chain = Chain {
-            user_regs,
-            refused,
-            ..Chain::default()
-        };
-        judge_boundary(verdict, &chain, 3, &boundary, &task)
-    };
-    let wrong = Some(UserRegs { ip: 0, ..right });
-    for verdict in [Verdict::Ok, Verdict::OkUnproven] {
-        assert_eq!(judged(verdict, Some(right), false), verdict);
-        assert_eq!(judged(verdict, None, false), verdict);
-        assert_eq!(judged(verdict, wrong, false), Verdict::Wrong { at: 3 });
-        assert_eq!(judged(verdict, wrong, true), Verdict::Refused);
-    }
-    // What was wrong before stays so.
-    let truncated = Verdict::Truncated { at: 1 };
-    assert_eq!(judged(truncated, wrong, false), truncated);
-    // One whose end alone was found wrong has all frames; this one has none at all.
-    let (count, at) = (1, 3);
-    for verdict in [Verdict::Truncated { at }, Verdict::Extra { count, at }] {
-        assert_eq!(judged(verdict, wrong, false), verdict);
-        let chain = Chain {
-            user_regs: wrong,
-            ..True::of(3).chain()
-        };
-        let judged = judge_boundary(verdict, &chain, 3, &boundary, &task);
-        assert_eq!(judged, Verdict::Wrong { at });
-        let judged = judge_boundary(verdict, &chain, 2, &boundary, &task);
-        assert_eq!(judged, verdict);
-    }
 }
