@@ -88,12 +88,9 @@ pub fn diagnose(
     let Some(finder) = finder else {
         return Some(plain(subject, code, last_right));
     };
-    if divergence == subject.truth.frames().len() {
-        let root = subject.check_root(finder, cache);
-        return Some(match root {
-            Some(contradiction) => blame(contradiction, None),
-            None => plain(subject, walked.ended, last_right),
-        });
+    let past_root = divergence == subject.truth.frames().len();
+    if past_root && let Some(contradiction) = subject.check_root(finder, cache) {
+        return Some(blame(contradiction, None));
     }
     for index in (from..=last_right).rev() {
         let found = subject.check_frame(finder, index, cache);
@@ -114,6 +111,7 @@ pub fn diagnose(
     if starts_wrong(subject, finder, walked, last_right, cache) {
         return Some(plain(subject, Code::WrongCfa, last_right));
     }
+    let code = if past_root { walked.ended } else { code };
     Some(plain(subject, code, last_right))
 }
 

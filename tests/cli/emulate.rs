@@ -307,7 +307,7 @@ fn nothing_is_sampled_behind_the_end() {
 fn a_program_that_cannot_be_started_is_an_error() {
     for (name, error) in [
         ("/nothing/there", "no such file"),
-        ("/", "not a file that may be executed"),
+        ("/", "a folder, not a program"),
         ("no-such-program", "no program no-such-program in PATH"),
     ] {
         let output = emulated(&[], name);

@@ -77,11 +77,15 @@ static void say_number(long value) {
 static void fill(void) { for (int i = 0; i < OUT / 8; i++) out.words[i] = FILL; }
 static void say_out(void) {
     for (const struct field *f = hidden; f && f->why; f++)
-        for (int i = 0; i < f->size; i++) {
-            /* What was written at all is seen even so. */
-            int at = f->at + i;
-            if (at < OUT && i % 8 == 0 && out.bytes[at] != 0x5a) say(" *");
-            if (at < OUT) out.bytes[at] = 0x5a;
+        for (int i = 0; i < f->size; i += 8) {
+            /* What was written at all is seen even so: a word, as a byte of it may be the filler's
+             * by chance. */
+            int written = 0;
+            for (int at = f->at + i; at < f->at + f->size && at < f->at + i + 8 && at < OUT; at++) {
+                written |= out.bytes[at] != 0x5a;
+                out.bytes[at] = 0x5a;
+            }
+            if (written) say(" *");
         }
     int any = 0;
     for (int i = 0; i < OUT / 8; i++) any |= out.words[i] != FILL;
