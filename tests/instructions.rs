@@ -296,6 +296,9 @@ fn the_listed_differences() {
             Source::Open { sdm, apm } => {
                 let _ = writeln!(text, "    SDM {sdm}\n    APM {apm}");
             }
+            Source::Expected { why, manuals } => {
+                let _ = writeln!(text, "    expected, not measured: {why}; {manuals}");
+            }
             Source::Measured { on, manuals } => {
                 let _ = writeln!(text, "    measured on {on}; {manuals}");
             }

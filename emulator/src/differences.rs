@@ -125,6 +125,14 @@ pub enum Source {
         /// AMD's manual.
         apm: &'static str,
     },
+    /// Not seen yet: what makes us expect it, and what the manuals say of it. The first run on such
+    /// a processor makes a measured entry of it, or removes it.
+    Expected {
+        /// Why.
+        why: &'static str,
+        /// The manuals.
+        manuals: &'static str,
+    },
     /// Seen on this processor; what the manuals say of it.
     Measured {
         /// Vendor, family and model.

@@ -53,7 +53,10 @@ pub fn capture(data: &[u8]) {
     let trace = Trace::from_bytes(bytes).expect("we wrote it");
     for (number, sample) in samples.iter().enumerate() {
         let read = trace.sample(number as u64).expect("we wrote it");
-        assert_eq!((read.kernel, read.truth), (sample.kernel.clone(), sample.truth.clone()));
+        assert_eq!(
+            (read.kernel, read.truth),
+            (sample.kernel.clone(), sample.truth.clone())
+        );
     }
 }
 

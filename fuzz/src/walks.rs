@@ -163,7 +163,10 @@ fn one_walk(
     let from = verdict::expected_from(truth, start.regs.rsp(), start.first_frame);
     let (verdict, ground) = verdict::judge(&chain, truth, from);
     assert!(ground.found <= ground.known, "{ground:?}");
-    assert!(verdict != verdict::Verdict::Ok || ground.found == ground.known, "{ground:?}");
+    assert!(
+        verdict != verdict::Verdict::Ok || ground.found == ground.known,
+        "{ground:?}"
+    );
     for frame in &chain.frames {
         let _ = CodeAddress::value(frame.pc);
     }

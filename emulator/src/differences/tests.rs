@@ -63,6 +63,9 @@ fn entries_are_named_and_have_a_source() {
             Source::Open { sdm, apm } => {
                 assert!(sdm.starts_with("volume ") && apm.starts_with("volume "));
             }
+            Source::Expected { why, manuals } => {
+                assert!(!why.is_empty() && manuals.contains("APM"), "{}", entry.name);
+            }
             Source::Measured { on, manuals } => {
                 assert!(on.contains("family") && on.contains("model"));
                 assert!(manuals.contains("APM"), "{}", entry.name);
