@@ -382,13 +382,17 @@ pub const TABLE: &[Difference] = &[
         name: "swapping-move-fault",
         instructions: Named(&[Movbe]),
         form: Form::Faults,
-        bits: &[Bits::Ended(&[End::PageFault, End::GeneralProtection])],
+        bits: &[
+            Bits::Ended(&[End::PageFault, End::GeneralProtection]),
+            Bits::Stored(&[ALL]),
+        ],
         vendor: Some(Vendor::Intel),
         source: Source::Measured {
             on: "Intel Xeon, family 6, model 85",
             manuals: "SDM volume 3, table 6-2: the order of faults of one instruction is not \
-                      architectural (66 and REX.W, behind the last canonical address); APM volume \
-                      2, section 8.5: the same",
+                      architectural, nor which bytes are stored before it (66 and REX.W, across \
+                      pages and behind the last canonical address); APM volume 2, section 8.5: \
+                      the same",
         },
     },
     amd(
