@@ -15,7 +15,7 @@ use unwind_sim::differential::{
     CaseFile, Emulated, Encodings, Failure, Fuzzer, Held, Random, excluded, hold, supported,
 };
 use unwind_sim::processor::host;
-use unwind_sim_emulator::differences::{self, Bits, Case, End, Source, TABLE};
+use unwind_sim_emulator::differences::{self, Bits, Case, End, Processors, Source, TABLE};
 use unwind_sim_emulator::processor::Feature;
 use unwind_sim_emulator::{Processor, Vendor};
 use unwind_sim_host::native::{Native, NativeError};
@@ -275,7 +275,7 @@ fn the_listed_differences() {
     let encodings = Vendor::ALL.map(|vendor| instructions(with_all_features(vendor)));
     let mut bits = 0;
     for entry in TABLE {
-        let vendor = entry.vendor.unwrap_or(Vendor::Intel);
+        let vendor = entry.on.vendor().unwrap_or(Vendor::Intel);
         let codes: HashSet<_> = encodings[vendor as usize]
             .iter()
             .filter(|insn| entry.instructions.has(insn))
@@ -283,7 +283,13 @@ fn the_listed_differences() {
             .collect();
         let count = u64::from(entry.count()) * codes.len() as u64;
         bits += count;
-        let whose = entry.vendor.map_or("any", Vendor::as_str);
+        let whose = match entry.on {
+            Processors::Any => "any".to_owned(),
+            Processors::Of(vendor) => vendor.as_str().to_owned(),
+            Processors::Like(generation) => {
+                format!("{}:{}", generation.vendor().as_str(), generation.as_str())
+            }
+        };
         let _ = writeln!(
             text,
             "{}, {whose}: {} bits of each of {} encodings, if {:?}",
@@ -361,7 +367,7 @@ fn listed_flags_are_those_that_are_undefined() {
             gpr[1] = count;
             let case = Case {
                 insn: &insn,
-                vendor: Vendor::Intel,
+                cpu: Processor::new(Vendor::Intel),
                 gpr: &gpr,
                 in_parts: false,
                 processor: End::Done,

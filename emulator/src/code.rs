@@ -186,7 +186,7 @@ pub(crate) fn decode(
             end = end.wrapping_add(rest.len().max(1) as u64);
             break;
         }
-        lower(&insn, address, processor, &mut ops);
+        lower(&insn, rest, address, processor, &mut ops);
         end = end.wrapping_add(insn.len() as u64);
         if insn.is_invalid() || insn.flow_control() != FlowControl::Next || ends(&insn) {
             break;

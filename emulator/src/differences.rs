@@ -13,7 +13,7 @@ mod tests;
 
 pub use table::TABLE;
 
-use crate::processor::Vendor;
+use crate::processor::{Generation, Processor, Vendor};
 use iced_x86::{CpuidFeature, Instruction, Mnemonic, OpKind, Register};
 use std::ops::Range;
 
@@ -43,10 +43,41 @@ pub struct Difference {
     pub form: Form,
     /// Which bits.
     pub bits: &'static [Bits],
-    /// The vendor whose processors differ; `None`: any may.
-    pub vendor: Option<Vendor>,
+    /// On which processors.
+    pub on: Processors,
     /// Who says so.
     pub source: Source,
+}
+
+/// A set of processors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Processors {
+    /// All of them.
+    Any,
+    /// Those of a vendor.
+    Of(Vendor),
+    /// Those that are nearest to a generation.
+    Like(Generation),
+}
+
+impl Processors {
+    /// Is it one of them?
+    pub fn has(self, processor: &Processor) -> bool {
+        match self {
+            Processors::Any => true,
+            Processors::Of(vendor) => processor.vendor() == vendor,
+            Processors::Like(generation) => processor.generation() == generation,
+        }
+    }
+
+    /// Whose they are; `None`: any vendor's.
+    pub fn vendor(self) -> Option<Vendor> {
+        match self {
+            Processors::Any => None,
+            Processors::Of(vendor) => Some(vendor),
+            Processors::Like(generation) => Some(generation.vendor()),
+        }
+    }
 }
 
 /// A set of instructions.
@@ -56,8 +87,6 @@ pub enum Instructions {
     Named(&'static [Mnemonic]),
     /// Those of the x87 unit, and those that save and restore it.
     X87,
-    /// Those with an MMX register.
-    Mmx,
     /// All with a memory operand.
     Memory,
 }
@@ -75,10 +104,6 @@ pub enum Form {
     Register16,
     /// The processor found that the source is 0, as ZF says.
     ZeroSource,
-    /// It is repeated (F2, F3) and raised a fault.
-    RepeatedFaults,
-    /// It is repeated, with addresses of 32 bits.
-    RepeatedSmall,
     /// It raised a fault.
     Faults,
     /// Its memory operands are several, or not of a size that is loaded at once; and it raised a
@@ -97,8 +122,6 @@ pub enum Bits {
     Flags(u64),
     /// The first operand.
     Destination,
-    /// These bits of this general register.
-    Gpr(usize, u64),
     /// The address of the next instruction.
     Rip,
     /// Bytes of the x87 and SSE state, as FXSAVE64 stores it.
@@ -162,8 +185,8 @@ pub enum End {
 pub struct Case<'a> {
     /// The instruction.
     pub insn: &'a Instruction,
-    /// The processor's vendor.
-    pub vendor: Vendor,
+    /// What the processor is compared as.
+    pub cpu: Processor,
     /// The general registers before.
     pub gpr: &'a [u64; 16],
     /// Does it access memory in several parts?
@@ -215,7 +238,7 @@ impl Case<'_> {
     fn entries(&self, rflags: u64) -> impl Iterator<Item = (Used, &'static Difference)> {
         let all = TABLE.iter().enumerate();
         all.filter(move |(_, entry)| {
-            entry.vendor.is_none_or(|vendor| vendor == self.vendor)
+            entry.on.has(&self.cpu)
                 && entry.instructions.has(self.insn)
                 && self.is_of(entry.form, rflags)
         })
@@ -249,19 +272,12 @@ impl Case<'_> {
     fn is_of(&self, form: Form, rflags: u64) -> bool {
         let insn = self.insn;
         let faults = self.processor != End::Done || self.machine != End::Done;
-        let is_repeated = insn.has_rep_prefix() || insn.has_repne_prefix();
         match form {
             Form::Any => true,
             Form::CountAbove(count) => self.count() > count,
             Form::SmallCountAbove(count) => self.size() == 2 && self.count() > count,
             Form::Register16 => insn.op0_kind() == OpKind::Register && self.size() == 2,
             Form::ZeroSource => rflags & ZF != 0,
-            Form::RepeatedFaults => is_repeated && faults,
-            Form::RepeatedSmall => {
-                use OpKind::{MemoryESEDI, MemorySegESI};
-                let small = |kind| matches!(kind, MemorySegESI | MemoryESEDI);
-                is_repeated && insn.op_kinds().any(small)
-            }
             Form::Faults => faults,
             Form::PartsFault => self.in_parts && faults,
             Form::Environment32 => matches!(insn.memory_size().size(), 28 | 108),
@@ -338,7 +354,6 @@ impl Instructions {
                 let x87 = |f: &CpuidFeature| matches!(f, FPU | FPU287 | FPU387 | FXSR | XSAVE);
                 insn.cpuid_features().iter().any(x87) || insn.mnemonic() == Mnemonic::Wait
             }
-            Instructions::Mmx => (0..insn.op_count()).any(|n| insn.op_register(n).is_mm()),
             Instructions::Memory => insn.memory_size().size() != 0 || insn.is_stack_instruction(),
         }
     }
@@ -350,7 +365,6 @@ impl Difference {
         let bytes = |ranges: &[Range<usize>]| ranges.iter().map(|r| 8 * r.len() as u32).sum();
         let bits = self.bits.iter().map(|bits| match bits {
             Bits::Flags(flags) => flags.count_ones(),
-            Bits::Gpr(_, bits) => bits.count_ones(),
             Bits::Destination | Bits::Rip => 64,
             Bits::Fx(ranges) => bytes(ranges),
             // All that is stored counts as one operand of 64 bits.

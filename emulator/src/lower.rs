@@ -6,10 +6,17 @@ use crate::processor::Processor;
 use crate::state::reg;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
-/// Appends the operations of an instruction of a block that begins at `block`.
-pub(crate) fn lower(insn: &Instruction, block: u64, processor: &Processor, out: &mut Vec<Op>) {
+/// Appends the operations of an instruction, whose bytes are the first of `bytes`, of a block that
+/// begins at `block`.
+pub(crate) fn lower(
+    insn: &Instruction,
+    bytes: &[u8],
+    block: u64,
+    processor: &Processor,
+    out: &mut Vec<Op>,
+) {
     let mut insn = *insn;
-    let exists = processor.adapt(&mut insn);
+    let exists = processor.adapt(&mut insn, bytes);
     let insn = &insn;
     let mut op = Op {
         run: op::unsupported,
@@ -24,7 +31,7 @@ pub(crate) fn lower(insn: &Instruction, block: u64, processor: &Processor, out: 
         len: insn.len() as u8,
         extra: 0,
     };
-    if insn.is_invalid() || !exists {
+    if !exists {
         op.run = op::invalid;
         out.push(op);
         return;

@@ -4,7 +4,9 @@
 //! Not here: what `cpuid` says of it (`isa/cpuid.rs`), and where a comparison with a processor
 //! forgives a difference ([`crate::differences`]).
 
-use iced_x86::{Code, CpuidFeature, DecoderOptions, Instruction, Mnemonic, OpKind};
+mod amd;
+
+use iced_x86::{Code, CpuidFeature, DecoderOptions, Instruction, Mnemonic};
 use std::fmt;
 use std::str::FromStr;
 
@@ -63,16 +65,19 @@ pub enum Generation {
     Skylake,
     /// AMD's first Zen.
     Zen,
+    /// AMD's third Zen.
+    Zen3,
     /// AMD's fourth Zen.
     Zen4,
 }
 
 impl Generation {
     /// All generations; the first of a vendor is its oldest.
-    pub const ALL: [Generation; 4] = [
+    pub const ALL: [Generation; 5] = [
         Generation::Nehalem,
         Generation::Skylake,
         Generation::Zen,
+        Generation::Zen3,
         Generation::Zen4,
     ];
 
@@ -82,6 +87,7 @@ impl Generation {
             Generation::Nehalem => "nehalem",
             Generation::Skylake => "skylake",
             Generation::Zen => "zen",
+            Generation::Zen3 => "zen3",
             Generation::Zen4 => "zen4",
         }
     }
@@ -90,7 +96,7 @@ impl Generation {
     pub fn vendor(self) -> Vendor {
         match self {
             Generation::Nehalem | Generation::Skylake => Vendor::Intel,
-            Generation::Zen | Generation::Zen4 => Vendor::Amd,
+            Generation::Zen | Generation::Zen3 | Generation::Zen4 => Vendor::Amd,
         }
     }
 
@@ -100,6 +106,7 @@ impl Generation {
             Generation::Nehalem => [6, 0x1a, 3],
             Generation::Skylake => [6, 0x55, 7],
             Generation::Zen => [23, 1, 2],
+            Generation::Zen3 => [25, 1, 1],
             Generation::Zen4 => [25, 17, 1],
         }
     }
@@ -355,43 +362,23 @@ impl Processor {
         match self.generation {
             Generation::Nehalem | Generation::Skylake => Pointers::Always,
             Generation::Zen => Pointers::Kept,
-            Generation::Zen4 => Pointers::Zero,
+            Generation::Zen3 | Generation::Zen4 => Pointers::Zero,
         }
     }
 
-    /// Makes the instruction what this processor takes its bytes for. False: they are not an
+    /// Makes the instruction what this processor takes its `bytes` for. False: they are not an
     /// instruction (#UD).
-    pub(crate) fn adapt(&self, insn: &mut Instruction) -> bool {
-        use Mnemonic::{Sysenter, Sysexit, Sysexitq};
+    pub(crate) fn adapt(&self, insn: &mut Instruction, bytes: &[u8]) -> bool {
         match insn.mnemonic() {
             Mnemonic::Lzcnt if !self.has(Feature::Lzcnt) => scan(insn, SCAN_REVERSE),
             Mnemonic::Tzcnt if !self.has(Feature::Tzcnt) => scan(insn, SCAN_FORWARD),
             _ => {}
         }
-        let is_amd = self.vendor() == Vendor::Amd;
-        // Not in long mode (APM volume 3, SYSENTER and SYSEXIT).
-        if is_amd && matches!(insn.mnemonic(), Sysenter | Sysexit | Sysexitq) {
-            return false;
+        if self.vendor() == Vendor::Amd {
+            amd::adapt(insn, bytes);
         }
-        // A prefetch of a register: seen on an AMD EPYC (family 25, model 17) to raise #UD.
-        if is_amd && is_0f0d(insn) && insn.op0_kind() == OpKind::Register {
-            return false;
-        }
-        Feature::of(insn).is_none_or(|feature| self.has(feature))
+        !insn.is_invalid() && Feature::of(insn).is_none_or(|feature| self.has(feature))
     }
-}
-
-/// Is the opcode 0F 0D, by whichever name?
-fn is_0f0d(insn: &Instruction) -> bool {
-    matches!(
-        insn.code(),
-        Code::Reservednop_rm16_r16_0F0D
-            | Code::Reservednop_rm32_r32_0F0D
-            | Code::Reservednop_rm64_r64_0F0D
-            | Code::Prefetch_m8
-            | Code::Prefetchw_m8
-            | Code::Prefetchwt1_m8
-    )
 }
 
 const SCAN_FORWARD: [Code; 3] = [Code::Bsf_r16_rm16, Code::Bsf_r32_rm32, Code::Bsf_r64_rm64];
@@ -414,7 +401,8 @@ pub(crate) enum Pointers {
     /// Nothing, unless an exception is pending; nor are they loaded then (APM volume 5, FXSAVE and
     /// FXRSTOR; without XSaveErPtr, CPUID 8000_0008 EBX bit 2).
     Kept,
-    /// Zero, unless an exception is pending (seen on an AMD EPYC, family 25, model 17).
+    /// Zero, unless an exception is pending; nor are they loaded then (seen on AMD EPYCs, family 25,
+    /// models 1 and 17).
     Zero,
 }
 

@@ -32,7 +32,7 @@ impl Single {
         self.bytes = (!here).then_some(*bytes);
         self.ops.clear();
         self.len = insn.len() as u64;
-        lower(&insn, rip, processor, &mut self.ops);
+        lower(&insn, bytes, rip, processor, &mut self.ops);
     }
 }
 

@@ -311,7 +311,7 @@ pub(crate) struct MachineOptions {
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub(crate) struct CpuArgs {
     /// The processor that the machine is, also by cpuid: v2, then intel or amd (nehalem, skylake,
-    /// zen, zen4 after a colon), then features with + or -. `host` is the closest to that of this
+    /// zen, zen3, zen4 after a colon), then features with + or -. `host` is the closest to that of this
     /// computer. Without this v2,intel; what is compared with this computer's processor takes
     /// `host`.
     #[arg(

@@ -1,7 +1,7 @@
 //! Holds the machine's result of a case against the processor's.
 
 use super::subject::{Jump, Subject, address};
-use unwind_sim_emulator::Vendor;
+use unwind_sim_emulator::Processor;
 use unwind_sim_emulator::differences::{Case, End, Used, View};
 use unwind_sim_host::native::{
     CODE_RANGE, Mode, NativeCase, NativeState, Outcome, WINDOW, WINDOW_PAGE,
@@ -84,7 +84,7 @@ fn plain(outcome: Outcome) -> Outcome {
 pub(super) fn compare(
     subject: &Subject,
     case: &NativeCase,
-    vendor: Vendor,
+    cpu: Processor,
     native: &mut (Outcome, NativeState),
     machine: &(Outcome, NativeState),
 ) -> Verdict {
@@ -105,7 +105,7 @@ pub(super) fn compare(
         return Verdict::Same;
     }
     let mut forgiven = *machine;
-    let used = forgive(subject, case, vendor, native, &mut forgiven);
+    let used = forgive(subject, case, cpu, native, &mut forgiven);
     if same(native, &forgiven) {
         return Verdict::Open(used);
     }
@@ -119,13 +119,13 @@ pub(super) fn compare(
 fn forgive(
     subject: &Subject,
     case: &NativeCase,
-    vendor: Vendor,
+    cpu: Processor,
     native: &(Outcome, NativeState),
     machine: &mut (Outcome, NativeState),
 ) -> Used {
     let about = Case {
         insn: &subject.insn,
-        vendor,
+        cpu,
         gpr: &case.state.gpr,
         in_parts: subject.in_parts(),
         processor: end(native.0),

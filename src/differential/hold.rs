@@ -93,7 +93,7 @@ pub enum Held {
 }
 
 /// Executes `case`, which has this place in a batch, in the machine, and compares with what the
-/// processor made of it. That is of the machine's vendor.
+/// processor made of it. That is one that the machine stands for.
 pub fn hold(
     emulated: &mut Emulated,
     case: &NativeCase,
@@ -116,7 +116,7 @@ pub fn hold(
         Ended::As(outcome) => machine.0 = outcome,
         Ended::Unsupported => return Held::Unsupported,
     }
-    match compare(&subject, case, cpu.vendor(), &mut native, &machine) {
+    match compare(&subject, case, cpu, &mut native, &machine) {
         Verdict::Same => Held::Same,
         Verdict::Open(used) => Held::Open(used),
         Verdict::Void => Held::Void,

@@ -182,8 +182,8 @@ impl Fuzzer {
                 return Verdict::Void;
             }
         }
-        let vendor = self.emulated.processor().vendor();
-        compare::compare(subject, case, vendor, &mut self.results[index], &self.after)
+        let cpu = self.emulated.processor();
+        compare::compare(subject, case, cpu, &mut self.results[index], &self.after)
     }
 
     /// Executes the case at `index` once more, with no other around, and makes it simpler as long

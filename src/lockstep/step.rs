@@ -8,7 +8,7 @@ use std::ops::Range;
 use unwind_sim_emulator::address_space::Change;
 use unwind_sim_emulator::differences::{self, Case, Used, View};
 use unwind_sim_emulator::linux::{Notice, Outcome, Process, ProcessObserver, SystemCall};
-use unwind_sim_emulator::{Exception, Executed, Fault, FaultKind, Observer, State, Vendor};
+use unwind_sim_emulator::{Exception, Executed, Fault, FaultKind, Observer, Processor, State};
 use unwind_sim_host::HostError;
 use unwind_sim_host::stepper::{Cpu, Stop};
 use unwind_sim_unwind::truth;
@@ -152,7 +152,7 @@ impl Lockstep {
         let state = &mut self.process.machine.state;
         state.single_iteration = true;
         let before = cpu_of(state, state.rip);
-        let vendor = state.processor().vendor();
+        let processor = state.processor();
         let next = self.reader.next(state);
         self.watch = Watch {
             fx_wanted: next.fx || number.is_multiple_of(FX_EVERY),
@@ -179,7 +179,7 @@ impl Lockstep {
         let ours = match self.watch.exception {
             Some((exception, cpu)) => {
                 self.exceptions += 1;
-                let (mut ours, case) = (cpu, case(&next, &before, vendor));
+                let (mut ours, case) = (cpu, case(&next, &before, processor));
                 let case = Case {
                     processor: end_of(stop),
                     machine: end_of_exception(exception),
@@ -236,8 +236,8 @@ impl Lockstep {
         theirs: &Ended<Stop>,
         found: &mut Found,
     ) -> Result<(), HostError> {
-        let vendor = self.process.machine.state.processor().vendor();
-        let case = case(next, before, vendor);
+        let processor = self.process.machine.state.processor();
+        let case = case(next, before, processor);
         let (mut cpu, mut fx) = (*ours, self.watch.fx);
         let their_fx = match fx {
             Some(_) => Some(*self.follower.fx()?),
@@ -367,10 +367,10 @@ impl Lockstep {
 }
 
 /// What the table of differences has to know of an instruction that ended without an exception.
-fn case<'a>(next: &'a Next, before: &'a Cpu, vendor: Vendor) -> Case<'a> {
+fn case<'a>(next: &'a Next, before: &'a Cpu, processor: Processor) -> Case<'a> {
     Case {
         insn: &next.insn,
-        vendor,
+        cpu: processor,
         gpr: &before.gpr,
         in_parts: next.in_parts,
         processor: differences::End::Done,

@@ -7,6 +7,15 @@ use std::ops::Range;
 /// C1, in the high byte of the status word.
 const C1: u8 = 1 << 1;
 const STATUS_HIGH: usize = 3;
+/// The underflow exception, in the low byte.
+const UE: u8 = 1 << 4;
+const STATUS_LOW: usize = 2;
+/// Status word, tags and pointers.
+const EXCEPTION: Range<usize> = 2..24;
+/// The least normal number without the upper byte of its exponent, in which its sign is; and the
+/// number below it, with 24576 added to its exponent (SDM volume 1, section 8.5.5).
+const LEAST: [u8; 9] = [0, 0, 0, 0, 0, 0, 0, 0x80, 1];
+const SCALED: [u8; 9] = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0];
 /// ST(0) and ST(1) in an FXSAVE area.
 const ST: [Range<usize>; 2] = [32..42, 48..58];
 /// xmm0 in it.
@@ -24,7 +33,6 @@ pub(super) fn take(
 ) -> bool {
     match bits {
         Bits::Flags(open) => copy(machine.rflags, *processor.rflags, open),
-        Bits::Gpr(number, open) => copy(&mut machine.gpr[number], processor.gpr[number], open),
         Bits::Rip => copy(machine.rip, *processor.rip, u64::MAX),
         Bits::Destination => match number(case.insn.op0_register()) {
             Some(number) if case.insn.op0_kind() == OpKind::Register => {
@@ -60,9 +68,7 @@ fn fx(case: &Case<'_>, bits: Bits, processor: &[u8; 512], machine: &mut [u8; 512
         Bits::LastPlace => {
             machine[STATUS_HIGH] = machine[STATUS_HIGH] & !C1 | processor[STATUS_HIGH] & C1;
             for range in ST {
-                if are_neighbours(&processor[range.clone()], &machine[range.clone()]) {
-                    machine[range.clone()].copy_from_slice(&processor[range]);
-                }
+                last_place(range, processor, machine);
             }
         }
         _ => {
@@ -84,6 +90,23 @@ fn fx(case: &Case<'_>, bits: Bits, processor: &[u8; 512], machine: &mut [u8; 512
     *machine != before
 }
 
+/// Takes over a register that is one unit in the last place off, and whether it underflowed.
+fn last_place(range: Range<usize>, processor: &[u8; 512], machine: &mut [u8; 512]) {
+    let (theirs, ours) = (&processor[range.clone()], &machine[range.clone()]);
+    if are_neighbours(theirs, ours) {
+        // One of them may be too small for a normal number, and says so.
+        if is_tiny(theirs) != is_tiny(ours) {
+            machine[STATUS_LOW] = machine[STATUS_LOW] & !UE | processor[STATUS_LOW] & UE;
+        }
+    } else if processor[STATUS_LOW] & UE != 0 && theirs[..9] == SCALED && ours[..9] == LEAST {
+        // The same, and underflow is not masked: it is reported with a scaled result.
+        machine[EXCEPTION].copy_from_slice(&processor[EXCEPTION]);
+    } else {
+        return;
+    }
+    machine[range.clone()].copy_from_slice(&processor[range]);
+}
+
 /// Bytes of an element of the first operand.
 fn lane(case: &Case<'_>) -> usize {
     match case.insn.mnemonic() {
@@ -103,19 +126,24 @@ fn is_nan(bytes: &[u8]) -> bool {
     }
 }
 
+/// Is an 80-bit number a denormal one?
+fn is_tiny(bytes: &[u8]) -> bool {
+    bytes[7] >> 7 == 0
+}
+
 /// Are two 80-bit numbers one unit in the last place apart?
 fn are_neighbours(a: &[u8], b: &[u8]) -> bool {
-    let value = |from: &[u8]| {
-        let mut bytes = [0; 16];
-        bytes[..10].copy_from_slice(from);
-        u128::from_le_bytes(bytes)
+    // The sign, and the number of representable magnitudes below: the significand of an exponent has
+    // 63 bits beside the integer bit, and the lowest exponent is that of denormal numbers, too.
+    let place = |bytes: &[u8]| {
+        let (significand, exponent) = bytes.split_at(8);
+        let significand = significand.try_into().map_or(0, u64::from_le_bytes);
+        let exponent = exponent.try_into().map_or(0, u16::from_le_bytes);
+        let above = u128::from((exponent & 0x7fff).saturating_sub(1));
+        (exponent >> 15, (above << 63) + u128::from(significand))
     };
-    let (a, b) = (value(a), value(b));
-    // Between one power of two and the next the integer bit is in the way.
-    let carry = |low: u128, high: u128| {
-        low as u64 == u64::MAX && high as u64 == 1 << 63 && high >> 64 == (low >> 64) + 1
-    };
-    a.abs_diff(b) == 1 || carry(a, b) || carry(b, a)
+    let (a, b) = (place(a), place(b));
+    a.0 == b.0 && a.1.abs_diff(b.1) == 1
 }
 
 /// May both be approximations of the same number? A result that is too small may be 0 in one.

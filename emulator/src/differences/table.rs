@@ -9,20 +9,17 @@
     reason = "one range of bytes is a list of ranges as well"
 )]
 
-use super::{AF, ALL, Bits, CF, Difference, End, Form, Instructions, OF, PF, SF, STATUS, Source};
+use super::{
+    AF, ALL, Bits, CF, Difference, End, Form, Instructions, OF, PF, Processors, SF, STATUS, Source,
+};
 use super::{Instructions::Named, ZF};
-use crate::processor::Vendor;
+use crate::processor::{Generation, Vendor};
 use iced_x86::Mnemonic::{self, *};
 
 /// The AMD processor on which differences were measured, in a virtual machine.
 const EPYC: &str = "AMD EPYC, family 25, model 17";
 
 const ROTATIONS: &[Mnemonic] = &[Rol, Ror, Rcl, Rcr];
-const COMPARISONS: &[Mnemonic] = &[Cmpsb, Cmpsw, Cmpsd, Cmpsq, Scasb, Scasw, Scasd, Scasq];
-const STRINGS: &[Mnemonic] = &[
-    Cmpsb, Cmpsw, Cmpsd, Cmpsq, Scasb, Scasw, Scasd, Scasq, Movsb, Movsw, Movsd, Movsq, Stosb,
-    Stosw, Stosd, Stosq, Lodsb, Lodsw, Lodsd, Lodsq,
-];
 const TRANSCENDENTAL: &[Mnemonic] = &[F2xm1, Fcos, Fpatan, Fptan, Fsin, Fsincos, Fyl2x, Fyl2xp1];
 
 const fn open(
@@ -38,7 +35,7 @@ const fn open(
         instructions: Named(instructions),
         form,
         bits,
-        vendor: None,
+        on: Processors::Any,
         source: Source::Open { sdm, apm },
     }
 }
@@ -55,13 +52,31 @@ const fn amd(
         instructions,
         form,
         bits,
-        vendor: Some(Vendor::Amd),
+        on: Processors::Of(Vendor::Amd),
         source,
     }
 }
 
-const fn expected(why: &'static str, manuals: &'static str) -> Source {
-    Source::Expected { why, manuals }
+/// What a processor differs in that does not load the x87 pointers unless an exception is pending.
+const fn kept(
+    name: &'static str,
+    instructions: Instructions,
+    form: Form,
+    bits: &'static [Bits],
+) -> Difference {
+    Difference {
+        name,
+        instructions,
+        form,
+        bits,
+        on: Processors::Like(Generation::Zen),
+        source: Source::Expected {
+            why: "without XSaveErPtr (CPUID 8000_0008, EBX bit 2), FXRSTOR leaves the pointers that were \
+                  there before, of which the machine does not know",
+            manuals: "APM volume 5, FXSAVE and FXRSTOR: the pointers are stored and loaded if an \
+                      exception is pending",
+        },
+    }
 }
 
 const fn measured(manuals: &'static str) -> Source {
@@ -202,7 +217,7 @@ pub const TABLE: &[Difference] = &[
             Bits::Ended(&[End::PageFault, End::GeneralProtection]),
             Bits::Stored(&[ALL]),
         ],
-        vendor: None,
+        on: Processors::Any,
         source: Source::Open {
             sdm: "volume 3, table 6-2: the order of faults of one instruction is not architectural",
             apm: "volume 2, section 8.5: the order of faults of one instruction is not architectural",
@@ -213,7 +228,7 @@ pub const TABLE: &[Difference] = &[
         instructions: Instructions::X87,
         form: Form::Any,
         bits: &[Bits::Fx(&[6..8, 16..24])],
-        vendor: None,
+        on: Processors::Any,
         source: Source::Open {
             sdm: "volume 1, sections 8.1.8 and 8.1.9: FDP and FOP may be kept for unmasked \
                   exceptions only",
@@ -225,7 +240,7 @@ pub const TABLE: &[Difference] = &[
         instructions: Named(&[Fxrstor, Fxrstor64]),
         form: Form::Any,
         bits: &[Bits::Fx(&[14..16])],
-        vendor: None,
+        on: Processors::Any,
         source: Source::Measured {
             on: "Intel Xeon, family 6, model 85",
             manuals: "SDM volume 1, section 8.1.8, and APM volume 5, FXRSTOR: silent on the bits \
@@ -257,119 +272,29 @@ pub const TABLE: &[Difference] = &[
          NaNs depends, is not said",
         "volume 4, DPPS: which operand of an inner sum comes first is not said",
     ),
-    amd(
+    kept(
         "x87-instruction",
         Instructions::X87,
         Form::Any,
         &[Bits::Fx(&[8..16])],
-        measured("APM volume 5, FXSAVE: the pointers are stored if an exception is pending"),
     ),
-    amd(
+    kept(
         "x87-pointers-stored-32",
         Named(&[Fnstenv, Fnsave]),
         Form::Environment32,
         &[Bits::Stored(&[12..18, 18..20, 20..28])],
-        expected(
-            "FXSAVE stores them so on family 25",
-            "APM volume 5, FXSAVE: what was not stored is not there to be restored",
-        ),
     ),
-    amd(
+    kept(
         "x87-pointers-stored-16",
         Named(&[Fnstenv, Fnsave]),
         Form::Environment16,
         &[Bits::Stored(&[6..14])],
-        expected(
-            "FXSAVE stores them so on family 25",
-            "APM volume 5, FXSAVE: what was not stored is not there to be restored",
-        ),
     ),
-    amd(
+    kept(
         "x87-pointers-saved",
         Named(&[Fxsave, Fxsave64]),
         Form::Any,
         &[Bits::Stored(&[6..24])],
-        measured("APM volume 5, FXSAVE: the pointers are stored if an exception is pending"),
-    ),
-    amd(
-        "interrupted-comparison",
-        Named(COMPARISONS),
-        Form::RepeatedFaults,
-        &[Bits::Flags(STATUS)],
-        expected(
-            "a step between iterations shows such flags on family 25",
-            "SDM volume 2, REP: a fault restores the flags; APM volume 3, section 1.2.6: silent",
-        ),
-    ),
-    amd(
-        "repeated-with-32-bit-addresses",
-        Named(STRINGS),
-        Form::RepeatedSmall,
-        &[
-            Bits::Gpr(1, 0xffff_ffff << 32),
-            Bits::Gpr(6, 0xffff_ffff << 32),
-            Bits::Gpr(7, 0xffff_ffff << 32),
-        ],
-        Source::Open {
-            sdm: "volume 2, REP: silent on the upper halves if nothing is done",
-            apm: "volume 3, section 1.2.6: silent on the upper halves if nothing is done",
-        },
-    ),
-    amd(
-        "branch-to-no-canonical-address",
-        Named(&[Call, Jmp, Ret]),
-        Form::Faults,
-        &[Bits::Rip, Bits::Gpr(4, u64::MAX), Bits::Stored(&[ALL])],
-        Source::Open {
-            sdm: "volume 2, CALL: #GP, before the branch on Intel's processors",
-            apm: "volume 3, CALL (Near): #GP, silent on where rip and rsp are then",
-        },
-    ),
-    amd(
-        "masked-move-fault",
-        Named(&[Maskmovq, Maskmovdqu]),
-        Form::Faults,
-        &[
-            Bits::Ended(&[End::Done, End::PageFault, End::GeneralProtection]),
-            Bits::Rip,
-            Bits::Stored(&[ALL]),
-        ],
-        Source::Open {
-            sdm: "volume 2, MASKMOVDQU: whether bytes that are not stored fault is \
-                  implementation-specific",
-            apm: "volume 4, MASKMOVDQU: exceptions and traps of an all-zero mask are \
-                  implementation-dependent",
-        },
-    ),
-    amd(
-        "mmx-fault",
-        Instructions::Mmx,
-        Form::Faults,
-        &[Bits::Fx(&[2..5])],
-        expected(
-            "nothing defines when the state becomes that of MMX",
-            "SDM volume 3, table 12-1, and APM volume 5: silent on what a fault leaves",
-        ),
-    ),
-    amd(
-        "prefetch-of-a-register",
-        Named(&[Reservednop, Prefetch, Prefetchw, Prefetchwt1]),
-        Form::Any,
-        &[Bits::Ended(&[End::Done, End::InvalidOpcode]), Bits::Rip],
-        expected(
-            "reported to differ on family 25, but not how",
-            "SDM volume 2, table A-3: reserved nop; APM volume 3, PREFETCH: silent",
-        ),
-    ),
-    amd(
-        "xsetbv-in-user-mode",
-        Named(&[Xsetbv]),
-        Form::Any,
-        &[Bits::Ended(&[End::GeneralProtection, End::InvalidOpcode])],
-        expected(
-            "reported to differ on family 25, but not how",
-            "SDM volume 2 and APM volume 4, XSETBV: #GP; a hypervisor may come first",
-        ),
     ),
     amd(
         "int1-address",
@@ -386,7 +311,7 @@ pub const TABLE: &[Difference] = &[
             Bits::Ended(&[End::PageFault, End::GeneralProtection]),
             Bits::Stored(&[ALL]),
         ],
-        vendor: Some(Vendor::Intel),
+        on: Processors::Of(Vendor::Intel),
         source: Source::Measured {
             on: "Intel Xeon, family 6, model 85",
             manuals: "SDM volume 3, table 6-2: the order of faults of one instruction is not \
@@ -395,14 +320,4 @@ pub const TABLE: &[Difference] = &[
                       the same",
         },
     },
-    amd(
-        "fault-priority",
-        Instructions::Memory,
-        Form::Faults,
-        &[Bits::Ended(&[End::PageFault, End::GeneralProtection])],
-        Source::Open {
-            sdm: "volume 3, table 6-2: the order of faults of one instruction is not architectural",
-            apm: "volume 2, section 8.5: the order of faults of one instruction is not architectural",
-        },
-    ),
 ];

@@ -4,6 +4,7 @@
 use super::by_condition;
 use crate::lower::{Form, form, width};
 use crate::op::{Flow, Op, Run, raise};
+use crate::processor::Vendor;
 use crate::state::{State, reg};
 use crate::stop::Exception;
 use iced_x86::{Code, Instruction, Mnemonic, OpKind};
@@ -111,10 +112,17 @@ fn call_to<const W: u32>(state: &mut State, op: &Op, target: u64) -> Flow {
     let next = state
         .rip
         .wrapping_add(u64::from(op.offset) + u64::from(op.len));
+    // On Intel's processors the return address is stored before the target is looked at; on AMD's it
+    // only could be (seen on a Xeon, family 6, model 85, and an EPYC, family 25, model 1).
+    if !is_canonical(target) && state.processor.vendor() == Vendor::Amd {
+        return match state.memory.check_store(slot, (W / 8) as usize) {
+            Some(()) => raise(state, Exception::GeneralProtection),
+            None => Flow::Stop,
+        };
+    }
     if state.store::<W>(slot, next).is_none() {
         return Flow::Stop;
     }
-    // As on Intel: the return address is there already.
     let flow = jump(state, target);
     if flow == Flow::Jump {
         state.gpr[reg::RSP] = slot;

@@ -13,6 +13,7 @@ use crate::float::Rounding;
 use crate::float::x87::F80;
 use crate::lower::{Form, form, segment, width};
 use crate::op::{Flow, Op, Run, raise};
+use crate::processor::Vendor;
 use crate::state::{State, reg};
 use crate::stop::Exception;
 use iced_x86::{EncodingKind, Instruction, Mnemonic, OpKind};
@@ -201,8 +202,11 @@ fn store<const W: u32>(state: &mut State, op: &Op) -> Flow {
     if wait(state).is_none() {
         return Flow::Stop;
     }
-    // TOP even if memory refuses, the tags not: so an Intel Xeon does it.
-    state.fpu.top = 0;
+    // If memory refuses, Intel's processors have set TOP, not the tags (seen on a Xeon), and AMD's
+    // nothing (seen on an EPYC, family 25, model 1).
+    if state.processor.vendor() == Vendor::Intel {
+        state.fpu.top = 0;
+    }
     let value = state.fpu.mm(op.src);
     if state.store::<W>(op.address(state), value).is_none() {
         return Flow::Stop;

@@ -4,6 +4,7 @@ use super::by_condition;
 use crate::flags::sign_extend;
 use crate::lower::{Form, by_width, form, width};
 use crate::op::{Flow, Op, Run, flow};
+use crate::processor::Vendor;
 use crate::state::{State, mask, reg};
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
@@ -19,6 +20,7 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
         (Mov, Form::RI) => by_width!(width(insn, 0), mov_ri),
         (Mov, Form::MI) => by_width!(width(insn, 0), mov_mi),
         (Movzx, Form::RR | Form::RM) => extend::<false>(insn, form == Form::RM)?,
+        (Movsxd, Form::RM) if width(insn, 0) == 16 => movsxd_16,
         (Movsx | Movsxd, Form::RR | Form::RM) => extend::<true>(insn, form == Form::RM)?,
         (Lea, Form::RM) => match (width(insn, 0), op.extra) {
             (16, _) => lea::<16>,
@@ -171,6 +173,20 @@ fn extend_rm<const SIGNED: bool, const FROM: u32, const TO: u32>(
         value
     };
     state.set::<TO>(op.dst, value);
+    Flow::Next
+}
+
+/// `movsxd` to 16 bits from memory: AMD's processors read 32 (seen on an EPYC, family 25, model 1).
+fn movsxd_16(state: &mut State, op: &Op) -> Flow {
+    let address = op.address(state);
+    let value = match state.processor.vendor() {
+        Vendor::Intel => state.load::<16>(address),
+        Vendor::Amd => state.load::<32>(address),
+    };
+    let Some(value) = value else {
+        return Flow::Stop;
+    };
+    state.set::<16>(op.dst, value);
     Flow::Next
 }
 

@@ -1,7 +1,7 @@
 //! What `exceptions.c` prints, case by case: what may differ between processors is what the table
 //! of differences lists.
 
-use unwind_sim_emulator::Vendor;
+use unwind_sim_emulator::Processor;
 use unwind_sim_emulator::differences::{Bits, Difference, Instructions, TABLE};
 
 /// One case: its code, and the fields that the handler printed.
@@ -14,7 +14,6 @@ struct Block<'a> {
 const FIELDS: [&str; 8] = [
     "signal", "code", "address", "trap", "error", "rip", "rsp", "rbp",
 ];
-const RSP: usize = 4;
 
 fn blocks(text: &str) -> Vec<Block<'_>> {
     let mut all: Vec<Block<'_>> = Vec::new();
@@ -38,15 +37,13 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
 }
 
 /// The fields of a case that an entry leaves open.
-fn open(entry: &Difference, block: &Block<'_>, both_fault: bool) -> Vec<&'static str> {
+fn open(entry: &Difference, block: &Block<'_>) -> Vec<&'static str> {
     let word = block.code.split_whitespace().next().unwrap_or_default();
     let is_about = match entry.instructions {
         Instructions::Named(names) => names
             .iter()
             .any(|name| format!("{name:?}").eq_ignore_ascii_case(word)),
-        // Which of two faults, where there are two.
-        Instructions::Memory => both_fault && entry.name == "fault-priority",
-        Instructions::X87 | Instructions::Mmx => false,
+        Instructions::Memory | Instructions::X87 => false,
     };
     if !is_about {
         return Vec::new();
@@ -55,32 +52,22 @@ fn open(entry: &Difference, block: &Block<'_>, both_fault: bool) -> Vec<&'static
         // A trap tells the address of the next instruction.
         Bits::Rip if word == "int1" => vec!["rip", "address"],
         Bits::Rip => vec!["rip"],
-        Bits::Gpr(RSP, _) => vec!["rsp"],
         Bits::Ended(_) => vec!["signal", "code", "address", "trap", "error"],
         _ => Vec::new(),
     });
     fields.collect()
 }
 
-/// What differs, and may not on a processor of this vendor.
-pub(crate) fn differences(ours: &str, theirs: &str, vendor: Vendor) -> Vec<String> {
+/// What differs, and may not on this processor.
+pub(crate) fn differences(ours: &str, theirs: &str, cpu: &Processor) -> Vec<String> {
     let (ours, theirs) = (blocks(ours), blocks(theirs));
     let mut all = Vec::new();
     if ours.len() != theirs.len() {
         all.push(format!("{} cases and {}", ours.len(), theirs.len()));
     }
     for (a, b) in ours.iter().zip(&theirs) {
-        // #SS, #GP and #PF.
-        let fault = |block: &Block<'_>| {
-            let trap = block.fields.iter().find(|(name, _)| *name == "trap");
-            trap.is_some_and(|(_, trap)| matches!(*trap, "12" | "13" | "14"))
-        };
-        let listed = TABLE
-            .iter()
-            .filter(|e| e.vendor.is_none_or(|v| v == vendor));
-        let open: Vec<_> = listed
-            .flat_map(|entry| open(entry, a, fault(a) && fault(b)))
-            .collect();
+        let listed = TABLE.iter().filter(|entry| entry.on.has(cpu));
+        let open: Vec<_> = listed.flat_map(|entry| open(entry, a)).collect();
         let fields = a.fields.len() == b.fields.len() && a.code == b.code;
         let values = a.fields.iter().zip(&b.fields);
         let mut differ = values.filter(|(a, b)| a != b && !(a.0 == b.0 && open.contains(&a.0)));
@@ -96,6 +83,7 @@ pub(crate) fn differences(ours: &str, theirs: &str, vendor: Vendor) -> Vec<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unwind_sim_emulator::Vendor;
 
     fn text(code: &str, address: u64, rip: u64, trap: u64) -> String {
         format!(
@@ -109,20 +97,16 @@ mod tests {
     fn an_address_that_is_listed_may_differ_on_its_vendors_processors_alone() {
         let ours = text("int1", 4_199_354, 1, 1);
         let theirs = text("int1", 4_199_353, 0, 1);
-        assert!(differences(&ours, &theirs, Vendor::Amd).is_empty());
-        assert_eq!(differences(&ours, &theirs, Vendor::Intel).len(), 1);
+        let [intel, amd] = [Vendor::Intel, Vendor::Amd].map(Processor::new);
+        assert!(differences(&ours, &theirs, &amd).is_empty());
+        assert_eq!(differences(&ours, &theirs, &intel).len(), 1);
+        // Another instruction, and another field.
         let ours = text("int3", 4_199_354, 1, 3);
         let theirs = text("int3", 4_199_353, 0, 3);
-        for vendor in Vendor::ALL {
-            assert_eq!(differences(&ours, &theirs, vendor).len(), 1);
+        for cpu in [&intel, &amd] {
+            assert_eq!(differences(&ours, &theirs, cpu).len(), 1);
         }
-        // Which fault comes first, but not a fault instead of none.
-        let (gp, pf) = (
-            text("mov -4(%rbp), %r9", 0, 0, 12),
-            text("mov -4(%rbp), %r9", 5, 0, 14),
-        );
-        assert!(differences(&gp, &pf, Vendor::Amd).is_empty());
-        assert_eq!(differences(&gp, &pf, Vendor::Intel).len(), 1);
-        assert_eq!(differences(&gp, &ours, Vendor::Amd).len(), 1);
+        let (one, three) = (text("int1", 0, 0, 1), text("int1", 0, 0, 3));
+        assert_eq!(differences(&one, &three, &amd).len(), 1);
     }
 }

@@ -3,6 +3,7 @@
 use super::xmm;
 use crate::lower::{Form, form, width};
 use crate::op::{Flow, Op, Run, flow, raise};
+use crate::processor::Vendor;
 use crate::state::{State, reg};
 use crate::stop::Exception;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
@@ -58,12 +59,17 @@ pub(super) fn select_masked_move(insn: &Instruction, op: &mut Op) -> Option<Run>
 
 /// Stores the bytes whose mask has its top bit set.
 ///
-/// All 16 have to be writable, the upper half of them first: the SDM leaves that open; it is what
-/// Intel's processors want (seen on a Xeon of the fourth generation).
+/// All 16 have to be writable, and Intel's processors look at the upper half of them first: the
+/// manuals leave that open (seen on a Xeon of the fourth generation, and on an AMD EPYC, family 25,
+/// model 1).
 fn masked_move<const ADDRESS_BITS: u64>(state: &mut State, op: &Op) -> Flow {
     let base = state.gpr[reg::RDI] & ADDRESS_BITS;
     let address = base.wrapping_add(state.gpr[(op.index & 31) as usize]);
-    for half in [address.wrapping_add(8), address] {
+    let mut halves = [address, address.wrapping_add(8)];
+    if state.processor.vendor() == Vendor::Intel {
+        halves.reverse();
+    }
+    for half in halves {
         if state.memory.check_store(half, 8).is_none() {
             return Flow::Stop;
         }

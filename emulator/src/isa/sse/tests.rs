@@ -313,7 +313,7 @@ fn other_registers_are_not_sse() {
     for code in codes {
         let insn = iced_x86::Decoder::with_ip(64, code, CODE, 0).decode();
         let mut ops = Vec::new();
-        crate::lower::lower(&insn, CODE, &Default::default(), &mut ops);
+        crate::lower::lower(&insn, code, CODE, &Default::default(), &mut ops);
         assert!(super::select(&insn, &mut ops[0]).is_none(), "{insn:?}");
     }
 }

@@ -10,6 +10,7 @@ use crate::float::x87::{
 use crate::float::{Exceptions, Rounding};
 use crate::lower::{Form, form, width};
 use crate::op::{Flow, Op, Run};
+use crate::processor::Vendor;
 use crate::state::State;
 use iced_x86::{Instruction, Mnemonic};
 
@@ -208,12 +209,15 @@ fn store<S: Store<N>, const N: usize, const POP: bool>(state: &mut State, op: &O
         None => Exceptions::INVALID,
     };
     let stopped = state.fpu.unmasks(exceptions.without(Exceptions::PRECISION));
-    if !stopped
-        && state
-            .memory
-            .store_bytes(op.address(state), outcome.value)
-            .is_none()
-    {
+    let address = op.address(state);
+    // If nothing is to be stored, AMD's processors look at memory all the same (seen on an EPYC,
+    // family 25, model 1).
+    let may = match (stopped, state.processor.vendor()) {
+        (false, _) => state.memory.store_bytes(address, outcome.value),
+        (true, Vendor::Amd) => state.memory.check_store(address, N),
+        (true, Vendor::Intel) => Some(()),
+    };
+    if may.is_none() {
         return Flow::Stop;
     }
     commit(state, op, |fpu| {

@@ -1,0 +1,86 @@
+//! Bytes that AMD's processors take for another instruction than Intel's do. The APM is silent on
+//! all of them but `sysenter`; they were seen on an AMD EPYC, family 25, model 1.
+
+use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind};
+
+const REPNE: u8 = 0xf2;
+const REPE: u8 = 0xf3;
+/// A segment prefix that long mode ignores.
+const IGNORED: u8 = 0x3e;
+
+/// Makes the instruction what the processor takes its `bytes` for; invalid, if that is #UD.
+pub(super) fn adapt(insn: &mut Instruction, bytes: &[u8]) {
+    match insn.mnemonic() {
+        // Not in long mode (APM volume 3, SYSENTER). SYSEXIT is refused for its privilege level
+        // first, as on Intel's.
+        Mnemonic::Sysenter => insn.set_code(Code::INVALID),
+        Mnemonic::Loope | Mnemonic::Loopne => {
+            if let Some(prefix) = repeat_prefix(bytes) {
+                insn.set_code(looped(insn.code(), prefix));
+            }
+        }
+        // F3 with REX.B: an exchange with r8, and the F3 is ignored.
+        Mnemonic::Pause => *insn = without_repeat(insn, bytes),
+        // A prefetch of a register.
+        _ if is_0f0d(insn) && insn.op0_kind() == OpKind::Register => insn.set_code(Code::INVALID),
+        _ => {}
+    }
+}
+
+/// The last of the prefixes F2 and F3.
+fn repeat_prefix(bytes: &[u8]) -> Option<u8> {
+    let prefixes = bytes.iter().take_while(|byte| is_prefix(**byte));
+    prefixes
+        .copied()
+        .filter(|byte| matches!(*byte, REPNE | REPE))
+        .last()
+}
+
+fn is_prefix(byte: u8) -> bool {
+    matches!(
+        byte,
+        0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x67 | 0xf0 | REPNE | REPE
+    )
+}
+
+/// `loope` or `loopne` with a prefix, which decides what ZF has to be.
+fn looped(code: Code, prefix: u8) -> Code {
+    use Code::*;
+    const PAIRS: [[Code; 2]; 4] = [
+        [Loope_rel8_64_RCX, Loopne_rel8_64_RCX],
+        [Loope_rel8_16_RCX, Loopne_rel8_16_RCX],
+        [Loope_rel8_64_ECX, Loopne_rel8_64_ECX],
+        [Loope_rel8_16_ECX, Loopne_rel8_16_ECX],
+    ];
+    let pair = PAIRS.into_iter().find(|pair| pair.contains(&code));
+    pair.map_or(code, |pair| pair[usize::from(prefix == REPNE)])
+}
+
+/// The same bytes decoded without F3.
+fn without_repeat(insn: &Instruction, bytes: &[u8]) -> Instruction {
+    let mut without = bytes.to_vec();
+    without.truncate(insn.len());
+    for byte in &mut without {
+        if *byte == REPE {
+            *byte = IGNORED;
+        }
+    }
+    let other = Decoder::with_ip(64, &without, insn.ip(), DecoderOptions::AMD).decode();
+    match other.mnemonic() {
+        Mnemonic::Xchg => other,
+        _ => *insn,
+    }
+}
+
+/// Is the opcode 0F 0D, by whichever name?
+fn is_0f0d(insn: &Instruction) -> bool {
+    matches!(
+        insn.code(),
+        Code::Reservednop_rm16_r16_0F0D
+            | Code::Reservednop_rm32_r32_0F0D
+            | Code::Reservednop_rm64_r64_0F0D
+            | Code::Prefetch_m8
+            | Code::Prefetchw_m8
+            | Code::Prefetchwt1_m8
+    )
+}
