@@ -168,7 +168,7 @@ impl FileKind {
 /// If it cannot be opened.
 pub fn file_kind(path: &Path) -> io::Result<FileKind> {
     let metadata = std::fs::metadata(path)?;
-    // A pipe is not opened: that might wait for somebody who writes.
+    // Opening a pipe could wait for a writer for ever.
     if metadata.is_dir() {
         return Ok(FileKind::Folder);
     }

@@ -252,7 +252,7 @@ pub const TABLE: &[Difference] = &[
         TRANSCENDENTAL,
         Form::Any,
         &[Bits::LastPlace],
-        "volume 1, section 8.3.10: the error is less than 1 ulp",
+        "volume 1, section 8.3.10: the error is less than 1 ulp to nearest, 1.5 in other modes",
         "volume 1, section 6.4.5: the error is less than 1 ulp",
     ),
     open(

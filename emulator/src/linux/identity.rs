@@ -150,7 +150,7 @@ impl Identity {
     }
 }
 
-/// What a process set of itself by `prctl` and the like. Nothing else hangs on it here.
+/// What a process set of itself by `prctl` and the like. Nothing else depends on it here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Settings {
     /// `PR_SET_PDEATHSIG`; its parent does not die.

@@ -102,7 +102,7 @@ impl Process {
             }
             5 | 36 => self.get_lock(&open, command, arg),
             6 | 7 | 37 | 38 => self.set_lock(&open, command, arg),
-            // Nobody is told of anything.
+            // No event is ever reported.
             GET_OWNER => Ok(0),
             SET_OWNER if arg == 0 => Ok(0),
             // F_GETLEASE: F_UNLCK.

@@ -35,8 +35,8 @@ impl Files {
         Ok(())
     }
 
-    /// A file or a folder of the host is from now on one in memory, with the same number; so it is
-    /// for all its names and for those who have it open.
+    /// Replaces a file or folder of the host by a copy in memory, with the same inode number, under all
+    /// of its names and in all open files.
     pub(super) fn copy_up(&mut self, path: &[u8], with_content: bool) -> Answer<InodeRef> {
         let node = self.node(path);
         let place = Place {
