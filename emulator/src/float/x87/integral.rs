@@ -46,7 +46,6 @@ pub(crate) fn scale(a: F80, b: F80, env: Env) -> Outcome<F80> {
         (_, Class::Infinity, false) => {
             return Outcome::exact(F80::infinity(a.is_negative()), denormal);
         }
-        (_, Class::Zero, _) => return Outcome::exact(a.canonical(), denormal),
         _ => {}
     }
     let count = match round_to_integer(y.value, Rounding::Zero) {

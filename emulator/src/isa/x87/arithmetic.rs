@@ -3,13 +3,14 @@
 
 use super::state::{C0, C1, C2, C3, Fpu};
 use super::{commit, execute, wait};
-use crate::float::Exceptions;
 use crate::float::x87::{
     self, Env, F80, MemoryOperand, Outcome, add, classify, divide, multiply, remainder,
     round_to_integral, scale, square_root, subtract,
 };
+use crate::float::{Class, Exceptions};
 use crate::lower::{Form, form, width};
 use crate::op::{Flow, Op, Run};
+use crate::processor::Vendor;
 use crate::state::State;
 use iced_x86::{Instruction, Mnemonic};
 
@@ -29,8 +30,15 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
         Fsqrt => |state, op| unary(state, op, square_root),
         Frndint => |state, op| unary(state, op, round_to_integral),
         Fscale => |state, op| {
+            let is_intel = state.processor.vendor() == Vendor::Intel;
             execute(state, op, |fpu| {
-                let outcome = both(fpu, 0, 1).map(|(a, b)| scale(a, b, fpu.env()));
+                let outcome = both(fpu, 0, 1).map(|(a, b)| {
+                    let mut env = fpu.env();
+                    // Scaled by 2^0, a denormal number is no underflow on Intel's processors (seen on
+                    // a Xeon), and one on AMD's (seen on an EPYC, family 25, model 1).
+                    env.underflow_masked |= is_intel && classify(b).0 == Class::Zero;
+                    scale(a, b, env)
+                });
                 fpu.put(0, outcome);
             })
         },
