@@ -139,3 +139,6 @@ impl<'a> Iterator for Fres<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -152,10 +152,7 @@ impl Profile {
             let what = "an FDE without rows: no meaning to this reader";
             return Err(Malformed::new(fde.offset, what));
         }
-        let limit = match fde.rep_size {
-            Some(size) if self.is_kernel() => size.into(),
-            _ => fde.size,
-        };
+        let limit = fde.rep_size.map_or(fde.size, u32::from);
         let mut last = None;
         for fre in table.fres(fde) {
             let fre = fre?;
@@ -268,3 +265,6 @@ const fn ends_in_padding(row: Row) -> bool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -174,3 +174,6 @@ impl Order {
         Some(self.0[after.checked_sub(1)?].1)
     }
 }
+
+#[cfg(test)]
+mod tests;

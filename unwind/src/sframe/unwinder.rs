@@ -267,38 +267,26 @@ fn compile_rare(table: &Table<'_>, fde: &Fde, key: UnitKey, cache: &mut Cache) -
 
 /// Repeats the rows of the first block up to `end`.
 fn repeat(rows: &mut Vec<NewRow>, fde: &Fde, size: u8, end: u64) -> Option<(u64, Reason)> {
-    let block = rows.len();
-    if block == 0 {
-        return None;
-    }
-    let first = rows[0].start;
-    let mut start = fde.start;
-    loop {
-        start = match start.checked_add(size.into()) {
-            Some(start) if start < end => start,
-            _ => return None,
+    // What lies in a block before its first row has none.
+    if rows.first()?.start != fde.start {
+        let before = NewRow {
+            start: fde.start,
+            offset: fde.offset,
+            rule: NO_ROW,
         };
-        if rows.len() + block + 1 > REPEATED_ROWS_MAX {
+        rows.insert(0, before);
+    }
+    for i in 0.. {
+        let row = rows[i];
+        let start = row.start.checked_add(size.into());
+        let start = start.filter(|start| *start < end)?;
+        if rows.len() == REPEATED_ROWS_MAX {
             let what = "more repeated rows than this reader takes";
             return Some((start, Malformed::new(fde.offset, what).into()));
         }
-        // What lies in a block before its first row has none.
-        if first > fde.start {
-            rows.push(NewRow {
-                start,
-                offset: fde.offset,
-                rule: NO_ROW,
-            });
-        }
-        for i in 0..block {
-            let row = rows[i];
-            let start = start.saturating_add(row.start - fde.start);
-            if start >= end {
-                return None;
-            }
-            rows.push(NewRow { start, ..row });
-        }
+        rows.push(NewRow { start, ..row });
     }
+    None
 }
 
 impl Finder for Sframe {
@@ -349,3 +337,6 @@ impl Finder for Sframe {
         self.profile.permits(rule, topmost)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,13 @@
+//! A table knows where it is loaded.
+
+use super::*;
+
+#[test]
+fn a_table_keeps_its_address() {
+    let mut bytes = [0; 30];
+    bytes[..5].copy_from_slice(&[0xe2, 0xde, 3, 0, 3]);
+    bytes[29] = 9;
+    let table = Table::parse(&bytes, 0x40_3000).expect("a table");
+    assert_eq!(table.address(), 0x40_3000);
+    assert_eq!(table.tail(), [0, 9]);
+}
