@@ -231,3 +231,6 @@ impl Finder for WithFallback {
         self.first.fast()
     }
 }
+
+#[cfg(test)]
+mod tests;

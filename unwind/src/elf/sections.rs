@@ -24,8 +24,8 @@ pub(super) fn read(file: &File<'_>, out: &mut Elf) {
     let mut is_debug_file = false;
     let by_section = out.parts.text.is_empty();
     for header in file.table.iter() {
-        let code = header.sh_flags(LE).0 & (elf::SHF_ALLOC.0 | elf::SHF_EXECINSTR.0)
-            == elf::SHF_ALLOC.0 | elf::SHF_EXECINSTR.0;
+        let has_flag = |flag: u64| header.sh_flags(LE).0 & flag != 0;
+        let code = has_flag(elf::SHF_ALLOC.0) && has_flag(elf::SHF_EXECINSTR.0);
         if code && header.sh_type(LE) == elf::SHT_NOBITS {
             is_debug_file = true;
         }

@@ -6,6 +6,11 @@ use super::*;
 use alloc::sync::Arc;
 use alloc::vec;
 
+mod build;
+mod plt;
+mod sections;
+mod symbols;
+
 /// A program with one executable segment, a build id note and `.eh_frame_hdr`, without section
 /// headers.
 fn program() -> Vec<u8> {
@@ -190,6 +195,39 @@ fn the_bias_is_that_of_the_segment_that_was_mapped() {
     assert!(ld.is_code(0x1000, 0x1000) && lld.is_code(0x1000, 0x1000));
     assert!(!ld.is_code(0x1000, 0x2000) && !lld.is_code(0x2000, 0));
     assert!(!ld.is_code(u64::MAX, 0x1000));
+}
+
+#[test]
+fn of_several_segments_in_a_mapping_the_one_it_begins_with_is_meant() {
+    // Both lie in the mapped part of the file; only the first one begins there.
+    let two = with_segments(&[(0x1000, 0x11000, 0x800, 6), (0x2100, 0x22100, 0x800, 6)]);
+    assert_eq!(
+        two.bias(0x5000_0000, 0x2000, 0x1000, false),
+        Some(0x5000_0000 - 0x11000)
+    );
+    // None begins there, so the mapping was cut out of the one that began before.
+    let cut = with_segments(&[(0, 0x10000, 0x3000, 6), (0x3000, 0x23000, 0x1000, 6)]);
+    assert_eq!(
+        cut.bias(0x5000_0000, 0x2000, 0x2000, false),
+        Some(0x5000_0000 - 0x12000)
+    );
+    // A segment that ends where the mapping begins, or begins where it ends, is not in it, even
+    // if it alone is code.
+    let next = with_segments(&[
+        (0, 0x10000, 0x2000, 5),
+        (0x2000, 0x22000, 0x1000, 4),
+        (0x3000, 0x33000, 0x1000, 5),
+    ]);
+    assert_eq!(
+        next.bias(0x5000_0000, 0x1000, 0x2000, true),
+        Some(0x5000_0000 - 0x22000)
+    );
+    // One without bytes in the file cannot be mapped from it.
+    let empty = with_segments(&[(0, 0x10000, 0x3000, 4), (0x2800, 0x22800, 0, 5)]);
+    assert_eq!(
+        empty.bias(0x5000_0000, 0x1000, 0x2000, true),
+        Some(0x5000_0000 - 0x12000)
+    );
 }
 
 /// A shared object of section headers alone, with these symbol names and this string table.

@@ -79,3 +79,6 @@ pub fn walk<M: Memory + ?Sized, S: Sink>(
     }
     Reason::FrameLimit { limit: WORDS_MAX }.into()
 }
+
+#[cfg(test)]
+mod tests;

@@ -120,12 +120,13 @@ impl Entry {
         };
         let end = u16::from(self.kind == EntryType::EndOfStack);
         let signal = u16::from(self.signal);
-        let high = match layout {
-            Layout::V4_14 => old | end << 2,
-            Layout::V6_3 => old | signal << 2 | end << 3,
-            Layout::V6_4 | Layout::V7_1 => self.kind as u16 | signal << 3,
+        let (sp, bp) = (layout.number(self.sp_reg), layout.number(self.bp_reg));
+        let fields = match layout {
+            Layout::V4_14 => [sp, bp << 4, old << 8, end << 10, 0],
+            Layout::V6_3 => [sp, bp << 4, old << 8, signal << 10, end << 11],
+            Layout::V6_4 | Layout::V7_1 => [sp, bp << 4, (self.kind as u16) << 8, signal << 11, 0],
         };
-        let flags = layout.number(self.sp_reg) | layout.number(self.bp_reg) << 4 | high << 8;
+        let flags: u16 = fields.into_iter().sum();
         let [a, b] = self.sp_offset.to_le_bytes();
         let [c, d] = self.bp_offset.to_le_bytes();
         let [e, f] = flags.to_le_bytes();

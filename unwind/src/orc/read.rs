@@ -242,3 +242,6 @@ impl Blocks {
         table.find_in(svma, first..end)
     }
 }
+
+#[cfg(test)]
+mod tests;

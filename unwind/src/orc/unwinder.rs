@@ -150,8 +150,7 @@ impl Chunk<'_> {
         let mut unit = cache.begin_unit(key, range);
         for position in wanted.clone() {
             // Of several entries at one address the last one is found.
-            let next = (position + 1 < wanted.end).then(|| self.start(position + 1));
-            if next == Some(self.start(position)) {
+            if self.table.ip(position + 1) == Some(self.start(position)) {
                 continue;
             }
             if let Some(row) = self.row(position) {
@@ -196,3 +195,6 @@ impl Finder for Orc {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -64,7 +64,7 @@ impl Row {
             return (0, WordBytes::new());
         };
         let mut words: ArrayVec<i64, 6> = ArrayVec::new();
-        let mut info = 0;
+        let mut base_is_sp = false;
         if flex {
             push(&mut words, Some(cfa));
             let at = |track: &Track| match *track {
@@ -79,7 +79,7 @@ impl Row {
                 push(&mut words, fp.as_ref());
             }
         } else {
-            info |= u8::from(cfa.reg == Some(Reg::Rsp));
+            base_is_sp = cfa.reg == Some(Reg::Rsp);
             words.push(cfa.offset.into());
             if let Track::At(fp) = fp {
                 words.push(fp.offset.into());
@@ -90,12 +90,12 @@ impl Row {
         } else {
             words.iter().map(|w| signed_size(*w)).max().unwrap_or(0)
         };
-        info |= (words.len() as u8) << 1 | size << 5;
+        let fields = [u8::from(base_is_sp), (words.len() as u8) << 1, size << 5];
         let mut bytes = WordBytes::new();
         for word in words {
             bytes.extend(word.to_le_bytes().into_iter().take(1 << size));
         }
-        (info, bytes)
+        (fields.into_iter().sum(), bytes)
     }
 }
 
@@ -105,8 +105,13 @@ fn push(words: &mut ArrayVec<i64, 6>, location: Option<&Location>) {
         words.push(0);
         return;
     };
-    let reg = l.reg.map_or(0, |reg| (reg as i64) << 3 | 1);
-    words.push(reg | i64::from(l.deref) << 1);
+    let number = l.reg.map_or(0, |reg| reg as i64);
+    let fields = [
+        i64::from(l.reg.is_some()),
+        i64::from(l.deref) << 1,
+        number << 3,
+    ];
+    words.push(fields.into_iter().sum());
     words.push(l.offset.into());
 }
 

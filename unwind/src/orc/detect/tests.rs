@@ -124,3 +124,16 @@ fn valid_entries_have_the_registers_that_their_type_needs() {
         }
     }
 }
+
+#[test]
+fn of_two_layouts_that_fit_alike_the_older_is_taken() {
+    let by = |entries: &[u8], ips: &[u8]| {
+        let table = Table::new(entries, ips, 0).expect("a table");
+        by_entries(&table)
+    };
+    assert_eq!(by(&[], &[]), Some(Layout::V4_14));
+    let call = CALL.encode(Layout::V7_1);
+    assert_eq!(by(&call, &[0; 4]), Some(Layout::V7_1));
+    let call = CALL.encode(Layout::V6_4);
+    assert_eq!(by(&call, &[0; 4]), Some(Layout::V6_4));
+}

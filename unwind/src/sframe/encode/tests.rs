@@ -109,3 +109,19 @@ fn default_rows_cannot_say_everything() {
         assert_eq!(row.is_default(), expected, "{row:?}");
     }
 }
+
+#[test]
+fn a_return_address_in_its_usual_place_takes_no_words() {
+    let rule = |ra| Rule {
+        ra,
+        ..Rule::call(Value::reg(Reg::Rsp, 8))
+    };
+    let ra = |value| match Row::from_rule(&rule(value)) {
+        Ok(Row::Tracked { ra, .. }) => ra,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(ra(Value::at_cfa(-8)), Track::Absent);
+    let at = |offset| Track::At(of(None, true, offset));
+    assert_eq!(ra(Value::at_cfa(8)), at(8));
+    assert_eq!(ra(Value::at_cfa(-16)), at(-16));
+}

@@ -1,0 +1,76 @@
+//! Tables in stored order and sorted: their lengths, their places, their errors.
+
+use super::*;
+use crate::orc::EntryType;
+use alloc::string::ToString;
+
+const LAYOUT: Layout = Layout::V6_4;
+
+/// Three entries at these distances from the slots of their addresses.
+fn bytes(relative: [i32; 3]) -> (Vec<u8>, Vec<u8>) {
+    let entry = Entry::NULL.encode(LAYOUT);
+    (
+        [entry; 3].concat(),
+        relative.iter().flat_map(|r| r.to_le_bytes()).collect(),
+    )
+}
+
+#[test]
+fn a_table_has_as_many_entries_as_addresses() {
+    let (entries, ips) = bytes([0x10, 0x20, 0x30]);
+    let table = Table::new(&entries, &ips, 0x1000).expect("a table");
+    assert_eq!((table.len(), table.is_empty()), (3, false));
+    let starts = [0, 1, 2, 3].map(|i| table.ip(i));
+    assert_eq!(starts, [Some(0x1010), Some(0x1024), Some(0x1038), None]);
+    let empty = Table::new(&[], &[], 0).expect("a table");
+    assert_eq!((empty.len(), empty.is_empty()), (0, true));
+    let wrong = |entries, ips| {
+        Table::new(entries, ips, 0)
+            .map(|_| ())
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(
+        wrong(&entries[..17], &ips),
+        ".orc_unwind+0xc: the section ends within an entry"
+    );
+    assert_eq!(
+        wrong(&entries, &ips[..9]),
+        ".orc_unwind_ip+0x8: the section ends within an address"
+    );
+    let uneven = ".orc_unwind_ip+0x8: not as many addresses as entries";
+    assert_eq!(wrong(&entries, &ips[..8]), uneven);
+    assert_eq!(wrong(&entries[..12], &ips), uneven);
+}
+
+#[test]
+fn an_entry_that_says_nothing_is_named_by_its_place() {
+    let (mut entries, ips) = bytes([0; 3]);
+    entries[2 * ENTRY_LEN + 5] = 7;
+    let table = Table::new(&entries, &ips, 0).expect("a table");
+    let kind = |index| table.entry(index, LAYOUT).map(|e| e.map(|e| e.kind));
+    assert_eq!(kind(1), Some(Ok(EntryType::Call)));
+    let error = Malformed {
+        section: ".orc_unwind",
+        offset: 12,
+        what: "no such type",
+    };
+    assert_eq!(kind(2), Some(Err(error)));
+    assert_eq!(kind(3), None);
+}
+
+#[test]
+fn positions_end_with_the_table() {
+    let (entries, ips) = bytes([0x30, 0x1c, 8]);
+    let table = Table::new(&entries, &ips, 0x1000).expect("a table");
+    let stored = Sorted::new(table, None);
+    assert_eq!((stored.len(), stored.is_empty()), (3, false));
+    let at = |sorted: &Sorted<'_>| [0, 2, 3].map(|position| sorted.stored(position));
+    assert_eq!(at(&stored), [Some(0), Some(2), None]);
+    let order = table.order(LAYOUT).expect("it is not sorted");
+    let sorted = Sorted::new(table, Some(&order));
+    assert_eq!(at(&sorted), [Some(2), Some(0), None]);
+    let none: &[u32] = &[];
+    let empty = Sorted::new(Table::new(&[], &[], 0).expect("a table"), Some(none));
+    assert!(empty.is_empty() && empty.find(5).is_none());
+}
