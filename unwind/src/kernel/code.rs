@@ -210,21 +210,7 @@ impl Code {
         };
         let core_text = symbols.range(START, "_etext");
         let is_core = core_text.is_some() && !self.has_core;
-        // A table does not show which meaning SP_INDIRECT has: the kernel's version does.
-        let mut index = Index::new(image, told);
-        if let (None, Ok(Some(found))) = (told, &index)
-            && let Some(encoding) = found.encoding()
-        {
-            let sp_indirect = self.version.encoding().sp_indirect;
-            index = Index::new(
-                image,
-                Some(Encoding {
-                    sp_indirect,
-                    ..encoding
-                }),
-            );
-        }
-        let table = index.unwrap_or_else(|problem| {
+        let table = Index::new(image, told).unwrap_or_else(|problem| {
             self.problem.get_or_insert(problem);
             None
         });

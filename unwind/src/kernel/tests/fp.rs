@@ -1,7 +1,7 @@
 //! Frame pointer and guess.
 
-use super::support::{IRQ, NMI, Small, TASK, TEXT, call, kernel_regs};
-use crate::kernel::{Kind, State};
+use super::support::{ENTRY, IRQ, NMI, Small, TASK, TEXT, call, kernel_regs};
+use crate::kernel::{Ended, Kind, State};
 use crate::reason::{Code, Reason};
 use crate::regs::{Reg, Regs};
 use crate::start::Start;
@@ -28,6 +28,17 @@ fn frame_pointers_are_followed_to_the_system_call() {
     assert_eq!(ips, [TEXT, TEXT + 0x10, TEXT + 0x20, TEXT + 0x30]);
     assert_eq!(reason, Reason::RootReached);
     assert!(!state.is_error());
+    // Registers to start from are those of an interrupt, as it were.
+    let got_irq = |state| matches!(state, State::Fp(s) if s.got_irq);
+    assert!(got_irq(state));
+    let mut own = Start::from_regs(Regs::frame(TEXT, SP - 8, SP));
+    own.first_frame = Some(SP);
+    assert!(!got_irq(small.chain(Kind::Fp, &own).1));
+    // Of user space's nothing is walked.
+    let mut regs = kernel_regs([TEXT, SP - 8, SP]);
+    regs.set(Reg::Cs, 0x33);
+    let (ips, _, reason) = small.chain(Kind::Fp, &Start::from_regs(regs));
+    assert_eq!((ips.len(), reason), (1, Ended::StartedInUser.reason()));
     // A kernel thread has registers there too, but of no use.
     let mut thread = frames();
     thread.put_regs(TASK_REGS, &[(Reg::Cs, 0x10)]);
@@ -98,6 +109,80 @@ fn registers_are_encoded_in_a_frame_pointer() {
 }
 
 #[test]
+fn frames_may_lie_next_to_each_other() {
+    let mut small = frames();
+    small.put(SP, &[SP + 16, TEXT + 0x10, TASK_REGS - 16, TEXT + 0x20]);
+    let (ips, ..) = small.walk_from(Kind::Fp, [TEXT, SP - 8, SP]);
+    assert_eq!(ips, [TEXT, TEXT + 0x10, TEXT + 0x20, TEXT + 0x30]);
+    // One that begins within the other is none.
+    small.put(SP, &[SP + 15]);
+    assert!(small.walk_from(Kind::Fp, [TEXT, SP - 8, SP]).1.is_error());
+}
+
+#[test]
+fn the_last_frame_may_be_realigned_or_behind_a_tracers() {
+    const LAST: u64 = TASK_REGS - 16;
+    // From `at` on, with the frames before it; did the walk end at the registers?
+    let ends = |at: u64, words: &[u64]| {
+        let mut small = frames();
+        small.put(SP, &[at, TEXT + 0x10]);
+        small.put(LAST - 32, &[0x70; 6]).put(at, words);
+        small.put_regs(TASK_REGS, &[(Reg::Rip, 0x40_1000), (Reg::Cs, 0x33)]);
+        small.walk_from(Kind::Fp, [TEXT, SP - 8, SP]).2 == Reason::RootReached
+    };
+    let (rbp, ret) = (0x77, TEXT + 0x30);
+    // gcc copied the return address from behind rbp's place.
+    assert!(ends(LAST - 8, &[rbp, ret, ret]));
+    assert!(!ends(LAST - 8, &[rbp, ret, ret + 1]));
+    // ftrace's frame has copies of rbp and of the return address.
+    assert!(ends(LAST - 24, &[rbp, ret, rbp, 1, ret]));
+    for (at, other) in [(0, 0x78), (1, ret + 1), (2, 0x78), (4, ret + 1)] {
+        let mut words = [rbp, ret, rbp, 1, ret];
+        words[at] = other;
+        assert!(!ends(LAST - 24, &words), "{at}");
+    }
+    assert!(!ends(LAST - 16, &[rbp, ret, rbp, ret]));
+}
+
+#[test]
+fn the_kernel_does_not_warn_where_it_knows_that_a_walk_may_fail() {
+    let regs = SP + 0x100;
+    let walk = |ip: u64, sp: u64| {
+        let mut small = frames();
+        small.put(SP, &[regs | 1, TEXT + 0x10]);
+        let saved = [
+            (Reg::Rip, ip),
+            (Reg::Cs, 0x10),
+            (Reg::Rbp, 0x1234),
+            (Reg::Rsp, sp),
+        ];
+        small.put_regs(regs, &saved);
+        let (_, state, reason) = small.walk_from(Kind::Fp, [TEXT, SP - 8, SP]);
+        assert!(state.is_error());
+        reason.code()
+    };
+    let (silent, warned) = (Code::NotAtRoot, Code::BadFramePointer);
+    // At the end of the stack no frame was made yet.
+    for (sp, code) in [
+        (0, warned),
+        (TASK_REGS - 25, warned),
+        (TASK_REGS - 24, silent),
+        (TASK_REGS - 1, silent),
+        (TASK_REGS, warned),
+    ] {
+        assert_eq!(walk(TEXT + 0x50, sp), code, "{sp:#x}");
+    }
+    // Nor in the entry code.
+    for (ip, code) in [
+        (ENTRY.start, silent),
+        (ENTRY.end - 1, silent),
+        (ENTRY.end, warned),
+    ] {
+        assert_eq!(walk(ip, 0), code, "{ip:#x}");
+    }
+}
+
+#[test]
 fn stacks_are_linked() {
     let mut small = frames();
     let on_irq = IRQ.start + 0x1000;
@@ -151,4 +236,9 @@ fn the_guess_reports_every_word_that_is_text() {
     );
     start.first_frame = Some(0x1000);
     assert_eq!(small.chain(Kind::Guess, &start).2.code(), Code::NotOnStack);
+    // Half a word is left of the stack: it is not read.
+    start.first_frame = Some(TASK.end - 4);
+    let (ips, state, reason) = small.chain(Kind::Guess, &start);
+    assert_eq!((ips.len(), state.is_error()), (0, false));
+    assert_eq!(reason, Reason::NotAtRoot);
 }

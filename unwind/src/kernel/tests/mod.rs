@@ -1,7 +1,9 @@
 //! The kernel's unwinders on a small kernel of ours: every end, every stack, every version's
 //! difference. That they do what running kernels do is for recordings to show.
 
+mod code;
 mod fp;
+mod names;
 mod orc;
 mod orc_steps;
 mod parts;

@@ -177,6 +177,43 @@ fn each_field_of_the_other_states_counts_but_cursors() {
     };
     assert!(is_equal(guess(1), guess(1)));
     assert!(!is_equal(guess(1), guess(2)));
+    // A recording without bounds has the stack's type, the error, ip and bp; or the type and sp.
+    let brief = |state: FpState| {
+        State::Fp(FpState {
+            stack: BRIEF,
+            ..state
+        })
+    };
+    let unknown = FpState {
+        orig_sp: 1,
+        next_bp: 1,
+        got_irq: true,
+        stack_mask: 1,
+        ..fp
+    };
+    assert!(is_equal(State::Fp(fp), brief(unknown)));
+    let irq = StackInfo {
+        kind: StackType::Irq,
+        ..BRIEF
+    };
+    for other in [
+        brief(FpState { bp: 1, ..fp }),
+        brief(FpState { ip: 1, ..fp }),
+        brief(FpState { error: true, ..fp }),
+        State::Fp(FpState { stack: irq, ..fp }),
+    ] {
+        assert!(!is_equal(State::Fp(fp), other), "{other:?}");
+    }
+    let brief = |stack, sp| {
+        State::Guess(GuessState {
+            stack,
+            stack_mask: 1,
+            sp,
+        })
+    };
+    assert!(is_equal(guess(1), brief(BRIEF, 1)));
+    assert!(!is_equal(guess(1), brief(BRIEF, 2)));
+    assert!(!is_equal(guess(1), brief(irq, 1)));
     assert!(!is_equal(guess(1), State::Fp(fp)));
 }
 
@@ -192,7 +229,7 @@ fn a_recording_may_leave_out_the_first_state_and_the_last_one_that_is_done() {
     let done = State::Guess(GuessState::default());
     let ours = [state(1), state(2), done];
     let at = |ours, recorded| Some(Difference { ours, recorded });
-    let cases: [(&[State], Option<Difference>); 8] = [
+    let cases: [(&[State], Option<Difference>); 9] = [
         (&ours, None),
         (&ours[..2], None),
         (&ours[1..], None),
@@ -202,6 +239,8 @@ fn a_recording_may_leave_out_the_first_state_and_the_last_one_that_is_done() {
         (&[ours[0], ours[1], done, done], at(3, 3)),
         (&[state(1), state(3), done], at(1, 1)),
         (&[state(2), state(3)], at(2, 1)),
+        // Neither reading agrees further: nothing was left out.
+        (&[state(7)], at(0, 0)),
     ];
     for (recorded, expected) in cases {
         let found = first_difference(&ours, recorded, 1);

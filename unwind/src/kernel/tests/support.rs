@@ -18,6 +18,8 @@ use core::ops::Range;
 pub(super) const TEXT: u64 = 0xffff_ffff_8100_0000;
 /// Its length.
 pub(super) const TEXT_LEN: u64 = 0x1000;
+/// Its entry code.
+pub(super) const ENTRY: Range<u64> = TEXT + 0xf00..TEXT + 0xf40;
 /// A module's.
 pub(super) const MODULE: u64 = 0xffff_ffff_c000_0000;
 /// The task's stack.
@@ -97,7 +99,7 @@ impl Memory for Words {
 }
 
 /// Functions that the unwinders know, by offset from [`TEXT`].
-pub(super) const SYMBOLS: [(&str, u64); 8] = [
+pub(super) const SYMBOLS: [(&str, u64); 10] = [
     ("_stext", 0),
     ("return_to_handler", 0xe00),
     ("arch_rethook_trampoline", 0xe40),
@@ -105,6 +107,8 @@ pub(super) const SYMBOLS: [(&str, u64); 8] = [
     ("ftrace_regs_caller", 0xc80),
     ("ret_from_fork_asm", 0xd00),
     ("ret_from_fork", 0xd40),
+    ("__entry_text_start", 0xf00),
+    ("__entry_text_end", 0xf40),
     ("_etext", TEXT_LEN),
 ];
 

@@ -1,10 +1,13 @@
 //! The other ways to print a walk.
 
 use super::support::{IRQ, Small, TASK, TEXT, Words, call, kernel_regs, of_kind};
+use crate::kernel::perf::{Begin, Visit, callchain, states};
 use crate::kernel::trace::{Line, Unreliable, show, stack_walk, stack_walk_reliable};
-use crate::kernel::{Finds, From, Kernel, Kind, StackType};
+use crate::kernel::{EntryRegs, Finds, From, Kernel, Kind, RegsPtr, StackType};
 use crate::orc::{Entry, EntryType, OrcReg};
-use crate::reason::Code;
+use crate::reason::{Code, Reason};
+use crate::regs::Reg;
+use crate::start::Start;
 use alloc::vec::Vec;
 
 const SP: u64 = TASK.start + 0x3000;
@@ -107,4 +110,127 @@ fn stacks_are_announced() {
         },
     ];
     assert_eq!(lines, expected);
+}
+
+/// An interrupt that left its registers on the stack, in front of the end of a kernel thread's
+/// stack; with frame pointers.
+fn interrupted() -> Small {
+    let mut small = thread();
+    let (regs, last) = (SP + 0x100, TASK.end - 168 - 16);
+    small.put(SP, &[regs | 1, TEXT + 0x10, 0, 0]);
+    let saved = [(Reg::Rip, TEXT + 0x50), (Reg::Cs, 0x10), (Reg::Rbp, last)];
+    small.put_regs(regs, &saved);
+    small.put(last, &[0, TEXT + 0x30]);
+    small
+}
+
+fn with_fp<R>(small: &Small, sp: u64, act: impl FnOnce(Kern<'_>, From<'_>, &mut Finds) -> R) -> R {
+    let code = small.code();
+    let kernel = Kernel {
+        code: &code,
+        task: &small.task,
+        memory: &small.words,
+    };
+    let regs = kernel_regs([TEXT + 4, sp, SP]);
+    act(kernel, From::Regs(&regs), &mut Finds::default())
+}
+
+#[test]
+fn registers_of_the_kernel_are_not_reliable_behind_frame_pointers() {
+    let reliable =
+        |k: Kern<'_>, f: From<'_>, n: &mut Finds| stack_walk_reliable(Kind::Fp, k, f, 99, n);
+    assert_eq!(
+        with_fp(&interrupted(), SP, reliable),
+        Err(Unreliable::KernelRegs)
+    );
+    let mut plain = interrupted();
+    plain.put(SP, &[TASK.end - 168 - 16]);
+    let chain = [TEXT + 0x10, TEXT + 0x30];
+    assert_eq!(with_fp(&plain, SP, reliable), Ok(chain.to_vec()));
+}
+
+#[test]
+fn saved_registers_are_shown_in_place_of_their_address() {
+    let small = interrupted();
+    let lines = with_fp(&small, SP, |k, f, n| show(Kind::Fp, k, f, n));
+    let address = |address| Line::Address {
+        address,
+        reliable: true,
+    };
+    let regs = EntryRegs {
+        at: RegsPtr::At(SP + 0x100),
+        partial: false,
+    };
+    let expected = [address(TEXT + 0x10), Line::Regs(regs), address(TEXT + 0x30)];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn showing_begins_at_a_whole_word_and_below_a_stack_at_the_next_page() {
+    let mut small = interrupted();
+    let whole = with_fp(&small, SP, |k, f, n| show(Kind::Fp, k, f, n));
+    for sp in [SP - 7, SP - 1, SP] {
+        let lines = with_fp(&small, sp, |k, f, n| show(Kind::Fp, k, f, n));
+        assert_eq!(lines, whole, "{sp:#x}");
+    }
+    for address in (TASK.start..SP).step_by(8) {
+        small.put(address, &[0]);
+    }
+    small.put(TASK.start, &[TEXT + 0x44]);
+    // The unwinder does not find the stack, so that nothing is reliable.
+    let text = [0x44, 0x10, 0x50, 0x30].map(|at| Line::Address {
+        address: TEXT + at,
+        reliable: false,
+    });
+    for (below, lines) in [(8, &text[..]), (0x1000 - 8, &text), (0x1000, &[])] {
+        let sp = TASK.start - below;
+        let shown = with_fp(&small, sp, |k, f, n| show(Kind::Fp, k, f, n));
+        assert_eq!(shown, lines, "{below:#x}");
+    }
+}
+
+#[test]
+fn so_many_states_and_so_many_addresses() {
+    let small = interrupted();
+    let all = with_fp(&small, SP, |kernel, from, finds| {
+        let begin = |max, finds: &mut Finds| {
+            let begin = Begin {
+                from,
+                first_frame: SP,
+                ip: None,
+            };
+            states(Kind::Fp, kernel, begin, max, finds)
+        };
+        let (all, skipped) = begin(99, finds);
+        assert_eq!(skipped, 0);
+        assert!(all.iter().position(|s| s.is_done()) == Some(all.len() - 1));
+        for max in 1..=all.len() {
+            assert_eq!(begin(max, finds).0, all[..max], "{max}");
+        }
+        all
+    });
+    // The two calls, the registers, and the state that is done.
+    assert_eq!(all.len(), 4);
+    let start = Start::from_regs(kernel_regs([TEXT + 4, SP, SP]));
+    let chain = |max| {
+        with_fp(&small, SP, |kernel, _, finds| {
+            let mut ips = Vec::new();
+            let mut visit = |visit: Visit<'_, Words>| {
+                if let Visit::Ip(ip) | Visit::Stored(_, ip) = visit {
+                    ips.push(ip);
+                }
+            };
+            let ended = callchain(Kind::Fp, kernel, &start, max, finds, &mut visit);
+            (ips, ended.expect("registers").1)
+        })
+    };
+    let ips = [TEXT + 4, TEXT + 0x10, TEXT + 0x50, TEXT + 0x30];
+    for limit in 1..=4 {
+        let reason = match limit {
+            4 => Reason::RootReached,
+            limit => Reason::FrameLimit { limit },
+        };
+        assert_eq!(chain(limit), (ips[..limit as usize].to_vec(), reason));
+    }
+    assert_eq!(chain(5), (ips.to_vec(), Reason::RootReached));
 }

@@ -3,7 +3,7 @@
 use super::*;
 use alloc::vec::Vec;
 
-const TEXT: [Range<u64>; 1] = [0x1000..0x2000];
+const TEXT: Range<u64> = 0x1000..0x2000;
 
 /// A sorted V3 section, loaded at 0, with one function of `size` bytes at 0x1000.
 fn v3(size: u32, info: u8, info2: u8, rep_size: u8, fres: &[&[u8]]) -> Vec<u8> {
@@ -42,7 +42,7 @@ fn table(profile: Profile, changes: &[(usize, u8)]) -> Option<&'static str> {
 fn rows(profile: Profile, bytes: &[u8], offset: u64) -> Option<&'static str> {
     let table = Table::parse(bytes, 0).expect("a table");
     let fde = table.fde(0).expect("one").expect("a function");
-    refused(profile.check_rows(&table, &fde, offset, &TEXT))
+    refused(profile.check_rows(&table, &fde, offset, &[TEXT]))
 }
 
 const LINUX: [Profile; 2] = [Profile::KernelV3, Profile::KernelV3Validate];
