@@ -1,4 +1,11 @@
-# What .ci/run and .ci/full share; sourced by them. Callers set NAME, for messages.
+# What .ci/run and .ci/full share; sourced by them, at the top of the
+# repository. Callers set NAME, for messages.
+
+export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-always}
+export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
+# Backtraces need lines; nothing here needs types and variables, which cost time to compile and link.
+export CARGO_PROFILE_DEV_DEBUG=${CARGO_PROFILE_DEV_DEBUG:-line-tables-only}
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
 
 step() { printf '\n== %s (after %d:%02d)\n' "$*" $((SECONDS / 60)) $((SECONDS % 60)); }
 fail() { printf '\n%s: %s\n' "$NAME" "$*" >&2; exit 1; }
@@ -38,6 +45,24 @@ component() {
     "$@" >/dev/null 2>&1 && return
     has rustup || fail "the component $name is missing, and there is no rustup to add it with"
     rustup component add "$name"
+}
+
+# PREFIX: the first command line of README.md that begins so, as it stands there.
+readme() {
+    local line
+    line=$(grep -m 1 "^$1" README.md) || fail "README.md has no line that begins with: $1"
+    printf '%s' "$line"
+}
+
+# The command of README.md that a new user runs first, with the exit status that stands behind it
+# as `# exit status 1`.
+main_job() {
+    local command status=0 stated
+    command=$(readme "cargo run --release")
+    printf '%s\n' "$command"
+    bash -euc "$command" || status=$?
+    stated=$(printf '%s' "$command" | sed -n 's/.*# exit status \([0-9]*\)$/\1/p')
+    [ "$status" = "${stated:-0}" ] || fail "it ended with status $status"
 }
 
 # FOLDER: fails if a test was skipped that tests/skips.txt does not list.
