@@ -15,6 +15,7 @@ mod saved;
 mod special;
 mod table;
 
+use attributes::Owners;
 pub(super) use attributes::{Attributes, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Time};
 pub(super) use description::{Description, Kind, PIPE_SIZE, PipeEnd, Shared};
 pub(super) use inode::{Budget, Inode, InodeRef};
@@ -88,6 +89,7 @@ pub(super) struct Files {
     pub(super) program: Vec<u8>,
     pub(super) umask: u32,
     pub(super) identity: Identity,
+    owners: Owners,
     /// What a file is stamped with that changes now.
     pub(super) now: Time,
     /// Standard input and output.
@@ -121,6 +123,7 @@ impl Files {
             cwd: b"/".to_vec(),
             program: Vec::new(),
             umask: 0o022,
+            owners: Owners::new(options.identity.user.real, options.identity.group.real),
             identity: options.identity,
             now: options.now,
             streams: options.streams,
@@ -257,7 +260,7 @@ impl Files {
     fn may_search(&self, path: &[u8], node: &Node) -> bool {
         let attributes = match node {
             Node::Special(_) => return true,
-            Node::Host(metadata) => Attributes::of_host(metadata),
+            Node::Host(metadata) => Attributes::of_host(metadata, self.owners),
             Node::Memory(inode) => Attributes::of_inode(&inode.borrow()),
             Node::Missing => return false,
         };

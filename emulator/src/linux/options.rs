@@ -21,9 +21,9 @@ pub struct Options {
     pub allow_write: bool,
     /// Decides all random numbers.
     pub seed: u64,
-    /// User.
+    /// User. The host's files of the user who runs this are this one's files.
     pub uid: u32,
-    /// Group.
+    /// Group, with the same for files.
     pub gid: u32,
     /// Standard input.
     pub stdin: Input,

@@ -131,6 +131,33 @@ fn no_arguments_panic_or_take_more_than_the_limits() {
 }
 
 #[test]
+fn files_that_only_their_owner_may_use_are_the_processs() {
+    use std::os::unix::fs::PermissionsExt;
+    let root = tempfile::tempdir().expect("a directory");
+    let folder = root.path().join("folder");
+    std::fs::create_dir(&folder).expect("made");
+    let path = folder.join("program");
+    std::fs::write(&path, program()).expect("written");
+    for private in [&path, &folder, &root.path().to_owned()] {
+        let mode = PermissionsExt::from_mode(0o700);
+        std::fs::set_permissions(private, mode).expect("changed");
+    }
+    for uid in [1000, 4711] {
+        let options = Options {
+            args: vec![b"program".to_vec()],
+            root: root.path().to_path_buf(),
+            uid,
+            gid: uid + 1,
+            ..Options::default()
+        };
+        let process = Process::start(b"/folder/program", options).expect("it starts");
+        let place = process.files.find(b"/", b"/folder/program", true);
+        let attributes = process.files.attributes(&place.expect("it is there"));
+        assert_eq!((attributes.uid, attributes.gid), (uid, uid + 1));
+    }
+}
+
+#[test]
 fn time_passes_with_instructions_and_sleep() {
     let (_root, mut process) = process(b"");
     let at = 0x40_2000;

@@ -43,19 +43,47 @@ pub(in crate::linux) struct Attributes {
     pub(in crate::linux) changed: Time,
 }
 
+/// Whose the files of the host are in the machine: those of the user who runs this are the
+/// process's, as with `unshare --map-user`; all others keep their owner.
+///
+/// A process may then do what this user may, and sees the same whoever that is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owners {
+    /// User and group of this process, and of the emulated one.
+    users: [u32; 2],
+    groups: [u32; 2],
+}
+
+impl Owners {
+    pub(super) fn new(uid: u32, gid: u32) -> Owners {
+        let here = std::fs::metadata("/proc/self");
+        let (here_uid, here_gid) = here.map_or((uid, gid), |m| (m.uid(), m.gid()));
+        Owners {
+            users: [here_uid, uid],
+            groups: [here_gid, gid],
+        }
+    }
+
+    fn of(self, m: &Metadata) -> (u32, u32) {
+        let map = |[from, to]: [u32; 2], id| if id == from { to } else { id };
+        (map(self.users, m.uid()), map(self.groups, m.gid()))
+    }
+}
+
 impl Attributes {
-    pub(super) fn of_host(m: &Metadata) -> Attributes {
+    pub(super) fn of_host(m: &Metadata, owners: Owners) -> Attributes {
         let time = |seconds, nanoseconds| Time {
             seconds,
             nanoseconds: u32::try_from(nanoseconds).unwrap_or(0),
         };
+        let (uid, gid) = owners.of(m);
         Attributes {
             device: m.dev(),
             inode: m.ino(),
             links: m.nlink(),
             mode: m.mode(),
-            uid: m.uid(),
-            gid: m.gid(),
+            uid,
+            gid,
             rdev: m.rdev(),
             size: m.size(),
             block_size: m.blksize(),
@@ -119,7 +147,7 @@ impl Files {
     pub(in crate::linux) fn attributes(&self, place: &Place) -> Attributes {
         match &place.node {
             Node::Host(metadata) => {
-                let mut attributes = Attributes::of_host(metadata);
+                let mut attributes = Attributes::of_host(metadata, self.owners);
                 if metadata.is_dir() && self.has_changes_in(&place.path) {
                     // "Not counted", as some file systems say.
                     attributes.links = 1;
@@ -136,7 +164,7 @@ impl Files {
     pub(in crate::linux) fn attributes_of_open(&self, open: &Description) -> Attributes {
         match &open.kind {
             Kind::Host(file) => match file.metadata() {
-                Ok(metadata) => Attributes::of_host(&metadata),
+                Ok(metadata) => Attributes::of_host(&metadata, self.owners),
                 Err(_) => Attributes::default(),
             },
             Kind::Memory(inode) => Attributes::of_inode(&inode.borrow()),

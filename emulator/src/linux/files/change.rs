@@ -48,7 +48,7 @@ impl Files {
         };
         let identity = super::attributes::identity(metadata);
         let is_directory = metadata.is_dir();
-        let from = Attributes::of_host(metadata);
+        let from = Attributes::of_host(metadata, self.owners);
         let inode = self.new_inode(from.mode, parent(path));
         if with_content {
             if from.size > self.budget.left() {

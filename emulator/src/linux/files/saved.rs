@@ -110,6 +110,7 @@ impl Clone for Files {
             cwd: self.cwd.clone(),
             program: self.program.clone(),
             umask: self.umask,
+            owners: self.owners,
             identity: self.identity.clone(),
             now: self.now,
             streams: self.streams.clone(),
