@@ -304,10 +304,19 @@ impl Cache {
         fn of<T>(vec: &Vec<T>) -> usize {
             vec.capacity() * size_of::<T>()
         }
-        let lists = of(&self.rules) + of(&self.packed) + of(&self.rows) + of(&self.units);
-        let keys = self.rule_keys.allocation_size() + self.rule_ids.allocation_size();
-        let units = self.unit_ids.allocation_size() + self.failed.allocation_size();
-        self.hot.bytes() + lists + keys + units + self.commons.allocation_size()
+        let parts = [
+            self.hot.bytes(),
+            of(&self.rules),
+            of(&self.packed),
+            of(&self.rows),
+            of(&self.units),
+            self.rule_keys.allocation_size(),
+            self.rule_ids.allocation_size(),
+            self.unit_ids.allocation_size(),
+            self.failed.allocation_size(),
+            self.commons.allocation_size(),
+        ];
+        parts.into_iter().sum()
     }
 
     /// Forgets units, rows and hot addresses, and gives their memory back; they are compiled again
@@ -351,12 +360,6 @@ impl Cache {
             false => Packed::GENERIC,
         };
         self.hot.insert(address, row, packed, fallback)
-    }
-
-    /// Is any rule a fallback's?
-    #[inline]
-    pub(crate) fn has_fallbacks(&self) -> bool {
-        self.hot.has_fallbacks()
     }
 
     /// Why the first table had no rule at `address`, if the fallback's is used.

@@ -328,3 +328,6 @@ impl Sink for Chain {
         self.events.push(event);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -375,3 +375,6 @@ impl From<MemoryError> for Reason {
         Reason::Memory(e)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -315,3 +315,6 @@ impl fmt::Debug for Regs {
         map.finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -202,8 +202,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         let carries = self.finder.carries();
         let mut left = limits.frames_max;
         loop {
-            let alone = self.second.finder.is_none() && !(S::DETAIL && cache.has_fallbacks());
-            if carries == RegMask::FRAME && alone {
+            if carries == RegMask::FRAME && self.second.finder.is_none() {
                 self.glide(&mut left, lookup, cache);
             }
             let Some(less) = left.checked_sub(1) else {

@@ -61,9 +61,12 @@ impl HotTable {
 
     /// Heap bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<Hot>()
-            + self.spaces.allocation_size()
-            + self.fallbacks.allocation_size()
+        let parts = [
+            self.entries.capacity() * size_of::<Hot>(),
+            self.spaces.allocation_size(),
+            self.fallbacks.allocation_size(),
+        ];
+        parts.into_iter().sum()
     }
 
     /// The space that keys belong to from here on.
@@ -174,11 +177,6 @@ impl HotTable {
         hot
     }
 
-    #[inline]
-    pub(super) fn has_fallbacks(&self) -> bool {
-        !self.fallbacks.is_empty()
-    }
-
     /// Why the first table had no rule at `address`, if the fallback's is used.
     #[inline]
     pub(super) fn fallback(&self, address: u64) -> Option<Reason> {
@@ -210,3 +208,6 @@ impl HotTable {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

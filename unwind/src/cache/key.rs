@@ -100,10 +100,9 @@ impl Key {
 impl Hash for Key {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let head = u64::from(self.offset as u32)
-            | u64::from(self.base as u8) << 32
-            | u64::from(self.kind as u8) << 40;
-        state.write_u64(head);
+        let [a, b, c, d] = self.offset.to_le_bytes();
+        let head = [a, b, c, d, self.base as u8, self.kind as u8, 0, 0];
+        state.write_u64(u64::from_le_bytes(head));
         state.write_u64(self.codes.0);
     }
 }

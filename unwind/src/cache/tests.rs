@@ -347,3 +347,23 @@ fn an_index_is_made_once() {
     let other = cache.index(image.id(), TableKind::DebugFrame, || 3u32);
     assert_eq!((*first, *again, *other), (1, 1, 3));
 }
+
+#[test]
+fn heap_bytes_are_those_of_rows_rules_and_units() {
+    let mut cache = Cache::new();
+    assert_eq!(cache.bytes(), 0);
+    let rows = (0..1000u64).map(|i| row(0x10 + i, rule(8 + 8 * (i % 2) as i32)));
+    let unit = cache.add_unit(KEY, 0x10..0x1000, rows, None);
+    assert_eq!(cache.unit_rows(unit).len(), 1000);
+    let least = 1000 * size_of::<Row>();
+    let bytes = cache.bytes();
+    assert!((least..4 * least).contains(&bytes), "{bytes}");
+    // Units are counted, too.
+    let mut cache = Cache::new();
+    for offset in 0..1000 {
+        cache.add_unit(UnitKey { offset, ..KEY }, 0x10..0x20, [], None);
+    }
+    let least = 1000 * (size_of::<Unit>() + size_of::<u32>());
+    let bytes = cache.bytes();
+    assert!((least..4 * least).contains(&bytes), "{bytes}");
+}

@@ -216,3 +216,37 @@ fn the_innermost_sized_symbol_names_an_address() {
         assert_eq!(found, name, "{svma:#x}");
     }
 }
+
+#[test]
+fn functions_without_a_length_reach_to_the_next_symbol() {
+    let symbol = |(name, address, size): (&str, u64, u64)| Symbol {
+        address,
+        size,
+        name: name.to_string(),
+    };
+    // `long` holds address 0x10 only by its length, `short` ends one byte before.
+    let image = Image::new(ImageParts {
+        name: "a name".to_string(),
+        symbols: [("long", 0x4, 0xd), ("short", 0x8, 8)].map(symbol).to_vec(),
+        ..ImageParts::default()
+    });
+    let named = |svma| image.symbol(svma).map(|s| s.name.as_str());
+    let names = [0x3, 0x4, 0x8, 0xf, 0x10, 0x11].map(named);
+    let (long, short) = (Some("long"), Some("short"));
+    assert_eq!(names, [None, long, short, short, long, None]);
+    assert_eq!(image.name(), "a name");
+}
+
+#[test]
+fn a_copy_of_a_space_is_another_with_the_same_mappings() {
+    let space = three();
+    let copy = space.clone();
+    assert_eq!(listed(&copy), listed(&space));
+    assert_ne!(copy.stamp(), space.stamp());
+}
+
+#[test]
+fn bytes_are_shown_by_their_number() {
+    let bytes = Bytes::from_vec(Vec::from([1, 2, 3]));
+    assert_eq!(alloc::format!("{bytes:?}"), "3 bytes");
+}

@@ -121,6 +121,27 @@ mod tests {
     }
 
     #[test]
+    fn the_way_back_leads_over_the_entry_stack() {
+        let boundary = UserBoundary {
+            ip: 1,
+            sp: 2,
+            pushed_at: None,
+        };
+        let mut task = task();
+        let entry = |kind| StackInfo {
+            kind,
+            begin: 0x1000,
+            end: 0x2000,
+            next_sp: 0,
+        };
+        task.stacks.insert(0, entry(StackType::Irq));
+        task.stacks.push(entry(StackType::Entry));
+        task.stacks[2].end = 0x3000;
+        let places: alloc::vec::Vec<u64> = boundary.places(&task).collect();
+        assert_eq!(places, [END - PT_REGS_LEN, 0x3000 - PT_REGS_LEN]);
+    }
+
+    #[test]
     fn padding_at_the_end_of_the_stack_counts() {
         let padded = Task {
             top_padding: 16,

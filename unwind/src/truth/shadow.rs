@@ -303,13 +303,10 @@ impl Shadow {
     }
 
     fn popped(&mut self, slot: u64) {
-        let frames = &mut self.chain.frames;
-        match frames.last_mut() {
-            Some(top) if top.slot == Some(slot) && !top.trapped && !top.thunk => top.slot = None,
-            Some(top) if top.slot == Some(slot) && !top.trapped => {
-                frames.pop();
-            }
-            _ => {}
+        // That of a thunk, which wants its address and no frame, is dropped as rsp leaves it.
+        let top = self.chain.frames.last_mut();
+        if let Some(top) = top.filter(|f| f.slot == Some(slot) && !f.trapped && !f.thunk) {
+            top.slot = None;
         }
     }
 

@@ -3,6 +3,7 @@
 mod hostile;
 mod instructions;
 mod sections;
+mod tables;
 
 use super::{compile_unit, units};
 use crate::cache::{Cache, TableKind};

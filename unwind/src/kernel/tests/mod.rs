@@ -9,4 +9,5 @@ mod orc_steps;
 mod parts;
 mod support;
 mod traces;
+mod unwinder;
 mod user;

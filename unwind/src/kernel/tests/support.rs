@@ -157,6 +157,10 @@ impl Small {
     }
 
     pub(super) fn code(&self) -> Code {
+        Code::new(&self.space(), self.version, Some(self.version.encoding()))
+    }
+
+    pub(super) fn space(&self) -> AddressSpace {
         let mut space = AddressSpace::new();
         let at = |base: u64, entries: &[(u64, Entry)]| -> Vec<(u64, Entry)> {
             entries.iter().map(|(o, e)| (base + o, *e)).collect()
@@ -197,7 +201,7 @@ impl Small {
                 name: name.to_string(),
             });
         }
-        Code::new(&space, self.version, Some(self.version.encoding()))
+        space
     }
 
     /// The addresses of a callchain from `start`, the last state, and why it ended.

@@ -217,3 +217,20 @@ fn there_is_not_always_a_user_part() {
         assert_eq!((chain.ips(), chain.user), (Vec::from([k, 1]), expected));
     }
 }
+
+#[test]
+fn user_space_ends_one_page_below_the_canonical_half() {
+    let end: u64 = (1 << 47) - 4096;
+    let fault = |at: u64| {
+        let mut regs = regs(0x33);
+        regs.set(Reg::Rbp, at);
+        regs.set(Reg::Rsp, at);
+        let bytes = bytes(&[0, 0x40_1111]);
+        perf(&regs, None, &Copy::new(at, &bytes), 9)
+    };
+    // The frame's last word is the last one there is; one word on, it is none.
+    let (ips, _) = fault(end - 16);
+    assert_eq!(ips, [0x40_0000, 0x40_1111]);
+    let (ips, why) = fault(end - 8);
+    assert_eq!((ips.len(), why), (1, UserEnd::NotUser { address: end }));
+}

@@ -8,6 +8,8 @@ use crate::truth::{Cpu, Insn, TrueKind, Truth};
 use alloc::collections::BTreeMap;
 use alloc::{vec, vec::Vec};
 
+mod moves;
+
 /// Tasks' stacks.
 const TASK: u64 = 0xffff_c900_0000_0000;
 const OTHER: u64 = TASK + 4 * THREAD_SIZE;

@@ -323,3 +323,20 @@ fn every_count_is_summed() {
     assert_eq!(times(10).plus(&times(100)), times(110));
     assert_eq!(times(10).failures(), 100 + 110);
 }
+
+#[test]
+fn a_popped_return_address_is_in_no_memory() {
+    for in_register in [false, true] {
+        let held = Held {
+            slot: 0,
+            cfa: 8,
+            pc: F,
+            saved: [0; 6],
+            kind: TrueKind::Call,
+            rewritten: false,
+            thunk: false,
+            in_register,
+        };
+        assert_eq!(held.is_in_memory(), !in_register);
+    }
+}

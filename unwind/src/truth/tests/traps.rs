@@ -76,3 +76,20 @@ fn a_handler_may_go_back_elsewhere() {
     });
     assert_eq!((m.callers(), m.stats().redirected), (vec![outer], 1));
 }
+
+#[test]
+fn an_iret_ends_the_interrupt_whose_frame_it_took() {
+    let mut m = Machine::new();
+    let outer = m.call(F);
+    let (first, second) = (STACK - 0x400, STACK - 0x600);
+    let interrupted = m.trap(G, first);
+    m.trap(FAR, second);
+    let instructions = m.stats().instructions;
+    // The inner handler never comes back.
+    m.cpu.rsp = first;
+    m.iret(&interrupted);
+    assert_eq!(m.callers(), [outer]);
+    assert_eq!(m.stats().instructions, instructions + 1);
+    m.ret();
+    assert_eq!(m.callers(), []);
+}

@@ -1,0 +1,32 @@
+//! The words of a frame, and a sink that wants no events.
+
+use super::*;
+use alloc::format;
+
+fn word(address: u64) -> Word {
+    let value = 2 * address;
+    Word { address, value }
+}
+
+#[test]
+fn words_are_those_that_were_pushed() {
+    let mut words = Words::new();
+    assert!(words.is_empty());
+    for address in 1..=3 {
+        words.push(word(address));
+    }
+    let all = [1, 2, 3].map(word);
+    assert!((&words).into_iter().eq(&all));
+    assert_eq!(format!("{words:?}"), format!("{all:?}"));
+    let mut others = words;
+    assert_eq!(words, others);
+    others.push(word(4));
+    assert_ne!(words, others);
+    others.clear();
+    assert_eq!(others, Words::default());
+    // What was there before is of no matter.
+    for address in [1, 2, 9] {
+        others.push(word(address));
+    }
+    assert_ne!(words, others);
+}
