@@ -1,7 +1,7 @@
-//! An earlier comparison, whose divergences are known: `--baseline`.
+//! An earlier comparison or verification, whose findings are known: `--baseline`.
 //!
-//! It belongs to a program and to the options of the comparison; for any other it says nothing,
-//! and is refused.
+//! It belongs to a program and to the options of the run; for any other it says nothing, and is
+//! refused.
 
 use crate::compare::GroupKey;
 use crate::input::Input;
@@ -9,12 +9,61 @@ use crate::names::file_name;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What a comparison's groups belong to.
+/// The command whose `--json` output a baseline is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// `compare`.
+    Compare,
+    /// `verify`.
+    Verify,
+}
+
+impl Source {
+    /// How a baseline is made.
+    const fn command(self) -> &'static str {
+        match self {
+            Source::Compare => "unwind-sim compare ... --json",
+            Source::Verify => "unwind-sim verify --json ...",
+        }
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Source::Compare => "compare",
+            Source::Verify => "verify",
+        }
+    }
+
+    /// The `type` of its lines that hold a finding.
+    const fn finding(self) -> &'static str {
+        match self {
+            Source::Compare => "divergence",
+            Source::Verify => "contradiction",
+        }
+    }
+
+    /// The `type` of its lines that hold the counts of an unwinder; there is at least one.
+    const fn tally(self) -> &'static str {
+        match self {
+            Source::Compare => "column",
+            Source::Verify => "verified",
+        }
+    }
+
+    const fn other(self) -> Source {
+        match self {
+            Source::Compare => Source::Verify,
+            Source::Verify => Source::Compare,
+        }
+    }
+}
+
+/// What a run's findings belong to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Origin {
     /// The program's file, without its folder.
     pub program: String,
-    /// The options that decide what is in a comparison.
+    /// The options that decide what is found.
     pub options: Vec<String>,
 }
 
@@ -22,20 +71,22 @@ pub struct Origin {
 #[derive(Debug, thiserror::Error)]
 pub enum BaselineError {
     /// It cannot be read.
-    #[error("--baseline {path}: {source}; make one with `unwind-sim compare ... --json > {path}`")]
+    #[error("--baseline {path}: {source}; make one with `{command} > {path}`")]
     Unreadable {
         /// The file.
         path: PathBuf,
+        /// How one is made.
+        command: &'static str,
         /// Why not.
         source: std::io::Error,
     },
-    /// It is not the output of a comparison.
-    #[error(
-        "--baseline {path}: line {line}: {what}; make one with `unwind-sim compare ... --json > FILE`"
-    )]
+    /// It is not the output of the command.
+    #[error("--baseline {path}: line {line}: {what}; make one with `{command} > FILE`")]
     Malformed {
         /// The file.
         path: PathBuf,
+        /// How one is made.
+        command: &'static str,
         /// The line, from 1.
         line: usize,
         /// What is wrong.
@@ -44,23 +95,27 @@ pub enum BaselineError {
     /// It does not say what it belongs to.
     #[error(
         "--baseline {path}: it does not say to which program and options it belongs: it was cut \
-         short, or made by an earlier version; make it again with `unwind-sim compare ... --json`"
+         short, or made by an earlier version; make it again with `{command}`"
     )]
     NoOrigin {
         /// The file.
         path: PathBuf,
+        /// How one is made.
+        command: &'static str,
     },
     /// It belongs to another program.
     #[error(
-        "--baseline {path} belongs to the program `{its}`, and this recording is of `{this}`; make \
-         one of this program"
+        "--baseline {path} belongs to the program `{its}`, and this {run} is of `{this}`; make one of \
+         this program"
     )]
     OtherProgram {
         /// The file.
         path: PathBuf,
         /// The program that it belongs to.
         its: String,
-        /// The program compared.
+        /// What was run: a recording, or a run.
+        run: &'static str,
+        /// Its program.
         this: String,
     },
     /// It was made with other options.
@@ -73,7 +128,7 @@ pub enum BaselineError {
         path: PathBuf,
         /// Those that only it has.
         its: String,
-        /// Those that only this comparison has.
+        /// Those that only this run has.
         this: String,
     },
 }
@@ -93,41 +148,79 @@ pub fn program(input: &Input) -> String {
     files.next().unwrap_or_default().to_owned()
 }
 
-/// Column, letter, code, place.
-type Key = (String, char, String, String);
+/// What identifies a finding from run to run.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Key {
+    /// The unwinder, with its start if there are several.
+    pub unwinder: String,
+    /// What came out: the verdict's letter, or the check and the register.
+    pub what: String,
+    /// The code.
+    pub code: String,
+    /// The place, or nothing.
+    pub place: String,
+    /// The class; `None` where an earlier version did not write it.
+    pub class: Option<String>,
+}
 
-/// The groups of an earlier comparison, and how many samples each had.
+impl Key {
+    /// The key of a group of `column`.
+    pub fn of_group(column: &str, group: &GroupKey) -> Key {
+        Key {
+            unwinder: column.to_owned(),
+            what: group.letter.to_string(),
+            code: group.code.to_string(),
+            place: group.place.clone().unwrap_or_default(),
+            class: Some(group.class.as_str().to_owned()),
+        }
+    }
+}
+
+/// The findings of an earlier run, and how often each was met.
 #[derive(Debug, Default)]
 pub struct Baseline(BTreeMap<Key, u64>);
 
 impl Baseline {
-    /// Reads the `--json` output of an earlier comparison of the same origin.
+    /// Reads the `--json` output of an earlier run of the same command and the same origin.
     ///
     /// # Errors
     /// If it cannot be read, is no such output, or belongs to something else.
-    pub fn read(path: &Path, origin: &Origin) -> Result<Baseline, BaselineError> {
-        let text = std::fs::read_to_string(path).map_err(|source| BaselineError::Unreadable {
+    pub fn read(path: &Path, source: Source, origin: &Origin) -> Result<Baseline, BaselineError> {
+        let text = std::fs::read_to_string(path).map_err(|error| BaselineError::Unreadable {
             path: path.into(),
-            source,
+            command: source.command(),
+            source: error,
         })?;
-        Self::parse(&text, path, origin)
+        Self::parse(&text, path, source, origin)
     }
 
-    fn parse(text: &str, path: &Path, origin: &Origin) -> Result<Baseline, BaselineError> {
-        let mut groups = BTreeMap::new();
+    fn parse(
+        text: &str,
+        path: &Path,
+        source: Source,
+        origin: &Origin,
+    ) -> Result<Baseline, BaselineError> {
+        let command = source.command();
+        let mut known = BTreeMap::new();
         let mut its = None;
         for (i, line) in text.lines().enumerate() {
             let fail = |what: String| BaselineError::Malformed {
                 path: path.into(),
+                command,
                 line: i + 1,
                 what,
             };
             let value: serde_json::Value =
                 serde_json::from_str(line).map_err(|e| fail(e.to_string()))?;
+            let other = source.other();
             match value["type"].as_str() {
-                Some("divergence") => {
-                    let (key, count) = group(&value).map_err(fail)?;
-                    *groups.entry(key).or_insert(0) += count;
+                Some(kind) if kind == source.finding() => {
+                    let (key, count) = finding(&value, source).map_err(fail)?;
+                    *known.entry(key).or_insert(0) += count;
+                }
+                Some(kind) if [other.finding(), other.tally()].contains(&kind) => {
+                    let (its, wanted) = (other.as_str(), source.as_str());
+                    return Err(fail(format!("it is the output of {its}, not of {wanted}")));
                 }
                 Some("summary") => its = origin_of(&value),
                 _ => {}
@@ -135,12 +228,16 @@ impl Baseline {
         }
         let path = path.to_path_buf();
         let Some(its) = its else {
-            return Err(BaselineError::NoOrigin { path });
+            return Err(BaselineError::NoOrigin { path, command });
         };
         if its.program != origin.program {
             return Err(BaselineError::OtherProgram {
                 path,
                 its: its.program,
+                run: match source {
+                    Source::Compare => "recording",
+                    Source::Verify => "run",
+                },
                 this: origin.program.clone(),
             });
         }
@@ -151,29 +248,56 @@ impl Baseline {
                 this: only_in(&origin.options, &its.options),
             });
         }
-        Ok(Baseline(groups))
+        Ok(Baseline(known))
     }
 
-    /// Does it hold this group of `column`, with at least `count` samples?
-    pub fn holds(&self, column: &str, key: &GroupKey, count: u64) -> bool {
-        let place = key.place.clone().unwrap_or_default();
-        let key = (column.to_owned(), key.letter, key.code.to_string(), place);
-        self.0.get(&key).is_some_and(|&known| count <= known)
+    /// Does it hold this finding, at least `count` times?
+    pub fn holds(&self, key: &Key, count: u64) -> bool {
+        let known = self.0.get(key).copied();
+        let of_any_class = || {
+            let key = Key {
+                class: None,
+                ..key.clone()
+            };
+            self.0.get(&key).copied()
+        };
+        known.or_else(of_any_class).is_some_and(|n| count <= n)
     }
 }
 
-/// A line of type `divergence`.
-fn group(value: &serde_json::Value) -> Result<(Key, u64), String> {
+/// A line that holds a finding.
+fn finding(value: &serde_json::Value, source: Source) -> Result<(Key, u64), String> {
+    let lacks = |name: &str| format!("a {} without `{name}`", source.finding());
     let field = |name: &str| {
         let text = value[name].as_str().map(str::to_owned);
-        text.ok_or_else(|| format!("a divergence without `{name}`"))
+        text.ok_or_else(|| lacks(name))
     };
-    let letter = field("verdict")?.chars().next();
-    let letter = letter.ok_or_else(|| "a divergence without `verdict`".to_owned())?;
-    let count = value["count"].as_u64();
-    let count = count.ok_or_else(|| "a divergence without `count`".to_owned())?;
-    let place = field("group").unwrap_or_default();
-    Ok(((field("column")?, letter, field("code")?, place), count))
+    let (unwinder, what, place) = match source {
+        Source::Compare => {
+            let letter = field("verdict")?.chars().next();
+            let letter = letter.ok_or_else(|| lacks("verdict"))?;
+            let place = field("group").unwrap_or_default();
+            (field("column")?, letter.to_string(), place)
+        }
+        Source::Verify => {
+            let what = format!("{} {}", field("check")?, field("register")?);
+            let image = field("image").unwrap_or_default();
+            (
+                field("unwinder")?,
+                what,
+                format!("{image} {}", field("place")?),
+            )
+        }
+    };
+    let count = value["count"].as_u64().ok_or_else(|| lacks("count"))?;
+    let key = Key {
+        unwinder,
+        what,
+        code: field("code")?,
+        place,
+        class: field("class").ok(),
+    };
+    Ok((key, count))
 }
 
 /// What the last line says it belongs to.
@@ -200,6 +324,7 @@ fn only_in(these: &[String], others: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::Class;
     use unwind_sim_unwind::reason::Code;
 
     fn origin() -> Origin {
@@ -214,25 +339,122 @@ mod tests {
         r#"{"type":"summary","program":"prog","options":["--view cpu","--against truth"]}"#;
 
     fn parse(lines: &[&str], origin: &Origin) -> Result<Baseline, String> {
-        let read = Baseline::parse(&lines.join("\n"), Path::new("known"), origin);
+        parse_of(Source::Compare, lines, origin)
+    }
+
+    fn parse_of(source: Source, lines: &[&str], origin: &Origin) -> Result<Baseline, String> {
+        let read = Baseline::parse(&lines.join("\n"), Path::new("known"), source, origin);
         read.map_err(|e| e.to_string())
     }
 
     #[test]
     fn a_group_that_grew_is_new() {
-        let baseline = parse(&[GROUP, SUMMARY], &origin()).expect("a baseline");
         let key = GroupKey {
             column: 0,
+            class: Class::Wrong,
             letter: 't',
             code: Code::NoRow,
             place: Some("f".into()),
         };
-        assert!(baseline.holds("orc", &key, 6));
-        assert!(baseline.holds("orc", &key, 7));
-        assert!(!baseline.holds("orc", &key, 8));
-        assert!(!baseline.holds("dwarf", &key, 7));
-        let elsewhere = GroupKey { place: None, ..key };
-        assert!(!baseline.holds("orc", &elsewhere, 1));
+        let of_class = |class| GroupKey {
+            class,
+            ..key.clone()
+        };
+        // Without a class it is of an earlier version, and holds any.
+        let [wrong, loss] = [Class::Wrong, Class::Loss].map(of_class);
+        let named = GROUP.replace("\"count\"", "\"class\":\"wrong\",\"count\"");
+        for (line, holds_loss) in [(GROUP, true), (&named, false)] {
+            let baseline = parse(&[line, SUMMARY], &origin()).expect("a baseline");
+            let holds = |column: &str, key: &GroupKey, n| {
+                let key = Key::of_group(column, key);
+                baseline.holds(&key, n)
+            };
+            assert!(holds("orc", &wrong, 6));
+            assert!(holds("orc", &wrong, 7));
+            assert!(!holds("orc", &wrong, 8));
+            assert!(!holds("dwarf", &wrong, 7));
+            assert_eq!(holds("orc", &loss, 7), holds_loss);
+            assert!(!holds("orc", &loss, 8));
+            let elsewhere = GroupKey {
+                place: None,
+                ..wrong.clone()
+            };
+            assert!(!holds("orc", &elsewhere, 1));
+        }
+    }
+
+    const FOUND: &str = r#"{"type":"contradiction","unwinder":"orc","check":"walk","register":"rip","image":"libc.so","place":"f+0x1","class":"wrong","code":"US103","count":7}"#;
+
+    #[test]
+    fn what_verify_found_is_held_by_count() {
+        let parse = |lines: &[&str]| parse_of(Source::Verify, lines, &origin());
+        let baseline = parse(&[FOUND, SUMMARY]).expect("a baseline");
+        let key = Key {
+            unwinder: "orc".into(),
+            what: "walk rip".into(),
+            code: "US103".into(),
+            place: "libc.so f+0x1".into(),
+            class: Some("wrong".into()),
+        };
+        assert!(baseline.holds(&key, 7));
+        assert!(!baseline.holds(&key, 8));
+        for key in [
+            Key {
+                unwinder: "dwarf".into(),
+                ..key.clone()
+            },
+            Key {
+                what: "walk rsp".into(),
+                ..key.clone()
+            },
+            Key {
+                code: "US104".into(),
+                ..key.clone()
+            },
+            Key {
+                place: " f+0x1".into(),
+                ..key.clone()
+            },
+            Key {
+                class: Some("loss".into()),
+                ..key.clone()
+            },
+        ] {
+            assert!(!baseline.holds(&key, 1), "{key:?}");
+        }
+        let two = parse(&[FOUND, FOUND, SUMMARY]).expect("a baseline");
+        assert!(two.holds(&key, 14) && !two.holds(&key, 15));
+    }
+
+    /// The two commands say which of them the output is of.
+    #[test]
+    fn the_output_of_the_other_command_is_refused() {
+        for (source, line, what) in [
+            (
+                Source::Verify,
+                GROUP,
+                "line 1: it is the output of compare, not of verify",
+            ),
+            (
+                Source::Verify,
+                r#"{"type":"column"}"#,
+                "output of compare, not of verify",
+            ),
+            (
+                Source::Compare,
+                FOUND,
+                "line 1: it is the output of verify, not of compare",
+            ),
+            (
+                Source::Compare,
+                r#"{"type":"verified"}"#,
+                "output of verify, not of compare",
+            ),
+        ] {
+            let told = parse_of(source, &[line, SUMMARY], &origin()).expect_err("refused");
+            assert!(told.contains(what), "{told}");
+            assert!(told.contains(source.command()), "{told}");
+        }
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Many stacks, many unwinders: the matrix of verdicts, and the first divergences by cause.
 
+use crate::check::Class;
 use crate::engine::{Outcome, View};
 use crate::names::Location;
 use crate::tally::Tally;
 use std::collections::BTreeMap;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::RowSource;
-use unwind_sim_unwind::reason::Code;
+use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::verdict::Verdict;
 
 /// How divergences are grouped.
@@ -47,6 +48,8 @@ impl GroupBy {
 pub struct GroupKey {
     /// The column.
     pub column: usize,
+    /// What the cause says about the table.
+    pub class: Class,
     /// The verdict's letter.
     pub letter: char,
     /// The cause.
@@ -145,6 +148,7 @@ impl Comparison {
         self.groups
             .entry(GroupKey {
                 column,
+                class: class_of(outcome),
                 letter,
                 code,
                 place,
@@ -174,14 +178,16 @@ impl Comparison {
         }
     }
 
-    /// The groups of one column, the largest first.
+    /// The groups of one column: by class, the largest first.
     pub fn column_groups(&self, column: usize) -> Vec<(&GroupKey, &Group)> {
         let mut groups: Vec<_> = self
             .groups
             .iter()
             .filter(|(key, _)| key.column == column)
             .collect();
-        groups.sort_by_key(|(key, group)| (std::cmp::Reverse(group.count), (*key).clone()));
+        groups.sort_by_key(|(key, group)| {
+            (key.class, std::cmp::Reverse(group.count), (*key).clone())
+        });
         groups
     }
 
@@ -189,6 +195,20 @@ impl Comparison {
     pub fn judged(&self) -> bool {
         let is_judged = |t: &Tally| t.judged() > 0 || t.found_permyriad().is_some();
         self.tallies.iter().any(is_judged)
+    }
+}
+
+/// The class of what is to blame. Without a row that is known to be to blame, a walk that ended
+/// where a derived table cannot hold the row is a loss.
+fn class_of(outcome: &Outcome) -> Class {
+    let blamed = outcome.diagnosis.as_ref();
+    let blamed = blamed.and_then(|d| d.contradiction.as_ref());
+    let not_held = matches!(outcome.chain.end.reason, Reason::NotHeld { .. });
+    let truncated = matches!(outcome.verdict, Verdict::Truncated { .. });
+    match blamed {
+        Some(contradiction) => contradiction.class(),
+        None if not_held && truncated => Class::Loss,
+        None => Class::Wrong,
     }
 }
 

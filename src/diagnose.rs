@@ -5,7 +5,7 @@
 //! the nearest contradiction is the cause. For the frame pointer the cause is decided from code
 //! and truth, never from a DWARF row.
 
-use crate::check::{Contradiction, Subject, true_frame};
+use crate::check::{Class, Contradiction, Subject, true_frame};
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::apply::Frame;
 use unwind_sim_unwind::cache::{Cache, TableKind};
@@ -116,20 +116,29 @@ pub fn diagnose(
 }
 
 /// A row that contradicts the truth though the chain came out right: a wrong slot of a register
-/// that no frame needed.
+/// that no frame needed. What a derived table cannot hold, and a fallback knew, does not hide a wrong
+/// row of another frame.
 fn latent(
     subject: &Subject<'_>,
     finder: &dyn Finder,
     from: usize,
     cache: &mut Cache,
 ) -> Option<Diagnosis> {
-    (from..subject.truth.frames().len()).find_map(|frame| {
-        let contradiction = subject
-            .check_frame(finder, frame, cache)
-            .into_iter()
-            .next()?;
-        Some(blame(contradiction, None))
-    })
+    let mut found: Option<Contradiction> = None;
+    for frame in from..subject.truth.frames().len() {
+        let all = subject.check_frame(finder, frame, cache);
+        let Some(worst) = all.into_iter().min_by_key(Contradiction::class) else {
+            continue;
+        };
+        let is_worse = |known: &Contradiction| worst.class() < known.class();
+        if found.as_ref().is_none_or(is_worse) {
+            found = Some(worst);
+        }
+        if found.as_ref().is_some_and(|c| c.class() == Class::Wrong) {
+            break;
+        }
+    }
+    found.map(|contradiction| blame(contradiction, None))
 }
 
 /// Does the first step give another CFA than the true one, though its row is right? Then the

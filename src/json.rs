@@ -284,6 +284,10 @@ pub struct DivergenceLine {
     schema: &'static str,
     column: String,
     verdict: String,
+    /// `wrong`, `loss` (a derived table cannot hold the row) or `target` (the row describes the frame
+    /// that is jumped to). Not of what is unsupported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    class: Option<&'static str>,
     code: &'static str,
     count: u64,
     /// The first sample of the group.
@@ -459,6 +463,7 @@ fn divergence(column: &str, key: &GroupKey, group: &Group) -> Line {
         schema: SCHEMA,
         column: column.to_owned(),
         verdict: group.verdict.to_string(),
+        class: (group.verdict != Verdict::Unsupported).then(|| key.class.as_str()),
         code: key.code.as_str(),
         count: group.count,
         sample: group.sample,

@@ -1,6 +1,6 @@
 //! A run: unwinders and starts (the columns), put in front of the samples of a recording.
 
-use crate::baseline::{Baseline, BaselineError};
+use crate::baseline::{Baseline, BaselineError, Key};
 use crate::compare::{Comparison, GroupBy};
 use crate::engine::{Engine, Outcome, Setting, View};
 use crate::input::{Filter, Input, InputError};
@@ -277,15 +277,23 @@ impl Run {
         EXPECTED_TO_ERR.contains(&plain)
     }
 
-    /// Does the comparison hold anything that is wrong and not expected, nor in `known`?
-    pub fn unexpected(&self, comparison: &Comparison, known: Option<&Baseline>) -> bool {
+    /// Does the comparison hold anything that is wrong and not expected, nor in `known`? Losses of
+    /// derived tables count if it is `strict`.
+    pub fn unexpected(
+        &self,
+        comparison: &Comparison,
+        strict: bool,
+        known: Option<&Baseline>,
+    ) -> bool {
         let columns = self.columns();
         let names = self.column_names();
         comparison.groups.iter().any(|(key, group)| {
             let engine = self.engines[columns[key.column].engine].name();
             let plain = engine.split([':', '+']).next().unwrap_or(engine);
-            let known = known.is_some_and(|b| b.holds(&names[key.column], key, group.count));
+            let key_of = || Key::of_group(&names[key.column], key);
+            let known = known.is_some_and(|b| b.holds(&key_of(), group.count));
             (group.verdict.is_wrong() || group.verdict == Verdict::Ok)
+                && key.class.counts(strict)
                 && !known
                 && !EXPECTED_TO_ERR.contains(&plain)
         })

@@ -2,6 +2,7 @@
 
 mod matrix;
 
+use crate::check::Class;
 use crate::compare::{Comparison, Group, GroupKey};
 use crate::engine::{Outcome, View};
 use crate::kernel::wrong_user_regs;
@@ -231,16 +232,24 @@ pub fn comparison_text(
     let mut out = String::new();
     matrix::write(&mut out, comparison, columns, by_truth);
     for (column, name) in columns.iter().enumerate() {
-        let groups = comparison.column_groups(column);
-        if groups.is_empty() {
-            continue;
-        }
-        let _ = writeln!(out, "\n{name}: first divergences by cause");
-        for (key, group) in groups {
+        let mut class = None;
+        for (key, group) in comparison.column_groups(column) {
+            if class.replace(key.class) != Some(key.class) {
+                let _ = writeln!(out, "\n{name}: {}", class_heading(key.class));
+            }
             group_text(&mut out, key, group, &explain(column, group.sample));
         }
     }
     out
+}
+
+/// What groups of this class are.
+const fn class_heading(class: Class) -> &'static str {
+    match class {
+        Class::Wrong => "first divergences by cause",
+        Class::Loss => "what a derived table cannot hold (counted with --strict)",
+        Class::Target => "rows of the frame that is jumped to (not counted as wrong)",
+    }
 }
 
 fn group_text(out: &mut String, key: &GroupKey, group: &Group, explain: &str) {

@@ -23,7 +23,9 @@ pub(crate) struct Printed {
 pub(crate) const EXPLAIN: Printed = Printed {
     name: &["explain"],
     own: &["sample", "unwinder", "regs", "against"],
-    left_out: &["tid", "time", "limit", "group_by", "baseline", "json"],
+    left_out: &[
+        "tid", "time", "limit", "group_by", "strict", "baseline", "json",
+    ],
 };
 
 /// `verify`: one finding.

@@ -10,6 +10,7 @@ use unwind_sim::file_kind::{self, WrongKind};
 use unwind_sim::input::{FileKind, Filter, Input, OpenOptions, file_kind};
 use unwind_sim::kernel;
 use unwind_sim::profile::Format;
+use unwind_sim::shell::quoted;
 use unwind_sim::spec;
 use unwind_sim::verify::Program;
 use unwind_sim_emulator::Processor;
@@ -441,6 +442,23 @@ impl MachineOptions {
         options.iter().find(|(given, _)| *given).map(|(_, o)| *o)
     }
 
+    /// Those that decide how a program runs, as on the command line.
+    fn text(&self) -> Vec<String> {
+        let mut options = vec![
+            format!("--seed {}", self.seed),
+            format!("--cpu {}", self.cpu.processor()),
+        ];
+        if self.root != Path::new("/") {
+            options.push(format!("--root {}", self.root.display()));
+        }
+        if self.allow_write {
+            options.push("--allow-write".to_owned());
+        }
+        let env = self.env.iter().map(|pair| quoted(pair));
+        options.extend(env.map(|pair| format!("--env {pair}")));
+        options
+    }
+
     /// The root.
     pub(crate) fn root(&self) -> &Path {
         &self.root
@@ -466,6 +484,23 @@ impl MachineArgs {
     /// Most time.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         self.timeout.map(seconds)
+    }
+
+    /// What decides how the program runs, as on the command line: options, and its arguments.
+    pub(crate) fn options_text(&self) -> Vec<String> {
+        let mut options = self.options.text();
+        if self.max_instructions != u64::MAX {
+            options.push(format!("--max-instructions {}", self.max_instructions));
+        }
+        options.extend(self.timeout.map(|seconds| format!("--timeout {seconds}")));
+        if self.defect {
+            options.push("--defect".to_owned());
+        }
+        let arguments: Vec<String> = self.program.iter().skip(1).map(|a| quoted(a)).collect();
+        if !arguments.is_empty() {
+            options.push(format!("-- {}", arguments.join(" ")));
+        }
+        options
     }
 
     /// The program and its arguments, as they were given.

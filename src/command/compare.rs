@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
-use unwind_sim::baseline::{self, Baseline, Origin};
+use unwind_sim::baseline::{self, Baseline, Origin, Source};
 use unwind_sim::compare::GroupBy;
 use unwind_sim::input::Input;
 use unwind_sim::kernel;
@@ -23,7 +23,9 @@ use unwind_sim::{json, spec, text};
 /// it, ends before the root, a chain that has all of its frames is unjudged. A chain is right only
 /// if it says that it ended at the root, unless its format cannot.
 ///
-/// The expected errors of the frame pointer, and of guessing, do not count for the exit status.
+/// The expected errors of the frame pointer, and of guessing, do not count for the exit status, nor
+/// does what a derived table cannot hold (but see --strict), nor rows that describe the frame which
+/// longjmp goes to.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 The matrix:
@@ -70,6 +72,9 @@ pub(crate) struct Args {
     /// Group divergences by cause, function or insn.
     #[arg(long, value_name = "BY", default_value = "cause")]
     group_by: String,
+    /// Exit with 1 for what derived tables cannot hold, too.
+    #[arg(long)]
+    strict: bool,
     /// Exit with 1 only for groups that this earlier --json output does not hold, or holds with
     /// fewer samples. It has to be of the same program and the same options.
     #[arg(long, value_name = "FILE")]
@@ -114,7 +119,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     };
     let known = args.baseline.as_deref();
     let known = known
-        .map(|path| Baseline::read(path, &origin))
+        .map(|path| Baseline::read(path, Source::Compare, &origin))
         .transpose()?;
     let all = filter.sample.map_or(input.trace().len(), |_| 1);
     let mut progress = Progress::up_to("samples", all.min(filter.limit.unwrap_or(all)));
@@ -156,7 +161,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     if !comparison.judged() {
         return Ok(Status::NothingJudged);
     }
-    let unexpected = run.unexpected(&comparison, known.as_ref());
+    let unexpected = run.unexpected(&comparison, args.strict, known.as_ref());
     Ok(if unexpected {
         Status::Difference
     } else {

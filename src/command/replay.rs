@@ -94,6 +94,9 @@ pub(crate) struct Args {
     /// Of kernel stacks: print the walks as the kernel does.
     #[arg(long = "as", value_enum, conflicts_with_all = ["format", "confirm"])]
     print: Option<Print>,
+    /// Exit with 1 for what derived tables cannot hold, too.
+    #[arg(long)]
+    strict: bool,
     /// With --as perf: who walks the user's part.
     #[arg(long, value_enum, default_value = "fp")]
     user: User,
@@ -247,7 +250,7 @@ fn chains(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
     if !comparison.judged() {
         return Ok(Status::NothingJudged);
     }
-    let unexpected = run.unexpected(&comparison, None);
+    let unexpected = run.unexpected(&comparison, args.strict, None);
     Ok(if unexpected {
         Status::Difference
     } else {

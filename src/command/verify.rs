@@ -5,12 +5,13 @@ use super::{Status, output};
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
+use unwind_sim::baseline::{Baseline, Origin, Source};
 use unwind_sim::engine::{Engine, MemoryView, Setting};
 use unwind_sim::file_kind::FileKind;
 use unwind_sim::progress::Progress;
-use unwind_sim::verify::{self, Baseline, Request, report};
+use unwind_sim::verify::{self, Request, report};
 use unwind_sim::{json, spec};
 
 /// Run a program in the emulated machine, and hold every row of every table against the shadow
@@ -26,7 +27,7 @@ use unwind_sim::{json, spec};
 Examples:
   unwind-sim verify -- /bin/ls
   unwind-sim verify --unwinder dwarf -- /usr/bin/python3 -c 'print(1)'
-  unwind-sim verify corpus/cases/prologue/push-rbp.s
+  unwind-sim verify corpus/cases/dynamic/constructor-runs-before-main.s
   unwind-sim verify --json -- ./prog > known.json
   unwind-sim verify --baseline known.json -- ./prog")]
 pub(crate) struct Args {
@@ -58,7 +59,8 @@ pub(crate) struct Args {
     /// Exit with 1 for what derived tables cannot hold, too.
     #[arg(long)]
     strict: bool,
-    /// Exit with 1 only for contradictions that this earlier --json output does not hold.
+    /// Exit with 1 only for contradictions that this earlier --json output does not hold, or met
+    /// less often. It has to be of the same program and the same options.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
     /// JSON Lines instead of text.
@@ -69,6 +71,27 @@ pub(crate) struct Args {
     stats: bool,
     #[command(flatten)]
     machine: super::args::MachineArgs,
+}
+
+impl Args {
+    /// What the findings belong to.
+    fn origin(&self, engines: &[Engine], view: MemoryView) -> Origin {
+        let names: Vec<&str> = engines.iter().map(Engine::name).collect();
+        let mut options = vec![
+            format!("--unwinder {}", names.join(",")),
+            format!("--view {view}"),
+        ];
+        let tables = self.tables_from.as_ref();
+        options.extend(tables.map(|path| format!("--tables-from {}", path.display())));
+        options.extend(self.only.map(|address| format!("--only {address:#x}")));
+        options.extend(self.machine.options_text());
+        let program = self.machine.words().first().map(Path::new);
+        let program = program.and_then(Path::file_name).unwrap_or_default();
+        Origin {
+            program: program.to_string_lossy().into_owned(),
+            options,
+        }
+    }
 }
 
 fn parse_hex(text: &str) -> Result<u64, String> {
@@ -112,7 +135,11 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         let kinds = [FileKind::Lines, FileKind::Empty, FileKind::Special];
         FileKind::expect(path, "the --json output of verify", &kinds)?;
     }
-    let known = args.baseline.as_deref().map(Baseline::read).transpose()?;
+    let origin = args.origin(&engines, view);
+    let known = args.baseline.as_deref();
+    let known = known
+        .map(|path| Baseline::read(path, Source::Verify, &origin))
+        .transpose()?;
     let program = args.machine.program()?;
     let request = Request {
         engines: &engines,
@@ -141,7 +168,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let names: Vec<String> = engines.iter().map(|e| e.name().to_owned()).collect();
     let mut out = output::stdout();
     if args.json {
-        for line in json::verification(&names, &run, &output::command_line()) {
+        for line in json::verification(&names, &run, origin, &output::command_line()) {
             serde_json::to_writer(&mut out, &line)?;
             writeln!(out)?;
         }
@@ -169,9 +196,9 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         return Ok(Status::NothingJudged);
     }
     let unexpected = verify::unexpected(&engines, &run.results, args.strict, known.as_ref());
-    Ok(if unexpected {
-        Status::Difference
-    } else {
-        Status::AsExpected
-    })
+    let status = match unexpected {
+        true => Status::Difference,
+        false => Status::AsExpected,
+    };
+    Ok(status)
 }

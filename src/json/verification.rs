@@ -2,6 +2,7 @@
 
 use super::{Line, RowLine, row_line};
 use crate::SCHEMA;
+use crate::baseline::Origin;
 use crate::own::hex;
 use crate::verify;
 use schemars::JsonSchema;
@@ -116,6 +117,10 @@ pub struct VerificationLine {
     memory: MemoryLine,
     /// The command that gives the same again.
     command: String,
+    /// The program's file, without its folder.
+    program: String,
+    /// The options that decide what is found.
+    options: Vec<String>,
 }
 
 /// What `verify` kept for the instructions that it saw, heap bytes.
@@ -157,7 +162,12 @@ impl MemoryLine {
 }
 
 /// All lines of a verification.
-pub fn verification(names: &[String], run: &verify::Run, command: &str) -> Vec<Line> {
+pub fn verification(
+    names: &[String],
+    run: &verify::Run,
+    origin: Origin,
+    command: &str,
+) -> Vec<Line> {
     let results = &run.results;
     let mut lines = Vec::new();
     for (unwinder, tally) in names.iter().zip(&results.tallies) {
@@ -235,6 +245,8 @@ pub fn verification(names: &[String], run: &verify::Run, command: &str) -> Vec<L
         slot_stores_same: results.stores.same(),
         memory: MemoryLine::of(&results.memory),
         command: command.to_owned(),
+        program: origin.program,
+        options: origin.options,
     }));
     lines
 }

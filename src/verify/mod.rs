@@ -31,6 +31,6 @@ pub(crate) use frames::live as live_registers;
 pub use images::Images;
 pub use memory::MemoryUse;
 pub use places::{NOWHERE, PlaceId, Places};
-pub use run::{Baseline, End, Program, Request, Run, VerifyError, run, unexpected};
+pub use run::{End, Program, Request, Run, VerifyError, run, unexpected};
 pub use stores::{Slot, SlotStore, SlotStores, Writer};
 pub use walks::Disagreement;

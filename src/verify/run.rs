@@ -5,9 +5,10 @@ use super::findings::{Check, Finding};
 use super::groups::location;
 use super::images::Images;
 use super::places::Places;
+use crate::baseline::{Baseline, Key};
 use crate::engine::{Engine, Setting};
 use crate::run::EXPECTED_TO_ERR;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -109,14 +110,6 @@ pub enum VerifyError {
         /// Why not.
         what: String,
     },
-    /// The earlier output cannot be read, or is none.
-    #[error("{}: {what}", path.display())]
-    Baseline {
-        /// Its path.
-        path: PathBuf,
-        /// Why not.
-        what: String,
-    },
 }
 
 /// Instructions between looks at the clock.
@@ -175,65 +168,19 @@ fn read_image(path: &Path) -> Result<Arc<Image>, VerifyError> {
 }
 
 /// What identifies a contradiction from run to run.
-type Key = (String, String, String, String, String);
-
 fn key(name: &str, finding: &Finding, places: &Places) -> Key {
     let place = location(finding, places);
-    (
-        name.to_owned(),
-        finding.check.as_str().to_owned(),
-        format!("{} {place}", place.image.as_deref().unwrap_or_default()),
-        finding.code.as_str().to_owned(),
-        finding.reg.as_str().to_owned(),
-    )
-}
-
-/// The contradictions of an earlier run.
-#[derive(Debug, Default)]
-pub struct Baseline(BTreeSet<Key>);
-
-impl Baseline {
-    /// From the `--json` output of an earlier run.
-    ///
-    /// # Errors
-    /// If it cannot be read, or is no such output.
-    pub fn read(path: &Path) -> Result<Baseline, VerifyError> {
-        let failure = |what: String| VerifyError::Baseline {
-            path: path.into(),
-            what,
-        };
-        let text = std::fs::read_to_string(path).map_err(|e| failure(e.to_string()))?;
-        let mut keys = BTreeSet::new();
-        for (number, line) in text.lines().enumerate() {
-            let at = |what: String| failure(format!("line {}: {what}", number + 1));
-            let value: serde_json::Value =
-                serde_json::from_str(line).map_err(|e| at(e.to_string()))?;
-            if value["type"] != "contradiction" {
-                continue;
-            }
-            let field = |name: &str| {
-                let text = value[name].as_str().map(str::to_owned);
-                text.ok_or_else(|| at(format!("a contradiction without `{name}`")))
-            };
-            let place = format!(
-                "{} {}",
-                value["image"].as_str().unwrap_or_default(),
-                field("place")?
-            );
-            keys.insert((
-                field("unwinder")?,
-                field("check")?,
-                place,
-                field("code")?,
-                field("register")?,
-            ));
-        }
-        Ok(Baseline(keys))
+    Key {
+        unwinder: name.to_owned(),
+        what: format!("{} {}", finding.check.as_str(), finding.reg.as_str()),
+        code: finding.code.as_str().to_owned(),
+        place: format!("{} {place}", place.image.as_deref().unwrap_or_default()),
+        class: Some(finding.contradiction.class().as_str().to_owned()),
     }
 }
 
 /// Is there a contradiction that counts: of an unwinder that is not expected to err, by a check
-/// that does what the unwinder does, and not known before? Or a disagreement among our own? Losses
+/// that does what the unwinder does, and not known before, or met more often? Or a disagreement among our own? Losses
 /// of derived tables count if the check is `strict`.
 pub fn unexpected(
     engines: &[Engine],
@@ -253,11 +200,13 @@ pub fn unexpected(
         let counts = finding.contradiction.class().counts(strict);
         its_own && counts && !EXPECTED_TO_ERR.contains(&plain)
     };
-    !results.disagreements.is_empty()
-        || results.findings.iter().filter(counts).any(|f| {
-            !known.is_some_and(|b| {
-                let name = engines[f.unwinder].name();
-                b.0.contains(&key(name, f, &results.places))
-            })
-        })
+    let mut counted: BTreeMap<Key, u64> = BTreeMap::new();
+    for finding in results.findings.iter().filter(counts) {
+        let name = engines[finding.unwinder].name();
+        *counted
+            .entry(key(name, finding, &results.places))
+            .or_default() += finding.count;
+    }
+    let is_new = |(key, &count): (&Key, &u64)| !known.is_some_and(|b| b.holds(key, count));
+    !results.disagreements.is_empty() || counted.iter().any(is_new)
 }

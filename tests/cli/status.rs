@@ -20,6 +20,31 @@ fn one_for_a_difference() {
     }
 }
 
+/// What a derived table cannot hold is counted and shown apart; it fails a run only with --strict.
+#[test]
+fn losses_count_only_if_they_are_to() {
+    for unwinder in ["orc", "sframe", "sframe+fp"] {
+        for command in ["compare", "replay"] {
+            let args = [command, THROWS, "--limit", "3", "--unwinder", unwinder];
+            let lost = ends_with(0, &args);
+            ends_with(1, &[&args[..], &["--strict"]].concat());
+            let heading = format!("{unwinder}: what a derived table cannot hold");
+            assert_eq!(lost.contains(&heading), command == "compare", "{lost}");
+            assert!(!lost.contains("first divergences"), "{lost}");
+        }
+        let args = ["compare", THROWS, "--limit", "3", "--json", "--unwinder"];
+        let lines = ends_with(0, &[&args[..], &[unwinder]].concat());
+        let lines = lines.lines().filter(|l| l.contains("\"divergence\""));
+        let lines: Vec<&str> = lines.collect();
+        let is_loss = |l: &&str| l.contains("\"class\":\"loss\"");
+        assert!(!lines.is_empty() && lines.iter().all(is_loss), "{lines:?}");
+    }
+    // A wrong row counts either way.
+    let wrong = ["compare", THROWS, "--sample", "1747", "--unwinder", "orc"];
+    let wrong = ends_with(1, &wrong);
+    assert!(wrong.contains("orc: first divergences by cause"), "{wrong}");
+}
+
 #[test]
 fn three_when_nothing_is_judged() {
     ends_with(3, &["replay", SEED, "--unwinder", "lbr"]);
@@ -159,4 +184,55 @@ fn a_baseline_holds_what_is_known() {
         "{}",
         stderr(&output)
     );
+}
+
+/// `verify` holds its own to the same.
+#[test]
+fn a_baseline_of_verify_holds_what_is_known() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let baseline = folder.path().join("baseline.json");
+    let file = baseline.to_string_lossy().into_owned();
+    let case = "corpus/cases/defect/late-row-behind-a-push.s";
+    let options = ["verify", "--unwinder", "dwarf", "--defect"];
+    let known = ends_with(1, &[&options[..], &["--json", case]].concat());
+    std::fs::write(&baseline, &known).expect("a file");
+    let with = |more: &[&str]| run(&[&options[..], more, &["--baseline", &file, case]].concat());
+    assert_eq!(status(&with(&[])), 0, "{}", stderr(&with(&[])));
+    let refused = |output: &std::process::Output, what: &str| {
+        assert_eq!((status(output), stdout(output)), (2, ""));
+        assert!(stderr(output).contains(what), "{}", stderr(output));
+    };
+    for (more, what) in [
+        (&["--view", "copy:64"][..], "here `--view copy:64`"),
+        (&["--seed", "7"], "there `--seed 0`, here `--seed 7`"),
+        (
+            &["--env", "A=b c"],
+            "there none of them, here `--env 'A=b c'`",
+        ),
+        (&["--max-instructions", "9"], "here `--max-instructions 9`"),
+        (
+            &["--cpu", "v2,amd"],
+            "there `--cpu v2,intel`, here `--cpu v2,amd`",
+        ),
+        (&["--only", "0x401002"], "here `--only 0x401002`"),
+    ] {
+        refused(&with(more), what);
+    }
+    let other = ["verify", "--unwinder", "dwarf", "--baseline", &file];
+    refused(&run(&[&other[..], &[case]].concat()), "there `--defect`");
+    refused(
+        &run(&[&other[..], &["corpus/cases/prologue/push-rbp.s"]].concat()),
+        "belongs to the program `late-row-behind-a-push.s`, and this run is of `push-rbp.s`",
+    );
+    // What was met more often is new; without a summary nobody knows whose it is.
+    let fewer = known.replace("\"count\":1,", "\"count\":0,");
+    assert_ne!(fewer, known);
+    std::fs::write(&baseline, fewer).expect("a file");
+    assert_eq!(status(&with(&[])), 1);
+    let cut = known.split("{\"type\":\"summary\"").next();
+    std::fs::write(&baseline, cut.expect("lines")).expect("a file");
+    refused(&with(&[]), "does not say to which program");
+    let compared = ends_with(0, &["compare", SEED, "--unwinder", "dwarf", "--json"]);
+    std::fs::write(&baseline, compared).expect("a file");
+    refused(&with(&[]), "it is the output of compare, not of verify");
 }
