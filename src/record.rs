@@ -6,10 +6,14 @@
 pub mod emulator;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod gdb;
+mod linked;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod ptrace;
 mod rings;
 pub(crate) mod shadow;
+mod state;
+
+pub use linked::not_linked;
 
 use crate::progress::Progress;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -22,6 +26,9 @@ use unwind_sim_corpus::trace::{TraceWriter, WriteError};
 use unwind_sim_corpus::world::World;
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind};
 
+/// A name that is known without symbols: the first argument of the first call behind the entry
+/// (`__libc_start_main`, Linux Standard Base 5.0, baselib).
+const MAIN: &str = "main";
 /// Bytes of a stack copied by default, above rsp.
 pub const STACK_BYTES: u64 = 1 << 20;
 

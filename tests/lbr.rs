@@ -40,6 +40,7 @@ fn record(case: &str, every: u64, lbr: &[Depth]) -> Input {
         stack_bytes: 1 << 16,
         lbr: lbr.to_vec(),
         timeout: None,
+        stop: None,
     };
     let meta = Meta {
         truth: "from the start".into(),

@@ -29,6 +29,7 @@ pub(super) fn run(
         stack_bytes: STACK_BYTES,
         lbr: Vec::new(),
         timeout: None,
+        stop: None,
     };
     let mut writer = TraceWriter::new(Vec::new(), &meta(case)).map_err(|e| failure(case, e))?;
     let mut recorder = TraceRecorder::new(&mut writer, emulator::finder_options(&root));

@@ -224,10 +224,15 @@ impl Built {
         if differences.is_empty() {
             return Ok(recorded);
         }
-        differences.push(format!(
-            "if this is right: unwind-sim cases bless {}",
-            quoted_path(&self.path)
-        ));
+        // What the file expects is the default's.
+        let path = quoted_path(&self.path);
+        differences.push(match self.processor == Processor::default() {
+            true => format!("if this is right: unwind-sim cases bless {path}"),
+            false => format!(
+                "again: unwind-sim cases run --cpu {} {path}",
+                self.processor
+            ),
+        });
         Err(self.differ(&differences))
     }
 

@@ -324,6 +324,11 @@ pub(crate) struct CpuArgs {
 }
 
 impl CpuArgs {
+    /// Was one asked for?
+    pub(crate) fn is_given(self) -> bool {
+        self.processor.is_some()
+    }
+
     /// As it was asked for, else the default, which is the same on every computer.
     pub(crate) fn processor(self) -> Processor {
         self.processor.unwrap_or_default()
@@ -454,7 +459,7 @@ impl MachineOptions {
         if self.allow_write {
             options.push("--allow-write".to_owned());
         }
-        let env = self.env.iter().map(|pair| quoted(pair));
+        let env = self.env.iter().map(quoted);
         options.extend(env.map(|pair| format!("--env {pair}")));
         options
     }
@@ -496,7 +501,7 @@ impl MachineArgs {
         if self.defect {
             options.push("--defect".to_owned());
         }
-        let arguments: Vec<String> = self.program.iter().skip(1).map(|a| quoted(a)).collect();
+        let arguments: Vec<String> = self.program.iter().skip(1).map(quoted).collect();
         if !arguments.is_empty() {
             options.push(format!("-- {}", arguments.join(" ")));
         }

@@ -48,6 +48,9 @@ enum What {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
+    if let (What::List | What::Bless, true) = (args.what, args.cpu.is_given()) {
+        bail!("--cpu is for `cases run`: what a case expects is blessed on the default processor");
+    }
     let covers = match &args.covers {
         None => None,
         Some(name) => match Code::from_name(name) {

@@ -86,11 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let run = emulate::run(program.program, bounds, &mut |n| progress.tell(n))?;
     drop(progress);
     tell(args, &run);
-    if !run.notices.is_empty() {
-        // What it did behind that may not be what it does on Linux.
-        return Ok(Status::NothingJudged);
-    }
-    Ok(match run.end {
+    let status = match run.end {
         End::Outcome(Outcome::Exited(status)) => match args.status {
             StatusOf::Run => Status::AsExpected,
             StatusOf::Program => Status::Program(status as u8),
@@ -100,13 +96,12 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             StatusOf::Program => Status::Program(128u8.wrapping_add(signal)),
         },
         _ => Status::NothingJudged,
-    })
+    };
+    Ok(status.of_machine(&run.notices))
 }
 
 fn tell(args: &Args, run: &Run) {
-    for notice in &run.notices {
-        anstream::eprintln!("unwind-sim: {notice}");
-    }
+    output::tell_notices(&run.notices);
     if args.stats || run.end != End::Outcome(Outcome::Exited(0)) {
         match (&run.end, &run.place) {
             (End::Outcome(Outcome::Unsupported { rip, bytes }), Some(place)) => {

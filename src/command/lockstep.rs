@@ -62,9 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     };
     let run = lockstep::run(program.program, &request, &mut progress)?;
     drop(line);
-    for notice in &run.notices {
-        anstream::eprintln!("unwind-sim: {notice}");
-    }
+    output::tell_notices(&run.notices);
     let mut out = output::stdout();
     if args.json {
         for line in json::lockstep(&run, &output::command_line()) {
@@ -76,11 +74,12 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     }
     out.flush().context("the report cannot be written")?;
     tell(args, &run);
-    Ok(match run.difference {
+    let status = match run.difference {
         Some(_) => Status::Difference,
         None if run.compared == 0 || run.end.is_not_modelled() => Status::NothingJudged,
         None => Status::AsExpected,
-    })
+    };
+    Ok(status.of_machine(&run.notices))
 }
 
 fn told_by(run: &Run, out: &mut dyn Write) -> std::io::Result<()> {

@@ -7,6 +7,7 @@ use unwind_sim::run::RunError;
 use unwind_sim::shell::quoted;
 use unwind_sim_corpus::output_file::{self, OutputFile};
 use unwind_sim_corpus::trace::{Meta, TraceFile, TraceWriter};
+use unwind_sim_emulator::linux::Notice;
 
 /// `--color`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -121,6 +122,13 @@ pub(crate) fn trace_file<T>(
         }
     }
     done
+}
+
+/// Tells what is not modelled and the program was told by an error.
+pub(crate) fn tell_notices(notices: &[Notice]) {
+    for notice in notices {
+        anstream::eprintln!("unwind-sim: {notice}");
+    }
 }
 
 /// Tells how many samples a trace got, how its making `ended` (or nothing), and what to do with it.

@@ -11,8 +11,10 @@ use super::{Status, output};
 use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
-use unwind_sim::record::{At, FetchFrame, Point, parse_number};
+use unwind_sim::record::{self, At, FetchFrame, Point, parse_number};
 use unwind_sim::shell::quoted_path;
+use unwind_sim::verify::Program;
+use unwind_sim_corpus::files::FinderOptions;
 use unwind_sim_corpus::trace::Meta;
 use unwind_sim_perf::lbr::Depth;
 
@@ -44,6 +46,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value = "ptrace")]
     engine: Engine,
     /// When to sample: every:N (instructions), freq:HZ, syscall, call, SYMBOL[+OFF][,..].
+    /// Before the run it warns of a symbol that neither the program nor a library it is linked with
+    /// has.
     #[arg(long, value_name = "WHEN")]
     at: Option<String>,
     /// Keep a shadow stack that knows the true chain; under ptrace this single-steps.
@@ -224,6 +228,17 @@ impl Args {
     fn truth_text(&self, instructions: u64) -> String {
         let from = self.from.as_deref().unwrap_or("the start");
         format!("from {from}, {instructions} instructions")
+    }
+
+    /// Says which places nothing has that the program is linked with, before it runs. That is no
+    /// error yet: it may load a library, or start a program, that has them.
+    fn warn_of_places(&self, at: &At, program: &Program, finder: FinderOptions) {
+        for name in record::not_linked(program, at, self.from.as_deref(), finder) {
+            anstream::eprintln!(
+                "unwind-sim: neither the program nor a library that it is linked with has {name}; \
+                 it is run, as it may load one that has"
+            );
+        }
     }
 
     fn tell(&self, told: &Told<'_>) {

@@ -156,9 +156,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let mut progress = Progress::new("instructions", false);
     let mut run = verify::run(program.program, &request, &mut |n| progress.tell(n))?;
     drop(progress);
-    for notice in &run.notices {
-        anstream::eprintln!("unwind-sim: {notice}");
-    }
+    output::tell_notices(&run.notices);
     if args.stats {
         tell(&run, begin.elapsed().as_secs_f64());
     }
@@ -200,5 +198,5 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         true => Status::Difference,
         false => Status::AsExpected,
     };
-    Ok(status)
+    Ok(status.of_machine(&run.notices))
 }

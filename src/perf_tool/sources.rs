@@ -209,6 +209,7 @@ fn program(name: &str, path: &Path, every: u64, times: u64) -> Result<Vec<Vec<u6
         stack_bytes: STACK_BYTES,
         lbr: Vec::new(),
         timeout: None,
+        stop: None,
     };
     let written = |error: WriteError| failed(error.into());
     let mut writer = TraceWriter::new(Vec::new(), &Meta::default()).map_err(written)?;

@@ -6,12 +6,14 @@
 
 use super::rings::Rings;
 use super::shadow::Shadow;
-use super::{At, FetchFrame, TraceRecorder, locate};
-use crate::verify::{self, End, Program};
+use super::state::{RBP, RDI, RSP, live, piece, program_entry};
+use super::{At, FetchFrame, MAIN, TraceRecorder, locate};
+use crate::verify::{End, Program};
 use hashbrown::HashMap;
 use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use unwind_sim_corpus::files::{FinderOptions, MappingRequest};
 use unwind_sim_corpus::model::{self, Region, RegionRole};
@@ -20,10 +22,10 @@ use unwind_sim_emulator::linux::{
     MappedFile, Notice, Outcome, Process, ProcessObserver, StartError, SystemCall,
 };
 use unwind_sim_emulator::machine::{BlockId, Executed};
-use unwind_sim_emulator::{Access, AddressSpace, Observer, Permissions, State};
+use unwind_sim_emulator::{Access, Observer, Permissions, State};
 use unwind_sim_perf::lbr::Depth;
 use unwind_sim_unwind::memory::Memory;
-use unwind_sim_unwind::regs::{Reg, Regs};
+use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::start::{SampleRegs, fetch_caller_regs};
 use unwind_sim_unwind::truth::{Cpu, Insn, Stats};
 
@@ -31,22 +33,8 @@ use unwind_sim_unwind::truth::{Cpu, Insn, Stats};
 const PID: u32 = 1000;
 /// Instructions between looks at the clock, and at whether enough was seen.
 const SLICE: u64 = 1 << 16;
-/// Bytes copied below rsp: the red zone (psABI 3.2.2) and what was just popped.
-const BELOW_SP: u64 = 512;
 /// The longest name of a thread, bytes (Linux `TASK_COMM_LEN` - 1).
 const NAME_MAX: usize = 15;
-/// A name that is known without symbols: the first argument of the first call behind the entry
-/// (`__libc_start_main`, Linux Standard Base 5.0, baselib).
-const MAIN: &str = "main";
-/// `AT_ENTRY`: where the program itself begins, behind the dynamic linker (Linux
-/// `include/uapi/linux/auxvec.h`).
-const AT_ENTRY: u64 = 9;
-/// Words between rsp and the auxiliary vector at most.
-const INITIAL_WORDS_MAX: u64 = 1 << 20;
-/// Numbers of registers.
-const RSP: usize = 4;
-const RBP: usize = 5;
-const RDI: usize = 7;
 
 /// What is recorded.
 #[derive(Clone, Debug)]
@@ -65,6 +53,8 @@ pub struct Options {
     pub lbr: Vec<Depth>,
     /// Most time.
     pub timeout: Option<Duration>,
+    /// The recording ends when this becomes true.
+    pub stop: Option<&'static AtomicBool>,
 }
 
 /// What a recording was.
@@ -131,6 +121,16 @@ pub fn record<W: Write>(
             return Err(error.into());
         }
         let enough = session.is_over();
+        if options
+            .stop
+            .is_some_and(|stop| stop.load(Ordering::Relaxed))
+        {
+            break match outcome {
+                Outcome::Limit | Outcome::StreamTimeout { .. } => End::Stopped,
+                // It had come to its end by itself.
+                outcome => End::Outcome(outcome),
+            };
+        }
         if outcome != Outcome::Limit || enough {
             break End::Outcome(outcome);
         }
@@ -449,46 +449,6 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
         }
         out
     }
-}
-
-/// All registers that a sample holds, the next instruction being at `rip`.
-fn live(state: &State, rip: u64) -> Regs {
-    /// The code segment of 64-bit programs (Linux `arch/x86/include/asm/segment.h`, `__USER_CS`).
-    const USER_CS: u64 = 0x33;
-    let mut regs = verify::live_registers(state, rip);
-    regs.set(Reg::Cs, USER_CS);
-    regs
-}
-
-/// The stack that holds `sp`, up to `max` bytes above it.
-fn piece(memory: &AddressSpace, sp: u64, max: u64, role: RegionRole) -> Option<Region<'static>> {
-    let (bounds, _) = memory.area(sp)?;
-    let address = sp.saturating_sub(BELOW_SP).max(bounds.start) & !7;
-    let end = sp.saturating_add(max).min(bounds.end);
-    let mut bytes = vec![0; usize::try_from(end.checked_sub(address)?).ok()?];
-    memory.read(address, &mut bytes).ok()?;
-    (!bytes.is_empty()).then_some(Region {
-        role,
-        bounds,
-        next_sp: 0,
-        address,
-        bytes: bytes.into(),
-    })
-}
-
-/// Where the program at hand begins itself: its auxiliary vector lies behind its environment on
-/// the stack (psABI 3.4.1).
-fn program_entry(state: &State) -> Option<u64> {
-    let rsp = state.gpr(RSP);
-    let word = |index: u64| state.memory.read_u64(rsp.wrapping_add(index * 8)).ok();
-    let behind_args = word(0)?.checked_add(2)?;
-    let null = (behind_args..INITIAL_WORDS_MAX).find(|&i| word(i).is_none_or(|w| w == 0))?;
-    let mut entries = (null + 1..INITIAL_WORDS_MAX).step_by(2);
-    entries.find_map(|i| match word(i) {
-        Some(AT_ENTRY) => Some(word(i + 1)),
-        Some(0) | None => Some(None),
-        Some(_) => None,
-    })?
 }
 
 impl<W: Write> Observer for Session<'_, '_, W> {

@@ -73,6 +73,8 @@ pub enum End {
     Outcome(Outcome),
     /// It took too long.
     Timeout,
+    /// Somebody asked for it.
+    Stopped,
 }
 
 impl End {
@@ -92,6 +94,7 @@ impl std::fmt::Display for End {
         match self {
             End::Outcome(outcome) => write!(f, "{outcome}"),
             End::Timeout => f.write_str("stopped: the time is over"),
+            End::Stopped => f.write_str("stopped by a signal"),
         }
     }
 }

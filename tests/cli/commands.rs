@@ -203,8 +203,17 @@ fn what_verify_prints_finds_the_same_contradiction() {
     let prelude = root("corpus/cases/prelude.inc");
     std::fs::copy(prelude, folder.path().join("prelude.inc")).expect("a copy");
     let spaced = spaced.to_string_lossy().into_owned();
-    let runs: [&[&str]; 3] = [
+    let runs: [&[&str]; 4] = [
         &["verify", "--unwinder", "dwarf,fp", "--defect", &spaced],
+        &[
+            "verify",
+            "--unwinder",
+            "dwarf",
+            "--defect",
+            "--cpu",
+            "v2,amd,+movbe",
+            &spaced,
+        ],
         &[
             "verify",
             "--unwinder",
@@ -250,6 +259,9 @@ fn what_verify_prints_finds_the_same_contradiction() {
                 .expect("a head");
             let head = head.split([',']).next().unwrap_or_default();
             let head = head.split(" and at ").next().unwrap_or_default();
+            let cpu = args.windows(2).find(|w| w[0] == "--cpu");
+            let carried = |cpu: &[&str]| lines[at].contains(&cpu.join(" "));
+            assert!(cpu.is_none_or(carried), "{}", lines[at]);
             let again = by_shell(lines[at].trim(), folder.path());
             let told = stdout(&again);
             assert!(told.contains(head), "no `{head}`: {}\n{told}", lines[at]);
@@ -261,6 +273,44 @@ fn what_verify_prints_finds_the_same_contradiction() {
         }
         assert!(tried > 0, "{args:?}\n{text}{}", stderr(&output));
     }
+}
+
+/// A case that fails says how to run it again, on the same processor.
+#[test]
+fn what_a_case_prints_fails_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (cases, name) = (folder.path().join("it's"), "late-row-behind-a-push.s");
+    std::fs::create_dir(&cases).expect("a folder");
+    let text = std::fs::read_to_string(root("corpus/cases/defect").join(name)).expect("a case");
+    let first = text.find("\n#=").expect("an expectation");
+    std::fs::write(cases.join(name), &text[..first + 1]).expect("a file");
+    let prelude = root("corpus/cases/prelude.inc");
+    std::fs::copy(prelude, folder.path().join("prelude.inc")).expect("a copy");
+    let path = cases.join(name).to_string_lossy().into_owned();
+    for (cpu, wanted) in [
+        (&[][..], "bless"),
+        (&["--cpu", "v2,amd:zen"], "run --cpu v2,amd"),
+    ] {
+        let output = run(&[&["cases", "run", &path][..], cpu].concat());
+        let told = stdout(&output);
+        assert_eq!(status(&output), 1, "{told}{}", stderr(&output));
+        let command = told
+            .lines()
+            .find_map(|l| l.split_once(": unwind-sim cases "));
+        let (_, command) = command.unwrap_or_else(|| panic!("{told}"));
+        assert!(command.starts_with(wanted), "{command}");
+        if !cpu.is_empty() {
+            let again = by_shell(&format!("unwind-sim cases {command}"), folder.path());
+            assert_eq!(stdout(&again), told);
+        }
+    }
+    let refused = run(&["cases", "bless", "--cpu", "v2,amd", &path]);
+    assert_eq!(status(&refused), 2);
+    assert!(
+        stderr(&refused).contains("`cases run`"),
+        "{}",
+        stderr(&refused)
+    );
 }
 
 #[test]

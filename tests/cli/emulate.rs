@@ -303,6 +303,46 @@ fn nothing_is_sampled_behind_the_end() {
     }
 }
 
+/// One rule: what is not modelled makes the status 3, whoever runs the program; what was found is 1.
+#[test]
+fn what_is_not_modelled_has_one_status() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let forks = " mov $57, %eax\n syscall\n mov $60, %eax\n xor %edi, %edi\n syscall";
+    let path = program(directory.path(), "forks", forks);
+    let trace = directory.path().join("trace.bin").display().to_string();
+    let record = ["record", "--engine", "emulator", "--at", "every:1"];
+    let record = [&record[..], &["-o", &trace]].concat();
+    let own = [&record[..], &["--status", "program"]].concat();
+    let mut commands = vec![
+        vec!["emulate"],
+        vec!["emulate", "--status", "program"],
+        vec!["verify", "--unwinder", "fp"],
+        record,
+        own,
+    ];
+    if unwind_sim_host::may_trace().is_ok() {
+        commands.push(vec!["lockstep"]);
+    }
+    for command in commands {
+        let output = run(&[&command[..], &["--", &path]].concat());
+        let told = stderr(&output);
+        assert!(told.contains("not modelled, "), "{command:?}: {told}");
+        assert_eq!(status(&output), 3, "{command:?}: {told}");
+    }
+    assert!(Path::new(&trace).exists(), "it is kept all the same");
+    // What is found counts more: here a row that lacks a push.
+    let wrong = " mov $57, %eax\n syscall\n call 1f\n mov $60, %eax\n xor %edi, %edi\n syscall\n\
+                 1: .cfi_startproc\n push %rax\n nop\n pop %rax\n ret\n .cfi_endproc";
+    let path = program(directory.path(), "wrong", wrong);
+    let found = run(&["verify", "--unwinder", "dwarf", "--", &path]);
+    assert_eq!(status(&found), 1, "{}{}", stdout(&found), stderr(&found));
+    assert!(
+        stderr(&found).contains("not modelled, "),
+        "{}",
+        stderr(&found)
+    );
+}
+
 #[test]
 fn a_program_that_cannot_be_started_is_an_error() {
     for (name, error) in [

@@ -204,6 +204,44 @@ fn a_program_that_was_started_runs_on_when_its_recorder_is_told_to_end() {
     }
 }
 
+/// In the emulated machine the program ends with its recorder, and what was recorded is whole: while
+/// the program computes, and while it waits for what nobody writes.
+#[test]
+fn a_signal_ends_a_recording_in_the_machine() {
+    const LOOP: &str = "#include <unistd.h>\nint main(int n, char **v) { write(1, \"x\", 1);\n\
+                        for (;;) if (n > 1) { char c; read(0, &c, 1); } }\n";
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, program) = (folder.path().join("loop.c"), folder.path().join("loop"));
+    std::fs::write(&source, LOOP).expect("a file");
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-static", "-o"]).args([&program, &source]);
+    assert!(cc.status().expect("a C compiler").success());
+    let path = folder.path().join("out.bin");
+    for signal in ending() {
+        for waits in [&[][..], &["waits"]] {
+            let args = ["record", "--engine", "emulator", "--at", "call"];
+            let args = [&args[..], &["-o", text(&path), "--", text(&program)], waits].concat();
+            let mut recorder = piped(tool(&args));
+            let mut byte = [0];
+            let out = recorder.stdout.as_mut().expect("a pipe");
+            out.read_exact(&mut byte).expect("the program runs");
+            let to = Pid::from_raw(i32::try_from(recorder.id()).expect("a pid"));
+            kill(to, signal).expect("our child");
+            let ended = waited(&mut recorder, "the recorder");
+            assert_eq!(ended.signal(), Some(signal as i32), "{signal} {waits:?}");
+            let mut said = String::new();
+            let err = recorder.stderr.as_mut().expect("a pipe");
+            err.read_to_string(&mut said).expect("text");
+            assert!(said.contains("; stopped by a signal\n"), "{said}");
+            let trace = Trace::open(&path).expect("a trace");
+            assert!(trace.cut().is_none() && !trace.is_empty(), "{signal}");
+            assert!(trace.meta().instructions > 0, "{signal}");
+            assert_eq!(names(folder.path()), ["loop", "loop.c", "out.bin"]);
+            std::fs::remove_file(&path).expect("a file");
+        }
+    }
+}
+
 /// What a recorder that was killed has written ends with a whole block.
 #[test]
 fn a_killed_recording_is_read_to_its_last_block() {

@@ -85,3 +85,42 @@ fn what_an_engine_does_not_have_is_refused() {
     refused(&["--seed", "1"], "--engine emulator");
     refused(&["--timeout", "1"], "--engine emulator");
 }
+
+/// A symbol that is nowhere is told before the program runs; one that it may yet load is no error.
+#[test]
+fn a_place_that_is_nowhere_is_told_first() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("t.bin").to_string_lossy().into_owned();
+    let engines: &[&[&str]] = match unwind_sim_host::may_trace() {
+        Ok(()) => &[&["--engine", "emulator"], &[]],
+        Err(_) => &[&["--engine", "emulator"]],
+    };
+    // What the program says comes behind it.
+    let program = ["--", "/bin/sh", "-c", "echo it runs >&2"];
+    for engine in engines {
+        let told = |more: &[&str]| {
+            let record = [&["record", "-o", &path][..], engine, more, &program].concat();
+            let output = run(&record);
+            (status(&output), stderr(&output).to_owned())
+        };
+        let (code, said) = told(&["--at", "no_such_function"]);
+        let warning = said.find("library that it is linked with has no_such_function");
+        let ran = said.find("it runs\n").expect("the program runs");
+        assert!(warning.is_some_and(|at| at < ran), "{said}");
+        assert!(
+            said.contains("no image that was loaded has no_such"),
+            "{said}"
+        );
+        assert_eq!(code, 3, "{said}");
+        let (_, said) = told(&["--at", "every:100", "--from", "nor_this+0x10"]);
+        assert!(said.contains("linked with has nor_this+0x10"), "{said}");
+        // Of a library, of the dynamic linker, the first function, an address.
+        for known in ["write", "_dl_catch_exception", "main", "0x1234", "write+0"] {
+            let (_, said) = told(&["--at", known]);
+            assert!(!said.contains("linked with has"), "{known}: {said}");
+        }
+        let (_, said) = told(&["--at", "write,no_such"]);
+        assert!(said.contains("linked with has no_such;"), "{said}");
+        assert!(!said.contains("linked with has write"), "{said}");
+    }
+}

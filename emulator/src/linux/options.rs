@@ -4,10 +4,11 @@ use super::streams::{Input, Output};
 use crate::address_space;
 use crate::processor::Processor;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 /// How a process is started, and what it may use.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Its arguments, the program's name first.
     pub args: Vec<Vec<u8>>,
@@ -34,6 +35,8 @@ pub struct Options {
     /// Until when it waits for streams of this process ([`Input::Inherit`], [`Output::Inherit`]);
     /// `None` for as long as it takes.
     pub stream_deadline: Option<Instant>,
+    /// When this becomes true it waits for streams of this process no longer.
+    pub stream_stop: Option<&'static AtomicBool>,
     /// What it may use.
     pub limits: Limits,
     /// What executes it.
@@ -55,6 +58,7 @@ impl Default for Options {
             stdout: Output::Capture,
             stderr: Output::Capture,
             stream_deadline: None,
+            stream_stop: None,
             limits: Limits::default(),
             processor: Processor::default(),
         }

@@ -35,7 +35,8 @@ pub enum Outcome {
         /// Its name.
         call: &'static str,
     },
-    /// A stream of this process was not ready before [`super::Options::stream_deadline`].
+    /// A stream of this process was not ready before [`super::Options::stream_deadline`], or before
+    /// [`super::Options::stream_stop`].
     StreamTimeout {
         /// Behind the system call.
         rip: u64,

@@ -12,7 +12,7 @@ use super::outcome::{Notice, Outcome};
 use super::random::Random;
 use super::signals::Signals;
 use super::snapshot::{Kernel, Programs};
-use super::streams::Streams;
+use super::streams::{Patience, Streams};
 use super::{calls, numbers};
 use crate::address_space::AddressSpace;
 use crate::machine::{Exit, Machine};
@@ -125,7 +125,10 @@ impl Process {
                 options.stdin,
                 [options.stdout, options.stderr],
                 options.limits.output_bytes,
-                options.stream_deadline,
+                Patience {
+                    deadline: options.stream_deadline,
+                    stop: options.stream_stop,
+                },
             ),
             random,
         });

@@ -5,7 +5,8 @@ use super::errno::{Answer, Errno};
 use nix::poll::{PollFd, PollFlags};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// What standard input is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,9 +42,17 @@ pub(super) struct Streams {
     outputs: [Output; 2],
     captured: [Vec<u8>; 2],
     captured_max: usize,
-    /// Until when the streams of this process are waited for.
-    deadline: Option<Instant>,
+    patience: Patience,
     late: bool,
+}
+
+/// How long the streams of this process are waited for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Patience {
+    /// Until then.
+    pub(super) deadline: Option<Instant>,
+    /// Until this becomes true.
+    pub(super) stop: Option<&'static AtomicBool>,
 }
 
 impl Streams {
@@ -51,7 +60,7 @@ impl Streams {
         stdin: Input,
         outputs: [Output; 2],
         captured_max: usize,
-        deadline: Option<Instant>,
+        patience: Patience,
     ) -> Streams {
         Streams {
             stdin,
@@ -59,7 +68,7 @@ impl Streams {
             outputs,
             captured: [Vec::new(), Vec::new()],
             captured_max,
-            deadline,
+            patience,
             late: false,
         }
     }
@@ -159,11 +168,18 @@ impl Streams {
     fn wait(&mut self, fd: BorrowedFd<'_>, events: PollFlags) -> Answer<()> {
         /// The longest that is waited at once, milliseconds.
         const SLICE: u16 = 1000;
-        let Some(deadline) = self.deadline else {
+        let Patience { deadline, stop } = self.patience;
+        if deadline.is_none() && stop.is_none() {
             return Ok(());
-        };
+        }
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.map_or(Duration::MAX, |deadline| {
+                deadline.saturating_duration_since(Instant::now())
+            });
+            if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                self.late = true;
+                return Err(Errno::EINTR);
+            }
             let slice = u16::try_from(left.as_millis()).unwrap_or(SLICE).min(SLICE);
             match nix::poll::poll(&mut [PollFd::new(fd, events)], slice) {
                 Ok(0) if left.is_zero() => {

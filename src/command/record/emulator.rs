@@ -4,6 +4,7 @@ use super::super::{Status, output};
 use super::{Args, Ended, StatusOf, Told};
 use crate::command::args::seconds;
 use anyhow::{Result, bail};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use unwind_sim::record::emulator::{self, Options};
 use unwind_sim::record::{At, TraceRecorder};
@@ -25,9 +26,13 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         bail!("--at freq: the emulated machine has no seconds, but instructions: --at every:N");
     }
     let mut program = args.machine.program(&args.program, false)?;
+    let finder = emulator::finder_options(args.machine.root());
+    args.warn_of_places(&at, &program.program, finder);
     let machine = &mut program.program.options;
     machine.stdin = Input::Inherit;
     (machine.stdout, machine.stderr) = (Output::Inherit, Output::Inherit);
+    let stop = stop_on_signals();
+    machine.stream_stop = stop;
     machine.stream_deadline = args
         .timeout
         .and_then(|most| Instant::now().checked_add(seconds(most)));
@@ -39,6 +44,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         stack_bytes: args.stack_bytes,
         lbr: args.lbr.iter().map(|depth| depth.0).collect(),
         timeout: args.timeout.map(seconds),
+        stop,
     };
     let mut meta = Meta {
         engine: trace::Engine::Emulator,
@@ -58,9 +64,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         Ok(summary)
     })?;
     let end = ended(&summary.end);
-    for notice in &summary.notices {
-        anstream::eprintln!("unwind-sim: {notice}");
-    }
+    output::tell_notices(&summary.notices);
     args.tell(&Told {
         samples: summary.samples,
         ended: match end {
@@ -73,14 +77,27 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         instructions: summary.instructions,
         unknown: Some(summary.unknown),
     });
-    if let (StatusOf::Program, Some(status)) = (args.status, end.status()) {
-        return Ok(Status::Program(status));
-    }
-    Ok(if summary.samples == 0 || summary.end.is_not_modelled() {
-        Status::NothingJudged
-    } else {
-        Status::AsExpected
-    })
+    end_by_signal();
+    let status = match (args.status, end.status()) {
+        (StatusOf::Program, Some(status)) => Status::Program(status),
+        _ if summary.samples == 0 || summary.end.is_not_modelled() => Status::NothingJudged,
+        _ => Status::AsExpected,
+    };
+    Ok(status.of_machine(&summary.notices))
+}
+
+/// What becomes true when a signal asks this process to end.
+fn stop_on_signals() -> Option<&'static AtomicBool> {
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    return Some(unwind_sim_host::stop_on_signals());
+    #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+    None
+}
+
+/// Ends this process by the signal that asked for it.
+fn end_by_signal() {
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    unwind_sim_host::end_by_signal();
 }
 
 fn ended(end: &End) -> Ended {

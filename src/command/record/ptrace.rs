@@ -5,7 +5,7 @@ use super::{Args, Ended, StatusOf, Told};
 use crate::command::args::{in_path, is_program, not_in_path};
 use anyhow::{Result, bail};
 use std::path::Path;
-use unwind_sim::record::{At, TraceRecorder, ptrace};
+use unwind_sim::record::{At, TraceRecorder, emulator, ptrace};
 use unwind_sim_corpus::trace::{self, Meta, TimeUnit};
 use unwind_sim_host as host;
 use unwind_sim_host::{Options, Program, ProgramEnd, Target};
@@ -43,6 +43,14 @@ pub(super) fn run(args: &Args) -> Result<Status> {
     let at = args.when(args.truth)?;
     if let Some(path) = args.program.first().map(Path::new) {
         may_run(path)?;
+    }
+    if !args.program.is_empty() {
+        let program = args.machine.program(&args.program, false)?;
+        args.warn_of_places(
+            &at,
+            &program.program,
+            emulator::finder_options(Path::new("/")),
+        );
     }
     let options = options(args, &at)?;
     let steps = args.truth || matches!(at, At::Every(_) | At::Call);
