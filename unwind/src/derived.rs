@@ -291,3 +291,6 @@ impl<F: Format> Transcribe for Rows<'_, F> {
 fn is_small(range: &Range<u64>) -> bool {
     u32::try_from(range.end - range.start).is_ok()
 }
+
+#[cfg(test)]
+mod tests;

@@ -73,7 +73,7 @@ pub(super) fn from_section<'a>(
         })
     };
     // A debug file has headers of sections that stayed with the program.
-    if header.sh_type(LE) == elf::SHT_NOBITS || header.sh_size(LE) == 0 {
+    if header.sh_size(LE) == 0 {
         return None;
     }
     let table = read();

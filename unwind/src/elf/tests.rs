@@ -205,6 +205,10 @@ fn of_several_segments_in_a_mapping_the_one_it_begins_with_is_meant() {
         two.bias(0x5000_0000, 0x2000, 0x1000, false),
         Some(0x5000_0000 - 0x11000)
     );
+    // Another one that holds the same part of the file, and begins before.
+    let nested = with_segments(&[(0x2000, 0x22000, 0x800, 6), (0x1000, 0x11000, 0x1800, 6)]);
+    let bias = nested.bias(0x5000_0000, 0x1000, 0x2000, false);
+    assert_eq!(bias, Some(0x5000_0000 - 0x22000));
     // None begins there, so the mapping was cut out of the one that began before.
     let cut = with_segments(&[(0, 0x10000, 0x3000, 6), (0x3000, 0x23000, 0x1000, 6)]);
     assert_eq!(

@@ -206,3 +206,44 @@ fn a_compressed_section_is_kept_packed() {
         "{cut:?}"
     );
 }
+
+#[test]
+fn a_program_with_empty_data_is_not_a_debug_file() {
+    let sections = [
+        sec(".text", PROGBITS, ALLOC | EXEC, 0x1000, &[0x90; 8]),
+        sec(".bss", NOBITS, ALLOC, 0x2000, &[0; 8]),
+    ];
+    let elf = elf_of(&sections, &[(1, 5, 0)]);
+    assert_eq!(taken(&elf), [(SectionKind::Text, 0x1000, 8)]);
+}
+
+#[test]
+fn a_build_id_is_a_note_of_gnu_of_64_bytes_at_most() {
+    const NOTE: u32 = 7;
+    let id = |kind: u32, name: &[u8; 4], len: usize| {
+        let mut note = [4, len as u32, 3].map(u32::to_le_bytes).concat();
+        note.extend(name);
+        note.resize(note.len() + len, 0x11);
+        note.resize(note.len().next_multiple_of(4), 0);
+        let section = sec(".note", kind, ALLOC, 0x1000, &note);
+        let by_section = elf_of(core::slice::from_ref(&section), &[]);
+        // The same by a segment, which only a note's is.
+        let by_segment = elf_of(&[sec(".x", PROGBITS, ALLOC, 0x1000, &note)], &[(4, 4, 0)]);
+        assert_eq!(
+            by_segment.parts.build_id.len(),
+            if name == b"GNU\0" && len <= 64 {
+                len
+            } else {
+                0
+            }
+        );
+        let loaded = elf_of(&[sec(".x", PROGBITS, ALLOC, 0x1000, &note)], &[(1, 4, 0)]);
+        assert_eq!(loaded.parts.build_id, []);
+        by_section.parts.build_id.len()
+    };
+    assert_eq!(id(NOTE, b"GNU\0", 20), 20);
+    assert_eq!(id(NOTE, b"GNU\0", 64), 64);
+    assert_eq!(id(NOTE, b"GNU\0", 65), 0);
+    assert_eq!(id(NOTE, b"Gnu\0", 20), 0);
+    assert_eq!(id(PROGBITS, b"GNU\0", 20), 0);
+}

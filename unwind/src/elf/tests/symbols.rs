@@ -53,11 +53,14 @@ fn functions_and_labels_in_code_are_taken() {
 #[test]
 fn code_may_lie_in_ranges_that_overlap() {
     let mut sections = with(SYMTAB, &[], b"\0f\0").to_vec();
-    let addresses = [0x1018, 0x1020, 0x1028, 0x1030, 0x1040, 0x104f, 0x1050];
+    let addresses = [
+        0x1018, 0x1020, 0x1028, 0x1030, 0x1040, 0x104f, 0x1060, 0x1050, 0x105f, 0x1070,
+    ];
     let entries = addresses.map(|address| symbol(1, NOTYPE, 1, address));
     sections[2].data = entries.concat();
     // 0x1000..0x1040 holds 0x1010..0x1018; 0x1030..0x1050 begins within it.
-    for (address, len) in [(0x1030, 0x20), (0x1010, 8), (0x1000, 0x40)] {
+    // Behind a gap, there is more.
+    for (address, len) in [(0x1060, 0x10), (0x1030, 0x20), (0x1010, 8), (0x1000, 0x40)] {
         sections.push(sec(
             ".code",
             PROGBITS,
@@ -70,7 +73,7 @@ fn code_may_lie_in_ranges_that_overlap() {
         .iter()
         .map(|s| s.0)
         .collect();
-    assert_eq!(found, addresses[..6]);
+    assert_eq!(found, addresses[..7]);
 }
 
 #[test]
@@ -120,7 +123,7 @@ fn names_may_have_as_many_bytes_as_the_limit_says() {
     }
 }
 
-/// A file without section headers: its one segment at 0x1000 holds the dynamic entries, a hash
+/// A file without section headers: besides the dynamic entries it has a segment at 0x1000 of a hash
 /// table for `chain` symbols, the symbols and then the strings.
 fn dynamic(chain: Option<u32>, strings_len: u64) -> Vec<(u64, String)> {
     const AT: u64 = 0x1000;
@@ -130,19 +133,22 @@ fn dynamic(chain: Option<u32>, strings_len: u64) -> Vec<(u64, String)> {
         symbol(3, FUNC, 1, 0x20),
     ];
     let tags = [if chain.is_some() { 4 } else { 99 }, 5, 6, 10, 0];
-    let hash = AT + 16 * tags.len() as u64;
-    let values = [hash, hash + 8 + 72, hash + 8, strings_len, 0];
-    let mut bytes = Vec::new();
+    let values = [AT, AT + 8 + 72, AT + 8, strings_len, 0];
+    let mut tagged = Vec::new();
     for (tag, value) in tags.into_iter().zip(values) {
-        bytes.extend(u64::to_le_bytes(tag));
-        bytes.extend(value.to_le_bytes());
+        tagged.extend(u64::to_le_bytes(tag));
+        tagged.extend(value.to_le_bytes());
     }
+    let mut bytes = Vec::new();
     bytes.extend([1u32.to_le_bytes(), chain.unwrap_or(0).to_le_bytes()].concat());
     bytes.extend(entries.concat());
     bytes.extend(b"\0f\0g\0");
-    bytes.resize(bytes.len().next_multiple_of(16), 0);
+    // What would be a symbol if the table did not end where the strings begin.
+    bytes.resize(8 + 4 * 24, 0);
+    bytes.extend(symbol(1, FUNC, 1, 0x30));
     let section = sec(".all", PROGBITS, ALLOC, AT, &bytes);
-    let mut file = file(&[section], &[(1, 5, 0), (2, 6, 0)]);
+    let tagged = sec(".dynamic", PROGBITS, ALLOC, 0x3000, &tagged);
+    let mut file = file(&[section, tagged], &[(1, 5, 0), (2, 6, 1)]);
     file[40..48].fill(0);
     file[60..64].fill(0);
     symbols(&super::parse(file).expect("an ELF file"))
@@ -157,7 +163,8 @@ fn without_section_headers_the_dynamic_segment_tells() {
     assert_eq!(dynamic(Some(1), 5), []);
     // The table ends where the strings begin; it has no more than the segment holds.
     assert_eq!(dynamic(None, 5), both);
-    assert_eq!(dynamic(Some(0x10_0000), 5), both);
+    let more = dynamic(Some(0x10_0000), 5);
+    assert_eq!((&more[..2], more.len()), (&both[..], 3));
     // A name that does not end within the strings is none.
     assert_eq!(dynamic(None, 4), [f]);
 }

@@ -1,0 +1,141 @@
+//! What becomes of a function's rows: the formula of a PLT, and limits of the formats.
+
+use super::*;
+use crate::image::{Bytes, ImageParts, Section};
+use crate::orc::derived::OrcEntry;
+use crate::sframe::derived::SframeV3;
+use alloc::vec;
+use alloc::vec::Vec;
+
+const START: u64 = 0x1000;
+/// rsp + 8 + 8 * (rip & 15 >= 11), as a linker writes it.
+const PLT: [u8; 13] = [
+    0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22,
+];
+
+/// `.eh_frame` of a usual CIE (rsp + 8) and one function of `len` bytes with this program.
+fn image(len: u64, program: &[u8]) -> Image {
+    let entry = |body: Vec<u8>| {
+        let mut body = body;
+        body.resize(body.len().next_multiple_of(8), 0);
+        let len = (body.len() as u32).to_le_bytes().to_vec();
+        [len, body].concat()
+    };
+    // No augmentation, code by 1, data by -8, ra in column 16, CFA = rsp + 8, ra at CFA - 8.
+    let cie = entry(vec![0, 0, 0, 0, 1, 0, 1, 0x78, 16, 0x0c, 7, 8, 0x90, 1]);
+    let mut fde = (cie.len() as u32 + 4).to_le_bytes().to_vec();
+    fde.extend(START.to_le_bytes());
+    fde.extend(len.to_le_bytes());
+    fde.extend(program);
+    let data = Bytes::from_vec([cie, entry(fde)].concat());
+    Image::new(ImageParts {
+        text: core::iter::once(0..u64::MAX).collect(),
+        sections: vec![Section {
+            kind: SectionKind::EhFrame,
+            address: 0x8000,
+            data,
+        }],
+        ..ImageParts::default()
+    })
+}
+
+fn cfa<F: Format>(image: &Image, svma: u64, cache: &mut Cache) -> Result<Value, &'static str> {
+    match find::<F>(image, svma, cache) {
+        Ok(row) => Ok(cache.rule(row).cfa),
+        Err(Reason::NotHeld { what }) => Err(what),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_plt_is_written_out_to_its_last_byte() {
+    for len in [1, 11, 12, 16, 17, 27, 28, 48] {
+        let image = image(len, &PLT);
+        let derived = derive_all::<SframeV3>(&image, &mut Cache::new());
+        let starts = (0..len).filter(|at| matches!(at % 16, 0 | 11)).count();
+        assert_eq!(derived.rows as usize, starts, "{len}");
+        assert_eq!(derived.losses.iter().count(), 0, "{len}");
+        let mut cache = Cache::new();
+        for at in 0..len {
+            let offset = if at % 16 < 11 { 8 } else { 16 };
+            let found = cfa::<SframeV3>(&image, START + at, &mut cache);
+            assert_eq!(found, Ok(Value::reg(Reg::Rsp, offset)), "{at} of {len}");
+        }
+    }
+}
+
+#[test]
+fn so_many_rows_of_a_plt_and_not_one_more() {
+    // Two rows for each 16 bytes.
+    let most = 8 * PLT_ROWS_MAX as u64;
+    for (len, lost) in [(most, 0), (most + 1, 1)] {
+        let image = image(len, &PLT);
+        let derived = derive_all::<SframeV3>(&image, &mut Cache::new());
+        assert_eq!(derived.losses.count(Loss::TooManyRows), lost);
+        assert_eq!(derived.losses.rows_lost(), lost);
+        assert_eq!(derived.rows as usize, PLT_ROWS_MAX + lost as usize);
+    }
+}
+
+#[test]
+fn a_function_of_4_gib_is_too_large() {
+    for (len, lost) in [(u64::from(u32::MAX), 0), (1 << 32, 1)] {
+        let derived = derive_all::<SframeV3>(&image(len, &[]), &mut Cache::new());
+        assert_eq!(
+            (derived.rows, derived.losses.count(Loss::TooLarge)),
+            (1, lost)
+        );
+    }
+}
+
+#[test]
+fn a_function_has_as_many_rows_as_the_format_counts() {
+    // Each row but the first: one byte further, another CFA.
+    let rows = |count: usize| {
+        let row = |i: usize| [0x41, 0x0e, [16, 8][i % 2]];
+        let program: Vec<u8> = (1..count).flat_map(row).collect();
+        image(count as u64, &program)
+    };
+    let most = SframeV3::ROWS_MAX;
+    for (count, lost) in [(most, 0), (most + 1, most + 1)] {
+        let image = rows(count);
+        let mut cache = Cache::new();
+        let derived = derive_all::<SframeV3>(&image, &mut cache);
+        assert_eq!(
+            (derived.rows as usize, derived.losses.rows_lost() as usize),
+            (count, lost)
+        );
+        assert_eq!(derived.losses.count(Loss::TooManyRows) as usize, lost);
+        let found = cfa::<SframeV3>(&image, START + 2, &mut cache);
+        let too_many = Loss::TooManyRows.description();
+        let expected = if lost == 0 {
+            Ok(Value::reg(Reg::Rsp, 16))
+        } else {
+            Err(too_many)
+        };
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn each_format_says_what_it_can() {
+    // CFA = r11 + 8.
+    let image = image(0x10, &[0x0c, 11, 8]);
+    let mut cache = Cache::new();
+    for _ in 0..2 {
+        let sframe = cfa::<SframeV3>(&image, START, &mut cache);
+        assert_eq!(sframe, Ok(Value::reg(Reg::R11, 8)));
+        assert!(cfa::<OrcEntry>(&image, START, &mut cache).is_err());
+    }
+}
+
+#[test]
+fn what_is_derived_on_the_way_is_counted() {
+    let image = image(0x10, &[0x41, 0x0e, 16, 0x41, 0x0e, 8]);
+    let mut cache = Cache::new();
+    for at in [0, 1, 2] {
+        assert!(cfa::<SframeV3>(&image, START + at, &mut cache).is_ok());
+    }
+    let rows = cache.derived(image.id(), SframeV3::TABLE).rows;
+    assert_eq!(rows, 3);
+}
