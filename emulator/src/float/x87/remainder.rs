@@ -37,8 +37,10 @@ pub(crate) fn remainder(a: F80, b: F80, to_nearest: bool, env: Env) -> Remainder
     let denormal = denormal_flag(x, y);
     match (x.class, y.class) {
         (Class::Infinity, _) | (_, Class::Zero) => return Remainder::special(INVALID),
-        (Class::Zero, _) | (_, Class::Infinity) => {
-            return Remainder::special(Outcome::exact(a.canonical(), denormal));
+        (Class::Zero, _) => return Remainder::special(Outcome::exact(a.canonical(), denormal)),
+        (_, Class::Infinity) => {
+            let outcome = finish(x.value, Precision::Extended, env);
+            return Remainder::special(outcome.raise(denormal));
         }
         _ => {}
     }

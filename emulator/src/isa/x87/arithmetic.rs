@@ -30,14 +30,11 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
         Fsqrt => |state, op| unary(state, op, square_root),
         Frndint => |state, op| unary(state, op, round_to_integral),
         Fscale => |state, op| {
-            let is_intel = state.processor.vendor() == Vendor::Intel;
+            let vendor = state.processor.vendor();
             execute(state, op, |fpu| {
                 let outcome = both(fpu, 0, 1).map(|(a, b)| {
-                    let mut env = fpu.env();
-                    // Scaled by 2^0, a denormal number is no underflow on Intel's processors (seen on
-                    // a Xeon), and one on AMD's (seen on an EPYC, family 25, model 1).
-                    env.underflow_masked |= is_intel && classify(b).0 == Class::Zero;
-                    scale(a, b, env)
+                    let unchanged = classify(b).0 == Class::Zero;
+                    scale(a, b, env_of(fpu, vendor, unchanged))
                 });
                 fpu.put(0, outcome);
             })
@@ -191,9 +188,22 @@ fn sign(state: &mut State, op: &Op, change: impl FnOnce(u16) -> u16) -> Flow {
     })
 }
 
+/// For an operation that leaves its operand `unchanged`. If that is a denormal number and underflow is
+/// not masked, AMD's processors report it (seen on an EPYC, family 25, model 1), Intel's do not (seen
+/// on a Xeon).
+fn env_of(fpu: &Fpu, vendor: Vendor, unchanged: bool) -> Env {
+    let mut env = fpu.env();
+    env.underflow_masked |= unchanged && vendor == Vendor::Intel;
+    env
+}
+
 fn partial_remainder<const TO_NEAREST: bool>(state: &mut State, op: &Op) -> Flow {
+    let vendor = state.processor.vendor();
     execute(state, op, |fpu| {
-        let result = both(fpu, 0, 1).map(|(a, b)| remainder(a, b, TO_NEAREST, fpu.env()));
+        let result = both(fpu, 0, 1).map(|(a, b)| {
+            let unchanged = classify(b).0 == Class::Infinity;
+            remainder(a, b, TO_NEAREST, env_of(fpu, vendor, unchanged))
+        });
         let outcome = result.map(|result| Outcome {
             value: result.value,
             exceptions: result.exceptions,
