@@ -378,3 +378,6 @@ impl Simple {
         self.carried && self.lowest(gpr) >= callee_cfa
     }
 }
+
+#[cfg(test)]
+mod tests;
