@@ -215,7 +215,7 @@ fn what_claims_no_more_than_another_is_a_part_of_it() {
     let claims = NOTHING | CFA | RA | SAVED << 1;
     assert_eq!(few.part_of(&all), Some(claims));
     assert_eq!(all.part_of(&few), None);
-    assert_eq!(all.part_of(&all), Some(NOTHING | CFA | RA | 0x3f * SAVED));
+    assert_eq!(all.part_of(&all), Some(NOTHING | CFA | RA | (0x3f * SAVED)));
     for other in [
         Rule::call(Value::reg(Reg::Rbp, 8)),
         Rule::call(Value::reg(Reg::Rsp, 16)),
