@@ -22,9 +22,12 @@ pub fn walk<M: Memory + ?Sized, S: Sink>(
     limits: &Limits,
     sink: &mut S,
 ) -> End {
-    let (Some(rip), Some(rsp)) = (start.regs.get(Reg::Rip), start.regs.get(Reg::Rsp)) else {
-        return Reason::RegistersMissing { reg: Reg::Rsp }.into();
-    };
+    for reg in [Reg::Rip, Reg::Rsp] {
+        if start.regs.get(reg).is_none() {
+            return Reason::RegistersMissing { reg }.into();
+        }
+    }
+    let (rip, rsp) = (start.regs.rip(), start.regs.rsp());
     if S::DETAIL {
         sink.event(Event::Started {
             regs: start.regs,

@@ -124,10 +124,11 @@ fn a_stack_that_is_not_there_is_not_its_end() {
         reason,
         Reason::from(MemoryError::BeyondCopy { address: end, end })
     );
-    let nothing = scan(&Start::from_regs(Regs::default()), &WORDS, 100);
-    assert_eq!(
-        nothing.end.reason.code(),
-        crate::reason::Code::RegistersMissing
-    );
-    assert_eq!(nothing.frames.len(), 0);
+    for reg in [Reg::Rip, Reg::Rsp] {
+        let mut regs = Regs::frame(0x1234, STACK, 0);
+        regs.forget(reg);
+        let nothing = scan(&Start::from_regs(regs), &WORDS, 100);
+        assert_eq!(nothing.end.reason, Reason::RegistersMissing { reg });
+        assert_eq!(nothing.frames.len(), 0);
+    }
 }

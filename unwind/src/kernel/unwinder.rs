@@ -4,7 +4,7 @@ use super::perf::{Visit, callchain};
 use super::{
     Code, EntryRegs, FoundRow, Kernel, Kind, RegsPtr, Source, State, Task, Unwind, Version,
 };
-use crate::address::CodeAddress;
+use crate::address::{CodeAddress, Lookup};
 use crate::cache::{Cache, RowSource, TableKind};
 use crate::chain::{Chain, Found, Frame, Words};
 use crate::event::Event;
@@ -94,10 +94,13 @@ impl Unwinder for KernelUnwinder {
             from_regs.then(|| stack.start.regs.rsp())
         });
         let limit = stack.limits.frames_max;
+        // Where the frame inside the one at hand was looked up.
+        let mut inside = 0;
         let mut visit = |visit: Visit<'_, dyn Memory>| match visit {
             Visit::Skipped(unwind) => {
                 chain.events.push(Event::State(*unwind.state()));
                 let (pc, sp) = (pc(unwind), sp(unwind.state()));
+                inside = pc.lookup(Lookup::InsideCall);
                 if let Some(first_frame) = passes {
                     chain.events.push(Event::Skipped {
                         pc,
@@ -124,7 +127,8 @@ impl Unwinder for KernelUnwinder {
             }
             Visit::Stored(unwind, address) => {
                 chain.events.push(Event::State(*unwind.state()));
-                let pc = match pc(unwind) {
+                let at = pc(unwind);
+                let pc = match at {
                     CodeAddress::Instruction(_) => CodeAddress::Instruction(address),
                     CodeAddress::Return(_) => CodeAddress::Return(address),
                 };
@@ -132,8 +136,9 @@ impl Unwinder for KernelUnwinder {
                     pc,
                     sp: sp(unwind.state()),
                     slot: slot(unwind),
-                    found: found(unwind),
+                    found: found(unwind, inside),
                 });
+                inside = at.lookup(Lookup::InsideCall);
             }
             Visit::Last(unwind) => {
                 chain.events.push(Event::State(*unwind.state()));
@@ -193,7 +198,8 @@ fn slot<M: Memory + ?Sized>(unwind: &Unwind<'_, M>) -> Option<u64> {
     }
 }
 
-fn found<M: Memory + ?Sized>(unwind: &Unwind<'_, M>) -> Found {
+/// How the frame at hand was found, where the frame inside it was looked up at `inside`.
+fn found<M: Memory + ?Sized>(unwind: &Unwind<'_, M>, inside: u64) -> Found {
     let none = RowSource {
         table: TableKind::FramePointer,
         image: None,
@@ -234,7 +240,7 @@ fn found<M: Memory + ?Sized>(unwind: &Unwind<'_, M>) -> Found {
                     }
                 }
                 Source::FramePointer => RowSource {
-                    fallback: Some(Reason::NoRow { pc: unwind.ip() }),
+                    fallback: Some(Reason::NoRow { pc: inside }),
                     ..none
                 },
                 Source::Null | Source::Bpf => none,

@@ -7,11 +7,11 @@ use crate::regs::{Reg, Regs};
 use crate::start::Start;
 use alloc::string::ToString;
 
-const SP: u64 = TASK.start + 0x3000;
-const TASK_REGS: u64 = TASK.end - 168;
+pub(super) const SP: u64 = TASK.start + 0x3000;
+pub(super) const TASK_REGS: u64 = TASK.end - 168;
 
 /// Two frames, then the last one, in front of the registers of a system call.
-fn frames() -> Small {
+pub(super) fn frames() -> Small {
     let mut small = Small::new("6.12", &[(0, call(8))]);
     let last = TASK_REGS - 16;
     small.put(SP, &[SP + 0x40, TEXT + 0x10]);

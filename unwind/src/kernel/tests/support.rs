@@ -53,7 +53,7 @@ pub(super) fn of_kind(kind: EntryType, offset: i16) -> Entry {
 }
 
 /// The two sections of a table at `ips_at`.
-fn table(entries: &[(u64, Entry)], ips_at: u64, version: Version) -> Vec<Section> {
+pub(super) fn table(entries: &[(u64, Entry)], ips_at: u64, version: Version) -> Vec<Section> {
     let layout = version.encoding().layout;
     let (mut orc, mut ips) = (Vec::new(), Vec::new());
     for (i, (ip, entry)) in entries.iter().enumerate() {
