@@ -152,49 +152,59 @@ fn work_is_bounded_by_the_length_of_the_section() {
     assert_eq!((all.units, all.malformed), (functions, 0));
 }
 
-/// Walks over random stacks under random rules end, and their frames advance.
+/// A walk over a stack made of `stack`, by a function with this program.
+fn walked(program: &[u8], stack: &[u8], rsp: u8, rbp: u8) -> Chain {
+    let cie = Cie::default();
+    let image = image(SectionKind::EhFrame, ADDRESS, cie.eh_frame(program));
+    let mut space = AddressSpace::new();
+    space.map(Mapping {
+        range: 0..0x1_0000,
+        bias: 0,
+        image: Some(Arc::new(image)),
+        name: String::new(),
+    });
+    // Words that point into the function and into the stack are what keeps a walk going.
+    let words = stack.iter().flat_map(|&byte| match byte % 3 {
+        0 => (0x1001 + u64::from(byte)).to_le_bytes(),
+        1 => (0x2_0000 + u64::from(byte)).to_le_bytes(),
+        _ => u64::from(byte).to_le_bytes(),
+    });
+    let bytes: Vec<u8> = words.collect();
+    let mut regs = Regs::UNKNOWN;
+    RegMask::ALL.iter().for_each(|reg| regs.set(reg, 0x2_0000));
+    regs.set(Reg::Rip, 0x1001 + u64::from(rsp));
+    regs.set(Reg::Rsp, 0x2_0000 + u64::from(rsp) / 4 * 8);
+    regs.set(Reg::Rbp, 0x2_0000 + u64::from(rbp));
+    let place = Place {
+        space: &space,
+        memory: &Copy::new(0x2_0000, &bytes),
+    };
+    let (start, limits) = (Start::from_regs(regs), Limits { frames_max: 4096 });
+    let (finder, mut cache, mut chain) = (Dwarf::new(), Cache::new(), Chain::default());
+    chain.end = walk(&finder, &place, &start, &limits, &mut cache, &mut chain);
+    chain
+}
+
+/// Walks over random stacks under random rules end where the stack does; only those that read no
+/// return address from it go on to the limit of frames.
 #[test]
 fn random_walks_end() {
     fn property(program: Vec<u8>, stack: Vec<u8>, rsp: u8, rbp: u8) -> bool {
-        let cie = Cie::default();
-        let image = image(SectionKind::EhFrame, ADDRESS, cie.eh_frame(&program));
-        let mut space = AddressSpace::new();
-        space.map(Mapping {
-            range: 0..0x1_0000,
-            bias: 0,
-            image: Some(Arc::new(image)),
-            name: String::new(),
-        });
-        // Words that point into the function and into the stack are what keeps a walk going.
-        let words = stack.iter().flat_map(|&byte| match byte % 3 {
-            0 => (0x1001 + u64::from(byte)).to_le_bytes(),
-            1 => (0x2_0000 + u64::from(byte)).to_le_bytes(),
-            _ => u64::from(byte).to_le_bytes(),
-        });
-        let bytes: Vec<u8> = words.collect();
-        let mut regs = Regs::UNKNOWN;
-        RegMask::ALL.iter().for_each(|reg| regs.set(reg, 0x2_0000));
-        regs.set(Reg::Rip, 0x1001 + u64::from(rsp));
-        regs.set(Reg::Rsp, 0x2_0000 + u64::from(rsp) / 4 * 8);
-        regs.set(Reg::Rbp, 0x2_0000 + u64::from(rbp));
-        let place = Place {
-            space: &space,
-            memory: &Copy::new(0x2_0000, &bytes),
-        };
-        let mut chain = Chain::default();
-        let (start, limits) = (Start::from_regs(regs), Limits { frames_max: 4096 });
-        let mut cache = Cache::new();
-        let end = walk(
-            &Dwarf::new(),
-            &place,
-            &start,
-            &limits,
-            &mut cache,
-            &mut chain,
-        );
-        !matches!(end.reason, Reason::FrameLimit { .. }) && chain.frames.len() <= 1000
+        let chain = walked(&program, &stack, rsp, rbp);
+        let is_read = chain.frames.last().is_some_and(|f| f.slot.is_some());
+        let is_short = chain.frames.len() <= 1000;
+        !is_read || is_short && !matches!(chain.end.reason, Reason::FrameLimit { .. })
     }
     QuickCheck::new()
         .tests(4000)
         .quickcheck(property as fn(Vec<u8>, Vec<u8>, u8, u8) -> bool);
+}
+
+/// DW_CFA_register: the return address is in rip, where it stays for ever.
+#[test]
+fn a_return_address_that_is_not_on_the_stack_ends_at_the_limit() {
+    let chain = walked(&[0x09, 16, 16], &[], 0, 0);
+    let limit = Reason::FrameLimit { limit: 4096 };
+    assert_eq!((chain.frames.len(), chain.end.reason), (4096, limit));
+    assert!(chain.frames.iter().all(|f| f.slot.is_none()));
 }
