@@ -227,9 +227,7 @@ pub trait Sink {
     fn frame(&mut self, step: Step<'_>);
     /// Something happened. Only called if [`Sink::DETAIL`].
     #[inline]
-    fn event(&mut self, event: Event) {
-        let _ = event;
-    }
+    fn event(&mut self, _event: Event) {}
 }
 
 /// Keeps the pcs only.

@@ -341,7 +341,7 @@ impl AddressSpace {
         self.unmap(mapping.range.clone());
         let at = self
             .mappings
-            .partition_point(|m| m.range.start < mapping.range.start);
+            .partition_point(|m| m.range.end <= mapping.range.start);
         self.mappings.insert(at, mapping);
     }
 

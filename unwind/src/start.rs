@@ -291,6 +291,19 @@ mod tests {
         }
     }
 
+    /// Before 5.2 a task that was not walked had sp 0.
+    #[test]
+    fn without_sp_the_patch_of_2019_walks_nothing() {
+        let mut sample = tracepoint();
+        sample.sampled.set(Reg::Rsp, 0);
+        let (old, nothing) = (Variant::Fake(FakeVariant::V3_2019), Copy::new(0, &[]));
+        let start = sample.start(old, false, &nothing);
+        assert_eq!(start, from_own(u64::MAX, None));
+        sample.sampled.set(Reg::Rsp, 1);
+        let start = sample.start(old, false, &nothing);
+        assert_eq!(start, from_own(LIVE_SP, None));
+    }
+
     #[test]
     fn hardware_means_the_live_registers() {
         let nothing = Copy::new(0, &[]);

@@ -132,3 +132,6 @@ fn apply_row<F: Finder + ?Sized, M: Memory + ?Sized>(
     };
     (caller, cfa)
 }
+
+#[cfg(test)]
+mod tests;

@@ -39,8 +39,7 @@ pub trait Finder: Send + Sync {
 
     /// The row for an address that lies in no text at all, for an unwinder that goes on there, as
     /// libdw does. `None` ends the walk.
-    fn find_outside(&self, cache: &mut Cache) -> Option<Result<RowId, Reason>> {
-        let _ = cache;
+    fn find_outside(&self, _cache: &mut Cache) -> Option<Result<RowId, Reason>> {
         None
     }
 
@@ -56,15 +55,13 @@ pub trait Finder: Send + Sync {
 
     /// Can the table that speaks for `address` mark a root? A walk by one that cannot has to end
     /// otherwise, however right it is.
-    fn marks_roots(&self, space: &AddressSpace, address: u64, cache: &mut Cache) -> bool {
-        let _ = (space, address, cache);
+    fn marks_roots(&self, _space: &AddressSpace, _address: u64, _cache: &mut Cache) -> bool {
         true
     }
 
     /// May this rule be used here? A profile may accept some only in the topmost frame. Only
     /// asked if [`Finder::fast`] is false or the rule is not a common one.
-    fn permits(&self, rule: &Rule, topmost: bool) -> Result<(), Reason> {
-        let _ = (rule, topmost);
+    fn permits(&self, _rule: &Rule, _topmost: bool) -> Result<(), Reason> {
         Ok(())
     }
 

@@ -333,9 +333,6 @@ pub struct Compiled {
     pub malformed: usize,
 }
 
-/// Bytes of the shortest FDE: its length, its CIE, an address and a length of two bytes each.
-const FDE_LEN_MIN: usize = 12;
-
 /// Compiles the whole table into `cache`.
 pub fn compile_all(image: &Image, kind: TableKind, cache: &mut Cache) -> Compiled {
     compile_all_as(image, kind, kind, &mut AsTheyAre, cache)
@@ -354,8 +351,7 @@ pub(crate) fn compile_all_as(
         return compiled;
     };
     if let Some(header) = Header::of(image, &table) {
-        let most = table.data.len() / FDE_LEN_MIN;
-        cache.reserve_units(header.len().min(most));
+        cache.reserve_units(header.len());
     }
     let mut program: Option<Program<'_>> = None;
     for entry in Entries::new(table) {

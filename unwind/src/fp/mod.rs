@@ -63,6 +63,45 @@ impl Finder for FramePointer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chain::Chain;
+    use crate::image::AddressSpace;
+    use crate::memory::Copy;
+    use crate::regs::Regs;
+    use crate::start::Start;
+    use crate::walk::{Limits, Place, walk};
+    use alloc::vec::Vec;
+
+    #[test]
+    fn frames_are_followed_by_rbp_to_a_zero_one() {
+        let words = [0x7010u64, 0x1200, 0, 0x1300];
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        let mut space = AddressSpace::new();
+        space.map(Mapping {
+            range: 0x1000..0x2000,
+            bias: 0,
+            image: None,
+            name: "text".into(),
+        });
+        let place = Place {
+            space: &space,
+            memory: &Copy::new(0x7000, &bytes),
+        };
+        let start = Start::from_regs(Regs::frame(0x1100, 0x7000, 0x7000));
+        let (limits, mut cache, mut chain) = (Limits::default(), Cache::new(), Chain::default());
+        let end = walk(
+            &FramePointer,
+            &place,
+            &start,
+            &limits,
+            &mut cache,
+            &mut chain,
+        );
+        let pcs: Vec<_> = chain.frames.iter().map(|f| f.pc.value()).collect();
+        assert_eq!(pcs, [0x1100, 0x1200, 0x1300]);
+        assert_eq!(end.reason, Reason::RootReached);
+        assert_eq!(FramePointer.carries(), RegMask::FRAME);
+        assert_eq!(FramePointer.name(), "fp");
+    }
 
     #[test]
     fn the_frame_at_the_mark_is_kept() {

@@ -142,9 +142,10 @@ fn within_1_mib_of_a_region_a_larger_copy_had_helped() {
     let far = high + MIB + 8;
     assert_eq!(two.read_u64(far), Err(beyond(far, high + 0x118)));
     // A longer read that begins inside, and not past the last word, is of neither kind.
-    let mut long = [0; 16];
-    let inside = regions.read(high - 8, &mut long);
-    assert_eq!(inside, Err(unmapped(high - 8)));
+    for (inside, len) in [(high - 8, 16), (low, 32)] {
+        let read = regions.read(inside, &mut [0; 32][..len]);
+        assert_eq!(read, Err(unmapped(inside)));
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@ use quickcheck::{Arbitrary, Gen, QuickCheck};
 mod fallback;
 mod random;
 mod registers;
+mod roots;
 
 const STACK: u64 = 0x7fff_0000;
 const TEXT: core::ops::Range<u64> = 0x1000..0x2000;

@@ -209,6 +209,49 @@ fn return_addresses() {
         rows(&[0x83, 2]),
         ["1000: call cfa=rsp+8 ra=*(cfa-16) rbx=*(cfa-16)"]
     );
+    // Two columns of their own in one table: the same instructions do not mean the same.
+    let mut bytes = Vec::new();
+    for ra in [3, 6] {
+        let cie = Cie {
+            ra,
+            program: &[0x0c, 7, 8],
+            ..Cie::default()
+        };
+        bytes.extend(cie.eh_frame(&[0x80 | ra, 2]));
+    }
+    let image = image(SectionKind::EhFrame, ADDRESS, bytes);
+    let mut cache = Cache::new();
+    let saved = units(&image, TableKind::EhFrame).map(|unit| {
+        let unit = compile_unit(&image, TableKind::EhFrame, unit?.offset, &mut cache)?;
+        let row = cache.unit_rows(unit).next().expect("a row");
+        Ok(cache.rule(row).to_string())
+    });
+    let expected = ["rbx", "rbp"].map(|r| {
+        let rule = alloc::format!("call cfa=rsp+8 ra=*(cfa-16) {r}=*(cfa-16)");
+        Ok::<_, Reason>(rule)
+    });
+    assert_eq!(saved.collect::<Vec<_>>(), expected);
+}
+
+/// Rows hold 32 bits of their distance to the function.
+#[test]
+fn a_row_may_begin_4_gib_into_its_function_but_no_further() {
+    for (distance, fits) in [(u32::MAX.into(), true), (u64::from(u32::MAX) + 1, false)] {
+        let cie = Cie::default();
+        let mut bytes = cie.bytes(0);
+        let mut body = (bytes.len() as u32 + 4).to_le_bytes().to_vec();
+        body.extend(FUNCTION.start.to_le_bytes());
+        body.extend((1u64 << 40).to_le_bytes());
+        // DW_CFA_MIPS_advance_loc8, DW_CFA_def_cfa_offset.
+        body.push(0x1d);
+        body.extend(distance.to_le_bytes());
+        body.extend([0x0e, 16]);
+        bytes.extend(entry(&body));
+        let image = image(SectionKind::EhFrame, ADDRESS, bytes);
+        let compiled = compile(&image, TableKind::EhFrame).expect("a readable FDE");
+        assert_eq!(compiled.error.is_none(), fits, "{distance:#x}");
+        assert_eq!(compiled.rows.len(), usize::from(fits) * 2);
+    }
 }
 
 #[test]

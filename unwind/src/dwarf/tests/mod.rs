@@ -2,6 +2,7 @@
 
 mod hostile;
 mod instructions;
+mod lookup;
 mod sections;
 mod tables;
 

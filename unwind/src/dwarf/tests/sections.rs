@@ -81,6 +81,54 @@ fn malformed_cies() {
     check(program(&[0x3f]), "unknown instruction");
 }
 
+#[test]
+fn an_augmentation_has_a_longest_length() {
+    for (letters, is_read) in [("SSSSSSSSSSSSSSS", true), ("SSSSSSSSSSSSSSSS", false)] {
+        let cie = Cie {
+            augmentation: letters,
+            ..Cie::default()
+        };
+        let compiled = compile_eh_frame(&cie, &[]);
+        assert_eq!(compiled.is_ok(), is_read, "{} letters", letters.len());
+    }
+}
+
+/// Version 1 has one byte for the column of the return address, later ones a number of any length.
+#[test]
+fn the_return_address_column_has_one_byte_only_in_version_1() {
+    // Column 144: DW_CFA_offset_extended says that it is at cfa-8.
+    let program = [0x01, 0x0c, 7, 8, 0x05, 0x90, 0x01, 1];
+    for (version, program) in [(1, &program[1..]), (3, &program)] {
+        let cie = Cie {
+            version,
+            ra: 0x90,
+            program,
+            ..Cie::default()
+        };
+        let compiled = compile_eh_frame(&cie, &[]).expect("readable");
+        assert_eq!(
+            compiled.rows,
+            ["1000: call cfa=rsp+8 ra=*(cfa-8)"],
+            "{version}"
+        );
+    }
+}
+
+#[test]
+fn a_cie_of_debug_frame_lies_in_its_section() {
+    let mut bytes = debug_frame(3, false);
+    let (len, fde) = (bytes.len() as u32, Cie::default().bytes(0).len());
+    for (cie, what) in [
+        (len - 1, "the entry ends too early"),
+        (len, "its CIE lies outside of the section"),
+    ] {
+        bytes[fde + 4..fde + 8].copy_from_slice(&cie.to_le_bytes());
+        let image = image(SectionKind::DebugFrame, 0, bytes.clone());
+        let (_, _, said) = malformed(compile(&image, TableKind::DebugFrame));
+        assert_eq!(said, what, "{cie:#x}");
+    }
+}
+
 /// An FDE whose addresses are encoded so, of a CIE that says so.
 fn encoded(encoding: u8, pointer: &[u8], length: &[u8]) -> Vec<u8> {
     let cie = Cie {
@@ -235,7 +283,7 @@ fn units_go_on_behind_terminators_and_bad_entries() {
 }
 
 /// An image with these FDEs (start, length), with a header or without.
-fn with_functions(functions: &[(u64, u64)], header: bool) -> Arc<Image> {
+pub(super) fn with_functions(functions: &[(u64, u64)], header: bool) -> Arc<Image> {
     const HEADER: u64 = 0x4000;
     let mut bytes = Cie::default().bytes(0);
     let mut pairs = Vec::new();
@@ -274,7 +322,11 @@ fn with_functions(functions: &[(u64, u64)], header: bool) -> Arc<Image> {
     Arc::new(Image::new(parts))
 }
 
-fn find(image: &Arc<Image>, svma: u64, cache: &mut Cache) -> Result<(TableKind, u64), Reason> {
+pub(super) fn find(
+    image: &Arc<Image>,
+    svma: u64,
+    cache: &mut Cache,
+) -> Result<(TableKind, u64), Reason> {
     let mapping = Mapping {
         range: 0..u64::MAX,
         bias: 0,

@@ -234,6 +234,22 @@ fn a_root_is_not_looked_behind() {
     assert!(events(&chain).is_empty());
 }
 
+#[test]
+fn where_both_rules_fail_both_reasons_stand_in_the_end() {
+    let finder = with_frame_pointer(Rows::new(vec![(0x1000, RSP16)]));
+    // rbp points below sp.
+    let at = start(pc(0x1100), STACK, STACK - 32);
+    let chain = chain_of(&finder, &at, &[0, 0]);
+    let end = End {
+        fallback: Some(Reason::SpDidNotAdvance {
+            from: STACK,
+            to: STACK - 16,
+        }),
+        ..Reason::NotAtRoot.into()
+    };
+    assert_eq!((pcs(&chain), chain.end), (vec![pc(0x1100)], end));
+}
+
 /// The fallback's own failure stands beside the first one, and it is not asked again.
 #[test]
 fn a_fallback_that_leads_nowhere_says_so() {

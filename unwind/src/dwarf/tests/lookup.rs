@@ -1,0 +1,132 @@
+//! What is kept between lookups: parts of functions, CIEs, and the work they cost.
+
+use super::super::index::Header;
+use super::super::read::Table;
+use super::super::{Place, Transcribe, compile_all};
+use super::sections::{find, with_functions};
+use super::*;
+use crate::cache::{Key, UnitBuilder, UnitId, UnitKey};
+use crate::rule::Rule;
+use alloc::sync::Arc;
+use core::ops::Range;
+
+fn key(image: &Image, table: TableKind, offset: u64) -> UnitKey {
+    UnitKey {
+        table,
+        image: Some(image.id()),
+        offset,
+    }
+}
+
+#[test]
+fn a_header_knows_how_many_functions_it_lists() {
+    for len in [0, 1, 2, 5] {
+        let functions: Vec<_> = (0..len).map(|i| (0x1000 * (i + 1), 0x10)).collect();
+        let image = with_functions(&functions, true);
+        let table = Table::of(&image, TableKind::EhFrame).expect("a table");
+        let header = Header::of(&image, &table).expect("a header");
+        assert_eq!(header.len() as u64, len);
+    }
+}
+
+/// A function of two rows, and where its FDE stands.
+fn two_rows() -> (Arc<Image>, u64) {
+    let cie = Cie::default();
+    let bytes = cie.eh_frame(&[0x50, 0x0e, 16]);
+    let image = image(SectionKind::EhFrame, ADDRESS, bytes);
+    (Arc::new(image), cie.bytes(0).len() as u64)
+}
+
+#[test]
+fn a_function_known_in_part_is_read_again_for_its_rest() {
+    let (image, fde) = two_rows();
+    let mut cache = Cache::new();
+    let unit = |cache: &mut Cache| cache.unit(&key(&image, TableKind::EhFrame, fde));
+    for svma in [0x1000, 0x1010, 0x100f, 0x10ff] {
+        let row = svma & !0xf & 0x1010;
+        let found = find(&image, svma, &mut cache);
+        assert_eq!(found, Ok((TableKind::EhFrame, row)), "{svma:#x}");
+    }
+    let Some(Ok(id)) = unit(&mut cache) else {
+        panic!("it is compiled")
+    };
+    assert_eq!(cache.unit_rows(id).len(), 2);
+    // And whole where all of it is wanted.
+    let mut cache = Cache::new();
+    assert!(find(&image, 0x1000, &mut cache).is_ok());
+    let id = compile_unit(&image, TableKind::EhFrame, fde, &mut cache).expect("readable");
+    assert_eq!(cache.unit_rows(id).len(), 2);
+}
+
+#[test]
+fn a_function_is_compiled_once() {
+    let cie = Cie::default();
+    let image = image(SectionKind::EhFrame, ADDRESS, cie.eh_frame(&[0; 600]));
+    let (fde, mut cache) = (cie.bytes(0).len() as u64, Cache::new());
+    // Running its 600 bytes so often would be more work than the section may cost.
+    for _ in 0..100 {
+        let unit = compile_unit(&image, TableKind::EhFrame, fde, &mut cache);
+        assert!(unit.is_ok(), "{unit:?}");
+    }
+}
+
+#[test]
+fn a_function_costs_its_own_program_and_its_cies() {
+    let program = [&[0x0c, 7, 8][..], &[0; 600]].concat();
+    let cie = Cie {
+        program: &program,
+        ..Cie::default()
+    };
+    let compiled = compile_eh_frame(&cie, &[0; 600]).expect("not too much work");
+    assert_eq!(compiled.rows.len(), 1);
+}
+
+/// Puts rows into a unit as they are.
+struct Copied;
+
+impl Transcribe for Copied {
+    fn row(
+        &mut self,
+        unit: &mut UnitBuilder<'_>,
+        addresses: Range<u64>,
+        offset: u64,
+        key: Option<Key>,
+        rule: impl FnOnce() -> Rule,
+    ) {
+        unit.push_short(addresses.start, offset, key, rule);
+    }
+
+    fn complete(&mut self, _: UnitId, _: &mut Cache) {}
+}
+
+#[test]
+fn functions_share_their_cie_whatever_table_is_made_of_them() {
+    let image = with_functions(&[(0x2000, 0x10), (0x3000, 0x10)], true);
+    let cie = key(&image, TableKind::EhFrame, 0);
+    let mut cache = Cache::new();
+    assert!(find(&image, 0x2000, &mut cache).is_ok());
+    assert!(cache.common(&cie).is_some());
+
+    let mut cache = Cache::new();
+    let place = Place::find(&image, 0x3000, &mut cache).expect("it has an FDE");
+    let made = key(&image, TableKind::Sframe, place.offset);
+    let unit = place.compile(made, None, &mut Copied, &mut cache);
+    let range = unit.map(|unit| cache.unit_range(unit));
+    assert_eq!(range, Ok(0x3000..0x3010));
+    assert!(cache.common(&cie).is_some());
+}
+
+#[test]
+fn all_functions_of_a_table_are_counted_with_their_rows() {
+    let mut bytes = Cie::default().eh_frame(&[0x50, 0x0e, 16]);
+    bytes.extend(Cie::default().eh_frame(&[]));
+    // Malformed from its second row on, and not to be read at all.
+    bytes.extend(Cie::default().eh_frame(&[0x50, 0x3e]));
+    bytes.extend(entry(&[0xff, 0xff, 0, 0, 1, 2, 3, 4]));
+    bytes.extend(entry(&[0xff, 0xff, 0, 0, 1, 2, 3, 4]));
+    let image = image(SectionKind::EhFrame, ADDRESS, bytes);
+    let all = compile_all(&image, TableKind::EhFrame, &mut Cache::new());
+    assert_eq!((all.units, all.rows, all.malformed), (3, 4, 3));
+    let none = compile_all(&image, TableKind::DebugFrame, &mut Cache::new());
+    assert_eq!((none.units, none.rows, none.malformed), (0, 0, 0));
+}

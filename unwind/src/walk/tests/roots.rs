@@ -1,0 +1,52 @@
+//! Which ends are roots, and that a walk gets there.
+
+use super::*;
+
+/// A finder whose table cannot mark roots.
+struct Unmarked(Rows);
+
+impl Finder for Unmarked {
+    fn name(&self) -> &str {
+        "unmarked"
+    }
+    fn carries(&self) -> RegMask {
+        self.0.carries
+    }
+    fn find(&self, mapping: &Mapping, svma: u64, cache: &mut Cache) -> Result<RowId, Reason> {
+        self.0.find(mapping, svma, cache)
+    }
+    fn marks_roots(&self, _: &AddressSpace, _: u64, _: &mut Cache) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_root_that_was_found_was_marked_whatever_the_table_can() {
+    let rows = Rows::new(vec![(0x1000, RSP16), (0x1800, Rule::OUTERMOST)]);
+    let (finder, at) = (Unmarked(rows), start(pc(0x1100), STACK, 0));
+    let root = chain_of(&finder, &at, &[0, pc(0x1900)]);
+    assert_eq!(root.end, Reason::RootReached.into());
+    let lost = chain_of(&finder, &at, &[0, 0]);
+    assert_eq!(lost.end, End::unmarked(Reason::NotAtRoot));
+    let marked = chain_of(&finder.0, &at, &[0, 0]);
+    assert_eq!(marked.end, Reason::NotAtRoot.into());
+}
+
+/// Only the return address of `pop rdi` is on the stack no more; one that is read from it is.
+#[test]
+fn sp_must_advance_where_the_return_address_is_read_from_the_stack() {
+    let rule = Rule {
+        ra: Value::at_cfa(0),
+        ..Rule::call(Value::reg(Reg::Rsp, 0))
+    };
+    let chain = chain_of(
+        &Rows::all(rule),
+        &start(pc(0x1100), STACK, 0),
+        &[pc(0x1200)],
+    );
+    let stuck = Reason::SpDidNotAdvance {
+        from: STACK,
+        to: STACK,
+    };
+    assert_eq!((pcs(&chain), chain.end.reason), (vec![pc(0x1100)], stuck));
+}
