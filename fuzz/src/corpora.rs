@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 /// Changed inputs for each target, unless the variable says another number.
 const RUNS: u64 = 500;
 const RUNS_VARIABLE: &str = "UNWIND_SIM_FUZZ_RUNS";
+/// Most bytes of all saved inputs: everybody who clones the repository has them.
+const SAVED_BYTES_MAX: u64 = 2_000_000;
 /// Most changes to one input.
 const CHANGES_MAX: u64 = 8;
 
@@ -96,6 +98,14 @@ fn run(name: &str, target: fn(&[u8])) {
 macro_rules! targets {
     ($($target:ident)*) => {
         $(#[test] fn $target() { run(stringify!($target), crate::$target); })*
+
+        #[test]
+        fn saved_inputs_are_small() {
+            let names = [$(stringify!($target)),*];
+            let sizes = names.iter().flat_map(|name| saved(name)).map(|(_, bytes)| bytes.len() as u64);
+            let size: u64 = sizes.sum();
+            assert!(size <= SAVED_BYTES_MAX, "{size} bytes; keep the smallest that reach the same code");
+        }
 
         #[test]
         fn every_target_is_declared_and_tested() {
