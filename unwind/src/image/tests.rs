@@ -176,7 +176,7 @@ fn text_bytes_are_those_from_an_address_on() {
 
 #[test]
 fn the_innermost_sized_symbol_names_an_address() {
-    let symbols: [(&str, u64, u64); 7] = [
+    let symbols: [(&str, u64, u64); 9] = [
         ("outer", 0x100, 0x100),
         ("inner", 0x140, 0x10),
         ("alias", 0x140, 0x10),
@@ -184,6 +184,9 @@ fn the_innermost_sized_symbol_names_an_address() {
         ("unsized", 0x300, 0),
         ("also_unsized", 0x300, 0),
         ("last", 0x400, 1),
+        // Of one address the first by name, as far as it reaches.
+        ("a_short", 0x500, 4),
+        ("b_long", 0x500, 0x10),
     ];
     let image = Image::new(ImageParts {
         symbols: symbols
@@ -211,6 +214,11 @@ fn the_innermost_sized_symbol_names_an_address() {
         (0x3ff, Some("also_unsized")),
         (0x400, Some("last")),
         (0x401, None),
+        (0x500, Some("a_short")),
+        (0x503, Some("a_short")),
+        (0x504, Some("b_long")),
+        (0x50f, Some("b_long")),
+        (0x510, None),
     ] {
         let found = image.symbol(svma).map(|s| s.name.as_str());
         assert_eq!(found, name, "{svma:#x}");

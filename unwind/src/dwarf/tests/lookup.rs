@@ -62,11 +62,17 @@ fn a_function_known_in_part_is_read_again_for_its_rest() {
 fn a_function_is_compiled_once() {
     let cie = Cie::default();
     let image = image(SectionKind::EhFrame, ADDRESS, cie.eh_frame(&[0; 600]));
-    let (fde, mut cache) = (cie.bytes(0).len() as u64, Cache::new());
+    let (image, fde) = (Arc::new(image), cie.bytes(0).len() as u64);
     // Running its 600 bytes so often would be more work than the section may cost.
+    let mut cache = Cache::new();
     for _ in 0..100 {
         let unit = compile_unit(&image, TableKind::EhFrame, fde, &mut cache);
         assert!(unit.is_ok(), "{unit:?}");
+    }
+    let mut cache = Cache::new();
+    for _ in 0..100 {
+        let found = find(&image, 0x1000, &mut cache);
+        assert_eq!(found, Ok((TableKind::EhFrame, 0x1000)));
     }
 }
 

@@ -214,6 +214,8 @@ fn each_field_of_the_other_states_counts_but_cursors() {
     assert!(is_equal(guess(1), brief(BRIEF, 1)));
     assert!(!is_equal(guess(1), brief(BRIEF, 2)));
     assert!(!is_equal(guess(1), brief(irq, 1)));
+    // With bounds all of it counts.
+    assert!(!is_equal(guess(1), brief(STACK, 1)));
     assert!(!is_equal(guess(1), State::Fp(fp)));
 }
 
