@@ -333,6 +333,12 @@ pub fn user_part(ips: &[u64]) -> Vec<u64> {
     }
 }
 
+/// The kernel's part of a chain with context markers.
+pub fn kernel_part(ips: &[u64]) -> Vec<u64> {
+    let bytes: Vec<u8> = ips.iter().flat_map(|ip| ip.to_le_bytes()).collect();
+    Callchain::new(&bytes).frames_of(Context::Kernel).collect()
+}
+
 /// The first line of a comparison's text: what was compared, and by what.
 pub fn head(run: &Run, comparison: &Comparison) -> String {
     let [complete, known, unknown] = comparison.truths;

@@ -196,26 +196,33 @@ pub fn event_line(event: &Event, space: &AddressSpace) -> String {
     }
 }
 
-/// A chain that somebody else found, beside those of the unwinders. It is not judged.
+/// A chain that somebody else found, beside those of the unwinders. It is not judged. Of what perf
+/// recorded the kernel's part comes first, marked `k`: no unwinder here walks it.
 pub fn recorded_text(space: &AddressSpace, recorded: &RecordedChain) -> String {
-    let frames: Vec<u64> = match recorded.source.as_str() {
-        crate::kernel::RECORDED => recorded.ips.clone(),
-        _ => crate::run::user_part(&recorded.ips),
+    let (kernel, frames) = match recorded.source.as_str() {
+        crate::kernel::RECORDED => (Vec::new(), recorded.ips.clone()),
+        _ => {
+            let kernel = crate::run::kernel_part(&recorded.ips);
+            (kernel, crate::run::user_part(&recorded.ips))
+        }
     };
-    let n = frames.len();
-    let mut out = format!(
-        "{} (recorded): {n} frame{}\n",
-        recorded.source,
-        plural(n as u64)
-    );
+    let n = frames.len() as u64;
+    let mut out = format!("{} (recorded): {n} frame{}", recorded.source, plural(n));
+    if !kernel.is_empty() {
+        let _ = write!(out, " and {} of the kernel", kernel.len());
+    }
+    out.push('\n');
+    for (i, &pc) in kernel.iter().enumerate() {
+        let _ = writeln!(out, "  k {i:>3} {pc:>16x}  [kernel]");
+    }
     for (i, &pc) in frames.iter().enumerate() {
         let address = if i == 0 {
             CodeAddress::Instruction(pc)
         } else {
             CodeAddress::Return(pc)
         };
-        let line = listing::frame_line(' ', i, pc, &Location::of(space, address), "");
-        out.push_str(&line);
+        let place = Location::of(space, address);
+        out.push_str(&listing::frame_line(' ', i, pc, &place, ""));
         out.push('\n');
     }
     out

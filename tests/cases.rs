@@ -91,13 +91,14 @@ fn check_confirmed(recorded: &Recorded) -> Result<(), Failed> {
                 let outcome = view.examine(engine, Variant::Hardware, &setting, &mut Cache::new());
                 let judged = confirm::judge(&outcome.chain.frames, &resumed);
                 // A row of the frame that is jumped to gives one that is not a caller, and to which
-                // execution goes all the same.
+                // execution goes all the same. It is the frame behind that row's, and no other.
                 let diagnosis = outcome.diagnosis.as_ref();
-                let jumps = diagnosis.is_some_and(|d| d.code == Code::RowOfTarget);
-                for (frame, judgement) in outcome.chain.frames.iter().zip(judged) {
+                let diagnosis = diagnosis.filter(|d| d.code == Code::RowOfTarget);
+                let target = diagnosis.map(|d| d.frame + 1 - outcome.from);
+                for (i, (frame, judgement)) in outcome.chain.frames.iter().zip(judged).enumerate() {
                     let is_true = frames.contains(&(frame.pc.value(), frame.sp));
                     let right = match judgement {
-                        Judgement::Confirmed(_) => is_true || jumps,
+                        Judgement::Confirmed(_) => is_true || target == Some(i),
                         Judgement::Contradicted(_) => !is_true,
                         Judgement::Unjudged => true,
                     };

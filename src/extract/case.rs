@@ -62,6 +62,8 @@ struct Function {
     saved: Option<[u64; 6]>,
     /// Its row; `None` if it had none.
     rule: Option<Rule>,
+    /// Its rows end with its call, which does not return.
+    ends_with_call: bool,
 }
 
 /// Where a sample's stack is, and what was in it.
@@ -178,6 +180,13 @@ fn functions(view: &View<'_>) -> Result<Vec<Function>, NotWritable> {
         if let Some(rule) = rule.filter(|_| !is_root) {
             check_rule(&rule).map_err(fail)?;
         }
+        let ends_with_call = match (pc, view.space.find(frame.pc)) {
+            (CodeAddress::Return(pc), Some(mapping)) => {
+                let behind = find_row(&finder, mapping, pc, &mut cache);
+                rule.is_some() && matches!(behind, Err(Reason::NoRow { .. }))
+            }
+            _ => false,
+        };
         let saved = match i {
             0 => Some(Reg::CALLEE_SAVED.map(|reg| live.get_or_zero(reg))),
             _ => frame.saved,
@@ -201,6 +210,7 @@ fn functions(view: &View<'_>) -> Result<Vec<Function>, NotWritable> {
             slot: slot.filter(|word| next.is_some_and(|pc| pc != *word)),
             saved,
             rule,
+            ends_with_call,
         });
     }
     Ok(out)
@@ -455,18 +465,23 @@ impl Stack<'_> {
             Some(rule) => write_rule(out, &rule),
             None => {}
         }
+        let end = match has_cfi {
+            true => "        .cfi_endproc\n",
+            false => "",
+        };
         match callee {
             Some(callee) => {
                 let label = return_label(i);
-                let _ = writeln!(out, "        call    {callee}\n{label}:\n        ud2");
+                let end = if f.ends_with_call { end } else { "" };
+                let _ = writeln!(out, "        call    {callee}\n{end}{label}:\n        ud2");
             }
             None => out.push_str(
                 "sample:\n        xor     %edi, %edi\n        mov     $231, %eax              \
                  # exit_group(0)\n        syscall\n        ud2\n",
             ),
         }
-        if has_cfi {
-            out.push_str("        .cfi_endproc\n");
+        if !(f.ends_with_call && callee.is_some()) {
+            out.push_str(end);
         }
         let _ = writeln!(out, "        .size   {name}, . - {name}");
         out.push_str(&words);

@@ -3,7 +3,9 @@
 use crate::{THROWS, ends_with, run, snapshot, status, stderr};
 use std::path::Path;
 use unwind_sim::cases;
+use unwind_sim::extract::Recorded;
 use unwind_sim_corpus::case::Cell;
+use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::verdict::Verdict;
 
 /// Samples here and there in a program that throws exceptions, out of the loader, libc and
@@ -173,6 +175,8 @@ fn a_wrong_sample_of_a_program_is_wrong_in_the_case_or_refused() {
         ("1747", "orc"),
         ("2", "sframe"),
         ("1", "orc"),
+        // The call does not return, and its function's rows end with it.
+        ("2916", "sframe"),
     ] {
         let case = folder.path().join(format!("sample-{sample}-{unwinder}.s"));
         let file = case.to_string_lossy().into_owned();
@@ -199,7 +203,7 @@ fn a_wrong_sample_of_a_program_is_wrong_in_the_case_or_refused() {
             assert!(!case.exists(), "{sample}");
         }
     }
-    assert!(written >= 5, "{written}");
+    assert_eq!(written, 7);
 }
 
 #[test]
@@ -253,4 +257,41 @@ fn a_case_as_it_is_written() {
         omit_expression => true,
     }, { insta::assert_snapshot!("cli-extracted-header", header.replace("sample-1000", "NAME")) });
     snapshot("extract-without-output", &["extract", THROWS]);
+}
+
+/// A return address that is not the word below the CFA is written where it was.
+#[test]
+fn a_return_address_in_another_slot_is_kept_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (trace, case) = (path("t.bin"), path("moved.s"));
+    let program = "corpus/cases/dwarf/return-address-in-another-slot.s";
+    let at = ["--engine", "emulator", "--at", "moved", "-o", &trace];
+    ends_with(0, &[&["record"], &at[..], &["--", program]].concat());
+    let options = ["--unwinder", "dwarf", "-o", &case];
+    let extract = ["extract", &trace, "--sample", "0"];
+    ends_with(0, &[&extract[..], &options].concat());
+    assert_eq!(verdict(&case, "0", "dwarf").0, "ok .");
+    let text = std::fs::read_to_string(&case).expect("the case");
+    assert!(text.contains(".cfi_offset rip, -24"), "{text}");
+}
+
+/// A case that does not show what it was made for is refused, and says what it shows.
+#[test]
+fn a_case_that_shows_something_else_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = extract(folder.path(), THROWS, "0");
+    let text = std::fs::read_to_string(&path).expect("the case");
+    let wanted = |verdict, code| {
+        let cell = Cell::Judged { verdict, code };
+        let unwinder = "dwarf".to_owned();
+        unwind_sim::extract::check(&text, &path, &[Recorded { unwinder, cell }])
+    };
+    wanted(Verdict::Ok, None).expect("it is right");
+    let cut = wanted(Verdict::Truncated { at: 1 }, Some(Code::NoRow));
+    let told = cut.expect_err("it is not").to_string();
+    assert!(
+        told.contains("dwarf was t@1/US103 and is . in the case"),
+        "{told}"
+    );
 }

@@ -296,3 +296,36 @@ fn outputs_name_their_command() {
         assert!(stdout(&output).contains(&command), "{args:?}");
     }
 }
+
+/// The kernel's frames that perf recorded are shown as such, from perf.data and from its trace, and
+/// nobody's chain is judged by them.
+#[test]
+fn recorded_kernel_frames_are_shown_and_not_judged() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let trace = folder.path().join("k.bin").to_string_lossy().into_owned();
+    let data = "corpus/perfdata/kernel-frames.data";
+    let imported = run(&["import", data, "-o", &trace]);
+    assert_eq!(status(&imported), 0, "{}", stderr(&imported));
+    let shown = |file: &str| {
+        let output = run(&["replay", file, "--sample", "2"]);
+        assert_eq!(status(&output), 3, "{}", stderr(&output));
+        let lines = stdout(&output).lines();
+        lines.take(10).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let lines = shown(data);
+    assert_eq!(lines[1], "perf (recorded): 0 frames and 8 of the kernel");
+    assert_eq!(lines[2], "  k   0 ffffffff816ab704  [kernel]");
+    assert_eq!(lines[9], "  k   7 ffffffff81000c82  [kernel]");
+    assert_eq!(shown(&trace), lines);
+    let against = run(&[
+        "compare",
+        &trace,
+        "--against",
+        "perf",
+        "--unwinder",
+        "dwarf",
+    ]);
+    assert_eq!(status(&against), 3, "{}", stdout(&against));
+    let unjudged = "dwarf           3  perf recorded no user chain\n";
+    assert!(stdout(&against).contains(unjudged), "{}", stdout(&against));
+}

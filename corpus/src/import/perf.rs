@@ -1,7 +1,8 @@
 //! perf.data: user registers and stacks as samples, mappings and tasks as events.
 //!
 //! Records are taken in the order of time, as the recorder's rounds allow, so memory does not
-//! grow with the file. perf's own callchain is kept as it was recorded, beside the sample.
+//! grow with the file. perf's own callchain is kept as it was recorded, with the kernel's part and
+//! the markers between them, beside the sample.
 //!
 //! Branch records in call-stack mode are kept too (`perf record --call-graph lbr`); a sample that
 //! has them may lack registers. Not here: the file format (`unwind_sim_perf`), kernel stacks.

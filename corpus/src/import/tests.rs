@@ -179,6 +179,28 @@ fn perf_samples_without_registers_are_counted_not_invented() {
     }
 }
 
+/// The kernel's part of a chain is kept with its markers, beside the user's registers and stack.
+#[test]
+fn kernel_frames_that_perf_recorded_are_kept() {
+    check_perf("kernel-frames");
+    let bytes = std::fs::read(corpus("perfdata/kernel-frames.data")).expect("the corpus");
+    let (taken, _) = take(bytes, &nowhere()).expect("perf.data");
+    let of_kernel = |s: &Sample<'_>| {
+        let ips = s.recorded.first().map_or(&[][..], |chain| &chain.ips);
+        let marker = ips.first().copied();
+        assert!(
+            marker.is_none() || marker == Some(-128_i64 as u64),
+            "{ips:x?}"
+        );
+        ips.len()
+    };
+    let lengths: Vec<usize> = taken.samples.iter().map(of_kernel).collect();
+    assert_eq!(lengths, [0, 8, 9]);
+    for sample in &taken.samples {
+        assert!(sample.regs.sampled.rip() < 1 << 47, "the user's");
+    }
+}
+
 #[test]
 fn branch_records_of_call_stacks_need_no_registers() {
     let name = "perfdata/LBR-stitch-grow.data";

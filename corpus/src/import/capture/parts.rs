@@ -232,6 +232,73 @@ pub(super) fn kaslr(root: &Object<'_>, image: &KernelImage) -> Result<u64, Impor
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+    use unwind_sim_unwind::kernel::Kind;
+
+    fn memory(address: u64, words: &[u64]) -> Vec<Region<'static>> {
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        vec![Region {
+            role: RegionRole::Stack,
+            bounds: 0..0,
+            next_sp: 0,
+            address,
+            bytes: Cow::Owned(bytes),
+        }]
+    }
+
+    /// `curr_ret_stack` is the index of the newest of those in use.
+    #[test]
+    fn as_many_entries_of_the_old_stack_are_taken_as_are_in_use() {
+        let words: [u64; 8] = [0x10, 0xf, 7, 0x1000, 0x20, 0xf, 8, 0x2000];
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        let packed = crate::import::capture::tests::packed(&bytes);
+        let version = Version::from_name("6.1").expect("a version");
+        let taken = [(0x10, 0x1000), (0x20, 0x2000)];
+        let taken = taken.map(|(ret, retp)| GraphReturn { ret, retp });
+        for (current, n) in [(-1, 0), (0, 1), (1, 2)] {
+            let task = json!({"ret_stack": packed, "curr_ret_stack": current});
+            let task = Object::root(&task).unwrap_or_else(|_| panic!("an object"));
+            let found = graph(&task, version).unwrap_or_else(|_| panic!("a stack"));
+            assert_eq!(found, taken[..n], "{current}");
+        }
+    }
+
+    /// ip, sp and bp of ORC's first state; of the frame pointer's those behind its prologue; else those
+    /// behind the return of `__unwind_start`'s caller.
+    #[test]
+    fn the_unwinders_own_registers_are_those_of_its_first_state() {
+        let entry = Regs::frame(0x40, 0x1008, 0x2000);
+        let state = |kind| {
+            let first = json!({"type": 1, "ip": "0x1", "sp": "0x2", "bp": "0x3"});
+            let value = json!({"kernel": [first]});
+            let root = Object::root(&value).unwrap_or_else(|_| panic!("an object"));
+            states::all(&root, "kernel", Some(kind)).unwrap_or_else(|_| panic!("states"))
+        };
+        let stack = || memory(0x1000, &[0xbad, 0x50]);
+        let regs = |states: &[State], memory: &mut Vec<Region<'static>>| {
+            let regs = own_regs(states, &entry, memory);
+            [regs.rip(), regs.rsp(), regs.get_or_zero(Reg::Rbp)]
+        };
+        let mut untouched = stack();
+        assert_eq!(regs(&state(Kind::Orc), &mut untouched), [1, 2, 3]);
+        assert_eq!(regs(&[], &mut untouched), [0x50, 0x1010, 0x2000]);
+        assert_eq!(word_at(&untouched, 0x1000), Some(0xbad));
+        let mut pushed = stack();
+        assert_eq!(regs(&state(Kind::Fp), &mut pushed), [0x50, 0x1000, 0x1000]);
+        assert_eq!(word_at(&pushed, 0x1000), Some(0x2000), "rbp was pushed");
+        assert_eq!(regs(&[], &mut Vec::new()), [0x40, 0x1008, 0x2000]);
+    }
+
+    /// `struct inactive_task_frame`: six registers, of which rbp is the last, and the return address.
+    #[test]
+    fn an_inactive_task_goes_on_behind_its_frame() {
+        let words = [1, 2, 3, 4, 5, 0xb, 0x1f, 0xbad];
+        let regs = inactive_regs(0x1000, &memory(0x1000, &words)).sampled;
+        let found = [Reg::Rip, Reg::Rsp, Reg::Rbp].map(|reg| regs.get(reg));
+        assert_eq!(found, [Some(0x1f), Some(0x1038), Some(0xb)]);
+        let regs = inactive_regs(0x1000, &memory(0x1000, &words[..6])).sampled;
+        assert_eq!([regs.get(Reg::Rip), regs.get(Reg::Rbp)], [None, Some(0xb)]);
+    }
 
     #[test]
     fn the_shadow_stack_of_today_is_read_from_its_top() {

@@ -34,7 +34,7 @@ fn import(capture: &Value, options: &ImportOptions) -> Result<Vec<Sample<'static
 }
 
 /// zlib in base64.
-fn packed(bytes: &[u8]) -> String {
+pub(super) fn packed(bytes: &[u8]) -> String {
     use base64::Engine as _;
     use std::io::Write as _;
     let mut out = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
