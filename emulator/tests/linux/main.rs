@@ -99,7 +99,10 @@ fn both<O: ProcessObserver>(name: &str, arguments: &[&str], observer: &mut O) ->
     assert_eq!(process.notices(), &[] as &[Notice]);
     let left = std::fs::read_dir(&cwd).expect("it is there").count();
     assert_eq!(left, 0, "what is written stays in memory");
-    let native = Command::new(&program)
+    // The machine begins with the usual umask, whatever that of the tests is.
+    let native = Command::new("sh")
+        .args(["-c", "umask 022; exec \"$0\" \"$@\""])
+        .arg(&program)
         .args(arguments)
         .current_dir(&cwd)
         .stdin(Stdio::null())
