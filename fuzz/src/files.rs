@@ -6,7 +6,6 @@ use unwind_sim_corpus::files::FinderOptions;
 use unwind_sim_corpus::import::{ImportItem, ImportOptions, import_bytes, import_vmcore};
 use unwind_sim_corpus::kernel::{KernelImage, KernelSymbols};
 use unwind_sim_corpus::trace::Trace;
-use unwind_sim_corpus::world::World;
 use unwind_sim_emulator::address_space::AddressSpace;
 use unwind_sim_emulator::load::{self, LoadOptions};
 use unwind_sim_perf::script::{self, NoSymbols, Script};
@@ -45,9 +44,8 @@ fn read_trace(bytes: Vec<u8>) {
             .iter()
             .for_each(|section| assert!(section.data.len() <= 1 << 30));
     }
-    let mut world = World::new();
-    for chunk in trace.chunks() {
-        let _ = trace.advance(&mut world, &chunk);
+    if let Some(chunk) = trace.chunks().last() {
+        let _ = trace.world_before(&chunk);
     }
     trace.items().take(ITEMS_MAX).flatten().for_each(drop);
     for number in [

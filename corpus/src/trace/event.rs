@@ -139,3 +139,6 @@ pub(crate) fn decode(cursor: &mut Cursor<'_>, images: usize) -> Result<(u32, Eve
     };
     Ok((position, event))
 }
+
+#[cfg(test)]
+mod tests;

@@ -55,10 +55,7 @@ impl Trace {
     /// If there is no such sample, or an events block before it is damaged.
     pub fn world_at(&self, number: u64) -> Result<World, TraceError> {
         let chunk = self.chunk_of(number)?;
-        let mut world = World::new();
-        for earlier in self.chunks().take(chunk.number()) {
-            self.apply(&mut world, earlier, u32::MAX)?;
-        }
+        let mut world = self.world_before(&chunk)?;
         let position = number - chunk.span.numbers.start;
         self.apply(&mut world, chunk, position as u32)?;
         Ok(world)
@@ -74,14 +71,6 @@ impl Trace {
             self.apply(&mut world, earlier, u32::MAX)?;
         }
         Ok(world)
-    }
-
-    /// Applies all events of `chunk`, without reading its samples.
-    ///
-    /// # Errors
-    /// If an events block is damaged.
-    pub fn advance(&self, world: &mut World, chunk: &Chunk<'_>) -> Result<(), TraceError> {
-        self.apply(world, *chunk, u32::MAX)
     }
 
     fn apply(&self, world: &mut World, chunk: Chunk<'_>, position: u32) -> Result<(), TraceError> {

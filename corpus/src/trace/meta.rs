@@ -260,4 +260,23 @@ mod tests {
         }
         assert!(decode(b"\x05\x09").is_err());
     }
+
+    #[test]
+    fn a_pair_of_the_longest_words_fits_into_a_field() {
+        let word = "x".repeat(65_536);
+        let meta = Meta {
+            other: vec![(word.clone(), word)],
+            ..Meta::default()
+        };
+        assert_eq!(decode(&encode(&meta)), Ok(meta));
+        let field = |length| {
+            let mut payload = Vec::new();
+            put(&mut payload, 1000);
+            put_bytes(&mut payload, &vec![0; length]);
+            decode(&payload).map_err(|bad| bad.what)
+        };
+        assert_eq!(field(131_088), Ok(Meta::default()));
+        let what = "a name or field is longer than the format allows";
+        assert_eq!(field(131_089), Err(what));
+    }
 }

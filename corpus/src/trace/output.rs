@@ -101,8 +101,7 @@ impl<W: Write> Output<W> {
             true => Some(self.compressor.compress(payload)?),
             false => None,
         };
-        // What hardly shrinks is read in place instead.
-        let packed = packed.filter(|p| p.len() + p.len() / 8 < payload.len());
+        let packed = packed.filter(|p| shrinks(p.len(), payload.len()));
         let stored = packed.as_deref().unwrap_or(payload);
         let mut header = BlockHeader {
             block_type: (block_type as u16).into(),
@@ -134,7 +133,7 @@ impl<W: Write> Output<W> {
             length,
             count,
         });
-        if self.entries.len() >= INDEX_ENTRIES_MAX && block_type != BlockType::Index {
+        if self.entries.len() >= INDEX_ENTRIES_MAX {
             self.index()?;
         }
         Ok(offset)
@@ -160,3 +159,12 @@ impl<W: Write> Output<W> {
         Ok(())
     }
 }
+
+/// Is a payload of `plain` bytes worth keeping as `packed` ones? What hardly shrinks is read in
+/// place instead.
+fn shrinks(packed: usize, plain: usize) -> bool {
+    packed + packed / 8 < plain
+}
+
+#[cfg(test)]
+mod tests;

@@ -188,10 +188,7 @@ impl Trace {
     pub(crate) fn block_payload(&self, number: usize) -> Result<(Block, Bytes), TraceError> {
         let block = self.entries[number].block((*self.file).as_ref());
         let read = block.and_then(|block| Ok((block, block.payload(&self.file)?)));
-        read.map_err(|error| TraceError {
-            file: self.path.clone(),
-            ..error
-        })
+        read.map_err(|error| self.in_file(error))
     }
 
     /// The stretches that can be read on their own, in order. Together they have all items.
@@ -242,3 +239,6 @@ fn check_header(file: &[u8]) -> Result<(), TraceError> {
     };
     Err(kind.at(0, None))
 }
+
+#[cfg(test)]
+mod tests;

@@ -194,3 +194,6 @@ fn gather(
     literals.extend_from_slice(own);
     Ok(literals)
 }
+
+#[cfg(test)]
+mod tests;

@@ -51,10 +51,11 @@ impl Window {
     pub(crate) fn overlap(&self, region: &Range<u64>) -> Range<u64> {
         let own = self.range();
         let overlap = own.start.max(region.start)..own.end.min(region.end);
-        match self.touches(region) && !overlap.is_empty() {
-            true => overlap,
-            // Touching from one side only: all of the region is new, below or above.
-            false => region.start..region.start,
+        if overlap.is_empty() {
+            // Apart, or touching from one side only: all of the region is new.
+            region.start..region.start
+        } else {
+            overlap
         }
     }
 
@@ -77,24 +78,20 @@ impl Window {
             self.clear();
             self.low = region.start;
         }
-        if region.start < self.low {
-            let more = (self.low - region.start) as usize;
-            if more > self.front {
-                // Room for as much again, so that a stack that grows step by step is not moved
-                // at each.
-                let room = self.len() + more;
-                let mut bytes = vec![0; room];
-                bytes.extend_from_slice(&self.bytes[self.front..]);
-                (self.bytes, self.front) = (bytes, room);
-            }
-            self.bytes[self.front - more..self.front].fill(0);
-            self.front -= more;
-            self.low = region.start;
+        let more = self.low.saturating_sub(region.start);
+        self.low -= more;
+        let more = more as usize;
+        if more > self.front {
+            // Room for as much again, so that a stack that grows step by step is not moved at
+            // each.
+            let room = self.len() + more;
+            let mut bytes = vec![0; room];
+            bytes.extend_from_slice(&self.bytes[self.front..]);
+            (self.bytes, self.front) = (bytes, room);
         }
+        self.front -= more;
         let end = (region.end - self.low) as usize + self.front;
-        if end > self.bytes.len() {
-            self.bytes.resize(end, 0);
-        }
+        self.bytes.resize(end.max(self.bytes.len()), 0);
     }
 }
 
@@ -127,10 +124,11 @@ fn compare(old: &[u8], new: &[u8]) -> Vec<(usize, usize)> {
     runs
 }
 
-/// Writes `bytes` at `address`, of which `window` holds a part or nothing: the runs to `runs`, the
-/// literal bytes to `literals`. The window holds the region afterwards.
+/// Writes `bytes` at `address`, of which `window` holds a part or nothing: `runs` become the runs,
+/// `literals` get the literal bytes. The window holds the region afterwards.
 ///
-/// If the runs would need more than `budget` bytes, nothing is done and `false` returned.
+/// If the runs would need more than `budget` bytes, there are none, nothing else is done, and
+/// `false` returned.
 pub(crate) fn encode(
     window: &mut Window,
     address: u64,
@@ -146,13 +144,13 @@ pub(crate) fn encode(
         .get(&overlap)
         .map(|old| compare(old, &bytes[shared.clone()]));
     let changes = changes.unwrap_or_default();
-    let before = runs.len();
+    runs.clear();
     for &(same, other) in &changes {
         put(runs, same as u64);
         put(runs, other as u64);
     }
-    if runs.len() - before > budget {
-        runs.truncate(before);
+    if runs.len() > budget {
+        runs.clear();
         return false;
     }
     literals.extend_from_slice(&bytes[..shared.start]);
@@ -308,5 +306,64 @@ mod tests {
             Err("a run of no words")
         );
         assert_eq!(lie(&mut window, 0..64, &[0, 8], &[1; 63]), Err(long));
+    }
+
+    #[test]
+    fn runs_are_as_few_as_can_be() {
+        let words = |words: &[u8], tail: u8| -> Vec<u8> {
+            let words = words.iter().flat_map(|w| [*w; WORD]);
+            words.chain([tail; 3]).collect()
+        };
+        let runs = |old: (&[u8], u8), new: (&[u8], u8)| {
+            compare(&words(old.0, old.1), &words(new.0, new.1))
+        };
+        let old = (&[1, 1][..], 1);
+        assert_eq!(runs(old, (&[1, 1], 1)), [(3, 0)]);
+        assert_eq!(runs(old, (&[1, 1], 2)), [(2, 1)]);
+        assert_eq!(runs(old, (&[2, 2], 2)), [(0, 3)]);
+        assert_eq!(runs(old, (&[2, 2], 1)), [(0, 2), (1, 0)]);
+        assert_eq!(runs(old, (&[1, 2], 2)), [(1, 2)]);
+        assert_eq!(runs(old, (&[2, 1], 1)), [(0, 1), (2, 0)]);
+        assert_eq!(runs((&[], 1), (&[], 1)), [(1, 0)]);
+        assert_eq!(runs((&[], 1), (&[], 2)), [(0, 1)]);
+        assert_eq!(compare(&[1; 16], &[1; 16]), [(2, 0)], "no short word");
+    }
+
+    #[test]
+    fn a_window_grows_downwards_into_as_much_room_again() {
+        let mut window = Window::default();
+        let mut grow = |low| {
+            window.cover(&(low..1016));
+            (window.low, window.len(), window.front)
+        };
+        assert_eq!(grow(1000), (1000, 16, 0));
+        // Moved: room for 32 bytes, of which 16 are used at once.
+        assert_eq!(grow(984), (984, 32, 16));
+        // The room is used to its last byte.
+        assert_eq!(grow(968), (968, 48, 0));
+        assert_eq!(grow(967), (967, 49, 48), "one byte more is moved again");
+        assert_eq!(window.bytes.len(), 97);
+        window.cover(&(970..980));
+        assert_eq!((window.range(), window.bytes.len()), (967..1016, 97));
+        window.cover(&(1016..1017));
+        assert_eq!((window.range(), window.bytes.len()), (967..1017, 98));
+    }
+
+    #[test]
+    fn what_a_region_shares_with_a_window_lies_in_both() {
+        let mut window = Window::default();
+        window.cover(&(1000..1016));
+        let overlap = |start, end| window.overlap(&(start..end));
+        assert_eq!(overlap(1000, 1016), 1000..1016);
+        assert_eq!(overlap(990, 1001), 1000..1001);
+        assert_eq!(overlap(1015, 1030), 1015..1016);
+        assert_eq!(overlap(1004, 1008), 1004..1008);
+        // Only touching, or apart: nothing, at the region's start.
+        assert_eq!(overlap(1016, 1030), 1016..1016);
+        assert_eq!(overlap(990, 1000), 990..990);
+        assert_eq!(overlap(2000, 2010), 2000..2000);
+        assert_eq!(overlap(10, 20), 10..10);
+        assert!(window.touches(&(1016..1030)) && window.touches(&(990..1000)));
+        assert!(!window.touches(&(1017..1030)) && !window.touches(&(990..999)));
     }
 }

@@ -40,7 +40,6 @@ pub struct TraceWriter<W: Write> {
     event_count: u32,
     chunk: Chunk,
     samples: u64,
-    all_events: u64,
 }
 
 /// The samples block that is being filled.
@@ -54,6 +53,18 @@ struct Chunk {
     data: Vec<u64>,
     data_bytes: u64,
     weight: u64,
+}
+
+impl Chunk {
+    /// Must it be closed?
+    fn is_full(&self) -> bool {
+        let literals = self.data_bytes + self.literals.len() as u64;
+        let few = (self.count as usize) < SAMPLES_PER_THREAD * self.encoder.threads();
+        self.count >= CHUNK_SAMPLES_MAX
+            || self.records.len() >= RECORDS_BYTES
+            || literals >= LITERALS_BYTES
+            || !few && literals + self.records.len() as u64 >= CHUNK_BYTES
+    }
 }
 
 impl<W: Write> TraceWriter<W> {
@@ -77,7 +88,6 @@ impl<W: Write> TraceWriter<W> {
             event_count: 0,
             chunk: Chunk::default(),
             samples: 0,
-            all_events: 0,
         };
         writer.meta(meta)?;
         Ok(writer)
@@ -145,7 +155,6 @@ impl<W: Write> TraceWriter<W> {
         event::check(event, self.images.count())?;
         event::encode(&mut self.events, self.chunk.count, event);
         self.event_count += 1;
-        self.all_events += 1;
         if self.events.len() >= EVENTS_BYTES {
             self.write_events()
         } else {
@@ -172,14 +181,11 @@ impl<W: Write> TraceWriter<W> {
         chunk.weight += weight;
         self.samples += 1;
         self.write_literals(BLOCK_BYTES_MAX)?;
-        let chunk = &self.chunk;
-        let literals = chunk.data_bytes + chunk.literals.len() as u64;
-        let few = (chunk.count as usize) < SAMPLES_PER_THREAD * chunk.encoder.threads();
-        let full = chunk.count >= CHUNK_SAMPLES_MAX
-            || chunk.records.len() >= RECORDS_BYTES
-            || literals >= LITERALS_BYTES
-            || !few && literals + chunk.records.len() as u64 >= CHUNK_BYTES;
-        if full { self.write_chunk() } else { Ok(()) }
+        if self.chunk.is_full() {
+            self.write_chunk()
+        } else {
+            Ok(())
+        }
     }
 
     /// Adds an event or a sample.
@@ -196,21 +202,6 @@ impl<W: Write> TraceWriter<W> {
     /// How many samples were added.
     pub fn samples(&self) -> u64 {
         self.samples
-    }
-
-    /// How many events were added.
-    pub fn events(&self) -> u64 {
-        self.all_events
-    }
-
-    /// How many images were added.
-    pub fn images(&self) -> u32 {
-        self.images.count()
-    }
-
-    /// How many bytes were written so far.
-    pub fn bytes(&self) -> u64 {
-        self.out.offset()
     }
 
     /// Writes what was kept back. Each time costs some of the compression.
@@ -292,3 +283,6 @@ impl<W: Write> TraceWriter<W> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

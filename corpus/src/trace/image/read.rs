@@ -21,10 +21,7 @@ pub(crate) fn read_images(file: &Owner, entries: &[Entry]) -> Result<Vec<Arc<Ima
         symbols: 0,
     };
     for entry in entries.iter().filter(|e| e.is(BlockType::Image)) {
-        let block = entry.block((**file).as_ref())?;
-        let payload = block.payload(file)?;
-        let descriptor = descriptor(&payload).map_err(|bad| block.error(bad))?;
-        reader.image(&block, descriptor)?;
+        reader.read(entry)?;
     }
     Ok(reader
         .images
@@ -112,6 +109,14 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Reads what the image block `entry` describes.
+    fn read(&mut self, entry: &Entry) -> Result<(), TraceError> {
+        let block = entry.block((**self.file).as_ref())?;
+        let payload = block.payload(self.file)?;
+        let descriptor = descriptor(&payload).map_err(|bad| block.error(bad))?;
+        self.image(&block, descriptor)
+    }
+
     fn image(&mut self, block: &Block, mut new: Descriptor) -> Result<(), TraceError> {
         let sections = self.sections(block, &new)?;
         let symbols = self.read_symbols(block, &new.symbols)?;
@@ -246,3 +251,6 @@ fn symbol_list(payload: &[u8], count: u32, symbols: &mut Vec<Symbol>) -> Result<
     }
     cursor.end()
 }
+
+#[cfg(test)]
+mod tests;

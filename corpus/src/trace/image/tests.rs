@@ -51,13 +51,13 @@ fn one_content_is_written_once_under_its_first_name() {
     let mut writer = writer(false);
     let image = Image::new(parts("/usr/lib/a"));
     assert_eq!(writer.add_image(&image).unwrap(), ImageIndex(0));
-    let size = writer.bytes();
+    let size = writer.get_mut().len();
     assert_eq!(writer.add_image(&image).unwrap(), ImageIndex(0));
     assert_eq!(
         writer.add_image(&Image::new(parts("/lib/a"))).unwrap(),
         ImageIndex(0)
     );
-    assert_eq!(writer.bytes(), size);
+    assert_eq!(writer.get_mut().len(), size);
     let changes: [fn(&mut ImageParts); 4] = [
         |p| p.build_id[0] = 8,
         |p| p.text[0].end += 1,

@@ -251,3 +251,6 @@ fn write_symbols<W: Write>(
     }
     Ok(blocks)
 }
+
+#[cfg(test)]
+mod tests;

@@ -186,7 +186,6 @@ fn put_regions(
             thread.slots.push(Slot::default());
         }
         let slot = &mut thread.slots[number];
-        runs.clear();
         let mut head = r.role as u8;
         if !window::encode(
             &mut slot.window,
@@ -209,7 +208,10 @@ fn put_regions(
         }
         budget -= runs.len();
         let same = slot.bounds == r.bounds && slot.next_sp == r.next_sp;
-        records.push(if same { head } else { head | region::BOUNDS });
+        if !same {
+            head |= region::BOUNDS;
+        }
+        records.push(head);
         put(records, number as u64);
         if !same {
             put_difference(records, r.bounds.start, slot.bounds.start);
@@ -244,9 +246,8 @@ fn kept_frames(sample: &Sample<'_>) -> usize {
     /// What a frame needs at most, bytes.
     const WORST: usize = 1 + 10 + 10 + 1 + 6 * 10;
     let frames = sample.truth.frames();
-    let room = (CHUNK_DECODED_BYTES_MAX / 2 / super::FRAME_BYTES) as usize;
-    let count = frames.len().min(TRUTH_FRAMES_MAX).min(room);
-    if count <= TRUTH_BYTES_MAX / WORST {
+    let count = frames.len().min(TRUTH_FRAMES_MAX);
+    if count * WORST <= TRUTH_BYTES_MAX {
         return count;
     }
     let mut records = Vec::new();
@@ -304,7 +305,7 @@ fn put_frame(
     put_difference(records, f.cfa, inner.cfa);
     if saved != inner.saved {
         let differ = |i: &usize| saved[*i] != inner.saved[*i];
-        records.push((0..6).filter(differ).fold(0, |bits, i| bits | 1 << i));
+        records.push((0..6).filter(differ).map(|i| 1 << i).sum());
         for i in (0..6).filter(differ) {
             put_difference(records, saved[i], inner.saved[i]);
         }
@@ -344,3 +345,6 @@ fn put_recorded(
     let gone = before.len() - shared;
     before.splice(..gone, ips[..new].iter().copied());
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,9 +25,18 @@ const USER: u64 = 4;
 /// The truth at the user boundary follows, and whether the processor pushed a frame there.
 const BOUNDARY: u64 = 8;
 const PUSHED: u64 = 16;
-/// Bits of that: the registers follow; the instruction that a uprobe is at follows.
+const HEAD_ALL: u64 = 0x1f;
+/// Bits of what is known of user space: the registers follow; the instruction that a uprobe is at
+/// follows.
 const USER_REGS: u64 = 1;
 const UPROBE: u64 = 2;
+const USER_ALL: u64 = 3;
+
+/// The bits that are set.
+fn bits(flags: &[(u64, bool)]) -> u64 {
+    let set = flags.iter().filter(|(_, set)| *set);
+    set.map(|(bit, _)| bit).sum()
+}
 
 /// What it counts for in `CHUNK_DECODED_BYTES_MAX`.
 pub(super) fn weight(kernel: &KernelSample) -> u64 {
@@ -56,15 +65,17 @@ pub(super) fn check(kernel: &KernelSample) -> Result<(), WriteError> {
 pub(super) fn put_kernel(kernel: &KernelSample, out: &mut Vec<u8>) {
     let task = &kernel.task;
     put_bytes(out, kernel.release.as_bytes());
-    let current = if task.is_current { CURRENT } else { 0 };
-    let other = if task.on_other_cpu { OTHER_CPU } else { 0 };
-    let user = if kernel.user.is_some() { USER } else { 0 };
-    let boundary = match kernel.boundary.map(|b| b.pushed_at) {
-        None => 0,
-        Some(None) => BOUNDARY,
-        Some(Some(_)) => BOUNDARY | PUSHED,
-    };
-    put(out, current | other | user | boundary);
+    let head = [
+        (CURRENT, task.is_current),
+        (OTHER_CPU, task.on_other_cpu),
+        (USER, kernel.user.is_some()),
+        (BOUNDARY, kernel.boundary.is_some()),
+        (
+            PUSHED,
+            kernel.boundary.is_some_and(|b| b.pushed_at.is_some()),
+        ),
+    ];
+    put(out, bits(&head));
     put(out, encoding_number(task.encoding));
     put(out, task.thread_sp);
     put(out, task.top_padding);
@@ -98,11 +109,11 @@ pub(super) fn put_kernel(kernel: &KernelSample, out: &mut Vec<u8>) {
 }
 
 fn put_user(user: &UserSpace, out: &mut Vec<u8>) {
-    let bit = |bit: u64, set: bool| if set { bit } else { 0 };
-    put(
-        out,
-        bit(USER_REGS, user.regs.is_some()) | bit(UPROBE, user.uprobe.is_some()),
-    );
+    let head = [
+        (USER_REGS, user.regs.is_some()),
+        (UPROBE, user.uprobe.is_some()),
+    ];
+    put(out, bits(&head));
     put(out, u64::from(user.pid));
     if let Some(regs) = &user.regs {
         put(out, u64::from(regs.known().0));
@@ -117,7 +128,7 @@ fn put_user(user: &UserSpace, out: &mut Vec<u8>) {
 
 fn read_user(records: &mut Cursor<'_>) -> Result<UserSpace, Bad> {
     let head = records.u64()?;
-    if head & !(USER_REGS | UPROBE) != 0 {
+    if head > USER_ALL {
         return Err(records.bad("user space has unknown bits"));
     }
     let mut user = UserSpace {
@@ -179,13 +190,15 @@ const fn regs_word(regs: RegsPtr) -> u64 {
 }
 
 fn put_state(state: &State, before: &mut u64, out: &mut Vec<u8>) {
-    let bit = |bit: u64, flag: bool| if flag { 1 << bit } else { 0 };
     let (kind, cursors, flags) = match state {
         State::Orc(s) => {
-            let flags = bit(0, s.error) | bit(1, s.signal) | bit(2, s.full_regs);
-            (Kind::Orc, s.cursors, flags)
+            let flags = [(1, s.error), (2, s.signal), (4, s.full_regs)];
+            (Kind::Orc, s.cursors, bits(&flags))
         }
-        State::Fp(s) => (Kind::Fp, s.cursors, bit(0, s.error) | bit(1, s.got_irq)),
+        State::Fp(s) => {
+            let flags = [(1, s.error), (2, s.got_irq)];
+            (Kind::Fp, s.cursors, bits(&flags))
+        }
         State::Guess(_) => (Kind::Guess, Cursors::default(), 0),
     };
     out.push(kind as u8);
@@ -209,8 +222,8 @@ fn put_state(state: &State, before: &mut u64, out: &mut Vec<u8>) {
 pub(super) fn read(records: &mut Cursor<'_>) -> Result<KernelSample, Bad> {
     let release = records.string(NAME_BYTES_MAX / 16)?.to_owned();
     let head = records.u64()?;
-    let all = CURRENT | OTHER_CPU | USER | BOUNDARY | PUSHED;
-    if head & !all != 0 || head & (BOUNDARY | PUSHED) == PUSHED {
+    let pushed_nowhere = head & PUSHED != 0 && head & BOUNDARY == 0;
+    if head > HEAD_ALL || pushed_nowhere {
         return Err(records.bad("a task has unknown bits"));
     }
     let mut task = Task {

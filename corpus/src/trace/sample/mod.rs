@@ -162,3 +162,6 @@ pub(crate) fn weight(sample: &Sample<'_>) -> u64 {
         + ips as u64 * 8
         + sample.truth.frames().len() as u64 * FRAME_BYTES
 }
+
+#[cfg(test)]
+mod tests;

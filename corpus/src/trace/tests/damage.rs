@@ -1,9 +1,10 @@
 //! Damaged, cut and lying traces: a clear error or the readable part, never a panic.
 
+use super::forged::Forged;
 use super::support::*;
 use crate::model::Item;
 use crate::trace::index::{self, Entry};
-use crate::trace::layout::{BlockHeader, BlockType, FileHeader, Footer, padded};
+use crate::trace::layout::{BlockType, FileHeader};
 use crate::trace::{Options, Trace, TraceError, TraceErrorKind};
 use zerocopy::IntoBytes;
 
@@ -105,69 +106,6 @@ fn no_altered_byte_is_fatal_behind_a_correct_checksum() {
     }
     // Much of what is altered are values that mean something else; much is not.
     assert!(refused > 500, "{refused}");
-}
-
-/// A file of these blocks, with correct checksums, an index and a footer.
-struct Forged {
-    bytes: Vec<u8>,
-    entries: Vec<Entry>,
-}
-
-impl Forged {
-    fn new() -> Forged {
-        Forged {
-            bytes: FileHeader::new().as_bytes().to_vec(),
-            entries: Vec::new(),
-        }
-    }
-
-    fn block(&mut self, block_type: BlockType, count: u32, payload: &[u8]) -> &mut Self {
-        self.raw(block_type, count, 0, payload.len() as u32, payload)
-    }
-
-    fn raw(
-        &mut self,
-        block_type: BlockType,
-        count: u32,
-        flags: u16,
-        plain: u32,
-        payload: &[u8],
-    ) -> &mut Self {
-        let mut header = BlockHeader {
-            block_type: (block_type as u16).into(),
-            flags: flags.into(),
-            length: (payload.len() as u32).into(),
-            plain_length: plain.into(),
-            count: count.into(),
-            reserved: 0.into(),
-            crc32c: 0.into(),
-        };
-        header.crc32c = header.computed_crc32c(payload).into();
-        let (offset, length) = (self.bytes.len() as u64, payload.len() as u32);
-        self.entries.push(Entry {
-            offset,
-            number: block_type as u16,
-            length,
-            count,
-        });
-        self.bytes.extend_from_slice(header.as_bytes());
-        self.bytes.extend_from_slice(payload);
-        self.bytes
-            .resize(padded(self.bytes.len() as u64) as usize, 0);
-        self
-    }
-
-    fn finish(&mut self) -> Vec<u8> {
-        let payload = index::encode(0, 16, &self.entries);
-        self.index(&payload)
-    }
-
-    fn index(&mut self, payload: &[u8]) -> Vec<u8> {
-        let at = self.bytes.len() as u64;
-        self.block(BlockType::Index, 0, payload);
-        self.bytes.extend_from_slice(Footer::new(at).as_bytes());
-        std::mem::take(&mut self.bytes)
-    }
 }
 
 fn messages(bytes: &[u8]) -> Vec<String> {

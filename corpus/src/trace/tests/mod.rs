@@ -1,7 +1,8 @@
 //! Tests of the whole format: writer against reader, and both against bytes made by hand.
 
 mod damage;
+pub(super) mod forged;
 mod golden;
 mod random;
-mod support;
+pub(super) mod support;
 mod writing;

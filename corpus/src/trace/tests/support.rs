@@ -9,29 +9,29 @@ use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
 
 /// Numbers that look random and are the same in every run (xorshift).
-pub(super) struct Numbers(pub(super) u64);
+pub(in crate::trace) struct Numbers(pub(in crate::trace) u64);
 
 impl Numbers {
-    pub(super) fn next(&mut self) -> u64 {
+    pub(in crate::trace) fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0
     }
 
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    pub(in crate::trace) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 }
 
-pub(super) fn uncompressed() -> Options {
+pub(in crate::trace) fn uncompressed() -> Options {
     Options {
         level: None,
         images_in_place: true,
     }
 }
 
-pub(super) fn write(items: &[Item<'_>], images: &[Image], options: Options) -> Vec<u8> {
+pub(in crate::trace) fn write(items: &[Item<'_>], images: &[Image], options: Options) -> Vec<u8> {
     let mut writer = TraceWriter::with_options(Vec::new(), &Meta::default(), options).unwrap();
     for image in images {
         writer.add_image(image).unwrap();
@@ -42,15 +42,15 @@ pub(super) fn write(items: &[Item<'_>], images: &[Image], options: Options) -> V
     writer.finish().unwrap()
 }
 
-pub(super) fn read(trace: &Trace) -> Vec<Item<'static>> {
+pub(in crate::trace) fn read(trace: &Trace) -> Vec<Item<'static>> {
     trace.items().collect::<Result<_, _>>().unwrap()
 }
 
-pub(super) fn open(bytes: &[u8]) -> Result<Trace, TraceError> {
+pub(in crate::trace) fn open(bytes: &[u8]) -> Result<Trace, TraceError> {
     Trace::from_bytes(bytes.to_vec())
 }
 
-pub(super) fn image(name: &str, seed: u8) -> Image {
+pub(in crate::trace) fn image(name: &str, seed: u8) -> Image {
     let section = |kind, address, length: usize| Section {
         kind,
         address,
@@ -82,12 +82,12 @@ pub(super) fn image(name: &str, seed: u8) -> Image {
 }
 
 /// Two images' parts must be equal; images themselves have an identity.
-pub(super) fn assert_same_image(a: &Image, b: &Image) {
+pub(in crate::trace) fn assert_same_image(a: &Image, b: &Image) {
     assert_eq!(a.name(), b.name());
     assert_same_content(a, b);
 }
 
-pub(super) fn assert_same_content(a: &Image, b: &Image) {
+pub(in crate::trace) fn assert_same_content(a: &Image, b: &Image) {
     assert_eq!(a.build_id(), b.build_id());
     assert_eq!(a.text(), b.text());
     assert_eq!(a.symbols(), b.symbols());
@@ -101,7 +101,7 @@ pub(super) fn assert_same_content(a: &Image, b: &Image) {
 }
 
 /// A stack whose words at `changed` differ from those of other samples.
-pub(super) fn stack(address: u64, length: usize, changed: &[usize]) -> Region<'static> {
+pub(in crate::trace) fn stack(address: u64, length: usize, changed: &[usize]) -> Region<'static> {
     let mut bytes: Vec<u8> = (0..length)
         .map(|i| ((address + i as u64) / 8) as u8 ^ (i as u8 & 7))
         .collect();
@@ -117,7 +117,7 @@ pub(super) fn stack(address: u64, length: usize, changed: &[usize]) -> Region<'s
     }
 }
 
-pub(super) fn sample(time: u64, regions: Vec<Region<'static>>) -> Sample<'static> {
+pub(in crate::trace) fn sample(time: u64, regions: Vec<Region<'static>>) -> Sample<'static> {
     let mut regs = Regs::frame(0x40_1000 + time, 0x7ffe_ff00, 0x7ffe_ff40);
     regs.set(Reg::Rbx, time * 3);
     Sample {
@@ -133,7 +133,7 @@ pub(super) fn sample(time: u64, regions: Vec<Region<'static>>) -> Sample<'static
     }
 }
 
-pub(super) fn map(pid: u32, start: u64, image: Option<u32>) -> Event {
+pub(in crate::trace) fn map(pid: u32, start: u64, image: Option<u32>) -> Event {
     Event::Map {
         pid,
         range: start..start + 0x3000,
@@ -176,7 +176,7 @@ fn truth(region: &Region<'_>, rip: u64) -> Vec<TrueFrame> {
 }
 
 /// Every kind of item, every field in use at least once.
-pub(super) fn everything() -> (Vec<Image>, Vec<Item<'static>>) {
+pub(in crate::trace) fn everything() -> (Vec<Image>, Vec<Item<'static>>) {
     let images = vec![image("/usr/bin/program", 1), image("/usr/lib/libc.so.6", 2)];
     let mut items = vec![
         Item::Event(Event::Comm {

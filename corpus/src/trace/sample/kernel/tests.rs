@@ -173,6 +173,9 @@ fn the_user_boundary_comes_back_with_and_without_its_frame() {
         let (regs, pid, uprobe) = (None, 77, None);
         kernel.user = Some(UserSpace { regs, pid, uprobe });
         comes_back(&kernel);
+        // All bits of the head.
+        (kernel.task.is_current, kernel.task.on_other_cpu) = (true, true);
+        comes_back(&kernel);
     }
 }
 

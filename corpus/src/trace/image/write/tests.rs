@@ -1,0 +1,143 @@
+//! Where blocks of images begin and end, and how much all images may have.
+
+use super::*;
+use crate::trace::block::Block;
+use crate::trace::output::Options;
+use unwind_sim_unwind::image::{Bytes, ImageParts};
+
+fn output() -> Output<Vec<u8>> {
+    let options = Options {
+        level: None,
+        images_in_place: true,
+    };
+    Output::new(Vec::new(), options).expect("a vector takes all")
+}
+
+fn section(length: usize) -> Section {
+    Section {
+        kind: SectionKind::Text,
+        address: 0,
+        data: Bytes::from_vec(vec![1; length]),
+    }
+}
+
+/// A symbol that takes `bytes` bytes, at most 16,388.
+fn symbol(bytes: usize) -> Symbol {
+    // Address and size take one each, the name's length one, two or three.
+    let length = match bytes - 2 {
+        most if most <= 128 => 1,
+        most if most <= 16_385 => 2,
+        _ => 3,
+    };
+    Symbol {
+        address: 0,
+        size: 0,
+        name: "x".repeat(bytes - 2 - length),
+    }
+}
+
+/// The lengths of the blocks for sections of these lengths.
+fn data_blocks(lengths: &[usize]) -> Vec<usize> {
+    let sections: Vec<_> = lengths.iter().map(|length| section(*length)).collect();
+    let mut out = output();
+    let blocks = write_data(&mut out, &sections).expect("a vector takes all");
+    let bytes = out.into_inner();
+    let length = |at: &u64| Block::at(&bytes, *at).map(|b| b.length() as usize);
+    let lengths = blocks.iter().map(length);
+    lengths.collect::<Result<_, _>>().expect("blocks are there")
+}
+
+#[test]
+fn sections_share_blocks_and_are_torn_only_where_they_must() {
+    const MAX: usize = 1 << 20;
+    assert_eq!(data_blocks(&[]), [0; 0]);
+    assert_eq!(data_blocks(&[0, 0]), [0; 0]);
+    assert_eq!(data_blocks(&[8, 16]), [24]);
+    // To the last byte, and one more.
+    assert_eq!(data_blocks(&[8, MAX - 8]), [MAX]);
+    assert_eq!(data_blocks(&[8, MAX - 7]), [8, MAX - 7]);
+    // The largest that can be whole, and one that cannot.
+    assert_eq!(data_blocks(&[8, MAX]), [8, MAX]);
+    assert_eq!(data_blocks(&[8, MAX + 1]), [MAX, 9]);
+}
+
+/// How many symbols each block has, for symbols that take so many bytes.
+fn symbol_blocks(sizes: &[usize]) -> Vec<u32> {
+    let symbols: Vec<_> = sizes.iter().map(|bytes| symbol(*bytes)).collect();
+    let mut out = output();
+    let blocks = write_symbols(&mut out, &symbols).expect("a vector takes all");
+    let bytes = out.into_inner();
+    let count = |at: &u64| Block::at(&bytes, *at).map(|b| b.count());
+    let counts = blocks.iter().map(count);
+    counts.collect::<Result<_, _>>().expect("blocks are there")
+}
+
+#[test]
+fn a_symbols_block_is_closed_where_the_longest_name_would_not_fit() {
+    // As many bytes as a block may have without being closed.
+    const MOST: usize = (1 << 20) - (1 << 16) - 64;
+    let largest = symbol(5 + 65_536);
+    assert_eq!(largest.name.len(), 65_536);
+    let sizes = |last: usize| {
+        let mut sizes = vec![10_000; MOST / 10_000];
+        sizes.push(MOST % 10_000 + last);
+        sizes
+    };
+    assert_eq!(symbol_blocks(&[]), [0; 0]);
+    assert_eq!(symbol_blocks(&[4, 4, 4]), [3]);
+    let most = [sizes(0), vec![65_541]].concat();
+    assert_eq!(symbol_blocks(&most), [100], "the longest name fits");
+    let more = [sizes(1), vec![4]].concat();
+    assert_eq!(symbol_blocks(&more), [99, 1]);
+    assert_eq!(symbol_blocks(&sizes(1)), [99], "no empty block");
+}
+
+#[test]
+fn all_images_together_have_a_gibibyte_and_eight_mebi_symbols() {
+    let mut images = ImageWriter {
+        bytes: (1 << 30) - 300,
+        symbols: (1 << 23) - 2,
+        ..ImageWriter::default()
+    };
+    let mut write = |sections: &[Section], symbols: &[Symbol]| {
+        let part = Part {
+            name: "a",
+            build_id: &[],
+            text: &[],
+            sections,
+            symbols,
+        };
+        let written = images.write(&mut output(), ImageIndex(0), &part);
+        let sums = (images.bytes, images.symbols);
+        (written.err().map(|error| error.to_string()), sums)
+    };
+    let most = (1 << 30, 1 << 23);
+    let (two, one) = ([symbol(4), symbol(4)], [symbol(4)]);
+    assert_eq!(write(&[section(300)], &two), (None, most));
+    let bytes = "bytes in the sections of all images: 1073741825 is more than the 1073741824 that \
+                 a trace can hold";
+    let symbols = "symbols: 8388609 is more than the 8388608 that a trace can hold";
+    assert_eq!(write(&[section(1)], &[]), (Some(bytes.into()), most));
+    assert_eq!(write(&[], &one), (Some(symbols.into()), most));
+    assert_eq!(write(&[], &[]), (None, most), "nothing more is all right");
+}
+
+#[test]
+fn a_trace_may_have_1048576_images_and_not_one_more() {
+    let mut images = ImageWriter {
+        count: (1 << 20) - 1,
+        ..ImageWriter::default()
+    };
+    let image = |id: u8| {
+        Image::new(ImageParts {
+            build_id: vec![id],
+            ..ImageParts::default()
+        })
+    };
+    let mut out = output();
+    let last = images.add(&mut out, &image(1)).expect("it is the last");
+    assert_eq!((last, images.count()), (ImageIndex((1 << 20) - 1), 1 << 20));
+    let error = images.add(&mut out, &image(2)).expect_err("one too many");
+    let message = "images: 1048577 is more than the 1048576 that a trace can hold";
+    assert_eq!(error.to_string(), message);
+}
