@@ -6,17 +6,21 @@ mod common;
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
-use common::recording;
+use common::{Attr, file, le, record, recording};
 use unwind_sim_perf::PerfFile;
 use unwind_sim_perf::callchain::{PERF_CONTEXT_USER, is_marker};
+use unwind_sim_perf::data::{flag, record_type as rt, sample_type as st};
 use unwind_sim_perf::stitch::{
-    Counts, Item, Judgement, Mode, Stitch, Stitched, Tally, Why, items, judge, stitch,
+    Counts, Item, Judgement, Mode, Stitch, Stitched, Tally, What, Why, items, judge, stitch,
 };
 
 /// The items of a recording of the corpus.
 fn items_of(name: &str) -> Vec<Item> {
-    let bytes = recording(&format!("{name}.data"));
-    let file = PerfFile::parse(&bytes).unwrap();
+    items_in(&recording(&format!("{name}.data")))
+}
+
+fn items_in(bytes: &[u8]) -> Vec<Item> {
+    let file = PerfFile::parse(bytes).unwrap();
     let mut out = Vec::new();
     items(&file, |item| {
         out.push(item);
@@ -265,4 +269,92 @@ fn recordings_of_linux_7_2_in_perfs_way() {
         let found = Judgement::ALL.map(|judgement| judged(&judged_, judgement));
         assert_eq!(found, tally, "{name}: {judged_:?}");
     }
+}
+
+/// An event whose samples have an address, thread, time and callchain, and records all but that.
+fn event(flags: u64) -> Attr {
+    Attr {
+        sample_type: st::IDENTIFIER | st::IP | st::TID | st::TIME | st::CALLCHAIN,
+        flags: flag::SAMPLE_ID_ALL | flags,
+        ..Attr::default()
+    }
+}
+
+#[test]
+fn samples_say_whether_their_event_defers_and_where_they_hit_user_space() {
+    let sample = |misc, id, time| {
+        let body = le(&[id, 0x1000 + time, 42 << 32 | 41, time, 1, 5]);
+        record(rt::SAMPLE, misc, &body)
+    };
+    // Another flag alone does not defer; misc 1 is the kernel, 2 is user space.
+    let defers = event(flag::DEFER_CALLCHAIN);
+    let does_not = event(1);
+    let data = [sample(2, 7, 1), sample(1, 7, 2), sample(2, 8, 3)].concat();
+    let found = items_in(&file(&[(defers, &[7]), (does_not, &[8])], &data));
+    let expected = [
+        (7, true, Some(0x1001)),
+        (7, true, None),
+        (8, false, Some(0x1003)),
+    ];
+    for (item, (event, defer, ip)) in found.iter().zip(expected) {
+        let chain = vec![5];
+        assert_eq!(item.what, What::Sample { defer, chain, ip });
+        assert_eq!((item.tid, item.event), (42, event));
+    }
+    assert_eq!(found.len(), 3);
+}
+
+#[test]
+fn records_of_threads_are_of_the_thread_that_they_tell_of() {
+    // The trailer is of the thread that did it, 99.
+    let made = |kind, misc, time, body: &[u8]| {
+        let trailer = le(&[99 << 32 | 98, time, 7]);
+        record(kind, misc, &[body, &trailer].concat())
+    };
+    let task = le(&[40 << 32 | 41, 43 << 32 | 42, 4999]);
+    let name = [&le(&[42 << 32 | 41])[..], b"name\0\0\0\0"].concat();
+    let place = le(&[42 << 32 | 41, 0x40_0000, 0x1000, 0]);
+    let mapped = |path: &[u8]| [&place[..], path].concat();
+    let data = [
+        made(rt::FORK, 0, 1, &task),
+        made(rt::EXIT, 0, 2, &task),
+        made(rt::COMM, 1 << 13, 3, &name),
+        made(rt::COMM, 0, 4, &name),
+        made(rt::MMAP, 2, 5, &mapped(b"[vdso]\0\0")),
+        made(rt::MMAP, 2, 6, &mapped(b"/bin/x\0\0")),
+        made(rt::LOST, 0, 7, &le(&[7, 3])),
+        made(rt::CALLCHAIN_DEFERRED, 2, 8, &le(&[0, 1, 0x10])),
+        made(rt::CALLCHAIN_DEFERRED, 2, 9, &le(&[1, 1, 0x10])),
+    ];
+    let found = items_in(&file(&[(event(0), &[7])], &data.concat()));
+    let found: Vec<_> = found
+        .into_iter()
+        .map(|item| (item.time.unwrap(), item.tid, item.what))
+        .collect();
+    let frames = vec![0x10];
+    let record = |cookie| What::Record {
+        cookie,
+        frames: frames.clone(),
+    };
+    let expected = [
+        (1, 42, What::Fork),
+        (2, 42, What::Exit),
+        (3, 42, What::Exec),
+        (5, 42, What::Vdso),
+        (7, 99, What::Lost { count: 3 }),
+        (8, 99, record(None)),
+        (9, 99, record(Some(1))),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn what_does_not_say_its_thread_is_of_none() {
+    let attr = Attr {
+        sample_type: st::IP | st::CALLCHAIN,
+        ..Attr::default()
+    };
+    let data = record(rt::SAMPLE, 2, &le(&[0x1000, 1, 5]));
+    let found = items_in(&file(&[(attr, &[])], &data));
+    assert_eq!((found.len(), found[0].tid, found[0].event), (1, -1, 0));
 }

@@ -113,3 +113,6 @@ pub(super) fn without_user(stitched: &mut Stitched, why: Why) {
     }
     stitched.how = Stitch::Missing(why);
 }
+
+#[cfg(test)]
+mod tests;

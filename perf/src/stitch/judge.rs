@@ -151,3 +151,6 @@ impl Tally {
         tally
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -148,3 +148,6 @@ fn give(entry: Entry, tid: i32, frames: Option<(u64, &[u64])>, out: &mut Out) {
         how,
     });
 }
+
+#[cfg(test)]
+mod tests;
