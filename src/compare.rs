@@ -157,27 +157,6 @@ impl Comparison {
             .count += 1;
     }
 
-    /// Groups of the same column and sample order merged into this one. `other` came later.
-    pub fn merge(&mut self, other: Comparison) {
-        self.samples += other.samples;
-        for (sum, n) in self.truths.iter_mut().zip(other.truths) {
-            *sum += n;
-        }
-        for (tally, more) in self.tallies.iter_mut().zip(other.tallies) {
-            tally.merge(more);
-        }
-        for (key, group) in other.groups {
-            match self.groups.entry(key) {
-                std::collections::btree_map::Entry::Occupied(mut e) => {
-                    e.get_mut().count += group.count
-                }
-                std::collections::btree_map::Entry::Vacant(e) => {
-                    e.insert(group);
-                }
-            }
-        }
-    }
-
     /// The groups of one column: by class, the largest first.
     pub fn column_groups(&self, column: usize) -> Vec<(&GroupKey, &Group)> {
         let mut groups: Vec<_> = self
@@ -218,3 +197,6 @@ fn place_name(location: &Location) -> String {
         _ => location.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests;

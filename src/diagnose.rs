@@ -271,3 +271,6 @@ fn epilogue_rest(mut code: &[u8]) -> bool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -51,24 +51,6 @@ impl Tally {
         }
     }
 
-    /// Adds those of `more`.
-    pub fn merge(&mut self, more: Tally) {
-        for (sum, n) in self.counts.iter_mut().zip(more.counts) {
-            *sum += n;
-        }
-        self.proven += more.proven;
-        self.ends_not_claimed += more.ends_not_claimed;
-        self.fell_back += more.fell_back;
-        for (code, n) in more.ended {
-            *self.ended.entry(code).or_default() += n;
-        }
-        for (why, n) in more.unjudged {
-            *self.unjudged.entry(why).or_default() += n;
-        }
-        self.shares.0 += more.shares.0;
-        self.shares.1 += more.shares.1;
-    }
-
     /// How many got this letter.
     pub fn count(&self, letter: char) -> u64 {
         let index = Verdict::WORDS.iter().position(|(c, _)| *c == letter);
@@ -150,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_and_reasons_are_counted_and_merged() {
+    fn ends_and_reasons_are_counted() {
         let mut one = Tally::default();
         let mut right = outcome(Verdict::Ok, 2, 2, true);
         right.chain.end = End::unmarked(Reason::NotAtRoot);
@@ -167,19 +149,5 @@ mod tests {
         let ended = [(Code::RootReached, 1), (Code::NotAtRoot, 1)];
         assert_eq!(one.ended, BTreeMap::from(ended));
         assert_eq!(one.unjudged, BTreeMap::from([(Unjudged::NoTruth, 1)]));
-        let mut both = one.clone();
-        both.merge(one.clone());
-        let twice = |n: &u64| 2 * n;
-        assert_eq!(both.counts, one.counts.map(|n| 2 * n));
-        assert_eq!(both.proven, 2);
-        assert_eq!((both.ends_not_claimed, both.fell_back), (2, 2));
-        assert_eq!(both.shares, (2_000_000, 2));
-        assert!(
-            one.ended
-                .values()
-                .map(twice)
-                .eq(both.ended.values().copied())
-        );
-        assert_eq!(both.unjudged[&Unjudged::NoTruth], 2);
     }
 }

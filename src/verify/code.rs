@@ -3,7 +3,7 @@
 
 use super::claim::{Claim, PART_OF, Parts, Wrong};
 use super::marks::Marks;
-use super::memory::MemoryUse;
+use super::memory::{MemoryUse, list_bytes};
 use super::numbered::{Numbered, push_tight, reserve_tight};
 use super::places::PlaceId;
 use hashbrown::HashMap;
@@ -210,12 +210,16 @@ impl Code {
 
     /// What it takes.
     pub(super) fn memory(&self) -> MemoryUse {
-        let known = self.instructions.capacity() * size_of::<Known>() + self.blocks.capacity() * 4;
-        let returns = self.returns.capacity() * size_of::<Behind>();
-        let returns = returns + self.returns_by_address.allocation_size();
+        let known = [
+            list_bytes(&self.instructions),
+            list_bytes(&self.blocks),
+            list_bytes(&self.returns),
+            self.returns_by_address.allocation_size(),
+            self.stores.bytes(),
+        ];
         MemoryUse {
-            known: known + returns + self.stores.bytes(),
-            claims: self.sets.bytes() + self.claims.bytes(),
+            known: known.into_iter().sum(),
+            claims: [self.sets.bytes(), self.claims.bytes()].into_iter().sum(),
             met: self.addresses.bytes(),
             ..MemoryUse::default()
         }

@@ -6,6 +6,7 @@
 //! frames are left, or a written return address is taken, and behind the jump the registers are
 //! those that the row gave.
 
+use super::memory::list_bytes;
 use crate::check::Contradiction;
 use hashbrown::HashMap;
 use unwind_sim_unwind::regs::Reg;
@@ -118,7 +119,10 @@ impl Departures {
 
     /// Heap bytes.
     pub(super) fn bytes(&self) -> usize {
-        let maps = self.given.allocation_size() + self.left.allocation_size();
-        self.seen.capacity() * size_of::<Seen>() + maps
+        let maps = [self.given.allocation_size(), self.left.allocation_size()];
+        maps.into_iter().chain([list_bytes(&self.seen)]).sum()
     }
 }
+
+#[cfg(test)]
+mod tests;

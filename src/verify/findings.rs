@@ -4,6 +4,7 @@ use super::claim::{MISREAD, NOTHING, Wrong};
 use super::code::{NONE, UNWINDERS_MAX};
 use super::departures::{Activation, Departures};
 use super::log::Log;
+use super::memory::list_bytes;
 use super::numbered::push_tight;
 use super::places::PlaceId;
 use crate::check::{Class, Contradiction};
@@ -153,7 +154,8 @@ const _: () = assert!(UNWINDERS_MAX <= 1 << (CHECK - UNWINDER));
 
 #[inline]
 fn what(which: usize, check: Check, wrong: Wrong) -> What {
-    wrong | (which as What) << UNWINDER | (check as What) << CHECK
+    // Each has bits of its own.
+    wrong + ((which as What) << UNWINDER) + ((check as What) << CHECK)
 }
 
 impl Outcome {
@@ -178,7 +180,7 @@ impl Outcome {
     }
 
     fn count(&self) -> u64 {
-        u64::from(self.count) | u64::from(self.count_high) << 32
+        u64::from(self.count) + (u64::from(self.count_high) << 32)
     }
 }
 
@@ -246,7 +248,7 @@ impl Findings {
             next: *last,
             count: 1,
             count_high: 0,
-            what: what(which, check, wrong) | borne_out,
+            what: what(which, check, wrong) + borne_out,
         };
         push_tight(&mut self.outcomes, outcome);
         *last = id;
@@ -259,8 +261,9 @@ impl Findings {
 
     /// Heap bytes.
     pub(super) fn bytes(&self) -> usize {
-        let walks = self.walks.allocation_size() + self.departures.bytes();
-        self.outcomes.capacity() * size_of::<Outcome>() + self.log.bytes() + walks
+        let lists = [list_bytes(&self.outcomes), self.walks.allocation_size()];
+        let others = [self.departures.bytes(), self.log.bytes()];
+        lists.into_iter().chain(others).sum()
     }
 
     /// All findings, by unwinder, check and address.
@@ -342,3 +345,6 @@ fn own_code(found: &Contradiction) -> Code {
         _ => Code::WrongRegister,
     }
 }
+
+#[cfg(test)]
+mod tests;

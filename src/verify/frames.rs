@@ -70,3 +70,6 @@ pub(super) fn wrong_in(contradictions: &[Contradiction]) -> Wrong {
     }
     wrong
 }
+
+#[cfg(test)]
+mod tests;

@@ -161,3 +161,6 @@ fn shape_of(insn: &Instruction) -> Vec<u64> {
         .chain(operands)
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -140,8 +140,9 @@ impl Log {
 
     /// Heap bytes.
     pub(super) fn bytes(&self) -> usize {
-        let shared = self.kinds.bytes() + self.reasons.bytes() + self.rows.bytes();
-        self.bytes.capacity() + shared + size_of::<Last>()
+        let shared = [self.kinds.bytes(), self.reasons.bytes(), self.rows.bytes()];
+        let own = [self.bytes.capacity(), size_of::<Last>()];
+        shared.into_iter().chain(own).sum()
     }
 }
 
@@ -266,6 +267,8 @@ mod tests {
             let address = found.first().map_or(u64::MAX, |c| c.pc.value());
             log.add((7, address), *first, found);
         }
+        let held = log.bytes();
+        assert!(held > size_of::<Last>() + 3 * size_of::<Kind>(), "{held}");
         let read: Vec<Entry> = log.entries().collect();
         assert_eq!(read.len(), outcomes.len());
         for (entry, (first, found)) in read.iter().zip(&outcomes) {

@@ -1,5 +1,6 @@
 //! Addresses of code that were met, a bit for each, to count them.
 
+use super::memory::list_bytes;
 use super::numbered::push_tight;
 use hashbrown::HashMap;
 use std::hash::Hash;
@@ -52,7 +53,8 @@ impl<S: Eq + Hash> Marks<S> {
 
     /// Heap bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.chunks.capacity() * CHUNK as usize / 8 + self.places.allocation_size()
+        let parts = [list_bytes(&self.chunks), self.places.allocation_size()];
+        parts.into_iter().sum()
     }
 }
 
@@ -70,5 +72,7 @@ mod tests {
             assert!(marks.contains(space, address) && !marks.contains(space, 62));
         }
         assert_eq!(marks.count(), 12);
+        // Five stretches of 256 addresses, a bit for each, and where they are.
+        assert!(marks.bytes() > 5 * 32, "{}", marks.bytes());
     }
 }

@@ -29,8 +29,15 @@ impl MemoryUse {
             met,
             rows,
         } = self;
-        decoded + known + claims + findings + met + rows
+        [decoded, known, claims, findings, met, rows]
+            .into_iter()
+            .sum()
     }
+}
+
+/// Heap bytes of a list.
+pub(super) fn list_bytes<T>(list: &Vec<T>) -> usize {
+    list.capacity() * size_of::<T>()
 }
 
 impl std::fmt::Display for MemoryUse {
@@ -50,3 +57,6 @@ impl std::fmt::Display for MemoryUse {
         )
     }
 }
+
+#[cfg(test)]
+mod tests;

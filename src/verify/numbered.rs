@@ -1,6 +1,7 @@
 //! Values that many places share: each is kept once and known by its number. And lists that
 //! leave little of their allocation unused.
 
+use super::memory::list_bytes;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::{BuildHasher, Hash};
 
@@ -40,7 +41,8 @@ impl<T: Copy + Eq + Hash> Numbered<T> {
 
     /// Heap bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.all.capacity() * size_of::<T>() + self.ids.allocation_size()
+        let parts = [list_bytes(&self.all), self.ids.allocation_size()];
+        parts.into_iter().sum()
     }
 }
 
@@ -56,3 +58,6 @@ pub(super) fn push_tight<T>(list: &mut Vec<T>, value: T) {
     reserve_tight(list, 1);
     list.push(value);
 }
+
+#[cfg(test)]
+mod tests;

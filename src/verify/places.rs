@@ -1,6 +1,7 @@
 //! What was mapped where an address was met: an address belongs to the image that was there at the
 //! time, whatever is mapped there later.
 
+use super::memory::list_bytes;
 use crate::names::Location;
 use crate::own::hex_bytes;
 use hashbrown::HashMap;
@@ -110,13 +111,16 @@ impl Places {
 
     /// Heap bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.all.capacity() * size_of::<Mapping>() + self.images.allocation_size()
+        let parts = [list_bytes(&self.all), self.images.allocation_size()];
+        parts.into_iter().sum()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+    use unwind_sim_unwind::image::{Image, ImageParts};
 
     #[test]
     fn memory_mapped_anew_is_another_place() {
@@ -141,5 +145,55 @@ mod tests {
         let [again, .., behind] = map(&mut places, 0x1000..0x4000);
         assert!(again != first && again != other && again == behind);
         assert!(places.is_bare(&(0x1000..0x4000)) && !places.is_bare(&(0x1000..0x4001)));
+    }
+
+    /// A mapping of an image with this build id at `bias`.
+    fn of_image(image: &Arc<Image>, bias: u64) -> Mapping {
+        Mapping {
+            range: bias..bias + 0x1000,
+            bias,
+            image: Some(image.clone()),
+            name: String::new(),
+        }
+    }
+
+    #[test]
+    fn an_image_has_a_place_for_each_of_its_addresses() {
+        let image = |build_id: &[u8]| {
+            Arc::new(Image::new(ImageParts {
+                build_id: build_id.to_vec(),
+                ..ImageParts::default()
+            }))
+        };
+        let (named, other) = (image(&[0xab, 1]), image(&[]));
+        let (mut places, mut space) = (Places::default(), AddressSpace::new());
+        for mapping in [
+            of_image(&other, 0x1000),
+            of_image(&named, 0x2000),
+            of_image(&named, 0x3000),
+        ] {
+            space.map(mapping);
+        }
+        let ids = [0x1000, 0x1fff, 0x2000, 0x3000, 0x2001];
+        let ids = ids.map(|address| places.at(&space, address));
+        assert_eq!(ids, [0, 0, 1, 2, 1]);
+        let first = [0, 1, 2, NOWHERE].map(|id| places.image(id));
+        assert_eq!(first, [0, 1, 1, NOWHERE]);
+        let build_ids = [0, 1, 2, NOWHERE].map(|id| places.build_id(id));
+        let named = Some("ab01".to_owned());
+        assert_eq!(build_ids, [None, named.clone(), named, None]);
+        assert!(places.bytes() >= 3 * size_of::<Mapping>());
+        // What has no image is not the first of its kind.
+        let bare = Mapping {
+            image: None,
+            ..of_image(&other, 0x4000)
+        };
+        space.map(bare.clone());
+        places.mapped(&bare);
+        assert_eq!(places.at(&space, 0x4000), 3);
+        assert_eq!((places.image(3), places.build_id(3)), (3, None));
+        places.clear();
+        assert!(!places.is_bare(&(0x4000..0x4001)));
+        assert_eq!(places.at(&space, 0x4000), NOWHERE);
     }
 }

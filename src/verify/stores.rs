@@ -204,3 +204,6 @@ impl Collector {
         stores
     }
 }
+
+#[cfg(test)]
+mod tests;

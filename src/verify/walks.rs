@@ -209,3 +209,6 @@ impl Memory for Window<'_> {
         self.memory.stack_bounds(sp)
     }
 }
+
+#[cfg(test)]
+mod tests;

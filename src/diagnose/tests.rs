@@ -1,0 +1,250 @@
+//! What a walk's end is called, and what is said of frame pointers and fake registers.
+
+use super::*;
+use std::sync::Arc;
+use unwind_sim_unwind::fp::FramePointer;
+use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Mapping, Section, SectionKind, Symbol};
+use unwind_sim_unwind::memory::{Copy, Regions};
+use unwind_sim_unwind::regs::Regs;
+use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
+
+const FUNCTION: u64 = 0x1000;
+const STACK: u64 = 0x7000;
+
+/// A program whose only function is this code, mapped where it was linked.
+fn space(code: &[u8]) -> AddressSpace {
+    let mut text = code.to_vec();
+    text.resize(64, 0xcc);
+    let image = Image::new(ImageParts {
+        name: "program".into(),
+        text: std::iter::once(FUNCTION..FUNCTION + 64).collect(),
+        sections: vec![Section {
+            kind: SectionKind::Text,
+            address: FUNCTION,
+            data: Bytes::from_vec(text),
+        }],
+        symbols: vec![Symbol {
+            address: FUNCTION,
+            size: code.len() as u64,
+            name: "function".into(),
+        }],
+        ..ImageParts::default()
+    });
+    let mut space = AddressSpace::new();
+    space.map(Mapping {
+        range: FUNCTION..FUNCTION + 64,
+        bias: 0,
+        image: Some(Arc::new(image)),
+        name: "program".into(),
+    });
+    space
+}
+
+/// A chain of one frame.
+fn truth(pc: u64, cfa: u64) -> Truth {
+    Truth::Known(vec![TrueFrame {
+        pc,
+        cfa,
+        kind: TrueKind::Top,
+        saved: None,
+    }])
+}
+
+#[test]
+fn an_epilogues_rest_is_pops_of_other_registers_and_a_way_out() {
+    const OUT: [&[u8]; 6] = [
+        &[0xc3],
+        &[0xc2, 8, 0],
+        &[0xe9, 0, 0, 0, 0],
+        &[0xeb, 0],
+        &[0xf3, 0xc3],
+        &[0xff, 0xe0],
+    ];
+    for out in OUT {
+        assert!(epilogue_rest(out), "{out:x?}");
+        for before in [
+            &[0x58][..],               // pop rax
+            &[0x5c],                   // pop rsp
+            &[0x5e],                   // pop rsi
+            &[0x5f],                   // pop rdi
+            &[0x41, 0x58],             // pop r8
+            &[0x41, 0x5f],             // pop r15
+            &[0x48, 0x83, 0xc4, 8],    // add rsp, 8
+            &[0x41, 0x5c, 0x5b, 0x5e], // several
+        ] {
+            assert!(epilogue_rest(&[before, out].concat()), "{before:x?}");
+        }
+        for other in [
+            &[0x5d][..],            // pop rbp
+            &[0x41, 0x57],          // push r15
+            &[0x48, 0x83, 0xec, 8], // sub rsp, 8
+            &[0x90],
+        ] {
+            assert!(!epilogue_rest(&[other, out].concat()), "{other:x?}");
+        }
+    }
+    for nothing in [&[][..], &[0x58], &[0x41], &[0xff, 0xd0], &[0xff, 0xe8]] {
+        assert!(!epilogue_rest(nothing), "{nothing:x?}");
+    }
+}
+
+/// push rbp; mov rbp, rsp; nop; pop rbp; ret
+const CODE: [u8; 7] = [0x55, 0x48, 0x89, 0xe5, 0x90, 0x5d, 0xc3];
+
+#[test]
+fn the_frame_pointer_is_not_yet_there_before_the_prologues_end_and_gone_after_the_pop() {
+    let cause = |code: &[u8], at: u64, is_frame_pointer: bool| {
+        let space = space(code);
+        let (pc, cfa) = (FUNCTION + at, STACK + 16);
+        let rbp = if is_frame_pointer { STACK } else { STACK + 8 };
+        frame_pointer_cause(
+            &Subject {
+                space: &space,
+                memory: &Regions::default(),
+                truth: &truth(pc, cfa),
+                live: &Regs::frame(pc, STACK, rbp),
+            },
+            0,
+        )
+    };
+    let not_yet = Some(Code::FramePointerNotYet);
+    let (gone, none) = (Some(Code::FramePointerGone), Some(Code::NoFramePointer));
+    for (at, expected) in [
+        (0, not_yet),
+        (1, not_yet),
+        (3, not_yet),
+        // Here it is set up; another value is not explained by where the pc is.
+        (4, none),
+        (5, none),
+        (6, gone),
+    ] {
+        assert_eq!(cause(&CODE, at, false), expected, "at {at}");
+        assert_eq!(cause(&CODE, at, true), None, "at {at}");
+    }
+    assert_eq!(cause(&[0x90, 0xc3], 0, false), none, "without a prologue");
+    assert_eq!(cause(&[0xc8, 0, 0, 0, 0x90], 3, false), not_yet, "enter");
+    assert_eq!(cause(&[0xc8, 0, 0, 0, 0x90], 4, false), none);
+}
+
+#[test]
+fn a_root_claimed_by_a_wrong_chain_is_not_one() {
+    let root = |verdict, complete, at_last| {
+        let chain = Chain {
+            end: Reason::RootReached.into(),
+            ..Chain::default()
+        };
+        let ground = Ground {
+            complete,
+            at_last,
+            ..Ground::default()
+        };
+        end_code(&chain, verdict, &ground)
+    };
+    let (reached, not_at_root) = (Code::RootReached, Code::NotAtRoot);
+    let (wrong, cut) = (Verdict::Wrong { at: 1 }, Verdict::Truncated { at: 1 });
+    assert_eq!(root(wrong, true, false), not_at_root);
+    assert_eq!(root(cut, true, false), not_at_root);
+    // A chain that ended early is known to have had a caller, root or not.
+    assert_eq!(root(cut, false, false), not_at_root);
+    assert_eq!(root(wrong, false, false), reached);
+    // The last true frame is the root, whatever was wrong before it.
+    assert_eq!(root(wrong, true, true), reached);
+    assert_eq!(root(cut, true, true), reached);
+    for right in [Verdict::Ok, Verdict::Unjudged, Verdict::Unsupported] {
+        assert_eq!(root(right, true, false), reached, "{right}");
+    }
+    // Another end keeps its code.
+    let chain = Chain {
+        end: Reason::NoRow { pc: 1 }.into(),
+        ..Chain::default()
+    };
+    assert_eq!(end_code(&chain, wrong, &Ground::default()), Code::NoRow);
+}
+
+/// What the start of a walk by the frame pointer is.
+struct Fake {
+    is_fake: bool,
+    first_frame: Option<u64>,
+    /// The pc that it begins with, where the true one is [`FUNCTION`].
+    pc: u64,
+    /// The true CFA, where the step gives 16 above [`STACK`].
+    cfa: u64,
+}
+
+const FAKE: Fake = Fake {
+    is_fake: true,
+    first_frame: None,
+    pc: FUNCTION,
+    cfa: STACK + 32,
+};
+
+fn with_walk<T>(fake: &Fake, run: impl FnOnce(&Subject<'_>, &Walked<'_>, &mut Cache) -> T) -> T {
+    let space = space(&CODE);
+    let words = [STACK + 0x100, FUNCTION + 4].map(u64::to_le_bytes).concat();
+    let memory = Regions::new(vec![Copy {
+        address: STACK,
+        bytes: &words,
+    }]);
+    let regs = Regs::frame(fake.pc, STACK, STACK);
+    let start = Start {
+        regs,
+        first_frame: fake.first_frame,
+        sampled_ip: None,
+    };
+    let subject = Subject {
+        space: &space,
+        memory: &memory,
+        truth: &truth(FUNCTION, fake.cfa),
+        live: &regs,
+    };
+    let walked = Walked {
+        chain: &Chain::default(),
+        ended: Code::NoRow,
+        start: &start,
+        is_fake: fake.is_fake,
+        left_wrong: false,
+        place: Place {
+            space: &space,
+            memory: &memory,
+        },
+    };
+    run(&subject, &walked, &mut Cache::new())
+}
+
+#[test]
+fn fake_registers_start_wrong_if_they_are_of_the_frame_and_give_another_cfa() {
+    let wrong = |fake: Fake| {
+        with_walk(&fake, |subject, walked, cache| {
+            starts_wrong(subject, &FramePointer, walked, 0, cache)
+        })
+    };
+    assert!(wrong(FAKE));
+    let cfa = STACK + 16;
+    assert!(!wrong(Fake { cfa, ..FAKE }), "the true CFA");
+    let pc = FUNCTION + 1;
+    assert!(!wrong(Fake { pc, ..FAKE }), "of another frame");
+    let is_fake = false;
+    assert!(!wrong(Fake { is_fake, ..FAKE }), "the real ones");
+    let first_frame = Some(STACK);
+    assert!(
+        !wrong(Fake {
+            first_frame,
+            ..FAKE
+        }),
+        "frames are skipped"
+    );
+}
+
+#[test]
+fn a_walk_that_could_not_begin_is_diagnosed_by_how_it_ended() {
+    let code = |verdict| {
+        with_walk(&FAKE, |subject, walked, cache| {
+            let found = diagnose(subject, None, walked, verdict, 0, cache);
+            found.map(|d| (d.code, d.frame))
+        })
+    };
+    assert_eq!(code(Verdict::Unsupported), Some((Code::NoRow, 0)));
+    assert_eq!(code(Verdict::Looped), Some((Code::NoRow, 0)));
+    assert_eq!(code(Verdict::Unjudged), None);
+    assert_eq!(code(Verdict::Ok), None);
+}

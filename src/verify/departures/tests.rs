@@ -1,0 +1,164 @@
+//! Which outcomes a function's departure bears out.
+
+use super::*;
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::reason::Code;
+
+const AFTER: Cpu = Cpu {
+    rip: 0x20,
+    rsp: 0x10,
+    saved: [1, 2, 3, 4, 5, 6],
+};
+
+fn found(reg: Reg, given: Option<u64>) -> Contradiction {
+    Contradiction {
+        frame: 0,
+        pc: CodeAddress::Instruction(0x1000),
+        code: Code::WrongRegister,
+        reg,
+        given,
+        truth: 99,
+        misread: false,
+        reason: None,
+        row: None,
+    }
+}
+
+/// What is true behind the departure.
+fn right() -> [Contradiction; 3] {
+    [
+        found(Reg::Rsp, Some(0x10)),
+        found(Reg::Rip, Some(0x20)),
+        found(Reg::R12, Some(3)),
+    ]
+}
+
+/// Outcome 1 says this; it is met in the frame of function 5, which leaves. Does that bear it out?
+fn is_borne_out(found: &[Contradiction]) -> bool {
+    let mut departures = Departures::default();
+    departures.learn(1, found);
+    departures.meet(1, Some(5), 100);
+    departures.leave(Some(5), &AFTER);
+    assert!(departures.left(1) < 2);
+    departures.left(1) == 1
+}
+
+#[test]
+fn every_value_that_the_row_gave_must_be_there_behind_the_jump() {
+    assert!(is_borne_out(&right()));
+    for (place, reg) in [Reg::Rsp, Reg::Rip, Reg::R12].into_iter().enumerate() {
+        let mut other = right();
+        other[place] = found(reg, Some(7));
+        assert!(!is_borne_out(&other), "{reg:?} is another");
+        other[place] = found(reg, None);
+        assert!(!is_borne_out(&other), "{reg:?} is not given");
+        let mut misread = right();
+        misread[place].misread = true;
+        assert!(!is_borne_out(&misread));
+    }
+    let saved = Reg::CALLEE_SAVED.into_iter().zip(1..);
+    let saved: Vec<_> = saved.map(|(reg, value)| found(reg, Some(value))).collect();
+    assert!(is_borne_out(&saved));
+    // Nobody knows what rax is there.
+    assert!(!is_borne_out(&[found(Reg::Rax, Some(1))]));
+    assert!(!is_borne_out(&[]));
+}
+
+#[test]
+fn once_borne_out_each_time_counts() {
+    let mut departures = Departures::default();
+    departures.learn(1, &right());
+    for times in 1..4 {
+        departures.meet(1, Some(5), 100 * times);
+        // Of another function, and of one whose rows were never wrong.
+        departures.leave(Some(6), &AFTER);
+        assert_eq!(departures.left(1), times - 1);
+        departures.leave(Some(5), &AFTER);
+        assert_eq!((departures.left(1), departures.left(2)), (times, 0));
+        departures.leave(Some(5), &AFTER);
+        assert_eq!(departures.left(1), times, "it was not met again");
+    }
+}
+
+#[test]
+fn what_its_departure_did_not_bear_out_is_over() {
+    let mut departures = Departures::default();
+    departures.learn(1, &right());
+    departures.meet(1, Some(5), 100);
+    departures.leave(Some(5), &Cpu { rsp: 8, ..AFTER });
+    departures.leave(Some(5), &AFTER);
+    assert_eq!(departures.left(1), 0);
+}
+
+#[test]
+fn what_was_met_since_rsp_was_loaded_or_by_who_loaded_it_is_of_the_departure() {
+    let left = |activation, number, loads: bool, function| {
+        let mut departures = Departures::default();
+        departures.learn(1, &right());
+        departures.meet(1, activation, number);
+        if loads {
+            departures.load(Some(7), 100);
+        }
+        departures.leave(function, &AFTER);
+        departures.left(1) == 1
+    };
+    assert!(
+        left(Some(7), 50, true, Some(5)),
+        "of the one that loaded it"
+    );
+    assert!(!left(Some(7), 50, false, Some(5)), "nobody loaded it");
+    assert!(left(None, 101, true, Some(5)), "since then");
+    assert!(!left(None, 100, true, Some(5)), "with the load itself");
+    assert!(!left(None, 101, false, Some(5)));
+    // A function that is not known is not the same as another.
+    assert!(!left(None, 50, false, None));
+    assert!(!left(Some(8), 50, true, None));
+}
+
+#[test]
+fn a_jump_belongs_to_a_load_64_instructions_before() {
+    let mut departures = Departures::default();
+    assert!(!departures.is_leaving(100));
+    departures.load(Some(5), 100);
+    assert!(departures.is_leaving(100) && departures.is_leaving(164));
+    assert!(!departures.is_leaving(165));
+    departures.leave(Some(5), &AFTER);
+    assert!(!departures.is_leaving(101), "it is over");
+}
+
+#[test]
+fn of_1024_outcomes_the_older_half_is_forgotten() {
+    let mut departures = Departures::default();
+    for outcome in 0..1024 {
+        departures.learn(outcome, &right());
+        departures.meet(outcome, Some(5), 1);
+    }
+    let mut full = Departures::default();
+    std::mem::swap(&mut full.given, &mut departures.given);
+    std::mem::swap(&mut full.seen, &mut departures.seen);
+    full.meet(2000, Some(5), 1);
+    full.leave(Some(5), &AFTER);
+    assert_eq!((full.left(511), full.left(512), full.left(1023)), (0, 1, 1));
+    let mut departures = Departures::default();
+    for outcome in 0..1024 {
+        departures.learn(outcome, &right());
+        departures.meet(outcome, Some(5), 1);
+    }
+    departures.leave(Some(5), &AFTER);
+    assert_eq!((departures.left(0), departures.left(1023)), (1, 1));
+}
+
+#[test]
+fn the_values_of_4096_outcomes_are_remembered() {
+    let mut departures = Departures::default();
+    for outcome in 0..4097 {
+        departures.learn(outcome, &right());
+    }
+    for outcome in [4095, 4096] {
+        departures.meet(outcome, Some(5), 1);
+    }
+    departures.leave(Some(5), &AFTER);
+    assert_eq!((departures.left(4095), departures.left(4096)), (1, 0));
+    // Each has a number, and a list of its registers and values.
+    assert!(departures.bytes() > 4095 * 24, "{}", departures.bytes());
+}

@@ -1,0 +1,231 @@
+//! Which instructions are shown around a finding, and the shape of code.
+
+use super::*;
+use crate::check::Contradiction;
+use crate::verify::findings::Check;
+use crate::verify::marks::Marks;
+use crate::verify::memory::MemoryUse;
+use crate::verify::places::Places;
+use crate::verify::stores::SlotStores;
+use iced_x86::Register;
+use std::sync::Arc;
+use unwind_sim_unwind::image::{AddressSpace, Bytes, ImageParts, Section, SectionKind, Symbol};
+use unwind_sim_unwind::reason::Code as ReasonCode;
+use unwind_sim_unwind::regs::Reg;
+
+const START: u64 = 0x1000;
+const BIAS: u64 = 0x10_0000;
+/// push rbp; mov rbp, rsp; call; call rax; pop rbp; ret
+const CODE: [u8; 13] = [
+    0x55, 0x48, 0x89, 0xe5, 0xe8, 0, 0, 0, 0, 0xff, 0xd0, 0x5d, 0xc3,
+];
+
+/// A mapping of code of which `symbol` bytes are a function, at its start.
+fn mapping(text: &[u8], symbol: Option<u64>) -> Mapping {
+    let symbol = symbol.map(|size| Symbol {
+        address: START,
+        size,
+        name: "function".into(),
+    });
+    let size = text.len() as u64;
+    let image = Image::new(ImageParts {
+        text: std::iter::once(START..START + size).collect(),
+        sections: vec![Section {
+            kind: SectionKind::Text,
+            address: START,
+            data: Bytes::from_vec(text.to_vec()),
+        }],
+        symbols: symbol.into_iter().collect(),
+        ..ImageParts::default()
+    });
+    Mapping {
+        range: BIAS + START..BIAS + START + size,
+        bias: BIAS,
+        image: Some(Arc::new(image)),
+        name: String::new(),
+    }
+}
+
+/// Results of a run that executed the instructions at these addresses of the image.
+fn results(mapping: &Mapping, executed: &[u64]) -> Results {
+    let (mut places, mut space) = (Places::default(), AddressSpace::new());
+    space.map(mapping.clone());
+    assert_eq!(places.at(&space, BIAS + START), 0);
+    let mut marks = Marks::new();
+    for svma in executed {
+        marks.insert(0, svma + BIAS);
+    }
+    Results {
+        tallies: Vec::new(),
+        findings: Vec::new(),
+        disagreements: Vec::new(),
+        instructions: 0,
+        truth: Default::default(),
+        addresses: 0,
+        executed: marks,
+        places,
+        stores: SlotStores::default(),
+        memory: MemoryUse::default(),
+    }
+}
+
+fn finding(pc: CodeAddress) -> Finding {
+    let contradiction = Contradiction {
+        frame: 0,
+        pc,
+        code: ReasonCode::WrongCfa,
+        reg: Reg::Rsp,
+        given: Some(1),
+        truth: 2,
+        misread: false,
+        reason: None,
+        row: None,
+    };
+    Finding {
+        unwinder: 0,
+        check: Check::Instruction,
+        place: 0,
+        address: pc.value(),
+        code: ReasonCode::WrongCfa,
+        reg: Reg::Rsp,
+        first: 0,
+        count: 1,
+        contradiction,
+    }
+}
+
+fn instruction(svma: u64) -> CodeAddress {
+    CodeAddress::Instruction(svma + BIAS)
+}
+
+fn behind(svma: u64) -> CodeAddress {
+    CodeAddress::Return(svma + BIAS)
+}
+
+/// The addresses in the image that are shown, and the one that is marked.
+fn shown(symbol: Option<u64>, executed: &[u64], pc: CodeAddress) -> (Vec<u64>, Option<u64>) {
+    let mapping = mapping(&CODE, symbol);
+    let results = results(&mapping, executed);
+    let mut text = String::new();
+    listing(&mut text, &results, &finding(pc));
+    let (mut all, mut marked) = (Vec::new(), None);
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let is_marked = words[0] == ">";
+        let address = u64::from_str_radix(words[usize::from(is_marked)], 16);
+        let svma = address.expect("an address") - BIAS;
+        all.push(svma);
+        if is_marked {
+            assert_eq!(marked.replace(svma), None, "one is marked");
+            // It is pointed at from its first letter to its last.
+            let below = lines.next().expect("what points at it");
+            let start = below.find('^').expect("what points at it");
+            assert_eq!(below.trim_start().trim_matches('^'), "");
+            assert_eq!(below.len(), line.len());
+            assert_eq!(
+                line[..start].trim_end(),
+                format!("      > {address:>12x}", address = svma + BIAS)
+            );
+        }
+    }
+    (all, marked)
+}
+
+#[test]
+fn two_instructions_before_and_behind_are_shown() {
+    let function = Some(13);
+    let at = |svma| shown(function, &[], instruction(svma));
+    let middle = vec![0x1001, 0x1004, 0x1009, 0x100b, 0x100c];
+    assert_eq!(at(0x1009), (middle.clone(), Some(0x1009)));
+    let first = vec![0x1000, 0x1001, 0x1004];
+    assert_eq!(at(0x1000), (first, Some(0x1000)));
+    let last = vec![0x1009, 0x100b, 0x100c];
+    assert_eq!(at(0x100c), (last, Some(0x100c)));
+    assert_eq!(at(0x2000), (vec![], None), "no code");
+    // Behind a call it is the call.
+    assert_eq!(shown(function, &[], behind(0x100b)), (middle, Some(0x1009)));
+}
+
+#[test]
+fn without_a_start_executed_instructions_lead_the_way_back() {
+    let executed = [0x1000, 0x1001, 0x1004, 0x1009];
+    let middle = vec![0x1001, 0x1004, 0x1009, 0x100b, 0x100c];
+    let at = |executed: &[u64], pc| shown(None, executed, pc);
+    let found = at(&executed, instruction(0x1009));
+    assert_eq!(found, (middle.clone(), Some(0x1009)));
+    assert_eq!(at(&executed, behind(0x100b)), (middle, Some(0x1009)));
+    // As far as they are executed, one behind the other.
+    let known = vec![0x1004, 0x1009, 0x100b, 0x100c];
+    let found = at(&[0x1000, 0x1004], instruction(0x1009));
+    assert_eq!(found, (known, Some(0x1009)));
+    let alone = vec![0x1009, 0x100b, 0x100c];
+    let found = at(&[0x1000, 0x1001], instruction(0x1009));
+    assert_eq!(found, (alone.clone(), Some(0x1009)));
+    // Nothing is known: the bytes before are a call.
+    assert_eq!(at(&[], behind(0x100b)), (alone, Some(0x1009)));
+    let near = vec![0x1004, 0x1009, 0x100b];
+    assert_eq!(at(&[], behind(0x1009)), (near, Some(0x1004)));
+    // No call ends here.
+    assert_eq!(at(&[], behind(0x1004)), (vec![], None));
+    assert_eq!(at(&executed, behind(0x1004)), (vec![], None));
+}
+
+#[test]
+fn a_start_at_most_64_kib_before_leads_there() {
+    let text = vec![0x90; 0x1_0010];
+    let mapping = mapping(&text, Some(0x2_0000));
+    let results = results(&mapping, &[]);
+    let finding = finding(instruction(START));
+    let code = Code {
+        results: &results,
+        finding: &finding,
+        mapping: &mapping,
+        image: mapping.image.as_ref().expect("an image"),
+    };
+    let anchors = |svma| code.anchors(svma).collect::<Vec<_>>();
+    assert_eq!(anchors(START), [START]);
+    assert_eq!(anchors(START + 0x1_0000), [START]);
+    assert_eq!(anchors(START + 0x1_0001), [0; 0]);
+    assert_eq!(code.up_to(START + 5).len(), 5);
+}
+
+fn decoded(bytes: &[u8]) -> Instruction {
+    Decoder::with_ip(64, bytes, START, DecoderOptions::NONE).decode()
+}
+
+#[test]
+fn near_calls_direct_or_not_are_calls() {
+    for call in [&[0xe8, 0, 0, 0, 0][..], &[0xff, 0xd0], &[0xff, 0x10]] {
+        assert!(is_call(&decoded(call)), "{call:x?}");
+    }
+    for other in [&[0xe9, 0, 0, 0, 0][..], &[0xff, 0xe0], &[0xc3], &[0x90]] {
+        assert!(!is_call(&decoded(other)), "{other:x?}");
+    }
+}
+
+#[test]
+fn a_shape_has_registers_and_kinds_and_no_constants() {
+    // mov rax, [rbx+rcx*4+8]
+    let load = decoded(&[0x48, 0x8b, 0x44, 0x8b, 8]);
+    let place = (Register::RBX as u64) << 32 | Register::RCX as u64;
+    let expected = [load.code() as u64, Register::RAX as u64, place];
+    assert_eq!(shape_of(&load), expected);
+    // add eax, 5 and add eax, 6
+    let (five, six) = (decoded(&[0x83, 0xc0, 5]), decoded(&[0x83, 0xc0, 6]));
+    let constant = 1 << 63 | OpKind::Immediate8to32 as u64;
+    let expected = [five.code() as u64, Register::EAX as u64, constant];
+    assert_eq!(shape_of(&five), expected);
+    assert_eq!(shape_of(&five), shape_of(&six));
+}
+
+#[test]
+fn the_shape_of_a_finding_is_that_of_four_instructions() {
+    let mapping = mapping(&CODE, Some(13));
+    let results = results(&mapping, &[]);
+    let found = shape(&results, &finding(instruction(START)));
+    let parts = [&CODE[..], &CODE[1..], &CODE[4..], &CODE[9..]];
+    let expected: Vec<_> = parts.iter().flat_map(|b| shape_of(&decoded(b))).collect();
+    assert_eq!(found, Some(expected));
+    assert_eq!(shape(&results, &finding(instruction(0x9000))), None);
+}
