@@ -79,7 +79,9 @@ fn file_name(path: &str) -> &str {
 }
 
 fn every_engine() -> Result<Run, RunError> {
-    let names = crate::spec::ALL.iter().chain(&crate::spec::KERNEL);
+    let names = crate::unwinders::ALL
+        .iter()
+        .chain(&crate::unwinders::KERNEL);
     let names: Vec<String> = names.map(|s| (*s).to_owned()).collect();
     let against = crate::run::Against::Truth;
     let engines = crate::spec::engines(&names)?;

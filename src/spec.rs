@@ -2,31 +2,16 @@
 
 use crate::engine::Engine;
 use crate::own::{CommandUnwinder, StartError};
-use unwind_sim_unwind::derived::Tables;
-use unwind_sim_unwind::dwarf::Dwarf;
-use unwind_sim_unwind::fp::FramePointer;
-use unwind_sim_unwind::kernel::{KernelUnwinder, Kind, Version};
-use unwind_sim_unwind::lbr;
-use unwind_sim_unwind::orc::{Encoding, Orc};
-use unwind_sim_unwind::sframe::{Profile, Sframe};
-use unwind_sim_unwind::unwinder::{Guess, Lbr, WithFallback};
-use unwind_sim_unwind::walk::Finder;
-
-/// What `--unwinder all` means.
-pub const ALL: [&str; 6] = ["dwarf", "sframe", "orc", "fp", "guess", "lbr"];
-/// What a command uses that is not told.
-pub const DEFAULT: [&str; 5] = ["dwarf", "sframe", "orc", "fp", "guess"];
-/// The kernel's own, which are what is meant in front of a kernel's stacks.
-pub const KERNEL: [&str; 3] = ["orc:kernel", "fp:kernel", "guess:kernel"];
-/// Behind a profile of this name stands a kernel's version, or nothing.
-const KERNEL_PROFILE: &str = "kernel";
+use crate::unwinders::{self, ALL};
+use unwind_sim_unwind::unwinder::WithFallback;
 
 /// An unwinder's name that means nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
     /// No such unwinder.
     #[error(
-        "no unwinder `{name}`; there are dwarf, sframe, orc, fp, guess, lbr, and cmd:PROGRAM for your own"
+        "no unwinder `{name}`; there are {}, and cmd:PROGRAM for your own",
+        ALL.join(", ")
     )]
     Unknown {
         /// The name given.
@@ -94,77 +79,19 @@ fn single(spec: &str) -> Result<Engine, SpecError> {
         Some((name, profile)) => (name, Some(profile)),
         None => (spec, None),
     };
-    let unknown_profile = |known: &str| SpecError::Profile {
+    // `orc:kernel-6.4` is `orc:kernel` with the profile `-6.4`.
+    let version = profile.and_then(|profile| profile.strip_prefix("kernel"));
+    let kernel = version.and_then(|version| {
+        let entry = unwinders::entry(&format!("{name}:kernel"))?;
+        Some((entry, Some(version)))
+    });
+    let found = kernel.or_else(|| Some((unwinders::entry(name)?, profile)));
+    let (entry, wanted) = found.ok_or_else(|| SpecError::Unknown {
+        name: name.to_owned(),
+    })?;
+    entry.engine(wanted).map_err(|known| SpecError::Profile {
         name: name.to_owned(),
         profile: profile.unwrap_or_default().to_owned(),
-        known: known.to_owned(),
-    };
-    let table = |finder: Box<dyn Finder>| Ok(Engine::Table(finder));
-    let kind = Kind::ALL.into_iter().find(|k| k.as_str() == name);
-    let kernel = profile.and_then(|p| p.strip_prefix(KERNEL_PROFILE));
-    if let (Some(kind), Some(version)) = (kind, kernel) {
-        let known = format!(
-            "kernel, and kernel-VERSION, such as {}",
-            Version::NAMES.join(", ")
-        );
-        let version = match version.strip_prefix('-') {
-            Some(version) => {
-                Some(Version::from_name(version).ok_or_else(|| unknown_profile(&known))?)
-            }
-            None if version.is_empty() => None,
-            None => return Err(unknown_profile(&known)),
-        };
-        return Ok(Engine::Kernel(KernelUnwinder::new(kind, version, None)));
-    }
-    match (name, profile) {
-        ("dwarf", None) => table(Box::new(Dwarf::new())),
-        ("fp", None) => table(Box::new(FramePointer)),
-        ("guess", None) => Ok(Engine::Other(Box::new(Guess))),
-        ("lbr", profile) => {
-            let known = "a depth such as 8, stitch, and both, such as 8-stitch";
-            let options = lbr_options(profile).ok_or_else(|| unknown_profile(known))?;
-            Ok(Engine::Other(Box::new(Lbr::new(options))))
-        }
-        ("sframe", profile) => {
-            let chosen = profile.map_or(Some(Profile::default()), Profile::from_name);
-            let known = Profile::ALL.map(Profile::as_str).join(", ");
-            let profile = chosen.ok_or_else(|| unknown_profile(&known))?;
-            table(Box::new(Sframe::new(profile, Tables::default())))
-        }
-        ("orc", None) => table(Box::new(Orc::new(None, Tables::default()))),
-        ("orc", Some(version)) => {
-            let known = "the kernel versions whose layout there is: 4.14, 5.12, 6.3, 6.4, 7.1";
-            let encoding =
-                Encoding::from_kernel_version(version).ok_or_else(|| unknown_profile(known))?;
-            table(Box::new(Orc::new(Some(encoding), Tables::default())))
-        }
-        ("fp" | "guess", Some(_)) => Err(unknown_profile("kernel and kernel-VERSION")),
-        ("dwarf", Some(_)) => Err(unknown_profile("none")),
-        _ => Err(SpecError::Unknown {
-            name: name.to_owned(),
-        }),
-    }
-}
-
-/// `DEPTH`, `stitch`, `DEPTH-stitch`, or nothing.
-fn lbr_options(profile: Option<&str>) -> Option<lbr::Options> {
-    let mut options = lbr::Options::default();
-    let Some(profile) = profile else {
-        return Some(options);
-    };
-    let depth = match profile.strip_suffix("stitch") {
-        Some("") => {
-            return Some(lbr::Options {
-                stitch: true,
-                ..options
-            });
-        }
-        Some(depth) => {
-            options.stitch = true;
-            depth.strip_suffix('-')?
-        }
-        None => profile,
-    };
-    options.depth = Some(depth.parse().ok().filter(|&depth| depth > 0)?);
-    Some(options)
+        known,
+    })
 }

@@ -1,11 +1,244 @@
-//! What unwinders there are: names, profiles, and what each needs.
+//! The unwinders: one table, from which names, profiles, default sets, help and errors are made.
+//!
+//! A new unwinder is one row here and its own folder. Not here: the grammar of the command line
+//! (`spec.rs`).
 
 use crate::engine::Engine;
-use crate::spec;
-use unwind_sim_unwind::kernel::Version;
-use unwind_sim_unwind::orc::Encoding;
+use unwind_sim_unwind::derived::Tables;
+use unwind_sim_unwind::dwarf::Dwarf;
+use unwind_sim_unwind::fp::FramePointer;
+use unwind_sim_unwind::kernel::{KernelUnwinder, Kind, Version};
+use unwind_sim_unwind::lbr;
+use unwind_sim_unwind::orc::{Encoding, Orc};
 use unwind_sim_unwind::regs::Reg;
-use unwind_sim_unwind::sframe::Profile;
+use unwind_sim_unwind::sframe::{Profile, Sframe};
+use unwind_sim_unwind::unwinder::{Guess, Lbr};
+use unwind_sim_unwind::walk::Finder;
+
+/// A row of the table.
+pub(crate) struct Entry {
+    /// The name on the command line. One that ends in `:kernel` is Linux's own unwinder.
+    pub(crate) name: &'static str,
+    about: &'static str,
+    /// The sections it reads; empty if it needs no table.
+    tables: &'static str,
+    /// The sets that it belongs to: [`DEFAULT`] and its neighbours.
+    sets: u8,
+    /// Profiles, as they are listed. `N` stands for a number.
+    profiles: fn() -> Vec<String>,
+    /// The unwinder with a profile; `None` if there is no such profile.
+    make: fn(Option<&str>) -> Option<Engine>,
+    /// The profiles in words, for errors.
+    known: fn() -> String,
+}
+
+const IN_ALL: u8 = 1;
+const IN_DEFAULT: u8 = 1 << 1;
+const IN_KERNEL: u8 = 1 << 2;
+/// Reads a table of the image.
+const READS_TABLE: u8 = 1 << 3;
+/// Finds rules, which the walk applies.
+const FINDS_RULES: u8 = 1 << 4;
+
+const TABLE: u8 = IN_ALL | IN_DEFAULT | READS_TABLE | FINDS_RULES;
+
+const UNWINDERS: [Entry; 9] = [
+    Entry {
+        name: "dwarf",
+        about: "DWARF call frame information",
+        tables: ".eh_frame, .debug_frame",
+        sets: TABLE,
+        profiles: Vec::new,
+        make: |profile| plain(profile, || table(Dwarf::new())),
+        known: || "none".to_owned(),
+    },
+    Entry {
+        name: "sframe",
+        about: "SFrame, versions 1 to 3",
+        tables: ".sframe, else derived from .eh_frame",
+        sets: TABLE,
+        profiles: || owned(&Profile::ALL.map(Profile::as_str)),
+        make: |profile| {
+            let profile = profile.map_or(Some(Profile::default()), Profile::from_name)?;
+            Some(table(Sframe::new(profile, Tables::default())))
+        },
+        known: || Profile::ALL.map(Profile::as_str).join(", "),
+    },
+    Entry {
+        name: "orc",
+        about: "ORC, as kernels use it",
+        tables: ".orc_unwind and .orc_unwind_ip, else derived from .eh_frame",
+        sets: TABLE,
+        profiles: || owned(&Encoding::ALL.map(Encoding::as_str)),
+        make: |profile| {
+            let encoding = match profile {
+                Some(version) => Some(Encoding::from_kernel_version(version)?),
+                None => None,
+            };
+            Some(table(Orc::new(encoding, Tables::default())))
+        },
+        known: || "the kernel versions whose layout there is: 4.14, 5.12, 6.3, 6.4, 7.1".to_owned(),
+    },
+    Entry {
+        name: "fp",
+        about: "frame pointers",
+        tables: "",
+        sets: IN_ALL | IN_DEFAULT | FINDS_RULES,
+        profiles: Vec::new,
+        make: |profile| plain(profile, || table(FramePointer)),
+        known: || "kernel and kernel-VERSION".to_owned(),
+    },
+    Entry {
+        name: "guess",
+        about: "every word of the stack that is a code address",
+        tables: "",
+        sets: IN_ALL | IN_DEFAULT,
+        profiles: Vec::new,
+        make: |profile| plain(profile, || Engine::Other(Box::new(Guess))),
+        known: || "kernel and kernel-VERSION".to_owned(),
+    },
+    Entry {
+        name: "lbr",
+        about: "the processor's branch records in call-stack mode",
+        tables: "",
+        sets: IN_ALL,
+        profiles: || owned(&["N", "stitch", "N-stitch"]),
+        make: |profile| Some(Engine::Other(Box::new(Lbr::new(lbr_options(profile)?)))),
+        known: || "a depth such as 8, stitch, and both, such as 8-stitch".to_owned(),
+    },
+    Entry {
+        name: "orc:kernel",
+        about: "Linux's own ORC unwinder, for a kernel's stacks",
+        tables: ".orc_unwind and .orc_unwind_ip of the kernel",
+        sets: IN_KERNEL,
+        profiles: kernel_profiles,
+        make: |version| kernel(Kind::Orc, version),
+        known: kernel_known,
+    },
+    Entry {
+        name: "fp:kernel",
+        about: "Linux's own frame-pointer unwinder, for a kernel's stacks",
+        tables: "",
+        sets: IN_KERNEL,
+        profiles: kernel_profiles,
+        make: |version| kernel(Kind::Fp, version),
+        known: kernel_known,
+    },
+    Entry {
+        name: "guess:kernel",
+        about: "Linux's own scan, for a kernel's stacks",
+        tables: "",
+        sets: IN_KERNEL,
+        profiles: kernel_profiles,
+        make: |version| kernel(Kind::Guess, version),
+        known: kernel_known,
+    },
+];
+
+/// What `--unwinder all` means.
+pub const ALL: [&str; count(IN_ALL)] = names(IN_ALL);
+/// Used where one is needed and the command line names none; also the reference of a comparison.
+pub const REFERENCE: &str = ALL[0];
+/// Used where the command line names none.
+pub const DEFAULT: [&str; count(IN_DEFAULT)] = names(IN_DEFAULT);
+/// Linux's own unwinders, which `all` means for a kernel's stacks.
+pub const KERNEL: [&str; count(IN_KERNEL)] = names(IN_KERNEL);
+/// Those that read a table of the image.
+pub const TABLES: [&str; count(READS_TABLE)] = names(READS_TABLE);
+/// Those that find rules: what they say depends on no other word than those of true frames.
+pub const FINDERS: [&str; count(FINDS_RULES)] = names(FINDS_RULES);
+
+const fn count(set: u8) -> usize {
+    let (mut number, mut row) = (0, 0);
+    while row < UNWINDERS.len() {
+        number += (UNWINDERS[row].sets & set != 0) as usize;
+        row += 1;
+    }
+    number
+}
+
+const fn names<const N: usize>(set: u8) -> [&'static str; N] {
+    let mut names = [""; N];
+    let (mut number, mut row) = (0, 0);
+    while row < UNWINDERS.len() {
+        if UNWINDERS[row].sets & set != 0 {
+            names[number] = UNWINDERS[row].name;
+            number += 1;
+        }
+        row += 1;
+    }
+    names
+}
+
+/// The row of a name.
+pub(crate) fn entry(name: &str) -> Option<&'static Entry> {
+    const ROWS: &[Entry] = &UNWINDERS;
+    ROWS.iter().find(|entry| entry.name == name)
+}
+
+impl Entry {
+    /// The unwinder with a profile.
+    ///
+    /// # Errors
+    /// The profiles that it has, in words.
+    pub(crate) fn engine(&self, profile: Option<&str>) -> Result<Engine, String> {
+        (self.make)(profile).ok_or_else(self.known)
+    }
+}
+
+fn plain(profile: Option<&str>, make: impl FnOnce() -> Engine) -> Option<Engine> {
+    profile.is_none().then(make)
+}
+
+fn table(finder: impl Finder + 'static) -> Engine {
+    Engine::Table(Box::new(finder))
+}
+
+/// Linux's own unwinder, of the recording's version or of `-VERSION`.
+fn kernel(kind: Kind, version: Option<&str>) -> Option<Engine> {
+    let version = match version.unwrap_or_default() {
+        "" => None,
+        version => Some(Version::from_name(version.strip_prefix('-')?)?),
+    };
+    Some(Engine::Kernel(KernelUnwinder::new(kind, version, None)))
+}
+
+fn kernel_profiles() -> Vec<String> {
+    let versions = Version::NAMES.iter();
+    versions.map(|v| format!("kernel-{v}")).collect()
+}
+
+fn kernel_known() -> String {
+    let versions = Version::NAMES.join(", ");
+    format!("kernel, and kernel-VERSION, such as {versions}")
+}
+
+/// `DEPTH`, `stitch`, `DEPTH-stitch`, or nothing.
+fn lbr_options(profile: Option<&str>) -> Option<lbr::Options> {
+    let mut options = lbr::Options::default();
+    let Some(profile) = profile else {
+        return Some(options);
+    };
+    let depth = match profile.strip_suffix("stitch") {
+        Some("") => {
+            return Some(lbr::Options {
+                stitch: true,
+                ..options
+            });
+        }
+        Some(depth) => {
+            options.stitch = true;
+            depth.strip_suffix('-')?
+        }
+        None => profile,
+    };
+    options.depth = Some(depth.parse().ok().filter(|&depth| depth > 0)?);
+    Some(options)
+}
+
+fn owned(names: &[&str]) -> Vec<String> {
+    names.iter().map(|n| (*n).to_owned()).collect()
+}
 
 /// An unwinder, as `unwind-sim unwinders` lists it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,81 +261,23 @@ pub struct Described {
     pub may_fall_back: bool,
 }
 
-/// Name, tables, what it is.
-const UNWINDERS: [(&str, &str, &str); 9] = [
-    (
-        "dwarf",
-        ".eh_frame, .debug_frame",
-        "DWARF call frame information",
-    ),
-    (
-        "sframe",
-        ".sframe, else derived from .eh_frame",
-        "SFrame, versions 1 to 3",
-    ),
-    (
-        "orc",
-        ".orc_unwind and .orc_unwind_ip, else derived from .eh_frame",
-        "ORC, as kernels use it",
-    ),
-    ("fp", "", "frame pointers"),
-    (
-        "guess",
-        "",
-        "every word of the stack that is a code address",
-    ),
-    (
-        "lbr",
-        "",
-        "the processor's branch records in call-stack mode",
-    ),
-    (
-        "orc:kernel",
-        ".orc_unwind and .orc_unwind_ip of the kernel",
-        "Linux's own ORC unwinder, for a kernel's stacks",
-    ),
-    (
-        "fp:kernel",
-        "",
-        "Linux's own frame-pointer unwinder, for a kernel's stacks",
-    ),
-    (
-        "guess:kernel",
-        "",
-        "Linux's own scan, for a kernel's stacks",
-    ),
-];
-
 /// Every unwinder but `cmd:PROGRAM`.
 pub fn all() -> Vec<Described> {
-    let described = UNWINDERS.into_iter().filter_map(|(name, tables, about)| {
-        let engine = spec::engine(name).ok()?;
+    let described = UNWINDERS.into_iter().filter_map(|entry| {
+        let engine = entry.engine(None).ok()?;
         Some(Described {
-            name,
-            about,
-            profiles: profiles(name),
+            name: entry.name,
+            about: entry.about,
+            profiles: (entry.profiles)(),
             registers: registers(&engine),
-            tables,
+            tables: entry.tables,
             needs_stack: engine.needs_stack(),
-            needs_branches: name == "lbr",
+            // Whatever is read, if the stack is not.
+            needs_branches: !engine.needs_stack(),
             may_fall_back: engine.finder().is_some(),
         })
     });
     described.collect()
-}
-
-fn profiles(name: &str) -> Vec<String> {
-    let owned = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect();
-    match name {
-        "sframe" => owned(&Profile::ALL.map(Profile::as_str)),
-        "orc" => owned(&Encoding::ALL.map(Encoding::as_str)),
-        "lbr" => owned(&["N", "stitch", "N-stitch"]),
-        _ if name.ends_with(":kernel") => {
-            let versions = Version::NAMES.iter();
-            versions.map(|v| format!("kernel-{v}")).collect()
-        }
-        _ => Vec::new(),
-    }
 }
 
 /// The registers that a walk carries; of one that finds no rules, those that it starts with.
@@ -126,6 +301,7 @@ fn registers(engine: &Engine) -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec;
 
     /// What is listed can be named, and what `all` and the defaults stand for is listed.
     #[test]
@@ -145,7 +321,7 @@ mod tests {
             );
         }
         let names: Vec<&str> = all.iter().map(|u| u.name).collect();
-        let known = spec::ALL.iter().chain(&spec::KERNEL).copied();
+        let known = ALL.iter().chain(&KERNEL).copied();
         assert_eq!(names, known.collect::<Vec<_>>());
         let dwarf = &all[0];
         assert_eq!(

@@ -67,7 +67,10 @@ fn check_confirmed(recorded: &Recorded) -> Result<(), Failed> {
     if !header.corruptions.is_empty() || !header.forgotten.is_empty() {
         return Ok(());
     }
-    let names: Vec<String> = cases::COLUMNS.iter().map(|s| (*s).to_owned()).collect();
+    let names: Vec<String> = unwind_sim::unwinders::DEFAULT
+        .iter()
+        .map(|s| (*s).to_owned())
+        .collect();
     let engines = spec::engines(&names).map_err(|e| e.to_string())?;
     let mut source = Source::samples(None);
     let mut faults = Vec::new();

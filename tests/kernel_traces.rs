@@ -11,6 +11,7 @@ use unwind_sim::kernel::perf_chain;
 use unwind_sim::run::{Against, Run, head};
 use unwind_sim::spec;
 use unwind_sim::text::comparison_text;
+use unwind_sim::unwinders;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::kernel::{
     CallchainEntry, CallchainOptions, UserEnd, UserFound, UserOutcome,
@@ -19,7 +20,7 @@ use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::start::{FakeVariant, Variant};
 use unwind_sim_unwind::verdict::Verdict;
 
-/// Recordings, each with the place of its kernel's own unwinder among [`spec::KERNEL`].
+/// Recordings, each with the place of its kernel's own unwinder among [`unwinders::KERNEL`].
 const RELEASES: [(&str, usize); 6] = [
     ("5.10", 0),
     ("6.1", 0),
@@ -37,7 +38,7 @@ fn open(name: &str) -> Input {
 
 fn run(against: Against) -> Run {
     Run {
-        engines: spec::engines(&spec::KERNEL.map(str::to_owned)).expect("they are ours"),
+        engines: spec::engines(&unwinders::KERNEL.map(str::to_owned)).expect("they are ours"),
         variants: Vec::new(),
         setting: Setting::default(),
         against,
@@ -125,7 +126,7 @@ fn what_is_wrong_at_each_instruction() {
             };
             let text = comparison_text(&comparison, &names, &explain, true);
             // Of an unwinder that such a kernel does not have only the counts.
-            let first = format!("\n{}: first", spec::KERNEL[own]);
+            let first = format!("\n{}: first", unwinders::KERNEL[own]);
             let (counts, _) = text.split_once("\n\n").unwrap_or((&text, ""));
             let (_, causes) = text.split_once(&first).unwrap_or((&text, ""));
             let causes = causes.split(":kernel: first").next().unwrap_or("");

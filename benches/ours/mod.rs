@@ -25,8 +25,8 @@ use crate::common::image::{Elf, Image};
 use crate::common::snapshot::{RBP, RIP, RSP, Snapshot};
 use crate::common::timing::Rival;
 
-/// The tables our walks go by; each appears in the names of its figures.
-pub(crate) const TABLES: [&str; 3] = ["dwarf", "sframe", "orc"];
+/// The tables our walks use; each appears in the names of its figures.
+pub(crate) use unwind_sim::unwinders::TABLES;
 
 /// A walk that fills a vector with addresses.
 type Walk<'a> = Box<dyn FnMut(&mut Vec<u64>) + 'a>;

@@ -4,20 +4,18 @@ use super::sample::Recorded;
 use crate::engine::{Engine, MemoryView, Outcome, Setting};
 use crate::spec;
 use crate::text::column_name;
+use crate::unwinders;
 use unwind_sim_corpus::case::{Case, Cell, Machine, Matrix, PointKey, Row, View};
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::verdict::Verdict;
 
-/// The unwinders of every matrix.
-pub const COLUMNS: [&str; 5] = ["dwarf", "sframe", "orc", "fp", "guess"];
-
-/// The matrix of a recorded case: [`COLUMNS`], of a kernel [`spec::KERNEL`], and whatever else its claims name.
+/// The matrix of a recorded case: [`unwinders::DEFAULT`], of a kernel [`unwinders::KERNEL`], and whatever else its claims name.
 pub fn matrix_of(recorded: &Recorded) -> Matrix {
     let header = &recorded.case.header;
     let columns = match header.machine {
-        Machine::Process => &COLUMNS[..],
-        Machine::Kernel => &spec::KERNEL[..],
+        Machine::Process => &unwinders::DEFAULT[..],
+        Machine::Kernel => &unwinders::KERNEL[..],
     };
     let mut unwinders: Vec<String> = columns.iter().map(|s| (*s).to_owned()).collect();
     for claim in header.right.iter().chain(&header.wrong) {

@@ -18,7 +18,7 @@ mod sample;
 
 pub use bless::{Blessed, bless};
 pub use build::{Program, ToolError};
-pub use matrix::{COLUMNS, expectation_of, matrix_of, setting_of};
+pub use matrix::{expectation_of, matrix_of, setting_of};
 pub use sample::Recorded;
 
 use crate::shell::quoted_path;

@@ -12,6 +12,7 @@ use unwind_sim::kernel;
 use unwind_sim::profile::Format;
 use unwind_sim::shell::quoted;
 use unwind_sim::spec;
+use unwind_sim::unwinders;
 use unwind_sim::verify::Program;
 use unwind_sim_emulator::Processor;
 use unwind_sim_emulator::linux::Options;
@@ -241,9 +242,9 @@ impl WalkArgs {
     pub(crate) fn engines(&self, input: &InputArgs, default: &[&str]) -> Result<Vec<Engine>> {
         let names = |names: &[&str]| names.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
         let specs = match self.unwinder.as_slice() {
-            [] if input.is_kernel()? => names(&spec::KERNEL),
+            [] if input.is_kernel()? => names(&unwinders::KERNEL),
             [] => names(default),
-            [all] if all == "all" && input.is_kernel()? => names(&spec::KERNEL),
+            [all] if all == "all" && input.is_kernel()? => names(&unwinders::KERNEL),
             named => named.to_vec(),
         };
         let specs = match input.kernel.version() {

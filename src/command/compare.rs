@@ -14,7 +14,7 @@ use unwind_sim::kernel;
 use unwind_sim::progress::Progress;
 use unwind_sim::run::{self, Against, Run};
 use unwind_sim::shell::path_argument;
-use unwind_sim::{json, spec, text};
+use unwind_sim::{json, text, unwinders};
 
 /// Put every stack in front of every unwinder: the matrix of verdicts, and the first divergences
 /// grouped by cause.
@@ -91,11 +91,11 @@ fn default_against(input: &Input) -> &'static str {
     }
     let first = input.trace().sample(0).ok();
     let Some((sample, kernel)) = first.as_ref().and_then(|s| Some((s, s.kernel.as_ref()?))) else {
-        return "dwarf";
+        return unwinders::REFERENCE;
     };
     let has_chain = sample.recorded.iter().any(|r| r.source == kernel::RECORDED);
     match kernel.states.is_empty() && !has_chain {
-        true => spec::KERNEL[0],
+        true => unwinders::KERNEL[0],
         false => kernel::RECORDED,
     }
 }
@@ -105,7 +105,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let against = args.judge.name();
     let against = against.unwrap_or_else(|| default_against(&input));
     let run = Run {
-        engines: args.walk.engines(&args.input, &spec::DEFAULT)?,
+        engines: args.walk.engines(&args.input, &unwinders::DEFAULT)?,
         variants: args.walk.variants()?,
         setting: args.walk.setting(&args.input.path)?,
         against: Against::from_name(against)?,

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use unwind_sim::compare::GroupBy;
 use unwind_sim::run::{Against, Run};
-use unwind_sim::{explain, pages};
+use unwind_sim::{explain, pages, unwinders};
 use unwind_sim_unwind::reason::Code;
 
 /// Explain a reason code, or one walk: which rule, which row, which words, and what is true.
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     };
     let recording = input.open()?;
     let run = Run {
-        engines: args.walk.engines(&input, &["dwarf"])?,
+        engines: args.walk.engines(&input, &[unwinders::REFERENCE])?,
         variants: args.walk.variants()?,
         setting: args.walk.setting(what)?,
         against: Against::from_name(args.judge.name().unwrap_or("truth"))?,

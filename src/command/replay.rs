@@ -10,7 +10,7 @@ use unwind_sim::confirm::{self, Source};
 use unwind_sim::engine::Engine;
 use unwind_sim::input::{FileKind, RECORDING, RECORDINGS, file_kind};
 use unwind_sim::run::{Against, Run};
-use unwind_sim::{json, kernel, profile, text};
+use unwind_sim::{json, kernel, profile, text, unwinders};
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::kernel::{CallchainOptions, UserWalk};
 
@@ -176,7 +176,7 @@ impl Args {
         if self.print == Some(Print::Perf) && walk.unwinder.is_empty() {
             walk.unwinder.push("orc:kernel".to_owned());
         }
-        walk.engines(&self.input, &["dwarf"])
+        walk.engines(&self.input, &[unwinders::REFERENCE])
     }
 
     fn source(&self) -> profile::Source {

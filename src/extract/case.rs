@@ -9,6 +9,7 @@ use super::reproduce::{Recorded, recorded};
 use super::{Extracted, NotWritable};
 use crate::engine::View;
 use crate::names::{Location, file_name};
+use crate::unwinders;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -35,8 +36,6 @@ const POISON: u64 = 0x0bad_0bad_0bad_0bad;
 const ELSEWHERE: &str = ".Lelsewhere";
 /// Longest name of a function, bytes.
 const NAME_BYTES_MAX: usize = 64;
-/// The unwinders that a claim is made of. A scan depends on words that only a real program has.
-const CLAIMED: [&str; 4] = ["dwarf", "sframe", "orc", "fp"];
 
 /// A case, and what has to come of it.
 pub struct Written {
@@ -120,7 +119,7 @@ impl Extracted {
         let program = self.meta.program.first();
         let program = program.map_or("a program", |p| file_name(p));
         let unwinders = match unwinders {
-            [] => CLAIMED.map(str::to_owned).to_vec(),
+            [] => unwinders::FINDERS.map(str::to_owned).to_vec(),
             named => named.to_vec(),
         };
         let recorded = recorded(&view, &unwinders)?;

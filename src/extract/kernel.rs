@@ -5,6 +5,7 @@ use super::file_name;
 use crate::engine::Engine;
 use crate::run::RunError;
 use crate::spec;
+use crate::unwinders;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use unwind_sim_corpus::model::Sample;
@@ -46,7 +47,7 @@ const KNOWN: [&str; 14] = [
 /// None: the unwinders' names are ours.
 pub(super) fn reduce(samples: &mut [(Sample<'static>, Vec<Mapping>)]) -> Result<(), RunError> {
     let mut used = BTreeSet::new();
-    let names: Vec<String> = spec::KERNEL.iter().map(|s| (*s).to_owned()).collect();
+    let names: Vec<String> = unwinders::KERNEL.iter().map(|s| (*s).to_owned()).collect();
     let engines = spec::engines(&names)?.into_iter();
     let mut engines: Vec<(Engine, Cache)> = engines.map(|e| (e, Cache::new())).collect();
     let (mut space, mut last): (_, &[Mapping]) = (AddressSpace::new(), &[]);

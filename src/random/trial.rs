@@ -10,6 +10,7 @@ use super::row::Table;
 use super::watch::Watch;
 use crate::engine::{Engine, Setting};
 use crate::spec;
+use crate::unwinders;
 use crate::verify::{self, Check, Finding, Request, Run};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -95,7 +96,7 @@ impl Bench {
     /// # Errors
     /// If it cannot be made.
     pub fn new() -> Result<Bench, Problem> {
-        let names = ["dwarf", "sframe", "orc"].map(str::to_owned);
+        let names = unwinders::TABLES.map(str::to_owned);
         Ok(Bench {
             directory: TempDir::new().map_err(setup)?,
             engines: spec::engines(&names).map_err(setup)?,
