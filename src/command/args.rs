@@ -455,7 +455,7 @@ impl MachineOptions {
             format!("--cpu {}", self.cpu.processor()),
         ];
         if self.root != Path::new("/") {
-            options.push(format!("--root {}", self.root.display()));
+            options.push(format!("--root {}", quoted(&self.root)));
         }
         if self.allow_write {
             options.push("--allow-write".to_owned());

@@ -11,6 +11,7 @@ use unwind_sim::baseline::{Baseline, Origin, Source};
 use unwind_sim::engine::{Engine, MemoryView, Setting};
 use unwind_sim::file_kind::FileKind;
 use unwind_sim::progress::Progress;
+use unwind_sim::shell::quoted;
 use unwind_sim::verify::{self, Request, report};
 use unwind_sim::{json, spec};
 
@@ -82,7 +83,7 @@ impl Args {
             format!("--view {view}"),
         ];
         let tables = self.tables_from.as_ref();
-        options.extend(tables.map(|path| format!("--tables-from {}", path.display())));
+        options.extend(tables.map(|path| format!("--tables-from {}", quoted(path))));
         options.extend(self.only.map(|address| format!("--only {address:#x}")));
         options.extend(self.machine.options_text());
         let program = self.machine.words().first().map(Path::new);

@@ -210,16 +210,11 @@ impl Code {
 
     /// What it takes.
     pub(super) fn memory(&self) -> MemoryUse {
-        let known = [
-            list_bytes(&self.instructions),
-            list_bytes(&self.blocks),
-            list_bytes(&self.returns),
-            self.returns_by_address.allocation_size(),
-            self.stores.bytes(),
-        ];
+        let lists = list_bytes(&self.instructions) + list_bytes(&self.blocks);
+        let returns = list_bytes(&self.returns) + self.returns_by_address.allocation_size();
         MemoryUse {
-            known: known.into_iter().sum(),
-            claims: [self.sets.bytes(), self.claims.bytes()].into_iter().sum(),
+            known: lists + returns + self.stores.bytes(),
+            claims: self.sets.bytes() + self.claims.bytes(),
             met: self.addresses.bytes(),
             ..MemoryUse::default()
         }

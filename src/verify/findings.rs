@@ -261,9 +261,8 @@ impl Findings {
 
     /// Heap bytes.
     pub(super) fn bytes(&self) -> usize {
-        let lists = [list_bytes(&self.outcomes), self.walks.allocation_size()];
-        let others = [self.departures.bytes(), self.log.bytes()];
-        lists.into_iter().chain(others).sum()
+        let walks = self.walks.allocation_size() + self.departures.bytes();
+        list_bytes(&self.outcomes) + self.log.bytes() + walks
     }
 
     /// All findings, by unwinder, check and address.

@@ -140,9 +140,8 @@ impl Log {
 
     /// Heap bytes.
     pub(super) fn bytes(&self) -> usize {
-        let shared = [self.kinds.bytes(), self.reasons.bytes(), self.rows.bytes()];
-        let own = [self.bytes.capacity(), size_of::<Last>()];
-        shared.into_iter().chain(own).sum()
+        let shared = self.kinds.bytes() + self.reasons.bytes() + self.rows.bytes();
+        self.bytes.capacity() + shared + size_of::<Last>()
     }
 }
 

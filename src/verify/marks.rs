@@ -53,8 +53,7 @@ impl<S: Eq + Hash> Marks<S> {
 
     /// Heap bytes.
     pub(super) fn bytes(&self) -> usize {
-        let parts = [list_bytes(&self.chunks), self.places.allocation_size()];
-        parts.into_iter().sum()
+        list_bytes(&self.chunks) + self.places.allocation_size()
     }
 }
 

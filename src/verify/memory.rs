@@ -29,9 +29,7 @@ impl MemoryUse {
             met,
             rows,
         } = self;
-        [decoded, known, claims, findings, met, rows]
-            .into_iter()
-            .sum()
+        decoded + known + claims + findings + met + rows
     }
 }
 

@@ -41,8 +41,7 @@ impl<T: Copy + Eq + Hash> Numbered<T> {
 
     /// Heap bytes.
     pub(super) fn bytes(&self) -> usize {
-        let parts = [list_bytes(&self.all), self.ids.allocation_size()];
-        parts.into_iter().sum()
+        list_bytes(&self.all) + self.ids.allocation_size()
     }
 }
 

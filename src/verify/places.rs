@@ -111,8 +111,7 @@ impl Places {
 
     /// Heap bytes.
     pub(super) fn bytes(&self) -> usize {
-        let parts = [list_bytes(&self.all), self.images.allocation_size()];
-        parts.into_iter().sum()
+        list_bytes(&self.all) + self.images.allocation_size()
     }
 }
 

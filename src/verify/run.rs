@@ -183,8 +183,8 @@ fn key(name: &str, finding: &Finding, places: &Places) -> Key {
 }
 
 /// Is there a contradiction that counts: of an unwinder that is not expected to err, by a check
-/// that does what the unwinder does, and not known before, or met more often? Or a disagreement among our own? Losses
-/// of derived tables count if the check is `strict`.
+/// that does what the unwinder does, and not known before, or met more often? Or a disagreement
+/// among our own? Losses of derived tables count if the check is `strict`.
 pub fn unexpected(
     engines: &[Engine],
     results: &Results,

@@ -304,19 +304,10 @@ impl Cache {
         fn of<T>(vec: &Vec<T>) -> usize {
             vec.capacity() * size_of::<T>()
         }
-        let parts = [
-            self.hot.bytes(),
-            of(&self.rules),
-            of(&self.packed),
-            of(&self.rows),
-            of(&self.units),
-            self.rule_keys.allocation_size(),
-            self.rule_ids.allocation_size(),
-            self.unit_ids.allocation_size(),
-            self.failed.allocation_size(),
-            self.commons.allocation_size(),
-        ];
-        parts.into_iter().sum()
+        let lists = of(&self.rules) + of(&self.packed) + of(&self.rows) + of(&self.units);
+        let keys = self.rule_keys.allocation_size() + self.rule_ids.allocation_size();
+        let units = self.unit_ids.allocation_size() + self.failed.allocation_size();
+        self.hot.bytes() + lists + keys + units + self.commons.allocation_size()
     }
 
     /// Forgets units, rows and hot addresses, and gives their memory back; they are compiled again

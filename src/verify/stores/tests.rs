@@ -26,7 +26,7 @@ fn counts(store: &SlotStore) -> [u64; 4] {
 #[test]
 fn the_first_change_is_told_and_all_are_counted() {
     let mut collector = Collector::default();
-    // The same again is told of only while nothing else is known.
+    // A store of the same value is the first that is reported only until a change is seen.
     collector.add(&hit(0x7000, 5), WRITER, 10, 5);
     collector.add(&hit(0x7010, 6), WRITER, 11, 7);
     collector.add(&hit(0x7020, 8), WRITER, 12, 9);

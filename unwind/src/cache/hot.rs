@@ -61,12 +61,9 @@ impl HotTable {
 
     /// Heap bytes.
     pub(super) fn bytes(&self) -> usize {
-        let parts = [
-            self.entries.capacity() * size_of::<Hot>(),
-            self.spaces.allocation_size(),
-            self.fallbacks.allocation_size(),
-        ];
-        parts.into_iter().sum()
+        self.entries.capacity() * size_of::<Hot>()
+            + self.spaces.allocation_size()
+            + self.fallbacks.allocation_size()
     }
 
     /// The space that keys belong to from here on.

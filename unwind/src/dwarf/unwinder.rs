@@ -333,6 +333,9 @@ pub struct Compiled {
     pub malformed: usize,
 }
 
+/// Bytes of the shortest FDE: its length, its CIE, an address and a length of two bytes each.
+const FDE_LEN_MIN: usize = 12;
+
 /// Compiles the whole table into `cache`.
 pub fn compile_all(image: &Image, kind: TableKind, cache: &mut Cache) -> Compiled {
     compile_all_as(image, kind, kind, &mut AsTheyAre, cache)
@@ -351,7 +354,8 @@ pub(crate) fn compile_all_as(
         return compiled;
     };
     if let Some(header) = Header::of(image, &table) {
-        cache.reserve_units(header.len());
+        let most = table.data.len() / FDE_LEN_MIN;
+        cache.reserve_units(header.len().min(most));
     }
     let mut program: Option<Program<'_>> = None;
     for entry in Entries::new(table) {

@@ -334,7 +334,7 @@ impl Code {
             finds.0.resize(FINDS, None);
         }
         // By reference: copied bit by bit it would have to be put together again.
-        let slot = &mut finds.0[ip as usize % FINDS];
+        let slot = &mut finds.0[(ip ^ ip >> 12) as usize % FINDS];
         if slot.as_ref().is_none_or(|(address, _)| *address != ip) {
             *slot = Some((ip, self.search(ip, true)));
         }

@@ -146,12 +146,12 @@ impl Header {
         }
         let version = Version::from_number(h[2]);
         let version = version.ok_or(Malformed::new(2, "version is not 1, 2 or 3"))?;
-        let defined: &[u8] = match version {
-            Version::V1 => &[FLAG_FDE_SORTED, FLAG_FRAME_POINTER],
-            Version::V2 => &[FLAG_FDE_SORTED, FLAG_FRAME_POINTER, FLAG_FUNC_START_PCREL],
-            Version::V3 => &[FLAG_FDE_SORTED, FLAG_FUNC_START_PCREL],
+        let defined = match version {
+            Version::V1 => FLAG_FDE_SORTED | FLAG_FRAME_POINTER,
+            Version::V2 => FLAG_FDE_SORTED | FLAG_FRAME_POINTER | FLAG_FUNC_START_PCREL,
+            Version::V3 => FLAG_FDE_SORTED | FLAG_FUNC_START_PCREL,
         };
-        if defined.iter().fold(h[3], |flags, flag| flags & !flag) != 0 {
+        if h[3] & !defined != 0 {
             return Err(Malformed::new(3, "undefined flag"));
         }
         if h[4] != ABI_AMD64 {

@@ -86,6 +86,62 @@ fn counts_of_zeros_are_scans_where_they_are_not_there() {
     }
 }
 
+/// Which of ZF clear and ZF set `loope` and `loopne` jump for, by prefixes: seen on an AMD EPYC, family
+/// 25, model 1. Intel's ignore them.
+#[test]
+fn the_last_repeat_prefix_decides_a_loop_on_amd() {
+    const SET: [bool; 2] = [false, true];
+    const CLEAR: [bool; 2] = [true, false];
+    let cases: [(&[u8], [bool; 2], [bool; 2]); 9] = [
+        (&[0xe1], SET, SET),
+        (&[0xe0], CLEAR, CLEAR),
+        (&[0xf2, 0xe1], SET, CLEAR),
+        (&[0xf3, 0xe1], SET, SET),
+        (&[0xf3, 0xe0], CLEAR, SET),
+        (&[0xf2, 0xf3, 0xe1], SET, SET),
+        (&[0xf3, 0xf2, 0xe1], SET, CLEAR),
+        (&[0xf2, 0xf3, 0xe0], CLEAR, SET),
+        (&[0x67, 0xf2, 0x48, 0xe1], SET, CLEAR),
+    ];
+    for (code, intel, amd) in cases {
+        let code = [code, &[0x10]].concat();
+        let behind = CODE + code.len() as u64;
+        for (text, jumps) in [("v2,intel", intel), ("v2,amd", amd)] {
+            for (rflags, jumps) in [(0x2, jumps[0]), (0x42, jumps[1])] {
+                let mut machine = machine_of(text, &code);
+                machine.state.set_gpr(reg::RCX, 5);
+                machine.state.set_rflags(rflags);
+                assert_eq!(machine.run(1, &mut ()), Exit::Limit);
+                let to = if jumps { behind + 0x10 } else { behind };
+                assert_eq!(machine.state.rip, to, "{text} {code:x?} {rflags:x}");
+            }
+        }
+    }
+}
+
+/// F3 90 with REX.B: seen on the same processors.
+#[test]
+fn a_pause_of_r8_exchanges_on_amd() {
+    const PAUSED: u64 = 0x9_0000_0001;
+    let cases: [(&[u8], u64); 6] = [
+        (&[0xf3, 0x41, 0x90], 7),
+        (&[0xf2, 0xf3, 0x41, 0x90], 7),
+        (&[0xf3, 0x49, 0x90], 0x7_0000_0007),
+        (&[0x66, 0xf3, 0x41, 0x90], 0x9_0000_0007),
+        (&[0xf3, 0x40, 0x90], PAUSED),
+        (&[0xf3, 0x41, 0xf2, 0x90], PAUSED),
+    ];
+    for (code, amd) in cases {
+        for (text, rax) in [("v2,intel", PAUSED), ("v2,amd", amd)] {
+            let mut machine = machine_of(text, code);
+            machine.state.set_gpr(reg::RAX, PAUSED);
+            machine.state.set_gpr(reg::RAX + 8, 0x7_0000_0007);
+            assert_eq!(machine.run(1, &mut ()), Exit::Limit);
+            assert_eq!(machine.state.gpr(reg::RAX), rax, "{text} {code:x?}");
+        }
+    }
+}
+
 /// 0F 18 to 0F 1F, whatever follows, and 0F 0D: hints, which do nothing and touch no memory.
 #[test]
 fn hints_do_nothing() {
