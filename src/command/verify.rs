@@ -113,6 +113,7 @@ fn tell(run: &verify::Run, seconds: f64) {
         results.addresses,
         memory.total() as u64 / addresses
     );
+    anstream::eprintln!("{}", results.work);
 }
 
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {

@@ -2,10 +2,12 @@
 
 use super::*;
 use std::sync::Arc;
+use unwind_sim_unwind::cache::{NewRow, RowId, UnitKey};
 use unwind_sim_unwind::fp::FramePointer;
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Mapping, Section, SectionKind, Symbol};
 use unwind_sim_unwind::memory::{Copy, Regions};
-use unwind_sim_unwind::regs::Regs;
+use unwind_sim_unwind::regs::{RegMask, Regs};
+use unwind_sim_unwind::rule::{Rule, Value};
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
 
 const FUNCTION: u64 = 0x1000;
@@ -247,4 +249,126 @@ fn a_walk_that_could_not_begin_is_diagnosed_by_how_it_ended() {
     assert_eq!(code(Verdict::Looped), Some((Code::NoRow, 0)));
     assert_eq!(code(Verdict::Unjudged), None);
     assert_eq!(code(Verdict::Ok), None);
+}
+
+/// What a table says of a frame of three.
+#[derive(Clone, Copy)]
+enum Row {
+    Right,
+    /// rbx is somewhere else.
+    Wrong,
+    /// The format cannot hold it.
+    Lost,
+}
+
+/// Rows for each 16 bytes from [`FUNCTION`].
+struct Rows([Row; 2]);
+
+impl Finder for Rows {
+    fn name(&self) -> &str {
+        "rows"
+    }
+    fn carries(&self) -> RegMask {
+        RegMask::CALLEE_SAVED
+    }
+    fn find(&self, mapping: &Mapping, svma: u64, cache: &mut Cache) -> Result<RowId, Reason> {
+        let frame = ((svma - FUNCTION) / 16) as usize;
+        let slot = match self.0.get(frame) {
+            Some(Row::Right) | None => -16,
+            Some(Row::Wrong) => -8,
+            Some(Row::Lost) => return Err(Reason::NotHeld { what: "a rule" }),
+        };
+        let rule = Rule::call(Value::reg(Reg::Rsp, 16));
+        let row = NewRow {
+            start: FUNCTION + 16 * frame as u64,
+            offset: 0,
+            rule: rule.with_saved(Reg::Rbx, Value::at_cfa(slot)),
+        };
+        let key = UnitKey {
+            table: TableKind::EhFrame,
+            image: mapping.image.as_ref().map(|i| i.id()),
+            offset: frame as u64,
+        };
+        let unit = match cache.unit(&key) {
+            Some(unit) => unit?,
+            None => cache.add_unit(key, row.start..row.start + 16, [row], None),
+        };
+        cache.find_row(unit, svma)
+    }
+}
+
+/// Code, frame and class of what is told of a right walk of three frames over these rows, from
+/// frame `from`.
+fn of_right_walk(rows: [Row; 2], from: usize) -> Option<(Code, usize, Class)> {
+    let space = space(&[0x90; 64]);
+    let words = [0x77, FUNCTION + 20, 0x88, FUNCTION + 36];
+    let words = words.map(u64::to_le_bytes).concat();
+    let memory = Regions::new(vec![Copy {
+        address: STACK,
+        bytes: &words,
+    }]);
+    let frame = |number: u64, kind, rbx| TrueFrame {
+        pc: FUNCTION + 16 * number + 4,
+        cfa: STACK + 16 * (number + 1),
+        kind,
+        saved: Some([rbx, 0, 0, 0, 0, 0]),
+    };
+    let truth = Truth::Complete(vec![
+        frame(0, TrueKind::Top, 0x66),
+        frame(1, TrueKind::Call, 0x77),
+        frame(2, TrueKind::Call, 0x88),
+    ]);
+    let mut live = Regs::frame(FUNCTION + 4, STACK, 0);
+    live.set(Reg::Rbx, 0x66);
+    for reg in [Reg::R12, Reg::R13, Reg::R14, Reg::R15] {
+        live.set(reg, 0);
+    }
+    let start = Start::from_regs(live);
+    let subject = Subject {
+        space: &space,
+        memory: &memory,
+        truth: &truth,
+        live: &live,
+    };
+    let walked = Walked {
+        chain: &Chain::default(),
+        ended: Code::RootReached,
+        start: &start,
+        is_fake: false,
+        left_wrong: false,
+        place: Place {
+            space: &space,
+            memory: &memory,
+        },
+    };
+    let (rows, mut cache) = (Rows(rows), Cache::new());
+    let found = diagnose(
+        &subject,
+        Some(&rows),
+        &walked,
+        Verdict::Ok,
+        from,
+        &mut cache,
+    )?;
+    let class = found.contradiction.as_ref()?.class();
+    Some((found.code, found.frame, class))
+}
+
+#[test]
+fn a_right_walk_over_a_wrong_row_is_told() {
+    use Row::{Lost, Right, Wrong};
+    let wrong = |frame| Some((Code::WrongRegister, frame, Class::Wrong));
+    assert_eq!(of_right_walk([Right, Right], 0), None);
+    assert_eq!(of_right_walk([Wrong, Right], 0), wrong(0));
+    assert_eq!(of_right_walk([Right, Wrong], 0), wrong(1));
+    assert_eq!(of_right_walk([Wrong, Wrong], 0), wrong(0));
+    assert_eq!(of_right_walk([Wrong, Right], 1), None);
+    assert_eq!(of_right_walk([Wrong, Wrong], 1), wrong(1));
+    // A loss hides no wrong row, on either side.
+    assert_eq!(of_right_walk([Lost, Wrong], 0), wrong(1));
+    assert_eq!(of_right_walk([Wrong, Lost], 0), wrong(0));
+    let lost = |rows| of_right_walk(rows, 0).map(|(_, frame, class)| (frame, class));
+    assert_eq!(lost([Lost, Right]), Some((0, Class::Loss)));
+    assert_eq!(lost([Right, Lost]), Some((1, Class::Loss)));
+    assert_eq!(lost([Lost, Lost]), Some((0, Class::Loss)));
 }

@@ -18,6 +18,7 @@ use super::memory::MemoryUse;
 use super::places::{PlaceId, Places};
 use super::stores::{Collector, Hit, SlotStores};
 use super::walks::{Disagreement, Walks};
+use super::work::Work;
 use crate::check::{Contradiction, Subject};
 use crate::diagnose::frame_pointer_cause;
 use crate::engine::{Engine, Setting};
@@ -78,6 +79,8 @@ pub struct Results {
     pub stores: SlotStores,
     /// What it takes to know that, the machine's decoded code apart.
     pub memory: MemoryUse,
+    /// What was evaluated for it.
+    pub work: Work,
 }
 
 /// The observer.
@@ -106,11 +109,9 @@ pub struct Checker<'a> {
     wrong: u8,
     /// What changed since.
     changed: Parts,
-    /// What the last outcome hangs on, the lowest slot that a claim names, and the slot of the
-    /// frame's return address.
+    /// What the last outcome hangs on, and the lowest slot that a claim names.
     depends: Parts,
     lowest_slot: u64,
-    slot: u64,
     /// The instruction that is being executed.
     index: u32,
     class: Insn,
@@ -124,6 +125,7 @@ pub struct Checker<'a> {
     /// By frame of the tracker, where it was called.
     sites: Vec<Site>,
     tallies: [Tally; UNWINDERS_MAX],
+    work: Work,
     checked: u64,
     number: u64,
     next_walk: u64,
@@ -168,7 +170,6 @@ impl<'a> Checker<'a> {
             changed: claim::ALL,
             depends: 0,
             lowest_slot: 0,
-            slot: 0,
             index: 0,
             class: Insn::Other,
             before: Cpu::default(),
@@ -177,6 +178,7 @@ impl<'a> Checker<'a> {
             stores: Collector::default(),
             sites: Vec::new(),
             tallies: [Tally::default(); UNWINDERS_MAX],
+            work: Work::default(),
             checked: 0,
             number: 0,
             next_walk: WALK_EVERY,
@@ -210,6 +212,7 @@ impl<'a> Checker<'a> {
             places: self.places,
             stores: self.stores.finish(),
             memory,
+            work: self.work,
         };
         (results, self.space)
     }
@@ -249,7 +252,7 @@ impl<'a> Checker<'a> {
         let gpr = |number| state.gpr(number);
         let same_slots = self.elide && self.changed & (claim::FRAME | claim::SLOTS) == 0;
         self.wrong = 0;
-        self.slot = held.slot;
+        self.work.frames += 1;
         self.lowest_slot = held.slot;
         for which in 0..self.finders.len() {
             let number = known.claims[which];
@@ -266,10 +269,14 @@ impl<'a> Checker<'a> {
                             self.judged[usize::from(other)].part(part)
                         }
                         (_, Claim::Simple(before)) if same_slots => {
+                            self.work.parts += 1;
                             let before = (before, last, self.changed);
                             simple.judge_again(&gpr, &state.memory, held, before)
                         }
-                        _ => simple.judge(&gpr, &state.memory, held),
+                        _ => {
+                            self.work.whole += 1;
+                            simple.judge(&gpr, &state.memory, held)
+                        }
                     };
                     self.judged[which].set(number, simple, outcome);
                 }
@@ -549,3 +556,6 @@ impl Checker<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

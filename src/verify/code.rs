@@ -4,7 +4,7 @@
 use super::claim::{Claim, PART_OF, Parts, Wrong};
 use super::marks::Marks;
 use super::memory::{MemoryUse, list_bytes};
-use super::numbered::{Numbered, push_tight, reserve_tight};
+use super::numbered::{Numbered, grow_tight, push_tight};
 use super::places::PlaceId;
 use hashbrown::HashMap;
 use iced_x86::InstructionInfoFactory;
@@ -249,9 +249,7 @@ impl Code {
             }
             self.number = id.number as usize;
             if self.blocks.len() <= self.number {
-                let more = self.number + 1 - self.blocks.len();
-                reserve_tight(&mut self.blocks, more);
-                self.blocks.resize(self.number + 1, NONE);
+                grow_tight(&mut self.blocks, self.number + 1, NONE);
             }
             let at = &mut self.blocks[self.number];
             if *at != NONE {
@@ -261,9 +259,8 @@ impl Code {
             self.current = self.instructions.len();
             *at = self.current as u32;
         }
-        reserve_tight(&mut self.instructions, operations);
         let end = self.current + operations;
-        self.instructions.resize(end, Known::NOTHING);
+        grow_tight(&mut self.instructions, end, Known::NOTHING);
     }
 
     /// What is known of an instruction of the current block.
@@ -376,3 +373,6 @@ fn bytes(memory: &AddressSpace, insn: &Executed) -> Vec<u8> {
         Err(_) => Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests;

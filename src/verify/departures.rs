@@ -119,8 +119,8 @@ impl Departures {
 
     /// Heap bytes.
     pub(super) fn bytes(&self) -> usize {
-        let maps = [self.given.allocation_size(), self.left.allocation_size()];
-        maps.into_iter().chain([list_bytes(&self.seen)]).sum()
+        let maps = self.given.allocation_size() + self.left.allocation_size();
+        list_bytes(&self.seen) + maps
     }
 }
 

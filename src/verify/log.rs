@@ -267,7 +267,9 @@ mod tests {
             log.add((7, address), *first, found);
         }
         let held = log.bytes();
-        assert!(held > size_of::<Last>() + 3 * size_of::<Kind>(), "{held}");
+        let own = held - size_of::<Last>() - log.kinds.bytes() - log.reasons.bytes();
+        assert_eq!(own, log.rows.bytes() + log.bytes.capacity());
+        assert!(log.bytes.len() > 30 && log.kinds.bytes() >= 3 * size_of::<Kind>());
         let read: Vec<Entry> = log.entries().collect();
         assert_eq!(read.len(), outcomes.len());
         for (entry, (first, found)) in read.iter().zip(&outcomes) {

@@ -23,6 +23,7 @@ pub mod report;
 mod run;
 mod stores;
 mod walks;
+mod work;
 
 pub use checker::{Checker, Results, Tally};
 pub use code::UNWINDERS_MAX;
@@ -34,3 +35,4 @@ pub use places::{NOWHERE, PlaceId, Places};
 pub use run::{End, Program, Request, Run, VerifyError, run, unexpected};
 pub use stores::{Slot, SlotStore, SlotStores, Writer};
 pub use walks::Disagreement;
+pub use work::Work;

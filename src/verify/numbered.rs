@@ -52,6 +52,12 @@ pub(super) fn reserve_tight<T>(list: &mut Vec<T>, more: usize) {
     }
 }
 
+/// As [`Vec::resize`] to a greater length, with [`reserve_tight`].
+pub(super) fn grow_tight<T: Clone>(list: &mut Vec<T>, len: usize, value: T) {
+    reserve_tight(list, len.saturating_sub(list.len()));
+    list.resize(len, value);
+}
+
 /// As [`Vec::push`], with [`reserve_tight`].
 pub(super) fn push_tight<T>(list: &mut Vec<T>, value: T) {
     reserve_tight(list, 1);

@@ -181,7 +181,8 @@ mod tests {
         let build_ids = [0, 1, 2, NOWHERE].map(|id| places.build_id(id));
         let named = Some("ab01".to_owned());
         assert_eq!(build_ids, [None, named.clone(), named, None]);
-        assert!(places.bytes() >= 3 * size_of::<Mapping>());
+        let bytes = places.bytes();
+        assert!((3 * size_of::<Mapping>()..4096).contains(&bytes), "{bytes}");
         // What has no image is not the first of its kind.
         let bare = Mapping {
             image: None,

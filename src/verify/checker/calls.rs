@@ -43,6 +43,7 @@ impl Checker<'_> {
                         // At the call itself all registers were what they are here, and the call
                         // has stored below all that a walk reads.
                         if last.0 != number || !self.elide {
+                            self.work.whole += 1;
                             last = (number, simple.wrong(&gpr, &state.memory, &held));
                         }
                         last.1

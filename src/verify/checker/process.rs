@@ -91,7 +91,7 @@ impl ProcessObserver for Checker<'_> {
 
 impl Checker<'_> {
     /// Memory without a file is code if it may be executed.
-    fn map(&mut self, mapping: Mapping, permissions: Permissions) {
+    pub(super) fn map(&mut self, mapping: Mapping, permissions: Permissions) {
         let before = self.space.stamp();
         if mapping.name.is_empty() && !permissions.allow(Access::Execute) {
             self.space.unmap(mapping.range);

@@ -74,7 +74,6 @@ impl Checker<'_> {
             Stores::String(elements) => {
                 let range = elements.range(state);
                 if range.end > self.lowest_slot {
-                    self.changed |= claim::SLOTS;
                     self.store(state, set, range);
                 }
             }

@@ -66,6 +66,7 @@ fn results(mapping: &Mapping, executed: &[u64]) -> Results {
         places,
         stores: SlotStores::default(),
         memory: MemoryUse::default(),
+        work: Default::default(),
     }
 }
 

@@ -14,8 +14,13 @@ fn hit(address: u64, old: u64) -> Hit {
         old,
         slot: Slot::ReturnAddress,
         owner: address + 1,
-        owner_place: 4,
+        owner_place: place(address),
     }
+}
+
+/// Each of the hit slots has another owner.
+fn place(address: u64) -> PlaceId {
+    (address >> 4 & 0xff) as PlaceId
 }
 
 /// What is counted: changes, stores of the same, returns by what was stored, restored ones.
@@ -43,7 +48,7 @@ fn the_first_change_is_told_and_all_are_counted() {
         first: 11,
         address: 0x7010,
         owner: 0x7011,
-        owner_place: 4,
+        owner_place: place(0x7010),
         old: 6,
         new: 7,
     };

@@ -1,7 +1,18 @@
-//! How many disagreements are kept, what is the walk's own, and where memory ends.
+//! When a walk and the check of single frames disagree, and where memory ends.
 
 use super::*;
+use std::sync::Arc;
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::cache::RowId;
+use unwind_sim_unwind::chain::{Chain, Found, Frame};
+use unwind_sim_unwind::fp::FramePointer;
+use unwind_sim_unwind::image::{AddressSpace, Image, ImageParts, Mapping};
 use unwind_sim_unwind::memory::{Copy, Regions};
+use unwind_sim_unwind::reason::Reason;
+use unwind_sim_unwind::regs::{RegMask, Regs};
+use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
+use unwind_sim_unwind::unwinder::{Unwinder, WithFallback};
+use unwind_sim_unwind::walk::Finder;
 
 #[test]
 fn a_hundred_disagreements_are_kept() {
@@ -65,4 +76,168 @@ fn a_window_shows_its_part_of_the_memory_to_the_last_byte() {
     assert_eq!(buffer, [29, 30, 31]);
     assert_eq!(window.read(0x101e, &mut buffer), Err(beyond(0x101e)));
     assert_eq!(window.read(0x1007, &mut buffer), Err(below(0x1007)));
+}
+
+const FUNCTION: u64 = 0x40_1000;
+const STACK: u64 = 0x7000;
+
+/// Claims that the caller is here.
+struct Says(u64);
+
+impl Unwinder for Says {
+    fn name(&self) -> &str {
+        "says"
+    }
+    fn walk(&self, stack: &Stack<'_>, _: &mut Cache) -> Chain {
+        let frame = |pc, sp, slot| Frame {
+            pc,
+            sp,
+            slot,
+            found: Found::External,
+        };
+        let top = CodeAddress::Instruction(stack.start.regs.rip());
+        let caller = CodeAddress::Return(self.0);
+        let frames = vec![
+            frame(top, STACK, None),
+            frame(caller, STACK + 16, Some(STACK + 8)),
+        ];
+        Chain {
+            frames,
+            end: Reason::RootReached.into(),
+            ..Chain::default()
+        }
+    }
+}
+
+/// Which unwinder, and what.
+type Disagrees = (usize, String);
+
+/// What came of walks of a function that has a frame pointer, with a caller or without one: walks,
+/// wrong ones, and what disagrees by unwinder.
+fn taken(
+    engines: &[Engine],
+    wrong: Wrong,
+    has_caller: bool,
+    view: MemoryView,
+) -> (Vec<(u64, u64)>, Vec<Disagrees>) {
+    let caller = FUNCTION + 0x20;
+    let words = match has_caller {
+        true => [0, caller],
+        false => [0, 0],
+    };
+    let bytes = words.map(u64::to_le_bytes).concat();
+    let memory = Regions::new(vec![Copy::new(STACK, &bytes)]);
+    let image = Image::new(ImageParts {
+        text: std::iter::once(FUNCTION..FUNCTION + 0x100).collect(),
+        ..ImageParts::default()
+    });
+    let mut space = AddressSpace::new();
+    space.map(Mapping {
+        range: FUNCTION..FUNCTION + 0x100,
+        bias: 0,
+        image: Some(Arc::new(image)),
+        name: String::new(),
+    });
+    let rbp = if has_caller { STACK } else { 0 };
+    let live = Regs::frame(FUNCTION + 4, STACK, rbp);
+    let frame = |pc, cfa, kind| TrueFrame {
+        pc,
+        cfa,
+        kind,
+        saved: None,
+    };
+    let mut frames = vec![frame(FUNCTION + 4, STACK + 16, TrueKind::Top)];
+    if has_caller {
+        frames.push(frame(caller, STACK + 32, TrueKind::Call));
+    }
+    let truth = Truth::Complete(frames);
+    let subject = Subject {
+        space: &space,
+        memory: &memory,
+        truth: &truth,
+        live: &live,
+    };
+    let mut walks = Walks::new(Setting {
+        view,
+        ..Setting::default()
+    });
+    let mut caches: Vec<_> = engines.iter().map(|_| Cache::new()).collect();
+    let mut wrongs = [0; UNWINDERS_MAX];
+    wrongs[..engines.len()].fill(wrong);
+    for _ in 0..2 {
+        let found = walks.take(engines, &subject, &mut caches, &wrongs, (9, 3));
+        assert!(found.is_empty(), "no row is to blame");
+    }
+    let tallies = (0..engines.len()).map(|which| walks.tally(which)).collect();
+    let all = walks.finish();
+    for one in &all {
+        assert_eq!((one.address, one.place, one.number), (FUNCTION + 4, 3, 9));
+    }
+    let what = all.into_iter().map(|one| (one.unwinder, one.what));
+    (tallies, what.collect())
+}
+
+fn table() -> Engine {
+    Engine::Table(Box::new(FramePointer))
+}
+
+#[test]
+fn a_right_walk_from_a_row_that_was_found_wrong_is_our_own_bug() {
+    let right = "a walk that is right".to_owned();
+    let cpu = MemoryView::Cpu;
+    let expected = vec![
+        (0, right.clone()),
+        (1, right.clone()),
+        (0, right.clone()),
+        (1, right),
+    ];
+    for wrong in [claim::CFA, claim::RA, claim::CFA | claim::RA | claim::SAVED] {
+        let (tallies, found) = taken(&[table(), table()], wrong, true, cpu);
+        assert_eq!((tallies, found), (vec![(2, 0); 2], expected.clone()));
+    }
+    // A register need not be wrong for the walk to be; and the root has no caller.
+    for (wrong, has_caller) in [(0, true), (claim::SAVED, true), (claim::CFA, false)] {
+        let (tallies, found) = taken(&[table()], wrong, has_caller, cpu);
+        assert_eq!(
+            (tallies, found),
+            (vec![(2, 0)], vec![]),
+            "{wrong} {has_caller}"
+        );
+    }
+}
+
+/// Has no row anywhere.
+struct Nothing;
+
+impl Finder for Nothing {
+    fn name(&self) -> &str {
+        "nothing"
+    }
+    fn carries(&self) -> RegMask {
+        RegMask::FRAME
+    }
+    fn find(&self, _: &Mapping, svma: u64, _: &mut Cache) -> Result<RowId, Reason> {
+        Err(Reason::NoRow { pc: svma })
+    }
+}
+
+#[test]
+fn what_a_fallback_made_right_is_no_disagreement() {
+    let both = WithFallback::new(Box::new(Nothing), Box::new(FramePointer));
+    let engines = [Engine::Table(Box::new(both))];
+    let (tallies, found) = taken(&engines, claim::CFA, true, MemoryView::Cpu);
+    assert_eq!((tallies, found), (vec![(2, 0)], vec![]));
+}
+
+#[test]
+fn a_wrong_walk_without_a_row_to_blame_is_our_own_bug_or_its_own_end() {
+    let says = |pc| Engine::Other(Box::new(Says(pc)));
+    let engines = [says(FUNCTION + 0x20), says(FUNCTION + 0x30)];
+    let (tallies, found) = taken(&engines, 0, true, MemoryView::Cpu);
+    assert_eq!(tallies, [(2, 0), (2, 2)]);
+    let what = (1, "a walk (w@1 US502)".to_owned());
+    assert_eq!(found, [what.clone(), what]);
+    // The copy ends below the return address.
+    let (tallies, found) = taken(&[table()], 0, true, MemoryView::Copy(8));
+    assert_eq!((tallies, found), (vec![(2, 2)], vec![]));
 }

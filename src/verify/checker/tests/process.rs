@@ -1,0 +1,192 @@
+//! What the kernel's doings change: programs, mappings, signals and system calls.
+
+use super::*;
+use crate::verify::NOWHERE;
+use unwind_sim_emulator::linux::SystemCall;
+use unwind_sim_unwind::truth::TrueKind;
+
+/// A checker in f of [`CALLS`], behind its push, and its machine.
+fn in_f<'a>(engines: &'a [Engine]) -> (Checker<'a>, Machine) {
+    let mut machine = machine(CALLS);
+    let mut checker = checker(engines, &machine, CALLS, true);
+    assert_eq!(machine.run(2, &mut checker), Exit::Limit);
+    assert_eq!(machine.state.rip, CODE + 0x11);
+    (checker, machine)
+}
+
+/// Goes on to the end.
+fn finish(mut checker: Checker<'_>, mut machine: Machine) -> Results {
+    assert_eq!(machine.run(100, &mut checker), Exit::Halt);
+    checker.finish().0
+}
+
+#[test]
+fn a_program_that_begins_leaves_nothing_of_the_one_before_but_its_counts() {
+    let engines = engines(vec![Rows::of(right())]);
+    let (mut checker, machine) = in_f(&engines);
+    assert_eq!(checker.tracker.frames().len(), 1);
+    let program = super::machine(CALLS);
+    checker.started(&program.state, STACK.end);
+    assert!(checker.tracker.frames().is_empty());
+    assert!(checker.space.mappings().is_empty());
+    assert!(checker.sites.is_empty() && checker.hits.is_empty());
+    drop(machine);
+    checker.map(mapping(CALLS), Permissions::READ_EXECUTE);
+    let results = finish(checker, program);
+    let truth = results.truth;
+    assert_eq!((truth.calls, truth.returns), (1 + 4, 4));
+    assert_eq!(results.instructions, 2 + 30);
+    assert_eq!(told(&results), []);
+    // The address is another place, as the image is.
+    assert_eq!(results.addresses, 2 + 14);
+}
+
+#[test]
+fn rows_are_those_of_the_image_that_is_mapped_now() {
+    let rows = Rows::of(right());
+    let finds = rows.finds.clone();
+    let engines = engines(vec![rows]);
+    let (mut checker, machine) = in_f(&engines);
+    let before = finds.load(Relaxed);
+    // The same mapping again is no other; memory without an image elsewhere is.
+    checker.map(
+        checker.space.mappings()[0].clone(),
+        Permissions::READ_EXECUTE,
+    );
+    checker.unmapped(CODE_END..CODE_END + 0x1000);
+    assert_eq!(finds.load(Relaxed), before);
+    checker.unmapped(CODE..CODE_END);
+    assert!(checker.space.mappings().is_empty());
+    let results = finish(checker, machine);
+    // From here on there is no row, and nothing to look one up in.
+    assert_eq!(finds.load(Relaxed), before);
+    let tally = results.tallies[0];
+    assert_eq!((tally.checked, tally.wrong), (28, 27));
+    assert_eq!(results.places.location(NOWHERE, 5).image, None);
+    let places: Vec<_> = results.findings.iter().map(|f| f.place).collect();
+    assert!(!places.is_empty() && places.iter().all(|&place| place == NOWHERE));
+}
+
+#[test]
+fn memory_without_a_file_is_a_place_from_when_it_is_code() {
+    let engines = engines(vec![Rows::of(right())]);
+    let (mut checker, _) = in_f(&engines);
+    let jit = 0x50_0000..0x50_2000;
+    let place = |checker: &mut Checker<'_>, address| {
+        let space = std::mem::take(&mut checker.space);
+        let place = checker.places.at(&space, address);
+        checker.space = space;
+        place
+    };
+    checker.mapped(jit.clone(), Permissions::READ_WRITE, None);
+    assert_eq!(place(&mut checker, jit.start), NOWHERE);
+    checker.protected(jit.clone(), Permissions::READ_EXECUTE, None);
+    let first = place(&mut checker, jit.start);
+    assert_ne!(first, NOWHERE);
+    // Writable and back: the same code.
+    checker.protected(jit.clone(), Permissions::READ_WRITE, None);
+    checker.protected(jit.clone(), Permissions::READ_EXECUTE, None);
+    assert_eq!(place(&mut checker, jit.end - 1), first);
+    // Mapped anew it is other code.
+    checker.mapped(jit.clone(), Permissions::READ_EXECUTE, None);
+    let second = place(&mut checker, jit.start);
+    assert!(second != first && second != NOWHERE);
+    checker.unmapped(jit.clone());
+    assert_eq!(place(&mut checker, jit.start), NOWHERE);
+    checker.mapped(jit.clone(), Permissions::READ_WRITE, None);
+    checker.protected(jit.clone(), Permissions::READ_EXECUTE, None);
+    assert!(![first, second, NOWHERE].contains(&place(&mut checker, jit.start)));
+}
+
+/// A handler on the same stack, whose frame holds where it goes back to.
+#[test]
+fn a_handler_that_writes_where_it_goes_back_to_is_no_finding() {
+    let engines = engines(vec![Rows::of(right())]);
+    let (mut checker, machine) = in_f(&engines);
+    let interrupted = machine.state.cpu_at(machine.state.rip);
+    let handler = Cpu {
+        rip: CODE + 0x30,
+        rsp: interrupted.rsp - 0x400,
+        ..interrupted
+    };
+    checker.signal(11, &interrupted, &handler, CODE + 0x200);
+    assert_eq!((checker.changed, checker.next_walk), (claim::ALL, 0));
+    let frames = checker.tracker.frames();
+    let at = frames.iter().find(|f| f.kind == TrueKind::Interrupted);
+    let (slot, pc) = at.map(|f| (f.slot, f.pc)).expect("what was interrupted");
+    assert_eq!(pc, interrupted.rip);
+    let outermost = frames[0];
+    // What the handler does, as the checker sees it: that slot, and f's return address.
+    let mut state = machine.state;
+    let to = CODE + 0x1b;
+    let hit = |address, old| Hit {
+        address,
+        old,
+        slot: Slot::ReturnAddress,
+        owner: 0,
+        owner_place: NOWHERE,
+    };
+    for (address, old) in [(slot, pc), (outermost.slot, outermost.pc)] {
+        let bytes = to.to_le_bytes();
+        state.memory.poke(address, &bytes).expect("the stack");
+        checker.hits.push(hit(address, old));
+        checker.stored(&state, CODE + 0x30);
+    }
+    let frames = checker.tracker.frames();
+    let at = frames.iter().find(|f| f.kind == TrueKind::Interrupted);
+    assert_eq!(at.map(|f| f.pc), Some(to));
+    assert_eq!(frames[0].pc, outermost.pc);
+    let (results, _) = checker.finish();
+    let stores = results.stores.all.iter();
+    let stores: Vec<_> = stores.map(|s| (s.address, s.owner, s.new)).collect();
+    assert_eq!(stores, [(outermost.slot, CODE + 0x30, to)]);
+}
+
+/// A system call writes into the slot of rbx.
+#[test]
+fn what_the_kernel_stores_is_the_calls() {
+    // f pushes rbx and asks the kernel, with main as caller.
+    const CODE_OF_CALL: &[u8] = &[
+        0xe8, 1, 0, 0, 0,    // 00 call f
+        0xf4, // 05 hlt
+        0x53, // 06 f: push rbx
+        0x0f, 0x05, // 07 syscall
+        0x5b, // 09 pop rbx
+        0xc3, // 0a ret
+    ];
+    let rows = Rows::of(vec![
+        (0, Rule::OUTERMOST),
+        (6, above(8)),
+        (7, above(16).with_saved(Reg::Rbx, Value::at_cfa(-16))),
+        (0xa, above(8)),
+    ]);
+    let engines = engines(vec![rows]);
+    let mut machine = machine(CODE_OF_CALL);
+    let mut checker = checker(&engines, &machine, CODE_OF_CALL, true);
+    let exit = machine.run(100, &mut checker);
+    assert!(matches!(exit, Exit::Kernel(_)), "{exit:?}");
+    let slot = machine.state.gpr(4);
+    let memory = &mut machine.state.memory;
+    memory.poke(slot, &5u64.to_le_bytes()).expect("the stack");
+    let call = SystemCall {
+        number: 0,
+        name: "read",
+        args: [0, slot, 8, 0, 0, 0],
+        result: 8,
+        returns: true,
+        before: machine.state.cpu_at(machine.state.rip),
+    };
+    checker.system_call(&call, &machine.state);
+    assert_eq!(checker.changed, claim::ALL);
+    let results = finish(checker, machine);
+    let store = &results.stores.all[..];
+    assert_eq!(store.len(), 1, "{store:?}");
+    let writer = store[0].writer;
+    assert_eq!((writer.call, writer.address), (Some("read"), CODE + 7));
+    let values = (store[0].slot, store[0].old, store[0].new, store[0].first);
+    assert_eq!(values, (Slot::Saved(0), 0, 5, 2));
+    // What f pops is not what its caller had.
+    let found: Vec<_> = told(&results).iter().map(|t| (t.1, t.2)).collect();
+    let at = |offset| (Check::Instruction, offset);
+    assert_eq!(found, [at(9), at(0xa)]);
+}

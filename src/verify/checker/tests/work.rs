@@ -1,0 +1,126 @@
+//! What is evaluated again, and what is not.
+
+use super::*;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// An instruction whose outcome hangs on nothing that was changed is not looked at; a register
+/// that was changed is, and no other.
+#[test]
+fn nothing_is_evaluated_again_without_a_change() {
+    let work = |elide| run(CALLS, vec![Rows::of(right())], elide).work;
+    let all = work(false);
+    // Each instruction with a caller, and both rows at each of g's calls.
+    assert_eq!((all.frames, all.whole, all.parts), (28, 28 + 6, 0));
+    // A whole claim where the frame is another: f's start, and thrice g's and behind its call.
+    // Parts where the row or the register that it counts from is: f's push and pop, and thrice
+    // each but the first and the pop of g's.
+    let quick = work(true);
+    assert_eq!((quick.frames, quick.whole, quick.parts), (18, 7, 11));
+}
+
+/// Two tables of which the second says nothing that the first does not say.
+#[test]
+fn a_part_of_another_tables_claims_is_not_evaluated() {
+    let frame = || Rows {
+        carries: RegMask::FRAME,
+        ..Rows::of(right())
+    };
+    let work = |tables: Vec<Rows>| run(CALLS, tables, true).work;
+    let alone = work(vec![Rows::of(right())]);
+    let both = work(vec![Rows::of(right()), frame()]);
+    assert_eq!((both.frames, both.whole), (alone.frames, alone.whole));
+}
+
+/// A loop of three instructions, a nop in it, in a function of depth 1.
+#[test]
+fn walks_are_taken_every_so_often() {
+    const CODE: &[u8] = &[
+        0xe8, 1, 0, 0, 0,    // 00 call f
+        0xf4, // 05 hlt
+        0xb9, 0xe8, 3, 0, 0,    // 06 f: mov ecx, 1000
+        0x90, // 0b nop
+        0x83, 0xe9, 1, // 0c sub ecx, 1
+        0x75, 0xfa, // 0f jne 0b
+        0xc3, // 11 ret
+    ];
+    let rows = Rows::of(vec![(0, Rule::OUTERMOST), (6, above(8))]);
+    let results = run(CODE, vec![rows], true);
+    // One at the call, then one every 997 of 3004 instructions.
+    assert_eq!(results.instructions, 3004);
+    assert_eq!(results.tallies[0].walks, 4);
+    let whole = 1;
+    let expected = Work {
+        frames: 1,
+        whole,
+        parts: 0,
+    };
+    assert_eq!(results.work, expected);
+}
+
+/// f calls itself 130 times and then loops.
+#[test]
+fn walks_of_deep_stacks_are_taken_less_often() {
+    const CODE: &[u8] = &[
+        0xb9, 131, 0, 0, 0, // 00 mov ecx, 131
+        0xe8, 1, 0, 0, 0,    // 05 call f
+        0xf4, // 0a hlt
+        0x83, 0xe9, 1, // 0b f: sub ecx, 1
+        0x74, 6, // 0e je 16
+        0xe8, 0xf6, 0xff, 0xff, 0xff, // 10 call f
+        0xc3, // 15 ret
+        0xb9, 0xb8, 0x0b, 0, 0,    // 16 mov ecx, 3000
+        0x90, // 1b nop
+        0x83, 0xe9, 1, // 1c sub ecx, 1
+        0x75, 0xfa, // 1f jne 1b
+        0xc3, // 21 ret
+    ];
+    let rows = Rows::of(vec![(0, Rule::OUTERMOST), (0xb, above(8))]);
+    let results = run(CODE, vec![rows], true);
+    assert_eq!(results.instructions, 9527);
+    // One at each of the calls' first time, the second behind 5 instructions; one 997 later, and
+    // then, with 131 frames, one every 3 * 997.
+    assert_eq!(results.tallies[0].walks, 2 + 3);
+}
+
+#[test]
+fn rows_are_looked_up_once_for_each_instruction_and_return_address() {
+    let rows = Rows::of(right());
+    let finds = rows.finds.clone();
+    run(CALLS, vec![rows], true);
+    // 14 instructions; at the return addresses of both calls, and one before.
+    let checked = 14 + 2 * 2;
+    let walked = 2 * 3 - 1;
+    assert_eq!(finds.load(Relaxed), checked + walked);
+}
+
+#[test]
+fn compiled_rows_are_forgotten_when_they_are_too_many() {
+    let compiled = |count: u64| {
+        let mut rows = right();
+        // Different from each other, or they would be one.
+        rows.extend((0..count).map(|n| (0x100 + n / 32, above(8 * n as i32))));
+        let rows = Rows::of(rows);
+        let compiled = rows.compiled.clone();
+        let results = run(CALLS, vec![rows], true);
+        assert_eq!(told(&results), []);
+        (compiled.load(Relaxed), results.memory.rows)
+    };
+    let (once, bytes) = compiled(0);
+    assert_eq!(once, 1);
+    assert!((1..CACHE_MAX).contains(&bytes), "{bytes}");
+    let (often, _) = compiled(20_000);
+    assert!(often > 10, "{often}");
+}
+
+#[test]
+fn what_a_run_keeps_is_counted() {
+    let one = run(CALLS, vec![Rows::of(right())], true);
+    let memory = one.memory;
+    let met = memory.met - one.executed.bytes() - one.places.bytes();
+    // A stretch of addresses, and where it is.
+    assert!((32..1024).contains(&met), "{met}");
+    assert!(memory.known >= 14 * 16 + 2 * 16, "{memory}");
+    assert!(memory.known < 4096, "{memory}");
+    assert!((512..16 << 10).contains(&memory.claims), "{memory}");
+    assert!(memory.findings > 0 && memory.decoded == 0);
+}
