@@ -1,5 +1,5 @@
-//! Findings with one cause: the same row of the same function, wrong in the same way; or code without
-//! a row that was linked into several images.
+//! Findings with one cause: the same row of the same function, wrong in the same way; or code
+//! without a row that was linked into several images.
 
 use super::checker::Results;
 use super::findings::{Check, Finding};
@@ -80,7 +80,7 @@ pub fn groups(results: &Results) -> Vec<Group<'_>> {
         });
         let next = out.len();
         match key.map(|key| *by_code.entry(key).or_insert(next)) {
-            Some(known) if known != next => merge(&mut out[known], group),
+            Some(known) if known != next => merge(&mut out[known], group, &results.places),
             _ => out.push(group),
         }
     }
@@ -104,20 +104,27 @@ fn group<'a>(findings: Vec<&'a Finding>, places: &Places) -> Option<Group<'a>> {
     })
 }
 
-fn merge<'a>(known: &mut Group<'a>, group: Group<'a>) {
+fn merge<'a>(known: &mut Group<'a>, group: Group<'a>, places: &Places) {
     let is_earlier = group.first().map(|f| f.first) < known.first().map(|f| f.first);
     if is_earlier {
         known.place = group.place;
     }
     known.count += group.count;
-    for image in group.images {
-        let at = if is_earlier { 0 } else { known.images.len() };
-        if !known.images.contains(&image) {
-            known.images.insert(at, image);
-        }
-    }
     known.findings.extend(group.findings);
     known.findings.sort_by_key(|f| (f.address, f.place));
+    known.images = images(&known.findings, places);
+}
+
+/// The images that findings are in, in the order in which they were met.
+fn images(findings: &[&Finding], places: &Places) -> Vec<String> {
+    let mut met = findings.to_vec();
+    met.sort_by_key(|f| f.first);
+    let mut images = Vec::new();
+    for finding in met {
+        let image = location(finding, places).image;
+        images.extend(image.filter(|image| !images.contains(image)));
+    }
+    images
 }
 
 /// The instructions from the first finding on, without addresses and constants, if there is no row
@@ -127,3 +134,6 @@ fn linked_code(group: &Group<'_>, results: &Results) -> Option<Vec<u64>> {
     let is_missing = matches!(first.contradiction.reason, Some(Reason::NoRow { .. }));
     (is_missing && group.class == Class::Wrong).then(|| listing::shape(results, first))?
 }
+
+#[cfg(test)]
+mod tests;

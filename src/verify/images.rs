@@ -83,3 +83,6 @@ fn with_tables(image: &Image, other: &Image) -> Arc<Image> {
         symbols: image.symbols().to_vec(),
     }))
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,8 @@ mod claim;
 mod code;
 mod departures;
 mod findings;
+#[cfg(test)]
+mod fixture;
 mod frames;
 pub mod groups;
 mod images;

@@ -254,3 +254,6 @@ fn group_text(out: &mut String, subject: &Subject<'_>, group: &Group) {
         (subject.again)(&subject.names[group.unwinder], first.address)
     );
 }
+
+#[cfg(test)]
+mod tests;

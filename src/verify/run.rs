@@ -213,3 +213,6 @@ pub fn unexpected(
     let is_new = |(key, &count): (&Key, &u64)| !known.is_some_and(|b| b.holds(key, count));
     !results.disagreements.is_empty() || counted.iter().any(is_new)
 }
+
+#[cfg(test)]
+mod tests;

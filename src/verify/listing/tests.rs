@@ -1,98 +1,18 @@
 //! Which instructions are shown around a finding, and the shape of code.
 
 use super::*;
-use crate::check::Contradiction;
-use crate::verify::findings::Check;
-use crate::verify::marks::Marks;
-use crate::verify::memory::MemoryUse;
-use crate::verify::places::Places;
-use crate::verify::stores::SlotStores;
+use crate::verify::fixture::{BIAS, CODE, START, finding, image, results as results_of};
 use iced_x86::Register;
-use std::sync::Arc;
-use unwind_sim_unwind::image::{AddressSpace, Bytes, ImageParts, Section, SectionKind, Symbol};
-use unwind_sim_unwind::reason::Code as ReasonCode;
-use unwind_sim_unwind::regs::Reg;
-
-const START: u64 = 0x1000;
-const BIAS: u64 = 0x10_0000;
-/// push rbp; mov rbp, rsp; call; call rax; pop rbp; ret
-const CODE: [u8; 13] = [
-    0x55, 0x48, 0x89, 0xe5, 0xe8, 0, 0, 0, 0, 0xff, 0xd0, 0x5d, 0xc3,
-];
 
 /// A mapping of code of which `symbol` bytes are a function, at its start.
 fn mapping(text: &[u8], symbol: Option<u64>) -> Mapping {
-    let symbol = symbol.map(|size| Symbol {
-        address: START,
-        size,
-        name: "function".into(),
-    });
-    let size = text.len() as u64;
-    let image = Image::new(ImageParts {
-        text: std::iter::once(START..START + size).collect(),
-        sections: vec![Section {
-            kind: SectionKind::Text,
-            address: START,
-            data: Bytes::from_vec(text.to_vec()),
-        }],
-        symbols: symbol.into_iter().collect(),
-        ..ImageParts::default()
-    });
-    Mapping {
-        range: BIAS + START..BIAS + START + size,
-        bias: BIAS,
-        image: Some(Arc::new(image)),
-        name: String::new(),
-    }
+    let function = symbol.map(|size| ("function", START..START + size));
+    image("", BIAS, text, function.as_slice())
 }
 
 /// Results of a run that executed the instructions at these addresses of the image.
 fn results(mapping: &Mapping, executed: &[u64]) -> Results {
-    let (mut places, mut space) = (Places::default(), AddressSpace::new());
-    space.map(mapping.clone());
-    assert_eq!(places.at(&space, BIAS + START), 0);
-    let mut marks = Marks::new();
-    for svma in executed {
-        marks.insert(0, svma + BIAS);
-    }
-    Results {
-        tallies: Vec::new(),
-        findings: Vec::new(),
-        disagreements: Vec::new(),
-        instructions: 0,
-        truth: Default::default(),
-        addresses: 0,
-        executed: marks,
-        places,
-        stores: SlotStores::default(),
-        memory: MemoryUse::default(),
-        work: Default::default(),
-    }
-}
-
-fn finding(pc: CodeAddress) -> Finding {
-    let contradiction = Contradiction {
-        frame: 0,
-        pc,
-        code: ReasonCode::WrongCfa,
-        reg: Reg::Rsp,
-        given: Some(1),
-        truth: 2,
-        misread: false,
-        reason: None,
-        row: None,
-    };
-    Finding {
-        unwinder: 0,
-        check: Check::Instruction,
-        place: 0,
-        address: pc.value(),
-        code: ReasonCode::WrongCfa,
-        reg: Reg::Rsp,
-        first: 0,
-        count: 1,
-        contradiction,
-    }
+    results_of(std::slice::from_ref(mapping), executed)
 }
 
 fn instruction(svma: u64) -> CodeAddress {
