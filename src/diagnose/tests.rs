@@ -288,6 +288,7 @@ impl Finder for Rows {
             table: TableKind::EhFrame,
             image: mapping.image.as_ref().map(|i| i.id()),
             offset: frame as u64,
+            block: 0,
         };
         let unit = match cache.unit(&key) {
             Some(unit) => unit?,

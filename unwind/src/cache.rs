@@ -218,6 +218,9 @@ pub struct UnitKey {
     pub image: Option<ImageId>,
     /// Its offset in the section, bytes.
     pub offset: u64,
+    /// Which of the blocks that its rows hold for, if it is a function whose rows are repeated; 0 for
+    /// all others.
+    pub block: u32,
 }
 
 /// A row on its way into the cache.

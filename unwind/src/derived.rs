@@ -75,6 +75,7 @@ pub fn find<F: Format>(image: &Image, svma: u64, cache: &mut Cache) -> Result<Ro
         table: F::TABLE,
         image: Some(image.id()),
         offset: place.offset,
+        block: 0,
     };
     let unit = match cache.unit(&key).transpose()? {
         Some(unit) if cache.knows(unit, svma) => unit,

@@ -9,7 +9,7 @@ use unwind_sim_emulator::machine::{Exit, Machine};
 use unwind_sim_emulator::{AddressSpace, Permissions};
 use unwind_sim_unwind::address::Lookup;
 use unwind_sim_unwind::cache::{NewRow, RowId, UnitKey};
-use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Mapping, Section, SectionKind};
+use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Mapping, Section, SectionKind, Symbol};
 use unwind_sim_unwind::reason::{Code as ReasonCode, Reason};
 use unwind_sim_unwind::regs::RegMask;
 use unwind_sim_unwind::rule::{Rule, Value};
@@ -121,6 +121,7 @@ impl Finder for Rows {
             table: TableKind::EhFrame,
             image: mapping.image.as_ref().map(|i| i.id()),
             offset: 0,
+            block: 0,
         };
         let row = |(index, &(start, rule)): (usize, &(u64, Rule))| NewRow {
             start: CODE + start,
@@ -161,6 +162,11 @@ fn mapping(code: &[u8]) -> Mapping {
             kind: SectionKind::Text,
             address: CODE,
             data: Bytes::from_vec(text),
+        }],
+        symbols: vec![Symbol {
+            address: CODE + 0x30,
+            size: 7,
+            name: "g".into(),
         }],
         ..ImageParts::default()
     });
@@ -274,6 +280,52 @@ fn each_table_is_blamed_for_its_own_rows() {
         let wrong: Vec<_> = results.tallies.iter().map(|t| t.wrong).collect();
         assert_eq!(wrong, [0, 3, 0, 3]);
     }
+}
+
+/// Both claim that the frame ends with f, one instruction too late.
+#[test]
+fn equal_tables_are_wrong_together() {
+    let rows = || {
+        let mut rows = right();
+        rows.retain(|row| row.0 != 0x21);
+        Rows::of(rows)
+    };
+    for elide in [true, false] {
+        let results = run(CALLS, vec![rows(), rows()], elide);
+        let at = |which| {
+            (
+                which,
+                Check::Instruction,
+                0x21,
+                ReasonCode::WrongCfa,
+                Reg::Rsp,
+                1,
+            )
+        };
+        assert_eq!(told(&results), [at(0), at(1)]);
+    }
+}
+
+/// What is said of a frame pointer says where its function is, not that a row is wrong.
+#[test]
+fn a_frame_pointer_is_not_yet_there_or_gone() {
+    let engines = [Engine::Table(Box::new(unwind_sim_unwind::fp::FramePointer))];
+    let mut machine = machine(CALLS);
+    let mut checker = checker(&engines, &machine, CALLS, true);
+    assert_eq!(machine.run(100, &mut checker), Exit::Halt);
+    let found = told(&checker.finish().0);
+    let at = |offset| {
+        let mut all = found
+            .iter()
+            .filter(|t| (t.1, t.2) == (Check::Instruction, offset));
+        all.next().map(|t| t.3)
+    };
+    assert_eq!(at(0x30), Some(ReasonCode::FramePointerNotYet));
+    assert_eq!(at(0x31), Some(ReasonCode::FramePointerNotYet));
+    assert_eq!((at(0x34), at(0x35)), (None, None));
+    assert_eq!(at(0x36), Some(ReasonCode::FramePointerGone));
+    // f has none.
+    assert_eq!(at(0x1b), Some(ReasonCode::NoFramePointer));
 }
 
 /// Rules that are no sum of a register and a constant, in a table before and behind others.

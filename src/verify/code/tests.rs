@@ -108,3 +108,19 @@ fn what_is_known_is_measured() {
         code.claims.bytes() + code.sets.bytes()
     );
 }
+
+#[test]
+fn a_call_stores_nothing_but_its_return_address() {
+    let known = |class| Known {
+        class,
+        more: 5,
+        ..Known::NOTHING
+    };
+    let call = known(Insn::Call {
+        len: 5,
+        indirect: false,
+    });
+    assert_eq!((call.stores(), call.behind()), (NO_STORES, 5));
+    let other = known(Insn::Other);
+    assert_eq!((other.stores(), other.behind()), (5, NONE));
+}

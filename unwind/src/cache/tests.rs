@@ -11,6 +11,7 @@ const KEY: UnitKey = UnitKey {
     table: TableKind::EhFrame,
     image: None,
     offset: 0x100,
+    block: 0,
 };
 
 fn rule(offset: i32) -> Rule {

@@ -239,6 +239,7 @@ fn key(image: &Image, table: Table<'_>, offset: u64) -> UnitKey {
         table: table.kind,
         image: Some(image.id()),
         offset,
+        block: 0,
     }
 }
 

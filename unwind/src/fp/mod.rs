@@ -24,6 +24,7 @@ impl FramePointer {
             table: TableKind::FramePointer,
             image: None,
             offset: 0,
+            block: 0,
         };
         let unit = match cache.unit(&key) {
             Some(unit) => unit?,

@@ -65,6 +65,7 @@ impl Orc {
             table: TableKind::Orc,
             image: Some(image.id()),
             offset: (chunk.positions.start * ENTRY_LEN) as u64,
+            block: 0,
         };
         let unit = match cache.unit(&key) {
             Some(unit) => unit?,

@@ -30,4 +30,4 @@ pub use header::{
 pub use profile::Profile;
 pub use read::{Order, Table, TableRow};
 pub use row::{Location, Row, Track};
-pub use unwinder::{REPEATED_ROWS_MAX, Sframe, compile_unit};
+pub use unwinder::{Sframe, compile_unit};

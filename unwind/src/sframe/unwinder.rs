@@ -14,11 +14,7 @@ use crate::reason::Reason;
 use crate::regs::RegMask;
 use crate::rule::Rule;
 use crate::walk::Finder;
-use alloc::vec::Vec;
-
-/// A repeated (`PCMASK`) function is compiled into at most this many rows; what lies behind them
-/// is said to be malformed. 2^16 rows are a PLT of half a megabyte.
-pub const REPEATED_ROWS_MAX: usize = 1 << 16;
+use core::ops::Range;
 
 /// The SFrame unwinder.
 #[derive(Clone, Copy, Debug, Default)]
@@ -93,6 +89,7 @@ impl Sframe {
             table: TableKind::Sframe,
             image: Some(image.id()),
             offset: u64::MAX,
+            block: 0,
         };
         match cache.unit(&key) {
             Some(outcome) => outcome.map(|_| ()),
@@ -110,14 +107,39 @@ impl Sframe {
     }
 }
 
-/// All rows of function `fde` of an image's table.
+/// What is compiled at a time: a function, or one of the blocks for each of which its rows hold
+/// (`PCMASK`). A PLT has thousands of them.
+struct Block {
+    key: UnitKey,
+    range: Range<u64>,
+}
+
+impl Block {
+    /// The one that `svma` is in, which is in the function.
+    fn of(fde: &Fde, image: &Image, svma: u64) -> Block {
+        let size = match fde.rep_size {
+            // A function without rows is one block.
+            Some(_) if fde.num_fres > 0 => u64::from(fde.row_limit()),
+            _ => u64::from(fde.size),
+        };
+        // None is empty but that of an empty function.
+        let number = svma.wrapping_sub(fde.start) / size.max(1);
+        let start = fde.start.saturating_add(number * size);
+        let end = fde.start.saturating_add(fde.size.into());
+        let range = start..start.saturating_add(size).min(end);
+        let key = UnitKey {
+            table: TableKind::Sframe,
+            image: Some(image.id()),
+            offset: fde.offset,
+            block: number as u32,
+        };
+        Block { key, range }
+    }
+}
+
+/// All rows of function `fde` of an image's table; if they are repeated, those of the first block.
 pub fn compile_unit(table: &Table<'_>, fde: &Fde, image: &Image, cache: &mut Cache) -> UnitId {
-    let key = UnitKey {
-        table: TableKind::Sframe,
-        image: Some(image.id()),
-        offset: fde.offset,
-    };
-    compile(table, fde, key, cache)
+    compile(table, fde, Block::of(fde, image, fde.start), cache)
 }
 
 fn find_row(
@@ -127,22 +149,18 @@ fn find_row(
     svma: u64,
     cache: &mut Cache,
 ) -> Result<RowId, Reason> {
-    let key = UnitKey {
-        table: TableKind::Sframe,
-        image: Some(image.id()),
-        offset: fde.offset,
-    };
-    let unit = match cache.unit(&key) {
+    let block = Block::of(fde, image, svma);
+    let unit = match cache.unit(&block.key) {
         Some(known) => known?,
         // Most functions are asked for one row only.
-        None => match compile_row(table, fde, svma, key, cache) {
+        None => match compile_row(table, fde, &block, svma, cache) {
             Some(unit) => unit,
-            None => compile(table, fde, key, cache),
+            None => compile(table, fde, block, cache),
         },
     };
     let unit = match cache.knows(unit, svma) {
         true => unit,
-        false => compile(table, fde, key, cache),
+        false => compile(table, fde, Block::of(fde, image, svma), cache),
     };
     cache.find_row(unit, svma)
 }
@@ -150,28 +168,29 @@ fn find_row(
 /// A row as it is met: its first address, its offset in the section, what it says.
 type Met = (u64, u64, Row);
 
-/// Goes through the stored rows of `fde` up to the first one behind `svma`, whose start is the
+/// Goes through the rows of `fde` in `block` up to the first one behind `svma`, whose start is the
 /// first result. The second one says from which address on the rows are malformed: from a row's
 /// start, or, if not even that can be read or trusted, from the one before it, whose end is then
 /// unknown.
 fn scan(
     table: &Table<'_>,
     fde: &Fde,
+    block: &Range<u64>,
     svma: u64,
     mut each: impl FnMut(Met),
 ) -> (Option<u64>, Option<(u64, Reason)>) {
     let mut last = None;
     for fre in table.fres(fde) {
-        let from = last.unwrap_or(fde.start);
+        let from = last.unwrap_or(block.start);
         let fre = match fre {
             Ok(fre) => fre,
             Err(error) => return (None, Some((from, error.into()))),
         };
+        let start = block.start.saturating_add(fre.start.into());
         // A row behind the end governs nothing; some assemblers write one there.
-        if fre.start >= fde.row_limit() {
+        if start >= block.end {
             break;
         }
-        let start = fde.start.saturating_add(fre.start.into());
         if last.is_some_and(|last| start <= last) {
             let error = Malformed::new(fre.offset, "row starts do not increase");
             return (None, Some((from, error.into())));
@@ -192,21 +211,18 @@ fn scan(
 fn compile_row(
     table: &Table<'_>,
     fde: &Fde,
+    block: &Block,
     svma: u64,
-    key: UnitKey,
     cache: &mut Cache,
 ) -> Option<UnitId> {
-    if fde.rep_size.is_some() {
-        return None;
-    }
     let mut last = None;
-    let (next, error) = scan(table, fde, svma, |row| last = Some(row));
+    let (next, error) = scan(table, fde, &block.range, svma, |row| last = Some(row));
     let (start, offset, row) = last?;
     if error.is_some() {
         return None;
     }
-    let end = fde.start.saturating_add(fde.size.into());
-    let mut unit = cache.begin_unit(key, fde.start..end);
+    let end = block.range.end;
+    let mut unit = cache.begin_unit(block.key, block.range.clone());
     unit.push(NewRow {
         start,
         offset,
@@ -215,15 +231,27 @@ fn compile_row(
     Some(unit.finish_part(start..next.unwrap_or(end)))
 }
 
-/// All rows of a function into the cache.
-fn compile(table: &Table<'_>, fde: &Fde, key: UnitKey, cache: &mut Cache) -> UnitId {
-    let end = fde.start.saturating_add(fde.size.into());
+/// All rows of a block into the cache.
+fn compile(table: &Table<'_>, fde: &Fde, block: Block, cache: &mut Cache) -> UnitId {
+    let Block { key, range } = block;
     let header = table.header();
-    if fde.num_fres == 0 || fde.rep_size.is_some() {
-        return compile_rare(table, fde, key, cache);
+    let mut unit = cache.begin_unit(key, range.clone());
+    if fde.num_fres == 0 {
+        // What a function without rows says is not stored either.
+        return match table.rows(fde).next() {
+            Some(Ok(row)) => {
+                unit.push(NewRow {
+                    start: range.start,
+                    offset: row.offset,
+                    rule: row.rule,
+                });
+                unit.finish(None)
+            }
+            Some(Err(error)) => unit.finish(Some((range.start, error.into()))),
+            None => unit.finish(None),
+        };
     }
-    let mut unit = cache.begin_unit(key, fde.start..end);
-    let (_, error) = scan(table, fde, u64::MAX, |(start, offset, row)| {
+    let (_, error) = scan(table, fde, &range, u64::MAX, |(start, offset, row)| {
         let rule = row.rule(header, fde.signal);
         unit.push(NewRow {
             start,
@@ -232,61 +260,6 @@ fn compile(table: &Table<'_>, fde: &Fde, key: UnitKey, cache: &mut Cache) -> Uni
         });
     });
     unit.finish(error)
-}
-
-/// A function without rows, or one whose rows are repeated.
-fn compile_rare(table: &Table<'_>, fde: &Fde, key: UnitKey, cache: &mut Cache) -> UnitId {
-    let end = fde.start.saturating_add(fde.size.into());
-    let mut rows: Vec<NewRow> = Vec::new();
-    let mut error = None;
-    if fde.num_fres == 0 {
-        match table.rows(fde).next() {
-            Some(Ok(row)) => rows.push(NewRow {
-                start: fde.start,
-                offset: row.offset,
-                rule: row.rule,
-            }),
-            Some(Err(e)) => error = Some((fde.start, e.into())),
-            None => {}
-        }
-    } else {
-        (_, error) = scan(table, fde, u64::MAX, |(start, offset, row)| {
-            let rule = row.rule(table.header(), fde.signal);
-            rows.push(NewRow {
-                start,
-                offset,
-                rule,
-            });
-        });
-    }
-    if let (Some(size), None) = (fde.rep_size, error) {
-        error = repeat(&mut rows, fde, size, end);
-    }
-    cache.add_unit(key, fde.start..end, rows, error)
-}
-
-/// Repeats the rows of the first block up to `end`.
-fn repeat(rows: &mut Vec<NewRow>, fde: &Fde, size: u8, end: u64) -> Option<(u64, Reason)> {
-    // What lies in a block before its first row has none.
-    if rows.first()?.start != fde.start {
-        let before = NewRow {
-            start: fde.start,
-            offset: fde.offset,
-            rule: NO_ROW,
-        };
-        rows.insert(0, before);
-    }
-    for i in 0.. {
-        let row = rows[i];
-        let start = row.start.checked_add(size.into());
-        let start = start.filter(|start| *start < end)?;
-        if rows.len() == REPEATED_ROWS_MAX {
-            let what = "more repeated rows than this reader takes";
-            return Some((start, Malformed::new(fde.offset, what).into()));
-        }
-        rows.push(NewRow { start, ..row });
-    }
-    None
 }
 
 impl Finder for Sframe {

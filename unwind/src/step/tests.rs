@@ -30,6 +30,7 @@ impl Finder for One {
             table: TableKind::Orc,
             image: None,
             offset: 0,
+            block: 0,
         };
         let row = NewRow {
             start: 0x1000,

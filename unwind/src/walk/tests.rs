@@ -74,6 +74,7 @@ impl Finder for Rows {
             table: self.table,
             image: mapping.image.as_ref().map(|i| i.id()),
             offset: 0x40,
+            block: 0,
         };
         let row = |(i, &(start, rule)): (usize, &(u64, Rule))| NewRow {
             start,

@@ -128,17 +128,21 @@ fn a_string_hits_what_it_reaches() {
             0x48, 0x89, 0x04, 0x24, // mov [rsp], rax
         ];
         let results = results(&body);
+        let frames = results.work.frames;
         let at = BODY + 15;
         let of_string = stores(&results).into_iter().filter(|s| s.0 == at);
         let slots: Vec<_> = of_string.map(|(_, slot, counts)| (slot, counts)).collect();
-        slots
+        (slots, frames)
     };
     let changed = (SAVED_RBX, [1, 0, 0, 0]);
-    assert_eq!(string(-32, 4), []);
-    assert_eq!(string(-24, 4), [changed]);
-    assert_eq!(string(0, 0), []);
-    assert_eq!(string(0, 1), [changed]);
-    assert_eq!(string(16, 4), []);
+    let (nothing, frames) = string(-40, 4);
+    assert_eq!(nothing, []);
+    // One that ends where the slot begins changes no outcome.
+    assert_eq!(string(-32, 4), (vec![], frames));
+    assert_eq!(string(-24, 4).0, [changed]);
+    assert_eq!(string(0, 0).0, []);
+    assert_eq!(string(0, 1).0, [changed]);
+    assert_eq!(string(16, 4).0, []);
 }
 
 /// A function two calls below changes what the frames above it hold.
@@ -196,6 +200,46 @@ fn a_push_hits_a_slot_that_is_named_too_early() {
         assert_eq!((store.address, store.old, store.new), (RBX - 8, 0, 5));
         assert_eq!(store.first, 3);
     }
+}
+
+/// The same with a row that should have ended before the push: the CFA is wrong behind it.
+#[test]
+fn a_push_over_such_a_slot_changes_rsp_too() {
+    let body = [0x6a, 5, 0x58]; // push 5; pop rax
+    let code = program(&body);
+    let early = || {
+        let mut rows = rows(body.len());
+        rows.rows[2].1 = rows.rows[2].1.with_saved(Reg::Rbp, Value::at_cfa(-24));
+        rows
+    };
+    let found = [true, false].map(|elide| told(&run(&code, vec![early()], elide)));
+    assert_eq!(found[0], found[1]);
+    let wrong = found[0]
+        .iter()
+        .any(|t| (t.2, t.3) == (BODY + 2, ReasonCode::WrongCfa));
+    assert!(wrong, "{:?}", found[0]);
+    // An instruction that leaves rsp and memory alone is followed by no evaluation.
+    let frames = |body: &[u8]| {
+        let mut rows = rows(body.len());
+        rows.rows[2].1 = rows.rows[2].1.with_saved(Reg::Rbp, Value::at_cfa(-24));
+        run(&program(body), vec![rows], true).work.frames
+    };
+    assert_eq!(frames(&[0x90]), frames(&[0x90; 5]));
+}
+
+/// `bts`, whose address hangs on a register's bits: which slots it hits is not known.
+#[test]
+fn behind_a_store_to_anywhere_every_slot_is_read_again() {
+    let body = [
+        0xb8, 3, 0, 0, 0, // mov eax, 3
+        0x48, 0x0f, 0xab, 0x04, 0x24, // bts qword [rsp], rax
+        0x90, // nop
+    ];
+    let results = results(&body);
+    assert_eq!(stores(&results), []);
+    let found: Vec<_> = told(&results).iter().map(|t| (t.1, t.2, t.4)).collect();
+    let at = |offset| (Check::Instruction, offset, Reg::Rbx);
+    assert_eq!(found, [at(BODY + 10), at(BODY + 11), at(BODY + 12)]);
 }
 
 /// What a table that does not carry all registers says is not asked for slots.

@@ -29,6 +29,38 @@ fn a_part_of_another_tables_claims_is_not_evaluated() {
     let alone = work(vec![Rows::of(right())]);
     let both = work(vec![Rows::of(right()), frame()]);
     assert_eq!((both.frames, both.whole), (alone.frames, alone.whole));
+    // Unless nothing is to be skipped.
+    let all = run(CALLS, vec![Rows::of(right()), frame()], false).work;
+    assert_eq!((all.frames, all.whole, all.parts), (28, 2 * (28 + 6), 0));
+}
+
+/// Tables of which one has rows that the other has not.
+#[test]
+fn a_claim_that_did_not_change_is_not_evaluated_with_one_that_did() {
+    let without = || {
+        // By rsp also where rbp is the base elsewhere.
+        let mut rows = right();
+        rows.retain(|row| row.0 != 0x34);
+        Rows::of(rows)
+    };
+    let alone = run(CALLS, vec![without()], true).work;
+    // At 34 the claim is the one of 31, and nothing was changed that it hangs on.
+    assert_eq!((alone.frames, alone.whole, alone.parts), (15, 7, 8));
+    let both = run(CALLS, vec![without(), Rows::of(right())], true).work;
+    // At each of g's instructions: the first evaluates what it evaluates alone. The other's are a
+    // part of it but where it counts from rbp.
+    assert_eq!((both.frames, both.whole, both.parts), (18, 7, 8 + 3));
+}
+
+#[test]
+fn evaluations_are_told() {
+    let work = Work {
+        frames: 1,
+        whole: 2,
+        parts: 3,
+    };
+    let text = "evaluated: at 1 instructions, 2 claims as a whole, 3 in parts";
+    assert_eq!(work.to_string(), text);
 }
 
 /// A loop of three instructions, a nop in it, in a function of depth 1.

@@ -15,6 +15,7 @@ fn key(image: &Image, table: TableKind, offset: u64) -> UnitKey {
         table,
         image: Some(image.id()),
         offset,
+        block: 0,
     }
 }
 
