@@ -62,7 +62,7 @@ impl Columns {
 
 /// `key        value`, indented by two.
 pub(super) fn field(out: &mut String, key: &str, value: impl std::fmt::Display) {
-    let _ = writeln!(out, "  {key:<14}{value}");
+    let _ = writeln!(out, "  {key:<13} {value}");
 }
 
 /// A list that is cut after `most`, which says so.
@@ -81,4 +81,17 @@ pub(super) fn per(sum: u64, count: u64) -> String {
         return "-".to_owned();
     }
     format!("{:.1}", sum as f64 / count as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_key_is_not_glued_to_its_value() {
+        let mut out = String::new();
+        field(&mut out, "key", 1);
+        field(&mut out, "kernel-v3-validate", 2);
+        assert_eq!(out, "  key           1\n  kernel-v3-validate 2\n");
+    }
 }

@@ -140,6 +140,10 @@ fn dwarf_table(out: &mut String, image: &Image, kind: TableKind) {
     malformed(out, &bad);
 }
 
+/// Rows that are read for each byte of a section. A row has three bytes at least, and few functions
+/// share theirs; a table in which all do would take the square of its size.
+const SHARED_MAX: u64 = 4;
+
 fn sframe_table(out: &mut String, image: &Image, section: &Section) {
     let table = match sframe::Table::parse(&section.data, section.address) {
         Ok(table) => table,
@@ -162,6 +166,8 @@ fn sframe_table(out: &mut String, image: &Image, section: &Section) {
     field(out, "flags", flags.trim_end());
     let (mut fdes, mut fres, mut bad) = (0, BTreeSet::new(), Vec::new());
     let (mut flex, mut masked, mut signal) = (0_u64, 0_u64, 0_u64);
+    let mut left = section.data.len() as u64 * SHARED_MAX;
+    let mut unread = 0_u64;
     for fde in table.fdes() {
         match fde {
             Err(error) => bad.push(error.to_string()),
@@ -170,9 +176,17 @@ fn sframe_table(out: &mut String, image: &Image, section: &Section) {
                 flex += u64::from(fde.flex);
                 masked += u64::from(fde.rep_size.is_some());
                 signal += u64::from(fde.signal);
-                bad.extend(sframe_rows(&table, &fde, image, &mut fres));
+                match left {
+                    0 => unread += 1,
+                    _ => bad.extend(sframe_rows(&table, &fde, image, &mut fres, &mut left)),
+                }
             }
         }
+    }
+    if unread > 0 {
+        bad.push(format!(
+            "functions share their rows too often: those of {unread} were not read"
+        ));
     }
     let kinds = format!("{flex} flexible, {masked} PCMASK, {signal} signal");
     let stated = header.num_fdes;
@@ -195,15 +209,17 @@ fn sframe_table(out: &mut String, image: &Image, section: &Section) {
 }
 
 /// Adds the offsets of the stored rows of a function that can be read; functions may share some.
-/// Gives what is malformed, as a walk finds it.
+/// Gives what is malformed, as a walk finds it. `left` is how many rows may be read yet.
 fn sframe_rows(
     table: &sframe::Table<'_>,
     fde: &sframe::Fde,
     image: &Image,
     fres: &mut BTreeSet<u64>,
+    left: &mut u64,
 ) -> Option<String> {
     let mut cache = Cache::new();
     let unit = sframe::compile_unit(table, fde, image, &mut cache);
+    *left = left.saturating_sub(cache.unit_rows(unit).len() as u64);
     let Some((from, reason)) = cache.unit_error(unit) else {
         // With those behind the function's end, which govern nothing.
         fres.extend(table.fres(fde).map_while(Result::ok).map(|fre| fre.offset));
@@ -283,3 +299,6 @@ fn losses(out: &mut String, kind: TableKind, derived: &Derived) {
         table.write(out);
     }
 }
+
+#[cfg(test)]
+mod tests;
