@@ -8,6 +8,7 @@ use crate::engine::{Outcome, View};
 use crate::kernel::wrong_user_regs;
 use crate::listing;
 use crate::names::Location;
+use iced_x86::{Formatter, GasFormatter, Instruction};
 use std::fmt::Write as _;
 use unwind_sim_corpus::model::RecordedChain;
 use unwind_sim_unwind::address::CodeAddress;
@@ -19,6 +20,18 @@ use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::truth::Truth;
 use unwind_sim_unwind::verdict::Verdict;
+
+/// An instruction as an assembler takes it, with the addresses that it was decoded at.
+pub fn instruction(insn: &Instruction) -> String {
+    let mut formatter = GasFormatter::new();
+    let options = formatter.options_mut();
+    options.set_uppercase_hex(false);
+    options.set_branch_leading_zeros(false);
+    options.set_rip_relative_addresses(true);
+    let mut text = String::new();
+    formatter.format(insn, &mut text);
+    text
+}
 
 /// `dwarf@hw`; the plain name where every column has the same start.
 pub fn column_name(unwinder: &str, variant: Variant) -> String {

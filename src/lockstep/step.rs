@@ -3,7 +3,8 @@
 use super::difference::{Difference, Memory, Side};
 use super::follow::{Follower, cpu_of, same_fx};
 use super::insn::{Next, Reader};
-use iced_x86::{Formatter, GasFormatter, Instruction, Mnemonic};
+use crate::text::instruction;
+use iced_x86::Mnemonic;
 use std::ops::Range;
 use unwind_sim_emulator::address_space::Change;
 use unwind_sim_emulator::differences::{self, Case, Used, View};
@@ -466,12 +467,6 @@ fn is_same(exception: Exception, stop: Stop) -> bool {
     }
 }
 
-fn text(insn: &Instruction) -> String {
-    let mut text = String::new();
-    GasFormatter::new().format(insn, &mut text);
-    text
-}
-
 fn difference(
     number: u64,
     next: &Next,
@@ -494,7 +489,7 @@ fn difference(
         number,
         rip: before.rip,
         bytes: next.bytes[..next.insn.len().min(next.bytes.len())].to_vec(),
-        insn: text(&next.insn),
+        insn: instruction(&next.insn),
         before,
         machine: Side {
             cpu: ours.cpu,

@@ -2,7 +2,8 @@
 
 use super::checker::Results;
 use super::findings::Finding;
-use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, Instruction, OpKind};
+use crate::text::instruction;
+use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 use std::fmt::Write as _;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::image::{Image, Mapping};
@@ -47,6 +48,13 @@ impl<'a> Code<'a> {
     /// The instruction at `svma`.
     fn at(&self, svma: u64) -> Option<Instruction> {
         self.decode(svma, INSN_BYTES_MAX).next()
+    }
+
+    /// Its text where it is mapped: what it points at is shown as the process has it.
+    fn text(&self, insn: &Instruction) -> String {
+        let bytes = self.image.text_bytes(insn.ip(), insn.len());
+        let address = insn.ip().wrapping_add(self.mapping.bias);
+        instruction(&Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode())
     }
 
     fn is_executed(&self, svma: u64) -> bool {
@@ -129,11 +137,9 @@ pub(super) fn listing(out: &mut String, results: &Results, finding: &Finding) {
     let at = insns.len();
     let behind = INSN_BYTES_MAX * (AROUND + 1);
     insns.extend(code.decode(concerned.ip(), behind).take(AROUND + 1));
-    let mut formatter = GasFormatter::new();
     let from = at.saturating_sub(AROUND);
     for (index, insn) in insns.iter().enumerate().skip(from) {
-        let mut line = String::new();
-        formatter.format(insn, &mut line);
+        let line = code.text(insn);
         let mark = if index == at { '>' } else { ' ' };
         let address = insn.ip().wrapping_add(code.mapping.bias);
         let _ = writeln!(out, "      {mark} {address:>12x}  {line}");

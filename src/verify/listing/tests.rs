@@ -150,3 +150,41 @@ fn the_shape_of_a_finding_is_that_of_four_instructions() {
     assert_eq!(found, Some(expected));
     assert_eq!(shape(&results, &finding(instruction(0x9000))), None);
 }
+
+/// Four instructions of as many bytes as there can be: nop words with address and segment prefixes.
+#[test]
+fn long_instructions_are_shown_and_have_their_shape_too() {
+    const LONG: [u8; 15] = [
+        0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 2, 0, 0,
+    ];
+    let mapping = mapping(&LONG.repeat(6), Some(90));
+    let results = results(&mapping, &[]);
+    let at = finding(instruction(START + 15));
+    let mut text = String::new();
+    listing(&mut text, &results, &at);
+    // One before, and two behind.
+    assert_eq!(text.lines().count(), 4 + 1, "{text}");
+    let expected = shape_of(&decoded(&LONG)).repeat(4);
+    assert_eq!(shape(&results, &at), Some(expected));
+}
+
+#[test]
+fn addresses_in_instructions_are_those_of_the_process() {
+    let code = [
+        0xe8, 0x10, 0, 0, 0, // call
+        0x74, 0xf9, // je to the start
+        0x48, 0x8d, 0x3d, 0xab, 0, 0, 0, // lea
+    ];
+    let mapping = mapping(&code, Some(14));
+    let results = results(&mapping, &[]);
+    let mut text = String::new();
+    listing(&mut text, &results, &finding(instruction(START + 5)));
+    let lines = text.lines().map(|line| line.split_whitespace().skip(1));
+    let lines: Vec<String> = lines.map(|l| l.collect::<Vec<_>>().join(" ")).collect();
+    let [call, branch, _, load] = &lines[..] else {
+        panic!("{text}");
+    };
+    assert_eq!(call, "call 0x101015");
+    assert_eq!(branch, "101005 je 0x101000");
+    assert_eq!(load, "lea 0xab(%rip),%rdi");
+}
