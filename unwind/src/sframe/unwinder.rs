@@ -117,13 +117,14 @@ struct Block {
 impl Block {
     /// The one that `svma` is in, which is in the function.
     fn of(fde: &Fde, image: &Image, svma: u64) -> Block {
-        let size = match fde.rep_size {
-            // A function without rows is one block.
-            Some(_) if fde.num_fres > 0 => u64::from(fde.row_limit()),
-            _ => u64::from(fde.size),
+        let (number, size) = match fde.rep_size {
+            // A function without rows is one block. Only an empty function has empty blocks.
+            Some(_) if fde.num_fres > 0 => {
+                let size = u64::from(fde.row_limit());
+                (svma.wrapping_sub(fde.start) / size.max(1), size)
+            }
+            _ => (0, u64::from(fde.size)),
         };
-        // None is empty but that of an empty function.
-        let number = svma.wrapping_sub(fde.start) / size.max(1);
         let start = fde.start.saturating_add(number * size);
         let end = fde.start.saturating_add(fde.size.into());
         let range = start..start.saturating_add(size).min(end);
