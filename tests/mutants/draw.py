@@ -33,7 +33,7 @@ SCOPE = [
 # What is run of a package besides its unit tests.
 MORE = {
     "unwind-sim-perf": ["--test", "stitch", "--test", "stitch_properties"],
-    "unwind-sim": ["--test", "verify", "--test", "cases"],
+    "unwind-sim": ["--test", "verify", "--test", "cases", "--test", "cli"],
 }
 
 

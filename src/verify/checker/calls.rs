@@ -141,27 +141,30 @@ impl Checker<'_> {
             };
             subject.check_in(finder, &frame, 0, cache)
         };
+        let at_call = contradictions(inside);
         let mut found = match check {
-            Check::InsideCall => contradictions(inside),
-            _ => contradictions(ra),
+            Check::InsideCall => at_call,
+            _ => behind_call(contradictions(ra), &at_call),
         };
-        if check == Check::AtReturn && !found.is_empty() {
-            let at_call = contradictions(inside);
-            let has_row = |c: &Contradiction| c.code != Code::NoRowForExecuted;
-            for contradiction in &mut found {
-                if contradiction.code == Code::NoRowForExecuted {
-                    // Only the call is known to be executed.
-                    if at_call.iter().all(has_row) {
-                        contradiction.code = Code::NoRow;
-                    }
-                } else if at_call.is_empty() && contradiction.class() != Class::Loss {
-                    contradiction.code = Code::RowBehindCall;
-                }
-            }
-        }
         for contradiction in &mut found {
             contradiction.pc = CodeAddress::Return(ra);
         }
         found
     }
+}
+
+/// What the row at a return address contradicts, where only the call is known to be executed:
+/// `at_call` is what the call's own row contradicts.
+fn behind_call(mut found: Vec<Contradiction>, at_call: &[Contradiction]) -> Vec<Contradiction> {
+    let has_row = |c: &Contradiction| c.code != Code::NoRowForExecuted;
+    for contradiction in &mut found {
+        if contradiction.code == Code::NoRowForExecuted {
+            if at_call.iter().all(has_row) {
+                contradiction.code = Code::NoRow;
+            }
+        } else if at_call.is_empty() && contradiction.class() != Class::Loss {
+            contradiction.code = Code::RowBehindCall;
+        }
+    }
+    found
 }
