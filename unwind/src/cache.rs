@@ -423,6 +423,11 @@ impl Cache {
         self.units[unit.0 as usize].known.contains(&svma)
     }
 
+    /// `unit` is compiled again when one of its rows is asked for.
+    pub(crate) fn forget(&mut self, unit: UnitId) {
+        self.units[unit.0 as usize].known = 0..0;
+    }
+
     /// Does `unit` have all its rows?
     pub(crate) fn is_complete(&self, unit: UnitId) -> bool {
         self.units[unit.0 as usize].known == (0..u64::MAX)

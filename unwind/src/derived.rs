@@ -170,6 +170,10 @@ struct Rows<'a, F> {
     function: Derived,
     /// What was derived for all functions that were completed.
     all: Derived,
+    /// Rows that PLTs were written out into.
+    written: usize,
+    /// The function at hand is a PLT that was left out, as they were too many.
+    left_out: bool,
     format: PhantomData<F>,
 }
 
@@ -197,6 +201,8 @@ impl<'a, F: Format> Rows<'a, F> {
             read: 0,
             function: Derived::default(),
             all: Derived::default(),
+            written: 0,
+            left_out: false,
             format: PhantomData,
         }
     }
@@ -233,9 +239,14 @@ impl<'a, F: Format> Rows<'a, F> {
             transcribe::<F>(&Rule { cfa, ..*rule })
         });
         let mut start = range.start;
-        while start < range.end && (self.function.rows as usize) < PLT_ROWS_MAX {
+        // A program has a few PLTs. An FDE of 30 bytes can claim one of a megabyte: of a table that is
+        // made of them, most are compiled when they are asked for.
+        let left_out = self.written >= PLT_ROWS_MAX + self.bytes.len();
+        self.left_out |= left_out;
+        while start < range.end && !left_out && (self.function.rows as usize) < PLT_ROWS_MAX {
             let pushed = start % 16 >= threshold.into();
             self.push(unit, start, offset, if pushed { after } else { before });
+            self.written += 1;
             let block = start & !15;
             let next = if pushed { 16 } else { threshold.into() };
             start = match block.checked_add(next) {
@@ -281,6 +292,9 @@ impl<F: Format> Transcribe for Rows<'_, F> {
             self.function
                 .losses
                 .add(Loss::TooManyRows, self.function.rows);
+        }
+        if core::mem::take(&mut self.left_out) {
+            cache.forget(unit);
         }
         self.all.add(&self.function);
         self.function = Derived::default();

@@ -15,6 +15,11 @@ const PLT: [u8; 13] = [
 
 /// `.eh_frame` of a usual CIE (rsp + 8) and one function of `len` bytes with this program.
 fn image(len: u64, program: &[u8]) -> Image {
+    images_of(1, len, program)
+}
+
+/// The same with so many of these functions, one behind the other.
+fn images_of(functions: u64, len: u64, program: &[u8]) -> Image {
     let entry = |body: Vec<u8>| {
         let mut body = body;
         body.resize(body.len().next_multiple_of(8), 0);
@@ -23,11 +28,15 @@ fn image(len: u64, program: &[u8]) -> Image {
     };
     // No augmentation, code by 1, data by -8, ra in column 16, CFA = rsp + 8, ra at CFA - 8.
     let cie = entry(vec![0, 0, 0, 0, 1, 0, 1, 0x78, 16, 0x0c, 7, 8, 0x90, 1]);
-    let mut fde = (cie.len() as u32 + 4).to_le_bytes().to_vec();
-    fde.extend(START.to_le_bytes());
-    fde.extend(len.to_le_bytes());
-    fde.extend(program);
-    let data = Bytes::from_vec([cie, entry(fde)].concat());
+    let mut data = cie;
+    for number in 0..functions {
+        let mut fde = (data.len() as u32 + 4).to_le_bytes().to_vec();
+        fde.extend((START + number * len).to_le_bytes());
+        fde.extend(len.to_le_bytes());
+        fde.extend(program);
+        data.extend(entry(fde));
+    }
+    let data = Bytes::from_vec(data);
     Image::new(ImageParts {
         text: core::iter::once(0..u64::MAX).collect(),
         sections: vec![Section {
@@ -74,6 +83,31 @@ fn so_many_rows_of_a_plt_and_not_one_more() {
         assert_eq!(derived.losses.count(Loss::TooManyRows), lost);
         assert_eq!(derived.losses.rows_lost(), lost);
         assert_eq!(derived.rows as usize, PLT_ROWS_MAX + lost as usize);
+    }
+}
+
+/// Each of them claims a megabyte.
+#[test]
+fn of_many_plts_most_are_compiled_when_they_are_asked_for() {
+    const MEGABYTE: u64 = 8 * PLT_ROWS_MAX as u64;
+    let image = images_of(8, MEGABYTE, &PLT);
+    let mut cache = Cache::new();
+    let derived = derive_all::<SframeV3>(&image, &mut cache);
+    // The second begins before the budget is spent, and ends behind it.
+    assert_eq!(derived.rows as usize, 2 * PLT_ROWS_MAX + 6);
+    assert_eq!(derived.losses.count(Loss::TooManyRows), 6);
+    for function in [0, 1, 2, 7] {
+        let svma = START + function * MEGABYTE + 16;
+        for (at, offset) in [(0, 8), (11, 16)] {
+            let expected = Ok(Value::reg(Reg::Rsp, offset));
+            let alone = cfa::<SframeV3>(&image, svma + at, &mut Cache::new());
+            assert_eq!(alone, expected, "{function}");
+            assert_eq!(
+                cfa::<SframeV3>(&image, svma + at, &mut cache),
+                expected,
+                "{function}"
+            );
+        }
     }
 }
 
