@@ -21,7 +21,8 @@ use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::truth::Truth;
 use unwind_sim_unwind::verdict::Verdict;
 
-/// An instruction as an assembler takes it, with the addresses that it was decoded at.
+/// An instruction in AT&T syntax. Branch targets are absolute, for the address that the instruction
+/// was decoded at.
 pub fn instruction(insn: &Instruction) -> String {
     let mut formatter = GasFormatter::new();
     let options = formatter.options_mut();

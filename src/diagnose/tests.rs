@@ -298,8 +298,8 @@ impl Finder for Rows {
     }
 }
 
-/// Code, frame and class of what is told of a right walk of three frames over these rows, from
-/// frame `from`.
+/// The diagnosis of a correct three-frame walk that used these rows, starting at frame `from`: code,
+/// frame and class.
 fn of_right_walk(rows: [Row; 2], from: usize) -> Option<(Code, usize, Class)> {
     let space = space(&[0x90; 64]);
     let words = [0x77, FUNCTION + 20, 0x88, FUNCTION + 36];

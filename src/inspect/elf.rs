@@ -140,9 +140,10 @@ fn dwarf_table(out: &mut String, image: &Image, kind: TableKind) {
     malformed(out, &bad);
 }
 
-/// Rows that are read for each byte of a section. A row has three bytes at least, and few functions
-/// share theirs; a table in which all do would take the square of its size.
-const SHARED_MAX: u64 = 4;
+/// How many rows are read for each byte of a section. A row takes at least three bytes and functions
+/// rarely share rows; without a limit, a table in which all functions share them would take time
+/// proportional to the square of its size.
+const ROWS_PER_BYTE_MAX: u64 = 4;
 
 fn sframe_table(out: &mut String, image: &Image, section: &Section) {
     let table = match sframe::Table::parse(&section.data, section.address) {
@@ -166,7 +167,7 @@ fn sframe_table(out: &mut String, image: &Image, section: &Section) {
     field(out, "flags", flags.trim_end());
     let (mut fdes, mut fres, mut bad) = (0, BTreeSet::new(), Vec::new());
     let (mut flex, mut masked, mut signal) = (0_u64, 0_u64, 0_u64);
-    let mut left = section.data.len() as u64 * SHARED_MAX;
+    let mut left = section.data.len() as u64 * ROWS_PER_BYTE_MAX;
     let mut unread = 0_u64;
     for fde in table.fdes() {
         match fde {
@@ -209,7 +210,7 @@ fn sframe_table(out: &mut String, image: &Image, section: &Section) {
 }
 
 /// Adds the offsets of the stored rows of a function that can be read; functions may share some.
-/// Gives what is malformed, as a walk finds it. `left` is how many rows may be read yet.
+/// Gives what is malformed, as a walk finds it. `left` is how many more rows may be read.
 fn sframe_rows(
     table: &sframe::Table<'_>,
     fde: &sframe::Fde,
@@ -221,8 +222,12 @@ fn sframe_rows(
     let unit = sframe::compile_unit(table, fde, image, &mut cache);
     *left = left.saturating_sub(cache.unit_rows(unit).len() as u64);
     let Some((from, reason)) = cache.unit_error(unit) else {
-        // With those behind the function's end, which govern nothing.
-        fres.extend(table.fres(fde).map_while(Result::ok).map(|fre| fre.offset));
+        // Including rows behind the function's end, which apply to no address.
+        let stored = table.fres(fde).map_while(Result::ok);
+        fres.extend(stored.map(|fre| {
+            *left = left.saturating_sub(1);
+            fre.offset
+        }));
         return None;
     };
     let rows = cache

@@ -79,7 +79,7 @@ pub struct Results {
     pub stores: SlotStores,
     /// What it takes to know that, the machine's decoded code apart.
     pub memory: MemoryUse,
-    /// What was evaluated for it.
+    /// How much of it had to be computed.
     pub work: Work,
 }
 
@@ -109,7 +109,7 @@ pub struct Checker<'a> {
     wrong: u8,
     /// What changed since.
     changed: Parts,
-    /// What the last outcome hangs on, and the lowest slot that a claim names.
+    /// What the last outcome depends on, and the lowest stack slot that any claim reads.
     depends: Parts,
     lowest_slot: u64,
     /// The instruction that is being executed.

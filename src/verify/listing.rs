@@ -50,7 +50,7 @@ impl<'a> Code<'a> {
         self.decode(svma, INSN_BYTES_MAX).next()
     }
 
-    /// Its text where it is mapped: what it points at is shown as the process has it.
+    /// The instruction as text, with the process's addresses, not the file's.
     fn text(&self, insn: &Instruction) -> String {
         let bytes = self.image.text_bytes(insn.ip(), insn.len());
         let address = insn.ip().wrapping_add(self.mapping.bias);

@@ -52,7 +52,7 @@ pub(super) fn reserve_tight<T>(list: &mut Vec<T>, more: usize) {
     }
 }
 
-/// As [`Vec::resize`] to a greater length, with [`reserve_tight`].
+/// As [`Vec::resize`] to a length that is not shorter, with [`reserve_tight`].
 pub(super) fn grow_tight<T: Clone>(list: &mut Vec<T>, len: usize, value: T) {
     reserve_tight(list, len.saturating_sub(list.len()));
     list.resize(len, value);

@@ -1,13 +1,13 @@
-//! What a run evaluated: the rest was known from before.
+//! How much of a run's checking was computed. Everything else was reused from the check before.
 
 /// Evaluations of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Work {
-    /// Instructions at which the outcome of some claim was not known.
+    /// Instructions at which at least one claim had to be evaluated.
     pub frames: u64,
-    /// Claims that were evaluated as a whole.
+    /// Claims that were evaluated in full.
     pub whole: u64,
-    /// Claims of which that was evaluated which may have changed.
+    /// Claims of which only the parts that may have changed were evaluated.
     pub parts: u64,
 }
 
@@ -20,7 +20,7 @@ impl std::fmt::Display for Work {
         } = self;
         write!(
             f,
-            "evaluated: at {frames} instructions, {whole} claims as a whole, {parts} in parts"
+            "claims evaluated at {frames} instructions: {whole} in full, {parts} in part"
         )
     }
 }

@@ -218,8 +218,8 @@ pub struct UnitKey {
     pub image: Option<ImageId>,
     /// Its offset in the section, bytes.
     pub offset: u64,
-    /// Which of the blocks that its rows hold for, if it is a function whose rows are repeated; 0 for
-    /// all others.
+    /// For a function whose rows are repeated for each block of its code: the number of the block. 0
+    /// for all others.
     pub block: u32,
 }
 
@@ -423,7 +423,7 @@ impl Cache {
         self.units[unit.0 as usize].known.contains(&svma)
     }
 
-    /// `unit` is compiled again when one of its rows is asked for.
+    /// Makes the next lookup in `unit` compile it again.
     pub(crate) fn forget(&mut self, unit: UnitId) {
         self.units[unit.0 as usize].known = 0..0;
     }

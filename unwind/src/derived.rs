@@ -170,9 +170,9 @@ struct Rows<'a, F> {
     function: Derived,
     /// What was derived for all functions that were completed.
     all: Derived,
-    /// Rows that PLTs were written out into.
+    /// Rows written for PLTs so far.
     written: usize,
-    /// The function at hand is a PLT that was left out, as they were too many.
+    /// Is the current function a PLT that was left out because there are too many?
     left_out: bool,
     format: PhantomData<F>,
 }
@@ -239,8 +239,8 @@ impl<'a, F: Format> Rows<'a, F> {
             transcribe::<F>(&Rule { cfa, ..*rule })
         });
         let mut start = range.start;
-        // A program has a few PLTs. An FDE of 30 bytes can claim one of a megabyte: of a table that is
-        // made of them, most are compiled when they are asked for.
+        // A program has a few PLTs, but an FDE of 30 bytes can claim one of a megabyte. If a table
+        // claims too many, the rest are left out here and compiled when they are looked up.
         let left_out = self.written >= PLT_ROWS_MAX + self.bytes.len();
         self.left_out |= left_out;
         while start < range.end && !left_out && (self.function.rows as usize) < PLT_ROWS_MAX {

@@ -153,8 +153,9 @@ impl Checker<'_> {
     }
 }
 
-/// What the row at a return address contradicts, where only the call is known to be executed:
-/// `at_call` is what the call's own row contradicts.
+/// Adjusts the codes of `found`, the contradictions of the row at a return address. Only the call is
+/// known to have been executed, not the code behind it; `at_call` are the contradictions of the call's
+/// own row.
 fn behind_call(mut found: Vec<Contradiction>, at_call: &[Contradiction]) -> Vec<Contradiction> {
     let has_row = |c: &Contradiction| c.code != Code::NoRowForExecuted;
     for contradiction in &mut found {

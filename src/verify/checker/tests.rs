@@ -211,7 +211,7 @@ fn run(code: &[u8], tables: Vec<Rows>, elide: bool) -> Results {
     checker.finish().0
 }
 
-/// What is told of a finding: unwinder, check, offset of the address, code, register, how often.
+/// A finding in short: unwinder, check, offset of the address in the code, code, register, count.
 type Told = (usize, Check, u64, ReasonCode, Reg, u64);
 
 fn told(results: &Results) -> Vec<Told> {

@@ -1,6 +1,7 @@
 //! The code that a contradiction has if the row is to blame.
 
 use super::*;
+use crate::verify::fixture::finding;
 use unwind_sim_unwind::address::CodeAddress;
 
 fn code(code: Code, reg: Reg, given: Option<u64>, reason: Option<Reason>) -> Code {
@@ -71,17 +72,7 @@ fn site(number: u64) -> Site {
 }
 
 fn contradiction() -> Contradiction {
-    Contradiction {
-        frame: 0,
-        pc: CodeAddress::Instruction(0x1000),
-        code: Code::WrongCfa,
-        reg: Reg::Rsp,
-        given: Some(1),
-        truth: 2,
-        misread: false,
-        reason: None,
-        row: None,
-    }
+    finding(CodeAddress::Instruction(0x1000)).contradiction
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Which findings have one cause, what is told of it, and in which order.
+//! How findings are grouped by cause, what a group says, and the order of groups.
 
 use super::*;
 use crate::verify::fixture::{BIAS, CODE, FUNCTIONS, START, finding_at, image, results, row};

@@ -107,18 +107,18 @@ impl Sframe {
     }
 }
 
-/// What is compiled at a time: a function, or one of the blocks for each of which its rows hold
-/// (`PCMASK`). A PLT has thousands of them.
+/// What is compiled at a time: a function, or, if its rows are repeated (`PCMASK`), one block of it. A
+/// PLT can have thousands of blocks.
 struct Block {
     key: UnitKey,
     range: Range<u64>,
 }
 
 impl Block {
-    /// The one that `svma` is in, which is in the function.
+    /// The block that holds `svma`, an address in the function.
     fn of(fde: &Fde, image: &Image, svma: u64) -> Block {
         let (number, size) = match fde.rep_size {
-            // A function without rows is one block. Only an empty function has empty blocks.
+            // A function without rows is one block; only an empty function has a block of no bytes.
             Some(_) if fde.num_fres > 0 => {
                 let size = u64::from(fde.row_limit());
                 (svma.wrapping_sub(fde.start) / size.max(1), size)

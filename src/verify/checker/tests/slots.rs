@@ -227,7 +227,7 @@ fn a_push_over_such_a_slot_changes_rsp_too() {
     assert_eq!(frames(&[0x90]), frames(&[0x90; 5]));
 }
 
-/// `bts`, whose address hangs on a register's bits: which slots it hits is not known.
+/// `bts` computes its address from a register's bits, so which slots it hits is not known in advance.
 #[test]
 fn behind_a_store_to_anywhere_every_slot_is_read_again() {
     let body = [

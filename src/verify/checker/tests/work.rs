@@ -3,8 +3,7 @@
 use super::*;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// An instruction whose outcome hangs on nothing that was changed is not looked at; a register
-/// that was changed is, and no other.
+/// An instruction is skipped unless something that its outcome depends on has changed.
 #[test]
 fn nothing_is_evaluated_again_without_a_change() {
     let work = |elide| run(CALLS, vec![Rows::of(right())], elide).work;
@@ -44,7 +43,7 @@ fn a_claim_that_did_not_change_is_not_evaluated_with_one_that_did() {
         Rows::of(rows)
     };
     let alone = run(CALLS, vec![without()], true).work;
-    // At 34 the claim is the one of 31, and nothing was changed that it hangs on.
+    // The claim at 34 is the same as at 31, and nothing that it depends on has changed.
     assert_eq!((alone.frames, alone.whole, alone.parts), (15, 7, 8));
     let both = run(CALLS, vec![without(), Rows::of(right())], true).work;
     // At each of g's instructions: the first evaluates what it evaluates alone. The other's are a
@@ -59,7 +58,7 @@ fn evaluations_are_told() {
         whole: 2,
         parts: 3,
     };
-    let text = "evaluated: at 1 instructions, 2 claims as a whole, 3 in parts";
+    let text = "claims evaluated at 1 instructions: 2 in full, 3 in part";
     assert_eq!(work.to_string(), text);
 }
 
