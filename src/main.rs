@@ -1,5 +1,8 @@
-//! The command line of unwind-sim. Each subcommand is a file in `command/`; what they do is in
-//! the library.
+//! unwind-sim: record stacks, replay them through every unwinder, judge and explain the chains.
+//!
+//! Here is the command line: each subcommand is a file in `command/`. What they do is in the rooms
+//! below (`ARCHITECTURE.md`).
+#![forbid(unsafe_code)]
 
 mod command;
 

@@ -8,9 +8,9 @@ mod common;
 use common::skip::skip;
 use std::io::Read;
 use unwind_sim_host::bpf::{BpfError, KernelMap, KernelProgram, PageFaults, ProgramType};
-use unwind_sim_perf::bpf::maps::{Storage, kind};
-use unwind_sim_perf::bpf::stackmap::{FAST_STACK_CMP, REUSE_STACKID, USER_STACK};
-use unwind_sim_perf::bpf::{
+use unwind_sim_perf_model::bpf::maps::{Storage, kind};
+use unwind_sim_perf_model::bpf::stackmap::{FAST_STACK_CMP, REUSE_STACKID, USER_STACK};
+use unwind_sim_perf_model::bpf::{
     Context, Handlers, Insn, Limits, MAX_STACK, MapDef, Object, PerfEventData, PlainEnv,
 };
 

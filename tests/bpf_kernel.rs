@@ -7,7 +7,9 @@ mod common;
 
 use common::skip::skip;
 use unwind_sim_host::bpf::{BpfError, KernelProgram, ProgramType};
-use unwind_sim_perf::bpf::{Context, Handlers, Insn, Limits, Object, PerfEventData, PlainEnv};
+use unwind_sim_perf_model::bpf::{
+    Context, Handlers, Insn, Limits, Object, PerfEventData, PlainEnv,
+};
 
 /// What the kernel makes of a program; `None` where bpf() is not allowed.
 fn kernel(test: &str, kind: ProgramType, insns: &[Insn]) -> Option<Result<KernelProgram, String>> {

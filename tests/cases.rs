@@ -10,12 +10,12 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
-use unwind_sim::cases::{self, Built, Engine, Recorded};
-use unwind_sim::confirm::{self, Judgement, Source};
-use unwind_sim::engine::Setting;
-use unwind_sim::spec;
-use unwind_sim_corpus::case::Machine;
 use unwind_sim_emulator::Processor;
+use unwind_sim_judge::case::Machine;
+use unwind_sim_judge::cases::{self, Built, Engine, Recorded};
+use unwind_sim_judge::confirm::{self, Judgement, Source};
+use unwind_sim_judge::engine::Setting;
+use unwind_sim_judge::spec;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::start::Variant;
@@ -67,7 +67,7 @@ fn check_confirmed(recorded: &Recorded) -> Result<(), Failed> {
     if !header.corruptions.is_empty() || !header.forgotten.is_empty() {
         return Ok(());
     }
-    let names: Vec<String> = unwind_sim::unwinders::DEFAULT
+    let names: Vec<String> = unwind_sim_judge::unwinders::DEFAULT
         .iter()
         .map(|s| (*s).to_owned())
         .collect();
@@ -91,7 +91,7 @@ fn check_confirmed(recorded: &Recorded) -> Result<(), Failed> {
             let frames: HashSet<(u64, u64)> = frames.collect();
             for engine in &engines {
                 let setting = Setting::default();
-                let outcome = view.examine(engine, Variant::Hardware, &setting, &mut Cache::new());
+                let outcome = engine.examine(view, Variant::Hardware, &setting, &mut Cache::new());
                 let judged = confirm::judge(&outcome.chain.frames, &resumed);
                 // A row of the frame that is jumped to gives one that is not a caller, and to which
                 // execution goes all the same. It is the frame behind that row's, and no other.

@@ -8,9 +8,9 @@ use common::skip::skip;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use unwind_sim::perf_tool::script::Options;
-use unwind_sim::perf_tool::{self, symbols::Places};
-use unwind_sim::profile::Format;
+use unwind_sim_perf_tool::script::Options;
+use unwind_sim_recordings::symbols::Places;
+use unwind_sim_view::profile::Format;
 
 fn corpus(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -168,7 +168,13 @@ fn damaged_recordings_give_what_is_left_of_them() {
             ..Places::default()
         };
         let mut out = Vec::new();
-        match perf_tool::script::profile(&path, Options::default(), places, format, &mut out) {
+        match unwind_sim_perf_tool::script::profile(
+            &path,
+            Options::default(),
+            places,
+            format,
+            &mut out,
+        ) {
             Err(error) => {
                 assert!(!error.to_string().is_empty());
                 refused += 1;

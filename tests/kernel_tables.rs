@@ -9,7 +9,7 @@ use common::skip::skip;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use unwind_sim_corpus::mapped::map_file;
+use unwind_sim_recordings::mapped::map_file;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::dwarf::Dwarf;
 use unwind_sim_unwind::elf;

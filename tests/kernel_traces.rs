@@ -4,14 +4,15 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use unwind_sim::compare::GroupBy;
-use unwind_sim::engine::Setting;
-use unwind_sim::input::{Filter, Input, OpenOptions};
-use unwind_sim::kernel::perf_chain;
-use unwind_sim::run::{Against, Run, head};
-use unwind_sim::spec;
-use unwind_sim::text::comparison_text;
-use unwind_sim::unwinders;
+use unwind_sim_judge::compare::GroupBy;
+use unwind_sim_judge::engine::Setting;
+use unwind_sim_judge::input::{Input, InputError};
+use unwind_sim_judge::kernel::perf_chain;
+use unwind_sim_judge::run::{Against, Run, head};
+use unwind_sim_judge::spec;
+use unwind_sim_judge::unwinders;
+use unwind_sim_recordings::convert::OpenOptions;
+use unwind_sim_recordings::view::Filter;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::kernel::{
     CallchainEntry, CallchainOptions, UserEnd, UserFound, UserOutcome,
@@ -19,6 +20,7 @@ use unwind_sim_unwind::kernel::{
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::start::{FakeVariant, Variant};
 use unwind_sim_unwind::verdict::Verdict;
+use unwind_sim_view::text::comparison_text;
 
 /// Recordings, each with the place of its kernel's own unwinder among [`unwinders::KERNEL`].
 const RELEASES: [(&str, usize); 6] = [
@@ -81,7 +83,7 @@ fn every_callchain_is_what_perf_stored() {
     let (setting, mut cache) = (Setting::default(), Cache::new());
     let (mut entries, mut at_entry, mut compat, mut full, mut without) = (0, 0, 0, 0, 0);
     input
-        .for_each(&Filter::default(), &mut |view| {
+        .for_each::<InputError>(&Filter::default(), &mut |view| {
             let variant = match view.sample.regs.is_fake() {
                 true => Variant::Fake(FakeVariant::V5_2),
                 false => Variant::Hardware,

@@ -2,21 +2,23 @@
 //! several depths beside them. `docs/lbr.md` holds the table that is computed here.
 
 use std::path::{Path, PathBuf};
-use unwind_sim::engine::{Engine, Setting};
-use unwind_sim::input::{Filter, Input};
-use unwind_sim::record::emulator::{self, Options};
-use unwind_sim::record::{At, TraceRecorder};
-use unwind_sim::run::{Against, Run};
-use unwind_sim::verify::Program;
-use unwind_sim::{cases, explain, spec};
-use unwind_sim_corpus::trace::{Meta, Trace, TraceWriter};
 use unwind_sim_emulator::linux;
-use unwind_sim_perf::lbr::Depth;
+use unwind_sim_judge::engine::{Engine, Setting};
+use unwind_sim_judge::input::{Input, InputError};
+use unwind_sim_judge::run::{Against, Run};
+use unwind_sim_judge::{cases, spec};
+use unwind_sim_perf_model::lbr::Depth;
+use unwind_sim_record::emulator::{self, Options};
+use unwind_sim_record::program::Program;
+use unwind_sim_record::{At, TraceRecorder};
+use unwind_sim_recordings::trace::{Meta, Trace, TraceWriter};
+use unwind_sim_recordings::view::Filter;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::Found;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::verdict::{Verdict, align_chain};
+use unwind_sim_view::explain;
 
 const RECURSION: &str = "frame/recursion-gives-the-same-pc-many-times";
 const LONGJMP: &str = "transfer/longjmp-leaves-frames-behind";
@@ -78,21 +80,22 @@ struct Walked {
 
 fn walk(input: &Input, name: &str) -> Vec<Walked> {
     let mut all = Vec::new();
-    let mut take =
-        |view: &unwind_sim::engine::View<'_>, _: usize, outcome: &unwind_sim::engine::Outcome| {
-            let (chain, truth) = (&outcome.chain, &view.sample.truth);
-            let aligned = align_chain(chain, truth, outcome.from);
-            let stitched = |found: &Found| matches!(found, Found::Branch { stitched: true, .. });
-            all.push(Walked {
-                verdict: outcome.verdict,
-                code: chain.end.reason.code(),
-                truth: truth.frames().len(),
-                invented: aligned.iter().filter(|hit| hit.is_none()).count(),
-                hits: aligned.into_iter().flatten().collect(),
-                stitched: chain.frames.iter().filter(|f| stitched(&f.found)).count(),
-            });
-            Ok(())
-        };
+    let mut take = |view: &unwind_sim_recordings::view::View<'_>,
+                    _: usize,
+                    outcome: &unwind_sim_judge::engine::Outcome| {
+        let (chain, truth) = (&outcome.chain, &view.sample.truth);
+        let aligned = align_chain(chain, truth, outcome.from);
+        let stitched = |found: &Found| matches!(found, Found::Branch { stitched: true, .. });
+        all.push(Walked {
+            verdict: outcome.verdict,
+            code: chain.end.reason.code(),
+            truth: truth.frames().len(),
+            invented: aligned.iter().filter(|hit| hit.is_none()).count(),
+            hits: aligned.into_iter().flatten().collect(),
+            stitched: chain.frames.iter().filter(|f| stitched(&f.found)).count(),
+        });
+        Ok(())
+    };
     run(&[name])
         .for_each(input, &Filter::default(), &mut take)
         .expect("the trace is whole");
@@ -107,9 +110,9 @@ fn explained(input: &Input, sample: usize, name: &str) -> String {
         ..Filter::default()
     };
     let mut text = String::new();
-    let mut take = |view: &unwind_sim::engine::View<'_>| {
+    let mut take = |view: &unwind_sim_recordings::view::View<'_>| {
         let (setting, variant) = (Setting::default(), Variant::Hardware);
-        let outcome = view.examine(&engine, variant, &setting, &mut Cache::new());
+        let outcome = engine.examine(view, variant, &setting, &mut Cache::new());
         let walk = explain::Walk {
             engine: &engine,
             variant,
@@ -119,7 +122,9 @@ fn explained(input: &Input, sample: usize, name: &str) -> String {
         text = explain::explain(view, &walk, None);
         Ok(())
     };
-    input.for_each(&filter, &mut take).expect("it is there");
+    input
+        .for_each::<InputError>(&filter, &mut take)
+        .expect("it is there");
     text
 }
 

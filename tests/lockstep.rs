@@ -7,9 +7,9 @@ use common::skip::skip;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use unwind_sim::lockstep::{self, Request, Run};
-use unwind_sim::verify::{End, Program};
 use unwind_sim_emulator::linux::{Options, Outcome};
+use unwind_sim_proof::lockstep::{self, Request, Run};
+use unwind_sim_record::program::{End, Program};
 
 fn may_trace(test: &str) -> bool {
     match common::no_ptrace() {
@@ -34,7 +34,7 @@ fn lockstep(path: &Path, instructions_max: u64) -> Run {
         options: Options {
             args: vec![path.clone()],
             env: vec![b"A=b".to_vec()],
-            processor: unwind_sim::processor::host().processor,
+            processor: unwind_sim_record::processor::host().processor,
             ..Options::default()
         },
         path,

@@ -16,11 +16,13 @@ use frame_pointer::ByHand;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use unwind_sim::check_dir::CheckError;
-use unwind_sim::engine::Setting;
-use unwind_sim::input::{Filter, Input, OpenOptions};
-use unwind_sim::own::CommandUnwinder;
-use unwind_sim::{check_dir, run::Column, spec};
+use unwind_sim_judge::check_dir::CheckError;
+use unwind_sim_judge::engine::Setting;
+use unwind_sim_judge::input::Input;
+use unwind_sim_judge::own::CommandUnwinder;
+use unwind_sim_judge::{check_dir, run::Column, spec};
+use unwind_sim_recordings::convert::OpenOptions;
+use unwind_sim_recordings::view::Filter;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::Chain;
 use unwind_sim_unwind::reason::Code;
@@ -49,11 +51,12 @@ fn chains(input: &Input, unwinder: &dyn Unwinder, fake: bool) -> Vec<Chain> {
         variant: None,
         version: None,
     };
-    let take = &mut |view: &unwind_sim::engine::View<'_>| {
+    let take = &mut |view: &unwind_sim_recordings::view::View<'_>| {
         let start = column.variant_for(view);
         if fake || start == Variant::Hardware {
             let setting = Setting::default();
-            let outcome = view.examine_unwinder(unwinder, start, &setting, &mut cache);
+            let outcome =
+                unwind_sim_judge::engine::examine(view, unwinder, start, &setting, &mut cache);
             out.push(outcome.chain);
         }
         Ok(())
@@ -62,7 +65,9 @@ fn chains(input: &Input, unwinder: &dyn Unwinder, fake: bool) -> Vec<Chain> {
         limit: Some(SAMPLES_MAX),
         ..Filter::default()
     };
-    input.for_each(&filter, take).expect("a sound trace");
+    input
+        .for_each::<unwind_sim_judge::input::InputError>(&filter, take)
+        .expect("a sound trace");
     out
 }
 

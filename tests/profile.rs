@@ -9,16 +9,20 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use unwind_sim::compare::GroupBy;
-use unwind_sim::engine::Setting;
-use unwind_sim::input::{Filter, Input, OpenOptions};
-use unwind_sim::profile::{self, Consumer, Format, Source, Taken};
-use unwind_sim::run::{Against, Run};
-use unwind_sim::spec;
-use unwind_sim_corpus::mapped::map_file;
-use unwind_sim_perf::PerfFile;
-use unwind_sim_perf::data::Record;
+use unwind_sim_judge::compare::GroupBy;
+use unwind_sim_judge::engine::Setting;
+use unwind_sim_judge::input::Input;
+use unwind_sim_judge::run::{Against, Run};
+use unwind_sim_judge::spec;
+use unwind_sim_judge::stacks::{self, Source};
+use unwind_sim_judge::stacks::{Consumer, Taken};
+use unwind_sim_perf_data::PerfFile;
+use unwind_sim_perf_data::Record;
+use unwind_sim_recordings::convert::OpenOptions;
+use unwind_sim_recordings::mapped::map_file;
+use unwind_sim_recordings::view::Filter;
 use unwind_sim_unwind::start::Variant;
+use unwind_sim_view::profile::{self, Format};
 
 /// Several processes, forks and execs, some of it in libraries.
 const WORK: &str = "for i in 1 2 3; do seq 30000 | sort -R | md5sum; done";
@@ -98,9 +102,9 @@ fn direct(path: &Path, unwinder: &str) -> Stacks {
     let file = PerfFile::parse((*owner).as_ref()).expect("a perf.data");
     let engine = spec::engine(unwinder).expect("one of ours");
     let mut stacks = Vec::new();
-    let counts = profile::addresses(
+    let counts = stacks::addresses(
         &file,
-        &profile::plain_options(&engine),
+        &stacks::plain_options(&engine),
         &mut |pid, tid, time, pcs: &[u64]| stacks.push((pid, tid, time, pcs.to_vec())),
     );
     assert_eq!(counts.stacks, stacks.len() as u64);
@@ -423,10 +427,10 @@ fn chains_agree_with_perfs_own_unwinder() {
     let owner = map_file(&path).expect("the recording");
     let file = PerfFile::parse((*owner).as_ref()).expect("a perf.data");
     let engine = spec::engine("dwarf").expect("one of ours");
-    let mut options = profile::plain_options(&engine);
+    let mut options = stacks::plain_options(&engine);
     options.how.variant = Some(Variant::Hardware);
     let mut found = [Looked::default()];
-    profile::replay(&file, &options, &mut found);
+    stacks::replay(&file, &options, &mut found);
     let [Looked(mut found)] = found;
     let (mut maps, mut at) = (Maps::default(), 0);
     file.for_each_ordered(|event| {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::mem::discriminant;
-use unwind_sim::random::{Bench, Fate, Kind, Program, shrink};
+use unwind_sim_proof::random::{Bench, Fate, Kind, Program, shrink};
 
 /// The first seed.
 const SEED: &str = "UNWIND_SIM_SEED";

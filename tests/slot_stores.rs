@@ -3,10 +3,11 @@
 #![cfg(target_arch = "x86_64")]
 
 use std::process::Command;
-use unwind_sim::engine::Setting;
-use unwind_sim::spec;
-use unwind_sim::verify::{self, Program, Request, Run, SlotStore};
 use unwind_sim_emulator::linux::{Options, Outcome};
+use unwind_sim_judge::engine::Setting;
+use unwind_sim_judge::spec;
+use unwind_sim_judge::verify::{self, Request, Run, SlotStore};
+use unwind_sim_record::program::{End, Program};
 use unwind_sim_unwind::regs::Reg;
 
 /// `at_NAME` are the instructions that store into slots. Nothing else does: `local` and `below`
@@ -149,7 +150,7 @@ fn run() -> Run {
         },
     };
     let run = verify::run(program, &request, &mut |_| {}).expect("it can be started");
-    assert_eq!(run.end, verify::End::Outcome(Outcome::Exited(0)));
+    assert_eq!(run.end, End::Outcome(Outcome::Exited(0)));
     run
 }
 

@@ -2,11 +2,13 @@
 //! cannot have changed changes nothing in the report, and walks agree with single frames.
 
 use std::path::{Path, PathBuf};
-use unwind_sim::engine::{Engine, Setting};
-use unwind_sim::verify::{self, Check, End, Program, Request, Run, report};
-use unwind_sim::{cases, spec};
-use unwind_sim_corpus::case::Machine;
 use unwind_sim_emulator::linux::{Options, Outcome};
+use unwind_sim_judge::case::Machine;
+use unwind_sim_judge::engine::{Engine, Setting};
+use unwind_sim_judge::verify::{self, Check, Request, Run};
+use unwind_sim_judge::{cases, spec};
+use unwind_sim_record::program::{End, Program};
+use unwind_sim_view::verification;
 
 /// More than any case executes.
 const INSTRUCTIONS_MAX: u64 = 5_000_000;
@@ -44,7 +46,7 @@ fn run(path: &Path, defect: bool, engines: &[Engine], elide: bool) -> Run {
 }
 
 fn text(names: &[String], run: &Run) -> String {
-    report::text(&report::Subject {
+    verification::text(&verification::Subject {
         names,
         results: &run.results,
         again: &|unwinder, address| {

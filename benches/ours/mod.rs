@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use unwind_sim::engine::Engine;
-use unwind_sim::profile::{self, Consumer, Taken};
-use unwind_sim_perf::PerfFile;
+use unwind_sim_judge::engine::Engine;
+use unwind_sim_judge::stacks::{self, Consumer, Taken};
+use unwind_sim_perf_data::PerfFile;
 use unwind_sim_unwind::cache::{Cache, TableKind};
 use unwind_sim_unwind::chain::{Addresses, Chain};
 use unwind_sim_unwind::derived::{Tables, derive_all};
@@ -26,7 +26,7 @@ use crate::common::snapshot::{RBP, RIP, RSP, Snapshot};
 use crate::common::timing::Rival;
 
 /// The tables our walks use; each appears in the names of its figures.
-pub(crate) use unwind_sim::unwinders::TABLES;
+pub(crate) use unwind_sim_judge::unwinders::TABLES;
 
 /// A walk that fills a vector with addresses.
 type Walk<'a> = Box<dyn FnMut(&mut Vec<u64>) + 'a>;
@@ -207,10 +207,10 @@ impl Consumer for Each<'_> {
 }
 
 fn replay_with<C: Consumer + Send>(path: &Path, consumers: &mut [C]) -> Option<u64> {
-    let map = unwind_sim_corpus::mapped::map_file(path).ok()?;
+    let map = unwind_sim_recordings::mapped::map_file(path).ok()?;
     let file = PerfFile::parse((*map).as_ref()).ok()?;
     let engine = Engine::Table(Box::new(DWARF));
-    Some(profile::replay(&file, &profile::plain_options(&engine), consumers).stacks)
+    Some(stacks::replay(&file, &stacks::plain_options(&engine), consumers).stacks)
 }
 
 /// perf.data to addresses with our reader and our dwarf unwinder on one thread: hands the chain of

@@ -6,7 +6,7 @@
 //! ```
 
 use std::process::ExitCode;
-use unwind_sim::check_dir;
+use unwind_sim_judge::check_dir;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::{Chain, Found, Frame};

@@ -3,10 +3,10 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use unwind_sim_corpus::import::{ImportItem, ImportOptions, import_bytes};
-use unwind_sim_corpus::model::{Item, Sample};
-use unwind_sim_corpus::trace::{Meta, Trace, TraceWriter};
-use unwind_sim_corpus::world::World;
+use unwind_sim_recordings::import::{ImportItem, ImportOptions, import_bytes};
+use unwind_sim_recordings::model::{Item, Sample};
+use unwind_sim_recordings::trace::{Meta, Trace, TraceWriter};
+use unwind_sim_recordings::world::World;
 use unwind_sim_unwind::kernel::perf::{Begin, states};
 use unwind_sim_unwind::kernel::trace::{show, stack_walk, stack_walk_reliable};
 use unwind_sim_unwind::kernel::{Code, Finds, Kernel, Kind, Version};

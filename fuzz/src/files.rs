@@ -2,15 +2,16 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use unwind_sim_corpus::files::FinderOptions;
-use unwind_sim_corpus::import::{ImportItem, ImportOptions, import_bytes, import_vmcore};
-use unwind_sim_corpus::kernel::{KernelImage, KernelSymbols};
-use unwind_sim_corpus::trace::Trace;
 use unwind_sim_emulator::address_space::AddressSpace;
 use unwind_sim_emulator::load::{self, LoadOptions};
-use unwind_sim_perf::script::{self, NoSymbols, Script};
-use unwind_sim_perf::stitch::Mode;
-use unwind_sim_perf::{Event, Order, PerfFile, Record};
+use unwind_sim_perf_data::stitch::Mode;
+use unwind_sim_perf_data::{Event, Order, PerfFile, Record};
+use unwind_sim_perf_script::Script;
+use unwind_sim_recordings::files::FinderOptions;
+use unwind_sim_recordings::import::{ImportItem, ImportOptions, import_bytes, import_vmcore};
+use unwind_sim_recordings::kernel::{KernelImage, KernelSymbols};
+use unwind_sim_recordings::symbols::NoSymbols;
+use unwind_sim_recordings::trace::Trace;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::dwarf::Dwarf;
 use unwind_sim_unwind::elf::{self, Options};
@@ -97,9 +98,9 @@ fn mended(data: &[u8]) -> Vec<u8> {
 
 /// The text of a recording, which is no longer than its chains allow.
 fn print(file: &PerfFile<'_>, join: Option<Mode>) {
-    let options = script::Options {
+    let options = unwind_sim_perf_script::Options {
         join,
-        ..script::Options::default()
+        ..unwind_sim_perf_script::Options::default()
     };
     let mut symbols = NoSymbols;
     let Ok(mut script) = Script::new(file, options, &mut symbols, None) else {

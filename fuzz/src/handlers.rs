@@ -1,6 +1,6 @@
 //! Hostile BPF objects: read, loaded, and their programs run for a while.
 
-use unwind_sim_perf::bpf::{Context, Handlers, Limits, Object, PerfEventData, PlainEnv};
+use unwind_sim_perf_model::bpf::{Context, Handlers, Limits, Object, PerfEventData, PlainEnv};
 
 /// Bytes that all maps may need.
 const MAP_BYTES: u64 = 1 << 24;

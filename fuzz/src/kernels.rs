@@ -1,6 +1,6 @@
 //! Hostile kernel images and modules.
 
-use unwind_sim_corpus::kernel::{self, ModuleLoad, OpenOptions};
+use unwind_sim_recordings::kernel::{self, ModuleLoad, OpenOptions};
 use unwind_sim_unwind::image::{Bytes, Image};
 use unwind_sim_unwind::orc::{Encoding, Index};
 

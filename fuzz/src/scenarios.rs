@@ -1,10 +1,10 @@
 //! Hostile scenarios of the sampling model: read, run for a while, judged, printed and written.
 
 use std::ops::ControlFlow;
-use unwind_sim_perf::PerfFile;
-use unwind_sim_perf::data::Stop;
-use unwind_sim_perf::model::{Action, Scenario, bless, join, output, perf_data};
-use unwind_sim_perf::stitch::Mode;
+use unwind_sim_perf_data::PerfFile;
+use unwind_sim_perf_data::Stop;
+use unwind_sim_perf_data::stitch::Mode;
+use unwind_sim_perf_model::{Action, Scenario, bless, join, output, perf_data};
 
 /// Things that happen, of each input.
 const ACTIONS_MAX: usize = 2000;

@@ -2,10 +2,10 @@
 
 use crate::input::Input;
 use std::collections::HashMap;
-use unwind_sim_perf::callchain::{
+use unwind_sim_perf_data::callchain::{
     PERF_CONTEXT_KERNEL, PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED,
 };
-use unwind_sim_perf::stitch::{COOKIE_ROUND_NS, Item, Mode, Stitched, Stitcher, What};
+use unwind_sim_perf_data::stitch::{COOKIE_ROUND_NS, Item, Mode, Stitched, Stitcher, What};
 
 /// Bytes that our way may hold back.
 const HELD_BYTES_MAX: usize = 4096;

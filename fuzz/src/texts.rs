@@ -1,6 +1,6 @@
 //! Case files.
 
-use unwind_sim_corpus::case::Case;
+use unwind_sim_judge::case::Case;
 
 /// A case: what is read and written again is the same case.
 pub fn case(data: &[u8]) {

@@ -6,7 +6,7 @@
 
 use clap::{Arg, ArgAction, ArgMatches};
 use std::ffi::{OsStr, OsString};
-use unwind_sim::shell::quoted;
+use unwind_sim_judge::shell::quoted;
 
 /// A command that is printed for what another one found.
 pub(crate) struct Printed {

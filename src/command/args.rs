@@ -4,21 +4,24 @@ use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use unwind_sim::cases;
-use unwind_sim::engine::{Engine, MemoryView, Setting};
-use unwind_sim::file_kind::{self, WrongKind};
-use unwind_sim::input::{FileKind, Filter, Input, OpenOptions, file_kind};
-use unwind_sim::kernel;
-use unwind_sim::profile::Format;
-use unwind_sim::shell::quoted;
-use unwind_sim::spec;
-use unwind_sim::unwinders;
-use unwind_sim::verify::Program;
 use unwind_sim_emulator::Processor;
 use unwind_sim_emulator::linux::Options;
+use unwind_sim_judge::cases;
+use unwind_sim_judge::engine::{Engine, Setting};
+use unwind_sim_judge::input::{FileKind, Input, file_kind};
+use unwind_sim_judge::kernel;
+use unwind_sim_judge::shell::quoted;
+use unwind_sim_judge::spec;
+use unwind_sim_judge::unwinders;
+use unwind_sim_record::program::Program;
+use unwind_sim_recordings::convert::OpenOptions;
+use unwind_sim_recordings::file_kind::{self, WrongKind};
+use unwind_sim_recordings::view::Filter;
+use unwind_sim_recordings::view::MemoryView;
 use unwind_sim_unwind::kernel::Version;
 use unwind_sim_unwind::orc::Layout;
 use unwind_sim_unwind::start::Variant;
+use unwind_sim_view::profile::Format;
 
 /// Which stacks.
 #[derive(clap::Args, Clone, Debug)]
@@ -122,7 +125,7 @@ impl KernelArgs {
         Ok(OpenOptions {
             symfs,
             kernel: image.map(PathBuf::from),
-            kernel_files: unwind_sim_corpus::kernel::OpenOptions {
+            kernel_files: unwind_sim_recordings::kernel::OpenOptions {
                 system_map: self.system_map.clone(),
                 orc_layout: self.orc_layout,
             },
@@ -159,11 +162,11 @@ impl InputArgs {
         Ok(match file_kind(&self.path)? {
             FileKind::Capture => true,
             FileKind::Core => {
-                let bytes = unwind_sim_corpus::mapped::map_file(&self.path)?;
-                unwind_sim_corpus::import::is_vmcore((*bytes).as_ref())
+                let bytes = unwind_sim_recordings::mapped::map_file(&self.path)?;
+                unwind_sim_recordings::import::is_vmcore((*bytes).as_ref())
             }
             FileKind::Trace => {
-                let trace = unwind_sim_corpus::trace::Trace::open(&self.path)?;
+                let trace = unwind_sim_recordings::trace::Trace::open(&self.path)?;
                 trace.sample(0).is_ok_and(|s| s.kernel.is_some())
             }
             _ => false,
@@ -319,7 +322,7 @@ pub(crate) struct CpuArgs {
     #[arg(
         long = "cpu",
         value_name = "LEVEL[,VENDOR[:GENERATION]][,±FEATURE..]",
-        value_parser = unwind_sim::processor::parse
+        value_parser = unwind_sim_record::processor::parse
     )]
     processor: Option<Processor>,
 }
@@ -337,7 +340,7 @@ impl CpuArgs {
 
     /// As it was asked for, else the closest to this computer's.
     pub(crate) fn processor_or_host(self) -> Processor {
-        let host = || unwind_sim::processor::host().processor;
+        let host = || unwind_sim_record::processor::host().processor;
         self.processor.unwrap_or_else(host)
     }
 }

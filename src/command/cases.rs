@@ -1,12 +1,13 @@
 //! `cases`: the corpus of cases.
 
 use super::args::CpuArgs;
-use super::{Status, output};
+use super::output;
+use super::status::Status;
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use unwind_sim::cases;
-use unwind_sim::file_kind::FileKind;
+use unwind_sim_judge::cases;
+use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_unwind::reason::Code;
 
 /// List, run or bless the cases of the corpus.

@@ -2,19 +2,21 @@
 
 use super::again::{EXPLAIN, Given};
 use super::args::{InputArgs, JudgeArgs, WalkArgs};
-use super::{Status, output};
+use super::output;
+use super::status::Status;
 use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
-use unwind_sim::baseline::{self, Baseline, Origin, Source};
-use unwind_sim::compare::GroupBy;
-use unwind_sim::input::Input;
-use unwind_sim::kernel;
-use unwind_sim::progress::Progress;
-use unwind_sim::run::{self, Against, Run};
-use unwind_sim::shell::path_argument;
-use unwind_sim::{json, text, unwinders};
+use unwind_sim_judge::baseline::{self, Baseline, Origin, Source};
+use unwind_sim_judge::compare::GroupBy;
+use unwind_sim_judge::input::Input;
+use unwind_sim_judge::kernel;
+use unwind_sim_judge::run::{self, Against, Run};
+use unwind_sim_judge::shell::path_argument;
+use unwind_sim_judge::unwinders;
+use unwind_sim_record::progress::Progress;
+use unwind_sim_view::{json, text};
 
 /// Put every stack in front of every unwinder: the matrix of verdicts, and the first divergences
 /// grouped by cause.

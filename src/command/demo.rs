@@ -1,10 +1,11 @@
 //! `demo`: built-in recordings, no file needed.
 
-use super::{Status, output};
+use super::output;
+use super::status::Status;
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
-use unwind_sim::demo;
+use unwind_sim_view::demo;
 
 /// Show a built-in recording: seed-004 is the mail that this project began with, one kernel frame
 /// against eight.

@@ -1,15 +1,16 @@
 //! `emulate`: runs a program in the emulated machine.
 
 use super::args::MachineArgs;
-use super::{Status, output};
+use super::output;
+use super::status::Status;
 use anyhow::{Context, Result};
 use std::io::{BufRead, Write};
-use unwind_sim::emulate::{self, Bounds, Run};
-use unwind_sim::flat::{self, Bytes, Case, INSTRUCTIONS_MAX, Span};
-use unwind_sim::progress::Progress;
-use unwind_sim::verify::End;
 use unwind_sim_emulator::Processor;
 use unwind_sim_emulator::linux::{Input, Outcome, Output, Unsupported};
+use unwind_sim_proof::flat::{self, Bytes, Case, INSTRUCTIONS_MAX, Span};
+use unwind_sim_record::emulate::{self, Bounds, Run};
+use unwind_sim_record::program::End;
+use unwind_sim_record::progress::Progress;
 
 /// Run a program in the emulated machine.
 ///
@@ -199,7 +200,7 @@ fn each_line(processor: Processor) -> Result<Status> {
             Err(error) => serde_json::to_writer(
                 &mut out,
                 &serde_json::json!({
-                    "schema": unwind_sim::SCHEMA, "type": "error", "error": error,
+                    "schema": unwind_sim_judge::SCHEMA, "type": "error", "error": error,
                 }),
             )?,
         }

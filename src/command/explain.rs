@@ -1,14 +1,16 @@
 //! `explain`: a reason code's page, or one walk step by step.
 
 use super::args::{InputArgs, JudgeArgs, KernelArgs, WalkArgs};
-use super::{Status, output};
+use super::output;
+use super::status::Status;
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
-use unwind_sim::compare::GroupBy;
-use unwind_sim::run::{Against, Run};
-use unwind_sim::{explain, pages, unwinders};
+use unwind_sim_judge::compare::GroupBy;
+use unwind_sim_judge::run::{Against, Run};
+use unwind_sim_judge::unwinders;
 use unwind_sim_unwind::reason::Code;
+use unwind_sim_view::{explain, pages};
 
 /// Explain a reason code, or one walk: which rule, which row, which words, and what is true.
 #[derive(clap::Args, Debug)]

@@ -1,11 +1,12 @@
 //! `extract`: one sample as a trace of its own.
 
-use super::Status;
+use super::status::Status;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
-use unwind_sim::extract::{self, Written};
-use unwind_sim::input::{Input, OpenOptions};
-use unwind_sim_corpus::case::Case;
+use unwind_sim_judge::case::Case;
+use unwind_sim_judge::extract::{self, Written};
+use unwind_sim_judge::input::Input;
+use unwind_sim_recordings::convert::OpenOptions;
 
 /// Extract one sample, or all, into a small trace or a case, to keep or to send to somebody.
 #[derive(clap::Args, Debug)]

@@ -1,6 +1,7 @@
 //! `generate`: man page, shell completions, JSON schema.
 
-use super::{Status, output};
+use super::output;
+use super::status::Status;
 use anyhow::Result;
 use schemars::generate::SchemaSettings;
 use std::io::Write;
@@ -43,7 +44,7 @@ pub(crate) fn run(args: &Args, command: &mut clap::Command) -> Result<Status> {
             // As lines are written: what may be left out is not required.
             let settings = SchemaSettings::draft2020_12().for_serialize();
             let generator = settings.into_generator();
-            let schema = generator.into_root_schema_for::<unwind_sim::json::Line>();
+            let schema = generator.into_root_schema_for::<unwind_sim_view::json::Line>();
             serde_json::to_writer_pretty(&mut out, &schema)?;
             writeln!(out)?;
         }

@@ -1,14 +1,14 @@
 //! `import`: other tools' recordings into a trace.
 
-use super::Status;
 use super::again::{COMPARE, Given};
 use super::args::KernelArgs;
 use super::output;
+use super::status::Status;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
-use unwind_sim::import;
-use unwind_sim::input::file_kind;
-use unwind_sim::shell::path_argument;
+use unwind_sim_judge::input::file_kind;
+use unwind_sim_judge::shell::path_argument;
+use unwind_sim_recordings::convert;
 
 /// Import a perf.data, an ELF core, a kernel's capture or a vmcore into a trace. The truth is unknown
 /// there; chains that perf recorded are kept beside the unwinders.
@@ -39,9 +39,9 @@ const TOLD_MAX: usize = 10;
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let kind = file_kind(&args.path)?;
     let options = args.kernel.options(args.symfs.clone())?;
-    let mut meta = import::meta(&args.path, kind);
+    let mut meta = convert::meta(&args.path, kind);
     let imported = output::trace_file(&args.output, &meta.clone(), |writer| {
-        let imported = import::into(&args.path, kind, &options, writer)
+        let imported = convert::into(&args.path, kind, &options, writer)
             .with_context(|| args.path.display().to_string())?;
         meta.lost_samples = imported.skipped.values().sum();
         writer.meta(&meta)?;

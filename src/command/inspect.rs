@@ -1,13 +1,14 @@
 //! `inspect`: what is in a file.
 
 use super::args::text_file;
-use super::{Status, output};
+use super::output;
+use super::status::Status;
 use anyhow::Result;
 use std::io::Write;
 use std::path::PathBuf;
-use unwind_sim::inspect;
-use unwind_sim_corpus::kernel::OpenOptions;
+use unwind_sim_recordings::kernel::OpenOptions;
 use unwind_sim_unwind::orc::Layout;
+use unwind_sim_view::inspect;
 
 /// Show what is in a trace, a perf.data, a core, an ELF file's unwind tables, or a kernel image.
 #[derive(clap::Args, Debug)]

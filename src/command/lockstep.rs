@@ -1,13 +1,13 @@
 //! `lockstep`: a program in the emulated machine and on this processor, compared.
 
-use super::{Status, output};
+use super::output;
+use super::status::Status;
 use anyhow::{Context, Result};
 use std::io::Write;
 use std::time::Instant;
-use unwind_sim::json;
-use unwind_sim::lockstep::{self, Request, Run};
-use unwind_sim::progress::Progress;
 use unwind_sim_emulator::linux::{Input, Output};
+use unwind_sim_proof::lockstep::{self, Request, Run};
+use unwind_sim_record::progress::Progress;
 
 /// Run a program in the emulated machine and on this computer's processor, and compare all
 /// registers, flags and written memory after every instruction.
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     output::tell_notices(&run.notices);
     let mut out = output::stdout();
     if args.json {
-        for line in json::lockstep(&run, &output::command_line()) {
+        for line in lockstep::lines(&run, &output::command_line()) {
             serde_json::to_writer(&mut out, &line)?;
             writeln!(out)?;
         }

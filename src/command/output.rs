@@ -3,11 +3,11 @@
 use anyhow::{Context, Result};
 use std::io::Write;
 use std::path::Path;
-use unwind_sim::run::RunError;
-use unwind_sim::shell::quoted;
-use unwind_sim_corpus::output_file::{self, OutputFile};
-use unwind_sim_corpus::trace::{Meta, TraceFile, TraceWriter};
 use unwind_sim_emulator::linux::Notice;
+use unwind_sim_judge::run::RunError;
+use unwind_sim_judge::shell::quoted;
+use unwind_sim_recordings::output_file::{self, OutputFile};
+use unwind_sim_recordings::trace::{Meta, TraceFile, TraceWriter};
 
 /// `--color`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -114,7 +114,7 @@ pub(crate) fn trace_file<T>(
     if done.is_err() {
         let samples = file.samples();
         if let Some(partial) = file.abandon() {
-            let s = unwind_sim::text::plural(samples);
+            let s = unwind_sim_view::text::plural(samples);
             anstream::eprintln!(
                 "{samples} sample{s} recorded until then: {}",
                 partial.display()
@@ -141,7 +141,7 @@ pub(crate) fn tell_trace(samples: u64, path: &Path, ended: &str) {
     match samples {
         0 => anstream::eprintln!("no sample was taken, so {shown} was not written{ended}"),
         n => {
-            let s = unwind_sim::text::plural(n);
+            let s = unwind_sim_view::text::plural(n);
             anstream::eprintln!("{n} sample{s} in {shown}{ended}");
         }
     }

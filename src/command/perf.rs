@@ -6,8 +6,8 @@ mod run;
 mod script;
 mod stitch;
 
-use super::Status;
 use super::again::Given;
+use super::status::Status;
 use anyhow::Result;
 
 /// What perf does around an unwinder: the text of its recordings, deferred callchains, BPF

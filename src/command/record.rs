@@ -7,16 +7,17 @@ mod gdb;
 mod ptrace;
 
 use super::args::{KernelArgs, MachineOptions};
-use super::{Status, output};
+use super::output;
+use super::status::Status;
 use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
-use unwind_sim::record::{self, At, FetchFrame, Point, parse_number};
-use unwind_sim::shell::quoted_path;
-use unwind_sim::verify::Program;
-use unwind_sim_corpus::files::FinderOptions;
-use unwind_sim_corpus::trace::Meta;
-use unwind_sim_perf::lbr::Depth;
+use unwind_sim_judge::shell::quoted_path;
+use unwind_sim_perf_model::lbr::Depth;
+use unwind_sim_record::program::Program;
+use unwind_sim_record::{At, FetchFrame, Point, parse_number};
+use unwind_sim_recordings::files::FinderOptions;
+use unwind_sim_recordings::trace::Meta;
 
 /// Samples a second, where nobody said when.
 const FREQ_DEFAULT: u32 = 997;
@@ -233,7 +234,7 @@ impl Args {
     /// Says which places nothing has that the program is linked with, before it runs. That is no
     /// error yet: it may load a library, or start a program, that has them.
     fn warn_of_places(&self, at: &At, program: &Program, finder: FinderOptions) {
-        for name in record::not_linked(program, at, self.from.as_deref(), finder) {
+        for name in unwind_sim_record::not_linked(program, at, self.from.as_deref(), finder) {
             anstream::eprintln!(
                 "unwind-sim: neither the program nor a library that it is linked with has {name}; \
                  it is run, as it may load one that has"

@@ -1,18 +1,22 @@
 //! `replay`: every stack through the unwinders, chain by chain.
 
 use super::args::{CpuArgs, InputArgs, ProfileFormat, WalkArgs, folder};
-use super::{Status, output};
+use super::output;
+use super::status::Status;
 use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValue;
 use std::io::Write;
-use unwind_sim::compare::{Comparison, GroupBy};
-use unwind_sim::confirm::{self, Source};
-use unwind_sim::engine::Engine;
-use unwind_sim::input::{FileKind, RECORDING, RECORDINGS, file_kind};
-use unwind_sim::run::{Against, Run};
-use unwind_sim::{json, kernel, profile, text, unwinders};
+use unwind_sim_judge::compare::{Comparison, GroupBy};
+use unwind_sim_judge::confirm::{self, Source};
+use unwind_sim_judge::engine::Engine;
+use unwind_sim_judge::input::{FileKind, RECORDING, RECORDINGS, file_kind};
+use unwind_sim_judge::run::{Against, Run, RunError};
+use unwind_sim_judge::stacks::Source as StackSource;
+use unwind_sim_judge::{kernel, unwinders};
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::kernel::{CallchainOptions, UserWalk};
+use unwind_sim_view::confirmation;
+use unwind_sim_view::{json, profile, text};
 
 /// Most problems with files that are told one by one.
 const TOLD_MAX: usize = 10;
@@ -179,8 +183,8 @@ impl Args {
         walk.engines(&self.input, &[unwinders::REFERENCE])
     }
 
-    fn source(&self) -> profile::Source {
-        profile::Source {
+    fn source(&self) -> StackSource {
+        StackSource {
             path: self.input.path.clone(),
             symfs: self.input.symfs.clone(),
             filter: self.input.filter(),
@@ -269,7 +273,7 @@ fn as_kernel(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
     let (columns, names) = (run.columns(), run.column_names());
     let mut cache = Cache::new();
     let mut count = 0;
-    input.for_each(&args.input.filter(), &mut |view| {
+    input.for_each::<RunError>(&args.input.filter(), &mut |view| {
         writeln!(out, "{}", text::sample_line(view))?;
         for (column, name) in columns.iter().zip(&names) {
             let Engine::Kernel(unwinder) = &run.engines[column.engine] else {
@@ -305,7 +309,7 @@ fn as_perf(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
     let columns = run.columns();
     let mut cache = Cache::new();
     let (mut count, mut equal, mut different, mut wrong) = (0, 0, 0, 0);
-    input.for_each(&args.input.filter(), &mut |view| {
+    input.for_each::<RunError>(&args.input.filter(), &mut |view| {
         for column in &columns {
             let engine = &run.engines[column.engine];
             let variant = column.variant_for(view);
@@ -382,7 +386,9 @@ fn confirmed(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
                 } else {
                     writeln!(out, "{}", text::sample_line(view))?;
                     match &went {
-                        Ok(went) => write!(out, "{}", confirm::resumed_text(view.space, went))?,
+                        Ok(went) => {
+                            write!(out, "{}", confirmation::resumed_text(view.space, went))?
+                        }
                         Err(error) => writeln!(out, "not resumed: {error}")?,
                     }
                 }
@@ -402,7 +408,7 @@ fn confirmed(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
                     let confirmed = json::Line::confirmed(view, unwinder, start, frames, &judged);
                     line(out, &confirmed)?;
                 } else {
-                    let told = confirm::judgement_text(view.space, frames, &judged);
+                    let told = confirmation::judgement_text(view.space, frames, &judged);
                     write!(out, "{told}")?;
                 }
             }

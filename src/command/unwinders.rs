@@ -1,10 +1,11 @@
 //! `unwinders`: the unwinders, their profiles, and what each needs.
 
-use super::{Status, output};
+use super::output;
+use super::status::Status;
 use anyhow::Result;
 use std::io::Write;
-use unwind_sim::json::Line;
-use unwind_sim::unwinders::{self, Described};
+use unwind_sim_judge::unwinders::{self, Described};
+use unwind_sim_view::json::Line;
 
 /// List the unwinders: names, profiles, and what each needs.
 ///

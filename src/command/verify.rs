@@ -1,19 +1,23 @@
 //! `verify`: every executed instruction, every table, against the shadow stack.
 
 use super::again::{Given, VERIFY};
-use super::{Status, output};
+use super::output;
+use super::status::Status;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use unwind_sim::baseline::{Baseline, Origin, Source};
-use unwind_sim::engine::{Engine, MemoryView, Setting};
-use unwind_sim::file_kind::FileKind;
-use unwind_sim::progress::Progress;
-use unwind_sim::shell::quoted;
-use unwind_sim::verify::{self, Request, report};
-use unwind_sim::{json, spec};
+use unwind_sim_judge::baseline::{Baseline, Origin, Source};
+use unwind_sim_judge::engine::{Engine, Setting};
+use unwind_sim_judge::shell::quoted;
+use unwind_sim_judge::spec;
+use unwind_sim_judge::verify::{self, Request};
+use unwind_sim_record::progress::Progress;
+use unwind_sim_recordings::file_kind::FileKind;
+use unwind_sim_recordings::view::MemoryView;
+use unwind_sim_view::json;
+use unwind_sim_view::verification;
 
 /// Run a program in the emulated machine, and hold every row of every table against the shadow
 /// stack, at every executed instruction.
@@ -179,14 +183,14 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
             let program = [&["--".into()], args.machine.words()].concat();
             given.command(&VERIFY, &own, &program)
         };
-        let subject = report::Subject {
+        let subject = verification::Subject {
             names: &names,
             results: &run.results,
             again: &again,
             all: args.all || args.only.is_some(),
         };
         writeln!(out, "{}", run.end)?;
-        write!(out, "{}", report::text(&subject))?;
+        write!(out, "{}", verification::text(&subject))?;
         writeln!(out, "\n{}", output::command_line())?;
     }
     out.flush().context("the report cannot be written")?;

@@ -2,9 +2,9 @@
 
 use crate::{THROWS, ends_with, run, snapshot, status, stderr};
 use std::path::Path;
-use unwind_sim::cases;
-use unwind_sim::extract::Recorded;
-use unwind_sim_corpus::case::Cell;
+use unwind_sim_judge::case::Cell;
+use unwind_sim_judge::cases;
+use unwind_sim_judge::extract::Recorded;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::verdict::Verdict;
 
@@ -285,7 +285,7 @@ fn a_case_that_shows_something_else_is_refused() {
     let wanted = |verdict, code| {
         let cell = Cell::Judged { verdict, code };
         let unwinder = "dwarf".to_owned();
-        unwind_sim::extract::check(&text, &path, &[Recorded { unwinder, cell }])
+        unwind_sim_judge::extract::check(&text, &path, &[Recorded { unwinder, cell }])
     };
     wanted(Verdict::Ok, None).expect("it is right");
     let cut = wanted(Verdict::Truncated { at: 1 }, Some(Code::NoRow));

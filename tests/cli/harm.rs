@@ -13,7 +13,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-use unwind_sim_corpus::trace::{Trace, TraceErrorKind};
+use unwind_sim_recordings::trace::{Trace, TraceErrorKind};
 
 /// Gives back each byte that it gets, with a call of `work` before; ends with 7.
 const ECHO: &str = r#"

@@ -3,7 +3,7 @@
 
 use crate::{SEED, ends_with, root, run, status, stderr};
 use std::path::Path;
-use unwind_sim::file_kind::{FileKind, file_kind};
+use unwind_sim_recordings::file_kind::{FileKind, file_kind};
 
 /// A file of each kind, in `folder`, with the kind it is to be taken for.
 fn files(folder: &Path) -> Vec<(String, FileKind)> {

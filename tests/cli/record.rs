@@ -2,7 +2,7 @@
 
 use crate::{ends_with, run, status, stderr, stdout};
 use std::path::Path;
-use unwind_sim_corpus::trace::{Engine, TimeUnit, Trace};
+use unwind_sim_recordings::trace::{Engine, TimeUnit, Trace};
 
 /// Records `/bin/true`-like work of the shell's own: a program that every machine has.
 fn record(folder: &Path, name: &str, options: &[&str]) -> (String, Trace) {

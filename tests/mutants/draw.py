@@ -2,7 +2,7 @@
 """Draws mutants by a seed and runs each against the tests of its own package.
 
     tests/mutants/draw.py --seed 20261122 --count 300
-    tests/mutants/draw.py --all -f perf/src/stitch/own.rs
+    tests/mutants/draw.py --all -f perf/data/src/stitch/own.rs
 
 The mutants are those that `cargo mutants --list` has in the files given by -f (prefixes of their
 paths; the default are the unwinders, traces, stitching and judging). Each is put alone into one copy of the
@@ -24,16 +24,15 @@ import tempfile
 
 SCOPE = [
     "unwind/src/",
-    "perf/src/stitch/",
-    "corpus/src/trace/",
-    "src/verify",
-    "src/compare",
-    "src/diagnose",
+    "perf/data/src/stitch/",
+    "recordings/src/trace/",
+    "judge/src/verify",
+    "judge/src/compare",
+    "judge/src/diagnose",
 ]
 # What is run of a package besides its unit tests.
 MORE = {
-    "unwind-sim-perf": ["--test", "stitch", "--test", "stitch_properties"],
-    "unwind-sim": ["--test", "verify", "--test", "cases", "--test", "cli"],
+    "unwind-sim-perf-data": ["--test", "stitch", "--test", "stitch_properties"],
 }
 
 

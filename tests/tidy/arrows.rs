@@ -4,26 +4,84 @@
 use crate::none;
 use crate::repository::text;
 
-/// Each package's manifest, and those of ours that it may use.
-const MAY_USE: [(&str, &[&str]); 6] = [
-    ("unwind/Cargo.toml", &[]),
-    ("emulator/Cargo.toml", &["unwind"]),
-    ("perf/Cargo.toml", &["unwind"]),
-    ("host/Cargo.toml", &["unwind"]),
-    ("corpus/Cargo.toml", &["unwind", "perf"]),
+/// Each room, and those below it that it may use.
+const MAY_USE: [(&str, &[&str]); 13] = [
+    ("unwind", &[]),
+    ("emulator", &["unwind"]),
+    ("host", &["unwind"]),
+    ("perf/data", &["unwind"]),
+    ("perf/script", &["perf-data", "recordings"]),
+    ("perf/model", &["perf-data", "recordings"]),
+    ("recordings", &["unwind", "perf-data"]),
     (
-        "Cargo.toml",
-        &["unwind", "emulator", "perf", "host", "corpus"],
+        "record",
+        &[
+            "unwind",
+            "emulator",
+            "host",
+            "perf-data",
+            "perf-model",
+            "recordings",
+        ],
+    ),
+    (
+        "judge",
+        &[
+            "unwind",
+            "emulator",
+            "host",
+            "perf-data",
+            "recordings",
+            "record",
+        ],
+    ),
+    ("view", &["unwind", "perf-data", "recordings", "judge"]),
+    (
+        "perf/tool",
+        &[
+            "unwind",
+            "perf-data",
+            "perf-script",
+            "perf-model",
+            "recordings",
+            "record",
+            "judge",
+            "view",
+        ],
+    ),
+    (
+        "proof",
+        &[
+            "unwind",
+            "emulator",
+            "host",
+            "recordings",
+            "record",
+            "judge",
+            "view",
+        ],
+    ),
+    (
+        ".",
+        &[
+            "unwind",
+            "emulator",
+            "host",
+            "perf-data",
+            "perf-script",
+            "perf-model",
+            "perf-tool",
+            "recordings",
+            "record",
+            "judge",
+            "view",
+            "proof",
+        ],
     ),
 ];
 
-/// Attributes that a crate's first file must have.
-const ATTRIBUTES: [(&str, &str); 4] = [
-    ("unwind/src/lib.rs", "#![no_std]"),
-    ("unwind/src/lib.rs", "#![forbid(unsafe_code)]"),
-    ("perf/src/lib.rs", "#![forbid(unsafe_code)]"),
-    ("src/lib.rs", "#![forbid(unsafe_code)]"),
-];
+/// Rooms that may have `unsafe` code: what touches the machine, and mapped files.
+const MAY_BE_UNSAFE: [&str; 2] = ["host", "recordings"];
 
 /// The dependencies in a manifest's text: name, and the rest of the line.
 fn dependencies(text: &str) -> impl Iterator<Item = (&str, &str)> {
@@ -39,30 +97,47 @@ fn dependencies(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
+fn manifest(room: &str) -> String {
+    text(&format!("{room}/Cargo.toml")).expect("a manifest is text")
+}
+
 #[test]
 fn packages_use_only_what_lies_below_them() {
     let mut faults = Vec::new();
-    for (manifest, may_use) in MAY_USE {
-        let manifest_text = text(manifest).expect("a manifest is text");
-        let ours =
-            dependencies(&manifest_text).filter_map(|(name, _)| name.strip_prefix("unwind-sim-"));
-        for name in ours.filter(|name| !may_use.contains(name)) {
-            faults.push(format!("{manifest}: may not use {name}"));
+    for (room, may_use) in MAY_USE {
+        let manifest = manifest(room);
+        // What a room uses of itself, for its own tests, is its own affair.
+        let itself = room.replace('/', "-");
+        let ours = dependencies(&manifest).filter_map(|(name, _)| name.strip_prefix("unwind-sim-"));
+        for name in ours.filter(|name| *name != itself && !may_use.contains(name)) {
+            faults.push(format!("{room}: may not use {name}"));
         }
     }
     none(&faults);
 }
 
 #[test]
+fn every_package_of_the_workspace_is_a_room() {
+    let manifest = manifest(".");
+    let (_, members) = manifest.split_once("members = [").expect("members");
+    let (members, _) = members.split_once(']').expect("an end");
+    let members = members.split('"').skip(1).step_by(2);
+    let is_room = |member: &&str| MAY_USE.iter().any(|(room, _)| room == member);
+    let strangers = members.filter(|member| *member != "fuzz" && !is_room(member));
+    none(
+        &strangers
+            .map(|member| format!("{member}: not in MAY_USE"))
+            .collect::<Vec<_>>(),
+    );
+}
+
+#[test]
 fn versions_stand_in_the_workspace() {
     let mut faults = Vec::new();
-    for (manifest, _) in MAY_USE {
-        let manifest_text = text(manifest).expect("a manifest is text");
-        for (name, rest) in dependencies(&manifest_text) {
+    for (room, _) in MAY_USE {
+        for (name, rest) in dependencies(&manifest(room)) {
             if !rest.contains("workspace = true") {
-                faults.push(format!(
-                    "{manifest}: {name} is not taken from the workspace"
-                ));
+                faults.push(format!("{room}: {name} is not taken from the workspace"));
             }
         }
     }
@@ -71,12 +146,22 @@ fn versions_stand_in_the_workspace() {
 
 #[test]
 fn crates_promise_what_they_must() {
-    let missing = ATTRIBUTES.iter().filter(|(path, attribute)| {
-        let file = text(path).expect("a source file is text");
-        !file.lines().any(|line| line == *attribute)
-    });
-    let faults = missing.map(|(path, attribute)| format!("{path}: no `{attribute}`"));
-    none(&faults.collect::<Vec<_>>());
+    let mut faults = Vec::new();
+    let mut has = |room: &str, attribute: &str| {
+        let root = if room == "." { "main" } else { "lib" };
+        let path = format!("{room}/src/{root}.rs");
+        let file = text(&path).expect("a source file is text");
+        if !file.lines().any(|line| line == attribute) {
+            faults.push(format!("{path}: no `{attribute}`"));
+        }
+    };
+    has("unwind", "#![no_std]");
+    for (room, _) in MAY_USE {
+        if !MAY_BE_UNSAFE.contains(&room) {
+            has(room, "#![forbid(unsafe_code)]");
+        }
+    }
+    none(&faults);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use crate::none;
 use crate::repository::{files, paths, top};
-use unwind_sim::cases;
+use unwind_sim_judge::cases;
 
 const CASES: &str = "corpus/cases/";
 const ERRORS: &str = "corpus/errors/";

@@ -6,6 +6,7 @@
 
 mod arrows;
 mod cases;
+mod circles;
 mod pages;
 mod repository;
 mod source;

@@ -1,9 +1,9 @@
 //! Each code is said of what its page says.
 
 use crate::folder::{Folder, text};
-use unwind_sim::check::Class;
-use unwind_sim::spec;
-use unwind_sim::verify::{self, Check, Finding};
+use unwind_sim_judge::check::Class;
+use unwind_sim_judge::spec;
+use unwind_sim_judge::verify::{self, Check, Finding};
 use unwind_sim_unwind::reason::Code;
 
 /// Behind a call that does not return lies what was never executed: padding, or another function.

@@ -4,11 +4,13 @@
 use std::fs;
 use std::process::Command;
 use tempfile::TempDir;
-use unwind_sim::engine::Setting;
-use unwind_sim::spec;
-use unwind_sim::verify::{self, Check, End, Finding, Program, Request, Run, groups, report};
 use unwind_sim_emulator::linux::{Options, Outcome};
+use unwind_sim_judge::engine::Setting;
+use unwind_sim_judge::spec;
+use unwind_sim_judge::verify::{self, Check, Finding, Request, Run, groups};
+use unwind_sim_record::program::{End, Program};
 use unwind_sim_unwind::reason::Code;
+use unwind_sim_view::verification;
 
 /// More than any of the programs executes.
 const INSTRUCTIONS_MAX: u64 = 100_000;
@@ -187,7 +189,7 @@ pub(crate) fn told(run: &Run, finding: &Finding) -> (String, String, Code, u64, 
 }
 
 pub(crate) fn text(run: &Run) -> String {
-    report::text(&report::Subject {
+    verification::text(&verification::Subject {
         names: &["dwarf".to_owned()],
         results: &run.results,
         again: &|_, address| format!("--only {address:#x}"),

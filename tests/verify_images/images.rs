@@ -1,7 +1,7 @@
 //! Images have a lifetime.
 
 use crate::folder::{Folder, is, text};
-use unwind_sim::verify::{Check, groups};
+use unwind_sim_judge::verify::{Check, groups};
 use unwind_sim_unwind::reason::Code;
 
 #[test]

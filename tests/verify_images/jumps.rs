@@ -1,9 +1,9 @@
 //! Rows that describe the frame that is jumped to.
 
 use crate::folder::{Folder, text};
-use unwind_sim::check::Class;
-use unwind_sim::spec;
-use unwind_sim::verify::{self, Finding};
+use unwind_sim_judge::check::Class;
+use unwind_sim_judge::spec;
+use unwind_sim_judge::verify::{self, Finding};
 
 /// `longjmp` as glibc has it, and `__builtin_eh_return` as libgcc has it: their rows describe the frame
 /// that is jumped to. The same rows where nothing jumps are wrong.

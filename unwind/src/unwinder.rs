@@ -31,7 +31,7 @@ pub struct Stack<'a> {
 }
 
 /// An unwinder. Implement this for your own, and put it in front of the corpus with
-/// `unwind_sim::check_dir`.
+/// `unwind_sim_judge::check_dir`.
 pub trait Unwinder: Send + Sync {
     /// The name, as on the command line and in reports.
     fn name(&self) -> &str;

@@ -1,13 +1,14 @@
 //! `perf bpf`: recorded samples through a handler.
 
 use crate::command::args::text_file;
-use crate::command::{Status, output};
+use crate::command::output;
+use crate::command::status::Status;
 use anyhow::Result;
 use std::io::Write;
 use std::path::PathBuf;
-use unwind_sim::file_kind::FileKind;
-use unwind_sim::perf_tool::bpf::{self, Options};
-use unwind_sim::perf_tool::symbols::Places;
+use unwind_sim_perf_tool::bpf::{self, Options};
+use unwind_sim_recordings::file_kind::FileKind;
+use unwind_sim_recordings::symbols::Places;
 
 /// Run a BPF handler on the samples of a recording.
 ///
@@ -71,10 +72,10 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let summary = &handled.summary;
     if let Some(error) = summary.first_skipped {
         let n = summary.skipped;
-        let s = unwind_sim::text::plural(n);
+        let s = unwind_sim_view::text::plural(n);
         anstream::eprintln!("{n} record{s} left out, the first: {error}");
     }
-    if let unwind_sim_perf::Stop::Error(error) = summary.stop {
+    if let unwind_sim_perf_data::Stop::Error(error) = summary.stop {
         return Err(error.into());
     }
     Ok(match (handled.samples(), handled.faults()) {

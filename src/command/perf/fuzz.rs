@@ -1,14 +1,15 @@
 //! `perf fuzz`: random schedules of the sampling model.
 
 use crate::command::again::{FUZZ, Given};
-use crate::command::{Status, output};
+use crate::command::output;
+use crate::command::status::Status;
 use anyhow::Result;
 use std::io::Write;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Instant;
-use unwind_sim::perf_tool::fuzz::{self, Plan};
-use unwind_sim_perf::model::Mutant;
+use unwind_sim_perf_model::Mutant;
+use unwind_sim_perf_tool::fuzz::{self, Plan};
 
 /// Run random schedules of the sampling model against its oracle.
 ///
@@ -96,7 +97,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     writeln!(out, "{again}")?;
     if let Some(folder) = &args.shrink {
         let (path, actions) = fuzz::shrink(&plan, &failure, folder)?;
-        let s = unwind_sim::text::plural(actions as u64);
+        let s = unwind_sim_view::text::plural(actions as u64);
         writeln!(out, "{}: {actions} action{s}", path.display())?;
     }
     out.flush()?;

@@ -1,14 +1,15 @@
 //! `perf run`: a scenario of the sampling model.
 
-use crate::command::{Status, output};
+use crate::command::output;
+use crate::command::status::Status;
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
-use unwind_sim::file_kind::FileKind;
-use unwind_sim::perf_tool::run;
-use unwind_sim_perf::lbr::Storage;
-use unwind_sim_perf::model::{World, join, perf_data};
-use unwind_sim_perf::stitch::Mode;
+use unwind_sim_perf_data::stitch::Mode;
+use unwind_sim_perf_model::lbr::Storage;
+use unwind_sim_perf_model::{World, join, perf_data};
+use unwind_sim_perf_tool::run;
+use unwind_sim_recordings::file_kind::FileKind;
 
 /// Run a scenario of the sampling model: print what happens, and the stack each sample gets.
 ///

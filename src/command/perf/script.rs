@@ -1,12 +1,13 @@
 //! `perf script`: a recording as perf's text.
 
 use crate::command::args::{ProfileFormat, text_file};
-use crate::command::{Status, output};
+use crate::command::output;
+use crate::command::status::Status;
 use anyhow::{Result, bail};
 use std::path::PathBuf;
-use unwind_sim::file_kind::FileKind;
-use unwind_sim::perf_tool::script::{self, Asked, FieldList, Mode, Options};
-use unwind_sim::perf_tool::symbols::Places;
+use unwind_sim_perf_tool::script::{self, Asked, FieldList, Mode, Options};
+use unwind_sim_recordings::file_kind::FileKind;
+use unwind_sim_recordings::symbols::Places;
 
 /// Whose way of joining deferred callchains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -91,16 +92,16 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     })?;
     anstream::eprint!("{}", report.losses);
     if report.guests != 0 {
-        let (n, s) = (report.guests, unwind_sim::text::plural(report.guests));
+        let (n, s) = (report.guests, unwind_sim_view::text::plural(report.guests));
         anstream::eprintln!("{n} sample{s} of guests left out");
     }
     let summary = report.summary;
     if let Some(error) = summary.first_skipped {
         let n = summary.skipped;
-        let s = unwind_sim::text::plural(n);
+        let s = unwind_sim_view::text::plural(n);
         anstream::eprintln!("{n} record{s} left out, the first: {error}");
     }
-    if let unwind_sim_perf::Stop::Error(error) = summary.stop {
+    if let unwind_sim_perf_data::Stop::Error(error) = summary.stop {
         return Err(error.into());
     }
     Ok(Status::AsExpected)

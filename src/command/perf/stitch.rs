@@ -1,12 +1,13 @@
 //! `perf stitch`: deferred callchains joined with their samples.
 
-use crate::command::{Status, output};
+use crate::command::output;
+use crate::command::status::Status;
 use anyhow::Result;
 use std::io::Write;
 use std::path::PathBuf;
-use unwind_sim::file_kind::FileKind;
-use unwind_sim::perf_tool::stitch::{self, Show};
-use unwind_sim_perf::stitch::{Judgement, Mode};
+use unwind_sim_perf_data::stitch::{Judgement, Mode};
+use unwind_sim_perf_tool::stitch::{self, Show};
+use unwind_sim_recordings::file_kind::FileKind;
 
 /// Join samples with the user frames that were recorded later, and say which have none, and why.
 ///
@@ -55,10 +56,10 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let summary = &stitching.summary;
     if let Some(error) = summary.first_skipped {
         let n = summary.skipped;
-        let s = unwind_sim::text::plural(n);
+        let s = unwind_sim_view::text::plural(n);
         anstream::eprintln!("{n} record{s} left out, the first: {error}");
     }
-    if let unwind_sim_perf::Stop::Error(error) = summary.stop {
+    if let unwind_sim_perf_data::Stop::Error(error) = summary.stop {
         return Err(error.into());
     }
     let tally = stitching.tally();

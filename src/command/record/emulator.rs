@@ -1,16 +1,17 @@
 //! `record --engine emulator`: in the emulated machine.
 
-use super::super::{Status, output};
+use super::super::output;
+use super::super::status::Status;
 use super::{Args, Ended, StatusOf, Told};
 use crate::command::args::seconds;
 use anyhow::{Result, bail};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
-use unwind_sim::record::emulator::{self, Options};
-use unwind_sim::record::{At, TraceRecorder};
-use unwind_sim::verify::End;
-use unwind_sim_corpus::trace::{self, Meta, TimeUnit};
 use unwind_sim_emulator::linux::{Input, Outcome, Output};
+use unwind_sim_record::emulator::{self, Options};
+use unwind_sim_record::program::End;
+use unwind_sim_record::{At, TraceRecorder};
+use unwind_sim_recordings::trace::{self, Meta, TimeUnit};
 
 pub(super) fn run(args: &Args) -> Result<Status> {
     let only_ptrace = [

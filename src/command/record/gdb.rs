@@ -1,12 +1,13 @@
 //! `record --engine gdb`: a kernel behind a gdb stub.
 
-use super::super::{Status, output};
+use super::super::output;
+use super::super::status::Status;
 use super::{Args, Told};
 use anyhow::{Result, bail};
-use unwind_sim::record::{At, TraceRecorder, gdb};
-use unwind_sim_corpus::kernel;
-use unwind_sim_corpus::trace::{self, Meta, TimeUnit};
 use unwind_sim_host as host;
+use unwind_sim_record::{At, TraceRecorder, gdb};
+use unwind_sim_recordings::kernel;
+use unwind_sim_recordings::trace::{self, Meta, TimeUnit};
 
 /// Modules that could not be read, of those that are told.
 const PROBLEMS_SHOWN: usize = 8;

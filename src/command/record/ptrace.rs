@@ -1,14 +1,15 @@
 //! `record --engine ptrace`: on this machine's processor.
 
-use super::super::{Status, output};
+use super::super::output;
+use super::super::status::Status;
 use super::{Args, Ended, StatusOf, Told};
 use crate::command::args::{in_path, is_program, not_in_path};
 use anyhow::{Result, bail};
 use std::path::Path;
-use unwind_sim::record::{At, TraceRecorder, emulator, ptrace};
-use unwind_sim_corpus::trace::{self, Meta, TimeUnit};
 use unwind_sim_host as host;
 use unwind_sim_host::{Options, Program, ProgramEnd, Target};
+use unwind_sim_record::{At, TraceRecorder, emulator, ptrace};
+use unwind_sim_recordings::trace::{self, Meta, TimeUnit};
 
 fn options(args: &Args, at: &At) -> Result<Options> {
     let target = match (args.pid, args.program.split_first()) {

@@ -1,0 +1,508 @@
+//! An earlier comparison or verification, whose findings are known: `--baseline`.
+//!
+//! It belongs to a program and to the options of the run; for any other it says nothing, and is
+//! refused.
+
+use crate::compare::GroupKey;
+use crate::input::Input;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use unwind_sim_recordings::names::file_name;
+
+/// The command whose `--json` output a baseline is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// `compare`.
+    Compare,
+    /// `verify`.
+    Verify,
+}
+
+impl Source {
+    /// How a baseline is made.
+    const fn command(self) -> &'static str {
+        match self {
+            Source::Compare => "unwind-sim compare ... --json",
+            Source::Verify => "unwind-sim verify --json ...",
+        }
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Source::Compare => "compare",
+            Source::Verify => "verify",
+        }
+    }
+
+    /// The `type` of its lines that hold a finding.
+    const fn finding(self) -> &'static str {
+        match self {
+            Source::Compare => "divergence",
+            Source::Verify => "contradiction",
+        }
+    }
+
+    /// The `type` of its lines that hold the counts of an unwinder; there is at least one.
+    const fn tally(self) -> &'static str {
+        match self {
+            Source::Compare => "column",
+            Source::Verify => "verified",
+        }
+    }
+
+    const fn other(self) -> Source {
+        match self {
+            Source::Compare => Source::Verify,
+            Source::Verify => Source::Compare,
+        }
+    }
+}
+
+/// What a run's findings belong to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// The program's file, without its folder.
+    pub program: String,
+    /// The options that decide what is found.
+    pub options: Vec<String>,
+}
+
+/// A baseline that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BaselineError {
+    /// It cannot be read.
+    #[error("--baseline {path}: {source}; make one with `{command} > {path}`")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// How one is made.
+        command: &'static str,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// It is not the output of the command.
+    #[error("--baseline {path}: line {line}: {what}; make one with `{command} > FILE`")]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// How one is made.
+        command: &'static str,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong.
+        what: String,
+    },
+    /// It does not say what it belongs to.
+    #[error(
+        "--baseline {path}: it does not say to which program and options it belongs: it was cut \
+         short, or made by an earlier version; make it again with `{command}`"
+    )]
+    NoOrigin {
+        /// The file.
+        path: PathBuf,
+        /// How one is made.
+        command: &'static str,
+    },
+    /// It belongs to another program.
+    #[error(
+        "--baseline {path} belongs to the program `{its}`, and this {run} is of `{this}`; make one of \
+         this program"
+    )]
+    OtherProgram {
+        /// The file.
+        path: PathBuf,
+        /// The program that it belongs to.
+        its: String,
+        /// What was run: a recording, or a run.
+        run: &'static str,
+        /// Its program.
+        this: String,
+    },
+    /// It was made with other options.
+    #[error(
+        "--baseline {path} was made with other options: there {its}, here {this}; use the same, or \
+         make one with these"
+    )]
+    OtherOptions {
+        /// The file.
+        path: PathBuf,
+        /// Those that only it has.
+        its: String,
+        /// Those that only this run has.
+        this: String,
+    },
+}
+
+/// The program that was recorded: the file mapped lowest where the first sample was taken.
+pub fn program(input: &Input) -> String {
+    let trace = input.trace();
+    let first = trace
+        .sample(0)
+        .and_then(|s| Ok((s.pid, trace.world_at(0)?)));
+    let Ok((pid, world)) = first else {
+        return String::new();
+    };
+    let mappings = world.space(pid).mappings().iter();
+    let names = mappings.map(|m| file_name(&m.name));
+    let mut files = names.filter(|name| !name.is_empty() && !name.starts_with('['));
+    files.next().unwrap_or_default().to_owned()
+}
+
+/// What identifies a finding from run to run.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Key {
+    /// The unwinder, with its start if there are several.
+    pub unwinder: String,
+    /// What came out: the verdict's letter, or the check and the register.
+    pub what: String,
+    /// The code.
+    pub code: String,
+    /// The place, or nothing.
+    pub place: String,
+    /// The class; `None` where an earlier version did not write it.
+    pub class: Option<String>,
+}
+
+impl Key {
+    /// The key of a group of `column`.
+    pub fn of_group(column: &str, group: &GroupKey) -> Key {
+        Key {
+            unwinder: column.to_owned(),
+            what: group.letter.to_string(),
+            code: group.code.to_string(),
+            place: group.place.clone().unwrap_or_default(),
+            class: Some(group.class.as_str().to_owned()),
+        }
+    }
+}
+
+/// The findings of an earlier run, and how often each was met.
+#[derive(Debug, Default)]
+pub struct Baseline(BTreeMap<Key, u64>);
+
+impl Baseline {
+    /// Reads the `--json` output of an earlier run of the same command and the same origin.
+    ///
+    /// # Errors
+    /// If it cannot be read, is no such output, or belongs to something else.
+    pub fn read(path: &Path, source: Source, origin: &Origin) -> Result<Baseline, BaselineError> {
+        let text = std::fs::read_to_string(path).map_err(|error| BaselineError::Unreadable {
+            path: path.into(),
+            command: source.command(),
+            source: error,
+        })?;
+        Self::parse(&text, path, source, origin)
+    }
+
+    fn parse(
+        text: &str,
+        path: &Path,
+        source: Source,
+        origin: &Origin,
+    ) -> Result<Baseline, BaselineError> {
+        let command = source.command();
+        let mut known = BTreeMap::new();
+        let mut its = None;
+        for (i, line) in text.lines().enumerate() {
+            let fail = |what: String| BaselineError::Malformed {
+                path: path.into(),
+                command,
+                line: i + 1,
+                what,
+            };
+            let value: serde_json::Value =
+                serde_json::from_str(line).map_err(|e| fail(e.to_string()))?;
+            let other = source.other();
+            match value["type"].as_str() {
+                Some(kind) if kind == source.finding() => {
+                    let (key, count) = finding(&value, source).map_err(fail)?;
+                    *known.entry(key).or_insert(0) += count;
+                }
+                Some(kind) if [other.finding(), other.tally()].contains(&kind) => {
+                    let (its, wanted) = (other.as_str(), source.as_str());
+                    return Err(fail(format!("it is the output of {its}, not of {wanted}")));
+                }
+                Some("summary") => its = origin_of(&value),
+                _ => {}
+            }
+        }
+        let path = path.to_path_buf();
+        let Some(its) = its else {
+            return Err(BaselineError::NoOrigin { path, command });
+        };
+        if its.program != origin.program {
+            return Err(BaselineError::OtherProgram {
+                path,
+                its: its.program,
+                run: match source {
+                    Source::Compare => "recording",
+                    Source::Verify => "run",
+                },
+                this: origin.program.clone(),
+            });
+        }
+        if its.options != origin.options {
+            return Err(BaselineError::OtherOptions {
+                path,
+                its: only_in(&its.options, &origin.options),
+                this: only_in(&origin.options, &its.options),
+            });
+        }
+        Ok(Baseline(known))
+    }
+
+    /// Does it hold this finding, at least `count` times?
+    pub fn holds(&self, key: &Key, count: u64) -> bool {
+        let known = self.0.get(key).copied();
+        let of_any_class = || {
+            let key = Key {
+                class: None,
+                ..key.clone()
+            };
+            self.0.get(&key).copied()
+        };
+        known.or_else(of_any_class).is_some_and(|n| count <= n)
+    }
+}
+
+/// A line that holds a finding.
+fn finding(value: &serde_json::Value, source: Source) -> Result<(Key, u64), String> {
+    let lacks = |name: &str| format!("a {} without `{name}`", source.finding());
+    let field = |name: &str| {
+        let text = value[name].as_str().map(str::to_owned);
+        text.ok_or_else(|| lacks(name))
+    };
+    let (unwinder, what, place) = match source {
+        Source::Compare => {
+            let letter = field("verdict")?.chars().next();
+            let letter = letter.ok_or_else(|| lacks("verdict"))?;
+            let place = field("group").unwrap_or_default();
+            (field("column")?, letter.to_string(), place)
+        }
+        Source::Verify => {
+            let what = format!("{} {}", field("check")?, field("register")?);
+            let image = field("image").unwrap_or_default();
+            (
+                field("unwinder")?,
+                what,
+                format!("{image} {}", field("place")?),
+            )
+        }
+    };
+    let count = value["count"].as_u64().ok_or_else(|| lacks("count"))?;
+    let key = Key {
+        unwinder,
+        what,
+        code: field("code")?,
+        place,
+        class: field("class").ok(),
+    };
+    Ok((key, count))
+}
+
+/// What the last line says it belongs to.
+fn origin_of(value: &serde_json::Value) -> Option<Origin> {
+    let options = value["options"].as_array()?.iter();
+    Some(Origin {
+        program: value["program"].as_str()?.to_owned(),
+        options: options
+            .map(|o| Some(o.as_str()?.to_owned()))
+            .collect::<Option<_>>()?,
+    })
+}
+
+/// The options of `these` that `others` has not, as words.
+fn only_in(these: &[String], others: &[String]) -> String {
+    let only = these.iter().filter(|o| !others.contains(o));
+    let only: Vec<String> = only.map(|o| format!("`{o}`")).collect();
+    match only.is_empty() {
+        true => "none of them".to_owned(),
+        false => only.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::Class;
+    use unwind_sim_unwind::reason::Code;
+
+    fn origin() -> Origin {
+        Origin {
+            program: "prog".into(),
+            options: vec!["--view cpu".into(), "--against truth".into()],
+        }
+    }
+
+    const GROUP: &str = r#"{"type":"divergence","column":"orc","verdict":"t@1","code":"US103","count":7,"group":"f"}"#;
+    const SUMMARY: &str =
+        r#"{"type":"summary","program":"prog","options":["--view cpu","--against truth"]}"#;
+
+    fn parse(lines: &[&str], origin: &Origin) -> Result<Baseline, String> {
+        parse_of(Source::Compare, lines, origin)
+    }
+
+    fn parse_of(source: Source, lines: &[&str], origin: &Origin) -> Result<Baseline, String> {
+        let read = Baseline::parse(&lines.join("\n"), Path::new("known"), source, origin);
+        read.map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_group_that_grew_is_new() {
+        let key = GroupKey {
+            column: 0,
+            class: Class::Wrong,
+            letter: 't',
+            code: Code::NoRow,
+            place: Some("f".into()),
+        };
+        let of_class = |class| GroupKey {
+            class,
+            ..key.clone()
+        };
+        // Without a class it is of an earlier version, and holds any.
+        let [wrong, loss] = [Class::Wrong, Class::Loss].map(of_class);
+        let named = GROUP.replace("\"count\"", "\"class\":\"wrong\",\"count\"");
+        for (line, holds_loss) in [(GROUP, true), (&named, false)] {
+            let baseline = parse(&[line, SUMMARY], &origin()).expect("a baseline");
+            let holds = |column: &str, key: &GroupKey, n| {
+                let key = Key::of_group(column, key);
+                baseline.holds(&key, n)
+            };
+            assert!(holds("orc", &wrong, 6));
+            assert!(holds("orc", &wrong, 7));
+            assert!(!holds("orc", &wrong, 8));
+            assert!(!holds("dwarf", &wrong, 7));
+            assert_eq!(holds("orc", &loss, 7), holds_loss);
+            assert!(!holds("orc", &loss, 8));
+            let elsewhere = GroupKey {
+                place: None,
+                ..wrong.clone()
+            };
+            assert!(!holds("orc", &elsewhere, 1));
+        }
+    }
+
+    const FOUND: &str = r#"{"type":"contradiction","unwinder":"orc","check":"walk","register":"rip","image":"libc.so","place":"f+0x1","class":"wrong","code":"US103","count":7}"#;
+
+    #[test]
+    fn what_verify_found_is_held_by_count() {
+        let parse = |lines: &[&str]| parse_of(Source::Verify, lines, &origin());
+        let baseline = parse(&[FOUND, SUMMARY]).expect("a baseline");
+        let key = Key {
+            unwinder: "orc".into(),
+            what: "walk rip".into(),
+            code: "US103".into(),
+            place: "libc.so f+0x1".into(),
+            class: Some("wrong".into()),
+        };
+        assert!(baseline.holds(&key, 7));
+        assert!(!baseline.holds(&key, 8));
+        for key in [
+            Key {
+                unwinder: "dwarf".into(),
+                ..key.clone()
+            },
+            Key {
+                what: "walk rsp".into(),
+                ..key.clone()
+            },
+            Key {
+                code: "US104".into(),
+                ..key.clone()
+            },
+            Key {
+                place: " f+0x1".into(),
+                ..key.clone()
+            },
+            Key {
+                class: Some("loss".into()),
+                ..key.clone()
+            },
+        ] {
+            assert!(!baseline.holds(&key, 1), "{key:?}");
+        }
+        let two = parse(&[FOUND, FOUND, SUMMARY]).expect("a baseline");
+        assert!(two.holds(&key, 14) && !two.holds(&key, 15));
+    }
+
+    /// The two commands say which of them the output is of.
+    #[test]
+    fn the_output_of_the_other_command_is_refused() {
+        for (source, line, what) in [
+            (
+                Source::Verify,
+                GROUP,
+                "line 1: it is the output of compare, not of verify",
+            ),
+            (
+                Source::Verify,
+                r#"{"type":"column"}"#,
+                "output of compare, not of verify",
+            ),
+            (
+                Source::Compare,
+                FOUND,
+                "line 1: it is the output of verify, not of compare",
+            ),
+            (
+                Source::Compare,
+                r#"{"type":"verified"}"#,
+                "output of verify, not of compare",
+            ),
+        ] {
+            let told = parse_of(source, &[line, SUMMARY], &origin()).expect_err("refused");
+            assert!(told.contains(what), "{told}");
+            assert!(told.contains(source.command()), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_baseline_of_something_else_is_refused() {
+        let told = |lines: &[&str], origin: &Origin| parse(lines, origin).expect_err("refused");
+        let other = Origin {
+            program: "other".into(),
+            ..origin()
+        };
+        let what = told(&[GROUP, SUMMARY], &other);
+        assert!(
+            what.contains("`prog`") && what.contains("`other`"),
+            "{what}"
+        );
+        let mut options = origin();
+        options.options[0] = "--view copy:8192".into();
+        let what = told(&[GROUP, SUMMARY], &options);
+        assert!(
+            what.contains("there `--view cpu`, here `--view copy:8192`"),
+            "{what}"
+        );
+        options.options.remove(0);
+        let what = told(&[GROUP, SUMMARY], &options);
+        assert!(
+            what.contains("there `--view cpu`, here none of them"),
+            "{what}"
+        );
+        for lines in [&[GROUP][..], &[], &[GROUP, r#"{"type":"summary"}"#]] {
+            let what = told(lines, &origin());
+            assert!(what.contains("does not say to which program"), "{what}");
+        }
+        for (line, want) in [
+            ("no JSON", "line 2: expected"),
+            (
+                r#"{"type":"divergence"}"#,
+                "line 2: a divergence without `verdict`",
+            ),
+            (
+                &GROUP.replace("count", "n"),
+                "line 2: a divergence without `count`",
+            ),
+            (
+                &GROUP.replace("t@1", ""),
+                "line 2: a divergence without `verdict`",
+            ),
+        ] {
+            let what = told(&[GROUP, line, SUMMARY], &origin());
+            assert!(what.contains(want), "{what}");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Assembling a case with the system's `cc`.
+
+use crate::case::{Case, Machine};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// A kernel's code lies where no stack is.
+const KERNEL_LINK: [&str; 2] = ["-Wl,-Ttext=0x1000000", "-Wl,--build-id=none"];
+
+/// A case that does not build.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    /// The compiler cannot be run.
+    #[error("cannot run `{tool}`: {source}; cases are assembled by the system's C compiler")]
+    Missing {
+        /// The tool.
+        tool: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The compiler refused it.
+    #[error("{path}: cc failed:\n{stderr}")]
+    Failed {
+        /// The case.
+        path: PathBuf,
+        /// What the compiler said.
+        stderr: String,
+    },
+    /// There is no place for the program.
+    #[error("cannot make a temporary folder: {0}")]
+    Folder(std::io::Error),
+}
+
+/// A built case's program; it goes when this is dropped.
+#[derive(Debug)]
+pub struct Program {
+    /// The path of the program.
+    pub path: PathBuf,
+    _folder: TempDir,
+}
+
+/// The folder that holds `prelude.inc`: the nearest one above the case.
+fn include_folder(path: &Path) -> PathBuf {
+    let above = path
+        .ancestors()
+        .skip(1)
+        .find(|f| f.join("prelude.inc").exists());
+    above
+        .or_else(|| path.parent())
+        .unwrap_or(Path::new("."))
+        .to_path_buf()
+}
+
+/// Assembles and links `case`; with `defect`, with its wrong tables.
+pub(super) fn build(case: &Case, path: &Path, defect: bool) -> Result<Program, ToolError> {
+    let folder = tempfile::Builder::new()
+        .prefix("unwind-sim-case-")
+        .tempdir()
+        .map_err(ToolError::Folder)?;
+    let program = folder.path().join(&case.name);
+    let mut command = Command::new("cc");
+    command
+        .arg("-g0")
+        .args(&case.header.link)
+        .args(&case.header.cflags);
+    command.arg(format!("-Wa,-I,{}", include_folder(path).display()));
+    if case.header.machine == Machine::Kernel {
+        command.args(KERNEL_LINK);
+        if case.header.frame_pointer_config {
+            command.arg("-Wa,--defsym,FRAME_POINTER=1");
+        }
+    }
+    if defect {
+        command.arg("-Wa,--defsym,DEFECT=1");
+    }
+    command.arg(path).arg("-o").arg(&program);
+    let output = command.output().map_err(|source| ToolError::Missing {
+        tool: "cc".to_owned(),
+        source,
+    })?;
+    if !output.status.success() {
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(ToolError::Failed {
+            path: path.into(),
+            stderr,
+        });
+    }
+    Ok(Program {
+        path: program,
+        _folder: folder,
+    })
+}

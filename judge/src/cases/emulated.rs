@@ -1,0 +1,56 @@
+//! A case's run in the emulated machine.
+
+use super::failure::CaseFailure;
+use super::run::{INSTRUCTIONS_MAX, STACK_BYTES, Taken, from, meta};
+use crate::case::Case;
+use std::path::Path;
+use unwind_sim_emulator::Processor;
+use unwind_sim_emulator::linux::Outcome;
+use unwind_sim_record::emulator::{self, Options};
+use unwind_sim_record::program::{End, Program};
+use unwind_sim_record::{At, TraceRecorder};
+use unwind_sim_recordings::trace::TraceWriter;
+
+/// Runs `program` in the emulated machine.
+pub(super) fn run(
+    case: &Case,
+    program: &Path,
+    at: At,
+    processor: Processor,
+) -> Result<Taken, CaseFailure> {
+    let mut program = Program::alone(program);
+    program.options.processor = processor;
+    let root = program.options.root.clone();
+    let options = Options {
+        at,
+        from: from(case),
+        instructions_max: INSTRUCTIONS_MAX,
+        samples_max: u64::MAX,
+        stack_bytes: STACK_BYTES,
+        lbr: Vec::new(),
+        timeout: None,
+        stop: None,
+    };
+    let mut writer =
+        TraceWriter::new(Vec::new(), &meta(case)).map_err(|e| CaseFailure::run(case, e))?;
+    let mut recorder = TraceRecorder::new(&mut writer, emulator::finder_options(&root));
+    let summary = emulator::record(program, &options, &mut recorder);
+    let summary = summary.map_err(|e| CaseFailure::run(case, e))?;
+    recorder
+        .write_text()
+        .map_err(|e| CaseFailure::run(case, e))?;
+    let points = std::mem::take(&mut recorder.points);
+    let ended = match &summary.end {
+        End::Outcome(Outcome::Exited(0)) => None,
+        other => {
+            let notices = summary.notices.iter().map(|n| format!("; {n}"));
+            Some(format!("{other}{}", notices.collect::<String>()))
+        }
+    };
+    Ok(Taken {
+        trace: writer.finish().map_err(|e| CaseFailure::run(case, e))?,
+        points,
+        unknown: summary.unknown,
+        ended,
+    })
+}

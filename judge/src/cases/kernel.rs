@@ -1,0 +1,377 @@
+//! A kernel's case: its run in ring 0 of the emulated machine.
+//!
+//! The program maps nothing itself: it is put where it was linked to, with stacks at the addresses
+//! that its symbols name. User mode begins at `_start`; `hlt` ends the run.
+
+use super::failure::CaseFailure;
+use super::run::INSTRUCTIONS_MAX;
+use super::sample::Point;
+use crate::case::{Case, Chain, Delivery, PointKey, SamplePoint};
+use object::{Object, ObjectSegment, ObjectSymbol};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use unwind_sim_emulator::ring0::{Event, Gates, Ring0, Step};
+use unwind_sim_emulator::state::reg;
+use unwind_sim_emulator::{AddressSpace, Permissions, Processor, State};
+use unwind_sim_record::registers::live_registers;
+use unwind_sim_recordings::model::{self, ImageIndex, KernelSample, Region, RegionRole, Sample};
+use unwind_sim_recordings::world::World;
+use unwind_sim_unwind::elf;
+use unwind_sim_unwind::image::{Image, Owner};
+use unwind_sim_unwind::kernel::{PAGE_SIZE, StackInfo, StackType, THREAD_SIZE, Task};
+use unwind_sim_unwind::memory::Memory as _;
+use unwind_sim_unwind::regs::{Reg, Regs};
+use unwind_sim_unwind::start::{SampleRegs, fetch_caller_regs};
+
+/// The lowest address of each stack is the value of a symbol.
+const STACKS: [(&str, StackType); 4] = [
+    ("task_stack", StackType::Task),
+    ("irq_stack", StackType::Irq),
+    ("nmi_stack", StackType::Nmi),
+    ("entry_stack", StackType::Entry),
+];
+const USER_STACK: &str = "user_stack";
+/// What `syscall` clears in Linux (`syscall_init`): all flags but NT's neighbours that nobody sets.
+const FLAGS_CLEARED: u64 = 0x25_7fd5;
+/// The kernel's address space in a recording.
+const PID: u32 = 0;
+const TID: u32 = 1;
+
+/// What a run needs to know all the time.
+struct Kernel<'a> {
+    case: &'a Case,
+    symbols: BTreeMap<String, u64>,
+    image: Arc<Image>,
+    world: World,
+    /// For each sample line of every instruction: from where to where it holds.
+    each: Vec<(Range<u64>, usize)>,
+}
+
+/// A fake start whose unwinder has not begun yet.
+struct Fetched<'a> {
+    line: &'a SamplePoint,
+    sampled: Regs,
+    fetch: Regs,
+}
+
+/// Runs the kernel at `program`, and samples it at the points of the case.
+pub(super) fn run(
+    case: &Case,
+    program: &Path,
+    processor: Processor,
+) -> Result<Vec<Point>, CaseFailure> {
+    let fail = |what: String| CaseFailure::run(case, what);
+    let (kernel, mut ring0) = Kernel::load(case, program, processor)?;
+    let mut found: BTreeMap<(usize, u64), Point> = BTreeMap::new();
+    let mut visits: BTreeMap<u64, u32> = BTreeMap::new();
+    let mut fetched: Vec<Fetched<'_>> = Vec::new();
+    let mut delivered = BTreeSet::new();
+    for time in 0..INSTRUCTIONS_MAX {
+        for (event, delivery) in [
+            (Event::Interrupt, &case.header.interrupt),
+            (Event::Nmi, &case.header.nmi),
+        ] {
+            if let Some(Delivery::Before(label)) = delivery
+                && ring0.machine.state.rip == kernel.symbol(label)?
+                && delivered.insert(label)
+                && !ring0.deliver(event).map_err(|e| fail(e.to_string()))?
+            {
+                return Err(fail(format!("it is masked before {label}")));
+            }
+        }
+        let rip = ring0.machine.state.rip;
+        if !ring0.in_user() {
+            let visit = visits.entry(rip).or_default();
+            *visit += 1;
+            for (index, key) in kernel.points_at(rip, *visit)? {
+                let offset = key.offset.unwrap_or_default();
+                let line = &case.samples[index];
+                if line.is_fake() {
+                    fetched.push(kernel.fetch(line, &ring0)?);
+                } else if let Some((chain, inside)) = kernel.inside(line, &ring0)? {
+                    let regs = SampleRegs::hardware(kernel.regs(&inside));
+                    let point = kernel.point(key, chain, &inside, regs, time)?;
+                    found.insert((index, offset), point);
+                }
+            }
+            for fake in std::mem::take(&mut fetched) {
+                let own = fake.line.key.own.as_deref().unwrap_or_default();
+                if rip != kernel.symbol(own)? {
+                    fetched.push(fake);
+                    continue;
+                }
+                let regs = SampleRegs {
+                    sampled: fake.sampled,
+                    fetch: Some(fake.fetch),
+                    own: Some(kernel.regs(&ring0)),
+                };
+                let (key, chain) = (fake.line.key.clone(), fake.line.chain.clone());
+                let point = kernel.point(key, chain, &ring0, regs, time)?;
+                let index = case.samples.iter().position(|s| s.key == fake.line.key);
+                found.insert((index.unwrap_or_default(), 0), point);
+            }
+        }
+        match ring0.step() {
+            Step::Done => {}
+            Step::Halted => {
+                let reached = |index| found.keys().any(|(i, _)| *i == index);
+                if let Some(index) = (0..case.samples.len()).find(|i| !reached(*i)) {
+                    let key = &case.samples[index].key;
+                    return Err(fail(format!("{key} was never reached")));
+                }
+                return Ok(found.into_values().collect());
+            }
+            Step::Stopped(exit) => return Err(fail(format!("at {rip:#x}: {exit:?}"))),
+        }
+        if ring0.unknown() > case.header.truth_unknown_max {
+            return Err(fail(format!("the shadow stack lost the truth at {rip:#x}")));
+        }
+    }
+    Err(fail("it does not end".to_owned()))
+}
+
+impl<'a> Kernel<'a> {
+    fn load(
+        case: &'a Case,
+        program: &Path,
+        processor: Processor,
+    ) -> Result<(Kernel<'a>, Ring0), CaseFailure> {
+        let fail = |what: String| CaseFailure::run(case, what);
+        let bytes = std::fs::read(program).map_err(|e| fail(e.to_string()))?;
+        let file = object::File::parse(&*bytes).map_err(|e| fail(e.to_string()))?;
+        let mut memory = AddressSpace::bare();
+        for segment in file.segments() {
+            let begin = segment.address() & !(PAGE_SIZE - 1);
+            let end = segment.address().saturating_add(segment.size());
+            let range = begin..end.next_multiple_of(PAGE_SIZE);
+            let data = segment.data().map_err(|e| fail(e.to_string()))?;
+            let mapped = memory.map(range, Permissions::ALL);
+            mapped.map_err(|e| fail(format!("a segment at {begin:#x}: {e}")))?;
+            let written = memory.poke(segment.address(), data);
+            written.map_err(|e| fail(e.to_string()))?;
+        }
+        let symbols = file.symbols();
+        let symbols = symbols.filter_map(|s| Some((s.name().ok()?.to_owned(), s.address())));
+        let symbols: BTreeMap<String, u64> = symbols.collect();
+        let owner: Owner = Arc::new(bytes.clone());
+        let image = elf::image_from_elf(&case.name, owner, &elf::Options::default());
+        let image = Arc::new(image.map_err(|e| fail(e.to_string()))?);
+        let mut kernel = Kernel {
+            case,
+            symbols,
+            image,
+            world: World::new(),
+            each: Vec::new(),
+        };
+        kernel.world.apply(
+            &model::Event::Map {
+                pid: PID,
+                range: kernel.symbol("_stext")?..kernel.symbol("_etext")?,
+                bias: 0,
+                image: Some(ImageIndex(0)),
+                name: case.name.clone(),
+            },
+            std::slice::from_ref(&kernel.image),
+        );
+        kernel.each = kernel.each()?;
+        for (name, _) in STACKS.into_iter().chain([(USER_STACK, StackType::Unknown)]) {
+            let begin = kernel.symbol(name)?;
+            let mapped = memory.map(begin..begin + THREAD_SIZE, Permissions::READ_WRITE);
+            mapped.map_err(|e| fail(format!("{name} at {begin:#x}: {e}")))?;
+        }
+        let mut state = State::with_processor(memory, processor);
+        state.rip = kernel.symbol("_start")?;
+        let end = |stack: &str| kernel.symbol(stack).map(|begin| begin + THREAD_SIZE);
+        state.set_gpr(reg::RSP, end(USER_STACK)? - 256);
+        let gates = Gates {
+            syscall: kernel.symbol("entry_SYSCALL_64")?,
+            flags_cleared: FLAGS_CLEARED,
+            interrupt: kernel.symbol("asm_sysvec_apic_timer_interrupt")?,
+            stack: end("task_stack")?,
+            nmi: kernel.symbol("asm_exc_nmi")?,
+            nmi_stack: end("nmi_stack")?,
+        };
+        Ok((kernel, Ring0::new(state, gates)))
+    }
+
+    fn symbol(&self, name: &str) -> Result<u64, CaseFailure> {
+        let address = self.symbols.get(name).copied();
+        address.ok_or_else(|| CaseFailure::run(self.case, format!("no symbol {name}")))
+    }
+
+    /// Where each line of every instruction holds.
+    fn each(&self) -> Result<Vec<(Range<u64>, usize)>, CaseFailure> {
+        let mut out = Vec::new();
+        for (index, line) in self.case.samples.iter().enumerate() {
+            if line.each {
+                let begin = self.symbol(&line.key.label)?;
+                let function = self.image.symbol(begin).map(|s| s.address + s.size);
+                out.push((begin..function.unwrap_or(begin), index));
+            }
+        }
+        out.sort_by_key(|(range, _)| range.start);
+        for at in 1..out.len() {
+            let next = out[at].0.start;
+            let end = &mut out[at - 1].0.end;
+            *end = next.min(*end);
+        }
+        Ok(out)
+    }
+
+    /// The sample lines that the instruction at `rip` is of, at its visit of this number.
+    fn points_at(&self, rip: u64, visit: u32) -> Result<Vec<(usize, PointKey)>, CaseFailure> {
+        let mut out = Vec::new();
+        for (index, line) in self.case.samples.iter().enumerate() {
+            let key = &line.key;
+            if !line.each && key.visit == visit && self.symbol(&key.label)? == rip {
+                out.push((index, key.clone()));
+            }
+        }
+        if visit == 1
+            && let Some((range, index)) = self.each.iter().find(|(r, _)| r.contains(&rip))
+        {
+            let key = PointKey {
+                offset: Some(rip - range.start),
+                ..self.case.samples[*index].key.clone()
+            };
+            out.push((*index, key));
+        }
+        Ok(out)
+    }
+
+    /// The chain that the author states, and the machine where the sample is taken: here, or, if
+    /// every point is interrupted, in a handler. `None` where the interrupt is masked.
+    fn inside(
+        &self,
+        line: &SamplePoint,
+        here: &Ring0,
+    ) -> Result<Option<(Chain, Ring0)>, CaseFailure> {
+        let fail = |what: String| CaseFailure::run(self.case, what);
+        let Some((is_nmi, inside, handler)) = self.case.header.every() else {
+            return Ok(Some((line.chain.clone(), here.clone())));
+        };
+        let event = if is_nmi { Event::Nmi } else { Event::Interrupt };
+        let mut ring0 = here.clone();
+        if !ring0.deliver(event).map_err(|e| fail(e.to_string()))? {
+            return Ok(None);
+        }
+        let label = self.symbol(inside)?;
+        let mut sampled = None;
+        let registers = |ring0: &Ring0| {
+            let state = &ring0.machine.state;
+            (
+                state.rip,
+                state.rflags(),
+                (0..16).map(|r| state.gpr(r)).collect::<Vec<_>>(),
+            )
+        };
+        let before = registers(here);
+        for _ in 0..INSTRUCTIONS_MAX {
+            if sampled.is_none() && ring0.machine.state.rip == label {
+                sampled = Some(ring0.clone());
+            }
+            match ring0.step() {
+                Step::Done => {}
+                other => return Err(fail(format!("{} in a handler: {other:?}", line.key))),
+            }
+            if registers(&ring0) == before && ring0.truth() == here.truth() {
+                let sampled = sampled.ok_or_else(|| fail(format!("{inside} was never reached")))?;
+                let mut chain = handler.clone();
+                chain.frames.extend(line.chain.frames.iter().cloned());
+                chain.complete = line.chain.complete;
+                return Ok(Some((chain, sampled)));
+            }
+        }
+        Err(fail(format!("{}: the handler does not return", line.key)))
+    }
+
+    /// What `perf_arch_fetch_caller_regs` makes here.
+    fn fetch<'l>(&self, line: &'l SamplePoint, ring0: &Ring0) -> Result<Fetched<'l>, CaseFailure> {
+        let fetch = self.regs(ring0);
+        let frame = fetch.get_or_zero(Reg::Rbp);
+        let ip = ring0.machine.state.memory.read_u64(frame.wrapping_add(8));
+        let ip = ip.map_err(|e| CaseFailure::run(self.case, format!("{}: {e}", line.key)))?;
+        Ok(Fetched {
+            line,
+            sampled: fetch_caller_regs(ip, frame.wrapping_add(16)),
+            fetch,
+        })
+    }
+
+    fn regs(&self, ring0: &Ring0) -> Regs {
+        let state = &ring0.machine.state;
+        let mut regs = live_registers(state, state.rip);
+        regs.set(Reg::Cs, ring0.cs().into());
+        regs
+    }
+
+    fn point(
+        &self,
+        key: PointKey,
+        stated: Chain,
+        ring0: &Ring0,
+        regs: SampleRegs,
+        time: u64,
+    ) -> Result<Point, CaseFailure> {
+        let memory = &ring0.machine.state.memory;
+        let mut stacks = Vec::new();
+        let mut regions = Vec::new();
+        for (name, kind) in STACKS {
+            let begin = self.symbol(name)?;
+            let end = begin + THREAD_SIZE;
+            let mut bytes = vec![0; THREAD_SIZE as usize];
+            let read = memory.read(begin, &mut bytes);
+            read.map_err(|e| CaseFailure::run(self.case, e))?;
+            let next_sp = kind.next_sp_at(end).map(|at| memory.read_u64(at));
+            let next_sp = next_sp
+                .transpose()
+                .map_err(|e| CaseFailure::run(self.case, e))?;
+            let next_sp = next_sp.unwrap_or_default();
+            stacks.push(StackInfo {
+                kind,
+                begin,
+                end,
+                next_sp,
+            });
+            regions.push(Region {
+                role: RegionRole::OtherStack,
+                bounds: begin..end,
+                next_sp,
+                address: begin,
+                bytes: bytes.into(),
+            });
+        }
+        // The sampled stack stands first.
+        let sp = ring0.machine.state.gpr(reg::RSP);
+        let is_own = |r: &Region<'_>| (r.bounds.start..=r.bounds.end).contains(&sp);
+        regions.sort_by_key(|r| !is_own(r));
+        regions[0].role = RegionRole::Stack;
+        let sample = Sample {
+            pid: PID,
+            tid: TID,
+            time,
+            regs,
+            regions,
+            truth: ring0.truth(),
+            recorded: Vec::new(),
+            branches: Vec::new(),
+            kernel: Some(Box::new(KernelSample {
+                task: Task {
+                    stacks,
+                    ..Task::default()
+                },
+                boundary: ring0.boundary(),
+                ..KernelSample::default()
+            })),
+        };
+        Ok(Point {
+            key,
+            stated,
+            pristine: sample.clone(),
+            sample,
+            world: self.world.clone(),
+        })
+    }
+}

@@ -1,0 +1,177 @@
+//! The matrix of a case: sample points by unwinders.
+
+use super::sample::Recorded;
+use crate::case::{Case, Cell, Machine, Matrix, PointKey, Row, View};
+use crate::engine::{Engine, Outcome, Setting};
+use crate::spec;
+use crate::spec::column_name;
+use crate::unwinders;
+use unwind_sim_recordings::view::MemoryView;
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::start::Variant;
+use unwind_sim_unwind::verdict::Verdict;
+
+/// The matrix of a recorded case: [`unwinders::DEFAULT`], of a kernel [`unwinders::KERNEL`], and whatever else its claims name.
+pub fn matrix_of(recorded: &Recorded) -> Matrix {
+    let header = &recorded.case.header;
+    let columns = match header.machine {
+        Machine::Process => &unwinders::DEFAULT[..],
+        Machine::Kernel => &unwinders::KERNEL[..],
+    };
+    let mut unwinders: Vec<String> = columns.iter().map(|s| (*s).to_owned()).collect();
+    for claim in header.right.iter().chain(&header.wrong) {
+        if !unwinders.contains(&claim.unwinder) {
+            unwinders.push(claim.unwinder.clone());
+        }
+    }
+    let only_hardware = header.regs == [Variant::Hardware];
+    let setting = setting_of(&recorded.case);
+    let mut columns = Vec::new();
+    let mut rows: Vec<Row> = recorded
+        .points
+        .iter()
+        .map(|p| Row {
+            point: p.key.to_string(),
+            cells: Vec::new(),
+        })
+        .collect();
+    for unwinder in &unwinders {
+        // A claim of an unwinder that does not exist is told by the claims' check.
+        let Ok(engine) = spec::engine(unwinder) else {
+            continue;
+        };
+        let mut cache = Cache::new();
+        for &variant in &header.regs {
+            columns.push(if only_hardware {
+                unwinder.clone()
+            } else {
+                column_name(unwinder, variant)
+            });
+            for (index, row) in rows.iter_mut().enumerate() {
+                row.cells.push(cell(
+                    recorded, index, &engine, variant, &setting, &mut cache,
+                ));
+            }
+        }
+    }
+    Matrix { columns, rows }
+}
+
+/// What the file is to say of a recorded case whose matrix is `found`. Where code of the system has
+/// run, its stack words and rows have a part in each verdict, and only what is claimed right is
+/// expected.
+pub fn expectation_of(recorded: &Recorded, found: &Matrix) -> Matrix {
+    let header = &recorded.case.header;
+    let mut expected = found.clone();
+    for (index, row) in expected.rows.iter_mut().enumerate() {
+        if !recorded.has_system_code(index) {
+            continue;
+        }
+        for (column, cell) in found.columns.iter().zip(&mut row.cells) {
+            let claimed = header.right.iter().any(|claim| {
+                let unwinder = column.split('@').next();
+                let at = |key: &PointKey| PointKey::parse(&row.point).is_ok_and(|r| key.covers(&r));
+                unwinder == Some(claim.unwinder.as_str())
+                    && (claim.args.is_empty()
+                        || claim.args.iter().any(|a| a.at.as_ref().is_some_and(at)))
+            });
+            if *cell != Cell::NotApplicable && !claimed {
+                *cell = Cell::Open;
+            }
+        }
+    }
+    expected
+}
+
+/// What all walks of a case share.
+pub fn setting_of(case: &Case) -> Setting {
+    let view = match case.header.view {
+        View::Cpu => MemoryView::Cpu,
+        View::Copy => MemoryView::Copy(u64::MAX),
+        View::CopyBytes(bytes) => MemoryView::Copy(bytes),
+    };
+    Setting {
+        view,
+        frame_pointer_kernel: case.header.frame_pointer_config,
+        ..Setting::default()
+    }
+}
+
+fn cell(
+    recorded: &Recorded,
+    index: usize,
+    engine: &Engine,
+    variant: Variant,
+    setting: &Setting,
+    cache: &mut Cache,
+) -> Cell {
+    let is_fake_point = recorded.points[index].key.own.is_some();
+    if (variant != Variant::Hardware) != is_fake_point {
+        return Cell::NotApplicable;
+    }
+    let outcome = recorded.with_view(index, |view| engine.examine(view, variant, setting, cache));
+    Cell::Judged {
+        verdict: outcome.verdict,
+        code: code(&outcome),
+    }
+}
+
+fn code(outcome: &Outcome) -> Option<unwind_sim_unwind::reason::Code> {
+    let ended_early = matches!(
+        outcome.verdict,
+        Verdict::Truncated { .. } | Verdict::Looped | Verdict::Unsupported | Verdict::Refused
+    );
+    match &outcome.diagnosis {
+        _ if outcome.verdict == Verdict::Ok => None,
+        Some(diagnosis) => Some(diagnosis.code),
+        None if ended_early => Some(outcome.ended()),
+        None => None,
+    }
+}
+
+/// What differs, line by line; `found` is of `engine`.
+pub(super) fn differences(expected: &Matrix, found: &Matrix, engine: super::Engine) -> Vec<String> {
+    let mut out = Vec::new();
+    for row in &found.rows {
+        for (column, &cell) in found.columns.iter().zip(&row.cells) {
+            match expected.cell(&row.point, column) {
+                Some(old) if old == cell || engine.is_lucky(column) && are_alike(old, cell) => {}
+                Some(old) => {
+                    out.push(format!(
+                        "  {} {column}: {cell}, the file says {old}",
+                        row.point
+                    ));
+                }
+                None => out.push(format!(
+                    "  {} {column}: {cell}, the file says nothing",
+                    row.point
+                )),
+            }
+        }
+    }
+    for row in &expected.rows {
+        for column in &expected.columns {
+            if found.cell(&row.point, column).is_none() {
+                out.push(format!(
+                    "  {} {column}: in the file, and no more",
+                    row.point
+                ));
+            }
+        }
+    }
+    out
+}
+
+impl super::Engine {
+    /// Does what this unwinder gives hang on what happens to lie on a stack: the rest of earlier
+    /// calls, registers that a signal frame holds? Expectations are of the processor.
+    fn is_lucky(self, column: &str) -> bool {
+        self == super::Engine::Emulator && column.split('@').next() == Some("guess")
+    }
+}
+
+/// Are the verdicts of the same kind, for the same reason?
+fn are_alike(one: Cell, other: Cell) -> bool {
+    let kind = |cell: Cell| cell.verdict().map(|v| std::mem::discriminant(&v));
+    kind(one) == kind(other) && one.code() == other.code()
+}

@@ -1,0 +1,180 @@
+//! The corpus of cases: build, run, sample, judge, and hold against what the files say.
+//!
+//! `docs/case-format.md` describes the files. A case is assembled by the system's `cc` and runs
+//! with a shadow stack, on this machine's processor under ptrace and in the emulated machine; a
+//! kernel in small only in the latter. The author's chains, the shadow stacks, the claims and the generated expectation have to agree.
+
+mod bless;
+mod build;
+mod built;
+mod claims;
+mod emulated;
+mod engines;
+mod failure;
+mod inject;
+mod kernel;
+mod matrix;
+mod native;
+mod run;
+mod sample;
+
+pub use bless::{Blessed, bless};
+pub use build::{Program, ToolError};
+pub use built::{Built, Engine, read};
+pub use failure::CaseFailure;
+pub use matrix::{expectation_of, matrix_of, setting_of};
+pub use sample::Recorded;
+
+use crate::case::{Machine, Matrix};
+use crate::shell::quoted_path;
+use std::path::{Path, PathBuf};
+use unwind_sim_emulator::Processor;
+use unwind_sim_recordings::trace::Trace;
+
+/// Assembles and links the case at `path`; with `defect`, with the wrong tables that its header
+/// names.
+///
+/// # Errors
+/// If it is malformed, no program but a kernel, or the tools fail.
+pub fn build_case(path: &Path, defect: bool) -> Result<Program, CaseFailure> {
+    let case = read(path)?;
+    if case.header.machine == Machine::Kernel {
+        let what = "it is a kernel, not a program; `cases`, `replay` and `compare` take it";
+        return Err(CaseFailure::run(&case, what));
+    }
+    Ok(build::build(&case, path, defect)?)
+}
+
+/// All case files below `folder`, sorted by path.
+///
+/// # Errors
+/// If a folder cannot be read.
+pub fn find(folder: &Path) -> Result<Vec<PathBuf>, CaseFailure> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        let io = |source| CaseFailure::Io {
+            path: folder.clone(),
+            source,
+        };
+        for entry in std::fs::read_dir(&folder).map_err(io)? {
+            let path = entry.map_err(io)?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "s") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Running, and comparing with what the file says.
+impl Built {
+    /// Runs it and samples it at its points.
+    ///
+    /// # Errors
+    /// If it cannot be run or sampled, or the shadow stack lost the truth more often than the
+    /// header allows.
+    pub fn record(&self, engine: Engine) -> Result<Recorded, CaseFailure> {
+        Recorded::new(self, engine, false)
+    }
+
+    /// Runs it on one engine and holds everything against the file.
+    ///
+    /// # Errors
+    /// All that is not as the file says.
+    pub fn check(&self, engine: Engine) -> Result<Recorded, CaseFailure> {
+        let recorded = self.record(engine)?;
+        let mut differences = recorded.truth_differences();
+        let matrix = matrix_of(&recorded);
+        differences.extend(claims::differences(&recorded, &matrix));
+        match &self.case.expected {
+            Some(expected) => {
+                let found = expectation_of(&recorded, &matrix);
+                differences.extend(matrix::differences(expected, &found, engine));
+            }
+            None => differences.push("it was never blessed".to_owned()),
+        }
+        differences.extend(inject::differences(self, engine)?);
+        if differences.is_empty() {
+            return Ok(recorded);
+        }
+        // What the file expects is the default's.
+        let path = quoted_path(&self.path);
+        differences.push(match self.processor == Processor::default() {
+            true => format!("if this is right: unwind-sim cases bless {path}"),
+            false => format!(
+                "again: unwind-sim cases run --cpu {} {path}",
+                self.processor
+            ),
+        });
+        Err(CaseFailure::differs(&self.case, &differences))
+    }
+
+    /// Holds what two engines made of it against each other: frames, their kinds and their
+    /// registers, wherever the program and its stack lie in each.
+    ///
+    /// # Errors
+    /// All that differs.
+    pub fn check_same(&self, one: &Recorded, other: &Recorded) -> Result<(), CaseFailure> {
+        let differences = engines::differences(one, other);
+        if differences.is_empty() {
+            return Ok(());
+        }
+        Err(CaseFailure::differs(&self.case, &differences))
+    }
+}
+
+/// The trace of the case at `path`: its sample points, in the order of the file.
+///
+/// # Errors
+/// If it cannot be built, run or sampled.
+pub fn trace_of(path: &Path) -> Result<Trace, CaseFailure> {
+    let built = Built::without_defect(path)?;
+    built.record(built.engines()[0])?.to_trace()
+}
+
+/// What unwinders make of the case at `path` in the emulated machine, which is the same on every
+/// processor.
+///
+/// # Errors
+/// If it cannot be built or run, or its chains are not as it states.
+pub fn matrix(path: &Path) -> Result<Matrix, CaseFailure> {
+    let built = Built::without_defect(path)?;
+    let engines = built.engines();
+    let recorded = built.record(engines[engines.len() - 1])?;
+    let differences = recorded.truth_differences();
+    match differences.is_empty() {
+        true => Ok(matrix_of(&recorded)),
+        false => Err(CaseFailure::differs(&built.case, &differences)),
+    }
+}
+
+/// Runs the case at `path` on every engine of this machine that it can run on, and holds
+/// everything against the file.
+///
+/// # Errors
+/// All that is not as the file says, or differs between engines.
+pub fn check(path: &Path) -> Result<(), CaseFailure> {
+    check_on(path, Processor::default())
+}
+
+/// As [`check`], the emulated machine being `processor`.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_on(path: &Path, processor: Processor) -> Result<(), CaseFailure> {
+    let mut built = Built::new(path)?;
+    built.processor = processor;
+    let mut first: Option<Recorded> = None;
+    for &engine in built.engines() {
+        let recorded = built.check(engine)?;
+        match &first {
+            Some(first) => built.check_same(first, &recorded)?,
+            None => first = Some(recorded),
+        }
+    }
+    Ok(())
+}

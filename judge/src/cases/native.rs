@@ -1,0 +1,44 @@
+//! The part of a case's run that needs this machine: ptrace.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+use super::failure::CaseFailure;
+use super::run::{INSTRUCTIONS_MAX, STACK_BYTES, Taken, from, meta};
+use crate::case::Case;
+use std::path::Path;
+use unwind_sim_host::{self as host, AfterLimit, Options, ProgramEnd, Target};
+use unwind_sim_record::{At, TraceRecorder, ptrace};
+use unwind_sim_recordings::trace::TraceWriter;
+
+/// Runs `program` on this machine's processor.
+pub(super) fn run(case: &Case, program: &Path, at: &At) -> Result<Taken, CaseFailure> {
+    let target = Target::Run(host::Program {
+        path: program.into(),
+        quiet: true,
+        // The end of the stack is the same on every machine.
+        env: Some(Vec::new()),
+        ..host::Program::default()
+    });
+    let options = Options {
+        truth: true,
+        from: from(case),
+        max_instructions: Some(INSTRUCTIONS_MAX),
+        after_limit: AfterLimit::Kill,
+        stack_bytes: STACK_BYTES,
+        ..Options::new(target, at.into())
+    };
+    let mut writer =
+        TraceWriter::new(Vec::new(), &meta(case)).map_err(|e| CaseFailure::run(case, e))?;
+    let mut recorder = TraceRecorder::new(&mut writer, ptrace::finder_options());
+    let summary = host::record(&options, &mut recorder).map_err(|e| CaseFailure::run(case, e))?;
+    recorder
+        .write_text()
+        .map_err(|e| CaseFailure::run(case, e))?;
+    let points = std::mem::take(&mut recorder.points);
+    let ended = summary.program;
+    Ok(Taken {
+        trace: writer.finish().map_err(|e| CaseFailure::run(case, e))?,
+        points,
+        unknown: summary.tracker.unknown,
+        ended: (ended != ProgramEnd::Exited(0)).then(|| format!("{ended:?}")),
+    })
+}

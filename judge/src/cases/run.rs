@@ -1,0 +1,170 @@
+//! A case's run: its points, and what was sampled at them. The programs run in `native` under
+//! ptrace, in `emulated` in the emulated machine.
+
+use super::built::Engine;
+use super::failure::CaseFailure;
+use super::sample::{Point, Recorded};
+use crate::case::{Case, PointKey};
+use crate::extract::samples::write_samples;
+use std::path::Path;
+use std::sync::Arc;
+use unwind_sim_emulator::Processor;
+use unwind_sim_recordings::names::file_name;
+use unwind_sim_recordings::trace::{self, Meta, TimeUnit, Trace, TraceWriter};
+use unwind_sim_unwind::image::{Image, ImageParts, Mapping};
+
+/// A case that executes more is none: it hangs.
+pub(super) const INSTRUCTIONS_MAX: u64 = 20_000_000;
+/// More than any case's stack: what a case wants cut short, its `view` cuts.
+pub(super) const STACK_BYTES: u64 = 64 << 20;
+
+/// A run: every visit of every label.
+pub(super) struct Run {
+    /// All samples.
+    pub(super) trace: Trace,
+    /// For each point, which samples it has, visit by visit.
+    visits: Vec<(String, Option<String>, Vec<u64>)>,
+}
+
+impl Run {
+    /// The number of the sample at `key`.
+    pub(super) fn number_of(&self, key: &PointKey) -> Option<u64> {
+        let (_, _, numbers) = self
+            .visits
+            .iter()
+            .find(|(label, own, _)| *label == key.label && *own == key.own)?;
+        numbers
+            .get(usize::try_from(key.visit).ok()?.checked_sub(1)?)
+            .copied()
+    }
+}
+
+pub(super) fn meta(case: &Case) -> Meta {
+    Meta {
+        program: vec![case.name.clone()],
+        engine: trace::Engine::Case,
+        time_unit: TimeUnit::Instructions,
+        truth: "the whole run".to_owned(),
+        ..Meta::default()
+    }
+}
+
+/// What is sampled: every label once.
+fn points(case: &Case) -> Vec<unwind_sim_record::Point> {
+    let mut points: Vec<unwind_sim_record::Point> = Vec::new();
+    for sample in &case.samples {
+        let point = unwind_sim_record::Point {
+            name: sample.key.label.clone(),
+            fetch: sample
+                .key
+                .own
+                .as_ref()
+                .map(|_| unwind_sim_record::FetchFrame::Rbp),
+            own: sample.key.own.clone(),
+        };
+        if !points.contains(&point) {
+            points.push(point);
+        }
+    }
+    points
+}
+
+/// Where recording begins: behind the loader, and before constructors; at the start where there
+/// is no C library.
+pub(super) fn from(case: &Case) -> Option<String> {
+    let with_libc = !case.header.link.iter().any(|f| f == "-nostdlib");
+    with_libc.then(|| "_start".to_owned())
+}
+
+/// What an engine made of a case.
+pub(super) struct Taken {
+    /// The trace's bytes.
+    pub(super) trace: Vec<u8>,
+    /// For each sample, at which point it was taken.
+    pub(super) points: Vec<Option<usize>>,
+    /// Instructions at which the truth was not known.
+    pub(super) unknown: u64,
+    /// How the program ended, if it did not exit with 0.
+    pub(super) ended: Option<String>,
+}
+
+/// Runs `program` and samples it at every label of the case.
+pub(super) fn run(
+    case: &Case,
+    program: &Path,
+    engine: Engine,
+    processor: Processor,
+) -> Result<Run, CaseFailure> {
+    let points = points(case);
+    let at = unwind_sim_record::At::Points(points.clone());
+    let taken = match engine {
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        Engine::Ptrace => super::native::run(case, program, &at)?,
+        #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+        Engine::Ptrace => return Err(CaseFailure::run(case, "there is no ptrace here")),
+        Engine::Emulator => super::emulated::run(case, program, at, processor)?,
+    };
+    if let Some(ended) = &taken.ended {
+        return Err(CaseFailure::run(
+            case,
+            format!("it is to exit with 0, and ended so: {ended}"),
+        ));
+    }
+    let (unknown, most) = (taken.unknown, case.header.truth_unknown_max);
+    if unknown > most {
+        let what = format!(
+            "the shadow stack lost the truth at {unknown} instructions, the header allows {most}"
+        );
+        return Err(CaseFailure::run(case, what));
+    }
+    let trace = Trace::from_bytes(taken.trace).map_err(|e| CaseFailure::run(case, e))?;
+    let numbers_of = |point: usize| {
+        let taken = taken.points.iter().enumerate();
+        taken
+            .filter(|(_, p)| **p == Some(point))
+            .map(|(n, _)| n as u64)
+            .collect()
+    };
+    let visits = points
+        .into_iter()
+        .enumerate()
+        .map(|(i, p)| (p.name, p.own, numbers_of(i)));
+    Ok(Run {
+        trace,
+        visits: visits.collect(),
+    })
+}
+
+/// The program under the case's name: the folder that it was built in is gone.
+fn without_folder(mapping: &Mapping, name: &str) -> Mapping {
+    let mut out = mapping.clone();
+    if file_name(&mapping.name) == name {
+        name.clone_into(&mut out.name);
+        out.image = mapping.image.as_ref().map(|image| {
+            Arc::new(Image::new(ImageParts {
+                name: name.to_owned(),
+                build_id: image.build_id().to_vec(),
+                text: image.text().to_vec(),
+                sections: image.sections().to_vec(),
+                symbols: image.symbols().to_vec(),
+            }))
+        });
+    }
+    out
+}
+
+/// The points of a case as a trace, each in the world that it was taken in.
+pub(super) fn to_trace(recorded: &Recorded) -> Result<Trace, CaseFailure> {
+    let failure = |what: String| CaseFailure::run(&recorded.case, what);
+    let mut writer =
+        TraceWriter::new(Vec::new(), &meta(&recorded.case)).map_err(|e| failure(e.to_string()))?;
+    let sample = |point: &Point| {
+        let mappings = point.world.space(point.sample.pid).mappings().iter();
+        let named = mappings.map(|m| without_folder(m, &recorded.case.name));
+        (point.sample.clone(), named.collect())
+    };
+    let samples: Vec<_> = recorded.points.iter().map(sample).collect();
+    write_samples(&mut writer, &samples).map_err(|e| failure(e.to_string()))?;
+    let bytes = writer.finish().map_err(|e| failure(e.to_string()))?;
+    Trace::from_bytes(bytes).map_err(|e| failure(e.to_string()))
+}

@@ -1,0 +1,203 @@
+//! Many stacks, many unwinders: the matrix of verdicts, and the first divergences by cause.
+
+use crate::check::Class;
+use crate::engine::Outcome;
+use crate::tally::Tally;
+use std::collections::BTreeMap;
+use unwind_sim_recordings::names::Location;
+use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::cache::RowSource;
+use unwind_sim_unwind::reason::{Code, Reason};
+use unwind_sim_unwind::verdict::Verdict;
+
+/// How divergences are grouped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum GroupBy {
+    /// By reason code.
+    #[default]
+    Cause,
+    /// By reason code and the function whose row is to blame.
+    Function,
+    /// By reason code and the very address.
+    Instruction,
+}
+
+impl GroupBy {
+    /// `cause`, `function` or `insn`.
+    pub fn from_name(name: &str) -> Option<GroupBy> {
+        match name {
+            "cause" => Some(GroupBy::Cause),
+            "function" => Some(GroupBy::Function),
+            "insn" => Some(GroupBy::Instruction),
+            _ => None,
+        }
+    }
+
+    /// The name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            GroupBy::Cause => "cause",
+            GroupBy::Function => "function",
+            GroupBy::Instruction => "insn",
+        }
+    }
+}
+
+/// What divergences of one group have in common.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct GroupKey {
+    /// The column.
+    pub column: usize,
+    /// What the cause says about the table.
+    pub class: Class,
+    /// The verdict's letter.
+    pub letter: char,
+    /// The cause.
+    pub code: Code,
+    /// The place, if groups are made by place.
+    pub place: Option<String>,
+}
+
+/// A group of divergences.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// How many samples.
+    pub count: u64,
+    /// The first sample.
+    pub sample: u64,
+    /// Its verdict.
+    pub verdict: Verdict,
+    /// The true frame to blame there.
+    pub frame: usize,
+    /// Its place.
+    pub location: Location,
+    /// The row to blame, if one was found.
+    pub row: Option<RowSource>,
+    /// What the row gave and what is true, in words.
+    pub values: Option<String>,
+}
+
+/// The result of a comparison.
+#[derive(Clone, Debug, Default)]
+pub struct Comparison {
+    /// Samples seen.
+    pub samples: u64,
+    /// Samples whose truth is complete, known in part, or unknown.
+    pub truths: [u64; 3],
+    /// Verdicts, by column.
+    pub tallies: Vec<Tally>,
+    /// First divergences.
+    pub groups: BTreeMap<GroupKey, Group>,
+}
+
+impl Comparison {
+    /// Nothing seen yet, for so many columns.
+    pub fn new(columns: usize) -> Self {
+        Comparison {
+            tallies: vec![Tally::default(); columns],
+            ..Self::default()
+        }
+    }
+
+    /// Counts a sample, whatever its outcomes.
+    pub fn add_sample(&mut self, view: &View<'_>) {
+        self.samples += 1;
+        let truth = &view.sample.truth;
+        let kind = match (truth.is_complete(), truth.frames().is_empty()) {
+            (true, _) => 0,
+            (false, false) => 1,
+            (false, true) => 2,
+        };
+        self.truths[kind] += 1;
+    }
+
+    /// Counts an outcome of `column` on `view`.
+    pub fn add(&mut self, column: usize, view: &View<'_>, outcome: &Outcome, by: GroupBy) {
+        self.tallies[column].add(outcome);
+        let unsupported = outcome.verdict == Verdict::Unsupported;
+        if !outcome.verdict.is_wrong() && !unsupported && outcome.diagnosis.is_none() {
+            return;
+        }
+        let (code, frame, pc) = match &outcome.diagnosis {
+            Some(d) => (d.code, d.frame, d.pc),
+            None => {
+                let pc = CodeAddress::Instruction(view.live().rip());
+                (outcome.ended(), 0, pc)
+            }
+        };
+        let location = Location::of(view.space, pc);
+        let contradiction = outcome
+            .diagnosis
+            .as_ref()
+            .and_then(|d| d.contradiction.as_ref());
+        let place = match by {
+            GroupBy::Cause => None,
+            GroupBy::Function => Some(place_name(&location)),
+            GroupBy::Instruction => Some(location.to_string()),
+        };
+        let letter = outcome.verdict.letter();
+        let group = Group {
+            count: 0,
+            sample: view.number,
+            verdict: outcome.verdict,
+            frame,
+            location,
+            row: contradiction.and_then(|c| c.row.as_ref()).map(|r| r.source),
+            values: contradiction.map(|c| c.to_string()),
+        };
+        self.groups
+            .entry(GroupKey {
+                column,
+                class: class_of(outcome),
+                letter,
+                code,
+                place,
+            })
+            .or_insert(group)
+            .count += 1;
+    }
+
+    /// The groups of one column: by class, the largest first.
+    pub fn column_groups(&self, column: usize) -> Vec<(&GroupKey, &Group)> {
+        let mut groups: Vec<_> = self
+            .groups
+            .iter()
+            .filter(|(key, _)| key.column == column)
+            .collect();
+        groups.sort_by_key(|(key, group)| {
+            (key.class, std::cmp::Reverse(group.count), (*key).clone())
+        });
+        groups
+    }
+
+    /// Was anything judged: a chain, or the part of one that is known?
+    pub fn judged(&self) -> bool {
+        let is_judged = |t: &Tally| t.judged() > 0 || t.found_permyriad().is_some();
+        self.tallies.iter().any(is_judged)
+    }
+}
+
+/// The class of what is to blame. Without a row that is known to be to blame, a walk that ended
+/// where a derived table cannot hold the row is a loss.
+fn class_of(outcome: &Outcome) -> Class {
+    let blamed = outcome.diagnosis.as_ref();
+    let blamed = blamed.and_then(|d| d.contradiction.as_ref());
+    let not_held = matches!(outcome.chain.end.reason, Reason::NotHeld { .. });
+    let truncated = matches!(outcome.verdict, Verdict::Truncated { .. });
+    match blamed {
+        Some(contradiction) => contradiction.class(),
+        None if not_held && truncated => Class::Loss,
+        None => Class::Wrong,
+    }
+}
+
+fn place_name(location: &Location) -> String {
+    match (&location.function, &location.image) {
+        (Some(function), Some(image)) => format!("{function} ({image})"),
+        _ => location.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

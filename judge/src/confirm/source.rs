@@ -1,0 +1,318 @@
+//! Where a resumed thread has its registers and its memory from: an ELF core, or a sample with
+//! the code of the files that were mapped.
+
+use object::elf::{FileHeader64, PF_W, PF_X, PT_LOAD};
+use object::endian::LittleEndian as LE;
+use object::read::elf::{FileHeader as _, ProgramHeader as _};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use unwind_sim_emulator::state::reg;
+use unwind_sim_emulator::{AddressSpace, MapError, Permissions, State};
+use unwind_sim_recordings::import::ImportError;
+use unwind_sim_recordings::import::core::{Area, FilePlace, Snapshot, snapshot};
+use unwind_sim_recordings::mapped::map_file;
+use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::image::{Bytes, Mapping, Owner};
+use unwind_sim_unwind::regs::{Reg, Regs};
+
+const PAGE: u64 = 4096;
+/// What the psABI lets a leaf function use below rsp, bytes.
+const RED_ZONE: u64 = 128;
+/// Stack below what is recorded: nothing that is alive lies there.
+const STACK_BELOW: u64 = 1 << 20;
+/// Pages that a resumed thread may have in use.
+const PAGES_MAX: usize = 1 << 20;
+/// What rax is while a system call is to be done again (Linux `include/linux/errno.h`:
+/// ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK), and what the call gives
+/// that a signal ended (`EINTR`).
+const RESTARTS: [i64; 4] = [-512, -513, -514, -516];
+const EINTR: i64 = -4;
+/// By number in instructions.
+const ORDER: [Reg; 16] = [
+    Reg::Rax,
+    Reg::Rcx,
+    Reg::Rdx,
+    Reg::Rbx,
+    Reg::Rsp,
+    Reg::Rbp,
+    Reg::Rsi,
+    Reg::Rdi,
+    Reg::R8,
+    Reg::R9,
+    Reg::R10,
+    Reg::R11,
+    Reg::R12,
+    Reg::R13,
+    Reg::R14,
+    Reg::R15,
+];
+
+/// Why a sample cannot be gone on from.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NotResumable {
+    /// A register was not recorded.
+    #[error("{} is not recorded", .0.as_str())]
+    Register(Reg),
+    /// What the leaf function may have below rsp was not recorded.
+    #[error("the {RED_ZONE} bytes below rsp are not recorded")]
+    RedZone,
+    /// The core has no such thread.
+    #[error("the core has no thread {0}")]
+    Thread(u32),
+    /// The recorded memory cannot be mapped.
+    #[error("the recorded memory cannot be mapped: {0:?}")]
+    Map(MapError),
+}
+
+/// A source that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The file cannot be read.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// It is no core that can be used.
+    #[error(transparent)]
+    Core(#[from] ImportError),
+}
+
+/// Where registers and memory come from.
+pub struct Source {
+    /// A core's bytes, and what is in them; without it, the stacks of each sample and the code in
+    /// the files of its images are used.
+    core: Option<(Bytes, Snapshot)>,
+    files: Files,
+}
+
+/// Files that are mapped.
+struct Files {
+    symfs: Option<PathBuf>,
+    /// By path; `None` if one cannot be read.
+    known: HashMap<String, Option<Bytes>>,
+}
+
+impl Files {
+    fn get(&mut self, path: &str) -> Option<Bytes> {
+        if let Some(known) = self.known.get(path) {
+            return known.clone();
+        }
+        let place = match &self.symfs {
+            Some(root) => root.join(path.trim_start_matches('/')),
+            None => PathBuf::from(path),
+        };
+        let is_path = path.starts_with('/');
+        let bytes = is_path.then(|| map_file(&place).ok()).flatten();
+        let bytes = bytes.and_then(whole);
+        self.known.insert(path.to_owned(), bytes.clone());
+        bytes
+    }
+}
+
+fn whole(owner: Owner) -> Option<Bytes> {
+    let len = (*owner).as_ref().len();
+    Bytes::new(owner, 0..len)
+}
+
+impl Source {
+    /// The samples themselves; files are looked for below `symfs` if there is one.
+    pub fn samples(symfs: Option<PathBuf>) -> Source {
+        let known = HashMap::new();
+        Source {
+            core: None,
+            files: Files { symfs, known },
+        }
+    }
+
+    /// Of the core at `path`.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is none.
+    pub fn core(path: &Path, symfs: Option<PathBuf>) -> Result<Source, SourceError> {
+        let owner = map_file(path).map_err(|source| SourceError::Io {
+            path: path.into(),
+            source,
+        })?;
+        let bytes = whole(owner).unwrap_or_else(|| Bytes::from_vec(Vec::new()));
+        let snapshot = snapshot(&bytes)?;
+        Ok(Source {
+            core: Some((bytes, snapshot)),
+            ..Source::samples(symfs)
+        })
+    }
+
+    /// The state of the sample's thread.
+    ///
+    /// # Errors
+    /// If too little was recorded.
+    pub fn state(&mut self, view: &View<'_>) -> Result<State, NotResumable> {
+        let files = &mut self.files;
+        let Some((bytes, snapshot)) = &self.core else {
+            return of_sample(view, files);
+        };
+        let tid = view.sample.tid;
+        let thread = snapshot.threads.iter().find(|t| t.tid == tid);
+        let thread = thread.ok_or(NotResumable::Thread(tid))?;
+        let mut memory = AddressSpace::new(PAGES_MAX);
+        for area in &snapshot.areas {
+            map_area(&mut memory, area, bytes, snapshot, files)?;
+        }
+        let mut state = State::new(memory);
+        set_registers(&mut state, &thread.regs)?;
+        state.set_gpr(reg::FS, thread.fs_base);
+        state.set_gpr(reg::GS, thread.gs_base);
+        if let Some(fx) = &thread.fx {
+            // One that no processor wrote leaves what a new program has.
+            let _ = state.set_fx_image(fx);
+        }
+        let rax = state.gpr(reg::RAX).cast_signed();
+        if thread.in_call.is_some() && RESTARTS.contains(&rax) {
+            state.set_gpr(reg::RAX, EINTR.cast_unsigned());
+        }
+        Ok(state)
+    }
+}
+
+/// What was dumped of an area, and the rest from its file if nobody could write to it.
+fn map_area(
+    memory: &mut AddressSpace,
+    area: &Area,
+    core: &Bytes,
+    snapshot: &Snapshot,
+    files: &mut Files,
+) -> Result<(), NotResumable> {
+    let permissions = Permissions::new(area.readable, area.writable, area.executable);
+    let length = area.range.end - area.range.start;
+    let dumped = (area.dumped.len() as u64).min(length) & !(PAGE - 1);
+    let middle = area.range.start + dumped;
+    if !area.range.start.is_multiple_of(PAGE) || !length.is_multiple_of(PAGE) {
+        return Ok(());
+    }
+    if dumped > 0
+        && let Some(part) = core.part(area.dumped.clone())
+    {
+        let first = area.range.start..middle;
+        match memory.map_file(first, permissions, part, 0) {
+            // The vsyscall page is not of user space.
+            Ok(()) | Err(MapError::Range { .. }) => {}
+            Err(error) => return Err(NotResumable::Map(error)),
+        }
+    }
+    if middle < area.range.end
+        && !area.writable
+        && let Some(place) = &area.file
+        && let Some(file) = files.get(&place.path)
+        && is_same_file(place, &file, core, snapshot)
+    {
+        let rest = middle..area.range.end;
+        let offset = place.offset + dumped;
+        let mapped = memory.map_file(rest, permissions, file, offset);
+        mapped.map_err(NotResumable::Map)?;
+    }
+    Ok(())
+}
+
+/// Does the file begin as the core says that it did? Its build id lies there.
+fn is_same_file(place: &FilePlace, file: &Bytes, core: &Bytes, snapshot: &Snapshot) -> bool {
+    let begins = |area: &&Area| {
+        let of_it = |f: &FilePlace| f.path == place.path && f.offset == 0;
+        area.file.as_ref().is_some_and(of_it) && area.dumped.len() as u64 >= PAGE
+    };
+    let first = snapshot.areas.iter().find(begins);
+    first.is_some_and(|area| {
+        let start = area.dumped.start;
+        let page = core.get(start..start + PAGE as usize);
+        page.is_some() && page == file.get(..PAGE as usize)
+    })
+}
+
+fn set_registers(state: &mut State, regs: &Regs) -> Result<(), NotResumable> {
+    let get = |reg| regs.get(reg).ok_or(NotResumable::Register(reg));
+    for (number, reg) in ORDER.into_iter().enumerate() {
+        state.set_gpr(number, get(reg)?);
+    }
+    state.rip = get(Reg::Rip)?;
+    state.set_rflags(get(Reg::Rflags)?);
+    Ok(())
+}
+
+/// The stacks that were recorded, and what nobody could write to of the files of the images.
+fn of_sample(view: &View<'_>, files: &mut Files) -> Result<State, NotResumable> {
+    let regs = view.sample.regs.live().copied().unwrap_or_default();
+    let mut state = State::new(AddressSpace::new(PAGES_MAX));
+    set_registers(&mut state, &regs)?;
+    let memory = &mut state.memory;
+    let rsp = regs.rsp();
+    let stack = view.sample.regions.iter().find(|r| {
+        let end = r.address.saturating_add(r.bytes.len() as u64);
+        (r.address..end).contains(&rsp) && r.address <= rsp.saturating_sub(RED_ZONE)
+    });
+    let stack = stack.ok_or(NotResumable::RedZone)?;
+    for mapping in view.space.mappings() {
+        map_file_of(memory, mapping, files);
+    }
+    for region in &view.sample.regions {
+        // A page of which a part is not known is not there; below rsp nothing is alive.
+        let is_stack = std::ptr::eq(region, stack);
+        let start = match is_stack {
+            true => region.address & !(PAGE - 1),
+            false => region.address.next_multiple_of(PAGE),
+        };
+        let end = (region.address + region.bytes.len() as u64) & !(PAGE - 1);
+        if start >= end {
+            continue;
+        }
+        let below = if is_stack { STACK_BELOW } else { 0 };
+        let range = start.saturating_sub(below)..end;
+        let mapped = memory.map(range, Permissions::READ_WRITE);
+        mapped.map_err(NotResumable::Map)?;
+        let from = start.max(region.address);
+        let skipped = (from - region.address) as usize;
+        let bytes = &region.bytes[skipped..skipped + (end - from) as usize];
+        // It was mapped just now.
+        let _ = memory.poke(from, bytes);
+    }
+    Ok(state)
+}
+
+/// Maps what cannot be written of the file behind `mapping`, if it is the one that was recorded.
+fn map_file_of(memory: &mut AddressSpace, mapping: &Mapping, files: &mut Files) {
+    let Some(image) = &mapping.image else {
+        return;
+    };
+    let Some(file) = files.get(&mapping.name) else {
+        return;
+    };
+    if image.build_id().is_empty() || !has_build_id(&file, image.build_id()) {
+        return;
+    }
+    let segments = FileHeader64::<LE>::parse(&*file).and_then(|h| h.program_headers(LE, &*file));
+    for segment in segments.unwrap_or_default() {
+        let flags = segment.p_flags(LE).0;
+        if segment.p_type(LE) != PT_LOAD || flags & PF_W.0 != 0 {
+            continue;
+        }
+        let (address, offset) = (segment.p_vaddr(LE), segment.p_offset(LE));
+        let start = mapping.bias.wrapping_add(address) & !(PAGE - 1);
+        let size = (address % PAGE).saturating_add(segment.p_filesz(LE));
+        let Some(end) = start
+            .checked_add(size)
+            .and_then(|e| e.checked_next_multiple_of(PAGE))
+        else {
+            continue;
+        };
+        let permissions = Permissions::new(true, false, flags & PF_X.0 != 0);
+        // What does not fit is not there, and ends the run if it is used.
+        let _ = memory.map_file(start..end, permissions, file.clone(), offset & !(PAGE - 1));
+    }
+}
+
+fn has_build_id(file: &Bytes, wanted: &[u8]) -> bool {
+    use object::Object as _;
+    use object::read::elf::ElfFile64;
+    let file: Option<ElfFile64<'_, LE>> = ElfFile64::parse(&**file).ok();
+    file.is_some_and(|f| f.build_id().is_ok_and(|id| id == Some(wanted)))
+}

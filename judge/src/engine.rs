@@ -1,0 +1,328 @@
+//! One stack, one unwinder, one start: the chain, the verdict and the cause.
+
+use crate::check::Subject;
+use crate::diagnose::{Diagnosis, Walked, diagnose, end_code};
+use crate::unjudged::Unjudged;
+use unwind_sim_recordings::model::Sample;
+use unwind_sim_recordings::view::{MemoryView, View};
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::chain::{Addresses, Chain, End};
+use unwind_sim_unwind::kernel::KernelUnwinder;
+use unwind_sim_unwind::lbr::Branches;
+use unwind_sim_unwind::memory::Memory;
+use unwind_sim_unwind::reason::{Code, Reason};
+use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::start::{Start, Variant};
+use unwind_sim_unwind::unwinder::{Stack, Unwinder};
+use unwind_sim_unwind::verdict::{Ground, Verdict, expected_from, judge, judge_boundary};
+use unwind_sim_unwind::walk::{Finder, Limits, Place, walk};
+
+/// An unwinder as the tool holds it: one that finds rules in tables can be asked for them.
+pub enum Engine {
+    /// Finds rules; the shared walk applies them.
+    Table(Box<dyn Finder>),
+    /// Walks by itself: guess, LBR, the user's own.
+    Other(Box<dyn Unwinder>),
+    /// One of the kernel's, with its states.
+    Kernel(KernelUnwinder),
+}
+
+impl Engine {
+    /// The name, as on the command line.
+    pub fn name(&self) -> &str {
+        match self {
+            Engine::Table(finder) => finder.name(),
+            Engine::Other(unwinder) => unwinder.name(),
+            Engine::Kernel(unwinder) => unwinder.name(),
+        }
+    }
+
+    /// The finder, if there is one.
+    pub fn finder(&self) -> Option<&dyn Finder> {
+        match self {
+            Engine::Table(finder) => Some(&**finder),
+            Engine::Other(_) | Engine::Kernel(_) => None,
+        }
+    }
+
+    /// Does it read the stack? One that does not can start without rsp.
+    pub fn needs_stack(&self) -> bool {
+        match self {
+            Engine::Other(unwinder) => unwinder.needs_stack(),
+            Engine::Table(_) | Engine::Kernel(_) => true,
+        }
+    }
+
+    /// Does it want branch records put together with those of samples before?
+    pub fn wants_stitching(&self) -> bool {
+        matches!(self, Engine::Other(unwinder) if unwinder.wants_stitching())
+    }
+
+    /// What a walk of `sample` by this unwinder begins with.
+    ///
+    /// # Errors
+    /// As [`SampleRegs::start`](unwind_sim_unwind::start::SampleRegs::start).
+    pub fn start<M: Memory>(
+        &self,
+        sample: &Sample<'_>,
+        variant: Variant,
+        frame_pointer_kernel: bool,
+        memory: &M,
+    ) -> Result<Start, Reason> {
+        start(
+            sample,
+            self.needs_stack(),
+            variant,
+            frame_pointer_kernel,
+            memory,
+        )
+    }
+
+    /// Walks with full provenance.
+    pub fn walk(&self, stack: &Stack<'_>, cache: &mut Cache) -> Chain {
+        match self {
+            Engine::Table(finder) => {
+                let place = Place {
+                    space: stack.space,
+                    memory: stack.memory,
+                };
+                let mut chain = Chain::default();
+                chain.end = walk(
+                    &**finder,
+                    &place,
+                    stack.start,
+                    &stack.limits,
+                    cache,
+                    &mut chain,
+                );
+                chain
+            }
+            Engine::Other(unwinder) => unwinder.walk(stack, cache),
+            Engine::Kernel(unwinder) => unwinder.walk(stack, cache),
+        }
+    }
+
+    /// Walks for the addresses only, which are added to `out`.
+    pub fn addresses<M: Memory>(
+        &self,
+        place: &Place<'_, M>,
+        start: &Start,
+        limits: &Limits,
+        cache: &mut Cache,
+        out: &mut Addresses,
+    ) -> End {
+        match self {
+            Engine::Table(finder) => walk(&**finder, place, start, limits, cache, out),
+            Engine::Other(unwinder) => unwinder.addresses(&stack(place, start, limits), cache, out),
+            Engine::Kernel(unwinder) => {
+                unwinder.addresses(&stack(place, start, limits), cache, out)
+            }
+        }
+    }
+}
+
+fn start<M: Memory>(
+    sample: &Sample<'_>,
+    needs_stack: bool,
+    variant: Variant,
+    frame_pointer_kernel: bool,
+    memory: &M,
+) -> Result<Start, Reason> {
+    match sample.regs.start(variant, frame_pointer_kernel, memory) {
+        Err(Reason::RegistersMissing { reg: Reg::Rsp })
+            if variant == Variant::Hardware && !needs_stack =>
+        {
+            Ok(Start::from_regs(
+                sample.regs.live().copied().unwrap_or_default(),
+            ))
+        }
+        start => start,
+    }
+}
+
+/// A stack of which nothing is known but registers and memory.
+fn stack<'a, M: Memory>(place: &'a Place<'_, M>, start: &'a Start, limits: &Limits) -> Stack<'a> {
+    Stack {
+        start,
+        space: place.space,
+        memory: place.memory,
+        limits: *limits,
+        task: None,
+        branches: Branches::default(),
+    }
+}
+
+/// What came of one walk.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The chain.
+    pub chain: Chain,
+    /// Is it right?
+    pub verdict: Verdict,
+    /// What the verdict stands on.
+    pub ground: Ground,
+    /// Why there is none.
+    pub unjudged: Option<Unjudged>,
+    /// The true frame that the chain is to begin with.
+    pub from: usize,
+    /// Why it is not right.
+    pub diagnosis: Option<Diagnosis>,
+}
+
+impl Outcome {
+    /// The code of how the walk ended: a root that was claimed where there is none is not one.
+    pub fn ended(&self) -> Code {
+        end_code(&self.chain, self.verdict, &self.ground)
+    }
+}
+
+/// What all walks of a run share.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Setting {
+    /// The bounds of a walk.
+    pub limits: Limits,
+    /// How much memory is visible.
+    pub view: MemoryView,
+    /// Was the code built with frame pointers throughout, as a `CONFIG_FRAME_POINTER` kernel?
+    pub frame_pointer_kernel: bool,
+}
+
+impl Engine {
+    /// Unwinds the view's stack, started as `variant`, and judges the chain.
+    pub fn examine(
+        &self,
+        view: &View<'_>,
+        variant: Variant,
+        setting: &Setting,
+        cache: &mut Cache,
+    ) -> Outcome {
+        let memory = view.memory(setting.view);
+        let frame_pointers = setting.frame_pointer_kernel;
+        match self.start(view.sample, variant, frame_pointers, &memory) {
+            Err(reason) => unsupported(reason),
+            Ok(start) => {
+                let stack = stack_of(view, &start, &memory, setting);
+                let chain = self.walk(&stack, cache);
+                judged(view, &stack, variant, chain, self.finder(), cache)
+            }
+        }
+    }
+}
+
+/// [`Engine::examine`] for an unwinder that is not one of the tool's.
+pub fn examine(
+    view: &View<'_>,
+    unwinder: &dyn Unwinder,
+    variant: Variant,
+    setting: &Setting,
+    cache: &mut Cache,
+) -> Outcome {
+    let memory = view.memory(setting.view);
+    let frame_pointers = setting.frame_pointer_kernel;
+    let needs_stack = unwinder.needs_stack();
+    match start(view.sample, needs_stack, variant, frame_pointers, &memory) {
+        Err(reason) => unsupported(reason),
+        Ok(start) => {
+            let stack = stack_of(view, &start, &memory, setting);
+            let chain = unwinder.walk(&stack, cache);
+            judged(view, &stack, variant, chain, None, cache)
+        }
+    }
+}
+
+/// The sample lacks what this start needs.
+fn unsupported(reason: Reason) -> Outcome {
+    Outcome {
+        chain: Chain {
+            end: reason.into(),
+            ..Chain::default()
+        },
+        verdict: Verdict::Unsupported,
+        ground: Ground::default(),
+        unjudged: None,
+        from: 0,
+        diagnosis: None,
+    }
+}
+
+fn stack_of<'a>(
+    view: &'a View<'_>,
+    start: &'a Start,
+    memory: &'a dyn Memory,
+    setting: &Setting,
+) -> Stack<'a> {
+    Stack {
+        start,
+        space: view.space,
+        memory,
+        limits: setting.limits,
+        task: view.sample.kernel.as_ref().map(|k| &k.task),
+        branches: view.branches(),
+    }
+}
+
+/// Compares `chain` with the truth and, where it is wrong, finds the cause.
+fn judged(
+    view: &View<'_>,
+    stack: &Stack<'_>,
+    variant: Variant,
+    chain: Chain,
+    finder: Option<&dyn Finder>,
+    cache: &mut Cache,
+) -> Outcome {
+    let truth = &view.sample.truth;
+    // What was there before a case corrupted it on purpose, and all of it: what a short copy hides
+    // is no fault of a row.
+    let sound = view.pristine.unwrap_or(view.sample);
+    // Fake registers describe the fetching function's caller, whatever the variant does with
+    // them: the frames inside of it are not expected.
+    let mark = match variant {
+        Variant::Hardware => None,
+        Variant::Fake(_) => Some(sound.regs.sampled.rsp()),
+    };
+    let from = expected_from(truth, view.live().rsp(), mark);
+    let (of_frames, ground) = judge(&chain, truth, from);
+    let verdict = at_boundary(view, of_frames, &chain, from);
+    let (all, live) = (
+        sound.memory(),
+        sound.regs.live().copied().unwrap_or_default(),
+    );
+    let subject = Subject {
+        space: view.space,
+        memory: &all,
+        truth,
+        live: &live,
+    };
+    let walked = Walked {
+        chain: &chain,
+        ended: end_code(&chain, verdict, &ground),
+        start: stack.start,
+        is_fake: variant != Variant::Hardware,
+        left_wrong: verdict != of_frames,
+        place: Place {
+            space: stack.space,
+            memory: stack.memory,
+        },
+    };
+    let diagnosis = diagnose(&subject, finder, &walked, verdict, from, cache);
+    Outcome {
+        chain,
+        verdict,
+        ground,
+        unjudged: Unjudged::by_truth(verdict, truth, from),
+        from,
+        diagnosis,
+    }
+}
+
+/// `verdict`, with the end of a kernel's chain judged too.
+fn at_boundary(view: &View<'_>, verdict: Verdict, chain: &Chain, from: usize) -> Verdict {
+    let truth = &view.sample.truth;
+    let kernel = view.sample.kernel.as_ref().filter(|_| truth.is_complete());
+    let judged = kernel.and_then(|kernel| {
+        let (boundary, task) = (kernel.boundary.as_ref()?, &kernel.task);
+        let frames = truth.frames().len() - from;
+        Some(judge_boundary(verdict, chain, frames, boundary, task))
+    });
+    judged.unwrap_or(verdict)
+}

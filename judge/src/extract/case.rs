@@ -1,0 +1,575 @@
+//! A recorded sample as a case: a program of its own that has the same frames.
+//!
+//! Each true frame becomes a function: as large as it was, with the same words in it, the same
+//! callee-saved registers, and the table row that it had at its call. Addresses of the stack are
+//! moved to where the case's stack is. Nothing returns: the innermost function exits.
+//! `docs/case-format.md` describes the file. Not here: the claims, and running it.
+
+use super::reproduce::{Recorded, recorded};
+use super::{Extracted, NotWritable};
+use crate::case::FILE_BYTES_MAX;
+use crate::unwinders;
+use std::collections::{BTreeSet, HashMap};
+use std::fmt::Write as _;
+use std::ops::Range;
+use unwind_sim_recordings::model::RegionRole;
+use unwind_sim_recordings::names::{Location, file_name};
+use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::dwarf::Dwarf;
+use unwind_sim_unwind::image::AddressSpace;
+use unwind_sim_unwind::memory::{Memory, Regions};
+use unwind_sim_unwind::reason::{Code, Reason};
+use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::rule::{Base, Rule, RuleKind, Value};
+use unwind_sim_unwind::step::find_row;
+use unwind_sim_unwind::truth::{TrueFrame, TrueKind};
+use unwind_sim_unwind::verdict::Verdict;
+
+/// Bytes below rsp that are taken along: what the psABI lets a leaf use, and where the slots of
+/// registers lie that were just popped.
+const BELOW_RSP: u64 = 128;
+/// Stands for words that were not recorded, and in unused stack.
+const POISON: u64 = 0x0bad_0bad_0bad_0bad;
+/// The label that stands for code which is in no true frame.
+const ELSEWHERE: &str = ".Lelsewhere";
+/// Longest name of a function, bytes.
+const NAME_BYTES_MAX: usize = 64;
+
+/// A case, and what has to come of it.
+pub struct Written {
+    /// The file.
+    pub text: String,
+    /// What its unwinders came to in the recording.
+    pub recorded: Vec<Recorded>,
+}
+
+/// What a frame becomes.
+struct Function {
+    /// Its name in the case.
+    name: String,
+    /// Its name as recorded, for the comment.
+    place: String,
+    /// Its rsp at its call, or when it was sampled.
+    rsp: u64,
+    /// Bytes between its return address and rsp.
+    size: u64,
+    /// The word in the slot of its return address, if that was overwritten.
+    slot: Option<u64>,
+    /// The callee-saved registers at its pc.
+    saved: Option<[u64; 6]>,
+    /// Its row; `None` if it had none.
+    rule: Option<Rule>,
+    /// Its rows end with its call, which does not return.
+    ends_with_call: bool,
+}
+
+/// Where a sample's stack is, and what was in it.
+struct Stack<'a> {
+    memory: Regions<'a>,
+    stacks: Vec<Range<u64>>,
+    space: &'a AddressSpace,
+    /// The functions that return addresses of true frames lie in, by address.
+    returns: HashMap<u64, usize>,
+}
+
+/// What a recorded word becomes.
+enum Word {
+    /// An address of the stack, so far from where rsp points.
+    Stack(i32),
+    /// An address of code: a label of the case.
+    Code(String),
+    /// As it was.
+    Plain(u64),
+}
+
+impl Extracted {
+    /// The only sample as a case of the folder `group`; `number` is what it was in the recording.
+    ///
+    /// # Errors
+    /// If the sample has no truth, or a frame that a case cannot have: a signal frame, a row with
+    /// an expression, a CFA on a register that nobody recorded. The case is not run: see
+    /// [`check`](super::check).
+    pub fn to_case(
+        &self,
+        group: &str,
+        number: u64,
+        unwinders: &[String],
+    ) -> Result<Written, NotWritable> {
+        let [(sample, mappings)] = self.samples.as_slice() else {
+            return Err(NotWritable::NotOne);
+        };
+        let mut space = AddressSpace::new();
+        for mapping in mappings {
+            space.map(mapping.clone());
+        }
+        let view = View {
+            number,
+            sample,
+            space: &space,
+            pristine: None,
+            stitched: &[],
+            world: None,
+        };
+        if sample.regs.is_fake() {
+            return Err(NotWritable::Fake);
+        }
+        let functions = functions(&view)?;
+        let program = self.meta.program.first();
+        let program = program.map_or("a program", |p| file_name(p));
+        let unwinders = match unwinders {
+            [] => unwinders::FINDERS.map(str::to_owned).to_vec(),
+            named => named.to_vec(),
+        };
+        let recorded = recorded(&view, &unwinders)?;
+        let mut out = header(&view, &functions, program, group, &recorded);
+        body(&mut out, &view, &functions)?;
+        match out.len() {
+            bytes if bytes > FILE_BYTES_MAX => Err(NotWritable::TooLarge { bytes }),
+            _ => Ok(Written {
+                text: out,
+                recorded,
+            }),
+        }
+    }
+}
+
+fn functions(view: &View<'_>) -> Result<Vec<Function>, NotWritable> {
+    let frames = view.sample.truth.frames();
+    if frames.is_empty() {
+        return Err(NotWritable::NoTruth);
+    }
+    let live = view.live();
+    let finder = Dwarf::new();
+    let mut cache = Cache::new();
+    let mut names = BTreeSet::from(["_start".to_owned(), "sample".to_owned()]);
+    let mut out = Vec::new();
+    for (i, frame) in frames.iter().enumerate() {
+        let pc = match frame.kind {
+            TrueKind::Call => CodeAddress::Return(frame.pc),
+            TrueKind::Top | TrueKind::Interrupted | TrueKind::Trapped => {
+                CodeAddress::Instruction(frame.pc)
+            }
+        };
+        let place = Location::of(view.space, pc);
+        let fail = |what: &str| NotWritable::Frame {
+            frame: i,
+            place: place.to_string(),
+            what: what.to_owned(),
+        };
+        if frame.kind == TrueKind::Interrupted {
+            return Err(fail("it was interrupted by a signal"));
+        }
+        let is_root = i + 1 == frames.len();
+        let rsp = match i.checked_sub(1) {
+            None => live.rsp(),
+            Some(inside) => frames[inside].cfa,
+        };
+        let size = size_of(frame, rsp, is_root).map_err(fail)?;
+        let found = match view.space.find(pc.symbol_address()) {
+            Some(mapping) => find_row(&finder, mapping, pc.symbol_address(), &mut cache),
+            None => Err(Reason::NoImage { pc: frame.pc }),
+        };
+        let rule = match found {
+            Ok(row) => Some(row.rule),
+            Err(Reason::NoRow { .. } | Reason::NoTable { .. } | Reason::NoImage { .. }) => None,
+            Err(reason) => return Err(fail(&format!("its row cannot be read: {reason}"))),
+        };
+        if let Some(rule) = rule.filter(|_| !is_root) {
+            check_rule(&rule).map_err(fail)?;
+        }
+        let ends_with_call = match (pc, view.space.find(frame.pc)) {
+            (CodeAddress::Return(pc), Some(mapping)) => {
+                let behind = find_row(&finder, mapping, pc, &mut cache);
+                rule.is_some() && matches!(behind, Err(Reason::NoRow { .. }))
+            }
+            _ => false,
+        };
+        let saved = match i {
+            0 => Some(Reg::CALLEE_SAVED.map(|reg| live.get_or_zero(reg))),
+            _ => frame.saved,
+        };
+        let next = frames.get(i + 1).map(|next| next.pc);
+        let slot = view
+            .sample
+            .memory()
+            .read_u64(frame.cfa.wrapping_sub(8))
+            .ok();
+        let name = if is_root {
+            "_start".to_owned()
+        } else {
+            unique(&place, &mut names)
+        };
+        out.push(Function {
+            name,
+            place: place.to_string(),
+            rsp,
+            size,
+            slot: slot.filter(|word| next.is_some_and(|pc| pc != *word)),
+            saved,
+            rule,
+            ends_with_call,
+        });
+    }
+    Ok(out)
+}
+
+/// Bytes of a frame between its return address and rsp; of the root nothing is known but that it
+/// is there.
+fn size_of(frame: &TrueFrame, rsp: u64, is_root: bool) -> Result<u64, &'static str> {
+    if is_root {
+        return Ok(0);
+    }
+    let size = frame
+        .cfa
+        .checked_sub(8)
+        .and_then(|top| top.checked_sub(rsp));
+    match size {
+        Some(size) if size % 8 != 0 => Err("its stack is not aligned to words"),
+        Some(size) if i32::try_from(size).is_ok() => Ok(size),
+        _ => Err("its stack does not follow that of the frame inside it"),
+    }
+}
+
+/// Can `.cfi` directives say this, where the registers are those of a case?
+fn check_rule(rule: &Rule) -> Result<(), &'static str> {
+    match rule.kind {
+        RuleKind::Call => {}
+        RuleKind::Outermost => return Ok(()),
+        _ => return Err("its row is that of a signal frame"),
+    }
+    match rule.cfa {
+        Value::Offset {
+            base: Base::Reg(reg),
+            ..
+        } if reg == Reg::Rsp || Reg::CALLEE_SAVED.contains(&reg) => {}
+        Value::Offset { .. } => return Err("its CFA hangs on a register that a call may change"),
+        Value::Expression(_) => return Err("its CFA is an expression"),
+        _ => return Err("its CFA is loaded from memory, or has no rule"),
+    }
+    let cfa = Value::Offset {
+        base: Base::Cfa,
+        offset: 0,
+    };
+    if rule.sp != Value::Unspecified && rule.sp != cfa {
+        return Err("its caller's rsp is not the CFA");
+    }
+    let values = rule.saved.iter().chain([&rule.ra]);
+    if values
+        .into_iter()
+        .all(|value| directive("", *value).is_some())
+    {
+        return Ok(());
+    }
+    Err("a register's rule is an expression, or hangs on another register's address")
+}
+
+/// The directive for a register's rule; empty where the rule is the default, `None` if there is
+/// no such directive.
+fn directive(reg: &str, value: Value) -> Option<String> {
+    Some(match value {
+        Value::Unspecified => String::new(),
+        Value::Same => format!(".cfi_same_value {reg}"),
+        Value::Undefined => format!(".cfi_undefined {reg}"),
+        Value::Load {
+            base: Base::Cfa,
+            offset,
+            addend: 0,
+        } => format!(".cfi_offset {reg}, {offset}"),
+        Value::Offset {
+            base: Base::Cfa,
+            offset,
+        } => format!(".cfi_val_offset {reg}, {offset}"),
+        Value::Offset {
+            base: Base::Reg(other),
+            offset: 0,
+        } => format!(".cfi_register {reg}, {}", other.as_str()),
+        _ => return None,
+    })
+}
+
+/// A symbol that the assembler and the case format take, and that no other function has.
+fn unique(place: &Location, names: &mut BTreeSet<String>) -> String {
+    let raw = match (&place.function, &place.image) {
+        (Some(function), _) => function.clone(),
+        (None, Some(image)) => format!("{image}_{:x}", place.offset),
+        (None, None) => format!("at_{:x}", place.offset),
+    };
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    let mut base: String = raw.chars().map(plain).take(NAME_BYTES_MAX).collect();
+    if !base.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+        base.insert(0, '_');
+    }
+    let mut name = base.clone();
+    let mut count = 1_u32;
+    while !names.insert(name.clone()) {
+        count += 1;
+        name = format!("{base}_{count}");
+    }
+    name
+}
+
+fn header(
+    view: &View<'_>,
+    functions: &[Function],
+    program: &str,
+    group: &str,
+    recorded: &[Recorded],
+) -> String {
+    let (right, wrong) = claims(recorded);
+    let innermost = &functions[0].name;
+    let (number, n) = (view.number, functions.len());
+    let frames = if n == 1 { "frame" } else { "frames" };
+    let mut out = format!(
+        "#! claim: The chain from {innermost} to the root, {n} {frames}, as {program} had it.\n\
+         #! source: recorded from {program}, sample {number}\n\
+         #! group: {group}\n"
+    );
+    for (key, claims) in [("right", right), ("wrong", wrong)] {
+        if !claims.is_empty() {
+            let _ = writeln!(out, "#! {key}: {}", claims.join(" "));
+        }
+    }
+    let names: Vec<&str> = functions.iter().map(|f| f.name.as_str()).collect();
+    let _ = writeln!(out, "#@ sample: {}", names.join(" < "));
+    out
+}
+
+/// Who was right in the recording, and who was wrong, by what.
+fn claims(recorded: &[Recorded]) -> (Vec<String>, Vec<String>) {
+    let (mut right, mut wrong) = (Vec::new(), Vec::new());
+    for Recorded { unwinder, cell } in recorded {
+        match (cell.verdict(), cell.code()) {
+            (Some(Verdict::Ok), _) => right.push(unwinder.clone()),
+            (Some(verdict), Some(code)) if verdict.is_wrong() => {
+                wrong.push(format!("{unwinder}({code})"));
+            }
+            _ => {}
+        }
+    }
+    (right, wrong)
+}
+
+/// The code that a case gives for the same: it has no prologues, so it shows that rbp is not a
+/// frame pointer, and not why.
+pub(super) fn code_in_case(code: Code) -> Code {
+    match code {
+        Code::FramePointerNotYet | Code::FramePointerGone => Code::NoFramePointer,
+        code => code,
+    }
+}
+
+const PRELUDE: &str = "
+        .macro  WORDS label, count      # copies recorded words to where rsp points
+        lea     \\label(%rip), %rsi
+        mov     %rsp, %rdi
+        mov     $\\count, %ecx
+        rep movsq
+        .endm
+        .section .note.GNU-stack, \"\", @progbits
+        .text
+";
+
+fn body(out: &mut String, view: &View<'_>, functions: &[Function]) -> Result<(), NotWritable> {
+    let regions = view.sample.regions.iter();
+    let stacks = regions.filter(|r| r.role != RegionRole::Data).map(|r| {
+        if r.bounds.is_empty() {
+            r.address..r.address.saturating_add(r.bytes.len() as u64)
+        } else {
+            r.bounds.clone()
+        }
+    });
+    let returns = view.sample.truth.frames().iter().enumerate().skip(1);
+    let stack = Stack {
+        memory: view.sample.memory(),
+        stacks: stacks.collect(),
+        space: view.space,
+        returns: returns.map(|(i, frame)| (frame.pc, i)).collect(),
+    };
+    out.push_str(PRELUDE);
+    let _ = writeln!(
+        out,
+        "        nop\n{ELSEWHERE}:     # stands for other code\n        ud2"
+    );
+    let depth: u64 = functions.iter().map(|f| f.size + 8).sum();
+    for (i, f) in functions.iter().enumerate() {
+        let callee = i
+            .checked_sub(1)
+            .map(|inside| functions[inside].name.as_str());
+        let is_root = i + 1 == functions.len();
+        let poison = is_root.then_some(depth / 8 + 2 * BELOW_RSP);
+        stack.function(out, i, f, callee, poison);
+        if out.len() > FILE_BYTES_MAX {
+            return Err(NotWritable::TooLarge { bytes: out.len() });
+        }
+    }
+    Ok(())
+}
+
+impl Stack<'_> {
+    /// What `value` becomes where rsp is `base`.
+    fn word(&self, value: u64, base: u64) -> Word {
+        match (self.on_stack(value, base), self.returns.get(&value)) {
+            (Some(distance), _) => Word::Stack(distance),
+            (_, Some(function)) => Word::Code(return_label(*function)),
+            _ if self.space.is_text(value) => Word::Code(ELSEWHERE.to_owned()),
+            _ => Word::Plain(value),
+        }
+    }
+
+    /// The distance from `base` if `value` is an address of the stack.
+    fn on_stack(&self, value: u64, base: u64) -> Option<i32> {
+        let inside = self.stacks.iter().any(|r| r.contains(&value));
+        let distance = value.wrapping_sub(base) as i64;
+        i32::try_from(distance).ok().filter(|_| inside)
+    }
+
+    fn function(
+        &self,
+        out: &mut String,
+        i: usize,
+        f: &Function,
+        callee: Option<&str>,
+        poison: Option<u64>,
+    ) {
+        let is_root = poison.is_some();
+        let name = &f.name;
+        let _ = writeln!(out, "\n# {}", f.place);
+        if is_root {
+            let _ = writeln!(out, "        .globl  {name}");
+        }
+        let _ = writeln!(out, "        .type   {name}, @function\n{name}:");
+        let has_cfi = f.rule.is_some() || is_root;
+        if has_cfi {
+            out.push_str("        .cfi_startproc\n");
+        }
+        if let Some(words) = poison {
+            poison_stack(out, words);
+        }
+        // Also what lies below the innermost frame: slots of registers that were popped.
+        let below = if callee.is_none() { BELOW_RSP } else { 0 };
+        let words = self.words(out, i, f, below);
+        if let Some(word) = f.slot.filter(|_| !is_root) {
+            self.load(out, "rax", word, f.rsp);
+            let _ = writeln!(out, "        mov     %rax, {}(%rsp)", f.size);
+        }
+        for (reg, value) in Reg::CALLEE_SAVED.iter().zip(f.saved.unwrap_or_default()) {
+            if f.saved.is_some() {
+                self.load(out, reg.as_str(), value, f.rsp);
+            }
+        }
+        match f.rule {
+            _ if is_root => out.push_str("        .cfi_undefined rip\n"),
+            Some(rule) => write_rule(out, &rule),
+            None => {}
+        }
+        let end = match has_cfi {
+            true => "        .cfi_endproc\n",
+            false => "",
+        };
+        match callee {
+            Some(callee) => {
+                let label = return_label(i);
+                let end = if f.ends_with_call { end } else { "" };
+                let _ = writeln!(out, "        call    {callee}\n{end}{label}:\n        ud2");
+            }
+            None => out.push_str(
+                "sample:\n        xor     %edi, %edi\n        mov     $231, %eax              \
+                 # exit_group(0)\n        syscall\n        ud2\n",
+            ),
+        }
+        if !(f.ends_with_call && callee.is_some()) {
+            out.push_str(end);
+        }
+        let _ = writeln!(out, "        .size   {name}, . - {name}");
+        out.push_str(&words);
+    }
+
+    /// Makes room for the frame, and fills it; gives the words, which go behind the function.
+    fn words(&self, out: &mut String, i: usize, f: &Function, below: u64) -> String {
+        let mut data = String::new();
+        let bytes = f.size + below;
+        if bytes == 0 {
+            return data;
+        }
+        let _ = writeln!(out, "        sub     ${bytes}, %rsp");
+        let base = f.rsp.wrapping_sub(below);
+        let at = (0..bytes / 8).map(|n| base.wrapping_add(8 * n));
+        let words: Vec<u64> = at
+            .map(|a| self.memory.read_u64(a).unwrap_or(POISON))
+            .collect();
+        let count = words.len();
+        let _ = writeln!(out, "        WORDS   .Lwords_{i}, {count}");
+        let _ = writeln!(
+            data,
+            "        .section .rodata\n        .balign 8\n.Lwords_{i}:"
+        );
+        for (n, word) in words.iter().enumerate() {
+            let _ = match self.word(*word, base) {
+                Word::Stack(distance) => writeln!(out, "        lea     {distance}(%rsp), %rax"),
+                Word::Code(label) => writeln!(out, "        lea     {label}(%rip), %rax"),
+                Word::Plain(_) => continue,
+            };
+            let _ = writeln!(out, "        mov     %rax, {}(%rsp)", 8 * n);
+        }
+        for same in words.chunk_by(|a, b| a == b) {
+            let _ = match same {
+                [word] => writeln!(data, "        .quad   {word:#x}"),
+                _ => writeln!(data, "        .fill   {}, 8, {:#x}", same.len(), same[0]),
+            };
+        }
+        data.push_str("        .text\n");
+        if below > 0 {
+            let _ = writeln!(out, "        lea     {below}(%rsp), %rsp");
+        }
+        data
+    }
+
+    /// A register's value; addresses of the stack and of code are moved along with these.
+    fn load(&self, out: &mut String, reg: &str, value: u64, rsp: u64) {
+        let _ = match self.word(value, rsp) {
+            Word::Stack(distance) => writeln!(out, "        lea     {distance}(%rsp), %{reg}"),
+            Word::Code(label) => writeln!(out, "        lea     {label}(%rip), %{reg}"),
+            Word::Plain(value) => writeln!(out, "        movabs  ${value:#x}, %{reg}"),
+        };
+    }
+}
+
+/// The label behind the call of a function, by the function's number.
+fn return_label(function: usize) -> String {
+    format!(".Lreturn_{function}")
+}
+
+fn poison_stack(out: &mut String, words: u64) {
+    let bytes = words * 8;
+    let _ = writeln!(
+        out,
+        "        lea     -{bytes}(%rsp), %rdi\n        mov     ${words}, %ecx\n        \
+         movabs  ${POISON:#x}, %rax\n        rep stosq"
+    );
+}
+
+fn write_rule(out: &mut String, rule: &Rule) {
+    if rule.kind == RuleKind::Outermost {
+        out.push_str("        .cfi_undefined rip\n");
+        return;
+    }
+    if let Value::Offset {
+        base: Base::Reg(reg),
+        offset,
+    } = rule.cfa
+    {
+        let _ = writeln!(out, "        .cfi_def_cfa {}, {offset}", reg.as_str());
+    }
+    if rule.ra != Value::at_cfa(-8)
+        && let Some(text) = directive("rip", rule.ra)
+    {
+        let _ = writeln!(out, "        {text}");
+    }
+    for (reg, value) in Reg::CALLEE_SAVED.iter().zip(rule.saved) {
+        if let Some(text) = directive(reg.as_str(), value).filter(|t| !t.is_empty()) {
+            let _ = writeln!(out, "        {text}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Of a kernel's image, what the walks of some samples use: their ORC rows, if it has any, and
+//! symbols, no code.
+
+use super::file_name;
+use crate::engine::Engine;
+use crate::run::RunError;
+use crate::spec;
+use crate::unwinders;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use unwind_sim_recordings::model::Sample;
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::image::{
+    AddressSpace, Bytes, Image, ImageParts, Mapping, Section, SectionKind,
+};
+use unwind_sim_unwind::kernel::State;
+use unwind_sim_unwind::lbr::Branches;
+use unwind_sim_unwind::orc::Index;
+use unwind_sim_unwind::start::Variant;
+use unwind_sim_unwind::unwinder::Stack;
+use unwind_sim_unwind::walk::Limits;
+
+/// Kernel addresses begin here.
+const KERNEL: u64 = 0xffff_8000_0000_0000;
+/// Symbols that the unwinders know by name.
+const KNOWN: [&str; 14] = [
+    "_stext",
+    "_etext",
+    "_sinittext",
+    "_einittext",
+    "__entry_text_start",
+    "__entry_text_end",
+    "return_to_handler",
+    "arch_rethook_trampoline",
+    "__kretprobe_trampoline",
+    "kretprobe_trampoline",
+    "ftrace_caller",
+    "ftrace_regs_caller",
+    "ret_from_fork",
+    "ret_from_fork_asm",
+];
+
+/// Puts smaller images in place of those with ORC tables, or at a kernel's addresses, in the worlds
+/// of kernel samples.
+///
+/// # Errors
+/// None: the unwinders' names are ours.
+pub(super) fn reduce(samples: &mut [(Sample<'static>, Vec<Mapping>)]) -> Result<(), RunError> {
+    let mut used = BTreeSet::new();
+    let names: Vec<String> = unwinders::KERNEL.iter().map(|s| (*s).to_owned()).collect();
+    let engines = spec::engines(&names)?.into_iter();
+    let mut engines: Vec<(Engine, Cache)> = engines.map(|e| (e, Cache::new())).collect();
+    let (mut space, mut last): (_, &[Mapping]) = (AddressSpace::new(), &[]);
+    for (sample, mappings) in samples.iter() {
+        if !super::samples::same_mappings(last, mappings) {
+            (space, last) = (AddressSpace::new(), mappings);
+            for mapping in mappings {
+                space.map(mapping.clone());
+            }
+        }
+        addresses(sample, &space, &mut engines, &mut used);
+    }
+    let mut smaller: BTreeMap<_, Arc<Image>> = BTreeMap::new();
+    for (sample, mappings) in samples {
+        let Some(kernel) = &sample.kernel else {
+            continue;
+        };
+        for mapping in mappings {
+            let Some(image) = &mapping.image else {
+                continue;
+            };
+            let small = smaller.entry(image.id()).or_insert_with(|| {
+                let index = Index::new(image, kernel.task.encoding).ok().flatten();
+                let svmas: BTreeSet<u64> = used
+                    .iter()
+                    .filter(|a| mapping.range.contains(a))
+                    .map(|a| mapping.svma(*a))
+                    .collect();
+                let sections = index.and_then(|index| rows(image, &index, &svmas));
+                // A kernel with another unwinder has no rows.
+                let is_kernel = mapping.range.start >= KERNEL;
+                match sections.or(is_kernel.then(Vec::new)) {
+                    Some(sections) => Arc::new(smaller_image(image, sections, &svmas)),
+                    None => image.clone(),
+                }
+            });
+            mapping.image = Some(small.clone());
+            mapping.name = file_name(&mapping.name).to_owned();
+        }
+    }
+    Ok(())
+}
+
+/// The addresses of code that walks of a sample come to.
+fn addresses(
+    sample: &Sample<'_>,
+    space: &AddressSpace,
+    engines: &mut [(Engine, Cache)],
+    used: &mut BTreeSet<u64>,
+) {
+    let Some(kernel) = &sample.kernel else {
+        return;
+    };
+    let memory = sample.memory();
+    for (engine, cache) in engines {
+        for variant in Variant::ALL {
+            let Ok(start) = sample.regs.start(variant, false, &memory) else {
+                continue;
+            };
+            let stack = Stack {
+                start: &start,
+                space,
+                memory: &memory,
+                limits: Limits::default(),
+                task: Some(&kernel.task),
+                branches: Branches::default(),
+            };
+            let chain = engine.walk(&stack, cache);
+            used.extend(chain.frames.iter().map(|f| f.pc.value()));
+            used.extend(start.regs.get(unwind_sim_unwind::regs::Reg::Rip));
+            for event in &chain.events {
+                if let unwind_sim_unwind::event::Event::State(State::Orc(state)) = event {
+                    used.insert(state.ip);
+                }
+            }
+        }
+    }
+    used.extend(sample.truth.frames().iter().map(|f| f.pc));
+    used.extend(kernel.states.iter().filter_map(|s| match s {
+        State::Orc(s) => Some(s.ip),
+        State::Fp(s) => Some(s.ip),
+        State::Guess(_) => None,
+    }));
+}
+
+/// The rows of these addresses, and of those before them, each with the row that ends it.
+fn rows(image: &Image, index: &Index, svmas: &BTreeSet<u64>) -> Option<Vec<Section>> {
+    let table = index.table().ok()?;
+    let looked_up = svmas.iter().flat_map(|a| [a.wrapping_sub(1), *a]);
+    let positions: BTreeSet<usize> = looked_up
+        .filter(|a| index.text().contains(a))
+        .filter_map(|a| table.find(a))
+        .flat_map(|at| [at, at + 1])
+        .collect();
+    let ips_at = image.section(SectionKind::OrcUnwindIp)?.address;
+    let (mut ips, mut entries) = (Vec::new(), Vec::new());
+    for position in positions {
+        let (Some(stored), Some(ip)) = (table.stored(position), table.ip(position)) else {
+            continue;
+        };
+        let slot = ips_at.wrapping_add(ips.len() as u64);
+        ips.extend((ip.wrapping_sub(slot) as i32).to_le_bytes());
+        entries.extend(table.table().bytes(stored)?);
+    }
+    let section = |kind, address, bytes| Section {
+        kind,
+        address,
+        data: Bytes::from_vec(bytes),
+    };
+    let mut sections = vec![
+        section(SectionKind::OrcUnwind, 0, entries),
+        section(SectionKind::OrcUnwindIp, ips_at, ips),
+    ];
+    sections.extend(image.section(SectionKind::OrcHeader).cloned());
+    Some(sections)
+}
+
+/// The image with these sections, and the symbols of these addresses.
+fn smaller_image(image: &Image, sections: Vec<Section>, svmas: &BTreeSet<u64>) -> Image {
+    let named = |name: &str| KNOWN.contains(&name);
+    let mut symbols: Vec<_> = image.symbols().to_vec();
+    let of_code: BTreeSet<(u64, String)> = svmas
+        .iter()
+        .flat_map(|a| [image.symbol(a.wrapping_sub(1)), image.symbol(*a)])
+        .flatten()
+        .map(|s| (s.address, s.name.clone()))
+        .collect();
+    symbols.retain(|s| named(&s.name) || of_code.contains(&(s.address, s.name.clone())));
+    Image::new(ImageParts {
+        name: file_name(image.name()).to_owned(),
+        build_id: image.build_id().to_vec(),
+        text: image.text().to_vec(),
+        sections,
+        symbols,
+    })
+}

@@ -1,0 +1,47 @@
+//! Samples and the mappings around them, written to a trace.
+
+use unwind_sim_recordings::model::{Event, Sample};
+use unwind_sim_recordings::trace::{TraceWriter, WriteError};
+use unwind_sim_unwind::image::Mapping;
+
+/// Writes each sample behind the mappings of its world.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn write_samples<W: std::io::Write>(
+    writer: &mut TraceWriter<W>,
+    samples: &[(Sample<'_>, Vec<Mapping>)],
+) -> Result<(), WriteError> {
+    let mut last: Option<(u32, &[Mapping])> = None;
+    for (sample, mappings) in samples {
+        let pid = sample.pid;
+        let same = last.is_some_and(|(p, m)| p == pid && same_mappings(m, mappings));
+        if !same {
+            writer.event(&Event::Exec { pid })?;
+            for mapping in mappings {
+                let image = mapping
+                    .image
+                    .as_ref()
+                    .map(|i| writer.add_image(i))
+                    .transpose()?;
+                let (range, bias) = (mapping.range.clone(), mapping.bias);
+                let name = mapping.name.clone();
+                writer.event(&Event::Map {
+                    pid,
+                    range,
+                    bias,
+                    image,
+                    name,
+                })?;
+            }
+            last = Some((pid, mappings));
+        }
+        writer.sample(sample)?;
+    }
+    Ok(())
+}
+
+pub(super) fn same_mappings(a: &[Mapping], b: &[Mapping]) -> bool {
+    let key = |m: &Mapping| (m.range.clone(), m.bias, m.image.as_ref().map(|i| i.id()));
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| key(a) == key(b))
+}

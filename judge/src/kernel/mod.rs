@@ -1,0 +1,222 @@
+//! Kernel stacks: what the kernel's own unwinder said at a stop, held against ours state by state,
+//! and states as text.
+
+mod perf;
+mod printed;
+
+pub use perf::{PerfChain, explained, perf_chain, perf_script};
+pub use printed::{Print, printed};
+
+use crate::diagnose::Diagnosis;
+use crate::engine::Outcome;
+use unwind_sim_recordings::names::Location;
+use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::image::AddressSpace;
+use unwind_sim_unwind::kernel::perf::{Begin, first_difference, states};
+use unwind_sim_unwind::kernel::{
+    Finds, Kernel, KernelUnwinder, Kind, RegsPtr, State, Task, Version,
+};
+use unwind_sim_unwind::lbr::Branches;
+use unwind_sim_unwind::memory::{Memory as _, Regions};
+use unwind_sim_unwind::reason::{Code, Reason};
+use unwind_sim_unwind::start::Variant;
+use unwind_sim_unwind::unwinder::Stack;
+use unwind_sim_unwind::verdict::{Verdict, judge_addresses};
+use unwind_sim_unwind::walk::Limits;
+
+/// The source of chains that a kernel recorded.
+pub const RECORDED: &str = "kernel";
+
+/// Most states of a walk.
+const STATES_MAX: usize = 4096;
+
+/// What the kernel said of this sample, as a judge of `unwinder`: its states, of which the first
+/// that differs counts, and the addresses of its callchain.
+pub fn judge(
+    view: &View<'_>,
+    unwinder: &KernelUnwinder,
+    variant: Variant,
+    found: &[u64],
+    cache: &mut Cache,
+) -> Verdict {
+    let Some(kernel) = &view.sample.kernel else {
+        return Verdict::Unjudged;
+    };
+    let is_of = |s: &State| s.kind() == unwinder.kind();
+    let mut verdict = Verdict::Unjudged;
+    if kernel.states.first().is_some_and(is_of) {
+        verdict = match all_states(view, unwinder, variant, cache) {
+            Some((ours, skipped)) => match first_difference(&ours, &kernel.states, skipped) {
+                None => Verdict::Ok,
+                Some(first) => Verdict::Wrong {
+                    at: first.ours as u32,
+                },
+            },
+            None => Verdict::Unsupported,
+        };
+    }
+    let chain = view.sample.recorded.iter().find(|r| r.source == RECORDED);
+    match chain {
+        // The recorded kernel has one unwinder, which its states tell; without any it is ORC's.
+        Some(chain) if verdict == Verdict::Ok || kernel.states.is_empty() => {
+            judge_addresses(found, &chain.ips, true).0
+        }
+        _ => verdict,
+    }
+}
+
+/// How ours compare with the states that the kernel recorded, as a paragraph; `None` if it
+/// recorded none of this unwinder, or the sample cannot be started so.
+pub fn recorded_states(
+    view: &View<'_>,
+    unwinder: &KernelUnwinder,
+    variant: Variant,
+) -> Option<String> {
+    let recorded = &view.sample.kernel.as_ref()?.states;
+    recorded.first().filter(|s| s.kind() == unwinder.kind())?;
+    let (ours, skipped) = all_states(view, unwinder, variant, &mut Cache::new())?;
+    let Some(first) = first_difference(&ours, recorded, skipped) else {
+        let n = recorded.len();
+        return Some(format!("the kernel recorded the same {n} states\n"));
+    };
+    let line = |states: &[State], at: usize| match states.get(at) {
+        Some(state) => state_line(state, view.space),
+        None => "none any more".to_owned(),
+    };
+    Some(format!(
+        "state {} is not the kernel's\n  ours    {}\n  kernel  {}\n",
+        first.ours,
+        line(&ours, first.ours),
+        line(recorded, first.recorded)
+    ))
+}
+
+/// What a walk took for the registers of user space, and the true ones; `None` if they are right, or
+/// not known.
+pub fn wrong_user_regs(view: &View<'_>, outcome: &Outcome) -> Option<String> {
+    let is_it = |d: &&Diagnosis| d.code == Code::WrongUserRegs;
+    outcome.diagnosis.as_ref().filter(is_it)?;
+    let kernel = view.sample.kernel.as_ref()?;
+    let (found, boundary) = (outcome.chain.user_regs?, kernel.boundary?);
+    let places: Vec<String> = boundary
+        .places(&kernel.task)
+        .map(|at| format!("{at:#x}"))
+        .collect();
+    Some(format!(
+        "took ip {:#x}, sp {:#x} at {:#x} for the user's registers; they are ip {:#x}, sp {:#x}, saved at {}",
+        found.ip,
+        found.sp,
+        found.at,
+        boundary.ip,
+        boundary.sp,
+        places.join(" or ")
+    ))
+}
+
+/// All states of a walk, and how many of them `__unwind_start` passed; `None` if the sample cannot be
+/// started so.
+pub fn all_states(
+    view: &View<'_>,
+    unwinder: &KernelUnwinder,
+    variant: Variant,
+    cache: &mut Cache,
+) -> Option<(Vec<State>, usize)> {
+    let walked = with_walk(
+        view,
+        unwinder,
+        variant,
+        cache,
+        |kind, kernel, begin, finds| states(kind, kernel, begin, STATES_MAX, finds),
+    );
+    walked.ok()
+}
+
+/// Hands what a walk needs to `act`.
+fn with_walk<R>(
+    view: &View<'_>,
+    unwinder: &KernelUnwinder,
+    variant: Variant,
+    cache: &mut Cache,
+    act: impl FnOnce(Kind, Kernel<'_, Regions<'_>>, Begin<'_>, &mut Finds) -> R,
+) -> Result<R, Reason> {
+    let sample = view.sample;
+    let task = sample.kernel.as_ref().map(|k| &k.task);
+    let memory = sample.memory();
+    let start = sample.regs.start(variant, false, &memory)?;
+    let stack = Stack {
+        start: &start,
+        space: view.space,
+        memory: &memory,
+        limits: Limits::default(),
+        task,
+        branches: Branches::default(),
+    };
+    let code = unwinder.code(&stack, cache);
+    let alone = Task::of_stack(memory.stack_bounds(start.regs.rsp()));
+    let kernel = Kernel {
+        code: &code,
+        task: task.unwrap_or(&alone),
+        memory: &memory,
+    };
+    let begin = Begin::new(kernel, &start)?;
+    Ok(act(unwinder.kind(), kernel, begin, &mut Finds::default()))
+}
+
+/// A state as one line, with the names of `struct unwind_state`.
+pub fn state_line(state: &State, space: &AddressSpace) -> String {
+    let (stack, mask) = state.stack();
+    let head = format!("{} mask {mask:#x}", stack.kind);
+    let pointer = |regs: RegsPtr| match regs {
+        RegsPtr::None => "0".to_owned(),
+        RegsPtr::Start => "those of the start".to_owned(),
+        RegsPtr::At(address) => format!("{address:#x}"),
+    };
+    let flag = |flag: bool, name: &str| {
+        if flag {
+            format!(" {name}")
+        } else {
+            String::new()
+        }
+    };
+    match state {
+        State::Orc(s) => format!(
+            "{head} ip {:#x} {} sp {:#x} bp {:#x} regs {} prev_regs {}{}{}{}",
+            s.ip,
+            Location::at(space, s.ip.wrapping_sub(u64::from(!s.signal))),
+            s.sp,
+            s.bp,
+            pointer(s.regs),
+            pointer(s.prev_regs),
+            flag(s.signal, "signal"),
+            flag(s.full_regs, "full_regs"),
+            flag(s.error, "error")
+        ),
+        State::Fp(s) => format!(
+            "{head} ip {:#x} {} bp {:#x} next_bp {:#x} orig_sp {:#x} regs {}{}{}",
+            s.ip,
+            Location::at(space, s.ip.wrapping_sub(1)),
+            s.bp,
+            s.next_bp,
+            s.orig_sp,
+            pointer(s.regs),
+            flag(s.got_irq, "got_irq"),
+            flag(s.error, "error")
+        ),
+        State::Guess(s) => format!("{head} sp {:#x}", s.sp),
+    }
+}
+
+/// A kernel's version as it is written on the command line; `None` if it is something else, such as
+/// a file.
+pub fn version(text: &str) -> Option<Version> {
+    Version::from_name(text).filter(|_| text.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// The unwinder's name, with a kernel's version where it wants one and has none.
+pub fn with_version(spec: &str, version: Version) -> String {
+    match spec.ends_with(":kernel") {
+        true => format!("{spec}-{version}"),
+        false => spec.to_owned(),
+    }
+}

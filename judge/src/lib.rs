@@ -1,0 +1,40 @@
+//! Unwinders compared with the ground truth.
+//!
+//! [`engine`] runs one unwinder on one stack, [`run`] many on many; [`check`] checks one row in one
+//! true frame, [`diagnose`] finds the cause of a wrong chain, [`compare`] counts. [`cases`] builds,
+//! runs and judges case files, [`check_dir()`] does so for an unwinder of your own in your own tests.
+//! [`verify`] checks every row at every instruction that a program executes in the emulated machine.
+//!
+//! Not here: text and JSON (`unwind-sim-view`), recording (`unwind-sim-record`).
+#![forbid(unsafe_code)]
+
+pub mod baseline;
+pub mod case;
+pub mod cases;
+pub mod check;
+pub mod check_dir;
+pub mod compare;
+pub mod confirm;
+pub mod diagnose;
+pub mod disassembly;
+pub mod engine;
+pub mod extract;
+pub mod hex;
+pub mod input;
+pub mod kernel;
+pub mod own;
+mod root;
+pub mod run;
+pub mod shell;
+pub mod spec;
+pub mod stacks;
+pub mod tally;
+mod target;
+pub mod unjudged;
+pub mod unwinders;
+pub mod verify;
+
+pub use check_dir::check_dir;
+
+/// The schema that every JSON line names. Fields are only added to it.
+pub const SCHEMA: &str = "unwind-sim.v1";

@@ -1,0 +1,377 @@
+//! `--unwinder cmd:PROGRAM`: an unwinder in any language, as a process that speaks JSON Lines.
+//!
+//! The protocol (`docs/own-unwinders.md`): for each stack we write one `unwind` line; the process
+//! asks for memory with `read` lines, reports `frame` lines, innermost first, and closes with an
+//! `end` line. It lives as long as the run. What it does wrong ends its chain with a reason, and
+//! never the run.
+
+use crate::hex::{hex, hex_bytes};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::chain::{Chain, Found, Frame};
+use unwind_sim_unwind::reason::{Code, Reason};
+use unwind_sim_unwind::regs::RegMask;
+use unwind_sim_unwind::unwinder::{Stack, Unwinder};
+
+/// How long we wait for the next line, and for a line of ours to be read.
+pub const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// Lines under way to and from the process.
+const LINES_MAX: usize = 64;
+/// How often we look whether the process has read a line, when it is behind.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// Longest line that we read, bytes.
+const LINE_MAX: u64 = 1 << 16;
+/// Most bytes of one read request.
+const READ_MAX: usize = 1 << 16;
+/// Most requests for one stack.
+const REQUESTS_MAX: u32 = 1 << 20;
+
+/// An own unwinder that cannot be started.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start the unwinder `{command}`: {source}; is the path right, and executable?")]
+pub struct StartError {
+    command: String,
+    source: std::io::Error,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Request<'a> {
+    Unwind {
+        schema: &'static str,
+        registers: serde_json::Map<String, serde_json::Value>,
+        first_frame: Option<String>,
+        stack: Option<[String; 2]>,
+        images: Vec<ImageLine<'a>>,
+    },
+    Memory {
+        address: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bytes: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
+}
+
+#[derive(Serialize)]
+struct ImageLine<'a> {
+    path: &'a str,
+    build_id: String,
+    start: String,
+    end: String,
+    bias: String,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Answer {
+    Read {
+        address: Hex,
+        length: usize,
+    },
+    Frame {
+        pc: Hex,
+        slot: Option<Hex>,
+        sp: Option<Hex>,
+    },
+    End {
+        reason: Option<String>,
+    },
+}
+
+/// An address: a string of hex digits with `0x`, or a number.
+#[derive(Clone, Copy)]
+struct Hex(u64);
+
+impl<'de> Deserialize<'de> for Hex {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Either {
+            Number(u64),
+            Text(String),
+        }
+        match Either::deserialize(d)? {
+            Either::Number(n) => Ok(Hex(n)),
+            Either::Text(s) => u64::from_str_radix(s.trim_start_matches("0x"), 16)
+                .map(Hex)
+                .map_err(|_| serde::de::Error::custom(format!("`{s}` is no hex address"))),
+        }
+    }
+}
+
+struct Process {
+    child: Child,
+    /// To the thread that writes: a process that reads nothing must not stop us.
+    input: SyncSender<String>,
+    lines: Receiver<String>,
+    silence_max: Duration,
+    fault: Option<String>,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A process that unwinds.
+pub struct CommandUnwinder {
+    name: String,
+    process: Mutex<Process>,
+}
+
+impl CommandUnwinder {
+    /// Starts `command`, which is split at spaces.
+    ///
+    /// # Errors
+    /// If the program cannot be started.
+    pub fn start(command: &str) -> Result<Self, StartError> {
+        let error = |source| StartError {
+            command: command.to_owned(),
+            source,
+        };
+        let mut words = command.split_whitespace();
+        let program = words
+            .next()
+            .ok_or_else(|| error(std::io::ErrorKind::NotFound.into()))?;
+        let mut child = Command::new(program)
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(error)?;
+        let missing = || error(std::io::ErrorKind::BrokenPipe.into());
+        let input = child.stdin.take().ok_or_else(missing)?;
+        let output = child.stdout.take().ok_or_else(missing)?;
+        let process = Process {
+            child,
+            input: writer(input),
+            lines: reader(output),
+            silence_max: SILENCE_MAX,
+            fault: None,
+        };
+        Ok(CommandUnwinder {
+            name: format!("cmd:{command}"),
+            process: Mutex::new(process),
+        })
+    }
+
+    /// The same, waiting so long for the process instead of [`SILENCE_MAX`].
+    #[must_use]
+    pub fn with_silence_max(self, silence_max: Duration) -> Self {
+        self.process().silence_max = silence_max;
+        self
+    }
+
+    /// What the process did wrong, if it did: it was ended then, and is not asked again.
+    pub fn fault(&self) -> Option<String> {
+        self.process().fault.clone()
+    }
+
+    fn process(&self) -> MutexGuard<'_, Process> {
+        match self.process.lock() {
+            Ok(process) => process,
+            Err(poisoned) => poisoned.into_inner(),
+        }
+    }
+}
+
+/// A thread that writes lines to the process, and ends with it.
+fn writer(mut input: ChildStdin) -> SyncSender<String> {
+    let (send, lines) = sync_channel::<String>(LINES_MAX);
+    std::thread::spawn(move || {
+        for line in lines {
+            let written = input.write_all(line.as_bytes());
+            if written.and_then(|()| input.flush()).is_err() {
+                return;
+            }
+        }
+    });
+    send
+}
+
+/// A thread that reads the process's lines, and ends with it.
+fn reader(output: ChildStdout) -> Receiver<String> {
+    let (send, lines) = sync_channel(LINES_MAX);
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(output);
+        loop {
+            let mut line = String::new();
+            let read = reader.by_ref().take(LINE_MAX).read_line(&mut line);
+            if !matches!(read, Ok(n) if n > 0) || send.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+impl Process {
+    fn send(&mut self, request: &Request<'_>) -> Result<(), String> {
+        let mut line = serde_json::to_string(request).map_err(|e| e.to_string())?;
+        line.push('\n');
+        let since = Instant::now();
+        loop {
+            line = match self.input.try_send(line) {
+                Ok(()) => return Ok(()),
+                Err(TrySendError::Disconnected(_)) => return Err("it reads no more".into()),
+                Err(TrySendError::Full(line)) => line,
+            };
+            if since.elapsed() >= self.silence_max {
+                let seconds = self.silence_max.as_secs_f32();
+                return Err(format!("it read nothing for {seconds} s"));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    fn receive(&mut self) -> Result<Answer, String> {
+        let line = match self.lines.recv_timeout(self.silence_max) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => {
+                let seconds = self.silence_max.as_secs_f32();
+                return Err(format!("it said nothing for {seconds} s"));
+            }
+            Err(RecvTimeoutError::Disconnected) => return Err("it ended".into()),
+        };
+        serde_json::from_str(&line).map_err(|e| format!("`{}`: {e}", shown(&line)))
+    }
+
+    /// Ends the process.
+    fn end(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    fn unwind(&mut self, stack: &Stack<'_>, chain: &mut Chain) -> Result<(), String> {
+        self.send(&unwind_request(stack))?;
+        for _ in 0..REQUESTS_MAX {
+            match self.receive()? {
+                Answer::Read {
+                    address: Hex(at),
+                    length,
+                } => {
+                    let mut bytes = vec![0; length.min(READ_MAX)];
+                    let read = stack.memory.read(at, &mut bytes);
+                    self.send(&Request::Memory {
+                        address: hex(at),
+                        bytes: read.is_ok().then(|| hex_bytes(&bytes)),
+                        error: read.err().map(|e| e.to_string()),
+                    })?;
+                }
+                Answer::Frame {
+                    pc: Hex(pc),
+                    slot,
+                    sp,
+                } => {
+                    if chain.frames.len() >= stack.limits.frames_max as usize {
+                        let limit = stack.limits.frames_max;
+                        chain.end = Reason::FrameLimit { limit }.into();
+                        return Err("more frames than the limit".into());
+                    }
+                    let first = chain.frames.is_empty() && stack.start.first_frame.is_none();
+                    let pc = if first {
+                        CodeAddress::Instruction(pc)
+                    } else {
+                        CodeAddress::Return(pc)
+                    };
+                    let slot = slot.map(|Hex(a)| a);
+                    let sp = sp.map_or(slot.map_or(0, |s| s.wrapping_add(8)), |Hex(a)| a);
+                    chain.frames.push(Frame {
+                        pc,
+                        sp,
+                        slot,
+                        found: Found::External,
+                    });
+                }
+                Answer::End { reason } => {
+                    let code = reason.as_deref().and_then(Code::from_name);
+                    let root = code.is_some_and(|c| c == Code::RootReached);
+                    let end = if root {
+                        Reason::RootReached
+                    } else {
+                        Reason::NotAtRoot
+                    };
+                    chain.end = end.into();
+                    // One that gives no reason at all does not speak of roots.
+                    chain.end.marks_roots = code.is_some();
+                    return Ok(());
+                }
+            }
+        }
+        Err("too many requests".into())
+    }
+}
+
+/// The begin of a line, for a message.
+fn shown(line: &str) -> String {
+    const SHOWN_MAX: usize = 120;
+    let line = line.trim_end();
+    let begin: String = line.chars().take(SHOWN_MAX).collect();
+    if begin.len() < line.len() {
+        format!("{begin}..")
+    } else {
+        begin
+    }
+}
+
+fn unwind_request<'a>(stack: &Stack<'a>) -> Request<'a> {
+    let regs = &stack.start.regs;
+    let registers = regs
+        .known()
+        .iter()
+        .map(|r| (r.as_str().into(), hex(regs.get_or_zero(r)).into()));
+    let images = stack.space.mappings().iter().map(|m| ImageLine {
+        path: &m.name,
+        build_id: m
+            .image
+            .as_ref()
+            .map(|i| hex_bytes(i.build_id()))
+            .unwrap_or_default(),
+        start: hex(m.range.start),
+        end: hex(m.range.end),
+        bias: hex(m.bias),
+    });
+    Request::Unwind {
+        schema: crate::SCHEMA,
+        registers: registers.collect(),
+        first_frame: stack.start.first_frame.map(hex),
+        stack: stack
+            .memory
+            .stack_bounds(regs.rsp())
+            .map(|r| [hex(r.start), hex(r.end)]),
+        images: images.collect(),
+    }
+}
+
+impl Unwinder for CommandUnwinder {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn carries(&self) -> RegMask {
+        RegMask::CALLEE_SAVED
+    }
+
+    fn walk(&self, stack: &Stack<'_>, _: &mut Cache) -> Chain {
+        let mut chain = Chain::default();
+        let mut process = self.process();
+        if process.fault.is_some() {
+            return chain;
+        }
+        if let Err(what) = process.unwind(stack, &mut chain) {
+            // After a fault in the protocol nothing that it says can be put in its place.
+            eprintln!("{}: {what}; it is not asked again", self.name);
+            process.fault = Some(what);
+            process.end();
+        }
+        chain
+    }
+}

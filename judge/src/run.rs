@@ -1,0 +1,362 @@
+//! A run: unwinders and starts (the columns), put in front of the samples of a recording.
+
+use crate::baseline::{Baseline, BaselineError, Key};
+use crate::compare::{Comparison, GroupBy};
+use crate::engine::{Engine, Outcome, Setting};
+use crate::input::{Input, InputError};
+use crate::kernel;
+use crate::spec::column_name;
+use crate::spec::{self, SpecError};
+use crate::unjudged::Unjudged;
+use unwind_sim_perf_data::callchain::{Callchain, Context};
+use unwind_sim_recordings::view::Filter;
+use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::kernel::Version;
+use unwind_sim_unwind::start::{FakeVariant, Variant};
+use unwind_sim_unwind::verdict::{Ground, Verdict, judge_addresses, judge_against};
+
+/// What chains are judged by.
+pub enum Against {
+    /// The shadow stack's truth.
+    Truth,
+    /// Another unwinder's chain: agreement, not truth.
+    Engine(Engine),
+    /// The chain that perf recorded.
+    Perf,
+    /// What the recorded kernel's own unwinder said, state by state.
+    Kernel,
+}
+
+impl Against {
+    /// `truth`, `perf`, `kernel`, or an unwinder.
+    ///
+    /// # Errors
+    /// If it is none of these.
+    pub fn from_name(name: &str) -> Result<Against, SpecError> {
+        Ok(match name {
+            "truth" => Against::Truth,
+            "perf" => Against::Perf,
+            "kernel" => Against::Kernel,
+            unwinder => Against::Engine(spec::engine(unwinder)?),
+        })
+    }
+}
+
+/// Unwinders whose errors are expected: they cannot be right everywhere, and do not count for the
+/// exit status.
+pub(crate) const EXPECTED_TO_ERR: [&str; 3] = ["fp", "guess", "lbr"];
+
+/// A column of the matrix.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Column {
+    /// Which engine.
+    pub engine: usize,
+    /// The start; `None` for the one that the sample was taken with.
+    pub variant: Option<Variant>,
+    /// The kernel's version that was asked for: it says how a walk from fake registers starts.
+    pub version: Option<Version>,
+}
+
+impl Column {
+    /// The start for this sample.
+    pub fn variant_for(&self, view: &View<'_>) -> Variant {
+        let fake = || {
+            let recorded = view.sample.kernel.as_ref().and_then(|k| k.task.version);
+            let version = self.version.or(recorded);
+            version.map_or(FakeVariant::V5_2, Version::fake_start)
+        };
+        self.variant
+            .unwrap_or_else(|| match view.sample.regs.is_fake() {
+                true => Variant::Fake(fake()),
+                false => Variant::Hardware,
+            })
+    }
+}
+
+/// An error of a run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The recording cannot be read.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// The output cannot be written.
+    #[error(transparent)]
+    Output(#[from] std::io::Error),
+    /// The output cannot be written.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// An unwinder's name that means nothing.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// A baseline that cannot be used.
+    #[error(transparent)]
+    Baseline(#[from] BaselineError),
+}
+
+/// What is to be run.
+pub struct Run {
+    /// The unwinders.
+    pub engines: Vec<Engine>,
+    /// The starts; empty for the one that each sample was taken with.
+    pub variants: Vec<Variant>,
+    /// What all walks share.
+    pub setting: Setting,
+    /// What chains are judged by.
+    pub against: Against,
+    /// How divergences are grouped.
+    pub group_by: GroupBy,
+}
+
+/// Told of every outcome: the sample, the column, what came of it.
+pub type Take<'a> = dyn FnMut(&View<'_>, usize, &Outcome) -> Result<(), RunError> + 'a;
+
+impl Run {
+    /// The columns, unwinder by unwinder.
+    pub fn columns(&self) -> Vec<Column> {
+        let starts: Vec<Option<Variant>> = match self.variants.as_slice() {
+            [] => vec![None],
+            variants => variants.iter().copied().map(Some).collect(),
+        };
+        let of_engine = |engine| {
+            starts
+                .iter()
+                .map(move |&variant| Column {
+                    engine,
+                    variant,
+                    version: match &self.engines[engine] {
+                        Engine::Kernel(unwinder) => unwinder.version(),
+                        Engine::Table(_) | Engine::Other(_) => None,
+                    },
+                })
+                .collect::<Vec<_>>()
+        };
+        (0..self.engines.len()).flat_map(of_engine).collect()
+    }
+
+    /// Their names.
+    pub fn column_names(&self) -> Vec<String> {
+        let name = |c: &Column| match c.variant {
+            Some(variant) => column_name(self.engines[c.engine].name(), variant),
+            None => self.engines[c.engine].name().to_owned(),
+        };
+        self.columns().iter().map(name).collect()
+    }
+
+    /// Puts every sample in front of every column.
+    ///
+    /// # Errors
+    /// If the recording cannot be read, or `take` fails.
+    pub fn for_each(
+        &self,
+        input: &Input,
+        filter: &Filter,
+        take: &mut Take<'_>,
+    ) -> Result<(), RunError> {
+        let columns = self.columns();
+        let mut caches: Vec<Cache> = self.engines.iter().map(|_| Cache::new()).collect();
+        let mut reference = Cache::new();
+        let wants = Engine::wants_stitching;
+        let against = matches!(&self.against, Against::Engine(engine) if wants(engine));
+        let filter = Filter {
+            stitch: filter.stitch || against || self.engines.iter().any(wants),
+            ..*filter
+        };
+        input.for_each(&filter, &mut |view| {
+            for (i, column) in columns.iter().enumerate() {
+                let engine = &self.engines[column.engine];
+                let variant = column.variant_for(view);
+                let cache = &mut caches[column.engine];
+                let mut outcome = engine.examine(view, variant, &self.setting, cache);
+                self.judge(view, *column, &mut outcome, &mut reference);
+                take(view, i, &outcome)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Judges anew, if not by truth.
+    fn judge(&self, view: &View<'_>, column: Column, outcome: &mut Outcome, cache: &mut Cache) {
+        let variant = column.variant_for(view);
+        let found = || -> Vec<u64> {
+            let frames = outcome.chain.frames.iter();
+            frames.map(|f| f.pc.value()).collect()
+        };
+        let ((verdict, ground), why) = match &self.against {
+            Against::Truth => return,
+            Against::Engine(engine) => {
+                let other = engine.examine(view, variant, &self.setting, cache).chain;
+                let why = Unjudged::ReferenceEnded(other.end.reason.code());
+                (judge_against(&outcome.chain, &other), why)
+            }
+            Against::Perf => against_perf(view, &found()),
+            Against::Kernel => {
+                let verdict = match &self.engines[column.engine] {
+                    Engine::Kernel(unwinder) => {
+                        kernel::judge(view, unwinder, variant, &found(), cache)
+                    }
+                    _ => Verdict::Unjudged,
+                };
+                // What the kernel said is all known, its end too.
+                let ground = Ground {
+                    complete: verdict.is_judged(),
+                    ..Ground::default()
+                };
+                ((verdict, ground), Unjudged::NotRecorded)
+            }
+        };
+        outcome.verdict = verdict;
+        outcome.ground = ground;
+        outcome.unjudged = (verdict == Verdict::Unjudged).then_some(why);
+        outcome.diagnosis = None;
+    }
+
+    /// The options that decide what a comparison holds, as on the command line.
+    pub fn options(&self, filter: &Filter) -> Vec<String> {
+        let against = match &self.against {
+            Against::Truth => "truth",
+            Against::Engine(engine) => engine.name(),
+            Against::Perf => "perf",
+            Against::Kernel => "kernel",
+        };
+        let mut options = vec![
+            format!("--unwinder {}", self.column_names().join(",")),
+            format!("--against {against}"),
+            format!("--group-by {}", self.group_by.as_str()),
+            format!("--view {}", self.setting.view),
+            format!("--max-frames {}", self.setting.limits.frames_max),
+        ];
+        if self.setting.frame_pointer_kernel {
+            options.push("--frame-pointer-kernel".to_owned());
+        }
+        let numbers = [
+            ("--sample", filter.sample),
+            ("--tid", filter.tid.map(u64::from)),
+            ("--limit", filter.limit),
+        ];
+        for (name, number) in numbers {
+            options.extend(number.map(|n| format!("{name} {n}")));
+        }
+        options.extend(filter.time.map(|(a, b)| format!("--time {a}..{b}")));
+        options
+    }
+
+    /// Compares all samples that `filter` lets through.
+    ///
+    /// # Errors
+    /// If the recording cannot be read.
+    pub fn compare(&self, input: &Input, filter: &Filter) -> Result<Comparison, RunError> {
+        self.compare_telling(input, filter, &mut |_| {})
+    }
+
+    /// [`Run::compare`]; `tell` gets the number of samples so far.
+    ///
+    /// # Errors
+    /// As [`Run::compare`].
+    pub fn compare_telling(
+        &self,
+        input: &Input,
+        filter: &Filter,
+        tell: &mut dyn FnMut(u64),
+    ) -> Result<Comparison, RunError> {
+        let mut comparison = Comparison::new(self.columns().len());
+        let mut last = None;
+        self.for_each(input, filter, &mut |view, column, outcome| {
+            if last.replace(view.number) != Some(view.number) {
+                comparison.add_sample(view);
+                tell(comparison.samples);
+            }
+            comparison.add(column, view, outcome, self.group_by);
+            Ok(())
+        })?;
+        Ok(comparison)
+    }
+
+    /// Are errors of this engine expected?
+    pub fn may_err(&self, engine: usize) -> bool {
+        let name = self.engines[engine].name();
+        let plain = name.split([':', '+']).next().unwrap_or(name);
+        EXPECTED_TO_ERR.contains(&plain)
+    }
+
+    /// Does the comparison hold anything that is wrong and not expected, nor in `known`? Losses of
+    /// derived tables count if it is `strict`.
+    pub fn unexpected(
+        &self,
+        comparison: &Comparison,
+        strict: bool,
+        known: Option<&Baseline>,
+    ) -> bool {
+        let columns = self.columns();
+        let names = self.column_names();
+        comparison.groups.iter().any(|(key, group)| {
+            let engine = self.engines[columns[key.column].engine].name();
+            let plain = engine.split([':', '+']).next().unwrap_or(engine);
+            let key_of = || Key::of_group(&names[key.column], key);
+            let known = known.is_some_and(|b| b.holds(&key_of(), group.count));
+            (group.verdict.is_wrong() || group.verdict == Verdict::Ok)
+                && key.class.counts(strict)
+                && !known
+                && !EXPECTED_TO_ERR.contains(&plain)
+        })
+    }
+}
+
+/// As many addresses of user space and the kernel as perf stores of one sample, unless it is told
+/// otherwise (`kernel.perf_event_max_stack`).
+const PERF_MAX_STACK: usize = 127;
+/// Addresses from here on are context markers.
+const PERF_CONTEXT_MAX: u64 = -4095_i64 as u64;
+
+/// The user part of what perf recorded proves its own frames, and not that the last one is a root:
+/// it ends where a word could not be read or was not believed, or where there was no more room.
+fn against_perf(view: &View<'_>, found: &[u64]) -> ((Verdict, Ground), Unjudged) {
+    let recorded = view.sample.recorded.iter().find(|r| r.source == "perf");
+    let ips = recorded.map_or(&[][..], |r| &r.ips);
+    let user = user_part(ips);
+    let addresses = ips.iter().filter(|&&ip| ip < PERF_CONTEXT_MAX).count();
+    let why = match user.is_empty() {
+        true => Unjudged::NoChain,
+        false if addresses >= PERF_MAX_STACK => Unjudged::ChainCut,
+        false => Unjudged::ChainWithoutEnd,
+    };
+    (judge_addresses(found, &user, false), why)
+}
+
+/// The user part of a chain with context markers; all of it where there are none.
+pub fn user_part(ips: &[u64]) -> Vec<u64> {
+    let bytes: Vec<u8> = ips.iter().flat_map(|ip| ip.to_le_bytes()).collect();
+    let chain = Callchain::new(&bytes);
+    let marked: Vec<u64> = chain.frames_of(Context::User).collect();
+    if marked.is_empty() {
+        chain.frames_of(Context::Unmarked).collect()
+    } else {
+        marked
+    }
+}
+
+/// The kernel's part of a chain with context markers.
+pub fn kernel_part(ips: &[u64]) -> Vec<u64> {
+    let bytes: Vec<u8> = ips.iter().flat_map(|ip| ip.to_le_bytes()).collect();
+    Callchain::new(&bytes).frames_of(Context::Kernel).collect()
+}
+
+/// The first line of a comparison's text: what was compared, and by what.
+pub fn head(run: &Run, comparison: &Comparison) -> String {
+    let [complete, known, unknown] = comparison.truths;
+    let n = comparison.samples;
+    match &run.against {
+        Against::Truth => format!(
+            "{n} samples: truth complete in {complete}, known to a depth in {known}, unknown in {unknown}"
+        ),
+        Against::Engine(engine) if complete + known == 0 => {
+            format!(
+                "no truth: agreement only\n{n} samples, compared with {}",
+                engine.name()
+            )
+        }
+        Against::Engine(engine) => format!("{n} samples, compared with {}", engine.name()),
+        Against::Perf => format!("{n} samples, compared with the chains that perf recorded"),
+        Against::Kernel => format!("{n} samples, compared with what the kernel's unwinder said"),
+    }
+}

@@ -1,0 +1,103 @@
+//! Unwinders by name: `NAME[:PROFILE][+FALLBACK]`, `cmd:PROGRAM`.
+
+use crate::engine::Engine;
+use crate::own::{CommandUnwinder, StartError};
+use crate::unwinders::{self, ALL};
+use unwind_sim_unwind::start::Variant;
+use unwind_sim_unwind::unwinder::WithFallback;
+
+/// An unwinder's name that means nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum SpecError {
+    /// No such unwinder.
+    #[error(
+        "no unwinder `{name}`; there are {}, and cmd:PROGRAM for your own",
+        ALL.join(", ")
+    )]
+    Unknown {
+        /// The name given.
+        name: String,
+    },
+    /// It has no such profile.
+    #[error("unwinder `{name}` has no profile `{profile}`; it has {known}")]
+    Profile {
+        /// The unwinder.
+        name: String,
+        /// The profile given.
+        profile: String,
+        /// Those that it has.
+        known: String,
+    },
+    /// It cannot be, or have, a fallback.
+    #[error("`{name}` reads no table: it can neither be nor have a fallback")]
+    NoFallback {
+        /// The unwinder.
+        name: String,
+    },
+    /// The program cannot be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+}
+
+/// The unwinder that `spec` names. A kernel's unwinder without a version is that of the
+/// recording.
+///
+/// # Errors
+/// If there is none of that name, or it cannot be started.
+pub fn engine(spec: &str) -> Result<Engine, SpecError> {
+    if let Some(command) = spec.strip_prefix("cmd:") {
+        return Ok(Engine::Other(Box::new(CommandUnwinder::start(command)?)));
+    }
+    let Some((first, second)) = spec.split_once('+') else {
+        return single(spec);
+    };
+    let finder = |name: &str| match single(name)? {
+        Engine::Table(finder) => Ok(finder),
+        Engine::Other(_) | Engine::Kernel(_) => Err(SpecError::NoFallback {
+            name: name.to_owned(),
+        }),
+    };
+    Ok(Engine::Table(Box::new(WithFallback::new(
+        finder(first)?,
+        finder(second)?,
+    ))))
+}
+
+/// The unwinders that a list names, in order; `all` stands for [`ALL`].
+///
+/// # Errors
+/// The first that [`engine`] gives.
+pub fn engines(specs: &[String]) -> Result<Vec<Engine>, SpecError> {
+    let names = specs.iter().flat_map(|s| match s.as_str() {
+        "all" => ALL.to_vec(),
+        other => vec![other],
+    });
+    names.map(engine).collect()
+}
+
+fn single(spec: &str) -> Result<Engine, SpecError> {
+    let (name, profile) = match spec.split_once(':') {
+        Some((name, profile)) => (name, Some(profile)),
+        None => (spec, None),
+    };
+    // `orc:kernel-6.4` is `orc:kernel` with the profile `-6.4`.
+    let version = profile.and_then(|profile| profile.strip_prefix("kernel"));
+    let kernel = version.and_then(|version| {
+        let entry = unwinders::entry(&format!("{name}:kernel"))?;
+        Some((entry, Some(version)))
+    });
+    let found = kernel.or_else(|| Some((unwinders::entry(name)?, profile)));
+    let (entry, wanted) = found.ok_or_else(|| SpecError::Unknown {
+        name: name.to_owned(),
+    })?;
+    entry.engine(wanted).map_err(|known| SpecError::Profile {
+        name: name.to_owned(),
+        profile: profile.unwrap_or_default().to_owned(),
+        known,
+    })
+}
+
+/// `dwarf@hw`; the plain name where every column has the same start.
+pub fn column_name(unwinder: &str, variant: Variant) -> String {
+    format!("{unwinder}@{}", variant.as_str())
+}

@@ -1,0 +1,168 @@
+//! A perf.data through one unwinder, on as many threads as there are consumers.
+
+use super::batch::Batch;
+use super::leader::Leader;
+use super::task::Consumer;
+use super::unwind::{How, Unwinding};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, TrySendError, sync_channel};
+use unwind_sim_perf_data::{PerfError, PerfFile, Stop};
+use unwind_sim_recordings::files::{FileProblem, FinderOptions};
+use unwind_sim_recordings::import::Skip;
+use unwind_sim_recordings::view::Filter;
+
+/// Batches waiting, for each worker.
+const WAITING: usize = 4;
+
+/// What to replay, and how.
+#[derive(Clone)]
+pub struct Options<'a> {
+    /// How to walk.
+    pub how: How<'a>,
+    /// Which samples.
+    pub filter: Filter,
+    /// Where image files are.
+    pub files: FinderOptions,
+}
+
+/// What became of the samples.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Samples that could be walked, those that were not wanted included (but for those of other
+    /// threads and times).
+    pub samples: u64,
+    /// Stacks walked.
+    pub stacks: u64,
+    /// Samples left out, by reason.
+    pub skipped: BTreeMap<Skip, u64>,
+    /// What was wrong with image files: the first thousand.
+    pub file_problems: Vec<FileProblem>,
+    /// How many things were wrong with image files.
+    pub file_problem_count: u64,
+    /// Why the rest of the recording could not be read.
+    pub cut_short: Option<PerfError>,
+}
+
+impl Counts {
+    fn add(&mut self, unwinding: &Unwinding<'_>) {
+        self.samples += unwinding.seen;
+        self.stacks += unwinding.stacks;
+        for (&why, count) in &unwinding.skipped {
+            *self.skipped.entry(why).or_default() += count;
+        }
+    }
+}
+
+/// Walks every sample and hands the chains to the consumers, each on a thread of its own; the
+/// first is this thread's, which also reads the file. Which consumer gets which part of the
+/// recording is left to chance, unless there is only one.
+///
+/// Only the user part of a stack is walked.
+pub fn replay<C: Consumer + Send>(
+    file: &PerfFile<'_>,
+    options: &Options<'_>,
+    consumers: &mut [C],
+) -> Counts {
+    let Some((mine, others)) = consumers.split_first_mut() else {
+        return Counts::default();
+    };
+    // Samples are counted off in order only where one worker sees them all.
+    let Filter { sample, limit, .. } = options.filter;
+    if others.is_empty() || sample.is_some() || limit.is_some() {
+        return replay_alone(file, options, mine);
+    }
+    let mut counts = Counts::default();
+    let mut unwinding = Unwinding::new(options.how);
+    let (sender, receiver) = sync_channel::<Batch>(WAITING * others.len());
+    let receiver = &Mutex::new(receiver);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = others
+            .iter_mut()
+            .map(|consumer| scope.spawn(move || work(file, options.how, receiver, consumer)))
+            .collect();
+        read(file, options, false, &mut counts, |batch| {
+            let number = batch.number;
+            // Those who wait have enough to do: lend a hand.
+            if let Err(TrySendError::Full(batch) | TrySendError::Disconnected(batch)) =
+                sender.try_send(batch)
+            {
+                unwinding.take(file, &batch, mine);
+            }
+            Batch::numbered(number + 1)
+        });
+        drop(sender);
+        while let Some(batch) = next(receiver) {
+            unwinding.take(file, &batch, mine);
+        }
+        counts.add(&unwinding);
+        for worker in workers {
+            match worker.join() {
+                Ok(unwinding) => counts.add(&unwinding),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+    });
+    counts
+}
+
+/// [`replay`] on this thread alone.
+pub fn replay_alone<C: Consumer>(
+    file: &PerfFile<'_>,
+    options: &Options<'_>,
+    consumer: &mut C,
+) -> Counts {
+    let mut counts = Counts::default();
+    let mut unwinding = Unwinding::new(options.how);
+    unwinding.only = options.filter.sample;
+    unwinding.left = options.filter.limit.unwrap_or(u64::MAX);
+    read(file, options, true, &mut counts, |mut batch| {
+        unwinding.take(file, &batch, consumer);
+        batch.reset();
+        batch
+    });
+    counts.add(&unwinding);
+    counts
+}
+
+/// Reads the file and sends batches.
+fn read(
+    file: &PerfFile<'_>,
+    options: &Options<'_>,
+    eager: bool,
+    counts: &mut Counts,
+    send: impl FnMut(Batch) -> Batch,
+) {
+    let mut leader = Leader::new(file, &options.files, options.filter, eager, send);
+    let summary = file.for_each_ordered(|event| leader.event(&event));
+    leader.flush();
+    counts.file_problems = leader.finder.problems().to_vec();
+    counts.file_problem_count = leader.finder.problem_count();
+    counts.skipped = leader.skipped;
+    if summary.skipped != 0 {
+        *counts.skipped.entry(Skip::Damaged).or_default() += summary.skipped;
+    }
+    if let Stop::Error(error) = summary.stop {
+        counts.cut_short = Some(error);
+    }
+}
+
+fn next(receiver: &Mutex<Receiver<Batch>>) -> Option<Batch> {
+    let receiver = receiver
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    receiver.recv().ok()
+}
+
+fn work<'a, C: Consumer>(
+    file: &PerfFile<'_>,
+    how: How<'a>,
+    receiver: &Mutex<Receiver<Batch>>,
+    consumer: &mut C,
+) -> Unwinding<'a> {
+    let mut unwinding = Unwinding::new(how);
+    while let Some(batch) = next(receiver) {
+        unwinding.take(file, &batch, consumer);
+    }
+    unwinding
+}

@@ -1,0 +1,154 @@
+//! Any recording through one unwinder: a perf.data directly, others as traces.
+
+use super::replay::{Counts, Options, replay, replay_alone};
+use super::task::{Consumer, Taken};
+use super::traced;
+use super::unwind::How;
+use crate::engine::Engine;
+use crate::input::{self, FileKind, InputError};
+use crate::run::{Run, RunError};
+use std::path::{Path, PathBuf};
+use unwind_sim_perf_data::PerfFile;
+use unwind_sim_perf_data::feature;
+use unwind_sim_recordings::convert::ImportError;
+use unwind_sim_recordings::files::FinderOptions;
+use unwind_sim_recordings::import as corpus;
+use unwind_sim_recordings::mapped::map_file;
+use unwind_sim_recordings::view::Filter;
+
+/// Where stacks come from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// A perf.data, a trace, a case or a core.
+    pub path: PathBuf,
+    /// The folder below which image files are looked for first.
+    pub symfs: Option<PathBuf>,
+    /// Which samples.
+    pub filter: Filter,
+}
+
+/// Is given process, thread, time and the pcs of a stack, innermost first.
+pub type PerStack<'f> = dyn FnMut(u32, u32, u64, &[u64]) + 'f;
+
+/// A perf.data to addresses, on one thread. For several see [`replay()`].
+pub fn addresses(
+    file: &PerfFile<'_>,
+    options: &Options<'_>,
+    per_stack: &mut PerStack<'_>,
+) -> Counts {
+    struct Each<'e, 'f>(&'e mut PerStack<'f>);
+    impl Consumer for Each<'_, '_> {
+        fn stack(&mut self, taken: &Taken<'_>) {
+            (self.0)(taken.task.pid, taken.task.tid, taken.time, taken.pcs);
+        }
+    }
+    replay_alone(file, options, &mut Each(per_stack))
+}
+
+/// How an unwinder is to be used for addresses only: from hardware registers, by the tables in the
+/// images themselves; without symbols and separate debug files.
+pub fn plain_options(engine: &Engine) -> Options<'_> {
+    let mut files = FinderOptions::system();
+    files.elf.symbols = false;
+    files.elf.plt = false;
+    files.debug_files = false;
+    let setting = crate::engine::Setting::default();
+    Options {
+        how: How {
+            engine,
+            variant: None,
+            setting,
+        },
+        filter: Filter::default(),
+        files,
+    }
+}
+
+/// How the stacks of `source` are walked in a run.
+pub fn options<'r>(source: &Source, run: &'r Run, engine: &'r Engine) -> Options<'r> {
+    Options {
+        how: How {
+            engine,
+            variant: run.variants.first().copied(),
+            setting: run.setting,
+        },
+        filter: source.filter,
+        files: FinderOptions {
+            symfs: source.symfs.clone(),
+            ..FinderOptions::system()
+        },
+    }
+}
+
+/// Whether it is read without a trace between. Branch records come by way of a trace.
+fn is_direct(source: &Source, options: &Options<'_>) -> Result<bool, InputError> {
+    let kind = input::file_kind(&source.path)?;
+    Ok(kind == FileKind::PerfData && options.how.engine.needs_stack())
+}
+
+/// Walks all stacks of the source on this thread.
+///
+/// # Errors
+/// If the recording cannot be read.
+pub fn alone<C: Consumer>(
+    source: &Source,
+    options: &Options<'_>,
+    consumer: &mut C,
+) -> Result<Counts, RunError> {
+    if !is_direct(source, options)? {
+        return traced::replay(source, options, consumer);
+    }
+    let walk = |file: &PerfFile<'_>| replay_alone(file, options, consumer);
+    Ok(perf_data(&source.path, options, walk)?)
+}
+
+/// Walks all stacks of the source on `threads` threads (0: one for each processor), with a consumer
+/// that `make` returns for each.
+///
+/// # Errors
+/// If the recording cannot be read.
+pub fn gather<C: Consumer + Send>(
+    source: &Source,
+    options: &Options<'_>,
+    threads: usize,
+    make: impl Fn() -> C,
+) -> Result<(Counts, Vec<C>), RunError> {
+    if !is_direct(source, options)? {
+        let mut consumer = make();
+        let counts = alone(source, options, &mut consumer)?;
+        return Ok((counts, vec![consumer]));
+    }
+    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = if threads == 0 { processors() } else { threads };
+    let mut consumers: Vec<C> = (0..threads).map(|_| make()).collect();
+    let counts = perf_data(&source.path, options, |file| {
+        replay(file, options, &mut consumers)
+    })?;
+    Ok((counts, consumers))
+}
+
+fn perf_data(
+    path: &Path,
+    options: &Options<'_>,
+    walk: impl FnOnce(&PerfFile<'_>) -> Counts,
+) -> Result<Counts, InputError> {
+    let owner = map_file(path).map_err(|source| InputError::Open {
+        path: path.into(),
+        source,
+    })?;
+    let failed = |error| InputError::Import(ImportError::Corpus(error));
+    let file = PerfFile::parse((*owner).as_ref())
+        .map_err(|error| failed(corpus::ImportError::Perf(error)))?;
+    let arch = file.features().string(feature::ARCH).ok().flatten();
+    if arch.is_some_and(|arch| arch != b"x86_64") {
+        return Err(failed(corpus::ImportError::PerfArch));
+    }
+    let counts = walk(&file);
+    match options.filter.sample {
+        Some(number) if counts.stacks == 0 => Err(InputError::NoSample {
+            number,
+            len: counts.samples,
+        }),
+        _ => Ok(counts),
+    }
+}

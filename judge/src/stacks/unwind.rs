@@ -1,0 +1,292 @@
+//! From a sample of a perf.data to its chain of addresses: one of these for each thread.
+//!
+//! A stack copy lies in memory that was not touched for long. The samples of a group are looked
+//! at together before the first is walked, so that the processor fetches them side by side.
+
+use super::batch::Batch;
+use super::task::{Consumer, Taken, Task};
+use crate::engine::{Engine, Setting};
+use arrayvec::ArrayVec;
+use std::collections::BTreeMap;
+use unwind_sim_perf_data::PerfFile;
+use unwind_sim_perf_data::regs::{self, RegsAbi};
+use unwind_sim_perf_data::{RawRecord, Sample, misc};
+use unwind_sim_recordings::import::Skip;
+use unwind_sim_recordings::view::MemoryView;
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::chain::{Addresses, Sink, Step};
+use unwind_sim_unwind::image::AddressSpace;
+use unwind_sim_unwind::memory::Copy;
+use unwind_sim_unwind::reason::Code;
+use unwind_sim_unwind::regs::{Reg, Regs};
+use unwind_sim_unwind::start::{FakeVariant, SampleRegs, Start, Variant};
+use unwind_sim_unwind::walk::{Place, walk};
+
+/// Samples looked at together.
+const GROUP: usize = 8;
+/// Bytes of a line of the processor's cache.
+const LINE: usize = 64;
+/// Bytes of a sample before its stack copy, as perf records them.
+const HEAD: usize = 320;
+/// Where the length of the copy most often is, counted from the end of a sample: before up to two
+/// fields of 8 bytes.
+const TAIL: usize = 24;
+/// Most bytes of a stack fetched before its walk.
+const FETCH_MAX: u64 = 4096;
+
+/// How stacks are to be walked.
+#[derive(Clone, Copy)]
+pub struct How<'a> {
+    /// The unwinder.
+    pub engine: &'a Engine,
+    /// The start; `None` for the one that the sample was taken with.
+    pub variant: Option<Variant>,
+    /// Bounds and memory.
+    pub setting: Setting,
+}
+
+/// Keeps pcs, which of them are exact, and the last sp.
+#[derive(Debug, Default)]
+struct Pcs {
+    pcs: Vec<u64>,
+    exact: Vec<u32>,
+    sp: u64,
+}
+
+impl Sink for Pcs {
+    const DETAIL: bool = false;
+    #[inline]
+    fn frame(&mut self, step: Step<'_>) {
+        if step.pc.is_instruction() {
+            self.exact.push(self.pcs.len() as u32);
+        }
+        self.pcs.push(step.pc.value());
+        self.sp = step.sp;
+    }
+}
+
+/// An unwinder at work on a recording.
+pub(super) struct Unwinding<'a> {
+    how: How<'a>,
+    /// By perf's register number.
+    table: [Option<Reg>; 64],
+    cache: Cache,
+    pcs: Pcs,
+    addresses: Addresses,
+    /// Bytes from rsp that walks of late have needed.
+    extent: u64,
+    /// Only the sample of this number, and how many came so far.
+    pub(super) only: Option<u64>,
+    /// How many more to take.
+    pub(super) left: u64,
+    pub(super) seen: u64,
+    pub(super) stacks: u64,
+    pub(super) skipped: BTreeMap<Skip, u64>,
+}
+
+impl<'a> Unwinding<'a> {
+    pub(super) fn new(how: How<'a>) -> Unwinding<'a> {
+        let mut table = [None; 64];
+        for (number, reg) in table.iter_mut().enumerate() {
+            *reg = match number as u32 {
+                regs::PERF_REG_X86_FLAGS => Some(Reg::Rflags),
+                regs::PERF_REG_X86_CS => Some(Reg::Cs),
+                number => regs::dwarf_number(number).and_then(Reg::from_dwarf),
+            };
+        }
+        Unwinding {
+            how,
+            table,
+            cache: Cache::new(),
+            pcs: Pcs::default(),
+            addresses: Addresses::default(),
+            extent: 0,
+            only: None,
+            left: u64::MAX,
+            seen: 0,
+            stacks: 0,
+            skipped: BTreeMap::new(),
+        }
+    }
+
+    /// Unwinds a batch.
+    pub(super) fn take<C: Consumer>(
+        &mut self,
+        file: &PerfFile<'_>,
+        batch: &Batch,
+        consumer: &mut C,
+    ) {
+        consumer.part(batch.number);
+        for entries in batch.entries.chunks(GROUP) {
+            let mut group: ArrayVec<(RawRecord<'_>, u32), GROUP> = ArrayVec::new();
+            for entry in entries {
+                match batch.raw(file, entry) {
+                    Some(raw) => group.push((raw, entry.task)),
+                    None => self.skip(Skip::Damaged),
+                }
+            }
+            self.fetch(&group);
+            for (raw, task) in &group {
+                let task = &batch.tasks[*task as usize];
+                if let Err(skip) = self.one(file, raw, task, consumer) {
+                    self.skip(skip);
+                }
+            }
+        }
+    }
+
+    fn skip(&mut self, why: Skip) {
+        *self.skipped.entry(why).or_default() += 1;
+    }
+
+    /// Touches what the walks of the group will most likely read: the fields before the stack
+    /// copy, its beginning, and its length behind it.
+    fn fetch(&self, group: &[(RawRecord<'_>, u32)]) {
+        let len = HEAD + self.extent.min(FETCH_MAX) as usize;
+        let mut sum = 0u8;
+        for (raw, _) in group {
+            let front = raw.body.get(..len).unwrap_or(raw.body);
+            sum = front.iter().step_by(LINE).fold(sum, |sum, byte| sum ^ byte);
+            sum ^= raw
+                .body
+                .len()
+                .checked_sub(TAIL)
+                .map_or(0, |at| raw.body[at]);
+        }
+        std::hint::black_box(sum);
+    }
+
+    fn one<C: Consumer>(
+        &mut self,
+        file: &PerfFile<'_>,
+        raw: &RawRecord<'_>,
+        task: &Task,
+        consumer: &mut C,
+    ) -> Result<(), Skip> {
+        let sample = file
+            .sample(raw)
+            .map_err(|_| Skip::Damaged)?
+            .ok_or(Skip::Damaged)?;
+        let (regs, stack) = self.registers_and_stack(&sample)?;
+        let number = self.seen;
+        self.seen += 1;
+        if self.left == 0 || self.only.is_some_and(|only| only != number) {
+            return Ok(());
+        }
+        self.left -= 1;
+        self.pcs.pcs.clear();
+        self.pcs.exact.clear();
+        let end = self.walk(&regs, stack, &task.space);
+        self.stacks += 1;
+        let (pcs, exact) = (&self.pcs.pcs[..], &self.pcs.exact[..]);
+        let time = sample.time().unwrap_or(0);
+        consumer.stack(&Taken {
+            task,
+            time,
+            pcs,
+            exact,
+            end,
+        });
+        Ok(())
+    }
+
+    /// The pcs of one sample's user stack, and the indexes of those that are exact.
+    pub(super) fn walk_sample(
+        &mut self,
+        sample: &Sample<'_>,
+        space: &AddressSpace,
+    ) -> Option<(&[u64], &[u32])> {
+        let (regs, stack) = self.registers_and_stack(sample).ok()?;
+        self.pcs.pcs.clear();
+        self.pcs.exact.clear();
+        if stack.is_empty() {
+            return None;
+        }
+        self.walk(&regs, stack, space);
+        Some((&self.pcs.pcs, &self.pcs.exact))
+    }
+
+    fn registers_and_stack<'b>(&self, sample: &Sample<'b>) -> Result<(Regs, &'b [u8]), Skip> {
+        let guest = [
+            misc::CPUMODE_GUEST_KERNEL,
+            misc::CPUMODE_GUEST_USER,
+            misc::CPUMODE_HYPERVISOR,
+        ];
+        if guest.contains(&sample.cpumode()) {
+            return Err(Skip::Guest);
+        }
+        let damaged = |_| Skip::Damaged;
+        let (user, stack) = match sample.user_regs_and_stack().map_err(damaged)? {
+            Some((user, stack)) => (user, stack.bytes),
+            None => {
+                let user = sample.user_regs().map_err(damaged)?;
+                (user.ok_or(Skip::NoRegisters)?, &[][..])
+            }
+        };
+        match user.abi {
+            RegsAbi::Bits64 => {}
+            RegsAbi::None => return Err(Skip::KernelThread),
+            RegsAbi::Bits32 => return Err(Skip::Bits32),
+            RegsAbi::Unknown(_) => return Err(Skip::UnknownAbi),
+        }
+        let mut regs = Regs::UNKNOWN;
+        for (number, value) in user.iter() {
+            if let Some(Some(reg)) = self.table.get(number as usize) {
+                regs.set(*reg, value);
+            }
+        }
+        match (regs.get(Reg::Rip), regs.get(Reg::Rsp)) {
+            (Some(_), Some(_)) => Ok((regs, stack)),
+            _ => Err(Skip::NoIpOrSp),
+        }
+    }
+
+    fn walk(&mut self, regs: &Regs, stack: &[u8], space: &AddressSpace) -> Code {
+        let setting = &self.how.setting;
+        let rsp = regs.rsp();
+        let memory = Copy::new(rsp, stack);
+        let memory = match setting.view {
+            MemoryView::Cpu => memory,
+            MemoryView::Copy(bytes) => memory.window(rsp, bytes),
+        };
+        let hardware = regs.is_hardware();
+        let start = match self.how.variant {
+            None | Some(Variant::Hardware) if hardware => Start::from_regs(*regs),
+            variant => {
+                let variant = variant.unwrap_or(Variant::Fake(FakeVariant::V5_2));
+                let regs = SampleRegs::hardware(*regs);
+                match regs.start(variant, setting.frame_pointer_kernel, &memory) {
+                    Ok(start) => start,
+                    Err(reason) => return reason.code(),
+                }
+            }
+        };
+        let place = Place {
+            space,
+            memory: &memory,
+        };
+        let Some(finder) = self.how.engine.finder() else {
+            let out = &mut self.addresses;
+            out.0.clear();
+            let end =
+                self.how
+                    .engine
+                    .addresses(&place, &start, &setting.limits, &mut self.cache, out);
+            self.pcs.pcs.extend_from_slice(&out.0);
+            self.pcs.exact.push(0);
+            return end.reason.code();
+        };
+        let end = walk(
+            finder,
+            &place,
+            &start,
+            &setting.limits,
+            &mut self.cache,
+            &mut self.pcs,
+        );
+        // A moving average; a wild sp counts as the most there is to fetch.
+        let used = self.pcs.sp.wrapping_sub(rsp).min(FETCH_MAX);
+        self.extent = (self.extent * 15 + used) / 16;
+        end.reason.code()
+    }
+}

@@ -1,0 +1,562 @@
+//! The observer that holds every row against the shadow stack at every instruction.
+//!
+//! An outcome is not computed again where nothing changed that it hangs on: the same claims, the
+//! same frame, and no instruction in between that may have written a register or slot which the
+//! claims name. With `elide` off everything is computed, and the report has to be the same.
+
+mod calls;
+mod process;
+mod slots;
+
+use super::claim::{self, Claim, Judged, Parts};
+use super::code::{Behind, Code, NO_STORES, NONE, Tables, UNWINDERS_MAX};
+use super::findings::{self, Check, Finding, Findings};
+use super::frames::{outer, top, wrong_in};
+use super::images::Images;
+use super::marks::Marks;
+use super::memory::MemoryUse;
+use super::places::{PlaceId, Places};
+use super::stores::{Collector, Hit, SlotStores};
+use super::walks::{Disagreement, Walks};
+use super::work::Work;
+use crate::check::{Contradiction, Subject};
+use crate::diagnose::frame_pointer_cause;
+use crate::engine::{Engine, Setting};
+use slots::Site;
+use unwind_sim_emulator::machine::{BlockId, Executed};
+use unwind_sim_emulator::{Observer, State};
+use unwind_sim_record::registers::live_registers;
+use unwind_sim_unwind::cache::{Cache, TableKind};
+use unwind_sim_unwind::image::{self, ImageId};
+use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::truth::{Cpu, Held, Insn, Stats, Suspended, Tracker, Truth};
+use unwind_sim_unwind::walk::Finder;
+
+/// What one unwinder came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// Instructions at which its row was checked.
+    pub checked: u64,
+    /// Instructions at which something was wrong, of any class.
+    pub wrong: u64,
+    /// Those at which only the loss of a derived table was.
+    pub lost: u64,
+    /// Those whose row describes the frame that is jumped to.
+    pub target: u64,
+    /// Calls at which its row was checked, at the return address - 1.
+    pub calls: u64,
+    /// Calls at which something was wrong.
+    pub calls_wrong: u64,
+    /// The same, at the return address.
+    pub calls_wrong_at_return: u64,
+    /// Walks, and those that were not right.
+    pub walks: u64,
+    /// Walks whose chain was wrong.
+    pub walks_wrong: u64,
+    /// Distinct rows that executed instructions met.
+    pub rows: u64,
+}
+
+/// A run's results.
+#[derive(Debug)]
+pub struct Results {
+    /// By unwinder.
+    pub tallies: Vec<Tally>,
+    /// What is wrong.
+    pub findings: Vec<Finding>,
+    /// Walks that contradict the check of single frames: our bugs.
+    pub disagreements: Vec<Disagreement>,
+    /// Instructions executed.
+    pub instructions: u64,
+    /// What the shadow stack saw.
+    pub truth: Stats,
+    /// Distinct addresses that were executed.
+    pub addresses: u64,
+    /// The same, one by one.
+    pub(super) executed: Marks<PlaceId>,
+    /// Where findings and stores are.
+    pub places: Places,
+    /// Stores into slots that a frame is to go back by.
+    pub stores: SlotStores,
+    /// What it takes to know that, the machine's decoded code apart.
+    pub memory: MemoryUse,
+    /// How much of it had to be computed.
+    pub work: Work,
+}
+
+/// The observer.
+pub struct Checker<'a> {
+    engines: &'a [Engine],
+    finders: Vec<&'a dyn Finder>,
+    /// Which engine each finder is.
+    caches: Vec<Cache>,
+    images: Images,
+    /// What is mapped of them.
+    space: image::AddressSpace,
+    places: Places,
+    tracker: Tracker,
+    /// What was seen of programs before the last `execve`.
+    earlier: Stats,
+    suspended: Suspended,
+    code: Code,
+    rows: Vec<Marks<ImageId>>,
+    findings: Findings,
+    walks: Walks,
+    elide: bool,
+    /// The last outcome: of which claims, what was wrong by unwinder, and with which of them
+    /// something was, a bit for each.
+    last_set: u32,
+    judged: [Judged; UNWINDERS_MAX],
+    wrong: u8,
+    /// What changed since.
+    changed: Parts,
+    /// What the last outcome depends on, and the lowest stack slot that any claim reads.
+    depends: Parts,
+    lowest_slot: u64,
+    /// The instruction that is being executed.
+    index: u32,
+    class: Insn,
+    before: Cpu,
+    rax: u64,
+    /// The live slots that it is about to store into.
+    hits: Vec<Hit>,
+    stores: Collector,
+    /// The unwinder by whose rows registers are saved: the first that carries all of them.
+    carries_all: Option<usize>,
+    /// By frame of the tracker, where it was called.
+    sites: Vec<Site>,
+    tallies: [Tally; UNWINDERS_MAX],
+    work: Work,
+    checked: u64,
+    number: u64,
+    next_walk: u64,
+}
+
+/// A walk of the whole stack is taken every so many instructions.
+const WALK_EVERY: u64 = 997;
+/// For each so many frames, the next walk comes that much later: so the cost of an instruction
+/// does not depend on the depth of the stack.
+const WALK_FRAMES: u64 = 64;
+
+/// Bytes of compiled rows of one unwinder at which they are forgotten. Rows are needed where code is
+/// new and for walks, and there only those of a few functions.
+const CACHE_MAX: usize = 128 << 10;
+
+impl<'a> Checker<'a> {
+    /// Of programs whose images `images` finds. All `engines` have to read tables.
+    pub fn new(engines: &'a [Engine], images: Images, setting: Setting, elide: bool) -> Self {
+        let finders: Vec<_> = engines.iter().filter_map(Engine::finder).collect();
+        Checker {
+            images,
+            caches: finders.iter().map(|_| Cache::new()).collect(),
+            rows: finders.iter().map(|_| Marks::new()).collect(),
+            walks: Walks::new(setting),
+            carries_all: finders.iter().position(|finder| {
+                let carried = finder.carries();
+                Reg::CALLEE_SAVED.iter().all(|&reg| carried.contains(reg))
+            }),
+            engines,
+            finders,
+            space: image::AddressSpace::new(),
+            places: Places::default(),
+            tracker: Tracker::root(&Cpu::default(), 0),
+            earlier: Stats::default(),
+            suspended: Suspended::new(),
+            code: Code::new(),
+            findings: Findings::new(),
+            elide,
+            last_set: NONE,
+            judged: [Judged::NOTHING; UNWINDERS_MAX],
+            wrong: 0,
+            changed: claim::ALL,
+            depends: 0,
+            lowest_slot: 0,
+            index: 0,
+            class: Insn::Other,
+            before: Cpu::default(),
+            rax: 0,
+            hits: Vec::new(),
+            stores: Collector::default(),
+            sites: Vec::new(),
+            tallies: [Tally::default(); UNWINDERS_MAX],
+            work: Work::default(),
+            checked: 0,
+            number: 0,
+            next_walk: WALK_EVERY,
+        }
+    }
+
+    /// What came of it, and the images that are mapped at the end.
+    pub fn finish(self) -> (Results, image::AddressSpace) {
+        let mut tallies = self.tallies[..self.finders.len()].to_vec();
+        let found = self.findings.finish();
+        for (which, tally) in tallies.iter_mut().enumerate() {
+            tally.checked = self.checked;
+            tally.rows = self.rows[which].count();
+            (tally.walks, tally.walks_wrong) = self.walks.tally(which);
+            (tally.lost, tally.target) = (found.lost[which], found.target[which]);
+        }
+        let mut memory = self.code.memory();
+        memory.findings = self.findings.bytes();
+        memory.rows = self.caches.iter().map(Cache::bytes).sum();
+        let rows = self.rows.iter().map(Marks::bytes);
+        memory.met += rows.sum::<usize>() + self.places.bytes();
+        let executed = self.code.into_addresses();
+        let results = Results {
+            tallies,
+            disagreements: self.walks.finish(),
+            findings: found.all,
+            instructions: self.number,
+            truth: self.earlier.plus(self.tracker.stats()),
+            addresses: executed.count(),
+            executed,
+            places: self.places,
+            stores: self.stores.finish(),
+            memory,
+            work: self.work,
+        };
+        (results, self.space)
+    }
+
+    #[cold]
+    fn look_up(&mut self, state: &State, insn: &Executed) {
+        for cache in &mut self.caches {
+            if cache.bytes() > CACHE_MAX {
+                cache.forget_units();
+            }
+        }
+        let mut tables = Tables {
+            finders: &self.finders,
+            caches: &mut self.caches,
+            space: &self.space,
+            rows: &mut self.rows,
+        };
+        let place = self.places.at(&self.space, insn.rip);
+        self.code.look_up(state, insn, place, &mut tables);
+    }
+
+    /// Checks the innermost frame at the instruction that is next, whose outcome is not known.
+    /// False if there is nothing to check.
+    #[inline(never)]
+    fn judge(&mut self, state: &State, rip: u64, set: u32) -> bool {
+        // Nothing is known until proven otherwise.
+        self.last_set = NONE;
+        let (Some(held), Some(known)) = (self.tracker.frames().last(), self.code.set(set)) else {
+            // At the root, which has no caller.
+            self.judged = [Judged::NOTHING; UNWINDERS_MAX];
+            return false;
+        };
+        if self.tracker.in_doubt() {
+            self.judged = [Judged::NOTHING; UNWINDERS_MAX];
+            return false;
+        }
+        let gpr = |number| state.gpr(number);
+        let same_slots = self.elide && self.changed & (claim::FRAME | claim::SLOTS) == 0;
+        self.wrong = 0;
+        self.work.frames += 1;
+        self.lowest_slot = held.slot;
+        for which in 0..self.finders.len() {
+            let number = known.claims[which];
+            let last = &self.judged[which];
+            let claim = self.code.claim(number);
+            let is_known =
+                self.elide && last.claim == number && self.changed & claim.depends() == 0;
+            match claim {
+                _ if is_known => {}
+                Claim::Simple(simple) => {
+                    let before = self.code.claim(last.claim);
+                    let outcome = match (known.part_of[which], before) {
+                        (Some((other, part)), _) if self.elide => {
+                            self.judged[usize::from(other)].part(part)
+                        }
+                        (_, Claim::Simple(before)) if same_slots => {
+                            self.work.parts += 1;
+                            let before = (before, last, self.changed);
+                            simple.judge_again(&gpr, &state.memory, held, before)
+                        }
+                        _ => {
+                            self.work.whole += 1;
+                            simple.judge(&gpr, &state.memory, held)
+                        }
+                    };
+                    self.judged[which].set(number, simple, outcome);
+                }
+                Claim::Missing => {
+                    self.judged[which] = Judged::without_cfa(number, claim::NOTHING);
+                }
+                Claim::Slow => self.judged[which] = Judged::NOTHING,
+            }
+            let judged = &self.judged[which];
+            self.lowest_slot = self.lowest_slot.min(judged.lowest);
+            self.wrong |= u8::from(judged.wrong != 0) << which;
+        }
+        self.depends = known.depends;
+        if known.has_slow {
+            self.judge_slow(state, rip, set);
+        } else if self.elide {
+            self.last_set = set;
+        }
+        true
+    }
+
+    /// The claims that have another shape than the common one.
+    #[cold]
+    fn judge_slow(&mut self, state: &State, rip: u64, set: u32) {
+        let (Some(&held), Some(&known)) = (self.tracker.frames().last(), self.code.set(set)) else {
+            return;
+        };
+        for which in 0..self.finders.len() {
+            if *self.code.claim(known.claims[which]) == Claim::Slow {
+                let wrong = wrong_in(&self.contradictions(state, rip, &held, which));
+                self.judged[which] = Judged::without_cfa(NONE, wrong);
+                self.wrong |= u8::from(wrong != 0) << which;
+            }
+        }
+    }
+
+    /// Something is wrong at the instruction that is next.
+    #[inline]
+    fn count(&mut self, state: &State, insn: &Executed, place: u32) {
+        let activation = self.activation(self.tracker.frames().len().checked_sub(1));
+        let mut left = self.wrong;
+        while left != 0 {
+            let which = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let wrong = self.judged[which].wrong;
+            let check = (which, Check::Instruction);
+            let now = (activation, self.number);
+            let again = self.findings.again(place, check, wrong, now);
+            let is_wrong = match again {
+                Some(is_wrong) => is_wrong,
+                None => self.add(state, insn, which),
+            };
+            self.tallies[which].wrong += u64::from(is_wrong);
+        }
+    }
+
+    /// What is wrong is new here.
+    #[cold]
+    #[inline(never)]
+    fn add(&mut self, state: &State, insn: &Executed, which: usize) -> bool {
+        let (Some(&held), Some(known)) =
+            (self.tracker.frames().last(), self.code.known(insn.index))
+        else {
+            return false;
+        };
+        let mut last = known.findings;
+        let found = self.contradictions(state, insn.rip, &held, which);
+        let site = findings::Site {
+            place: self.places.at(&self.space, insn.rip),
+            address: insn.rip,
+            activation: self.activation(self.tracker.frames().len().checked_sub(1)),
+            number: self.number,
+        };
+        if found.is_empty() {
+            self.walks.disagree(which, &site, "the quick check");
+        }
+        let check = (which, Check::Instruction);
+        let wrong = self.judged[which].wrong;
+        let is_wrong = self.findings.add(&mut last, wrong, check, site, &found);
+        if let Some(known) = self.code.known(insn.index) {
+            known.findings = last;
+        }
+        is_wrong
+    }
+
+    /// What the one-frame check says of the innermost frame.
+    #[cold]
+    fn contradictions(
+        &mut self,
+        state: &State,
+        rip: u64,
+        held: &Held,
+        which: usize,
+    ) -> Vec<Contradiction> {
+        let live = live_registers(state, rip);
+        let truth = Truth::Known(vec![top(&state.cpu_at(rip), held.cfa), outer(held, 0)]);
+        let subject = Subject {
+            space: &self.space,
+            memory: &state.memory,
+            truth: &truth,
+            live: &live,
+        };
+        let mut found = subject.check_frame(self.finders[which], 0, &mut self.caches[which]);
+        for contradiction in &mut found {
+            let row = contradiction.row.as_ref();
+            if row.is_some_and(|row| row.source.table == TableKind::FramePointer)
+                && let Some(code) = frame_pointer_cause(&subject, 0)
+            {
+                contradiction.code = code;
+            }
+        }
+        found
+    }
+
+    fn walk(&mut self, state: &State, rip: u64) {
+        let depth = self.tracker.frames().len() as u64;
+        self.next_walk = self.number + WALK_EVERY * depth.div_ceil(WALK_FRAMES).max(1);
+        if self.tracker.in_doubt() {
+            return;
+        }
+        let truth = self.tracker.truth(&state.cpu_at(rip));
+        let live = live_registers(state, rip);
+        let subject = Subject {
+            space: &self.space,
+            memory: &state.memory,
+            truth: &truth,
+            live: &live,
+        };
+        let found = self.walks.take(
+            self.engines,
+            &subject,
+            &mut self.caches,
+            &self.judged.map(|judged| judged.wrong),
+            (self.number, self.places.at(&self.space, rip)),
+        );
+        for (which, contradiction) in found {
+            let depth = self.tracker.frames().len().checked_sub(1);
+            let site = findings::Site {
+                place: self
+                    .places
+                    .at(&self.space, contradiction.pc.symbol_address()),
+                address: contradiction.pc.value(),
+                activation: self.activation(depth.and_then(|d| d.checked_sub(contradiction.frame))),
+                number: self.number,
+            };
+            self.findings.walked(which, site, &contradiction);
+        }
+    }
+}
+
+impl Observer for Checker<'_> {
+    #[inline]
+    fn enter(&mut self, _: &State, block: Option<BlockId>, operations: usize) {
+        self.code.enter(block, operations);
+    }
+
+    #[inline]
+    fn before(&mut self, state: &State, insn: &Executed) {
+        let known = match self.code.known(insn.index) {
+            Some(known) if known.claims != NONE => known,
+            _ => {
+                self.look_up(state, insn);
+                match self.code.known(insn.index) {
+                    Some(known) => known,
+                    None => return,
+                }
+            }
+        };
+        let (set, writes, stores) = (known.claims, known.writes, known.stores());
+        let findings = known.findings;
+        self.class = known.class;
+        self.index = insn.index;
+        let same = set == self.last_set && self.changed & self.depends == 0;
+        if same || self.judge(state, insn.rip, set) {
+            self.checked += 1;
+            if self.wrong != 0 {
+                self.count(state, insn, findings);
+            }
+        }
+        if self.number >= self.next_walk {
+            self.walk(state, insn.rip);
+        }
+        self.changed = writes;
+        if stores != NO_STORES {
+            self.about_to_store(state, set, stores);
+        } else if writes & claim::RSP != 0 {
+            // A push, and what it hits if a claim names a slot that is not in use.
+            let rsp = state.gpr(4);
+            if self.lowest_slot < rsp {
+                self.changed |= claim::SLOTS;
+                if matches!(self.class, Insn::Push | Insn::Pushf | Insn::Call { .. }) {
+                    self.store(state, set, rsp.saturating_sub(8)..rsp);
+                }
+            }
+        }
+        if !matches!(
+            self.class,
+            Insn::Other | Insn::Pop | Insn::Jump | Insn::Breakpoint
+        ) {
+            self.before = state.cpu_at(insn.rip);
+            self.rax = state.gpr(0);
+        }
+    }
+
+    #[inline]
+    fn after(&mut self, state: &State, insn: &Executed, next: u64) {
+        // The kernel has not written yet.
+        if !self.hits.is_empty() && self.class != Insn::Syscall {
+            self.stored(state, insn.rip);
+        }
+        self.number += 1;
+        // The kernel has not answered a call yet.
+        if self.class != Insn::Syscall && !self.tracker.step_quick(self.class, state.gpr(4)) {
+            self.step_slow(state, self.class, next);
+        }
+    }
+}
+
+impl Checker<'_> {
+    fn step_slow(&mut self, state: &State, class: Insn, next: u64) {
+        if self.stores.is_waiting() {
+            self.returned(class, next);
+        }
+        let frames = self.tracker.frames();
+        let top = frames.last().map(|held| (frames.len(), held.slot, held.pc));
+        let function = self.activation(frames.len().checked_sub(1));
+        let (before, stacks) = (*self.tracker.stats(), self.tracker.stacks().count());
+        let after = state.cpu_at(next);
+        let mut world = &state.memory;
+        self.tracker.step(
+            class,
+            &self.before,
+            self.rax,
+            &after,
+            &mut self.suspended,
+            &mut world,
+        );
+        let frames = self.tracker.frames();
+        if top != frames.last().map(|held| (frames.len(), held.slot, held.pc)) {
+            self.changed = claim::ALL;
+        }
+        let stats = self.tracker.stats();
+        let departures = &mut self.findings.departures;
+        let number = self.number.saturating_sub(1);
+        let switches = stats.switches != before.switches;
+        match class {
+            Insn::MoveSp => {
+                let stacks = self.tracker.stacks().count() != stacks;
+                if switches || stacks || stats.dropped != before.dropped {
+                    departures.load(function, number);
+                }
+            }
+            Insn::Ret | Insn::JumpIndirect => {
+                let rewritten = stats.rewritten != before.rewritten;
+                if switches || rewritten || departures.is_leaving(number) {
+                    departures.leave(function, &after);
+                }
+            }
+            _ => {}
+        }
+        if let Insn::Call { .. } = class {
+            let Some(known) = self.code.known(self.index).copied() else {
+                return;
+            };
+            let behind = self.code.returns.get(known.behind() as usize);
+            self.note_site(behind.map_or(NONE, |behind| behind.inside));
+            self.check_call(state, &known);
+            if let Some(Behind { seen, .. }) = self.code.returns.get_mut(known.behind() as usize)
+                && !*seen
+            {
+                *seen = true;
+                self.next_walk = 0;
+            }
+        }
+        if switches {
+            self.next_walk = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

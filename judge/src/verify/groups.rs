@@ -1,0 +1,139 @@
+//! Findings with one cause: the same row of the same function, wrong in the same way; or code
+//! without a row that was linked into several images.
+
+use super::checker::Results;
+use super::findings::{Check, Finding};
+use super::listing;
+use super::places::Places;
+use crate::check::Class;
+use std::collections::BTreeMap;
+use unwind_sim_recordings::names::Location;
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::reason::{Code, Reason};
+
+/// Findings with one cause.
+#[derive(Debug)]
+pub struct Group<'a> {
+    /// Which unwinder of the run.
+    pub unwinder: usize,
+    /// What they say about the table.
+    pub class: Class,
+    /// By which check.
+    pub check: Check,
+    /// The code.
+    pub code: Code,
+    /// Where the first of them is.
+    pub place: Location,
+    /// How often, all together.
+    pub count: u64,
+    /// In order of their addresses.
+    pub findings: Vec<&'a Finding>,
+    /// The images that they are in, in the order in which they were met.
+    pub images: Vec<String>,
+}
+
+impl Group<'_> {
+    /// The one that was met first.
+    pub fn first(&self) -> Option<&Finding> {
+        self.findings.iter().copied().min_by_key(|f| f.first)
+    }
+}
+
+/// Where a finding is.
+pub fn location(finding: &Finding, places: &Places) -> Location {
+    match finding.contradiction.pc {
+        CodeAddress::Instruction(address) => places.location(finding.place, address),
+        CodeAddress::Return(address) => places.caller(finding.place, address),
+    }
+}
+
+/// All groups: by unwinder and class, the most frequent first.
+pub fn groups(results: &Results) -> Vec<Group<'_>> {
+    let mut groups: BTreeMap<_, Vec<&Finding>> = BTreeMap::new();
+    for finding in &results.findings {
+        let place = location(finding, &results.places);
+        let contradiction = &finding.contradiction;
+        let row = contradiction.row.as_ref();
+        let row = row.map(|row| (row.source.unit_offset, row.source.row_offset));
+        // Of a format that cannot hold it, what it cannot hold is the cause.
+        let (function, lost) = match contradiction.reason {
+            Some(Reason::NotHeld { what }) => (None, Some(what)),
+            _ => (place.function, None),
+        };
+        let key = (
+            (finding.unwinder, finding.check, finding.code.as_str()),
+            (contradiction.class(), finding.reg as u8),
+            (place.image, results.places.image(finding.place)),
+            (function, row, lost),
+        );
+        groups.entry(key).or_default().push(finding);
+    }
+    let mut out: Vec<Group<'_>> = Vec::new();
+    let mut by_code = BTreeMap::new();
+    for ((.., (function, ..)), findings) in groups {
+        let Some(group) = group(findings, &results.places) else {
+            continue;
+        };
+        let key = linked_code(&group, results).map(|code| {
+            let group = (group.unwinder, group.check, group.code.as_str());
+            (group, function, code)
+        });
+        let next = out.len();
+        match key.map(|key| *by_code.entry(key).or_insert(next)) {
+            Some(known) if known != next => merge(&mut out[known], group, &results.places),
+            _ => out.push(group),
+        }
+    }
+    let order = |g: &Group<'_>| (g.unwinder, g.class, g.check, std::cmp::Reverse(g.count));
+    out.sort_by_key(order);
+    out
+}
+
+fn group<'a>(findings: Vec<&'a Finding>, places: &Places) -> Option<Group<'a>> {
+    let first = findings.iter().copied().min_by_key(|f| f.first)?;
+    let place = location(first, places);
+    Some(Group {
+        unwinder: first.unwinder,
+        class: first.contradiction.class(),
+        check: first.check,
+        code: first.code,
+        count: findings.iter().map(|f| f.count).sum(),
+        findings,
+        images: place.image.iter().cloned().collect(),
+        place,
+    })
+}
+
+fn merge<'a>(known: &mut Group<'a>, group: Group<'a>, places: &Places) {
+    let is_earlier = group.first().map(|f| f.first) < known.first().map(|f| f.first);
+    if is_earlier {
+        known.place = group.place;
+    }
+    known.count += group.count;
+    known.findings.extend(group.findings);
+    known.findings.sort_by_key(|f| (f.address, f.place));
+    known.images = images(&known.findings, places);
+}
+
+/// The images that findings are in, in the order in which they were met.
+fn images(findings: &[&Finding], places: &Places) -> Vec<String> {
+    let mut met = findings.to_vec();
+    met.sort_by_key(|f| f.first);
+    let mut images = Vec::new();
+    for finding in met {
+        let image = location(finding, places).image;
+        images.extend(image.filter(|image| !images.contains(image)));
+    }
+    images
+}
+
+/// The instructions from the first finding on, without addresses and constants, if there is no row
+/// for them: start files and the like are the same code in every image they are linked into.
+fn linked_code(group: &Group<'_>, results: &Results) -> Option<Vec<u64>> {
+    let first = group.first()?;
+    let is_missing = matches!(first.contradiction.reason, Some(Reason::NoRow { .. }));
+    (is_missing && group.class == Class::Wrong).then(|| listing::shape(results, first))?
+}
+
+#[cfg(test)]
+mod tests;

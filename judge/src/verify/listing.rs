@@ -1,0 +1,172 @@
+//! The instructions around a finding, decoded from where instructions are known to begin.
+
+use super::checker::Results;
+use super::findings::Finding;
+use crate::disassembly::instruction;
+use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
+use std::fmt::Write as _;
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::image::{Image, Mapping};
+use unwind_sim_unwind::truth::INSN_BYTES_MAX;
+
+/// Instructions shown before and behind the one concerned.
+const AROUND: usize = 2;
+/// Bytes that are decoded from the start of a function or row.
+const DECODED_MAX: u64 = 1 << 16;
+/// Instructions that make up the shape of code.
+const SHAPE: usize = 4;
+/// Shortest and longest call.
+const CALL_BYTES: std::ops::RangeInclusive<u64> = 2..=8;
+
+/// Code of an image.
+struct Code<'a> {
+    results: &'a Results,
+    finding: &'a Finding,
+    mapping: &'a Mapping,
+    image: &'a Image,
+}
+
+impl<'a> Code<'a> {
+    fn of(results: &'a Results, finding: &'a Finding) -> Option<Code<'a>> {
+        let mapping = results.places.mapping(finding.place)?;
+        Some(Code {
+            results,
+            finding,
+            mapping,
+            image: mapping.image.as_ref()?,
+        })
+    }
+
+    /// The instructions from `svma` on, as long as the bytes make sense.
+    fn decode(&self, svma: u64, bytes: usize) -> impl Iterator<Item = Instruction> {
+        let bytes = self.image.text_bytes(svma, bytes);
+        let mut decoder = Decoder::with_ip(64, bytes, svma, DecoderOptions::NONE);
+        std::iter::from_fn(move || decoder.can_decode().then(|| decoder.decode()))
+            .take_while(|insn| !insn.is_invalid())
+    }
+
+    /// The instruction at `svma`.
+    fn at(&self, svma: u64) -> Option<Instruction> {
+        self.decode(svma, INSN_BYTES_MAX).next()
+    }
+
+    /// The instruction as text, with the process's addresses, not the file's.
+    fn text(&self, insn: &Instruction) -> String {
+        let bytes = self.image.text_bytes(insn.ip(), insn.len());
+        let address = insn.ip().wrapping_add(self.mapping.bias);
+        instruction(&Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode())
+    }
+
+    fn is_executed(&self, svma: u64) -> bool {
+        let address = svma.wrapping_add(self.mapping.bias);
+        self.results.executed.contains(self.finding.place, address)
+    }
+
+    /// The executed instruction that ends at `svma`.
+    fn executed_before(&self, svma: u64) -> Option<Instruction> {
+        let starts = (1..=INSN_BYTES_MAX as u64).map(|len| svma.wrapping_sub(len));
+        let mut insns = starts.filter_map(|at| self.at(at).filter(|_| self.is_executed(at)));
+        insns.find(|insn| insn.next_ip() == svma)
+    }
+
+    /// Where decoding may begin to come to `svma`: the start of the row, or of the function.
+    fn anchors(&self, svma: u64) -> impl Iterator<Item = u64> {
+        let row = self.finding.contradiction.row.as_ref();
+        let row = row.map(|row| row.source.start);
+        let function = self.image.symbol(svma).map(|symbol| symbol.address);
+        let anchors = [function, row].into_iter().flatten();
+        anchors.filter(move |&at| at <= svma && svma - at <= DECODED_MAX)
+    }
+
+    /// The instructions up to one that begins, or ends, at `svma`.
+    fn up_to(&self, svma: u64) -> Vec<Instruction> {
+        let mut found = self.anchors(svma).find_map(|anchor| {
+            let bytes = (svma - anchor) as usize;
+            let insns: Vec<_> = self.decode(anchor, bytes).collect();
+            let is_whole = insns.last().map_or(anchor, Instruction::next_ip) == svma;
+            is_whole.then_some(insns)
+        });
+        let chain = found.get_or_insert_with(|| {
+            let mut chain = Vec::new();
+            let mut at = svma;
+            while let Some(insn) = self.executed_before(at).filter(|_| chain.len() <= AROUND) {
+                at = insn.ip();
+                chain.push(insn);
+            }
+            chain.reverse();
+            chain
+        });
+        std::mem::take(chain)
+    }
+
+    /// The call that ends at `svma`: one that was executed, or is decoded on the way there, or
+    /// else whatever call the bytes may be.
+    fn call_before(&self, svma: u64) -> Option<Instruction> {
+        let decoded = || self.up_to(svma).pop();
+        let guessed = || {
+            let mut starts = CALL_BYTES.filter_map(|len| self.at(svma.wrapping_sub(len)));
+            starts.find(|insn| insn.next_ip() == svma && is_call(insn))
+        };
+        let known = self.executed_before(svma).or_else(decoded);
+        known.filter(is_call).or_else(guessed)
+    }
+
+    /// The instruction that the finding is of.
+    fn concerned(&self) -> Option<Instruction> {
+        let svma = self.mapping.svma(self.finding.address);
+        match self.finding.contradiction.pc {
+            CodeAddress::Return(_) => self.call_before(svma),
+            CodeAddress::Instruction(_) => self.at(svma),
+        }
+    }
+}
+
+fn is_call(insn: &Instruction) -> bool {
+    insn.is_call_near() || insn.is_call_near_indirect()
+}
+
+/// The instructions around a finding, the one concerned marked and pointed at.
+pub fn listing(out: &mut String, results: &Results, finding: &Finding) {
+    let Some(code) = Code::of(results, finding) else {
+        return;
+    };
+    let Some(concerned) = code.concerned() else {
+        return;
+    };
+    let mut insns = code.up_to(concerned.ip());
+    let at = insns.len();
+    let behind = INSN_BYTES_MAX * (AROUND + 1);
+    insns.extend(code.decode(concerned.ip(), behind).take(AROUND + 1));
+    let from = at.saturating_sub(AROUND);
+    for (index, insn) in insns.iter().enumerate().skip(from) {
+        let line = code.text(insn);
+        let mark = if index == at { '>' } else { ' ' };
+        let address = insn.ip().wrapping_add(code.mapping.bias);
+        let _ = writeln!(out, "      {mark} {address:>12x}  {line}");
+        if index == at {
+            let _ = writeln!(out, "        {:12}  {}", "", "^".repeat(line.len()));
+        }
+    }
+}
+
+/// The instructions from a finding on, without addresses and constants.
+pub(super) fn shape(results: &Results, finding: &Finding) -> Option<Vec<u64>> {
+    let code = Code::of(results, finding)?;
+    let concerned = code.concerned()?;
+    let insns = code.decode(concerned.ip(), INSN_BYTES_MAX * SHAPE);
+    Some(insns.take(SHAPE).flat_map(|insn| shape_of(&insn)).collect())
+}
+
+fn shape_of(insn: &Instruction) -> Vec<u64> {
+    let operands = (0..insn.op_count()).map(|operand| match insn.op_kind(operand) {
+        OpKind::Register => insn.op_register(operand) as u64,
+        OpKind::Memory => (insn.memory_base() as u64) << 32 | insn.memory_index() as u64,
+        kind => 1 << 63 | kind as u64,
+    });
+    std::iter::once(insn.code() as u64)
+        .chain(operands)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

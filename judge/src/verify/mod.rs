@@ -1,0 +1,39 @@
+//! `verify`: a program runs in the emulated machine, and every row of every table is held against
+//! the shadow stack at every executed instruction.
+//!
+//! Three checks (`checker`): the row of the innermost frame at each instruction; the row of the
+//! caller at each call, with what a walk has there; and walks of the whole stack. A check is
+//! skipped only where its outcome cannot have changed.
+
+mod checker;
+mod claim;
+mod code;
+mod departures;
+mod findings;
+#[cfg(any(test, feature = "fixture"))]
+#[doc(hidden)]
+pub mod fixture;
+mod frames;
+pub mod groups;
+mod images;
+pub mod listing;
+mod log;
+mod marks;
+mod memory;
+mod numbered;
+mod places;
+mod run;
+mod stores;
+mod walks;
+mod work;
+
+pub use checker::{Checker, Results, Tally};
+pub use code::UNWINDERS_MAX;
+pub use findings::{Check, Finding};
+pub use images::Images;
+pub use memory::MemoryUse;
+pub use places::{NOWHERE, PlaceId, Places};
+pub use run::{Request, Run, VerifyError, run, unexpected};
+pub use stores::{Slot, SlotStore, SlotStores, Writer};
+pub use walks::Disagreement;
+pub use work::Work;

@@ -1,0 +1,199 @@
+//! What was mapped where an address was met: an address belongs to the image that was there at the
+//! time, whatever is mapped there later.
+
+use super::memory::list_bytes;
+use crate::hex::hex_bytes;
+use hashbrown::HashMap;
+use std::ops::Range;
+use unwind_sim_recordings::names::Location;
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::image::{AddressSpace, ImageId, Mapping};
+
+/// Number of a place.
+pub type PlaceId = u32;
+/// No mapping.
+pub const NOWHERE: PlaceId = PlaceId::MAX;
+
+/// Images at their addresses, and executable memory without an image, from when it was mapped until
+/// it was unmapped.
+#[derive(Debug, Default)]
+pub struct Places {
+    all: Vec<Mapping>,
+    images: HashMap<(ImageId, u64), PlaceId>,
+    /// Memory without an image that is mapped now.
+    bare: Vec<(Range<u64>, PlaceId)>,
+}
+
+impl Places {
+    /// The place of `address` in `space`, which is what is mapped now.
+    pub(super) fn at(&mut self, space: &AddressSpace, address: u64) -> PlaceId {
+        let Some(mapping) = space.find(address) else {
+            return NOWHERE;
+        };
+        let Some(image) = &mapping.image else {
+            let mut bare = self.bare.iter();
+            let bare = bare.find(|(range, _)| range.contains(&address));
+            return bare.map_or(NOWHERE, |(_, id)| *id);
+        };
+        let next = self.all.len() as PlaceId;
+        let key = (image.id(), mapping.bias);
+        let id = *self.images.entry(key).or_insert(next);
+        if id == next {
+            self.all.push(mapping.clone());
+        }
+        id
+    }
+
+    /// `mapping` was mapped in place of what was there.
+    pub(super) fn mapped(&mut self, mapping: &Mapping) {
+        self.unmapped(&mapping.range);
+        if mapping.image.is_none() {
+            let id = self.all.len() as PlaceId;
+            self.all.push(mapping.clone());
+            self.bare.push((mapping.range.clone(), id));
+        }
+    }
+
+    /// Is this range memory that has been mapped since it was executable for the first time?
+    pub(super) fn is_bare(&self, range: &Range<u64>) -> bool {
+        let mut bare = self.bare.iter();
+        bare.any(|(r, _)| r.start <= range.start && range.end <= r.end)
+    }
+
+    /// Nothing of what was in `range` is mapped there any more.
+    pub(super) fn unmapped(&mut self, range: &Range<u64>) {
+        let cut = |(bare, id): (Range<u64>, PlaceId)| {
+            let left = bare.start..bare.end.min(range.start);
+            let right = bare.start.max(range.end)..bare.end;
+            let parts = [left, right].into_iter().filter(|part| !part.is_empty());
+            parts.map(move |part| (part, id))
+        };
+        self.bare = self.bare.drain(..).flat_map(cut).collect();
+    }
+
+    /// Nothing is mapped any more.
+    pub(super) fn clear(&mut self) {
+        self.bare.clear();
+    }
+
+    /// What was mapped there.
+    pub fn mapping(&self, id: PlaceId) -> Option<&Mapping> {
+        self.all.get(id as usize)
+    }
+
+    /// The first place of the same image.
+    pub(super) fn image(&self, id: PlaceId) -> PlaceId {
+        let image = |mapping: &Mapping| mapping.image.as_ref().map(|image| image.id());
+        let Some(wanted) = self.mapping(id).and_then(image) else {
+            return id;
+        };
+        let first = self.all.iter().position(|m| image(m) == Some(wanted));
+        first.map_or(id, |first| first as PlaceId)
+    }
+
+    /// The build id of the image, in hex.
+    pub fn build_id(&self, id: PlaceId) -> Option<String> {
+        let image = self.mapping(id)?.image.as_ref()?;
+        let bytes = image.build_id();
+        (!bytes.is_empty()).then(|| hex_bytes(bytes))
+    }
+
+    /// Function, offset and image of an address.
+    pub fn location(&self, id: PlaceId, address: u64) -> Location {
+        Location::in_mapping(self.mapping(id), address, address)
+    }
+
+    /// The same for a return address, whose function is that of the call.
+    pub fn caller(&self, id: PlaceId, address: u64) -> Location {
+        let inside = CodeAddress::Return(address).symbol_address();
+        Location::in_mapping(self.mapping(id), inside, address)
+    }
+
+    /// Heap bytes.
+    pub(super) fn bytes(&self) -> usize {
+        list_bytes(&self.all) + self.images.allocation_size()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use unwind_sim_unwind::image::{Image, ImageParts};
+
+    #[test]
+    fn memory_mapped_anew_is_another_place() {
+        let mapping = |range: Range<u64>| Mapping {
+            range,
+            bias: 0,
+            image: None,
+            name: String::new(),
+        };
+        let (mut places, mut space) = (Places::default(), AddressSpace::new());
+        let mut map = |places: &mut Places, range: Range<u64>| {
+            space.map(mapping(range.clone()));
+            places.mapped(&mapping(range));
+            [0x1000, 0x1fff, 0x2000, 0x2fff, 0x3000].map(|at| places.at(&space, at))
+        };
+        let [first, same, .., nothing] = map(&mut places, 0x1000..0x3000);
+        assert_eq!((first == same, nothing), (true, NOWHERE));
+        let [kept, _, other, end, _] = map(&mut places, 0x2000..0x3000);
+        assert_eq!(kept, first);
+        assert_eq!(other, end);
+        assert_ne!(other, first);
+        let [again, .., behind] = map(&mut places, 0x1000..0x4000);
+        assert!(again != first && again != other && again == behind);
+        assert!(places.is_bare(&(0x1000..0x4000)) && !places.is_bare(&(0x1000..0x4001)));
+    }
+
+    /// A mapping of an image with this build id at `bias`.
+    fn of_image(image: &Arc<Image>, bias: u64) -> Mapping {
+        Mapping {
+            range: bias..bias + 0x1000,
+            bias,
+            image: Some(image.clone()),
+            name: String::new(),
+        }
+    }
+
+    #[test]
+    fn an_image_has_a_place_for_each_of_its_addresses() {
+        let image = |build_id: &[u8]| {
+            Arc::new(Image::new(ImageParts {
+                build_id: build_id.to_vec(),
+                ..ImageParts::default()
+            }))
+        };
+        let (named, other) = (image(&[0xab, 1]), image(&[]));
+        let (mut places, mut space) = (Places::default(), AddressSpace::new());
+        for mapping in [
+            of_image(&other, 0x1000),
+            of_image(&named, 0x2000),
+            of_image(&named, 0x3000),
+        ] {
+            space.map(mapping);
+        }
+        let ids = [0x1000, 0x1fff, 0x2000, 0x3000, 0x2001];
+        let ids = ids.map(|address| places.at(&space, address));
+        assert_eq!(ids, [0, 0, 1, 2, 1]);
+        let first = [0, 1, 2, NOWHERE].map(|id| places.image(id));
+        assert_eq!(first, [0, 1, 1, NOWHERE]);
+        let build_ids = [0, 1, 2, NOWHERE].map(|id| places.build_id(id));
+        let named = Some("ab01".to_owned());
+        assert_eq!(build_ids, [None, named.clone(), named, None]);
+        let bytes = places.bytes();
+        assert!((3 * size_of::<Mapping>()..4096).contains(&bytes), "{bytes}");
+        // What has no image is not the first of its kind.
+        let bare = Mapping {
+            image: None,
+            ..of_image(&other, 0x4000)
+        };
+        space.map(bare.clone());
+        places.mapped(&bare);
+        assert_eq!(places.at(&space, 0x4000), 3);
+        assert_eq!((places.image(3), places.build_id(3)), (3, None));
+        places.clear();
+        assert!(!places.is_bare(&(0x4000..0x4001)));
+        assert_eq!(places.at(&space, 0x4000), NOWHERE);
+    }
+}

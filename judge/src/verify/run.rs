@@ -1,0 +1,165 @@
+//! Runs a program under the checker, from its start to its end.
+
+use super::checker::{Checker, Results};
+use super::findings::{Check, Finding};
+use super::groups::location;
+use super::images::Images;
+use super::places::Places;
+use crate::baseline::{Baseline, Key};
+use crate::engine::{Engine, Setting};
+use crate::run::EXPECTED_TO_ERR;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use unwind_sim_emulator::linux::{Notice, Outcome, Process, StartError};
+use unwind_sim_record::program::{End, Program};
+use unwind_sim_unwind::address::Lookup;
+use unwind_sim_unwind::elf::{self, image_from_elf};
+use unwind_sim_unwind::image::{AddressSpace, Image};
+
+/// What is to be checked.
+pub struct Request<'a> {
+    /// The unwinders; all of them read tables.
+    pub engines: &'a [Engine],
+    /// How walks are taken.
+    pub setting: Setting,
+    /// Skip checks whose outcome cannot have changed.
+    pub elide: bool,
+    /// An ELF file whose tables replace the program's.
+    pub tables_from: Option<PathBuf>,
+    /// Most instructions.
+    pub instructions_max: u64,
+    /// Most time.
+    pub timeout: Option<Duration>,
+}
+
+/// What came of it.
+pub struct Run {
+    /// How the program ended.
+    pub end: End,
+    /// What was checked and found.
+    pub results: Results,
+    /// The images at the end.
+    pub space: AddressSpace,
+    /// What is not modelled and the program was told by an error.
+    pub notices: Vec<Notice>,
+}
+
+/// Why nothing was run.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    /// The program cannot be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The file with tables cannot be read.
+    #[error("{}: {what}", path.display())]
+    Tables {
+        /// Its path.
+        path: PathBuf,
+        /// Why not.
+        what: String,
+    },
+}
+
+/// Instructions between looks at the clock.
+const SLICE: u64 = 1 << 20;
+
+/// Runs `program` and checks it. `progress` is told now and then how many instructions there were.
+///
+/// # Errors
+/// If it cannot be started, or the other tables cannot be read.
+pub fn run(
+    program: Program,
+    request: &Request<'_>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Run, VerifyError> {
+    let root = &program.options.root;
+    let root = (root != Path::new("/")).then(|| root.clone());
+    let mut images = Images::new(root);
+    if let Some(path) = &request.tables_from {
+        images.replace_tables(program.path.clone(), read_image(path)?);
+    }
+    let mut checker = Checker::new(request.engines, images, request.setting, request.elide);
+    let mut process = Process::start(&program.path, program.options)?;
+    let begin = Instant::now();
+    let mut left = request.instructions_max;
+    let end = loop {
+        let slice = left.min(SLICE);
+        let outcome = process.run(slice, &mut checker);
+        left -= slice;
+        if outcome != Outcome::Limit || left == 0 {
+            break End::Outcome(outcome);
+        }
+        progress(process.executed());
+        if request.timeout.is_some_and(|most| begin.elapsed() > most) {
+            break End::Timeout;
+        }
+    };
+    let (mut results, space) = checker.finish();
+    results.memory.decoded = process.machine.code_bytes();
+    Ok(Run {
+        end,
+        results,
+        space,
+        notices: process.notices().to_vec(),
+    })
+}
+
+fn read_image(path: &Path) -> Result<Arc<Image>, VerifyError> {
+    let failure = |what: String| VerifyError::Tables {
+        path: path.into(),
+        what,
+    };
+    let bytes = std::fs::read(path).map_err(|e| failure(e.to_string()))?;
+    let name = path.display().to_string();
+    let image = image_from_elf(&name, Arc::new(bytes), &elf::Options::default());
+    Ok(Arc::new(image.map_err(|e| failure(e.to_string()))?))
+}
+
+/// What identifies a contradiction from run to run.
+fn key(name: &str, finding: &Finding, places: &Places) -> Key {
+    let place = location(finding, places);
+    Key {
+        unwinder: name.to_owned(),
+        what: format!("{} {}", finding.check.as_str(), finding.reg.as_str()),
+        code: finding.code.as_str().to_owned(),
+        place: format!("{} {place}", place.image.as_deref().unwrap_or_default()),
+        class: Some(finding.contradiction.class().as_str().to_owned()),
+    }
+}
+
+/// Is there a contradiction that counts: of an unwinder that is not expected to err, by a check
+/// that does what the unwinder does, and not known before, or met more often? Or a disagreement
+/// among our own? Losses of derived tables count if the check is `strict`.
+pub fn unexpected(
+    engines: &[Engine],
+    results: &Results,
+    strict: bool,
+    known: Option<&Baseline>,
+) -> bool {
+    let counts = |finding: &&Finding| {
+        let engine = &engines[finding.unwinder];
+        let plain = engine.name().split([':', '+']).next().unwrap_or_default();
+        let lookup = engine.finder().map(|finder| finder.lookup());
+        let its_own = match finding.check {
+            Check::Instruction | Check::Walk => true,
+            Check::InsideCall => lookup == Some(Lookup::InsideCall),
+            Check::AtReturn => lookup == Some(Lookup::AtReturn),
+        };
+        let counts = finding.contradiction.class().counts(strict);
+        its_own && counts && !EXPECTED_TO_ERR.contains(&plain)
+    };
+    let mut counted: BTreeMap<Key, u64> = BTreeMap::new();
+    for finding in results.findings.iter().filter(counts) {
+        let name = engines[finding.unwinder].name();
+        *counted
+            .entry(key(name, finding, &results.places))
+            .or_default() += finding.count;
+    }
+    let is_new = |(key, &count): (&Key, &u64)| !known.is_some_and(|b| b.holds(key, count));
+    !results.disagreements.is_empty() || counted.iter().any(is_new)
+}
+
+#[cfg(test)]
+mod tests;

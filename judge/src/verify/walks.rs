@@ -1,0 +1,215 @@
+//! Whole walks, judged against the shadow stack, and held against what the check of single
+//! frames says: a walk that goes wrong over rows that are all right is our own bug.
+
+use super::claim::{self, Wrong};
+use super::code::UNWINDERS_MAX;
+use super::findings::Site;
+use super::places::PlaceId;
+use crate::check::{Contradiction, Subject};
+use crate::diagnose::{Walked, diagnose, end_code};
+use crate::engine::{Engine, Setting};
+use std::ops::Range;
+use unwind_sim_recordings::view::MemoryView;
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::event::Event;
+use unwind_sim_unwind::lbr::Branches;
+use unwind_sim_unwind::memory::{Memory, MemoryError};
+use unwind_sim_unwind::reason::Code;
+use unwind_sim_unwind::start::Start;
+use unwind_sim_unwind::unwinder::Stack;
+use unwind_sim_unwind::verdict::{Verdict, judge};
+use unwind_sim_unwind::walk::Place;
+
+/// A walk, or a quick check, that the check of single frames does not bear out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Disagreement {
+    /// Which unwinder of the run.
+    pub unwinder: usize,
+    /// The instruction at which it was taken.
+    pub address: u64,
+    /// What was mapped there.
+    pub place: PlaceId,
+    /// Its number, from 0.
+    pub number: u64,
+    /// What disagrees.
+    pub what: String,
+}
+
+/// Most disagreements that are kept.
+const DISAGREEMENTS_MAX: usize = 100;
+
+/// The walks of a run.
+pub(super) struct Walks {
+    setting: Setting,
+    taken: [(u64, u64); UNWINDERS_MAX],
+    disagreements: Vec<Disagreement>,
+}
+
+impl Walks {
+    pub(super) fn new(setting: Setting) -> Walks {
+        Walks {
+            setting,
+            taken: [(0, 0); UNWINDERS_MAX],
+            disagreements: Vec::new(),
+        }
+    }
+
+    /// Walks taken by an unwinder, and those that were wrong.
+    pub(super) fn tally(&self, which: usize) -> (u64, u64) {
+        self.taken[which]
+    }
+
+    /// The disagreements.
+    pub(super) fn finish(self) -> Vec<Disagreement> {
+        self.disagreements
+    }
+
+    pub(super) fn disagree(&mut self, unwinder: usize, site: &Site, what: &str) {
+        if self.disagreements.len() < DISAGREEMENTS_MAX {
+            self.disagreements.push(Disagreement {
+                unwinder,
+                address: site.address,
+                place: site.place,
+                number: site.number,
+                what: what.to_owned(),
+            });
+        }
+    }
+
+    /// Walks the stack with every unwinder: what they were led astray by. `wrong` is what the check
+    /// of the innermost frame said.
+    pub(super) fn take(
+        &mut self,
+        engines: &[Engine],
+        subject: &Subject<'_>,
+        caches: &mut [Cache],
+        wrong: &[Wrong; UNWINDERS_MAX],
+        (number, place): (u64, PlaceId),
+    ) -> Vec<(usize, Contradiction)> {
+        let mut found = Vec::new();
+        let site = Site {
+            place,
+            address: subject.live.rip(),
+            activation: None,
+            number,
+        };
+        let start = Start::from_regs(*subject.live);
+        let memory = Window {
+            memory: subject.memory,
+            range: match self.setting.view {
+                MemoryView::Cpu => 0..u64::MAX,
+                MemoryView::Copy(bytes) => {
+                    let sp = subject.live.rsp();
+                    sp..sp.saturating_add(bytes)
+                }
+            },
+        };
+        let stack = Stack {
+            start: &start,
+            space: subject.space,
+            memory: &memory,
+            limits: self.setting.limits,
+            task: None,
+            branches: Branches::default(),
+        };
+        for (which, engine) in engines.iter().enumerate() {
+            let chain = engine.walk(&stack, &mut caches[which]);
+            let (verdict, ground) = judge(&chain, subject.truth, 0);
+            self.taken[which].0 += 1;
+            let has_caller = subject.truth.frames().len() > 1;
+            if verdict == Verdict::Ok {
+                // A fallback makes right what a row got wrong.
+                let is_fallback = |e: &Event| matches!(e, Event::Fallback { .. });
+                let fell_back = chain.events.iter().any(is_fallback);
+                if has_caller && !fell_back && wrong[which] & (claim::CFA | claim::RA) != 0 {
+                    self.disagree(which, &site, "a walk that is right");
+                }
+                continue;
+            }
+            if !verdict.is_wrong() {
+                continue;
+            }
+            self.taken[which].1 += 1;
+            let walked = Walked {
+                left_wrong: false,
+                chain: &chain,
+                ended: end_code(&chain, verdict, &ground),
+                start: &start,
+                is_fake: false,
+                place: Place {
+                    space: subject.space,
+                    memory: &memory as &dyn Memory,
+                },
+            };
+            let cache = &mut caches[which];
+            let diagnosis = diagnose(subject, engine.finder(), &walked, verdict, 0, cache);
+            let Some(diagnosis) = diagnosis else {
+                continue;
+            };
+            match diagnosis.contradiction {
+                Some(contradiction) => found.push((which, contradiction)),
+                None if is_the_walks(diagnosis.code) => {}
+                None => {
+                    let what = format!("a walk ({verdict} {})", diagnosis.code.as_str());
+                    self.disagree(which, &site, &what);
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Does this belong to the walk, and not to a row: bounds, limits, stack switches, short copies,
+/// code that no image has, a frame looked up as another kind than it is?
+fn is_the_walks(code: Code) -> bool {
+    matches!(
+        code,
+        Code::BeyondCopy
+            | Code::BelowCopy
+            | Code::SpDidNotAdvance
+            | Code::Cycle
+            | Code::NotText
+            | Code::FrameLimit
+            | Code::NotAtRoot
+            | Code::RegisterNotCarried
+            | Code::RegistersMissing
+    )
+}
+
+/// A part of the memory.
+pub(super) struct Window<'a> {
+    pub(super) memory: &'a dyn Memory,
+    pub(super) range: Range<u64>,
+}
+
+impl Window<'_> {
+    fn check(&self, address: u64, size: u64) -> Result<(), MemoryError> {
+        let Range { start, end } = self.range;
+        if address < start {
+            return Err(MemoryError::BelowCopy { address, start });
+        }
+        if address.saturating_add(size) > end {
+            return Err(MemoryError::BeyondCopy { address, end });
+        }
+        Ok(())
+    }
+}
+
+impl Memory for Window<'_> {
+    fn read_u64(&self, address: u64) -> Result<u64, MemoryError> {
+        self.check(address, 8)?;
+        self.memory.read_u64(address)
+    }
+
+    fn read(&self, address: u64, buf: &mut [u8]) -> Result<(), MemoryError> {
+        self.check(address, buf.len() as u64)?;
+        self.memory.read(address, buf)
+    }
+
+    fn stack_bounds(&self, sp: u64) -> Option<Range<u64>> {
+        self.memory.stack_bounds(sp)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! `--stitch-lbr`: chains longer than the ring, put together from two samples.
+//!
+//! `has_stitched_lbr()` and `lbr_callchain_add_lbr_ip()` of `tools/perf/util/machine.c`
+//! (Linux 7.2): where the bottom of the ring still holds entries that the previous sample of the
+//! thread holds too, what that one has below them is taken for this sample's own. It is a guess:
+//! the entries were overwritten since, and calls that returned and calls that came may leave the
+//! same records.
+
+/// What is compared and put together: where a branch was, where it went, and its flags.
+pub trait Entry: Copy + PartialEq {
+    /// Where it was.
+    fn from(&self) -> u64;
+}
+
+impl Entry for crate::BranchEntry {
+    fn from(&self) -> u64 {
+        self.from
+    }
+}
+
+/// The branch stack of a sample.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stack<E> {
+    /// Newest first.
+    pub entries: Vec<E>,
+    /// Hardware index of the newest (`hw_idx`).
+    pub hw_index: u64,
+}
+
+/// The state of one thread.
+#[derive(Clone, Debug)]
+pub struct LbrStitcher<E> {
+    previous: Option<Stack<E>>,
+    /// What was taken over, nearest to the leaf first.
+    taken: Vec<E>,
+    depth: u64,
+    taken_max: usize,
+}
+
+/// Most frames taken over. perf has no bound; without one, chains of a hostile file would grow with
+/// every sample.
+const TAKEN_MAX: usize = 1024;
+
+impl<E: Entry> LbrStitcher<E> {
+    /// A thread of which no sample was seen, on CPUs with rings of so many entries (`branches`
+    /// of the PMU's capabilities).
+    pub fn new(depth: u32) -> Self {
+        Self {
+            previous: None,
+            taken: Vec::new(),
+            depth: depth.into(),
+            taken_max: TAKEN_MAX,
+        }
+    }
+
+    /// The user chain of a sample, innermost first: its address, where its branches were, and
+    /// what is stitched on.
+    pub fn chain(&mut self, ip: u64, stack: Stack<E>) -> Vec<u64> {
+        match self
+            .previous
+            .as_ref()
+            .and_then(|previous| self.matching(previous, &stack))
+        {
+            Some(found) => {
+                // The nearest are those that this sample has lost since.
+                let room = self.taken_max.saturating_sub(found.len());
+                self.taken.truncate(room);
+                self.taken.splice(0..0, found);
+            }
+            None => self.taken.clear(),
+        }
+        let own = stack.entries.iter();
+        let chain = std::iter::once(ip)
+            .chain(own.chain(&self.taken).map(Entry::from))
+            .collect();
+        self.previous = Some(stack);
+        chain
+    }
+
+    /// What the previous sample has below the entries that both have; `None` if they share none.
+    fn matching(&self, previous: &Stack<E>, current: &Stack<E>) -> Option<Vec<E>> {
+        let count = current.entries.len() as u64;
+        if count == 0 || previous.entries.is_empty() {
+            return None;
+        }
+        // Hardware index of the oldest entry of this sample, and its distance from the newest
+        // of the one before; indices go round.
+        let base = self
+            .depth
+            .checked_sub(count)?
+            .checked_add(current.hw_index)?
+            .checked_add(1)?;
+        let distance = if previous.hw_index > base {
+            previous.hw_index - base
+        } else {
+            self.depth
+                .checked_add(previous.hw_index)?
+                .checked_sub(base)?
+        };
+        let distance = usize::try_from(distance).ok()?;
+        if distance >= previous.entries.len() {
+            return None;
+        }
+        let shared = previous.entries[..=distance].iter().rev();
+        let equal = shared.zip(current.entries.iter().rev());
+        let equal = equal.take_while(|(before, now)| before == now).count();
+        (equal > 0).then(|| previous.entries[distance + 1..].to_vec())
+    }
+}

@@ -1,0 +1,75 @@
+//! perf.data: a reader that copies nothing it need not copy.
+//!
+//! The layout is that of `tools/perf/Documentation/perf.data-file-format.txt` and
+//! `include/uapi/linux/perf_event.h` (Linux 7.2). [`PerfFile::parse`] reads the header, the
+//! attributes and the table of features; records are then walked in file order
+//! ([`PerfFile::records`]), or handed to a closure with compressed ones unpacked
+//! ([`PerfFile::for_each`]), in file order or in time order. Nothing here panics on bad input:
+//! a bad record is skipped and counted, and where the framing itself is lost the walk ends with
+//! the reason.
+//!
+//! ```
+//! use std::ops::ControlFlow;
+//! use unwind_sim_perf_data::{PerfFile, Record, Stop};
+//!
+//! let bytes = include_bytes!("../../../corpus/perfdata/dwarf.data");
+//! let file = PerfFile::parse(bytes)?;
+//! let mut stacks = 0;
+//! let summary = file.for_each_ordered(|event| {
+//!     if let Record::Sample(sample) = event.record
+//!         && let Ok(Some((regs, stack))) = sample.user_regs_and_stack()
+//!     {
+//!         assert_eq!(regs.get(unwind_sim_perf_data::regs::PERF_REG_X86_IP), sample.ip());
+//!         assert_eq!(stack.bytes.len(), 256);
+//!         stacks += 1;
+//!     }
+//!     ControlFlow::Continue(())
+//! });
+//! assert_eq!((stacks, summary.skipped, summary.stop), (12, 0, Stop::End));
+//! # Ok::<(), unwind_sim_perf_data::PerfError>(())
+//! ```
+//!
+//! Not here: directories of per-thread files (`perf record --threads`), big-endian files, and the
+//! old `PERFFILE` layout; each is refused by name.
+
+#![forbid(unsafe_code)]
+
+mod attr;
+mod bodies;
+pub mod callchain;
+mod chunks;
+mod decode;
+mod error;
+mod features;
+mod file;
+mod file_mode;
+mod layout;
+pub mod lbr_stitch;
+pub mod le;
+mod order;
+mod pipe_mode;
+mod queue;
+mod record;
+pub mod regs;
+mod sample;
+mod sample_parts;
+pub mod stitch;
+mod unpack;
+mod walk;
+pub mod write;
+
+pub use attr::{EventAttr, flag};
+pub use bodies::{
+    Comm, IdIndex, Ksymbol, Mmap, MmapIdentity, Namespaces, Task, ThreadMap, Throttle,
+};
+pub use callchain::Callchain;
+pub use chunks::{Chunk, Chunks};
+pub use error::{PerfError, PerfErrorKind, ZstdFault};
+pub use features::{BuildId, Compression, EventDesc, Features, NamedValue, feature};
+pub use file::{Mode, PerfFile};
+pub use layout::{branch_sample_type, read_format, sample_type};
+pub use order::{Order, Stop, Summary};
+pub use record::{Event, Record, RecordId};
+pub use sample::{RegsAndStack, Sample};
+pub use sample_parts::{BranchEntry, BranchStack, CounterValue, ReadValues, UserStack};
+pub use walk::{RawRecord, Records, misc, record_type};

@@ -1,0 +1,229 @@
+//! Handing out events, in file order or in time order, compressed ones unpacked.
+//!
+//! Holding records back until their turn is the business of `queue`.
+
+use std::ops::ControlFlow;
+
+use super::error::{PerfError, PerfErrorKind};
+use super::file::PerfFile;
+use super::queue::Queue;
+use super::record::Event;
+use super::unpack::{Unpacked, Unpacker};
+use super::walk::{RawRecord, record_type as rt};
+
+/// In which order events are handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// As they are in the file.
+    File,
+    /// By time; equal times, and records without one, as they are in the file.
+    Time,
+}
+
+/// Why a walk over the records ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// At the end of the data.
+    End,
+    /// Because the taker asked for it.
+    Asked,
+    /// The rest cannot be read. What was before it has been handed out.
+    Error(PerfError),
+}
+
+/// What a walk over the records did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Events handed out.
+    pub events: u64,
+    /// Records skipped because their bodies could not be read.
+    pub skipped: u64,
+    /// The first reason for skipping one.
+    pub first_skipped: Option<PerfError>,
+    /// Records that came with an earlier time than one already handed out.
+    pub late: u64,
+    /// Times that records had to be handed out before their round was finished, because too many
+    /// were held back.
+    pub early_flushes: u64,
+    /// Why it ended.
+    pub stop: Stop,
+}
+
+impl PerfFile<'_> {
+    /// Hands every event to `take`, compressed ones unpacked, until it breaks.
+    pub fn for_each(
+        &self,
+        order: Order,
+        take: impl FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Summary {
+        match order {
+            Order::File => self.run(None, take),
+            Order::Time => self.run(Some(Queue::default()), take),
+        }
+    }
+
+    fn run(&self, queue: Option<Queue>, take: impl FnMut(Event<'_>) -> ControlFlow<()>) -> Summary {
+        let mut out = Deliverer {
+            file: self,
+            take,
+            summary: Summary::default(),
+            stopped: false,
+        };
+        let stop = match queue {
+            None => self.drive(|raw| out.deliver(raw)),
+            Some(mut queue) => {
+                let stop = self.drive(|raw| queue.add(raw, &mut out));
+                if !out.stopped {
+                    let _ = queue.flush(u64::MAX, &mut out);
+                }
+                stop
+            }
+        };
+        out.summary.stop = if out.stopped { Stop::Asked } else { stop };
+        out.summary
+    }
+
+    /// [`PerfFile::for_each`] in time order.
+    pub fn for_each_ordered(&self, take: impl FnMut(Event<'_>) -> ControlFlow<()>) -> Summary {
+        self.for_each(Order::Time, take)
+    }
+
+    /// Walks the records in file order, unpacking compressed ones.
+    fn drive(&self, mut take: impl FnMut(RawRecord<'_>) -> ControlFlow<()>) -> Stop {
+        let mut unpacker: Option<Unpacker> = None;
+        for record in self.records() {
+            let raw = match record {
+                Ok(raw) => raw,
+                Err(error) => return Stop::Error(error),
+            };
+            if !matches!(raw.kind, rt::COMPRESSED | rt::COMPRESSED2) {
+                if take(raw).is_break() {
+                    return Stop::Asked;
+                }
+                continue;
+            }
+            let fed = self
+                .unpacker(&mut unpacker, raw.offset)
+                .and_then(|unpacker| unpacker.feed(&raw, &mut take));
+            match fed {
+                Ok(Unpacked::All) => {}
+                Ok(Unpacked::Stopped) => return Stop::Asked,
+                Err(error) => return Stop::Error(error),
+            }
+        }
+        match unpacker.map_or(Ok(()), |unpacker| unpacker.finish(self.data_range().end)) {
+            Ok(()) => Stop::End,
+            Err(error) => Stop::Error(error),
+        }
+    }
+
+    /// The unpacker, made when the first compressed record is met.
+    fn unpacker<'u>(
+        &self,
+        slot: &'u mut Option<Unpacker>,
+        offset: u64,
+    ) -> Result<&'u mut Unpacker, PerfError> {
+        let made = match slot.take() {
+            Some(unpacker) => unpacker,
+            None => {
+                let parameters = self.features().compression().ok().flatten();
+                if let Some(other) = parameters.filter(|parameters| parameters.kind != 1) {
+                    let kind = PerfErrorKind::CompressionType(other.kind);
+                    return Err(PerfError::new(kind, offset, "compressed record"));
+                }
+                Unpacker::new(parameters.map(|parameters| parameters.mmap_len), offset)?
+            }
+        };
+        Ok(slot.insert(made))
+    }
+}
+
+impl Default for Summary {
+    fn default() -> Self {
+        Self {
+            events: 0,
+            skipped: 0,
+            first_skipped: None,
+            late: 0,
+            early_flushes: 0,
+            stop: Stop::End,
+        }
+    }
+}
+
+/// Decodes records and hands them to the taker, counting.
+pub(super) struct Deliverer<'f, 'a, F> {
+    pub(super) file: &'f PerfFile<'a>,
+    take: F,
+    pub(super) summary: Summary,
+    stopped: bool,
+}
+
+impl<F: FnMut(Event<'_>) -> ControlFlow<()>> Deliverer<'_, '_, F> {
+    #[inline]
+    pub(super) fn deliver(&mut self, raw: RawRecord<'_>) -> ControlFlow<()> {
+        match self.file.decode(raw) {
+            Ok(event) => {
+                self.summary.events += 1;
+                let flow = (self.take)(event);
+                self.stopped = flow.is_break();
+                flow
+            }
+            Err(error) => {
+                self.summary.skipped += 1;
+                self.summary.first_skipped.get_or_insert(error);
+                ControlFlow::Continue(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample_type;
+
+    /// A pipe-mode file whose samples are only times.
+    fn file(times: &[u64], pack: bool) -> Vec<u8> {
+        let word = |word: u64| word.to_le_bytes();
+        let mut out = [*b"PERFILE2", word(16), word(64 | 72 << 48), word(64 << 32)].concat();
+        out.extend([0; 16]);
+        out.extend(word(sample_type::TIME));
+        out.extend([0; 32]);
+        let sample = |&time| [word(9 | 16 << 48), word(time)].concat();
+        let samples: Vec<u8> = times.iter().flat_map(sample).collect();
+        if pack {
+            let packed = zstd::encode_all(&samples[..], 1).unwrap();
+            out.extend(word(81 | (packed.len() as u64 + 8) << 48));
+            out.extend(packed);
+        } else {
+            out.extend(samples);
+        }
+        out
+    }
+
+    #[test]
+    fn what_is_held_back_is_bounded() {
+        let times = [50, 40, 30, 20, 10, 60, 70];
+        for (pack, queue) in [
+            (false, Queue::new(4, usize::MAX)),
+            // 24 bytes for each copy.
+            (true, Queue::new(usize::MAX, 4 * 24)),
+        ] {
+            let bytes = file(&times, pack);
+            let perf = PerfFile::parse(&bytes).unwrap();
+            let mut seen = Vec::new();
+            let summary = perf.run(Some(queue), |event| {
+                seen.extend(event.time());
+                ControlFlow::Continue(())
+            });
+            // The fifth finds four held back, so two of them go; then 10 comes late.
+            assert_eq!(seen, [20, 30, 10, 40, 50, 60, 70]);
+            assert_eq!(
+                (summary.late, summary.early_flushes, summary.stop),
+                (1, 2, Stop::End)
+            );
+        }
+    }
+}

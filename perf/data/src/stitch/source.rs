@@ -1,0 +1,76 @@
+//! The items of a perf.data file.
+
+use std::ops::ControlFlow;
+
+use super::{Item, What};
+use crate::{Event, PerfFile, Record, Summary, flag, misc};
+
+/// Numbers the events of a file and turns them into items.
+///
+/// The key of an item is the number of its event, counted from 0 over all events seen.
+#[derive(Debug, Default)]
+pub struct Feed {
+    next_key: u64,
+}
+
+impl Feed {
+    /// The item of the next event; `None` if it has no part in stitching. A sample's callchain
+    /// that cannot be read is taken for an empty one.
+    pub fn item(&mut self, event: &Event<'_>) -> Option<Item> {
+        let key = self.next_key;
+        self.next_key += 1;
+        let mut tid = event.id().tid().unwrap_or(-1);
+        let what = match event.record {
+            Record::Sample(sample) => {
+                let chain = sample.callchain().ok().flatten().unwrap_or_default();
+                What::Sample {
+                    defer: sample.attr().flags & flag::DEFER_CALLCHAIN != 0,
+                    chain: chain.words().collect(),
+                    ip: sample
+                        .ip()
+                        .filter(|_| sample.cpumode() == misc::CPUMODE_USER),
+                }
+            }
+            Record::CallchainDeferred { cookie, chain } => What::Record {
+                cookie: Some(cookie).filter(|&cookie| cookie != 0),
+                frames: chain.words().collect(),
+            },
+            Record::Fork(task) => {
+                tid = task.tid;
+                What::Fork
+            }
+            Record::Exit(task) => {
+                tid = task.tid;
+                What::Exit
+            }
+            Record::Comm(comm) if comm.exec => {
+                tid = comm.tid;
+                What::Exec
+            }
+            Record::Mmap(mmap) if mmap.path == b"[vdso]" => {
+                tid = mmap.tid;
+                What::Vdso
+            }
+            Record::Lost { lost: count, .. } | Record::LostSamples { lost: count } => {
+                What::Lost { count }
+            }
+            _ => return None,
+        };
+        Some(Item {
+            key,
+            time: event.time(),
+            tid,
+            event: event.id().id().unwrap_or(0),
+            what,
+        })
+    }
+}
+
+/// Hands the items of a file, in time order, to a closure.
+pub fn items(file: &PerfFile<'_>, mut take: impl FnMut(Item) -> ControlFlow<()>) -> Summary {
+    let mut feed = Feed::default();
+    file.for_each_ordered(|event| match feed.item(&event) {
+        Some(item) => take(item),
+        None => ControlFlow::Continue(()),
+    })
+}

@@ -1,0 +1,341 @@
+//! A writer of perf.data files: attributes, records and features that perf, and our own reader,
+//! take without complaint.
+//!
+//! File mode only. The data is kept in memory until [`Writer::finish`]. The layouts are those of
+//! `include/uapi/linux/perf_event.h` and `tools/perf/util/header.c` (Linux 7.2). Not here:
+//! READ values and AUX data in samples, compression, pipe mode.
+//!
+//! ```
+//! use unwind_sim_perf_data::write::{Body, EventSpec, Id, SampleData, Writer};
+//! use unwind_sim_perf_data::{PerfFile, Record, sample_type as st};
+//!
+//! let event = EventSpec {
+//!     sample_type: st::IP | st::TID | st::TIME | st::CALLCHAIN,
+//!     ..EventSpec::software("cpu-clock", 0)
+//! };
+//! let mut writer = Writer::new(vec![event]);
+//! let id = Id { pid: 7, tid: 7, time: 1000, ..Id::default() };
+//! let sample = SampleData { ip: 0x401000, callchain: &[0x401000], ..SampleData::default() };
+//! writer.record(&Body::Sample(sample), &id)?;
+//! let bytes = writer.finish();
+//! let file = PerfFile::parse(&bytes).unwrap();
+//! assert_eq!(file.attrs()[0].name.as_deref(), Some("cpu-clock"));
+//! let raw = file.records().next().unwrap().unwrap();
+//! assert!(matches!(file.decode(raw).unwrap().record, Record::Sample(s) if s.tid() == Some(7)));
+//! # Ok::<(), unwind_sim_perf_data::write::WriteError>(())
+//! ```
+
+mod body;
+
+pub use body::{Body, Id, SampleData, StackCopy};
+
+use super::feature;
+use super::flag;
+use super::layout::sample_type as st;
+use super::walk::HEADER;
+use std::fmt;
+
+/// Bytes of an attribute as written (`PERF_ATTR_SIZE_VER7`): perf 6.1 knows no longer ones.
+const ATTR_SIZE: u32 = 128;
+/// Bytes of the file header.
+const FILE_HEADER: usize = 104;
+/// Strings are padded to a multiple of this (`NAME_ALIGN`).
+const NAME_ALIGN: usize = 64;
+/// Fields of samples that cannot be written.
+const NOT_WRITTEN: u64 = st::READ | st::AUX;
+
+/// An event that was recorded.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct EventSpec {
+    /// Its name.
+    pub name: String,
+    /// `type`.
+    pub kind: u32,
+    /// `config`.
+    pub config: u64,
+    /// `sample_period`, or a frequency with [`flag::FREQ`].
+    pub sample_period: u64,
+    /// `sample_type`.
+    pub sample_type: u64,
+    /// `read_format`.
+    pub read_format: u64,
+    /// The flag word.
+    pub flags: u64,
+    /// `branch_sample_type`.
+    pub branch_sample_type: u64,
+    /// `sample_regs_user`.
+    pub sample_regs_user: u64,
+    /// `sample_stack_user`.
+    pub sample_stack_user: u32,
+    /// `sample_regs_intr`.
+    pub sample_regs_intr: u64,
+    /// Ids of the event, one for each CPU or thread.
+    pub ids: Vec<u64>,
+}
+
+impl EventSpec {
+    /// A software event (`PERF_TYPE_SOFTWARE`) that records nothing yet; records other than
+    /// samples say whose they are.
+    pub fn software(name: &str, config: u64) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: 1,
+            config,
+            sample_period: 1,
+            flags: flag::SAMPLE_ID_ALL,
+            ..Self::default()
+        }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut out = vec![0; ATTR_SIZE as usize];
+        let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &self.kind.to_le_bytes());
+        put(4, &ATTR_SIZE.to_le_bytes());
+        for (at, word) in [
+            (8, self.config),
+            (16, self.sample_period),
+            (24, self.sample_type),
+            (32, self.read_format),
+            (40, self.flags),
+            (72, self.branch_sample_type),
+            (80, self.sample_regs_user),
+            (96, self.sample_regs_intr),
+        ] {
+            put(at, &word.to_le_bytes());
+        }
+        put(88, &self.sample_stack_user.to_le_bytes());
+        out
+    }
+}
+
+/// What the file says of the machine and the recording. Nothing of it is needed, but perf warns
+/// where the number of CPUs is missing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Machine {
+    /// Host name.
+    pub hostname: String,
+    /// Kernel release.
+    pub os_release: String,
+    /// Number of CPUs.
+    pub cpus: u32,
+    /// Capabilities of the core PMU, such as `branches` = `32`.
+    pub pmu_caps: Vec<(String, String)>,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self {
+            hostname: "model".to_owned(),
+            os_release: "7.2.0".to_owned(),
+            cpus: 1,
+            pmu_caps: Vec::new(),
+        }
+    }
+}
+
+/// Why a record cannot be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// It would have so many bytes; its size has 16 bits.
+    TooLarge(usize),
+    /// There is no event at all.
+    NoEvents,
+    /// There is no event of this number.
+    NoEvent(usize),
+    /// The event asks for fields, bits of `sample_type`, that cannot be written.
+    Fields(u64),
+    /// The sample has so many registers, the event's mask another number.
+    Registers(usize),
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge(size) => write!(f, "a record of {size} bytes; 65535 is the most"),
+            Self::NoEvents => write!(f, "no event, and a recording has one at least"),
+            Self::NoEvent(number) => write!(f, "no event {number}"),
+            Self::Fields(bits) => write!(f, "sample fields {bits:#x} cannot be written"),
+            Self::Registers(count) => {
+                write!(
+                    f,
+                    "{count} registers, which is not what the event's mask says"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for WriteError {}
+
+/// A recording being written.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    events: Vec<EventSpec>,
+    machine: Machine,
+    data: Vec<u8>,
+    /// Times of the first and the last sample.
+    times: Option<(u64, u64)>,
+}
+
+impl Writer {
+    /// A recording of these events.
+    pub fn new(events: Vec<EventSpec>) -> Self {
+        Self {
+            events,
+            machine: Machine::default(),
+            data: Vec::new(),
+            times: None,
+        }
+    }
+
+    /// Says something else of the machine than that it has one CPU.
+    pub fn machine(&mut self, machine: Machine) {
+        self.machine = machine;
+    }
+
+    /// Bytes of records so far.
+    pub fn data_len(&self) -> usize {
+        self.data.len()
+    }
+
+    /// Appends a record. Of `id` are written the fields that the event records.
+    ///
+    /// # Errors
+    /// If the record is too large, or does not fit its event; then nothing is written.
+    pub fn record(&mut self, body: &Body<'_>, id: &Id) -> Result<(), WriteError> {
+        let event = self
+            .events
+            .get(id.event)
+            .ok_or(WriteError::NoEvent(id.event))?;
+        let refused = event.sample_type & NOT_WRITTEN;
+        if refused != 0 && matches!(body, Body::Sample(_)) {
+            return Err(WriteError::Fields(refused));
+        }
+        let start = self.data.len();
+        self.data.extend_from_slice(&[0; HEADER]);
+        let written = body.write(event, id, &mut self.data);
+        let size = self.data.len() - start;
+        let size_word = u16::try_from(size).map_err(|_| WriteError::TooLarge(size));
+        let size_word = match (written, size_word) {
+            (Ok(()), Ok(size)) => size,
+            (Err(error), _) | (_, Err(error)) => {
+                self.data.truncate(start);
+                return Err(error);
+            }
+        };
+        let (kind, misc) = body.header();
+        let header = u64::from(kind) | u64::from(misc) << 32 | u64::from(size_word) << 48;
+        self.data[start..start + HEADER].copy_from_slice(&header.to_le_bytes());
+        if matches!(body, Body::Sample(_)) {
+            let (first, last) = self.times.unwrap_or((id.time, id.time));
+            self.times = Some((first.min(id.time), last.max(id.time)));
+        }
+        Ok(())
+    }
+
+    /// The file.
+    pub fn finish(self) -> Vec<u8> {
+        let ids_at = FILE_HEADER as u64;
+        let ids_len: usize = self.events.iter().map(|event| 8 * event.ids.len()).sum();
+        let attrs_at = ids_at + ids_len as u64;
+        let entry = u64::from(ATTR_SIZE) + 16;
+        let attrs_len = entry * self.events.len() as u64;
+        let data_at = attrs_at + attrs_len;
+        let features = self.features();
+        let mut out = b"PERFILE2".to_vec();
+        let words = |words: &[u64], out: &mut Vec<u8>| {
+            out.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        };
+        let data_len = self.data.len() as u64;
+        let header = [
+            FILE_HEADER as u64,
+            entry,
+            attrs_at,
+            attrs_len,
+            data_at,
+            data_len,
+            0,
+            0,
+        ];
+        words(&header, &mut out);
+        let mut bits = [0u64; 4];
+        for (number, _) in &features {
+            bits[usize::from(*number) / 64] |= 1 << (number % 64);
+        }
+        words(&bits, &mut out);
+        for event in &self.events {
+            words(&event.ids, &mut out);
+        }
+        let mut at = ids_at;
+        for event in &self.events {
+            out.extend_from_slice(&event.bytes());
+            let len = 8 * event.ids.len() as u64;
+            words(&[at, len], &mut out);
+            at += len;
+        }
+        out.extend_from_slice(&self.data);
+        let mut at = data_at + data_len + 16 * features.len() as u64;
+        for (_, section) in &features {
+            words(&[at, section.len() as u64], &mut out);
+            at += section.len() as u64;
+        }
+        for (_, section) in &features {
+            out.extend_from_slice(section);
+        }
+        out
+    }
+
+    /// The feature sections, by ascending number.
+    fn features(&self) -> Vec<(u8, Vec<u8>)> {
+        let machine = &self.machine;
+        let text = |text: &str| {
+            let mut out = Vec::new();
+            string(text, &mut out);
+            out
+        };
+        let half = |halves: &[u32]| {
+            halves
+                .iter()
+                .flat_map(|h| h.to_le_bytes())
+                .collect::<Vec<_>>()
+        };
+        let mut events = half(&[self.events.len() as u32, ATTR_SIZE]);
+        for event in &self.events {
+            events.extend_from_slice(&event.bytes());
+            events.extend_from_slice(&(event.ids.len() as u32).to_le_bytes());
+            string(&event.name, &mut events);
+            events.extend(event.ids.iter().flat_map(|id| id.to_le_bytes()));
+        }
+        let mut features = vec![
+            (feature::HOSTNAME, text(&machine.hostname)),
+            (feature::OSRELEASE, text(&machine.os_release)),
+            (feature::VERSION, text(env!("CARGO_PKG_VERSION"))),
+            (feature::ARCH, text("x86_64")),
+            (feature::NRCPUS, half(&[machine.cpus, machine.cpus])),
+            (feature::EVENT_DESC, events),
+        ];
+        if let Some((first, last)) = self.times {
+            let times = [first.to_le_bytes(), last.to_le_bytes()].concat();
+            features.push((feature::SAMPLE_TIME, times));
+        }
+        if !machine.pmu_caps.is_empty() {
+            let mut caps = half(&[machine.pmu_caps.len() as u32]);
+            for (name, value) in &machine.pmu_caps {
+                string(name, &mut caps);
+                string(value, &mut caps);
+            }
+            features.push((feature::CPU_PMU_CAPS, caps));
+        }
+        features
+    }
+}
+
+/// A string as features have it: its padded length, and its bytes with at least one NUL.
+fn string(text: &str, out: &mut Vec<u8>) {
+    let len = (text.len() + 1).next_multiple_of(NAME_ALIGN);
+    out.extend_from_slice(&(len as u32).to_le_bytes());
+    out.extend_from_slice(text.as_bytes());
+    out.extend(std::iter::repeat_n(0, len - text.len()));
+}

@@ -1,0 +1,196 @@
+//! The ELF side of an object: sections with their place in the file, symbols, relocations.
+
+use super::super::error::{ObjectError, ObjectErrorKind as Kind};
+use object::LittleEndian as LE;
+use object::elf::{self, FileHeader64};
+use object::read::elf::{FileHeader as _, Rel as _, SectionHeader as _, Sym as _};
+
+/// One section.
+#[derive(Clone, Copy)]
+pub(super) struct Section<'a> {
+    pub(super) index: usize,
+    pub(super) name: &'a str,
+    pub(super) bytes: &'a [u8],
+    /// Bytes in memory; more than those in the file for `.bss`.
+    pub(super) size: u64,
+    /// Where `bytes` begins in the file.
+    pub(super) offset: u64,
+    pub(super) is_code: bool,
+}
+
+/// One symbol.
+#[derive(Clone, Copy)]
+pub(super) struct Symbol<'a> {
+    /// Of a section's symbol: the section's name.
+    pub(super) name: &'a str,
+    /// Number of its section; 0 if it is not defined here.
+    pub(super) section: usize,
+    pub(super) value: u64,
+    pub(super) size: u64,
+    pub(super) is_function: bool,
+    pub(super) is_object: bool,
+}
+
+/// One relocation of a section of code, or of definitions of maps.
+#[derive(Clone, Copy)]
+pub(super) struct Relocation {
+    /// Number of the section that it changes.
+    pub(super) section: usize,
+    /// Number of the instruction, or of the word of 8 bytes, in that section.
+    pub(super) insn: u64,
+    pub(super) symbol: usize,
+    pub(super) kind: u32,
+    /// Where it stands in the file.
+    pub(super) offset: u64,
+}
+
+pub(super) struct Elf<'a> {
+    pub(super) sections: Vec<Section<'a>>,
+    pub(super) symbols: Vec<Symbol<'a>>,
+    /// Sorted by section and instruction.
+    pub(super) relocations: Vec<Relocation>,
+}
+
+/// The reader's error: it does not say where, so the part's own offset stands for it.
+fn elf_error(error: object::Error, offset: u64, part: &str) -> ObjectError {
+    // The reader's messages are fixed texts.
+    let what = match error.to_string().as_str() {
+        "Invalid ELF section name" => "a section's name lies outside the file",
+        "Invalid ELF symbol name" => "a symbol's name lies outside the file",
+        "Invalid ELF header size or alignment" => "too short for an ELF header",
+        "Unsupported ELF header" => "not a little-endian ELF64 file",
+        _ => "it does not lie in the file as its header says",
+    };
+    ObjectError::new(Kind::Elf(what), offset, part)
+}
+
+impl<'a> Elf<'a> {
+    pub(super) fn parse(data: &'a [u8]) -> Result<Self, ObjectError> {
+        let at_header = |error| elf_error(error, 0, "ELF header");
+        let header = FileHeader64::<LE>::parse(data).map_err(at_header)?;
+        let endian = header.endian().map_err(at_header)?;
+        let wrong = |kind, offset| Err(ObjectError::new(kind, offset, "ELF header"));
+        if header.e_machine.get(endian) != elf::EM_BPF {
+            return wrong(Kind::Machine(header.e_machine.get(endian).0), 18);
+        }
+        if header.e_type.get(endian) != elf::ET_REL {
+            return wrong(Kind::Type(header.e_type.get(endian).0), 16);
+        }
+        let table_offset = header.e_shoff.get(endian);
+        let at_table = |error| elf_error(error, table_offset, "section table");
+        let table = header.sections(endian, data).map_err(at_table)?;
+
+        let mut sections = Vec::with_capacity(table.len());
+        for (index, section) in table.enumerate() {
+            let offset = section.sh_offset(endian);
+            let name = table.section_name(endian, section).map_err(at_table)?;
+            let name = str::from_utf8(name).unwrap_or("(not UTF-8)");
+            let bytes = section
+                .data(endian, data)
+                .map_err(|error| elf_error(error, offset, name))?;
+            sections.push(Section {
+                index: index.0,
+                name,
+                bytes,
+                size: section.sh_size(endian),
+                offset,
+                is_code: section.sh_type(endian) == elf::SHT_PROGBITS
+                    && section.sh_flags(endian).0 & elf::SHF_EXECINSTR.0 != 0
+                    && !bytes.is_empty(),
+            });
+        }
+
+        let at_symbols = |error| elf_error(error, table_offset, "symbol table");
+        let symbol_table = table
+            .symbols(endian, data, elf::SHT_SYMTAB)
+            .map_err(at_symbols)?;
+        let mut symbols = Vec::with_capacity(symbol_table.len());
+        for symbol in symbol_table.iter() {
+            let section = usize::from(symbol.st_shndx(endian).0);
+            let own = symbol_table
+                .symbol_name(endian, symbol)
+                .map_err(at_symbols)?;
+            let name = match (own, sections.get(section)) {
+                ([], Some(section)) => section.name,
+                _ => str::from_utf8(own).unwrap_or("(not UTF-8)"),
+            };
+            symbols.push(Symbol {
+                name,
+                section,
+                value: symbol.st_value(endian),
+                size: symbol.st_size(endian),
+                is_function: symbol.st_type() == elf::STT_FUNC,
+                is_object: symbol.st_type() == elf::STT_OBJECT,
+            });
+        }
+
+        let mut relocations = Vec::new();
+        for (section, own) in table.iter().zip(&sections) {
+            let target = section.sh_info(endian) as usize;
+            let is_wanted = sections
+                .get(target)
+                .is_some_and(|section| section.is_code || section.name == ".maps");
+            if section.sh_type(endian) != elf::SHT_REL || !is_wanted {
+                continue;
+            }
+            let found = section
+                .rel(endian, data)
+                .map_err(|error| elf_error(error, own.offset, own.name))?;
+            for (index, rel) in found.map_or(&[][..], |(rels, _)| rels).iter().enumerate() {
+                let offset = own.offset.wrapping_add(16 * index as u64);
+                let place = rel.r_offset(endian);
+                if place % 8 != 0 {
+                    return Err(ObjectError::new(Kind::RelocationTarget, offset, own.name));
+                }
+                relocations.push(Relocation {
+                    section: target,
+                    insn: place / 8,
+                    symbol: rel.r_sym(endian) as usize,
+                    kind: rel.r_type(endian).0,
+                    offset,
+                });
+            }
+        }
+        relocations.sort_by_key(|relocation| (relocation.section, relocation.insn));
+        Ok(Self {
+            sections,
+            symbols,
+            relocations,
+        })
+    }
+
+    /// The first section of that name.
+    pub(super) fn section_named(&self, name: &str) -> Option<Section<'a>> {
+        self.sections.iter().find(|s| s.name == name).copied()
+    }
+
+    /// The relocation of an instruction of a section.
+    pub(super) fn relocation(&self, section: usize, insn: u64) -> Option<&Relocation> {
+        let place = (section, insn);
+        let found = self
+            .relocations
+            .binary_search_by_key(&place, |relocation| (relocation.section, relocation.insn));
+        found.ok().map(|index| &self.relocations[index])
+    }
+
+    /// The symbol that a relocation names.
+    pub(super) fn symbol_of(&self, relocation: &Relocation) -> Result<&Symbol<'a>, ObjectError> {
+        self.symbols.get(relocation.symbol).ok_or_else(|| {
+            let part = self.sections.get(relocation.section);
+            let kind = Kind::Symbol(relocation.symbol as u64);
+            ObjectError::new(kind, relocation.offset, part.map_or("", |part| part.name))
+        })
+    }
+}
+
+/// The little-endian word at `at` of a section.
+pub(super) fn word(section: &Section<'_>, at: u64) -> Result<u32, ObjectError> {
+    usize::try_from(at)
+        .ok()
+        .and_then(|at| unwind_sim_perf_data::le::u32_at(section.bytes, at))
+        .ok_or_else(|| {
+            let have = (section.bytes.len() as u64).saturating_sub(at);
+            let offset = section.offset.saturating_add(at);
+            ObjectError::new(Kind::Short { need: 4, have }, offset, section.name)
+        })
+}

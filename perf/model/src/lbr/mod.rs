@@ -1,0 +1,21 @@
+//! Last branch records in call-stack mode: the processor's ring, and what the kernel does to keep
+//! one task's calls apart from another's.
+//!
+//! [`Ring`] is the hardware, filters included ([`Select`]). [`Kernel`] saves and restores it at
+//! context switches, in memory that belongs to the event context ([`Storage::PerContext`], up to
+//! Linux 6.14) or to the task ([`Storage::PerTask`], from 6.15 on), whose lifetime is counted and
+//! ended by RCU ([`Ledger`] is its bookkeeping). `perf report --stitch-lbr` is
+//! [`lbr_stitch`](unwind_sim_perf_data::lbr_stitch).
+//!
+//! Here are no time and no scheduler: the caller says what happens. Not here: chains with symbols,
+//! and reading branch records from files (`data`).
+
+mod context;
+mod kernel;
+mod ring;
+mod select;
+
+pub use context::{CONTEXT_HEADER_BYTES, Layout, Ledger, Reader, Step};
+pub use kernel::{Dying, Kernel, Mutation, Saving, Storage, Tid};
+pub use ring::{Branch, Depth, Kind, Ring};
+pub use select::{Select, SelectError, branch_type};

@@ -1,0 +1,433 @@
+//! A sample from its overflow to its record, in steps: account, handler, request, callchain,
+//! output (`__perf_event_overflow`, `perf_callchain`, `get_perf_callchain`,
+//! `kernel/events/core.c` and `callchain.c`, Linux 7.2).
+//!
+//! In an NMI all steps run at once; elsewhere an NMI may fall between any two. Not here: what is
+//! asked for later (`exit`).
+
+use super::deferred::Request;
+use super::log::{Context, Fact, Handling};
+use super::programs::Attached;
+use super::record::Body;
+use super::sampling::{Overflown, TimerRegs, timer_flow};
+use super::setup::{Form, Kind, Mutant};
+use super::stack::{kernel_frames, kernel_ip, user_frame};
+use super::world::{Place, Slot, Work, World};
+use unwind_sim_perf_data::callchain::{
+    PERF_CONTEXT_KERNEL, PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED,
+};
+
+/// A sample being made.
+pub(super) struct Overflow {
+    pub(super) event: u16,
+    pub(super) number: u64,
+    pub(super) period: u64,
+    pub(super) context: Context,
+    pub(super) user_mode: bool,
+    /// The task stands at a uprobe at a function's entry.
+    pub(super) at_uprobe: bool,
+    /// The registers are made up at a tracepoint: the kernel walk begins at a mark.
+    from_mark: bool,
+    pub(super) stage: Stage,
+    user: User,
+    /// The handler, once it was read.
+    pub(super) slot: Slot,
+    /// The chain was made before the handler's program runs, which uses it.
+    pub(super) is_chain_ready: bool,
+}
+
+/// How far it got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Account,
+    Handler,
+    /// The program of the handler; the CPU is marked as running one.
+    Program,
+    Begin,
+    Request(Request),
+    Kernel,
+    User,
+    Output,
+}
+
+/// The chain's user part.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum User {
+    /// There is none: a kernel thread, the idle task.
+    None,
+    /// Unwound at once.
+    Inline,
+    /// Comes later, with this cookie, or without one in the form of 2023.
+    Deferred(Option<u64>),
+}
+
+impl World {
+    /// A hardware counter overflowed. Nothing can come between.
+    pub(super) fn nmi(&mut self, cpu: usize, event: u16) {
+        let user_mode = self.in_user(cpu);
+        self.say(cpu, Fact::Interrupt(Context::Nmi));
+        let mut job = self.overflow(cpu, event, Context::Nmi, user_mode);
+        while !self.overflow_step(cpu, &mut job) {}
+        self.say(cpu, Fact::InterruptEnd(Context::Nmi));
+    }
+
+    /// A timer fired, in a hardirq or, without registers, elsewhere.
+    pub(super) fn timer(&mut self, cpu: usize, event: u16, regs: TimerRegs) -> Option<Overflow> {
+        if !self.counts(event, cpu) {
+            return None;
+        }
+        if self.setup.timer_tracepoint {
+            self.say(cpu, Fact::Traced { event, regs });
+        }
+        let idle = self.cpus[cpu].current.is_none();
+        let setup = &self.events[usize::from(event)];
+        let period = setup.period;
+        if timer_flow(regs, idle, setup).overflows {
+            let user = regs == TimerRegs::User;
+            return Some(self.overflow(cpu, event, Context::Hardirq, user));
+        }
+        self.say(cpu, Fact::Filtered { event, period });
+        None
+    }
+
+    /// A sample begins.
+    pub(super) fn overflow(
+        &mut self,
+        cpu: usize,
+        event: u16,
+        context: Context,
+        user_mode: bool,
+    ) -> Overflow {
+        self.samples += 1;
+        let setup = &self.events[usize::from(event)];
+        let kind = setup.kind;
+        let period = match kind {
+            Kind::Pmu => self.elapsed(cpu, event),
+            Kind::Timer => setup.period,
+            Kind::Tracepoint | Kind::Uprobe | Kind::BpfOutput => 1,
+        };
+        let number = self.samples;
+        self.say(
+            cpu,
+            Fact::Overflow {
+                event,
+                number,
+                period,
+                context,
+                user_mode,
+            },
+        );
+        if kind == Kind::Pmu {
+            self.reload(cpu, event);
+        }
+        Overflow {
+            event,
+            number,
+            period,
+            context,
+            user_mode,
+            at_uprobe: kind == Kind::Uprobe,
+            from_mark: kind == Kind::Tracepoint,
+            stage: Stage::Account,
+            user: User::None,
+            slot: Slot::default(),
+            is_chain_ready: false,
+        }
+    }
+
+    /// The next step of a sample; whether it was the last.
+    pub(super) fn overflow_step(&mut self, cpu: usize, job: &mut Overflow) -> bool {
+        job.stage = match job.stage {
+            Stage::Account => {
+                self.account(cpu, job.event);
+                Stage::Handler
+            }
+            Stage::Handler => match self.handle(cpu, job) {
+                Some(stage) => stage,
+                None => return true,
+            },
+            Stage::Program => {
+                let how = self.run_program(cpu, job);
+                self.handled(cpu, job, how);
+                match how {
+                    Handling::Kept if job.is_chain_ready => Stage::Output,
+                    Handling::Kept => Stage::Begin,
+                    _ => return true,
+                }
+            }
+            Stage::Begin => self.begin(cpu, job),
+            Stage::Request(at) => self.request(cpu, job, at),
+            Stage::Kernel => {
+                self.kernel_part(cpu, job);
+                Stage::User
+            }
+            Stage::User => {
+                self.user_part(cpu, job);
+                match job.is_chain_ready {
+                    true => Stage::Program,
+                    false => Stage::Output,
+                }
+            }
+            Stage::Output => {
+                self.output(cpu, job);
+                return true;
+            }
+        };
+        false
+    }
+
+    /// `__perf_event_account_interrupt`: too many in a tick stop the event until the next one.
+    fn account(&mut self, cpu: usize, event: u16) {
+        let index = self.index(event, cpu);
+        let counter = &mut self.counters[index];
+        counter.in_tick += 1;
+        let is_too_many = counter.in_tick >= self.setup.samples_per_tick;
+        if is_too_many && !counter.throttled {
+            counter.throttled = true;
+            self.say(cpu, Fact::Throttled { event });
+            self.write_side(cpu, event, Body::Throttle);
+        }
+        self.adjust_at_overflow(cpu, event);
+    }
+
+    /// The handler decides before all side effects; what comes then, if the sample is not dropped
+    /// at once. A program runs in a step of its own, so that an NMI may come before it.
+    fn handle(&mut self, cpu: usize, job: &mut Overflow) -> Option<Stage> {
+        job.slot = self.slots[usize::from(job.event)];
+        let (number, Slot { handler, context }) = (job.number, job.slot);
+        if let Some(needs_chain) = self.program_needs_chain(job) {
+            if !self.cpus[cpu].guard.enter() {
+                self.cpus[cpu].guard.leave();
+                self.program_recursion(handler);
+                self.handled(cpu, job, Handling::Recursion);
+                return None;
+            }
+            let fact = Fact::Taken {
+                number,
+                handler,
+                context,
+            };
+            self.say(cpu, fact);
+            job.is_chain_ready = needs_chain;
+            return Some(match needs_chain {
+                true => Stage::Begin,
+                false => Stage::Program,
+            });
+        }
+        let told = Overflown {
+            event: job.event,
+            number,
+            tid: self.tid(cpu),
+            period: job.period,
+            user_mode: job.user_mode,
+            context: job.context,
+        };
+        let at = usize::from(handler).wrapping_sub(1);
+        let Some(Some(Attached::Plain(plain))) = self.handlers.get_mut(at) else {
+            return Some(Stage::Begin);
+        };
+        let how = match plain.overflow(&told) {
+            true => Handling::Kept,
+            false => Handling::Dropped,
+        };
+        self.handled(cpu, job, how);
+        (how == Handling::Kept).then_some(Stage::Begin)
+    }
+
+    fn handled(&mut self, cpu: usize, job: &Overflow, how: Handling) {
+        let fact = Fact::Handled {
+            number: job.number,
+            handler: job.slot.handler,
+            context: job.slot.context,
+            how,
+        };
+        self.say(cpu, fact);
+    }
+
+    /// `perf_callchain`: whether there is a user part, and whether to ask for it.
+    fn begin(&mut self, cpu: usize, job: &mut Overflow) -> Stage {
+        if !self.events[usize::from(job.event)].has_callchain {
+            self.cpus[cpu].buffers[job.context as usize].clear();
+            return Stage::Output;
+        }
+        let Some(task) = self.cpus[cpu].current.filter(|&t| !self.tasks[t].kthread) else {
+            return Stage::Kernel;
+        };
+        job.user = User::Inline;
+        if !self.events[usize::from(job.event)].defer_callchain {
+            return Stage::Kernel;
+        }
+        if self.setup.form == Form::Rfc2023 {
+            job.user = User::Deferred(None);
+            self.request_rfc(cpu, task, job);
+            return Stage::Kernel;
+        }
+        if self.tasks[task].exiting {
+            let number = job.number;
+            self.say(
+                cpu,
+                Fact::Request {
+                    number,
+                    cookie: None,
+                },
+            );
+            return Stage::Kernel;
+        }
+        Stage::Request(Request::Start)
+    }
+
+    /// The form of 2023: an NMI cannot add a task work, so it asks an irq work to.
+    fn request_rfc(&mut self, cpu: usize, task: usize, job: &Overflow) {
+        let index = self.index(job.event, cpu);
+        self.say(
+            cpu,
+            Fact::Request {
+                number: job.number,
+                cookie: Some(0),
+            },
+        );
+        match self.events[usize::from(job.event)].kind {
+            Kind::Pmu => {
+                self.counters[index].pending = true;
+                self.cpus[cpu].irq_work = true;
+            }
+            _ => self.add_event_work(cpu, task, job.event),
+        }
+    }
+
+    /// `perf_pending_irq`.
+    pub(super) fn pending_irq(&mut self, cpu: usize) {
+        for event in 0..self.events.len() as u16 {
+            let index = self.index(event, cpu);
+            if std::mem::take(&mut self.counters[index].pending)
+                && let Some(task) = self.cpus[cpu].current
+            {
+                self.add_event_work(cpu, task, event);
+            }
+        }
+    }
+
+    /// `task_work_add(current, &event->pending_task, TWA_RESUME)`, unless it is queued already:
+    /// an event has one.
+    fn add_event_work(&mut self, cpu: usize, task: usize, event: u16) {
+        let index = self.index(event, cpu);
+        let doomed = self.tasks[task].exiting || self.tasks[task].kthread;
+        if doomed || self.counters[index].owner.is_some() {
+            return;
+        }
+        self.counters[index].owner = Some(task);
+        self.tasks[task].works.push(Work::Event(event));
+        self.say(cpu, Fact::Queued);
+    }
+
+    fn request(&mut self, cpu: usize, job: &mut Overflow, at: Request) -> Stage {
+        let Some(task) = self.cpus[cpu].current else {
+            return Stage::Kernel;
+        };
+        let count = &mut self.cpus[cpu].count;
+        let next = at.step(&mut self.tasks[task].info, cpu, count);
+        if at == Request::Start || matches!(at, Request::Cpu) {
+            // `get_cookie` is over: what the sample will name.
+            job.user = User::Deferred(Some(self.tasks[task].info.cookie()));
+        }
+        if at == Request::Queue {
+            self.tasks[task].works.push(Work::Deferred);
+            // TWA_NMI_CURRENT: an interrupt is sent to this CPU itself.
+            self.cpus[cpu].irq_work |= job.context == Context::Nmi;
+            self.say(cpu, Fact::Queued);
+        }
+        if next != Request::Done {
+            return Stage::Request(next);
+        }
+        let cookie = match job.user {
+            User::Deferred(cookie) => cookie,
+            User::None | User::Inline => None,
+        };
+        let number = job.number;
+        self.say(cpu, Fact::Request { number, cookie });
+        Stage::Kernel
+    }
+
+    /// The kernel frames, into this context's buffer.
+    fn kernel_part(&mut self, cpu: usize, job: &Overflow) {
+        let mut chain = std::mem::take(&mut self.cpus[cpu].buffers[job.context as usize]);
+        chain.clear();
+        if !job.user_mode {
+            chain.push(PERF_CONTEXT_KERNEL);
+            let place = self.place(cpu);
+            let skip_less = self.mutant(Mutant::SkipLess);
+            kernel_frames(place, 2 + place % 3, job.from_mark, skip_less, &mut chain);
+            chain.truncate(1 + usize::from(self.events[usize::from(job.event)].max_stack));
+        }
+        self.cpus[cpu].buffers[job.context as usize] = chain;
+    }
+
+    /// A number for what the kernel does on this CPU.
+    pub(super) fn place(&self, cpu: usize) -> u64 {
+        match (self.cpus[cpu].frames.last(), self.current(cpu)) {
+            (Some(frame), _) => 16 + frame.context as u64,
+            (None, None) => 1,
+            (None, Some(task)) => match task.place {
+                _ if task.unwind.is_some() => 4,
+                Place::User => 0,
+                Place::Body => 2,
+                Place::Loop(_) => 3,
+                Place::Reset(_) => 5,
+                Place::Exiting => 6,
+            },
+        }
+    }
+
+    /// The user frames, or the marker and the cookie.
+    fn user_part(&mut self, cpu: usize, job: &Overflow) {
+        let mut chain = std::mem::take(&mut self.cpus[cpu].buffers[job.context as usize]);
+        let frames = chain.len().saturating_sub(usize::from(!job.user_mode));
+        let room = usize::from(self.events[usize::from(job.event)].max_stack) - frames;
+        match (job.user, self.current(cpu)) {
+            (User::None, _) | (_, None) => {}
+            (User::Deferred(cookie), _) => {
+                chain.push(PERF_CONTEXT_USER_DEFERRED);
+                chain.extend(cookie);
+            }
+            (User::Inline, Some(task)) => {
+                chain.push(PERF_CONTEXT_USER);
+                let frame =
+                    |index| user_frame(&*self.stacks, task.stack, task.leaf, job.at_uprobe, index);
+                chain.extend((0..room).map_while(frame));
+            }
+        }
+        self.cpus[cpu].buffers[job.context as usize] = chain;
+    }
+
+    /// The instruction pointer of the sample's registers.
+    pub(super) fn ip(&self, cpu: usize, job: &Overflow) -> u64 {
+        let user = self.current(cpu).filter(|_| job.user_mode);
+        match user {
+            Some(task) => {
+                let frame = user_frame(&*self.stacks, task.stack, task.leaf, job.at_uprobe, 0);
+                frame.unwrap_or(0)
+            }
+            None => kernel_ip(self.place(cpu)),
+        }
+    }
+
+    fn output(&mut self, cpu: usize, job: &Overflow) {
+        let setup = &self.events[usize::from(job.event)];
+        let body = Body::Sample {
+            number: job.number,
+            period: job.period,
+            user_mode: job.user_mode,
+            ip: self.ip(cpu, job),
+            chain: self.cpus[cpu].buffers[job.context as usize].clone(),
+            user_bytes: setup.stack_user,
+            branches: self.branches_sample(cpu, job.event),
+        };
+        let (number, event) = (job.number, job.event);
+        let fact = if self.write(cpu, event, body) {
+            Fact::Sample { number }
+        } else {
+            Fact::SampleLost { number, event }
+        };
+        self.say(cpu, fact);
+    }
+}

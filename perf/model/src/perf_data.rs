@@ -1,0 +1,389 @@
+//! A finished run as a perf.data file, as a tool would have written it.
+//!
+//! The records come in the order in which the reader took them, each CPU's rings merged, with a
+//! FINISHED_ROUND wherever every CPU was read once more. Before them stand names and mappings of
+//! the tasks there are at the start.
+//!
+//! What a file cannot hold as it is:
+//! - Times are [`EPOCH_NS`] later, because perf takes a time of 0 for none.
+//! - A tracepoint needs tracing data that a model does not have, a uprobe a PMU of the machine:
+//!   both are written as software events, under their own names.
+//! - Records of the form of 2023 have no cookie; no reader knows that layout. They are written in
+//!   today's, with cookie 0; their samples end with the marker, as they did.
+//! - Of user registers and stack copies a model knows the size only: a stack is zeros of which
+//!   none is valid.
+
+use super::log::{Entry, Fact};
+use super::reader::Delivered;
+use super::record::{Body, Record};
+use super::setup::{EventSetup, Kind};
+use super::stack::{KERNEL_BASE, KERNEL_LEN};
+use super::world::World;
+use unwind_sim_perf_data::callchain::PERF_CONTEXT_USER;
+
+use crate::lbr::branch_type as lbr;
+use std::collections::{BTreeMap, BTreeSet};
+use unwind_sim_perf_data::write::{
+    Body as Written, EventSpec, Id, Machine, SampleData, StackCopy, WriteError, Writer,
+};
+use unwind_sim_perf_data::{
+    Comm, Mmap, MmapIdentity, Task, Throttle, branch_sample_type, flag, misc, sample_type as st,
+};
+
+/// Time 0 of the model in the file, nanoseconds.
+pub const EPOCH_NS: u64 = 1_000_000_000;
+/// Mappings of user code; where there would be more, one covers it all.
+const MAPS_MAX: usize = 64;
+/// User addresses further apart than this are in different mappings.
+const MAP_GAP: u64 = 1 << 20;
+/// A page.
+const PAGE: u64 = 0x1000;
+/// The longest record: its size has 16 bits, and it fills words.
+const RECORD_MAX: u32 = 0xfff8;
+/// Where `[vdso]` is mapped.
+const VDSO: u64 = 0x7fff_f7fc_1000;
+/// `PERF_COUNT_SW_CPU_CLOCK`.
+const CPU_CLOCK: u64 = 0;
+/// `PERF_COUNT_SW_CONTEXT_SWITCHES`: counted at a point of the kernel, as a tracepoint is.
+const CONTEXT_SWITCHES: u64 = 3;
+/// `PERF_COUNT_SW_BPF_OUTPUT`.
+const BPF_OUTPUT: u64 = 10;
+/// `PROT_READ | PROT_EXEC`.
+const READ_EXEC: u32 = 5;
+/// `MAP_PRIVATE`.
+const PRIVATE: u32 = 2;
+
+/// The bytes of a perf.data file with the records of a finished run.
+///
+/// # Errors
+/// If there is no event; and if a record cannot be written, which no run's are known to cause.
+pub fn perf_data(world: &World) -> Result<Vec<u8>, WriteError> {
+    if world.events().is_empty() {
+        return Err(WriteError::NoEvents);
+    }
+    let events = world.events().iter().enumerate();
+    let mut file = File {
+        writer: Writer::new(events.map(|(index, event)| spec(index, event)).collect()),
+        world,
+    };
+    let branches = world.setup().lbr_depth.entries().to_string();
+    file.writer.machine(Machine {
+        cpus: u32::from(world.setup().cpus),
+        pmu_caps: match world.branch_memory() {
+            Some(_) => vec![("branches".to_owned(), branches)],
+            None => Vec::new(),
+        },
+        ..Machine::default()
+    });
+    file.start()?;
+    let records: BTreeMap<u64, &Record> = world
+        .records()
+        .iter()
+        .map(|record| (record.sequence, record))
+        .collect();
+    let mut unread: BTreeSet<u16> = (0..world.setup().cpus).collect();
+    for delivered in world.delivered() {
+        match delivered {
+            Delivered::Record(sequence) => match records.get(sequence) {
+                Some(record) => file.record(record)?,
+                None => debug_assert!(false, "record {sequence} was delivered and is not there"),
+            },
+            Delivered::Cpu(cpu) => {
+                unread.remove(cpu);
+                if unread.is_empty() {
+                    file.writer
+                        .record(&Written::FinishedRound, &Id::default())?;
+                    unread.extend(0..world.setup().cpus);
+                }
+            }
+        }
+    }
+    Ok(file.writer.finish())
+}
+
+/// The attribute of an event.
+fn spec(index: usize, event: &EventSetup) -> EventSpec {
+    let (kind, config) = match event.kind {
+        // PERF_COUNT_HW_CPU_CYCLES.
+        Kind::Pmu => (0, 0),
+        Kind::Timer => (1, CPU_CLOCK),
+        Kind::Tracepoint | Kind::Uprobe => (1, CONTEXT_SWITCHES),
+        Kind::BpfOutput => (1, BPF_OUTPUT),
+    };
+    let [identifier, tid, time] = event.identified;
+    let is_output = event.kind == Kind::BpfOutput;
+    let bits = |all: &[(bool, u64)]| {
+        let set = all.iter().filter(|(is_set, _)| *is_set);
+        set.fold(0, |bits, (_, bit)| bits | bit)
+    };
+    EventSpec {
+        kind,
+        config,
+        sample_period: event.frequency.unwrap_or(event.period),
+        sample_type: st::IP
+            | st::CPU
+            | st::PERIOD
+            | bits(&[
+                (identifier, st::IDENTIFIER),
+                (tid, st::TID),
+                (time, st::TIME),
+                (event.stack_user > 0, st::STACK_USER),
+                (event.branch_stack, st::BRANCH_STACK),
+                (event.has_callchain && !is_output, st::CALLCHAIN),
+                (is_output, st::RAW),
+            ]),
+        // What `--call-graph lbr` asks for.
+        branch_sample_type: match event.branch_stack {
+            true => lbr::CALL_STACK | lbr::USER | branch_sample_type::HW_INDEX,
+            false => 0,
+        },
+        flags: flag::SAMPLE_ID_ALL
+            | bits(&[
+                (event.frequency.is_some(), flag::FREQ),
+                (event.inherit, flag::INHERIT),
+                (event.exclude_user, flag::EXCLUDE_USER),
+                (event.exclude_kernel, flag::EXCLUDE_KERNEL),
+                (event.exclude_idle, flag::EXCLUDE_IDLE),
+                (
+                    event.defer_callchain && event.has_callchain,
+                    flag::DEFER_CALLCHAIN,
+                ),
+                (event.defer_output, flag::DEFER_OUTPUT),
+                (index == 0, SIDE_BAND),
+            ]),
+        sample_stack_user: event.stack_user,
+        ids: vec![id_of(index)],
+        ..EventSpec::software(&event.name, config)
+    }
+}
+
+/// What the first event records of tasks.
+const SIDE_BAND: u64 = flag::MMAP | flag::MMAP2 | flag::COMM | flag::COMM_EXEC | flag::TASK;
+
+/// The id of an event.
+fn id_of(event: usize) -> u64 {
+    event as u64 + 1
+}
+
+/// A file being written.
+struct File<'a> {
+    writer: Writer,
+    world: &'a World,
+}
+
+impl File<'_> {
+    /// What perf writes of what was there before.
+    fn start(&mut self) -> Result<(), WriteError> {
+        let nobody = Id::default();
+        let kernel = Mmap {
+            pid: -1,
+            tid: 0,
+            address: KERNEL_BASE,
+            length: KERNEL_LEN,
+            file_offset: KERNEL_BASE,
+            identity: MmapIdentity::Path,
+            protection: READ_EXEC,
+            flags: PRIVATE,
+            // As a module: in `[kernel.kallsyms]` perf would show symbols of the kernel it runs on.
+            path: b"[model]",
+        };
+        let cpumode = misc::CPUMODE_KERNEL;
+        let kernel = Written::Mmap {
+            mmap: kernel,
+            cpumode,
+        };
+        self.writer.record(&kernel, &nobody)?;
+        let maps = maps(self.world.records());
+        let children: BTreeSet<i32> = self.world.log().iter().filter_map(forked).collect();
+        let tasks = self.world.tasks.iter();
+        for task in tasks.filter(|task| !children.contains(&task.tid)) {
+            let tid = task.tid;
+            let name = name(if task.kthread { "kthread" } else { "task" }, tid);
+            let comm = Comm {
+                pid: tid,
+                tid,
+                exec: false,
+                name: name.as_bytes(),
+            };
+            self.writer.record(&Written::Comm(comm), &nobody)?;
+            for &(from, to) in maps.iter().filter(|_| !task.kthread) {
+                let mmap = Mmap {
+                    pid: tid,
+                    tid,
+                    address: from,
+                    length: to - from,
+                    file_offset: from,
+                    identity: MmapIdentity::Path,
+                    protection: READ_EXEC,
+                    flags: PRIVATE,
+                    path: b"/model/program",
+                };
+                let cpumode = misc::CPUMODE_USER;
+                self.writer
+                    .record(&Written::Mmap { mmap, cpumode }, &nobody)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, record: &Record) -> Result<(), WriteError> {
+        let event = usize::from(record.event);
+        let id = Id {
+            event,
+            id: id_of(event),
+            stream_id: 0,
+            pid: record.tid,
+            tid: record.tid,
+            time: record.time + EPOCH_NS,
+            cpu: u32::from(record.cpu),
+        };
+        let (tid, time) = (record.tid, id.time);
+        let throttle = Throttle {
+            time,
+            id: id.id,
+            stream_id: id.id,
+        };
+        let exec_name = name("exec", tid);
+        let body = match &record.body {
+            Body::Sample {
+                period,
+                user_mode,
+                ip,
+                chain,
+                user_bytes,
+                branches,
+                ..
+            } => Written::Sample(SampleData {
+                misc: match user_mode {
+                    true => misc::CPUMODE_USER,
+                    false => misc::CPUMODE_KERNEL,
+                },
+                ip: *ip,
+                period: *period,
+                callchain: chain,
+                branch_hw_index: branches.as_ref().map_or(0, |b| b.hw_index),
+                branches: branches.as_ref().map_or(&[], |b| &b.entries),
+                user_stack: StackCopy {
+                    bytes: &[],
+                    size: stack_size(record.body.size(), *user_bytes),
+                },
+                ..SampleData::default()
+            }),
+            Body::Raw { data } => Written::Sample(SampleData {
+                raw: data,
+                ..SampleData::default()
+            }),
+            Body::Deferred { cookie, frames, .. } => Written::CallchainDeferred {
+                cookie: cookie.unwrap_or(0),
+                frames,
+            },
+            Body::Lost { lost } => Written::Lost {
+                id: id.id,
+                lost: *lost,
+            },
+            Body::LostSamples { lost } => Written::LostSamples { lost: *lost },
+            Body::Exec => Written::Comm(Comm {
+                pid: tid,
+                tid,
+                exec: true,
+                name: exec_name.as_bytes(),
+            }),
+            Body::Vdso => Written::Mmap {
+                mmap: Mmap {
+                    pid: tid,
+                    tid,
+                    address: VDSO,
+                    length: PAGE,
+                    file_offset: 0,
+                    identity: MmapIdentity::Path,
+                    protection: READ_EXEC,
+                    flags: PRIVATE,
+                    path: b"[vdso]",
+                },
+                cpumode: misc::CPUMODE_USER,
+            },
+            Body::Fork { child } => Written::Fork(Task {
+                pid: *child,
+                ppid: tid,
+                tid: *child,
+                ptid: tid,
+                time,
+            }),
+            Body::Exit => Written::Exit(Task {
+                pid: tid,
+                ppid: tid,
+                tid,
+                ptid: tid,
+                time,
+            }),
+            Body::Throttle => Written::Throttle(throttle),
+            Body::Unthrottle => Written::Unthrottle(throttle),
+        };
+        self.writer.record(&body, &id)
+    }
+}
+
+/// The size of a stack copy in a sample of `size` bytes, of which the copy is `asked`: what fits,
+/// in words (`perf_sample_ustack_size`, `kernel/events/core.c`).
+const fn stack_size(size: u32, asked: u32) -> usize {
+    // The words before and behind it are not in the model's size.
+    let left = RECORD_MAX.saturating_sub(size - asked + 16);
+    let fits = if asked < left { asked } else { left };
+    (fits & !7) as usize
+}
+
+/// The task that a fact tells was made.
+const fn forked(entry: &Entry) -> Option<i32> {
+    match entry.fact {
+        Fact::Fork { child } => Some(child),
+        _ => None,
+    }
+}
+
+/// A task's name; at most 15 bytes, as the kernel's.
+fn name(kind: &str, tid: i32) -> String {
+    let mut name = format!("{kind}-{tid}");
+    name.truncate(15);
+    name
+}
+
+/// Ranges of pages that hold all user addresses of the records.
+fn maps(records: &[Record]) -> Vec<(u64, u64)> {
+    let mut pages = BTreeSet::new();
+    let mut add = |address: u64| {
+        pages.insert(address & !(PAGE - 1));
+    };
+    for record in records {
+        match &record.body {
+            Body::Sample {
+                user_mode,
+                ip,
+                chain,
+                ..
+            } => {
+                if *user_mode {
+                    add(*ip);
+                }
+                let user = chain.iter().skip_while(|word| **word != PERF_CONTEXT_USER);
+                user.skip(1).copied().for_each(&mut add);
+            }
+            Body::Deferred { frames, .. } => frames.iter().copied().for_each(&mut add),
+            _ => {}
+        }
+    }
+    let mut maps: Vec<(u64, u64)> = Vec::new();
+    for page in pages {
+        let end = page.saturating_add(PAGE);
+        match maps.last_mut() {
+            Some((_, to)) if page - *to <= MAP_GAP => *to = end,
+            _ => maps.push((page, end)),
+        }
+    }
+    match (maps.first(), maps.last()) {
+        (Some(&(from, _)), Some(&(_, to))) if maps.len() > MAPS_MAX => vec![(from, to)],
+        _ => maps,
+    }
+}
+
+#[cfg(test)]
+mod tests;

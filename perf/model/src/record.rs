@@ -1,0 +1,240 @@
+//! Records as the model's kernel writes them, and the rings they go through.
+//!
+//! Responsible for sizes, overflow of a ring and its LOST record. Not responsible for bytes
+//! (the writer of perf.data) and for what a reader makes of the records (`stitch`).
+
+use unwind_sim_perf_data::BranchEntry;
+
+/// A record in a ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// When it was written, nanoseconds.
+    pub time: u64,
+    /// The how manieth record of the run; tells records of one time apart.
+    pub sequence: u64,
+    /// The CPU it was written on.
+    pub cpu: u16,
+    /// The event whose ring it is in, an index into the events of the run.
+    pub event: u16,
+    /// The current thread; 0 for the idle task.
+    pub tid: i32,
+    /// What it says.
+    pub body: Body,
+}
+
+/// What a [`Record`] says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// PERF_RECORD_SAMPLE.
+    Sample {
+        /// Which sample of the run, from 1.
+        number: u64,
+        /// Events it stands for.
+        period: u64,
+        /// Whether the registers are those of user space.
+        user_mode: bool,
+        /// The instruction pointer of the registers.
+        ip: u64,
+        /// The callchain with its markers.
+        chain: Vec<u64>,
+        /// Bytes of user registers and user stack in it.
+        user_bytes: u32,
+        /// The branch stack, for events that have one.
+        branches: Option<Branches>,
+    },
+    /// PERF_RECORD_SAMPLE with PERF_SAMPLE_RAW: what a program wrote.
+    Raw {
+        /// The payload, padded with zeros so that with its size it fills words.
+        data: Vec<u8>,
+    },
+    /// PERF_RECORD_CALLCHAIN_DEFERRED.
+    Deferred {
+        /// The cookie; none in the form of 2023.
+        cookie: Option<u64>,
+        /// Events it stands for: must be 0.
+        period: u64,
+        /// The user frames, innermost first, without a marker.
+        frames: Vec<u64>,
+    },
+    /// PERF_RECORD_LOST: this many records did not fit before this one.
+    Lost {
+        /// How many.
+        lost: u64,
+    },
+    /// PERF_RECORD_LOST_SAMPLES: what the tool reads at the end (PERF_FORMAT_LOST).
+    LostSamples {
+        /// How many.
+        lost: u64,
+    },
+    /// PERF_RECORD_COMM with the exec bit.
+    Exec,
+    /// PERF_RECORD_MMAP2 of `[vdso]`, which the kernel maps inside execve only.
+    Vdso,
+    /// PERF_RECORD_FORK.
+    Fork {
+        /// The new thread.
+        child: i32,
+    },
+    /// PERF_RECORD_EXIT.
+    Exit,
+    /// PERF_RECORD_THROTTLE.
+    Throttle,
+    /// PERF_RECORD_UNTHROTTLE.
+    Unthrottle,
+}
+
+/// PERF_SAMPLE_BRANCH_STACK with PERF_SAMPLE_BRANCH_HW_INDEX.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Branches {
+    /// Place of the newest entry in the ring.
+    pub hw_index: u64,
+    /// The entries, newest first.
+    pub entries: Vec<BranchEntry>,
+}
+
+/// Size of `struct perf_event_header`.
+const HEADER: u32 = 8;
+/// IDENTIFIER, TID, TIME and CPU: what `sample_id_all` puts behind every record.
+const SAMPLE_ID: u32 = 32;
+
+impl Body {
+    /// Its size in a ring, bytes.
+    pub fn size(&self) -> u32 {
+        match self {
+            // IP and PERIOD come to what the trailer has; then nr and the words.
+            Self::Sample {
+                chain,
+                user_bytes,
+                branches,
+                ..
+            } => {
+                let entry = size_of::<BranchEntry>() as u32;
+                let branches = branches.as_ref();
+                let branches = branches.map_or(0, |b| 16 + entry * b.entries.len() as u32);
+                HEADER + SAMPLE_ID + 24 + 8 * chain.len() as u32 + user_bytes + branches
+            }
+            // Its size, 32 bits, comes before the payload.
+            Self::Raw { data } => HEADER + SAMPLE_ID + 16 + 4 + data.len() as u32,
+            Self::Deferred { cookie, frames, .. } => {
+                let cookie = if cookie.is_some() { 8 } else { 0 };
+                HEADER + cookie + 8 + 8 * frames.len() as u32 + SAMPLE_ID
+            }
+            Self::Lost { .. } => HEADER + 16 + SAMPLE_ID,
+            Self::LostSamples { .. } => HEADER + 8 + SAMPLE_ID,
+            Self::Exec | Self::Fork { .. } | Self::Exit => HEADER + 24 + SAMPLE_ID,
+            Self::Vdso => HEADER + 72 + SAMPLE_ID,
+            Self::Throttle | Self::Unthrottle => HEADER + 24 + SAMPLE_ID,
+        }
+    }
+}
+
+/// A ring buffer of one event on one CPU.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ring {
+    pub(super) capacity: u32,
+    used: u32,
+    /// Records that did not fit and are not told yet.
+    lost: u64,
+    pub(super) records: Vec<Record>,
+}
+
+impl Ring {
+    pub(super) fn new(capacity: u32) -> Self {
+        Self {
+            capacity,
+            ..Self::default()
+        }
+    }
+
+    /// Writes a record, and before it what was lost (`__perf_output_begin`). False if there was
+    /// no room. `untold`: the mutant that does not count.
+    pub(super) fn write(&mut self, record: Record, sequence: &mut u64, untold: bool) -> bool {
+        let told = Body::Lost { lost: self.lost };
+        let before = if self.lost > 0 { told.size() } else { 0 };
+        let need = before + record.body.size();
+        if self.used + need > self.capacity {
+            self.lost += u64::from(!untold);
+            return false;
+        }
+        if self.lost > 0 {
+            self.push(
+                Record {
+                    body: told,
+                    ..record
+                },
+                sequence,
+            );
+            self.lost = 0;
+        }
+        self.used += need;
+        self.push(record, sequence);
+        true
+    }
+
+    fn push(&mut self, record: Record, sequence: &mut u64) {
+        *sequence += 1;
+        self.records.push(Record {
+            sequence: *sequence,
+            ..record
+        });
+    }
+
+    /// The reader takes everything.
+    pub(super) fn read(&mut self, out: &mut Vec<Record>) {
+        self.used = 0;
+        out.append(&mut self.records);
+    }
+
+    /// What was lost and not told, taken at the end.
+    pub(super) fn take_lost(&mut self) -> u64 {
+        std::mem::take(&mut self.lost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exit(time: u64) -> Record {
+        Record {
+            time,
+            sequence: 0,
+            cpu: 0,
+            event: 0,
+            tid: 1,
+            body: Body::Exit,
+        }
+    }
+
+    #[test]
+    fn r001_3_a_record_of_2023_has_no_cookie() {
+        let size = |cookie, frames: usize| {
+            let frames = vec![0; frames];
+            Body::Deferred {
+                cookie,
+                period: 0,
+                frames,
+            }
+            .size()
+        };
+        assert_eq!(size(None, 5), 8 + 8 + 8 * 5 + 32);
+        assert_eq!(size(Some(3), 5), 8 + 8 + 8 + 8 * 5 + 32);
+    }
+
+    #[test]
+    fn what_did_not_fit_is_told_by_the_next_record() {
+        let mut ring = Ring::new(3 * 64);
+        let mut sequence = 0;
+        let wrote: Vec<_> = (0..5)
+            .map(|time| ring.write(exit(time), &mut sequence, false))
+            .collect();
+        assert_eq!(wrote, [true, true, true, false, false]);
+        let mut out = Vec::new();
+        ring.read(&mut out);
+        assert!(ring.write(exit(9), &mut sequence, false));
+        ring.read(&mut out);
+        assert_eq!(out[3].body, Body::Lost { lost: 2 });
+        assert_eq!(out[4].body, Body::Exit);
+        assert_eq!(ring.take_lost(), 0);
+    }
+}

@@ -1,0 +1,54 @@
+//! Branch records in place of user frames: in call-stack mode they say where each call came from.
+
+use std::collections::HashMap;
+
+use unwind_sim_perf_data::callchain::{Callchain, PERF_CONTEXT_USER};
+use unwind_sim_perf_data::lbr_stitch::{LbrStitcher, Stack};
+use unwind_sim_perf_data::{BranchEntry, PerfFile, Sample, branch_sample_type};
+
+/// The call stacks of a recording's threads.
+pub(super) struct CallStacks {
+    /// By thread; `None` if they are not stitched.
+    stitchers: Option<HashMap<i32, LbrStitcher<BranchEntry>>>,
+    /// Entries of a ring.
+    depth: u32,
+}
+
+impl CallStacks {
+    /// Of `file`; they are stitched if that is asked for and the file says how deep the rings are
+    /// (`branches` of the core PMU's capabilities), as perf has it.
+    pub(super) fn new(file: &PerfFile<'_>, stitched: bool) -> Self {
+        let depth = file.features().branch_records();
+        Self {
+            stitchers: (stitched && depth.is_some()).then(HashMap::new),
+            depth: depth.unwrap_or(0),
+        }
+    }
+
+    /// The sample's chain with the branch stack in place of its user part but for the first
+    /// address; `None` if it has no call stack.
+    pub(super) fn chain(&mut self, sample: &Sample<'_>, own: Callchain<'_>) -> Option<Vec<u64>> {
+        let attr = sample.attr();
+        if attr.branch_sample_type & branch_sample_type::CALL_STACK == 0 {
+            return None;
+        }
+        let branches = sample.branch_stack().ok().flatten()?;
+        let kernel = own.words().position(|word| word == PERF_CONTEXT_USER)?;
+        let mut words: Vec<u64> = own.words().take(kernel + 1).collect();
+        let ip = own.get(kernel + 1);
+        match (&mut self.stitchers, branches.hw_index, ip) {
+            (Some(stitchers), Some(hw_index), Some(ip)) => {
+                let stitcher = stitchers
+                    .entry(sample.tid().unwrap_or(-1))
+                    .or_insert_with(|| LbrStitcher::new(self.depth));
+                let entries = branches.entries().collect();
+                words.extend(stitcher.chain(ip, Stack { entries, hw_index }));
+            }
+            _ => {
+                words.extend(ip);
+                words.extend(branches.entries().map(|branch| branch.from));
+            }
+        }
+        Some(words)
+    }
+}

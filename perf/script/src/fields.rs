@@ -1,0 +1,261 @@
+//! Which fields `perf script` prints for an event.
+
+use super::asked::{Asked, EventType};
+use super::names;
+use std::fmt;
+use unwind_sim_perf_data::{EventAttr, Mode, PerfFile, feature, sample_type as st};
+
+/// `PERF_COUNT_SW_PAGE_FAULTS`, `.._MIN` and `.._MAJ` (`include/uapi/linux/perf_event.h`).
+const SW_PAGE_FAULTS: [u64; 3] = [2, 5, 6];
+/// `PERF_COUNT_SW_BPF_OUTPUT`: what BPF programs write.
+const SW_BPF_OUTPUT: u64 = 10;
+/// `PERF_COUNT_SW_DUMMY`: an event that never happens and only carries side band records.
+const SW_DUMMY: u64 = 9;
+
+/// A set of fields (`enum perf_output_field`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Fields(u32);
+
+/// A field that was asked for and cannot be printed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FieldError {
+    /// The event did not record it.
+    NotRecorded {
+        /// The event's name.
+        event: String,
+        /// The field's name.
+        field: &'static str,
+    },
+    /// Symbols or objects without an address.
+    NoAddress {
+        /// The event's name.
+        event: String,
+        /// The field's name.
+        field: &'static str,
+    },
+    /// Offsets in a symbol without the symbol.
+    OffsetWithoutSymbol,
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotRecorded { event, field } => {
+                write!(
+                    f,
+                    "samples of event {event} have no {field}: leave that field out"
+                )
+            }
+            Self::NoAddress { event, field } => write!(
+                f,
+                "samples of event {event} have no address: leave the field {field} out"
+            ),
+            Self::OffsetWithoutSymbol => f.write_str("the field symoff needs the field sym"),
+        }
+    }
+}
+
+impl std::error::Error for FieldError {}
+
+/// The fields' names on the command line.
+const NAMES: [(&str, Fields); 14] = [
+    ("comm", Fields::COMM),
+    ("tid", Fields::TID),
+    ("pid", Fields::PID),
+    ("time", Fields::TIME),
+    ("cpu", Fields::CPU),
+    ("event", Fields::EVENT),
+    ("trace", Fields::TRACE),
+    ("ip", Fields::IP),
+    ("sym", Fields::SYM),
+    ("symoff", Fields::SYM_OFFSET),
+    ("dso", Fields::DSO),
+    ("addr", Fields::ADDRESS),
+    ("period", Fields::PERIOD),
+    ("bpf-output", Fields::BPF_OUTPUT),
+];
+
+impl Fields {
+    /// No field.
+    pub const NONE: Self = Self(0);
+    /// The name of the task.
+    pub const COMM: Self = Self(1);
+    /// The thread.
+    pub const TID: Self = Self(1 << 1);
+    /// The process.
+    pub const PID: Self = Self(1 << 2);
+    /// The time.
+    pub const TIME: Self = Self(1 << 3);
+    /// The CPU.
+    pub const CPU: Self = Self(1 << 4);
+    /// The name of the event.
+    pub const EVENT: Self = Self(1 << 5);
+    /// The payload of a tracepoint.
+    pub const TRACE: Self = Self(1 << 6);
+    /// The address, or the callchain.
+    pub const IP: Self = Self(1 << 7);
+    /// The symbol of each address.
+    pub const SYM: Self = Self(1 << 8);
+    /// The offset in the symbol.
+    pub const SYM_OFFSET: Self = Self(1 << 9);
+    /// The object of each address.
+    pub const DSO: Self = Self(1 << 10);
+    /// The data address.
+    pub const ADDRESS: Self = Self(1 << 11);
+    /// The period.
+    pub const PERIOD: Self = Self(1 << 12);
+    /// What a BPF program wrote.
+    pub const BPF_OUTPUT: Self = Self(1 << 13);
+
+    /// The field of that name.
+    pub(super) fn named(word: &str) -> Option<Self> {
+        let named = NAMES.iter().find(|(name, _)| *name == word);
+        named.map(|&(_, field)| field)
+    }
+
+    /// The names of all fields.
+    pub(super) fn names() -> String {
+        NAMES.map(|(name, _)| name).join(",")
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(super) const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether all of `other` are in the set.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    pub(super) const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// The fields of a type that this event did not record.
+    fn missing(attr: &EventAttr) -> Self {
+        let absent = |bit| attr.sample_type & bit == 0;
+        let mut missing = Self::default();
+        for (bit, field) in [
+            (st::IP, Self::IP),
+            (st::ADDR, Self::ADDRESS),
+            (st::TID, Self::TID.and(Self::PID)),
+            (st::TIME, Self::TIME),
+            (st::CPU, Self::CPU),
+        ] {
+            if absent(bit) {
+                missing = missing.and(field);
+            }
+        }
+        missing
+    }
+
+    /// The fields of each event of a file. All events of one type have the same. perf decides at
+    /// the first of them that is no dummy: what that one did not record is left out, unless it was
+    /// asked for by name.
+    pub(super) fn of_file(file: &PerfFile<'_>, asked: &Asked) -> Vec<Self> {
+        let attrs = file.attrs();
+        let fields = |attr: &EventAttr| {
+            let kind = EventType::of(attr.kind);
+            let mut fields = asked.fields(kind);
+            let same = |other: &&EventAttr| EventType::of(other.kind) == kind;
+            if let Some(first) = attrs.iter().filter(same).find(|attr| !is_dummy(attr)) {
+                fields = fields.without(Self::missing(first).without(asked.named(kind)));
+            }
+            fields.and(Self::of_chains(file, asked, kind))
+        };
+        attrs.iter().map(fields).collect()
+    }
+
+    /// What callchains add to the fields of a type.
+    fn of_chains(file: &PerfFile<'_>, asked: &Asked, kind: EventType) -> Self {
+        let attrs = file.attrs();
+        let has_chain = |attr: &EventAttr| attr.sample_type & st::CALLCHAIN != 0;
+        let mut same = (0..attrs.len()).filter(|&at| EventType::of(attrs[at].kind) == kind);
+        match file.mode() {
+            // Through a pipe perf sees one attribute after the other, and decides at the first of
+            // a type by what came so far, whatever was asked for.
+            Mode::Pipe => match same.next() {
+                Some(at) if attrs[..=at].iter().any(has_chain) => {
+                    Self::IP.and(Self::SYM).without(asked.removed(kind))
+                }
+                _ => Self::default(),
+            },
+            Mode::File
+                if kind == EventType::Tracepoint
+                    && !asked.is_set(kind)
+                    && same.any(|at| has_chain(&attrs[at])) =>
+            {
+                Self::IP.and(Self::SYM).and(Self::SYM_OFFSET).and(Self::DSO)
+            }
+            Mode::File => Self::default(),
+        }
+    }
+
+    /// Whether what was asked for can be printed, as perf checks it (`evsel__check_attr`).
+    ///
+    /// # Errors
+    /// The first field that cannot.
+    pub fn check(file: &PerfFile<'_>, asked: &Asked) -> Result<(), FieldError> {
+        // Traces of a processor's branches may have what their events say they have not.
+        let from_traces = file.features().section(feature::AUXTRACE).is_some();
+        for kind in EventType::ALL {
+            let same = |attr: &&EventAttr| EventType::of(attr.kind) == kind && !is_dummy(attr);
+            let Some(attr) = file
+                .attrs()
+                .iter()
+                .find(same)
+                .filter(|_| asked.is_set(kind))
+            else {
+                continue;
+            };
+            let event = || names::name(attr);
+            let fields = asked.fields(kind);
+            let missing = Self::missing(attr);
+            for (field, wanted) in NAMES {
+                let excused = from_traces && Self::ADDRESS.and(Self::CPU).has(wanted);
+                let named = asked.named(kind).has(wanted) && fields.has(wanted);
+                if named && missing.has(wanted) && !excused {
+                    let event = event();
+                    return Err(FieldError::NotRecorded { event, field });
+                }
+            }
+            let is_placed = attr.sample_type & (st::IP | st::ADDR) != 0;
+            for (field, wanted) in [("sym", Self::SYM), ("dso", Self::DSO)] {
+                if fields.has(wanted) && !is_placed {
+                    let event = event();
+                    return Err(FieldError::NoAddress { event, field });
+                }
+            }
+            if fields.has(Self::SYM_OFFSET) && !fields.has(Self::SYM) {
+                return Err(FieldError::OffsetWithoutSymbol);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the event's samples are what BPF programs write. Times off the CPU, which perf records
+/// so too, are shown as other samples are.
+pub(super) fn is_bpf_output(attr: &EventAttr) -> bool {
+    let is_off_cpu = attr.name.as_deref() == Some("offcpu-time");
+    is_software(attr) && attr.config == SW_BPF_OUTPUT && !is_off_cpu
+}
+
+/// Whether the event's data addresses are shown with symbols (`sample_addr_correlates_sym`).
+pub(super) fn names_data(attr: &EventAttr) -> bool {
+    is_software(attr) && SW_PAGE_FAULTS.contains(&attr.config)
+}
+
+fn is_software(attr: &EventAttr) -> bool {
+    EventType::of(attr.kind) == EventType::Software
+}
+
+/// Whether the event only carries side band records.
+fn is_dummy(attr: &EventAttr) -> bool {
+    is_software(attr) && attr.config == SW_DUMMY
+}

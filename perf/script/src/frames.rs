@@ -1,0 +1,151 @@
+//! Lines of callchains, kept once made: most frames of a recording are seen thousands of times.
+
+use super::digits;
+use super::fields::Fields;
+use super::tasks::{Map, Tasks};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
+use unwind_sim_recordings::symbols::Symbols;
+
+/// Bytes of lines that are kept; beyond, all are made anew.
+const KEPT_MAX: usize = 64 << 20;
+/// Places of the table before the map.
+const RECENT: usize = 1 << 14;
+
+/// An address of a process in an object: the same one gives the same line.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+struct Place {
+    address: u64,
+    bias: u64,
+    /// The object's number plus one; 0 for none.
+    object: u32,
+}
+
+/// Mixes the words of a [`Place`].
+#[derive(Default)]
+struct PlaceHasher(u64);
+
+impl Hasher for PlaceHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(byte.into());
+        }
+    }
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0 ^ word)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(31);
+    }
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(word.into());
+    }
+}
+
+/// The lines made so far, for one set of fields.
+#[derive(Debug)]
+pub(super) struct Lines {
+    fields: Fields,
+    text: Vec<u8>,
+    known: HashMap<Place, Range<u32>, BuildHasherDefault<PlaceHasher>>,
+    recent: Vec<(Place, Range<u32>)>,
+}
+
+impl Lines {
+    pub(super) fn new(fields: Fields) -> Self {
+        Self {
+            fields,
+            text: Vec::new(),
+            known: HashMap::default(),
+            recent: vec![(Place::default(), 0..0); RECENT],
+        }
+    }
+
+    /// For which fields.
+    pub(super) fn fields(&self) -> Fields {
+        self.fields
+    }
+
+    /// `address symbol+offset (object)` of an address, without an ending.
+    #[inline]
+    pub(super) fn line(
+        &mut self,
+        tasks: &Tasks,
+        symbols: &mut dyn Symbols,
+        map: Option<&Map>,
+        address: u64,
+    ) -> &[u8] {
+        let place = Place {
+            address,
+            bias: map.map_or(0, |map| map.bias),
+            object: map.map_or(0, |map| map.object + 1),
+        };
+        let mut hasher = PlaceHasher::default();
+        hasher.write_u64(address);
+        hasher.write_u32(place.object);
+        let at = (hasher.finish() >> 50) as usize & (RECENT - 1);
+        let found = match &self.recent[at] {
+            (known, range) if *known == place && !range.is_empty() => range.clone(),
+            _ => {
+                let range = self.find(tasks, symbols, place);
+                self.recent[at] = (place, range.clone());
+                range
+            }
+        };
+        &self.text[found.start as usize..found.end as usize]
+    }
+
+    #[inline(never)]
+    fn find(&mut self, tasks: &Tasks, symbols: &mut dyn Symbols, place: Place) -> Range<u32> {
+        if let Some(range) = self.known.get(&place) {
+            return range.clone();
+        }
+        if self.text.len() > KEPT_MAX {
+            self.text.clear();
+            self.known.clear();
+            self.recent.fill((Place::default(), 0..0));
+        }
+        let start = self.text.len() as u32;
+        write(&mut self.text, self.fields, tasks, symbols, place);
+        let range = start..self.text.len() as u32;
+        self.known.insert(place, range.clone());
+        range
+    }
+}
+
+fn write(
+    out: &mut Vec<u8>,
+    fields: Fields,
+    tasks: &Tasks,
+    symbols: &mut dyn Symbols,
+    place: Place,
+) {
+    digits::hexadecimal(out, place.address, 16);
+    let number = place.object.checked_sub(1);
+    if fields.has(Fields::SYM) {
+        out.push(b' ');
+        let address = place.address.wrapping_add(place.bias);
+        let object = number.and_then(|number| tasks.object(number));
+        match object.and_then(|object| symbols.symbol(&object, address)) {
+            None => out.extend_from_slice(b"[unknown]"),
+            Some(symbol) => {
+                out.extend_from_slice(symbol.name);
+                if fields.has(Fields::SYM_OFFSET) {
+                    out.extend_from_slice(b"+0x");
+                    digits::hexadecimal(out, address.wrapping_sub(symbol.range.start), 0);
+                }
+            }
+        }
+    }
+    if fields.has(Fields::DSO) {
+        out.extend_from_slice(b" (");
+        match number {
+            None => out.extend_from_slice(b"[unknown]"),
+            Some(number) => out.extend_from_slice(&tasks.object_name(number)),
+        }
+        out.push(b')');
+    }
+}

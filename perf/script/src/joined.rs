@@ -1,0 +1,171 @@
+//! Samples whose user frames come later, printed when they are there.
+//!
+//! In perf's way a sample is printed with the names and mappings of that later time, as perf does;
+//! in ours with those of its own.
+
+use super::output::Output;
+use super::printer::{Chain, Script};
+use super::tasks::Maps;
+use std::collections::HashMap;
+use unwind_sim_perf_data::stitch::{Feed, Mode, Stitch, Stitched, Stitcher, Why};
+use unwind_sim_perf_data::{Event, PerfFile, RawRecord, Record, flag};
+
+/// Bytes that the stitcher holds back; as text they are several times as many.
+const HELD_BYTES_MAX: usize = 32 << 20;
+
+/// A sample of which all but the user frames is printed.
+#[derive(Debug)]
+pub(super) struct Waiting<P> {
+    piece: P,
+    /// The number of its event.
+    pub(super) event: usize,
+    /// The mappings of its process at its time.
+    pub(super) maps: Maps,
+}
+
+/// A record that waits.
+#[derive(Debug)]
+struct Held {
+    kind: u32,
+    misc: u16,
+    offset: u64,
+    body: Vec<u8>,
+}
+
+/// The samples that wait, by the stitcher's key.
+#[derive(Debug)]
+enum Samples<P> {
+    /// As records: perf's way.
+    Records(HashMap<u64, Held>),
+    /// As far as they are printed: ours.
+    Begun(HashMap<u64, Waiting<P>>),
+}
+
+/// Joins samples and records.
+#[derive(Debug)]
+pub(super) struct Joining<P> {
+    feed: Feed,
+    stitcher: Stitcher,
+    samples: Samples<P>,
+}
+
+impl<P: Default> Joining<P> {
+    /// Nothing waits yet. `None` if nothing is to be joined, or the file has nothing deferred.
+    pub(super) fn of(file: &PerfFile<'_>, mode: Option<Mode>) -> Option<Self> {
+        let mode = mode?;
+        let deferred = flag::DEFER_CALLCHAIN | flag::DEFER_OUTPUT;
+        if file.attrs().iter().all(|attr| attr.flags & deferred == 0) {
+            return None;
+        }
+        let (stitcher, samples) = match mode {
+            Mode::Own => (
+                Stitcher::own_within(HELD_BYTES_MAX),
+                Samples::Begun(HashMap::new()),
+            ),
+            _ => (Stitcher::new(mode), Samples::Records(HashMap::new())),
+        };
+        Some(Self {
+            feed: Feed::default(),
+            stitcher,
+            samples,
+        })
+    }
+
+    /// Takes an event and prints the samples whose frames are there now.
+    pub(super) fn event<O: Output<Piece = P>>(
+        &mut self,
+        script: &mut Script<'_, '_, O>,
+        event: &Event<'_>,
+        out: &mut P,
+    ) {
+        let Some(item) = self.feed.item(event) else {
+            return;
+        };
+        if let Record::Sample(sample) = event.record {
+            match &mut self.samples {
+                Samples::Records(held) => {
+                    let RawRecord {
+                        kind, misc, offset, ..
+                    } = event.raw;
+                    let body = event.raw.body.to_vec();
+                    let record = Held {
+                        kind,
+                        misc,
+                        offset,
+                        body,
+                    };
+                    held.insert(item.key, record);
+                }
+                Samples::Begun(waiting) => {
+                    let (mut piece, id) = (P::default(), event.id());
+                    let event = script.sample(&sample, &id, Chain::Kernel, &mut piece);
+                    if let Some(event) = event {
+                        let maps = script.tasks.shared_maps(id.tid().unwrap_or(-1));
+                        let sample = Waiting { piece, event, maps };
+                        waiting.insert(item.key, sample);
+                    }
+                }
+            }
+        }
+        self.stitcher.push(item);
+        self.print(script, out);
+    }
+
+    /// Prints what waits to the end.
+    pub(super) fn finish<O: Output<Piece = P>>(
+        &mut self,
+        script: &mut Script<'_, '_, O>,
+        out: &mut P,
+    ) {
+        self.stitcher.finish();
+        self.print(script, out);
+    }
+
+    fn print<O: Output<Piece = P>>(&mut self, script: &mut Script<'_, '_, O>, out: &mut P) {
+        while let Some(stitched) = self.stitcher.pop() {
+            match &mut self.samples {
+                Samples::Records(held) => {
+                    if let Some(held) = held.remove(&stitched.key) {
+                        held.print(script, &stitched, out);
+                    }
+                }
+                Samples::Begun(waiting) => {
+                    if let Some(waiting) = waiting.remove(&stitched.key) {
+                        script.output.append(&waiting.piece, out);
+                        script.user_frames(&waiting, &stitched, out);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Held {
+    fn print<O: Output>(
+        &self,
+        script: &mut Script<'_, '_, O>,
+        stitched: &Stitched,
+        out: &mut O::Piece,
+    ) {
+        let raw = RawRecord {
+            kind: self.kind,
+            misc: self.misc,
+            unpacked: false,
+            offset: self.offset,
+            body: &self.body,
+        };
+        let file = script.file;
+        let Ok(event) = file.decode(raw) else {
+            return;
+        };
+        if let Record::Sample(sample) = event.record {
+            // perf takes a cookie for an address where a record took the sample off its list, and
+            // knows it as a cookie where the recording ended.
+            let chain = match stitched.how {
+                Stitch::NotDeferred | Stitch::Missing(Why::End) => Chain::Own,
+                _ => Chain::Joined(&stitched.chain),
+            };
+            script.sample(&sample, &event.id(), chain, out);
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! The printer: events in, samples with their frames out.
+
+use super::asked::Asked;
+use super::call_stacks::CallStacks;
+use super::fields::FieldError;
+use super::groups::Groups;
+use super::joined::{Joining, Waiting};
+use super::losses::Losses;
+use super::output::{Address, Head, Output};
+use super::tasks::{self, Map, Tasks};
+use super::text::Text;
+use unwind_sim_perf_data::callchain::{
+    Callchain, Context, PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED,
+};
+use unwind_sim_perf_data::stitch::{Mode, Stitch, Stitched};
+use unwind_sim_perf_data::{
+    Event, EventAttr, PerfFile, Record, RecordId, Sample, misc, sample_type as st,
+};
+use unwind_sim_recordings::symbols::Symbols;
+
+/// Frames of a chain that are shown (`PERF_MAX_STACK_DEPTH`).
+const FRAMES_MAX: usize = 127;
+
+/// How to print.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// The fields of each type of events.
+    pub fields: Asked,
+    /// Times with nanoseconds.
+    pub nanoseconds: bool,
+    /// How deferred user frames are joined with their samples; `None` prints them by themselves.
+    pub join: Option<Mode>,
+    /// Stacks of branches are made longer by what earlier samples of the thread had
+    /// (`--stitch-lbr`).
+    pub stitch_lbr: bool,
+}
+
+/// Unwinds the copy of a user stack.
+pub trait Unwind {
+    /// Sees every event before it is printed.
+    fn event(&mut self, event: &Event<'_>);
+
+    /// Appends the addresses of the sample's user stack, innermost first, at most `frames_max`.
+    fn unwind(&mut self, sample: &Sample<'_>, frames_max: usize, chain: &mut Vec<u64>);
+}
+
+/// The printer of a recording.
+pub struct Script<'f, 's, O: Output = Text> {
+    pub(super) file: &'f PerfFile<'f>,
+    pub(super) output: O,
+    /// Whether chains are shown at all.
+    chains: bool,
+    pub(super) tasks: Tasks,
+    symbols: &'s mut dyn Symbols,
+    unwind: Option<&'s mut dyn Unwind>,
+    /// Space for unwound chains.
+    unwound: Vec<u64>,
+    joining: Option<Box<Joining<O::Piece>>>,
+    lbr: CallStacks,
+    groups: Groups,
+    /// Samples of guests, which are not printed.
+    guests: u64,
+    losses: Losses,
+}
+
+/// Which chain is printed of a sample.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Chain<'c> {
+    /// Its own.
+    Own,
+    /// Its own up to the marker of deferred user frames, without an end.
+    Kernel,
+    /// This one, in which a record's frames follow the marker.
+    Joined(&'c [u64]),
+}
+
+impl<'f, 's> Script<'f, 's> {
+    /// A printer of text at the recording's beginning.
+    ///
+    /// # Errors
+    /// If a field was asked for that was not recorded.
+    pub fn new(
+        file: &'f PerfFile<'f>,
+        options: Options,
+        symbols: &'s mut dyn Symbols,
+        unwind: Option<&'s mut dyn Unwind>,
+    ) -> Result<Self, FieldError> {
+        let text = Text::new(file, options)?;
+        Ok(Self::with_output(file, options, text, symbols, unwind))
+    }
+}
+
+impl<'f, 's, O: Output> Script<'f, 's, O> {
+    /// At the recording's beginning; samples become what `output` makes of them.
+    pub fn with_output(
+        file: &'f PerfFile<'f>,
+        options: Options,
+        output: O,
+        symbols: &'s mut dyn Symbols,
+        unwind: Option<&'s mut dyn Unwind>,
+    ) -> Self {
+        let with_chain = |attr: &EventAttr| attr.sample_type & st::CALLCHAIN != 0;
+        Self {
+            file,
+            output,
+            chains: file.attrs().iter().any(with_chain),
+            tasks: Tasks::new(file),
+            symbols,
+            unwind,
+            unwound: Vec::new(),
+            joining: Joining::of(file, options.join).map(Box::new),
+            lbr: CallStacks::new(file, options.stitch_lbr),
+            groups: Groups::new(file),
+            guests: 0,
+            losses: Losses::default(),
+        }
+    }
+
+    /// How many samples of guests there were, none of which is printed.
+    pub fn guests(&self) -> u64 {
+        self.guests
+    }
+
+    /// What samples become.
+    pub fn output(&mut self) -> &mut O {
+        &mut self.output
+    }
+
+    /// Ends the printer.
+    pub fn into_output(self) -> O {
+        self.output
+    }
+
+    /// The tasks as they are now.
+    pub fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    /// What the recording says was lost, so far.
+    pub fn losses(&self) -> &Losses {
+        &self.losses
+    }
+
+    /// Takes an event and appends what is printed of it.
+    pub fn event(&mut self, event: &Event<'_>, out: &mut O::Piece) {
+        self.losses.event(self.file, event);
+        if let Some(unwind) = &mut self.unwind {
+            unwind.event(event);
+        }
+        if let Some(mut joining) = self.joining.take() {
+            joining.event(self, event, out);
+            self.joining = Some(joining);
+        } else {
+            match event.record {
+                Record::Sample(sample) if sample.attr().sample_type & st::READ != 0 => {
+                    let counted = self.groups.split(&sample);
+                    for (at, period) in counted {
+                        self.sample_of(at, period, &sample, &event.id(), Chain::Own, out);
+                    }
+                }
+                Record::Sample(sample) => {
+                    self.sample(&sample, &event.id(), Chain::Own, out);
+                }
+                Record::CallchainDeferred { cookie, chain } => {
+                    self.deferred(event, cookie, chain, out);
+                }
+                _ => {}
+            }
+        }
+        let misc = event.raw.misc;
+        match event.record {
+            Record::Comm(comm) => self.tasks.comm(&comm),
+            Record::Mmap(mmap) => self.tasks.mmap(&mmap, misc),
+            Record::Fork(task) => self.tasks.fork(&task, misc),
+            Record::Exit(task) => self.tasks.exit(&task),
+            Record::Ksymbol(symbol) => self.tasks.ksymbol(&symbol),
+            _ => {}
+        }
+    }
+
+    /// Appends what was held back to the end.
+    pub fn finish(&mut self, out: &mut O::Piece) {
+        if let Some(mut joining) = self.joining.take() {
+            joining.finish(self, out);
+            self.joining = Some(joining);
+        }
+    }
+
+    fn column(&self, attr: &EventAttr) -> usize {
+        let attrs = self.file.attrs();
+        let place = attrs.iter().position(|other| std::ptr::eq(other, attr));
+        place.unwrap_or(0)
+    }
+
+    /// A sample; gives the number of its event, if it is printed.
+    pub(super) fn sample(
+        &mut self,
+        sample: &Sample<'_>,
+        id: &RecordId<'_>,
+        chain: Chain<'_>,
+        out: &mut O::Piece,
+    ) -> Option<usize> {
+        let attr = sample.attr();
+        let at = self.column(attr);
+        let period = sample.period().unwrap_or(attr.sample_period);
+        self.sample_of(at, period, sample, id, chain, out)
+            .then_some(at)
+    }
+
+    /// A sample as one of the event of that number. `false` if it is not printed: nothing is
+    /// wanted of the event, or it is a guest's, which perf shows only with `--guest`.
+    fn sample_of(
+        &mut self,
+        at: usize,
+        period: u64,
+        sample: &Sample<'_>,
+        id: &RecordId<'_>,
+        chain: Chain<'_>,
+        out: &mut O::Piece,
+    ) -> bool {
+        let is_guest = matches!(
+            sample.cpumode(),
+            misc::CPUMODE_GUEST_KERNEL | misc::CPUMODE_GUEST_USER
+        );
+        self.guests += u64::from(is_guest);
+        if is_guest || !self.output.shows(at) {
+            return false;
+        }
+        self.tasks
+            .thread(id.pid().unwrap_or(-1), id.tid().unwrap_or(-1));
+        let head = Head {
+            sample,
+            id,
+            event: at,
+            period,
+            chains: self.chains,
+        };
+        self.output.head(&head, &self.tasks, self.symbols, out);
+        if self.output.shows_places(at) {
+            self.place(at, sample, id, chain, out);
+        }
+        if !matches!(chain, Chain::Kernel) {
+            self.output.tail(&head, out);
+            self.output.end(out);
+        }
+        true
+    }
+
+    /// The address or the callchain.
+    fn place(
+        &mut self,
+        at: usize,
+        sample: &Sample<'_>,
+        id: &RecordId<'_>,
+        chain: Chain<'_>,
+        out: &mut O::Piece,
+    ) {
+        let tid = id.tid().unwrap_or(-1);
+        let own = sample.callchain().ok().flatten().filter(|_| self.chains);
+        let Some(own) = own else {
+            let address = sample.ip().unwrap_or(0);
+            let context = match sample.cpumode() {
+                misc::CPUMODE_KERNEL => Context::Kernel,
+                misc::CPUMODE_USER => Context::User,
+                _ => Context::Hypervisor,
+            };
+            let maps = self.tasks.maps(tid);
+            let map = map_at(&self.tasks, maps, context, address, self.symbols);
+            let at = Address {
+                tasks: &self.tasks,
+                event: at,
+                map: map.as_ref(),
+                value: address,
+            };
+            self.output.place(&at, self.symbols, out);
+            return;
+        };
+        let begin = self.output.chain(out);
+        let whole = match chain {
+            Chain::Joined(words) => self.chain(at, tid, words.iter().copied(), false, out),
+            Chain::Own => match self.lbr.chain(sample, own) {
+                Some(words) => self.chain(at, tid, words.into_iter(), false, out),
+                None => self.chain(at, tid, own.words(), true, out),
+            },
+            Chain::Kernel => {
+                let kernel = own
+                    .words()
+                    .take_while(|&word| word != PERF_CONTEXT_USER_DEFERRED);
+                self.chain(at, tid, kernel, false, out)
+            }
+        };
+        if !whole {
+            self.output.cut(begin, out);
+            return;
+        }
+        if let Some(unwind) = &mut self.unwind {
+            let mut unwound = std::mem::take(&mut self.unwound);
+            unwound.clear();
+            unwind.unwind(sample, FRAMES_MAX, &mut unwound);
+            self.chain(at, tid, unwound.iter().copied(), false, out);
+            self.unwound = unwound;
+        }
+    }
+
+    /// The lines of a chain. `false` if it has a marker that nobody knows: then perf shows none
+    /// of it. `with_cookie`: what follows the marker of deferred frames is no address.
+    fn chain(
+        &mut self,
+        at: usize,
+        tid: i32,
+        words: impl Iterator<Item = u64>,
+        with_cookie: bool,
+        out: &mut O::Piece,
+    ) -> bool {
+        let maps = self.tasks.maps(tid);
+        let mut context = Context::User;
+        let mut cookie = false;
+        let mut left = FRAMES_MAX;
+        for word in words {
+            if left == 0 {
+                break;
+            }
+            match Context::from_marker(word) {
+                Some(Context::User | Context::UserDeferred) => {
+                    cookie = with_cookie && word == PERF_CONTEXT_USER_DEFERRED;
+                    context = Context::User;
+                    continue;
+                }
+                Some(known @ (Context::Kernel | Context::Hypervisor)) => {
+                    context = known;
+                    continue;
+                }
+                Some(_) => return false,
+                None => {}
+            }
+            left -= 1;
+            if std::mem::take(&mut cookie) {
+                self.output.cookie(at, word, out);
+                continue;
+            }
+            let map = map_at(&self.tasks, maps, context, word, self.symbols);
+            let at = Address {
+                tasks: &self.tasks,
+                event: at,
+                map: map.as_ref(),
+                value: word,
+            };
+            self.output.frame(&at, self.symbols, out);
+        }
+        true
+    }
+
+    /// Appends the user frames of a sample that waited for them, and its end.
+    pub(super) fn user_frames(
+        &mut self,
+        waiting: &Waiting<O::Piece>,
+        stitched: &Stitched,
+        out: &mut O::Piece,
+    ) {
+        let (event, shown) = (waiting.event, self.output.shows_places(waiting.event));
+        if let (Stitch::Missing(why), true) = (stitched.how, shown) {
+            let why = format!("[no user frames: {}]", why.as_str());
+            let cookie = stitched.cookie.unwrap_or(0);
+            self.output.instead(event, cookie, &why, out);
+        } else if shown && stitched.how != Stitch::NotDeferred {
+            let user = stitched
+                .chain
+                .iter()
+                .skip_while(|&&word| word != PERF_CONTEXT_USER);
+            for &address in user.skip(1).take(FRAMES_MAX) {
+                let map = tasks::find(&waiting.maps, address);
+                let at = Address {
+                    tasks: &self.tasks,
+                    event,
+                    map,
+                    value: address,
+                };
+                self.output.frame(&at, self.symbols, out);
+            }
+        }
+        self.output.end(out);
+    }
+
+    /// A record of deferred user frames that is not joined with its samples.
+    fn deferred(
+        &mut self,
+        event: &Event<'_>,
+        cookie: u64,
+        chain: Callchain<'_>,
+        out: &mut O::Piece,
+    ) {
+        let id = event.id();
+        let at = self.column(event.attr);
+        self.tasks
+            .thread(id.pid().unwrap_or(-1), id.tid().unwrap_or(-1));
+        if !self.output.shows(at) || !self.output.deferred(&self.tasks, &id, at, cookie, out) {
+            return;
+        }
+        if self.output.shows_places(at) {
+            self.chain(at, id.tid().unwrap_or(-1), chain.words(), false, out);
+        }
+        self.output.end(out);
+    }
+}
+
+/// The mapping at an address of a context.
+#[inline]
+fn map_at(
+    tasks: &Tasks,
+    maps: &[Map],
+    context: Context,
+    address: u64,
+    symbols: &mut dyn Symbols,
+) -> Option<Map> {
+    match context {
+        Context::Kernel => tasks.kernel_map(address, symbols),
+        Context::User => tasks::find(maps, address).copied(),
+        _ => None,
+    }
+}

@@ -1,0 +1,207 @@
+//! `perf bpf`: recorded samples through a handler, as if it had been attached when they were
+//! taken.
+//!
+//! What a recording does not hold, the handler cannot have: registers that were not sampled are a
+//! fault, stacks are those of the recorded callchain, and of a deferred one there is no user part.
+//! Not here: what a handler would have changed in the recording itself.
+
+mod json;
+mod names;
+mod print;
+mod sample;
+
+use names::Names;
+use sample::{Recorded, Tasks, context};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use unwind_sim_perf_data::{Order, Record, Summary};
+use unwind_sim_perf_data::{PerfError, PerfFile};
+use unwind_sim_perf_model::bpf::{
+    Attachment, EventTraits, Fault, Guard, Handlers, Limits, LoadError, Object, ObjectError,
+    Verdict,
+};
+use unwind_sim_recordings::mapped::map_file;
+use unwind_sim_recordings::symbols::Places;
+
+/// Processors that maps have values and outputs for.
+const CPUS: u32 = 256;
+/// Bytes that all maps may need.
+const MAP_BYTES: u64 = 1 << 30;
+
+/// Why samples cannot be handled.
+#[derive(Debug, thiserror::Error)]
+pub enum BpfError {
+    /// A file cannot be read.
+    #[error("{}: {source}", path.display())]
+    Open {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The object is malformed.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// A program cannot be run.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The recording is malformed.
+    #[error(transparent)]
+    Perf(#[from] PerfError),
+    /// No program handles perf events, or none has that name.
+    #[error("the object has no program{} for perf events", name.as_ref().map_or_else(String::new, |name| format!(" {name}")))]
+    NoProgram {
+        /// The name asked for.
+        name: Option<String>,
+    },
+}
+
+/// What to do.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The program; the first for perf events if none is named.
+    pub program: Option<String>,
+    /// Let stack helpers take the sample's own chain with its markers, as they do if the event
+    /// was opened with `PERF_SAMPLE_CALLCHAIN`; otherwise the frames stand for a walk.
+    pub sample_callchain: bool,
+    /// Where the files are that name the addresses of stacks; `None` for addresses alone.
+    pub symbols: Option<Places>,
+}
+
+/// What a program wrote to its ring buffers.
+#[derive(Clone, Debug)]
+struct Output {
+    time: u64,
+    cpu: u32,
+    map: String,
+    data: Vec<u8>,
+    /// It came by a ring buffer, and is not padded.
+    is_ring: bool,
+}
+
+/// The result of handling all samples.
+pub struct Handled {
+    handlers: Handlers,
+    program: usize,
+    outputs: Vec<Output>,
+    printed: Vec<String>,
+    samples: u64,
+    kept: u64,
+    dropped: u64,
+    faults: u64,
+    first_fault: Option<Fault>,
+    names: Option<Names>,
+    /// How far the recording could be read.
+    pub summary: Summary,
+}
+
+impl Handled {
+    /// Samples in which the program did what the kernel would have refused.
+    pub fn faults(&self) -> u64 {
+        self.faults
+    }
+
+    /// The name of an address in a process; without one, if all that had it agree.
+    fn name(&self, address: u64, pid: Option<u32>) -> Option<&str> {
+        self.names.as_ref()?.name(address, pid)
+    }
+
+    /// Samples handled.
+    pub fn samples(&self) -> u64 {
+        self.samples
+    }
+}
+
+/// Runs a program of an object for each sample of a recording, in the order of time.
+///
+/// # Errors
+/// If a file cannot be read, or the program not be run.
+pub fn handle(object: &Path, recording: &Path, options: &Options) -> Result<Handled, BpfError> {
+    let object = std::fs::read(object).map_err(|source| BpfError::Open {
+        path: object.into(),
+        source,
+    })?;
+    let object = Object::parse(&object)?;
+    let is_wanted = |name: &str| options.program.as_ref().is_none_or(|wanted| wanted == name);
+    let program = object
+        .programs
+        .iter()
+        .position(|program| program.is_perf_event() && is_wanted(&program.name))
+        .ok_or_else(|| BpfError::NoProgram {
+            name: options.program.clone(),
+        })?;
+    let limits = Limits {
+        cpus: CPUS,
+        map_bytes: MAP_BYTES,
+    };
+    let mut handlers = Handlers::load(&object, limits)?;
+    handlers.maps.open_outputs(CPUS);
+    let mut attachment = Attachment::new(EventTraits::default());
+    // An event without precise samples and without a program takes any program for events.
+    let _ = attachment.set(&handlers, program);
+
+    let owner = map_file(recording).map_err(|source| BpfError::Open {
+        path: recording.into(),
+        source,
+    })?;
+    let file = PerfFile::parse((*owner).as_ref())?;
+    let mut handled = Handled {
+        handlers,
+        program,
+        outputs: Vec::new(),
+        printed: Vec::new(),
+        samples: 0,
+        kept: 0,
+        dropped: 0,
+        faults: 0,
+        first_fault: None,
+        names: options
+            .symbols
+            .clone()
+            .map(|places| Names::new(&file, places)),
+        summary: Summary::default(),
+    };
+    let mut tasks = Tasks::default();
+    let mut guard = Guard::default();
+    let mut names = handled.names.take();
+    handled.summary = file.for_each(Order::Time, |event| {
+        if let Some(names) = &mut names {
+            names.event(&event);
+        }
+        match event.record {
+            Record::Comm(comm) => tasks.name(&comm),
+            Record::Fork(task) => tasks.fork(&task),
+            Record::Sample(sample) => {
+                let mut env = Recorded::new(&sample, &tasks, options, handled.samples);
+                let data = context(&sample);
+                handled.samples += 1;
+                let handlers = &mut handled.handlers;
+                match attachment.overflow(handlers, &mut guard, &mut env, &data) {
+                    Verdict::Keep(_) => handled.kept += 1,
+                    Verdict::Drop | Verdict::Recursion => handled.dropped += 1,
+                    Verdict::Fault(fault) => {
+                        handled.faults += 1;
+                        handled.first_fault.get_or_insert(fault);
+                    }
+                }
+                handled.outputs.append(&mut env.outputs);
+                let rings = handled.handlers.maps.consume_rings();
+                let (time, cpu) = (sample.time().unwrap_or(0), sample.cpu().unwrap_or(0));
+                handled
+                    .outputs
+                    .extend(rings.into_iter().map(|(map, data)| Output {
+                        time,
+                        cpu,
+                        map,
+                        data,
+                        is_ring: true,
+                    }));
+                handled.printed.append(&mut env.printed);
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    });
+    handled.names = names;
+    Ok(handled)
+}

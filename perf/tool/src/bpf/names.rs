@@ -1,0 +1,108 @@
+//! Names of the addresses in stacks: by the mappings of the process at the time of the sample, and
+//! the symbols of its files, as `perf script` has them.
+
+use std::collections::HashMap;
+use unwind_sim_perf_data::PerfFile;
+use unwind_sim_perf_data::callchain::{Context, Entry};
+use unwind_sim_perf_data::{Event, Record, Sample};
+use unwind_sim_perf_script::Tasks;
+use unwind_sim_recordings::symbols::Symbols;
+use unwind_sim_recordings::symbols::{Files, Places};
+
+/// Stands for the kernel where a process is meant.
+const KERNEL: i32 = -1;
+
+/// The names of a recording's addresses, as far as samples had them.
+pub(super) struct Names {
+    tasks: Tasks,
+    files: Files,
+    /// By address: process, and the name there.
+    known: HashMap<u64, Vec<(i32, String)>>,
+}
+
+impl Names {
+    pub(super) fn new(file: &PerfFile<'_>, mut places: Places) -> Names {
+        let kernel = file.build_ids().filter_map(Result::ok).find(|id| id.kernel);
+        places.kernel_build_id = kernel.map(|id| id.id.to_vec());
+        Names {
+            tasks: Tasks::new(file),
+            files: Files::new(places),
+            known: HashMap::new(),
+        }
+    }
+
+    /// Something happened.
+    pub(super) fn event(&mut self, event: &Event<'_>) {
+        let misc = event.raw.misc;
+        match &event.record {
+            Record::Comm(comm) => self.tasks.comm(comm),
+            Record::Mmap(mmap) => self.tasks.mmap(mmap, misc),
+            Record::Fork(task) => self.tasks.fork(task, misc),
+            Record::Exit(task) => self.tasks.exit(task),
+            Record::Ksymbol(symbol) => self.tasks.ksymbol(symbol),
+            Record::Sample(sample) => self.sample(sample),
+            _ => {}
+        }
+    }
+
+    fn sample(&mut self, sample: &Sample<'_>) {
+        let (pid, tid) = (sample.pid().unwrap_or(-1), sample.tid().unwrap_or(-1));
+        self.tasks.thread(pid, tid);
+        let Ok(Some(chain)) = sample.callchain() else {
+            return;
+        };
+        for entry in chain.entries().take(chain.len()) {
+            match entry {
+                Entry::Frame {
+                    context: Context::User,
+                    address,
+                } => self.learn(pid, tid, address),
+                Entry::Frame {
+                    context: Context::Kernel,
+                    address,
+                } => self.learn(KERNEL, tid, address),
+                _ => {}
+            }
+        }
+    }
+
+    fn learn(&mut self, pid: i32, tid: i32, address: u64) {
+        let known = self.known.entry(address).or_default();
+        if known.iter().any(|(of, _)| *of == pid) {
+            return;
+        }
+        let map = match pid {
+            KERNEL => self.tasks.kernel_map(address, &mut self.files),
+            _ => {
+                let maps = self.tasks.maps(tid);
+                let after = maps.partition_point(|map| map.start <= address);
+                let map = after.checked_sub(1).and_then(|at| maps.get(at));
+                map.filter(|map| address < map.end).copied()
+            }
+        };
+        let Some(map) = map else {
+            return;
+        };
+        let object = self.tasks.object(map.object);
+        let at = address.wrapping_add(map.bias);
+        let symbol = object.and_then(|object| self.files.symbol(&object, at));
+        let name = match symbol {
+            Some(symbol) => String::from_utf8_lossy(symbol.name).into_owned(),
+            None => {
+                let object = self.tasks.object_name(map.object);
+                format!("[unknown] ({})", String::from_utf8_lossy(&object))
+            }
+        };
+        known.push((pid, name));
+    }
+
+    /// The name of an address in a process; without one, if all that had it agree.
+    pub(super) fn name(&self, address: u64, pid: Option<u32>) -> Option<&str> {
+        let known = self.known.get(&address)?;
+        let mut fit = known.iter().filter(|(of, _)| {
+            *of == KERNEL || pid.is_none_or(|pid| u32::try_from(*of).is_ok_and(|of| of == pid))
+        });
+        let (_, first) = fit.next()?;
+        fit.all(|(_, name)| name == first).then_some(first)
+    }
+}

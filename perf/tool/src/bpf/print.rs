@@ -1,0 +1,243 @@
+//! The text of `perf bpf`: counts, outputs, prints, maps.
+
+use super::Handled;
+use std::io::{self, Write};
+use unwind_sim_perf_model::bpf::maps::{Map, Storage};
+use unwind_sim_perf_model::bpf::raw_payload;
+use unwind_sim_perf_model::bpf::stackmap::StackMap;
+
+/// Bytes of the key that the shipped `profile` counts by: two stack ids, process, name, padding.
+const PROFILE_KEY_SIZE: u32 = 40;
+
+/// Bytes as hexadecimal words of 8 where they are, else as bytes.
+fn words(bytes: &[u8]) -> String {
+    match bytes.as_chunks::<8>() {
+        (words, []) => {
+            let words = words
+                .iter()
+                .map(|w| format!("{:#x}", u64::from_le_bytes(*w)));
+            words.collect::<Vec<_>>().join(" ")
+        }
+        _ => hex(bytes),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let bytes = bytes.iter().map(|byte| format!("{byte:02x}"));
+    bytes.collect::<Vec<_>>().join(" ")
+}
+
+impl Handled {
+    /// Prints what became of the samples and what the program left behind.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        let program = &self.handlers.programs()[self.program];
+        let Self {
+            samples,
+            kept,
+            dropped,
+            faults,
+            ..
+        } = self;
+        writeln!(
+            out,
+            "{} ({}): {samples} samples, {kept} kept, {dropped} dropped, {faults} stopped by a \
+             fault",
+            program.name, program.section
+        )?;
+        if let Some(fault) = &self.first_fault {
+            writeln!(out, "first fault: {fault}")?;
+        }
+        for output in &self.outputs {
+            let (seconds, ns) = (output.time / 1_000_000_000, output.time % 1_000_000_000);
+            let payload = match output.is_ring {
+                true => output.data.clone(),
+                false => raw_payload(&output.data),
+            };
+            writeln!(
+                out,
+                "[{:03}] {seconds}.{ns:09}: {}: {} {}: {}",
+                output.cpu,
+                output.map,
+                if output.is_ring { "ring" } else { "raw" },
+                payload.len(),
+                hex(&payload)
+            )?;
+        }
+        for line in &self.printed {
+            write!(out, "{line}")?;
+            if !line.ends_with('\n') {
+                writeln!(out)?;
+            }
+        }
+        let maps = &self.handlers.maps;
+        let profile = maps.named("counts").zip(maps.named("stacks"));
+        let profile = profile.filter(|(counts, _)| {
+            counts.def.key_size == PROFILE_KEY_SIZE && counts.def.value_size == 8
+        });
+        for map in maps.iter() {
+            match (&map.storage, profile) {
+                (Storage::Stacks(stacks), None) => self.print_stacks(out, map, stacks)?,
+                (Storage::Array(_) | Storage::Hash(_), profile)
+                    if profile.is_none_or(|(counts, _)| counts.def.name != map.def.name) =>
+                {
+                    print_values(out, map)?;
+                }
+                _ => {}
+            }
+            let name = &map.def.name;
+            for (count, _, what) in losses(map) {
+                writeln!(out, "map {name}: {count} {what}")?;
+            }
+        }
+        if let Some((counts, stacks)) = profile
+            && let Storage::Stacks(stacks) = &stacks.storage
+        {
+            self.print_profile(out, counts, stacks)?;
+        }
+        Ok(())
+    }
+}
+
+fn print_values(out: &mut dyn Write, map: &Map) -> io::Result<()> {
+    let entries = map.dump();
+    writeln!(out, "map {}: {} entries", map.def.name, entries.len())?;
+    for (key, values) in entries {
+        // Values for each processor: those that are not zero.
+        let is_set = |value: &&&[u8]| values.len() == 1 || value.iter().any(|byte| *byte != 0);
+        let values: Vec<String> = values.iter().filter(is_set).map(|v| words(v)).collect();
+        writeln!(out, "  {}: {}", words(&key), values.join(", "))?;
+    }
+    Ok(())
+}
+
+/// What a map did not take or keep: how often, the reason in a word and in a sentence.
+pub(super) fn losses(map: &Map) -> Vec<(u64, &'static str, &'static str)> {
+    let all = match &map.storage {
+        Storage::Stacks(stacks) => {
+            let stats = stacks.stats();
+            vec![
+                (
+                    stats.collisions,
+                    "collision",
+                    "stacks lost: their bucket holds another (EEXIST)",
+                ),
+                (
+                    stats.replaced,
+                    "replaced",
+                    "stacks replaced by others of the same bucket",
+                ),
+                (
+                    stats.no_memory,
+                    "no-memory",
+                    "stacks lost: all buckets are in use (ENOMEM)",
+                ),
+                (
+                    stats.too_short,
+                    "no-stack",
+                    "stacks asked for that the sample does not have (EFAULT)",
+                ),
+            ]
+        }
+        Storage::Ring(ring) => {
+            let stats = ring.stats();
+            vec![
+                (
+                    stats.discarded,
+                    "discarded",
+                    "records discarded by the program",
+                ),
+                (
+                    stats.lost,
+                    "no-room",
+                    "records lost: there was no room (EAGAIN)",
+                ),
+            ]
+        }
+        Storage::Hash(hash) => {
+            let stats = hash.stats();
+            vec![
+                (
+                    stats.full,
+                    "full",
+                    "entries refused: the map is full (E2BIG)",
+                ),
+                (
+                    stats.evicted,
+                    "evicted",
+                    "entries that made room for others",
+                ),
+            ]
+        }
+        _ => Vec::new(),
+    };
+    all.into_iter().filter(|(count, ..)| *count != 0).collect()
+}
+
+impl Handled {
+    fn print_stacks(&self, out: &mut dyn Write, map: &Map, stacks: &StackMap) -> io::Result<()> {
+        writeln!(out, "map {}: {} stacks", map.def.name, stacks.ids().count())?;
+        for id in stacks.ids() {
+            let frames = stacks.get(id).unwrap_or_default();
+            let frame = |ip: &u64| match self.name(*ip, None) {
+                Some(name) => format!("{ip:#x} {name}"),
+                None => format!("{ip:#x}"),
+            };
+            let frames: Vec<String> = frames.iter().map(frame).collect();
+            writeln!(
+                out,
+                "  {id}: {}",
+                frames.join(if self.names.is_some() { "; " } else { " " })
+            )?;
+        }
+        Ok(())
+    }
+
+    /// As bcc's `profile` prints it: kernel frames, user frames, name and process, count; the most
+    /// frequent last.
+    fn print_profile(
+        &self,
+        out: &mut dyn Write,
+        counts: &Map,
+        stacks: &StackMap,
+    ) -> io::Result<()> {
+        let mut entries: Vec<(u64, Vec<u8>)> = counts
+            .dump()
+            .into_iter()
+            .map(|(key, values)| {
+                let count = values.iter().filter_map(|value| value.first_chunk::<8>());
+                (count.map(|count| u64::from_le_bytes(*count)).sum(), key)
+            })
+            .collect();
+        entries.sort();
+        for (count, key) in entries {
+            let word = |at: usize| {
+                let bytes = key.get(at..).and_then(|rest| rest.first_chunk::<8>());
+                bytes.map_or(0, |bytes| i64::from_le_bytes(*bytes))
+            };
+            writeln!(out)?;
+            let pid = word(16) as u32;
+            for (kind, id) in [("kernel", word(0)), ("user", word(8))] {
+                match u32::try_from(id).ok().and_then(|id| stacks.get(id)) {
+                    Some(frames) => {
+                        for ip in frames {
+                            let name = self.name(ip, Some(pid));
+                            let name = name.map_or_else(String::new, |name| format!(" {name}"));
+                            writeln!(out, "    {ip:#x}{name}")?;
+                        }
+                    }
+                    // Bad address: there is none. All other errors lost one.
+                    None if id == -14 => {}
+                    None => writeln!(out, "    [{kind} stack lost: error {}]", -id)?,
+                }
+            }
+            let name = key.get(20..36).unwrap_or_default();
+            let name = String::from_utf8_lossy(name);
+            let name = name.trim_end_matches('\0');
+            writeln!(out, "    {:<16} {name} ({pid})\n        {count}", "-")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,238 @@
+//! Stacks for scenarios: of a trace's samples, and of programs in the emulated machine.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use unwind_sim_perf_model::{
+    OBJECT_BYTES_MAX, PROGRAM_INSTRUCTIONS_MAX, Scenario, ScenarioError, StackFrom,
+};
+use unwind_sim_recordings::trace::{Meta, Trace, TraceError, TraceWriter, WriteError};
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::start::Variant;
+
+use unwind_sim_judge::engine::Setting;
+use unwind_sim_judge::input::{FileKind, Input, file_kind};
+use unwind_sim_judge::run::RunError;
+use unwind_sim_judge::spec::{self, SpecError};
+use unwind_sim_record::emulator::{self, Options, RecordError};
+use unwind_sim_record::program::Program;
+use unwind_sim_record::{At, TraceRecorder};
+use unwind_sim_recordings::view::Filter;
+
+/// Bytes of a program's stack that are copied: a stack is only looked at.
+const STACK_BYTES: u64 = 64;
+
+/// Why there is no such stack.
+#[derive(Debug, thiserror::Error)]
+pub enum StackError {
+    /// The file is not there.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file, as written.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The trace cannot be read.
+    #[error("{path}: {source}")]
+    Trace {
+        /// The file, as written.
+        path: String,
+        /// Why.
+        source: Box<RunError>,
+    },
+    /// The file is something else.
+    #[error("{path}: not a trace")]
+    NotATrace {
+        /// The file, as written.
+        path: String,
+    },
+    /// The trace does not know the true chain.
+    #[error("{path}: sample {number} has no true chain; name an unwinder with `by`")]
+    NoTruth {
+        /// The file, as written.
+        path: String,
+        /// Which.
+        number: u64,
+    },
+    /// There is no such unwinder, or it is none for scenarios.
+    #[error(transparent)]
+    Unwinder(#[from] SpecError),
+    /// An unwinder that is a command.
+    #[error("a scenario does not run commands")]
+    Command,
+    /// The program does not start, or its stacks cannot be kept.
+    #[error("{path}: {source}")]
+    Program {
+        /// The file, as written.
+        path: String,
+        /// Why.
+        source: RecordError,
+    },
+    /// The program ended before.
+    #[error("{path}: after {instructions} instructions {end}")]
+    Ended {
+        /// The file, as written.
+        path: String,
+        /// How many there were.
+        instructions: u64,
+        /// How it ended.
+        end: String,
+    },
+    /// The stacks are none that the model takes.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+}
+
+/// Reads all stacks of a scenario that come from files; `folder` is where its paths begin.
+///
+/// # Errors
+/// The line, and why it has no stack.
+pub(super) fn supply(scenario: &mut Scenario, folder: &Path) -> Result<(), (usize, StackError)> {
+    for index in 0..scenario.requests().len() {
+        let request = scenario.requests()[index].clone();
+        let path = folder.join(&request.path);
+        let stacks = match &request.from {
+            StackFrom::Sample { number, unwinder } => {
+                sample(&request.path, &path, *number, unwinder.as_deref()).map(|stack| vec![stack])
+            }
+            StackFrom::Program { every, times } => program(&request.path, &path, *every, *times),
+        };
+        let supplied = stacks.and_then(|stacks| Ok(scenario.supply(index, stacks)?));
+        supplied.map_err(|error| (request.line, error))?;
+    }
+    Ok(())
+}
+
+/// Reads all object files of a scenario; `folder` is where its paths begin.
+///
+/// # Errors
+/// The line, and why it has no program.
+pub(super) fn supply_objects(
+    scenario: &mut Scenario,
+    folder: &Path,
+) -> Result<(), (usize, StackError)> {
+    for index in 0..scenario.objects().len() {
+        let request = scenario.objects()[index].clone();
+        let bytes = object(&folder.join(&request.path)).map_err(|source| StackError::Io {
+            path: request.path.clone(),
+            source,
+        });
+        let supplied = bytes.and_then(|bytes| Ok(scenario.supply_object(index, &bytes)?));
+        supplied.map_err(|error| (request.line, error))?;
+    }
+    Ok(())
+}
+
+/// An object file, up to one byte more than it may have, so that a longer one is known for it.
+fn object(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path)?;
+    file.take(OBJECT_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The chain of a trace's sample.
+fn sample(
+    name: &str,
+    path: &Path,
+    number: u64,
+    unwinder: Option<&str>,
+) -> Result<Vec<u64>, StackError> {
+    let trace = |source: RunError| StackError::Trace {
+        path: name.to_owned(),
+        source: Box::new(source),
+    };
+    if unwinder.is_some_and(|unwinder| unwinder.contains("cmd:")) {
+        return Err(StackError::Command);
+    }
+    let engine = unwinder.map(spec::engine).transpose()?;
+    std::fs::metadata(path).map_err(|source| StackError::Io {
+        path: name.to_owned(),
+        source,
+    })?;
+    let kind = file_kind(path).map_err(|error| trace(error.into()))?;
+    if kind != FileKind::Trace {
+        return Err(StackError::NotATrace {
+            path: name.to_owned(),
+        });
+    }
+    let opened = Trace::open(path).map_err(|error: TraceError| trace(error_of(error)))?;
+    let input = Input::from_trace(opened);
+    let filter = Filter {
+        sample: Some(number),
+        ..Filter::default()
+    };
+    let mut chain = Vec::new();
+    let taken = input.for_each(&filter, &mut |view| {
+        match &engine {
+            None => chain.extend(view.sample.truth.frames().iter().map(|frame| frame.pc)),
+            Some(engine) => {
+                let setting = Setting::default();
+                let outcome = engine.examine(view, Variant::Hardware, &setting, &mut Cache::new());
+                chain.extend(outcome.chain.frames.iter().map(|frame| frame.pc.value()));
+            }
+        }
+        Ok(())
+    });
+    taken.map_err(trace)?;
+    if chain.is_empty() && engine.is_none() {
+        return Err(StackError::NoTruth {
+            path: name.to_owned(),
+            number,
+        });
+    }
+    Ok(chain)
+}
+
+fn error_of(error: TraceError) -> RunError {
+    RunError::Input(error.into())
+}
+
+/// The true stacks of a program at every so many instructions.
+fn program(name: &str, path: &Path, every: u64, times: u64) -> Result<Vec<Vec<u64>>, StackError> {
+    let failed = |source: RecordError| StackError::Program {
+        path: name.to_owned(),
+        source,
+    };
+    let path: PathBuf = path.canonicalize().map_err(|source| StackError::Io {
+        path: name.to_owned(),
+        source,
+    })?;
+    let program = Program::alone(&path);
+    let root = program.options.root.clone();
+    let options = Options {
+        at: At::Every(every),
+        from: None,
+        instructions_max: PROGRAM_INSTRUCTIONS_MAX,
+        samples_max: times,
+        stack_bytes: STACK_BYTES,
+        lbr: Vec::new(),
+        timeout: None,
+        stop: None,
+    };
+    let written = |error: WriteError| failed(error.into());
+    let mut writer = TraceWriter::new(Vec::new(), &Meta::default()).map_err(written)?;
+    let mut recorder = TraceRecorder::new(&mut writer, emulator::finder_options(&root));
+    let summary = emulator::record(program, &options, &mut recorder).map_err(failed)?;
+    if summary.samples < times {
+        return Err(StackError::Ended {
+            path: name.to_owned(),
+            instructions: summary.instructions,
+            end: summary.end.to_string(),
+        });
+    }
+    let bytes = writer.finish().map_err(written)?;
+    let trace = |error| StackError::Trace {
+        path: name.to_owned(),
+        source: Box::new(error_of(error)),
+    };
+    let recorded = Trace::from_bytes(bytes).map_err(trace)?;
+    let stack = |number| {
+        let sample = recorded.sample(number).map_err(trace)?;
+        let frames = sample.truth.frames().iter();
+        Ok(frames.map(|frame| frame.pc).collect())
+    };
+    (0..times).map(stack).collect()
+}

@@ -1,0 +1,267 @@
+//! `perf stitch`: which user frames each sample gets, in our way and in another.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use unwind_sim_perf_data::Summary;
+use unwind_sim_perf_data::callchain::is_marker;
+use unwind_sim_perf_data::stitch::{
+    Counts, Judged, Judgement, Mode, Stitch, Stitched, Stitcher, Tally, items, judge,
+};
+use unwind_sim_perf_data::{PerfError, PerfFile};
+use unwind_sim_recordings::mapped::map_file;
+
+use unwind_sim_judge::SCHEMA;
+use unwind_sim_judge::hex::hex;
+use unwind_sim_view::json::{Line, NamedCountLine, StitchedSampleLine, StitchingLine};
+
+/// Why a recording cannot be stitched.
+#[derive(Debug, thiserror::Error)]
+pub enum StitchError {
+    /// The file cannot be read.
+    #[error("{}: {source}", path.display())]
+    Open {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is no perf.data.
+    #[error(transparent)]
+    Perf(#[from] PerfError),
+}
+
+/// A recording stitched in two ways.
+#[derive(Debug)]
+pub struct Stitching {
+    own: Vec<Stitched>,
+    other: Vec<Stitched>,
+    like: Mode,
+    /// What was seen, in our way.
+    pub counts: Counts,
+    other_counts: Counts,
+    /// How far the file could be read.
+    pub summary: Summary,
+}
+
+/// Stitches a recording in our way and in another.
+///
+/// # Errors
+/// If it cannot be read at all.
+pub fn stitch(path: &Path, like: Mode) -> Result<Stitching, StitchError> {
+    let owner = map_file(path).map_err(|source| StitchError::Open {
+        path: path.into(),
+        source,
+    })?;
+    let file = PerfFile::parse((*owner).as_ref())?;
+    let mut ours = Stitcher::new(Mode::Own);
+    let mut theirs = Stitcher::new(like);
+    let (mut own, mut other) = (Vec::new(), Vec::new());
+    let summary = items(&file, |item| {
+        theirs.push(item.clone());
+        ours.push(item);
+        other.extend(std::iter::from_fn(|| theirs.pop()));
+        own.extend(std::iter::from_fn(|| ours.pop()));
+        ControlFlow::Continue(())
+    });
+    theirs.finish();
+    ours.finish();
+    other.extend(std::iter::from_fn(|| theirs.pop()));
+    own.extend(std::iter::from_fn(|| ours.pop()));
+    Ok(Stitching {
+        own,
+        other,
+        like,
+        counts: *ours.counts(),
+        other_counts: *theirs.counts(),
+        summary,
+    })
+}
+
+/// What is printed.
+#[derive(Clone, Copy, Debug)]
+pub struct Show {
+    /// One line for each deferred sample.
+    pub samples: bool,
+    /// These have the chains of the other way, in its order.
+    pub other_chains: bool,
+    /// JSON Lines.
+    pub json: bool,
+}
+
+impl Stitching {
+    /// The deferred samples as they came out in both ways, in time order.
+    fn judged(&self) -> Vec<Judged<'_>> {
+        let mut judged = judge(&self.own, &self.other);
+        judged.retain(|sample| sample.own.how != Stitch::NotDeferred);
+        judged
+    }
+
+    /// What it came to.
+    pub fn tally(&self) -> Tally {
+        Tally::of(&self.judged())
+    }
+
+    /// Prints it, and the command that makes it again.
+    ///
+    /// # Errors
+    /// If `out` cannot be written.
+    pub fn print(&self, show: Show, command: &str, out: &mut dyn Write) -> std::io::Result<()> {
+        let mut judged = self.judged();
+        let tally = Tally::of(&judged);
+        if show.other_chains {
+            let places = self.other.iter().zip(0u64..);
+            let places: HashMap<u64, u64> = places.map(|(s, place)| (s.key, place)).collect();
+            judged.sort_by_key(|sample| places.get(&sample.own.key));
+        }
+        if !show.samples {
+            judged.clear();
+        }
+        for sample in &judged {
+            let shown = if show.other_chains {
+                sample.other
+            } else {
+                sample.own
+            };
+            if show.json {
+                write_line(&self.json_sample(sample, shown), out)?;
+            } else {
+                self.text_sample(sample, shown, out)?;
+            }
+        }
+        if show.json {
+            write_line(&self.json_summary(&tally, command), out)
+        } else {
+            self.table(&tally, out)?;
+            writeln!(out, "\n{command}")
+        }
+    }
+
+    fn text_sample(
+        &self,
+        sample: &Judged<'_>,
+        shown: &Stitched,
+        out: &mut dyn Write,
+    ) -> std::io::Result<()> {
+        let own = sample.own;
+        let time = own.time.unwrap_or(0);
+        write!(
+            out,
+            "{} {}.{:09} cookie {:x}: {}; {}: {}",
+            own.tid,
+            time / 1_000_000_000,
+            time % 1_000_000_000,
+            own.cookie.unwrap_or(0),
+            own.how.as_str(),
+            self.like.as_str(),
+            sample.judgement.as_str()
+        )?;
+        for frame in shown.chain.iter().filter(|&&word| !is_marker(word)) {
+            write!(out, " {frame:x}")?;
+        }
+        writeln!(out)
+    }
+
+    fn table(&self, tally: &Tally, out: &mut dyn Write) -> std::io::Result<()> {
+        let counts = &self.counts;
+        let rows = |out: &mut dyn Write, rows: &[(u64, &str)]| {
+            rows.iter()
+                .filter(|(count, _)| *count > 0)
+                .try_for_each(|(count, text)| writeln!(out, "{count:9}  {text}"))
+        };
+        writeln!(out, "{:9}  samples", counts.samples)?;
+        writeln!(out, "{:9}  deferred", tally.deferred)?;
+        rows(
+            out,
+            &[
+                (tally.stitched - tally.late, "got the record that followed"),
+                (tally.late, "got the record before (perf has no frames)"),
+                (
+                    tally.moved,
+                    "whose record is of a moment later in user space",
+                ),
+                (tally.empty, "whose record is empty"),
+            ],
+        )?;
+        for (why, count) in &tally.missing {
+            writeln!(out, "{count:9}  without: {}", why.description())?;
+        }
+        writeln!(out, "{:9}  records", counts.records)?;
+        rows(
+            out,
+            &[
+                (counts.empty, "empty"),
+                (counts.orphans, "used by no sample"),
+                (counts.foreign, "with the cookie of another thread's sample"),
+                (counts.duplicates, "twice there"),
+                (counts.conflicts, "that contradict one before"),
+                (
+                    counts.lost,
+                    "records or samples lost, as the recording says",
+                ),
+            ],
+        )?;
+        let like = self.like.as_str();
+        for judgement in Judgement::ALL {
+            let count = tally.other.get(&judgement).copied().unwrap_or(0);
+            if count == 0 && judgement == Judgement::Unproven {
+                continue;
+            }
+            writeln!(out, "{count:9}  {like}: {}", judgement.description())?;
+        }
+        let order = self.other_counts.out_of_order;
+        writeln!(out, "{order:9}  {like}: not in the order of time")
+    }
+
+    fn json_sample(&self, sample: &Judged<'_>, shown: &Stitched) -> Line {
+        let own = sample.own;
+        Line::StitchedSample(Box::new(StitchedSampleLine {
+            schema: SCHEMA,
+            tid: own.tid,
+            time: own.time.unwrap_or(0),
+            cookie: own.cookie.map(hex),
+            how: own.how.as_str(),
+            like: self.like.as_str(),
+            judgement: sample.judgement.as_str(),
+            callchain: shown.chain.iter().copied().map(hex).collect(),
+        }))
+    }
+
+    fn json_summary(&self, tally: &Tally, command: &str) -> Line {
+        let counts = &self.counts;
+        let missing = tally.missing.iter();
+        let judgements = tally.other.iter();
+        Line::Stitching(StitchingLine {
+            schema: SCHEMA,
+            samples: counts.samples,
+            deferred: tally.deferred,
+            stitched: tally.stitched,
+            late: tally.late,
+            moved: tally.moved,
+            empty: tally.empty,
+            missing: missing.map(|(w, &n)| named(w.as_str(), n)).collect(),
+            records: counts.records,
+            empty_records: counts.empty,
+            orphans: counts.orphans,
+            foreign: counts.foreign,
+            duplicates: counts.duplicates,
+            conflicts: counts.conflicts,
+            lost: counts.lost,
+            like: self.like.as_str(),
+            judgements: judgements.map(|(j, &n)| named(j.as_str(), n)).collect(),
+            out_of_order: self.other_counts.out_of_order,
+            command: command.to_owned(),
+        })
+    }
+}
+
+fn named(name: &'static str, count: u64) -> NamedCountLine {
+    NamedCountLine { name, count }
+}
+
+fn write_line(line: &Line, out: &mut dyn Write) -> std::io::Result<()> {
+    serde_json::to_writer(&mut *out, line)?;
+    writeln!(out)
+}

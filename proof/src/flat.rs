@@ -1,0 +1,490 @@
+//! Bare code in the emulated machine: bytes at an address, no program, no kernel. For conformance
+//! suites of others, which say how it begins and hold the whole state at the end against theirs.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use unwind_sim_emulator::address_space::PAGE_SIZE;
+use unwind_sim_emulator::state::reg;
+use unwind_sim_emulator::{AddressSpace, Exit, Machine, MapError, Permissions, Processor, State};
+use unwind_sim_judge::SCHEMA;
+use unwind_sim_judge::hex::hex;
+
+/// Instructions that are executed if nothing else is said.
+pub const INSTRUCTIONS_MAX: u64 = 100_000_000;
+/// Most bytes that one case may map, or dump.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// What is not as it has to be.
+#[derive(Debug, thiserror::Error)]
+pub enum FlatError {
+    /// A number that is none.
+    #[error("{what}: `{text}` is no number (0x1f, 31)")]
+    Number {
+        /// What it is for.
+        what: &'static str,
+        /// What stands there.
+        text: String,
+    },
+    /// Bytes that are none.
+    #[error("{what}: `{text}` are no bytes in hex (90c3)")]
+    Hex {
+        /// What they are for.
+        what: &'static str,
+        /// What stands there.
+        text: String,
+    },
+    /// No such register.
+    #[error(
+        "set: no register `{0}`; there are rax to r15, rip, rflags, fs_base, gs_base, xmm0 to xmm15, \
+         mxcsr, st0 to st7, fcw, fsw, ftw"
+    )]
+    Register(String),
+    /// A value that the register cannot have.
+    #[error("set: {register} cannot be {value}")]
+    Value {
+        /// The register.
+        register: String,
+        /// The value.
+        value: String,
+    },
+    /// It cannot be mapped.
+    #[error("map: {0}")]
+    Map(#[from] MapError),
+    /// It would take too much.
+    #[error("map: {0:#x} bytes are more than a case may have")]
+    TooMuch(u64),
+    /// Neither `hlt` nor an address.
+    #[error("until: `{0}` is neither `hlt` nor an address")]
+    Until(String),
+    /// The case has no code.
+    #[error("flat: no code")]
+    NoCode,
+}
+
+/// Bytes at an address.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Bytes {
+    /// The address.
+    pub at: String,
+    /// The bytes, in hex.
+    pub hex: String,
+}
+
+/// A range of addresses.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Span {
+    /// The first address.
+    pub at: String,
+    /// Bytes.
+    pub size: String,
+}
+
+/// A case. Numbers are in decimal, or in hex with `0x`. All that is not set is zero; rflags is
+/// 0x202, mxcsr 0x1f80, x87 as after finit.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// Given back with the result.
+    #[serde(default)]
+    pub id: Option<serde_json::Value>,
+    /// Code. The first piece is where it begins, unless rip is set. Its pages are mapped.
+    pub flat: Vec<Bytes>,
+    /// Memory, zero; whole pages around the range.
+    #[serde(default)]
+    pub map: Vec<Span>,
+    /// What is in memory. Its pages are mapped.
+    #[serde(default)]
+    pub data: Vec<Bytes>,
+    /// Registers.
+    #[serde(default)]
+    pub set: BTreeMap<String, String>,
+    /// Where it ends: `hlt`, or the address that is next.
+    #[serde(default)]
+    pub until: Option<String>,
+    /// Most instructions.
+    #[serde(default)]
+    pub max_instructions: Option<u64>,
+    /// Memory that is wanted at the end.
+    #[serde(default)]
+    pub dump: Vec<Span>,
+}
+
+/// The state at the end.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct StateLine {
+    schema: &'static str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<serde_json::Value>,
+    /// `hlt`, `until`, `limit`, `exception`, `syscall`, `unsupported`.
+    end: &'static str,
+    /// Which exception, or what else there is to say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    what: Option<String>,
+    instructions: u64,
+    /// General registers, rip, rflags, fs_base and gs_base.
+    #[serde(flatten)]
+    registers: BTreeMap<&'static str, String>,
+    /// xmm0 to xmm15.
+    xmm: Vec<String>,
+    mxcsr: String,
+    /// st0 to st7: sign and exponent, then the significand.
+    st: Vec<String>,
+    fcw: String,
+    fsw: String,
+    /// The whole tag word, as fnstenv stores it.
+    ftw: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    dump: Vec<DumpLine>,
+}
+
+/// Memory at the end.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct DumpLine {
+    at: String,
+    /// The bytes in hex, up to the first that is not mapped.
+    hex: String,
+}
+
+impl StateLine {
+    /// Was it stopped by what the machine does not have?
+    pub fn is_not_modelled(&self) -> bool {
+        self.end == "unsupported"
+    }
+}
+
+const GENERAL: [&str; 16] = [
+    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13",
+    "r14", "r15",
+];
+
+/// A number in decimal, or in hex with `0x`.
+///
+/// # Errors
+/// If it is none.
+pub fn number(what: &'static str, text: &str) -> Result<u64, FlatError> {
+    wide(text)
+        .and_then(|n| u64::try_from(n).ok())
+        .ok_or_else(|| FlatError::Number {
+            what,
+            text: text.to_owned(),
+        })
+}
+
+fn wide(text: &str) -> Option<u128> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u128::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+fn bytes(what: &'static str, text: &str) -> Result<Vec<u8>, FlatError> {
+    let failure = || FlatError::Hex {
+        what,
+        text: text.chars().take(40).collect(),
+    };
+    let digits: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
+    if !digits.len().is_multiple_of(2) {
+        return Err(failure());
+    }
+    let digit = |b: u8| char::from(b).to_digit(16).ok_or_else(failure);
+    let pair = |pair: &[u8]| Ok((digit(pair[0])? << 4 | digit(pair[1])?) as u8);
+    digits.chunks_exact(2).map(pair).collect()
+}
+
+/// Runs a case.
+///
+/// # Errors
+/// If the case is not as it has to be. What its code does is no error.
+pub fn run(case: &Case, processor: Processor) -> Result<StateLine, FlatError> {
+    let mut space = AddressSpace::bare();
+    let mut taken = 0;
+    let mut map = |space: &mut AddressSpace, at: u64, size: u64| {
+        taken += size;
+        if taken > BYTES_MAX {
+            return Err(FlatError::TooMuch(taken));
+        }
+        let end = at.saturating_add(size.max(1)).div_ceil(PAGE_SIZE);
+        let mut page = at / PAGE_SIZE;
+        let is_free = |space: &AddressSpace, page: u64| space.area(page * PAGE_SIZE).is_none();
+        while page < end {
+            let first = page;
+            while page < end && is_free(space, page) {
+                page += 1;
+            }
+            if page > first {
+                let range = first * PAGE_SIZE..page.saturating_mul(PAGE_SIZE);
+                space.map(range, Permissions::ALL)?;
+            }
+            page += 1;
+        }
+        Ok(())
+    };
+    for span in &case.map {
+        let (at, size) = (number("map", &span.at)?, number("map", &span.size)?);
+        map(&mut space, at, size)?;
+    }
+    let mut first = None;
+    let pieces = case.flat.iter().map(|piece| ("flat", piece));
+    for (what, piece) in pieces.chain(case.data.iter().map(|piece| ("data", piece))) {
+        let (at, content) = (number(what, &piece.at)?, bytes(what, &piece.hex)?);
+        map(&mut space, at, content.len() as u64)?;
+        // The pages were mapped just now.
+        let _ = space.poke(at, &content);
+        if what == "flat" {
+            first = first.or(Some(at));
+        }
+    }
+    let mut machine = Machine::new(State::with_processor(space, processor));
+    machine.state.rip = first.ok_or(FlatError::NoCode)?;
+    for (register, value) in &case.set {
+        set(&mut machine.state, register, value)?;
+    }
+    let until = match case.until.as_deref() {
+        None | Some("hlt") => None,
+        Some(text) => {
+            let address = number("until", text);
+            Some(address.map_err(|_| FlatError::Until(text.to_owned()))?)
+        }
+    };
+    let limit = case.max_instructions.unwrap_or(INSTRUCTIONS_MAX);
+    let (end, what) = execute(&mut machine, until, limit);
+    let mut dump = Vec::new();
+    for span in &case.dump {
+        let (at, size) = (number("dump", &span.at)?, number("dump", &span.size)?);
+        dump.push(dumped(&machine, at, size.min(BYTES_MAX)));
+    }
+    Ok(line(case, &machine, end, what, dump))
+}
+
+fn execute(
+    machine: &mut Machine,
+    until: Option<u64>,
+    limit: u64,
+) -> (&'static str, Option<String>) {
+    let exit = match until {
+        None => machine.run(limit, &mut ()),
+        Some(address) => loop {
+            if machine.state.rip == address {
+                return ("until", None);
+            }
+            if machine.executed() >= limit {
+                break Exit::Limit;
+            }
+            match machine.run(1, &mut ()) {
+                Exit::Limit => {}
+                exit => break exit,
+            }
+        },
+    };
+    match exit {
+        Exit::Limit => ("limit", None),
+        Exit::Halt => ("hlt", None),
+        Exit::Kernel(call) => ("syscall", Some(format!("{call:?}"))),
+        Exit::Unsupported => ("unsupported", None),
+        Exit::Exception(exception) => ("exception", Some(exception.to_string())),
+    }
+}
+
+fn dumped(machine: &Machine, at: u64, size: u64) -> DumpLine {
+    let mut text = String::new();
+    let mut address = at;
+    while address < at.saturating_add(size) {
+        let mut byte = [0];
+        if machine.state.memory.peek(address, &mut byte).is_err() {
+            break;
+        }
+        text.push_str(&format!("{:02x}", byte[0]));
+        address += 1;
+    }
+    DumpLine {
+        at: hex(at),
+        hex: text,
+    }
+}
+
+/// Offsets in the FXSAVE image (SDM volume 1, table 10-2).
+const FCW: usize = 0;
+const FSW: usize = 2;
+const FTW: usize = 4;
+const ST: usize = 32;
+
+fn set(state: &mut State, register: &str, text: &str) -> Result<(), FlatError> {
+    let bad = || FlatError::Value {
+        register: register.to_owned(),
+        value: text.to_owned(),
+    };
+    let value = wide(text).ok_or_else(bad)?;
+    let small = u64::try_from(value).map_err(|_| bad());
+    let numbered = |prefix: &str, count: usize| {
+        let number: usize = register.strip_prefix(prefix)?.parse().ok()?;
+        (number < count).then_some(number)
+    };
+    if let Some(number) = GENERAL.iter().position(|name| *name == register) {
+        state.set_gpr(number, small?);
+        return Ok(());
+    }
+    if let Some(number) = numbered("xmm", 16) {
+        state.xmm[number] = value;
+        return Ok(());
+    }
+    let short = u16::try_from(value).map_err(|_| bad());
+    let mut image = state.fx_image();
+    let mut put = |at: usize, bytes: &[u8]| image[at..at + bytes.len()].copy_from_slice(bytes);
+    match register {
+        "rip" => state.rip = small?,
+        "rflags" => state.set_rflags(small?),
+        "fs_base" => state.set_gpr(reg::FS, small?),
+        "gs_base" => state.set_gpr(reg::GS, small?),
+        "mxcsr" => {
+            let mxcsr = u32::try_from(value).ok().filter(|bits| bits >> 16 == 0);
+            state.mxcsr = mxcsr.ok_or_else(bad)?;
+        }
+        "fcw" | "fsw" => {
+            put(
+                if register == "fcw" { FCW } else { FSW },
+                &short?.to_le_bytes(),
+            );
+            state.set_fx_image(&image).ok_or_else(bad)?;
+        }
+        "ftw" => {
+            let short = short?;
+            let full = |number: u32| u8::from(short >> (2 * number) & 3 != 3) << number;
+            put(FTW, &[(0..8).map(full).sum()]);
+            state.set_fx_image(&image).ok_or_else(bad)?;
+        }
+        _ => {
+            let number = numbered("st", 8);
+            let number = number.ok_or_else(|| FlatError::Register(register.to_owned()))?;
+            if value >> 80 != 0 {
+                return Err(bad());
+            }
+            put(ST + 16 * number, &value.to_le_bytes()[..10]);
+            // A register that is set is not empty.
+            let top = u16::from_le_bytes([image[FSW], image[FSW + 1]]) >> 11 & 7;
+            image[FTW] |= 1 << ((number as u16 + top) & 7);
+            state.set_fx_image(&image).ok_or_else(bad)?;
+        }
+    }
+    Ok(())
+}
+
+fn line(
+    case: &Case,
+    machine: &Machine,
+    end: &'static str,
+    what: Option<String>,
+    dump: Vec<DumpLine>,
+) -> StateLine {
+    let state = &machine.state;
+    let general = GENERAL.iter().enumerate();
+    let mut registers: BTreeMap<&'static str, String> = general
+        .map(|(n, name)| (*name, hex(state.gpr(n))))
+        .collect();
+    registers.insert("rip", hex(state.rip));
+    registers.insert("rflags", hex(state.rflags()));
+    registers.insert("fs_base", hex(state.gpr(reg::FS)));
+    registers.insert("gs_base", hex(state.gpr(reg::GS)));
+    let image = state.fx_image();
+    let short = |at: usize| u16::from_le_bytes([image[at], image[at + 1]]);
+    let st = |number: usize| {
+        let mut bytes = [0; 16];
+        bytes[..10].copy_from_slice(&image[ST + 16 * number..][..10]);
+        u128::from_le_bytes(bytes)
+    };
+    let top = usize::from(short(FSW) >> 11 & 7);
+    let tag = |physical: usize| match image[FTW] >> physical & 1 {
+        0 => 3,
+        _ => tag_of(st((physical + 8 - top) % 8)),
+    };
+    let ftw = (0..8).fold(0u16, |word, n| word | tag(n) << (2 * n));
+    StateLine {
+        schema: SCHEMA,
+        kind: "state",
+        id: case.id.clone(),
+        end,
+        what,
+        instructions: machine.executed(),
+        registers,
+        xmm: state.xmm.iter().map(|x| format!("{x:#034x}")).collect(),
+        mxcsr: hex(state.mxcsr.into()),
+        st: (0..8).map(|n| format!("{:#022x}", st(n))).collect(),
+        fcw: hex(short(FCW).into()),
+        fsw: hex(short(FSW).into()),
+        ftw: hex(ftw.into()),
+        dump,
+    }
+}
+
+/// The tag of a register that is not empty: 0 valid, 1 zero, 2 special (SDM volume 1, 8.1.7).
+fn tag_of(value: u128) -> u16 {
+    let (exponent, significand) = ((value >> 64) as u16 & 0x7fff, value as u64);
+    match (exponent, significand) {
+        (0, 0) => 1,
+        (0 | 0x7fff, _) => 2,
+        (_, significand) if significand >> 63 == 0 => 2,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn case(text: &str) -> Result<StateLine, FlatError> {
+        run(
+            &serde_json::from_str(text).expect("a case"),
+            Processor::default(),
+        )
+    }
+
+    #[test]
+    fn code_runs_until_hlt() {
+        // mov $5, %eax; add %rdi, %rax; movq %rax, %xmm1; fld1; mov %rax, (%rsi); hlt
+        let line = case(
+            r#"{"flat":[{"at":"0x1000","hex":"b805000000 4801f8 66480f6ec8 d9e8 488906 f4"}],
+                "map":[{"at":"0x20000","size":"16"}],"set":{"rdi":"2","rsi":"0x20008"},
+                "dump":[{"at":"0x20008","size":"2"}]}"#,
+        )
+        .expect("it runs");
+        assert_eq!((line.end, line.instructions), ("hlt", 6));
+        assert_eq!(line.registers["rax"], "0x7");
+        assert_eq!(line.registers["rflags"], "0x202");
+        assert_eq!(line.xmm[1], format!("{:#034x}", 7));
+        assert_eq!(line.st[0], "0x3fff8000000000000000");
+        assert_eq!((line.fcw.as_str(), line.ftw.as_str()), ("0x37f", "0x3fff"));
+        assert_eq!(line.dump[0].hex, "0700");
+    }
+
+    #[test]
+    fn it_ends_at_an_address_an_exception_or_a_limit() {
+        let loops = r#"{"flat":[{"at":"0x1000","hex":"90ebfd"}],"max_instructions":10"#;
+        assert_eq!(case(&format!("{loops}}}")).expect("it runs").end, "limit");
+        let until = case(&format!(r#"{loops},"until":"0x1001"}}"#)).expect("it runs");
+        assert_eq!((until.end, until.instructions), ("until", 1));
+        let fault = case(r#"{"flat":[{"at":"0x1000","hex":"8b00"}]}"#).expect("it runs");
+        assert_eq!(
+            (fault.end, fault.registers["rip"].as_str()),
+            ("exception", "0x1000")
+        );
+    }
+
+    #[test]
+    fn what_is_malformed_is_an_error() {
+        for text in [
+            r#"{"flat":[]}"#,
+            r#"{"flat":[{"at":"x","hex":"90"}]}"#,
+            r#"{"flat":[{"at":"1","hex":"9"}]}"#,
+            r#"{"flat":[{"at":"0x1000","hex":"90"}],"set":{"rzx":"1"}}"#,
+            r#"{"flat":[{"at":"0x1000","hex":"90"}],"set":{"mxcsr":"0xffffffff"}}"#,
+            r#"{"flat":[{"at":"0x1000","hex":"90"}],"map":[{"at":"0","size":"0xffffffffffff"}]}"#,
+            r#"{"flat":[{"at":"0xffffffffffffffff","hex":"9090"}]}"#,
+        ] {
+            assert!(case(text).is_err(), "{text}");
+        }
+    }
+}

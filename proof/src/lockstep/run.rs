@@ -1,0 +1,117 @@
+//! The run: one instruction on each side, compare, and on.
+
+use super::difference::Difference;
+use super::step::Lockstep;
+use std::time::{Duration, Instant};
+use unwind_sim_emulator::linux::{Notice, Outcome, Process, StartError};
+use unwind_sim_host::HostError;
+use unwind_sim_record::program::{End, Program};
+
+/// Instructions between looks at the clock.
+const CLOCK_EVERY: u64 = 1 << 12;
+/// Steps that are timed for [`Run::bare_speed`], before and after.
+const BARE_STEPS: u32 = 10_000;
+
+/// How far, and what else is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// Most instructions.
+    pub instructions_max: u64,
+    /// Most time.
+    pub timeout: Option<Duration>,
+    /// Measure the speed of bare stepping too.
+    pub measure: bool,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Run {
+    /// How it ended, if there was no difference.
+    pub end: End,
+    /// The first difference.
+    pub difference: Option<Box<Difference>>,
+    /// Instructions that both executed, and of which all was compared.
+    pub compared: u64,
+    /// Instructions of which the processor was told what they do, such as system calls.
+    pub led: u64,
+    /// Exceptions that both raised.
+    pub exceptions: u64,
+    /// How long it took.
+    pub time: Duration,
+    /// Steps a second that this computer does when nothing is compared.
+    pub bare_speed: Option<f64>,
+    /// What is not modelled and the program was told by an error.
+    pub notices: Vec<Notice>,
+}
+
+impl Run {
+    /// Instructions a second.
+    pub fn speed(&self) -> f64 {
+        (self.compared + self.led) as f64 / self.time.as_secs_f64()
+    }
+}
+
+/// Why nothing could be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum LockstepError {
+    /// The program cannot be started in the machine.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The processor cannot be used.
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+/// Runs a program on both, to its end, to the first difference or to a bound. `progress` is told
+/// now and then how many instructions there were.
+///
+/// # Errors
+/// If the program cannot be started, or this computer does not allow ptrace.
+pub fn run(
+    program: Program,
+    request: &Request,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Run, LockstepError> {
+    let process = Process::start(&program.path, program.options)?;
+    let mut lockstep = Lockstep::new(process)?;
+    let mut bare = Vec::new();
+    if request.measure {
+        bare.push(lockstep.bare_speed(BARE_STEPS)?);
+    }
+    let begin = Instant::now();
+    let mut difference = None;
+    let end = loop {
+        let number = lockstep.executed();
+        if number >= request.instructions_max {
+            break End::Outcome(Outcome::Limit);
+        }
+        if number.is_multiple_of(CLOCK_EVERY) {
+            progress(number);
+            if request.timeout.is_some_and(|most| begin.elapsed() > most) {
+                break End::Timeout;
+            }
+        }
+        let (outcome, found) = lockstep.step()?;
+        difference = found;
+        if difference.is_some() || outcome != Outcome::Limit {
+            break End::Outcome(outcome);
+        }
+    };
+    if difference.is_none() {
+        difference = lockstep.compare_all()?;
+    }
+    let time = begin.elapsed();
+    if request.measure {
+        bare.push(lockstep.bare_speed(BARE_STEPS)?);
+    }
+    Ok(Run {
+        end,
+        difference,
+        compared: lockstep.compared,
+        led: lockstep.led,
+        exceptions: lockstep.exceptions,
+        time,
+        bare_speed: (!bare.is_empty()).then(|| bare.iter().sum::<f64>() / bare.len() as f64),
+        notices: lockstep.notices().to_vec(),
+    })
+}

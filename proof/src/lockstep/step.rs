@@ -1,0 +1,507 @@
+//! One instruction on each side, and the comparison.
+
+use super::difference::{Difference, Memory, Side};
+use super::follow::{Follower, cpu_of, same_fx};
+use super::insn::{Next, Reader};
+use iced_x86::Mnemonic;
+use std::ops::Range;
+use unwind_sim_emulator::address_space::Change;
+use unwind_sim_emulator::differences::{self, Case, Used, View};
+use unwind_sim_emulator::linux::{Notice, Outcome, Process, ProcessObserver, SystemCall};
+use unwind_sim_emulator::{Exception, Executed, Fault, FaultKind, Observer, Processor, State};
+use unwind_sim_host::HostError;
+use unwind_sim_host::stepper::{Cpu, Stop};
+use unwind_sim_judge::disassembly::instruction;
+use unwind_sim_unwind::truth;
+
+/// Instructions between comparisons of all x87 and SSE registers.
+const FX_EVERY: u64 = 1 << 10;
+/// Instructions between comparisons of all memory.
+const MEMORY_EVERY: u64 = 1 << 20;
+
+const TF: u64 = 1 << 8;
+const RF: u64 = 1 << 16;
+/// Flags that belong to whoever steps.
+const STEPPING: u64 = TF | RF;
+
+const SIGILL: i32 = 4;
+const SIGBUS: i32 = 7;
+const SIGFPE: i32 = 8;
+const SIGSEGV: i32 = 11;
+const SI_KERNEL: i32 = 128;
+
+/// The machine, and the process that follows it.
+pub(super) struct Lockstep {
+    process: Process,
+    follower: Follower,
+    reader: Reader,
+    watch: Watch,
+    /// See [`super::Run`].
+    pub(super) compared: u64,
+    pub(super) led: u64,
+    pub(super) exceptions: u64,
+}
+
+/// What the machine did in a step.
+#[derive(Default)]
+struct Watch {
+    /// The registers behind the instruction.
+    after: Option<Cpu>,
+    /// x87 and SSE registers behind it, if they are wanted.
+    fx: Option<[u8; 512]>,
+    fx_wanted: bool,
+    exception: Option<(Exception, Cpu)>,
+    /// The kernel answered a call or started a handler.
+    kernel: bool,
+    /// A program began.
+    started: bool,
+}
+
+impl Observer for Watch {
+    fn before(&mut self, _: &State, _: &Executed) {}
+
+    fn after(&mut self, state: &State, _: &Executed, next: u64) {
+        // Not the first instruction of the handler of a signal.
+        if self.exception.is_none() {
+            self.after = Some(cpu_of(state, next));
+            self.fx = self.fx_wanted.then(|| state.fx_image());
+        }
+    }
+}
+
+impl ProcessObserver for Watch {
+    fn started(&mut self, _: &State, _: u64) {
+        self.started = true;
+    }
+
+    fn exception(&mut self, exception: Exception, state: &State) {
+        self.exception = Some((exception, cpu_of(state, state.rip)));
+    }
+
+    fn signal(&mut self, _: u8, _: &truth::Cpu, _: &truth::Cpu, _: u64) {
+        self.kernel = true;
+    }
+
+    fn system_call(&mut self, _: &SystemCall, _: &State) {
+        self.kernel = true;
+    }
+}
+
+/// One side's end of an instruction.
+struct Ended<T> {
+    cpu: Cpu,
+    how: T,
+}
+
+/// What is found by comparing.
+#[derive(Default)]
+struct Found {
+    differs: bool,
+    fx: Option<([u8; 512], [u8; 512])>,
+    memory: Vec<Memory>,
+}
+
+type Step = (Outcome, Option<Box<Difference>>);
+
+impl Lockstep {
+    /// Puts the process where the machine is.
+    pub(super) fn new(mut process: Process) -> Result<Lockstep, HostError> {
+        let state = &mut process.machine.state;
+        state.memory.note_changes(true);
+        let mut follower = Follower::new()?;
+        follower.fill(state)?;
+        Ok(Lockstep {
+            process,
+            follower,
+            reader: Reader::new(),
+            watch: Watch::default(),
+            compared: 0,
+            led: 0,
+            exceptions: 0,
+        })
+    }
+
+    /// The machine, to be changed behind the processor's back.
+    #[cfg(test)]
+    pub(super) fn machine(&mut self) -> &mut State {
+        &mut self.process.machine.state
+    }
+
+    /// Instructions so far, on both sides.
+    pub(super) fn executed(&self) -> u64 {
+        self.compared + self.led
+    }
+
+    pub(super) fn notices(&self) -> &[Notice] {
+        self.process.notices()
+    }
+
+    /// See [`unwind_sim_host::stepper::Stepper::bare_speed`].
+    pub(super) fn bare_speed(&mut self, steps: u32) -> Result<f64, HostError> {
+        self.follower.stepper.bare_speed(steps)
+    }
+
+    /// One instruction, or one exception, on both sides.
+    pub(super) fn step(&mut self) -> Result<Step, HostError> {
+        let number = self.executed();
+        if number.is_multiple_of(MEMORY_EVERY)
+            && number != 0
+            && let Some(difference) = self.compare_all()?
+        {
+            return Ok((Outcome::Limit, Some(difference)));
+        }
+        let state = &mut self.process.machine.state;
+        state.single_iteration = true;
+        let before = cpu_of(state, state.rip);
+        let processor = state.processor();
+        let next = self.reader.next(state);
+        self.watch = Watch {
+            fx_wanted: next.fx || number.is_multiple_of(FX_EVERY),
+            ..Watch::default()
+        };
+        let outcome = self.process.step(&mut self.watch);
+        let unsupported = matches!(outcome, Outcome::Unsupported { .. });
+        if unsupported || matches!(outcome, Outcome::OutOfPages { .. }) {
+            return Ok((outcome, None));
+        }
+        let memory = &mut self.process.machine.state.memory;
+        memory.take_changes(&mut self.follower.changes);
+        if next.led {
+            self.led += 1;
+            self.take_over()?;
+            return Ok((outcome, None));
+        }
+        let stop = self.follower.stepper.step()?;
+        let theirs = Ended {
+            cpu: self.follower.stepper.cpu()?,
+            how: stop,
+        };
+        let mut found = Found::default();
+        let ours = match self.watch.exception {
+            Some((exception, cpu)) => {
+                self.exceptions += 1;
+                let (mut ours, case) = (cpu, case(&next, &before, processor));
+                let case = Case {
+                    processor: end_of(stop),
+                    machine: end_of_exception(exception),
+                    ..case
+                };
+                forgive(&case, (&mut ours, None), (&theirs.cpu, None));
+                let may_differ = case.may_end_differently().is_some();
+                let same = comparable(&ours) == comparable(&theirs.cpu);
+                found.differs = !same || !may_differ && !is_same(exception, stop);
+                Ended {
+                    cpu,
+                    how: format!("{exception:?}"),
+                }
+            }
+            None => {
+                self.compared += 1;
+                let ours = Ended {
+                    cpu: self.watch.after.unwrap_or(before),
+                    how: "done".to_owned(),
+                };
+                self.compare(&next, &before, &ours.cpu, &theirs, &mut found)?;
+                ours
+            }
+        };
+        if found.differs {
+            let difference = difference(number, &next, before, ours, theirs, found);
+            return Ok((outcome, Some(Box::new(difference))));
+        }
+        if self.watch.kernel || self.watch.exception.is_some() {
+            self.take_over()?;
+        }
+        self.follower.changes.clear();
+        Ok((outcome, None))
+    }
+
+    /// Tells the process what the machine did.
+    fn take_over(&mut self) -> Result<(), HostError> {
+        let state = &mut self.process.machine.state;
+        // Before the first instruction a program begins, too, but no call was answered.
+        if self.watch.started && self.watch.kernel {
+            state.memory.note_changes(true);
+            self.follower.changes.clear();
+            return self.follower.fill(state);
+        }
+        self.follower.apply(state)
+    }
+
+    /// After an instruction that is done in the machine.
+    fn compare(
+        &mut self,
+        next: &Next,
+        before: &Cpu,
+        ours: &Cpu,
+        theirs: &Ended<Stop>,
+        found: &mut Found,
+    ) -> Result<(), HostError> {
+        let processor = self.process.machine.state.processor();
+        let case = case(next, before, processor);
+        let (mut cpu, mut fx) = (*ours, self.watch.fx);
+        let their_fx = match fx {
+            Some(_) => Some(*self.follower.fx()?),
+            None => None,
+        };
+        let used = forgive(
+            &case,
+            (&mut cpu, fx.as_mut()),
+            (&theirs.cpu, their_fx.as_ref()),
+        );
+        found.differs = theirs.how != Stop::Done || comparable(&cpu) != comparable(&theirs.cpu);
+        if let (Some(fx), Some(theirs)) = (fx, their_fx) {
+            found.differs |= !same_fx(&fx, &theirs);
+            found.fx = self.watch.fx.zip(Some(theirs));
+        }
+        if !used.is_empty() && !found.differs && !self.watch.kernel {
+            self.adopt(&cpu, fx.as_ref());
+        }
+        // The frame of a handler may be anywhere.
+        if self.watch.kernel || theirs.how != Stop::Done {
+            return Ok(());
+        }
+        if matches!(next.insn.mnemonic(), Mnemonic::Pushf | Mnemonic::Pushfq) {
+            self.hide_trap_flag(ours)?;
+        }
+        let (_, open) = case.open_stores(theirs.cpu.rflags);
+        let mut last = 0..0;
+        for range in 0..self.reader.stores.len() + self.follower.changes.len() {
+            let noted = range.checked_sub(self.reader.stores.len());
+            let range = match noted.map(|index| &self.follower.changes[index]) {
+                None => self.reader.stores[range].clone(),
+                Some(Change::Stored(range)) => range.clone(),
+                Some(Change::Mapped(_)) => continue,
+            };
+            if range.is_empty() || range == last {
+                continue;
+            }
+            last = range.clone();
+            let memory = if open.is_empty() {
+                let state = &self.process.machine.state;
+                self.follower.compare(state, range)?
+            } else {
+                self.compare_but(&open, range)?
+            };
+            if let Some(memory) = memory {
+                found.differs = true;
+                found.memory.push(memory);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the machine go on with registers that the processor chose.
+    fn adopt(&mut self, cpu: &Cpu, fx: Option<&[u8; 512]>) {
+        let state = &mut self.process.machine.state;
+        state.set_rflags(cpu.rflags);
+        for (number, value) in cpu.gpr.iter().enumerate() {
+            state.set_gpr(number, *value);
+        }
+        if let Some(fx) = fx {
+            let set = state.set_fx_image(fx);
+            debug_assert!(set.is_some(), "MXCSR was the machine's");
+        }
+    }
+
+    /// `pushf` under single steps shows a trap flag that the program did not set.
+    fn hide_trap_flag(&mut self, ours: &Cpu) -> Result<(), HostError> {
+        let second = ours.gpr[4].wrapping_add(1);
+        let mut byte = [0];
+        self.follower.stepper.read(second, &mut byte)?;
+        let hidden = byte[0] & !((TF >> 8) as u8);
+        if hidden != byte[0] && ours.rflags & TF == 0 {
+            self.follower.stepper.write(second, &[hidden])?;
+        }
+        Ok(())
+    }
+
+    /// Compares a stored x87 or SSE state without the parts that are open, and has the processor
+    /// hold the machine's.
+    fn compare_but(
+        &mut self,
+        open: &[Range<usize>],
+        range: Range<u64>,
+    ) -> Result<Option<Memory>, HostError> {
+        let mut machine = vec![0; (range.end - range.start) as usize];
+        let state = &self.process.machine.state;
+        if state.memory.peek(range.start, &mut machine).is_err() {
+            return Ok(None);
+        }
+        let mut cpu = machine.clone();
+        self.follower.stepper.read(range.start, &mut cpu)?;
+        for part in open {
+            let part = part.start.min(cpu.len())..part.end.min(cpu.len());
+            cpu[part.clone()].copy_from_slice(&machine[part]);
+        }
+        let difference = Memory::of(range.start, &machine, &cpu);
+        if difference.is_none() {
+            self.follower.stepper.write(range.start, &machine)?;
+        }
+        Ok(difference)
+    }
+
+    /// Compares all memory.
+    pub(super) fn compare_all(&mut self) -> Result<Option<Box<Difference>>, HostError> {
+        let state = &self.process.machine.state;
+        let Some(memory) = self.follower.compare_all(state)? else {
+            return Ok(None);
+        };
+        let cpu = cpu_of(state, state.rip);
+        let side = Side {
+            cpu,
+            fx: None,
+            ended: String::new(),
+        };
+        Ok(Some(Box::new(Difference {
+            number: self.executed(),
+            rip: state.rip,
+            bytes: Vec::new(),
+            insn: String::new(),
+            before: cpu,
+            machine: side.clone(),
+            processor: side,
+            memory: vec![memory],
+            late: true,
+        })))
+    }
+}
+
+/// What the table of differences has to know of an instruction that ended without an exception.
+fn case<'a>(next: &'a Next, before: &'a Cpu, processor: Processor) -> Case<'a> {
+    Case {
+        insn: &next.insn,
+        cpu: processor,
+        gpr: &before.gpr,
+        in_parts: next.in_parts,
+        processor: differences::End::Done,
+        machine: differences::End::Done,
+    }
+}
+
+/// Gives ours the processor's values where the table of differences leaves them open.
+fn forgive(
+    case: &Case<'_>,
+    ours: (&mut Cpu, Option<&mut [u8; 512]>),
+    theirs: (&Cpu, Option<&[u8; 512]>),
+) -> Used {
+    let (ours, fx) = ours;
+    let (mut cpu, mut their_fx) = (*theirs.0, theirs.1.copied());
+    let processor = View {
+        gpr: &mut cpu.gpr,
+        rip: &mut cpu.rip,
+        rflags: &mut cpu.rflags,
+        fx: their_fx.as_mut(),
+    };
+    let mut machine = View {
+        gpr: &mut ours.gpr,
+        rip: &mut ours.rip,
+        rflags: &mut ours.rflags,
+        fx,
+    };
+    case.forgive(&processor, &mut machine)
+}
+
+fn end_of(stop: Stop) -> differences::End {
+    use differences::End;
+    match stop {
+        Stop::Done => End::Done,
+        Stop::Signal { signal: SIGILL, .. } => End::InvalidOpcode,
+        // Linux gives the kernel's own code, 128, for #GP and #SS, which have no address.
+        Stop::Signal {
+            signal: SIGSEGV | SIGBUS,
+            code: SI_KERNEL,
+            ..
+        } => End::GeneralProtection,
+        Stop::Signal {
+            signal: SIGSEGV, ..
+        } => End::PageFault,
+        Stop::Signal { .. } | Stop::Syscall => End::Other,
+    }
+}
+
+fn end_of_exception(exception: Exception) -> differences::End {
+    use differences::End;
+    match exception {
+        Exception::InvalidOpcode => End::InvalidOpcode,
+        Exception::GeneralProtection => End::GeneralProtection,
+        Exception::Memory(Fault {
+            kind: FaultKind::NonCanonical,
+            ..
+        }) => End::GeneralProtection,
+        Exception::Memory(_) => End::PageFault,
+        _ => End::Other,
+    }
+}
+
+/// Without the flags that stepping itself changes.
+fn comparable(cpu: &Cpu) -> Cpu {
+    Cpu {
+        rflags: cpu.rflags & !STEPPING,
+        ..*cpu
+    }
+}
+
+/// Is the signal what the kernel makes of the exception, for the same address?
+fn is_same(exception: Exception, stop: Stop) -> bool {
+    let (signal, at) = match stop {
+        Stop::Done => return matches!(exception, Exception::Breakpoint | Exception::Debug),
+        Stop::Syscall => return false,
+        Stop::Signal {
+            signal, address, ..
+        } => (signal, address),
+    };
+    match exception {
+        Exception::Divide | Exception::X87 | Exception::Simd => signal == SIGFPE,
+        Exception::InvalidOpcode => signal == SIGILL,
+        Exception::GeneralProtection | Exception::Interrupt(_) | Exception::Overflow => {
+            signal == SIGSEGV
+        }
+        Exception::Alignment => signal == SIGBUS,
+        Exception::Breakpoint | Exception::Debug => false,
+        Exception::Memory(Fault {
+            kind: FaultKind::NonCanonical,
+            ..
+        }) => signal == SIGSEGV || signal == SIGBUS,
+        Exception::Memory(Fault { address, .. }) => signal == SIGSEGV && at == address,
+    }
+}
+
+fn difference(
+    number: u64,
+    next: &Next,
+    before: Cpu,
+    ours: Ended<String>,
+    theirs: Ended<Stop>,
+    found: Found,
+) -> Difference {
+    let ended = match theirs.how {
+        Stop::Done => "done".to_owned(),
+        Stop::Syscall => "system call".to_owned(),
+        Stop::Signal {
+            signal,
+            code,
+            address,
+        } => format!("signal {signal}, code {code}, {address:#x}"),
+    };
+    let (ours_fx, theirs_fx) = found.fx.unzip();
+    Difference {
+        number,
+        rip: before.rip,
+        bytes: next.bytes[..next.insn.len().min(next.bytes.len())].to_vec(),
+        insn: instruction(&next.insn),
+        before,
+        machine: Side {
+            cpu: ours.cpu,
+            fx: ours_fx,
+            ended: ours.how,
+        },
+        processor: Side {
+            cpu: theirs.cpu,
+            fx: theirs_fx,
+            ended,
+        },
+        memory: found.memory,
+        late: false,
+    }
+}

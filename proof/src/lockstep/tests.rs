@@ -1,0 +1,189 @@
+//! A machine that is changed behind the processor's back: each kind of difference is seen, at the
+//! instruction that shows it.
+
+use super::difference::Difference;
+use super::step::Lockstep;
+use unwind_sim_emulator::linux::{Options, Outcome, Process};
+use unwind_sim_emulator::{Permissions, State};
+
+#[path = "../../../tests/common/skip.rs"]
+mod skip;
+
+const CODE: u64 = 0x40_0000;
+const DATA: u64 = 0x50_0000;
+
+/// A static program of these instructions, with rbx at its data, that both sides are at the start
+/// of. `None` if this computer does not allow ptrace.
+fn start(code: &[u8]) -> Option<Lockstep> {
+    if unwind_sim_host::may_trace().is_err() {
+        skip::skip("lockstep", "ptrace is denied");
+        return None;
+    }
+    let mut elf = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let halves = |elf: &mut Vec<u8>, all: &[u16]| {
+        all.iter()
+            .for_each(|h| elf.extend_from_slice(&h.to_le_bytes()));
+    };
+    let words = |elf: &mut Vec<u8>, all: &[u64]| {
+        all.iter()
+            .for_each(|w| elf.extend_from_slice(&w.to_le_bytes()));
+    };
+    halves(&mut elf, &[2, 62, 1, 0]);
+    words(&mut elf, &[CODE + 0x78, 64, 0]);
+    halves(&mut elf, &[0, 0, 64, 56, 1, 0, 0, 0]);
+    halves(&mut elf, &[1, 0, 5, 0]);
+    let size = 0x78 + code.len() as u64;
+    words(&mut elf, &[0, CODE, CODE, size, size, 0x1000]);
+    elf.extend_from_slice(code);
+    let root = tempfile::tempdir().expect("a directory");
+    std::fs::write(root.path().join("program"), elf).expect("written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(root.path().join("program"), mode).expect("changed");
+    let options = Options {
+        args: vec![b"program".to_vec()],
+        root: root.path().to_path_buf(),
+        processor: unwind_sim_record::processor::host().processor,
+        ..Options::default()
+    };
+    let mut process = Process::start(b"/program", options).expect("it starts");
+    let state = &mut process.machine.state;
+    let mapped = state
+        .memory
+        .map(DATA..DATA + 0x2000, Permissions::READ_WRITE);
+    mapped.expect("it is free");
+    state.set_gpr(3, DATA);
+    Some(Lockstep::new(process).expect("it follows"))
+}
+
+/// Steps `before` instructions, changes the machine, and steps once more: the difference.
+fn after(code: &[u8], before: u32, change: impl FnOnce(&mut State)) -> Option<Difference> {
+    let mut lockstep = start(code)?;
+    for _ in 0..before {
+        let (outcome, difference) = lockstep.step().expect("a step");
+        assert_eq!(outcome, Outcome::Limit);
+        assert!(difference.is_none(), "{}", difference.expect("one"));
+    }
+    change(lockstep.machine());
+    let (_, difference) = lockstep.step().expect("a step");
+    Some(*difference.expect("a difference"))
+}
+
+#[test]
+fn a_register_is_seen() {
+    // nop; nop
+    let Some(difference) = after(&[0x90, 0x90], 1, |state| state.set_gpr(13, 5)) else {
+        return;
+    };
+    assert_eq!((difference.number, difference.rip), (1, CODE + 0x79));
+    let text = difference.to_string();
+    let shown = text.lines().any(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words == ["r13", "0x5", "0x0"]
+    });
+    assert!(shown, "{text}");
+}
+
+#[test]
+fn a_difference_is_a_line_of_json() {
+    let Some(difference) = after(&[0x90, 0x90], 1, |state| state.set_gpr(13, 5)) else {
+        return;
+    };
+    let run = super::Run {
+        end: unwind_sim_record::program::End::Outcome(Outcome::Limit),
+        difference: Some(Box::new(difference)),
+        compared: 1,
+        led: 0,
+        exceptions: 0,
+        time: std::time::Duration::ZERO,
+        bare_speed: None,
+        notices: Vec::new(),
+    };
+    let lines = serde_json::to_value(super::lines(&run, "x")).expect("JSON");
+    let [difference, summary] = lines.as_array().expect("lines").as_slice() else {
+        panic!("{lines}");
+    };
+    assert_eq!(difference["type"], "difference");
+    assert_eq!(difference["number"], 1);
+    assert_eq!(difference["bytes"], "90");
+    let value = serde_json::json!({"name": "r13", "machine": "0x5", "processor": "0x0"});
+    let values = difference["values"].as_array().expect("values");
+    assert!(values.contains(&value), "{lines}");
+    assert_eq!(summary["type"], "summary");
+    assert_eq!(summary["differences"], 1);
+}
+
+#[test]
+fn flags_are_seen_but_those_that_are_open() {
+    // test %eax,%eax leaves AF open; nop
+    if let Some(mut lockstep) = start(&[0x85, 0xc0, 0x90]) {
+        lockstep.step().expect("a step");
+        let rflags = lockstep.machine().rflags();
+        assert!(lockstep.step().expect("a step").1.is_none());
+        assert_eq!(rflags & 0x40, 0x40);
+        lockstep.machine().set_rflags(rflags ^ 1);
+        let (_, difference) = lockstep.step().expect("a step");
+        // The third instruction faults, and flags differ then as well.
+        assert!(difference.expect("one").to_string().contains("\nrflags "));
+    }
+}
+
+#[test]
+fn stored_memory_is_seen_at_the_store() {
+    // mov %rax,8(%rbx), with another rax: and it differs in rax, too
+    let Some(difference) = after(&[0x48, 0x89, 0x43, 0x08], 0, |state| state.set_gpr(0, 7)) else {
+        return;
+    };
+    let [memory] = &difference.memory[..] else {
+        panic!("{difference}");
+    };
+    assert_eq!((memory.address, memory.machine[0]), (DATA + 8, 7));
+    // add %al,(%rbx), when something else was there
+    let poke = |state: &mut State| state.memory.poke(DATA, &[9]).expect("mapped");
+    let difference = after(&[0x00, 0x03], 0, poke).expect("ptrace");
+    assert_eq!(difference.memory.len(), 1);
+    assert_eq!(difference.machine.cpu.gpr, difference.processor.cpu.gpr);
+}
+
+#[test]
+fn vector_registers_are_seen_where_they_are_used() {
+    // nop (the first instruction compares all), nop, pxor %xmm1,%xmm1
+    let code = [0x90, 0x90, 0x66, 0x0f, 0xef, 0xc9];
+    let Some(mut lockstep) = start(&code) else {
+        return;
+    };
+    assert!(lockstep.step().expect("a step").1.is_none());
+    lockstep.machine().xmm[5] = 3;
+    assert!(lockstep.step().expect("a step").1.is_none());
+    let difference = lockstep.step().expect("a step").1.expect("a difference");
+    assert!(difference.to_string().contains("\nxmm5 "), "{difference}");
+}
+
+#[test]
+fn memory_that_nobody_stored_is_seen_when_all_is_compared() {
+    let Some(mut lockstep) = start(&[0x90]) else {
+        return;
+    };
+    assert!(lockstep.compare_all().expect("compared").is_none());
+    let memory = &mut lockstep.machine().memory;
+    memory.poke(DATA + 0x1abc, &[1]).expect("mapped");
+    let difference = lockstep.compare_all().expect("compared").expect("one");
+    assert!(difference.late);
+    assert_eq!(difference.memory[0].address, DATA + 0x1ab8);
+}
+
+#[test]
+fn faults_must_be_the_same() {
+    // mov (%rbx),%eax, which the machine alone may not
+    let protect = |state: &mut State| {
+        let page = DATA..DATA + 0x1000;
+        state
+            .memory
+            .protect(page, Permissions::NONE)
+            .expect("mapped");
+    };
+    let Some(difference) = after(&[0x8b, 0x03], 0, protect) else {
+        return;
+    };
+    assert_eq!(difference.processor.ended, "done");
+    assert!(difference.machine.ended.contains("Protected"));
+}

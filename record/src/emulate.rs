@@ -1,0 +1,115 @@
+//! `emulate`: a program runs in the emulated machine, and nothing else.
+
+use crate::emulator::finder_options;
+use crate::program::{End, Program};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use unwind_sim_emulator::linux::{Notice, Outcome, Process, StartError};
+use unwind_sim_recordings::files::{ImageFinder, MappingRequest};
+use unwind_sim_recordings::names::Location;
+use unwind_sim_unwind::image::{AddressSpace, Mapping};
+
+/// Instructions between looks at the clock.
+const SLICE: u64 = 1 << 22;
+
+/// How far a program may run.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Most instructions.
+    pub instructions_max: u64,
+    /// Most time.
+    pub timeout: Option<Duration>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Run {
+    /// How it ended.
+    pub end: End,
+    /// Instructions that were executed.
+    pub instructions: u64,
+    /// How long that took, with loading it.
+    pub time: Duration,
+    /// Pages of memory in use at the end.
+    pub pages: usize,
+    /// Bytes that decoded code took at the end.
+    pub code_bytes: usize,
+    /// What is not modelled and the program was told by an error.
+    pub notices: Vec<Notice>,
+    /// The function that it ended in, and how far, where that is known.
+    pub place: Option<String>,
+}
+
+impl Run {
+    /// Million instructions a second.
+    pub fn mips(&self) -> f64 {
+        self.instructions as f64 / 1e6 / self.time.as_secs_f64()
+    }
+}
+
+/// The function at an address, and how far in it.
+fn place(process: &Process, root: &Path, address: u64) -> Option<String> {
+    const PAGE: u64 = 4096;
+    const PID: u32 = 0;
+    let (path, offset) = process.mapped_file(address)?;
+    let start = address & !(PAGE - 1);
+    let request = MappingRequest {
+        pid: PID,
+        name: &String::from_utf8_lossy(&path),
+        range: start..start + PAGE,
+        file_offset: offset.saturating_sub(address - start),
+        executable: true,
+        build_id: &[],
+    };
+    let mut finder = ImageFinder::new(finder_options(root));
+    let (image, bias) = finder.mapping_for(&request);
+    let mut space = AddressSpace::new();
+    space.map(Mapping {
+        range: request.range.clone(),
+        bias,
+        name: request.name.to_owned(),
+        image,
+    });
+    Some(Location::at(&space, address).to_string())
+}
+
+/// Runs a program to its end, or to a bound. `progress` is told now and then how many instructions
+/// there were.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn run(
+    program: Program,
+    bounds: Bounds,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Run, StartError> {
+    let begin = Instant::now();
+    let root = program.options.root.clone();
+    let mut options = program.options;
+    options.stream_deadline = bounds.timeout.and_then(|most| begin.checked_add(most));
+    let mut process = Process::start(&program.path, options)?;
+    let end = loop {
+        let left = bounds.instructions_max.saturating_sub(process.executed());
+        let outcome = process.run(left.min(SLICE), &mut ());
+        if outcome != Outcome::Limit || left <= SLICE {
+            break End::Outcome(outcome);
+        }
+        progress(process.executed());
+        if bounds.timeout.is_some_and(|most| begin.elapsed() > most) {
+            break End::Timeout;
+        }
+    };
+    let place = match &end {
+        End::Outcome(Outcome::Unsupported { rip, .. }) => place(&process, &root, *rip),
+        _ => None,
+    };
+    Ok(Run {
+        end,
+        place,
+        instructions: process.executed(),
+        time: begin.elapsed(),
+        pages: process.machine.state.memory.pages_in_use(),
+        code_bytes: process.machine.code_bytes(),
+        notices: process.notices().to_vec(),
+    })
+}

@@ -1,0 +1,60 @@
+//! Modules and generated code of the machine at a stop, as mappings of the trace.
+
+use super::machine::Machine;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use unwind_sim_recordings::import::{
+    KernelMemory, LoadedCode, VmcoreFault, VmcoreProblem, loaded_code,
+};
+use unwind_sim_recordings::kernel::KernelImage;
+
+const PAGE: usize = 4096;
+/// Most pages that are kept: 256 MiB, more than all modules of a kernel have.
+const PAGES_MAX: usize = 65_536;
+
+/// The code that was loaded into the kernel besides `image`, and what of it cannot be read. A stub
+/// that is no longer there says so at the next stop.
+pub(super) fn find(
+    machine: &mut Machine,
+    image: &KernelImage,
+    bias: u64,
+) -> (Vec<LoadedCode>, Vec<VmcoreProblem>) {
+    let memory = Pages {
+        machine: RefCell::new(machine),
+        kept: RefCell::default(),
+    };
+    loaded_code(image, bias, &memory)
+}
+
+/// Memory, read by pages: names are read letter by letter.
+struct Pages<'a> {
+    machine: RefCell<&'a mut Machine>,
+    /// `None` cannot be read.
+    kept: RefCell<HashMap<u64, Option<Vec<u8>>>>,
+}
+
+impl KernelMemory for Pages<'_> {
+    fn read(&self, address: u64, out: &mut [u8]) -> Result<(), VmcoreFault> {
+        let mut kept = self.kept.borrow_mut();
+        let mut done = 0;
+        while done < out.len() {
+            let here = address.wrapping_add(done as u64);
+            let page = here / PAGE as u64;
+            if kept.len() >= PAGES_MAX {
+                kept.clear();
+            }
+            let bytes = kept.entry(page).or_insert_with(|| {
+                let at = page.wrapping_mul(PAGE as u64);
+                let bytes = self.machine.borrow_mut().read(at, PAGE).ok();
+                bytes.filter(|bytes| bytes.len() == PAGE)
+            });
+            let bytes = bytes.as_ref();
+            let bytes = bytes.ok_or(VmcoreFault::Refused { address: here })?;
+            let start = here as usize % PAGE;
+            let len = (PAGE - start).min(out.len() - done);
+            out[done..done + len].copy_from_slice(&bytes[start..start + len]);
+            done += len;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,193 @@
+//! The machine behind the stub at a stop: the processor that stopped, its registers, and memory.
+//!
+//! With page table isolation (PTI) entry code runs on the page tables of user space for a while,
+//! which lack almost all of the kernel. Memory is then read through the kernel's tables, which lie
+//! in the page in front (Linux `arch/x86/include/asm/pgtable.h`, `kernel_to_user_pgdp`).
+
+use std::time::Duration;
+use unwind_sim_host::gdb::{Client, GdbError, Options, Others, Registers, Stop};
+use unwind_sim_recordings::kernel::{PTI_USER, PageFault, PageTables};
+
+/// Where every processor sees the interrupt descriptor table, on whatever page tables: the first
+/// page of `cpu_entry_area` (Linux `arch/x86/include/asm/pgtable_areas.h`).
+pub(super) const IDT: u64 = 0xffff_fe00_0000_0000;
+/// Bit of cr4: page tables of 5 levels.
+const CR4_LA57: u64 = 1 << 12;
+const PAGE: u64 = 4096;
+/// How often a step is tried while others stop instead.
+const STEPS_MAX: usize = 64;
+
+pub(super) struct Machine {
+    client: Client,
+    thread: String,
+    /// Of this stop.
+    registers: Option<Registers>,
+    /// The kernel's page tables, once they were needed at this stop.
+    tables: Option<PageTables>,
+}
+
+impl Machine {
+    pub(super) fn connect(stub: &str) -> Result<Machine, GdbError> {
+        let client = Client::connect(stub, Options::default())?;
+        let thread = client.first_stop().thread.clone();
+        Ok(Machine {
+            client,
+            thread,
+            registers: None,
+            tables: None,
+        })
+    }
+
+    /// The processor that is looked at: the one that stopped, unless another was chosen.
+    pub(super) fn thread(&self) -> &str {
+        &self.thread
+    }
+
+    pub(super) fn registers(&mut self) -> Result<Registers, GdbError> {
+        if let Some(registers) = &self.registers {
+            return Ok(registers.clone());
+        }
+        let registers = self.client.registers()?;
+        self.registers = Some(registers.clone());
+        Ok(registers)
+    }
+
+    /// Looks at another processor.
+    pub(super) fn choose(&mut self, thread: &str) -> Result<(), GdbError> {
+        if thread != self.thread {
+            self.client.select(thread)?;
+            thread.clone_into(&mut self.thread);
+            (self.registers, self.tables) = (None, None);
+        }
+        Ok(())
+    }
+
+    /// Executes one instruction on the processor that is looked at, and looks at it again.
+    pub(super) fn step(&mut self, others: Others) -> Result<(), GdbError> {
+        let before = self.registers()?;
+        let thread = self.thread.clone();
+        for _ in 0..STEPS_MAX {
+            let stop = self.client.step(&thread, others);
+            self.stopped(stop)?;
+            // Another may have been about to stop, at a place that is none any longer.
+            if self.thread == thread {
+                break;
+            }
+            self.choose(&thread)?;
+            if self.registers()? != before {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets all processors run, or that one only, until one stops, which is looked at then.
+    pub(super) fn resume(&mut self, others: Others, most: Duration) -> Result<(), GdbError> {
+        let stop = self.client.resume(&self.thread, others, most);
+        self.stopped(stop)
+    }
+
+    fn stopped(&mut self, stop: Result<Stop, GdbError>) -> Result<(), GdbError> {
+        (self.registers, self.tables) = (None, None);
+        let thread = stop?.thread;
+        match thread.is_empty() {
+            true => Ok(()),
+            false => self.choose(&thread),
+        }
+    }
+
+    pub(super) fn set_breakpoint(&mut self, address: u64) -> Result<(), GdbError> {
+        self.client.set_breakpoint(address)
+    }
+
+    pub(super) fn clear_breakpoint(&mut self, address: u64) -> Result<(), GdbError> {
+        self.client.clear_breakpoint(address)
+    }
+
+    pub(super) fn accept(&mut self, packet: &str) -> Result<(), GdbError> {
+        self.client.accept(packet)
+    }
+
+    /// The bits of `Qqemu.sstep` with which QEMU lets nothing in while it steps; `None` of another
+    /// stub. It answers `ENABLE=1,NOIRQ=2,NOTIMER=4`.
+    pub(super) fn step_bits(&mut self) -> Option<u64> {
+        let answer = self.client.query("qqemu.sstepbits").ok()?;
+        let answer = String::from_utf8(answer).ok()?;
+        let bit = |name: &str| {
+            let mut words = answer.split(',').filter_map(|word| word.split_once('='));
+            let (_, bit) = words.find(|(word, _)| *word == name)?;
+            u64::from_str_radix(bit, 16).ok()
+        };
+        Some(bit("ENABLE")? | bit("NOIRQ")? | bit("NOTIMER")?)
+    }
+
+    pub(super) fn detach(self) -> Result<(), GdbError> {
+        self.client.detach()
+    }
+
+    pub(super) fn word(&mut self, address: u64) -> Result<u64, GdbError> {
+        let bytes = self.read(address, 8)?;
+        Ok(bytes.first_chunk().map_or(0, |b| u64::from_le_bytes(*b)))
+    }
+
+    pub(super) fn read(&mut self, address: u64, len: usize) -> Result<Vec<u8>, GdbError> {
+        let refused = match self.client.read(address, len) {
+            Err(error @ GdbError::Refused { .. }) => error,
+            other => return other,
+        };
+        // Nothing but that it is refused is known of memory that these tables lack too.
+        let Some(tables) = self.kernel_tables()? else {
+            return Err(refused);
+        };
+        let mut out = Vec::new();
+        while out.len() < len {
+            let here = address.wrapping_add(out.len() as u64);
+            let Some(physical) = self.translate(tables, here)? else {
+                return Err(refused);
+            };
+            let part = (len - out.len()).min((PAGE - here % PAGE) as usize);
+            out.extend(self.client.read_physical(physical, part)?);
+        }
+        Ok(out)
+    }
+
+    /// The kernel's page tables, if those of user space are in use. Both map the interrupt
+    /// descriptor table to the same place, which proves them.
+    fn kernel_tables(&mut self) -> Result<Option<PageTables>, GdbError> {
+        if self.tables.is_some() {
+            return Ok(self.tables);
+        }
+        let registers = self.registers()?;
+        let (Some(cr3), Some(cr4)) = (registers.get("cr3"), registers.get("cr4")) else {
+            return Ok(None);
+        };
+        if cr3 & PTI_USER == 0 {
+            return Ok(None);
+        }
+        let levels = if cr4 & CR4_LA57 == 0 { 4 } else { 5 };
+        let user = PageTables { root: cr3, levels };
+        let root = cr3 & !PTI_USER;
+        let kernel = PageTables { root, levels };
+        let place = self.translate(user, IDT)?;
+        if place.is_some() && place == self.translate(kernel, IDT)? {
+            self.tables = Some(kernel);
+        }
+        Ok(self.tables)
+    }
+
+    fn translate(&mut self, tables: PageTables, address: u64) -> Result<Option<u64>, GdbError> {
+        let client = &mut self.client;
+        let mut entry = |at: u64| {
+            let bytes = client.read_physical(at, 8)?;
+            Ok(bytes.first_chunk().map_or(0, |b| u64::from_le_bytes(*b)))
+        };
+        match tables.translate(address, &mut entry) {
+            Ok(physical) => Ok(Some(physical)),
+            // A stub that does not read physical memory, or has none there.
+            Err(PageFault::NoEntry(_, error)) if !matches!(error, GdbError::Refused { .. }) => {
+                Err(error)
+            }
+            Err(_) => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What is found out about the kernel before it is recorded.
+
+use super::machine::Machine;
+use super::world::Places;
+use super::{GdbRecordError, Options, PID, TraceRecorder, kaslr, loaded};
+use std::io::Write;
+use std::ops::Range;
+use std::path::Path;
+use unwind_sim_recordings::files::MappingRequest;
+use unwind_sim_recordings::import::VmcoreProblem;
+use unwind_sim_recordings::kernel::KernelImage;
+
+/// What a recording begins with.
+pub(super) struct Ready {
+    /// How far the kernel was moved.
+    pub(super) bias: u64,
+    pub(super) places: Places,
+    /// Of the kernel's image.
+    pub(super) range: Range<u64>,
+    pub(super) handlers: Vec<(u64, bool)>,
+    /// Modules and generated code that could not be read.
+    pub(super) problems: Vec<VmcoreProblem>,
+}
+
+/// Finds out where the kernel's things are, and maps its code.
+pub(super) fn prepare<W: Write>(
+    machine: &mut Machine,
+    image: &KernelImage,
+    path: &Path,
+    options: &Options<'_>,
+    recorder: &mut TraceRecorder<'_, W>,
+) -> Result<Ready, GdbRecordError> {
+    let bias = match options.kaslr {
+        Some(bias) => bias,
+        None => kaslr::find(machine, image)?,
+    };
+    kaslr::is_image(machine, image, bias)?;
+    let places = Places::new(image, bias)?;
+    let range = image.range.start.wrapping_add(bias)..image.range.end.wrapping_add(bias);
+    let request = MappingRequest {
+        pid: PID,
+        name: &path.display().to_string(),
+        range: range.clone(),
+        file_offset: 0,
+        executable: true,
+        build_id: &[],
+    };
+    recorder.map(&request, (Some(image.image.clone()), bias))?;
+    let (code, problems) = loaded::find(machine, image, bias);
+    for code in code {
+        let request = MappingRequest {
+            pid: PID,
+            name: &code.name,
+            range: code.range,
+            file_offset: 0,
+            executable: true,
+            build_id: &[],
+        };
+        recorder.map(&request, (code.image, 0))?;
+    }
+    let handlers = places.handlers(machine)?;
+    Ok(Ready {
+        bias,
+        places,
+        range,
+        handlers,
+        problems,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record;
+    use super::*;
+    use crate::At;
+    use std::io::Read;
+    use std::net::TcpListener;
+    use unwind_sim_recordings::kernel::KernelSymbols;
+    use unwind_sim_recordings::trace::{Meta, TraceWriter};
+
+    const DESCRIPTION: &str = "l<target><reg name=\"rip\" bitsize=\"64\"/>\
+        <reg name=\"eflags\" bitsize=\"32\"/><reg name=\"rsp\" bitsize=\"64\"/>\
+        <reg name=\"rbp\" bitsize=\"64\"/></target>";
+
+    fn answer(packet: &str) -> String {
+        let text = match packet {
+            p if p.starts_with("qSupported") => "PacketSize=1000;qXfer:features:read+",
+            p if p.starts_with("qXfer") => DESCRIPTION,
+            "?" => "T05thread:01;",
+            "g" => &"0".repeat(56),
+            "D" => "OK",
+            p if p.starts_with('m') => "E14",
+            _ => "",
+        };
+        let sum = text.bytes().fold(0_u8, |sum, b| sum.wrapping_add(b));
+        format!("+${text}#{sum:02x}")
+    }
+
+    /// Answers one connection; gives the packets that came.
+    fn serve(listener: &TcpListener) -> Vec<String> {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        let (mut seen, mut text, mut buffer) = (Vec::new(), String::new(), [0; 4096]);
+        while let Ok(len @ 1..) = stream.read(&mut buffer) {
+            text.push_str(&String::from_utf8_lossy(&buffer[..len]));
+            while let Some((packet, rest)) = text.split_once('#').filter(|(_, r)| r.len() >= 2) {
+                let packet = packet.rsplit('$').next().unwrap_or_default().to_owned();
+                text = rest[2..].to_owned();
+                if stream.write_all(answer(&packet).as_bytes()).is_err() {
+                    return seen;
+                }
+                seen.push(packet);
+            }
+        }
+        seen
+    }
+
+    /// An image that fits nothing of the kernel is the cause, and the kernel is let go.
+    #[test]
+    fn a_wrong_image_is_told_and_the_kernel_runs_on() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let stub = listener.local_addr().expect("an address").to_string();
+        let served = std::thread::spawn(move || serve(&listener));
+        let image = KernelImage::of_symbols(KernelSymbols::default(), None);
+        let options = Options {
+            stub,
+            at: At::Every(1),
+            truth: false,
+            from: None,
+            instructions_max: 1,
+            samples_max: 1,
+            hold_interrupts: false,
+            kaslr: None,
+            stop: None,
+        };
+        let mut writer = TraceWriter::new(Vec::new(), &Meta::default()).expect("a trace");
+        let mut recorder = TraceRecorder::new(&mut writer, Default::default());
+        let path = Path::new("vmlinux");
+        let error = record(&image, path, &options, &mut recorder).expect_err("no kernel");
+        let told = error.to_string();
+        assert!(
+            told.contains("the image is not that of the kernel"),
+            "{told}"
+        );
+        assert!(!told.contains("--kaslr"), "{told}");
+        let packets = served.join().expect("served");
+        assert_eq!(packets.last().map(String::as_str), Some("D"), "{packets:?}");
+    }
+}

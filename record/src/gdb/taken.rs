@@ -1,0 +1,134 @@
+//! What tracers took from a task's stack: return addresses that the function graph tracer and
+//! kretprobes keep.
+//!
+//! Sources: Linux `include/linux/rethook.h`, `include/linux/ftrace.h`, `kernel/trace/fgraph.c`.
+
+use super::machine::Machine;
+use unwind_sim_host::gdb::GdbError;
+use unwind_sim_recordings::kernel::Btf;
+use unwind_sim_unwind::kernel::{GraphReturn, GraphSearch, Rethook, Task, Version};
+
+/// Most return addresses of tracers taken.
+const TAKEN_MAX: usize = 64;
+
+/// Where that is.
+pub(super) struct Taken {
+    /// From a task to the list, and from a link of it to the next one, `ret_addr` and `frame`.
+    rethooks: Option<[u64; 4]>,
+    graph: Option<Graph>,
+}
+
+/// Of the function graph tracer.
+struct Graph {
+    ret_stack: u64,
+    curr: u64,
+    retp: u64,
+    size: u64,
+    /// A stack of words (since 6.10), not an array.
+    is_shadow: bool,
+}
+
+impl Taken {
+    pub(super) fn new(btf: &Btf, version: Option<Version>) -> Taken {
+        Taken {
+            rethooks: rethooks(btf),
+            graph: graph(btf, version),
+        }
+    }
+
+    /// Reads what tracers took from the stack of the task at `address`.
+    pub(super) fn read(
+        &self,
+        machine: &mut Machine,
+        address: u64,
+        task: &mut Task,
+    ) -> Result<(), GdbError> {
+        if let Some([first, next, ret_addr, frame]) = self.rethooks {
+            let mut node = machine.word(address.wrapping_add(first))?;
+            while node != 0 && task.rethooks.len() < TAKEN_MAX {
+                task.rethooks.push(Rethook {
+                    ret_addr: machine.word(node.wrapping_add(ret_addr))?,
+                    frame: machine.word(node.wrapping_add(frame))?,
+                });
+                node = machine.word(node.wrapping_add(next))?;
+            }
+        }
+        if let Some(graph) = &self.graph {
+            let stack = machine.word(address.wrapping_add(graph.ret_stack))?;
+            let last = machine.word(address.wrapping_add(graph.curr))? as u32 as i32;
+            if stack != 0 {
+                task.graph = graph.entries(machine, stack, last)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn rethooks(btf: &Btf) -> Option<[u64; 4]> {
+    // The list leads from one `llist` to the next, not from node to node.
+    let list = btf.offset("rethook_node", "llist")?;
+    let from_list = |member| Some(btf.offset("rethook_node", member)?.wrapping_sub(list));
+    Some([
+        btf.offset("task_struct", "rethooks.first")?,
+        from_list("llist.next")?,
+        from_list("ret_addr")?,
+        from_list("frame")?,
+    ])
+}
+
+fn graph(btf: &Btf, version: Option<Version>) -> Option<Graph> {
+    let retp = btf.offset("ftrace_ret_stack", "retp")?;
+    Some(Graph {
+        ret_stack: btf.offset("task_struct", "ret_stack")?,
+        curr: btf.offset("task_struct", "curr_ret_stack")?,
+        retp,
+        size: retp + 8,
+        // One that is not known is newer.
+        is_shadow: version.is_none_or(|v| v.graph_search() == GraphSearch::Newest),
+    })
+}
+
+impl Graph {
+    /// The oldest first. Before 6.10 `last` is the number of the last entry, since then that of
+    /// the first free word: in front of it stands, in its low ten bits, how many words back the
+    /// entry begins (`kernel/trace/fgraph.c`).
+    fn entries(
+        &self,
+        machine: &mut Machine,
+        stack: u64,
+        last: i32,
+    ) -> Result<Vec<GraphReturn>, GdbError> {
+        const WORDS_BACK: u64 = 0x3ff;
+        let mut out = Vec::new();
+        let mut entry = |machine: &mut Machine, at: u64| {
+            out.push(GraphReturn {
+                ret: machine.word(at)?,
+                retp: machine.word(at.wrapping_add(self.retp))?,
+            });
+            Ok::<bool, GdbError>(out.len() < TAKEN_MAX)
+        };
+        let Ok(last) = u64::try_from(last) else {
+            return Ok(out);
+        };
+        let mut left = last;
+        if self.is_shadow {
+            while left > 0 {
+                let word = machine.word(stack.wrapping_add(8 * (left - 1)))?;
+                let back = (word & WORDS_BACK) + 1;
+                let Some(begin) = left.checked_sub(back).filter(|_| back > 1) else {
+                    break;
+                };
+                left = begin;
+                if !entry(machine, stack.wrapping_add(8 * begin))? {
+                    break;
+                }
+            }
+        } else {
+            while entry(machine, stack.wrapping_add(self.size * left))? && left > 0 {
+                left -= 1;
+            }
+        }
+        out.reverse();
+        Ok(out)
+    }
+}

@@ -1,0 +1,552 @@
+//! A stopped kernel: the current task, the stacks of its processor, and what lies on them.
+//!
+//! Where things are is said by the kernel's symbols and its types (`.BTF`); what is there, by the
+//! stub. Sources: Linux `arch/x86/kernel/dumpstack_64.c`, `arch/x86/include/asm/cpu_entry_area.h`,
+//! `arch/x86/include/asm/current.h`, of 6.1, 6.12 and 6.15.
+
+use super::GdbRecordError;
+use super::machine::Machine;
+use super::taken::Taken;
+use std::borrow::Cow;
+use std::ops::Range;
+use unwind_sim_host::gdb::{GdbError, Registers};
+use unwind_sim_recordings::kernel::{Btf, KernelImage, user_memory};
+use unwind_sim_recordings::model::{Region, RegionRole};
+use unwind_sim_unwind::kernel::{
+    PT_REGS_LEN, StackInfo, StackType, THREAD_SIZE, Task, UserSpace, Version, regs_from,
+};
+use unwind_sim_unwind::orc::Encoding;
+use unwind_sim_unwind::regs::{Reg, Regs};
+
+/// Kernel addresses begin here.
+const KERNEL: u64 = 0xffff_8000_0000_0000;
+/// Bytes copied below rsp.
+const BELOW_SP: u64 = 256;
+/// Bytes copied below where a stack is continued on.
+const BELOW_LINK: u64 = PT_REGS_LEN;
+/// Most processors whose per-CPU data are looked for (`__per_cpu_offset` has `NR_CPUS` words, of
+/// distributions' kernels 8192).
+const PROCESSORS_MAX: usize = 512;
+/// The exception stacks, as `struct cea_exception_stacks` orders them.
+const EXCEPTIONS: [(StackType, &str); 6] = [
+    (StackType::DoubleFault, "DF_stack"),
+    (StackType::Nmi, "NMI_stack"),
+    (StackType::Debug, "DB_stack"),
+    (StackType::MachineCheck, "MCE_stack"),
+    (StackType::VmmCommunication, "VC_stack"),
+    (StackType::VmmCommunicationFallback, "VC2_stack"),
+];
+/// `EXCEPTION_STKSZ` without KASAN.
+const EXCEPTION_STACK_SIZE: u64 = 8 << 10;
+/// Most bytes that a kernel leaves free at the end of a task's stack.
+const TOP_PADDING_MAX: u64 = 64;
+
+/// Where a kernel has what is needed.
+pub(super) struct Places {
+    bias: u64,
+    version: Option<Version>,
+    encoding: Option<Encoding>,
+    per_cpu_offset: u64,
+    current: u64,
+    hardirq: u64,
+    exceptions: u64,
+    /// From `cea_exception_stacks` to each stack, and to the entry stack.
+    exception_at: [u64; EXCEPTIONS.len()],
+    entry_at: u64,
+    idt: u64,
+    /// Where `entry_SYSCALL_64` starts a task's stack, per processor; unknown before 5.13.
+    top_of_stack: Option<u64>,
+    stack: u64,
+    thread_sp: u64,
+    /// Offset and size: an int, and a byte since 7.0 at the latest.
+    on_cpu: Option<(u64, u64)>,
+    pid: u64,
+    comm: Option<u64>,
+    mm: u64,
+    uprobe: Option<[u64; 3]>,
+    taken: Taken,
+}
+
+impl Places {
+    /// Of this kernel, moved by `bias`.
+    pub(super) fn new(image: &KernelImage, bias: u64) -> Result<Places, GdbRecordError> {
+        let btf = image.btf.as_ref().ok_or(GdbRecordError::NoTypes)?;
+        let symbols = &image.symbols;
+        let symbol = |name: &'static str| {
+            let at = symbols
+                .address(name)
+                .ok_or(GdbRecordError::NoSymbol(name))?;
+            // Before 6.15 those of per-CPU data are offsets.
+            let moved = if at >= KERNEL {
+                at.wrapping_add(bias)
+            } else {
+                at
+            };
+            Ok::<u64, GdbRecordError>(moved)
+        };
+        let member = |structure: &'static str, path: &'static str| {
+            let offset = btf.offset(structure, path);
+            offset.ok_or(GdbRecordError::NoMember { structure, path })
+        };
+        // 6.2 to 6.14 keep what is hot in one structure.
+        let (current, hardirq, top_of_stack) = match symbol("pcpu_hot") {
+            Ok(hot) => (
+                hot + member("pcpu_hot", "current_task")?,
+                hot + member("pcpu_hot", "hardirq_stack_ptr")?,
+                Some(hot + member("pcpu_hot", "top_of_stack")?),
+            ),
+            Err(_) => (
+                symbol("current_task")?,
+                symbol("hardirq_stack_ptr")?,
+                symbol("cpu_current_top_of_stack").ok(),
+            ),
+        };
+        let mut exception_at = [0; EXCEPTIONS.len()];
+        for (at, (_, name)) in exception_at.iter_mut().zip(EXCEPTIONS) {
+            *at = member("cea_exception_stacks", name)?;
+        }
+        let entry_stack = member("cpu_entry_area", "entry_stack_page")?;
+        let version = image.version.as_deref().and_then(Version::from_name);
+        Ok(Places {
+            bias,
+            version,
+            encoding: image.encoding,
+            per_cpu_offset: symbol("__per_cpu_offset")?,
+            current,
+            hardirq,
+            exceptions: symbol("cea_exception_stacks")?,
+            exception_at,
+            entry_at: entry_stack.wrapping_sub(member("cpu_entry_area", "estacks")?),
+            idt: symbol("idt_table")?,
+            top_of_stack,
+            stack: member("task_struct", "stack")?,
+            thread_sp: member("task_struct", "thread.sp")?,
+            on_cpu: btf.extent("task_struct", "on_cpu"),
+            pid: member("task_struct", "pid")?,
+            comm: btf.offset("task_struct", "comm"),
+            mm: member("task_struct", "mm")?,
+            uprobe: uprobe(btf),
+            taken: Taken::new(btf, version),
+        })
+    }
+
+    /// How far the kernel was moved.
+    pub(super) const fn bias(&self) -> u64 {
+        self.bias
+    }
+
+    /// The handlers of the interrupt descriptor table: with which of them an error code is pushed
+    /// says the vector (Intel SDM volume 3, table 6-1).
+    pub(super) fn handlers(&self, machine: &mut Machine) -> Result<Vec<(u64, bool)>, GdbError> {
+        const WITH_ERROR: [usize; 10] = [8, 10, 11, 12, 13, 14, 17, 21, 29, 30];
+        let table = machine.read(self.idt, 256 * 16)?;
+        let gates = table.as_chunks::<16>().0.iter().enumerate();
+        let mut out: Vec<(u64, bool)> = gates
+            .map(|(vector, bytes)| (gate(bytes), WITH_ERROR.contains(&vector)))
+            .filter(|(address, _)| *address >= KERNEL)
+            .collect();
+        out.sort_unstable();
+        out.dedup();
+        Ok(out)
+    }
+}
+
+/// Where a gate of the interrupt descriptor table leads (Intel SDM volume 3, figure 6-8).
+pub(super) fn gate(bytes: &[u8; 16]) -> u64 {
+    let part = |range: Range<usize>| {
+        let bytes = bytes[range].iter().rev();
+        bytes.fold(0, |value, b| value << 8 | u64::from(*b))
+    };
+    part(0..2) | part(6..8) << 16 | part(8..12) << 32
+}
+
+/// Of kernels whose callchains know a uprobe at a function's entry.
+fn uprobe(btf: &Btf) -> Option<[u64; 3]> {
+    Some([
+        btf.offset("task_struct", "utask")?,
+        btf.offset("uprobe_task", "auprobe")?,
+        btf.offset("arch_uprobe", "insn")?,
+    ])
+}
+
+/// What one processor keeps for ever.
+#[derive(Clone, Copy)]
+struct Processor {
+    base: u64,
+    hardirq: u64,
+    exceptions: u64,
+}
+
+/// A task, as far as it is asked for at every stop.
+#[derive(Clone, Copy)]
+struct Known {
+    address: u64,
+    stack: u64,
+    pid: u32,
+}
+
+/// The stopped kernel.
+pub(super) struct Kernel<'a> {
+    places: &'a Places,
+    processors: Vec<Processor>,
+    /// `__per_cpu_offset`.
+    bases: Vec<u64>,
+    tasks: Vec<Known>,
+    /// `TOP_OF_KERNEL_STACK_PADDING`, once it was seen.
+    top_padding: Option<u64>,
+}
+
+/// A stop in the kernel.
+pub(super) struct Stopped {
+    /// Of its `struct task_struct`.
+    pub(super) address: u64,
+    pub(super) task: Task,
+    pub(super) pid: u32,
+    /// The task's name, the first time that it is met.
+    pub(super) comm: Option<String>,
+    pub(super) regions: Vec<Region<'static>>,
+    pub(super) user: Option<UserSpace>,
+}
+
+impl<'a> Kernel<'a> {
+    pub(super) const fn new(places: &'a Places) -> Kernel<'a> {
+        Kernel {
+            places,
+            processors: Vec::new(),
+            bases: Vec::new(),
+            tasks: Vec::new(),
+            top_padding: None,
+        }
+    }
+
+    /// The processor that is looked at.
+    fn processor(&mut self, machine: &mut Machine) -> Result<Processor, GdbError> {
+        let base = self.base(machine)?;
+        if let Some(known) = self.processors.iter().find(|p| p.base == base) {
+            return Ok(*known);
+        }
+        let places = self.places;
+        let mut word = |at: u64| machine.word(at.wrapping_add(base));
+        let processor = Processor {
+            base,
+            hardirq: word(places.hardirq)?,
+            exceptions: word(places.exceptions)?,
+        };
+        self.processors.push(processor);
+        Ok(processor)
+    }
+
+    /// Where its per-CPU data are: the base of gs, or the other one where entry code has not
+    /// swapped them yet.
+    fn base(&mut self, machine: &mut Machine) -> Result<u64, GdbError> {
+        if self.bases.is_empty() {
+            let table = self.places.per_cpu_offset;
+            let table = machine.read(table, 8 * PROCESSORS_MAX)?;
+            let words = table.as_chunks::<8>().0.iter();
+            self.bases = words.map(|w| u64::from_le_bytes(*w)).collect();
+        }
+        let registers = machine.registers()?;
+        let bases = ["gs_base", "k_gs_base"].map(|name| registers.get(name));
+        let is_base = |base: &u64| *base >= KERNEL && self.bases.contains(base);
+        if let Some(base) = bases.into_iter().flatten().find(is_base) {
+            return Ok(base);
+        }
+        // QEMU counts its threads from 1; `p01.02` where a stub speaks of processes.
+        let number = machine.thread().rsplit('.').next().unwrap_or_default();
+        let number = usize::from_str_radix(number, 16).unwrap_or(1).max(1) - 1;
+        Ok(self.bases.get(number).copied().unwrap_or_default())
+    }
+
+    /// The current task of a processor: its address, and the bounds of its stack.
+    fn current(
+        &mut self,
+        machine: &mut Machine,
+        base: u64,
+    ) -> Result<(Known, Option<String>), GdbError> {
+        let places = self.places;
+        let address = machine.word(places.current.wrapping_add(base))?;
+        self.known(machine, address)
+    }
+
+    /// A task, and its name the first time that it is met.
+    fn known(
+        &mut self,
+        machine: &mut Machine,
+        address: u64,
+    ) -> Result<(Known, Option<String>), GdbError> {
+        let places = self.places;
+        if let Some(known) = self.tasks.iter().find(|t| t.address == address) {
+            // A task's address may be used again, but its stack is asked for.
+            let stack = machine.word(address.wrapping_add(places.stack))?;
+            if stack == known.stack {
+                return Ok((*known, None));
+            }
+        }
+        self.tasks.retain(|t| t.address != address);
+        let known = Known {
+            address,
+            stack: machine.word(address.wrapping_add(places.stack))?,
+            pid: machine.word(address.wrapping_add(places.pid))? as u32,
+        };
+        self.tasks.push(known);
+        let comm = match places.comm {
+            Some(at) => Some(machine.read(address.wrapping_add(at), 16)?),
+            None => None,
+        };
+        let comm = comm.map(|c| {
+            let name = c.split(|b| *b == 0).next().unwrap_or_default();
+            String::from_utf8_lossy(name).into_owned()
+        });
+        Ok((known, comm))
+    }
+
+    /// Bytes that the kernel leaves free at the end of a task's stack, above the registers of user
+    /// space. Between two tasks the processor has the end of the other one's stack.
+    fn top_padding(
+        &mut self,
+        machine: &mut Machine,
+        base: u64,
+        stack: u64,
+    ) -> Result<u64, GdbError> {
+        let Some(at) = self
+            .places
+            .top_of_stack
+            .filter(|_| self.top_padding.is_none())
+        else {
+            return Ok(self.top_padding.unwrap_or(0));
+        };
+        let top = machine.word(at.wrapping_add(base))?;
+        let padding = stack.wrapping_add(THREAD_SIZE).wrapping_sub(top);
+        if padding <= TOP_PADDING_MAX {
+            self.top_padding = Some(padding);
+        }
+        Ok(self.top_padding.unwrap_or(0))
+    }
+
+    /// Where the current task's entry code saves the registers of user space.
+    pub(super) fn pt_regs(&mut self, machine: &mut Machine) -> Result<Option<u64>, GdbError> {
+        let processor = self.processor(machine)?;
+        let (known, _) = self.current(machine, processor.base)?;
+        let padding = self.top_padding(machine, processor.base, known.stack)?;
+        let end = known.stack.checked_add(THREAD_SIZE - PT_REGS_LEN);
+        Ok(end.map(|end| end.wrapping_sub(padding)))
+    }
+
+    /// The stacks of a task; of the current one, those of its processor too.
+    fn stacks(&self, stack: u64, processor: Option<&Processor>) -> Vec<StackInfo> {
+        let info = |kind, begin: u64, size: u64| StackInfo {
+            kind,
+            begin,
+            end: begin.wrapping_add(size),
+            next_sp: 0,
+        };
+        let mut out = vec![info(StackType::Task, stack, THREAD_SIZE)];
+        let Some(processor) = processor else {
+            return out;
+        };
+        if processor.exceptions != 0 {
+            let places = self.places;
+            for ((kind, _), at) in EXCEPTIONS.into_iter().zip(places.exception_at) {
+                let begin = processor.exceptions.wrapping_add(at);
+                out.push(info(kind, begin, EXCEPTION_STACK_SIZE));
+            }
+            let entry = processor.exceptions.wrapping_add(places.entry_at);
+            out.push(info(StackType::Entry, entry, 4096));
+        }
+        let version = self.places.version.unwrap_or(Version::DEFAULT);
+        let end = version.irq_stack_end(processor.hardirq);
+        out.push(info(
+            StackType::Irq,
+            end.wrapping_sub(THREAD_SIZE),
+            THREAD_SIZE,
+        ));
+        out
+    }
+
+    /// Task, stacks and memory at a stop where the registers are `regs`.
+    pub(super) fn stopped(
+        &mut self,
+        machine: &mut Machine,
+        regs: &Regs,
+    ) -> Result<Stopped, GdbError> {
+        let processor = self.processor(machine)?;
+        let (known, comm) = self.current(machine, processor.base)?;
+        let stacks = self.stacks(known.stack, Some(&processor));
+        let mut task = Task {
+            version: self.places.version,
+            encoding: self.places.encoding,
+            top_padding: self.top_padding(machine, processor.base, known.stack)?,
+            stacks,
+            ..Task::default()
+        };
+        let mut regions = copy(machine, &mut task.stacks, regs.rsp())?;
+        self.places.taken.read(machine, known.address, &mut task)?;
+        let user = self.user(machine, &known)?;
+        // What cannot be read is not mapped.
+        let mut read = |at: u64, len: usize| machine.read(at, len).ok();
+        regions.extend(user_memory(&user, &mut read));
+        Ok(Stopped {
+            user: Some(user),
+            address: known.address,
+            task,
+            pid: known.pid,
+            comm,
+            regions,
+        })
+    }
+
+    /// A task that does not run.
+    pub(super) fn inactive(
+        &mut self,
+        machine: &mut Machine,
+        address: u64,
+    ) -> Result<Stopped, GdbError> {
+        let (known, comm) = self.known(machine, address)?;
+        let on_other_cpu = match self.places.on_cpu {
+            Some((at, len)) => {
+                let word = machine.word(address.wrapping_add(at))?;
+                (if len == 1 {
+                    word & 0xff
+                } else {
+                    word & 0xffff_ffff
+                }) != 0
+            }
+            None => false,
+        };
+        let mut task = Task {
+            version: self.places.version,
+            encoding: self.places.encoding,
+            is_current: false,
+            on_other_cpu,
+            thread_sp: machine.word(address.wrapping_add(self.places.thread_sp))?,
+            top_padding: self.top_padding.unwrap_or(0),
+            stacks: self.stacks(known.stack, None),
+            ..Task::default()
+        };
+        let regions = copy(machine, &mut task.stacks, task.thread_sp)?;
+        self.places.taken.read(machine, address, &mut task)?;
+        Ok(Stopped {
+            // Its memory is behind other page tables.
+            user: None,
+            address,
+            task,
+            pid: known.pid,
+            comm,
+            regions,
+        })
+    }
+
+    /// The current task's user space, without its memory.
+    fn user(&self, machine: &mut Machine, known: &Known) -> Result<UserSpace, GdbError> {
+        let places = self.places;
+        let mut user = UserSpace {
+            pid: known.pid,
+            ..UserSpace::default()
+        };
+        if machine.word(known.address.wrapping_add(places.mm))? != 0 {
+            let at = known.stack.wrapping_add(THREAD_SIZE - PT_REGS_LEN);
+            let at = at.wrapping_sub(self.top_padding.unwrap_or(0));
+            user.regs = Some(regs_from(&machine.read(at, PT_REGS_LEN as usize)?));
+        }
+        if let Some([utask, auprobe, insn]) = places.uprobe {
+            let utask = machine.word(known.address.wrapping_add(utask))?;
+            let auprobe = match utask {
+                0 => 0,
+                utask => machine.word(utask.wrapping_add(auprobe))?,
+            };
+            if auprobe != 0 {
+                let bytes = machine.read(auprobe.wrapping_add(insn), 4)?;
+                user.uprobe = bytes.first_chunk().copied();
+            }
+        }
+        Ok(user)
+    }
+}
+
+/// Copies what is in use of the stacks, from the one of `sp` along the links, and fills these in.
+fn copy(
+    machine: &mut Machine,
+    stacks: &mut [StackInfo],
+    sp: u64,
+) -> Result<Vec<Region<'static>>, GdbError> {
+    let mut regions: Vec<Region<'static>> = Vec::new();
+    let (mut sp, mut below) = (sp, BELOW_SP);
+    for _ in 0..StackType::ALL.len() {
+        let Some(stack) = stacks.iter_mut().find(|s| s.range().contains(&sp)) else {
+            break;
+        };
+        let begin = (sp.saturating_sub(below) & !7).max(stack.begin);
+        let len = (stack.end - begin) as usize;
+        let bytes = machine.read(begin, len)?;
+        let link = stack.kind.next_sp_at(stack.end);
+        let link = link.and_then(|at| at.checked_sub(begin));
+        let link = link.and_then(|at| bytes.get(at as usize..)?.first_chunk());
+        stack.next_sp = link.map_or(0, |b| u64::from_le_bytes(*b));
+        let known = regions.iter().position(|r| r.bounds == stack.range());
+        if known.is_some() {
+            break;
+        }
+        regions.push(Region {
+            role: match regions.is_empty() {
+                true => RegionRole::Stack,
+                false => RegionRole::OtherStack,
+            },
+            bounds: stack.range(),
+            next_sp: stack.next_sp,
+            address: begin,
+            bytes: Cow::Owned(bytes),
+        });
+        (sp, below) = (stack.next_sp, BELOW_LINK);
+    }
+    // Where the entry from user space left its registers.
+    if let Some(own) = stacks.iter().find(|s| s.kind == StackType::Task)
+        && !regions.iter().any(|r| r.bounds == own.range())
+    {
+        let begin = own.end - 2 * PT_REGS_LEN;
+        regions.push(Region {
+            role: RegionRole::OtherStack,
+            bounds: own.range(),
+            next_sp: 0,
+            address: begin,
+            bytes: Cow::Owned(machine.read(begin, (own.end - begin) as usize)?),
+        });
+    }
+    Ok(regions)
+}
+
+/// Copies the stack of `sp` too, if it is not there.
+pub(super) fn copy_more(
+    machine: &mut Machine,
+    stopped: &mut Stopped,
+    sp: u64,
+) -> Result<(), GdbError> {
+    let has = |r: &Region<'_>| r.bounds.contains(&sp) && r.address <= sp;
+    if stopped.regions.iter().any(has) {
+        return Ok(());
+    }
+    for mut region in copy(machine, &mut stopped.task.stacks, sp)? {
+        stopped
+            .regions
+            .retain(|r| r.bounds != region.bounds || r.address < region.address);
+        if !stopped.regions.iter().any(|r| r.bounds == region.bounds) {
+            region.role = RegionRole::OtherStack;
+            stopped.regions.push(region);
+        }
+    }
+    Ok(())
+}
+
+/// The registers by our names.
+pub(super) fn regs(registers: &Registers) -> Regs {
+    let mut regs = Regs::UNKNOWN;
+    for reg in Reg::ALL {
+        let name = match reg {
+            Reg::Rflags => "eflags",
+            other => other.as_str(),
+        };
+        if let Some(value) = registers.get(name) {
+            regs.set(reg, value);
+        }
+    }
+    regs
+}

@@ -1,0 +1,283 @@
+//! Recording: what an engine sees of a program goes into a trace, its images with it.
+//!
+//! [`TraceRecorder`] is what all engines share. `ptrace` runs a program on this machine's
+//! processor, [`emulator`] in the emulated machine.
+
+#![forbid(unsafe_code)]
+
+pub mod emulate;
+pub mod emulator;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub mod gdb;
+mod linked;
+pub mod processor;
+pub mod program;
+pub mod progress;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub mod ptrace;
+pub mod registers;
+mod rings;
+pub mod shadow;
+mod state;
+
+pub use linked::not_linked;
+
+use crate::progress::Progress;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::io::Write;
+use std::ops::Range;
+use std::sync::Arc;
+use unwind_sim_recordings::files::{FinderOptions, ImageFinder, MappingRequest};
+use unwind_sim_recordings::model::{self, ImageIndex};
+use unwind_sim_recordings::trace::{TraceWriter, WriteError};
+use unwind_sim_recordings::world::World;
+use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind};
+
+/// A name that is known without symbols: the first argument of the first call behind the entry
+/// (`__libc_start_main`, Linux Standard Base 5.0, baselib).
+const MAIN: &str = "main";
+/// Bytes of a stack copied by default, above rsp.
+pub const STACK_BYTES: u64 = 1 << 20;
+
+/// How the frame of a fetching function is found when its sample is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FetchFrame {
+    /// The point is the function's first instruction: rsp is its CFA - 8.
+    Entry,
+    /// The point lies behind `push %rbp; mov %rsp, %rbp`: rbp is its CFA - 16.
+    Rbp,
+}
+
+/// A place in the program where samples are taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Point {
+    /// `SYMBOL`, `SYMBOL+OFF` or a hex address.
+    pub name: String,
+    /// Makes this a fake start, as at a tracepoint: the place lies in the function that fetches
+    /// the caller's registers.
+    pub fetch: Option<FetchFrame>,
+    /// For a fake start: where the unwinder's own registers are taken, the first time that this
+    /// place is reached after `name`; `None`: at the same place.
+    pub own: Option<String>,
+}
+
+/// When samples are taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum At {
+    /// Every so many instructions.
+    Every(u64),
+    /// So many times a second, of each thread that runs.
+    Freq(u32),
+    /// At each system call.
+    Syscall,
+    /// At the first instruction that each call goes to.
+    Call,
+    /// At these places.
+    Points(Vec<Point>),
+}
+
+impl At {
+    fn points(&self) -> &[Point] {
+        match self {
+            At::Points(points) => points,
+            _ => &[],
+        }
+    }
+}
+
+/// Writes a recording into a trace.
+pub struct TraceRecorder<'a, W: Write> {
+    writer: &'a mut TraceWriter<W>,
+    finder: ImageFinder,
+    world: World,
+    images: Vec<Arc<Image>>,
+    /// Which lines of text are wanted, by image.
+    lines: BTreeMap<ImageIndex, BTreeSet<u64>>,
+    seen: HashSet<(u32, u64)>,
+    progress: Progress,
+    /// For each sample so far, which of [`At::Points`] it was taken at.
+    pub points: Vec<Option<usize>>,
+}
+
+impl<'a, W: Write> TraceRecorder<'a, W> {
+    /// Into `writer`; files of images are looked for as `options` say.
+    pub fn new(writer: &'a mut TraceWriter<W>, options: FinderOptions) -> Self {
+        TraceRecorder {
+            writer,
+            finder: ImageFinder::new(options),
+            world: World::new(),
+            images: Vec::new(),
+            lines: BTreeMap::new(),
+            seen: HashSet::new(),
+            progress: Progress::new("samples", false),
+            points: Vec::new(),
+        }
+    }
+
+    /// Executable memory appeared.
+    fn map(
+        &mut self,
+        request: &MappingRequest<'_>,
+        (image, bias): (Option<Arc<Image>>, u64),
+    ) -> Result<(), WriteError> {
+        let index = match &image {
+            Some(image) => Some(self.add_image(image)?),
+            None => None,
+        };
+        self.event(&model::Event::Map {
+            pid: request.pid,
+            range: request.range.clone(),
+            bias,
+            image: index,
+            name: request.name.to_owned(),
+        })
+    }
+
+    fn event(&mut self, event: &model::Event) -> Result<(), WriteError> {
+        self.world.apply(event, &self.images);
+        self.writer.event(event)
+    }
+
+    fn sample(
+        &mut self,
+        sample: &model::Sample<'_>,
+        point: Option<usize>,
+    ) -> Result<(), WriteError> {
+        self.points.push(point);
+        self.progress.tell(self.points.len() as u64);
+        let pcs = sample.truth.frames().iter().map(|f| f.pc);
+        let live = sample.regs.live().map(|regs| regs.rip());
+        let calls = sample.branches.iter().flat_map(|ring| &ring.entries);
+        let calls = calls.map(|branch| branch.from);
+        self.want_text(sample.pid, pcs.chain(live).chain(calls));
+        self.writer.sample(sample)
+    }
+
+    /// Adds an image without its text, of which only what is sampled will be kept.
+    fn add_image(&mut self, image: &Arc<Image>) -> Result<ImageIndex, WriteError> {
+        let sections = image
+            .sections()
+            .iter()
+            .filter(|s| s.kind != SectionKind::Text);
+        let bare = Image::new(ImageParts {
+            name: image.name().to_owned(),
+            build_id: image.build_id().to_vec(),
+            text: image.text().to_vec(),
+            sections: sections.cloned().collect(),
+            symbols: image.symbols().to_vec(),
+        });
+        let index = self.writer.add_image(&bare)?;
+        let at = index.0 as usize;
+        if at == self.images.len() {
+            self.images.push(image.clone());
+        }
+        Ok(index)
+    }
+
+    /// Remembers that the code around these addresses is wanted, and the begin of its functions:
+    /// explanations show the one, and the frame pointer is judged by the other.
+    fn want_text(&mut self, pid: u32, addresses: impl Iterator<Item = u64>) {
+        const AROUND: std::ops::Range<u64> = 16..48;
+        for address in addresses {
+            if !self.seen.insert((pid, address)) {
+                continue;
+            }
+            let Some(mapping) = self.world.space(pid).find(address) else {
+                continue;
+            };
+            let Some(image) = &mapping.image else {
+                continue;
+            };
+            let Some(index) = self.images.iter().position(|i| Arc::ptr_eq(i, image)) else {
+                continue;
+            };
+            let lines = self.lines.entry(ImageIndex(index as u32)).or_default();
+            let svma = mapping.svma(address);
+            let begin = image
+                .symbol(svma.saturating_sub(1))
+                .map_or(svma, |s| s.address);
+            for at in [svma, begin] {
+                let range = at.saturating_sub(AROUND.start)..at.saturating_add(AROUND.end);
+                lines.extend(
+                    (range.start / TEXT_LINE..=range.end / TEXT_LINE).map(|l| l * TEXT_LINE),
+                );
+            }
+        }
+    }
+
+    /// Writes the code that was wanted. Call it once, when nothing more is recorded.
+    ///
+    /// # Errors
+    /// If the trace cannot be written.
+    pub fn write_text(&mut self) -> Result<(), WriteError> {
+        for (index, lines) in std::mem::take(&mut self.lines) {
+            let image = &self.images[index.0 as usize];
+            let mut pieces: Vec<(u64, Vec<u8>)> = Vec::new();
+            for line in lines {
+                let bytes = image.text_bytes(line, TEXT_LINE as usize);
+                match pieces.last_mut() {
+                    Some((start, piece)) if *start + piece.len() as u64 == line => {
+                        piece.extend_from_slice(bytes);
+                    }
+                    _ if bytes.is_empty() => {}
+                    _ => pieces.push((line, bytes.to_vec())),
+                }
+            }
+            let sections = pieces.into_iter().map(|(address, bytes)| Section {
+                kind: SectionKind::Text,
+                address,
+                data: Bytes::from_vec(bytes),
+            });
+            let parts = ImageParts {
+                sections: sections.collect(),
+                ..ImageParts::default()
+            };
+            self.writer.extend_image(index, &parts)?;
+        }
+        Ok(())
+    }
+}
+
+/// Text is kept in lines of so many bytes.
+const TEXT_LINE: u64 = 64;
+
+/// The addresses (avma) of `SYMBOL`, `SYMBOL+OFFSET` or a bare hex address in a mapping.
+fn locate(image: Option<&Image>, bias: u64, range: &Range<u64>, name: &str) -> Vec<u64> {
+    if let Some(address) = name
+        .strip_prefix("0x")
+        .and_then(|h| u64::from_str_radix(h, 16).ok())
+    {
+        return if range.contains(&address) {
+            vec![address]
+        } else {
+            Vec::new()
+        };
+    }
+    let Some(image) = image else {
+        return Vec::new();
+    };
+    let (symbol, offset) = match name.rsplit_once('+') {
+        Some((symbol, offset)) => match parse_number(offset) {
+            Some(offset) => (symbol, offset),
+            None => (name, 0),
+        },
+        None => (name, 0),
+    };
+    let addresses = image
+        .symbols()
+        .iter()
+        .filter(|s| s.name == symbol || s.name.split('@').next() == Some(symbol))
+        .map(|s| s.address.wrapping_add(offset).wrapping_add(bias));
+    let mut found: Vec<u64> = addresses.filter(|a| range.contains(a)).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// A number in decimal, or in hex with `0x`.
+pub fn parse_number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}

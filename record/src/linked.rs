@@ -1,0 +1,131 @@
+//! Which places no image has that a program is linked with: known before the program runs.
+//!
+//! The dynamic linker itself is asked, in the emulated machine: with `LD_TRACE_LOADED_OBJECTS` that
+//! of glibc maps what a program needs, and ends (`ld.so(8)`). What a program loads later, and what
+//! other programs have that it starts, is not known here.
+
+use super::{At, MAIN, locate};
+use crate::program::Program;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+use unwind_sim_emulator::linux::{Input, MappedFile, Outcome, Output, Process, ProcessObserver};
+use unwind_sim_emulator::machine::Executed;
+use unwind_sim_emulator::{Access, Observer, Permissions, State};
+use unwind_sim_recordings::files::{FinderOptions, ImageFinder, MappingRequest};
+use unwind_sim_recordings::names::file_name;
+
+/// The variable that makes the dynamic linker of glibc end before the program begins.
+const TRACE_ONLY: &[u8] = b"LD_TRACE_LOADED_OBJECTS=1";
+/// How the file of glibc's dynamic linker is called; others run the program all the same.
+const LINKER: &str = "ld-linux";
+/// Instructions between looks at whether everything was found.
+const SLICE: u64 = 1 << 16;
+/// The most that is waited for the dynamic linker.
+const TIME_MAX: Duration = Duration::from_secs(2);
+
+/// The names of places in `at` and `from` that no image of `program` has: neither its own file nor a
+/// library that it is linked with. Empty where that is not known before it runs.
+pub fn not_linked(
+    program: &Program,
+    at: &At,
+    from: Option<&str>,
+    finder: FinderOptions,
+) -> Vec<String> {
+    let mut names: Vec<&str> = from.into_iter().collect();
+    for point in at.points() {
+        names.push(&point.name);
+        names.extend(point.own.as_deref());
+    }
+    // An address is where it is, and the first function of a program needs no symbol.
+    names.retain(|name| !name.starts_with("0x") && *name != MAIN);
+    let mut missing: Vec<String> = names.into_iter().map(str::to_owned).collect();
+    missing.sort();
+    missing.dedup();
+    if missing.is_empty() {
+        return missing;
+    }
+    let mut search = Search {
+        finder: ImageFinder::new(finder),
+        missing,
+        files: Vec::new(),
+    };
+    match search.run(program) {
+        true => search.missing,
+        false => Vec::new(),
+    }
+}
+
+struct Search {
+    finder: ImageFinder,
+    missing: Vec<String>,
+    /// Names of the files that were mapped so far, each once.
+    files: Vec<String>,
+}
+
+impl Search {
+    /// Sees all images, or as many as have all names. Was that possible?
+    fn run(&mut self, program: &Program) -> bool {
+        let mut options = program.options.clone();
+        options.env.push(TRACE_ONLY.to_vec());
+        options.stdin = Input::Bytes(Vec::new());
+        (options.stdout, options.stderr) = (Output::Capture, Output::Capture);
+        options.allow_write = false;
+        let Ok(mut process) = Process::start(&program.path, options) else {
+            return false;
+        };
+        let begin = Instant::now();
+        // What the kernel maps is seen before the first instruction.
+        let mut outcome = process.run(0, self);
+        if self.files.len() == 1 {
+            return true;
+        }
+        if !self.files.iter().any(|name| name.starts_with(LINKER)) {
+            return false;
+        }
+        while outcome == Outcome::Limit && !self.missing.is_empty() {
+            if begin.elapsed() > TIME_MAX {
+                return false;
+            }
+            outcome = process.run(SLICE, self);
+        }
+        self.missing.is_empty() || outcome == Outcome::Exited(0)
+    }
+}
+
+impl Observer for Search {
+    fn before(&mut self, _: &State, _: &Executed) {}
+
+    fn after(&mut self, _: &State, _: &Executed, _: u64) {}
+}
+
+impl ProcessObserver for Search {
+    fn mapped(
+        &mut self,
+        range: Range<u64>,
+        permissions: Permissions,
+        file: Option<MappedFile<'_>>,
+    ) {
+        let Some(file) = file.filter(|_| permissions.allow(Access::Execute)) else {
+            return;
+        };
+        let path = String::from_utf8_lossy(file.path);
+        let name = file_name(&path).to_owned();
+        if !self.files.contains(&name) {
+            self.files.push(name);
+        }
+        if self.missing.is_empty() {
+            return;
+        }
+        let request = MappingRequest {
+            pid: 0,
+            name: &path,
+            range: range.clone(),
+            file_offset: file.offset,
+            executable: true,
+            build_id: &[],
+        };
+        let (image, bias) = self.finder.mapping_for(&request);
+        let lacks = |name: &String| locate(image.as_deref(), bias, &range, name).is_empty();
+        self.missing.retain(lacks);
+    }
+}

@@ -1,0 +1,62 @@
+//! The processor's branch records beside a program in the emulated machine: call-stack mode, user
+//! space only, as `perf record --call-graph lbr` sets them.
+
+use unwind_sim_perf_model::lbr::{Branch, Depth, Kind, Ring, Select};
+use unwind_sim_unwind::lbr::{self, BranchStack};
+use unwind_sim_unwind::truth::Insn;
+
+/// Rings of several depths, all fed the same.
+pub(super) struct Rings(Vec<Ring>);
+
+impl Rings {
+    /// Empty ones.
+    pub(super) fn new(depths: &[Depth]) -> Rings {
+        let ring = |&depth: &Depth| Ring::new(depth, Select::CALL_STACK_USER);
+        Rings(depths.iter().map(ring).collect())
+    }
+
+    /// Another program begins: the kernel wipes them (`intel_pmu_lbr_reset`).
+    pub(super) fn reset(&mut self) {
+        self.0.iter_mut().for_each(Ring::reset);
+    }
+
+    /// The instruction at `from` was executed, and the next one is at `to`.
+    #[inline]
+    pub(super) fn branch(&mut self, insn: Insn, from: u64, to: u64) {
+        let kind = match insn {
+            Insn::Call {
+                indirect: false, ..
+            } => Kind::Call,
+            Insn::Call { indirect: true, .. } => Kind::IndirectCall,
+            Insn::Ret => Kind::Return,
+            // This mode suppresses all others.
+            _ => return,
+        };
+        let task = 0;
+        for ring in &mut self.0 {
+            ring.branch(Branch {
+                from,
+                to,
+                kind,
+                task,
+            });
+        }
+    }
+
+    /// What they hold.
+    pub(super) fn read(&self) -> Vec<BranchStack> {
+        let stack = |ring: &Ring| BranchStack {
+            depth: ring.depth() as u32,
+            hw_index: Some(ring.tos() as u64),
+            entries: ring
+                .read()
+                .iter()
+                .map(|b| lbr::Branch {
+                    from: b.from,
+                    to: b.to,
+                })
+                .collect(),
+        };
+        self.0.iter().map(stack).collect()
+    }
+}

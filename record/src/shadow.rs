@@ -1,0 +1,183 @@
+//! The shadow stack beside a program in the emulated machine: feeds the tracker with every
+//! instruction, and keeps what classes the instructions of a block are of.
+
+use unwind_sim_emulator::linux::SystemCall;
+use unwind_sim_emulator::machine::{BlockId, Executed};
+use unwind_sim_emulator::{AddressSpace, State};
+use unwind_sim_unwind::truth::{
+    Cpu, INSN_BYTES_MAX, Insn, Stats, Suspended, Tracker, Truth, classify,
+};
+
+/// The shadow stack of the thread.
+pub struct Shadow {
+    tracker: Tracker,
+    /// What was seen of programs before the last `execve`.
+    earlier: Stats,
+    suspended: Suspended,
+    classes: Classes,
+    /// The instruction that is being executed, and the state before it.
+    class: Insn,
+    before: Cpu,
+}
+
+/// Before anything was started.
+impl Default for Shadow {
+    fn default() -> Shadow {
+        Shadow {
+            tracker: Tracker::root(&Cpu::default(), 0),
+            earlier: Stats::default(),
+            suspended: Suspended::new(),
+            classes: Classes::default(),
+            class: Insn::Other,
+            before: Cpu::default(),
+        }
+    }
+}
+
+impl Shadow {
+    /// From the middle of a thread: what lies outside of the running function is not known.
+    pub fn middle(state: &State) -> Shadow {
+        let rsp = state.gpr(4);
+        let high = state.memory.area(rsp).map_or(rsp, |(range, _)| range.end);
+        Shadow {
+            tracker: Tracker::middle(&state.cpu_at(state.rip), high),
+            ..Shadow::default()
+        }
+    }
+
+    /// Is the running function one of which nobody saw the call?
+    pub fn is_outside(&self) -> bool {
+        self.tracker.frames().is_empty()
+    }
+
+    /// Where the instruction is that is executed.
+    pub fn rip_before(&self) -> u64 {
+        self.before.rip
+    }
+
+    /// rsp before the instruction that is executed.
+    pub fn rsp_before(&self) -> u64 {
+        self.before.rsp
+    }
+
+    /// A program begins, in place of the one before.
+    pub fn started(&mut self, state: &State, stack_end: u64) {
+        self.earlier = self.earlier.plus(self.tracker.stats());
+        self.tracker = Tracker::root(&state.cpu_at(state.rip), stack_end);
+        self.suspended = Suspended::new();
+        self.classes = Classes::default();
+    }
+
+    /// A block of so many operations begins.
+    #[inline]
+    pub fn enter(&mut self, block: Option<BlockId>, operations: usize) {
+        self.classes.enter(block, operations);
+    }
+
+    /// The instruction is next.
+    #[inline]
+    pub fn before(&mut self, state: &State, insn: &Executed) {
+        self.class = self.classes.of(state, insn);
+        self.before = state.cpu_at(insn.rip);
+    }
+
+    /// It is done. A system call is not answered yet, and nothing is known of it: see
+    /// [`Shadow::system_call`].
+    #[inline]
+    pub fn after(&mut self, state: &State, next: u64) -> Insn {
+        if self.class != Insn::Syscall && !self.tracker.step_quick(self.class, state.gpr(4)) {
+            self.step(state, next, 0);
+        }
+        self.class
+    }
+
+    /// The system call was answered.
+    pub fn system_call(&mut self, call: &SystemCall, state: &State) {
+        self.class = Insn::Syscall;
+        self.step(state, state.rip, call.number);
+    }
+
+    /// A handler is about to run.
+    pub fn signal(&mut self, interrupted: &Cpu, handler: &Cpu, restorer: u64) {
+        self.tracker.signal(interrupted, handler, restorer);
+    }
+
+    #[inline(never)]
+    fn step(&mut self, state: &State, next: u64, rax: u64) {
+        self.tracker.step(
+            self.class,
+            &self.before,
+            rax,
+            &state.cpu_at(next),
+            &mut self.suspended,
+            &mut &state.memory,
+        );
+    }
+
+    /// The true chain, the next instruction being at `rip`.
+    pub fn truth(&self, state: &State, rip: u64) -> Truth {
+        self.tracker.truth(&state.cpu_at(rip))
+    }
+
+    /// rsp where the chain continues on another stack, innermost first.
+    pub fn other_stacks(&self) -> impl Iterator<Item = u64> + '_ {
+        self.tracker.other_stacks()
+    }
+
+    /// What was seen so far.
+    pub fn stats(&self) -> Stats {
+        self.earlier.plus(self.tracker.stats())
+    }
+}
+
+/// The classes of instructions, by block.
+#[derive(Default)]
+struct Classes {
+    blocks: Vec<Box<[Option<Insn>]>>,
+    /// The current one; beyond the last if it is one instruction by itself.
+    number: usize,
+    generation: u64,
+}
+
+impl Classes {
+    #[inline]
+    fn enter(&mut self, block: Option<BlockId>, operations: usize) {
+        let Some(id) = block else {
+            self.number = usize::MAX;
+            return;
+        };
+        if id.generation != self.generation {
+            self.blocks.clear();
+            self.generation = id.generation;
+        }
+        self.number = id.number as usize;
+        if self.blocks.len() <= self.number {
+            self.blocks.resize_with(self.number + 1, Box::default);
+        }
+        let known = &mut self.blocks[self.number];
+        if known.len() != operations {
+            *known = vec![None; operations].into_boxed_slice();
+        }
+    }
+
+    #[inline]
+    fn of(&mut self, state: &State, insn: &Executed) -> Insn {
+        let block = self.blocks.get_mut(self.number);
+        let known = block.and_then(|b| b.get_mut(insn.index as usize));
+        match known {
+            Some(Some(class)) => *class,
+            Some(place) => *place.insert(class_of(&state.memory, insn)),
+            None => class_of(&state.memory, insn),
+        }
+    }
+}
+
+#[cold]
+fn class_of(memory: &AddressSpace, insn: &Executed) -> Insn {
+    let mut bytes = [0; INSN_BYTES_MAX];
+    let bytes = &mut bytes[..usize::from(insn.len).clamp(1, INSN_BYTES_MAX)];
+    match memory.fetch(insn.rip, bytes) {
+        Ok(()) => classify(bytes),
+        Err(_) => Insn::Other,
+    }
+}

@@ -1,0 +1,65 @@
+//! What a recording takes out of the emulated machine's state: registers, stacks, and where the program
+//! begins itself.
+
+use crate::registers::live_registers;
+use unwind_sim_emulator::{AddressSpace, State};
+use unwind_sim_recordings::model::{Region, RegionRole};
+use unwind_sim_unwind::memory::Memory;
+use unwind_sim_unwind::regs::{Reg, Regs};
+
+/// Bytes copied below rsp: the red zone (psABI 3.2.2) and what was just popped.
+const BELOW_SP: u64 = 512;
+/// `AT_ENTRY`: where the program itself begins, behind the dynamic linker (Linux
+/// `include/uapi/linux/auxvec.h`).
+const AT_ENTRY: u64 = 9;
+/// Words between rsp and the auxiliary vector at most.
+const INITIAL_WORDS_MAX: u64 = 1 << 20;
+/// Numbers of registers.
+pub(super) const RSP: usize = 4;
+pub(super) const RBP: usize = 5;
+pub(super) const RDI: usize = 7;
+
+/// All registers that a sample holds, the next instruction being at `rip`.
+pub(super) fn live(state: &State, rip: u64) -> Regs {
+    /// The code segment of 64-bit programs (Linux `arch/x86/include/asm/segment.h`, `__USER_CS`).
+    const USER_CS: u64 = 0x33;
+    let mut regs = live_registers(state, rip);
+    regs.set(Reg::Cs, USER_CS);
+    regs
+}
+
+/// The stack that holds `sp`, up to `max` bytes above it.
+pub(super) fn piece(
+    memory: &AddressSpace,
+    sp: u64,
+    max: u64,
+    role: RegionRole,
+) -> Option<Region<'static>> {
+    let (bounds, _) = memory.area(sp)?;
+    let address = sp.saturating_sub(BELOW_SP).max(bounds.start) & !7;
+    let end = sp.saturating_add(max).min(bounds.end);
+    let mut bytes = vec![0; usize::try_from(end.checked_sub(address)?).ok()?];
+    memory.read(address, &mut bytes).ok()?;
+    (!bytes.is_empty()).then_some(Region {
+        role,
+        bounds,
+        next_sp: 0,
+        address,
+        bytes: bytes.into(),
+    })
+}
+
+/// Where the program at hand begins itself: its auxiliary vector lies behind its environment on
+/// the stack (psABI 3.4.1).
+pub(super) fn program_entry(state: &State) -> Option<u64> {
+    let rsp = state.gpr(RSP);
+    let word = |index: u64| state.memory.read_u64(rsp.wrapping_add(index * 8)).ok();
+    let behind_args = word(0)?.checked_add(2)?;
+    let null = (behind_args..INITIAL_WORDS_MAX).find(|&i| word(i).is_none_or(|w| w == 0))?;
+    let mut entries = (null + 1..INITIAL_WORDS_MAX).step_by(2);
+    entries.find_map(|i| match word(i) {
+        Some(AT_ENTRY) => Some(word(i + 1)),
+        Some(0) | None => Some(None),
+        Some(_) => None,
+    })?
+}

@@ -1,0 +1,157 @@
+//! Imports become traces: a perf.data or a core is read once, as a stream, into a temporary
+//! trace or the one that was asked for.
+
+use crate::file_kind::{FileKind, WrongKind};
+use crate::import::{self as corpus, ImportItem, ImportOptions, Imported};
+use crate::model::{Event, ImageIndex, Item};
+use crate::trace::{self, Meta, Trace, TraceError, TraceWriter, WriteError};
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+/// How images of an import are looked for.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// The folder below which paths are looked for first.
+    pub symfs: Option<PathBuf>,
+    /// The kernel's image, for captures and dumps of a machine.
+    pub kernel: Option<PathBuf>,
+    /// What belongs to it.
+    pub kernel_files: crate::kernel::OpenOptions,
+    /// How far the kernel was moved (KASLR), if that is known.
+    pub kaslr: Option<u64>,
+    /// Take the image whatever release or build id a capture names.
+    pub force: bool,
+    /// Offsets in structs of a dump's kernel, bytes, by `STRUCT.MEMBER`.
+    pub offsets: BTreeMap<String, u64>,
+}
+
+/// An import that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The recording cannot be read.
+    #[error(transparent)]
+    Corpus(#[from] corpus::ImportError),
+    /// The trace cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The trace that was written cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// No place for the trace.
+    #[error("cannot make a temporary file: {0}")]
+    Temporary(std::io::Error),
+    /// Nothing that can be imported.
+    #[error(transparent)]
+    Kind(#[from] WrongKind),
+}
+
+/// What describes the import in its trace.
+pub fn meta(path: &Path, kind: FileKind) -> Meta {
+    let engine = match kind {
+        FileKind::Core => trace::Engine::Core,
+        FileKind::Capture => trace::Engine::Capture,
+        _ => trace::Engine::PerfData,
+    };
+    let command = ["unwind-sim", "import"].map(str::to_owned);
+    let path = path.to_string_lossy().into_owned();
+    Meta {
+        command: command.into_iter().chain([path]).collect(),
+        engine,
+        ..Meta::default()
+    }
+}
+
+/// Imports the file at `path` into `writer`.
+///
+/// # Errors
+/// If the recording cannot be read, or the trace cannot be written.
+pub fn into<W: Write>(
+    path: &Path,
+    kind: FileKind,
+    options: &OpenOptions,
+    writer: &mut TraceWriter<W>,
+) -> Result<Imported, ImportError> {
+    let wrong = || WrongKind {
+        path: path.into(),
+        kind,
+        wanted: "a perf.data, an ELF core, a vmcore or a kernel's capture (JSON)",
+    };
+    if !matches!(
+        kind,
+        FileKind::PerfData | FileKind::Core | FileKind::Capture
+    ) {
+        return Err(wrong().into());
+    }
+    let mut import = ImportOptions::default();
+    import.files.symfs.clone_from(&options.symfs);
+    import.kernel.clone_from(&options.kernel);
+    import.kernel_files.clone_from(&options.kernel_files);
+    import.kaslr = options.kaslr;
+    import.force = options.force;
+    import.offsets.clone_from(&options.offsets);
+    let mut numbers: HashMap<ImageIndex, ImageIndex> = HashMap::new();
+    let mut failed = None;
+    let imported = corpus::import(
+        path,
+        &import,
+        &mut |item| match write(writer, &mut numbers, item) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        },
+    );
+    match (imported, failed) {
+        (_, Some(error)) => Err(error.into()),
+        (Err(corpus::ImportError::UnknownFormat), None) => Err(wrong().into()),
+        (imported, None) => Ok(imported?),
+    }
+}
+
+fn write<W: Write>(
+    writer: &mut TraceWriter<W>,
+    numbers: &mut HashMap<ImageIndex, ImageIndex>,
+    item: ImportItem<'_>,
+) -> Result<(), WriteError> {
+    match item {
+        ImportItem::Image { index, image } => {
+            let number = writer.add_image(&image)?;
+            numbers.insert(index, number);
+            Ok(())
+        }
+        ImportItem::Item(Item::Event(Event::Map {
+            pid,
+            range,
+            bias,
+            image,
+            name,
+        })) => {
+            let image = image.and_then(|i| numbers.get(&i).copied());
+            writer.event(&Event::Map {
+                pid,
+                range,
+                bias,
+                image,
+                name,
+            })
+        }
+        ImportItem::Item(item) => writer.item(&item),
+    }
+}
+
+/// The file at `path` as a trace, which is gone when it is dropped.
+///
+/// # Errors
+/// As [`into`].
+pub fn to_trace(path: &Path, kind: FileKind, options: &OpenOptions) -> Result<Trace, ImportError> {
+    let file = tempfile::NamedTempFile::new().map_err(ImportError::Temporary)?;
+    let out = std::io::BufWriter::with_capacity(1 << 20, &file);
+    let mut writer = TraceWriter::new(out, &meta(path, kind))?;
+    into(path, kind, options, &mut writer)?;
+    writer.finish()?;
+    Ok(Trace::open(file.path())?)
+}

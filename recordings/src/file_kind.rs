@@ -1,0 +1,268 @@
+//! What a file is, by its first bytes and its name, and which subcommand takes it.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// What a file is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileKind {
+    /// Our own format.
+    Trace,
+    /// A perf.data, as a file or a pipe.
+    PerfData,
+    /// An ELF core.
+    Core,
+    /// An ELF object for the BPF machine.
+    Bpf,
+    /// Another ELF file.
+    Elf,
+    /// A kernel's capture, as JSON.
+    Capture,
+    /// What `--json` of a subcommand wrote.
+    Lines,
+    /// A case.
+    Case,
+    /// A compressed Linux kernel (bzImage).
+    Kernel,
+    /// Compressed by gzip, xz, zstd or bzip2.
+    Compressed,
+    /// Text of no kind that is known by its first bytes.
+    Text,
+    /// No bytes.
+    Empty,
+    /// A folder.
+    Folder,
+    /// A device, a pipe or a socket.
+    Special,
+    /// None of these.
+    Unknown,
+}
+
+/// A file that is not what a subcommand reads.
+#[derive(Debug, thiserror::Error)]
+#[error("{path} is {}, not {wanted}{}", kind.description(), kind.advice())]
+pub struct WrongKind {
+    /// The file.
+    pub path: PathBuf,
+    /// What it is.
+    pub kind: FileKind,
+    /// What was expected.
+    pub wanted: &'static str,
+}
+
+/// A file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum KindError {
+    /// It cannot be opened.
+    #[error("cannot open {path}: {source}")]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// It is something else.
+    #[error(transparent)]
+    Wrong(#[from] WrongKind),
+}
+
+impl FileKind {
+    /// Every kind.
+    pub const ALL: [FileKind; 15] = [
+        FileKind::Trace,
+        FileKind::PerfData,
+        FileKind::Core,
+        FileKind::Bpf,
+        FileKind::Elf,
+        FileKind::Capture,
+        FileKind::Lines,
+        FileKind::Case,
+        FileKind::Kernel,
+        FileKind::Compressed,
+        FileKind::Text,
+        FileKind::Empty,
+        FileKind::Folder,
+        FileKind::Special,
+        FileKind::Unknown,
+    ];
+
+    /// In words, with an article.
+    pub const fn description(self) -> &'static str {
+        match self {
+            FileKind::Trace => "a trace",
+            FileKind::PerfData => "a perf.data",
+            FileKind::Core => "an ELF core",
+            FileKind::Bpf => "a BPF object",
+            FileKind::Elf => "an ELF program or library",
+            FileKind::Capture => "JSON, as kernel captures are",
+            FileKind::Lines => "the --json output of unwind-sim",
+            FileKind::Case => "a case",
+            FileKind::Kernel => "a kernel's image",
+            FileKind::Compressed => "a compressed file",
+            FileKind::Text => "a text file",
+            FileKind::Empty => "an empty file",
+            FileKind::Folder => "a folder",
+            FileKind::Special => "not a regular file",
+            FileKind::Unknown => "a file of an unknown kind",
+        }
+    }
+
+    /// What can be done with such a file.
+    const fn advice(self) -> &'static str {
+        match self {
+            FileKind::Trace => {
+                "; `unwind-sim compare`, replay, explain, extract and inspect read it"
+            }
+            FileKind::PerfData => {
+                "; `unwind-sim perf script` prints it, import, replay, compare and inspect read it"
+            }
+            FileKind::Core => "; `unwind-sim replay`, compare, import and inspect read it",
+            FileKind::Bpf => "; `unwind-sim perf bpf` runs it",
+            FileKind::Elf => {
+                "; `unwind-sim inspect` shows its tables, record, verify and emulate run a program"
+            }
+            FileKind::Capture => {
+                "; `unwind-sim compare`, replay, explain and import read a capture, with --kernel"
+            }
+            FileKind::Lines => "; --baseline of `unwind-sim compare` and verify reads it",
+            FileKind::Case => "; `unwind-sim cases run`, compare, replay and verify take it",
+            FileKind::Kernel => "; `unwind-sim inspect` shows it, --kernel takes it",
+            FileKind::Compressed => "; decompress it first",
+            FileKind::Text
+            | FileKind::Empty
+            | FileKind::Folder
+            | FileKind::Special
+            | FileKind::Unknown => "",
+        }
+    }
+
+    /// The kind of the file at `path`, if it is one of `kinds`; `wanted` are they in words.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or is of another kind.
+    pub fn expect(
+        path: &Path,
+        wanted: &'static str,
+        kinds: &[FileKind],
+    ) -> Result<FileKind, KindError> {
+        let kind = file_kind(path).map_err(|source| KindError::Open {
+            path: path.into(),
+            source,
+        })?;
+        match kinds.contains(&kind) {
+            true => Ok(kind),
+            false => Err(WrongKind {
+                path: path.into(),
+                kind,
+                wanted,
+            }
+            .into()),
+        }
+    }
+}
+
+/// What the file at `path` is.
+///
+/// # Errors
+/// If it cannot be opened.
+pub fn file_kind(path: &Path) -> io::Result<FileKind> {
+    let metadata = std::fs::metadata(path)?;
+    // Opening a pipe could wait for a writer for ever.
+    if metadata.is_dir() {
+        return Ok(FileKind::Folder);
+    }
+    if !metadata.is_file() {
+        return Ok(FileKind::Special);
+    }
+    if path.extension().is_some_and(|e| e == "s") {
+        return Ok(FileKind::Case);
+    }
+    // The header of a bzImage is the farthest.
+    let mut head = Vec::new();
+    let file = File::open(path)?;
+    file.take(0x206).read_to_end(&mut head)?;
+    Ok(by_bytes(&head))
+}
+
+fn by_bytes(head: &[u8]) -> FileKind {
+    const ET_CORE: u8 = 4;
+    const EM_BPF: u8 = 247;
+    const MAGICS: [&[u8]; 4] = [b"\x1f\x8b", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"BZh"];
+    const LINES: &[u8] = b"\"schema\":\"unwind-sim.";
+    let field = |at: usize| head.get(at).copied();
+    match head {
+        [] => FileKind::Empty,
+        [b'P', b'E', b'R', b'F', b'I', b'L', b'E', b'2', ..] => FileKind::PerfData,
+        [0x7f, b'E', b'L', b'F', ..] if field(16) == Some(ET_CORE) => FileKind::Core,
+        [0x7f, b'E', b'L', b'F', ..] if field(18) == Some(EM_BPF) => FileKind::Bpf,
+        [0x7f, b'E', b'L', b'F', ..] => FileKind::Elf,
+        _ if head.starts_with(&crate::trace::MAGIC) => FileKind::Trace,
+        _ if head.trim_ascii_start().starts_with(b"{") => {
+            match head.windows(LINES.len()).any(|w| w == LINES) {
+                true => FileKind::Lines,
+                false => FileKind::Capture,
+            }
+        }
+        _ if crate::kernel::is_bzimage(head) => FileKind::Kernel,
+        _ if MAGICS.iter().any(|magic| head.starts_with(magic)) => FileKind::Compressed,
+        _ if is_text(head) => FileKind::Text,
+        _ => FileKind::Unknown,
+    }
+}
+
+/// Is this the start of a text? Its last character may be cut.
+fn is_text(head: &[u8]) -> bool {
+    let whole = match std::str::from_utf8(head) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() => {
+            std::str::from_utf8(&head[..error.valid_up_to()]).unwrap_or_default()
+        }
+        Err(_) => return false,
+    };
+    let odd = |c: char| c.is_control() && !c.is_ascii_whitespace() && c != '\x1b';
+    !whole.contains(odd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_known_by_their_first_bytes() {
+        let elf = |at: usize, value: u8| {
+            let mut head = [0; 64];
+            head[..4].copy_from_slice(b"\x7fELF");
+            head[at] = value;
+            head.to_vec()
+        };
+        for (bytes, kind) in [
+            (vec![], FileKind::Empty),
+            (b"PERFILE2\0".to_vec(), FileKind::PerfData),
+            (elf(16, 4), FileKind::Core),
+            (elf(16, 2), FileKind::Elf),
+            (elf(18, 247), FileKind::Bpf),
+            (b"\x7fELF".to_vec(), FileKind::Elf),
+            (b" {\"a\": 1}".to_vec(), FileKind::Capture),
+            (
+                b"{\"type\":\"column\",\"schema\":\"unwind-sim.v1\"}".to_vec(),
+                FileKind::Lines,
+            ),
+            (b"\x1f\x8b\x08".to_vec(), FileKind::Compressed),
+            ("text, \u{e9}".as_bytes().to_vec(), FileKind::Text),
+            // The last character is cut.
+            (b"text \xc3".to_vec(), FileKind::Text),
+            (b"\xff\xfe\0".to_vec(), FileKind::Unknown),
+        ] {
+            assert_eq!(by_bytes(&bytes), kind, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_pipe_is_not_waited_for() {
+        let null = file_kind(Path::new("/dev/null")).expect("it is there");
+        assert_eq!(null, FileKind::Special);
+        let folder = file_kind(&std::env::temp_dir()).expect("it is there");
+        assert_eq!(folder, FileKind::Folder);
+    }
+}

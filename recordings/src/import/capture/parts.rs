@@ -1,0 +1,322 @@
+//! The pieces of a stop: registers, stacks, words, return addresses that were taken.
+
+use super::json::{Object, Problem};
+use super::states;
+use crate::import::error::ImportError;
+use crate::kernel::KernelImage;
+use crate::model::{Region, RegionRole};
+use std::borrow::Cow;
+use std::ops::Range;
+use unwind_sim_unwind::kernel::{
+    GraphReturn, GraphSearch, StackInfo, StackType, State, Task, UserSpace, Version,
+};
+use unwind_sim_unwind::regs::{Reg, Regs};
+use unwind_sim_unwind::start::SampleRegs;
+
+/// What the function graph tracer has taken, the oldest first: `ret_stack`, up to `curr_ret_stack`.
+pub(super) fn graph(from: &Object<'_>, version: Version) -> Result<Vec<GraphReturn>, Problem> {
+    let bytes = from.memory("ret_stack")?;
+    let words = bytes.as_chunks::<8>().0.iter();
+    let words: Vec<u64> = words.map(|b| u64::from_le_bytes(*b)).collect();
+    let current = from.signed("curr_ret_stack")?.unwrap_or(-1);
+    Ok(match version.graph_search() {
+        GraphSearch::Oldest => entries(&words, usize::try_from(current + 1).unwrap_or(0)),
+        GraphSearch::Newest => shadow_stack(&words, usize::try_from(current).unwrap_or(0)),
+    })
+}
+
+/// Before 6.10: `count` times `struct ftrace_ret_stack` {ret, func, calltime, retp}.
+fn entries(words: &[u64], count: usize) -> Vec<GraphReturn> {
+    let entries = words.as_chunks::<4>().0.iter().take(count);
+    let taken = entries.map(|&[ret, _, _, retp]| GraphReturn { ret, retp });
+    taken.collect()
+}
+
+/// Since 6.10 (Linux `kernel/trace/fgraph.c`): words, of which `top` are in use. A word on top of each
+/// entry holds in its lowest ten bits how far below it the entry begins; right behind the `struct
+/// ftrace_ret_stack`, whose last member is `retp`, is a word of type 1 (bits 10 and 11) that holds
+/// the struct's length.
+fn shadow_stack(words: &[u64], top: usize) -> Vec<GraphReturn> {
+    const OFFSET: u64 = (1 << 10) - 1;
+    const TYPE_BITMAP: u64 = 1 << 10;
+    const TYPE: u64 = 3 << 10;
+    let mut taken = Vec::new();
+    let mut top = top.min(words.len());
+    while let Some(head) = top.checked_sub(1).and_then(|at| words.get(at)) {
+        let begin = (top - 1).checked_sub((head & OFFSET) as usize);
+        let Some(begin) = begin.filter(|begin| begin + 1 < top) else {
+            break;
+        };
+        let length = (3..=5).find(|&length| {
+            let bitmap = words.get(begin + length).copied().unwrap_or(0);
+            bitmap & TYPE == TYPE_BITMAP && bitmap & OFFSET == length as u64
+        });
+        let Some(length) = length else { break };
+        let (ret, retp) = (words[begin], words[begin + length - 1]);
+        taken.push(GraphReturn { ret, retp });
+        top = begin;
+    }
+    taken.reverse();
+    taken
+}
+
+/// The unwinder's own registers inside of `__unwind_start`, of which ORC's first state says ip, sp
+/// and bp. The frame pointer's are those behind its prologue, which has saved rbp: the word is put
+/// into the memory, which was captured at the function's entry.
+pub(super) fn own_regs(states: &[State], entry: &Regs, regions: &mut [Region<'_>]) -> Regs {
+    let sp = entry.rsp();
+    let bp = entry.get_or_zero(Reg::Rbp);
+    let ret = word_at(regions, sp);
+    match (states.first(), ret) {
+        (Some(State::Orc(first)), _) => Regs::frame(first.ip, first.sp, first.bp),
+        (Some(State::Fp(_)), Some(ret)) => {
+            let frame = sp.wrapping_sub(8);
+            put_word(regions, frame, bp);
+            Regs::frame(ret, frame, frame)
+        }
+        (_, Some(ret)) => Regs::frame(ret, sp.wrapping_add(8), bp),
+        (_, None) => *entry,
+    }
+}
+
+/// Changes a word, where a region holds it.
+pub(super) fn put_word(regions: &mut [Region<'_>], address: u64, word: u64) {
+    let place = regions.iter_mut().find_map(|region| {
+        let at = usize::try_from(address.checked_sub(region.address)?).ok()?;
+        region.bytes.to_mut().get_mut(at..at.checked_add(8)?)
+    });
+    if let Some(place) = place {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+/// What an inactive task has in the place of registers: `struct inactive_task_frame`.
+pub(super) fn inactive_regs(sp: u64, regions: &[Region<'_>]) -> SampleRegs {
+    let mut regs = Regs::UNKNOWN;
+    regs.set(Reg::Rsp, sp.wrapping_add(56));
+    for (reg, offset) in [(Reg::Rbp, 40), (Reg::Rip, 48)] {
+        if let Some(value) = word_at(regions, sp.wrapping_add(offset)) {
+            regs.set(reg, value);
+        }
+    }
+    SampleRegs::hardware(regs)
+}
+
+/// The word at an offset.
+pub(super) fn word(bytes: &[u8], offset: u64) -> Option<u64> {
+    let bytes = bytes.get(usize::try_from(offset).ok()?..)?;
+    bytes.first_chunk().map(|b| u64::from_le_bytes(*b))
+}
+
+/// The word at an address, from the regions.
+pub(super) fn word_at(regions: &[Region<'_>], address: u64) -> Option<u64> {
+    let found = |r: &Region<'_>| word(&r.bytes, address.checked_sub(r.address)?);
+    regions.iter().find_map(found)
+}
+
+pub(super) fn region(
+    address: u64,
+    bytes: Vec<u8>,
+    bounds: Range<u64>,
+    next_sp: u64,
+) -> Region<'static> {
+    Region {
+        role: RegionRole::Stack,
+        bounds,
+        next_sp,
+        address,
+        bytes: Cow::Owned(bytes),
+    }
+}
+
+/// Adds the stacks that `from` lists, but for those that are known already.
+pub(super) fn stacks(
+    from: &Object<'_>,
+    task: &mut Task,
+    regions: &mut Vec<Region<'static>>,
+) -> Result<(), Problem> {
+    for stack in from.objects("stacks")? {
+        let name = stack.string("type")?.unwrap_or_default();
+        let kind = StackType::from_name(name);
+        let kind = kind.ok_or_else(|| stack.problem("type", "no type of a stack"))?;
+        let (begin, end) = (stack.needed("begin")?, stack.needed("end")?);
+        let bytes = stack.memory("data")?;
+        let at = stack.number("data_at")?.unwrap_or(begin);
+        let linked = kind
+            .next_sp_at(end)
+            .and_then(|slot| word(&bytes, slot.checked_sub(at)?));
+        let next_sp = stack.number("next_sp")?.or(linked).unwrap_or(0);
+        match task.stacks.iter_mut().find(|s| s.kind == kind) {
+            Some(known) => known.next_sp = next_sp,
+            None => {
+                task.stacks.push(StackInfo {
+                    kind,
+                    begin,
+                    end,
+                    next_sp,
+                });
+                regions.push(region(at, bytes, begin..end, next_sp));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is known of user space, and its memory.
+pub(super) fn user_space(
+    from: &Object<'_>,
+    regions: &mut Vec<Region<'static>>,
+) -> Result<Option<UserSpace>, Problem> {
+    let Some(user) = from.object("user")? else {
+        return Ok(None);
+    };
+    for memory in user.objects("memory")? {
+        let (address, bytes) = (memory.needed("at")?, memory.memory("data")?);
+        let mut piece = region(address, bytes, 0..0, 0);
+        piece.role = RegionRole::User;
+        regions.push(piece);
+    }
+    let regs = user.object("regs")?;
+    let pid = user.number("pid")?.unwrap_or(0);
+    let uprobe = user.numbers("uprobe")?;
+    let insn = || {
+        let mut insn = [0; 4];
+        for (to, from) in insn.iter_mut().zip(&uprobe) {
+            *to = u8::try_from(*from).ok()?;
+        }
+        (uprobe.len() == insn.len()).then_some(insn)
+    };
+    let uprobe = match uprobe.is_empty() {
+        true => None,
+        false => Some(insn().ok_or_else(|| user.problem("uprobe", "not four bytes"))?),
+    };
+    Ok(Some(UserSpace {
+        regs: regs.map(|regs| registers(&regs)).transpose()?,
+        pid: u32::try_from(pid).map_err(|_| user.problem("pid", "no process"))?,
+        uprobe,
+    }))
+}
+
+/// The registers of an object by their names in gdb; flags are `eflags`.
+pub(super) fn registers(from: &Object<'_>) -> Result<Regs, Problem> {
+    let mut regs = Regs::UNKNOWN;
+    for reg in Reg::ALL {
+        let name = match reg {
+            Reg::Rflags => "eflags",
+            other => other.as_str(),
+        };
+        if let Some(value) = from.number(name)? {
+            regs.set(reg, value);
+        }
+    }
+    Ok(regs)
+}
+
+/// How far the kernel was moved: where most of the code addresses in the capture are return
+/// addresses or begin an instruction that was stopped at.
+pub(super) fn kaslr(root: &Object<'_>, image: &KernelImage) -> Result<u64, ImportError> {
+    let mut addresses = Vec::new();
+    for point in root.objects("points")? {
+        let states = states::all(&point, "kernel", None)?;
+        addresses.extend(states.iter().filter_map(|s| match s {
+            State::Orc(s) if !s.signal => Some(s.ip),
+            _ => None,
+        }));
+    }
+    for sample in root.objects("samples")? {
+        addresses.extend(sample.numbers("result")?.into_iter().skip(1));
+    }
+    Ok(image.kaslr(&addresses).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use unwind_sim_unwind::kernel::Kind;
+
+    fn memory(address: u64, words: &[u64]) -> Vec<Region<'static>> {
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        vec![Region {
+            role: RegionRole::Stack,
+            bounds: 0..0,
+            next_sp: 0,
+            address,
+            bytes: Cow::Owned(bytes),
+        }]
+    }
+
+    /// `curr_ret_stack` is the index of the newest of those in use.
+    #[test]
+    fn as_many_entries_of_the_old_stack_are_taken_as_are_in_use() {
+        let words: [u64; 8] = [0x10, 0xf, 7, 0x1000, 0x20, 0xf, 8, 0x2000];
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        let packed = crate::import::capture::tests::packed(&bytes);
+        let version = Version::from_name("6.1").expect("a version");
+        let taken = [(0x10, 0x1000), (0x20, 0x2000)];
+        let taken = taken.map(|(ret, retp)| GraphReturn { ret, retp });
+        for (current, n) in [(-1, 0), (0, 1), (1, 2)] {
+            let task = json!({"ret_stack": packed, "curr_ret_stack": current});
+            let task = Object::root(&task).unwrap_or_else(|_| panic!("an object"));
+            let found = graph(&task, version).unwrap_or_else(|_| panic!("a stack"));
+            assert_eq!(found, taken[..n], "{current}");
+        }
+    }
+
+    /// ip, sp and bp of ORC's first state; of the frame pointer's those behind its prologue; else those
+    /// behind the return of `__unwind_start`'s caller.
+    #[test]
+    fn the_unwinders_own_registers_are_those_of_its_first_state() {
+        let entry = Regs::frame(0x40, 0x1008, 0x2000);
+        let state = |kind| {
+            let first = json!({"type": 1, "ip": "0x1", "sp": "0x2", "bp": "0x3"});
+            let value = json!({"kernel": [first]});
+            let root = Object::root(&value).unwrap_or_else(|_| panic!("an object"));
+            states::all(&root, "kernel", Some(kind)).unwrap_or_else(|_| panic!("states"))
+        };
+        let stack = || memory(0x1000, &[0xbad, 0x50]);
+        let regs = |states: &[State], memory: &mut Vec<Region<'static>>| {
+            let regs = own_regs(states, &entry, memory);
+            [regs.rip(), regs.rsp(), regs.get_or_zero(Reg::Rbp)]
+        };
+        let mut untouched = stack();
+        assert_eq!(regs(&state(Kind::Orc), &mut untouched), [1, 2, 3]);
+        assert_eq!(regs(&[], &mut untouched), [0x50, 0x1010, 0x2000]);
+        assert_eq!(word_at(&untouched, 0x1000), Some(0xbad));
+        let mut pushed = stack();
+        assert_eq!(regs(&state(Kind::Fp), &mut pushed), [0x50, 0x1000, 0x1000]);
+        assert_eq!(word_at(&pushed, 0x1000), Some(0x2000), "rbp was pushed");
+        assert_eq!(regs(&[], &mut Vec::new()), [0x40, 0x1008, 0x2000]);
+    }
+
+    /// `struct inactive_task_frame`: six registers, of which rbp is the last, and the return address.
+    #[test]
+    fn an_inactive_task_goes_on_behind_its_frame() {
+        let words = [1, 2, 3, 4, 5, 0xb, 0x1f, 0xbad];
+        let regs = inactive_regs(0x1000, &memory(0x1000, &words)).sampled;
+        let found = [Reg::Rip, Reg::Rsp, Reg::Rbp].map(|reg| regs.get(reg));
+        assert_eq!(found, [Some(0x1f), Some(0x1038), Some(0xb)]);
+        let regs = inactive_regs(0x1000, &memory(0x1000, &words[..6])).sampled;
+        assert_eq!([regs.get(Reg::Rip), regs.get(Reg::Rbp)], [None, Some(0xb)]);
+    }
+
+    #[test]
+    fn the_shadow_stack_of_today_is_read_from_its_top() {
+        let bitmap = |length: u64| 3 << 12 | 1 << 10 | length;
+        // The first entry has no data; the second has two words of it, and a word on top.
+        let first = [0x10, 0xf, 7, 0x1000, bitmap(4)];
+        let data = 2 << 10 | 7;
+        let second = [0x20, 0xf, 8, 0x2000, bitmap(4), 0xdead, 0xbeef, data];
+        let words = [first.as_slice(), &second].concat();
+        let taken = [(0x10, 0x1000), (0x20, 0x2000)];
+        let expected = taken.map(|(ret, retp)| GraphReturn { ret, retp });
+        assert_eq!(shadow_stack(&words, words.len()), expected);
+        assert_eq!(shadow_stack(&words, first.len()), expected[..1]);
+        assert!(shadow_stack(&words, 0).is_empty());
+        // Without calltime.
+        let short = [0x10, 0xf, 0x1000, bitmap(3)];
+        assert_eq!(shadow_stack(&short, 4), expected[..1]);
+        assert!(shadow_stack(&[u64::MAX; 9], 9).is_empty());
+        assert!(shadow_stack(&[0; 9], 999).is_empty());
+    }
+}

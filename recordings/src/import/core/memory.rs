@@ -1,0 +1,97 @@
+//! The memory of a core, by address.
+
+use super::super::error::{CoreErrorKind, ImportError};
+use std::ops::Range;
+
+/// A `PT_LOAD` of the core.
+#[derive(Clone, Debug)]
+pub(super) struct Segment {
+    /// Addresses.
+    pub(super) range: Range<u64>,
+    /// Where its bytes are in the file; shorter than `range` if not all were dumped.
+    pub(super) file: Range<u64>,
+    /// Was it readable, writable, executable?
+    pub(super) readable: bool,
+    pub(super) writable: bool,
+    pub(super) executable: bool,
+}
+
+/// All that was dumped.
+pub(super) struct Memory<'m> {
+    bytes: &'m [u8],
+    /// Sorted, without overlaps.
+    segments: Vec<Segment>,
+}
+
+impl<'m> Memory<'m> {
+    /// Sorts the segments; of overlapping ones, and empty ones, only the first counts.
+    pub(super) fn new(bytes: &'m [u8], mut segments: Vec<Segment>) -> Memory<'m> {
+        segments.retain(|s| !s.range.is_empty());
+        segments.sort_by_key(|s| s.range.start);
+        let mut end = 0;
+        segments.retain(|s| {
+            let apart = s.range.start >= end;
+            if apart {
+                end = s.range.end;
+            }
+            apart
+        });
+        Memory { bytes, segments }
+    }
+
+    pub(super) fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// The segment that holds `address`.
+    pub(super) fn segment(&self, address: u64) -> Option<&Segment> {
+        let at = self.segments.partition_point(|s| s.range.end <= address);
+        self.segments.get(at).filter(|s| s.range.contains(&address))
+    }
+
+    /// Up to `size` bytes from `address`, as far as one segment of the file holds them.
+    pub(super) fn bytes(&self, address: u64, size: u64) -> &'m [u8] {
+        let found = self.segment(address).and_then(|s| {
+            let start = s.file.start.checked_add(address - s.range.start)?;
+            let left = s.range.end - address;
+            let end = start.checked_add(size.min(left))?.min(s.file.end);
+            let end = usize::try_from(end)
+                .unwrap_or(usize::MAX)
+                .min(self.bytes.len());
+            self.bytes.get(usize::try_from(start).ok()?..end)
+        });
+        found.unwrap_or(&[])
+    }
+
+    /// A copy of `size` bytes from `address`; what was not dumped is zero.
+    pub(super) fn copy(&self, address: u64, size: u64) -> Vec<u8> {
+        let mut out = vec![0; usize::try_from(size).unwrap_or(0)];
+        let end = address.saturating_add(size);
+        for s in &self.segments {
+            let (from, to) = (s.range.start.max(address), s.range.end.min(end));
+            if from >= to {
+                continue;
+            }
+            let bytes = self.bytes(from, to - from);
+            let at = usize::try_from(from - address).unwrap_or(usize::MAX);
+            let place = at
+                .checked_add(bytes.len())
+                .and_then(|end| out.get_mut(at..end));
+            if let Some(place) = place {
+                place.copy_from_slice(bytes);
+            }
+        }
+        out
+    }
+
+    /// What is wrong if the file ends before its last segment.
+    pub(super) fn cut(&self) -> Option<ImportError> {
+        let file = self.bytes.len() as u64;
+        let beyond = self.segments.iter().find(|s| s.file.end > file)?;
+        Some(ImportError::Core {
+            what: CoreErrorKind::OutOfFile { file },
+            section: "segment",
+            offset: beyond.file.start,
+        })
+    }
+}

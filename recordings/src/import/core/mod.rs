@@ -1,0 +1,316 @@
+//! ELF cores: each thread's registers and stack, and what was mapped.
+//!
+//! Sources: Linux `fs/binfmt_elf.c` (`NT_PRSTATUS`, `NT_PRPSINFO`, `NT_AUXV`, `NT_FILE`),
+//! `Documentation/filesystems/proc.rst` (`coredump_filter`), core(5). Build ids are read from the
+//! first page of each file, which the kernel and gdb dump; the vdso is read whole.
+//!
+//! Not here: ELF headers and notes (`notes`), memory by address (`memory`).
+
+mod memory;
+pub(super) mod notes;
+mod snapshot;
+
+pub use snapshot::{Area, FilePlace, Snapshot, ThreadState, snapshot};
+
+use super::error::{CoreErrorKind, ImportError};
+use super::item::{ImportOptions, Imported, Output, Sink, Skip};
+use crate::files::MappingRequest;
+use crate::model::{Event, Item, Region, RegionRole, Sample};
+use memory::{Memory, Segment};
+use notes::{FileMapping, Notes, Thread};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+use unwind_sim_unwind::elf;
+use unwind_sim_unwind::image::{Image, Owner};
+use unwind_sim_unwind::regs::{Reg, X86_EFLAGS_FIXED};
+use unwind_sim_unwind::start::SampleRegs;
+use unwind_sim_unwind::truth::Truth;
+
+/// What the psABI lets a leaf function use below rsp, bytes.
+const RED_ZONE: u64 = 128;
+/// Largest image taken out of a core's memory, bytes.
+const IMAGE_SIZE_MAX: u64 = 256 << 20;
+/// Selector of 32-bit user code (`__USER32_CS`).
+const USER32_CS: u64 = 0x23;
+/// Where the kernel's vsyscall page is, if there is one.
+const VSYSCALL: u64 = 0xffff_ffff_ff60_0000;
+/// From the bottom of an `rt_sigframe`'s `ucontext` to its `uc_stack` and to its saved rsp
+/// (Linux `arch/x86/include/uapi/asm/sigcontext.h`, `ucontext.h`).
+const UC_STACK: usize = 16;
+const UC_RSP: usize = 160;
+/// How far above rsp a signal frame is looked for, bytes.
+const SIGNAL_FRAME_SEARCH: usize = 64 << 10;
+
+/// Imports a core: events for what was mapped, then one sample for each thread.
+///
+/// # Errors
+/// If it is no x86-64 core, or its headers or notes cannot be read.
+pub fn import(
+    owner: Owner,
+    options: &ImportOptions,
+    sink: &mut Sink<'_>,
+) -> Result<Imported, ImportError> {
+    let bytes: &[u8] = (*owner).as_ref();
+    let (segments, note_ranges) = notes::headers(bytes)?;
+    let memory = Memory::new(bytes, segments);
+    let mut output = Output::new(options, sink);
+    let notes = notes::read(bytes, &note_ranges, &mut output.imported.problems);
+    if notes.threads.is_empty() {
+        let first = output.imported.problems.first().cloned();
+        return Err(first.unwrap_or(ImportError::Core {
+            what: CoreErrorKind::NoThread,
+            section: "notes",
+            offset: 0,
+        }));
+    }
+    if let Some(problem) = memory.cut() {
+        output.imported.problems.push(problem);
+    }
+    let mut importer = Importer {
+        notes: &notes,
+        memory: &memory,
+        options,
+        output,
+        build_ids: HashMap::new(),
+        // No two threads have the same stack, so honest cores stay below this.
+        stack_bytes_left: (bytes.len() as u64).saturating_mul(2),
+    };
+    // The taker may end the import at any item; what was done until then counts.
+    let _ = importer.all();
+    Ok(importer.output.finish())
+}
+
+/// An import under way.
+struct Importer<'c, 'm, 'o, 's> {
+    notes: &'c Notes,
+    memory: &'c Memory<'m>,
+    options: &'c ImportOptions,
+    output: Output<'o, 's>,
+    /// Build ids by the address where a file begins.
+    build_ids: HashMap<u64, Vec<u8>>,
+    stack_bytes_left: u64,
+}
+
+impl<'m> Importer<'_, 'm, '_, '_> {
+    fn all(&mut self) -> ControlFlow<()> {
+        let notes = self.notes;
+        // Without NT_PRPSINFO the first thread, which is the one at fault, names the process.
+        let pid = notes.pid.unwrap_or(notes.threads[0].tid);
+        self.output.item(Item::Event(Event::Exec { pid }))?;
+        if let Some(name) = notes.name.clone() {
+            let tid = pid;
+            self.output
+                .item(Item::Event(Event::Comm { pid, tid, name }))?;
+        }
+        for segment in self.memory.segments().iter().filter(|s| s.executable) {
+            self.map(pid, segment)?;
+        }
+        for file in notes.files.iter() {
+            if self.memory.segment(file.range.start).is_none() {
+                self.map_unlisted(pid, file)?;
+            }
+        }
+        for thread in &notes.threads {
+            match self.sample(pid, thread) {
+                Ok(sample) => self.output.item(Item::Sample(sample))?,
+                Err(skip) => self.output.skip(skip, 1),
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Announces an executable segment: a part of a file, the vdso, or memory without a name.
+    fn map(&mut self, pid: u32, segment: &Segment) -> ControlFlow<()> {
+        let range = segment.range.clone();
+        let file = self.notes.files.find(range.start);
+        let (name, found) = if let Some(file) = file {
+            (file.name.clone(), self.file_image(pid, &range, file))
+        } else if self.notes.vdso.is_some_and(|vdso| range.contains(&vdso)) {
+            let bytes = self.memory.bytes(range.start, IMAGE_SIZE_MAX).to_vec();
+            let finder = &mut self.output.finder;
+            let image = finder.memory_image("[vdso]", range.start, Arc::new(bytes));
+            ("[vdso]".to_owned(), image)
+        } else {
+            let is_vsyscall = range.start == VSYSCALL;
+            let name = if is_vsyscall { "[vsyscall]" } else { "//anon" };
+            (name.to_owned(), self.find(pid, &range, name, 0, &[]))
+        };
+        let offset = file.map_or(0, |f| f.offset_of(range.start));
+        self.announce(pid, range, name, offset, found)
+    }
+
+    /// A mapping of a file of which the core has no segment. gdb leaves out what it can read from
+    /// the file, code or not, and so do cores that are cut short.
+    fn map_unlisted(&mut self, pid: u32, file: &FileMapping) -> ControlFlow<()> {
+        let build_id = self.build_id(file);
+        let is_code = self.output.finder.is_code(&MappingRequest {
+            pid,
+            name: &file.name,
+            range: file.range.clone(),
+            file_offset: file.file_offset,
+            executable: true,
+            build_id: &build_id,
+        });
+        // Where the file is not at hand it may be code, for all we know.
+        let found = match is_code {
+            Some(false) => return ControlFlow::Continue(()),
+            Some(true) => self.file_image(pid, &file.range, file),
+            None => None,
+        };
+        let (range, name) = (file.range.clone(), file.name.clone());
+        self.announce(pid, range, name, file.file_offset, found)
+    }
+
+    fn announce(
+        &mut self,
+        pid: u32,
+        range: Range<u64>,
+        name: String,
+        file_offset: u64,
+        found: Option<(Arc<Image>, u64)>,
+    ) -> ControlFlow<()> {
+        let (image, bias) = match found {
+            Some((image, bias)) => {
+                let (index, flow) = self.output.index(image);
+                flow?;
+                (Some(index), bias)
+            }
+            None => (None, range.start.wrapping_sub(file_offset)),
+        };
+        self.output.item(Item::Event(Event::Map {
+            pid,
+            range,
+            bias,
+            image,
+            name,
+        }))
+    }
+
+    /// The build id of a mapped file; empty if its first bytes were not dumped.
+    fn build_id(&mut self, file: &FileMapping) -> Vec<u8> {
+        let memory = self.memory;
+        let Some(start) = file.file_start else {
+            return Vec::new();
+        };
+        let entry = self.build_ids.entry(start);
+        entry.or_insert_with(|| build_id(memory, start)).clone()
+    }
+
+    fn find(
+        &mut self,
+        pid: u32,
+        range: &Range<u64>,
+        name: &str,
+        file_offset: u64,
+        build_id: &[u8],
+    ) -> Option<(Arc<Image>, u64)> {
+        let (image, bias) = self.output.finder.mapping_for(&MappingRequest {
+            pid,
+            name,
+            range: range.clone(),
+            file_offset,
+            executable: true,
+            build_id,
+        });
+        Some((image?, bias))
+    }
+
+    /// The image of a mapped file: from the file system if it is the same build, else from memory
+    /// if its code was dumped.
+    fn file_image(
+        &mut self,
+        pid: u32,
+        range: &Range<u64>,
+        file: &FileMapping,
+    ) -> Option<(Arc<Image>, u64)> {
+        let memory = self.memory;
+        let build_id = self.build_id(file);
+        let offset = file.offset_of(range.start);
+        let found = self.find(pid, range, &file.name, offset, &build_id);
+        if found.is_some() || memory.bytes(range.start, 1).is_empty() {
+            return found;
+        }
+        let start = file.file_start?;
+        let size = file.file_end.checked_sub(start);
+        let size = size.filter(|&size| size <= IMAGE_SIZE_MAX)?;
+        let copy = Arc::new(memory.copy(start, size));
+        self.output.finder.memory_image(&file.name, start, copy)
+    }
+
+    /// The sample of one thread.
+    fn sample(&mut self, pid: u32, thread: &Thread) -> Result<Sample<'m>, Skip> {
+        let mut regs = thread.regs;
+        if regs.get(Reg::Cs) == Some(USER32_CS) {
+            return Err(Skip::Bits32);
+        }
+        // The registers of a core are those of hardware, whatever a tool wrote into the flags.
+        if regs.get_or_zero(Reg::Rflags) & X86_EFLAGS_FIXED == 0 {
+            regs.forget(Reg::Rflags);
+        }
+        let mut regions: Vec<Region<'m>> = Vec::new();
+        regions.extend(self.region(regs.rsp(), RegionRole::Stack));
+        if let Some(interrupted) = regions.first().and_then(interrupted_rsp) {
+            let other = self.region(interrupted, RegionRole::OtherStack);
+            regions.extend(other.filter(|other| other.bounds != regions[0].bounds));
+        }
+        Ok(Sample {
+            pid,
+            tid: thread.tid,
+            time: 0,
+            regs: SampleRegs::hardware(regs),
+            regions,
+            truth: Truth::Unknown,
+            recorded: Vec::new(),
+            branches: Vec::new(),
+            kernel: None,
+        })
+    }
+
+    /// The stack around `rsp`, with its red zone.
+    fn region(&mut self, rsp: u64, role: RegionRole) -> Option<Region<'m>> {
+        let bounds = self.memory.segment(rsp)?.range.clone();
+        let address = rsp.saturating_sub(RED_ZONE).max(bounds.start);
+        let wanted = self.options.stack_bytes_max.saturating_add(rsp - address);
+        let bytes = self
+            .memory
+            .bytes(address, wanted.min(self.stack_bytes_left));
+        self.stack_bytes_left -= bytes.len() as u64;
+        (!bytes.is_empty()).then_some(Region {
+            role,
+            bounds,
+            next_sp: 0,
+            address,
+            bytes: Cow::Borrowed(bytes),
+        })
+    }
+}
+
+/// The build id of a file whose first bytes are mapped at `start`; empty if they were not dumped.
+fn build_id(memory: &Memory<'_>, start: u64) -> Vec<u8> {
+    const SPAN: u64 = 64 << 10;
+    const BUILD_ID_ONLY: elf::Options = elf::Options {
+        symbols: false,
+        plt: false,
+    };
+    let header = memory.bytes(start, SPAN).to_vec();
+    elf::read("", Arc::new(header), &BUILD_ID_ONLY)
+        .map(|elf| elf.parts.build_id)
+        .unwrap_or_default()
+}
+
+/// Where the stack goes on if this is an alternate signal stack: its signal frame says that this
+/// very stack is in use (`uc_stack`), and where rsp was.
+fn interrupted_rsp(stack: &Region<'_>) -> Option<u64> {
+    let bytes = &stack.bytes[..stack.bytes.len().min(SIGNAL_FRAME_SEARCH)];
+    let word = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+    (0..bytes.len()).step_by(8).find_map(|at| {
+        let (first, size) = (word(at + UC_STACK)?, word(at + UC_STACK + 16)?);
+        let here = stack.address.checked_add(at as u64)?;
+        let holds = first <= here && here < first.checked_add(size)? && size != 0;
+        let rsp = word(at + UC_RSP)?;
+        let outside = rsp < first || rsp >= first.saturating_add(size);
+        (holds && outside && rsp != 0).then_some(rsp)
+    })
+}

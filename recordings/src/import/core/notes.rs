@@ -1,0 +1,337 @@
+//! The headers and notes of a core.
+//!
+//! Layouts for x86-64: `struct elf_prstatus` and `struct elf_prpsinfo` (Linux
+//! `include/linux/elfcore.h`), `struct user_regs_struct` (`arch/x86/include/asm/user_64.h`),
+//! `NT_FILE` (`fs/binfmt_elf.c`, `fill_files_note`).
+
+use super::super::error::{CoreErrorKind, ImportError};
+use super::memory::Segment;
+use object::endian::LittleEndian as LE;
+use object::read::elf::{FileHeader as _, NoteIterator, ProgramHeader as _};
+use object::{ReadRef, elf};
+use std::collections::HashMap;
+use std::ops::Range;
+use unwind_sim_unwind::regs::{Reg, Regs};
+
+/// `pr_pid` and `pr_reg` in `struct elf_prstatus`, bytes.
+const PRSTATUS_PID: usize = 32;
+const PRSTATUS_REGS: usize = 112;
+/// `pr_pid` and `pr_fname` in `struct elf_prpsinfo`, bytes.
+const PRPSINFO_PID: usize = 24;
+const PRPSINFO_NAME: Range<usize> = 40..56;
+/// `AT_SYSINFO_EHDR`: where the vdso is.
+const AT_SYSINFO_EHDR: u64 = 33;
+/// Most threads, segments and mapped files taken.
+const THREADS_MAX: usize = 1 << 16;
+const SEGMENTS_MAX: usize = 1 << 18;
+const FILES_MAX: u64 = 1 << 18;
+
+/// The order of `struct user_regs_struct`; what we do not carry is `None`.
+const REG_ORDER: [Option<Reg>; 20] = [
+    Some(Reg::R15),
+    Some(Reg::R14),
+    Some(Reg::R13),
+    Some(Reg::R12),
+    Some(Reg::Rbp),
+    Some(Reg::Rbx),
+    Some(Reg::R11),
+    Some(Reg::R10),
+    Some(Reg::R9),
+    Some(Reg::R8),
+    Some(Reg::Rax),
+    Some(Reg::Rcx),
+    Some(Reg::Rdx),
+    Some(Reg::Rsi),
+    Some(Reg::Rdi),
+    None, // orig_rax
+    Some(Reg::Rip),
+    Some(Reg::Cs),
+    Some(Reg::Rflags),
+    Some(Reg::Rsp),
+];
+
+/// `orig_rax`, `fs_base` and `gs_base` in `struct user_regs_struct`, words.
+const ORIG_RAX: usize = 15;
+const FS_BASE: usize = 21;
+const GS_BASE: usize = 22;
+
+/// A thread.
+pub(super) struct Thread {
+    pub(super) tid: u32,
+    pub(super) regs: Regs,
+    /// The system call that it was in, else negative.
+    pub(super) orig_rax: u64,
+    pub(super) fs_base: u64,
+    pub(super) gs_base: u64,
+    /// x87 and SSE, as FXSAVE64 stores them (`NT_PRFPREG`).
+    pub(super) fx: Option<Box<[u8; 512]>>,
+}
+
+/// A mapping of a file.
+pub(super) struct FileMapping {
+    pub(super) range: Range<u64>,
+    /// Offset in the file, bytes.
+    pub(super) file_offset: u64,
+    pub(super) name: String,
+    /// Where the file's first byte is mapped: the nearest such mapping of it below.
+    pub(super) file_start: Option<u64>,
+    /// Where the last mapping of the file that began there ends.
+    pub(super) file_end: u64,
+}
+
+impl FileMapping {
+    /// The offset in the file of an address of the mapping.
+    pub(super) fn offset_of(&self, address: u64) -> u64 {
+        self.file_offset
+            .wrapping_add(address.wrapping_sub(self.range.start))
+    }
+}
+
+/// Mappings of files, sorted by address.
+#[derive(Default)]
+pub(super) struct Files(Vec<FileMapping>);
+
+impl Files {
+    /// The mapping that holds `address`.
+    pub(super) fn find(&self, address: u64) -> Option<&FileMapping> {
+        let after = self.0.partition_point(|f| f.range.start <= address);
+        let last = self.0.get(after.checked_sub(1)?)?;
+        last.range.contains(&address).then_some(last)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &FileMapping> {
+        self.0.iter()
+    }
+
+    fn set(&mut self, mut files: Vec<FileMapping>) {
+        files.sort_by_key(|f| f.range.start);
+        let mut starts: HashMap<String, u64> = HashMap::new();
+        for file in &mut files {
+            if file.file_offset == 0 {
+                starts.insert(file.name.clone(), file.range.start);
+            }
+            file.file_start = starts.get(&file.name).copied();
+        }
+        let mut ends: HashMap<u64, u64> = HashMap::new();
+        for file in files.iter_mut().rev() {
+            let end = file.file_start.unwrap_or(file.range.start);
+            file.file_end = *ends.entry(end).or_insert(file.range.end);
+        }
+        self.0 = files;
+    }
+}
+
+/// What the notes say.
+#[derive(Default)]
+pub(super) struct Notes {
+    pub(super) pid: Option<u32>,
+    pub(super) name: Option<String>,
+    pub(super) threads: Vec<Thread>,
+    pub(super) files: Files,
+    pub(super) vdso: Option<u64>,
+}
+
+/// A `PT_NOTE`: where it is, and its alignment.
+pub(super) struct NoteRange {
+    offset: u64,
+    size: u64,
+    align: u64,
+}
+
+fn error(what: CoreErrorKind, section: &'static str, offset: u64) -> ImportError {
+    ImportError::Core {
+        what,
+        section,
+        offset,
+    }
+}
+
+/// Checks the ELF header, and reads the program headers.
+pub(super) fn headers(bytes: &[u8]) -> Result<(Vec<Segment>, Vec<NoteRange>), ImportError> {
+    let file = bytes.len() as u64;
+    let cut = |section, offset| error(CoreErrorKind::OutOfFile { file }, section, offset);
+    match (bytes.get(4), bytes.get(5)) {
+        (Some(2), Some(1)) => {}
+        (Some(2), Some(2)) => return Err(error(CoreErrorKind::BigEndian, "file header", 5)),
+        (Some(&class), Some(_)) => {
+            return Err(error(CoreErrorKind::Class(class), "file header", 4));
+        }
+        _ => return Err(cut("file header", 0)),
+    }
+    let header: &elf::FileHeader64<LE> = bytes.read_at(0).map_err(|()| cut("file header", 0))?;
+    let (machine, kind) = (header.e_machine(LE), header.e_type(LE));
+    if machine != elf::EM_X86_64 {
+        return Err(error(CoreErrorKind::Machine(machine.0), "file header", 18));
+    }
+    if kind != elf::ET_CORE {
+        return Err(error(CoreErrorKind::Type(kind.0), "file header", 16));
+    }
+    let programs = header
+        .program_headers(LE, bytes)
+        .map_err(|_| cut("program headers", header.e_phoff(LE)))?;
+    let (mut segments, mut notes) = (Vec::new(), Vec::new());
+    for p in programs.iter().take(SEGMENTS_MAX) {
+        let (offset, size) = (p.p_offset(LE), p.p_filesz(LE));
+        match p.p_type(LE) {
+            elf::PT_LOAD => segments.push(Segment {
+                range: p.p_vaddr(LE)..p.p_vaddr(LE).saturating_add(p.p_memsz(LE)),
+                file: offset..offset.saturating_add(size),
+                readable: p.p_flags(LE).0 & elf::PF_R.0 != 0,
+                writable: p.p_flags(LE).0 & elf::PF_W.0 != 0,
+                executable: p.p_flags(LE).0 & elf::PF_X.0 != 0,
+            }),
+            elf::PT_NOTE => notes.push(NoteRange {
+                offset,
+                size,
+                align: p.p_align(LE),
+            }),
+            _ => {}
+        }
+    }
+    Ok((segments, notes))
+}
+
+/// Reads all notes; a bad one is noted as a problem.
+pub(super) fn read(bytes: &[u8], ranges: &[NoteRange], problems: &mut Vec<ImportError>) -> Notes {
+    let mut out = Notes::default();
+    for range in ranges {
+        let offset = range.offset;
+        let align = if range.align == 8 { 8 } else { 4 };
+        let data = bytes
+            .read_bytes_at(offset, range.size)
+            .ok()
+            .and_then(|data| NoteIterator::new(LE, align, data).ok());
+        let Some(mut notes) = data else {
+            let what = CoreErrorKind::OutOfFile {
+                file: bytes.len() as u64,
+            };
+            problems.push(error(what, "notes", offset));
+            continue;
+        };
+        loop {
+            match notes.next() {
+                Ok(Some(note)) => take(&note, offset, &mut out, problems),
+                Ok(None) => break,
+                Err(_) => {
+                    problems.push(error(CoreErrorKind::Note, "notes", offset));
+                    break;
+                }
+            }
+        }
+    }
+    out
+}
+
+type Note<'n> = object::read::elf::Note<'n, elf::FileHeader64<LE>>;
+
+fn take(note: &Note<'_>, offset: u64, out: &mut Notes, problems: &mut Vec<ImportError>) {
+    if note.name() != b"CORE" {
+        return;
+    }
+    let data = note.desc();
+    let (section, done) = match note.n_type(LE) {
+        elf::NT_PRSTATUS => ("NT_PRSTATUS", prstatus(data, out)),
+        elf::NT_PRFPREG => ("NT_PRFPREG", fpregset(data, out)),
+        elf::NT_PRPSINFO => ("NT_PRPSINFO", prpsinfo(data, out)),
+        elf::NT_AUXV => ("NT_AUXV", auxv(data, out)),
+        elf::NT_FILE => ("NT_FILE", files(data, out)),
+        _ => return,
+    };
+    if let Err(need) = done {
+        let have = data.len() as u64;
+        let what = CoreErrorKind::Short { need, have };
+        problems.push(error(what, section, offset));
+    }
+}
+
+/// The number at `at`, or how many bytes were needed.
+fn word(data: &[u8], at: usize) -> Result<u64, u64> {
+    let bytes = data.get(at..).and_then(<[u8]>::first_chunk);
+    bytes.map(|b| u64::from_le_bytes(*b)).ok_or(at as u64 + 8)
+}
+
+fn half(data: &[u8], at: usize) -> Result<u32, u64> {
+    let bytes = data.get(at..).and_then(<[u8]>::first_chunk);
+    bytes.map(|b| u32::from_le_bytes(*b)).ok_or(at as u64 + 4)
+}
+
+/// The registers of an `NT_PRSTATUS`, or how many bytes were needed.
+pub(in crate::import) fn prstatus_regs(data: &[u8]) -> Result<Regs, u64> {
+    let mut regs = Regs::UNKNOWN;
+    for (index, reg) in REG_ORDER.into_iter().enumerate() {
+        let value = word(data, PRSTATUS_REGS + 8 * index)?;
+        if let Some(reg) = reg {
+            regs.set(reg, value);
+        }
+    }
+    Ok(regs)
+}
+
+fn prstatus(data: &[u8], out: &mut Notes) -> Result<(), u64> {
+    let tid = half(data, PRSTATUS_PID)?;
+    let regs = prstatus_regs(data)?;
+    let other = |index: usize| word(data, PRSTATUS_REGS + 8 * index);
+    let thread = Thread {
+        tid,
+        regs,
+        orig_rax: other(ORIG_RAX)?,
+        fs_base: other(FS_BASE)?,
+        gs_base: other(GS_BASE)?,
+        fx: None,
+    };
+    if out.threads.len() < THREADS_MAX {
+        out.threads.push(thread);
+    }
+    Ok(())
+}
+
+/// Follows the `NT_PRSTATUS` of its thread.
+fn fpregset(data: &[u8], out: &mut Notes) -> Result<(), u64> {
+    let area = data.first_chunk::<512>().ok_or(512_u64)?;
+    if let Some(thread) = out.threads.last_mut() {
+        thread.fx = Some(Box::new(*area));
+    }
+    Ok(())
+}
+
+fn prpsinfo(data: &[u8], out: &mut Notes) -> Result<(), u64> {
+    out.pid = Some(half(data, PRPSINFO_PID)?);
+    let name = data.get(PRPSINFO_NAME).ok_or(PRPSINFO_NAME.end as u64)?;
+    let end = name.iter().position(|&b| b == 0).unwrap_or(name.len());
+    out.name = Some(String::from_utf8_lossy(&name[..end]).into_owned());
+    Ok(())
+}
+
+fn auxv(data: &[u8], out: &mut Notes) -> Result<(), u64> {
+    let words = data.as_chunks::<8>().0.iter();
+    let words: Vec<u64> = words.map(|word| u64::from_le_bytes(*word)).collect();
+    let pairs = words.as_chunks::<2>().0;
+    out.vdso = pairs.iter().find(|p| p[0] == AT_SYSINFO_EHDR).map(|p| p[1]);
+    Ok(())
+}
+
+/// `count`, `page_size`, `count` times {start, end, offset in pages}, then the names.
+fn files(data: &[u8], out: &mut Notes) -> Result<(), u64> {
+    let (count, page_size) = (word(data, 0)?, word(data, 8)?);
+    let names_at = count
+        .checked_mul(24)
+        .and_then(|size| size.checked_add(16))
+        .filter(|&at| count <= FILES_MAX && at <= data.len() as u64)
+        .ok_or(count.saturating_mul(24).saturating_add(16))?;
+    let mut names = data[names_at as usize..].split(|&b| b == 0);
+    let mut files = Vec::new();
+    for index in 0..count as usize {
+        let at = 16 + 24 * index;
+        let (start, end, pages) = (word(data, at)?, word(data, at + 8)?, word(data, at + 16)?);
+        let name = names.next().ok_or(data.len() as u64 + 1)?;
+        files.push(FileMapping {
+            range: start..end,
+            file_offset: pages.wrapping_mul(page_size),
+            name: String::from_utf8_lossy(name).into_owned(),
+            file_start: None,
+            file_end: end,
+        });
+    }
+    out.files.set(files);
+    Ok(())
+}

@@ -1,0 +1,272 @@
+//! The container: an ELF core with physical memory, and its notes.
+//!
+//! Sources: QEMU `dump/dump.c` and `target/i386/arch_dump.c` (`QEMUCPUState`), Linux
+//! `fs/proc/vmcore.c` and `kernel/vmcore_info.c` (`VMCOREINFO`).
+
+use super::super::core::notes::prstatus_regs;
+use super::super::error::{CoreErrorKind, ImportError};
+use object::endian::LittleEndian as LE;
+use object::read::elf::{FileHeader as _, NoteIterator, ProgramHeader as _};
+use object::{ReadRef, elf};
+use std::ops::Range;
+use unwind_sim_unwind::regs::Regs;
+
+/// Most segments and processors taken.
+const SEGMENTS_MAX: usize = 1 << 18;
+const CPUS_MAX: usize = 8192;
+/// In QEMU's `QEMUCPUState`: gs.base, cr3, cr4, kernel_gs_base, bytes.
+const QEMU_GS_BASE: usize = 288;
+const QEMU_CR3: usize = 416;
+const QEMU_CR4: usize = 424;
+const QEMU_KERNEL_GS_BASE: usize = 432;
+/// `X86_CR4_LA57`: five levels of page tables.
+const CR4_LA57: u64 = 1 << 12;
+
+/// A processor.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cpu {
+    pub(super) regs: Regs,
+    /// What QEMU says besides.
+    pub(super) system: Option<System>,
+}
+
+/// System registers of a processor.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct System {
+    pub(super) cr3: u64,
+    pub(super) five_levels: bool,
+    /// Both bases of gs: one of them is that of the kernel's per-CPU data.
+    pub(super) gs_bases: [u64; 2],
+}
+
+/// A piece of physical memory.
+struct Segment {
+    physical: Range<u64>,
+    /// Where it begins in the file.
+    offset: usize,
+}
+
+/// A dump.
+pub(super) struct Dump<'m> {
+    bytes: &'m [u8],
+    /// By address, without overlaps.
+    segments: Vec<Segment>,
+    pub(super) cpus: Vec<Cpu>,
+    /// The text of `VMCOREINFO`.
+    info: &'m str,
+}
+
+/// The name of a dump's format that we know, but do not read.
+pub(crate) fn unsupported(bytes: &[u8]) -> Option<&'static str> {
+    Some(match bytes {
+        [b'K', b'D', b'U', b'M', b'P', b' ', ..] => "kdump-compressed",
+        [b'D', b'I', b'S', b'K', b'D', b'U', b'M', b'P', ..] => "diskdump",
+        [b'm', b'a', b'k', b'e', b'd', b'u', b'm', b'p', ..] => "makedumpfile's flattened format",
+        [b'E', b'M', b'i', b'L', ..] => "LiME",
+        [b'P', b'A', b'G', b'E', b'D', b'U', b'6', b'4', ..] => "a Windows crash dump",
+        _ => return None,
+    })
+}
+
+fn error(what: CoreErrorKind, section: &'static str, offset: u64) -> ImportError {
+    ImportError::Core {
+        what,
+        section,
+        offset,
+    }
+}
+
+type Programs<'m> = &'m [elf::ProgramHeader64<LE>];
+
+/// The program headers of an ELF core for x86-64.
+fn programs(bytes: &[u8]) -> Result<Programs<'_>, ImportError> {
+    let file = bytes.len() as u64;
+    let cut = |section, offset| error(CoreErrorKind::OutOfFile { file }, section, offset);
+    match bytes.get(4) {
+        Some(2) => {}
+        Some(&class) => return Err(error(CoreErrorKind::Class(class), "file header", 4)),
+        None => return Err(cut("file header", 0)),
+    }
+    let header: &elf::FileHeader64<LE> = bytes.read_at(0).map_err(|()| cut("file header", 0))?;
+    if bytes.get(5) != Some(&1) {
+        return Err(error(CoreErrorKind::BigEndian, "file header", 5));
+    }
+    let (machine, kind) = (header.e_machine(LE), header.e_type(LE));
+    if machine != elf::EM_X86_64 {
+        return Err(error(CoreErrorKind::Machine(machine.0), "file header", 18));
+    }
+    if kind != elf::ET_CORE {
+        return Err(error(CoreErrorKind::Type(kind.0), "file header", 16));
+    }
+    header
+        .program_headers(LE, bytes)
+        .map_err(|_| cut("program headers", header.e_phoff(LE)))
+}
+
+type Note<'n> = object::read::elf::Note<'n, elf::FileHeader64<LE>>;
+
+/// Hands out all notes; of a bad one, where its segment begins.
+fn each_note<'m>(
+    bytes: &'m [u8],
+    programs: Programs<'m>,
+    take: &mut dyn FnMut(Result<Note<'m>, ImportError>, u64),
+) {
+    let notes = programs.iter().filter(|p| p.p_type(LE) == elf::PT_NOTE);
+    for p in notes.take(SEGMENTS_MAX) {
+        let (offset, size) = (p.p_offset(LE), p.p_filesz(LE));
+        let align = if p.p_align(LE) == 8 { 8 } else { 4 };
+        let file = bytes.len() as u64;
+        let data = bytes.read_bytes_at(offset, size).ok();
+        let found = data.and_then(|data| NoteIterator::new(LE, align, data).ok());
+        let Some(mut found) = found else {
+            let what = CoreErrorKind::OutOfFile { file };
+            take(Err(error(what, "notes", offset)), offset);
+            continue;
+        };
+        loop {
+            match found.next() {
+                Ok(Some(note)) => take(Ok(note), offset),
+                Ok(None) => break,
+                Err(_) => {
+                    take(Err(error(CoreErrorKind::Note, "notes", offset)), offset);
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Is this ELF core the dump of a machine, not of a process? Its notes say.
+pub fn is_vmcore(bytes: &[u8]) -> bool {
+    let Ok(programs) = programs(bytes) else {
+        return false;
+    };
+    let mut is_it = false;
+    each_note(bytes, programs, &mut |note, _| {
+        is_it |= note.is_ok_and(|n| matches!(n.name(), b"QEMU" | b"VMCOREINFO"));
+    });
+    is_it
+}
+
+fn word(data: &[u8], at: usize) -> Result<u64, u64> {
+    let bytes = data.get(at..).and_then(<[u8]>::first_chunk);
+    bytes.map(|b| u64::from_le_bytes(*b)).ok_or(at as u64 + 8)
+}
+
+fn system(data: &[u8]) -> Result<System, u64> {
+    Ok(System {
+        cr3: word(data, QEMU_CR3)?,
+        five_levels: word(data, QEMU_CR4)? & CR4_LA57 != 0,
+        // Of QEMU before 4.0 the note ends before the last.
+        gs_bases: [
+            word(data, QEMU_GS_BASE)?,
+            word(data, QEMU_KERNEL_GS_BASE).unwrap_or(0),
+        ],
+    })
+}
+
+impl<'m> Dump<'m> {
+    /// Reads headers and notes; what is wrong with a note is a problem.
+    pub(super) fn open(
+        bytes: &'m [u8],
+        problems: &mut Vec<ImportError>,
+    ) -> Result<Dump<'m>, ImportError> {
+        let programs = programs(bytes)?;
+        let loads = programs.iter().filter(|p| p.p_type(LE) == elf::PT_LOAD);
+        let mut segments = Vec::new();
+        for p in loads.take(SEGMENTS_MAX) {
+            let (start, size) = (p.p_paddr(LE), p.p_filesz(LE).min(p.p_memsz(LE)));
+            let left = (bytes.len() as u64).saturating_sub(p.p_offset(LE));
+            if left < size {
+                let file = bytes.len() as u64;
+                let what = CoreErrorKind::OutOfFile { file };
+                problems.push(error(what, "PT_LOAD", p.p_offset(LE)));
+            }
+            let end = start.saturating_add(size.min(left));
+            if let (Ok(offset), true) = (usize::try_from(p.p_offset(LE)), start < end) {
+                let physical = start..end;
+                segments.push(Segment { physical, offset });
+            }
+        }
+        segments.sort_by_key(|s| s.physical.start);
+        let mut end = 0;
+        segments.retain(|s| {
+            let apart = s.physical.start >= end;
+            end = if apart { s.physical.end } else { end };
+            apart
+        });
+        let mut dump = Dump {
+            bytes,
+            segments,
+            cpus: Vec::new(),
+            info: "",
+        };
+        let mut systems = Vec::new();
+        each_note(bytes, programs, &mut |note, offset| {
+            let note = match note {
+                Ok(note) => note,
+                Err(error) => return problems.push(error),
+            };
+            let data = note.desc();
+            let (section, done) = match (note.name(), note.n_type(LE)) {
+                (b"CORE", elf::NT_PRSTATUS) if dump.cpus.len() < CPUS_MAX => (
+                    "NT_PRSTATUS",
+                    prstatus_regs(data).map(|regs| dump.cpus.push(Cpu { regs, system: None })),
+                ),
+                (b"QEMU", _) if systems.len() < CPUS_MAX => {
+                    ("QEMU", system(data).map(|s| systems.push(s)))
+                }
+                (b"VMCOREINFO", _) => {
+                    let sound = data.utf8_chunks().next().map_or("", |c| c.valid());
+                    dump.info = sound;
+                    return;
+                }
+                _ => return,
+            };
+            if let Err(need) = done {
+                let have = data.len() as u64;
+                problems.push(error(CoreErrorKind::Short { need, have }, section, offset));
+            }
+        });
+        for (cpu, system) in dump.cpus.iter_mut().zip(systems) {
+            cpu.system = Some(system);
+        }
+        Ok(dump)
+    }
+
+    /// The bytes from a physical address to the end of what the dump has there in one piece.
+    pub(super) fn at(&self, physical: u64) -> Option<&'m [u8]> {
+        let at = self
+            .segments
+            .partition_point(|s| s.physical.end <= physical);
+        let found = self.segments.get(at)?;
+        let skip = usize::try_from(physical.checked_sub(found.physical.start)?).ok()?;
+        let len = usize::try_from(found.physical.end - physical).ok()?;
+        let start = found.offset.checked_add(skip)?;
+        self.bytes.get(start..start.checked_add(len)?)
+    }
+
+    /// All memory, piece by piece, with physical addresses.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = (u64, &'m [u8])> {
+        let starts = self.segments.iter().map(|s| s.physical.start);
+        starts.filter_map(|start| Some((start, self.at(start)?)))
+    }
+
+    /// The value of a line `KEY=VALUE` of `VMCOREINFO`.
+    pub(super) fn info(&self, key: &str) -> Option<&'m str> {
+        let lines = self.info.lines();
+        let mut values = lines.filter_map(|l| l.strip_prefix(key)?.strip_prefix('='));
+        values.next()
+    }
+
+    /// As [`Dump::info`], a number: hexadecimal as `SYMBOL()` and `KERNELOFFSET` are.
+    pub(super) fn info_hex(&self, key: &str) -> Option<u64> {
+        let text = self.info(key)?;
+        u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
+    }
+
+    /// As [`Dump::info`], a signed decimal number, as `NUMBER()` is.
+    pub(super) fn info_number(&self, key: &str) -> Option<u64> {
+        self.info(key)?.parse::<i64>().ok().map(|n| n as u64)
+    }
+}

@@ -1,0 +1,20 @@
+//! Recordings: `trace.bin`, importers, image and symbol files, kernel images.
+//!
+//! [`trace`] reads and writes the trace format, [`import`] reads perf.data, cores, captures and
+//! dumps as a stream of items, [`convert`] makes traces of them; [`files`] finds image files and
+//! [`symbols`] names in them, [`kernel`] reads kernel images. [`view`] is one sample in its world.
+
+pub mod branches;
+pub mod convert;
+pub mod file_kind;
+pub mod files;
+pub mod import;
+pub mod kernel;
+pub mod mapped;
+pub mod model;
+pub mod names;
+pub mod output_file;
+pub mod symbols;
+pub mod trace;
+pub mod view;
+pub mod world;

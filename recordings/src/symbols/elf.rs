@@ -1,0 +1,205 @@
+//! Symbols of ELF files as perf loads them (`tools/perf/util/symbol-elf.c`, Linux 7.2): addresses
+//! are offsets in the file, `.symtab` and then `.dynsym` are taken, objects and labels too.
+
+use super::tree::{Entry, Name, Tree};
+use crate::files::unpack_debug_data;
+use object::Endianness;
+use object::elf;
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym, SymbolTable};
+use object::read::{SectionIndex, StringTable, SymbolIndex};
+
+/// Bytes of one file's symbols with names; what is behind is not loaded.
+const SYMBOLS_MAX: usize = 8 << 20;
+
+/// Bytes of names for each byte of the files that they come from: stubs have those of functions
+/// again, and names may share their ends.
+const NAMES_PER_BYTE: usize = 4;
+
+/// An ELF file's parts that symbols need.
+pub(super) struct Parts<'d, E: FileHeader> {
+    pub(super) data: &'d [u8],
+    pub(super) endian: E::Endian,
+    segments: &'d [E::ProgramHeader],
+    pub(super) sections: SectionTable<'d, E>,
+}
+
+impl<'d, E: FileHeader<Endian = Endianness>> Parts<'d, E> {
+    pub(super) fn parse(data: &'d [u8]) -> Option<Self> {
+        let header = E::parse(data).ok()?;
+        let endian = header.endian().ok()?;
+        Some(Self {
+            data,
+            endian,
+            segments: header.program_headers(endian, data).ok()?,
+            sections: header.sections(endian, data).ok()?,
+        })
+    }
+
+    /// A section by its name.
+    pub(super) fn section(&self, name: &[u8]) -> Option<(SectionIndex, &'d E::SectionHeader)> {
+        self.sections.section_by_name(self.endian, name)
+    }
+
+    /// A symbol table by its section's name and type.
+    pub(super) fn symbols(
+        &self,
+        name: &[u8],
+        kind: elf::SectionType,
+    ) -> Option<SymbolTable<'d, E>> {
+        let (index, section) = self.section(name)?;
+        if section.sh_type(self.endian) != kind {
+            return None;
+        }
+        SymbolTable::parse(self.endian, self.data, &self.sections, index, section).ok()
+    }
+
+    /// Whether the file has a symbol table of its own.
+    pub(super) fn has_symtab(&self) -> bool {
+        let symtab = self.section(b".symtab");
+        symtab.is_some_and(|(_, section)| section.sh_type(self.endian) == elf::SHT_SYMTAB)
+    }
+
+    /// Whether the file can be what was mapped: debug files have no dynamic symbols.
+    pub(super) fn is_runtime(&self) -> bool {
+        let dynsym = self.section(b".dynsym");
+        dynsym.is_some_and(|(_, section)| section.sh_type(self.endian) == elf::SHT_DYNSYM)
+    }
+
+    /// The build id.
+    pub(super) fn build_id(&self) -> Option<&'d [u8]> {
+        let names: [&[u8]; 3] = [b".note.gnu.build-id", b".notes", b".note"];
+        let (_, section) = names.iter().find_map(|name| self.section(name))?;
+        let mut notes = section.notes(self.endian, self.data).ok()??;
+        while let Ok(Some(note)) = notes.next() {
+            if note.name() == b"GNU" && note.n_type(self.endian) == elf::NT_GNU_BUILD_ID {
+                return Some(note.desc());
+            }
+        }
+        None
+    }
+
+    /// The file named in `.gnu_debuglink`.
+    pub(super) fn debug_link(&self) -> Option<&'d [u8]> {
+        let (_, section) = self.section(b".gnu_debuglink")?;
+        let bytes = section.data(self.endian, self.data).ok()?;
+        bytes.split(|&byte| byte == 0).next()
+    }
+
+    /// The file within the file, unpacked: symbols that are not in `.dynsym`.
+    pub(super) fn debug_data(&self) -> Option<Vec<u8>> {
+        let (_, section) = self.section(b".gnu_debugdata")?;
+        unpack_debug_data(section.data(self.endian, self.data).ok()?).ok()
+    }
+
+    /// The offset in the file of an address, by the program headers; `None` if no segment has it.
+    pub(super) fn file_offset(&self, address: u64) -> Option<u64> {
+        let endian = self.endian;
+        let segment = self.segments.iter().find(|segment| {
+            let start: u64 = segment.p_vaddr(endian).into();
+            let memory: u64 = segment.p_memsz(endian).into();
+            let size = memory.max(segment.p_filesz(endian).into());
+            segment.p_type(endian) == elf::PT_LOAD
+                && (start..start.saturating_add(size)).contains(&address)
+        })?;
+        let start: u64 = segment.p_vaddr(endian).into();
+        let offset: u64 = segment.p_offset(endian).into();
+        Some(address.wrapping_sub(start).wrapping_add(offset))
+    }
+}
+
+/// Loads the symbols of `symbols` into a tree; addresses are those of `runtime`, which is the file
+/// that was mapped. Where the former are its `.gnu_debugdata`, its own are taken too.
+pub(super) fn load<E: FileHeader<Endian = Endianness>>(
+    symbols: &Parts<'_, E>,
+    runtime: &Parts<'_, E>,
+    is_debug_data: bool,
+) -> Tree {
+    let size = symbols.data.len().saturating_add(runtime.data.len());
+    let mut tree = Tree::with_room(size.saturating_mul(NAMES_PER_BYTE));
+    let symtab = (symbols, b".symtab", elf::SHT_SYMTAB);
+    let dynsym = |parts| (parts, b".dynsym", elf::SHT_DYNSYM);
+    let own = is_debug_data.then(|| dynsym(runtime));
+    for (parts, name, kind) in [symtab, dynsym(symbols)].into_iter().chain(own) {
+        let Some(table) = parts.symbols(name, kind) else {
+            continue;
+        };
+        tree.reserve(table.len().min(SYMBOLS_MAX));
+        for (index, symbol) in table.enumerate().take(SYMBOLS_MAX) {
+            if let Some(entry) = entry(parts, runtime, &table, index, symbol) {
+                tree.insert(entry);
+            }
+        }
+        tree.fix();
+    }
+    if !tree.is_empty() {
+        super::plt::load(runtime, &mut tree);
+    }
+    tree
+}
+
+/// A symbol, if it is one that perf keeps.
+fn entry<'d, E: FileHeader<Endian = Endianness>>(
+    symbols: &Parts<'d, E>,
+    runtime: &Parts<'_, E>,
+    table: &SymbolTable<'d, E>,
+    index: SymbolIndex,
+    symbol: &E::Sym,
+) -> Option<Entry<'d>> {
+    let endian = symbols.endian;
+    let shndx = symbol.st_shndx(endian);
+    if symbol.st_name(endian) == 0 || shndx == elf::SHN_UNDEF {
+        return None;
+    }
+    let kind = symbol.st_type();
+    let is_label = match kind {
+        elf::STT_FUNC | elf::STT_GNU_IFUNC | elf::STT_OBJECT => false,
+        elf::STT_NOTYPE => {
+            let hidden = matches!(symbol.st_visibility(), elf::STV_HIDDEN | elf::STV_INTERNAL);
+            if shndx == elf::SHN_ABS || hidden {
+                return None;
+            }
+            true
+        }
+        _ => return None,
+    };
+    let section = table.symbol_section(endian, symbol, index).ok()??;
+    let section = symbols.sections.section(section).ok()?;
+    let flags = section.sh_flags(endian);
+    if flags.0 & elf::SHF_ALLOC.0 == 0 {
+        return None;
+    }
+    if is_label && !is_text_or_data(symbols.sections.section_name(endian, section).ok()?) {
+        return None;
+    }
+    let address: u64 = symbol.st_value(endian).into();
+    let start = runtime.file_offset(address).unwrap_or_else(|| {
+        let base: u64 = section.sh_addr(endian).into();
+        let offset: u64 = section.sh_offset(endian).into();
+        address.wrapping_sub(base).wrapping_add(offset)
+    });
+    let size: u64 = symbol.st_size(endian).into();
+    Some(Entry {
+        start,
+        end: start.saturating_add(size),
+        binding: symbol.st_bind().0,
+        kind: kind.0,
+        name: Name::Raw(symbol.name(endian, table.strings()).ok()?),
+    })
+}
+
+/// Whether a section holds code or data by its name.
+fn is_text_or_data(name: &[u8]) -> bool {
+    let has = |part: &[u8]| name.windows(4).any(|window| window == part);
+    has(b"text") || has(b"data")
+}
+
+/// The string at an offset of a symbol's table.
+pub(super) fn symbol_name<'d, E: FileHeader<Endian = Endianness>>(
+    parts: &Parts<'d, E>,
+    table: &SymbolTable<'d, E>,
+    index: usize,
+) -> Option<&'d [u8]> {
+    let symbol = table.symbol(SymbolIndex(index)).ok()?;
+    let strings: StringTable<'d> = table.strings();
+    symbol.name(parts.endian, strings).ok()
+}

@@ -1,0 +1,275 @@
+//! Symbols as perf finds them: which files it opens for a mapping, in which order, and what it
+//! takes out of them.
+
+mod elf;
+mod kallsyms;
+mod kernel_list;
+mod objects;
+mod plt;
+mod tree;
+
+pub use objects::{KernelPart, NoSymbols, Object, Symbol, Symbols};
+
+use crate::files::own_vdso;
+use crate::mapped::map_file;
+use kallsyms::Kallsyms;
+use object::Endianness;
+use object::elf::{FileHeader32, FileHeader64};
+use object::read::elf::FileHeader;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use tree::{Entry, Name, Tree};
+use unwind_sim_unwind::image::Owner;
+
+/// Bytes of a generated `perf-PID.map` that are read.
+const JIT_MAP_MAX: u64 = 256 << 20;
+/// Bytes set aside for a file whose length is not known before: most lists of a kernel's symbols.
+const READ_AT_FIRST: usize = 16 << 20;
+
+/// Where files are.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// All files are looked for below this folder, and nowhere else.
+    pub symfs: Option<PathBuf>,
+    /// The kernel's symbols.
+    pub kallsyms: Option<PathBuf>,
+    /// The build id of the kernel that was recorded; `None` stands for the one that runs.
+    pub kernel_build_id: Option<Vec<u8>>,
+}
+
+/// The symbols of all files that a recording needs.
+pub struct Files {
+    places: Places,
+    kernel: Option<Kallsyms>,
+    trees: HashMap<(Vec<u8>, Vec<u8>), Tree>,
+    /// The name of generated code that was asked for last.
+    generated: Vec<u8>,
+}
+
+impl Files {
+    /// Nothing is opened yet.
+    pub fn new(places: Places) -> Files {
+        Files {
+            places,
+            kernel: None,
+            trees: HashMap::new(),
+            generated: Vec::new(),
+        }
+    }
+
+    fn kernel(&mut self) -> &Kallsyms {
+        let places = &self.places;
+        self.kernel
+            .get_or_insert_with(|| Kallsyms::parse(kernel_list::text(places).unwrap_or_default()))
+    }
+
+    fn tree(
+        &mut self,
+        path: &[u8],
+        build_id: &[u8],
+        load: impl FnOnce(&Places) -> Tree,
+    ) -> &mut Tree {
+        let key = (path.to_vec(), build_id.to_vec());
+        let places = &self.places;
+        self.trees.entry(key).or_insert_with(|| load(places))
+    }
+}
+
+impl Symbols for Files {
+    fn symbol(&mut self, object: &Object<'_>, address: u64) -> Option<Symbol<'_>> {
+        let tree = match *object {
+            Object::Kernel(part) => return self.kernel().symbol(part, address),
+            Object::Generated { name, length } => {
+                self.generated = name.to_vec();
+                return Some(Symbol {
+                    name: &self.generated,
+                    range: 0..length,
+                });
+            }
+            Object::File { path, build_id } => self.tree(path, build_id, |places| {
+                load_file(places, path, build_id).unwrap_or_else(Tree::new)
+            }),
+            Object::Anonymous { path } => self.tree(path, b"", |places| jit_map(places, path)),
+        };
+        let at = tree.find(address)?;
+        Some(Symbol {
+            range: tree.range(at),
+            name: tree.name(at),
+        })
+    }
+
+    fn kernel_range(&mut self) -> Option<std::ops::Range<u64>> {
+        self.kernel().core()
+    }
+}
+
+/// The whole of a file, if it is not too large.
+fn read(path: &Path, size_max: u64) -> Option<Vec<u8>> {
+    use std::io::Read;
+    let file = std::fs::File::open(path).ok()?;
+    let mut bytes = Vec::with_capacity(READ_AT_FIRST);
+    file.take(size_max).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// `/tmp/perf-PID.map`: lines of begin, size and name.
+fn jit_map(places: &Places, path: &[u8]) -> Tree {
+    let mut tree = Tree::new();
+    let path = places.inside(Path::new(OsStr::from_bytes(path)));
+    let text = read(&path, JIT_MAP_MAX).unwrap_or_default();
+    for line in text.split(|&byte| byte == b'\n') {
+        let mut words = line.splitn(3, |&byte| byte == b' ');
+        let mut number = || {
+            let word = std::str::from_utf8(words.next()?).ok()?;
+            u64::from_str_radix(word, 16).ok()
+        };
+        if let (Some(start), Some(size)) = (number(), number())
+            && let Some(name) = words.next()
+        {
+            tree.insert(Entry {
+                start,
+                end: start.saturating_add(size),
+                binding: 1,
+                kind: 2,
+                name: Name::Plain(name),
+            });
+        }
+    }
+    tree.fix();
+    tree
+}
+
+impl Places {
+    /// Where a path of the recorded machine is on this one.
+    fn inside(&self, path: &Path) -> PathBuf {
+        match &self.symfs {
+            None => path.into(),
+            Some(folder) => folder.join(path.strip_prefix("/").unwrap_or(path)),
+        }
+    }
+
+    /// Where perf puts files aside.
+    fn cache(&self) -> Option<PathBuf> {
+        match &self.symfs {
+            None => std::env::var_os("HOME").map(|home| Path::new(&home).join(".debug")),
+            Some(folder) => Some(folder.join(".debug")),
+        }
+    }
+
+    /// The files in which perf looks for the symbols of a path, in its order.
+    fn candidates(&self, path: &Path, build_id: &[u8]) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        let file = self.inside(path);
+        if let Some(owner) = open(&file)
+            && let Some(link) = debug_link((*owner).as_ref())
+        {
+            let link = Path::new(OsStr::from_bytes(&link)).to_owned();
+            let folder = path.parent().unwrap_or(Path::new("/"));
+            found.push(self.inside(&folder.join(&link)));
+            found.push(self.inside(&folder.join(".debug").join(&link)));
+            let below = folder.strip_prefix("/").unwrap_or(folder);
+            found.push(self.inside(&Path::new("/usr/lib/debug").join(below).join(&link)));
+        }
+        if let [first, rest @ ..] = build_id
+            && !rest.is_empty()
+        {
+            let folder = format!("{first:02x}");
+            let name: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
+            let cached = self.cache().map(|cache| cache.join(".build-id"));
+            found.extend(cached.map(|cached| cached.join(&folder).join(&name).join("elf")));
+            let debug = Path::new("/usr/lib/debug/.build-id");
+            found.push(self.inside(&debug.join(&folder).join(format!("{name}.debug"))));
+        }
+        found.push(file);
+        found
+    }
+}
+
+fn open(path: &Path) -> Option<Owner> {
+    // A device would never end.
+    std::fs::metadata(path).ok().filter(|data| data.is_file())?;
+    map_file(path).ok()
+}
+
+fn debug_link(bytes: &[u8]) -> Option<Vec<u8>> {
+    let link = match bytes.get(4)? {
+        1 => elf::Parts::<FileHeader32<Endianness>>::parse(bytes)?.debug_link(),
+        _ => elf::Parts::<FileHeader64<Endianness>>::parse(bytes)?.debug_link(),
+    };
+    link.map(<[u8]>::to_vec)
+}
+
+/// The build id that a file itself has.
+fn own_build_id(bytes: &[u8]) -> Option<Vec<u8>> {
+    let id = match bytes.get(4)? {
+        1 => elf::Parts::<FileHeader32<Endianness>>::parse(bytes)?.build_id(),
+        _ => elf::Parts::<FileHeader64<Endianness>>::parse(bytes)?.build_id(),
+    };
+    id.map(<[u8]>::to_vec)
+}
+
+/// The symbols of a file that was mapped.
+fn load_file(places: &Places, path: &[u8], build_id: &[u8]) -> Option<Tree> {
+    if path == b"[vdso]" {
+        // Another machine's is not to be had.
+        if places.symfs.is_some() {
+            return None;
+        }
+        let bytes = own_vdso()?;
+        return load::<FileHeader64<Endianness>>(&[&bytes], build_id);
+    }
+    let path = Path::new(OsStr::from_bytes(path));
+    let own = open(&places.inside(path));
+    let own_id = own
+        .as_ref()
+        .and_then(|owner| own_build_id((**owner).as_ref()));
+    let build_id = match &own_id {
+        Some(own_id) if build_id.is_empty() => own_id,
+        _ => build_id,
+    };
+    let candidates = places.candidates(path, build_id);
+    let owners: Vec<Owner> = candidates.iter().filter_map(|path| open(path)).collect();
+    let bytes: Vec<&[u8]> = owners.iter().map(|owner| (**owner).as_ref()).collect();
+    match bytes.last()?.get(4)? {
+        1 => load::<FileHeader32<Endianness>>(&bytes, build_id),
+        _ => load::<FileHeader64<Endianness>>(&bytes, build_id),
+    }
+}
+
+/// The symbols of the first of `candidates` that has a symbol table, at the addresses of the first
+/// that can have been mapped. The last is the file that was mapped: behind it comes what its
+/// `.gnu_debugdata` holds.
+fn load<E: FileHeader<Endian = Endianness>>(candidates: &[&[u8]], build_id: &[u8]) -> Option<Tree> {
+    let fits = |parts: &elf::Parts<'_, E>| {
+        build_id.is_empty() || parts.build_id().is_some_and(|id| same(id, build_id))
+    };
+    let parse = |bytes| elf::Parts::<E>::parse(bytes).filter(fits);
+    let parts: Vec<_> = candidates.iter().filter_map(|bytes| parse(bytes)).collect();
+    let symbols = parts.iter().find(|parts| parts.has_symtab());
+    let runtime = parts.iter().find(|parts| parts.is_runtime());
+    if let Some(symbols) = symbols {
+        return Some(elf::load(symbols, runtime.unwrap_or(symbols), false));
+    }
+    let file = elf::Parts::<E>::parse(candidates.last()?);
+    let unpacked = file.and_then(|file| file.debug_data());
+    let inner = unpacked.as_deref().and_then(parse);
+    let inner = inner.filter(elf::Parts::has_symtab);
+    let symbols = inner.as_ref().or(runtime)?;
+    Some(elf::load(
+        symbols,
+        runtime.unwrap_or(symbols),
+        inner.is_some(),
+    ))
+}
+
+/// Whether two build ids are the same; perf fills short ones with zeros.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
+    let (start, rest) = long.split_at(short.len());
+    start == short && rest.iter().all(|&byte| byte == 0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! Hostile files: cut, with bits flipped, and made to need much memory. Whatever they are, there is
+//! an answer, soon, and in memory that the file's size bounds.
+
+use super::*;
+use object::read::elf::SectionHeader;
+use std::time::{Duration, Instant};
+
+type Elf64 = FileHeader64<Endianness>;
+
+/// The file with sections of every kind that is looked at, and one with a file inside.
+fn files() -> [Vec<u8>; 2] {
+    ["root/tchain_fp", "opt/minidebug"].map(|name| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus/perfdata/script/symfs");
+        std::fs::read(folder.join(name)).expect("the corpus")
+    })
+}
+
+/// Everything that is ever done with a file's bytes. Returns symbols, and bytes of their names.
+fn use_all(bytes: &[u8]) -> (usize, usize) {
+    let _ = (debug_link(bytes), own_build_id(bytes));
+    let id = own_build_id(bytes).unwrap_or_default();
+    let tree = match bytes.get(4) {
+        Some(1) => load::<FileHeader32<Endianness>>(&[bytes], &id),
+        _ => load::<Elf64>(&[bytes, bytes], &id),
+    };
+    let Some(mut tree) = tree else {
+        return (0, 0);
+    };
+    for address in (0..1 << 16).step_by(97).chain([u64::MAX, 1 << 63]) {
+        if let Some(at) = tree.find(address) {
+            assert!(tree.range(at).start <= address);
+            let _ = tree.name(at).len();
+        }
+    }
+    tree.sizes()
+}
+
+/// As many bytes as names may have, shown ones with them.
+fn bound(bytes: &[u8]) -> usize {
+    2 * 2 * 4 * bytes.len()
+}
+
+fn check(bytes: &[u8]) {
+    let begin = Instant::now();
+    let (_, names) = use_all(bytes);
+    assert!(names <= bound(bytes), "{names} bytes of names");
+    assert!(begin.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn whole_files_have_symbols() {
+    for bytes in files() {
+        assert!(use_all(&bytes).0 > 3);
+    }
+}
+
+#[test]
+fn cut_files_have_an_answer() {
+    for bytes in files() {
+        for length in (0..bytes.len()).step_by(53).chain(0..70) {
+            check(&bytes[..length]);
+        }
+    }
+}
+
+#[test]
+fn files_with_flipped_bits_have_an_answer() {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    };
+    for whole in files() {
+        let table = u64::from_le_bytes(whole[40..48].try_into().expect("eight bytes")) as usize;
+        for turn in 0..3000 {
+            let mut bytes = whole.clone();
+            // The header, the table of sections, or anything.
+            for _ in 0..1 + turn % 3 {
+                let at = match turn % 4 {
+                    0 => random(64),
+                    1 | 2 => table + random(bytes.len() - table),
+                    _ => random(bytes.len()),
+                };
+                bytes[at] ^= 1 << random(8);
+            }
+            check(&bytes);
+        }
+    }
+}
+
+#[test]
+fn symbols_that_share_one_long_name_take_no_more_than_the_file() {
+    let [mut bytes, _] = files();
+    let (strings, symbols) = {
+        let parts = elf::Parts::<Elf64>::parse(&bytes).expect("an ELF file");
+        let range = |name: &[u8]| {
+            let (_, section) = parts.section(name).expect("it has one");
+            let (start, size) = section.file_range(parts.endian).expect("it is in the file");
+            start as usize..(start + size) as usize
+        };
+        (range(b".strtab"), range(b".symtab"))
+    };
+    // A table of strings at the end, as long as all the rest, that is one name.
+    let tail = bytes.len();
+    bytes.extend(std::iter::repeat_n(b'_', 60_000));
+    bytes.push(0);
+    let table = u64::from_le_bytes(bytes[40..48].try_into().expect("eight bytes")) as usize;
+    let count = usize::from(bytes[60]);
+    let header = (0..count)
+        .map(|index| table + 64 * index)
+        .find(|&at| bytes[at + 24..at + 32] == (strings.start as u64).to_le_bytes())
+        .expect("its header");
+    bytes[header + 24..header + 32].copy_from_slice(&(tail as u64).to_le_bytes());
+    bytes[header + 32..header + 40].copy_from_slice(&60_001u64.to_le_bytes());
+    for symbol in bytes[symbols].chunks_exact_mut(24) {
+        symbol[..4].copy_from_slice(&1u32.to_le_bytes());
+    }
+    let (symbols, names) = use_all(&bytes);
+    assert!(
+        symbols > 10 && symbols * 59_999 > bound(&bytes),
+        "{symbols}"
+    );
+    assert!(names <= bound(&bytes) && names > 59_999, "{names}");
+}

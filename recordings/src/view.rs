@@ -1,0 +1,123 @@
+//! A sample in its world, how much of its memory a walk may see, and which samples are wanted.
+
+use crate::model::Sample;
+use crate::world::World;
+use unwind_sim_unwind::image::AddressSpace;
+use unwind_sim_unwind::lbr::Branches;
+use unwind_sim_unwind::memory::Regions;
+use unwind_sim_unwind::regs::Regs;
+
+/// How much of the recorded memory a walk may see.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MemoryView {
+    /// Everything that was recorded.
+    #[default]
+    Cpu,
+    /// What a profiler would have copied: so many bytes from rsp upwards.
+    Copy(u64),
+}
+
+impl MemoryView {
+    /// `cpu` or `copy:BYTES`.
+    pub fn from_name(name: &str) -> Option<MemoryView> {
+        match name.split_once(':') {
+            None if name == "cpu" => Some(MemoryView::Cpu),
+            Some(("copy", bytes)) => bytes.parse().ok().map(MemoryView::Copy),
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Display for MemoryView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            MemoryView::Cpu => f.write_str("cpu"),
+            MemoryView::Copy(bytes) => write!(f, "copy:{bytes}"),
+        }
+    }
+}
+
+/// A sample in its world.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// Its number in the recording, from 0.
+    pub number: u64,
+    /// The sample.
+    pub sample: &'a Sample<'a>,
+    /// The mappings of its process at its time.
+    pub space: &'a AddressSpace,
+    /// The sample before it was corrupted on purpose, if it was: rules are blamed for what they
+    /// would have done there.
+    pub pristine: Option<&'a Sample<'a>>,
+    /// Where calls were that the thread's samples before held in their branch records and this one
+    /// has lost, for each of its rings; empty if nobody put them together.
+    pub stitched: &'a [Vec<u64>],
+    /// All processes at its time, where the recording has them.
+    pub world: Option<&'a World>,
+}
+
+impl<'a> View<'a> {
+    /// The name of the sample's thread.
+    pub fn task_name(&self) -> Option<&'a str> {
+        self.world?.name(self.sample.pid, self.sample.tid)
+    }
+
+    /// The mappings of the user space behind the sample.
+    pub fn user_mappings(&self) -> Option<&'a AddressSpace> {
+        if self.sample.kernel.is_none() {
+            return Some(self.space);
+        }
+        let pid = self.sample.user_space()?.pid;
+        Some(self.world?.space(pid))
+    }
+}
+
+impl View<'_> {
+    /// The live registers, as far as recorded.
+    pub fn live(&self) -> Regs {
+        self.sample.regs.live().copied().unwrap_or_default()
+    }
+
+    /// The branch records.
+    pub fn branches(&self) -> Branches<'_> {
+        Branches {
+            stacks: &self.sample.branches,
+            stitched: self.stitched,
+        }
+    }
+
+    /// The memory that a walk may see.
+    pub fn memory(&self, view: MemoryView) -> Regions<'_> {
+        let memory = self.sample.memory();
+        match view {
+            MemoryView::Cpu => memory,
+            MemoryView::Copy(bytes) => memory.profiler_copy(self.live().rsp(), bytes),
+        }
+    }
+}
+
+/// Which samples.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Filter {
+    /// Only this one.
+    pub sample: Option<u64>,
+    /// Only of this thread.
+    pub tid: Option<u32>,
+    /// Only with a time in this range, end excluded.
+    pub time: Option<(u64, u64)>,
+    /// At most so many.
+    pub limit: Option<u64>,
+    /// Put branch records together with those of samples before ([`Stitching`](crate::branches::Stitching)): all samples are
+    /// read then, whichever are wanted.
+    pub stitch: bool,
+}
+
+impl Filter {
+    /// Is this sample wanted?
+    pub fn lets_through(&self, view: &View<'_>) -> bool {
+        let sample = view.sample;
+        self.sample.is_none_or(|number| number == view.number)
+            && self.tid.is_none_or(|tid| tid == sample.tid)
+            && self.time.is_none_or(|(a, b)| (a..b).contains(&sample.time))
+    }
+}

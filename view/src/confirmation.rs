@@ -1,0 +1,69 @@
+//! `--resume` as text: how far a thread came, and which frames it confirmed.
+
+use crate::text::plural;
+use std::fmt::Write as _;
+use unwind_sim_judge::confirm::{Counts, Judgement, Resumed, call_name};
+use unwind_sim_recordings::names::Location;
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::chain::Frame;
+use unwind_sim_unwind::image::AddressSpace;
+
+/// How far a resumed thread came.
+pub fn resumed_text(space: &AddressSpace, resumed: &Resumed) -> String {
+    let (n, returns) = (resumed.instructions, resumed.returns.len());
+    let place = Location::at(space, resumed.rip);
+    let mut out = format!(
+        "resumed: {n} instruction{}, {returns} return{} out of the stack; stopped at {:#x} {place}: {}\n",
+        plural(n),
+        plural(returns as u64),
+        resumed.rip,
+        resumed.end
+    );
+    let assumed: u64 = resumed.assumed.values().sum();
+    if assumed > 0 {
+        let of = |(&number, count): (&u64, &u64)| format!("{} {count}", call_name(number));
+        let calls: Vec<String> = resumed.assumed.iter().map(of).collect();
+        let _ = writeln!(
+            out,
+            "  {assumed} assumed result{} of system calls: {}; {} interrupted",
+            plural(assumed),
+            calls.join(", "),
+            resumed.interrupted
+        );
+    }
+    out
+}
+
+/// What is known of a chain's frames, in a line, and a line for each that is contradicted.
+pub fn judgement_text(space: &AddressSpace, frames: &[Frame], judged: &[Judgement]) -> String {
+    let Counts {
+        callers,
+        confirmed,
+        confirmed_assumed,
+        contradicted,
+        unjudged,
+    } = Counts::of(judged);
+    let behind = match confirmed_assumed {
+        0 => String::new(),
+        n => format!(" ({n} behind assumed results)"),
+    };
+    let mut out = format!(
+        "  of {callers} caller{}: {confirmed} confirmed{behind}, {contradicted} contradicted, {unjudged} unjudged\n",
+        plural(callers),
+    );
+    for (index, (frame, judgement)) in frames.iter().zip(judged).enumerate() {
+        let Judgement::Contradicted(reached) = judgement else {
+            continue;
+        };
+        let pc = CodeAddress::Return(reached.to);
+        let place = Location::of(space, pc);
+        let slot = frame.sp.wrapping_sub(8);
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            out,
+            "  frame {index}: it is to be returned to from {slot:#x}, but from {:#x} execution returned to {:#x} {place}",
+            reached.slot, reached.to,
+        );
+    }
+    out
+}

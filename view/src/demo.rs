@@ -1,0 +1,254 @@
+//! Built-in recordings: what this project began with, to be seen without any file.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use unwind_sim_judge::engine::Setting;
+use unwind_sim_judge::input::Input;
+use unwind_sim_judge::kernel::perf_chain;
+use unwind_sim_judge::run::RunError;
+use unwind_sim_judge::spec;
+use unwind_sim_recordings::model::{Event, ImageIndex, KernelSample, Region, RegionRole};
+use unwind_sim_recordings::names::Location;
+use unwind_sim_recordings::trace::{Trace, TraceError};
+use unwind_sim_recordings::view::Filter;
+use unwind_sim_recordings::view::View;
+use unwind_sim_recordings::world::World;
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::chain::{Chain, Found};
+use unwind_sim_unwind::image::{Image, ImageParts, Symbol};
+use unwind_sim_unwind::kernel::{CallchainOptions, UserSpace};
+use unwind_sim_unwind::regs::{Reg, Regs};
+use unwind_sim_unwind::start::{FakeVariant, Variant};
+
+/// A built-in recording.
+pub struct Demo {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it shows.
+    pub about: &'static str,
+    /// The recording, a trace.
+    pub trace: &'static [u8],
+    text: fn(&Input) -> Result<String, RunError>,
+}
+
+/// All demos.
+pub const ALL: [Demo; 1] = [Demo {
+    name: "seed-004",
+    about: "a tracepoint's fake registers under ORC: one kernel frame against eight",
+    trace: include_bytes!("../../corpus/traces/seed-004.bin"),
+    text: seed_004,
+}];
+
+impl Demo {
+    /// The recording.
+    ///
+    /// # Errors
+    /// If it is damaged, which a test rules out.
+    pub fn input(&self) -> Result<Input, TraceError> {
+        Ok(Input::from_trace(Trace::from_bytes(self.trace)?))
+    }
+
+    /// What it shows, as text.
+    ///
+    /// # Errors
+    /// If the recording is damaged, which a test rules out.
+    pub fn show(&self) -> Result<String, RunError> {
+        (self.text)(
+            &self
+                .input()
+                .map_err(unwind_sim_judge::input::InputError::from)?,
+        )
+    }
+}
+
+const SEED_004_HEAD: &str = "\
+A tracepoint in __alloc_pages_nodemask asks perf for the callchain. There was no interrupt, so
+there are no hardware registers: perf_arch_fetch_caller_regs makes fake ones, with flags = 0.
+The kernel has ORC tables and no frame pointers.
+
+Up to Linux 5.1 the fake registers held the tracing function's own frame pointer and live sp, and
+were taken as real. The unwinder looks for the caller's frame where it is not:
+";
+
+const SEED_004_MIDDLE: &str = "
+Since 5.2 (d15d356887e7) the unwinder starts from its own registers, and sp is only the mark up to
+which frames are skipped: those of the tracing machinery itself.
+";
+
+const SEED_004_USER: &str = "
+The user's part is made of the mail's addresses. It is walked by frame pointers, from the registers
+with which user space was left. The last word is no address: when main was called, rbp still was the
+address of __libc_csu_init, and so the code there is taken for a frame. The frame behind it is where
+user space cannot be, and the walk ends.
+";
+
+const SEED_004_TAIL: &str = "
+The recording as a file, the walk step by step, and all starts:
+  unwind-sim demo seed-004 -o seed-004.bin
+  unwind-sim explain seed-004.bin --sample 2 --unwinder orc --regs fake:v5.2
+  unwind-sim compare seed-004.bin --sample 2 --regs fake:v5.1,fake:v3-2019,fake:v5.2,fake:always-ip
+";
+
+fn seed_004(input: &Input) -> Result<String, RunError> {
+    let mut out = SEED_004_HEAD.to_owned();
+    input.for_each::<RunError>(&Filter::default(), &mut |view| {
+        if view.sample.regs.is_fake() {
+            for variant in [FakeVariant::V5_1, FakeVariant::V5_2] {
+                if variant == FakeVariant::V5_2 {
+                    out.push_str(SEED_004_MIDDLE);
+                }
+                out.push_str(&perf_script(view, Variant::Fake(variant)));
+            }
+        }
+        Ok(())
+    })?;
+    out.push_str(SEED_004_USER);
+    out.push_str(SEED_004_TAIL);
+    Ok(out)
+}
+
+/// Where the mail's process has what its callchain comes to, and what it holds there. Its frames are
+/// found by their frame pointers: `FRAMES` are where they lie, on the stack but for the last one.
+mod user {
+    pub(super) const POLL: u64 = 0x7f71_e92d_03e8;
+    pub(super) const CALLERS: [u64; 3] = [0x55a2_2960_d9c1, 0x55a2_2958_982a, 0x7f71_e920_2413];
+    /// Nobody has set rbp before main: it still is what the dynamic linker left in it, the address of
+    /// `__libc_csu_init`.
+    pub(super) const FRAMES: [u64; 4] = [
+        0x7fff_1000_0100,
+        0x7fff_1000_0180,
+        0x7fff_1000_0200,
+        0x55a2_29a0_0ae0,
+    ];
+    /// endbr64; push %r15; mov %rdx,%r15; push %r14; mov %rsi,%r14; push %r13
+    pub(super) const CSU_INIT: [u8; 16] = [
+        0xf3, 0x0f, 0x1e, 0xfa, 0x41, 0x57, 0x49, 0x89, 0xd7, 0x41, 0x56, 0x49, 0x89, 0xf6, 0x41,
+        0x55,
+    ];
+    /// Names and begins.
+    type Functions = &'static [(&'static str, u64)];
+    /// Image, begin and end of its code, and its functions.
+    pub(super) const IMAGES: [(&str, u64, u64, Functions); 2] = [
+        (
+            "/usr/lib64/libc-2.28.so",
+            0x7f71_e91e_0000,
+            0x7f71_e932_0000,
+            &[
+                ("__libc_start_main", 0x7f71_e920_2320),
+                ("__poll", 0x7f71_e92d_03d0),
+            ],
+        ),
+        (
+            "/usr/bin/perf",
+            0x55a2_2950_0000,
+            0x55a2_29a1_0000,
+            &[("main", 0x55a2_2958_9190)],
+        ),
+    ];
+    /// Bytes of each function that count as its own.
+    pub(super) const FUNCTION_LEN: u64 = 0x800;
+}
+
+/// `__KERNEL_CS`
+const KERNEL_CS: u64 = 0x10;
+/// The process of the user's part, as a sample of pid 0 has it besides the kernel's stack.
+const USER_PID: u32 = 1;
+
+/// The user space of the mail's second listing: registers, memory, mappings.
+fn user_space() -> (UserSpace, Vec<Region<'static>>, World) {
+    let mut regs = Regs::frame(user::POLL, user::FRAMES[0] - 0x40, user::FRAMES[0]);
+    regs.set(Reg::Cs, 0x33);
+    let space = UserSpace {
+        regs: Some(regs),
+        pid: USER_PID,
+        uprobe: None,
+    };
+    let next = user::FRAMES.iter().skip(1);
+    let frames = user::FRAMES.iter().zip(next).zip(user::CALLERS);
+    let words = frames
+        .map(|((at, next), caller)| (*at, [next.to_le_bytes(), caller.to_le_bytes()].concat()));
+    let code = (user::FRAMES[3], user::CSU_INIT.to_vec());
+    let regions = words.chain([code]).map(|(address, bytes)| Region {
+        role: RegionRole::User,
+        bounds: 0..0,
+        next_sp: 0,
+        address,
+        bytes: bytes.into(),
+    });
+    let mut world = World::new();
+    for (name, start, end, functions) in user::IMAGES {
+        let symbols = functions.iter().map(|(name, address)| Symbol {
+            address: *address,
+            size: user::FUNCTION_LEN,
+            name: (*name).to_owned(),
+        });
+        let image = Image::new(ImageParts {
+            name: name.to_owned(),
+            symbols: symbols.collect(),
+            ..ImageParts::default()
+        });
+        let map = Event::Map {
+            pid: USER_PID,
+            range: start..end,
+            bias: 0,
+            image: Some(ImageIndex(0)),
+            name: name.to_owned(),
+        };
+        world.apply(&map, &[Arc::new(image)]);
+    }
+    (space, regions.collect(), world)
+}
+
+/// The callchain of `orc` in the form of `perf script`, with the verdict on its kernel part.
+fn perf_script(view: &View<'_>, variant: Variant) -> String {
+    let Ok(engine) = spec::engine("orc") else {
+        return String::new();
+    };
+    let (space, regions, world) = user_space();
+    let mut sample = view.sample.clone();
+    sample.regions.extend(regions);
+    // The kernel's functions are played by a program.
+    if let Some(own) = &mut sample.regs.own {
+        own.set(Reg::Cs, KERNEL_CS);
+    }
+    sample.kernel = Some(Box::new(KernelSample {
+        user: Some(space),
+        ..KernelSample::default()
+    }));
+    let view = &View {
+        sample: &sample,
+        world: Some(&world),
+        ..*view
+    };
+    let (setting, options) = (Setting::default(), CallchainOptions::default());
+    let chain = perf_chain(view, &engine, variant, &setting, options, &mut Cache::new());
+    let mut out = format!("\n  --regs {}\n", variant.as_str());
+    out.push_str(&chain.lines(view, "    "));
+    let Some(outcome) = &chain.kernel else {
+        return out;
+    };
+    let chain: &Chain = &outcome.chain;
+    let frames = chain.frames.len();
+    let derived = chain.frames.iter().any(|f| match &f.found {
+        Found::Rule { source, .. } => source.table.as_str().ends_with("(derived)"),
+        _ => false,
+    });
+    let table = if derived { "orc(derived)" } else { "orc" };
+    let s = crate::text::plural(frames as u64);
+    let _ = writeln!(
+        out,
+        "  {table}: {frames} frame{s} of the kernel, {} {}",
+        outcome.verdict.as_str(),
+        outcome.verdict
+    );
+    if let Some(d) = &outcome.diagnosis {
+        let place = Location::of(view.space, d.pc);
+        let _ = writeln!(
+            out,
+            "  because of {} {} in {place}",
+            d.code,
+            d.code.description()
+        );
+    }
+    out
+}

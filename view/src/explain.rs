@@ -1,0 +1,258 @@
+//! One walk of one sample, step by step: which rule, which row, which words, and what is true.
+
+use crate::listing::{self, Row};
+use crate::text::{chain_text, event_line, row_place, sample_line};
+use std::fmt::Write as _;
+use unwind_sim_judge::check::{Contradiction, Subject};
+use unwind_sim_judge::engine::{Engine, Outcome, Setting};
+use unwind_sim_judge::kernel::{explained, perf_chain, recorded_states, wrong_user_regs};
+use unwind_sim_recordings::names::Location;
+use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::chain::{Found, Frame};
+use unwind_sim_unwind::event::Event;
+use unwind_sim_unwind::kernel::{CallchainOptions, GuessState, OrcState, State};
+use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::start::Variant;
+
+/// A walk that was taken and judged.
+#[derive(Clone, Copy)]
+pub struct Walk<'a> {
+    /// Whose it is.
+    pub engine: &'a Engine,
+    /// The start.
+    pub variant: Variant,
+    /// Its bounds and what it saw.
+    pub setting: &'a Setting,
+    /// What came of it.
+    pub outcome: &'a Outcome,
+}
+
+/// The explanation of a walk. With `frame`, only of that frame of the chain.
+pub fn explain(view: &View<'_>, walk: &Walk<'_>, frame: Option<usize>) -> String {
+    let Walk {
+        engine,
+        variant,
+        setting,
+        outcome,
+    } = *walk;
+    let mut cache = Cache::new();
+    let name = format!("{}@{}", engine.name(), variant.as_str());
+    let mut out = format!(
+        "{}\n{}",
+        sample_line(view),
+        chain_text(&name, view, outcome)
+    );
+    if frame.is_none() && !outcome.chain.events.is_empty() {
+        out.push_str("\nwhat happened:\n");
+        let (events, mut skipping) = (&outcome.chain.events, false);
+        for (i, event) in events.iter().enumerate() {
+            let _ = writeln!(out, "  {}", event_line(event, view.space));
+            match (event, events.get(i + 1)) {
+                (Event::Skipped { .. }, _) => skipping = true,
+                (Event::State(state), next) if !matches!(next, Some(Event::Skipped { .. })) => {
+                    let mark = outcome.chain.events.iter().find_map(|e| match e {
+                        Event::Started { first_frame, .. } => *first_frame,
+                        _ => None,
+                    });
+                    if let (true, Some(mark)) = (std::mem::take(&mut skipping), mark) {
+                        out.push_str(&kept(state, mark));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    if let (None, Engine::Kernel(unwinder)) = (frame, engine)
+        && let Some(text) = recorded_states(view, unwinder, variant)
+    {
+        out.push('\n');
+        out.push_str(&text);
+    }
+    let rows = listing::rows(view, outcome);
+    let frames = outcome.chain.frames.iter().enumerate();
+    for (i, f) in frames.filter(|(i, _)| frame.is_none_or(|wanted| wanted == *i)) {
+        out.push('\n');
+        let row = rows.iter().copied().find(|row| row.found() == Some(i));
+        frame_text(&mut out, view, i, f, row);
+    }
+    if frame.is_none_or(|wanted| wanted >= outcome.chain.frames.len()) {
+        out.push('\n');
+        end_text(&mut out, view, walk, &mut cache);
+    }
+    if frame.is_none() && view.sample.kernel.is_some() {
+        let options = CallchainOptions::default();
+        let chain = perf_chain(view, engine, variant, setting, options, &mut cache);
+        let _ = write!(out, "\n{}", explained(view, &chain));
+    }
+    out
+}
+
+/// Why a state behind those that were skipped is the first that was kept.
+fn kept(state: &State, mark: u64) -> String {
+    match state {
+        State::Orc(OrcState { sp, .. }) | State::Guess(GuessState { sp, .. }) if *sp > mark => {
+            format!("  kept, the first one: sp {sp:#x} is above the mark {mark:#x}\n")
+        }
+        _ if state.is_done() => "  none was kept: the walk ended before the mark\n".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// `sp+16` style: the address, and how far it is from the live rsp.
+fn from_rsp(view: &View<'_>, address: u64) -> String {
+    let rsp = view.live().rsp();
+    let distance = address.wrapping_sub(rsp) as i64;
+    format!("{address:#x} (rsp{distance:+})")
+}
+
+fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: &Frame, row: Option<Row>) {
+    let place = Location::of(view.space, frame.pc);
+    let what = if frame.pc.is_instruction() {
+        "instruction"
+    } else {
+        "return address"
+    };
+    let _ = writeln!(out, "frame {i}: {what} {:#x}, {place}", frame.pc.value());
+    match &frame.found {
+        Found::Start => out.push_str("  the walk began here\n"),
+        Found::SampledIp => out.push_str("  the sampled ip, reported before the walk\n"),
+        Found::Guess => out.push_str("  a word on the stack that is a code address\n"),
+        Found::Branch { from, stitched } => {
+            let whose = if *stitched {
+                "of a sample before, for"
+            } else {
+                "of"
+            };
+            let _ = writeln!(out, "  by the record {whose} the call at {from:#x}");
+            let wrong = matches!(row, Some(Row::Extra { .. } | Row::Wrong { .. }));
+            out.push_str(match (wrong, stitched) {
+                (false, _) => "",
+                (true, false) => {
+                    "  it never returned, and was left otherwise: the ring did not see that\n"
+                }
+                (true, true) => "  that sample's call, which has returned or was left since\n",
+            });
+        }
+        Found::External => out.push_str("  its unwinder does not say how it was found\n"),
+        Found::Rule {
+            rule,
+            source,
+            words,
+        } => {
+            // The frame inside the first one may have been skipped.
+            let inside = i.checked_sub(1);
+            let inside = inside.map_or("the frame inside".into(), |i| format!("frame {i}"));
+            let _ = writeln!(out, "  by the row of {inside}: {}", row_place(source));
+            let _ = writeln!(out, "  rule: {rule}");
+            if let Some(cause) = source.fallback {
+                let _ = writeln!(out, "  a fallback, because {} {cause}", cause.code());
+            }
+            for word in words {
+                let _ = writeln!(
+                    out,
+                    "  read *{} = {:#x}",
+                    from_rsp(view, word.address),
+                    word.value
+                );
+            }
+            let _ = writeln!(out, "  gave cfa {}", from_rsp(view, frame.sp));
+        }
+    }
+    if let Some(slot) = frame.slot {
+        let _ = writeln!(out, "  its pc was read from {}", from_rsp(view, slot));
+    }
+    match row {
+        Some(Row::Same { truth: t, .. }) => {
+            let _ = writeln!(out, "  true: it is frame {t} of the true chain");
+        }
+        Some(Row::Wrong { truth: t, .. }) => {
+            let truth = &view.sample.truth;
+            let (pc, place) = listing::true_place(view, t);
+            let _ = write!(out, "  WRONG: true frame {t} is {pc:#x}, {place}");
+            if let Some(slot) = truth.slot(t).filter(|slot| Some(*slot) != frame.slot) {
+                let _ = write!(out, ", whose pc lay at {}", from_rsp(view, slot));
+            }
+            out.push('\n');
+        }
+        Some(Row::Extra { .. }) => out.push_str("  WRONG: no true frame is there\n"),
+        Some(Row::Absent { .. } | Row::Unjudged { .. }) | None => {}
+    }
+}
+
+fn end_text(out: &mut String, view: &View<'_>, walk: &Walk<'_>, cache: &mut Cache) {
+    let Walk {
+        engine,
+        setting,
+        outcome,
+        ..
+    } = *walk;
+    let reason = outcome.chain.end.reason;
+    let code = reason.code();
+    let _ = writeln!(
+        out,
+        "the walk ended: {code} {}: {reason}",
+        code.description()
+    );
+    let truth = &view.sample.truth;
+    let Some(diagnosis) = &outcome.diagnosis else {
+        return;
+    };
+    if let Some(text) = wrong_user_regs(view, outcome) {
+        let (place, code) = (Location::of(view.space, diagnosis.pc), diagnosis.code);
+        let frame = diagnosis.frame;
+        let _ = writeln!(
+            out,
+            "to blame: true frame {frame}, {place}: {code} {}",
+            code.description()
+        );
+        let _ = writeln!(out, "  the walk {text}");
+        return;
+    }
+    let Some(next) = truth.frames().get(diagnosis.frame + 1) else {
+        return;
+    };
+    let place = Location::of(view.space, diagnosis.pc);
+    let _ = writeln!(
+        out,
+        "to blame: true frame {}, {place}: {} {}",
+        diagnosis.frame,
+        diagnosis.code,
+        diagnosis.code.description()
+    );
+    let (Some(finder), live) = (engine.finder(), view.live()) else {
+        return;
+    };
+    let memory = view.memory(setting.view);
+    let subject = Subject {
+        space: view.space,
+        memory: &memory,
+        truth,
+        live: &live,
+    };
+    for c in subject.check_frame(finder, diagnosis.frame, cache) {
+        contradiction_text(out, &c);
+    }
+    let cfa = truth.frames()[diagnosis.frame].cfa;
+    let _ = writeln!(out, "  the right answer: cfa {}", from_rsp(view, cfa));
+    if let Some(slot) = truth.slot(diagnosis.frame + 1) {
+        let _ = writeln!(
+            out,
+            "  return address {:#x}, which lay at {}",
+            next.pc,
+            from_rsp(view, slot)
+        );
+    }
+    for (reg, value) in Reg::CALLEE_SAVED.iter().zip(next.saved.unwrap_or_default()) {
+        if next.saved.is_some() && finder.carries().contains(*reg) {
+            let _ = writeln!(out, "  {reg} {value:#x}");
+        }
+    }
+}
+
+fn contradiction_text(out: &mut String, c: &Contradiction) {
+    let _ = writeln!(out, "  {}: {c}", c.code);
+    if let Some(row) = &c.row {
+        let _ = writeln!(out, "    {}\n    {}", row_place(&row.source), row.rule);
+    }
+}

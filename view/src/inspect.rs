@@ -1,0 +1,174 @@
+//! What is in a file: a trace, a perf.data, a core, an ELF file's unwind tables, a kernel image.
+//!
+//! Plain, aligned text. Of a damaged file it shows what can be read, and says where the rest is
+//! malformed. Not here: chains and verdicts.
+
+mod capture;
+mod columns;
+mod core;
+mod elf;
+mod kernel;
+mod perf_data;
+mod rows;
+mod trace;
+mod vmcore;
+
+use std::path::{Path, PathBuf};
+use unwind_sim_judge::input::{FileKind, InputError, file_kind};
+use unwind_sim_perf_data::PerfError;
+use unwind_sim_recordings::file_kind::WrongKind;
+use unwind_sim_recordings::import::{ImportError, is_vmcore};
+use unwind_sim_recordings::kernel::{KernelError, OpenOptions, is_module, is_vmlinux};
+use unwind_sim_recordings::trace::{Trace, TraceError};
+use unwind_sim_unwind::elf::ElfError;
+
+pub use rows::FUNCTIONS_MAX;
+
+/// A file that cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum InspectError {
+    /// It cannot be opened, or is a case that does not run.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// It is a damaged trace.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// It cannot be mapped.
+    #[error("cannot read {path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// It is a damaged perf.data.
+    #[error("{path}: {source}")]
+    Perf {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        source: PerfError,
+    },
+    /// It is a damaged core.
+    #[error("{path}: {source}")]
+    Core {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        source: ImportError,
+    },
+    /// It is a damaged ELF file, or one for another machine.
+    #[error("{path}: {source}")]
+    Elf {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        source: ElfError,
+    },
+    /// It is a damaged kernel image, or its System.map is bad.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// Nothing that can be shown.
+    #[error(transparent)]
+    Kind(#[from] WrongKind),
+    /// Rows were asked of something that has none.
+    #[error("{path} has no rows to show: --rows is for ELF programs and libraries")]
+    NoTables {
+        /// The file.
+        path: PathBuf,
+    },
+    /// No such function.
+    #[error("{path} has no function `{name}`{}", near(.similar))]
+    NoFunction {
+        /// The file.
+        path: PathBuf,
+        /// The name asked for.
+        name: String,
+        /// Names that hold it.
+        similar: Vec<String>,
+    },
+}
+
+fn near(similar: &[String]) -> String {
+    if similar.is_empty() {
+        return "; is it stripped?".to_owned();
+    }
+    format!("; there are {}", similar.join(", "))
+}
+
+/// The description of the file at `path`; with `rows`, every row of every table of the functions
+/// of that name instead. `kernel` is for kernel images.
+///
+/// # Errors
+/// If it cannot be read, or is nothing that we know. A file that is only damaged further inside is
+/// no error: the text says what could not be read.
+pub fn inspect(
+    path: &Path,
+    rows: Option<&str>,
+    kernel: &OpenOptions,
+) -> Result<String, InspectError> {
+    let kind = file_kind(path)?;
+    let owned = || path.to_path_buf();
+    match (kind, rows) {
+        (FileKind::Elf, Some(name)) => rows::show(path, name),
+        (FileKind::Elf, None) if is_module((*map(path)?).as_ref()) => kernel::show_module(path),
+        (FileKind::Compressed, None) if has_module_name(path) => kernel::show_module(path),
+        (
+            FileKind::Trace
+            | FileKind::PerfData
+            | FileKind::Core
+            | FileKind::Capture
+            | FileKind::Case
+            | FileKind::Kernel,
+            Some(_),
+        ) => Err(InspectError::NoTables { path: owned() }),
+        (FileKind::Elf, None) if is_vmlinux(map(path)?) => kernel::show(path, kernel),
+        (FileKind::Elf | FileKind::Bpf, None) => elf::show(path),
+        (FileKind::Kernel, None) => kernel::show(path, kernel),
+        (FileKind::Trace, None) => Ok(trace::show(&Trace::open(path)?, file_len(path))),
+        (FileKind::Case, None) => {
+            let trace = unwind_sim_judge::cases::trace_of(path).map_err(InputError::from)?;
+            Ok(trace::show(&trace, None))
+        }
+        (FileKind::PerfData, None) => perf_data::show(path),
+        (FileKind::Core, None) if is_vmcore((*map(path)?).as_ref()) => vmcore::show(path),
+        (FileKind::Core, None) => core::show(path),
+        (FileKind::Capture, None) => capture::show(path),
+        (
+            FileKind::Bpf
+            | FileKind::Lines
+            | FileKind::Compressed
+            | FileKind::Text
+            | FileKind::Empty
+            | FileKind::Folder
+            | FileKind::Special
+            | FileKind::Unknown,
+            _,
+        ) => Err(InspectError::Kind(WrongKind {
+            path: owned(),
+            kind,
+            wanted: "a recording, an ELF file, a kernel's image, a module or a case (.s)",
+        })),
+    }
+}
+
+/// `NAME.ko.xz` and the like.
+fn has_module_name(path: &Path) -> bool {
+    path.file_name()
+        .is_some_and(|name| name.to_string_lossy().contains(".ko."))
+}
+
+fn file_len(path: &Path) -> Option<u64> {
+    std::fs::metadata(path).ok().map(|m| m.len())
+}
+
+/// The bytes of the file at `path`, mapped.
+fn map(path: &Path) -> Result<unwind_sim_unwind::image::Owner, InspectError> {
+    unwind_sim_recordings::mapped::map_file(path).map_err(|source| InspectError::Io {
+        path: path.into(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,37 @@
+//! What is in a kernel's capture.
+
+use super::{InspectError, map};
+use std::fmt::Write as _;
+use std::path::Path;
+use unwind_sim_recordings::file_kind::{FileKind, WrongKind};
+
+/// The kernel, and how many stops of which kind.
+pub(super) fn show(path: &Path) -> Result<String, InspectError> {
+    let owner = map(path)?;
+    let Ok(value) = serde_json::from_slice::<serde_json::Value>((*owner).as_ref()) else {
+        return Err(InspectError::Kind(WrongKind {
+            path: path.into(),
+            kind: FileKind::Text,
+            wanted: "a kernel's capture (JSON)",
+        }));
+    };
+    let mut out = "a kernel's capture\n".to_owned();
+    for key in ["kernel", "scenario", "func"] {
+        if let Some(text) = value[key].as_str() {
+            let _ = writeln!(out, "{key}: {text}");
+        }
+    }
+    for (key, what) in [
+        ("points", "stops"),
+        ("samples", "samples of perf"),
+        ("steps", "single-stepped instructions"),
+        ("modules", "modules"),
+        ("generated", "pieces of generated code"),
+    ] {
+        if let Some(list) = value[key].as_array() {
+            let _ = writeln!(out, "{key}: {} {what}", list.len());
+        }
+    }
+    let _ = writeln!(out, "replay it with --kernel FILE, its kernel's image");
+    Ok(out)
+}

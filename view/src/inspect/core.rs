@@ -1,0 +1,95 @@
+//! An ELF core: threads, mappings, bytes of stack.
+
+use super::columns::{Columns, cells, field, list};
+use super::trace::tables_of;
+use super::{InspectError, map};
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use unwind_sim_recordings::import::{ImportItem, ImportOptions, import_bytes};
+use unwind_sim_recordings::model::{Event, Item};
+use unwind_sim_unwind::image::Image;
+
+/// The text for the core at `path`.
+pub(super) fn show(path: &Path) -> Result<String, InspectError> {
+    let owner = map(path)?;
+    let file_bytes = (*owner).as_ref().len();
+    let mut threads = Columns::new(&["thread", "rip", "rsp", "stack bytes", "name"]);
+    let mut mappings = Columns::new(&["mapping", "bytes", "image"]);
+    let mut images: Vec<Arc<Image>> = Vec::new();
+    let mut names = std::collections::HashMap::new();
+    let (mut thread_count, mut stack_bytes) = (0_u64, 0_u64);
+    let mut take = |item: ImportItem<'_>| {
+        match item {
+            ImportItem::Image { image, .. } => images.push(image),
+            ImportItem::Item(Item::Event(Event::Comm { tid, name, .. })) => {
+                names.insert(tid, name);
+            }
+            ImportItem::Item(Item::Event(Event::Map {
+                range, image, name, ..
+            })) => {
+                let known = if image.is_some() {
+                    "found"
+                } else {
+                    "not found"
+                };
+                let bytes = range.end.wrapping_sub(range.start);
+                let place = format!("{:x}-{:x} {name}", range.start, range.end);
+                mappings.row(cells![place, bytes, known]);
+            }
+            ImportItem::Item(Item::Event(_)) => {}
+            ImportItem::Item(Item::Sample(sample)) => {
+                let bytes: usize = sample.regions.iter().map(|r| r.bytes.len()).sum();
+                thread_count += 1;
+                stack_bytes += bytes as u64;
+                let regs = &sample.regs.sampled;
+                let name = names.get(&sample.tid).cloned().unwrap_or_default();
+                let (rip, rsp) = (format!("{:#x}", regs.rip()), format!("{:#x}", regs.rsp()));
+                threads.row(cells![sample.tid, rip, rsp, bytes, name]);
+            }
+        }
+        ControlFlow::Continue(())
+    };
+    let imported = import_bytes(owner, &ImportOptions::default(), &mut take);
+    let imported = imported.map_err(|source| InspectError::Core {
+        path: path.into(),
+        source,
+    })?;
+    let mut out = String::from("an ELF core\n");
+    field(&mut out, "file", format_args!("{file_bytes} bytes"));
+    for (why, count) in &imported.skipped {
+        let text = format_args!("{count}: {}", why.description());
+        field(&mut out, "left out", text);
+    }
+    let _ = writeln!(
+        out,
+        "\n{thread_count} threads, {stack_bytes} bytes of stacks"
+    );
+    threads.write(&mut out);
+    out.push_str("\nexecutable mappings\n");
+    mappings.write(&mut out);
+    let mut found = Columns::new(&["image", "symbols", "tables, bytes"]);
+    for image in &images {
+        found.row(cells![
+            image.name(),
+            image.symbols().len(),
+            tables_of(image)
+        ]);
+    }
+    if !found.is_empty() {
+        let _ = writeln!(out, "\n{} images", images.len());
+        found.write(&mut out);
+    }
+    let problems: Vec<String> = imported
+        .problems
+        .iter()
+        .map(ToString::to_string)
+        .chain(imported.file_problems.iter().map(ToString::to_string))
+        .collect();
+    if !problems.is_empty() {
+        out.push_str("\nproblems\n");
+        list(&mut out, &problems, 20);
+    }
+    Ok(out)
+}

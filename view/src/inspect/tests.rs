@@ -1,0 +1,181 @@
+//! What `inspect` shows of the files of the corpus, and says of files that it cannot read.
+//! What is shown is what is in the file, and damage is told.
+
+use super::*;
+use unwind_sim_unwind::image::SectionKind;
+
+fn corpus(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../corpus")
+        .join(path)
+}
+
+/// The first word behind `key` at the begin of a line below the heading that begins so.
+fn number(text: &str, heading: &str, key: &str) -> u64 {
+    let part = &text[text.find(heading).expect(heading)..];
+    let mut lines = part.lines().map(str::trim_start);
+    let line = lines.find_map(|l| l.strip_prefix(key)).expect(key);
+    let word = line.split_whitespace().next().expect("a number");
+    word.parse().expect("a number")
+}
+
+#[test]
+fn a_trace_is_counted_as_its_reader_counts_it() {
+    let path = corpus("traces/seed-004.bin");
+    let trace = Trace::open(&path).unwrap();
+    let text = inspect(&path, None, &OpenOptions::default()).unwrap();
+    assert!(text.contains(&format!(
+        "\n{} samples, {} events\n",
+        trace.len(),
+        trace.events()
+    )));
+    assert!(
+        text.contains("3 complete, 0 to a depth, 0 unknown"),
+        "{text}"
+    );
+    assert!(text.contains("2 hardware, 1 fake"), "{text}");
+    let blocks: u64 = trace.blocks().map(|b| u64::from(b.stored_bytes)).sum();
+    let table = text.split("\nblocks, bytes\n").nth(1).unwrap();
+    let lines = table.split("\n\n").next().unwrap().lines().skip(1);
+    let stored: u64 = lines
+        .map(|l| l.split_whitespace().nth(3).unwrap().parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(stored, blocks);
+}
+
+#[test]
+fn sframe_is_counted_as_objdump_counts_it() {
+    let listing = std::fs::read_to_string(corpus("sframe/v3flex.objdump.txt")).unwrap();
+    let functions = listing.matches("func idx").count() as u64;
+    let text = inspect(&corpus("sframe/v3flex"), None, &OpenOptions::default()).unwrap();
+    assert_eq!(number(&text, "\n.sframe:", "FDEs"), functions);
+    assert!(text.contains("\n.sframe: 108 bytes, version 3\n"), "{text}");
+}
+
+#[test]
+fn rows_of_a_function_stand_side_by_side() {
+    let path = corpus("sframe/v3flex");
+    let text = inspect(&path, Some("_start"), &OpenOptions::default()).unwrap();
+    for table in ["eh_frame", "sframe", "sframe(derived)", "orc(derived)"] {
+        assert!(text.contains(&format!(" {table} ")), "{table}:\n{text}");
+    }
+    let error = inspect(&path, Some("no_such_function"), &OpenOptions::default()).unwrap_err();
+    assert!(matches!(error, InspectError::NoFunction { .. }), "{error}");
+    let error = inspect(
+        &corpus("traces/seed-004.bin"),
+        Some("main"),
+        &OpenOptions::default(),
+    )
+    .unwrap_err();
+    assert!(matches!(error, InspectError::NoTables { .. }), "{error}");
+}
+
+/// Damage of all kinds is an error or a text, never a panic or a hang.
+#[test]
+fn damaged_files_are_withstood() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in [
+        "traces/seed-004.bin",
+        "perfdata/dwarf-zstd.data",
+        "perfdata/fp-pipe.data",
+        "sframe/v3flex",
+    ] {
+        let whole = std::fs::read(corpus(file)).unwrap();
+        let path = folder.path().join("damaged");
+        let try_it = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            if let Err(error) = inspect(&path, None, &OpenOptions::default()) {
+                assert!(!error.to_string().is_empty());
+            }
+            let _ = inspect(&path, Some("_start"), &OpenOptions::default());
+        };
+        let step = (whole.len() / 40).max(1);
+        for cut in (0..whole.len()).step_by(step) {
+            try_it(&whole[..cut]);
+        }
+        for at in (0..whole.len()).step_by((whole.len() / 64).max(1)) {
+            for flip in [0x01, 0xff] {
+                let mut bytes = whole.clone();
+                bytes[at] ^= flip;
+                try_it(&bytes);
+            }
+        }
+    }
+}
+
+#[test]
+fn dumps_say_what_they_hold() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/vmcore");
+    let text = |name| inspect(&folder.join(name), None, &OpenOptions::default()).unwrap();
+    let (cr3, info) = (text("cr3"), text("info"));
+    assert!(cr3.starts_with("a kernel's dump\n"), "{cr3}");
+    assert!(cr3.contains("told by the processors"), "{cr3}");
+    assert!(info.contains("found with the image"), "{info}");
+    assert!(info.contains("6.1.0-tiny"), "{info}");
+    assert!(info.contains("\n  moved by      0x600000\n"), "{info}");
+    for text in [cr3, info] {
+        assert!(text.contains("\n    200000-200400   1024\n"), "{text}");
+        let processor = "\n          0  0xffffffff81600020  0xffffc9000000bf80  0x10\n";
+        assert!(text.ends_with(processor), "{text}");
+    }
+}
+
+/// What `--rows` finds malformed the summary counts, and it reads no more rows than there are.
+#[test]
+fn summaries_count_what_rows_find() {
+    for file in ["sframe/v3flex", "sframe/t_2.46", "sframe/t_2.40"] {
+        changed_tables(&corpus(file), SectionKind::Sframe);
+    }
+    let case = corpus("cases/orc/wrong-offset-in-an-orc-table.s");
+    let built = unwind_sim_judge::cases::build_case(&case, false).expect("the case can be built");
+    changed_tables(&built.path, SectionKind::OrcUnwind);
+}
+
+fn changed_tables(file: &Path, kind: SectionKind) {
+    assert!(!is_malformed(file, kind, "as it is"));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("changed");
+    let whole = std::fs::read(file).unwrap();
+    let parts = elf::open(file).unwrap().parts;
+    let section = parts.sections.iter().find(|s| s.kind == kind).unwrap();
+    let len = section.data.len();
+    let mut places = whole.windows(len);
+    let start = places.position(|bytes| bytes == &section.data[..]).unwrap();
+    let mut malformed = 0;
+    for at in start..start + len {
+        for flip in [0x01, 0x02, 0x60, 0xff] {
+            let mut bytes = whole.clone();
+            bytes[at] ^= flip;
+            std::fs::write(&path, &bytes).unwrap();
+            let shown = format!("{}: byte {at:#x} ^ {flip:#x}", file.display());
+            malformed += usize::from(is_malformed(&path, kind, &shown));
+        }
+    }
+    assert!(malformed > 0, "{}", file.display());
+}
+
+/// Does `--rows` find something malformed in a table? The summary has to say so too.
+fn is_malformed(path: &Path, kind: SectionKind, shown: &str) -> bool {
+    let text = inspect(path, None, &OpenOptions::default()).unwrap();
+    let heading = format!("\n{}: ", kind.as_str());
+    let part = text.split(&heading).nth(1).expect("the section's part");
+    let part = part.split("\n\n").next().unwrap();
+    let line = |key| part.lines().find_map(|l| l.trim_start().strip_prefix(key));
+    if let Some((found, stated)) = line("FREs").and_then(|l| l.split_once(" of ")) {
+        let number = |text: &str| text.trim().parse::<u64>().unwrap();
+        assert!(number(found) <= number(stated), "{shown}\n{part}");
+    }
+    let Some(counted) = line("malformed") else {
+        assert!(part.contains("no known layout"), "{shown}\n{part}");
+        return false;
+    };
+    let counted: u64 = counted.trim().parse().unwrap();
+    let image = elf::open(path).unwrap().into_image();
+    let ranges = image.text().iter();
+    let faults: Vec<String> = ranges.flat_map(|r| rows::faults(path, kind, r)).collect();
+    for fault in &faults {
+        assert!(part.contains(fault), "{shown}: {fault}\n{part}");
+    }
+    assert!(faults.is_empty() || counted > 0, "{shown}\n{part}");
+    !faults.is_empty()
+}

@@ -1,0 +1,54 @@
+//! A kernel's dump: its memory and its processors. What the kernel's image tells of it, `import` and
+//! `replay` show.
+
+use super::columns::{Columns, cells, field, list};
+use super::{InspectError, map};
+use std::path::Path;
+use unwind_sim_recordings::import::vmcore_facts;
+use unwind_sim_unwind::regs::Reg;
+
+/// Problems that are listed one by one.
+const LISTED_MAX: usize = 20;
+
+/// The text for the dump at `path`.
+pub(super) fn show(path: &Path) -> Result<String, InspectError> {
+    let owner = map(path)?;
+    let bytes = (*owner).as_ref();
+    let facts = vmcore_facts(bytes).map_err(|source| InspectError::Core {
+        path: path.into(),
+        source,
+    })?;
+    let mut out = String::from("a kernel's dump\n");
+    field(&mut out, "file", format_args!("{} bytes", bytes.len()));
+    let release = facts.release.as_deref();
+    field(&mut out, "release", release.unwrap_or("not told"));
+    match facts.kaslr {
+        Some(bias) => field(&mut out, "moved by", format_args!("{bias:#x}")),
+        None => field(&mut out, "moved by", "not told; found with the image"),
+    }
+    let page_tables = match facts.has_system_registers {
+        true => "told by the processors",
+        false => "found with the image",
+    };
+    field(&mut out, "page tables", page_tables);
+    let mut memory = Columns::new(&["physical memory", "bytes"]);
+    for piece in &facts.memory {
+        let place = format!("{:x}-{:x}", piece.start, piece.end);
+        memory.row(cells![place, piece.end - piece.start]);
+    }
+    out.push('\n');
+    memory.write(&mut out);
+    let mut cpus = Columns::new(&["processor", "rip", "rsp", "cs"]);
+    for (number, regs) in facts.cpus.iter().enumerate() {
+        let hex = |reg| regs.get(reg).map_or("?".to_owned(), |v| format!("{v:#x}"));
+        cpus.row(cells![number, hex(Reg::Rip), hex(Reg::Rsp), hex(Reg::Cs)]);
+    }
+    out.push('\n');
+    cpus.write(&mut out);
+    if !facts.problems.is_empty() {
+        let problems: Vec<_> = facts.problems.iter().map(ToString::to_string).collect();
+        out.push_str("\nproblems\n");
+        list(&mut out, &problems, LISTED_MAX);
+    }
+    Ok(out)
+}

@@ -1,0 +1,542 @@
+//! The JSON Lines of `--json`: one object a line, addresses as hex strings, additive within v1.
+
+mod confirmation;
+mod handling;
+mod kernel;
+pub mod lockstep;
+mod stitching;
+mod unwinders;
+mod verification;
+
+pub use confirmation::{ConfirmationLine, ConfirmedLine, CountsLine, PassedLine, ResumedLine};
+pub use handling::{
+    HandlerOutputLine, HandlerPrintLine, HandlingLine, MapEntryLine, MapFrameLine, MapLossLine,
+    MapStackLine,
+};
+pub use kernel::{CallchainEntryLine, CallchainLine, StateLine, UserRegsLine, callchain};
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub use lockstep::{BytesLine, DifferenceLine, LockstepLine, ValueLine};
+pub use stitching::{NamedCountLine, StitchedSampleLine, StitchingLine};
+pub use unwinders::UnwinderLine;
+pub use verification::{
+    ContradictionLine, MemoryLine, SlotStoreLine, VerificationLine, VerifiedLine, verification,
+};
+
+use crate::listing::found_by;
+use crate::text::event_line;
+use schemars::JsonSchema;
+use serde::Serialize;
+use unwind_sim_judge::SCHEMA;
+use unwind_sim_judge::baseline::Origin;
+use unwind_sim_judge::check::Contradiction;
+use unwind_sim_judge::compare::{Comparison, Group, GroupKey};
+use unwind_sim_judge::diagnose::Diagnosis;
+use unwind_sim_judge::engine::Outcome;
+use unwind_sim_judge::hex::hex;
+use unwind_sim_judge::unjudged::Unjudged;
+use unwind_sim_recordings::names::Location;
+use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::cache::RowSource;
+use unwind_sim_unwind::chain::{End, Found, Frame};
+use unwind_sim_unwind::event::Event;
+use unwind_sim_unwind::image::AddressSpace;
+use unwind_sim_unwind::step::Row;
+use unwind_sim_unwind::verdict::Verdict;
+
+/// One line of output.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Line {
+    /// One walk of one sample.
+    Chain(Box<ChainLine>),
+    /// One sample as perf has it, under `replay --as perf`.
+    Callchain(Box<CallchainLine>),
+    /// One column of a comparison.
+    Column(ColumnLine),
+    /// One group of divergences.
+    Divergence(Box<DivergenceLine>),
+    /// A contradiction that `verify` found.
+    Contradiction(Box<ContradictionLine>),
+    /// The stores of one instruction into live slots, under `verify`.
+    SlotStore(SlotStoreLine),
+    /// What one unwinder came to under `verify`.
+    Verified(VerifiedLine),
+    /// What happened when a sample's thread was resumed, under `replay --confirm`.
+    Resumed(Box<ResumedLine>),
+    /// What is known of the frames of a chain, under `replay --confirm`.
+    Confirmed(Box<ConfirmedLine>),
+    /// Where the machine and the processor differ, under `lockstep`.
+    Difference(Box<DifferenceLine>),
+    /// A deferred sample, under `perf stitch --samples`.
+    StitchedSample(Box<StitchedSampleLine>),
+    /// What a handler wrote, under `perf bpf`.
+    HandlerOutput(HandlerOutputLine),
+    /// What a handler printed.
+    HandlerPrint(HandlerPrintLine),
+    /// An entry of a handler's map.
+    MapEntry(MapEntryLine),
+    /// A stack of a handler's map.
+    MapStack(MapStackLine),
+    /// An unwinder, under `unwinders`.
+    Unwinder(Box<UnwinderLine>),
+    /// The last line.
+    Summary(SummaryLine),
+    /// The last line of `verify`.
+    #[serde(rename = "summary")]
+    Verification(VerificationLine),
+    /// The last line of `replay --confirm`.
+    #[serde(rename = "summary")]
+    Confirmation(ConfirmationLine),
+    /// The last line of `lockstep`.
+    #[serde(rename = "summary")]
+    Lockstep(LockstepLine),
+    /// The last line of `perf bpf`.
+    #[serde(rename = "summary")]
+    Handling(HandlingLine),
+    /// The last line of `perf stitch`.
+    #[serde(rename = "summary")]
+    Stitching(StitchingLine),
+}
+
+/// One walk of one sample.
+#[derive(Serialize, JsonSchema)]
+pub struct ChainLine {
+    schema: &'static str,
+    /// The sample's number, from 0.
+    sample: u64,
+    pid: u32,
+    tid: u32,
+    time: u64,
+    unwinder: String,
+    /// The start variant.
+    start: &'static str,
+    verdict: VerdictLine,
+    end: EndLine,
+    frames: Vec<FrameLine>,
+    events: Vec<String>,
+    /// Of a kernel's unwinder: its states, those that were skipped too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    states: Vec<StateLine>,
+    /// Of a kernel's unwinder: it says itself that the chain is not reliable.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    unreliable: bool,
+    /// Of a kernel's unwinder: the registers by which it left the kernel, user space's if it is right.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_regs: Option<UserRegsLine>,
+    /// The registers with which user space was left, where the truth holds them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    true_user_regs: Option<UserRegsLine>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<CauseLine>,
+}
+
+/// A verdict.
+#[derive(Serialize, JsonSchema)]
+pub struct VerdictLine {
+    /// The word.
+    word: &'static str,
+    /// The short form, such as `m1@2`.
+    short: String,
+    /// The first true frame concerned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<u32>,
+    /// How many frames are missing or extra.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<u32>,
+    /// Of a chain that is not judged: why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<WhyLine>,
+    /// The chain has every true frame and no other, and its format cannot mark a root.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    end_not_claimed: bool,
+    /// How many frames are known, of the truth or of what stands for it.
+    known: u32,
+    /// How many of those the chain has.
+    found: u32,
+}
+
+/// Why a chain is not judged.
+#[derive(Serialize, JsonSchema)]
+pub struct WhyLine {
+    /// The word.
+    word: &'static str,
+    /// How the reference ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'static str>,
+    text: String,
+}
+
+/// How many chains were not judged for one reason.
+#[derive(Serialize, JsonSchema)]
+pub struct UnjudgedLine {
+    #[serde(flatten)]
+    why: WhyLine,
+    count: u64,
+}
+
+/// Why a walk ended.
+#[derive(Serialize, JsonSchema)]
+pub struct EndLine {
+    code: &'static str,
+    text: String,
+    /// The fallback's reason, if one was tried and failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fallback: Option<&'static str>,
+}
+
+/// A place in code.
+#[derive(Serialize, JsonSchema)]
+pub struct PlaceLine {
+    pc: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<String>,
+    /// From the function's begin, else the image's own address.
+    offset: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image: Option<String>,
+}
+
+/// One frame.
+#[derive(Serialize, JsonSchema)]
+pub struct FrameLine {
+    #[serde(flatten)]
+    place: PlaceLine,
+    /// Is the pc an instruction's own address, not a return address?
+    exact: bool,
+    sp: String,
+    /// The address of the word that the pc was read from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slot: Option<String>,
+    /// The table, or how else the frame was found.
+    found: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    row: Option<RowLine>,
+    /// The words read: pairs of address and value.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    words: Vec<[String; 2]>,
+}
+
+/// A row.
+#[derive(Serialize, JsonSchema)]
+pub struct RowLine {
+    rule: String,
+    table: &'static str,
+    /// Offset of the row in its section.
+    offset: String,
+    /// Offset of its unit (FDE, function descriptor) in its section.
+    unit: String,
+    /// First address (the image's own) that the row covers.
+    start: String,
+    /// First address behind it.
+    end: String,
+    /// Why the first table was not used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fallback: Option<&'static str>,
+}
+
+/// What is to blame.
+#[derive(Serialize, JsonSchema)]
+pub struct CauseLine {
+    code: &'static str,
+    /// The true frame to blame.
+    frame: usize,
+    place: PlaceLine,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    register: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    given: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truth: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    row: Option<RowLine>,
+}
+
+/// One column of a comparison.
+#[derive(Serialize, JsonSchema)]
+pub struct ColumnLine {
+    schema: &'static str,
+    column: String,
+    /// Verdict words with their counts.
+    verdicts: std::collections::BTreeMap<&'static str, u64>,
+    judged: u64,
+    /// Chains that were judged and whose frames are known to the root; no other can be right.
+    proven: u64,
+    /// The share of right chains among those, in hundredths of a percent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    right_permyriad: Option<u64>,
+    /// The mean share of the known frames that were found, in hundredths of a percent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frames_found_permyriad: Option<u64>,
+    /// Chains with every true frame and no other, by a format that cannot mark a root.
+    ends_not_claimed: u64,
+    /// Chains with a step of the fallback.
+    fell_back: u64,
+    /// Why walks ended: codes with their counts.
+    ended: std::collections::BTreeMap<&'static str, u64>,
+    /// Why chains were not judged.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unjudged: Vec<UnjudgedLine>,
+}
+
+/// One group of divergences.
+#[derive(Serialize, JsonSchema)]
+pub struct DivergenceLine {
+    schema: &'static str,
+    column: String,
+    verdict: String,
+    /// `wrong`, `loss` (a derived table cannot hold the row) or `target` (the row describes the frame
+    /// that is jumped to). Not of what is unsupported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    class: Option<&'static str>,
+    code: &'static str,
+    count: u64,
+    /// The first sample of the group.
+    sample: u64,
+    frame: usize,
+    place: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    row: Option<RowLine>,
+}
+
+/// The last line.
+#[derive(Serialize, JsonSchema)]
+pub struct SummaryLine {
+    schema: &'static str,
+    samples: u64,
+    truth_complete: u64,
+    truth_known: u64,
+    truth_unknown: u64,
+    /// The command that gives the same again.
+    command: String,
+    /// Of a comparison: the program that was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    program: Option<String>,
+    /// Of a comparison: the options that decide what it holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    options: Option<Vec<String>>,
+}
+
+fn place(space: &AddressSpace, pc: CodeAddress) -> PlaceLine {
+    let Location {
+        function,
+        offset,
+        image,
+    } = Location::of(space, pc);
+    PlaceLine {
+        pc: hex(pc.value()),
+        function,
+        offset: hex(offset),
+        image,
+    }
+}
+
+fn source_line(rule: String, source: &RowSource) -> RowLine {
+    RowLine {
+        rule,
+        table: source.table.as_str(),
+        offset: hex(source.row_offset),
+        unit: hex(source.unit_offset),
+        start: hex(source.start),
+        end: hex(source.end),
+        fallback: source.fallback.map(|r| r.code().as_str()),
+    }
+}
+
+fn row_line(row: &Row) -> RowLine {
+    source_line(row.rule.to_string(), &row.source)
+}
+
+fn frame_line(space: &AddressSpace, frame: &Frame) -> FrameLine {
+    let (row, words) = match &frame.found {
+        Found::Rule {
+            rule,
+            source,
+            words,
+        } => (
+            Some(source_line(rule.to_string(), source)),
+            words
+                .iter()
+                .map(|w| [hex(w.address), hex(w.value)])
+                .collect(),
+        ),
+        _ => (None, Vec::new()),
+    };
+    FrameLine {
+        place: place(space, frame.pc),
+        exact: frame.pc.is_instruction(),
+        sp: hex(frame.sp),
+        slot: frame.slot.map(hex),
+        found: match found_by(frame) {
+            "" => "external",
+            by => by,
+        },
+        row,
+        words,
+    }
+}
+
+fn cause_line(space: &AddressSpace, diagnosis: &Diagnosis) -> CauseLine {
+    let c: Option<&Contradiction> = diagnosis.contradiction.as_ref();
+    CauseLine {
+        code: diagnosis.code.as_str(),
+        frame: diagnosis.frame,
+        place: place(space, diagnosis.pc),
+        register: c.map(|c| c.reg.as_str()),
+        given: c.and_then(|c| c.given).map(hex),
+        truth: c.map(|c| hex(c.truth)),
+        row: c.and_then(|c| c.row.as_deref()).map(row_line),
+    }
+}
+
+fn verdict_line(outcome: &Outcome) -> VerdictLine {
+    let (verdict, ground) = (outcome.verdict, &outcome.ground);
+    VerdictLine {
+        word: verdict.as_str(),
+        short: verdict.to_string(),
+        at: verdict.at(),
+        count: verdict.count(),
+        why: outcome.unjudged.map(why_line),
+        end_not_claimed: ground.end_not_claimed,
+        known: ground.known,
+        found: ground.found,
+    }
+}
+
+fn why_line(why: Unjudged) -> WhyLine {
+    WhyLine {
+        word: why.as_str(),
+        code: why.code().map(|c| c.as_str()),
+        text: why.to_string(),
+    }
+}
+
+fn end_line(end: &End) -> EndLine {
+    EndLine {
+        code: end.reason.code().as_str(),
+        text: end.reason.to_string(),
+        fallback: end.fallback.map(|r| r.code().as_str()),
+    }
+}
+
+/// One walk of one sample.
+pub fn chain(view: &View<'_>, unwinder: &str, start: &'static str, outcome: &Outcome) -> Line {
+    Line::Chain(Box::new(ChainLine {
+        schema: SCHEMA,
+        sample: view.number,
+        pid: view.sample.pid,
+        tid: view.sample.tid,
+        time: view.sample.time,
+        unwinder: unwinder.to_owned(),
+        start,
+        verdict: verdict_line(outcome),
+        end: end_line(&outcome.chain.end),
+        frames: outcome
+            .chain
+            .frames
+            .iter()
+            .map(|f| frame_line(view.space, f))
+            .collect(),
+        events: outcome
+            .chain
+            .events
+            .iter()
+            .filter(|e| !matches!(e, Event::State(_)))
+            .map(|e| event_line(e, view.space))
+            .collect(),
+        states: kernel::states(&outcome.chain.events),
+        unreliable: outcome.chain.refused,
+        user_regs: outcome.chain.user_regs.map(kernel::user_regs),
+        true_user_regs: kernel::true_user_regs(view),
+        cause: outcome
+            .diagnosis
+            .as_ref()
+            .map(|d| cause_line(view.space, d)),
+    }))
+}
+
+fn divergence(column: &str, key: &GroupKey, group: &Group) -> Line {
+    Line::Divergence(Box::new(DivergenceLine {
+        schema: SCHEMA,
+        column: column.to_owned(),
+        verdict: group.verdict.to_string(),
+        class: (group.verdict != Verdict::Unsupported).then(|| key.class.as_str()),
+        code: key.code.as_str(),
+        count: group.count,
+        sample: group.sample,
+        frame: group.frame,
+        place: group.location.to_string(),
+        group: key.place.clone(),
+        values: group.values.clone(),
+        row: group
+            .row
+            .as_ref()
+            .map(|source| source_line(String::new(), source)),
+    }))
+}
+
+/// All lines of a comparison.
+pub fn comparison(
+    comparison: &Comparison,
+    columns: &[String],
+    origin: Origin,
+    command: &str,
+) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for (name, tally) in columns.iter().zip(&comparison.tallies) {
+        let verdicts = Verdict::WORDS
+            .iter()
+            .map(|(letter, word)| (*word, tally.count(*letter)))
+            .filter(|(_, n)| *n > 0);
+        lines.push(Line::Column(ColumnLine {
+            schema: SCHEMA,
+            column: name.clone(),
+            verdicts: verdicts.collect(),
+            judged: tally.judged(),
+            proven: tally.proven,
+            right_permyriad: tally.right_permyriad(),
+            frames_found_permyriad: tally.found_permyriad(),
+            ends_not_claimed: tally.ends_not_claimed,
+            fell_back: tally.fell_back,
+            ended: tally.ended.iter().map(|(c, &n)| (c.as_str(), n)).collect(),
+            unjudged: tally
+                .unjudged
+                .iter()
+                .map(|(&why, &count)| UnjudgedLine {
+                    why: why_line(why),
+                    count,
+                })
+                .collect(),
+        }));
+    }
+    for (column, name) in columns.iter().enumerate() {
+        let groups = comparison.column_groups(column);
+        lines.extend(
+            groups
+                .into_iter()
+                .map(|(key, group)| divergence(name, key, group)),
+        );
+    }
+    lines.push(summary(comparison, Some(origin), command));
+    lines
+}
+
+/// The last line; of a comparison, what it belongs to.
+pub fn summary(comparison: &Comparison, origin: Option<Origin>, command: &str) -> Line {
+    let (program, options) = origin.map(|o| (o.program, o.options)).unzip();
+    let [truth_complete, truth_known, truth_unknown] = comparison.truths;
+    Line::Summary(SummaryLine {
+        schema: SCHEMA,
+        samples: comparison.samples,
+        truth_complete,
+        truth_known,
+        truth_unknown,
+        command: command.to_owned(),
+        program,
+        options,
+    })
+}

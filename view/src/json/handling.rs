@@ -1,0 +1,83 @@
+//! The lines of `perf bpf`.
+#![allow(missing_docs, reason = "doc comments become the schema's descriptions")]
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What a handler wrote for user space.
+#[derive(Serialize, JsonSchema)]
+pub struct HandlerOutputLine {
+    pub schema: &'static str,
+    /// Of the sample, nanoseconds.
+    pub time: u64,
+    pub cpu: u32,
+    pub map: String,
+    /// `ring`: by a ring buffer; `perf`: as a sample of an event.
+    pub by: &'static str,
+    /// The bytes, in hexadecimal.
+    pub data: String,
+}
+
+/// What a handler printed.
+#[derive(Serialize, JsonSchema)]
+pub struct HandlerPrintLine {
+    pub schema: &'static str,
+    pub text: String,
+}
+
+/// An entry of a map at the end.
+#[derive(Serialize, JsonSchema)]
+pub struct MapEntryLine {
+    pub schema: &'static str,
+    pub map: String,
+    /// Bytes in hexadecimal.
+    pub key: String,
+    /// One, or one for each processor.
+    pub values: Vec<String>,
+}
+
+/// A stack of a map of stacks at the end.
+#[derive(Serialize, JsonSchema)]
+pub struct MapStackLine {
+    pub schema: &'static str,
+    pub map: String,
+    pub id: u32,
+    /// Innermost first.
+    pub frames: Vec<MapFrameLine>,
+}
+
+/// A frame of such a stack.
+#[derive(Serialize, JsonSchema)]
+pub struct MapFrameLine {
+    pub address: String,
+    /// Absent without symbols, and where processes have different names there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// What a map did not take, or did not keep.
+#[derive(Serialize, JsonSchema)]
+pub struct MapLossLine {
+    pub map: String,
+    /// The reason, in a word.
+    pub what: &'static str,
+    pub count: u64,
+}
+
+/// The last line of `perf bpf`.
+#[derive(Serialize, JsonSchema)]
+pub struct HandlingLine {
+    pub schema: &'static str,
+    pub program: String,
+    pub section: String,
+    pub samples: u64,
+    pub kept: u64,
+    pub dropped: u64,
+    /// Samples in which the program did what the kernel would have refused.
+    pub faults: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_fault: Option<String>,
+    pub losses: Vec<MapLossLine>,
+    /// The command that gives the same again.
+    pub command: String,
+}

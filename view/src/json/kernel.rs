@@ -1,0 +1,252 @@
+//! `struct unwind_state` and callchains as JSON.
+
+use super::Line;
+use schemars::JsonSchema;
+use serde::Serialize;
+use unwind_sim_judge::SCHEMA;
+use unwind_sim_judge::hex::hex;
+use unwind_sim_judge::kernel::PerfChain;
+use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::event::Event;
+use unwind_sim_unwind::kernel::{
+    CallchainEntry, RegsPtr, StackInfo, State, UserFound, UserOutcome, UserRegs,
+};
+
+/// A state of one of a kernel's unwinders, with the names of its fields.
+#[derive(Serialize, JsonSchema)]
+pub struct StateLine {
+    /// It was passed on the way to the mark.
+    skipped: bool,
+    /// `stack_info`
+    stack: StackLine,
+    stack_mask: u64,
+    graph_idx: u32,
+    error: bool,
+    #[serde(flatten)]
+    fields: Fields,
+}
+
+/// A stack.
+#[derive(Serialize, JsonSchema)]
+struct StackLine {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    begin: String,
+    end: String,
+    next_sp: String,
+}
+
+/// What the unwinders do not have in common.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+enum Fields {
+    /// ORC's.
+    Orc {
+        signal: bool,
+        full_regs: bool,
+        sp: String,
+        bp: String,
+        ip: String,
+        regs: Option<String>,
+        prev_regs: Option<String>,
+    },
+    /// The frame pointer's.
+    Fp {
+        got_irq: bool,
+        bp: String,
+        orig_sp: String,
+        ip: String,
+        next_bp: String,
+        regs: Option<String>,
+    },
+    /// The guess's.
+    Guess { sp: String },
+}
+
+/// Registers with which user space was left.
+#[derive(Serialize, JsonSchema)]
+pub struct UserRegsLine {
+    /// Addresses at which the kernel keeps them (`struct pt_regs`); of a walk, where it took them.
+    at: Vec<String>,
+    ip: String,
+    sp: String,
+}
+
+/// Those at which a walk ended.
+pub(super) fn user_regs(found: UserRegs) -> UserRegsLine {
+    UserRegsLine {
+        at: vec![hex(found.at)],
+        ip: hex(found.ip),
+        sp: hex(found.sp),
+    }
+}
+
+/// The true ones of a sample.
+pub(super) fn true_user_regs(view: &View<'_>) -> Option<UserRegsLine> {
+    let kernel = view.sample.kernel.as_ref()?;
+    let boundary = kernel.boundary.as_ref()?;
+    Some(UserRegsLine {
+        at: boundary.places(&kernel.task).map(hex).collect(),
+        ip: hex(boundary.ip),
+        sp: hex(boundary.sp),
+    })
+}
+
+/// `START` stands for the registers that the walk was started with.
+fn pointer(regs: RegsPtr) -> Option<String> {
+    match regs {
+        RegsPtr::None => None,
+        RegsPtr::Start => Some("START".to_owned()),
+        RegsPtr::At(address) => Some(hex(address)),
+    }
+}
+
+fn stack_line(stack: &StackInfo) -> StackLine {
+    StackLine {
+        kind: stack.kind.as_str(),
+        begin: hex(stack.begin),
+        end: hex(stack.end),
+        next_sp: hex(stack.next_sp),
+    }
+}
+
+fn state_line(state: &State, skipped: bool) -> StateLine {
+    let (stack, stack_mask) = state.stack();
+    let (graph_idx, fields) = match *state {
+        State::Orc(s) => (
+            s.cursors.graph_idx,
+            Fields::Orc {
+                signal: s.signal,
+                full_regs: s.full_regs,
+                sp: hex(s.sp),
+                bp: hex(s.bp),
+                ip: hex(s.ip),
+                regs: pointer(s.regs),
+                prev_regs: pointer(s.prev_regs),
+            },
+        ),
+        State::Fp(s) => (
+            s.cursors.graph_idx,
+            Fields::Fp {
+                got_irq: s.got_irq,
+                bp: hex(s.bp),
+                orig_sp: hex(s.orig_sp),
+                ip: hex(s.ip),
+                next_bp: hex(s.next_bp),
+                regs: pointer(s.regs),
+            },
+        ),
+        State::Guess(s) => (0, Fields::Guess { sp: hex(s.sp) }),
+    };
+    StateLine {
+        skipped,
+        stack: stack_line(stack),
+        stack_mask,
+        graph_idx,
+        error: state.is_error(),
+        fields,
+    }
+}
+
+/// The states among the events of a walk.
+pub(super) fn states(events: &[Event]) -> Vec<StateLine> {
+    let next = events.iter().skip(1).map(Some).chain([None]);
+    let pairs = events.iter().zip(next);
+    let states = pairs.filter_map(|(event, next)| match event {
+        Event::State(state) => Some(state_line(
+            state,
+            matches!(next, Some(Event::Skipped { .. })),
+        )),
+        _ => None,
+    });
+    states.collect()
+}
+
+/// A callchain as it is in a sample of perf.
+#[derive(Serialize, JsonSchema)]
+pub struct CallchainLine {
+    schema: &'static str,
+    /// The sample's number, from 0.
+    sample: u64,
+    pid: u32,
+    tid: u32,
+    time: u64,
+    /// Of the kernel part.
+    unwinder: String,
+    /// The start variant.
+    start: &'static str,
+    entries: Vec<CallchainEntryLine>,
+    /// Why the kernel part ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kernel_end: Option<super::EndLine>,
+    /// Why the user part ended, or why there is none.
+    user_end: String,
+    /// Of a user part that was walked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_code: Option<&'static str>,
+    /// The first word that is not what perf recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    differs_at: Option<usize>,
+}
+
+/// One word of a callchain.
+#[derive(Serialize, JsonSchema)]
+pub struct CallchainEntryLine {
+    value: String,
+    /// Of a marker: its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<&'static str>,
+    /// Of an address of user space: where it was read, if not from registers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offset: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image: Option<String>,
+}
+
+/// One sample as perf has it.
+pub fn callchain(view: &View<'_>, unwinder: &str, start: &'static str, chain: &PerfChain) -> Line {
+    let entry = |entry: &CallchainEntry| {
+        let place = chain.place(view, entry);
+        let context = match entry {
+            CallchainEntry::Context(context) => Some(context.as_str()),
+            CallchainEntry::Kernel(..) | CallchainEntry::User(_) => None,
+        };
+        let read_at = match entry {
+            CallchainEntry::User(frame) => match frame.found {
+                UserFound::Regs => None,
+                UserFound::Entry { slot: at } | UserFound::FramePointer { fp: at } => Some(at),
+            },
+            CallchainEntry::Context(_) | CallchainEntry::Kernel(..) => None,
+        };
+        CallchainEntryLine {
+            value: hex(entry.value()),
+            context,
+            read_at: read_at.map(hex),
+            function: place.as_ref().and_then(|p| p.function.clone()),
+            offset: place.as_ref().map(|p| hex(p.offset)),
+            image: place.and_then(|p| p.image),
+        }
+    };
+    let user = chain.callchain.user;
+    Line::Callchain(Box::new(CallchainLine {
+        schema: SCHEMA,
+        sample: view.number,
+        pid: view.sample.pid,
+        tid: view.sample.tid,
+        time: view.sample.time,
+        unwinder: unwinder.to_owned(),
+        start,
+        entries: chain.callchain.entries.iter().map(entry).collect(),
+        kernel_end: chain.kernel.as_ref().map(|o| super::end_line(&o.chain.end)),
+        user_end: user.to_string(),
+        user_code: match user {
+            UserOutcome::Walked(end) => Some(end.reason().code().as_str()),
+            _ => None,
+        },
+        differs_at: chain.difference(view).flatten(),
+    }))
+}

@@ -1,0 +1,252 @@
+//! The lines of `verify`.
+
+use super::{Line, RowLine, row_line};
+use schemars::JsonSchema;
+use serde::Serialize;
+use unwind_sim_judge::SCHEMA;
+use unwind_sim_judge::baseline::Origin;
+use unwind_sim_judge::hex::hex;
+use unwind_sim_judge::verify;
+
+/// A contradiction that `verify` found.
+#[derive(Serialize, JsonSchema)]
+pub struct ContradictionLine {
+    schema: &'static str,
+    unwinder: String,
+    /// `instruction`, `call (ra-1)`, `call (ra)` or `walk`.
+    check: &'static str,
+    address: String,
+    /// Function and offset.
+    place: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image: Option<String>,
+    /// The build id of that image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    build_id: Option<String>,
+    /// `wrong`, `loss` (a derived table cannot hold the row) or `target` (the row describes the frame
+    /// that is jumped to).
+    class: &'static str,
+    code: &'static str,
+    /// The register concerned: rsp for the CFA, rip for the return address.
+    register: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    given: Option<String>,
+    truth: String,
+    count: u64,
+    /// The number of the instruction at which it was met first, from 0.
+    first: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    row: Option<RowLine>,
+}
+
+/// The stores of one instruction into slots of one kind that a frame goes back by.
+#[derive(Serialize, JsonSchema)]
+pub struct SlotStoreLine {
+    schema: &'static str,
+    /// The instruction.
+    address: String,
+    /// Function and offset.
+    place: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image: Option<String>,
+    /// The system call, if the kernel stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call: Option<&'static str>,
+    /// What the slot holds: rip for a return address.
+    register: &'static str,
+    /// How often it changed what was there.
+    count: u64,
+    /// How often it stored what was there already.
+    same: u64,
+    /// How often execution returned by what was stored.
+    taken: u64,
+    /// How often what was there was put back before that.
+    restored: u64,
+    /// The first that changed something, if there is one: the number of the instruction, from 0.
+    first: u64,
+    /// Where its slot was.
+    slot: String,
+    /// The function whose frame the slot is in, and offset.
+    owner: String,
+    old: String,
+    new: String,
+}
+
+/// What one unwinder came to under `verify`.
+#[derive(Serialize, JsonSchema)]
+pub struct VerifiedLine {
+    schema: &'static str,
+    unwinder: String,
+    /// Instructions at which its row was checked.
+    checked: u64,
+    /// Instructions at which something was wrong, of any class.
+    wrong: u64,
+    /// Those at which only a loss of a derived table was.
+    lost: u64,
+    /// Those whose row describes the frame that is jumped to.
+    target: u64,
+    /// Distinct rows met.
+    rows: u64,
+    calls: u64,
+    /// Calls at which the row found by the return address - 1 was wrong.
+    calls_wrong: u64,
+    /// The same, found by the return address.
+    calls_wrong_at_return: u64,
+    walks: u64,
+    walks_wrong: u64,
+}
+
+/// The last line of `verify`.
+#[derive(Serialize, JsonSchema)]
+pub struct VerificationLine {
+    schema: &'static str,
+    /// How the program ended.
+    end: String,
+    instructions: u64,
+    addresses: u64,
+    truth_unknown: u64,
+    self_check_failures: u64,
+    contradictions: usize,
+    /// Walks that disagree with the check of single frames: our own bugs.
+    disagreements: usize,
+    /// Stores that changed a live slot.
+    slot_stores: u64,
+    /// Stores into live slots of what was there already.
+    slot_stores_same: u64,
+    /// Heap bytes that it took.
+    memory: MemoryLine,
+    /// The command that gives the same again.
+    command: String,
+    /// The program's file, without its folder.
+    program: String,
+    /// The options that decide what is found.
+    options: Vec<String>,
+}
+
+/// What `verify` kept for the instructions that it saw, heap bytes.
+#[derive(Serialize, JsonSchema)]
+pub struct MemoryLine {
+    /// Decoded code of the machine.
+    decoded: usize,
+    /// What is known of each decoded instruction.
+    known: usize,
+    /// The distinct claims.
+    claims: usize,
+    /// Outcomes that were wrong, and what was found.
+    findings: usize,
+    /// The addresses and rows that were met.
+    met: usize,
+    /// Compiled rows of all unwinders.
+    rows: usize,
+}
+
+impl MemoryLine {
+    fn of(memory: &verify::MemoryUse) -> MemoryLine {
+        let verify::MemoryUse {
+            decoded,
+            known,
+            claims,
+            findings,
+            met,
+            rows,
+        } = *memory;
+        MemoryLine {
+            decoded,
+            known,
+            claims,
+            findings,
+            met,
+            rows,
+        }
+    }
+}
+
+/// All lines of a verification.
+pub fn verification(
+    names: &[String],
+    run: &verify::Run,
+    origin: Origin,
+    command: &str,
+) -> Vec<Line> {
+    let results = &run.results;
+    let mut lines = Vec::new();
+    for (unwinder, tally) in names.iter().zip(&results.tallies) {
+        lines.push(Line::Verified(VerifiedLine {
+            schema: SCHEMA,
+            unwinder: unwinder.clone(),
+            checked: tally.checked,
+            wrong: tally.wrong,
+            lost: tally.lost,
+            target: tally.target,
+            rows: tally.rows,
+            calls: tally.calls,
+            calls_wrong: tally.calls_wrong,
+            calls_wrong_at_return: tally.calls_wrong_at_return,
+            walks: tally.walks,
+            walks_wrong: tally.walks_wrong,
+        }));
+    }
+    for finding in &results.findings {
+        let place = verify::groups::location(finding, &results.places);
+        let contradiction = &finding.contradiction;
+        lines.push(Line::Contradiction(Box::new(ContradictionLine {
+            schema: SCHEMA,
+            unwinder: names[finding.unwinder].clone(),
+            check: finding.check.as_str(),
+            address: hex(finding.address),
+            place: place.to_string(),
+            image: place.image,
+            build_id: results.places.build_id(finding.place),
+            class: contradiction.class().as_str(),
+            code: finding.code.as_str(),
+            register: finding.reg.as_str(),
+            given: contradiction.given.map(hex),
+            truth: hex(contradiction.truth),
+            count: finding.count,
+            first: finding.first,
+            row: contradiction.row.as_deref().map(row_line),
+        })));
+    }
+    for store in &results.stores.all {
+        let place = results
+            .places
+            .location(store.writer.place, store.writer.address);
+        lines.push(Line::SlotStore(SlotStoreLine {
+            schema: SCHEMA,
+            address: hex(store.writer.address),
+            place: place.to_string(),
+            image: place.image,
+            call: store.writer.call,
+            register: store.slot.reg().as_str(),
+            count: store.count,
+            same: store.same,
+            taken: store.taken,
+            restored: store.restored,
+            first: store.first,
+            slot: hex(store.address),
+            owner: results
+                .places
+                .location(store.owner_place, store.owner)
+                .to_string(),
+            old: hex(store.old),
+            new: hex(store.new),
+        }));
+    }
+    lines.push(Line::Verification(VerificationLine {
+        schema: SCHEMA,
+        end: run.end.to_string(),
+        instructions: results.instructions,
+        addresses: results.addresses,
+        truth_unknown: results.truth.unknown,
+        self_check_failures: results.truth.failures(),
+        contradictions: results.findings.len(),
+        disagreements: results.disagreements.len(),
+        slot_stores: results.stores.count(),
+        slot_stores_same: results.stores.same(),
+        memory: MemoryLine::of(&results.memory),
+        command: command.to_owned(),
+        program: origin.program,
+        options: origin.options,
+    }));
+    lines
+}

@@ -1,0 +1,16 @@
+//! Results as text, JSON and profiles.
+//!
+//! [`text`] and [`listing`] are for people, [`explain`] tells why a chain is wrong, [`json`] is JSON Lines
+//! with a schema, [`profile`] writes profiles, [`inspect`] shows files.
+#![forbid(unsafe_code)]
+
+pub mod confirmation;
+pub mod demo;
+pub mod explain;
+pub mod inspect;
+pub mod json;
+pub mod listing;
+pub mod pages;
+pub mod profile;
+pub mod text;
+pub mod verification;

@@ -1,0 +1,171 @@
+//! The frames that a walk found, line by line, beside the true ones.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+use unwind_sim_judge::engine::Outcome;
+use unwind_sim_recordings::names::Location;
+use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::chain::{Found, Frame};
+use unwind_sim_unwind::truth::TrueKind;
+use unwind_sim_unwind::verdict::align_chain;
+
+/// Widest left side of a wrong frame's line, characters, for which the right sides are aligned.
+const LEFT_MAX: usize = 80;
+
+/// What one line of a listing shows. Numbers count from the innermost frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Row {
+    /// A true frame that was found.
+    Same { found: usize, truth: usize },
+    /// A frame in the place of another, the true one.
+    Wrong { found: usize, truth: usize },
+    /// A frame that is not true.
+    Extra { found: usize },
+    /// A true frame that was not found.
+    Absent { truth: usize },
+    /// A frame where the truth is not known.
+    Unjudged { found: usize },
+}
+
+impl Row {
+    /// The number of the frame found.
+    pub(crate) fn found(self) -> Option<usize> {
+        match self {
+            Row::Same { found, .. }
+            | Row::Wrong { found, .. }
+            | Row::Extra { found }
+            | Row::Unjudged { found } => Some(found),
+            Row::Absent { .. } => None,
+        }
+    }
+}
+
+/// The rows of a walk. Between two frames that lie in the same slots as true ones, frames found and
+/// true frames are paired in order.
+pub(crate) fn rows(view: &View<'_>, outcome: &Outcome) -> Vec<Row> {
+    let (chain, truth) = (&outcome.chain, &view.sample.truth);
+    let len = chain.frames.len();
+    if !outcome.verdict.is_judged() {
+        return (0..len).map(|found| Row::Unjudged { found }).collect();
+    }
+    let hits = align_chain(chain, truth, outcome.from);
+    let mut rows = Vec::new();
+    let (mut found, mut next) = (0, outcome.from);
+    for (i, hit) in hits.iter().enumerate() {
+        let Some(t) = *hit else { continue };
+        between(&mut rows, found..i, next..t, true);
+        let same = truth.frames()[t].pc == chain.frames[i].pc.value();
+        rows.push(match same {
+            true => Row::Same { found: i, truth: t },
+            false => Row::Wrong { found: i, truth: t },
+        });
+        (found, next) = (i + 1, t + 1);
+    }
+    let rest = next..truth.frames().len();
+    between(&mut rows, found..len, rest, truth.is_complete());
+    rows
+}
+
+/// Frames found and true frames between two that are aligned; `complete` says that there are no
+/// more true ones than these.
+fn between(rows: &mut Vec<Row>, found: Range<usize>, truth: Range<usize>, complete: bool) {
+    let pairs = found.len().min(truth.len());
+    rows.extend(
+        found
+            .clone()
+            .zip(truth.clone())
+            .map(|(found, truth)| Row::Wrong { found, truth }),
+    );
+    rows.extend(found.skip(pairs).map(|found| match complete {
+        true => Row::Extra { found },
+        false => Row::Unjudged { found },
+    }));
+    rows.extend(truth.skip(pairs).map(|truth| Row::Absent { truth }));
+}
+
+/// The pc of a true frame and where that is.
+pub(crate) fn true_place(view: &View<'_>, truth: usize) -> (u64, Location) {
+    let frame = view.sample.truth.frames()[truth];
+    let pc = match frame.kind {
+        TrueKind::Call => CodeAddress::Return(frame.pc),
+        TrueKind::Top | TrueKind::Interrupted | TrueKind::Trapped => {
+            CodeAddress::Instruction(frame.pc)
+        }
+    };
+    (frame.pc, Location::of(view.space, pc))
+}
+
+/// `w 2 7ffff7fcb12a main+0x4a (prog)  [eh_frame]`, in columns.
+pub(crate) fn frame_line(mark: char, index: usize, pc: u64, place: &Location, by: &str) -> String {
+    let mut out = format!("  {mark} {index:>3} {pc:>16x}  {place}{}", image(place));
+    if !by.is_empty() {
+        // Writing to a string cannot fail.
+        let _ = write!(out, "  [{by}]");
+    }
+    out
+}
+
+/// The image's name, where the place is a function's.
+fn image(place: &Location) -> String {
+    match (&place.function, &place.image) {
+        (Some(_), Some(image)) => format!(" ({image})"),
+        _ => String::new(),
+    }
+}
+
+/// The lines of a walk's frames.
+pub(crate) fn listing(view: &View<'_>, outcome: &Outcome) -> String {
+    let left = |mark: char, i: usize| {
+        let frame = &outcome.chain.frames[i];
+        let place = Location::of(view.space, frame.pc);
+        frame_line(mark, i, frame.pc.value(), &place, found_by(frame))
+    };
+    let rows = rows(view, outcome);
+    let lines: Vec<String> = rows
+        .iter()
+        .map(|row| match *row {
+            Row::Same { found, .. } | Row::Unjudged { found } => left(' ', found),
+            Row::Wrong { found, .. } => left('w', found),
+            Row::Extra { found } => left('+', found),
+            Row::Absent { truth } => {
+                let (pc, place) = true_place(view, truth);
+                frame_line('-', truth, pc, &place, "true, absent")
+            }
+        })
+        .collect();
+    let is_wrong = |row: &Row| matches!(row, Row::Wrong { .. });
+    let wrong = rows.iter().zip(&lines).filter(|(row, _)| is_wrong(row));
+    let widths = wrong.map(|(_, line)| line.chars().count());
+    let width = widths.max().unwrap_or(0).min(LEFT_MAX);
+    let mut out = String::new();
+    for (row, line) in rows.iter().zip(&lines) {
+        match *row {
+            Row::Wrong { truth, .. } => {
+                let (pc, place) = true_place(view, truth);
+                let image = image(&place);
+                let _ = writeln!(out, "{line:width$}  | true {truth}: {pc:x}  {place}{image}");
+            }
+            _ => {
+                out.push_str(line);
+                out.push('\n');
+            }
+        }
+    }
+    out
+}
+
+/// How a frame was found, in a word or two: the table, or `start`, `guess`.
+pub fn found_by(frame: &Frame) -> &'static str {
+    match &frame.found {
+        Found::Start => "start",
+        Found::SampledIp => "sampled ip",
+        Found::Rule { source, .. } => source.table.as_str(),
+        Found::Guess => "guess",
+        Found::Branch {
+            stitched: false, ..
+        } => "branch record",
+        Found::Branch { stitched: true, .. } => "stitched",
+        Found::External => "",
+    }
+}

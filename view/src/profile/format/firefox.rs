@@ -1,0 +1,250 @@
+//! The Firefox Profiler's processed profile: every sample with its stack and time, gzipped JSON.
+//!
+//! Functions are named here, so that the file shows without the images at hand; addresses and
+//! build ids are in it as well. A thread of several unwinders, or events, is one thread for each.
+
+use crate::profile::gathered::{Place, Profile, Sample};
+use crate::profile::table::{Image, Table};
+use crate::profile::tree::ROOT;
+use flate2::{Compression, write::GzEncoder};
+use fxprof_processed_profile as fxprof;
+use fxprof_processed_profile::debugid::DebugId;
+use fxprof_processed_profile::{
+    CategoryHandle, CpuDelta, Frame, FrameFlags, FrameHandle, FrameInfo, LibraryHandle,
+    LibraryInfo, ProcessHandle, ReferenceTimestamp, SamplingInterval, StackHandle, Symbol,
+    SymbolTable, ThreadHandle, Timestamp,
+};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+use unwind_sim_recordings::names::file_name;
+
+/// The compression level: above it files are little smaller, and take much longer.
+const LEVEL: u32 = 1;
+
+/// Writes a profile of times of a recording of this name.
+pub(super) fn write(profile: &Profile, product: &str, out: &mut dyn Write) -> io::Result<()> {
+    let made = Writer::new(profile, product).write();
+    let gzip = GzEncoder::new(out, Compression::new(LEVEL));
+    let mut json = io::BufWriter::with_capacity(1 << 16, gzip);
+    serde_json::to_writer(&mut json, &made)?;
+    json.into_inner()?.finish()?;
+    Ok(())
+}
+
+/// Makes the profile.
+struct Writer<'a> {
+    from: &'a Profile,
+    profile: fxprof::Profile,
+    start: u64,
+    interval: u64,
+    libraries: Vec<LibraryHandle>,
+    /// By node; a node is of one thread.
+    stacks: Vec<Option<StackHandle>>,
+    /// Of the thread of that number.
+    frames: Vec<(u32, Option<FrameHandle>)>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(from: &'a Profile, product: &str) -> Writer<'a> {
+        let (table, samples) = (&from.table, &from.samples);
+        let times = || samples.iter().map(|sample| sample.time);
+        let start = times().min().unwrap_or(0);
+        let length = times().max().unwrap_or(0) - start;
+        // The recorder's own setting is not known for every kind of recording.
+        let interval = (length / samples.len().max(1) as u64).max(1000);
+        let epoch = ReferenceTimestamp::from_millis_since_unix_epoch(0.0);
+        let mut profile =
+            fxprof::Profile::new(product, epoch, SamplingInterval::from_nanos(interval));
+        profile.set_symbolicated(true);
+        profile.set_os_name("Linux");
+        let symbols = symbols(table);
+        let images = table.images().iter().zip(&symbols);
+        let libraries = images
+            .map(|(image, symbols)| profile.add_lib(library(image, symbols)))
+            .collect();
+        Writer {
+            from,
+            profile,
+            start,
+            interval,
+            libraries,
+            stacks: vec![None; from.tree.nodes().len()],
+            frames: vec![(u32::MAX, None); table.frames().len()],
+        }
+    }
+
+    fn write(mut self) -> fxprof::Profile {
+        let from = self.from;
+        // Threads in the order of process and number, each one's samples as they came.
+        let order = from.ordered_threads();
+        let mut rank = vec![0u32; order.len()];
+        for (place, &thread) in order.iter().enumerate() {
+            rank[thread as usize] = place as u32;
+        }
+        let shown = from.shown();
+        let several = from.used_series().len() > 1;
+        let mut samples = from.samples.clone();
+        samples.sort_by_key(|sample| rank[sample.thread as usize]);
+        let mut last: Option<(u32, ProcessHandle)> = None;
+        for run in samples.chunk_by(|a, b| a.thread == b.thread) {
+            let number = run[0].thread;
+            let thread = &from.threads[number as usize];
+            let (pid, tid, name) = (thread.pid, thread.tid, &shown[number as usize]);
+            let first = Timestamp::from_nanos_since_reference(run[0].time - self.start);
+            let process = match last {
+                Some((known, handle)) if known == pid => handle,
+                _ => self.profile.add_process(&thread.name, pid, first),
+            };
+            last = Some((pid, process));
+            // The main thread would be shown by its process's name.
+            let is_main = pid == tid && !several;
+            let thread = self.profile.add_thread(process, tid, first, is_main);
+            self.profile.set_thread_name(thread, name);
+            self.thread(thread, number, run);
+        }
+        self.profile
+    }
+
+    fn thread(&mut self, handle: ThreadHandle, number: u32, samples: &[Sample]) {
+        let mut last = None;
+        for sample in samples {
+            let stack = self.stack(handle, number, sample.node);
+            let time = Timestamp::from_nanos_since_reference(sample.time - self.start);
+            // A sample stands for no more than an interval of the processor's time.
+            let since = sample
+                .time
+                .saturating_sub(last.replace(sample.time).unwrap_or(0));
+            let busy = CpuDelta::from_nanos(since.min(self.interval));
+            self.profile.add_sample(handle, time, stack, busy, 1);
+        }
+    }
+
+    /// The stack that ends in `node`; `None` if that is the thread's own.
+    fn stack(&mut self, handle: ThreadHandle, number: u32, node: u32) -> Option<StackHandle> {
+        // Upwards to what is known, and back down.
+        let nodes = self.from.tree.nodes();
+        let mut new = Vec::new();
+        let (mut at, mut found) = (node, None);
+        while at != ROOT {
+            let Place::Frame(frame) = Place::of(nodes[at as usize].frame) else {
+                break;
+            };
+            found = self.stacks[at as usize];
+            if found.is_some() {
+                break;
+            }
+            new.push((at, frame));
+            at = nodes[at as usize].parent;
+        }
+        for (at, frame) in new.into_iter().rev() {
+            let frame = self.frame(handle, number, frame);
+            let stack = self.profile.intern_stack(handle, found, frame);
+            self.stacks[at as usize] = Some(stack);
+            found = Some(stack);
+        }
+        found
+    }
+
+    fn frame(&mut self, handle: ThreadHandle, number: u32, frame: u32) -> FrameHandle {
+        if let (of, Some(known)) = self.frames[frame as usize]
+            && of == number
+        {
+            return known;
+        }
+        let found = self.from.table.frames()[frame as usize];
+        let place = found.image.zip(u32::try_from(found.address).ok());
+        let place = match place {
+            Some((image, address)) => Frame::RelativeAddressFromAdjustedReturnAddress(
+                self.libraries[image as usize],
+                address,
+            ),
+            None => {
+                let name = self.from.table.name(found.name);
+                Frame::Label(self.profile.intern_string(name))
+            }
+        };
+        let made = self.profile.intern_frame(
+            handle,
+            FrameInfo {
+                frame: place,
+                category_pair: CategoryHandle::OTHER.into(),
+                flags: FrameFlags::empty(),
+            },
+        );
+        self.frames[frame as usize] = (number, Some(made));
+        made
+    }
+}
+
+/// For each image, by address, the sizes and names of its functions that are in the profile.
+fn symbols(table: &Table) -> Vec<BTreeMap<u32, (u64, &str)>> {
+    let mut symbols = vec![BTreeMap::new(); table.images().len()];
+    let places: Vec<(usize, u32, u64, u64, &str)> = table
+        .frames()
+        .iter()
+        .filter_map(|frame| {
+            let (begin, size) = frame.function?;
+            let address = u32::try_from(frame.address).ok()?;
+            Some((
+                frame.image? as usize,
+                address,
+                begin,
+                size,
+                table.name(frame.name),
+            ))
+        })
+        .collect();
+    for &(image, _, begin, size, name) in &places {
+        if let Ok(begin) = u32::try_from(begin) {
+            symbols[image].insert(begin, (size, name));
+        }
+    }
+    // Where functions overlap, or several begin at one address, the one before an address need not
+    // be its own: then the address itself gets the name.
+    loop {
+        let mut all_found = true;
+        for &(image, address, _, _, name) in &places {
+            let before = symbols[image].range(..=address).next_back();
+            let is_found = before.is_some_and(|(&begin, &(size, found))| {
+                let is_own = found == name && (size == 0 || u64::from(address - begin) < size);
+                // Two files of one name may have two names for it.
+                is_own || (begin == address && size == 1)
+            });
+            if !is_found {
+                all_found = false;
+                symbols[image].insert(address, (1, name));
+            }
+        }
+        if all_found {
+            return symbols;
+        }
+    }
+}
+
+/// An image, with those of its functions that are in the profile.
+fn library(image: &Image, symbols: &BTreeMap<u32, (u64, &str)>) -> LibraryInfo {
+    let symbol = |(&address, &(size, name)): (&u32, &(u64, &str))| Symbol {
+        address,
+        size: u32::try_from(size).ok().filter(|&size| size != 0),
+        name: name.to_owned(),
+    };
+    let name = file_name(&image.path).to_owned();
+    let path = image.path.clone();
+    let id = &image.build_id;
+    let mut guid = [0; 16];
+    let len = id.len().min(guid.len());
+    guid[..len].copy_from_slice(&id[..len]);
+    LibraryInfo {
+        debug_name: name.clone(),
+        debug_path: path.clone(),
+        debug_id: DebugId::from_guid_age(&guid, 0).unwrap_or_default(),
+        code_id: (!id.is_empty()).then(|| id.iter().map(|byte| format!("{byte:02x}")).collect()),
+        arch: None,
+        symbol_table: Some(Arc::new(SymbolTable::new(
+            symbols.iter().map(symbol).collect(),
+        ))),
+        name,
+        path,
+    }
+}

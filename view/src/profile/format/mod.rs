@@ -1,0 +1,51 @@
+//! The formats that profiles are written in.
+
+mod firefox;
+mod folded;
+mod pprof;
+mod protobuf;
+mod speedscope;
+pub(super) mod text;
+
+use super::gathered::{Kind, Profile};
+use std::io::{self, Write};
+
+/// A format.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// A block for each sample, as `perf script` prints it.
+    PerfScript,
+    /// A line for each distinct stack, with its count.
+    Folded,
+    /// speedscope's JSON.
+    Speedscope,
+    /// The Firefox Profiler's processed profile, gzipped.
+    Firefox,
+    /// pprof's protocol buffer, gzipped.
+    Pprof,
+}
+
+impl Format {
+    /// What has to be kept for it; `None` if it is written sample by sample.
+    pub fn kind(self) -> Option<Kind> {
+        match self {
+            Format::PerfScript => None,
+            Format::Folded => Some(Kind::Names),
+            Format::Pprof => Some(Kind::Addresses),
+            Format::Speedscope | Format::Firefox => Some(Kind::Times),
+        }
+    }
+
+    /// Writes the profile of a recording of this name; it has to be of this format's kind.
+    pub fn write(self, profile: &Profile, name: &str, out: &mut dyn Write) -> io::Result<()> {
+        let mut out = io::BufWriter::with_capacity(1 << 16, out);
+        match self {
+            Format::PerfScript => {}
+            Format::Folded => folded::write(profile, &mut out)?,
+            Format::Speedscope => speedscope::write(profile, name, &mut out)?,
+            Format::Firefox => firefox::write(profile, name, &mut out)?,
+            Format::Pprof => pprof::write(profile, &mut out)?,
+        }
+        out.flush()
+    }
+}

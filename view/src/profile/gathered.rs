@@ -1,0 +1,315 @@
+//! A profile: who ran, in which stacks, how often or when.
+//!
+//! It is filled by whoever has stacks, and written in one of the formats. Distinct stacks are kept
+//! once; only a profile of times lists every sample, in 16 bytes.
+
+use super::table::{Detail, Table};
+use super::tree::{ROOT, Tree};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Marks a node of the tree that is a thread and no frame: the other bits are its number.
+const THREAD: u32 = 1 << 31;
+
+/// What is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// How often each stack of names was met, under the thread's name.
+    Names,
+    /// How often each stack of addresses was met, for each thread.
+    Addresses,
+    /// Every sample with its time, for each thread.
+    Times,
+}
+
+/// Who is told apart: what does not matter is 0 or empty.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Key {
+    pid: u32,
+    tid: u32,
+    series: u32,
+    name: Arc<str>,
+}
+
+/// A thread, in one series of samples.
+#[derive(Clone, Debug)]
+pub struct Thread {
+    /// Process; 0 in a profile of names.
+    pub pid: u32,
+    /// Thread; 0 in a profile of names.
+    pub tid: u32,
+    /// The number of its series.
+    pub series: u32,
+    /// Its name; in a profile of times the last one.
+    pub name: Arc<str>,
+    last_part: u64,
+}
+
+/// How often a stack was met.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Count {
+    /// Samples.
+    pub samples: u64,
+    /// Events that they stand for; 0 where nobody knows.
+    pub events: u64,
+}
+
+/// A sample.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// Nanoseconds.
+    pub time: u64,
+    /// The node of the innermost frame; that of the thread if there is none.
+    pub node: u32,
+    /// The number of its thread.
+    pub thread: u32,
+}
+
+/// What a node of the tree is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// A thread, by number.
+    Thread(u32),
+    /// A frame, by number.
+    Frame(u32),
+}
+
+impl Place {
+    /// The place that a node of the tree stands for.
+    pub fn of(word: u32) -> Place {
+        match word & THREAD {
+            0 => Place::Frame(word),
+            _ => Place::Thread(word & !THREAD),
+        }
+    }
+}
+
+/// A profile.
+#[derive(Debug)]
+pub struct Profile {
+    /// What is kept of each sample.
+    pub kind: Kind,
+    /// Its frames.
+    pub table: Table,
+    /// Threads, and below them frames; see [`Place`].
+    pub tree: Tree,
+    /// Names of what the samples are of: events or unwinders.
+    pub series: Vec<String>,
+    /// Its threads.
+    pub threads: Vec<Thread>,
+    numbers: HashMap<Key, u32>,
+    /// By node; empty in a profile of times.
+    counts: Vec<Count>,
+    /// In the order of time within a thread; only in a profile of times.
+    pub samples: Vec<Sample>,
+    /// Number of each part of the recording, and where its samples begin.
+    parts: Vec<(u64, usize)>,
+}
+
+impl Profile {
+    /// An empty profile; `series` are the names of what its numbers count.
+    pub fn new(kind: Kind, series: Vec<String>) -> Profile {
+        let detail = match kind {
+            Kind::Names => Detail::Name,
+            Kind::Addresses | Kind::Times => Detail::Address,
+        };
+        Profile {
+            kind,
+            table: Table::new(detail),
+            tree: Tree::default(),
+            series,
+            threads: Vec::new(),
+            numbers: HashMap::new(),
+            counts: Vec::new(),
+            samples: Vec::new(),
+            parts: Vec::new(),
+        }
+    }
+
+    /// What follows belongs to the part of this number.
+    pub fn part(&mut self, number: u64) {
+        self.parts.push((number, self.samples.len()));
+    }
+
+    /// The number of a thread, and the node under which its stacks are.
+    pub fn thread(&mut self, pid: u32, tid: u32, series: u32, name: &Arc<str>) -> (u32, u32) {
+        let (pid, tid) = match self.kind {
+            Kind::Names => (0, 0),
+            Kind::Addresses | Kind::Times => (pid, tid),
+        };
+        let last_part = self.parts.last().map_or(0, |part| part.0);
+        let number = self.add_thread(Thread {
+            pid,
+            tid,
+            series,
+            name: name.clone(),
+            last_part,
+        });
+        (number, self.tree.child(ROOT, THREAD | number))
+    }
+
+    fn add_thread(&mut self, thread: Thread) -> u32 {
+        let name = match self.kind {
+            Kind::Names | Kind::Addresses => thread.name.clone(),
+            Kind::Times => "".into(),
+        };
+        let key = Key {
+            pid: thread.pid,
+            tid: thread.tid,
+            series: thread.series,
+            name,
+        };
+        let next = self.threads.len() as u32;
+        let number = *self.numbers.entry(key).or_insert(next);
+        match self.threads.get_mut(number as usize) {
+            None => self.threads.push(thread),
+            Some(known) if known.last_part <= thread.last_part => *known = thread,
+            Some(_) => {}
+        }
+        number
+    }
+
+    /// A sample of a thread, whose stack ends in `node`, and the events that it stands for.
+    #[inline]
+    pub fn add(&mut self, thread: u32, node: u32, time: u64, events: u64) {
+        match self.kind {
+            Kind::Times => self.samples.push(Sample { time, node, thread }),
+            Kind::Names | Kind::Addresses => {
+                let samples = 1;
+                self.count(node, Count { samples, events });
+            }
+        }
+    }
+
+    fn count(&mut self, node: u32, more: Count) {
+        let at = node as usize;
+        if at >= self.counts.len() {
+            let len = self.tree.nodes().len().max(at + 1);
+            self.counts.resize(len, Count::default());
+        }
+        let count = &mut self.counts[at];
+        count.samples += more.samples;
+        count.events = count.events.saturating_add(more.events);
+    }
+
+    /// How often the stack that ends in `node` was met.
+    pub fn counted(&self, node: u32) -> Count {
+        self.counts.get(node as usize).copied().unwrap_or_default()
+    }
+
+    /// The numbers of the series that have threads.
+    pub fn used_series(&self) -> Vec<u32> {
+        let mut used: Vec<u32> = self.threads.iter().map(|thread| thread.series).collect();
+        used.sort_unstable();
+        used.dedup();
+        used
+    }
+
+    /// The names of the threads as they are shown: with their series if there are several.
+    pub fn shown(&self) -> Vec<String> {
+        let several = self.used_series().len() > 1;
+        let shown = |thread: &Thread| match self.series.get(thread.series as usize) {
+            Some(series) if several => format!("{} [{series}]", thread.name),
+            _ => thread.name.to_string(),
+        };
+        self.threads.iter().map(shown).collect()
+    }
+
+    /// The threads by process, number, name and series.
+    pub fn ordered_threads(&self) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..self.threads.len() as u32).collect();
+        order.sort_by_key(|&at| {
+            let thread = &self.threads[at as usize];
+            (thread.pid, thread.tid, &thread.name, thread.series)
+        });
+        order
+    }
+
+    /// The nodes in depth-first order, in the same order for the same profile.
+    pub fn ordered_nodes(&self) -> Vec<u32> {
+        let ranks = |order: Vec<u32>| {
+            let mut ranks = vec![0; order.len()];
+            for (rank, &at) in order.iter().enumerate() {
+                ranks[at as usize] = rank as u32;
+            }
+            ranks
+        };
+        let frames = ranks(self.table.ordered());
+        let threads = ranks(self.ordered_threads());
+        self.tree.ordered(|word| match Place::of(word) {
+            Place::Thread(thread) => threads[thread as usize],
+            Place::Frame(frame) => frames[frame as usize],
+        })
+    }
+
+    /// The frames of the stack that ends in `node`, innermost first.
+    pub fn stack(&self, node: u32) -> impl Iterator<Item = u32> {
+        let nodes = self.tree.nodes();
+        let up = move |&at: &u32| nodes.get(at as usize).map(|node| node.parent);
+        std::iter::successors(Some(node), up)
+            .map_while(|at| nodes.get(at as usize))
+            .map_while(|node| match Place::of(node.frame) {
+                Place::Frame(frame) => Some(frame),
+                Place::Thread(_) => None,
+            })
+    }
+
+    /// Puts together what several workers gathered of the same recording.
+    pub fn join(mut all: Vec<Profile>) -> Option<Profile> {
+        if all.len() <= 1 {
+            return all.pop();
+        }
+        let first = all.first()?;
+        let mut whole = Profile::new(first.kind, first.series.clone());
+        let mut parts = Vec::new();
+        let mut numbers = Vec::new();
+        for (of, one) in all.iter().enumerate() {
+            let (nodes, threads) = whole.merge(one);
+            for (&count, &node) in one.counts.iter().zip(&nodes) {
+                whole.count(node, count);
+            }
+            numbers.push((nodes, threads));
+            // Not every recording comes in parts.
+            let begins = [(0, 0)].iter().chain(&one.parts);
+            let ends = one.parts.iter().map(|part| part.1);
+            let ends = ends.chain([one.samples.len()]);
+            parts.extend(
+                begins
+                    .zip(ends)
+                    .map(|(part, end)| (part.0, of, part.1..end)),
+            );
+        }
+        // Parts of different series may have one number: those of a thread stay in order.
+        parts.sort_by_key(|part| part.0);
+        whole
+            .samples
+            .reserve(all.iter().map(|one| one.samples.len()).sum());
+        for (_, of, range) in parts {
+            let (nodes, threads) = &numbers[of];
+            whole
+                .samples
+                .extend(all[of].samples[range].iter().map(|sample| Sample {
+                    time: sample.time,
+                    node: nodes[sample.node as usize],
+                    thread: threads[sample.thread as usize],
+                }));
+        }
+        Some(whole)
+    }
+
+    /// Adds the frames, stacks and threads of another; returns the new numbers of its nodes and
+    /// threads.
+    fn merge(&mut self, other: &Profile) -> (Vec<u32>, Vec<u32>) {
+        let frames = self.table.merge(&other.table);
+        let threads: Vec<u32> = other
+            .threads
+            .iter()
+            .map(|thread| self.add_thread(thread.clone()))
+            .collect();
+        let nodes = self.tree.merge(&other.tree, |word| match Place::of(word) {
+            Place::Frame(frame) => frames[frame as usize],
+            Place::Thread(thread) => THREAD | threads[thread as usize],
+        });
+        (nodes, threads)
+    }
+}

@@ -1,0 +1,157 @@
+//! What a profile's frames are: their names, images, and places in them.
+
+use std::collections::HashMap;
+
+/// How finely frames are told apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Detail {
+    /// By the name of the function.
+    Name,
+    /// By address.
+    Address,
+}
+
+/// A frame.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Frame {
+    /// The number of its name.
+    pub name: u32,
+    /// The number of its image; `None` without one, and where only names matter.
+    pub image: Option<u32>,
+    /// Its address: the image's own with an image, the process's without; 0 where only names
+    /// matter. Of a return address: inside the call.
+    pub address: u64,
+    /// Begin and size of the function, in the same terms.
+    pub function: Option<(u64, u64)>,
+}
+
+/// An image.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Image {
+    /// Its path, or what the kernel calls it.
+    pub path: String,
+    /// Its build id; empty if it is not known.
+    pub build_id: Vec<u8>,
+}
+
+/// The frames met so far, by number.
+#[derive(Debug)]
+pub struct Table {
+    detail: Detail,
+    names: Vec<String>,
+    name_ids: HashMap<String, u32>,
+    images: Vec<Image>,
+    image_ids: HashMap<Image, u32>,
+    frames: Vec<Frame>,
+    frame_ids: HashMap<Frame, u32>,
+}
+
+impl Table {
+    /// An empty table.
+    pub fn new(detail: Detail) -> Table {
+        Table {
+            detail,
+            names: Vec::new(),
+            name_ids: HashMap::new(),
+            images: Vec::new(),
+            image_ids: HashMap::new(),
+            frames: Vec::new(),
+            frame_ids: HashMap::new(),
+        }
+    }
+
+    /// All frames.
+    pub fn frames(&self) -> &[Frame] {
+        &self.frames
+    }
+
+    /// The name of that number.
+    pub fn name(&self, number: u32) -> &str {
+        self.names.get(number as usize).map_or("", String::as_str)
+    }
+
+    /// The images met.
+    pub fn images(&self) -> &[Image] {
+        &self.images
+    }
+
+    /// A frame that is only a name.
+    pub fn label(&mut self, name: &str) -> u32 {
+        let name = self.intern(name);
+        self.add(Frame {
+            name,
+            image: None,
+            address: 0,
+            function: None,
+        })
+    }
+
+    /// The number of an image.
+    pub fn image(&mut self, image: &Image) -> u32 {
+        if let Some(&number) = self.image_ids.get(image) {
+            return number;
+        }
+        let number = self.images.len() as u32;
+        self.images.push(image.clone());
+        self.image_ids.insert(image.clone(), number);
+        number
+    }
+
+    /// The number of a name.
+    pub fn intern(&mut self, name: &str) -> u32 {
+        if let Some(&number) = self.name_ids.get(name) {
+            return number;
+        }
+        let number = self.names.len() as u32;
+        self.names.push(name.to_owned());
+        self.name_ids.insert(name.to_owned(), number);
+        number
+    }
+
+    /// The number of a frame.
+    pub fn add(&mut self, frame: Frame) -> u32 {
+        let frame = match self.detail {
+            Detail::Address => frame,
+            Detail::Name => Frame {
+                image: None,
+                address: 0,
+                function: None,
+                ..frame
+            },
+        };
+        let frames = &mut self.frames;
+        *self.frame_ids.entry(frame).or_insert_with(|| {
+            frames.push(frame);
+            (frames.len() - 1) as u32
+        })
+    }
+
+    /// Adds what `other` has, and returns the new number of each of its frames.
+    pub fn merge(&mut self, other: &Table) -> Vec<u32> {
+        let names: Vec<u32> = other.names.iter().map(|name| self.intern(name)).collect();
+        let images: Vec<u32> = other.images.iter().map(|image| self.image(image)).collect();
+        let new = |frame: &Frame| {
+            let name = names[frame.name as usize];
+            let image = frame.image.map(|image| images[image as usize]);
+            self.add(Frame {
+                name,
+                image,
+                ..*frame
+            })
+        };
+        other.frames.iter().map(new).collect()
+    }
+
+    /// The numbers of the frames by name, then image and address: in the same order whatever that
+    /// in which they were met.
+    pub fn ordered(&self) -> Vec<u32> {
+        let key = |&at: &u32| {
+            let frame = self.frames[at as usize];
+            let image = frame.image.map(|image| &self.images[image as usize]);
+            (self.name(frame.name), image, frame.address, frame.function)
+        };
+        let mut order: Vec<u32> = (0..self.frames.len() as u32).collect();
+        order.sort_by(|a, b| key(a).cmp(&key(b)));
+        order
+    }
+}

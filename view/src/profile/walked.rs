@@ -1,0 +1,137 @@
+//! Stacks as they are walked: their frames named, put into a profile.
+
+use super::gathered::Profile;
+use super::symbols::Lookup;
+use super::tree::ROOT;
+use std::sync::Arc;
+use unwind_sim_judge::stacks::{Consumer, Taken};
+use unwind_sim_unwind::reason::Code;
+
+/// Gathers the walks of one unwinder.
+#[derive(Debug)]
+pub(super) struct Walks {
+    pub(super) profile: Profile,
+    lookup: Lookup,
+    /// The number of the unwinder.
+    series: u32,
+    /// Does a frame say why a walk stopped?
+    reasons: bool,
+    last: Last,
+}
+
+/// The last stack: the next one most often has the same outer frames.
+#[derive(Debug)]
+struct Last {
+    /// Stamp and number of mappings of its space: what is cached of a space holds until either
+    /// changes.
+    stamp: (u64, u32, usize),
+    space: u32,
+    ids: (u32, u32),
+    name: Option<Arc<str>>,
+    /// Its number, and the node under which its stacks are.
+    thread: (u32, u32),
+    /// The node under which `path` begins.
+    root: u32,
+    /// pcs and their nodes, outermost first.
+    path: Vec<(u64, u32)>,
+}
+
+impl Walks {
+    pub(super) fn new(profile: Profile, series: u32, reasons: bool) -> Walks {
+        Walks {
+            profile,
+            lookup: Lookup::new(),
+            series,
+            reasons,
+            last: Last {
+                stamp: (0, 0, 0),
+                space: 0,
+                ids: (0, 0),
+                name: None,
+                thread: (0, ROOT),
+                root: ROOT,
+                path: Vec::new(),
+            },
+        }
+    }
+
+    /// The node of a stack's innermost frame; the thread's own if it has none.
+    fn node(&mut self, taken: &Taken<'_>) -> u32 {
+        self.enter(taken);
+        let Walks {
+            profile,
+            lookup,
+            last,
+            ..
+        } = self;
+        let mut root = last.thread.1;
+        if self.reasons && taken.end != Code::RootReached {
+            let (code, why) = (taken.end.as_str(), taken.end.description());
+            let frame = profile.table.label(&format!("[stopped: {code} {why}]"));
+            root = profile.tree.child(root, frame);
+        }
+        if root != last.root {
+            last.path.clear();
+            last.root = root;
+        }
+        // The innermost frame is an instruction, which the others are not, and is never compared;
+        // nor is a stack with interrupted frames further out.
+        let plain = taken.exact.len() <= 1;
+        let outer = taken.pcs.get(1..).unwrap_or(&[]);
+        let known = last.path.len().saturating_sub(1);
+        let pairs = outer.iter().rev().zip(&last.path[..known]);
+        let common = if plain {
+            pairs.take_while(|(pc, (known, _))| *pc == known).count()
+        } else {
+            0
+        };
+        last.path.truncate(common);
+        let mut node = last.path.last().map_or(root, |&(_, node)| node);
+        let space = &*taken.task.space;
+        for at in (0..taken.pcs.len() - common).rev() {
+            let frame = lookup.frame(&mut profile.table, space, last.space, taken.lookup(at));
+            node = profile.tree.child(node, frame);
+            last.path.push((taken.pcs[at], node));
+        }
+        if !plain {
+            last.path.clear();
+        }
+        node
+    }
+
+    /// Forgets the last stack if it was another's.
+    fn enter(&mut self, taken: &Taken<'_>) {
+        let last = &mut self.last;
+        let task = taken.task;
+        let (id, generation) = task.space.stamp();
+        let stamp = (id, generation, task.space.mappings().len());
+        let same_name = last
+            .name
+            .as_ref()
+            .is_some_and(|name| Arc::ptr_eq(name, &task.name));
+        if last.stamp == stamp && same_name && last.ids == (task.pid, task.tid) {
+            return;
+        }
+        last.path.clear();
+        last.stamp = stamp;
+        last.space = self.lookup.space(stamp);
+        last.ids = (task.pid, task.tid);
+        last.name = Some(task.name.clone());
+        last.thread = self
+            .profile
+            .thread(task.pid, task.tid, self.series, &task.name);
+    }
+}
+
+impl Consumer for Walks {
+    fn part(&mut self, number: u64) {
+        self.profile.part(number);
+        // Its threads are told anew.
+        self.last.name = None;
+    }
+
+    fn stack(&mut self, taken: &Taken<'_>) {
+        let node = self.node(taken);
+        self.profile.add(self.last.thread.0, node, taken.time, 0);
+    }
+}

@@ -1,0 +1,272 @@
+//! Chains, verdicts and comparisons for people to read in a terminal.
+
+mod matrix;
+
+use crate::listing;
+use std::fmt::Write as _;
+use unwind_sim_judge::check::Class;
+use unwind_sim_judge::compare::{Comparison, Group, GroupKey};
+use unwind_sim_judge::engine::Outcome;
+use unwind_sim_judge::kernel::wrong_user_regs;
+use unwind_sim_recordings::model::RecordedChain;
+use unwind_sim_recordings::names::Location;
+use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::cache::RowSource;
+use unwind_sim_unwind::chain::End;
+use unwind_sim_unwind::event::Event;
+use unwind_sim_unwind::image::AddressSpace;
+use unwind_sim_unwind::reason::{Code, Reason};
+use unwind_sim_unwind::truth::Truth;
+use unwind_sim_unwind::verdict::Verdict;
+
+/// `7 frames, US203 slot below rsp, outside the copy: ...`.
+pub fn end_line(frames: usize, end: &End) -> String {
+    let code = end.reason.code();
+    let mut out = format!(
+        "{frames} frame{}, {code} {}",
+        plural(frames as u64),
+        code.description()
+    );
+    if !matches!(
+        end.reason,
+        Reason::RootReached | Reason::NotAtRoot | Reason::NoBranchRecords
+    ) {
+        let _ = write!(out, ": {}", end.reason);
+    }
+    if let Some(fallback) = end.fallback {
+        let _ = write!(out, "; fallback: {} {fallback}", fallback.code());
+    }
+    out
+}
+
+/// What is to be said of an end besides its reason.
+fn end_note(outcome: &Outcome) -> String {
+    let is_root = outcome.chain.end.reason == Reason::RootReached;
+    match outcome.unjudged {
+        Some(why) => format!("; not judged: {why}"),
+        None if outcome.ground.end_not_claimed => "; end not claimed".to_owned(),
+        None if is_root && outcome.ended() == Code::NotAtRoot => {
+            let code = Code::NotAtRoot;
+            format!("; in truth: {code} {}", code.description())
+        }
+        None => String::new(),
+    }
+}
+
+/// `s` unless it is one.
+pub const fn plural(n: u64) -> &'static str {
+    if n == 1 { "" } else { "s" }
+}
+
+/// Where a row stands: `eh_frame+0x1234 (FDE 0x1200), 0x401000..0x401004 of libc.so.6`.
+pub fn row_place(source: &RowSource) -> String {
+    match source.table.section() {
+        None => source.table.as_str().to_owned(),
+        Some(section) => format!(
+            "{} row {}+{:#x} (unit +{:#x}), addresses {:#x}..{:#x}",
+            source.table.as_str(),
+            section.as_str(),
+            source.row_offset,
+            source.unit_offset,
+            source.start,
+            source.end
+        ),
+    }
+}
+
+/// One chain, with its verdict. A frame that is not the true one is marked `w`, with the true one
+/// beside it; frames that are not true at all are marked `+`, true ones that are absent `-`.
+pub fn chain_text(name: &str, view: &View<'_>, outcome: &Outcome) -> String {
+    let chain = &outcome.chain;
+    let mut out = format!(
+        "{name}: {} {}  {}{}\n",
+        outcome.verdict.as_str(),
+        outcome.verdict,
+        end_line(chain.frames.len(), &chain.end),
+        end_note(outcome)
+    );
+    out.push_str(&listing::listing(view, outcome));
+    if let Some(d) = &outcome.diagnosis {
+        let place = Location::of(view.space, d.pc);
+        let _ = write!(out, "  {} {} in {place}", d.code, d.code.description());
+        if let Some(text) = wrong_user_regs(view, outcome) {
+            let _ = write!(out, ": {text}");
+        }
+        if let Some(c) = &d.contradiction {
+            let _ = write!(out, ": {c}");
+            if let Some(row) = &c.row {
+                let _ = write!(
+                    out,
+                    "\n      {}\n      {}",
+                    row_place(&row.source),
+                    row.rule
+                );
+            }
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// The head line of a sample.
+pub fn sample_line(view: &View<'_>) -> String {
+    let sample = view.sample;
+    let truth = match &sample.truth {
+        Truth::Unknown => "truth unknown".to_owned(),
+        Truth::Known(frames) => format!("truth known to depth {}", frames.len()),
+        Truth::Complete(frames) => format!("truth {} frames", frames.len()),
+    };
+    let fake = if sample.regs.is_fake() {
+        ", fake registers"
+    } else {
+        ""
+    };
+    format!(
+        "sample {} pid {} tid {} time {} ({truth}{fake})",
+        view.number, sample.pid, sample.tid, sample.time
+    )
+}
+
+/// What happened on the way of a walk, one line each.
+pub fn event_line(event: &Event, space: &AddressSpace) -> String {
+    let at = |pc: &CodeAddress| Location::of(space, *pc).to_string();
+    match event {
+        Event::Started {
+            regs,
+            first_frame: Some(mark),
+        } => format!(
+            "started at {} with sp {:#x}; frames up to {mark:#x} are skipped",
+            Location::at(space, regs.rip()),
+            regs.rsp()
+        ),
+        Event::Started {
+            regs,
+            first_frame: None,
+        } => {
+            format!(
+                "started at {} with sp {:#x}",
+                Location::at(space, regs.rip()),
+                regs.rsp()
+            )
+        }
+        Event::Skipped {
+            pc,
+            sp,
+            first_frame,
+        } => {
+            format!(
+                "skipped {}: sp {sp:#x} is not above the mark {first_frame:#x}",
+                at(pc)
+            )
+        }
+        Event::Fallback { pc, cause } => {
+            format!("fallback at {}: {} {cause}", at(pc), cause.code())
+        }
+        Event::RegisterLost { pc, reg, cause } => {
+            format!(
+                "{reg} is lost in the caller of {}: {} {cause}",
+                at(pc),
+                cause.code()
+            )
+        }
+        Event::StackChanged { from, to } => format!("the stack changed: sp {from:#x} to {to:#x}"),
+        Event::State(state) => unwind_sim_judge::kernel::state_line(state, space),
+        _ => "an event that this version has no words for".to_owned(),
+    }
+}
+
+/// A chain that somebody else found, beside those of the unwinders. It is not judged. Of what perf
+/// recorded the kernel's part comes first, marked `k`: no unwinder here walks it.
+pub fn recorded_text(space: &AddressSpace, recorded: &RecordedChain) -> String {
+    let (kernel, frames) = match recorded.source.as_str() {
+        unwind_sim_judge::kernel::RECORDED => (Vec::new(), recorded.ips.clone()),
+        _ => {
+            let kernel = unwind_sim_judge::run::kernel_part(&recorded.ips);
+            (kernel, unwind_sim_judge::run::user_part(&recorded.ips))
+        }
+    };
+    let n = frames.len() as u64;
+    let mut out = format!("{} (recorded): {n} frame{}", recorded.source, plural(n));
+    if !kernel.is_empty() {
+        let _ = write!(out, " and {} of the kernel", kernel.len());
+    }
+    out.push('\n');
+    for (i, &pc) in kernel.iter().enumerate() {
+        let _ = writeln!(out, "  k {i:>3} {pc:>16x}  [kernel]");
+    }
+    for (i, &pc) in frames.iter().enumerate() {
+        let address = if i == 0 {
+            CodeAddress::Instruction(pc)
+        } else {
+            CodeAddress::Return(pc)
+        };
+        let place = Location::of(space, address);
+        out.push_str(&listing::frame_line(' ', i, pc, &place, ""));
+        out.push('\n');
+    }
+    out
+}
+
+/// The matrix of a comparison, and its groups. `explain` gives the command that explains a column's
+/// walk of a sample; without truth, right means that chains agree.
+pub fn comparison_text(
+    comparison: &Comparison,
+    columns: &[String],
+    explain: &dyn Fn(usize, u64) -> String,
+    by_truth: bool,
+) -> String {
+    let mut out = String::new();
+    matrix::write(&mut out, comparison, columns, by_truth);
+    for (column, name) in columns.iter().enumerate() {
+        let mut class = None;
+        for (key, group) in comparison.column_groups(column) {
+            if class.replace(key.class) != Some(key.class) {
+                let _ = writeln!(out, "\n{name}: {}", class_heading(key.class));
+            }
+            group_text(&mut out, key, group, &explain(column, group.sample));
+        }
+    }
+    out
+}
+
+/// What groups of this class are.
+const fn class_heading(class: Class) -> &'static str {
+    match class {
+        Class::Wrong => "first divergences by cause",
+        Class::Loss => "what a derived table cannot hold (counted with --strict)",
+        Class::Target => "rows of the frame that is jumped to (not counted as wrong)",
+    }
+}
+
+fn group_text(out: &mut String, key: &GroupKey, group: &Group, explain: &str) {
+    let word = Verdict::WORDS
+        .iter()
+        .find(|(c, _)| *c == key.letter)
+        .map_or("", |(_, w)| *w);
+    let place = key
+        .place
+        .as_deref()
+        .map(|p| format!(" in {p}"))
+        .unwrap_or_default();
+    let _ = writeln!(
+        out,
+        "  {:>8} {word:<10} {} {}{place}",
+        group.count,
+        key.code,
+        key.code.description()
+    );
+    let _ = write!(
+        out,
+        "           sample {}, frame {}: {}",
+        group.sample, group.frame, group.location
+    );
+    if let Some(values) = &group.values {
+        let _ = write!(out, ": {values}");
+    }
+    out.push('\n');
+    if let Some(row) = &group.row {
+        let _ = writeln!(out, "           {}", row_place(row));
+    }
+    let _ = writeln!(out, "           {explain}");
+}

@@ -1,0 +1,259 @@
+//! What a run found, for people: contradictions grouped by cause, each with its code in view.
+
+use crate::text::{plural, row_place};
+use std::fmt::Write as _;
+use unwind_sim_judge::check::Class;
+use unwind_sim_judge::verify::Places;
+use unwind_sim_judge::verify::groups::{Group, groups};
+use unwind_sim_judge::verify::listing::listing;
+use unwind_sim_judge::verify::{Results, Tally};
+use unwind_sim_judge::verify::{Slot, SlotStore};
+
+/// Groups shown for each unwinder, unless all are wanted.
+const GROUPS_MAX: usize = 20;
+/// Images of a group that are named.
+const IMAGES_MAX: usize = 8;
+
+/// What a report is made of.
+pub struct Subject<'a> {
+    /// The unwinders' names.
+    pub names: &'a [String],
+    /// What was found.
+    pub results: &'a Results,
+    /// The command that shows what this unwinder gets wrong at this address.
+    pub again: &'a dyn Fn(&str, u64) -> String,
+    /// Show every group.
+    pub all: bool,
+}
+
+/// The text.
+pub fn text(subject: &Subject<'_>) -> String {
+    let results = subject.results;
+    let truth = &results.truth;
+    let mut out = format!(
+        "{} instructions at {} addresses; truth unknown at {}, self-check failures {}\n\n",
+        results.instructions,
+        results.addresses,
+        truth.unknown,
+        truth.failures()
+    );
+    table(&mut out, subject.names, &results.tallies);
+    stores(&mut out, subject);
+    let all = groups(results);
+    let sections = (0..subject.names.len())
+        .flat_map(|which| [Class::Wrong, Class::Loss, Class::Target].map(|class| (which, class)));
+    for (which, class) in sections {
+        let mine = all
+            .iter()
+            .filter(|g| (g.unwinder, g.class) == (which, class));
+        let mine: Vec<&Group> = mine.collect();
+        if mine.is_empty() {
+            continue;
+        }
+        heading(&mut out, &subject.names[which], class, &mine);
+        let shown = if subject.all { mine.len() } else { GROUPS_MAX };
+        for group in mine.iter().take(shown) {
+            group_text(&mut out, subject, group);
+        }
+        if mine.len() > shown {
+            let _ = writeln!(out, "  and {} more causes (--all)", mine.len() - shown);
+        }
+    }
+    for disagreement in &results.disagreements {
+        let _ = writeln!(
+            out,
+            "\nour own bug: {} at {} (instruction {}) disagrees with the check of single frames, \
+             {}",
+            disagreement.what,
+            results
+                .places
+                .location(disagreement.place, disagreement.address),
+            disagreement.number,
+            subject.names[disagreement.unwinder]
+        );
+    }
+    out
+}
+
+fn heading(out: &mut String, name: &str, class: Class, groups: &[&Group<'_>]) {
+    let n: usize = groups.iter().map(|g| g.findings.len()).sum();
+    let (what, counts) = match class {
+        Class::Wrong => ("contradiction", ""),
+        Class::Loss => (
+            "place",
+            " that a derived table cannot hold (counted with --strict)",
+        ),
+        Class::Target => (
+            "row",
+            " of the frame that is jumped to (not counted as wrong)",
+        ),
+    };
+    let causes = groups.len();
+    let _ = writeln!(
+        out,
+        "\n{name}: {n} {what}{}{counts}, from {causes} cause{}",
+        plural(n as u64),
+        plural(causes as u64)
+    );
+}
+
+fn table(out: &mut String, names: &[String], tallies: &[Tally]) {
+    let width = names.iter().map(|n| n.chars().count()).max().unwrap_or(0);
+    let width = width.max(8);
+    let _ = writeln!(
+        out,
+        "{:width$}  {:>12}  {:>9}  {:>8}  {:>8}  {:>10}  {:>11}  {:>9}  {:>8}  {:>11}",
+        "",
+        "checked",
+        "right",
+        "lost",
+        "rows",
+        "calls",
+        "wrong @ra-1",
+        "wrong @ra",
+        "walks",
+        "walks wrong"
+    );
+    for (name, t) in names.iter().zip(tallies) {
+        let _ = writeln!(
+            out,
+            "{name:width$}  {:>12}  {:>9}  {:>8}  {:>8}  {:>10}  {:>11}  {:>9}  {:>8}  {:>11}",
+            t.checked,
+            share(t),
+            t.lost,
+            t.rows,
+            t.calls,
+            t.calls_wrong,
+            t.calls_wrong_at_return,
+            t.walks,
+            t.walks_wrong
+        );
+    }
+}
+
+/// Stores into slots that a frame is to go back by.
+fn stores(out: &mut String, subject: &Subject<'_>) {
+    let stores = &subject.results.stores;
+    if stores.all.is_empty() {
+        return;
+    }
+    let n = stores.count();
+    let _ = writeln!(
+        out,
+        "\n{n} store{} changed a live slot, {} stored there what was there already",
+        plural(n),
+        stores.same()
+    );
+    let mut sorted: Vec<&SlotStore> = stores.all.iter().collect();
+    sorted.sort_by_key(|store| std::cmp::Reverse((store.count, store.same)));
+    let shown = if subject.all {
+        sorted.len()
+    } else {
+        GROUPS_MAX
+    };
+    for store in sorted.iter().take(shown) {
+        store_text(out, &subject.results.places, store);
+    }
+    let more = sorted.len().saturating_sub(shown);
+    if more > 0 {
+        let _ = writeln!(out, "  and {more} more instructions (--all)");
+    }
+}
+
+fn store_text(out: &mut String, places: &Places, store: &SlotStore) {
+    let call = store.writer.call.map_or(String::new(), |c| format!("{c} "));
+    let _ = write!(
+        out,
+        "  {call}at {}, {}: ",
+        places.location(store.writer.place, store.writer.address),
+        match store.slot {
+            Slot::ReturnAddress => "a return address".to_owned(),
+            slot => format!("the slot of the caller's {}", slot.reg().as_str()),
+        },
+    );
+    if store.count == 0 {
+        let same = store.same;
+        let _ = writeln!(out, "{same} time{} what was there", plural(same));
+        return;
+    }
+    let mut fate = String::new();
+    if store.slot == Slot::ReturnAddress {
+        let (taken, restored) = (store.taken, store.restored);
+        let _ = write!(fate, ", returned by {taken}, put back {restored}");
+    }
+    if store.same > 0 {
+        let _ = write!(fate, "; {} more what was there", store.same);
+    }
+    let _ = writeln!(
+        out,
+        "changed {} time{}{fate}",
+        store.count,
+        plural(store.count)
+    );
+    let _ = writeln!(
+        out,
+        "      instruction {}: {:#x}, of {}: {:#x} became {:#x}",
+        store.first,
+        store.address,
+        places.location(store.owner_place, store.owner),
+        store.old,
+        store.new
+    );
+}
+
+/// The share of instructions at which nothing was wrong, rounded down: 100 % is all of them.
+fn share(tally: &Tally) -> String {
+    if tally.checked == 0 {
+        return "-".to_owned();
+    }
+    let right = u128::from(tally.checked - tally.wrong) * 1_000_000 / u128::from(tally.checked);
+    format!("{}.{:04} %", right / 10_000, right % 10_000)
+}
+
+fn group_text(out: &mut String, subject: &Subject<'_>, group: &Group) {
+    let Some(first) = group.first() else { return };
+    let more = match group.findings.len() {
+        1 => String::new(),
+        n => format!(" and at {} more addresses", n - 1),
+    };
+    let images = match group.images.len() {
+        0 | 1 => String::new(),
+        n => format!(" in {n} images"),
+    };
+    let _ = writeln!(
+        out,
+        "  {} {} at {}{more}{images}, {} time{}, by {}",
+        group.code.as_str(),
+        group.code.description(),
+        group.place,
+        group.count,
+        plural(group.count),
+        group.check.as_str()
+    );
+    let _ = writeln!(
+        out,
+        "      instruction {}: {}",
+        first.first, first.contradiction
+    );
+    if let Some(row) = &first.contradiction.row {
+        let _ = writeln!(out, "      {}", row.rule);
+        let _ = writeln!(out, "      {}", row_place(&row.source));
+    }
+    listing(out, subject.results, first);
+    if group.images.len() > 1 {
+        let named = &group.images[..group.images.len().min(IMAGES_MAX)];
+        let more = match group.images.len() - named.len() {
+            0 => String::new(),
+            n => format!(" and {n} more"),
+        };
+        let _ = writeln!(out, "      in {}{more}", named.join(", "));
+    }
+    let _ = writeln!(
+        out,
+        "      {}",
+        (subject.again)(&subject.names[group.unwinder], first.address)
+    );
+}
+
+#[cfg(test)]
+mod tests;
