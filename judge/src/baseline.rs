@@ -135,17 +135,12 @@ pub enum BaselineError {
 
 /// The program that was recorded: the file mapped lowest where the first sample was taken.
 pub fn program(input: &Input) -> String {
-    let trace = input.trace();
-    let first = trace
-        .sample(0)
-        .and_then(|s| Ok((s.pid, trace.world_at(0)?)));
-    let Ok((pid, world)) = first else {
-        return String::new();
-    };
-    let mappings = world.space(pid).mappings().iter();
-    let names = mappings.map(|m| file_name(&m.name));
-    let mut files = names.filter(|name| !name.is_empty() && !name.starts_with('['));
-    files.next().unwrap_or_default().to_owned()
+    let lowest = input.first(|view| {
+        let names = view.space.mappings().iter().map(|m| file_name(&m.name));
+        let mut files = names.filter(|name| !name.is_empty() && !name.starts_with('['));
+        files.next().map(str::to_owned)
+    });
+    lowest.flatten().unwrap_or_default()
 }
 
 /// What identifies a finding from run to run.

@@ -248,7 +248,7 @@ fn is_case(path: &Path) -> bool {
 
 fn check_file(file: &Path, unwinder: &dyn Unwinder, report: &mut Report) -> Result<(), RunError> {
     let input = Input::open(file, &OpenOptions::default())?;
-    if let Some(cut) = input.trace().cut() {
+    if let Some(cut) = input.cut() {
         let first = format!("{cut}");
         report.unread.push(Unread {
             file: file.into(),

@@ -63,7 +63,7 @@ pub fn extract(input: &Input, number: Option<u64>, scrub: bool) -> Result<Extrac
     if scrub {
         kernel::reduce(&mut samples)?;
     }
-    let mut meta = input.trace().meta().clone();
+    let mut meta = input.meta().clone();
     if scrub {
         // Where its files lay is nobody's business.
         meta.command

@@ -1,16 +1,14 @@
 //! What can be replayed: a trace, a case, a perf.data, an ELF core. All of them become a trace.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use unwind_sim_recordings::branches::Stitching;
-use unwind_sim_recordings::convert::OpenOptions;
-use unwind_sim_recordings::convert::{self, ImportError};
+use unwind_sim_recordings::convert::{ImportError, OpenOptions};
 pub use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::file_kind::{self, WrongKind};
-use unwind_sim_recordings::model::Item;
-use unwind_sim_recordings::trace::{Chunk, Trace, TraceError};
-use unwind_sim_recordings::view::Filter;
-use unwind_sim_recordings::view::View;
-use unwind_sim_recordings::world::World;
+use unwind_sim_recordings::recording::Recording;
+use unwind_sim_recordings::trace::{Meta, Trace, TraceError};
+use unwind_sim_recordings::view::{Filter, View};
 
 /// An input that cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -26,12 +24,9 @@ pub enum InputError {
     /// It is nothing that can be replayed.
     #[error(transparent)]
     Kind(#[from] WrongKind),
-    /// The trace is damaged.
+    /// The recording is damaged, or cannot be imported.
     #[error(transparent)]
-    Trace(#[from] TraceError),
-    /// The import failed.
-    #[error(transparent)]
-    Import(#[from] ImportError),
+    Recording(#[from] ImportError),
     /// The case cannot be recorded.
     #[error(transparent)]
     Case(#[from] crate::cases::CaseFailure),
@@ -43,6 +38,12 @@ pub enum InputError {
         /// How many there are.
         len: u64,
     },
+}
+
+impl From<TraceError> for InputError {
+    fn from(error: TraceError) -> InputError {
+        ImportError::from(error).into()
+    }
 }
 
 /// What can be replayed, in words.
@@ -71,7 +72,7 @@ pub fn file_kind(path: &Path) -> Result<FileKind, InputError> {
 
 /// A recording that was opened.
 pub struct Input {
-    trace: Trace,
+    recording: Recording,
 }
 
 impl Input {
@@ -82,12 +83,9 @@ impl Input {
     /// sample.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Input, InputError> {
         let kind = file_kind(path)?;
-        let trace = match kind {
-            FileKind::Trace => Trace::open(path)?,
-            FileKind::Case => crate::cases::trace_of(path)?,
-            FileKind::PerfData | FileKind::Core | FileKind::Capture => {
-                convert::to_trace(path, kind, options)?
-            }
+        let recording = match kind {
+            FileKind::Case => crate::cases::trace_of(path)?.into(),
+            kind if RECORDINGS.contains(&kind) => Recording::open(path, kind, options)?,
             _ => {
                 return Err(InputError::Kind(WrongKind {
                     path: path.into(),
@@ -96,28 +94,45 @@ impl Input {
                 }));
             }
         };
-        Ok(Input { trace })
+        Ok(Input { recording })
     }
 
     /// A recording in memory.
     pub fn from_trace(trace: Trace) -> Input {
-        Input { trace }
+        let recording = trace.into();
+        Input { recording }
     }
 
-    /// The trace that it is, or became.
-    pub fn trace(&self) -> &Trace {
-        &self.trace
+    /// What the recording says of itself.
+    pub fn meta(&self) -> &Meta {
+        self.recording.meta()
+    }
+
+    /// How many samples it has, if that is known before it is read.
+    pub fn sample_count(&self) -> Option<u64> {
+        self.recording.sample_count()
+    }
+
+    /// Why its end is missing, if it was cut short and that is known before it is read.
+    pub fn cut(&self) -> Option<&TraceError> {
+        self.recording.cut()
+    }
+
+    /// What `look` finds in the first sample; `None` without a sample, and where it cannot be read.
+    pub fn first<R>(&self, look: impl FnOnce(&View<'_>) -> R) -> Option<R> {
+        let (mut look, mut found) = (Some(look), None);
+        let read = self.recording.view(0, &mut |view| {
+            found = look.take().map(|look| look(view));
+            ControlFlow::Break(())
+        });
+        found.filter(|_| read.is_ok())
     }
 
     /// Does any sample have a truth? Asked of the recording's own description, and of the first
     /// sample where that says nothing.
     pub fn has_truth(&self) -> bool {
-        if !self.trace.meta().truth.is_empty() {
-            return true;
-        }
-        self.trace
-            .sample(0)
-            .is_ok_and(|s| !s.truth.frames().is_empty())
+        let has_truth = |view: &View<'_>| !view.sample.truth.frames().is_empty();
+        !self.meta().truth.is_empty() || self.first(has_truth).unwrap_or(false)
     }
 
     /// Takes every sample that `filter` lets through, in order, each in its world. A recording
@@ -130,83 +145,47 @@ impl Input {
         filter: &Filter,
         take: &mut dyn FnMut(&View<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.check_number(filter)?;
+        let mut failed = None;
+        let mut flow = |taken: Result<(), E>| match taken {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        };
+        let missing = |number, len| Err(InputError::NoSample { number, len }.into());
         if let Some(number) = filter.sample.filter(|_| !filter.stitch) {
-            return self.one(number, take);
+            let read = self.recording.view(number, &mut |view| flow(take(view)));
+            return match (read.map_err(InputError::from)?, failed) {
+                (_, Some(error)) => Err(error),
+                (Some(len), None) => missing(number, len),
+                (None, None) => Ok(()),
+            };
+        }
+        if let (Some(number), Some(len)) = (filter.sample, self.sample_count())
+            && number >= len
+        {
+            return missing(number, len);
         }
         let mut stitching = filter.stitch.then(Stitching::default);
         let mut left = filter.limit.unwrap_or(u64::MAX);
-        let mut world = World::new();
-        for chunk in self.trace.chunks() {
+        let read = self.recording.views(&mut |view| {
             if left == 0 {
-                break;
+                return ControlFlow::Break(());
             }
-            read_chunk::<E>(&self.trace, &chunk, &mut world, &mut |view| {
-                let stitched = stitching.as_mut().map(|s| s.next(view.sample));
-                if left > 0 && filter.lets_through(view) {
-                    left -= 1;
-                    let stitched = stitched.as_deref().unwrap_or_default();
-                    take(&View { stitched, ..*view })?;
-                }
-                Ok(())
-            })?;
-        }
-        Ok(())
-    }
-
-    fn check_number(&self, filter: &Filter) -> Result<(), InputError> {
-        let len = self.trace.len();
-        match filter.sample.filter(|&number| number >= len) {
-            Some(number) => Err(InputError::NoSample { number, len }),
-            None => Ok(()),
-        }
-    }
-
-    fn one<E: From<InputError>>(
-        &self,
-        number: u64,
-        take: &mut dyn FnMut(&View<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let sample = self.trace.sample(number).map_err(InputError::from)?;
-        let world = self.trace.world_at(number).map_err(InputError::from)?;
-        take(&View {
-            number,
-            sample: &sample,
-            space: world.space(sample.pid),
-            pristine: None,
-            stitched: &[],
-            world: Some(&world),
-        })
-    }
-}
-
-/// Takes every sample of one chunk. `world` is the one before it, and afterwards the one behind.
-///
-/// # Errors
-/// If the chunk is damaged, or `take` fails.
-pub fn read_chunk<E: From<InputError>>(
-    trace: &Trace,
-    chunk: &Chunk<'_>,
-    world: &mut World,
-    take: &mut dyn FnMut(&View<'_>) -> Result<(), E>,
-) -> Result<(), E> {
-    let mut number = chunk.samples().start;
-    let mut reader = chunk.read().map_err(InputError::from)?;
-    while let Some(item) = reader.next() {
-        match item.map_err(InputError::from)? {
-            Item::Event(event) => world.apply(&event, trace.images()),
-            Item::Sample(sample) => {
-                take(&View {
-                    number,
-                    sample: &sample,
-                    space: world.space(sample.pid),
-                    pristine: None,
-                    stitched: &[],
-                    world: Some(&*world),
-                })?;
-                number += 1;
+            let stitched = stitching.as_mut().map(|s| s.next(view.sample));
+            if !filter.lets_through(view) {
+                return ControlFlow::Continue(());
             }
+            left -= 1;
+            let stitched = stitched.as_deref().unwrap_or_default();
+            flow(take(&View { stitched, ..*view }))
+        });
+        let len = read.map_err(InputError::from)?;
+        match (failed, filter.sample) {
+            (Some(error), _) => Err(error),
+            (None, Some(number)) if number >= len => missing(number, len),
+            (None, _) => Ok(()),
         }
     }
-    Ok(())
 }

@@ -14,6 +14,7 @@ pub mod mapped;
 pub mod model;
 pub mod names;
 pub mod output_file;
+pub mod recording;
 pub mod symbols;
 pub mod trace;
 pub mod view;

@@ -151,7 +151,7 @@ impl InputArgs {
         let options = self.kernel.options(self.symfs.clone())?;
         let input = Input::open(&self.path, &options)
             .with_context(|| format!("{}", self.path.display()))?;
-        if let Some(cut) = input.trace().cut() {
+        if let Some(cut) = input.cut() {
             anstream::eprintln!("the recording was cut short, what is there is used: {cut}");
         }
         Ok(input)

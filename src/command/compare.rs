@@ -91,15 +91,16 @@ fn default_against(input: &Input) -> &'static str {
     if input.has_truth() {
         return "truth";
     }
-    let first = input.trace().sample(0).ok();
-    let Some((sample, kernel)) = first.as_ref().and_then(|s| Some((s, s.kernel.as_ref()?))) else {
-        return unwinders::REFERENCE;
-    };
-    let has_chain = sample.recorded.iter().any(|r| r.source == kernel::RECORDED);
-    match kernel.states.is_empty() && !has_chain {
-        true => unwinders::KERNEL[0],
-        false => kernel::RECORDED,
-    }
+    let by_kernel = input.first(|view| {
+        let kernel = view.sample.kernel.as_ref()?;
+        let mut recorded = view.sample.recorded.iter();
+        let has_chain = recorded.any(|r| r.source == kernel::RECORDED);
+        Some(match kernel.states.is_empty() && !has_chain {
+            true => unwinders::KERNEL[0],
+            false => kernel::RECORDED,
+        })
+    });
+    by_kernel.flatten().unwrap_or(unwinders::REFERENCE)
 }
 
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
@@ -123,8 +124,11 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let known = known
         .map(|path| Baseline::read(path, Source::Compare, &origin))
         .transpose()?;
-    let all = filter.sample.map_or(input.trace().len(), |_| 1);
-    let mut progress = Progress::up_to("samples", all.min(filter.limit.unwrap_or(all)));
+    let all = filter.sample.map_or(input.sample_count(), |_| Some(1));
+    let mut progress = match all {
+        Some(all) => Progress::up_to("samples", all.min(filter.limit.unwrap_or(all))),
+        None => Progress::new("samples", false),
+    };
     let comparison = run.compare_telling(&input, &filter, &mut |n| progress.tell(n))?;
     drop(progress);
     let columns = run.column_names();

@@ -5,6 +5,7 @@ use super::leader::Leader;
 use super::task::Consumer;
 use super::unwind::{How, Unwinding};
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, TrySendError, sync_channel};
 use unwind_sim_perf_data::{PerfError, PerfFile, Stop};
@@ -134,11 +135,14 @@ fn read(
     send: impl FnMut(Batch) -> Batch,
 ) {
     let mut leader = Leader::new(file, &options.files, options.filter, eager, send);
-    let summary = file.for_each_ordered(|event| leader.event(&event));
-    leader.flush();
-    counts.file_problems = leader.finder.problems().to_vec();
-    counts.file_problem_count = leader.finder.problem_count();
-    counts.skipped = leader.skipped;
+    let summary = file.for_each_ordered(|event| {
+        leader.event(&event);
+        ControlFlow::Continue(())
+    });
+    let (finder, skipped) = leader.finish();
+    counts.file_problems = finder.problems().to_vec();
+    counts.file_problem_count = finder.problem_count();
+    counts.skipped = skipped;
     if summary.skipped != 0 {
         *counts.skipped.entry(Skip::Damaged).or_default() += summary.skipped;
     }

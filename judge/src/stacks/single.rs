@@ -40,7 +40,7 @@ impl<'a> Single<'a> {
     /// Takes every event but samples.
     pub fn event(&mut self, event: &Event<'_>) {
         if !matches!(event.record, Record::Sample(_)) {
-            let _ = self.leader.event(event);
+            self.leader.event(event);
         }
     }
 

@@ -136,7 +136,7 @@ fn perf_data(
         path: path.into(),
         source,
     })?;
-    let failed = |error| InputError::Import(ImportError::Corpus(error));
+    let failed = |error| InputError::Recording(ImportError::Corpus(error));
     let file = PerfFile::parse((*owner).as_ref())
         .map_err(|error| failed(corpus::ImportError::Perf(error)))?;
     let arch = file.features().string(feature::ARCH).ok().flatten();

@@ -9,16 +9,16 @@ use crate::engine::{Engine, Setting};
 use arrayvec::ArrayVec;
 use std::collections::BTreeMap;
 use unwind_sim_perf_data::PerfFile;
-use unwind_sim_perf_data::regs::{self, RegsAbi};
-use unwind_sim_perf_data::{RawRecord, Sample, misc};
+use unwind_sim_perf_data::{RawRecord, Sample};
 use unwind_sim_recordings::import::Skip;
+use unwind_sim_recordings::import::perf::{refuse_guest, registers_and_stack};
 use unwind_sim_recordings::view::MemoryView;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::{Addresses, Sink, Step};
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::memory::Copy;
 use unwind_sim_unwind::reason::Code;
-use unwind_sim_unwind::regs::{Reg, Regs};
+use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::start::{FakeVariant, SampleRegs, Start, Variant};
 use unwind_sim_unwind::walk::{Place, walk};
 
@@ -68,8 +68,6 @@ impl Sink for Pcs {
 /// An unwinder at work on a recording.
 pub(super) struct Unwinding<'a> {
     how: How<'a>,
-    /// By perf's register number.
-    table: [Option<Reg>; 64],
     cache: Cache,
     pcs: Pcs,
     addresses: Addresses,
@@ -84,19 +82,17 @@ pub(super) struct Unwinding<'a> {
     pub(super) skipped: BTreeMap<Skip, u64>,
 }
 
+/// The user registers and the stack copy of a sample.
+#[inline]
+fn user_state<'a>(sample: &Sample<'a>) -> Result<(Regs, &'a [u8]), Skip> {
+    refuse_guest(sample)?;
+    registers_and_stack(sample)?.ok_or(Skip::NoRegisters)
+}
+
 impl<'a> Unwinding<'a> {
     pub(super) fn new(how: How<'a>) -> Unwinding<'a> {
-        let mut table = [None; 64];
-        for (number, reg) in table.iter_mut().enumerate() {
-            *reg = match number as u32 {
-                regs::PERF_REG_X86_FLAGS => Some(Reg::Rflags),
-                regs::PERF_REG_X86_CS => Some(Reg::Cs),
-                number => regs::dwarf_number(number).and_then(Reg::from_dwarf),
-            };
-        }
         Unwinding {
             how,
-            table,
             cache: Cache::new(),
             pcs: Pcs::default(),
             addresses: Addresses::default(),
@@ -167,7 +163,7 @@ impl<'a> Unwinding<'a> {
             .sample(raw)
             .map_err(|_| Skip::Damaged)?
             .ok_or(Skip::Damaged)?;
-        let (regs, stack) = self.registers_and_stack(&sample)?;
+        let (regs, stack) = user_state(&sample)?;
         let number = self.seen;
         self.seen += 1;
         if self.left == 0 || self.only.is_some_and(|only| only != number) {
@@ -196,7 +192,7 @@ impl<'a> Unwinding<'a> {
         sample: &Sample<'_>,
         space: &AddressSpace,
     ) -> Option<(&[u64], &[u32])> {
-        let (regs, stack) = self.registers_and_stack(sample).ok()?;
+        let (regs, stack) = user_state(sample).ok()?;
         self.pcs.pcs.clear();
         self.pcs.exact.clear();
         if stack.is_empty() {
@@ -204,41 +200,6 @@ impl<'a> Unwinding<'a> {
         }
         self.walk(&regs, stack, space);
         Some((&self.pcs.pcs, &self.pcs.exact))
-    }
-
-    fn registers_and_stack<'b>(&self, sample: &Sample<'b>) -> Result<(Regs, &'b [u8]), Skip> {
-        let guest = [
-            misc::CPUMODE_GUEST_KERNEL,
-            misc::CPUMODE_GUEST_USER,
-            misc::CPUMODE_HYPERVISOR,
-        ];
-        if guest.contains(&sample.cpumode()) {
-            return Err(Skip::Guest);
-        }
-        let damaged = |_| Skip::Damaged;
-        let (user, stack) = match sample.user_regs_and_stack().map_err(damaged)? {
-            Some((user, stack)) => (user, stack.bytes),
-            None => {
-                let user = sample.user_regs().map_err(damaged)?;
-                (user.ok_or(Skip::NoRegisters)?, &[][..])
-            }
-        };
-        match user.abi {
-            RegsAbi::Bits64 => {}
-            RegsAbi::None => return Err(Skip::KernelThread),
-            RegsAbi::Bits32 => return Err(Skip::Bits32),
-            RegsAbi::Unknown(_) => return Err(Skip::UnknownAbi),
-        }
-        let mut regs = Regs::UNKNOWN;
-        for (number, value) in user.iter() {
-            if let Some(Some(reg)) = self.table.get(number as usize) {
-                regs.set(*reg, value);
-            }
-        }
-        match (regs.get(Reg::Rip), regs.get(Reg::Rsp)) {
-            (Some(_), Some(_)) => Ok((regs, stack)),
-            _ => Err(Skip::NoIpOrSp),
-        }
     }
 
     fn walk(&mut self, regs: &Regs, stack: &[u8], space: &AddressSpace) -> Code {

@@ -77,15 +77,15 @@ pub fn name(register: u32) -> Option<&'static str> {
 }
 
 /// The DWARF number (System V x86-64 psABI, figure 3.36) of a perf register number.
-pub fn dwarf_number(register: u32) -> Option<u16> {
-    match TABLE.get(register as usize) {
-        Some(entry) => entry.1,
-        // xmm0..xmm15 are DWARF 17..32; the second half of each has no number of its own.
-        None if (PERF_REG_X86_XMM0..64).contains(&register) && register.is_multiple_of(2) => {
-            Some(17 + ((register - PERF_REG_X86_XMM0) / 2) as u16)
-        }
-        None => None,
+pub const fn dwarf_number(register: u32) -> Option<u16> {
+    if (register as usize) < TABLE.len() {
+        return TABLE[register as usize].1;
     }
+    // xmm0..xmm15 are DWARF 17..32; the second half of each has no number of its own.
+    if register >= PERF_REG_X86_XMM0 && register < 64 && register.is_multiple_of(2) {
+        return Some(17 + ((register - PERF_REG_X86_XMM0) / 2) as u16);
+    }
+    None
 }
 
 /// Which mode the registers were in (`enum perf_sample_regs_abi`).

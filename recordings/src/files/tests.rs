@@ -265,7 +265,15 @@ fn a_removed_program_is_found_while_it_runs() {
     let dir = Dir::new("removed");
     let path = dir.path("sleeper");
     std::fs::copy("/bin/sleep", &path).expect("a program that waits");
-    let mut child = Command::new(&path).arg("60").spawn().expect("it runs");
+    // Another test that forks at this moment may have the copy open for writing a little longer.
+    let mut child = loop {
+        match Command::new(&path).arg("60").spawn() {
+            Err(e) if e.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                std::thread::yield_now();
+            }
+            child => break child.expect("it runs"),
+        }
+    };
     let maps = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("maps");
     let mine = |line: &&str| line.contains("sleeper") && line.contains("r-xp");
     while maps(child.id()).lines().find(mine).is_none() {

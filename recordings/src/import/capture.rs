@@ -14,6 +14,7 @@ mod tests;
 
 use super::error::ImportError;
 use super::item::{ImportOptions, Imported, Output, Sink};
+use crate::files::ImageFinder;
 use crate::kernel::{self, KernelImage};
 use crate::model::{Event, Item, KernelSample, RecordedChain, Region, RegionRole, Sample};
 use json::Object;
@@ -51,9 +52,10 @@ pub(super) fn import(
     let value = serde_json::from_slice(bytes)
         .map_err(|e| ImportError::Capture(Problem::syntax(e.to_string())))?;
     let root = Object::root(&value)?;
+    let mut finder = ImageFinder::new(options.files.clone());
     let mut capture = Capture {
         release: release(root.string("kernel")?.unwrap_or_default()),
-        output: Output::new(options, sink),
+        output: Output::new(&mut finder, sink),
         number: 0,
         image: None,
         bias: 0,

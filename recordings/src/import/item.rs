@@ -147,16 +147,16 @@ pub struct Imported {
 /// What all importers share: the sink, image numbers and counts.
 pub(super) struct Output<'o, 's> {
     pub(super) sink: &'o mut Sink<'s>,
-    pub(super) finder: ImageFinder,
+    pub(super) finder: &'o mut ImageFinder,
     indexes: HashMap<ImageId, ImageIndex>,
     pub(super) imported: Imported,
 }
 
 impl<'o, 's> Output<'o, 's> {
-    pub(super) fn new(options: &ImportOptions, sink: &'o mut Sink<'s>) -> Self {
+    pub(super) fn new(finder: &'o mut ImageFinder, sink: &'o mut Sink<'s>) -> Self {
         Output {
             sink,
-            finder: ImageFinder::new(options.files.clone()),
+            finder,
             indexes: HashMap::new(),
             imported: Imported::default(),
         }

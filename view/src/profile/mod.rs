@@ -1,7 +1,7 @@
 //! Recordings as profiles: addresses, and the formats of those who show profiles.
 //!
 //! A perf.data is read straight from its mapped file, by one thread or several; no trace lies in
-//! between ([`replay()`]). Other recordings come as traces. What is kept grows with distinct
+//! between ([`stacks`](unwind_sim_judge::stacks)). Other recordings come as traces. What is kept grows with distinct
 //! stacks, not with samples (but for formats that list them). The same recording
 //! gives the same output whatever the number of threads.
 //!

@@ -14,7 +14,7 @@ pub use snapshot::{Area, FilePlace, Snapshot, ThreadState, snapshot};
 
 use super::error::{CoreErrorKind, ImportError};
 use super::item::{ImportOptions, Imported, Output, Sink, Skip};
-use crate::files::MappingRequest;
+use crate::files::{ImageFinder, MappingRequest};
 use crate::model::{Event, Item, Region, RegionRole, Sample};
 use memory::{Memory, Segment};
 use notes::{FileMapping, Notes, Thread};
@@ -55,7 +55,8 @@ pub fn import(
     let bytes: &[u8] = (*owner).as_ref();
     let (segments, note_ranges) = notes::headers(bytes)?;
     let memory = Memory::new(bytes, segments);
-    let mut output = Output::new(options, sink);
+    let mut finder = ImageFinder::new(options.files.clone());
+    let mut output = Output::new(&mut finder, sink);
     let notes = notes::read(bytes, &note_ranges, &mut output.imported.problems);
     if notes.threads.is_empty() {
         let first = output.imported.problems.first().cloned();
@@ -129,7 +130,7 @@ impl<'m> Importer<'_, 'm, '_, '_> {
             (file.name.clone(), self.file_image(pid, &range, file))
         } else if self.notes.vdso.is_some_and(|vdso| range.contains(&vdso)) {
             let bytes = self.memory.bytes(range.start, IMAGE_SIZE_MAX).to_vec();
-            let finder = &mut self.output.finder;
+            let finder = &mut *self.output.finder;
             let image = finder.memory_image("[vdso]", range.start, Arc::new(bytes));
             ("[vdso]".to_owned(), image)
         } else {

@@ -22,6 +22,7 @@ pub use error::{Fault, Problem};
 
 use super::error::ImportError;
 use super::item::{ImportOptions, Imported, Output, Sink};
+use crate::files::ImageFinder;
 use crate::kernel::{self, KernelImage, PageTables, user_memory};
 use crate::model::{Event, Item, KernelSample, Region, RegionRole, Sample};
 use dump::{Cpu, Dump};
@@ -59,7 +60,8 @@ pub(super) fn import(
     sink: &mut Sink<'_>,
 ) -> Result<Imported, ImportError> {
     let bytes: &[u8] = (*owner).as_ref();
-    let mut output = Output::new(options, sink);
+    let mut finder = ImageFinder::new(options.files.clone());
+    let mut output = Output::new(&mut finder, sink);
     let dump = Dump::open(bytes, &mut output.imported.problems)?;
     let release = dump.info("OSRELEASE");
     let path = options.kernel.as_ref();
@@ -139,7 +141,8 @@ pub fn import_vmcore(
     options: &ImportOptions,
     sink: &mut Sink<'_>,
 ) -> Result<Imported, ImportError> {
-    let mut output = Output::new(options, sink);
+    let mut finder = ImageFinder::new(options.files.clone());
+    let mut output = Output::new(&mut finder, sink);
     let dump = Dump::open((*owner).as_ref(), &mut output.imported.problems)?;
     import_dump(&dump, image, "vmlinux".to_owned(), options, output)
 }

@@ -1,0 +1,183 @@
+//! perf.data: user registers and stacks as samples, mappings and tasks as events.
+//!
+//! Records are taken in the order of time, as the recorder's rounds allow, so memory does not
+//! grow with the file. perf's own callchain is kept as it was recorded, with the kernel's part and
+//! the markers between them, beside the sample.
+//!
+//! Branch records in call-stack mode are kept too (`perf record --call-graph lbr`); a sample that
+//! has them may lack registers. Not here: the file format (`unwind_sim_perf_data`), kernel stacks.
+
+mod processes;
+mod registers;
+
+pub use processes::{EventSink, Processes, ids};
+pub use registers::{refuse_guest, registers_and_stack};
+
+use super::error::ImportError;
+use super::item::{ImportOptions, Imported, Output, Sink, Skip};
+use crate::files::{ImageFinder, MappingRequest};
+use crate::model::{Event, ImageIndex, Item, RecordedChain, Region, RegionRole, Sample};
+use crate::trace::BRANCHES_MAX;
+use std::borrow::Cow;
+use std::ops::ControlFlow;
+use unwind_sim_perf_data::callchain::Context;
+use unwind_sim_perf_data::{
+    self as perf, PerfFile, Record, Stop, branch_sample_type, feature, misc,
+};
+use unwind_sim_unwind::lbr::{Branch, BranchStack};
+use unwind_sim_unwind::regs::{Reg, Regs};
+use unwind_sim_unwind::start::SampleRegs;
+use unwind_sim_unwind::truth::Truth;
+
+/// Parses a perf.data that can be imported.
+///
+/// # Errors
+/// If it is no such file, or was recorded on another machine than x86-64.
+pub fn parse(bytes: &[u8]) -> Result<PerfFile<'_>, ImportError> {
+    let file = PerfFile::parse(bytes).map_err(ImportError::Perf)?;
+    let arch = file.features().string(feature::ARCH).ok().flatten();
+    match arch {
+        Some(arch) if arch != b"x86_64" => Err(ImportError::PerfArch),
+        _ => Ok(file),
+    }
+}
+
+/// Imports a perf.data file, of file or pipe mode, compressed or not.
+///
+/// # Errors
+/// As [`parse`].
+pub fn import(
+    bytes: &[u8],
+    options: &ImportOptions,
+    sink: &mut Sink<'_>,
+) -> Result<Imported, ImportError> {
+    let mut finder = ImageFinder::new(options.files.clone());
+    Ok(items(&parse(bytes)?, &mut finder, sink))
+}
+
+/// The items of a perf.data; images come from `finder`, which keeps them for the next time.
+pub fn items(file: &PerfFile<'_>, finder: &mut ImageFinder, sink: &mut Sink<'_>) -> Imported {
+    let mut output = Output::new(finder, sink);
+    let mut problems: Vec<ImportError> = Vec::new();
+    problems.extend(file.problems().iter().copied().map(ImportError::Perf));
+    let mut processes = Processes::new(file, |error| problems.push(ImportError::Perf(error)));
+    let ring_depth = file.features().branch_records().unwrap_or(0);
+    let summary = file.for_each_ordered(|event| match &event.record {
+        Record::Sample(sample) => match convert(sample, ring_depth) {
+            Ok(sample) => output.item(Item::Sample(sample)),
+            Err(skip) => {
+                output.skip(skip, 1);
+                ControlFlow::Continue(())
+            }
+        },
+        _ => processes.record(&event, &mut output),
+    });
+    if summary.skipped != 0 {
+        output.skip(Skip::Damaged, summary.skipped);
+    }
+    problems.extend(summary.first_skipped.map(ImportError::Perf));
+    if let Stop::Error(error) = summary.stop {
+        problems.push(ImportError::Perf(error));
+    }
+    output.imported.problems = problems;
+    output.finish()
+}
+
+impl EventSink for Output<'_, '_> {
+    fn find(&mut self, request: &MappingRequest<'_>) -> ControlFlow<(), (Option<ImageIndex>, u64)> {
+        let (image, bias) = self.finder.mapping_for(request);
+        let Some(image) = image else {
+            return ControlFlow::Continue((None, bias));
+        };
+        let (index, flow) = self.index(image);
+        flow?;
+        ControlFlow::Continue((Some(index), bias))
+    }
+
+    fn event(&mut self, event: Event) -> ControlFlow<()> {
+        self.item(Item::Event(event))
+    }
+
+    fn lost(&mut self, count: u64) {
+        self.skip(Skip::Lost, count);
+    }
+}
+
+/// One sample in our model; borrows the stack.
+fn convert<'a>(sample: &perf::Sample<'a>, ring_depth: u32) -> Result<Sample<'a>, Skip> {
+    refuse_guest(sample)?;
+    let (pid, tid) = (sample.pid().unwrap_or(-1), sample.tid().unwrap_or(-1));
+    let (pid, tid) = ids(pid, tid)
+        .filter(|ids| ids.0 != 0)
+        .ok_or(Skip::NoProcess)?;
+    let damaged = |_| Skip::Damaged;
+    let branches = branch_stack(sample, ring_depth)?;
+    let (regs, stack) = match registers_and_stack(sample)? {
+        Some((regs, stack)) => (regs, stack),
+        None if branches.is_some() => (user_ip(sample)?, &[][..]),
+        None => return Err(Skip::NoRegisters),
+    };
+    let regions = (!stack.is_empty()).then(|| Region {
+        role: RegionRole::Stack,
+        bounds: 0..0,
+        next_sp: 0,
+        address: regs.rsp(),
+        bytes: Cow::Borrowed(stack),
+    });
+    let chain = sample.callchain().map_err(damaged)?;
+    let chain = chain.filter(|chain| !chain.is_empty());
+    Ok(Sample {
+        pid,
+        tid,
+        time: sample.time().unwrap_or(0),
+        regs: SampleRegs::hardware(regs),
+        regions: regions.into_iter().collect(),
+        truth: Truth::Unknown,
+        recorded: chain
+            .map(|chain| RecordedChain {
+                source: "perf".into(),
+                ips: chain.words().collect(),
+            })
+            .into_iter()
+            .collect(),
+        branches: branches.into_iter().collect(),
+        kernel: None,
+    })
+}
+
+/// The branch records, if the event asked for the call-stack mode.
+fn branch_stack(sample: &perf::Sample<'_>, depth: u32) -> Result<Option<BranchStack>, Skip> {
+    if sample.attr().branch_sample_type & branch_sample_type::CALL_STACK == 0 {
+        return Ok(None);
+    }
+    let Some(stack) = sample.branch_stack().map_err(|_| Skip::Damaged)? else {
+        return Ok(None);
+    };
+    let entries = stack.entries().map(|b| Branch {
+        from: b.from,
+        to: b.to,
+    });
+    let entries: Vec<Branch> = entries.take(BRANCHES_MAX + 1).collect();
+    // No processor has as many.
+    if entries.len() > BRANCHES_MAX {
+        return Err(Skip::Damaged);
+    }
+    Ok(Some(BranchStack {
+        depth,
+        hw_index: stack.hw_index,
+        entries,
+    }))
+}
+
+/// What a sample without registers knows of user space: its ip, or the first one of the user part
+/// of its callchain.
+fn user_ip(sample: &perf::Sample<'_>) -> Result<Regs, Skip> {
+    let own = sample
+        .ip()
+        .filter(|_| sample.cpumode() == misc::CPUMODE_USER);
+    let chain = sample.callchain().map_err(|_| Skip::Damaged)?;
+    let of_chain = || chain?.frames_of(Context::User).next();
+    let mut regs = Regs::UNKNOWN;
+    regs.set(Reg::Rip, own.or_else(of_chain).ok_or(Skip::NoRegisters)?);
+    Ok(regs)
+}

@@ -1,0 +1,74 @@
+//! User registers and the stack copy of a sample.
+
+use crate::import::item::Skip;
+use unwind_sim_perf_data::regs::{self, RegsAbi};
+use unwind_sim_perf_data::{Sample, misc};
+use unwind_sim_unwind::regs::{Reg, Regs};
+
+/// Our register of each of perf's numbers; `None` for vector and segment registers.
+static REGISTERS: [Option<Reg>; 64] = {
+    let mut table = [None; 64];
+    let mut number = 0;
+    while number < table.len() {
+        table[number] = match number as u32 {
+            regs::PERF_REG_X86_FLAGS => Some(Reg::Rflags),
+            regs::PERF_REG_X86_CS => Some(Reg::Cs),
+            perf => match regs::dwarf_number(perf) {
+                Some(dwarf) => Reg::from_dwarf(dwarf),
+                None => None,
+            },
+        };
+        number += 1;
+    }
+    table
+};
+
+/// The user registers and the stack copy, from rsp upwards; the copy is empty if there is none.
+/// `None` if the event does not record user registers.
+///
+/// # Errors
+/// Why the sample cannot be walked.
+#[inline]
+pub fn registers_and_stack<'a>(sample: &Sample<'a>) -> Result<Option<(Regs, &'a [u8])>, Skip> {
+    let damaged = |_| Skip::Damaged;
+    let (user, stack) = match sample.user_regs_and_stack().map_err(damaged)? {
+        Some((user, stack)) => (user, stack.bytes),
+        None => match sample.user_regs().map_err(damaged)? {
+            Some(user) => (user, &[][..]),
+            None => return Ok(None),
+        },
+    };
+    match user.abi {
+        RegsAbi::Bits64 => {}
+        RegsAbi::None => return Err(Skip::KernelThread),
+        RegsAbi::Bits32 => return Err(Skip::Bits32),
+        RegsAbi::Unknown(_) => return Err(Skip::UnknownAbi),
+    }
+    let mut out = Regs::UNKNOWN;
+    for (number, value) in user.iter() {
+        if let Some(Some(reg)) = REGISTERS.get(number as usize) {
+            out.set(*reg, value);
+        }
+    }
+    match (out.get(Reg::Rip), out.get(Reg::Rsp)) {
+        (Some(_), Some(_)) => Ok(Some((out, stack))),
+        _ => Err(Skip::NoIpOrSp),
+    }
+}
+
+/// Refuses samples of a hypervisor's guest.
+///
+/// # Errors
+/// [`Skip::Guest`].
+#[inline]
+pub fn refuse_guest(sample: &Sample<'_>) -> Result<(), Skip> {
+    let guest = [
+        misc::CPUMODE_GUEST_KERNEL,
+        misc::CPUMODE_GUEST_USER,
+        misc::CPUMODE_HYPERVISOR,
+    ];
+    match guest.contains(&sample.cpumode()) {
+        true => Err(Skip::Guest),
+        false => Ok(()),
+    }
+}

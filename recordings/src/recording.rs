@@ -1,0 +1,216 @@
+//! A recording that is read sample by sample, each in its world: a trace, or a perf.data as it is.
+
+use crate::convert::{self, ImportError, OpenOptions};
+use crate::file_kind::FileKind;
+use crate::files::{FinderOptions, ImageFinder};
+use crate::import::{ImportItem, perf};
+use crate::mapped::map_file;
+use crate::model::Item;
+use crate::trace::{Chunk, Meta, Trace, TraceError};
+use crate::view::View;
+use crate::world::World;
+use std::cell::Cell;
+use std::ops::ControlFlow;
+use std::path::Path;
+use unwind_sim_unwind::image::Owner;
+
+/// A recording.
+pub enum Recording {
+    /// A trace: opened, or made of another recording.
+    Trace(Box<Trace>),
+    /// A perf.data, which is read anew each time.
+    PerfData(Box<PerfData>),
+}
+
+/// A mapped perf.data.
+pub struct PerfData {
+    bytes: Owner,
+    meta: Meta,
+    files: FinderOptions,
+    /// Keeps images from one reading to the next.
+    finder: Cell<Option<ImageFinder>>,
+}
+
+/// Takes the samples in the order of the recording; may end the reading.
+pub type TakeView<'t> = dyn FnMut(&View<'_>) -> ControlFlow<()> + 't;
+
+impl Recording {
+    /// Opens the file at `path`, which is of this kind. A perf.data is read as it is, a core or a
+    /// capture becomes a temporary trace.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is of a kind that is not a recording.
+    pub fn open(
+        path: &Path,
+        kind: FileKind,
+        options: &OpenOptions,
+    ) -> Result<Recording, ImportError> {
+        match kind {
+            FileKind::Trace => Ok(Trace::open(path)?.into()),
+            FileKind::PerfData => {
+                let io = |error: std::io::Error| crate::import::ImportError::Io(error.kind());
+                let bytes = map_file(path).map_err(io)?;
+                perf::parse((*bytes).as_ref())?;
+                let files = FinderOptions {
+                    symfs: options.symfs.clone(),
+                    ..FinderOptions::system()
+                };
+                Ok(Recording::PerfData(Box::new(PerfData {
+                    bytes,
+                    meta: convert::meta(path, kind),
+                    files,
+                    finder: Cell::default(),
+                })))
+            }
+            _ => Ok(convert::to_trace(path, kind, options)?.into()),
+        }
+    }
+
+    /// What it says of itself.
+    pub fn meta(&self) -> &Meta {
+        match self {
+            Recording::Trace(trace) => trace.meta(),
+            Recording::PerfData(perf) => &perf.meta,
+        }
+    }
+
+    /// How many samples it has, if that is known before it is read.
+    pub fn sample_count(&self) -> Option<u64> {
+        match self {
+            Recording::Trace(trace) => Some(trace.len()),
+            Recording::PerfData(_) => None,
+        }
+    }
+
+    /// Why its end is missing, if a trace was cut short.
+    pub fn cut(&self) -> Option<&TraceError> {
+        match self {
+            Recording::Trace(trace) => trace.cut(),
+            Recording::PerfData(_) => None,
+        }
+    }
+
+    /// Hands every sample to `take`, until that ends it: how many there were.
+    ///
+    /// # Errors
+    /// If a block of a trace is damaged. A perf.data is read as far as it goes.
+    pub fn views(&self, take: &mut TakeView<'_>) -> Result<u64, ImportError> {
+        match self {
+            Recording::Trace(trace) => views_of_trace(trace, take),
+            Recording::PerfData(perf) => Ok(perf.views(take)?),
+        }
+    }
+
+    /// Hands the sample of this number to `take`; how many there are, if there is no such sample.
+    ///
+    /// # Errors
+    /// As [`Recording::views`].
+    pub fn view(&self, number: u64, take: &mut TakeView<'_>) -> Result<Option<u64>, ImportError> {
+        if let Recording::Trace(trace) = self {
+            if number >= trace.len() {
+                return Ok(Some(trace.len()));
+            }
+            let sample = trace.sample(number)?;
+            let world = trace.world_at(number)?;
+            let _ = take(&View {
+                number,
+                sample: &sample,
+                space: world.space(sample.pid),
+                pristine: None,
+                stitched: &[],
+                world: Some(&world),
+            });
+            return Ok(None);
+        }
+        let mut found = false;
+        let len = self.views(&mut |view| {
+            if view.number < number {
+                return ControlFlow::Continue(());
+            }
+            found = true;
+            let _ = take(view);
+            ControlFlow::Break(())
+        })?;
+        Ok((!found).then_some(len))
+    }
+}
+
+impl From<Trace> for Recording {
+    fn from(trace: Trace) -> Recording {
+        Recording::Trace(Box::new(trace))
+    }
+}
+
+fn views_of_trace(trace: &Trace, take: &mut TakeView<'_>) -> Result<u64, ImportError> {
+    let mut world = World::new();
+    for chunk in trace.chunks() {
+        if let ControlFlow::Break(number) = views_of_chunk(trace, &chunk, &mut world, take)? {
+            return Ok(number);
+        }
+    }
+    Ok(trace.len())
+}
+
+/// The samples of one chunk; `world` is the one before it, and afterwards the one behind. Ends
+/// with the number of samples so far if `take` ends it.
+fn views_of_chunk(
+    trace: &Trace,
+    chunk: &Chunk<'_>,
+    world: &mut World,
+    take: &mut TakeView<'_>,
+) -> Result<ControlFlow<u64>, TraceError> {
+    let mut number = chunk.samples().start;
+    let mut reader = chunk.read()?;
+    while let Some(item) = reader.next() {
+        match item? {
+            Item::Event(event) => world.apply(&event, trace.images()),
+            Item::Sample(sample) => {
+                let view = View {
+                    number,
+                    sample: &sample,
+                    space: world.space(sample.pid),
+                    pristine: None,
+                    stitched: &[],
+                    world: Some(&*world),
+                };
+                number += 1;
+                if take(&view).is_break() {
+                    return Ok(ControlFlow::Break(number));
+                }
+            }
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+impl PerfData {
+    fn views(&self, take: &mut TakeView<'_>) -> Result<u64, crate::import::ImportError> {
+        let file = perf::parse((*self.bytes).as_ref())?;
+        let mut world = World::new();
+        let mut images = Vec::new();
+        let mut number = 0;
+        let finder = self.finder.take();
+        let mut finder = finder.unwrap_or_else(|| ImageFinder::new(self.files.clone()));
+        perf::items(&file, &mut finder, &mut |item| {
+            match item {
+                ImportItem::Image { image, .. } => images.push(image),
+                ImportItem::Item(Item::Event(event)) => world.apply(&event, &images),
+                ImportItem::Item(Item::Sample(sample)) => {
+                    let view = View {
+                        number,
+                        sample: &sample,
+                        space: world.space(sample.pid),
+                        pristine: None,
+                        stitched: &[],
+                        world: Some(&world),
+                    };
+                    number += 1;
+                    return take(&view);
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        self.finder.set(Some(finder));
+        Ok(number)
+    }
+}
