@@ -10,7 +10,7 @@ use unwind_sim_judge::{cases, spec};
 use unwind_sim_perf_model::lbr::Depth;
 use unwind_sim_record::emulator::{self, Options};
 use unwind_sim_record::program::Program;
-use unwind_sim_record::{At, TraceRecorder};
+use unwind_sim_record::{At, Plan, TraceRecorder};
 use unwind_sim_recordings::trace::{Meta, Trace, TraceWriter};
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_unwind::cache::Cache;
@@ -35,14 +35,13 @@ fn record(case: &str, every: u64, lbr: &[Depth]) -> Input {
         },
     };
     let options = Options {
-        at: At::Every(every),
-        from: None,
-        instructions_max: 100_000,
-        samples_max: u64::MAX,
-        stack_bytes: 1 << 16,
+        plan: Plan {
+            max_instructions: Some(100_000),
+            stack_bytes: 1 << 16,
+            ..Plan::new(At::Every(every))
+        },
         lbr: lbr.to_vec(),
         timeout: None,
-        stop: None,
     };
     let meta = Meta {
         truth: "from the start".into(),

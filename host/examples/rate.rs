@@ -47,8 +47,8 @@ fn main() {
         ..Program::default()
     };
     let mut options = Options::new(Target::Run(program), At::Every(1000));
-    options.truth = true;
-    options.max_instructions = Some(1_000_000);
+    options.plan.truth = true;
+    options.plan.max_instructions = Some(1_000_000);
     let mut count = Count::default();
     let begin = std::time::Instant::now();
     match unwind_sim_host::record(&options, &mut count) {

@@ -9,44 +9,46 @@
 //! about a machine that it has stopped.
 //!
 //! Not here: files of any format, symbols (the recorder is asked where a name is), unwinding.
-//! On anything but Linux on x86-64 the crate is empty.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+//! On anything but Linux on x86-64 there is only the [`plan`].
 
-mod approach;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod bpf;
-mod breakpoints;
-mod code;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod error;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod gdb;
-mod launch;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod maps;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod memory;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod native;
-mod options;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod pin;
-mod places;
+pub mod plan;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod ptrace;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod recorder;
-mod release;
-mod sample;
-mod session;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod signals;
 #[cfg(test)]
 #[path = "../../tests/common/skip.rs"]
 mod skip;
-mod step;
-mod step_over;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod stepper;
-mod task;
-mod threads;
 
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use error::HostError;
-pub use launch::may_trace;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use maps::Mapping;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use memory::ProcessMemory;
-pub use options::{AfterLimit, At, FetchFrame, Options, Point, Program, Target};
+pub use plan::{At, FetchFrame, Plan, Point};
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use recorder::{
-    End, Event, Next, ProgramEnd, Recorder, RecorderError, Sample, StackPiece, StackRole, Summary,
+    AfterLimit, End, Event, Next, Options, Program, ProgramEnd, Recorder, RecorderError, Sample,
+    StackPiece, StackRole, Summary, Target, may_trace, record,
 };
-pub use session::record;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use signals::{end_by_signal, stop_on_signals};

@@ -51,8 +51,8 @@ fn points_are_the_same_with_and_without_steps() {
         let built = build("cc", name, FLAGS);
         let mut options = options(&built.path, points(&["probed"]));
         let (stepped, _) = run(&options);
-        options.truth = false;
-        options.from = None;
+        options.plan.truth = false;
+        options.plan.from = None;
         let (free, summary) = recorded(&options);
         assert_eq!(summary.program, ProgramEnd::Exited(0));
         assert_eq!(summary.instructions, 0);
@@ -85,7 +85,7 @@ fn a_fake_start_has_both_register_sets() {
             point("fetching", FetchFrame::Entry, None),
         ]);
         let mut options = options(&built.path, at);
-        options.truth = truth;
+        options.plan.truth = truth;
         let (keeper, summary) = recorded(&options);
         assert_eq!(keeper.samples.len(), 6, "{summary:?}");
         for sample in &keeper.samples {
@@ -119,13 +119,13 @@ fn a_limit_ends_the_recording_and_the_program_runs_on() {
     }
     let built = build("cc", "threads.c", FLAGS);
     let mut options = options(&built.path, At::Every(10));
-    options.max_instructions = Some(2000);
+    options.plan.max_instructions = Some(2000);
     let (keeper, summary) = run(&options);
     assert_eq!((summary.end, summary.instructions), (End::Limit, 2000));
     assert_eq!(keeper.samples.len(), 200);
     assert_eq!(summary.program, ProgramEnd::Exited(0));
-    options.max_instructions = None;
-    options.max_samples = Some(7);
+    options.plan.max_instructions = None;
+    options.plan.max_samples = Some(7);
     options.after_limit = AfterLimit::Kill;
     let (keeper, summary) = run(&options);
     assert_eq!((summary.end, keeper.samples.len()), (End::Limit, 7));
@@ -162,7 +162,7 @@ fn beyond_the_approach_only_inner_frames_are_known() {
     let built = build("cc", "recursion.c", FLAGS);
     let mut options = options(&built.path, points(&["probed"]));
     options.approach_max = 10;
-    options.from = Some("down".into());
+    options.plan.from = Some("down".into());
     let (keeper, summary) = run(&options);
     assert_eq!(summary.approach, 10);
     let Truth::Known(frames) = &keeper.samples[0].truth else {
@@ -190,8 +190,8 @@ fn calls_and_system_calls() {
     assert_eq!(entries.count(), 21);
     for truth in [true, false] {
         let mut options = options(&built.path, At::Syscall);
-        options.truth = truth;
-        options.from = None;
+        options.plan.truth = truth;
+        options.plan.from = None;
         let (keeper, summary) = recorded(&options);
         assert_eq!(summary.program, ProgramEnd::Exited(0));
         assert!(keeper.samples.len() > 10, "{summary:?}");
@@ -208,7 +208,7 @@ fn a_frequency_samples_the_threads_that_run() {
         return;
     }
     let (_built, mut options) = waits(&["x"]);
-    options.max_samples = Some(40);
+    options.plan.max_samples = Some(40);
     options.after_limit = AfterLimit::Kill;
     let (keeper, summary) = recorded(&options);
     assert_eq!(
@@ -265,8 +265,8 @@ fn a_running_process_is_attached_to_and_let_go() {
         // The recording has a thread of its own, which has no other children.
         let recording = std::thread::spawn(move || {
             let mut options = Options::new(Target::Attach(pid), at);
-            options.truth = truth;
-            options.max_samples = Some(20);
+            options.plan.truth = truth;
+            options.plan.max_samples = Some(20);
             recorded(&options)
         });
         let (keeper, summary) = recording.join().expect("the recording ends");
@@ -291,9 +291,9 @@ fn attaching_from_a_place_knows_its_caller() {
     let pid = i32::try_from(child.id()).unwrap();
     let recording = std::thread::spawn(move || {
         let mut options = Options::new(Target::Attach(pid), points(&["probed"]));
-        options.truth = true;
-        options.from = Some("busy".into());
-        options.max_samples = Some(1);
+        options.plan.truth = true;
+        options.plan.from = Some("busy".into());
+        options.plan.max_samples = Some(1);
         recorded(&options)
     });
     let (keeper, summary) = recording.join().expect("the recording ends");
@@ -311,7 +311,7 @@ fn a_flag_ends_the_recording() {
         return;
     }
     let (_built, mut options) = waits(&["x"]);
-    options.stop = Some(&STOP);
+    options.plan.stop = Some(&STOP);
     options.after_limit = AfterLimit::Kill;
     std::thread::spawn(|| {
         std::thread::sleep(Duration::from_millis(100));
@@ -332,7 +332,7 @@ fn children_are_left_alone_if_so_wanted() {
     let built = build("cc", "threads.c", FLAGS);
     for truth in [true, false] {
         let mut options = options(&built.path, points(&["probed"]));
-        options.truth = truth;
+        options.plan.truth = truth;
         options.children = false;
         let (keeper, summary) = recorded(&options);
         assert_eq!(summary.program, ProgramEnd::Exited(0), "{summary:?}");
@@ -399,7 +399,7 @@ fn names_that_no_image_has_are_reported() {
         (keeper.samples.len(), summary.not_located),
         (1, vec!["nowhere".into()])
     );
-    options.from = Some("never".into());
+    options.plan.from = Some("never".into());
     let (keeper, summary) = recorded(&options);
     assert!(!summary.from_reached && keeper.samples.is_empty());
     assert_eq!(summary.not_located, ["never", "nowhere"]);
@@ -414,7 +414,7 @@ fn main_is_found_in_a_stripped_program() {
     let built = build("cc", "recursion.c", &stripped);
     for truth in [true, false] {
         let mut options = options(&built.path, points(&["main"]));
-        options.truth = truth;
+        options.plan.truth = truth;
         let (keeper, summary) = recorded(&options);
         assert_eq!(
             (summary.from_reached, keeper.samples.len()),

@@ -229,7 +229,7 @@ fn memory_agrees_with_every_frame_held() {
     for (compiler, name, every) in programs {
         let built = build(compiler, name, FP);
         let mut options = options(&built.path, At::Every(every));
-        options.stack_bytes = 64 << 10;
+        options.plan.stack_bytes = 64 << 10;
         let (keeper, summary) = run(&options);
         assert_eq!(summary.program, ProgramEnd::Exited(0), "{summary:#?}");
         assert_eq!(keeper.samples.len() as u64, summary.instructions / every);

@@ -7,13 +7,12 @@
 use super::rings::Rings;
 use super::shadow::Shadow;
 use super::state::{RBP, RDI, RSP, live, piece, program_entry};
-use super::{At, FetchFrame, MAIN, TraceRecorder, locate};
+use super::{At, FetchFrame, MAIN, Plan, TraceRecorder, locate};
 use crate::program::{End, Program};
 use hashbrown::HashMap;
 use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use unwind_sim_emulator::linux::{
     MappedFile, Notice, Outcome, Process, ProcessObserver, StartError, SystemCall,
@@ -39,22 +38,13 @@ const NAME_MAX: usize = 15;
 /// What is recorded.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// When samples are taken; not [`At::Freq`].
-    pub at: At,
-    /// Record from the first time that this place is reached.
-    pub from: Option<String>,
-    /// Stop after so many instructions from there on.
-    pub instructions_max: u64,
-    /// Stop after so many samples.
-    pub samples_max: u64,
-    /// Bytes of a stack that are copied at most, above rsp.
-    pub stack_bytes: u64,
+    /// When samples are taken, not [`At::Freq`], and when the recording ends. The truth is always
+    /// known.
+    pub plan: Plan,
     /// Keep branch records, in rings of these depths.
     pub lbr: Vec<Depth>,
     /// Most time.
     pub timeout: Option<Duration>,
-    /// The recording ends when this becomes true.
-    pub stop: Option<&'static AtomicBool>,
 }
 
 /// What a recording was.
@@ -113,7 +103,7 @@ pub fn record<W: Write>(
     let begin = Instant::now();
     let end = loop {
         let left = match session.recording {
-            true => options.instructions_max - session.instructions,
+            true => options.plan.instructions_left(session.instructions),
             false => u64::MAX,
         };
         let outcome = process.run(left.min(SLICE), &mut session);
@@ -121,10 +111,7 @@ pub fn record<W: Write>(
             return Err(error.into());
         }
         let enough = session.is_over();
-        if options
-            .stop
-            .is_some_and(|stop| stop.load(Ordering::Relaxed))
-        {
+        if options.plan.is_stopped() {
             break match outcome {
                 Outcome::Limit | Outcome::StreamTimeout { .. } => End::Stopped,
                 // It had come to its end by itself.
@@ -144,7 +131,7 @@ pub fn record<W: Write>(
         end,
         samples: session.samples,
         instructions: session.instructions,
-        from_reached: options.from.is_some() && session.recording,
+        from_reached: options.plan.from.is_some() && session.recording,
         not_located: names
             .filter(|&(_, &located)| !located)
             .map(|(name, _)| name.text.clone())
@@ -173,9 +160,9 @@ fn names(options: &Options) -> Vec<Name> {
         text: text.to_owned(),
         role,
     };
-    let from = options.from.as_deref();
+    let from = options.plan.from.as_deref();
     let mut out: Vec<Name> = from.map(|f| name(f, Role::From)).into_iter().collect();
-    for (index, point) in options.at.points().iter().enumerate() {
+    for (index, point) in options.plan.at.points().iter().enumerate() {
         out.push(name(&point.name, Role::Sample(index)));
         out.extend(point.own.as_deref().map(|own| name(own, Role::Own(index))));
     }
@@ -242,7 +229,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
             entry: Entry::Left,
             begins: false,
             unnamed: false,
-            recording: options.from.is_none(),
+            recording: options.plan.from.is_none(),
             instructions: 0,
             unknown_before: 0,
             samples: 0,
@@ -254,8 +241,10 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
     /// Was enough seen, or can nothing more be written?
     fn is_over(&self) -> bool {
         self.error.is_some()
-            || self.samples >= self.options.samples_max
-            || self.instructions >= self.options.instructions_max
+            || self
+                .options
+                .plan
+                .is_complete(self.samples, self.instructions)
     }
 
     /// Keeps the first error.
@@ -283,7 +272,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
             return;
         }
         self.instructions += 1;
-        let due = match &self.options.at {
+        let due = match &self.options.plan.at {
             At::Every(n) => self.instructions.is_multiple_of((*n).max(1)),
             At::Call => matches!(insn, Insn::Call { .. }),
             At::Syscall => insn == Insn::Syscall,
@@ -371,7 +360,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
     }
 
     fn at_point(&mut self, state: &State, rip: u64, index: usize) {
-        let point = &self.options.at.points()[index];
+        let point = &self.options.plan.at.points()[index];
         let live = live(state, rip);
         let Some(frame) = point.fetch else {
             return self.sample(state, rip, SampleRegs::hardware(live), Some(index));
@@ -416,7 +405,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
 
     #[inline(never)]
     fn sample(&mut self, state: &State, rip: u64, regs: SampleRegs, point: Option<usize>) {
-        if self.samples >= self.options.samples_max || self.error.is_some() {
+        if self.options.plan.has_samples(self.samples) || self.error.is_some() {
             return;
         }
         self.samples += 1;
@@ -437,7 +426,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
 
     /// The stacks of the thread, innermost first, none twice.
     fn stacks(&self, state: &State) -> Vec<Region<'static>> {
-        let max = self.options.stack_bytes;
+        let max = self.options.plan.stack_bytes;
         let first = piece(&state.memory, state.gpr(RSP), max, RegionRole::Stack);
         let mut out: Vec<Region<'static>> = first.into_iter().collect();
         for other in self.shadow.other_stacks() {

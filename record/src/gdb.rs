@@ -13,14 +13,13 @@ mod states;
 mod taken;
 mod world;
 
-use super::{At, TraceRecorder, locate};
+use super::{At, Plan, TraceRecorder, locate};
 use machine::Machine;
 use prepare::{Ready, prepare};
 use std::collections::HashMap;
 use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use unwind_sim_host::gdb::{GdbError, Others, Registers};
 use unwind_sim_recordings::import::VmcoreProblem;
@@ -53,25 +52,15 @@ const TRAMPOLINES: [&str; 4] = [
 
 /// What is recorded.
 #[derive(Clone, Debug)]
-pub struct Options<'a> {
+pub struct Options {
     /// `HOST:PORT`, or the path of a socket.
     pub stub: String,
-    /// When samples are taken: [`At::Every`] or [`At::Points`].
-    pub at: At,
-    /// Keep a shadow stack.
-    pub truth: bool,
-    /// Record from the first time that this place is reached.
-    pub from: Option<String>,
-    /// Stop after so many steps from there on.
-    pub instructions_max: u64,
-    /// Stop after so many samples.
-    pub samples_max: u64,
+    /// When samples are taken, [`At::Every`] or [`At::Points`], and when the recording ends.
+    pub plan: Plan,
     /// How far the kernel was moved, if that is known.
     pub kaslr: Option<u64>,
     /// Let no interrupt and no timer in while instructions are stepped, which only QEMU's stub can do.
     pub hold_interrupts: bool,
-    /// Set to end the recording.
-    pub stop: Option<&'a AtomicBool>,
 }
 
 /// What a recording was.
@@ -167,7 +156,7 @@ fn is_running(release: Option<&str>) -> String {
 pub fn record<W: Write>(
     image: &KernelImage,
     path: &Path,
-    options: &Options<'_>,
+    options: &Options,
     recorder: &mut TraceRecorder<'_, W>,
 ) -> Result<Summary, GdbRecordError> {
     let mut machine = Machine::connect(&options.stub)?;
@@ -182,7 +171,7 @@ fn record_on<W: Write>(
     machine: &mut Machine,
     image: &KernelImage,
     path: &Path,
-    options: &Options<'_>,
+    options: &Options,
     recorder: &mut TraceRecorder<'_, W>,
 ) -> Result<Summary, GdbRecordError> {
     let Ready {
@@ -224,7 +213,7 @@ struct Session<'a, 'r, 'w, W: Write> {
     machine: &'a mut Machine,
     image: &'a KernelImage,
     range: Range<u64>,
-    options: &'a Options<'a>,
+    options: &'a Options,
     recorder: &'r mut TraceRecorder<'w, W>,
     kernel: Kernel<'a>,
     places: &'a Places,
@@ -237,28 +226,28 @@ struct Session<'a, 'r, 'w, W: Write> {
 
 impl<W: Write> Session<'_, '_, '_, W> {
     fn run(&mut self) -> Result<(), GdbRecordError> {
-        if let Some(from) = &self.options.from {
+        if let Some(from) = &self.options.plan.from {
             let places = self.locate(from)?;
             if !self.run_to(&places)? {
                 return Ok(());
             }
         }
         let mut points = Vec::new();
-        for point in match &self.options.at {
+        for point in match &self.options.plan.at {
             At::Points(points) => &points[..],
             _ => &[],
         } {
             points.extend(self.locate(&point.name)?);
         }
-        if self.options.truth || points.is_empty() {
+        if self.options.plan.truth || points.is_empty() {
             return self.steps(&points);
         }
         let is_unwind = |p: &super::Point| p.name == states::START;
-        if matches!(&self.options.at, At::Points(points) if points.iter().all(is_unwind)) {
+        if matches!(&self.options.plan.at, At::Points(points) if points.iter().all(is_unwind)) {
             return self.unwinds();
         }
         let is_callchain = |p: &super::Point| p.name == callchains::CALLCHAIN;
-        if matches!(&self.options.at, At::Points(points) if points.iter().all(is_callchain)) {
+        if matches!(&self.options.plan.at, At::Points(points) if points.iter().all(is_callchain)) {
             return self.callchains();
         }
         while !self.is_over() && self.run_to(&points)? {
@@ -279,9 +268,11 @@ impl<W: Write> Session<'_, '_, '_, W> {
     }
 
     fn is_over(&self) -> bool {
-        let stop = self.options.stop.is_some_and(|s| s.load(Ordering::Relaxed));
-        stop || self.summary.samples >= self.options.samples_max
-            || self.summary.instructions >= self.options.instructions_max
+        self.options.plan.is_stopped()
+            || self
+                .options
+                .plan
+                .is_complete(self.summary.samples, self.summary.instructions)
     }
 
     /// Lets the machine run until a processor is at one of these places; false if none was.
@@ -361,7 +352,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
 
     /// Single-steps the kernel.
     fn steps(&mut self, points: &[u64]) -> Result<(), GdbRecordError> {
-        let every = match self.options.at {
+        let every = match self.options.plan.at {
             At::Every(n) => Some(n),
             _ => None,
         };
@@ -409,14 +400,14 @@ impl<W: Write> Session<'_, '_, '_, W> {
             let steps = self.summary.instructions;
             let is_point = points.contains(&before.cpu.rip);
             if is_point || every.is_some_and(|n| steps.is_multiple_of(n)) {
-                let truth = match self.options.truth {
+                let truth = match self.options.plan.truth {
                     true => self.shadow.truth(&before.cpu),
                     false => Truth::Unknown,
                 };
                 let regs = world::regs(&registers);
                 self.sample(&regs, truth)?;
             }
-            let insn = match self.options.truth {
+            let insn = match self.options.plan.truth {
                 true => self.class(before.cpu.rip),
                 false => Insn::Other,
             };
@@ -424,7 +415,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
             registers = self.machine.registers()?;
             let after = seen(&registers);
             self.summary.instructions += 1;
-            if self.options.truth {
+            if self.options.plan.truth {
                 self.summary.unknown += u64::from(!self.shadow.truth(&before.cpu).is_complete());
                 self.stepped(insn, &before, &after)?;
             }

@@ -21,6 +21,7 @@ pub mod shadow;
 mod state;
 
 pub use linked::not_linked;
+pub use unwind_sim_host::plan::{self, At, FetchFrame, Plan, Point};
 
 use crate::progress::Progress;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -36,54 +37,6 @@ use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind};
 /// A name that is known without symbols: the first argument of the first call behind the entry
 /// (`__libc_start_main`, Linux Standard Base 5.0, baselib).
 const MAIN: &str = "main";
-/// Bytes of a stack copied by default, above rsp.
-pub const STACK_BYTES: u64 = 1 << 20;
-
-/// How the frame of a fetching function is found when its sample is taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FetchFrame {
-    /// The point is the function's first instruction: rsp is its CFA - 8.
-    Entry,
-    /// The point lies behind `push %rbp; mov %rsp, %rbp`: rbp is its CFA - 16.
-    Rbp,
-}
-
-/// A place in the program where samples are taken.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Point {
-    /// `SYMBOL`, `SYMBOL+OFF` or a hex address.
-    pub name: String,
-    /// Makes this a fake start, as at a tracepoint: the place lies in the function that fetches
-    /// the caller's registers.
-    pub fetch: Option<FetchFrame>,
-    /// For a fake start: where the unwinder's own registers are taken, the first time that this
-    /// place is reached after `name`; `None`: at the same place.
-    pub own: Option<String>,
-}
-
-/// When samples are taken.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum At {
-    /// Every so many instructions.
-    Every(u64),
-    /// So many times a second, of each thread that runs.
-    Freq(u32),
-    /// At each system call.
-    Syscall,
-    /// At the first instruction that each call goes to.
-    Call,
-    /// At these places.
-    Points(Vec<Point>),
-}
-
-impl At {
-    fn points(&self) -> &[Point] {
-        match self {
-            At::Points(points) => points,
-            _ => &[],
-        }
-    }
-}
 
 /// Writes a recording into a trace.
 pub struct TraceRecorder<'a, W: Write> {

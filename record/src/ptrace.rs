@@ -1,10 +1,10 @@
 //! Recording under ptrace: what the host sees goes into a trace.
 
-use super::{At, FetchFrame, Point, TraceRecorder, locate};
+use super::{TraceRecorder, locate};
 use std::io::Write;
 use std::sync::Arc;
 use unwind_sim_host::{
-    self as host, Event, Mapping, Next, ProcessMemory, Recorder, RecorderError, Sample, StackRole,
+    Event, Mapping, Next, ProcessMemory, Recorder, RecorderError, Sample, StackRole,
 };
 use unwind_sim_recordings::files::{FinderOptions, ImageFinder, MappingRequest};
 use unwind_sim_recordings::model::{self, Region, RegionRole};
@@ -18,29 +18,6 @@ pub fn finder_options() -> FinderOptions {
     FinderOptions {
         live: true,
         ..FinderOptions::system()
-    }
-}
-
-impl From<&At> for host::At {
-    fn from(at: &At) -> host::At {
-        match at {
-            At::Every(n) => host::At::Every(*n),
-            At::Freq(hz) => host::At::Freq(*hz),
-            At::Syscall => host::At::Syscall,
-            At::Call => host::At::Call,
-            At::Points(points) => host::At::Points(points.iter().map(point).collect()),
-        }
-    }
-}
-
-fn point(point: &Point) -> host::Point {
-    host::Point {
-        name: point.name.clone(),
-        fetch: point.fetch.map(|fetch| match fetch {
-            FetchFrame::Entry => host::FetchFrame::Entry,
-            FetchFrame::Rbp => host::FetchFrame::Rbp,
-        }),
-        own: point.own.clone(),
     }
 }
 

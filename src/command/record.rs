@@ -12,10 +12,11 @@ use super::status::Status;
 use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use unwind_sim_judge::shell::quoted_path;
 use unwind_sim_perf_model::lbr::Depth;
 use unwind_sim_record::program::Program;
-use unwind_sim_record::{At, FetchFrame, Point, parse_number};
+use unwind_sim_record::{At, FetchFrame, Plan, Point, parse_number};
 use unwind_sim_recordings::files::FinderOptions;
 use unwind_sim_recordings::trace::Meta;
 
@@ -173,6 +174,19 @@ impl Args {
             bail!("--fake needs --at SYMBOL: the function that fetches its caller's registers");
         }
         Ok(at)
+    }
+
+    /// What is recorded, and until when.
+    fn plan(&self, at: At, stop: Option<&'static AtomicBool>) -> Plan {
+        Plan {
+            at,
+            truth: self.truth,
+            from: self.from.clone(),
+            max_instructions: self.max_instructions,
+            max_samples: self.max_samples,
+            stack_bytes: self.stack_bytes,
+            stop,
+        }
     }
 
     fn at(&self, truth: bool) -> Result<At> {

@@ -155,8 +155,8 @@ pub(crate) fn options(path: &Path, at: At) -> Options {
         ..Program::default()
     };
     let mut options = Options::new(Target::Run(program), at);
-    options.truth = true;
-    options.from = Some("main".into());
+    options.plan.truth = true;
+    options.plan.from = Some("main".into());
     options
 }
 

@@ -1,7 +1,7 @@
 //! A case's run in the emulated machine.
 
 use super::failure::CaseFailure;
-use super::run::{INSTRUCTIONS_MAX, STACK_BYTES, Taken, from, meta};
+use super::run::{Taken, meta, plan};
 use crate::case::Case;
 use std::path::Path;
 use unwind_sim_emulator::Processor;
@@ -22,14 +22,9 @@ pub(super) fn run(
     program.options.processor = processor;
     let root = program.options.root.clone();
     let options = Options {
-        at,
-        from: from(case),
-        instructions_max: INSTRUCTIONS_MAX,
-        samples_max: u64::MAX,
-        stack_bytes: STACK_BYTES,
+        plan: plan(case, at),
         lbr: Vec::new(),
         timeout: None,
-        stop: None,
     };
     let mut writer =
         TraceWriter::new(Vec::new(), &meta(case)).map_err(|e| CaseFailure::run(case, e))?;

@@ -2,7 +2,7 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use super::failure::CaseFailure;
-use super::run::{INSTRUCTIONS_MAX, STACK_BYTES, Taken, from, meta};
+use super::run::{Taken, meta, plan};
 use crate::case::Case;
 use std::path::Path;
 use unwind_sim_host::{self as host, AfterLimit, Options, ProgramEnd, Target};
@@ -10,7 +10,7 @@ use unwind_sim_record::{At, TraceRecorder, ptrace};
 use unwind_sim_recordings::trace::TraceWriter;
 
 /// Runs `program` on this machine's processor.
-pub(super) fn run(case: &Case, program: &Path, at: &At) -> Result<Taken, CaseFailure> {
+pub(super) fn run(case: &Case, program: &Path, at: At) -> Result<Taken, CaseFailure> {
     let target = Target::Run(host::Program {
         path: program.into(),
         quiet: true,
@@ -19,12 +19,8 @@ pub(super) fn run(case: &Case, program: &Path, at: &At) -> Result<Taken, CaseFai
         ..host::Program::default()
     });
     let options = Options {
-        truth: true,
-        from: from(case),
-        max_instructions: Some(INSTRUCTIONS_MAX),
         after_limit: AfterLimit::Kill,
-        stack_bytes: STACK_BYTES,
-        ..Options::new(target, at.into())
+        ..Options::new(target, plan(case, at))
     };
     let mut writer =
         TraceWriter::new(Vec::new(), &meta(case)).map_err(|e| CaseFailure::run(case, e))?;

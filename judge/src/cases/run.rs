@@ -9,6 +9,7 @@ use crate::extract::samples::write_samples;
 use std::path::Path;
 use std::sync::Arc;
 use unwind_sim_emulator::Processor;
+use unwind_sim_record::{At, Plan};
 use unwind_sim_recordings::names::file_name;
 use unwind_sim_recordings::trace::{self, Meta, TimeUnit, Trace, TraceWriter};
 use unwind_sim_unwind::image::{Image, ImageParts, Mapping};
@@ -71,9 +72,20 @@ fn points(case: &Case) -> Vec<unwind_sim_record::Point> {
 
 /// Where recording begins: behind the loader, and before constructors; at the start where there
 /// is no C library.
-pub(super) fn from(case: &Case) -> Option<String> {
+fn from(case: &Case) -> Option<String> {
     let with_libc = !case.header.link.iter().any(|f| f == "-nostdlib");
     with_libc.then(|| "_start".to_owned())
+}
+
+/// What is recorded of a case: where its points are, from the place that it names.
+pub(super) fn plan(case: &Case, at: At) -> Plan {
+    Plan {
+        truth: true,
+        from: from(case),
+        max_instructions: Some(INSTRUCTIONS_MAX),
+        stack_bytes: STACK_BYTES,
+        ..Plan::new(at)
+    }
 }
 
 /// What an engine made of a case.
@@ -99,7 +111,7 @@ pub(super) fn run(
     let at = unwind_sim_record::At::Points(points.clone());
     let taken = match engine {
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-        Engine::Ptrace => super::native::run(case, program, &at)?,
+        Engine::Ptrace => super::native::run(case, program, at)?,
         #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
         Engine::Ptrace => return Err(CaseFailure::run(case, "there is no ptrace here")),
         Engine::Emulator => super::emulated::run(case, program, at, processor)?,

@@ -16,7 +16,7 @@ use unwind_sim_judge::run::RunError;
 use unwind_sim_judge::spec::{self, SpecError};
 use unwind_sim_record::emulator::{self, Options, RecordError};
 use unwind_sim_record::program::Program;
-use unwind_sim_record::{At, TraceRecorder};
+use unwind_sim_record::{At, Plan, TraceRecorder};
 use unwind_sim_recordings::view::Filter;
 
 /// Bytes of a program's stack that are copied: a stack is only looked at.
@@ -203,14 +203,14 @@ fn program(name: &str, path: &Path, every: u64, times: u64) -> Result<Vec<Vec<u6
     let program = Program::alone(&path);
     let root = program.options.root.clone();
     let options = Options {
-        at: At::Every(every),
-        from: None,
-        instructions_max: PROGRAM_INSTRUCTIONS_MAX,
-        samples_max: times,
-        stack_bytes: STACK_BYTES,
+        plan: Plan {
+            max_instructions: Some(PROGRAM_INSTRUCTIONS_MAX),
+            max_samples: Some(times),
+            stack_bytes: STACK_BYTES,
+            ..Plan::new(At::Every(every))
+        },
         lbr: Vec::new(),
         timeout: None,
-        stop: None,
     };
     let written = |error: WriteError| failed(error.into());
     let mut writer = TraceWriter::new(Vec::new(), &Meta::default()).map_err(written)?;

@@ -27,7 +27,7 @@ pub(super) fn prepare<W: Write>(
     machine: &mut Machine,
     image: &KernelImage,
     path: &Path,
-    options: &Options<'_>,
+    options: &Options,
     recorder: &mut TraceRecorder<'_, W>,
 ) -> Result<Ready, GdbRecordError> {
     let bias = match options.kaslr {
@@ -72,7 +72,7 @@ pub(super) fn prepare<W: Write>(
 mod tests {
     use super::super::record;
     use super::*;
-    use crate::At;
+    use crate::{At, Plan};
     use std::io::Read;
     use std::net::TcpListener;
     use unwind_sim_recordings::kernel::KernelSymbols;
@@ -123,14 +123,13 @@ mod tests {
         let image = KernelImage::of_symbols(KernelSymbols::default(), None);
         let options = Options {
             stub,
-            at: At::Every(1),
-            truth: false,
-            from: None,
-            instructions_max: 1,
-            samples_max: 1,
+            plan: Plan {
+                max_instructions: Some(1),
+                max_samples: Some(1),
+                ..Plan::new(At::Every(1))
+            },
             hold_interrupts: false,
             kaslr: None,
-            stop: None,
         };
         let mut writer = TraceWriter::new(Vec::new(), &Meta::default()).expect("a trace");
         let mut recorder = TraceRecorder::new(&mut writer, Default::default());

@@ -38,14 +38,9 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         .timeout
         .and_then(|most| Instant::now().checked_add(seconds(most)));
     let options = Options {
-        at,
-        from: args.from.clone(),
-        instructions_max: args.max_instructions.unwrap_or(u64::MAX),
-        samples_max: args.max_samples.unwrap_or(u64::MAX),
-        stack_bytes: args.stack_bytes,
+        plan: args.plan(at, stop),
         lbr: args.lbr.iter().map(|depth| depth.0).collect(),
         timeout: args.timeout.map(seconds),
-        stop,
     };
     let mut meta = Meta {
         engine: trace::Engine::Emulator,

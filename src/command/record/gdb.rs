@@ -35,14 +35,9 @@ pub(super) fn run(args: &Args) -> Result<Status> {
     };
     let options = gdb::Options {
         stub: stub.clone(),
-        at,
-        truth: args.truth,
-        from: args.from.clone(),
-        instructions_max: args.max_instructions.unwrap_or(u64::MAX),
-        samples_max: args.max_samples.unwrap_or(u64::MAX),
+        plan: args.plan(at, Some(host::stop_on_signals())),
         kaslr: opened.kaslr,
         hold_interrupts: args.hold_interrupts,
-        stop: Some(host::stop_on_signals()),
     };
     let summary = output::trace_file(&args.output, &meta.clone(), |writer| {
         let mut recorder = TraceRecorder::new(writer, Default::default());

@@ -11,7 +11,7 @@ use unwind_sim_host::{Options, Program, ProgramEnd, Target};
 use unwind_sim_record::{At, TraceRecorder, emulator, ptrace};
 use unwind_sim_recordings::trace::{self, Meta, TimeUnit};
 
-fn options(args: &Args, at: &At) -> Result<Options> {
+fn options(args: &Args, at: At) -> Result<Options> {
     let target = match (args.pid, args.program.split_first()) {
         (Some(pid), _) => Target::Attach(pid),
         (None, Some((path, rest))) => Target::Run(Program {
@@ -22,15 +22,9 @@ fn options(args: &Args, at: &At) -> Result<Options> {
         (None, None) => bail!("no program; write it behind --"),
     };
     Ok(Options {
-        truth: args.truth,
-        from: args.from.clone(),
-        max_instructions: args.max_instructions,
-        max_samples: args.max_samples,
-        stack_bytes: args.stack_bytes,
         children: !args.no_children,
         randomize: args.randomize,
-        stop: Some(host::stop_on_signals()),
-        ..Options::new(target, at.into())
+        ..Options::new(target, args.plan(at, Some(host::stop_on_signals())))
     })
 }
 
@@ -53,8 +47,8 @@ pub(super) fn run(args: &Args) -> Result<Status> {
             emulator::finder_options(Path::new("/")),
         );
     }
-    let options = options(args, &at)?;
-    let steps = args.truth || matches!(at, At::Every(_) | At::Call);
+    let steps = args.truth || at.needs_steps();
+    let options = options(args, at)?;
     let mut meta = Meta {
         engine: trace::Engine::Ptrace,
         time_unit: if steps {

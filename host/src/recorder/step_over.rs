@@ -1,10 +1,10 @@
 //! Stepping over a breakpoint, with no thread running past it meanwhile.
 
+use super::session::Session;
+use super::step::handler_entry;
+use super::task::Mode;
 use crate::error::HostError;
 use crate::ptrace::{self, Registers, Resume, Status, Waited};
-use crate::session::Session;
-use crate::step::handler_entry;
-use crate::task::Mode;
 use nix::libc;
 use unwind_sim_unwind::truth::Insn;
 

@@ -1,10 +1,10 @@
 //! One single-stepped instruction.
 
+use super::session::Session;
+use super::task::{Process, Surroundings, Thread, cpu};
 use crate::error::HostError;
 use crate::pin;
 use crate::ptrace::{self, Registers};
-use crate::session::Session;
-use crate::task::{Process, Surroundings, Thread, cpu};
 use unwind_sim_unwind::truth::{Cpu, Insn, Tracker};
 
 /// Offsets from rsp at a signal handler's entry (Linux `arch/x86/include/uapi/asm/sigcontext.h`,
@@ -76,7 +76,7 @@ impl Session<'_> {
             thread.affinity = pinned.bring(tid);
         }
         let process = self.processes.get(&thread.pid);
-        if let (true, None, Some(process)) = (self.options.truth, &thread.tracker, process) {
+        if let (true, None, Some(process)) = (self.options.plan.truth, &thread.tracker, process) {
             let high = process.stack_end(regs.rsp);
             thread.tracker = Some(Tracker::middle(&cpu(regs), high));
         }

@@ -1,7 +1,7 @@
 //! Starting a program so that it is traced from its first instruction.
 
+use super::options::Program;
 use crate::error::HostError;
-use crate::options::Program;
 use crate::ptrace::{self, Waited};
 use nix::libc;
 use nix::unistd::{ForkResult, fork, pipe2};

@@ -1,14 +1,14 @@
 //! Mappings and places: what is reported of a process' mappings, where the names are that are
 //! sampled, and which breakpoints that takes.
 
+use super::sample;
+use super::session::Session;
+use super::task::{Armed, Name, Phase, Process, Role, sample_regs};
+use super::{Event, Next};
 use crate::error::HostError;
 use crate::maps::Maps;
-use crate::options::Point;
+use crate::plan::Point;
 use crate::ptrace::Registers;
-use crate::recorder::{Event, Next};
-use crate::sample;
-use crate::session::Session;
-use crate::task::{Armed, Name, Phase, Process, Role, sample_regs};
 use unwind_sim_unwind::start::SampleRegs;
 
 /// The names that are to be located.
@@ -175,7 +175,7 @@ impl Session<'_> {
     }
 
     fn at_point(&mut self, tid: i32, index: usize, regs: &Registers) -> Result<(), HostError> {
-        let point = &self.options.at.points()[index];
+        let point = &self.options.plan.at.points()[index];
         let (fetch, has_own) = (point.fetch, point.own.is_some());
         let Some(frame) = fetch else {
             return self.sample(tid, regs, sample::hardware(regs), Some(index));
@@ -238,7 +238,7 @@ impl Session<'_> {
         let Some(process) = self.processes.get_mut(&thread.pid) else {
             return Ok(());
         };
-        let max = self.options.stack_bytes;
+        let max = self.options.plan.stack_bytes;
         let mut sample = sample::take(process, thread, tid, live, regs, max);
         sample.point = point;
         sample.time = if self.options.steps() {
@@ -250,7 +250,7 @@ impl Session<'_> {
         let next = self.recorder.sample(sample).map_err(HostError::Recorder)?;
         if next == Next::Stop {
             self.end = Some(crate::End::Recorder);
-        } else if self.options.max_samples == Some(self.summary.samples) {
+        } else if self.options.plan.max_samples == Some(self.summary.samples) {
             self.end = Some(crate::End::Limit);
         }
         Ok(())

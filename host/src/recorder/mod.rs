@@ -1,5 +1,23 @@
 //! What a recording hands out, and to whom.
 
+mod approach;
+mod breakpoints;
+mod code;
+mod launch;
+mod options;
+mod places;
+mod release;
+mod sample;
+mod session;
+mod step;
+mod step_over;
+mod task;
+mod threads;
+
+pub use launch::may_trace;
+pub use options::{AfterLimit, Options, Program, Target};
+pub use session::record;
+
 use crate::maps::Mapping;
 use crate::memory::ProcessMemory;
 use std::ops::Range;

@@ -1,12 +1,12 @@
 //! How threads and processes begin and end.
 
+use super::places::{AT_ENTRY, AT_RANDOM, auxiliary};
+use super::session::Session;
+use super::task::{Mode, Phase, Thread, cpu};
+use super::{End, Event, ProgramEnd};
 use crate::error::HostError;
 use crate::pin::Affinity;
-use crate::places::{AT_ENTRY, AT_RANDOM, auxiliary};
 use crate::ptrace::{self, Registers, Resume, Status, Waited};
-use crate::recorder::{End, Event, ProgramEnd};
-use crate::session::Session;
-use crate::task::{Mode, Phase, Thread, cpu};
 use nix::libc;
 use unwind_sim_unwind::truth::Tracker;
 
@@ -69,7 +69,7 @@ impl Session<'_> {
             self.begin(pid, tid, &regs)?;
         } else if asked && self.is_recording(pid) {
             self.refresh_maps(pid, tid)?;
-            self.sample(tid, &regs, crate::sample::hardware(&regs), None)?;
+            self.sample(tid, &regs, super::sample::hardware(&regs), None)?;
         }
         self.resume(tid, 0)
     }
@@ -84,7 +84,7 @@ impl Session<'_> {
         let follows = matches!(process.phase, Phase::Approach | Phase::Record);
         let high = process.stack_end(regs.rsp);
         if let Some(thread) = self.threads.get_mut(&tid)
-            && self.options.truth
+            && self.options.plan.truth
             && follows
             && (thread.tracker.is_none() || thread.maker_sp != regs.rsp)
         {
@@ -211,7 +211,7 @@ impl Session<'_> {
         self.report_comm(tid, tid)?;
         self.refresh_maps(tid, tid)?;
         if let (true, Phase::Record, Some(process), Some(thread)) = (
-            self.options.truth,
+            self.options.plan.truth,
             phase,
             self.processes.get(&tid),
             self.threads.get_mut(&tid),

@@ -1,10 +1,10 @@
 //! How a recording lets go of its threads, and of the program.
 
+use super::options::{AfterLimit, Target};
+use super::session::Session;
+use super::{End, ProgramEnd};
 use crate::error::HostError;
-use crate::options::{AfterLimit, Target};
 use crate::ptrace::{self, Resume, Status, Waited};
-use crate::recorder::{End, ProgramEnd};
-use crate::session::Session;
 use nix::libc;
 use std::time::{Duration, Instant};
 

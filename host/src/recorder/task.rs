@@ -1,7 +1,7 @@
 //! The processes and threads that are traced.
 
-use crate::breakpoints::Breakpoints;
-use crate::code::CodeCache;
+use super::breakpoints::Breakpoints;
+use super::code::CodeCache;
 use crate::maps::Maps;
 use crate::memory::ProcessMemory;
 use crate::pin::Affinity;

@@ -1,18 +1,22 @@
 //! The way to where recording begins: the program's entry, and the place named by
 //! [`crate::Options::from`].
 
+use super::options::Target;
+use super::places::MAIN;
+use super::session::Session;
+use super::task::{Phase, Role, cpu};
 use crate::error::HostError;
-use crate::options::Target;
-use crate::places::MAIN;
 use crate::ptrace::{self, Registers};
-use crate::session::Session;
-use crate::task::{Phase, Role, cpu};
 use unwind_sim_unwind::truth::{Insn, Tracker};
 
 impl Session<'_> {
     /// The phase that a process begins in.
     pub(crate) fn first_phase(&self) -> Phase {
-        match (&self.options.from, self.options.truth, &self.options.target) {
+        match (
+            &self.options.plan.from,
+            self.options.plan.truth,
+            &self.options.target,
+        ) {
             (None, _, _) => Phase::Record,
             (Some(_), true, Target::Run(_)) => Phase::ToEntry(0),
             // A stripped program's `main` is found behind its entry.
@@ -34,7 +38,8 @@ impl Session<'_> {
             Phase::ToEntry(_) => {
                 process.phase = Phase::Approach;
                 let tracker = Tracker::root(&cpu(regs), process.stack_end(regs.rsp));
-                if let (true, Some(thread)) = (self.options.truth, self.threads.get_mut(&tid)) {
+                if let (true, Some(thread)) = (self.options.plan.truth, self.threads.get_mut(&tid))
+                {
                     thread.tracker = Some(tracker);
                 }
                 self.sync_breakpoints(pid, tid)?;
@@ -68,7 +73,7 @@ impl Session<'_> {
             return Ok(());
         }
         if process.phase == Phase::Seek
-            && self.options.truth
+            && self.options.plan.truth
             && let (Some(thread), Some(back)) =
                 (self.threads.get_mut(&tid), process.memory.word(regs.rsp))
         {
@@ -106,7 +111,7 @@ impl Session<'_> {
             self.locate_main(pid, regs.rdi);
         }
         let is_too_far = self.summary.approach >= self.options.approach_max;
-        let no_need = !self.options.truth && is_call;
+        let no_need = !self.options.plan.truth && is_call;
         if is_too_far || no_need {
             // At full speed; the frames outside of where it begins stay unknown.
             for process in self.processes.values_mut() {

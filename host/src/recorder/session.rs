@@ -1,19 +1,19 @@
 //! A recording from its beginning to its end: the loop that waits for what threads do, and
 //! resumes them.
 
+use super::launch::launch;
+use super::options::{Options, Target};
+use super::places::names;
+use super::step::Stepped;
+use super::task::{Mode, Name, Phase, Process, Thread};
+use super::{End, ProgramEnd, Recorder, Summary};
 use crate::error::HostError;
-use crate::launch::launch;
-use crate::options::{At, Options, Target};
 use crate::pin::Pinned;
-use crate::places::names;
+use crate::plan::At;
 use crate::ptrace::{self, Registers, Resume, Status, Waited};
-use crate::recorder::{End, ProgramEnd, Recorder, Summary};
-use crate::step::Stepped;
-use crate::task::{Mode, Name, Phase, Process, Thread};
 use nix::libc;
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use unwind_sim_unwind::truth::{Insn, Stats};
 
@@ -45,7 +45,7 @@ pub(crate) struct Session<'a> {
 /// The thread that calls this must not have children of its own that it waits for: theirs ends
 /// are waited for here, too.
 pub fn record(options: &Options, recorder: &mut dyn Recorder) -> Result<Summary, HostError> {
-    let names = names(options.from.as_deref(), options.at.points());
+    let names = names(options.plan.from.as_deref(), options.plan.at.points());
     let target = match &options.target {
         Target::Run(program) => launch(program, options.randomize)?,
         Target::Attach(pid) => *pid,
@@ -108,11 +108,7 @@ impl Session<'_> {
             Target::Attach(pid) => self.attach(pid)?,
         }
         while self.end.is_none() {
-            if self
-                .options
-                .stop
-                .is_some_and(|stop| stop.load(Ordering::Relaxed))
-            {
+            if self.options.plan.is_stopped() {
                 self.end = Some(End::Interrupted);
                 break;
             }
@@ -137,7 +133,7 @@ impl Session<'_> {
         if let Some((tid, status)) = self.deferred.pop_front() {
             return Ok(Waited::Stopped(tid, status));
         }
-        let At::Freq(hz) = self.options.at else {
+        let At::Freq(hz) = self.options.plan.at else {
             return ptrace::wait(-1, true);
         };
         let waited = ptrace::wait(-1, self.options.steps())?;
@@ -195,9 +191,9 @@ impl Session<'_> {
         let pid = thread.pid;
         thread.regs = Some(regs);
         if ptrace::is_syscall_entry(tid)? {
-            if matches!(self.options.at, At::Syscall) && self.is_recording(pid) {
+            if matches!(self.options.plan.at, At::Syscall) && self.is_recording(pid) {
                 self.refresh_maps(pid, tid)?;
-                self.sample(tid, &regs, crate::sample::hardware(&regs), None)?;
+                self.sample(tid, &regs, super::sample::hardware(&regs), None)?;
             }
         } else {
             self.refresh_maps(pid, tid)?;
@@ -255,7 +251,7 @@ impl Session<'_> {
             Some(Phase::Record) => {
                 self.summary.instructions += 1;
                 self.sample_after(tid, insn, regs)?;
-                if self.options.max_instructions == Some(self.summary.instructions) {
+                if self.options.plan.max_instructions == Some(self.summary.instructions) {
                     self.end = self.end.or(Some(End::Limit));
                 }
             }
@@ -289,7 +285,7 @@ impl Session<'_> {
 
     /// Takes the samples that are due after an instruction.
     fn sample_after(&mut self, tid: i32, insn: Insn, regs: &Registers) -> Result<(), HostError> {
-        let due = match self.options.at {
+        let due = match self.options.plan.at {
             At::Every(n) => self.summary.instructions.is_multiple_of(n.max(1)),
             At::Call => matches!(insn, Insn::Call { .. }),
             At::Syscall => insn == Insn::Syscall,
@@ -304,7 +300,7 @@ impl Session<'_> {
             At::Points(_) => return self.step_to_place(tid, insn, regs),
         };
         if due {
-            self.sample(tid, regs, crate::sample::hardware(regs), None)?;
+            self.sample(tid, regs, super::sample::hardware(regs), None)?;
         }
         Ok(())
     }
@@ -333,7 +329,8 @@ impl Session<'_> {
             Some(regs) => regs,
             None => ptrace::registers(tid)?,
         };
-        let watch_calls = !process.missing.is_empty() || matches!(self.options.at, At::Syscall);
+        let watch_calls =
+            !process.missing.is_empty() || matches!(self.options.plan.at, At::Syscall);
         let (mode, how) = if steps {
             self.begin_stepping(tid, &regs);
             self.prepare_step(tid, &regs);

@@ -1,9 +1,9 @@
 //! Making a sample of a stopped thread.
 
-use crate::options::FetchFrame;
+use super::task::{Process, Thread, cpu, sample_regs};
+use super::{Sample, StackPiece, StackRole};
+use crate::plan::FetchFrame;
 use crate::ptrace::Registers;
-use crate::recorder::{Sample, StackPiece, StackRole};
-use crate::task::{Process, Thread, cpu, sample_regs};
 use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::start::{SampleRegs, fetch_caller_regs};
 use unwind_sim_unwind::truth::Truth;
