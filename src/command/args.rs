@@ -339,6 +339,7 @@ impl CpuArgs {
     }
 
     /// As it was asked for, else the closest to this computer's.
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     pub(crate) fn processor_or_host(self) -> Processor {
         let host = || unwind_sim_record::processor::host().processor;
         self.processor.unwrap_or_else(host)
@@ -440,6 +441,7 @@ impl MachineOptions {
     }
 
     /// The first of these options that was given.
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     pub(crate) fn given(&self) -> Option<&'static str> {
         let options = [
             (self.root != Path::new("/"), "--root"),

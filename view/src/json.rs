@@ -14,7 +14,6 @@ pub use handling::{
     MapStackLine,
 };
 pub use kernel::{CallchainEntryLine, CallchainLine, StateLine, UserRegsLine, callchain};
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use lockstep::{BytesLine, DifferenceLine, LockstepLine, ValueLine};
 pub use stitching::{NamedCountLine, StitchedSampleLine, StitchingLine};
 pub use unwinders::UnwinderLine;

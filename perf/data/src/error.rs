@@ -97,7 +97,10 @@ pub enum PerfErrorKind {
 
 /// What zstd refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ZstdFault {
+    /// The decoder is not built in: the feature `zstd` is off.
+    NotBuilt,
     /// The decoder could not be made.
     Init,
     /// The data is corrupt, or its window exceeds 128 MiB.
@@ -158,6 +161,10 @@ impl fmt::Display for PerfErrorKind {
             Self::NoRecordHere => write!(f, "no record at this offset"),
             Self::UnknownId(id) => write!(f, "event id {id} belongs to no attribute"),
             Self::NestedCompression => write!(f, "compressed record inside a compressed record"),
+            Self::Zstd(ZstdFault::NotBuilt) => write!(
+                f,
+                "compressed, and this reader was built without its feature `zstd`"
+            ),
             Self::Zstd(ZstdFault::Init) => write!(f, "the zstd decoder could not be made"),
             Self::Zstd(ZstdFault::Data) => {
                 write!(f, "zstd data is corrupt or needs a window of over 128 MiB")

@@ -8,25 +8,39 @@
 //! a bad record is skipped and counted, and where the framing itself is lost the walk ends with
 //! the reason.
 //!
+//! The stack copies of a recording, each with the registers that it was taken with:
+//!
 //! ```
 //! use std::ops::ControlFlow;
-//! use unwind_sim_perf_data::{PerfFile, Record, Stop};
+//! use unwind_sim_perf_data::regs::PERF_REG_X86_IP;
+//! use unwind_sim_perf_data::{PerfError, PerfFile, Record};
 //!
-//! let bytes = include_bytes!("../../../corpus/perfdata/dwarf.data");
-//! let file = PerfFile::parse(bytes)?;
-//! let mut stacks = 0;
-//! let summary = file.for_each_ordered(|event| {
-//!     if let Record::Sample(sample) = event.record
-//!         && let Ok(Some((regs, stack))) = sample.user_regs_and_stack()
-//!     {
-//!         assert_eq!(regs.get(unwind_sim_perf_data::regs::PERF_REG_X86_IP), sample.ip());
-//!         assert_eq!(stack.bytes.len(), 256);
-//!         stacks += 1;
-//!     }
-//!     ControlFlow::Continue(())
-//! });
-//! assert_eq!((stacks, summary.skipped, summary.stop), (12, 0, Stop::End));
-//! # Ok::<(), unwind_sim_perf_data::PerfError>(())
+//! /// Bytes copied of each stack, by the address that was sampled.
+//! fn stacks(perf_data: &[u8]) -> Result<Vec<(u64, usize)>, PerfError> {
+//!     let file = PerfFile::parse(perf_data)?;
+//!     let mut found = Vec::new();
+//!     let summary = file.for_each_ordered(|event| {
+//!         if let Record::Sample(sample) = event.record
+//!             && let Ok(Some((regs, stack))) = sample.user_regs_and_stack()
+//!         {
+//!             let ip = regs.get(PERF_REG_X86_IP).unwrap_or(0);
+//!             found.push((ip, stack.bytes.len()));
+//!         }
+//!         ControlFlow::Continue(())
+//!     });
+//!     println!("{} damaged records were left out", summary.skipped);
+//!     Ok(found)
+//! }
+//! # use unwind_sim_perf_data::sample_type as st;
+//! # use unwind_sim_perf_data::write::{Body, EventSpec, Id, SampleData, StackCopy, Writer};
+//! # let mut event = EventSpec::software("cpu-clock", 0);
+//! # event.sample_type = st::TID | st::REGS_USER | st::STACK_USER;
+//! # (event.sample_regs_user, event.sample_stack_user) = (1 << PERF_REG_X86_IP, 16);
+//! # let mut writer = Writer::new(vec![event]);
+//! # let user_stack = StackCopy { bytes: &[7; 16], size: 16 };
+//! # let sample = SampleData { user_regs: &[0x401000], user_stack, ..SampleData::default() };
+//! # writer.record(&Body::Sample(sample), &Id::default()).unwrap();
+//! # assert_eq!(stacks(&writer.finish()).unwrap(), [(0x401000, 16)]);
 //! ```
 //!
 //! Not here: directories of per-thread files (`perf record --threads`), big-endian files, and the
@@ -39,6 +53,7 @@ mod bodies;
 pub mod callchain;
 mod chunks;
 mod decode;
+mod decoder;
 mod error;
 mod features;
 mod file;

@@ -6,16 +6,13 @@
 
 use std::ops::ControlFlow;
 
-use zstd::stream::raw::{DParameter, Decoder, Operation};
-
+use super::decoder::Decoder;
 use super::error::{PerfError, PerfErrorKind, ZstdFault};
 use super::le;
 use super::walk::{RawRecord, Records, record_type as rt};
 
 /// Bytes unpacked at a time; several times the largest record (64 KiB).
 const BUFFER: usize = 256 << 10;
-/// Log2 of the largest window; that of the highest level perf offers.
-const WINDOW_LOG_MAX: u32 = 27;
 /// Bytes one compressed record may unpack to, if the file does not say how large a ring was.
 const OUTPUT_MAX: u64 = 64 << 20;
 /// A smaller ring than this is not believed.
@@ -33,7 +30,7 @@ pub(super) enum Unpacked {
 
 /// The state of the stream between compressed records.
 pub(super) struct Unpacker {
-    decoder: Decoder<'static>,
+    decoder: Decoder,
     buffer: Box<[u8]>,
     /// Bytes of a record whose end has not been unpacked yet, at the start of `buffer`.
     carried: usize,
@@ -43,11 +40,8 @@ pub(super) struct Unpacker {
 impl Unpacker {
     /// `ring` is the size in bytes of the recorder's rings, if the file tells.
     pub(super) fn new(ring: Option<u32>, offset: u64) -> Result<Self, PerfError> {
-        let init = |_| error(PerfErrorKind::Zstd(ZstdFault::Init), offset);
-        let mut decoder = Decoder::new().map_err(init)?;
-        decoder
-            .set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX))
-            .map_err(init)?;
+        let refused = |fault| error(PerfErrorKind::Zstd(fault), offset);
+        let decoder = Decoder::new().map_err(refused)?;
         let output_max = ring
             .map_or(OUTPUT_MAX, u64::from)
             .clamp(OUTPUT_MAX_LEAST, RING_MAX);
@@ -72,11 +66,9 @@ impl Unpacker {
         loop {
             let room = &mut self.buffer[self.carried..];
             let room_len = room.len();
-            let step = self
-                .decoder
-                .run_on_buffers(input, room)
-                .map_err(|_| error(PerfErrorKind::Zstd(ZstdFault::Data), offset))?;
-            let (read, written) = (step.bytes_read, step.bytes_written);
+            let step = self.decoder.run(input, room);
+            let step = step.map_err(|fault| error(PerfErrorKind::Zstd(fault), offset))?;
+            let (read, written) = (step.read, step.written);
             input = &input[read..];
             output_left = output_left
                 .checked_sub(written as u64)

@@ -72,7 +72,10 @@ impl Held {
 
     /// Gives out what is decided and has nothing waiting before it.
     pub(super) fn release(&mut self, out: &mut Out) {
-        while let Some(slot) = self.slots.pop_front_if(|slot| !slot.waiting) {
+        while self.slots.front().is_some_and(|slot| !slot.waiting) {
+            let Some(slot) = self.slots.pop_front() else {
+                break;
+            };
             self.bytes -= slot.bytes();
             out.give(slot.stitched);
         }
