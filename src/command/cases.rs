@@ -1,6 +1,6 @@
 //! `cases`: the corpus of cases.
 
-use super::args::CpuArgs;
+use super::machine::CpuArgs;
 use super::output;
 use super::status::Status;
 use anyhow::{Result, bail};

@@ -1,6 +1,6 @@
 //! `emulate`: runs a program in the emulated machine.
 
-use super::args::MachineArgs;
+use super::machine::MachineArgs;
 use super::output;
 use super::status::Status;
 use anyhow::{Context, Result};

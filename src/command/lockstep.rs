@@ -33,7 +33,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    machine: super::args::MachineArgs,
+    machine: super::machine::MachineArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {

@@ -14,6 +14,7 @@ mod import;
 mod inspect;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod lockstep;
+mod machine;
 mod output;
 mod paint;
 mod perf;

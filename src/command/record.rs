@@ -6,7 +6,8 @@ mod gdb;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod ptrace;
 
-use super::args::{KernelArgs, MachineOptions};
+use super::args::KernelArgs;
+use super::machine::MachineOptions;
 use super::output;
 use super::status::Status;
 use anyhow::{Context, Result, bail};

@@ -1,6 +1,7 @@
 //! `replay`: every stack through the unwinders, chain by chain.
 
-use super::args::{CpuArgs, InputArgs, ProfileFormat, WalkArgs, folder};
+use super::args::{InputArgs, ProfileFormat, WalkArgs, folder};
+use super::machine::CpuArgs;
 use super::output;
 use super::status::Status;
 use anyhow::{Context, Result, bail};

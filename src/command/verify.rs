@@ -75,7 +75,7 @@ pub(crate) struct Args {
     #[arg(long)]
     stats: bool,
     #[command(flatten)]
-    machine: super::args::MachineArgs,
+    machine: super::machine::MachineArgs,
 }
 
 impl Args {

@@ -3,7 +3,7 @@
 use super::super::output;
 use super::super::status::Status;
 use super::{Args, Ended, StatusOf, Told};
-use crate::command::args::seconds;
+use crate::command::machine::seconds;
 use anyhow::{Result, bail};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;

@@ -3,7 +3,7 @@
 use super::super::output;
 use super::super::status::Status;
 use super::{Args, Ended, StatusOf, Told};
-use crate::command::args::{in_path, is_program, not_in_path};
+use crate::command::machine::{in_path, is_program, not_in_path};
 use anyhow::{Result, bail};
 use std::path::Path;
 use unwind_sim_host as host;

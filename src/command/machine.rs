@@ -1,0 +1,294 @@
+//! Arguments of subcommands that run a program in the emulated machine.
+
+use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use unwind_sim_emulator::Processor;
+use unwind_sim_emulator::linux::Options;
+use unwind_sim_judge::cases;
+use unwind_sim_judge::input::FileKind;
+use unwind_sim_judge::shell::quoted;
+use unwind_sim_record::program::Program;
+use unwind_sim_recordings::file_kind::{self, WrongKind};
+
+/// What a program in the emulated machine sees, and may do.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct MachineOptions {
+    /// The directory that the program sees as `/`.
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+    /// Let the program change files. Without this what it writes is kept in memory.
+    #[arg(long)]
+    allow_write: bool,
+    /// Decides all random numbers: the same seed, the same run.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Its environment; without this that of this process.
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    env: Vec<OsString>,
+    #[command(flatten)]
+    cpu: CpuArgs,
+}
+
+/// Which processor the machine is.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub(crate) struct CpuArgs {
+    /// The processor that the machine is, also by cpuid: v2, then intel or amd (nehalem, skylake,
+    /// zen, zen3, zen4 after a colon), then features with + or -. `host` is the closest to that of this
+    /// computer. Without this v2,intel; what is compared with this computer's processor takes
+    /// `host`.
+    #[arg(
+        long = "cpu",
+        value_name = "LEVEL[,VENDOR[:GENERATION]][,±FEATURE..]",
+        value_parser = unwind_sim_record::processor::parse
+    )]
+    processor: Option<Processor>,
+}
+
+impl CpuArgs {
+    /// Was one asked for?
+    pub(crate) fn is_given(self) -> bool {
+        self.processor.is_some()
+    }
+
+    /// As it was asked for, else the default, which is the same on every computer.
+    pub(crate) fn processor(self) -> Processor {
+        self.processor.unwrap_or_default()
+    }
+
+    /// As it was asked for, else the closest to this computer's.
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    pub(crate) fn processor_or_host(self) -> Processor {
+        let host = || unwind_sim_record::processor::host().processor;
+        self.processor.unwrap_or_else(host)
+    }
+}
+
+/// A program for the emulated machine, and how far it runs.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct MachineArgs {
+    #[command(flatten)]
+    options: MachineOptions,
+    /// Stop after so many instructions.
+    #[arg(long, value_name = "N", default_value_t = u64::MAX, hide_default_value = true)]
+    pub(crate) max_instructions: u64,
+    /// Stop after so many seconds.
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<f64>,
+    /// Assemble the case with the defect that its header injects.
+    #[arg(long)]
+    defect: bool,
+    /// The program and its arguments, or a case (.s).
+    #[arg(
+        value_name = "PROG",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    program: Vec<OsString>,
+}
+
+/// A program that is ready to be started. Keeps a case's folder for as long as it is needed.
+pub(crate) struct MachineProgram {
+    pub(crate) program: Program,
+    _case: Option<cases::Program>,
+}
+
+impl MachineOptions {
+    /// The program, as its command line says: found in `PATH`, or a case, assembled; with
+    /// `defect`, with that of its header.
+    pub(crate) fn program(&self, words: &[OsString], defect: bool) -> Result<MachineProgram> {
+        let first = words
+            .first()
+            .context("no program: unwind-sim ... -- PROG [ARGS]")?;
+        let path = Path::new(first);
+        let case = match path.extension() {
+            Some(extension) if extension == "s" => Some(cases::build_case(path, defect)?),
+            _ => None,
+        };
+        let found = match &case {
+            Some(case) => case.path.clone(),
+            None => self.find(path)?,
+        };
+        if self.root == Path::new("/") {
+            is_program(&found)?;
+        }
+        let bytes = |text: &OsString| text.as_encoded_bytes().to_vec();
+        let mut env: Vec<Vec<u8>> = self.env.iter().map(bytes).collect();
+        if self.env.is_empty() && case.is_none() {
+            let pair = |(name, value): (OsString, OsString)| {
+                [name.as_encoded_bytes(), b"=", value.as_encoded_bytes()].concat()
+            };
+            env = std::env::vars_os().map(pair).collect();
+            env.sort();
+        }
+        let cwd = match self.root == Path::new("/") {
+            true => std::env::current_dir()?.into_os_string(),
+            false => OsString::from("/"),
+        };
+        let (uid, gid) = user();
+        Ok(MachineProgram {
+            program: Program {
+                path: found.as_os_str().as_encoded_bytes().to_vec(),
+                options: Options {
+                    args: words.iter().map(bytes).collect(),
+                    env,
+                    root: self.root.clone(),
+                    cwd: bytes(&cwd),
+                    allow_write: self.allow_write,
+                    seed: self.seed,
+                    uid,
+                    gid,
+                    processor: self.cpu.processor(),
+                    ..Options::default()
+                },
+            },
+            _case: case,
+        })
+    }
+
+    /// The path of a program below the root.
+    fn find(&self, name: &Path) -> Result<PathBuf> {
+        if name.components().count() > 1 || name.is_absolute() {
+            let absolute = self.root == Path::new("/") && name.is_relative();
+            return Ok(match absolute {
+                true => std::env::current_dir()?.join(name),
+                false => name.to_owned(),
+            });
+        }
+        in_path(name, &self.root).map_or_else(|| not_in_path(name), Ok)
+    }
+
+    /// The first of these options that was given.
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let options = [
+            (self.root != Path::new("/"), "--root"),
+            (self.allow_write, "--allow-write"),
+            (self.seed != 0, "--seed"),
+            (!self.env.is_empty(), "--env"),
+            (self.cpu.processor.is_some(), "--cpu"),
+        ];
+        options.iter().find(|(given, _)| *given).map(|(_, o)| *o)
+    }
+
+    /// Those that decide how a program runs, as on the command line.
+    fn text(&self) -> Vec<String> {
+        let mut options = vec![
+            format!("--seed {}", self.seed),
+            format!("--cpu {}", self.cpu.processor()),
+        ];
+        if self.root != Path::new("/") {
+            options.push(format!("--root {}", quoted(&self.root)));
+        }
+        if self.allow_write {
+            options.push("--allow-write".to_owned());
+        }
+        let env = self.env.iter().map(quoted);
+        options.extend(env.map(|pair| format!("--env {pair}")));
+        options
+    }
+
+    /// The root.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+}
+
+/// A time on the command line; what is too long for a time has no end.
+pub(crate) fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}
+
+impl MachineArgs {
+    /// The program: found in `PATH`, or a case, assembled.
+    pub(crate) fn program(&self) -> Result<MachineProgram> {
+        self.options.program(&self.program, self.defect)
+    }
+
+    /// Which processor the machine is.
+    pub(crate) fn cpu(&self) -> CpuArgs {
+        self.options.cpu
+    }
+
+    /// Most time.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.timeout.map(seconds)
+    }
+
+    /// What decides how the program runs, as on the command line: options, and its arguments.
+    pub(crate) fn options_text(&self) -> Vec<String> {
+        let mut options = self.options.text();
+        if self.max_instructions != u64::MAX {
+            options.push(format!("--max-instructions {}", self.max_instructions));
+        }
+        options.extend(self.timeout.map(|seconds| format!("--timeout {seconds}")));
+        if self.defect {
+            options.push("--defect".to_owned());
+        }
+        let arguments: Vec<String> = self.program.iter().skip(1).map(quoted).collect();
+        if !arguments.is_empty() {
+            options.push(format!("-- {}", arguments.join(" ")));
+        }
+        options
+    }
+
+    /// The program and its arguments, as they were given.
+    pub(crate) fn words(&self) -> &[OsString] {
+        &self.program
+    }
+}
+
+/// The file of a bare name in `PATH`, below `root`.
+pub(crate) fn in_path(name: &Path, root: &Path) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|p| root.join(p.strip_prefix("/").unwrap_or(p)).is_file())
+}
+
+/// Why a bare name names no program.
+pub(crate) fn not_in_path<T>(name: &Path) -> Result<T> {
+    let shown = name.display();
+    if name.is_file() {
+        is_program(name)?;
+        bail!("no program {shown} in PATH; the file here is ./{shown}");
+    }
+    bail!("no program {shown} in PATH")
+}
+
+/// Checks that a file may be a program: what is known to be something else is named.
+pub(crate) fn is_program(path: &Path) -> Result<()> {
+    let kind = file_kind::file_kind(path);
+    let is_other = matches!(
+        kind,
+        Ok(FileKind::Trace
+            | FileKind::PerfData
+            | FileKind::Core
+            | FileKind::Bpf
+            | FileKind::Capture
+            | FileKind::Lines
+            | FileKind::Kernel
+            | FileKind::Compressed
+            | FileKind::Empty
+            | FileKind::Folder
+            | FileKind::Special)
+    );
+    match (kind, is_other) {
+        (Ok(kind), true) => Err(WrongKind {
+            path: path.into(),
+            kind,
+            wanted: "a program",
+        }
+        .into()),
+        // Whoever runs it says the rest.
+        _ => Ok(()),
+    }
+}
+
+/// Who this process is, so that the program may what we may: Linux says so by an owner.
+fn user() -> (u32, u32) {
+    use std::os::unix::fs::MetadataExt;
+    let Options { uid, gid, .. } = Options::default();
+    std::fs::metadata("/proc/self").map_or((uid, gid), |m| (m.uid(), m.gid()))
+}
