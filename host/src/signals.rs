@@ -30,7 +30,7 @@ extern "C" fn on_signal(signal: i32) {
 }
 
 /// From now on a signal that would end this process sets the flag that is returned, for
-/// [`crate::Options::stop`]. A process that is recorded has breakpoints in its code: a recorder
+/// [`crate::Plan::stop`]. A process that is recorded has breakpoints in its code: a recorder
 /// that just ended would leave it to die of one. Signals that are ignored stay ignored.
 pub fn stop_on_signals() -> &'static AtomicBool {
     // Without SA_RESTART, so that waiting for the program ends.

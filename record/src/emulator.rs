@@ -56,7 +56,7 @@ pub struct Summary {
     pub samples: u64,
     /// Instructions executed since the recording began.
     pub instructions: u64,
-    /// With [`Options::from`]: was it reached?
+    /// Whether [`Plan::from`] was set and execution reached it.
     pub from_reached: bool,
     /// Names that no image had.
     pub not_located: Vec<String>,

@@ -1,5 +1,5 @@
 //! The way to where recording begins: the program's entry, and the place named by
-//! [`crate::Options::from`].
+//! [`crate::Plan::from`].
 
 use super::options::Target;
 use super::places::MAIN;

@@ -141,7 +141,7 @@ pub trait Recorder {
 
     /// The addresses that `name` has in this mapping, which was just made; none if it is not
     /// there. `name` is [`crate::Point::name`], [`crate::Point::own`] or
-    /// [`crate::Options::from`].
+    /// [`crate::Plan::from`].
     fn locate(&mut self, mapping: &Mapping, name: &str) -> Vec<u64>;
 }
 
@@ -161,11 +161,11 @@ pub enum ProgramEnd {
 pub enum End {
     /// The program ended.
     Program,
-    /// [`crate::Options::max_instructions`] or [`crate::Options::max_samples`] was reached.
+    /// [`crate::Plan::max_instructions`] or [`crate::Plan::max_samples`] was reached.
     Limit,
     /// The recorder wanted no more.
     Recorder,
-    /// [`crate::Options::stop`] became true, or the recording failed.
+    /// [`crate::Plan::stop`] became true, or the recording failed.
     Interrupted,
 }
 
@@ -181,9 +181,9 @@ pub struct Summary {
     pub samples: u64,
     /// Instructions single-stepped since the recording began.
     pub instructions: u64,
-    /// Instructions single-stepped on the way to [`crate::Options::from`].
+    /// Instructions single-stepped on the way to [`crate::Plan::from`].
     pub approach: u64,
-    /// With [`crate::Options::from`]: was it reached?
+    /// Whether [`crate::Plan::from`] was set and execution reached it.
     pub from_reached: bool,
     /// Threads seen.
     pub threads: u64,
