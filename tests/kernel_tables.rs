@@ -13,11 +13,11 @@ use unwind_sim_recordings::mapped::map_file;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::dwarf::Dwarf;
 use unwind_sim_unwind::elf;
+use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::{Image, Mapping, SectionKind};
 use unwind_sim_unwind::orc::{EntryType, Index};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::rule::{Base, Rule, RuleKind, Value};
-use unwind_sim_unwind::walk::Finder;
 
 /// How a row and its counterpart differ.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -15,8 +15,8 @@ use unwind_sim_recordings::trace::Trace;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::dwarf::Dwarf;
 use unwind_sim_unwind::elf::{self, Options};
+use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::{Bytes, Mapping};
-use unwind_sim_unwind::walk::Finder;
 
 /// Most items that are looked at one by one.
 const ITEMS_MAX: usize = 4096;

@@ -5,15 +5,16 @@
 
 use crate::input::Input;
 use std::sync::Arc;
-use unwind_sim_unwind::cache::{Cache, TableKind};
+use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::derived::{self, Tables};
 use unwind_sim_unwind::dwarf::{self, Dwarf};
+use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::{Image, Mapping, SectionKind};
 use unwind_sim_unwind::orc::{self, Encoding, Layout, Orc, SpIndirect};
 use unwind_sim_unwind::reason::Reason;
+use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::Rule;
 use unwind_sim_unwind::sframe::{self, Profile, Sframe};
-use unwind_sim_unwind::walk::Finder;
 
 /// Most addresses that one input is asked for.
 const PCS_MAX: usize = 24;

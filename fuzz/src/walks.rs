@@ -5,12 +5,12 @@
 use crate::input::Input;
 use crate::tables::{BIAS, mapping};
 use unwind_sim_unwind::address::CodeAddress;
-use unwind_sim_unwind::apply::Frame;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::Addresses;
 use unwind_sim_unwind::derived::{Tables, simplify};
 use unwind_sim_unwind::dwarf::{Dwarf, expression};
 use unwind_sim_unwind::fp::FramePointer;
+use unwind_sim_unwind::frame::Frame;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::lbr::{Branch, BranchStack, Branches, Options};
 use unwind_sim_unwind::memory::{Copy, Regions};

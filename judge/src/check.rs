@@ -7,15 +7,17 @@
 use crate::target;
 use std::sync::Arc;
 use unwind_sim_unwind::address::{CodeAddress, Lookup};
-use unwind_sim_unwind::apply::Frame;
-use unwind_sim_unwind::cache::{Cache, TableKind};
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::finder::Finder;
+use unwind_sim_unwind::frame::Frame;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::{Reg, Regs};
-use unwind_sim_unwind::step::{Row, Stepped, step};
+use unwind_sim_unwind::row::{Row, TableKind};
+use unwind_sim_unwind::step::{Stepped, step};
 use unwind_sim_unwind::truth::{TrueKind, Truth};
-use unwind_sim_unwind::walk::{Finder, Place};
+use unwind_sim_unwind::walk::Place;
 
 /// What is wrong with one row in one frame.
 #[derive(Clone, Debug)]

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::address::CodeAddress;
-use unwind_sim_unwind::cache::RowSource;
 use unwind_sim_unwind::reason::{Code, Reason};
+use unwind_sim_unwind::row::RowSource;
 use unwind_sim_unwind::verdict::Verdict;
 
 /// How divergences are grouped.

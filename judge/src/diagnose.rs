@@ -7,18 +7,20 @@
 
 use crate::check::{Class, Contradiction, Subject, true_frame};
 use unwind_sim_unwind::address::CodeAddress;
-use unwind_sim_unwind::apply::Frame;
-use unwind_sim_unwind::cache::{Cache, TableKind};
+use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::Chain;
 use unwind_sim_unwind::event::Event;
+use unwind_sim_unwind::finder::Finder;
+use unwind_sim_unwind::frame::Frame;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::start::Start;
 use unwind_sim_unwind::step::step;
 use unwind_sim_unwind::verdict::{Ground, Verdict};
-use unwind_sim_unwind::walk::{Finder, Place};
+use unwind_sim_unwind::walk::Place;
 
 /// Why a chain is not the true one.
 #[derive(Clone, Debug)]

@@ -7,6 +7,7 @@ use unwind_sim_recordings::model::Sample;
 use unwind_sim_recordings::view::{MemoryView, View};
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::{Addresses, Chain, End};
+use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::kernel::KernelUnwinder;
 use unwind_sim_unwind::lbr::Branches;
 use unwind_sim_unwind::memory::Memory;
@@ -15,7 +16,7 @@ use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::start::{Start, Variant};
 use unwind_sim_unwind::unwinder::{Stack, Unwinder};
 use unwind_sim_unwind::verdict::{Ground, Verdict, expected_from, judge, judge_boundary};
-use unwind_sim_unwind::walk::{Finder, Limits, Place, walk};
+use unwind_sim_unwind::walk::{Limits, Place, walk};
 
 /// An unwinder as the tool holds it: one that finds rules in tables can be asked for them.
 pub enum Engine {

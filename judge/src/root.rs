@@ -4,12 +4,13 @@ use crate::check::{Contradiction, Subject, true_frame};
 use std::sync::Arc;
 use unwind_sim_unwind::address::{CodeAddress, Lookup};
 use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::step::step;
 use unwind_sim_unwind::truth::ends_with_call;
-use unwind_sim_unwind::walk::{Finder, Place};
+use unwind_sim_unwind::walk::Place;
 
 impl Subject<'_> {
     /// The contradiction between `finder`'s rule in the root and its having no caller. `None`

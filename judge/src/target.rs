@@ -7,12 +7,14 @@
 use crate::check::{Contradiction, Subject};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use unwind_sim_unwind::address::CodeAddress;
-use unwind_sim_unwind::apply::Frame;
-use unwind_sim_unwind::cache::{Cache, TableKind};
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::finder::Finder;
+use unwind_sim_unwind::frame::Frame;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::step::step;
-use unwind_sim_unwind::walk::{Finder, Place};
+use unwind_sim_unwind::walk::Place;
 
 /// Instructions from the load of rsp to the jump.
 const TO_JUMP_MAX: usize = 8;

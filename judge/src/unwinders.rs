@@ -6,6 +6,7 @@
 use crate::engine::Engine;
 use unwind_sim_unwind::derived::Tables;
 use unwind_sim_unwind::dwarf::Dwarf;
+use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::fp::FramePointer;
 use unwind_sim_unwind::kernel::{KernelUnwinder, Kind, Version};
 use unwind_sim_unwind::lbr;
@@ -13,7 +14,6 @@ use unwind_sim_unwind::orc::{Encoding, Orc};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::sframe::{Profile, Sframe};
 use unwind_sim_unwind::unwinder::{Guess, Lbr};
-use unwind_sim_unwind::walk::Finder;
 
 /// A row of the table.
 pub(crate) struct Entry {

@@ -2,26 +2,29 @@
 //!
 //! Two levels. *Units* (a function's rows, compiled from its table when first needed) belong to
 //! an image and stay valid as long as the image lives. The *hot* table (`hot`) maps a lookup
-//! address of an address space straight to a packed rule (`key`), so that a warm walk touches
+//! address of an address space straight to a packed rule, so that a warm walk touches
 //! neither table nor unit. It grows with use; at [`HOT_ENTRIES_MAX`] it starts afresh.
 
 mod hot;
-mod key;
+mod rules;
 mod space;
 #[cfg(test)]
 mod tests;
 mod transcript;
+mod unit;
 
+pub use hot::HOT_ENTRIES_MAX;
 pub(crate) use hot::Hot;
-pub(crate) use key::{COLUMNS, Codes, Key, RA, SP, Shape};
-pub(crate) use transcript::{Lost, Transcript};
+pub(crate) use transcript::Transcript;
+pub use unit::{NewRow, RowId, UnitId, UnitKey};
 
-use crate::derived::Derived;
+use crate::derived::{Derived, Lost};
 use crate::dwarf::Common;
-use crate::image::{AddressSpace, ImageId, SectionKind};
+use crate::image::{AddressSpace, ImageId};
 use crate::kernel;
 use crate::reason::Reason;
-use crate::rule::Rule;
+use crate::row::{RowSource, TableKind};
+use crate::rule::{Key, Packed, Rule};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -29,85 +32,10 @@ use core::hash::BuildHasher as _;
 use core::ops::Range;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use hot::HotTable;
-use key::Packed;
+use rules::Rules;
+use space::OfSpace;
 use transcript::Transcripts;
-
-/// The hot table never holds more entries than this (24 bytes each).
-pub const HOT_ENTRIES_MAX: usize = 1 << 21;
-
-/// What kind of table a row came from.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum TableKind {
-    /// No table: the convention `push rbp; mov rbp, rsp`.
-    FramePointer,
-    /// `.eh_frame`
-    EhFrame,
-    /// `.debug_frame`
-    DebugFrame,
-    /// `.sframe`
-    Sframe,
-    /// `.orc_unwind`
-    Orc,
-    /// SFrame rows made from `.eh_frame`: a transcript, not a witness.
-    SframeDerived,
-    /// ORC rows made from `.eh_frame`: a transcript, not a witness.
-    OrcDerived,
-}
-
-impl TableKind {
-    /// The stable name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            TableKind::FramePointer => "frame-pointer",
-            TableKind::EhFrame => "eh_frame",
-            TableKind::DebugFrame => "debug_frame",
-            TableKind::Sframe => "sframe",
-            TableKind::Orc => "orc",
-            TableKind::SframeDerived => "sframe(derived)",
-            TableKind::OrcDerived => "orc(derived)",
-        }
-    }
-
-    /// The section that offsets of this kind's rows count in.
-    pub const fn section(self) -> Option<SectionKind> {
-        match self {
-            TableKind::FramePointer => None,
-            TableKind::EhFrame | TableKind::SframeDerived | TableKind::OrcDerived => {
-                Some(SectionKind::EhFrame)
-            }
-            TableKind::DebugFrame => Some(SectionKind::DebugFrame),
-            TableKind::Sframe => Some(SectionKind::Sframe),
-            TableKind::Orc => Some(SectionKind::OrcUnwind),
-        }
-    }
-}
-
-/// Where a row stands.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct RowSource {
-    /// Which table.
-    pub table: TableKind,
-    /// Of which image; `None` if the rule needs none.
-    pub image: Option<ImageId>,
-    /// Offset of the unit (FDE, function descriptor) in its section, bytes.
-    pub unit_offset: u64,
-    /// Offset in the section of what made this row (CFI instruction, FRE, ORC entry), bytes.
-    pub row_offset: u64,
-    /// The first address (svma) of the row.
-    pub start: u64,
-    /// The first address (svma) behind the row.
-    pub end: u64,
-    /// The first table had no rule, because of this; the row is the fallback's.
-    pub fallback: Option<Reason>,
-}
-
-/// A compiled row.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct RowId(u32);
-
-/// A compiled unit.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct UnitId(u32);
+use unit::{Row, Unit};
 
 /// A unit that is being added to a cache.
 #[derive(Debug)]
@@ -142,7 +70,24 @@ impl UnitBuilder<'_> {
         key: Option<Key>,
         rule: impl FnOnce() -> Rule,
     ) {
-        self.push_id(start, offset, |cache| cache.rule_id(key, rule));
+        self.push_id(start, offset, |cache| cache.rules.id(key, rule));
+    }
+
+    /// Adds a row by what `make` gives for its rule, whose short form is `key`; `make` is only
+    /// called if that is new. Says what was lost.
+    #[inline]
+    pub(crate) fn push_transcript(
+        &mut self,
+        start: u64,
+        offset: u64,
+        key: Option<Key>,
+        make: impl FnOnce() -> Transcript,
+    ) -> Lost {
+        let table = self.key.table;
+        let known = key.and_then(|key| self.cache.transcripts.get(table, &key));
+        let (rule, lost) = known.unwrap_or_else(|| self.cache.exchange(table, key, make()));
+        self.push_id(start, offset, |_| rule);
+        lost
     }
 
     /// [`UnitBuilder::push`] of the row whose rule has the id that `rule` gives.
@@ -209,61 +154,11 @@ impl UnitBuilder<'_> {
     }
 }
 
-/// What identifies a unit.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct UnitKey {
-    /// Its table.
-    pub table: TableKind,
-    /// Its image; `None` for rules that belong to no image.
-    pub image: Option<ImageId>,
-    /// Its offset in the section, bytes.
-    pub offset: u64,
-    /// For a function whose rows are repeated for each block of its code: the number of the block. 0
-    /// for all others.
-    pub block: u32,
-}
-
-/// A row on its way into the cache.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NewRow {
-    /// Its first address (svma). Rows of a unit are strictly increasing.
-    pub start: u64,
-    /// Offset in the section of what made the row, bytes.
-    pub offset: u64,
-    /// The rule.
-    pub rule: Rule,
-}
-
-#[derive(Debug)]
-struct Unit {
-    key: UnitKey,
-    start: u64,
-    end: u64,
-    rows: Range<u32>,
-    /// The addresses that `rows` speak for: all, or those of one row ([`UnitBuilder::finish_part`]).
-    known: Range<u64>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Row {
-    /// Bytes from the unit's start.
-    start: u32,
-    /// Bytes from the unit's offset; wraps as the offsets do.
-    offset: u32,
-    rule: u32,
-    unit: u32,
-}
-
 /// Compiled rows and hot addresses of one unwinder and one worker.
 #[derive(Debug, Default)]
 pub struct Cache {
     hot: HotTable,
-    rules: Vec<Rule>,
-    /// The fast form of each rule.
-    packed: Vec<Packed>,
-    /// Rules with a short form by that, all others by themselves.
-    rule_keys: HashMap<Key, u32>,
-    rule_ids: HashMap<Rule, u32>,
+    rules: Rules,
     rows: Vec<Row>,
     units: Vec<Unit>,
     /// The places in `units`, found by their keys.
@@ -280,9 +175,7 @@ pub struct Cache {
     /// What rules of one table became in another, and what was lost by that.
     transcripts: Transcripts,
     derived: HashMap<(ImageId, TableKind), Derived>,
-    /// What is kept of the address space last used, by its stamp.
-    of_space: Option<(space::Stamp, Arc<dyn Any + Send + Sync>)>,
-    finds: kernel::Finds,
+    of_space: OfSpace,
 }
 
 impl Cache {
@@ -307,10 +200,9 @@ impl Cache {
         fn of<T>(vec: &Vec<T>) -> usize {
             vec.capacity() * size_of::<T>()
         }
-        let lists = of(&self.rules) + of(&self.packed) + of(&self.rows) + of(&self.units);
-        let keys = self.rule_keys.allocation_size() + self.rule_ids.allocation_size();
+        let lists = of(&self.rows) + of(&self.units);
         let units = self.unit_ids.allocation_size() + self.failed.allocation_size();
-        self.hot.bytes() + lists + keys + units + self.commons.allocation_size()
+        self.hot.bytes() + self.rules.bytes() + lists + units + self.commons.allocation_size()
     }
 
     /// Forgets units, rows and hot addresses, and gives their memory back; they are compiled again
@@ -350,7 +242,7 @@ impl Cache {
         fallback: Option<Reason>,
     ) -> Hot {
         let packed = match fast {
-            true => self.packed[self.rows[row.0 as usize].rule as usize],
+            true => self.rules.packed(self.rows[row.0 as usize].rule),
             false => Packed::GENERIC,
         };
         self.hot.insert(address, row, packed, fallback)
@@ -433,35 +325,6 @@ impl Cache {
         self.units[unit.0 as usize].known == (0..u64::MAX)
     }
 
-    /// The id of the rule that `make` gives, and whose short form is `key`.
-    #[inline]
-    fn rule_id(&mut self, key: Option<Key>, make: impl FnOnce() -> Rule) -> u32 {
-        match key {
-            Some(key) => match self.rule_keys.get(&key) {
-                Some(&id) => id,
-                None => self.add_rule(Some(key), make()),
-            },
-            None => {
-                let rule = make();
-                let id = self.rule_ids.get(&rule).copied();
-                id.unwrap_or_else(|| self.add_rule(None, rule))
-            }
-        }
-    }
-
-    #[cold]
-    fn add_rule(&mut self, key: Option<Key>, rule: Rule) -> u32 {
-        let id = self.rules.len() as u32;
-        self.rules.push(rule);
-        self.packed
-            .push(key.as_ref().map_or(Packed::GENERIC, Packed::of));
-        match key {
-            Some(key) => self.rule_keys.insert(key, id),
-            None => self.rule_ids.insert(rule, id),
-        };
-        id
-    }
-
     /// The row of `unit` that governs `svma`.
     pub fn find_row(&self, unit: UnitId, svma: u64) -> Result<RowId, Reason> {
         let range = self.unit_range(unit);
@@ -489,7 +352,7 @@ impl Cache {
 
     /// Exchanges the rules of all rows of `unit` for `rule`.
     pub(crate) fn overrule(&mut self, unit: UnitId, rule: &Rule) {
-        let id = self.rule_id(Key::of(rule), || *rule);
+        let id = self.rules.id(Key::of(rule), || *rule);
         let rows = self.units[unit.0 as usize].rows.clone();
         for row in &mut self.rows[rows.start as usize..rows.end as usize] {
             row.rule = id;
@@ -510,7 +373,7 @@ impl Cache {
     /// The rule of `row`.
     #[inline]
     pub fn rule(&self, row: RowId) -> &Rule {
-        &self.rules[self.rows[row.0 as usize].rule as usize]
+        self.rules.get(self.rows[row.0 as usize].rule)
     }
 
     /// Where `row` stands.
@@ -553,6 +416,41 @@ impl Cache {
         let rows = &self.rows[unit.rows.start as usize..unit.rows.end as usize];
         let next = rows.iter().find(|r| r.start > start);
         next.map_or(unit.end, |r| unit.start + u64::from(r.start))
+    }
+
+    // --- what tables' readers keep ---
+
+    #[cold]
+    fn exchange(&mut self, table: TableKind, key: Option<Key>, made: Transcript) -> (u32, Lost) {
+        let id = self.rules.id(Key::of(&made.rule), || made.rule);
+        if let Some(key) = key {
+            self.transcripts.insert(table, key, (id, made.lost));
+        }
+        (id, made.lost)
+    }
+
+    /// What was derived for an image so far.
+    pub(crate) fn derived(&mut self, image: ImageId, table: TableKind) -> &mut Derived {
+        self.derived.entry((image, table)).or_default()
+    }
+
+    /// What an unwinder needs of a whole address space, made by `make` when it is another one than
+    /// the last time, or has changed.
+    pub(crate) fn of_space<T: Any + Send + Sync>(
+        &mut self,
+        space: &AddressSpace,
+        make: impl FnOnce() -> T,
+    ) -> Arc<T> {
+        self.of_space.get(space, make)
+    }
+
+    /// The entries that a kernel's unwinder found, to be given back by [`Cache::put_finds`].
+    pub(crate) fn take_finds(&mut self) -> kernel::Finds {
+        core::mem::take(&mut self.of_space.finds)
+    }
+
+    pub(crate) fn put_finds(&mut self, finds: kernel::Finds) {
+        self.of_space.finds = finds;
     }
 
     /// What the FDEs of the CIE at `key` have in common, if one of them was compiled before.

@@ -5,10 +5,10 @@
 //! [`Chain`] the whole provenance, and both see the same frames.
 
 use crate::address::CodeAddress;
-use crate::cache::RowSource;
 use crate::event::Event;
 use crate::kernel::UserRegs;
 use crate::reason::Reason;
+use crate::row::RowSource;
 use crate::rule::Rule;
 use alloc::vec::Vec;
 

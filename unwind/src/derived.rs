@@ -10,15 +10,17 @@
 mod loss;
 mod plain;
 
-pub use loss::{Loss, Losses};
+pub(crate) use loss::Lost;
+pub use loss::{Derived, Loss, Losses};
 pub use plain::simplify;
 
-use crate::cache::{Cache, Key, Lost, RowId, TableKind, Transcript, UnitBuilder, UnitId, UnitKey};
+use crate::cache::{Cache, RowId, Transcript, UnitBuilder, UnitId, UnitKey};
 use crate::dwarf::{self, Transcribe};
 use crate::image::{Image, SectionKind};
 use crate::reason::Reason;
 use crate::regs::Reg;
-use crate::rule::{Rule, RuleKind, Value};
+use crate::row::TableKind;
+use crate::rule::{Key, Rule, RuleKind, Value};
 use core::marker::PhantomData;
 use core::ops::Range;
 use plain::{expression, plt_threshold};
@@ -46,15 +48,6 @@ pub(crate) const NO_ROW: Rule = Rule {
 
 /// The rows that a function's PLT formulas are written out into, at most.
 pub const PLT_ROWS_MAX: usize = 1 << 16;
-
-/// What was derived for an image.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Derived {
-    /// Rows read from `.eh_frame`.
-    pub rows: u32,
-    /// What became of them.
-    pub losses: Losses,
-}
 
 /// A format that rows are transcribed into.
 pub trait Format {
@@ -175,23 +168,6 @@ struct Rows<'a, F> {
     /// Is the current function a PLT that was left out because there are too many?
     left_out: bool,
     format: PhantomData<F>,
-}
-
-impl Derived {
-    fn count(&mut self, lost: Lost) {
-        self.rows = self.rows.saturating_add(1);
-        if let Some(loss) = lost.row {
-            self.losses.add(loss, 1);
-        }
-        if lost.registers {
-            self.losses.add(Loss::CalleeSaved, 1);
-        }
-    }
-
-    fn add(&mut self, other: &Derived) {
-        self.rows = self.rows.saturating_add(other.rows);
-        self.losses.add_all(&other.losses);
-    }
 }
 
 impl<'a, F: Format> Rows<'a, F> {

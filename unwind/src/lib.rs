@@ -1,7 +1,7 @@
 //! What an unwinder is: registers, memory as a trait, rules, table readers, the walk, and the
 //! shadow-stack tracker that knows the truth. No I/O, no `unsafe`, no clock, no threads.
 //!
-//! An unwinder works in two phases. A [`walk::Finder`] *finds a rule* for an address in its
+//! An unwinder works in two phases. A [`finder::Finder`] *finds a rule* for an address in its
 //! table; [`walk::walk`] *applies* it ([`rule::Rule`] is the one normal form that every table
 //! compiles to). [`unwinder::Unwinder`] is what all of them look like from outside, the guess,
 //! the LBR and the user's own included.
@@ -17,7 +17,9 @@ pub mod derived;
 pub mod dwarf;
 pub mod elf;
 pub mod event;
+pub mod finder;
 pub mod fp;
+pub mod frame;
 pub mod guess;
 pub mod image;
 pub mod kernel;
@@ -26,6 +28,7 @@ pub mod memory;
 pub mod orc;
 pub mod reason;
 pub mod regs;
+pub mod row;
 pub mod rule;
 pub mod sframe;
 pub mod start;

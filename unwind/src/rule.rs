@@ -13,6 +13,10 @@
 //!
 //! Not here: applying a rule (`walk`), finding one (the unwinders).
 
+mod key;
+
+pub(crate) use key::{COLUMNS, Codes, Key, Packed, RA, SP, Shape};
+
 use crate::regs::Reg;
 use core::fmt;
 

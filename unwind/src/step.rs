@@ -3,24 +3,17 @@
 //! The walk is a fast loop; this is the same step taken slowly, for checks and explanations that
 //! put a rule in front of registers of their own choice.
 
-use crate::apply::{self, Frame};
-use crate::cache::{Cache, RowSource, TableKind};
+use crate::apply;
+use crate::cache::Cache;
 use crate::chain::Words;
+use crate::finder::Finder;
+use crate::frame::Frame;
 use crate::image::Mapping;
 use crate::memory::Memory;
 use crate::reason::Reason;
 use crate::regs::Reg;
-use crate::rule::Rule;
-use crate::walk::{Finder, Place};
-
-/// A rule and its place.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Row {
-    /// The rule.
-    pub rule: Rule,
-    /// Its table and row.
-    pub source: RowSource,
-}
+use crate::row::{Row, RowSource, TableKind};
+use crate::walk::Place;
 
 /// What a step gave.
 #[derive(Clone, Debug)]

@@ -2,12 +2,13 @@
 
 use crate::cache::Cache;
 use crate::chain::{Addresses, Chain, End, How, Sink, Step};
+use crate::finder::Finder;
 use crate::image::AddressSpace;
 use crate::kernel::Task;
 use crate::memory::Memory;
 use crate::regs::RegMask;
 use crate::start::Start;
-use crate::walk::{self, Finder, Limits, Place};
+use crate::walk::{self, Limits, Place};
 use crate::{guess, lbr};
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;

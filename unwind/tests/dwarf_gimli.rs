@@ -5,10 +5,11 @@
 mod common;
 
 use gimli::{CfaRule, EhFrame, LittleEndian, Register, RegisterRule, UnwindSection};
-use unwind_sim_unwind::cache::{Cache, TableKind};
+use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::dwarf;
 use unwind_sim_unwind::image::{Image, SectionKind};
 use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::{Base, Expression, Rule, RuleKind, Value};
 
 type Slice<'a> = gimli::EndianSlice<'a, LittleEndian>;
@@ -112,8 +113,8 @@ fn every_row_is_what_gimli_says() {
 /// Compiling row by row as addresses come, in any order, gives the same rows as compiling whole.
 #[test]
 fn rows_found_one_by_one_are_the_rows_of_the_whole() {
+    use unwind_sim_unwind::finder::Finder;
     use unwind_sim_unwind::image::Mapping;
-    use unwind_sim_unwind::walk::Finder;
     let images = common::images("rows_found_one_by_one_are_the_rows_of_the_whole");
     let Some((_, image)) = images.into_iter().nth(1) else {
         return;

@@ -4,10 +4,11 @@
 mod common;
 
 use std::collections::BTreeMap;
-use unwind_sim_unwind::cache::{Cache, TableKind};
+use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::dwarf;
 use unwind_sim_unwind::image::Image;
 use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::{Base, Rule, Value};
 
 /// The columns that a rule holds, as readelf names them.

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use unwind_sim_unwind::cache::{Cache, RowId};
 use unwind_sim_unwind::chain::{Addresses, Chain};
 use unwind_sim_unwind::dwarf::Dwarf;
+use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::{AddressSpace, Image, Mapping};
 use unwind_sim_unwind::memory::Copy;
 use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::regs::{Reg, RegMask, Regs};
 use unwind_sim_unwind::start::Start;
-use unwind_sim_unwind::walk::{Finder, Limits, Place, walk};
+use unwind_sim_unwind::walk::{Limits, Place, walk};
 
 /// [`Dwarf`], with every rule through its full form.
 struct Generic(Dwarf);

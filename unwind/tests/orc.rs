@@ -2,16 +2,17 @@
 
 use quickcheck::{Gen, QuickCheck};
 use std::sync::Arc;
-use unwind_sim_unwind::cache::{Cache, TableKind};
+use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::derived::Tables;
+use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Mapping, Section, SectionKind};
 use unwind_sim_unwind::orc::{
     Blocks, ENTRY_LEN, Encoding, Entry, EntryType, Layout, Orc, OrcReg, Sorted, SpIndirect, Table,
     by_entries,
 };
 use unwind_sim_unwind::reason::{Code, Reason};
+use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::Rule;
-use unwind_sim_unwind::walk::Finder;
 
 const TEXT: u64 = 0xffff_ffff_8100_0000;
 const IPS: u64 = 0xffff_ffff_8200_0000;

@@ -3,14 +3,15 @@
 use quickcheck::{Gen, QuickCheck};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use unwind_sim_unwind::cache::{Cache, TableKind};
+use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::derived::Tables;
+use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Mapping, Section, SectionKind};
 use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::{Rule, RuleKind, Value};
 use unwind_sim_unwind::sframe::{Fde, Profile, Sframe, Table, Version, compile_unit, text_rows};
-use unwind_sim_unwind::walk::Finder;
 
 /// `g.s` as V1 (GNU as 2.40), V2 (2.44), V2 with PC-relative starts (clang 22), V3 (2.47);
 /// `.sframe` at 0x403000, `.text` at 0x401000.

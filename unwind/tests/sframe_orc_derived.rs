@@ -4,16 +4,17 @@ mod common;
 
 use common::image;
 use std::sync::Arc;
-use unwind_sim_unwind::cache::{Cache, RowId, TableKind};
+use unwind_sim_unwind::cache::{Cache, RowId};
 use unwind_sim_unwind::derived::{self, Derived, Format, Loss, Tables};
 use unwind_sim_unwind::dwarf::{self, Dwarf};
+use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Mapping, Section, SectionKind};
 use unwind_sim_unwind::orc::{Orc, derived::OrcEntry};
 use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::{Rule, RuleKind, Value};
 use unwind_sim_unwind::sframe::{Profile, Sframe, derived::SframeV3};
-use unwind_sim_unwind::walk::Finder;
 
 const SFRAME: Sframe = Sframe::new(Profile::Spec, Tables::Derived);
 const ORC: Orc = Orc::new(None, Tables::Derived);

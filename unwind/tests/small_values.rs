@@ -1,8 +1,8 @@
 //! Addresses, registers and words: what they equal, how they are shown, what they are looked up by.
 
 use unwind_sim_unwind::address::{CodeAddress, Lookup};
-use unwind_sim_unwind::cache::TableKind;
 use unwind_sim_unwind::regs::{Reg, RegMask, Regs};
+use unwind_sim_unwind::row::TableKind;
 
 #[test]
 fn a_return_address_is_named_by_the_call_before_it() {

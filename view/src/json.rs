@@ -36,11 +36,10 @@ use unwind_sim_judge::unjudged::Unjudged;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::address::CodeAddress;
-use unwind_sim_unwind::cache::RowSource;
 use unwind_sim_unwind::chain::{End, Found, Frame};
 use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::image::AddressSpace;
-use unwind_sim_unwind::step::Row;
+use unwind_sim_unwind::row::{Row, RowSource};
 use unwind_sim_unwind::verdict::Verdict;
 
 /// One line of output.

@@ -12,11 +12,11 @@ use unwind_sim_recordings::model::RecordedChain;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::address::CodeAddress;
-use unwind_sim_unwind::cache::RowSource;
 use unwind_sim_unwind::chain::End;
 use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::reason::{Code, Reason};
+use unwind_sim_unwind::row::RowSource;
 use unwind_sim_unwind::truth::Truth;
 use unwind_sim_unwind::verdict::Verdict;
 

@@ -26,11 +26,12 @@ use slots::Site;
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{Observer, State};
 use unwind_sim_record::registers::live_registers;
-use unwind_sim_unwind::cache::{Cache, TableKind};
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::{self, ImageId};
 use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::truth::{Cpu, Held, Insn, Stats, Suspended, Tracker, Truth};
-use unwind_sim_unwind::walk::Finder;
 
 /// What one unwinder came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -11,12 +11,13 @@ use iced_x86::InstructionInfoFactory;
 use unwind_sim_emulator::effects::{Stores, effects};
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{AddressSpace, State};
-use unwind_sim_unwind::cache::{Cache, RowSource, TableKind};
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image;
 use unwind_sim_unwind::reason::Reason;
-use unwind_sim_unwind::step::{Row, find_row};
+use unwind_sim_unwind::row::{Row, RowSource, TableKind};
+use unwind_sim_unwind::step::find_row;
 use unwind_sim_unwind::truth::{INSN_BYTES_MAX, Insn, classify};
-use unwind_sim_unwind::walk::Finder;
 
 /// Most unwinders in one run.
 pub const UNWINDERS_MAX: usize = 8;

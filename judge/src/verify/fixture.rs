@@ -11,14 +11,13 @@ use crate::check::Contradiction;
 use std::ops::Range;
 use std::sync::Arc;
 use unwind_sim_unwind::address::CodeAddress;
-use unwind_sim_unwind::cache::{RowSource, TableKind};
 use unwind_sim_unwind::image::{
     AddressSpace, Bytes, Image, ImageParts, Mapping, Section, SectionKind, Symbol,
 };
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::row::{Row, RowSource, TableKind};
 use unwind_sim_unwind::rule::Rule;
-use unwind_sim_unwind::step::Row;
 
 /// Where the code of an image begins, by its own addresses.
 pub const START: u64 = 0x1000;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::Reg;
-use unwind_sim_unwind::step::Row;
+use unwind_sim_unwind::row::Row;
 
 /// Longest LEB128 of 64 bits, bytes.
 const LEB_MAX: usize = 10;

@@ -13,12 +13,12 @@ use unwind_sim_perf_script::Unwind;
 use unwind_sim_recordings::files::FinderOptions;
 use unwind_sim_unwind::cache::{Cache, RowId};
 use unwind_sim_unwind::dwarf::Dwarf;
+use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::fp::FramePointer;
 use unwind_sim_unwind::image::Mapping;
 use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::regs::RegMask;
 use unwind_sim_unwind::unwinder::WithFallback;
-use unwind_sim_unwind::walk::Finder;
 
 /// What libdw and perf do together: `.eh_frame`, and where it has no row the frame pointer.
 pub(super) fn libdw() -> WithFallback {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::memory::{Copy, MemoryError};
+use crate::regs::Regs;
 use alloc::vec::Vec;
 
 const STACK: u64 = 0x7000;

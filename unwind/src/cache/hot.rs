@@ -1,11 +1,14 @@
 //! The hot table: from a lookup address of an address space straight to a packed rule.
 
-use super::key::Packed;
-use super::{HOT_ENTRIES_MAX, RowId};
+use super::unit::RowId;
 use crate::image::AddressSpace;
 use crate::reason::Reason;
+use crate::rule::Packed;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
+
+/// The hot table never holds more entries than this (24 bytes each).
+pub const HOT_ENTRIES_MAX: usize = 1 << 21;
 
 const ENTRIES_MIN: usize = 1 << 9;
 

@@ -1,42 +1,42 @@
 //! What is kept of the address space last used: for the kernel's unwinders.
 
-use super::Cache;
 use crate::image::AddressSpace;
 use crate::kernel;
 use alloc::sync::Arc;
 use core::any::Any;
 
 /// What an address space holds: its stamp, and how many mappings.
-pub(super) type Stamp = ((u64, u32), usize);
+type Stamp = ((u64, u32), usize);
 
-impl Cache {
-    /// What an unwinder needs of a whole address space, made by `make` when it is another one than
-    /// the last time, or has changed.
-    pub(crate) fn of_space<T: Any + Send + Sync>(
+/// What is kept of the address space last used.
+#[derive(Debug, Default)]
+pub(super) struct OfSpace {
+    kept: Option<(Stamp, Arc<dyn Any + Send + Sync>)>,
+    /// The ORC entries found in it.
+    pub(super) finds: kernel::Finds,
+}
+
+impl OfSpace {
+    /// What `make` gives for `space`; made anew when it is another one than the last time, or has
+    /// changed.
+    pub(super) fn get<T: Any + Send + Sync>(
         &mut self,
         space: &AddressSpace,
         make: impl FnOnce() -> T,
     ) -> Arc<T> {
         // Something mapped where nothing was does not change the stamp.
         let stamp = (space.stamp(), space.mappings().len());
-        if let Some((at, any)) = &self.of_space
+        if let Some((at, any)) = &self.kept
             && *at == stamp
             && let Ok(kept) = Arc::clone(any).downcast()
         {
             return kept;
         }
         let made = Arc::new(make());
-        self.of_space = Some((stamp, made.clone()));
-        self.finds = kernel::Finds::default();
+        *self = OfSpace {
+            kept: Some((stamp, made.clone())),
+            finds: kernel::Finds::default(),
+        };
         made
-    }
-
-    /// The entries that a kernel's unwinder found, to be given back by [`Cache::put_finds`].
-    pub(crate) fn take_finds(&mut self) -> kernel::Finds {
-        core::mem::take(&mut self.finds)
-    }
-
-    pub(crate) fn put_finds(&mut self, finds: kernel::Finds) {
-        self.finds = finds;
     }
 }

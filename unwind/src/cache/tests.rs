@@ -4,7 +4,7 @@ extern crate std;
 
 use super::*;
 use crate::regs::Reg;
-use crate::rule::{Base, RuleKind, Value};
+use crate::rule::{Base, RuleKind, Shape, Value};
 use alloc::vec::Vec;
 
 const KEY: UnitKey = UnitKey {

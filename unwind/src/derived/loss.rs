@@ -44,6 +44,15 @@ losses! {
     CalleeSaved = "callee-saved", "the row goes on without rbx or r12 to r15, by the format's design";
 }
 
+/// What was lost of a rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Lost {
+    /// What could not be held; then the rule is that of no row.
+    pub(crate) row: Option<Loss>,
+    /// Were registers left out that the format never holds?
+    pub(crate) registers: bool,
+}
+
 /// How many rows lost what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Losses([u32; Loss::ALL.len()]);
@@ -77,5 +86,32 @@ impl Losses {
     pub fn iter(&self) -> impl Iterator<Item = (Loss, u32)> {
         let all = Loss::ALL.iter().map(|&loss| (loss, self.count(loss)));
         all.filter(|(_, count)| *count != 0)
+    }
+}
+
+/// What was derived for an image.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Derived {
+    /// Rows read from `.eh_frame`.
+    pub rows: u32,
+    /// What became of them.
+    pub losses: Losses,
+}
+
+impl Derived {
+    /// Counts a row.
+    pub(super) fn count(&mut self, lost: Lost) {
+        self.rows = self.rows.saturating_add(1);
+        if let Some(loss) = lost.row {
+            self.losses.add(loss, 1);
+        }
+        if lost.registers {
+            self.losses.add(Loss::CalleeSaved, 1);
+        }
+    }
+
+    pub(super) fn add(&mut self, other: &Derived) {
+        self.rows = self.rows.saturating_add(other.rows);
+        self.losses.add_all(&other.losses);
     }
 }

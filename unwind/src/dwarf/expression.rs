@@ -4,7 +4,7 @@
 //! Values are 64-bit words without a type: typed operations belong to debug information and are
 //! refused, as are locations (`DW_OP_reg*`, pieces) and everything that needs a unit.
 
-use crate::apply::Frame;
+use crate::frame::Frame;
 use crate::memory::Memory;
 use crate::reason::Reason;
 use crate::regs::Reg;

@@ -5,10 +5,9 @@
 //! callee-saved registers. Rules for other columns are decoded and dropped.
 
 use super::read::{Cie, Fde, Input, Table, Wrong, uleb};
-use crate::cache::{COLUMNS, Codes, Key, RA, SP};
 use crate::reason::Reason;
 use crate::regs::Reg;
-use crate::rule::{Base, Expression, Rule, RuleKind, Value};
+use crate::rule::{Base, COLUMNS, Codes, Expression, Key, RA, Rule, RuleKind, SP, Value};
 use alloc::vec::Vec;
 use core::ops::Range;
 use gimli::{DwCfa, Reader as _, constants as dw};

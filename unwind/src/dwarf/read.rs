@@ -6,9 +6,9 @@
 //!
 //! Not here: the instructions (`program`), finding the FDE of an address (`index`).
 
-use crate::cache::TableKind;
 use crate::image::{Image, SectionKind};
 use crate::reason::Reason;
+use crate::row::TableKind;
 use core::ops::Range;
 use gimli::{DwEhPe, EndianSlice, LittleEndian, Reader as _, constants as dw};
 

@@ -3,12 +3,13 @@
 use super::index::{Entries, Header, Sorted, Units};
 use super::program::Program;
 use super::read::{Fde, Table};
-use crate::cache::{Cache, Key, RowId, TableKind, UnitBuilder, UnitId, UnitKey};
+use crate::cache::{Cache, RowId, UnitBuilder, UnitId, UnitKey};
+use crate::finder::Finder;
 use crate::image::{Image, Mapping};
 use crate::reason::Reason;
 use crate::regs::RegMask;
-use crate::rule::Rule;
-use crate::walk::Finder;
+use crate::row::TableKind;
+use crate::rule::{Key, Rule};
 use core::ops::Range;
 
 /// Reads `.eh_frame` (by `.eh_frame_hdr` where there is one), and `.debug_frame` for what that

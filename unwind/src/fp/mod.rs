@@ -3,12 +3,13 @@
 //! It is right only where the convention holds: between the prologue's end and the epilogue's
 //! begin of functions that keep a frame pointer.
 
-use crate::cache::{Cache, NewRow, RowId, TableKind, UnitKey};
+use crate::cache::{Cache, NewRow, RowId, UnitKey};
+use crate::finder::Finder;
 use crate::image::Mapping;
 use crate::reason::Reason;
 use crate::regs::RegMask;
+use crate::row::TableKind;
 use crate::rule::Rule;
-use crate::walk::Finder;
 
 /// Follows rbp, until it is zero.
 #[derive(Clone, Copy, Debug, Default)]

@@ -5,12 +5,13 @@ use super::{
     Code, EntryRegs, FoundRow, Kernel, Kind, RegsPtr, Source, State, Task, Unwind, Version,
 };
 use crate::address::{CodeAddress, Lookup};
-use crate::cache::{Cache, RowSource, TableKind};
+use crate::cache::Cache;
 use crate::chain::{Chain, Found, Frame, Words};
 use crate::event::Event;
 use crate::memory::Memory;
 use crate::orc::Encoding;
 use crate::reason::Reason;
+use crate::row::{RowSource, TableKind};
 use crate::rule::Rule;
 use crate::unwinder::{Stack, Unwinder};
 use alloc::string::String;

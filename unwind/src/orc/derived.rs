@@ -9,8 +9,8 @@
 
 use super::entry::Entry;
 use super::layout::{Encoding, Layout};
-use crate::cache::TableKind;
 use crate::derived::{Format, Loss};
+use crate::row::TableKind;
 use crate::rule::Rule;
 
 /// `struct orc_entry` of Linux 7.1, as [`crate::derived::find`] derives it.

@@ -5,12 +5,13 @@ use super::entry::ENTRY_LEN;
 use super::index::Index;
 use super::layout::Encoding;
 use super::read::{Malformed, Sorted};
-use crate::cache::{Cache, NewRow, RowId, TableKind, UnitId, UnitKey};
+use crate::cache::{Cache, NewRow, RowId, UnitId, UnitKey};
 use crate::derived::{self, NO_ROW, Tables};
+use crate::finder::Finder;
 use crate::image::{Image, Mapping, SectionKind};
 use crate::reason::Reason;
 use crate::regs::RegMask;
-use crate::walk::Finder;
+use crate::row::TableKind;
 use core::ops::Range;
 
 /// The ORC unwinder. Return addresses are looked up at ra - 1, exact ips as they stand, as

@@ -9,8 +9,8 @@ use super::fde::{Fde, FreType};
 use super::fre::Fre;
 use super::header::{Header, Version};
 use super::row::Row;
-use crate::cache::TableKind;
 use crate::derived::{Format, Loss};
+use crate::row::TableKind;
 use crate::rule::{Rule, RuleKind};
 
 /// SFrame V3 with flexible FDEs, as [`crate::derived::find`] derives it.

@@ -7,13 +7,14 @@ use super::profile::Profile;
 use super::read::{Order, Table};
 use super::row::Row;
 use crate::address::Lookup;
-use crate::cache::{Cache, NewRow, RowId, TableKind, UnitId, UnitKey};
+use crate::cache::{Cache, NewRow, RowId, UnitId, UnitKey};
 use crate::derived::{self, NO_ROW, Tables};
+use crate::finder::Finder;
 use crate::image::{AddressSpace, Image, Mapping, Section, SectionKind};
 use crate::reason::Reason;
 use crate::regs::RegMask;
+use crate::row::TableKind;
 use crate::rule::Rule;
-use crate::walk::Finder;
 use core::ops::Range;
 
 /// The SFrame unwinder.

@@ -7,7 +7,7 @@ use crate::fp::FramePointer;
 use crate::image::AddressSpace;
 use crate::memory::Copy;
 use crate::regs::{RegMask, Regs};
-use crate::rule::Value;
+use crate::rule::{Rule, Value};
 use crate::unwinder::WithFallback;
 use alloc::boxed::Box;
 use alloc::vec::Vec;

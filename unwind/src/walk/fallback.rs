@@ -2,11 +2,12 @@
 //!
 //! Not here: an address for which the first table has no rule; the hot table remembers those.
 
-use super::{Finder, Origin, Walk};
-use crate::apply::Frame;
+use super::{Origin, Walk};
 use crate::cache::Cache;
 use crate::chain::{End, Sink};
 use crate::event::Event;
+use crate::finder::Finder;
+use crate::frame::Frame;
 use crate::memory::Memory;
 use crate::reason::Reason;
 use crate::regs::Reg;

@@ -5,7 +5,7 @@ extern crate std;
 use super::*;
 use crate::cache::{NewRow, UnitKey};
 use crate::chain::{Addresses, Chain, Found};
-use crate::image::{Image, ImageParts};
+use crate::image::{Image, ImageParts, Mapping};
 use crate::memory::{Copy, MemoryError};
 use crate::regs::Regs;
 use alloc::boxed::Box;

@@ -7,12 +7,13 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use unwind_sim_judge::hex::hex_bytes;
-use unwind_sim_unwind::cache::{Cache, TableKind};
+use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::derived::{Derived, derive_all};
 use unwind_sim_unwind::elf::{self, Elf};
 use unwind_sim_unwind::image::{Image, Section, SectionKind};
 use unwind_sim_unwind::orc::derived::OrcEntry;
 use unwind_sim_unwind::reason::Reason;
+use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::sframe::derived::SframeV3;
 use unwind_sim_unwind::{dwarf, orc, sframe};
 

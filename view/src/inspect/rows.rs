@@ -7,14 +7,15 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use unwind_sim_recordings::names::demangle;
-use unwind_sim_unwind::cache::{Cache, TableKind};
+use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::derived::Tables;
 use unwind_sim_unwind::dwarf::{self, Dwarf};
+use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::{Image, ImageParts, Mapping, SectionKind, Symbol};
 use unwind_sim_unwind::orc::Orc;
+use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::sframe::{Profile, Sframe};
 use unwind_sim_unwind::step::find_row;
-use unwind_sim_unwind::walk::Finder;
 
 /// Most functions of one name that are shown.
 pub const FUNCTIONS_MAX: usize = 16;

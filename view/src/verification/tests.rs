@@ -10,9 +10,9 @@ use unwind_sim_judge::verify::fixture::{
 use unwind_sim_judge::verify::{Check, Finding};
 use unwind_sim_judge::verify::{SlotStores, Writer};
 use unwind_sim_unwind::address::CodeAddress;
-use unwind_sim_unwind::cache::TableKind;
 use unwind_sim_unwind::image::Mapping;
 use unwind_sim_unwind::reason::{Code, Reason};
+use unwind_sim_unwind::row::TableKind;
 
 /// How far the images are apart.
 const APART: u64 = 0x10_0000;

@@ -9,7 +9,7 @@ use crate::verify::frames::outer;
 use crate::verify::walks::Window;
 use unwind_sim_emulator::State;
 use unwind_sim_unwind::address::CodeAddress;
-use unwind_sim_unwind::apply::Frame;
+use unwind_sim_unwind::frame::Frame;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::truth::{Held, TrueFrame, TrueKind, Truth};

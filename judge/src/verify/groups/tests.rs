@@ -3,9 +3,9 @@
 use super::*;
 use crate::verify::fixture::{BIAS, CODE, FUNCTIONS, START, finding_at, image, results, row};
 use crate::verify::places::PlaceId;
-use unwind_sim_unwind::cache::TableKind;
 use unwind_sim_unwind::image::Mapping;
 use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::row::TableKind;
 
 /// How far the images are apart.
 const APART: u64 = 0x10_0000;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::RowId;
 use unwind_sim_unwind::chain::{Chain, Found, Frame};
+use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::fp::FramePointer;
 use unwind_sim_unwind::image::{AddressSpace, Image, ImageParts, Mapping};
 use unwind_sim_unwind::memory::{Copy, Regions};
@@ -12,7 +13,6 @@ use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::regs::{RegMask, Regs};
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
 use unwind_sim_unwind::unwinder::{Unwinder, WithFallback};
-use unwind_sim_unwind::walk::Finder;
 
 #[test]
 fn a_hundred_disagreements_are_kept() {

@@ -1,9 +1,8 @@
 //! Hot addresses one by one: their keys, their places, and what they cost.
 
 use super::*;
-use crate::cache::key::Key;
 use crate::regs::Reg;
-use crate::rule::{Rule, Value};
+use crate::rule::{Key, Rule, Value};
 
 const ROW: RowId = RowId(7);
 

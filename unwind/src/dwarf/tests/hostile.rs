@@ -5,11 +5,12 @@ extern crate std;
 use super::super::{Dwarf, compile_all};
 use super::*;
 use crate::chain::Chain;
+use crate::finder::Finder;
 use crate::image::{AddressSpace, Mapping};
 use crate::memory::Copy;
 use crate::regs::{Reg, RegMask, Regs};
 use crate::start::Start;
-use crate::walk::{Finder, Limits, Place, walk};
+use crate::walk::{Limits, Place, walk};
 use alloc::sync::Arc;
 use quickcheck::QuickCheck;
 

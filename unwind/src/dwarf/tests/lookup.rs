@@ -5,8 +5,8 @@ use super::super::read::Table;
 use super::super::{Place, Transcribe, compile_all};
 use super::sections::{find, with_functions};
 use super::*;
-use crate::cache::{Key, UnitBuilder, UnitId, UnitKey};
-use crate::rule::Rule;
+use crate::cache::{UnitBuilder, UnitId, UnitKey};
+use crate::rule::{Key, Rule};
 use alloc::sync::Arc;
 use core::ops::Range;
 

@@ -7,9 +7,10 @@ mod sections;
 mod tables;
 
 use super::{compile_unit, units};
-use crate::cache::{Cache, TableKind};
+use crate::cache::Cache;
 use crate::image::{Bytes, Image, ImageParts, Section, SectionKind};
 use crate::reason::Reason;
+use crate::row::TableKind;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 

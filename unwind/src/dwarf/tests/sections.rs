@@ -2,8 +2,8 @@
 
 use super::super::Dwarf;
 use super::*;
+use crate::finder::Finder;
 use crate::image::Mapping;
-use crate::walk::Finder;
 use alloc::sync::Arc;
 
 #[track_caller]

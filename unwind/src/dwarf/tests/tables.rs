@@ -2,10 +2,10 @@
 
 use super::super::{Dwarf, compile_all};
 use super::*;
+use crate::finder::Finder;
 use crate::image::Mapping;
 use crate::regs::Reg;
 use crate::rule::Value;
-use crate::walk::Finder;
 use alloc::sync::Arc;
 
 /// Functions of 0x100 bytes, and the offset of their CFAs from rsp.

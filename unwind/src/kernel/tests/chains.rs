@@ -4,7 +4,7 @@
 use super::fp::{SP, TASK_REGS, frames};
 use super::support::{MODULE, Small, TASK, TEXT, call, kernel_regs, of_kind};
 use crate::address::CodeAddress::{Instruction, Return};
-use crate::cache::{Cache, TableKind};
+use crate::cache::Cache;
 use crate::chain::{Chain, Found};
 use crate::event::Event;
 use crate::image::AddressSpace;
@@ -16,6 +16,7 @@ use crate::lbr::Branches;
 use crate::orc::EntryType;
 use crate::reason::Reason;
 use crate::regs::{Reg, Regs};
+use crate::row::TableKind;
 use crate::rule::Rule;
 use crate::start::Start;
 use crate::unwinder::{Stack, Unwinder};

@@ -2,13 +2,14 @@
 
 use super::support::{Small, TASK, TEXT, call, of_kind};
 use crate::address::CodeAddress;
-use crate::cache::{Cache, TableKind};
+use crate::cache::Cache;
 use crate::chain::{Chain, Found};
 use crate::event::Event;
 use crate::kernel::{KernelUnwinder, Kind, Version};
 use crate::orc::EntryType;
 use crate::reason::Reason;
 use crate::regs::{Reg, Regs};
+use crate::row::TableKind;
 use crate::start::Start;
 use crate::unwinder::{Stack, Unwinder};
 use crate::walk::Limits;

@@ -1,10 +1,10 @@
 //! Entries in chunks: which are compiled together, and where each stands.
 
 use super::*;
-use crate::cache::RowSource;
 use crate::image::{Bytes, ImageParts, Section};
 use crate::orc::{Entry, Layout};
 use crate::regs::Reg;
+use crate::row::RowSource;
 use crate::rule::Value;
 use alloc::string::String;
 use alloc::sync::Arc;

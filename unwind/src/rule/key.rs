@@ -1,8 +1,8 @@
 //! The short form of a rule: sixteen bytes that hold nearly every rule there is, for finding
 //! equal ones and for the walk's fast path.
 
+use super::{Base, Rule, RuleKind, Value};
 use crate::regs::Reg;
-use crate::rule::{Base, Rule, RuleKind, Value};
 use core::hash::{Hash, Hasher};
 
 /// The columns: the callee-saved registers in the order of [`Reg::CALLEE_SAVED`], sp, ra.
