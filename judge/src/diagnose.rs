@@ -16,7 +16,6 @@ use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::Reg;
-use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::start::Start;
 use unwind_sim_unwind::step::step;
 use unwind_sim_unwind::verdict::{Ground, Verdict};
@@ -102,10 +101,8 @@ pub fn diagnose(
             .into_iter()
             .find(|c| index == last_right || c.reg != Reg::Rip || c.misread);
         if let Some(contradiction) = blamed {
-            let by_frame_pointer = contradiction
-                .row
-                .as_ref()
-                .is_some_and(|row| row.source.table == TableKind::FramePointer);
+            let row = contradiction.row.as_ref();
+            let by_frame_pointer = row.is_some_and(|row| row.rule.by_frame_pointer);
             let cause = by_frame_pointer.then(|| frame_pointer_cause(subject, index));
             return Some(blame(contradiction, cause.flatten()));
         }

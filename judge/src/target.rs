@@ -12,7 +12,6 @@ use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::frame::Frame;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::regs::Reg;
-use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::step::step;
 use unwind_sim_unwind::walk::Place;
 
@@ -32,7 +31,7 @@ pub(crate) fn is_described(
 ) -> bool {
     let by_frame_pointer = |c: &Contradiction| {
         let row = c.row.as_ref();
-        row.is_none_or(|row| row.source.table == TableKind::FramePointer)
+        row.is_none_or(|row| row.rule.by_frame_pointer)
     };
     if found.iter().any(by_frame_pointer) {
         return false;

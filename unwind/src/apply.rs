@@ -61,7 +61,7 @@ pub fn apply<M: Memory + ?Sized>(
     context: &Context<'_, M>,
     words: &mut Words,
 ) -> Result<Frame, Reason> {
-    if rule.kind == RuleKind::Outermost {
+    if rule.is_root(&frame.regs) {
         return Err(Reason::RootReached);
     }
     let mut a = Apply {
@@ -88,7 +88,7 @@ pub fn cfa<M: Memory + ?Sized>(
     context: &Context<'_, M>,
 ) -> Option<u64> {
     let is_call = matches!(rule.kind, RuleKind::Call | RuleKind::Signal);
-    if !is_call || rule.sp != Value::Unspecified {
+    if !is_call || rule.sp != Value::Unspecified || rule.is_root(&frame.regs) {
         return None;
     }
     let mut apply = Apply {

@@ -40,6 +40,7 @@ pub enum Tables {
 /// Stands in a unit for addresses without a row.
 pub(crate) const NO_ROW: Rule = Rule {
     kind: RuleKind::Call,
+    by_frame_pointer: false,
     cfa: Value::Undefined,
     ra: Value::Unspecified,
     sp: Value::Undefined,

@@ -17,7 +17,7 @@ mod key;
 
 pub(crate) use key::{COLUMNS, Codes, Key, Packed, RA, SP, Shape};
 
-use crate::regs::Reg;
+use crate::regs::{Reg, Regs};
 use core::fmt;
 
 /// What kind of frame the rule describes.
@@ -138,6 +138,9 @@ const _: () = assert!(size_of::<Value>() == 12);
 pub struct Rule {
     /// What kind of frame this is.
     pub kind: RuleKind,
+    /// The frame-pointer convention gave the rule, not a table. Then an rbp of zero marks the root
+    /// (psABI, "Initial Stack and Register State").
+    pub by_frame_pointer: bool,
     /// The canonical frame address; never based on itself.
     pub cfa: Value,
     /// The caller's pc.
@@ -154,6 +157,7 @@ impl Rule {
     pub const fn call(cfa: Value) -> Rule {
         Rule {
             kind: RuleKind::Call,
+            by_frame_pointer: false,
             cfa,
             ra: Value::at_cfa(-8),
             sp: Value::Unspecified,
@@ -164,15 +168,23 @@ impl Rule {
     /// The root: there is no caller.
     pub const OUTERMOST: Rule = Rule {
         kind: RuleKind::Outermost,
+        by_frame_pointer: false,
         cfa: Value::Undefined,
         ra: Value::Undefined,
         sp: Value::Undefined,
         saved: [Value::Undefined; 6],
     };
 
-    /// `push rbp; mov rbp, rsp`: cfa = rbp + 16, ra and rbp below it.
-    pub const FRAME_POINTER: Rule =
-        Rule::call(Value::reg(Reg::Rbp, 16)).with_saved(Reg::Rbp, Value::at_cfa(-16));
+    /// The frame-pointer convention, `push rbp; mov rbp, rsp`: cfa = rbp + 16, ra and rbp below it.
+    pub const FRAME_POINTER: Rule = Rule {
+        by_frame_pointer: true,
+        ..Rule::call(Value::reg(Reg::Rbp, 16)).with_saved(Reg::Rbp, Value::at_cfa(-16))
+    };
+
+    /// Does the rule say that a frame with these registers is the root?
+    pub fn is_root(&self, regs: &Regs) -> bool {
+        self.kind == RuleKind::Outermost || self.by_frame_pointer && regs.get(Reg::Rbp) == Some(0)
+    }
 
     /// The place of `reg` in [`Rule::saved`], if it is callee-saved.
     pub const fn saved_index(reg: Reg) -> Option<usize> {
@@ -348,6 +360,25 @@ mod tests {
         let rule = Rule::OUTERMOST.with_saved(Reg::Rax, Value::Same);
         assert_eq!(rule, Rule::OUTERMOST);
         assert_eq!(rule.saved(Reg::Rax), Value::Unspecified);
+    }
+
+    #[test]
+    fn a_root_is_said_by_the_kind_or_by_a_frame_pointer_of_zero() {
+        let with = |rbp| Regs::frame(0x1000, 0x7000, rbp);
+        let mut unknown = with(0);
+        unknown.forget(Reg::Rbp);
+        let by_table = Rule {
+            by_frame_pointer: false,
+            ..Rule::FRAME_POINTER
+        };
+        for (rule, expected) in [
+            (Rule::OUTERMOST, [true; 3]),
+            (Rule::FRAME_POINTER, [true, false, false]),
+            (by_table, [false; 3]),
+        ] {
+            let is = [with(0), with(0x7010), unknown].map(|regs| rule.is_root(&regs));
+            assert_eq!(is, expected, "{rule:?}");
+        }
     }
 
     #[test]

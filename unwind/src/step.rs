@@ -11,8 +11,7 @@ use crate::frame::Frame;
 use crate::image::Mapping;
 use crate::memory::Memory;
 use crate::reason::Reason;
-use crate::regs::Reg;
-use crate::row::{Row, RowSource, TableKind};
+use crate::row::{Row, RowSource};
 use crate::walk::Place;
 
 /// What a step gave.
@@ -99,10 +98,6 @@ fn apply_row<F: Finder + ?Sized, M: Memory + ?Sized>(
     row: &Row,
     words: &mut Words,
 ) -> (Result<Frame, Reason>, Option<u64>) {
-    let by_frame_pointer = row.source.table == TableKind::FramePointer;
-    if by_frame_pointer && frame.regs.get(Reg::Rbp) == Some(0) {
-        return (Err(Reason::RootReached), None);
-    }
     if let Err(reason) = finder.permits(&row.rule, frame.topmost) {
         return (Err(reason), None);
     }

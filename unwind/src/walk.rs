@@ -16,7 +16,7 @@ use crate::image::AddressSpace;
 use crate::memory::Memory;
 use crate::reason::Reason;
 use crate::regs::{Reg, RegMask};
-use crate::row::{RowSource, TableKind};
+use crate::row::RowSource;
 use crate::rule::{Base, Rule, RuleKind, Shape, Value};
 use crate::start::Start;
 use arrayvec::ArrayVec;
@@ -185,7 +185,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
                 Shape::Generic => self.step_generic(address, hot.row, None, cache),
                 Shape::Rsp => self.step_fast(hot, self.frame.regs.rsp(), carries),
                 Shape::Rbp => match self.frame.regs.get(Reg::Rbp) {
-                    Some(0) if Self::is_frame_pointer(hot, cache) => Err(Reason::RootReached),
+                    Some(0) if Self::ends_at_zero(hot, cache) => Err(Reason::RootReached),
                     Some(rbp) => self.step_fast(hot, rbp, carries),
                     None => Err(self.frame.why_unknown(Reg::Rbp)),
                 },
@@ -324,11 +324,10 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         }
     }
 
-    /// A zero rbp marks the root for who follows frame pointers (psABI, "Initial Stack and
-    /// Register State").
+    /// Does the rule say that a frame whose rbp is zero is the root?
     #[cold]
-    fn is_frame_pointer(hot: Hot, cache: &Cache) -> bool {
-        cache.source(hot.row).table == TableKind::FramePointer
+    fn ends_at_zero(hot: Hot, cache: &Cache) -> bool {
+        cache.rule(hot.row).by_frame_pointer
     }
 
     /// Hands the frame to the sink, unless it lies below the mark.
@@ -452,10 +451,6 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         cache: &Cache,
     ) -> Result<(), Reason> {
         let rule = cache.rule(row);
-        let table = cache.source(row).table;
-        if table == TableKind::FramePointer && self.frame.regs.get(Reg::Rbp) == Some(0) {
-            return Err(Reason::RootReached);
-        }
         match second {
             Some(second) => second.permits(rule, self.frame.topmost)?,
             None => self.finder.permits(rule, self.frame.topmost)?,
@@ -463,7 +458,8 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         self.advances(rule)?;
         let mapping = self.place.space.find(address);
         let image = mapping.and_then(|m| m.image.as_deref());
-        let bytes = table.section().and_then(|kind| image?.section(kind));
+        let section = cache.source(row).table.section();
+        let bytes = section.and_then(|kind| image?.section(kind));
         let context = apply::Context {
             memory: self.place.memory,
             expressions: bytes.map_or(&[], |s| &s.data[..]),
@@ -498,6 +494,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
             return Ok(());
         };
         let ordinary = rule.kind == RuleKind::Call
+            && !rule.is_root(&self.frame.regs)
             && rule.ra == Value::at_cfa(-8)
             && rule.sp == Value::Unspecified;
         let (from, base) = (self.frame.regs.rsp(), self.frame.regs.get(reg));

@@ -52,6 +52,7 @@ fn rule(row: &gimli::UnwindTableRow<usize>, signal: bool) -> Rule {
             _ if signal => RuleKind::Signal,
             _ => RuleKind::Call,
         },
+        by_frame_pointer: false,
         cfa: match *row.cfa() {
             CfaRule::RegisterAndOffset { register, offset } => {
                 Value::reg(reg(register), offset as i32)

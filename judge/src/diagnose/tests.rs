@@ -7,6 +7,7 @@ use unwind_sim_unwind::fp::FramePointer;
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Mapping, Section, SectionKind, Symbol};
 use unwind_sim_unwind::memory::{Copy, Regions};
 use unwind_sim_unwind::regs::{RegMask, Regs};
+use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::{Rule, Value};
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
 

@@ -30,7 +30,6 @@ use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::{self, ImageId};
 use unwind_sim_unwind::regs::Reg;
-use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::truth::{Cpu, Held, Insn, Stats, Suspended, Tracker, Truth};
 
 /// What one unwinder came to.
@@ -384,7 +383,7 @@ impl<'a> Checker<'a> {
         let mut found = subject.check_frame(self.finders[which], 0, &mut self.caches[which]);
         for contradiction in &mut found {
             let row = contradiction.row.as_ref();
-            if row.is_some_and(|row| row.source.table == TableKind::FramePointer)
+            if row.is_some_and(|row| row.rule.by_frame_pointer)
                 && let Some(code) = frame_pointer_cause(&subject, 0)
             {
                 contradiction.code = code;

@@ -136,8 +136,8 @@ impl Judged {
 
 impl Claim {
     /// The claims of `rule`, of which an unwinder that carries `carries` makes use.
-    pub(super) fn of(rule: &Rule, carries: RegMask, frame_pointer: bool) -> Claim {
-        simple(rule, carries, frame_pointer).map_or(Claim::Slow, Claim::Simple)
+    pub(super) fn of(rule: &Rule, carries: RegMask) -> Claim {
+        simple(rule, carries).map_or(Claim::Slow, Claim::Simple)
     }
 
     /// What its outcome hangs on.
@@ -150,7 +150,7 @@ impl Claim {
     }
 }
 
-fn simple(rule: &Rule, carries: RegMask, frame_pointer: bool) -> Option<Simple> {
+fn simple(rule: &Rule, carries: RegMask) -> Option<Simple> {
     let Value::Offset {
         base: Base::Reg(base),
         offset,
@@ -166,7 +166,8 @@ fn simple(rule: &Rule, carries: RegMask, frame_pointer: bool) -> Option<Simple> 
         } => Some(offset),
         _ => None,
     };
-    if rule.kind != RuleKind::Call || rule.sp != Value::Unspecified {
+    let by_rbp = !rule.by_frame_pointer || base == Reg::Rbp;
+    if rule.kind != RuleKind::Call || rule.sp != Value::Unspecified || !by_rbp {
         return None;
     }
     let ra = slot(rule.ra)?;
@@ -195,7 +196,7 @@ fn simple(rule: &Rule, carries: RegMask, frame_pointer: bool) -> Option<Simple> 
     Some(Simple {
         base: number,
         carried: base == Reg::Rsp || carries.contains(base),
-        ends_at_zero: frame_pointer,
+        ends_at_zero: rule.by_frame_pointer,
         offset,
         ra,
         saved,

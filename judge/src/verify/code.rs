@@ -15,7 +15,7 @@ use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image;
 use unwind_sim_unwind::reason::Reason;
-use unwind_sim_unwind::row::{Row, RowSource, TableKind};
+use unwind_sim_unwind::row::{Row, RowSource};
 use unwind_sim_unwind::step::find_row;
 use unwind_sim_unwind::truth::{INSN_BYTES_MAX, Insn, classify};
 
@@ -316,15 +316,12 @@ impl Code {
                     if executed {
                         tables.meet(which, &row.source);
                     }
-                    let by_frame_pointer = row.source.table == TableKind::FramePointer;
                     // A profile may refuse a rule somewhere.
                     match (
                         finder.permits(&row.rule, true),
                         finder.permits(&row.rule, false),
                     ) {
-                        (Ok(()), Ok(())) => {
-                            Claim::of(&row.rule, finder.carries(), by_frame_pointer)
-                        }
+                        (Ok(()), Ok(())) => Claim::of(&row.rule, finder.carries()),
                         _ => Claim::Slow,
                     }
                 }

@@ -44,6 +44,7 @@ pub fn simplify(rule: &Rule, bytes: &[u8]) -> Rule {
     };
     Rule {
         kind: rule.kind,
+        by_frame_pointer: rule.by_frame_pointer,
         cfa,
         ra: value(rule.ra),
         sp: if sp == cfa || sp == to_cfa {

@@ -194,6 +194,7 @@ impl<'a> Program<'a> {
         }
         Rule {
             kind: self.kind(ra),
+            by_frame_pointer: false,
             cfa: self.state.cfa,
             ra,
             sp: columns[SP],

@@ -274,6 +274,7 @@ impl OrcReg {
 /// Nothing is known of the caller, not even where it is.
 const UNDEFINED: Rule = Rule {
     kind: RuleKind::Call,
+    by_frame_pointer: false,
     cfa: Value::Undefined,
     ra: Value::Undefined,
     sp: Value::Undefined,

@@ -63,13 +63,14 @@ impl Codes {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Key {
     kind: RuleKind,
+    by_frame_pointer: bool,
     base: Reg,
     offset: i32,
     codes: Codes,
 }
 
 impl Key {
-    /// The rule with this CFA and these codes, if it has a short form.
+    /// The rule of a table with this CFA and these codes, if it has a short form.
     #[inline]
     pub(crate) fn new(kind: RuleKind, cfa: Value, codes: Codes) -> Option<Key> {
         match cfa {
@@ -78,6 +79,7 @@ impl Key {
                 offset,
             } if !codes.has_other() => Some(Key {
                 kind,
+                by_frame_pointer: false,
                 base,
                 offset,
                 codes,
@@ -93,7 +95,11 @@ impl Key {
         }
         codes.set(SP, rule.sp);
         codes.set(RA, rule.ra);
-        Key::new(rule.kind, rule.cfa, codes)
+        let key = Key::new(rule.kind, rule.cfa, codes)?;
+        Some(Key {
+            by_frame_pointer: rule.by_frame_pointer,
+            ..key
+        })
     }
 }
 
@@ -101,7 +107,8 @@ impl Hash for Key {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         let [a, b, c, d] = self.offset.to_le_bytes();
-        let head = [a, b, c, d, self.base as u8, self.kind as u8, 0, 0];
+        let (base, kind) = (self.base as u8, self.kind as u8);
+        let head = [a, b, c, d, base, kind, self.by_frame_pointer.into(), 0];
         state.write_u64(u64::from_le_bytes(head));
         state.write_u64(self.codes.0);
     }
@@ -138,7 +145,7 @@ impl Packed {
     /// The fast form of an ordinary frame's rule; of any other, [`Packed::GENERIC`].
     pub(crate) fn of(key: &Key) -> Packed {
         let shape = match key.base {
-            Reg::Rsp => Shape::Rsp,
+            Reg::Rsp if !key.by_frame_pointer => Shape::Rsp,
             Reg::Rbp => Shape::Rbp,
             _ => return Packed::GENERIC,
         };

@@ -8,6 +8,7 @@ use crate::chain::{Addresses, Chain, Found};
 use crate::image::{Image, ImageParts, Mapping};
 use crate::memory::{Copy, MemoryError};
 use crate::regs::Regs;
+use crate::row::TableKind;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -316,26 +317,21 @@ fn a_return_address_in_a_register_of_the_topmost_frame() {
 }
 
 #[test]
-fn a_zero_frame_pointer_is_a_root_only_for_who_follows_it() {
+fn a_zero_frame_pointer_is_a_root_only_by_a_rule_of_the_convention() {
     let at = start(pc(0x1100), STACK, 0);
-    for (table, reason) in [
-        (TableKind::FramePointer, Reason::RootReached),
-        (
-            TableKind::EhFrame,
-            Reason::SpDidNotAdvance {
-                from: STACK,
-                to: 16,
-            },
-        ),
+    let (from, to) = (STACK, 16);
+    for (by_frame_pointer, reason) in [
+        (true, Reason::RootReached),
+        (false, Reason::SpDidNotAdvance { from, to }),
     ] {
         for fast in [true, false] {
-            let mut finder = Rows::all(Rule::FRAME_POINTER);
-            (finder.table, finder.fast) = (table, fast);
-            assert_eq!(
-                chain_of(&finder, &at, &[]).end.reason,
-                reason,
-                "{table:?} {fast}"
-            );
+            let mut finder = Rows::all(Rule {
+                by_frame_pointer,
+                ..Rule::FRAME_POINTER
+            });
+            finder.fast = fast;
+            let end = chain_of(&finder, &at, &[]).end;
+            assert_eq!(end.reason, reason, "{by_frame_pointer} {fast}");
         }
     }
 }
@@ -350,7 +346,7 @@ fn a_zero_frame_pointer_is_a_root_wherever_the_stack_lies() {
         memory: &Copy::new(0, &bytes),
     };
     let mut finder = Rows::all(Rule::FRAME_POINTER);
-    (finder.table, finder.carries) = (TableKind::FramePointer, RegMask::FRAME);
+    finder.carries = RegMask::FRAME;
     let at = start(pc(0x1100), 0, 0);
     // The second time the rule is hot.
     for _ in 0..2 {

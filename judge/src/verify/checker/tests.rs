@@ -12,6 +12,7 @@ use unwind_sim_unwind::cache::{NewRow, RowId, UnitKey};
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Mapping, Section, SectionKind, Symbol};
 use unwind_sim_unwind::reason::{Code as ReasonCode, Reason};
 use unwind_sim_unwind::regs::RegMask;
+use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::{Rule, Value};
 
 mod calls;

@@ -52,8 +52,16 @@ fn gpr() -> [u64; 16] {
 
 const CALL: Rule = Rule::call(Value::reg(Reg::Rsp, 8));
 
+/// The rule as one of the frame-pointer convention.
+fn by_rbp(rule: Rule) -> Rule {
+    Rule {
+        by_frame_pointer: true,
+        ..rule
+    }
+}
+
 fn of(rule: &Rule) -> Simple {
-    simple(rule, RegMask::CALLEE_SAVED, false).expect("the common shape")
+    simple(rule, RegMask::CALLEE_SAVED).expect("the common shape")
 }
 
 fn wrong(simple: &Simple, gpr: &[u64; 16]) -> Wrong {
@@ -124,7 +132,8 @@ fn a_frame_pointer_of_nought_says_that_there_is_no_caller() {
     ] {
         at[5] = address;
         let rule = rule.with_saved(Reg::Rbp, Value::Undefined);
-        let claim = simple(&rule, RegMask::CALLEE_SAVED, frame_pointer).expect("common");
+        let rule = if frame_pointer { by_rbp(rule) } else { rule };
+        let claim = of(&rule);
         assert_eq!(wrong(&claim, &at), bits, "{frame_pointer} {address:#x}");
     }
     // Without a frame pointer of that meaning, 0 is an address like any other.
@@ -160,22 +169,20 @@ fn only_the_common_shape_is_checked_this_way() {
             ..CALL
         },
         Rule { ra: load, ..CALL },
+        by_rbp(CALL),
         CALL.with_saved(Reg::Rbx, Value::reg(Reg::Rdx, 0)),
     ] {
-        let claim = Claim::of(&rule, RegMask::CALLEE_SAVED, false);
+        let claim = Claim::of(&rule, RegMask::CALLEE_SAVED);
         assert_eq!((claim, claim.depends()), (Claim::Slow, ALL), "{rule}");
     }
     // What is not carried is not claimed, whatever the rule says of it.
     let odd = CALL.with_saved(Reg::Rbx, Value::reg(Reg::Rdx, 0));
-    assert!(matches!(
-        Claim::of(&odd, RegMask::FRAME, false),
-        Claim::Simple(_)
-    ));
+    assert!(matches!(Claim::of(&odd, RegMask::FRAME), Claim::Simple(_)));
 }
 
 #[test]
 fn a_claim_depends_on_its_base_on_what_is_unchanged_and_on_the_slots() {
-    let parts = |rule: &Rule, carries| Claim::of(rule, carries, false).depends();
+    let parts = |rule: &Rule, carries| Claim::of(rule, carries).depends();
     let always = FRAME | SLOTS;
     assert_eq!(Claim::Missing.depends(), always);
     assert_eq!(always, 0x300);
@@ -209,7 +216,7 @@ fn a_claim_depends_on_its_base_on_what_is_unchanged_and_on_the_slots() {
 #[test]
 fn what_claims_no_more_than_another_is_a_part_of_it() {
     let full = CALL.with_saved(Reg::Rbx, Value::at_cfa(-16));
-    let carried = |rule: &Rule, carries| simple(rule, carries, false).expect("common");
+    let carried = |rule: &Rule, carries| simple(rule, carries).expect("common");
     let (all, few) = (of(&full), carried(&full, RegMask::FRAME));
     // rbp is claimed by both, the others by one.
     let claims = NOTHING | CFA | RA | SAVED << 1;
@@ -227,8 +234,9 @@ fn what_claims_no_more_than_another_is_a_part_of_it() {
     ] {
         assert_eq!(few.part_of(&of(&other)), None, "{other}");
     }
-    let ending = simple(&full, RegMask::CALLEE_SAVED, true).expect("common");
-    assert_eq!(few.part_of(&ending), None);
+    let full = Rule::call(Value::reg(Reg::Rbp, 16));
+    let (first, second) = (of(&full), of(&by_rbp(full)));
+    assert_eq!(first.part_of(&second), None);
     let judged = judged(&all, CFA | SAVED);
     assert_eq!(judged.part(CFA | RA), (CFA, CFA_TRUE));
 }
@@ -294,7 +302,7 @@ fn a_second_look_takes_over_what_cannot_have_changed() {
 #[test]
 fn a_second_look_at_a_frame_pointer_of_nought_finds_nothing() {
     let rule = Rule::call(Value::reg(Reg::Rbp, 16)).with_saved(Reg::Rbp, Value::Undefined);
-    let before = simple(&rule, RegMask::FRAME, true).expect("common");
+    let before = simple(&by_rbp(rule), RegMask::FRAME).expect("common");
     let mut at = gpr();
     for (rbp, expected) in [(0, NOTHING), (SLOT - 8, CFA)] {
         at[5] = rbp;
@@ -343,7 +351,7 @@ fn a_walk_can_apply_what_lies_above_its_callee_by_a_carried_register() {
     assert_eq!(cans, [true, true, false]);
     let by = |reg, carries| {
         let rule = Rule::call(Value::reg(reg, 8)).with_saved(Reg::Rbp, Value::Undefined);
-        can(&simple(&rule, carries, false).expect("common"), 0)
+        can(&simple(&rule, carries).expect("common"), 0)
     };
     assert!(by(Reg::Rbp, RegMask::FRAME) && by(Reg::Rsp, RegMask::of(&[])));
     assert!(!by(Reg::Rax, RegMask::FRAME) && !by(Reg::Rbx, RegMask::FRAME));

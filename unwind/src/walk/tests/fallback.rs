@@ -1,6 +1,7 @@
 //! A second table behind the first.
 
 use super::*;
+use crate::row::TableKind;
 use crate::rule::Base;
 
 #[test]

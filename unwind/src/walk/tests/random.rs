@@ -47,6 +47,7 @@ impl Arbitrary for Rule {
                 1 => RuleKind::Outermost,
                 _ => RuleKind::Call,
             },
+            by_frame_pointer: u8::arbitrary(g) % 8 == 0,
             cfa: usually(g, cfa, |g| Value::Load {
                 base: Base::Reg(Reg::Rsp),
                 offset: i32::from(u8::arbitrary(g)),
