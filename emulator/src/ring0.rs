@@ -19,9 +19,10 @@ use crate::flags;
 use crate::machine::{Exit, Machine};
 use crate::state::{State, reg};
 use crate::stop::{Call, Exception};
+use unwind_sim_unwind::insn::{INSN_BYTES_MAX, classify};
 use unwind_sim_unwind::kernel::{IRET_FRAME_OFFSET, UserBoundary};
 use unwind_sim_unwind::memory::Memory as _;
-use unwind_sim_unwind::truth::{Cpu, INSN_BYTES_MAX, Suspended, Tracker, Truth, classify};
+use unwind_sim_unwind::truth::{Cpu, Suspended, Tracker, Truth};
 
 /// Selectors of Linux (`arch/x86/include/asm/segment.h`): the kernel's code and stack.
 const KERNEL: (u16, u16) = (0x10, 0x18);

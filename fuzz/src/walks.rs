@@ -134,14 +134,9 @@ fn one_walk(
     let limits = Limits {
         frames_max: FRAMES_MAX,
     };
-    let stack = Stack {
-        start,
-        space,
-        memory,
-        limits,
-        task: None,
-        branches,
-    };
+    let mut stack = Stack::new(start, space, memory);
+    stack.limits = limits;
+    stack.branches = branches;
     let mut cache = Cache::new();
     let chain = unwinder.walk(&stack, &mut cache);
     assert!(

@@ -1,9 +1,9 @@
-//! `truth::classify` against objdump, over all instructions of the libraries of this process.
+//! `insn::classify` against objdump, over all instructions of the libraries of this process.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use std::collections::BTreeSet;
 use std::process::Command;
-use unwind_sim_unwind::truth::{Insn, classify};
+use unwind_sim_unwind::insn::{Insn, classify};
 
 /// What objdump's text says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -152,6 +152,13 @@ impl fmt::Display for Report {
     }
 }
 
+/// The folder of recordings with known truth that comes with this package: `cases`, `traces` and more,
+/// for [`check_dir`]. It exists where the package is a git or path dependency.
+#[cfg(feature = "corpus")]
+pub fn corpus() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../corpus"))
+}
+
 /// Puts `unwinder` in front of every case (`.s`, which is assembled and run) and every trace
 /// (`.bin`) at or below `path`, and judges its chains by the truth recorded there. Samples are
 /// started as they were taken, and see all of the memory recorded. Left out are a `.bin` that is not
@@ -305,7 +312,7 @@ fn judge(
 }
 
 /// The snippets of the page.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "corpus"))]
 #[doc = include_str!("../../docs/own-unwinders.md")]
 struct OwnUnwinders;
 

@@ -27,7 +27,7 @@ use unwind_sim_emulator::{Exception, Observer, Processor, State};
 use unwind_sim_record::shadow::Shadow;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::chain::Frame;
-use unwind_sim_unwind::truth::{Insn, SYS_RT_SIGRETURN};
+use unwind_sim_unwind::insn::{Insn, SYS_RT_SIGRETURN};
 
 /// Number of rsp.
 const RSP: usize = 4;

@@ -9,7 +9,6 @@ use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::{Addresses, Chain, End};
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::kernel::KernelUnwinder;
-use unwind_sim_unwind::lbr::Branches;
 use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::Reg;
@@ -143,14 +142,9 @@ fn start<M: Memory>(
 
 /// A stack of which nothing is known but registers and memory.
 fn stack<'a, M: Memory>(place: &'a Place<'_, M>, start: &'a Start, limits: &Limits) -> Stack<'a> {
-    Stack {
-        start,
-        space: place.space,
-        memory: place.memory,
-        limits: *limits,
-        task: None,
-        branches: Branches::default(),
-    }
+    let mut stack = Stack::new(start, place.space, place.memory);
+    stack.limits = *limits;
+    stack
 }
 
 /// What came of one walk.
@@ -234,10 +228,7 @@ pub fn examine(
 /// The sample lacks what this start needs.
 fn unsupported(reason: Reason) -> Outcome {
     Outcome {
-        chain: Chain {
-            end: reason.into(),
-            ..Chain::default()
-        },
+        chain: Chain::ended(reason),
         verdict: Verdict::Unsupported,
         ground: Ground::default(),
         unjudged: None,
@@ -246,20 +237,17 @@ fn unsupported(reason: Reason) -> Outcome {
     }
 }
 
-fn stack_of<'a>(
+pub(crate) fn stack_of<'a>(
     view: &'a View<'_>,
     start: &'a Start,
     memory: &'a dyn Memory,
     setting: &Setting,
 ) -> Stack<'a> {
-    Stack {
-        start,
-        space: view.space,
-        memory,
-        limits: setting.limits,
-        task: view.sample.kernel.as_ref().map(|k| &k.task),
-        branches: view.branches(),
-    }
+    let mut stack = Stack::new(start, view.space, memory);
+    stack.limits = setting.limits;
+    stack.task = view.sample.kernel.as_ref().map(|k| &k.task);
+    stack.branches = view.branches();
+    stack
 }
 
 /// Compares `chain` with the truth and, where it is wrong, finds the cause.

@@ -10,6 +10,7 @@ pub use case::Written;
 pub use error::NotWritable;
 pub use reproduce::{Recorded, check};
 
+use crate::engine::stack_of;
 use crate::input::Input;
 use crate::run::{Run, RunError};
 use samples::write_samples;
@@ -26,7 +27,6 @@ use unwind_sim_unwind::image::{AddressSpace, Mapping};
 use unwind_sim_unwind::kernel::{CallchainOptions, UserWalk, get_perf_callchain};
 use unwind_sim_unwind::memory::{Memory, MemoryError, Regions};
 use unwind_sim_unwind::start::Variant;
-use unwind_sim_unwind::unwinder::Stack;
 
 /// Samples with their worlds.
 pub struct Extracted {
@@ -153,15 +153,7 @@ fn words_read(view: &View<'_>, run: &Run, caches: &mut [Cache]) -> BTreeSet<u64>
             let Ok(start) = view.sample.regs.start(variant, false, &watched) else {
                 continue;
             };
-            let (space, limits) = (view.space, run.setting.limits);
-            let stack = Stack {
-                start: &start,
-                space,
-                memory: &watched,
-                limits,
-                task: view.sample.kernel.as_ref().map(|k| &k.task),
-                branches: view.branches(),
-            };
+            let stack = stack_of(view, &start, &watched, &run.setting);
             engine.walk(&stack, cache);
         }
     }

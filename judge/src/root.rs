@@ -6,10 +6,10 @@ use unwind_sim_unwind::address::{CodeAddress, Lookup};
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::AddressSpace;
+use unwind_sim_unwind::insn::ends_with_call;
 use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::step::step;
-use unwind_sim_unwind::truth::ends_with_call;
 use unwind_sim_unwind::walk::Place;
 
 impl Subject<'_> {

@@ -23,10 +23,11 @@ use unwind_sim_perf_model::lbr::Depth;
 use unwind_sim_recordings::files::{FinderOptions, MappingRequest};
 use unwind_sim_recordings::model::{self, Region, RegionRole};
 use unwind_sim_recordings::trace::WriteError;
+use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::start::{SampleRegs, fetch_caller_regs};
-use unwind_sim_unwind::truth::{Cpu, Insn, Stats};
+use unwind_sim_unwind::truth::{Cpu, Stats};
 
 /// The process, and its thread.
 const PID: u32 = 1000;

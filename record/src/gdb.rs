@@ -26,11 +26,12 @@ use unwind_sim_recordings::import::VmcoreProblem;
 use unwind_sim_recordings::kernel::{KernelError, KernelImage};
 use unwind_sim_recordings::model::{Event, KernelSample, Sample};
 use unwind_sim_recordings::trace::WriteError;
+use unwind_sim_unwind::insn::{INSN_BYTES_MAX, Insn, classify};
 use unwind_sim_unwind::kernel::{StackType, UserBoundary, is_user_cs};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::shadow::{IretFrame, Left, Seen, Shadow};
-use unwind_sim_unwind::truth::{Cpu, INSN_BYTES_MAX, Insn, Truth, classify};
+use unwind_sim_unwind::truth::{Cpu, Truth};
 use world::{Kernel, Places};
 
 /// Kernel samples belong to the address space of the first task.

@@ -2,8 +2,8 @@
 //! space only, as `perf record --call-graph lbr` sets them.
 
 use unwind_sim_perf_model::lbr::{Branch, Depth, Kind, Ring, Select};
+use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::lbr::{self, BranchStack};
-use unwind_sim_unwind::truth::Insn;
 
 /// Rings of several depths, all fed the same.
 pub(super) struct Rings(Vec<Ring>);

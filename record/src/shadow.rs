@@ -4,9 +4,8 @@
 use unwind_sim_emulator::linux::SystemCall;
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{AddressSpace, State};
-use unwind_sim_unwind::truth::{
-    Cpu, INSN_BYTES_MAX, Insn, Stats, Suspended, Tracker, Truth, classify,
-};
+use unwind_sim_unwind::insn::{INSN_BYTES_MAX, Insn, classify};
+use unwind_sim_unwind::truth::{Cpu, Stats, Suspended, Tracker, Truth};
 
 /// The shadow stack of the thread.
 pub struct Shadow {

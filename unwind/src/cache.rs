@@ -7,6 +7,7 @@
 
 mod hot;
 mod rules;
+#[cfg(feature = "kernel")]
 mod space;
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,6 @@ pub use unit::{NewRow, RowId, UnitId, UnitKey};
 use crate::derived::{Derived, Lost};
 use crate::dwarf::Common;
 use crate::image::{AddressSpace, ImageId};
-use crate::kernel;
 use crate::reason::Reason;
 use crate::row::{RowSource, TableKind};
 use crate::rule::{Key, Packed, Rule};
@@ -33,6 +33,7 @@ use core::ops::Range;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use hot::HotTable;
 use rules::Rules;
+#[cfg(feature = "kernel")]
 use space::OfSpace;
 use transcript::Transcripts;
 use unit::{Row, Unit};
@@ -175,6 +176,7 @@ pub struct Cache {
     /// What rules of one table became in another, and what was lost by that.
     transcripts: Transcripts,
     derived: HashMap<(ImageId, TableKind), Derived>,
+    #[cfg(feature = "kernel")]
     of_space: OfSpace,
 }
 
@@ -432,25 +434,6 @@ impl Cache {
     /// What was derived for an image so far.
     pub(crate) fn derived(&mut self, image: ImageId, table: TableKind) -> &mut Derived {
         self.derived.entry((image, table)).or_default()
-    }
-
-    /// What an unwinder needs of a whole address space, made by `make` when it is another one than
-    /// the last time, or has changed.
-    pub(crate) fn of_space<T: Any + Send + Sync>(
-        &mut self,
-        space: &AddressSpace,
-        make: impl FnOnce() -> T,
-    ) -> Arc<T> {
-        self.of_space.get(space, make)
-    }
-
-    /// The entries that a kernel's unwinder found, to be given back by [`Cache::put_finds`].
-    pub(crate) fn take_finds(&mut self) -> kernel::Finds {
-        core::mem::take(&mut self.of_space.finds)
-    }
-
-    pub(crate) fn put_finds(&mut self, finds: kernel::Finds) {
-        self.of_space.finds = finds;
     }
 
     /// What the FDEs of the CIE at `key` have in common, if one of them was compiled before.

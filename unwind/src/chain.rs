@@ -6,6 +6,7 @@
 
 use crate::address::CodeAddress;
 use crate::event::Event;
+#[cfg(feature = "kernel")]
 use crate::kernel::UserRegs;
 use crate::reason::Reason;
 use crate::row::RowSource;
@@ -244,6 +245,7 @@ impl Sink for Addresses {
 
 /// Keeps everything.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Chain {
     /// The frames, innermost first.
     pub frames: Vec<Frame>,
@@ -255,18 +257,27 @@ pub struct Chain {
     pub refused: bool,
     /// The registers by which a kernel's unwinder left the kernel: those of user space, if it is
     /// right.
+    #[cfg(feature = "kernel")]
     pub user_regs: Option<UserRegs>,
+}
+
+impl Chain {
+    /// A chain without frames that ended for this reason.
+    pub fn ended(end: impl Into<End>) -> Chain {
+        Chain {
+            frames: Vec::new(),
+            end: end.into(),
+            events: Vec::new(),
+            refused: false,
+            #[cfg(feature = "kernel")]
+            user_regs: None,
+        }
+    }
 }
 
 impl Default for Chain {
     fn default() -> Self {
-        Chain {
-            frames: Vec::new(),
-            end: Reason::NotAtRoot.into(),
-            events: Vec::new(),
-            refused: false,
-            user_regs: None,
-        }
+        Chain::ended(Reason::NotAtRoot)
     }
 }
 

@@ -2,6 +2,7 @@
 //! [`crate::chain::Sink::DETAIL`] compiles them away.
 
 use crate::address::CodeAddress;
+#[cfg(feature = "kernel")]
 use crate::kernel::State;
 use crate::reason::Reason;
 use crate::regs::{Reg, Regs};
@@ -44,6 +45,7 @@ pub enum Event {
         cause: Reason,
     },
     /// A kernel's unwinder is in this state.
+    #[cfg(feature = "kernel")]
     State(State),
     /// The caller's stack is another one.
     StackChanged {

@@ -8,9 +8,9 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::num::NonZeroU64;
+use core::num::NonZeroUsize;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes that somebody owns: a mapped file, a block of a trace, a vector.
 pub type Owner = Arc<dyn AsRef<[u8]> + Send + Sync>;
@@ -156,9 +156,10 @@ pub struct ImageParts {
 
 /// Identity of an [`Image`] within this process, for caches; never shown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ImageId(NonZeroU64);
+pub struct ImageId(NonZeroUsize);
 
-static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+/// Not 64 bits wide, as some targets have no such atomics.
+static NEXT_ID: AtomicUsize = AtomicUsize::new(1);
 
 /// An ELF image: immutable, in its own addresses.
 #[derive(Debug)]
@@ -184,7 +185,7 @@ impl Image {
             .map(|(i, _)| i)
             .collect();
         Image {
-            id: ImageId(NonZeroU64::MIN.saturating_add(NEXT_ID.fetch_add(1, Ordering::Relaxed))),
+            id: ImageId(NonZeroUsize::MIN.saturating_add(NEXT_ID.fetch_add(1, Ordering::Relaxed))),
             parts,
             sized,
         }
@@ -293,11 +294,17 @@ impl Mapping {
     }
 }
 
+/// Which address space, and in which state ([`AddressSpace::stamp`]).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Stamp {
+    id: usize,
+    generation: u32,
+}
+
 /// The executable mappings of a process.
 #[derive(Debug)]
 pub struct AddressSpace {
-    id: u64,
-    generation: u32,
+    stamp: Stamp,
     mappings: Vec<Mapping>,
 }
 
@@ -321,16 +328,15 @@ impl AddressSpace {
     pub fn new() -> Self {
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         AddressSpace {
-            id,
-            generation: 0,
+            stamp: Stamp { id, generation: 0 },
             mappings: Vec::new(),
         }
     }
 
     /// Changes whenever something that was mapped is mapped no longer.
     #[inline]
-    pub fn stamp(&self) -> (u64, u32) {
-        (self.id, self.generation)
+    pub fn stamp(&self) -> Stamp {
+        self.stamp
     }
 
     /// Maps `mapping`; what it overlaps is unmapped first. An empty range is ignored.
@@ -354,7 +360,7 @@ impl AddressSpace {
         if first == last || range.is_empty() {
             return;
         }
-        self.generation = self.generation.wrapping_add(1);
+        self.stamp.generation = self.stamp.generation.wrapping_add(1);
         let mut kept = Vec::new();
         for m in &self.mappings[first..last] {
             if m.range.start < range.start {
@@ -375,7 +381,7 @@ impl AddressSpace {
 
     /// Unmaps everything (exec).
     pub fn clear(&mut self) {
-        self.generation = self.generation.wrapping_add(1);
+        self.stamp.generation = self.stamp.generation.wrapping_add(1);
         self.mappings.clear();
     }
 

@@ -1,10 +1,11 @@
-//! What an unwinder is: registers, memory as a trait, rules, table readers, the walk, and the
-//! shadow-stack tracker that knows the truth. No I/O, no `unsafe`, no clock, no threads.
+#![doc = include_str!("../README.md")]
 //!
-//! An unwinder works in two phases. A [`finder::Finder`] *finds a rule* for an address in its
-//! table; [`walk::walk`] *applies* it ([`rule::Rule`] is the one normal form that every table
-//! compiles to). [`unwinder::Unwinder`] is what all of them look like from outside, the guess,
-//! the LBR and the user's own included.
+//! # How a walk works
+//!
+//! A [`finder::Finder`] finds the rule for an address in its table; [`walk::walk`] applies it
+//! ([`rule::Rule`]) and goes on with the caller. [`unwinder::Unwinder`] is what all unwinders look
+//! like from outside, those without a table (guess, LBR) and your own included. Nothing here does
+//! I/O, reads a clock, or starts a thread.
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;
@@ -15,6 +16,7 @@ pub mod cache;
 pub mod chain;
 pub mod derived;
 pub mod dwarf;
+#[cfg(feature = "elf")]
 pub mod elf;
 pub mod event;
 pub mod finder;
@@ -22,6 +24,8 @@ pub mod fp;
 pub mod frame;
 pub mod guess;
 pub mod image;
+pub mod insn;
+#[cfg(feature = "kernel")]
 pub mod kernel;
 pub mod lbr;
 pub mod memory;
@@ -33,7 +37,9 @@ pub mod rule;
 pub mod sframe;
 pub mod start;
 pub mod step;
+#[cfg(feature = "truth")]
 pub mod truth;
 pub mod unwinder;
+#[cfg(feature = "truth")]
 pub mod verdict;
 pub mod walk;

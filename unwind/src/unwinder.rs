@@ -4,6 +4,7 @@ use crate::cache::Cache;
 use crate::chain::{Addresses, Chain, End, How, Sink, Step};
 use crate::finder::Finder;
 use crate::image::AddressSpace;
+#[cfg(feature = "kernel")]
 use crate::kernel::Task;
 use crate::memory::Memory;
 use crate::regs::RegMask;
@@ -16,6 +17,7 @@ use alloc::string::String;
 
 /// One stack, put in front of an unwinder.
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub struct Stack<'a> {
     /// The registers to start with, and the mark.
     pub start: &'a Start,
@@ -26,9 +28,25 @@ pub struct Stack<'a> {
     /// Bounds of the walk.
     pub limits: Limits,
     /// Of a kernel's stack: the task.
+    #[cfg(feature = "kernel")]
     pub task: Option<&'a Task>,
     /// The processor's branch records, if there are any.
     pub branches: lbr::Branches<'a>,
+}
+
+impl<'a> Stack<'a> {
+    /// A stack of which nothing more is known; without a bound of its own on the walk.
+    pub fn new(start: &'a Start, space: &'a AddressSpace, memory: &'a dyn Memory) -> Self {
+        Stack {
+            start,
+            space,
+            memory,
+            limits: Limits::default(),
+            #[cfg(feature = "kernel")]
+            task: None,
+            branches: lbr::Branches::default(),
+        }
+    }
 }
 
 /// An unwinder. Implement this for your own, and put it in front of the corpus with

@@ -7,8 +7,11 @@
 //! Nothing is judged beyond the frames that are known: a chain that has them all is right only if
 //! the last one is the root, and the walk said so.
 
+mod boundary;
+
+pub use boundary::judge_boundary;
+
 use crate::chain::{Chain, End, Found, Frame};
-use crate::kernel::{Task, UserBoundary};
 use crate::reason::{Code, Reason};
 use crate::truth::{TrueKind, Truth};
 use alloc::vec::Vec;
@@ -259,32 +262,6 @@ fn ground(found: &[Link], truth: &[Link], complete: bool) -> Ground {
             .copied()
             .flatten()
             .is_some_and(|t| t + 1 == truth.len()),
-    }
-}
-
-/// Judges the end of a kernel's chain too: one that has all true frames, the last of `frames`
-/// included, and then takes other registers for those of user space is wrong behind that frame.
-pub fn judge_boundary(
-    verdict: Verdict,
-    chain: &Chain,
-    frames: usize,
-    boundary: &UserBoundary,
-    task: &Task,
-) -> Verdict {
-    let is_right = |found| boundary.is(found, task);
-    let at = frames as u32;
-    // Its end may have been found wrong by itself: those registers say more.
-    let has_all = match verdict {
-        Verdict::Ok | Verdict::OkUnproven => true,
-        Verdict::Extra { at: end, .. } | Verdict::Truncated { at: end } => {
-            end == at && chain.frames.len() == frames
-        }
-        _ => false,
-    };
-    match has_all && !chain.user_regs.as_ref().is_none_or(is_right) {
-        false => verdict,
-        true if chain.refused => Verdict::Refused,
-        true => Verdict::Wrong { at },
     }
 }
 

@@ -8,7 +8,6 @@ use unwind_sim_unwind::fp::FramePointer;
 use unwind_sim_unwind::image::{
     AddressSpace, Bytes, Image, ImageParts, Mapping, Section, SectionKind,
 };
-use unwind_sim_unwind::lbr::Branches;
 use unwind_sim_unwind::memory::Copy;
 use unwind_sim_unwind::orc::{Encoding, Entry, EntryType, Layout, Orc, OrcReg};
 use unwind_sim_unwind::reason::Reason;
@@ -16,7 +15,6 @@ use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::sframe::{Profile, Sframe};
 use unwind_sim_unwind::start::Start;
 use unwind_sim_unwind::unwinder::{Stack, Unwinder, WithFallback};
-use unwind_sim_unwind::walk::Limits;
 
 const STACK: u64 = 0x7000;
 
@@ -54,14 +52,7 @@ fn walk(
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     let memory = Copy::new(STACK, &bytes);
     let start = Start::from_regs(regs);
-    let stack = Stack {
-        start: &start,
-        space,
-        memory: &memory,
-        limits: Limits::default(),
-        task: None,
-        branches: Branches::default(),
-    };
+    let stack = Stack::new(&start, space, &memory);
     let mut cache = Cache::new();
     let chain: Chain = unwinder.walk(&stack, &mut cache);
     let pcs: Vec<u64> = chain.frames.iter().map(|f| f.pc.value()).collect();

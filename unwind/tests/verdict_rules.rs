@@ -142,10 +142,8 @@ fn frame(pc: u64, sp: u64, slot: Option<u64>) -> Frame {
 #[test]
 fn frames_are_aligned_by_slot_or_by_pc_and_sp_and_never_backwards() {
     let aligned = |frames: &[Frame], from| {
-        let chain = Chain {
-            frames: frames.to_vec(),
-            ..Chain::default()
-        };
+        let mut chain = Chain::default();
+        chain.frames = frames.to_vec();
         align_chain(&chain, &truth(), from)
     };
     let top = frame(1, 0, None);

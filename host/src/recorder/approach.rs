@@ -7,7 +7,8 @@ use super::session::Session;
 use super::task::{Phase, Role, cpu};
 use crate::error::HostError;
 use crate::ptrace::{self, Registers};
-use unwind_sim_unwind::truth::{Insn, Tracker};
+use unwind_sim_unwind::insn::Insn;
+use unwind_sim_unwind::truth::Tracker;
 
 impl Session<'_> {
     /// The phase that a process begins in.

@@ -3,7 +3,7 @@
 use crate::maps::Maps;
 use crate::memory::ProcessMemory;
 use std::collections::HashMap;
-use unwind_sim_unwind::truth::INSN_BYTES_MAX;
+use unwind_sim_unwind::insn::INSN_BYTES_MAX;
 
 const PAGE: usize = 4096;
 

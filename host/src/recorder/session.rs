@@ -15,7 +15,8 @@ use nix::libc;
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
-use unwind_sim_unwind::truth::{Insn, Stats};
+use unwind_sim_unwind::insn::Insn;
+use unwind_sim_unwind::truth::Stats;
 
 /// Everything that a recording knows.
 pub(crate) struct Session<'a> {

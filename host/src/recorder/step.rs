@@ -5,7 +5,8 @@ use super::task::{Process, Surroundings, Thread, cpu};
 use crate::error::HostError;
 use crate::pin;
 use crate::ptrace::{self, Registers};
-use unwind_sim_unwind::truth::{Cpu, Insn, Tracker};
+use unwind_sim_unwind::insn::Insn;
+use unwind_sim_unwind::truth::{Cpu, Tracker};
 
 /// Offsets from rsp at a signal handler's entry (Linux `arch/x86/include/uapi/asm/sigcontext.h`,
 /// `struct rt_sigframe`): the saved rsp and rip.

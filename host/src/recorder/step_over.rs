@@ -6,7 +6,7 @@ use super::task::Mode;
 use crate::error::HostError;
 use crate::ptrace::{self, Registers, Resume, Status, Waited};
 use nix::libc;
-use unwind_sim_unwind::truth::Insn;
+use unwind_sim_unwind::insn::Insn;
 
 /// A stop that PTRACE_INTERRUPT made.
 const ASKED: Status = Status::Event {

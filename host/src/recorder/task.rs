@@ -7,8 +7,9 @@ use crate::memory::ProcessMemory;
 use crate::pin::Affinity;
 use crate::ptrace::Registers;
 use std::collections::HashMap;
+use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::regs::{Reg, Regs};
-use unwind_sim_unwind::truth::{Cpu, Insn, Suspended, Tracker, World};
+use unwind_sim_unwind::truth::{Cpu, Suspended, Tracker, World};
 
 /// How far a process has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,7 +90,7 @@ impl Process {
     /// The class of the instruction at `address`.
     pub(crate) fn classify(&mut self, address: u64) -> Insn {
         let bytes = self.code.bytes(address, &self.maps, self.memory);
-        unwind_sim_unwind::truth::classify(&bytes)
+        unwind_sim_unwind::insn::classify(&bytes)
     }
 
     /// The end of the mapping that `sp` lies in.

@@ -51,10 +51,7 @@ fn space() -> AddressSpace {
 }
 
 fn outcome(verdict: Verdict, diagnosis: Option<(Code, u64)>) -> Outcome {
-    let chain = Chain {
-        end: Reason::NoRow { pc: 1 }.into(),
-        ..Chain::default()
-    };
+    let chain = Chain::ended(Reason::NoRow { pc: 1 });
     let diagnosis = diagnosis.map(|(code, pc)| Diagnosis {
         code,
         frame: 3,

@@ -132,10 +132,7 @@ fn the_frame_pointer_is_not_yet_there_before_the_prologues_end_and_gone_after_th
 #[test]
 fn a_root_claimed_by_a_wrong_chain_is_not_one() {
     let root = |verdict, complete, at_last| {
-        let chain = Chain {
-            end: Reason::RootReached.into(),
-            ..Chain::default()
-        };
+        let chain = Chain::ended(Reason::RootReached);
         let ground = Ground {
             complete,
             at_last,
@@ -157,10 +154,7 @@ fn a_root_claimed_by_a_wrong_chain_is_not_one() {
         assert_eq!(root(right, true, false), reached, "{right}");
     }
     // Another end keeps its code.
-    let chain = Chain {
-        end: Reason::NoRow { pc: 1 }.into(),
-        ..Chain::default()
-    };
+    let chain = Chain::ended(Reason::NoRow { pc: 1 });
     assert_eq!(end_code(&chain, wrong, &Ground::default()), Code::NoRow);
 }
 

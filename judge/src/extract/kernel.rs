@@ -14,11 +14,9 @@ use unwind_sim_unwind::image::{
     AddressSpace, Bytes, Image, ImageParts, Mapping, Section, SectionKind,
 };
 use unwind_sim_unwind::kernel::State;
-use unwind_sim_unwind::lbr::Branches;
 use unwind_sim_unwind::orc::Index;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::unwinder::Stack;
-use unwind_sim_unwind::walk::Limits;
 
 /// Kernel addresses begin here.
 const KERNEL: u64 = 0xffff_8000_0000_0000;
@@ -107,14 +105,8 @@ fn addresses(
             let Ok(start) = sample.regs.start(variant, false, &memory) else {
                 continue;
             };
-            let stack = Stack {
-                start: &start,
-                space,
-                memory: &memory,
-                limits: Limits::default(),
-                task: Some(&kernel.task),
-                branches: Branches::default(),
-            };
+            let mut stack = Stack::new(&start, space, &memory);
+            stack.task = Some(&kernel.task);
             let chain = engine.walk(&stack, cache);
             used.extend(chain.frames.iter().map(|f| f.pc.value()));
             used.extend(start.regs.get(unwind_sim_unwind::regs::Reg::Rip));

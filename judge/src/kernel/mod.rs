@@ -17,13 +17,11 @@ use unwind_sim_unwind::kernel::perf::{Begin, first_difference, states};
 use unwind_sim_unwind::kernel::{
     Finds, Kernel, KernelUnwinder, Kind, RegsPtr, State, Task, Version,
 };
-use unwind_sim_unwind::lbr::Branches;
 use unwind_sim_unwind::memory::{Memory as _, Regions};
 use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::unwinder::Stack;
 use unwind_sim_unwind::verdict::{Verdict, judge_addresses};
-use unwind_sim_unwind::walk::Limits;
 
 /// The source of chains that a kernel recorded.
 pub const RECORDED: &str = "kernel";
@@ -144,14 +142,8 @@ fn with_walk<R>(
     let task = sample.kernel.as_ref().map(|k| &k.task);
     let memory = sample.memory();
     let start = sample.regs.start(variant, false, &memory)?;
-    let stack = Stack {
-        start: &start,
-        space: view.space,
-        memory: &memory,
-        limits: Limits::default(),
-        task,
-        branches: Branches::default(),
-    };
+    let mut stack = Stack::new(&start, view.space, &memory);
+    stack.task = task;
     let code = unwinder.code(&stack, cache);
     let alone = Task::of_stack(memory.stack_bounds(start.regs.rsp()));
     let kernel = Kernel {

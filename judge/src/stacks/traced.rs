@@ -73,15 +73,9 @@ fn one<C: Consumer>(
     let (chain, end) = match &start {
         Err(reason) => (Chain::default(), reason.code()),
         Ok(start) => {
-            let (space, memory, limits) = (&*task.space, &memory, how.setting.limits);
-            let stack = Stack {
-                start,
-                space,
-                memory,
-                limits,
-                task: None,
-                branches,
-            };
+            let mut stack = Stack::new(start, &task.space, &memory);
+            stack.limits = how.setting.limits;
+            stack.branches = branches;
             let chain = how.engine.walk(&stack, cache);
             let end = chain.end.reason.code();
             (chain, end)

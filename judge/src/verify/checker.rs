@@ -29,8 +29,9 @@ use unwind_sim_record::registers::live_registers;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::{self, ImageId};
+use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::regs::Reg;
-use unwind_sim_unwind::truth::{Cpu, Held, Insn, Stats, Suspended, Tracker, Truth};
+use unwind_sim_unwind::truth::{Cpu, Held, Stats, Suspended, Tracker, Truth};
 
 /// What one unwinder came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -14,10 +14,10 @@ use unwind_sim_emulator::{AddressSpace, State};
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image;
+use unwind_sim_unwind::insn::{INSN_BYTES_MAX, Insn, classify};
 use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::row::{Row, RowSource};
 use unwind_sim_unwind::step::find_row;
-use unwind_sim_unwind::truth::{INSN_BYTES_MAX, Insn, classify};
 
 /// Most unwinders in one run.
 pub const UNWINDERS_MAX: usize = 8;

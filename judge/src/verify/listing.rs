@@ -7,7 +7,7 @@ use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 use std::fmt::Write as _;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::image::{Image, Mapping};
-use unwind_sim_unwind::truth::INSN_BYTES_MAX;
+use unwind_sim_unwind::insn::INSN_BYTES_MAX;
 
 /// Instructions shown before and behind the one concerned.
 const AROUND: usize = 2;

@@ -12,7 +12,6 @@ use std::ops::Range;
 use unwind_sim_recordings::view::MemoryView;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::event::Event;
-use unwind_sim_unwind::lbr::Branches;
 use unwind_sim_unwind::memory::{Memory, MemoryError};
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::start::Start;
@@ -104,14 +103,8 @@ impl Walks {
                 }
             },
         };
-        let stack = Stack {
-            start: &start,
-            space: subject.space,
-            memory: &memory,
-            limits: self.setting.limits,
-            task: None,
-            branches: Branches::default(),
-        };
+        let mut stack = Stack::new(&start, subject.space, &memory);
+        stack.limits = self.setting.limits;
         for (which, engine) in engines.iter().enumerate() {
             let chain = engine.walk(&stack, &mut caches[which]);
             let (verdict, ground) = judge(&chain, subject.truth, 0);

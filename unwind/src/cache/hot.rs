@@ -1,7 +1,7 @@
 //! The hot table: from a lookup address of an address space straight to a packed rule.
 
 use super::unit::RowId;
-use crate::image::AddressSpace;
+use crate::image::{AddressSpace, Stamp};
 use crate::reason::Reason;
 use crate::rule::Packed;
 use alloc::vec::Vec;
@@ -49,9 +49,9 @@ pub(super) struct HotTable {
     /// 64 - log2 of the number of entries.
     shift: u32,
     /// The numbers of address spaces, by their stamps.
-    spaces: HashMap<(u64, u32), u64>,
+    spaces: HashMap<Stamp, u64>,
     /// The stamp of the space in use, and its number in the top 16 bits.
-    stamp: Option<(u64, u32)>,
+    stamp: Option<Stamp>,
     space: u64,
     /// Why the first table had no rule, for the keys whose rule is the fallback's.
     fallbacks: HashMap<u64, Reason>,
@@ -79,7 +79,7 @@ impl HotTable {
     }
 
     #[cold]
-    fn select_slow(&mut self, stamp: (u64, u32)) {
+    fn select_slow(&mut self, stamp: Stamp) {
         // Numbers begin at 1 and end below 0x8000: so no key is EMPTY, and no key of an upper
         // address (whose top bits are set) is that of a lower one in another space.
         const SPACES_MAX: usize = 0x7ffe;

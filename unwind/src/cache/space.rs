@@ -1,19 +1,20 @@
 //! What is kept of the address space last used: for the kernel's unwinders.
 
-use crate::image::AddressSpace;
+use super::Cache;
+use crate::image::{AddressSpace, Stamp};
 use crate::kernel;
 use alloc::sync::Arc;
 use core::any::Any;
 
 /// What an address space holds: its stamp, and how many mappings.
-type Stamp = ((u64, u32), usize);
+type Held = (Stamp, usize);
 
 /// What is kept of the address space last used.
 #[derive(Debug, Default)]
 pub(super) struct OfSpace {
-    kept: Option<(Stamp, Arc<dyn Any + Send + Sync>)>,
+    kept: Option<(Held, Arc<dyn Any + Send + Sync>)>,
     /// The ORC entries found in it.
-    pub(super) finds: kernel::Finds,
+    finds: kernel::Finds,
 }
 
 impl OfSpace {
@@ -38,5 +39,26 @@ impl OfSpace {
             finds: kernel::Finds::default(),
         };
         made
+    }
+}
+
+impl Cache {
+    /// What an unwinder needs of a whole address space, made by `make` when it is another one than
+    /// the last time, or has changed.
+    pub(crate) fn of_space<T: Any + Send + Sync>(
+        &mut self,
+        space: &AddressSpace,
+        make: impl FnOnce() -> T,
+    ) -> Arc<T> {
+        self.of_space.get(space, make)
+    }
+
+    /// The entries that a kernel's unwinder found, to be given back by [`Cache::put_finds`].
+    pub(crate) fn take_finds(&mut self) -> kernel::Finds {
+        core::mem::take(&mut self.of_space.finds)
+    }
+
+    pub(crate) fn put_finds(&mut self, finds: kernel::Finds) {
+        self.of_space.finds = finds;
     }
 }

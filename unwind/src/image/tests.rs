@@ -89,7 +89,7 @@ fn a_new_mapping_replaces_what_it_lies_over() {
     space.clear();
     assert_eq!(listed(&space), []);
     assert_ne!(space.stamp(), stamp);
-    assert_ne!(three().clone().stamp().0, three().stamp().0);
+    assert_ne!(three().clone().stamp().id, three().stamp().id);
 }
 
 #[test]

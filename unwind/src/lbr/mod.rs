@@ -11,10 +11,10 @@
 use crate::address::CodeAddress;
 use crate::chain::{End, How, Sink, Step};
 use crate::image::AddressSpace;
+use crate::insn::{INSN_BYTES_MAX, Insn, classify};
 use crate::reason::Reason;
 use crate::regs::Reg;
 use crate::start::Start;
-use crate::truth::{INSN_BYTES_MAX, Insn, classify};
 use crate::walk::Limits;
 use alloc::vec::Vec;
 

@@ -4,7 +4,6 @@
 //! to an unwinder. Here are the true chain and the words for how much of it is known, and the
 //! [`Tracker`] that keeps the shadow stack.
 
-mod insn;
 pub mod shadow;
 mod stacks;
 mod stats;
@@ -13,7 +12,6 @@ mod tracker;
 #[cfg(test)]
 mod tests;
 
-pub use insn::{INSN_BYTES_MAX, Insn, SYS_RT_SIGRETURN, classify, ends_with_call};
 pub use stacks::{Cpu, Held, Suspended, World};
 pub use stats::Stats;
 pub use tracker::Tracker;

@@ -17,7 +17,8 @@
 //! It knows the kernel's stacks and its interrupt descriptor table, unlike the tracker for user
 //! space ([`super::Tracker`]), which must guess both.
 
-use super::{Cpu, Insn, TrueFrame, TrueKind, Truth};
+use super::{Cpu, TrueFrame, TrueKind, Truth};
+use crate::insn::Insn;
 use crate::kernel::{IRET_FRAME_OFFSET, THREAD_SIZE, UserBoundary, is_user_cs, offset_of};
 use crate::regs::Reg;
 use alloc::collections::BTreeMap;

@@ -28,9 +28,9 @@
 
 mod interrupts;
 
-use super::insn::{Insn, SYS_RT_SIGRETURN, ends_with_call};
 use super::stacks::{Chain, Cpu, Held, Origin, Pending, Segment, Suspended, World};
 use super::{Stats, TrueFrame, TrueKind, Truth};
+use crate::insn::{Insn, SYS_RT_SIGRETURN, ends_with_call};
 use alloc::vec::Vec;
 use core::ops::Range;
 

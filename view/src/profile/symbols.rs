@@ -5,7 +5,7 @@
 use super::table::{Frame, Image, Table};
 use std::collections::HashMap;
 use unwind_sim_recordings::names::{demangle, file_name};
-use unwind_sim_unwind::image::{self, AddressSpace, ImageId};
+use unwind_sim_unwind::image::{self, AddressSpace, ImageId, Stamp};
 
 /// Places of the cache before the map.
 const RECENT: usize = 1 << 12;
@@ -22,7 +22,7 @@ pub(super) struct Lookup {
     /// Names by the function's begin.
     symbols: HashMap<(ImageId, u64), u32>,
     /// Numbers of address spaces, by stamp and number of mappings.
-    spaces: HashMap<(u64, u32, usize), u32>,
+    spaces: HashMap<(Stamp, usize), u32>,
     known: HashMap<Place, u32>,
     recent: Vec<(Place, u32)>,
 }
@@ -39,7 +39,7 @@ impl Lookup {
     }
 
     /// The number of a space, for [`Lookup::frame`].
-    pub(super) fn space(&mut self, stamp: (u64, u32, usize)) -> u32 {
+    pub(super) fn space(&mut self, stamp: (Stamp, usize)) -> u32 {
         let next = self.spaces.len() as u32;
         *self.spaces.entry(stamp).or_insert(next)
     }

@@ -5,6 +5,7 @@ use super::symbols::Lookup;
 use super::tree::ROOT;
 use std::sync::Arc;
 use unwind_sim_judge::stacks::{Consumer, Taken};
+use unwind_sim_unwind::image::Stamp;
 use unwind_sim_unwind::reason::Code;
 
 /// Gathers the walks of one unwinder.
@@ -24,7 +25,7 @@ pub(super) struct Walks {
 struct Last {
     /// Stamp and number of mappings of its space: what is cached of a space holds until either
     /// changes.
-    stamp: (u64, u32, usize),
+    stamp: Option<(Stamp, usize)>,
     space: u32,
     ids: (u32, u32),
     name: Option<Arc<str>>,
@@ -44,7 +45,7 @@ impl Walks {
             series,
             reasons,
             last: Last {
-                stamp: (0, 0, 0),
+                stamp: None,
                 space: 0,
                 ids: (0, 0),
                 name: None,
@@ -103,17 +104,16 @@ impl Walks {
     fn enter(&mut self, taken: &Taken<'_>) {
         let last = &mut self.last;
         let task = taken.task;
-        let (id, generation) = task.space.stamp();
-        let stamp = (id, generation, task.space.mappings().len());
+        let stamp = (task.space.stamp(), task.space.mappings().len());
         let same_name = last
             .name
             .as_ref()
             .is_some_and(|name| Arc::ptr_eq(name, &task.name));
-        if last.stamp == stamp && same_name && last.ids == (task.pid, task.tid) {
+        if last.stamp == Some(stamp) && same_name && last.ids == (task.pid, task.tid) {
             return;
         }
         last.path.clear();
-        last.stamp = stamp;
+        last.stamp = Some(stamp);
         last.space = self.lookup.space(stamp);
         last.ids = (task.pid, task.tid);
         last.name = Some(task.name.clone());

@@ -5,8 +5,9 @@ use crate::verify::claim;
 use std::ops::Range;
 use unwind_sim_emulator::linux::{MappedFile, ProcessObserver, SystemCall};
 use unwind_sim_emulator::{Access, Permissions, State};
-use unwind_sim_unwind::image::Mapping;
-use unwind_sim_unwind::truth::{Cpu, Insn, Suspended, Tracker};
+use unwind_sim_unwind::image::{Mapping, Stamp};
+use unwind_sim_unwind::insn::Insn;
+use unwind_sim_unwind::truth::{Cpu, Suspended, Tracker};
 
 /// Memory of no file.
 fn bare(range: Range<u64>) -> Mapping {
@@ -102,7 +103,7 @@ impl Checker<'_> {
     }
 
     /// Rows have to be looked up again if the images are others than before.
-    fn images_changed(&mut self, before: (u64, u32)) {
+    fn images_changed(&mut self, before: Stamp) {
         if self.space.stamp() != before {
             self.code.clear();
             self.changed = claim::ALL;

@@ -15,8 +15,9 @@ use std::ops::Range;
 use unwind_sim_emulator::effects::Stores;
 use unwind_sim_emulator::linux::SystemCall;
 use unwind_sim_emulator::{AddressSpace, State};
+use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::memory::Memory;
-use unwind_sim_unwind::truth::{Held, Insn, TrueKind};
+use unwind_sim_unwind::truth::{Held, TrueKind};
 
 /// Innermost frames that are compared at a system call.
 const FRAMES_AT_CALL: usize = 8;

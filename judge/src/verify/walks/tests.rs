@@ -101,11 +101,9 @@ impl Unwinder for Says {
             frame(top, STACK, None),
             frame(caller, STACK + 16, Some(STACK + 8)),
         ];
-        Chain {
-            frames,
-            end: Reason::RootReached.into(),
-            ..Chain::default()
-        }
+        let mut chain = Chain::ended(Reason::RootReached);
+        chain.frames = frames;
+        chain
     }
 }
 

@@ -7,11 +7,12 @@ use super::json::{Object, Problem};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use unwind_sim_unwind::image::Image;
+use unwind_sim_unwind::insn::{INSN_BYTES_MAX, Insn, classify};
 use unwind_sim_unwind::kernel::{StackInfo, StackType, UserBoundary, is_user_cs};
 use unwind_sim_unwind::memory::{Memory, Regions};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::truth::shadow::{IretFrame, Left, Seen, Shadow};
-use unwind_sim_unwind::truth::{Cpu, INSN_BYTES_MAX, Insn, Truth, classify};
+use unwind_sim_unwind::truth::{Cpu, Truth};
 
 /// What tracers have functions return to.
 const TRAMPOLINES: [&str; 4] = [

@@ -2,9 +2,10 @@
 //! entries, interrupts, switches.
 
 use super::{IretFrame, Left, Seen, Shadow, THREAD_SIZE, offset_of};
+use crate::insn::Insn;
 use crate::kernel::UserBoundary;
 use crate::regs::Reg;
-use crate::truth::{Cpu, Insn, TrueKind, Truth};
+use crate::truth::{Cpu, TrueKind, Truth};
 use alloc::collections::BTreeMap;
 use alloc::{vec, vec::Vec};
 

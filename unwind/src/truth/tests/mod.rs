@@ -6,6 +6,7 @@ mod switches;
 mod traps;
 
 use super::*;
+use crate::insn::{Insn, SYS_RT_SIGRETURN};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;

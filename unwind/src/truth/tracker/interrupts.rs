@@ -2,7 +2,7 @@
 //! delivers.
 
 use super::{Segment, Tracker};
-use crate::truth::insn::Insn;
+use crate::insn::Insn;
 use crate::truth::stacks::{Cpu, Held, Suspended, World};
 use crate::truth::{SIGNAL_FRAME_RIP, TrueKind};
 

@@ -1,7 +1,7 @@
 //! The registers of user space at the end of a kernel's chain.
 
 use super::*;
-use crate::kernel::UserRegs;
+use crate::kernel::{Task, UserBoundary, UserRegs};
 
 #[test]
 fn a_kernel_chain_is_right_only_with_the_users_registers() {
