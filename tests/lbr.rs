@@ -8,8 +8,8 @@ use unwind_sim_judge::input::{Input, InputError};
 use unwind_sim_judge::run::{Against, Run};
 use unwind_sim_judge::{cases, spec};
 use unwind_sim_perf_model::lbr::Depth;
-use unwind_sim_record::emulator::{self, Options};
-use unwind_sim_record::program::Program;
+use unwind_sim_record::emulator::{self, EmulatorOptions};
+use unwind_sim_record::program::RunningProgram;
 use unwind_sim_record::{At, Plan, TraceRecorder};
 use unwind_sim_recordings::trace::{Meta, Trace, TraceWriter};
 use unwind_sim_recordings::view::Filter;
@@ -27,14 +27,14 @@ const LONGJMP: &str = "transfer/longjmp-leaves-frames-behind";
 fn record(case: &str, every: u64, lbr: &[Depth]) -> Input {
     let path = PathBuf::from(format!("corpus/cases/{case}.s"));
     let built = cases::build_case(&path, false).expect("the case can be built");
-    let program = Program {
+    let program = RunningProgram {
         path: built.path.as_os_str().as_encoded_bytes().to_vec(),
         options: linux::Options {
             args: vec![b"case".to_vec()],
             ..linux::Options::default()
         },
     };
-    let options = Options {
+    let options = EmulatorOptions {
         plan: Plan {
             max_instructions: Some(100_000),
             stack_bytes: 1 << 16,

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 use unwind_sim_emulator::linux::{Options, Outcome};
 use unwind_sim_proof::lockstep::{self, Request, Run};
-use unwind_sim_record::program::{End, Program};
+use unwind_sim_record::program::{End, RunningProgram};
 
 fn may_trace(test: &str) -> bool {
     match common::no_ptrace() {
@@ -30,7 +30,7 @@ fn compile(source: &Path, arguments: &[&str], to: &Path) -> bool {
 
 fn lockstep(path: &Path, instructions_max: u64) -> Run {
     let path = path.display().to_string().into_bytes();
-    let program = Program {
+    let program = RunningProgram {
         options: Options {
             args: vec![path.clone()],
             env: vec![b"A=b".to_vec()],

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::mem::discriminant;
-use unwind_sim_proof::random::{Bench, Fate, Kind, Program, shrink};
+use unwind_sim_proof::random::{Bench, DefectKind, Fate, RandomProgram, shrink};
 
 /// The first seed.
 const SEED: &str = "UNWIND_SIM_SEED";
@@ -27,11 +27,11 @@ fn again(seed: u64) -> String {
 }
 
 /// Tries programs; on a failure, panics with the smallest program that fails likewise.
-fn try_programs(seeds: impl Iterator<Item = u64>) -> BTreeMap<(Kind, Fate), u64> {
+fn try_programs(seeds: impl Iterator<Item = u64>) -> BTreeMap<(DefectKind, Fate), u64> {
     let bench = Bench::new().expect("a temporary directory");
     let mut fates = BTreeMap::new();
     for seed in seeds {
-        let program = Program::random(seed);
+        let program = RandomProgram::random(seed);
         let problem = match bench.try_program(&program) {
             Ok(tried) => {
                 if let Some(defect) = tried.defect {
@@ -71,7 +71,7 @@ fn right_tables_are_right_and_defects_are_found_where_they_are() {
     if executed >= EXECUTED_MIN {
         let share = 100.0 * equivalent as f64 / executed as f64;
         assert!(share <= EQUIVALENT_MAX, "{share:.1} % are equivalent");
-        for kind in Kind::ALL {
+        for kind in DefectKind::ALL {
             assert!(
                 fates.contains_key(&(kind, Fate::Found)),
                 "{}",
@@ -87,7 +87,7 @@ fn right_tables_are_right_and_defects_are_found_where_they_are() {
 fn programs_run_on_this_processor_too() {
     let bench = Bench::new().expect("a temporary directory");
     for seed in 0..100 {
-        let program = Program::random(seed);
+        let program = RandomProgram::random(seed);
         let path = bench.executable(&program).expect("a program");
         let status = run(&path);
         assert!(status.expect("it runs").success(), "seed {seed}");
@@ -115,7 +115,7 @@ fn programs_become_cases() {
     let bench = Bench::new().expect("a temporary directory");
     let folder = tempfile::TempDir::new().expect("a temporary directory");
     for (seed, with_defect) in (0..8).zip([false, true].into_iter().cycle()) {
-        let program = Program::random(seed);
+        let program = RandomProgram::random(seed);
         let about = ("transfer", "A random program ends as it should.");
         let case = bench.case(&program, with_defect, about).expect("a case");
         let path = folder.path().join(format!("random-{seed}.s"));
@@ -154,15 +154,15 @@ fn what_once_went_wrong_is_right() {
 #[test]
 fn a_seed_gives_the_same_program_again() {
     for seed in 0..50 {
-        assert_eq!(Program::random(seed), Program::random(seed));
+        assert_eq!(RandomProgram::random(seed), RandomProgram::random(seed));
     }
-    assert_ne!(Program::random(1), Program::random(2));
+    assert_ne!(RandomProgram::random(1), RandomProgram::random(2));
 }
 
 #[test]
 fn a_program_shrinks_to_what_matters() {
     let program = (0..)
-        .map(Program::random)
+        .map(RandomProgram::random)
         .find(|p| p.handlers.is_some() && p.finish == 2);
     let program = program.expect("most seeds give one sooner or later");
     let small = shrink(&program, |other| other.finish == 2);

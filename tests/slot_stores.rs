@@ -7,7 +7,7 @@ use unwind_sim_emulator::linux::{Options, Outcome};
 use unwind_sim_judge::engine::Setting;
 use unwind_sim_judge::spec;
 use unwind_sim_judge::verify::{self, Request, Run, SlotStore};
-use unwind_sim_record::program::{End, Program};
+use unwind_sim_record::program::{End, RunningProgram};
 use unwind_sim_unwind::regs::Reg;
 
 /// `at_NAME` are the instructions that store into slots. Nothing else does: `local` and `below`
@@ -142,7 +142,7 @@ fn run() -> Run {
         instructions_max: 10_000,
         timeout: None,
     };
-    let program = Program {
+    let program = RunningProgram {
         path: program.as_os_str().as_encoded_bytes().to_vec(),
         options: Options {
             args: vec![b"p".to_vec()],

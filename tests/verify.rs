@@ -7,7 +7,7 @@ use unwind_sim_judge::case::Machine;
 use unwind_sim_judge::engine::{Engine, Setting};
 use unwind_sim_judge::verify::{self, Check, Request, Run};
 use unwind_sim_judge::{cases, spec};
-use unwind_sim_record::program::{End, Program};
+use unwind_sim_record::program::{End, RunningProgram};
 use unwind_sim_view::verification;
 
 /// More than any case executes.
@@ -27,7 +27,7 @@ fn all_cases() -> Vec<PathBuf> {
 
 fn run(path: &Path, defect: bool, engines: &[Engine], elide: bool) -> Run {
     let built = cases::build_case(path, defect).expect("the case can be built");
-    let program = Program {
+    let program = RunningProgram {
         path: built.path.as_os_str().as_encoded_bytes().to_vec(),
         options: Options {
             args: vec![b"case".to_vec()],
@@ -135,7 +135,7 @@ fn tables_of_another_file_are_held_against_the_code() {
     );
     let wrong = cases::build_case(path, true).expect("the case can be built");
     let built = cases::build_case(path, false).expect("the case can be built");
-    let program = Program {
+    let program = RunningProgram {
         path: built.path.as_os_str().as_encoded_bytes().to_vec(),
         options: Options {
             args: vec![b"case".to_vec()],

@@ -15,7 +15,7 @@ use unwind_sim_unwind::dwarf::{self, Dwarf};
 use unwind_sim_unwind::elf::{self, image_from_elf};
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::{self, AddressSpace, Mapping};
-use unwind_sim_unwind::memory::Copy as StackCopy;
+use unwind_sim_unwind::memory::MemoryCopy as StackCopy;
 use unwind_sim_unwind::orc::{Orc, derived::OrcEntry};
 use unwind_sim_unwind::regs::{RegMask, Regs};
 use unwind_sim_unwind::row::TableKind;
@@ -34,7 +34,7 @@ pub(crate) use unwind_sim_judge::unwinders::TABLES;
 type Walk<'a> = Box<dyn FnMut(&mut Vec<u64>) + 'a>;
 
 /// Our images need no symbols here; the peers are not given any either.
-const OPTIONS: elf::Options = elf::Options {
+const OPTIONS: elf::ReadOptions = elf::ReadOptions {
     symbols: false,
     plt: false,
 };

@@ -9,7 +9,7 @@ use unwind_sim_recordings::trace::{Meta, Trace, TraceWriter};
 use unwind_sim_recordings::world::World;
 use unwind_sim_unwind::kernel::perf::{Begin, states};
 use unwind_sim_unwind::kernel::trace::{show, stack_walk, stack_walk_reliable};
-use unwind_sim_unwind::kernel::{Code, Finds, Kernel, Kind, Version};
+use unwind_sim_unwind::kernel::{Code, Finds, Kernel, UnwinderKind, Version};
 use unwind_sim_unwind::start::Variant;
 
 /// Most states, lines and addresses of a walk.
@@ -78,7 +78,7 @@ fn walk(sample: &Sample<'_>, world: &World) {
             let Ok(begin) = Begin::new(kernel, &start) else {
                 continue;
             };
-            for kind in Kind::ALL {
+            for kind in UnwinderKind::ALL {
                 let finds = &mut Finds::default();
                 let (all, skipped) = states(kind, kernel, begin, MAX, finds);
                 assert!(skipped < all.len());

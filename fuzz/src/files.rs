@@ -14,7 +14,7 @@ use unwind_sim_recordings::symbols::NoSymbols;
 use unwind_sim_recordings::trace::Trace;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::dwarf::Dwarf;
-use unwind_sim_unwind::elf::{self, Options};
+use unwind_sim_unwind::elf::{self, ReadOptions};
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::{Bytes, Mapping};
 
@@ -247,8 +247,8 @@ pub fn vmcore(data: &[u8]) {
 /// An ELF image: read, its symbols asked for, its tables looked into.
 pub fn elf(data: &[u8]) {
     for options in [
-        Options::default(),
-        Options {
+        ReadOptions::default(),
+        ReadOptions {
             symbols: false,
             plt: false,
         },

@@ -12,8 +12,8 @@ use unwind_sim_unwind::dwarf::{Dwarf, expression};
 use unwind_sim_unwind::fp::FramePointer;
 use unwind_sim_unwind::frame::Frame;
 use unwind_sim_unwind::image::AddressSpace;
-use unwind_sim_unwind::lbr::{Branch, BranchStack, Branches, Options};
-use unwind_sim_unwind::memory::{Copy, Regions};
+use unwind_sim_unwind::lbr::{Branch, BranchStack, Branches, LbrOptions};
+use unwind_sim_unwind::memory::{MemoryCopy, Regions};
 use unwind_sim_unwind::orc::Orc;
 use unwind_sim_unwind::rule::{Expression, Rule, Value};
 use unwind_sim_unwind::sframe::{Profile, Sframe};
@@ -33,7 +33,7 @@ pub fn expression(data: &[u8]) {
     let mut input = Input::new(data);
     let initial = input.address(&(0x1000..0x2000), STACK);
     let frame = Frame::top(input.regs(&(0x1000..0x2000), STACK));
-    let memory = Copy::new(STACK, input.piece());
+    let memory = MemoryCopy::new(STACK, input.piece());
     let bytes = input.rest();
     let evaluate = |bytes, initial| expression::evaluate(bytes, &frame, initial, BIAS, &memory);
     let first = evaluate(bytes, initial);
@@ -76,8 +76,8 @@ pub fn walk(data: &[u8]) {
     };
     let address = if shape & 2 == 0 { STACK } else { input.u64() };
     let second = if shape & 4 == 0 { &[] } else { input.piece() };
-    let first = Copy::new(address, input.rest());
-    let behind = Copy::new(first.end().wrapping_add(4096), second);
+    let first = MemoryCopy::new(address, input.rest());
+    let behind = MemoryCopy::new(first.end().wrapping_add(4096), second);
     let memory = Regions::new(vec![first, behind]);
     let truth = invented_truth(shape, &text, input.rest());
 
@@ -94,8 +94,8 @@ pub fn walk(data: &[u8]) {
             Box::new(FramePointer),
         )),
         Box::new(Guess),
-        Box::new(Lbr::new(Options::default())),
-        Box::new(Lbr::new(Options {
+        Box::new(Lbr::new(LbrOptions::default())),
+        Box::new(Lbr::new(LbrOptions {
             depth: Some(8),
             stitch: true,
         })),

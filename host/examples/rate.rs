@@ -4,7 +4,7 @@
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn main() {
     use unwind_sim_host::{
-        At, Event, Mapping, Next, Options, Program, Recorder, RecorderError, Sample, Target,
+        At, Event, Launch, Mapping, Next, Recorder, RecorderError, RecorderOptions, Sample, Target,
     };
 
     #[derive(Default)]
@@ -40,13 +40,13 @@ fn main() {
         eprintln!("usage: rate PROG [ARGS]");
         std::process::exit(2);
     };
-    let program = Program {
+    let program = Launch {
         path,
         args: args.collect(),
         quiet: true,
-        ..Program::default()
+        ..Launch::default()
     };
-    let mut options = Options::new(Target::Run(program), At::Every(1000));
+    let mut options = RecorderOptions::new(Target::Run(program), At::Every(1000));
     options.plan.truth = true;
     options.plan.max_instructions = Some(1_000_000);
     let mut count = Count::default();

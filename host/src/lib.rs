@@ -47,8 +47,8 @@ pub use memory::ProcessMemory;
 pub use plan::{At, FetchFrame, Plan, Point};
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use recorder::{
-    AfterLimit, End, Event, Next, Options, Program, ProgramEnd, Recorder, RecorderError, Sample,
-    StackPiece, StackRole, Summary, Target, may_trace, record,
+    AfterLimit, End, Event, Launch, Next, ProgramEnd, Recorder, RecorderError, RecorderOptions,
+    Sample, StackPiece, StackRole, Summary, Target, may_trace, record,
 };
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use signals::{end_by_signal, stop_on_signals};

@@ -9,7 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use unwind_sim_host::{
-    AfterLimit, At, End, FetchFrame, HostError, Options, Point, Program, ProgramEnd, Target, record,
+    AfterLimit, At, End, FetchFrame, HostError, Launch, Point, ProgramEnd, RecorderOptions, Target,
+    record,
 };
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::truth::Truth;
@@ -24,19 +25,19 @@ fn points(names: &[&str]) -> At {
     At::Points(names.iter().map(point).collect())
 }
 
-fn waits(args: &[&str]) -> (Built, Options) {
+fn waits(args: &[&str]) -> (Built, RecorderOptions) {
     let built = build("cc", "waits.c", FLAGS);
-    let program = Program {
+    let program = Launch {
         path: built.path.clone().into(),
         args: args.iter().map(Into::into).collect(),
         quiet: true,
-        ..Program::default()
+        ..Launch::default()
     };
-    let options = Options::new(Target::Run(program), At::Freq(200));
+    let options = RecorderOptions::new(Target::Run(program), At::Freq(200));
     (built, options)
 }
 
-fn recorded(options: &Options) -> (Keeper, unwind_sim_host::Summary) {
+fn recorded(options: &RecorderOptions) -> (Keeper, unwind_sim_host::Summary) {
     let mut keeper = Keeper::default();
     let summary = record(options, &mut keeper).expect("the recording succeeds");
     (keeper, summary)
@@ -264,7 +265,7 @@ fn a_running_process_is_attached_to_and_let_go() {
         let pid = i32::try_from(child.id()).unwrap();
         // The recording has a thread of its own, which has no other children.
         let recording = std::thread::spawn(move || {
-            let mut options = Options::new(Target::Attach(pid), at);
+            let mut options = RecorderOptions::new(Target::Attach(pid), at);
             options.plan.truth = truth;
             options.plan.max_samples = Some(20);
             recorded(&options)
@@ -290,7 +291,7 @@ fn attaching_from_a_place_knows_its_caller() {
     let (_built, child) = started();
     let pid = i32::try_from(child.id()).unwrap();
     let recording = std::thread::spawn(move || {
-        let mut options = Options::new(Target::Attach(pid), points(&["probed"]));
+        let mut options = RecorderOptions::new(Target::Attach(pid), points(&["probed"]));
         options.plan.truth = true;
         options.plan.from = Some("busy".into());
         options.plan.max_samples = Some(1);
@@ -350,13 +351,13 @@ fn what_cannot_be_recorded_says_why() {
         return;
     }
     let try_it = |path: &str, directory: Option<&str>| {
-        let program = Program {
+        let program = Launch {
             path: path.into(),
             directory: directory.map(Into::into),
             quiet: true,
-            ..Program::default()
+            ..Launch::default()
         };
-        let options = Options::new(Target::Run(program), At::Syscall);
+        let options = RecorderOptions::new(Target::Run(program), At::Syscall);
         let error = record(&options, &mut Keeper::default()).expect_err("no recording");
         error.to_string()
     };
@@ -375,7 +376,7 @@ fn what_cannot_be_recorded_says_why() {
         format!("cannot enter the directory /nowhere: {no_file}")
     );
     assert!(try_it("/proc/version", None).contains("Permission denied"));
-    let mut options = Options::new(Target::Attach(i32::MAX), At::Syscall);
+    let mut options = RecorderOptions::new(Target::Attach(i32::MAX), At::Syscall);
     let error = record(&options, &mut Keeper::default()).expect_err("no process");
     assert!(matches!(error, HostError::NoProcess { pid: i32::MAX }));
     // Nobody may trace itself.

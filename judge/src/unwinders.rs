@@ -8,7 +8,7 @@ use unwind_sim_unwind::derived::Tables;
 use unwind_sim_unwind::dwarf::Dwarf;
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::fp::FramePointer;
-use unwind_sim_unwind::kernel::{KernelUnwinder, Kind, Version};
+use unwind_sim_unwind::kernel::{KernelUnwinder, UnwinderKind, Version};
 use unwind_sim_unwind::lbr;
 use unwind_sim_unwind::orc::{Encoding, Orc};
 use unwind_sim_unwind::regs::Reg;
@@ -112,7 +112,7 @@ const UNWINDERS: [Entry; 9] = [
         tables: ".orc_unwind and .orc_unwind_ip of the kernel",
         sets: IN_KERNEL,
         profiles: kernel_profiles,
-        make: |version| kernel(Kind::Orc, version),
+        make: |version| kernel(UnwinderKind::Orc, version),
         known: kernel_known,
     },
     Entry {
@@ -121,7 +121,7 @@ const UNWINDERS: [Entry; 9] = [
         tables: "",
         sets: IN_KERNEL,
         profiles: kernel_profiles,
-        make: |version| kernel(Kind::Fp, version),
+        make: |version| kernel(UnwinderKind::Fp, version),
         known: kernel_known,
     },
     Entry {
@@ -130,7 +130,7 @@ const UNWINDERS: [Entry; 9] = [
         tables: "",
         sets: IN_KERNEL,
         profiles: kernel_profiles,
-        make: |version| kernel(Kind::Guess, version),
+        make: |version| kernel(UnwinderKind::Guess, version),
         known: kernel_known,
     },
 ];
@@ -195,7 +195,7 @@ fn table(finder: impl Finder + 'static) -> Engine {
 }
 
 /// Linux's own unwinder, of the recording's version or of `-VERSION`.
-fn kernel(kind: Kind, version: Option<&str>) -> Option<Engine> {
+fn kernel(kind: UnwinderKind, version: Option<&str>) -> Option<Engine> {
     let version = match version.unwrap_or_default() {
         "" => None,
         version => Some(Version::from_name(version.strip_prefix('-')?)?),
@@ -214,14 +214,14 @@ fn kernel_known() -> String {
 }
 
 /// `DEPTH`, `stitch`, `DEPTH-stitch`, or nothing.
-fn lbr_options(profile: Option<&str>) -> Option<lbr::Options> {
-    let mut options = lbr::Options::default();
+fn lbr_options(profile: Option<&str>) -> Option<lbr::LbrOptions> {
+    let mut options = lbr::LbrOptions::default();
     let Some(profile) = profile else {
         return Some(options);
     };
     let depth = match profile.strip_suffix("stitch") {
         Some("") => {
-            return Some(lbr::Options {
+            return Some(lbr::LbrOptions {
                 stitch: true,
                 ..options
             });

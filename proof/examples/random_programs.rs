@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::mem::discriminant;
 use std::process::ExitCode;
 use std::time::Instant;
-use unwind_sim_proof::random::{Bench, Fate, Problem, Program, shrink};
+use unwind_sim_proof::random::{Bench, Fate, Problem, RandomProgram, shrink};
 use unwind_sim_record::progress::Progress;
 
 /// Tries programs, each with the right table and with one defect.
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         }
     };
     if let Some(which) = &arguments.case {
-        let program = Program::random(arguments.seed);
+        let program = RandomProgram::random(arguments.seed);
         let about = (
             "transfer",
             "A random program ends with all registers as they were.",
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     let (mut instructions, mut calls, mut signals, mut lost) = (0, 0, 0, 0);
     let mut defects: BTreeMap<_, BTreeMap<Fate, u64>> = BTreeMap::new();
     for seed in (arguments.seed..).take(arguments.count as usize) {
-        let program = Program::random(seed);
+        let program = RandomProgram::random(seed);
         programs += 1;
         progress.tell(programs);
         match bench.try_program(&program) {
@@ -83,7 +83,7 @@ fn main() -> ExitCode {
             Err(problem) => {
                 println!("seed {seed}: {problem}");
                 if arguments.shrink {
-                    let same = |other: &Program| {
+                    let same = |other: &RandomProgram| {
                         let again = bench.try_program(other);
                         again.is_err_and(|p| discriminant(&p) == discriminant(&problem))
                     };

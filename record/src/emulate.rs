@@ -1,7 +1,7 @@
 //! `emulate`: a program runs in the emulated machine, and nothing else.
 
 use crate::emulator::finder_options;
-use crate::program::{End, Program};
+use crate::program::{End, RunningProgram};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use unwind_sim_emulator::linux::{Notice, Outcome, Process, StartError};
@@ -79,7 +79,7 @@ fn place(process: &Process, root: &Path, address: u64) -> Option<String> {
 /// # Errors
 /// If it cannot be started.
 pub fn run(
-    program: Program,
+    program: RunningProgram,
     bounds: Bounds,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Run, StartError> {

@@ -8,7 +8,7 @@ use super::rings::Rings;
 use super::shadow::Shadow;
 use super::state::{RBP, RDI, RSP, live, piece, program_entry};
 use super::{At, FetchFrame, MAIN, Plan, TraceRecorder, locate};
-use crate::program::{End, Program};
+use crate::program::{End, RunningProgram};
 use hashbrown::HashMap;
 use std::io::Write;
 use std::ops::Range;
@@ -38,7 +38,7 @@ const NAME_MAX: usize = 15;
 
 /// What is recorded.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct EmulatorOptions {
     /// When samples are taken, not [`At::Freq`], and when the recording ends. The truth is always
     /// known.
     pub plan: Plan,
@@ -95,8 +95,8 @@ pub fn finder_options(root: &Path) -> FinderOptions {
 /// # Errors
 /// If it cannot be started, or the trace cannot be written.
 pub fn record<W: Write>(
-    program: Program,
-    options: &Options,
+    program: RunningProgram,
+    options: &EmulatorOptions,
     recorder: &mut TraceRecorder<'_, W>,
 ) -> Result<Summary, RecordError> {
     let mut process = Process::start(&program.path, program.options)?;
@@ -156,7 +156,7 @@ struct Name {
     role: Role,
 }
 
-fn names(options: &Options) -> Vec<Name> {
+fn names(options: &EmulatorOptions) -> Vec<Name> {
     let name = |text: &str, role| Name {
         text: text.to_owned(),
         role,
@@ -189,7 +189,7 @@ struct Armed {
 }
 
 struct Session<'a, 'w, W: Write> {
-    options: &'a Options,
+    options: &'a EmulatorOptions,
     recorder: &'a mut TraceRecorder<'w, W>,
     shadow: Shadow,
     rings: Rings,
@@ -215,7 +215,7 @@ struct Session<'a, 'w, W: Write> {
 }
 
 impl<'a, 'w, W: Write> Session<'a, 'w, W> {
-    fn new(options: &'a Options, recorder: &'a mut TraceRecorder<'w, W>) -> Self {
+    fn new(options: &'a EmulatorOptions, recorder: &'a mut TraceRecorder<'w, W>) -> Self {
         let names = names(options);
         Session {
             recorder,

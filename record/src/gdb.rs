@@ -53,7 +53,7 @@ const TRAMPOLINES: [&str; 4] = [
 
 /// What is recorded.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct GdbOptions {
     /// `HOST:PORT`, or the path of a socket.
     pub stub: String,
     /// When samples are taken, [`At::Every`] or [`At::Points`], and when the recording ends.
@@ -157,7 +157,7 @@ fn is_running(release: Option<&str>) -> String {
 pub fn record<W: Write>(
     image: &KernelImage,
     path: &Path,
-    options: &Options,
+    options: &GdbOptions,
     recorder: &mut TraceRecorder<'_, W>,
 ) -> Result<Summary, GdbRecordError> {
     let mut machine = Machine::connect(&options.stub)?;
@@ -172,7 +172,7 @@ fn record_on<W: Write>(
     machine: &mut Machine,
     image: &KernelImage,
     path: &Path,
-    options: &Options,
+    options: &GdbOptions,
     recorder: &mut TraceRecorder<'_, W>,
 ) -> Result<Summary, GdbRecordError> {
     let Ready {
@@ -214,7 +214,7 @@ struct Session<'a, 'r, 'w, W: Write> {
     machine: &'a mut Machine,
     image: &'a KernelImage,
     range: Range<u64>,
-    options: &'a Options,
+    options: &'a GdbOptions,
     recorder: &'r mut TraceRecorder<'w, W>,
     kernel: Kernel<'a>,
     places: &'a Places,

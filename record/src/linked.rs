@@ -5,7 +5,7 @@
 //! other programs have that it starts, is not known here.
 
 use super::{At, MAIN, locate};
-use crate::program::Program;
+use crate::program::RunningProgram;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 use unwind_sim_emulator::linux::{Input, MappedFile, Outcome, Output, Process, ProcessObserver};
@@ -26,7 +26,7 @@ const TIME_MAX: Duration = Duration::from_secs(2);
 /// The names of places in `at` and `from` that no image of `program` has: neither its own file nor a
 /// library that it is linked with. Empty where that is not known before it runs.
 pub fn not_linked(
-    program: &Program,
+    program: &RunningProgram,
     at: &At,
     from: Option<&str>,
     finder: FinderOptions,
@@ -64,7 +64,7 @@ struct Search {
 
 impl Search {
     /// Sees all images, or as many as have all names. Was that possible?
-    fn run(&mut self, program: &Program) -> bool {
+    fn run(&mut self, program: &RunningProgram) -> bool {
         let mut options = program.options.clone();
         options.env.push(TRACE_ONLY.to_vec());
         options.stdin = Input::Bytes(Vec::new());

@@ -4,23 +4,23 @@ use std::path::Path;
 use unwind_sim_emulator::linux::{Options, Outcome};
 
 /// The program.
-pub struct Program {
+pub struct RunningProgram {
     /// Its path below the root.
     pub path: Vec<u8>,
     /// How it is started.
     pub options: Options,
 }
 
-impl Program {
+impl RunningProgram {
     /// The program at a path, started without arguments.
-    pub fn alone(path: &Path) -> Program {
+    pub fn alone(path: &Path) -> RunningProgram {
         let path = path.as_os_str().as_encoded_bytes().to_vec();
         let args = vec![path.clone()];
         let options = Options {
             args,
             ..Options::default()
         };
-        Program { path, options }
+        RunningProgram { path, options }
     }
 }
 

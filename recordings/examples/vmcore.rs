@@ -20,7 +20,7 @@ use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::{Addresses, End};
 use unwind_sim_unwind::derived::Tables;
 use unwind_sim_unwind::kernel::perf::{Visit, callchain};
-use unwind_sim_unwind::kernel::{Code, Finds, Kernel, Kind, Version};
+use unwind_sim_unwind::kernel::{Code, Finds, Kernel, UnwinderKind, Version};
 use unwind_sim_unwind::memory::Regions;
 use unwind_sim_unwind::orc::Orc;
 use unwind_sim_unwind::start::{Start, Variant};
@@ -112,7 +112,14 @@ fn kernel_chain(code: &Code, stack: &Stack<'_>, finds: &mut Finds, out: &mut Vec
         }
         Visit::Skipped(_) | Visit::Last(_) => {}
     };
-    let ended = callchain(Kind::Orc, kernel, &stack.start, limit, finds, &mut visit);
+    let ended = callchain(
+        UnwinderKind::Orc,
+        kernel,
+        &stack.start,
+        limit,
+        finds,
+        &mut visit,
+    );
     black_box(&ended);
     steps
 }

@@ -6,7 +6,7 @@ use unwind_sim_unwind::kernel::{
     PT_REGS_LEN, StackType, State, Task, UserBoundary, UserSpace, is_user_cs, offset_of,
 };
 use unwind_sim_unwind::lbr::BranchStack;
-use unwind_sim_unwind::memory::{Copy, Memory as _, Regions};
+use unwind_sim_unwind::memory::{Memory as _, MemoryCopy, Regions};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::Truth;
@@ -170,7 +170,7 @@ impl Sample<'_> {
         Regions::new(
             self.regions
                 .iter()
-                .map(|r| Copy::new(r.address, &r.bytes))
+                .map(|r| MemoryCopy::new(r.address, &r.bytes))
                 .collect(),
         )
     }

@@ -9,7 +9,7 @@ use unwind_sim_emulator::linux::Options;
 use unwind_sim_judge::cases;
 use unwind_sim_judge::input::FileKind;
 use unwind_sim_judge::shell::quoted;
-use unwind_sim_record::program::Program;
+use unwind_sim_record::program::RunningProgram;
 use unwind_sim_recordings::file_kind::{self, WrongKind};
 
 /// What a program in the emulated machine sees, and may do.
@@ -90,8 +90,8 @@ pub(crate) struct MachineArgs {
 
 /// A program that is ready to be started. Keeps a case's folder for as long as it is needed.
 pub(crate) struct MachineProgram {
-    pub(crate) program: Program,
-    _case: Option<cases::Program>,
+    pub(crate) program: RunningProgram,
+    _case: Option<cases::BuiltCase>,
 }
 
 impl MachineOptions {
@@ -128,7 +128,7 @@ impl MachineOptions {
         };
         let (uid, gid) = user();
         Ok(MachineProgram {
-            program: Program {
+            program: RunningProgram {
                 path: found.as_os_str().as_encoded_bytes().to_vec(),
                 options: Options {
                     args: words.iter().map(bytes).collect(),

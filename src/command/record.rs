@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use unwind_sim_judge::shell::quoted_path;
 use unwind_sim_perf_model::lbr::Depth;
-use unwind_sim_record::program::Program;
+use unwind_sim_record::program::RunningProgram;
 use unwind_sim_record::{At, FetchFrame, Plan, Point, parse_number};
 use unwind_sim_recordings::files::FinderOptions;
 use unwind_sim_recordings::trace::Meta;
@@ -248,7 +248,7 @@ impl Args {
 
     /// Says which places nothing has that the program is linked with, before it runs. That is no
     /// error yet: it may load a library, or start a program, that has them.
-    fn warn_of_places(&self, at: &At, program: &Program, finder: FinderOptions) {
+    fn warn_of_places(&self, at: &At, program: &RunningProgram, finder: FinderOptions) {
         for name in unwind_sim_record::not_linked(program, at, self.from.as_deref(), finder) {
             anstream::eprintln!(
                 "unwind-sim: neither the program nor a library that it is linked with has {name}; \

@@ -8,7 +8,7 @@ use unwind_sim_emulator::linux::{Options, Outcome};
 use unwind_sim_judge::engine::Setting;
 use unwind_sim_judge::spec;
 use unwind_sim_judge::verify::{self, Check, Finding, Request, Run, groups};
-use unwind_sim_record::program::{End, Program};
+use unwind_sim_record::program::{End, RunningProgram};
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_view::verification;
 
@@ -143,7 +143,7 @@ impl Folder {
     pub(crate) fn verify(&self, name: &str, unwinder: &str, elide: bool) -> Run {
         let engines = [spec::engine(unwinder).expect("an unwinder")];
         let path = format!("/{name}").into_bytes();
-        let program = Program {
+        let program = RunningProgram {
             path: path.clone(),
             options: Options {
                 args: vec![path],

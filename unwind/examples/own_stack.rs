@@ -26,7 +26,7 @@ mod own {
     use unwind_sim_unwind::dwarf::Dwarf;
     use unwind_sim_unwind::elf;
     use unwind_sim_unwind::image::{AddressSpace, Mapping};
-    use unwind_sim_unwind::memory::Copy;
+    use unwind_sim_unwind::memory::MemoryCopy;
     use unwind_sim_unwind::regs::{Reg, Regs};
     use unwind_sim_unwind::start::Start;
     use unwind_sim_unwind::unwinder::{Stack, Unwinder as _};
@@ -37,7 +37,7 @@ mod own {
         let regs = registers();
         let (space, stack_end) = mappings(regs.rsp())?;
         let bytes = stack_bytes(regs.rsp(), stack_end);
-        let memory = Copy::new(regs.rsp(), &bytes);
+        let memory = MemoryCopy::new(regs.rsp(), &bytes);
         let start = Start::from_regs(regs);
         let stack = Stack::new(&start, &space, &memory);
         let chain: Chain = Dwarf::new().walk(&stack, &mut Cache::new());
@@ -98,7 +98,7 @@ mod own {
             let file = elf::read(
                 path,
                 Arc::new(std::fs::read(path)?),
-                &elf::Options::default(),
+                &elf::ReadOptions::default(),
             )?;
             let length = range.end - range.start;
             let bias = file.bias(range.start, length, offset, true);

@@ -64,7 +64,7 @@ pub trait Format {
 
 /// The derived row for `svma`; the function that holds it is compiled if need be.
 pub fn find<F: Format>(image: &Image, svma: u64, cache: &mut Cache) -> Result<RowId, Reason> {
-    let place = dwarf::Place::find(image, svma, cache)?;
+    let place = dwarf::FdePlace::find(image, svma, cache)?;
     let key = UnitKey {
         table: F::TABLE,
         image: Some(image.id()),
@@ -108,7 +108,7 @@ pub fn derive_all<F: Format>(image: &Image, cache: &mut Cache) -> Derived {
 
 /// The function at `place`: whole, or as far as `svma` needs it.
 fn compile<F: Format>(
-    place: &dwarf::Place<'_>,
+    place: &dwarf::FdePlace<'_>,
     key: UnitKey,
     svma: Option<u64>,
     cache: &mut Cache,

@@ -32,16 +32,16 @@ const PAGE: u64 = 0x1000;
 
 /// What to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Options {
+pub struct ReadOptions {
     /// Symbols, of `.symtab` or else of `.dynsym`.
     pub symbols: bool,
     /// Names such as `write@plt` for the entries of the procedure linkage table.
     pub plt: bool,
 }
 
-impl Default for Options {
+impl Default for ReadOptions {
     fn default() -> Self {
-        Options {
+        ReadOptions {
             symbols: true,
             plt: true,
         }
@@ -193,7 +193,7 @@ impl Elf {
 ///
 /// # Errors
 /// As [`read`].
-pub fn image_from_elf(name: &str, owner: Owner, options: &Options) -> Result<Image, ElfError> {
+pub fn image_from_elf(name: &str, owner: Owner, options: &ReadOptions) -> Result<Image, ElfError> {
     read(name, owner, options).map(Elf::into_image)
 }
 
@@ -201,7 +201,7 @@ pub fn image_from_elf(name: &str, owner: Owner, options: &Options) -> Result<Ima
 ///
 /// # Errors
 /// If it is no such file, or if neither program headers nor section headers can be read.
-pub fn read(name: &str, owner: Owner, options: &Options) -> Result<Elf, ElfError> {
+pub fn read(name: &str, owner: Owner, options: &ReadOptions) -> Result<Elf, ElfError> {
     let data: &[u8] = (*owner).as_ref();
     let header = file_header(data)?;
     let mut out = Elf::default();

@@ -96,17 +96,17 @@ impl<M: Memory + ?Sized> Memory for &M {
 
 /// One copied piece of memory, such as a profiler's stack dump.
 #[derive(Clone, Copy, Debug)]
-pub struct Copy<'a> {
+pub struct MemoryCopy<'a> {
     /// The address of the first byte.
     pub address: u64,
     /// The bytes.
     pub bytes: &'a [u8],
 }
 
-impl<'a> Copy<'a> {
+impl<'a> MemoryCopy<'a> {
     /// `bytes`, copied from `address`.
     pub const fn new(address: u64, bytes: &'a [u8]) -> Self {
-        Copy { address, bytes }
+        MemoryCopy { address, bytes }
     }
 
     /// The first address behind the copy.
@@ -116,13 +116,13 @@ impl<'a> Copy<'a> {
 
     /// What part of the copy lies at or above `start`, cut to at most `len` bytes.
     #[must_use]
-    pub fn window(&self, start: u64, len: u64) -> Copy<'a> {
+    pub fn window(&self, start: u64, len: u64) -> MemoryCopy<'a> {
         let skip = start
             .saturating_sub(self.address)
             .min(self.bytes.len() as u64) as usize;
         let bytes = &self.bytes[skip..];
         let len = usize::try_from(len).unwrap_or(usize::MAX).min(bytes.len());
-        Copy {
+        MemoryCopy {
             address: self.address + skip as u64,
             bytes: &bytes[..len],
         }
@@ -149,7 +149,7 @@ impl<'a> Copy<'a> {
     }
 }
 
-impl Memory for Copy<'_> {
+impl Memory for MemoryCopy<'_> {
     #[inline]
     fn read_u64(&self, address: u64) -> Result<u64, MemoryError> {
         let start = address.wrapping_sub(self.address) as usize;
@@ -178,12 +178,12 @@ impl Memory for Copy<'_> {
 #[derive(Clone, Debug, Default)]
 pub struct Regions<'a> {
     /// The pieces. The first decides what an address in none of them is reported as.
-    pub parts: Vec<Copy<'a>>,
+    pub parts: Vec<MemoryCopy<'a>>,
 }
 
 impl<'a> Regions<'a> {
     /// These pieces, the sampled stack first.
-    pub fn new(parts: Vec<Copy<'a>>) -> Self {
+    pub fn new(parts: Vec<MemoryCopy<'a>>) -> Self {
         Regions { parts }
     }
 

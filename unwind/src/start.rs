@@ -220,7 +220,7 @@ pub const fn fetch_caller_regs(caller_ip: u64, cfa: u64) -> Regs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::Copy;
+    use crate::memory::MemoryCopy;
     use crate::regs::X86_EFLAGS_FIXED;
 
     const CFA: u64 = 0x7fff_1000;
@@ -243,7 +243,7 @@ mod tests {
 
     fn start(variant: FakeVariant, frame_pointer_kernel: bool) -> Result<Start, Reason> {
         let word = CALLER_BP.to_le_bytes();
-        let memory = Copy::new(CFA - 16, &word);
+        let memory = MemoryCopy::new(CFA - 16, &word);
         tracepoint().start(Variant::Fake(variant), frame_pointer_kernel, &memory)
     }
 
@@ -296,7 +296,7 @@ mod tests {
     fn without_sp_the_patch_of_2019_walks_nothing() {
         let mut sample = tracepoint();
         sample.sampled.set(Reg::Rsp, 0);
-        let (old, nothing) = (Variant::Fake(FakeVariant::V3_2019), Copy::new(0, &[]));
+        let (old, nothing) = (Variant::Fake(FakeVariant::V3_2019), MemoryCopy::new(0, &[]));
         let start = sample.start(old, false, &nothing);
         assert_eq!(start, from_own(u64::MAX, None));
         sample.sampled.set(Reg::Rsp, 1);
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn hardware_means_the_live_registers() {
-        let nothing = Copy::new(0, &[]);
+        let nothing = MemoryCopy::new(0, &[]);
         let sample = tracepoint();
         let own = sample.own.expect("it has them");
         let hardware = sample.start(Variant::Hardware, false, &nothing);
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn what_is_not_recorded_is_not_invented() {
-        let nothing = Copy::new(0, &[]);
+        let nothing = MemoryCopy::new(0, &[]);
         let missing = |reg| Err(Reason::RegistersMissing { reg });
         let fake = Variant::Fake(FakeVariant::V5_2);
         let hardware = SampleRegs::hardware(Regs::frame(1, 2, 3));

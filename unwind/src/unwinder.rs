@@ -145,12 +145,12 @@ impl Unwinder for Guess {
 #[derive(Clone, Debug)]
 pub struct Lbr {
     name: String,
-    options: lbr::Options,
+    options: lbr::LbrOptions,
 }
 
 impl Lbr {
     /// `lbr`, `lbr:DEPTH`, `lbr:stitch` or `lbr:DEPTH-stitch`, as `options` say.
-    pub fn new(options: lbr::Options) -> Self {
+    pub fn new(options: lbr::LbrOptions) -> Self {
         let name = match (options.depth, options.stitch) {
             (None, false) => "lbr".to_owned(),
             (None, true) => "lbr:stitch".to_owned(),

@@ -11,7 +11,7 @@ use unwind_sim_unwind::chain::{Addresses, Chain};
 use unwind_sim_unwind::dwarf::Dwarf;
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::{AddressSpace, Image, Mapping};
-use unwind_sim_unwind::memory::Copy;
+use unwind_sim_unwind::memory::MemoryCopy;
 use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::regs::{Reg, RegMask, Regs};
 use unwind_sim_unwind::start::Start;
@@ -131,7 +131,7 @@ fn run<F: Finder, S: unwind_sim_unwind::chain::Sink>(
 ) -> unwind_sim_unwind::chain::End {
     let place = Place {
         space: &snapshot.space,
-        memory: &Copy::new(snapshot.regs.rsp(), &snapshot.stack),
+        memory: &MemoryCopy::new(snapshot.regs.rsp(), &snapshot.stack),
     };
     let start = Start::from_regs(snapshot.regs.restricted(RegMask::CALLEE_SAVED));
     walk(finder, &place, &start, &Limits::default(), cache, sink)

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use unwind_sim_unwind::elf::{self, Elf, Options};
+use unwind_sim_unwind::elf::{self, Elf, ReadOptions};
 use unwind_sim_unwind::image::SectionKind;
 
 fn readelf(arguments: &[&str], path: &Path) -> String {
@@ -199,7 +199,7 @@ fn sections_segments_symbols_and_build_id_are_those_of_readelf() {
     for path in files() {
         let bytes = std::fs::read(&path).expect("readable");
         let name = path.to_string_lossy();
-        let elf = elf::read(&name, Arc::new(bytes.clone()), &Options::default());
+        let elf = elf::read(&name, Arc::new(bytes.clone()), &ReadOptions::default());
         let elf = elf.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(elf.problems, [], "{name}");
         sections += check_sections(&path, &bytes, &elf);
@@ -234,7 +234,7 @@ fn linkage_table_names_are_those_of_objdump() {
             })
             .collect();
         let bytes = std::fs::read(&path).expect("readable");
-        let elf = elf::read("", Arc::new(bytes), &Options::default()).expect("read above");
+        let elf = elf::read("", Arc::new(bytes), &ReadOptions::default()).expect("read above");
         let ours = elf.parts.symbols.iter();
         let ours: BTreeSet<_> = ours
             .filter_map(|s| Some((s.address, s.name.strip_suffix("@plt")?.to_owned())))
@@ -257,11 +257,11 @@ fn a_damaged_real_file_never_panics() {
     for at in interesting.step_by(3) {
         for value in [0, 0x7f, 0xff, bytes[at] ^ 0x10] {
             damaged[at] = value;
-            let _ = elf::read("", Arc::new(damaged.clone()), &Options::default());
+            let _ = elf::read("", Arc::new(damaged.clone()), &ReadOptions::default());
         }
         damaged[at] = bytes[at];
     }
     for len in (0..bytes.len()).step_by(1009) {
-        let _ = elf::read("", Arc::new(bytes[..len].to_vec()), &Options::default());
+        let _ = elf::read("", Arc::new(bytes[..len].to_vec()), &ReadOptions::default());
     }
 }

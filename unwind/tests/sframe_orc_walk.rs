@@ -8,7 +8,7 @@ use unwind_sim_unwind::fp::FramePointer;
 use unwind_sim_unwind::image::{
     AddressSpace, Bytes, Image, ImageParts, Mapping, Section, SectionKind,
 };
-use unwind_sim_unwind::memory::Copy;
+use unwind_sim_unwind::memory::MemoryCopy;
 use unwind_sim_unwind::orc::{Encoding, Entry, EntryType, Layout, Orc, OrcReg};
 use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::regs::{Reg, Regs};
@@ -50,7 +50,7 @@ fn walk(
     words: &[u64],
 ) -> (Vec<u64>, Reason) {
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-    let memory = Copy::new(STACK, &bytes);
+    let memory = MemoryCopy::new(STACK, &bytes);
     let start = Start::from_regs(regs);
     let stack = Stack::new(&start, space, &memory);
     let mut cache = Cache::new();

@@ -26,14 +26,14 @@ const TOLD: usize = 60;
 
 /// How to talk to a stub.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct ClientOptions {
     /// How long an answer may take.
     pub timeout: Duration,
 }
 
-impl Default for Options {
+impl Default for ClientOptions {
     fn default() -> Self {
-        Options {
+        ClientOptions {
             timeout: Duration::from_secs(10),
         }
     }
@@ -115,7 +115,7 @@ impl Stream {
 pub struct Client {
     stream: Stream,
     decoder: Decoder,
-    options: Options,
+    options: ClientOptions,
     acks: bool,
     packet_size: usize,
     layout: Arc<Layout>,
@@ -140,7 +140,7 @@ impl Client {
     ///
     /// # Errors
     /// If nobody is there, or what is there does not speak the protocol.
-    pub fn connect(address: &str, options: Options) -> Result<Client, GdbError> {
+    pub fn connect(address: &str, options: ClientOptions) -> Result<Client, GdbError> {
         let opened = Stream::connect(address, options.timeout).and_then(|stream| {
             stream.wait_at_most(options.timeout)?;
             stream.write_at_most(options.timeout)?;

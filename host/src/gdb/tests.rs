@@ -2,7 +2,8 @@
 
 use super::packet::unhex;
 use super::{
-    Client, Decoder, Frame, GdbError, Layout, Options, Others, PACKET_MAX, PacketProblem, encode,
+    Client, ClientOptions, Decoder, Frame, GdbError, Layout, Others, PACKET_MAX, PacketProblem,
+    encode,
 };
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -46,8 +47,8 @@ fn serve(mut stream: TcpStream, answers: Answers) {
     }
 }
 
-fn options() -> Options {
-    Options {
+fn options() -> ClientOptions {
+    ClientOptions {
         timeout: Duration::from_millis(300),
     }
 }

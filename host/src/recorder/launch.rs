@@ -1,6 +1,6 @@
 //! Starting a program so that it is traced from its first instruction.
 
-use super::options::Program;
+use super::options::Launch;
 use crate::error::HostError;
 use crate::ptrace::{self, Waited};
 use nix::libc;
@@ -30,7 +30,7 @@ fn c_string(text: &OsStr) -> Result<CString, HostError> {
 }
 
 /// The paths that `execvp` would try.
-fn candidates(program: &Program) -> Result<Vec<CString>, HostError> {
+fn candidates(program: &Launch) -> Result<Vec<CString>, HostError> {
     let name = program.path.as_os_str();
     if name.as_bytes().contains(&b'/') {
         return Ok(vec![c_string(name)?]);
@@ -49,7 +49,7 @@ fn candidates(program: &Program) -> Result<Vec<CString>, HostError> {
 }
 
 impl Plan {
-    fn new(program: &Program, randomize: bool) -> Result<Plan, HostError> {
+    fn new(program: &Launch, randomize: bool) -> Result<Plan, HostError> {
         let mut args = vec![c_string(&program.path)?];
         for arg in &program.args {
             args.push(c_string(arg)?);
@@ -164,7 +164,7 @@ fn abandon(pid: i32) {
 }
 
 /// Starts `program`, traced; it stops at its exec event.
-pub(crate) fn launch(program: &Program, randomize: bool) -> Result<i32, HostError> {
+pub(crate) fn launch(program: &Launch, randomize: bool) -> Result<i32, HostError> {
     let plan = Plan::new(program, randomize)?;
     let (argv, envp) = (pointers(&plan.args), pointers(&plan.env));
     let (go_read, go_write) = pipe()?;
@@ -215,10 +215,10 @@ pub(crate) fn launch(program: &Program, randomize: bool) -> Result<i32, HostErro
 
 /// Does this machine let us trace a child of our own? For tests, which skip where it does not.
 pub fn may_trace() -> Result<(), HostError> {
-    let program = Program {
+    let program = Launch {
         path: "/proc/self/exe".into(),
         quiet: true,
-        ..Program::default()
+        ..Launch::default()
     };
     abandon(launch(&program, false)?);
     Ok(())
@@ -230,10 +230,10 @@ mod tests {
 
     #[test]
     fn a_name_is_looked_up_in_the_path_given() {
-        let mut program = Program {
+        let mut program = Launch {
             path: "prog".into(),
             env: Some(vec![("PATH".into(), "/a:/b".into())]),
-            ..Program::default()
+            ..Launch::default()
         };
         let list = candidates(&program).unwrap();
         assert_eq!(list, [c"/a/prog".to_owned(), c"/b/prog".to_owned()]);

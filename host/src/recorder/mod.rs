@@ -15,7 +15,7 @@ mod task;
 mod threads;
 
 pub use launch::may_trace;
-pub use options::{AfterLimit, Options, Program, Target};
+pub use options::{AfterLimit, Launch, RecorderOptions, Target};
 pub use session::record;
 
 use crate::maps::Mapping;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// A program to run.
 #[derive(Clone, Debug, Default)]
-pub struct Program {
+pub struct Launch {
     /// Path, or a name that is looked up in `PATH`.
     pub path: OsString,
     /// Arguments, without the program's own name.
@@ -23,7 +23,7 @@ pub struct Program {
 #[derive(Clone, Debug)]
 pub enum Target {
     /// A program that is started.
-    Run(Program),
+    Run(Launch),
     /// A process that runs: all its threads.
     Attach(i32),
 }
@@ -40,7 +40,7 @@ pub enum AfterLimit {
 
 /// What is recorded, and how.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RecorderOptions {
     /// The program.
     pub target: Target,
     /// When samples are taken, and when the recording ends.
@@ -57,16 +57,16 @@ pub struct Options {
     pub after_limit: AfterLimit,
 }
 
-impl Options {
+impl RecorderOptions {
     /// Instructions single-stepped on the way to [`Plan::from`] by default: about a minute.
     pub const APPROACH_MAX: u64 = 3_000_000;
 
     /// Records `target` as planned.
-    pub fn new(target: Target, plan: impl Into<Plan>) -> Options {
-        Options {
+    pub fn new(target: Target, plan: impl Into<Plan>) -> RecorderOptions {
+        RecorderOptions {
             target,
             plan: plan.into(),
-            approach_max: Options::APPROACH_MAX,
+            approach_max: RecorderOptions::APPROACH_MAX,
             children: true,
             randomize: false,
             after_limit: AfterLimit::LetRun,

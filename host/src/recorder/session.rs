@@ -2,7 +2,7 @@
 //! resumes them.
 
 use super::launch::launch;
-use super::options::{Options, Target};
+use super::options::{RecorderOptions, Target};
 use super::places::names;
 use super::step::Stepped;
 use super::task::{Mode, Name, Phase, Process, Thread};
@@ -20,7 +20,7 @@ use unwind_sim_unwind::truth::Stats;
 
 /// Everything that a recording knows.
 pub(crate) struct Session<'a> {
-    pub(crate) options: &'a Options,
+    pub(crate) options: &'a RecorderOptions,
     pub(crate) recorder: &'a mut dyn Recorder,
     pub(crate) processes: HashMap<i32, Process>,
     pub(crate) threads: HashMap<i32, Thread>,
@@ -45,7 +45,10 @@ pub(crate) struct Session<'a> {
 ///
 /// The thread that calls this must not have children of its own that it waits for: theirs ends
 /// are waited for here, too.
-pub fn record(options: &Options, recorder: &mut dyn Recorder) -> Result<Summary, HostError> {
+pub fn record(
+    options: &RecorderOptions,
+    recorder: &mut dyn Recorder,
+) -> Result<Summary, HostError> {
     let names = names(options.plan.from.as_deref(), options.plan.at.points());
     let target = match &options.target {
         Target::Run(program) => launch(program, options.randomize)?,

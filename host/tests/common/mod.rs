@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use unwind_sim_host::{
-    At, Event, HostError, Mapping, Next, Options, Program, Recorder, RecorderError, Sample,
+    At, Event, HostError, Launch, Mapping, Next, Recorder, RecorderError, RecorderOptions, Sample,
     Summary, Target, record,
 };
 use unwind_sim_unwind::regs::Reg;
@@ -148,20 +148,20 @@ impl Recorder for Keeper {
 }
 
 /// Options for a quiet run of `path`, with truth.
-pub(crate) fn options(path: &Path, at: At) -> Options {
-    let program = Program {
+pub(crate) fn options(path: &Path, at: At) -> RecorderOptions {
+    let program = Launch {
         path: path.into(),
         quiet: true,
-        ..Program::default()
+        ..Launch::default()
     };
-    let mut options = Options::new(Target::Run(program), at);
+    let mut options = RecorderOptions::new(Target::Run(program), at);
     options.plan.truth = true;
     options.plan.from = Some("main".into());
     options
 }
 
 /// Records, and expects that the shadow stacks were right throughout.
-pub(crate) fn run(options: &Options) -> (Keeper, Summary) {
+pub(crate) fn run(options: &RecorderOptions) -> (Keeper, Summary) {
     let mut keeper = Keeper::default();
     let summary = record(options, &mut keeper).expect("the recording succeeds");
     assert!(summary.from_reached, "{summary:#?}");

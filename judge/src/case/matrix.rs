@@ -130,7 +130,7 @@ fn parse_verdict(text: &str) -> Option<Verdict> {
 
 /// One row: a sample point's key and its cells, in the order of the columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct MatrixRow {
     /// [`SamplePoint::key`](super::SamplePoint::key).
     pub point: String,
     /// One cell for every column.
@@ -143,7 +143,7 @@ pub struct Matrix {
     /// `UNWINDER[@START]`, in the order of the cells.
     pub columns: Vec<String>,
     /// One row for every sample point.
-    pub rows: Vec<Row>,
+    pub rows: Vec<MatrixRow>,
 }
 
 impl Matrix {
@@ -231,7 +231,7 @@ fn parse_columns(words: &[&str]) -> Result<Vec<String>, CaseErrorKind> {
     Ok(columns.iter().map(|&column| column.to_owned()).collect())
 }
 
-fn parse_row(words: &[&str], matrix: &Matrix) -> Result<Row, CaseErrorKind> {
+fn parse_row(words: &[&str], matrix: &Matrix) -> Result<MatrixRow, CaseErrorKind> {
     let (&point, cells) = words.split_first().ok_or(CaseErrorKind::NoColumns)?;
     let columns = matrix.columns.len();
     if cells.len() != columns {
@@ -249,7 +249,7 @@ fn parse_row(words: &[&str], matrix: &Matrix) -> Result<Row, CaseErrorKind> {
         .iter()
         .map(|cell| Cell::parse(cell))
         .collect::<Result<_, _>>()?;
-    Ok(Row {
+    Ok(MatrixRow {
         point: point.to_owned(),
         cells,
     })

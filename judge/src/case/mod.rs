@@ -13,7 +13,7 @@ mod tests;
 
 pub use error::{CaseError, CaseErrorKind};
 pub use header::{Claim, ClaimArg, Defect, Delivery, Header, Inject, KEYS, Machine, Table, View};
-pub use matrix::{Cell, MATRIX_SIDE_MAX, Matrix, Row};
+pub use matrix::{Cell, MATRIX_SIDE_MAX, Matrix, MatrixRow};
 pub use operand::{Base, Corruption, Forgotten, Operand, Target};
 pub use sample::{CHAIN_FRAMES_MAX, Chain, Frame, PointKey, SamplePoint, VISIT_MAX};
 

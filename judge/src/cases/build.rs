@@ -34,7 +34,7 @@ pub enum ToolError {
 
 /// A built case's program; it goes when this is dropped.
 #[derive(Debug)]
-pub struct Program {
+pub struct BuiltCase {
     /// The path of the program.
     pub path: PathBuf,
     _folder: TempDir,
@@ -53,7 +53,7 @@ fn include_folder(path: &Path) -> PathBuf {
 }
 
 /// Assembles and links `case`; with `defect`, with its wrong tables.
-pub(super) fn build(case: &Case, path: &Path, defect: bool) -> Result<Program, ToolError> {
+pub(super) fn build(case: &Case, path: &Path, defect: bool) -> Result<BuiltCase, ToolError> {
     let folder = tempfile::Builder::new()
         .prefix("unwind-sim-case-")
         .tempdir()
@@ -86,7 +86,7 @@ pub(super) fn build(case: &Case, path: &Path, defect: bool) -> Result<Program, T
             stderr,
         });
     }
-    Ok(Program {
+    Ok(BuiltCase {
         path: program,
         _folder: folder,
     })

@@ -1,6 +1,6 @@
 //! A case that was read and assembled, and what can execute it.
 
-use super::build::{self, Program};
+use super::build::{self, BuiltCase};
 use super::failure::CaseFailure;
 use crate::case::{Case, Machine};
 use std::path::{Path, PathBuf};
@@ -51,9 +51,9 @@ pub struct Built {
     pub case: Case,
     /// Its file.
     pub(super) path: PathBuf,
-    pub(super) program: Program,
+    pub(super) program: BuiltCase,
     /// The same with the injected defect.
-    pub(super) defect: Option<Program>,
+    pub(super) defect: Option<BuiltCase>,
     /// What the emulated machine is.
     pub processor: Processor,
 }

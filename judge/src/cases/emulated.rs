@@ -6,8 +6,8 @@ use crate::case::Case;
 use std::path::Path;
 use unwind_sim_emulator::Processor;
 use unwind_sim_emulator::linux::Outcome;
-use unwind_sim_record::emulator::{self, Options};
-use unwind_sim_record::program::{End, Program};
+use unwind_sim_record::emulator::{self, EmulatorOptions};
+use unwind_sim_record::program::{End, RunningProgram};
 use unwind_sim_record::{At, TraceRecorder};
 use unwind_sim_recordings::trace::TraceWriter;
 
@@ -18,10 +18,10 @@ pub(super) fn run(
     at: At,
     processor: Processor,
 ) -> Result<Taken, CaseFailure> {
-    let mut program = Program::alone(program);
+    let mut program = RunningProgram::alone(program);
     program.options.processor = processor;
     let root = program.options.root.clone();
-    let options = Options {
+    let options = EmulatorOptions {
         plan: plan(case, at),
         lbr: Vec::new(),
         timeout: None,

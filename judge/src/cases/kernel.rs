@@ -156,7 +156,7 @@ impl<'a> Kernel<'a> {
         let symbols = symbols.filter_map(|s| Some((s.name().ok()?.to_owned(), s.address())));
         let symbols: BTreeMap<String, u64> = symbols.collect();
         let owner: Owner = Arc::new(bytes.clone());
-        let image = elf::image_from_elf(&case.name, owner, &elf::Options::default());
+        let image = elf::image_from_elf(&case.name, owner, &elf::ReadOptions::default());
         let image = Arc::new(image.map_err(|e| fail(e.to_string()))?);
         let mut kernel = Kernel {
             case,

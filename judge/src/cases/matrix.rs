@@ -1,7 +1,7 @@
 //! The matrix of a case: sample points by unwinders.
 
 use super::sample::Recorded;
-use crate::case::{Case, Cell, Machine, Matrix, PointKey, Row, View};
+use crate::case::{Case, Cell, Machine, Matrix, MatrixRow, PointKey, View};
 use crate::engine::{Engine, Outcome, Setting};
 use crate::spec;
 use crate::spec::column_name;
@@ -27,10 +27,10 @@ pub fn matrix_of(recorded: &Recorded) -> Matrix {
     let only_hardware = header.regs == [Variant::Hardware];
     let setting = setting_of(&recorded.case);
     let mut columns = Vec::new();
-    let mut rows: Vec<Row> = recorded
+    let mut rows: Vec<MatrixRow> = recorded
         .points
         .iter()
-        .map(|p| Row {
+        .map(|p| MatrixRow {
             point: p.key.to_string(),
             cells: Vec::new(),
         })

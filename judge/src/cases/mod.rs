@@ -19,7 +19,7 @@ mod run;
 mod sample;
 
 pub use bless::{Blessed, bless};
-pub use build::{Program, ToolError};
+pub use build::{BuiltCase, ToolError};
 pub use built::{Built, Engine, read};
 pub use failure::CaseFailure;
 pub use matrix::{expectation_of, matrix_of, setting_of};
@@ -36,7 +36,7 @@ use unwind_sim_recordings::trace::Trace;
 ///
 /// # Errors
 /// If it is malformed, no program but a kernel, or the tools fail.
-pub fn build_case(path: &Path, defect: bool) -> Result<Program, CaseFailure> {
+pub fn build_case(path: &Path, defect: bool) -> Result<BuiltCase, CaseFailure> {
     let case = read(path)?;
     if case.header.machine == Machine::Kernel {
         let what = "it is a kernel, not a program; `cases`, `replay` and `compare` take it";

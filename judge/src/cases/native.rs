@@ -5,22 +5,22 @@ use super::failure::CaseFailure;
 use super::run::{Taken, meta, plan};
 use crate::case::Case;
 use std::path::Path;
-use unwind_sim_host::{self as host, AfterLimit, Options, ProgramEnd, Target};
+use unwind_sim_host::{self as host, AfterLimit, ProgramEnd, RecorderOptions, Target};
 use unwind_sim_record::{At, TraceRecorder, ptrace};
 use unwind_sim_recordings::trace::TraceWriter;
 
 /// Runs `program` on this machine's processor.
 pub(super) fn run(case: &Case, program: &Path, at: At) -> Result<Taken, CaseFailure> {
-    let target = Target::Run(host::Program {
+    let target = Target::Run(host::Launch {
         path: program.into(),
         quiet: true,
         // The end of the stack is the same on every machine.
         env: Some(Vec::new()),
-        ..host::Program::default()
+        ..host::Launch::default()
     });
-    let options = Options {
+    let options = RecorderOptions {
         after_limit: AfterLimit::Kill,
-        ..Options::new(target, plan(case, at))
+        ..RecorderOptions::new(target, plan(case, at))
     };
     let mut writer =
         TraceWriter::new(Vec::new(), &meta(case)).map_err(|e| CaseFailure::run(case, e))?;

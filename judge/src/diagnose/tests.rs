@@ -5,7 +5,7 @@ use std::sync::Arc;
 use unwind_sim_unwind::cache::{NewRow, RowId, UnitKey};
 use unwind_sim_unwind::fp::FramePointer;
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Mapping, Section, SectionKind, Symbol};
-use unwind_sim_unwind::memory::{Copy, Regions};
+use unwind_sim_unwind::memory::{MemoryCopy, Regions};
 use unwind_sim_unwind::regs::{RegMask, Regs};
 use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::{Rule, Value};
@@ -178,7 +178,7 @@ const FAKE: Fake = Fake {
 fn with_walk<T>(fake: &Fake, run: impl FnOnce(&Subject<'_>, &Walked<'_>, &mut Cache) -> T) -> T {
     let space = space(&CODE);
     let words = [STACK + 0x100, FUNCTION + 4].map(u64::to_le_bytes).concat();
-    let memory = Regions::new(vec![Copy {
+    let memory = Regions::new(vec![MemoryCopy {
         address: STACK,
         bytes: &words,
     }]);
@@ -299,7 +299,7 @@ fn of_right_walk(rows: [Row; 2], from: usize) -> Option<(Code, usize, Class)> {
     let space = space(&[0x90; 64]);
     let words = [0x77, FUNCTION + 20, 0x88, FUNCTION + 36];
     let words = words.map(u64::to_le_bytes).concat();
-    let memory = Regions::new(vec![Copy {
+    let memory = Regions::new(vec![MemoryCopy {
         address: STACK,
         bytes: &words,
     }]);

@@ -15,7 +15,7 @@ use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::kernel::perf::{Begin, first_difference, states};
 use unwind_sim_unwind::kernel::{
-    Finds, Kernel, KernelUnwinder, Kind, RegsPtr, State, Task, Version,
+    Finds, Kernel, KernelUnwinder, RegsPtr, State, Task, UnwinderKind, Version,
 };
 use unwind_sim_unwind::memory::{Memory as _, Regions};
 use unwind_sim_unwind::reason::{Code, Reason};
@@ -136,7 +136,7 @@ fn with_walk<R>(
     unwinder: &KernelUnwinder,
     variant: Variant,
     cache: &mut Cache,
-    act: impl FnOnce(Kind, Kernel<'_, Regions<'_>>, Begin<'_>, &mut Finds) -> R,
+    act: impl FnOnce(UnwinderKind, Kernel<'_, Regions<'_>>, Begin<'_>, &mut Finds) -> R,
 ) -> Result<R, Reason> {
     let sample = view.sample;
     let task = sample.kernel.as_ref().map(|k| &k.task);

@@ -12,7 +12,7 @@ mod task;
 mod traced;
 mod unwind;
 
-pub use replay::{Counts, Options, replay, replay_alone};
+pub use replay::{Counts, ReplayOptions, replay, replay_alone};
 pub use single::{Single, Walked};
 pub use source::{PerStack, Source, addresses, alone, gather, options, plain_options};
 pub use task::{Consumer, Taken, Task};

@@ -18,7 +18,7 @@ const WAITING: usize = 4;
 
 /// What to replay, and how.
 #[derive(Clone)]
-pub struct Options<'a> {
+pub struct ReplayOptions<'a> {
     /// How to walk.
     pub how: How<'a>,
     /// Which samples.
@@ -62,7 +62,7 @@ impl Counts {
 /// Only the user part of a stack is walked.
 pub fn replay<C: Consumer + Send>(
     file: &PerfFile<'_>,
-    options: &Options<'_>,
+    options: &ReplayOptions<'_>,
     consumers: &mut [C],
 ) -> Counts {
     let Some((mine, others)) = consumers.split_first_mut() else {
@@ -110,7 +110,7 @@ pub fn replay<C: Consumer + Send>(
 /// [`replay`] on this thread alone.
 pub fn replay_alone<C: Consumer>(
     file: &PerfFile<'_>,
-    options: &Options<'_>,
+    options: &ReplayOptions<'_>,
     consumer: &mut C,
 ) -> Counts {
     let mut counts = Counts::default();
@@ -129,7 +129,7 @@ pub fn replay_alone<C: Consumer>(
 /// Reads the file and sends batches.
 fn read(
     file: &PerfFile<'_>,
-    options: &Options<'_>,
+    options: &ReplayOptions<'_>,
     eager: bool,
     counts: &mut Counts,
     send: impl FnMut(Batch) -> Batch,

@@ -1,6 +1,6 @@
 //! Any recording through one unwinder: a perf.data directly, others as traces.
 
-use super::replay::{Counts, Options, replay, replay_alone};
+use super::replay::{Counts, ReplayOptions, replay, replay_alone};
 use super::task::{Consumer, Taken};
 use super::traced;
 use super::unwind::How;
@@ -33,7 +33,7 @@ pub type PerStack<'f> = dyn FnMut(u32, u32, u64, &[u64]) + 'f;
 /// A perf.data to addresses, on one thread. For several see [`replay()`].
 pub fn addresses(
     file: &PerfFile<'_>,
-    options: &Options<'_>,
+    options: &ReplayOptions<'_>,
     per_stack: &mut PerStack<'_>,
 ) -> Counts {
     struct Each<'e, 'f>(&'e mut PerStack<'f>);
@@ -47,13 +47,13 @@ pub fn addresses(
 
 /// How an unwinder is to be used for addresses only: from hardware registers, by the tables in the
 /// images themselves; without symbols and separate debug files.
-pub fn plain_options(engine: &Engine) -> Options<'_> {
+pub fn plain_options(engine: &Engine) -> ReplayOptions<'_> {
     let mut files = FinderOptions::system();
     files.elf.symbols = false;
     files.elf.plt = false;
     files.debug_files = false;
     let setting = crate::engine::Setting::default();
-    Options {
+    ReplayOptions {
         how: How {
             engine,
             variant: None,
@@ -65,8 +65,8 @@ pub fn plain_options(engine: &Engine) -> Options<'_> {
 }
 
 /// How the stacks of `source` are walked in a run.
-pub fn options<'r>(source: &Source, run: &'r Run, engine: &'r Engine) -> Options<'r> {
-    Options {
+pub fn options<'r>(source: &Source, run: &'r Run, engine: &'r Engine) -> ReplayOptions<'r> {
+    ReplayOptions {
         how: How {
             engine,
             variant: run.variants.first().copied(),
@@ -81,7 +81,7 @@ pub fn options<'r>(source: &Source, run: &'r Run, engine: &'r Engine) -> Options
 }
 
 /// Whether it is read without a trace between. Branch records come by way of a trace.
-fn is_direct(source: &Source, options: &Options<'_>) -> Result<bool, InputError> {
+fn is_direct(source: &Source, options: &ReplayOptions<'_>) -> Result<bool, InputError> {
     let kind = input::file_kind(&source.path)?;
     Ok(kind == FileKind::PerfData && options.how.engine.needs_stack())
 }
@@ -92,7 +92,7 @@ fn is_direct(source: &Source, options: &Options<'_>) -> Result<bool, InputError>
 /// If the recording cannot be read.
 pub fn alone<C: Consumer>(
     source: &Source,
-    options: &Options<'_>,
+    options: &ReplayOptions<'_>,
     consumer: &mut C,
 ) -> Result<Counts, RunError> {
     if !is_direct(source, options)? {
@@ -109,7 +109,7 @@ pub fn alone<C: Consumer>(
 /// If the recording cannot be read.
 pub fn gather<C: Consumer + Send>(
     source: &Source,
-    options: &Options<'_>,
+    options: &ReplayOptions<'_>,
     threads: usize,
     make: impl Fn() -> C,
 ) -> Result<(Counts, Vec<C>), RunError> {
@@ -129,7 +129,7 @@ pub fn gather<C: Consumer + Send>(
 
 fn perf_data(
     path: &Path,
-    options: &Options<'_>,
+    options: &ReplayOptions<'_>,
     walk: impl FnOnce(&PerfFile<'_>) -> Counts,
 ) -> Result<Counts, InputError> {
     let owner = map_file(path).map_err(|source| InputError::Open {

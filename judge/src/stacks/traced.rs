@@ -1,7 +1,7 @@
 //! Traces, cases and cores: sample by sample, on one thread.
 
 use super::leader::thread_name;
-use super::replay::{Counts, Options};
+use super::replay::{Counts, ReplayOptions};
 use super::source::Source;
 use super::task::{Consumer, Taken, Task};
 use super::unwind::How;
@@ -18,7 +18,7 @@ use unwind_sim_unwind::unwinder::Stack;
 /// Walks every sample of the recording that the filter lets through.
 pub(super) fn replay<C: Consumer>(
     source: &Source,
-    options: &Options<'_>,
+    options: &ReplayOptions<'_>,
     consumer: &mut C,
 ) -> Result<Counts, RunError> {
     let open = OpenOptions {

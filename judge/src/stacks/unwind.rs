@@ -16,7 +16,7 @@ use unwind_sim_recordings::view::MemoryView;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::{Addresses, Sink, Step};
 use unwind_sim_unwind::image::AddressSpace;
-use unwind_sim_unwind::memory::Copy;
+use unwind_sim_unwind::memory::MemoryCopy;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::start::{FakeVariant, SampleRegs, Start, Variant};
@@ -205,7 +205,7 @@ impl<'a> Unwinding<'a> {
     fn walk(&mut self, regs: &Regs, stack: &[u8], space: &AddressSpace) -> Code {
         let setting = &self.how.setting;
         let rsp = regs.rsp();
-        let memory = Copy::new(rsp, stack);
+        let memory = MemoryCopy::new(rsp, stack);
         let memory = match setting.view {
             MemoryView::Cpu => memory,
             MemoryView::Copy(bytes) => memory.window(rsp, bytes),

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use unwind_sim_emulator::linux::{Notice, Outcome, Process, StartError};
-use unwind_sim_record::program::{End, Program};
+use unwind_sim_record::program::{End, RunningProgram};
 use unwind_sim_unwind::address::Lookup;
 use unwind_sim_unwind::elf::{self, image_from_elf};
 use unwind_sim_unwind::image::{AddressSpace, Image};
@@ -70,7 +70,7 @@ const SLICE: u64 = 1 << 20;
 /// # Errors
 /// If it cannot be started, or the other tables cannot be read.
 pub fn run(
-    program: Program,
+    program: RunningProgram,
     request: &Request<'_>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Run, VerifyError> {
@@ -113,7 +113,7 @@ fn read_image(path: &Path) -> Result<Arc<Image>, VerifyError> {
     };
     let bytes = std::fs::read(path).map_err(|e| failure(e.to_string()))?;
     let name = path.display().to_string();
-    let image = image_from_elf(&name, Arc::new(bytes), &elf::Options::default());
+    let image = image_from_elf(&name, Arc::new(bytes), &elf::ReadOptions::default());
     Ok(Arc::new(image.map_err(|e| failure(e.to_string()))?))
 }
 

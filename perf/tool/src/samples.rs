@@ -6,7 +6,7 @@ use unwind_sim_perf_data::PerfFile;
 use unwind_sim_perf_data::{EventAttr, RecordId, sample_type as st};
 use unwind_sim_perf_script::{Address, Head, Output, Tasks, event_name};
 use unwind_sim_recordings::symbols::{Object, Symbols};
-use unwind_sim_view::profile::gathered::{Kind, Profile};
+use unwind_sim_view::profile::gathered::{GatherKind, Profile};
 use unwind_sim_view::profile::symbols::bracketed;
 use unwind_sim_view::profile::table::{Frame, Image};
 
@@ -49,7 +49,7 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    pub(super) fn new(file: &PerfFile<'_>, kind: Kind) -> Self {
+    pub(super) fn new(file: &PerfFile<'_>, kind: GatherKind) -> Self {
         let attrs = file.attrs();
         let is_placed = |attr: &EventAttr| attr.sample_type & (st::IP | st::CALLCHAIN) != 0;
         Self {

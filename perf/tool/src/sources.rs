@@ -14,8 +14,8 @@ use unwind_sim_judge::engine::Setting;
 use unwind_sim_judge::input::{FileKind, Input, file_kind};
 use unwind_sim_judge::run::RunError;
 use unwind_sim_judge::spec::{self, SpecError};
-use unwind_sim_record::emulator::{self, Options, RecordError};
-use unwind_sim_record::program::Program;
+use unwind_sim_record::emulator::{self, EmulatorOptions, RecordError};
+use unwind_sim_record::program::RunningProgram;
 use unwind_sim_record::{At, Plan, TraceRecorder};
 use unwind_sim_recordings::view::Filter;
 
@@ -200,9 +200,9 @@ fn program(name: &str, path: &Path, every: u64, times: u64) -> Result<Vec<Vec<u6
         path: name.to_owned(),
         source,
     })?;
-    let program = Program::alone(&path);
+    let program = RunningProgram::alone(&path);
     let root = program.options.root.clone();
-    let options = Options {
+    let options = EmulatorOptions {
         plan: Plan {
             max_instructions: Some(PROGRAM_INSTRUCTIONS_MAX),
             max_samples: Some(times),

@@ -5,7 +5,7 @@ use super::step::Lockstep;
 use std::time::{Duration, Instant};
 use unwind_sim_emulator::linux::{Notice, Outcome, Process, StartError};
 use unwind_sim_host::HostError;
-use unwind_sim_record::program::{End, Program};
+use unwind_sim_record::program::{End, RunningProgram};
 
 /// Instructions between looks at the clock.
 const CLOCK_EVERY: u64 = 1 << 12;
@@ -68,7 +68,7 @@ pub enum LockstepError {
 /// # Errors
 /// If the program cannot be started, or this computer does not allow ptrace.
 pub fn run(
-    program: Program,
+    program: RunningProgram,
     request: &Request,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Run, LockstepError> {

@@ -1,6 +1,6 @@
 //! Instructions with the frame layout at each of them: what is emitted moves the layout on.
 
-use super::row::{Cfa, Gpr, RSP, Row, Slot, Unit};
+use super::row::{Cfa, FrameLayout, Gpr, RSP, Slot, Unit};
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, IcedError, Instruction, InstructionBlock,
     MemoryOperand, Register,
@@ -28,7 +28,7 @@ pub(super) struct Chunk {
     pub(super) section: Section,
     pub(super) has_unit: bool,
     pub(super) signal: bool,
-    items: Vec<(Instruction, Row)>,
+    items: Vec<(Instruction, FrameLayout)>,
     /// Instructions whose 32-bit immediate, one byte in, is the address of a label.
     immediates: Vec<(usize, Label)>,
 }
@@ -41,7 +41,7 @@ pub(super) struct Assembler {
     labels: Label,
     bound: Option<Label>,
     /// The layout at the next instruction.
-    pub(super) row: Row,
+    pub(super) row: FrameLayout,
     /// CFA - rsp at the next instruction, while that is a constant.
     pub(super) depth: i32,
     failed: Option<IcedError>,
@@ -54,7 +54,7 @@ pub(super) struct Placed {
     pub(super) has_unit: bool,
     pub(super) signal: bool,
     /// The instructions, relocated.
-    pub(super) insns: Vec<(Instruction, Row)>,
+    pub(super) insns: Vec<(Instruction, FrameLayout)>,
     /// As [`Chunk::immediates`].
     pub(super) immediates: Vec<(usize, Label)>,
     pub(super) range: std::ops::Range<u64>,
@@ -96,7 +96,7 @@ impl Assembler {
             current: 0,
             labels: 0,
             bound: None,
-            row: Row::ENTRY,
+            row: FrameLayout::ENTRY,
             depth: 8,
             failed: None,
         }
@@ -527,7 +527,7 @@ impl Placed {
         if !self.has_unit || self.insns.is_empty() {
             return None;
         }
-        let mut rows: Vec<(u64, Row)> = Vec::new();
+        let mut rows: Vec<(u64, FrameLayout)> = Vec::new();
         for (insn, row) in &self.insns {
             if rows.last().is_none_or(|(_, last)| last != row) {
                 rows.push((insn.ip(), *row));

@@ -3,7 +3,7 @@
 use super::code::{self, Code};
 use super::rng::Rng;
 use super::row::Table;
-use super::{asm::Placed, cfi, elf, program::Program};
+use super::{asm::Placed, cfi, elf, program::RandomProgram};
 
 /// A program that can be written to a file.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Built {
 }
 
 impl Built {
-    pub(super) fn new(program: &Program) -> Result<Built, iced_x86::IcedError> {
+    pub(super) fn new(program: &RandomProgram) -> Result<Built, iced_x86::IcedError> {
         let code = code::lower(program)?;
         let chunks = &code.layout.chunks;
         let mut units: Vec<_> = chunks.iter().filter_map(Placed::unit).collect();

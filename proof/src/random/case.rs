@@ -4,9 +4,9 @@
 use super::build::Built;
 use super::cfi::dwarf_number as dwarf;
 use super::code::{DATA, OWN_STACK, OWN_STACK_SIZE};
-use super::defect::Kind;
-use super::program::Program;
-use super::row::{Cfa, Gpr, Row, SAVED, Slot, Table};
+use super::defect::DefectKind;
+use super::program::RandomProgram;
+use super::row::{Cfa, FrameLayout, Gpr, SAVED, Slot, Table};
 use iced_x86::{
     Formatter, GasFormatter, Instruction, Mnemonic, OpKind, Register, SymbolResolver, SymbolResult,
 };
@@ -21,14 +21,14 @@ const RA: u16 = 16;
 
 /// A defect of a case: what, in which table, and an executed address that it is wrong at.
 pub(super) struct Injected<'a> {
-    pub(super) kind: Kind,
+    pub(super) kind: DefectKind,
     pub(super) table: &'a Table,
     pub(super) at: Option<u64>,
 }
 
 /// The case's text. `claim` is a sentence, `group` the folder it is for.
 pub(super) fn write(
-    program: &Program,
+    program: &RandomProgram,
     built: &Built,
     injected: Option<&Injected<'_>>,
     (group, claim): (&str, &str),
@@ -55,14 +55,16 @@ pub(super) fn write(
 }
 
 /// The case format's word for a kind of defect, if it has one.
-fn inject(kind: Kind) -> Option<&'static str> {
+fn inject(kind: DefectKind) -> Option<&'static str> {
     Some(match kind {
-        Kind::CfaOffset => "offset",
-        Kind::CfaRegister => "register",
-        Kind::MissingRow | Kind::MissingEpilogue | Kind::NotRestored => "missing-row",
-        Kind::Late => "late-row",
-        Kind::Slot | Kind::Unsaved | Kind::Exchanged => "wrong-slot",
-        Kind::ReturnAddress => "wrong-ra-slot",
+        DefectKind::CfaOffset => "offset",
+        DefectKind::CfaRegister => "register",
+        DefectKind::MissingRow | DefectKind::MissingEpilogue | DefectKind::NotRestored => {
+            "missing-row"
+        }
+        DefectKind::Late => "late-row",
+        DefectKind::Slot | DefectKind::Unsaved | DefectKind::Exchanged => "wrong-slot",
+        DefectKind::ReturnAddress => "wrong-ra-slot",
         _ => return None,
     })
 }
@@ -268,7 +270,7 @@ fn directives(table: &Table, address: u64) -> String {
         }
         None => {
             out.push_str("        .cfi_startproc\n");
-            Some(Row::ENTRY)
+            Some(FrameLayout::ENTRY)
         }
     };
     if before.is_none_or(|before| before.cfa != row.cfa) {

@@ -4,7 +4,7 @@
 //! all of it, `same_value` or `restore`, remembering a state or saying it again.
 
 use super::rng::Rng;
-use super::row::{Cfa, Gpr, Row, SAVED, Slot, Table, Unit};
+use super::row::{Cfa, FrameLayout, Gpr, SAVED, Slot, Table, Unit};
 use gimli::constants::{DW_EH_PE_pcrel, DW_EH_PE_sdata4};
 use gimli::write::{
     Address, CallFrameInstruction, CommonInformationEntry, EhFrame, EndianVec, Expression,
@@ -111,7 +111,7 @@ fn header(table: &Table, eh_frame: &[u8], at: u64, header_at: u64) -> Vec<u8> {
 
 /// Where each row that comes again later, after others, may be remembered: its index, and that
 /// of its return. Properly nested.
-fn remembered(rows: &[(u64, Row)], rng: &mut Rng) -> Vec<(usize, usize)> {
+fn remembered(rows: &[(u64, FrameLayout)], rng: &mut Rng) -> Vec<(usize, usize)> {
     let mut out: Vec<(usize, usize)> = Vec::new();
     let mut open: Vec<usize> = Vec::new();
     for (index, (_, row)) in rows.iter().enumerate() {
@@ -132,7 +132,7 @@ fn remembered(rows: &[(u64, Row)], rng: &mut Rng) -> Vec<(usize, usize)> {
 }
 
 fn program(unit: &Unit, fde: &mut FrameDescriptionEntry, rng: &mut Rng) {
-    let mut before = (!unit.signal).then_some(Row::ENTRY);
+    let mut before = (!unit.signal).then_some(FrameLayout::ENTRY);
     let remembered = remembered(&unit.rows, rng);
     for (index, (address, row)) in unit.rows.iter().enumerate() {
         let offset = (address - unit.range.start) as u32;
@@ -154,8 +154,8 @@ fn program(unit: &Unit, fde: &mut FrameDescriptionEntry, rng: &mut Rng) {
 }
 
 fn change(
-    before: Option<&Row>,
-    row: &Row,
+    before: Option<&FrameLayout>,
+    row: &FrameLayout,
     offset: u32,
     fde: &mut FrameDescriptionEntry,
     rng: &mut Rng,

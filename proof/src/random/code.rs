@@ -5,7 +5,7 @@ mod frame;
 mod start;
 
 use super::asm::{Assembler, Label, Layout, Section};
-use super::program::Program;
+use super::program::RandomProgram;
 use iced_x86::IcedError;
 
 /// Where the data lies.
@@ -34,7 +34,7 @@ pub(super) struct Code {
 }
 
 struct Lowering<'a> {
-    program: &'a Program,
+    program: &'a RandomProgram,
     asm: Assembler,
     data: Vec<Word>,
     functions: Vec<Label>,
@@ -50,7 +50,7 @@ struct Lowering<'a> {
 ///
 /// # Errors
 /// If an instruction cannot be encoded.
-pub(super) fn lower(program: &Program) -> Result<Code, IcedError> {
+pub(super) fn lower(program: &RandomProgram) -> Result<Code, IcedError> {
     let mut asm = Assembler::new();
     let functions: Vec<Label> = program.functions.iter().map(|_| asm.label()).collect();
     let [fail, retpoline, restorer, entry] = [(); 4].map(|()| asm.label());
@@ -97,7 +97,7 @@ impl Lowering<'_> {
     /// A chunk in the hot section, with a function's first layout.
     fn begin(&mut self, name: &str, label: Label) {
         self.asm.begin(name, Section::Hot, label);
-        self.asm.row = super::row::Row::ENTRY;
+        self.asm.row = super::row::FrameLayout::ENTRY;
         self.asm.depth = 8;
     }
 }

@@ -1,13 +1,13 @@
 //! Defects of tables, as tools have made them: one in a program.
 
 use super::rng::Rng;
-use super::row::{Cfa, Gpr, RBP, RSP, Row, Slot, Table, Unit};
+use super::row::{Cfa, FrameLayout, Gpr, RBP, RSP, Slot, Table, Unit};
 use std::collections::HashSet;
 
 /// What is wrong with the table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum DefectKind {
     /// The CFA's offset.
     CfaOffset,
     /// The register that the CFA counts from.
@@ -46,50 +46,50 @@ pub enum Kind {
     OnlyCfa,
 }
 
-impl Kind {
+impl DefectKind {
     /// All of them.
-    pub const ALL: [Kind; 18] = [
-        Kind::CfaOffset,
-        Kind::CfaRegister,
-        Kind::Slot,
-        Kind::Unsaved,
-        Kind::Exchanged,
-        Kind::ReturnAddress,
-        Kind::Early,
-        Kind::Late,
-        Kind::MissingRow,
-        Kind::MissingEpilogue,
-        Kind::NotRestored,
-        Kind::WronglyRestored,
-        Kind::Short,
-        Kind::LateStart,
-        Kind::MissingUnit,
-        Kind::NotSignal,
-        Kind::Signal,
-        Kind::OnlyCfa,
+    pub const ALL: [DefectKind; 18] = [
+        DefectKind::CfaOffset,
+        DefectKind::CfaRegister,
+        DefectKind::Slot,
+        DefectKind::Unsaved,
+        DefectKind::Exchanged,
+        DefectKind::ReturnAddress,
+        DefectKind::Early,
+        DefectKind::Late,
+        DefectKind::MissingRow,
+        DefectKind::MissingEpilogue,
+        DefectKind::NotRestored,
+        DefectKind::WronglyRestored,
+        DefectKind::Short,
+        DefectKind::LateStart,
+        DefectKind::MissingUnit,
+        DefectKind::NotSignal,
+        DefectKind::Signal,
+        DefectKind::OnlyCfa,
     ];
 
     /// The stable name.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Kind::CfaOffset => "cfa-offset",
-            Kind::CfaRegister => "cfa-register",
-            Kind::Slot => "slot",
-            Kind::Unsaved => "unsaved",
-            Kind::Exchanged => "exchanged",
-            Kind::ReturnAddress => "return-address",
-            Kind::Early => "early-row",
-            Kind::Late => "late-row",
-            Kind::MissingRow => "missing-row",
-            Kind::MissingEpilogue => "missing-epilogue",
-            Kind::NotRestored => "not-restored",
-            Kind::WronglyRestored => "wrongly-restored",
-            Kind::Short => "short-fde",
-            Kind::LateStart => "late-fde",
-            Kind::MissingUnit => "missing-fde",
-            Kind::NotSignal => "not-signal",
-            Kind::Signal => "signal",
-            Kind::OnlyCfa => "only-cfa",
+            DefectKind::CfaOffset => "cfa-offset",
+            DefectKind::CfaRegister => "cfa-register",
+            DefectKind::Slot => "slot",
+            DefectKind::Unsaved => "unsaved",
+            DefectKind::Exchanged => "exchanged",
+            DefectKind::ReturnAddress => "return-address",
+            DefectKind::Early => "early-row",
+            DefectKind::Late => "late-row",
+            DefectKind::MissingRow => "missing-row",
+            DefectKind::MissingEpilogue => "missing-epilogue",
+            DefectKind::NotRestored => "not-restored",
+            DefectKind::WronglyRestored => "wrongly-restored",
+            DefectKind::Short => "short-fde",
+            DefectKind::LateStart => "late-fde",
+            DefectKind::MissingUnit => "missing-fde",
+            DefectKind::NotSignal => "not-signal",
+            DefectKind::Signal => "signal",
+            DefectKind::OnlyCfa => "only-cfa",
         }
     }
 }
@@ -104,10 +104,10 @@ pub(super) fn inject(
     boundaries: &[u64],
     executed: &HashSet<u64>,
     rng: &mut Rng,
-) -> Option<(Kind, Table)> {
+) -> Option<(DefectKind, Table)> {
     let mut any = None;
     for _ in 0..TRIES {
-        let kind = rng.pick(&Kind::ALL);
+        let kind = rng.pick(&DefectKind::ALL);
         let mut other = table.clone();
         let at = rng.below(table.0.len());
         if at == 0 {
@@ -134,15 +134,15 @@ pub(super) fn inject(
 }
 
 /// Does a defect of rows change a CFA somewhere? Others do by themselves.
-fn moves_cfa(kind: Kind, table: &Table, other: &Table) -> bool {
+fn moves_cfa(kind: DefectKind, table: &Table, other: &Table) -> bool {
     let of_rows = matches!(
         kind,
-        Kind::Early
-            | Kind::Late
-            | Kind::MissingRow
-            | Kind::MissingEpilogue
-            | Kind::NotRestored
-            | Kind::WronglyRestored
+        DefectKind::Early
+            | DefectKind::Late
+            | DefectKind::MissingRow
+            | DefectKind::MissingEpilogue
+            | DefectKind::NotRestored
+            | DefectKind::WronglyRestored
     );
     let starts = table.0.iter().chain(&other.0).flat_map(|unit| &unit.rows);
     let cfa = |table: &Table, at| table.find(at).map(|(_, row)| row.cfa);
@@ -170,7 +170,7 @@ fn previous(boundaries: &[u64], address: u64) -> Option<u64> {
 }
 
 fn apply(
-    kind: Kind,
+    kind: DefectKind,
     table: &mut Table,
     at: usize,
     boundaries: &[u64],
@@ -180,7 +180,7 @@ fn apply(
     let count = unit.rows.len();
     let one = rng.below(count);
     match kind {
-        Kind::CfaOffset => {
+        DefectKind::CfaOffset => {
             let by = rng.pick(&[-16, -8, 8, 16, 24]);
             let old = unit.rows[one].1.cfa;
             let (Cfa::Offset(_, offset) | Cfa::Load(_, offset)) = &mut unit.rows[one].1.cfa;
@@ -199,7 +199,7 @@ fn apply(
                 _ => Some(()),
             }
         }
-        Kind::CfaRegister => {
+        DefectKind::CfaRegister => {
             let (Cfa::Offset(base, _) | Cfa::Load(base, _)) = &mut unit.rows[one].1.cfa;
             let others: Vec<Gpr> = [RSP, RBP, 3, 12]
                 .into_iter()
@@ -212,8 +212,10 @@ fn apply(
             };
             Some(())
         }
-        Kind::Slot | Kind::Unsaved | Kind::Exchanged | Kind::OnlyCfa => registers(kind, unit, rng),
-        Kind::ReturnAddress => {
+        DefectKind::Slot | DefectKind::Unsaved | DefectKind::Exchanged | DefectKind::OnlyCfa => {
+            registers(kind, unit, rng)
+        }
+        DefectKind::ReturnAddress => {
             let by = rng.pick(&[-16, -8, 8]);
             match &mut unit.rows[one].1.ra {
                 Slot::At(offset) | Slot::Load(_, offset) => *offset += by,
@@ -221,11 +223,11 @@ fn apply(
             }
             Some(())
         }
-        Kind::Early | Kind::Late => {
+        DefectKind::Early | DefectKind::Late => {
             let later = one.max(1);
             let start = unit.rows.get(later)?.0;
             let moved = match kind {
-                Kind::Early => previous(boundaries, start)?,
+                DefectKind::Early => previous(boundaries, start)?,
                 _ => next(boundaries, start)?,
             };
             let before = unit.rows[later - 1].0;
@@ -236,17 +238,17 @@ fn apply(
             unit.rows[later].0 = moved;
             Some(())
         }
-        Kind::MissingRow => {
+        DefectKind::MissingRow => {
             unit.rows.get(one.max(1))?;
             unit.rows.remove(one.max(1));
             Some(())
         }
-        Kind::MissingEpilogue => {
+        DefectKind::MissingEpilogue => {
             unit.rows.get(1)?;
             unit.rows.pop();
             Some(())
         }
-        Kind::NotRestored | Kind::WronglyRestored => {
+        DefectKind::NotRestored | DefectKind::WronglyRestored => {
             // A row that comes again after others.
             let comes_again = |index: &usize| {
                 let (_, row) = unit.rows[*index];
@@ -255,12 +257,12 @@ fn apply(
             let again: Vec<usize> = (1..count).filter(comes_again).collect();
             let index = *again.get(rng.below(again.len()))?;
             unit.rows[index].1 = match kind {
-                Kind::NotRestored => unit.rows[index - 1].1,
+                DefectKind::NotRestored => unit.rows[index - 1].1,
                 _ => unit.rows[0].1,
             };
             Some(())
         }
-        Kind::Short => {
+        DefectKind::Short => {
             let inside = boundaries.iter().filter(|b| unit.range.contains(b)).count();
             let cut = 1 + rng.below(inside.checked_sub(1)?.min(4));
             let end = unit.range.end;
@@ -269,7 +271,7 @@ fn apply(
             unit.rows.retain(|(start, _)| *start < end);
             (unit.range.start < end).then_some(())
         }
-        Kind::LateStart => {
+        DefectKind::LateStart => {
             let start = next(boundaries, unit.range.start)?;
             let (_, row) = unit.rows.iter().rfind(|(at, _)| *at <= start).copied()?;
             unit.rows.retain(|(at, _)| *at > start);
@@ -277,16 +279,16 @@ fn apply(
             unit.range.start = start;
             (start < unit.range.end).then_some(())
         }
-        Kind::MissingUnit => {
+        DefectKind::MissingUnit => {
             table.0.remove(at);
             Some(())
         }
-        Kind::NotSignal => {
+        DefectKind::NotSignal => {
             let unit = table.0.iter_mut().find(|unit| unit.signal)?;
             unit.signal = false;
             Some(())
         }
-        Kind::Signal => {
+        DefectKind::Signal => {
             if unit.signal {
                 return None;
             }
@@ -297,8 +299,8 @@ fn apply(
 }
 
 /// Defects in the registers' rules.
-fn registers(kind: Kind, unit: &mut Unit, rng: &mut Rng) -> Option<()> {
-    let is_saved = |row: &Row, index: usize| !matches!(row.saved[index], Slot::Same);
+fn registers(kind: DefectKind, unit: &mut Unit, rng: &mut Rng) -> Option<()> {
+    let is_saved = |row: &FrameLayout, index: usize| !matches!(row.saved[index], Slot::Same);
     let all: Vec<usize> = (0..6)
         .filter(|&index| unit.rows.iter().any(|(_, row)| is_saved(row, index)))
         .collect();
@@ -306,13 +308,13 @@ fn registers(kind: Kind, unit: &mut Unit, rng: &mut Rng) -> Option<()> {
     let rows = unit.rows.iter_mut().map(|(_, row)| row);
     let by = rng.pick(&[-8, 8, 16]);
     match kind {
-        Kind::Slot => rows.for_each(|row| match &mut row.saved[index] {
+        DefectKind::Slot => rows.for_each(|row| match &mut row.saved[index] {
             Slot::At(offset) | Slot::Load(_, offset) => *offset += by,
             Slot::Register(keeper) => *keeper = RBP,
             Slot::Same | Slot::Undefined | Slot::Code(_) => {}
         }),
-        Kind::Unsaved => rows.for_each(|row| row.saved[index] = Slot::Same),
-        Kind::Exchanged => {
+        DefectKind::Unsaved => rows.for_each(|row| row.saved[index] = Slot::Same),
+        DefectKind::Exchanged => {
             let other = *all.iter().find(|&&other| other != index)?;
             let both = rows.filter(|row| is_saved(row, index) && is_saved(row, other));
             both.for_each(|row| row.saved.swap(index, other));

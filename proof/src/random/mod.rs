@@ -20,7 +20,7 @@ mod shrink;
 mod trial;
 mod watch;
 
-pub use defect::Kind;
-pub use program::Program;
+pub use defect::DefectKind;
+pub use program::RandomProgram;
 pub use shrink::shrink;
 pub use trial::{Bench, Fate, Problem, Tried};

@@ -209,7 +209,7 @@ pub struct Handlers {
 
 /// A program.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Program {
+pub struct RandomProgram {
     /// What it was made from.
     pub seed: u64,
     /// Its functions; the first is called by the entry point.
@@ -239,9 +239,9 @@ struct Generator {
     handlers: usize,
 }
 
-impl Program {
+impl RandomProgram {
     /// The program of a seed.
-    pub fn random(seed: u64) -> Program {
+    pub fn random(seed: u64) -> RandomProgram {
         let mut rng = Rng::new(seed, 1);
         let plain = rng.chance(1, 4);
         let signals = !plain && rng.chance(1, 2);
@@ -264,7 +264,7 @@ impl Program {
         let mut functions: Vec<Function> =
             (0..count).rev().map(|at| generator.function(at)).collect();
         functions.reverse();
-        Program {
+        RandomProgram {
             seed,
             functions,
             handlers,

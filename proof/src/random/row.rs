@@ -57,7 +57,7 @@ pub enum Slot {
 
 /// The layout of a frame at an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Row {
+pub struct FrameLayout {
     /// The CFA.
     pub cfa: Cfa,
     /// The return address.
@@ -66,9 +66,9 @@ pub struct Row {
     pub saved: [Slot; 6],
 }
 
-impl Row {
+impl FrameLayout {
     /// At a function's first instruction.
-    pub const ENTRY: Row = Row {
+    pub const ENTRY: FrameLayout = FrameLayout {
         cfa: Cfa::Offset(RSP, 8),
         ra: Slot::At(-8),
         saved: [Slot::Same; 6],
@@ -76,7 +76,7 @@ impl Row {
 
     /// In the restorer: rsp points to the ucontext, whose registers begin at 40: r8 to r15, rdi,
     /// rsi, rbp, rbx, rdx, rax, rcx, rsp, rip (Linux `asm/sigcontext.h`).
-    pub const RESTORER: Row = Row {
+    pub const RESTORER: FrameLayout = FrameLayout {
         cfa: Cfa::Load(RSP, 160),
         ra: Slot::Load(RSP, 168),
         saved: [
@@ -98,7 +98,7 @@ pub struct Unit {
     /// Is it marked as a signal frame?
     pub signal: bool,
     /// From which address each row holds, ascending; the first from the range's start.
-    pub rows: Vec<(u64, Row)>,
+    pub rows: Vec<(u64, FrameLayout)>,
 }
 
 /// All units, ascending.
@@ -107,7 +107,7 @@ pub struct Table(pub Vec<Unit>);
 
 impl Table {
     /// The unit and row at an address.
-    pub fn find(&self, address: u64) -> Option<(&Unit, &Row)> {
+    pub fn find(&self, address: u64) -> Option<(&Unit, &FrameLayout)> {
         let after = self.0.partition_point(|unit| unit.range.start <= address);
         let unit = self.0.get(after.checked_sub(1)?)?;
         if address >= unit.range.end {
@@ -131,7 +131,7 @@ pub struct Values {
 }
 
 /// What `row` gives in this state.
-pub fn evaluate(row: &Row, state: &State) -> Values {
+pub fn evaluate(row: &FrameLayout, state: &State) -> Values {
     let gpr = |number: Gpr| state.gpr(number.into());
     let word =
         |base: u64, offset: i32| read(&state.memory, base.wrapping_add_signed(offset.into()));

@@ -1,12 +1,15 @@
 //! Makes a failing program smaller while it goes on failing.
 
-use super::program::{End, Frame, Function, Program, Statement};
+use super::program::{End, Frame, Function, RandomProgram, Statement};
 
 /// Most programs that are tried.
 const TRIES_MAX: usize = 5000;
 
 /// The smallest program found for which `fails` still holds.
-pub fn shrink(program: &Program, mut fails: impl FnMut(&Program) -> bool) -> Program {
+pub fn shrink(
+    program: &RandomProgram,
+    mut fails: impl FnMut(&RandomProgram) -> bool,
+) -> RandomProgram {
     let mut best = program.clone();
     let mut tries = 0;
     loop {
@@ -39,7 +42,7 @@ pub fn shrink(program: &Program, mut fails: impl FnMut(&Program) -> bool) -> Pro
 }
 
 /// Makes the change number `candidate`; false if there are no more.
-fn apply(program: &mut Program, mut candidate: usize) -> bool {
+fn apply(program: &mut RandomProgram, mut candidate: usize) -> bool {
     let mut turn = || {
         candidate = candidate.wrapping_sub(1);
         candidate == usize::MAX
@@ -176,7 +179,7 @@ fn callees<'a>(statements: &'a mut [Statement], end: Option<&'a mut End>) -> Vec
 }
 
 /// Takes out the functions that nothing calls.
-fn drop_unreached(program: &mut Program) {
+fn drop_unreached(program: &mut RandomProgram) {
     let mut reached = vec![false; program.functions.len()];
     let mut open = vec![0];
     open.extend(program.handlers.iter().flat_map(|h| [h.fault, h.sent]));

@@ -3,8 +3,8 @@
 
 use super::build::Built;
 use super::case::Injected;
-use super::defect::Kind;
-use super::program::Program;
+use super::defect::DefectKind;
+use super::program::RandomProgram;
 use super::rng::Rng;
 use super::row::Table;
 use super::watch::Watch;
@@ -55,7 +55,7 @@ pub enum Problem {
     #[error("defect {}: {what}", kind.as_str())]
     Defect {
         /// The defect.
-        kind: Kind,
+        kind: DefectKind,
         /// What.
         what: String,
     },
@@ -73,7 +73,7 @@ pub struct Tried {
     /// Rows of SFrame or ORC that there are not, and were needed.
     pub lost: u64,
     /// The defect, if there was one.
-    pub defect: Option<(Kind, Fate)>,
+    pub defect: Option<(DefectKind, Fate)>,
 }
 
 /// What became of a defect.
@@ -108,7 +108,7 @@ impl Bench {
     ///
     /// # Errors
     /// If something is wrong.
-    pub fn try_program(&self, program: &Program) -> Result<Tried, Problem> {
+    pub fn try_program(&self, program: &RandomProgram) -> Result<Tried, Problem> {
         let built = Built::new(program).map_err(setup)?;
         let mut tried = self.right(program, &built)?;
         let executed = self.watch(&built, &built.table)?.executed;
@@ -124,7 +124,7 @@ impl Bench {
     ///
     /// # Errors
     /// If it cannot be made.
-    pub fn executable(&self, program: &Program) -> Result<PathBuf, Problem> {
+    pub fn executable(&self, program: &RandomProgram) -> Result<PathBuf, Problem> {
         let built = Built::new(program).map_err(setup)?;
         self.write(&built, &built.table)
     }
@@ -135,7 +135,7 @@ impl Bench {
     /// If the program cannot be run.
     pub fn case(
         &self,
-        program: &Program,
+        program: &RandomProgram,
         with_defect: bool,
         group_and_claim: (&str, &str),
     ) -> Result<String, Problem> {
@@ -191,7 +191,7 @@ impl Bench {
             instructions_max: INSTRUCTIONS_MAX,
             timeout: None,
         };
-        let program = unwind_sim_record::program::Program {
+        let program = unwind_sim_record::program::RunningProgram {
             path: format!("/{NAME}").into_bytes(),
             options: self.options(),
         };
@@ -222,7 +222,7 @@ impl Bench {
     }
 
     /// The right table: nothing may be found but what a format cannot say.
-    fn right(&self, program: &Program, built: &Built) -> Result<Tried, Problem> {
+    fn right(&self, program: &RandomProgram, built: &Built) -> Result<Tried, Problem> {
         let run = self.verify(built, &built.table, &self.engines)?;
         let results = &run.results;
         let mut lost = 0;
@@ -267,7 +267,7 @@ impl Bench {
     }
 
     /// A wrong table: it is to be found wrong where it is.
-    fn wrong(&self, built: &Built, kind: Kind, table: &Table) -> Result<Fate, Problem> {
+    fn wrong(&self, built: &Built, kind: DefectKind, table: &Table) -> Result<Fate, Problem> {
         let watch = self.watch(built, table)?;
         let run = self.verify(built, table, &self.engines[..1]);
         let run = run.map_err(|problem| Problem::Defect {

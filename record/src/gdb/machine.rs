@@ -5,7 +5,7 @@
 //! in the page in front (Linux `arch/x86/include/asm/pgtable.h`, `kernel_to_user_pgdp`).
 
 use std::time::Duration;
-use unwind_sim_host::gdb::{Client, GdbError, Options, Others, Registers, Stop};
+use unwind_sim_host::gdb::{Client, ClientOptions, GdbError, Others, Registers, Stop};
 use unwind_sim_recordings::kernel::{PTI_USER, PageFault, PageTables};
 
 /// Where every processor sees the interrupt descriptor table, on whatever page tables: the first
@@ -28,7 +28,7 @@ pub(super) struct Machine {
 
 impl Machine {
     pub(super) fn connect(stub: &str) -> Result<Machine, GdbError> {
-        let client = Client::connect(stub, Options::default())?;
+        let client = Client::connect(stub, ClientOptions::default())?;
         let thread = client.first_stop().thread.clone();
         Ok(Machine {
             client,

@@ -2,7 +2,7 @@
 
 use super::machine::Machine;
 use super::world::Places;
-use super::{GdbRecordError, Options, PID, TraceRecorder, kaslr, loaded};
+use super::{GdbOptions, GdbRecordError, PID, TraceRecorder, kaslr, loaded};
 use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub(super) fn prepare<W: Write>(
     machine: &mut Machine,
     image: &KernelImage,
     path: &Path,
-    options: &Options,
+    options: &GdbOptions,
     recorder: &mut TraceRecorder<'_, W>,
 ) -> Result<Ready, GdbRecordError> {
     let bias = match options.kaslr {
@@ -121,7 +121,7 @@ mod tests {
         let stub = listener.local_addr().expect("an address").to_string();
         let served = std::thread::spawn(move || serve(&listener));
         let image = KernelImage::of_symbols(KernelSymbols::default(), None);
-        let options = Options {
+        let options = GdbOptions {
             stub,
             plan: Plan {
                 max_instructions: Some(1),

@@ -9,8 +9,8 @@ use unwind_sim_host::gdb::{GdbError, Others, Registers};
 use unwind_sim_recordings::kernel::Btf;
 use unwind_sim_recordings::model::{KernelSample, Sample};
 use unwind_sim_unwind::kernel::{
-    Cursors, FpState, GuessState, Kind, OrcState, PT_REGS_LEN, RegsPtr, StackInfo, StackType,
-    State, regs_from,
+    Cursors, FpState, GuessState, OrcState, PT_REGS_LEN, RegsPtr, StackInfo, StackType, State,
+    UnwinderKind, regs_from,
 };
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
@@ -29,7 +29,7 @@ const STRAY_MAX: usize = 64;
 
 /// Where `struct unwind_state` has its members, whichever unwinder's it is.
 pub(super) struct StateLayout {
-    kind: Kind,
+    kind: UnwinderKind,
     /// Of [`SHARED`], and of the unwinder's own behind them.
     offsets: Vec<u64>,
 }
@@ -58,8 +58,11 @@ const GUESS: [&str; 1] = ["sp"];
 impl StateLayout {
     /// A kernel is built with one unwinder, and the structure has its members only.
     fn new(btf: &Btf) -> Option<StateLayout> {
-        let kinds: [(Kind, &[&str]); 3] =
-            [(Kind::Orc, &ORC), (Kind::Fp, &FP), (Kind::Guess, &GUESS)];
+        let kinds: [(UnwinderKind, &[&str]); 3] = [
+            (UnwinderKind::Orc, &ORC),
+            (UnwinderKind::Fp, &FP),
+            (UnwinderKind::Guess, &GUESS),
+        ];
         kinds.into_iter().find_map(|(kind, own)| {
             let members = SHARED.iter().chain(own);
             let offsets = members.map(|member| btf.offset("unwind_state", member));
@@ -95,7 +98,7 @@ impl StateLayout {
             address => RegsPtr::At(address),
         };
         match self.kind {
-            Kind::Orc => State::Orc(OrcState {
+            UnwinderKind::Orc => State::Orc(OrcState {
                 stack,
                 stack_mask,
                 cursors,
@@ -108,7 +111,7 @@ impl StateLayout {
                 regs: pointer(6),
                 prev_regs: pointer(7),
             }),
-            Kind::Fp => State::Fp(FpState {
+            UnwinderKind::Fp => State::Fp(FpState {
                 stack,
                 stack_mask,
                 cursors,
@@ -120,7 +123,7 @@ impl StateLayout {
                 next_bp: word(5),
                 regs: pointer(6),
             }),
-            Kind::Guess => State::Guess(GuessState {
+            UnwinderKind::Guess => State::Guess(GuessState {
                 stack,
                 stack_mask,
                 sp: word(0),

@@ -189,7 +189,7 @@ fn open_debug_file(
 ) -> Result<Elf, FileProblemKind> {
     let owner: Owner = map_file(path).map_err(FileProblemKind::from_io)?;
     let name = path.to_string_lossy();
-    let read = elf::Options {
+    let read = elf::ReadOptions {
         plt: false,
         ..options.elf
     };

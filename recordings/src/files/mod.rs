@@ -52,7 +52,7 @@ pub struct FinderOptions {
     /// Look for separate debug files, and unpack `.gnu_debugdata` and compressed sections.
     pub debug_files: bool,
     /// What to read from the files.
-    pub elf: elf::Options,
+    pub elf: elf::ReadOptions,
 }
 
 impl FinderOptions {

@@ -39,7 +39,7 @@ pub fn own_vdso() -> Option<Vec<u8>> {
 pub(super) fn read_memory_image(
     name: &str,
     memory: Owner,
-    options: &elf::Options,
+    options: &elf::ReadOptions,
 ) -> Result<Elf, ElfError> {
     let as_file = elf::read(name, memory.clone(), options);
     match as_file {

@@ -219,7 +219,7 @@ fn mini_debug_info_is_unpacked_and_its_damage_never_panics() {
     for offset in (0..packed.len()).step_by(7) {
         let mut bytes = bytes.clone();
         bytes[at + offset] ^= 0x20;
-        let mut elf = elf::read("", Arc::new(bytes), &elf::Options::default()).expect("ELF");
+        let mut elf = elf::read("", Arc::new(bytes), &elf::ReadOptions::default()).expect("ELF");
         refused += debug::complete(&mut elf, &path, finder(&dir.path("nothing")).options()).len();
     }
     assert!(
@@ -253,7 +253,7 @@ fn a_compressed_debug_frame_is_unpacked_like_the_plain_one() {
         dir.run("objcopy", &[&option, "plain", how]);
         let packed = dir.path(how);
         let bytes = std::fs::read(&packed).expect("it was just made");
-        let elf = elf::read("", Arc::new(bytes), &elf::Options::default()).expect("ELF");
+        let elf = elf::read("", Arc::new(bytes), &elf::ReadOptions::default()).expect("ELF");
         assert_eq!(elf.compressed.len(), 1, "{how} did compress it");
         assert_eq!(elf.compressed[0].size, plain.len() as u64);
         assert!(frame(&packed) == plain, "{how}");
@@ -376,7 +376,7 @@ fn an_image_in_memory_without_its_section_headers_is_read_by_segments() {
     let dir = Dir::new("memory");
     let path = dir.build("p", &[]);
     let file = std::fs::read(&path).expect("the program");
-    let elf = elf::read("p", Arc::new(file.clone()), &elf::Options::default()).expect("ELF");
+    let elf = elf::read("p", Arc::new(file.clone()), &elf::ReadOptions::default()).expect("ELF");
     let size = elf
         .segments
         .iter()

@@ -29,7 +29,7 @@ use unwind_sim_unwind::image::{
     AddressSpace, Bytes, Image, ImageParts, Mapping, Section, SectionKind,
 };
 use unwind_sim_unwind::kernel::{
-    Code, Generated, Kind, Rethook, StackInfo, StackType, State, THREAD_SIZE, Task, Version,
+    Code, Generated, Rethook, StackInfo, StackType, State, THREAD_SIZE, Task, UnwinderKind, Version,
 };
 use unwind_sim_unwind::orc::{Encoding, Index, OrcReg};
 use unwind_sim_unwind::regs::{Reg, Regs};
@@ -116,13 +116,16 @@ fn same_release(a: &str, b: &str) -> bool {
 
 /// The kernel's unwinder: as the capture says, else by the image's tables, else by the members of the
 /// states; `None` to tell it for each state.
-fn unwinder(root: &Object<'_>, has_orc: bool) -> Result<Option<Kind>, Problem> {
+fn unwinder(root: &Object<'_>, has_orc: bool) -> Result<Option<UnwinderKind>, Problem> {
     match root.string("unwinder")? {
-        Some(name) => match Kind::ALL.into_iter().find(|kind| kind.as_str() == name) {
+        Some(name) => match UnwinderKind::ALL
+            .into_iter()
+            .find(|kind| kind.as_str() == name)
+        {
             Some(kind) => Ok(Some(kind)),
             None => Err(root.problem("unwinder", "none of orc, fp, guess")),
         },
-        None if has_orc => Ok(Some(Kind::Orc)),
+        None if has_orc => Ok(Some(UnwinderKind::Orc)),
         None => states::without_orc(root),
     }
 }
@@ -141,7 +144,7 @@ struct Capture<'o, 's> {
     space: AddressSpace,
     code: Option<Code>,
     /// The kernel's unwinder, if it is known.
-    kind: Option<Kind>,
+    kind: Option<UnwinderKind>,
     steps: Steps,
 }
 

@@ -4,7 +4,7 @@
 use crate::model::{Region, RegionRole};
 use std::borrow::Cow;
 use unwind_sim_unwind::kernel::{UserEnd, UserSpace, perf_callchain_user};
-use unwind_sim_unwind::memory::{Copy, Regions};
+use unwind_sim_unwind::memory::{MemoryCopy, Regions};
 use unwind_sim_unwind::regs::Reg;
 
 /// Most bytes of the stack.
@@ -44,7 +44,7 @@ pub fn user_memory(
         regions.push(region(start, stack));
     }
     for _ in 0..PIECES_MAX {
-        let copies = regions.iter().map(|r| Copy::new(r.address, &r.bytes));
+        let copies = regions.iter().map(|r| MemoryCopy::new(r.address, &r.bytes));
         let memory = Regions::new(copies.collect());
         let chain = perf_callchain_user(regs, space.uprobe, &memory, PIECES_MAX);
         let UserEnd::Fault(error) = chain.end else {

@@ -40,7 +40,7 @@ impl Vmlinux {
     /// If it is no ELF file for x86-64, or not a kernel's.
     pub(super) fn read(name: &str, file: &Bytes) -> Result<Vmlinux, KernelErrorKind> {
         let owner: Owner = std::sync::Arc::new(Whole(file.clone()));
-        let options = image_elf::Options {
+        let options = image_elf::ReadOptions {
             symbols: false,
             plt: false,
         };

@@ -2,7 +2,7 @@
 
 use super::error::WriteError;
 use super::meta::Meta;
-use super::output::Options;
+use super::output::OutputOptions;
 use super::writer::TraceWriter;
 use crate::output_file::OutputFile;
 use std::ops::{Deref, DerefMut};
@@ -23,7 +23,7 @@ impl TraceWriter<OutputFile> {
     /// # Errors
     /// As [`OutputFile::create`] and [`TraceWriter::new`].
     pub fn create(path: impl AsRef<Path>, meta: &Meta) -> Result<TraceFile, WriteError> {
-        TraceFile::create(path.as_ref(), meta, Options::default())
+        TraceFile::create(path.as_ref(), meta, OutputOptions::default())
     }
 }
 
@@ -32,7 +32,11 @@ impl TraceFile {
     ///
     /// # Errors
     /// As [`TraceWriter::create`].
-    pub fn create(path: &Path, meta: &Meta, options: Options) -> Result<TraceFile, WriteError> {
+    pub fn create(
+        path: &Path,
+        meta: &Meta,
+        options: OutputOptions,
+    ) -> Result<TraceFile, WriteError> {
         let file = OutputFile::create(path).map_err(|source| WriteError::File {
             path: path.into(),
             source,

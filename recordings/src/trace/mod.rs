@@ -34,6 +34,6 @@ pub use file::TraceFile;
 pub use items::Items;
 pub use layout::*;
 pub use meta::{Engine, Meta, TimeUnit};
-pub use output::Options;
+pub use output::OutputOptions;
 pub use reader::{BlockInfo, Trace};
 pub use writer::TraceWriter;

@@ -11,17 +11,17 @@ use zerocopy::IntoBytes;
 
 /// How a trace is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Options {
+pub struct OutputOptions {
     /// The zstd level; `None` writes every block uncompressed.
     pub level: Option<i32>,
     /// Write the sections of images uncompressed, so that a reader needs no copy of them.
     pub images_in_place: bool,
 }
 
-impl Default for Options {
+impl Default for OutputOptions {
     /// Compressed, images as well.
     fn default() -> Self {
-        Options {
+        OutputOptions {
             level: Some(6),
             images_in_place: false,
         }
@@ -31,7 +31,7 @@ impl Default for Options {
 /// Where blocks go.
 pub(crate) struct Output<W> {
     out: W,
-    options: Options,
+    options: OutputOptions,
     compressor: zstd::bulk::Compressor<'static>,
     offset: u64,
     previous_index: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Output<W> {
 
 impl<W: Write> Output<W> {
     /// Writes the file header.
-    pub(crate) fn new(mut out: W, options: Options) -> Result<Self, WriteError> {
+    pub(crate) fn new(mut out: W, options: OutputOptions) -> Result<Self, WriteError> {
         out.write_all(FileHeader::new().as_bytes())?;
         Ok(Output {
             out,

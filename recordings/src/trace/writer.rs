@@ -7,7 +7,7 @@ use super::layout::{
     BLOCK_BYTES_MAX, BlockType, CHUNK_DECODED_BYTES_MAX, CHUNK_SAMPLES_MAX, NAME_BYTES_MAX,
 };
 use super::meta::{self, Meta};
-use super::output::{Options, Output};
+use super::output::{Output, OutputOptions};
 use super::sample::encode::{Encoder, check};
 use super::sample::weight;
 use super::varint::put;
@@ -73,14 +73,14 @@ impl<W: Write> TraceWriter<W> {
     /// # Errors
     /// If the output fails, or `meta` has a field that is too long.
     pub fn new(out: W, meta: &Meta) -> Result<Self, WriteError> {
-        Self::with_options(out, meta, Options::default())
+        Self::with_options(out, meta, OutputOptions::default())
     }
 
     /// Begins a trace.
     ///
     /// # Errors
     /// As [`TraceWriter::new`].
-    pub fn with_options(out: W, meta: &Meta, options: Options) -> Result<Self, WriteError> {
+    pub fn with_options(out: W, meta: &Meta, options: OutputOptions) -> Result<Self, WriteError> {
         let mut writer = TraceWriter {
             out: Output::new(out, options)?,
             images: ImageWriter::default(),

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use unwind_sim_emulator::linux::{Input, Outcome, Output};
-use unwind_sim_record::emulator::{self, Options};
+use unwind_sim_record::emulator::{self, EmulatorOptions};
 use unwind_sim_record::program::End;
 use unwind_sim_record::{At, TraceRecorder};
 use unwind_sim_recordings::trace::{self, Meta, TimeUnit};
@@ -37,7 +37,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
     machine.stream_deadline = args
         .timeout
         .and_then(|most| Instant::now().checked_add(seconds(most)));
-    let options = Options {
+    let options = EmulatorOptions {
         plan: args.plan(at, stop),
         lbr: args.lbr.iter().map(|depth| depth.0).collect(),
         timeout: args.timeout.map(seconds),

@@ -33,7 +33,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         time_unit: TimeUnit::Instructions,
         ..args.meta()
     };
-    let options = gdb::Options {
+    let options = gdb::GdbOptions {
         stub: stub.clone(),
         plan: args.plan(at, Some(host::stop_on_signals())),
         kaslr: opened.kaslr,

@@ -7,24 +7,24 @@ use crate::command::machine::{in_path, is_program, not_in_path};
 use anyhow::{Result, bail};
 use std::path::Path;
 use unwind_sim_host as host;
-use unwind_sim_host::{Options, Program, ProgramEnd, Target};
+use unwind_sim_host::{Launch, ProgramEnd, RecorderOptions, Target};
 use unwind_sim_record::{At, TraceRecorder, emulator, ptrace};
 use unwind_sim_recordings::trace::{self, Meta, TimeUnit};
 
-fn options(args: &Args, at: At) -> Result<Options> {
+fn options(args: &Args, at: At) -> Result<RecorderOptions> {
     let target = match (args.pid, args.program.split_first()) {
         (Some(pid), _) => Target::Attach(pid),
-        (None, Some((path, rest))) => Target::Run(Program {
+        (None, Some((path, rest))) => Target::Run(Launch {
             path: path.clone(),
             args: rest.to_vec(),
-            ..Program::default()
+            ..Launch::default()
         }),
         (None, None) => bail!("no program; write it behind --"),
     };
-    Ok(Options {
+    Ok(RecorderOptions {
         children: !args.no_children,
         randomize: args.randomize,
-        ..Options::new(target, args.plan(at, Some(host::stop_on_signals())))
+        ..RecorderOptions::new(target, args.plan(at, Some(host::stop_on_signals())))
     })
 }
 

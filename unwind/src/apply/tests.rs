@@ -1,7 +1,7 @@
 //! Every kind of rule and value, on a hand-made frame.
 
 use super::*;
-use crate::memory::{Copy, MemoryError};
+use crate::memory::{MemoryCopy, MemoryError};
 use crate::regs::Regs;
 use alloc::vec::Vec;
 
@@ -23,7 +23,7 @@ fn frame() -> Frame {
 fn applied(rule: &Rule, expressions: &[u8], words: &mut Words) -> Result<Frame, Reason> {
     let bytes: Vec<u8> = (0..WORDS).flat_map(|i| (0x100 + i).to_le_bytes()).collect();
     let context = Context {
-        memory: &Copy::new(STACK, &bytes),
+        memory: &MemoryCopy::new(STACK, &bytes),
         expressions,
         bias: 0x10_0000,
         carries: RegMask::CALLEE_SAVED,
@@ -281,7 +281,7 @@ fn expressions_say_where_they_fail() {
 #[test]
 fn a_register_that_is_not_carried_or_stays_the_same_gets_nothing() {
     let bytes: Vec<u8> = (0..WORDS).flat_map(|i| (0x100 + i).to_le_bytes()).collect();
-    let memory = &Copy::new(STACK, &bytes);
+    let memory = &MemoryCopy::new(STACK, &bytes);
     let with = |rule: &Rule, frame: &Frame, carries| {
         let context = Context {
             memory,
@@ -311,7 +311,7 @@ fn a_register_that_is_not_carried_or_stays_the_same_gets_nothing() {
 fn the_callers_sp_alone_is_the_cfa_of_calls() {
     let bytes: Vec<u8> = (0..WORDS).flat_map(|i| (0x100 + i).to_le_bytes()).collect();
     let context = Context {
-        memory: &Copy::new(STACK, &bytes),
+        memory: &MemoryCopy::new(STACK, &bytes),
         expressions: &[],
         bias: 0,
         carries: RegMask::CALLEE_SAVED,

@@ -20,7 +20,7 @@ pub use index::{Unit, Units};
 pub(crate) use program::Common;
 pub use program::STATES_MAX;
 pub use unwinder::{Compiled, Dwarf, compile_all, compile_unit, units};
-pub(crate) use unwinder::{Place, Transcribe, compile_all_as};
+pub(crate) use unwinder::{FdePlace, Transcribe, compile_all_as};
 
 #[cfg(test)]
 mod tests;

@@ -56,7 +56,7 @@ pub(super) struct Complete {
 /// is malformed is found in [`Program::error`] when they end.
 ///
 /// One program serves all FDEs of a CIE, one after the other ([`Program::begin`]).
-pub(super) struct Program<'a> {
+pub(super) struct CfaProgram<'a> {
     table: Table<'a>,
     cie: Cie,
     /// The state after the CIE's instructions, which `DW_CFA_restore` goes back to.
@@ -84,11 +84,11 @@ enum Step {
     Advance(u64),
 }
 
-impl<'a> Program<'a> {
+impl<'a> CfaProgram<'a> {
     /// For the FDEs of `cie`, whose instructions are run; fails if they are malformed.
-    pub(super) fn new(table: Table<'a>, cie: Cie) -> Result<Program<'a>, Reason> {
+    pub(super) fn new(table: Table<'a>, cie: Cie) -> Result<CfaProgram<'a>, Reason> {
         let initial = State::NONE;
-        let mut program = Program::of(table, Common { cie, initial });
+        let mut program = CfaProgram::of(table, Common { cie, initial });
         while !program.input.is_empty() {
             let at = program.offset();
             if let Step::Advance(_) = program.step()? {
@@ -101,9 +101,9 @@ impl<'a> Program<'a> {
 
     /// For the FDEs of a CIE whose instructions were run before.
     #[inline]
-    pub(super) fn of(table: Table<'a>, common: Common) -> Program<'a> {
+    pub(super) fn of(table: Table<'a>, common: Common) -> CfaProgram<'a> {
         let Common { cie, initial } = common;
-        Program {
+        CfaProgram {
             table,
             initial,
             fde: cie.offset,

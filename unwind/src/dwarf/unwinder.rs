@@ -1,7 +1,7 @@
 //! The DWARF unwinder: finds the FDE of an address and compiles it into the cache.
 
 use super::index::{Entries, Header, Sorted, Units};
-use super::program::Program;
+use super::program::CfaProgram;
 use super::read::{Fde, Table};
 use crate::cache::{Cache, RowId, UnitBuilder, UnitId, UnitKey};
 use crate::finder::Finder;
@@ -129,19 +129,19 @@ impl Transcribe for AsTheyAre {
 
 /// An FDE of `.eh_frame`.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct FdePlace<'a> {
     table: Table<'a>,
     /// Its offset in the section, bytes.
     pub(crate) offset: u64,
 }
 
-impl<'a> Place<'a> {
+impl<'a> FdePlace<'a> {
     /// The one that holds `svma`, if one does at all.
     pub(crate) fn find(image: &'a Image, svma: u64, cache: &mut Cache) -> Result<Self, Reason> {
         let missing = Reason::NoTable { pc: svma };
         let table = Table::of(image, TableKind::EhFrame).ok_or(missing)?;
         let offset = locate(image, table, svma, cache)?;
-        Ok(Place { table, offset })
+        Ok(FdePlace { table, offset })
     }
 
     /// The section's bytes.
@@ -195,9 +195,9 @@ fn make(
         let length = fde.program.len() + cie.program.len();
         spend(table, start, length, key, cache)?;
         let mut program = match known {
-            Some(known) => Program::of(table, known),
+            Some(known) => CfaProgram::of(table, known),
             None => {
-                let program = Program::new(table, cie.clone())?;
+                let program = CfaProgram::new(table, cie.clone())?;
                 cache.add_common(cie_key, program.common());
                 program
             }
@@ -246,7 +246,7 @@ fn key(image: &Image, table: Table<'_>, offset: u64) -> UnitKey {
 
 /// Runs the FDE's instructions into the cache.
 fn run(
-    program: &mut Program<'_>,
+    program: &mut CfaProgram<'_>,
     fde: &Fde,
     key: UnitKey,
     rows: &mut impl Transcribe,
@@ -271,7 +271,7 @@ fn run(
 /// Runs the FDE's instructions up to the row of `svma`, and puts only that into the cache. Most
 /// functions of a first walk are needed in one row, and most walks are first walks somewhere.
 fn run_to(
-    program: &mut Program<'_>,
+    program: &mut CfaProgram<'_>,
     fde: &Fde,
     svma: u64,
     key: UnitKey,
@@ -359,7 +359,7 @@ pub(crate) fn compile_all_as(
         let most = table.data.len() / FDE_LEN_MIN;
         cache.reserve_units(header.len().min(most));
     }
-    let mut program: Option<Program<'_>> = None;
+    let mut program: Option<CfaProgram<'_>> = None;
     for entry in Entries::new(table) {
         let unit = entry.and_then(|entry| {
             let at = table.cie_of(&entry)?;
@@ -370,7 +370,7 @@ pub(crate) fn compile_all_as(
             if program.as_ref().is_none_or(|p| p.cie().offset != at) {
                 let cie = table.cie(at)?;
                 spend(table, at, cie.program.len(), key, cache)?;
-                program = Some(Program::new(table, cie)?);
+                program = Some(CfaProgram::new(table, cie)?);
             }
             let missing = table.malformed(at, "no CIE");
             let program = program.as_mut().ok_or(missing)?;

@@ -42,7 +42,7 @@ fn program() -> Vec<u8> {
 }
 
 fn parse(bytes: Vec<u8>) -> Result<Elf, ElfError> {
-    read("test", Arc::new(bytes), &Options::default())
+    read("test", Arc::new(bytes), &ReadOptions::default())
 }
 
 #[test]

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use crate::chain::Chain;
     use crate::image::AddressSpace;
-    use crate::memory::Copy;
+    use crate::memory::MemoryCopy;
     use crate::regs::Regs;
     use crate::start::Start;
     use crate::walk::{Limits, Place, walk};
@@ -86,7 +86,7 @@ mod tests {
         });
         let place = Place {
             space: &space,
-            memory: &Copy::new(0x7000, &bytes),
+            memory: &MemoryCopy::new(0x7000, &bytes),
         };
         let start = Start::from_regs(Regs::frame(0x1100, 0x7000, 0x7000));
         let (limits, mut cache, mut chain) = (Limits::default(), Cache::new(), Chain::default());

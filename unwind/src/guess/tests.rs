@@ -4,7 +4,7 @@ use super::*;
 use crate::chain::Chain;
 use crate::chain::Found;
 use crate::image::{AddressSpace, Image, ImageParts, Mapping};
-use crate::memory::Copy;
+use crate::memory::MemoryCopy;
 use crate::regs::Regs;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -33,7 +33,7 @@ fn scan(start: &Start, words: &[u64], frames_max: u32) -> Chain {
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     let place = Place {
         space: &space(),
-        memory: &Copy::new(STACK, &bytes),
+        memory: &MemoryCopy::new(STACK, &bytes),
     };
     let mut chain = Chain::default();
     chain.end = walk(&place, start, &Limits { frames_max }, &mut chain);

@@ -106,7 +106,7 @@ pub enum Source {
 
 /// An ORC entry and where it comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Found {
+pub struct FoundEntry {
     /// The entry.
     pub entry: Entry,
     /// Where it comes from.
@@ -152,7 +152,7 @@ pub struct Code {
 
 /// What [`Code::find`] found before.
 #[derive(Debug, Default)]
-pub struct Finds(Vec<Option<(u64, Option<Found>)>>);
+pub struct Finds(Vec<Option<(u64, Option<FoundEntry>)>>);
 
 /// Finds that are kept; a power of two.
 const FINDS: usize = 4096;
@@ -329,7 +329,7 @@ impl Code {
 
     /// `orc_find`, remembering what it found. `None` where the kernel has no entry.
     #[inline]
-    pub fn find<'f>(&self, ip: u64, finds: &'f mut Finds) -> Option<&'f Found> {
+    pub fn find<'f>(&self, ip: u64, finds: &'f mut Finds) -> Option<&'f FoundEntry> {
         if finds.0.is_empty() {
             finds.0.resize(FINDS, None);
         }
@@ -341,10 +341,10 @@ impl Code {
         slot.as_ref()?.1.as_ref()
     }
 
-    fn search(&self, ip: u64, trampolines: bool) -> Option<Found> {
+    fn search(&self, ip: u64, trampolines: bool) -> Option<FoundEntry> {
         if ip == 0 {
             let (entry, source) = (Entry::NULL, Source::Null);
-            return Some(Found { entry, source });
+            return Some(FoundEntry { entry, source });
         }
         if self.core_text.contains(&ip) {
             return self.in_table(0, ip, true);
@@ -366,7 +366,7 @@ impl Code {
                 frame_pointer: Some(part),
             } if self.version.knows_bpf_frame_pointers() && part.contains(&offset) => {
                 let (entry, source) = (Entry::FRAME_POINTER, Source::Bpf);
-                Some(Found { entry, source })
+                Some(FoundEntry { entry, source })
             }
             Generated::Ftrace { saves_regs } if trampolines => {
                 let original = match saves_regs {
@@ -381,7 +381,7 @@ impl Code {
         }
     }
 
-    fn in_table(&self, part: usize, ip: u64, by_block: bool) -> Option<Found> {
+    fn in_table(&self, part: usize, ip: u64, by_block: bool) -> Option<FoundEntry> {
         let (number, part) = (part, self.parts.get(part)?);
         let index = part.table.as_ref()?;
         let table = index.table().ok()?;
@@ -399,7 +399,7 @@ impl Code {
             image: number as u32,
             position: u32::try_from(position).ok()?,
         };
-        Some(Found { entry, source })
+        Some(FoundEntry { entry, source })
     }
 }
 

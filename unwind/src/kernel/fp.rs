@@ -6,7 +6,7 @@ use super::hijack::{self, Cursors};
 use super::orc::INACTIVE_BP;
 use super::pt_regs::{PT_REGS_LEN, RegsPtr, is_user_cs, offset_of};
 use super::stacks::{StackInfo, StackType, get_stack_info};
-use super::{From, State, Unwind};
+use super::{StartFrom, State, Unwind};
 use crate::memory::{Memory, MemoryError};
 use crate::regs::Reg;
 
@@ -33,26 +33,26 @@ const FRAME_LEN: u64 = 16;
 
 pub(super) fn start<M: Memory + ?Sized>(
     unwind: &mut Unwind<'_, M>,
-    from: From<'_>,
+    from: StartFrom<'_>,
     first_frame: u64,
     skipped: &mut dyn FnMut(&Unwind<'_, M>),
 ) {
     let task = unwind.kernel.task;
     let mut state = FpState {
-        got_irq: matches!(from, From::Regs(_)),
+        got_irq: matches!(from, StartFrom::Regs(_)),
         ..FpState::default()
     };
     unwind.state = State::Fp(state);
     let mut bp = match from {
-        From::Regs(regs) if is_user_cs(regs.get(Reg::Cs).unwrap_or(0)) => {
+        StartFrom::Regs(regs) if is_user_cs(regs.get(Reg::Cs).unwrap_or(0)) => {
             unwind.end(Ended::StartedInUser, false);
             return;
         }
-        From::Regs(regs) | From::Own(regs) => regs.get(Reg::Rbp).unwrap_or(0),
+        StartFrom::Regs(regs) | StartFrom::Own(regs) => regs.get(Reg::Rbp).unwrap_or(0),
         // The last two words of `struct inactive_task_frame` are a frame.
-        From::Inactive => task.thread_sp.wrapping_add(INACTIVE_BP),
+        StartFrom::Inactive => task.thread_sp.wrapping_add(INACTIVE_BP),
     };
-    if let From::Regs(regs) = from
+    if let StartFrom::Regs(regs) = from
         && regs.rip() == 0
         && regs.rsp() >= first_frame
     {

@@ -33,7 +33,7 @@ pub use boundary::{UserBoundary, UserRegs};
 pub use callchain::{
     Callchain, CallchainEntry, CallchainOptions, Context, UserOutcome, UserWalk, get_perf_callchain,
 };
-pub use code::{Code, Finds, Found, FoundRow, Generated, Known, Source};
+pub use code::{Code, Finds, FoundEntry, FoundRow, Generated, Known, Source};
 pub use end::Ended;
 pub use fp::FpState;
 pub use guess::GuessState;
@@ -57,7 +57,7 @@ use crate::regs::Regs;
 /// Which unwinder a kernel was built with.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
-pub enum Kind {
+pub enum UnwinderKind {
     /// `CONFIG_UNWINDER_ORC`
     Orc,
     /// `CONFIG_UNWINDER_FRAME_POINTER`
@@ -66,16 +66,16 @@ pub enum Kind {
     Guess,
 }
 
-impl Kind {
+impl UnwinderKind {
     /// All kinds.
-    pub const ALL: [Kind; 3] = [Kind::Orc, Kind::Fp, Kind::Guess];
+    pub const ALL: [UnwinderKind; 3] = [UnwinderKind::Orc, UnwinderKind::Fp, UnwinderKind::Guess];
 
     /// The unwinder's name on the command line.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Kind::Orc => "orc",
-            Kind::Fp => "fp",
-            Kind::Guess => "guess",
+            UnwinderKind::Orc => "orc",
+            UnwinderKind::Fp => "fp",
+            UnwinderKind::Guess => "guess",
         }
     }
 }
@@ -101,7 +101,7 @@ impl<M: ?Sized> Copy for Kernel<'_, M> {}
 
 /// Where a walk starts: the arguments of `__unwind_start`.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum From<'a> {
+pub enum StartFrom<'a> {
     /// These registers (`regs`).
     Regs(&'a Regs),
     /// The unwinder's own: rip, rsp and rbp inside of `__unwind_start`.
@@ -134,11 +134,11 @@ impl State {
     }
 
     /// Whose it is.
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> UnwinderKind {
         match self {
-            State::Orc(_) => Kind::Orc,
-            State::Fp(_) => Kind::Fp,
-            State::Guess(_) => Kind::Guess,
+            State::Orc(_) => UnwinderKind::Orc,
+            State::Fp(_) => UnwinderKind::Fp,
+            State::Guess(_) => UnwinderKind::Guess,
         }
     }
 
@@ -164,7 +164,7 @@ pub struct Unwind<'a, M: ?Sized> {
     start: &'a Regs,
     state: State,
     finds: &'a mut Finds,
-    found: Option<Found>,
+    found: Option<FoundEntry>,
     ended: Option<Ended>,
 }
 
@@ -172,21 +172,21 @@ impl<'a, M: Memory + ?Sized> Unwind<'a, M> {
     /// `__unwind_start`, with the mark up to which frames are skipped. `skipped` is told of every
     /// state on the way there, the very first included.
     pub fn start(
-        kind: Kind,
+        kind: UnwinderKind,
         kernel: Kernel<'a, M>,
-        from: From<'a>,
+        from: StartFrom<'a>,
         first_frame: u64,
         finds: &'a mut Finds,
         skipped: &mut dyn FnMut(&Unwind<'_, M>),
     ) -> Self {
         let start = match from {
-            From::Regs(regs) | From::Own(regs) => regs,
-            From::Inactive => &Regs::UNKNOWN,
+            StartFrom::Regs(regs) | StartFrom::Own(regs) => regs,
+            StartFrom::Inactive => &Regs::UNKNOWN,
         };
         let state = match kind {
-            Kind::Orc => State::Orc(OrcState::default()),
-            Kind::Fp => State::Fp(FpState::default()),
-            Kind::Guess => State::Guess(GuessState::default()),
+            UnwinderKind::Orc => State::Orc(OrcState::default()),
+            UnwinderKind::Fp => State::Fp(FpState::default()),
+            UnwinderKind::Guess => State::Guess(GuessState::default()),
         };
         let mut unwind = Unwind {
             kernel,
@@ -197,9 +197,9 @@ impl<'a, M: Memory + ?Sized> Unwind<'a, M> {
             ended: None,
         };
         match kind {
-            Kind::Orc => orc::start(&mut unwind, from, first_frame, skipped),
-            Kind::Fp => fp::start(&mut unwind, from, first_frame, skipped),
-            Kind::Guess => guess::start(&mut unwind, first_frame, skipped),
+            UnwinderKind::Orc => orc::start(&mut unwind, from, first_frame, skipped),
+            UnwinderKind::Fp => fp::start(&mut unwind, from, first_frame, skipped),
+            UnwinderKind::Guess => guess::start(&mut unwind, first_frame, skipped),
         }
         unwind
     }
@@ -223,7 +223,7 @@ impl<'a, M: Memory + ?Sized> Unwind<'a, M> {
     }
 
     /// The ORC entry that gave the state.
-    pub const fn found(&self) -> Option<&Found> {
+    pub const fn found(&self) -> Option<&FoundEntry> {
         self.found.as_ref()
     }
 

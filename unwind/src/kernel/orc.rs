@@ -5,7 +5,7 @@ use super::end::Ended;
 use super::hijack::{self, Cursors};
 use super::pt_regs::{IRET_FRAME_LEN, IRET_FRAME_OFFSET, PT_REGS_LEN, RegsPtr, is_user_cs};
 use super::stacks::{NoStack, PAGE_SIZE, StackInfo, StackType, get_stack_info};
-use super::{Found, From, Kernel, Source, State, Unwind};
+use super::{FoundEntry, Kernel, Source, StartFrom, State, Unwind};
 use crate::memory::{Memory, MemoryError};
 use crate::orc::{Entry, EntryType, OrcReg, SpIndirect};
 use crate::regs::{Reg, Regs};
@@ -37,7 +37,7 @@ const INACTIVE_RET: u64 = 48;
 
 pub(super) fn start<M: Memory + ?Sized>(
     unwind: &mut Unwind<'_, M>,
-    from: From<'_>,
+    from: StartFrom<'_>,
     first_frame: u64,
     skipped: &mut dyn FnMut(&Unwind<'_, M>),
 ) {
@@ -53,7 +53,7 @@ pub(super) fn start<M: Memory + ?Sized>(
         return;
     }
     match from {
-        From::Regs(regs) => {
+        StartFrom::Regs(regs) => {
             if is_user_cs(regs.get(Reg::Cs).unwrap_or(0)) {
                 unwind.end(Ended::StartedInUser, false);
                 return;
@@ -64,11 +64,11 @@ pub(super) fn start<M: Memory + ?Sized>(
             state.full_regs = true;
             state.signal = true;
         }
-        From::Own(regs) => {
+        StartFrom::Own(regs) => {
             (state.ip, state.sp) = (regs.rip(), regs.rsp());
             state.bp = regs.get(Reg::Rbp).unwrap_or(0);
         }
-        From::Inactive => {
+        StartFrom::Inactive => {
             let word = |offset| {
                 let address = task.thread_sp.wrapping_add(offset);
                 unwind.kernel.memory.read_u64(address)
@@ -110,7 +110,7 @@ pub(super) fn start<M: Memory + ?Sized>(
         }
     }
     unwind.state = State::Orc(state);
-    if let From::Regs(_) = from {
+    if let StartFrom::Regs(_) = from {
         skipped(unwind);
         unwind.next_frame();
         return;
@@ -161,7 +161,7 @@ pub(super) fn next_frame<M: Memory + ?Sized>(unwind: &mut Unwind<'_, M>) -> bool
         None if !version.falls_back_to_frame_pointer() => {
             return unwind.end(Ended::NoEntry { ip: lookup }, tells);
         }
-        None => &Found {
+        None => &FoundEntry {
             entry: Entry::FRAME_POINTER,
             source: Source::FramePointer,
         },

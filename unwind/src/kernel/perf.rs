@@ -1,7 +1,7 @@
 //! `perf_callchain_kernel` (Linux `arch/x86/events/core.c`): from registers, real or fake, to the
 //! addresses of a sample's kernel part.
 
-use super::{Finds, FpState, From, Kernel, Kind, RegsPtr, State, Unwind};
+use super::{Finds, FpState, Kernel, RegsPtr, StartFrom, State, Unwind, UnwinderKind};
 use crate::memory::Memory;
 use crate::reason::Reason;
 use crate::regs::Reg;
@@ -25,7 +25,7 @@ pub enum Visit<'u, M: ?Sized> {
 #[derive(Clone, Copy, Debug)]
 pub struct Begin<'r> {
     /// From where.
-    pub from: From<'r>,
+    pub from: StartFrom<'r>,
     /// The mark up to which frames are skipped.
     pub first_frame: u64,
     /// The ip that perf stores before the walk.
@@ -44,9 +44,9 @@ impl<'r> Begin<'r> {
             regs.get(reg).ok_or(Reason::RegistersMissing { reg })?;
         }
         let (from, first_frame, ip) = match start.first_frame {
-            None if kernel.task.is_current => (From::Regs(regs), regs.rsp(), Some(regs.rip())),
-            None => (From::Inactive, kernel.task.thread_sp, None),
-            Some(mark) => (From::Own(regs), mark, start.sampled_ip),
+            None if kernel.task.is_current => (StartFrom::Regs(regs), regs.rsp(), Some(regs.rip())),
+            None => (StartFrom::Inactive, kernel.task.thread_sp, None),
+            Some(mark) => (StartFrom::Own(regs), mark, start.sampled_ip),
         };
         Ok(Begin {
             from,
@@ -63,7 +63,7 @@ impl<'r> Begin<'r> {
 /// # Errors
 /// If the registers that it starts from are not known.
 pub fn callchain<M: Memory + ?Sized>(
-    kind: Kind,
+    kind: UnwinderKind,
     kernel: Kernel<'_, M>,
     start: &Start,
     frames_max: u32,
@@ -111,7 +111,7 @@ pub fn callchain<M: Memory + ?Sized>(
 /// All states of a walk, whatever addresses they have, from the very first to the one that is done;
 /// at most `max`. Also how many of them `__unwind_start` went through before the one it returned.
 pub fn states<M: Memory + ?Sized>(
-    kind: Kind,
+    kind: UnwinderKind,
     kernel: Kernel<'_, M>,
     begin: Begin<'_>,
     max: usize,

@@ -4,7 +4,7 @@
 use super::hijack::{self, Cursors};
 use super::pt_regs::{EntryRegs, offset_of};
 use super::stacks::{PAGE_SIZE, StackInfo, StackType, get_stack_info};
-use super::{Finds, From, Kernel, Kind, Unwind};
+use super::{Finds, Kernel, StartFrom, Unwind, UnwinderKind};
 use crate::memory::Memory;
 use crate::reason::Reason;
 use crate::regs::Reg;
@@ -13,9 +13,9 @@ use alloc::vec::Vec;
 /// Where a trace starts: registers, or where an inactive task left the processor, or the
 /// unwinder's own registers; and the mark that goes with them (`unwind_start` with NULL).
 fn begin<'k, M: Memory + ?Sized>(
-    kind: Kind,
+    kind: UnwinderKind,
     kernel: Kernel<'k, M>,
-    from: From<'k>,
+    from: StartFrom<'k>,
     finds: &'k mut Finds,
 ) -> Unwind<'k, M> {
     Unwind::start(
@@ -30,24 +30,24 @@ fn begin<'k, M: Memory + ?Sized>(
 
 /// `get_stack_pointer`. The current task's own is the frame address of the caller of
 /// `unwind_start`; the recording has only the unwinder's, so that nothing is skipped.
-fn stack_pointer<M: ?Sized>(kernel: Kernel<'_, M>, from: From<'_>) -> u64 {
+fn stack_pointer<M: ?Sized>(kernel: Kernel<'_, M>, from: StartFrom<'_>) -> u64 {
     match from {
-        From::Regs(regs) => regs.rsp(),
-        From::Own(regs) => regs.rsp().saturating_sub(1),
-        From::Inactive => kernel.task.thread_sp,
+        StartFrom::Regs(regs) => regs.rsp(),
+        StartFrom::Own(regs) => regs.rsp().saturating_sub(1),
+        StartFrom::Inactive => kernel.task.thread_sp,
     }
 }
 
 /// `arch_stack_walk`: the addresses, at most `max`.
 pub fn stack_walk<M: Memory + ?Sized>(
-    kind: Kind,
+    kind: UnwinderKind,
     kernel: Kernel<'_, M>,
-    from: From<'_>,
+    from: StartFrom<'_>,
     max: usize,
     finds: &mut Finds,
 ) -> Vec<u64> {
     let mut out = Vec::new();
-    if let From::Regs(regs) = from {
+    if let StartFrom::Regs(regs) = from {
         out.push(regs.rip());
     }
     let mut unwind = begin(kind, kernel, from, finds);
@@ -78,9 +78,9 @@ pub enum Unreliable {
 /// # Errors
 /// If not.
 pub fn stack_walk_reliable<M: Memory + ?Sized>(
-    kind: Kind,
+    kind: UnwinderKind,
     kernel: Kernel<'_, M>,
-    from: From<'_>,
+    from: StartFrom<'_>,
     max: usize,
     finds: &mut Finds,
 ) -> Result<Vec<u64>, Unreliable> {
@@ -91,7 +91,7 @@ pub fn stack_walk_reliable<M: Memory + ?Sized>(
             if unwind.in_user_regs() {
                 return Ok(out);
             }
-            if kind == Kind::Fp {
+            if kind == UnwinderKind::Fp {
                 return Err(Unreliable::KernelRegs);
             }
         }
@@ -134,9 +134,9 @@ pub enum Line {
 /// `show_trace_log_lvl`: every word on the stacks that is kernel text, and which of them the
 /// unwinder gave.
 pub fn show<M: Memory + ?Sized>(
-    kind: Kind,
+    kind: UnwinderKind,
     kernel: Kernel<'_, M>,
-    from: From<'_>,
+    from: StartFrom<'_>,
     finds: &mut Finds,
 ) -> Vec<Line> {
     let mut lines = Vec::new();

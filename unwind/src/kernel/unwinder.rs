@@ -2,7 +2,7 @@
 
 use super::perf::{Visit, callchain};
 use super::{
-    Code, EntryRegs, FoundRow, Kernel, Kind, RegsPtr, Source, State, Task, Unwind, Version,
+    Code, EntryRegs, FoundRow, Kernel, RegsPtr, Source, State, Task, Unwind, UnwinderKind, Version,
 };
 use crate::address::{CodeAddress, Lookup};
 use crate::cache::Cache;
@@ -19,7 +19,7 @@ use alloc::string::String;
 /// One of the kernel's unwinders, in some version.
 #[derive(Clone, Debug)]
 pub struct KernelUnwinder {
-    kind: Kind,
+    kind: UnwinderKind,
     version: Option<Version>,
     encoding: Option<Encoding>,
     name: String,
@@ -28,7 +28,11 @@ pub struct KernelUnwinder {
 impl KernelUnwinder {
     /// As `version` has it, else as the recorded kernel's version has it, if that is known, else as
     /// [`Version::DEFAULT`] has it. Tables are read as `encoding`, else as they are found to be.
-    pub fn new(kind: Kind, version: Option<Version>, encoding: Option<Encoding>) -> KernelUnwinder {
+    pub fn new(
+        kind: UnwinderKind,
+        version: Option<Version>,
+        encoding: Option<Encoding>,
+    ) -> KernelUnwinder {
         let kernel = version.map_or("kernel".into(), |v| alloc::format!("kernel-{v}"));
         KernelUnwinder {
             kind,
@@ -44,7 +48,7 @@ impl KernelUnwinder {
     }
 
     /// Which one.
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> UnwinderKind {
         self.kind
     }
 
@@ -91,7 +95,7 @@ impl Unwinder for KernelUnwinder {
         // From hardware registers only the frame pointer unwinder passes frames: those that it
         // finds below the interrupted rsp.
         let passes = mark.or_else(|| {
-            let from_regs = self.kind == Kind::Fp && task.is_current;
+            let from_regs = self.kind == UnwinderKind::Fp && task.is_current;
             from_regs.then(|| stack.start.regs.rsp())
         });
         let limit = stack.limits.frames_max;
@@ -162,7 +166,7 @@ impl Unwinder for KernelUnwinder {
             }
             Err(reason) => chain.end = reason.into(),
         }
-        chain.end.marks_roots = self.kind != Kind::Guess;
+        chain.end.marks_roots = self.kind != UnwinderKind::Guess;
         chain
     }
 }

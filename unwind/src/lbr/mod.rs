@@ -51,7 +51,7 @@ pub struct Branches<'a> {
 
 /// Which ring is read, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Options {
+pub struct LbrOptions {
     /// The ring of this depth; `None` for the first one.
     pub depth: Option<u32>,
     /// Go on behind its end with what samples before held.
@@ -66,7 +66,7 @@ pub fn walk<S: Sink>(
     start: &Start,
     space: &AddressSpace,
     branches: Branches<'_>,
-    options: Options,
+    options: LbrOptions,
     limits: &Limits,
     sink: &mut S,
 ) -> End {

@@ -44,7 +44,7 @@ fn ring(depth: u32, froms: &[u64]) -> BranchStack {
     }
 }
 
-fn walked(branches: Branches<'_>, options: Options, frames_max: u32) -> Chain {
+fn walked(branches: Branches<'_>, options: LbrOptions, frames_max: u32) -> Chain {
     let start = Start::from_regs(Regs::frame(BASE, 0x7000, 0));
     let mut chain = Chain::default();
     let limits = Limits { frames_max };
@@ -66,7 +66,7 @@ fn a_call_becomes_the_address_behind_it() {
         stacks: &[ring],
         stitched: &[],
     };
-    let chain = walked(branches, Options::default(), 100);
+    let chain = walked(branches, LbrOptions::default(), 100);
     let behind = [5, 7, 11, 14].map(|at| call(BASE + at));
     let others = [
         plain(BASE + 14),
@@ -93,7 +93,7 @@ fn a_full_ring_is_said_to_be_full() {
         stitched: &[],
     };
     let end = |depth| {
-        let options = Options {
+        let options = LbrOptions {
             depth,
             stitch: false,
         };
@@ -103,7 +103,7 @@ fn a_full_ring_is_said_to_be_full() {
     assert_eq!(end(Some(8)), Reason::LbrDepth { depth: 8 });
     assert_eq!(end(Some(0)), Reason::NotAtRoot, "nobody knows its depth");
     assert_eq!(end(Some(16)).code(), Code::NoBranchRecords);
-    let none = walked(Branches::default(), Options::default(), 100);
+    let none = walked(Branches::default(), LbrOptions::default(), 100);
     assert_eq!(none.end.reason, Reason::NoBranchRecords);
     assert_eq!(none.frames.len(), 1, "the sampled pc is known");
 }
@@ -116,7 +116,7 @@ fn what_was_stitched_follows_if_it_is_wanted() {
         stitched: &stitched,
     };
     let frames = |stitch, max| {
-        let options = Options {
+        let options = LbrOptions {
             depth: None,
             stitch,
         };

@@ -6,7 +6,7 @@ use alloc::string::ToString;
 const BYTES: [u8; 24] = [
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23,
 ];
-const COPY: Copy<'static> = Copy::new(0x1000, &BYTES);
+const COPY: MemoryCopy<'static> = MemoryCopy::new(0x1000, &BYTES);
 const FIRST: u64 = 0x0706_0504_0302_0100;
 const LAST: u64 = 0x1716_1514_1312_1110;
 
@@ -81,7 +81,7 @@ fn a_window_is_cut_at_both_ends() {
 
 #[test]
 fn the_first_region_that_holds_an_address_is_read() {
-    let other = Copy::new(0x1008, &[0xff; 24]);
+    let other = MemoryCopy::new(0x1008, &[0xff; 24]);
     let both = Regions::new(Vec::from([COPY, other]));
     assert_eq!(both.read_u64(0x1008), COPY.read_u64(0x1008));
     // The first one has half of it.
@@ -94,7 +94,7 @@ fn the_first_region_that_holds_an_address_is_read() {
 
 #[test]
 fn a_profilers_copy_begins_at_rsp_and_has_nothing_else() {
-    let other = Copy::new(0x5000, &BYTES);
+    let other = MemoryCopy::new(0x5000, &BYTES);
     let both = Regions::new(Vec::from([COPY, other]));
     /// Address and length of each part.
     type Parts = &'static [(u64, usize)];
@@ -117,7 +117,7 @@ fn a_profilers_copy_begins_at_rsp_and_has_nothing_else() {
 fn within_1_mib_of_a_region_a_larger_copy_had_helped() {
     const MIB: u64 = 1 << 20;
     let (low, high) = (0x1000_0000, 0x1000_0018);
-    let regions = Regions::new(Vec::from([Copy::new(low, &BYTES)]));
+    let regions = Regions::new(Vec::from([MemoryCopy::new(low, &BYTES)]));
     let unmapped = |address| MemoryError::Unmapped { address };
     for (address, expected) in [
         (low - 1, below(low - 1, low)),
@@ -134,8 +134,8 @@ fn within_1_mib_of_a_region_a_larger_copy_had_helped() {
     }
     // Of two regions the first one that is near names itself; a word inside one is in none other.
     let two = Regions::new(Vec::from([
-        Copy::new(low, &BYTES),
-        Copy::new(high + 0x100, &BYTES),
+        MemoryCopy::new(low, &BYTES),
+        MemoryCopy::new(high + 0x100, &BYTES),
     ]));
     let between = high + 0x80;
     assert_eq!(two.read_u64(between), Err(beyond(between, high)));

@@ -8,7 +8,7 @@
 use super::fde::{Fde, FreType};
 use super::fre::Fre;
 use super::header::{Header, Version};
-use super::row::Row;
+use super::row::SframeRow;
 use crate::derived::{Format, Loss};
 use crate::row::TableKind;
 use crate::rule::{Rule, RuleKind};
@@ -36,7 +36,7 @@ impl Format for SframeV3 {
     const ROWS_MAX: usize = u16::MAX as usize;
 
     fn transcribe(rule: &Rule) -> Result<Rule, Loss> {
-        let row = Row::from_rule(rule)?;
+        let row = SframeRow::from_rule(rule)?;
         let flex = !row.is_default();
         let fde = Fde {
             index: 0,
@@ -52,7 +52,7 @@ impl Format for SframeV3 {
         };
         let (info, words) = row.encode(flex);
         let fre = Fre::new(0, 0, info, &words).ok_or(Loss::CfaOffset)?;
-        let back = Row::decode(&HEADER, &fde, &fre).map_err(|_| Loss::CfaOffset)?;
+        let back = SframeRow::decode(&HEADER, &fde, &fre).map_err(|_| Loss::CfaOffset)?;
         Ok(back.rule(&HEADER, fde.signal))
     }
 }

@@ -3,7 +3,7 @@
 use super::fde::Fde;
 use super::header::{Malformed, Version};
 use super::read::{Table, TableRow};
-use super::row::{Location, Row, Track};
+use super::row::{Location, SframeRow, Track};
 use crate::regs::Reg;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -53,7 +53,7 @@ fn text(version: Version, fde: &Fde, row: &TableRow) -> TextRow {
         Some(_) => start,
         None => fde.start.wrapping_add(start),
     };
-    let Some(Row::Tracked { cfa, ra, fp }) = row.row else {
+    let Some(SframeRow::Tracked { cfa, ra, fp }) = row.row else {
         return TextRow {
             pc,
             cfa: String::new(),

@@ -1,6 +1,6 @@
 //! Rules as rows: the twin of `row`. Also the bytes of a row, the twin of `fre`.
 
-use super::row::{Location, Row, Track};
+use super::row::{Location, SframeRow, Track};
 use crate::derived::Loss;
 use crate::regs::Reg;
 use crate::rule::{Base, Rule, RuleKind, Value};
@@ -9,12 +9,12 @@ use arrayvec::ArrayVec;
 /// The data words of a row: three pairs of four bytes at most.
 pub type WordBytes = ArrayVec<u8, 24>;
 
-impl Row {
+impl SframeRow {
     /// The row that says what `rule` says of CFA, return address and rbp, if a flexible V3 row
     /// can. A header with the return address fixed at -8 is meant.
-    pub fn from_rule(rule: &Rule) -> Result<Row, Loss> {
+    pub fn from_rule(rule: &Rule) -> Result<SframeRow, Loss> {
         match rule.kind {
-            RuleKind::Outermost => return Ok(Row::RaUndefined),
+            RuleKind::Outermost => return Ok(SframeRow::RaUndefined),
             RuleKind::Call | RuleKind::Signal => {}
             RuleKind::PtRegs | RuleKind::Iret => return Err(Loss::SignalFrame),
         }
@@ -27,7 +27,7 @@ impl Row {
             return Err(Loss::CfaExpression);
         }
         let ra = match rule.ra {
-            Value::Undefined => return Ok(Row::RaUndefined),
+            Value::Undefined => return Ok(SframeRow::RaUndefined),
             Value::Expression(_) => return Err(Loss::RaExpression),
             value if value == Value::at_cfa(-8) => Track::Absent,
             value => Track::At(location(value).ok_or(Loss::RaRegister)?),
@@ -41,12 +41,12 @@ impl Row {
             Value::Expression(_) => return Err(Loss::RbpExpression),
             value => Track::At(location(value).ok_or(Loss::RbpRule)?),
         };
-        Ok(Row::Tracked { cfa, ra, fp })
+        Ok(SframeRow::Tracked { cfa, ra, fp })
     }
 
     /// Can it stand in a default FDE? Else only in a flexible one.
     pub fn is_default(&self) -> bool {
-        let Row::Tracked { cfa, ra, fp } = self else {
+        let SframeRow::Tracked { cfa, ra, fp } = self else {
             return true;
         };
         let plain = !cfa.deref && matches!(cfa.reg, Some(Reg::Rsp | Reg::Rbp));
@@ -60,7 +60,7 @@ impl Row {
     /// The info byte and the data words, in the smallest size that holds them all; for a
     /// flexible FDE or, if [`Row::is_default`], a default one.
     pub fn encode(&self, flex: bool) -> (u8, WordBytes) {
-        let Row::Tracked { cfa, ra, fp } = self else {
+        let SframeRow::Tracked { cfa, ra, fp } = self else {
             return (0, WordBytes::new());
         };
         let mut words: ArrayVec<i64, 6> = ArrayVec::new();

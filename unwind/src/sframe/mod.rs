@@ -29,5 +29,5 @@ pub use header::{
 };
 pub use profile::Profile;
 pub use read::{Order, Table, TableRow};
-pub use row::{Location, Row, Track};
+pub use row::{Location, SframeRow, Track};
 pub use unwinder::{Sframe, compile_unit};

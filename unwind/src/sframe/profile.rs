@@ -6,7 +6,7 @@
 use super::fde::Fde;
 use super::header::{FLAG_FDE_SORTED, FLAG_FUNC_START_PCREL, Malformed, Version};
 use super::read::Table;
-use super::row::{Row, Track};
+use super::row::{SframeRow, Track};
 use crate::address::Lookup;
 use crate::reason::Reason;
 use crate::regs::Reg;
@@ -168,7 +168,7 @@ impl Profile {
                     return refuse("row starts do not increase");
                 }
                 last = Some(fre.start);
-                let row = Row::decode(table.header(), fde, &fre)?;
+                let row = SframeRow::decode(table.header(), fde, &fre)?;
                 // A padding word at the end pads nothing.
                 if fde.flex && ends_in_padding(row) {
                     return refuse("a flexible row ends in a padding word");
@@ -257,10 +257,10 @@ fn check_kernel_fde(fde: &Fde, text: &[Range<u64>]) -> Result<(), Malformed> {
     Ok(())
 }
 
-const fn ends_in_padding(row: Row) -> bool {
+const fn ends_in_padding(row: SframeRow) -> bool {
     match row {
-        Row::RaUndefined => false,
-        Row::Tracked { ra, fp, .. } => {
+        SframeRow::RaUndefined => false,
+        SframeRow::Tracked { ra, fp, .. } => {
             matches!(fp, Track::Padded) || matches!((ra, fp), (Track::Padded, Track::Absent))
         }
     }

@@ -5,7 +5,7 @@
 use super::fde::{self, Fde};
 use super::fre::Fres;
 use super::header::{FLAG_FDE_SORTED, Header, Malformed, Version};
-use super::row::Row;
+use super::row::SframeRow;
 use crate::rule::Rule;
 use alloc::vec::Vec;
 
@@ -25,7 +25,7 @@ pub struct TableRow {
     /// From the start of the function, or of the repeated block, bytes.
     pub start: u32,
     /// The row; `None` for the one of an FDE without rows, which is an outermost frame's.
-    pub row: Option<Row>,
+    pub row: Option<SframeRow>,
     /// What it means.
     pub rule: Rule,
 }
@@ -137,7 +137,7 @@ impl<'a> Table<'a> {
         let mut failed = false;
         let rows = self.fres(&fde).map(move |fre| {
             let fre = fre?;
-            let row = Row::decode(&header, &fde, &fre)?;
+            let row = SframeRow::decode(&header, &fde, &fre)?;
             Ok(TableRow {
                 offset: fre.offset,
                 start: fre.start,

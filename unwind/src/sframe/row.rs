@@ -34,7 +34,7 @@ pub enum Track {
 
 /// A decoded row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Row {
+pub enum SframeRow {
     /// No data words: the return address is undefined, this is the outermost frame.
     RaUndefined,
     /// CFA, return address, rbp.
@@ -76,15 +76,15 @@ impl Location {
     }
 }
 
-impl Row {
+impl SframeRow {
     /// Decodes a stored row of `fde`.
-    pub fn decode(header: &Header, fde: &Fde, fre: &Fre<'_>) -> Result<Row, Malformed> {
+    pub fn decode(header: &Header, fde: &Fde, fre: &Fre<'_>) -> Result<SframeRow, Malformed> {
         if fre.count() == 0 {
             // V1 knows no row without words; in V2 it came with the second errata.
             if header.version == Version::V1 {
                 return Err(Malformed::new(fre.offset, "a V1 row without a CFA offset"));
             }
-            return Ok(Row::RaUndefined);
+            return Ok(SframeRow::RaUndefined);
         }
         let mut words = Words { fre, next: 0 };
         let row = if fde.flex {
@@ -105,7 +105,7 @@ impl Row {
     /// As the rule that every unwinder applies. rbp without a word is unchanged; of the other
     /// callee-saved registers the format cannot speak.
     pub fn rule(&self, header: &Header, signal: bool) -> Rule {
-        let Row::Tracked { cfa, ra, fp } = *self else {
+        let SframeRow::Tracked { cfa, ra, fp } = *self else {
             return Rule::OUTERMOST;
         };
         let fixed = |offset: i8, without| match offset {
@@ -142,7 +142,7 @@ impl Words<'_> {
     }
 
     /// CFA; then what the header does not fix, the return address before rbp.
-    fn default(&mut self, header: &Header) -> Result<Row, &'static str> {
+    fn default(&mut self, header: &Header) -> Result<SframeRow, &'static str> {
         let base = if self.fre.base_is_sp() {
             Reg::Rsp
         } else {
@@ -161,11 +161,11 @@ impl Words<'_> {
         };
         let ra = track(header.cfa_fixed_ra_offset);
         let fp = track(header.cfa_fixed_fp_offset);
-        Ok(Row::Tracked { cfa, ra, fp })
+        Ok(SframeRow::Tracked { cfa, ra, fp })
     }
 
     /// Pairs of a control word and an offset; a control word 0 is padding and has no offset.
-    fn flex(&mut self) -> Result<Row, &'static str> {
+    fn flex(&mut self) -> Result<SframeRow, &'static str> {
         let Track::At(cfa) = self.track()? else {
             return Err("a flexible row without a CFA rule");
         };
@@ -174,7 +174,7 @@ impl Words<'_> {
         }
         let ra = self.track()?;
         let fp = self.track()?;
-        Ok(Row::Tracked { cfa, ra, fp })
+        Ok(SframeRow::Tracked { cfa, ra, fp })
     }
 
     fn track(&mut self) -> Result<Track, &'static str> {

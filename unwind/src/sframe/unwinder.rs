@@ -5,7 +5,7 @@ use super::fde::Fde;
 use super::header::{Header, Malformed, Version};
 use super::profile::Profile;
 use super::read::{Order, Table};
-use super::row::Row;
+use super::row::SframeRow;
 use crate::address::Lookup;
 use crate::cache::{Cache, NewRow, RowId, UnitId, UnitKey};
 use crate::derived::{self, NO_ROW, Tables};
@@ -168,7 +168,7 @@ fn find_row(
 }
 
 /// A row as it is met: its first address, its offset in the section, what it says.
-type Met = (u64, u64, Row);
+type Met = (u64, u64, SframeRow);
 
 /// Goes through the rows of `fde` in `block` up to the first one behind `svma`, whose start is the
 /// first result. The second one says from which address on the rows are malformed: from a row's
@@ -200,7 +200,7 @@ fn scan(
         if start > svma {
             return (Some(start), None);
         }
-        match Row::decode(table.header(), fde, &fre) {
+        match SframeRow::decode(table.header(), fde, &fre) {
             Ok(row) => each((start, fre.offset, row)),
             Err(error) => return (None, Some((start, error.into()))),
         }

@@ -5,7 +5,7 @@ use crate::cache::{NewRow, RowId, UnitKey};
 use crate::dwarf::Dwarf;
 use crate::fp::FramePointer;
 use crate::image::AddressSpace;
-use crate::memory::Copy;
+use crate::memory::MemoryCopy;
 use crate::regs::{Reg, RegMask, Regs};
 use crate::row::TableKind;
 use crate::rule::{Rule, Value};
@@ -58,7 +58,7 @@ fn step_from(finder: &dyn Finder, rbp: u64, topmost: bool, words: &[u64]) -> Ste
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     let place = Place {
         space: &space,
-        memory: &Copy::new(STACK, &bytes),
+        memory: &MemoryCopy::new(STACK, &bytes),
     };
     let frame = Frame {
         topmost,

@@ -4,8 +4,8 @@ use super::*;
 use crate::address::Lookup;
 use crate::cache::RowId;
 use crate::image::Mapping;
-use crate::lbr::{Branch, BranchStack, Branches, Options};
-use crate::memory::Copy;
+use crate::lbr::{Branch, BranchStack, Branches, LbrOptions};
+use crate::memory::MemoryCopy;
 use crate::reason::Reason;
 use crate::regs::{Reg, Regs};
 use crate::rule::Rule;
@@ -17,7 +17,7 @@ const STACK: u64 = 0x7fff_0000;
 /// The walk of an unwinder over nothing but zeros.
 fn walked(unwinder: &dyn Unwinder, branches: Branches<'_>) -> (Chain, Vec<u64>, End) {
     let start = Start::from_regs(Regs::frame(0x1234, STACK, 0));
-    let (space, memory) = (AddressSpace::new(), Copy::new(STACK, &[0; 64]));
+    let (space, memory) = (AddressSpace::new(), MemoryCopy::new(STACK, &[0; 64]));
     let stack = Stack {
         start: &start,
         space: &space,
@@ -67,7 +67,7 @@ fn branch_records_need_no_stack() {
         (Some(8), false, "lbr:8"),
         (Some(8), true, "lbr:8-stitch"),
     ] {
-        let unwinder = Lbr::new(Options { depth, stitch });
+        let unwinder = Lbr::new(LbrOptions { depth, stitch });
         assert_eq!(unwinder.name(), name);
         assert!(!unwinder.needs_stack());
         assert_eq!(unwinder.wants_stitching(), stitch);

@@ -6,7 +6,7 @@ use super::*;
 use crate::cache::{NewRow, UnitKey};
 use crate::chain::{Addresses, Chain, Found};
 use crate::image::{Image, ImageParts, Mapping};
-use crate::memory::{Copy, MemoryError};
+use crate::memory::{MemoryCopy, MemoryError};
 use crate::regs::Regs;
 use crate::row::TableKind;
 use alloc::boxed::Box;
@@ -138,7 +138,7 @@ fn chain_in(
     cache: &mut Cache,
 ) -> Chain {
     let bytes = bytes(words);
-    let memory = Copy::new(STACK, &bytes);
+    let memory = MemoryCopy::new(STACK, &bytes);
     let place = Place {
         space,
         memory: &memory,
@@ -343,7 +343,7 @@ fn a_zero_frame_pointer_is_a_root_wherever_the_stack_lies() {
     let bytes = bytes(&[0, pc(0x1200), 0, 0]);
     let place = Place {
         space: &space,
-        memory: &Copy::new(0, &bytes),
+        memory: &MemoryCopy::new(0, &bytes),
     };
     let mut finder = Rows::all(Rule::FRAME_POINTER);
     finder.carries = RegMask::FRAME;
@@ -362,7 +362,7 @@ fn the_frame_limit() {
     let (space, bytes) = (space(), bytes(&words));
     let place = Place {
         space: &space,
-        memory: &Copy::new(STACK, &bytes),
+        memory: &MemoryCopy::new(STACK, &bytes),
     };
     let limits = Limits { frames_max: 10 };
     let mut out = Addresses::default();
@@ -414,7 +414,7 @@ fn frames_up_to_the_mark_are_skipped() {
     let (space, bytes, mut cache) = (space(), bytes(&words), Cache::new());
     let place = Place {
         space: &space,
-        memory: &Copy::new(STACK, &bytes),
+        memory: &MemoryCopy::new(STACK, &bytes),
     };
     for _ in 0..2 {
         let mut out = Addresses::default();

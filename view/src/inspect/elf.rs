@@ -24,7 +24,7 @@ const LISTED_MAX: usize = 20;
 pub(super) fn open(path: &Path) -> Result<Elf, InspectError> {
     let owner = map(path)?;
     let name = path.to_string_lossy();
-    elf::read(&name, owner, &elf::Options::default()).map_err(|source| InspectError::Elf {
+    elf::read(&name, owner, &elf::ReadOptions::default()).map_err(|source| InspectError::Elf {
         path: path.into(),
         source,
     })

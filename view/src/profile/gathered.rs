@@ -13,7 +13,7 @@ const THREAD: u32 = 1 << 31;
 
 /// What is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum GatherKind {
     /// How often each stack of names was met, under the thread's name.
     Names,
     /// How often each stack of addresses was met, for each thread.
@@ -67,19 +67,19 @@ pub struct Sample {
 
 /// What a node of the tree is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum NodePlace {
     /// A thread, by number.
     Thread(u32),
     /// A frame, by number.
     Frame(u32),
 }
 
-impl Place {
+impl NodePlace {
     /// The place that a node of the tree stands for.
-    pub fn of(word: u32) -> Place {
+    pub fn of(word: u32) -> NodePlace {
         match word & THREAD {
-            0 => Place::Frame(word),
-            _ => Place::Thread(word & !THREAD),
+            0 => NodePlace::Frame(word),
+            _ => NodePlace::Thread(word & !THREAD),
         }
     }
 }
@@ -88,7 +88,7 @@ impl Place {
 #[derive(Debug)]
 pub struct Profile {
     /// What is kept of each sample.
-    pub kind: Kind,
+    pub kind: GatherKind,
     /// Its frames.
     pub table: Table,
     /// Threads, and below them frames; see [`Place`].
@@ -108,10 +108,10 @@ pub struct Profile {
 
 impl Profile {
     /// An empty profile; `series` are the names of what its numbers count.
-    pub fn new(kind: Kind, series: Vec<String>) -> Profile {
+    pub fn new(kind: GatherKind, series: Vec<String>) -> Profile {
         let detail = match kind {
-            Kind::Names => Detail::Name,
-            Kind::Addresses | Kind::Times => Detail::Address,
+            GatherKind::Names => Detail::Name,
+            GatherKind::Addresses | GatherKind::Times => Detail::Address,
         };
         Profile {
             kind,
@@ -134,8 +134,8 @@ impl Profile {
     /// The number of a thread, and the node under which its stacks are.
     pub fn thread(&mut self, pid: u32, tid: u32, series: u32, name: &Arc<str>) -> (u32, u32) {
         let (pid, tid) = match self.kind {
-            Kind::Names => (0, 0),
-            Kind::Addresses | Kind::Times => (pid, tid),
+            GatherKind::Names => (0, 0),
+            GatherKind::Addresses | GatherKind::Times => (pid, tid),
         };
         let last_part = self.parts.last().map_or(0, |part| part.0);
         let number = self.add_thread(Thread {
@@ -150,8 +150,8 @@ impl Profile {
 
     fn add_thread(&mut self, thread: Thread) -> u32 {
         let name = match self.kind {
-            Kind::Names | Kind::Addresses => thread.name.clone(),
-            Kind::Times => "".into(),
+            GatherKind::Names | GatherKind::Addresses => thread.name.clone(),
+            GatherKind::Times => "".into(),
         };
         let key = Key {
             pid: thread.pid,
@@ -173,8 +173,8 @@ impl Profile {
     #[inline]
     pub fn add(&mut self, thread: u32, node: u32, time: u64, events: u64) {
         match self.kind {
-            Kind::Times => self.samples.push(Sample { time, node, thread }),
-            Kind::Names | Kind::Addresses => {
+            GatherKind::Times => self.samples.push(Sample { time, node, thread }),
+            GatherKind::Names | GatherKind::Addresses => {
                 let samples = 1;
                 self.count(node, Count { samples, events });
             }
@@ -236,9 +236,9 @@ impl Profile {
         };
         let frames = ranks(self.table.ordered());
         let threads = ranks(self.ordered_threads());
-        self.tree.ordered(|word| match Place::of(word) {
-            Place::Thread(thread) => threads[thread as usize],
-            Place::Frame(frame) => frames[frame as usize],
+        self.tree.ordered(|word| match NodePlace::of(word) {
+            NodePlace::Thread(thread) => threads[thread as usize],
+            NodePlace::Frame(frame) => frames[frame as usize],
         })
     }
 
@@ -248,9 +248,9 @@ impl Profile {
         let up = move |&at: &u32| nodes.get(at as usize).map(|node| node.parent);
         std::iter::successors(Some(node), up)
             .map_while(|at| nodes.get(at as usize))
-            .map_while(|node| match Place::of(node.frame) {
-                Place::Frame(frame) => Some(frame),
-                Place::Thread(_) => None,
+            .map_while(|node| match NodePlace::of(node.frame) {
+                NodePlace::Frame(frame) => Some(frame),
+                NodePlace::Thread(_) => None,
             })
     }
 
@@ -306,10 +306,12 @@ impl Profile {
             .iter()
             .map(|thread| self.add_thread(thread.clone()))
             .collect();
-        let nodes = self.tree.merge(&other.tree, |word| match Place::of(word) {
-            Place::Frame(frame) => frames[frame as usize],
-            Place::Thread(thread) => THREAD | threads[thread as usize],
-        });
+        let nodes = self
+            .tree
+            .merge(&other.tree, |word| match NodePlace::of(word) {
+                NodePlace::Frame(frame) => frames[frame as usize],
+                NodePlace::Thread(thread) => THREAD | threads[thread as usize],
+            });
         (nodes, threads)
     }
 }

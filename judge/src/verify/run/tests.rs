@@ -233,7 +233,7 @@ fn ends_are_told_in_words() {
 
 #[test]
 fn a_program_alone_has_its_path_as_only_argument() {
-    let alone = Program::alone(Path::new("/bin/program"));
+    let alone = RunningProgram::alone(Path::new("/bin/program"));
     assert_eq!(alone.path, b"/bin/program");
     assert_eq!(alone.options.args, [b"/bin/program"]);
     assert!(alone.options.env.is_empty());
@@ -279,7 +279,7 @@ fn run_alone(code: &[u8], request: &Request<'_>) -> (Result<Run, VerifyError>, V
     std::fs::write(&path, program(code)).expect("written");
     let mode = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(&path, mode).expect("changed");
-    let mut program = Program::alone(Path::new("/program"));
+    let mut program = RunningProgram::alone(Path::new("/program"));
     program.options.root = root.path().into();
     let mut told = Vec::new();
     let mut progress = |instructions| {
@@ -352,7 +352,7 @@ fn what_cannot_be_read_or_started_is_told() {
     tables.tables_from = Some(root.path().join("tables"));
     let (ran, _) = run_alone(&EXIT, &tables);
     assert!(matches!(ran, Err(VerifyError::Tables { .. })));
-    let mut program = Program::alone(Path::new("/program"));
+    let mut program = RunningProgram::alone(Path::new("/program"));
     program.options.root = root.path().into();
     let ran = run(program, &request(&engines, 100, None), &mut |_| {});
     assert!(matches!(ran, Err(VerifyError::Start(_))));

@@ -8,7 +8,7 @@ use unwind_sim_unwind::chain::{Chain, Found, Frame};
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::fp::FramePointer;
 use unwind_sim_unwind::image::{AddressSpace, Image, ImageParts, Mapping};
-use unwind_sim_unwind::memory::{Copy, Regions};
+use unwind_sim_unwind::memory::{MemoryCopy, Regions};
 use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::regs::{RegMask, Regs};
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
@@ -52,7 +52,7 @@ fn a_walks_own_ends_are_no_rows() {
 #[test]
 fn a_window_shows_its_part_of_the_memory_to_the_last_byte() {
     let bytes: Vec<u8> = (0..64).collect();
-    let memory = Regions::new(vec![Copy::new(0x1000, &bytes)]);
+    let memory = Regions::new(vec![MemoryCopy::new(0x1000, &bytes)]);
     let window = Window {
         memory: &memory,
         range: 0x1008..0x1020,
@@ -124,7 +124,7 @@ fn taken(
         false => [0, 0],
     };
     let bytes = words.map(u64::to_le_bytes).concat();
-    let memory = Regions::new(vec![Copy::new(STACK, &bytes)]);
+    let memory = Regions::new(vec![MemoryCopy::new(STACK, &bytes)]);
     let image = Image::new(ImageParts {
         text: std::iter::once(FUNCTION..FUNCTION + 0x100).collect(),
         ..ImageParts::default()

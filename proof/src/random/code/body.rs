@@ -4,7 +4,7 @@ use super::frame::Current;
 use super::{Lowering, Word};
 use crate::random::asm::{Condition, Label};
 use crate::random::program::{How, Raise, Room, Statement};
-use crate::random::row::{RAX, RCX, RDI, RSI, RSP, Row};
+use crate::random::row::{FrameLayout, RAX, RCX, RDI, RSI, RSP};
 
 const SYS_GETPID: u32 = 39;
 const SYS_KILL: u32 = 62;
@@ -131,7 +131,7 @@ impl Lowering<'_> {
         let next = self.asm.label();
         self.asm.call(next);
         let (row, depth) = (self.asm.row, self.asm.depth);
-        self.asm.row = Row::ENTRY;
+        self.asm.row = FrameLayout::ENTRY;
         self.asm.bind(next);
         self.asm.pop(RAX);
         self.asm.row = row;

@@ -2,7 +2,7 @@
 
 use super::{Lowering, OWN_STACK, OWN_STACK_SIZE, Word, nonce};
 use crate::random::asm::{Condition, Label};
-use crate::random::row::{RAX, RDI, RDX, RSI, RSP, Row, SAVED, Slot};
+use crate::random::row::{FrameLayout, RAX, RDI, RDX, RSI, RSP, SAVED, Slot};
 
 const SYS_RT_SIGACTION: u32 = 13;
 const SYS_RT_SIGRETURN: u32 = 15;
@@ -113,7 +113,7 @@ impl Lowering<'_> {
         let before = self.asm.label();
         self.begin("restorer", before);
         self.asm.chunk().signal = true;
-        self.asm.row = Row::RESTORER;
+        self.asm.row = FrameLayout::RESTORER;
         self.asm.nop();
         self.asm.bind(self.restorer);
         self.asm.mov_imm32(RAX, SYS_RT_SIGRETURN);

@@ -6,8 +6,8 @@
 
 use unwind_sim_unwind::image::{AddressSpace, Mapping};
 use unwind_sim_unwind::kernel::{
-    Code, Finds, From, Generated, Kernel, Kind, PAGE_SIZE, RegsPtr, Rethook, State, Task, Unwind,
-    Version,
+    Code, Finds, Generated, Kernel, PAGE_SIZE, RegsPtr, Rethook, StartFrom, State, Task, Unwind,
+    UnwinderKind, Version,
 };
 use unwind_sim_unwind::memory::{Memory, Regions};
 use unwind_sim_unwind::regs::Regs;
@@ -58,9 +58,9 @@ pub(super) fn trampoline(
         let mut finds = Finds::default();
         // The mark is below: no frame is skipped.
         let mut unwind = Unwind::start(
-            Kind::Orc,
+            UnwinderKind::Orc,
             kernel,
-            From::Own(&regs),
+            StartFrom::Own(&regs),
             state.sp.saturating_sub(8),
             &mut finds,
             &mut |_| {},

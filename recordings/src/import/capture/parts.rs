@@ -233,7 +233,7 @@ pub(super) fn kaslr(root: &Object<'_>, image: &KernelImage) -> Result<u64, Impor
 mod tests {
     use super::*;
     use serde_json::json;
-    use unwind_sim_unwind::kernel::Kind;
+    use unwind_sim_unwind::kernel::UnwinderKind;
 
     fn memory(address: u64, words: &[u64]) -> Vec<Region<'static>> {
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
@@ -280,11 +280,14 @@ mod tests {
             [regs.rip(), regs.rsp(), regs.get_or_zero(Reg::Rbp)]
         };
         let mut untouched = stack();
-        assert_eq!(regs(&state(Kind::Orc), &mut untouched), [1, 2, 3]);
+        assert_eq!(regs(&state(UnwinderKind::Orc), &mut untouched), [1, 2, 3]);
         assert_eq!(regs(&[], &mut untouched), [0x50, 0x1010, 0x2000]);
         assert_eq!(word_at(&untouched, 0x1000), Some(0xbad));
         let mut pushed = stack();
-        assert_eq!(regs(&state(Kind::Fp), &mut pushed), [0x50, 0x1000, 0x1000]);
+        assert_eq!(
+            regs(&state(UnwinderKind::Fp), &mut pushed),
+            [0x50, 0x1000, 0x1000]
+        );
         assert_eq!(word_at(&pushed, 0x1000), Some(0x2000), "rbp was pushed");
         assert_eq!(regs(&[], &mut Vec::new()), [0x40, 0x1008, 0x2000]);
     }

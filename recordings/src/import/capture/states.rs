@@ -2,14 +2,18 @@
 
 use super::json::{Object, Problem};
 use unwind_sim_unwind::kernel::{
-    Cursors, FpState, GuessState, Kind, OrcState, RegsPtr, StackInfo, StackType, State,
+    Cursors, FpState, GuessState, OrcState, RegsPtr, StackInfo, StackType, State, UnwinderKind,
 };
 
 /// What stands for the address of the registers that the walk was started with.
 const START: &str = "START";
 
 /// The states of a list, of the unwinder `told`, else of the one whose members they have.
-pub(super) fn all(from: &Object<'_>, key: &str, told: Option<Kind>) -> Result<Vec<State>, Problem> {
+pub(super) fn all(
+    from: &Object<'_>,
+    key: &str,
+    told: Option<UnwinderKind>,
+) -> Result<Vec<State>, Problem> {
     let states = from.objects(key)?;
     states.iter().map(|s| state(s, told)).collect()
 }
@@ -26,11 +30,11 @@ fn has_any(states: &[Object<'_>], members: &[&str]) -> bool {
 /// Whose states those of a capture are, if the kernel's image has no ORC table: the frame pointer's
 /// where one has a member of its own, whatever others it has, as a debugger's script may read the
 /// members of all unwinders. `None` to tell it for each state; brief ones are the frame pointer's.
-pub(super) fn without_orc(root: &Object<'_>) -> Result<Option<Kind>, Problem> {
+pub(super) fn without_orc(root: &Object<'_>) -> Result<Option<UnwinderKind>, Problem> {
     for (list, key) in [("points", "kernel"), ("samples", "states")] {
         for entry in root.objects(list)? {
             if has_any(&entry.objects(key)?, &OF_FP) {
-                return Ok(Some(Kind::Fp));
+                return Ok(Some(UnwinderKind::Fp));
             }
         }
     }
@@ -38,7 +42,7 @@ pub(super) fn without_orc(root: &Object<'_>) -> Result<Option<Kind>, Problem> {
     Ok(steps
         .iter()
         .any(|step| step.has("kernel"))
-        .then_some(Kind::Fp))
+        .then_some(UnwinderKind::Fp))
 }
 
 /// The brief form: lists of ip, sp, bp, type, error, signal, full_regs. Of other unwinders than ORC
@@ -46,7 +50,7 @@ pub(super) fn without_orc(root: &Object<'_>) -> Result<Option<Kind>, Problem> {
 pub(super) fn brief(
     from: &Object<'_>,
     key: &str,
-    told: Option<Kind>,
+    told: Option<UnwinderKind>,
 ) -> Result<Vec<State>, Problem> {
     let rows = from.rows(key)?.into_iter();
     rows.map(|row| {
@@ -65,8 +69,8 @@ pub(super) fn brief(
         };
         let error = error != 0;
         match told {
-            None | Some(Kind::Orc) => {}
-            Some(Kind::Fp) => {
+            None | Some(UnwinderKind::Orc) => {}
+            Some(UnwinderKind::Fp) => {
                 return Ok(State::Fp(FpState {
                     stack,
                     error,
@@ -75,7 +79,7 @@ pub(super) fn brief(
                     ..FpState::default()
                 }));
             }
-            Some(Kind::Guess) => {
+            Some(UnwinderKind::Guess) => {
                 return Ok(State::Guess(GuessState {
                     stack,
                     sp,
@@ -97,7 +101,7 @@ pub(super) fn brief(
     .collect()
 }
 
-fn state(from: &Object<'_>, told: Option<Kind>) -> Result<State, Problem> {
+fn state(from: &Object<'_>, told: Option<UnwinderKind>) -> Result<State, Problem> {
     let word = |key: &str| Ok(from.number(key)?.unwrap_or(0));
     let flag = |key: &str| Ok::<_, Problem>(word(key)? != 0);
     let kind = StackType::from_number(from.needed("type")?);
@@ -125,12 +129,12 @@ fn state(from: &Object<'_>, told: Option<Kind>) -> Result<State, Problem> {
     };
     let own = |members: &[&str]| members.iter().any(|m| from.has(m));
     let kind = told.unwrap_or_else(|| match () {
-        () if own(&OF_ORC) => Kind::Orc,
-        () if own(&OF_FP) || from.has("bp") => Kind::Fp,
-        () => Kind::Guess,
+        () if own(&OF_ORC) => UnwinderKind::Orc,
+        () if own(&OF_FP) || from.has("bp") => UnwinderKind::Fp,
+        () => UnwinderKind::Guess,
     });
     Ok(match kind {
-        Kind::Orc => State::Orc(OrcState {
+        UnwinderKind::Orc => State::Orc(OrcState {
             stack,
             stack_mask,
             cursors,
@@ -143,7 +147,7 @@ fn state(from: &Object<'_>, told: Option<Kind>) -> Result<State, Problem> {
             regs: regs("regs")?,
             prev_regs: regs("prev_regs")?,
         }),
-        Kind::Fp => State::Fp(FpState {
+        UnwinderKind::Fp => State::Fp(FpState {
             stack,
             stack_mask,
             cursors,
@@ -155,7 +159,7 @@ fn state(from: &Object<'_>, told: Option<Kind>) -> Result<State, Problem> {
             next_bp: word("next_bp")?,
             regs: regs("regs")?,
         }),
-        Kind::Guess => State::Guess(GuessState {
+        UnwinderKind::Guess => State::Guess(GuessState {
             stack,
             stack_mask,
             sp: word("sp")?,

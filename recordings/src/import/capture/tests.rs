@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use unwind_sim_unwind::kernel::{Kind, RegsPtr, State};
+use unwind_sim_unwind::kernel::{RegsPtr, State, UnwinderKind};
 use unwind_sim_unwind::truth::{TrueKind, Truth};
 
 /// A kernel of version 6.1.0 with ORC tables.
@@ -109,13 +109,13 @@ fn states_of_other_kernels_are_not_orcs() {
         "bp": 9, "ip": TEXT, "sp": 3}),
     );
     let kind = |options: &ImportOptions, capture: &Value| states(capture, options)[0].kind();
-    assert_eq!(kind(&map, &every), Kind::Fp);
-    assert_eq!(kind(&options(), &every), Kind::Orc);
+    assert_eq!(kind(&map, &every), UnwinderKind::Fp);
+    assert_eq!(kind(&options(), &every), UnwinderKind::Orc);
     let guess = point(json!({"type": 1, "sp": 3}));
-    assert_eq!(kind(&map, &guess), Kind::Guess);
+    assert_eq!(kind(&map, &guess), UnwinderKind::Guess);
     let mut told = every.clone();
     told["unwinder"] = json!("guess");
-    assert_eq!(kind(&map, &told), Kind::Guess);
+    assert_eq!(kind(&map, &told), UnwinderKind::Guess);
     told["unwinder"] = json!("dwarf");
     let error = import(&told, &map).expect_err("no kernel's unwinder");
     assert!(
@@ -290,7 +290,7 @@ fn a_system_map_alone_is_enough_without_orc() {
     let kernel = samples[0].kernel.as_ref().expect("a kernel's");
     assert_eq!(
         (kernel.release.as_str(), kernel.states[0].kind()),
-        ("6.1.0", Kind::Fp)
+        ("6.1.0", UnwinderKind::Fp)
     );
     let bad = folder.path().join("other.map");
     std::fs::write(&bad, "0000000000401000 T main\n").expect("a file");

@@ -291,7 +291,7 @@ impl<'m> Importer<'_, 'm, '_, '_> {
 /// The build id of a file whose first bytes are mapped at `start`; empty if they were not dumped.
 fn build_id(memory: &Memory<'_>, start: u64) -> Vec<u8> {
     const SPAN: u64 = 64 << 10;
-    const BUILD_ID_ONLY: elf::Options = elf::Options {
+    const BUILD_ID_ONLY: elf::ReadOptions = elf::ReadOptions {
         symbols: false,
         plt: false,
     };

@@ -29,7 +29,7 @@ use dump::{Cpu, Dump};
 use layout::Layout;
 pub use modules::LoadedCode;
 pub use pages::KernelMemory;
-use place::Place;
+use place::DumpedKernel;
 use stacks::PerCpu;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::{ControlFlow, Range};
@@ -163,7 +163,7 @@ fn import_dump(
         Some(cut) if problem == Problem::NoPageTable => cut.clone(),
         _ => problem.into(),
     });
-    let Place { memory, bias } = place?;
+    let DumpedKernel { memory, bias } = place?;
     let version = Version::from_name(&release);
     let reader = tasks::Reader::new(&memory, &layout, version.unwrap_or(Version::DEFAULT))?;
     let mut problems = Vec::new();

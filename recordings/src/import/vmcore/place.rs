@@ -18,7 +18,7 @@ const BANNER: &str = "Linux version ";
 const BANNER_LEN_MAX: usize = 256;
 
 /// Where a kernel was.
-pub(super) struct Place<'d, 'm> {
+pub(super) struct DumpedKernel<'d, 'm> {
     pub(super) memory: Virtual<'d, 'm>,
     /// The difference between addresses in the dump and those of the image.
     pub(super) bias: u64,
@@ -30,7 +30,7 @@ pub(super) fn find<'d, 'm>(
     symbols: &Symbols,
     release: Option<&str>,
     told: Option<u64>,
-) -> Result<Place<'d, 'm>, Problem> {
+) -> Result<DumpedKernel<'d, 'm>, Problem> {
     let banner = symbols.needed("linux_banner")?;
     let mut other = None;
     let told = told.or_else(|| dump.info_hex("KERNELOFFSET"));
@@ -55,7 +55,7 @@ pub(super) fn find<'d, 'm>(
             Some(bias) => Some(bias).filter(is_it),
             None => offsets.into_iter().find(is_it),
         };
-        bias.map(|bias| Place { memory, bias })
+        bias.map(|bias| DumpedKernel { memory, bias })
     };
     if let Some(place) = candidates(dump, symbols).find_map(&mut attempt) {
         return Ok(place);

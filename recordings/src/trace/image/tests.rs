@@ -1,7 +1,7 @@
 //! Images: once each, in place, in pieces, with additions.
 
 use crate::model::ImageIndex;
-use crate::trace::{BlockType, Meta, Options, Trace, TraceWriter, WriteError};
+use crate::trace::{BlockType, Meta, OutputOptions, Trace, TraceWriter, WriteError};
 use std::ops::Range;
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind, Symbol};
 
@@ -31,9 +31,9 @@ fn parts(name: &str) -> ImageParts {
 }
 
 fn writer(images_in_place: bool) -> TraceWriter<Vec<u8>> {
-    let options = Options {
+    let options = OutputOptions {
         images_in_place,
-        ..Options::default()
+        ..OutputOptions::default()
     };
     TraceWriter::with_options(Vec::new(), &Meta::default(), options).unwrap()
 }

@@ -1,13 +1,13 @@
 //! Indexes of more than one block, and indexes that lie about where they are.
 
 use super::*;
-use crate::trace::output::{Options, Output};
+use crate::trace::output::{Output, OutputOptions};
 use crate::trace::tests::forged::Forged;
 use std::sync::Arc;
 
 /// The places of the index blocks in the list of a file with so many other blocks.
 fn indexes_among(blocks: usize) -> Vec<usize> {
-    let options = Options {
+    let options = OutputOptions {
         level: None,
         images_in_place: true,
     };

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::trace::tests::support::*;
-use crate::trace::{Options, TraceWriter};
+use crate::trace::{OutputOptions, TraceWriter};
 use std::error::Error;
 use zerocopy::IntoBytes;
 
@@ -32,7 +32,7 @@ fn a_short_file_is_a_trace_if_its_first_bytes_are_a_traces() {
 #[test]
 fn a_trace_is_shown_without_its_bytes() {
     let (images, items) = everything();
-    let trace = open(&write(&items, &images, Options::default())).expect("it opens");
+    let trace = open(&write(&items, &images, OutputOptions::default())).expect("it opens");
     assert!(!trace.is_empty());
     let shown = format!("{trace:?}");
     assert_eq!(shown, "Trace { path: None, samples: 5, images: 2, .. }");

@@ -5,8 +5,8 @@ use crate::trace::error::{Bad, WriteError};
 use crate::trace::layout::NAME_BYTES_MAX;
 use crate::trace::varint::{Cursor, put, put_bytes, put_difference};
 use unwind_sim_unwind::kernel::{
-    Cursors, FpState, GraphReturn, GuessState, Kind, OrcState, RegsPtr, Rethook, StackInfo,
-    StackType, State, Task, UserBoundary, UserSpace, Version,
+    Cursors, FpState, GraphReturn, GuessState, OrcState, RegsPtr, Rethook, StackInfo, StackType,
+    State, Task, UnwinderKind, UserBoundary, UserSpace, Version,
 };
 use unwind_sim_unwind::orc::Encoding;
 use unwind_sim_unwind::regs::{RegMask, Regs};
@@ -193,13 +193,13 @@ fn put_state(state: &State, before: &mut u64, out: &mut Vec<u8>) {
     let (kind, cursors, flags) = match state {
         State::Orc(s) => {
             let flags = [(1, s.error), (2, s.signal), (4, s.full_regs)];
-            (Kind::Orc, s.cursors, bits(&flags))
+            (UnwinderKind::Orc, s.cursors, bits(&flags))
         }
         State::Fp(s) => {
             let flags = [(1, s.error), (2, s.got_irq)];
-            (Kind::Fp, s.cursors, bits(&flags))
+            (UnwinderKind::Fp, s.cursors, bits(&flags))
         }
-        State::Guess(_) => (Kind::Guess, Cursors::default(), 0),
+        State::Guess(_) => (UnwinderKind::Guess, Cursors::default(), 0),
     };
     out.push(kind as u8);
     let (stack, mask) = state.stack();
@@ -293,7 +293,7 @@ fn read_stack(before: &mut u64, records: &mut Cursor<'_>) -> Result<StackInfo, B
 
 fn read_state(before: &mut u64, records: &mut Cursor<'_>) -> Result<State, Bad> {
     let kind = records.u8()?;
-    let kind = Kind::ALL.into_iter().find(|k| *k as u8 == kind);
+    let kind = UnwinderKind::ALL.into_iter().find(|k| *k as u8 == kind);
     let kind = kind.ok_or_else(|| records.bad("a state of an unknown unwinder"))?;
     let stack = read_stack(before, records)?;
     let (stack_mask, flags) = (records.u64()?, records.u64()?);
@@ -310,7 +310,7 @@ fn read_state(before: &mut u64, records: &mut Cursor<'_>) -> Result<State, Bad> 
         address => RegsPtr::At(address),
     };
     Ok(match kind {
-        Kind::Orc => State::Orc(OrcState {
+        UnwinderKind::Orc => State::Orc(OrcState {
             stack,
             stack_mask,
             cursors,
@@ -323,7 +323,7 @@ fn read_state(before: &mut u64, records: &mut Cursor<'_>) -> Result<State, Bad> 
             regs: regs(words[3]),
             prev_regs: regs(words[4]),
         }),
-        Kind::Fp => State::Fp(FpState {
+        UnwinderKind::Fp => State::Fp(FpState {
             stack,
             stack_mask,
             cursors,
@@ -335,7 +335,7 @@ fn read_state(before: &mut u64, records: &mut Cursor<'_>) -> Result<State, Bad> 
             next_bp: words[3],
             regs: regs(words[4]),
         }),
-        Kind::Guess => State::Guess(GuessState {
+        UnwinderKind::Guess => State::Guess(GuessState {
             stack,
             stack_mask,
             sp: words[0],

@@ -5,7 +5,7 @@ use super::support::*;
 use crate::model::Item;
 use crate::trace::index::{self, Entry};
 use crate::trace::layout::{BlockType, FileHeader};
-use crate::trace::{Options, Trace, TraceError, TraceErrorKind};
+use crate::trace::{OutputOptions, Trace, TraceError, TraceErrorKind};
 use zerocopy::IntoBytes;
 
 /// Reads all there is, by every way; errors are fine.
@@ -31,7 +31,7 @@ fn exhaust(bytes: &[u8]) -> (Vec<Item<'static>>, Vec<TraceError>) {
 }
 
 fn both_ways() -> [(Vec<u8>, Vec<Item<'static>>); 2] {
-    [Options::default(), uncompressed()].map(|options| {
+    [OutputOptions::default(), uncompressed()].map(|options| {
         let (images, items) = everything();
         (write(&items, &images, options), items)
     })

@@ -3,7 +3,7 @@
 
 use super::support::*;
 use crate::model::{Event, Item, KernelSample, RecordedChain, Region, RegionRole, Sample};
-use crate::trace::Options;
+use crate::trace::OutputOptions;
 use quickcheck::{QuickCheck, TestResult};
 use std::borrow::Cow;
 use unwind_sim_unwind::kernel::{
@@ -270,7 +270,7 @@ fn items(seed: u64) -> Vec<Item<'static>> {
 fn random_recordings_come_back() {
     fn holds(seed: u64) -> TestResult {
         let items = items(seed);
-        for options in [Options::default(), uncompressed()] {
+        for options in [OutputOptions::default(), uncompressed()] {
             let trace = open(&write(&items, &[], options)).unwrap();
             if read(&trace) != items {
                 return TestResult::error(format!("seed {seed}: another recording"));

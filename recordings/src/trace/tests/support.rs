@@ -1,7 +1,7 @@
 //! A small trace with everything in it, and what tests do with traces.
 
 use crate::model::{Event, ImageIndex, Item, RecordedChain, Region, RegionRole, Sample};
-use crate::trace::{Meta, Options, Trace, TraceError, TraceWriter};
+use crate::trace::{Meta, OutputOptions, Trace, TraceError, TraceWriter};
 use std::borrow::Cow;
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind, Symbol};
 use unwind_sim_unwind::regs::{Reg, Regs};
@@ -24,14 +24,18 @@ impl Numbers {
     }
 }
 
-pub(in crate::trace) fn uncompressed() -> Options {
-    Options {
+pub(in crate::trace) fn uncompressed() -> OutputOptions {
+    OutputOptions {
         level: None,
         images_in_place: true,
     }
 }
 
-pub(in crate::trace) fn write(items: &[Item<'_>], images: &[Image], options: Options) -> Vec<u8> {
+pub(in crate::trace) fn write(
+    items: &[Item<'_>],
+    images: &[Image],
+    options: OutputOptions,
+) -> Vec<u8> {
     let mut writer = TraceWriter::with_options(Vec::new(), &Meta::default(), options).unwrap();
     for image in images {
         writer.add_image(image).unwrap();

@@ -2,7 +2,9 @@
 
 use super::support::*;
 use crate::model::{Event, ImageIndex, Item, RecordedChain, Region, RegionRole};
-use crate::trace::{BlockType, Meta, Options, Trace, TraceErrorKind, TraceWriter, WriteError};
+use crate::trace::{
+    BlockType, Meta, OutputOptions, Trace, TraceErrorKind, TraceWriter, WriteError,
+};
 use std::borrow::Cow;
 use std::path::PathBuf;
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
@@ -14,7 +16,7 @@ fn samples<'a>(items: &'a [Item<'static>]) -> impl Iterator<Item = &'a Item<'sta
 #[test]
 fn everything_comes_back() {
     let (images, items) = everything();
-    for options in [Options::default(), uncompressed()] {
+    for options in [OutputOptions::default(), uncompressed()] {
         let bytes = write(&items, &images, options);
         let trace = open(&bytes).unwrap();
         assert!(trace.cut().is_none(), "{:?}", trace.cut());
@@ -33,7 +35,7 @@ fn everything_comes_back() {
 
 #[test]
 fn an_empty_trace_is_a_trace() {
-    let trace = open(&write(&[], &[], Options::default())).unwrap();
+    let trace = open(&write(&[], &[], OutputOptions::default())).unwrap();
     assert!(trace.is_empty() && trace.cut().is_none() && trace.images().is_empty());
     assert_eq!(trace.items().count(), 0);
     assert_eq!(trace.meta(), &Meta::default());
@@ -63,7 +65,7 @@ fn long() -> Vec<Item<'static>> {
 #[test]
 fn any_sample_of_a_long_trace_and_the_world_at_it() {
     let items = long();
-    let trace = open(&write(&items, &[], Options::default())).unwrap();
+    let trace = open(&write(&items, &[], OutputOptions::default())).unwrap();
     assert!(trace.chunks().len() > 2, "{} chunks", trace.chunks().len());
     assert_eq!(read(&trace), items);
     let all: Vec<_> = samples(&items).collect();
@@ -96,7 +98,7 @@ fn mappings_before(sample: u64) -> u64 {
 #[test]
 fn chunks_read_in_any_order_make_the_whole() {
     let items = long();
-    let trace = open(&write(&items, &[], Options::default())).unwrap();
+    let trace = open(&write(&items, &[], OutputOptions::default())).unwrap();
     let mut parts = std::thread::scope(|scope| {
         let read = |chunk: crate::trace::Chunk<'_>| {
             let mut reader = chunk.read().unwrap();
@@ -139,7 +141,7 @@ fn large_stacks_lie_in_data_blocks() {
     second.regions[0].bytes.to_mut()[4 << 20] ^= 1;
     let small = sample(3, vec![stack(0x1000_0000, 100, &[])]);
     let items = [first, second, small].map(Item::Sample);
-    for options in [Options::default(), uncompressed()] {
+    for options in [OutputOptions::default(), uncompressed()] {
         let bytes = write(&items, &[], options);
         assert!(
             bytes.len() < 6 << 20,
@@ -191,7 +193,7 @@ fn a_changing_checkerboard_does_not_overflow_a_record() {
         Item::Sample(s)
     });
     let items: Vec<_> = stacks.collect();
-    let trace = open(&write(&items, &[], Options::default())).unwrap();
+    let trace = open(&write(&items, &[], OutputOptions::default())).unwrap();
     assert!(trace.cut().is_none());
     assert_eq!(read(&trace), items);
 }
@@ -216,7 +218,7 @@ fn a_chain_too_deep_is_kept_as_far_as_it_fits() {
     let mut deep = s.clone();
     deep.truth = Truth::Complete((0..100_000).map(regular).collect());
     let items = [s, deep.clone(), deep].map(Item::Sample);
-    let trace = open(&write(&items, &[], Options::default())).unwrap();
+    let trace = open(&write(&items, &[], OutputOptions::default())).unwrap();
     let first = trace.sample(0).unwrap().truth;
     assert!(
         !first.is_complete() && first.frames().len() > 3000,

@@ -3,7 +3,7 @@
 extern crate std;
 
 use super::*;
-use crate::memory::{Copy, MemoryError};
+use crate::memory::{MemoryCopy, MemoryError};
 use crate::regs::{RegMask, Regs};
 use alloc::vec::Vec;
 use quickcheck::QuickCheck;
@@ -18,7 +18,13 @@ const fn neg(n: i64) -> u64 {
 }
 
 fn run_in(frame: &Frame, bytes: &[u8], initial: Option<u64>) -> Result<u64, ExpressionError> {
-    evaluate(bytes, frame, initial, 0x10_0000, &Copy::new(STACK, &BYTES))
+    evaluate(
+        bytes,
+        frame,
+        initial,
+        0x10_0000,
+        &MemoryCopy::new(STACK, &BYTES),
+    )
 }
 
 fn frame() -> Frame {

@@ -7,7 +7,7 @@ use super::*;
 use crate::chain::Chain;
 use crate::finder::Finder;
 use crate::image::{AddressSpace, Mapping};
-use crate::memory::Copy;
+use crate::memory::MemoryCopy;
 use crate::regs::{Reg, RegMask, Regs};
 use crate::start::Start;
 use crate::walk::{Limits, Place, walk};
@@ -178,7 +178,7 @@ fn walked(program: &[u8], stack: &[u8], rsp: u8, rbp: u8) -> Chain {
     regs.set(Reg::Rbp, 0x2_0000 + u64::from(rbp));
     let place = Place {
         space: &space,
-        memory: &Copy::new(0x2_0000, &bytes),
+        memory: &MemoryCopy::new(0x2_0000, &bytes),
     };
     let (start, limits) = (Start::from_regs(regs), Limits { frames_max: 4096 });
     let (finder, mut cache, mut chain) = (Dwarf::new(), Cache::new(), Chain::default());

@@ -2,7 +2,7 @@
 
 use super::super::index::Header;
 use super::super::read::Table;
-use super::super::{Place, Transcribe, compile_all};
+use super::super::{FdePlace, Transcribe, compile_all};
 use super::sections::{find, with_functions};
 use super::*;
 use crate::cache::{UnitBuilder, UnitId, UnitKey};
@@ -115,7 +115,7 @@ fn functions_share_their_cie_whatever_table_is_made_of_them() {
     assert!(cache.common(&cie).is_some());
 
     let mut cache = Cache::new();
-    let place = Place::find(&image, 0x3000, &mut cache).expect("it has an FDE");
+    let place = FdePlace::find(&image, 0x3000, &mut cache).expect("it has an FDE");
     let made = key(&image, TableKind::Sframe, place.offset);
     let unit = place.compile(made, None, &mut Copied, &mut cache);
     let range = unit.map(|unit| cache.unit_range(unit));

@@ -59,9 +59,9 @@ fn with(
         section.link = *link;
         sections.push(section);
     }
-    let options = Options {
+    let options = ReadOptions {
         plt: true,
-        ..Options::default()
+        ..ReadOptions::default()
     };
     let bytes = Arc::new(file(&sections, &[]));
     let elf = super::super::read("test", bytes, &options).expect("an ELF file");

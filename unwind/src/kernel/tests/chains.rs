@@ -9,8 +9,8 @@ use crate::chain::{Chain, Found};
 use crate::event::Event;
 use crate::image::AddressSpace;
 use crate::kernel::{
-    Finds, FpState, Kernel, KernelUnwinder, Kind, OrcState, RegsPtr, StackInfo, StackType, State,
-    Unwind, UserRegs,
+    Finds, FpState, Kernel, KernelUnwinder, OrcState, RegsPtr, StackInfo, StackType, State, Unwind,
+    UnwinderKind, UserRegs,
 };
 use crate::lbr::Branches;
 use crate::orc::EntryType;
@@ -23,7 +23,7 @@ use crate::unwinder::{Stack, Unwinder};
 use crate::walk::Limits;
 use alloc::vec::Vec;
 
-fn chain(small: &Small, kind: Kind, start: &Start) -> Chain {
+fn chain(small: &Small, kind: UnwinderKind, start: &Start) -> Chain {
     let space: AddressSpace = small.space();
     let encoding = Some(small.version.encoding());
     let stack = Stack {
@@ -89,7 +89,7 @@ fn orc_from_its_own_registers_says_what_it_skips() {
     let mut start = from([TEXT + 4, SP, 0]);
     start.first_frame = Some(SP + 24);
     start.sampled_ip = Some(TEXT + 0x99);
-    let chain = chain(&nested(), Kind::Orc, &start);
+    let chain = chain(&nested(), UnwinderKind::Orc, &start);
     let expected = [
         (Return(TEXT + 0x99), 0, None),
         (Return(TEXT + 0x210), SP + 32, Some(SP + 24)),
@@ -110,7 +110,7 @@ fn a_frame_by_rbp_for_want_of_an_entry_says_so() {
     small.put(SP, &[0, 0, page + 0x20]);
     let bp = SP + 0x100;
     small.put(bp, &[0, TEXT + 0x110, TEXT + 0x210]);
-    let chain = chain(&small, Kind::Orc, &from([TEXT + 4, SP, bp]));
+    let chain = chain(&small, UnwinderKind::Orc, &from([TEXT + 4, SP, bp]));
     let expected = [
         (Instruction(TEXT + 4), SP, None),
         (Return(page + 0x20), SP + 24, Some(SP + 16)),
@@ -132,7 +132,7 @@ fn a_frame_by_rbp_for_want_of_an_entry_says_so() {
 /// popped already.
 #[test]
 fn frames_below_the_interrupted_sp_are_passed_by_frame_pointers() {
-    let chain = chain(&frames(), Kind::Fp, &from([TEXT, SP + 8, SP]));
+    let chain = chain(&frames(), UnwinderKind::Fp, &from([TEXT, SP + 8, SP]));
     let pcs: Vec<_> = chain.frames.iter().map(|f| f.pc.value()).collect();
     assert_eq!(pcs, [TEXT, TEXT + 0x20, TEXT + 0x30]);
     assert_eq!(skipped(&chain), [(TEXT + 0x10, SP + 16, SP + 8)]);
@@ -149,7 +149,7 @@ fn an_interrupted_frame_has_an_exact_address_and_its_registers() {
         (Reg::Rbp, TASK_REGS - 16),
     ];
     small.put_regs(regs, &saved);
-    let chain = chain(&small, Kind::Fp, &from([TEXT, SP - 8, SP]));
+    let chain = chain(&small, UnwinderKind::Fp, &from([TEXT, SP - 8, SP]));
     let slot = Some(regs + crate::kernel::offset_of(Reg::Rip));
     assert_eq!(places(&chain)[2], (Instruction(TEXT + 0x50), 0, slot));
     assert_eq!(chain.frames[2].found, Found::External);

@@ -1,7 +1,7 @@
 //! Frame pointer and guess.
 
 use super::support::{ENTRY, IRQ, NMI, Small, TASK, TEXT, call, kernel_regs};
-use crate::kernel::{Ended, Kind, State};
+use crate::kernel::{Ended, State, UnwinderKind};
 use crate::reason::{Code, Reason};
 use crate::regs::{Reg, Regs};
 use crate::start::Start;
@@ -24,7 +24,7 @@ pub(super) fn frames() -> Small {
 #[test]
 fn frame_pointers_are_followed_to_the_system_call() {
     let small = frames();
-    let (ips, state, reason) = small.walk_from(Kind::Fp, [TEXT, SP - 8, SP]);
+    let (ips, state, reason) = small.walk_from(UnwinderKind::Fp, [TEXT, SP - 8, SP]);
     assert_eq!(ips, [TEXT, TEXT + 0x10, TEXT + 0x20, TEXT + 0x30]);
     assert_eq!(reason, Reason::RootReached);
     assert!(!state.is_error());
@@ -33,17 +33,17 @@ fn frame_pointers_are_followed_to_the_system_call() {
     assert!(got_irq(state));
     let mut own = Start::from_regs(Regs::frame(TEXT, SP - 8, SP));
     own.first_frame = Some(SP);
-    assert!(!got_irq(small.chain(Kind::Fp, &own).1));
+    assert!(!got_irq(small.chain(UnwinderKind::Fp, &own).1));
     // Of user space's nothing is walked.
     let mut regs = kernel_regs([TEXT, SP - 8, SP]);
     regs.set(Reg::Cs, 0x33);
-    let (ips, _, reason) = small.chain(Kind::Fp, &Start::from_regs(regs));
+    let (ips, _, reason) = small.chain(UnwinderKind::Fp, &Start::from_regs(regs));
     assert_eq!((ips.len(), reason), (1, Ended::StartedInUser.reason()));
     // A kernel thread has registers there too, but of no use.
     let mut thread = frames();
     thread.put_regs(TASK_REGS, &[(Reg::Cs, 0x10)]);
     assert_eq!(
-        thread.walk_from(Kind::Fp, [TEXT, SP - 8, SP]).2,
+        thread.walk_from(UnwinderKind::Fp, [TEXT, SP - 8, SP]).2,
         Reason::RootReached
     );
 }
@@ -53,21 +53,24 @@ fn the_frame_at_the_mark_is_kept() {
     let small = frames();
     let mut start = Start::from_regs(Regs::frame(TEXT, SP - 8, SP));
     start.first_frame = Some(SP + 0x40);
-    assert_eq!(small.chain(Kind::Fp, &start).0, [TEXT + 0x20, TEXT + 0x30]);
+    assert_eq!(
+        small.chain(UnwinderKind::Fp, &start).0,
+        [TEXT + 0x20, TEXT + 0x30]
+    );
     start.first_frame = Some(SP + 0x41);
-    assert_eq!(small.chain(Kind::Fp, &start).0, [TEXT + 0x30]);
+    assert_eq!(small.chain(UnwinderKind::Fp, &start).0, [TEXT + 0x30]);
 }
 
 #[test]
 fn a_frame_pointer_that_is_none_ends_the_walk() {
     let small = frames();
     // On no stack at the start: an empty trace, and no error.
-    let (ips, state, reason) = small.walk_from(Kind::Fp, [TEXT, SP, 0x1234]);
+    let (ips, state, reason) = small.walk_from(UnwinderKind::Fp, [TEXT, SP, 0x1234]);
     assert_eq!((ips.len(), state.is_error()), (1, false));
     assert_eq!(reason.code(), Code::NotOnStack);
     let mut broken = frames();
     broken.put(SP + 0x40, &[0x1234, TEXT + 0x20]);
-    let (ips, state, reason) = broken.walk_from(Kind::Fp, [TEXT, SP - 8, SP]);
+    let (ips, state, reason) = broken.walk_from(UnwinderKind::Fp, [TEXT, SP - 8, SP]);
     assert_eq!((ips.len(), state.is_error()), (3, true));
     assert_eq!(reason.code(), Code::BadFramePointer);
     let text = reason.to_string();
@@ -79,7 +82,8 @@ fn a_frame_pointer_that_is_none_ends_the_walk() {
     broken.task.is_current = false;
     broken.task.thread_sp = SP - 40;
     broken.put(SP - 40, &[0; 5]);
-    let (ips, state, reason) = broken.chain(Kind::Fp, &Start::from_regs(Regs::frame(0, 0, 0)));
+    let (ips, state, reason) =
+        broken.chain(UnwinderKind::Fp, &Start::from_regs(Regs::frame(0, 0, 0)));
     assert_eq!(
         (ips.len(), state.is_error(), reason),
         (2, true, Reason::NotAtRoot)
@@ -87,7 +91,11 @@ fn a_frame_pointer_that_is_none_ends_the_walk() {
     // Downwards.
     let mut back = frames();
     back.put(SP + 0x40, &[SP, TEXT + 0x20]);
-    assert!(back.walk_from(Kind::Fp, [TEXT, SP - 8, SP]).1.is_error());
+    assert!(
+        back.walk_from(UnwinderKind::Fp, [TEXT, SP - 8, SP])
+            .1
+            .is_error()
+    );
 }
 
 #[test]
@@ -102,7 +110,7 @@ fn registers_are_encoded_in_a_frame_pointer() {
         (Reg::Rbp, TASK_REGS - 16),
     ];
     small.put_regs(regs, &saved);
-    let (ips, state, _) = small.walk_from(Kind::Fp, [TEXT, SP - 8, SP]);
+    let (ips, state, _) = small.walk_from(UnwinderKind::Fp, [TEXT, SP - 8, SP]);
     assert_eq!(ips, [TEXT, TEXT + 0x10, TEXT + 0x50, TEXT + 0x30]);
     let State::Fp(state) = state else { panic!() };
     assert!(state.got_irq);
@@ -112,11 +120,16 @@ fn registers_are_encoded_in_a_frame_pointer() {
 fn frames_may_lie_next_to_each_other() {
     let mut small = frames();
     small.put(SP, &[SP + 16, TEXT + 0x10, TASK_REGS - 16, TEXT + 0x20]);
-    let (ips, ..) = small.walk_from(Kind::Fp, [TEXT, SP - 8, SP]);
+    let (ips, ..) = small.walk_from(UnwinderKind::Fp, [TEXT, SP - 8, SP]);
     assert_eq!(ips, [TEXT, TEXT + 0x10, TEXT + 0x20, TEXT + 0x30]);
     // One that begins within the other is none.
     small.put(SP, &[SP + 15]);
-    assert!(small.walk_from(Kind::Fp, [TEXT, SP - 8, SP]).1.is_error());
+    assert!(
+        small
+            .walk_from(UnwinderKind::Fp, [TEXT, SP - 8, SP])
+            .1
+            .is_error()
+    );
 }
 
 #[test]
@@ -128,7 +141,7 @@ fn the_last_frame_may_be_realigned_or_behind_a_tracers() {
         small.put(SP, &[at, TEXT + 0x10]);
         small.put(LAST - 32, &[0x70; 6]).put(at, words);
         small.put_regs(TASK_REGS, &[(Reg::Rip, 0x40_1000), (Reg::Cs, 0x33)]);
-        small.walk_from(Kind::Fp, [TEXT, SP - 8, SP]).2 == Reason::RootReached
+        small.walk_from(UnwinderKind::Fp, [TEXT, SP - 8, SP]).2 == Reason::RootReached
     };
     let (rbp, ret) = (0x77, TEXT + 0x30);
     // gcc copied the return address from behind rbp's place.
@@ -157,7 +170,7 @@ fn the_kernel_does_not_warn_where_it_knows_that_a_walk_may_fail() {
             (Reg::Rsp, sp),
         ];
         small.put_regs(regs, &saved);
-        let (_, state, reason) = small.walk_from(Kind::Fp, [TEXT, SP - 8, SP]);
+        let (_, state, reason) = small.walk_from(UnwinderKind::Fp, [TEXT, SP - 8, SP]);
         assert!(state.is_error());
         reason.code()
     };
@@ -188,7 +201,7 @@ fn stacks_are_linked() {
     let on_irq = IRQ.start + 0x1000;
     small.task.stacks[2].next_sp = SP;
     small.put(on_irq, &[SP, TEXT + 0x40]);
-    let (ips, ..) = small.walk_from(Kind::Fp, [TEXT, on_irq - 8, on_irq]);
+    let (ips, ..) = small.walk_from(UnwinderKind::Fp, [TEXT, on_irq - 8, on_irq]);
     assert_eq!(
         ips,
         [TEXT, TEXT + 0x40, TEXT + 0x10, TEXT + 0x20, TEXT + 0x30]
@@ -200,7 +213,7 @@ fn a_call_through_null_has_half_a_frame() {
     let mut small = frames();
     small.put(SP - 8, &[0x77]);
     small.put(SP, &[TEXT + 0x18]);
-    let (ips, ..) = small.walk_from(Kind::Fp, [0, SP, SP + 0x40]);
+    let (ips, ..) = small.walk_from(UnwinderKind::Fp, [0, SP, SP + 0x40]);
     assert_eq!(ips, [0, TEXT + 0x18, TEXT + 0x20, TEXT + 0x30]);
 }
 
@@ -219,7 +232,7 @@ fn the_guess_reports_every_word_that_is_text() {
     }
     small.task.stacks[1].next_sp = SP;
     small.put(NMI.end - 0x30, &[TEXT + 0x99]);
-    let (ips, state, reason) = small.walk_from(Kind::Guess, [TEXT, NMI.end - 0x40, 0]);
+    let (ips, state, reason) = small.walk_from(UnwinderKind::Guess, [TEXT, NMI.end - 0x40, 0]);
     // Word 0 of the next stack is left out.
     assert_eq!(
         ips,
@@ -228,17 +241,20 @@ fn the_guess_reports_every_word_that_is_text() {
     assert_eq!((reason, state.is_error()), (Reason::NotAtRoot, false));
     let mut start = Start::from_regs(kernel_regs([TEXT, 0, 0]));
     start.first_frame = Some(SP + 0x48);
-    let marked = small.chain(Kind::Guess, &start).0;
+    let marked = small.chain(UnwinderKind::Guess, &start).0;
     assert_eq!(
         marked,
         [TEXT + 0x20, TEXT + 0x30],
         "the word at the mark counts"
     );
     start.first_frame = Some(0x1000);
-    assert_eq!(small.chain(Kind::Guess, &start).2.code(), Code::NotOnStack);
+    assert_eq!(
+        small.chain(UnwinderKind::Guess, &start).2.code(),
+        Code::NotOnStack
+    );
     // Half a word is left of the stack: it is not read.
     start.first_frame = Some(TASK.end - 4);
-    let (ips, state, reason) = small.chain(Kind::Guess, &start);
+    let (ips, state, reason) = small.chain(UnwinderKind::Guess, &start);
     assert_eq!((ips.len(), state.is_error()), (0, false));
     assert_eq!(reason, Reason::NotAtRoot);
 }

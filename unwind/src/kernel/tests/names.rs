@@ -1,7 +1,7 @@
 //! What changed with which release, and how things are called.
 
 use crate::kernel::{
-    Context, Generated, GraphSearch, Kind, StackType, UserEnd, UserOutcome, Version,
+    Context, Generated, GraphSearch, StackType, UnwinderKind, UserEnd, UserOutcome, Version,
 };
 use crate::memory::MemoryError;
 use crate::orc::{Encoding, Layout};
@@ -67,7 +67,10 @@ fn markers_are_those_of_perf_event_h() {
 
 #[test]
 fn things_have_names() {
-    assert_eq!(Kind::ALL.map(Kind::as_str), ["orc", "fp", "guess"]);
+    assert_eq!(
+        UnwinderKind::ALL.map(UnwinderKind::as_str),
+        ["orc", "fp", "guess"]
+    );
     assert_eq!(StackType::Irq.to_string(), StackType::Irq.as_str());
     assert_eq!(version("6.12").to_string(), "6.12");
     for saves_regs in [false, true] {

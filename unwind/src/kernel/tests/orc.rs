@@ -1,7 +1,7 @@
 //! ORC.
 
 use super::support::{IRQ, MODULE, NMI, Small, TASK, TEXT, call, kernel_regs, of_kind};
-use crate::kernel::{GraphReturn, Kind, RegsPtr, Rethook, StackType, State};
+use crate::kernel::{GraphReturn, RegsPtr, Rethook, StackType, State, UnwinderKind};
 use crate::orc::{Entry, EntryType, OrcReg};
 use crate::reason::{Code, Reason};
 use crate::regs::{Reg, Regs};
@@ -45,7 +45,8 @@ fn orc(state: &State) -> &crate::kernel::OrcState {
 fn a_walk_ends_at_the_registers_of_user_space() {
     for version in ["4.14", "5.2", "6.1", "6.12", "7.1"] {
         let small = system_call(version);
-        let (ips, state, reason) = small.walk_from(Kind::Orc, [TEXT + 4, USER_REGS - 24, 7]);
+        let (ips, state, reason) =
+            small.walk_from(UnwinderKind::Orc, [TEXT + 4, USER_REGS - 24, 7]);
         assert_eq!(ips, [TEXT + 4, TEXT + 0x110, TEXT + 0x210], "{version}");
         assert_eq!(reason, Reason::RootReached);
         let state = orc(&state);
@@ -62,16 +63,16 @@ fn fake_registers_skip_frames_up_to_the_mark() {
     let own = Regs::frame(TEXT + 5, USER_REGS - 24, 0);
     let mut start = Start::from_regs(own);
     start.first_frame = Some(USER_REGS - 16);
-    let (ips, ..) = small.chain(Kind::Orc, &start);
+    let (ips, ..) = small.chain(UnwinderKind::Orc, &start);
     assert_eq!(ips, [TEXT + 0x210]);
     // A frame whose sp is the mark is skipped; the next one is not.
     start.first_frame = Some(USER_REGS - 17);
     assert_eq!(
-        small.chain(Kind::Orc, &start).0,
+        small.chain(UnwinderKind::Orc, &start).0,
         [TEXT + 0x110, TEXT + 0x210]
     );
     start.sampled_ip = Some(TEXT + 0x110);
-    let always_ip = small.chain(Kind::Orc, &start).0;
+    let always_ip = small.chain(UnwinderKind::Orc, &start).0;
     assert_eq!(always_ip, [TEXT + 0x110, TEXT + 0x110, TEXT + 0x210]);
 }
 
@@ -96,7 +97,7 @@ fn some_versions_keep_the_frame_at_the_mark() {
         let mut start = Start::from_regs(own);
         // The sp of the frame at 0x110.
         start.first_frame = Some(USER_REGS - 16);
-        let (ips, ..) = small.chain(Kind::Orc, &start);
+        let (ips, ..) = small.chain(UnwinderKind::Orc, &start);
         let whole = [TEXT + 0x110, TEXT + 0x210];
         assert_eq!(ips, whole[usize::from(!kept)..], "{version}");
     }
@@ -113,7 +114,7 @@ fn what_has_no_entry_is_taken_to_have_a_frame_pointer() {
         let mut small = system_call(version);
         let bp = USER_REGS - 16;
         small.put(bp, &[0, TEXT + 0x210]);
-        let (ips, state, _) = small.walk_from(Kind::Orc, [far, bp - 64, bp]);
+        let (ips, state, _) = small.walk_from(UnwinderKind::Orc, [far, bp - 64, bp]);
         assert_eq!(ips, chain, "{version}");
         assert_eq!(state.is_error(), error, "{version}");
     }
@@ -122,14 +123,14 @@ fn what_has_no_entry_is_taken_to_have_a_frame_pointer() {
 #[test]
 fn ends_have_reasons() {
     let undefined = system_call("6.12");
-    let (_, state, reason) = undefined.walk_from(Kind::Orc, [TEXT + 0x300, SP, 0]);
+    let (_, state, reason) = undefined.walk_from(UnwinderKind::Orc, [TEXT + 0x300, SP, 0]);
     assert_eq!(reason.code(), Code::UndefinedByTable);
     assert!(state.is_error());
-    let nowhere = undefined.walk_from(Kind::Orc, [TEXT, 0x1234_5678, 0]);
+    let nowhere = undefined.walk_from(UnwinderKind::Orc, [TEXT, 0x1234_5678, 0]);
     assert_eq!(nowhere.2.code(), Code::NotOnStack);
     let entries = |entry: Entry| Small::new("6.12", &[(0, entry)]);
     let end = |small: &Small| {
-        let (_, state, reason) = small.walk_from(Kind::Orc, [TEXT, SP, SP + 64]);
+        let (_, state, reason) = small.walk_from(UnwinderKind::Orc, [TEXT, SP, SP + 64]);
         (reason.code(), state.is_error())
     };
     assert_eq!(
@@ -163,7 +164,7 @@ fn ends_have_reasons() {
     assert_eq!(end(&entries(call(8))).0, Code::Unmapped);
     let mut other = system_call("6.12");
     (other.task.is_current, other.task.on_other_cpu) = (false, true);
-    let (_, state, reason) = other.walk_from(Kind::Orc, [TEXT, SP, 0]);
+    let (_, state, reason) = other.walk_from(UnwinderKind::Orc, [TEXT, SP, 0]);
     assert_eq!((reason.code(), state.is_error()), (Code::OnOtherCpu, true));
 }
 
@@ -200,7 +201,7 @@ fn interrupted(version: &str) -> Small {
 #[test]
 fn stacks_are_left_for_the_one_that_was_interrupted() {
     let small = interrupted("6.1");
-    let (ips, state, reason) = small.walk_from(Kind::Orc, [TEXT, IRQ.end - 16, 0]);
+    let (ips, state, reason) = small.walk_from(UnwinderKind::Orc, [TEXT, IRQ.end - 16, 0]);
     let chain = [TEXT, TEXT + 0x110, TEXT + 0x210, TEXT + 0x300, TEXT + 0x401];
     assert_eq!(ips, chain);
     assert_eq!(reason, Reason::RootReached);
@@ -209,7 +210,12 @@ fn stacks_are_left_for_the_one_that_was_interrupted() {
     // The interrupted instruction is looked up as it stands, not at the byte before it.
     let mut exact = interrupted("6.1");
     exact.entries.insert(3, (0x2ff, Entry::UNDEFINED));
-    assert_eq!(exact.walk_from(Kind::Orc, [TEXT, IRQ.end - 16, 0]).0, chain);
+    assert_eq!(
+        exact
+            .walk_from(UnwinderKind::Orc, [TEXT, IRQ.end - 16, 0])
+            .0,
+        chain
+    );
 }
 
 #[test]
@@ -217,14 +223,20 @@ fn sp_indirect_changed_its_meaning() {
     let mut small = interrupted("5.11");
     // Before 5.12 the offset was added first.
     assert_ne!(
-        small.walk_from(Kind::Orc, [TEXT, IRQ.end - 16, 0]).0.len(),
+        small
+            .walk_from(UnwinderKind::Orc, [TEXT, IRQ.end - 16, 0])
+            .0
+            .len(),
         5
     );
     small.put(IRQ.end - 16, &[TEXT + 0x110, 0xdead]);
     small.task.stacks[2].end += 8;
     small.put(IRQ.end, &[SP + 8]);
     assert_eq!(
-        small.walk_from(Kind::Orc, [TEXT, IRQ.end - 16, 0]).0.len(),
+        small
+            .walk_from(UnwinderKind::Orc, [TEXT, IRQ.end - 16, 0])
+            .0
+            .len(),
         5
     );
 }
@@ -242,7 +254,7 @@ fn a_stack_is_not_visited_twice() {
     )]);
     small.put(SP, &[NMI.start + 0x100]);
     small.put(NMI.start + 0x100, &[TEXT + 1, SP]);
-    let (_, state, reason) = small.walk_from(Kind::Orc, [TEXT, SP, 0]);
+    let (_, state, reason) = small.walk_from(UnwinderKind::Orc, [TEXT, SP, 0]);
     assert_eq!(reason.code(), Code::StackRecursion, "{reason}");
     assert!(state.is_error());
     assert_eq!(
@@ -277,7 +289,7 @@ fn only_the_hardwares_part_keeps_the_registers_before() {
         // ip, cs, flags, sp, ss
         small.put(sp, &[TEXT + 0x200, 0x10, 2, SP, 0x18]);
         small.put(SP + 0x100, &[0]);
-        small.walk_from(Kind::Orc, [TEXT, NMI.end - 168, 0])
+        small.walk_from(UnwinderKind::Orc, [TEXT, NMI.end - 168, 0])
     };
     let (ips, state, reason) = outcome("6.1");
     assert_eq!(ips, [TEXT, TEXT + 0x100, TEXT + 0x200]);
@@ -296,14 +308,14 @@ fn a_guard_page_below_the_stack_is_forgiven_under_error() {
         ],
     );
     small.put(TASK.start, &[TEXT + 0x110]);
-    let (ips, state, _) = small.walk_from(Kind::Orc, [TEXT, TASK.start - 0x1000, 0]);
+    let (ips, state, _) = small.walk_from(UnwinderKind::Orc, [TEXT, TASK.start - 0x1000, 0]);
     // The page behind is not the stack's yet.
     assert_eq!((ips.len(), state.is_error()), (1, true));
-    let (ips, state, _) = small.walk_from(Kind::Orc, [TEXT, TASK.start - 0xff8, 0]);
+    let (ips, state, _) = small.walk_from(UnwinderKind::Orc, [TEXT, TASK.start - 0xff8, 0]);
     assert_eq!((ips, state.is_error()), ([TEXT].to_vec(), true));
     small.entries[0].1 = call(0x18);
     small.put(TASK.start, &[0, TEXT + 0x110]);
-    let (ips, state, _) = small.walk_from(Kind::Orc, [TEXT, TASK.start - 8, 0]);
+    let (ips, state, _) = small.walk_from(UnwinderKind::Orc, [TEXT, TASK.start - 8, 0]);
     assert_eq!(
         (ips, state.is_error()),
         ([TEXT, TEXT + 0x110].to_vec(), true)
@@ -326,7 +338,7 @@ fn an_inactive_task_begins_where_it_left() {
         small.put(SP, &[15, 14, 13, 12, 3, 5, TEXT + 0x10]);
         small.put(SP + 56, &[TEXT + 0x110, 0, TEXT + 0x210]);
         small
-            .chain(Kind::Orc, &Start::from_regs(Regs::frame(0, 0, 0)))
+            .chain(UnwinderKind::Orc, &Start::from_regs(Regs::frame(0, 0, 0)))
             .0
     };
     let chain = [TEXT + 0x10, TEXT + 0x110, TEXT + 0x210];
@@ -337,7 +349,7 @@ fn an_inactive_task_begins_where_it_left() {
     (new.task.is_current, new.task.thread_sp) = (false, SP);
     new.put(SP, &[0, 0, 0, 0, 0, 0, TEXT + 0xd00]);
     let start = Start::from_regs(Regs::frame(0, 0, 0));
-    let (ips, state, reason) = new.chain(Kind::Orc, &start);
+    let (ips, state, reason) = new.chain(UnwinderKind::Orc, &start);
     assert_eq!(
         (ips, reason),
         ([TEXT + 0xd00].to_vec(), Reason::RootReached)
@@ -355,7 +367,7 @@ fn taken_return_addresses_are_found() {
         );
         small.task.graph = graph.to_vec();
         small.put(SP, &[handler]);
-        small.walk_from(Kind::Orc, [TEXT, SP, 0]).0
+        small.walk_from(UnwinderKind::Orc, [TEXT, SP, 0]).0
     };
     let taken = |ret, retp| GraphReturn { ret, retp };
     let real = TEXT + 0x110;
@@ -382,7 +394,7 @@ fn taken_return_addresses_are_found() {
         );
         small.task.rethooks = rethooks.to_vec();
         small.put(SP, &[trampoline, trampoline]);
-        small.walk_from(Kind::Orc, [TEXT, SP, 0]).0
+        small.walk_from(UnwinderKind::Orc, [TEXT, SP, 0]).0
     };
     let hook = |ret_addr, frame| Rethook { ret_addr, frame };
     let both = [hook(TEXT + 0x110, SP), hook(TEXT + 0x210, SP + 8)];
@@ -409,7 +421,7 @@ fn generated_code_has_the_entries_of_its_original() {
         );
         small.generated.push((page..page + 0x1000, name));
         small.put(SP, &[page + 0x18, 0, 0, TEXT + 0x110, 0, TEXT + 0x111]);
-        small.walk_from(Kind::Orc, [TEXT, SP, SP + 32])
+        small.walk_from(UnwinderKind::Orc, [TEXT, SP, SP + 32])
     };
     let last = |version, name| *walk(version, name).0.last().unwrap_or(&0);
     assert_eq!(last("6.1", "ftrace_trampoline"), TEXT + 0x110);
@@ -441,7 +453,7 @@ fn modules_have_tables_of_their_own() {
         (0, call(8)),
     ]);
     small.put(SP, &[MODULE + 0x51, 0, 0, TEXT + 0x110]);
-    let (ips, _, reason) = small.walk_from(Kind::Orc, [TEXT, SP, 0]);
+    let (ips, _, reason) = small.walk_from(UnwinderKind::Orc, [TEXT, SP, 0]);
     assert_eq!(ips, [TEXT, MODULE + 0x51, TEXT + 0x110]);
     assert_eq!(reason, Reason::RootReached);
 }
@@ -451,7 +463,7 @@ fn registers_of_user_space_start_nothing() {
     let small = system_call("6.12");
     let mut regs = kernel_regs([0x40_0000, 0x7ffe_0000, 0]);
     regs.set(Reg::Cs, 0x33);
-    let (ips, state, _) = small.chain(Kind::Orc, &Start::from_regs(regs));
+    let (ips, state, _) = small.chain(UnwinderKind::Orc, &Start::from_regs(regs));
     assert_eq!(ips, [0x40_0000], "perf stores the ip before");
     assert!(!state.is_error() && state.stack().0.kind == StackType::Unknown);
 }

@@ -6,8 +6,8 @@ mod starts;
 use super::support::{IRQ, NMI, Small, TASK, TEXT, call, kernel_regs, of_kind};
 use crate::kernel::orc::{self, OrcState};
 use crate::kernel::{
-    Ended, Finds, From, Kernel, Kind, NoStack, RegsPtr, Rethook, StackInfo, StackType, State,
-    Unwind,
+    Ended, Finds, Kernel, NoStack, RegsPtr, Rethook, StackInfo, StackType, StartFrom, State,
+    Unwind, UnwinderKind,
 };
 use crate::memory::MemoryError;
 use crate::orc::{Entry, EntryType, OrcReg};

@@ -2,7 +2,9 @@
 
 use crate::image::{AddressSpace, Bytes, Image, ImageParts, Mapping, Section, SectionKind, Symbol};
 use crate::kernel::perf::{Visit, callchain};
-use crate::kernel::{Code, Finds, Kernel, Kind, StackInfo, StackType, State, Task, Version};
+use crate::kernel::{
+    Code, Finds, Kernel, StackInfo, StackType, State, Task, UnwinderKind, Version,
+};
 use crate::memory::{Memory, MemoryError};
 use crate::orc::{Entry, EntryType, OrcReg};
 use crate::reason::Reason;
@@ -205,7 +207,7 @@ impl Small {
     }
 
     /// The addresses of a callchain from `start`, the last state, and why it ended.
-    pub(super) fn chain(&self, kind: Kind, start: &Start) -> (Vec<u64>, State, Reason) {
+    pub(super) fn chain(&self, kind: UnwinderKind, start: &Start) -> (Vec<u64>, State, Reason) {
         let code = self.code();
         let kernel = Kernel {
             code: &code,
@@ -230,7 +232,11 @@ impl Small {
     }
 
     /// The same, started from registers in the kernel.
-    pub(super) fn walk_from(&self, kind: Kind, regs: [u64; 3]) -> (Vec<u64>, State, Reason) {
+    pub(super) fn walk_from(
+        &self,
+        kind: UnwinderKind,
+        regs: [u64; 3],
+    ) -> (Vec<u64>, State, Reason) {
         self.chain(kind, &Start::from_regs(kernel_regs(regs)))
     }
 }

@@ -3,7 +3,7 @@
 use super::support::{IRQ, Small, TASK, TEXT, Words, call, kernel_regs, of_kind};
 use crate::kernel::perf::{Begin, Visit, callchain, states};
 use crate::kernel::trace::{Line, Unreliable, show, stack_walk, stack_walk_reliable};
-use crate::kernel::{EntryRegs, Finds, From, Kernel, Kind, RegsPtr, StackType};
+use crate::kernel::{EntryRegs, Finds, Kernel, RegsPtr, StackType, StartFrom, UnwinderKind};
 use crate::orc::{Entry, EntryType, OrcReg};
 use crate::reason::{Code, Reason};
 use crate::regs::Reg;
@@ -30,7 +30,7 @@ fn thread() -> Small {
 
 type Kern<'a> = Kernel<'a, Words>;
 
-fn with<R>(small: &Small, act: impl FnOnce(Kern<'_>, From<'_>, &mut Finds) -> R) -> R {
+fn with<R>(small: &Small, act: impl FnOnce(Kern<'_>, StartFrom<'_>, &mut Finds) -> R) -> R {
     let code = small.code();
     let kernel = Kernel {
         code: &code,
@@ -38,23 +38,27 @@ fn with<R>(small: &Small, act: impl FnOnce(Kern<'_>, From<'_>, &mut Finds) -> R)
         memory: &small.words,
     };
     let regs = kernel_regs([TEXT + 4, SP, 0]);
-    act(kernel, From::Regs(&regs), &mut Finds::default())
+    act(kernel, StartFrom::Regs(&regs), &mut Finds::default())
 }
 
 #[test]
 fn a_walk_and_a_reliable_walk() {
     let small = thread();
     let chain = [TEXT + 4, TEXT + 0x110, TEXT + 0x210];
-    let walk = |k: Kern<'_>, f: From<'_>, n: &mut Finds| stack_walk(Kind::Orc, k, f, 99, n);
+    let walk =
+        |k: Kern<'_>, f: StartFrom<'_>, n: &mut Finds| stack_walk(UnwinderKind::Orc, k, f, 99, n);
     assert_eq!(with(&small, walk), chain);
     assert_eq!(
-        with(&small, |k, f, n| stack_walk(Kind::Orc, k, f, 2, n)),
+        with(&small, |k, f, n| stack_walk(UnwinderKind::Orc, k, f, 2, n)),
         chain[..2]
     );
-    let reliable =
-        |k: Kern<'_>, f: From<'_>, n: &mut Finds| stack_walk_reliable(Kind::Orc, k, f, 99, n);
+    let reliable = |k: Kern<'_>, f: StartFrom<'_>, n: &mut Finds| {
+        stack_walk_reliable(UnwinderKind::Orc, k, f, 99, n)
+    };
     assert_eq!(with(&small, reliable), Ok(chain[1..].to_vec()));
-    let short = with(&small, |k, f, n| stack_walk_reliable(Kind::Orc, k, f, 1, n));
+    let short = with(&small, |k, f, n| {
+        stack_walk_reliable(UnwinderKind::Orc, k, f, 1, n)
+    });
     assert_eq!(short, Err(Unreliable::TooMany));
     let mut lost = thread();
     lost.put(SP + 16, &[TEXT + 0x301]);
@@ -70,7 +74,7 @@ fn a_walk_and_a_reliable_walk() {
 #[test]
 fn stale_addresses_are_shown_with_a_question_mark() {
     let small = thread();
-    let lines = with(&small, |k, f, n| show(Kind::Orc, k, f, n));
+    let lines = with(&small, |k, f, n| show(UnwinderKind::Orc, k, f, n));
     let address = |address, reliable| Line::Address { address, reliable };
     let expected = [
         address(TEXT + 0x555, false),
@@ -99,7 +103,12 @@ fn stacks_are_announced() {
         memory: &small.words,
     };
     let regs = kernel_regs([TEXT + 4, top, 0]);
-    let lines = show(Kind::Orc, kernel, From::Regs(&regs), &mut Finds::default());
+    let lines = show(
+        UnwinderKind::Orc,
+        kernel,
+        StartFrom::Regs(&regs),
+        &mut Finds::default(),
+    );
     let address = TEXT + 0x110;
     let expected = [
         Line::StackBegin(StackType::Irq),
@@ -124,7 +133,11 @@ fn interrupted() -> Small {
     small
 }
 
-fn with_fp<R>(small: &Small, sp: u64, act: impl FnOnce(Kern<'_>, From<'_>, &mut Finds) -> R) -> R {
+fn with_fp<R>(
+    small: &Small,
+    sp: u64,
+    act: impl FnOnce(Kern<'_>, StartFrom<'_>, &mut Finds) -> R,
+) -> R {
     let code = small.code();
     let kernel = Kernel {
         code: &code,
@@ -132,13 +145,14 @@ fn with_fp<R>(small: &Small, sp: u64, act: impl FnOnce(Kern<'_>, From<'_>, &mut 
         memory: &small.words,
     };
     let regs = kernel_regs([TEXT + 4, sp, SP]);
-    act(kernel, From::Regs(&regs), &mut Finds::default())
+    act(kernel, StartFrom::Regs(&regs), &mut Finds::default())
 }
 
 #[test]
 fn registers_of_the_kernel_are_not_reliable_behind_frame_pointers() {
-    let reliable =
-        |k: Kern<'_>, f: From<'_>, n: &mut Finds| stack_walk_reliable(Kind::Fp, k, f, 99, n);
+    let reliable = |k: Kern<'_>, f: StartFrom<'_>, n: &mut Finds| {
+        stack_walk_reliable(UnwinderKind::Fp, k, f, 99, n)
+    };
     assert_eq!(
         with_fp(&interrupted(), SP, reliable),
         Err(Unreliable::KernelRegs)
@@ -152,7 +166,7 @@ fn registers_of_the_kernel_are_not_reliable_behind_frame_pointers() {
 #[test]
 fn saved_registers_are_shown_in_place_of_their_address() {
     let small = interrupted();
-    let lines = with_fp(&small, SP, |k, f, n| show(Kind::Fp, k, f, n));
+    let lines = with_fp(&small, SP, |k, f, n| show(UnwinderKind::Fp, k, f, n));
     let address = |address| Line::Address {
         address,
         reliable: true,
@@ -168,9 +182,9 @@ fn saved_registers_are_shown_in_place_of_their_address() {
 #[test]
 fn showing_begins_at_a_whole_word_and_below_a_stack_at_the_next_page() {
     let mut small = interrupted();
-    let whole = with_fp(&small, SP, |k, f, n| show(Kind::Fp, k, f, n));
+    let whole = with_fp(&small, SP, |k, f, n| show(UnwinderKind::Fp, k, f, n));
     for sp in [SP - 7, SP - 1, SP] {
-        let lines = with_fp(&small, sp, |k, f, n| show(Kind::Fp, k, f, n));
+        let lines = with_fp(&small, sp, |k, f, n| show(UnwinderKind::Fp, k, f, n));
         assert_eq!(lines, whole, "{sp:#x}");
     }
     for address in (TASK.start..SP).step_by(8) {
@@ -184,7 +198,7 @@ fn showing_begins_at_a_whole_word_and_below_a_stack_at_the_next_page() {
     });
     for (below, lines) in [(8, &text[..]), (0x1000 - 8, &text), (0x1000, &[])] {
         let sp = TASK.start - below;
-        let shown = with_fp(&small, sp, |k, f, n| show(Kind::Fp, k, f, n));
+        let shown = with_fp(&small, sp, |k, f, n| show(UnwinderKind::Fp, k, f, n));
         assert_eq!(shown, lines, "{below:#x}");
     }
 }
@@ -199,7 +213,7 @@ fn so_many_states_and_so_many_addresses() {
                 first_frame: SP,
                 ip: None,
             };
-            states(Kind::Fp, kernel, begin, max, finds)
+            states(UnwinderKind::Fp, kernel, begin, max, finds)
         };
         let (all, skipped) = begin(99, finds);
         assert_eq!(skipped, 0);
@@ -220,7 +234,7 @@ fn so_many_states_and_so_many_addresses() {
                     ips.push(ip);
                 }
             };
-            let ended = callchain(Kind::Fp, kernel, &start, max, finds, &mut visit);
+            let ended = callchain(UnwinderKind::Fp, kernel, &start, max, finds, &mut visit);
             (ips, ended.expect("registers").1)
         })
     };

@@ -5,7 +5,7 @@ use crate::address::CodeAddress;
 use crate::cache::Cache;
 use crate::chain::{Chain, Found};
 use crate::event::Event;
-use crate::kernel::{KernelUnwinder, Kind, Version};
+use crate::kernel::{KernelUnwinder, UnwinderKind, Version};
 use crate::orc::EntryType;
 use crate::reason::Reason;
 use crate::regs::{Reg, Regs};
@@ -37,7 +37,7 @@ fn small() -> Small {
     small
 }
 
-fn walk(kind: Kind, start: &Start, cache: &mut Cache) -> Chain {
+fn walk(kind: UnwinderKind, start: &Start, cache: &mut Cache) -> Chain {
     let small = small();
     let (space, version) = (small.space(), Some(small.version));
     let stack = Stack {
@@ -71,16 +71,16 @@ fn start() -> Start {
 fn frames_say_what_they_were_read_from() {
     let (ret, exact) = (CodeAddress::Return, CodeAddress::Instruction);
     let first = (exact(TEXT + 4), AT, None);
-    let orc = walk(Kind::Orc, &start(), &mut Cache::new());
+    let orc = walk(UnwinderKind::Orc, &start(), &mut Cache::new());
     let expected = [
         first,
         (ret(TEXT + 0x10), AT + 16, Some(AT + 8)),
         (ret(TEXT + 0x110), AT + 32, Some(AT + 24)),
     ];
     assert_eq!(frames(&orc), expected);
-    let fp = walk(Kind::Fp, &start(), &mut Cache::new());
+    let fp = walk(UnwinderKind::Fp, &start(), &mut Cache::new());
     assert_eq!(frames(&fp), expected);
-    let guess = walk(Kind::Guess, &start(), &mut Cache::new());
+    let guess = walk(UnwinderKind::Guess, &start(), &mut Cache::new());
     assert_eq!(frames(&guess), expected);
     let found = |chain: &Chain| match &chain.frames[1].found {
         Found::Rule { source, .. } => Some((source.table, source.fallback)),
@@ -109,7 +109,7 @@ fn only_frames_passed_on_the_way_to_a_mark_are_skipped() {
     };
     let mut marked = start();
     marked.first_frame = Some(AT + 16);
-    for kind in [Kind::Orc, Kind::Fp] {
+    for kind in [UnwinderKind::Orc, UnwinderKind::Fp] {
         assert_eq!(skipped(kind, &start()), (0, 3), "{kind:?}");
         let (passed, left) = skipped(kind, &marked);
         assert!(passed > 0 && left < 3, "{kind:?}: {passed} {left}");
@@ -119,9 +119,9 @@ fn only_frames_passed_on_the_way_to_a_mark_are_skipped() {
 #[test]
 fn what_was_found_for_a_space_is_kept_for_it() {
     let mut cache = Cache::new();
-    let first = walk(Kind::Orc, &start(), &mut cache);
+    let first = walk(UnwinderKind::Orc, &start(), &mut cache);
     // Another space with the same addresses: nothing of the first one is taken.
-    let again = walk(Kind::Orc, &start(), &mut cache);
+    let again = walk(UnwinderKind::Orc, &start(), &mut cache);
     assert_eq!(frames(&first), frames(&again));
     let space = small().space();
     let made = |cache: &mut Cache, new: u32| *cache.of_space(&space, || new);
@@ -139,7 +139,7 @@ fn an_unwinder_is_named_after_its_kernel() {
         assert_eq!((unwinder.kind(), unwinder.version()), (kind, version));
         alloc::string::String::from(unwinder.name())
     };
-    assert_eq!(name(Kind::Orc, None), "orc:kernel");
-    assert_eq!(name(Kind::Fp, Some("6.12")), "fp:kernel-6.12");
-    assert_eq!(name(Kind::Guess, Some("5.10")), "guess:kernel-5.10");
+    assert_eq!(name(UnwinderKind::Orc, None), "orc:kernel");
+    assert_eq!(name(UnwinderKind::Fp, Some("6.12")), "fp:kernel-6.12");
+    assert_eq!(name(UnwinderKind::Guess, Some("5.10")), "guess:kernel-5.10");
 }

@@ -4,7 +4,7 @@ use crate::kernel::{
     CallchainOptions, Context, UserEnd, UserFound, UserOutcome, UserSpace, UserWalk,
     get_perf_callchain, perf_callchain_user, unwind_user,
 };
-use crate::memory::{Copy, MemoryError};
+use crate::memory::{MemoryCopy, MemoryError};
 use crate::reason::Code;
 use crate::regs::{Reg, Regs};
 use alloc::vec::Vec;
@@ -27,7 +27,7 @@ fn regs(cs: u64) -> Regs {
 fn perf(
     regs: &Regs,
     uprobe: Option<[u8; 4]>,
-    memory: &Copy<'_>,
+    memory: &MemoryCopy<'_>,
     max: usize,
 ) -> (Vec<u64>, UserEnd) {
     let chain = perf_callchain_user(regs, uprobe, memory, max);
@@ -37,7 +37,7 @@ fn perf(
 fn user(
     regs: &Regs,
     uprobe: Option<[u8; 4]>,
-    memory: &Copy<'_>,
+    memory: &MemoryCopy<'_>,
     max: usize,
 ) -> (Vec<u64>, UserEnd) {
     let chain = unwind_user(regs, uprobe, memory, max);
@@ -48,7 +48,7 @@ fn user(
 fn the_users_part_follows_frame_pointers_whatever_their_order() {
     // The second frame's caller lies below it, at AT + 8, where its words mean something else.
     let bytes = bytes(&[AT + 32, 0x40_1111, AT + 64, 0, AT + 8, 0x40_2222]);
-    let memory = Copy::new(AT, &bytes);
+    let memory = MemoryCopy::new(AT, &bytes);
     let (ips, end) = perf(&regs(0x33), None, &memory, 9);
     assert_eq!(ips, [0x40_0000, 0x40_1111, 0x40_2222, AT + 64]);
     assert!(
@@ -71,7 +71,7 @@ fn the_users_part_follows_frame_pointers_whatever_their_order() {
 #[test]
 fn unwind_user_says_what_is_wrong_with_a_frame() {
     let words = bytes(&[AT + 20, 0x40_1111, 0, 0, 0]);
-    let memory = Copy::new(AT, &words);
+    let memory = MemoryCopy::new(AT, &words);
     let (ips, end) = user(&regs(0x33), None, &memory, 9);
     assert_eq!((ips.len(), end), (2, UserEnd::Misaligned { cfa: AT + 36 }));
     let mut at_top = regs(0x33);
@@ -89,7 +89,7 @@ fn unwind_user_says_what_is_wrong_with_a_frame() {
 #[test]
 fn at_a_functions_entry_its_caller_is_on_top_of_the_stack() {
     let words = bytes(&[AT + 32, 0x40_1111, 0, 0, 0]);
-    let memory = Copy::new(AT, &words);
+    let memory = MemoryCopy::new(AT, &words);
     for insn in [PUSH_RBP, ENDBR64] {
         let chain = perf_callchain_user(&regs(0x33), insn, &memory, 3);
         let found: Vec<_> = chain.frames.iter().map(|f| (f.ip, f.found)).collect();
@@ -112,7 +112,7 @@ fn at_a_functions_entry_its_caller_is_on_top_of_the_stack() {
 fn programs_of_32_bits_have_small_frames() {
     let words = [0x7ffe_0010_u32, 0x111, 0, 0, 0, 0x222];
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-    let memory = Copy::new(AT, &bytes);
+    let memory = MemoryCopy::new(AT, &bytes);
     let mut compat = regs(0x23);
     // What is above 32 bits is no part of a pointer (`compat_ptr`).
     compat.set(Reg::Rbp, 0xffff_ffff_0000_0000 | AT);
@@ -149,7 +149,7 @@ fn space(regs: Option<Regs>) -> UserSpace {
 #[test]
 fn markers_stand_before_the_parts_and_are_not_counted_as_addresses() {
     let words = bytes(&[0, 0x40_1111]);
-    let memory = Copy::new(AT, &words);
+    let memory = MemoryCopy::new(AT, &words);
     let (k, u) = (Context::Kernel.value(), Context::User.value());
     let later = Context::UserDeferred.value();
     let known = space(Some(regs(0x33)));
@@ -194,7 +194,7 @@ fn markers_stand_before_the_parts_and_are_not_counted_as_addresses() {
 
 #[test]
 fn there_is_not_always_a_user_part() {
-    let memory = Copy::new(AT, &[]);
+    let memory = MemoryCopy::new(AT, &[]);
     let kernel: Option<&[u64]> = Some(&[1]);
     let k = Context::Kernel.value();
     let known = space(Some(regs(0x33)));
@@ -226,7 +226,7 @@ fn user_space_ends_one_page_below_the_canonical_half() {
         regs.set(Reg::Rbp, at);
         regs.set(Reg::Rsp, at);
         let bytes = bytes(&[0, 0x40_1111]);
-        perf(&regs, None, &Copy::new(at, &bytes), 9)
+        perf(&regs, None, &MemoryCopy::new(at, &bytes), 9)
     };
     // The frame's last word is the last one there is; one word on, it is none.
     let (ips, _) = fault(end - 16);

@@ -6,9 +6,9 @@ fn of(reg: Option<Reg>, deref: bool, offset: i32) -> Location {
     Location { reg, deref, offset }
 }
 
-fn row(cfa: Location, ra: Option<Location>, fp: Option<Location>) -> Row {
+fn row(cfa: Location, ra: Option<Location>, fp: Option<Location>) -> SframeRow {
     let track = |l: Option<Location>| l.map_or(Track::Absent, Track::At);
-    Row::Tracked {
+    SframeRow::Tracked {
         cfa,
         ra: track(ra),
         fp: track(fp),
@@ -21,7 +21,7 @@ const SLOT: Location = Location {
     offset: -16,
 };
 
-fn bytes(row: &Row, flex: bool) -> (u8, alloc::vec::Vec<u8>) {
+fn bytes(row: &SframeRow, flex: bool) -> (u8, alloc::vec::Vec<u8>) {
     let (info, bytes) = row.encode(flex);
     (info, bytes.to_vec())
 }
@@ -64,7 +64,7 @@ fn default_rows_have_offsets_only() {
     let expected = [0x45, 0x23, 1, 0].into();
     assert_eq!(bytes(&wider, false), (1 | 1 << 1 | 2 << 5, expected));
     for flex in [false, true] {
-        assert_eq!(bytes(&Row::RaUndefined, flex), (0, [].into()));
+        assert_eq!(bytes(&SframeRow::RaUndefined, flex), (0, [].into()));
     }
 }
 
@@ -75,7 +75,7 @@ fn flexible_rows_have_a_control_word_before_each_offset() {
     let (c, fp) = (control(Reg::Rsp, 0), Some(SLOT));
     let ra = Some(of(Some(Reg::Rdx), false, 0));
     let d = control(Reg::Rdx, 0);
-    let cases: [(Row, &[u8]); 4] = [
+    let cases: [(SframeRow, &[u8]); 4] = [
         (row(sp, None, None), &[c, 8]),
         // Without a return address, rbp stands behind a padding word.
         (row(sp, None, fp), &[c, 8, 0, 2, 0xf0]),
@@ -95,7 +95,7 @@ fn flexible_rows_have_a_control_word_before_each_offset() {
 fn default_rows_cannot_say_everything() {
     let sp = of(Some(Reg::Rsp), false, 8);
     let cases = [
-        (Row::RaUndefined, true),
+        (SframeRow::RaUndefined, true),
         (row(sp, None, None), true),
         (row(of(Some(Reg::Rbp), false, 8), None, Some(SLOT)), true),
         (row(of(Some(Reg::R10), false, 8), None, None), false),
@@ -116,8 +116,8 @@ fn a_return_address_in_its_usual_place_takes_no_words() {
         ra,
         ..Rule::call(Value::reg(Reg::Rsp, 8))
     };
-    let ra = |value| match Row::from_rule(&rule(value)) {
-        Ok(Row::Tracked { ra, .. }) => ra,
+    let ra = |value| match SframeRow::from_rule(&rule(value)) {
+        Ok(SframeRow::Tracked { ra, .. }) => ra,
         other => panic!("{other:?}"),
     };
     assert_eq!(ra(Value::at_cfa(-8)), Track::Absent);

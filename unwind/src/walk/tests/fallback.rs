@@ -213,7 +213,7 @@ fn whatever_a_rule_fails_for_the_fallback_is_tried() {
             let bytes = bytes(&words);
             let place = Place {
                 space: &space,
-                memory: &Copy::new(STACK, &bytes),
+                memory: &MemoryCopy::new(STACK, &bytes),
             };
             let (limits, mut out) = (Limits::default(), Addresses::default());
             let end = walk(&finder, &place, &at, &limits, &mut cache, &mut out);

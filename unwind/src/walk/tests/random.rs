@@ -85,7 +85,7 @@ fn both_paths_and_both_sinks_agree() {
         }
         let (mut fast, mut slow) = (Cache::new(), Cache::new());
         let bytes = bytes(&words);
-        let memory = Copy::new(STACK, &bytes);
+        let memory = MemoryCopy::new(STACK, &bytes);
         let place = Place {
             space: &space,
             memory: &memory,

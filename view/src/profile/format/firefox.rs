@@ -3,7 +3,7 @@
 //! Functions are named here, so that the file shows without the images at hand; addresses and
 //! build ids are in it as well. A thread of several unwinders, or events, is one thread for each.
 
-use crate::profile::gathered::{Place, Profile, Sample};
+use crate::profile::gathered::{NodePlace, Profile, Sample};
 use crate::profile::table::{Image, Table};
 use crate::profile::tree::ROOT;
 use flate2::{Compression, write::GzEncoder};
@@ -127,7 +127,7 @@ impl<'a> Writer<'a> {
         let mut new = Vec::new();
         let (mut at, mut found) = (node, None);
         while at != ROOT {
-            let Place::Frame(frame) = Place::of(nodes[at as usize].frame) else {
+            let NodePlace::Frame(frame) = NodePlace::of(nodes[at as usize].frame) else {
                 break;
             };
             found = self.stacks[at as usize];

@@ -1,7 +1,7 @@
 //! Folded stacks: `name;outermost;..;innermost count`, a line for each distinct stack, as flame
 //! graph tools read them.
 
-use crate::profile::gathered::{Place, Profile};
+use crate::profile::gathered::{NodePlace, Profile};
 use crate::profile::tree::ROOT;
 use std::io::{self, Write};
 
@@ -25,9 +25,9 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         if parent != ROOT {
             line.push(b';');
         }
-        line.extend_from_slice(match Place::of(nodes[at].frame) {
-            Place::Thread(thread) => &threads[thread as usize],
-            Place::Frame(frame) => &frames[frame as usize],
+        line.extend_from_slice(match NodePlace::of(nodes[at].frame) {
+            NodePlace::Thread(thread) => &threads[thread as usize],
+            NodePlace::Frame(frame) => &frames[frame as usize],
         });
         ends[at] = line.len();
         let samples = profile.counted(node).samples;

@@ -7,7 +7,7 @@ mod protobuf;
 mod speedscope;
 pub(super) mod text;
 
-use super::gathered::{Kind, Profile};
+use super::gathered::{GatherKind, Profile};
 use std::io::{self, Write};
 
 /// A format.
@@ -27,12 +27,12 @@ pub enum Format {
 
 impl Format {
     /// What has to be kept for it; `None` if it is written sample by sample.
-    pub fn kind(self) -> Option<Kind> {
+    pub fn kind(self) -> Option<GatherKind> {
         match self {
             Format::PerfScript => None,
-            Format::Folded => Some(Kind::Names),
-            Format::Pprof => Some(Kind::Addresses),
-            Format::Speedscope | Format::Firefox => Some(Kind::Times),
+            Format::Folded => Some(GatherKind::Names),
+            Format::Pprof => Some(GatherKind::Addresses),
+            Format::Speedscope | Format::Firefox => Some(GatherKind::Times),
         }
     }
 

@@ -6,7 +6,7 @@
 //! begins at 0. Process, thread and its name are labels.
 
 use super::protobuf::Message;
-use crate::profile::gathered::{Count, Place, Profile};
+use crate::profile::gathered::{Count, NodePlace, Profile};
 use flate2::{Compression, write::GzEncoder};
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -175,7 +175,7 @@ fn samples(
     let mut thread = None;
     for &node in order {
         // Stacks follow their thread.
-        if let Place::Thread(number) = Place::of(nodes[node as usize].frame) {
+        if let NodePlace::Thread(number) = NodePlace::of(nodes[node as usize].frame) {
             thread = profile.threads.get(number as usize);
         }
         let count = profile.counted(node);

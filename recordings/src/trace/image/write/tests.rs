@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::trace::block::Block;
-use crate::trace::output::Options;
+use crate::trace::output::OutputOptions;
 use unwind_sim_unwind::image::{Bytes, ImageParts};
 
 fn output() -> Output<Vec<u8>> {
-    let options = Options {
+    let options = OutputOptions {
         level: None,
         images_in_place: true,
     };

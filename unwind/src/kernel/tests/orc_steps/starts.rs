@@ -5,7 +5,7 @@ use super::*;
 /// The states on the way to the mark, the state that the start leaves, and why it ended.
 fn started(
     small: &Small,
-    from: From<'_>,
+    from: StartFrom<'_>,
     first_frame: u64,
 ) -> (Vec<OrcState>, OrcState, Option<Ended>) {
     let code = small.code();
@@ -17,7 +17,7 @@ fn started(
     let mut finds = Finds::default();
     let mut passed = Vec::new();
     let unwind = Unwind::start(
-        Kind::Orc,
+        UnwinderKind::Orc,
         kernel,
         from,
         first_frame,
@@ -31,7 +31,7 @@ fn started(
 fn a_start_from_registers_takes_one_step_with_all_of_them() {
     let small = with_entry("6.1", by(OrcReg::R10, 0));
     let regs = start_regs();
-    let (passed, state, ended) = started(&small, From::Regs(&regs), 0);
+    let (passed, state, ended) = started(&small, StartFrom::Regs(&regs), 0);
     let first = OrcState {
         bp: SP + 0x900,
         regs: RegsPtr::Start,
@@ -51,7 +51,7 @@ fn a_start_from_registers_takes_one_step_with_all_of_them() {
     ] {
         let mut regs = start_regs();
         regs.set(Reg::Cs, cs);
-        let (_, state, ended) = started(&small, From::Regs(&regs), 0);
+        let (_, state, ended) = started(&small, StartFrom::Regs(&regs), 0);
         assert_eq!(ended == Some(Ended::StartedInUser), refused, "{cs:#x}");
         assert!(!state.error);
     }
@@ -62,13 +62,13 @@ fn a_start_from_the_unwinder_itself_has_sp_rbp_and_no_registers() {
     let small = with_entry("6.1", by(OrcReg::Bp, 16));
     let regs = Regs::frame(IP, SP, BP);
     // The mark lies below: nothing is passed.
-    let (passed, state, ended) = started(&small, From::Own(&regs), SP - 8);
+    let (passed, state, ended) = started(&small, StartFrom::Own(&regs), SP - 8);
     assert_eq!((passed.len(), ended), (0, None));
     assert_eq!(state, before());
-    let (passed, state, _) = started(&small, From::Own(&regs), SP);
+    let (passed, state, _) = started(&small, StartFrom::Own(&regs), SP);
     assert_eq!((passed, state.sp), (Vec::from([before()]), BP + 16));
     // The mark is one byte above the second frame's sp, or one below.
-    let step_from = |mark| started(&small, From::Own(&regs), mark).0.len();
+    let step_from = |mark| started(&small, StartFrom::Own(&regs), mark).0.len();
     assert_eq!((step_from(BP + 15), step_from(BP + 17)), (1, 2));
     // A mark on another stack is waited for.
     assert!(step_from(NMI.start) > 1);
@@ -96,7 +96,7 @@ fn a_task_that_does_not_run_starts_from_what_its_switch_saved() {
         ("6.6", new, SP + 56, false),
         ("6.6", 0, SP + 56, false),
     ] {
-        let (passed, state, ended) = started(&task(version, ip), From::Inactive, SP - 8);
+        let (passed, state, ended) = started(&task(version, ip), StartFrom::Inactive, SP - 8);
         let expected = OrcState {
             sp,
             ip,
@@ -112,11 +112,14 @@ fn a_task_that_does_not_run_starts_from_what_its_switch_saved() {
     // Where the kernel has no such function, ip 0 is not its address.
     let mut small = task("6.12", 0);
     small.words.0.remove(&(SP + 48));
-    let (_, _, ended) = started(&small, From::Inactive, SP);
+    let (_, _, ended) = started(&small, StartFrom::Inactive, SP);
     let unmapped = |address| Some(Ended::NotRecorded(MemoryError::Unmapped { address }));
     assert_eq!(ended, unmapped(SP + 48));
     small.words.0.remove(&(SP + 40));
-    assert_eq!(started(&small, From::Inactive, SP).2, unmapped(SP + 40));
+    assert_eq!(
+        started(&small, StartFrom::Inactive, SP).2,
+        unmapped(SP + 40)
+    );
 }
 
 #[test]
@@ -130,13 +133,13 @@ fn a_task_on_another_processor_and_a_kernel_without_tables_are_refused() {
     ] {
         let mut small = with_entry("6.1", call(16));
         (small.task.is_current, small.task.on_other_cpu) = (is_current, on_other_cpu);
-        let (_, state, found) = started(&small, From::Regs(&regs), 0);
+        let (_, state, found) = started(&small, StartFrom::Regs(&regs), 0);
         assert_eq!(found, ended, "{is_current} {on_other_cpu}");
         assert_eq!(state.error, ended.is_some());
     }
     let mut small = Small::new("6.1", &[]);
     small.put(SP, &[RET]);
-    let (_, state, ended) = started(&small, From::Regs(&regs), 0);
+    let (_, state, ended) = started(&small, StartFrom::Regs(&regs), 0);
     assert_eq!((ended, state.error), (Some(Ended::NoTables), true));
 }
 
@@ -145,7 +148,7 @@ fn a_start_off_every_stack_is_tried_at_the_next_page() {
     let from = |sp| {
         let small = Small::new("6.1", &[(0, call(8))]);
         let regs = Regs::frame(IP, sp, 0);
-        let (_, state, ended) = started(&small, From::Own(&regs), TASK.start);
+        let (_, state, ended) = started(&small, StartFrom::Own(&regs), TASK.start);
         (state.stack.begin, state.error, ended)
     };
     let refused = |sp| (0, true, Some(Ended::StartNotOnStack { sp }));
@@ -162,7 +165,7 @@ fn a_start_off_every_stack_is_tried_at_the_next_page() {
     small.task.stacks[0].begin = TASK.start + 0x800;
     let sp = TASK.start - 1;
     let regs = Regs::frame(IP, sp, 0);
-    let (_, _, ended) = started(&small, From::Own(&regs), TASK.start);
+    let (_, _, ended) = started(&small, StartFrom::Own(&regs), TASK.start);
     assert_eq!(ended, Some(Ended::StartNotOnStack { sp }));
 }
 
