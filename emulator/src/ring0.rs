@@ -20,8 +20,9 @@ use crate::machine::{Exit, Machine};
 use crate::state::{State, reg};
 use crate::stop::{Call, Exception};
 use unwind_sim_unwind::insn::{INSN_BYTES_MAX, classify};
-use unwind_sim_unwind::kernel::{IRET_FRAME_OFFSET, UserBoundary};
+use unwind_sim_unwind::kernel::UserBoundary;
 use unwind_sim_unwind::memory::Memory as _;
+use unwind_sim_unwind::pt_regs::IRET_FRAME_OFFSET;
 use unwind_sim_unwind::truth::{Cpu, Suspended, Tracker, Truth};
 
 /// Selectors of Linux (`arch/x86/include/asm/segment.h`): the kernel's code and stack.

@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
-use unwind_sim_unwind::kernel::{
-    PT_REGS_LEN, StackType, State, Task, UserBoundary, UserSpace, is_user_cs, offset_of,
-};
+use unwind_sim_unwind::kernel::{StackType, State, Task, UserBoundary, UserSpace, is_user_cs};
 use unwind_sim_unwind::lbr::BranchStack;
 use unwind_sim_unwind::memory::{Memory as _, MemoryCopy, Regions};
+use unwind_sim_unwind::pt_regs::{PT_REGS_LEN, offset_of};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::Truth;

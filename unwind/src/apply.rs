@@ -6,6 +6,7 @@ use crate::chain::{Word, Words};
 use crate::dwarf::expression;
 use crate::frame::Frame;
 use crate::memory::Memory;
+use crate::pt_regs::{BELOW_IRET_FRAME, IRET_FRAME_OFFSET};
 use crate::reason::Reason;
 use crate::regs::{Reg, RegMask};
 use crate::rule::{Base, Expression, Rule, RuleKind, Value};
@@ -22,30 +23,6 @@ pub struct Context<'a, M: Memory + ?Sized> {
     /// The registers that the unwinder carries.
     pub carries: RegMask,
 }
-
-/// The offset of the saved ip in `struct pt_regs`, where the hardware's iret frame begins
-/// (Linux `arch/x86/include/asm/ptrace.h`).
-const IRET_FRAME_OFFSET: u64 = 128;
-
-/// `struct pt_regs` below the iret frame, in order; orig_ax is no register.
-const PT_REGS: [Option<Reg>; 16] = [
-    Some(Reg::R15),
-    Some(Reg::R14),
-    Some(Reg::R13),
-    Some(Reg::R12),
-    Some(Reg::Rbp),
-    Some(Reg::Rbx),
-    Some(Reg::R11),
-    Some(Reg::R10),
-    Some(Reg::R9),
-    Some(Reg::R8),
-    Some(Reg::Rax),
-    Some(Reg::Rcx),
-    Some(Reg::Rdx),
-    Some(Reg::Rsi),
-    Some(Reg::Rdi),
-    None,
-];
 
 struct Apply<'a, M: Memory + ?Sized> {
     frame: &'a Frame,
@@ -224,8 +201,7 @@ impl<M: Memory + ?Sized> Apply<'_, M> {
         let mut caller = self.frame.clone();
         caller.regs.keep(self.context.carries);
         if full {
-            for (i, reg) in PT_REGS.into_iter().enumerate() {
-                let Some(reg) = reg else { continue };
+            for (i, reg) in BELOW_IRET_FRAME.into_iter().enumerate() {
                 let value = self
                     .context
                     .memory

@@ -30,6 +30,7 @@ pub mod kernel;
 pub mod lbr;
 pub mod memory;
 pub mod orc;
+pub mod pt_regs;
 pub mod reason;
 pub mod regs;
 pub mod row;

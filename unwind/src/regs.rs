@@ -64,6 +64,27 @@ impl Reg {
         Reg::Cs,
     ];
 
+    /// The general registers by their number in instructions (Intel SDM volume 2, table 2-2), which is not
+    /// the DWARF number.
+    pub const BY_NUMBER: [Reg; 16] = [
+        Reg::Rax,
+        Reg::Rcx,
+        Reg::Rdx,
+        Reg::Rbx,
+        Reg::Rsp,
+        Reg::Rbp,
+        Reg::Rsi,
+        Reg::Rdi,
+        Reg::R8,
+        Reg::R9,
+        Reg::R10,
+        Reg::R11,
+        Reg::R12,
+        Reg::R13,
+        Reg::R14,
+        Reg::R15,
+    ];
+
     /// The registers that a function must preserve, besides rsp, in the order that
     /// [`crate::rule::Rule`] holds them (psABI, figure 3.4).
     pub const CALLEE_SAVED: [Reg; 6] = [Reg::Rbx, Reg::Rbp, Reg::R12, Reg::R13, Reg::R14, Reg::R15];

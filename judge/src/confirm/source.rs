@@ -27,26 +27,6 @@ const PAGES_MAX: usize = 1 << 20;
 /// that a signal ended (`EINTR`).
 const RESTARTS: [i64; 4] = [-512, -513, -514, -516];
 const EINTR: i64 = -4;
-/// By number in instructions.
-const ORDER: [Reg; 16] = [
-    Reg::Rax,
-    Reg::Rcx,
-    Reg::Rdx,
-    Reg::Rbx,
-    Reg::Rsp,
-    Reg::Rbp,
-    Reg::Rsi,
-    Reg::Rdi,
-    Reg::R8,
-    Reg::R9,
-    Reg::R10,
-    Reg::R11,
-    Reg::R12,
-    Reg::R13,
-    Reg::R14,
-    Reg::R15,
-];
-
 /// Why a sample cannot be gone on from.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotResumable {
@@ -231,7 +211,7 @@ fn is_same_file(place: &FilePlace, file: &Bytes, core: &Bytes, snapshot: &Snapsh
 
 fn set_registers(state: &mut State, regs: &Regs) -> Result<(), NotResumable> {
     let get = |reg| regs.get(reg).ok_or(NotResumable::Register(reg));
-    for (number, reg) in ORDER.into_iter().enumerate() {
+    for (number, reg) in Reg::BY_NUMBER.into_iter().enumerate() {
         state.set_gpr(number, get(reg)?);
     }
     state.rip = get(Reg::Rip)?;

@@ -206,25 +206,7 @@ fn simple(rule: &Rule, carries: RegMask) -> Option<Simple> {
 }
 
 fn hardware_number(reg: Reg) -> Option<u8> {
-    const BY_NUMBER: [Reg; 16] = [
-        Reg::Rax,
-        Reg::Rcx,
-        Reg::Rdx,
-        Reg::Rbx,
-        Reg::Rsp,
-        Reg::Rbp,
-        Reg::Rsi,
-        Reg::Rdi,
-        Reg::R8,
-        Reg::R9,
-        Reg::R10,
-        Reg::R11,
-        Reg::R12,
-        Reg::R13,
-        Reg::R14,
-        Reg::R15,
-    ];
-    let at = BY_NUMBER.iter().position(|&r| r == reg)?;
+    let at = Reg::BY_NUMBER.iter().position(|&r| r == reg)?;
     Some(at as u8)
 }
 

@@ -9,9 +9,9 @@ use unwind_sim_host::gdb::{GdbError, Others, Registers};
 use unwind_sim_recordings::kernel::Btf;
 use unwind_sim_recordings::model::{KernelSample, Sample};
 use unwind_sim_unwind::kernel::{
-    Cursors, FpState, GuessState, OrcState, PT_REGS_LEN, RegsPtr, StackInfo, StackType, State,
-    UnwinderKind, regs_from,
+    Cursors, FpState, GuessState, OrcState, RegsPtr, StackInfo, StackType, State, UnwinderKind,
 };
+use unwind_sim_unwind::pt_regs::{PT_REGS_LEN, regs_from};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::Truth;

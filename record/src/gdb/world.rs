@@ -12,10 +12,9 @@ use std::ops::Range;
 use unwind_sim_host::gdb::{GdbError, Registers};
 use unwind_sim_recordings::kernel::{Btf, KernelImage, user_memory};
 use unwind_sim_recordings::model::{Region, RegionRole};
-use unwind_sim_unwind::kernel::{
-    PT_REGS_LEN, StackInfo, StackType, THREAD_SIZE, Task, UserSpace, Version, regs_from,
-};
+use unwind_sim_unwind::kernel::{StackInfo, StackType, THREAD_SIZE, Task, UserSpace, Version};
 use unwind_sim_unwind::orc::Encoding;
+use unwind_sim_unwind::pt_regs::{PT_REGS_LEN, regs_from};
 use unwind_sim_unwind::regs::{Reg, Regs};
 
 /// Kernel addresses begin here.

@@ -1,9 +1,9 @@
 //! The user boundary: the registers with which user space was left, where the kernel keeps them,
 //! and whether a walk ended there.
 
-use super::pt_regs::PT_REGS_LEN;
 use super::stacks::StackType;
 use super::task::Task;
+use crate::pt_regs::PT_REGS_LEN;
 
 /// The registers with which user space was left. Part of the truth.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -2,12 +2,13 @@
 
 use super::boundary::task_pt_regs;
 use super::end::Ended;
+use super::entry_regs::{RegsPtr, is_user_cs};
 use super::hijack::{self, Cursors};
 use super::orc::INACTIVE_BP;
-use super::pt_regs::{PT_REGS_LEN, RegsPtr, is_user_cs, offset_of};
 use super::stacks::{StackInfo, StackType, get_stack_info};
 use super::{StartFrom, State, Unwind};
 use crate::memory::{Memory, MemoryError};
+use crate::pt_regs::{PT_REGS_LEN, offset_of};
 use crate::regs::Reg;
 
 /// `struct unwind_state` with `CONFIG_UNWINDER_FRAME_POINTER`. Addresses are 0 for NULL.

@@ -14,12 +14,12 @@ mod boundary;
 mod callchain;
 mod code;
 mod end;
+mod entry_regs;
 mod fp;
 mod guess;
 mod hijack;
 mod orc;
 pub mod perf;
-mod pt_regs;
 mod stacks;
 mod task;
 #[cfg(test)]
@@ -35,14 +35,11 @@ pub use callchain::{
 };
 pub use code::{Code, Finds, FoundEntry, FoundRow, Generated, Known, Source};
 pub use end::Ended;
+pub use entry_regs::{EntryRegs, RegsPtr, is_user_cs};
 pub use fp::FpState;
 pub use guess::GuessState;
 pub use hijack::Cursors;
 pub use orc::OrcState;
-pub use pt_regs::{
-    EntryRegs, IRET_FRAME_LEN, IRET_FRAME_OFFSET, PT_REGS_LEN, RegsPtr, is_user_cs, offset_of,
-    regs_from,
-};
 pub use stacks::{NoStack, PAGE_SIZE, StackInfo, StackType, THREAD_SIZE};
 pub use task::{GraphReturn, Rethook, Task};
 pub use unwinder::KernelUnwinder;
@@ -52,6 +49,7 @@ pub use user::{
 pub use version::{GraphSearch, Version};
 
 use crate::memory::{Memory, MemoryError};
+use crate::pt_regs::offset_of;
 use crate::regs::Regs;
 
 /// Which unwinder a kernel was built with.

@@ -2,12 +2,13 @@
 //! `arch/x86/kernel/unwind_orc.c`.
 
 use super::end::Ended;
+use super::entry_regs::{RegsPtr, is_user_cs};
 use super::hijack::{self, Cursors};
-use super::pt_regs::{IRET_FRAME_LEN, IRET_FRAME_OFFSET, PT_REGS_LEN, RegsPtr, is_user_cs};
 use super::stacks::{NoStack, PAGE_SIZE, StackInfo, StackType, get_stack_info};
 use super::{FoundEntry, Kernel, Source, StartFrom, State, Unwind};
 use crate::memory::{Memory, MemoryError};
 use crate::orc::{Entry, EntryType, OrcReg, SpIndirect};
+use crate::pt_regs::{IRET_FRAME_LEN, IRET_FRAME_OFFSET, PT_REGS_LEN};
 use crate::regs::{Reg, Regs};
 
 /// `struct unwind_state` with `CONFIG_UNWINDER_ORC`.

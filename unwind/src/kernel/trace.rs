@@ -1,11 +1,12 @@
 //! The kernel's other ways to print a walk: `arch_stack_walk`, `arch_stack_walk_reliable` (Linux
 //! `arch/x86/kernel/stacktrace.c`) and `show_trace_log_lvl` (`arch/x86/kernel/dumpstack.c`).
 
+use super::entry_regs::EntryRegs;
 use super::hijack::{self, Cursors};
-use super::pt_regs::{EntryRegs, offset_of};
 use super::stacks::{PAGE_SIZE, StackInfo, StackType, get_stack_info};
 use super::{Finds, Kernel, StartFrom, Unwind, UnwinderKind};
 use crate::memory::Memory;
+use crate::pt_regs::offset_of;
 use crate::reason::Reason;
 use crate::regs::Reg;
 use alloc::vec::Vec;
@@ -204,7 +205,7 @@ pub fn show<M: Memory + ?Sized>(
 
 /// `show_regs_if_on_stack`
 fn on_stack(info: &StackInfo, regs: Option<EntryRegs>) -> Option<Line> {
-    use super::pt_regs::{IRET_FRAME_LEN, IRET_FRAME_OFFSET, PT_REGS_LEN};
+    use crate::pt_regs::{IRET_FRAME_LEN, IRET_FRAME_OFFSET, PT_REGS_LEN};
     let regs = regs?;
     let at = regs.at.address()?;
     let (address, len) = match regs.partial {

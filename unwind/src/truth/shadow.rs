@@ -19,7 +19,8 @@
 
 use super::{Cpu, TrueFrame, TrueKind, Truth};
 use crate::insn::Insn;
-use crate::kernel::{IRET_FRAME_OFFSET, THREAD_SIZE, UserBoundary, is_user_cs, offset_of};
+use crate::kernel::{THREAD_SIZE, UserBoundary, is_user_cs};
+use crate::pt_regs::{IRET_FRAME_OFFSET, offset_of};
 use crate::regs::Reg;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

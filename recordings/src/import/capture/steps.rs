@@ -139,7 +139,7 @@ impl Steps {
         }
         self.number = number;
         let own = stacks.iter().find(|s| s.kind == StackType::Task);
-        let pt_regs = own.and_then(|s| s.end.checked_sub(unwind_sim_unwind::kernel::PT_REGS_LEN));
+        let pt_regs = own.and_then(|s| s.end.checked_sub(unwind_sim_unwind::pt_regs::PT_REGS_LEN));
         match self.before {
             Before::Kernel(before) => self.step(&before, &at, stacks, pt_regs, memory),
             Before::Unseen | Before::User => {

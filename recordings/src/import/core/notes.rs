@@ -11,7 +11,8 @@ use object::read::elf::{FileHeader as _, NoteIterator, ProgramHeader as _};
 use object::{ReadRef, elf};
 use std::collections::HashMap;
 use std::ops::Range;
-use unwind_sim_unwind::regs::{Reg, Regs};
+use unwind_sim_unwind::pt_regs::{PT_REGS_LEN, regs_from};
+use unwind_sim_unwind::regs::Regs;
 
 /// `pr_pid` and `pr_reg` in `struct elf_prstatus`, bytes.
 const PRSTATUS_PID: usize = 32;
@@ -25,30 +26,6 @@ const AT_SYSINFO_EHDR: u64 = 33;
 const THREADS_MAX: usize = 1 << 16;
 const SEGMENTS_MAX: usize = 1 << 18;
 const FILES_MAX: u64 = 1 << 18;
-
-/// The order of `struct user_regs_struct`; what we do not carry is `None`.
-const REG_ORDER: [Option<Reg>; 20] = [
-    Some(Reg::R15),
-    Some(Reg::R14),
-    Some(Reg::R13),
-    Some(Reg::R12),
-    Some(Reg::Rbp),
-    Some(Reg::Rbx),
-    Some(Reg::R11),
-    Some(Reg::R10),
-    Some(Reg::R9),
-    Some(Reg::R8),
-    Some(Reg::Rax),
-    Some(Reg::Rcx),
-    Some(Reg::Rdx),
-    Some(Reg::Rsi),
-    Some(Reg::Rdi),
-    None, // orig_rax
-    Some(Reg::Rip),
-    Some(Reg::Cs),
-    Some(Reg::Rflags),
-    Some(Reg::Rsp),
-];
 
 /// `orig_rax`, `fs_base` and `gs_base` in `struct user_regs_struct`, words.
 const ORIG_RAX: usize = 15;
@@ -257,14 +234,10 @@ fn half(data: &[u8], at: usize) -> Result<u32, u64> {
 
 /// The registers of an `NT_PRSTATUS`, or how many bytes were needed.
 pub(in crate::import) fn prstatus_regs(data: &[u8]) -> Result<Regs, u64> {
-    let mut regs = Regs::UNKNOWN;
-    for (index, reg) in REG_ORDER.into_iter().enumerate() {
-        let value = word(data, PRSTATUS_REGS + 8 * index)?;
-        if let Some(reg) = reg {
-            regs.set(reg, value);
-        }
-    }
-    Ok(regs)
+    // `struct user_regs_struct` begins as `struct pt_regs` does.
+    let words = (PT_REGS_LEN / 8) as usize - 1;
+    (0..words).try_for_each(|index| word(data, PRSTATUS_REGS + 8 * index).map(drop))?;
+    Ok(regs_from(&data[PRSTATUS_REGS..]))
 }
 
 fn prstatus(data: &[u8], out: &mut Notes) -> Result<(), u64> {

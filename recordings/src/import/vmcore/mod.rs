@@ -37,9 +37,10 @@ use symbols::Symbols;
 use tasks::TaskInfo;
 use unwind_sim_unwind::image::Owner;
 use unwind_sim_unwind::kernel::{
-    PT_REGS_LEN, StackInfo, StackType, THREAD_SIZE, Task, UserSpace, Version, is_user_cs, regs_from,
+    StackInfo, StackType, THREAD_SIZE, Task, UserSpace, Version, is_user_cs,
 };
 use unwind_sim_unwind::orc::Encoding;
+use unwind_sim_unwind::pt_regs::{PT_REGS_LEN, regs_from};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::Truth;

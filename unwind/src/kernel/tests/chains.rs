@@ -150,7 +150,7 @@ fn an_interrupted_frame_has_an_exact_address_and_its_registers() {
     ];
     small.put_regs(regs, &saved);
     let chain = chain(&small, UnwinderKind::Fp, &from([TEXT, SP - 8, SP]));
-    let slot = Some(regs + crate::kernel::offset_of(Reg::Rip));
+    let slot = Some(regs + crate::pt_regs::offset_of(Reg::Rip));
     assert_eq!(places(&chain)[2], (Instruction(TEXT + 0x50), 0, slot));
     assert_eq!(chain.frames[2].found, Found::External);
 }

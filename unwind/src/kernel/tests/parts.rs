@@ -5,8 +5,9 @@ use super::support::{Small, TASK, TEXT, call};
 use crate::kernel::perf::{Difference, first_difference};
 use crate::kernel::{
     Cursors, EntryRegs, FpState, GuessState, OrcState, RegsPtr, StackInfo, StackType, State, Task,
-    is_user_cs, regs_from,
+    is_user_cs,
 };
+use crate::pt_regs::regs_from;
 use crate::regs::{Reg, Regs};
 use alloc::vec::Vec;
 

@@ -152,7 +152,7 @@ impl Small {
     pub(super) fn put_regs(&mut self, address: u64, regs: &[(Reg, u64)]) -> &mut Small {
         self.put(address, &[0; 21]);
         for (reg, value) in regs {
-            let at = address + crate::kernel::offset_of(*reg);
+            let at = address + crate::pt_regs::offset_of(*reg);
             self.words.0.insert(at, *value);
         }
         self

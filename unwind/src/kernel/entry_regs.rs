@@ -1,52 +1,9 @@
-//! `struct pt_regs` on a kernel stack (Linux `arch/x86/include/asm/ptrace.h`).
+//! The `struct pt_regs` that an unwinder holds, somewhere on a kernel stack.
 
 use super::State;
 use crate::memory::{Memory, MemoryError};
+use crate::pt_regs::offset_of;
 use crate::regs::{Reg, Regs};
-
-/// Bytes of a `struct pt_regs`.
-pub const PT_REGS_LEN: u64 = 168;
-/// Where the hardware's part of it begins, bytes.
-pub const IRET_FRAME_OFFSET: u64 = 128;
-/// Bytes of the hardware's part: ip, cs, flags, sp, ss.
-pub const IRET_FRAME_LEN: u64 = 40;
-
-/// Where each register is, bytes.
-pub const fn offset_of(reg: Reg) -> u64 {
-    match reg {
-        Reg::R15 => 0,
-        Reg::R14 => 8,
-        Reg::R13 => 16,
-        Reg::R12 => 24,
-        Reg::Rbp => 32,
-        Reg::Rbx => 40,
-        Reg::R11 => 48,
-        Reg::R10 => 56,
-        Reg::R9 => 64,
-        Reg::R8 => 72,
-        Reg::Rax => 80,
-        Reg::Rcx => 88,
-        Reg::Rdx => 96,
-        Reg::Rsi => 104,
-        Reg::Rdi => 112,
-        Reg::Rip => 128,
-        Reg::Cs => 136,
-        Reg::Rflags => 144,
-        Reg::Rsp => 152,
-    }
-}
-
-/// The registers in the bytes of a `struct pt_regs`, as far as they go.
-pub fn regs_from(bytes: &[u8]) -> Regs {
-    let mut regs = Regs::UNKNOWN;
-    for reg in Reg::ALL {
-        let word = bytes.get(offset_of(reg) as usize..);
-        if let Some(word) = word.and_then(|b| b.first_chunk()) {
-            regs.set(reg, u64::from_le_bytes(*word));
-        }
-    }
-    regs
-}
 
 /// A pointer to a `struct pt_regs`, as the unwinder holds one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
