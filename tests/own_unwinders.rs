@@ -249,6 +249,28 @@ fn a_line_without_end_is_garbage() {
 }
 
 #[test]
+fn an_image_is_given_as_a_file_or_refused_with_a_reason() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let said = folder.path().join("said");
+    let script = format!(
+        r#"ask() {{ echo "{{\"type\":\"image\",\"index\":$1}}"; read answer; echo "$answer" >>{}; }}
+        read line; ask 0; ask 0; ask 99; cp "$(sed -n 's/.*"path":"\([^"]*\)".*/\1/p;q' {0})" {0}.elf; exit 0"#,
+        said.display()
+    );
+    let (_, fault, _) = misbehave(&script);
+    assert_eq!(fault, "it ended");
+    let text = std::fs::read_to_string(&said).expect("answers");
+    let [first, again, none] = text.lines().collect::<Vec<_>>()[..] else {
+        panic!("{text}");
+    };
+    assert!(first.contains(r#""index":0,"path":"/"#), "{first}");
+    assert_eq!(again, first, "written once");
+    assert!(none.contains("there is no image 99"), "{none}");
+    let elf = std::fs::read(said.with_extension("elf")).expect("the file");
+    assert_eq!(&elf[..4], b"\x7fELF");
+}
+
+#[test]
 fn a_program_that_does_not_exist_is_named() {
     let Err(error) = spec::engine("cmd:/no/such/program") else {
         panic!("it started");

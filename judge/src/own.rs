@@ -5,9 +5,13 @@
 //! `end` line. It lives as long as the run. What it does wrong ends its chain with a reason, and
 //! never the run.
 
+mod image_file;
+
 use crate::hex::{hex, hex_bytes};
+use image_file::ImageFiles;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Mutex, MutexGuard};
@@ -57,6 +61,13 @@ enum Request<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
+    Image {
+        index: usize,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        path: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
 }
 
 #[derive(Serialize)]
@@ -74,6 +85,9 @@ enum Answer {
     Read {
         address: Hex,
         length: usize,
+    },
+    Image {
+        index: usize,
     },
     Frame {
         pc: Hex,
@@ -113,6 +127,7 @@ struct Process {
     lines: Receiver<String>,
     silence_max: Duration,
     fault: Option<String>,
+    files: ImageFiles,
 }
 
 impl Drop for Process {
@@ -141,7 +156,7 @@ impl CommandUnwinder {
         let program = words
             .next()
             .ok_or_else(|| error(std::io::ErrorKind::NotFound.into()))?;
-        let mut child = Command::new(program)
+        let mut child = Command::new(adapter(program).as_deref().unwrap_or(Path::new(program)))
             .args(words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -156,6 +171,7 @@ impl CommandUnwinder {
             lines: reader(output),
             silence_max: SILENCE_MAX,
             fault: None,
+            files: ImageFiles::default(),
         };
         Ok(CommandUnwinder {
             name: format!("cmd:{command}"),
@@ -181,6 +197,20 @@ impl CommandUnwinder {
             Err(poisoned) => poisoned.into_inner(),
         }
     }
+}
+
+/// The adapter for an existing unwinder that a bare name such as `gdb` stands for: the program
+/// `unwind-sim-unwinder-gdb`, beside ours or in a folder of `PATH`.
+fn adapter(name: &str) -> Option<PathBuf> {
+    if name.contains('/') {
+        return None;
+    }
+    let file = format!("unwind-sim-unwinder-{name}");
+    let ours = std::env::current_exe().ok();
+    let beside = ours.and_then(|path| Some(path.parent()?.to_path_buf()));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders = beside.into_iter().chain(std::env::split_paths(&path));
+    folders.find_map(|folder| Some(folder.join(&file)).filter(|path| path.is_file()))
 }
 
 /// A thread that writes lines to the process, and ends with it.
@@ -265,6 +295,13 @@ impl Process {
                         bytes: read.is_ok().then(|| hex_bytes(&bytes)),
                         error: read.err().map(|e| e.to_string()),
                     })?;
+                }
+                Answer::Image { index } => {
+                    let (path, error) = match self.files.path(stack, index) {
+                        Ok(path) => (Some(path), None),
+                        Err(error) => (None, Some(error)),
+                    };
+                    self.send(&Request::Image { index, path, error })?;
                 }
                 Answer::Frame {
                     pc: Hex(pc),

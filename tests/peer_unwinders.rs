@@ -1,0 +1,144 @@
+//! The adapters for unwinders of others (`examples/own-unwinders/peers`) do what their page promises.
+//! Their libraries are of any version here, so what is demanded is what every version can do.
+#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
+
+mod common;
+
+use common::skip::skip;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use unwind_sim_judge::engine::{Setting, examine};
+use unwind_sim_judge::input::{Input, InputError};
+use unwind_sim_judge::own::CommandUnwinder;
+use unwind_sim_judge::run::Column;
+use unwind_sim_recordings::convert::OpenOptions;
+use unwind_sim_recordings::view::{Filter, View};
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::dwarf::Dwarf;
+use unwind_sim_unwind::regs::RegMask;
+use unwind_sim_unwind::unwinder::Unwinder;
+use unwind_sim_unwind::verdict::Verdict;
+
+fn root(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// The adapter, built into `folder`; `None` if `source` does not compile, as what it is for is not
+/// installed.
+fn adapter(name: &str, folder: &Path) -> Option<CommandUnwinder> {
+    let source = root("examples/own-unwinders/peers").join(format!("{name}.c"));
+    let installed = match source.exists() {
+        // Its headers.
+        true => Command::new("cc").arg("-E").arg(source).output(),
+        false => Command::new(name).arg("--version").output(),
+    };
+    if !installed.is_ok_and(|output| output.status.success()) {
+        skip("peer_unwinders", format!("{name} is not installed"));
+        return None;
+    }
+    let script = root("examples/own-unwinders/peers/build.sh");
+    let output = Command::new("sh")
+        .arg(script)
+        .arg(folder)
+        .arg(name)
+        .output();
+    let output = output.expect("a shell");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said, "", "the compiler's warnings");
+    let path = folder.join(format!("unwind-sim-unwinder-{name}"));
+    Some(CommandUnwinder::start(&path.display().to_string()).expect("it starts"))
+}
+
+/// The verdicts on the chains of the first samples of a trace.
+fn verdicts(trace: &str, samples: u64, unwinder: &dyn Unwinder) -> Vec<Verdict> {
+    let path = root("corpus/traces").join(trace);
+    let input = Input::open(&path, &OpenOptions::default()).expect("a trace of the corpus");
+    let column = Column {
+        engine: 0,
+        variant: None,
+        version: None,
+    };
+    let (mut out, mut cache) = (Vec::new(), Cache::new());
+    let filter = Filter {
+        limit: Some(samples),
+        ..Filter::default()
+    };
+    let take = &mut |view: &View<'_>| {
+        let start = column.variant_for(view);
+        out.push(examine(view, unwinder, start, &Setting::default(), &mut cache).verdict);
+        Ok(())
+    };
+    input
+        .for_each::<InputError>(&filter, take)
+        .expect("a sound trace");
+    out
+}
+
+/// Samples of `throws.bin` that are enough to see calls, the dynamic linker and constructors.
+const SAMPLES: u64 = 60;
+
+/// It is right wherever we are, with `registers` carried from frame to frame, but for at most `wrong`
+/// samples.
+fn is_right_where_we_are(
+    unwinder: &CommandUnwinder,
+    registers: RegMask,
+    trace: &str,
+    wrong: usize,
+) {
+    let ours = verdicts(trace, SAMPLES, &Dwarf::carrying(registers));
+    let theirs = verdicts(trace, SAMPLES, unwinder);
+    assert_eq!(unwinder.fault(), None);
+    let right = ours.iter().filter(|v| **v == Verdict::Ok).count();
+    assert!(right > wrong, "{trace}");
+    let pairs = ours.iter().zip(&theirs);
+    let as_ours = pairs.filter(|(ours, theirs)| **ours == Verdict::Ok && **theirs == Verdict::Ok);
+    assert!(as_ours.count() + wrong >= right, "{trace}: {theirs:?}");
+}
+
+#[test]
+fn libunwind_is_right_where_its_table_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    if let Some(own) = adapter("libunwind", folder.path()) {
+        // The kernel's tables in seed-004.bin have no .eh_frame_hdr, without which it finds nothing.
+        is_right_where_we_are(&own, RegMask::CALLEE_SAVED, "throws.bin", 0);
+    }
+}
+
+#[test]
+fn libdw_is_right_where_we_are() {
+    let folder = tempfile::tempdir().expect("a folder");
+    if let Some(own) = adapter("libdw", folder.path()) {
+        is_right_where_we_are(&own, RegMask::CALLEE_SAVED, "throws.bin", 0);
+        is_right_where_we_are(&own, RegMask::CALLEE_SAVED, "seed-004.bin", 0);
+    }
+}
+
+#[test]
+fn gdb_is_right_where_we_are() {
+    let folder = tempfile::tempdir().expect("a folder");
+    if let Some(own) = adapter("gdb", folder.path()) {
+        is_right_where_we_are(&own, RegMask::CALLEE_SAVED, "throws.bin", 0);
+        is_right_where_we_are(&own, RegMask::CALLEE_SAVED, "seed-004.bin", 0);
+    }
+}
+
+/// It carries rip, rsp and rbp only.
+#[test]
+fn framehop_is_right_where_three_registers_are_enough() {
+    let own = std::env::current_exe().expect("the path of this test");
+    let built = own
+        .ancestors()
+        .nth(2)
+        .expect("a folder")
+        .join("examples/framehop_unwinder");
+    assert!(
+        built.is_file(),
+        "cargo builds it with the tests: cargo build --example framehop_unwinder"
+    );
+    let own = CommandUnwinder::start(&built.display().to_string()).expect("it starts");
+    // In the first instructions of a function it takes for granted that a call led there, whatever the table
+    // says. What the PLT jumps to has two words more on the stack: `_dl_runtime_resolve_xsavec`.
+    is_right_where_we_are(&own, RegMask::FRAME, "throws.bin", 4);
+    is_right_where_we_are(&own, RegMask::FRAME, "seed-004.bin", 0);
+}
