@@ -1,3 +1,5 @@
+//! Unwinders of x86-64 stacks: registers, memory, rules, table readers, the walk, and the truth.
+//!
 #![doc = include_str!("../README.md")]
 //!
 //! # How a walk works
