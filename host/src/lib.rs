@@ -1,7 +1,7 @@
 //! What touches this machine: the ptrace recorder, and single instructions on its processor.
 //!
-//! [`record`] runs a program, or attaches to one, stops it where [`Options`] say, and hands what
-//! it sees to a [`Recorder`]: mappings, threads, and samples of registers, stacks and, if it
+//! [`record`] runs a program, or attaches to one, stops it where [`RecorderOptions`] say, and hands
+//! what it sees to a [`Recorder`]: mappings, threads, and samples of registers, stacks and, if it
 //! single-steps, the truth of a shadow stack ([`unwind_sim_unwind::truth`]).
 //!
 //! [`native`] executes single instructions as an emulator's authority, [`stepper`] those of a

@@ -24,7 +24,7 @@ pub const RDI: Gpr = 7;
 /// The register that gcc keeps the CFA in while it realigns the stack.
 pub const R10: Gpr = 10;
 
-/// rbx, rbp, r12 to r15: the order of [`Row::saved`].
+/// rbx, rbp, r12 to r15: the order of [`FrameLayout::saved`].
 pub const SAVED: [Gpr; 6] = [3, RBP, 12, 13, 14, 15];
 /// rbp's place there.
 pub const RBP_SAVED: usize = 1;

@@ -91,7 +91,7 @@ pub struct Profile {
     pub kind: GatherKind,
     /// Its frames.
     pub table: Table,
-    /// Threads, and below them frames; see [`Place`].
+    /// Threads, and below them frames; see [`NodePlace`].
     pub tree: Tree,
     /// Names of what the samples are of: events or unwinders.
     pub series: Vec<String>,
