@@ -50,6 +50,7 @@
 
 mod attr;
 mod bodies;
+pub mod btf;
 pub mod callchain;
 mod chunks;
 mod decode;

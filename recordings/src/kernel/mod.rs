@@ -8,7 +8,6 @@
 //! Input is not believed: sizes are bounded, and what is bad is an error with its place.
 //! Not here: finding the files of a running kernel; unwinding (`unwind::kernel`).
 
-mod btf;
 mod error;
 mod kallsyms;
 mod kaslr;
@@ -24,7 +23,6 @@ mod tests;
 mod user;
 mod vmlinux;
 
-pub use btf::Btf;
 pub use error::{KernelError, KernelErrorKind};
 pub use kallsyms::Form;
 pub use kaslr::KASLR_ALIGN;
@@ -39,10 +37,14 @@ use crate::mapped::map_file;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use unwind_sim_perf_data::btf;
 use unwind_sim_unwind::elf::ElfError;
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Owner};
 use unwind_sim_unwind::orc::{Encoding, Layout};
 use vmlinux::Vmlinux;
+
+/// The types of a kernel.
+pub type Btf = btf::Btf<Bytes>;
 
 /// How to open a kernel image.
 #[derive(Clone, Debug, Default)]

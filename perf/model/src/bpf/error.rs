@@ -1,6 +1,7 @@
 //! What can be wrong with an object file, and with a program before it runs.
 
 use std::fmt;
+use unwind_sim_perf_data::btf::BtfErrorKind;
 
 /// Why an object file could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,12 +81,8 @@ pub enum ObjectErrorKind {
     MapDefinition(String),
     /// A member of a map's definition that is not known here.
     MapMember(String),
-    /// BTF of another magic number or version, or in the other byte order.
-    BtfHeader(u32),
-    /// A type of BTF that does not exist, or a chain of types without end.
-    BtfType(u32),
-    /// A kind of BTF type that is not known.
-    BtfKind(u32),
+    /// Its type information is malformed.
+    Btf(BtfErrorKind),
     /// The object asks for offsets of a running kernel's types (CO-RE).
     Core(u32),
 }
@@ -139,9 +136,7 @@ impl fmt::Display for ObjectErrorKind {
             Self::MapMember(name) => {
                 write!(f, "member `{name}` of a map's definition is not supported")
             }
-            Self::BtfHeader(word) => write!(f, "not BTF of version 1 (it begins with {word:#x})"),
-            Self::BtfType(id) => write!(f, "type {id} does not exist or is not of the kind needed"),
-            Self::BtfKind(kind) => write!(f, "type kind {kind} is not known"),
+            Self::Btf(kind) => write!(f, "{kind}"),
             Self::Core(count) => write!(
                 f,
                 "{count} bytes of relocations against a kernel's types (CO-RE), which are not \

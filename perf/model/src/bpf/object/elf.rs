@@ -18,6 +18,13 @@ pub(super) struct Section<'a> {
     pub(super) is_code: bool,
 }
 
+impl Section<'_> {
+    /// An error at offset `at` of the section.
+    pub(super) fn error(&self, kind: Kind, at: u64) -> ObjectError {
+        ObjectError::new(kind, self.offset.saturating_add(at), self.name)
+    }
+}
+
 /// One symbol.
 #[derive(Clone, Copy)]
 pub(super) struct Symbol<'a> {
@@ -190,7 +197,6 @@ pub(super) fn word(section: &Section<'_>, at: u64) -> Result<u32, ObjectError> {
         .and_then(|at| unwind_sim_perf_data::le::u32_at(section.bytes, at))
         .ok_or_else(|| {
             let have = (section.bytes.len() as u64).saturating_sub(at);
-            let offset = section.offset.saturating_add(at);
-            ObjectError::new(Kind::Short { need: 4, have }, offset, section.name)
+            section.error(Kind::Short { need: 4, have }, at)
         })
 }

@@ -1,10 +1,11 @@
 //! The maps that an object defines, and the sections of global data, which are maps as well.
 
 use super::super::error::{ObjectError, ObjectErrorKind as Kind};
-use super::btf::{Btf, Type};
+use super::btf::Types;
 use super::elf::{Elf, Section, Symbol, word};
 use super::{MAPS_MAX, MapDef, at_most};
 use crate::bpf::maps::kind;
+use unwind_sim_perf_data::btf::{BtfErrorKind, Type};
 
 /// Bytes that a definition in `maps` has at least: type, key, value, entries.
 const LEGACY_SIZE_MIN: u64 = 16;
@@ -39,7 +40,7 @@ pub(super) enum Meaning {
 }
 
 impl Maps {
-    pub(super) fn collect(elf: &Elf<'_>, btf: Option<&Btf<'_>>) -> Result<Self, ObjectError> {
+    pub(super) fn collect(elf: &Elf<'_>, types: Option<&Types<'_>>) -> Result<Self, ObjectError> {
         let mut maps = Self {
             definitions: Vec::new(),
             places: Vec::new(),
@@ -47,7 +48,7 @@ impl Maps {
         };
         for section in &elf.sections {
             match section.name {
-                "maps" | ".maps" => maps.add_defined(elf, btf, section)?,
+                "maps" | ".maps" => maps.add_defined(elf, types, section)?,
                 name if is_data(name) && section.size != 0 => maps.add_data(section)?,
                 _ => {}
             }
@@ -64,7 +65,7 @@ impl Maps {
     fn add_defined(
         &mut self,
         elf: &Elf<'_>,
-        btf: Option<&Btf<'_>>,
+        types: Option<&Types<'_>>,
         section: &Section<'_>,
     ) -> Result<(), ObjectError> {
         let mut symbols: Vec<&Symbol<'_>> = elf
@@ -74,8 +75,11 @@ impl Maps {
             .collect();
         symbols.sort_by_key(|symbol| symbol.value);
         at_most(symbols.len(), MAPS_MAX, section.offset, section.name)?;
-        let variables = match btf {
-            Some(btf) if section.name == ".maps" => btf.variables(".maps")?,
+        let variables = match types {
+            Some(types) if section.name == ".maps" => {
+                let found = types.btf.variables(".maps");
+                found.map_err(|error| types.at(error))?
+            }
             _ => Vec::new(),
         };
         let mut listed = Vec::new();
@@ -91,8 +95,8 @@ impl Maps {
                 (legacy(section, symbol, end)?.ok_or_else(malformed)?, None)
             } else {
                 let found = variables.iter().find(|(name, _)| *name == symbol.name);
-                let (btf, (_, found)) = btf.zip(found).ok_or_else(malformed)?;
-                by_btf(btf, symbol.name, found)?
+                let (types, (_, found)) = types.zip(found).ok_or_else(malformed)?;
+                by_types(types, symbol.name, found)?
             };
             let place = (section.index, symbol.value, self.definitions.len());
             if let Some(offset) = values {
@@ -217,7 +221,11 @@ fn legacy(
 
 /// A definition as a structure whose members' types say the numbers.
 /// With where in it the maps are listed that are in it at first.
-fn by_btf(btf: &Btf<'_>, name: &str, found: &Type) -> Result<(MapDef, Option<u64>), ObjectError> {
+fn by_types(
+    types: &Types<'_>,
+    name: &str,
+    found: &Type,
+) -> Result<(MapDef, Option<u64>), ObjectError> {
     let mut definition = MapDef {
         name: name.to_owned(),
         kind: 0,
@@ -229,23 +237,30 @@ fn by_btf(btf: &Btf<'_>, name: &str, found: &Type) -> Result<(MapDef, Option<u64
         inner: Vec::new(),
     };
     let mut values = None;
-    for member in btf.members(found) {
-        let member = member?;
+    let len = |id| types.btf.pointed_len(id).map_err(|error| types.at(error));
+    let size = |id| {
+        let found = types
+            .btf
+            .pointed_size(id)
+            .map_err(|error| types.at(error))?;
+        u32::try_from(found).map_err(|_| types.error(Kind::Btf(BtfErrorKind::Type(id)), 0))
+    };
+    for member in types.btf.members(found) {
         let id = member.type_id;
         match member.name {
-            "type" => definition.kind = btf.number(id)?,
-            "key_size" => definition.key_size = btf.number(id)?,
-            "value_size" => definition.value_size = btf.number(id)?,
-            "max_entries" => definition.max_entries = btf.number(id)?,
-            "map_flags" => definition.flags = btf.number(id)?,
-            "key" => definition.key_size = btf.pointed_size(id)?,
-            "value" => definition.value_size = btf.pointed_size(id)?,
+            "type" => definition.kind = len(id)?,
+            "key_size" => definition.key_size = len(id)?,
+            "value_size" => definition.value_size = len(id)?,
+            "max_entries" => definition.max_entries = len(id)?,
+            "map_flags" => definition.flags = len(id)?,
+            "key" => definition.key_size = size(id)?,
+            "value" => definition.value_size = size(id)?,
             // Where a map is pinned, and on which node it lies, changes nothing here.
             "pinning" | "numa_node" => {}
             "values" => values = Some(member),
             other => {
                 let kind = Kind::MapMember(other.to_owned());
-                return Err(btf.error_at(kind, member.at));
+                return Err(types.error(kind, member.at));
             }
         }
     }
@@ -253,9 +268,9 @@ fn by_btf(btf: &Btf<'_>, name: &str, found: &Type) -> Result<(MapDef, Option<u64
         return Ok((definition, None));
     };
     if !kind::is_of_maps(definition.kind) {
-        return Err(btf.error_at(Kind::MapMember("values".to_owned()), values.at));
+        return Err(types.error(Kind::MapMember("values".to_owned()), values.at));
     }
     // What is in a slot has the size of a descriptor, whatever the object says.
     definition.value_size = 4;
-    Ok((definition, Some(values.offset)))
+    Ok((definition, Some(u64::from(values.bits / 8))))
 }

@@ -92,11 +92,14 @@ impl Object {
     /// If it is malformed, or needs what is not supported.
     pub fn parse(bytes: &[u8]) -> Result<Self, ObjectError> {
         let elf = elf::Elf::parse(bytes)?;
-        let btf = elf.section_named(".BTF").map(btf::Btf::parse).transpose()?;
+        let types = elf
+            .section_named(".BTF")
+            .map(btf::Types::parse)
+            .transpose()?;
         if let Some(ext) = elf.section_named(".BTF.ext") {
             btf::refuse_core(ext)?;
         }
-        let maps = maps::Maps::collect(&elf, btf.as_ref())?;
+        let maps = maps::Maps::collect(&elf, types.as_ref())?;
         let programs = link::programs(&elf, &maps)?;
         let license = elf.section_named("license").map(|section| {
             let text = unwind_sim_perf_data::le::until_nul(section.bytes);

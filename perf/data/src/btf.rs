@@ -1,0 +1,381 @@
+//! BTF, the type format of the Linux kernel: the section `.BTF` of a kernel or of a BPF object, and
+//! what a perf.data has of loaded BPF programs (`HEADER_BPF_BTF`).
+//!
+//! [`Btf::extent`] finds a member by its path, [`Btf::variables`] and [`Btf::members`] list what a
+//! section and a structure hold. Not here: functions, and the split BTF of modules.
+//!
+//! Source: Linux 7.2, `Documentation/bpf/btf.rst` and `include/uapi/linux/btf.h`.
+
+mod path;
+#[cfg(test)]
+mod tests;
+
+use crate::le::{u32_at, until_nul};
+use std::fmt;
+use std::ops::{Deref, Range};
+
+/// Bytes of `struct btf_header`, as of version 1.
+const HEADER_LEN: usize = 24;
+/// The first word of `.BTF` and `.BTF.ext`: `BTF_MAGIC`, version 1, no flags.
+pub const MAGIC_AND_VERSION: u32 = 0x0001_eb9f;
+/// Bytes of `struct btf_type`.
+const TYPE_LEN: usize = 12;
+/// Bytes of `struct btf_member` and of `struct btf_var_secinfo`.
+const ENTRY_LEN: usize = 12;
+/// Offset of `nelems` in `struct btf_array`.
+const ARRAY_COUNT: usize = 8;
+/// Most typedefs, qualifiers, arrays and structures that one question passes through.
+const DEPTH_MAX: u32 = 32;
+
+const KIND_INT: u32 = 1;
+const KIND_PTR: u32 = 2;
+const KIND_ARRAY: u32 = 3;
+const KIND_STRUCT: u32 = 4;
+const KIND_UNION: u32 = 5;
+const KIND_ENUM: u32 = 6;
+const KIND_TYPEDEF: u32 = 8;
+const KIND_VOLATILE: u32 = 9;
+const KIND_CONST: u32 = 10;
+const KIND_RESTRICT: u32 = 11;
+const KIND_FUNC_PROTO: u32 = 13;
+const KIND_VAR: u32 = 14;
+const KIND_DATASEC: u32 = 15;
+const KIND_FLOAT: u32 = 16;
+const KIND_DECL_TAG: u32 = 17;
+const KIND_TYPE_TAG: u32 = 18;
+const KIND_ENUM64: u32 = 19;
+
+/// What is wrong with BTF.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum BtfErrorKind {
+    /// Another magic number or version, or the other byte order: the first word.
+    Header(u32),
+    /// The header says that it has fewer bytes than version 1's.
+    HeaderLen(u32),
+    /// Something reaches over the end of the section.
+    CutShort(&'static str),
+    /// A type of an unknown kind, whose length is unknown too.
+    UnknownKind(u32),
+    /// The type of this number does not exist, is not of the kind needed, or refers to itself.
+    Type(u32),
+}
+
+impl fmt::Display for BtfErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header(word) => write!(
+                f,
+                "not little-endian BTF of version 1 (it starts with {word:#x})"
+            ),
+            Self::HeaderLen(len) => write!(f, "a header of {len} bytes is too short"),
+            Self::CutShort(what) => write!(f, "{what} is cut short"),
+            Self::UnknownKind(kind) => write!(f, "type kind {kind} is not known"),
+            Self::Type(id) => write!(f, "type {id} does not exist or is not of the kind needed"),
+        }
+    }
+}
+
+/// BTF that cannot be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BtfError {
+    /// What is wrong.
+    pub kind: BtfErrorKind,
+    /// Where in the section, bytes.
+    pub offset: u64,
+}
+
+impl BtfError {
+    const fn new(kind: BtfErrorKind, offset: usize) -> Self {
+        BtfError {
+            kind,
+            offset: offset as u64,
+        }
+    }
+}
+
+impl fmt::Display for BtfError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, ".BTF at offset {:#x}: {}", self.offset, self.kind)
+    }
+}
+
+impl std::error::Error for BtfError {}
+
+/// A section `.BTF`.
+#[derive(Clone, Debug)]
+pub struct Btf<D> {
+    section: D,
+    strings: Range<usize>,
+    /// Where each type starts in the section; the first has the number 1.
+    starts: Vec<u32>,
+}
+
+/// A type: `struct btf_type`.
+#[derive(Clone, Copy, Debug)]
+pub struct Type {
+    /// Where it starts in the section, bytes.
+    at: usize,
+    /// Offset of its name in the strings.
+    name: u32,
+    kind: u32,
+    /// How many members, elements or parameters follow.
+    count: usize,
+    has_bit_fields: bool,
+    /// A size in bytes, or the number of another type.
+    value: u32,
+}
+
+impl Type {
+    fn read(section: &[u8], at: usize) -> Option<Type> {
+        let info = u32_at(section, at + 4)?;
+        Some(Type {
+            at,
+            name: u32_at(section, at)?,
+            kind: info >> 24 & 0x1f,
+            count: (info & 0xffff) as usize,
+            has_bit_fields: info >> 31 == 1,
+            value: u32_at(section, at + 8)?,
+        })
+    }
+
+    /// Where what follows `struct btf_type` starts.
+    const fn rest(&self) -> usize {
+        self.at + TYPE_LEN
+    }
+
+    /// Bytes of what follows `struct btf_type`; `None` if the kind is unknown.
+    const fn rest_len(&self) -> Option<usize> {
+        Some(match self.kind {
+            KIND_INT | KIND_VAR | KIND_DECL_TAG => 4,
+            KIND_ARRAY => 12,
+            KIND_STRUCT | KIND_UNION | KIND_DATASEC | KIND_ENUM64 => self.count * ENTRY_LEN,
+            KIND_ENUM | KIND_FUNC_PROTO => self.count * 8,
+            0 | 20.. => return None,
+            _ => 0,
+        })
+    }
+
+    /// Is it a typedef, a qualifier or a variable: another type under a name?
+    const fn is_alias(&self) -> bool {
+        matches!(
+            self.kind,
+            KIND_TYPEDEF | KIND_VOLATILE | KIND_CONST | KIND_RESTRICT | KIND_VAR | KIND_TYPE_TAG
+        )
+    }
+
+    const fn has_members(&self) -> bool {
+        matches!(self.kind, KIND_STRUCT | KIND_UNION)
+    }
+}
+
+/// A member of a structure or union.
+#[derive(Clone, Copy, Debug)]
+pub struct Member<'a> {
+    /// Its name; empty if it has none.
+    pub name: &'a str,
+    /// The number of its type.
+    pub type_id: u32,
+    /// Where its `struct btf_member` is in the section, bytes.
+    pub at: u64,
+    /// Its place in the structure, bits.
+    pub bits: u32,
+    /// Bits of a bit-field, 0 for any other member.
+    pub width: u32,
+}
+
+impl<D: Deref<Target = [u8]>> Btf<D> {
+    /// Reads the section.
+    ///
+    /// # Errors
+    /// If it is not BTF, has another byte order or version, or is cut short.
+    pub fn parse(section: D) -> Result<Self, BtfError> {
+        let cut = |what, at| BtfError::new(BtfErrorKind::CutShort(what), at);
+        let field = |at| u32_at(&section, at).ok_or_else(|| cut("the header", at));
+        let first = field(0)?;
+        if first != MAGIC_AND_VERSION {
+            return Err(BtfError::new(BtfErrorKind::Header(first), 0));
+        }
+        let header = field(4)?;
+        if (header as usize) < HEADER_LEN {
+            return Err(BtfError::new(BtfErrorKind::HeaderLen(header), 4));
+        }
+        let part = |at: usize, what| {
+            let start = (header as usize).saturating_add(field(at)? as usize);
+            let end = start.saturating_add(field(at + 4)? as usize);
+            match end <= section.len() {
+                true => Ok(start..end),
+                false => Err(cut(what, at)),
+            }
+        };
+        let types = part(8, "the part with the types")?;
+        let strings = part(16, "the part with the strings")?;
+        let mut starts = Vec::new();
+        let mut at = types.start;
+        while at < types.end {
+            let short = || cut("a type", at);
+            let found = Type::read(&section[..types.end], at).ok_or_else(short)?;
+            let len = found.rest_len();
+            let unknown = || BtfError::new(BtfErrorKind::UnknownKind(found.kind), at + 4);
+            let end = found.rest() + len.ok_or_else(unknown)?;
+            if end > types.end {
+                return Err(short());
+            }
+            starts.push(u32::try_from(at).map_err(|_| short())?);
+            at = end;
+        }
+        Ok(Btf {
+            section,
+            strings,
+            starts,
+        })
+    }
+
+    /// The types with their numbers.
+    fn types(&self) -> impl Iterator<Item = (u32, Type)> + '_ {
+        let types = self.starts.iter().zip(1..);
+        types.filter_map(|(&at, id)| Some((id, Type::read(&self.section, at as usize)?)))
+    }
+
+    /// The type of that number.
+    fn get(&self, id: u32) -> Result<Type, BtfError> {
+        let start = (id as usize).checked_sub(1).map(|i| self.starts.get(i));
+        let start = start.flatten();
+        let found = start.and_then(|&at| Type::read(&self.section, at as usize));
+        found.ok_or_else(|| BtfError::new(BtfErrorKind::Type(id), 0))
+    }
+
+    /// The type behind typedefs and qualifiers.
+    fn resolve(&self, id: u32) -> Result<Type, BtfError> {
+        let mut number = id;
+        for _ in 0..DEPTH_MAX {
+            let found = self.get(number)?;
+            if !found.is_alias() {
+                return Ok(found);
+            }
+            number = found.value;
+        }
+        Err(BtfError::new(BtfErrorKind::Type(id), 0))
+    }
+
+    fn string(&self, at: u32) -> &[u8] {
+        let strings = &self.section[self.strings.clone()];
+        until_nul(strings.get(at as usize..).unwrap_or_default())
+    }
+
+    fn name(&self, at: u32) -> &str {
+        str::from_utf8(self.string(at)).unwrap_or("(not UTF-8)")
+    }
+
+    fn word(&self, at: usize) -> Result<u32, BtfError> {
+        let cut = || BtfError::new(BtfErrorKind::CutShort("a type"), at);
+        u32_at(&self.section, at).ok_or_else(cut)
+    }
+
+    /// Element type and length of an array.
+    fn array(&self, of: &Type) -> Result<(u32, u32), BtfError> {
+        Ok((self.word(of.rest())?, self.word(of.rest() + ARRAY_COUNT)?))
+    }
+
+    /// The variables of the section `name`: their names and structures.
+    ///
+    /// # Errors
+    /// If an entry is not a variable, or a variable not a structure.
+    pub fn variables(&self, name: &str) -> Result<Vec<(&str, Type)>, BtfError> {
+        let wrong = |id, at| BtfError::new(BtfErrorKind::Type(id), at);
+        let is_it = |found: &Type| found.kind == KIND_DATASEC && self.name(found.name) == name;
+        let mut variables = Vec::new();
+        for (_, section) in self.types().filter(|(_, found)| is_it(found)) {
+            for index in 0..section.count {
+                let at = section.rest() + index * ENTRY_LEN;
+                let id = self.word(at)?;
+                let variable = self.get(id)?;
+                if variable.kind != KIND_VAR {
+                    return Err(wrong(id, at));
+                }
+                let found = self.resolve(variable.value)?;
+                if found.kind != KIND_STRUCT {
+                    return Err(wrong(variable.value, variable.at));
+                }
+                variables.push((self.name(variable.name), found));
+            }
+        }
+        Ok(variables)
+    }
+
+    /// The members of a structure or union; nothing of any other type.
+    pub fn members(&self, of: &Type) -> impl Iterator<Item = Member<'_>> + use<'_, D> {
+        let of = *of;
+        let count = if of.has_members() { of.count } else { 0 };
+        (0..count).map_while(move |index| {
+            let at = of.rest() + index * ENTRY_LEN;
+            let bits = u32_at(&self.section, at + 8)?;
+            let (bits, width) = match of.has_bit_fields {
+                true => (bits & 0x00ff_ffff, bits >> 24),
+                false => (bits, 0),
+            };
+            Some(Member {
+                name: self.name(u32_at(&self.section, at)?),
+                type_id: u32_at(&self.section, at + 4)?,
+                at: at as u64,
+                bits,
+                width,
+            })
+        })
+    }
+
+    /// The length of the array behind the pointer `id`: how `int (*member)[number]` carries a number
+    /// in the definition of a map.
+    ///
+    /// # Errors
+    /// If `id` is not a pointer to an array.
+    pub fn pointed_len(&self, id: u32) -> Result<u32, BtfError> {
+        let array = self.resolve(self.pointer(id)?)?;
+        if array.kind != KIND_ARRAY {
+            return Err(BtfError::new(BtfErrorKind::Type(id), array.at));
+        }
+        Ok(self.array(&array)?.1)
+    }
+
+    /// The size of what the pointer `id` points to, bytes.
+    ///
+    /// # Errors
+    /// If `id` is not a pointer, or points to what has no size.
+    pub fn pointed_size(&self, id: u32) -> Result<u64, BtfError> {
+        self.size(self.pointer(id)?)
+    }
+
+    fn pointer(&self, id: u32) -> Result<u32, BtfError> {
+        let pointer = self.resolve(id)?;
+        if pointer.kind != KIND_PTR {
+            return Err(BtfError::new(BtfErrorKind::Type(id), pointer.at));
+        }
+        Ok(pointer.value)
+    }
+
+    /// The size of the type `id`, bytes.
+    fn size(&self, mut id: u32) -> Result<u64, BtfError> {
+        let mut count = 1u64;
+        for _ in 0..DEPTH_MAX {
+            let found = self.resolve(id)?;
+            let wrong = || BtfError::new(BtfErrorKind::Type(id), found.at);
+            let (len, inner) = match found.kind {
+                KIND_PTR => (8, None),
+                KIND_INT | KIND_STRUCT | KIND_UNION | KIND_ENUM | KIND_FLOAT | KIND_ENUM64 => {
+                    (u64::from(found.value), None)
+                }
+                KIND_ARRAY => {
+                    let (element, len) = self.array(&found)?;
+                    (u64::from(len), Some(element))
+                }
+                _ => return Err(wrong()),
+            };
+            count = count.checked_mul(len).ok_or_else(wrong)?;
+            match inner {
+                None => return Ok(count),
+                Some(inner) => id = inner,
+            }
+        }
+        Err(BtfError::new(BtfErrorKind::Type(id), 0))
+    }
+}
