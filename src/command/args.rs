@@ -1,5 +1,6 @@
 //! Arguments that several subcommands share.
 
+use super::suggest;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -201,7 +202,7 @@ pub(crate) struct JudgeArgs {
     /// What chains are judged by: truth, dwarf (or any unwinder), perf (the recording's own
     /// chains), kernel (what a recorded kernel said). Without this, by truth; where the recording
     /// has none, `compare` takes what its kernel said, or else dwarf.
-    #[arg(long, value_name = "WHAT")]
+    #[arg(long, value_name = "WHAT", hide_possible_values = true, value_parser = suggest::references())]
     against: Option<String>,
 }
 
@@ -216,15 +217,15 @@ impl JudgeArgs {
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct WalkArgs {
     /// dwarf, sframe, orc, fp, guess, lbr, all, cmd:PROGRAM; NAME[:PROFILE][+FALLBACK].
-    #[arg(long, short, value_name = "U[,U..]", value_delimiter = ',')]
+    #[arg(long, short, value_name = "U[,U..]", value_delimiter = ',', hide_possible_values = true, value_parser = suggest::unwinders())]
     pub(crate) unwinder: Vec<String>,
     /// Start from hw, fake:v5.1, fake:v3-2019, fake:v5.2 (also: fake), fake:always-ip. Without
     /// this, each sample is started as it was taken.
-    #[arg(long, value_name = "R[,R..]", value_delimiter = ',')]
+    #[arg(long, value_name = "R[,R..]", value_delimiter = ',', hide_possible_values = true, value_parser = suggest::starts())]
     pub(crate) regs: Vec<String>,
     /// Memory that a walk sees: cpu (all that is recorded), or copy:BYTES from rsp upwards.
     /// Without this: what the case says, else cpu.
-    #[arg(long, value_name = "VIEW")]
+    #[arg(long, value_name = "VIEW", hide_possible_values = true, value_parser = suggest::views())]
     pub(crate) view: Option<String>,
     /// End a walk after so many frames.
     #[arg(long, value_name = "N")]

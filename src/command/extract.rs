@@ -1,6 +1,7 @@
 //! `extract`: one sample as a trace of its own.
 
 use super::status::Status;
+use super::suggest;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use unwind_sim_judge::case::Case;
@@ -28,7 +29,7 @@ pub(crate) struct Args {
     output: PathBuf,
     /// Of a case: the unwinders whose verdicts it has to show. It is run, and refused if it shows
     /// others. Without this: dwarf, sframe, orc and fp.
-    #[arg(long, short, value_name = "U[,U..]", value_delimiter = ',')]
+    #[arg(long, short, value_name = "U[,U..]", value_delimiter = ',', hide_possible_values = true, value_parser = suggest::unwinders())]
     unwinder: Vec<String>,
     /// Zero what no unwinder reads: the rest of the stack, registers that nobody needs.
     #[arg(long)]

@@ -3,8 +3,12 @@
 use super::output;
 use super::status::Status;
 use anyhow::Result;
+use clap_complete::Shell;
 use schemars::generate::SchemaSettings;
 use std::io::Write;
+
+/// The program, as shells know it.
+const NAME: &str = "unwind-sim";
 
 /// What to generate.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -30,7 +34,7 @@ pub(crate) struct Args {
     what: What,
     /// For completions: the shell.
     #[arg(long, value_enum, default_value = "bash")]
-    shell: clap_complete::Shell,
+    shell: Shell,
 }
 
 pub(crate) fn run(args: &Args, command: &mut clap::Command) -> Result<Status> {
@@ -38,7 +42,7 @@ pub(crate) fn run(args: &Args, command: &mut clap::Command) -> Result<Status> {
     match args.what {
         What::Man => clap_mangen::Man::new(command.clone()).render(&mut out)?,
         What::Completions => {
-            clap_complete::generate(args.shell, command, "unwind-sim", &mut out);
+            out.write_all(&completions(args.shell, command))?;
         }
         What::JsonSchema => {
             // As lines are written: what may be left out is not required.
@@ -51,4 +55,19 @@ pub(crate) fn run(args: &Args, command: &mut clap::Command) -> Result<Status> {
     }
     out.flush()?;
     Ok(Status::AsExpected)
+}
+
+fn completions(shell: Shell, command: &mut clap::Command) -> Vec<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, command, NAME, &mut script);
+    if shell != Shell::Bash {
+        return script;
+    }
+    // clap_complete 4.6 names the state of a subcommand in two ways if the program's name has a
+    // dash, and completes nothing behind it.
+    let dash = format!("{}__subcmd__", NAME.replace('-', "__subcmd__"));
+    let underscores = format!("{}__subcmd__", NAME.replace('-', "__"));
+    String::from_utf8_lossy(&script)
+        .replace(&dash, &underscores)
+        .into_bytes()
 }

@@ -21,6 +21,7 @@ mod perf;
 mod record;
 mod replay;
 mod status;
+mod suggest;
 mod unwinders;
 mod verify;
 

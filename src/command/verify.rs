@@ -3,6 +3,7 @@
 use super::again::{Given, VERIFY};
 use super::output;
 use super::status::Status;
+use super::suggest;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::io::Write;
@@ -42,7 +43,9 @@ pub(crate) struct Args {
         short,
         value_name = "U[,U..]",
         value_delimiter = ',',
-        default_value = "dwarf,sframe,orc,fp"
+        default_value = "dwarf,sframe,orc,fp",
+        hide_possible_values = true,
+        value_parser = suggest::unwinders()
     )]
     unwinder: Vec<String>,
     /// Use the unwind tables of this ELF file for the program: the same code with tables that

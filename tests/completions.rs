@@ -1,0 +1,87 @@
+//! Completions in the shells that they are for, below subcommands and for values too.
+
+mod common;
+
+use common::skip::skip;
+use std::process::Command;
+
+/// Words of a command line, of which the last is completed; what has to be offered; what must not.
+const LINES: [(&[&str], &[&str], &[&str]); 7] = [
+    (&["rep"], &["replay"], &["compare"]),
+    (&["replay", "--unw"], &["--unwinder"], &["--regs"]),
+    (
+        &["replay", "--unwinder", ""],
+        &["dwarf", "sframe", "all"],
+        &["truth"],
+    ),
+    (&["replay", "--unwinder", "sf"], &["sframe"], &["dwarf"]),
+    (
+        &["compare", "--against", ""],
+        &["truth", "perf"],
+        &["sframe"],
+    ),
+    (&["perf", "script", "--sy"], &["--symfs"], &["--strict"]),
+    (
+        &["generate", "completions", "--shell", ""],
+        &["bash", "zsh"],
+        &["dwarf"],
+    ),
+];
+
+/// The shell with its script of `tests/completions`, asked for each line.
+fn check(shell: &str, program: &[&str]) {
+    if Command::new(shell).arg("--version").output().is_err() {
+        skip("completions", format!("{shell} is not installed"));
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = folder.path().join("script");
+    let completions = Command::new(env!("CARGO_BIN_EXE_unwind-sim"))
+        .args(["generate", "completions", "--shell", shell])
+        .output()
+        .expect("it runs");
+    std::fs::write(&script, completions.stdout).expect("written");
+    for (words, wanted, unwanted) in LINES {
+        let output = Command::new("timeout")
+            .arg("60")
+            .args(program)
+            .arg(&script)
+            .arg("unwind-sim")
+            .args(words)
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/completions"))
+            .env("TERM", "xterm")
+            .env("COLUMNS", "200")
+            .env("HOME", folder.path())
+            .output()
+            .expect("timeout runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let offered: Vec<&str> = text.split_whitespace().collect();
+        for word in wanted {
+            assert!(
+                offered.contains(word),
+                "{shell} {words:?}: no {word} in:\n{text}"
+            );
+        }
+        for word in unwanted {
+            assert!(
+                !offered.contains(word),
+                "{shell} {words:?}: {word} in:\n{text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn completions_work_in_bash() {
+    check("bash", &["bash", "--norc", "bash.sh"]);
+}
+
+#[test]
+fn completions_work_in_zsh() {
+    check("zsh", &["zsh", "-f", "zsh.zsh"]);
+}
+
+#[test]
+fn completions_work_in_fish() {
+    check("fish", &["fish", "--no-config", "fish.fish"]);
+}
