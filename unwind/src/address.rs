@@ -1,24 +1,24 @@
 //! Code addresses: an instruction address and a return address are different things.
 //!
-//! A return address may lie behind the end of its function (a call to a noreturn function is
-//! often the last instruction), and the row in force at it may be that of the next basic block;
-//! the row that describes the caller is the one at the call. An interrupted instruction's own
-//! address is exact. Where a format or a kernel looks up a return address unadjusted, its profile
-//! says so ([`Lookup`]).
+//! A return address may lie past the end of its function, because a call to a noreturn function is
+//! often the last instruction. The row at a return address may belong to the next basic block; the
+//! row that describes the caller is the one at the call. The address of an interrupted instruction
+//! is exact. A profile states whether its format or kernel looks up return addresses unadjusted
+//! ([`Lookup`]).
 
 use core::fmt;
 
 /// The address of an instruction, or of the instruction after a call.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CodeAddress {
-    /// This instruction is about to be executed: the topmost frame, or one interrupted by a
+    /// The instruction to be executed next: in the topmost frame, or in one interrupted by a
     /// signal.
     Instruction(u64),
-    /// A call pushed this address.
+    /// A return address, pushed by a call.
     Return(u64),
 }
 
-/// At which address a return address is looked up in a table.
+/// The address at which a return address is looked up in a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Lookup {
     /// At ra - 1, inside the call instruction (DWARF unwinders, the kernel's ORC).
@@ -29,7 +29,7 @@ pub enum Lookup {
 }
 
 impl CodeAddress {
-    /// The address as it stands in the register or on the stack.
+    /// The address as stored in the register or on the stack.
     #[inline]
     pub const fn value(self) -> u64 {
         match self {
@@ -46,13 +46,13 @@ impl CodeAddress {
         }
     }
 
-    /// The address to name the function by: always inside the call.
+    /// The address for finding the function's name: always inside the call.
     #[inline]
     pub const fn symbol_address(self) -> u64 {
         self.lookup(Lookup::InsideCall)
     }
 
-    /// Is it exact, not a return address?
+    /// Whether this is an exact instruction address rather than a return address.
     pub const fn is_instruction(self) -> bool {
         matches!(self, CodeAddress::Instruction(_))
     }

@@ -1,5 +1,5 @@
-//! Applying a rule to a frame: small, closed, pure. The walk's fast path does the same for the
-//! common shape; a test holds the two equal.
+//! Applies a rule to a frame, as a pure function. The walk's fast path does the same for common
+//! rules; a test checks that both agree.
 
 use crate::address::CodeAddress;
 use crate::chain::{Word, Words};
@@ -11,12 +11,12 @@ use crate::reason::Reason;
 use crate::regs::{Reg, RegMask};
 use crate::rule::{Base, Expression, Rule, RuleKind, Value};
 
-/// What a rule is applied in.
+/// The environment in which a rule is applied.
 #[derive(Debug)]
 pub struct Context<'a, M: Memory + ?Sized> {
-    /// The stacks.
+    /// The stack memory.
     pub memory: &'a M,
-    /// The bytes that the rule's expressions are ranges of.
+    /// The section bytes that contain the rule's expressions.
     pub expressions: &'a [u8],
     /// avma - svma of the image, for `DW_OP_addr`.
     pub bias: u64,
@@ -31,7 +31,7 @@ struct Apply<'a, M: Memory + ?Sized> {
     words: &'a mut Words,
 }
 
-/// The caller's frame by `rule`, or why there is none. The words read are added to `words`.
+/// The caller's frame according to `rule`, or why there is none. Appends the words read to `words`.
 pub fn apply<M: Memory + ?Sized>(
     rule: &Rule,
     frame: &Frame,
@@ -57,8 +57,8 @@ pub fn apply<M: Memory + ?Sized>(
     }
 }
 
-/// The caller's sp by `rule`, even if the rest of the rule cannot be applied. `None` if it is not
-/// known, and for rules that do not take it from the CFA.
+/// The caller's sp according to `rule`, even if the rest of the rule cannot be applied. `None` if
+/// it is unknown or the rule does not take it from the CFA.
 pub fn cfa<M: Memory + ?Sized>(
     rule: &Rule,
     frame: &Frame,
@@ -186,7 +186,8 @@ impl<M: Memory + ?Sized> Apply<'_, M> {
         Ok(caller)
     }
 
-    /// The caller's registers lie at `self.cfa`: all of them, or only the iret frame.
+    /// Takes the caller's registers from `self.cfa`: a full `struct pt_regs`, or only the iret
+    /// frame.
     fn saved_registers(&mut self, full: bool) -> Result<Frame, Reason> {
         let iret = if full {
             self.cfa.wrapping_add(IRET_FRAME_OFFSET)
@@ -217,7 +218,7 @@ impl<M: Memory + ?Sized> Apply<'_, M> {
     }
 }
 
-/// Two's complement, modulo 2^64, as the processor adds.
+/// Two's complement addition modulo 2^64, as in the processor.
 const fn add(value: u64, offset: i32) -> u64 {
     value.wrapping_add(offset as i64 as u64)
 }

@@ -1,9 +1,9 @@
-//! Compiled rows, owned by the caller: one cache for each worker and unwinder.
+//! Compiled rows, owned by the caller: one cache per worker and unwinder.
 //!
-//! Two levels. *Units* (a function's rows, compiled from its table when first needed) belong to
-//! an image and stay valid as long as the image lives. The *hot* table (`hot`) maps a lookup
-//! address of an address space straight to a packed rule, so that a warm walk touches
-//! neither table nor unit. It grows with use; at [`HOT_ENTRIES_MAX`] it starts afresh.
+//! There are two levels. *Units* (usually the rows of one function, compiled from its table when
+//! first needed) belong to an image and stay valid as long as the image lives. The *hot* table
+//! (`hot`) maps a lookup address in an address space directly to a packed rule, so that a warm walk
+//! touches neither table nor unit. It grows with use and is emptied at [`HOT_ENTRIES_MAX`].
 
 mod hot;
 mod rules;
@@ -50,19 +50,19 @@ pub struct UnitBuilder<'a> {
 }
 
 impl UnitBuilder<'_> {
-    /// The unit as it is, if it has all its rows.
+    /// The unit's id, if the cache already has all its rows.
     pub(crate) fn already(&self) -> Option<UnitId> {
         let known = (self.id.0 as usize) < self.cache.units.len();
         (known && self.cache.is_complete(self.id)).then_some(self.id)
     }
 
-    /// Adds a row. One that lies outside of the unit, or is not in order, is dropped.
+    /// Adds a row. A row outside the unit or out of order is dropped.
     pub fn push(&mut self, row: NewRow) {
         self.push_short(row.start, row.offset, Key::of(&row.rule), || row.rule);
     }
 
-    /// [`UnitBuilder::push`] of the row whose rule has the short form `key`; `rule` is only
-    /// asked for if that is new.
+    /// Like [`UnitBuilder::push`], for a row whose rule has the short form `key`. Calls `rule` only
+    /// if `key` is new.
     #[inline]
     pub(crate) fn push_short(
         &mut self,
@@ -74,8 +74,8 @@ impl UnitBuilder<'_> {
         self.push_id(start, offset, |cache| cache.rules.id(key, rule));
     }
 
-    /// Adds a row by what `make` gives for its rule, whose short form is `key`; `make` is only
-    /// called if that is new. Says what was lost.
+    /// Adds a row whose rule is derived by `make` from the rule with the short form `key`. Calls
+    /// `make` only if `key` is new. Returns what the derived rule lost.
     #[inline]
     pub(crate) fn push_transcript(
         &mut self,
@@ -91,7 +91,7 @@ impl UnitBuilder<'_> {
         lost
     }
 
-    /// [`UnitBuilder::push`] of the row whose rule has the id that `rule` gives.
+    /// Like [`UnitBuilder::push`], for a row whose rule has the id that `rule` returns.
     #[inline]
     fn push_id(&mut self, start: u64, offset: u64, rule: impl FnOnce(&mut Cache) -> u32) {
         let start = start.checked_sub(self.range.start);
@@ -114,7 +114,7 @@ impl UnitBuilder<'_> {
         self.range.clone()
     }
 
-    /// The unit is complete; `error` says from which address (svma) on it is malformed.
+    /// Completes the unit. `error` gives the first malformed address (svma) and the reason.
     pub fn finish(self, error: Option<(u64, Reason)>) -> UnitId {
         if let Some(error) = error {
             self.cache.errors.insert(self.id, error);
@@ -122,8 +122,8 @@ impl UnitBuilder<'_> {
         self.finish_part(0..u64::MAX)
     }
 
-    /// The rows speak only for the addresses (svma) `known`; whoever needs others
-    /// ([`Cache::knows`]) adds the unit anew.
+    /// Completes the unit in part: its rows cover only the addresses `known` (svma). To look up
+    /// other addresses ([`Cache::knows`]), add the unit again.
     pub(crate) fn finish_part(self, known: Range<u64>) -> UnitId {
         let rows = self.first..self.cache.rows.len() as u32;
         let unit = Unit {
@@ -155,25 +155,25 @@ impl UnitBuilder<'_> {
     }
 }
 
-/// Compiled rows and hot addresses of one unwinder and one worker.
+/// The compiled rows and hot addresses of one unwinder and one worker.
 #[derive(Debug, Default)]
 pub struct Cache {
     hot: HotTable,
     rules: Rules,
     rows: Vec<Row>,
     units: Vec<Unit>,
-    /// The places in `units`, found by their keys.
+    /// Indices into `units`, by key.
     unit_ids: HashTable<u32>,
     unit_hasher: DefaultHashBuilder,
     failed: HashMap<UnitKey, Reason>,
-    /// From which address on a unit is malformed; few are.
+    /// The first malformed address of each malformed unit.
     errors: HashMap<UnitId, (u64, Reason)>,
     indices: HashMap<(ImageId, TableKind), Arc<dyn Any + Send + Sync>>,
-    /// What compiling an image's table has cost so far, in its reader's measure.
+    /// What compiling an image's table has cost so far, in the unit of the table's reader.
     spent: HashMap<(Option<ImageId>, TableKind), u64>,
-    /// CIEs whose instructions were run.
+    /// CIEs whose initial instructions have been run.
     commons: HashMap<UnitKey, Common>,
-    /// What rules of one table became in another, and what was lost by that.
+    /// Rules of one table translated to another table's format, and what the translation lost.
     transcripts: Transcripts,
     derived: HashMap<(ImageId, TableKind), Derived>,
     #[cfg(feature = "kernel")]
@@ -181,7 +181,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Nothing compiled yet.
+    /// An empty cache.
     pub fn new() -> Self {
         Self::default()
     }
@@ -196,8 +196,8 @@ impl Cache {
         self.units.len()
     }
 
-    /// Heap bytes of rules, rows and hot addresses. Indices of sections, which workers share, and
-    /// derived tables are left out.
+    /// Heap bytes of rules, rows and hot addresses. Excludes section indices, which workers share,
+    /// and derived tables.
     pub fn bytes(&self) -> usize {
         fn of<T>(vec: &Vec<T>) -> usize {
             vec.capacity() * size_of::<T>()
@@ -207,9 +207,8 @@ impl Cache {
         self.hot.bytes() + self.rules.bytes() + lists + units + self.commons.allocation_size()
     }
 
-    /// Forgets units, rows and hot addresses, and gives their memory back; they are compiled again
-    /// when they are needed, and what that costs is counted anew. All [`UnitId`]s and [`RowId`]s of
-    /// before are void.
+    /// Drops units, rows and hot addresses and frees their memory. They are compiled again when
+    /// needed, and that cost is counted anew. Existing [`UnitId`]s and [`RowId`]s become invalid.
     pub fn forget_units(&mut self) {
         self.hot = HotTable::default();
         self.rows = Vec::new();
@@ -223,19 +222,19 @@ impl Cache {
 
     // --- the hot table ---
 
-    /// The space that hot addresses belong to from here on.
+    /// Selects the address space of the hot addresses used from here on.
     #[inline]
     pub(crate) fn select(&mut self, space: &AddressSpace) {
         self.hot.select(space);
     }
 
-    /// The packed rule for `address`, if it was needed before.
+    /// The packed rule for `address`, if it was looked up before.
     #[inline]
     pub(crate) fn hot(&self, address: u64) -> Option<&Hot> {
         self.hot.get(address)
     }
 
-    /// Remembers that `address` is governed by `row`.
+    /// Remembers that `row` covers `address`.
     pub(crate) fn insert_hot(
         &mut self,
         address: u64,
@@ -250,7 +249,7 @@ impl Cache {
         self.hot.insert(address, row, packed, fallback)
     }
 
-    /// Why the first table had no rule at `address`, if the fallback's is used.
+    /// Why the first table had no rule at `address`, if the fallback's rule is used.
     #[inline]
     pub(crate) fn fallback_cause(&self, address: u64) -> Option<Reason> {
         self.hot.fallback(address)
@@ -258,7 +257,7 @@ impl Cache {
 
     // --- units and rows ---
 
-    /// The unit, if it was compiled; the error, if it could not be.
+    /// The unit if it was compiled, the error if it could not be compiled, `None` if it is new.
     pub fn unit(&self, key: &UnitKey) -> Option<Result<UnitId, Reason>> {
         match self.failed.get(key) {
             Some(reason) => Some(Err(*reason)),
@@ -266,20 +265,20 @@ impl Cache {
         }
     }
 
-    /// The unit, if it was ever compiled.
+    /// The unit's id, if it was ever compiled.
     fn compiled(&self, key: &UnitKey) -> Option<UnitId> {
         let hash = self.unit_hasher.hash_one(key);
         let same = |id: &u32| self.units[*id as usize].key == *key;
         self.unit_ids.find(hash, same).copied().map(UnitId)
     }
 
-    /// Remembers that this unit cannot be compiled at all.
+    /// Remembers that this unit cannot be compiled.
     pub fn add_failed_unit(&mut self, key: UnitKey, reason: Reason) {
         self.failed.insert(key, reason);
     }
 
-    /// Adds a unit that covers `start..end` (svma). Rows outside of it, or not in order, are
-    /// dropped. `error` says from which address on the unit is malformed.
+    /// Adds a unit that covers `start..end` (svma). Rows outside the unit or out of order are
+    /// dropped. `error` gives the first malformed address and the reason.
     pub fn add_unit(
         &mut self,
         key: UnitKey,
@@ -292,14 +291,14 @@ impl Cache {
         unit.finish(error)
     }
 
-    /// Makes room for so many more units.
+    /// Reserves space for `count` more units.
     pub(crate) fn reserve_units(&mut self, count: usize) {
         self.units.reserve(count);
         let hasher = |id: &u32| self.unit_hasher.hash_one(self.units[*id as usize].key);
         self.unit_ids.reserve(count, hasher);
     }
 
-    /// [`Cache::add_unit`] row by row. A unit that is not finished was never added.
+    /// Like [`Cache::add_unit`], row by row. The unit is added only when it is finished.
     pub fn begin_unit(&mut self, key: UnitKey, range: Range<u64>) -> UnitBuilder<'_> {
         let known = self.compiled(&key);
         UnitBuilder {
@@ -312,7 +311,7 @@ impl Cache {
         }
     }
 
-    /// Do the rows of `unit` speak for `svma`?
+    /// Whether the rows of `unit` cover `svma`.
     pub(crate) fn knows(&self, unit: UnitId, svma: u64) -> bool {
         self.units[unit.0 as usize].known.contains(&svma)
     }
@@ -322,12 +321,12 @@ impl Cache {
         self.units[unit.0 as usize].known = 0..0;
     }
 
-    /// Does `unit` have all its rows?
+    /// Whether `unit` has all its rows.
     pub(crate) fn is_complete(&self, unit: UnitId) -> bool {
         self.units[unit.0 as usize].known == (0..u64::MAX)
     }
 
-    /// The row of `unit` that governs `svma`.
+    /// The row of `unit` that covers `svma`.
     pub fn find_row(&self, unit: UnitId, svma: u64) -> Result<RowId, Reason> {
         let range = self.unit_range(unit);
         if !range.contains(&svma) {
@@ -339,7 +338,7 @@ impl Cache {
         }
     }
 
-    /// The last row of `unit` that begins at `svma` or before.
+    /// The last row of `unit` that starts at or before `svma`.
     fn row_at(&self, unit: UnitId, svma: u64) -> Option<RowId> {
         let unit = &self.units[unit.0 as usize];
         let rows = &self.rows[unit.rows.start as usize..unit.rows.end as usize];
@@ -347,12 +346,12 @@ impl Cache {
         Some(RowId(unit.rows.start + after.checked_sub(1)? as u32))
     }
 
-    /// All rows of `unit`, in order of address.
+    /// All rows of `unit`, by address.
     pub fn unit_rows(&self, unit: UnitId) -> impl ExactSizeIterator<Item = RowId> + use<> {
         self.units[unit.0 as usize].rows.clone().map(RowId)
     }
 
-    /// Exchanges the rules of all rows of `unit` for `rule`.
+    /// Replaces the rules of all rows of `unit` with `rule`.
     pub(crate) fn overrule(&mut self, unit: UnitId, rule: &Rule) {
         let id = self.rules.id(Key::of(rule), || *rule);
         let rows = self.units[unit.0 as usize].rows.clone();
@@ -361,7 +360,7 @@ impl Cache {
         }
     }
 
-    /// From which address (svma) on the unit is malformed, and how.
+    /// The first malformed address (svma) of the unit, and the reason.
     pub fn unit_error(&self, unit: UnitId) -> Option<(u64, Reason)> {
         self.errors.get(&unit).copied()
     }
@@ -378,7 +377,7 @@ impl Cache {
         self.rules.get(self.rows[row.0 as usize].rule)
     }
 
-    /// Where `row` stands.
+    /// The source of `row`.
     #[inline]
     pub fn source(&self, row: RowId) -> RowSource {
         let r = self.rows[row.0 as usize];
@@ -397,7 +396,7 @@ impl Cache {
         }
     }
 
-    /// The first address (svma) behind `row` of `unit`.
+    /// The first address (svma) after `row` of `unit`.
     #[inline]
     fn row_end(&self, row: RowId, unit: &Unit) -> u64 {
         let next = row.0 + 1;
@@ -411,7 +410,7 @@ impl Cache {
         }
     }
 
-    /// [`Cache::row_end`] of a row from when its unit was known in part.
+    /// Like [`Cache::row_end`], for a row added while only a part of its unit was known.
     #[cold]
     fn former_row_end(&self, row: RowId, unit: &Unit) -> u64 {
         let start = self.rows[row.0 as usize].start;
@@ -420,7 +419,7 @@ impl Cache {
         next.map_or(unit.end, |r| unit.start + u64::from(r.start))
     }
 
-    // --- what tables' readers keep ---
+    // --- data kept by table readers ---
 
     #[cold]
     fn exchange(&mut self, table: TableKind, key: Option<Key>, made: Transcript) -> (u32, Lost) {
@@ -431,12 +430,12 @@ impl Cache {
         (id, made.lost)
     }
 
-    /// What was derived for an image so far.
+    /// The tables derived for an image so far.
     pub(crate) fn derived(&mut self, image: ImageId, table: TableKind) -> &mut Derived {
         self.derived.entry((image, table)).or_default()
     }
 
-    /// What the FDEs of the CIE at `key` have in common, if one of them was compiled before.
+    /// What the FDEs of the CIE at `key` share, if one of them was compiled before.
     pub(crate) fn common(&self, key: &UnitKey) -> Option<&Common> {
         self.commons.get(key)
     }
@@ -446,15 +445,15 @@ impl Cache {
         self.commons.insert(key, common);
     }
 
-    /// Adds `cost` to what compiling the units of this key's table has cost; returns the sum.
+    /// Adds `cost` to the cost of compiling the units of this key's table; returns the sum.
     pub(crate) fn spend(&mut self, key: &UnitKey, cost: u64) -> u64 {
         let spent = self.spent.entry((key.image, key.table)).or_default();
         *spent = spent.saturating_add(cost);
         *spent
     }
 
-    /// What a table's reader needs to find its units in an image (a parsed header, a sorted
-    /// index), made once by `make`.
+    /// What a table reader needs to find its units in an image (a parsed header, a sorted index),
+    /// made once by `make`.
     pub fn index<T: Any + Send + Sync>(
         &mut self,
         image: ImageId,

@@ -1,8 +1,8 @@
 //! The result of a walk: the frames so far and why it ended.
 //!
-//! A walk never returns "frames or an error": what it found before it failed is the result, and
-//! the reason stands beside it. Sinks decide what is kept: [`Addresses`] keeps the pcs only,
-//! [`Chain`] the whole provenance, and both see the same frames.
+//! A walk never returns "frames or an error". It returns the frames it found and the reason why it
+//! ended. The sink decides what is kept: [`Addresses`] keeps only the pcs, [`Chain`] keeps the full
+//! provenance. Both see the same frames.
 
 use crate::address::CodeAddress;
 use crate::event::Event;
@@ -13,20 +13,20 @@ use crate::row::RowSource;
 use crate::rule::Rule;
 use alloc::vec::Vec;
 
-/// A word that was read to find a frame.
+/// A stack word that was read to find a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Word {
-    /// Its address.
+    /// The word's address.
     pub address: u64,
-    /// Its value.
+    /// The word's value.
     pub value: u64,
 }
 
-/// How many words [`Words`] holds: cfa, ra, sp and six registers.
+/// The capacity of [`Words`]: cfa, ra, sp and six registers.
 pub const WORDS_MAX: usize = 9;
 
-/// The words that one rule read, in order; an expression's further reads are not kept. Plain
-/// data, as one is copied for every frame of a chain.
+/// The words that one rule read, in order, without those read by expressions. Plain data, because
+/// every frame of a chain has its own copy.
 #[derive(Clone, Copy)]
 pub struct Words {
     len: u8,
@@ -34,7 +34,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// None.
+    /// No words.
     #[inline]
     pub const fn new() -> Words {
         let none = Word {
@@ -47,7 +47,7 @@ impl Words {
         }
     }
 
-    /// Adds a word; one more than [`WORDS_MAX`] is dropped.
+    /// Adds a word; words beyond [`WORDS_MAX`] are dropped.
     #[inline]
     pub fn push(&mut self, word: Word) {
         if let Some(place) = self.words.get_mut(usize::from(self.len)) {
@@ -56,7 +56,7 @@ impl Words {
         }
     }
 
-    /// Forgets all.
+    /// Removes all words.
     #[inline]
     pub fn clear(&mut self) {
         self.len = 0;
@@ -106,11 +106,11 @@ impl core::fmt::Debug for Words {
     reason = "nearly every frame is found by a rule"
 )]
 pub enum Found {
-    /// It is where the walk began.
+    /// The walk started here.
     Start,
-    /// It is the sampled ip, reported before the walk (start variant `always-ip`).
+    /// The sampled ip, reported before the walk (start variant `always-ip`).
     SampledIp,
-    /// By this rule, applied to the frame before.
+    /// By this rule, applied to the previous frame.
     Rule {
         /// The rule.
         rule: Rule,
@@ -119,29 +119,29 @@ pub enum Found {
         /// The words read.
         words: Words,
     },
-    /// A word on the stack that happens to be a code address.
+    /// By a scan: a word on the stack that happens to be a code address.
     Guess,
-    /// By the record of the call at `from`.
+    /// By the branch record of the call at `from`.
     Branch {
         /// The address of the call.
         from: u64,
-        /// Of a sample before, put together with this one's.
+        /// Whether the record was stitched in from an earlier sample.
         stitched: bool,
     },
-    /// By an unwinder that is not ours, or a recording: no provenance.
+    /// By an external unwinder or a recording; the provenance is unknown.
     External,
 }
 
 /// One frame of a chain, innermost first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
-    /// The instruction, or the return address.
+    /// The instruction address or return address.
     pub pc: CodeAddress,
-    /// The stack pointer in this frame (the CFA of the frame it called); 0 if unknown.
+    /// The stack pointer in this frame (the callee's CFA); 0 if unknown.
     pub sp: u64,
-    /// The address of the word that `pc` was read from; chains are aligned by it.
+    /// The address of the word that `pc` was read from. Chains are aligned by it.
     pub slot: Option<u64>,
-    /// How it was found.
+    /// How the frame was found.
     pub found: Found,
 }
 
@@ -150,15 +150,15 @@ pub struct Frame {
 pub struct End {
     /// The reason.
     pub reason: Reason,
-    /// The fallback, if one was tried, failed with this.
+    /// Why the fallback failed, if one was tried.
     pub fallback: Option<Reason>,
-    /// Can the format that the walk ended with mark a root? A scan of the stack cannot, nor can
-    /// branch records, nor early versions of SFrame.
+    /// Whether the format that the walk ended with can mark a root. A scan of the stack, branch
+    /// records and early versions of SFrame cannot.
     pub marks_roots: bool,
 }
 
 impl End {
-    /// The end of a walk by a format that cannot mark a root.
+    /// The end of a walk with a format that cannot mark a root.
     pub fn unmarked(reason: Reason) -> Self {
         End {
             marks_roots: false,
@@ -177,23 +177,23 @@ impl From<Reason> for End {
     }
 }
 
-/// A walk's frames, as the sink is told of them.
+/// A frame of a walk, as passed to the sink.
 #[derive(Debug)]
 pub struct Step<'a> {
-    /// The instruction, or the return address.
+    /// The instruction address or return address.
     pub pc: CodeAddress,
     /// The stack pointer in this frame.
     pub sp: u64,
     /// The address of the word that `pc` was read from.
     pub slot: Option<u64>,
-    /// How it was found.
+    /// How the frame was found.
     pub how: How<'a>,
 }
 
 /// [`Found`], borrowed.
 #[derive(Debug)]
 pub enum How<'a> {
-    /// Where the walk began.
+    /// The walk started here.
     Start,
     /// The sampled ip.
     SampledIp,
@@ -201,37 +201,37 @@ pub enum How<'a> {
     Rule {
         /// The rule.
         rule: &'a Rule,
-        /// Its table and row.
+        /// The table and row it came from.
         source: RowSource,
         /// The words read; empty if [`Sink::DETAIL`] is false.
         words: &'a Words,
     },
-    /// By scanning.
+    /// By scanning the stack.
     Guess,
     /// By a branch record.
     Branch {
         /// The address of the call.
         from: u64,
-        /// Of a sample before.
+        /// Whether the record was stitched in from an earlier sample.
         stitched: bool,
     },
-    /// By somebody else.
+    /// By an external unwinder or a recording.
     External,
 }
 
 /// Takes the frames and events of a walk.
 pub trait Sink {
-    /// Does the sink want provenance? If not, the walk takes its fast path, and `how` is
+    /// Whether the sink wants provenance. If not, the walk takes its fast path, and `how` is
     /// meaningless.
     const DETAIL: bool;
-    /// A frame that is reported.
+    /// Receives a frame.
     fn frame(&mut self, step: Step<'_>);
-    /// Something happened. Only called if [`Sink::DETAIL`].
+    /// Receives an event. Called only if [`Sink::DETAIL`] is true.
     #[inline]
     fn event(&mut self, _event: Event) {}
 }
 
-/// Keeps the pcs only.
+/// A sink that keeps only the pcs.
 #[derive(Clone, Debug, Default)]
 pub struct Addresses(pub Vec<u64>);
 
@@ -243,7 +243,7 @@ impl Sink for Addresses {
     }
 }
 
-/// Keeps everything.
+/// A sink that keeps everything.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Chain {
@@ -251,18 +251,18 @@ pub struct Chain {
     pub frames: Vec<Frame>,
     /// Why the walk ended.
     pub end: End,
-    /// What happened on the way.
+    /// The events of the walk.
     pub events: Vec<Event>,
-    /// The unwinder itself says that the chain is not reliable.
+    /// Whether the unwinder itself reports the chain as unreliable.
     pub refused: bool,
-    /// The registers by which a kernel's unwinder left the kernel: those of user space, if it is
-    /// right.
+    /// The registers with which a kernel unwinder left the kernel. If it is right, these are the
+    /// registers of user space.
     #[cfg(feature = "kernel")]
     pub user_regs: Option<UserRegs>,
 }
 
 impl Chain {
-    /// A chain without frames that ended for this reason.
+    /// A chain without frames that ended as `end` says.
     pub fn ended(end: impl Into<End>) -> Chain {
         Chain {
             frames: Vec::new(),
@@ -282,8 +282,8 @@ impl Default for Chain {
 }
 
 impl Chain {
-    /// Adds the words read to the last frame. One by one: a copy of them all in one piece would
-    /// wait for the pieces just written.
+    /// Adds the words read to the last frame, one by one: copying them in one piece would stall on
+    /// the stores just made.
     #[inline]
     fn add_words(&mut self, words: &Words) {
         if let Some(frame) = self.frames.last_mut()

@@ -1,11 +1,12 @@
-//! Rows of one format made from another's: SFrame and ORC out of `.eh_frame`.
+//! Derives rows of one format from another: SFrame and ORC from `.eh_frame`.
 //!
-//! For images that have no table of that format. A derived row is a transcript, not a witness: it
-//! says what the format *could* say. A [`Format`] encodes every rule into its own row and decodes
-//! that again, so nothing passes that the format has no word for; what it cannot hold is a
-//! [`Loss`], counted, and the row becomes "no row" ([`Reason::NotHeld`]), never a wrong one.
+//! Used for images without a table of that format. A derived row is not independent evidence: it
+//! only shows what the format *could* express. A [`Format`] encodes every rule into its own row and
+//! decodes it again, so no information survives that the format cannot express. A row that the
+//! format cannot hold is counted as a [`Loss`] and becomes "no row" ([`Reason::NotHeld`]), never a
+//! wrong row.
 //!
-//! Not here: the formats themselves (`sframe::derived`, `orc::derived`).
+//! The formats themselves are in `sframe::derived` and `orc::derived`.
 
 mod loss;
 mod plain;
@@ -37,7 +38,7 @@ pub enum Tables {
     Derived,
 }
 
-/// Stands in a unit for addresses without a row.
+/// The rule of addresses without a row in a unit.
 pub(crate) const NO_ROW: Rule = Rule {
     kind: RuleKind::Call,
     by_frame_pointer: false,
@@ -47,22 +48,22 @@ pub(crate) const NO_ROW: Rule = Rule {
     saved: [Value::Unspecified; 6],
 };
 
-/// The rows that a function's PLT formulas are written out into, at most.
+/// The maximum number of rows that a function's PLT formulas expand to.
 pub const PLT_ROWS_MAX: usize = 1 << 16;
 
-/// A format that rows are transcribed into.
+/// A format that rows are translated to.
 pub trait Format {
     /// The kind of the derived rows.
     const TABLE: TableKind;
 
-    /// The most rows that a function can have.
+    /// The maximum number of rows of a function.
     const ROWS_MAX: usize;
 
-    /// `rule` as the format says it, or the first thing that it cannot say.
+    /// `rule` as expressed by the format, or the first part of it that the format cannot express.
     fn transcribe(rule: &Rule) -> Result<Rule, Loss>;
 }
 
-/// The derived row for `svma`; the function that holds it is compiled if need be.
+/// The derived row for `svma`. Compiles its function if necessary.
 pub fn find<F: Format>(image: &Image, svma: u64, cache: &mut Cache) -> Result<RowId, Reason> {
     let place = dwarf::FdePlace::find(image, svma, cache)?;
     let key = UnitKey {
@@ -74,14 +75,14 @@ pub fn find<F: Format>(image: &Image, svma: u64, cache: &mut Cache) -> Result<Ro
     let unit = match cache.unit(&key).transpose()? {
         Some(unit) if cache.knows(unit, svma) => unit,
         Some(_) => compile::<F>(&place, key, None, cache)?,
-        // Most functions are asked for one row only.
+        // Most functions are asked for only one row.
         None => compile::<F>(&place, key, Some(svma), cache)?,
     };
     let row = cache.find_row(unit, svma)?;
     if *cache.rule(row) != NO_ROW {
         return Ok(row);
     }
-    // The row was taken out: ask the original why.
+    // The row was removed; use the original to find out why.
     let unit = dwarf::compile_unit(image, TableKind::EhFrame, place.offset, cache)?;
     let original = cache.find_row(unit, svma)?;
     let rule = simplify(cache.rule(original), place.section());
@@ -94,8 +95,8 @@ pub fn find<F: Format>(image: &Image, svma: u64, cache: &mut Cache) -> Result<Ro
     })
 }
 
-/// Derives the whole table into `cache`, and says what was lost. An image without `.eh_frame`
-/// has no rows.
+/// Derives the whole table into `cache` and returns what was lost. An image without `.eh_frame` has
+/// no rows.
 pub fn derive_all<F: Format>(image: &Image, cache: &mut Cache) -> Derived {
     // A malformed unit has no rows to lose.
     let section = image.section(SectionKind::EhFrame);
@@ -106,7 +107,7 @@ pub fn derive_all<F: Format>(image: &Image, cache: &mut Cache) -> Derived {
     *derived
 }
 
-/// The function at `place`: whole, or as far as `svma` needs it.
+/// Compiles the function at `place`: all of it, or as much as `svma` needs.
 fn compile<F: Format>(
     place: &dwarf::FdePlace<'_>,
     key: UnitKey,
@@ -114,7 +115,7 @@ fn compile<F: Format>(
     cache: &mut Cache,
 ) -> Result<UnitId, Reason> {
     let mut rows = Rows::<F>::new(place.section());
-    // A row takes a byte of the FDE at least: a short one has not too many.
+    // Each row takes at least a byte of the FDE, so a short FDE cannot have too many.
     let start = usize::try_from(place.offset).unwrap_or(usize::MAX);
     let len = rows.bytes.get(start..).and_then(<[u8]>::first_chunk);
     let len = len.map_or(u32::MAX, |len| u32::from_le_bytes(*len));
@@ -155,18 +156,18 @@ fn no_row(loss: Loss) -> Transcript {
     }
 }
 
-/// Transcribes the rows of functions, and counts.
+/// Translates the rows of functions and counts them.
 struct Rows<'a, F> {
     bytes: &'a [u8],
-    /// Rows of the function at hand that `.eh_frame` has.
+    /// Number of rows that `.eh_frame` has for the current function.
     read: usize,
-    /// What was derived for the function at hand.
+    /// What was derived for the current function.
     function: Derived,
-    /// What was derived for all functions that were completed.
+    /// What was derived for all completed functions.
     all: Derived,
     /// Rows written for PLTs so far.
     written: usize,
-    /// Is the current function a PLT that was left out because there are too many?
+    /// Whether the current function is a PLT that was left out because there were too many rows.
     left_out: bool,
     format: PhantomData<F>,
 }
@@ -184,7 +185,7 @@ impl<'a, F: Format> Rows<'a, F> {
         }
     }
 
-    /// A row whose rule has no short form.
+    /// Adds a row whose rule has no short form.
     #[cold]
     fn rare(&mut self, unit: &mut UnitBuilder<'_>, range: Range<u64>, offset: u64, rule: &Rule) {
         let rule = simplify(rule, self.bytes);
@@ -201,8 +202,8 @@ impl<'a, F: Format> Rows<'a, F> {
         self.function.count(lost);
     }
 
-    /// The rows of a PLT, whose CFA is rsp + 8 in the first bytes of every 16 and rsp + 16 in the
-    /// others (`PCMASK` in SFrame's words).
+    /// Adds the rows of a PLT. Its CFA is rsp + 8 in the first bytes of every 16, and rsp + 16 in
+    /// the others (SFrame: `PCMASK`).
     fn plt(
         &mut self,
         unit: &mut UnitBuilder<'_>,
@@ -217,7 +218,7 @@ impl<'a, F: Format> Rows<'a, F> {
         });
         let mut start = range.start;
         // A program has a few PLTs, but an FDE of 30 bytes can claim one of a megabyte. If a table
-        // claims too many, the rest are left out here and compiled when they are looked up.
+        // claims too many, the rest are left out here and compiled when looked up.
         let left_out = self.written >= PLT_ROWS_MAX + self.bytes.len();
         self.left_out |= left_out;
         while start < range.end && !left_out && (self.function.rows as usize) < PLT_ROWS_MAX {
@@ -255,14 +256,15 @@ impl<F: Format> Transcribe for Rows<'_, F> {
         if key.is_none() {
             return self.rare(unit, addresses, offset, &rule());
         }
-        // A rule with a short form cannot be said in plainer words.
+        // A rule with a short form cannot be simplified.
         let made = || transcribe::<F>(&rule());
         let lost = unit.push_transcript(start, offset, key, made);
         self.function.count(lost);
     }
 
     fn complete(&mut self, unit: UnitId, cache: &mut Cache) {
-        // What a PLT's formula is written out into is one `PCMASK` function of a few rows.
+        // A PLT's formula expands to one `PCMASK` function of a few rows, so it is not counted
+        // here.
         if self.read > F::ROWS_MAX {
             cache.overrule(unit, &NO_ROW);
             self.function.losses = Losses::default();
@@ -279,7 +281,7 @@ impl<F: Format> Transcribe for Rows<'_, F> {
     }
 }
 
-/// Offsets of rows have 32 bits.
+/// Whether the offsets of rows in `range` fit 32 bits.
 fn is_small(range: &Range<u64>) -> bool {
     u32::try_from(range.end - range.start).is_ok()
 }

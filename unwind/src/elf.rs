@@ -1,13 +1,13 @@
-//! ELF bytes to [`Image`]: the sections that unwinders need, executable ranges, symbols, build id.
+//! Reads ELF files into an [`Image`]: unwind sections, executable ranges, symbols, build id.
 //!
-//! Nothing is copied but symbol names and the build id: sections are ranges of the owner's bytes.
-//! What can be done without (a bad symbol table, bad section headers beside good segments) is
-//! noted in [`Elf::problems`], the rest is an error. Sources: System V gABI and the x86-64 psABI;
-//! `PT_GNU_EH_FRAME` and `.eh_frame_hdr` from LSB 5.0; `SHT_GNU_SFRAME` and `PT_GNU_SFRAME` from
-//! binutils 2.46 `include/elf/common.h`.
+//! Only symbol names and the build id are copied; sections are ranges of the owner's bytes.
+//! Problems in optional parts (a bad symbol table, bad section headers next to good segments) are
+//! listed in [`Elf::problems`]; all other problems are errors. Sources: System V gABI and the
+//! x86-64 psABI; `PT_GNU_EH_FRAME` and `.eh_frame_hdr` from LSB 5.0; `SHT_GNU_SFRAME` and
+//! `PT_GNU_SFRAME` from binutils 2.46 `include/elf/common.h`.
 //!
-//! Not here: finding files, decompression ([`Elf::compressed`] hands it over), reading the tables,
-//! relocatable objects and core files.
+//! Out of scope: finding files, decompression ([`Elf::compressed`] returns the data), parsing the
+//! tables, relocatable objects and core files.
 
 mod error;
 mod notes;
@@ -27,15 +27,15 @@ use object::endian::LittleEndian as LE;
 use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _};
 use object::{ReadRef, elf};
 
-/// The smallest page of x86-64, bytes.
+/// The smallest page size of x86-64, bytes.
 const PAGE: u64 = 0x1000;
 
-/// What to read.
+/// Options for [`read`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadOptions {
-    /// Symbols, of `.symtab` or else of `.dynsym`.
+    /// Read symbols, from `.symtab` or otherwise `.dynsym`.
     pub symbols: bool,
-    /// Names such as `write@plt` for the entries of the procedure linkage table.
+    /// Make names such as `write@plt` for the entries of the procedure linkage table.
     pub plt: bool,
 }
 
@@ -48,16 +48,16 @@ impl Default for ReadOptions {
     }
 }
 
-/// One `PT_LOAD` program header.
+/// A `PT_LOAD` program header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment {
     /// Offset in the file, bytes.
     pub offset: u64,
-    /// Stated address (svma).
+    /// Address (svma).
     pub address: u64,
-    /// Bytes in the file.
+    /// Size in the file, bytes.
     pub file_size: u64,
-    /// Bytes in memory.
+    /// Size in memory, bytes.
     pub memory_size: u64,
     /// Alignment, bytes.
     pub align: u64,
@@ -66,12 +66,12 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Is it executable (`PF_X`)?
+    /// Whether it is executable (`PF_X`).
     pub const fn is_executable(&self) -> bool {
         self.flags & 1 != 0
     }
 
-    /// Its addresses (svma), empty if they would wrap.
+    /// Its addresses (svma); empty if they would wrap around.
     pub fn range(&self) -> Range<u64> {
         self.address
             ..self
@@ -81,7 +81,7 @@ impl Segment {
     }
 }
 
-/// How a section is compressed (gABI, `ch_type`).
+/// The compression of a section (gABI, `ch_type`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Compression {
     /// `ELFCOMPRESS_ZLIB`
@@ -90,18 +90,18 @@ pub enum Compression {
     Zstd,
 }
 
-/// A section that must be decompressed before it can be a part of an image.
+/// A section that must be decompressed before it can become part of an image.
 #[derive(Clone, Debug)]
 pub struct Compressed {
-    /// What it is.
+    /// The kind of section.
     pub kind: SectionKind,
-    /// Its stated address (svma), 0 for debug sections.
+    /// Address (svma); 0 for debug sections.
     pub address: u64,
-    /// How it is compressed.
+    /// The compression method.
     pub compression: Compression,
-    /// Bytes it says it unpacks to; not checked.
+    /// Uncompressed size according to the header, bytes; not checked.
     pub size: u64,
-    /// File offset of the compressed bytes.
+    /// Offset of the compressed bytes in the file.
     pub offset: u64,
     /// The compressed bytes.
     pub data: Bytes,
@@ -112,36 +112,36 @@ pub struct Compressed {
 pub struct DebugLink {
     /// File name without a directory.
     pub name: String,
-    /// CRC-32 (as zlib's) of the whole debug file.
+    /// CRC-32 (as in zlib) of the whole debug file.
     pub crc: u32,
 }
 
-/// All that was found in an ELF file.
+/// The contents of an ELF file.
 #[derive(Clone, Debug, Default)]
 pub struct Elf {
-    /// What makes the image.
+    /// The parts of the image.
     pub parts: ImageParts,
     /// `PT_LOAD` program headers, in file order.
     pub segments: Vec<Segment>,
-    /// Sections to be decompressed.
+    /// Sections that must be decompressed.
     pub compressed: Vec<Compressed>,
     /// The link to a separate debug file.
     pub debug_link: Option<DebugLink>,
     /// `.gnu_debugdata`: a small debug file, compressed with xz.
     pub debug_data: Option<Bytes>,
-    /// Is there a `.symtab` (symbols come from `.dynsym` otherwise)?
+    /// Whether there is a `.symtab`. If not, symbols come from `.dynsym`.
     pub has_symtab: bool,
-    /// What could not be read, but could be done without.
+    /// Optional parts that could not be read.
     pub problems: Vec<ElfError>,
 }
 
 impl Elf {
-    /// The bias (avma - svma) of a mapping of `length` bytes at `address`, made from the file
-    /// from `file_offset` on.
+    /// The bias (avma - svma) of a mapping of `length` bytes at `address` that starts at
+    /// `file_offset` in the file.
     ///
-    /// A loader maps whole pages, so the mapping may begin before and end after the segment's
-    /// bytes, and two segments may lie in one page of the file: `executable` tells which is
-    /// meant. `None` if no segment lies in that part of the file.
+    /// A loader maps whole pages, so the mapping may start before and end after the segment's
+    /// bytes, and two segments may share a page of the file: `executable` selects one of them.
+    /// `None` if no segment lies in that part of the file.
     pub fn bias(
         &self,
         address: u64,
@@ -155,7 +155,7 @@ impl Elf {
             let last = s.offset.checked_add(s.file_size);
             s.file_size != 0 && first(s) < end && last.is_some_and(|last| file_offset < last)
         };
-        // A mapping begins where its segment does, or was cut out of the middle of one.
+        // A mapping starts where its segment does, or was cut out of the middle of one.
         let fit = |s: &&Segment| {
             let begins = first(s) == file_offset & !(PAGE - 1);
             (
@@ -172,8 +172,8 @@ impl Elf {
         Some(address.wrapping_sub(svma))
     }
 
-    /// Is the mapping of `length` bytes of the file from `file_offset` on exactly the pages of an
-    /// executable segment?
+    /// Whether the mapping of `length` bytes at `file_offset` in the file covers exactly the pages
+    /// of an executable segment.
     pub fn is_code(&self, length: u64, file_offset: u64) -> bool {
         let end = file_offset.checked_add(length);
         self.segments.iter().any(|s| {
@@ -183,16 +183,16 @@ impl Elf {
         })
     }
 
-    /// The image.
+    /// Converts the parts to an image.
     pub fn into_image(self) -> Image {
         Image::new(self.parts)
     }
 }
 
-/// An image from the bytes of an ELF file; compressed sections are left out.
+/// Reads the image in an ELF file, without its compressed sections.
 ///
 /// # Errors
-/// As [`read`].
+/// See [`read`].
 pub fn image_from_elf(name: &str, owner: Owner, options: &ReadOptions) -> Result<Image, ElfError> {
     read(name, owner, options).map(Elf::into_image)
 }
@@ -200,7 +200,7 @@ pub fn image_from_elf(name: &str, owner: Owner, options: &ReadOptions) -> Result
 /// Reads an x86-64 executable, shared object or debug file.
 ///
 /// # Errors
-/// If it is no such file, or if neither program headers nor section headers can be read.
+/// If the file is of another kind, or neither program headers nor section headers can be read.
 pub fn read(name: &str, owner: Owner, options: &ReadOptions) -> Result<Elf, ElfError> {
     let data: &[u8] = (*owner).as_ref();
     let header = file_header(data)?;
@@ -244,7 +244,7 @@ pub fn read(name: &str, owner: Owner, options: &ReadOptions) -> Result<Elf, ElfE
     Ok(out)
 }
 
-/// Checks that this is an ELF file of a kind that holds an image.
+/// Checks that this is an ELF file of a kind that contains an image.
 fn file_header(data: &[u8]) -> Result<&elf::FileHeader64<LE>, ElfError> {
     let error = |kind, offset| ElfError::new(kind, "file header", offset);
     if data.get(..4) != Some(&elf::ELFMAG) {
@@ -273,7 +273,7 @@ fn file_header(data: &[u8]) -> Result<&elf::FileHeader64<LE>, ElfError> {
     }
 }
 
-/// An opened file, for the readers of its parts.
+/// An open file, passed to the readers of its parts.
 struct File<'a> {
     owner: &'a Owner,
     data: &'a [u8],
@@ -283,8 +283,8 @@ struct File<'a> {
     names: &'a [u8],
 }
 
-/// The string at `offset`, if it ends within `len_max` bytes. Hostile tables have no ends, and
-/// looking for them again and again would never end either.
+/// The string at `offset`, if it ends within `len_max` bytes. The limit bounds the time spent on
+/// hostile tables whose strings have no end.
 fn string(strings: &[u8], offset: u32, len_max: usize) -> Option<&[u8]> {
     let rest = strings.get(offset as usize..)?;
     let rest = &rest[..rest.len().min(len_max.saturating_add(1))];
@@ -293,13 +293,13 @@ fn string(strings: &[u8], offset: u32, len_max: usize) -> Option<&[u8]> {
 }
 
 impl<'a> File<'a> {
-    /// The name of a section, if it is one that could matter.
+    /// The name of a section, if it is short enough to be of interest.
     fn name(&self, section: &elf::SectionHeader64<LE>) -> &'a [u8] {
         const LEN_MAX: usize = 32;
         string(self.names, section.sh_name(LE), LEN_MAX).unwrap_or_default()
     }
 
-    /// The bytes of the file at `offset`.
+    /// `size` bytes of the file at `offset`.
     fn bytes(&self, offset: u64, size: u64, part: &'static str) -> Result<Bytes, ElfError> {
         let start = usize::try_from(offset).ok();
         let end = offset
@@ -311,7 +311,7 @@ impl<'a> File<'a> {
             .ok_or_else(|| error::cut(self.data, part, offset))
     }
 
-    /// The file's bytes from `address` (svma) to the end of the segment that holds it.
+    /// The file offset of `address` (svma), and the bytes from there to the end of its segment.
     fn at_address(&self, address: u64) -> Option<(u64, &'a [u8])> {
         let loads = self
             .programs

@@ -1,5 +1,5 @@
-//! What happens during a walk, typed. Nobody pays for events that nobody wants: a sink without
-//! [`crate::chain::Sink::DETAIL`] compiles them away.
+//! Typed events of a walk. They cost nothing unless the sink asks for them with
+//! [`crate::chain::Sink::DETAIL`]: otherwise they are compiled out.
 
 use crate::address::CodeAddress;
 #[cfg(feature = "kernel")]
@@ -7,51 +7,51 @@ use crate::kernel::State;
 use crate::reason::Reason;
 use crate::regs::{Reg, Regs};
 
-/// One event, in the order of the walk.
+/// An event, reported in the order of the walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// The walk begins.
+    /// The walk starts.
     Started {
-        /// With these registers.
+        /// The registers at the start.
         regs: Regs,
         /// Frames up to this stack address are skipped.
         first_frame: Option<u64>,
     },
-    /// A frame was found and not reported, because it is not above the mark.
+    /// A frame was found but not reported, because it is not above `first_frame`.
     Skipped {
         /// The frame's pc.
         pc: CodeAddress,
         /// The frame's sp.
         sp: u64,
-        /// The mark.
+        /// The mark: only frames above this stack address are reported.
         first_frame: u64,
     },
-    /// The first table has no rule, or its rule failed; the fallback is asked.
+    /// The first table has no rule, or its rule failed, so the fallback is used.
     Fallback {
-        /// At this address.
+        /// The address looked up.
         pc: CodeAddress,
-        /// Because of this.
+        /// Why the first table did not serve.
         cause: Reason,
     },
-    /// A register's value is unknown from here on. The walk goes on without it, and fails only
-    /// if a rule needs it.
+    /// A register is unknown from here on. The walk goes on without it and fails only if a rule
+    /// needs it.
     RegisterLost {
-        /// In the caller of this frame.
+        /// The frame whose caller lacks the register.
         pc: CodeAddress,
         /// The register.
         reg: Reg,
-        /// Why.
+        /// Why it is unknown.
         cause: Reason,
     },
-    /// A kernel's unwinder is in this state.
+    /// The kernel unwinder's state.
     #[cfg(feature = "kernel")]
     State(State),
-    /// The caller's stack is another one.
+    /// The caller is on a different stack.
     StackChanged {
-        /// sp before.
+        /// sp of the callee.
         from: u64,
-        /// sp after.
+        /// sp of the caller.
         to: u64,
     },
 }

@@ -1,33 +1,33 @@
-//! The frame that a rule is applied to: a pc, and what is known of the registers there.
+//! The frame that a rule is applied to: a pc and the known registers.
 
 use crate::address::CodeAddress;
 use crate::reason::Reason;
 use crate::regs::{Reg, Regs};
 use arrayvec::ArrayVec;
 
-/// A frame: its pc and what is known of its registers.
+/// A frame: its pc and its known registers.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// The instruction, or the return address.
+    /// The instruction address or return address.
     pub pc: CodeAddress,
-    /// The registers; rsp is the sp in this frame.
+    /// The registers; rsp is the sp of this frame.
     pub regs: Regs,
     /// The address of the word that `pc` was read from.
     pub slot: Option<u64>,
-    /// Is this where the walk began?
+    /// Whether this is the frame in which the walk starts.
     pub topmost: bool,
-    /// May this frame be on another stack than the one it called?
+    /// Whether this frame may be on a different stack from its callee.
     pub may_change_stack: bool,
     /// Callee-saved registers that are unknown, and why.
     pub lost: ArrayVec<(Reg, Reason), 6>,
-    /// rbp of the frame inside, where this frame's is lost because its slot lies below that
-    /// frame's sp: whoever popped it has put the caller's value back already. Only a fallback may
-    /// use it, as the slot can also be a leaf's red zone.
+    /// The callee's rbp, if this frame's rbp is lost because its slot lies below the callee's sp:
+    /// the callee has already popped it, so rbp holds the caller's value again. Only a fallback may
+    /// use it, because the slot may also lie in a leaf's red zone.
     pub popped_rbp: Option<u64>,
 }
 
 impl Frame {
-    /// The frame that a walk starts in.
+    /// The frame in which a walk starts.
     pub fn top(regs: Regs) -> Frame {
         Frame {
             pc: CodeAddress::Instruction(regs.rip()),
@@ -40,7 +40,7 @@ impl Frame {
         }
     }
 
-    /// Becomes the caller, whose other registers are in place.
+    /// Turns this frame into its caller, whose other registers are already set.
     #[inline]
     pub(crate) fn enter(&mut self, pc: CodeAddress, sp: u64, slot: Option<u64>) {
         self.pc = pc;
@@ -50,7 +50,7 @@ impl Frame {
         self.topmost = false;
     }
 
-    /// `reg` is unknown from here on.
+    /// Marks `reg` as unknown because of `cause`.
     pub(crate) fn lose(&mut self, reg: Reg, cause: Reason) {
         if reg == Reg::Rbp {
             let sp = self.regs.rsp();

@@ -1,8 +1,8 @@
-//! Images (an ELF file's tables, text ranges and symbols) and where they are mapped.
+//! Images (an ELF file's tables, text ranges and symbols) and their mappings.
 //!
-//! An image is immutable and knows only its own (stated) addresses, `svma`; a [`Mapping`] puts it
-//! at a bias, and [`AddressSpace`] finds the mapping of a pc. Not here: reading ELF (`elf`),
-//! reading the tables (one folder each), files.
+//! An image is immutable and uses only its own (stated) addresses, `svma`. A [`Mapping`] places it
+//! at a bias, and [`AddressSpace`] finds the mapping of a pc. ELF files are read in `elf`, and each
+//! kind of table in its own module.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -12,7 +12,7 @@ use core::num::NonZeroUsize;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes that somebody owns: a mapped file, a block of a trace, a vector.
+/// The owner of some bytes: a mapped file, a block of a trace, a vector.
 pub type Owner = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
 /// A range of an owner's bytes.
@@ -23,13 +23,13 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// The part `range` of `owner`, or nothing if it does not lie inside.
+    /// The part `range` of `owner`, or `None` if it lies outside.
     pub fn new(owner: Owner, range: Range<usize>) -> Option<Bytes> {
         (*owner).as_ref().get(range.clone())?;
         Some(Bytes { owner, range })
     }
 
-    /// The part `range` of these bytes, of the same owner, or nothing if it does not lie inside.
+    /// The part `range` of these bytes, with the same owner, or `None` if it lies outside.
     pub fn part(&self, range: Range<usize>) -> Option<Bytes> {
         self.get(range.clone())?;
         let range = self.range.start + range.start..self.range.start + range.end;
@@ -39,7 +39,7 @@ impl Bytes {
         })
     }
 
-    /// All of a vector.
+    /// All bytes of a vector.
     pub fn from_vec(bytes: Vec<u8>) -> Bytes {
         let range = 0..bytes.len();
         Bytes {
@@ -81,9 +81,9 @@ pub enum SectionKind {
     OrcUnwindIp = 5,
     /// `.orc_header`
     OrcHeader = 6,
-    /// Executable bytes; an image may hold several, and only parts of its text.
+    /// Executable bytes; an image may hold several such sections, and only parts of its text.
     Text = 7,
-    /// `.got` or `.got.plt`, for its address only.
+    /// `.got` or `.got.plt`, only for its address.
     Got = 8,
 }
 
@@ -120,62 +120,62 @@ impl SectionKind {
 /// One section of an image.
 #[derive(Clone, Debug)]
 pub struct Section {
-    /// What it is.
+    /// The kind of section.
     pub kind: SectionKind,
-    /// Its stated address (svma).
+    /// Address (svma).
     pub address: u64,
-    /// Its bytes; empty for [`SectionKind::Got`].
+    /// Contents; empty for [`SectionKind::Got`].
     pub data: Bytes,
 }
 
 /// A function or other code symbol.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Symbol {
-    /// Its stated address (svma).
+    /// Address (svma).
     pub address: u64,
-    /// Its size, bytes; 0 where the file does not say.
+    /// Size, bytes; 0 if the file does not state it.
     pub size: u64,
-    /// The name as the file has it, mangled.
+    /// The name as in the file, mangled.
     pub name: String,
 }
 
-/// What is needed to build an [`Image`].
+/// The parts of an [`Image`].
 #[derive(Clone, Debug, Default)]
 pub struct ImageParts {
-    /// The path it was mapped from, or a name such as `[vdso]`.
+    /// The path of the mapped file, or a name such as `[vdso]`.
     pub name: String,
     /// The GNU build id, empty if there is none.
     pub build_id: Vec<u8>,
     /// Executable ranges (svma).
     pub text: Vec<Range<u64>>,
-    /// Sections, any order.
+    /// Sections, in any order.
     pub sections: Vec<Section>,
-    /// Symbols, any order.
+    /// Symbols, in any order.
     pub symbols: Vec<Symbol>,
 }
 
-/// Identity of an [`Image`] within this process, for caches; never shown.
+/// The identity of an [`Image`] within this process, for caches; never displayed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ImageId(NonZeroUsize);
 
-/// Not 64 bits wide, as some targets have no such atomics.
+/// Not 64 bits wide, because some targets have no such atomics.
 static NEXT_ID: AtomicUsize = AtomicUsize::new(1);
 
-/// An ELF image: immutable, in its own addresses.
+/// An immutable ELF image in terms of its own addresses.
 #[derive(Debug)]
 pub struct Image {
     id: ImageId,
     parts: ImageParts,
-    /// The symbols that have a size.
+    /// Indices of the symbols that have a size.
     sized: Vec<u32>,
 }
 
 impl Image {
-    /// Sorts the parts and gives the image its identity.
+    /// Sorts the parts and assigns an identity.
     pub fn new(mut parts: ImageParts) -> Image {
         parts.text.sort_by_key(|r| (r.start, r.end));
         parts.sections.sort_by_key(|s| (s.kind, s.address));
-        // Of several names for one address the sized one comes first, then by name.
+        // At the same address, symbols with a size come first, then by name.
         parts.symbols.sort_by(|a, b| {
             (a.address, a.size == 0, &a.name).cmp(&(b.address, b.size == 0, &b.name))
         });
@@ -191,13 +191,13 @@ impl Image {
         }
     }
 
-    /// Its identity in this process.
+    /// The image's identity in this process.
     #[inline]
     pub fn id(&self) -> ImageId {
         self.id
     }
 
-    /// The path it was mapped from, or a name such as `[vdso]`.
+    /// The path of the mapped file, or a name such as `[vdso]`.
     pub fn name(&self) -> &str {
         &self.parts.name
     }
@@ -212,7 +212,7 @@ impl Image {
         &self.parts.text
     }
 
-    /// Is `svma` executable?
+    /// Whether `svma` is executable.
     pub fn is_text(&self, svma: u64) -> bool {
         self.parts.text.iter().any(|r| r.contains(&svma))
     }
@@ -222,12 +222,12 @@ impl Image {
         &self.parts.sections
     }
 
-    /// The first section of that kind.
+    /// The first section of this kind.
     pub fn section(&self, kind: SectionKind) -> Option<&Section> {
         self.parts.sections.iter().find(|s| s.kind == kind)
     }
 
-    /// Up to `len` bytes of text from `svma`, as far as the image holds them.
+    /// Up to `len` bytes of text from `svma`, as far as the image contains them.
     pub fn text_bytes(&self, svma: u64, len: usize) -> &[u8] {
         let mut texts = self
             .parts
@@ -247,10 +247,11 @@ impl Image {
         &self.parts.symbols
     }
 
-    /// The symbol that names the code at `svma`: the innermost one whose range holds it, else the
-    /// nearest one before it that has no size. Labels inside a function name nothing.
+    /// The symbol for the code at `svma`: the innermost one whose range contains it, otherwise the
+    /// nearest preceding one without a size. Labels inside a function are ignored.
     pub fn symbol(&self, svma: u64) -> Option<&Symbol> {
-        // Functions nest at most a few deep: a hot part with aliases, a handful of entry points.
+        // Functions nest at most a few levels deep: a hot part with aliases, a handful of entry
+        // points.
         const LOOK_BACK: usize = 64;
         let symbols = &self.parts.symbols;
         let after = self
@@ -273,16 +274,16 @@ impl Image {
     }
 }
 
-/// An image, or a piece of executable memory without one, mapped at a bias.
+/// An image, or executable memory without one, mapped at a bias.
 #[derive(Clone, Debug)]
 pub struct Mapping {
-    /// Addresses in the process (avma).
+    /// The range of addresses in the process (avma).
     pub range: Range<u64>,
     /// avma - svma, modulo 2^64.
     pub bias: u64,
-    /// The image; `None` where the file is not at hand, or for generated code.
+    /// The image; `None` if the file is unavailable, and for generated code.
     pub image: Option<Arc<Image>>,
-    /// The path, or the kernel's name of the mapping.
+    /// The path, or the kernel's name for the mapping.
     pub name: String,
 }
 
@@ -294,7 +295,7 @@ impl Mapping {
     }
 }
 
-/// Which address space, and in which state ([`AddressSpace::stamp`]).
+/// Identifies an address space and its state ([`AddressSpace::stamp`]).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Stamp {
     id: usize,
@@ -315,7 +316,7 @@ impl Default for AddressSpace {
 }
 
 impl Clone for AddressSpace {
-    /// A copy is another address space: what is cached for the one says nothing of the other.
+    /// A copy is a different address space, so that caches do not mix them up.
     fn clone(&self) -> Self {
         let mut out = AddressSpace::new();
         out.mappings.clone_from(&self.mappings);
@@ -324,7 +325,7 @@ impl Clone for AddressSpace {
 }
 
 impl AddressSpace {
-    /// Nothing mapped.
+    /// An empty address space.
     pub fn new() -> Self {
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         AddressSpace {
@@ -333,13 +334,13 @@ impl AddressSpace {
         }
     }
 
-    /// Changes whenever something that was mapped is mapped no longer.
+    /// Changes whenever something is unmapped.
     #[inline]
     pub fn stamp(&self) -> Stamp {
         self.stamp
     }
 
-    /// Maps `mapping`; what it overlaps is unmapped first. An empty range is ignored.
+    /// Adds `mapping`, after unmapping what it overlaps. An empty range is ignored.
     pub fn map(&mut self, mapping: Mapping) {
         if mapping.range.is_empty() {
             return;
@@ -351,7 +352,7 @@ impl AddressSpace {
         self.mappings.insert(at, mapping);
     }
 
-    /// Unmaps `range`, cutting mappings that reach over its ends.
+    /// Unmaps `range`, cutting mappings that extend beyond it.
     pub fn unmap(&mut self, range: Range<u64>) {
         let first = self
             .mappings
@@ -385,13 +386,13 @@ impl AddressSpace {
         self.mappings.clear();
     }
 
-    /// The mapping that holds `avma`.
+    /// The mapping that contains `avma`.
     pub fn find(&self, avma: u64) -> Option<&Mapping> {
         let at = self.mappings.partition_point(|m| m.range.end <= avma);
         self.mappings.get(at).filter(|m| m.range.contains(&avma))
     }
 
-    /// Is `avma` executable, as far as we know?
+    /// Whether `avma` is executable, as far as is known.
     pub fn is_text(&self, avma: u64) -> bool {
         self.find(avma).is_some_and(|m| match &m.image {
             Some(image) => image.is_text(m.svma(avma)),

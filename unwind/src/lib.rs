@@ -1,12 +1,13 @@
-//! Unwinders of x86-64 stacks: registers, memory, rules, table readers, the walk, and the truth.
+//! Stack unwinders for x86-64: registers, memory, rules, table readers, the walk, and the ground
+//! truth.
 //!
 #![doc = include_str!("../README.md")]
 //!
 //! # How a walk works
 //!
-//! A [`finder::Finder`] finds the rule for an address in its table; [`walk::walk`] applies it
-//! ([`rule::Rule`]) and goes on with the caller. [`unwinder::Unwinder`] is what all unwinders look
-//! like from outside, those without a table (guess, LBR) and your own included. Nothing here does
+//! A [`finder::Finder`] looks up the rule for an address in its table. [`walk::walk`] applies the
+//! rule ([`rule::Rule`]) and continues with the caller. [`unwinder::Unwinder`] is the interface of
+//! every unwinder, including those without a table (guess, LBR) and your own. Nothing here does
 //! I/O, reads a clock, or starts a thread.
 #![no_std]
 #![forbid(unsafe_code)]

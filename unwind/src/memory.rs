@@ -1,7 +1,7 @@
-//! Memory as an unwinder sees it: reads that can fail, with the reason.
+//! Memory as seen by an unwinder: reads that can fail, with a reason.
 //!
-//! A CPU sees everything that is mapped; a profiler's copy begins at rsp and ends somewhere
-//! above. Which of the two a walk runs against is the view's business, not the unwinder's.
+//! A CPU sees everything that is mapped; a profiler's copy starts at rsp and ends somewhere above
+//! it. The [`Memory`] implementation decides which of these a walk sees, not the unwinder.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -15,14 +15,14 @@ pub enum MemoryError {
         /// The address of the word.
         address: u64,
     },
-    /// The address lies behind the end of the recorded copy of the stack.
+    /// The address lies past the end of the recorded stack copy.
     BeyondCopy {
         /// The address of the word.
         address: u64,
-        /// The first address behind the copy.
+        /// The first address after the copy.
         end: u64,
     },
-    /// The address lies below the copy's beginning, which is rsp for a profiler's copy.
+    /// The address lies below the start of the copy, which is rsp for a profiler's copy.
     BelowCopy {
         /// The address of the word.
         address: u64,
@@ -71,10 +71,10 @@ pub trait Memory {
     /// The 8 bytes at `address`, which need not be aligned.
     fn read_u64(&self, address: u64) -> Result<u64, MemoryError>;
 
-    /// Fills `buf` from `address`; on an error `buf` holds nothing of use.
+    /// Fills `buf` from `address`. After an error the contents of `buf` are unspecified.
     fn read(&self, address: u64, buf: &mut [u8]) -> Result<(), MemoryError>;
 
-    /// Bounds of the recorded stack that holds `sp`, if the memory knows them.
+    /// The bounds of the recorded stack that contains `sp`, if known.
     fn stack_bounds(&self, sp: u64) -> Option<core::ops::Range<u64>> {
         let _ = sp;
         None
@@ -94,7 +94,7 @@ impl<M: Memory + ?Sized> Memory for &M {
     }
 }
 
-/// One copied piece of memory, such as a profiler's stack dump.
+/// A contiguous copy of memory, such as a profiler's stack copy.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryCopy<'a> {
     /// The address of the first byte.
@@ -104,17 +104,17 @@ pub struct MemoryCopy<'a> {
 }
 
 impl<'a> MemoryCopy<'a> {
-    /// `bytes`, copied from `address`.
+    /// `bytes` copied from `address`.
     pub const fn new(address: u64, bytes: &'a [u8]) -> Self {
         MemoryCopy { address, bytes }
     }
 
-    /// The first address behind the copy.
+    /// The first address after the copy.
     pub const fn end(&self) -> u64 {
         self.address.wrapping_add(self.bytes.len() as u64)
     }
 
-    /// What part of the copy lies at or above `start`, cut to at most `len` bytes.
+    /// The part of the copy at or above `start`, cut to at most `len` bytes.
     #[must_use]
     pub fn window(&self, start: u64, len: u64) -> MemoryCopy<'a> {
         let skip = start
@@ -174,21 +174,20 @@ impl Memory for MemoryCopy<'_> {
     }
 }
 
-/// Several pieces: stacks (usually one) and read-only data of images, searched in order.
+/// Several copies, searched in order: stacks (usually one) and read-only data of images.
 #[derive(Clone, Debug, Default)]
 pub struct Regions<'a> {
-    /// The pieces. The first decides what an address in none of them is reported as.
+    /// The copies. For an address in none of them, the first one nearby determines the error.
     pub parts: Vec<MemoryCopy<'a>>,
 }
 
 impl<'a> Regions<'a> {
-    /// These pieces, the sampled stack first.
+    /// Uses these copies; the sampled stack comes first.
     pub fn new(parts: Vec<MemoryCopy<'a>>) -> Self {
         Regions { parts }
     }
 
-    /// The same as seen by a profiler that copied at most `len` bytes from `rsp` upwards, and
-    /// nothing else.
+    /// The memory seen by a profiler that copied only `len` bytes or less from `rsp` upwards.
     #[must_use]
     pub fn profiler_copy(&self, rsp: u64, len: u64) -> Regions<'a> {
         let parts = self
@@ -202,8 +201,8 @@ impl<'a> Regions<'a> {
 
     #[cold]
     fn error(&self, address: u64) -> MemoryError {
-        // A miss close to a stack is told apart from a wild address: within 1 MiB it is what a
-        // larger copy would have held.
+        // Misses close to a stack are distinguished from wild addresses: a larger copy would have
+        // contained an address within 1 MiB.
         const NEAR: u64 = 1 << 20;
         for part in &self.parts {
             if address < part.address && part.address - address <= NEAR {

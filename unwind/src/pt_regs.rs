@@ -1,16 +1,16 @@
-//! The layout of `struct pt_regs` (Linux `arch/x86/include/asm/ptrace.h`). A core file and ptrace have the
-//! same one at the beginning of their `struct user_regs_struct`.
+//! The layout of `struct pt_regs` (Linux `arch/x86/include/asm/ptrace.h`). The `struct
+//! user_regs_struct` of core files and ptrace starts with the same layout.
 
 use crate::regs::{Reg, Regs};
 
-/// Bytes of a `struct pt_regs`.
+/// Size of a `struct pt_regs`, bytes.
 pub const PT_REGS_LEN: u64 = 168;
-/// Where the hardware's part of it begins, bytes.
+/// Offset of the part that the hardware pushes (the iret frame), bytes.
 pub const IRET_FRAME_OFFSET: u64 = 128;
-/// Bytes of the hardware's part: ip, cs, flags, sp, ss.
+/// Size of the iret frame, bytes: ip, cs, flags, sp, ss.
 pub const IRET_FRAME_LEN: u64 = 40;
 
-/// The registers below the hardware's part, in order. The word behind them is `orig_ax`.
+/// The registers below the iret frame, in order. The word after them is `orig_ax`.
 pub const BELOW_IRET_FRAME: [Reg; 15] = [
     Reg::R15,
     Reg::R14,
@@ -29,7 +29,7 @@ pub const BELOW_IRET_FRAME: [Reg; 15] = [
     Reg::Rdi,
 ];
 
-/// Where each register is, bytes.
+/// The offset of a register, bytes.
 pub const fn offset_of(reg: Reg) -> u64 {
     match reg {
         Reg::R15 => 0,
@@ -54,7 +54,7 @@ pub const fn offset_of(reg: Reg) -> u64 {
     }
 }
 
-/// The registers in the bytes of a `struct pt_regs`, as far as they go.
+/// Reads registers from the bytes of a `struct pt_regs`, which may be cut short.
 pub fn regs_from(bytes: &[u8]) -> Regs {
     let mut regs = Regs::UNKNOWN;
     for reg in Reg::ALL {

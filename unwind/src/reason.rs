@@ -1,7 +1,7 @@
 //! Why a walk ended, or why a row is wrong: the closed set of US codes.
 //!
-//! [`Code`] is the stable word that people and machines see; [`Reason`] is a code with the values
-//! that explain this very walk. Codes are added, never renumbered.
+//! [`Code`] is the stable name for people and machines. [`Reason`] is a code with the values of the
+//! particular walk. Codes may be added but are never renumbered.
 
 use crate::memory::MemoryError;
 use crate::regs::Reg;
@@ -23,7 +23,7 @@ macro_rules! codes {
                 match self { $(Code::$name => $code),* }
             }
 
-            /// A few words for people.
+            /// A short description for display.
             pub const fn description(self) -> &'static str {
                 match self { $(Code::$name => $text),* }
             }
@@ -69,7 +69,7 @@ codes! {
 }
 
 impl Code {
-    /// The code of that name, whatever the case of its letters.
+    /// The code with this name, ignoring case.
     pub fn from_name(name: &str) -> Option<Code> {
         Self::ALL
             .iter()
@@ -84,13 +84,13 @@ impl fmt::Display for Code {
     }
 }
 
-/// Why a walk ended, with the values that show it.
+/// Why a walk ended, with the relevant values.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Reason {
     /// US001: the table, or a zero frame pointer, says that this is the outermost frame.
     RootReached,
-    /// US101: `pc` belongs to no image, or its image is not at hand.
+    /// US101: `pc` belongs to no image, or its image is unavailable.
     NoImage {
         /// The address looked up.
         pc: u64,
@@ -105,15 +105,14 @@ pub enum Reason {
         /// The address looked up.
         pc: u64,
     },
-    /// US103: there is a row in the table that this one is derived from, but this format cannot
-    /// hold what it says.
+    /// US103: the table from which this one is derived has a row, but this format cannot hold it.
     NotHeld {
-        /// What it cannot hold.
+        /// What the format cannot hold.
         what: &'static str,
     },
     /// US104: the table says that this value is lost.
     UndefinedByTable {
-        /// The value that is lost; `Rip` stands for the return address, `Rsp` for the CFA.
+        /// The lost value; `Rip` is the return address, `Rsp` the CFA.
         reg: Reg,
     },
     /// US105: the table is malformed here.
@@ -125,9 +124,9 @@ pub enum Reason {
         /// What is wrong.
         what: &'static str,
     },
-    /// US106: the rule hangs on a register whose value this unwinder does not have.
+    /// US106: the rule depends on a register whose value this unwinder does not have.
     RegisterNotCarried {
-        /// That register.
+        /// The register.
         reg: Reg,
     },
     /// US107: the DWARF expression at `offset` cannot be evaluated.
@@ -148,93 +147,93 @@ pub enum Reason {
     },
     /// US205: this (pc, sp) was seen before.
     Cycle {
-        /// The pc that came again.
+        /// The repeated pc.
         pc: u64,
-        /// The sp that came again.
+        /// The repeated sp.
         sp: u64,
     },
-    /// US206: what was found in the return-address slot is not a code address.
+    /// US206: the word in the return-address slot is not a code address.
     NotText {
-        /// The word found.
+        /// The word.
         address: u64,
     },
-    /// US301: the start needs registers that the recording does not hold.
+    /// US301: the start needs registers that the recording does not contain.
     RegistersMissing {
-        /// The first one missing.
+        /// The first missing register.
         reg: Reg,
     },
     /// US302: the branch records end here.
     LbrDepth {
-        /// How many records there were.
+        /// Number of records.
         depth: u32,
     },
     /// US303: the sample has no branch records.
     NoBranchRecords,
-    /// US401: more frames than the limit, which is a count.
+    /// US401: the walk found more frames than the limit.
     FrameLimit {
-        /// The limit.
+        /// The limit, in frames.
         limit: u32,
     },
-    /// US402: the walk ended, but nothing says that this is a root.
+    /// US402: the walk ended, but nothing marks this frame as the root.
     NotAtRoot,
-    /// A kernel's unwinder gave up.
+    /// A kernel unwinder gave up.
     Kernel(KernelReason),
 }
 
-/// Why a kernel's unwinder gave up; shown in the kernel's words where it prints any.
+/// Why a kernel unwinder gave up. Displayed with the kernel's own message if it has one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum KernelReason {
-    /// US601: no stack that may be visited holds this address.
+    /// US601: no stack that may be visited contains this address.
     NotOnStack {
         /// The address.
         address: u64,
     },
-    /// US602: a word is on a stack that was left before.
+    /// US602: a word is on a stack that was already left.
     Recursion {
-        /// Its type (`enum stack_type`).
+        /// The type of the stack (`enum stack_type`).
         stack: u8,
     },
-    /// US603: the entry says that registers were saved where there is no stack.
+    /// US603: the entry says that registers were saved, but there is no stack at that address.
     CannotAccessRegs {
-        /// Only the hardware's part of them.
+        /// Whether only the iret frame was saved.
         partial: bool,
-        /// The address whose entry it is.
+        /// The address that the entry covers.
         ip: u64,
     },
     /// US104: the entry says that nothing is known.
     Undefined {
-        /// The address whose entry it is.
+        /// The address that the entry covers.
         ip: u64,
     },
-    /// US106: the entry needs a register that is not known.
+    /// US106: the entry needs an unknown register.
     MissingReg {
-        /// It.
+        /// The register.
         reg: Reg,
-        /// The address whose entry it is.
+        /// The address that the entry covers.
         ip: u64,
     },
-    /// US105: the entry makes no sense.
+    /// US105: the entry is invalid.
     BadEntry {
-        /// What of it.
+        /// The invalid part.
         what: &'static str,
-        /// The address whose entry it is.
+        /// The address that the entry covers.
         ip: u64,
     },
     /// US204: sp did not advance on its stack.
     WrongDirection {
-        /// The address whose entry it is.
+        /// The address that the entry covers.
         ip: u64,
     },
-    /// US604: a frame pointer that does not lead up the stacks.
+    /// US604: a frame pointer does not lead up the stacks.
     BadFramePointer {
-        /// The frame, or the registers, that it was in.
+        /// The address of the frame or of the saved registers that contain the frame pointer.
         frame: u64,
-        /// In saved registers.
+        /// Whether it is in saved registers.
         in_regs: bool,
-        /// It.
+        /// The frame pointer.
         value: u64,
     },
-    /// US605: the stack changes while it is read.
+    /// US605: the stack may change while it is read.
     OtherCpu,
 }
 
@@ -304,7 +303,7 @@ impl fmt::Display for KernelReason {
 }
 
 impl Reason {
-    /// The stable code.
+    /// The stable code of this reason.
     pub const fn code(self) -> Code {
         match self {
             Reason::RootReached => Code::RootReached,
@@ -332,7 +331,7 @@ impl Reason {
 }
 
 impl fmt::Display for Reason {
-    /// The values, without the code: `no row for 0x401000`.
+    /// Displays the values without the code: `no row for 0x401000`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Reason::NoImage { pc } => write!(f, "no image at {pc:#x}"),

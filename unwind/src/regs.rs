@@ -1,7 +1,4 @@
-//! Registers of an x86-64 thread, with the mask of those that are known.
-//!
-//! Not here: where they come from (a recording, the emulator) and which of them an unwinder
-//! starts with (`start`).
+//! Registers of an x86-64 thread, with a mask of the known ones.
 
 use core::fmt;
 
@@ -11,7 +8,7 @@ use core::fmt;
 pub const X86_EFLAGS_FIXED: u64 = 1 << 1;
 
 /// A register, numbered as in the x86-64 psABI's DWARF register table (figure 3.36);
-/// 16 is the return-address column. `Rflags` and `Cs` use the psABI's 49 and 51 only by name.
+/// 16 is the return-address column. `Rflags` and `Cs` do not use the psABI's numbers 49 and 51.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -64,8 +61,8 @@ impl Reg {
         Reg::Cs,
     ];
 
-    /// The general registers by their number in instructions (Intel SDM volume 2, table 2-2), which is not
-    /// the DWARF number.
+    /// The general registers in the order of their encoding in instructions (Intel SDM volume 2,
+    /// table 2-2), which differs from the DWARF order.
     pub const BY_NUMBER: [Reg; 16] = [
         Reg::Rax,
         Reg::Rcx,
@@ -85,8 +82,8 @@ impl Reg {
         Reg::R15,
     ];
 
-    /// The registers that a function must preserve, besides rsp, in the order that
-    /// [`crate::rule::Rule`] holds them (psABI, figure 3.4).
+    /// The registers that a function must preserve, apart from rsp, in the order used by
+    /// [`crate::rule::Rule`] (psABI, figure 3.4).
     pub const CALLEE_SAVED: [Reg; 6] = [Reg::Rbx, Reg::Rbp, Reg::R12, Reg::R13, Reg::R14, Reg::R15];
 
     /// The general register or return-address column with this DWARF number (0 to 16).
@@ -123,7 +120,7 @@ impl Reg {
         }
     }
 
-    /// The register of that name.
+    /// The register with this name.
     pub fn from_name(name: &str) -> Option<Reg> {
         Self::ALL.into_iter().find(|r| r.as_str() == name)
     }
@@ -144,9 +141,9 @@ impl RegMask {
     pub const NONE: RegMask = RegMask(0);
     /// Every register of [`Regs`].
     pub const ALL: RegMask = RegMask((1 << REG_COUNT) - 1);
-    /// What a frame-pointer, ORC or SFrame unwinder carries from frame to frame.
+    /// The registers that frame-pointer, ORC and SFrame unwinders carry from frame to frame.
     pub const FRAME: RegMask = RegMask::of(&[Reg::Rip, Reg::Rsp, Reg::Rbp]);
-    /// What a DWARF unwinder carries: ip, sp and all callee-saved registers.
+    /// The registers that a DWARF unwinder carries: ip, sp and all callee-saved registers.
     pub const CALLEE_SAVED: RegMask = RegMask::of(&[
         Reg::Rip,
         Reg::Rsp,
@@ -169,7 +166,7 @@ impl RegMask {
         RegMask(bits)
     }
 
-    /// Is `reg` in the set?
+    /// Whether `reg` is in the set.
     pub const fn contains(self, reg: Reg) -> bool {
         self.0 & (1 << reg as u32) != 0
     }
@@ -186,7 +183,7 @@ impl RegMask {
         RegMask(self.0 & !(1 << reg as u32))
     }
 
-    /// What both sets hold.
+    /// The intersection of both sets.
     #[must_use]
     pub const fn and(self, other: RegMask) -> RegMask {
         RegMask(self.0 & other.0)
@@ -204,7 +201,7 @@ impl fmt::Debug for RegMask {
     }
 }
 
-/// Register values. One that is not in the mask has no meaning and reads as `None`.
+/// Register values. A register that is not in the mask has no value and reads as `None`.
 #[derive(Clone, Copy)]
 pub struct Regs {
     values: [u64; REG_COUNT],
@@ -250,22 +247,22 @@ impl Regs {
         }
     }
 
-    /// Sets `reg`, which is known from then on.
+    /// Sets `reg` and marks it as known.
     #[inline]
     pub const fn set(&mut self, reg: Reg, value: u64) {
         self.values[reg as usize] = value;
         self.known.0 |= 1 << reg as u32;
     }
 
-    /// `reg` is unknown from then on.
+    /// Marks `reg` as unknown.
     #[inline]
     pub const fn forget(&mut self, reg: Reg) {
         self.values[reg as usize] = 0;
         self.known.0 &= !(1 << reg as u32);
     }
 
-    /// Forgets what is not in `mask`; the cheap form of [`Regs::restricted`], which leaves values
-    /// that nobody can see.
+    /// Marks everything outside `mask` as unknown. Cheaper than [`Regs::restricted`], because it
+    /// leaves the now invisible values in place.
     #[inline]
     pub(crate) const fn keep(&mut self, mask: RegMask) {
         self.known = self.known.and(mask);
@@ -277,7 +274,7 @@ impl Regs {
         self.known
     }
 
-    /// The same, with nothing known outside `mask`.
+    /// A copy in which nothing outside `mask` is known.
     #[must_use]
     pub fn restricted(&self, mask: RegMask) -> Regs {
         let mut out = *self;
@@ -287,20 +284,20 @@ impl Regs {
         out
     }
 
-    /// rip, or 0.
+    /// rip, or 0 if unknown.
     #[inline]
     pub const fn rip(&self) -> u64 {
         self.get_or_zero(Reg::Rip)
     }
 
-    /// rsp, or 0.
+    /// rsp, or 0 if unknown.
     #[inline]
     pub const fn rsp(&self) -> u64 {
         self.get_or_zero(Reg::Rsp)
     }
 
-    /// Were these registers taken from hardware? A recording without flags counts as hardware
-    /// (perf.data and core files of user space record none).
+    /// Whether these registers were taken from hardware. Registers without flags count as hardware,
+    /// because perf.data and core files of user space do not record the flags.
     pub const fn is_hardware(&self) -> bool {
         match self.get(Reg::Rflags) {
             Some(flags) => flags & X86_EFLAGS_FIXED != 0,
@@ -309,7 +306,7 @@ impl Regs {
     }
 }
 
-/// Equal if the same registers are known, with the same values.
+/// Equal if the same registers are known and have the same values.
 impl PartialEq for Regs {
     fn eq(&self, other: &Regs) -> bool {
         self.known == other.known && self.known.iter().all(|r| self.get(r) == other.get(r))

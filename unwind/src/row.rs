@@ -1,4 +1,4 @@
-//! A row of an unwind table: a rule, and where it comes from.
+//! A row of an unwind table: a rule and its source.
 
 use crate::image::{ImageId, SectionKind};
 use crate::reason::Reason;
@@ -17,9 +17,9 @@ pub enum TableKind {
     Sframe,
     /// `.orc_unwind`
     Orc,
-    /// SFrame rows made from `.eh_frame`: a transcript, not a witness.
+    /// SFrame rows derived from `.eh_frame`. They are not independent evidence.
     SframeDerived,
-    /// ORC rows made from `.eh_frame`: a transcript, not a witness.
+    /// ORC rows derived from `.eh_frame`. They are not independent evidence.
     OrcDerived,
 }
 
@@ -37,7 +37,7 @@ impl TableKind {
         }
     }
 
-    /// The section that offsets of this kind's rows count in.
+    /// The section that the offsets of these rows refer to.
     pub const fn section(self) -> Option<SectionKind> {
         match self {
             TableKind::FramePointer => None,
@@ -51,22 +51,23 @@ impl TableKind {
     }
 }
 
-/// Where a row comes from: table, image, and place in both.
+/// Where a row comes from: the table, the image, and the position in both.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RowSource {
     /// The kind of table.
     pub table: TableKind,
-    /// The image whose table it is; `None` if the rule needs none.
+    /// The image that contains the table; `None` if the rule needs no table.
     pub image: Option<ImageId>,
     /// Offset of the unit (FDE, function descriptor) in its section, bytes.
     pub unit_offset: u64,
-    /// Offset in the section of what made this row (CFI instruction, FRE, ORC entry), bytes.
+    /// Offset in the section of the item that made this row (CFI instruction, FRE, ORC entry),
+    /// bytes.
     pub row_offset: u64,
     /// The first address (svma) of the row.
     pub start: u64,
-    /// The first address (svma) behind the row.
+    /// The first address (svma) after the row.
     pub end: u64,
-    /// The first table had no rule, because of this; the row is the fallback's.
+    /// Why the first table had no rule, if this row is the fallback's.
     pub fallback: Option<Reason>,
 }
 

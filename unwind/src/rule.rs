@@ -1,4 +1,4 @@
-//! The one normal form that every table compiles to.
+//! The normal form that every table compiles to.
 //!
 //! ```text
 //! rule  = kind, cfa, ra, sp, rbx, rbp, r12..r15
@@ -7,11 +7,10 @@
 //! base  = cfa | register            (cfa itself: register base only)
 //! ```
 //!
-//! `undefined` (the table says: lost), `same` (the table says: unchanged) and `unspecified` (the
-//! format has no word for it) are three things. In pt_regs and iret rules the cfa is the address
-//! of the saved registers, and the caller's sp is the saved one.
-//!
-//! Not here: applying a rule (`walk`), finding one (the unwinders).
+//! `undefined` (the table says that the value is lost), `same` (the table says that it is
+//! unchanged) and `unspecified` (the format cannot describe the register) are distinct. In pt_regs
+//! and iret rules, the cfa is the address of the saved registers, and the caller's sp is the saved
+//! one.
 
 mod key;
 
@@ -23,15 +22,15 @@ use core::fmt;
 /// What kind of frame the rule describes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RuleKind {
-    /// An ordinary frame: its caller's pc is a return address.
+    /// An ordinary frame: the caller's pc is a return address.
     Call,
-    /// A signal frame: its caller was interrupted, and that pc is exact.
+    /// A signal frame: the caller was interrupted, so its pc is exact.
     Signal,
     /// The kernel's full `struct pt_regs` at the computed address.
     PtRegs,
     /// Only the hardware's iret frame (ip, cs, flags, sp, ss) at the computed address.
     Iret,
-    /// There is no caller: the walk has reached the root.
+    /// The outermost frame, which has no caller: the root.
     Outermost,
 }
 
@@ -48,7 +47,7 @@ impl RuleKind {
     }
 }
 
-/// What an offset counts from.
+/// The base of an offset.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Base {
     /// The canonical frame address of this rule.
@@ -57,50 +56,50 @@ pub enum Base {
     Reg(Reg),
 }
 
-/// A DWARF expression: a range of the bytes of the section that the row came from.
+/// A DWARF expression: a range of bytes in the section that the row came from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Expression {
     /// Offset of the first operation in its section, bytes.
     pub start: u32,
-    /// Length, bytes. Two bytes of it keep a [`Value`] at 12 bytes, and chains hold many.
+    /// Length, bytes. A `u16` keeps [`Value`] at 12 bytes, and a chain holds many.
     pub len: u16,
-    /// Does the result have to be loaded from (`DW_CFA_expression`), or is it the value itself
-    /// (`DW_CFA_val_expression`, and `DW_CFA_def_cfa_expression`)?
+    /// Whether the value is loaded from the resulting address (`DW_CFA_expression`) or is the
+    /// result itself (`DW_CFA_val_expression` and `DW_CFA_def_cfa_expression`).
     pub load: bool,
 }
 
-/// How one value of the caller is found.
+/// How to compute one value of the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Value {
-    /// The table says that it is lost.
+    /// The table says that the value is lost.
     Undefined,
-    /// The table says that it is unchanged.
+    /// The table says that the value is unchanged.
     Same,
-    /// The format has no word for it. An unwinder that carries the register keeps its value, but
-    /// no claim of the table is behind that.
+    /// The format cannot describe the register. An unwinder that carries the register keeps its
+    /// value, although the table does not vouch for it.
     Unspecified,
-    /// base + offset.
+    /// `base + offset`.
     Offset {
-        /// What the offset counts from.
+        /// The base of the offset.
         base: Base,
-        /// Bytes.
+        /// Offset, bytes.
         offset: i32,
     },
-    /// *(base + offset) + addend.
+    /// `*(base + offset) + addend`.
     Load {
-        /// What the offset counts from.
+        /// The base of the offset.
         base: Base,
-        /// Bytes.
+        /// Offset, bytes.
         offset: i32,
         /// Added to the loaded word, bytes.
         addend: i32,
     },
-    /// A DWARF expression of the row's section.
+    /// A DWARF expression in the row's section.
     Expression(Expression),
 }
 
 impl Value {
-    /// *(cfa + offset).
+    /// `*(cfa + offset)`.
     pub const fn at_cfa(offset: i32) -> Value {
         Value::Load {
             base: Base::Cfa,
@@ -109,7 +108,7 @@ impl Value {
         }
     }
 
-    /// register + offset.
+    /// `reg + offset`.
     pub const fn reg(reg: Reg, offset: i32) -> Value {
         Value::Offset {
             base: Base::Reg(reg),
@@ -117,7 +116,7 @@ impl Value {
         }
     }
 
-    /// The register that the value hangs on, if it hangs on one.
+    /// The register that the value depends on, if any.
     pub const fn base_reg(self) -> Option<Reg> {
         match self {
             Value::Offset {
@@ -133,26 +132,26 @@ impl Value {
 
 const _: () = assert!(size_of::<Value>() == 12);
 
-/// A rule: how the caller's registers follow from a frame's.
+/// A rule: how to compute the caller's registers from those of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Rule {
-    /// What kind of frame this is.
+    /// The kind of frame.
     pub kind: RuleKind,
-    /// The frame-pointer convention gave the rule, not a table. Then an rbp of zero marks the root
-    /// (psABI, "Initial Stack and Register State").
+    /// Whether the rule comes from the frame-pointer convention rather than a table. If so, an rbp
+    /// of zero marks the root (psABI, "Initial Stack and Register State").
     pub by_frame_pointer: bool,
     /// The canonical frame address; never based on itself.
     pub cfa: Value,
     /// The caller's pc.
     pub ra: Value,
-    /// The caller's sp. `Unspecified` means the cfa, as everywhere in practice.
+    /// The caller's sp. `Unspecified` means the cfa, as in nearly every rule.
     pub sp: Value,
     /// The callee-saved registers, in the order of [`Reg::CALLEE_SAVED`].
     pub saved: [Value; 6],
 }
 
 impl Rule {
-    /// An ordinary frame whose return address is at cfa - 8 and that says nothing of the
+    /// The rule of an ordinary frame with its return address at cfa - 8 and unspecified
     /// callee-saved registers.
     pub const fn call(cfa: Value) -> Rule {
         Rule {
@@ -165,7 +164,7 @@ impl Rule {
         }
     }
 
-    /// The root: there is no caller.
+    /// The rule of the outermost frame.
     pub const OUTERMOST: Rule = Rule {
         kind: RuleKind::Outermost,
         by_frame_pointer: false,
@@ -181,12 +180,12 @@ impl Rule {
         ..Rule::call(Value::reg(Reg::Rbp, 16)).with_saved(Reg::Rbp, Value::at_cfa(-16))
     };
 
-    /// Does the rule say that a frame with these registers is the root?
+    /// Whether a frame with this rule and these registers is the root.
     pub fn is_root(&self, regs: &Regs) -> bool {
         self.kind == RuleKind::Outermost || self.by_frame_pointer && regs.get(Reg::Rbp) == Some(0)
     }
 
-    /// The place of `reg` in [`Rule::saved`], if it is callee-saved.
+    /// The index of `reg` in [`Rule::saved`], if it is callee-saved.
     pub const fn saved_index(reg: Reg) -> Option<usize> {
         match reg {
             Reg::Rbx => Some(0),
@@ -199,7 +198,7 @@ impl Rule {
         }
     }
 
-    /// The rule of a callee-saved register; of any other, `Unspecified`.
+    /// The value of `reg` if it is callee-saved, otherwise `Unspecified`.
     pub const fn saved(&self, reg: Reg) -> Value {
         match Self::saved_index(reg) {
             Some(i) => self.saved[i],
@@ -207,7 +206,7 @@ impl Rule {
         }
     }
 
-    /// The same rule with `value` for `reg`, if that is callee-saved.
+    /// A copy of the rule with `value` for `reg`, if that is callee-saved.
     #[must_use]
     pub const fn with_saved(mut self, reg: Reg, value: Value) -> Rule {
         if let Some(i) = Self::saved_index(reg) {
@@ -217,7 +216,7 @@ impl Rule {
     }
 }
 
-/// Shows an offset with its sign: `+8`, `-16`, nothing for 0.
+/// An offset displayed with its sign: `+8`, `-16`, nothing for 0.
 struct Signed(i32);
 
 impl fmt::Display for Signed {
@@ -267,7 +266,7 @@ impl fmt::Display for Value {
 }
 
 impl fmt::Display for Rule {
-    /// `call cfa=rsp+16 ra=*(cfa-8) rbp=*(cfa-16)`; what is unspecified is left out.
+    /// `call cfa=rsp+16 ra=*(cfa-8) rbp=*(cfa-16)`; unspecified values are omitted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind.as_str())?;
         if self.kind == RuleKind::Outermost {

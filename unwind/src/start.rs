@@ -1,21 +1,22 @@
-//! The start paths: which registers an unwinder begins with, and up to which stack address
+//! How walks start: the registers that an unwinder starts with, and the stack address up to which
 //! frames are skipped.
 //!
 //! A hardware sample (interrupt, NMI, exception) has all registers of the sampled code. A
 //! tracepoint has none: `perf_arch_fetch_caller_regs` makes *fake registers* in the function that
 //! takes the sample (the fetching function): the ip of its caller, an sp, cs, flags = 0. What the
-//! kernel did with them changed over time (Linux `arch/x86/events/core.c`,
-//! `perf_callchain_kernel`; `arch/x86/include/asm/perf_event.h`):
+//! kernel did with them changed over time (Linux `arch/x86/events/core.c`, `perf_callchain_kernel`;
+//! `arch/x86/include/asm/perf_event.h`):
 //!
 //! - up to 5.1: bp = `caller_frame_pointer()` (the caller's in a `CONFIG_FRAME_POINTER` kernel,
-//!   else the fetching function's *own*), sp = the live rsp, taken as real registers;
+//!   otherwise the fetching function's *own*), sp = the live rsp, treated as real registers;
 //! - Kairui Song's v3 of April 2019 (never merged): without frame pointers, flags without
-//!   `PERF_EFLAGS_SNAP` start the unwinder from its own registers, with sp (the live rsp) as mark;
+//!   `PERF_EFLAGS_SNAP` start the unwinder from its own registers, with sp (the live rsp) as the
+//!   mark;
 //! - 5.2 (d15d356887e7): sp = `__builtin_frame_address(0)` of the fetching function (its CFA - 16)
-//!   is the mark, whatever the configuration; ip is not stored but found by the walk;
+//!   is the mark in every configuration; ip is not stored but found by the walk;
 //! - 83f44ae0f8af (2019) to 6d08340d1e35 (2025): the same, but ip is always stored first.
 //!
-//! Not here: the skip itself, which each unwinder owns (`walk`).
+//! Each unwinder skips frames itself (see `walk`).
 
 use crate::memory::Memory;
 use crate::reason::Reason;
@@ -26,9 +27,9 @@ use crate::regs::{Reg, RegMask, Regs};
 pub enum FakeVariant {
     /// Linux up to 5.1.
     V5_1,
-    /// The patch series' third version, April 2019.
+    /// The third version of the patch series, April 2019.
     V3_2019,
-    /// Linux 5.2, and again today.
+    /// Linux 5.2, and current kernels.
     V5_2,
     /// Mid-2019 to 2025: ip always stored.
     AlwaysIp,
@@ -54,7 +55,7 @@ impl Variant {
         Variant::Fake(FakeVariant::AlwaysIp),
     ];
 
-    /// The stable name, as on the command line.
+    /// The stable name, as used on the command line.
     pub const fn as_str(self) -> &'static str {
         match self {
             Variant::Hardware => "hw",
@@ -65,7 +66,7 @@ impl Variant {
         }
     }
 
-    /// The variant of that name; plain `fake` is today's.
+    /// The variant with this name; plain `fake` is the current one.
     pub fn from_name(name: &str) -> Option<Variant> {
         if name == "fake" {
             return Some(Variant::Fake(FakeVariant::V5_2));
@@ -77,29 +78,29 @@ impl Variant {
 /// The register sets of one sample, by role.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SampleRegs {
-    /// As the sample has them: hardware registers, or fake ones (flags without
-    /// `X86_EFLAGS_FIXED`, ip of the fetching function's caller, sp = the fetching function's
-    /// CFA - 16).
+    /// The registers in the sample: hardware registers, or fake ones (flags without
+    /// `X86_EFLAGS_FIXED`, ip of the fetching function's caller, sp = the fetching function's CFA -
+    /// 16).
     pub sampled: Regs,
-    /// Live registers of the fetching function where the fake ones were made.
+    /// Live registers of the fetching function when it made the fake ones.
     pub fetch: Option<Regs>,
     /// Live registers where the unwinder itself starts: in the fetching function or deeper.
     pub own: Option<Regs>,
 }
 
-/// What a walk begins with.
+/// What a walk starts with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Start {
     /// The registers.
     pub regs: Regs,
     /// Frames up to this stack address are skipped (`first_frame` of `unwind_start`).
     pub first_frame: Option<u64>,
-    /// Reported before the walk begins.
+    /// Reported before the walk starts.
     pub sampled_ip: Option<u64>,
 }
 
 impl Start {
-    /// From these registers, nothing skipped.
+    /// Starts from these registers and skips nothing.
     pub const fn from_regs(regs: Regs) -> Start {
         Start {
             regs,
@@ -114,7 +115,7 @@ fn need(regs: &Regs, reg: Reg) -> Result<u64, Reason> {
 }
 
 impl SampleRegs {
-    /// Only hardware registers.
+    /// A sample with hardware registers only.
     pub const fn hardware(regs: Regs) -> SampleRegs {
         SampleRegs {
             sampled: regs,
@@ -123,13 +124,13 @@ impl SampleRegs {
         }
     }
 
-    /// Was this sample taken with fake registers?
+    /// Whether this sample has fake registers.
     pub const fn is_fake(&self) -> bool {
         !self.sampled.is_hardware()
     }
 
-    /// The live registers at the moment of the sample, innermost: what `hw` starts from, and
-    /// where the truth begins.
+    /// The innermost live registers at the moment of the sample: what `hw` starts from, and where
+    /// the ground truth starts.
     pub const fn live(&self) -> Option<&Regs> {
         if self.is_fake() {
             self.own.as_ref()
@@ -138,10 +139,10 @@ impl SampleRegs {
         }
     }
 
-    /// What a walk of `variant` begins with. `frame_pointer_kernel` is `CONFIG_FRAME_POINTER`.
+    /// What a walk of `variant` starts with. `frame_pointer_kernel` is `CONFIG_FRAME_POINTER`.
     ///
-    /// Fails with [`Reason::RegistersMissing`] where the recording does not hold what the
-    /// variant needs: nothing is invented.
+    /// Fails with [`Reason::RegistersMissing`] if the recording does not contain what the variant
+    /// needs.
     pub fn start<M: Memory + ?Sized>(
         &self,
         variant: Variant,
@@ -165,7 +166,7 @@ impl SampleRegs {
         let ip = need(&self.sampled, Reg::Rip)?;
         let frame_address = need(&self.sampled, Reg::Rsp)?;
         let own = self.own.ok_or(Reason::RegistersMissing { reg: Reg::Rip })?;
-        // Of the function that makes the fake registers; the unwinder's own rsp lies deeper.
+        // The rsp of the fetching function; the unwinder's own rsp is deeper.
         let fetch = self.fetch.as_ref();
         let live_sp = fetch.map_or(Err(Reason::RegistersMissing { reg: Reg::Rsp }), |fetch| {
             need(fetch, Reg::Rsp)
@@ -184,8 +185,8 @@ impl SampleRegs {
             first_frame: Some(first_frame),
             sampled_ip,
         };
-        // Of the function that makes the fake registers: what it knew of its own frame does not hang
-        // on what it wrote down as sp.
+        // The fetching function's rbp: what it knew of its own frame does not depend on the sp that
+        // it recorded.
         let fetch_bp = self.fetch.and_then(|fetch| fetch.get(Reg::Rbp));
         let caller_bp = || {
             let frame = fetch_bp.unwrap_or(frame_address);
@@ -205,7 +206,7 @@ impl SampleRegs {
     }
 }
 
-/// The fake registers of Linux 5.2 and today, as `perf_arch_fetch_caller_regs` makes them:
+/// The fake registers of Linux 5.2 and current kernels, as made by `perf_arch_fetch_caller_regs`:
 /// `caller_ip` is the return address of the fetching function, `cfa` its CFA.
 pub const fn fetch_caller_regs(caller_ip: u64, cfa: u64) -> Regs {
     const KERNEL_CS: u64 = 0x10;
@@ -228,7 +229,7 @@ mod tests {
     const CALLER_BP: u64 = 0x7fff_2000;
     const LIVE_SP: u64 = CFA - 0x40;
 
-    /// A tracepoint's sample: the fetching function has pushed rbp, the unwinder runs deeper.
+    /// A tracepoint sample: the fetching function has pushed rbp, and the unwinder runs deeper.
     fn tracepoint() -> SampleRegs {
         let frame_address = CFA - 16;
         let mut own = Regs::frame(0x40_2000, CFA - 0x100, CFA - 0xf0);
@@ -252,7 +253,7 @@ mod tests {
     }
 
     fn from_own(first_frame: u64, sampled_ip: Option<u64>) -> Result<Start, Reason> {
-        // Of its own registers the unwinder takes those that survive a call.
+        // Of its own registers, the unwinder uses those that survive a call.
         let mut regs = Regs::frame(0x40_2000, CFA - 0x100, CFA - 0xf0);
         regs.set(Reg::Rbx, 7);
         Ok(Start {
@@ -291,7 +292,7 @@ mod tests {
         }
     }
 
-    /// Before 5.2 a task that was not walked had sp 0.
+    /// Before 5.2, sp was 0 in a task that was not walked.
     #[test]
     fn without_sp_the_patch_of_2019_walks_nothing() {
         let mut sample = tracepoint();
@@ -332,7 +333,7 @@ mod tests {
         for variant in Variant::ALL {
             assert_eq!(alone.start(variant, false, &nothing), missing(Reg::Rip));
         }
-        // What 5.1 and the patch of 2019 start from is the fetching function's rsp.
+        // 5.1 and the 2019 patch start from the fetching function's rsp.
         let unfetched = SampleRegs {
             fetch: None,
             ..tracepoint()

@@ -1,7 +1,7 @@
-//! One step of a walk by itself: the rule for a frame, and what it gives there.
+//! A single step of a walk: finding the rule for a frame, and applying it.
 //!
-//! The walk is a fast loop; this is the same step taken slowly, for checks and explanations that
-//! put a rule in front of registers of their own choice.
+//! The walk is an optimized loop. This is the same step in its plain form, for checks and
+//! explanations that apply a rule to registers of their choice.
 
 use crate::apply;
 use crate::cache::Cache;
@@ -14,20 +14,20 @@ use crate::reason::Reason;
 use crate::row::{Row, RowSource};
 use crate::walk::Place;
 
-/// What a step gave.
+/// The result of a step.
 #[derive(Clone, Debug)]
 pub struct Stepped {
     /// The rule that was found.
     pub row: Result<Row, Reason>,
     /// The caller's frame, or why there is none.
     pub caller: Result<Frame, Reason>,
-    /// The CFA by the rule, if that is known: also where the rest of the rule cannot be applied.
+    /// The CFA according to the rule, if known, even if the rest of the rule cannot be applied.
     pub cfa: Option<u64>,
-    /// The words read.
+    /// The stack words read.
     pub words: Words,
 }
 
-/// The row for the frame at `address`, asked of the finder and its fallback.
+/// Looks up the row for the frame at `address` in the finder, then in its fallback.
 pub fn find_row<F: Finder + ?Sized>(
     finder: &F,
     mapping: &Mapping,
@@ -89,7 +89,7 @@ pub fn step<F: Finder + ?Sized, M: Memory + ?Sized>(
     }
 }
 
-/// The caller, and the CFA.
+/// Applies `row`; returns the caller and the CFA.
 fn apply_row<F: Finder + ?Sized, M: Memory + ?Sized>(
     finder: &F,
     place: &Place<'_, M>,

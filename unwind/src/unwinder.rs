@@ -1,4 +1,4 @@
-//! What every unwinder looks like from outside: ours, and the user's own.
+//! The common interface of all unwinders, built-in and user-defined.
 
 use crate::cache::Cache;
 use crate::chain::{Addresses, Chain, End, How, Sink, Step};
@@ -15,27 +15,27 @@ use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::String;
 
-/// One stack, put in front of an unwinder.
+/// A stack to be unwound.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Stack<'a> {
-    /// The registers to start with, and the mark.
+    /// The initial registers and the mark.
     pub start: &'a Start,
     /// The executable mappings.
     pub space: &'a AddressSpace,
     /// The recorded memory.
     pub memory: &'a dyn Memory,
-    /// Bounds of the walk.
+    /// Limits of the walk.
     pub limits: Limits,
-    /// Of a kernel's stack: the task.
+    /// The task, if this is a kernel stack.
     #[cfg(feature = "kernel")]
     pub task: Option<&'a Task>,
-    /// The processor's branch records, if there are any.
+    /// The processor's branch records, if any.
     pub branches: lbr::Branches<'a>,
 }
 
 impl<'a> Stack<'a> {
-    /// A stack of which nothing more is known; without a bound of its own on the walk.
+    /// A stack without further information, with the default limits.
     pub fn new(start: &'a Start, space: &'a AddressSpace, memory: &'a dyn Memory) -> Self {
         Stack {
             start,
@@ -49,34 +49,34 @@ impl<'a> Stack<'a> {
     }
 }
 
-/// An unwinder. Implement this for your own, and put it in front of the corpus with
+/// An unwinder. Implement this for your own unwinder, and run it on the corpus with
 /// `unwind_sim_judge::check_dir`.
 pub trait Unwinder: Send + Sync {
-    /// The name, as on the command line and in reports.
+    /// The name used on the command line and in reports.
     fn name(&self) -> &str;
 
-    /// The registers it carries from frame to frame, for explanations.
+    /// The registers that it carries from frame to frame; used in explanations.
     fn carries(&self) -> RegMask {
         RegMask::FRAME
     }
 
-    /// Does it read the stack? One that does not can start without rsp.
+    /// Whether it reads the stack. An unwinder that does not can start without rsp.
     fn needs_stack(&self) -> bool {
         true
     }
 
-    /// Does it read what was put together of the branch records of several samples?
+    /// Whether it uses the stitched branch records of several samples.
     fn wants_stitching(&self) -> bool {
         false
     }
 
-    /// Walks `stack`. `cache` is this unwinder's own, for as long as the caller likes; an
-    /// unwinder with a cache of another kind ignores it.
+    /// Walks `stack`. `cache` is used by this unwinder only and lives as long as the caller likes.
+    /// An unwinder with its own kind of cache ignores it.
     ///
-    /// Never fails: the chain holds the frames so far and why the walk ended.
+    /// Never fails: the chain contains the frames found and why the walk ended.
     fn walk(&self, stack: &Stack<'_>, cache: &mut Cache) -> Chain;
 
-    /// As [`Unwinder::walk`], but only the pcs, appended to `out`.
+    /// Like [`Unwinder::walk`], but appends only the pcs, to `out`.
     fn addresses(&self, stack: &Stack<'_>, cache: &mut Cache, out: &mut Addresses) -> End {
         let chain = self.walk(stack, cache);
         for frame in &chain.frames {
@@ -120,7 +120,7 @@ impl<F: Finder> Unwinder for F {
     }
 }
 
-/// Scans the stack for code addresses.
+/// An unwinder that scans the stack for code addresses.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Guess;
 
@@ -141,7 +141,7 @@ impl Unwinder for Guess {
     }
 }
 
-/// Reads branch records.
+/// An unwinder that reads branch records.
 #[derive(Clone, Debug)]
 pub struct Lbr {
     name: String,
@@ -149,7 +149,7 @@ pub struct Lbr {
 }
 
 impl Lbr {
-    /// `lbr`, `lbr:DEPTH`, `lbr:stitch` or `lbr:DEPTH-stitch`, as `options` say.
+    /// Named `lbr`, `lbr:DEPTH`, `lbr:stitch` or `lbr:DEPTH-stitch`, according to `options`.
     pub fn new(options: lbr::LbrOptions) -> Self {
         let name = match (options.depth, options.stitch) {
             (None, false) => "lbr".to_owned(),
@@ -184,8 +184,8 @@ impl Unwinder for Lbr {
     }
 }
 
-/// One finder with another behind it, which is asked where the first has no rule, or one that
-/// cannot be applied. That is an event of the walk, never silent.
+/// A finder with a fallback, used where the first has no rule or one that cannot be applied. Each
+/// use is an event of the walk.
 pub struct WithFallback {
     name: String,
     first: Box<dyn Finder>,
@@ -193,7 +193,7 @@ pub struct WithFallback {
 }
 
 impl WithFallback {
-    /// `first`, then `second`.
+    /// Tries `first`, then `second`.
     pub fn new(first: Box<dyn Finder>, second: Box<dyn Finder>) -> Self {
         let name = alloc::format!("{}+{}", first.name(), second.name());
         WithFallback {

@@ -1,9 +1,9 @@
-//! The walk: find a rule, apply it, go on with the caller.
+//! The walk: finds a rule, applies it, and continues with the caller.
 //!
-//! One loop for every table: what differs (which table, which profile) is behind [`Finder`].
-//! Here are the bounds (sp must advance within a stack, no state twice, named limits), the skip
-//! up to the mark, and the end. Not here: applying a rule that is not the common one (`apply`),
-//! scanning (`guess`).
+//! One loop serves every table; the differences (which table, which profile) are behind [`Finder`].
+//! This module handles the bounds (sp must advance within a stack, no state twice, named limits),
+//! skipping up to the mark, and the end. Rules other than the common ones are applied in `apply`;
+//! scanning is in `guess`.
 
 use crate::address::{CodeAddress, Lookup};
 use crate::apply;
@@ -24,14 +24,14 @@ use fallback::{Second, in_process};
 
 mod fallback;
 
-/// Bounds of a walk.
+/// Limits of a walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Frames found, skipped ones included.
+    /// The maximum number of frames found, including skipped ones.
     pub frames_max: u32,
 }
 
-/// Deeper than any stack of the usual 8 MiB with real work in its frames.
+/// The default limit: deeper than any usual 8 MiB stack with real work in its frames.
 pub const FRAMES_MAX: u32 = 1 << 16;
 
 /// How often a walk may change stacks. A signal handler on an alternate stack is one change.
@@ -45,7 +45,7 @@ impl Default for Limits {
     }
 }
 
-/// Where a walk happens: the code and the memory of one sample.
+/// The code and memory of the sample that a walk runs on.
 #[derive(Debug)]
 pub struct Place<'a, M: Memory + ?Sized> {
     /// The executable mappings.
@@ -54,16 +54,16 @@ pub struct Place<'a, M: Memory + ?Sized> {
     pub memory: &'a M,
 }
 
-/// How the frame at hand was found.
+/// How the current frame was found.
 enum Origin {
     Start,
-    /// By this row, which was found for this address; by the fallback's where the first table's
-    /// rule failed with this cause.
+    /// By this row, which was looked up for this address. If it is the fallback's and the first
+    /// table's rule failed, with the cause of that.
     Row(RowId, u64, Option<Reason>),
 }
 
 impl Origin {
-    /// As the sink is told, if the row is no fallback's.
+    /// The origin as passed to the sink, unless the row is the fallback's.
     #[inline]
     fn how<'a>(&self, words: &'a Words, cache: &'a Cache) -> How<'a> {
         match *self {
@@ -87,11 +87,11 @@ struct Walk<'a, F: ?Sized, M: Memory + ?Sized, S> {
     words: Words,
     seen: ArrayVec<(u64, u64), STACK_CHANGES_MAX>,
     second: Second<'a>,
-    /// The lookup address of the last frame whose caller was sought.
+    /// The lookup address of the last frame whose caller was searched for.
     last: u64,
 }
 
-/// Walks from `start` until a root, an obstacle or a limit, and tells `sink` of every frame.
+/// Walks from `start` to a root, an obstacle or a limit, and reports every frame to `sink`.
 pub fn walk<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink>(
     finder: &F,
     place: &Place<'_, M>,
@@ -202,9 +202,9 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         .into()
     }
 
-    /// Most frames of most walks: ip, sp and bp are carried, the rule is hot and common. Stops in
-    /// front of a frame that is any different, having changed nothing by it. `left` is how many
-    /// frames may still be found.
+    /// Handles most frames of most walks: ip, sp and bp are carried, the rule is hot and common.
+    /// Stops before any other frame, without having changed anything for it. `left` is the number
+    /// of frames that may still be found.
     #[inline]
     fn glide(&mut self, left: &mut u32, lookup: Lookup, cache: &Cache) {
         let (Some(sp), Some(bp)) = (self.frame.regs.get(Reg::Rsp), self.frame.regs.get(Reg::Rbp))
@@ -271,7 +271,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         }
     }
 
-    /// Finds the rule for `address` in the tables, and remembers it.
+    /// Finds the rule for `address` in the tables and remembers it.
     #[cold]
     #[inline(never)]
     fn resolve(&mut self, address: u64, cache: &mut Cache) -> Result<Hot, End> {
@@ -315,7 +315,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         }
     }
 
-    /// Of the fallback, if its row is in use.
+    /// Reports the fallback, if its row is used.
     #[inline]
     fn tell_fallback(&mut self, address: u64, cache: &Cache) {
         if let Some(cause) = cache.fallback_cause(address) {
@@ -324,17 +324,17 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         }
     }
 
-    /// Does the rule say that a frame whose rbp is zero is the root?
+    /// Whether the rule says that a frame with an rbp of zero is the root.
     #[cold]
     fn ends_at_zero(hot: Hot, cache: &Cache) -> bool {
         cache.rule(hot.row).by_frame_pointer
     }
 
-    /// Hands the frame to the sink, unless it lies below the mark.
+    /// Passes the frame to the sink, unless it is below the mark.
     #[inline(always)]
     fn report(&mut self, cache: &Cache) {
         let (rip, sp) = (self.frame.pc.value(), self.frame.regs.rsp());
-        // Taken apart and put together: a copy in one piece waits for the pieces just written.
+        // Copied field by field: a copy in one piece would stall on the stores just made.
         let slot = self
             .frame
             .slot
@@ -365,7 +365,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         self.sink.frame(Step { pc, sp, slot, how });
     }
 
-    /// [`Walk::report`] of a frame found by the fallback's row.
+    /// Like [`Walk::report`], for a frame found with the fallback's row.
     #[cold]
     #[inline(never)]
     fn report_fallback(&mut self, row: RowId, cause: Reason, cache: &Cache) {
@@ -394,7 +394,8 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         Ok(value)
     }
 
-    /// cfa = `base` + offset, ra at cfa - 8, registers below it: nearly every frame there is.
+    /// Applies cfa = `base` + offset, ra at cfa - 8, saved registers below: the rule of nearly
+    /// every frame.
     #[inline]
     fn step_fast(&mut self, hot: Hot, base: u64, carries: RegMask) -> Result<(), Reason> {
         let sp = self.frame.regs.rsp();
@@ -441,7 +442,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         }
     }
 
-    /// Any rule, through the full form; `second` permits it if it is the fallback's.
+    /// Applies any rule, in its full form; `second` permits it if it is the fallback's.
     #[inline(never)]
     fn step_generic(
         &mut self,
@@ -468,7 +469,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         };
         let caller = apply::apply(rule, &self.frame, &context, &mut self.words)?;
         let (from, to) = (self.frame.regs.rsp(), caller.regs.rsp());
-        // Where the return address is in a register, it is on the stack no more: the same sp.
+        // If the return address is in a register, it is not on the stack, so sp stays the same.
         let popped = to == from && self.frame.topmost && caller.slot.is_none();
         if to <= from && !popped {
             if !caller.may_change_stack {
@@ -483,8 +484,8 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         Ok(())
     }
 
-    /// That an ordinary rule's CFA lies above sp, before anything is read by it; the fast path
-    /// asks the same.
+    /// Checks that an ordinary rule's CFA is above sp before the rule reads anything; the fast path
+    /// has the same check.
     fn advances(&self, rule: &Rule) -> Result<(), Reason> {
         let Value::Offset {
             base: Base::Reg(reg),
@@ -507,7 +508,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         }
     }
 
-    /// Of the registers that are lost from here on.
+    /// Reports the registers that are lost from here on.
     #[cold]
     fn tell_lost(&mut self, caller: &Frame) {
         for &(reg, cause) in caller.lost.iter().filter(|l| !self.frame.lost.contains(l)) {

@@ -1,4 +1,4 @@
-//! Every kind of rule and value, on a hand-made frame.
+//! Every kind of rule and value, applied to a hand-made frame.
 
 use super::*;
 use crate::memory::{MemoryCopy, MemoryError};
@@ -46,7 +46,7 @@ fn an_ordinary_frame() {
     assert_eq!(caller.slot, Some(STACK + 8));
     assert_eq!((caller.regs.rip(), caller.regs.rsp()), (0x101, STACK + 16));
     assert_eq!(caller.regs.get(Reg::Rbp), Some(0x100));
-    // What no rule speaks of is kept if it is carried, and else unknown.
+    // A register that the rule does not mention is kept if it is carried, and unknown otherwise.
     assert_eq!(caller.regs.get(Reg::Rbx), Some(0x9030));
     assert_eq!(caller.regs.get(Reg::Rax), None);
     assert!(!caller.topmost && !caller.may_change_stack && caller.lost.is_empty());
@@ -120,7 +120,7 @@ fn why_a_register_is_lost() {
     assert_eq!(caller.why_unknown(Reg::Rax), not_carried);
     let missing = Reason::RegistersMissing { reg: Reg::Rax };
     assert_eq!(frame().why_unknown(Reg::Rax), missing);
-    // Lost once more, for another reason: the later one stands.
+    // If a register is lost again for another reason, the later reason counts.
     let mut again = caller;
     again.lose(Reg::Rbx, beyond);
     assert_eq!(again.lost[..], [(Reg::R12, beyond), (Reg::Rbx, beyond)]);
@@ -130,7 +130,7 @@ fn why_a_register_is_lost() {
 fn values_of_the_cfa() {
     let slot = |cfa| apply_to_frame(&Rule::call(cfa)).map(|f| (f.regs.rsp(), f.may_change_stack));
     assert_eq!(slot(Value::reg(Reg::Rbp, 8)), Ok((STACK + 0x28, false)));
-    // cfa = *(rsp + 8) is 0x101: the return address is not there.
+    // cfa = *(rsp + 8) is 0x101, and the return address is not there.
     let loaded = Value::Load {
         base: Base::Reg(Reg::Rsp),
         offset: 8,
@@ -194,7 +194,7 @@ fn signal_and_outermost() {
 
 #[test]
 fn pt_regs_and_iret_frames() {
-    // struct pt_regs from rsp + 8: word 1 is r15, word 1 + 16 the ip.
+    // struct pt_regs starts at rsp + 8: word 1 is r15, word 1 + 16 is the ip.
     let rule = Rule {
         kind: RuleKind::PtRegs,
         cfa: Value::reg(Reg::Rsp, 8),
@@ -296,7 +296,7 @@ fn a_register_that_is_not_carried_or_stays_the_same_gets_nothing() {
     let caller = with(&rule, &frame(), RegMask::FRAME);
     assert_eq!(caller.regs.get(Reg::Rbx), None);
     assert!(caller.lost.is_empty());
-    // It is unknown already, and stays so: that is no news.
+    // A register that was unknown already is not reported as lost.
     let mut unknown = frame();
     unknown.regs.forget(Reg::Rbx);
     for value in [Value::Same, Value::Unspecified] {
@@ -323,7 +323,7 @@ fn the_callers_sp_alone_is_the_cfa_of_calls() {
     for other in [RuleKind::PtRegs, RuleKind::Iret, RuleKind::Outermost] {
         assert_eq!(sp(kind(other)), None, "{other:?}");
     }
-    // The rule has an sp of its own, or no CFA that is known; what else it says does not matter.
+    // The rule has its own sp, or its CFA is unknown; the rest of the rule does not matter.
     let own_sp = Rule {
         sp: Value::reg(Reg::Rbp, 0),
         ..CALL

@@ -1,4 +1,4 @@
-//! The hot table: from a lookup address of an address space straight to a packed rule.
+//! The hot table: maps a lookup address in an address space directly to a packed rule.
 
 use super::unit::RowId;
 use crate::image::{AddressSpace, Stamp};
@@ -7,16 +7,16 @@ use crate::rule::Packed;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 
-/// The hot table never holds more entries than this (24 bytes each).
+/// The maximum number of entries in the hot table (24 bytes each).
 pub const HOT_ENTRIES_MAX: usize = 1 << 21;
 
 const ENTRIES_MIN: usize = 1 << 9;
 
-/// An entry is found within so many places, or it is not there: input that makes addresses
-/// collide costs time of this order, never of the table's size.
+/// An entry is found within this many probes or is missing. Input that makes addresses collide
+/// costs this much time at most, whatever the size of the table.
 const PROBES_MAX: usize = 16;
 
-/// An address' rule: 24 bytes.
+/// The rule of an address: 24 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hot {
     key: u64,
@@ -26,8 +26,8 @@ pub(crate) struct Hot {
 
 const EMPTY: u64 = u64::MAX;
 
-/// Are the top 17 bits all equal, as in every address that an x86-64 processor can use? Only such
-/// addresses are remembered: their keys leave room for the address space.
+/// Whether the top 17 bits are equal, as in every address that an x86-64 processor can use. Only
+/// such addresses are remembered: their keys have room for the number of the address space.
 #[inline]
 const fn is_canonical(address: u64) -> bool {
     ((address << 16).cast_signed() >> 16).cast_unsigned() == address
@@ -41,19 +41,19 @@ impl Hot {
     };
 }
 
-/// Open addressing, at most half full.
+/// An open-addressing hash table, at most half full.
 #[derive(Debug, Default)]
 pub(super) struct HotTable {
     entries: Vec<Hot>,
     used: usize,
     /// 64 - log2 of the number of entries.
     shift: u32,
-    /// The numbers of address spaces, by their stamps.
+    /// The number of each address space, by its stamp.
     spaces: HashMap<Stamp, u64>,
-    /// The stamp of the space in use, and its number in the top 16 bits.
+    /// The stamp of the selected space.
     stamp: Option<Stamp>,
     space: u64,
-    /// Why the first table had no rule, for the keys whose rule is the fallback's.
+    /// Why the first table had no rule, for the keys whose rule comes from the fallback.
     fallbacks: HashMap<u64, Reason>,
 }
 
@@ -69,7 +69,7 @@ impl HotTable {
             + self.fallbacks.allocation_size()
     }
 
-    /// The space that keys belong to from here on.
+    /// Selects the space of the keys used from here on.
     #[inline]
     pub(super) fn select(&mut self, space: &AddressSpace) {
         let stamp = space.stamp();
@@ -80,13 +80,14 @@ impl HotTable {
 
     #[cold]
     fn select_slow(&mut self, stamp: Stamp) {
-        // Numbers begin at 1 and end below 0x8000: so no key is EMPTY, and no key of an upper
-        // address (whose top bits are set) is that of a lower one in another space.
+        // Numbers range from 1 to below 0x8000. So no key equals EMPTY, and the key of an
+        // upper-half address (whose top bits are set) never equals that of a lower-half one in
+        // another space.
         const SPACES_MAX: usize = 0x7ffe;
         let known = self.spaces.get(&stamp).copied();
         let number = known.unwrap_or_else(|| {
-            // An older stamp of the same space never comes back: its number is not used again,
-            // as entries with it still stand in the table.
+            // An older stamp of the same space never comes back. Its number is not reused, because
+            // the table still has entries with it.
             if self.spaces.len() >= SPACES_MAX {
                 self.clear();
             }
@@ -108,7 +109,7 @@ impl HotTable {
         self.used = 0;
     }
 
-    /// Empty, with `len` (a power of two) places.
+    /// Replaces the entries with `len` (a power of two) empty ones; returns the old entries.
     fn resize(&mut self, len: usize) -> Vec<Hot> {
         self.shift = 64 - len.trailing_zeros();
         core::mem::replace(&mut self.entries, alloc::vec![Hot::NONE; len])
@@ -119,13 +120,13 @@ impl HotTable {
         address ^ self.space
     }
 
-    /// Where a key's probes begin. Fibonacci hashing: the high bits of the product choose.
+    /// The index where a key's probes start. Fibonacci hashing: the high bits of the product.
     #[inline]
     fn home(&self, key: u64) -> usize {
         (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (self.shift & 63)) as usize
     }
 
-    /// The rule for `address`, if it was needed before.
+    /// The rule for `address`, if it was looked up before.
     #[inline(always)]
     pub(super) fn get(&self, address: u64) -> Option<&Hot> {
         let key = self.key(address);
@@ -154,7 +155,7 @@ impl HotTable {
         None
     }
 
-    /// Remembers that `address` is governed by `row`.
+    /// Remembers that `row` covers `address`.
     pub(super) fn insert(
         &mut self,
         address: u64,
@@ -177,7 +178,7 @@ impl HotTable {
         hot
     }
 
-    /// Why the first table had no rule at `address`, if the fallback's is used.
+    /// Why the first table had no rule at `address`, if the fallback's rule is used.
     #[inline]
     pub(super) fn fallback(&self, address: u64) -> Option<Reason> {
         if self.fallbacks.is_empty() {
@@ -186,7 +187,7 @@ impl HotTable {
         self.fallbacks.get(&self.key(address)).copied()
     }
 
-    /// Into the first free place; without one near, over the entry at home.
+    /// Stores `hot` in the first free place, or over the entry at its home if none is near.
     fn place(&mut self, hot: Hot) {
         let (mask, home) = (self.entries.len() - 1, self.home(hot.key));
         let mut places = (0..PROBES_MAX).map(|i| (home + i) & mask);

@@ -1,4 +1,4 @@
-//! The rules of a cache, equal ones kept once.
+//! The rules of a cache, deduplicated.
 
 use crate::rule::{Key, Packed, Rule};
 use alloc::vec::Vec;
@@ -8,11 +8,11 @@ use hashbrown::HashMap;
 #[derive(Debug, Default)]
 pub(super) struct Rules {
     rules: Vec<Rule>,
-    /// The fast form of each rule.
+    /// The packed form of each rule.
     packed: Vec<Packed>,
-    /// Ids of the rules that have a short form, by that.
+    /// Ids of the rules that have a short form, by short form.
     by_key: HashMap<Key, u32>,
-    /// Ids of all other rules.
+    /// Ids of the other rules.
     by_rule: HashMap<Rule, u32>,
 }
 
@@ -35,14 +35,14 @@ impl Rules {
         &self.rules[id as usize]
     }
 
-    /// The fast form of the rule with this id.
+    /// The packed form of the rule with this id.
     #[inline]
     pub(super) fn packed(&self, id: u32) -> Packed {
         self.packed[id as usize]
     }
 
-    /// The id of the rule that `make` gives, and whose short form is `key`. `make` is only called
-    /// if `key` is new or missing.
+    /// The id of the rule that `make` returns and whose short form is `key`. Calls `make` only if
+    /// `key` is new or `None`.
     #[inline]
     pub(super) fn id(&mut self, key: Option<Key>, make: impl FnOnce() -> Rule) -> u32 {
         match key {

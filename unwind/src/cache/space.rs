@@ -1,4 +1,4 @@
-//! What is kept of the address space last used: for the kernel's unwinders.
+//! What is kept for the address space last used, for the kernel's unwinders.
 
 use super::Cache;
 use crate::image::{AddressSpace, Stamp};
@@ -6,26 +6,26 @@ use crate::kernel;
 use alloc::sync::Arc;
 use core::any::Any;
 
-/// What an address space holds: its stamp, and how many mappings.
+/// Identifies the contents of an address space: its stamp and the number of its mappings.
 type Held = (Stamp, usize);
 
-/// What is kept of the address space last used.
+/// What is kept for the address space last used.
 #[derive(Debug, Default)]
 pub(super) struct OfSpace {
     kept: Option<(Held, Arc<dyn Any + Send + Sync>)>,
-    /// The ORC entries found in it.
+    /// The ORC entries found in the space.
     finds: kernel::Finds,
 }
 
 impl OfSpace {
-    /// What `make` gives for `space`; made anew when it is another one than the last time, or has
+    /// What `make` returns for `space`. Called again if the space differs from the last one or has
     /// changed.
     pub(super) fn get<T: Any + Send + Sync>(
         &mut self,
         space: &AddressSpace,
         make: impl FnOnce() -> T,
     ) -> Arc<T> {
-        // Something mapped where nothing was does not change the stamp.
+        // The stamp does not change when something is mapped where nothing was.
         let stamp = (space.stamp(), space.mappings().len());
         if let Some((at, any)) = &self.kept
             && *at == stamp
@@ -43,8 +43,8 @@ impl OfSpace {
 }
 
 impl Cache {
-    /// What an unwinder needs of a whole address space, made by `make` when it is another one than
-    /// the last time, or has changed.
+    /// What an unwinder needs of a whole address space, made by `make`. Made again if the space
+    /// differs from the last one or has changed.
     pub(crate) fn of_space<T: Any + Send + Sync>(
         &mut self,
         space: &AddressSpace,
@@ -53,7 +53,7 @@ impl Cache {
         self.of_space.get(space, make)
     }
 
-    /// The entries that a kernel's unwinder found, to be given back by [`Cache::put_finds`].
+    /// Takes the entries that a kernel unwinder found. Return them with [`Cache::put_finds`].
     pub(crate) fn take_finds(&mut self) -> kernel::Finds {
         core::mem::take(&mut self.of_space.finds)
     }

@@ -1,4 +1,4 @@
-//! Interning, packing, hot addresses, units known in part.
+//! Deduplication, packing, hot addresses, partly known units.
 
 extern crate std;
 
@@ -29,7 +29,7 @@ fn row(start: u64, rule: Rule) -> NewRow {
 #[test]
 fn rows_of_a_unit() {
     let mut cache = Cache::new();
-    // Before the unit, twice the same, backwards: none of them is a row.
+    // Rows before the unit, duplicates and rows out of order are all dropped.
     let rows = [
         row(0x0f, rule(1)),
         row(0x10, rule(8)),
@@ -105,7 +105,7 @@ fn units_that_cannot_be_compiled() {
     assert_eq!(cache.unit(&KEY), Some(Err(Reason::NotAtRoot)));
     assert_eq!(cache.unit(&other), Some(Err(Reason::RootReached)));
     assert_eq!(cache.unit_len(), 0);
-    // What was done last counts, and a unit has one place.
+    // The last result counts, and a unit has one place.
     let unit = cache.add_unit(KEY, 0x10..0x40, [row(0x10, rule(8))], None);
     assert_eq!(cache.unit(&KEY), Some(Ok(unit)));
     cache.add_failed_unit(KEY, Reason::NotAtRoot);
@@ -135,7 +135,7 @@ fn a_unit_known_in_part_and_then_whole() {
     assert!(cache.is_complete(unit) && cache.knows(unit, 0x10));
     let late = cache.find_row(unit, 0x19).expect("a row");
     assert_eq!(cache.source(early), cache.source(late));
-    // The part was the last row.
+    // The part known was the last row.
     let mut part = cache.begin_unit(UnitKey { offset: 0, ..KEY }, 0x10..0x40);
     part.push(row(0x20, rule(8)));
     let unit = part.finish_part(0x20..0x40);
@@ -145,7 +145,7 @@ fn a_unit_known_in_part_and_then_whole() {
     assert_eq!(cache.source(early).end, 0x40);
 }
 
-/// Rules that differ are never taken for one another, whether they have a short form or not.
+/// Different rules are never confused, whether or not they have a short form.
 #[test]
 fn the_short_form_tells_rules_apart() {
     let values = [
@@ -252,7 +252,7 @@ fn what_takes_the_fast_path() {
     }
 }
 
-/// A cache with one row, in the first of `spaces`.
+/// A cache with one row, found in `space`.
 fn one_row(space: &AddressSpace) -> (Cache, RowId) {
     let mut cache = Cache::new();
     cache.select(space);
@@ -271,7 +271,7 @@ fn hot_addresses_survive_growth() {
         cache.insert_hot(address, row, true, None);
     }
     let found = addresses().filter(|&a| cache.hot(a).is_some()).count();
-    // One that finds no place near its home takes another's.
+    // An entry that finds no place near its home replaces another.
     assert!(found > 19_990, "{found}");
     assert!(cache.hot(0x40_0001).is_none());
     assert_eq!(cache.hot_len(), 20_000);
@@ -310,7 +310,7 @@ fn hot_addresses_belong_to_their_space() {
     cache.select(&one);
     assert!(cache.hot(0x1000).is_some());
     assert_eq!(cache.fallback_cause(0x1000), Some(Reason::NotAtRoot));
-    // What was unmapped may be something else now.
+    // What was unmapped may be something else by then.
     one.map(Mapping {
         range: 0x1000..0x2000,
         bias: 0,
@@ -324,7 +324,7 @@ fn hot_addresses_belong_to_their_space() {
     assert!(cache.hot(0x1000).is_none());
 }
 
-/// More address spaces than a key has room for.
+/// More address spaces than a key can number.
 #[test]
 fn spaces_without_number() {
     let first = AddressSpace::new();

@@ -1,26 +1,26 @@
-//! Rules that are exchanged for another format's on their way into a unit.
+//! Rules that are translated to another format when they are added to a unit.
 //!
-//! A rule with a short form is exchanged once; from then on the short form finds the outcome. That
-//! is what makes derived rows cost no more than the rows that they come from.
+//! A rule with a short form is translated once. After that, its short form finds the result, so
+//! derived rows cost no more than the rows they come from.
 
 use crate::derived::Lost;
 use crate::row::TableKind;
 use crate::rule::{Key, Rule};
 use hashbrown::HashMap;
 
-/// What became of a rule.
+/// The result of translating a rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transcript {
-    /// The rule that stands for it.
+    /// The rule in the other format.
     pub(crate) rule: Rule,
-    /// What of it was lost.
+    /// What the translation lost.
     pub(crate) lost: Lost,
 }
 
-/// The id of the rule that stands for another, and what was lost.
+/// The id of the translated rule, and what the translation lost.
 type Outcome = (u32, Lost);
 
-/// For each kind of derived table: the rules' short forms, and what they became.
+/// For each kind of derived table: the rules' short forms and their translations.
 #[derive(Debug, Default)]
 pub(super) struct Transcripts {
     sframe: HashMap<Key, Outcome>,
@@ -36,13 +36,13 @@ impl Transcripts {
         }
     }
 
-    /// What the rule with the short form `key` became.
+    /// The translation of the rule with the short form `key`.
     #[inline]
     pub(super) fn get(&mut self, table: TableKind, key: &Key) -> Option<Outcome> {
         self.of(table).get(key).copied()
     }
 
-    /// Remembers what the rule with the short form `key` became.
+    /// Remembers the translation of the rule with the short form `key`.
     pub(super) fn insert(&mut self, table: TableKind, key: Key, outcome: Outcome) {
         self.of(table).insert(key, outcome);
     }

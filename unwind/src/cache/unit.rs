@@ -1,38 +1,38 @@
-//! Units and their rows: a unit is what a table compiles as a whole, a function's rows mostly.
+//! Units and their rows. A unit is what a table compiles at once, usually the rows of one function.
 
 use crate::image::ImageId;
 use crate::row::TableKind;
 use crate::rule::Rule;
 use core::ops::Range;
 
-/// The number of a compiled row in its cache.
+/// The index of a compiled row in its cache.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RowId(pub(super) u32);
 
-/// The number of a compiled unit in its cache.
+/// The index of a compiled unit in its cache.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct UnitId(pub(super) u32);
 
-/// What identifies a unit.
+/// The identity of a unit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct UnitKey {
-    /// Its table.
+    /// The kind of table.
     pub table: TableKind,
-    /// Its image; `None` for rules that belong to no image.
+    /// The image; `None` for rules that belong to no image.
     pub image: Option<ImageId>,
-    /// Its offset in the section, bytes.
+    /// Offset of the unit in the section, bytes.
     pub offset: u64,
-    /// For a function whose rows are repeated for each block of its code: the number of the block. 0
-    /// for all others.
+    /// The number of the block, for a function whose rows repeat for each block of its code;
+    /// otherwise 0.
     pub block: u32,
 }
 
-/// A row on its way into the cache.
+/// A row to be added to the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewRow {
-    /// Its first address (svma). Rows of a unit are strictly increasing.
+    /// First address (svma). The starts of a unit's rows are strictly increasing.
     pub start: u64,
-    /// Offset in the section of what made the row, bytes.
+    /// Offset in the section of the item that made the row, bytes.
     pub offset: u64,
     /// The rule.
     pub rule: Rule,
@@ -45,7 +45,7 @@ pub(super) struct Unit {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) rows: Range<u32>,
-    /// The addresses that `rows` speak for: all, or those of one row (`UnitBuilder::finish_part`).
+    /// The addresses that `rows` cover: all, or those of one row (`UnitBuilder::finish_part`).
     pub(super) known: Range<u64>,
 }
 
@@ -54,10 +54,10 @@ pub(super) struct Unit {
 pub(super) struct Row {
     /// Bytes from the unit's start.
     pub(super) start: u32,
-    /// Bytes from the unit's offset; wraps as the offsets do.
+    /// Bytes from the unit's offset, modulo 2^32.
     pub(super) offset: u32,
     /// The rule's id in [`super::rules::Rules`].
     pub(super) rule: u32,
-    /// Its unit's [`UnitId`].
+    /// The [`UnitId`] of the row's unit.
     pub(super) unit: u32,
 }

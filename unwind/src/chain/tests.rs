@@ -1,4 +1,4 @@
-//! The words of a frame, and a sink that wants no events.
+//! The words of a frame, and a sink without events.
 
 use super::*;
 use alloc::format;
@@ -24,7 +24,7 @@ fn words_are_those_that_were_pushed() {
     assert_ne!(words, others);
     others.clear();
     assert_eq!(others, Words::default());
-    // What was there before is of no matter.
+    // Words from before `clear` do not matter.
     for address in [1, 2, 9] {
         others.push(word(address));
     }

@@ -1,14 +1,14 @@
-//! What is lost on the way from one format into another.
+//! What is lost when a row is translated from one format to another.
 
 macro_rules! losses {
     ($($name:ident = $word:literal, $text:literal;)*) => {
-        /// What a format cannot hold of a row.
+        /// A part of a row that a format cannot hold.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[non_exhaustive]
         pub enum Loss { $(#[doc = $text] $name,)* }
 
         impl Loss {
-            /// All of them, in order.
+            /// All losses, in order.
             pub const ALL: &[Loss] = &[$(Loss::$name),*];
 
             /// The stable name.
@@ -16,7 +16,7 @@ macro_rules! losses {
                 match self { $(Loss::$name => $word),* }
             }
 
-            /// A few words for people.
+            /// A short description for display.
             pub const fn description(self) -> &'static str {
                 match self { $(Loss::$name => $text),* }
             }
@@ -44,21 +44,21 @@ losses! {
     CalleeSaved = "callee-saved", "the row goes on without rbx or r12 to r15, by the format's design";
 }
 
-/// What was lost of a rule.
+/// What a rule lost in translation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Lost {
-    /// What could not be held; then the rule is that of no row.
+    /// What the format could not hold. If set, the rule is `NO_ROW`.
     pub(crate) row: Option<Loss>,
-    /// Were registers left out that the format never holds?
+    /// Whether registers that the format never holds were left out.
     pub(crate) registers: bool,
 }
 
-/// How many rows lost what.
+/// The number of rows with each loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Losses([u32; Loss::ALL.len()]);
 
 impl Losses {
-    /// Counts rows with this loss.
+    /// Adds `rows` to the count of rows with this loss.
     pub(super) fn add(&mut self, loss: Loss, rows: u32) {
         let count = &mut self.0[loss as usize];
         *count = count.saturating_add(rows);
@@ -70,19 +70,19 @@ impl Losses {
         }
     }
 
-    /// Rows with this loss.
+    /// The number of rows with this loss.
     pub fn count(&self, loss: Loss) -> u32 {
         self.0[loss as usize]
     }
 
-    /// Rows that the derived table does not have. [`Loss::CalleeSaved`] costs no row.
+    /// The number of rows missing from the derived table. [`Loss::CalleeSaved`] costs no row.
     pub fn rows_lost(&self) -> u32 {
         self.iter()
             .filter(|(loss, _)| *loss != Loss::CalleeSaved)
             .fold(0, |sum, (_, count)| sum.saturating_add(count))
     }
 
-    /// What was lost at all, with its count.
+    /// The losses that occurred, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (Loss, u32)> {
         let all = Loss::ALL.iter().map(|&loss| (loss, self.count(loss)));
         all.filter(|(_, count)| *count != 0)
@@ -94,7 +94,7 @@ impl Losses {
 pub struct Derived {
     /// Rows read from `.eh_frame`.
     pub rows: u32,
-    /// What became of them.
+    /// What they lost.
     pub losses: Losses,
 }
 

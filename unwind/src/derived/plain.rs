@@ -1,4 +1,4 @@
-//! Rules in plainer words: DWARF expressions that say no more than another format can.
+//! Simplifies rules: DWARF expressions that another format can express, too.
 
 use crate::regs::Reg;
 use crate::rule::{Base, Expression, Rule, Value};
@@ -9,8 +9,8 @@ pub(super) fn expression(bytes: &[u8], e: Expression) -> &[u8] {
     bytes.get(start..end).unwrap_or(&[])
 }
 
-/// `DW_OP_breg7 8; breg16 0; lit15; and; litN; ge; lit3; shl; plus`, as GNU ld and lld write it
-/// for a lazy PLT: 8 more in and behind the N-th byte of every 16.
+/// Recognizes `DW_OP_breg7 8; breg16 0; lit15; and; litN; ge; lit3; shl; plus`, which GNU ld and
+/// lld write for a lazy PLT: 8 is added from the N-th byte of every 16. Returns N.
 pub(super) fn plt_threshold(bytes: &[u8]) -> Option<u8> {
     match *bytes {
         [
@@ -30,8 +30,8 @@ pub(super) fn plt_threshold(bytes: &[u8]) -> Option<u8> {
     }
 }
 
-/// The same rule in plainer words: expressions that are no more than a register, an offset and
-/// perhaps a load are written as such, and an sp that is the CFA is left to be that.
+/// The same rule in simpler terms: an expression that is only a register, an offset and perhaps a
+/// load becomes a plain value, and an sp equal to the CFA becomes unspecified.
 pub fn simplify(rule: &Rule, bytes: &[u8]) -> Rule {
     let value = |value| match value {
         Value::Expression(e) => linear(expression(bytes, e), e.load).unwrap_or(value),
@@ -91,7 +91,8 @@ fn linear(bytes: &[u8], load: bool) -> Option<Value> {
     }
 }
 
-/// LEB128 of at most four bytes: what fits an offset. The sign is in the last byte's bit 6.
+/// Reads an LEB128 number of at most four bytes, enough for an offset. The sign is bit 6 of the
+/// last byte.
 fn leb(bytes: &mut &[u8]) -> Option<(i64, u32)> {
     let mut value = 0;
     for shift in [0, 7, 14, 21] {

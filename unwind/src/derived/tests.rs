@@ -1,4 +1,4 @@
-//! What becomes of a function's rows: the formula of a PLT, and limits of the formats.
+//! Derived rows of a function: the formula of a PLT, and limits of the formats.
 
 use super::*;
 use crate::image::{Bytes, ImageParts, Section};
@@ -8,17 +8,17 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 const START: u64 = 0x1000;
-/// rsp + 8 + 8 * (rip & 15 >= 11), as a linker writes it.
+/// rsp + 8 + 8 * (rip & 15 >= 11), as written by a linker.
 const PLT: [u8; 13] = [
     0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22,
 ];
 
-/// `.eh_frame` of a usual CIE (rsp + 8) and one function of `len` bytes with this program.
+/// `.eh_frame` with a typical CIE (rsp + 8) and one function of `len` bytes with this program.
 fn image(len: u64, program: &[u8]) -> Image {
     images_of(1, len, program)
 }
 
-/// The same with so many of these functions, one behind the other.
+/// The same with `functions` such functions, one after the other.
 fn images_of(functions: u64, len: u64, program: &[u8]) -> Image {
     let entry = |body: Vec<u8>| {
         let mut body = body;
@@ -26,7 +26,8 @@ fn images_of(functions: u64, len: u64, program: &[u8]) -> Image {
         let len = (body.len() as u32).to_le_bytes().to_vec();
         [len, body].concat()
     };
-    // No augmentation, code by 1, data by -8, ra in column 16, CFA = rsp + 8, ra at CFA - 8.
+    // No augmentation, code alignment 1, data alignment -8, ra in column 16, CFA = rsp + 8, ra at
+    // CFA - 8.
     let cie = entry(vec![0, 0, 0, 0, 1, 0, 1, 0x78, 16, 0x0c, 7, 8, 0x90, 1]);
     let mut data = cie;
     for number in 0..functions {
@@ -75,7 +76,7 @@ fn a_plt_is_written_out_to_its_last_byte() {
 
 #[test]
 fn so_many_rows_of_a_plt_and_not_one_more() {
-    // Two rows for each 16 bytes.
+    // Two rows per 16 bytes.
     let most = 8 * PLT_ROWS_MAX as u64;
     for (len, lost) in [(most, 0), (most + 1, 1)] {
         let image = image(len, &PLT);
@@ -86,14 +87,14 @@ fn so_many_rows_of_a_plt_and_not_one_more() {
     }
 }
 
-/// Each of them claims a megabyte.
+/// Each PLT claims a megabyte.
 #[test]
 fn of_many_plts_most_are_compiled_when_they_are_asked_for() {
     const MEGABYTE: u64 = 8 * PLT_ROWS_MAX as u64;
     let image = images_of(8, MEGABYTE, &PLT);
     let mut cache = Cache::new();
     let derived = derive_all::<SframeV3>(&image, &mut cache);
-    // The second begins before the budget is spent, and ends behind it.
+    // The second PLT starts before the budget is spent and ends after it.
     assert_eq!(derived.rows as usize, 2 * PLT_ROWS_MAX + 6);
     assert_eq!(derived.losses.count(Loss::TooManyRows), 6);
     for function in [0, 1, 2, 7] {
@@ -124,7 +125,7 @@ fn a_function_of_4_gib_is_too_large() {
 
 #[test]
 fn a_function_has_as_many_rows_as_the_format_counts() {
-    // Each row but the first: one byte further, another CFA.
+    // Every row except the first is one byte further and has another CFA.
     let rows = |count: usize| {
         let row = |i: usize| [0x41, 0x0e, [16, 8][i % 2]];
         let program: Vec<u8> = (1..count).flat_map(row).collect();

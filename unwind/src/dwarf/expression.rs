@@ -1,8 +1,9 @@
 //! Evaluates the DWARF expressions that call frame information uses (DWARF 5, sections 2.5 and
 //! 6.4.2).
 //!
-//! Values are 64-bit words without a type: typed operations belong to debug information and are
-//! refused, as are locations (`DW_OP_reg*`, pieces) and everything that needs a unit.
+//! Values are untyped 64-bit words. Rejected are typed operations, which belong to debug
+//! information, as well as locations (`DW_OP_reg*`, pieces) and everything that needs a compilation
+//! unit.
 
 use crate::frame::Frame;
 use crate::memory::Memory;
@@ -11,11 +12,11 @@ use crate::regs::Reg;
 use arrayvec::ArrayVec;
 use gimli::{EndianSlice, LittleEndian, Operation};
 
-/// Operations that one evaluation may execute; a backward branch is legal, a loop without end is
-/// not.
+/// The maximum number of operations in one evaluation. A backward branch is legal, an endless loop
+/// is not.
 pub const STEPS_MAX: usize = 4096;
 
-/// Words on the stack of one evaluation; libgcc's limit.
+/// The maximum number of words on the stack of one evaluation; libgcc's limit.
 pub const STACK_MAX: usize = 64;
 
 const ENCODING: gimli::Encoding = gimli::Encoding {
@@ -27,14 +28,14 @@ const ENCODING: gimli::Encoding = gimli::Encoding {
 /// Why an expression has no value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExpressionError {
-    /// It is malformed, or uses what call frame information may not use.
+    /// It is malformed, or uses an operation not allowed in call frame information.
     Malformed(&'static str),
-    /// A register or a word that it needs is not to be had.
+    /// A register or word that it needs is unavailable.
     Unavailable(Reason),
 }
 
 impl ExpressionError {
-    /// As the reason that a walk ends with.
+    /// Converts the error to a walk's end reason.
     pub fn into_reason(self, malformed: impl FnOnce(&'static str) -> Reason) -> Reason {
         match self {
             ExpressionError::Malformed(what) => malformed(what),
@@ -43,11 +44,11 @@ impl ExpressionError {
     }
 }
 
-/// The value of `expression` in `frame`. The stack of the evaluation begins with `initial` (the
-/// CFA, for register rules). `bias` is added to `DW_OP_addr` operands.
+/// The value of `expression` in `frame`. The evaluation stack starts with `initial` (the CFA, for
+/// register rules). `bias` is added to `DW_OP_addr` operands.
 ///
-/// Fails on operations that call frame information may not use, on registers that `frame` does
-/// not know, on words that `memory` does not hold, and at [`STEPS_MAX`] and [`STACK_MAX`].
+/// Fails on operations not allowed in call frame information, on registers that are unknown in
+/// `frame`, on words missing from `memory`, and at [`STEPS_MAX`] and [`STACK_MAX`].
 pub fn evaluate<M: Memory + ?Sized>(
     expression: &[u8],
     frame: &Frame,
@@ -104,7 +105,7 @@ impl<M: Memory + ?Sized> Machine<'_, M> {
         pushed.map_err(|_| malformed("its stack is too deep"))
     }
 
-    /// Pushes a copy of the entry `depth` below the top.
+    /// Pushes a copy of the entry that is `depth` below the top.
     fn pick(&mut self, depth: usize) -> Result<(), ExpressionError> {
         let value = self.stack.iter().rev().nth(depth).copied();
         self.push(value.ok_or(malformed("its stack is too short"))?)
@@ -115,14 +116,14 @@ impl<M: Memory + ?Sized> Machine<'_, M> {
         self.push(f(value))
     }
 
-    /// `f(second, top)`.
+    /// Replaces the two topmost entries with `f(second, top)`.
     fn binary(&mut self, f: impl FnOnce(u64, u64) -> u64) -> Result<(), ExpressionError> {
         let top = self.pop()?;
         let second = self.pop()?;
         self.push(f(second, top))
     }
 
-    /// Compares as signed numbers, as the specification says.
+    /// Compares as signed numbers, as the specification requires.
     fn compare(&mut self, f: impl FnOnce(i64, i64) -> bool) -> Result<(), ExpressionError> {
         self.binary(|a, b| u64::from(f(a as i64, b as i64)))
     }
@@ -146,7 +147,7 @@ impl<M: Memory + ?Sized> Machine<'_, M> {
         self.push(u64::from_le_bytes(bytes))
     }
 
-    /// Executes one operation. A branch that is taken gives its distance.
+    /// Executes one operation. Returns the distance of a branch that is taken.
     fn step(&mut self, operation: Op<'_>) -> Result<Option<i16>, ExpressionError> {
         match operation {
             Operation::Nop => {}
@@ -189,7 +190,7 @@ impl<M: Memory + ?Sized> Machine<'_, M> {
         Ok(None)
     }
 
-    /// The top goes below the `count - 1` entries under it.
+    /// Moves the top entry below the `count - 1` entries under it.
     fn rotate(&mut self, count: usize) -> Result<(), ExpressionError> {
         let from = self.stack.len().checked_sub(count);
         let from = from.ok_or(malformed("its stack is too short"))?;
@@ -212,7 +213,7 @@ impl<M: Memory + ?Sized> Machine<'_, M> {
             Operation::Div | Operation::Mod if self.stack.last() == Some(&0) => {
                 Err(malformed("division by zero"))
             }
-            // Division is signed, the remainder is not (as libgcc and gdb have it).
+            // Division is signed, the remainder is unsigned (as in libgcc and gdb).
             Operation::Div => self.binary(|a, b| (a as i64).wrapping_div(b as i64) as u64),
             Operation::Mod => self.binary(|a, b| a % b),
             Operation::Shl => self.binary(|a, b| shift(a, b, u64::checked_shl)),
@@ -231,7 +232,7 @@ impl<M: Memory + ?Sized> Machine<'_, M> {
 
 type Op<'a> = Operation<EndianSlice<'a, LittleEndian>>;
 
-/// Shifting by 64 and more leaves nothing.
+/// Shifts of 64 or more give 0.
 fn shift(value: u64, by: u64, f: impl FnOnce(u64, u32) -> Option<u64>) -> u64 {
     let by = u32::try_from(by).unwrap_or(u32::MAX);
     f(value, by).unwrap_or(0)

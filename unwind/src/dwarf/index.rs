@@ -1,5 +1,5 @@
-//! Which FDE covers an address: by `.eh_frame_hdr`'s sorted table (LSB 5.0 Core, "Exception
-//! Frame Header"), or by an index made once from the section itself.
+//! Finds the FDE that covers an address: with the sorted table of `.eh_frame_hdr` (LSB 5.0 Core,
+//! "Exception Frame Header"), or with an index built once from the section itself.
 
 use super::read::{Cie, Entry, Table};
 use crate::image::{Image, SectionKind};
@@ -11,14 +11,14 @@ use core::ops::Range;
 /// One FDE of a table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unit {
-    /// The addresses (svma) that it covers.
+    /// The addresses (svma) that the FDE covers.
     pub range: Range<u64>,
-    /// Its offset in the section, bytes.
+    /// Offset of the FDE in the section, bytes.
     pub offset: u64,
 }
 
-/// The FDEs of a table in the order of the section, as far as their frames; after an entry whose
-/// length is malformed nothing can be found.
+/// The FDEs of a table in section order, read only up to their headers. An entry with a malformed
+/// length ends the iteration.
 #[derive(Clone)]
 pub(super) struct Entries<'a> {
     table: Option<Table<'a>>,
@@ -47,7 +47,7 @@ impl<'a> Iterator for Entries<'a> {
                         return Some(Ok(entry));
                     }
                 }
-                // A terminator: the linker leaves those of its inputs in the middle, too.
+                // A terminator. The linker also leaves those of its inputs in the middle.
                 Ok(None) => self.at += 4,
                 Err(reason) => {
                     self.table = None;
@@ -59,8 +59,8 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// The FDEs of a table in the order of the section. A malformed one is an error, and the next
-/// ones follow; an entry whose length is malformed is the last.
+/// The FDEs of a table in section order. A malformed FDE yields an error, and iteration continues
+/// with the next; an entry with a malformed length is the last.
 pub struct Units<'a> {
     table: Option<(Table<'a>, Entries<'a>)>,
     /// The CIE read last.
@@ -101,7 +101,7 @@ impl Iterator for Units<'_> {
 #[derive(Debug)]
 pub(super) struct Sorted {
     units: Vec<Unit>,
-    /// What is malformed first; an address that no FDE covers may have been covered there.
+    /// The first error. An address that no FDE covers may have been covered there.
     error: Option<Reason>,
 }
 
@@ -130,7 +130,7 @@ impl Sorted {
     }
 }
 
-/// `.eh_frame_hdr` with its usual table: pairs of 32-bit offsets from the section's start.
+/// `.eh_frame_hdr` with its usual table: pairs of 32-bit offsets relative to the section's start.
 pub(super) struct Header<'a> {
     pairs: &'a [[u8; 8]],
     /// The section's address (svma).
@@ -139,13 +139,13 @@ pub(super) struct Header<'a> {
     eh_frame: u64,
 }
 
-/// Version 1, a pointer of 4 bytes (relative to itself or to the section), a count of 4 bytes,
-/// a table of signed 4-byte offsets relative to the section: what every linker writes.
+/// The header that every linker writes: version 1, a pointer of 4 bytes (relative to itself or to
+/// the section), a count of 4 bytes, a table of signed 4-byte offsets relative to the section.
 const FORMATS: [[u8; 4]; 2] = [[1, 0x1b, 0x03, 0x3b], [1, 0x3b, 0x03, 0x3b]];
 const HEADER_SIZE: usize = 12;
 
 impl<'a> Header<'a> {
-    /// The header of `image`, if it has one in the usual format with a complete table.
+    /// The header of `image`, if there is one in the usual format with a complete table.
     pub(super) fn of(image: &'a Image, eh_frame: &Table<'_>) -> Option<Header<'a>> {
         let section = image.section(SectionKind::EhFrameHdr)?;
         let bytes: &[u8] = &section.data;
@@ -163,7 +163,7 @@ impl<'a> Header<'a> {
         })
     }
 
-    /// How many functions it knows.
+    /// The number of functions in the table.
     pub(super) fn len(&self) -> usize {
         self.pairs.len()
     }
@@ -176,8 +176,8 @@ impl<'a> Header<'a> {
         Some(fde.wrapping_sub(self.eh_frame))
     }
 
-    /// How many functions begin at `target` or before. By branches: a processor that guesses them
-    /// fetches the next pair while it waits for this one; `partition_point` makes it wait.
+    /// The number of functions that start at or before `target`. Uses branches, so that a processor
+    /// can speculate and fetch the next pair early; `partition_point` would make it wait.
     fn after(&self, target: i64) -> usize {
         let (mut low, mut high) = (0, self.pairs.len());
         while low < high {
@@ -195,7 +195,7 @@ impl<'a> Header<'a> {
     }
 }
 
-/// The signed word at `at` of a pair.
+/// The signed word at byte `at` of a pair.
 fn word(pair: &[u8; 8], at: usize) -> i64 {
     i32::from_le_bytes([pair[at], pair[at + 1], pair[at + 2], pair[at + 3]]).into()
 }

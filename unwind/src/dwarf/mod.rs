@@ -1,14 +1,14 @@
 //! DWARF call frame information: `.eh_frame`, `.eh_frame_hdr`, `.debug_frame`.
 //!
 //! - `read`: the sections' entries (CIE, FDE), byte by byte;
-//! - `program`: their instructions, run into rows;
-//! - `index`: which FDE covers an address;
-//! - `unwinder`: [`Dwarf`], the finder over all of them;
+//! - `program`: runs their instructions to produce rows;
+//! - `index`: finds the FDE that covers an address;
+//! - `unwinder`: [`Dwarf`], the finder that uses all of these;
 //! - [`expression`]: evaluates DWARF expressions.
 //!
-//! The entries are read here and not by gimli, because a row has to know the offset of the
-//! instruction that made it, and because rows before a malformed instruction stay usable. gimli
-//! gives the primitive reads and decodes expressions; a test holds all rows equal to its own.
+//! The entries are not read with gimli, because a row must know the offset of the instruction that
+//! made it, and because rows before a malformed instruction stay usable. gimli provides the
+//! primitive reads and decodes expressions. A test checks that all rows equal gimli's.
 
 pub mod expression;
 mod index;

@@ -1,7 +1,7 @@
-//! Runs the instructions of an FDE into rows (DWARF 5, section 6.4.2 and 6.4.3; LSB 5.0 for the
-//! GNU ones).
+//! Runs the instructions of an FDE to produce rows (DWARF 5, sections 6.4.2 and 6.4.3; LSB 5.0 for
+//! the GNU instructions).
 //!
-//! A [`Rule`] holds the columns that a walk needs: the CFA, the return address, rsp and the
+//! A [`Rule`] has the columns that a walk needs: the CFA, the return address, rsp and the
 //! callee-saved registers. Rules for other columns are decoded and dropped.
 
 use super::read::{Cie, Fde, Input, Table, Wrong, uleb};
@@ -12,10 +12,10 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use gimli::{DwCfa, Reader as _, constants as dw};
 
-/// How many states may be remembered at the same time; compilers use one or two.
+/// The maximum number of remembered states; compilers use one or two.
 pub const STATES_MAX: usize = 1024;
 
-/// The rules in force.
+/// The current rules.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
     cfa: Value,
@@ -38,54 +38,54 @@ impl State {
     }
 }
 
-/// A CIE, and the rules after its instructions.
+/// A CIE, and the rules after its initial instructions.
 #[derive(Clone, Debug)]
 pub(crate) struct Common {
     pub(super) cie: Cie,
     initial: State,
 }
 
-/// A row that is complete: its first address, the first behind it, and the offset of what made it.
+/// A complete row: its first address, the first address after it, and the offset of what made it.
 pub(super) struct Complete {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) offset: u64,
 }
 
-/// An FDE's rows, in order: [`Program::next_row`], of which each has its [`Program::rule`]. What
-/// is malformed is found in [`Program::error`] when they end.
+/// The rows of an FDE, in order. [`CfaProgram::next_row`] returns a row, and [`CfaProgram::rule`]
+/// its rule. After the last one, [`CfaProgram::error`] says whether the program is malformed.
 ///
-/// One program serves all FDEs of a CIE, one after the other ([`Program::begin`]).
+/// One program serves all FDEs of a CIE, one after the other ([`CfaProgram::begin`]).
 pub(super) struct CfaProgram<'a> {
     table: Table<'a>,
     cie: Cie,
-    /// The state after the CIE's instructions, which `DW_CFA_restore` goes back to.
+    /// The state after the CIE's instructions, which `DW_CFA_restore` restores.
     initial: State,
-    /// The offset of the FDE, and the addresses (svma) it covers.
+    /// The offset of the FDE, and the addresses (svma) that it covers.
     fde: usize,
     range: Range<u64>,
     input: Input<'a>,
-    /// The offset of the section that `input` ends at.
+    /// The offset in the section where `input` ends.
     end: usize,
     state: State,
     remembered: Vec<State>,
-    /// The first address of the row in the making, and the offset of what made it.
+    /// The first address of the unfinished row, and the offset of what made it.
     start: u64,
     row_offset: usize,
     done: bool,
     error: Option<(u64, Reason)>,
 }
 
-/// What an instruction leads to.
+/// The effect of an instruction.
 enum Step {
-    /// The same row goes on.
+    /// The row continues.
     Same,
-    /// The next row begins at this address.
+    /// The next row starts at this address.
     Advance(u64),
 }
 
 impl<'a> CfaProgram<'a> {
-    /// For the FDEs of `cie`, whose instructions are run; fails if they are malformed.
+    /// A program for the FDEs of `cie`. Runs the CIE's instructions; fails if they are malformed.
     pub(super) fn new(table: Table<'a>, cie: Cie) -> Result<CfaProgram<'a>, Reason> {
         let initial = State::NONE;
         let mut program = CfaProgram::of(table, Common { cie, initial });
@@ -99,7 +99,7 @@ impl<'a> CfaProgram<'a> {
         Ok(program)
     }
 
-    /// For the FDEs of a CIE whose instructions were run before.
+    /// A program for the FDEs of a CIE whose instructions were run before.
     #[inline]
     pub(super) fn of(table: Table<'a>, common: Common) -> CfaProgram<'a> {
         let Common { cie, initial } = common;
@@ -120,7 +120,7 @@ impl<'a> CfaProgram<'a> {
         }
     }
 
-    /// What [`Program::of`] goes on with.
+    /// What [`CfaProgram::of`] needs to resume with the same CIE.
     pub(super) fn common(&self) -> Common {
         Common {
             cie: self.cie.clone(),
@@ -128,12 +128,12 @@ impl<'a> CfaProgram<'a> {
         }
     }
 
-    /// What the FDEs have in common.
+    /// The CIE of the FDEs.
     pub(super) fn cie(&self) -> &Cie {
         &self.cie
     }
 
-    /// Goes to the first row of `fde`.
+    /// Resets the program to the first row of `fde`.
     pub(super) fn begin(&mut self, fde: &Fde) {
         self.fde = fde.offset;
         self.range = fde.range.clone();
@@ -147,7 +147,7 @@ impl<'a> CfaProgram<'a> {
         self.error = None;
     }
 
-    /// From which address on the table is malformed, and how.
+    /// The first malformed address and the reason.
     pub(super) fn error(&self) -> Option<(u64, Reason)> {
         self.error
     }
@@ -157,7 +157,7 @@ impl<'a> CfaProgram<'a> {
         self.end - self.input.len()
     }
 
-    /// The short form of [`Program::rule`], if it has one.
+    /// The short form of [`CfaProgram::rule`], if there is one.
     #[inline]
     pub(super) fn key(&self) -> Option<Key> {
         if self.cie.ra != Reg::Rip as u64 {
@@ -178,13 +178,14 @@ impl<'a> CfaProgram<'a> {
         }
     }
 
-    /// The rule of the row that is complete; to be asked before the next one.
+    /// The rule of the row just returned. Call it before asking for the next row.
     pub(super) fn rule(&self) -> Rule {
         let columns = &self.state.columns;
         let mut saved = [Value::Unspecified; 6];
         saved.copy_from_slice(&columns[..6]);
         let mut ra = columns[RA];
-        // A return address in a column of its own register, without a rule, is in that register.
+        // If the return-address column is a general register's, an address without a rule is in
+        // that register.
         if let Some(reg) = self.ra_register() {
             if matches!(ra, Value::Unspecified | Value::Same) {
                 ra = Value::reg(reg, 0);
@@ -202,7 +203,7 @@ impl<'a> CfaProgram<'a> {
         }
     }
 
-    /// The general register whose column is the return address', if it is not rip.
+    /// The general register whose column holds the return address, if it is not rip.
     fn ra_register(&self) -> Option<Reg> {
         let reg = u16::try_from(self.cie.ra).ok().and_then(Reg::from_dwarf)?;
         (reg != Reg::Rip).then_some(reg)
@@ -215,7 +216,7 @@ impl<'a> CfaProgram<'a> {
             return None;
         }
         let row = self.advance().unwrap_or_else(|reason| {
-            // The row in the making is unknown as well: nobody knows what else was to be said.
+            // The unfinished row is unknown, too: more instructions may have applied to it.
             self.error = Some((self.start, reason));
             None
         });
@@ -223,7 +224,7 @@ impl<'a> CfaProgram<'a> {
         row
     }
 
-    /// Executes instructions until the row in the making is complete.
+    /// Executes instructions until the current row is complete.
     #[inline]
     fn advance(&mut self) -> Result<Option<Complete>, Reason> {
         while !self.input.is_empty() {
@@ -334,7 +335,7 @@ impl<'a> CfaProgram<'a> {
             .ok_or(Wrong("the address wraps around"))
     }
 
-    /// The instructions that define the CFA.
+    /// Executes an instruction that defines the CFA.
     fn cfa(&mut self, opcode: DwCfa) -> Result<Value, Wrong> {
         let old = match self.state.cfa {
             Value::Offset {
@@ -368,7 +369,7 @@ impl<'a> CfaProgram<'a> {
         })
     }
 
-    /// The instructions that define one register's rule.
+    /// Executes an instruction that defines one register's rule.
     fn column(&mut self, opcode: DwCfa) -> Result<(), Wrong> {
         let known = (dw::DW_CFA_offset_extended.0..=dw::DW_CFA_register.0).contains(&opcode.0)
             || (dw::DW_CFA_expression.0..=dw::DW_CFA_val_expression.0).contains(&opcode.0)
@@ -394,7 +395,7 @@ impl<'a> CfaProgram<'a> {
             dw::DW_CFA_register => {
                 let source = uleb(&mut self.input)?;
                 let reg = u16::try_from(source).ok().and_then(Reg::from_dwarf);
-                // In a vector register, say: it is not lost, but not to be had either.
+                // In a vector register, for example: not lost, but not available either.
                 reg.map_or(Value::Undefined, |reg| Value::reg(reg, 0))
             }
             dw::DW_CFA_val_offset => cfa_plus(self.factored()?),
@@ -428,7 +429,7 @@ impl<'a> CfaProgram<'a> {
         }
     }
 
-    /// A general register, as a CFA needs it.
+    /// Reads a general register, for use as the CFA's base.
     fn general(&mut self) -> Result<Reg, Wrong> {
         let number = uleb(&mut self.input)?;
         let reg = u16::try_from(number).ok().and_then(Reg::from_dwarf);
@@ -439,7 +440,7 @@ impl<'a> CfaProgram<'a> {
         self.factored().map(Value::at_cfa)
     }
 
-    /// An unsigned operand times the data alignment, bytes.
+    /// Reads an unsigned operand and multiplies it by the data alignment, bytes.
     fn factored(&mut self) -> Result<i32, Wrong> {
         let operand = i64::try_from(uleb(&mut self.input)?);
         let product = operand
@@ -448,7 +449,7 @@ impl<'a> CfaProgram<'a> {
         product.and_then(|p| i32::try_from(p).ok()).ok_or(TOO_LARGE)
     }
 
-    /// A signed operand times the data alignment, bytes.
+    /// Reads a signed operand and multiplies it by the data alignment, bytes.
     fn factored_signed(&mut self) -> Result<i32, Wrong> {
         let product = self.input.read_sleb128()?.checked_mul(self.cie.data_align);
         product.and_then(|p| i32::try_from(p).ok()).ok_or(TOO_LARGE)
@@ -457,7 +458,7 @@ impl<'a> CfaProgram<'a> {
     fn expression(&mut self, load: bool) -> Result<Value, Wrong> {
         let len = uleb(&mut self.input)?;
         let start = u32::try_from(self.offset());
-        // The bytes first: a length that reaches behind the entry is wrong for that.
+        // Skip the bytes first, so that a length beyond the entry is reported as such.
         self.input
             .skip(usize::try_from(len).unwrap_or(usize::MAX))?;
         let (Ok(start), Ok(len)) = (start, u16::try_from(len)) else {

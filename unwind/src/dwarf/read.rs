@@ -1,10 +1,9 @@
 //! The entries of `.eh_frame` and `.debug_frame`: CIEs and FDEs.
 //!
-//! Sources: DWARF 5, section 6.4.1 and 7.24; LSB 5.0 Core, "Exception Frames" (what `.eh_frame`
-//! does differently: entries of 4-byte CIE pointers relative to themselves, augmentation data,
-//! encoded pointers).
+//! Sources: DWARF 5, sections 6.4.1 and 7.24; LSB 5.0 Core, "Exception Frames" (for what differs in
+//! `.eh_frame`: 4-byte CIE pointers relative to themselves, augmentation data, encoded pointers).
 //!
-//! Not here: the instructions (`program`), finding the FDE of an address (`index`).
+//! The instructions are in `program`; finding the FDE of an address is in `index`.
 
 use crate::image::{Image, SectionKind};
 use crate::reason::Reason;
@@ -12,10 +11,10 @@ use crate::row::TableKind;
 use core::ops::Range;
 use gimli::{DwEhPe, EndianSlice, LittleEndian, Reader as _, constants as dw};
 
-/// Bytes still to be read of an entry.
+/// The unread bytes of an entry.
 pub(super) type Input<'a> = EndianSlice<'a, LittleEndian>;
 
-/// Letters of an augmentation string; known ones have up to six.
+/// The maximum length of an augmentation string; known ones have up to six letters.
 const AUGMENTATION_MAX: usize = 15;
 
 /// One section of call frame information.
@@ -25,7 +24,7 @@ pub(super) struct Table<'a> {
     pub(super) data: &'a [u8],
     /// The section's address (svma).
     pub(super) address: u64,
-    /// The global offset table's address (svma), which data-relative pointers count from.
+    /// The address (svma) of the global offset table, the base of data-relative pointers.
     got: Option<u64>,
 }
 
@@ -42,7 +41,7 @@ pub(super) struct Cie {
     /// 'z': FDEs have augmentation data.
     has_data: bool,
     pub(super) encoding: DwEhPe,
-    /// Where in the section its instructions stand.
+    /// The range of its instructions in the section.
     pub(super) program: Range<usize>,
 }
 
@@ -50,42 +49,42 @@ pub(super) struct Cie {
 #[derive(Clone, Debug)]
 pub(super) struct Fde {
     pub(super) offset: usize,
-    /// The addresses (svma) it covers.
+    /// The addresses (svma) that it covers.
     pub(super) range: Range<u64>,
-    /// Where in the section its instructions stand.
+    /// The range of its instructions in the section.
     pub(super) program: Range<usize>,
 }
 
-/// What the first word of an entry says.
+/// The meaning of an entry's first word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Parent {
-    /// It is a CIE.
+    /// The entry is a CIE.
     None,
-    /// It is an FDE, and its CIE stands at this offset.
+    /// The entry is an FDE whose CIE is at this offset.
     At(usize),
-    /// It is no entry that could be read.
+    /// The entry is malformed.
     Bad(&'static str),
 }
 
-/// The frame of any entry.
+/// The header of a CIE or FDE.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'a> {
     pub(super) offset: usize,
-    /// The first byte behind it.
+    /// The offset after its last byte.
     pub(super) end: usize,
     parent: Parent,
     rest: Input<'a>,
 }
 
 impl Entry<'_> {
-    /// Is it a CIE?
+    /// Whether it is a CIE.
     pub(super) fn is_cie(&self) -> bool {
         self.parent == Parent::None
     }
 }
 
 impl<'a> Table<'a> {
-    /// The table of `kind` of `image`, if it has one.
+    /// The table of this kind in `image`, if there is one.
     pub(super) fn of(image: &'a Image, kind: TableKind) -> Option<Table<'a>> {
         let section = image.section(kind.section()?)?;
         Some(Table {
@@ -101,7 +100,7 @@ impl<'a> Table<'a> {
         self.kind.section().map_or("", SectionKind::as_str)
     }
 
-    /// That the section is malformed at `offset`.
+    /// The reason "malformed at `offset`".
     #[cold]
     pub(super) fn malformed(&self, offset: usize, what: &'static str) -> Reason {
         Reason::MalformedRow {
@@ -111,7 +110,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The bytes `range` of the section; none, if it does not lie in it.
+    /// The bytes `range` of the section; empty if the range lies outside it.
     pub(super) fn input(&self, range: Range<usize>) -> Input<'a> {
         let none = &self.data[self.data.len()..];
         EndianSlice::new(self.data.get(range).unwrap_or(none), LittleEndian)
@@ -122,13 +121,13 @@ impl<'a> Table<'a> {
         input.offset_from(EndianSlice::new(self.data, LittleEndian))
     }
 
-    /// That what `input` reads next is malformed.
+    /// Makes a reason that says that what `input` reads next is malformed.
     fn fail<E: Into<Wrong>>(&self, input: Input<'a>) -> impl Fn(E) -> Reason + use<'a, E> {
         let (table, offset) = (*self, self.offset_of(input));
         move |error| table.malformed(offset, error.into().0)
     }
 
-    /// The entry at `offset`; `None` for a terminator, or a length of zero.
+    /// The entry at `offset`; `None` for a terminator, i.e. a length of zero.
     pub(super) fn entry(&self, offset: usize) -> Result<Option<Entry<'a>>, Reason> {
         let mut input = self.input(offset..self.data.len());
         let fail = self.fail(input);
@@ -155,7 +154,7 @@ impl<'a> Table<'a> {
         }))
     }
 
-    /// Reads an entry's first word, which stands at `start`.
+    /// Reads the first word of an entry, at `start`.
     fn parent(&self, rest: &mut Input<'a>, start: usize, wide: bool) -> gimli::Result<Parent> {
         const OUTSIDE: Parent = Parent::Bad("its CIE lies outside of the section");
         if self.kind != TableKind::DebugFrame {
@@ -177,7 +176,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// The offset of the CIE of `entry`, which is to be an FDE.
+    /// The offset of the CIE of `entry`, which must be an FDE.
     pub(super) fn cie_of(&self, entry: &Entry<'_>) -> Result<usize, Reason> {
         match entry.parent {
             Parent::At(cie) => Ok(cie),
@@ -234,7 +233,7 @@ impl<'a> Table<'a> {
         Ok(cie)
     }
 
-    /// What the augmentation string's letters say (LSB 5.0, "Augmentation String Format").
+    /// Interprets the letters of the augmentation string (LSB 5.0, "Augmentation String Format").
     fn augmentation(
         &self,
         cie: &mut Cie,
@@ -264,7 +263,7 @@ impl<'a> Table<'a> {
         Ok(())
     }
 
-    /// The FDE whose frame is `entry`, and whose CIE is `cie`.
+    /// The FDE with the header `entry` and the CIE `cie`.
     pub(super) fn fde(&self, entry: Entry<'a>, cie: &Cie) -> Result<Fde, Reason> {
         let mut input = entry.rest;
         let fail = self.fail(input);
@@ -286,7 +285,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// An address (svma) in the encoding; `function` is where function-relative ones count from.
+    /// Reads an encoded address (svma); `function` is the base of function-relative ones.
     pub(super) fn pointer(
         &self,
         input: &mut Input<'a>,
@@ -306,7 +305,7 @@ impl<'a> Table<'a> {
         Ok(base?.wrapping_add(self.encoded(input, encoding)?))
     }
 
-    /// A value in the encoding's format; signed ones are sign-extended.
+    /// Reads a value in the encoding's format; signed values are sign-extended.
     fn encoded(&self, input: &mut Input<'a>, encoding: DwEhPe) -> gimli::Result<u64> {
         match encoding.format() {
             dw::DW_EH_PE_absptr | dw::DW_EH_PE_udata8 | dw::DW_EH_PE_sdata8 => input.read_u64(),
@@ -321,7 +320,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// What is wrong with the bytes; who reads them knows where.
+/// What is wrong with the bytes; the caller adds where.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Wrong(pub(super) &'static str);
 
@@ -337,7 +336,7 @@ impl From<gimli::Error> for Wrong {
     }
 }
 
-/// An unsigned LEB128 number; nearly all have one byte.
+/// Reads an unsigned LEB128 number; nearly all have one byte.
 #[inline]
 pub(super) fn uleb(input: &mut Input<'_>) -> gimli::Result<u64> {
     if let Some(&byte @ 0..0x80) = input.slice().first() {

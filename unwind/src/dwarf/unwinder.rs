@@ -12,21 +12,21 @@ use crate::row::TableKind;
 use crate::rule::{Key, Rule};
 use core::ops::Range;
 
-/// Reads `.eh_frame` (by `.eh_frame_hdr` where there is one), and `.debug_frame` for what that
-/// does not cover.
+/// A finder that reads `.eh_frame` (using `.eh_frame_hdr` if present), and `.debug_frame` for
+/// addresses that `.eh_frame` does not cover.
 #[derive(Clone, Copy, Debug)]
 pub struct Dwarf {
     carries: RegMask,
 }
 
 impl Dwarf {
-    /// Carries the callee-saved registers, as the tables are written for.
+    /// Carries the callee-saved registers, as the tables expect.
     pub const fn new() -> Dwarf {
         Dwarf::carrying(RegMask::CALLEE_SAVED)
     }
 
-    /// Carries `mask`, which is to hold rip and rsp. With [`RegMask::FRAME`] it does what
-    /// profilers do that keep ip, sp and bp only.
+    /// Carries `mask`, which must contain rip and rsp. With [`RegMask::FRAME`] it behaves like
+    /// profilers that keep only ip, sp and bp.
     pub const fn carrying(mask: RegMask) -> Dwarf {
         Dwarf { carries: mask }
     }
@@ -76,7 +76,7 @@ fn find_in(image: &Image, table: Table<'_>, svma: u64, cache: &mut Cache) -> Res
     cache.find_row(unit, svma)
 }
 
-/// The offset of the FDE that holds `svma`, if one does at all.
+/// The offset of the only FDE that may cover `svma`.
 fn locate(image: &Image, table: Table<'_>, svma: u64, cache: &mut Cache) -> Result<u64, Reason> {
     let header = match table.kind {
         TableKind::EhFrame => Header::of(image, &table),
@@ -91,10 +91,10 @@ fn locate(image: &Image, table: Table<'_>, svma: u64, cache: &mut Cache) -> Resu
     }
 }
 
-/// Puts the rows of functions into the cache.
+/// Adds the rows of functions to a unit in the cache.
 pub(crate) trait Transcribe {
-    /// Adds what stands for a row of these addresses (svma), made at `offset` of the section by
-    /// the rule that `rule` gives and whose short form is `key`.
+    /// Adds the row or rows for these addresses (svma). The original row was made at `offset` in
+    /// the section; its rule is returned by `rule` and has the short form `key`.
     fn row(
         &mut self,
         unit: &mut UnitBuilder<'_>,
@@ -104,11 +104,11 @@ pub(crate) trait Transcribe {
         rule: impl FnOnce() -> Rule,
     );
 
-    /// All rows of a function were added to `unit`.
+    /// Called when all rows of a function have been added to `unit`.
     fn complete(&mut self, unit: UnitId, cache: &mut Cache);
 }
 
-/// Every row stands for itself.
+/// Adds every row unchanged.
 struct AsTheyAre;
 
 impl Transcribe for AsTheyAre {
@@ -131,12 +131,12 @@ impl Transcribe for AsTheyAre {
 #[derive(Clone, Copy)]
 pub(crate) struct FdePlace<'a> {
     table: Table<'a>,
-    /// Its offset in the section, bytes.
+    /// Offset in the section, bytes.
     pub(crate) offset: u64,
 }
 
 impl<'a> FdePlace<'a> {
-    /// The one that holds `svma`, if one does at all.
+    /// The only FDE that may cover `svma`.
     pub(crate) fn find(image: &'a Image, svma: u64, cache: &mut Cache) -> Result<Self, Reason> {
         let missing = Reason::NoTable { pc: svma };
         let table = Table::of(image, TableKind::EhFrame).ok_or(missing)?;
@@ -149,7 +149,7 @@ impl<'a> FdePlace<'a> {
         self.table.data
     }
 
-    /// Its rows as `rows` puts them into a new unit: all, or as far as `svma` needs them.
+    /// Compiles its rows with `rows` into a new unit: all of them, or as many as `svma` needs.
     pub(crate) fn compile(
         &self,
         key: UnitKey,
@@ -161,7 +161,7 @@ impl<'a> FdePlace<'a> {
     }
 }
 
-/// The FDE at `key.offset`, whole, out of the cache or compiled into it.
+/// The complete FDE at `key.offset`, from the cache or compiled into it.
 fn compile(table: Table<'_>, key: UnitKey, cache: &mut Cache) -> Result<UnitId, Reason> {
     match cache.unit(&key).transpose()? {
         Some(unit) if cache.is_complete(unit) => Ok(unit),
@@ -169,7 +169,7 @@ fn compile(table: Table<'_>, key: UnitKey, cache: &mut Cache) -> Result<UnitId, 
     }
 }
 
-/// Compiles the FDE at `key.offset`: whole, or as far as `svma` needs it.
+/// Compiles the FDE at `key.offset`: all of it, or as much as `svma` needs.
 fn make(
     table: Table<'_>,
     key: UnitKey,
@@ -211,16 +211,17 @@ fn make(
     unit
 }
 
-/// How many times the length of its section a table's programs may add up to, every FDE run twice
-/// (in part, then whole) with its CIE. Honest ones stay below a quarter of it; entries that lie in
-/// one another, or share one huge CIE, would make work without end.
+/// The limit for the total length of a table's programs, as a multiple of the section's length.
+/// Each FDE counts twice (in part, then whole), each time with its CIE. Valid tables stay below a
+/// quarter of the limit. Without it, entries that overlap or share one huge CIE would cause endless
+/// work.
 const WORK_MAX: u64 = 32;
 
-/// Programs of up to so many bytes are not counted; a walk cannot run enough of them to notice.
+/// Programs of up to this many bytes are not counted; a walk cannot run enough of them to notice.
 const FREE: usize = 512;
 
-/// Counts the work of running `length` bytes of instructions for the entry at `offset`, and fails
-/// where that is more than any honest table makes.
+/// Counts the work of running `length` bytes of instructions for the entry at `offset`. Fails if it
+/// exceeds what any valid table needs.
 fn spend(
     table: Table<'_>,
     offset: usize,
@@ -268,8 +269,8 @@ fn run(
     unit
 }
 
-/// Runs the FDE's instructions up to the row of `svma`, and puts only that into the cache. Most
-/// functions of a first walk are needed in one row, and most walks are first walks somewhere.
+/// Runs the FDE's instructions up to the row of `svma` and adds only that row to the cache. The
+/// first walk through a function usually needs only one of its rows.
 fn run_to(
     program: &mut CfaProgram<'_>,
     fde: &Fde,
@@ -296,23 +297,22 @@ fn run_to(
     }
 }
 
-/// The table of that kind, if the image has one and it is DWARF.
+/// The table of this kind, if it is DWARF and the image has one.
 fn table(image: &Image, kind: TableKind) -> Option<Table<'_>> {
     let reads = matches!(kind, TableKind::EhFrame | TableKind::DebugFrame);
     Table::of(image, kind).filter(|_| reads)
 }
 
-/// All FDEs of `image`'s table of that kind (`EhFrame` or `DebugFrame`; of any other there are
-/// none), in the order of the section.
+/// All FDEs of `image`'s table of this kind, in section order. Empty for kinds other than `EhFrame`
+/// and `DebugFrame`.
 pub fn units(image: &Image, kind: TableKind) -> Units<'_> {
     Units::new(table(image, kind))
 }
 
-/// The FDE at `offset` of the table, compiled into `cache` if it is not there yet.
+/// The FDE at `offset` of the table, compiled into `cache` if necessary.
 ///
-/// Fails with [`Reason::NoTable`] without such a table, and with [`Reason::MalformedRow`] if the
-/// FDE or its CIE cannot be read. What is malformed within its instructions is in
-/// [`Cache::unit_error`].
+/// Fails with [`Reason::NoTable`] if there is no such table, and with [`Reason::MalformedRow`] if
+/// the FDE or its CIE cannot be read. An error in its instructions is in [`Cache::unit_error`].
 pub fn compile_unit(
     image: &Image,
     kind: TableKind,
@@ -324,18 +324,19 @@ pub fn compile_unit(
     compile(table, key(image, table, offset), cache)
 }
 
-/// What [`compile_all`] made.
+/// The result of [`compile_all`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Compiled {
     /// FDEs compiled.
     pub units: usize,
-    /// Their rows.
+    /// Rows compiled.
     pub rows: usize,
     /// FDEs that could not be compiled, or are malformed from some address on.
     pub malformed: usize,
 }
 
-/// Bytes of the shortest FDE: its length, its CIE, an address and a length of two bytes each.
+/// Length of the shortest FDE, bytes: length, CIE pointer, then an address and a length of two
+/// bytes each.
 const FDE_LEN_MIN: usize = 12;
 
 /// Compiles the whole table into `cache`.
@@ -343,7 +344,7 @@ pub fn compile_all(image: &Image, kind: TableKind, cache: &mut Cache) -> Compile
     compile_all_as(image, kind, kind, &mut AsTheyAre, cache)
 }
 
-/// [`compile_all`] into the units of another table, that which `rows` makes of it.
+/// Like [`compile_all`], but into the units of another table, as translated by `rows`.
 pub(crate) fn compile_all_as(
     image: &Image,
     kind: TableKind,

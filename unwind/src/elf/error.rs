@@ -1,14 +1,14 @@
-//! What can be wrong with an ELF file, and where.
+//! Errors in ELF files and their locations.
 
 use core::fmt;
 
-/// Why an ELF file, or a part of it, could not be read.
+/// Why an ELF file or a part of it could not be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ElfError {
     /// What is wrong.
     pub what: ElfErrorKind,
-    /// The section or header concerned.
+    /// The section or header that is wrong.
     pub section: &'static str,
     /// Offset in the file, bytes.
     pub offset: u64,
@@ -24,17 +24,17 @@ impl ElfError {
     }
 }
 
-/// `section` at `offset` does not lie inside the file.
+/// The error that `section` at `offset` lies outside the file.
 pub(super) fn cut(data: &[u8], section: &'static str, offset: u64) -> ElfError {
     let file = data.len() as u64;
     ElfError::new(ElfErrorKind::OutOfFile { file }, section, offset)
 }
 
-/// The kinds of [`ElfError`], each with the offending value.
+/// The kinds of [`ElfError`], most with the invalid value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ElfErrorKind {
-    /// The file does not begin with `\x7fELF`.
+    /// The file does not start with `\x7fELF`.
     NotElf,
     /// `EI_CLASS` is not `ELFCLASS64`.
     Class(u8),
@@ -50,25 +50,25 @@ pub enum ElfErrorKind {
     Type(u16),
     /// Neither program headers nor section headers.
     NoHeaders,
-    /// Something does not lie inside the file, or its entries have the wrong size.
+    /// A part lies outside the file, or its entries have the wrong size.
     OutOfFile {
         /// Length of the file, bytes.
         file: u64,
     },
-    /// A note's sizes do not fit into its section.
+    /// The sizes in a note do not fit its section.
     Note,
     /// A symbol table or its strings cannot be read.
     Symbols,
-    /// The names of the symbols are together far longer than the table they come from.
+    /// The names of the symbols are far longer in total than their string table.
     SymbolNames {
         /// The limit, bytes.
         limit: u64,
     },
     /// `.eh_frame_hdr` has an unknown version.
     HdrVersion(u8),
-    /// `.eh_frame_hdr` has a pointer encoding that we do not model.
+    /// `.eh_frame_hdr` has an unsupported pointer encoding.
     HdrEncoding(u8),
-    /// A pointer leads outside of all segments.
+    /// A pointer leads outside all segments.
     Pointer(u64),
     /// `ch_type` is neither zlib nor zstd.
     Compression(u32),

@@ -5,9 +5,9 @@ use object::elf;
 use object::endian::LittleEndian as LE;
 use object::read::elf::{NoteIterator, ProgramHeader as _, SectionHeader as _};
 
-/// Longest build id taken; linkers write 20 bytes at most, `--build-id=0x..` may be longer.
+/// The longest build id accepted, bytes. Linkers write at most 20; `--build-id=0x..` may be longer.
 const BUILD_ID_LEN_MAX: usize = 64;
-/// Most segments and sections of notes looked at.
+/// The maximum number of note segments and sections examined.
 const NOTES_MAX: usize = 64;
 
 type Notes<'a> = NoteIterator<'a, elf::FileHeader64<LE>>;

@@ -1,7 +1,7 @@
 //! Names for the entries of the procedure linkage table: `write@plt`.
 //!
-//! An entry is found by its code, `jmp *slot(%rip)`, and named by the relocation of that slot, so
-//! that `.plt`, `.plt.sec` and `.plt.got` of every linker are the same to us.
+//! An entry is recognized by its code, `jmp *slot(%rip)`, and named after the relocation of that
+//! slot. This handles `.plt`, `.plt.sec` and `.plt.got` of every linker alike.
 
 use super::{Elf, File, symbols};
 use crate::image::Symbol;
@@ -12,13 +12,13 @@ use object::elf;
 use object::endian::LittleEndian as LE;
 use object::read::elf::SectionHeader as _;
 
-/// Bytes of an entry; of `.plt.got` without IBT 8.
+/// Size of an entry, bytes; 8 in a `.plt.got` without IBT.
 const ENTRY: usize = 16;
-/// Entries beyond this are not looked at.
+/// The maximum number of entries examined.
 const ENTRIES_MAX: usize = 1 << 16;
-/// Sections beyond this are not looked at; linkers make three of each kind at most.
+/// The maximum number of sections examined; linkers make at most three of each kind.
 const SECTIONS_MAX: usize = 16;
-/// Bytes of names beyond this are left out.
+/// The maximum total length of names, bytes; further names are dropped.
 const NAME_BYTES_MAX: usize = 16 << 20;
 
 /// Adds a symbol for each entry whose slot has a relocation with a symbol.
@@ -60,7 +60,7 @@ pub(super) fn read(file: &File<'_>, out: &mut Elf) {
     }
 }
 
-/// The slot that an entry jumps through.
+/// The address of the slot that an entry jumps through.
 fn target(entry: &[u8], address: u64) -> Option<u64> {
     let skip = |code: &'_ [u8], prefix: &[u8]| match code.strip_prefix(prefix) {
         Some(rest) => (rest.len(), prefix.len()),
@@ -78,7 +78,8 @@ fn target(entry: &[u8], address: u64) -> Option<u64> {
     Some(next.wrapping_add_signed(displacement))
 }
 
-/// Slot address to symbol name, of all relocations that fill a slot with a function's address.
+/// Maps slot addresses to symbol names, for all relocations that fill a slot with a function's
+/// address.
 fn slots(file: &File<'_>) -> Option<BTreeMap<u64, String>> {
     let table = symbols::from_section(file, elf::SHT_DYNSYM, &mut Elf::default())?;
     let mut slots = BTreeMap::new();

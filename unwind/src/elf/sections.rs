@@ -1,4 +1,4 @@
-//! Sections by name and type, and by program header where there are no section headers.
+//! Finds sections by name and type, or by program header if there are no section headers.
 
 use super::{Compressed, Compression, DebugLink, Elf, ElfError, ElfErrorKind, File, error};
 use crate::image::{Bytes, Section, SectionKind};
@@ -13,14 +13,14 @@ const SHT_GNU_SFRAME: elf::SectionType = elf::SectionType(0x6fff_fff4);
 const PT_GNU_SFRAME: elf::ProgramType = elf::ProgramType(0x6474_e554);
 /// Size of `Elf64_Chdr`.
 const CHDR_SIZE: u64 = 24;
-/// Most sections taken; the kernel image, which has most, has about ten.
+/// The maximum number of sections; the kernel image, which has the most, has about ten.
 const SECTIONS_MAX: usize = 1024;
-/// Longest file name taken from `.gnu_debuglink`.
+/// The longest file name accepted in `.gnu_debuglink`.
 const NAME_LEN_MAX: usize = 255;
 
-/// Reads everything that sections tell, and falls back to program headers.
+/// Reads everything from sections, and the rest from program headers.
 pub(super) fn read(file: &File<'_>, out: &mut Elf) {
-    // A debug file keeps the program headers of its program, but not the bytes.
+    // A debug file has its program's program headers, but not the bytes.
     let mut is_debug_file = false;
     let by_section = out.parts.text.is_empty();
     for header in file.table.iter() {
@@ -68,7 +68,7 @@ fn has(out: &Elf, kind: SectionKind) -> bool {
     out.parts.sections.iter().any(|s| s.kind == kind)
 }
 
-/// Adds a section; those beyond any honest number are left out.
+/// Adds a section unless there are already too many.
 fn push(out: &mut Elf, kind: SectionKind, address: u64, data: Bytes) {
     if out.parts.sections.len() >= SECTIONS_MAX {
         return;
@@ -80,7 +80,7 @@ fn push(out: &mut Elf, kind: SectionKind, address: u64, data: Bytes) {
     });
 }
 
-/// The executable segments' bytes, as far as the file has them.
+/// Reads the bytes of the executable segments, as far as the file contains them.
 fn read_text(file: &File<'_>, out: &mut Elf) {
     let code = |p: &&elf::ProgramHeader64<LE>| {
         p.p_type(LE) == elf::PT_LOAD && p.p_flags(LE).0 & elf::PF_X.0 != 0
@@ -134,7 +134,7 @@ fn read_section(
     Ok(())
 }
 
-/// The bytes of a section; none if it takes no space in the file.
+/// The bytes of a section; `None` if it takes no space in the file.
 fn data(
     file: &File<'_>,
     header: &elf::SectionHeader64<LE>,
@@ -146,7 +146,7 @@ fn data(
     }
 }
 
-/// `_GLOBAL_OFFSET_TABLE_` is at `.got.plt`, or at `.got` where there is none.
+/// Records the address of `_GLOBAL_OFFSET_TABLE_`: `.got.plt`, or `.got` if there is none.
 fn read_got(header: &elf::SectionHeader64<LE>, name: &[u8], out: &mut Elf) -> Result<(), ElfError> {
     let is_plt = name == b".got.plt";
     if is_plt {
@@ -195,7 +195,7 @@ fn read_compressed(
     Ok(())
 }
 
-/// `.gnu_debuglink`: a name, NUL, padding to four bytes, CRC-32.
+/// Reads `.gnu_debuglink`: a name, NUL, padding to four bytes, CRC-32.
 fn read_debug_link(
     file: &File<'_>,
     header: &elf::SectionHeader64<LE>,
@@ -218,7 +218,7 @@ fn read_debug_link(
     Ok(())
 }
 
-/// `.eh_frame` where only `.eh_frame_hdr` tells of it: from its `eh_frame_ptr` to the end of the
+/// Adds `.eh_frame` if only `.eh_frame_hdr` points to it: from `eh_frame_ptr` to the end of the
 /// segment. Readers stop at the terminator.
 fn eh_frame_by_hdr(file: &File<'_>, out: &mut Elf) -> Result<(), ElfError> {
     const PART: &str = ".eh_frame_hdr";
@@ -237,8 +237,8 @@ fn eh_frame_by_hdr(file: &File<'_>, out: &mut Elf) -> Result<(), ElfError> {
     if version != 1 {
         return Err(error(ElfErrorKind::HdrVersion(version)));
     }
-    // DW_EH_PE_*: the low four bits say how the value is stored, the next three to what it is
-    // added.
+    // DW_EH_PE_*: the low four bits are the format of the value, the next three what it is relative
+    // to.
     let field = hdr.data.get(4..).unwrap_or_default();
     let four = field.first_chunk().copied();
     let eight = field.first_chunk().copied();

@@ -1,4 +1,4 @@
-//! Code symbols, from `.symtab`, `.dynsym`, or the dynamic segment.
+//! Reads code symbols from `.symtab`, `.dynsym` or the dynamic segment.
 
 use super::{Elf, ElfError, ElfErrorKind, File, string};
 use crate::image::Symbol;
@@ -10,17 +10,17 @@ use object::endian::LittleEndian as LE;
 use object::read::ReadRef as _;
 use object::read::elf::{ProgramHeader as _, SectionHeader as _, Sym as _};
 
-/// Names may share bytes of the string table, but not without end: a few hostile bytes could
-/// otherwise ask for gigabytes.
+/// How often names may share the bytes of the string table. Without a limit, a few hostile bytes
+/// could ask for gigabytes.
 const NAME_SHARING_MAX: u64 = 16;
-/// Longest name taken, bytes; C++ has names of some tens of thousands.
+/// The longest name accepted, bytes; C++ has names of some tens of thousands.
 const NAME_LEN_MAX: usize = 64 << 10;
-/// Always allowed, bytes.
+/// Total name length that is always allowed, bytes.
 const NAME_BYTES_MIN: u64 = 1 << 20;
 
 type Syms<'a> = &'a [elf::Sym64<LE>];
 
-/// Takes all functions and labels in executable memory.
+/// Adds all functions and labels in executable memory.
 pub(super) fn read(file: &File<'_>, out: &mut Elf) {
     let found = from_section(file, elf::SHT_SYMTAB, out);
     out.has_symtab = found.is_some();
@@ -36,20 +36,20 @@ pub(super) fn read(file: &File<'_>, out: &mut Elf) {
 /// A symbol table and its strings.
 pub(super) struct Table<'a> {
     pub(super) symbols: Syms<'a>,
-    /// Its section.
+    /// The index of the table's section.
     pub(super) section: object::SectionIndex,
     strings: &'a [u8],
     offset: u64,
 }
 
 impl<'a> Table<'a> {
-    /// The name of a symbol; `None` if it has none, or one beyond all measure.
+    /// The name of a symbol; `None` if it has none or an excessively long one.
     pub(super) fn name(&self, symbol: &elf::Sym64<LE>) -> Option<&'a [u8]> {
         string(self.strings, symbol.st_name(LE), NAME_LEN_MAX).filter(|name| !name.is_empty())
     }
 }
 
-/// The symbol table of that type; noted as a problem if it is bad.
+/// The symbol table in the section of this type; a malformed one is recorded as a problem.
 pub(super) fn from_section<'a>(
     file: &File<'a>,
     kind: elf::SectionType,
@@ -72,7 +72,7 @@ pub(super) fn from_section<'a>(
             offset,
         })
     };
-    // A debug file has headers of sections that stayed with the program.
+    // A debug file has headers of sections whose contents stayed in the program.
     if header.sh_size(LE) == 0 {
         return None;
     }
@@ -89,8 +89,8 @@ pub(super) fn from_section<'a>(
     table
 }
 
-/// The dynamic symbol table, where there are no section headers. Its length is that of
-/// `DT_HASH`, or it ends where the strings begin.
+/// The dynamic symbol table of a file without section headers. Its length comes from `DT_HASH`, or
+/// it ends where the strings start.
 fn from_dynamic<'a>(file: &File<'a>) -> Option<Table<'a>> {
     let segment = file
         .programs
@@ -151,7 +151,7 @@ fn take(file: &File<'_>, table: &Table<'_>, out: &mut Elf) {
     }
 }
 
-/// The same ranges, sorted and without overlaps.
+/// The same ranges, sorted and merged.
 fn merged(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut sorted = ranges.to_vec();
     sorted.sort_by_key(|r| r.start);
@@ -165,7 +165,8 @@ fn merged(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     out
 }
 
-/// Functions, and labels without a type in executable sections (hand-written assembly).
+/// Whether the symbol is a function, or a label without a type in an executable section
+/// (hand-written assembly).
 fn is_code(file: &File<'_>, symbol: &elf::Sym64<LE>, text: &[Range<u64>]) -> bool {
     let kind = symbol.st_type();
     let section = symbol.st_shndx(LE);

@@ -1,4 +1,4 @@
-//! Files made by hand, damaged in every way; against `readelf` see `tests/elf_files.rs`.
+//! Hand-made files, damaged in every way. `tests/elf_files.rs` compares real ones with `readelf`.
 
 extern crate std;
 
@@ -108,7 +108,7 @@ fn a_bad_header_of_eh_frame_is_a_problem_not_an_error() {
 #[test]
 fn a_cut_or_altered_file_gives_no_more_than_it_holds() {
     let whole = program();
-    // How many bytes of a file of `len` bytes its sections have.
+    // The number of bytes in the sections of a file of `len` bytes.
     let held = |elf: &Elf, len: usize| {
         let sections = &elf.parts.sections;
         for section in sections {
@@ -124,7 +124,7 @@ fn a_cut_or_altered_file_gives_no_more_than_it_holds() {
             Err(error) => assert_ne!(alloc::format!("{error}"), "", "cut at {len}"),
         }
     }
-    // Not even the header is there.
+    // Even the header is incomplete.
     assert!((0..64).all(|len| parse(whole[..len].to_vec()).is_err()));
     for at in 0..whole.len() {
         for bit in 0..8 {
@@ -156,7 +156,7 @@ fn with_segments(segments: &[(u64, u64, u64, u32)]) -> Elf {
 
 #[test]
 fn the_bias_is_that_of_the_segment_that_was_mapped() {
-    // GNU ld: each segment in pages of its own.
+    // GNU ld: each segment has its own pages.
     let ld = with_segments(&[
         (0, 0, 0xb40, 4),
         (0x1000, 0x1000, 0x6d1, 5),
@@ -185,7 +185,7 @@ fn the_bias_is_that_of_the_segment_that_was_mapped() {
         lld.bias(0x5000_3000, 0x1000, 0x1000, false),
         Some(0x5000_0000)
     );
-    // At a fixed address, and a piece cut out of the middle by mprotect or a huge page.
+    // A fixed address, and a piece cut out of the middle by mprotect or a huge page.
     let fixed = with_segments(&[(0, 0x40_0000, 0x80_0000, 5)]);
     assert_eq!(fixed.bias(0x40_0000, 0x80_0000, 0, true), Some(0));
     assert_eq!(fixed.bias(0x60_0000, 0x20_0000, 0x20_0000, true), Some(0));
@@ -199,24 +199,24 @@ fn the_bias_is_that_of_the_segment_that_was_mapped() {
 
 #[test]
 fn of_several_segments_in_a_mapping_the_one_it_begins_with_is_meant() {
-    // Both lie in the mapped part of the file; only the first one begins there.
+    // Both lie in the mapped part of the file, but only the first starts there.
     let two = with_segments(&[(0x1000, 0x11000, 0x800, 6), (0x2100, 0x22100, 0x800, 6)]);
     assert_eq!(
         two.bias(0x5000_0000, 0x2000, 0x1000, false),
         Some(0x5000_0000 - 0x11000)
     );
-    // Another one that holds the same part of the file, and begins before.
+    // Another segment covers the same part of the file but starts earlier.
     let nested = with_segments(&[(0x2000, 0x22000, 0x800, 6), (0x1000, 0x11000, 0x1800, 6)]);
     let bias = nested.bias(0x5000_0000, 0x1000, 0x2000, false);
     assert_eq!(bias, Some(0x5000_0000 - 0x22000));
-    // None begins there, so the mapping was cut out of the one that began before.
+    // No segment starts there, so the mapping was cut out of the one that starts earlier.
     let cut = with_segments(&[(0, 0x10000, 0x3000, 6), (0x3000, 0x23000, 0x1000, 6)]);
     assert_eq!(
         cut.bias(0x5000_0000, 0x2000, 0x2000, false),
         Some(0x5000_0000 - 0x12000)
     );
-    // A segment that ends where the mapping begins, or begins where it ends, is not in it, even
-    // if it alone is code.
+    // A segment that ends where the mapping starts, or starts where it ends, is not in it, even if
+    // it is the only executable one.
     let next = with_segments(&[
         (0, 0x10000, 0x2000, 5),
         (0x2000, 0x22000, 0x1000, 4),
@@ -226,7 +226,7 @@ fn of_several_segments_in_a_mapping_the_one_it_begins_with_is_meant() {
         next.bias(0x5000_0000, 0x1000, 0x2000, true),
         Some(0x5000_0000 - 0x22000)
     );
-    // One without bytes in the file cannot be mapped from it.
+    // A segment without bytes in the file cannot be mapped from it.
     let empty = with_segments(&[(0, 0x10000, 0x3000, 4), (0x2800, 0x22800, 0, 5)]);
     assert_eq!(
         empty.bias(0x5000_0000, 0x1000, 0x2000, true),
@@ -234,7 +234,7 @@ fn of_several_segments_in_a_mapping_the_one_it_begins_with_is_meant() {
     );
 }
 
-/// A shared object of section headers alone, with these symbol names and this string table.
+/// A shared object with section headers only, these symbol names and this string table.
 fn with_symbols(names: &[u32], strings: &[u8]) -> Result<Elf, ElfError> {
     let mut out = vec![0u8; 64];
     let mut sections: Vec<[u64; 10]> = vec![[0; 10]];
@@ -312,7 +312,7 @@ fn symbol_names_that_share_bytes_do_not_multiply_them() {
     let limit = 1 << 20;
     assert_eq!(elf.problems[0].what, ElfErrorKind::SymbolNames { limit });
     assert_eq!(elf.parts.symbols.len(), 17);
-    // Names without an end cost as much as the longest, and are left out.
+    // Unterminated names cost as much as the longest and are dropped.
     let endless = vec![b'x'; 1 << 17];
     let elf = with_symbols(&many, &endless).unwrap();
     let limit = 16 << 17;

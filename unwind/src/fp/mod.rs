@@ -1,7 +1,7 @@
-//! The frame-pointer unwinder: no table, the convention `push rbp; mov rbp, rsp`.
+//! The frame-pointer unwinder. It uses no table, only the convention `push rbp; mov rbp, rsp`.
 //!
-//! It is right only where the convention holds: between the prologue's end and the epilogue's
-//! begin of functions that keep a frame pointer.
+//! It is right only where the convention holds: between the end of the prologue and the start of
+//! the epilogue, in functions that keep a frame pointer.
 
 use crate::cache::{Cache, NewRow, RowId, UnitKey};
 use crate::finder::Finder;
@@ -11,15 +11,15 @@ use crate::regs::RegMask;
 use crate::row::TableKind;
 use crate::rule::Rule;
 
-/// Follows rbp, until it is zero.
+/// A finder that follows rbp until it is zero.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FramePointer;
 
 impl FramePointer {
-    /// The one row, which holds everywhere.
+    /// The only row, which covers every address.
     ///
     /// # Errors
-    /// If the cache cannot hold it.
+    /// If the cache cannot store it.
     pub fn row(self, cache: &mut Cache) -> Result<RowId, Reason> {
         let key = UnitKey {
             table: TableKind::FramePointer,
@@ -55,8 +55,8 @@ impl Finder for FramePointer {
         self.row(cache)
     }
 
-    /// `bp < first_frame` (Linux `arch/x86/kernel/unwind_frame.c`, `__unwind_start`), where bp is
-    /// the frame that the pc was read from: 16 below the sp.
+    /// Skips by `bp < first_frame` (Linux `arch/x86/kernel/unwind_frame.c`, `__unwind_start`),
+    /// where bp is the frame that the pc was read from: sp - 16.
     fn skips(&self, sp: u64, first_frame: u64) -> bool {
         sp.wrapping_sub(16) < first_frame
     }

@@ -1,7 +1,7 @@
-//! The guess unwinder: every word on the stack that is a code address is reported.
+//! The guess unwinder: it reports every word on the stack that is a code address.
 //!
-//! It never fails and proves nothing. It begins at the mark, or at rsp, and reads upwards to the
-//! end of the stack that is recorded (Linux `arch/x86/kernel/unwind_guess.c`).
+//! It never fails and proves nothing. It starts at the mark, or at rsp, and reads upwards to the
+//! end of the recorded stack (Linux `arch/x86/kernel/unwind_guess.c`).
 
 use crate::address::CodeAddress;
 use crate::chain::{End, How, Sink, Step};
@@ -12,10 +12,10 @@ use crate::regs::Reg;
 use crate::start::Start;
 use crate::walk::{Limits, Place};
 
-/// How many words a scan reads at most: a stack of 8 MiB.
+/// The maximum number of words that a scan reads: a stack of 8 MiB.
 pub const WORDS_MAX: u32 = 1 << 20;
 
-/// Scans from `start`. The start's own pc is reported first, unless there is a mark.
+/// Scans from `start`. Reports the start's own pc first, unless there is a mark.
 pub fn walk<M: Memory + ?Sized, S: Sink>(
     place: &Place<'_, M>,
     start: &Start,
@@ -58,7 +58,7 @@ pub fn walk<M: Memory + ?Sized, S: Sink>(
         let slot = first.wrapping_add(8 * i);
         let word = match place.memory.read_u64(slot) {
             Ok(word) => word,
-            // The end of the stack is how every scan ends.
+            // Every scan ends at the end of the stack.
             Err(MemoryError::BeyondCopy { .. }) if i > 0 => return Reason::NotAtRoot.into(),
             Err(error) => return Reason::from(error).into(),
         };

@@ -1,4 +1,4 @@
-//! Every word that lies behind code is a frame, from the mark on and no further than allowed.
+//! Every word that points past a code byte is a frame, from the mark up to the limits.
 
 use super::*;
 use crate::chain::Chain;
@@ -56,7 +56,7 @@ const WORDS: [u64; 6] = [0x1001, 7, 0x2000, 0x1000, 0x2001, 0x1fff];
 fn words_behind_code_are_frames() {
     let start = Start::from_regs(Regs::frame(0x1234, STACK, 0));
     let chain = scan(&start, &WORDS, 100);
-    // A return address lies behind a call: at the end of the text, but not at its start.
+    // A return address follows a call: it may be at the end of the text, but not at its start.
     let expected = [
         (CodeAddress::Instruction(0x1234), STACK, None),
         found(STACK, 0x1001),

@@ -1,10 +1,9 @@
-//! What is mapped where after mappings were put over each other, and which symbol names an
-//! address.
+//! Mappings that replace parts of each other, and the symbol of an address.
 
 use super::*;
 use alloc::string::ToString;
 
-/// First address, first address behind, name.
+/// First address, end address, name.
 type Listed<'a> = (u64, u64, &'a str);
 
 fn mapping(range: Range<u64>, name: &str) -> Mapping {
@@ -50,7 +49,7 @@ fn what_is_unmapped_is_cut_out_and_nothing_else() {
             0x1800..0x4800,
             &[(0x1000, 0x1800, "a"), (0x4800, 0x5000, "c")],
         ),
-        // Up to a mapping, from the end of one, and where nothing is.
+        // Up to a mapping, from the end of one, in a gap, and an empty range.
         (0..0x1000, &[a, b, c]),
         (0x3000..0x4000, &[a, b, c]),
         (0x5000..0x9000, &[a, b, c]),
@@ -65,7 +64,7 @@ fn what_is_unmapped_is_cut_out_and_nothing_else() {
         let stamp = space.stamp();
         space.unmap(range.clone());
         assert_eq!(listed(&space), expected, "{range:x?}");
-        // Caches are told exactly if something went.
+        // The stamp changes exactly if something was unmapped.
         let changed = expected != [a, b, c];
         assert_eq!(space.stamp() != stamp, changed, "{range:x?}");
     }
@@ -184,7 +183,7 @@ fn the_innermost_sized_symbol_names_an_address() {
         ("unsized", 0x300, 0),
         ("also_unsized", 0x300, 0),
         ("last", 0x400, 1),
-        // Of one address the first by name, as far as it reaches.
+        // At the same address, the first by name, within its size.
         ("a_short", 0x500, 4),
         ("b_long", 0x500, 0x10),
     ];
@@ -232,7 +231,7 @@ fn functions_without_a_length_reach_to_the_next_symbol() {
         size,
         name: name.to_string(),
     };
-    // `long` holds address 0x10 only by its length, `short` ends one byte before.
+    // `long` contains address 0x10 only because of its size; `short` ends one byte before.
     let image = Image::new(ImageParts {
         name: "a name".to_string(),
         symbols: [("long", 0x4, 0xd), ("short", 0x8, 8)].map(symbol).to_vec(),

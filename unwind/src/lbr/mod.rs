@@ -1,12 +1,12 @@
-//! The LBR unwinder: the processor's ring of branch records, in call-stack mode, is the chain.
+//! The LBR unwinder: in call-stack mode, the processor's ring of branch records is the chain.
 //!
-//! A call pushed where it was and where it went, a return popped that again (Intel SDM volume 3B,
-//! "LBR Call-Stack"); so the ring, newest first, is the calls that have not returned. It reads no
-//! memory and no register but rip. What it cannot see: frames beyond the ring's depth, functions
-//! that were entered otherwise than by a call (signal handlers), and those that ended otherwise
-//! than by a return (`longjmp`, exceptions), whose records stay.
+//! A call pushes its source and target, and a return pops them (Intel SDM volume 3B, "LBR
+//! Call-Stack"). So the ring, newest first, lists the calls that have not returned. The unwinder
+//! reads no memory and no register except rip. It cannot see frames beyond the ring's depth or
+//! functions entered without a call (signal handlers). Functions that end without a return
+//! (`longjmp`, exceptions) leave stale records.
 //!
-//! Not here: the ring itself, and putting the rings of two samples together.
+//! The ring is recorded elsewhere, and so is stitching the rings of two samples together.
 
 use crate::address::CodeAddress;
 use crate::chain::{End, How, Sink, Step};
@@ -18,50 +18,51 @@ use crate::start::Start;
 use crate::walk::Limits;
 use alloc::vec::Vec;
 
-/// One record of a branch.
+/// A branch record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Branch {
     /// The address of the call.
     pub from: u64,
-    /// Where it went.
+    /// The address that it called.
     pub to: u64,
 }
 
-/// What a ring in call-stack mode held when a sample was taken.
+/// The contents of a ring in call-stack mode when a sample was taken.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct BranchStack {
-    /// How many records the ring has room for; 0 if that is not known.
+    /// The capacity of the ring in records; 0 if unknown.
     pub depth: u32,
-    /// The place of the newest in the ring, as perf's `hw_idx` counts them.
+    /// The position of the newest record in the ring, counted as in perf's `hw_idx`.
     pub hw_index: Option<u64>,
-    /// Newest first.
+    /// The records, newest first.
     pub entries: Vec<Branch>,
 }
 
 /// The branch records of one sample.
 #[derive(Clone, Copy, Default)]
 pub struct Branches<'a> {
-    /// What each ring held; recordings of this machine have one, others may have one for each
+    /// The contents of each ring. Recordings from a real machine have one; others may have one per
     /// depth.
     pub stacks: &'a [BranchStack],
-    /// For each of them, where the calls were that samples before still held, nearest first; empty
-    /// if nobody put them together.
+    /// For each ring, the addresses of the calls that earlier samples still held, nearest first;
+    /// empty if the samples were not stitched.
     pub stitched: &'a [Vec<u64>],
 }
 
-/// Which ring is read, and how.
+/// Which ring to read, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LbrOptions {
-    /// The ring of this depth; `None` for the first one.
+    /// Use the ring of this depth; `None` for the first one.
     pub depth: Option<u32>,
-    /// Go on behind its end with what samples before held.
+    /// Continue past its end with the calls that earlier samples held.
     pub stitch: bool,
 }
 
-/// Reports the sampled pc, where the start knows it, and the calls of the ring, newest first.
+/// Reports the sampled pc if the start knows it, then the calls of the ring, newest first.
 ///
-/// A record holds the call and not the return address: that is found by the call's length where
-/// `space` has its code; else the call itself is reported, as an instruction.
+/// A record holds the address of the call, not the return address. The return address follows from
+/// the call's length if `space` has its code; otherwise the call itself is reported, as an
+/// instruction.
 pub fn walk<S: Sink>(
     start: &Start,
     space: &AddressSpace,
@@ -101,13 +102,13 @@ pub fn walk<S: Sink>(
     let depth = stack.depth;
     match depth != 0 && stack.entries.len() as u64 >= u64::from(depth) {
         true => Reason::LbrDepth { depth }.into(),
-        // Whether this was the first call of the thread, or older records were overwritten before
-        // newer ones were popped, the ring does not say.
+        // Either this was the thread's first call, or older records were overwritten before newer
+        // ones were popped. The ring does not tell.
         false => Reason::NotAtRoot.into(),
     }
 }
 
-/// The address behind the call at `from`, if its code is known and is one.
+/// The address after the call at `from`, or `from` itself if its code is unknown or not a call.
 fn return_address(space: &AddressSpace, from: u64) -> CodeAddress {
     let mapping = space.find(from);
     let code = mapping.and_then(|m| Some((m.image.as_ref()?, m.svma(from))));

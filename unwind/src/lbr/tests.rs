@@ -1,4 +1,4 @@
-//! Rings as the caller has them; code from the assembler's listing.
+//! Rings given by the caller, and code from an assembler listing.
 
 use super::*;
 use crate::chain::{Chain, Found};
@@ -60,7 +60,7 @@ fn pcs(chain: &Chain) -> Vec<CodeAddress> {
 fn a_call_becomes_the_address_behind_it() {
     let (call, plain) = (CodeAddress::Return, CodeAddress::Instruction);
     let froms = [0, 5, 7, 11, 14, 15].map(|at| BASE + at);
-    // Cut off by the end of what is known of the code, and not known at all.
+    // A call cut off by the end of the known code, and one without any known code.
     let ring = ring(32, &[&froms[..], &[BASE + 18, 0x9999]].concat());
     let branches = Branches {
         stacks: &[ring],

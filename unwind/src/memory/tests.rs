@@ -1,4 +1,4 @@
-//! Where a copy begins and ends, and what is said of addresses that no copy has.
+//! The bounds of copies, and the errors for addresses outside them.
 
 use super::*;
 use alloc::string::ToString;
@@ -18,7 +18,7 @@ fn beyond(address: u64, end: u64) -> MemoryError {
     MemoryError::BeyondCopy { address, end }
 }
 
-/// Words and bytes at the edges of [`COPY`] in `memory`.
+/// Reads words and bytes at the edges of [`COPY`] in `memory`.
 fn check_edges(memory: &dyn Memory) {
     for (address, expected) in [
         (0xfff, Err(below(0xfff, 0x1000))),
@@ -84,7 +84,7 @@ fn the_first_region_that_holds_an_address_is_read() {
     let other = MemoryCopy::new(0x1008, &[0xff; 24]);
     let both = Regions::new(Vec::from([COPY, other]));
     assert_eq!(both.read_u64(0x1008), COPY.read_u64(0x1008));
-    // The first one has half of it.
+    // The first copy has only half of the word.
     assert_eq!(both.read_u64(0x1014), Ok(u64::MAX));
     let mut bytes = [0; 16];
     assert_eq!(both.read(0x1010, &mut bytes), Ok(()));
@@ -132,7 +132,7 @@ fn within_1_mib_of_a_region_a_larger_copy_had_helped() {
     ] {
         assert_eq!(regions.read_u64(address), Err(expected), "{address:#x}");
     }
-    // Of two regions the first one that is near names itself; a word inside one is in none other.
+    // Of two regions, the first one nearby determines the error.
     let two = Regions::new(Vec::from([
         MemoryCopy::new(low, &BYTES),
         MemoryCopy::new(high + 0x100, &BYTES),
@@ -141,7 +141,7 @@ fn within_1_mib_of_a_region_a_larger_copy_had_helped() {
     assert_eq!(two.read_u64(between), Err(beyond(between, high)));
     let far = high + MIB + 8;
     assert_eq!(two.read_u64(far), Err(beyond(far, high + 0x118)));
-    // A longer read that begins inside, and not past the last word, is of neither kind.
+    // A longer read that starts inside but runs past the end is neither above nor below.
     for (inside, len) in [(high - 8, 16), (low, 32)] {
         let read = regions.read(inside, &mut [0; 32][..len]);
         assert_eq!(read, Err(unmapped(inside)));
@@ -172,7 +172,7 @@ fn errors_say_the_address_and_the_bound() {
     assert_eq!(MemoryError::Unmapped { address: 7 }.address(), 7);
 }
 
-/// A memory that knows no stacks.
+/// A memory without stack bounds.
 struct Nothing;
 
 impl Memory for Nothing {

@@ -1,4 +1,4 @@
-//! How codes are shown.
+//! Display of codes.
 
 use super::*;
 use alloc::string::ToString;

@@ -1,4 +1,4 @@
-//! Sets of registers, and how they are shown.
+//! Register sets and their display.
 
 use super::*;
 use alloc::format;

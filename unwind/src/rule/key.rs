@@ -1,5 +1,5 @@
-//! The short form of a rule: sixteen bytes that hold nearly every rule there is, for finding
-//! equal ones and for the walk's fast path.
+//! The short form of a rule: sixteen bytes that can represent nearly every rule. Used to find
+//! duplicates and in the walk's fast path.
 
 use super::{Base, Rule, RuleKind, Value};
 use crate::regs::Reg;
@@ -10,15 +10,14 @@ pub(crate) const COLUMNS: usize = 8;
 pub(crate) const SP: usize = 6;
 pub(crate) const RA: usize = 7;
 
-/// One byte for a column's value: 0 is unspecified, up to `CODE_MAX` the word at cfa - 8 * code.
+/// One byte per column: 0 is unspecified, 1 to `CODE_MAX` is the word at cfa - 8 * code.
 const UNSPECIFIED: u8 = 0;
 const CODE_MAX: u8 = 252;
 const UNDEFINED: u8 = 253;
 const SAME: u8 = 254;
-/// The value has no code.
+/// A value that has no code.
 const OTHER: u8 = 255;
 
-/// The code of a column's value.
 #[inline]
 const fn code(value: Value) -> u8 {
     match value {
@@ -34,13 +33,13 @@ const fn code(value: Value) -> u8 {
     }
 }
 
-/// The codes of all columns, one byte each. In one word, and not in an array, so that writing one
-/// and reading all does not wait for memory.
+/// The codes of all columns, one byte each. A single word instead of an array, so that reading all
+/// of them right after writing one does not stall on memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Codes(u64);
 
 impl Codes {
-    /// All unspecified.
+    /// All columns unspecified.
     pub(crate) const NONE: Codes = Codes(UNSPECIFIED as u64);
 
     #[inline]
@@ -49,17 +48,17 @@ impl Codes {
         self.0 = self.0 & !(0xff << shift) | (code(value) as u64) << shift;
     }
 
-    /// Has a column no code?
+    /// Whether any column has no code.
     #[inline]
     const fn has_other(self) -> bool {
-        // The usual test for a zero byte, of the complement.
+        // The usual test for a zero byte, applied to the complement.
         const LOW: u64 = u64::from_le_bytes([1; 8]);
         let inverted = !self.0;
         inverted.wrapping_sub(LOW) & self.0 & (LOW << 7) != 0
     }
 }
 
-/// A rule whose CFA hangs on a register and whose columns all have a code.
+/// A rule whose CFA depends on a register and whose columns all have a code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Key {
     kind: RuleKind,
@@ -70,7 +69,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// The rule of a table with this CFA and these codes, if it has a short form.
+    /// The short form of a table's rule with this CFA and these codes, if there is one.
     #[inline]
     pub(crate) fn new(kind: RuleKind, cfa: Value, codes: Codes) -> Option<Key> {
         match cfa {
@@ -118,7 +117,7 @@ impl Hash for Key {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Shape {
-    /// Through its full form.
+    /// With the full [`Rule`](super::Rule).
     Generic,
     /// cfa = rsp + offset, ra at cfa - 8.
     Rsp,
@@ -126,11 +125,11 @@ pub(crate) enum Shape {
     Rbp,
 }
 
-/// What the walk's fast path needs of a rule.
+/// The parts of a rule that the walk's fast path needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Packed {
     pub(crate) cfa_offset: i32,
-    /// Callee-saved register i lies at cfa - 8 * slots\[i\]; 0: it keeps its value.
+    /// Callee-saved register i is at cfa - 8 * slots\[i\]; 0 means that it keeps its value.
     pub(crate) slots: [u8; 6],
     pub(crate) shape: Shape,
 }
@@ -142,7 +141,7 @@ impl Packed {
         shape: Shape::Generic,
     };
 
-    /// The fast form of an ordinary frame's rule; of any other, [`Packed::GENERIC`].
+    /// The packed form of an ordinary frame's rule; [`Packed::GENERIC`] for any other rule.
     pub(crate) fn of(key: &Key) -> Packed {
         let shape = match key.base {
             Reg::Rsp if !key.by_frame_pointer => Shape::Rsp,

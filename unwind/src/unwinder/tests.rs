@@ -1,4 +1,4 @@
-//! What an unwinder is from outside: its name, what it needs, and whom it asks.
+//! The interface of unwinders: name, requirements, and the finders they use.
 
 use super::*;
 use crate::address::Lookup;
@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 const STACK: u64 = 0x7fff_0000;
 
-/// The walk of an unwinder over nothing but zeros.
+/// A walk over zeros.
 fn walked(unwinder: &dyn Unwinder, branches: Branches<'_>) -> (Chain, Vec<u64>, End) {
     let start = Start::from_regs(Regs::frame(0x1234, STACK, 0));
     let (space, memory) = (AddressSpace::new(), MemoryCopy::new(STACK, &[0; 64]));
@@ -83,7 +83,7 @@ fn branch_records_need_no_stack() {
     }
 }
 
-/// Says of itself what it was told to say.
+/// A finder that returns preset values.
 #[derive(Clone, Copy)]
 struct Says {
     name: &'static str,

@@ -1,6 +1,7 @@
-//! The fallback within a walk: asked where the first table's rule fails.
+//! The fallback within a walk, used where the first table's rule fails.
 //!
-//! Not here: an address for which the first table has no rule; the hot table remembers those.
+//! Addresses for which the first table has no rule are not handled here; the hot table remembers
+//! those.
 
 use super::{Origin, Walk};
 use crate::cache::Cache;
@@ -12,7 +13,7 @@ use crate::memory::Memory;
 use crate::reason::Reason;
 use crate::regs::Reg;
 
-/// A table knows only its own addresses: the reason is to name the process's.
+/// Replaces the table's own address in `reason` with the address in the process.
 pub(super) fn in_process(reason: Reason, address: u64) -> Reason {
     match reason {
         Reason::NoRow { .. } => Reason::NoRow { pc: address },
@@ -22,12 +23,12 @@ pub(super) fn in_process(reason: Reason, address: u64) -> Reason {
     }
 }
 
-/// The fallback, and what is kept for it.
+/// The fallback and its state.
 pub(super) struct Second<'a> {
     pub(super) finder: Option<&'a dyn Finder>,
-    /// The frame inside the one at hand.
+    /// The callee of the current frame.
     inside: Option<Frame>,
-    /// The first table's failure, if the frame at hand was found by the fallback.
+    /// The first table's failure, if the current frame was found by the fallback.
     cause: Option<Reason>,
 }
 
@@ -40,14 +41,14 @@ impl<'a> Second<'a> {
         }
     }
 
-    /// The caller of `frame` is sought next.
+    /// Remembers `frame`, whose caller is searched for next.
     pub(super) fn remember(&mut self, frame: &Frame) {
         self.inside = Some(frame.clone());
         self.cause = None;
     }
 }
 
-/// Can another rule help? Not where the walk is at its end, or at one of its limits.
+/// Whether another rule can help. It cannot at the end of the walk or at a limit.
 const fn serves(cause: Reason) -> bool {
     !matches!(
         cause,
@@ -56,8 +57,8 @@ const fn serves(cause: Reason) -> bool {
 }
 
 impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
-    /// The frame at hand is not in text. The frame inside it gets another caller, by the
-    /// fallback's rule, if the first table gave this one.
+    /// The current frame is not in text. If the first table found it, finds another caller of its
+    /// callee with the fallback's rule.
     #[cold]
     #[inline(never)]
     pub(super) fn step_back(&mut self, not_text: Reason, cache: &mut Cache) -> Result<(), End> {
@@ -75,7 +76,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         self.fall_back(address, not_text, cache)
     }
 
-    /// The first table's rule for `address` failed with `cause`: steps by the fallback's.
+    /// The first table's rule for `address` failed with `cause`: uses the fallback's rule.
     #[cold]
     #[inline(never)]
     pub(super) fn fall_back(

@@ -1,4 +1,4 @@
-//! Every operation that call frame information may use, on hand-made bytes.
+//! Every operation allowed in call frame information, on hand-made bytes.
 
 extern crate std;
 
@@ -12,7 +12,7 @@ const STACK: u64 = 0x7000;
 const BYTES: [u8; 16] = [
     0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 1, 2, 3, 4, 5, 6, 7, 8,
 ];
-/// Minus n, as a word.
+/// -n as a word.
 const fn neg(n: i64) -> u64 {
     -n as u64
 }
@@ -76,7 +76,7 @@ fn registers() {
     check(&[0x77, 0x10], STACK + 16);
     check(&[0x76, 0x78], 0x7000);
     check(&[0x92, 11, 1], 101);
-    // In column 16 stands the pc.
+    // Column 16 is the pc.
     check(&[0x80, 0], 0x401000);
     fails(&[0x92, 17, 0], "not a general register");
     let missing = Reason::RegistersMissing { reg: Reg::Rax };
@@ -95,7 +95,7 @@ fn the_stack() {
     check(&[0x31, 0x32, 0x14], 1);
     check(&[0x31, 0x32, 0x33, 0x15, 2], 1);
     check(&[0x31, 0x32, 0x16], 1);
-    // Rotation: the top becomes the third.
+    // Rotation: the top becomes the third entry.
     check(&[0x31, 0x32, 0x33, 0x17], 2);
     check(&[0x31, 0x32, 0x33, 0x17, 0x13], 1);
     check(&[0x31, 0x32, 0x33, 0x17, 0x13, 0x13], 3);
@@ -141,7 +141,7 @@ fn arithmetic() {
     check(&[0x35, 0x33, 0x27], 6);
     fails(&[0x31, 0x30, 0x1b], "division by zero");
     fails(&[0x31, 0x30, 0x1d], "division by zero");
-    // The one quotient that does not fit.
+    // The only quotient that overflows.
     check(&[0x31, 0x08, 63, 0x24, 0x09, 0xff, 0x1b], 1 << 63);
     check(&[0x31, 0x08, 63, 0x24, 0x19], 1 << 63);
 }
@@ -176,12 +176,12 @@ fn branches() {
     check(&[0x31, 0x2f, 1, 0, 0x13, 0x96], 1);
     check(&[0x35, 0x31, 0x28, 1, 0, 0x13, 0x96], 5);
     check(&[0x35, 0x36, 0x30, 0x28, 1, 0, 0x13, 0x96], 5);
-    // 5 + 4 + 3 + 2 + 1, by a loop: sum counter; sum += counter; counter -= 1; again.
+    // 5 + 4 + 3 + 2 + 1, with a loop: sum counter; sum += counter; counter -= 1; repeat.
     let sum = [
         0x30, 0x35, 0x16, 0x14, 0x22, 0x16, 0x31, 0x1c, 0x12, 0x28, 0xf6, 0xff, 0x13,
     ];
     check(&sum, 15);
-    // To the very end is where an expression ends anyway; behind it is nothing.
+    // A branch to the very end ends the expression; a branch beyond it is an error.
     check(&[0x31, 0x2f, 0, 0], 1);
     fails(&[0x31, 0x2f, 1, 0], "it branches out of itself");
     fails(&[0x31, 0x2f, 0xfb, 0xff], "it branches out of itself");
@@ -227,7 +227,7 @@ fn what_call_frame_information_may_not_use() {
     fails(&[0x77], "it ends within an operation");
 }
 
-/// The expression of the linker's PLT entries: rsp + 8 + ((rip & 15) >= 11) << 3.
+/// The expression of a linker's PLT entries: rsp + 8 + ((rip & 15) >= 11) << 3.
 #[test]
 fn the_plt_rule() {
     let plt = [0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22];

@@ -14,7 +14,7 @@ use crate::walk::{Limits, Place, walk};
 use alloc::sync::Arc;
 use quickcheck::QuickCheck;
 
-/// Everything that reads a table: enumeration, compilation, lookups.
+/// Runs everything that reads a table: enumeration, compilation, lookups.
 fn read_all(image: Image) {
     let image = Arc::new(image);
     let mut cache = Cache::new();
@@ -110,7 +110,8 @@ fn every_byte_of_a_section_damaged() {
             let image = image(SectionKind::EhFrame, ADDRESS, bytes);
             let mut cache = Cache::new();
             let compiled = compile_all(&image, TableKind::EhFrame, &mut cache);
-            // The shortest FDE has 12 bytes: a length, its CIE, and two of two bytes.
+            // The shortest FDE has 12 bytes: length, CIE pointer, then an address and a length of
+            // two bytes each.
             assert!(compiled.units <= len / 12, "{at} {flip}: {compiled:?}");
             assert!(compiled.units > 0 || compiled.rows == 0, "{compiled:?}");
         }
@@ -119,8 +120,8 @@ fn every_byte_of_a_section_damaged() {
     }
 }
 
-/// Many FDEs share a CIE whose program is as long as all of them: reading each by itself would
-/// take time as the square of the section's length.
+/// Many FDEs share a CIE whose program is as long as all of them together. Reading each separately
+/// would take time quadratic in the section's length.
 #[test]
 fn work_is_bounded_by_the_length_of_the_section() {
     let functions = 4000;
@@ -153,7 +154,7 @@ fn work_is_bounded_by_the_length_of_the_section() {
     assert_eq!((all.units, all.malformed), (functions, 0));
 }
 
-/// A walk over a stack made of `stack`, by a function with this program.
+/// A walk of the bytes in `stack` with a function with this program.
 fn walked(program: &[u8], stack: &[u8], rsp: u8, rbp: u8) -> Chain {
     let cie = Cie::default();
     let image = image(SectionKind::EhFrame, ADDRESS, cie.eh_frame(program));
@@ -164,7 +165,7 @@ fn walked(program: &[u8], stack: &[u8], rsp: u8, rbp: u8) -> Chain {
         image: Some(Arc::new(image)),
         name: String::new(),
     });
-    // Words that point into the function and into the stack are what keeps a walk going.
+    // Words that point into the function and the stack keep the walk going.
     let words = stack.iter().flat_map(|&byte| match byte % 3 {
         0 => (0x1001 + u64::from(byte)).to_le_bytes(),
         1 => (0x2_0000 + u64::from(byte)).to_le_bytes(),
@@ -186,8 +187,8 @@ fn walked(program: &[u8], stack: &[u8], rsp: u8, rbp: u8) -> Chain {
     chain
 }
 
-/// Walks over random stacks under random rules end where the stack does; only those that read no
-/// return address from it go on to the limit of frames.
+/// Walks of random stacks with random rules end where the stack does. Only those that read no
+/// return address from the stack continue to the frame limit.
 #[test]
 fn random_walks_end() {
     fn property(program: Vec<u8>, stack: Vec<u8>, rsp: u8, rbp: u8) -> bool {
@@ -202,7 +203,7 @@ fn random_walks_end() {
         .quickcheck(property as fn(Vec<u8>, Vec<u8>, u8, u8) -> bool);
 }
 
-/// DW_CFA_register: the return address is in rip, where it stays for ever.
+/// DW_CFA_register: the return address is in rip and never changes.
 #[test]
 fn a_return_address_that_is_not_on_the_stack_ends_at_the_limit() {
     let chain = walked(&[0x09, 16, 16], &[], 0, 0);

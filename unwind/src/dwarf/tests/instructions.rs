@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The rows that `program` makes after the usual CIE.
+/// Checks the rows that `program` makes after the usual CIE.
 #[track_caller]
 fn check(program: &[u8], expected: &[&str]) {
     let compiled = compile_eh_frame(&Cie::default(), program).expect("a readable FDE");
@@ -10,7 +10,7 @@ fn check(program: &[u8], expected: &[&str]) {
     assert_eq!(compiled.error, None, "{program:x?}");
 }
 
-/// The rows of `program`, which is malformed from `address` on, at its byte `at`.
+/// Checks that `program` makes `rows` rows and is malformed from `address` on, at its byte `at`.
 #[track_caller]
 fn check_error(program: &[u8], rows: usize, address: u64, at: u64, what: &str) {
     let cie = Cie::default();
@@ -78,9 +78,9 @@ fn advances_of_every_width() {
         let next = alloc::format!("{:x}: {row}", 0x1000 + delta);
         check(program, &["1000: call cfa=rsp+8 ra=*(cfa-8)", &next]);
     }
-    // Nothing is advanced: one row, made by the later instruction.
+    // No advance: one row, made by the later instruction.
     check(&[0x40, 0x0e, 24], &["1000: call cfa=rsp+24 ra=*(cfa-8)"]);
-    // Behind the end of the function: no row there, and nothing is read any more.
+    // Past the end of the function: there is no row, and reading stops.
     check(
         &[0x03, 0x00, 0x01, 0xff],
         &["1000: call cfa=rsp+8 ra=*(cfa-8)"],
@@ -146,7 +146,7 @@ fn instructions_of_a_register() {
 
 #[test]
 fn registers_that_no_walk_needs_are_passed_over() {
-    // rax, rdi, xmm0 and a column that nobody knows.
+    // rax, rdi, xmm0 and an unknown column.
     let program = [
         0x80, 2, 0x05, 5, 3, 0x07, 17, 0x08, 0xff, 0x7f, 0x06, 17, 0xc0,
     ];
@@ -193,7 +193,7 @@ fn return_addresses() {
     check(&[0x07, 16], &["1000: outermost"]);
     check(&[0x09, 16, 1], &["1000: call cfa=rsp+8 ra=rdx"]);
     check(&[0x08, 16], &["1000: call cfa=rsp+8 ra=same"]);
-    // A column of its own: without a rule the address is in that register, with one it is both.
+    // A separate column: without a rule the address is in that register, with a rule it is both.
     let rows = |program: &[u8]| {
         let cie = Cie {
             ra: 3,
@@ -209,7 +209,7 @@ fn return_addresses() {
         rows(&[0x83, 2]),
         ["1000: call cfa=rsp+8 ra=*(cfa-16) rbx=*(cfa-16)"]
     );
-    // Two columns of their own in one table: the same instructions do not mean the same.
+    // Two such columns in one table: the same instructions mean different things.
     let mut bytes = Vec::new();
     for ra in [3, 6] {
         let cie = Cie {
@@ -233,7 +233,7 @@ fn return_addresses() {
     assert_eq!(saved.collect::<Vec<_>>(), expected);
 }
 
-/// Rows hold 32 bits of their distance to the function.
+/// A row stores its distance from the function's start in 32 bits.
 #[test]
 fn a_row_may_begin_4_gib_into_its_function_but_no_further() {
     for (distance, fits) in [(u32::MAX.into(), true), (u64::from(u32::MAX) + 1, false)] {

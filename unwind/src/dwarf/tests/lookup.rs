@@ -1,4 +1,4 @@
-//! What is kept between lookups: parts of functions, CIEs, and the work they cost.
+//! What is kept between lookups: parts of functions, CIEs, and the cost of reading them.
 
 use super::super::index::Header;
 use super::super::read::Table;
@@ -30,7 +30,7 @@ fn a_header_knows_how_many_functions_it_lists() {
     }
 }
 
-/// A function of two rows, and where its FDE stands.
+/// A function with two rows, and the offset of its FDE.
 fn two_rows() -> (Arc<Image>, u64) {
     let cie = Cie::default();
     let bytes = cie.eh_frame(&[0x50, 0x0e, 16]);
@@ -52,7 +52,7 @@ fn a_function_known_in_part_is_read_again_for_its_rest() {
         panic!("it is compiled")
     };
     assert_eq!(cache.unit_rows(id).len(), 2);
-    // And whole where all of it is wanted.
+    // The function is compiled whole if all of it is requested.
     let mut cache = Cache::new();
     assert!(find(&image, 0x1000, &mut cache).is_ok());
     let id = compile_unit(&image, TableKind::EhFrame, fde, &mut cache).expect("readable");
@@ -64,7 +64,7 @@ fn a_function_is_compiled_once() {
     let cie = Cie::default();
     let image = image(SectionKind::EhFrame, ADDRESS, cie.eh_frame(&[0; 600]));
     let (image, fde) = (Arc::new(image), cie.bytes(0).len() as u64);
-    // Running its 600 bytes so often would be more work than the section may cost.
+    // Running its 600 bytes this often would exceed the section's limit.
     let mut cache = Cache::new();
     for _ in 0..100 {
         let unit = compile_unit(&image, TableKind::EhFrame, fde, &mut cache);
@@ -88,7 +88,7 @@ fn a_function_costs_its_own_program_and_its_cies() {
     assert_eq!(compiled.rows.len(), 1);
 }
 
-/// Puts rows into a unit as they are.
+/// Adds rows to a unit unchanged.
 struct Copied;
 
 impl Transcribe for Copied {
@@ -127,7 +127,7 @@ fn functions_share_their_cie_whatever_table_is_made_of_them() {
 fn all_functions_of_a_table_are_counted_with_their_rows() {
     let mut bytes = Cie::default().eh_frame(&[0x50, 0x0e, 16]);
     bytes.extend(Cie::default().eh_frame(&[]));
-    // Malformed from its second row on, and not to be read at all.
+    // One is malformed from its second row on, and two cannot be read at all.
     bytes.extend(Cie::default().eh_frame(&[0x50, 0x3e]));
     bytes.extend(entry(&[0xff, 0xff, 0, 0, 1, 2, 3, 4]));
     bytes.extend(entry(&[0xff, 0xff, 0, 0, 1, 2, 3, 4]));

@@ -1,4 +1,4 @@
-//! Sections made by hand: every instruction, every augmentation, malformed ones.
+//! Hand-made sections: every instruction, every augmentation, malformed ones.
 
 mod hostile;
 mod instructions;
@@ -14,14 +14,14 @@ use crate::row::TableKind;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// Where the hand-made `.eh_frame` lies.
+/// The address of the hand-made `.eh_frame`.
 const ADDRESS: u64 = 0x8000;
 /// The function that its FDE covers.
 const FUNCTION: core::ops::Range<u64> = 0x1000..0x1100;
-/// DW_CFA_def_cfa rsp+8, DW_CFA_offset ra at cfa-8: what every compiler's CIE says.
+/// DW_CFA_def_cfa rsp+8, DW_CFA_offset ra at cfa-8: the same in every compiler's CIE.
 const USUAL: &[u8] = &[0x0c, 7, 8, 0x90, 1];
 
-/// An entry of `.eh_frame` or `.debug_frame`: its length, then `body`, filled up with nops.
+/// An entry of `.eh_frame` or `.debug_frame`: its length, then `body`, padded with nops.
 fn entry(body: &[u8]) -> Vec<u8> {
     let padding = body.len().next_multiple_of(8) - body.len();
     let mut out = Vec::new();
@@ -31,7 +31,7 @@ fn entry(body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What a CIE says.
+/// The fields of a CIE.
 struct Cie<'a> {
     version: u8,
     augmentation: &'a str,
@@ -55,7 +55,7 @@ impl Default for Cie<'_> {
 }
 
 impl Cie<'_> {
-    /// As an entry with this id; data is aligned by -8.
+    /// The entry with this id; the data alignment is -8.
     fn bytes(&self, id: u32) -> Vec<u8> {
         let mut body = id.to_le_bytes().to_vec();
         body.push(self.version);
@@ -70,7 +70,7 @@ impl Cie<'_> {
         entry(&body)
     }
 
-    /// `.eh_frame` of this CIE and an FDE of [`FUNCTION`] with `program`.
+    /// An `.eh_frame` with this CIE and an FDE for [`FUNCTION`] with `program`.
     fn eh_frame(&self, program: &[u8]) -> Vec<u8> {
         let mut out = self.bytes(0);
         let mut body = (out.len() as u32 + 4).to_le_bytes().to_vec();
@@ -84,7 +84,7 @@ impl Cie<'_> {
         out
     }
 
-    /// Where the FDE's program begins in [`Cie::eh_frame`].
+    /// The offset of the FDE's program in [`Cie::eh_frame`].
     fn program_offset(&self) -> u64 {
         let data = self.augmentation.starts_with('z');
         self.bytes(0).len() as u64 + 24 + u64::from(data)
@@ -104,8 +104,7 @@ fn image(kind: SectionKind, address: u64, bytes: Vec<u8>) -> Image {
     })
 }
 
-/// A table's first FDE: its rows as `address: rule`, the offsets of what made them, and what is
-/// malformed.
+/// A table's first FDE: its rows as `address: rule`, the offsets of what made them, and its error.
 #[derive(PartialEq, Eq, Debug)]
 struct Compiled {
     rows: Vec<String>,
@@ -113,7 +112,7 @@ struct Compiled {
     error: Option<(u64, Reason)>,
 }
 
-/// The first FDE of `image`.
+/// Compiles the first FDE of `image`.
 fn compile(image: &Image, kind: TableKind) -> Result<Compiled, Reason> {
     let mut cache = Cache::new();
     let unit = units(image, kind).next().expect("an FDE")?;

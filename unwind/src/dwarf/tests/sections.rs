@@ -93,10 +93,10 @@ fn an_augmentation_has_a_longest_length() {
     }
 }
 
-/// Version 1 has one byte for the column of the return address, later ones a number of any length.
+/// Version 1 has one byte for the return-address column; later versions have an LEB128 number.
 #[test]
 fn the_return_address_column_has_one_byte_only_in_version_1() {
-    // Column 144: DW_CFA_offset_extended says that it is at cfa-8.
+    // Column 144: DW_CFA_offset_extended puts it at cfa-8.
     let program = [0x01, 0x0c, 7, 8, 0x05, 0x90, 0x01, 1];
     for (version, program) in [(1, &program[1..]), (3, &program)] {
         let cie = Cie {
@@ -129,7 +129,7 @@ fn a_cie_of_debug_frame_lies_in_its_section() {
     }
 }
 
-/// An FDE whose addresses are encoded so, of a CIE that says so.
+/// An FDE with encoded addresses, and a CIE that declares the encoding.
 fn encoded(encoding: u8, pointer: &[u8], length: &[u8]) -> Vec<u8> {
     let cie = Cie {
         augmentation: "zR",
@@ -147,7 +147,7 @@ fn encoded(encoding: u8, pointer: &[u8], length: &[u8]) -> Vec<u8> {
 
 #[test]
 fn pointer_encodings() {
-    // The pointer stands 8 bytes into the FDE, which has 12 without it.
+    // The pointer is 8 bytes into the FDE, which has 12 bytes without it.
     let at = ADDRESS + encoded(0, &[], &[]).len() as u64 - 12 + 8;
     let from_here = |to: u64| (to.wrapping_sub(at)) as u32;
     let cases: &[(u8, &[u8], &[u8])] = &[
@@ -216,7 +216,7 @@ fn a_data_relative_address_counts_from_the_got() {
     assert_eq!(unit.map(|u| u.range), Ok(FUNCTION));
 }
 
-/// `.debug_frame` of this version and format.
+/// A `.debug_frame` of this version and format.
 fn debug_frame(version: u8, wide: bool) -> Vec<u8> {
     let cie = Cie {
         version,
@@ -269,7 +269,7 @@ fn units_go_on_behind_terminators_and_bad_entries() {
     let good = Cie::default().eh_frame(&[]);
     let mut bytes = good.clone();
     bytes.extend([0; 4]);
-    // An FDE whose CIE lies before the section.
+    // An FDE whose CIE would lie before the section.
     bytes.extend(entry(&[0xff, 0xff, 0, 0, 1, 2, 3, 4]));
     let second = bytes.len() as u64;
     bytes.extend(&good);
@@ -282,7 +282,7 @@ fn units_go_on_behind_terminators_and_bad_entries() {
     assert!(matches!(offsets[1], Err(Reason::MalformedRow { .. })));
 }
 
-/// An image with these FDEs (start, length), with a header or without.
+/// An image with these FDEs (start, length), with or without a header.
 pub(super) fn with_functions(functions: &[(u64, u64)], header: bool) -> Arc<Image> {
     const HEADER: u64 = 0x4000;
     let mut bytes = Cie::default().bytes(0);
@@ -345,7 +345,7 @@ fn the_fde_of_an_address_with_a_header_and_without() {
         let image = with_functions(&functions, header);
         let mut cache = Cache::new();
         let mut check = |svma, expected| {
-            // Twice: compiled, and out of the cache.
+            // Twice: compiled, then from the cache.
             assert_eq!(
                 find(&image, svma, &mut cache),
                 expected,
@@ -369,7 +369,7 @@ fn the_fde_of_an_address_with_a_header_and_without() {
         check(0x5001, Err(Reason::NoRow { pc: 0x5001 }));
         check(0x1fff, Err(Reason::NoRow { pc: 0x1fff }));
         check(u64::MAX, Err(Reason::NoRow { pc: u64::MAX }));
-        // What .eh_frame lacks, .debug_frame may have.
+        // An address that .eh_frame does not cover may be in .debug_frame.
         check(0x1001, Ok((TableKind::DebugFrame, 0x1001)));
     }
 }

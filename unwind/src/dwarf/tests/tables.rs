@@ -1,4 +1,4 @@
-//! Tables of several functions under several CIEs, with a header and without one.
+//! Tables of several functions with several CIEs, with and without a header.
 
 use super::super::{Dwarf, compile_all};
 use super::*;
@@ -8,11 +8,11 @@ use crate::regs::Reg;
 use crate::rule::Value;
 use alloc::sync::Arc;
 
-/// Functions of 0x100 bytes, and the offset of their CFAs from rsp.
+/// The starts of functions of 0x100 bytes, and the offsets of their CFAs from rsp.
 const FUNCTIONS: [(u64, i32); 3] = [(0x1000, 8), (0x2000, 16), (0x3000, 8)];
 const HDR: u64 = 0x7000;
 
-/// Three functions under two CIEs, of which the second one stores addresses in four bytes.
+/// Three functions with two CIEs, the second of which stores addresses in four bytes.
 fn eh_frame() -> (Vec<u8>, [usize; 3]) {
     let usual = Cie::default();
     let small = Cie {
@@ -44,7 +44,7 @@ fn eh_frame() -> (Vec<u8>, [usize; 3]) {
     (out, offsets)
 }
 
-/// The image, with a header of this format that knows the first `count` functions.
+/// The image, with a header of this format that lists the first `count` functions.
 fn with_header(format: Option<[u8; 4]>, count: usize) -> Image {
     let (bytes, offsets) = eh_frame();
     let section = |kind, address, bytes| Section {
@@ -107,11 +107,11 @@ fn a_header_in_the_usual_format_is_the_index() {
     for format in [[1, 0x1b, 0x03, 0x3b], [1, 0x3b, 0x03, 0x3b]] {
         let all = found(with_header(Some(format), 3), &mut Cache::new());
         assert_eq!(all, [cfa(8), cfa(16), cfa(8)]);
-        // What it does not know is not looked for elsewhere.
+        // A function missing from the header is not searched elsewhere.
         let some = found(with_header(Some(format), 1), &mut Cache::new());
         assert_eq!(some, [cfa(8), none(0x20ff), none(0x30ff)]);
     }
-    // One in another format, or without all of its table, is left aside.
+    // A header in another format or with an incomplete table is ignored.
     let other = found(
         with_header(Some([1, 0x1b, 0x03, 0x3a]), 1),
         &mut Cache::new(),
@@ -130,7 +130,7 @@ fn a_table_compiled_whole_is_counted() {
         let counts = (compiled.units, compiled.rows, compiled.malformed);
         assert_eq!(counts, (3, 3, 0));
     }
-    // The first function's program begins with an unknown instruction.
+    // The first function's program starts with an unknown instruction.
     let (mut bytes, offsets) = eh_frame();
     bytes[offsets[0] + 24] = 0x3f;
     let image = image(SectionKind::EhFrame, ADDRESS, bytes);
@@ -138,7 +138,7 @@ fn a_table_compiled_whole_is_counted() {
     let compiled = compile_all(&image, TableKind::EhFrame, &mut cache);
     assert_eq!((compiled.units, compiled.malformed), (3, 1));
     assert_eq!(cache.unit_len(), 3);
-    // Found one by one, they are the same units.
+    // Compiled one by one, they are the same units.
     assert_eq!(
         compile_unit(&image, TableKind::EhFrame, offsets[1] as u64, &mut cache).map(|_| ()),
         Ok(())

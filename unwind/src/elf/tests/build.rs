@@ -1,4 +1,4 @@
-//! Files made of a few sections and program headers.
+//! Builds files from a few sections and program headers.
 
 use super::*;
 use alloc::string::String;
@@ -36,10 +36,10 @@ pub(super) fn sec(name: &'static str, kind: u32, flags: u64, address: u64, data:
     }
 }
 
-/// A program header over the bytes of one of the sections: its type, its flags, which.
+/// A program header that covers one of the sections: type, flags, index of the section.
 pub(super) type Program = (u32, u32, usize);
 
-/// The file. Section `i` of the slice has number `i` + 1.
+/// The bytes of the file. Section `i` of the slice has number `i` + 1.
 pub(super) fn file(sections: &[Sec], programs: &[Program]) -> Vec<u8> {
     let mut out = vec![0u8; 64 + 56 * programs.len()];
     let mut names = vec![0];
@@ -103,7 +103,7 @@ pub(super) fn elf_of(sections: &[Sec], programs: &[Program]) -> Elf {
     super::parse(file(sections, programs)).expect("an ELF file")
 }
 
-/// A symbol: where its name is, type (and binding), section, address.
+/// A symbol: offset of its name, type and binding, section, address.
 pub(super) fn symbol(name: u32, info: u8, section: u16, address: u64) -> [u8; 24] {
     let mut symbol = [0; 24];
     symbol[..4].copy_from_slice(&name.to_le_bytes());
@@ -114,7 +114,7 @@ pub(super) fn symbol(name: u32, info: u8, section: u16, address: u64) -> [u8; 24
     symbol
 }
 
-/// The names of the symbols that were found, with their addresses.
+/// The addresses and names of the symbols found.
 pub(super) fn symbols(elf: &Elf) -> Vec<(u64, String)> {
     let symbols = elf.parts.symbols.iter();
     symbols.map(|s| (s.address, s.name.clone())).collect()

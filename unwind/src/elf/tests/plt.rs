@@ -1,4 +1,4 @@
-//! Entries of the procedure linkage table, named by the slots that they jump through.
+//! Entries of the procedure linkage table, named after the slots that they jump through.
 
 use super::build::*;
 use super::*;
@@ -6,14 +6,14 @@ use alloc::format;
 use alloc::string::String;
 
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
-/// The code lies here, and the slots there.
+/// The address of the code; the slots are at `SLOTS`.
 const PLT: u64 = 0x1000;
 const SLOTS: u64 = 0x4000;
 
 const JUMP_SLOT: u32 = 7;
 const GLOB_DAT: u32 = 6;
 
-/// `jmp *slot(%rip)` at `address`, behind `before`, `size` bytes in all.
+/// `jmp *slot(%rip)` at `address`, preceded by `before` and padded to `size` bytes.
 fn entry(address: u64, before: &[u8], slot: u64, size: usize) -> Vec<u8> {
     let next = address + before.len() as u64 + 6;
     let mut code = before.to_vec();
@@ -30,7 +30,7 @@ fn relocation(slot: u64, kind: u32, symbol: u32) -> Vec<u8> {
     out
 }
 
-/// The code, two symbols `f` and `g`, and relocations: as type, linked table and bytes.
+/// Reads code, two symbols `f` and `g`, and relocations given as type, linked table and bytes.
 fn read(
     name: &'static str,
     code: &[u8],
@@ -93,7 +93,7 @@ fn entries_of_each_kind_are_named_by_their_slots() {
         }
         assert_eq!(read(".text", &code, &slots), []);
     }
-    // Entries of .plt.got are half as long, unless they begin with endbr64.
+    // Entries of .plt.got are half as long, unless they start with endbr64.
     let short = [entry(PLT, &[], SLOTS, 8), entry(PLT + 8, &[], SLOTS + 8, 8)].concat();
     let expected = names(&[(PLT, "f"), (PLT + 8, "g")]);
     assert_eq!(read(".plt.got", &short, &slots), expected);
@@ -120,7 +120,7 @@ fn only_relocations_of_functions_by_the_dynamic_symbols_name_slots() {
     let only_g = names(&[(PLT + 16, "g")]);
     let good = (RELA, 2, g.clone());
     assert_eq!(found(core::slice::from_ref(&good)), only_g);
-    // Of other symbols; of another kind of section; of another kind; of no symbol.
+    // Relocations for other symbols, in another type of section, of another type, without a symbol.
     assert_eq!(found(&[(RELA, 1, f.clone()), good.clone()]), only_g);
     assert_eq!(found(&[(PROGBITS, 2, f.clone()), good.clone()]), only_g);
     assert_eq!(
@@ -139,7 +139,7 @@ fn only_relocations_of_functions_by_the_dynamic_symbols_name_slots() {
 
 #[test]
 fn so_many_slots_and_so_many_bytes_of_names() {
-    // Two entries, of the last slot that is taken and of the next one.
+    // Two entries, one using the last slot that is read and one the next slot.
     let code = |last: u64| {
         let first = entry(PLT, &[], SLOTS + 8 * last, 16);
         [first, entry(PLT + 16, &[], SLOTS + 8 * (last + 1), 16)].concat()

@@ -1,9 +1,9 @@
-//! Which sections are taken, by name, by type and by program header.
+//! Selection of sections by name, type and program header.
 
 use super::build::*;
 use super::*;
 
-/// Kind, address and length of the sections that were taken.
+/// Kind, address and length of the sections read.
 fn taken(elf: &Elf) -> Vec<(SectionKind, u64, usize)> {
     let sections = elf.parts.sections.iter();
     sections
@@ -29,7 +29,7 @@ fn sections_are_known_by_name_or_by_type() {
             &[],
         );
         assert_eq!(taken(&elf)[0], (kind, 0x1000, 9), "{name}");
-        // A section without bytes is as good as none.
+        // A section without bytes is ignored.
         let elf = elf_of(&[sec(name, PROGBITS, ALLOC, 0x1000, &[])], &[]);
         assert_eq!((taken(&elf), elf.problems.len()), (vec![], 0), "{name}");
     }
@@ -97,7 +97,7 @@ fn program_headers_tell_of_tables_that_no_section_tells_of() {
     assert_eq!(found(&[(eh, 4, 0)]), [(SectionKind::EhFrameHdr, 0x1000, 8)]);
     assert_eq!(found(&[(sf, 4, 1)]), [(SectionKind::Sframe, 0x2000, 9)]);
     assert_eq!(found(&[(eh, 4, 2), (sf, 4, 2)]), []);
-    // Once is enough.
+    // A second header for the same table is ignored.
     assert_eq!(
         found(&[(sf, 4, 1), (sf, 4, 0)]),
         [(SectionKind::Sframe, 0x2000, 9)]
@@ -113,7 +113,7 @@ fn program_headers_tell_of_tables_that_no_section_tells_of() {
 
 #[test]
 fn the_header_leads_to_eh_frame_in_each_encoding() {
-    // The frames begin 16 bytes behind the header, in the same segment at 0x1000.
+    // The frames start 16 bytes after the header's start, in the same segment at 0x1000.
     let found = |encoding: u8, value: &[u8]| {
         let mut bytes = vec![1, encoding, 3, 0x3b];
         bytes.extend(value);
@@ -156,7 +156,7 @@ fn a_debug_link_is_a_name_padding_and_a_sum() {
     assert_eq!(link(b"abc\0\x01\x02\x03"), Err(1));
     assert_eq!(link(b"abcdefgh"), Err(1));
     assert_eq!(link(b""), Err(0));
-    // The longest name that a file can have, and one byte more.
+    // The longest possible file name, and one byte more.
     for (len, fits) in [(255, true), (256, false)] {
         let mut bytes = vec![b'x'; len];
         bytes.resize((len + 1).next_multiple_of(4), 0);
@@ -196,7 +196,7 @@ fn a_compressed_section_is_kept_packed() {
             (SectionKind::DebugFrame, 0x1000)
         );
         assert_eq!((found.compression, found.size), (compression, 0x1234));
-        // The file's header is 64 bytes long, the section's 24.
+        // The file header is 64 bytes long, the section's header 24.
         assert_eq!((found.offset, &found.data[..]), (64 + 24, &[9; 5][..]));
     }
     assert_eq!(read(3, 29).1, Some(ElfErrorKind::Compression(3)));
@@ -227,7 +227,7 @@ fn a_build_id_is_a_note_of_gnu_of_64_bytes_at_most() {
         note.resize(note.len().next_multiple_of(4), 0);
         let section = sec(".note", kind, ALLOC, 0x1000, &note);
         let by_section = elf_of(core::slice::from_ref(&section), &[]);
-        // The same by a segment, which only a note's is.
+        // The same with a program header, of which only PT_NOTE counts.
         let by_segment = elf_of(&[sec(".x", PROGBITS, ALLOC, 0x1000, &note)], &[(4, 4, 0)]);
         assert_eq!(
             by_segment.parts.build_id.len(),

@@ -1,4 +1,4 @@
-//! Which symbols are code, and where they are looked for.
+//! Which symbols are code, and where they are read from.
 
 use super::build::*;
 use super::*;
@@ -31,7 +31,7 @@ fn functions_and_labels_in_code_are_taken() {
         (IFUNC, 0, 0x1000, false),
         (OBJECT, 1, 0x1000, false),
         (OBJECT, 2, 0x2000, false),
-        // A label in a section of code, and at an address of code.
+        // A label in a section of code and at an address of code.
         (NOTYPE, 1, 0x1000, true),
         (NOTYPE, 1, 0x100f, true),
         (NOTYPE, 1, 0x1010, false),
@@ -58,8 +58,8 @@ fn code_may_lie_in_ranges_that_overlap() {
     ];
     let entries = addresses.map(|address| symbol(1, NOTYPE, 1, address));
     sections[2].data = entries.concat();
-    // 0x1000..0x1040 holds 0x1010..0x1018; 0x1030..0x1050 begins within it.
-    // Behind a gap, there is more.
+    // 0x1000..0x1040 contains 0x1010..0x1018; 0x1030..0x1050 starts within it. More follows after a
+    // gap.
     for (address, len) in [(0x1060, 0x10), (0x1030, 0x20), (0x1010, 8), (0x1000, 0x40)] {
         sections.push(sec(
             ".code",
@@ -82,7 +82,7 @@ fn a_table_that_is_empty_or_left_out_gives_way_to_the_dynamic_one() {
     let dynamic = with(DYNSYM, &[entry], b"\0f\0");
     let expected = [(0x1000, String::from("f"))];
     assert_eq!(symbols(&elf_of(&dynamic, &[])), expected);
-    // The table of a stripped program, then of one whose debug file has it.
+    // The table of a stripped program, then that of a program whose debug file has it.
     for (kind, len) in [(SYMTAB, 0), (SYMTAB, 24)] {
         let mut table = sec(".symtab", kind, 0, 0, &vec![0; len]);
         table.link = 4;
@@ -123,8 +123,8 @@ fn names_may_have_as_many_bytes_as_the_limit_says() {
     }
 }
 
-/// A file without section headers: besides the dynamic entries it has a segment at 0x1000 of a hash
-/// table for `chain` symbols, the symbols and then the strings.
+/// A file without section headers. Besides the dynamic entries, it has a segment at 0x1000 with a
+/// hash table for `chain` symbols, the symbols, then the strings.
 fn dynamic(chain: Option<u32>, strings_len: u64) -> Vec<(u64, String)> {
     const AT: u64 = 0x1000;
     let entries = [
@@ -143,7 +143,7 @@ fn dynamic(chain: Option<u32>, strings_len: u64) -> Vec<(u64, String)> {
     bytes.extend([1u32.to_le_bytes(), chain.unwrap_or(0).to_le_bytes()].concat());
     bytes.extend(entries.concat());
     bytes.extend(b"\0f\0g\0");
-    // What would be a symbol if the table did not end where the strings begin.
+    // This would be a symbol if the table did not end where the strings start.
     bytes.resize(8 + 4 * 24, 0);
     bytes.extend(symbol(1, FUNC, 1, 0x30));
     let section = sec(".all", PROGBITS, ALLOC, AT, &bytes);
@@ -161,10 +161,10 @@ fn without_section_headers_the_dynamic_segment_tells() {
     assert_eq!(dynamic(Some(3), 5), both);
     assert_eq!(dynamic(Some(2), 5), both[..1]);
     assert_eq!(dynamic(Some(1), 5), []);
-    // The table ends where the strings begin; it has no more than the segment holds.
+    // The table ends where the strings start, or where the segment does.
     assert_eq!(dynamic(None, 5), both);
     let more = dynamic(Some(0x10_0000), 5);
     assert_eq!((&more[..2], more.len()), (&both[..], 3));
-    // A name that does not end within the strings is none.
+    // A name that does not end within the strings is dropped.
     assert_eq!(dynamic(None, 4), [f]);
 }
