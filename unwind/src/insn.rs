@@ -1,19 +1,19 @@
-//! Which instructions a shadow stack must know: calls, returns, jumps through pointers, system
-//! calls, and what loads rsp or writes the word that it points to.
+//! Classifies the instructions that matter to a shadow stack: calls, returns, jumps through
+//! pointers, system calls, and instructions that load rsp or write the word it points to.
 //!
-//! Not a decoder: only the opcodes concerned are read (Intel SDM volume 2, chapter 2 and
-//! appendix A), in 64-bit mode. Everything else is [`Insn::Other`].
+//! This is not a decoder. It reads only these opcodes (Intel SDM volume 2, chapter 2 and appendix
+//! A), in 64-bit mode. Everything else is [`Insn::Other`].
 
 /// The class of an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Insn {
-    /// Anything that is not one of the others; it may still move rsp by an offset.
+    /// Any other instruction. It may still move rsp by an offset.
     Other,
     /// A near call.
     Call {
-        /// Length in bytes: the return address is the instruction's address plus this.
+        /// Length, bytes: the return address is the instruction's address plus this.
         len: u8,
-        /// Through a register or memory?
+        /// Whether the target is in a register or memory.
         indirect: bool,
     },
     /// A near return, `ret` or `ret imm16`.
@@ -24,7 +24,7 @@ pub enum Insn {
     JumpIndirect,
     /// A far call, far jump, far return or `iret`: it may go anywhere.
     Far,
-    /// `syscall`. `rt_sigreturn` is told apart by rax.
+    /// `syscall`. For `rt_sigreturn`, rax is [`SYS_RT_SIGRETURN`].
     Syscall,
     /// `sysenter`, `int 0x80`: a system call in the 32-bit convention.
     Syscall32,
@@ -32,29 +32,29 @@ pub enum Insn {
     Push,
     /// A pop into a register other than rsp.
     Pop,
-    /// `pushf`: what it pushes holds the trap flag of a single-stepping host.
+    /// `pushf`. The pushed word contains the trap flag of a single-stepping host.
     Pushf,
-    /// rsp is loaded with something that is not rsp plus a constant: `mov`, `xchg`, `lea`,
-    /// `leave`, `pop %rsp`, `cmov`.
+    /// rsp is loaded with something other than rsp plus a constant: `mov`, `xchg`, `lea`, `leave`,
+    /// `pop %rsp`, `cmov`.
     MoveSp,
-    /// The word at rsp is written, not through a push: as in a retpoline.
+    /// The word at rsp is written, but not by a push: as in a retpoline.
     StoreTop,
     /// `int3`, or `int 3`.
     Breakpoint,
 }
 
-/// The number of `rt_sigreturn` (Linux `arch/x86/entry/syscalls/syscall_64.tbl`).
+/// The system call number of `rt_sigreturn` (Linux `arch/x86/entry/syscalls/syscall_64.tbl`).
 pub const SYS_RT_SIGRETURN: u64 = 15;
 
-/// No instruction is longer (Intel SDM volume 2, section 2.3.11).
+/// The maximum length of an instruction, bytes (Intel SDM volume 2, section 2.3.11).
 pub const INSN_BYTES_MAX: usize = 15;
 
 const RSP: u8 = 4;
 
-/// The bytes behind the prefixes.
+/// An instruction without its prefixes.
 struct Body<'a> {
     bytes: &'a [u8],
-    /// Number of prefix bytes, the REX prefix included.
+    /// Number of prefix bytes, including the REX prefix.
     prefixes: u8,
     rex: u8,
 }
@@ -64,24 +64,26 @@ impl Body<'_> {
         self.bytes.get(index).copied().unwrap_or(0)
     }
 
-    /// The ModRM fields mod, reg, rm, without the bits that REX adds; opcode of `opcode` bytes.
+    /// The ModRM fields mod, reg and rm, without the bits added by REX, after `opcode` opcode
+    /// bytes.
     fn modrm(&self, opcode: usize) -> (u8, u8, u8) {
         let byte = self.byte(opcode);
         (byte >> 6, (byte >> 3) & 7, byte & 7)
     }
 
-    /// Is the ModRM reg operand rsp?
+    /// Whether the ModRM reg operand is rsp.
     fn reg_is_rsp(&self, opcode: usize) -> bool {
         self.modrm(opcode).1 == RSP && self.rex & 4 == 0
     }
 
-    /// Is the ModRM rm operand the register rsp?
+    /// Whether the ModRM rm operand is the register rsp.
     fn rm_is_rsp(&self, opcode: usize) -> bool {
         let (mode, _, rm) = self.modrm(opcode);
         mode == 3 && rm == RSP && self.rex & 1 == 0
     }
 
-    /// Is the memory operand rsp plus a constant? Gives the constant, if it is a byte or none.
+    /// `Some` if the memory operand is rsp plus a constant. The inner value is the constant, if it
+    /// is absent (0) or one byte.
     fn based_on_rsp(&self, opcode: usize) -> Option<Option<i8>> {
         let (mode, _, rm) = self.modrm(opcode);
         let sib = self.byte(opcode + 1);
@@ -96,7 +98,7 @@ impl Body<'_> {
         })
     }
 
-    /// Length of ModRM, SIB and displacement.
+    /// The length of ModRM, SIB and displacement.
     fn modrm_len(&self, opcode: usize) -> u8 {
         let (mode, _, rm) = self.modrm(opcode);
         let sib = u8::from(mode != 3 && rm == RSP);
@@ -132,8 +134,8 @@ fn body(bytes: &[u8]) -> Body<'_> {
     }
 }
 
-/// The class of the instruction that begins at `bytes`. Give 15 bytes where there are as many;
-/// bytes that are cut off read as zero.
+/// The class of the instruction at the start of `bytes`. Pass 15 bytes if available; missing bytes
+/// read as zero.
 pub fn classify(bytes: &[u8]) -> Insn {
     let body = body(bytes);
     let Some(&opcode) = body.bytes.first() else {
@@ -198,7 +200,7 @@ fn moves_or_stores(body: &Body<'_>, opcode: u8) -> Insn {
     if loads_rsp {
         return Insn::MoveSp;
     }
-    // Read-modify-write and stores with a memory destination; 0x81/0x83 with reg 7 is `cmp`.
+    // Stores and read-modify-write with a memory destination; 0x81/0x83 with reg 7 is `cmp`.
     let stores = match opcode {
         0x01 | 0x09 | 0x11 | 0x19 | 0x21 | 0x29 | 0x31 | 0x87 | 0x89 | 0xc7 | 0x8f => true,
         0x81 | 0x83 => body.modrm(1).1 != 7,
@@ -210,8 +212,8 @@ fn moves_or_stores(body: &Body<'_>, opcode: u8) -> Insn {
     Insn::Other
 }
 
-/// Do the 8 bytes before a pc, `before`, end with a call? Used where a pc must be a return
-/// address; an instruction that ends with the same bytes is taken for a call.
+/// Whether `before`, the 8 bytes before a pc, end with a call. Used where a pc must be a return
+/// address. Another instruction that ends with the same bytes is mistaken for a call.
 pub fn ends_with_call(before: [u8; 8]) -> bool {
     if before[3] == 0xe8 {
         return true;
@@ -246,7 +248,7 @@ mod tests {
         check(&[0x3e, 0xff, 0xd0], call(3, true));
         check(&[0xff, 0x18], Insn::Far);
         check(&[0xff, 0xd4], call(2, true)); // call *%rsp
-        check(&[0xff, 0x10, 5], call(2, true)); // call *(%rax), and a byte behind it
+        check(&[0xff, 0x10, 5], call(2, true)); // call *(%rax), and one more byte
     }
 
     #[test]
@@ -296,7 +298,7 @@ mod tests {
         check(&[0x48, 0x8d, 0x44, 0x24, 8], Insn::Other); // lea 8(%rsp), %rax
         check(&[0x48, 0x8d, 0x47, 8], Insn::Other); // lea 8(%rdi), %rax
         check(&[0x4a, 0x8d, 0x24, 0x24], Insn::MoveSp); // lea (%rsp,%r12), %rsp
-        check(&[0x48, 0x8d, 0x24, 0x20], Insn::MoveSp); // lea (%rax), %rsp, by a SIB byte
+        check(&[0x48, 0x8d, 0x24, 0x20], Insn::MoveSp); // lea (%rax), %rsp, with a SIB byte
     }
 
     #[test]
@@ -307,9 +309,9 @@ mod tests {
         check(&[0x48, 0x83, 0x04, 0x24, 4], Insn::StoreTop); // addq $4, (%rsp)
         check(&[0x48, 0x83, 0x3c, 0x24, 4], Insn::Other); // cmpq $4, (%rsp)
         check(&[0x49, 0x89, 0x04, 0x24], Insn::Other); // mov %rax, (%r12)
-        check(&[0x48, 0x89, 0x03, 0x24], Insn::Other); // mov %rax, (%rbx), and a byte behind it
+        check(&[0x48, 0x89, 0x03, 0x24], Insn::Other); // mov %rax, (%rbx), and one more byte
         check(&[0x48, 0x89, 0x44, 0x24, 8], Insn::Other); // mov %rax, 8(%rsp)
-        check(&[0x48, 0x89, 0x44, 0x24, 0], Insn::StoreTop); // mov %rax, 0(%rsp), a byte of zero
+        check(&[0x48, 0x89, 0x44, 0x24, 0], Insn::StoreTop); // mov %rax, 0(%rsp), with a zero byte
         check(&[0x48, 0x89, 0x04, 0x04], Insn::Other); // mov %rax, (%rsp,%rax)
         check(&[0x50], Insn::Push);
         check(&[0x5f], Insn::Pop);

@@ -1,10 +1,11 @@
-//! ORC entries out of `.eh_frame`, in the numbers of Linux 7.1 (the only ones with rax).
+//! Derives ORC entries from `.eh_frame`, with the register numbers of Linux 7.1 (the only ones with
+//! rax).
 //!
-//! Held: CFA from rsp or rbp with an offset of 16 bits, from r10, r13, rdi, rdx or rax as it
-//! stands, `*(rsp) + offset` and `*(rbp + offset)`; the return address at CFA - 8 only; rbp at
-//! `*(CFA + offset)` or `*(rbp + offset)`; the root; PLTs, entry by entry. A signal frame is held
-//! by type REGS, and then it is a `struct pt_regs`: the kernel's, at an address that `.eh_frame`
-//! does not state. User space's `rt_sigreturn` frame is none, and so a loss
+//! ORC can express: a CFA based on rsp or rbp with a 16-bit offset, on r10, r13, rdi, rdx or rax
+//! without offset, `*(rsp) + offset` and `*(rbp + offset)`; a return address at CFA - 8 only; rbp
+//! at `*(CFA + offset)` or `*(rbp + offset)`; the root; PLTs, entry by entry. For a signal frame,
+//! ORC has type REGS, which means a `struct pt_regs` of the kernel, whose address `.eh_frame` does
+//! not state. User space's `rt_sigreturn` frame is not a `struct pt_regs`, so it is lost
 //! ([`Loss::SignalFrame`]).
 
 use super::entry::Entry;
@@ -13,7 +14,7 @@ use crate::derived::{Format, Loss};
 use crate::row::TableKind;
 use crate::rule::Rule;
 
-/// `struct orc_entry` of Linux 7.1, as [`crate::derived::find`] derives it.
+/// `struct orc_entry` of Linux 7.1, for [`crate::derived::find`].
 #[derive(Clone, Copy, Debug)]
 pub struct OrcEntry;
 

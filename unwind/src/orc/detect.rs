@@ -1,16 +1,17 @@
-//! Which layout a table has: by its `.orc_header`, else by what its entries say under each.
+//! Detects the layout of a table: from its `.orc_header`, otherwise from how its entries decode in
+//! each layout.
 //!
-//! Entries of one layout are often valid under another, but then they say strange things. Valid
-//! comes first; among the layouts under which every entry is valid the one wins under which most
-//! entries are what most code is: calls, with the CFA a few words above rsp or rbp.
+//! Entries of one layout are often valid in another, but then they mean unlikely things. Only
+//! layouts in which every entry is valid are considered. Among these, the one with the most
+//! ordinary entries wins: calls with the CFA a few words above rsp or rbp, as in most code.
 
 use super::entry::{Entry, EntryType};
 use super::layout::{Encoding, Layout, OrcReg};
 use super::read::Table;
 use crate::image::{Image, SectionKind};
 
-/// The encoding of `image`'s table, as kernels since 5.12 use it: an entry does not show which
-/// meaning SP_INDIRECT has ([`Encoding::from_kernel_version`] knows). `None` if the entries fit no
+/// The encoding of `image`'s table as used by kernels since 5.12. The entries do not show which
+/// meaning SP_INDIRECT has ([`Encoding::from_kernel_version`] does). `None` if the entries fit no
 /// layout.
 pub fn detect(image: &Image, table: &Table<'_>) -> Option<Encoding> {
     let header = image.section(SectionKind::OrcHeader);
@@ -20,8 +21,8 @@ pub fn detect(image: &Image, table: &Table<'_>) -> Option<Encoding> {
         .map(Encoding::since_5_12)
 }
 
-/// The layout that the entries fit best; the older of two that they fit alike. A table without a
-/// telling entry means the same under both.
+/// The layout that fits the entries best; the older one in a tie. Tied layouts decode a table
+/// without distinctive entries identically.
 pub fn by_entries(table: &Table<'_>) -> Option<Layout> {
     let mut best = None;
     for layout in Layout::ALL {
@@ -35,7 +36,7 @@ pub fn by_entries(table: &Table<'_>) -> Option<Layout> {
     best.map(|(_, layout)| layout)
 }
 
-/// How many entries say ordinary things under `layout`; `None` if one is not valid.
+/// The number of ordinary entries in `layout`; `None` if any entry is invalid.
 fn score(table: &Table<'_>, layout: Layout) -> Option<usize> {
     let mut ordinary = 0;
     for index in 0..table.len() {
@@ -45,10 +46,10 @@ fn score(table: &Table<'_>, layout: Layout) -> Option<usize> {
     Some(ordinary)
 }
 
-/// What objtool never writes. `None`: not valid; false: valid, but tells nothing.
+/// Whether objtool could write this entry. `None`: invalid; false: valid, but not distinctive.
 fn is_valid(entry: &Entry, layout: Layout) -> Option<bool> {
     if matches!(entry.kind, EntryType::Undefined | EntryType::EndOfStack) {
-        // An entry of no rule has no registers.
+        // An entry without a rule has no registers.
         let bare = entry.sp_reg == OrcReg::Undefined;
         return (bare || layout <= Layout::V6_3).then_some(false);
     }

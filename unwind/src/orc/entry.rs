@@ -1,7 +1,7 @@
-//! One ORC entry: six bytes, decoded and encoded; and as a [`Rule`], both ways.
+//! An ORC entry: six bytes, decoded and encoded, and converted to and from a [`Rule`].
 //!
-//! `struct orc_entry` (Linux `arch/x86/include/asm/orc_types.h`); what the fields mean is what
-//! `unwind_next_frame` does with them (`arch/x86/kernel/unwind_orc.c`).
+//! The format is `struct orc_entry` (Linux `arch/x86/include/asm/orc_types.h`); the meaning of the
+//! fields is defined by `unwind_next_frame` (`arch/x86/kernel/unwind_orc.c`).
 
 use super::layout::{Encoding, Layout, OrcReg, SpIndirect};
 use crate::derived::Loss;
@@ -9,43 +9,43 @@ use crate::regs::Reg;
 use crate::rule::{Base, Rule, RuleKind, Value};
 use core::fmt;
 
-/// Bytes of an entry.
+/// Size of an entry, bytes.
 pub const ENTRY_LEN: usize = 6;
 
-/// What lies at the computed address.
+/// What is at the computed address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum EntryType {
     /// Nothing is known: the walk ends with an error.
     Undefined,
-    /// The root: the walk ends without one.
+    /// The root: the walk ends without an error.
     EndOfStack,
-    /// Above a return address.
+    /// The end of a call frame: the return address is just below.
     Call,
     /// A `struct pt_regs`.
     Regs,
-    /// The hardware's iret frame only.
+    /// Only the iret frame.
     RegsPartial,
 }
 
-/// An entry.
+/// An ORC entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Entry {
-    /// What `sp_offset` counts from.
+    /// The base of `sp_offset`.
     pub sp_reg: OrcReg,
-    /// Bytes.
+    /// Offset, bytes.
     pub sp_offset: i16,
-    /// What `bp_offset` counts from.
+    /// The base of `bp_offset`.
     pub bp_reg: OrcReg,
-    /// Bytes.
+    /// Offset, bytes.
     pub bp_offset: i16,
-    /// What lies at the computed address.
+    /// What is at the computed address.
     pub kind: EntryType,
-    /// The frame was interrupted: its caller's ip is exact.
+    /// Whether the frame was interrupted, so that its caller's ip is exact.
     pub signal: bool,
 }
 
 impl Entry {
-    /// Nothing is known.
+    /// The entry that says that nothing is known.
     pub const UNDEFINED: Entry = Entry {
         sp_reg: OrcReg::Undefined,
         sp_offset: 0,
@@ -63,7 +63,8 @@ impl Entry {
         ..Entry::UNDEFINED
     };
 
-    /// `orc_fp_entry`, which Linux goes on with, under error, where there is no entry.
+    /// `orc_fp_entry`, with which Linux continues where there is no entry; the walk is then
+    /// unreliable.
     pub const FRAME_POINTER: Entry = Entry {
         sp_reg: OrcReg::Bp,
         sp_offset: 16,
@@ -72,7 +73,7 @@ impl Entry {
         ..Entry::NULL
     };
 
-    /// Decodes an entry; says what is wrong with it otherwise.
+    /// Decodes an entry. The error says what is wrong with it.
     pub fn decode(bytes: [u8; ENTRY_LEN], layout: Layout) -> Result<Entry, &'static str> {
         let [a, b, c, d, e, f] = bytes;
         let flags = u16::from_le_bytes([e, f]);
@@ -111,7 +112,7 @@ impl Entry {
         })
     }
 
-    /// The entry's bytes. (4.14's layout has no `signal`: it follows from the type.)
+    /// The entry's bytes. (The layout of 4.14 has no `signal`: it follows from the type.)
     pub fn encode(&self, layout: Layout) -> [u8; ENTRY_LEN] {
         let old = match self.kind {
             EntryType::Regs => 1,
@@ -133,10 +134,10 @@ impl Entry {
         [a, b, c, d, e, f]
     }
 
-    /// As a rule. Fails where `unwind_next_frame` says "unknown SP base reg" or "unknown BP base
-    /// reg".
+    /// The entry as a rule. Fails where `unwind_next_frame` reports "unknown SP base reg" or
+    /// "unknown BP base reg".
     ///
-    /// A rule cannot say that the registers of a `struct pt_regs` were saved by a breakpoint,
+    /// A rule cannot express that the registers of a `struct pt_regs` were saved by a breakpoint,
     /// where the caller's ip is not exact (type REGS without `signal`, since 6.3).
     pub fn rule(&self, sp_indirect: SpIndirect) -> Result<Rule, &'static str> {
         let kind = match self.kind {
@@ -180,8 +181,8 @@ impl Entry {
         Ok(rule)
     }
 
-    /// The entry that says what `rule` says of CFA, return address and rbp, as kernels since
-    /// 5.12 read it; or the first thing that no entry says.
+    /// The entry with the CFA, return address and rbp of `rule`, as read by kernels since 5.12, or
+    /// the first part of it that no entry can express.
     pub fn from_rule(rule: &Rule) -> Result<Entry, Loss> {
         let kind = match rule.kind {
             RuleKind::Outermost => {
@@ -226,8 +227,8 @@ impl Entry {
         })
     }
 
-    /// The twin of [`Entry::from_rule`] through the bytes of `encoding`: what arrives is what an
-    /// entry can say.
+    /// Converts `rule` to an entry and back, through the bytes of `encoding`. The result is what an
+    /// entry can express.
     pub(crate) fn transcribe(rule: &Rule, encoding: Encoding) -> Result<Rule, Loss> {
         let bytes = Entry::from_rule(rule)?.encode(encoding.layout);
         let back = Entry::decode(bytes, encoding.layout).and_then(|e| e.rule(encoding.sp_indirect));
@@ -235,7 +236,7 @@ impl Entry {
     }
 }
 
-/// As `objtool --dump=orc` prints it since Linux 6.4: `type:call sp:sp+8 bp:prevsp-16 signal:0`.
+/// Displayed as by `objtool --dump=orc` since Linux 6.4: `type:call sp:sp+8 bp:prevsp-16 signal:0`.
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
@@ -271,7 +272,7 @@ impl OrcReg {
     }
 }
 
-/// Nothing is known of the caller, not even where it is.
+/// The rule that says that nothing is known of the caller, not even its address.
 const UNDEFINED: Rule = Rule {
     kind: RuleKind::Call,
     by_frame_pointer: false,
@@ -281,7 +282,7 @@ const UNDEFINED: Rule = Rule {
     saved: [Value::Undefined; 6],
 };
 
-/// `type` before 6.4, where END_OF_STACK and UNDEFINED are said by `end` and sp_reg.
+/// Decodes `type` before 6.4, where END_OF_STACK and UNDEFINED are expressed by `end` and sp_reg.
 fn old_type(kind: u16, sp_reg: OrcReg, end: bool) -> Result<EntryType, &'static str> {
     match (sp_reg, end, kind) {
         (_, _, 3) => Err("no such type"),
@@ -294,7 +295,7 @@ fn old_type(kind: u16, sp_reg: OrcReg, end: bool) -> Result<EntryType, &'static 
     }
 }
 
-/// The return address of a call entry is at CFA - 8, and the caller's sp is the CFA.
+/// Checks that the return address is at CFA - 8 and the caller's sp is the CFA.
 fn check_call(rule: &Rule) -> Result<(), Loss> {
     match rule.ra {
         _ if rule.ra == Value::at_cfa(-8) => {}

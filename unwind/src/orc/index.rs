@@ -1,4 +1,4 @@
-//! What is kept of an image's table once it was looked at: its layout and its order.
+//! What is kept of an image's table after it was first read: its layout and its order.
 
 use super::detect::detect;
 use super::layout::Encoding;
@@ -7,7 +7,7 @@ use crate::image::{Image, Section, SectionKind};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// An image's table, ready to be searched.
+/// An image's table, ready for searching.
 #[derive(Clone, Debug)]
 pub struct Index {
     entries: Section,
@@ -18,8 +18,8 @@ pub struct Index {
 }
 
 impl Index {
-    /// The table of `image`, read as `told`, else as it is found to be encoded; `None` if it has
-    /// none.
+    /// The table of `image` in the encoding `told`, otherwise in the one detected; `None` if the
+    /// image has no table.
     ///
     /// # Errors
     /// If its sections do not fit together.
@@ -42,20 +42,20 @@ impl Index {
         }))
     }
 
-    /// How its entries are encoded; `None` if they fit no layout.
+    /// The encoding of its entries; `None` if they fit no layout.
     pub const fn encoding(&self) -> Option<Encoding> {
         self.encoding
     }
 
-    /// From the first to the last executable address (svma).
+    /// From the first executable address to the end of the last range (svma).
     pub const fn text(&self) -> &Range<u64> {
         &self.text
     }
 
-    /// The table, in order.
+    /// The table, sorted.
     ///
     /// # Errors
-    /// None that [`Index::new`] did not find.
+    /// Never, because [`Index::new`] has checked the sections.
     pub fn table(&self) -> Result<Sorted<'_>, Malformed> {
         let table = Table::new(&self.entries.data, &self.ips.data, self.ips.address)?;
         Ok(Sorted::new(table, self.order.as_deref()))

@@ -1,10 +1,10 @@
-//! How an ORC entry's bits are laid out, kernel version by kernel version.
+//! The bit layouts of ORC entries in all kernel versions.
 //!
 //! The six bytes changed their meaning three times, and one register kept its number but changed
-//! its meaning (Linux `arch/x86/include/asm/orc_types.h`; `arch/x86/kernel/unwind_orc.c`). Not
-//! here: telling the layout from a table (`detect`).
+//! its meaning (Linux `arch/x86/include/asm/orc_types.h`; `arch/x86/kernel/unwind_orc.c`).
+//! Detecting the layout of a table is in `detect`.
 
-/// The bits and numbers of an entry.
+/// The bit layout and register numbers of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Layout {
     /// Linux 4.14 to 6.2: type in bits 8 and 9, `end` in bit 10 (since 4.16).
@@ -13,11 +13,11 @@ pub enum Layout {
     V6_3,
     /// Linux 6.4 to 7.0: type in bits 8 to 10, `signal` in bit 11.
     V6_4,
-    /// Linux 7.1 on: as 6.4, with the registers renumbered.
+    /// Since Linux 7.1: as 6.4, with the registers renumbered.
     V7_1,
 }
 
-/// What `ORC_REG_SP_INDIRECT` means. It changed without a change of layout.
+/// The meaning of `ORC_REG_SP_INDIRECT`, which changed without a change of layout.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum SpIndirect {
     /// \*(sp + sp_offset), before Linux 5.12.
@@ -26,12 +26,12 @@ pub enum SpIndirect {
     LoadThenAdd,
 }
 
-/// All that is needed to read an entry.
+/// Everything needed to read an entry.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Encoding {
-    /// The bits.
+    /// The bit layout.
     pub layout: Layout,
-    /// The one register that they do not tell.
+    /// The meaning of the register that the layout does not determine.
     pub sp_indirect: SpIndirect,
 }
 
@@ -54,8 +54,8 @@ pub enum OrcReg {
 
 use OrcReg as R;
 
-/// `ORC_REG_*` by number, before 7.1. 10 came late, with stable kernels that know clang's frames
-/// realigned on rax.
+/// `ORC_REG_*` by number, before 7.1. Number 10 was added late, in stable kernels that support
+/// clang's frames realigned with rax.
 const REGS_OLD: [R; 11] = [
     R::Undefined,
     R::PrevSp,
@@ -89,7 +89,7 @@ impl Layout {
     /// All layouts, oldest first.
     pub const ALL: [Layout; 4] = [Layout::V4_14, Layout::V6_3, Layout::V6_4, Layout::V7_1];
 
-    /// The stable name: the first kernel that has it.
+    /// The stable name: the first kernel that uses it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Layout::V4_14 => "4.14",
@@ -99,14 +99,14 @@ impl Layout {
         }
     }
 
-    /// The layout of that name.
+    /// The layout with this name.
     pub fn from_name(name: &str) -> Option<Layout> {
         Self::ALL.into_iter().find(|l| l.as_str() == name)
     }
 
-    /// The layout whose `.orc_header` this is: a SHA-1 of the entry's definition (Linux
-    /// `scripts/orc_hash.sh`, since 6.4 and 6.3.10). A kernel with a definition of its own has
-    /// a hash of its own.
+    /// The layout with this `.orc_header`: a SHA-1 of the entry's definition (Linux
+    /// `scripts/orc_hash.sh`, since 6.4 and 6.3.10). A kernel with its own definition has its own
+    /// hash.
     pub fn from_hash(hash: &[u8]) -> Option<Layout> {
         const HASHES: [(Layout, [u8; 20]); 3] = [
             (
@@ -140,7 +140,7 @@ impl Layout {
 
     /// The register's number.
     pub fn number(self, reg: OrcReg) -> u16 {
-        // Both tables hold every register.
+        // Both tables contain every register.
         self.regs().iter().position(|r| *r == reg).unwrap_or(0) as u16
     }
 
@@ -152,8 +152,8 @@ impl Layout {
         }
     }
 
-    /// Are these flags those of an entry that yields to another one at its address (sorttable's
-    /// and module loading's test for "undefined")?
+    /// Whether these flags mark an entry that yields to another one at the same address (the test
+    /// for "undefined" in sorttable and module loading).
     pub const fn is_weak(self, flags: u16) -> bool {
         let mask = match self {
             Layout::V4_14 => 0x40f,
@@ -165,7 +165,7 @@ impl Layout {
 }
 
 impl Encoding {
-    /// What there is: each named after the first kernel that writes and reads it so.
+    /// All encodings, each named after the first kernel that uses it.
     pub const ALL: [Encoding; 5] = [
         Encoding {
             layout: Layout::V4_14,
@@ -177,7 +177,7 @@ impl Encoding {
         Encoding::since_5_12(Layout::V7_1),
     ];
 
-    /// A layout as kernels since 5.12 use it.
+    /// The encoding of `layout` in kernels since 5.12.
     pub const fn since_5_12(layout: Layout) -> Encoding {
         Encoding {
             layout,
@@ -185,7 +185,7 @@ impl Encoding {
         }
     }
 
-    /// The stable name: the first kernel that has it.
+    /// The stable name: the first kernel that uses it.
     pub const fn as_str(self) -> &'static str {
         match (self.layout, self.sp_indirect) {
             (Layout::V4_14, SpIndirect::LoadThenAdd) => "5.12",
@@ -193,8 +193,8 @@ impl Encoding {
         }
     }
 
-    /// The encoding of the kernel whose version this is: `6.1`, `6.1.0-48-amd64`,
-    /// `5.14.0-570.el9`. `None` if it is no version, or of a kernel before ORC (4.14).
+    /// The encoding used by this kernel version: `6.1`, `6.1.0-48-amd64`, `5.14.0-570.el9`. `None`
+    /// if it is not a version, or older than ORC (4.14).
     pub fn from_kernel_version(version: &str) -> Option<Encoding> {
         let mut parts = version.split(|c: char| !c.is_ascii_digit());
         let mut number = || parts.next()?.parse::<u32>().ok();
@@ -219,7 +219,7 @@ impl Encoding {
     }
 }
 
-/// N of `5.14.0-N...el9`: RHEL 9 took over 6.4's layout with 5.14.0-517.
+/// N in `5.14.0-N...el9`: RHEL 9 adopted the layout of 6.4 in 5.14.0-517.
 fn rhel9_release(version: &str) -> Option<u32> {
     let release = version
         .strip_prefix("5.14.0-")

@@ -1,11 +1,11 @@
 //! ORC: Linux's own tables, `.orc_unwind` and `.orc_unwind_ip`.
 //!
-//! [`Table`] reads them in place, [`Sorted`] and [`Blocks`] search as `orc_find` does, [`Entry`]
-//! is one entry in any [`Layout`]; [`Orc`] is the unwinder, which derives entries from
-//! `.eh_frame` for images without a table ([`derived`]).
+//! [`Table`] reads them in place, [`Sorted`] and [`Blocks`] search like `orc_find`, and [`Entry`]
+//! is one entry in any [`Layout`]. [`Orc`] is the unwinder, which derives entries from `.eh_frame`
+//! for images without a table ([`derived`]).
 //!
-//! Not here: the kernel's own loop with its stacks and its `struct unwind_state` (`kernel`); the
-//! other formats of that name (LoongArch has one); entries of big-endian machines.
+//! The kernel's own loop with its stacks and `struct unwind_state` is in `kernel`. Not supported:
+//! other formats called ORC (LoongArch has one), and entries of big-endian machines.
 
 pub mod derived;
 mod detect;

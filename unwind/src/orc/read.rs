@@ -1,7 +1,7 @@
-//! The two sections of a table, read in place, and Linux's searches in them.
+//! Reads the two sections of a table in place, and searches them like Linux.
 //!
-//! `.orc_unwind_ip` holds for every entry where it begins, from its own slot; `.orc_unwind` the
-//! entries. Not here: guessing the layout (`detect`), what an entry means (`entry`).
+//! `.orc_unwind_ip` has the start of each entry, relative to its slot; `.orc_unwind` has the
+//! entries. Layouts are detected in `detect`; the meaning of an entry is in `entry`.
 
 use super::entry::{ENTRY_LEN, Entry};
 use super::layout::Layout;
@@ -38,7 +38,7 @@ impl From<Malformed> for Reason {
     }
 }
 
-/// The table's bytes, entries in stored order.
+/// A table's bytes, with the entries in stored order.
 #[derive(Clone, Copy, Debug)]
 pub struct Table<'a> {
     entries: &'a [[u8; ENTRY_LEN]],
@@ -47,7 +47,8 @@ pub struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// The table of these two sections; `ips_address` is where `.orc_unwind_ip` is loaded (svma).
+    /// The table in these two sections; `ips_address` is the load address of `.orc_unwind_ip`
+    /// (svma).
     pub fn new(entries: &'a [u8], ips: &'a [u8], ips_address: u64) -> Result<Self, Malformed> {
         let wrong = |section, bytes: usize, what| Malformed {
             section,
@@ -83,12 +84,12 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// How many entries.
+    /// The number of entries.
     pub const fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Is there none?
+    /// Whether there are no entries.
     pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -98,20 +99,20 @@ impl<'a> Table<'a> {
         self.entries.get(index).copied()
     }
 
-    /// The bits of entry `index` that are not offsets.
+    /// The flag bits of entry `index`, i.e. all except the offsets.
     pub fn flags(&self, index: usize) -> Option<u16> {
         self.bytes(index)
             .map(|[.., e, f]| u16::from_le_bytes([e, f]))
     }
 
-    /// Where entry `index` begins (svma).
+    /// The start of entry `index` (svma).
     pub fn ip(&self, index: usize) -> Option<u64> {
         let relative = i32::from_le_bytes(*self.ips.get(index)?);
         let slot = self.ips_address.wrapping_add(4 * index as u64);
         Some(slot.wrapping_add(i64::from(relative) as u64))
     }
 
-    /// Entry `index`, decoded.
+    /// The decoded entry `index`.
     pub fn entry(&self, index: usize, layout: Layout) -> Option<Result<Entry, Malformed>> {
         let entry = Entry::decode(self.bytes(index)?, layout);
         Some(entry.map_err(|what| Malformed {
@@ -121,8 +122,8 @@ impl<'a> Table<'a> {
         }))
     }
 
-    /// The order of entries by address, as `sorttable` and module loading sort them: of several
-    /// at one address the weak one first. `None` if they are stored in that order.
+    /// The order of the entries by address, as sorted by `sorttable` and module loading: the weak
+    /// one comes first if several have the same address. `None` if they are stored in that order.
     pub fn order(&self, layout: Layout) -> Option<Vec<u32>> {
         let key = |index: usize| {
             let flags = self.flags(index).unwrap_or(0);
@@ -138,7 +139,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// A table in order of address: what Linux has after the boot or the loading of a module.
+/// A table sorted by address, as Linux has it after boot or after loading a module.
 #[derive(Clone, Copy, Debug)]
 pub struct Sorted<'a> {
     table: Table<'a>,
@@ -146,7 +147,7 @@ pub struct Sorted<'a> {
 }
 
 impl<'a> Sorted<'a> {
-    /// `table` in the `order` that [`Table::order`] gave.
+    /// `table` in the `order` returned by [`Table::order`].
     pub const fn new(table: Table<'a>, order: Option<&'a [u32]>) -> Self {
         Sorted { table, order }
     }
@@ -156,12 +157,12 @@ impl<'a> Sorted<'a> {
         &self.table
     }
 
-    /// How many entries.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.order.map_or(self.table.len(), <[u32]>::len)
     }
 
-    /// Is there none?
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -174,14 +175,14 @@ impl<'a> Sorted<'a> {
         }
     }
 
-    /// Where the entry at `position` begins (svma).
+    /// The start of the entry at `position` (svma).
     pub fn ip(&self, position: usize) -> Option<u64> {
         self.table.ip(self.stored(position)?)
     }
 
-    /// `__orc_find` over all entries: the position of the last one that begins at or before
-    /// `svma`; the first one if there is none, as Linux has it. So every address is covered, gaps
-    /// by the entry before them. `None` only for an empty table.
+    /// `__orc_find` over all entries: the position of the last entry that starts at or before
+    /// `svma`, or, as in Linux, the first entry if there is none. So every address is covered, and
+    /// a gap belongs to the entry before it. `None` only for an empty table.
     pub fn find(&self, svma: u64) -> Option<usize> {
         self.find_in(svma, 0..self.len())
     }
@@ -203,23 +204,24 @@ impl<'a> Sorted<'a> {
     }
 }
 
-/// Bytes of text for one slot of `.orc_lookup` (Linux `LOOKUP_BLOCK_SIZE`).
+/// Bytes of text per slot of `.orc_lookup` (Linux `LOOKUP_BLOCK_SIZE`).
 pub const LOOKUP_BLOCK_SIZE: u64 = 256;
 
-/// `.orc_lookup`: for every block of the kernel's text, where its entries begin. Linux fills it at
-/// boot (`unwind_init`).
+/// `.orc_lookup`: for every block of the kernel's text, the position of its first entry. Linux
+/// fills it at boot (`unwind_init`).
 #[derive(Clone, Debug)]
 pub struct Blocks {
     start: u64,
     slots: Vec<u32>,
 }
 
-/// A kernel's text is not larger than this: the address range that it is mapped in (Linux
+/// The maximum size of a kernel's text: the address range that it is mapped in (Linux
 /// `Documentation/arch/x86/x86_64/mm.rst`, "kernel text mapping").
 const TEXT_MAX: u64 = 1 << 30;
 
 impl Blocks {
-    /// For text at `start..end` (svma). `None` for an empty table, and for text of over 1 GiB.
+    /// The lookup table for text at `start..end` (svma). `None` for an empty table or more than 1
+    /// GiB of text.
     pub fn new(table: &Sorted<'_>, start: u64, end: u64) -> Option<Blocks> {
         let size = end.checked_sub(start).filter(|size| *size <= TEXT_MAX)?;
         let count = size.div_ceil(LOOKUP_BLOCK_SIZE);
@@ -232,7 +234,7 @@ impl Blocks {
         })
     }
 
-    /// The position that `orc_find` searches out by way of its block; `None` outside of the text.
+    /// The position that `orc_find` finds through the address's block; `None` outside the text.
     pub fn find(&self, table: &Sorted<'_>, svma: u64) -> Option<usize> {
         let block = svma.checked_sub(self.start)? / LOOKUP_BLOCK_SIZE;
         let block = usize::try_from(block).ok()?;

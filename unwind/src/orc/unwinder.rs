@@ -1,4 +1,4 @@
-//! The ORC unwinder: finds the entry of an address as Linux does.
+//! The ORC unwinder: finds the entry of an address like Linux.
 
 use super::derived::OrcEntry;
 use super::entry::ENTRY_LEN;
@@ -14,24 +14,24 @@ use crate::regs::RegMask;
 use crate::row::TableKind;
 use core::ops::Range;
 
-/// The ORC unwinder. Return addresses are looked up at ra - 1, exact ips as they stand, as
-/// `unwind_next_frame` does.
+/// The ORC unwinder. Like `unwind_next_frame`, it looks up return addresses at ra - 1 and exact ips
+/// unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Orc {
     encoding: Option<Encoding>,
     tables: Tables,
 }
 
-/// Entries that are compiled together; the format knows no functions.
+/// The number of entries compiled together; the format has no functions.
 const CHUNK: usize = 32;
 
 impl Orc {
-    /// Reads tables in `encoding`, or, if that is `None`, in the one that they are found to have.
+    /// Reads tables in `encoding`, or in the detected encoding if it is `None`.
     pub const fn new(encoding: Option<Encoding>, tables: Tables) -> Self {
         Orc { encoding, tables }
     }
 
-    /// The encoding that it was told.
+    /// The encoding passed to [`Orc::new`].
     pub const fn encoding(&self) -> Option<Encoding> {
         self.encoding
     }
@@ -70,7 +70,7 @@ impl Orc {
         };
         let unit = match cache.unit(&key) {
             Some(unit) => unit?,
-            // Most chunks are asked for one row only.
+            // Most chunks are asked for only one row.
             None => chunk.compile(position..position + 1, key, cache),
         };
         let unit = match cache.knows(unit, svma) {
@@ -81,7 +81,7 @@ impl Orc {
         if *cache.rule(row) != NO_ROW {
             return Ok(row);
         }
-        // Such a row is one that has no rule: say why.
+        // The entry has no rule: find out why.
         let stored = table.stored(position).unwrap_or(0);
         let what = match table.table().entry(stored, encoding.layout) {
             Some(Ok(entry)) => entry.rule(encoding.sp_indirect).err(),
@@ -96,7 +96,7 @@ impl Orc {
     }
 }
 
-/// Entries that make one unit.
+/// The entries of one unit.
 struct Chunk<'a> {
     table: &'a Sorted<'a>,
     encoding: Encoding,
@@ -105,8 +105,8 @@ struct Chunk<'a> {
 }
 
 impl Chunk<'_> {
-    /// The first address that the entry at `position` speaks for: the very first one reaches
-    /// down to the start of the text.
+    /// The first address that the entry at `position` covers. The very first entry starts at the
+    /// start of the text.
     fn start(&self, position: usize) -> u64 {
         let ip = self.table.ip(position).unwrap_or(self.text.end);
         if position == 0 {
@@ -116,15 +116,15 @@ impl Chunk<'_> {
         }
     }
 
-    /// The first address behind the entries before `position`: the last one reaches up to the end
-    /// of the text.
+    /// The first address after the entries before `position`. The last entry ends at the end of the
+    /// text.
     fn end(&self, position: usize) -> u64 {
         let last = || self.table.ip(position.saturating_sub(1)).unwrap_or(0);
         let ip = self.table.ip(position);
         ip.unwrap_or_else(|| self.text.end.max(last().saturating_add(1)))
     }
 
-    /// A unit's rows lie within 4 GiB. Those of a real table do.
+    /// Whether the chunk's entries span 4 GiB or more, too much for a unit. A real table's do not.
     fn is_too_wide(&self) -> bool {
         let (first, last) = (self.positions.start, self.positions.end.saturating_sub(1));
         let width = self.start(last).saturating_sub(self.start(first));
@@ -144,14 +144,14 @@ impl Chunk<'_> {
         })
     }
 
-    /// The entries at `wanted`, all of the chunk's or one, as its unit.
+    /// Compiles the entries at `wanted`, either all of the chunk or one, as the chunk's unit.
     fn compile(&self, wanted: Range<usize>, key: UnitKey, cache: &mut Cache) -> UnitId {
         let all = wanted == self.positions;
         let known = self.start(wanted.start)..self.end(wanted.end);
         let range = self.start(self.positions.start)..self.end(self.positions.end);
         let mut unit = cache.begin_unit(key, range);
         for position in wanted.clone() {
-            // Of several entries at one address the last one is found.
+            // If several entries have the same address, the last one is used.
             if self.table.ip(position + 1) == Some(self.start(position)) {
                 continue;
             }

@@ -1,9 +1,10 @@
-//! SFrame V3 rows (flexible where they must be) out of `.eh_frame`.
+//! Derives SFrame V3 rows from `.eh_frame`, flexible rows where necessary.
 //!
-//! Held: CFA from any register or loaded from `*(register + offset)`; the return address in any
-//! slot of the CFA or of a register, or in a register; rbp likewise; the root; the signal bit, so
-//! that x86-64's `rt_sigreturn` frame (CFA `*(rsp + 160)`, return address `*(rsp + 168)`) passes,
-//! which GNU as does not write; PLTs by `PCMASK`. See [`Loss`] for what is not.
+//! SFrame can express: a CFA based on any register or loaded from `*(register + offset)`; a return
+//! address at any offset from the CFA or a register, or in a register; rbp likewise; the root; the
+//! signal bit, so that x86-64's `rt_sigreturn` frame is possible (CFA `*(rsp + 160)`, return
+//! address `*(rsp + 168)`), which GNU as does not write; PLTs with `PCMASK`. See [`Loss`] for what
+//! it cannot.
 
 use super::fde::{Fde, FreType};
 use super::fre::Fre;
@@ -13,7 +14,7 @@ use crate::derived::{Format, Loss};
 use crate::row::TableKind;
 use crate::rule::{Rule, RuleKind};
 
-/// SFrame V3 with flexible FDEs, as [`crate::derived::find`] derives it.
+/// SFrame V3 with flexible FDEs, for [`crate::derived::find`].
 #[derive(Clone, Copy, Debug)]
 pub struct SframeV3;
 

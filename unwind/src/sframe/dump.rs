@@ -1,4 +1,4 @@
-//! A table's rows in the words of `objdump --sframe`.
+//! A table's rows as text in the format of `objdump --sframe`.
 
 use super::fde::Fde;
 use super::header::{Malformed, Version};
@@ -9,16 +9,16 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt;
 
-/// One line below a `func idx` heading.
+/// A line below a `func idx` heading.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TextRow {
-    /// The first address (svma) of the row; in a repeated function its offset in the block.
+    /// The first address (svma) of the row; in a repeated function, its offset in the block.
     pub pc: u64,
     /// `sp+8`, `fp+16`, `r10+0`, `(fp-8)`; empty if the return address is undefined.
     pub cfa: String,
     /// `u` (unchanged), `c-16`, `(fp+0)`; empty if the return address is undefined.
     pub fp: String,
-    /// `f` (fixed), `u` (V1's word for it), `U` (padding word), `c-8`, or `RA undefined`.
+    /// `f` (fixed), `u` (fixed, as printed for V1), `U` (padding word), `c-8`, or `RA undefined`.
     pub ra: String,
 }
 
@@ -82,7 +82,7 @@ fn text(version: Version, fde: &Fde, row: &TableRow) -> TextRow {
 fn place(location: Location) -> String {
     let offset = location.offset;
     let base = match location.reg {
-        // What counts from the CFA is always loaded.
+        // An offset from the CFA is always loaded.
         None => return format!("c{offset:+}"),
         Some(Reg::Rsp) => "sp".to_string(),
         Some(Reg::Rbp) => "fp".to_string(),

@@ -1,4 +1,4 @@
-//! Rules as rows: the twin of `row`. Also the bytes of a row, the twin of `fre`.
+//! Converts rules to rows, the inverse of `row`, and rows to bytes, the inverse of `fre`.
 
 use super::row::{Location, SframeRow, Track};
 use crate::derived::Loss;
@@ -6,12 +6,12 @@ use crate::regs::Reg;
 use crate::rule::{Base, Rule, RuleKind, Value};
 use arrayvec::ArrayVec;
 
-/// The data words of a row: three pairs of four bytes at most.
+/// The data words of a row: at most three pairs of four bytes.
 pub type WordBytes = ArrayVec<u8, 24>;
 
 impl SframeRow {
-    /// The row that says what `rule` says of CFA, return address and rbp, if a flexible V3 row
-    /// can. A header with the return address fixed at -8 is meant.
+    /// The flexible V3 row with the CFA, return address and rbp of `rule`, if there is one. Assumes
+    /// a header with the return address fixed at -8.
     pub fn from_rule(rule: &Rule) -> Result<SframeRow, Loss> {
         match rule.kind {
             RuleKind::Outermost => return Ok(SframeRow::RaUndefined),
@@ -44,7 +44,7 @@ impl SframeRow {
         Ok(SframeRow::Tracked { cfa, ra, fp })
     }
 
-    /// Can it stand in a default FDE? Else only in a flexible one.
+    /// Whether the row fits a default FDE. If not, it needs a flexible one.
     pub fn is_default(&self) -> bool {
         let SframeRow::Tracked { cfa, ra, fp } = self else {
             return true;
@@ -57,8 +57,8 @@ impl SframeRow {
         plain && !matches!(ra, Track::At(_)) && fp
     }
 
-    /// The info byte and the data words, in the smallest size that holds them all; for a
-    /// flexible FDE or, if [`SframeRow::is_default`], a default one.
+    /// The info byte and the data words, in the smallest size that fits them all, for a flexible
+    /// FDE or, if [`Row::is_default`], a default one.
     pub fn encode(&self, flex: bool) -> (u8, WordBytes) {
         let SframeRow::Tracked { cfa, ra, fp } = self else {
             return (0, WordBytes::new());
@@ -99,7 +99,7 @@ impl SframeRow {
     }
 }
 
-/// A control word and its offset; or a padding word.
+/// Adds a control word and its offset, or a padding word.
 fn push(words: &mut ArrayVec<i64, 6>, location: Option<&Location>) {
     let Some(l) = location else {
         words.push(0);
@@ -115,10 +115,10 @@ fn push(words: &mut ArrayVec<i64, 6>, location: Option<&Location>) {
     words.push(l.offset.into());
 }
 
-/// The size code that holds control words, which are below 256, and the offsets.
+/// The size code that fits the control words, which are below 256, and the offsets.
 fn flex_size(words: &[i64]) -> u8 {
-    // A control word is no larger than 0x83 and always fits unsigned; taken as signed it would
-    // ask for two bytes. Offsets follow non-zero control words.
+    // A control word is at most 0x83 and always fits unsigned; as a signed word it would need two
+    // bytes. Offsets follow non-zero control words.
     let mut size = 0;
     let mut at = 0;
     while at < words.len() {
@@ -132,7 +132,7 @@ fn flex_size(words: &[i64]) -> u8 {
     size
 }
 
-/// The size code (0: 1 byte, 1: 2, 2: 4) that holds `word`, signed.
+/// The size code (0: 1 byte, 1: 2, 2: 4) that fits the signed `word`.
 fn signed_size(word: i64) -> u8 {
     match word {
         -0x80..=0x7f => 0,
@@ -141,8 +141,8 @@ fn signed_size(word: i64) -> u8 {
     }
 }
 
-/// A location of the format; there is none with an addend, and a plain CFA + offset would be the
-/// padding word.
+/// The value as a location, if the format can express it. It has no addends, and a plain CFA +
+/// offset would be the padding word.
 fn location(value: Value) -> Option<Location> {
     let (base, deref, offset) = match value {
         Value::Offset { base, offset } => (base, false, offset),

@@ -1,14 +1,14 @@
-//! Function descriptors: which addresses a function has, and where its rows are.
+//! Function descriptors: the addresses of a function, and the location of its rows.
 //!
-//! Three layouts on disk, one [`Fde`]. V3 splits the descriptor into an entry of the searched
-//! array and five bytes before the rows.
+//! There are three layouts on disk, but one [`Fde`]. V3 splits the descriptor into an entry of the
+//! searched array and five bytes before the rows.
 
 use super::header::{FLAG_FUNC_START_PCREL, Header, Malformed, Version, get, u16_at, u32_at};
 
-/// V1 has no `rep_size`: the blocks it repeats are the PLT's, 16 bytes each on x86-64.
+/// V1 has no `rep_size`: its repeated blocks are the PLT's, 16 bytes each on x86-64.
 pub const V1_REP_SIZE: u8 = 16;
 
-/// Bytes of a V3 function's attributes, directly before its rows.
+/// Size of a V3 function's attributes, which directly precede its rows, bytes.
 pub const V3_ATTRIBUTE_LEN: u64 = 5;
 
 /// How the start addresses of rows are stored.
@@ -23,7 +23,7 @@ pub enum FreType {
 }
 
 impl FreType {
-    /// Bytes of a start address.
+    /// The size of a start address, bytes.
     pub const fn byte_len(self) -> u64 {
         match self {
             FreType::Addr1 => 1,
@@ -32,7 +32,7 @@ impl FreType {
         }
     }
 
-    /// What GNU as takes for a function of `size` bytes.
+    /// The type that GNU as chooses for a function of `size` bytes.
     pub const fn for_size(size: u32) -> FreType {
         match size {
             0..0x100 => FreType::Addr1,
@@ -45,37 +45,37 @@ impl FreType {
 /// A function descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fde {
-    /// Its place in the array.
+    /// Index in the array.
     pub index: u32,
-    /// Offset of its entry in the section, bytes.
+    /// Offset of the array entry in the section, bytes.
     pub offset: u64,
-    /// The function's address (svma).
+    /// Start address (svma).
     pub start: u64,
-    /// Its size, bytes.
+    /// Size, bytes.
     pub size: u32,
-    /// Offset of its first row in the section, bytes.
+    /// Offset of the first row in the section, bytes.
     pub fres: u64,
-    /// How many rows.
+    /// Number of rows.
     pub num_fres: u32,
-    /// How their starts are stored.
+    /// How the rows' start addresses are stored.
     pub fre_type: FreType,
-    /// The rows hold for every block of that many bytes (`PCMASK`); `None` for `PCINC`.
+    /// The size of the block that the rows repeat for, bytes (`PCMASK`); `None` for `PCINC`.
     pub rep_size: Option<u8>,
-    /// Do the rows hold control words (`SFRAME_FDE_TYPE_FLEX`)?
+    /// Whether the rows have control words (`SFRAME_FDE_TYPE_FLEX`).
     pub flex: bool,
-    /// A signal frame: its caller's pc is exact.
+    /// Whether this is a signal frame, whose caller's pc is exact.
     pub signal: bool,
 }
 
 impl Fde {
-    /// Does the function hold `svma`?
+    /// Whether the function contains `svma`.
     pub const fn contains(&self, svma: u64) -> bool {
         svma >= self.start && svma - self.start < self.size as u64
     }
 
-    /// The offset that rows are looked up by: from the start of the function, or of the block
-    /// that is repeated. (libsframe and Linux count blocks from the function's start, where the
-    /// specification writes `PC % REP_BLOCK_SIZE`.)
+    /// The offset for looking up rows, from the start of the function or of the repeated block.
+    /// (libsframe and Linux count blocks from the function's start; the specification has
+    /// `PC % REP_BLOCK_SIZE`.)
     pub fn row_offset(&self, svma: u64) -> u64 {
         let offset = svma.wrapping_sub(self.start);
         match self.rep_size {
@@ -84,7 +84,7 @@ impl Fde {
         }
     }
 
-    /// The bytes that rows are to cover: the function's, or the repeated block's.
+    /// The number of bytes that the rows cover: those of the function, or of the repeated block.
     pub const fn row_limit(&self) -> u32 {
         match self.rep_size {
             Some(size) if (size as u32) < self.size => size as u32,
@@ -93,7 +93,7 @@ impl Fde {
     }
 }
 
-/// The start address of function `index`, whose entry lies at `offset`.
+/// The start address of the function whose entry is at `offset`.
 pub(crate) fn start(header: &Header, bytes: &[u8], address: u64, offset: u64) -> Option<u64> {
     let relative = match header.version {
         Version::V1 | Version::V2 => i64::from(u32_at(bytes, offset)? as i32),

@@ -1,6 +1,6 @@
-//! Rows as they are stored: a start, an info byte, data words.
+//! Stored rows: a start, an info byte, data words.
 //!
-//! Not here: what the words mean (`row`).
+//! The meaning of the words is in `row`.
 
 use super::fde::{Fde, FreType};
 use super::header::{Header, Malformed, get};
@@ -8,9 +8,9 @@ use super::header::{Header, Malformed, get};
 /// A stored row (FRE).
 #[derive(Clone, Copy, Debug)]
 pub struct Fre<'a> {
-    /// Its offset in the section, bytes.
+    /// Offset in the section, bytes.
     pub offset: u64,
-    /// From the start of the function, or of the repeated block, bytes.
+    /// Offset from the start of the function or of the repeated block, bytes.
     pub start: u32,
     /// The info byte.
     pub info: u8,
@@ -18,7 +18,7 @@ pub struct Fre<'a> {
 }
 
 impl<'a> Fre<'a> {
-    /// A row from its parts; `words` holds the data words, as many and as wide as `info` says.
+    /// A row from its parts; the number and size of the data words in `words` must match `info`.
     pub(crate) fn new(offset: u64, start: u32, info: u8, words: &'a [u8]) -> Option<Fre<'a>> {
         let len = word_len(info)? * count(info);
         (words.len() == len).then_some(Fre {
@@ -29,7 +29,7 @@ impl<'a> Fre<'a> {
         })
     }
 
-    /// How many data words.
+    /// The number of data words.
     pub fn count(&self) -> usize {
         count(self.info)
     }
@@ -46,7 +46,7 @@ impl<'a> Fre<'a> {
         })
     }
 
-    /// Data word `index`, unsigned, as control words are.
+    /// Data word `index`, unsigned, like control words.
     pub fn unsigned(&self, index: usize) -> Option<u32> {
         let mask = match word_len(self.info)? {
             1 => 0xff,
@@ -56,7 +56,7 @@ impl<'a> Fre<'a> {
         self.signed(index).map(|w| w as u32 & mask)
     }
 
-    /// Is the CFA's base register the stack pointer? (Default rows only.)
+    /// Whether the CFA's base register is the stack pointer. (Default rows only.)
     pub const fn base_is_sp(&self) -> bool {
         self.info & 1 != 0
     }
@@ -66,7 +66,7 @@ const fn count(info: u8) -> usize {
     (info >> 1 & 0xf) as usize
 }
 
-/// Bytes of a data word.
+/// The size of a data word, bytes.
 const fn word_len(info: u8) -> Option<usize> {
     match info >> 5 & 3 {
         0 => Some(1),
@@ -76,7 +76,7 @@ const fn word_len(info: u8) -> Option<usize> {
     }
 }
 
-/// The rows of a function, in stored order; ends after the first error.
+/// Iterates over the rows of a function, in stored order; ends after the first error.
 #[derive(Clone, Debug)]
 pub struct Fres<'a> {
     bytes: &'a [u8],

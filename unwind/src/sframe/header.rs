@@ -1,18 +1,18 @@
-//! The header of a `.sframe` section, and the bytes behind all of its parts.
+//! The header of a `.sframe` section, and access to its bytes.
 //!
-//! 28 bytes, the same in V1, V2 and V3 (binutils `include/sframe.h`; "The SFrame format",
-//! section "SFrame Header"). Not here: function descriptors (`fde`), rows (`fre`, `row`).
+//! The header has 28 bytes in V1, V2 and V3 (binutils `include/sframe.h`; "The SFrame format",
+//! section "SFrame Header"). Function descriptors are in `fde`, rows in `fre` and `row`.
 
 use crate::reason::Reason;
 use core::fmt;
 
-/// The first two bytes of a section in this machine's byte order.
+/// The first two bytes of a section, in this machine's byte order.
 pub const MAGIC: u16 = 0xdee2;
 
-/// Bytes of the header, without the auxiliary header behind it.
+/// Size of the header without the auxiliary header that follows it, bytes.
 pub const HEADER_LEN: u64 = 28;
 
-/// `SFRAME_ABI_AMD64_ENDIAN_LITTLE`, the only `abi_arch` read here.
+/// `SFRAME_ABI_AMD64_ENDIAN_LITTLE`, the only supported `abi_arch`.
 pub const ABI_AMD64: u8 = 3;
 
 /// What is wrong with a section, and where.
@@ -71,7 +71,7 @@ impl Version {
         }
     }
 
-    /// Bytes of a function descriptor in the array that is searched.
+    /// The size of a function descriptor in the searched array, bytes.
     pub const fn fde_len(self) -> u64 {
         match self {
             Version::V1 => 17,
@@ -81,32 +81,32 @@ impl Version {
     }
 }
 
-/// `SFRAME_F_FDE_SORTED`: the function descriptors are in order of address.
+/// `SFRAME_F_FDE_SORTED`: the function descriptors are sorted by address.
 pub const FLAG_FDE_SORTED: u8 = 1;
 /// `SFRAME_F_FRAME_POINTER`: V1 and V2 only; no tool sets it.
 pub const FLAG_FRAME_POINTER: u8 = 2;
-/// `SFRAME_F_FDE_FUNC_START_PCREL`: function starts count from their own field. V2 errata 1 and
-/// V3; without it they count from the section.
+/// `SFRAME_F_FDE_FUNC_START_PCREL`: function starts are relative to their own field. V2 errata 1
+/// and V3; without it they are relative to the section.
 pub const FLAG_FUNC_START_PCREL: u8 = 4;
 
-/// A parsed header. Offsets are made relative to the section.
+/// A parsed header. Offsets are converted to be relative to the section.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// The format's version.
     pub version: Version,
     /// `FLAG_*`.
     pub flags: u8,
-    /// Where the caller's rbp always is, from the CFA; 0: the rows say.
+    /// The fixed offset of the caller's rbp from the CFA; 0 if the rows have it.
     pub cfa_fixed_fp_offset: i8,
-    /// Where the return address always is, from the CFA; 0: the rows say. -8 on x86-64.
+    /// The fixed offset of the return address from the CFA; 0 if the rows have it. -8 on x86-64.
     pub cfa_fixed_ra_offset: i8,
-    /// Bytes of the auxiliary header.
+    /// Size of the auxiliary header, bytes.
     pub auxhdr_len: u8,
-    /// Function descriptors.
+    /// Number of function descriptors.
     pub num_fdes: u32,
-    /// Rows, as the header states.
+    /// Number of rows, as stated in the header.
     pub num_fres: u32,
-    /// Bytes of the row sub-section.
+    /// Size of the row sub-section, bytes.
     pub fre_len: u32,
     /// Offset of the first function descriptor in the section, bytes.
     pub fdes: u64,
@@ -131,8 +131,8 @@ pub(crate) fn u32_at(bytes: &[u8], at: u64) -> Option<u32> {
 }
 
 impl Header {
-    /// Parses the header and holds its counts against the section's length. A longer section is
-    /// fine: the segment may end in zeros.
+    /// Parses the header and checks its counts against the section's length. A longer section is
+    /// valid, because the segment may end in zeros.
     pub fn parse(bytes: &[u8]) -> Result<Header, Malformed> {
         let Some(h) = get::<28>(bytes, 0) else {
             return Err(Malformed::new(0, "the section is shorter than its header"));
@@ -181,17 +181,17 @@ impl Header {
         Ok(header)
     }
 
-    /// Is `flag` (a `FLAG_*`) set?
+    /// Whether `flag` (a `FLAG_*`) is set.
     pub const fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
-    /// Offset behind the last function descriptor, bytes.
+    /// Offset after the last function descriptor, bytes.
     pub const fn fdes_end(&self) -> u64 {
         self.fdes + self.num_fdes as u64 * self.version.fde_len()
     }
 
-    /// Offset behind the row sub-section, bytes.
+    /// Offset after the row sub-section, bytes.
     pub const fn fres_end(&self) -> u64 {
         self.fres + self.fre_len as u64
     }

@@ -1,12 +1,11 @@
 //! SFrame: the `.sframe` section of V1, V2 (both errata) and V3 with flexible FDEs.
 //!
-//! [`Table`] reads a section in place; [`Sframe`] is the unwinder, strict or not as its
-//! [`Profile`] says, and derives rows from `.eh_frame` for images without a section
-//! ([`derived`]). `sframe` alone is the specification's reading, which looks up return addresses
-//! as they stand.
+//! [`Table`] reads a section in place. [`Sframe`] is the unwinder, as strict as its [`Profile`]; it
+//! derives rows from `.eh_frame` for images without a section ([`derived`]). `sframe` without a
+//! profile follows the specification, which looks up return addresses unadjusted.
 //!
-//! Sources: "The SFrame format" and `include/sframe.h` of binutils 2.40, 2.44, 2.46 and 2.47.
-//! Not here: other machines than AMD64, writing whole sections.
+//! Sources: "The SFrame format" and `include/sframe.h` of binutils 2.40, 2.44, 2.46 and 2.47. Out
+//! of scope: machines other than AMD64, writing whole sections.
 
 pub mod derived;
 mod dump;

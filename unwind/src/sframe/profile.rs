@@ -1,7 +1,7 @@
 //! Readers that are stricter than the specification: Linux and libsframe.
 //!
-//! A profile never reads a row in another way than [`Table::rows`]; it only refuses. So rows that
-//! are compiled under one profile serve them all.
+//! A profile never reads a row differently from [`Table::rows`]; it only rejects rows. So rows
+//! compiled for one profile serve them all.
 
 use super::fde::Fde;
 use super::header::{FLAG_FDE_SORTED, FLAG_FUNC_START_PCREL, Malformed, Version};
@@ -13,29 +13,29 @@ use crate::regs::Reg;
 use crate::rule::{Base, Rule, Value};
 use core::ops::Range;
 
-/// Which reader is modelled.
+/// The reader to model.
 ///
-/// Linux forgets a whole table at the first error that is not "not found", for the rest of the
-/// process's life. Which samples come after that one is chance; here every lookup is judged as
-/// if it were the first one, so that a result depends neither on the order of samples nor on
-/// threads. [`Profile::KernelV3Validate`] drops a table whole, and for good, because it reads all
-/// of it before the first lookup.
+/// At the first error other than "not found", Linux drops a whole table for the rest of the
+/// process's life. Which samples come after that error is chance. Here every lookup is judged as if
+/// it were the first, so that results depend neither on the order of samples nor on threads.
+/// [`Profile::KernelV3Validate`] drops a table as a whole and for good, because it reads all of it
+/// before the first lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Profile {
-    /// The specification, every version. Return addresses are looked up as they stand.
+    /// The specification, every version. Return addresses are looked up unadjusted.
     #[default]
     Spec,
-    /// As [`Profile::Spec`], but a return address is looked up at ra - 1.
+    /// Like [`Profile::Spec`], but return addresses are looked up at ra - 1.
     CallSite,
     /// Linux with the V3 reader ("unwind_user/sframe", V3 series with flexible FDEs).
     KernelV3,
-    /// The same with `CONFIG_SFRAME_VALIDATION`: all of a table is checked before it is used.
+    /// The same with `CONFIG_SFRAME_VALIDATION`: the whole table is checked before it is used.
     KernelV3Validate,
     /// libsframe of binutils 2.47.
     Libsframe,
 }
 
-/// As many data words as libsframe 2.47 takes in a row.
+/// The maximum number of data words in a row accepted by libsframe 2.47.
 const LIBSFRAME_WORDS_MAX: usize = 6;
 
 impl Profile {
@@ -48,7 +48,7 @@ impl Profile {
         Profile::Libsframe,
     ];
 
-    /// The stable name, as on the command line behind `sframe:`.
+    /// The stable name, as used on the command line after `sframe:`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Profile::Spec => "spec",
@@ -59,7 +59,7 @@ impl Profile {
         }
     }
 
-    /// A few words for people.
+    /// A short description for display.
     pub const fn description(self) -> &'static str {
         match self {
             Profile::Spec => "the SFrame specification, V1 to V3; looks up ra itself",
@@ -70,12 +70,12 @@ impl Profile {
         }
     }
 
-    /// The profile of that name.
+    /// The profile with this name.
     pub fn from_name(name: &str) -> Option<Profile> {
         Self::ALL.into_iter().find(|p| p.as_str() == name)
     }
 
-    /// The unwinder's name under this profile: `sframe`, `sframe:kernel-v3`.
+    /// The unwinder's name with this profile: `sframe`, `sframe:kernel-v3`.
     pub const fn unwinder(self) -> &'static str {
         match self {
             Profile::Spec => "sframe",
@@ -86,7 +86,7 @@ impl Profile {
         }
     }
 
-    /// Where a return address is looked up.
+    /// The address at which return addresses are looked up.
     pub const fn lookup(self) -> Lookup {
         match self {
             Profile::CallSite => Lookup::InsideCall,
@@ -98,7 +98,7 @@ impl Profile {
         matches!(self, Profile::KernelV3 | Profile::KernelV3Validate)
     }
 
-    /// Does the reader take this section at all?
+    /// Checks whether the reader accepts this section at all.
     pub fn check_table(self, table: &Table<'_>) -> Result<(), Malformed> {
         let h = table.header();
         let refuse = |offset, what| Err(Malformed::new(offset, what));
@@ -133,8 +133,8 @@ impl Profile {
         }
     }
 
-    /// Does the reader get through `fde` and its rows up to the one at `offset` (from the
-    /// function's or the block's start)? `text` holds the executable ranges (svma).
+    /// Checks whether the reader accepts `fde` and its rows up to the one at `offset` (from the
+    /// start of the function or block). `text` contains the executable ranges (svma).
     pub fn check_rows(
         self,
         table: &Table<'_>,
@@ -169,7 +169,7 @@ impl Profile {
                 }
                 last = Some(fre.start);
                 let row = SframeRow::decode(table.header(), fde, &fre)?;
-                // A padding word at the end pads nothing.
+                // A padding word at the end has no purpose.
                 if fde.flex && ends_in_padding(row) {
                     return refuse("a flexible row ends in a padding word");
                 }
@@ -180,8 +180,8 @@ impl Profile {
         Ok(())
     }
 
-    /// The whole table, as `CONFIG_SFRAME_VALIDATION` reads it before its first use. Everything
-    /// is fine under other profiles.
+    /// Checks the whole table as `CONFIG_SFRAME_VALIDATION` does before its first use. Other
+    /// profiles accept everything.
     pub fn validate(self, table: &Table<'_>, text: &[Range<u64>]) -> Result<(), Malformed> {
         if self != Profile::KernelV3Validate {
             return Ok(());
@@ -204,9 +204,9 @@ impl Profile {
         Ok(())
     }
 
-    /// Does the reader apply this rule in a frame below the topmost? Linux takes rules based on
-    /// a register (other than a CFA's rsp and rbp) in the topmost frame only; so rbp at
-    /// \*(rbp + 0), which every function with a realigned frame has, ends its walks.
+    /// Whether the reader applies this rule in a frame below the topmost. Linux accepts rules based
+    /// on a register (except a CFA based on rsp or rbp) only in the topmost frame. So `*(rbp+0)` as
+    /// rbp's rule, which every function with a realigned frame has, ends its walks.
     pub fn permits(self, rule: &Rule, topmost: bool) -> Result<(), Reason> {
         if !self.is_kernel() || topmost {
             return Ok(());
@@ -222,8 +222,8 @@ impl Profile {
         }
     }
 
-    /// Linux wants the CFA to be a multiple of 8. With rsp and rbp so aligned, as they are
-    /// wherever a return address can be, that hangs on the offset.
+    /// Checks that the CFA is a multiple of 8, as Linux requires. rsp and rbp are so aligned
+    /// wherever a return address can be, so this depends on the offset.
     pub fn check_cfa(self, rule: &Rule, offset: u64) -> Result<(), Malformed> {
         let Value::Offset {
             base: Base::Reg(Reg::Rsp | Reg::Rbp),

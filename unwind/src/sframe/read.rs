@@ -1,6 +1,6 @@
-//! The section: finds the function of an address, and its rows. Reads in place.
+//! Reads a section in place: finds the function of an address, and its rows.
 //!
-//! Not here: when a row may be used, and what else a reader may ask of a section (`profile`).
+//! Which rows a particular reader accepts is in `profile`.
 
 use super::fde::{self, Fde};
 use super::fre::Fres;
@@ -9,7 +9,7 @@ use super::row::SframeRow;
 use crate::rule::Rule;
 use alloc::vec::Vec;
 
-/// A `.sframe` section: its header, its bytes, its address.
+/// A `.sframe` section: its header, bytes and address.
 #[derive(Clone, Copy, Debug)]
 pub struct Table<'a> {
     header: Header,
@@ -20,24 +20,25 @@ pub struct Table<'a> {
 /// A row of a function, ready to use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableRow {
-    /// Offset in the section of the row; of the FDE, for the one row of an FDE without rows.
+    /// Offset of the row in the section; that of the FDE for the implicit row of an FDE without
+    /// rows.
     pub offset: u64,
-    /// From the start of the function, or of the repeated block, bytes.
+    /// Offset from the start of the function or of the repeated block, bytes.
     pub start: u32,
-    /// The row; `None` for the one of an FDE without rows, which is an outermost frame's.
+    /// The row; `None` for the implicit row of an FDE without rows, which marks an outermost frame.
     pub row: Option<SframeRow>,
-    /// What it means.
+    /// The row as a rule.
     pub rule: Rule,
 }
 
 impl<'a> Table<'a> {
-    /// The section of these bytes (any of the three versions), loaded at `address` (svma).
+    /// The section in these bytes (any of the three versions), loaded at `address` (svma).
     pub fn parse(bytes: &'a [u8], address: u64) -> Result<Table<'a>, Malformed> {
         let header = Header::parse(bytes)?;
         Ok(Self::with_header(header, bytes, address))
     }
 
-    /// As [`Table::parse`], with the header that it found in these very bytes.
+    /// Like [`Table::parse`], with a header already parsed from the same bytes.
     pub(crate) const fn with_header(header: Header, bytes: &'a [u8], address: u64) -> Self {
         Table {
             header,
@@ -56,8 +57,7 @@ impl<'a> Table<'a> {
         self.address
     }
 
-    /// What follows the table in the section; zeros, or the second table of a linker that
-    /// concatenates them.
+    /// The bytes after the table: zeros, or the second table from a linker that concatenates them.
     pub fn tail(&self) -> &'a [u8] {
         let end = self.header.fdes_end().max(self.header.fres_end());
         usize::try_from(end).map_or(&[], |end| self.bytes.get(end..).unwrap_or(&[]))
@@ -83,8 +83,8 @@ impl<'a> Table<'a> {
         fde::start(&self.header, self.bytes, self.address, offset)
     }
 
-    /// The function that holds `svma`, by binary search of a sorted table; of an unsorted one,
-    /// `order` has to be given.
+    /// The function that contains `svma`, by binary search of a sorted table. An unsorted table
+    /// needs `order`.
     pub fn find(&self, svma: u64, order: Option<&Order>) -> Result<Option<Fde>, Malformed> {
         let candidate = match order {
             Some(order) => order.last_at(svma),
@@ -100,7 +100,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The last function of a sorted table that begins at or before `svma`.
+    /// The last function of a sorted table that starts at or before `svma`.
     fn last_at(&self, svma: u64) -> Option<u32> {
         let (mut low, mut high) = (0, self.header.num_fdes);
         while low < high {
@@ -114,7 +114,7 @@ impl<'a> Table<'a> {
         low.checked_sub(1)
     }
 
-    /// The order to search an unsorted table in; `None` if the table says that it is sorted.
+    /// The order for searching an unsorted table; `None` if the table claims to be sorted.
     pub fn order(&self) -> Option<Order> {
         if self.header.has(FLAG_FDE_SORTED) {
             return None;
@@ -130,8 +130,8 @@ impl<'a> Table<'a> {
         Fres::new(&self.header, self.bytes, fde)
     }
 
-    /// The rows of a function, decoded; ends after the first error. A V3 function without rows
-    /// has one, which says that it is an outermost frame (unless it is a flexible one: an error).
+    /// The decoded rows of a function; ends after the first error. A V3 function without rows has
+    /// one implicit row that marks an outermost frame (in a flexible function this is an error).
     pub fn rows(&self, fde: &Fde) -> impl Iterator<Item = Result<TableRow, Malformed>> + use<'a> {
         let (header, fde) = (self.header, *fde);
         let mut failed = false;
@@ -163,8 +163,8 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The functions of an unsorted table, by address. Of several at one address the last wins, as
-/// a binary search of the sorted table would have it.
+/// The functions of an unsorted table, by address. If several have the same address, the last one
+/// wins, as in a binary search of a sorted table.
 #[derive(Clone, Debug)]
 pub struct Order(Vec<(u64, u32)>);
 

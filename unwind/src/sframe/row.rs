@@ -1,8 +1,8 @@
-//! What a row says, in the format's own words; and as a [`Rule`].
+//! Decoded rows in the format's own terms, and their conversion to a [`Rule`].
 //!
-//! "The SFrame format", sections "SFrame FRE" and "Flexible FDEs"; where the specification's
-//! pseudo-code for flexible rows and its readers (libsframe, Linux) disagree, the readers are
-//! followed: rbp's control word comes after the return address's pair, or after one padding word.
+//! See "The SFrame format", sections "SFrame FRE" and "Flexible FDEs". Where the specification's
+//! pseudo-code for flexible rows disagrees with its readers (libsframe, Linux), this follows the
+//! readers: rbp's control word comes after the return address's pair, or after one padding word.
 
 use super::fde::Fde;
 use super::fre::Fre;
@@ -10,40 +10,40 @@ use super::header::{Header, Malformed, Version};
 use crate::regs::Reg;
 use crate::rule::{Base, Rule, RuleKind, Value};
 
-/// A location of a flexible row: a register or the CFA, plus an offset, perhaps loaded from.
+/// A location in a flexible row: a register or the CFA, plus an offset, possibly dereferenced.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Location {
-    /// The register that the offset counts from; `None`: the CFA.
+    /// The base register; `None` means the CFA.
     pub reg: Option<Reg>,
-    /// Is the value loaded from there?
+    /// Whether the value is loaded from the resulting address.
     pub deref: bool,
-    /// Bytes.
+    /// Offset, bytes.
     pub offset: i32,
 }
 
-/// What a row says of rbp or the return address.
+/// How a row describes rbp or the return address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Track {
-    /// No word: the header's fixed offset, or unchanged.
+    /// No word: at the header's fixed offset, or unchanged.
     Absent,
-    /// A padding word stands in its place; means the same.
+    /// A padding word, with the same meaning as [`Track::Absent`].
     Padded,
-    /// It is here.
+    /// At this location.
     At(Location),
 }
 
 /// A decoded row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SframeRow {
-    /// No data words: the return address is undefined, this is the outermost frame.
+    /// No data words: the return address is undefined, so this is the outermost frame.
     RaUndefined,
-    /// CFA, return address, rbp.
+    /// CFA, return address and rbp.
     Tracked {
-        /// Where the CFA is; its `reg` is never `None`.
+        /// The CFA; `reg` is never `None`.
         cfa: Location,
-        /// Where the return address is.
+        /// The return address.
         ra: Track,
-        /// Where the caller's rbp is.
+        /// The caller's rbp.
         fp: Track,
     },
 }
@@ -57,7 +57,7 @@ impl Location {
         }
     }
 
-    /// As a rule's value.
+    /// The location as a rule's value.
     pub const fn value(self) -> Value {
         let base = match self.reg {
             Some(reg) => Base::Reg(reg),
@@ -80,7 +80,7 @@ impl SframeRow {
     /// Decodes a stored row of `fde`.
     pub fn decode(header: &Header, fde: &Fde, fre: &Fre<'_>) -> Result<SframeRow, Malformed> {
         if fre.count() == 0 {
-            // V1 knows no row without words; in V2 it came with the second errata.
+            // V1 has no rows without words; V2 got them with the second errata.
             if header.version == Version::V1 {
                 return Err(Malformed::new(fre.offset, "a V1 row without a CFA offset"));
             }
@@ -102,8 +102,8 @@ impl SframeRow {
         Ok(row)
     }
 
-    /// As the rule that every unwinder applies. rbp without a word is unchanged; of the other
-    /// callee-saved registers the format cannot speak.
+    /// The row as a rule. rbp without a word is unchanged; the format cannot describe the other
+    /// callee-saved registers.
     pub fn rule(&self, header: &Header, signal: bool) -> Rule {
         let SframeRow::Tracked { cfa, ra, fp } = *self else {
             return Rule::OUTERMOST;
@@ -141,7 +141,8 @@ impl Words<'_> {
         Some(word)
     }
 
-    /// CFA; then what the header does not fix, the return address before rbp.
+    /// Decodes a default row: the CFA, then what the header does not fix, the return address before
+    /// rbp.
     fn default(&mut self, header: &Header) -> Result<SframeRow, &'static str> {
         let base = if self.fre.base_is_sp() {
             Reg::Rsp
@@ -164,7 +165,8 @@ impl Words<'_> {
         Ok(SframeRow::Tracked { cfa, ra, fp })
     }
 
-    /// Pairs of a control word and an offset; a control word 0 is padding and has no offset.
+    /// Decodes a flexible row: pairs of a control word and an offset. A control word of 0 is
+    /// padding and has no offset.
     fn flex(&mut self) -> Result<SframeRow, &'static str> {
         let Track::At(cfa) = self.track()? else {
             return Err("a flexible row without a CFA rule");

@@ -1,4 +1,4 @@
-//! The SFrame unwinder: finds the row of an address, compiles functions when first needed.
+//! The SFrame unwinder: finds the row of an address and compiles functions when first needed.
 
 use super::derived::SframeV3;
 use super::fde::Fde;
@@ -51,7 +51,7 @@ impl Index {
 }
 
 impl Sframe {
-    /// The unwinder under `profile`, with rows from `tables`.
+    /// The unwinder with `profile` and rows from `tables`.
     pub const fn new(profile: Profile, tables: Tables) -> Self {
         Sframe { profile, tables }
     }
@@ -79,13 +79,13 @@ impl Sframe {
         find_row(&table, &fde, image, svma, cache)
     }
 
-    /// Holds the profile's demands on the whole table; what is costly only once.
+    /// Checks the whole table as the profile requires; expensive checks run only once.
     fn accept(&self, table: &Table<'_>, image: &Image, cache: &mut Cache) -> Result<(), Reason> {
         self.profile.check_table(table)?;
         if self.profile != Profile::KernelV3Validate {
             return Ok(());
         }
-        // A unit that no function can have remembers the outcome.
+        // The key of an impossible unit stores the result.
         let key = UnitKey {
             table: TableKind::Sframe,
             image: Some(image.id()),
@@ -108,18 +108,18 @@ impl Sframe {
     }
 }
 
-/// What is compiled at a time: a function, or, if its rows are repeated (`PCMASK`), one block of it. A
-/// PLT can have thousands of blocks.
+/// The part of a function that is compiled at once: the whole function or, if its rows repeat
+/// (`PCMASK`), one block of it. A PLT can have thousands of blocks.
 struct Block {
     key: UnitKey,
     range: Range<u64>,
 }
 
 impl Block {
-    /// The block that holds `svma`, an address in the function.
+    /// The block that contains `svma`, an address in the function.
     fn of(fde: &Fde, image: &Image, svma: u64) -> Block {
         let (number, size) = match fde.rep_size {
-            // A function without rows is one block; only an empty function has a block of no bytes.
+            // A function without rows is one block. Only an empty function has an empty block.
             Some(_) if fde.num_fres > 0 => {
                 let size = u64::from(fde.row_limit());
                 (svma.wrapping_sub(fde.start) / size.max(1), size)
@@ -139,7 +139,8 @@ impl Block {
     }
 }
 
-/// All rows of function `fde` of an image's table; if they are repeated, those of the first block.
+/// Compiles all rows of function `fde` of an image's table; if they repeat, those of the first
+/// block.
 pub fn compile_unit(table: &Table<'_>, fde: &Fde, image: &Image, cache: &mut Cache) -> UnitId {
     compile(table, fde, Block::of(fde, image, fde.start), cache)
 }
@@ -154,7 +155,7 @@ fn find_row(
     let block = Block::of(fde, image, svma);
     let unit = match cache.unit(&block.key) {
         Some(known) => known?,
-        // Most functions are asked for one row only.
+        // Most functions are asked for only one row.
         None => match compile_row(table, fde, &block, svma, cache) {
             Some(unit) => unit,
             None => compile(table, fde, block, cache),
@@ -167,13 +168,12 @@ fn find_row(
     cache.find_row(unit, svma)
 }
 
-/// A row as it is met: its first address, its offset in the section, what it says.
+/// A row as read: its first address, its offset in the section, and its contents.
 type Met = (u64, u64, SframeRow);
 
-/// Goes through the rows of `fde` in `block` up to the first one behind `svma`, whose start is the
-/// first result. The second one says from which address on the rows are malformed: from a row's
-/// start, or, if not even that can be read or trusted, from the one before it, whose end is then
-/// unknown.
+/// Reads the rows of `fde` in `block` up to the first one after `svma` and returns its start, then
+/// the first malformed address with the reason. That address is the start of a malformed row or, if
+/// the start cannot be read or trusted, the start of the row before it, whose end is then unknown.
 fn scan(
     table: &Table<'_>,
     fde: &Fde,
@@ -189,7 +189,7 @@ fn scan(
             Err(error) => return (None, Some((from, error.into()))),
         };
         let start = block.start.saturating_add(fre.start.into());
-        // A row behind the end governs nothing; some assemblers write one there.
+        // A row past the end covers nothing; some assemblers write one there.
         if start >= block.end {
             break;
         }
@@ -209,7 +209,7 @@ fn scan(
     (None, None)
 }
 
-/// The row for `svma` alone; `None` if that takes more than reading up to it.
+/// Compiles only the row for `svma`; `None` if that takes more than reading up to it.
 fn compile_row(
     table: &Table<'_>,
     fde: &Fde,
@@ -233,13 +233,13 @@ fn compile_row(
     Some(unit.finish_part(start..next.unwrap_or(end)))
 }
 
-/// All rows of a block into the cache.
+/// Compiles all rows of a block into the cache.
 fn compile(table: &Table<'_>, fde: &Fde, block: Block, cache: &mut Cache) -> UnitId {
     let Block { key, range } = block;
     let header = table.header();
     let mut unit = cache.begin_unit(key, range.clone());
     if fde.num_fres == 0 {
-        // What a function without rows says is not stored either.
+        // The implicit row of a function without rows is not stored.
         return match table.rows(fde).next() {
             Some(Ok(row)) => {
                 unit.push(NewRow {
@@ -297,8 +297,8 @@ impl Finder for Sframe {
         Ok(row)
     }
 
-    /// V1 has no row for a root, and V2 got one only with its second errata, which no file says
-    /// that it follows.
+    /// V1 has no row for a root. V2 got one with its second errata, but a file does not state
+    /// whether it follows them.
     fn marks_roots(&self, space: &AddressSpace, address: u64, cache: &mut Cache) -> bool {
         let image = space.find(address).and_then(|m| m.image.as_deref());
         let Some(image) = image.filter(|_| self.tables != Tables::Derived) else {

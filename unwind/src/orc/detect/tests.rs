@@ -1,4 +1,4 @@
-//! What an entry must say to be ordinary, or valid at all.
+//! Which entries are ordinary, and which are valid.
 
 use super::*;
 
@@ -51,7 +51,7 @@ fn ordinary_entries_are_calls_and_registers_a_few_words_above_a_pointer() {
             false,
         ),
         (regs, true),
-        // Registers lie wherever they lie.
+        // Saved registers may be at any offset.
         (
             Entry {
                 sp_offset: 0,

@@ -1,4 +1,4 @@
-//! Entries as rules and back, register by register, and what no entry says.
+//! Conversion between entries and rules, register by register, and rules without an entry.
 
 use super::*;
 use crate::rule::Expression;
@@ -162,7 +162,7 @@ fn what_no_entry_says_is_named() {
         assert!(Entry::from_rule(&cfa(Value::reg(Reg::Rsp, most))).is_ok());
         assert!(Entry::from_rule(&rbp(Value::at_cfa(most))).is_ok());
     }
-    // Of registers that are all saved, return address and sp are where they always are.
+    // If all registers are saved, return address and sp are always at the same offsets.
     let regs = Rule {
         kind: RuleKind::PtRegs,
         ra: Value::Undefined,

@@ -1,4 +1,4 @@
-//! Tables in stored order and sorted: their lengths, their places, their errors.
+//! Tables in stored and sorted order: lengths, positions, errors.
 
 use super::*;
 use crate::orc::EntryType;

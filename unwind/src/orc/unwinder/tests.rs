@@ -1,4 +1,4 @@
-//! Entries in chunks: which are compiled together, and where each stands.
+//! Chunks of entries: which entries are compiled together, and the position of each.
 
 use super::*;
 use crate::image::{Bytes, ImageParts, Section};
@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 const LAYOUT: Layout = Layout::V6_4;
 
-/// The addresses are stored here.
+/// The address of `.orc_unwind_ip`.
 const IPS: u64 = 0x8000_0000;
 
 /// An entry whose CFA is rsp + `offset`.
@@ -25,7 +25,7 @@ fn entry(offset: i16) -> [u8; ENTRY_LEN] {
     entry.encode(LAYOUT)
 }
 
-/// A mapping of text that has these entries, from the first address to 16 bytes behind the last.
+/// A mapping of text with these entries, from the first address to 16 bytes after the last.
 fn mapping(entries: &[(u64, [u8; ENTRY_LEN])]) -> Mapping {
     let ips = entries.iter().enumerate().map(|(i, (ip, _))| {
         let relative = ip.wrapping_sub(IPS + 4 * i as u64).cast_signed();
@@ -60,7 +60,7 @@ fn unwinder(tables: Tables) -> Orc {
     Orc::new(Some(Encoding::since_5_12(LAYOUT)), tables)
 }
 
-/// The CFA's offset at `svma`, and where that stands.
+/// The CFA's offset at `svma`, and the source of its row.
 fn find(mapping: &Mapping, svma: u64, cache: &mut Cache) -> Result<(i32, RowSource), Reason> {
     let row = unwinder(Tables::Real).find(mapping, svma, cache)?;
     let Value::Offset { offset, .. } = cache.rule(row).cfa else {
@@ -76,7 +76,7 @@ fn neighbours_are_one_unit() {
         .collect();
     let mapping = mapping(&entries);
     let mut cache = Cache::new();
-    // Chunk and place of each: 32 entries of 6 bytes are the first chunk.
+    // Index and unit of each: the first chunk is 32 entries of 6 bytes.
     for (index, unit) in [(3, 0), (0, 0), (31, 0), (32, 192), (39, 192), (3, 0)] {
         let svma = 0x1000 + 16 * index + 5;
         let (offset, source) = find(&mapping, svma, &mut cache).expect("an entry");
@@ -100,7 +100,7 @@ fn entries_in_any_order_stand_where_they_are_stored() {
 
 #[test]
 fn of_several_entries_at_an_address_the_last_is_found() {
-    // The last entry of a chunk and the first one of the next are at one address, too.
+    // The last entry of a chunk and the first of the next one have the same address, too.
     let at = |i: u64| match i {
         0..=1 => 0x1000,
         32 => 0x1000 + 16 * 31,

@@ -1,4 +1,4 @@
-//! Rows as bytes: the smallest size that holds them, and the order of their words.
+//! Encoded rows: the smallest size that fits, and the order of the words.
 
 use super::*;
 
@@ -40,7 +40,7 @@ fn sizes_change_where_a_byte_or_two_no_longer_hold_the_word() {
         (-0x8001, 2),
     ] {
         assert_eq!(signed_size(word), size, "{word:#x}");
-        // Of a flexible row, offsets ask for room, and control words do not.
+        // In a flexible row, offsets determine the size; control words do not.
         assert_eq!(flex_size(&[0x83, word]), size, "{word:#x}");
         assert_eq!(flex_size(&[0x83, 1, 0x83, word]), size, "{word:#x}");
         assert_eq!(flex_size(&[0x83, word, 0, 0x83, 1]), size, "{word:#x}");
@@ -53,7 +53,7 @@ fn sizes_change_where_a_byte_or_two_no_longer_hold_the_word() {
 fn default_rows_have_offsets_only() {
     let sp = of(Some(Reg::Rsp), false, 8);
     let bp = of(Some(Reg::Rbp), false, 16);
-    // The info byte: is the base rsp; count from bit 1; size from bit 5.
+    // The info byte: whether the base is rsp; count from bit 1; size from bit 5.
     assert_eq!(bytes(&row(sp, None, None), false), (1 | 1 << 1, [8].into()));
     let with_fp = row(bp, None, Some(SLOT));
     assert_eq!(bytes(&with_fp, false), (2 << 1, [16, 0xf0].into()));
@@ -77,7 +77,7 @@ fn flexible_rows_have_a_control_word_before_each_offset() {
     let d = control(Reg::Rdx, 0);
     let cases: [(SframeRow, &[u8]); 4] = [
         (row(sp, None, None), &[c, 8]),
-        // Without a return address, rbp stands behind a padding word.
+        // Without a return address, rbp follows a padding word.
         (row(sp, None, fp), &[c, 8, 0, 2, 0xf0]),
         (row(sp, ra, None), &[c, 8, d, 0]),
         (row(sp, ra, fp), &[c, 8, d, 0, 2, 0xf0]),

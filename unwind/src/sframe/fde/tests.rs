@@ -1,10 +1,10 @@
-//! Descriptors of each version, field by field, and where they may not reach.
+//! Descriptors of each version, field by field, and their limits.
 
 use super::*;
 use crate::sframe::header::get as bytes_at;
 use alloc::vec::Vec;
 
-/// A header of 28 bytes with one descriptor behind it, then `fres` bytes of rows.
+/// A 28-byte header, one descriptor, then `fres` bytes of rows.
 fn header(version: Version, flags: u8, fre_len: u32) -> Header {
     Header {
         version,
@@ -34,7 +34,7 @@ fn section(version: Version, start: i64, size: u32, fre_off: u32, rest: &[u8]) -
     bytes
 }
 
-/// Number of rows, info and block size as version 2 has them.
+/// Number of rows, info and block size, as in version 2.
 fn v2(num_fres: u32, info: u8, rep_size: u8) -> Vec<u8> {
     let mut rest = num_fres.to_le_bytes().to_vec();
     rest.extend([info, rep_size, 0, 0]);
@@ -81,7 +81,7 @@ fn versions_1_and_2_have_all_in_one_place() {
             ..expected
         });
         assert_eq!(read(0x10), masked);
-        // Signal frames and flexible rows are of version 3.
+        // Only version 3 has signal frames and flexible rows.
         assert_eq!(read(0x80), Ok(expected));
     }
 }
@@ -163,7 +163,7 @@ fn a_descriptor_behind_the_last_is_none_and_one_cut_short_says_so() {
     for len in [28, 31, 35, 39, 43, 45] {
         assert_eq!(cut(len), Err("the section ends within an FDE"), "{len}");
     }
-    // The second one lies behind the first.
+    // The second descriptor follows the first.
     let two = Header {
         num_fdes: 2,
         ..header

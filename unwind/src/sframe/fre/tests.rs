@@ -22,7 +22,7 @@ fn words_are_as_wide_as_the_info_byte_says() {
         assert_eq!([0, 1].map(|i| fre.signed(i)), signed.map(Some));
         assert_eq!([0, 1].map(|i| fre.unsigned(i)), unsigned.map(Some));
         assert_eq!((fre.signed(2), fre.unsigned(2)), (None, None));
-        // As many bytes as the words take, no less and no more.
+        // Exactly as many bytes as the words take.
         assert!(Fre::new(7, 3, info, &words[..2 * len - 1]).is_none());
         assert!(Fre::new(7, 3, info, &[0; 9][..2 * len + 1]).is_none());
     }

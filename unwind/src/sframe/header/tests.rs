@@ -1,10 +1,10 @@
-//! Headers: each field's place, and how little a section may hold.
+//! Headers: the position of each field, and the minimum size of a section.
 
 use super::*;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-/// A header of `version` with `num_fdes` descriptors at its end, then `fre_len` bytes of rows.
+/// A header of `version` with `num_fdes` descriptors after it, then `fre_len` bytes of rows.
 fn bytes(version: Version, num_fdes: u8, fre_len: u8) -> Vec<u8> {
     let mut bytes = Vec::from([0; 28]);
     bytes[..3].copy_from_slice(&[0xe2, 0xde, version as u8]);

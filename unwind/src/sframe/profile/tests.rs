@@ -1,4 +1,4 @@
-//! What each reader refuses, at its limits and one beyond.
+//! What each reader rejects, at its limits and one beyond.
 
 use super::*;
 use alloc::vec::Vec;
@@ -27,8 +27,8 @@ fn refused(result: Result<(), Malformed>) -> Option<&'static str> {
     result.err().map(|error| error.what)
 }
 
-/// Why `profile` refuses the table with `new` at `at`; V2 has descriptors of other sizes, so its
-/// counts are zero.
+/// Why `profile` rejects the table after `changes` (offset, new byte). V2 descriptors have another
+/// size, so its counts are zero.
 fn table(profile: Profile, changes: &[(usize, u8)]) -> Option<&'static str> {
     let mut bytes = v3(8, 0, 0, 0, &[ROW]);
     for &(at, new) in changes {
@@ -38,7 +38,7 @@ fn table(profile: Profile, changes: &[(usize, u8)]) -> Option<&'static str> {
     refused(profile.check_table(&table))
 }
 
-/// Why `profile` refuses the first function's rows up to the one at `offset`.
+/// Why `profile` rejects the first function's rows up to the one at `offset`.
 fn rows(profile: Profile, bytes: &[u8], offset: u64) -> Option<&'static str> {
     let table = Table::parse(bytes, 0).expect("a table");
     let fde = table.fde(0).expect("one").expect("a function");
@@ -86,7 +86,7 @@ fn linux_takes_no_table_that_it_cannot_search() {
         }
         assert_eq!(table(profile, &[(8, 0)]), Some(none), "no function");
         assert_eq!(table(profile, &[(12, 0)]), Some(none), "no row");
-        // The rows begin where the descriptors end; one byte earlier they overlap.
+        // The rows start where the descriptors end; one byte earlier they overlap.
         let overlap = Some("the FREs overlap the FDEs");
         assert_eq!(table(profile, &[(24, 15)]), overlap);
         assert_eq!(table(profile, &[(24, 17), (16, 7)]), None);
@@ -182,7 +182,7 @@ fn linux_wants_a_cfa_in_steps_of_eight() {
             }
             assert_eq!(refused(Profile::Spec.check_cfa(&rule, 3)), None);
         }
-        // What another register holds is anybody's guess.
+        // The value of another register is unknown.
         let rule = Rule::call(Value::reg(Reg::R10, offset));
         assert_eq!(refused(Profile::KernelV3.check_cfa(&rule, 3)), None);
     }

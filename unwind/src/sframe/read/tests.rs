@@ -1,4 +1,4 @@
-//! A table knows where it is loaded.
+//! The load address of a table.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What a table says of roots.
+//! Whether a table can mark roots.
 
 use super::*;
 use crate::image::{Bytes, ImageParts};
@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
 
-/// A space with an image at 0x1000 that has a section of this version, or none.
+/// A space with an image at 0x1000 that has a section of this version, or no section.
 fn space(version: Option<u8>) -> AddressSpace {
     let mut data = vec![0; 28];
     data[..5].copy_from_slice(&[0xe2, 0xde, version.unwrap_or(0), 0, 3]);
@@ -35,7 +35,7 @@ fn only_version_3_says_where_a_stack_ends() {
         (Some(1), false),
         (Some(2), false),
         (Some(3), true),
-        // Nobody to ask: the claim is made elsewhere.
+        // No section to ask: the default applies.
         (None, true),
     ] {
         for tables in [Tables::Real, Tables::RealOrDerived, Tables::Derived] {
