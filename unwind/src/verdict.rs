@@ -1,11 +1,11 @@
-//! Is a chain right? One closed set of words, and the comparison behind them.
+//! Verdicts on chains: the closed set of verdicts, and the comparison with the ground truth.
 //!
-//! Chains are aligned by the address of the return-address slot, else by pc, leftmost: one frame
-//! that is missing is not ten that are wrong. `@k` is the first frame concerned, counted in the
-//! true chain from 0, the innermost.
+//! Chains are aligned by the address of the return-address slot, otherwise by pc, leftmost first,
+//! so that one missing frame does not make ten others wrong. `@k` is the first frame affected,
+//! counted from 0 (innermost) in the true chain.
 //!
-//! Nothing is judged beyond the frames that are known: a chain that has them all is right only if
-//! the last one is the root, and the walk said so.
+//! Frames beyond the known ones are not judged. A chain that has all known frames is right only if
+//! the last one is the root and the walk reported it as such.
 
 mod boundary;
 
@@ -17,51 +17,52 @@ use crate::truth::{TrueKind, Truth};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// The verdict on one chain.
+/// The verdict on a chain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Verdict {
     /// `.`: the true chain.
     Ok,
-    /// `~`: the true chain, by a rule that did not apply (luck). Never counted as right.
+    /// `~`: the addresses of the true chain, but found by luck: at other slots, by a scan, or in a
+    /// chain that the unwinder itself reports as unreliable. Never counted as right.
     OkUnproven,
-    /// `mN`: true frames inside the chain are absent.
+    /// `mN`: true frames inside the chain are missing.
     Missing {
-        /// How many, in the whole chain.
+        /// Number of missing frames in the whole chain.
         count: u32,
-        /// The first one.
+        /// The first missing frame.
         at: u32,
     },
-    /// `xN`: frames that are not true.
+    /// `xN`: the chain has frames that are not true.
     Extra {
-        /// How many, in the whole chain. A caller of the root counts as one even where the walk
-        /// did not come so far as to report it.
+        /// Number of extra frames in the whole chain. A caller of the root counts as one even if
+        /// the walk failed before reporting it.
         count: u32,
-        /// In front of this true frame.
+        /// The true frame that the first extra frame precedes.
         at: u32,
     },
-    /// `w`: frame `at` is another than the true one.
+    /// `w`: frame `at` differs from the true one.
     Wrong {
-        /// That frame.
+        /// The frame that differs.
         at: u32,
     },
-    /// `t`: right as far as it goes, then ended early: frames are absent, or, if `at` is the number
-    /// of the true frames, none is and the walk did not find out that it was at the root.
+    /// `t`: right as far as it goes, but it ended early. Either frames are missing, or, if `at`
+    /// equals the number of true frames, none is, but the walk did not recognize the root.
     Truncated {
-        /// The first frame that is absent.
+        /// The first missing frame.
         at: u32,
     },
-    /// `r`: the unwinder itself said that it is unreliable.
+    /// `r`: the unwinder itself reported the chain as unreliable.
     Refused,
-    /// `l`: caught in a cycle.
+    /// `l`: the walk ran into a cycle.
     Looped,
-    /// `u`: not modelled.
+    /// `u`: not supported.
     Unsupported,
-    /// `?`: no truth here.
+    /// `?`: not judged, because the ground truth is unknown here.
     Unjudged,
 }
 
 impl Verdict {
-    /// Every letter with its word, in order of goodness.
+    /// Every letter with its word, from best to worst.
     pub const WORDS: [(char, &'static str); 10] = [
         ('.', "ok"),
         ('~', "ok-unproven"),
@@ -90,17 +91,17 @@ impl Verdict {
         }
     }
 
-    /// The letter.
+    /// The verdict's letter.
     pub const fn letter(self) -> char {
         Self::WORDS[self.index()].0
     }
 
-    /// The word, for machines.
+    /// The verdict's word, for machines.
     pub const fn as_str(self) -> &'static str {
         Self::WORDS[self.index()].1
     }
 
-    /// The first true frame concerned.
+    /// The first true frame affected.
     pub const fn at(self) -> Option<u32> {
         match self {
             Verdict::Missing { at, .. }
@@ -111,7 +112,7 @@ impl Verdict {
         }
     }
 
-    /// How many frames are missing or extra.
+    /// The number of missing or extra frames.
     pub const fn count(self) -> Option<u32> {
         match self {
             Verdict::Missing { count, .. } | Verdict::Extra { count, .. } => Some(count),
@@ -119,12 +120,13 @@ impl Verdict {
         }
     }
 
-    /// Was something judged?
+    /// Whether the chain was judged.
     pub const fn is_judged(self) -> bool {
         !matches!(self, Verdict::Unsupported | Verdict::Unjudged)
     }
 
-    /// Is the chain wrong in any way? Luck is not wrong, and not right.
+    /// Whether the chain is wrong in any way. A chain that is right by luck is neither wrong nor
+    /// right.
     pub const fn is_wrong(self) -> bool {
         self.is_judged() && !matches!(self, Verdict::Ok | Verdict::OkUnproven)
     }
@@ -144,17 +146,17 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A frame of a chain to be judged: where it was found, and what.
+/// A frame to be compared: its pc, slot and sp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Link {
     pc: u64,
     slot: Option<u64>,
-    /// The stack pointer in the frame, if it is known.
+    /// The stack pointer in the frame, if known.
     sp: Option<u64>,
 }
 
-/// The part of the truth that a walk with this mark should find: frames whose sp lies above it.
-/// The innermost frame's sp is `live_sp`.
+/// The index of the first true frame that a walk with this mark should find: the first whose sp is
+/// above the mark. The innermost frame's sp is `live_sp`.
 pub fn expected_from(truth: &Truth, live_sp: u64, first_frame: Option<u64>) -> usize {
     let Some(mark) = first_frame else { return 0 };
     let frames = truth.frames();
@@ -167,36 +169,36 @@ pub fn expected_from(truth: &Truth, live_sp: u64, first_frame: Option<u64>) -> u
         .unwrap_or(frames.len())
 }
 
-/// What a verdict stands on.
+/// What a verdict is based on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ground {
-    /// Frames that are known.
+    /// Number of known true frames.
     pub known: u32,
-    /// Those of them that the chain has.
+    /// Number of these that the chain has.
     pub found: u32,
-    /// Is the root among the known ones? Without it no chain is right.
+    /// Whether the known frames include the root. Otherwise no chain is right.
     pub complete: bool,
-    /// The chain has every true frame and no other, and its format cannot mark a root.
+    /// Whether the chain has exactly the true frames, but its format cannot mark a root.
     pub end_not_claimed: bool,
-    /// The chain ends with the last of the known frames.
+    /// Whether the chain ends with the last known frame.
     pub at_last: bool,
 }
 
 impl Ground {
-    /// The share of the known frames that were found, in millionths; `None` where no more is known
-    /// than the frame that was sampled.
+    /// The share of the known frames that the chain has, in millionths; `None` if only the sampled
+    /// frame is known.
     pub fn share(&self) -> Option<u64> {
         let says_something = self.known > 1 || (self.known == 1 && self.complete);
         says_something.then(|| u64::from(self.found) * 1_000_000 / u64::from(self.known))
     }
 }
 
-/// Judges `chain` against the frames of `truth` from index `from` on.
+/// Judges `chain` against the frames of `truth` from index `from`.
 pub fn judge(chain: &Chain, truth: &Truth, from: usize) -> (Verdict, Ground) {
     against_links(chain, &true_links(truth, from), truth.is_complete())
 }
 
-/// Judges `chain` against a walk of the same stack that stands for the truth, as far as that came.
+/// Judges `chain` against a walk of the same stack that serves as the truth, as far as it got.
 pub fn judge_against(chain: &Chain, reference: &Chain) -> (Verdict, Ground) {
     let links: Vec<Link> = reference.frames.iter().map(link).collect();
     against_links(chain, &links, reference.end.reason == Reason::RootReached)
@@ -231,12 +233,12 @@ fn against_links(chain: &Chain, truth: &[Link], complete: bool) -> (Verdict, Gro
     (verdict, ground)
 }
 
-/// The end of a chain that has the true frames and no others; the root is the last of `frames`.
+/// The verdict on a chain that has exactly the true frames, of which the root is the last.
 fn at_root(end: &End, frames: u32) -> Verdict {
     match end.reason {
         Reason::RootReached => Verdict::Ok,
         _ if !end.marks_roots => Verdict::Ok,
-        // The root's row gave a caller, or would have.
+        // The rule at the root had a caller, or tried to.
         Reason::NotText { .. }
         | Reason::Memory(_)
         | Reason::SpDidNotAdvance { .. }
@@ -265,7 +267,7 @@ fn ground(found: &[Link], truth: &[Link], complete: bool) -> Ground {
     }
 }
 
-/// For each frame of `chain`, which frame of `truth` (from index `from` on) it is.
+/// For each frame of `chain`, the index of the same frame in `truth` (searched from `from`).
 pub fn align_chain(chain: &Chain, truth: &Truth, from: usize) -> Vec<Option<usize>> {
     let found: Vec<Link> = chain.frames.iter().map(link).collect();
     let hits = align(&found, &true_links(truth, from));
@@ -293,8 +295,8 @@ fn link(frame: &Frame) -> Link {
     }
 }
 
-/// Compares two chains without provenance: a recording, such as perf's, with a truth or with
-/// another chain that stands for it. If that is `complete`, two that are equal agree, whatever
+/// Compares two chains without provenance: a recording, such as perf's, with the truth or with
+/// another chain that serves as the truth. If that is `complete`, two equal chains agree whatever
 /// their ends.
 pub fn judge_addresses(found: &[u64], truth: &[u64], complete: bool) -> (Verdict, Ground) {
     let links = |pcs: &[u64]| {
@@ -314,7 +316,7 @@ pub fn judge_addresses(found: &[u64], truth: &[u64], complete: bool) -> (Verdict
     (verdict, ground(&found, &truth, complete))
 }
 
-/// For each frame found, the true frame that it is; `None` if it is none.
+/// For each frame found, the index of the same true frame, if any.
 fn align(found: &[Link], truth: &[Link]) -> Vec<Option<usize>> {
     let mut next = 0;
     let matches = |f: &Link, t: &Link| match (f.slot, t.slot) {
@@ -329,8 +331,8 @@ fn align(found: &[Link], truth: &[Link]) -> Vec<Option<usize>> {
             .iter()
             .position(|t| matches(f, t))
             .map(|i| next + i);
-        // A frame without a slot is matched by pc alone: recursion could carry it far away, so
-        // that what follows would count as missing. The nearest one it is.
+        // A frame without a slot is matched by pc alone. With recursion, a distant match would make
+        // the frames in between count as missing, so take the nearest one.
         if let Some(i) = hit {
             next = i + 1;
         }
@@ -339,8 +341,8 @@ fn align(found: &[Link], truth: &[Link]) -> Vec<Option<usize>> {
     out
 }
 
-/// The frames of two chains; `complete` says that `truth` ends with the root. Where it does not, a
-/// chain that has all of it is not judged.
+/// Compares the frames of two chains; `complete` means that `truth` ends with the root. If not, a
+/// chain that has all of `truth` is not judged.
 fn compare(found: &[Link], truth: &[Link], complete: bool) -> Verdict {
     let aligned = align(found, truth);
     let whole = match complete {
@@ -396,7 +398,8 @@ fn compare(found: &[Link], truth: &[Link], complete: bool) -> Verdict {
     }
 }
 
-/// What a gap between two frames that agree is: `absent` true ones, `pending` others instead.
+/// The verdict on a gap between two matching frames: `absent` true frames are missing, and
+/// `pending` other frames are there instead.
 fn gap(absent: usize, pending: usize, at: usize) -> Option<Verdict> {
     let at = at as u32;
     match (absent, pending) {

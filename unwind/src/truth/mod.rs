@@ -1,8 +1,8 @@
-//! The truth: which frames a thread really has.
+//! The ground truth: the frames that a thread really has.
 //!
-//! It is known to whoever executes the program, because a shadow stack is kept beside it; never
-//! to an unwinder. Here are the true chain and the words for how much of it is known, and the
-//! [`Tracker`] that keeps the shadow stack.
+//! Only the executor of a program knows it, by keeping a shadow stack; an unwinder never does. This
+//! module has the true chain, how much of it is known, and the [`Tracker`] that keeps the shadow
+//! stack.
 
 pub mod shadow;
 mod stacks;
@@ -18,20 +18,20 @@ pub use tracker::Tracker;
 
 use alloc::vec::Vec;
 
-/// What a true frame's pc is.
+/// The meaning of a true frame's pc.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum TrueKind {
     /// The innermost frame: the next instruction.
     Top = 0,
-    /// A return address: the frame called the one inside it. The restorer that a signal handler
-    /// returns to counts as its caller.
+    /// A return address: the frame called its callee. The restorer to which a signal handler
+    /// returns counts as the handler's caller.
     Call = 1,
     /// Interrupted by a signal: the next instruction, saved in the signal frame.
     Interrupted = 2,
-    /// In a kernel, interrupted by an interrupt or an exception: the next instruction, in the frame
-    /// that `iret` takes. The frame inside it is the handler's entry code, whose CFA is the
-    /// interrupted rsp; where the saved pc is, that code decides (an NMI's is copied).
+    /// In a kernel, interrupted by an interrupt or exception: the next instruction, in the iret
+    /// frame. The callee is the handler's entry code, whose CFA is the interrupted rsp. The entry
+    /// code decides where the saved pc is (that of an NMI is copied).
     Trapped = 3,
 }
 
@@ -41,34 +41,34 @@ pub struct TrueFrame {
     /// The pc: see [`TrueKind`].
     pub pc: u64,
     /// The canonical frame address: rsp in the caller after the return. For the restorer of a
-    /// signal frame it is the interrupted rsp; for the outermost frame given it says nothing.
+    /// signal frame it is the interrupted rsp; for the outermost known frame it is meaningless.
     pub cfa: u64,
-    /// What `pc` is.
+    /// The meaning of `pc`.
     pub kind: TrueKind,
     /// The callee-saved registers in this frame at `pc`, in the order of
-    /// [`crate::regs::Reg::CALLEE_SAVED`]: for all but the innermost, their values at the entry
-    /// of the frame inside it. `None` where nobody saw them.
+    /// [`crate::regs::Reg::CALLEE_SAVED`]. Except in the innermost frame, these are their values at
+    /// the entry of the callee. `None` if they were not observed.
     pub saved: Option<[u64; 6]>,
 }
 
-/// From a signal handler's CFA to the saved rip: the ucontext's `gregs[REG_RIP]`
-/// (Linux `arch/x86/include/uapi/asm/sigcontext.h`, `struct rt_sigframe`).
+/// Offset from a signal handler's CFA to the saved rip: the ucontext's `gregs[REG_RIP]` (Linux
+/// `arch/x86/include/uapi/asm/sigcontext.h`, `struct rt_sigframe`).
 const SIGNAL_FRAME_RIP: u64 = 168;
 
 /// The true chain of one sample, innermost first.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Truth {
-    /// Nobody executed the program with a shadow stack.
+    /// Nothing is known, for example because the program ran without a shadow stack.
     #[default]
     Unknown,
-    /// These innermost frames are true; what lies outside of them is not known.
+    /// The innermost frames; those outside them are unknown.
     Known(Vec<TrueFrame>),
-    /// These are all frames, the root included.
+    /// All frames, including the root.
     Complete(Vec<TrueFrame>),
 }
 
 impl Truth {
-    /// The frames that are known.
+    /// The known frames.
     pub fn frames(&self) -> &[TrueFrame] {
         match self {
             Truth::Unknown => &[],
@@ -76,14 +76,14 @@ impl Truth {
         }
     }
 
-    /// Is the root among the frames?
+    /// Whether the frames include the root.
     pub const fn is_complete(&self) -> bool {
         matches!(self, Truth::Complete(_))
     }
 
-    /// The address of the word that holds the pc of frame `index`; `None` for the innermost, for
-    /// one that is [`TrueKind::Trapped`], and for the interrupted frame while the innermost is the restorer (its signal frame is at the
-    /// live rsp then).
+    /// The address of the word that holds the pc of frame `index`. `None` for the innermost frame,
+    /// for a [`TrueKind::Trapped`] one, and for the interrupted frame if the innermost frame is the
+    /// restorer (its signal frame is then at the live rsp).
     pub fn slot(&self, index: usize) -> Option<u64> {
         let frames = self.frames();
         match frames.get(index)?.kind {

@@ -1,21 +1,21 @@
-//! The shadow stack of a kernel that is single-stepped: who will return where, whatever any table
-//! says.
+//! The shadow stack of a single-stepped kernel: which frame returns where, independent of any
+//! table.
 //!
-//! A call makes a frame, and so does an interrupt or exception in the kernel: the frame that `iret`
-//! takes. An entry from user space is the root. A return that takes a frame's slot ends it, and so
-//! does whatever lifts rsp above the slot. Loading rsp with an address of another task's stack is a
-//! switch of tasks: each has a chain of its own. On another stack of the same processor the chain
-//! goes on. A return address popped into a register is kept until somebody goes there; so is one
-//! that a tracer took from the stack, when the tracer's trampoline is returned to instead.
+//! A call makes a frame, and so does an interrupt or exception in the kernel (its iret frame). An
+//! entry from user space is the root. A frame ends with the return that pops its slot, or when
+//! anything else lifts rsp above the slot. Loading rsp with an address on another task's stack is a
+//! task switch: each task has its own chain. On another stack of the same processor, the chain
+//! continues. A return address that was popped into a register is kept until the code jumps to it.
+//! The same holds for one that a tracer replaced, until the tracer's trampoline jumps to it.
 //!
-//! With an entry from user space the registers with which user space was left are known too
-//! ([`UserBoundary`]), and where the kernel itself changes them (a signal, `execve`), so are those.
+//! An entry from user space also gives the registers with which user space was left
+//! ([`UserBoundary`]), and changes that the kernel makes to them (a signal, `execve`) are followed.
 //!
-//! Only one processor is followed. A task that ran on another one meanwhile is told by its stack: a
-//! chain is taken up again only if all of its return addresses are still there.
+//! Only one processor is followed. If a task ran on another one in the meantime, its stack shows
+//! it: a chain is resumed only if all of its return addresses are still there.
 //!
-//! It knows the kernel's stacks and its interrupt descriptor table, unlike the tracker for user
-//! space ([`super::Tracker`]), which must guess both.
+//! Unlike the tracker for user space ([`super::Tracker`]), which must guess, it knows the kernel's
+//! stacks and its interrupt descriptor table.
 
 use super::{Cpu, TrueFrame, TrueKind, Truth};
 use crate::insn::Insn;
@@ -26,14 +26,14 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Most frames of a task: a stack has no room for more.
+/// The maximum number of frames of a task; a stack has no room for more.
 const FRAMES_MAX: usize = (THREAD_SIZE / 8) as usize * 4;
-/// Most tasks whose chains are kept.
+/// The maximum number of tasks whose chains are kept.
 const TASKS_MAX: usize = 4096;
-/// Bytes that `ret`, alone or with an operand, takes from the stack.
+/// Bytes that `ret`, with or without an operand, pops from the stack.
 const RET_POPS: core::ops::RangeInclusive<u64> = 8..=8 + u16::MAX as u64;
 
-/// What is seen between two instructions.
+/// What is observed between two instructions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     /// rip, rsp and the callee-saved registers.
@@ -43,7 +43,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Is this user mode?
+    /// Whether this is user mode.
     pub const fn is_user(&self) -> bool {
         is_user_cs(self.cs)
     }
@@ -62,30 +62,31 @@ pub struct IretFrame {
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Held {
-    /// Where the return address is; `None` if it was popped into a register, or a tracer has it.
+    /// The address of the return address; `None` if it was popped into a register or taken by a
+    /// tracer.
     slot: Option<u64>,
     pc: u64,
-    /// rsp after going back.
+    /// rsp after the return.
     cfa: u64,
     trapped: bool,
-    /// Made by a call to the next instruction.
+    /// Whether it was made by a call to the next instruction.
     thunk: bool,
     saved: [u64; 6],
 }
 
-/// User space, as it was left.
+/// User space at the moment it was left.
 #[derive(Clone, Copy, Debug)]
 pub struct Left {
     /// The registers.
     pub boundary: UserBoundary,
     /// Address of the `struct pt_regs` at the end of the task's stack.
     pub pt_regs: Option<u64>,
-    /// They were seen there: from now on a change is the kernel's doing.
+    /// Whether the registers have been seen there. From then on, a change is made by the kernel.
     saved: bool,
 }
 
 impl Left {
-    /// With these registers, which `pt_regs` is to hold.
+    /// User space that was left with these registers, which `pt_regs` is going to contain.
     pub const fn new(boundary: UserBoundary, pt_regs: Option<u64>) -> Left {
         Left {
             boundary,
@@ -112,28 +113,29 @@ impl Left {
 #[derive(Clone, Debug, Default)]
 struct Chain {
     frames: Vec<Held>,
-    /// Does it start at an entry from user space?
+    /// Whether it starts at an entry from user space.
     complete: bool,
     /// The registers with which user space was left, and where the kernel keeps them.
     left: Option<Left>,
-    /// rsp when another task was switched to.
+    /// rsp when the processor switched to another task.
     rsp: u64,
 }
 
-/// The shadow stacks.
+/// The shadow stacks of a kernel's tasks.
 #[derive(Debug, Default)]
 pub struct Shadow {
     chain: Chain,
-    /// Of tasks that do not run, by the begins of their stacks.
+    /// The chains of tasks that do not run, by the start of their stacks.
     others: BTreeMap<u64, Chain>,
-    /// The stacks that belong to the processor, not to a task.
+    /// The stacks that belong to the processor rather than to a task.
     processor: Vec<Range<u64>>,
-    /// What tracers have functions return to.
+    /// The addresses that tracers put in place of return addresses.
     trampolines: Vec<u64>,
 }
 
 impl Shadow {
-    /// Knows the trampolines of tracers, to which functions return.
+    /// No frames yet. `trampolines` are the addresses that tracers put in place of return
+    /// addresses.
     pub fn new(trampolines: Vec<u64>) -> Shadow {
         Shadow {
             trampolines,
@@ -141,13 +143,13 @@ impl Shadow {
         }
     }
 
-    /// Tells of the processor's stacks.
+    /// Sets the processor's stacks.
     pub fn set_processor(&mut self, stacks: Vec<Range<u64>>) {
         self.processor = stacks;
     }
 
-    /// The begin of the stack that rsp points into, or ends; and is it a task's? Those are aligned
-    /// to their size.
+    /// The start of the stack that rsp points into or to the end of, and whether it is a task's
+    /// stack. Task stacks are aligned to their size.
     fn stack(&self, rsp: u64) -> (u64, bool) {
         let inside = rsp.wrapping_sub(1);
         match self.processor.iter().find(|s| s.contains(&inside)) {
@@ -156,33 +158,32 @@ impl Shadow {
         }
     }
 
-    /// The begin of the stack that a return address lies on.
+    /// The start of the stack that contains a return address.
     fn stack_of_slot(&self, slot: u64) -> u64 {
         self.stack(slot.wrapping_add(8)).0
     }
 
-    /// An entry from user space, which was left so, if that is known: there is nothing on the
-    /// kernel's stack.
+    /// An entry from user space: the kernel's stack is empty. `left` is the state of user space, if
+    /// known.
     pub fn root(&mut self, left: Option<Left>) {
         self.chain.frames.clear();
         self.chain.complete = true;
         self.chain.left = left;
     }
 
-    /// The registers with which user space was left, where the chain starts there and they are
-    /// known.
+    /// The registers with which user space was left, if the chain starts there and they are known.
     pub fn boundary(&self) -> Option<UserBoundary> {
         let left = self.chain.left.filter(|_| self.chain.complete);
         left.map(|left| left.boundary)
     }
 
-    /// The kernel ran unseen.
+    /// The kernel ran unobserved.
     pub fn lost(&mut self) {
         self.chain = Chain::default();
     }
 
-    /// An interrupt was delivered, and `handler` is about to run. Out of user space, `pt_regs` is
-    /// where the entry code will save the registers.
+    /// An interrupt was delivered, and `handler` is about to run. If it interrupted user space,
+    /// `pt_regs` is where the entry code will save the registers.
     pub fn interrupted(
         &mut self,
         handler: &Seen,
@@ -214,8 +215,8 @@ impl Shadow {
         }
     }
 
-    /// An instruction of class `insn` was executed, and no interrupt was delivered.
-    /// `word` reads the stack as it is now.
+    /// An instruction of class `insn` was executed, and no interrupt was delivered. `word` reads
+    /// the stack after the instruction.
     pub fn step(
         &mut self,
         insn: Insn,
@@ -258,10 +259,10 @@ impl Shadow {
         self.moved(old, new, word);
     }
 
-    /// A `ret` took the word at `slot`.
+    /// A `ret` popped the word at `slot`.
     fn returned(&mut self, slot: u64, to: u64) {
         let frames = &mut self.chain.frames;
-        // The entry code moves its return address about.
+        // The entry code moves its return address around.
         let moved = |f: &Held| !f.trapped && f.pc == to;
         let found = frames
             .iter()
@@ -276,7 +277,7 @@ impl Shadow {
         self.went(to);
     }
 
-    /// Somebody went to an address that is not on the stack.
+    /// The code went to an address that is not on the stack.
     fn went(&mut self, to: u64) {
         let frames = &mut self.chain.frames;
         if frames
@@ -294,7 +295,7 @@ impl Shadow {
         }
     }
 
-    /// A return address that was taken into a register may have been put back.
+    /// A return address that was popped into a register may have been pushed again.
     fn pushed(&mut self, new: u64, word: &mut dyn FnMut(u64) -> Option<u64>) {
         if let Some(top) = self.chain.frames.last_mut()
             && !top.trapped
@@ -305,14 +306,14 @@ impl Shadow {
     }
 
     fn popped(&mut self, slot: u64) {
-        // That of a thunk, which wants its address and no frame, is dropped as rsp leaves it.
+        // The frame of a thunk, which only reads its own address, is dropped when rsp leaves it.
         let top = self.chain.frames.last_mut();
         if let Some(top) = top.filter(|f| f.slot == Some(slot) && !f.trapped && !f.thunk) {
             top.slot = None;
         }
     }
 
-    /// rsp was changed.
+    /// rsp changed.
     fn moved(&mut self, old: u64, new: u64, word: &mut dyn FnMut(u64) -> Option<u64>) {
         if new == old {
             return;
@@ -322,7 +323,7 @@ impl Shadow {
             return self.switched((from, old), (to, new), word);
         }
         if from != to {
-            // Back from a stack of the processor, what was on it is over.
+            // After the return from a stack of the processor, the frames on it are over.
             let back = |f: &Held| f.slot.is_some_and(|slot| self.stack_of_slot(slot) == to);
             if let Some(at) = self.chain.frames.iter().rposition(back) {
                 let over = |f: &Held| f.trapped || f.slot.is_none();
@@ -342,7 +343,7 @@ impl Shadow {
         }
     }
 
-    /// From one task's stack and rsp to those of another.
+    /// Switches from one task's stack and rsp to those of another.
     fn switched(
         &mut self,
         (from, old): (u64, u64),

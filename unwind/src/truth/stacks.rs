@@ -1,120 +1,120 @@
-//! The frames that a shadow stack holds, the stacks they lie on, and the chains of frames that
-//! nobody runs at the moment (coroutines). How they change is the `tracker`'s business.
+//! The frames of a shadow stack, the stacks they are on, and suspended chains of frames
+//! (coroutines). The `tracker` changes them.
 
 use super::TrueKind;
 use alloc::vec::Vec;
 
-/// What a tracker sees of a thread at an instruction boundary.
+/// What a tracker observes of a thread at an instruction boundary.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cpu {
     /// The next instruction.
     pub rip: u64,
     /// The stack pointer.
     pub rsp: u64,
-    /// rbx, rbp, r12 to r15, as [`crate::regs::Reg::CALLEE_SAVED`] orders them.
+    /// rbx, rbp, r12 to r15, in the order of [`crate::regs::Reg::CALLEE_SAVED`].
     pub saved: [u64; 6],
 }
 
-/// What a tracker asks of whoever executes. All of it is asked rarely: at stack switches.
+/// What a tracker needs to ask the executor. It asks rarely: at stack switches.
 pub trait World {
     /// The 8 bytes at `address`, if they can be read.
     fn word(&mut self, address: u64) -> Option<u64>;
-    /// Is `address` in executable memory?
+    /// Whether `address` is in executable memory.
     fn is_code(&mut self, address: u64) -> bool;
-    /// Do both addresses lie in one mapping?
+    /// Whether both addresses are in the same mapping.
     fn same_mapping(&mut self, a: u64, b: u64) -> bool;
 }
 
-/// A frame of the shadow stack: what a call, or a signal, will go back to.
+/// A frame of the shadow stack: the place to which a call or signal will return.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Held {
-    /// Address of the word that holds `pc`.
+    /// Address of the word that contains `pc`.
     pub slot: u64,
-    /// rsp after going back.
+    /// rsp after the return.
     pub cfa: u64,
-    /// Where the thread goes back to.
+    /// The address to which the thread returns.
     pub pc: u64,
-    /// Callee-saved registers when the frame was made: at the callee's or handler's entry.
+    /// Callee-saved registers when the frame was made, at the entry of the callee or handler.
     pub saved: [u64; 6],
     /// [`TrueKind::Call`], [`TrueKind::Interrupted`] or [`TrueKind::Trapped`].
     pub kind: TrueKind,
-    /// The program wrote the slot by an instruction that the tracker has seen.
+    /// Whether the program wrote the slot with an instruction that the tracker has seen.
     pub(super) rewritten: bool,
-    /// Made by a call to the next instruction, which wants its address and no frame.
+    /// Whether it was made by a call to the next instruction, which only reads its own address.
     pub(super) thunk: bool,
-    /// Its return address was popped into a register. The frame lives on, without a slot:
-    /// `slot` is then `cfa`.
+    /// Whether its return address was popped into a register. The frame continues without a slot,
+    /// and `slot` equals `cfa`.
     pub(super) in_register: bool,
 }
 
 impl Held {
-    /// Does memory hold its return address? Else it was popped into a register.
+    /// Whether its return address is in memory rather than popped into a register.
     #[inline]
     pub const fn is_in_memory(&self) -> bool {
         !self.in_register
     }
 }
 
-/// A stack, or a part of one, that a chain runs through.
+/// A stack, or part of one, that a chain runs through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Segment {
-    /// Index of its first frame.
+    /// Index of the segment's first frame.
     pub(super) first: usize,
-    /// The highest rsp that belongs to it.
+    /// The highest rsp that belongs to the segment.
     pub(super) high: u64,
-    /// rsp when the chain went on to the next segment; without meaning in the last one.
+    /// rsp when the chain moved on to the next segment; meaningless in the last one.
     pub(super) low: u64,
-    /// How it was entered, while that is undecided. Never of a chain's first segment.
+    /// How it was entered, while that is undecided. `None` in a chain's first segment.
     pub(super) pending: Option<Pending>,
 }
 
-/// rsp was loaded with an address of another stack, and the next transfer of control tells what
-/// it was.
+/// rsp was loaded with an address on another stack. The next transfer of control determines the
+/// reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Pending {
-    /// The new rsp lies among the frames of the segment before: a `longjmp`, or a coroutine's
-    /// stack in a local array.
+    /// Whether the new rsp is among the frames of the previous segment: a `longjmp`, or a
+    /// coroutine's stack in a local array.
     pub(super) nested: bool,
-    /// Too far to be `alloca`.
+    /// Whether it is too far away for `alloca`.
     pub(super) far: bool,
 }
 
-/// Where a chain's knowledge begins.
+/// Where a chain starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Origin {
     /// At its root.
     Root,
-    /// In the middle: there are frames outside that nobody saw being made.
+    /// In the middle: it has outer frames that were not observed.
     Middle,
 }
 
-/// One chain of frames, the outermost first.
+/// A chain of frames, the outermost first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Chain {
     pub(super) frames: Vec<Held>,
-    /// Never empty.
+    /// The stacks that it runs through; never empty.
     pub(super) segments: Vec<Segment>,
     pub(super) origin: Origin,
-    /// rsp where the chain began, wherever its stack was moved since.
+    /// rsp at the start of the chain, even if its stack was moved since.
     pub(super) root_sp: u64,
     /// rsp when it was suspended.
     pub(super) rsp: u64,
 }
 
-/// How far from the recorded rsp a suspended chain is still taken for resumed: what a switch
-/// function pushes and pops.
+/// The maximum distance from the recorded rsp at which a suspended chain counts as resumed: room
+/// for the pushes and pops of a switch function.
 const RESUME_SLACK: u64 = 256;
-/// From the slot of the innermost frame upward: the switch returns.
+/// The same, upwards from the slot of the innermost frame: the switch returns.
 const RETURN_SLACK: u64 = 64;
-/// Frames that are compared with memory before a suspended chain is believed.
+/// The number of frames compared with memory before a suspended chain is believed.
 const VERIFIED_FRAMES: usize = 4;
 
-/// A stack is taken for a copy of a suspended one only if so many return addresses agree: a
-/// single one may be what every new coroutine begins with.
+/// The number of return addresses that must agree before a stack counts as a copy of a suspended
+/// one. A single one may be what every new coroutine starts with.
 const MOVED_FRAMES_MIN: usize = 2;
-/// Suspended chains that are tried for that, the latest first.
+/// The number of suspended chains tried as the original, latest first.
 const MOVED_CHAINS_MAX: usize = 16;
-/// Values of rsp that are tried for each.
+/// The number of values of rsp tried for each.
 const MOVED_PLACES_MAX: usize = 32;
 
 impl Chain {
@@ -134,7 +134,7 @@ impl Chain {
         }
     }
 
-    /// The segment that rsp is in.
+    /// The segment that contains rsp.
     pub(super) fn last(&self) -> Segment {
         *self.segments.last().expect("a chain has a segment")
     }
@@ -143,12 +143,12 @@ impl Chain {
         self.segments.last_mut().expect("a chain has a segment")
     }
 
-    /// The innermost frame, if it lies in the last segment.
+    /// The innermost frame, if it is in the last segment.
     pub(super) fn top(&self) -> Option<&Held> {
         self.frames[self.last().first..].last()
     }
 
-    /// rsp may rise up to here without leaving the innermost frame.
+    /// The limit up to which rsp may rise without leaving the innermost frame.
     pub(super) fn limit(&self) -> u64 {
         let segment = self.last();
         match self.top() {
@@ -157,7 +157,7 @@ impl Chain {
         }
     }
 
-    /// Drops the frames of the last segment whose slot is below `sp`: they are dead.
+    /// Drops the dead frames of the last segment: those whose slot is below `sp`.
     pub(super) fn pop_below(&mut self, sp: u64) {
         let first = self.last().first;
         while self.frames.len() > first && self.frames.last().is_some_and(|f| f.slot < sp) {
@@ -165,7 +165,7 @@ impl Chain {
         }
     }
 
-    /// Drops the segments behind `index`, with their frames.
+    /// Drops the segments after `index` and their frames.
     pub(super) fn cut_to_segment(&mut self, index: usize) {
         if let Some(next) = self.segments.get(index + 1) {
             self.frames.truncate(next.first);
@@ -173,7 +173,7 @@ impl Chain {
         }
     }
 
-    /// The innermost earlier segment that `sp` lies in.
+    /// The innermost earlier segment that contains `sp`.
     pub(super) fn earlier_segment(&self, sp: u64) -> Option<usize> {
         let earlier = &self.segments[..self.segments.len() - 1];
         earlier
@@ -181,7 +181,8 @@ impl Chain {
             .rposition(|s| s.low.wrapping_sub(RESUME_SLACK) <= sp && sp <= s.high)
     }
 
-    /// Is memory still what the innermost frames say, as far as they outlive `sp`?
+    /// Whether memory still contains the return addresses of the innermost frames that outlive
+    /// `sp`.
     fn verify(&self, sp: u64, world: &mut dyn World) -> bool {
         let first = self.last().first;
         let live = self.frames[first..].iter().rev().filter(|f| f.slot >= sp);
@@ -202,15 +203,16 @@ impl Chain {
         &self.frames[segment.first..next.map_or(self.frames.len(), |s| s.first)]
     }
 
-    /// Is `sp` in this segment, and memory what its frames say that outlive `sp`?
+    /// Whether `sp` is in this segment, and memory contains the return addresses of the frames that
+    /// outlive `sp`.
     fn is_intact(&self, segment: Segment, sp: u64, world: &mut dyn World) -> bool {
         let frames = self.frames_of(segment).iter().rev();
         let mut live = frames.filter(|f| f.slot >= sp).take(VERIFIED_FRAMES);
         (segment.low..=segment.high).contains(&sp) && live.all(|f| world.word(f.slot) == Some(f.pc))
     }
 
-    /// How far the frames that outlive `sp` were moved, if the stack was copied so that `sp`
-    /// became `new`: memory there holds all their pcs.
+    /// The distance by which the frames that outlive `sp` were moved, if the stack was copied so
+    /// that `sp` became `new`: memory there has all their pcs.
     fn moved(&self, segment: Segment, rsp: u64, new: u64, world: &mut dyn World) -> Option<u64> {
         let frames = self.frames_of(segment);
         let top = frames.last()?.slot.saturating_add(RETURN_SLACK);
@@ -229,14 +231,14 @@ impl Chain {
         })
     }
 
-    /// The stack that the chain left last, with its frames, was copied so that rsp is `new` there:
-    /// goes back to the copy.
+    /// If the stack that the chain last left was copied, with its frames, so that its rsp is `new`,
+    /// returns to the copy.
     pub(super) fn return_to_copy(&mut self, new: u64, world: &mut dyn World) -> bool {
         let Some(index) = self.segments.len().checked_sub(2) else {
             return false;
         };
         let segment = self.segments[index];
-        // Where functions recurse, a stack looks like a copy of itself some frames away.
+        // With recursion, a stack looks like a copy of itself some frames away.
         if self.is_intact(segment, new, world) {
             return false;
         }
@@ -250,7 +252,7 @@ impl Chain {
         }
     }
 
-    /// The last segment lies `delta` farther up.
+    /// Moves the last segment up by `delta`.
     fn relocate(&mut self, delta: u64) {
         let first = self.last().first;
         for frame in &mut self.frames[first..] {
@@ -266,11 +268,11 @@ impl Chain {
     }
 }
 
-/// Suspended chains kept; beyond, the oldest is forgotten, and counted.
+/// The maximum number of suspended chains. Beyond it, the oldest is dropped and counted.
 pub(super) const SUSPENDED_MAX: usize = 4096;
 
-/// The stacks of one process that no thread runs on: suspended coroutines. Shared by the
-/// trackers of its threads, since a coroutine may go on in another thread.
+/// The stacks of a process that no thread runs on: suspended coroutines. Shared by the trackers of
+/// its threads, because a coroutine may continue in another thread.
 #[derive(Clone, Debug, Default)]
 pub struct Suspended {
     chains: Vec<Chain>,
@@ -278,7 +280,7 @@ pub struct Suspended {
 }
 
 impl Suspended {
-    /// None.
+    /// No suspended stacks.
     pub const fn new() -> Suspended {
         Suspended {
             chains: Vec::new(),
@@ -286,17 +288,17 @@ impl Suspended {
         }
     }
 
-    /// How many stacks are suspended.
+    /// The number of suspended stacks.
     pub fn len(&self) -> usize {
         self.chains.len()
     }
 
-    /// Is none?
+    /// Whether no stacks are suspended.
     pub fn is_empty(&self) -> bool {
         self.chains.is_empty()
     }
 
-    /// How many had to be forgotten, because there were too many.
+    /// The number of stacks dropped because there were too many.
     pub const fn forgotten(&self) -> u64 {
         self.forgotten
     }
@@ -309,8 +311,8 @@ impl Suspended {
         self.chains.push(chain);
     }
 
-    /// Takes the chain whose stack was copied elsewhere, as Go does when a stack grows, and that
-    /// is resumed there when rsp becomes `sp`.
+    /// Takes the chain whose stack was copied elsewhere, as Go does when a stack grows, and which
+    /// resumes there when rsp becomes `sp`.
     pub(super) fn claim_moved(&mut self, sp: u64, world: &mut dyn World) -> Option<Chain> {
         let latest = (0..self.chains.len()).rev().take(MOVED_CHAINS_MAX);
         let mut moved = latest.filter_map(|index| {
@@ -324,8 +326,8 @@ impl Suspended {
         Some(chain)
     }
 
-    /// Takes the chain that is resumed when rsp becomes `sp`: one that was suspended just there,
-    /// or (`anywhere`) one whose stack holds `sp`. Chains that memory contradicts are dropped.
+    /// Takes the chain that resumes when rsp becomes `sp`: one suspended exactly there, or
+    /// (`anywhere`) one whose stack contains `sp`. Drops chains that memory contradicts.
     pub(super) fn claim(
         &mut self,
         sp: u64,
@@ -340,7 +342,7 @@ impl Suspended {
                     c.resumes_at(sp)
                 }
             };
-            // The smallest stack: one may lie in a local array of another.
+            // The smallest stack, because one may be in a local array of another.
             let found = self
                 .chains
                 .iter()

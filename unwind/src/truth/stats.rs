@@ -1,6 +1,6 @@
-//! What a shadow stack counts: calls, returns, switches, and the failures of its self-check.
+//! Counters of a shadow stack: calls, returns, switches, and failures of its self-check.
 
-/// What a tracker has seen.
+/// The events that a tracker has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
@@ -8,7 +8,7 @@ pub struct Stats {
     pub instructions: u64,
     /// Calls.
     pub calls: u64,
-    /// Returns that went where the call said, with rsp as it said.
+    /// Returns to the address stored by the call, with the rsp it implies.
     pub returns: u64,
     /// Returns through a slot that the program was seen to write: retpolines, eh_return.
     pub rewritten: u64,
@@ -18,25 +18,25 @@ pub struct Stats {
     pub dropped: u64,
     /// Signals delivered.
     pub signals: u64,
-    /// `rt_sigreturn` to another place than the one interrupted.
+    /// `rt_sigreturn` to a place other than the interrupted one.
     pub redirected: u64,
     /// Switches between stacks.
     pub switches: u64,
-    /// Self-check failures: returns through a held slot to another address, unexplained.
+    /// Self-check failures: unexplained returns through a held slot to another address.
     pub mismatched: u64,
-    /// Self-check failures: returns through a slot that was not held, unexplained.
+    /// Self-check failures: unexplained returns through a slot that was not held.
     pub unheld: u64,
-    /// Instructions at which the truth was not known.
+    /// Instructions at which the ground truth was unknown.
     pub unknown: u64,
 }
 
 impl Stats {
-    /// Self-check failures.
+    /// The number of self-check failures.
     pub const fn failures(&self) -> u64 {
         self.mismatched + self.unheld
     }
 
-    /// The sums of both.
+    /// The sum of both.
     #[must_use]
     pub const fn plus(&self, other: &Stats) -> Stats {
         Stats {

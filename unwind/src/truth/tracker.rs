@@ -1,30 +1,31 @@
 //! The shadow stack of one thread.
 //!
-//! Whoever executes calls [`Tracker::step`] for every instruction that completed,
-//! [`Tracker::signal`] when the kernel delivered a signal, and [`Tracker::trap`] when the processor
-//! delivered an interrupt to a kernel. What a frame is, is decided by the
-//! machine alone:
+//! The executor calls [`Tracker::step`] for every completed instruction, [`Tracker::signal`] when
+//! the kernel has delivered a signal, and [`Tracker::trap`] when the processor has delivered an
+//! interrupt in ring 0. Frames are determined by the machine's behaviour alone:
 //!
-//! - A call makes a frame, whoever is called. In a `call next; pop %reg` thunk the frame exists
-//!   until the pop takes its return address off the stack. Elsewhere a frame whose return address
-//!   was popped lives on in the register, until a jump there, or a `ret` without it.
-//! - A frame lives as long as rsp is not above its return-address slot. So whatever lifts rsp
-//!   drops frames: `ret`, `add`, `pop`, and the rsp load in `longjmp` or in a throwing C++
-//!   unwinder. Behind that load the code that still runs (`__longjmp`) has, like after a tail
-//!   call, the caller of the function it jumps to.
-//! - A jump, `push` and `ret` included, replaces the running function: a tail call.
-//! - A `ret` that takes a frame's slot ends that frame. If it goes elsewhere than the call said,
-//!   the program wrote the slot: explained if that was seen (a retpoline), else counted.
-//! - Loading rsp with an address of another stack is decided by the next transfer. A call: the
-//!   running function goes on on the new stack and the chain continues on the old one. A `ret`,
-//!   or a jump through a register: a coroutine; the chain of the old stack is suspended until
-//!   rsp is loaded with it again, and believed then if memory still holds its return addresses;
-//!   or with a copy of it elsewhere, in which they all are.
-//! - On a stack entered like that for the first time, the word at rsp is the return address if
-//!   it is code: `makecontext` planted it. Else the function entered is the root.
-//! - A signal makes two frames: the interrupted one, and the restorer that the handler returns
-//!   to. `rt_sigreturn` ends the former.
-//! - In ring 0 an interrupt makes one frame, which `iret` ends.
+//! - A call makes a frame, whatever it calls. In a `call next; pop %reg` thunk, the frame exists
+//!   until the pop takes its return address off the stack. Otherwise, a frame whose return address
+//!   was popped continues in the register, until a jump to that address, or a `ret` without it.
+//! - A frame lives until rsp rises above its return-address slot. So anything that lifts rsp drops
+//!   frames: `ret`, `add`, `pop`, and the rsp load in `longjmp` or in a C++ unwinder that throws.
+//!   As after a tail call, the code that still runs after that load (`__longjmp`) has the caller of
+//!   the function that it jumps to.
+//! - A jump, including `push` and `ret`, replaces the running function: a tail call.
+//! - A `ret` that pops a frame's slot ends that frame. If it goes to an address other than the
+//!   call's, the program wrote the slot. If that was seen, it is explained (a retpoline); otherwise
+//!   it is counted.
+//! - A load of rsp with an address on another stack is decided by the next transfer of control. A
+//!   call: the running function continues on the new stack, and the chain on the old one. A `ret`
+//!   or a jump through a register: a coroutine. The chain of the old stack is suspended until rsp
+//!   is loaded with an address on it again, and then believed if memory still contains its return
+//!   addresses; or until rsp is loaded with an address on a copy of the stack that contains all of
+//!   them.
+//! - When such a stack is entered for the first time, the word at rsp is the return address if it
+//!   is a code address: `makecontext` put it there. Otherwise the function entered is the root.
+//! - A signal makes two frames: the interrupted one, and the restorer to which the handler returns.
+//!   `rt_sigreturn` ends the former.
+//! - An interrupt in ring 0 makes one frame, which ends with `iret`.
 
 mod interrupts;
 
@@ -34,24 +35,24 @@ use crate::insn::{Insn, SYS_RT_SIGRETURN, ends_with_call};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// A load of rsp this close above where a frame's caller had it is a `longjmp` into that caller;
-/// a coroutine's stack in a local array begins farther up.
+/// A load of rsp at most this far above its value in a frame's caller is a `longjmp` into that
+/// caller; a coroutine's stack in a local array starts farther up.
 const LONGJMP_SLACK: u64 = 512;
 /// A load of rsp farther down than this, or into another mapping, is not `alloca`.
 const ALLOCA_MAX: u64 = 64 << 10;
-/// A jump through a register is a switch table, not an entry to a coroutine, if rsp moved as
-/// `alloca` does and the target is this near.
+/// A jump through a register is a switch table, not an entry to a coroutine, if rsp moved as with
+/// `alloca` and the target is at most this far away.
 const SWITCH_TABLE_REACH: u64 = 64 << 10;
 
 /// The shadow stack of one thread.
 #[derive(Clone, Debug)]
 pub struct Tracker {
     chain: Chain,
-    /// [`Chain::limit`], at hand for every instruction.
+    /// [`Chain::limit`], cached for the fast path of every instruction.
     limit: u64,
     /// The slot that the program last wrote as data at the top of the stack; 0 if none.
     written_slot: u64,
-    /// Nothing is known until a return proves a frame.
+    /// Whether nothing is known until a return proves a frame.
     doubt: bool,
     stats: Stats,
 }
@@ -67,18 +68,18 @@ impl Tracker {
         }
     }
 
-    /// From the first instruction of a program or thread, whose stack ends at `high`.
+    /// Starts at the first instruction of a program or thread, whose stack ends at `high`.
     pub fn root(cpu: &Cpu, high: u64) -> Tracker {
         Tracker::with(Chain::new(Origin::Root, cpu.rsp, high.max(cpu.rsp)))
     }
 
-    /// From the middle of a thread: what lies outside of the running function stays unknown.
+    /// Starts in the middle of a thread: frames outside the running function stay unknown.
     pub fn middle(cpu: &Cpu, high: u64) -> Tracker {
         Tracker::with(Chain::new(Origin::Middle, cpu.rsp, high.max(cpu.rsp)))
     }
 
-    /// From the first instruction of a function in the middle of a thread: its caller's pc, the
-    /// word at rsp, is known too.
+    /// Starts at the first instruction of a function in the middle of a thread. The caller's pc,
+    /// the word at rsp, is then known, too.
     pub fn function_entry(cpu: &Cpu, return_address: u64, high: u64) -> Tracker {
         let mut tracker = Tracker::middle(cpu, high);
         tracker.push(cpu.rsp, cpu.rsp.wrapping_add(8), return_address, cpu);
@@ -86,7 +87,7 @@ impl Tracker {
         tracker
     }
 
-    /// The same chain, for a forked child: nothing counted yet.
+    /// A copy of the chain for a forked child, with all counters at zero.
     #[must_use]
     pub fn fork(&self) -> Tracker {
         let mut child = self.clone();
@@ -94,19 +95,19 @@ impl Tracker {
         child
     }
 
-    /// What was seen so far.
+    /// The counters so far.
     pub const fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// Is the truth unknown, until a return proves a frame?
+    /// Whether the ground truth is unknown until a return proves a frame.
     #[inline]
     pub const fn in_doubt(&self) -> bool {
         self.doubt
     }
 
-    /// [`Tracker::step`] for instructions that leave all frames as they are, and only those:
-    /// counts it and gives true, or does nothing.
+    /// [`Tracker::step`] for instructions that leave all frames as they are. Returns true if it
+    /// counted the instruction; otherwise it did nothing.
     #[inline]
     pub fn step_quick(&mut self, insn: Insn, rsp: u64) -> bool {
         let quick = matches!(
@@ -118,12 +119,12 @@ impl Tracker {
         quick
     }
 
-    /// The frames held, the outermost first.
+    /// The frames held, outermost first.
     pub fn frames(&self) -> &[Held] {
         &self.chain.frames
     }
 
-    /// The same by the stacks that they lie on, the innermost last; slots fall within each.
+    /// The indices of the frames by stack, the innermost stack last; within a stack, slots descend.
     pub fn stacks(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         let segments = &self.chain.segments;
         let ends = segments.iter().skip(1).map(|s| s.first);
@@ -131,8 +132,8 @@ impl Tracker {
         segments.iter().zip(ends).map(|(s, end)| s.first..end)
     }
 
-    /// rsp where the chain continues on another stack, innermost first: interrupted by a signal
-    /// or left by the function that switched stacks.
+    /// rsp where the chain continues on another stack, innermost first: interrupted by a signal, or
+    /// left by the function that switched stacks.
     pub fn other_stacks(&self) -> impl Iterator<Item = u64> + '_ {
         let earlier = &self.chain.segments[..self.chain.segments.len() - 1];
         earlier.iter().rev().map(|s| s.low)
@@ -169,8 +170,8 @@ impl Tracker {
         }
     }
 
-    /// An instruction of class `insn` was executed. `rax` is its value before; it matters for
-    /// [`Insn::Syscall`] only.
+    /// An instruction of class `insn` was executed. `rax` is its value before the instruction, used
+    /// only for [`Insn::Syscall`].
     #[inline]
     pub fn step<W: World>(
         &mut self,
@@ -260,8 +261,8 @@ impl Tracker {
         self.chain.frames[first..].last_mut()
     }
 
-    /// A pop took just the return address off the stack (glibc's `vfork`): the frame lives on
-    /// in a register, unless its call only wanted to know where it is.
+    /// A pop took only the return address off the stack (glibc's `vfork`): the frame continues in a
+    /// register, unless the call only reads its own address.
     fn keep_in_register(&mut self, sp: u64) -> bool {
         let top = self.top_mut();
         let held = top.filter(|f| f.kind == TrueKind::Call && !f.thunk && !f.in_register);
@@ -274,7 +275,7 @@ impl Tracker {
         true
     }
 
-    /// A jump through a register to the return address that it holds is the return.
+    /// A jump through a register to the return address in it is the return.
     fn leave_by_register(&mut self, after: &Cpu) -> bool {
         let Some(held) = self.chain.top().copied().filter(|f| f.in_register) else {
             return false;
@@ -282,7 +283,8 @@ impl Tracker {
         self.chain.frames.pop();
         self.limit = self.chain.limit();
         let returns = held.pc == after.rip && held.cfa == after.rsp;
-        // Else the slot had been written before: libgcc's eh_return goes to a landing pad so.
+        // Otherwise the slot had been written before: libgcc's eh_return goes to a landing pad this
+        // way.
         self.stats.returns += u64::from(returns);
         self.stats.rewritten += u64::from(!returns);
         returns
@@ -335,7 +337,7 @@ impl Tracker {
     fn ret(&mut self, before: &Cpu, after: &Cpu, suspended: &mut Suspended, world: &mut dyn World) {
         let slot = before.rsp;
         if self.chain.top().is_some_and(|f| f.in_register) {
-            // It was thrown away.
+            // The popped address was discarded.
             self.chain.frames.pop();
         }
         let held = self.chain.top().copied().filter(|f| f.slot == slot);
@@ -355,7 +357,7 @@ impl Tracker {
         } else if self.written_slot == slot {
             self.stats.trampolines += 1;
         } else if self.chain.frames.is_empty() && self.chain.origin == Origin::Middle {
-            // A return into what nobody saw.
+            // A return into a frame that was not observed.
         } else {
             self.stats.unheld += 1;
             self.doubt = true;
@@ -363,7 +365,7 @@ impl Tracker {
         self.rise(after.rsp);
     }
 
-    /// rsp was loaded with a value of its own.
+    /// rsp was loaded with an unrelated value.
     fn load_sp(
         &mut self,
         before: &Cpu,
@@ -386,7 +388,7 @@ impl Tracker {
         } else if upward && new <= self.chain.last().high {
             self.load_upward(old, new, world);
         } else if let Some(index) = self.chain.earlier_segment(new)
-            // From below the segment and farther down: `alloca`, once more.
+            // From below the segment and farther down: `alloca` again.
             && (upward || old > self.chain.segments[index].low)
         {
             self.cut_to_segment(index);
@@ -401,8 +403,8 @@ impl Tracker {
         self.limit = self.chain.limit();
     }
 
-    /// A little farther down below the stack that was left last. What is there still may look like
-    /// a copy of that stack, if functions recurse.
+    /// Whether the load is `alloca`: slightly farther down, below the stack that was left last.
+    /// Memory there may look like a copy of that stack if functions recurse.
     fn is_alloca(&self, old: u64, new: u64, world: &mut dyn World) -> bool {
         let is_near = new < old && old - new <= ALLOCA_MAX;
         let left = self.chain.segments.iter().rev().nth(1);
@@ -411,7 +413,7 @@ impl Tracker {
 
     fn enter_segment(&mut self, old: u64, new: u64, pending: Pending) {
         if self.chain.last().pending.is_some() {
-            // Loaded twice before anything was called: the first time does not count.
+            // Loaded twice without a call in between: the first load does not count.
             self.chain.segments.pop();
         } else {
             self.chain.last_mut().low = old;
@@ -424,7 +426,7 @@ impl Tracker {
         });
     }
 
-    /// Within the segment, but above the innermost frame.
+    /// rsp was loaded within the segment, but above the innermost frame.
     fn load_upward(&mut self, old: u64, new: u64, world: &mut dyn World) {
         let frames = &self.chain.frames[self.chain.last().first..];
         let dead = frames.partition_point(|f| f.slot >= new);
@@ -444,8 +446,8 @@ impl Tracker {
         }
     }
 
-    /// An unwinder that lands in a handler may have written the return address it leaves through
-    /// (`__builtin_eh_return`).
+    /// An unwinder that lands in a handler may have written the return address that it leaves
+    /// through (`__builtin_eh_return`).
     fn reread_top(&mut self, world: &mut dyn World) {
         let first = self.chain.last().first;
         if let Some(top) = self.chain.frames[first..].last_mut()
@@ -456,7 +458,7 @@ impl Tracker {
         }
     }
 
-    /// The thread goes on with `chain`; the one it ran is suspended at `old`.
+    /// Continues with `chain`; the current chain is suspended at `old`.
     fn resume(&mut self, mut chain: Chain, old: u64, new: u64, suspended: &mut Suspended) {
         self.stats.switches += 1;
         core::mem::swap(&mut self.chain, &mut chain);
@@ -474,7 +476,7 @@ impl Tracker {
         suspended.push(chain);
     }
 
-    /// Control went elsewhere by a return or an indirect jump: a pending segment is decided.
+    /// Control was transferred by a return or an indirect jump: decides a pending segment.
     fn transfer(
         &mut self,
         before: &Cpu,

@@ -1,11 +1,11 @@
-//! The registers of user space at the end of a kernel's chain.
+//! Judges the registers of user space at the end of a kernel's chain.
 
 use super::Verdict;
 use crate::chain::Chain;
 use crate::kernel::{Task, UserBoundary};
 
-/// Judges the end of a kernel's chain too: one that has all true frames, the last of `frames`
-/// included, and then takes other registers for those of user space is wrong behind that frame.
+/// Also judges the end of a kernel's chain. A chain that has all `frames` true frames, but then
+/// takes the wrong registers for those of user space, is wrong after the last frame.
 pub fn judge_boundary(
     verdict: Verdict,
     chain: &Chain,
@@ -15,7 +15,7 @@ pub fn judge_boundary(
 ) -> Verdict {
     let is_right = |found| boundary.is(found, task);
     let at = frames as u32;
-    // Its end may have been found wrong by itself: those registers say more.
+    // Its end may already have been judged wrong; the registers are more informative.
     let has_all = match verdict {
         Verdict::Ok | Verdict::OkUnproven => true,
         Verdict::Extra { at: end, .. } | Verdict::Truncated { at: end } => {

@@ -1,4 +1,4 @@
-//! Verdicts of the design's words, and random true chains with known edits.
+//! Every verdict, and random true chains with known edits.
 
 use super::*;
 use crate::address::CodeAddress;
@@ -15,7 +15,7 @@ mod words;
 
 const STACK: u64 = 0x7ffe_0000;
 
-/// A true chain: each frame's pc and CFA.
+/// A true chain: the pc and CFA of each frame.
 #[derive(Clone, Debug)]
 struct True(Vec<(u64, u64)>);
 
@@ -49,7 +49,7 @@ impl True {
         }
     }
 
-    /// The chain of a walk that finds all of it and says that it reached the root.
+    /// The chain of a walk that finds all frames and reports the root.
     fn chain(&self) -> Chain {
         let slot = |i: usize| Some(self.0[i.checked_sub(1)?].1 - 8);
         let frames = self.0.iter().enumerate();
@@ -63,7 +63,7 @@ impl True {
 }
 
 impl Arbitrary for True {
-    /// 2 to 12 frames; pcs come again, as in recursions.
+    /// 2 to 12 frames; pcs repeat, as in recursion.
     fn arbitrary(g: &mut Gen) -> True {
         let len = 2 + usize::arbitrary(g) % 11;
         let mut cfa = STACK;
@@ -84,7 +84,7 @@ fn frame(pc: u64, slot: Option<u64>) -> Frame {
     }
 }
 
-/// A frame that no truth here has.
+/// A frame that no true chain here has.
 fn stranger() -> Frame {
     frame(0xdead, Some(0x10))
 }
@@ -99,7 +99,7 @@ fn check(property: fn(True, usize) -> bool) {
         .quickcheck(property as fn(_, _) -> _);
 }
 
-/// Five true frames; the chain of them after `edit`.
+/// The verdict on a chain of five true frames after `edit`.
 fn edited(edit: impl FnOnce(&mut Vec<Frame>)) -> String {
     let five = True::of(5);
     let mut chain = five.chain();
@@ -201,7 +201,8 @@ fn another_frame_in_the_place_of_a_true_one_is_wrong() {
     check(|t, n| {
         let mut chain = t.chain();
         let at = n % chain.frames.len();
-        // The innermost frame has no slot: of a recursion, the nearest one of its pc is taken.
+        // The innermost frame has no slot: with recursion, the nearest frame with its pc is
+        // matched.
         if at == 0 && t.0[1..].iter().any(|f| f.0 == t.0[0].0) {
             return true;
         }
@@ -214,7 +215,7 @@ fn another_frame_in_the_place_of_a_true_one_is_wrong() {
     });
 }
 
-/// Whatever a chain that is too short says of its end, a root or not.
+/// Whether or not a chain that is too short claims that its end is a root.
 #[test]
 fn a_chain_that_stops_early_is_truncated_even_if_it_claims_a_root() {
     check(|t, n| {
@@ -228,7 +229,7 @@ fn a_chain_that_stops_early_is_truncated_even_if_it_claims_a_root() {
     });
 }
 
-/// Ends, and what they make of a chain of 5 that has all true frames.
+/// Ends, and the verdict on a chain with all five true frames that ends this way.
 fn ends() -> [(End, &'static str); 14] {
     let reg = Reg::Rbx;
     let (address, pc) = (0x10, 0x10);
@@ -263,7 +264,7 @@ fn a_chain_with_all_true_frames_is_right_only_if_its_end_is() {
         assert_eq!(found.to_string(), want, "{end:?}");
         assert_eq!(ground.found, 5, "{end:?}");
         assert!(!ground.end_not_claimed, "{end:?}");
-        // The same as a reference says it.
+        // A reference gives the same result.
         assert_eq!(judge_against(&chain, &five.chain()), (found, ground));
     }
 }
@@ -278,7 +279,7 @@ fn a_format_that_cannot_mark_a_root_need_not() {
         assert_eq!(found, Verdict::Ok, "{end:?}");
         let claimed = end.reason == Reason::RootReached;
         assert_eq!(ground.end_not_claimed, !claimed, "{end:?}");
-        // It is no excuse for anything else.
+        // This excuses nothing else.
         chain.frames.push(stranger());
         let (found, ground) = judge(&chain, &five.truth(true), 0);
         assert_eq!(
@@ -294,7 +295,7 @@ fn a_format_that_cannot_mark_a_root_need_not() {
     }
 }
 
-/// Beyond the depth that is known nothing is judged; within it everything is.
+/// Beyond the known depth nothing is judged; within it everything is.
 #[test]
 fn a_truth_known_to_a_depth_judges_nothing_beyond_it() {
     check(|t, n| {
@@ -302,7 +303,7 @@ fn a_truth_known_to_a_depth_judges_nothing_beyond_it() {
         let inner = True(t.0[..known].to_vec());
         let mut chain = t.chain();
         let whole = judge(&chain, &inner.truth(false), 0);
-        // All of it, and more: whatever comes after, and however it ends.
+        // All known frames and more: what follows and how it ends does not matter.
         chain.end = ends()[n / 17 % ends().len()].0;
         chain
             .frames
@@ -334,7 +335,7 @@ fn within_the_known_depth_a_divergence_is_judged() {
         let mut chain = True::of(9).chain();
         edit(&mut chain.frames);
         let by_truth = judge(&chain, &five.truth(false), 0);
-        // A reference that ended there says the same.
+        // A reference that ended there gives the same result.
         let mut reference = five.chain();
         reference.end = Reason::NoTable { pc: 1 }.into();
         assert_eq!(judge_against(&chain, &reference), by_truth);
@@ -357,7 +358,7 @@ fn within_the_known_depth_a_divergence_is_judged() {
     assert_eq!(judged(|f| f[4] = stranger()), "w@4");
     assert_eq!(judged(|f| f.truncate(4)), "t@4");
     assert_eq!(judged(|f| f.truncate(5)), "?");
-    // What stands behind the known part is no gap of it.
+    // A frame after the known part is not a gap in it.
     assert_eq!(judged(|f| f.insert(5, stranger())), "?");
 }
 
@@ -388,12 +389,12 @@ fn right_addresses_from_wrong_slots_are_luck() {
     chain.frames[2].slot = Some(STACK + 0x1000);
     chain.frames[2].sp = STACK + 0x1008;
     assert_eq!(verdict(&chain, &five.truth(true)), "~");
-    // Where the root is not known, nobody knows whether it is luck or more follows.
+    // If the root is unknown, this may be luck, or more may follow.
     assert_eq!(verdict(&chain, &five.truth(false)), "?");
     chain.frames.push(stranger());
     assert_eq!(verdict(&chain, &five.truth(true)), "w@2");
     assert_eq!(verdict(&chain, &five.truth(false)), "?");
-    // One that is too short is not lucky.
+    // A chain that is too short is not lucky.
     chain.frames.truncate(4);
     assert_eq!(verdict(&chain, &five.truth(false)), "w@2");
 }
@@ -446,12 +447,12 @@ fn what_never_began_is_unsupported() {
         assert_eq!(verdict(&empty(missing), &truth), "u");
         assert_eq!(verdict(&empty(Reason::NoBranchRecords), &truth), "u");
     }
-    // One that found its first frame did begin.
+    // A walk that found its first frame did start.
     let mut chain = five.chain();
     chain.frames.truncate(1);
     chain.end = missing.into();
     assert_eq!(verdict(&chain, &five.truth(true)), "t@1");
-    // Without branch records the sampled pc is all there is.
+    // Without branch records, the sampled pc is the whole chain.
     chain.end = Reason::NoBranchRecords.into();
     assert_eq!(verdict(&chain, &five.truth(true)), "u");
 }
@@ -516,7 +517,7 @@ fn frames_below_the_mark_are_not_expected() {
     let five = True::of(5).truth(true);
     let from = |mark| expected_from(&five, STACK, mark);
     assert_eq!(from(None), 0);
-    // Never the innermost frame: it lies at the live sp.
+    // Never the innermost frame, which is at the live sp.
     assert_eq!(from(Some(STACK - 8)), 1);
     assert_eq!(from(Some(STACK + 31)), 1);
     assert_eq!(from(Some(STACK + 32)), 2);

@@ -1,4 +1,4 @@
-//! The loop: its ends, its bounds, the skip, the fallback, and both paths and both sinks equal.
+//! The loop: its ends, limits, skipping, the fallback, and that both paths and both sinks agree.
 
 extern crate std;
 
@@ -25,12 +25,12 @@ const STACK: u64 = 0x7fff_0000;
 const TEXT: core::ops::Range<u64> = 0x1000..0x2000;
 const BIAS: u64 = 0x5555_0000_0000;
 
-/// A pc in the process.
+/// The address in the process of `svma`.
 const fn pc(svma: u64) -> u64 {
     BIAS + svma
 }
 
-/// A finder over rows that begin at these addresses.
+/// A finder with rows that start at these addresses.
 struct Rows {
     table: TableKind,
     rows: Vec<(u64, Rule)>,
@@ -54,7 +54,7 @@ impl Rows {
         }
     }
 
-    /// One rule for all of the text.
+    /// A finder with one rule for all of the text.
     fn all(rule: Rule) -> Rows {
         Rows::new(vec![(TEXT.start, rule)])
     }
@@ -124,7 +124,7 @@ fn start(rip: u64, rsp: u64, rbp: u64) -> Start {
     Start::from_regs(Regs::frame(rip, rsp, rbp))
 }
 
-/// The whole walk over a stack of `words` at [`STACK`].
+/// The full chain of a walk of a stack of `words` at [`STACK`].
 fn chain_of(finder: &dyn Finder, start: &Start, words: &[u64]) -> Chain {
     let space = space();
     chain_in(finder, &space, start, words, &mut Cache::new())
@@ -152,7 +152,7 @@ fn pcs(chain: &Chain) -> Vec<u64> {
     chain.frames.iter().map(|f| f.pc.value()).collect()
 }
 
-/// cfa = rsp + 16, ra below it.
+/// cfa = rsp + 16, return address below it.
 const RSP16: Rule = Rule::call(Value::reg(Reg::Rsp, 16));
 
 #[test]
@@ -198,7 +198,7 @@ fn a_walk_to_its_root() {
 fn ends() {
     let finder = Rows::all(RSP16);
     let from = |rip, words: &[u64]| chain_of(&finder, &start(rip, STACK, 0), words);
-    // A zero return address, and the end of the copy.
+    // A zero return address, then the end of the copy.
     let chain = from(pc(0x1100), &[0, 0]);
     assert_eq!(
         (chain.frames.len(), chain.end.reason),
@@ -213,7 +213,7 @@ fn ends() {
         (chain.frames.len(), chain.end.reason),
         (1, Reason::Memory(beyond))
     );
-    // No code at the start: that frame is a fact. No code at a return address: it is no frame.
+    // A start outside the code is still a frame. A return address outside the code is not.
     let chain = from(0x10, &[]);
     assert_eq!(
         (chain.frames.len(), chain.end.reason),
@@ -279,14 +279,14 @@ fn sp_must_advance() {
         let (space, mut cache) = (space(), Cache::new());
         let (from, to) = (STACK + 8, STACK + 8);
         let (at, words) = (start(pc(0x1100), from, 0), [pc(0x1100), 0]);
-        // Cold, then out of the hot table.
+        // First cold, then from the hot table.
         for _ in 0..2 {
             let chain = chain_in(&finder, &space, &at, &words, &mut cache);
             assert_eq!(chain.end.reason, Reason::SpDidNotAdvance { from, to });
             assert_eq!(pcs(&chain), [pc(0x1100)]);
         }
     }
-    // By an rbp that points down, and by an sp of its own that goes back.
+    // With an rbp that points down.
     let chain = chain_of(
         &Rows::all(Rule::FRAME_POINTER),
         &start(pc(0x1100), STACK + 32, STACK),
@@ -296,7 +296,7 @@ fn sp_must_advance() {
     assert_eq!(chain.end.reason, Reason::SpDidNotAdvance { from, to });
 }
 
-/// `pop rdi` of vfork: the return address is in a register, and the cfa is where sp is.
+/// `pop rdi` in vfork: the return address is in a register, and the cfa equals sp.
 #[test]
 fn a_return_address_in_a_register_of_the_topmost_frame() {
     let rule = Rule {
@@ -310,7 +310,7 @@ fn a_return_address_in_a_register_of_the_topmost_frame() {
         finder.carries = carries;
         let chain = chain_of(&finder, &at, &[0, pc(0x1200), 0, 0]);
         assert_eq!(pcs(&chain), [pc(0x1100), pc(0x1900), pc(0x1200)]);
-        // Anywhere else it would be for ever.
+        // In any other frame this would never end.
         let lost = Reason::RegisterNotCarried { reg: Reg::Rdi };
         assert_eq!(chain.end.reason, lost);
     }
@@ -336,7 +336,7 @@ fn a_zero_frame_pointer_is_a_root_only_by_a_rule_of_the_convention() {
     }
 }
 
-/// A stack at the bottom of the address space, where even a CFA by a zero rbp lies above sp.
+/// A stack at the bottom of the address space, where even a CFA based on a zero rbp is above sp.
 #[test]
 fn a_zero_frame_pointer_is_a_root_wherever_the_stack_lies() {
     let (space, mut cache) = (space(), Cache::new());
@@ -348,7 +348,7 @@ fn a_zero_frame_pointer_is_a_root_wherever_the_stack_lies() {
     let mut finder = Rows::all(Rule::FRAME_POINTER);
     finder.carries = RegMask::FRAME;
     let at = start(pc(0x1100), 0, 0);
-    // The second time the rule is hot.
+    // The second time, the rule is hot.
     for _ in 0..2 {
         let (limits, mut out) = (Limits::default(), Addresses::default());
         let end = walk(&finder, &place, &at, &limits, &mut cache, &mut out);
@@ -370,7 +370,7 @@ fn the_frame_limit() {
     let end = walk(&finder, &place, &at, &limits, &mut Cache::new(), &mut out);
     assert_eq!(end.reason, Reason::FrameLimit { limit: 10 });
     assert_eq!(out.0.len(), 10);
-    // The same where few registers are carried, cold and hot.
+    // The same if few registers are carried, cold and hot.
     let (mut finder, mut cache) = (finder, Cache::new());
     finder.carries = RegMask::FRAME;
     for _ in 0..2 {
@@ -407,7 +407,7 @@ fn frames_up_to_the_mark_are_skipped() {
         skipped,
         [(pc(0x1100), STACK, mark), (pc(0x1200), mark, mark)]
     );
-    // What is skipped is not in the other sink either, and a sampled ip comes first in both.
+    // Skipped frames are missing from the other sink, too, and a sampled ip comes first in both.
     at.sampled_ip = Some(pc(0x1234));
     let mut finder = Rows::all(RSP16);
     finder.carries = RegMask::FRAME;
@@ -452,7 +452,7 @@ fn a_rule_that_is_permitted_only_in_the_topmost_frame() {
     assert_eq!(chain.end.reason, Reason::NoRow { pc: 1 });
 }
 
-/// A finder that says no more than it must, and permits nothing.
+/// A finder that implements only the required methods and permits nothing.
 struct Refusing(Rows);
 
 impl Finder for Refusing {
@@ -484,7 +484,7 @@ fn by_default_only_a_rule_that_is_not_common_needs_a_permit() {
 
 #[test]
 fn a_signal_frame_may_change_stacks_but_not_for_ever() {
-    // Every frame is a signal frame, and its caller is itself.
+    // Every frame is a signal frame and its own caller.
     let rule = Rule {
         kind: RuleKind::Signal,
         sp: Value::reg(Reg::Rsp, 0),
@@ -514,7 +514,7 @@ fn a_signal_frame_may_change_stacks_but_not_for_ever() {
 
 #[test]
 fn stacks_change_only_so_often() {
-    // Down by a word each time: never the same state, and yet an end.
+    // Down by a word each time: no state repeats, but the walk ends.
     let rule = Rule {
         kind: RuleKind::Signal,
         sp: Value::reg(Reg::Rsp, -8),

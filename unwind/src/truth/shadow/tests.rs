@@ -1,5 +1,5 @@
-//! The shadow stack beside a processor in small, which executes what it is told to: calls, returns,
-//! entries, interrupts, switches.
+//! The shadow stack of a small processor that executes given calls, returns, entries, interrupts
+//! and switches.
 
 use super::{IretFrame, Left, Seen, Shadow, THREAD_SIZE, offset_of};
 use crate::insn::Insn;
@@ -11,10 +11,10 @@ use alloc::{vec, vec::Vec};
 
 mod moves;
 
-/// Tasks' stacks.
+/// A task's stack.
 const TASK: u64 = 0xffff_c900_0000_0000;
 const OTHER: u64 = TASK + 4 * THREAD_SIZE;
-/// The processor's.
+/// The processor's interrupt stack.
 const IRQ: u64 = 0xffff_c900_1000_0000;
 const NMI: u64 = 0xffff_fe00_0001_0000;
 const TEXT: u64 = 0xffff_ffff_8100_0000;
@@ -33,7 +33,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// Behind an entry from user space, at the top of a task's stack.
+    /// After an entry from user space, at the top of a task's stack.
     fn new() -> Machine {
         let mut shadow = Shadow::new(vec![TRAMPOLINE]);
         shadow.set_processor(vec![IRQ..IRQ + THREAD_SIZE, NMI..NMI + 0x2000]);
@@ -62,7 +62,7 @@ impl Machine {
         slot
     }
 
-    /// Calls `to`; gives where it returns to.
+    /// Calls `to`; returns the return address.
     fn call(&mut self, to: u64) -> u64 {
         let back = self.at.cpu.rip + CALL_LEN;
         let slot = self.push_word(back);
@@ -100,7 +100,7 @@ impl Machine {
         self.step(Insn::JumpIndirect, |at| at.cpu.rip = to);
     }
 
-    /// An interrupt, on this stack or at the top of another; gives what `iret` needs.
+    /// An interrupt, on this stack or at the top of another; returns what `iret` needs.
     fn interrupt(&mut self, stack_top: Option<u64>) -> Seen {
         let left = self.at;
         let slot = stack_top.unwrap_or(left.cpu.rsp & !15) - 40;
@@ -124,7 +124,7 @@ impl Machine {
         self.shadow.truth(&self.at.cpu)
     }
 
-    /// The chain is complete, and these are its callers, the innermost first.
+    /// Checks that the chain is complete and has these callers, innermost first.
     #[track_caller]
     fn expect(&self, callers: &[u64]) {
         let Truth::Complete(frames) = self.truth() else {
@@ -152,7 +152,7 @@ fn calls_and_returns() {
     let b = m.call(TEXT + 0x200);
     m.expect(&[b, a]);
     let truth = m.truth();
-    // Each frame has its caller's rsp, and the caller's registers.
+    // Each frame has its caller's rsp and the caller's registers.
     let cfas: Vec<u64> = truth.frames().iter().map(|f| f.cfa).collect();
     assert_eq!(cfas, [top - 0x28, top, 0]);
     assert_eq!(truth.frames()[1].saved, Some([8; 6]));
@@ -181,14 +181,15 @@ fn entries_from_user_space_are_the_root() {
     };
     m.iret(user);
     m.expect(&[]);
-    // A system call: on the user's stack still, until the entry code loads its own.
+    // A system call: still on the user's stack until the entry code loads its own.
     m.step(Insn::Syscall, |at| (at.cpu.rip, at.cs) = (TEXT, KERNEL_CS));
     m.expect(&[]);
     m.sp(Insn::MoveSp, TASK + THREAD_SIZE);
     m.push(0x2b);
     let a = m.call(TEXT + 0x100);
     m.expect(&[a]);
-    // A page fault from user space has the user's frame on the stack, which is none of ours.
+    // A page fault from user space puts the user's frame on the stack; it is not a frame of the
+    // kernel.
     m.iret(user);
     m.interrupt(Some(TASK + THREAD_SIZE));
     m.expect(&[]);
@@ -207,7 +208,7 @@ fn an_interrupt_is_a_frame_until_its_iret() {
     let b = m.call(HANDLER + 0x100);
     m.expect(&[b, left.cpu.rip, a]);
     m.ret();
-    // Loading the registers from the stack lifts rsp to the frame, not above it.
+    // Loading the registers from the stack lifts rsp up to the frame, not above it.
     m.expect(&[left.cpu.rip, a]);
     m.iret(left);
     m.expect(&[a]);
@@ -220,7 +221,7 @@ fn an_iret_to_elsewhere_takes_nothing_away() {
     let mut m = Machine::new();
     let a = m.call(TEXT + 0x100);
     let left = m.interrupt(None);
-    // The NMI handler does one to itself, so that NMIs may come again.
+    // The NMI handler does an iret to itself, so that NMIs can occur again.
     let rip = m.at.cpu.rip + 2;
     m.step(Insn::Far, |at| at.cpu.rip = rip);
     m.expect(&[left.cpu.rip, a]);
@@ -231,7 +232,7 @@ fn an_nmi_within_an_interrupt() {
     let mut m = Machine::new();
     let a = m.call(TEXT + 0x100);
     let left = m.interrupt(None);
-    // The handler goes on the interrupt stack, and remembers the other one there.
+    // The handler continues on the interrupt stack and saves the other rsp there.
     let own = m.at.cpu.rsp;
     m.sp(Insn::MoveSp, IRQ + THREAD_SIZE);
     m.push(own);
@@ -261,7 +262,7 @@ fn the_chain_goes_on_on_the_interrupt_stack_and_back() {
     m.call(TEXT + 0x300);
     m.ret();
     m.expect(&[b, a]);
-    // What was called there and never returned is over with the stack.
+    // Calls on the processor's stack that never returned end when the stack is left.
     m.sp(Insn::MoveSp, own);
     m.expect(&[a]);
     m.ret();
@@ -273,7 +274,7 @@ fn tasks_have_chains_of_their_own() {
     let mut m = Machine::new();
     let a = m.call(TEXT + 0x100);
     let own = m.at;
-    // One that was never seen: nothing is known, and what it does next is.
+    // A stack that was never seen: nothing is known of it except what happens from then on.
     m.sp(Insn::MoveSp, OTHER + 0x2000);
     assert_eq!(m.truth(), Truth::Unknown);
     let x = m.call(TEXT + 0x400);
@@ -288,7 +289,7 @@ fn tasks_have_chains_of_their_own() {
     assert_eq!(m.truth().frames()[1].pc, x);
 }
 
-/// Where a task ran elsewhere meanwhile, nobody saw what it did.
+/// If a task ran elsewhere in the meantime, what it did was not observed.
 #[test]
 fn a_task_that_went_on_elsewhere_is_not_known() {
     let switched_back = |change: fn(&mut Machine, u64)| {
@@ -304,7 +305,7 @@ fn a_task_that_went_on_elsewhere_is_not_known() {
     let (truth, a) = switched_back(|_, _| {});
     assert_eq!(truth.frames()[2].pc, a);
     assert!(truth.is_complete());
-    // The same depth by another way.
+    // The same depth, reached in another way.
     let (truth, _) = switched_back(|m, own| {
         m.memory.insert(own + 8, TEXT + 0x777);
     });
@@ -342,8 +343,8 @@ fn lifting_rsp_over_return_addresses_drops_them() {
     m.expect(&[a]);
 }
 
-/// `rewind_stack_and_make_dead` lifts rsp out of handlers: those frames end only with the task's
-/// own, since rsp may lie above an interrupt's frame that is still to be returned from.
+/// `rewind_stack_and_make_dead` lifts rsp out of handlers. Their frames end only with the task's
+/// own, because rsp may be above the frame of an interrupt that has not returned yet.
 #[test]
 fn lifting_rsp_does_not_end_an_interrupt() {
     let mut m = Machine::new();
@@ -359,7 +360,7 @@ fn a_popped_return_address_waits() {
     let mut m = Machine::new();
     let a = m.call(TEXT + 0x100);
     let b = m.call(TEXT + 0x200);
-    // As entry code does: pop, change stacks, push, return.
+    // Like entry code: pop, change stacks, push, return.
     let word = m.pop();
     m.expect(&[b, a]);
     m.sp(Insn::Other, m.at.cpu.rsp - 0x40);
@@ -367,7 +368,7 @@ fn a_popped_return_address_waits() {
     m.expect(&[b, a]);
     m.ret();
     m.expect(&[a]);
-    // What was put back is dropped where it lies now.
+    // A frame whose address was put back is dropped at its new place.
     let mut m = Machine::new();
     let a = m.call(TEXT + 0x100);
     m.call(TEXT + 0x200);
@@ -376,7 +377,7 @@ fn a_popped_return_address_waits() {
     m.push(word);
     m.sp(Insn::Other, m.at.cpu.rsp + 8);
     m.expect(&[a]);
-    // Or it is gone to.
+    // Or the code jumps to the popped address.
     let mut m = Machine::new();
     let a = m.call(TEXT + 0x100);
     let word = m.pop();
@@ -389,7 +390,7 @@ fn a_popped_return_address_waits() {
 fn retpolines_and_thunks() {
     let mut m = Machine::new();
     let a = m.call(TEXT + 0x100);
-    // A call over an endless loop, whose return address is replaced.
+    // A call over an endless loop, whose return address is replaced (a retpoline).
     m.call(TEXT + 0x210);
     let slot = m.at.cpu.rsp;
     m.memory.insert(slot, TEXT + 0x300);
@@ -397,7 +398,7 @@ fn retpolines_and_thunks() {
     m.ret();
     m.expect(&[a]);
     assert_eq!(m.at.cpu.rip, TEXT + 0x300);
-    // A call to the next instruction, for its address.
+    // A call to the next instruction, to get its address.
     m.call(TEXT + 0x300 + CALL_LEN);
     m.pop();
     m.expect(&[a]);
@@ -411,18 +412,18 @@ fn a_tracer_returns_instead() {
     m.memory.insert(m.at.cpu.rsp, TRAMPOLINE);
     m.expect(&[b, a]);
     m.ret();
-    // In the trampoline, which will go to where the function would have returned to.
+    // In the trampoline, which will go to where the function would have returned.
     m.expect(&[b, a]);
     let c = m.call(TEXT + 0x500);
     m.expect(&[c, b, a]);
     m.ret();
-    // The function graph tracer's way: a call, whose return address becomes that one.
+    // The function graph tracer: a call whose return address is replaced by the real one.
     m.call(TRAMPOLINE + 0x40);
     m.memory.insert(m.at.cpu.rsp, b);
     m.step(Insn::StoreTop, |_| ());
     m.ret();
     m.expect(&[a]);
-    // That of kretprobes: a pushed word, which becomes that one.
+    // kretprobes: a pushed word that is replaced by the real address.
     m.memory.insert(m.at.cpu.rsp, TRAMPOLINE);
     m.ret();
     m.expect(&[a]);
@@ -456,7 +457,7 @@ fn chains_are_bounded() {
     assert!(m.truth().frames().len() <= super::FRAMES_MAX + 1);
 }
 
-/// With several processors another one's stop may come first: the step executed nothing.
+/// With several processors, another one's stop may come first: the step executed nothing.
 #[test]
 fn a_step_that_executes_nothing_changes_nothing() {
     let mut m = Machine::new();
@@ -471,7 +472,7 @@ fn a_step_that_executes_nothing_changes_nothing() {
         m.step(insn, |_| ());
         m.expect(&[b, a]);
     }
-    // An instruction that did something else than its class says.
+    // An instruction that did something other than its class says.
     m.step(Insn::Ret, |at| at.cpu.rip += 1);
     m.expect(&[b, a]);
     let word = m.pop();
@@ -504,12 +505,12 @@ fn user_space_is_known_from_the_entry_on() {
     let mut m = Machine::new();
     assert_eq!(m.shadow.boundary(), None);
     let boundary = system_call(&mut m);
-    // What an entry before has left there is none of this one's.
+    // Registers that an earlier entry left there do not count.
     save(&mut m, 0x40_2000, 0x7fff_1000);
     assert_eq!(m.shadow.boundary(), Some(boundary));
     save(&mut m, boundary.ip, boundary.sp);
     assert_eq!(m.shadow.boundary(), Some(boundary));
-    // A signal is delivered, or another program executed.
+    // A signal is delivered, or another program is executed.
     save(&mut m, 0x40_3000, 0x7ffe_0000);
     let changed = UserBoundary {
         ip: 0x40_3000,
@@ -517,7 +518,7 @@ fn user_space_is_known_from_the_entry_on() {
         ..boundary
     };
     assert_eq!(m.shadow.boundary(), Some(changed));
-    // Another task has another one, and this one's comes back with it.
+    // Another task has its own, and this task's comes back with it.
     m.call(TEXT + 0x100);
     let own = m.at.cpu.rsp;
     m.sp(Insn::MoveSp, OTHER + 0x2000);
@@ -540,7 +541,7 @@ fn an_exceptions_frame_is_the_users_registers() {
         pushed_at: Some(NMI + 0x2000 - 0xa8),
     };
     assert_eq!(m.shadow.boundary(), Some(boundary));
-    // What interrupts the kernel then has nothing to do with user space.
+    // What interrupts the kernel afterwards has nothing to do with user space.
     m.call(TEXT + 0x100);
     m.interrupt(None);
     assert_eq!(m.shadow.boundary(), Some(boundary));

@@ -92,18 +92,18 @@ fn a_popped_return_address_is_kept_in_its_register() {
     let back = m.call(F + 0x100);
     m.pop();
     assert_eq!(m.callers(), [back, outer]);
-    // vfork: it is pushed again, and the function returns.
+    // vfork: the address is pushed again, and the function returns.
     m.push(back);
     m.pop();
     m.push(back);
     m.ret();
     assert_eq!(m.callers(), [outer]);
-    // A jump there is a return.
+    // A jump to it is a return.
     let back = m.call(F + 0x100);
     m.pop();
     m.jump(back);
     assert_eq!((m.callers(), m.stats().returns), (vec![outer], 2));
-    // A call from there has it as its caller's caller.
+    // In a call from there, it is the return address of the caller's caller.
     let back = m.call(F + 0x100);
     m.pop();
     let inner = m.call(F + 0x200);
@@ -113,14 +113,14 @@ fn a_popped_return_address_is_kept_in_its_register() {
 
 #[test]
 fn a_popped_return_address_that_nobody_uses_is_gone() {
-    // Skips its caller.
+    // The function skips its caller.
     let mut m = Machine::new();
     let outer = m.call(F);
     m.call(F + 0x100);
     m.pop();
     m.ret();
     assert_eq!((m.callers(), m.cpu.rip), (Vec::new(), outer));
-    // A landing pad instead of the return address.
+    // A jump to a landing pad instead of the return address.
     m.call(F);
     m.pop();
     m.jump(F + 0x40);
@@ -131,7 +131,7 @@ fn a_popped_return_address_that_nobody_uses_is_gone() {
     m.push(1);
     m.add_sp(16);
     assert!(m.callers().is_empty());
-    // A copy of it, which is not where it was, only tells where to go.
+    // A copy of the address in another place is only a jump target.
     let back = m.call(F);
     m.pop();
     m.push(1);
@@ -207,7 +207,8 @@ fn a_root_has_nothing_to_return_to() {
     m.words.0.insert(STACK, G);
     m.ret();
     assert_eq!(m.stats().unheld, 1);
-    // Nor has a known function in the middle, but to its caller.
+    // Unheld, too: a known function in the middle that returns to an address other than its
+    // caller's.
     let mut m = Machine::new();
     m.tracker = Tracker::function_entry(&m.cpu, G, STACK + 0x100);
     m.add_sp(-16);
@@ -284,7 +285,8 @@ fn an_unwinder_that_writes_its_return_address_is_explained() {
     let slot = m.cpu.rsp;
     m.add_sp(-0x1000);
     m.call(G);
-    // __builtin_eh_return: the landing pad in G's slot, rsp to it, ret.
+    // __builtin_eh_return: writes the landing pad to G's slot, loads rsp with the slot, and
+    // returns.
     m.words.0.insert(slot, FAR);
     m.load_sp(slot);
     m.ret();

@@ -1,4 +1,4 @@
-//! The tracker, fed by a machine of a few instructions.
+//! The tracker, fed by a machine with a few instructions.
 
 mod frames;
 mod signals;
@@ -11,9 +11,9 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Code lies in this range.
+/// The addresses of code.
 const CODE: core::ops::Range<u64> = 0x1000..0x10_0000;
-/// Addresses with the same bits above these lie in one mapping.
+/// Addresses that agree in all bits above these are in the same mapping.
 const MAPPING_BITS: u32 = 20;
 
 #[derive(Default, Clone)]
@@ -34,7 +34,7 @@ impl World for Words {
 const STACK: u64 = 0x7fff_8000;
 /// A stack in another mapping.
 const OTHER: u64 = 0x6666_0000;
-/// One farther up, in another mapping.
+/// A stack farther up, in another mapping.
 const HIGHER: u64 = 0x7fff_8000_0000;
 const START: u64 = 0x2000;
 
@@ -74,7 +74,7 @@ impl Machine {
         self.step_rax(insn, 0, rip, rsp);
     }
 
-    /// A five-byte call; gives the return address.
+    /// A five-byte call; returns the return address.
     fn call(&mut self, target: u64) -> u64 {
         let back = self.cpu.rip + 5;
         let slot = self.cpu.rsp - 8;
@@ -134,7 +134,7 @@ impl Machine {
         self.step_rax(Insn::Syscall, SYS_RT_SIGRETURN, to.rip, to.rsp);
     }
 
-    /// The pcs of the true chain behind the innermost.
+    /// The pcs of the true chain except the innermost.
     fn callers(&self) -> Vec<u64> {
         let truth = self.tracker.truth(&self.cpu);
         assert!(truth.is_complete(), "{truth:?}");

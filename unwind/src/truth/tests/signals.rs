@@ -1,4 +1,4 @@
-//! Signals, on the normal and on another stack.
+//! Signals on the normal stack and on another.
 
 use super::*;
 

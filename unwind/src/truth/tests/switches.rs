@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Saves nothing, loads rsp, returns.
+/// A switch function: saves nothing, loads rsp, returns.
 fn switch(m: &mut Machine, rsp: u64) -> u64 {
     m.call(FAR);
     let old = m.cpu.rsp;
@@ -42,7 +42,7 @@ fn a_stack_that_was_copied_elsewhere_keeps_its_frames() {
     m.words.0.insert(OTHER, FAR + 0x100);
     m.words.0.insert(OTHER + 8, 0);
     let sp = switch(&mut m, OTHER);
-    // The scheduler copies the words of the stack, and goes back to the copy.
+    // The scheduler copies the words of the stack, then switches to the copy.
     const MOVE: u64 = 0x1234_0000;
     let words: Vec<(u64, u64)> = m.words.0.range(sp..STACK).map(|(&a, &w)| (a, w)).collect();
     for (address, word) in words {
@@ -61,7 +61,8 @@ fn a_stack_that_was_copied_elsewhere_keeps_its_frames() {
 
 #[test]
 fn a_stack_that_is_copied_by_a_call_on_another_is_returned_to() {
-    // Go's morestack: on the scheduler's stack it calls what copies the goroutine's.
+    // Go's morestack: on the scheduler's stack, it calls the function that copies the goroutine's
+    // stack.
     let mut m = Machine::new();
     let outer = m.call(F);
     m.add_sp(-0x18);
@@ -115,7 +116,7 @@ fn a_suspended_chain_that_memory_contradicts_is_not_believed() {
     m.words.0.insert(main_sp + 8, 0);
     switch(&mut m, main_sp);
     assert_eq!(m.cpu.rip, FAR + 0x100);
-    // A stack never seen, not the one that was left.
+    // A new stack, not the one that was left.
     assert_eq!((m.callers(), m.stats().failures()), (vec![], 0));
 }
 
@@ -140,7 +141,7 @@ fn a_coroutine_in_a_local_array_leaves_its_host_suspended() {
     assert_eq!((m.callers(), m.stats().failures()), (vec![], 0));
 }
 
-/// A function of the root's goes to a stack in the root's local array.
+/// A function called by the root switches to a stack in the root's local array.
 #[test]
 fn a_thunk_is_called_first_on_a_stack_in_a_local_array() {
     let mut m = Machine::new();
@@ -200,7 +201,7 @@ fn a_call_on_another_stack_continues_the_chain() {
     let back = m.call(G);
     assert_eq!(m.callers(), [back, outer]);
     assert_eq!(m.tracker.other_stacks().collect::<Vec<_>>(), [old]);
-    // The callee's own business there.
+    // The callee adjusts rsp there.
     m.add_sp(-0x20);
     m.add_sp(0x20);
     m.ret();
@@ -225,7 +226,7 @@ fn calls_on_two_other_stacks_continue_the_chain() {
     let others: Vec<u64> = m.tracker.other_stacks().collect();
     assert_eq!(others, [second, first]);
     m.ret();
-    // What lay there before is popped: nothing of a lower stack.
+    // Popping what was there before does not touch a lower stack.
     m.pop();
     assert_eq!(m.callers(), [inner, outer]);
     m.load_sp(second);
@@ -325,7 +326,7 @@ fn a_recursion_is_left_from_alloca_where_it_looks_like_its_own_copy() {
         m.call(F);
         m.add_sp(-0x18);
     }
-    // Room by an offset, so that it is as far to its end as from one frame to the next.
+    // Makes room by an offset, so that the distance to the end equals that between two frames.
     m.add_sp(-0x8);
     m.load_sp(m.cpu.rsp - 0x10);
     m.load_sp(m.cpu.rsp + 0x30);
@@ -346,7 +347,7 @@ fn alloca_over_what_a_recursion_left_behind_is_no_return_to_a_copy() {
     let rsp = m.cpu.rsp;
     let above = m.callers();
     m.load_sp(rsp - 0x10);
-    // As deeper calls leave it: the same return addresses farther down.
+    // As left behind by deeper calls: the same return addresses farther down.
     for slot in [rsp, rsp + 8] {
         let word = m.words.0[&slot];
         m.words.0.insert(slot - 0x40, word);
@@ -362,7 +363,7 @@ fn alloca_over_what_a_recursion_left_behind_is_no_return_to_a_copy() {
 
 #[test]
 fn alloca_is_of_64_kib_at_most_and_within_its_mapping() {
-    // At the bottom of the stack's mapping, or not.
+    // In the middle or at the bottom of the stack's mapping.
     let (inside, bottom) = (STACK, STACK >> MAPPING_BITS << MAPPING_BITS);
     for (from, size, switches) in [
         (inside, 0x1_0000, 0),

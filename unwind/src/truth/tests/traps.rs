@@ -1,9 +1,9 @@
-//! Interrupts in ring 0, which `iret` ends.
+//! Interrupts in ring 0, which end with `iret`.
 
 use super::*;
 
 impl super::Machine {
-    /// Delivers an interrupt with its frame at `frame`; gives what was interrupted.
+    /// Delivers an interrupt with its frame at `frame`; returns the interrupted state.
     fn trap(&mut self, handler: u64, frame: u64) -> Cpu {
         let interrupted = self.cpu;
         self.words.0.insert(frame, interrupted.rip);
@@ -85,7 +85,7 @@ fn an_iret_ends_the_interrupt_whose_frame_it_took() {
     let interrupted = m.trap(G, first);
     m.trap(FAR, second);
     let instructions = m.stats().instructions;
-    // The inner handler never comes back.
+    // The inner handler never returns.
     m.cpu.rsp = first;
     m.iret(&interrupted);
     assert_eq!(m.callers(), [outer]);

@@ -1,5 +1,5 @@
-//! What interrupts a thread and is gone back from: signals, and in ring 0 what the processor
-//! delivers.
+//! Interruptions of a thread that return: signals, and in ring 0 the processor's interrupts and
+//! exceptions.
 
 use super::{Segment, Tracker};
 use crate::insn::Insn;
@@ -7,9 +7,9 @@ use crate::truth::stacks::{Cpu, Held, Suspended, World};
 use crate::truth::{SIGNAL_FRAME_RIP, TrueKind};
 
 impl Tracker {
-    /// A signal was delivered. `interrupted` is what the kernel saved in the signal frame, and
-    /// `entry` the state at the handler's first instruction, where rsp points to `restorer`
-    /// (Linux `arch/x86/kernel/signal_64.c`, `x64_setup_rt_frame`).
+    /// A signal was delivered. `interrupted` is what the kernel saved in the signal frame; `entry`
+    /// is the state at the handler's first instruction, where rsp points to `restorer` (Linux
+    /// `arch/x86/kernel/signal_64.c`, `x64_setup_rt_frame`).
     pub fn signal(&mut self, interrupted: &Cpu, entry: &Cpu, restorer: u64) {
         self.stats.signals += 1;
         let cfa = entry.rsp.wrapping_add(8);
@@ -34,8 +34,9 @@ impl Tracker {
         self.push(entry.rsp, cfa, restorer, entry);
     }
 
-    /// The processor delivered an interrupt or an exception in ring 0. `interrupted` is the state
-    /// before, `entry` that at the handler's first instruction, where rsp points to the saved rip.
+    /// The processor delivered an interrupt or exception in ring 0. `interrupted` is the state
+    /// before it; `entry` is the state at the handler's first instruction, where rsp points to the
+    /// saved rip.
     pub fn trap(&mut self, interrupted: &Cpu, entry: &Cpu) {
         self.chain.last_mut().low = interrupted.rsp;
         self.chain.segments.push(Segment {
@@ -57,8 +58,8 @@ impl Tracker {
         self.limit = self.chain.limit();
     }
 
-    /// An `iret` in ring 0, which took its frame at rsp of `before`: ends the interrupt that pushed
-    /// it, or is a transfer like any other.
+    /// An `iret` in ring 0, whose frame was at rsp of `before`. It ends the interrupt that pushed
+    /// the frame, or is an ordinary transfer of control.
     pub fn iret<W: World>(
         &mut self,
         before: &Cpu,
@@ -89,8 +90,8 @@ impl Tracker {
         }
     }
 
-    /// The saved rip of an interrupted frame, at `slot`, was written: a handler wants to go back
-    /// elsewhere. Does nothing if there is no such frame.
+    /// The saved rip of an interrupted frame, at `slot`, was written: the handler will return to
+    /// another address. Does nothing if there is no such frame.
     pub fn redirect(&mut self, slot: u64, pc: u64) {
         let frames = self.chain.frames.iter_mut().rev();
         let mut interrupted = frames.filter(|f| f.kind == TrueKind::Interrupted);
@@ -128,7 +129,7 @@ impl Tracker {
         self.stats.redirected += 1;
         let injected = world.word(after.rsp).filter(|&w| world.is_code(w));
         if let (true, Some(pc)) = (after.rsp == held.cfa.wrapping_sub(8), injected) {
-            // The handler made the interrupted function call another (Go's asyncPreempt).
+            // The handler made the interrupted function call another one (Go's asyncPreempt).
             self.push(after.rsp, held.cfa, pc, after);
             return;
         }

@@ -31,10 +31,10 @@ fn a_kernel_chain_is_right_only_with_the_users_registers() {
         assert_eq!(judged(verdict, wrong, false), Verdict::Wrong { at: 3 });
         assert_eq!(judged(verdict, wrong, true), Verdict::Refused);
     }
-    // What was wrong before stays so.
+    // What was wrong before stays wrong.
     let truncated = Verdict::Truncated { at: 1 };
     assert_eq!(judged(truncated, wrong, false), truncated);
-    // One whose end alone was found wrong has all frames; this one has none at all.
+    // If only the end was judged wrong, the chain has all frames; this chain has none at all.
     let (count, at) = (1, 3);
     for verdict in [Verdict::Truncated { at }, Verdict::Extra { count, at }] {
         assert_eq!(judged(verdict, wrong, false), verdict);

@@ -1,4 +1,4 @@
-//! The letter, the word and the numbers of each verdict.
+//! The letter, word and numbers of each verdict.
 
 use super::*;
 

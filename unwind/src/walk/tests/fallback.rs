@@ -1,4 +1,4 @@
-//! A second table behind the first.
+//! A second table as the fallback of the first.
 
 use super::*;
 use crate::row::TableKind;
@@ -21,7 +21,7 @@ fn a_fallback_is_an_event_with_its_cause() {
     ];
     let (space, mut cache) = (space(), Cache::new());
     let at = start(pc(0x1100), STACK, STACK);
-    // Cold, then out of the hot table: the same.
+    // First cold, then from the hot table, with the same result.
     for _ in 0..2 {
         let chain = chain_in(&finder, &space, &at, &words, &mut cache);
         let fallbacks: Vec<_> = chain
@@ -94,7 +94,7 @@ fn with_frame_pointer(mut first: Rows) -> Rows {
     first
 }
 
-/// The cause for which each frame was found by the fallback.
+/// For each frame, the cause if it was found by the fallback.
 fn served(chain: &Chain) -> Vec<Option<Reason>> {
     let cause = |found: &Found| match found {
         Found::Rule { source, .. } => source.fallback,
@@ -111,8 +111,8 @@ fn events(chain: &Chain) -> Vec<Reason> {
     causes.collect()
 }
 
-/// Behind `pop %rbp` the row still says that rbp lies below the CFA: below rsp, where a profiler's
-/// copy has nothing. The register has the caller's value already.
+/// After `pop %rbp`, the row still says that rbp is saved below the CFA. That is below rsp, which a
+/// profiler's copy does not contain. The register has the caller's value already.
 #[test]
 fn a_popped_frame_pointer_leads_on_where_its_slot_is_not_in_the_copy() {
     let popped = Rule::call(Value::reg(Reg::Rsp, 8)).with_saved(Reg::Rbp, Value::at_cfa(-16));
@@ -148,20 +148,20 @@ fn a_popped_frame_pointer_leads_on_where_its_slot_is_not_in_the_copy() {
         let mut both = with_frame_pointer(rows());
         both.carries = carries;
         let (space, mut cache) = (space(), Cache::new());
-        // Cold, then out of the hot table.
+        // First cold, then from the hot table.
         for _ in 0..2 {
             let chain = chain_in(&both, &space, &at, &words, &mut cache);
             assert_eq!(pcs(&chain)[..3], inner);
             assert_eq!(pcs(&chain)[3..], [pc(0x1500), pc(0x1900)]);
             assert_eq!(chain.end, Reason::RootReached.into());
-            // Only the frame that needed it: the rest is the table's own.
+            // Only for the frame that needed it; the others come from the table.
             assert_eq!(served(&chain), [None, None, None, Some(below), None]);
             assert_eq!(events(&chain), [below]);
         }
     }
 }
 
-/// A register that was lost otherwise is not the caller's.
+/// A register that was lost in another way does not have the caller's value.
 #[test]
 fn only_a_popped_frame_pointer_is_kept() {
     let rule = |slot| Rule::call(Value::reg(Reg::Rsp, 8)).with_saved(Reg::Rbp, slot);
@@ -179,7 +179,7 @@ fn only_a_popped_frame_pointer_is_kept() {
     }
 }
 
-/// Every failure of a rule is served, by an event with that cause.
+/// The fallback is used after every failure of a rule, with an event that has the cause.
 #[test]
 fn whatever_a_rule_fails_for_the_fallback_is_tried() {
     let at = start(pc(0x1100), STACK, STACK + 16);
@@ -251,11 +251,12 @@ fn where_both_rules_fail_both_reasons_stand_in_the_end() {
     assert_eq!((pcs(&chain), chain.end), (vec![pc(0x1100)], end));
 }
 
-/// The fallback's own failure stands beside the first one, and it is not asked again.
+/// The fallback's own failure is reported next to the first one, and the fallback is not tried
+/// again.
 #[test]
 fn a_fallback_that_leads_nowhere_says_so() {
     let finder = with_frame_pointer(Rows::new(vec![(0x1000, RSP16)]));
-    // rbp leads to a word that is no code address.
+    // rbp leads to a word that is not a code address.
     let at = start(pc(0x1100), STACK, STACK + 16);
     let chain = chain_of(&finder, &at, &[0, 0, 0, 0x77]);
     let not_text = Reason::NotText { address: 0x77 };
@@ -264,7 +265,7 @@ fn a_fallback_that_leads_nowhere_says_so() {
         ..Reason::NotAtRoot.into()
     };
     assert_eq!((chain.frames.len(), chain.end), (1, end));
-    // rbp is zero: that is a root.
+    // rbp is zero, which marks a root.
     let at = start(pc(0x1100), STACK, 0);
     let chain = chain_of(&finder, &at, &[0, 0, 0, 0x77]);
     assert_eq!(chain.end, Reason::RootReached.into());

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Any rule, most of them plausible.
+/// Any rule, usually a plausible one.
 impl Arbitrary for Rule {
     fn arbitrary(g: &mut Gen) -> Rule {
         let regs = [Reg::Rsp, Reg::Rsp, Reg::Rbp, Reg::Rbx, Reg::R11];
@@ -60,7 +60,8 @@ impl Arbitrary for Rule {
     }
 }
 
-/// Fast path against generic path, and pcs only against everything, over random rules and stacks.
+/// Compares the fast with the generic path, and pcs only with full provenance, on random rules and
+/// stacks.
 #[test]
 fn both_paths_and_both_sinks_agree() {
     fn property(rules: Vec<Rule>, stack: Vec<u8>, rsp: u8, rbp: u8, few: bool) -> bool {
@@ -90,7 +91,7 @@ fn both_paths_and_both_sinks_agree() {
             space: &space,
             memory: &memory,
         };
-        // The second time everything is hot.
+        // The second time, everything is hot.
         for _ in 0..2 {
             finder.fast = true;
             let by_fast = chain_in(&finder, &space, &at, &words, &mut fast);

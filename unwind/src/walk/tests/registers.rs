@@ -1,4 +1,4 @@
-//! Registers on their way from frame to frame.
+//! Registers carried from frame to frame.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn a_register_comes_back_from_its_slot_if_it_is_carried() {
     ] {
         finder.carries = carries;
         let (space, mut cache) = (space(), Cache::new());
-        // Cold, then out of the hot table.
+        // First cold, then from the hot table.
         for _ in 0..2 {
             let at = start(pc(0x1100), STACK, 0);
             let chain = chain_in(&finder, &space, &at, &words, &mut cache);
@@ -36,7 +36,7 @@ fn a_register_comes_back_from_its_slot_if_it_is_carried() {
 
 #[test]
 fn a_lost_register_ends_the_walk_only_where_it_is_needed() {
-    // rbp's slot lies below the copy; two frames later a rule needs rbp.
+    // rbp's slot is below the copy; two frames later a rule needs rbp.
     let loses = Rule::call(Value::reg(Reg::Rsp, 16)).with_saved(Reg::Rbp, Value::at_cfa(-24));
     let rows = vec![
         (0x1000, loses),

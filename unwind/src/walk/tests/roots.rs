@@ -1,4 +1,4 @@
-//! Which ends are roots, and that a walk gets there.
+//! Which ends are roots, and that walks reach them.
 
 use super::*;
 
@@ -32,7 +32,8 @@ fn a_root_that_was_found_was_marked_whatever_the_table_can() {
     assert_eq!(marked.end, Reason::NotAtRoot.into());
 }
 
-/// Only the return address of `pop rdi` is on the stack no more; one that is read from it is.
+/// Only the return address popped by `pop rdi` is no longer on the stack; one read from it still
+/// is.
 #[test]
 fn sp_must_advance_where_the_return_address_is_read_from_the_stack() {
     let rule = Rule {
@@ -49,7 +50,7 @@ fn sp_must_advance_where_the_return_address_is_read_from_the_stack() {
         to: STACK,
     };
     assert_eq!((pcs(&chain), chain.end.reason), (vec![pc(0x1100)], stuck));
-    // Nor may it go back where the address is in a register.
+    // Nor may sp go down if the address is in a register.
     let rule = Rule {
         ra: Value::reg(Reg::Rdi, 0),
         ..Rule::call(Value::reg(Reg::Rsp, -8))

@@ -1,10 +1,10 @@
-//! What takes a frame away, and what only looks like it.
+//! What ends a frame, and what only looks like it.
 
 use super::*;
 
 #[test]
 fn what_moves_rsp_otherwise_is_no_call_push_or_pop() {
-    // Interrupted before it was done, or with another operand: the words stay where they are.
+    // Interrupted before it was done, or with another operand: the words stay in place.
     let mut m = Machine::new();
     let insn = Insn::Call {
         len: CALL_LEN as u8,
@@ -17,7 +17,7 @@ fn what_moves_rsp_otherwise_is_no_call_push_or_pop() {
     m.memory.insert(slot - 16, a);
     m.sp(Insn::Push, slot - 16);
     assert_eq!(m.truth().frames()[0].cfa, slot + 8);
-    // `pop %rsp` takes no return address: as rsp leaves it, it is over.
+    // `pop %rsp` pops no return address: the frame ends when rsp leaves it.
     m.sp(Insn::Other, slot);
     m.sp(Insn::Pop, slot - 0x40);
     m.expect(&[a]);
@@ -30,14 +30,14 @@ fn words_above_a_return_address_come_and_go() {
     let mut m = Machine::new();
     let a = m.call(TEXT + 0x100);
     let slot = m.at.cpu.rsp;
-    // Another word is popped, and another one is returned to: the frame stays.
+    // Popping another word, or returning to another address, keeps the frame.
     m.push(7);
     m.pop();
     m.push(TEXT + 0x500);
     m.ret();
     m.expect(&[a]);
     assert_eq!((m.at.cpu.rip, m.at.cpu.rsp), (TEXT + 0x500, slot));
-    // Its own address in another place: it was moved there.
+    // A return to its own address in another place: the address was moved there.
     m.push(a);
     m.ret();
     m.expect(&[]);
