@@ -5,33 +5,33 @@ use super::stacks::StackType;
 use super::task::Task;
 use crate::pt_regs::PT_REGS_LEN;
 
-/// The registers with which user space was left. Part of the truth.
+/// The registers with which user space was left. Part of the ground truth.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct UserBoundary {
     /// The user's rip.
     pub ip: u64,
     /// The user's rsp.
     pub sp: u64,
-    /// Address of the `struct pt_regs` whose hardware part the processor pushed. `None` for a
-    /// system call: the entry code pushes all of it.
+    /// Address of the `struct pt_regs` whose iret frame the processor pushed. `None` for a system
+    /// call, where the entry code pushes all of it.
     pub pushed_at: Option<u64>,
 }
 
-/// The registers by which a walk left the kernel: those of user space, if it is right.
+/// The registers with which a walk left the kernel. If it is right, they are those of user space.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct UserRegs {
     /// Address of the `struct pt_regs`.
     pub at: u64,
-    /// rip in it.
+    /// rip in that `struct pt_regs`.
     pub ip: u64,
-    /// rsp in it.
+    /// rsp in that `struct pt_regs`.
     pub sp: u64,
 }
 
 impl UserBoundary {
-    /// Where `task` keeps these registers: what the processor pushed, the entry code's copy at the
-    /// end of the task's stack (`task_pt_regs`), and the copy that it makes at the end of the entry
-    /// stack on the way back (`swapgs_restore_regs_and_return_to_usermode`).
+    /// The places where `task` keeps these registers: what the processor pushed, the entry code's
+    /// copy at the end of the task's stack (`task_pt_regs`), and the copy that it makes at the end
+    /// of the entry stack on the way back (`swapgs_restore_regs_and_return_to_usermode`).
     pub fn places(&self, task: &Task) -> impl Iterator<Item = u64> {
         let entry = task.stacks.iter().find(|s| s.kind == StackType::Entry);
         let way_back = entry.and_then(|s| s.end.checked_sub(PT_REGS_LEN));
@@ -39,7 +39,8 @@ impl UserBoundary {
         places.into_iter().flatten()
     }
 
-    /// Are these the registers with which user space was left, and where `task` keeps them?
+    /// Whether `found` are the registers with which user space was left, in a place where `task`
+    /// keeps them.
     pub fn is(&self, found: &UserRegs, task: &Task) -> bool {
         (found.ip, found.sp) == (self.ip, self.sp) && self.places(task).any(|at| at == found.at)
     }

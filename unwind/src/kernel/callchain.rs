@@ -1,11 +1,11 @@
-//! `get_perf_callchain` (Linux `kernel/events/callchain.c`): a kernel part, a user part, and the
-//! context markers before them, within the bounds of an event.
+//! `get_perf_callchain` (Linux `kernel/events/callchain.c`): a kernel part and a user part, each
+//! after a context marker, within the limits of an event.
 
 use super::user::{UserChain, UserEnd, UserFrame, UserSpace, perf_callchain_user, unwind_user};
 use crate::memory::Memory;
 use alloc::vec::Vec;
 
-/// Of what the addresses behind a marker are (`enum perf_callchain_context`).
+/// The kind of addresses that follow a marker (`enum perf_callchain_context`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Context {
     /// The kernel.
@@ -26,7 +26,7 @@ impl Context {
         }
     }
 
-    /// What stands among the addresses.
+    /// The marker's value among the addresses.
     pub const fn value(self) -> u64 {
         match self {
             Context::Kernel => -128_i64 as u64,
@@ -36,28 +36,29 @@ impl Context {
     }
 }
 
-/// Who walks user space.
+/// How user space is walked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum UserWalk {
-    /// Nobody (`exclude_callchain_user`).
+    /// Not at all (`exclude_callchain_user`).
     None,
     /// `perf_callchain_user`.
     #[default]
     FramePointer,
-    /// `unwind_user`, deferred; the chain is shown with what came later.
+    /// `unwind_user`, deferred. The chain is shown together with the later part.
     UnwindUser,
 }
 
-/// What an event asks for, and what its bounds are.
+/// What an event asks for, and its limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CallchainOptions {
-    /// Most addresses, of kernel and user space together (`sample_max_stack`).
+    /// The maximum number of addresses, kernel and user space together (`sample_max_stack`).
     pub max_stack: u32,
-    /// Most markers (`kernel.perf_event_max_contexts_per_stack`).
+    /// The maximum number of markers (`kernel.perf_event_max_contexts_per_stack`).
     pub max_contexts: u32,
-    /// Who walks user space.
+    /// How user space is walked.
     pub user: UserWalk,
-    /// The event belongs to another task than the one that runs: no user part.
+    /// Whether the event belongs to a task other than the running one; if so, there is no user
+    /// part.
     pub crosstask: bool,
 }
 
@@ -79,19 +80,19 @@ impl Default for CallchainOptions {
     }
 }
 
-/// One word of a callchain.
+/// An entry of a callchain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CallchainEntry {
     /// A marker.
     Context(Context),
-    /// An address of the kernel, with its number in the kernel part.
+    /// An address in the kernel, with its index in the kernel part.
     Kernel(usize, u64),
-    /// An address of user space.
+    /// An address in user space.
     User(UserFrame),
 }
 
 impl CallchainEntry {
-    /// What is in the sample.
+    /// The word in the sample.
     pub const fn value(self) -> u64 {
         match self {
             CallchainEntry::Context(context) => context.value(),
@@ -101,20 +102,20 @@ impl CallchainEntry {
     }
 }
 
-/// What came of the user part.
+/// The outcome of the user part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UserOutcome {
     /// It was walked.
     Walked(UserEnd),
-    /// The marker found no room, and nothing is stored from there on.
+    /// There was no room for the marker, and nothing is stored after it.
     NoRoomForContext,
-    /// It is not wanted.
+    /// It was not requested.
     NotAsked,
     /// The task has no user space.
     NoUserSpace,
-    /// The task is not the event's.
+    /// The running task is not the event's.
     CrossTask,
-    /// The recording does not say what the registers of user space were.
+    /// The recording does not contain the registers of user space.
     NotRecorded,
 }
 
@@ -134,22 +135,22 @@ impl core::fmt::Display for UserOutcome {
 /// A callchain.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Callchain {
-    /// As in `PERF_SAMPLE_CALLCHAIN`.
+    /// The entries, as in `PERF_SAMPLE_CALLCHAIN`.
     pub entries: Vec<CallchainEntry>,
-    /// What came of the user part.
+    /// The outcome of the user part.
     pub user: UserOutcome,
 }
 
 impl Callchain {
-    /// The words, markers included.
+    /// The words, including markers.
     pub fn ips(&self) -> Vec<u64> {
         self.entries.iter().map(|e| e.value()).collect()
     }
 }
 
-/// Puts a callchain together. `kernel` is what `perf_callchain_kernel` found, `None` of a sample in
-/// user mode. `space` is the task's user space, `None` where the recording does not say; of a
-/// sample in user mode its registers are the sample's.
+/// Assembles a callchain. `kernel` is what `perf_callchain_kernel` found; `None` for a sample in
+/// user mode. `space` is the task's user space; `None` if the recording does not contain it. For a
+/// sample in user mode its registers are those of the sample.
 pub fn get_perf_callchain<M: Memory + ?Sized>(
     kernel: Option<&[u64]>,
     space: Option<&UserSpace>,
@@ -158,7 +159,7 @@ pub fn get_perf_callchain<M: Memory + ?Sized>(
 ) -> Callchain {
     let mut entries = Vec::new();
     let (max_stack, mut contexts) = (options.max_stack as usize, 0);
-    // Without room for a marker, nothing is stored any more (`contexts_maxed`).
+    // Once there is no room for a marker, nothing more is stored (`contexts_maxed`).
     let mut maxed = false;
     let mut context = |entries: &mut Vec<CallchainEntry>, context: Context| {
         maxed |= contexts >= options.max_contexts;
@@ -202,7 +203,7 @@ pub fn get_perf_callchain<M: Memory + ?Sized>(
                 *max = options.max_stack;
             }
         } else {
-            // A record of its own, with a bound of its own.
+            // A separate record with its own limit.
             chain = unwind_user(regs, space.uprobe, memory, UNWIND_MAX_ENTRIES);
         }
         entries.extend(chain.frames.into_iter().map(CallchainEntry::User));
@@ -212,6 +213,6 @@ pub fn get_perf_callchain<M: Memory + ?Sized>(
     Callchain { entries, user }
 }
 
-/// Most addresses of a deferred user part (`kernel/unwind/deferred.c`): a page, without the
-/// structure before them.
+/// The maximum number of addresses in a deferred user part (`kernel/unwind/deferred.c`): a page,
+/// minus the structure before them.
 const UNWIND_MAX_ENTRIES: usize = (4096 - 16) / 8;

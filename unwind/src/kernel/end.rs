@@ -1,95 +1,95 @@
-//! Why a kernel's unwinder is done, in the kernel's own words where it prints any.
+//! Why a kernel unwinder stopped, with the kernel's own message if it prints one.
 
 use super::stacks::NoStack;
 use crate::memory::MemoryError;
 use crate::reason::{KernelReason, Reason};
 use crate::regs::Reg;
 
-/// Why a walk is over.
+/// Why a walk ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// The start's registers are those of user space: nothing was tried.
+    /// The start's registers are those of user space, so there is nothing to walk.
     StartedInUser,
-    /// The next frame is user space's.
+    /// The next frame is in user space.
     UserRegs,
-    /// A root, by its entry.
+    /// The entry marks a root.
     EndOfStack,
-    /// There is nothing more on the last stack, for the guess and, since it follows links, for
-    /// frame pointers.
+    /// The end of the last stack. Only for the guess and, because it follows links, for frame
+    /// pointers.
     OutOfStacks,
     /// The task runs on another processor.
     OtherCpu,
-    /// The kernel has no ORC tables that can be used.
+    /// The kernel has no usable ORC tables.
     NoTables,
-    /// sp is on no stack at the start, nor is the page behind it.
+    /// At the start, neither sp nor the page after it is on a stack.
     StartNotOnStack {
-        /// It.
+        /// The stack pointer.
         sp: u64,
     },
     /// The entry says that nothing is known.
     Undefined {
-        /// Of this address.
+        /// The address that the entry covers.
         ip: u64,
     },
-    /// There is no entry, and no fallback in this version.
+    /// There is no entry, and this kernel version has no fallback.
     NoEntry {
-        /// Of this address.
+        /// The address without an entry.
         ip: u64,
     },
-    /// The entry needs a register that is not known.
+    /// The entry needs an unknown register.
     MissingReg {
-        /// It.
+        /// The register.
         reg: Reg,
-        /// Where.
+        /// The address that the entry covers.
         ip: u64,
     },
-    /// The entry makes no sense.
+    /// The entry is invalid.
     BadEntry {
-        /// What of it.
+        /// The invalid part.
         what: &'static str,
-        /// Where.
+        /// The address that the entry covers.
         ip: u64,
     },
-    /// A word that is on no stack that may be visited.
+    /// A word is not on a stack that may be visited.
     CannotRead {
-        /// Its address.
+        /// The word's address.
         address: u64,
-        /// What is there instead.
+        /// Why there is no stack.
         why: NoStack,
-        /// Where.
+        /// The address that the entry covers.
         ip: u64,
     },
-    /// Saved registers, the same.
+    /// Saved registers are not on a stack that may be visited.
     CannotReadRegs {
-        /// Their address.
+        /// The registers' address.
         address: u64,
-        /// Only the hardware's part was wanted.
+        /// Whether only the iret frame was needed.
         partial: bool,
-        /// What is there instead.
+        /// Why there is no stack.
         why: NoStack,
-        /// Where.
+        /// The address that the entry covers.
         ip: u64,
     },
     /// sp did not advance.
     WrongDirection {
-        /// Where.
+        /// The address that the entry covers.
         ip: u64,
     },
     /// The next frame pointer is bad.
     BadFramePointer {
-        /// The frame, or the registers, that it was in.
+        /// The address of the frame or of the saved registers that contain the frame pointer.
         frame: u64,
-        /// In registers.
+        /// Whether it is in saved registers.
         in_regs: bool,
-        /// It.
+        /// The frame pointer.
         value: u64,
     },
-    /// The recording lacks what the kernel had read.
+    /// The recording lacks something that the kernel read.
     NotRecorded(MemoryError),
 }
 
 impl Ended {
-    /// The reason, for a chain.
+    /// The end reason for a chain.
     pub fn reason(&self) -> Reason {
         Reason::Kernel(match *self {
             Ended::StartedInUser => return Reason::NotAtRoot,

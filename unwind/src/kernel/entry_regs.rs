@@ -1,29 +1,29 @@
-//! The `struct pt_regs` that an unwinder holds, somewhere on a kernel stack.
+//! The `struct pt_regs` that an unwinder refers to, somewhere on a kernel stack.
 
 use super::State;
 use crate::memory::{Memory, MemoryError};
 use crate::pt_regs::offset_of;
 use crate::regs::{Reg, Regs};
 
-/// A pointer to a `struct pt_regs`, as the unwinder holds one.
+/// An unwinder's pointer to a `struct pt_regs`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum RegsPtr {
     /// NULL.
     #[default]
     None,
-    /// To the registers that the walk was started with, wherever they are.
+    /// The registers with which the walk started, wherever they are.
     Start,
-    /// To memory.
+    /// Registers in memory.
     At(u64),
 }
 
 impl RegsPtr {
-    /// Is it not NULL?
+    /// Whether it is not NULL.
     pub const fn is_some(self) -> bool {
         !matches!(self, RegsPtr::None)
     }
 
-    /// The address, if it is known to be one.
+    /// The address, if known.
     pub const fn address(self) -> Option<u64> {
         match self {
             RegsPtr::At(address) => Some(address),
@@ -31,8 +31,8 @@ impl RegsPtr {
         }
     }
 
-    /// The register there. A register that the start lacks counts as 0, as in the zeroed registers
-    /// of a tracepoint.
+    /// The value of a register there. A register missing from the start reads as 0, like the zeroed
+    /// registers of a tracepoint.
     pub(super) fn read<M: Memory + ?Sized>(
         self,
         start: &Regs,
@@ -47,23 +47,23 @@ impl RegsPtr {
     }
 }
 
-/// `user_mode`: do these code segments belong to user space?
+/// Whether this code segment belongs to user space (`user_mode`).
 pub const fn is_user_cs(cs: u64) -> bool {
     cs & 3 != 0
 }
 
-/// What every unwinder's state says of the registers at hand, for `show_trace_log_lvl` and
-/// `arch_stack_walk_reliable` (`unwind_get_entry_regs`).
+/// The registers of the current frame as known to any unwinder's state, for `show_trace_log_lvl`
+/// and `arch_stack_walk_reliable` (`unwind_get_entry_regs`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntryRegs {
-    /// Where they are.
+    /// The registers' location.
     pub at: RegsPtr,
-    /// Only the hardware's part is valid.
+    /// Whether only the iret frame is valid.
     pub partial: bool,
 }
 
 impl EntryRegs {
-    /// Those of a state that is not done; `None` if it has none.
+    /// The registers of `state`; `None` if it has none or is done.
     pub fn of(state: &State) -> Option<EntryRegs> {
         let (at, partial) = match state {
             State::Orc(s) => (s.regs, !s.full_regs),

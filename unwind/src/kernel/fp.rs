@@ -1,4 +1,4 @@
-//! The frame pointer unwinder: Linux `arch/x86/kernel/unwind_frame.c`.
+//! The kernel's frame-pointer unwinder: Linux `arch/x86/kernel/unwind_frame.c`.
 
 use super::boundary::task_pt_regs;
 use super::end::Ended;
@@ -24,12 +24,12 @@ pub struct FpState {
     pub bp: u64,
     pub orig_sp: u64,
     pub ip: u64,
-    /// rbp of a call through a null pointer, whose frame is not complete.
+    /// rbp of a call through a null pointer, whose frame is incomplete.
     pub next_bp: u64,
     pub regs: RegsPtr,
 }
 
-/// Bytes of a frame: rbp and the return address.
+/// Size of a frame, bytes: rbp and the return address.
 const FRAME_LEN: u64 = 16;
 
 pub(super) fn start<M: Memory + ?Sized>(
@@ -50,7 +50,7 @@ pub(super) fn start<M: Memory + ?Sized>(
             return;
         }
         StartFrom::Regs(regs) | StartFrom::Own(regs) => regs.get(Reg::Rbp).unwrap_or(0),
-        // The last two words of `struct inactive_task_frame` are a frame.
+        // The last two words of `struct inactive_task_frame` form a frame.
         StartFrom::Inactive => task.thread_sp.wrapping_add(INACTIVE_BP),
     };
     if let StartFrom::Regs(regs) = from
@@ -61,7 +61,7 @@ pub(super) fn start<M: Memory + ?Sized>(
         bp = regs.rsp().wrapping_sub(8);
     }
     let (info, mask) = (&mut state.stack, &mut state.stack_mask);
-    // The kernel does not look whether this fails either.
+    // The kernel ignores this failure, too.
     let _ = get_stack_info(&task.stacks, task.is_current, bp, info, mask);
     let updated = update(unwind, &mut state, bp);
     unwind.state = State::Fp(state);
@@ -79,8 +79,8 @@ pub(super) fn start<M: Memory + ?Sized>(
     }
 }
 
-/// `update_stack_state`: goes to the frame at `next_bp`, or to the registers that it encodes. False
-/// if it leads nowhere.
+/// `update_stack_state`: moves to the frame at `next_bp`, or to the registers that it encodes.
+/// Returns false if it leads nowhere.
 fn update<M: Memory + ?Sized>(
     unwind: &Unwind<'_, M>,
     state: &mut FpState,
@@ -92,7 +92,7 @@ fn update<M: Memory + ?Sized>(
         RegsPtr::At(regs) => regs.wrapping_add(PT_REGS_LEN),
         RegsPtr::Start | RegsPtr::None => state.bp.wrapping_add(FRAME_LEN),
     };
-    // ENCODE_FRAME_POINTER: the lowest bit says that these are registers.
+    // ENCODE_FRAME_POINTER: the lowest bit means that these are registers.
     let encoded = next_bp & 1 != 0;
     let (frame, len) = match encoded {
         true => (next_bp & !1, PT_REGS_LEN),
@@ -131,7 +131,7 @@ fn update<M: Memory + ?Sized>(
     Ok(true)
 }
 
-/// `is_last_task_frame`, where the task's registers are at `regs`.
+/// `is_last_task_frame`, for a task whose registers are at `regs`.
 fn is_last<M: Memory + ?Sized>(
     unwind: &Unwind<'_, M>,
     bp: u64,
@@ -141,9 +141,9 @@ fn is_last<M: Memory + ?Sized>(
     let last = regs.wrapping_sub(16);
     Ok(match last.wrapping_sub(bp) {
         0 => true,
-        // gcc realigned the stack, and copied the return address.
+        // gcc realigned the stack and copied the return address.
         8 => word(last)? == word(last.wrapping_add(8))?,
-        // ftrace's frame in front of the function's.
+        // ftrace's frame precedes the function's.
         24 => word(bp)? == word(bp + 16)? && word(bp + 8)? == word(bp + 32)?,
         _ => false,
     })
@@ -172,7 +172,7 @@ fn step<M: Memory + ?Sized>(
         if !unwind.is_user(regs)? {
             return Ok(unwind.end(Ended::EndOfStack, false));
         }
-        // A system call's registers, which no frame pointer encodes.
+        // The registers of a system call, which no frame pointer encodes.
         (state.regs, state.bp, state.ip) = (regs, 0, 0);
         unwind.state = State::Fp(state);
         return Ok(true);
@@ -191,7 +191,7 @@ fn step<M: Memory + ?Sized>(
     Ok(unwind.end(why, true))
 }
 
-/// Why the walk got lost: where the kernel knows that it may, it does not warn.
+/// Why the walk got lost. The kernel does not warn where it expects this.
 fn bad_address<M: Memory + ?Sized>(
     unwind: &Unwind<'_, M>,
     state: &FpState,

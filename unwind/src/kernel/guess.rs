@@ -1,4 +1,4 @@
-//! The guess: Linux `arch/x86/kernel/unwind_guess.c`.
+//! The kernel's guess unwinder: Linux `arch/x86/kernel/unwind_guess.c`.
 
 use super::end::Ended;
 use super::hijack::{self, Cursors};
@@ -81,14 +81,14 @@ pub(super) fn next_frame<M: Memory + ?Sized>(
     }
 }
 
-/// The word at hand, or what a tracer took from there.
+/// The current word, or the address that a tracer replaced there.
 pub(super) fn return_address<M: Memory + ?Sized>(
     unwind: &Unwind<'_, M>,
     state: GuessState,
 ) -> Option<u64> {
     let kernel = unwind.kernel;
     let word = kernel.memory.read_u64(state.sp).ok()?;
-    // The kernel's cursors are in its state, and it asks once for each state.
+    // The kernel keeps its cursors in its state and asks once per state.
     let mut cursors = Cursors::default();
     let address = hijack::recover(kernel.code, kernel.task, &mut cursors, word, state.sp);
     (address != 0).then_some(address)

@@ -1,4 +1,4 @@
-//! Return addresses that a tracer replaced by its own, and what was there before.
+//! Return addresses that a tracer replaced with its own, and the original addresses.
 //!
 //! Linux `arch/x86/include/asm/unwind.h` (`unwind_recover_ret_addr`), `kernel/trace/fgraph.c`
 //! (`ftrace_graph_ret_addr`), `kernel/trace/rethook.c` (`rethook_find_ret_addr`).
@@ -7,17 +7,17 @@ use super::Code;
 use super::task::Task;
 use super::version::GraphSearch;
 
-/// What the unwinder remembers of the searches: `graph_idx` and `kr_cur`.
+/// The unwinder's search state: `graph_idx` and `kr_cur`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Cursors {
-    /// `graph_idx`: how far the shadow stack of the function graph tracer was searched. The unit is
-    /// entries here; the kernel counts words since 6.10.
+    /// `graph_idx`: how far the function graph tracer's shadow stack was searched, in entries; the
+    /// kernel counts words since 6.10.
     pub graph_idx: u32,
     /// `kr_cur`: how many of [`Task::rethooks`] were used.
     pub rethook: u32,
 }
 
-/// What is found to be the return address in `slot`, which holds `word`.
+/// The real return address in `slot`, which contains `word`.
 #[inline]
 pub(super) fn recover(
     code: &Code,
@@ -51,7 +51,7 @@ fn graph(code: &Code, task: &Task, cursors: &mut Cursors, handler: u64, slot: u6
         GraphSearch::Oldest => task.graph.iter().find(|e| e.retp == slot).map(|e| e.ret),
         GraphSearch::Newest => {
             let len = task.graph.len() as u32;
-            // A cursor of 0 means that nothing was found yet, also where the oldest one was.
+            // A cursor of 0 means that nothing was found yet, even if the oldest entry was.
             let from = if cursors.graph_idx == 0 {
                 len
             } else {
@@ -67,7 +67,7 @@ fn graph(code: &Code, task: &Task, cursors: &mut Cursors, handler: u64, slot: u6
     }
 }
 
-/// The part of [`recover`] for kretprobes and fprobes: 0 if the trampoline is there, but no
+/// The part of [`recover`] for kretprobes and fprobes. Returns 0 if the trampoline is there but no
 /// address was taken.
 #[inline]
 pub(super) fn recover_rethook(
@@ -84,7 +84,7 @@ pub(super) fn recover_rethook(
     let first = cursors.rethook as usize;
     let rest = task.rethooks.iter().enumerate().skip(first);
     let mut real = rest.filter(|(_, r)| r.ret_addr != trampoline);
-    // Every entry that is passed moves the cursor, also where none fits.
+    // Every entry passed moves the cursor, even if none fits.
     for (i, rethook) in &mut real {
         cursors.rethook = i as u32 + 1;
         if rethook.frame == slot {

@@ -1,14 +1,14 @@
-//! The kernel's own unwinders, as they are: ORC, frame pointer and guess, each with its state
-//! machine, on the stacks that the kernel has.
+//! The kernel's own unwinders, modelled exactly: ORC, frame pointer and guess, each with its state
+//! machine, on the kernel's stacks.
 //!
-//! They do not share the walk of the other unwinders (`walk`), because after every step they must
-//! hold what `struct unwind_state` holds. [`Kernel`] is what they ask: code ([`Code`]), memory, the
-//! task with its stacks ([`Task`]), and the version, whose differences [`Version`] names.
-//! [`trace`] and [`perf`] are those who call them.
+//! They do not share the walk of the other unwinders (`walk`), because their state after every step
+//! must equal `struct unwind_state`. They take their input from [`Kernel`]: code ([`Code`]),
+//! memory, the task with its stacks ([`Task`]), and the version ([`Version`], which names the
+//! differences). [`trace`] and [`perf`] are their callers.
 //!
 //! Sources: Linux `arch/x86/kernel/unwind_orc.c`, `unwind_frame.c`, `unwind_guess.c`,
-//! `dumpstack_64.c`, `stacktrace.c`, `arch/x86/events/core.c`, of 6.1 and 6.12. Not here: opening
-//! a kernel's image, recordings.
+//! `dumpstack_64.c`, `stacktrace.c`, `arch/x86/events/core.c`, of 6.1 and 6.12. Out of scope:
+//! opening a kernel's image, recordings.
 
 mod boundary;
 mod callchain;
@@ -52,7 +52,7 @@ use crate::memory::{Memory, MemoryError};
 use crate::pt_regs::offset_of;
 use crate::regs::Regs;
 
-/// Which unwinder a kernel was built with.
+/// The unwinder that a kernel was built with.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum UnwinderKind {
@@ -78,14 +78,14 @@ impl UnwinderKind {
     }
 }
 
-/// All that an unwinder asks.
+/// The input of an unwinder.
 #[derive(Debug)]
 pub struct Kernel<'a, M: ?Sized> {
     /// The code.
     pub code: &'a Code,
-    /// The task whose stack it is.
+    /// The task whose stack is unwound.
     pub task: &'a Task,
-    /// The words.
+    /// The memory.
     pub memory: &'a M,
 }
 
@@ -97,32 +97,32 @@ impl<M: ?Sized> Clone for Kernel<'_, M> {
 
 impl<M: ?Sized> Copy for Kernel<'_, M> {}
 
-/// Where a walk starts: the arguments of `__unwind_start`.
+/// The start of a walk: the arguments of `__unwind_start`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum StartFrom<'a> {
     /// These registers (`regs`).
     Regs(&'a Regs),
-    /// The unwinder's own: rip, rsp and rbp inside of `__unwind_start`.
+    /// The unwinder's own registers: rip, rsp and rbp inside `__unwind_start`.
     Own(&'a Regs),
     /// Where the task left the processor (`task->thread.sp`).
     Inactive,
 }
 
-/// `struct unwind_state`, of whichever unwinder. A recorded state whose stack ends at 0 is brief: it
-/// holds the stack's type, and of ORC error, signal, full_regs, ip, sp and bp; of the frame pointer
-/// error, ip and bp; of the guess sp.
+/// `struct unwind_state` of any unwinder. A recorded state whose stack ends at 0 is brief: it has
+/// only the stack's type and, for ORC, error, signal, full_regs, ip, sp and bp; for the frame
+/// pointer, error, ip and bp; for the guess, sp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// ORC's.
+    /// State of the ORC unwinder.
     Orc(OrcState),
-    /// Of the frame pointer's.
+    /// State of the frame-pointer unwinder.
     Fp(FpState),
-    /// Of the guess.
+    /// State of the guess unwinder.
     Guess(GuessState),
 }
 
 impl State {
-    /// The stack at hand, and its `stack_mask`.
+    /// The current stack and the `stack_mask`.
     pub const fn stack(&self) -> (&StackInfo, u64) {
         match self {
             State::Orc(s) => (&s.stack, s.stack_mask),
@@ -131,7 +131,7 @@ impl State {
         }
     }
 
-    /// Whose it is.
+    /// The unwinder that this state belongs to.
     pub const fn kind(&self) -> UnwinderKind {
         match self {
             State::Orc(_) => UnwinderKind::Orc,
@@ -140,12 +140,12 @@ impl State {
         }
     }
 
-    /// `unwind_done`: is there nothing more?
+    /// Whether the walk is done (`unwind_done`).
     pub const fn is_done(&self) -> bool {
         matches!(self.stack().0.kind, StackType::Unknown)
     }
 
-    /// `unwind_error`: is the walk no longer reliable?
+    /// Whether the walk is no longer reliable (`unwind_error`).
     pub const fn is_error(&self) -> bool {
         match self {
             State::Orc(s) => s.error,
@@ -155,7 +155,7 @@ impl State {
     }
 }
 
-/// One unwinder at work.
+/// A running unwinder.
 #[derive(Debug)]
 pub struct Unwind<'a, M: ?Sized> {
     kernel: Kernel<'a, M>,
@@ -167,8 +167,8 @@ pub struct Unwind<'a, M: ?Sized> {
 }
 
 impl<'a, M: Memory + ?Sized> Unwind<'a, M> {
-    /// `__unwind_start`, with the mark up to which frames are skipped. `skipped` is told of every
-    /// state on the way there, the very first included.
+    /// `__unwind_start`, with the mark up to which frames are skipped. `skipped` is called for
+    /// every state on the way there, including the very first.
     pub fn start(
         kind: UnwinderKind,
         kernel: Kernel<'a, M>,
@@ -202,7 +202,7 @@ impl<'a, M: Memory + ?Sized> Unwind<'a, M> {
         unwind
     }
 
-    /// `unwind_next_frame`.
+    /// `unwind_next_frame`. Returns false if the walk is done.
     #[inline]
     pub fn next_frame(&mut self) -> bool {
         if self.state.is_done() {
@@ -215,27 +215,27 @@ impl<'a, M: Memory + ?Sized> Unwind<'a, M> {
         }
     }
 
-    /// The state.
+    /// The current state.
     pub const fn state(&self) -> &State {
         &self.state
     }
 
-    /// The ORC entry that gave the state.
+    /// The ORC entry that produced the state.
     pub const fn found(&self) -> Option<&FoundEntry> {
         self.found.as_ref()
     }
 
-    /// Why it is done.
+    /// Why the walk is done.
     pub const fn ended(&self) -> Option<&Ended> {
         self.ended.as_ref()
     }
 
-    /// What it asks.
+    /// The unwinder's input.
     pub const fn kernel(&self) -> &Kernel<'a, M> {
         &self.kernel
     }
 
-    /// The address of the frame at hand: 0 where a state has none.
+    /// The address of the current frame; 0 if the state has none.
     pub const fn ip(&self) -> u64 {
         match &self.state {
             State::Orc(s) => s.ip,
@@ -244,7 +244,7 @@ impl<'a, M: Memory + ?Sized> Unwind<'a, M> {
         }
     }
 
-    /// `unwind_get_return_address`; `None` where the kernel says 0: done, or not kernel text.
+    /// `unwind_get_return_address`; `None` where the kernel returns 0: done, or not kernel text.
     #[inline]
     pub fn return_address(&self) -> Option<u64> {
         if self.state.is_done() {
@@ -258,8 +258,8 @@ impl<'a, M: Memory + ?Sized> Unwind<'a, M> {
         self.kernel.code.is_text(ip).then_some(ip)
     }
 
-    /// `unwind_get_return_address_ptr`: where the return address is. `None` too where it is in the
-    /// registers of the start.
+    /// `unwind_get_return_address_ptr`: the address of the return address. Also `None` if that is
+    /// in the start's registers.
     pub fn return_address_ptr(&self) -> Option<u64> {
         if self.state.is_done() {
             return None;
@@ -285,7 +285,7 @@ impl<'a, M: Memory + ?Sized> Unwind<'a, M> {
         EntryRegs::of(&self.state)
     }
 
-    /// Are the registers at hand those of user space? Registers that cannot be read are not.
+    /// Whether the current registers are those of user space. Unreadable registers are not.
     pub fn in_user_regs(&self) -> bool {
         let regs = match self.state {
             State::Orc(s) => s.regs,
@@ -295,8 +295,9 @@ impl<'a, M: Memory + ?Sized> Unwind<'a, M> {
         self.is_user(regs).unwrap_or(false)
     }
 
-    /// The registers at hand, where the walk leaves the kernel by them: they say that they are user
-    /// space's, or their ip is no code of the kernel. `None` of others, and of those of the start.
+    /// The current registers, if the walk leaves the kernel with them: either they are marked as
+    /// those of user space, or their ip is not kernel code. `None` for others, and for those of the
+    /// start.
     pub fn user_regs(&self) -> Option<UserRegs> {
         let at = match self.state {
             State::Orc(s) => s.regs.address()?,
@@ -321,12 +322,12 @@ impl<'a, M: Memory + ?Sized> Unwind<'a, M> {
         Ok(is_user_cs(cs))
     }
 
-    /// Done, under error, as the kernel is not: what it read was not recorded.
+    /// Ends the walk in error, unlike the kernel: what it read was not recorded.
     fn not_recorded(&mut self, error: MemoryError) -> bool {
         self.end(Ended::NotRecorded(error), true)
     }
 
-    /// Done: the state says so by its stack's type.
+    /// Ends the walk, which the state shows by the type of its stack.
     fn end(&mut self, why: Ended, error: bool) -> bool {
         self.ended = Some(why);
         match &mut self.state {

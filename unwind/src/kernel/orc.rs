@@ -1,4 +1,4 @@
-//! The ORC unwinder: `__unwind_start` and `unwind_next_frame` of Linux
+//! The kernel's ORC unwinder: `__unwind_start` and `unwind_next_frame` of Linux
 //! `arch/x86/kernel/unwind_orc.c`.
 
 use super::end::Ended;
@@ -29,11 +29,11 @@ pub struct OrcState {
     pub prev_regs: RegsPtr,
 }
 
-/// Bytes of `struct inactive_task_frame`: six registers and the return address.
+/// Size of `struct inactive_task_frame`, bytes: six registers and the return address.
 const INACTIVE_FRAME_LEN: u64 = 56;
-/// Where rbp is in it.
+/// Offset of rbp in it.
 pub(super) const INACTIVE_BP: u64 = 40;
-/// Where the return address is.
+/// Offset of the return address in it.
 const INACTIVE_RET: u64 = 48;
 
 pub(super) fn start<M: Memory + ?Sized>(
@@ -100,7 +100,7 @@ pub(super) fn start<M: Memory + ?Sized>(
     };
     let sp = state.sp;
     if find(&mut state, sp).is_err() {
-        // A guard page, perhaps: the stack above it may do.
+        // This may be a guard page; try the stack above it.
         state.error = true;
         let next_page = sp.wrapping_add(PAGE_SIZE - 1) & !(PAGE_SIZE - 1);
         let found = find(&mut state, next_page);
@@ -128,9 +128,9 @@ pub(super) fn start<M: Memory + ?Sized>(
     }
 }
 
-/// What a step cannot do.
+/// Why a step fails.
 enum Stop {
-    /// `goto err`, with what the kernel would say.
+    /// `goto err`, with the kernel's message.
     Error(Ended),
     /// The recording lacks a word.
     NotRecorded(MemoryError),
@@ -174,7 +174,7 @@ pub(super) fn next_frame<M: Memory + ?Sized>(unwind: &mut Unwind<'_, M>) -> bool
         EntryType::Call | EntryType::Regs | EntryType::RegsPartial => {}
     }
     state.error |= found.source == Source::FramePointer;
-    // What a failed step has done stays done.
+    // A failed step keeps the changes it has made.
     let mut step = Step {
         kernel,
         start: unwind.start,
@@ -192,7 +192,7 @@ struct Step<'s, 'a, M: ?Sized> {
     kernel: Kernel<'a, M>,
     start: &'s Regs,
     state: &'s mut OrcState,
-    /// Where the frame was before the step.
+    /// The frame's address before the step.
     ip: u64,
 }
 
@@ -317,8 +317,8 @@ impl<M: Memory + ?Sized> Step<'_, '_, M> {
         Ok(())
     }
 
-    /// `deref_stack_regs` and `deref_stack_iret_regs`: ip and sp of the `struct pt_regs` at `regs`,
-    /// of which `len` bytes from `address` on are there.
+    /// `deref_stack_regs` and `deref_stack_iret_regs`: takes ip and sp from the `struct pt_regs` at
+    /// `regs`, of which `len` bytes from `address` are present.
     fn saved(&mut self, regs: u64, address: u64, len: u64) -> Result<(), Stop> {
         let (ip, partial) = (self.ip, len != PT_REGS_LEN);
         self.access(address, len).map_err(|why| {
@@ -333,7 +333,7 @@ impl<M: Memory + ?Sized> Step<'_, '_, M> {
         let at = RegsPtr::At(regs);
         let word = at.read(start, kernel.memory, Reg::Rip)?;
         self.state.sp = at.read(start, kernel.memory, Reg::Rsp)?;
-        // At the entry of the trampoline, the word that led there has been taken by `ret`.
+        // At the trampoline's entry, `ret` has popped the word that led there.
         let slot = self.state.sp.wrapping_sub(8);
         let cursors = &mut self.state.cursors;
         self.state.ip = hijack::recover_rethook(kernel.code, kernel.task, cursors, word, slot);

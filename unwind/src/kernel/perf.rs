@@ -1,5 +1,5 @@
-//! `perf_callchain_kernel` (Linux `arch/x86/events/core.c`): from registers, real or fake, to the
-//! addresses of a sample's kernel part.
+//! `perf_callchain_kernel` (Linux `arch/x86/events/core.c`): the addresses of a sample's kernel
+//! part, from real or fake registers.
 
 use super::{Finds, FpState, Kernel, RegsPtr, StartFrom, State, Unwind, UnwinderKind};
 use crate::memory::Memory;
@@ -8,23 +8,23 @@ use crate::regs::Reg;
 use crate::start::Start;
 use alloc::vec::Vec;
 
-/// What a callchain is told of on its way.
+/// An event while a callchain is collected.
 #[derive(Debug)]
 pub enum Visit<'u, M: ?Sized> {
-    /// A state that was passed on the way to the mark.
+    /// A state that was skipped on the way to the mark.
     Skipped(&'u Unwind<'u, M>),
     /// The sampled ip, stored before the walk.
     Ip(u64),
     /// A state whose return address was stored.
     Stored(&'u Unwind<'u, M>, u64),
-    /// A state with which the callchain ends, for lack of a return address.
+    /// The state with which the callchain ends, because it has no return address.
     Last(&'u Unwind<'u, M>),
 }
 
-/// The arguments of `__unwind_start`, and the ip that is stored before.
+/// The arguments of `__unwind_start`, and the ip stored before the walk.
 #[derive(Clone, Copy, Debug)]
 pub struct Begin<'r> {
-    /// From where.
+    /// Where the walk starts.
     pub from: StartFrom<'r>,
     /// The mark up to which frames are skipped.
     pub first_frame: u64,
@@ -33,11 +33,11 @@ pub struct Begin<'r> {
 }
 
 impl<'r> Begin<'r> {
-    /// What a start means for the kernel: its registers, its own registers up to a mark, or those
-    /// of a task that does not run.
+    /// How the kernel uses `start`: with its registers, with the unwinder's own registers up to a
+    /// mark, or with those of a task that does not run.
     ///
     /// # Errors
-    /// If ip or sp is not known.
+    /// If ip or sp is unknown.
     pub fn new<M: ?Sized>(kernel: Kernel<'_, M>, start: &'r Start) -> Result<Begin<'r>, Reason> {
         let regs = &start.regs;
         for reg in [Reg::Rip, Reg::Rsp] {
@@ -56,12 +56,12 @@ impl<'r> Begin<'r> {
     }
 }
 
-/// Walks as perf does, from what `start` makes of the sample's registers in some version: from
-/// the registers, whose ip comes first; or from the unwinder's own, up to the mark. At most
-/// `frames_max` addresses are stored. Returns the last state, and why it ended.
+/// Walks as perf does, from a start computed from the sample's registers for some version: either
+/// from the registers, whose ip comes first, or from the unwinder's own, up to the mark. Stores at
+/// most `frames_max` addresses. Returns the last state and why the walk ended.
 ///
 /// # Errors
-/// If the registers that it starts from are not known.
+/// If the registers that it starts from are unknown.
 pub fn callchain<M: Memory + ?Sized>(
     kind: UnwinderKind,
     kernel: Kernel<'_, M>,
@@ -88,7 +88,7 @@ pub fn callchain<M: Memory + ?Sized>(
         match unwind.return_address() {
             None => {
                 visit(Visit::Last(&unwind));
-                // Of user space's registers the kernel has no address: that is a root.
+                // The kernel returns no address for user space's registers: that is a root.
                 let reason = match unwind.in_user_regs() {
                     true => Reason::RootReached,
                     false => Reason::NotText {
@@ -108,8 +108,9 @@ pub fn callchain<M: Memory + ?Sized>(
     Ok((*unwind.state(), ended))
 }
 
-/// All states of a walk, whatever addresses they have, from the very first to the one that is done;
-/// at most `max`. Also how many of them `__unwind_start` went through before the one it returned.
+/// All states of a walk, whatever their addresses, from the very first to the one that is done, at
+/// most `max`. Also returns how many of them `__unwind_start` passed before the one that it
+/// returned.
 pub fn states<M: Memory + ?Sized>(
     kind: UnwinderKind,
     kernel: Kernel<'_, M>,
@@ -133,9 +134,9 @@ pub fn states<M: Memory + ?Sized>(
     (states, skipped)
 }
 
-/// The first of our states that is not what the kernel recorded: its place among ours. The
-/// recording may leave out the first states, at most the `skipped` ones that `__unwind_start` went
-/// through, and the one that is done; a state without bounds is brief, see [`State`].
+/// The first of our states that differs from the kernel's recording. The recording may omit the
+/// first states, at most the `skipped` ones that `__unwind_start` passed, and the one that is done.
+/// A state without bounds is brief, see [`State`].
 pub fn first_difference(ours: &[State], recorded: &[State], skipped: usize) -> Option<Difference> {
     let difference = |skip: usize| {
         let pairs = ours.iter().skip(skip).zip(recorded);
@@ -154,7 +155,7 @@ pub fn first_difference(ours: &[State], recorded: &[State], skipped: usize) -> O
     let mut furthest = difference(0)?;
     for skip in 1..=skipped {
         let other = difference(skip)?;
-        // What agrees on nothing but the states left out does not agree further.
+        // A reading that agrees on nothing but the omitted states is no better.
         if other.recorded > furthest.recorded {
             furthest = other;
         }
@@ -162,12 +163,12 @@ pub fn first_difference(ours: &[State], recorded: &[State], skipped: usize) -> O
     Some(furthest)
 }
 
-/// The first state that two walks differ in, by its number in each of them.
+/// The first state in which two walks differ, by its index in each of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Difference {
-    /// Among ours.
+    /// Index among our states.
     pub ours: usize,
-    /// Among the recorded ones.
+    /// Index among the recorded states.
     pub recorded: usize,
 }
 
@@ -196,7 +197,7 @@ fn agrees(ours: &State, recorded: &State) -> bool {
                 b.sp,
                 b.bp,
             );
-            // The unit of graph_idx is another one since 6.10.
+            // The unit of graph_idx changed in 6.10.
             let graph = (a.cursors.graph_idx == 0) == (b.cursors.graph_idx == 0);
             let rest = a.stack == b.stack && a.stack_mask == b.stack_mask && graph;
             let pointers = pointer(a.regs, b.regs) && pointer(a.prev_regs, b.prev_regs);
@@ -247,7 +248,7 @@ mod tests {
         for skip in 1..=9 {
             assert_eq!(first_difference(&ours, &ours[skip..], 9), None);
         }
-        // One more than it passed is a difference, and so is a state in the middle.
+        // One more omitted state than were passed is a difference, and so is one in the middle.
         assert!(first_difference(&ours, &ours[10..], 9).is_some());
         assert!(first_difference(&ours, &ours[1..], 0).is_some());
         let mut recorded = ours[9..].to_vec();

@@ -1,15 +1,15 @@
-//! The stacks that a kernel's unwinder may visit, and how it finds the one of an address.
+//! The stacks that a kernel unwinder may visit, and how it finds the stack of an address.
 //!
-//! Linux `arch/x86/kernel/dumpstack_64.c` and `dumpstack.c` (`get_stack_info`), and
-//! `arch/x86/include/asm/stacktrace.h` (`enum stack_type`, `on_stack`). Not here: the words on
-//! them, which are memory like any other.
+//! Sources: Linux `arch/x86/kernel/dumpstack_64.c` and `dumpstack.c` (`get_stack_info`), and
+//! `arch/x86/include/asm/stacktrace.h` (`enum stack_type`, `on_stack`). The words on the stacks are
+//! ordinary memory.
 
 use core::fmt;
 use core::ops::Range;
 
 /// `THREAD_SIZE` and `IRQ_STACK_SIZE` of x86-64 without KASAN, bytes.
 pub const THREAD_SIZE: u64 = 16 * 1024;
-/// Bytes of a page.
+/// Size of a page, bytes.
 pub const PAGE_SIZE: u64 = 4096;
 
 /// `enum stack_type` of x86-64.
@@ -17,12 +17,12 @@ pub const PAGE_SIZE: u64 = 4096;
 #[repr(u8)]
 #[allow(missing_docs)]
 pub enum StackType {
-    /// None: how an unwinder says that it is done.
+    /// No stack. An unwinder in this state is done.
     #[default]
     Unknown = 0,
     Task = 1,
     Irq = 2,
-    /// Of 32-bit kernels.
+    /// Only in 32-bit kernels.
     Softirq = 3,
     Entry = 4,
     DoubleFault = 5,
@@ -56,7 +56,7 @@ impl StackType {
         Self::ALL.get(index).copied()
     }
 
-    /// The name, as the kernel prints it between angle brackets where it prints it at all
+    /// The name, as printed by the kernel between angle brackets if it prints it
     /// (`stack_type_name`).
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -74,9 +74,9 @@ impl StackType {
         }
     }
 
-    /// Where the link to the interrupted code's stack is, on a stack of this type that ends at
-    /// `end`: the saved rsp of an exception's registers at its top, or the word that the switch to
-    /// the interrupt stack leaves there (since 5.8).
+    /// The address of the link to the interrupted code's stack, on a stack of this type that ends
+    /// at `end`: the saved rsp of an exception's registers at its top, or the word that the switch
+    /// to the interrupt stack leaves there (since 5.8).
     pub const fn next_sp_at(self, end: u64) -> Option<u64> {
         match self {
             StackType::Irq | StackType::Softirq => Some(end.wrapping_sub(8)),
@@ -85,8 +85,8 @@ impl StackType {
         }
     }
 
-    /// The type of that name; the exception stacks also by the names of `enum
-    /// exception_stack_ordering`, alone or behind `EXC_`.
+    /// The type with this name. For exception stacks also the names of
+    /// `enum exception_stack_ordering`, with or without `EXC_`.
     pub fn from_name(name: &str) -> Option<StackType> {
         let short = name.strip_prefix("EXC_").unwrap_or(name);
         Some(match short {
@@ -110,18 +110,18 @@ impl fmt::Display for StackType {
 /// A stack, as the kernel describes it (`struct stack_info`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct StackInfo {
-    /// Which one.
+    /// The type of the stack.
     pub kind: StackType,
     /// Its first address.
     pub begin: u64,
-    /// The first address behind it.
+    /// The first address after it.
     pub end: u64,
-    /// Where the interrupted code's stack continues; 0 if the kernel does not say.
+    /// Where the interrupted code's stack continues; 0 if the kernel does not state it.
     pub next_sp: u64,
 }
 
 impl StackInfo {
-    /// `on_stack`: do `len` bytes at `address` lie on it?
+    /// Whether `len` bytes at `address` are on this stack (`on_stack`).
     pub const fn holds(&self, address: u64, len: u64) -> bool {
         let end = address.wrapping_add(len);
         !matches!(self.kind, StackType::Unknown)
@@ -137,17 +137,18 @@ impl StackInfo {
     }
 }
 
-/// Why there is no stack at an address.
+/// Why an address is not on a usable stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NoStack {
-    /// None of those that the unwinder may visit.
+    /// It is on no stack that the unwinder may visit.
     Unknown,
-    /// One that was visited before: "stack recursion on stack type N".
+    /// The stack was visited before: "stack recursion on stack type N".
     Recursion(StackType),
 }
 
-/// `get_stack_info`: the stack of `address` into `info`, and its bit into `mask`. On failure only
-/// `info.kind` changes if there is no stack; all of it if the stack was visited before.
+/// `get_stack_info`: stores the stack of `address` in `info` and its bit in `mask`. On failure it
+/// changes only `info.kind` if there is no stack, but all of `info` if the stack was visited
+/// before.
 pub(super) fn get_stack_info(
     stacks: &[StackInfo],
     current: bool,

@@ -1,4 +1,4 @@
-//! The task whose stack is unwound: its stacks, and the return addresses that tracers took from
+//! The task whose stack is unwound: its stacks, and the return addresses that tracers replaced on
 //! them.
 
 use super::stacks::{StackInfo, StackType};
@@ -10,47 +10,47 @@ use core::ops::Range;
 /// An entry of the function graph tracer's shadow stack (`struct ftrace_ret_stack`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct GraphReturn {
-    /// The return address that was there.
+    /// The original return address.
     pub ret: u64,
-    /// Where it was.
+    /// The address of its slot.
     pub retp: u64,
 }
 
-/// A return address taken by a kretprobe or an fprobe (`struct rethook_node`).
+/// A return address replaced by a kretprobe or fprobe (`struct rethook_node`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Rethook {
-    /// The return address that was there.
+    /// The original return address.
     pub ret_addr: u64,
-    /// Where it was.
+    /// The address of its slot.
     pub frame: u64,
 }
 
 /// A task.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Task {
-    /// The kernel's version, where the recording says.
+    /// The kernel's version, if recorded.
     pub version: Option<Version>,
-    /// How the kernel's ORC entries are encoded, where the recording says.
+    /// The encoding of the kernel's ORC entries, if recorded.
     pub encoding: Option<Encoding>,
-    /// Is it the one that runs here (`current`)?
+    /// Whether it is the current task (`current`).
     pub is_current: bool,
-    /// Does it run on another processor?
+    /// Whether it runs on another processor.
     pub on_other_cpu: bool,
-    /// Where it left the processor (`thread.sp`); 0 if it runs, or that is not known.
+    /// The sp with which it left the processor (`thread.sp`); 0 if it runs, or if unknown.
     pub thread_sp: u64,
     /// Bytes between the registers of a system call and the end of the task's stack
     /// (`TOP_OF_KERNEL_STACK_PADDING`): 0; 16 with `CONFIG_X86_FRED`.
     pub top_padding: u64,
-    /// The stacks that may be visited: its own, and, if it is current, those of its processor.
+    /// The stacks that may be visited: its own and, if it is current, those of its processor.
     pub stacks: Vec<StackInfo>,
-    /// The function graph tracer's shadow stack, the oldest entry first.
+    /// The function graph tracer's shadow stack, oldest entry first.
     pub graph: Vec<GraphReturn>,
-    /// Taken return addresses, the newest first.
+    /// Replaced return addresses, newest first.
     pub rethooks: Vec<Rethook>,
 }
 
 impl Default for Task {
-    /// The current one, of which nothing is known.
+    /// The current task, with nothing known about it.
     fn default() -> Self {
         Task {
             version: None,
@@ -67,7 +67,7 @@ impl Default for Task {
 }
 
 impl Task {
-    /// The current one, with a stack of its own and no other.
+    /// The current task, with its own stack and no other.
     pub fn of_stack(bounds: Option<Range<u64>>) -> Task {
         let own = bounds.map(|range| StackInfo {
             kind: StackType::Task,

@@ -1,4 +1,4 @@
-//! The kernel's other ways to print a walk: `arch_stack_walk`, `arch_stack_walk_reliable` (Linux
+//! The kernel's other stack traces: `arch_stack_walk`, `arch_stack_walk_reliable` (Linux
 //! `arch/x86/kernel/stacktrace.c`) and `show_trace_log_lvl` (`arch/x86/kernel/dumpstack.c`).
 
 use super::entry_regs::EntryRegs;
@@ -11,8 +11,8 @@ use crate::reason::Reason;
 use crate::regs::Reg;
 use alloc::vec::Vec;
 
-/// Where a trace starts: registers, or where an inactive task left the processor, or the
-/// unwinder's own registers; and the mark that goes with them (`unwind_start` with NULL).
+/// Starts a trace: from registers, from where an inactive task left the processor, or from the
+/// unwinder's own registers; with the corresponding mark (`unwind_start` with NULL).
 fn begin<'k, M: Memory + ?Sized>(
     kind: UnwinderKind,
     kernel: Kernel<'k, M>,
@@ -29,8 +29,9 @@ fn begin<'k, M: Memory + ?Sized>(
     )
 }
 
-/// `get_stack_pointer`. The current task's own is the frame address of the caller of
-/// `unwind_start`; the recording has only the unwinder's, so that nothing is skipped.
+/// `get_stack_pointer`. For the current task's own registers, the kernel uses the frame address of
+/// the caller of `unwind_start`. The recording has only the unwinder's registers, so nothing is
+/// skipped.
 fn stack_pointer<M: ?Sized>(kernel: Kernel<'_, M>, from: StartFrom<'_>) -> u64 {
     match from {
         StartFrom::Regs(regs) => regs.rsp(),
@@ -39,7 +40,7 @@ fn stack_pointer<M: ?Sized>(kernel: Kernel<'_, M>, from: StartFrom<'_>) -> u64 {
     }
 }
 
-/// `arch_stack_walk`: the addresses, at most `max`.
+/// `arch_stack_walk`: at most `max` addresses.
 pub fn stack_walk<M: Memory + ?Sized>(
     kind: UnwinderKind,
     kernel: Kernel<'_, M>,
@@ -61,23 +62,23 @@ pub fn stack_walk<M: Memory + ?Sized>(
     out
 }
 
-/// Why a stack is not reliable (`-EINVAL`).
+/// Why a stack trace is not reliable (`-EINVAL`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unreliable {
-    /// The unwinder says so.
+    /// The unwinder reports an error.
     Error(Reason),
-    /// Registers of the kernel are on the stack: frame pointers cannot be trusted there.
+    /// The kernel's registers are on the stack; frame pointers cannot be trusted there.
     KernelRegs,
-    /// An address that is not kernel text.
+    /// An address is not kernel text.
     NotText(u64),
-    /// More than the caller has room for.
+    /// There are more addresses than the caller has room for.
     TooMany,
 }
 
-/// `arch_stack_walk_reliable`: the addresses, at most `max`, if all of them can be relied upon.
+/// `arch_stack_walk_reliable`: at most `max` addresses, if all of them are reliable.
 ///
 /// # Errors
-/// If not.
+/// If the trace is not reliable.
 pub fn stack_walk_reliable<M: Memory + ?Sized>(
     kind: UnwinderKind,
     kernel: Kernel<'_, M>,
@@ -114,26 +115,26 @@ pub fn stack_walk_reliable<M: Memory + ?Sized>(
     }
 }
 
-/// A line of `show_trace_log_lvl`.
+/// A line printed by `show_trace_log_lvl`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Line {
-    /// A stack begins: `<IRQ>`. The task's own is not announced.
+    /// A stack starts: `<IRQ>`. The task's own stack is not announced.
     StackBegin(StackType),
-    /// It ends: `</IRQ>`.
+    /// A stack ends: `</IRQ>`.
     StackEnd(StackType),
     /// Saved registers.
     Regs(EntryRegs),
     /// An address.
     Address {
-        /// It.
+        /// The address.
         address: u64,
-        /// Did the unwinder give it? If not it is shown behind a question mark.
+        /// Whether the unwinder found it. If not, it is printed after a question mark.
         reliable: bool,
     },
 }
 
-/// `show_trace_log_lvl`: every word on the stacks that is kernel text, and which of them the
-/// unwinder gave.
+/// `show_trace_log_lvl`: every word on the stacks that is kernel text, and whether the unwinder
+/// found it.
 pub fn show<M: Memory + ?Sized>(
     kind: UnwinderKind,
     kernel: Kernel<'_, M>,

@@ -1,4 +1,5 @@
-//! The kernel's unwinders as all others look from outside: a chain, as perf would have it.
+//! The kernel's unwinders behind the common interface. Their chain is the one that perf would
+//! record.
 
 use super::perf::{Visit, callchain};
 use super::{
@@ -16,7 +17,7 @@ use crate::rule::Rule;
 use crate::unwinder::{Stack, Unwinder};
 use alloc::string::String;
 
-/// One of the kernel's unwinders, in some version.
+/// One of the kernel's unwinders, in a particular version.
 #[derive(Clone, Debug)]
 pub struct KernelUnwinder {
     kind: UnwinderKind,
@@ -26,8 +27,8 @@ pub struct KernelUnwinder {
 }
 
 impl KernelUnwinder {
-    /// As `version` has it, else as the recorded kernel's version has it, if that is known, else as
-    /// [`Version::DEFAULT`] has it. Tables are read as `encoding`, else as they are found to be.
+    /// Behaves like `version`, otherwise like the recorded kernel's version if known, otherwise
+    /// like [`Version::DEFAULT`]. Reads tables in `encoding`, otherwise in the detected encoding.
     pub fn new(
         kind: UnwinderKind,
         version: Option<Version>,
@@ -42,17 +43,17 @@ impl KernelUnwinder {
         }
     }
 
-    /// The version that was asked for.
+    /// The version passed to [`KernelUnwinder::new`].
     pub const fn version(&self) -> Option<Version> {
         self.version
     }
 
-    /// Which one.
+    /// The kind of unwinder.
     pub const fn kind(&self) -> UnwinderKind {
         self.kind
     }
 
-    /// The code of `stack`'s kernel, made once for each address space.
+    /// The code of `stack`'s kernel, made once per address space.
     pub fn code(&self, stack: &Stack<'_>, cache: &mut Cache) -> alloc::sync::Arc<Code> {
         cache.of_space(stack.space, || {
             let recorded = stack.task.and_then(|t| t.version);
@@ -75,7 +76,7 @@ impl Unwinder for KernelUnwinder {
             regs: stack.start.regs,
             first_frame: stack.start.first_frame,
         });
-        // Without a task there is one stack: the one that the memory knows sp to be in.
+        // Without a task there is one stack: the one that contains sp according to the memory.
         let alone;
         let task = match stack.task {
             Some(task) => task,
@@ -92,14 +93,14 @@ impl Unwinder for KernelUnwinder {
         let mut finds = cache.take_finds();
         let mark = stack.start.first_frame;
         let is_fake = mark.is_some();
-        // From hardware registers only the frame pointer unwinder passes frames: those that it
-        // finds below the interrupted rsp.
+        // With hardware registers, only the frame-pointer unwinder passes frames: those below the
+        // interrupted rsp.
         let passes = mark.or_else(|| {
             let from_regs = self.kind == UnwinderKind::Fp && task.is_current;
             from_regs.then(|| stack.start.regs.rsp())
         });
         let limit = stack.limits.frames_max;
-        // Where the frame inside the one at hand was looked up.
+        // The address at which the previous frame was looked up.
         let mut inside = 0;
         let mut visit = |visit: Visit<'_, dyn Memory>| match visit {
             Visit::Skipped(unwind) => {
@@ -171,7 +172,7 @@ impl Unwinder for KernelUnwinder {
     }
 }
 
-/// Interrupted code has an exact address.
+/// The pc of the current frame; exact if it was interrupted.
 fn pc<M: Memory + ?Sized>(unwind: &Unwind<'_, M>) -> CodeAddress {
     let is_exact = match unwind.state() {
         State::Orc(s) => s.signal,
@@ -187,7 +188,7 @@ fn pc<M: Memory + ?Sized>(unwind: &Unwind<'_, M>) -> CodeAddress {
 const fn sp(state: &State) -> u64 {
     match state {
         State::Orc(s) => s.sp,
-        // Of the frame that the address was read from; of registers it is not carried.
+        // The sp of the frame that the address was read from; registers do not carry it.
         State::Fp(s) => match s.regs {
             RegsPtr::None => s.bp.wrapping_add(16),
             RegsPtr::Start | RegsPtr::At(_) => 0,
@@ -203,7 +204,7 @@ fn slot<M: Memory + ?Sized>(unwind: &Unwind<'_, M>) -> Option<u64> {
     }
 }
 
-/// How the frame at hand was found, where the frame inside it was looked up at `inside`.
+/// How the current frame was found, if its callee was looked up at `inside`.
 fn found<M: Memory + ?Sized>(unwind: &Unwind<'_, M>, inside: u64) -> Found {
     let none = RowSource {
         table: TableKind::FramePointer,
@@ -220,7 +221,7 @@ fn found<M: Memory + ?Sized>(unwind: &Unwind<'_, M>, inside: u64) -> Found {
             Some(_) => return Found::External,
             None => (Rule::FRAME_POINTER, none),
         },
-        // Where an inactive task is found, no rule was needed.
+        // No rule was needed to find an inactive task.
         (State::Orc(_), None) => return Found::Start,
         (State::Orc(_), Some(found)) => {
             let code = unwind.kernel().code;

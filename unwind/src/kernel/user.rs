@@ -1,7 +1,7 @@
-//! The user part of a callchain, as the kernel walks it: `perf_callchain_user` (Linux
+//! The user part of a callchain, walked as by the kernel: `perf_callchain_user` (Linux
 //! `arch/x86/events/core.c`) and `unwind_user` (`kernel/unwind/user.c`, since 6.17).
 //!
-//! Not here: context markers, and when there is a user part at all (`callchain`).
+//! Context markers, and whether there is a user part at all, are handled in `callchain`.
 
 use crate::memory::{Memory, MemoryError};
 use crate::reason::Reason;
@@ -9,44 +9,44 @@ use crate::regs::{Reg, Regs};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// The first address that user space cannot have (`TASK_SIZE_MAX`).
+/// The first address that is not in user space (`TASK_SIZE_MAX`).
 const TASK_SIZE: u64 = (1 << 47) - 4096;
-/// Bits of `regs->flags` with which nothing is walked: X86_VM_MASK and PERF_EFLAGS_VM.
+/// Bits in `regs->flags` that prevent a walk: X86_VM_MASK and PERF_EFLAGS_VM.
 const VM_FLAGS: u64 = 1 << 17 | 1 << 5;
-/// The code segments of 64-bit programs: `__USER_CS`, and under Xen `FLAT_USER_CS64`.
+/// The code segments of 64-bit programs: `__USER_CS`, and `FLAT_USER_CS64` under Xen.
 const USER64_CS: [u64; 2] = [0x33, 0xe033];
 
 /// What the kernel knows of a task's user space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct UserSpace {
-    /// The registers with which user space was left (`task_pt_regs`); `None` if the task has no user
-    /// space (`current->mm` is NULL): a kernel thread, or a task that exits.
+    /// The registers with which user space was left (`task_pt_regs`); `None` if the task has no
+    /// user space (`current->mm` is NULL): a kernel thread, or a task that is exiting.
     pub regs: Option<Regs>,
-    /// The process in whose mappings its code is.
+    /// The process whose mappings contain its code.
     pub pid: u32,
-    /// The first bytes of the instruction that a uprobe is at, if one is being handled
-    /// (`is_uprobe_at_func_entry`, since 6.11, and in stable versions before).
+    /// The first bytes of the instruction at a uprobe, if one is being handled
+    /// (`is_uprobe_at_func_entry`, since 6.11, and in earlier stable versions).
     pub uprobe: Option<[u8; 4]>,
 }
 
-/// How an address of user space was found.
+/// How a user-space address was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UserFound {
     /// In the registers.
     Regs,
     /// At a function's entry: on top of the stack.
     Entry {
-        /// Where it was read.
+        /// The address that it was read from.
         slot: u64,
     },
-    /// Behind a saved frame pointer.
+    /// In the word after a saved frame pointer.
     FramePointer {
-        /// Where that was.
+        /// The address of the saved frame pointer.
         fp: u64,
     },
 }
 
-/// An address of user space.
+/// A user-space address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UserFrame {
     /// The address.
@@ -55,15 +55,15 @@ pub struct UserFrame {
     pub found: UserFound,
 }
 
-/// Why a user part ends.
+/// Why a user part ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UserEnd {
-    /// A frame is where user space cannot be (`__access_ok`).
+    /// A frame is not in user space (`__access_ok`).
     NotUser {
         /// The address.
         address: u64,
     },
-    /// A word cannot be read: not mapped, or not in the recording.
+    /// A word cannot be read: it is not mapped, or not in the recording.
     Fault(MemoryError),
     /// `unwind_user`: the frame pointer is below sp.
     FpBelowSp {
@@ -84,19 +84,19 @@ pub enum UserEnd {
         /// The CFA.
         cfa: u64,
     },
-    /// The callchain holds as many addresses as it may (`max_stack`).
+    /// The callchain has reached the maximum number of addresses (`max_stack`).
     MaxStack {
-        /// How many.
+        /// The maximum.
         max: u32,
     },
     /// Virtual 8086 mode, which is not walked.
     Vm86,
-    /// A register that the recording does not have.
+    /// The recording lacks this register.
     RegisterMissing(Reg),
 }
 
 impl UserEnd {
-    /// As one of the reasons that all walks have.
+    /// The corresponding [`Reason`].
     pub const fn reason(self) -> Reason {
         match self {
             UserEnd::NotUser { address } => Reason::Memory(MemoryError::Unmapped { address }),
@@ -129,21 +129,21 @@ impl fmt::Display for UserEnd {
     }
 }
 
-/// A user part: its addresses, innermost first, and why there are no more.
+/// A user part: its addresses, innermost first, and why it ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UserChain {
     /// The addresses.
     pub frames: Vec<UserFrame>,
-    /// Why there are no more.
+    /// Why the part ended.
     pub end: UserEnd,
 }
 
-/// Is a uprobe with this instruction at the entry of a function: `push %rbp`, or `endbr64`?
+/// Whether a uprobe with this instruction is at a function's entry: `push %rbp` or `endbr64`.
 const fn at_entry(insn: [u8; 4], is_64: bool) -> bool {
     insn[0] == 0x55 || is_64 && matches!(insn, [0xf3, 0x0f, 0x1e, 0xfa])
 }
 
-/// Bytes of a word: `user_64bit_mode` says.
+/// The size of a word, according to `user_64bit_mode`, bytes.
 fn word_size(regs: &Regs) -> u64 {
     match regs.get(Reg::Cs) {
         Some(cs) if !USER64_CS.contains(&cs) => 4,
@@ -151,7 +151,7 @@ fn word_size(regs: &Regs) -> u64 {
     }
 }
 
-/// `compat_ptr`: pointers of a 32-bit program are cut.
+/// `compat_ptr`: truncates the pointers of a 32-bit program.
 const fn pointer(value: u64, size: u64) -> u64 {
     if size == 4 {
         value & 0xffff_ffff
@@ -160,8 +160,8 @@ const fn pointer(value: u64, size: u64) -> u64 {
     }
 }
 
-/// `perf_callchain_user`: at most `max` addresses. The order of frames is not checked, as the kernel
-/// does not check it.
+/// `perf_callchain_user`: at most `max` addresses. Like the kernel, it does not check the order of
+/// frames.
 pub fn perf_callchain_user<M: Memory + ?Sized>(
     regs: &Regs,
     uprobe: Option<[u8; 4]>,
@@ -223,7 +223,7 @@ fn limit(max: usize) -> UserEnd {
     }
 }
 
-/// A word of user space, as `__get_user` behind `__access_ok`.
+/// Reads a word of user space, like `__get_user` after `__access_ok`.
 fn word<M: Memory + ?Sized>(memory: &M, address: u64, size: u64) -> Result<u64, UserEnd> {
     if address.checked_add(size).is_none_or(|end| end > TASK_SIZE) {
         return Err(UserEnd::NotUser { address });
@@ -236,9 +236,8 @@ fn word<M: Memory + ?Sized>(memory: &M, address: u64, size: u64) -> Result<u64, 
     Ok(u64::from(u32::from_le_bytes(bytes)))
 }
 
-/// `unwind_user` with frame pointers, at most `max` addresses: each frame's CFA must lie above sp
-/// and be aligned. With a uprobe at a function's entry (6.19) the first frame has not pushed rbp
-/// yet.
+/// `unwind_user` with frame pointers, at most `max` addresses. Each frame's CFA must be above sp
+/// and aligned. With a uprobe at a function's entry (6.19), the first frame has not pushed rbp yet.
 pub fn unwind_user<M: Memory + ?Sized>(
     regs: &Regs,
     uprobe: Option<[u8; 4]>,

@@ -1,10 +1,10 @@
-//! What differs between kernel versions, each difference with its commit.
+//! Differences between kernel versions, with their commits.
 
 use crate::orc::Encoding;
 use crate::start::FakeVariant;
 use core::fmt;
 
-/// A kernel's version, as far as its unwinders are concerned.
+/// A kernel version, as far as it matters to its unwinders.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Version {
     major: u32,
@@ -13,24 +13,23 @@ pub struct Version {
     keeps_frame_at_mark: bool,
 }
 
-/// How `ftrace_graph_ret_addr` searches the shadow stack of the function graph tracer.
+/// How `ftrace_graph_ret_addr` searches the function graph tracer's shadow stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GraphSearch {
-    /// All entries, the oldest first, for the one of this slot.
+    /// All entries, oldest first, for the one with this slot.
     Oldest,
-    /// From the last one found down to the oldest, past entries of tail calls: since 6.10, when the
-    /// tracer learned to serve several users.
+    /// From the last one found down to the oldest, past entries of tail calls. Since 6.10, when the
+    /// tracer got support for several users.
     Newest,
 }
 
 impl Version {
-    /// The versions that the command line offers, oldest first: each is the first with some
+    /// The versions offered on the command line, oldest first. Each is the first one with some
     /// difference.
     pub const NAMES: [&'static str; 8] =
         ["4.14", "5.2", "5.12", "6.1", "6.3", "6.4", "6.12", "7.1"];
 
-    /// The kernel that is meant where nothing is said: with today's behaviour and the layout that
-    /// most have.
+    /// The default kernel: the behaviour of current kernels, with the most common layout.
     pub const DEFAULT: Version = Version {
         major: 6,
         minor: 12,
@@ -38,11 +37,12 @@ impl Version {
         keeps_frame_at_mark: false,
     };
 
-    /// Of a kernel's version, such as `6.1`, `6.1.0-50-cloud-amd64`, `5.14.0-570.el9`. `None` if it
-    /// is none, or of a kernel before ORC (4.14).
+    /// Parses a kernel version such as `6.1`, `6.1.0-50-cloud-amd64`, `5.14.0-570.el9`. `None` if
+    /// it is not a version, or older than ORC (4.14).
     pub fn from_name(name: &str) -> Option<Version> {
         let encoding = Encoding::from_kernel_version(name)?;
-        // A distribution's release (`5.10.0-34-amd64`) does not tell which stable one it follows.
+        // A distribution's release (`5.10.0-34-amd64`) does not show which stable release it
+        // follows.
         let (release, is_distribution) = match name.split_once(['-', '+']) {
             Some((release, _)) => (release, true),
             None => (name, false),
@@ -67,8 +67,9 @@ impl Version {
         })
     }
 
-    /// How its perf starts the unwinder from fake registers: 5.2 changed that (commit d15d356887e7).
-    /// [`FakeVariant::AlwaysIp`] is no version's: stable releases of the same number differ.
+    /// How perf starts the unwinder from fake registers. Changed in 5.2 (commit d15d356887e7).
+    /// [`FakeVariant::AlwaysIp`] is not tied to a version, because stable releases of the same
+    /// number differ.
     pub const fn fake_start(self) -> FakeVariant {
         match self.since(5, 2) {
             true => FakeVariant::V5_2,
@@ -81,7 +82,7 @@ impl Version {
         self.encoding
     }
 
-    /// The same with ORC entries read otherwise.
+    /// The same version with another encoding of ORC entries.
     #[must_use]
     pub const fn with_encoding(self, encoding: Encoding) -> Version {
         Version { encoding, ..self }
@@ -91,40 +92,40 @@ impl Version {
         self.major > major || self.major == major && self.minor >= minor
     }
 
-    /// The walk ends in error where nothing is known, and without one only at a root: 4.18
-    /// ("x86/unwind/orc: Detect the end of the stack"). Before, every end was alike.
+    /// Whether a walk ends with an error where nothing is known, and without one only at a root.
+    /// Since 4.18 ("x86/unwind/orc: Detect the end of the stack"); before, all ends were alike.
     pub const fn tells_end_from_error(self) -> bool {
         self.since(4, 18)
     }
 
-    /// Code without ORC entries is taken to have a frame pointer, under error: 5.2 (commit
-    /// ae6a45a08689). Before, the walk ended there.
+    /// Whether code without ORC entries is assumed to have a frame pointer, with an error. Since
+    /// 5.2 (commit ae6a45a08689); before, the walk ended there.
     pub const fn falls_back_to_frame_pointer(self) -> bool {
         self.since(5, 2)
     }
 
-    /// Registers missing from an iret frame are looked for in the frame before: 5.7 (commit
-    /// 81b67439d147).
+    /// Whether registers missing from an iret frame are taken from the previous frame. Since 5.7
+    /// (commit 81b67439d147).
     pub const fn has_prev_regs(self) -> bool {
         self.since(5, 7)
     }
 
-    /// An inactive task's sp is that of the frame behind `struct inactive_task_frame`: 5.8, after
-    /// commit 187b96db5ca7. Before, it was that of the struct itself.
+    /// Whether an inactive task's sp is that of the frame after `struct inactive_task_frame`. Since
+    /// 5.8, after commit 187b96db5ca7; before, it was that of the struct itself.
     pub const fn skips_inactive_task_frame(self) -> bool {
         self.since(5, 8)
     }
 
-    /// A walk from the unwinder's own registers keeps the frame whose sp is the mark: from 5.7
-    /// (commit f1d9a2abff66) until 6.1 (commit 230db82413c0, also in 5.10.153, 5.15.77 and 6.0.7).
-    /// Before and after, that frame is skipped. A distribution's release is taken to have the later
-    /// commit.
+    /// Whether a walk from the unwinder's own registers keeps the frame whose sp is the mark. From
+    /// 5.7 (commit f1d9a2abff66) until 6.1 (commit 230db82413c0, also in 5.10.153, 5.15.77 and
+    /// 6.0.7); before and after, that frame is skipped. A distribution's release is assumed to have
+    /// the later commit.
     pub const fn keeps_frame_at_mark(self) -> bool {
         self.keeps_frame_at_mark
     }
 
-    /// The end of the interrupt stack that `hardirq_stack_ptr` says: since 5.12 (commit
-    /// 951c2a51ae75) that points to the last word of it. Before, it was the end.
+    /// The end of the interrupt stack, from `hardirq_stack_ptr`. Since 5.12 (commit 951c2a51ae75),
+    /// that points to the stack's last word; before, it pointed to the end.
     pub const fn irq_stack_end(self, hardirq_stack_ptr: u64) -> u64 {
         match self.since(5, 12) {
             true => hardirq_stack_ptr.wrapping_add(8),
@@ -132,20 +133,21 @@ impl Version {
         }
     }
 
-    /// An ftrace trampoline's address is looked up at the same offset of the code that it is a copy
-    /// of: 5.10. Before, all of it was looked up at one fixed address of that code.
+    /// Whether an address in an ftrace trampoline is looked up at the same offset in the code that
+    /// it is a copy of. Since 5.10; before, the whole trampoline was looked up at one fixed address
+    /// in that code.
     pub const fn maps_ftrace_trampolines(self) -> bool {
         self.since(5, 10)
     }
 
-    /// The entry says whether the frame was interrupted: 6.3 (commit ffb1b4a41016). Before, its
-    /// type did, and only once the frame was read.
+    /// Whether the entry states that the frame was interrupted. Since 6.3 (commit ffb1b4a41016);
+    /// before, its type did, and only after the frame was read.
     pub const fn takes_signal_from_entry(self) -> bool {
         self.since(6, 3)
     }
 
-    /// The address of code that a new task begins with is `ret_from_fork_asm`: 6.6 (commit
-    /// 3aec4ecb3d1f). Before, it was `ret_from_fork`.
+    /// Whether a new task's code starts at `ret_from_fork_asm`. Since 6.6 (commit 3aec4ecb3d1f);
+    /// before, it was `ret_from_fork`.
     pub const fn has_ret_from_fork_asm(self) -> bool {
         self.since(6, 6)
     }
@@ -158,14 +160,14 @@ impl Version {
         }
     }
 
-    /// Return addresses taken by kretprobes are looked up (`rethook`, and before 5.18
-    /// `kretprobe_find_ret_addr`): 5.16 (commit 19138af1bd88).
+    /// Whether return addresses replaced by kretprobes are recovered (`rethook`, before 5.18
+    /// `kretprobe_find_ret_addr`). Since 5.16 (commit 19138af1bd88).
     pub const fn recovers_kretprobes(self) -> bool {
         self.since(5, 16)
     }
 
-    /// BPF programs are known to have a frame pointer, so that a walk through one is reliable: 7.0
-    /// (commit 01bc3b6db18d).
+    /// Whether BPF programs are known to have a frame pointer, which makes a walk through one
+    /// reliable. Since 7.0 (commit 01bc3b6db18d).
     pub const fn knows_bpf_frame_pointers(self) -> bool {
         self.since(7, 0)
     }

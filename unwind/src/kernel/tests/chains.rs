@@ -1,5 +1,5 @@
-//! The chains that the kernel's unwinders give: where each frame is said to be, how it was found,
-//! what happened on the way, and the registers by which they leave the kernel.
+//! The chains of the kernel's unwinders: the address of each frame, how it was found, events on the
+//! way, and the registers with which the walk leaves the kernel.
 
 use super::fp::{SP, TASK_REGS, frames};
 use super::support::{MODULE, Small, TASK, TEXT, call, kernel_regs, of_kind};
@@ -41,7 +41,7 @@ fn from(regs: [u64; 3]) -> Start {
     Start::from_regs(kernel_regs(regs))
 }
 
-/// Frames without how they were found.
+/// The frames without how they were found.
 fn places(chain: &Chain) -> Vec<(crate::address::CodeAddress, u64, Option<u64>)> {
     chain.frames.iter().map(|f| (f.pc, f.sp, f.slot)).collect()
 }
@@ -58,7 +58,7 @@ fn skipped(chain: &Chain) -> Vec<(u64, u64, u64)> {
     skipped.collect()
 }
 
-/// The rule of a frame, and which table it is of, from where to where, in place of what.
+/// The rule of a frame, its table, start and end, and what it replaces.
 fn row(found: &Found) -> (Rule, TableKind, u64, u64, Option<Reason>) {
     match found {
         Found::Rule { rule, source, .. } => (
@@ -72,7 +72,7 @@ fn row(found: &Found) -> (Rule, TableKind, u64, u64, Option<Reason>) {
     }
 }
 
-/// A function in a function in the last one.
+/// A function called by a function called by the last one.
 fn nested() -> Small {
     let entries = [
         (0, call(24)),
@@ -101,7 +101,7 @@ fn orc_from_its_own_registers_says_what_it_skips() {
     assert_eq!(skipped(&chain), passed);
 }
 
-/// Where the kernel has no entry it goes on by rbp, and no longer trusts the walk.
+/// Where the kernel has no entry, it continues with rbp and no longer trusts the walk.
 #[test]
 fn a_frame_by_rbp_for_want_of_an_entry_says_so() {
     let page = MODULE + 0x40_0000;
@@ -128,8 +128,8 @@ fn a_frame_by_rbp_for_want_of_an_entry_says_so() {
     );
 }
 
-/// An interrupted function has not set up its frame: rbp is its caller's, below rsp if it was
-/// popped already.
+/// An interrupted function has not set up its frame. rbp is its caller's, and lies below rsp if it
+/// was popped already.
 #[test]
 fn frames_below_the_interrupted_sp_are_passed_by_frame_pointers() {
     let chain = chain(&frames(), UnwinderKind::Fp, &from([TEXT, SP + 8, SP]));

@@ -1,4 +1,4 @@
-//! Where code is, and what is found again.
+//! Where code is, and what the cache returns.
 
 use super::support::{MODULE, Small, TEXT, TEXT_LEN, call};
 use crate::image::{AddressSpace, Image, ImageParts, Mapping, Symbol};
@@ -68,7 +68,7 @@ fn the_kernel_is_the_image_that_bounds_its_text() {
     };
     assert_eq!(has_core(&[("_etext", 0x1000)]), (true, true, true));
     assert_eq!(has_core(&[("_etext", 0x10)]), (true, false, false));
-    // Without an end, and with an empty text: an image like the others.
+    // Without an end, or with an empty text, it is an image like the others.
     assert_eq!(has_core(&[]), (false, true, false));
     assert_eq!(has_core(&[("_etext", 0)]), (false, true, false));
 }
@@ -108,10 +108,10 @@ fn only_a_tracers_own_address_is_looked_up() {
     };
     let mut cursors = Cursors::default();
     let mut at = |word, slot| recover(&code, &task, &mut cursors, word, slot);
-    // Other words in the same places stay.
+    // Other words in the same slots are returned unchanged.
     assert_eq!((at(TEXT + 1, 16), at(TEXT + 1, 24)), (TEXT + 1, TEXT + 1));
     assert_eq!((at(handler, 16), at(handler, 8)), (0x2222, 0x1111));
-    // Each of several at one place is used once; then there is none any more.
+    // If a slot has several entries, each is used once; after that nothing is found.
     assert_eq!((at(trampoline, 24), at(trampoline, 24)), (0x3333, 0x4444));
     assert_eq!((at(trampoline, 32), at(trampoline, 32)), (0x5555, 0));
 }

@@ -1,4 +1,4 @@
-//! Frame pointer and guess.
+//! The frame-pointer and guess unwinders.
 
 use super::support::{ENTRY, IRQ, NMI, Small, TASK, TEXT, call, kernel_regs};
 use crate::kernel::{Ended, State, UnwinderKind};
@@ -10,7 +10,7 @@ use alloc::string::ToString;
 pub(super) const SP: u64 = TASK.start + 0x3000;
 pub(super) const TASK_REGS: u64 = TASK.end - 168;
 
-/// Two frames, then the last one, in front of the registers of a system call.
+/// Two frames, then the last one, before the registers of a system call.
 pub(super) fn frames() -> Small {
     let mut small = Small::new("6.12", &[(0, call(8))]);
     let last = TASK_REGS - 16;
@@ -28,18 +28,18 @@ fn frame_pointers_are_followed_to_the_system_call() {
     assert_eq!(ips, [TEXT, TEXT + 0x10, TEXT + 0x20, TEXT + 0x30]);
     assert_eq!(reason, Reason::RootReached);
     assert!(!state.is_error());
-    // Registers to start from are those of an interrupt, as it were.
+    // A start from registers counts as an interrupt.
     let got_irq = |state| matches!(state, State::Fp(s) if s.got_irq);
     assert!(got_irq(state));
     let mut own = Start::from_regs(Regs::frame(TEXT, SP - 8, SP));
     own.first_frame = Some(SP);
     assert!(!got_irq(small.chain(UnwinderKind::Fp, &own).1));
-    // Of user space's nothing is walked.
+    // A start in user space is not walked.
     let mut regs = kernel_regs([TEXT, SP - 8, SP]);
     regs.set(Reg::Cs, 0x33);
     let (ips, _, reason) = small.chain(UnwinderKind::Fp, &Start::from_regs(regs));
     assert_eq!((ips.len(), reason), (1, Ended::StartedInUser.reason()));
-    // A kernel thread has registers there too, but of no use.
+    // A kernel thread also has registers there, but they mean nothing.
     let mut thread = frames();
     thread.put_regs(TASK_REGS, &[(Reg::Cs, 0x10)]);
     assert_eq!(
@@ -64,7 +64,7 @@ fn the_frame_at_the_mark_is_kept() {
 #[test]
 fn a_frame_pointer_that_is_none_ends_the_walk() {
     let small = frames();
-    // On no stack at the start: an empty trace, and no error.
+    // On no stack at the start: an empty trace without an error.
     let (ips, state, reason) = small.walk_from(UnwinderKind::Fp, [TEXT, SP, 0x1234]);
     assert_eq!((ips.len(), state.is_error()), (1, false));
     assert_eq!(reason.code(), Code::NotOnStack);
@@ -78,7 +78,7 @@ fn a_frame_pointer_that_is_none_ends_the_walk() {
         text.contains("frame pointer at") && text.ends_with("has bad value 0x1234"),
         "{text}"
     );
-    // Of another task nothing is said.
+    // For another task, the kernel does not warn.
     broken.task.is_current = false;
     broken.task.thread_sp = SP - 40;
     broken.put(SP - 40, &[0; 5]);
@@ -122,7 +122,7 @@ fn frames_may_lie_next_to_each_other() {
     small.put(SP, &[SP + 16, TEXT + 0x10, TASK_REGS - 16, TEXT + 0x20]);
     let (ips, ..) = small.walk_from(UnwinderKind::Fp, [TEXT, SP - 8, SP]);
     assert_eq!(ips, [TEXT, TEXT + 0x10, TEXT + 0x20, TEXT + 0x30]);
-    // One that begins within the other is none.
+    // Registers that start within the previous ones are rejected.
     small.put(SP, &[SP + 15]);
     assert!(
         small
@@ -135,7 +135,7 @@ fn frames_may_lie_next_to_each_other() {
 #[test]
 fn the_last_frame_may_be_realigned_or_behind_a_tracers() {
     const LAST: u64 = TASK_REGS - 16;
-    // From `at` on, with the frames before it; did the walk end at the registers?
+    // Whether a walk ends at the registers if its last frame, at `at`, contains `words`.
     let ends = |at: u64, words: &[u64]| {
         let mut small = frames();
         small.put(SP, &[at, TEXT + 0x10]);
@@ -144,10 +144,10 @@ fn the_last_frame_may_be_realigned_or_behind_a_tracers() {
         small.walk_from(UnwinderKind::Fp, [TEXT, SP - 8, SP]).2 == Reason::RootReached
     };
     let (rbp, ret) = (0x77, TEXT + 0x30);
-    // gcc copied the return address from behind rbp's place.
+    // gcc copied the return address that follows rbp's slot.
     assert!(ends(LAST - 8, &[rbp, ret, ret]));
     assert!(!ends(LAST - 8, &[rbp, ret, ret + 1]));
-    // ftrace's frame has copies of rbp and of the return address.
+    // ftrace's frame has copies of rbp and the return address.
     assert!(ends(LAST - 24, &[rbp, ret, rbp, 1, ret]));
     for (at, other) in [(0, 0x78), (1, ret + 1), (2, 0x78), (4, ret + 1)] {
         let mut words = [rbp, ret, rbp, 1, ret];
@@ -175,7 +175,7 @@ fn the_kernel_does_not_warn_where_it_knows_that_a_walk_may_fail() {
         reason.code()
     };
     let (silent, warned) = (Code::NotAtRoot, Code::BadFramePointer);
-    // At the end of the stack no frame was made yet.
+    // At the end of the stack, no frame has been made yet.
     for (sp, code) in [
         (0, warned),
         (TASK_REGS - 25, warned),
@@ -185,7 +185,7 @@ fn the_kernel_does_not_warn_where_it_knows_that_a_walk_may_fail() {
     ] {
         assert_eq!(walk(TEXT + 0x50, sp), code, "{sp:#x}");
     }
-    // Nor in the entry code.
+    // The same holds in entry code.
     for (ip, code) in [
         (ENTRY.start, silent),
         (ENTRY.end - 1, silent),
@@ -233,7 +233,7 @@ fn the_guess_reports_every_word_that_is_text() {
     small.task.stacks[1].next_sp = SP;
     small.put(NMI.end - 0x30, &[TEXT + 0x99]);
     let (ips, state, reason) = small.walk_from(UnwinderKind::Guess, [TEXT, NMI.end - 0x40, 0]);
-    // Word 0 of the next stack is left out.
+    // Word 0 of the next stack is skipped.
     assert_eq!(
         ips,
         [TEXT, TEXT + 0x99, TEXT + 0x10, TEXT + 0x20, TEXT + 0x30]
@@ -252,7 +252,7 @@ fn the_guess_reports_every_word_that_is_text() {
         small.chain(UnwinderKind::Guess, &start).2.code(),
         Code::NotOnStack
     );
-    // Half a word is left of the stack: it is not read.
+    // Only half a word is left on the stack: it is not read.
     start.first_frame = Some(TASK.end - 4);
     let (ips, state, reason) = small.chain(UnwinderKind::Guess, &start);
     assert_eq!((ips.len(), state.is_error()), (0, false));

@@ -1,4 +1,4 @@
-//! Which words are return addresses that a tracer took, and what is said to have been there.
+//! Which words are return addresses replaced by a tracer, and which originals are found.
 
 use super::support::{Small, TASK, TEXT, call};
 use crate::image::AddressSpace;
@@ -10,7 +10,7 @@ const SLOT: u64 = TASK.start + 0x3000;
 const TRAMPOLINE: u64 = TEXT + 0xe40;
 const RET: u64 = TEXT + 0x10;
 
-/// A kernel of this version whose task has a taken address of either kind at [`SLOT`] and at the
+/// A kernel of this version whose task has replaced addresses of both kinds at [`SLOT`] and at the
 /// slot above.
 fn traced(version: &str) -> Small {
     let mut small = Small::new(version, &[(0, call(8))]);
@@ -22,7 +22,7 @@ fn traced(version: &str) -> Small {
     small
 }
 
-/// A kernel without tracers has 0 for their addresses: a zero word is not theirs.
+/// A kernel without tracers has 0 for their addresses: a zero word is not one of theirs.
 #[test]
 fn a_zero_word_is_nobodys_where_the_kernel_has_no_tracer() {
     let small = traced("6.12");
@@ -44,7 +44,7 @@ fn kretprobes_are_looked_up_since_5_16() {
     }
 }
 
-/// `kr_cur` moves behind every entry that was looked at, so that none is used twice.
+/// `kr_cur` moves past every entry examined, so that none is used twice.
 #[test]
 fn a_taken_address_is_used_once() {
     let small = traced("6.12");

@@ -1,4 +1,4 @@
-//! In whose table an address is looked up.
+//! The table in which an address is looked up.
 
 use super::support::{MODULE, TEXT, TEXT_LEN, call, table};
 use crate::image::{AddressSpace, Image, ImageParts, Mapping, Symbol};
@@ -13,7 +13,7 @@ fn version(name: &str) -> Version {
     Version::from_name(name).expect("a version")
 }
 
-/// An image mapped at `base`, of the length of the kernel's, with this text, one entry and symbols.
+/// Maps an image as long as the kernel at `base`, with this text, one entry and symbols.
 fn map(
     space: &mut AddressSpace,
     base: u64,
@@ -59,19 +59,19 @@ fn code(space: &AddressSpace) -> Code {
 fn an_address_is_looked_up_in_the_table_of_its_own_image() {
     let second = MODULE + 0x10_0000 * 4;
     let mut space = AddressSpace::new();
-    // The kernel is the first of the images, wherever it lies.
+    // The kernel is the first of the images, wherever it is.
     let low = TEXT - 0x1000_0000;
     map(&mut space, low, low..low + TEXT_LEN, call(40), &[]);
     map(&mut space, TEXT, TEXT..TEXT + TEXT_LEN, call(8), &BOUNDS);
     map(&mut space, MODULE, MODULE..MODULE + TEXT_LEN, call(16), &[]);
     map(&mut space, second, second..second + TEXT_LEN, call(24), &[]);
     let (code, mut finds) = (code(&space), Finds::default());
-    // All of them have one place among the finds, which the last one holds.
+    // All of them share one slot of the cache, which the last one occupies.
     for _ in 0..2 {
         for (base, image, sp_offset) in
             [(TEXT, 0, 8), (low, 1, 40), (MODULE, 2, 16), (second, 3, 24)]
         {
-            // Twice: looked up, and found again.
+            // Twice: looked up, then from the cache.
             for _ in 0..2 {
                 let found = *code.find(base + 4, &mut finds).expect("an entry");
                 assert_eq!(found.entry.sp_offset, sp_offset, "{base:#x}");
@@ -83,7 +83,7 @@ fn an_address_is_looked_up_in_the_table_of_its_own_image() {
     assert_eq!(code.find(second + TEXT_LEN, &mut finds), None);
 }
 
-/// Where the original itself would be a copy, the search must come to an end.
+/// The search must end even if the original is itself in a copy.
 #[test]
 fn a_trampoline_does_not_lead_to_another() {
     let page = MODULE + 0x40_0000..MODULE + 0x40_1000;

@@ -1,5 +1,5 @@
-//! The kernel's unwinders on a small kernel of ours: every end, every stack, every version's
-//! difference. That they do what running kernels do is for recordings to show.
+//! The kernel's unwinders on a small hand-made kernel: every end, every stack, the differences
+//! between versions. Recordings show that they match running kernels.
 
 mod chains;
 mod code;

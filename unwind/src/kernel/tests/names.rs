@@ -1,4 +1,4 @@
-//! What changed with which release, and how things are called.
+//! Changes by release, and names.
 
 use crate::kernel::{
     Context, Generated, GraphSearch, StackType, UnwinderKind, UserEnd, UserOutcome, Version,
@@ -47,7 +47,7 @@ fn a_version_may_read_its_entries_otherwise() {
     let changed = version("6.1").with_encoding(told);
     assert_ne!(version("6.1").encoding(), told);
     assert_eq!(changed.encoding(), told);
-    // Only that.
+    // Nothing else changes.
     assert_eq!(changed.to_string(), "6.1");
     assert!(!changed.takes_signal_from_entry());
 }

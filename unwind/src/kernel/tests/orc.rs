@@ -1,4 +1,4 @@
-//! ORC.
+//! The ORC unwinder.
 
 use super::support::{IRQ, MODULE, NMI, Small, TASK, TEXT, call, kernel_regs, of_kind};
 use crate::kernel::{GraphReturn, RegsPtr, Rethook, StackType, State, UnwinderKind};
@@ -10,10 +10,10 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 const SP: u64 = TASK.start + 0x3000;
-/// Where a user task's first registers are.
+/// The address of a user task's first registers.
 const USER_REGS: u64 = TASK.end - 168;
 
-/// A leaf, a function with a frame of 16 bytes, and code that has the registers of a system call.
+/// A leaf, a function with a frame of 16 bytes, and code with the registers of a system call.
 fn system_call(version: &str) -> Small {
     let mut small = Small::new(
         version,
@@ -59,13 +59,13 @@ fn a_walk_ends_at_the_registers_of_user_space() {
 #[test]
 fn fake_registers_skip_frames_up_to_the_mark() {
     let small = system_call("6.12");
-    // The mark is the frame address of the function at 0x100: 16 below its CFA.
+    // The mark is the frame address of the function at 0x100: its CFA - 16.
     let own = Regs::frame(TEXT + 5, USER_REGS - 24, 0);
     let mut start = Start::from_regs(own);
     start.first_frame = Some(USER_REGS - 16);
     let (ips, ..) = small.chain(UnwinderKind::Orc, &start);
     assert_eq!(ips, [TEXT + 0x210]);
-    // A frame whose sp is the mark is skipped; the next one is not.
+    // A frame whose sp equals the mark is skipped; the next one is not.
     start.first_frame = Some(USER_REGS - 17);
     assert_eq!(
         small.chain(UnwinderKind::Orc, &start).0,
@@ -147,7 +147,7 @@ fn ends_have_reasons() {
         sp_reg: OrcReg::R13,
         ..call(0)
     };
-    // Registers of the start are there; behind a call they are not.
+    // Registers of the start are known; after a call they are not.
     assert_ne!(end(&entries(r13)).0, Code::RegisterNotCarried);
     let mut behind = Small::new("6.12", &[(0, call(8)), (0x100, r13)]);
     behind.put(SP, &[TEXT + 0x110]);
@@ -160,7 +160,7 @@ fn ends_have_reasons() {
     let mut stays = entries(call(-8));
     stays.put(SP - 16, &[TEXT + 0x10]);
     assert_eq!(end(&stays), (Code::SpDidNotAdvance, true));
-    // What is not recorded is no error of the kernel's, but nothing can be said.
+    // Missing words are not the kernel's error, but the walk cannot continue.
     assert_eq!(end(&entries(call(8))).0, Code::Unmapped);
     let mut other = system_call("6.12");
     (other.task.is_current, other.task.on_other_cpu) = (false, true);
@@ -178,7 +178,7 @@ fn interrupted(version: &str) -> Small {
         version,
         &[
             (0, call(8)),
-            // The handler runs on the interrupts' stack, whose top word links back.
+            // The handler runs on the interrupt stack, whose top word links back.
             (0x100, indirect(8)),
             (0x200, of_kind(EntryType::Regs, 0)),
             (0x300, call(8)),
@@ -207,7 +207,7 @@ fn stacks_are_left_for_the_one_that_was_interrupted() {
     assert_eq!(reason, Reason::RootReached);
     // TASK and IRQ were visited.
     assert_eq!(orc(&state).stack_mask, 1 << 1 | 1 << 2);
-    // The interrupted instruction is looked up as it stands, not at the byte before it.
+    // The interrupted instruction is looked up at its exact address, not one byte before.
     let mut exact = interrupted("6.1");
     exact.entries.insert(3, (0x2ff, Entry::UNDEFINED));
     assert_eq!(
@@ -221,7 +221,7 @@ fn stacks_are_left_for_the_one_that_was_interrupted() {
 #[test]
 fn sp_indirect_changed_its_meaning() {
     let mut small = interrupted("5.11");
-    // Before 5.12 the offset was added first.
+    // Before 5.12, the offset was added first.
     assert_ne!(
         small
             .walk_from(UnwinderKind::Orc, [TEXT, IRQ.end - 16, 0])
@@ -244,7 +244,7 @@ fn sp_indirect_changed_its_meaning() {
 #[test]
 fn a_stack_is_not_visited_twice() {
     let mut small = interrupted("6.1");
-    // The link leads from the task's stack to the NMI's, and from there back.
+    // The link leads from the task's stack to the NMI's, and back from there.
     small.entries = Vec::from([(
         0,
         Entry {
@@ -265,7 +265,7 @@ fn a_stack_is_not_visited_twice() {
 
 #[test]
 fn only_the_hardwares_part_keeps_the_registers_before() {
-    // An NMI in entry code: its registers are whole, those of the entry are not yet saved.
+    // An NMI in entry code: its registers are complete, those of the entry are not saved yet.
     let r10 = Entry {
         sp_reg: OrcReg::R10,
         ..call(0)
@@ -309,7 +309,7 @@ fn a_guard_page_below_the_stack_is_forgiven_under_error() {
     );
     small.put(TASK.start, &[TEXT + 0x110]);
     let (ips, state, _) = small.walk_from(UnwinderKind::Orc, [TEXT, TASK.start - 0x1000, 0]);
-    // The page behind is not the stack's yet.
+    // The following page is not on the stack yet.
     assert_eq!((ips.len(), state.is_error()), (1, true));
     let (ips, state, _) = small.walk_from(UnwinderKind::Orc, [TEXT, TASK.start - 0xff8, 0]);
     assert_eq!((ips, state.is_error()), ([TEXT].to_vec(), true));
@@ -334,7 +334,7 @@ fn an_inactive_task_begins_where_it_left() {
             ],
         );
         (small.task.is_current, small.task.thread_sp) = (false, SP);
-        // r15 r14 r13 r12 bx bp ret_addr, and the frame behind.
+        // r15 r14 r13 r12 bx bp ret_addr, then the next frame.
         small.put(SP, &[15, 14, 13, 12, 3, 5, TEXT + 0x10]);
         small.put(SP + 56, &[TEXT + 0x110, 0, TEXT + 0x210]);
         small
@@ -343,7 +343,8 @@ fn an_inactive_task_begins_where_it_left() {
     };
     let chain = [TEXT + 0x10, TEXT + 0x110, TEXT + 0x210];
     assert_eq!(walk("6.1"), chain);
-    // sp was that of the struct: the first frame was skipped, and the row applied to the struct.
+    // sp was that of the struct: the first frame was skipped, and the row was applied to the
+    // struct.
     assert_ne!(walk("5.2"), chain);
     let mut new = Small::new("6.12", &[(0xd00, of_kind(EntryType::EndOfStack, 0))]);
     (new.task.is_current, new.task.thread_sp) = (false, SP);
@@ -379,7 +380,7 @@ fn taken_return_addresses_are_found() {
             "{version}"
         );
     }
-    // A tail call was traced too: the newest entry that is no trampoline counts.
+    // A tail call was traced, too: the newest entry that is not a trampoline counts.
     let tail = [taken(real, SP), taken(handler, SP)];
     assert_eq!(walk("6.12", &tail), [TEXT, real]);
     let trampoline = TEXT + 0xe40;
@@ -399,7 +400,7 @@ fn taken_return_addresses_are_found() {
     let hook = |ret_addr, frame| Rethook { ret_addr, frame };
     let both = [hook(TEXT + 0x110, SP), hook(TEXT + 0x210, SP + 8)];
     assert_eq!(rethook(&both), [TEXT, TEXT + 0x110, TEXT + 0x210]);
-    // The list is only searched onwards, and without an entry the address is lost.
+    // The list is searched only forwards, and without an entry the address is lost.
     assert_eq!(rethook(&[both[1], both[0]]), [TEXT, TEXT + 0x110]);
     assert_eq!(rethook(&[]), [TEXT]);
 }
@@ -426,9 +427,9 @@ fn generated_code_has_the_entries_of_its_original() {
     let last = |version, name| *walk(version, name).0.last().unwrap_or(&0);
     assert_eq!(last("6.1", "ftrace_trampoline"), TEXT + 0x110);
     assert_eq!(last("6.1", "ftrace_trampoline:regs"), TEXT + 0x111);
-    // Before, all of it was looked up at the original's beginning.
+    // Before, the whole trampoline was looked up at the start of the original.
     assert_eq!(walk("5.2", "ftrace_trampoline").0, [TEXT, page + 0x18]);
-    // A BPF program is walked through by its frame pointer: reliably only where that is known.
+    // A BPF program is walked with its frame pointer, reliably only where that is known.
     let reliable = |version, name| !walk(version, name).1.is_error();
     assert_eq!(last("6.12", "bpf_prog"), TEXT + 0x111);
     assert!(!reliable("6.12", "bpf_prog:4-20"));
@@ -445,7 +446,7 @@ fn modules_have_tables_of_their_own() {
         "6.12",
         &[(0, call(8)), (0x100, of_kind(EntryType::EndOfStack, 0))],
     );
-    // Not in order, as in the file, and with a terminator at the same address as an entry.
+    // Unsorted, as in the file, and with a terminator at the same address as an entry.
     small.module = Vec::from([
         (0x80, call(8)),
         (0x40, call(24)),

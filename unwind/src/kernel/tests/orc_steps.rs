@@ -1,5 +1,5 @@
-//! Single steps of the ORC unwinder, and its starts: which register or word each field of the
-//! state comes from, and where each bound lies.
+//! Single steps and starts of the ORC unwinder: the register or word that each field of the state
+//! comes from, and every limit.
 
 mod starts;
 
@@ -16,9 +16,9 @@ use alloc::vec::Vec;
 
 const SP: u64 = TASK.start + 0x3000;
 const BP: u64 = SP + 0x400;
-/// In code whose entry begins at [`TEXT`].
+/// An address in code whose entry starts at [`TEXT`].
 const IP: u64 = TEXT + 0x11;
-/// Where every return address of the tests leads.
+/// The return address everywhere in these tests.
 const RET: u64 = TEXT + 0x222;
 const TASK_STACK: StackInfo = StackInfo {
     kind: StackType::Task,
@@ -27,7 +27,7 @@ const TASK_STACK: StackInfo = StackInfo {
     next_sp: 0,
 };
 
-/// What a walk was in before the step: after a call, on the task's stack.
+/// The state before the step: after a call, on the task's stack.
 fn before() -> OrcState {
     OrcState {
         stack: TASK_STACK,
@@ -39,7 +39,7 @@ fn before() -> OrcState {
     }
 }
 
-/// The registers of the start: each general register has a place of its own in the stack.
+/// The registers of the start: each general register points to its own place on the stack.
 fn start_regs() -> Regs {
     let mut regs = kernel_regs([IP, SP, SP + 0x900]);
     let used = [Reg::R10, Reg::R13, Reg::Rdi, Reg::Rdx, Reg::Rax];
@@ -49,7 +49,7 @@ fn start_regs() -> Regs {
     regs
 }
 
-/// A kernel with one entry, and return addresses below every place that the tests lead to.
+/// A kernel with one entry, and return addresses below every address that the tests reach.
 fn with_entry(version: &str, entry: Entry) -> Small {
     let mut small = Small::new(version, &[(0, entry)]);
     for slot in (SP - 0x40..SP + 0xa00).step_by(8) {
@@ -58,7 +58,7 @@ fn with_entry(version: &str, entry: Entry) -> Small {
     small
 }
 
-/// One step: whether it went on, the state after it, and why it ended.
+/// A step: whether it continued, the state after it, and why it ended.
 fn step(small: &Small, state: OrcState) -> (bool, OrcState, Option<Ended>) {
     let code = small.code();
     let regs = start_regs();
@@ -107,11 +107,11 @@ fn sp_comes_from_the_register_that_the_entry_names() {
         ("6.1", by(OrcReg::Sp, 16), SP + 16),
         ("6.1", by(OrcReg::Bp, 16), BP + 16),
         ("6.1", by(OrcReg::Bp, -16), BP - 16),
-        // Of what is loaded: before 5.12 at the offset, since then without it.
+        // For loaded values: before 5.12 at the offset, since then without it.
         ("5.11", by(OrcReg::SpIndirect, 16), SP + 0x210),
         ("5.12", by(OrcReg::SpIndirect, 16), SP + 0x200 + 16),
         ("6.1", by(OrcReg::BpIndirect, 16), SP + 0x410),
-        // The offset does not count.
+        // The offset is ignored.
         ("6.1", by(OrcReg::R10, 16), SP + 0x100),
         ("6.1", by(OrcReg::R13, 16), SP + 0x110),
         ("6.1", by(OrcReg::Di, 16), SP + 0x120),
@@ -152,8 +152,8 @@ fn a_register_that_nobody_saved_ends_the_walk_by_its_name() {
         let (went_on, after, ended) = step(&small, before());
         assert_eq!((went_on, ended), (false, missing), "{reg}");
         assert!(after.error && after.stack.kind == StackType::Unknown);
-        // Registers that are whole come first, the ones before them serve an iret frame, and
-        // those before nothing at all do not count.
+        // Complete registers come first; the previous ones serve an iret frame; without current
+        // registers, the previous ones do not count.
         let with = |regs, prev_regs, full_regs| {
             let state = OrcState {
                 regs,
@@ -186,14 +186,14 @@ fn a_register_that_nobody_saved_ends_the_walk_by_its_name() {
 #[test]
 fn rbp_comes_from_where_the_entry_says() {
     let start = Some(RegsPtr::Start);
-    // (entry, registers at hand, rbp)
+    // (entry, current registers, rbp)
     let cases = [
         (with_bp(OrcReg::Undefined, 8), None, BP),
         (with_bp(OrcReg::PrevSp, -24), None, 0x111),
         (with_bp(OrcReg::PrevSp, 24), None, 0x112),
         (with_bp(OrcReg::Bp, -16), None, 0x113),
         (with_bp(OrcReg::Bp, 16), None, 0x114),
-        // A call's frame has no registers any more.
+        // A call's frame has no registers.
         (with_bp(OrcReg::Undefined, 0), start, BP),
     ];
     for (entry, regs, bp) in cases {
@@ -228,7 +228,7 @@ fn entries_that_make_no_sense_end_in_error() {
     }
 }
 
-/// A kernel whose entry finds a whole `struct pt_regs` at SP, and the same of an iret frame.
+/// A kernel whose entry finds a complete `struct pt_regs` at SP, or an iret frame.
 fn saved(version: &str, kind: EntryType, signal: bool) -> Small {
     let entry = Entry {
         signal,
@@ -288,7 +288,7 @@ fn the_hardwares_part_keeps_the_registers_before_since_5_7() {
         ("5.6", full, RegsPtr::None, BP),
         ("5.7", full, RegsPtr::Start, rbp),
         ("6.1", full, RegsPtr::Start, rbp),
-        // Those that are not whole are not kept: the ones before stay.
+        // Incomplete registers are not kept: the previous ones stay.
         ("6.1", partial, RegsPtr::At(SP + 0x800), 0xb2),
         ("6.1", before(), RegsPtr::None, BP),
     ];
@@ -367,7 +367,7 @@ fn sp_must_advance_while_the_stack_is_the_same() {
         assert_eq!((went_on, ended), (expected.is_none(), expected), "{offset}");
         assert_eq!(after.sp, SP.wrapping_add_signed(offset.into()));
     }
-    // At the stack's end there is no word any more that could be wrong.
+    // At the stack's end there is no further word that could be wrong.
     let mut small = Small::new("6.1", &[(0, by(OrcReg::Sp, 16))]);
     small.put(TASK.end - 8, &[RET]);
     let state = OrcState {
@@ -376,7 +376,7 @@ fn sp_must_advance_while_the_stack_is_the_same() {
     };
     let (went_on, after, ended) = step(&small, state);
     assert_eq!((went_on, ended, after.sp), (true, None, TASK.end));
-    // Registers whose sp is back to where it came from do not advance.
+    // Registers whose sp is the same as before do not advance.
     let mut small = saved("6.1", EntryType::Regs, true);
     small.put(SP + 152, &[SP]);
     assert_eq!(step(&small, before()).2, wrong);
@@ -400,7 +400,7 @@ fn sp_must_advance_while_the_stack_is_the_same() {
 #[test]
 fn a_word_must_lie_whole_on_a_stack() {
     let unknown = Some(NoStack::Unknown);
-    // One that lies half on a stack that was visited is looked for once more.
+    // If only half of a word is on a visited stack, the stack is searched for again.
     let again = Some(NoStack::Recursion(StackType::Task));
     let slots = [
         (TASK.start, None),
@@ -570,7 +570,7 @@ fn a_trampoline_in_saved_registers_was_reached_by_a_ret() {
         small.task.rethooks = Vec::from([Rethook { ret_addr, frame }]);
         step(&small, before()).1.ip
     };
-    // The word was just below the sp that was saved.
+    // The word was just below the saved sp.
     assert_eq!(ip(SP + 0x300 - 8), RET);
     assert_eq!(ip(SP + 0x300), 0);
     assert_eq!(ip(SP - 8), 0);

@@ -1,5 +1,5 @@
-//! The small parts: recorded states compared field by field, names and links of stacks, registers
-//! at hand.
+//! Small parts: recorded states compared field by field, names and links of stacks, current
+//! registers.
 
 use super::support::{Small, TASK, TEXT, call};
 use crate::kernel::perf::{Difference, first_difference};
@@ -17,7 +17,7 @@ const STACK: StackInfo = StackInfo {
     end: TASK.end,
     next_sp: 0,
 };
-/// A stack of which the recording says the type only.
+/// A stack for which the recording has only the type.
 const BRIEF: StackInfo = StackInfo {
     begin: 0,
     end: 0,
@@ -53,7 +53,7 @@ fn each_field_of_a_recorded_orc_state_counts() {
         ..STACK
     };
     assert!(is_equal(State::Orc(a), State::Orc(a)));
-    // What a recording without bounds has differs too; the rest it does not have.
+    // Fields in a recording without bounds are compared; it does not have the others.
     for (b, counts_if_brief) in [
         (OrcState { sp: 9, ..a }, true),
         (OrcState { bp: 9, ..a }, true),
@@ -100,7 +100,7 @@ fn each_field_of_a_recorded_orc_state_counts() {
         let brief = State::Orc(OrcState { stack, ..b });
         assert_eq!(!is_equal(State::Orc(a), brief), counts_if_brief, "{b:?}");
     }
-    // The unit of graph_idx changed: it counts whether anything was found.
+    // The unit of graph_idx changed: only whether anything was found is compared.
     let with = |cursors| State::Orc(OrcState { cursors, ..a });
     assert!(is_equal(with(graph(1)), with(graph(5))));
     assert!(!is_equal(with(graph(1)), with(graph(0))));
@@ -215,7 +215,7 @@ fn each_field_of_the_other_states_counts_but_cursors() {
     assert!(is_equal(guess(1), brief(BRIEF, 1)));
     assert!(!is_equal(guess(1), brief(BRIEF, 2)));
     assert!(!is_equal(guess(1), brief(irq, 1)));
-    // With bounds all of it counts.
+    // With bounds, everything is compared.
     assert!(!is_equal(guess(1), brief(STACK, 1)));
     assert!(!is_equal(guess(1), State::Fp(fp)));
 }
@@ -237,12 +237,12 @@ fn a_recording_may_leave_out_the_first_state_and_the_last_one_that_is_done() {
         (&ours[..2], None),
         (&ours[1..], None),
         (&ours[1..2], None),
-        // Too short, too long, other ones: the better of both readings.
+        // Too short, too long, others: the better of both readings.
         (&ours[..1], at(1, 1)),
         (&[ours[0], ours[1], done, done], at(3, 3)),
         (&[state(1), state(3), done], at(1, 1)),
         (&[state(2), state(3)], at(2, 1)),
-        // Neither reading agrees further: nothing was left out.
+        // Neither reading agrees further: nothing was omitted.
         (&[state(7)], at(0, 0)),
     ];
     for (recorded, expected) in cases {

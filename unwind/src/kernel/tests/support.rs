@@ -1,4 +1,4 @@
-//! A small kernel: code at 0xffffffff81000000 with entries as given, and stacks as given.
+//! A small kernel: code at 0xffffffff81000000 with given entries and stacks.
 
 use crate::image::{AddressSpace, Bytes, Image, ImageParts, Mapping, Section, SectionKind, Symbol};
 use crate::kernel::perf::{Visit, callchain};
@@ -16,19 +16,19 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Where the kernel's text begins.
+/// The start of the kernel's text.
 pub(super) const TEXT: u64 = 0xffff_ffff_8100_0000;
-/// Its length.
+/// The length of the kernel's text, bytes.
 pub(super) const TEXT_LEN: u64 = 0x1000;
-/// Its entry code.
+/// The kernel's entry code.
 pub(super) const ENTRY: Range<u64> = TEXT + 0xf00..TEXT + 0xf40;
-/// A module's.
+/// The start of a module's text.
 pub(super) const MODULE: u64 = 0xffff_ffff_c000_0000;
 /// The task's stack.
 pub(super) const TASK: Range<u64> = 0xffff_c900_0000_0000..0xffff_c900_0000_4000;
-/// The interrupts' stack.
+/// The interrupt stack.
 pub(super) const IRQ: Range<u64> = 0xffff_c900_0001_0000..0xffff_c900_0001_4000;
-/// The NMI's stack.
+/// The NMI stack.
 pub(super) const NMI: Range<u64> = 0xffff_fe00_0000_c000..0xffff_fe00_0000_e000;
 
 /// An entry for calls with the CFA at sp + `offset`.
@@ -39,7 +39,7 @@ pub(super) fn call(offset: i16) -> Entry {
     }
 }
 
-/// An entry of another kind at sp + `offset`.
+/// An entry of another kind with sp + `offset`.
 pub(super) fn of_kind(kind: EntryType, offset: i16) -> Entry {
     let sp_reg = match kind {
         EntryType::Undefined | EntryType::EndOfStack => OrcReg::Undefined,
@@ -54,7 +54,7 @@ pub(super) fn of_kind(kind: EntryType, offset: i16) -> Entry {
     }
 }
 
-/// The two sections of a table at `ips_at`.
+/// The two sections of a table, with `.orc_unwind_ip` at `ips_at`.
 pub(super) fn table(entries: &[(u64, Entry)], ips_at: u64, version: Version) -> Vec<Section> {
     let layout = version.encoding().layout;
     let (mut orc, mut ips) = (Vec::new(), Vec::new());
@@ -74,7 +74,7 @@ pub(super) fn table(entries: &[(u64, Entry)], ips_at: u64, version: Version) -> 
     ])
 }
 
-/// A kernel with stacks, to be filled.
+/// A kernel whose stacks are to be filled.
 pub(super) struct Small {
     pub(super) version: Version,
     /// Entries of the kernel, by offset from [`TEXT`].
@@ -86,7 +86,7 @@ pub(super) struct Small {
     pub(super) words: Words,
 }
 
-/// Memory by words.
+/// Memory, word by word.
 #[derive(Default)]
 pub(super) struct Words(pub(super) BTreeMap<u64, u64>);
 
@@ -100,7 +100,7 @@ impl Memory for Words {
     }
 }
 
-/// Functions that the unwinders know, by offset from [`TEXT`].
+/// Functions known to the unwinders, by offset from [`TEXT`].
 pub(super) const SYMBOLS: [(&str, u64); 10] = [
     ("_stext", 0),
     ("return_to_handler", 0xe00),
@@ -140,7 +140,7 @@ impl Small {
         }
     }
 
-    /// Puts words at `address` and behind.
+    /// Stores words from `address` upwards.
     pub(super) fn put(&mut self, address: u64, words: &[u64]) -> &mut Small {
         for (i, word) in words.iter().enumerate() {
             self.words.0.insert(address + 8 * i as u64, *word);
@@ -148,7 +148,7 @@ impl Small {
         self
     }
 
-    /// A `struct pt_regs` at `address`.
+    /// Stores a `struct pt_regs` at `address`.
     pub(super) fn put_regs(&mut self, address: u64, regs: &[(Reg, u64)]) -> &mut Small {
         self.put(address, &[0; 21]);
         for (reg, value) in regs {
@@ -231,7 +231,7 @@ impl Small {
         (ips, state, reason)
     }
 
-    /// The same, started from registers in the kernel.
+    /// The same, starting from registers in the kernel.
     pub(super) fn walk_from(
         &self,
         kind: UnwinderKind,

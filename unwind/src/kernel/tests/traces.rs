@@ -1,4 +1,4 @@
-//! The other ways to print a walk.
+//! The other stack traces.
 
 use super::support::{IRQ, Small, TASK, TEXT, Words, call, kernel_regs, of_kind};
 use crate::kernel::perf::{Begin, Visit, callchain, states};
@@ -121,8 +121,8 @@ fn stacks_are_announced() {
     assert_eq!(lines, expected);
 }
 
-/// An interrupt that left its registers on the stack, in front of the end of a kernel thread's
-/// stack; with frame pointers.
+/// An interrupt that left its registers on the stack, before the end of a kernel thread's stack;
+/// with frame pointers.
 fn interrupted() -> Small {
     let mut small = thread();
     let (regs, last) = (SP + 0x100, TASK.end - 168 - 16);
@@ -191,7 +191,7 @@ fn showing_begins_at_a_whole_word_and_below_a_stack_at_the_next_page() {
         small.put(address, &[0]);
     }
     small.put(TASK.start, &[TEXT + 0x44]);
-    // The unwinder does not find the stack, so that nothing is reliable.
+    // The unwinder does not find the stack, so nothing is reliable.
     let text = [0x44, 0x10, 0x50, 0x30].map(|at| Line::Address {
         address: TEXT + at,
         reliable: false,

@@ -1,4 +1,4 @@
-//! A kernel's unwinder as one of all: the chain that it makes of its states.
+//! A kernel unwinder behind the common interface: the chain made from its states.
 
 use super::support::{Small, TASK, TEXT, call, of_kind};
 use crate::address::CodeAddress;
@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 const SP: u64 = TASK.start + 0x3000;
 const TASK_REGS: u64 = TASK.end - 168;
 
-/// Two functions of 16 bytes on the stack, in front of a system call's registers.
+/// Two functions with frames of 16 bytes, before a system call's registers.
 fn small() -> Small {
     let entries = [
         (0, call(16)),
@@ -60,7 +60,7 @@ fn frames(chain: &Chain) -> Vec<(CodeAddress, u64, Option<u64>)> {
 
 const AT: u64 = TASK_REGS - 32;
 
-/// Registers in the first function, whose frame begins at [`AT`].
+/// Registers in the first function, whose frame starts at [`AT`].
 fn start() -> Start {
     let mut regs = Regs::frame(TEXT + 4, AT, AT);
     regs.set(Reg::Cs, 0x10);
@@ -90,7 +90,7 @@ fn frames_say_what_they_were_read_from() {
     assert_eq!(found(&orc), Some((TableKind::Orc, None)));
     assert_eq!(found(&fp), Some((TableKind::FramePointer, None)));
     assert_eq!(found(&guess), None);
-    // The guess has no word for a root.
+    // The guess cannot mark a root.
     let ends = [&orc, &fp, &guess].map(|c| (c.end.reason, c.end.marks_roots));
     let root = (Reason::RootReached, true);
     assert_eq!(ends, [root, root, (Reason::NotAtRoot, false)]);
@@ -120,7 +120,7 @@ fn only_frames_passed_on_the_way_to_a_mark_are_skipped() {
 fn what_was_found_for_a_space_is_kept_for_it() {
     let mut cache = Cache::new();
     let first = walk(UnwinderKind::Orc, &start(), &mut cache);
-    // Another space with the same addresses: nothing of the first one is taken.
+    // Another space with the same addresses: nothing of the first one is reused.
     let again = walk(UnwinderKind::Orc, &start(), &mut cache);
     assert_eq!(frames(&first), frames(&again));
     let space = small().space();

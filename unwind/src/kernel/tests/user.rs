@@ -1,4 +1,4 @@
-//! The user's part, and callchains put together.
+//! The user part, and assembled callchains.
 
 use crate::kernel::{
     CallchainOptions, Context, UserEnd, UserFound, UserOutcome, UserSpace, UserWalk,
@@ -23,7 +23,7 @@ fn regs(cs: u64) -> Regs {
     regs
 }
 
-/// The addresses that `perf_callchain_user` gives, at most `max`, and why there are no more.
+/// The addresses that `perf_callchain_user` returns, at most `max`, and why it ended.
 fn perf(
     regs: &Regs,
     uprobe: Option<[u8; 4]>,
@@ -46,7 +46,7 @@ fn user(
 
 #[test]
 fn the_users_part_follows_frame_pointers_whatever_their_order() {
-    // The second frame's caller lies below it, at AT + 8, where its words mean something else.
+    // The second frame's caller is below it, at AT + 8, where its words mean something else.
     let bytes = bytes(&[AT + 32, 0x40_1111, AT + 64, 0, AT + 8, 0x40_2222]);
     let memory = MemoryCopy::new(AT, &bytes);
     let (ips, end) = perf(&regs(0x33), None, &memory, 9);
@@ -114,7 +114,7 @@ fn programs_of_32_bits_have_small_frames() {
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     let memory = MemoryCopy::new(AT, &bytes);
     let mut compat = regs(0x23);
-    // What is above 32 bits is no part of a pointer (`compat_ptr`).
+    // Bits above 32 are not part of a pointer (`compat_ptr`).
     compat.set(Reg::Rbp, 0xffff_ffff_0000_0000 | AT);
     let (ips, end) = perf(&compat, None, &memory, 9);
     assert_eq!(ips, [0x40_0000, 0x111, 0x222]);
@@ -125,7 +125,7 @@ fn programs_of_32_bits_have_small_frames() {
             start: AT
         })
     );
-    // At a function's entry 32 bits are read; endbr64 is no instruction of such a program.
+    // At a function's entry 32 bits are read; endbr64 does not mark the entry of a 32-bit program.
     let (ips, _) = perf(&compat, PUSH_RBP, &memory, 2);
     assert_eq!(ips, [0x40_0000, 0x7ffe_0010]);
     let (ips, _) = perf(&compat, ENDBR64, &memory, 2);
@@ -170,7 +170,7 @@ fn markers_stand_before_the_parts_and_are_not_counted_as_addresses() {
         max_contexts,
         ..all
     };
-    // The kernel's addresses and the user's have one bound; the markers have another.
+    // Kernel and user addresses share one limit; markers have another.
     for (max, stored) in [(1, 2), (3, 4)] {
         let (ips, user) = chain(Some(&[1, 2, 3]), of(max, 8));
         let expected = [&whole[..stored], &[u]].concat();
@@ -187,7 +187,7 @@ fn markers_stand_before_the_parts_and_are_not_counted_as_addresses() {
         user: UserWalk::UnwindUser,
         ..of(1, 8)
     };
-    // What comes later is not bound by max_stack.
+    // The deferred part is not limited by max_stack.
     let (ips, _) = chain(Some(&[1, 2]), deferred);
     assert_eq!(ips, [k, 1, later, 0x40_0000, 0x40_1111]);
 }
@@ -228,7 +228,7 @@ fn user_space_ends_one_page_below_the_canonical_half() {
         let bytes = bytes(&[0, 0x40_1111]);
         perf(&regs, None, &MemoryCopy::new(at, &bytes), 9)
     };
-    // The frame's last word is the last one there is; one word on, it is none.
+    // The frame's last word is the last one in user space; one word further, it is outside.
     let (ips, _) = fault(end - 16);
     assert_eq!(ips, [0x40_0000, 0x40_1111]);
     let (ips, why) = fault(end - 8);

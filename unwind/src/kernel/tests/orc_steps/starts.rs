@@ -1,8 +1,8 @@
-//! Starts from registers, from the unwinder itself, and of tasks that do not run.
+//! Starts from registers, from the unwinder itself, and for tasks that do not run.
 
 use super::*;
 
-/// The states on the way to the mark, the state that the start leaves, and why it ended.
+/// The states on the way to the mark, the state after the start, and why it ended.
 fn started(
     small: &Small,
     from: StartFrom<'_>,
@@ -41,7 +41,7 @@ fn a_start_from_registers_takes_one_step_with_all_of_them() {
     };
     assert_eq!((passed, ended), (Vec::from([first]), None));
     assert_eq!((state.sp, state.ip), (SP + 0x100, RET));
-    // Those of user space, with any of the two low bits of cs, start nothing.
+    // Registers of user space, with either of the two low bits of cs set, are rejected.
     for (cs, refused) in [
         (0x10, false),
         (0x33, true),
@@ -61,7 +61,7 @@ fn a_start_from_registers_takes_one_step_with_all_of_them() {
 fn a_start_from_the_unwinder_itself_has_sp_rbp_and_no_registers() {
     let small = with_entry("6.1", by(OrcReg::Bp, 16));
     let regs = Regs::frame(IP, SP, BP);
-    // The mark lies below: nothing is passed.
+    // The mark is below: nothing is skipped.
     let (passed, state, ended) = started(&small, StartFrom::Own(&regs), SP - 8);
     assert_eq!((passed.len(), ended), (0, None));
     assert_eq!(state, before());
@@ -70,9 +70,9 @@ fn a_start_from_the_unwinder_itself_has_sp_rbp_and_no_registers() {
     // The mark is one byte above the second frame's sp, or one below.
     let step_from = |mark| started(&small, StartFrom::Own(&regs), mark).0.len();
     assert_eq!((step_from(BP + 15), step_from(BP + 17)), (1, 2));
-    // A mark on another stack is waited for.
+    // A mark on another stack is never reached on this one.
     assert!(step_from(NMI.start) > 1);
-    // Nor is a mark whose word does not lie whole on this one.
+    // Neither is a mark whose word is not entirely on this stack.
     assert!(step_from(TASK.end - 4) > 1);
 }
 
@@ -84,7 +84,7 @@ fn a_task_that_does_not_run_starts_from_what_its_switch_saved() {
         small.put(SP, &[15, 14, 13, 12, 3, BP, ip, RET]);
         small
     };
-    // (version, ip, sp, is ip exact)
+    // (version, ip, sp, whether ip is exact)
     let new = TEXT + 0xd40;
     let new_asm = TEXT + 0xd00;
     for (version, ip, sp, signal) in [
@@ -109,7 +109,7 @@ fn a_task_that_does_not_run_starts_from_what_its_switch_saved() {
             "{version}"
         );
     }
-    // Where the kernel has no such function, ip 0 is not its address.
+    // If the kernel has no such function, ip 0 does not match it.
     let mut small = task("6.12", 0);
     small.words.0.remove(&(SP + 48));
     let (_, _, ended) = started(&small, StartFrom::Inactive, SP);
@@ -160,7 +160,7 @@ fn a_start_off_every_stack_is_tried_at_the_next_page() {
         assert_ne!(ended, Some(Ended::StartNotOnStack { sp }), "{sp:#x}");
     }
     assert!(!from(TASK.start + 8).1);
-    // It is the page's first address that is tried, though a later one were on a stack.
+    // Only the page's first address is tried, even if a later one is on a stack.
     let mut small = Small::new("6.1", &[(0, call(8))]);
     small.task.stacks[0].begin = TASK.start + 0x800;
     let sp = TASK.start - 1;
@@ -171,6 +171,6 @@ fn a_start_off_every_stack_is_tried_at_the_next_page() {
 
 #[test]
 fn the_inactive_frame_is_laid_out_as_the_kernel_has_it() {
-    // Six registers and the return address, rbp the last register.
+    // Six registers and the return address; rbp is the last register.
     assert_eq!(orc::INACTIVE_BP, 40);
 }
