@@ -1,5 +1,5 @@
-//! Unwinds the stack of this program by its own `.eh_frame` and prints the frames:
-//! `cargo run --example own_stack`. On x86-64 Linux.
+//! Unwinds this program's own stack with its `.eh_frame` and prints the frames. Run it with
+//! `cargo run --example own_stack` on x86-64 Linux.
 
 use std::error::Error;
 
@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 #[inline(never)]
 fn outer() -> Result<(), Box<dyn Error>> {
     own::print_stack()?;
-    // Work behind the call, or it would be a jump and leave no frame.
+    // Work after the call; otherwise the call would be a jump and leave no frame.
     println!("that was called by outer, called by main");
     Ok(())
 }
@@ -31,7 +31,7 @@ mod own {
     use unwind_sim_unwind::start::Start;
     use unwind_sim_unwind::unwinder::{Stack, Unwinder as _};
 
-    /// What the walk needs: registers, a copy of the stack, and what is mapped.
+    /// Collects what the walk needs: registers, a copy of the stack, and the mappings.
     #[inline(never)]
     pub(super) fn print_stack() -> Result<(), Box<dyn Error>> {
         let regs = registers();
@@ -53,7 +53,7 @@ mod own {
         Ok(())
     }
 
-    /// The registers here: the callee-saved ones, rsp and an address in this function.
+    /// The current callee-saved registers, rsp, and an address in this function.
     #[inline(always)]
     fn registers() -> Regs {
         let mut values = [0u64; 8];
@@ -77,7 +77,7 @@ mod own {
     }
 
     /// The executable mappings of this process with their images, and the end of the mapping that
-    /// holds `rsp`.
+    /// contains `rsp`.
     fn mappings(rsp: u64) -> Result<(AddressSpace, u64), Box<dyn Error>> {
         let mut space = AddressSpace::new();
         let mut stack_end = rsp;

@@ -1,4 +1,4 @@
-//! The result of a walk: the frames so far and why it ended.
+//! The result of a walk: its frames and why it ended.
 //!
 //! A walk never returns "frames or an error". It returns the frames it found and the reason why it
 //! ended. The sink decides what is kept: [`Addresses`] keeps only the pcs, [`Chain`] keeps the full

@@ -187,7 +187,8 @@ impl<'a> Regions<'a> {
         Regions { parts }
     }
 
-    /// The memory seen by a profiler that copied only `len` bytes or less from `rsp` upwards.
+    /// The memory seen by a profiler that copied at most `len` bytes from `rsp` upwards, and
+    /// nothing else.
     #[must_use]
     pub fn profiler_copy(&self, rsp: u64, len: u64) -> Regions<'a> {
         let parts = self

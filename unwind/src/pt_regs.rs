@@ -1,5 +1,5 @@
-//! The layout of `struct pt_regs` (Linux `arch/x86/include/asm/ptrace.h`). The `struct
-//! user_regs_struct` of core files and ptrace starts with the same layout.
+//! The layout of `struct pt_regs` (Linux `arch/x86/include/asm/ptrace.h`). The
+//! `struct user_regs_struct` of core files and ptrace starts with the same layout.
 
 use crate::regs::{Reg, Regs};
 

@@ -8,7 +8,7 @@ use core::fmt;
 pub const X86_EFLAGS_FIXED: u64 = 1 << 1;
 
 /// A register, numbered as in the x86-64 psABI's DWARF register table (figure 3.36);
-/// 16 is the return-address column. `Rflags` and `Cs` do not use the psABI's numbers 49 and 51.
+/// 16 is the return-address column. `Rflags` and `Cs` are 17 and 18, not the psABI's 49 and 51.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 #[allow(missing_docs)]

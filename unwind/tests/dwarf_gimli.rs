@@ -1,6 +1,6 @@
-//! Every row of every FDE of this machine's files is what gimli makes of it: addresses, CFA,
-//! return address, rsp, callee-saved registers, the place of every expression; with what is
-//! undefined, unchanged and unspecified told apart, which readelf does not.
+//! Compares every row of every FDE in this machine's files with gimli: addresses, CFA, return
+//! address, rsp, callee-saved registers, the location of every expression. Unlike readelf, this
+//! distinguishes undefined, unchanged and unspecified.
 
 mod common;
 
@@ -65,7 +65,7 @@ fn rule(row: &gimli::UnwindTableRow<usize>, signal: bool) -> Rule {
     }
 }
 
-/// Gimli's rows of the FDE at `offset`; of several at one address the last.
+/// Gimli's rows of the FDE at `offset`; the last one if several have the same address.
 fn theirs(section: &EhFrame<Slice<'_>>, address: u64, offset: u64) -> Vec<(u64, u64, Rule)> {
     let bases = gimli::BaseAddresses::default().set_eh_frame(address);
     let offset = gimli::EhFrameOffset(offset as usize);
@@ -111,7 +111,7 @@ fn every_row_is_what_gimli_says() {
     assert!(rows > 1000, "only {rows} rows were compared");
 }
 
-/// Compiling row by row as addresses come, in any order, gives the same rows as compiling whole.
+/// Compiling row by row, in any order of addresses, gives the same rows as compiling the whole.
 #[test]
 fn rows_found_one_by_one_are_the_rows_of_the_whole() {
     use unwind_sim_unwind::finder::Finder;
@@ -133,7 +133,7 @@ fn rows_found_one_by_one_are_the_rows_of_the_whole() {
         let offset = unit.unwrap().offset;
         let id = dwarf::compile_unit(&image, TableKind::EhFrame, offset, &mut whole).unwrap();
         let mut expected: Vec<_> = whole.unit_rows(id).collect();
-        // The middle first, then the ends: parts, then the whole of it.
+        // The middle first, then the ends: parts, then the whole.
         let middle = expected.len() / 2;
         expected.rotate_left(middle);
         let mut found = Vec::new();

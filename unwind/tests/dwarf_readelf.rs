@@ -1,5 +1,5 @@
-//! Every row of every FDE of this machine's files is what `readelf --debug-dump=frames-interp`
-//! says: CFA, return address, rsp and callee-saved registers.
+//! Compares every row of every FDE in this machine's files with
+//! `readelf --debug-dump=frames-interp`: CFA, return address, rsp and callee-saved registers.
 
 mod common;
 
@@ -11,10 +11,10 @@ use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::{Base, Rule, Value};
 
-/// The columns that a rule holds, as readelf names them.
+/// The columns of a rule, as named by readelf.
 const COLUMNS: [&str; 8] = ["ra", "rsp", "rbx", "rbp", "r12", "r13", "r14", "r15"];
 
-/// CFA and [`COLUMNS`], in readelf's words.
+/// CFA and [`COLUMNS`], as printed by readelf.
 type Row = Vec<String>;
 /// Rows by address, FDEs by offset.
 type Table = BTreeMap<u64, (std::ops::Range<u64>, BTreeMap<u64, Row>)>;
@@ -23,7 +23,7 @@ fn hex(text: &str) -> Option<u64> {
     u64::from_str_radix(text, 16).ok()
 }
 
-/// The words of a line; `r9 (r9)`, which is one cell, as `r9`.
+/// The words of a line. `r9 (r9)`, which is one cell, becomes `r9`.
 fn words(line: &str) -> Vec<&str> {
     let mut words: Vec<&str> = Vec::new();
     for word in line.split_whitespace() {
@@ -59,7 +59,7 @@ fn parse(dump: &str, section: &str) -> Table {
                 .split_once("..")
                 .unwrap();
             let range = hex(start).unwrap()..hex(end).unwrap();
-            // An FDE without instructions has no row of its own here, but its CIE's.
+            // For an FDE without instructions, readelf prints no row; its row is the CIE's.
             let first = cies.get(&parent).map(|row| (range.start, row.clone()));
             let first = first.into_iter().collect();
             (cie, fde) = (None, hex(words[0]));

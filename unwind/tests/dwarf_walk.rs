@@ -1,5 +1,5 @@
 //! Real stacks of programs compiled here: the walk reaches the root, the fast path equals the
-//! generic one, and the pcs alone equal those of the whole provenance.
+//! generic one, and the pcs alone equal those of the full provenance.
 
 mod common;
 
@@ -17,7 +17,7 @@ use unwind_sim_unwind::regs::{Reg, RegMask, Regs};
 use unwind_sim_unwind::start::Start;
 use unwind_sim_unwind::walk::{Limits, Place, walk};
 
-/// [`Dwarf`], with every rule through its full form.
+/// [`Dwarf`], applying every rule in its full form.
 struct Generic(Dwarf);
 
 impl Finder for Generic {
@@ -35,7 +35,7 @@ impl Finder for Generic {
     }
 }
 
-/// What a program of `benches/programs` wrote (the layout is in its `snapshot.h`).
+/// The output of a program of `benches/programs` (see its `snapshot.h` for the layout).
 struct Snapshot {
     regs: Regs,
     stack: Vec<u8>,
@@ -62,7 +62,7 @@ fn snapshot(name: &str, flags: &[&str]) -> Result<Snapshot, String> {
     Ok(load(&std::fs::read(&output).unwrap()))
 }
 
-/// A directory that is removed at the end.
+/// A directory that is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -98,7 +98,7 @@ fn load(bytes: &[u8]) -> Snapshot {
     }
 }
 
-/// An executable file mapping of `/proc/PID/maps`.
+/// Parses an executable file mapping in `/proc/PID/maps`.
 fn mapping(line: &str) -> Option<Mapping> {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     let path = fields
@@ -108,7 +108,7 @@ fn mapping(line: &str) -> Option<Mapping> {
     let (start, end) = fields[0].split_once('-')?;
     let (range, offset) = (hex(start)?..hex(end)?, hex(fields[2])?);
     let image: Arc<Image> = common::image(path)?;
-    // Linkers of today keep offset and address of the text congruent and, in these files, equal.
+    // Current linkers keep offset and address of the text congruent and, in these files, equal.
     Some(Mapping {
         bias: range.start - offset,
         range,
@@ -154,7 +154,7 @@ fn real_stacks() {
 
 fn check(snapshot: &Snapshot, dwarf: Dwarf, name: &str) {
     let (mut fast, mut slow) = (Cache::new(), Cache::new());
-    // The second time everything is hot.
+    // The second time, everything is hot.
     for _ in 0..2 {
         let by_fast = chain(&dwarf, snapshot, &mut fast);
         assert_eq!(by_fast.end.reason, Reason::RootReached, "{name}");

@@ -1,4 +1,4 @@
-//! Programs and libraries of this machine: what we read equals what `readelf` prints.
+//! Compares what is read from this machine's programs and libraries with the output of `readelf`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn hex(word: &str) -> u64 {
     u64::from_str_radix(word.trim_start_matches("0x"), 16).expect("a hexadecimal number")
 }
 
-/// (name, address, offset, size) of each section that readelf lists.
+/// (name, address, offset, size) of each section listed by readelf.
 fn sections(path: &Path) -> Vec<(String, u64, u64, u64)> {
     let text = readelf(&["-SW"], path);
     let rows = text
@@ -100,7 +100,7 @@ fn check_segments(path: &Path, elf: &Elf) {
     }
 }
 
-/// All functions that readelf lists are found, and nothing that it does not list.
+/// Checks that all functions listed by readelf are found, and nothing that it does not list.
 fn check_symbols(path: &Path, elf: &Elf) -> usize {
     let text = readelf(&["-sW"], path);
     let table = if elf.has_symtab { ".symtab" } else { ".dynsym" };
@@ -114,7 +114,8 @@ fn check_symbols(path: &Path, elf: &Elf) -> usize {
         if !inside || words.len() < 8 || !words[0].ends_with(':') || words[0] == "Num:" {
             continue;
         }
-        // Newer versions put [<other>: ..] in between; a dynamic symbol has its version behind.
+        // Newer versions put [<other>: ..] in between; a dynamic symbol has its version after the
+        // name.
         let name = words[7..]
             .iter()
             .find(|w| !w.starts_with('[') && !w.ends_with(']'));
@@ -168,7 +169,7 @@ fn check_build_id(path: &Path, elf: &Elf) {
     assert_eq!(ours, theirs.unwrap_or(""), "{}", path.display());
 }
 
-/// Programs that are everywhere, and this test itself (with a large symbol table).
+/// Programs that exist everywhere, and this test itself (with a large symbol table).
 fn files() -> Vec<std::path::PathBuf> {
     let mut out = vec![std::env::current_exe().expect("our own path")];
     let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
@@ -211,7 +212,7 @@ fn sections_segments_symbols_and_build_id_are_those_of_readelf() {
     assert!(symbols > 1000, "{symbols} symbols compared");
 }
 
-/// `objdump` names the same entries of the linkage table.
+/// `objdump` gives the same names to the entries of the linkage table.
 #[test]
 fn linkage_table_names_are_those_of_objdump() {
     let mut compared = 0;
@@ -246,7 +247,8 @@ fn linkage_table_names_are_those_of_objdump() {
     assert!(compared > 10, "{compared} names compared");
 }
 
-/// A real file, damaged where the readers look: header, program headers, notes, section headers.
+/// A real file, damaged in the parts that are read: header, program headers, notes, section
+/// headers.
 #[test]
 fn a_damaged_real_file_never_panics() {
     let path = Path::new("/bin/ls");

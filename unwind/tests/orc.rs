@@ -102,7 +102,7 @@ fn hex(text: &str) -> Vec<u8> {
 
 #[test]
 fn golden_entries() {
-    // struct orc_entry by hand: s16 sp_offset, s16 bp_offset, u16 flags.
+    // struct orc_entry, by hand: s16 sp_offset, s16 bp_offset, u16 flags.
     let push_rbp = Entry {
         bp_reg: OrcReg::PrevSp,
         bp_offset: -16,
@@ -146,7 +146,7 @@ fn every_flags_word_decodes_and_encodes_to_itself_or_is_refused() {
             };
             accepted += 1;
             let without_rule = matches!(entry.kind, EntryType::Undefined | EntryType::EndOfStack);
-            // Before 6.4 an undefined sp_reg says it all, whatever the type.
+            // Before 6.4, an undefined sp_reg is decisive, whatever the type.
             if !without_rule || layout >= Layout::V6_4 {
                 assert_eq!(entry.encode(layout), bytes, "{flags:#x} {layout:?}");
             }
@@ -253,7 +253,7 @@ fn versions_and_hashes_name_their_layout() {
     assert_eq!(Layout::from_hash(&hash[..19]), None);
 }
 
-/// What compilers make of a small file, and an interrupt entry.
+/// The entries of a small compiled file, and an interrupt entry.
 fn ordinary() -> Vec<(u64, Entry)> {
     let rbp = |e: Entry| Entry {
         bp_reg: OrcReg::PrevSp,
@@ -291,7 +291,7 @@ fn layouts_are_detected_by_header_or_by_entries() {
                 "{layout:?}"
             );
         }
-        // Only calls: 4.14 and 6.3 do not differ, the others do.
+        // Only calls: 4.14 and 6.3 do not differ; the others do.
         let calls = &ordinary()[..4];
         let (unwind, ips) = sections(calls, layout);
         let table = Table::new(&unwind, &ips, IPS).unwrap();
@@ -301,7 +301,7 @@ fn layouts_are_detected_by_header_or_by_entries() {
             Some(expected)
         );
     }
-    // The header is believed, even where entries fit another layout better.
+    // The header decides, even if the entries fit another layout better.
     let header = hex("fe5d32bf581bd63b2ca9a5c65ba5a625eab3fe24");
     let (unwind, ips) = sections(&[(TEXT, Entry::UNDEFINED), (TEXT + 8, END)], Layout::V6_4);
     let image = image_of(unwind, ips, Some(header));
@@ -313,7 +313,7 @@ fn layouts_are_detected_by_header_or_by_entries() {
     assert_eq!(found, Err(Code::MalformedRow));
 }
 
-/// `__orc_find`, word for word.
+/// `__orc_find`, statement by statement.
 fn reference(table: &Sorted<'_>, svma: u64) -> Option<usize> {
     let (mut first, mut last, mut found) = (0, table.len() as i64 - 1, 0);
     if table.is_empty() {
@@ -335,7 +335,7 @@ fn reference(table: &Sorted<'_>, svma: u64) -> Option<usize> {
 fn gaps_edges_and_duplicates_are_found_as_linux_finds_them() {
     let layout = Layout::V6_4;
     let mut entries = ordinary();
-    // A real entry where a terminator stands; stored out of order, the weak one last.
+    // A real entry at the address of a terminator; stored unsorted, the weak one last.
     entries.insert(0, (TEXT + 0x31, with(CALL, OrcReg::Sp, 32)));
     let (unwind, ips) = sections(&entries, layout);
     let table = Table::new(&unwind, &ips, IPS).unwrap();
@@ -376,7 +376,7 @@ fn before_the_first_entry_the_first_one_holds() {
     assert_eq!(find(&told, &image, TEXT).unwrap().cfa.to_string(), "rsp+8");
 }
 
-/// Many entries, some at one address, by a fixed recipe.
+/// Many entries, some at the same address, generated from `seed`.
 fn many(seed: u64) -> Vec<(u64, Entry)> {
     let mut state = seed;
     let mut next = |n: u64| {
@@ -456,7 +456,7 @@ fn malformed_tables_say_what_and_where() {
         wrong(&[0; 12], &[0; 4]),
         ".orc_unwind_ip+0x4: not as many addresses as entries"
     );
-    // An entry that no kernel can apply is malformed, and only it.
+    // An entry that no kernel can apply is malformed; the others are not affected.
     let bad = with(CALL, OrcReg::PrevSp, 8);
     let (unwind, ips) = sections(&[(TEXT, CALL), (TEXT + 8, bad)], Layout::V6_4);
     let image = image_of(unwind, ips, None);
@@ -493,7 +493,7 @@ fn exercise(unwind: Vec<u8>, ips: Vec<u8>) {
             IPS,
             u64::MAX,
         ] {
-            // Whatever was asked for before.
+            // Earlier lookups make no difference.
             let found = find_with(&orc, &image, pc, &mut cache);
             assert_eq!(found, find(&orc, &image, pc), "{encoding:?} {pc:#x}");
         }

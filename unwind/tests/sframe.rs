@@ -1,4 +1,4 @@
-//! The SFrame reader against golden bytes, against objdump's text, and against damage.
+//! The SFrame reader on golden bytes, compared with objdump's text, and on damaged sections.
 
 use quickcheck::{Gen, QuickCheck};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use unwind_sim_unwind::rule::{Rule, RuleKind, Value};
 use unwind_sim_unwind::sframe::{Fde, Profile, Sframe, Table, Version, compile_unit, text_rows};
 
 /// `g.s` as V1 (GNU as 2.40), V2 (2.44), V2 with PC-relative starts (clang 22), V3 (2.47);
-/// `.sframe` at 0x403000, `.text` at 0x401000.
+/// `.sframe` is at 0x403000, `.text` at 0x401000.
 const GOLDEN: &[&str] = &[
     "e2de0101 0300f800 02000000 07000000 1c000000 00000000 22000000
      00e0ffff 06000000 00000000 04000000 00 06e0ffff 3b010000 0f000000 03000000 01
@@ -67,7 +67,7 @@ fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(byte).collect()
 }
 
-/// An image that holds nothing but this section, and code at `text`.
+/// An image with only this section, and code at `text`.
 fn image_of(bytes: Vec<u8>, address: u64, text: std::ops::Range<u64>) -> Arc<Image> {
     Arc::new(Image::new(ImageParts {
         text: vec![text],
@@ -133,8 +133,8 @@ fn a_row_says_where_it_stands() {
     let mut cache = Cache::new();
     let row = sframe(Profile::Spec).find(&mapping(&image), 0x401010, &mut cache);
     let source = cache.source(row.unwrap());
-    // Header 28, the second index entry at 28 + 16; FREs at 60, the second function's rows
-    // behind 5 + 15 + 5 bytes of them, its second row four bytes on.
+    // Header 28, the second index entry at 28 + 16; FREs at 60, the second function's rows after
+    // the first 5 + 15 + 5 bytes of them, its second row four bytes further.
     assert_eq!(source.table, TableKind::Sframe);
     assert_eq!(source.unit_offset, 44);
     assert_eq!(source.row_offset, 60 + 0x14 + 5 + 4);
@@ -145,7 +145,7 @@ fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus/sframe")
 }
 
-/// Name, section, address, objdump's text.
+/// Name, section, address and objdump's text.
 fn recorded() -> Vec<(String, Vec<u8>, u64, String)> {
     let read = |name: &str| std::fs::read(corpus().join(name)).unwrap();
     let text = |name: &str| String::from_utf8(read(name)).unwrap();
@@ -214,7 +214,7 @@ fn every_recorded_section_equals_objdump() {
     }
 }
 
-/// What the specification's pseudo-code does: every descriptor, then every row, in order.
+/// The algorithm of the specification's pseudo-code: every descriptor, then every row, in order.
 fn linear(table: &Table<'_>, svma: u64) -> Option<Rule> {
     let holds = |fde: &Fde| fde.contains(svma);
     let fde = table.fdes().map(Result::unwrap).find(holds)?;
@@ -238,7 +238,7 @@ fn every_address_of_a_recorded_section_equals_a_linear_search() {
         let start = table.fdes().map(|f| f.unwrap().start).min().unwrap() - 8;
         let mut cache = Cache::new();
         let finder = sframe(Profile::Spec);
-        // Every address of the small programs; of the large one those around every row.
+        // Every address of the small programs; in the large one, those around every row.
         let starts = table.fdes().flatten().flat_map(|fde| {
             let rows = table.rows(&fde).flatten();
             let first = rows.map(move |r| fde.start + u64::from(r.start));
@@ -267,13 +267,13 @@ fn profiles_refuse_what_their_readers_refuse() {
     for (i, text) in GOLDEN.iter().enumerate() {
         assert!(at(spec, text, 0x401000).is_ok());
         assert_eq!(at(kernel, text, 0x401000).is_ok(), i == 3, "V3 only");
-        // Not V1, and not clang's unsorted table.
+        // Neither V1 nor clang's unsorted table.
         assert_eq!(
             at(Profile::Libsframe, text, 0x401000).is_ok(),
             i == 1 || i == 3
         );
     }
-    // Linux reads flexible rows, but not every one in a frame that is not the topmost.
+    // Linux reads flexible rows, but does not accept all of them below the topmost frame.
     let image = image_of(hex(FLEX), SECTION, TEXT);
     let rule = |pc| find(&sframe(kernel), &image, pc).unwrap();
     let permits = |pc, topmost| {
@@ -291,7 +291,7 @@ fn profiles_refuse_what_their_readers_refuse() {
 
 #[test]
 fn linux_judges_each_lookup_unless_it_validates() {
-    // The second function's rows do not increase: 0, 7, 7.
+    // The second function's row starts do not increase: 0, 7, 7.
     let mut bytes = hex(GOLDEN[3]);
     let last = bytes.len() - 4;
     bytes[last..last + 2].copy_from_slice(&[7, 0]);
@@ -310,7 +310,7 @@ fn linux_judges_each_lookup_unless_it_validates() {
     );
     let fine = image_of(hex(GOLDEN[3]), SECTION, TEXT);
     assert!(find(&sframe(Profile::KernelV3Validate), &fine, 0x401000).is_ok());
-    // Text that ends within a function: Linux refuses that function.
+    // Text that ends within a function: Linux rejects that function.
     let short = image_of(hex(GOLDEN[3]), SECTION, 0x401000..0x401100);
     assert!(find(&sframe(Profile::KernelV3), &short, 0x401000).is_ok());
     assert!(find(&sframe(Profile::KernelV3), &short, 0x401010).is_err());
@@ -380,7 +380,7 @@ fn a_row_of_a_repeated_function_ends_with_its_block() {
             assert_eq!(Some(&ask(pc, &mut cache)), row, "{pc:#x}");
         }
     }
-    // What is said of the rows as a whole is of the first block.
+    // The rows of the whole function are those of the first block.
     let mut cache = Cache::new();
     let data = v3(40, 0x10, 0, 16, rows);
     let table = Table::parse(&data, SECTION).unwrap();
@@ -390,7 +390,7 @@ fn a_row_of_a_repeated_function_ends_with_its_block() {
     assert_eq!(cache.unit_range(unit), 0x401000..0x401010);
 }
 
-/// 4 GB of blocks of a byte: only what is asked for is kept.
+/// 4 GB of one-byte blocks: only those looked up are kept.
 #[test]
 fn a_repeated_function_costs_what_is_asked_of_it() {
     let image = image_of(
@@ -429,7 +429,7 @@ fn flexible_rows_say_what_the_format_can() {
         let image = image_of(v3(8, 0, 1, 0, &[fre]), SECTION, TEXT);
         find(&sframe(Profile::Spec), &image, 0x401000)
     };
-    // Offsets of the words: start, info (count in bits 1 to 4, size in 5 and 6), then pairs.
+    // Offsets of the words: start, info (count in bits 1 to 4, size in bits 5 and 6), then pairs.
     let ok = |fre: &[u8]| rule(fre).unwrap().to_string();
     assert_eq!(
         ok(&[0, 0x08, 0x39, 8, 0x02, 0xf0]),
@@ -449,11 +449,11 @@ fn flexible_rows_say_what_the_format_can() {
     );
     for bad in [
         &[0u8, 0x02, 0x39][..], // a control word without its offset
-        &[0, 0x04, 0x02, 8],    // the CFA from the CFA
+        &[0, 0x04, 0x02, 8],    // the CFA relative to the CFA
         &[0, 0x04, 0x3d, 8],    // the reserved bit
         &[0, 0x04, 0xf9, 8],    // register 31
         &[0, 0x02, 0],          // no CFA
-        &[0, 0x0e, 0x39, 8, 0x02, 0xf8, 0x02, 0xf0, 0], // a word too many
+        &[0, 0x0e, 0x39, 8, 0x02, 0xf8, 0x02, 0xf0, 0], // one word too many
         &[0, 0x64, 0x39, 8],    // data words of size 3
     ] {
         assert_eq!(
@@ -500,7 +500,7 @@ fn a_bad_header_names_its_field() {
     }
 }
 
-/// Reads everything there is to read; nothing of it may panic.
+/// Reads everything there is to read; nothing may panic.
 fn exercise(bytes: Vec<u8>, address: u64) {
     if let Ok(table) = Table::parse(&bytes, address) {
         for fde in table.fdes().flatten() {
@@ -532,7 +532,7 @@ fn exercise(bytes: Vec<u8>, address: u64) {
                 assert!(source.start <= pc && pc < source.end, "{source:?} {pc:#x}");
                 *cache.rule(row)
             });
-            // Whatever was asked for before.
+            // Earlier lookups make no difference.
             assert_eq!(rule, find(&finder, &image, pc), "{profile:?} {pc:#x}");
         }
     }

@@ -1,4 +1,4 @@
-//! Rows derived from `.eh_frame`: what passes is what dwarf says, what does not is counted.
+//! Rows derived from `.eh_frame`: a derived row equals the original, and losses are counted.
 
 mod common;
 
@@ -28,7 +28,7 @@ fn mapping(image: &Arc<Image>) -> Mapping {
     }
 }
 
-/// CFA, return address, rbp: what "no rule" and "unchanged" do to a walk is the same.
+/// CFA, return address, rbp. "No rule" and "unchanged" are treated alike, as by a walk.
 fn frame(rule: &Rule) -> (RuleKind, Value, Value, Value) {
     if rule.kind == RuleKind::Outermost {
         return (
@@ -45,7 +45,7 @@ fn frame(rule: &Rule) -> (RuleKind, Value, Value, Value) {
     (rule.kind, rule.cfa, rule.ra, rbp)
 }
 
-/// Holds every row of `image`'s .eh_frame against the derived one. Says how many were compared.
+/// Compares every row of `image`'s .eh_frame with the derived one. Returns the number compared.
 fn compare<F: Format>(image: &Arc<Image>, finder: &dyn Finder) -> (usize, Derived) {
     let mut cache = Cache::new();
     let mapping = mapping(image);
@@ -59,7 +59,7 @@ fn compare<F: Format>(image: &Arc<Image>, finder: &dyn Finder) -> (usize, Derive
         for row in rows {
             let source = cache.source(row);
             let rule = derived::simplify(cache.rule(row), &eh_frame.data);
-            // An FDE may hide behind another one; then the table would not find it.
+            // An FDE may be hidden by another one, so that the table does not find it.
             let found = Dwarf::new().find(&mapping, source.start, &mut cache);
             if found.ok().map(|r| cache.source(r).unit_offset) != Some(unit.offset) {
                 continue;
@@ -102,8 +102,8 @@ fn check_plt(rule: &Rule, pc: u64, start: u64) {
 
 #[test]
 fn derived_rows_say_what_dwarf_says() {
-    // Every Linux of Debian's kind has the first two. The linker's and libcrypto's have rows
-    // written by hand.
+    // Debian-like systems have the first two. The dynamic linker and libcrypto have hand-written
+    // rows.
     let files = [
         ("/bin/ls", true),
         ("/lib/x86_64-linux-gnu/libc.so.6", true),
@@ -127,7 +127,7 @@ fn derived_rows_say_what_dwarf_says() {
                 derived.rows
             );
             assert!(compared > 100);
-            // What compilers write fits, but for a few realigned frames and hand-written ones.
+            // Compiled code fits, except for a few realigned frames and hand-written ones.
             assert!(lost * 50 <= derived.rows, "{} {losses:?}", image.name());
         }
     }
@@ -194,10 +194,10 @@ fn eh_frame(augmentation: &str, cfi: &[u8], size: u32) -> Arc<Image> {
     }))
 }
 
-/// The rule, or the loss, of SFrame and of ORC.
+/// The rule or the loss, for SFrame and for ORC.
 type Outcomes = [Result<String, String>; 2];
 
-/// What both formats make of this CFI.
+/// Derives this CFI for both formats.
 fn derive(augmentation: &str, cfi: &[u8]) -> Outcomes {
     let image = eh_frame(augmentation, cfi, 0x40);
     let finders: [&dyn Finder; 2] = [&SFRAME, &ORC];
@@ -423,7 +423,7 @@ fn damaged_eh_frame_is_survived() {
                         assert!(source.start <= pc && pc < source.end, "{at} {pc:#x}");
                         Ok(*cache.rule(row))
                     };
-                    // Whatever was asked for before.
+                    // Earlier lookups make no difference.
                     let (shared, fresh): (Result<_, Reason>, _) =
                         (rule(&mut cache), rule(&mut Cache::new()));
                     assert_eq!(shared, fresh, "{at} {flip:#x} {pc:#x}");
@@ -437,7 +437,7 @@ fn damaged_eh_frame_is_survived() {
 
 #[test]
 fn a_plt_is_written_out() {
-    // From the 16th byte on: rsp + 8, and 8 more from the 11th byte of every 16 on.
+    // From the 16th byte: rsp + 8, plus 8 from the 11th byte of every 16.
     let cfi = [
         0x50, 0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22,
     ];
@@ -451,7 +451,7 @@ fn a_plt_is_written_out() {
             assert_eq!(cache.rule(row).cfa, Value::reg(Reg::Rsp, offset), "{pc:#x}");
         }
     }
-    // A PLT whose pushes come after 6 bytes, in a unit that begins amid a block.
+    // A PLT that pushes after 6 bytes, in a unit that starts within a block.
     let cfi = [
         0x46, 0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x36, 0x2a, 0x33, 0x24, 0x22,
     ];

@@ -1,4 +1,4 @@
-//! Whole walks by SFrame and ORC tables: where a lookup's address and a profile's demands show.
+//! Whole walks with SFrame and ORC tables: effects of the lookup address and of profiles.
 
 use std::sync::Arc;
 use unwind_sim_unwind::cache::Cache;
@@ -42,7 +42,7 @@ fn section(kind: SectionKind, address: u64, data: Vec<u8>) -> Section {
     }
 }
 
-/// The walk over these words at [`STACK`]: pcs, and why it ended. Both sinks must agree.
+/// The pcs of a walk of these words at [`STACK`], and why it ended. Both sinks must agree.
 fn walk(
     unwinder: &dyn Unwinder,
     space: &AddressSpace,
@@ -62,7 +62,7 @@ fn walk(
     (pcs, chain.end.reason)
 }
 
-/// `flex.s`: a function with a realigned frame (0x401000..0x40101c), and one that is a root.
+/// `flex.s`: a function with a realigned frame (0x401000..0x40101c), and a root function.
 fn flex() -> AddressSpace {
     let file = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -108,7 +108,8 @@ fn linux_ends_below_the_top_where_rbp_is_found_by_way_of_rbp() {
 
 #[test]
 fn a_return_address_on_a_row_s_edge_is_looked_up_as_the_profile_says() {
-    // At 0x401016 the CFA is r10, which nobody knows below the top; at 0x401015 it is *(rbp-8).
+    // At 0x401016 the CFA is r10, which is unknown below the topmost frame; at 0x401015 it is
+    // *(rbp-8).
     let (regs, words) = realigned(0x401016);
     let (pcs, end) = walk(&sframe(Profile::Spec), &flex(), regs, &words);
     assert_eq!(pcs, [0x401014, 0x401016]);
@@ -139,7 +140,7 @@ fn where_there_is_no_row_the_fallback_goes_on() {
     assert_eq!((pcs, end), (vec![0x500010, 0x40101d], Reason::RootReached));
 }
 
-/// A kernel in small: `leaf` called by an interrupt's entry code, which interrupted `body`.
+/// A small kernel: `leaf`, called by an interrupt's entry code, which interrupted `body`.
 fn kernel(layout: Layout) -> AddressSpace {
     let entry = |sp_reg, sp_offset, kind, signal| Entry {
         sp_reg,
@@ -172,7 +173,7 @@ fn kernel(layout: Layout) -> AddressSpace {
     space(0x1000..0x1050, vec![unwind, ips])
 }
 
-/// `struct pt_regs` that says: body was interrupted at `ip`, with its sp at `sp`.
+/// A `struct pt_regs` that says that body was interrupted at `ip`, with sp `sp`.
 fn pt_regs(ip: u64, sp: u64, rbp: u64) -> Vec<u64> {
     let mut words = vec![0; 21];
     words[4] = rbp;
@@ -216,7 +217,7 @@ fn orc_says_undefined_where_the_table_does() {
 #[test]
 fn random_stacks_end_with_a_reason() {
     fn property(words: Vec<u64>, pick: u8, rbp: u64) -> bool {
-        // Half of the words are made to look like code or stack.
+        // Half of the words are made to look like addresses of code or stack.
         let words: Vec<u64> = (0..)
             .zip(words)
             .map(|(i, w): (u64, u64)| match i.wrapping_add(w) % 4 {

@@ -1,4 +1,4 @@
-//! Addresses, registers and words: what they equal, how they are shown, what they are looked up by.
+//! Addresses, registers and words: equality, display and lookup.
 
 use unwind_sim_unwind::address::{CodeAddress, Lookup};
 use unwind_sim_unwind::regs::{Reg, RegMask, Regs};
@@ -31,7 +31,7 @@ fn registers_are_equal_if_the_same_are_known_with_the_same_values() {
     let mut more = regs;
     more.set(Reg::Rax, 0);
     assert_ne!(regs, more);
-    // What is forgotten has no value that counts.
+    // The value of a forgotten register does not count.
     more.set(Reg::Rax, 7);
     more.forget(Reg::Rax);
     assert_eq!(regs, more);

@@ -1,5 +1,5 @@
-//! What each verdict is called and counts for, where the expected part of a truth begins, and
-//! which true frame a frame is.
+//! The names and counts of verdicts, where the expected part of a truth starts, and which true
+//! frame a frame matches.
 
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::chain::{Chain, Found, Frame};
@@ -103,7 +103,7 @@ fn truth() -> Truth {
 
 #[test]
 fn a_walk_with_a_mark_should_find_the_frames_above_it() {
-    // sp in frame n is the CFA of the one inside it; the innermost one never counts.
+    // sp in frame n is the CFA of its callee; the innermost frame never counts.
     for (mark, expected) in [
         (None, 0),
         (Some(0), 1),
@@ -129,7 +129,7 @@ fn a_walk_with_a_mark_should_find_the_frames_above_it() {
     }
 }
 
-/// A frame: pc, sp (0: not known), and the slot that it was read from.
+/// A frame: pc, sp (0 if unknown), and the slot that it was read from.
 fn frame(pc: u64, sp: u64, slot: Option<u64>) -> Frame {
     Frame {
         pc: CodeAddress::Return(pc),
@@ -147,7 +147,7 @@ fn frames_are_aligned_by_slot_or_by_pc_and_sp_and_never_backwards() {
         align_chain(&chain, &truth(), from)
     };
     let top = frame(1, 0, None);
-    // The slots are at CFA - 8 of the frame inside.
+    // The slots are at CFA - 8 of the callee.
     let second = frame(2, 0, Some(0x1008));
     let third = frame(3, 0, Some(0x1018));
     let last = frame(4, 0, Some(0x1028));
@@ -156,12 +156,12 @@ fn frames_are_aligned_by_slot_or_by_pc_and_sp_and_never_backwards() {
     assert_eq!(aligned(&all[1..], 1), [Some(1), Some(2), Some(3)]);
     assert_eq!(aligned(&all[2..], 1), [Some(2), Some(3)]);
     assert_eq!(aligned(&[top.clone(), last.clone()], 0), [Some(0), Some(3)]);
-    // Behind a frame, none before it.
+    // After a frame, no earlier one matches.
     let backwards = [third.clone(), second.clone(), last.clone()];
     assert_eq!(aligned(&backwards, 0), [Some(2), None, Some(3)]);
     assert_eq!(aligned(&[last.clone(), last.clone()], 0), [Some(3), None]);
     assert_eq!(aligned(&[], 0), []);
-    // (pc, sp, slot) of one frame, and which one it is.
+    // (pc, sp, slot) of one frame, and the frame that it matches.
     for (pc, sp, slot, expected) in [
         (9, 0, Some(0x1018), Some(2)),
         (3, 0, Some(0x2000), None),

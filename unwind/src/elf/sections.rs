@@ -18,7 +18,7 @@ const SECTIONS_MAX: usize = 1024;
 /// The longest file name accepted in `.gnu_debuglink`.
 const NAME_LEN_MAX: usize = 255;
 
-/// Reads everything from sections, and the rest from program headers.
+/// Reads everything from sections; program headers supply what is missing.
 pub(super) fn read(file: &File<'_>, out: &mut Elf) {
     // A debug file has its program's program headers, but not the bytes.
     let mut is_debug_file = false;

@@ -117,7 +117,7 @@ impl Hash for Key {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Shape {
-    /// With the full [`Rule`](super::Rule).
+    /// With the full rule instead of the packed one.
     Generic,
     /// cfa = rsp + offset, ra at cfa - 8.
     Rsp,

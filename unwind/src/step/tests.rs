@@ -1,4 +1,4 @@
-//! A step alone: whose rule it takes, and where it ends.
+//! A single step: whose rule it uses, and where it ends.
 
 use super::*;
 use crate::cache::{NewRow, RowId, UnitKey};
@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 const STACK: u64 = 0x7000;
 const PC: u64 = 0x1100;
 
-/// A table with this one rule, which it permits in the topmost frame.
+/// A table with only this rule, which it permits in the topmost frame.
 struct One(Rule);
 
 impl Finder for One {
@@ -46,7 +46,7 @@ impl Finder for One {
     }
 }
 
-/// A step from [`PC`] with rsp at [`STACK`], over these words.
+/// A step from [`PC`] with rsp at [`STACK`], on these words.
 fn step_from(finder: &dyn Finder, rbp: u64, topmost: bool, words: &[u64]) -> Stepped {
     let mut space = AddressSpace::new();
     space.map(Mapping {
@@ -85,7 +85,7 @@ fn a_zero_rbp_is_a_root_for_who_follows_frame_pointers() {
         (pc(&at_root), at_root.cfa),
         (Err(Reason::RootReached), None)
     );
-    // A table's rule does not ask rbp.
+    // A table's rule does not depend on rbp.
     let table = One(Rule::call(Value::reg(Reg::Rsp, 16)));
     for rbp in [0, STACK] {
         let stepped = step_from(&table, rbp, true, &words);
@@ -102,7 +102,7 @@ fn a_rule_that_cannot_be_applied_may_still_give_the_cfa() {
     let stepped = step_from(&table, 0, true, &[]);
     assert!(matches!(stepped.caller, Err(Reason::Memory(_))));
     assert_eq!(stepped.cfa, Some(STACK + 16));
-    // Not where it must not be used.
+    // The CFA is unknown if the rule must not be used.
     let refused = step_from(&table, 0, false, &[0, 0x1200]);
     assert_eq!((pc(&refused), refused.cfa), (Err(Reason::NotAtRoot), None));
 }

@@ -1,4 +1,4 @@
-//! What the integration tests share: images of this machine's ELF files.
+//! Shared by the integration tests: images of this machine's ELF files.
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
 #[path = "../../../tests/common/skip.rs"]
@@ -8,7 +8,7 @@ use object::{Object, ObjectSection, SectionFlags, elf};
 use std::sync::Arc;
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind};
 
-/// ELF files that are likely to be there, of several compilers and styles.
+/// ELF files that are likely to exist, from several compilers and in several styles.
 pub const FILES: &[&str] = &[
     "/bin/ls",
     "/lib/x86_64-linux-gnu/libc.so.6",
@@ -19,7 +19,7 @@ pub const FILES: &[&str] = &[
     "/usr/bin/git",
 ];
 
-/// The image of the file at `path`, `None` if there is none.
+/// The image of the file at `path`; `None` if it does not exist.
 pub fn image(path: &str) -> Option<Arc<Image>> {
     let bytes = std::fs::read(path).ok()?;
     let file = object::read::elf::ElfFile64::<object::Endianness>::parse(&*bytes).ok()?;
@@ -53,7 +53,7 @@ pub fn image(path: &str) -> Option<Arc<Image>> {
     Some(Arc::new(Image::new(parts)))
 }
 
-/// The images of [`FILES`]. What is not there is skipped, with a note.
+/// The images of [`FILES`]. Missing files are skipped, with a note.
 pub fn images(test: &str) -> Vec<(&'static str, Arc<Image>)> {
     let images = FILES.iter().filter_map(|path| {
         let image = image(path);

@@ -1,4 +1,4 @@
-//! Hot addresses one by one: their keys, their places, and what they cost.
+//! Hot addresses one by one: their keys, places and costs.
 
 use super::*;
 use crate::regs::Reg;
@@ -35,7 +35,7 @@ fn heap_bytes_are_those_of_the_parts() {
 fn an_address_of_one_space_is_none_of_another() {
     let (one, other) = (AddressSpace::new(), AddressSpace::new());
     let mut table = table(&one);
-    // Bits 48 and up are the space's, and in an upper address they are set.
+    // Bits 48 and above belong to the space; in an upper-half address they are set.
     for address in [0x1000, 0xffff_8000_0000_1000] {
         table.select(&one);
         table.insert(address, ROW, packed(), None);
@@ -76,7 +76,7 @@ fn looking_for_an_address_ends_at_a_free_place() {
     table.insert(0x1000, ROW, packed(), None);
     let key = table.key(0x1000);
     let home = table.home(key);
-    // The place next to it is free: what lies behind that is not found.
+    // The next place is free, so an entry after it is not found.
     let at = |steps: usize| (home + steps) % ENTRIES_MIN;
     let mut other = (1..).map(|i| 0x1000 + 8 * i);
     let same_home = |table: &HotTable, address| table.home(table.key(address)) == home;
@@ -90,7 +90,7 @@ fn looking_for_an_address_ends_at_a_free_place() {
     assert!(table.get(other).is_none());
     table.entries[at(1)] = Hot { key: 5, ..entry };
     assert!(table.get(other).is_some());
-    // At home nothing, next to it something: it was never there.
+    // If the home place is free, an entry in the next place is not found.
     table.entries[at(0)] = Hot::NONE;
     table.entries[at(1)] = entry;
     assert!(table.get(other).is_none());

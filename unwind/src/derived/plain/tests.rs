@@ -1,4 +1,4 @@
-//! Which expressions are no more than a register, an offset and a load.
+//! Which expressions are only a register, an offset and a load.
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn registers_with_offsets_and_one_load_are_linear() {
             false,
             load(9, 9),
         ),
-        // Two loads, another operation, another first one, and what ends too early.
+        // Two loads, another operation, another first operation, and truncated expressions.
         (&[0x77, 8, 0x06], true, None),
         (&[0x77, 8, 0x06, 0x06], false, None),
         (&[0x77, 8, 0x22], false, None),
@@ -47,7 +47,7 @@ fn registers_with_offsets_and_one_load_are_linear() {
     for (bytes, is_load, expected) in cases {
         assert_eq!(linear(bytes, is_load), expected, "{bytes:x?} {is_load}");
     }
-    // breg0 to breg16, and nothing before or behind.
+    // breg0 to breg16 are accepted, the opcodes before and after are not.
     assert_eq!(linear(&[0x70, 0], false), Some(Value::reg(Reg::Rax, 0)));
     assert_eq!(linear(&[0x80, 0], false), Some(Value::reg(Reg::Rip, 0)));
     assert_eq!(linear(&[0x6f, 0], false), None);

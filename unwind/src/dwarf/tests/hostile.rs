@@ -154,7 +154,7 @@ fn work_is_bounded_by_the_length_of_the_section() {
     assert_eq!((all.units, all.malformed), (functions, 0));
 }
 
-/// A walk of the bytes in `stack` with a function with this program.
+/// A walk of a stack made from `stack`, through a function with this program.
 fn walked(program: &[u8], stack: &[u8], rsp: u8, rbp: u8) -> Chain {
     let cie = Cie::default();
     let image = image(SectionKind::EhFrame, ADDRESS, cie.eh_frame(program));
