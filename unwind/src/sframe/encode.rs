@@ -58,7 +58,7 @@ impl SframeRow {
     }
 
     /// The info byte and the data words, in the smallest size that fits them all, for a flexible
-    /// FDE or, if [`Row::is_default`], a default one.
+    /// FDE or, if [`SframeRow::is_default`], a default one.
     pub fn encode(&self, flex: bool) -> (u8, WordBytes) {
         let SframeRow::Tracked { cfa, ra, fp } = self else {
             return (0, WordBytes::new());
