@@ -1,5 +1,6 @@
-//! How many instructions a second are executed on this machine's processor, mode by mode, with
-//! the way there and back: `cargo run --release -p unwind-sim-host --example native_rate`.
+//! Measures how many instructions a second this machine's processor executes in each mode,
+//! including the transfer of the cases: `cargo run --release -p unwind-sim-host --example
+//! native_rate`.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn main() {

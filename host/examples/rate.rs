@@ -1,5 +1,5 @@
-//! How fast a program is single-stepped with a shadow stack, and what the shadow stack saw:
-//! `cargo run --release -p unwind-sim-host --example rate -- PROG [ARGS]`.
+//! Measures how fast a program is single-stepped with a shadow stack, and prints what the shadow
+//! stack saw: `cargo run --release -p unwind-sim-host --example rate -- PROG [ARGS]`.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn main() {

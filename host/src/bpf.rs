@@ -1,8 +1,8 @@
-//! The running kernel's BPF: loads a program, and runs it once on a packet of zeros, or on page
-//! faults of this thread ([`PageFaults`]); maps are in [`KernelMap`].
+//! BPF in the running kernel: loads a program and runs it once, on a packet of zeros or on page
+//! faults of this thread ([`PageFaults`]). Maps are in [`KernelMap`].
 //!
-//! The kernel is the authority that an interpreter is held against. Programs under the GPL, of
-//! instructions as they are stored. Source: `include/uapi/linux/bpf.h`, Linux 6.18.
+//! The kernel is the reference for the interpreter. Programs are GPL, and given as encoded
+//! instructions. Source: `include/uapi/linux/bpf.h`, Linux 6.18.
 
 mod event;
 mod map;
@@ -14,18 +14,18 @@ use nix::libc;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Bytes of an instruction.
+/// Size of an instruction in bytes.
 const INSN_SIZE: usize = 8;
 /// `BPF_PROG_LOAD`.
 const PROG_LOAD: libc::c_long = 5;
 /// `BPF_PROG_TEST_RUN`.
 const PROG_TEST_RUN: libc::c_long = 10;
-/// Bytes of the packet; below 14 it is refused.
+/// Size of the packet in bytes; the kernel refuses fewer than 14.
 const PACKET_SIZE: u32 = 64;
-/// Bytes of the verifier's log.
+/// Size of the verifier's log in bytes.
 const LOG_SIZE: usize = 1 << 16;
 
-/// What a program is for.
+/// The type of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramType {
     /// `BPF_PROG_TYPE_SOCKET_FILTER`, which can be run.
@@ -37,13 +37,13 @@ pub enum ProgramType {
 /// Why a program was not loaded or run.
 #[derive(Debug, thiserror::Error)]
 pub enum BpfError {
-    /// This process may not.
+    /// This process lacks the permission.
     #[error("bpf() is not allowed: {0}")]
     Denied(io::Error),
-    /// The verifier says no.
+    /// The verifier rejected the program.
     #[error("refused: {log}")]
     Refused {
-        /// Its last words.
+        /// The verifier's log.
         log: String,
     },
     /// Something else went wrong.
@@ -51,7 +51,7 @@ pub enum BpfError {
     Other(io::Error),
 }
 
-/// A program in the kernel.
+/// A program loaded into the kernel.
 #[derive(Debug)]
 pub struct KernelProgram {
     fd: OwnedFd,
@@ -71,7 +71,7 @@ struct Load {
     flags: u32,
 }
 
-/// Those for `BPF_PROG_TEST_RUN`.
+/// The first fields of `union bpf_attr` for `BPF_PROG_TEST_RUN`.
 #[repr(C)]
 struct TestRun {
     program: u32,
@@ -84,10 +84,9 @@ struct TestRun {
     duration: u32,
 }
 
-/// One call of bpf(2).
 fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Result<libc::c_long> {
-    // SAFETY: the kernel reads and writes `attributes`, whose size it is told, and the buffers
-    // that they name, which the callers below keep alive and give with their sizes.
+    // SAFETY: the kernel reads and writes `attributes`, whose size is passed, and the buffers that
+    // they point to; the callers below keep those alive and pass their sizes.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -102,9 +101,9 @@ fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Result<libc::c_long>
     }
 }
 
-/// A descriptor that a system call has just given.
+/// Takes ownership of a descriptor that a system call has just returned.
 fn owned(fd: libc::c_long) -> OwnedFd {
-    // SAFETY: the kernel has just made this descriptor, and nobody else has it.
+    // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
     unsafe { OwnedFd::from_raw_fd(fd as i32) }
 }
 
@@ -112,7 +111,7 @@ impl KernelProgram {
     /// Loads a program.
     ///
     /// # Errors
-    /// If this process may not, or the verifier refuses it.
+    /// If this process lacks the permission, or the verifier rejects the program.
     pub fn load(program_type: ProgramType, insns: &[[u8; INSN_SIZE]]) -> Result<Self, BpfError> {
         let mut log = vec![0u8; LOG_SIZE];
         let mut attributes = Load {
@@ -145,7 +144,7 @@ impl KernelProgram {
         }
     }
 
-    /// Runs a socket filter once; the lower half of r0.
+    /// Runs a socket filter once and returns the lower half of r0.
     ///
     /// # Errors
     /// If the kernel cannot run it.

@@ -1,16 +1,16 @@
-//! What can go wrong in a recording.
+//! Errors of a recording.
 
 use std::ffi::OsString;
 use std::io;
 
-/// Why a recording could not be made, or ended.
+/// Why a recording could not be made or was aborted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
     /// The program could not be started.
     #[error("cannot run {}: {error}", .program.to_string_lossy())]
     Launch {
-        /// What was to be run.
+        /// The program.
         program: OsString,
         /// `execve`'s error.
         error: io::Error,
@@ -26,7 +26,7 @@ pub enum HostError {
     /// An argument or variable holds a NUL byte.
     #[error("{} holds a NUL byte, which no program can be given", .0.to_string_lossy())]
     NulByte(OsString),
-    /// The kernel does not let us trace.
+    /// The kernel does not allow this process to trace.
     #[error(
         "may not trace process {pid}: {error}; ptrace needs the same user, and one of: root, \
          CAP_SYS_PTRACE, or kernel.yama.ptrace_scope = 0 (for -p); a container must be started \
@@ -51,34 +51,34 @@ pub enum HostError {
         /// The process.
         pid: i32,
     },
-    /// A name that was to be sampled, or recorded from, was found in no image.
+    /// A symbol to sample at, or to record from, was found in no image.
     #[error("no image that the program loaded has {0}")]
     NotLocated(String),
     /// A system call on the traced program failed.
     #[error("{call} of thread {tid} failed: {error}")]
     System {
-        /// Which call.
+        /// The name of the call.
         call: &'static str,
         /// The thread.
         tid: i32,
-        /// Its error.
+        /// The call's error.
         error: io::Error,
     },
-    /// A process that is stepped did what nobody had it do.
+    /// A stepped process stopped for an unexpected reason.
     #[error("the stepped process {pid} did something unexpected: {what}")]
     Stepped {
         /// The process.
         pid: i32,
-        /// What it did.
+        /// The stop.
         what: String,
     },
-    /// The recorder could not take what it was given.
+    /// The [`crate::Recorder`] returned an error.
     #[error("the recording could not be written: {0}")]
     Recorder(#[source] crate::RecorderError),
 }
 
 impl HostError {
-    /// The last system call's error.
+    /// The error of the last system call.
     pub(crate) fn last(call: &'static str, tid: i32) -> HostError {
         HostError::System {
             call,
@@ -87,7 +87,7 @@ impl HostError {
         }
     }
 
-    /// Did the thread just vanish (killed, or its process ended)?
+    /// Whether the thread just vanished, because it was killed or its process ended.
     pub(crate) fn is_gone(&self) -> bool {
         const ESRCH: i32 = nix::libc::ESRCH;
         matches!(self, HostError::System { error, .. } if error.raw_os_error() == Some(ESRCH))

@@ -1,15 +1,16 @@
-//! What touches this machine: the ptrace recorder, and single instructions on its processor.
+//! Everything that touches this machine: the ptrace recorder, and instructions run on its
+//! processor.
 //!
-//! [`record`] runs a program, or attaches to one, stops it where [`RecorderOptions`] say, and hands
-//! what it sees to a [`Recorder`]: mappings, threads, and samples of registers, stacks and, if it
-//! single-steps, the truth of a shadow stack ([`unwind_sim_unwind::truth`]).
+//! [`record`] runs a program or attaches to one, stops it where [`Plan`] says, and passes what it
+//! sees to a [`Recorder`]: mappings, threads, and samples with registers, stacks and, when
+//! single-stepping, the ground truth of a shadow stack ([`unwind_sim_unwind::truth`]).
 //!
-//! [`native`] executes single instructions as an emulator's authority, [`stepper`] those of a
-//! whole program whose memory and registers somebody else provides. [`gdb`] asks a debugging stub
-//! about a machine that it has stopped.
+//! [`native`] executes single instructions, as the reference for an emulator. [`stepper`] executes
+//! a whole program whose memory and registers the caller provides. [`gdb`] queries a debugging stub
+//! about a machine that the stub has stopped.
 //!
-//! Not here: files of any format, symbols (the recorder is asked where a name is), unwinding.
-//! On anything but Linux on x86-64 there is only the [`plan`].
+//! Not here: file formats, symbols (the [`Recorder`] says where a name is), unwinding. On anything
+//! but Linux on x86-64 only [`plan`] exists.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod bpf;

@@ -7,21 +7,21 @@ use std::path::PathBuf;
 /// One mapping.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mapping {
-    /// Addresses.
+    /// The addresses.
     pub range: Range<u64>,
-    /// May be written.
+    /// Writable.
     pub write: bool,
-    /// May be executed.
+    /// Executable.
     pub execute: bool,
-    /// Shared with others, or with another mapping of the same file.
+    /// Shared with other processes, or with another mapping of the same file (`MAP_SHARED`).
     pub shared: bool,
     /// Offset in the file.
     pub offset: u64,
-    /// Device, major and minor number; 0 without a file.
+    /// Major and minor device number; 0 without a file.
     pub device: (u32, u32),
     /// Inode; 0 without a file.
     pub inode: u64,
-    /// Path of the file, or the kernel's name (`[stack]`, `[vdso]`), or empty. Not unescaped:
+    /// Path of the file, or the kernel's name (`[stack]`, `[vdso]`), or empty. Escapes are kept:
     /// the kernel writes a newline as `\012`.
     pub name: String,
     /// The file was deleted.
@@ -31,13 +31,14 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Where the file can be opened: through the process' own root, if it is another than ours.
+    /// A path at which the file can be opened: through the process' own root, which may differ from
+    /// ours.
     pub fn path(&self) -> Option<PathBuf> {
         (self.inode != 0 && self.name.starts_with('/'))
             .then(|| PathBuf::from(format!("/proc/{}/root{}", self.pid, self.name)))
     }
 
-    /// Where the very inode that is mapped can be opened, even if it was deleted; needs
+    /// A path at which the mapped inode itself can be opened, even if it was deleted; needs
     /// CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
     pub fn map_file(&self) -> Option<PathBuf> {
         let Range { start, end } = self.range;
@@ -46,7 +47,7 @@ impl Mapping {
     }
 }
 
-/// All mappings of a process, by address.
+/// All mappings of a process, sorted by address.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Maps {
     all: Vec<Mapping>,
@@ -54,7 +55,7 @@ pub(crate) struct Maps {
 
 impl Maps {
     pub(crate) fn read(pid: i32) -> Maps {
-        // A process that is about to end has no mappings any more: an empty or missing file.
+        // A process that is about to end has no mappings left: the file is empty or missing.
         let text = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
         Maps::parse(pid, &String::from_utf8_lossy(&text))
     }
@@ -73,12 +74,11 @@ impl Maps {
         self.all.get(index).filter(|m| m.range.contains(&address))
     }
 
-    /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Mapping> {
         self.all.iter()
     }
 
-    /// The mappings of `self` that `other` has not.
+    /// The mappings of `self` that are not in `other`.
     pub(crate) fn without<'a>(&'a self, other: &'a Maps) -> impl Iterator<Item = &'a Mapping> {
         self.all
             .iter()

@@ -17,14 +17,14 @@ impl ProcessMemory {
         ProcessMemory { pid }
     }
 
-    /// Reads from `address` until `buf` is full or a page is not readable; the count of bytes.
+    /// Reads from `address` until `buf` is full or a page is unreadable; returns the bytes read.
     pub fn read(&self, address: u64, buf: &mut [u8]) -> usize {
         let whole = self.read_once(address, buf);
         if whole > 0 || buf.is_empty() {
             return whole;
         }
-        // The kernel reads nothing if the first page of a request fails; and an entry that
-        // crosses into an unreadable page is cut at the page.
+        // The kernel reads nothing if the first page of a request fails, and cuts an entry that
+        // crosses into an unreadable page at the page boundary.
         let first = (PAGE - address % PAGE).min(buf.len() as u64) as usize;
         self.read_once(address, &mut buf[..first])
     }
@@ -41,7 +41,7 @@ impl ProcessMemory {
         process_vm_readv(Pid::from_raw(self.pid), &mut local, &remote).unwrap_or(0)
     }
 
-    /// The 8 bytes at `address`.
+    /// The 8 bytes at `address`, little-endian.
     pub fn word(&self, address: u64) -> Option<u64> {
         let mut bytes = [0; 8];
         (self.read(address, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))

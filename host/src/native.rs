@@ -1,26 +1,26 @@
-//! Single instructions on the processor of this machine: what goes in, and what comes out.
+//! Executes single instructions on this machine's processor.
 //!
-//! The processor is the authority that an emulator is held against. [`Native::run`] executes a
-//! batch of cases, each one instruction with the registers, flags, x87 and SSE state and memory
-//! that it is to find, in a process that can do nothing but that (see `setup.rs`).
+//! The processor is the reference for an emulator. [`Native::run`] executes a batch of cases in a
+//! process that can do nothing else (see `setup.rs`). A case is one instruction with the registers,
+//! flags, x87 and SSE state and memory that it starts from.
 //!
 //! # Memory
 //!
-//! The child's memory lies at the same addresses everywhere, so that an emulator can have the
-//! same: instructions at [`Native::place`], inside [`CODE_RANGE`] (readable and executable, the
-//! rest of it `int3`), and one page for data, [`WINDOW_PAGE`] (readable and writable). The last
-//! [`WINDOW_SIZE`] bytes of that page are the window, which a case fills and gets back; the rest
-//! of it is zero. Nothing is mapped beside either. The child needs more memory of its own between
-//! 0x1000_0000 and 0x1300_0000, in which a case must not meddle: then results are wrong, but no
-//! harm is done. FS and GS have base 0.
+//! The child's memory always lies at the same addresses, so that an emulator can use the same ones:
+//! instructions at [`Native::place`], inside [`CODE_RANGE`] (readable and executable, otherwise
+//! filled with `int3`), and one page for data, [`WINDOW_PAGE`] (readable and writable). The last
+//! [`WINDOW_SIZE`] bytes of that page are the window, which a case fills and gets back; the rest of
+//! the page is zero. The pages next to both are not mapped. The child keeps its own memory between
+//! 0x1000_0000 and 0x1300_0000. A case that writes there gets wrong results, but does no harm. FS
+//! and GS have base 0.
 //!
-//! # What cannot be had
+//! # Limitations
 //!
-//! - System calls end in SIGSYS. `cpuid`, `rdtsc` and the like say what this machine says.
+//! - System calls end in SIGSYS. `cpuid`, `rdtsc` and the like return this machine's values.
 //! - `wrfsbase`, `wrgsbase` and `wrpkru` work but are not undone for the next case. Neither are
-//!   the upper halves of AVX-512's registers 16 to 31 and its masks; those of YMM0 to YMM15 are
-//!   zero before each case that loads the SSE state.
-//! - TF cannot be set in a case. It is set anyway in [`Mode::Step`], so `pushf` pushes it there.
+//!   AVX-512's registers 16 to 31 and its masks; the upper halves of YMM0 to YMM15 are zero before
+//!   each case that loads the SSE state.
+//! - A case cannot set TF. [`Mode::Step`] sets it, so `pushf` pushes it there.
 
 mod driver;
 mod error;
@@ -36,31 +36,31 @@ pub use error::NativeError;
 pub use layout::{CODE_RANGE, WINDOW, WINDOW_PAGE, WINDOW_SIZE};
 pub use process::Native;
 
-/// The longest instruction, bytes (Intel SDM volume 2, section 2.3.11).
+/// Maximum length of an instruction in bytes (Intel SDM volume 2, section 2.3.11).
 pub const CODE_MAX: usize = 15;
 
-/// The registers and memory that an instruction finds, or leaves.
+/// The registers and memory before or after an instruction.
 #[repr(C, align(16))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NativeState {
     /// rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15: the order of their encoding.
     pub gpr: [u64; 16],
-    /// Before: not read, it is [`Native::place`] of the case's index. After: exact in
-    /// [`Mode::Step`] and after signals; else the address behind the instruction.
+    /// Before: ignored; it is [`Native::place`] of the case's index. After: exact in [`Mode::Step`]
+    /// and after signals; otherwise the address after the instruction.
     pub rip: u64,
-    /// Before: the status flags, DF, NT, AC and ID; the others are not read. After: with IF,
-    /// which is always set, and without RF and, in [`Mode::Step`], TF.
+    /// Before: the status flags, DF, NT, AC and ID; other bits are ignored. After: with IF, which
+    /// is always set, and without RF and, in [`Mode::Step`], TF.
     pub rflags: u64,
-    /// The x87 and SSE state as FXSAVE64 stores it (Intel SDM volume 1, section 10.5.1). The
-    /// bytes behind XMM15 are neither loaded nor stored.
+    /// The x87 and SSE state as FXSAVE64 stores it (Intel SDM volume 1, section 10.5.1). The bytes
+    /// after XMM15 are neither loaded nor stored.
     pub fx: [u8; 512],
     /// The memory at [`WINDOW`].
     pub window: [u8; WINDOW_SIZE],
 }
 
 impl Default for NativeState {
-    /// All registers and memory are zero; x87 and SSE are as after a reset: no exception is
-    /// enabled, 64-bit precision.
+    /// All registers and memory are zero; x87 and SSE are as after a reset: exceptions masked,
+    /// 64-bit precision.
     fn default() -> NativeState {
         let mut fx = [0; 512];
         fx[..2].copy_from_slice(&0x37f_u16.to_le_bytes());
@@ -78,35 +78,35 @@ impl Default for NativeState {
 /// How an instruction is executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Between two jumps. The x87 and SSE state is whatever it is, and is not compared. For
-    /// instructions that do not transfer control and do not write TF.
+    /// Between two jumps. The x87 and SSE state is arbitrary, and not compared. For instructions
+    /// that do not transfer control and do not write TF.
     Plain,
-    /// As `Plain`, with the x87 and SSE state.
+    /// Like `Plain`, with the x87 and SSE state.
     Fx,
-    /// One single step, ended by a signal: slow, but right for control transfers. With the x87
-    /// and SSE state. Of a repeated string instruction it is one iteration.
+    /// One single step, ended by a signal: slow, but right for control transfers. With the x87 and
+    /// SSE state. A repeated string instruction executes one iteration.
     Step,
 }
 
-/// One instruction, and what it finds.
+/// One instruction and the state it starts from.
 #[derive(Clone, Copy, Debug)]
 pub struct NativeCase {
     /// The bytes of the instruction.
     pub code: [u8; CODE_MAX],
-    /// How many of them: 1 to [`CODE_MAX`].
+    /// Length of the instruction: 1 to [`CODE_MAX`].
     pub code_len: u8,
     /// How it is executed.
     pub mode: Mode,
-    /// Does it use memory? Without, `state.window` is neither loaded nor stored, which is
-    /// faster, and what the instruction finds in the window is left from an earlier case.
+    /// Whether the instruction uses memory. If not, `state.window` is neither loaded nor stored,
+    /// which is faster, and the window holds what an earlier case left.
     pub memory: bool,
-    /// What it finds.
+    /// The state before the instruction.
     pub state: NativeState,
 }
 
 impl NativeCase {
-    /// A case that uses memory, in the default state. Code that is too long makes
-    /// [`Native::run`] fail.
+    /// A case that uses memory, in the default state. [`Native::run`] rejects code that is too
+    /// long.
     pub fn new(mode: Mode, code: &[u8]) -> NativeCase {
         let mut case = NativeCase {
             code: [0; CODE_MAX],
@@ -125,7 +125,7 @@ impl NativeCase {
 /// How an instruction ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It was executed.
+    /// It completed.
     Done,
     /// It raised a signal. The state is that of the signal's context.
     Signal {
@@ -133,16 +133,17 @@ pub enum Outcome {
         signal: i32,
         /// `si_code`.
         code: i32,
-        /// The number of the exception: 14 is a page fault.
+        /// The exception's number; 14 is a page fault.
         trapno: u64,
         /// The error code that the processor pushed, or 0.
         error_code: u64,
-        /// `si_addr`: the address that could not be accessed, if there is one.
+        /// `si_addr`: the address that could not be accessed, if any.
         address: u64,
     },
-    /// It was not over after 10 to 20 ms of the processor. The state is that of some moment.
+    /// It did not finish within 10 to 20 ms of processor time. The state is from an arbitrary
+    /// moment.
     Hung,
-    /// It ended the child, twice. The state is that before.
+    /// It ended the child, twice. The state is the one before the instruction.
     Killed {
         /// The signal that ended the child.
         signal: i32,

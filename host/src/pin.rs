@@ -1,6 +1,6 @@
-//! Keeping a single-stepped thread on the processor of its tracer: waking a thread elsewhere
-//! costs more than the step. The program cannot see it: whenever it asks for its affinity, or
-//! sets it, it has its own for that system call.
+//! Keeps a single-stepped thread on its tracer's processor, because waking a thread on another one
+//! costs more than the step. The program cannot notice: for the system calls that get or set the
+//! affinity, the thread has its own affinity back.
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -17,7 +17,7 @@ impl Affinity {
         sched_getaffinity(Pid::from_raw(tid)).ok().map(Affinity)
     }
 
-    /// Gives it to `tid`. Where the kernel refuses, the thread only runs elsewhere.
+    /// Applies the affinity to `tid`. If the kernel refuses, the thread merely runs elsewhere.
     pub(crate) fn give(&self, tid: i32) {
         let _ = sched_setaffinity(Pid::from_raw(tid), &self.0);
     }
@@ -31,7 +31,7 @@ pub(crate) struct Pinned {
 }
 
 impl Pinned {
-    /// Pins this thread to where it runs now.
+    /// Pins this thread to the processor it runs on.
     pub(crate) fn here() -> Option<Pinned> {
         let ours = Affinity::of(0)?;
         let cpu = nix::sched::sched_getcpu().ok()?;
@@ -42,7 +42,7 @@ impl Pinned {
         Some(Pinned { ours, one })
     }
 
-    /// Brings `tid` here; gives what it had.
+    /// Moves `tid` to this processor and returns its previous affinity.
     pub(crate) fn bring(&self, tid: i32) -> Option<Affinity> {
         let had = Affinity::of(tid)?;
         self.one.give(tid);

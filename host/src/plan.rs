@@ -1,14 +1,14 @@
-//! What is recorded of a run, and when: the same for every engine that records.
+//! What is recorded of a run, and when. Every recording engine uses the same plan.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How the frame of a fetching function is found when its sample is taken.
+/// How to find the frame of a fetching function when its sample is taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FetchFrame {
-    /// The point is the function's first instruction: rsp is its CFA - 8.
+    /// The point is the function's first instruction: CFA = rsp + 8.
     #[default]
     Entry,
-    /// The point lies behind `push %rbp; mov %rsp, %rbp`: rbp is its CFA - 16.
+    /// The point comes after `push %rbp; mov %rsp, %rbp`: CFA = rbp + 16.
     Rbp,
 }
 
@@ -17,20 +17,20 @@ pub enum FetchFrame {
 pub struct Point {
     /// `SYMBOL`, `SYMBOL+OFFSET` or a hexadecimal address.
     pub name: String,
-    /// Makes this a fake start, as at a tracepoint: the place lies in the function that fetches
-    /// the caller's registers.
+    /// If set, the sample has a fake start, as at a tracepoint: the point lies in the function that
+    /// fetches the caller's registers.
     pub fetch: Option<FetchFrame>,
     /// For a fake start: where the unwinder's own registers are taken, the first time that this
-    /// place is reached after `name`; `None`: at the same place.
+    /// place is reached after `name`. `None`: at `name`.
     pub own: Option<String>,
 }
 
 /// When samples are taken.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum At {
-    /// Every so many instructions, counted over all threads.
+    /// Every N instructions, counted over all threads.
     Every(u64),
-    /// So many times a second, of each running thread.
+    /// N times a second in each running thread.
     Freq(u32),
     /// At each system call.
     Syscall,
@@ -41,7 +41,7 @@ pub enum At {
 }
 
 impl At {
-    /// Can this only be found by single-stepping?
+    /// Whether this requires single-stepping.
     pub const fn needs_steps(&self) -> bool {
         matches!(self, At::Every(_) | At::Call)
     }
@@ -55,28 +55,28 @@ impl At {
     }
 }
 
-/// A recording as it is planned.
+/// The plan of a recording.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// When samples are taken.
     pub at: At,
     /// Keep a shadow stack that knows the true chain. The emulated machine always does.
     pub truth: bool,
-    /// Record from the first time that this place is reached (see [`Point::name`]).
+    /// Start recording when this place is first reached (see [`Point::name`]).
     pub from: Option<String>,
-    /// Stop after so many instructions, counted over all threads from `from` on. Only where
+    /// Stop after this many instructions, counted over all threads since `from`. Applies only where
     /// instructions are counted.
     pub max_instructions: Option<u64>,
-    /// Stop after so many samples.
+    /// Stop after this many samples.
     pub max_samples: Option<u64>,
-    /// Bytes of a stack that are copied at most, above rsp.
+    /// Maximum number of bytes copied of a stack, from rsp up.
     pub stack_bytes: u64,
     /// The recording ends when this becomes true.
     pub stop: Option<&'static AtomicBool>,
 }
 
 impl Plan {
-    /// Bytes of a stack copied by default.
+    /// Default of [`Plan::stack_bytes`].
     pub const STACK_BYTES: u64 = 1 << 20;
 
     /// Samples at `at`, without truth, from the start of the program to its end.
@@ -92,23 +92,23 @@ impl Plan {
         }
     }
 
-    /// How many instructions are left after so many.
+    /// The instructions left once `instructions` have been recorded.
     pub fn instructions_left(&self, instructions: u64) -> u64 {
         let most = self.max_instructions.unwrap_or(u64::MAX);
         most.saturating_sub(instructions)
     }
 
-    /// Have as many samples been taken as were asked for?
+    /// Whether as many samples have been taken as were asked for.
     pub fn has_samples(&self, samples: u64) -> bool {
         self.max_samples.is_some_and(|most| samples >= most)
     }
 
-    /// Has as much been recorded as was asked for?
+    /// Whether as much has been recorded as was asked for.
     pub fn is_complete(&self, samples: u64, instructions: u64) -> bool {
         self.has_samples(samples) || self.instructions_left(instructions) == 0
     }
 
-    /// Was the recording asked to end?
+    /// Whether the recording was asked to end.
     pub fn is_stopped(&self) -> bool {
         self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
     }

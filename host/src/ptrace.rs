@@ -1,5 +1,5 @@
-//! The ptrace requests we use, and `wait4`. nix's own lack PTRACE_LISTEN, and its statuses
-//! cannot hold real-time signals.
+//! The ptrace requests that we use, and `wait4`. Those of nix lack PTRACE_LISTEN, and its wait
+//! statuses cannot represent real-time signals.
 
 use crate::error::HostError;
 use nix::libc;
@@ -8,7 +8,7 @@ use std::ptr;
 
 pub(crate) type Registers = libc::user_regs_struct;
 
-/// Linux `arch/x86/include/uapi/asm/ptrace-abi.h`; libc does not have it everywhere.
+/// From Linux `arch/x86/include/uapi/asm/ptrace-abi.h`; libc does not define it on every target.
 const PTRACE_SYSEMU_SINGLESTEP: libc::c_uint = 32;
 
 /// How a stopped thread goes on.
@@ -16,7 +16,7 @@ const PTRACE_SYSEMU_SINGLESTEP: libc::c_uint = 32;
 pub(crate) enum Resume {
     /// One instruction.
     Step,
-    /// One instruction, or to a system call, which is not made.
+    /// One instruction, or to a system call, which is suppressed.
     StepWithoutSyscall,
     /// To the next event.
     Run,
@@ -52,8 +52,8 @@ fn request(
     address: u64,
     data: u64,
 ) -> Result<(), HostError> {
-    // SAFETY: none of the requests that are made through here writes to our memory: `address`
-    // is one of the tracee's or 0, and `data` a number.
+    // SAFETY: none of the requests made through this function writes to our memory: `address` is
+    // one of the tracee's or 0, and `data` is a number.
     let result = unsafe {
         libc::ptrace(
             what,
@@ -68,7 +68,7 @@ fn request(
     Ok(())
 }
 
-/// Threads, children and exec report themselves.
+/// Report new threads, children and exec.
 pub(crate) const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEFORK
     | libc::PTRACE_O_TRACEVFORK
@@ -90,7 +90,7 @@ pub(crate) fn resume(tid: i32, how: Resume, signal: i32) -> Result<(), HostError
     request(how.request(), how.name(), tid, 0, signal as u64)
 }
 
-/// Stays in a group stop.
+/// Keeps the thread in its group stop.
 pub(crate) fn listen(tid: i32) -> Result<(), HostError> {
     request(libc::PTRACE_LISTEN, "PTRACE_LISTEN", tid, 0, 0)
 }
@@ -103,7 +103,7 @@ pub(crate) fn detach(tid: i32, signal: i32) -> Result<(), HostError> {
     request(libc::PTRACE_DETACH, "PTRACE_DETACH", tid, 0, signal as u64)
 }
 
-/// Writes a word, also where the program itself may not write.
+/// Writes a word, even where the program itself may not write.
 pub(crate) fn poke(tid: i32, address: u64, word: u64) -> Result<(), HostError> {
     request(libc::PTRACE_POKEDATA, "PTRACE_POKEDATA", tid, address, word)
 }
@@ -180,7 +180,7 @@ pub(crate) fn set_fx(tid: i32, area: &FxArea) -> Result<(), HostError> {
     Ok(())
 }
 
-/// What is known of the signal that stopped a thread: `si_code` and `si_addr`.
+/// `si_code` and `si_addr` of the signal that stopped a thread.
 pub(crate) fn signal_info(tid: i32) -> Result<(i32, u64), HostError> {
     let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
     // SAFETY: PTRACE_GETSIGINFO writes one siginfo_t to `data`.
@@ -207,7 +207,7 @@ pub(crate) fn set_options(tid: i32, options: i32) -> Result<(), HostError> {
     request(libc::PTRACE_SETOPTIONS, "PTRACE_SETOPTIONS", tid, 0, data)
 }
 
-/// The number that belongs to an event stop: the new thread's id.
+/// The number that comes with an event stop, such as the new thread's id.
 pub(crate) fn event_message(tid: i32) -> Result<i32, HostError> {
     let mut message: libc::c_ulong = 0;
     // SAFETY: PTRACE_GETEVENTMSG writes one unsigned long to `data`.
@@ -225,7 +225,7 @@ pub(crate) fn event_message(tid: i32) -> Result<i32, HostError> {
     Ok(message as i32)
 }
 
-/// Is a thread that stopped at a system call before it, not behind it?
+/// Whether a thread stopped at a system call is entering it, not leaving it.
 pub(crate) fn is_syscall_entry(tid: i32) -> Result<bool, HostError> {
     let mut info = std::mem::MaybeUninit::<libc::ptrace_syscall_info>::zeroed();
     let size = size_of::<libc::ptrace_syscall_info>();
@@ -245,19 +245,19 @@ pub(crate) fn is_syscall_entry(tid: i32) -> Result<bool, HostError> {
     Ok(unsafe { info.assume_init() }.op == libc::PTRACE_SYSCALL_INFO_ENTRY)
 }
 
-/// What a thread did.
+/// How a thread stopped or ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Status {
     Exited(i32),
     Killed(i32),
-    /// Before or behind a system call.
+    /// At the entry or exit of a system call.
     Syscall,
     /// A ptrace event; the signal matters for group stops.
     Event {
         event: i32,
         signal: i32,
     },
-    /// A signal, which is delivered if the thread is resumed with it.
+    /// A signal, delivered if the thread is resumed with it.
     Signal(i32),
 }
 
@@ -285,13 +285,13 @@ impl Status {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Waited {
     Stopped(i32, Status),
-    /// Nothing yet (without `block`), or a signal to ourselves.
+    /// Nothing yet (if not blocking), or this process received a signal.
     Nothing,
-    /// There is nobody to wait for.
+    /// No child or tracee is left.
     NoChildren,
 }
 
-/// Waits for `tid`, or with -1 for any thread that this thread traces or made.
+/// Waits for `tid`; if -1, for any thread that this thread traces or created.
 pub(crate) fn wait(tid: i32, block: bool) -> Result<Waited, HostError> {
     let flags = libc::__WALL | libc::__WNOTHREAD | if block { 0 } else { libc::WNOHANG };
     let mut status = 0;
@@ -308,7 +308,7 @@ pub(crate) fn wait(tid: i32, block: bool) -> Result<Waited, HostError> {
     }
 }
 
-/// Waits for `tid`, whatever signals come to ourselves meanwhile.
+/// Waits for `tid`, ignoring interruptions by signals to this process.
 pub(crate) fn wait_until(tid: i32) -> Result<Waited, HostError> {
     loop {
         match wait(tid, true)? {

@@ -1,13 +1,13 @@
-//! Ending a recording by a signal to the recorder.
+//! Lets a signal to the recorder end the recording.
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, sigaction};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 static STOP: AtomicBool = AtomicBool::new(false);
-/// The first signal that came; 0 if none did.
+/// The first signal received; 0 if none.
 static RECEIVED: AtomicI32 = AtomicI32::new(0);
 
-/// Signals that would end this process, from the outside or by a limit.
+/// Signals that would end this process, sent by others or because of a limit.
 const SIGNALS: [Signal; 9] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -19,21 +19,22 @@ const SIGNALS: [Signal; 9] = [
     Signal::SIGXCPU,
     Signal::SIGXFSZ,
 ];
-/// Seconds between the alarms that follow a signal.
+/// Seconds between the alarms that follow the first signal.
 const AGAIN_SECONDS: u32 = 1;
 
 extern "C" fn on_signal(signal: i32) {
     STOP.store(true, Ordering::Relaxed);
     let _ = RECEIVED.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
-    // The signal may come between a look at the flag and a call that waits. The alarm ends that.
+    // The signal may arrive between a check of the flag and a blocking call; the alarm ends that
+    // call.
     nix::unistd::alarm::set(AGAIN_SECONDS);
 }
 
-/// From now on a signal that would end this process sets the flag that is returned, for
-/// [`crate::Plan::stop`]. A process that is recorded has breakpoints in its code: a recorder
-/// that just ended would leave it to die of one. Signals that are ignored stay ignored.
+/// Installs handlers so that a signal that would end this process sets the returned flag instead,
+/// for [`crate::Plan::stop`]. A recorded process has breakpoints in its code and would die of one
+/// if the recorder just ended. Ignored signals stay ignored.
 pub fn stop_on_signals() -> &'static AtomicBool {
-    // Without SA_RESTART, so that waiting for the program ends.
+    // Without SA_RESTART, so that the signal interrupts waiting for the program.
     let ours = SigAction::new(
         SigHandler::Handler(on_signal),
         SaFlags::empty(),
@@ -45,14 +46,14 @@ pub fn stop_on_signals() -> &'static AtomicBool {
         if let Ok(before) = before
             && matches!(before.handler(), SigHandler::SigIgn)
         {
-            // SAFETY: this puts back what was there.
+            // SAFETY: this restores the previous action.
             let _ = unsafe { sigaction(signal, &before) };
         }
     }
     &STOP
 }
 
-/// Ends this process by the signal that asked for it, if one did, as it would have ended without
+/// Ends this process by the signal received, if any, as it would have ended without
 /// [`stop_on_signals`]: a shell then sees that it was interrupted.
 pub fn end_by_signal() {
     let received = RECEIVED.load(Ordering::Relaxed);

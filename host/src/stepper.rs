@@ -1,11 +1,12 @@
-//! A process that has no program of its own: memory and registers are put into it, and it is
-//! stepped instruction by instruction. Whoever does that is its kernel.
+//! A process without a program of its own: the caller provides its memory and registers, steps it
+//! instruction by instruction, and acts as its kernel.
 //!
-//! Its memory is empty but for one page (and the vDSO, where the kernel keeps that, beside it),
-//! which only system calls use that are made for it: [`Stepper::map`] and [`Stepper::unmap`]. A
-//! system call that it would make itself is not made.
+//! Its memory is empty except for one page (and next to it the vDSO, where the kernel keeps it),
+//! used only by the system calls that [`Stepper::map`] and [`Stepper::unmap`] make in it. System
+//! calls by the code that is stepped are suppressed.
 //!
-//! ptrace wants all requests from the thread that started the process; the value stays there.
+//! ptrace requires all requests to come from the thread that started the process, so [`Stepper`] is
+//! not `Send`.
 
 mod image;
 #[cfg(test)]
@@ -27,34 +28,34 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-/// New mappings are sought from the bottom up, far from where programs have theirs (Linux
+/// Makes the kernel place new mappings bottom-up, far from where programs have theirs (Linux
 /// `include/uapi/linux/personality.h`).
 const PERSONALITY: libc::c_ulong = (libc::ADDR_NO_RANDOMIZE | libc::ADDR_COMPAT_LAYOUT) as _;
 
-/// The registers of a thread but for x87 and SSE.
+/// The registers of a thread except x87 and SSE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cpu {
     /// rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15: the order of their encoding.
     pub gpr: [u64; 16],
-    /// The next instruction.
+    /// Address of the next instruction.
     pub rip: u64,
-    /// All of rflags, as the kernel shows them: RF may be set behind a fault.
+    /// All of rflags as the kernel reports them: RF may be set after a fault.
     pub rflags: u64,
-    /// The bases of the segments fs and gs.
+    /// The fs and gs bases.
     pub bases: [u64; 2],
 }
 
 /// How a step ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stop {
-    /// The instruction is done. Of a repeated string instruction it is one iteration. Also: it
-    /// was `int3` or `int1`.
+    /// The instruction completed. For a repeated string instruction, this is one iteration. Also
+    /// reported for `int3` and `int1`.
     Done,
-    /// It was a system call, which was not made; rip is behind it.
+    /// The instruction was a system call, which was suppressed; rip is past it.
     Syscall,
-    /// It raised this signal, and is not done.
+    /// The instruction raised this signal and did not complete.
     Signal {
-        /// Its number.
+        /// The signal's number.
         signal: i32,
         /// `si_code`.
         code: i32,
@@ -63,16 +64,16 @@ pub enum Stop {
     },
 }
 
-/// The process. It ends with this value.
+/// The process, killed when dropped.
 #[derive(Debug)]
 pub struct Stepper {
     pid: i32,
     memory: File,
-    /// What [`Cpu`] does not have: selectors.
+    /// Registers that [`Cpu`] lacks: the selectors.
     template: Registers,
     _tracee: Tracee,
     _pinned: Option<Pinned>,
-    /// ptrace is a matter of one thread.
+    /// ptrace is bound to one thread.
     _thread: PhantomData<*const ()>,
 }
 
@@ -80,7 +81,7 @@ impl Stepper {
     /// Starts the process, and pins it and this thread to one processor.
     ///
     /// # Errors
-    /// If this machine does not allow it.
+    /// If this machine does not allow tracing.
     pub fn new() -> Result<Stepper, HostError> {
         let tracee = start()?;
         let pid = tracee.pid();
@@ -117,7 +118,8 @@ impl Stepper {
     pub fn clear(&mut self) -> Result<(), HostError> {
         for mapping in Maps::read(self.pid).iter() {
             let Range { start, end } = mapping.range;
-            // Kernels may keep what is theirs, of which the vsyscall page is no user memory.
+            // The kernel may keep its own mappings, such as the vsyscall page, which is not user
+            // memory.
             let kernel = mapping.name.starts_with("[v");
             if mapping.range == image::PAGE {
                 continue;
@@ -130,10 +132,10 @@ impl Stepper {
         Ok(())
     }
 
-    /// Maps zeros, in place of what was there: readable, writable, executable.
+    /// Maps zeros, replacing what was there. `may` is readable, writable, executable.
     ///
     /// # Errors
-    /// If the kernel does not want to.
+    /// If the kernel refuses.
     pub fn map(&mut self, range: Range<u64>, may: [bool; 3]) -> Result<(), HostError> {
         if range.start < image::PAGE.end && image::PAGE.start < range.end {
             return Err(self.refused("mmap", libc::EEXIST));
@@ -145,20 +147,20 @@ impl Stepper {
         self.call("mmap", libc::SYS_mmap, arguments)
     }
 
-    /// Changes what may be done with mapped pages.
+    /// Changes the protection of mapped pages.
     ///
     /// # Errors
-    /// If the kernel does not want to.
+    /// If the kernel refuses.
     pub fn protect(&mut self, range: Range<u64>, may: [bool; 3]) -> Result<(), HostError> {
         let size = range.end.wrapping_sub(range.start);
         let arguments = [range.start, size, protection(may), 0, 0, 0];
         self.call("mprotect", libc::SYS_mprotect, arguments)
     }
 
-    /// Unmaps pages, whether there are any or not.
+    /// Unmaps pages, mapped or not.
     ///
     /// # Errors
-    /// If the kernel does not want to.
+    /// If the kernel refuses.
     pub fn unmap(&mut self, range: Range<u64>) -> Result<(), HostError> {
         if range.start < image::PAGE.end && image::PAGE.start < range.end {
             return Err(self.refused("munmap", libc::EEXIST));
@@ -167,7 +169,7 @@ impl Stepper {
         self.call("munmap", libc::SYS_munmap, [range.start, size, 0, 0, 0, 0])
     }
 
-    /// Makes a system call in the process; its registers stay as they are.
+    /// Makes a system call in the process and restores its registers.
     fn call(
         &mut self,
         name: &'static str,
@@ -206,27 +208,27 @@ impl Stepper {
         }
     }
 
-    /// Fills `to` from memory.
+    /// Reads memory into `to`.
     ///
     /// # Errors
-    /// If a part of it is not mapped.
+    /// If part of it is not mapped.
     pub fn read(&self, address: u64, to: &mut [u8]) -> Result<(), HostError> {
         self.memory
             .read_exact_at(to, address)
             .map_err(failed("read of memory", self.pid))
     }
 
-    /// Stores to memory that is mapped and may be written.
+    /// Writes to mapped, writable memory.
     ///
     /// # Errors
-    /// If a part of it is not.
+    /// If part of it is not mapped or not writable.
     pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), HostError> {
         self.memory
             .write_all_at(bytes, address)
             .map_err(failed("write of memory", self.pid))
     }
 
-    /// The registers.
+    /// The general registers, rip, rflags and bases.
     ///
     /// # Errors
     /// If the process is gone.
@@ -244,10 +246,10 @@ impl Stepper {
         })
     }
 
-    /// Sets them.
+    /// Sets the registers.
     ///
     /// # Errors
-    /// If the kernel does not want to: a base may not be above user space.
+    /// If the kernel refuses, for example because a base is above user space.
     pub fn set_cpu(&mut self, cpu: &Cpu) -> Result<(), HostError> {
         let [
             rax,
@@ -304,10 +306,10 @@ impl Stepper {
         Ok(area.0)
     }
 
-    /// Sets it.
+    /// Sets the x87 and SSE state.
     ///
     /// # Errors
-    /// If the process is gone, or MXCSR has bits that there are not.
+    /// If the process is gone, or reserved bits of MXCSR are set.
     pub fn set_fx(&mut self, area: &[u8; 512]) -> Result<(), HostError> {
         ptrace::set_fx(self.pid, &FxArea(*area))
     }
@@ -333,8 +335,8 @@ impl Stepper {
         }
     }
 
-    /// How many steps a second this machine does when nothing is done but to read the general
-    /// registers after each: what any stepper has to be held against.
+    /// Steps per second on this machine when only the general registers are read after each step:
+    /// the upper limit for any stepper.
     ///
     /// # Errors
     /// If the process is gone.
@@ -362,7 +364,7 @@ impl Stepper {
     }
 }
 
-/// Our child; it is killed when this is dropped.
+/// The traced child, killed when dropped.
 #[derive(Debug)]
 struct Tracee(Child);
 
@@ -374,7 +376,7 @@ impl Tracee {
 
 impl Drop for Tracee {
     fn drop(&mut self) {
-        // It fails only if the process is gone already.
+        // Fails only if the process is already gone.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -397,7 +399,7 @@ fn protection(may: [bool; 3]) -> u64 {
     given.fold(0, |all, (bit, _)| all | bit as u64)
 }
 
-/// Starts the process, traced; it stops at its first instruction.
+/// Starts the traced process; it stops at its first instruction.
 fn start() -> Result<Tracee, HostError> {
     let system = |call| failed(call, 0);
     let mut file = memory_file()?;
@@ -428,10 +430,10 @@ fn start() -> Result<Tracee, HostError> {
         .map_err(system("start of a traced process"))
 }
 
-/// A file in memory that can be executed.
+/// Creates an executable file in memory.
 fn memory_file() -> Result<File, HostError> {
     let (name, flags) = ("unwind-sim-stepper", MFdFlags::MFD_CLOEXEC);
-    // Before Linux 6.3 there is no such flag, and all are executable.
+    // Before Linux 6.3 this flag does not exist, and every memfd is executable.
     memfd_create(name, flags | MFdFlags::from_bits_retain(libc::MFD_EXEC))
         .or_else(|_| memfd_create(name, flags))
         .map(File::from)

@@ -1,11 +1,11 @@
-//! `insn::classify` against objdump, over all instructions of the libraries of this process.
+//! `insn::classify` compared with objdump on all instructions of the libraries of this process.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use std::collections::BTreeSet;
 use std::process::Command;
 use unwind_sim_unwind::insn::{Insn, classify};
 
-/// What objdump's text says.
+/// The class that objdump's text implies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Said {
     Call { indirect: bool, len: usize },
@@ -79,7 +79,7 @@ fn agrees(said: Said, insn: Insn) -> bool {
     }
 }
 
-/// The files that this test runs from: itself, libc, the dynamic linker.
+/// The files that this process maps: the test itself, libc, the dynamic linker.
 fn images() -> BTreeSet<String> {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("our own mappings");
     let paths = maps.lines().filter(|l| l.contains(" r-xp "));

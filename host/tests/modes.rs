@@ -1,4 +1,4 @@
-//! The recorder's ways to sample, and its ways to begin and to end.
+//! The recorder's ways to sample, to start and to end.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod common;
@@ -181,7 +181,7 @@ fn calls_and_system_calls() {
     }
     let built = build("cc", "recursion.c", FLAGS);
     let (keeper, summary) = run(&options(&built.path, At::Call));
-    // Of the tracker's calls, those before main are not recorded.
+    // The tracker also counts the calls before main, which are not recorded.
     assert!(summary.tracker.calls >= summary.samples, "{summary:?}");
     let downs = keeper.by_name["down"];
     let entries = keeper
@@ -239,7 +239,7 @@ fn started() -> (Built, Child) {
     (built, child)
 }
 
-/// What a child of another thread of ours ends with, after it was let go.
+/// Tells a child that another thread of ours recorded to end, and returns its exit status.
 fn tell_to_end(mut child: Child) -> Option<i32> {
     child
         .stdin
@@ -263,7 +263,7 @@ fn a_running_process_is_attached_to_and_let_go() {
     ] {
         let (_built, child) = started();
         let pid = i32::try_from(child.id()).unwrap();
-        // The recording has a thread of its own, which has no other children.
+        // The recording runs in a thread of its own, which has no other children.
         let recording = std::thread::spawn(move || {
             let mut options = RecorderOptions::new(Target::Attach(pid), at);
             options.plan.truth = truth;
@@ -366,7 +366,7 @@ fn what_cannot_be_recorded_says_why() {
         try_it("/nowhere/prog", None),
         format!("cannot run /nowhere/prog: {no_file}")
     );
-    // `execvp` says this of a PATH with a folder that this user may not search.
+    // `execvp` returns this if PATH has a folder that this user may not search.
     let denied = "Permission denied (os error 13)";
     let by_name = try_it("no-such-prog", None);
     let why = by_name.strip_prefix("cannot run no-such-prog: ");
@@ -379,7 +379,7 @@ fn what_cannot_be_recorded_says_why() {
     let mut options = RecorderOptions::new(Target::Attach(i32::MAX), At::Syscall);
     let error = record(&options, &mut Keeper::default()).expect_err("no process");
     assert!(matches!(error, HostError::NoProcess { pid: i32::MAX }));
-    // Nobody may trace itself.
+    // A process cannot trace itself.
     options.target = Target::Attach(std::process::id() as i32);
     let error = record(&options, &mut Keeper::default()).expect_err("denied");
     assert!(
@@ -435,7 +435,7 @@ fn a_32_bit_program_is_refused() {
     let built = build("cc", "narrow.S", &["-m32", "-nostdlib", "-static"]);
     let options = options(&built.path, At::Syscall);
     let error = record(&options, &mut Keeper::default()).expect_err("refused");
-    // A kernel without 32-bit programs refuses it by itself.
+    // A kernel without support for 32-bit programs refuses it itself.
     let is_refusal = matches!(
         error,
         HostError::NotX86_64 { .. } | HostError::Launch { .. }

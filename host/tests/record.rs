@@ -1,4 +1,4 @@
-//! The recorder and its shadow stack, on programs compiled here.
+//! The recorder and its shadow stack on programs compiled by the tests.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod common;
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use unwind_sim_host::{At, End, Point, ProgramEnd, Sample, StackRole, Summary};
 use unwind_sim_unwind::truth::{TrueKind, Truth};
 
-/// Frame pointers in our code; none are promised in libc.
+/// Frame pointers in our code; libc does not promise any.
 const FP: &[&str] = &["-O0", "-fno-omit-frame-pointer", "-g"];
 
 fn at(name: &str) -> At {
@@ -18,9 +18,9 @@ fn at(name: &str) -> At {
     }])
 }
 
-/// Runs a program of ours with a sample at each `probe`, and checks what holds of every sample:
-/// the truth is complete, every frame's pc is in its slot, and frame pointers lead to the same
-/// pcs as far as our own code goes.
+/// Runs a test program with a sample at each `probe`, and checks every sample: the truth is
+/// complete, every frame's pc is in its slot, and frame pointers lead to the same pcs within our
+/// own code.
 fn probed(compiler: &str, name: &str, flags: &[&str]) -> (Keeper, Summary) {
     let built = build(compiler, name, flags);
     let (keeper, summary) = run(&options(&built.path, at("probed")));
@@ -49,7 +49,7 @@ fn wrong_slot(sample: &Sample) -> Option<usize> {
     })
 }
 
-/// Our functions keep frame pointers; the comparison ends at the first frame that is not ours.
+/// Compares the truth with the frame pointers, up to the first frame that is not ours.
 fn check_frame_pointers(keeper: &Keeper, sample: &Sample) {
     let frames = sample.truth.frames();
     let main = keeper.by_name["main"];
@@ -63,7 +63,7 @@ fn check_frame_pointers(keeper: &Keeper, sample: &Sample) {
     assert_eq!(walked[..want.len()], want[..], "{:?}", keeper.names(frames));
 }
 
-/// The functions of each sample, up to `main` or the root, `probe` left out.
+/// The functions of each sample, up to `main` or the root, without `probe`.
 fn chains(keeper: &Keeper) -> Vec<String> {
     let chain = |sample: &Sample| {
         let names = keeper.names(sample.truth.frames());
@@ -91,7 +91,7 @@ fn recursion_is_true_frame_by_frame() {
     assert_eq!(*names.last().unwrap(), "_start");
 }
 
-/// The same chains as `want`, line by line.
+/// Checks that the chains equal the lines of `want`.
 fn check_chains(keeper: &Keeper, want: &str) {
     let want: Vec<&str> = want
         .lines()
@@ -203,7 +203,7 @@ fn threads_and_children_have_roots_of_their_own() {
     assert_eq!(got[1], "deep deep main");
     assert_eq!(got[2], "deep deep thread ? ?");
     assert_eq!(got[3], "deep thread ? ?");
-    // Two children that ran exec, and the program itself.
+    // Two children that called exec, and the program itself.
     assert_eq!(got[4..], ["main", "main", "main"]);
     assert_eq!(summary.threads, 7);
     let execs = keeper.events.iter().filter(|e| e.starts_with("Exec"));
@@ -212,8 +212,8 @@ fn threads_and_children_have_roots_of_their_own() {
     assert_eq!(pids.len(), 4);
 }
 
-/// At every few instructions, also inside libc and the C++ runtime, each frame that is held has
-/// its pc in its slot in memory.
+/// Every few instructions, including in libc and the C++ runtime, each tracked frame has its pc in
+/// its slot in memory.
 #[test]
 fn memory_agrees_with_every_frame_held() {
     if !may_trace("memory_agrees_with_every_frame_held") {
@@ -234,8 +234,8 @@ fn memory_agrees_with_every_frame_held() {
         assert_eq!(summary.program, ProgramEnd::Exited(0), "{summary:#?}");
         assert_eq!(keeper.samples.len() as u64, summary.instructions / every);
         for sample in &keeper.samples {
-            // `__builtin_eh_return` writes the landing pad over the return address that the
-            // unwinder leaves through, a little before it does.
+            // `__builtin_eh_return` overwrites the return address through which the unwinder leaves
+            // with the landing pad, shortly before leaving.
             let Some(index) = wrong_slot(sample) else {
                 continue;
             };

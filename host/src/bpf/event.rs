@@ -1,5 +1,5 @@
-//! A program that runs at every page fault of this thread: an event that a test makes itself, at a
-//! place of its choice, in user mode or inside a system call.
+//! A program that runs at every page fault of this thread: an event that a test can trigger where
+//! it wants, in user mode or inside a system call.
 
 use super::{BpfError, KernelProgram, owned};
 use nix::libc;
@@ -10,15 +10,15 @@ use std::os::fd::{AsRawFd, OwnedFd};
 const TYPE_SOFTWARE: u32 = 1;
 /// `PERF_COUNT_SW_PAGE_FAULTS`.
 const COUNT_SW_PAGE_FAULTS: u64 = 2;
-/// `PERF_ATTR_SIZE_VER1`, which all kernels since 2.6.32 take.
+/// `PERF_ATTR_SIZE_VER1`, which every kernel since 2.6.32 accepts.
 const ATTR_SIZE: usize = 72;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 /// `PERF_EVENT_IOC_SET_BPF`.
 const IOC_SET_BPF: libc::c_ulong = 0x4004_2408;
 
-/// The first fields of `struct perf_event_attr`; no flag of it is set, so the event counts at once
-/// and in both modes.
+/// The first fields of `struct perf_event_attr`. No flag is set, so the event counts at once and in
+/// both modes.
 #[repr(C)]
 struct Attributes {
     event_type: u32,
@@ -28,7 +28,7 @@ struct Attributes {
     rest: [u64; 6],
 }
 
-/// An event on the page faults of the thread that made it, with its program; ends when dropped.
+/// A page fault event on the thread that created it, with its program; closed when dropped.
 #[derive(Debug)]
 pub struct PageFaults {
     _fd: OwnedFd,
@@ -38,7 +38,7 @@ impl PageFaults {
     /// Runs `program` at every page fault from now on.
     ///
     /// # Errors
-    /// If this process may not have the event, or the kernel does not take the program.
+    /// If this process may not open the event, or the kernel rejects the program.
     pub fn attach(program: &KernelProgram) -> Result<Self, BpfError> {
         const { assert!(size_of::<Attributes>() == ATTR_SIZE) }
         let attributes = Attributes {
@@ -49,7 +49,8 @@ impl PageFaults {
             rest: [0; 6],
         };
         let (this_thread, any_cpu, no_group) = (0, -1, -1);
-        // SAFETY: the kernel only reads `attributes`, which live on, with the size that they say.
+        // SAFETY: the kernel only reads `attributes`, which outlive the call and hold their own
+        // size.
         let fd = unsafe {
             libc::syscall(
                 libc::SYS_perf_event_open,
@@ -68,7 +69,7 @@ impl PageFaults {
             });
         }
         let event = owned(fd);
-        // SAFETY: both descriptors are open; the argument is a number, no pointer.
+        // SAFETY: both descriptors are open; the argument is a number, not a pointer.
         let set = unsafe { libc::ioctl(event.as_raw_fd(), IOC_SET_BPF, program.fd.as_raw_fd()) };
         match set {
             -1 => Err(BpfError::Other(io::Error::last_os_error())),

@@ -1,4 +1,4 @@
-//! Maps of the running kernel: made, read and changed from user space.
+//! Maps of the running kernel, created, read and changed from user space.
 
 use super::{BpfError, bpf, owned};
 use nix::libc;
@@ -14,8 +14,7 @@ const MAP_UPDATE_ELEM: libc::c_long = 2;
 /// `BPF_MAP_DELETE_ELEM`.
 const MAP_DELETE_ELEM: libc::c_long = 3;
 
-/// A map in the kernel whose keys have 4 bytes, if it has any, and whose values are one for all
-/// processors.
+/// A map in the kernel with 4-byte keys or no keys, and one value per key for all processors.
 #[derive(Debug)]
 pub struct KernelMap {
     fd: OwnedFd,
@@ -32,7 +31,7 @@ struct Create {
     flags: u32,
 }
 
-/// Those for operations on elements.
+/// The fields of `union bpf_attr` for operations on elements.
 #[repr(C)]
 struct Element {
     map: u32,
@@ -43,16 +42,16 @@ struct Element {
 }
 
 impl KernelMap {
-    /// Makes an array (`BPF_MAP_TYPE_ARRAY`).
+    /// Creates an array (`BPF_MAP_TYPE_ARRAY`).
     ///
     /// # Errors
-    /// If this process may not, or the kernel refuses the sizes.
+    /// If this process lacks the permission, or the kernel rejects the sizes.
     pub fn array(value_size: u32, entries: u32) -> Result<Self, BpfError> {
         const ARRAY: u32 = 2;
         Self::create(ARRAY, 4, value_size, entries)
     }
 
-    /// Makes a map of stacks (`BPF_MAP_TYPE_STACK_TRACE`).
+    /// Creates a stack trace map (`BPF_MAP_TYPE_STACK_TRACE`).
     ///
     /// # Errors
     /// As [`KernelMap::array`].
@@ -61,7 +60,7 @@ impl KernelMap {
         Self::create(STACK_TRACE, 4, value_size, entries)
     }
 
-    /// Makes a ring buffer (`BPF_MAP_TYPE_RINGBUF`) of so many bytes. It has no keys.
+    /// Creates a ring buffer (`BPF_MAP_TYPE_RINGBUF`) of `size` bytes. It has no keys.
     ///
     /// # Errors
     /// As [`KernelMap::array`].
@@ -95,7 +94,7 @@ impl KernelMap {
         }
     }
 
-    /// Its descriptor, as programs name it.
+    /// The file descriptor by which programs refer to the map.
     pub fn descriptor(&self) -> i32 {
         self.fd.as_raw_fd()
     }
@@ -110,7 +109,7 @@ impl KernelMap {
         }
     }
 
-    /// The value of a key; `None` if there is none.
+    /// The value of a key; `None` if the key is absent.
     ///
     /// # Errors
     /// If the kernel cannot read it.
@@ -123,10 +122,10 @@ impl KernelMap {
         }
     }
 
-    /// Gives a key a value of the map's size.
+    /// Sets the value of a key. `value` must have the map's value size.
     ///
     /// # Errors
-    /// If the size is another one, or the kernel refuses.
+    /// If the size differs, or the kernel refuses.
     pub fn update(&self, key: u32, value: &[u8]) -> Result<(), BpfError> {
         if value.len() != self.value_size {
             return Err(BpfError::Other(io::ErrorKind::InvalidInput.into()));
@@ -136,7 +135,7 @@ impl KernelMap {
         updated.map(drop).map_err(BpfError::Other)
     }
 
-    /// Removes a key; `false` if it was not there.
+    /// Removes a key; `false` if it was absent.
     ///
     /// # Errors
     /// If the kernel refuses.

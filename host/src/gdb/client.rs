@@ -1,4 +1,4 @@
-//! Questions and answers.
+//! The connection to a stub: sends packets and waits for answers.
 
 use super::error::GdbError;
 use super::packet::{Decoder, Frame, encode, unhex};
@@ -9,22 +9,22 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often a packet that arrived damaged is asked for again, and sent again.
+/// How often a damaged packet is requested again, or sent again.
 const RETRIES: u32 = 3;
-/// What a stub that does not say how much it takes is given, bytes.
+/// Packet size for a stub that does not announce one, in bytes.
 const PACKET_SIZE_DEFAULT: usize = 400;
-/// Least and most of what it may say.
+/// The packet sizes accepted from a stub, in bytes.
 const PACKET_SIZES: std::ops::RangeInclusive<usize> = 64..=(16 << 10);
-/// Most packets of a target description; QEMU's takes four.
+/// Maximum packets of a target description; QEMU's takes four.
 const DESCRIPTION_PACKETS_MAX: usize = 256;
-/// Most threads asked for.
+/// Maximum number of threads read.
 const THREADS_MAX: usize = 4096;
-/// Most packets passed over while one is waited for.
+/// Maximum packets skipped while waiting for an answer.
 const PASSED_MAX: usize = 64;
-/// Bytes of a wrong answer that are told.
+/// Bytes of a wrong answer that are reported.
 const TOLD: usize = 60;
 
-/// How to talk to a stub.
+/// Options of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientOptions {
     /// How long an answer may take.
@@ -39,10 +39,10 @@ impl Default for ClientOptions {
     }
 }
 
-/// What the other threads do while one is stepped or runs.
+/// What the other threads do while one is stepped or resumed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Others {
-    /// They stay where they are.
+    /// They stay stopped.
     Wait,
     /// They run.
     Run,
@@ -53,7 +53,7 @@ pub enum Others {
 pub struct Stop {
     /// The signal's number: 5 for breakpoints and steps.
     pub signal: u8,
-    /// The thread, as the stub names it; empty if it does not.
+    /// The thread's id as the stub writes it; empty if it names none.
     pub thread: String,
 }
 
@@ -81,7 +81,7 @@ impl Stream {
     }
 
     fn wait_at_most(&self, time: Duration) -> io::Result<()> {
-        // Zero would mean forever.
+        // A timeout of zero is invalid.
         let time = Some(time.max(Duration::from_millis(1)));
         match self {
             Stream::Tcp(s) => s.set_read_timeout(time),
@@ -111,7 +111,7 @@ impl Stream {
     }
 }
 
-/// A connection to a stub, whose machine is stopped whenever it is asked something.
+/// A connection to a stub. The machine is stopped whenever a request is made.
 pub struct Client {
     stream: Stream,
     decoder: Decoder,
@@ -119,10 +119,10 @@ pub struct Client {
     acks: bool,
     packet_size: usize,
     layout: Arc<Layout>,
-    /// Can single threads be resumed?
+    /// Whether single threads can be resumed.
     by_thread: bool,
     first_stop: Stop,
-    /// The read timeout that is set: setting it is a system call.
+    /// The read timeout currently set, since setting it takes a system call.
     waits: Duration,
 }
 
@@ -135,11 +135,10 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// Connects to `HOST:PORT`, or to the socket in the file system whose path `address` is if it
-    /// has a `/`.
+    /// Connects to `HOST:PORT`, or to a Unix socket if `address` contains a `/`.
     ///
     /// # Errors
-    /// If nobody is there, or what is there does not speak the protocol.
+    /// If nothing listens there, or it does not speak the protocol.
     pub fn connect(address: &str, options: ClientOptions) -> Result<Client, GdbError> {
         let opened = Stream::connect(address, options.timeout).and_then(|stream| {
             stream.wait_at_most(options.timeout)?;
@@ -166,7 +165,7 @@ impl Client {
     }
 
     fn begin(&mut self) -> Result<(), GdbError> {
-        // A stub that was connected to may say first that it has stopped: that is no answer.
+        // After connecting, a stub may first report that it has stopped. That is not an answer.
         let is_features = |a: &[u8]| a.is_empty() || !matches!(a[0], b'T' | b'S');
         let features = self.ask_for("qSupported:xmlRegisters=i386", is_features)?;
         let features = String::from_utf8_lossy(&features).into_owned();
@@ -203,12 +202,12 @@ impl Client {
         Ok(())
     }
 
-    /// How the machine stood when it was connected to.
+    /// The stop reported when the connection was made.
     pub const fn first_stop(&self) -> &Stop {
         &self.first_stop
     }
 
-    /// From now on registers and memory are those of this thread.
+    /// Selects the thread whose registers and memory are read from here on.
     ///
     /// # Errors
     /// If the stub refuses.
@@ -234,10 +233,10 @@ impl Client {
         Ok(None)
     }
 
-    /// The registers of the thread that is asked about: the one that stopped.
+    /// The registers of the selected thread: by default the one that stopped.
     ///
     /// # Errors
-    /// If the stub does not answer, or not with registers.
+    /// If the stub does not answer, or its answer is not registers.
     pub fn registers(&mut self) -> Result<Registers, GdbError> {
         let answer = self.ask("g")?;
         let is_hex = |b: &u8| b.is_ascii_hexdigit() || *b == b'x';
@@ -274,7 +273,7 @@ impl Client {
         Ok(out)
     }
 
-    /// The word at `address`.
+    /// The 8 bytes at `address`, little-endian.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -283,16 +282,16 @@ impl Client {
         Ok(bytes.first_chunk().map_or(0, |b| u64::from_le_bytes(*b)))
     }
 
-    /// Stops the machine in front of the instruction at `address`: by hardware, so that nothing is
-    /// written there, or by an instruction if the stub knows no other way.
+    /// Stops the machine before the instruction at `address`: with a hardware breakpoint, so that
+    /// nothing is written there, or with a software breakpoint if the stub has no other kind.
     ///
     /// # Errors
-    /// If the stub does neither.
+    /// If the stub supports neither.
     pub fn set_breakpoint(&mut self, address: u64) -> Result<(), GdbError> {
         self.breakpoint('Z', address)
     }
 
-    /// No longer.
+    /// Removes the breakpoint at `address`.
     ///
     /// # Errors
     /// If the stub refuses.
@@ -308,10 +307,10 @@ impl Client {
         self.accept(&format!("{what}0,{address:x},1"))
     }
 
-    /// The `len` bytes at a physical address, which only QEMU knows how to be asked for.
+    /// The `len` bytes at a physical address. Only QEMU supports this.
     ///
     /// # Errors
-    /// If the stub does not, or cannot read all of it.
+    /// If the stub does not support it, or cannot read all of it.
     pub fn read_physical(&mut self, address: u64, len: usize) -> Result<Vec<u8>, GdbError> {
         self.accept("Qqemu.PhyMemMode:1")?;
         let bytes = self.read(address, len);
@@ -319,8 +318,8 @@ impl Client {
         bytes
     }
 
-    /// Executes one instruction of this thread; of the one that stopped, if the stub knows no
-    /// other way, or names none.
+    /// Executes one instruction of this thread, or of the one that stopped if the stub cannot
+    /// choose or names no threads.
     ///
     /// # Errors
     /// If the stub does not answer in time, or the machine has ended.
@@ -337,8 +336,8 @@ impl Client {
         }
     }
 
-    /// Lets the machine run until it stops, or for this time; then it is stopped. If the others
-    /// wait, only this thread runs, where the stub can do that.
+    /// Runs the machine until it stops, or interrupts it after `most`. With [`Others::Wait`] only
+    /// this thread runs, if the stub supports that.
     ///
     /// # Errors
     /// If it cannot be stopped, or has ended.
@@ -362,10 +361,10 @@ impl Client {
         }
     }
 
-    /// The threads; QEMU's are the processors.
+    /// The threads. QEMU's threads are the processors.
     ///
     /// # Errors
-    /// If the stub does not answer, or without an end.
+    /// If the stub does not answer, or the list does not end.
     pub fn threads(&mut self) -> Result<Vec<String>, GdbError> {
         let mut out = Vec::new();
         let mut asked = "qfThreadInfo";
@@ -386,10 +385,10 @@ impl Client {
         }
     }
 
-    /// Sends a packet that is answered with `OK`.
+    /// Sends a packet whose answer must be `OK`.
     ///
     /// # Errors
-    /// If it is not.
+    /// If the answer is anything else.
     pub fn accept(&mut self, packet: &str) -> Result<(), GdbError> {
         let answer = self.ask(packet)?;
         match &*answer {
@@ -400,15 +399,15 @@ impl Client {
         }
     }
 
-    /// Asks the stub; nothing is answered to a packet that it does not know.
+    /// Sends a packet and returns the answer, which is empty if the stub does not know the packet.
     ///
     /// # Errors
-    /// If it does not answer.
+    /// If the stub does not answer.
     pub fn query(&mut self, packet: &str) -> Result<Vec<u8>, GdbError> {
         self.ask(packet)
     }
 
-    /// Lets the machine run, without us.
+    /// Disconnects and lets the machine run.
     ///
     /// # Errors
     /// If the stub refuses.
@@ -440,7 +439,7 @@ impl Client {
         result.map_err(|error| io_error(asked, error, self.options.timeout))
     }
 
-    /// Waits for a packet that is an answer.
+    /// Waits for a packet for which `is_answer` holds.
     fn wait(
         &mut self,
         asked: &str,
@@ -485,7 +484,7 @@ impl Client {
                 return Err(silent(asked, most));
             }
             let failed = |error| io_error(asked, error, most);
-            // Where much time is left, the timeout that was set before does.
+            // While plenty of time is left, the timeout set before is good enough.
             if left < most / 2 || self.waits != most {
                 self.stream.wait_at_most(left).map_err(failed)?;
                 self.waits = if left < most / 2 { left } else { most };
@@ -504,7 +503,7 @@ impl Client {
 }
 
 fn is_stop(answer: &[u8]) -> bool {
-    // Output of the machine's console is none.
+    // Console output of the machine is not a stop.
     !matches!(answer.first(), Some(b'O')) && answer != b"OK"
 }
 

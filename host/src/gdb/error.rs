@@ -1,29 +1,29 @@
-//! What can go wrong with a stub.
+//! Errors of a connection to a stub.
 
 use super::packet::PacketProblem;
 use std::io;
 
-/// Why a stub could not be asked.
+/// Why a request to a stub failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GdbError {
-    /// Nobody is there.
+    /// The connection could not be made.
     #[error("cannot connect to the gdb stub {address}: {error}")]
     Connect {
-        /// Where.
+        /// The address.
         address: String,
         /// `connect`'s error.
         error: io::Error,
     },
-    /// No answer in time.
+    /// There was no answer in time.
     #[error("the gdb stub has not answered `{asked}` within {ms} ms")]
     Silent {
         /// The packet that was sent.
         asked: String,
-        /// How long it had.
+        /// The timeout in milliseconds.
         ms: u128,
     },
-    /// The connection ended.
+    /// The stub closed the connection.
     #[error("the gdb stub has closed the connection at `{asked}`")]
     Closed {
         /// The packet that was sent.
@@ -34,34 +34,34 @@ pub enum GdbError {
     Io {
         /// The packet that was sent.
         asked: String,
-        /// The error.
+        /// The I/O error.
         error: io::Error,
     },
-    /// What arrived is no packet.
+    /// What arrived is not a valid packet.
     #[error("the gdb stub's answer to `{asked}` is bad: {problem}")]
     Packet {
         /// The packet that was sent.
         asked: String,
-        /// Why.
+        /// What is wrong with it.
         problem: PacketProblem,
     },
-    /// It is a packet, but not an answer.
+    /// A packet arrived, but not an answer to the request.
     #[error("the gdb stub's answer to `{asked}` is no answer to that: `{answer}`")]
     Unexpected {
         /// The packet that was sent.
         asked: String,
-        /// The begin of what arrived.
+        /// The start of what arrived.
         answer: String,
     },
-    /// It says no.
+    /// The stub refused the request.
     #[error("the gdb stub refuses `{asked}`: {code}")]
     Refused {
         /// The packet that was sent.
         asked: String,
-        /// `E01`, or that it does not know the packet.
+        /// The stub's error code, or that it does not know the packet.
         code: String,
     },
-    /// Its registers are not those of x86-64.
+    /// The stub's registers are not those of x86-64.
     #[error("the gdb stub has no register {0}: this is not x86-64")]
     NoRegister(&'static str),
     /// The machine behind the stub ended.

@@ -1,11 +1,11 @@
 //! A client of the gdb remote serial protocol: registers, memory, breakpoints and single steps of
 //! whatever a stub (QEMU's, a kernel's kgdb, gdbserver) has stopped.
 //!
-//! A stub is not believed: packets are bounded, every wait ends, and what it says wrongly is an
-//! error that tells what it was asked. Source: "Debugging with GDB", appendix E (Remote Protocol)
-//! and G (Target Descriptions).
+//! The stub is not trusted: packets are bounded, every wait ends, and an invalid answer is an error
+//! that names the request. Source: "Debugging with GDB", appendix E (Remote Protocol) and G (Target
+//! Descriptions).
 //!
-//! Not here: symbols, what the memory means.
+//! Not here: symbols, the meaning of memory.
 
 mod client;
 mod error;

@@ -1,20 +1,20 @@
-//! Packets as bytes: `$data#checksum`, with escapes and runs.
+//! Packets as bytes: `$data#checksum`, with escapes and run-length encoding.
 
-/// Longest packet taken, with and without its runs written out, bytes.
+/// Maximum packet length accepted, before and after expanding runs, in bytes.
 pub const PACKET_MAX: usize = 64 << 10;
-/// Most bytes between packets that are passed over.
+/// Maximum number of bytes skipped between packets.
 const BETWEEN_MAX: usize = PACKET_MAX;
-/// What an escaped byte was changed by.
+/// Value with which an escaped byte is XORed.
 const ESCAPE: u8 = 0x20;
-/// A run's count is this character's number more than the repeats.
+/// A run's count character is the number of repeats plus this.
 const RUN_BIAS: u8 = 29;
 
-/// What arrived.
+/// What arrived from the stub.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Frame {
-    /// A packet's data, written out.
+    /// A packet's data, unescaped and expanded.
     Packet(Vec<u8>),
-    /// `%`: a packet that nobody asked for.
+    /// `%`: an unsolicited packet.
     Notification(Vec<u8>),
     /// `+`
     Ack,
@@ -22,62 +22,62 @@ pub enum Frame {
     Nak,
 }
 
-/// Why bytes are no packet.
+/// Why bytes are not a valid packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PacketProblem {
-    /// It does not end.
+    /// The packet does not end.
     #[error("a packet of more than {PACKET_MAX} bytes")]
     TooLong,
-    /// The sum is another.
+    /// The checksum does not match.
     #[error("the checksum is {given:#04x}, that of the packet {sum:#04x}")]
     Checksum {
-        /// As sent.
+        /// The checksum sent.
         given: u8,
-        /// As computed.
+        /// The checksum computed.
         sum: u8,
     },
-    /// It is not two hex digits.
+    /// The checksum is not two hex digits.
     #[error("the checksum is no number")]
     NoChecksum,
-    /// A run of nothing, or with an impossible count.
+    /// A run without a character to repeat, or with an invalid count.
     #[error("a run of characters that is none")]
     Run,
-    /// An escape at the end.
+    /// An escape at the end of the packet.
     #[error("an escape of nothing")]
     Escape,
-    /// Much that is no packet.
+    /// Too many bytes that are not a packet.
     #[error("more than {BETWEEN_MAX} bytes that are no packet")]
     NoPacket,
 }
 
 impl PacketProblem {
-    /// May it arrive better if it is sent again?
+    /// Whether sending the packet again may help.
     pub(super) const fn is_damage(self) -> bool {
         !matches!(self, PacketProblem::TooLong | PacketProblem::NoPacket)
     }
 }
 
-/// Cuts a stream of bytes into packets.
+/// Splits a stream of bytes into packets.
 #[derive(Debug, Default)]
 pub struct Decoder {
     bytes: Vec<u8>,
-    /// Those before are done with.
+    /// Bytes before this have been consumed.
     at: usize,
     between: usize,
 }
 
 impl Decoder {
-    /// More bytes have arrived.
+    /// Adds bytes that have arrived.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.at);
         self.at = 0;
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// What they are, if it is whole.
+    /// The next frame, if it is complete.
     ///
     /// # Errors
-    /// If it is no packet; what comes behind it can be asked for.
+    /// If it is not a valid packet. The next call continues after it.
     pub fn frame(&mut self) -> Option<Result<Frame, PacketProblem>> {
         loop {
             let rest = &self.bytes[self.at..];
@@ -154,7 +154,7 @@ fn checksum(raw: &[u8]) -> u8 {
     raw.iter().fold(0, |sum: u8, b| sum.wrapping_add(*b))
 }
 
-/// A packet with this data.
+/// Encodes a packet with this data.
 pub fn encode(data: &[u8]) -> Vec<u8> {
     let mut out = vec![b'$'];
     for &byte in data {
@@ -168,7 +168,7 @@ pub fn encode(data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Bytes of hex digits.
+/// Decodes hex digits.
 pub(super) fn unhex(digits: &[u8]) -> Option<Vec<u8>> {
     let digit = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
     let (pairs, rest) = digits.as_chunks::<2>();

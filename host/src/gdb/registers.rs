@@ -1,22 +1,22 @@
-//! Where the registers are in a stub's answer to `g`.
+//! Positions of the registers in a stub's answer to `g`.
 
 use std::sync::Arc;
 
-/// Most registers of a layout; stubs with all vector registers have fewer than 400.
+/// Maximum registers of a layout; stubs with all vector registers have fewer than 400.
 const REGISTERS_MAX: usize = 4096;
-/// Widest register, bits (a tile of AMX).
+/// Width of the widest register in bits (an AMX tile).
 const BITS_MAX: usize = 8192;
 
 /// The registers of a stub, in its order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// Name, first byte, bytes.
+    /// Name, offset and size in bytes.
     registers: Vec<(String, usize, usize)>,
 }
 
 impl Default for Layout {
-    /// gdb's own order for x86-64 without a description: the general registers, rip, and
-    /// eflags and the segments of 4 bytes.
+    /// gdb's own order for x86-64 without a description: the general registers, rip, and eflags and
+    /// the segment registers of 4 bytes each.
     fn default() -> Self {
         const LONG: &str = "rax rbx rcx rdx rsi rdi rbp rsp r8 r9 r10 r11 r12 r13 r14 r15 rip";
         const SHORT: &str = "eflags cs ss ds es fs gs";
@@ -34,8 +34,8 @@ impl Default for Layout {
 }
 
 impl Layout {
-    /// As a target description has it: the `reg` elements in order, those of included documents at
-    /// the place of the inclusion. `None` if it does not describe x86-64.
+    /// The layout in a target description: the `reg` elements in order, with those of included
+    /// documents where they are included. `None` if it does not describe x86-64.
     pub fn from_description(
         document: &str,
         include: &mut dyn FnMut(&str) -> Option<String>,
@@ -49,13 +49,13 @@ impl Layout {
         Some(layout)
     }
 
-    /// `include` is not asked by included documents: no stub nests them.
+    /// Included documents cannot include others: no stub nests them.
     fn document(&mut self, document: &str, include: &mut dyn FnMut(&str) -> Option<String>) {
         for tag in tags(document) {
             if let Some(rest) = tag.strip_prefix("reg ") {
                 let bits = attribute(rest, "bitsize").and_then(|b| b.parse().ok());
                 let bits = bits.filter(|b| (1..=BITS_MAX).contains(b));
-                // One number of a register that is passed over changes the order.
+                // `regnum` is ignored: registers are expected in the order of their numbers.
                 if let (Some(name), Some(bits)) = (attribute(rest, "name"), bits) {
                     self.push(name, bits);
                 }
@@ -80,7 +80,7 @@ impl Layout {
     }
 }
 
-/// What stands between angle brackets, comments left out.
+/// The text between angle brackets, without comments.
 fn tags(document: &str) -> impl Iterator<Item = &str> {
     let mut rest = document;
     std::iter::from_fn(move || {
@@ -118,7 +118,7 @@ fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Registers {
     layout: Arc<Layout>,
-    /// Two digits for each byte; `xx` where the stub does not know it.
+    /// Two hex digits for each byte; `xx` where the stub does not know the value.
     digits: Vec<u8>,
 }
 
@@ -127,8 +127,8 @@ impl Registers {
         Registers { layout, digits }
     }
 
-    /// The register of that name, as far as its lowest 8 bytes go; `None` if the stub has none, or
-    /// does not know it.
+    /// The lowest 8 bytes of the named register; `None` if the stub does not have it or does not
+    /// know its value.
     pub fn get(&self, name: &str) -> Option<u64> {
         let (at, len) = self.layout.find(name)?;
         let digits = self.digits.get(2 * at..2 * (at + len.min(8)))?;

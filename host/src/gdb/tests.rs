@@ -1,4 +1,4 @@
-//! The client against stubs that are not there to help.
+//! Tests of the client against hostile and broken stubs.
 
 use super::packet::unhex;
 use super::{
@@ -10,10 +10,10 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a stub says to a packet.
+/// Returns a stub's raw answer to a packet.
 type Answers = fn(&str) -> Vec<u8>;
 
-/// Serves one connection: `answers` gives raw bytes for each packet.
+/// Serves one connection; `answers` returns raw bytes for each packet.
 fn stub(answers: Answers) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
@@ -61,7 +61,7 @@ const DESCRIPTION: &str = r#"l<target><!-- <reg name="no" bitsize="64"/> -->
 <reg name="rip" bitsize="64"/><reg bitsize="32" name="eflags"/><reg name='rsp' bitsize='64'/>
 <reg name="rbp" bitsize="64"/></target>"#;
 
-/// One that answers as it should.
+/// A well-behaved stub.
 fn good(packet_data: &str) -> Vec<u8> {
     match packet_data {
         d if d.starts_with("qSupported") => {
@@ -124,7 +124,7 @@ fn a_description_says_where_registers_are() {
     assert_eq!(Layout::from_description(include, &mut |_| None), None);
 }
 
-/// Whatever it is, it ends, and soon.
+/// Connecting must fail with the expected error, and soon.
 fn ends(answers: Answers, is_expected: fn(&GdbError) -> bool) {
     let begin = Instant::now();
     let error = Client::connect(&stub(answers), options()).expect_err("no stub");
@@ -148,7 +148,7 @@ fn hostile_stubs_are_errors() {
             )
         },
     );
-    // Bytes that are none.
+    // Bytes that are not packets.
     ends(
         |_| vec![b'z'; 8 * PACKET_MAX],
         |e| {
@@ -165,7 +165,7 @@ fn hostile_stubs_are_errors() {
         |_| b"$OK#00".to_vec(),
         |e| matches!(e, GdbError::Silent { .. } | GdbError::Packet { .. }),
     );
-    // Stops for ever, where something else was asked.
+    // Endless stop replies, when something else was asked.
     ends(
         |_| packet("T05").repeat(100),
         |e| matches!(e, GdbError::Unexpected { .. }),
@@ -212,7 +212,7 @@ fn wrong_lengths_are_errors() {
 fn packets_are_cut_and_written_out() {
     let frames = |bytes: &[u8]| {
         let mut decoder = Decoder::default();
-        // Byte by byte, as the network may have it.
+        // Byte by byte, as they may arrive from the network.
         let mut out = Vec::new();
         for byte in bytes {
             decoder.push(&[*byte]);
@@ -238,7 +238,7 @@ fn packets_are_cut_and_written_out() {
     assert_eq!(unhex(b"0"), None);
 }
 
-/// What a stub with threads is asked.
+/// What a stub with threads is sent.
 #[test]
 fn one_thread_is_stepped() {
     fn answers(data: &str) -> Vec<u8> {
@@ -277,7 +277,8 @@ fn one_thread_is_stepped() {
     assert!(matches!(refused, Err(GdbError::Refused { .. })));
 }
 
-/// Physical memory is asked for, and virtual memory is what is read behind that, also if it failed.
+/// Physical memory is read on request, and later reads are of virtual memory again, even after a
+/// failure.
 #[test]
 fn physical_memory_is_read() {
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -298,13 +299,13 @@ fn physical_memory_is_read() {
     assert_eq!(physical, [9, 8, 7, 6, 5, 4, 3, 2]);
     assert!(client.read_physical(0x2000, 8).is_err());
     assert_eq!(client.word(0x1000).expect("a word"), 0x0807_0605_0403_0201);
-    // One that has no such mode.
+    // A stub without this mode.
     let mut client = Client::connect(&stub(good), options()).expect("a stub");
     let refused = client.read_physical(0x1000, 8);
     assert!(matches!(refused, Err(GdbError::Refused { .. })));
 }
 
-/// One that is good until it is asked something, and then does this to that and all that follows.
+/// A stub that greets properly, and then gives `answers` to every request.
 fn turns(answers: Answers, is_expected: fn(&GdbError) -> bool) {
     let asked: [fn(&mut Client) -> Option<GdbError>; 7] = [
         |c| c.registers().err(),
@@ -324,7 +325,7 @@ fn turns(answers: Answers, is_expected: fn(&GdbError) -> bool) {
     }
 }
 
-/// Is this still the greeting?
+/// Whether this packet still belongs to the greeting.
 fn greets(data: &str) -> bool {
     let first = data.starts_with('q') && data != "qfThreadInfo";
     first || matches!(data, "QStartNoAckMode" | "?" | "vCont?")
@@ -367,7 +368,7 @@ fn stubs_that_turn_are_errors() {
             matches!(e, GdbError::Packet { problem: p, .. } if *p == problem)
         },
     );
-    // Half of a packet, and no more.
+    // Half a packet, and nothing more.
     turns(
         |d| match greets(d) {
             true => good(d),
@@ -377,7 +378,7 @@ fn stubs_that_turn_are_errors() {
     );
 }
 
-/// One that dies in the middle of an answer.
+/// A stub that dies in the middle of an answer.
 #[test]
 fn a_stub_that_dies_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -411,7 +412,7 @@ fn a_stub_that_dies_is_an_error() {
     assert!(begin.elapsed() < Duration::from_secs(5));
 }
 
-/// Whatever arrives: no panic, no growth without bound, and an end.
+/// Whatever arrives, the decoder does not panic, stays bounded, and terminates.
 #[test]
 fn any_bytes_are_survived() {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;

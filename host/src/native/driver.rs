@@ -1,16 +1,15 @@
-//! The program that the child runs: it loads a state, jumps to the instruction, stores the
-//! state, and takes signals. It is never executed in this process: `image.rs` makes an ELF
-//! file of it.
+//! The program that the child runs: it loads a state, jumps to the instruction, stores the state,
+//! and handles signals. It is never executed in this process: `image.rs` turns it into an ELF file.
 //!
-//! It uses no memory but what `layout.rs` names, no thread pointer, and expects nothing of the
-//! registers that an instruction leaves: all its own state is at fixed addresses.
+//! It uses no memory except what `layout.rs` names, has no thread pointer, and assumes nothing
+//! about the registers after an instruction: all its own state is at fixed addresses.
 
 use super::layout::*;
 use std::arch::global_asm;
 use std::mem::offset_of;
 
-// The fields of the kernel's `struct ucontext` and `siginfo_t` stand as numbers: Linux 6.1,
-// arch/x86/include/uapi/asm/sigcontext.h (`struct sigcontext_64` begins at 40 of the ucontext)
+// Offsets into the kernel's `struct ucontext` and `siginfo_t` are plain numbers: Linux 6.1,
+// arch/x86/include/uapi/asm/sigcontext.h (`struct sigcontext_64` is at offset 40 of the ucontext)
 // and include/uapi/asm-generic/siginfo.h.
 global_asm!(
     ".pushsection .rodata.unwind_sim_native, \"a\"",
@@ -20,7 +19,7 @@ global_asm!(
     ".hidden unwind_sim_native_start, unwind_sim_native_handler, unwind_sim_native_exit",
     ".hidden unwind_sim_native_syscall_end, unwind_sim_native_vzeroupper, unwind_sim_native_end",
     //
-    // The system calls of the table: number, six arguments, may it fail.
+    // The system calls in the table: number, six arguments, whether it may fail.
     "unwind_sim_native_start:",
     "    mov r12, qword ptr [{table}]",
     "20: mov rax, qword ptr [r12]",
@@ -46,7 +45,7 @@ global_asm!(
     "    add r12, 64",
     "    jmp 20b",
     //
-    // The only system call that the filter lets pass. It returns to rbx.
+    // The only system call that the filter allows. It returns to rbx.
     "28: syscall",
     "unwind_sim_native_syscall_end:",
     "    jmp rbx",
@@ -62,7 +61,7 @@ global_asm!(
     "    mov eax, 202",
     "    lea rbx, [rip + 32b]",
     "    jmp 28b",
-    // iretq serialises: code that another processor wrote may be executed after it.
+    // iretq is serializing: code that another processor wrote can be executed after it.
     "34: mov rax, rsp",
     "    push 0x2b",
     "    push rax",
@@ -141,8 +140,8 @@ global_asm!(
     "    mov rsi, qword ptr [rsi + 48]",
     "    iretq",
     //
-    // Behind the instruction. Before the flags are saved, nothing changes them; AC may be set,
-    // so all accesses are aligned.
+    // After the instruction. Nothing changes the flags before they are saved. AC may be set, so all
+    // accesses are aligned.
     "unwind_sim_native_exit:",
     "    mov qword ptr [{rax}], rax",
     "    mov rax, qword ptr [{slot}]",
@@ -181,8 +180,8 @@ global_asm!(
     "    shl rax, 9",
     "    fxsave64 [rax + {fxs}]",
     //
-    // ecx is the index, edx the flags. The window is stored; the rest of its page is cleared,
-    // should something have been written there.
+    // ecx is the index, edx the flags. Stores the window, and clears the rest of its page in case
+    // something was written there.
     "52: test dl, {memory}",
     "    jz 40b",
     "    mov edi, ecx",
@@ -213,7 +212,7 @@ global_asm!(
     "    rep stosq",
     "    jmp 40b",
     //
-    // A signal: edi its number, rsi the siginfo, rdx the ucontext. SIGVTALRM is the tick. The
+    // A signal: edi is its number, rsi the siginfo, rdx the ucontext. SIGVTALRM is the tick. The
     // kernel has cleared DF, but not AC.
     "unwind_sim_native_handler:",
     "    mov ecx, {kind_signal}",
@@ -334,7 +333,7 @@ global_asm!(
 
 const _: () = assert!(size_of::<Slot>() == 3 << 6 && WINDOW_SIZE == 1 << 10);
 
-// SAFETY: labels of the text above, which only their addresses are taken of.
+// SAFETY: labels in the assembly above; only their addresses are used.
 unsafe extern "C" {
     static unwind_sim_native_start: u8;
     static unwind_sim_native_handler: u8;
@@ -344,25 +343,23 @@ unsafe extern "C" {
     static unwind_sim_native_end: u8;
 }
 
-/// `vzeroupper`.
 const VZEROUPPER: [u8; 3] = [0xc5, 0xf8, 0x77];
 
-/// How far a label is behind the first one.
+/// The distance of a label from the first one.
 fn offset(label: *const u8) -> usize {
     label.addr() - (&raw const unwind_sim_native_start).addr()
 }
 
-/// Addresses of the driver in the child.
+/// Addresses in the driver, in the child.
 pub(super) struct Sites {
-    /// Where instructions go on when they are done.
+    /// Where execution continues after an instruction.
     pub(super) exit: u64,
-    /// Takes all signals.
+    /// The handler of all signals.
     pub(super) handler: u64,
-    /// Behind the only `syscall`.
+    /// The address after the only `syscall`.
     pub(super) syscall_end: u64,
 }
 
-/// Where the driver's parts are.
 pub(super) fn sites() -> Sites {
     let address = |label| DRIVER + offset(label) as u64;
     Sites {
@@ -372,7 +369,7 @@ pub(super) fn sites() -> Sites {
     }
 }
 
-/// The driver's machine code, which begins where the child does.
+/// The driver's machine code, starting with the child's entry point.
 pub(super) fn code() -> Vec<u8> {
     let length = offset(&raw const unwind_sim_native_end);
     // SAFETY: the text between the first and the last label is constant data of this length.

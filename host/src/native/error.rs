@@ -1,4 +1,4 @@
-//! What can go wrong with executing cases, other than the cases themselves.
+//! Why cases could not be executed, apart from the cases themselves.
 
 use std::io;
 
@@ -6,20 +6,20 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NativeError {
-    /// A call of this process failed.
+    /// A system call in this process failed.
     #[error("{call} failed: {error}")]
     System {
-        /// Which call.
+        /// The call's name.
         call: &'static str,
-        /// Its error.
+        /// The call's error.
         error: io::Error,
     },
-    /// A call with which the child shuts itself in failed.
+    /// A system call by which the child isolates itself failed.
     #[error("the child's {call} failed: {error}")]
     Setup {
-        /// Which call.
+        /// The call's name.
         call: &'static str,
-        /// Its error.
+        /// The call's error.
         error: io::Error,
     },
     /// The child ended before it was ready.
@@ -28,15 +28,15 @@ pub enum NativeError {
     /// There are fewer results than cases.
     #[error("{cases} cases and room for {results} results")]
     TooFewResults {
-        /// How many cases there are.
+        /// Number of cases.
         cases: usize,
-        /// How many results fit.
+        /// Number of results that fit.
         results: usize,
     },
     /// An instruction has no bytes, or too many.
     #[error("case {index}: an instruction has 1 to 15 bytes, not {length}")]
     CodeLength {
-        /// Which case.
+        /// Index of the case.
         index: usize,
         /// `code_len`.
         length: u8,
@@ -44,15 +44,15 @@ pub enum NativeError {
     /// Reserved bits of MXCSR are set, which no instruction can load.
     #[error("case {index}: MXCSR {mxcsr:#x} has reserved bits")]
     Mxcsr {
-        /// Which case.
+        /// Index of the case.
         index: usize,
-        /// Its value.
+        /// The value of MXCSR.
         mxcsr: u32,
     },
 }
 
 impl NativeError {
-    /// Does this machine not let us have such a child? A kernel without memfd or seccomp, a
+    /// Whether this machine does not allow such a child: a kernel without memfd or seccomp, a
     /// container that forbids either, or memfds that cannot be executed (`vm.memfd_noexec`).
     pub fn is_denied(&self) -> bool {
         use io::ErrorKind::{PermissionDenied, Unsupported};

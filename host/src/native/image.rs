@@ -1,10 +1,10 @@
-//! The driver as a file that the kernel can execute.
+//! Turns the driver into a file that the kernel can execute.
 
 use super::layout::{DRIVER, DRIVER_SIZE, PAGE};
 use super::{driver, setup};
 
-/// A static ELF executable of one segment, read and execute: the driver's code and data. Their
-/// headers are not part of the segment.
+/// Builds a static ELF executable of one readable and executable segment: the driver's code and
+/// data. The headers are not part of the segment.
 pub(super) fn image() -> Vec<u8> {
     let page = PAGE as usize;
     let mut memory = driver::code();

@@ -1,53 +1,53 @@
-//! Where everything lies: in the child's memory, and in the memory that both processes share.
+//! Addresses and offsets in the child's memory, and in the memory that both processes share.
 
 use std::mem::offset_of;
 use std::ops::Range;
 
-/// A page, bytes.
+/// Page size in bytes.
 pub(super) const PAGE: u64 = 4096;
 
-/// The driver's image in the child: one page of code, then its data.
+/// Address of the driver's image in the child: one page of code, then its data.
 pub(super) const DRIVER: u64 = 0x1000_0000;
-/// The address space set aside for it.
+/// The address space reserved for the image.
 pub(super) const DRIVER_SIZE: u64 = 4 * PAGE;
-/// The driver's data. Its first word is the address of the table of system calls.
+/// Address of the driver's data. Its first word is the address of the table of system calls.
 pub(super) const DRIVER_DATA: u64 = DRIVER + PAGE;
 
-/// The cases of one batch at most. Few enough that their state stays in a processor's cache.
+/// Maximum number of cases in a batch. Few enough that their state stays in the processor's cache.
 pub(super) const SLOTS: usize = 512;
-/// The bytes of code that belong to one case.
+/// Distance between the code of two cases in bytes.
 pub(super) const CODE_STRIDE: usize = 64;
 const FX_SIZE: usize = 512;
-/// The bytes of it that the processor defines: up to the end of XMM15.
+/// The bytes of the FXSAVE area that the processor defines: up to the end of XMM15.
 pub(super) const FX_DEFINED: usize = 416;
 
-/// The child's address of the shared memory, but for the code.
+/// The child's address of the shared memory, except for the code.
 pub(super) const SHARED: u64 = 0x1010_0000;
-/// Offsets in the shared memory.
+/// Offsets in the shared memory. The first page is [`Control`].
 pub(super) const SLOTS_OFFSET: usize = PAGE as usize;
 pub(super) const FX_OFFSET: usize = SLOTS_OFFSET + SLOTS * size_of::<Slot>();
 pub(super) const WINDOWS_OFFSET: usize = FX_OFFSET + SLOTS * FX_SIZE;
 pub(super) const CODE_OFFSET: usize = WINDOWS_OFFSET + SLOTS * WINDOW_SIZE;
 pub(super) const SHARED_SIZE: usize = CODE_OFFSET + SLOTS * CODE_STRIDE;
 
-/// The only page of a case's data.
+/// The only data page of a case.
 pub const WINDOW_PAGE: Range<u64> = 0x1100_0000..0x1100_0000 + PAGE;
-/// The size of the window, bytes.
+/// Size of the window in bytes.
 pub const WINDOW_SIZE: usize = 1024;
-/// The address of the window. Nothing is mapped behind it.
+/// Address of the window. Nothing is mapped after it.
 pub const WINDOW: u64 = WINDOW_PAGE.end - WINDOW_SIZE as u64;
 
-/// Where instructions are placed.
+/// Addresses at which instructions are placed.
 pub const CODE_RANGE: Range<u64> = CODE..CODE + (SLOTS * CODE_STRIDE) as u64;
 pub(super) const CODE: u64 = 0x1180_0000;
 
-/// The stack of signals, then the driver's own.
+/// The signal stack, then the driver's own stack.
 pub(super) const STACKS: u64 = 0x1280_0000;
 pub(super) const SIGNAL_STACK_SIZE: u64 = 16 * PAGE;
 pub(super) const STACKS_SIZE: u64 = SIGNAL_STACK_SIZE + PAGE;
 pub(super) const DRIVER_STACK_TOP: u64 = STACKS + STACKS_SIZE;
 
-/// Everything above is unmapped, up to the end of what a process can have.
+/// The child unmaps everything from here up to `TASK_END`, the end of user space.
 pub(super) const ARENA_END: u64 = 0x1300_0000;
 pub(super) const TASK_END: u64 = 0x7fff_ffff_f000;
 
@@ -57,40 +57,40 @@ const _: () = assert!(CODE_OFFSET.is_multiple_of(PAGE as usize));
 const _: () = assert!(FX_OFFSET.is_multiple_of(64) && size_of::<Slot>() == 192);
 const _: () = assert!(size_of::<Control>() <= PAGE as usize);
 
-/// A cache line of its own.
+/// A value in a cache line of its own.
 #[repr(C, align(64))]
 pub(super) struct Line<T>(pub(super) T);
 
 /// The first page of the shared memory.
 #[repr(C)]
 pub(super) struct Control {
-    /// The batches that were asked for. The child waits here.
+    /// Number of batches requested. The child waits on this.
     pub(super) request: Line<u32>,
-    /// The batches that are done. The parent waits here.
+    /// Number of batches done. The parent waits on this.
     pub(super) done: Line<u32>,
-    /// The first slot of the batch, and the one behind the last.
+    /// The first slot of the batch, and the one after the last.
     pub(super) first: u32,
     pub(super) end: u32,
     /// The slot being executed.
     pub(super) current: u32,
-    /// How many of the system calls of the table are done.
+    /// Number of system calls in the table that the child has made.
     pub(super) calls: u32,
-    /// Of the driver alone: the slot's address, the instruction's address, rax, and the slot
-    /// that was being executed at the last tick.
+    /// Used only by the driver: the slot's address, the instruction's address, rax, and the address
+    /// at which the last tick interrupted.
     pub(super) slot: u64,
     pub(super) target: u64,
     pub(super) rax: u64,
     pub(super) tick: u64,
 }
 
-/// One case as the driver sees it. The state before becomes the state after.
+/// One case as the driver sees it. The state after the instruction overwrites the one before.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Default)]
 pub(super) struct Slot {
     pub(super) gpr: [u64; 16],
     pub(super) rip: u64,
     pub(super) rflags: u64,
-    /// `FX`, `MEMORY`, `STEP`.
+    /// Bits `FX`, `MEMORY`, `STEP`.
     pub(super) flags: u32,
     /// `UNDONE`, `DONE`, `SIGNAL` or `HUNG`.
     pub(super) kind: u32,
@@ -101,14 +101,14 @@ pub(super) struct Slot {
     pub(super) address: u64,
 }
 
-/// The x87 and SSE state is loaded and stored.
+/// Load and store the x87 and SSE state.
 pub(super) const FX: u32 = 1;
-/// The window is loaded and stored.
+/// Load and store the window.
 pub(super) const MEMORY: u32 = 2;
-/// The instruction is entered by `iretq`, with TF.
+/// Enter the instruction by `iretq`, with TF set.
 pub(super) const STEP: u32 = 4;
 
-/// The case was not executed yet.
+/// The case has not been executed yet.
 pub(super) const UNDONE: u32 = 0;
 pub(super) const DONE: u32 = 1;
 pub(super) const SIGNAL: u32 = 2;

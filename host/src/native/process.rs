@@ -1,4 +1,4 @@
-//! The child's life, and batches: fill slots, let the child execute them, read them.
+//! The child's lifetime, and batches: fill the slots, let the child execute them, read the results.
 
 use super::error::NativeError;
 use super::layout::*;
@@ -15,12 +15,11 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long this process sleeps before it looks whether the child is still alive.
+/// How long this process sleeps before it checks whether the child is still alive.
 const LOOK: Duration = Duration::from_millis(10);
-/// A child that stays at one case for so long, in time of its processor, is stuck: its own tick
-/// did not help.
+/// A child that spends this much processor time on one case is stuck: its own tick did not help.
 const STUCK_CPU: Duration = Duration::from_millis(500);
-/// The same for a child that sleeps. Generous: this machine may be busy.
+/// The same for a child that sleeps. Generous, because this machine may be busy.
 const STUCK_WALL: Duration = Duration::from_secs(30);
 
 const CF: u64 = 1;
@@ -38,23 +37,23 @@ const ID: u64 = 1 << 21;
 /// The flags that a case can set, and bit 1, which is always set.
 const CASE_FLAGS: u64 = CF | 2 | PF | AF | ZF | SF | DF | OF | NT | AC | ID;
 
-/// The number of #DB, with which a single step ends.
+/// Number of #DB, the exception that ends a single step.
 const TRAPNO_DEBUG: u64 = 1;
 
-/// All bits of MXCSR that any processor has.
+/// All bits of MXCSR that any processor defines.
 const MXCSR: u32 = 0xffff;
 
 /// A child process that executes single instructions.
 ///
-/// It lives as long as this value and the thread that made it; when it dies, the next
-/// [`Native::run`] makes another one.
+/// It lives as long as this value and the thread that created it. If it dies, the next
+/// [`Native::run`] starts another.
 pub struct Native {
     shared: Shared,
     /// The driver's executable file.
     image: File,
     child: Child,
     clock: ClockId,
-    /// The processor that the child may use.
+    /// The processor that the child is pinned to.
     cpu: Option<usize>,
     exit: u64,
 }
@@ -67,8 +66,8 @@ enum End {
 }
 
 impl Native {
-    /// How many cases [`Native::run`] best gets at a time: as many as the child executes between
-    /// two system calls. More are divided, fewer cost more each.
+    /// The best number of cases for one [`Native::run`]: as many as the child executes between two
+    /// system calls. More are split into batches; fewer cost more per case.
     pub const BATCH: usize = SLOTS;
 
     /// Starts the child.
@@ -96,16 +95,16 @@ impl Native {
         })
     }
 
-    /// The address at which the case at `index` of those given to [`Native::run`] is executed.
-    /// It is the same for indices that differ by [`Native::BATCH`].
+    /// The address at which [`Native::run`] executes the case at `index`. Indices that differ by
+    /// [`Native::BATCH`] share it.
     pub const fn place(index: usize) -> u64 {
         CODE + (index % SLOTS * CODE_STRIDE) as u64
     }
 
-    /// Executes `cases`, each by itself, and writes how it ended and what it left to `results`.
-    /// Of a result's state `fx` is written unless the mode is [`Mode::Plain`], and `window` if
-    /// the case uses memory; `results` behind `cases` stay as they are. Whatever the bytes do,
-    /// the cases after them are executed as well.
+    /// Executes each of `cases` by itself, and writes its outcome and final state to `results`.
+    /// `fx` of a result is written unless the mode is [`Mode::Plain`], and `window` if the case
+    /// uses memory; `results` beyond the number of cases are unchanged. Whatever a case does, the
+    /// cases after it are executed as well.
     ///
     /// # Errors
     ///
@@ -146,14 +145,14 @@ impl Native {
         while first < cases.len() {
             self.shared.ask(first, cases.len());
             let end = self.wait()?;
-            // The child's own word for where it was may be overwritten by now.
+            // The child may have overwritten its own record of the current slot.
             let undone = (first..cases.len()).find(|&index| self.shared.kind(index) == UNDONE);
             let Some(index) = undone else {
                 break;
             };
             let outcome = match end {
-                // The first time may be chance: others can kill the child, too, and it dies
-                // with the thread that made it, even before it gets the batch.
+                // The first death may be chance: others can kill the child, too, and it dies with
+                // the thread that created it, even before it gets the batch.
                 End::Died(_) if died_at != Some(index) => None,
                 End::Died(status) => Some(Outcome::Killed {
                     signal: status.signal().unwrap_or(0),
@@ -175,7 +174,6 @@ impl Native {
         Ok(())
     }
 
-    /// Has the child ended?
     fn status(&mut self) -> Result<Option<ExitStatus>, NativeError> {
         self.child.try_wait().map_err(|error| NativeError::System {
             call: "waitpid",
@@ -183,7 +181,7 @@ impl Native {
         })
     }
 
-    /// A new child in place of the old one.
+    /// Replaces the child with a new one.
     fn replace(&mut self) -> Result<(), NativeError> {
         end(&mut self.child);
         (self.child, self.clock) = start(&mut self.shared, &self.image)?;
@@ -192,8 +190,8 @@ impl Native {
         Ok(())
     }
 
-    /// Has the child run on the processor that this thread runs on. The two never run at the
-    /// same time, and here the memory that they share is in the cache, and waking is cheap.
+    /// Moves the child to the processor that this thread runs on. The two never run at the same
+    /// time; on one processor, their shared memory is cached and waking is cheap.
     fn bring(&mut self) {
         let cpu = sched_getcpu().ok();
         if cpu == self.cpu {
@@ -201,7 +199,7 @@ impl Native {
         }
         let mut set = CpuSet::new();
         let set = cpu.and_then(|cpu| set.set(cpu).ok()).map(|()| set);
-        // Where the kernel refuses, the child only runs elsewhere.
+        // If the kernel refuses, the child merely runs elsewhere.
         let _ = set.map(|set| sched_setaffinity(self.pid(), &set));
         self.cpu = cpu;
     }
@@ -210,7 +208,7 @@ impl Native {
         Pid::from_raw(self.child.id().cast_signed())
     }
 
-    /// Waits for the batch's end.
+    /// Waits for the end of the batch.
     fn wait(&mut self) -> Result<End, NativeError> {
         let mut seen = (self.shared.current(), self.cpu(), Instant::now());
         loop {
@@ -230,7 +228,7 @@ impl Native {
         }
     }
 
-    /// The processor's time that the child has used; 0 if it has just died.
+    /// The processor time that the child has used; 0 if it has just died.
     fn cpu(&self) -> Duration {
         clock_gettime(self.clock).map_or(Duration::ZERO, Duration::from)
     }
@@ -274,7 +272,8 @@ impl Native {
 }
 
 impl Native {
-    /// The outcome in slot `index`. What is neither is a case that ended the child.
+    /// Reads the outcome in slot `index`. A slot that is neither done nor a signal is a case that
+    /// ended the child.
     fn harvest(&self, index: usize, case: &NativeCase, result: &mut (Outcome, NativeState)) {
         let slot = self.shared.get_slot(index);
         let (outcome, state) = result;
@@ -313,7 +312,7 @@ impl Drop for Native {
     }
 }
 
-/// Is the case one that can be executed?
+/// Rejects cases that cannot be executed.
 fn check(index: usize, case: &NativeCase) -> Result<(), NativeError> {
     if !(1..=CODE_MAX).contains(&usize::from(case.code_len)) {
         return Err(NativeError::CodeLength {
@@ -369,9 +368,9 @@ fn start(shared: &mut Shared, image: &File) -> Result<(Child, ClockId), NativeEr
     }
 }
 
-/// Kills a child and waits for it. Its status, unless it is not known.
+/// Kills a child and waits for it. `None` if its status is unknown.
 fn end(child: &mut Child) -> Option<ExitStatus> {
-    // It fails only if the child has been waited for, and then there is nothing to kill.
+    // Fails only if the child has already been waited for; then there is nothing to kill.
     let _ = child.kill();
     child.wait().ok()
 }

@@ -1,16 +1,16 @@
-//! How the child shuts itself in, as data: the system calls that it makes before it executes
-//! anything of ours, and the filter that leaves it two.
+//! How the child isolates itself, as data: the system calls that it makes before it executes any
+//! case, and the seccomp filter that leaves it two.
 //!
-//! When they are done the child has no file, no memory but its arena, may not fork, cannot be
-//! read or traced by others of the same user, dies with the thread that made it, and can call
-//! `futex` and `rt_sigreturn` from one instruction of the driver. Any other system call is
-//! SIGSYS, which is an outcome like others.
+//! Afterwards the child has no files and no memory except its arena. It may not fork, cannot be
+//! read or traced by other processes of the same user, dies with the thread that created it, and
+//! can call only `futex` and `rt_sigreturn`, from one instruction of the driver. Any other system
+//! call raises SIGSYS, an outcome like any other signal.
 
 use super::driver::{Sites, sites};
 use super::layout::*;
 use nix::libc;
 
-/// How often the child gets SIGVTALRM, in microseconds of its own time on the processor.
+/// Interval of SIGVTALRM in the child, in microseconds of its own processor time.
 const TICK_US: u64 = 10_000;
 
 /// The signals that end a case, and the tick.
@@ -24,7 +24,7 @@ const SIGNALS: [i32; 7] = [
     libc::SIGVTALRM,
 ];
 
-/// Core files, files written, open files, processes, locked memory: none of them.
+/// Limits that are set to zero.
 const NO_MORE: [u32; 5] = [
     libc::RLIMIT_CORE,
     libc::RLIMIT_FSIZE,
@@ -33,9 +33,9 @@ const NO_MORE: [u32; 5] = [
     libc::RLIMIT_MEMLOCK,
 ];
 
-/// The kernel's SA_RESTORER, which libc does not have.
+/// The kernel's SA_RESTORER, which libc does not define.
 const SA_RESTORER: i32 = 0x0400_0000;
-/// The shared memory's file in the child: its standard input.
+/// Descriptor of the shared memory's file in the child: its standard input.
 const FILE: u64 = 0;
 
 struct Call {
@@ -56,7 +56,7 @@ fn call(name: &'static str, number: libc::c_long, arguments: &[u64]) -> Call {
     }
 }
 
-/// What the calls point to, behind one word for the table's address.
+/// What the calls point to, after one word for the table's address.
 struct Data(Vec<u8>);
 
 impl Data {
@@ -72,7 +72,8 @@ fn filter_word(code: u32, value: u32, if_true: u8, if_false: u8) -> u64 {
     u64::from(code) | u64::from(if_true) << 16 | u64::from(if_false) << 24 | u64::from(value) << 32
 }
 
-/// The seccomp filter: `futex` and `rt_sigreturn`, by `syscall` in 64-bit mode, from the driver.
+/// The seccomp filter: allows `futex` and `rt_sigreturn`, by `syscall` in 64-bit mode, from the
+/// driver.
 fn filter(sites: &Sites) -> [u64; 11] {
     const ARCH_X86_64: u32 = 0xc000_003e;
     // Offsets in `struct seccomp_data` (include/uapi/linux/seccomp.h).
@@ -132,7 +133,7 @@ fn calls(data: &mut Data, sites: &Sites) -> Vec<Call> {
             "mmap of the stacks",
             [STACKS, STACKS_SIZE, read | write, private, u64::MAX, 0],
         ),
-        // The stack, the vDSO. Some kernels keep the latter, and then both.
+        // The stack and the vDSO. Some kernels keep the vDSO, and then both.
         Call {
             may_fail: true,
             ..call(
@@ -141,8 +142,8 @@ fn calls(data: &mut Data, sites: &Sites) -> Vec<Call> {
                 &[ARENA_END, TASK_END - ARENA_END],
             )
         },
-        // Not before Linux 5.9. There are three files and the shared memory, which is one of
-        // them: std marks all others close-on-exec.
+        // Does not exist before Linux 5.9. The only open files are the three standard ones, one of
+        // them the shared memory: std marks all others close-on-exec.
         Call {
             may_fail: true,
             ..call(
@@ -191,7 +192,7 @@ fn calls(data: &mut Data, sites: &Sites) -> Vec<Call> {
     calls
 }
 
-/// The driver's data.
+/// The driver's data: the table's address, what the calls point to, and the table.
 pub(super) fn data() -> Vec<u8> {
     let mut data = Data(vec![0; 8]);
     let calls = calls(&mut data, &sites());
@@ -215,7 +216,7 @@ pub(super) fn data() -> Vec<u8> {
     data.0
 }
 
-/// The name of the call at `index` of the table.
+/// The name of the call at `index` in the table.
 pub(super) fn name(index: usize) -> &'static str {
     let calls = calls(&mut Data(Vec::new()), &sites());
     calls.get(index).map_or("start", |call| call.name)

@@ -1,8 +1,8 @@
-//! The memory that both processes share, as this process sees it, and waking and waiting.
+//! This process' view of the memory that both processes share, and waking and waiting.
 //!
-//! Who may write when is agreed on through two counters: between [`Shared::ask`] and
-//! [`Shared::is_done`] the child writes, else this process. What is read here is believed only
-//! as values of cases: the child may write anything, even when it is not its turn.
+//! Two counters decide who may write: from [`Shared::ask`] until [`Shared::is_done`] the child,
+//! otherwise this process. Whatever is read here is trusted only as a case's values: the child may
+//! write anything, even when it is not its turn.
 
 use super::error::NativeError;
 use super::layout::*;
@@ -17,10 +17,10 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// A file in memory, close-on-exec and executable.
+/// Creates a file in memory, close-on-exec and executable.
 pub(super) fn memory_file(name: &str) -> Result<File, NativeError> {
     let flags = MFdFlags::MFD_CLOEXEC;
-    // Before Linux 6.3 there is no such flag, and all are executable.
+    // Before Linux 6.3 this flag does not exist, and every memfd is executable.
     memfd_create(name, flags | MFdFlags::from_bits_retain(libc::MFD_EXEC))
         .or_else(|_| memfd_create(name, flags))
         .map(File::from)
@@ -36,7 +36,7 @@ pub(super) struct Shared {
     file: File,
 }
 
-// SAFETY: the mapping belongs to this value alone, and may be used from any thread.
+// SAFETY: this value owns the mapping, which may be used from any thread.
 unsafe impl Send for Shared {}
 
 impl Shared {
@@ -60,7 +60,7 @@ impl Shared {
         Ok(shared)
     }
 
-    /// Its file, for the child.
+    /// The mapping's file, for the child.
     pub(super) fn file(&self) -> Result<File, NativeError> {
         self.file
             .try_clone()
@@ -73,14 +73,14 @@ impl Shared {
 
     fn slot(&self, index: usize) -> NonNull<Slot> {
         assert!(index < SLOTS);
-        // SAFETY: the slots, of which there are SLOTS, lie within the mapping.
+        // SAFETY: the mapping holds SLOTS slots.
         unsafe { self.base.add(SLOTS_OFFSET).cast::<Slot>().add(index) }
     }
 
-    /// A counter, which lives as long as the mapping.
+    /// A counter in the control page, valid as long as the mapping.
     fn counter(&self, of: fn(NonNull<Control>) -> *mut u32) -> &AtomicU32 {
-        // SAFETY: `of` gives a field of the control page, which is mapped as long as `self`
-        // lives and aligned; both processes use it atomically.
+        // SAFETY: `of` returns the address of an aligned field in the control page, which stays
+        // mapped as long as `self` lives; both processes use it atomically.
         unsafe { AtomicU32::from_ptr(of(self.control())) }
     }
 
@@ -94,27 +94,27 @@ impl Shared {
         self.counter(|control| unsafe { &raw mut (*control.as_ptr()).done.0 })
     }
 
-    /// The slot that is being executed, as the child says.
+    /// The slot being executed, according to the child.
     pub(super) fn current(&self) -> u32 {
         // SAFETY: a field's address, in the mapping.
         self.counter(|control| unsafe { &raw mut (*control.as_ptr()).current })
             .load(Ordering::Relaxed)
     }
 
-    /// How many of its system calls a new child has made.
+    /// Number of system calls that a new child has made.
     pub(super) fn calls(&self) -> u32 {
         // SAFETY: a field's address, in the mapping.
         self.counter(|control| unsafe { &raw mut (*control.as_ptr()).calls })
             .load(Ordering::Relaxed)
     }
 
-    /// Forgets about the last child.
+    /// Clears the control page for a new child.
     pub(super) fn reset(&mut self) {
         // SAFETY: zeroes are valid for the control page, and there is no child.
         unsafe { self.control().write_bytes(0, 1) };
     }
 
-    /// Places an instruction, the jump that follows it, and the traps behind that.
+    /// Places an instruction, the jump that follows it, and traps after that.
     pub(super) fn set_code(&mut self, index: usize, code: &[u8], then: &[u8]) {
         let mut bytes = [INT3; CODE_USED];
         bytes[..code.len()].copy_from_slice(code);
@@ -128,16 +128,18 @@ impl Shared {
     }
 
     pub(super) fn set_slot(&mut self, index: usize, slot: &Slot) {
-        // SAFETY: `slot` gives an address in the mapping, of a type that any bytes are valid for.
+        // SAFETY: `slot` returns an address in the mapping, of a type for which any bytes are
+        // valid.
         unsafe { self.slot(index).write(*slot) };
     }
 
     pub(super) fn get_slot(&self, index: usize) -> Slot {
-        // SAFETY: `slot` gives an address in the mapping, of a type that any bytes are valid for.
+        // SAFETY: `slot` returns an address in the mapping, of a type for which any bytes are
+        // valid.
         unsafe { self.slot(index).read() }
     }
 
-    /// The kind of a slot's outcome.
+    /// The kind of outcome in a slot.
     pub(super) fn kind(&self, index: usize) -> u32 {
         // SAFETY: as for `get_slot`.
         unsafe { (&raw const (*self.slot(index).as_ptr()).kind).read() }
@@ -145,13 +147,13 @@ impl Shared {
 
     fn fx(&self, index: usize) -> NonNull<[u8; 512]> {
         assert!(index < SLOTS);
-        // SAFETY: the states, of which there are SLOTS, lie within the mapping.
+        // SAFETY: the mapping holds SLOTS states.
         unsafe { self.base.add(FX_OFFSET).cast::<[u8; 512]>().add(index) }
     }
 
     fn window(&self, index: usize) -> NonNull<[u8; WINDOW_SIZE]> {
         assert!(index < SLOTS);
-        // SAFETY: the windows, of which there are SLOTS, lie within the mapping.
+        // SAFETY: the mapping holds SLOTS windows.
         unsafe {
             self.base
                 .add(WINDOWS_OFFSET)
@@ -161,22 +163,22 @@ impl Shared {
     }
 
     pub(super) fn set_fx(&mut self, index: usize, state: &NativeState) {
-        // SAFETY: `fx` gives an address in the mapping.
+        // SAFETY: `fx` returns an address in the mapping.
         unsafe { self.fx(index).write(state.fx) };
     }
 
     pub(super) fn get_fx(&self, index: usize, state: &mut NativeState) {
-        // SAFETY: `fx` gives an address in the mapping; any bytes are valid.
+        // SAFETY: `fx` returns an address in the mapping; any bytes are valid.
         state.fx = unsafe { self.fx(index).read() };
     }
 
     pub(super) fn set_window(&mut self, index: usize, state: &NativeState) {
-        // SAFETY: `window` gives an address in the mapping.
+        // SAFETY: `window` returns an address in the mapping.
         unsafe { self.window(index).write(state.window) };
     }
 
     pub(super) fn get_window(&self, index: usize, state: &mut NativeState) {
-        // SAFETY: `window` gives an address in the mapping; any bytes are valid.
+        // SAFETY: `window` returns an address in the mapping; any bytes are valid.
         state.window = unsafe { self.window(index).read() };
     }
 
@@ -195,12 +197,12 @@ impl Shared {
         futex(self.request(), libc::FUTEX_WAKE, 1, None);
     }
 
-    /// Does this process have the slots again?
+    /// Whether the child has handed the slots back.
     pub(super) fn is_done(&self) -> bool {
         self.done().load(Ordering::Acquire) == self.request().load(Ordering::Relaxed)
     }
 
-    /// Waits until the slots are handed back, at most `timeout`. True if they are.
+    /// Waits at most `timeout` for the child to hand the slots back; true if it has.
     pub(super) fn wait(&self, timeout: Duration) -> bool {
         let count = self.request().load(Ordering::Relaxed).wrapping_sub(1);
         if !self.is_done() {
@@ -212,21 +214,21 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` with this length, and nothing refers to it.
-        // It cannot fail then; if it did, memory would be lost and nothing else.
+        // SAFETY: the mapping was created by `new` with this length, and nothing refers to it. So
+        // this cannot fail; if it did, it would only leak memory.
         let _ = unsafe { munmap(self.base.cast(), SHARED_SIZE) };
     }
 }
 
-/// The instruction that traps.
+/// The trap instruction.
 const INT3: u8 = 0xcc;
-/// `jmp rel32`.
+/// Length of `jmp rel32`.
 pub(super) const JUMP_SIZE: usize = 5;
 /// The bytes of a slot's code that ever change.
 const CODE_USED: usize = 32;
 const _: () = assert!(CODE_MAX + JUMP_SIZE <= CODE_USED && CODE_USED <= CODE_STRIDE);
 
-/// FUTEX_WAIT or FUTEX_WAKE. Its result does not matter: whoever waits looks again.
+/// FUTEX_WAIT or FUTEX_WAKE. The result does not matter: whoever waits checks again.
 fn futex(word: &AtomicU32, operation: i32, value: u32, timeout: Option<Duration>) {
     let timeout = timeout.map(|timeout| libc::timespec {
         tv_sec: timeout.as_secs() as libc::time_t,
@@ -235,6 +237,6 @@ fn futex(word: &AtomicU32, operation: i32, value: u32, timeout: Option<Duration>
     let timeout = timeout
         .as_ref()
         .map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: both pointers are valid during the call, which writes to neither.
+    // SAFETY: both pointers are valid during the call, which writes through neither.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, timeout) };
 }

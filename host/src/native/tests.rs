@@ -1,4 +1,4 @@
-//! Tests of what cannot be seen from outside: the child's limits, and cases that attack it.
+//! Tests of what is invisible from outside: the child's limits, and cases that attack it.
 
 use super::*;
 use crate::skip;
@@ -19,7 +19,7 @@ fn spawn(test: &str) -> Option<Native> {
     }
 }
 
-/// Runs `case` between two additions, which must be right, and gives its outcome.
+/// Runs `case` between two additions, which must be right, and returns its outcome.
 fn run(native: &mut Native, case: NativeCase) -> Outcome {
     let mut add = NativeCase::new(Mode::Plain, &[0x48, 0x01, 0xd8]); // add rax, rbx
     add.state.gpr[0] = 40;
@@ -61,7 +61,7 @@ fn the_child_is_shut_in() {
             let begin = line.split('-').next().expect("an address");
             let begin = u64::from_str_radix(begin, 16).expect("an address");
             let ours = (layout::DRIVER..layout::ARENA_END).contains(&begin);
-            // What the kernel may keep: [vdso], [vvar] and the like, [vsyscall].
+            // Mappings that the kernel may keep: [vdso], [vvar] and the like, [vsyscall].
             assert!(ours || line.contains(" [v"), "{line}");
         }
     }
@@ -109,12 +109,12 @@ fn a_case_that_kills_the_child_is_killed() {
     let Some(mut native) = spawn("a_case_that_kills_the_child_is_killed") else {
         return;
     };
-    // The driver loses its way: mov [rdi], rax over the slot's address.
+    // Breaks the driver: mov [rdi], rax over the slot's address.
     let mut case = NativeCase::new(Mode::Plain, &[0x48, 0x89, 0x07]);
     case.state.gpr[7] = SLOT;
     let signal = libc::SIGSEGV;
     assert_eq!(run(&mut native, case), Outcome::Killed { signal });
-    // And after that, the next batch.
+    // Then the next batch.
     assert_eq!(run(&mut native, jump(Native::place(1) + 2)), Outcome::Done);
 }
 
@@ -123,7 +123,7 @@ fn a_case_that_hides_in_the_driver_is_hung() {
     let Some(mut native) = spawn("a_case_that_hides_in_the_driver_is_hung") else {
         return;
     };
-    // `jmp rbx` to itself, where the tick takes it for the driver.
+    // `jmp rbx` to itself, at an address that the tick takes for the driver's.
     let mut case = jump(driver::sites().syscall_end);
     case.state.gpr[3] = driver::sites().syscall_end;
     assert_eq!(run(&mut native, case), Outcome::Hung);

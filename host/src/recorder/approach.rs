@@ -1,4 +1,4 @@
-//! The way to where recording begins: the program's entry, and the place named by
+//! Reaches the place where recording starts: the program's entry, or the one named by
 //! [`crate::Plan::from`].
 
 use super::options::Target;
@@ -11,7 +11,7 @@ use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::truth::Tracker;
 
 impl Session<'_> {
-    /// The phase that a process begins in.
+    /// The phase in which a process starts.
     pub(crate) fn first_phase(&self) -> Phase {
         match (
             &self.options.plan.from,
@@ -20,13 +20,13 @@ impl Session<'_> {
         ) {
             (None, _, _) => Phase::Record,
             (Some(_), true, Target::Run(_)) => Phase::ToEntry(0),
-            // A stripped program's `main` is found behind its entry.
+            // The `main` of a stripped program is found after its entry.
             (Some(from), false, Target::Run(_)) if from == MAIN => Phase::ToEntry(0),
             (Some(_), _, _) => Phase::Seek,
         }
     }
 
-    /// `tid` is at a breakpoint of ours.
+    /// Handles a stop of `tid` at one of our breakpoints.
     pub(crate) fn at_breakpoint(&mut self, tid: i32, regs: &Registers) -> Result<(), HostError> {
         let Some(pid) = self.threads.get(&tid).map(|t| t.pid) else {
             return Ok(());
@@ -61,7 +61,7 @@ impl Session<'_> {
         }
     }
 
-    /// Begins to record, if `regs.rip` is the place to record from.
+    /// Starts recording if `regs.rip` is the place to record from.
     fn maybe_from(&mut self, tid: i32, regs: &Registers) -> Result<(), HostError> {
         let Some(pid) = self.threads.get(&tid).map(|t| t.pid) else {
             return Ok(());
@@ -88,17 +88,17 @@ impl Session<'_> {
         self.at_place(tid, regs)
     }
 
-    /// Stops the other threads of `pid`, so that they go on as its new phase wants.
+    /// Stops the other threads of `pid`, so that they resume in its new phase.
     pub(crate) fn halt_others(&mut self, pid: i32, tid: i32) {
         for (&other, thread) in &mut self.threads {
             if thread.pid == pid && other != tid && !thread.stopped {
-                // One that is gone is reported by `wait`.
+                // `wait` reports a thread that is gone.
                 let _ = ptrace::interrupt(other);
             }
         }
     }
 
-    /// One more instruction on the way to where recording begins.
+    /// Handles one more instruction before recording starts.
     pub(crate) fn approach(
         &mut self,
         pid: i32,
@@ -114,7 +114,7 @@ impl Session<'_> {
         let is_too_far = self.summary.approach >= self.options.approach_max;
         let no_need = !self.options.plan.truth && is_call;
         if is_too_far || no_need {
-            // At full speed; the frames outside of where it begins stay unknown.
+            // Continue at full speed; the frames outside of the starting point stay unknown.
             for process in self.processes.values_mut() {
                 process.phase = Phase::Seek;
             }

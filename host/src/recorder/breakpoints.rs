@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 const INT3: u8 = 0xcc;
 
-/// Which breakpoints are in a process' memory, with the byte that each replaced.
+/// The breakpoints in a process' memory, with the bytes they replaced.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Breakpoints {
     set: BTreeMap<u64, u8>,
@@ -18,12 +18,12 @@ impl Breakpoints {
         self.set.contains_key(&address)
     }
 
-    /// The memory is gone, and the breakpoints with it.
+    /// Forgets all breakpoints, because the memory is gone.
     pub(crate) fn forget(&mut self) {
         self.set.clear();
     }
 
-    /// Puts the original byte back for a moment, so that `tid`, which is stopped, can step.
+    /// Puts the original byte back temporarily, so that the stopped thread `tid` can step.
     pub(crate) fn lift(&self, tid: i32, address: u64) -> Result<(), HostError> {
         match self.set.get(&address) {
             Some(&byte) => write_byte(tid, address, byte).map(|_| ()),
@@ -31,7 +31,7 @@ impl Breakpoints {
         }
     }
 
-    /// The opposite of [`Breakpoints::lift`].
+    /// Undoes [`Breakpoints::lift`].
     pub(crate) fn restore(&self, tid: i32, address: u64) -> Result<(), HostError> {
         if self.contains(address) {
             write_byte(tid, address, INT3)?;
@@ -39,7 +39,7 @@ impl Breakpoints {
         Ok(())
     }
 
-    /// Makes `wanted` the set of breakpoints, through the stopped thread `tid`.
+    /// Changes the set of breakpoints to `wanted`, through the stopped thread `tid`.
     pub(crate) fn set_to(&mut self, tid: i32, wanted: &[u64]) -> Result<(), HostError> {
         let old: Vec<(u64, u8)> = self
             .set
@@ -49,7 +49,7 @@ impl Breakpoints {
             .collect();
         for (address, byte) in old {
             self.set.remove(&address);
-            // It may have been unmapped meanwhile.
+            // The code may have been unmapped meanwhile.
             let _ = write_byte(tid, address, byte);
         }
         for &address in wanted {
@@ -61,7 +61,7 @@ impl Breakpoints {
         Ok(())
     }
 
-    /// Copied memory with the original bytes instead of breakpoints.
+    /// Replaces breakpoints in copied memory by the original bytes.
     pub(crate) fn hide(&self, start: u64, bytes: &mut [u8]) {
         let end = start.saturating_add(bytes.len() as u64);
         for (&address, &byte) in self.set.range(start..end) {
@@ -70,7 +70,7 @@ impl Breakpoints {
     }
 }
 
-/// Writes one byte of code; gives the one that was there.
+/// Writes one byte of code and returns the previous one.
 fn write_byte(tid: i32, address: u64, byte: u8) -> Result<u8, HostError> {
     let aligned = address & !7;
     let word = ProcessMemory::new(tid)

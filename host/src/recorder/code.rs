@@ -1,4 +1,4 @@
-//! Instruction bytes of a process, a page at a time.
+//! Instruction bytes of a process, cached by page.
 
 use crate::maps::Maps;
 use crate::memory::ProcessMemory;
@@ -7,20 +7,21 @@ use unwind_sim_unwind::insn::INSN_BYTES_MAX;
 
 const PAGE: usize = 4096;
 
-/// Pages of code that cannot change while their mapping stands. Writable and shared ones are
-/// read anew for every instruction.
+/// Pages of code that cannot change while they are mapped. Writable and shared pages are read again
+/// for every instruction.
 #[derive(Debug, Default)]
 pub(crate) struct CodeCache {
     pages: HashMap<u64, Option<Box<[u8; PAGE]>>>,
 }
 
 impl CodeCache {
-    /// The mappings changed.
+    /// Drops all pages, because the mappings changed.
     pub(crate) fn clear(&mut self) {
         self.pages.clear();
     }
 
-    /// The bytes at `address`, as many as an instruction can have; zeros where nothing is.
+    /// The bytes at `address`, as many as an instruction can have; zeros where memory is
+    /// unreadable.
     pub(crate) fn bytes(
         &mut self,
         address: u64,

@@ -1,4 +1,4 @@
-//! Starting a program so that it is traced from its first instruction.
+//! Starts a program traced from its first instruction.
 
 use super::options::Launch;
 use crate::error::HostError;
@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 
-/// What the child needs, all made before the fork: behind it nothing may be allocated.
+/// What the child needs. All of it is made before the fork, since nothing may be allocated after.
 struct Plan {
     candidates: Vec<CString>,
     args: Vec<CString>,
@@ -21,7 +21,7 @@ struct Plan {
     randomize: bool,
 }
 
-/// Which step failed in the child: the first byte that it sends, before errno.
+/// The first byte that the child sends, before errno: the step that failed.
 const STEP_DIRECTORY: u8 = 1;
 const STEP_EXEC: u8 = 2;
 
@@ -87,7 +87,7 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
     out
 }
 
-/// Runs in the child, between fork and exec: async-signal-safe calls only.
+/// Runs in the child between fork and exec; makes async-signal-safe calls only.
 fn child(
     plan: &Plan,
     argv: &[*const libc::c_char],
@@ -112,7 +112,7 @@ fn child(
         if libc::read(go, (&raw mut byte).cast(), 1) != 1 {
             libc::_exit(127);
         }
-        // Rust ignores SIGPIPE, and ignored signals stay so over exec.
+        // Rust ignores SIGPIPE, and ignored signals stay ignored across exec.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         if !plan.randomize {
             libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
@@ -149,9 +149,9 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), HostError> {
     })
 }
 
-/// Kills and reaps a child of ours.
+/// Kills and reaps a child.
 fn abandon(pid: i32) {
-    // SAFETY: `pid` is our own child that was not reaped yet.
+    // SAFETY: `pid` is our own child and has not been reaped.
     unsafe { libc::kill(pid, libc::SIGKILL) };
     while let Ok(Waited::Stopped(_, status)) = ptrace::wait(pid, true) {
         if matches!(
@@ -163,7 +163,7 @@ fn abandon(pid: i32) {
     }
 }
 
-/// Starts `program`, traced; it stops at its exec event.
+/// Starts `program` traced; it stops at its exec event.
 pub(crate) fn launch(program: &Launch, randomize: bool) -> Result<i32, HostError> {
     let plan = Plan::new(program, randomize)?;
     let (argv, envp) = (pointers(&plan.args), pointers(&plan.env));
@@ -213,7 +213,7 @@ pub(crate) fn launch(program: &Launch, randomize: bool) -> Result<i32, HostError
     })
 }
 
-/// Does this machine let us trace a child of our own? For tests, which skip where it does not.
+/// Checks that this machine allows tracing a child. For tests, which are skipped otherwise.
 pub fn may_trace() -> Result<(), HostError> {
     let program = Launch {
         path: "/proc/self/exe".into(),

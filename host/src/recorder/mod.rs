@@ -1,4 +1,4 @@
-//! What a recording hands out, and to whom.
+//! The ptrace recorder: what it reports, and the trait that receives it.
 
 mod approach;
 mod breakpoints;
@@ -24,7 +24,7 @@ use std::ops::Range;
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::{Stats, Truth};
 
-/// Why a recorder cannot go on.
+/// An error of a [`Recorder`].
 pub type RecorderError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A change of the world between samples.
@@ -33,32 +33,32 @@ pub type RecorderError = Box<dyn std::error::Error + Send + Sync>;
 pub enum Event<'a> {
     /// Executable memory appeared.
     Map {
-        /// In this process.
+        /// The process.
         pid: u32,
         /// The mapping.
         mapping: &'a Mapping,
-        /// The process' memory, for images that are in no file (the vdso).
+        /// The process' memory, for images without a file (the vDSO).
         memory: &'a ProcessMemory,
     },
     /// Executable memory went away.
     Unmap {
-        /// In this process.
+        /// The process.
         pid: u32,
-        /// Addresses.
+        /// The addresses.
         range: Range<u64>,
     },
-    /// The process runs another program: everything was unmapped.
+    /// The process executes another program: everything was unmapped.
     Exec {
         /// The process.
         pid: u32,
     },
-    /// A process or thread began.
+    /// A process or thread started.
     Fork {
         /// The new process; equal to `parent_pid` for a thread.
         pid: u32,
         /// The new thread.
         tid: u32,
-        /// The process that made it, whose mappings a new process inherits.
+        /// The parent process, whose mappings a new process inherits.
         parent_pid: u32,
     },
     /// A process or thread ended.
@@ -68,7 +68,7 @@ pub enum Event<'a> {
         /// The thread.
         tid: u32,
     },
-    /// A thread has this name.
+    /// A thread got a name.
     Comm {
         /// The process.
         pid: u32,
@@ -84,17 +84,17 @@ pub enum Event<'a> {
 pub enum StackRole {
     /// The stack that rsp points into.
     Stack,
-    /// A stack that the chain continues on: interrupted by a signal on an alternate stack, or
-    /// left by a function that loaded rsp.
+    /// Another stack on which the chain continues: one interrupted by a signal on an alternate
+    /// stack, or left by a function that loaded rsp.
     OtherStack,
 }
 
-/// A copied piece of a stack.
+/// A copied part of a stack.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StackPiece {
     /// Which stack.
     pub role: StackRole,
-    /// The mapping that it lies in.
+    /// The mapping that contains it.
     pub bounds: Range<u64>,
     /// Address of the first byte: up to 512 bytes below rsp.
     pub address: u64,
@@ -105,33 +105,33 @@ pub struct StackPiece {
 /// One sample.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sample {
-    /// Process.
+    /// The process.
     pub pid: u32,
-    /// Thread.
+    /// The thread.
     pub tid: u32,
-    /// Instructions executed since the recording began, where the program is single-stepped;
-    /// else nanoseconds since then.
+    /// Instructions executed since recording started, if the program is single-stepped; otherwise
+    /// nanoseconds since then.
     pub time: u64,
     /// Register sets by role.
     pub regs: SampleRegs,
-    /// Stacks, the one of rsp first.
+    /// Stack copies, the one of rsp first.
     pub stacks: Vec<StackPiece>,
     /// The true chain, at the live registers ([`SampleRegs::live`]).
     pub truth: Truth,
-    /// Index into [`crate::At::Points`], if the sample was taken at one.
+    /// Index into [`crate::At::Points`], if the sample was taken at a point.
     pub point: Option<usize>,
 }
 
-/// Does the recording go on?
+/// Whether the recording continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// Yes.
+    /// Continue.
     Go,
-    /// No: enough was seen.
+    /// Stop: enough was seen.
     Stop,
 }
 
-/// Takes what a recording sees, in the order of time.
+/// Receives what a recording sees, in order of time.
 pub trait Recorder {
     /// The world changed.
     fn event(&mut self, event: &Event<'_>) -> Result<(), RecorderError>;
@@ -139,9 +139,8 @@ pub trait Recorder {
     /// A sample was taken.
     fn sample(&mut self, sample: Sample) -> Result<Next, RecorderError>;
 
-    /// The addresses that `name` has in this mapping, which was just made; none if it is not
-    /// there. `name` is [`crate::Point::name`], [`crate::Point::own`] or
-    /// [`crate::Plan::from`].
+    /// The addresses of `name` in this new mapping; empty if it is not there. `name` is
+    /// [`crate::Point::name`], [`crate::Point::own`] or [`crate::Plan::from`].
     fn locate(&mut self, mapping: &Mapping, name: &str) -> Vec<u64>;
 }
 
@@ -152,7 +151,7 @@ pub enum ProgramEnd {
     Exited(i32),
     /// This signal killed it.
     Killed(i32),
-    /// It runs on: it was only attached to.
+    /// It keeps running: the recorder had only attached to it.
     RunsOn,
 }
 
@@ -163,13 +162,13 @@ pub enum End {
     Program,
     /// [`crate::Plan::max_instructions`] or [`crate::Plan::max_samples`] was reached.
     Limit,
-    /// The recorder wanted no more.
+    /// The recorder returned [`Next::Stop`].
     Recorder,
     /// [`crate::Plan::stop`] became true, or the recording failed.
     Interrupted,
 }
 
-/// What a recording was.
+/// The outcome of a recording.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Summary {
@@ -179,7 +178,7 @@ pub struct Summary {
     pub end: End,
     /// Samples taken.
     pub samples: u64,
-    /// Instructions single-stepped since the recording began.
+    /// Instructions single-stepped since recording started.
     pub instructions: u64,
     /// Instructions single-stepped on the way to [`crate::Plan::from`].
     pub approach: u64,
@@ -187,8 +186,8 @@ pub struct Summary {
     pub from_reached: bool,
     /// Threads seen.
     pub threads: u64,
-    /// Names that no image had.
+    /// Names that no image contains.
     pub not_located: Vec<String>,
-    /// What the shadow stacks saw, in sum.
+    /// Statistics of the shadow stacks, summed over all threads.
     pub tracker: Stats,
 }

@@ -1,4 +1,4 @@
-//! What is recorded, and when.
+//! What to record, and how.
 
 use crate::plan::Plan;
 use std::ffi::OsString;
@@ -7,58 +7,59 @@ use std::path::PathBuf;
 /// A program to run.
 #[derive(Clone, Debug, Default)]
 pub struct Launch {
-    /// Path, or a name that is looked up in `PATH`.
+    /// Path, or a name to look up in `PATH`.
     pub path: OsString,
     /// Arguments, without the program's own name.
     pub args: Vec<OsString>,
-    /// The whole environment; `None` is ours.
+    /// The whole environment; `None` inherits ours.
     pub env: Option<Vec<(OsString, OsString)>>,
-    /// Working directory; `None` is ours.
+    /// Working directory; `None` inherits ours.
     pub directory: Option<PathBuf>,
-    /// Its output goes to `/dev/null`, and it reads nothing.
+    /// Redirect input and output to `/dev/null`.
     pub quiet: bool,
 }
 
-/// What is recorded.
+/// What to record.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// A program that is started.
+    /// A program to start.
     Run(Launch),
-    /// A process that runs: all its threads.
+    /// All threads of a running process.
     Attach(i32),
 }
 
-/// What becomes of a started program when the recording ends before it.
+/// What happens to a started program if the recording ends first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AfterLimit {
-    /// It runs on, untraced, and its end is waited for.
+    /// It keeps running untraced, and the recorder waits for its end.
     #[default]
     LetRun,
     /// It is killed.
     Kill,
 }
 
-/// What is recorded, and how.
+/// Options of a recording.
 #[derive(Clone, Debug)]
 pub struct RecorderOptions {
     /// The program.
     pub target: Target,
-    /// When samples are taken, and when the recording ends.
+    /// When to take samples, and when to end the recording.
     pub plan: Plan,
-    /// With truth and a start: so many instructions are single-stepped at most between the
-    /// program's entry and [`Plan::from`]. Beyond, it runs there at full speed, and the frames
-    /// outside of `from` stay unknown.
+    /// With [`Plan::truth`] and [`Plan::from`]: the most instructions to single-step between the
+    /// program's entry and `from`. After that the program runs to `from` at full speed, and the
+    /// frames outside of it stay unknown.
     pub approach_max: u64,
     /// Follow child processes; threads are always followed.
     pub children: bool,
-    /// Leave the address space randomized. Without it two recordings are alike.
+    /// Keep the address space randomized. Without randomization, recordings can be repeated
+    /// exactly.
     pub randomize: bool,
-    /// What becomes of the program when the recording ends before it.
+    /// What happens to the program if the recording ends first.
     pub after_limit: AfterLimit,
 }
 
 impl RecorderOptions {
-    /// Instructions single-stepped on the way to [`Plan::from`] by default: about a minute.
+    /// Default of [`RecorderOptions::approach_max`]: takes about a minute.
     pub const APPROACH_MAX: u64 = 3_000_000;
 
     /// Records `target` as planned.
@@ -73,7 +74,7 @@ impl RecorderOptions {
         }
     }
 
-    /// Is the program single-stepped?
+    /// Whether the program is single-stepped.
     pub(crate) const fn steps(&self) -> bool {
         self.plan.truth || self.plan.at.needs_steps()
     }

@@ -1,5 +1,5 @@
-//! Mappings and places: what is reported of a process' mappings, where the names are that are
-//! sampled, and which breakpoints that takes.
+//! Mappings and places: reports changes of a process' mappings, locates the names to sample at, and
+//! decides which breakpoints they need.
 
 use super::sample;
 use super::session::Session;
@@ -11,7 +11,7 @@ use crate::plan::Point;
 use crate::ptrace::Registers;
 use unwind_sim_unwind::start::SampleRegs;
 
-/// The names that are to be located.
+/// The names to locate.
 pub(crate) fn names(from: Option<&str>, points: &[Point]) -> Vec<Name> {
     let name = |text: &str, role| Name {
         text: text.to_owned(),
@@ -25,15 +25,15 @@ pub(crate) fn names(from: Option<&str>, points: &[Point]) -> Vec<Name> {
     out
 }
 
-/// A name that is known without symbols: the first argument of the first call behind the entry
+/// A name that can be located without symbols: the first argument of the first call after the entry
 /// (`__libc_start_main`, Linux Standard Base 5.0, baselib).
 pub(crate) const MAIN: &str = "main";
 
-/// `AT_ENTRY`: where the kernel starts the program itself, behind the dynamic linker (Linux
+/// `AT_ENTRY`: the entry of the program itself, which runs after the dynamic linker (Linux
 /// `include/uapi/linux/auxvec.h`).
 pub(crate) const AT_ENTRY: u64 = 9;
-/// `AT_RANDOM`: the address of 16 random bytes, from which libc makes its stack canary and the
-/// key that it mangles pointers with.
+/// `AT_RANDOM`: the address of 16 random bytes, from which libc makes its stack canary and the key
+/// with which it mangles pointers.
 pub(crate) const AT_RANDOM: u64 = 25;
 
 /// An entry of the auxiliary vector of a process.
@@ -46,8 +46,8 @@ pub(crate) fn auxiliary(pid: i32, key: u64) -> Option<u64> {
 }
 
 impl Session<'_> {
-    /// Reads the mappings of `pid` anew, reports what changed and looks for names; `tid` is a
-    /// stopped thread of it.
+    /// Reads the mappings of `pid` again, reports changes and looks for names; `tid` is one of its
+    /// stopped threads.
     pub(crate) fn refresh_maps(&mut self, pid: i32, tid: i32) -> Result<(), HostError> {
         let Some(process) = self.processes.get_mut(&pid) else {
             return Ok(());
@@ -62,8 +62,8 @@ impl Session<'_> {
         self.sync_breakpoints(pid, tid)
     }
 
-    /// Reports the difference between `old` and the mappings now, and looks for names in what
-    /// is new.
+    /// Reports the difference between `old` and the current mappings, and looks for names in new
+    /// ones.
     pub(crate) fn report_maps(&mut self, pid: i32, old: &Maps) -> Result<(), HostError> {
         let Session {
             processes,
@@ -105,7 +105,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The first call behind the program's entry has `argument`: `main`, where no symbol says so.
+    /// Takes the argument of the first call after the program's entry for `main`, if no symbol
+    /// names it.
     pub(crate) fn locate_main(&mut self, pid: i32, argument: u64) {
         let Some(process) = self.processes.get_mut(&pid) else {
             return;
@@ -124,7 +125,7 @@ impl Session<'_> {
         });
     }
 
-    /// The places where a process that runs at full speed must stop.
+    /// The addresses at which a process that runs at full speed must stop.
     fn wanted_breakpoints(&self, process: &Process) -> Vec<u64> {
         let places = |wanted: fn(&Role) -> bool| {
             let of = move |(&address, roles): (&u64, &Vec<Role>)| {
@@ -140,7 +141,7 @@ impl Session<'_> {
         }
     }
 
-    /// Sets the breakpoints that the phase of `pid` needs, through its stopped thread `tid`.
+    /// Sets the breakpoints for the phase of `pid`, through its stopped thread `tid`.
     pub(crate) fn sync_breakpoints(&mut self, pid: i32, tid: i32) -> Result<(), HostError> {
         let Some(process) = self.processes.get(&pid) else {
             return Ok(());
@@ -152,8 +153,7 @@ impl Session<'_> {
         }
     }
 
-    /// `tid` is before the instruction at `regs.rip`, which is a place: takes the samples that
-    /// are due there.
+    /// Takes the samples due at `regs.rip`, a place that `tid` is about to execute.
     pub(crate) fn at_place(&mut self, tid: i32, regs: &Registers) -> Result<(), HostError> {
         let Some(thread) = self.threads.get(&tid) else {
             return Ok(());
@@ -221,7 +221,7 @@ impl Session<'_> {
         self.sample(tid, regs, regs_by_role, Some(index))
     }
 
-    /// Takes a sample of `tid`, and hands it out.
+    /// Takes a sample of `tid` and passes it to the recorder.
     pub(crate) fn sample(
         &mut self,
         tid: i32,

@@ -1,4 +1,4 @@
-//! How a recording lets go of its threads, and of the program.
+//! How a recording releases its threads and the program.
 
 use super::options::{AfterLimit, Target};
 use super::session::Session;
@@ -8,23 +8,23 @@ use crate::ptrace::{self, Resume, Status, Waited};
 use nix::libc;
 use std::time::{Duration, Instant};
 
-/// Stops of one thread that are waited for before it is let go: each is for a signal that was
-/// under way.
+/// Maximum number of stops of one thread to wait for before releasing it: each is for a signal that
+/// was already pending.
 const STOPS_MAX: usize = 64;
 
 impl Session<'_> {
-    /// Lets go of every thread, and waits for the program's end if it is ours and nobody asked us
-    /// to end. It is killed if so wanted, or if the recording `failed`.
+    /// Releases every thread, and waits for the end of the program if we started it and were not
+    /// asked to end. Kills the program if the options say so, or if the recording `failed`.
     pub(crate) fn wind_up(&mut self, failed: bool) -> Result<(), HostError> {
         self.summary.end = self.end.unwrap_or(End::Interrupted);
         self.pinned = None;
         let mut tids: Vec<i32> = self.threads.keys().copied().collect();
-        // Who waits for a vforked child can only be stopped when that is gone.
+        // A thread that waits for its vforked child can only be stopped once that child is gone.
         tids.sort_by_key(|tid| self.threads.get(tid).is_some_and(|t| t.in_vfork));
         let (waiting, free): (Vec<i32>, Vec<i32>) = tids
             .into_iter()
             .partition(|tid| self.threads.get(tid).is_some_and(|t| t.in_vfork));
-        // All are stopped before the first goes on: they share breakpoints.
+        // Stop all before resuming the first: they share breakpoints.
         for group in [free, waiting] {
             let mut stopped = Vec::new();
             for tid in group {
@@ -50,7 +50,7 @@ impl Session<'_> {
             return Ok(());
         }
         if failed || self.options.after_limit == AfterLimit::Kill {
-            // SAFETY: the target is our child, and was not waited for yet.
+            // SAFETY: the target is our child and has not been waited for.
             unsafe { libc::kill(self.target, libc::SIGKILL) };
         } else if self.summary.end == End::Interrupted {
             self.summary.program = program_end_soon(self.target)?;
@@ -60,8 +60,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Stops `tid`, at an instruction of its own; the signal that it is to go on with. `None`: it
-    /// ended.
+    /// Stops `tid` at an instruction of its own; returns the signal to resume it with, or `None` if
+    /// it ended.
     fn stop(&mut self, tid: i32) -> Result<Option<i32>, HostError> {
         let Some(thread) = self.threads.get(&tid) else {
             return Ok(None);
@@ -84,8 +84,8 @@ impl Session<'_> {
                     return Ok(Some(0));
                 }
                 Status::Signal(signal) if signal != 0 => return Ok(Some(signal)),
-                // The trap of a step or breakpoint may come behind the stop we asked for, and
-                // would kill the program when we are gone.
+                // The trap of a step or breakpoint may arrive after the stop we asked for, and
+                // would kill the program once we are gone.
                 _ if has_pending_trap(tid) => {
                     ptrace::resume(tid, Resume::Run, 0)?;
                     match ptrace::wait_until(tid)? {
@@ -99,7 +99,7 @@ impl Session<'_> {
         Ok(Some(0))
     }
 
-    /// A thread that has executed a breakpoint of ours goes back before it.
+    /// Moves a thread that has executed one of our breakpoints back to it.
     fn back_to_breakpoint(&self, tid: i32) -> Result<(), HostError> {
         let process = self.threads.get(&tid).map(|t| t.pid);
         let Some(process) = process.and_then(|pid| self.processes.get(&pid)) else {
@@ -129,8 +129,8 @@ impl Session<'_> {
     }
 }
 
-/// Is a SIGTRAP of the thread's own on its way? (`SigPnd` of `/proc/PID/status`, one bit for
-/// each signal.)
+/// Whether a SIGTRAP is pending for the thread (`SigPnd` in `/proc/PID/status`, one bit for each
+/// signal).
 fn has_pending_trap(tid: i32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
     let pending = status.lines().find_map(|l| l.strip_prefix("SigPnd:"));
@@ -138,10 +138,10 @@ fn has_pending_trap(tid: i32) -> bool {
     bits.is_some_and(|bits| bits & 1 << (libc::SIGTRAP - 1) != 0)
 }
 
-/// A signal from a terminal goes to the program as well as to us: so long it has to end of it.
+/// A terminal sends its signal to the program as well as to us; the program has this long to end.
 const SOON: Duration = Duration::from_millis(200);
 
-/// The end of our child if it comes soon.
+/// How our child ended, if it ends soon.
 fn program_end_soon(pid: i32) -> Result<ProgramEnd, HostError> {
     let began = Instant::now();
     loop {
@@ -155,7 +155,7 @@ fn program_end_soon(pid: i32) -> Result<ProgramEnd, HostError> {
     }
 }
 
-/// Waits for the end of our child.
+/// Waits for our child to end.
 fn program_end(pid: i32) -> Result<ProgramEnd, HostError> {
     loop {
         match ptrace::wait_until(pid)? {

@@ -1,4 +1,4 @@
-//! Making a sample of a stopped thread.
+//! Takes a sample of a stopped thread.
 
 use super::task::{Process, Thread, cpu, sample_regs};
 use super::{Sample, StackPiece, StackRole};
@@ -8,10 +8,10 @@ use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::start::{SampleRegs, fetch_caller_regs};
 use unwind_sim_unwind::truth::Truth;
 
-/// Bytes copied below rsp: the red zone (psABI 3.2.2) and what was just popped.
+/// Bytes copied below rsp: the red zone (psABI 3.2.2) and recently popped values.
 const BELOW_SP: u64 = 512;
 
-/// The fake registers that a fetching function with these live registers makes.
+/// The fake registers that a fetching function with these live registers would capture.
 pub(crate) fn fetch(process: &Process, regs: &Registers, frame: FetchFrame) -> Option<Regs> {
     let cfa = match frame {
         FetchFrame::Entry => regs.rsp.wrapping_add(8),
@@ -21,7 +21,7 @@ pub(crate) fn fetch(process: &Process, regs: &Registers, frame: FetchFrame) -> O
     Some(fetch_caller_regs(caller, cfa))
 }
 
-/// The stack that holds `sp`, up to `max` bytes above it.
+/// Copies the stack that holds `sp`, up to `max` bytes above it.
 fn piece(process: &Process, sp: u64, max: u64, role: StackRole) -> Option<StackPiece> {
     let bounds = process.maps.find(sp)?.range.clone();
     let address = sp.saturating_sub(BELOW_SP).max(bounds.start) & !7;
@@ -38,7 +38,7 @@ fn piece(process: &Process, sp: u64, max: u64, role: StackRole) -> Option<StackP
     })
 }
 
-/// The stacks of `thread`, innermost first, none twice.
+/// The stacks of `thread`, innermost first, without duplicates.
 fn stacks(process: &Process, thread: &Thread, sp: u64, max: u64) -> Vec<StackPiece> {
     let mut out: Vec<StackPiece> = piece(process, sp, max, StackRole::Stack)
         .into_iter()
@@ -54,7 +54,7 @@ fn stacks(process: &Process, thread: &Thread, sp: u64, max: u64) -> Vec<StackPie
     out
 }
 
-/// A sample of `thread` at its current registers; `regs` are what is reported of them.
+/// A sample of `thread` at its current registers; `regs` are the registers to report.
 pub(crate) fn take(
     process: &mut Process,
     thread: &Thread,
@@ -82,7 +82,7 @@ pub(crate) fn take(
     }
 }
 
-/// Hardware registers only.
+/// A sample's registers for a start from hardware registers.
 pub(crate) fn hardware(live: &Registers) -> SampleRegs {
     SampleRegs::hardware(sample_regs(live))
 }

@@ -1,5 +1,4 @@
-//! A recording from its beginning to its end: the loop that waits for what threads do, and
-//! resumes them.
+//! A recording from start to end: the loop that waits for thread stops and resumes the threads.
 
 use super::launch::launch;
 use super::options::{RecorderOptions, Target};
@@ -18,22 +17,22 @@ use std::time::{Duration, Instant};
 use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::truth::Stats;
 
-/// Everything that a recording knows.
+/// The state of a recording.
 pub(crate) struct Session<'a> {
     pub(crate) options: &'a RecorderOptions,
     pub(crate) recorder: &'a mut dyn Recorder,
     pub(crate) processes: HashMap<i32, Process>,
     pub(crate) threads: HashMap<i32, Thread>,
-    /// New threads that stopped before their maker said that it made them.
+    /// New threads that stopped before their creation was reported.
     pub(crate) early: Vec<i32>,
-    /// Stops that were waited for out of turn.
+    /// Stops that were waited for out of order.
     pub(crate) deferred: VecDeque<(i32, Status)>,
     pub(crate) names: Vec<Name>,
-    /// Which of `names` were found in some image.
+    /// For each of `names`, whether some image contains it.
     pub(crate) located: Vec<bool>,
     pub(crate) pinned: Option<Pinned>,
     pub(crate) summary: Summary,
-    /// Why the recording is to end, once that is known.
+    /// Why the recording is to end, once decided.
     pub(crate) end: Option<End>,
     pub(crate) began: Instant,
     /// The process whose end ends the recording.
@@ -41,10 +40,9 @@ pub(crate) struct Session<'a> {
     next_tick: Instant,
 }
 
-/// Records what `options` say, into `recorder`.
+/// Records what `options` say into `recorder`.
 ///
-/// The thread that calls this must not have children of its own that it waits for: theirs ends
-/// are waited for here, too.
+/// The calling thread must not have children of its own to wait for: this reaps them, too.
 pub fn record(
     options: &RecorderOptions,
     recorder: &mut dyn Recorder,
@@ -80,7 +78,7 @@ pub fn record(
         target,
         next_tick: Instant::now(),
     };
-    // Whatever happens here, the program gets its code back.
+    // Even after a panic, the program's code must be restored.
     let ran = catch_unwind(AssertUnwindSafe(|| session.run()));
     let outcome = match ran {
         Ok(outcome) => outcome,
@@ -99,7 +97,7 @@ pub fn record(
     Ok(session.summary)
 }
 
-/// How long a look for events may wait where threads are also sampled by the clock.
+/// How long to wait for an event when running threads are also sampled by time.
 const POLL: Duration = Duration::from_millis(1);
 
 impl Session<'_> {
@@ -153,7 +151,7 @@ impl Session<'_> {
         Ok(Waited::Nothing)
     }
 
-    /// Stops the threads that are on a processor, to be sampled.
+    /// Stops the threads that are on a processor, to sample them.
     fn ask_running_threads(&mut self) {
         for (&tid, thread) in &mut self.threads {
             let is_free = !thread.stopped && thread.mode == Mode::Run && !thread.asked;
@@ -163,7 +161,7 @@ impl Session<'_> {
         }
     }
 
-    /// A thread did something.
+    /// Handles a stop or the end of a thread.
     pub(crate) fn handle(&mut self, tid: i32, status: Status) -> Result<(), HostError> {
         if let Status::Exited(_) | Status::Killed(_) = status {
             return self.ended(tid, status);
@@ -186,7 +184,7 @@ impl Session<'_> {
         }
     }
 
-    /// A stop at one end of a system call.
+    /// Handles a stop at the entry or exit of a system call.
     fn at_syscall(&mut self, tid: i32) -> Result<(), HostError> {
         let regs = ptrace::registers(tid)?;
         let Some(thread) = self.threads.get_mut(&tid) else {
@@ -211,7 +209,7 @@ impl Session<'_> {
             .is_some_and(|p| p.phase == Phase::Record)
     }
 
-    /// SIGTRAP: a single step, a breakpoint, or the program's own.
+    /// Handles SIGTRAP: a single step, one of our breakpoints, or the program's own trap.
     fn trapped(&mut self, tid: i32) -> Result<(), HostError> {
         let mut regs = ptrace::registers(tid)?;
         let Some(thread) = self.threads.get_mut(&tid) else {
@@ -270,7 +268,8 @@ impl Session<'_> {
         self.resume(tid, signal)
     }
 
-    /// The instruction before a place was executed; or a signal handler returned to the place.
+    /// Handles the step to a place: the previous instruction was executed, or a signal handler
+    /// returned to the place.
     fn step_to_place(&mut self, tid: i32, insn: Insn, regs: &Registers) -> Result<(), HostError> {
         let here = (regs.rip, regs.rsp);
         if let Some(thread) = self.threads.get_mut(&tid) {
@@ -287,7 +286,7 @@ impl Session<'_> {
         self.at_place(tid, regs)
     }
 
-    /// Takes the samples that are due after an instruction.
+    /// Takes the samples due after an instruction.
     fn sample_after(&mut self, tid: i32, insn: Insn, regs: &Registers) -> Result<(), HostError> {
         let due = match self.options.plan.at {
             At::Every(n) => self.summary.instructions.is_multiple_of(n.max(1)),
@@ -309,13 +308,13 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Lets a stopped thread go on, as the phase of its process wants, with `signal`.
+    /// Resumes a stopped thread with `signal`, as the phase of its process requires.
     pub(crate) fn resume(&mut self, tid: i32, signal: i32) -> Result<(), HostError> {
         let Some(thread) = self.threads.get(&tid) else {
             return Ok(());
         };
         if self.end.is_some() {
-            // It stays stopped until the recording is wound up.
+            // It stays stopped until the recording ends.
             if let Some(thread) = self.threads.get_mut(&tid) {
                 thread.pending = signal;
             }
@@ -358,7 +357,7 @@ impl Session<'_> {
     }
 }
 
-/// Is the thread on a processor, or waiting for one? (`Documentation/filesystems/proc.rst`.)
+/// Whether the thread is on a processor or waiting for one (`Documentation/filesystems/proc.rst`).
 fn is_running(pid: i32, tid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat"));
     let state = |text: &str| Some(text.rsplit_once(") ")?.1.starts_with('R'));

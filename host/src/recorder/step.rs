@@ -1,4 +1,4 @@
-//! One single-stepped instruction.
+//! Single-steps one instruction.
 
 use super::session::Session;
 use super::task::{Process, Surroundings, Thread, cpu};
@@ -8,11 +8,11 @@ use crate::ptrace::{self, Registers};
 use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::truth::{Cpu, Tracker};
 
-/// Offsets from rsp at a signal handler's entry (Linux `arch/x86/include/uapi/asm/sigcontext.h`,
-/// `struct rt_sigframe`): the saved rsp and rip.
+/// Offsets of the saved rsp and rip from rsp at the entry of a signal handler (Linux
+/// `arch/x86/include/uapi/asm/sigcontext.h`, `struct rt_sigframe`).
 const SIGNAL_FRAME_RSP: u64 = 168;
 const SIGNAL_FRAME_RIP: u64 = 176;
-/// Length of `syscall`: a call that is restarted goes back so far.
+/// Length of `syscall`, by which rip moves back when a call is restarted.
 const SYSCALL_LEN: u64 = 2;
 /// ERESTARTSYS to ERESTART_RESTARTBLOCK (Linux `include/linux/errno.h`), as rax shows them.
 const RESTARTS: [u64; 4] = [
@@ -27,19 +27,19 @@ const TRAP_FLAG: u64 = 1 << 8;
 /// remap_file_pages, pkey_mprotect.
 const MAPPING_CALLS: [u64; 9] = [9, 10, 11, 12, 25, 30, 67, 216, 329];
 
-/// What a step turned out to be.
+/// The outcome of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stepped {
     /// An instruction was executed.
     Instruction(Insn),
     /// A signal handler was entered; no instruction.
     Handler,
-    /// Nothing: the thread only came out of a stop.
+    /// Nothing: the thread only left a stop.
     Nothing,
 }
 
-/// If the thread is at the first instruction of a signal handler: the state that was
-/// interrupted, and the restorer.
+/// If the thread is at the first instruction of a signal handler: the interrupted state, and the
+/// restorer.
 pub(crate) fn handler_entry(
     process: &Process,
     before: &Registers,
@@ -59,16 +59,16 @@ pub(crate) fn handler_entry(
     Some((interrupted, word(0)?))
 }
 
-/// Did an instruction complete between two stops of a thread that was resumed for one? Behind
-/// an exec or a signal there may be a stop at which nothing happened. A string instruction with
-/// a prefix that repeats it stays where it is, but counts in rcx.
+/// Whether an instruction completed between two stops of a thread that was resumed for one. After
+/// an exec or a signal there may be a stop at which nothing happened. A repeated string instruction
+/// stays at its address, but decrements rcx.
 fn was_executed(before: &Registers, after: &Registers, insn: Insn) -> bool {
     let moved = before.rip != after.rip || before.rsp != after.rsp;
     moved || before.rcx != after.rcx || insn == Insn::Jump
 }
 
 impl Session<'_> {
-    /// Brings a thread to where single steps can be counted from; `tid` is stopped.
+    /// Prepares the stopped thread `tid` for single-stepping.
     pub(crate) fn begin_stepping(&mut self, tid: i32, regs: &Registers) {
         let Some(thread) = self.threads.get_mut(&tid) else {
             return;
@@ -83,7 +83,7 @@ impl Session<'_> {
         }
     }
 
-    /// Looks at the next instruction of `tid` before it is stepped.
+    /// Inspects the next instruction of `tid` before it is stepped.
     pub(crate) fn prepare_step(&mut self, tid: i32, regs: &Registers) {
         let Some(thread) = self.threads.get_mut(&tid) else {
             return;
@@ -100,7 +100,7 @@ impl Session<'_> {
         }
     }
 
-    /// A thread that was resumed for one instruction has stopped with `after`.
+    /// Handles the stop, with registers `after`, of a thread that was resumed for one instruction.
     pub(crate) fn stepped(&mut self, tid: i32, after: &Registers) -> Result<Stepped, HostError> {
         let Session {
             threads,
@@ -166,8 +166,8 @@ fn track(thread: &mut Thread, process: &mut Process, before: &Registers, after: 
     );
 }
 
-/// `pushf` under single-stepping shows the program a trap flag that it did not set, and the
-/// `popf` that follows would set it in earnest.
+/// Under single-stepping, `pushf` pushes a trap flag that the program did not set, and a later
+/// `popf` would really set it. Clears it in the pushed word.
 fn hide_trap_flag(process: &Process, tid: i32, slot: u64) -> Result<(), HostError> {
     match process.memory.word(slot) {
         Some(flags) if flags & TRAP_FLAG != 0 => ptrace::poke(tid, slot, flags & !TRAP_FLAG),

@@ -1,4 +1,4 @@
-//! Stepping over a breakpoint, with no thread running past it meanwhile.
+//! Steps over a breakpoint without letting another thread run past it.
 
 use super::session::Session;
 use super::step::handler_entry;
@@ -8,15 +8,15 @@ use crate::ptrace::{self, Registers, Resume, Status, Waited};
 use nix::libc;
 use unwind_sim_unwind::insn::Insn;
 
-/// A stop that PTRACE_INTERRUPT made.
+/// A stop caused by PTRACE_INTERRUPT.
 const ASKED: Status = Status::Event {
     event: libc::PTRACE_EVENT_STOP,
     signal: libc::SIGTRAP,
 };
 
 impl Session<'_> {
-    /// Executes the one instruction under a breakpoint, while the other threads stand still: they
-    /// would run past it.
+    /// Executes the instruction under a breakpoint with all other threads stopped, since they could
+    /// run past it.
     pub(crate) fn step_over(
         &mut self,
         tid: i32,
@@ -33,7 +33,7 @@ impl Session<'_> {
             return Ok(());
         };
         process.breakpoints.lift(tid, regs.rip)?;
-        // A system call may wait for another thread: go no farther than to its entry.
+        // A system call may wait for another thread, so go no further than its entry.
         let how = match process.classify(regs.rip) {
             Insn::Syscall => Resume::RunToSyscall,
             _ => Resume::Step,
@@ -41,7 +41,7 @@ impl Session<'_> {
         ptrace::resume(tid, how, signal)?;
         let status = loop {
             match ptrace::wait_until(tid)? {
-                // The stop that another thread's step asked for: the step is still to come.
+                // The stop requested for another thread's step: this step has not happened yet.
                 Waited::Stopped(_, ASKED) => ptrace::resume(tid, how, 0)?,
                 Waited::Stopped(_, status) => break status,
                 _ => return Ok(()),
@@ -64,14 +64,14 @@ impl Session<'_> {
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.regs = Some(after);
             if came_to_handler {
-                // From which it comes back to the same breakpoint.
+                // The handler will return to the same breakpoint.
                 thread.last_place = (regs.rip, regs.rsp);
             }
         }
         self.resume(tid, 0)
     }
 
-    /// Stops the other threads of `pid`. What they stop with is handled later.
+    /// Stops the other threads of `pid`. Their stop events are handled later.
     fn halt(&mut self, pid: i32, tid: i32) -> Result<(), HostError> {
         for (&other, thread) in &mut self.threads {
             let runs = !thread.stopped && !thread.in_vfork && thread.mode == Mode::Run;

@@ -1,4 +1,4 @@
-//! The processes and threads that are traced.
+//! The traced processes and threads.
 
 use super::breakpoints::Breakpoints;
 use super::code::CodeCache;
@@ -11,20 +11,20 @@ use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::truth::{Cpu, Suspended, Tracker, World};
 
-/// How far a process has come.
+/// The phase of a process' recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
-    /// It runs at full speed to the program's entry, which is here.
+    /// Running at full speed to the program's entry, at this address.
     ToEntry(u64),
-    /// It is single-stepped from there to the place from which to record.
+    /// Being single-stepped from the entry to the place to record from.
     Approach,
-    /// It runs at full speed to the place from which to record.
+    /// Running at full speed to the place to record from.
     Seek,
-    /// It is recorded.
+    /// Being recorded.
     Record,
 }
 
-/// What a place in the program is for: an index into [`crate::At::Points`], or the beginning.
+/// What a place in the program is for: sampling ([`crate::At::Points`] index), or starting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     Sample(usize),
@@ -32,7 +32,7 @@ pub(crate) enum Role {
     From,
 }
 
-/// A name to be located.
+/// A name to locate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Name {
     pub(crate) text: String,
@@ -48,7 +48,7 @@ pub(crate) struct Process {
     pub(crate) suspended: Suspended,
     pub(crate) phase: Phase,
     pub(crate) places: HashMap<u64, Vec<Role>>,
-    /// Indices of the names that no mapping has had yet.
+    /// Indices of the names that no mapping has contained yet.
     pub(crate) missing: Vec<usize>,
     pub(crate) breakpoints: Breakpoints,
     /// The code at the program's entry has made its first call.
@@ -71,7 +71,7 @@ impl Process {
         }
     }
 
-    /// The child that a fork made.
+    /// The copy for a forked child.
     pub(crate) fn fork(&self, pid: i32) -> Process {
         Process {
             pid,
@@ -99,7 +99,7 @@ impl Process {
     }
 }
 
-/// What a tracker may ask about a process.
+/// What a tracker may ask about its process.
 pub(crate) struct Surroundings<'a> {
     pub(crate) memory: ProcessMemory,
     pub(crate) maps: &'a Maps,
@@ -120,10 +120,10 @@ impl World for Surroundings<'_> {
     }
 }
 
-/// How a thread was resumed.
+/// How a thread was last resumed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
-    /// It was not, yet.
+    /// Not resumed yet.
     New,
     /// For one instruction.
     Step,
@@ -131,7 +131,7 @@ pub(crate) enum Mode {
     Run,
 }
 
-/// The registers of a fetching function, waiting for the point where the unwinder starts.
+/// The registers of a fetching function, until the unwinder's starting point is reached.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Armed {
     pub(crate) point: usize,
@@ -143,7 +143,7 @@ pub(crate) struct Armed {
 pub(crate) struct Thread {
     pub(crate) pid: i32,
     pub(crate) mode: Mode,
-    /// It waits for us.
+    /// It is in a ptrace stop.
     pub(crate) stopped: bool,
     /// Its registers when it last stopped.
     pub(crate) regs: Option<Registers>,
@@ -154,19 +154,19 @@ pub(crate) struct Thread {
     pub(crate) injected: i32,
     /// The signal it will be resumed with.
     pub(crate) pending: i32,
-    /// The rsp of the thread that made it, whose frames its tracker begins with.
+    /// The rsp of the thread that created it, whose frames its tracker starts with.
     pub(crate) maker_sp: u64,
-    /// The breakpoint that it stopped at and that was looked at: it is stepped over next.
+    /// The breakpoint it stopped at, already handled: it is stepped over next.
     pub(crate) handled: Option<u64>,
-    /// It waits for the child of its vfork, and can neither run nor be stopped.
+    /// It waits for its vforked child, and can neither run nor be stopped.
     pub(crate) in_vfork: bool,
-    /// rip and rsp where it last was at a place that a signal may bring it back to.
+    /// rip and rsp of the last place it stopped at, to which a signal handler may return.
     pub(crate) last_place: (u64, u64),
-    /// Stopped by us to be sampled.
+    /// We interrupted it to sample it.
     pub(crate) asked: bool,
-    /// For fake starts.
+    /// Fetched registers, for fake starts.
     pub(crate) armed: Vec<Armed>,
-    /// Its affinity, while it is pinned.
+    /// Its own affinity, while it is pinned.
     pub(crate) affinity: Option<Affinity>,
 }
 
@@ -192,7 +192,7 @@ impl Thread {
     }
 }
 
-/// What the tracker sees of the registers.
+/// The registers that the tracker needs.
 pub(crate) fn cpu(regs: &Registers) -> Cpu {
     Cpu {
         rip: regs.rip,

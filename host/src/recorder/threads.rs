@@ -1,4 +1,4 @@
-//! How threads and processes begin and end.
+//! How threads and processes start and end.
 
 use super::places::{AT_ENTRY, AT_RANDOM, auxiliary};
 use super::session::Session;
@@ -43,7 +43,7 @@ impl Session<'_> {
         }
     }
 
-    /// The first stop of a new thread, a stop that we asked for, or a group stop.
+    /// Handles the first stop of a new thread, a stop that we requested, or a group stop.
     fn event_stop(&mut self, tid: i32, signal: i32) -> Result<(), HostError> {
         let is_group_stop = matches!(
             signal,
@@ -58,7 +58,7 @@ impl Session<'_> {
             return ptrace::listen(tid);
         }
         if thread.mode == Mode::Step {
-            // Its step is still to come, or done and reported next.
+            // Its step has not happened yet, or is done and reported next.
             thread.stopped = false;
             return ptrace::resume(tid, Resume::Step, 0);
         }
@@ -74,7 +74,7 @@ impl Session<'_> {
         self.resume(tid, 0)
     }
 
-    /// A thread is at its first instruction.
+    /// Handles a thread at its first instruction.
     fn begin(&mut self, pid: i32, tid: i32, regs: &Registers) -> Result<(), HostError> {
         self.summary.threads += 1;
         self.report_comm(pid, tid)?;
@@ -93,7 +93,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// `tid` made a thread or a process.
+    /// Handles the creation of a thread or process by `tid`.
     fn made(&mut self, tid: i32, event: i32) -> Result<(), HostError> {
         let new = ptrace::event_message(tid)?;
         let maker_sp = ptrace::registers(tid)?.rsp;
@@ -115,12 +115,14 @@ impl Session<'_> {
             if !self.options.children {
                 let affinity = maker.affinity;
                 if shares_memory && let Some(process) = self.processes.get_mut(&parent_pid) {
-                    // Until the child runs another program, they would be its breakpoints too.
+                    // Until the child executes another program, it would run into these
+                    // breakpoints.
                     process.breakpoints.set_to(tid, &[])?;
                 }
                 return self.release_child(parent_pid, new, affinity);
             }
-            // A child goes on in a copy of its parent's frames, or (vfork) in the very frames.
+            // A child continues in a copy of its parent's frames or, after vfork, in the same
+            // frames.
             thread.tracker = maker.tracker.as_ref().map(Tracker::fork);
             let child = self.processes.get(&parent_pid).map(|p| p.fork(pid));
             self.processes.extend(child.map(|c| (pid, c)));
@@ -143,7 +145,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// A child that is not followed runs on without our breakpoints.
+    /// Detaches a child that is not followed, without our breakpoints.
     fn release_child(
         &mut self,
         parent: i32,
@@ -172,7 +174,7 @@ impl Session<'_> {
             return Err(HostError::NotX86_64 { pid: tid });
         }
         let mut affinity = None;
-        // All other threads are gone, and whoever called exec has the leader's id now.
+        // All other threads are gone, and the caller of exec has taken over the leader's id.
         let gone: Vec<i32> = self.threads_of(tid).collect();
         for other in gone {
             if let Some(thread) = self.threads.remove(&other) {
@@ -236,14 +238,14 @@ impl Session<'_> {
         self.threads.iter().filter_map(of)
     }
 
-    /// Adds up what a thread's tracker has seen.
+    /// Adds the statistics of a thread's tracker to the summary.
     pub(crate) fn retire(&mut self, thread: &Thread) {
         if let Some(tracker) = &thread.tracker {
             self.summary.tracker = self.summary.tracker.plus(tracker.stats());
         }
     }
 
-    /// A thread or process ended.
+    /// Handles the end of a thread or process.
     pub(crate) fn ended(&mut self, tid: i32, status: Status) -> Result<(), HostError> {
         let Some(thread) = self.threads.remove(&tid) else {
             return Ok(());
@@ -268,7 +270,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Traces all threads of a process that runs.
+    /// Traces all threads of a running process.
     pub(crate) fn attach(&mut self, pid: i32) -> Result<(), HostError> {
         self.add_process(pid, self.first_phase());
         let directory = format!("/proc/{pid}/task");
@@ -324,7 +326,8 @@ impl Session<'_> {
     }
 }
 
-/// Makes the 16 random bytes that the kernel gives a program the same in every recording.
+/// Sets the 16 random bytes that the kernel passes to a program to the same value in every
+/// recording.
 fn fix_random_bytes(pid: i32) -> Result<(), HostError> {
     const BYTES: u64 = 0x5341_4d45_4557_4552;
     if let Some(address) = auxiliary(pid, AT_RANDOM) {

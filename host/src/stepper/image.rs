@@ -1,19 +1,18 @@
-//! The program that the process of a [`super::Stepper`] is started with, and what its memory
-//! holds then: one page of code.
+//! The program that the process of a [`super::Stepper`] starts with: one page of code.
 
 use std::ops::Range;
 
-/// Where that page is: where no program is put that asks for nothing special.
+/// Addresses of that page, where no program is loaded unless it asks for it.
 pub(super) const PAGE: Range<u64> = 0x3333_0000_0000..0x3333_0000_1000;
-/// `syscall; int3`: for system calls of ours.
+/// `syscall; int3`, for our own system calls.
 pub(super) const SYSCALL: u64 = PAGE.start;
-/// `add $1, %rax; jmp SPIN`: something to step that needs nothing.
+/// `add $1, %rax; jmp SPIN`: an endless loop to step, which needs no memory.
 pub(super) const SPIN: u64 = PAGE.start + 16;
 
 const SYSCALL_CODE: [u8; 3] = [0x0f, 0x05, 0xcc];
 const SPIN_CODE: [u8; 6] = [0x48, 0x83, 0xc0, 0x01, 0xeb, 0xfa];
 
-/// A static ELF executable of one segment. Its headers are not part of the segment.
+/// Builds a static ELF executable of one segment. Its headers are not part of the segment.
 pub(super) fn image() -> Vec<u8> {
     let size = PAGE.end - PAGE.start;
     let mut file = Vec::with_capacity(2 * size as usize);

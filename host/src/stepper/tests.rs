@@ -1,4 +1,4 @@
-//! Steps of a few instructions.
+//! Steps a few instructions.
 
 use super::*;
 use crate::skip;
@@ -8,8 +8,8 @@ const DATA: u64 = 0x7fff_f000_0000;
 const RAX: usize = 0;
 const RSP: usize = 4;
 
-/// A process with this code in it, and a page of data that rsp points to; `None` if this machine
-/// does not allow it.
+/// A process with this code and a page of data that rsp points past; `None` if this machine does
+/// not allow it.
 fn with(code: &[u8]) -> Option<Stepper> {
     if crate::may_trace().is_err() {
         skip::skip("stepper", "ptrace is denied");
@@ -58,7 +58,7 @@ fn instructions_are_stepped_and_system_calls_are_not_made() {
 
 #[test]
 fn a_fault_leaves_the_instruction_to_be_executed() {
-    // mov %rsp,8(%rsp): behind the page
+    // mov %rsp,8(%rsp): past the page
     let Some(mut stepper) = with(&[0x48, 0x89, 0x64, 0x24, 8]) else {
         return;
     };
@@ -75,7 +75,7 @@ fn a_fault_leaves_the_instruction_to_be_executed() {
         .unwrap();
     assert_eq!(stepper.cpu().unwrap().gpr, before.gpr);
     assert_eq!(stepper.step().unwrap(), Stop::Done);
-    // Nothing is there but what was mapped.
+    // Only what was mapped is there.
     stepper.clear().unwrap();
     let all = Maps::read(stepper.pid);
     let ours = all.iter().filter(|m| !m.name.starts_with("[v"));

@@ -1,5 +1,5 @@
-//! What the tests of the recorder share: compiling programs, and a recorder that keeps
-//! everything it is given.
+//! Shared by the recorder's tests: compiles programs, and keeps everything that a recording
+//! reports.
 #![allow(dead_code)]
 
 #[path = "../../../tests/common/skip.rs"]
@@ -17,7 +17,7 @@ use unwind_sim_host::{
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind};
 
-/// Does this machine let us trace? Tests end early where not, and say so.
+/// Whether this machine allows tracing. If not, the caller ends early and the skip is reported.
 pub(crate) fn may_trace(test: &str) -> bool {
     match unwind_sim_host::may_trace() {
         Ok(()) => true,
@@ -29,7 +29,7 @@ pub(crate) fn may_trace(test: &str) -> bool {
     }
 }
 
-/// A compiled program, in a directory that lives as long as this.
+/// A compiled program, in a directory that is removed when this is dropped.
 pub(crate) struct Built {
     directory: tempfile::TempDir,
     pub(crate) path: PathBuf,
@@ -55,14 +55,14 @@ pub(crate) fn build(compiler: &str, name: &str, flags: &[&str]) -> Built {
     Built { directory, path }
 }
 
-/// One symbol of an image, at its address in a process.
+/// A symbol of an image, at its address in a process.
 #[derive(Clone, Debug)]
 pub(crate) struct Symbol {
     pub(crate) range: Range<u64>,
     pub(crate) name: String,
 }
 
-/// Keeps what it is given.
+/// Keeps everything that a recording reports.
 #[derive(Default)]
 pub(crate) struct Keeper {
     pub(crate) samples: Vec<Sample>,
@@ -112,7 +112,7 @@ impl Keeper {
         found.map_or("?", |s| &s.name)
     }
 
-    /// The names of the functions of a chain; the restorer and the like are `?`.
+    /// The names of the functions of a chain; those without a symbol, like the restorer, are `?`.
     pub(crate) fn names(&self, frames: &[TrueFrame]) -> Vec<&str> {
         let pc = |f: &TrueFrame| f.pc - u64::from(f.kind == TrueKind::Call);
         frames.iter().map(|f| self.function(pc(f))).collect()
@@ -147,7 +147,7 @@ impl Recorder for Keeper {
     }
 }
 
-/// Options for a quiet run of `path`, with truth.
+/// Options for a quiet recording of `path`, with truth.
 pub(crate) fn options(path: &Path, at: At) -> RecorderOptions {
     let program = Launch {
         path: path.into(),
@@ -160,7 +160,7 @@ pub(crate) fn options(path: &Path, at: At) -> RecorderOptions {
     options
 }
 
-/// Records, and expects that the shadow stacks were right throughout.
+/// Records, and checks that the shadow stacks found no inconsistency.
 pub(crate) fn run(options: &RecorderOptions) -> (Keeper, Summary) {
     let mut keeper = Keeper::default();
     let summary = record(options, &mut keeper).expect("the recording succeeds");
@@ -180,7 +180,7 @@ pub(crate) fn word(sample: &Sample, address: u64) -> Option<u64> {
     })
 }
 
-/// The pcs that the frame pointers lead to, from a point inside a function's body.
+/// The pcs found by following frame pointers, starting inside a function's body.
 pub(crate) fn frame_pointers(sample: &Sample) -> Vec<u64> {
     let regs = sample.regs.live().expect("live registers");
     let mut out = vec![regs.rip()];

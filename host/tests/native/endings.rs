@@ -1,4 +1,4 @@
-//! Cases that do not end as an instruction should, and calls that are refused.
+//! Cases that do not end like a normal instruction, and calls that are refused.
 
 use super::*;
 
@@ -70,7 +70,7 @@ fn traps_and_system_calls_are_outcomes() {
         (&[0x0f, 0x05], SIGSYS), // syscall
         (&[0xcd, 0x03], SIGTRAP),
         (&[0xcd, 0x05], SIGSEGV),
-        (&[0xeb, 0x10], SIGTRAP), // jmp $+18: behind the instruction there are only traps
+        (&[0xeb, 0x10], SIGTRAP), // jmp $+18: only traps follow the instruction
     ] {
         let exit = case(Mode::Plain, code, &[(RAX, 231), (RDI, 1)]);
         let (outcome, _) = run(&mut native, exit);
@@ -94,7 +94,7 @@ fn a_loop_hangs_and_the_next_case_does_not() {
         assert_eq!((state.rip, state.gpr[RAX]), (Native::place(1), 9));
         assert_eq!(state.rflags, ALWAYS | AC | DF | CF);
     }
-    // Under a single step it does not.
+    // Under a single step it does not hang.
     let state = done(&mut native, case(Mode::Step, &[0xeb, 0xfe], &[]));
     assert_eq!(state.rip, Native::place(1));
 }

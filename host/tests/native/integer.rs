@@ -67,7 +67,7 @@ fn the_same_instructions_in_this_process_agree() {
     for (index, (case, (outcome, state))) in cases.iter().zip(&results).enumerate() {
         let gpr = &case.state.gpr;
         let (mut a, mut flags) = (gpr[RAX], case.state.rflags & STATUS);
-        // SAFETY: the stack is as it was at the end, and DF is not set.
+        // SAFETY: the stack ends as it began, and DF is not set.
         unsafe {
             std::arch::asm!(
                 "push {flags}", "popfq", "shld {a}, {b}, cl", "pushfq", "pop {flags}",
@@ -109,7 +109,7 @@ fn memory_is_found_and_left_in_the_window() {
     let state = done(&mut native, pop);
     assert_eq!((state.gpr[RSP], state.gpr[RCX]), (SP, 77));
 
-    // rep stosb over the whole page, of which the rest is zero for the next again.
+    // rep stosb over the whole page; outside the window it is zero again for the next case.
     let fill = [
         (RDI, WINDOW_PAGE.start),
         (RCX, WINDOW_PAGE.end - WINDOW_PAGE.start),
@@ -138,7 +138,7 @@ fn control_goes_where_it_is_transferred_to() {
     assert_eq!(state.rip, place + 0x105);
     assert_eq!(state.gpr[RSP], SP - 8);
     assert_eq!(window_word(&state, SP - 8), place + 5);
-    // ret 16, to where nothing is mapped
+    // ret 16, to an unmapped address
     let mut ret = case(Mode::Step, &[0xc2, 16, 0], &[]);
     set_window(&mut ret.state, SP, &0x1234_5678_u64.to_le_bytes());
     let state = done(&mut native, ret);
@@ -165,12 +165,12 @@ fn flags_that_change_our_own_code_do_not_stay() {
     let Some(mut native) = spawn("flags_that_change_our_own_code_do_not_stay") else {
         return;
     };
-    // lodsb goes back with DF
+    // lodsb moves backwards with DF
     let mut lods = case(Mode::Plain, &[0xac], &[(RSI, WINDOW + 8)]);
     lods.state.rflags = DF;
     let state = done(&mut native, lods);
     assert_eq!((state.gpr[RSI], state.rflags), (WINDOW + 7, ALWAYS | DF));
-    // mov eax, [rdi] faults with AC where it is not aligned, and where it is does not
+    // with AC, mov eax, [rdi] faults at an unaligned address only
     for mode in [Mode::Plain, Mode::Fx, Mode::Step] {
         let mut load = case(mode, &[0x8b, 0x07], &[(RDI, WINDOW + 1)]);
         load.state.rflags = AC | DF;
@@ -190,7 +190,7 @@ fn flags_that_change_our_own_code_do_not_stay() {
         load.state.gpr[RDI] = WINDOW + 4;
         assert_eq!(done(&mut native, load).rflags, ALWAYS | AC | DF);
     }
-    // popfq, and a single step behind it
+    // popfq, and a single step after it
     for flags in [STATUS | DF | NT | AC | ID, NT, AC, DF] {
         for mode in [Mode::Plain, Mode::Fx, Mode::Step] {
             let mut pop = case(mode, &[0x9d], &[]);
@@ -222,7 +222,7 @@ fn the_stack_pointer_may_be_anything() {
             assert_eq!(state.gpr[RSP], value, "{mode:?}");
         }
     }
-    // And where it is used: SS is the segment, so the fault is #SS.
+    // Using it faults: SS is the segment, so the fault is #SS.
     let (outcome, state) = run(&mut native, case(Mode::Plain, &[0x50], &[(RSP, 1 << 63)]));
     assert!(
         matches!(

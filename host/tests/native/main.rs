@@ -1,5 +1,5 @@
-//! Single instructions on the processor: what they leave, how they fail, and that no case is
-//! seen by the next. The expectations are those of the Intel SDM, volumes 1 and 2.
+//! Single instructions on the processor: their results, their faults, and that no case affects the
+//! next. The expected values come from the Intel SDM, volumes 1 and 2.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use unwind_sim_host::native::{
@@ -74,8 +74,8 @@ fn run_all(native: &mut Native, cases: &[NativeCase]) -> Vec<(Outcome, NativeSta
     results
 }
 
-/// Runs `case` between two that check whether they find what they should: every register, flag
-/// and byte of memory survives a `nop` in the mode that loads them all.
+/// Runs `case` between two that check their initial state: every register, flag and byte of memory
+/// survives a `nop` in the mode that loads them all.
 fn run(native: &mut Native, case: NativeCase) -> (Outcome, NativeState) {
     let mut nop = full(Mode::Fx, 7);
     nop.state.rflags = STATUS | DF | ID;
@@ -90,14 +90,14 @@ fn run(native: &mut Native, case: NativeCase) -> (Outcome, NativeState) {
     results[1]
 }
 
-/// The state that `case` leaves, which must be done.
+/// Runs `case`, which must complete, and returns the state after it.
 fn done(native: &mut Native, case: NativeCase) -> NativeState {
     let (outcome, state) = run(native, case);
     assert_eq!(outcome, Outcome::Done);
     state
 }
 
-/// A small generator of numbers (xorshift64*), for states that nobody thought of.
+/// A small random number generator (xorshift64*), for arbitrary states.
 struct Random(u64);
 
 impl Random {
@@ -113,7 +113,7 @@ impl Random {
     }
 }
 
-/// A `nop` that finds a different value everywhere.
+/// A `nop` that starts with a different value everywhere.
 fn full(mode: Mode, seed: u64) -> NativeCase {
     let mut random = Random(seed);
     let mut case = NativeCase::new(mode, &[0x90]);
@@ -122,13 +122,13 @@ fn full(mode: Mode, seed: u64) -> NativeCase {
     let fx = &mut case.state.fx;
     fx[2..4].copy_from_slice(&0x3800_u16.to_le_bytes()); // FSW: TOP is 7
     fx[4] = 0x80; // FTW: ST(0) is not empty
-    fx[24..28].copy_from_slice(&0xff80_u32.to_le_bytes()); // MXCSR: all masked, FTZ, to zero
+    fx[24..28].copy_from_slice(&0xff80_u32.to_le_bytes()); // MXCSR: all masked, FTZ, round to zero
     fx[28..32].copy_from_slice(&0_u32.to_le_bytes());
     for register in 0..8 {
         random.fill(&mut fx[32 + 16 * register..][..10]);
     }
     random.fill(&mut fx[160..416]);
-    // MXCSR_MASK is stored as the processor has it, and not loaded.
+    // MXCSR_MASK is stored with the processor's value, and not loaded.
     fx[28..32].copy_from_slice(&mxcsr_mask());
     case
 }

@@ -1,4 +1,4 @@
-//! x87 and SSE: results, exceptions, and what does not stay.
+//! x87 and SSE: results, exceptions, and state that does not carry over to the next case.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn sse_arithmetic_and_its_exceptions() {
         up.mode = mode;
         assert_eq!(xmm(&done(&mut native, up), 15), third);
     }
-    // By zero, not masked: #XM
+    // Division by zero, unmasked: #XM
     div.mode = Mode::Fx;
     set_xmm(&mut div.state, 1, 0.0);
     set_mxcsr(&mut div.state, 0x1d80);
@@ -42,7 +42,7 @@ fn sse_arithmetic_and_its_exceptions() {
         "{outcome:?}"
     );
     assert_eq!((xmm(&state, 0), mxcsr(&state)), (1.0, 0x1d84)); // ZE
-    // movaps xmm0, [rdi], not aligned
+    // movaps xmm0, [rdi], unaligned
     let mut load = case(Mode::Fx, &[0x0f, 0x28, 0x07], &[(RDI, WINDOW + 16)]);
     set_window(&mut load.state, WINDOW + 16, &2.5_f64.to_le_bytes());
     assert_eq!(xmm(&done(&mut native, load), 0), 2.5);
@@ -85,7 +85,7 @@ fn x87_arithmetic_and_its_exceptions() {
     let Some(mut native) = spawn("x87_arithmetic_and_its_exceptions") else {
         return;
     };
-    // fld1 on an empty stack: TOP goes from 0 to 7, and there lies 1.0
+    // fld1 on an empty stack: TOP goes from 0 to 7, and holds 1.0
     let fld1 = NativeCase::new(Mode::Fx, &[0xd9, 0xe8]);
     let one = done(&mut native, fld1);
     assert_eq!((fsw(&one), one.fx[4]), (0x3800, 0x80));
@@ -101,13 +101,13 @@ fn x87_arithmetic_and_its_exceptions() {
     let state = done(&mut native, store);
     assert_eq!(f64::from_bits(window_word(&state, WINDOW)), 2.0);
     assert_eq!((fsw(&state), state.fx[4]), (0, 0));
-    // fld1 on a full stack: IE, SF and C1, and the stack's indefinite
+    // fld1 on a full stack: IE, SF and C1, and the default NaN
     let mut full = fld1;
     full.state.fx[4] = 0xff;
     let state = done(&mut native, full);
     assert_eq!(fsw(&state), 0x3800 | 0x241);
     assert_eq!(state.fx[32..42], [0, 0, 0, 0, 0, 0, 0, 0xc0, 0xff, 0xff]);
-    // The same not masked: the next x87 instruction is what fails.
+    // The same unmasked: the next x87 instruction faults.
     full.state.fx[0] = 0x7e;
     let mut wait = NativeCase::new(Mode::Fx, &[0x9b]);
     wait.state.fx = done(&mut native, full).fx;

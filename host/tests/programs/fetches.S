@@ -1,5 +1,5 @@
-# A function that fetches its caller's registers, as a tracepoint's probe does, and a callee of
-# it in which the unwinder starts.
+# A function that fetches its caller's registers, as a tracepoint's probe does, and its callee
+# in which the unwinder starts.
         .text
         .globl  unwinder
         .type   unwinder, @function

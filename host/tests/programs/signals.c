@@ -1,5 +1,5 @@
 /* Signals on the normal and on an alternate stack, nested, left by siglongjmp, and a handler
- * that skips the instruction that faulted. */
+ * that skips the faulting instruction. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* Runs until it is told to end, by a line on its input, busy with system calls in two threads; or,
- * with an argument, by a signal, and without system calls. Says on its output that it is ready. */
+/* Runs until told to end. By default: by a line on its input, with two threads making system calls.
+ * With an argument: by a signal, without system calls. Prints when it is ready. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
