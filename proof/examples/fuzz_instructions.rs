@@ -1,5 +1,5 @@
-//! Holds the emulated machine against this machine's processor, instruction by instruction:
-//! `cargo run --release -p unwind-sim-proof --example fuzz_instructions -- --cases 1000000000`.
+//! Compares the emulated machine with this machine's processor, instruction by instruction: `cargo
+//! run --release -p unwind-sim-proof --example fuzz_instructions -- --cases 1000000000`.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn main() -> std::process::ExitCode {
@@ -13,35 +13,35 @@ fn main() -> std::process::ExitCode {
     use unwind_sim_record::processor::{self, host};
     use unwind_sim_record::progress::Progress;
 
-    /// One-instruction fuzzing of the emulated machine.
+    /// Fuzzes single instructions of the emulated machine.
     #[derive(Parser)]
     struct Arguments {
-        /// Where the random numbers begin.
+        /// Seed of the random numbers.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// How many cases.
+        /// Number of cases.
         #[arg(long)]
         cases: Option<u64>,
-        /// For how long; without this and --cases 30 seconds.
+        /// Duration in seconds; 30 by default if --cases is not given.
         #[arg(long)]
         seconds: Option<u64>,
-        /// What the machine is; without this the closest to this computer's processor.
+        /// The emulated processor; by default the closest to this computer's.
         #[arg(long, value_parser = processor::parse)]
         cpu: Option<Processor>,
-        /// Only codes whose name contains this.
+        /// Run only codes whose name contains this.
         #[arg(long)]
         code: Option<String>,
-        /// Stop after so many failures.
+        /// Stop after this many failures.
         #[arg(long, default_value_t = 10)]
         failures: usize,
-        /// Where failures are saved.
+        /// Directory in which to save failures.
         #[arg(long)]
         save: Option<std::path::PathBuf>,
     }
 
-    /// Cases between two words about progress.
+    /// Number of cases between progress messages.
     const PROGRESS: u64 = 50_000_000;
-    /// Cases that are enough for a code.
+    /// Number of cases that are enough for a code.
     const ENOUGH: u64 = 100_000;
 
     let arguments = Arguments::parse();

@@ -1,5 +1,5 @@
-//! Random programs against the verification:
-//! `cargo run --release -p unwind-sim-proof --example random_programs -- --count 100000`.
+//! Tests the verification with random programs: `cargo run --release -p unwind-sim-proof --example
+//! random_programs -- --count 100000`.
 
 use clap::Parser;
 use std::collections::BTreeMap;
@@ -15,10 +15,10 @@ struct Arguments {
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// How many.
+    /// Number of programs.
     #[arg(long, default_value_t = 1000)]
     count: u64,
-    /// Stop after so many failures.
+    /// Stop after this many failures.
     #[arg(long, default_value_t = 10)]
     failures: usize,
     /// Shrink the programs that fail, and print them.

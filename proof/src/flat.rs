@@ -1,5 +1,6 @@
-//! Bare code in the emulated machine: bytes at an address, no program, no kernel. For conformance
-//! suites of others, which say how it begins and hold the whole state at the end against theirs.
+//! Runs bare code in the emulated machine: bytes at an address, without a program or kernel. For
+//! external conformance suites, which set the state at the start and compare the whole state at the
+//! end with theirs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,37 +11,37 @@ use unwind_sim_emulator::{AddressSpace, Exit, Machine, MapError, Permissions, Pr
 use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::hex::hex;
 
-/// Instructions that are executed if nothing else is said.
+/// The default limit of instructions.
 pub const INSTRUCTIONS_MAX: u64 = 100_000_000;
-/// Most bytes that one case may map, or dump.
+/// The most bytes that one case may map or dump.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// What is not as it has to be.
+/// Errors in a case.
 #[derive(Debug, thiserror::Error)]
 pub enum FlatError {
-    /// A number that is none.
+    /// Not a number.
     #[error("{what}: `{text}` is no number (0x1f, 31)")]
     Number {
-        /// What it is for.
+        /// What the number is for.
         what: &'static str,
-        /// What stands there.
+        /// The text found.
         text: String,
     },
-    /// Bytes that are none.
+    /// Not bytes in hex.
     #[error("{what}: `{text}` are no bytes in hex (90c3)")]
     Hex {
-        /// What they are for.
+        /// What the bytes are for.
         what: &'static str,
-        /// What stands there.
+        /// The text found.
         text: String,
     },
-    /// No such register.
+    /// There is no such register.
     #[error(
         "set: no register `{0}`; there are rax to r15, rip, rflags, fs_base, gs_base, xmm0 to xmm15, \
          mxcsr, st0 to st7, fcw, fsw, ftw"
     )]
     Register(String),
-    /// A value that the register cannot have.
+    /// A value that the register cannot hold.
     #[error("set: {register} cannot be {value}")]
     Value {
         /// The register.
@@ -48,13 +49,13 @@ pub enum FlatError {
         /// The value.
         value: String,
     },
-    /// It cannot be mapped.
+    /// The memory cannot be mapped.
     #[error("map: {0}")]
     Map(#[from] MapError),
-    /// It would take too much.
+    /// The case would use too much memory.
     #[error("map: {0:#x} bytes are more than a case may have")]
     TooMuch(u64),
-    /// Neither `hlt` nor an address.
+    /// The end is neither `hlt` nor an address.
     #[error("until: `{0}` is neither `hlt` nor an address")]
     Until(String),
     /// The case has no code.
@@ -78,36 +79,36 @@ pub struct Bytes {
 pub struct Span {
     /// The first address.
     pub at: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: String,
 }
 
-/// A case. Numbers are in decimal, or in hex with `0x`. All that is not set is zero; rflags is
-/// 0x202, mxcsr 0x1f80, x87 as after finit.
+/// A case. Numbers are decimal, or hex with `0x`. Everything not set is zero, except rflags
+/// (0x202), mxcsr (0x1f80) and x87, which is as after finit.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// Given back with the result.
+    /// Returned with the result.
     #[serde(default)]
     pub id: Option<serde_json::Value>,
-    /// Code. The first piece is where it begins, unless rip is set. Its pages are mapped.
+    /// Code. Execution starts at the first piece unless rip is set. Its pages are mapped.
     pub flat: Vec<Bytes>,
-    /// Memory, zero; whole pages around the range.
+    /// Memory to map, filled with zeros; rounded out to whole pages.
     #[serde(default)]
     pub map: Vec<Span>,
-    /// What is in memory. Its pages are mapped.
+    /// Contents of memory. Its pages are mapped.
     #[serde(default)]
     pub data: Vec<Bytes>,
-    /// Registers.
+    /// Initial registers.
     #[serde(default)]
     pub set: BTreeMap<String, String>,
-    /// Where it ends: `hlt`, or the address that is next.
+    /// Where execution ends: `hlt`, or the address of the next instruction.
     #[serde(default)]
     pub until: Option<String>,
-    /// Most instructions.
+    /// Maximum number of instructions.
     #[serde(default)]
     pub max_instructions: Option<u64>,
-    /// Memory that is wanted at the end.
+    /// Memory to return at the end.
     #[serde(default)]
     pub dump: Vec<Span>,
 }
@@ -120,9 +121,9 @@ pub struct StateLine {
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<serde_json::Value>,
-    /// `hlt`, `until`, `limit`, `exception`, `syscall`, `unsupported`.
+    /// Why execution ended: `hlt`, `until`, `limit`, `exception`, `syscall`, `unsupported`.
     end: &'static str,
-    /// Which exception, or what else there is to say.
+    /// The exception, or other details of the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     what: Option<String>,
     instructions: u64,
@@ -146,12 +147,12 @@ pub struct StateLine {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct DumpLine {
     at: String,
-    /// The bytes in hex, up to the first that is not mapped.
+    /// The bytes in hex, up to the first unmapped one.
     hex: String,
 }
 
 impl StateLine {
-    /// Was it stopped by what the machine does not have?
+    /// Whether execution ended at something that the machine does not model.
     pub fn is_not_modelled(&self) -> bool {
         self.end == "unsupported"
     }
@@ -162,10 +163,10 @@ const GENERAL: [&str; 16] = [
     "r14", "r15",
 ];
 
-/// A number in decimal, or in hex with `0x`.
+/// Parses a number in decimal, or in hex with `0x`.
 ///
 /// # Errors
-/// If it is none.
+/// If it is not a number.
 pub fn number(what: &'static str, text: &str) -> Result<u64, FlatError> {
     wide(text)
         .and_then(|n| u64::try_from(n).ok())
@@ -199,7 +200,7 @@ fn bytes(what: &'static str, text: &str) -> Result<Vec<u8>, FlatError> {
 /// Runs a case.
 ///
 /// # Errors
-/// If the case is not as it has to be. What its code does is no error.
+/// If the case is invalid. Whatever its code does is not an error.
 pub fn run(case: &Case, processor: Processor) -> Result<StateLine, FlatError> {
     let mut space = AddressSpace::bare();
     let mut taken = 0;
@@ -233,7 +234,7 @@ pub fn run(case: &Case, processor: Processor) -> Result<StateLine, FlatError> {
     for (what, piece) in pieces.chain(case.data.iter().map(|piece| ("data", piece))) {
         let (at, content) = (number(what, &piece.at)?, bytes(what, &piece.hex)?);
         map(&mut space, at, content.len() as u64)?;
-        // The pages were mapped just now.
+        // The pages have just been mapped.
         let _ = space.poke(at, &content);
         if what == "flat" {
             first = first.or(Some(at));
@@ -364,7 +365,7 @@ fn set(state: &mut State, register: &str, text: &str) -> Result<(), FlatError> {
                 return Err(bad());
             }
             put(ST + 16 * number, &value.to_le_bytes()[..10]);
-            // A register that is set is not empty.
+            // Setting a register marks it as not empty.
             let top = u16::from_le_bytes([image[FSW], image[FSW + 1]]) >> 11 & 7;
             image[FTW] |= 1 << ((number as u16 + top) & 7);
             state.set_fx_image(&image).ok_or_else(bad)?;

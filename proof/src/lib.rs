@@ -1,8 +1,8 @@
-//! What tests the emulated machine and `verify` itself.
+//! Tests of the emulated machine and of `verify` itself.
 //!
-//! `differential` compares single instructions with the processor, `lockstep` whole programs; [`random`]
-//! makes programs whose unwind tables are right, or wrong in one known place; [`flat`] runs bare code for
-//! conformance suites.
+//! `differential` compares single instructions with the processor, `lockstep` whole programs;
+//! [`random`] makes programs whose unwind tables are right, or wrong in one known place; [`flat`]
+//! runs bare code for conformance suites.
 #![forbid(unsafe_code)]
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

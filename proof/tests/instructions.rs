@@ -1,5 +1,5 @@
-//! Single instructions in the emulated machine against this machine's processor: random ones, and
-//! the saved ones of `corpus/instructions`.
+//! Compares single instructions in the emulated machine with this machine's processor: random ones,
+//! and those saved in `corpus/instructions`.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 #[path = "../../tests/common/skip.rs"]
@@ -21,9 +21,9 @@ use unwind_sim_proof::differential::{
 };
 use unwind_sim_record::processor::host;
 
-/// What the random cases begin with; printed when they run.
+/// Seed of the random cases; printed when they run.
 const SEED: &str = "UNWIND_SIM_SEED";
-/// How long they run, seconds.
+/// Duration of the random cases in seconds.
 const SECONDS: &str = "UNWIND_SIM_FUZZ_SECONDS";
 
 fn allowed<T>(test: &str, made: Result<T, NativeError>) -> Option<T> {
@@ -101,7 +101,7 @@ fn files() -> Vec<(String, CaseFile)> {
     files
 }
 
-/// The processors that a saved case is of: every vendor's, if it names none.
+/// The processors of a saved case: one of each vendor if it names none.
 fn processors(file: &CaseFile) -> Vec<Processor> {
     match file.cpu {
         Some(cpu) => vec![cpu],
@@ -123,7 +123,7 @@ fn saved_instructions_do_what_a_processor_did() {
     }
 }
 
-/// Those of another vendor run from their saved results in the test above.
+/// Cases of another vendor are only compared with their saved results, in the test above.
 #[test]
 fn saved_instructions_are_what_this_processor_does() {
     let test = "saved_instructions_are_what_this_processor_does";
@@ -141,7 +141,7 @@ fn saved_instructions_are_what_this_processor_does() {
                 other += 1;
                 continue;
             }
-            // A feature decides what the bytes are.
+            // Features decide what the bytes mean.
             processor = cpu;
             if Feature::all().any(|f| cpu.has(f) != host.processor.has(f) && matters(&file, f)) {
                 println!("not this processor: {name}: {cpu}");
@@ -167,7 +167,7 @@ fn saved_instructions_are_what_this_processor_does() {
     assert!(executed > 0);
 }
 
-/// Does the machine do something else with the other choice of a feature?
+/// Whether the machine's result depends on this feature.
 fn matters(file: &CaseFile, feature: Feature) -> bool {
     let cpu = file.cpu.unwrap_or_default();
     let mut other = cpu;
@@ -190,7 +190,7 @@ fn a_wrong_result_is_seen() {
         wrong[2].1.rflags ^= 1 << 10;
         for (number, after) in wrong.into_iter().enumerate() {
             let held = hold(&mut emulated, &file.case(), file.index, after);
-            // rip may be open: then it is no difference.
+            // rip may be open; then it is not a difference.
             let is_open = number == 1 && matches!(held, Held::Open(_));
             assert!(
                 is_open || matches!(held, Held::Different(_)),
@@ -200,8 +200,8 @@ fn a_wrong_result_is_seen() {
     }
 }
 
-/// A machine with the wrong vendor is found out by each case that names one, so that a case names
-/// one only where it matters.
+/// A machine of the wrong vendor fails each case that names a processor, so a case names one only
+/// where it matters.
 #[test]
 fn a_case_names_a_processor_where_it_matters() {
     for (name, file) in files() {
@@ -234,7 +234,7 @@ fn files_are_read_as_they_were_written() {
 
 #[test]
 fn instructions_that_are_not_executed() {
-    // All features, so that what one of them stands for counts as executed.
+    // Enables all features, so that their instructions count as executed.
     let processor = with_all_features(Vendor::Intel);
     let encodings = Encodings::new(processor);
     let mut emulated = Emulated::new(processor);
@@ -269,7 +269,7 @@ fn with_all_features(vendor: Vendor) -> Processor {
     processor
 }
 
-/// The table of differences, with the number of bits that it lists: it grows only on purpose.
+/// Lists the table of differences and the number of bits in it, so that it grows only on purpose.
 #[test]
 fn the_listed_differences() {
     let mut text = String::new();
@@ -316,7 +316,7 @@ fn the_listed_differences() {
     snapshot("instructions-differences", &text);
 }
 
-/// Some instructions of every code.
+/// Several instructions of every code.
 fn instructions(processor: Processor) -> Vec<Instruction> {
     let encodings = Encodings::new(processor);
     let mut random = Random::new(7);
@@ -331,11 +331,11 @@ fn instructions(processor: Processor) -> Vec<Instruction> {
     all
 }
 
-/// Flags that iced's table defines, and of which the manuals say in words that they are open.
+/// Flags that iced's table defines, but the manuals' text leaves undefined.
 const OPEN_IN_WORDS: [&str; 2] = ["double-shift-too-far", "rotate-of"];
 
-/// A second authority: iced has the flags that the manuals leave undefined, by instruction. What
-/// both manuals define cannot be listed, and what they leave open has to be.
+/// A second source: iced lists the undefined flags of each instruction. Flags that both manuals
+/// define must not be in the table, and flags that they leave undefined must be.
 #[test]
 fn listed_flags_are_those_that_are_undefined() {
     let undefined = |insn: &Instruction| {
@@ -358,11 +358,11 @@ fn listed_flags_are_those_that_are_undefined() {
     assert_eq!(in_words.len(), OPEN_IN_WORDS.len());
     let mut wrong = Vec::new();
     for insn in instructions(with_all_features(Vendor::Intel)) {
-        // A program cannot execute it, or the machine does not compare it.
+        // A program cannot execute it, or it is not compared.
         if excluded(insn.code()).is_some() || insn.is_privileged() {
             continue;
         }
-        // The union over the counts in cl between which forms differ.
+        // Forms differ by the count in cl, so take the union over several counts.
         let listed = [0, 1, 2, 17, 63].into_iter().fold(0, |all, count| {
             let mut gpr = [0; 16];
             gpr[1] = count;

@@ -1,4 +1,4 @@
-//! Holds the machine's result of a case against the processor's.
+//! Compares the machine's result of a case with the processor's.
 
 use super::subject::{Jump, Subject, address};
 use unwind_sim_emulator::Processor;
@@ -7,16 +7,16 @@ use unwind_sim_host::native::{
     CODE_RANGE, Mode, NativeCase, NativeState, Outcome, WINDOW, WINDOW_PAGE,
 };
 
-/// What a comparison says.
+/// The outcome of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Both agree.
     Same,
-    /// They differ where the table of differences leaves it open, by these entries.
+    /// They differ only where these entries of the table of differences allow it.
     Open(Used),
     /// They differ.
     Different,
-    /// It cannot be said: the case went where it must not.
+    /// Not comparable: the case went where it must not.
     Void,
 }
 
@@ -28,10 +28,10 @@ const GENERAL_PROTECTION: u64 = 13;
 const STACK_FAULT: u64 = 12;
 const FETCH: u64 = 0x10;
 
-/// Where a case must not meddle, but for the window's page.
+/// Where a case must not go, except for the window's page.
 const RESERVED: std::ops::Range<u64> = 0x1000_0000..0x1300_0000;
 
-/// Where control went on the processor: a trap, or a fetch that failed, is at the target.
+/// Turns a trap or failed fetch at a jump's target into a completed jump on the processor's side.
 fn arrived(subject: &Subject, place: u64, native: &mut (Outcome, NativeState)) {
     let Outcome::Signal {
         signal,
@@ -55,8 +55,8 @@ fn arrived(subject: &Subject, place: u64, native: &mut (Outcome, NativeState)) {
     }
 }
 
-/// What does not matter of an outcome: `si_code`, and whether it was the stack's segment that an
-/// address of no canonical form was in, which the machine does not tell.
+/// Removes what is not compared of an outcome: `si_code`, and whether a non-canonical address was
+/// in the stack segment, which the machine does not report.
 fn plain(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Signal {
@@ -80,7 +80,7 @@ fn plain(outcome: Outcome) -> Outcome {
     }
 }
 
-/// Compares. `native` is changed to what a machine can be held to.
+/// Compares both results. `native` is first reduced to what the machine can reproduce.
 pub(super) fn compare(
     subject: &Subject,
     case: &NativeCase,
@@ -115,7 +115,7 @@ pub(super) fn compare(
     Verdict::Different
 }
 
-/// Gives the machine the processor's result where the table of differences says that it is open.
+/// Gives the machine the processor's result where the table of differences allows any.
 fn forgive(
     subject: &Subject,
     case: &NativeCase,
@@ -190,13 +190,13 @@ fn end(outcome: Outcome) -> End {
     }
 }
 
-/// Does the case go on in the child's own program? That runs then, on the processor alone.
+/// Whether execution continues in the child's own program, which only the processor executes.
 fn runs_the_child(machine: &(Outcome, NativeState)) -> bool {
     let rip = machine.1.rip;
     machine.0 == Outcome::Done && RESERVED.contains(&rip) && !CODE_RANGE.contains(&rip)
 }
 
-/// Did the case go where only the child may go, or where code is?
+/// Whether the case accesses memory reserved for the child, or reads code.
 fn meddles(subject: &Subject, case: &NativeCase) -> bool {
     subject.accesses.iter().any(|access| {
         let address = address(subject, access, case);

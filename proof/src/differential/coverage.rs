@@ -1,10 +1,10 @@
-//! Which instructions are executed, which are not, and why.
+//! Which instructions are executed, which are excluded, and why.
 
 use super::encodings::Encodings;
 use iced_x86::{Code, Mnemonic};
 
-/// Why an instruction is left out, if it is: what it does is not the same in both, by intention,
-/// or would outlast the case.
+/// Why a code is excluded, if it is: by design its result differs between the two, or its effect
+/// would outlast the case.
 pub fn excluded(code: Code) -> Option<&'static str> {
     use Mnemonic::*;
     Some(match code.mnemonic() {
@@ -40,7 +40,7 @@ pub fn excluded(code: Code) -> Option<&'static str> {
     })
 }
 
-/// What was executed of each code.
+/// Counts of executed cases by code.
 #[derive(Clone, Debug)]
 pub struct Coverage {
     cases: Vec<u64>,
@@ -48,7 +48,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Nothing yet.
+    /// Coverage without any cases.
     pub fn new() -> Coverage {
         let codes = Code::values().len();
         Coverage {
@@ -57,18 +57,18 @@ impl Coverage {
         }
     }
 
-    /// A case agreed; did it end with a signal?
+    /// Counts a case that agreed; `fault` says whether it ended with a signal.
     pub fn add(&mut self, code: Code, fault: bool) {
         self.cases[code as usize] += 1;
         self.faults[code as usize] += u64::from(fault);
     }
 
-    /// Cases of a code that agreed.
+    /// The number of cases of a code that agreed.
     pub fn cases(&self, code: Code) -> u64 {
         self.cases[code as usize]
     }
 
-    /// Of these, how many ended with a signal.
+    /// The number of these that ended with a signal.
     pub fn faults(&self, code: Code) -> u64 {
         self.faults[code as usize]
     }
@@ -80,7 +80,7 @@ impl Default for Coverage {
     }
 }
 
-/// All codes that there are, in the order of iced's list.
+/// All codes that are not excluded, in the order of iced's list.
 pub(super) fn included(encodings: &Encodings) -> Vec<Code> {
     encodings
         .codes()

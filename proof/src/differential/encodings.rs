@@ -1,13 +1,13 @@
-//! Which instructions there are, as bytes: every way to write each of iced's `Code` values that
-//! its decoder knows in 64-bit mode without VEX, EVEX and the like.
+//! All instructions as bytes: every encoding of each of iced's `Code` values that its decoder knows
+//! in 64-bit mode, except those with VEX, EVEX and the like.
 
 use super::values::Random;
 use iced_x86::{Code, Decoder, EncodingKind, Instruction};
 use unwind_sim_emulator::Processor;
 
-/// The longest instruction, bytes.
+/// Maximum length of an instruction in bytes.
 const LENGTH_MAX: usize = 15;
-/// Bytes of an opcode's map, before the opcode.
+/// The bytes that select an opcode's map, before the opcode.
 const MAPS: [&[u8]; 4] = [&[], &[0x0f], &[0x0f, 0x38], &[0x0f, 0x3a]];
 /// Prefixes that may be a part of the opcode, or change its operands.
 const PREFIXES: [&[u8]; 7] = [
@@ -20,17 +20,17 @@ const PREFIXES: [&[u8]; 7] = [
     &[0x66, 0xf2],
 ];
 const SEGMENTS: [u8; 6] = [0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65];
-/// How often a template is tried before it is given up.
+/// How often a template is tried before giving up.
 const TRIES: usize = 20;
 
-/// What an instruction begins with.
+/// The start of an instruction.
 #[derive(Clone, Copy, Debug)]
 struct Template {
     prefixes: u8,
     wide: bool,
     map: u8,
     opcode: u8,
-    /// The byte behind, of which a memory operand's mode and register are free.
+    /// The byte after the opcode. The mode and register of a memory operand are free.
     modrm: u8,
     memory: bool,
 }
@@ -38,15 +38,15 @@ struct Template {
 /// The templates of one code.
 #[derive(Clone, Debug, Default)]
 struct Templates {
-    /// With no more prefixes than needed; the operand is a register, or there is none.
+    /// Without redundant prefixes; the operand is a register, or there is none.
     register: Vec<Template>,
-    /// With no more prefixes than needed, and a memory operand.
+    /// Without redundant prefixes; the operand is in memory.
     memory: Vec<Template>,
     /// With prefixes that do not change the code.
     more: Vec<Template>,
 }
 
-/// All of them.
+/// The encodings of all codes.
 #[derive(Clone, Debug)]
 pub struct Encodings {
     processor: Processor,
@@ -54,8 +54,8 @@ pub struct Encodings {
 }
 
 impl Encodings {
-    /// Asks iced's decoder about all combinations of prefixes, opcodes and operands, as
-    /// `processor` decodes them.
+    /// Runs iced's decoder on all combinations of prefixes, opcodes and operands, as `processor`
+    /// decodes them.
     pub fn new(processor: Processor) -> Encodings {
         let mut all = vec![Templates::default(); Code::values().len()];
         let mut insn = Instruction::default();
@@ -85,14 +85,14 @@ impl Encodings {
         }
     }
 
-    /// All codes that there are templates of.
+    /// All codes with at least one template.
     pub fn codes(&self) -> impl Iterator<Item = Code> {
         let known = |code: &Code| !self.templates[*code as usize].is_empty();
         Code::values().filter(known)
     }
 
-    /// A random instruction of this code as if at `ip`; `bytes` gets it. `None` if there is none,
-    /// or chance does not find one.
+    /// Writes a random instruction of this code, located at `ip`, to `bytes`. `None` if there is no
+    /// encoding, or the random choices do not give one.
     pub fn random(
         &self,
         code: Code,
@@ -104,7 +104,7 @@ impl Encodings {
         let mut insn = Instruction::default();
         for attempt in 0..TRIES {
             let template = templates.pick(random)?;
-            // The last tries are plain.
+            // The last tries use no extra prefixes.
             let extras = attempt < TRIES / 2;
             template.write(extras, random, bytes);
             let options = self.processor.decoder_options();
@@ -117,7 +117,7 @@ impl Encodings {
     }
 }
 
-/// Maps and opcodes that are not prefixes, other maps or 3DNow.
+/// Maps and opcodes, except prefixes, other maps and 3DNow.
 fn opcodes() -> impl Iterator<Item = (u8, u8)> {
     let all = (0..MAPS.len() as u8).flat_map(|map| (0..=255).map(move |opcode| (map, opcode)));
     all.filter(|(map, opcode)| match map {
@@ -136,7 +136,7 @@ impl Templates {
         self.register.is_empty() && self.memory.is_empty()
     }
 
-    /// Takes a template that gives this code. Those with fewer prefixes come first.
+    /// Adds a template for this code. Those with fewer prefixes must be added first.
     fn add(&mut self, template: Template) {
         let least = self.memory.first().or(self.register.first());
         let same =
@@ -163,14 +163,14 @@ impl Templates {
 }
 
 impl Template {
-    /// What it is, all bytes behind being zero.
+    /// Decodes the template, followed by zeros.
     fn decode(&self, processor: &Processor, insn: &mut Instruction) {
         let mut bytes = [0; LENGTH_MAX];
         self.fill(&mut bytes, &[], u8::from(self.wide) << 3, self.modrm);
         Decoder::new(64, &bytes, processor.decoder_options()).decode_out(insn);
     }
 
-    /// Writes it, and gives how many bytes it takes.
+    /// Writes the template and returns its length in bytes.
     fn fill(&self, bytes: &mut [u8; LENGTH_MAX], extra: &[u8], rex: u8, modrm: u8) -> usize {
         let rex = if rex != 0 { &[0x40 | rex][..] } else { &[] };
         let parts = [
@@ -188,7 +188,7 @@ impl Template {
         at
     }
 
-    /// Writes it with random operands and, if `extras`, random prefixes.
+    /// Writes the template with random operands and, if `extras`, random prefixes.
     fn write(&self, extras: bool, random: &mut Random, bytes: &mut [u8; LENGTH_MAX]) {
         let mut prefixes = [0; 3];
         let mut count = 0;
@@ -229,7 +229,7 @@ impl Template {
         for (byte, value) in rest.iter_mut().zip(filler.to_le_bytes().iter().cycle()) {
             *byte = *value;
         }
-        // A SIB byte and its displacement are not as regular.
+        // The first byte may be a SIB byte, so it is independent of the filler.
         rest[0] = (tail >> 24) as u8;
     }
 }

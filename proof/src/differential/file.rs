@@ -1,5 +1,5 @@
-//! A case as a text file: an instruction, what of the state before is not as by default, and
-//! what the processor changed.
+//! A case as a text file: an instruction, what differs from the default state before it, and what
+//! the processor changed.
 //!
 //! ```text
 //! # shld %cl,%ax,%bx
@@ -12,10 +12,10 @@
 //! after rflags 0x246
 //! ```
 //!
-//! `index` is the case's place in a batch, which gives its address. Registers are `rax` to `r15`,
-//! `rip` and `rflags`; `fx` and `window` are bytes from an offset on. `after done` is the end
-//! without a signal. `cpu` is there if the result is not the same on every processor: it is of that
-//! one. `uses step` has the instruction executed by a single step.
+//! `index` is the case's position in a batch, which determines its address. Registers are `rax` to
+//! `r15`, `rip` and `rflags`; `fx` and `window` are bytes starting at an offset. `after done` means
+//! that the case ended without a signal. `cpu` is present if the result depends on the processor,
+//! and names the one that gave it. `uses step` executes the instruction by a single step.
 
 use std::fmt::Write;
 use unwind_sim_emulator::Processor;
@@ -25,42 +25,42 @@ const NAMES: [&str; 16] = [
     "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13",
     "r14", "r15",
 ];
-/// Bytes of a line of `fx` or `window`.
+/// Number of bytes in a line of `fx` or `window`.
 const LINE: usize = 16;
 
-/// What a file holds.
+/// The contents of a case file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaseFile {
-    /// The case's code and state before.
+    /// The instruction's bytes.
     pub code: Vec<u8>,
-    /// Is the x87 and SSE state part of it?
+    /// Whether the case includes the x87 and SSE state.
     pub fx: bool,
-    /// Is memory part of it?
+    /// Whether the case includes memory.
     pub memory: bool,
-    /// Is it executed by a single step?
+    /// Whether it is executed by a single step.
     pub step: bool,
-    /// The processor of which the result is; `None`: of every one.
+    /// The processor that gave the result; `None` if all processors give it.
     pub cpu: Option<Processor>,
-    /// Its place in a batch.
+    /// Position in a batch.
     pub index: usize,
-    /// The state before.
+    /// The state before the instruction.
     pub before: NativeState,
-    /// What the processor made of it.
+    /// The processor's outcome and the state after.
     pub after: (Outcome, NativeState),
 }
 
-/// What is wrong with a file.
+/// An error in a case file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct CaseFileError {
-    /// Counted from 1; 0 is the file.
+    /// Line number, from 1; 0 for the file as a whole.
     pub line: usize,
     /// What is wrong.
     pub what: &'static str,
 }
 
 impl CaseFile {
-    /// From a case and the result of a processor.
+    /// Builds a file from a case and a processor's result.
     pub fn new(
         case: &NativeCase,
         index: usize,
@@ -81,7 +81,7 @@ impl CaseFile {
         }
     }
 
-    /// The case, to be executed.
+    /// The case to execute.
     pub fn case(&self) -> NativeCase {
         let mode = match (self.step, self.fx) {
             (true, _) => Mode::Step,
@@ -94,7 +94,7 @@ impl CaseFile {
         case
     }
 
-    /// As text, below a comment.
+    /// The file's text, with `comment` in its first line.
     pub fn text(&self, comment: &str) -> String {
         let mut text = format!("# {comment}\ncode");
         for byte in &self.code {
@@ -171,7 +171,7 @@ impl CaseFile {
     ///
     /// # Errors
     ///
-    /// If a line is not as it should be, or code or outcome are missing.
+    /// If a line is invalid, or the code or the outcome is missing.
     pub fn parse(text: &str) -> Result<CaseFile, CaseFileError> {
         let mut file = CaseFile {
             code: Vec::new(),
@@ -263,7 +263,7 @@ fn outcome(signal: &str, trapno: &str, error_code: &str, address: &str) -> Optio
     })
 }
 
-/// Sets what the words of a line say.
+/// Sets the register or bytes that the words of a line describe.
 fn set(state: &mut NativeState, words: &[&str]) -> Option<()> {
     let bytes: &mut [u8] = match *words {
         ["rip", value] => {

@@ -1,5 +1,5 @@
-//! The state that an instruction is given: values that matter, addresses that lead into the
-//! window, sometimes not quite.
+//! Generates the state for an instruction: interesting values, and addresses in the window,
+//! sometimes just outside.
 
 use super::subject::{Access, Jump, Part, Subject};
 use super::values::{self, Random};
@@ -8,7 +8,7 @@ use unwind_sim_host::native::{
     CODE_RANGE, Mode, Native, NativeCase, WINDOW, WINDOW_PAGE, WINDOW_SIZE,
 };
 
-/// Carry, parity, auxiliary, zero, sign, direction and overflow.
+/// Carry, parity, auxiliary carry, zero, sign, direction and overflow.
 const FLAGS: u64 = 0xcd5;
 const NESTED: u64 = 1 << 14;
 const ALIGNMENT: u64 = 1 << 18;
@@ -19,10 +19,10 @@ const RAX: usize = 0;
 const RCX: usize = 1;
 const RDX: usize = 2;
 const RSP: usize = 4;
-/// Of a slot of code, bytes; the second half of it holds traps only.
+/// Size of a slot of code in bytes; its second half holds only traps.
 const SLOT: u64 = 64;
 
-/// Vectors and memory to draw from, renewed bit by bit.
+/// Random values and memory to draw from, renewed a little at a time.
 #[derive(Debug)]
 pub(super) struct Pools {
     integers: Vec<u64>,
@@ -35,11 +35,11 @@ const INTEGERS: usize = 8192;
 const VECTORS: usize = 4096;
 const EXTENDED: usize = 1024;
 const MEMORY: usize = 1 << 15;
-/// Vectors and numbers that one renewal replaces.
+/// The number of vectors and numbers replaced by one renewal.
 const RENEWED: usize = 32;
 
 impl Pools {
-    /// Full pools.
+    /// Fills the pools.
     pub(super) fn new(random: &mut Random) -> Pools {
         let mut pools = Pools {
             integers: vec![0; INTEGERS],
@@ -53,7 +53,7 @@ impl Pools {
         pools
     }
 
-    /// Replaces some of what is in them.
+    /// Replaces some of the values.
     pub(super) fn renew(&mut self, random: &mut Random) {
         for _ in 0..RENEWED {
             let vector = values::vector(random);
@@ -86,7 +86,7 @@ impl Pools {
         window.copy_from_slice(&self.memory[at..at + WINDOW_SIZE]);
     }
 
-    /// An image as `fxsave64` stores it.
+    /// Makes a state as `fxsave64` stores it.
     fn fx(&self, random: &mut Random, fx: &mut [u8; 512]) {
         let bits = random.bits();
         let mut control = 0x37f_u16;
@@ -103,7 +103,7 @@ impl Pools {
             if bits >> 4 & 15 == 0 {
                 control = control & !0x3f | (bits >> 48) as u16 & 0x3f;
             }
-            // Most often no exception is pending.
+            // Usually no exception is pending.
             if bits >> 56 & 7 != 0 {
                 status &= !(!control & 0x3f);
             }
@@ -115,7 +115,7 @@ impl Pools {
         fx[2..4].copy_from_slice(&status.to_le_bytes());
         fx[4] = tags;
         fx[24..28].copy_from_slice(&mxcsr(random).to_le_bytes());
-        // What MXCSR may hold. It is stored, not loaded.
+        // MXCSR_MASK. It is stored, but not loaded.
         fx[28..32].copy_from_slice(&0xffff_u32.to_le_bytes());
         let (numbers, vectors) = fx[32..416].split_at_mut(128);
         for to in numbers.as_chunks_mut::<16>().0 {
@@ -142,7 +142,7 @@ fn mxcsr(random: &mut Random) -> u32 {
     }
 }
 
-/// Makes a case of `subject`, to be executed at slot `index` of a batch.
+/// Makes a case of `subject`, to execute at slot `index` of a batch.
 pub(super) fn case(
     subject: &Subject,
     index: usize,
@@ -193,12 +193,12 @@ pub(super) fn case(
     }
 }
 
-/// Operands without which little would be seen.
+/// Sets operands with which the instruction does something interesting.
 fn operands(insn: &Instruction, random: &mut Random, case: &mut NativeCase) {
     let gpr = &mut case.state.gpr;
     match insn.mnemonic() {
         Mnemonic::Div | Mnemonic::Idiv if !random.chance(24) => {
-            // A quotient that fits, most often.
+            // Usually a quotient that fits.
             let signed = insn.mnemonic() == Mnemonic::Idiv;
             let size = match insn.op0_register() {
                 Register::None => insn.memory_size().size(),
@@ -220,13 +220,13 @@ fn operands(insn: &Instruction, random: &mut Random, case: &mut NativeCase) {
                 gpr[RDX] ^= random.bits() >> 62;
             }
         }
-        // Not too many levels.
+        // A small nesting level.
         Mnemonic::Enter => case.code[usize::from(case.code_len) - 1] &= 0x87,
         _ => {}
     }
 }
 
-/// An address for an access.
+/// Picks an address for an access.
 fn target(access: &Access, random: &mut Random) -> u64 {
     let size = u64::from(access.size).clamp(1, WINDOW_SIZE as u64);
     let bits = random.bits();
@@ -253,7 +253,7 @@ fn target(access: &Access, random: &mut Random) -> u64 {
     }
 }
 
-/// Makes an access go to `target`, if that can be.
+/// Makes an access use `target` if possible.
 fn steer(subject: &Subject, access: &Access, target: u64, case: &mut NativeCase) {
     let gpr = &mut case.state.gpr;
     let want = target.wrapping_sub(access.displacement);
@@ -269,7 +269,7 @@ fn steer(subject: &Subject, access: &Access, target: u64, case: &mut NativeCase)
             set(&mut gpr[index as usize], want >> shift, access);
         }
         (Part::Register(base), Part::Register(index)) if base == index => {
-            // The factor is 2, 3, 5 or 9; the inverse of the odd ones modulo 2^64.
+            // The factor is 2, 3, 5 or 9; for the odd ones, multiply by the inverse modulo 2^64.
             let value = match access.scale {
                 1 => want >> 1,
                 2 => want.wrapping_mul(0xaaaa_aaaa_aaaa_aaab),
@@ -286,7 +286,7 @@ fn steer(subject: &Subject, access: &Access, target: u64, case: &mut NativeCase)
     }
 }
 
-/// Of a small address the upper half of a register does not matter.
+/// Sets a register of an address; in a 32-bit address its upper half does not matter.
 fn set(register: &mut u64, value: u64, access: &Access) {
     *register = if access.small {
         *register & !0xffff_ffff | value & 0xffff_ffff
@@ -295,7 +295,7 @@ fn set(register: &mut u64, value: u64, access: &Access) {
     };
 }
 
-/// Can the displacement alone be this address, or the way to it?
+/// Whether the displacement can reach this address, alone or with a register.
 fn reaches(subject: &Subject, target: u64) -> bool {
     subject.offsets.displacement_size() == 8 || target < 0x6000_0000
 }
@@ -308,7 +308,7 @@ fn displace(subject: &Subject, value: u64, case: &mut NativeCase) {
     case.code[offset..offset + size].copy_from_slice(&value.to_le_bytes()[..size]);
 }
 
-/// Counts and directions of string instructions, and bit offsets, that stay near.
+/// Usually keeps the counts of string instructions, and bit offsets, small.
 fn string(insn: &Instruction, random: &mut Random, case: &mut NativeCase) {
     let gpr = &mut case.state.gpr;
     if insn.is_string_instruction() && (insn.has_rep_prefix() || insn.has_repne_prefix()) {
@@ -342,7 +342,7 @@ fn string(insn: &Instruction, random: &mut Random, case: &mut NativeCase) {
     }
 }
 
-/// Gives a jump somewhere to go: traps, most often.
+/// Gives a jump a target, usually traps.
 fn jump(subject: &Subject, from: u64, random: &mut Random, case: &mut NativeCase) {
     if subject.jump == Jump::None {
         return;
@@ -375,7 +375,7 @@ fn jump(subject: &Subject, from: u64, random: &mut Random, case: &mut NativeCase
     }
 }
 
-/// Where in the window an address is, with so many bytes behind it.
+/// The offset of `address` in the window, if `size` bytes from there are in it.
 fn in_window(address: u64, size: usize) -> Option<usize> {
     let at = address.wrapping_sub(WINDOW);
     (at <= (WINDOW_SIZE - size) as u64).then_some(at as usize)

@@ -1,4 +1,4 @@
-//! One case by itself: held against a result of the processor, and made simpler.
+//! Compares a single case with a processor's result, and simplifies failing cases.
 
 use super::compare::{Verdict, compare};
 use super::machine::{Emulated, Ended};
@@ -9,18 +9,18 @@ use unwind_sim_emulator::Processor;
 use unwind_sim_emulator::differences::Used;
 use unwind_sim_host::native::{Mode, Native, NativeCase, NativeState, Outcome};
 
-/// A case on which the two do not agree.
+/// A case on which machine and processor disagree.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What was executed.
+    /// The executed case.
     pub case: NativeCase,
-    /// Its place in a batch.
+    /// Its position in a batch.
     pub index: usize,
     /// The processor's result.
     pub native: (Outcome, NativeState),
-    /// The machine's.
+    /// The machine's result.
     pub machine: (Outcome, NativeState),
-    /// What the machine was.
+    /// The processor that the machine emulated.
     pub cpu: Processor,
 }
 
@@ -33,7 +33,7 @@ impl Failure {
     }
 }
 
-/// The instruction, and what the machine has that the processor has not.
+/// Shows the instruction, and where the machine's result differs from the processor's.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, machine:", self.insn())?;
@@ -77,23 +77,23 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What comes of holding the machine against a result.
+/// The outcome of comparing the machine with a result.
 #[derive(Clone, Debug)]
 pub enum Held {
-    /// It does the same.
+    /// The results are equal.
     Same,
-    /// It does the same but for what the table of differences leaves open, by these entries.
+    /// The results differ only where these entries of the table of differences allow it.
     Open(Used),
-    /// It does something else.
+    /// The results differ.
     Different(Box<Failure>),
     /// The case went where it must not.
     Void,
-    /// The machine does not have the instruction.
+    /// The machine does not model the instruction.
     Unsupported,
 }
 
-/// Executes `case`, which has this place in a batch, in the machine, and compares with what the
-/// processor made of it. That is one that the machine stands for.
+/// Executes `case` in the machine, at position `index` of a batch, and compares it with the result
+/// of a processor of the kind that the machine emulates.
 pub fn hold(
     emulated: &mut Emulated,
     case: &NativeCase,
@@ -130,10 +130,10 @@ pub fn hold(
     }
 }
 
-/// How many ways there are to make a case simpler.
+/// Number of ways to simplify a case.
 pub(super) const SIMPLER: usize = 16 + 1 + 16 + 24 + 2;
 
-/// Makes it simpler in one way. False if it is that already.
+/// Simplifies the case in one way; false if nothing changes.
 pub(super) fn simplify(case: &mut NativeCase, way: usize) -> bool {
     let default = NativeState::default();
     let state = &mut case.state;

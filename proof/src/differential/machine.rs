@@ -1,4 +1,4 @@
-//! A case in the emulated machine, told in the words of the processor.
+//! Runs a case in the emulated machine, and reports the result as the processor would.
 
 use unwind_sim_emulator::single::Single;
 use unwind_sim_emulator::{
@@ -14,10 +14,10 @@ const SIGBUS: i32 = 7;
 const SIGFPE: i32 = 8;
 const SIGSEGV: i32 = 11;
 const SIGSYS: i32 = 31;
-/// Behind what a process can have.
+/// End of the addresses that a process can use.
 const TASK_END: u64 = 0x7fff_ffff_f000;
 
-/// The machine, with memory where the processor has it.
+/// The machine, with memory mapped where the native child has it.
 #[derive(Debug)]
 pub struct Emulated {
     machine: Machine,
@@ -27,14 +27,14 @@ pub struct Emulated {
 /// How a case ended in the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// As this; the state after is written.
+    /// With this outcome; the state after is written.
     As(Outcome),
     /// The instruction is not modelled.
     Unsupported,
 }
 
 impl Emulated {
-    /// A machine with the two ranges mapped.
+    /// A machine with the code range and the window's page mapped.
     pub fn new(processor: Processor) -> Emulated {
         let mut memory = AddressSpace::default();
         let code = CODE_RANGE.start..CODE_RANGE.end.next_multiple_of(0x1000);
@@ -48,12 +48,12 @@ impl Emulated {
         }
     }
 
-    /// What the machine is.
+    /// The emulated processor.
     pub fn processor(&self) -> Processor {
         self.machine.state.processor()
     }
 
-    /// Executes a case, and writes what it left.
+    /// Executes a case, and writes the state after it.
     pub fn run(&mut self, case: &NativeCase, after: &mut NativeState) -> Ended {
         let before = &case.state;
         let state = &mut self.machine.state;
@@ -66,7 +66,7 @@ impl Emulated {
         if fx {
             let set = state.set_fx_image(&before.fx);
             debug_assert!(set.is_some(), "MXCSR is valid");
-            // x87 looks at its opcode.
+            // x87 records the opcode from memory.
             let placed = state.memory.poke(before.rip, &case.code);
             debug_assert_eq!(placed, Ok(()), "code is mapped there");
         }
@@ -86,7 +86,7 @@ impl Emulated {
         for (number, value) in after.gpr.iter_mut().enumerate() {
             *value = state.gpr(number);
         }
-        // A process may not halt.
+        // A process may not execute `hlt`: it raises #GP at the instruction.
         after.rip = if exit == Exit::Halt {
             before.rip
         } else {
@@ -104,7 +104,7 @@ impl Emulated {
         Ended::As(outcome)
     }
 
-    /// Clears the rest of the window's page, into which few instructions write.
+    /// Clears the rest of the window's page, which few instructions write.
     pub fn clean(&mut self) {
         let rest = (WINDOW - WINDOW_PAGE.start) as usize;
         let memory = &mut self.machine.state.memory;
@@ -124,7 +124,7 @@ impl Emulated {
     }
 }
 
-/// What Linux makes of an exit (arch/x86/kernel/traps.c and mm/fault.c, Linux 6.1).
+/// How Linux reports an exit (arch/x86/kernel/traps.c and mm/fault.c, Linux 6.1).
 fn outcome(exit: Exit, before: &NativeState, rip: u64) -> Option<Outcome> {
     let signal = |signal, trapno, error_code, address| {
         Some(Outcome::Signal {
@@ -157,8 +157,8 @@ fn outcome(exit: Exit, before: &NativeState, rip: u64) -> Option<Outcome> {
     }
 }
 
-/// The error code has the bits present, write, user and instruction fetch (Intel SDM volume 3,
-/// section 4.7).
+/// How Linux reports a memory fault. The error code's bits are present, write, user and instruction
+/// fetch (Intel SDM volume 3, section 4.7).
 fn memory(fault: Fault) -> Option<Outcome> {
     let (trapno, present) = match fault.kind {
         FaultKind::Unmapped => (14, 0),
@@ -171,7 +171,7 @@ fn memory(fault: Fault) -> Option<Outcome> {
         Access::Write => 6,
         Access::Execute => 0x14,
     };
-    // Linux does not tell what of its own is mapped.
+    // Linux does not reveal which kernel addresses are mapped.
     let present = if fault.address >= TASK_END {
         1
     } else {

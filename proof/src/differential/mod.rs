@@ -1,10 +1,10 @@
-//! The emulated machine against the processor, one instruction at a time.
+//! Compares the emulated machine with the processor, one instruction at a time.
 //!
-//! [`Fuzzer`] makes random encodings of every instruction (`encodings`) and random states for
-//! them (`generate`, `values`), has both execute them, and compares all registers, flags, the x87
-//! and SSE state, the memory and how it ended (`compare`). Where processors may differ is in
-//! [`unwind_sim_emulator::differences`]; what is not executed, and why, in `coverage`. Not here: how the processor is made to
-//! do it (`unwind-sim-host`), and sequences of instructions.
+//! [`Fuzzer`] makes random encodings of every instruction (`encodings`) and random states for them
+//! (`generate`, `values`), executes them on both sides, and compares all registers, flags, the x87
+//! and SSE state, memory and the outcome (`compare`). [`unwind_sim_emulator::differences`] lists
+//! where processors may differ; `coverage` lists what is not executed, and why. Not here: executing
+//! instructions on the processor (`unwind-sim-host`), and sequences of instructions.
 
 mod compare;
 mod coverage;
@@ -31,12 +31,12 @@ use unwind_sim_emulator::Processor;
 use unwind_sim_emulator::differences::TABLE;
 use unwind_sim_host::native::{Mode, Native, NativeCase, NativeError, NativeState, Outcome};
 
-/// States that each encoding is given.
+/// Number of states tried for each encoding.
 const STATES: usize = 8;
-/// Encodings of a code that the machine is asked about before it is believed not to have it.
+/// Number of encodings of a code tried in the machine before it counts as not modelled.
 const PROBES: usize = 40;
 
-/// How often a case is executed at most, until it is not disturbed.
+/// Maximum number of executions of a case until one is not disturbed.
 const UNDISTURBED: usize = 4;
 /// The interrupt flag of rflags. The kernel sets it for user space, which cannot clear it (Intel
 /// SDM volume 1, 3.4.3.3, and POPF).
@@ -55,27 +55,27 @@ pub struct Fuzzer {
     cases: Vec<NativeCase>,
     results: Vec<(Outcome, NativeState)>,
     after: (Outcome, NativeState),
-    /// What agreed, by code.
+    /// Cases that agreed, by code.
     pub coverage: Coverage,
-    /// Cases that agreed but for what an entry of [`TABLE`] leaves open, by its place there.
+    /// Cases that differed only where an entry of [`TABLE`] allows it, by its index there.
     pub open: [u64; TABLE.len()],
     /// Cases that cannot be compared.
     pub void: u64,
-    /// Results that no processor gives: user space without IF. Seen under a hypervisor, some ten
-    /// times in a thousand million cases, with the instruction skipped: something else executed
-    /// it. Such a case is executed again by another child, and is void if that does not help.
+    /// Results that no processor gives: user space without IF. Seen under a hypervisor, about ten
+    /// times in 10^9 cases, with the instruction skipped: something else executed it. Such a case
+    /// is executed again by a new child, and is void if that does not help.
     pub disturbed: u64,
     /// Cases that the machine does not model.
     pub unsupported: u64,
 }
 
 impl Fuzzer {
-    /// Over the codes that are `wanted` and that the machine has, which is `processor`: this
-    /// computer's, or its closest relative.
+    /// Fuzzes the `wanted` codes that the machine models. `processor` is what the machine emulates:
+    /// this computer's processor, or the closest one.
     ///
     /// # Errors
     ///
-    /// If this machine does not let us.
+    /// If this machine does not allow native execution.
     pub fn new(
         seed: u64,
         processor: Processor,
@@ -113,17 +113,17 @@ impl Fuzzer {
         })
     }
 
-    /// The codes that are executed.
+    /// The codes being executed.
     pub fn codes(&self) -> impl Iterator<Item = Code> {
         self.codes.iter().map(|(code, _)| *code)
     }
 
-    /// Executes a batch of [`Native::BATCH`] cases. Gives those that do not agree, confirmed by a
-    /// second execution each.
+    /// Executes a batch of [`Native::BATCH`] cases. Returns those that differ, each confirmed by a
+    /// second execution.
     ///
     /// # Errors
     ///
-    /// If the child that executes instructions cannot be made again.
+    /// If the child that executes instructions cannot be started again.
     pub fn batch(&mut self) -> Result<Vec<Failure>, NativeError> {
         if self.codes.is_empty() {
             return Ok(Vec::new());
@@ -186,10 +186,9 @@ impl Fuzzer {
         compare::compare(subject, case, cpu, &mut self.results[index], &self.after)
     }
 
-    /// Executes the case at `index` once more, with no other around, and makes it simpler as long
-    /// as it still is a failure.
+    /// Executes the case at `index` again, by itself, and simplifies it while it still fails.
     fn confirm(&mut self, index: usize) -> Result<Option<Failure>, NativeError> {
-        // The old child may have been meddled with.
+        // The case may have damaged the old child.
         self.native = Native::spawn()?;
         let Some(mut failure) = self.fails(&self.cases[index].clone(), index)? else {
             self.void += 1;
@@ -232,7 +231,7 @@ impl Fuzzer {
     }
 }
 
-/// All codes that are not excluded, and whether the machine has them.
+/// All codes that are not excluded, and whether the machine models them.
 pub fn supported(encodings: &Encodings, emulated: &mut Emulated) -> Vec<(Code, bool)> {
     let mut random = Random::new(1);
     let pools = Pools::new(&mut random);

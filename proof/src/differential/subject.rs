@@ -1,5 +1,5 @@
-//! One encoding with what has to be known about it to give it a state: its memory accesses, where
-//! it jumps, what of the state it uses.
+//! An encoded instruction with what is needed to choose a state for it: its memory accesses, jump
+//! target and use of the x87 and SSE state.
 
 use iced_x86::{
     Code, CodeSize, ConstantOffsets, CpuidFeature, Decoder, FlowControl, Instruction,
@@ -8,15 +8,15 @@ use iced_x86::{
 use unwind_sim_emulator::Processor;
 use unwind_sim_host::native::NativeCase;
 
-/// The longest instruction, bytes.
+/// Maximum length of an instruction in bytes.
 pub(super) const LENGTH_MAX: usize = 15;
 
-/// A base or index.
+/// A base or index register of an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
-    /// None.
+    /// No register.
     Nothing,
-    /// The next instruction.
+    /// The address of the next instruction.
     Rip,
     /// A general register.
     Register(u8),
@@ -25,30 +25,30 @@ pub enum Part {
 /// A memory access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access {
-    /// Its base.
+    /// The base.
     pub base: Part,
-    /// Its index.
+    /// The index.
     pub index: Part,
-    /// A power of two.
+    /// The factor of the index, a power of two.
     pub scale: u8,
     /// The displacement.
     pub displacement: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u32,
-    /// Does the address have 32 bits?
+    /// Whether the address has 32 bits.
     pub small: bool,
-    /// Is it written?
+    /// Whether the access is a write.
     pub written: bool,
 }
 
 impl Access {
-    /// Does no register have a part in the address?
+    /// Whether the address depends on no register but rip.
     pub fn is_constant(&self) -> bool {
         matches!(self.base, Part::Nothing | Part::Rip) && self.index == Part::Nothing
     }
 }
 
-/// Where control goes.
+/// Where an instruction transfers control.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Jump {
     /// To the next instruction.
@@ -57,29 +57,29 @@ pub enum Jump {
     Relative,
     /// To an address in a register.
     Register(u8),
-    /// To an address in memory, by the first access.
+    /// To an address in memory, read by the first access.
     Memory,
 }
 
-/// An instruction to be executed.
+/// An instruction to execute.
 #[derive(Clone, Debug)]
 pub struct Subject {
-    /// Its bytes.
+    /// The instruction's bytes.
     pub bytes: [u8; LENGTH_MAX],
-    /// The instruction as it was decoded.
+    /// The decoded instruction.
     pub insn: Instruction,
-    /// Where its displacement and immediate are.
+    /// Offsets of its displacement and immediate.
     pub offsets: ConstantOffsets,
     /// Its memory accesses.
     pub accesses: Vec<Access>,
-    /// Where it goes.
+    /// Where it transfers control.
     pub jump: Jump,
-    /// Does it use the x87 or SSE state?
+    /// Whether it uses the x87 or SSE state.
     pub fx: bool,
 }
 
 impl Subject {
-    /// From an instruction and its bytes, as `processor` decodes them.
+    /// Analyses an instruction and its bytes, as `processor` decodes them.
     pub fn new(
         processor: &Processor,
         insn: Instruction,
@@ -87,7 +87,7 @@ impl Subject {
         fx: bool,
         factory: &mut InstructionInfoFactory,
     ) -> Subject {
-        // The offsets are those of what was decoded last.
+        // The offsets are those of the last decoded instruction.
         let mut decoder = Decoder::with_ip(64, &bytes, insn.ip(), processor.decoder_options());
         let insn = decoder.decode();
         let offsets = decoder.get_constant_offsets(&insn);
@@ -117,7 +117,7 @@ impl Subject {
 }
 
 impl Subject {
-    /// Is its memory more than one datum?
+    /// Whether it accesses memory in more than one part.
     pub(super) fn in_parts(&self) -> bool {
         let single = |access: &Access| access.size <= 16 && access.size.is_power_of_two();
         self.accesses.len() > 1 || !self.accesses.iter().all(single)
@@ -134,7 +134,7 @@ pub(super) fn address(subject: &Subject, access: &Access, case: &NativeCase) -> 
     let mut displacement = access.displacement;
     let size = subject.offsets.displacement_size();
     if access.is_constant() && size != 0 {
-        // It was written anew for the case.
+        // `generate` has rewritten the displacement for this case.
         let offset = subject.offsets.displacement_offset();
         let mut bytes = [0; 8];
         bytes[..size].copy_from_slice(&case.code[offset..offset + size]);
@@ -164,7 +164,7 @@ pub(super) fn address(subject: &Subject, access: &Access, case: &NativeCase) -> 
 fn part(register: Register) -> Part {
     match register {
         Register::RIP | Register::EIP => Part::Rip,
-        // `xlat` adds it, and it is a byte.
+        // `xlat` adds it, but it is only a byte.
         Register::AL => Part::Nothing,
         register if register.is_gpr() => Part::Register(register.number() as u8),
         _ => Part::Nothing,
@@ -190,7 +190,7 @@ fn jump(insn: &Instruction) -> Jump {
     }
 }
 
-/// Does an instruction use the x87 or SSE state?
+/// Whether an instruction uses the x87 or SSE state.
 pub(super) fn uses_fx(code: Code) -> bool {
     use CpuidFeature::*;
     code.cpuid_features().iter().any(|feature| {

@@ -1,12 +1,12 @@
-//! Random numbers, and the values that operands get: some of any kind, many where something
-//! changes: small ones, powers of two, the edges of a format.
+//! Random numbers, and operand values: some arbitrary, many near points where behaviour changes,
+//! such as small numbers, powers of two, and the limits of a format.
 
-/// A generator of numbers (wyrand). The same seed gives the same numbers.
+/// A random number generator (wyrand). The same seed gives the same numbers.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// From a seed.
+    /// A generator with this seed.
     pub fn new(seed: u64) -> Random {
         let mut random = Random(seed ^ 0x9e37_79b9_7f4a_7c15);
         random.bits();
@@ -21,19 +21,19 @@ impl Random {
         (wide >> 64) as u64 ^ wide as u64
     }
 
-    /// A number below `end`, which is not 0.
+    /// A number below `end`, which must not be 0.
     #[inline]
     pub fn below(&mut self, end: usize) -> usize {
         ((u128::from(self.bits()) * end as u128) >> 64) as usize
     }
 
-    /// True in `parts` of 256 cases.
+    /// True with probability `parts` / 256.
     #[inline]
     pub fn chance(&mut self, parts: u8) -> bool {
         (self.bits() >> 56) as u8 <= parts.wrapping_sub(1) && parts != 0
     }
 
-    /// One of them.
+    /// A random element.
     #[inline]
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len())]
@@ -123,7 +123,7 @@ const DOUBLES: [u64; 20] = [
     0x47ef_ffff_e000_0000,
 ];
 
-/// A binary32: special, near a special one, of moderate size, or any.
+/// A binary32 value: special, near a special one, of moderate size, or arbitrary.
 pub(super) fn single(random: &mut Random) -> u32 {
     let bits = random.bits();
     let sign = (bits as u32) & 1 << 31;
@@ -142,7 +142,7 @@ pub(super) fn single(random: &mut Random) -> u32 {
     }
 }
 
-/// A binary64: special, near a special one, of moderate size, or any.
+/// A binary64 value: special, near a special one, of moderate size, or arbitrary.
 pub(super) fn double(random: &mut Random) -> u64 {
     let bits = random.bits();
     let sign = random.bits() & 1 << 63;
@@ -184,7 +184,7 @@ const EXTENDED: [(u16, u64); 20] = [
     (0x7fff, 1),
 ];
 
-/// An 80-bit number of x87: exponent and sign, significand.
+/// An 80-bit x87 value: sign and exponent, then the significand.
 pub(super) fn extended(random: &mut Random) -> (u16, u64) {
     let bits = random.bits();
     let sign = (bits as u16) & 1 << 15;
@@ -204,7 +204,7 @@ pub(super) fn extended(random: &mut Random) -> (u16, u64) {
     }
 }
 
-/// 16 bytes for an SSE register or memory: numbers of one of the formats.
+/// 16 bytes for an SSE register or memory: numbers in one of the formats.
 pub(super) fn vector(random: &mut Random) -> [u8; 16] {
     let wide = |high: u64, low: u64| u128::from(high) << 64 | u128::from(low);
     let value = match random.bits() & 7 {

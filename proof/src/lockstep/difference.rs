@@ -1,4 +1,4 @@
-//! A difference between the machine and the processor, and how it is shown.
+//! A difference between the machine and the processor, and its display.
 
 use std::fmt;
 use unwind_sim_host::stepper::Cpu;
@@ -7,9 +7,9 @@ const NAMES: [&str; 16] = [
     "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13",
     "r14", "r15",
 ];
-/// Bytes of memory that are shown.
+/// Maximum number of bytes of memory shown.
 const SHOWN: usize = 64;
-/// Flags with their bits.
+/// Flags and their bit numbers.
 const FLAGS: [(&str, u32); 9] = [
     ("CF", 0),
     ("PF", 2),
@@ -22,30 +22,30 @@ const FLAGS: [(&str, u32); 9] = [
     ("AC", 18),
 ];
 
-/// What one side had after an instruction.
+/// The state of one side after an instruction.
 #[derive(Clone, Debug)]
 pub struct Side {
     /// General registers, flags, segment bases.
     pub cpu: Cpu,
-    /// x87 and SSE registers, if they were compared: as FXSAVE64 stores them.
+    /// x87 and SSE registers as FXSAVE64 stores them, if they were compared.
     pub fx: Option<[u8; 512]>,
     /// How the instruction ended.
     pub ended: String,
 }
 
-/// Memory that differs.
+/// A range of memory that differs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Memory {
-    /// Where.
+    /// Its address.
     pub address: u64,
-    /// What the machine has there.
+    /// The machine's bytes.
     pub machine: Vec<u8>,
-    /// What the processor has.
+    /// The processor's bytes.
     pub cpu: Vec<u8>,
 }
 
 impl Memory {
-    /// What differs of these bytes, with a little around it; `None` if nothing does.
+    /// The part that differs, with some context; `None` if nothing differs.
     pub(super) fn of(address: u64, machine: &[u8], cpu: &[u8]) -> Option<Memory> {
         let first = machine.iter().zip(cpu).position(|(a, b)| a != b)?;
         let short = machine.len() <= SHOWN;
@@ -62,28 +62,29 @@ impl Memory {
 /// The first difference.
 #[derive(Clone, Debug)]
 pub struct Difference {
-    /// Instructions before this one.
+    /// Number of instructions before this one.
     pub number: u64,
-    /// Its address.
+    /// The instruction's address.
     pub rip: u64,
-    /// Its bytes.
+    /// The instruction's bytes.
     pub bytes: Vec<u8>,
-    /// It, in words.
+    /// The disassembled instruction.
     pub insn: String,
     /// The registers before.
     pub before: Cpu,
-    /// What the machine made of it.
+    /// The machine's state after it.
     pub machine: Side,
-    /// What the processor made of it.
+    /// The processor's state after it.
     pub processor: Side,
-    /// Memory that differs afterwards.
+    /// Memory that differs after it.
     pub memory: Vec<Memory>,
-    /// It shows only when all memory is compared: an earlier instruction did it.
+    /// Whether it was found by comparing all memory: an earlier instruction caused it.
     pub late: bool,
 }
 
 impl Difference {
-    /// How the instruction ended, and what differs, memory apart: a name, and what each side has.
+    /// How the instruction ended, and the registers that differ: a name, and the value of each
+    /// side.
     pub fn values(&self) -> Vec<(String, String, String)> {
         let (machine, cpu) = (&self.machine, &self.processor);
         let ended = (machine.ended.clone(), cpu.ended.clone());
@@ -154,7 +155,7 @@ fn hex(bytes: &[u8]) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// The registers of an FXSAVE64 area that differ.
+/// The registers that differ between two FXSAVE64 areas.
 fn fx_values(a: &[u8; 512], b: &[u8; 512]) -> Vec<(String, String, String)> {
     let mut fields = vec![
         ("fcw".to_owned(), 0, 2),

@@ -1,4 +1,4 @@
-//! The process that follows the machine: the same memory, the same registers.
+//! The process that follows the machine, with the same memory and registers.
 
 use super::difference::Memory;
 use std::ops::Range;
@@ -8,12 +8,12 @@ use unwind_sim_emulator::{Access, Area, State};
 use unwind_sim_host::HostError;
 use unwind_sim_host::stepper::{Cpu, Stepper};
 
-/// Bytes that are copied or compared at once.
+/// Number of bytes copied or compared at once.
 const CHUNK: u64 = 1 << 16;
-/// Areas that are larger are not compared as a whole: they are reserved rather than used.
+/// Size above which areas are not compared as a whole: they are reserved rather than used.
 const AREA_MAX: u64 = 1 << 30;
 
-/// The general registers of a state, the next instruction being at `rip`.
+/// The general registers of a state, with the next instruction at `rip`.
 pub(super) fn cpu_of(state: &State, rip: u64) -> Cpu {
     Cpu {
         gpr: std::array::from_fn(|number| state.gpr(number)),
@@ -23,20 +23,20 @@ pub(super) fn cpu_of(state: &State, rip: u64) -> Cpu {
     }
 }
 
-/// Do two areas of FXSAVE64 hold the same? Where the last x87 instruction and its operand were is
-/// left out: processors do not agree on when that is told.
+/// Whether two FXSAVE64 areas are equal. Ignores the last x87 instruction and operand, since
+/// processors differ in when they record them.
 pub(super) fn same_fx(a: &[u8; 512], b: &[u8; 512]) -> bool {
     let same = |part: Range<usize>| a[part.clone()] == b[part];
-    // Control, status and tag word; MXCSR; x87 registers without the bytes behind each; xmm.
+    // Control, status and tag word; MXCSR; x87 registers without padding; xmm.
     same(0..5) && same(24..28) && (0..8).all(|i| same(32 + 16 * i..42 + 16 * i)) && same(160..416)
 }
 
-/// The process, and what is known of it.
+/// The process, and what is known about it.
 pub(super) struct Follower {
     pub(super) stepper: Stepper,
-    /// What changed in the machine since the last time.
+    /// Changes in the machine since they were last applied.
     pub(super) changes: Vec<Change>,
-    /// Its x87 and SSE registers as far as they were read or set.
+    /// The x87 and SSE registers as last read or set.
     fx: [u8; 512],
     ours: Vec<u8>,
     theirs: Vec<u8>,
@@ -54,7 +54,7 @@ impl Follower {
         })
     }
 
-    /// Makes it what the machine is, whatever it was.
+    /// Copies the machine's memory and registers to the process, replacing everything.
     pub(super) fn fill(&mut self, state: &State) -> Result<(), HostError> {
         self.stepper.clear()?;
         for (range, area) in state.memory.areas() {
@@ -63,7 +63,7 @@ impl Follower {
         self.set_registers(state)
     }
 
-    /// Takes over what the machine's kernel did.
+    /// Applies what the machine's kernel did.
     pub(super) fn apply(&mut self, state: &State) -> Result<(), HostError> {
         for change in std::mem::take(&mut self.changes) {
             match change {
@@ -89,7 +89,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Reads them.
+    /// Reads the x87 and SSE registers.
     pub(super) fn fx(&mut self) -> Result<&[u8; 512], HostError> {
         self.fx = self.stepper.fx()?;
         Ok(&self.fx)
@@ -117,12 +117,13 @@ impl Follower {
         Ok(())
     }
 
-    /// Copies what is not zero anyway, or was something else before.
+    /// Copies a range. Skips zeros in large ranges, which are zero anyway.
     fn copy(&mut self, state: &State, range: Range<u64>) -> Result<(), HostError> {
         let whole = range.end - range.start >= CHUNK;
         for part in chunks(range) {
             let ours = &mut self.ours[..(part.end - part.start) as usize];
-            // What was stored and is gone was unmapped later, which is told next.
+            // If it cannot be read, it was stored and later unmapped, which the next change
+            // reports.
             if state.memory.peek(part.start, ours).is_err() {
                 continue;
             }
@@ -133,7 +134,7 @@ impl Follower {
         Ok(())
     }
 
-    /// The first bytes of a range that differ. What cannot be read in the machine is left out.
+    /// The first bytes of a range that differ. Ignores what is unreadable in the machine.
     pub(super) fn compare(
         &mut self,
         state: &State,
@@ -153,7 +154,7 @@ impl Follower {
         Ok(None)
     }
 
-    /// Compares everything that can be read.
+    /// Compares all readable memory.
     pub(super) fn compare_all(&mut self, state: &State) -> Result<Option<Memory>, HostError> {
         for (range, area) in state.memory.areas() {
             let wanted = area.permissions().allow(Access::Read);

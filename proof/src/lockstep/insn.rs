@@ -1,4 +1,4 @@
-//! What is known of an instruction before it is executed: what has to be compared afterwards.
+//! Analyses an instruction before it is executed: what must be compared afterwards.
 
 use iced_x86::{
     CpuidFeature, Decoder, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register,
@@ -7,27 +7,27 @@ use std::ops::Range;
 use unwind_sim_emulator::State;
 use unwind_sim_emulator::state::reg;
 
-/// The longest instruction, bytes (Intel SDM volume 2, section 2.3.11).
+/// Maximum length of an instruction in bytes (Intel SDM volume 2, section 2.3.11).
 const INSN_MAX: usize = 15;
 const PAGE: u64 = 4096;
 
 /// The next instruction.
 pub(super) struct Next {
     pub(super) insn: Instruction,
-    /// Its bytes, or as many as can be fetched.
+    /// The instruction's bytes, as many as can be fetched.
     pub(super) bytes: [u8; INSN_MAX],
-    /// What it does is not the processor's to decide.
+    /// Whether the processor takes over the machine's result.
     pub(super) led: bool,
-    /// May it change x87, MMX or SSE registers?
+    /// Whether it may change x87, MMX or SSE registers.
     pub(super) fx: bool,
-    /// Does it access memory in several parts?
+    /// Whether it accesses memory in several parts.
     pub(super) in_parts: bool,
 }
 
-/// Finds that out; keeps memory for the next one.
+/// Analyses instructions, reusing its buffers.
 pub(super) struct Reader {
     info: InstructionInfoFactory,
-    /// What the next instruction may store by its operands.
+    /// The memory that the next instruction may store to by its operands.
     pub(super) stores: Vec<Range<u64>>,
 }
 
@@ -39,7 +39,7 @@ impl Reader {
         }
     }
 
-    /// Looks at the next instruction of this state.
+    /// Analyses the next instruction of this state.
     pub(super) fn next(&mut self, state: &State) -> Next {
         let mut bytes = [0; INSN_MAX];
         let rip = state.rip;
@@ -92,8 +92,8 @@ fn value(register: Register, state: &State) -> Option<u64> {
     })
 }
 
-/// Is it the kernel's business, or what this very processor says of itself? `xsave` is: it saves
-/// what there is, which may be more than the machine has.
+/// Whether the result is the kernel's, or specific to a processor. `xsave` is: it saves all state
+/// that the processor has, which may be more than the machine has.
 fn is_led(mnemonic: Mnemonic) -> bool {
     use Mnemonic::{
         Cpuid, Int, Rdtsc, Rdtscp, Syscall, Sysenter, Xgetbv, Xsave, Xsave64, Xsavec, Xsavec64,

@@ -1,4 +1,4 @@
-//! A run as JSON lines.
+//! A run as lines of JSON.
 
 use super::Run;
 use unwind_sim_judge::SCHEMA;

@@ -1,4 +1,4 @@
-//! The run: one instruction on each side, compare, and on.
+//! Runs both sides: executes one instruction on each, compares, and repeats.
 
 use super::difference::Difference;
 use super::step::Lockstep;
@@ -7,45 +7,45 @@ use unwind_sim_emulator::linux::{Notice, Outcome, Process, StartError};
 use unwind_sim_host::HostError;
 use unwind_sim_record::program::{End, RunningProgram};
 
-/// Instructions between looks at the clock.
+/// Number of instructions between checks of the clock.
 const CLOCK_EVERY: u64 = 1 << 12;
-/// Steps that are timed for [`Run::bare_speed`], before and after.
+/// Number of steps timed for [`Run::bare_speed`], before and after the run.
 const BARE_STEPS: u32 = 10_000;
 
-/// How far, and what else is wanted.
+/// Limits and options of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// Most instructions.
+    /// Maximum number of instructions.
     pub instructions_max: u64,
-    /// Most time.
+    /// Maximum time.
     pub timeout: Option<Duration>,
-    /// Measure the speed of bare stepping too.
+    /// Also measure the speed of bare stepping.
     pub measure: bool,
 }
 
-/// What came of it.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct Run {
-    /// How it ended, if there was no difference.
+    /// How the program ended, if there was no difference.
     pub end: End,
     /// The first difference.
     pub difference: Option<Box<Difference>>,
-    /// Instructions that both executed, and of which all was compared.
+    /// Instructions executed on both sides and fully compared.
     pub compared: u64,
-    /// Instructions of which the processor was told what they do, such as system calls.
+    /// Instructions for which the processor got the machine's result, such as system calls.
     pub led: u64,
-    /// Exceptions that both raised.
+    /// Exceptions raised on both sides.
     pub exceptions: u64,
-    /// How long it took.
+    /// The duration.
     pub time: Duration,
-    /// Steps a second that this computer does when nothing is compared.
+    /// Steps per second on this computer when nothing is compared.
     pub bare_speed: Option<f64>,
-    /// What is not modelled and the program was told by an error.
+    /// What the machine does not model and reported to the program as an error.
     pub notices: Vec<Notice>,
 }
 
 impl Run {
-    /// Instructions a second.
+    /// Instructions per second.
     pub fn speed(&self) -> f64 {
         (self.compared + self.led) as f64 / self.time.as_secs_f64()
     }
@@ -62,8 +62,8 @@ pub enum LockstepError {
     Host(#[from] HostError),
 }
 
-/// Runs a program on both, to its end, to the first difference or to a bound. `progress` is told
-/// now and then how many instructions there were.
+/// Runs a program on both sides, to its end, the first difference or a limit. `progress` is called
+/// at intervals with the number of instructions.
 ///
 /// # Errors
 /// If the program cannot be started, or this computer does not allow ptrace.

@@ -1,4 +1,4 @@
-//! One instruction on each side, and the comparison.
+//! Executes one instruction on each side and compares.
 
 use super::difference::{Difference, Memory, Side};
 use super::follow::{Follower, cpu_of, same_fx};
@@ -21,7 +21,7 @@ const MEMORY_EVERY: u64 = 1 << 20;
 
 const TF: u64 = 1 << 8;
 const RF: u64 = 1 << 16;
-/// Flags that belong to whoever steps.
+/// Flags that stepping itself changes.
 const STEPPING: u64 = TF | RF;
 
 const SIGILL: i32 = 4;
@@ -45,15 +45,15 @@ pub(super) struct Lockstep {
 /// What the machine did in a step.
 #[derive(Default)]
 struct Watch {
-    /// The registers behind the instruction.
+    /// The registers after the instruction.
     after: Option<Cpu>,
-    /// x87 and SSE registers behind it, if they are wanted.
+    /// x87 and SSE registers after the instruction, if wanted.
     fx: Option<[u8; 512]>,
     fx_wanted: bool,
     exception: Option<(Exception, Cpu)>,
     /// The kernel answered a call or started a handler.
     kernel: bool,
-    /// A program began.
+    /// A program was started.
     started: bool,
 }
 
@@ -61,7 +61,7 @@ impl Observer for Watch {
     fn before(&mut self, _: &State, _: &Executed) {}
 
     fn after(&mut self, state: &State, _: &Executed, next: u64) {
-        // Not the first instruction of the handler of a signal.
+        // Not for the first instruction of a signal handler.
         if self.exception.is_none() {
             self.after = Some(cpu_of(state, next));
             self.fx = self.fx_wanted.then(|| state.fx_image());
@@ -87,13 +87,13 @@ impl ProcessObserver for Watch {
     }
 }
 
-/// One side's end of an instruction.
+/// How an instruction ended on one side.
 struct Ended<T> {
     cpu: Cpu,
     how: T,
 }
 
-/// What is found by comparing.
+/// The result of comparing.
 #[derive(Default)]
 struct Found {
     differs: bool,
@@ -104,7 +104,7 @@ struct Found {
 type Step = (Outcome, Option<Box<Difference>>);
 
 impl Lockstep {
-    /// Puts the process where the machine is.
+    /// Starts the process in the machine's state.
     pub(super) fn new(mut process: Process) -> Result<Lockstep, HostError> {
         let state = &mut process.machine.state;
         state.memory.note_changes(true);
@@ -121,13 +121,13 @@ impl Lockstep {
         })
     }
 
-    /// The machine, to be changed behind the processor's back.
+    /// The machine, for changes that the processor does not see.
     #[cfg(test)]
     pub(super) fn machine(&mut self) -> &mut State {
         &mut self.process.machine.state
     }
 
-    /// Instructions so far, on both sides.
+    /// Instructions executed so far on both sides.
     pub(super) fn executed(&self) -> u64 {
         self.compared + self.led
     }
@@ -141,7 +141,7 @@ impl Lockstep {
         self.follower.stepper.bare_speed(steps)
     }
 
-    /// One instruction, or one exception, on both sides.
+    /// Executes one instruction, or raises one exception, on both sides.
     pub(super) fn step(&mut self) -> Result<Step, HostError> {
         let number = self.executed();
         if number.is_multiple_of(MEMORY_EVERY)
@@ -216,10 +216,10 @@ impl Lockstep {
         Ok((outcome, None))
     }
 
-    /// Tells the process what the machine did.
+    /// Applies what the machine did to the process.
     fn take_over(&mut self) -> Result<(), HostError> {
         let state = &mut self.process.machine.state;
-        // Before the first instruction a program begins, too, but no call was answered.
+        // `started` is also set before the first instruction, but then no call was handled.
         if self.watch.started && self.watch.kernel {
             state.memory.note_changes(true);
             self.follower.changes.clear();
@@ -228,7 +228,7 @@ impl Lockstep {
         self.follower.apply(state)
     }
 
-    /// After an instruction that is done in the machine.
+    /// Compares after an instruction that completed in the machine.
     fn compare(
         &mut self,
         next: &Next,
@@ -257,7 +257,7 @@ impl Lockstep {
         if !used.is_empty() && !found.differs && !self.watch.kernel {
             self.adopt(&cpu, fx.as_ref());
         }
-        // The frame of a handler may be anywhere.
+        // A signal handler's frame may be anywhere.
         if self.watch.kernel || theirs.how != Stop::Done {
             return Ok(());
         }
@@ -291,7 +291,7 @@ impl Lockstep {
         Ok(())
     }
 
-    /// Has the machine go on with registers that the processor chose.
+    /// Continues the machine with the processor's registers.
     fn adopt(&mut self, cpu: &Cpu, fx: Option<&[u8; 512]>) {
         let state = &mut self.process.machine.state;
         state.set_rflags(cpu.rflags);
@@ -304,7 +304,7 @@ impl Lockstep {
         }
     }
 
-    /// `pushf` under single steps shows a trap flag that the program did not set.
+    /// Clears the trap flag that `pushf` pushes under single-stepping and the program did not set.
     fn hide_trap_flag(&mut self, ours: &Cpu) -> Result<(), HostError> {
         let second = ours.gpr[4].wrapping_add(1);
         let mut byte = [0];
@@ -316,8 +316,8 @@ impl Lockstep {
         Ok(())
     }
 
-    /// Compares a stored x87 or SSE state without the parts that are open, and has the processor
-    /// hold the machine's.
+    /// Compares stored x87 or SSE state except the open parts, and gives the process the machine's
+    /// bytes.
     fn compare_but(
         &mut self,
         open: &[Range<usize>],
@@ -367,7 +367,7 @@ impl Lockstep {
     }
 }
 
-/// What the table of differences has to know of an instruction that ended without an exception.
+/// What the table of differences needs to know about an instruction that raised no exception.
 fn case<'a>(next: &'a Next, before: &'a Cpu, processor: Processor) -> Case<'a> {
     Case {
         insn: &next.insn,
@@ -379,7 +379,7 @@ fn case<'a>(next: &'a Next, before: &'a Cpu, processor: Processor) -> Case<'a> {
     }
 }
 
-/// Gives ours the processor's values where the table of differences leaves them open.
+/// Replaces our values by the processor's where the table of differences allows any.
 fn forgive(
     case: &Case<'_>,
     ours: (&mut Cpu, Option<&mut [u8; 512]>),
@@ -407,7 +407,7 @@ fn end_of(stop: Stop) -> differences::End {
     match stop {
         Stop::Done => End::Done,
         Stop::Signal { signal: SIGILL, .. } => End::InvalidOpcode,
-        // Linux gives the kernel's own code, 128, for #GP and #SS, which have no address.
+        // Linux reports #GP and #SS, which have no address, with the code SI_KERNEL (128).
         Stop::Signal {
             signal: SIGSEGV | SIGBUS,
             code: SI_KERNEL,
@@ -434,7 +434,7 @@ fn end_of_exception(exception: Exception) -> differences::End {
     }
 }
 
-/// Without the flags that stepping itself changes.
+/// The registers without the flags that stepping itself changes.
 fn comparable(cpu: &Cpu) -> Cpu {
     Cpu {
         rflags: cpu.rflags & !STEPPING,
@@ -442,7 +442,7 @@ fn comparable(cpu: &Cpu) -> Cpu {
     }
 }
 
-/// Is the signal what the kernel makes of the exception, for the same address?
+/// Whether the signal is the kernel's for this exception, with the same address.
 fn is_same(exception: Exception, stop: Stop) -> bool {
     let (signal, at) = match stop {
         Stop::Done => return matches!(exception, Exception::Breakpoint | Exception::Debug),

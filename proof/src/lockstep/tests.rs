@@ -1,5 +1,5 @@
-//! A machine that is changed behind the processor's back: each kind of difference is seen, at the
-//! instruction that shows it.
+//! Changes the machine without the processor: every kind of difference is found, at the instruction
+//! that shows it.
 
 use super::difference::Difference;
 use super::step::Lockstep;
@@ -12,8 +12,8 @@ mod skip;
 const CODE: u64 = 0x40_0000;
 const DATA: u64 = 0x50_0000;
 
-/// A static program of these instructions, with rbx at its data, that both sides are at the start
-/// of. `None` if this computer does not allow ptrace.
+/// Both sides at the start of a static program of these instructions, with rbx pointing to its
+/// data. `None` if this computer does not allow ptrace.
 fn start(code: &[u8]) -> Option<Lockstep> {
     if unwind_sim_host::may_trace().is_err() {
         skip::skip("lockstep", "ptrace is denied");
@@ -55,7 +55,7 @@ fn start(code: &[u8]) -> Option<Lockstep> {
     Some(Lockstep::new(process).expect("it follows"))
 }
 
-/// Steps `before` instructions, changes the machine, and steps once more: the difference.
+/// Steps `before` instructions, changes the machine, and returns the difference at the next step.
 fn after(code: &[u8], before: u32, change: impl FnOnce(&mut State)) -> Option<Difference> {
     let mut lockstep = start(code)?;
     for _ in 0..before {
@@ -122,14 +122,14 @@ fn flags_are_seen_but_those_that_are_open() {
         assert_eq!(rflags & 0x40, 0x40);
         lockstep.machine().set_rflags(rflags ^ 1);
         let (_, difference) = lockstep.step().expect("a step");
-        // The third instruction faults, and flags differ then as well.
+        // The third instruction faults; flags differ then, too.
         assert!(difference.expect("one").to_string().contains("\nrflags "));
     }
 }
 
 #[test]
 fn stored_memory_is_seen_at_the_store() {
-    // mov %rax,8(%rbx), with another rax: and it differs in rax, too
+    // mov %rax,8(%rbx) with another rax: memory differs, and rax
     let Some(difference) = after(&[0x48, 0x89, 0x43, 0x08], 0, |state| state.set_gpr(0, 7)) else {
         return;
     };
@@ -137,7 +137,7 @@ fn stored_memory_is_seen_at_the_store() {
         panic!("{difference}");
     };
     assert_eq!((memory.address, memory.machine[0]), (DATA + 8, 7));
-    // add %al,(%rbx), when something else was there
+    // add %al,(%rbx) with another value in memory
     let poke = |state: &mut State| state.memory.poke(DATA, &[9]).expect("mapped");
     let difference = after(&[0x00, 0x03], 0, poke).expect("ptrace");
     assert_eq!(difference.memory.len(), 1);
@@ -146,7 +146,7 @@ fn stored_memory_is_seen_at_the_store() {
 
 #[test]
 fn vector_registers_are_seen_where_they_are_used() {
-    // nop (the first instruction compares all), nop, pxor %xmm1,%xmm1
+    // nop (at the first instruction everything is compared), nop, pxor %xmm1,%xmm1
     let code = [0x90, 0x90, 0x66, 0x0f, 0xef, 0xc9];
     let Some(mut lockstep) = start(&code) else {
         return;
@@ -173,7 +173,7 @@ fn memory_that_nobody_stored_is_seen_when_all_is_compared() {
 
 #[test]
 fn faults_must_be_the_same() {
-    // mov (%rbx),%eax, which the machine alone may not
+    // mov (%rbx),%eax, on a page that only the machine may not read
     let protect = |state: &mut State| {
         let page = DATA..DATA + 0x1000;
         state

@@ -1,4 +1,4 @@
-//! Instructions with the frame layout at each of them: what is emitted moves the layout on.
+//! Emits instructions and tracks the frame layout at each of them.
 
 use super::row::{Cfa, FrameLayout, Gpr, RSP, Slot, Unit};
 use iced_x86::{
@@ -6,12 +6,12 @@ use iced_x86::{
     MemoryOperand, Register,
 };
 
-/// A place in the code that is not known yet.
+/// A place in the code whose address is not known yet.
 pub(super) type Label = u64;
 
-/// Where the code lies.
+/// Address of the code.
 pub(super) const HOT: u64 = 0x40_1000;
-/// Where the unlikely parts lie.
+/// Address of the unlikely parts of functions.
 pub(super) const COLD: u64 = 0x48_0000;
 
 /// A section with code.
@@ -21,7 +21,7 @@ pub(super) enum Section {
     Cold,
 }
 
-/// What has an FDE of its own, or none.
+/// A piece of code with an FDE of its own, or without any.
 #[derive(Debug)]
 pub(super) struct Chunk {
     pub(super) name: String,
@@ -33,7 +33,7 @@ pub(super) struct Chunk {
     immediates: Vec<(usize, Label)>,
 }
 
-/// Emits.
+/// Emits instructions into chunks.
 #[derive(Debug)]
 pub(super) struct Assembler {
     chunks: Vec<Chunk>,
@@ -47,7 +47,7 @@ pub(super) struct Assembler {
     failed: Option<IcedError>,
 }
 
-/// Code with its addresses.
+/// A chunk with its addresses.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub(super) name: String,
@@ -55,12 +55,12 @@ pub(super) struct Placed {
     pub(super) signal: bool,
     /// The instructions, relocated.
     pub(super) insns: Vec<(Instruction, FrameLayout)>,
-    /// As [`Chunk::immediates`].
+    /// Like [`Chunk::immediates`].
     pub(super) immediates: Vec<(usize, Label)>,
     pub(super) range: std::ops::Range<u64>,
 }
 
-/// Everything with its addresses.
+/// All code with its addresses.
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) hot: Vec<u8>,
@@ -84,7 +84,7 @@ fn at(base: Gpr, offset: i32) -> MemoryOperand {
     }
 }
 
-/// [address], without rip.
+/// [address], not relative to rip.
 fn absolute(address: u64) -> MemoryOperand {
     MemoryOperand::with_displ(address, 8)
 }
@@ -102,23 +102,23 @@ impl Assembler {
         }
     }
 
-    /// A label that is not bound yet.
+    /// Creates a label that is not bound yet.
     pub(super) fn label(&mut self) -> Label {
         self.labels += 1;
         self.labels
     }
 
-    /// The next instruction is here.
+    /// Binds a label to the next instruction.
     pub(super) fn bind(&mut self, label: Label) {
         if let Some(earlier) = self.bound.replace(label) {
-            // Two labels at one place: an instruction in between keeps them apart.
+            // Two labels at one address: an instruction in between keeps them apart.
             self.bound = Some(earlier);
             self.nop();
             self.bound = Some(label);
         }
     }
 
-    /// Begins a chunk, bound to `label`. Gives the one that was left.
+    /// Starts a chunk, bound to `label`. Returns the previous one.
     pub(super) fn begin(&mut self, name: &str, section: Section, label: Label) -> usize {
         let left = self.current;
         debug_assert_eq!(self.bound, None);
@@ -135,7 +135,7 @@ impl Assembler {
         left
     }
 
-    /// Goes on with a chunk.
+    /// Continues a chunk.
     pub(super) fn resume(&mut self, chunk: usize) {
         self.current = chunk;
     }
@@ -163,7 +163,7 @@ impl Assembler {
         self.put(Ok(Instruction::with(code)));
     }
 
-    /// rsp has gone down by so many bytes.
+    /// Records that rsp has been lowered by `bytes`.
     pub(super) fn lowered(&mut self, bytes: i32) {
         self.depth += bytes;
         if let Cfa::Offset(RSP, offset) = &mut self.row.cfa {
@@ -206,7 +206,7 @@ impl Assembler {
         self.lowered(-8);
     }
 
-    /// rsp += bytes, in one of three ways.
+    /// Adds `bytes` to rsp, in one of three ways.
     pub(super) fn add_sp(&mut self, bytes: i32, by_lea: bool) {
         if by_lea {
             self.lea(RSP, RSP, bytes);
@@ -412,7 +412,7 @@ impl Assembler {
         self.put(Instruction::with1(Code::Jmp_rm64, absolute(address)));
     }
 
-    /// Through the table at `address`, by rax.
+    /// Jumps through the table at `address`, indexed by rax.
     pub(super) fn jump_table(&mut self, address: u64) {
         let place = MemoryOperand::with_index_scale_displ_size(Register::RAX, 8, address as i64, 8);
         self.put(Instruction::with1(Code::Jmp_rm64, place));
@@ -430,12 +430,12 @@ impl Assembler {
         self.put(Instruction::with1(Code::Call_rm64, absolute(address)));
     }
 
-    /// The register at `index` of [`super::row::SAVED`] is in `slot` from now on.
+    /// Records that the register at `index` of [`super::row::SAVED`] is in `slot` from here on.
     pub(super) fn saved(&mut self, index: usize, slot: Slot) {
         self.row.saved[index] = slot;
     }
 
-    /// Gives everything its address.
+    /// Assigns all addresses.
     pub(super) fn place(self) -> Result<Layout, IcedError> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -512,7 +512,7 @@ impl Assembler {
     }
 }
 
-/// When a jump is taken.
+/// The condition of a jump.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Condition {
     Negative,
@@ -522,7 +522,7 @@ pub(super) enum Condition {
 }
 
 impl Placed {
-    /// Its unit, if it has one: rows begin where the layout changes.
+    /// The chunk's unit, if it has one: rows start where the layout changes.
     pub(super) fn unit(&self) -> Option<Unit> {
         if !self.has_unit || self.insns.is_empty() {
             return None;

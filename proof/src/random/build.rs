@@ -1,4 +1,4 @@
-//! A program with its addresses: code, data, and the table that is right.
+//! A program with its addresses: code, data, and the correct table.
 
 use super::code::{self, Code};
 use super::rng::Rng;
@@ -10,7 +10,7 @@ use super::{asm::Placed, cfi, elf, program::RandomProgram};
 pub(super) struct Built {
     pub(super) code: Code,
     seed: u64,
-    /// The right one.
+    /// The correct table.
     pub(super) table: Table,
     /// The addresses of all instructions, ascending.
     pub(super) boundaries: Vec<u64>,
@@ -33,7 +33,7 @@ impl Built {
         })
     }
 
-    /// The ELF file, with this table.
+    /// The ELF file with the given table.
     pub(super) fn file(&self, table: &Table) -> Result<Vec<u8>, gimli::write::Error> {
         let mut rng = Rng::new(self.seed, 2);
         let tables = cfi::encode(table, elf::EH_FRAME, elf::EH_FRAME_HDR, &mut rng)?;
@@ -45,7 +45,7 @@ impl Built {
         Ok(elf::write(layout, data, *entry, tables))
     }
 
-    /// An address for people: function and offset.
+    /// A readable form of an address: function and offset.
     pub(super) fn place(&self, address: u64) -> String {
         let mut chunks = self.code.layout.chunks.iter();
         let chunk = chunks.find(|chunk| chunk.range.contains(&address));

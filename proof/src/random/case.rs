@@ -1,4 +1,4 @@
-//! A program as a case: an assembler file that runs by itself and says its frames in
+//! Writes a program as a case: an assembler file that runs by itself and describes its frames in
 //! directives.
 
 use super::build::Built;
@@ -19,14 +19,14 @@ const LABELS_END: u64 = 0x1_0000;
 /// The psABI's number of the return address.
 const RA: u16 = 16;
 
-/// A defect of a case: what, in which table, and an executed address that it is wrong at.
+/// A defect of a case: its kind, the table with it, and an executed address at which that is wrong.
 pub(super) struct Injected<'a> {
     pub(super) kind: DefectKind,
     pub(super) table: &'a Table,
     pub(super) at: Option<u64>,
 }
 
-/// The case's text. `claim` is a sentence, `group` the folder it is for.
+/// The case's text. `claim` is one sentence; `group` is the case's folder.
 pub(super) fn write(
     program: &RandomProgram,
     built: &Built,
@@ -39,7 +39,7 @@ pub(super) fn write(
         program.seed
     );
     let _ = writeln!(out, "#! group: {group}\n#! right: dwarf");
-    // A defect that the format has no word for stands there by itself.
+    // A defect for which the format has no word is written into the table itself.
     let word = injected.and_then(|i| inject(i.kind).filter(|_| i.at.is_some()));
     if let Some(word) = word {
         let _ = writeln!(out, "#! inject: {word} at defect");
@@ -54,7 +54,7 @@ pub(super) fn write(
     out
 }
 
-/// The case format's word for a kind of defect, if it has one.
+/// The case format's word for a kind of defect, if any.
 fn inject(kind: DefectKind) -> Option<&'static str> {
     Some(match kind {
         DefectKind::CfaOffset => "offset",
@@ -69,7 +69,7 @@ fn inject(kind: DefectKind) -> Option<&'static str> {
     })
 }
 
-/// Names of places.
+/// The names of addresses and labels.
 struct Names {
     by_address: BTreeMap<u64, Vec<String>>,
     by_label: BTreeMap<u64, String>,
@@ -129,7 +129,7 @@ impl Names {
         is_data.then(|| format!("data+{}", address - DATA))
     }
 
-    /// A label, or an address in the data.
+    /// The name of a label or of an address in the data.
     fn of_operand(&self, value: u64) -> Option<String> {
         let name = self.by_label.get(&value).cloned();
         name.or_else(|| Names::of_data(value))
@@ -148,7 +148,7 @@ fn symbol(name: &str) -> String {
     name.replace('.', "_")
 }
 
-/// The label that an instruction names.
+/// The label to which an instruction refers.
 fn target(insn: &Instruction) -> Option<u64> {
     let is_branch = insn.op_count() > 0 && insn.op0_kind() == OpKind::NearBranch64;
     let label = match is_branch {
@@ -179,14 +179,14 @@ impl SymbolResolver for Resolver {
     }
 }
 
-/// An instruction as the assembler reads it.
+/// An instruction in assembler syntax.
 fn line(formatter: &mut GasFormatter, insn: &Instruction, names: &Names) -> String {
     if insn.memory_base() == Register::RIP {
         let name = names.of_operand(insn.memory_displacement64());
         let register = format!("{:?}", insn.op0_register()).to_lowercase();
         return format!("lea {}(%rip), %{register}", name.unwrap_or_default());
     }
-    // Without a register only the suffix tells the size.
+    // Without a register operand, only the suffix determines the size.
     let has = |wanted| (0..insn.op_count()).any(|n| insn.op_kind(n) == wanted);
     let is_branch = insn.is_call_near_indirect() || insn.is_jmp_near_indirect();
     let suffix = has(OpKind::Memory) && !has(OpKind::Register) && !is_branch;
@@ -213,7 +213,7 @@ fn code(out: &mut String, built: &Built, tables: [&Table; 2], names: &Rc<Names>)
         }
         let _ = writeln!(out, "        .type   {name}, @function");
         for (number, (insn, _)) in chunk.insns.iter().enumerate() {
-            // A defect may end a unit within the function.
+            // A defect may end a unit inside the function.
             choice(
                 out,
                 &tables.map(|table| {
@@ -240,7 +240,7 @@ fn code(out: &mut String, built: &Built, tables: [&Table; 2], names: &Rc<Names>)
     }
 }
 
-/// Directives: those of the right table, or with a defect.
+/// Writes the directives of both tables: the correct one, and the one with a defect.
 fn choice(out: &mut String, [right, other]: &[String; 2]) {
     if right == other {
         out.push_str(right);
@@ -252,7 +252,7 @@ fn choice(out: &mut String, [right, other]: &[String; 2]) {
     }
 }
 
-/// What a table says from an address on, as directives.
+/// The directives for a table's row that starts at an address.
 fn directives(table: &Table, address: u64) -> String {
     let Some(unit) = table.0.iter().find(|unit| unit.range.contains(&address)) else {
         return String::new();
@@ -297,7 +297,7 @@ fn directives(table: &Table, address: u64) -> String {
     out
 }
 
-/// The end of the unit that ends at an address.
+/// The directive for the end of a unit at this address.
 fn ended(table: &Table, address: u64) -> String {
     match table.0.iter().any(|unit| unit.range.end == address) {
         true => "        .cfi_endproc\n".to_owned(),
@@ -311,7 +311,7 @@ fn register(out: &mut String, number: u16, slot: Slot) {
         Slot::Undefined => writeln!(out, "        .cfi_undefined {number}"),
         Slot::At(offset) => writeln!(out, "        .cfi_offset {number}, {offset}"),
         Slot::Register(other) => writeln!(out, "        .cfi_register {number}, {}", dwarf(other)),
-        // No directive takes a label.
+        // No directive can name a label.
         Slot::Code(_) => writeln!(out, "        .cfi_undefined {number}"),
         Slot::Load(base, offset) => {
             escape(out, &[0x10, number as u8], &address_of(base, offset));

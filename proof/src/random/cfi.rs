@@ -1,7 +1,7 @@
-//! `.eh_frame` and `.eh_frame_hdr` for a table.
+//! Encodes `.eh_frame` and `.eh_frame_hdr` for a table.
 //!
-//! Where there are several ways to say a row, a random one is taken: a part of a definition or
-//! all of it, `same_value` or `restore`, remembering a state or saying it again.
+//! Where a row can be encoded in several ways, a random one is used: changing part of the CFA
+//! definition or all of it, `same_value` or `restore`, remembering a state or repeating it.
 
 use super::rng::Rng;
 use super::row::{Cfa, FrameLayout, Gpr, SAVED, Slot, Table, Unit};
@@ -33,7 +33,7 @@ fn dwarf(register: Gpr) -> Register {
     Register(dwarf_number(register))
 }
 
-/// The sections for a table, `.eh_frame` at an address and the header at another.
+/// Encodes the sections for a table, with `.eh_frame` and the header at the given addresses.
 ///
 /// # Errors
 /// If a row cannot be encoded.
@@ -91,7 +91,7 @@ fn header(table: &Table, eh_frame: &[u8], at: u64, header_at: u64) -> Vec<u8> {
         offset += 4 + length as usize;
     }
     let mut entries: Vec<(u64, u64)> = Vec::new();
-    // The FDEs stand below their CIEs: by their own addresses, not by the table's order.
+    // FDEs are grouped by CIE, so they are sorted by their own addresses, not by the table's order.
     for fde in offsets {
         let start = word(fde as usize + 8).map_or(0, |pc| pc as i32);
         entries.push(((at + fde + 8).wrapping_add_signed(start.into()), at + fde));
@@ -109,8 +109,8 @@ fn header(table: &Table, eh_frame: &[u8], at: u64, header_at: u64) -> Vec<u8> {
     bytes
 }
 
-/// Where each row that comes again later, after others, may be remembered: its index, and that
-/// of its return. Properly nested.
+/// The rows that occur again later, after others, and may be remembered: each one's index, and that
+/// of its recurrence. Properly nested.
 fn remembered(rows: &[(u64, FrameLayout)], rng: &mut Rng) -> Vec<(usize, usize)> {
     let mut out: Vec<(usize, usize)> = Vec::new();
     let mut open: Vec<usize> = Vec::new();
@@ -145,7 +145,7 @@ fn program(unit: &Unit, fde: &mut FrameDescriptionEntry, rng: &mut Rng) {
             }
             change(before.as_ref(), row, offset, fde, rng);
         }
-        // The state that was just restored is remembered again where that is needed.
+        // The restored state would have to be remembered again.
         if comes_back && index > 0 && remembered.iter().any(|&(start, _)| start == index - 1) {
             debug_assert!(false, "a row that comes back follows a remembered one");
         }

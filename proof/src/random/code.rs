@@ -1,4 +1,4 @@
-//! Machine code for a program: every instruction with the layout of the frame at it.
+//! Generates a program's machine code: every instruction with the frame layout at it.
 
 mod body;
 mod frame;
@@ -8,16 +8,16 @@ use super::asm::{Assembler, Label, Layout, Section};
 use super::program::RandomProgram;
 use iced_x86::IcedError;
 
-/// Where the data lies.
+/// Address of the data.
 pub(super) const DATA: u64 = 0x60_0000;
-/// Where the handlers' own stack ends, and its size.
+/// End of the handlers' own stack.
 pub(super) const OWN_STACK: u64 = 0x70_0000;
-/// Bytes of it.
+/// Size of that stack in bytes.
 pub(super) const OWN_STACK_SIZE: u64 = 0x4_0000;
-/// The size of the faulting instructions, which the handler skips.
+/// Size of the faulting instructions, which the handler skips.
 pub(super) const FAULT_LEN: i32 = 3;
 
-/// A word of the data.
+/// A word of data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Word {
     Number(u64),
@@ -38,7 +38,7 @@ struct Lowering<'a> {
     asm: Assembler,
     data: Vec<Word>,
     functions: Vec<Label>,
-    /// A word for each function, with its address.
+    /// Addresses of the words that hold each function's address.
     pointers: Vec<u64>,
     fail: Label,
     retpoline: Label,
@@ -46,7 +46,7 @@ struct Lowering<'a> {
     restorer: Label,
 }
 
-/// The code of a program.
+/// Generates the code of a program.
 ///
 /// # Errors
 /// If an instruction cannot be encoded.
@@ -88,13 +88,13 @@ pub(super) fn lower(program: &RandomProgram) -> Result<Code, IcedError> {
 }
 
 impl Lowering<'_> {
-    /// A new word of data; gives its address.
+    /// Adds a word of data and returns its address.
     fn word(&mut self, word: Word) -> u64 {
         self.data.push(word);
         DATA + 8 * (self.data.len() as u64 - 1)
     }
 
-    /// A chunk in the hot section, with a function's first layout.
+    /// Starts a chunk in the hot section, with the layout of a function's entry.
     fn begin(&mut self, name: &str, label: Label) {
         self.asm.begin(name, Section::Hot, label);
         self.asm.row = super::row::FrameLayout::ENTRY;
@@ -102,7 +102,7 @@ impl Lowering<'_> {
     }
 }
 
-/// A value for a callee-saved register that no other function, and no address, has.
+/// A value for a callee-saved register that is unique, and not an address.
 fn nonce(taste: u64, saved: u8) -> u64 {
     let mixed = (taste ^ u64::from(saved) << 56).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed | 0x8100_0000_0000_0001

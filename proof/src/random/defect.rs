@@ -1,53 +1,53 @@
-//! Defects of tables, as tools have made them: one in a program.
+//! Defects of tables such as real tools have produced, injected into a program's table.
 
 use super::rng::Rng;
 use super::row::{Cfa, FrameLayout, Gpr, RBP, RSP, Slot, Table, Unit};
 use std::collections::HashSet;
 
-/// What is wrong with the table.
+/// Kinds of defects.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum DefectKind {
-    /// The CFA's offset.
+    /// The offset of the CFA is wrong.
     CfaOffset,
-    /// The register that the CFA counts from.
+    /// The base register of the CFA is wrong.
     CfaRegister,
-    /// The slot of a register.
+    /// The slot of a register is wrong.
     Slot,
-    /// A register that was saved is said to be unchanged.
+    /// A saved register is described as unchanged.
     Unsaved,
-    /// Two registers have each other's slots.
+    /// The slots of two registers are swapped.
     Exchanged,
-    /// The slot of the return address.
+    /// The slot of the return address is wrong.
     ReturnAddress,
-    /// A row begins one instruction early.
+    /// A row starts one instruction early.
     Early,
-    /// A row begins one instruction late.
+    /// A row starts one instruction late.
     Late,
-    /// A row is not there; the one before goes on.
+    /// A row is missing; the previous one continues.
     MissingRow,
-    /// The last row is not there.
+    /// The last row is missing.
     MissingEpilogue,
-    /// Behind an early return the state is that of its epilogue.
+    /// After an early return, the state of its epilogue continues.
     NotRestored,
-    /// Behind an early return it is that of the function's entry.
+    /// After an early return, the state of the function's entry is restored.
     WronglyRestored,
     /// The FDE ends early.
     Short,
-    /// The FDE begins late.
+    /// The FDE starts late.
     LateStart,
-    /// There is no FDE.
+    /// The FDE is missing.
     MissingUnit,
     /// The signal frame is not marked.
     NotSignal,
     /// An ordinary function is marked as a signal frame.
     Signal,
-    /// Everything but the CFA is as at the entry.
+    /// All rules except the CFA are those of the function's entry.
     OnlyCfa,
 }
 
 impl DefectKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [DefectKind; 18] = [
         DefectKind::CfaOffset,
         DefectKind::CfaRegister,
@@ -94,11 +94,12 @@ impl DefectKind {
     }
 }
 
-/// Tries before a defect that is executed is given up for any defect.
+/// Tries to make a defect that is executed, before taking any defect.
 const TRIES: usize = 12;
 
-/// A table with one defect, and which; `boundaries` are the addresses of instructions, and
-/// `executed` those that were. `None` if none of the kinds that were tried fits.
+/// Injects one defect into a table; returns its kind and the new table. `boundaries` are the
+/// instructions' addresses, `executed` those that were executed. `None` if no kind that was tried
+/// fits.
 pub(super) fn inject(
     table: &Table,
     boundaries: &[u64],
@@ -111,14 +112,14 @@ pub(super) fn inject(
         let mut other = table.clone();
         let at = rng.below(table.0.len());
         if at == 0 {
-            // The root has no caller, and nothing to be wrong about.
+            // The root has no caller, so nothing in it can be wrong.
             continue;
         }
         if apply(kind, &mut other, at, boundaries, rng).is_none() || other == *table {
             continue;
         }
         if !moves_cfa(kind, table, &other) && !rng.chance(1, 8) {
-            // It may well be that registers are still what they were.
+            // The registers may well still hold the caller's values.
             continue;
         }
         let is_met = executed.iter().any(|&address| {
@@ -133,7 +134,7 @@ pub(super) fn inject(
     any
 }
 
-/// Does a defect of rows change a CFA somewhere? Others do by themselves.
+/// For a defect of whole rows: whether it changes a CFA somewhere. True for other kinds.
 fn moves_cfa(kind: DefectKind, table: &Table, other: &Table) -> bool {
     let of_rows = matches!(
         kind,
@@ -147,8 +148,8 @@ fn moves_cfa(kind: DefectKind, table: &Table, other: &Table) -> bool {
     let starts = table.0.iter().chain(&other.0).flat_map(|unit| &unit.rows);
     let cfa = |table: &Table, at| table.find(at).map(|(_, row)| row.cfa);
     let moves = |at| match (cfa(table, at), cfa(other, at)) {
-        // At most places another register with the same offset is another place; a scratch
-        // register that held the CFA goes on to hold it.
+        // Another base register with the same offset gives the same CFA (`mov %rsp, %rbp`), and a
+        // scratch register that held the CFA still holds it.
         (Some(Cfa::Offset(a, old)), Some(Cfa::Offset(b, new))) => {
             old != new && (a == b || [a, b].iter().all(|base| matches!(*base, RSP | RBP)))
         }
@@ -158,7 +159,7 @@ fn moves_cfa(kind: DefectKind, table: &Table, other: &Table) -> bool {
     !of_rows || starts.map(|(at, _)| *at).any(moves)
 }
 
-/// The first instruction behind an address.
+/// The first instruction after an address.
 fn next(boundaries: &[u64], address: u64) -> Option<u64> {
     let at = boundaries.partition_point(|&b| b <= address);
     boundaries.get(at).copied()
@@ -186,14 +187,14 @@ fn apply(
             let (Cfa::Offset(_, offset) | Cfa::Load(_, offset)) = &mut unit.rows[one].1.cfa;
             *offset += by;
             let new = unit.rows[one].1.cfa;
-            // What follows with the same definition is as wrong, sometimes.
+            // Sometimes the rows that follow with the same definition are wrong, too.
             if rng.chance(1, 2) {
                 let follow = unit.rows[one + 1..].iter_mut();
                 follow
                     .take_while(|(_, row)| row.cfa == old)
                     .for_each(|(_, row)| row.cfa = new);
             }
-            // A definition may not become negative.
+            // The offset must not become negative.
             match new {
                 Cfa::Offset(_, offset) if offset < 0 => None,
                 _ => Some(()),
@@ -249,7 +250,7 @@ fn apply(
             Some(())
         }
         DefectKind::NotRestored | DefectKind::WronglyRestored => {
-            // A row that comes again after others.
+            // A row that occurs again after others.
             let comes_again = |index: &usize| {
                 let (_, row) = unit.rows[*index];
                 unit.rows[..*index].iter().any(|(_, other)| *other == row)
@@ -298,7 +299,7 @@ fn apply(
     }
 }
 
-/// Defects in the registers' rules.
+/// Injects a defect in the registers' rules.
 fn registers(kind: DefectKind, unit: &mut Unit, rng: &mut Rng) -> Option<()> {
     let is_saved = |row: &FrameLayout, index: usize| !matches!(row.saved[index], Slot::Same);
     let all: Vec<usize> = (0..6)

@@ -1,13 +1,13 @@
-//! A small static ELF executable: code, data, unwind table, symbols. The table comes last, so
-//! that another one moves nothing.
+//! A small static ELF executable: code, data, unwind table, symbols. The table comes last, so that
+//! changing it moves nothing.
 
 use super::asm::{COLD, HOT, Layout};
 use super::cfi::Sections;
 use super::code::{DATA, OWN_STACK, OWN_STACK_SIZE};
 
-/// Where `.eh_frame_hdr` lies.
+/// Address of `.eh_frame_hdr`.
 pub(super) const EH_FRAME_HDR: u64 = 0x50_0000;
-/// Where `.eh_frame` lies.
+/// Address of `.eh_frame`.
 pub(super) const EH_FRAME: u64 = 0x50_1000;
 const PAGE: usize = 4096;
 
@@ -22,17 +22,17 @@ const PF_X: u32 = 1;
 const PF_W: u32 = 2;
 const PF_R: u32 = 4;
 
-/// A part of the file.
+/// A section of the file.
 struct Part<'a> {
     name: &'a str,
     kind: u32,
     flags: u32,
     address: u64,
     bytes: Vec<u8>,
-    /// In memory; more than `bytes` for zeros.
+    /// Size in memory; larger than `bytes` for zeros.
     size: u64,
     offset: usize,
-    /// Of symbols: their strings' section, and the first global one.
+    /// For symbols: the section of their names, and the index of the first global one.
     link: [u32; 2],
 }
 
@@ -51,7 +51,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The file's bytes.
+/// Builds the file.
 pub(super) fn write(layout: &Layout, data: &[u64], entry: u64, tables: Sections) -> Vec<u8> {
     let data_bytes: Vec<u8> = data.iter().flat_map(|word| word.to_le_bytes()).collect();
     let (symbols, strings) = symbols(layout);

@@ -1,10 +1,10 @@
-//! Random programs that prove the verification itself.
+//! Random programs that test the verification itself.
 //!
-//! A seed gives a program without a libc: a call graph, ways to keep a frame, signals, and an
-//! unwind table that is right at every instruction, because the generator knows the layout that
-//! every instruction leaves behind. `verify` has to find nothing in it. Then one defect is put
-//! into the table, and `verify` has to find it at just those executed instructions at which the
-//! generator's own evaluation of the rows says that it is wrong.
+//! A seed gives a program without libc: a call graph, kinds of frames, signals, and an unwind table
+//! that is right at every instruction, because the generator knows the layout that every
+//! instruction leaves. `verify` must find nothing in it. Then one defect is injected into the
+//! table, and `verify` must find it at exactly those executed instructions where the generator's
+//! own evaluation of the rows gives a wrong result.
 
 mod asm;
 mod build;

@@ -1,48 +1,48 @@
-//! The abstract program: what functions there are, how each keeps its frame, and what it does.
-//! It can be shrunk, and says everything that the code depends on.
+//! The abstract program: its functions, what kind of frame each one has, and what it does. It can
+//! be shrunk, and determines the code completely.
 
 use super::rng::Rng;
 
-/// How a function is reached.
+/// How a function is called or jumped to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum How {
-    /// By a displacement.
+    /// By a relative displacement.
     Direct,
     /// Through a register.
     Register,
-    /// Through a word in memory.
+    /// Through a pointer in memory.
     Memory,
 }
 
-/// How a function keeps its frame.
+/// The kinds of frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frame {
-    /// Pushes, then room for locals; the CFA counts from rsp.
+    /// Pushes, then room for locals; the CFA is based on rsp.
     Pushes,
-    /// Room for all at once, then stores; the CFA counts from rsp.
+    /// Allocates everything at once, then stores; the CFA is based on rsp.
     Moves,
     /// `push rbp; mov rbp, rsp`, then pushes.
     FramePointer,
     /// `enter`, then stores.
     Enter,
-    /// As [`Frame::FramePointer`], with rsp aligned to so many bytes.
+    /// Like [`Frame::FramePointer`], with rsp aligned to this many bytes.
     Realigned(u8),
-    /// As gcc realigns where arguments lie on the stack: r10 has the CFA, which is then kept in
-    /// the frame.
+    /// Realigned as gcc does if there are arguments on the stack: r10 holds the CFA, which is then
+    /// saved in the frame.
     RealignedByR10(u8),
-    /// A scratch register has the CFA. Calls nothing.
+    /// A scratch register holds the CFA. Calls nothing.
     Scratch(u8),
     /// Saves into scratch registers. Calls nothing.
     Registers,
 }
 
 impl Frame {
-    /// Does it call nothing?
+    /// Whether functions with this frame call nothing.
     pub fn is_leaf(self) -> bool {
         matches!(self, Frame::Scratch(_) | Frame::Registers)
     }
 
-    /// Is rbp the frame pointer?
+    /// Whether rbp is the frame pointer.
     pub fn has_pointer(self) -> bool {
         matches!(
             self,
@@ -51,7 +51,7 @@ impl Frame {
     }
 }
 
-/// A fault that a handler skips, or a signal that the program sends to itself.
+/// A fault that a handler skips, or a signal that the program sends itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Raise {
     /// A load from address 0.
@@ -62,7 +62,7 @@ pub enum Raise {
     Kill,
 }
 
-/// How much room is made on the stack, and by which instructions.
+/// How the stack is extended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Room {
     /// `sub rsp, bytes`.
@@ -73,73 +73,73 @@ pub enum Room {
     Move,
 }
 
-/// What a function does.
+/// What a function does at one point.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Statement {
-    /// Calls a function; only so many times if that is said.
+    /// Calls a function, only the first `times` times if given.
     Call {
-        /// Which.
+        /// Index of the function.
         callee: usize,
-        /// How.
+        /// How it is called.
         how: How,
-        /// At most.
+        /// Maximum number of calls.
         times: Option<u8>,
     },
-    /// The same with words pushed before, and taken off by pops or an addition.
+    /// Calls a function after pushing words, which are removed by pops or an addition.
     Arguments {
-        /// Which.
+        /// Index of the function.
         callee: usize,
-        /// How many words.
+        /// Number of words.
         words: u8,
-        /// By pops?
+        /// Whether they are popped.
         pops: bool,
     },
     /// Calls a function in a loop.
     Loop {
-        /// Which.
+        /// Index of the function.
         callee: usize,
-        /// How often.
+        /// Number of calls.
         times: u8,
     },
-    /// Moves rsp down; only with a frame pointer.
+    /// Extends the stack; only with a frame pointer.
     Room {
-        /// Bytes.
+        /// Number of bytes.
         bytes: u16,
-        /// How.
+        /// By which instructions.
         room: Room,
     },
     /// Calls the next instruction, which pops the address.
     Thunk,
-    /// Calls a function by way of a thunk that overwrites its return address.
+    /// Calls a function through a thunk that overwrites its own return address.
     Retpoline {
-        /// Which.
+        /// Index of the function.
         callee: usize,
     },
-    /// A jump through a table with so many entries.
+    /// Jumps through a table.
     Table {
-        /// Entries: 2 or 4.
+        /// Number of entries: 2 or 4.
         cases: u8,
     },
-    /// Returns, the first so many times.
+    /// Returns early, the first `times` times.
     Return {
-        /// How often.
+        /// Number of times.
         times: u8,
     },
-    /// A part in another section, reached the first so many times.
+    /// Executes a part in another section, the first `times` times.
     Cold {
-        /// How often.
+        /// Number of times.
         times: u8,
         /// What is done there.
         body: Vec<Statement>,
     },
-    /// A signal, the first so many times.
+    /// Raises a signal, the first `times` times.
     Raise {
-        /// Which.
+        /// The kind of signal.
         raise: Raise,
-        /// How often.
+        /// Number of times.
         times: u8,
     },
-    /// Something that touches no frame.
+    /// Something that does not touch the frame.
     Filler,
 }
 
@@ -150,35 +150,35 @@ pub enum End {
     Return,
     /// A jump to another function.
     Tail {
-        /// Which.
+        /// Index of the function.
         callee: usize,
-        /// How.
+        /// How it is jumped to.
         how: How,
     },
-    /// The address of another function is pushed, and returned to.
+    /// Pushes the address of another function and returns to it.
     PushAndReturn {
-        /// Which.
+        /// Index of the function.
         callee: usize,
     },
 }
 
-/// A signal in a prologue or in the last epilogue.
+/// A signal in a prologue or the last epilogue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Point {
-    /// Before which of their instructions that move the layout.
+    /// The number of layout changes before it.
     pub step: u8,
-    /// Which.
+    /// The kind of signal.
     pub raise: Raise,
-    /// The first so many times.
+    /// Raised only the first `times` times.
     pub times: u8,
 }
 
 /// A function.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Function {
-    /// How it keeps its frame.
+    /// The kind of frame.
     pub frame: Frame,
-    /// Which callee-saved registers it uses, in the order in which it saves them: indices of
+    /// The callee-saved registers that it uses, in the order in which it saves them, as indices of
     /// [`super::row::SAVED`].
     pub saves: Vec<u8>,
     /// Bytes for locals, a multiple of 8.
@@ -187,60 +187,60 @@ pub struct Function {
     pub body: Vec<Statement>,
     /// How it ends.
     pub end: End,
-    /// Signals where the layout changes.
+    /// Signals raised where the layout changes.
     pub points: Vec<Point>,
-    /// Do rows say of a popped register that it is as it was? Else they go on to name its slot,
-    /// as those of gcc do.
+    /// Whether rows describe a popped register as unchanged. Otherwise they keep naming its slot,
+    /// as gcc's do.
     pub restores: bool,
-    /// Chooses among equal ways to say something.
+    /// Random bits that choose between equivalent instructions.
     pub taste: u64,
 }
 
-/// What is done with signals.
+/// The signal handlers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Handlers {
     /// The function that skips a faulting instruction.
     pub fault: usize,
-    /// The one for signals that were sent.
+    /// The function that handles sent signals.
     pub sent: usize,
-    /// Do they run on a stack of their own?
+    /// Whether they run on an alternate stack.
     pub own_stack: bool,
 }
 
 /// A program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RandomProgram {
-    /// What it was made from.
+    /// The seed from which it was generated.
     pub seed: u64,
-    /// Its functions; the first is called by the entry point.
+    /// The functions; the entry point calls the first one.
     pub functions: Vec<Function>,
-    /// What is done with signals, if there are any.
+    /// The signal handlers, if any.
     pub handlers: Option<Handlers>,
-    /// How many functions that do not return it ends through.
+    /// The number of functions that do not return through which the program ends.
     pub finish: u8,
-    /// Can every row be said in SFrame and in ORC?
+    /// Whether SFrame and ORC can represent every row.
     pub plain: bool,
 }
 
-/// Most functions.
+/// Maximum number of functions.
 const FUNCTIONS_MAX: usize = 12;
-/// A function that is called costs at most so many calls altogether.
+/// Maximum total calls caused by one call of a function.
 const CALLS_MAX: u32 = 60;
 
 struct Generator {
     rng: Rng,
     plain: bool,
     signals: bool,
-    /// How many calls a call of each function makes, itself included; those with a bound on how
-    /// often they are made do not count.
+    /// Number of calls made by a call of each function, including itself; calls with their own
+    /// limit do not count.
     costs: Vec<u32>,
     count: usize,
-    /// The first handler.
+    /// Index of the first handler.
     handlers: usize,
 }
 
 impl RandomProgram {
-    /// The program of a seed.
+    /// Generates the program of a seed.
     pub fn random(seed: u64) -> RandomProgram {
         let mut rng = Rng::new(seed, 1);
         let plain = rng.chance(1, 4);
@@ -364,9 +364,9 @@ impl Generator {
         self.rng.pick(&[Raise::Load, Raise::Divide, Raise::Kill])
     }
 
-    /// A function that may be called so many times more.
+    /// A function that may be called `times` more times.
     fn callee(&mut self, at: usize, times: u32) -> Option<usize> {
-        // Handlers are not called, and may call what comes late.
+        // Handlers are never called, and may only call the last functions.
         let from = if at >= self.handlers {
             self.handlers.saturating_sub(2)
         } else {

@@ -6,7 +6,7 @@
 pub(super) struct Rng(u64);
 
 impl Rng {
-    /// The same seed gives the same numbers; another `purpose` gives others.
+    /// The same seed and `purpose` give the same numbers.
     pub(super) fn new(seed: u64, purpose: u64) -> Rng {
         let mut rng = Rng(seed);
         rng.0 = rng.next() ^ purpose.wrapping_mul(0xd1b5_4a32_d192_ed03);
@@ -20,25 +20,25 @@ impl Rng {
         z ^ z >> 31
     }
 
-    /// Less than `bound`; 0 if that is 0.
+    /// A number less than `bound`, or 0 if `bound` is 0.
     pub(super) fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
 
-    /// True `part` times of `whole`.
+    /// True with probability `part` / `whole`.
     pub(super) fn chance(&mut self, part: usize, whole: usize) -> bool {
         self.below(whole) < part
     }
 
-    /// One of them.
+    /// A random element.
     ///
     /// # Panics
-    /// If there are none.
+    /// If `all` is empty.
     pub(super) fn pick<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())]
     }
 
-    /// Puts them in a random order.
+    /// Shuffles the elements.
     pub(super) fn shuffle<T>(&mut self, all: &mut [T]) {
         for last in (1..all.len()).rev() {
             all.swap(last, self.below(last + 1));

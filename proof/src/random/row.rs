@@ -1,6 +1,6 @@
-//! True frame layouts, as the generator knows them: rows of units, and what they evaluate to.
+//! The true frame layouts that the generator knows: the rows of units, and their evaluation.
 //!
-//! On purpose this shares nothing with the unwinders: it is what they are held against.
+//! Deliberately shares nothing with the unwinders that are compared with it.
 
 use std::ops::Range;
 use unwind_sim_emulator::{AddressSpace, State};
@@ -21,12 +21,12 @@ pub const RBP: Gpr = 5;
 pub const RSI: Gpr = 6;
 /// A scratch register; a system call's first argument.
 pub const RDI: Gpr = 7;
-/// The register that gcc keeps the CFA in while it realigns the stack.
+/// The register in which gcc keeps the CFA while it realigns the stack.
 pub const R10: Gpr = 10;
 
 /// rbx, rbp, r12 to r15: the order of [`FrameLayout::saved`].
 pub const SAVED: [Gpr; 6] = [3, RBP, 12, 13, 14, 15];
-/// rbp's place there.
+/// Index of rbp in [`SAVED`].
 pub const RBP_SAVED: usize = 1;
 
 /// The canonical frame address.
@@ -51,7 +51,7 @@ pub enum Slot {
     Load(Gpr, i32),
     /// In another register.
     Register(Gpr),
-    /// It is this address in the code; a label while the code is not placed.
+    /// It is this address in the code, or a label before code is placed.
     Code(u64),
 }
 
@@ -74,8 +74,8 @@ impl FrameLayout {
         saved: [Slot::Same; 6],
     };
 
-    /// In the restorer: rsp points to the ucontext, whose registers begin at 40: r8 to r15, rdi,
-    /// rsi, rbp, rbx, rdx, rax, rcx, rsp, rip (Linux `asm/sigcontext.h`).
+    /// In the restorer: rsp points to the ucontext, whose registers start at offset 40: r8 to r15,
+    /// rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip (Linux `asm/sigcontext.h`).
     pub const RESTORER: FrameLayout = FrameLayout {
         cfa: Cfa::Load(RSP, 160),
         ra: Slot::Load(RSP, 168),
@@ -90,18 +90,18 @@ impl FrameLayout {
     };
 }
 
-/// What an FDE says.
+/// The contents of an FDE.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unit {
-    /// Its code.
+    /// The addresses of its code.
     pub range: Range<u64>,
-    /// Is it marked as a signal frame?
+    /// Whether it is marked as a signal frame.
     pub signal: bool,
-    /// From which address each row holds, ascending; the first from the range's start.
+    /// The rows with their start addresses, ascending; the first starts with the range.
     pub rows: Vec<(u64, FrameLayout)>,
 }
 
-/// All units, ascending.
+/// All units, by ascending address.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Table(pub Vec<Unit>);
 
@@ -118,8 +118,8 @@ impl Table {
     }
 }
 
-/// What a row gives: the caller's CFA, pc and callee-saved registers. `None` is what it leaves
-/// open, or has from where nothing is.
+/// The result of a row: the caller's CFA, pc and callee-saved registers. `None` if the row leaves a
+/// value undefined, or reads it from unmapped memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Values {
     /// The CFA.
@@ -130,7 +130,7 @@ pub struct Values {
     pub saved: [Option<u64>; 6],
 }
 
-/// What `row` gives in this state.
+/// Evaluates `row` in this state.
 pub fn evaluate(row: &FrameLayout, state: &State) -> Values {
     let gpr = |number: Gpr| state.gpr(number.into());
     let word =

@@ -1,8 +1,8 @@
-//! Makes a failing program smaller while it goes on failing.
+//! Shrinks a failing program as long as it still fails.
 
 use super::program::{End, Frame, Function, RandomProgram, Statement};
 
-/// Most programs that are tried.
+/// Maximum number of programs tried.
 const TRIES_MAX: usize = 5000;
 
 /// The smallest program found for which `fails` still holds.
@@ -41,7 +41,7 @@ pub fn shrink(
     }
 }
 
-/// Makes the change number `candidate`; false if there are no more.
+/// Applies change number `candidate`; false if there are no more.
 fn apply(program: &mut RandomProgram, mut candidate: usize) -> bool {
     let mut turn = || {
         candidate = candidate.wrapping_sub(1);
@@ -93,7 +93,7 @@ fn apply(program: &mut RandomProgram, mut candidate: usize) -> bool {
     false
 }
 
-/// Changes of a function as a whole.
+/// Changes to a function as a whole.
 const CHANGES: [fn(&mut Function); 6] = [
     |function| function.body.clear(),
     |function| {
@@ -159,7 +159,7 @@ fn body(statements: &mut Vec<Statement>, turn: &mut impl FnMut() -> bool) -> boo
     false
 }
 
-/// Every function that a statement or an end names.
+/// Every function index in statements and an end.
 fn callees<'a>(statements: &'a mut [Statement], end: Option<&'a mut End>) -> Vec<&'a mut usize> {
     let mut out = Vec::new();
     for statement in statements {
@@ -178,7 +178,7 @@ fn callees<'a>(statements: &'a mut [Statement], end: Option<&'a mut End>) -> Vec
     out
 }
 
-/// Takes out the functions that nothing calls.
+/// Removes the functions that nothing calls.
 fn drop_unreached(program: &mut RandomProgram) {
     let mut reached = vec![false; program.functions.len()];
     let mut open = vec![0];

@@ -1,5 +1,5 @@
-//! A program is run, and so is the same program with a wrong table: what the verification says is
-//! held against what the generator knows.
+//! Runs a program with the right table, and with a wrong one, and compares the findings of `verify`
+//! with what the generator knows.
 
 use super::build::Built;
 use super::case::Injected;
@@ -21,69 +21,69 @@ use unwind_sim_unwind::address::Lookup;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::regs::Reg;
 
-/// Most instructions of a program.
+/// Maximum number of instructions of a program.
 const INSTRUCTIONS_MAX: u64 = 2_000_000;
-/// The program's name below the directory.
+/// The program's file name in the directory.
 const NAME: &str = "program";
 
-/// Where programs are run, and by whom they are judged.
+/// Runs programs and verifies their tables.
 pub struct Bench {
     directory: TempDir,
     engines: Vec<Engine>,
 }
 
-/// Why a program could not be tried, or that something is wrong.
+/// Why a program could not be tried, or what went wrong.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// It could not be made, written or started.
+    /// It could not be generated, written or started.
     #[error("{0}")]
     Setup(String),
-    /// The program did not do what it does.
+    /// The program did not end as it must.
     #[error("the program {0}")]
     Ended(String),
-    /// The shadow stack failed, or did not know.
+    /// The shadow stack failed, or did not know the truth.
     #[error("the shadow stack: {0}")]
     Truth(String),
-    /// A table that is right was found to be wrong.
+    /// A right table was found to be wrong.
     #[error("{0}")]
     Contradiction(String),
     /// Two of our checks disagree.
     #[error("disagreement: {0}")]
     Disagreement(String),
-    /// What was found is not what is wrong.
+    /// The findings do not match the defect.
     #[error("defect {}: {what}", kind.as_str())]
     Defect {
         /// The defect.
         kind: DefectKind,
-        /// What.
+        /// The mismatch.
         what: String,
     },
 }
 
-/// What came of a program.
+/// The outcome of trying a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tried {
-    /// Instructions that were executed.
+    /// Instructions executed.
     pub instructions: u64,
-    /// Calls.
+    /// Calls made.
     pub calls: u64,
-    /// Signals.
+    /// Signals delivered.
     pub signals: u64,
-    /// Rows of SFrame or ORC that there are not, and were needed.
+    /// Rows that were needed and that SFrame or ORC cannot represent.
     pub lost: u64,
-    /// The defect, if there was one.
+    /// The defect, if one was injected.
     pub defect: Option<(DefectKind, Fate)>,
 }
 
-/// What became of a defect.
+/// What happened to a defect.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Fate {
-    /// No executed instruction met it.
+    /// No executed instruction uses it.
     NotExecuted,
-    /// It gives the same values everywhere.
+    /// It gives the same values at all executed instructions.
     Equivalent,
-    /// It was found just where it is wrong.
+    /// It was found exactly where it is wrong.
     Found,
 }
 
@@ -92,10 +92,10 @@ fn setup(error: impl std::fmt::Display) -> Problem {
 }
 
 impl Bench {
-    /// In a temporary directory.
+    /// Creates a bench with a temporary directory.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If the directory cannot be created.
     pub fn new() -> Result<Bench, Problem> {
         let names = unwinders::TABLES.map(str::to_owned);
         Ok(Bench {
@@ -104,10 +104,10 @@ impl Bench {
         })
     }
 
-    /// Tries a program, and one defect of its table.
+    /// Tries a program with its right table, and then with one defect.
     ///
     /// # Errors
-    /// If something is wrong.
+    /// If something went wrong.
     pub fn try_program(&self, program: &RandomProgram) -> Result<Tried, Problem> {
         let built = Built::new(program).map_err(setup)?;
         let mut tried = self.right(program, &built)?;
@@ -120,16 +120,16 @@ impl Bench {
         Ok(tried)
     }
 
-    /// The program as an ELF executable below the directory: its path.
+    /// Writes the program as an ELF executable to the directory and returns its path.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be generated or written.
     pub fn executable(&self, program: &RandomProgram) -> Result<PathBuf, Problem> {
         let built = Built::new(program).map_err(setup)?;
         self.write(&built, &built.table)
     }
 
-    /// The program as a case, with its defect if `with_defect` says so.
+    /// The program as a case, with a defect if `with_defect`.
     ///
     /// # Errors
     /// If the program cannot be run.
@@ -160,7 +160,7 @@ impl Bench {
         ))
     }
 
-    /// The file of a program with a table.
+    /// Writes a program with the given table.
     fn write(&self, built: &Built, table: &Table) -> Result<PathBuf, Problem> {
         let path = self.directory.path().join(NAME);
         std::fs::write(&path, built.file(table).map_err(setup)?).map_err(setup)?;
@@ -221,7 +221,7 @@ impl Bench {
         }
     }
 
-    /// The right table: nothing may be found but what a format cannot say.
+    /// Checks the right table: the only findings allowed are what a format cannot represent.
     fn right(&self, program: &RandomProgram, built: &Built) -> Result<Tried, Problem> {
         let run = self.verify(built, &built.table, &self.engines)?;
         let results = &run.results;
@@ -254,8 +254,8 @@ impl Bench {
         })
     }
 
-    /// Does it count against the unwinder's table? Looking up a return address as it is finds the
-    /// row behind the call, which may be another: that is not the table's fault.
+    /// Whether a finding counts against the unwinder's table. Looking up a return address as it is
+    /// finds the row after the call, which may be another one: that is not the table's fault.
     fn is_its_own(&self, finding: &Finding) -> bool {
         let finder = self.engines[finding.unwinder].finder();
         let inside_call = finder.is_some_and(|finder| finder.lookup() == Lookup::InsideCall);
@@ -266,7 +266,7 @@ impl Bench {
         }
     }
 
-    /// A wrong table: it is to be found wrong where it is.
+    /// Checks a wrong table: it must be found wrong exactly where it is.
     fn wrong(&self, built: &Built, kind: DefectKind, table: &Table) -> Result<Fate, Problem> {
         let watch = self.watch(built, table)?;
         let run = self.verify(built, table, &self.engines[..1]);

@@ -1,5 +1,5 @@
-//! What a table says at every executed instruction, held against what is true there: the
-//! generator's own judgement, which the verification of the same table is held against.
+//! Compares a table with the truth at every executed instruction: the generator's own judgement,
+//! with which the findings of `verify` are compared.
 
 use super::row::{RBP_SAVED, SAVED, Table, Values, evaluate};
 use std::collections::{BTreeSet, HashSet};
@@ -8,16 +8,16 @@ use unwind_sim_emulator::machine::Executed;
 use unwind_sim_emulator::{Observer, State};
 use unwind_sim_unwind::regs::Reg;
 
-/// Watches a run.
+/// Observes a run.
 pub(super) struct Watch<'a> {
     truth: &'a Table,
     other: &'a Table,
     /// Addresses that were executed.
     pub(super) executed: HashSet<u64>,
-    /// Executed addresses at which the other table says another thing.
+    /// Executed addresses at which the tables differ.
     pub(super) met: BTreeSet<u64>,
-    /// Where it is wrong, and in what: rsp stands for the CFA, rip for the return address, for
-    /// no answer, and for being marked as a signal frame.
+    /// Where the other table is wrong, and in which register. rsp means the CFA; rip means the
+    /// return address, no caller at all, or the signal frame flag.
     pub(super) wrong: BTreeSet<(u64, Reg)>,
 }
 
@@ -32,9 +32,9 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// `misread`: only one of them is marked as a signal frame.
+    /// `misread`: only one of the tables marks a signal frame.
     fn compare(&mut self, address: u64, truth: &Values, given: &Values, misread: bool) {
-        // Of a wrong CFA the return address is a consequence.
+        // A wrong return address follows from a wrong CFA.
         let wrong_cfa = given.cfa.is_some() && given.cfa != truth.cfa;
         if wrong_cfa {
             self.wrong.insert((address, Reg::Rsp));
@@ -49,7 +49,7 @@ impl<'a> Watch<'a> {
             return;
         }
         for (index, (given, truth)) in given.saved.iter().zip(truth.saved).enumerate() {
-            // What is left open is not claimed.
+            // An undefined value is not a claim.
             if given.is_some() && *given != truth {
                 self.wrong.insert((address, Reg::CALLEE_SAVED[index]));
             }

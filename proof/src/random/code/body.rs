@@ -75,7 +75,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Jumps to the label that it gives but for the first so many times.
+    /// Jumps to the returned label, except for the first `times` times.
     fn guard(&mut self, times: u8) -> Label {
         let behind = self.asm.label();
         let counter = self.word(Word::Number(times.into()));
@@ -126,7 +126,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Between the call and the pop there is a frame more.
+    /// Between the call and the pop there is an additional frame.
     fn thunk(&mut self) {
         let next = self.asm.label();
         self.asm.call(next);
@@ -156,7 +156,7 @@ impl Lowering<'_> {
         self.asm.bind(end);
     }
 
-    /// Changes rax, rcx, rdi, rsi, r11.
+    /// Clobbers rax, rcx, rdi, rsi, r11.
     pub(super) fn raise(&mut self, raise: Raise, times: u8) {
         let behind = self.guard(times);
         match raise {

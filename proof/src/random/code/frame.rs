@@ -5,20 +5,20 @@ use crate::random::asm::{Label, Section};
 use crate::random::program::{End, Frame, Function, How, Point, Statement};
 use crate::random::row::{Cfa, R10, RAX, RBP, RBP_SAVED, RDX, RSP, SAVED, Slot};
 
-/// From the handler's third argument to the interrupted rip: `gregs[REG_RIP]`.
+/// Offset of the interrupted rip in the ucontext, the handler's third argument: `gregs[REG_RIP]`.
 const UCONTEXT_RIP: i32 = 168;
-/// Scratch registers that callee-saved ones are kept in.
+/// Scratch registers that hold callee-saved ones.
 const KEEPERS: [u8; 2] = [8, 9];
 
-/// What is to be known of the function that is being emitted.
+/// The function being emitted.
 pub(super) struct Current<'a> {
     pub(super) function: &'a Function,
     pub(super) at: usize,
-    /// Parts in the cold section so far.
+    /// Number of parts in the cold section so far.
     cold: usize,
-    /// Instructions of the prologue and last epilogue that moved the layout.
+    /// Number of instructions in the prologue and last epilogue so far that changed the layout.
     step: u8,
-    /// Do signals come in between?
+    /// Whether to raise signals between them.
     points: bool,
 }
 
@@ -31,7 +31,7 @@ impl Current<'_> {
         self.function.locals.into()
     }
 
-    /// Bytes that [`Frame::Moves`] and [`Frame::Enter`] take.
+    /// Bytes that [`Frame::Moves`] and [`Frame::Enter`] allocate.
     fn room(&self) -> i32 {
         self.size() + 8 * self.function.saves.len() as i32
     }
@@ -66,7 +66,7 @@ impl Lowering<'_> {
             End::Return => self.asm.ret(),
             End::Tail { callee, how } => self.tail(callee, how),
             End::PushAndReturn { callee } => {
-                // The push goes where a saved register was.
+                // The push overwrites the slot of a saved register.
                 self.asm.row.saved = [Slot::Same; 6];
                 self.asm.push_address(self.functions[callee]);
                 self.asm.ret();
@@ -85,7 +85,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Nonces in the registers that the function may use.
+    /// Loads nonces into the registers that the function may use.
     fn fill(&mut self, function: &Function) {
         for &index in &function.saves {
             let value = nonce(function.taste, index);
@@ -93,14 +93,14 @@ impl Lowering<'_> {
         }
     }
 
-    /// Are they still there?
+    /// Checks that the nonces are still there.
     pub(super) fn verify(&mut self, function: &Function) {
         for &index in &function.saves {
             self.check(SAVED[usize::from(index)], nonce(function.taste, index));
         }
     }
 
-    /// The layout is about to change.
+    /// Called before the layout changes.
     fn step(&mut self, current: &mut Current<'_>) {
         let points = current.function.points.iter();
         let here: Vec<Point> = points
@@ -109,7 +109,7 @@ impl Lowering<'_> {
             .collect();
         current.step += 1;
         for point in here {
-            // A walk does not have the interrupted frame's scratch registers.
+            // An unwinder does not have the interrupted frame's scratch registers.
             let base = match self.asm.row.cfa {
                 Cfa::Offset(base, _) | Cfa::Load(base, _) => base,
             };
@@ -240,7 +240,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// As gcc does it: `lea 8(%rsp), %r10; and; push -8(%r10); push %rbp; mov %rsp, %rbp`.
+    /// As gcc realigns: `lea 8(%rsp), %r10; and; push -8(%r10); push %rbp; mov %rsp, %rbp`.
     fn realign_by_r10(&mut self, current: &mut Current<'_>, alignment: u8) {
         self.step(current);
         self.asm.lea(R10, RSP, 8);
@@ -261,8 +261,8 @@ impl Lowering<'_> {
         self.lower_by(current, current.size());
     }
 
-    /// Up to what ends the function. Behind it the layout is that of the entry, slots of
-    /// registers apart that are named still.
+    /// Everything before the instruction that ends the function. Afterwards the layout is that of
+    /// the entry, except for slots of registers that rows still name.
     fn epilogue(&mut self, current: &mut Current<'_>) {
         let saves = &current.function.saves;
         match current.function.frame {
@@ -353,7 +353,7 @@ impl Lowering<'_> {
         self.restored(current, RBP_SAVED);
     }
 
-    /// Returns in the middle; behind it the layout is as before.
+    /// Returns in the middle; after it, the layout is as before.
     pub(super) fn early_return(&mut self, current: &mut Current<'_>) {
         let (row, depth) = (self.asm.row, self.asm.depth);
         let step = current.step;
@@ -366,7 +366,7 @@ impl Lowering<'_> {
         self.asm.depth = depth;
     }
 
-    /// A part of the function in another section, which has the layout that is here.
+    /// Emits a part of the function in the cold section, starting with the current layout.
     pub(super) fn cold(
         &mut self,
         current: &mut Current<'_>,

@@ -1,4 +1,4 @@
-//! The entry point, how the program ends, and what functions share.
+//! The entry point, the program's end, and code shared by functions.
 
 use super::{Lowering, OWN_STACK, OWN_STACK_SIZE, Word, nonce};
 use crate::random::asm::{Condition, Label};
@@ -15,11 +15,12 @@ const SA_SIGINFO: u64 = 4;
 const SA_RESTORER: u64 = 0x0400_0000;
 const SA_ONSTACK: u64 = 0x0800_0000;
 const SA_NODEFER: u64 = 0x4000_0000;
-/// Of the entry point's nonces.
+/// Seed of the entry point's nonces.
 const TASTE: u64 = 0x5eed;
 
 impl Lowering<'_> {
-    /// The root: nonces in all callee-saved registers, the first function, the checks, the end.
+    /// The root: sets nonces in all callee-saved registers, calls the first function, checks the
+    /// nonces, and ends.
     pub(super) fn start(&mut self, entry: Label) {
         self.begin("_start", entry);
         self.asm.row.ra = Slot::Undefined;
@@ -35,7 +36,7 @@ impl Lowering<'_> {
             self.exit(0);
             return;
         }
-        // The last instruction: the return address lies behind the function.
+        // The call is the last instruction, so the return address lies after the function.
         let mut next = self.asm.label();
         self.asm.call(next);
         for number in 1..=self.program.finish {
@@ -94,14 +95,14 @@ impl Lowering<'_> {
         self.asm.ud2();
     }
 
-    /// Does a register hold this? Changes rax.
+    /// Checks that a register holds `value`. Clobbers rax.
     pub(super) fn check(&mut self, register: u8, value: u64) {
         self.asm.mov_imm64(RAX, value);
         self.asm.cmp(register, RAX);
         self.asm.jump_if(Condition::NotEqual, self.fail);
     }
 
-    /// What functions share.
+    /// Code shared by functions.
     pub(super) fn helpers(&mut self) {
         self.begin("fail", self.fail);
         self.asm.row.ra = Slot::Undefined;
@@ -130,7 +131,7 @@ impl Lowering<'_> {
         self.asm.jump(capture);
         self.asm.bind(over);
         self.asm.store(RSP, 0, RAX);
-        // Nobody has called from where this `ret` goes.
+        // This `ret` goes to an address that nothing called from.
         self.asm.row.ra = Slot::Code(capture);
         self.asm.ret();
     }
