@@ -1,9 +1,9 @@
-# What .ci/run and .ci/full share; sourced by them, at the top of the
-# repository. Callers set NAME, for messages.
+# Shared by .ci/run and .ci/full, which source it at the top of the repository and set NAME for
+# messages.
 
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-always}
 export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
-# Backtraces need lines; nothing here needs types and variables, which cost time to compile and link.
+# Backtraces need lines, but nothing here needs types and variables, which slow down building.
 export CARGO_PROFILE_DEV_DEBUG=${CARGO_PROFILE_DEV_DEBUG:-line-tables-only}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
 
@@ -19,9 +19,9 @@ as_root() {
 }
 
 packages=()
-# COMMAND PACKAGE: the package, unless the command is there.
+# COMMAND PACKAGE: marks the package for installation unless the command exists.
 needs() { has "$1" || packages+=("$2"); }
-# The same for what a test can do without: nothing, where the system has no such package.
+# The same for an optional tool: does nothing if the system has no such package.
 wants() {
     has "$1" && return
     has apt-get || return 0
@@ -38,7 +38,7 @@ install_packages() {
     packages=()
 }
 
-# NAME COMMAND..: a component of the toolchain, unless the command works.
+# NAME COMMAND..: adds a component to the toolchain unless the command works.
 component() {
     local name=$1
     shift
@@ -47,15 +47,15 @@ component() {
     rustup component add "$name"
 }
 
-# PREFIX: the first command line of README.md that begins so, as it stands there.
+# PREFIX: prints the first line of README.md that starts with it.
 readme() {
     local line
     line=$(grep -m 1 "^$1" README.md) || fail "README.md has no line that begins with: $1"
     printf '%s' "$line"
 }
 
-# The command of README.md that a new user runs first, with the exit status that stands behind it
-# as `# exit status 1`.
+# Runs the command of README.md that a new user runs first; it must end with the exit status stated
+# after it as `# exit status 1`.
 main_job() {
     local command status=0 stated
     command=$(readme "cargo run --release")
@@ -65,7 +65,7 @@ main_job() {
     [ "$status" = "${stated:-0}" ] || fail "it ended with status $status"
 }
 
-# FOLDER: fails if a test was skipped that tests/skips.txt does not list.
+# FOLDER: fails if a skipped test is not listed in tests/skips.txt.
 check_skips() {
     sort -u "$UNWIND_SIM_SKIPS" >"$1/skipped"
     grep -v '^#' tests/skips.txt | sort -u >"$1/listed" || true

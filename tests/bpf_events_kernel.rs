@@ -1,6 +1,6 @@
-//! Helpers of handlers against the running kernel's: a program runs there at page faults of this
-//! thread and then here, and results and maps must be equal. One asks for stacks, and for their ids
-//! under all flags; one fills a ring buffer.
+//! Compares helpers of handlers with the running kernel's: a program runs in the kernel at page
+//! faults of this thread, and then here, and results and maps must be equal. One program asks for
+//! stacks and for their ids under all flags; one fills a ring buffer.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod common;
@@ -14,16 +14,16 @@ use unwind_sim_perf_model::bpf::{
     Context, Handlers, Insn, Limits, MAX_STACK, MapDef, Object, PerfEventData, PlainEnv,
 };
 
-/// Events that are kept; those behind them are not asked.
+/// Maximum number of events recorded; later ones are ignored.
 const RECORDS: u32 = 400;
-/// Bytes of a chain.
+/// Size of a chain in bytes.
 const CHAIN: i32 = 8 * MAX_STACK as i32;
 
 const GET_STACKID: i32 = 27;
 const GET_STACK: i32 = 67;
 const LOOKUP: i32 = 1;
 
-/// What `get_stackid` is asked for at each event, in this order.
+/// The flags with which `get_stackid` is called at each event, in this order.
 const ASKED: [u64; 12] = [
     USER_STACK,
     USER_STACK | FAST_STACK_CMP,
@@ -39,11 +39,12 @@ const ASKED: [u64; 12] = [
     REUSE_STACKID | FAST_STACK_CMP,
 ];
 
-/// Where in a record the chains are: behind the lengths of both and the ids.
+/// Offset of the chains in a record: after the lengths of both and the ids.
 const CHAINS: i32 = 8 * (2 + ASKED.len() as i32);
 const RECORD: u32 = (CHAINS + 2 * CHAIN) as u32;
 
-/// How a program names its maps: the number of records, the records, and its own.
+/// The names by which a program refers to its maps: the number of records, the records, and its
+/// own.
 type Names = [i32; 3];
 
 fn number(dst: u8, value: u64) -> [Insn; 2] {
@@ -80,8 +81,8 @@ fn exit() -> [Insn; 2] {
     [Insn::new(0xb7, 0, 0, 0, 0), Insn::EXIT]
 }
 
-/// What every program begins with: r6 is the context, r8 the number of the event from 1, r9 the
-/// event's own record; it ends when all records are used.
+/// The start of every program: r6 is the context, r8 the number of the event from 1, r9 the event's
+/// record. It ends when all records are used.
 fn begin([count, records, _]: Names) -> Vec<Insn> {
     let mut insns = vec![mov(6, 1), Insn::new(0x62, 10, 0, -4, 0)];
     let lookup = |insns: &mut Vec<Insn>, name, into| {
@@ -124,13 +125,13 @@ fn stacks(names: Names) -> Vec<Insn> {
     insns
 }
 
-/// Writes a byte to fresh memory, at an address of code of its own.
+/// Writes a byte to fresh memory; each instance has its own code address.
 #[inline(never)]
 fn touch<const N: usize>(memory: &mut [u8]) {
     memory[4096 * N] = std::hint::black_box(N as u8);
 }
 
-/// Page faults in user mode at many places, and in the kernel at one, in an order with repetitions.
+/// Causes page faults in user mode at many addresses, and in the kernel at one, with repetitions.
 fn make_faults() {
     const PLACES: [fn(&mut [u8]); 12] = [
         touch::<1>,
@@ -147,7 +148,7 @@ fn make_faults() {
         touch::<12>,
     ];
     let mut zero = std::fs::File::open("/dev/zero").expect("it is always there");
-    // All is kept, so that each piece is fresh.
+    // Everything is kept, so that each allocation is fresh.
     let mut kept = Vec::new();
     for turn in 0..60_usize {
         let mut memory = vec![0_u8; 1 << 19];
@@ -180,7 +181,7 @@ fn word(bytes: &[u8], index: usize) -> u64 {
     u64::from_le_bytes(bytes.expect("eight bytes"))
 }
 
-/// A chain of a record; an error of the kernel's is no chain.
+/// A chain in a record; empty if the kernel returned an error.
 fn chain(record: &[u8], place: usize) -> Vec<u64> {
     let length = word(record, place) as i64;
     let words = usize::try_from(length).unwrap_or(0) / 8;
@@ -188,7 +189,7 @@ fn chain(record: &[u8], place: usize) -> Vec<u64> {
     (0..words).map(|i| word(&record[start..], i)).collect()
 }
 
-/// What was seen, to know that the test tests something: ids, and errors by their number.
+/// What was seen, to check that the test tests something: ids, and errors by their number.
 #[derive(Default, Debug)]
 struct Seen {
     ids: usize,
@@ -203,7 +204,7 @@ struct There {
     map: KernelMap,
 }
 
-/// Runs a program there, at page faults of this thread.
+/// Runs a program in the kernel, at page faults of this thread.
 fn there(
     program: impl Fn(Names) -> Vec<Insn>,
     size: u32,
@@ -227,7 +228,7 @@ fn there(
     })
 }
 
-/// The same program here.
+/// Loads the same program here.
 fn here(program: impl Fn(Names) -> Vec<Insn>, size: u32, map: MapDef) -> Handlers {
     let maps = [
         def("count", kind::ARRAY, 8, 1),
@@ -238,7 +239,7 @@ fn here(program: impl Fn(Names) -> Vec<Insn>, size: u32, map: MapDef) -> Handler
     Handlers::load(&object, Limits::default()).expect("it loads here too")
 }
 
-/// Runs it once, and gives the event's record.
+/// Runs the program once and returns the event's record.
 fn record<'h>(handlers: &'h mut Handlers, env: &mut PlainEnv, index: u32) -> &'h [u8] {
     let data = PerfEventData::new();
     let outcome = handlers.run(0, env, Context::PerfEvent(&data));
@@ -251,7 +252,7 @@ fn words(bytes: &[u8], count: usize) -> Vec<i64> {
     (0..count).map(|i| word(bytes, i) as i64).collect()
 }
 
-/// Stacks and their ids, with a map of stacks of these sizes.
+/// Compares stacks and their ids, with a stack map of these sizes.
 fn compare(value_size: u32, entries: u32, seen: &mut Seen) -> Result<(), BpfError> {
     let there = there(stacks, RECORD, KernelMap::stacks(value_size, entries)?)?;
     let map = def("stacks", kind::STACK_TRACE, value_size, entries);
@@ -293,15 +294,15 @@ fn compare(value_size: u32, entries: u32, seen: &mut Seen) -> Result<(), BpfErro
             "id {id}, {value_size} bytes, {entries} entries"
         );
     }
-    // What is deleted there is gone, as it is here.
+    // What is deleted from the kernel's map is gone.
     let used = ours.ids().next().expect("some stack was stored");
     assert!(there.map.delete(used)?, "id {used}");
     assert!(!there.map.delete(used)? && there.map.lookup(used)?.is_none());
     Ok(())
 }
 
-/// What goes into the ring at each event: bytes that are written, and bytes that are reserved and
-/// submitted, or in every other event discarded.
+/// What goes into the ring at each event: bytes written, and bytes reserved and then submitted or,
+/// at every other event, discarded.
 struct Filling {
     written: i32,
     flags: i32,
@@ -309,7 +310,7 @@ struct Filling {
 }
 
 impl Filling {
-    /// The record: what `output` gave, whether `reserve` gave anything, and five answers.
+    /// The record: the result of `output`, whether `reserve` returned memory, and five answers.
     fn program(&self, names: Names) -> Vec<Insn> {
         const OUTPUT: i32 = 130;
         const RESERVE: i32 = 131;
@@ -329,7 +330,7 @@ impl Filling {
         insns.push(Insn::new(0xb7, 2, 0, 0, self.reserved));
         insns.extend([Insn::new(0xb7, 3, 0, 0, 0), call(RESERVE)]);
         insns.push(Insn::new(0x7a, 9, 0, 8, 0));
-        // Nothing: nine instructions on.
+        // If nothing was reserved, skip nine instructions.
         insns.push(Insn::new(0x15, 0, 0, 9, 0));
         insns.extend([
             Insn::new(0x7a, 9, 0, 8, 1),
@@ -352,7 +353,7 @@ impl Filling {
     }
 }
 
-/// A ring of so many bytes that nobody reads.
+/// Compares rings of `size` bytes that are never read.
 fn compare_rings(size: u32, filling: &Filling) -> Result<(), BpfError> {
     const SIZE: u32 = 56;
     let program = |names| filling.program(names);

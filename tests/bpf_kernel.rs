@@ -1,6 +1,6 @@
-//! The eBPF interpreter against the running kernel's BPF: every arithmetic, comparing and atomic
-//! instruction on random numbers, whole register files folded into the result; and which accesses
-//! to a perf event's context the verifier allows.
+//! Compares the eBPF interpreter with the running kernel's BPF: every arithmetic, comparison and
+//! atomic instruction on random numbers, with all changed registers folded into the result; and
+//! which accesses to a perf event's context the verifier allows.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod common;
@@ -11,7 +11,7 @@ use unwind_sim_perf_model::bpf::{
     Context, Handlers, Insn, Limits, Object, PerfEventData, PlainEnv,
 };
 
-/// What the kernel makes of a program; `None` where bpf() is not allowed.
+/// Loads a program into the kernel; `None` if bpf() is not allowed.
 fn kernel(test: &str, kind: ProgramType, insns: &[Insn]) -> Option<Result<KernelProgram, String>> {
     let bytes: Vec<_> = insns.iter().map(|insn| insn.encode()).collect();
     match KernelProgram::load(kind, &bytes) {
@@ -51,7 +51,8 @@ impl Random {
     }
 }
 
-/// All instructions that change r1, r0 or the word at r10-8 by r2 or a number, or jump over one.
+/// All instructions that change r1, r0 or the word at r10-8 by r2 or a number, or jump over one
+/// instruction.
 fn instructions(random: &mut Random) -> Vec<Insn> {
     let mut all = Vec::new();
     for class in [4_u8, 7] {
@@ -73,7 +74,7 @@ fn instructions(random: &mut Random) -> Vec<Insn> {
                     }
                 }
                 0x60 | 0x70 | 0xc0 => {
-                    // A register's count is taken modulo the width by the just-in-time compiler.
+                    // The just-in-time compiler takes a register's count modulo the width.
                     all.push(Insn::new(class | op | 8, 1, 2, 0, 0));
                     all.push(Insn::new(class | op, 1, 0, 0, imm & width));
                 }
@@ -101,7 +102,7 @@ fn instructions(random: &mut Random) -> Vec<Insn> {
             all.push(Insn::new(op << 4 | class, 1, 0, 1, random.number() as i32));
         }
     }
-    // The verifier wants every instruction to be reached.
+    // The verifier requires every instruction to be reachable.
     all.push(Insn::new(0x05, 0, 0, 0, 0));
     all.push(Insn::new(0x06, 0, 0, 0, 0));
     for code in [0xc3, 0xdb] {
@@ -122,11 +123,11 @@ fn instructions(random: &mut Random) -> Vec<Insn> {
     all
 }
 
-/// A program around one instruction, whose result is the lower or the upper half of all that it
-/// may have changed.
+/// A program around one instruction. Its result is the lower or upper half of everything that the
+/// instruction may change.
 fn program(tested: Insn, random: &mut Random, upper: bool) -> Vec<Insn> {
     let numbers = [random.number(), random.number(), random.number()];
-    // In one of four, what is compared and exchanged is equal, or two operands are.
+    // Sometimes the value to compare and exchange is equal, or two operands are.
     let memory = [numbers[0], numbers[1], random.number()][(random.next() % 3) as usize];
     let mut insns = Vec::new();
     for (register, number) in (0..).zip(numbers) {

@@ -1,9 +1,9 @@
-//! The corpus: named tests for each case file, one for each engine. The case is built once.
+//! The corpus: one test for each case file and engine. A case is built once.
 //!
-//! `GROUP/CASE/ptrace` runs on this machine's processor; `GROUP/CASE/emulator` in the emulated
-//! machine, and holds what it made of the case against what the processor did. A case whose header
-//! says that it is not emulated is of that kind, and fails if it could be. A kernel runs only in the
-//! emulated machine.
+//! `GROUP/CASE/ptrace` runs on this machine's processor; `GROUP/CASE/emulator` runs in the emulated
+//! machine, and compares the result with the processor's. A case whose header says `not-emulated`
+//! has the kind `not emulated`, and fails if it can be emulated. Kernels run only in the emulated
+//! machine.
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::collections::HashSet;
@@ -24,7 +24,7 @@ use unwind_sim_unwind::start::Variant;
 struct Shared {
     path: PathBuf,
     built: OnceLock<Result<Built, String>>,
-    /// What the first engine of this machine made of it.
+    /// The result of the first engine that this machine has.
     first: OnceLock<Result<Recorded, String>>,
 }
 
@@ -50,17 +50,17 @@ impl Shared {
         check_confirmed(&recorded)
     }
 
-    /// The key in the header must not outlive what it says.
+    /// Fails if the case can be emulated, so that the header's key is removed then.
     fn check_not_emulated(&self) -> Result<(), Failed> {
         match self.built()?.record(Engine::Emulator) {
-            Ok(_) => Err("it can be emulated: not-emulated in its header is not so".into()),
+            Ok(_) => Err("the case can be emulated: remove not-emulated from its header".into()),
             Err(_) => Ok(()),
         }
     }
 }
 
-/// Goes on from each point with what was recorded there. Frames that are confirmed so have to be
-/// true, and those that are contradicted must not be.
+/// Continues from each point with the recorded state. Frames confirmed this way must be true, and
+/// contradicted frames must not be.
 fn check_confirmed(recorded: &Recorded) -> Result<(), Failed> {
     const INSTRUCTIONS_MAX: u64 = 100_000;
     let header = &recorded.case.header;
@@ -93,8 +93,8 @@ fn check_confirmed(recorded: &Recorded) -> Result<(), Failed> {
                 let setting = Setting::default();
                 let outcome = engine.examine(view, Variant::Hardware, &setting, &mut Cache::new());
                 let judged = confirm::judge(&outcome.chain.frames, &resumed);
-                // A row of the frame that is jumped to gives one that is not a caller, and to which
-                // execution goes all the same. It is the frame behind that row's, and no other.
+                // A row that describes a jump's target gives a frame that is not a caller, but to
+                // which execution still goes. It is the frame after that row's, and no other.
                 let diagnosis = outcome.diagnosis.as_ref();
                 let diagnosis = diagnosis.filter(|d| d.code == Code::RowOfTarget);
                 let target = diagnosis.map(|d| d.frame + 1 - outcome.from);

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Holds the stated chains of the case corpus against gdb.
+"""Compares the stated chains of the case corpus with gdb.
 
 Every case is assembled, linked and run; it must exit with 0 and reach every sample label.
-At each label gdb's backtrace is compared with the author's `#@` line. Where the case claims
-`right: dwarf`, a difference is an error; elsewhere it is listed. A case with an injected
-defect is assembled a second time with DEFECT defined; there gdb must differ somewhere,
-unless the defect is stated to be equivalent.
+At each label gdb's backtrace is compared with the author's `#@` line. If the case claims
+`right: dwarf`, a difference is an error; otherwise it is listed. A case with an injected
+defect is also assembled with DEFECT defined; then gdb must differ somewhere, unless the
+defect is stated to be equivalent.
 
     tests/check-cases-with-gdb.py [NAME-PART..]
 """
@@ -18,13 +18,13 @@ import tempfile
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "corpus", "cases")
 
-# Where gdb is wrong though the tables are right, and why.
+# Where gdb is wrong although the tables are right, and why.
 KNOWN = {
     ("push-and-ret-is-a-jump", "before_ret"):
         "gdb takes every ret for the end of an epilogue and ignores the row there",
 }
 
-# Runs inside gdb: stops at the wanted addresses and writes down the frames.
+# Runs inside gdb: stops at the wanted addresses and records the frames.
 INSIDE = r"""
 import gdb, json
 job = json.load(open(JOB))
@@ -37,12 +37,12 @@ for line in ("set pagination off", "set confirm off", "set backtrace past-main o
 def execute(command):
     try:
         gdb.execute(command, to_string=True)
-    except gdb.error:  # it could not print the frame at which it stopped
+    except gdb.error:  # gdb could not print the frame at which it stopped
         pass
 
 
 hits, out, bias = {}, {}, 0
-if job["entry"]:  # position-independent: find out where it was loaded
+if job["entry"]:  # position-independent: find its load address
     execute("starti")
     lines = gdb.execute("info auxv", to_string=True).splitlines()
     bias = next(int(line.split()[-1], 16) for line in lines if "AT_ENTRY" in line) - job["entry"]
@@ -218,7 +218,7 @@ def main():
             if not name.endswith(".s") or (parts and not any(part in path for part in parts)):
                 continue
             keys, points = parse(path)
-            if keys.get("machine") == ["kernel"]:  # it is no program
+            if keys.get("machine") == ["kernel"]:  # not a program
                 continue
             cases += 1
             short_name = os.path.relpath(path, ROOT)

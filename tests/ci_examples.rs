@@ -1,7 +1,7 @@
-//! The examples for other people's continuous integration: their steps are run as they stand, on a
-//! small project with right tables and on one with a wrong row.
+//! Runs the steps of the CI examples as written, on a small project with right tables and on one
+//! with a wrong row.
 //!
-//! Not here: installing the tool, which the steps before do from the network.
+//! Not here: the steps that install the tool from the network.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use std::path::Path;
@@ -19,7 +19,7 @@ fn program(claim: &str) -> String {
     )
 }
 
-/// The script of an example: the block behind the last `|`, without its indent.
+/// The script of an example: the block after the last `|`, without its indentation.
 fn script(example: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("examples/ci")

@@ -1,17 +1,17 @@
-//! Every command in the README and in the pages, run as it stands there.
+//! Runs every command in the README and the pages as written.
 //!
-//! In a `sh` block each line is a command. In a `console` block commands begin with `$ `, and the
-//! lines below are what they print to standard output, exactly; a line `...` stands for any
-//! lines. A command ends with status 0, or as a comment behind it says: `# exit status 1`,
-//! `# exit status 0 or 1`. The blocks of one page run in order, in one copy of the repository.
+//! In a `sh` block each line is a command. In a `console` block commands start with `$ `, and the
+//! lines below are exactly what they print to standard output; a line `...` matches any lines. A
+//! command ends with status 0, or as a comment after it says: `# exit status 1`, `# exit status 0
+//! or 1`. The blocks of one page run in order, in one copy of the repository.
 
 mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Commands that are not run here: `.ci/run` or a test of its own runs the first ones, the others
-/// would build all anew or need what a test must not fetch.
+/// Commands that are not run here. `.ci/run` or another test runs the first ones; the others would
+/// rebuild everything or need the network.
 const NOT_RUN: [&str; 11] = [
     ".ci/run",
     "cargo test",
@@ -26,10 +26,10 @@ const NOT_RUN: [&str; 11] = [
     "tests/mutants/draw.py",
 ];
 
-/// What the release binary is called in the pages, before its arguments.
+/// How the pages call the release binary, before its arguments.
 const BY_CARGO: &str = "cargo run --release -- ";
 
-/// What a machine that denies ptrace cannot run.
+/// Commands that need ptrace.
 const TRACES: [&str; 3] = [
     "unwind-sim record",
     "unwind-sim cases run",
@@ -41,11 +41,11 @@ struct Step {
     line: usize,
     command: String,
     statuses: Vec<i32>,
-    /// `None` in a `sh` block, where no output is stated.
+    /// `None` in a `sh` block, which states no output.
     output: Option<Vec<String>>,
 }
 
-/// The commands of a page, in order. A block may be indented, as it is in a list.
+/// The commands of a page in order. A block may be indented, as in a list.
 fn steps(page: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let (mut block, mut inside, mut indent) = (None, false, 0);
@@ -86,7 +86,7 @@ fn steps(page: &str) -> Vec<Step> {
     steps
 }
 
-/// The statuses that a comment allows: `exit status 1`, `exit status 0 or 1`.
+/// The statuses allowed by a comment: `exit status 1`, `exit status 0 or 1`.
 fn statuses(comment: &str) -> Vec<i32> {
     match comment.strip_prefix("exit status ") {
         None => vec![0],
@@ -97,7 +97,7 @@ fn statuses(comment: &str) -> Vec<i32> {
     }
 }
 
-/// Whether `given` is what `stated` says, in which `...` stands for any lines.
+/// Whether `given` matches `stated`, in which `...` matches any lines.
 fn matches(stated: &[String], given: &[&str]) -> bool {
     match stated.split_first() {
         None => given.is_empty(),

@@ -1,5 +1,5 @@
-//! The formats of profiles: read back, all say what the text of `perf script` says of the same
-//! recording; and others read them, where they are there.
+//! Profile formats: read back, all agree with the text of `perf script` for the same recording;
+//! other tools read them, where installed.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn corpus(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// What our own program prints.
+/// The standard output of our own program.
 fn printed(args: &[&str], recording: &Path) -> Vec<u8> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
     let output = command
@@ -27,12 +27,12 @@ fn printed(args: &[&str], recording: &Path) -> Vec<u8> {
         .output()
         .expect("our own program");
     let told = String::from_utf8_lossy(&output.stderr);
-    // Wrong stacks are no reason to fail here.
+    // Wrong stacks do not matter here.
     assert!(output.status.code().is_some_and(|code| code <= 1), "{told}");
     output.stdout
 }
 
-/// `perf script` of a recording of the corpus, in this format.
+/// `perf script` of a corpus recording, in this format.
 fn script(format: &str, name: &str) -> Vec<u8> {
     let symfs = corpus("perfdata/script/symfs");
     let kallsyms = corpus("perfdata/script/kallsyms.txt");
@@ -61,8 +61,8 @@ fn same(name: &str, found: &Stacks, expected: &Stacks) {
     );
 }
 
-/// Recordings with chains: of frame pointers, branches, stack copies, deferred ones, of one event
-/// and of several.
+/// Recordings with chains from frame pointers, branches, stack copies and deferred records, of one
+/// event and of several.
 const RECORDINGS: [&str; 11] = [
     "fp-pipe",
     "LBR-stitch-grow",
@@ -138,7 +138,7 @@ fn replays_of_several_unwinders_are_told_apart_and_say_where_they_stopped() {
         for stacks in [speedscope, firefox, pprof] {
             let (stacks, stopped) = decode::without_reasons(stacks);
             same(name, &stacks, &expected);
-            // The frame pointer gets nowhere in code that has none.
+            // The frame pointer unwinder gets nowhere in code without frame pointers.
             assert!(stopped > 0, "{name}");
         }
     }
@@ -155,7 +155,7 @@ fn damaged_recordings_give_what_is_left_of_them() {
         Format::Firefox,
         Format::Pprof,
     ];
-    // A prime, so that all fields of a record have their turn.
+    // The step is prime, so that every field of a record is hit.
     for (at, format) in (0..whole.len())
         .step_by(61)
         .zip(formats.into_iter().cycle())
@@ -206,7 +206,7 @@ fn a_file_is_there_when_it_is_whole() {
         let output = command.args(args);
         let output = match fits {
             true => output.arg(&name),
-            // What is not a recording gives no file.
+            // Something that is not a recording gives no file.
             false => output.arg("pprof").arg(corpus("perfdata/README.md")),
         };
         let status = output
@@ -243,14 +243,14 @@ fn run(command: &mut Command) -> String {
     utf8(output.stdout)
 }
 
-/// A file with that in it.
+/// Writes a temporary file.
 fn file(folder: &tempfile::TempDir, name: &str, bytes: &[u8]) -> PathBuf {
     let path = folder.path().join(name);
     std::fs::write(&path, bytes).expect("a temporary file");
     path
 }
 
-/// The stacks of one event, without their threads, as the text says.
+/// The stacks of one event, without their threads, from the text format.
 fn of_event(name: &str, event: &str) -> BTreeMap<Vec<String>, u64> {
     let mut out = BTreeMap::new();
     for (stack, count) in decode::text(&utf8(script("perf-script", name))).0 {
@@ -305,7 +305,7 @@ fn pprof_reads_pprof() {
     }
 }
 
-/// The schema that comes with speedscope, which is looked for behind its command.
+/// The schema that comes with speedscope, found from its command.
 fn speedscope_schema() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let command = std::env::split_paths(&path).map(|folder| folder.join("speedscope"));
@@ -344,7 +344,7 @@ sys.exit('the schema takes everything')";
     }
 }
 
-/// A session of profiler-cli, which leaves a process behind.
+/// A session of profiler-cli, which leaves a process running.
 struct Session {
     folder: tempfile::TempDir,
 }
@@ -367,7 +367,7 @@ impl Drop for Session {
     }
 }
 
-/// By thread and function: how often it was the innermost one, and how often it was there.
+/// By thread and function: how often it was innermost, and how often it occurred.
 type Functions = BTreeMap<(String, String), (u64, u64)>;
 
 #[test]
@@ -415,7 +415,7 @@ fn the_firefox_profiler_reads_its_format() {
                 counts.1 += function["totalSamples"].as_u64().expect("a count");
             }
         }
-        // Functions without a name are one by one there: a stack may have several.
+        // It lists functions without a name one by one: a stack may have several.
         let named = |mut all: Functions| {
             all.retain(|(_, function), _| !function.starts_with('['));
             all

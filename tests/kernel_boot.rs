@@ -1,5 +1,6 @@
-//! Kernels that are booted, single-stepped, and held against the truth: `UNWIND_SIM_SLOW=1`, and
-//! `UNWIND_SIM_KERNELS` is a folder with `vmlinuz-VERSION`. `tests/kernel/boot.sh` does it.
+//! Boots kernels, single-steps them, and compares unwinders with the truth. Needs
+//! `UNWIND_SIM_SLOW=1`, and a folder with `vmlinuz-VERSION` in `UNWIND_SIM_KERNELS`.
+//! `tests/kernel/boot.sh` does the work.
 
 mod common;
 
@@ -9,8 +10,8 @@ use std::process::Command;
 
 const SLOW: &str = "UNWIND_SIM_SLOW";
 const FOLDER: &str = "UNWIND_SIM_KERNELS";
-/// Of the instructions, ORC is right at so many percent at least: what is wrong is entry code
-/// and retpolines (`docs/kernel-wrong-places.md`).
+/// Minimum percentage of instructions at which ORC is right. It is wrong in entry code and
+/// retpolines (`docs/kernel-wrong-places.md`).
 const RIGHT_MIN: f64 = 90.0;
 
 #[test]
@@ -18,7 +19,7 @@ fn kernels_are_recorded_through_the_stub_of_qemu() {
     record("kernels_are_recorded_through_the_stub_of_qemu", "0", "1");
 }
 
-/// They move themselves, and the page tables of user space lack them.
+/// These kernels relocate themselves, and the page tables of user space do not map them.
 #[test]
 fn moved_kernels_on_two_processors_are_recorded() {
     record("moved_kernels_on_two_processors_are_recorded", "1", "2");

@@ -1,7 +1,8 @@
-//! ORC rows of a kernel against the `.debug_frame` of the same image, which other programs wrote.
+//! Compares the ORC rows of a kernel with the `.debug_frame` of the same image, which other tools
+//! wrote.
 //!
-//! With `UNWIND_SIM_SLOW=1`, over every `vmlinux*` with both tables in the folder that
-//! `UNWIND_SIM_KERNELS` names: those of Debian's `linux-image-*-dbg` packages are.
+//! Needs `UNWIND_SIM_SLOW=1`. Reads every `vmlinux*` with both tables in the folder
+//! `UNWIND_SIM_KERNELS`, such as those of Debian's `linux-image-*-dbg` packages.
 
 mod common;
 
@@ -19,20 +20,20 @@ use unwind_sim_unwind::orc::{EntryType, Index};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::rule::{Base, Rule, RuleKind, Value};
 
-/// How a row and its counterpart differ.
+/// How a row differs from its counterpart.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Difference {
-    /// The other table has no row there.
+    /// The other table has no row.
     NoRow,
-    /// Both count from rsp, differently.
+    /// Both CFAs are based on rsp, with different offsets.
     SpOffset,
-    /// Both count from rbp, differently.
+    /// Both CFAs are based on rbp, with different offsets.
     BpOffset,
-    /// One counts from rsp, the other from rbp.
+    /// One CFA is based on rsp, the other on rbp.
     SpAgainstBp,
-    /// ORC counts from a register that realigned the stack, or loads the CFA.
+    /// ORC's CFA is based on a register that realigned the stack, or is loaded.
     Realigned,
-    /// `.debug_frame` has an expression, or counts from another register.
+    /// `.debug_frame` has an expression or another base register.
     Expression,
 }
 
@@ -84,7 +85,7 @@ fn compare(image: &Arc<Image>) -> (usize, BTreeMap<Difference, Vec<u64>>) {
         let (Some(ip), Some(stored)) = (ip, stored) else {
             continue;
         };
-        // Of several at one address the last one counts.
+        // Of several rows at one address the last one counts.
         if table.ip(position + 1) == Some(ip) {
             continue;
         }

@@ -1,6 +1,6 @@
-//! Recordings of real kernels, `corpus/kernel/`: made by `tests/kernel/boot.sh` and `extract --scrub`,
-//! so that of the kernels there are only the rows and symbols that the walks use, and no code. Two of
-//! them are built with another unwinder (docs/captures.md).
+//! Recordings of real kernels in `corpus/kernel/`, made by `tests/kernel/boot.sh` and `extract
+//! --scrub`. They contain only the kernels' rows and symbols that the walks use, and no code. Two
+//! kernels are built with another unwinder (docs/captures.md).
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -22,7 +22,7 @@ use unwind_sim_unwind::start::{FakeVariant, Variant};
 use unwind_sim_unwind::verdict::Verdict;
 use unwind_sim_view::text::comparison_text;
 
-/// Recordings, each with the place of its kernel's own unwinder among [`unwinders::KERNEL`].
+/// Recordings, and the index of each kernel's own unwinder in [`unwinders::KERNEL`].
 const RELEASES: [(&str, usize); 6] = [
     ("5.10", 0),
     ("6.1", 0),
@@ -74,8 +74,8 @@ fn every_state_is_the_kernels() {
     }
 }
 
-/// Fake and hardware registers, in the kernel and in user space, kernel threads, programs of 32 and 64
-/// bits, uprobes at a function's entry, and chains that `max_stack` ends.
+/// Fake and hardware registers, in the kernel and in user space, kernel threads, 32-bit and 64-bit
+/// programs, uprobes at a function's entry, and chains cut by `max_stack`.
 #[test]
 fn every_callchain_is_what_perf_stored() {
     let input = open("6.1-callchains.bin");
@@ -127,7 +127,7 @@ fn what_is_wrong_at_each_instruction() {
                 format!("unwind-sim explain {name} --sample {sample} --unwinder {unwinder}")
             };
             let text = comparison_text(&comparison, &names, &explain, true);
-            // Of an unwinder that such a kernel does not have only the counts.
+            // Only the counts of an unwinder that such a kernel does not have.
             let first = format!("\n{}: first", unwinders::KERNEL[own]);
             let (counts, _) = text.split_once("\n\n").unwrap_or((&text, ""));
             let (_, causes) = text.split_once(&first).unwrap_or((&text, ""));

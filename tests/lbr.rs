@@ -1,5 +1,5 @@
-//! Branch records as chains, against the truth: programs in the emulated machine, with rings of
-//! several depths beside them. `docs/lbr.md` holds the table that is computed here.
+//! Compares chains from branch records with the truth: programs in the emulated machine, with rings
+//! of several depths. The table in `docs/lbr.md` is computed here.
 
 use std::path::{Path, PathBuf};
 use unwind_sim_emulator::linux;
@@ -23,7 +23,7 @@ use unwind_sim_view::explain;
 const RECURSION: &str = "frame/recursion-gives-the-same-pc-many-times";
 const LONGJMP: &str = "transfer/longjmp-leaves-frames-behind";
 
-/// The case's program, sampled every so many instructions.
+/// Records the case's program with a sample every `every` instructions.
 fn record(case: &str, every: u64, lbr: &[Depth]) -> Input {
     let path = PathBuf::from(format!("corpus/cases/{case}.s"));
     let built = cases::build_case(&path, false).expect("the case can be built");
@@ -66,11 +66,11 @@ fn run(names: &[&str]) -> Run {
     }
 }
 
-/// What one column gave, sample by sample.
+/// The result of one column for a sample.
 struct Walked {
     verdict: Verdict,
     code: Code,
-    /// True frames, and which of them were found; frames that are none; those that were stitched.
+    /// Number of true frames, and which were found; number of wrong frames, and of stitched ones.
     truth: usize,
     hits: Vec<usize>,
     invented: usize,
@@ -134,7 +134,7 @@ fn a_chain_that_fits_is_right_and_one_that_does_not_is_cut_at_the_depth() {
         let entries = depth.entries();
         let walked = walk(&input, &format!("lbr:{entries}"));
         let deepest = walked.iter().position(|w| w.truth == 42).expect("41 calls");
-        // Going down, the ring holds the newest calls, whatever they are.
+        // While the recursion descends, the ring holds the newest calls.
         for w in &walked[..deepest] {
             let all = 1 + entries;
             match w.truth <= all {
@@ -143,7 +143,8 @@ fn a_chain_that_fits_is_right_and_one_that_does_not_is_cut_at_the_depth() {
             }
             assert!(w.invented == 0 && w.hits.iter().copied().eq(0..w.hits.len()));
         }
-        // Going up, those that were overwritten are gone though there is room, but for the root.
+        // While it returns, overwritten records stay lost though there is room, except for the
+        // root.
         let lost = |w: &&Walked| w.verdict.letter() == 't' && w.code == Code::NotAtRoot;
         assert!(walked[deepest..].iter().filter(lost).count() > 20);
         assert_eq!(walked.last().expect("some").verdict, Verdict::Ok);
@@ -174,7 +175,7 @@ fn calls_that_a_longjmp_left_stay_in_the_ring() {
         text.contains("was left otherwise: the ring did not see that"),
         "{text}"
     );
-    // From there on every chain is wrong: the ring is one place off for good.
+    // From there on every chain is wrong: the ring stays off by one.
     assert!(walked[first..].iter().all(|w| w.verdict.is_wrong()));
 }
 
@@ -219,7 +220,7 @@ fn a_stitched_chain_is_the_same_whichever_samples_are_wanted() {
     assert_eq!(frames, [(number as u64, 9 + all[number].stitched)]);
 }
 
-/// Of the table in `docs/lbr.md`.
+/// Checks the rows of the table in `docs/lbr.md`.
 #[test]
 fn the_page_says_what_stitching_gives() {
     let cases = [

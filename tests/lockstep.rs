@@ -1,4 +1,4 @@
-//! Whole programs in the emulated machine and on the processor, instruction by instruction.
+//! Runs whole programs in the emulated machine and on the processor, instruction by instruction.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod common;
@@ -67,10 +67,10 @@ fn a_program_that_is_hard_to_follow_agrees_to_its_end() {
     assert!(compile(&source, &arguments, &path), "cc compiles it");
     let run = lockstep(&path, u64::MAX);
     agrees(&run, 42);
-    // Each fault is raised on both sides: see the program.
+    // Each fault of the program is raised on both sides.
     assert_eq!(run.exceptions, 8);
     assert!(run.compared > 2000, "{}", run.compared);
-    // The command says so.
+    // The command reports the same.
     let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
     command.args(["lockstep", "--stats", "--report-every", "8192", "--"]);
     let output = command.arg(&path).output().expect("it runs");
@@ -86,7 +86,7 @@ fn a_program_that_is_hard_to_follow_agrees_to_its_end() {
         "{err}"
     );
     assert!(err.contains("bare single-stepping does"), "{err}");
-    // It goes no farther than it is told.
+    // It stops at the given limit.
     let run = lockstep(&path, 100);
     assert_eq!(run.compared + run.led, 100);
     assert!(run.difference.is_none());

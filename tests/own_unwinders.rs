@@ -1,5 +1,5 @@
-//! Unwinders that are not ours: the examples give what ours give, and what a process does wrong
-//! ends its chain, never the run.
+//! External unwinders: the examples give the same chains as ours, and a process that misbehaves
+//! ends its chain, but never the run.
 #![cfg(unix)]
 
 mod common;
@@ -38,11 +38,11 @@ fn trace(name: &str) -> Input {
     Input::open(&path, &OpenOptions::default()).expect("a trace of the corpus")
 }
 
-/// So many samples of a trace: a process in Python takes its time.
+/// Maximum number of samples of a trace: a Python process is slow.
 const SAMPLES_MAX: u64 = 400;
 
-/// The chains of `unwinder` over the begin of the trace, with the starts that samples were taken with, or
-/// only from hardware registers.
+/// The chains of `unwinder` for the start of the trace, with the registers that samples were taken
+/// with, or only with hardware registers.
 fn chains(input: &Input, unwinder: &dyn Unwinder, fake: bool) -> Vec<Chain> {
     let mut out = Vec::new();
     let mut cache = Cache::new();
@@ -75,7 +75,7 @@ fn pcs(chain: &Chain) -> Vec<u64> {
     chain.frames.iter().map(|f| f.pc.value()).collect()
 }
 
-/// The text behind `cmd:` for the example in Python, if there is a Python.
+/// The text after `cmd:` for the Python example, if Python is installed.
 fn fp_py() -> Option<String> {
     let python = std::process::Command::new("python3").arg("-V").output();
     if python.is_err() {
@@ -86,7 +86,7 @@ fn fp_py() -> Option<String> {
     Some(format!("python3 {}", path.display()))
 }
 
-/// `own` finds what our own unwinder of frame pointers finds, and ends where that ends.
+/// Checks that `own` finds what our frame pointer unwinder finds, and ends where it ends.
 fn equals_fp(own: &dyn Unwinder) {
     let mut longest = 0;
     let recursion = "../cases/frame/recursion-gives-the-same-pc-many-times.s";
@@ -163,8 +163,7 @@ fn check_dir_says_what_it_cannot_read() {
     assert!(!report.except(|_| true).is_ok());
 }
 
-/// A script that does what a process should not; gives the unwinder, its fault after one stack,
-/// and how long that took.
+/// Runs a script that breaks the protocol; returns its chains, the fault, and how long that took.
 fn misbehave(script: &str) -> (Vec<Chain>, String, Duration) {
     const SILENCE_MAX: Duration = Duration::from_millis(500);
     let folder = tempfile::tempdir().expect("a folder");
@@ -181,7 +180,7 @@ fn misbehave(script: &str) -> (Vec<Chain>, String, Duration) {
     (chains, fault, since.elapsed())
 }
 
-/// Far more than the silence that is allowed, far less than a hang.
+/// Far longer than the allowed silence, far shorter than a hang.
 const SOON: Duration = Duration::from_secs(8);
 
 #[test]
@@ -190,7 +189,7 @@ fn garbage_ends_the_chain() {
     let script = format!("read line; echo '{frame}'; echo 'what is this'; sleep 60");
     let (chains, fault, took) = misbehave(&script);
     assert!(fault.contains("`what is this`"), "{fault}");
-    // What it gave before counts; later stacks are not put in front of it.
+    // The frames it gave before count; it gets no later stacks.
     let lengths: Vec<usize> = chains.iter().map(|c| c.frames.len()).collect();
     assert_eq!(lengths, [1, 0, 0]);
     assert!(
@@ -221,7 +220,7 @@ fn an_early_end_is_told() {
     }
 }
 
-/// It asks, and asks, and never reads an answer: the pipe runs full.
+/// It sends requests and never reads an answer, so the pipe fills up.
 #[test]
 fn a_process_that_reads_nothing_does_not_stop_us() {
     let ask = r#"{"type":"read","address":"0x0","length":65536}"#;

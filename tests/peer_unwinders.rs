@@ -1,5 +1,6 @@
-//! The adapters for unwinders of others (`examples/own-unwinders/peers`) do what their page promises.
-//! Their libraries are of any version here, so what is demanded is what every version can do.
+//! Checks what the page of the adapters for external unwinders promises
+//! (`examples/own-unwinders/peers`). The libraries may have any version, so only what every version
+//! can do is required.
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
 mod common;
@@ -23,12 +24,11 @@ fn root(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// The adapter, built into `folder`; `None` if `source` does not compile, as what it is for is not
-/// installed.
+/// Builds the adapter in `folder`; `None` if its unwinder is not installed.
 fn adapter(name: &str, folder: &Path) -> Option<CommandUnwinder> {
     let source = root("examples/own-unwinders/peers").join(format!("{name}.c"));
     let installed = match source.exists() {
-        // Its headers.
+        // Preprocessing it checks that the headers are installed.
         true => Command::new("cc").arg("-E").arg(source).output(),
         false => Command::new(name).arg("--version").output(),
     };
@@ -75,11 +75,11 @@ fn verdicts(trace: &str, samples: u64, unwinder: &dyn Unwinder) -> Vec<Verdict> 
     out
 }
 
-/// Samples of `throws.bin` that are enough to see calls, the dynamic linker and constructors.
+/// Enough samples of `throws.bin` to see calls, the dynamic linker and constructors.
 const SAMPLES: u64 = 60;
 
-/// It is right wherever we are, with `registers` carried from frame to frame, but for at most `wrong`
-/// samples.
+/// Checks that the unwinder is right wherever ours is, with `registers` carried from frame to
+/// frame, except for at most `wrong` samples.
 fn is_right_where_we_are(
     unwinder: &CommandUnwinder,
     registers: RegMask,
@@ -100,7 +100,7 @@ fn is_right_where_we_are(
 fn libunwind_is_right_where_its_table_is() {
     let folder = tempfile::tempdir().expect("a folder");
     if let Some(own) = adapter("libunwind", folder.path()) {
-        // The kernel's tables in seed-004.bin have no .eh_frame_hdr, without which it finds nothing.
+        // libunwind needs .eh_frame_hdr, which the kernel's tables in seed-004.bin lack.
         is_right_where_we_are(&own, RegMask::CALLEE_SAVED, "throws.bin", 0);
     }
 }
@@ -123,7 +123,7 @@ fn gdb_is_right_where_we_are() {
     }
 }
 
-/// It carries rip, rsp and rbp only.
+/// framehop carries only rip, rsp and rbp.
 #[test]
 fn framehop_is_right_where_three_registers_are_enough() {
     let own = std::env::current_exe().expect("the path of this test");
@@ -137,8 +137,8 @@ fn framehop_is_right_where_three_registers_are_enough() {
         "cargo builds it with the tests: cargo build --example framehop_unwinder"
     );
     let own = CommandUnwinder::start(&built.display().to_string()).expect("it starts");
-    // In the first instructions of a function it takes for granted that a call led there, whatever the table
-    // says. What the PLT jumps to has two words more on the stack: `_dl_runtime_resolve_xsavec`.
+    // In the first instructions of a function framehop assumes that it was called, whatever the
+    // table says. The PLT's target `_dl_runtime_resolve_xsavec` has two more words on the stack.
     is_right_where_we_are(&own, RegMask::FRAME, "throws.bin", 4);
     is_right_where_we_are(&own, RegMask::FRAME, "seed-004.bin", 0);
 }

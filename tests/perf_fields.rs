@@ -1,7 +1,7 @@
-//! `perf script` against the text of perf 6.1, where perf 7.2 prints the same: lists of fields
-//! (`-F`), events of several kinds, the edges of the kernel's mapping, guests, losses.
+//! Compares `perf script` with the text of perf 6.1, where perf 7.2 prints the same: lists of
+//! fields (`-F`), events of several kinds, the limits of the kernel's mapping, guests, losses.
 //!
-//! `corpus/perfdata/script/NAME.perf-6.1.txt.gz` was written by `expect-fields.py` there.
+//! `corpus/perfdata/script/NAME.perf-6.1.txt.gz` was written by `expect-fields.py` in that folder.
 
 use flate2::read::GzDecoder;
 use std::io::Read;
@@ -15,7 +15,7 @@ fn corpus(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// What is printed of a recording for the lists of fields, and what is said besides.
+/// The text of a recording for the lists of fields, and the report.
 fn printed(
     name: &str,
     kallsyms: &str,
@@ -44,7 +44,7 @@ fn text_of(name: &str, lists: &[&str]) -> String {
     printed(name, "fields.kallsyms.txt", lists, None).unwrap().0
 }
 
-/// perf's blocks: the list of fields and the text; `None` where perf refuses it.
+/// perf's blocks: the list of fields and the text, or `None` if perf refuses the list.
 fn blocks(name: &str) -> Vec<(String, Option<String>)> {
     let file = std::fs::File::open(corpus(&format!("script/{name}.perf-6.1.txt.gz"))).unwrap();
     let mut text = String::new();
@@ -58,7 +58,7 @@ fn blocks(name: &str) -> Vec<(String, Option<String>)> {
     parts.collect()
 }
 
-/// Every field by itself and every pair of them, with signs and for one type of events.
+/// Every field alone and every pair of fields, with signs and for one event type.
 #[test]
 fn lists_of_fields_are_printed_as_perf_does_and_refused_where_perf_refuses() {
     for (name, lists_min, refused_min) in [("fields", 70, 10), ("fields-chains", 50, 10)] {
@@ -66,7 +66,8 @@ fn lists_of_fields_are_printed_as_perf_does_and_refused_where_perf_refuses() {
         assert!(blocks.len() > lists_min, "{name}: {}", blocks.len());
         let mut refused = 0;
         for (list, wanted) in &blocks {
-            // Types that are not named keep their usual fields, of which tid is wider now.
+            // Types that are not named keep their default fields, in which tid is wider in perf
+            // 7.2.
             let lists: Vec<&str> = match list.contains(':') {
                 true => vec!["-tid", list],
                 false => vec![list],
@@ -102,7 +103,7 @@ fn a_field_that_was_not_recorded_is_named_with_its_event() {
 fn a_page_fault_shows_what_lay_at_its_address_and_a_breakpoint_its_period() {
     let text = text_of("fields", &["event,addr,sym,dso"]);
     assert!(text.contains("page-faults:           4010de _start (/opt/fields)\n"));
-    // Of these the kernel itself faults, at an address of the process.
+    // In these the kernel itself faults, at an address of the process.
     assert!(text.contains("page-faults:     7f700cf62000 [unknown] (//anon)\n"));
     let text = text_of("fields", &[]);
     assert!(
@@ -111,7 +112,7 @@ fn a_page_fault_shows_what_lay_at_its_address_and_a_breakpoint_its_period() {
     );
 }
 
-/// perf takes the hyphen of `bpf-output` for a sign, so that the usual fields stay.
+/// perf takes the hyphen of `bpf-output` for a sign, so the default fields stay.
 #[test]
 fn a_hyphen_anywhere_adds_to_the_usual_fields() {
     assert_eq!(
@@ -120,7 +121,7 @@ fn a_hyphen_anywhere_adds_to_the_usual_fields() {
     );
 }
 
-/// perf 6.1 was asked for `-F comm,time,ip,sym,symoff,dso` (`make-edges.py`).
+/// The text is that of perf 6.1 for `-F comm,time,ip,sym,symoff,dso` (`make-edges.py`).
 #[test]
 fn the_kernels_mapping_reaches_to_its_last_symbol_once_symbols_are_read() {
     let list = "comm,time,ip,sym,symoff,dso";
@@ -144,9 +145,9 @@ left out by the recording's filter: 3 samples of cpu-clock
     assert_eq!(report.losses, "");
 }
 
-/// The trampoline of a probe at a function's return begins a page: the address before it, which
-/// is where libdw looks, lies in no mapping, and it goes on by the frame pointer (elfutils,
-/// `backends/x86_64_unwind.c`). The address 0 of what `_start` finds as its caller is not printed.
+/// The trampoline of a return probe starts a page: the address before it, which libdw looks up, is
+/// in no mapping, so libdw continues with the frame pointer (elfutils, `backends/x86_64_unwind.c`).
+/// The address 0 that `_start` has as its caller is not printed.
 #[test]
 fn a_return_address_in_no_mapping_does_not_end_a_stack() {
     let text = text_of("uretprobe", &["ip,sym,dso"]);
@@ -160,8 +161,8 @@ fn a_return_address_in_no_mapping_does_not_end_a_stack() {
     assert_eq!(text.matches(block).count(), 4, "{text}");
 }
 
-/// Of all processors at once the records of deferred chains are of an event without chains, whose
-/// samples have padded names.
+/// When recording all processors, the records of deferred chains belong to an event without chains,
+/// whose samples have padded names.
 #[test]
 fn a_deferred_chain_has_its_own_events_columns() {
     let lists = ["comm,ip,sym"];

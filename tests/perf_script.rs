@@ -1,7 +1,7 @@
-//! `perf script` against perf's own text, byte for byte.
+//! Compares `perf script` with perf's own text, byte for byte.
 //!
-//! `corpus/perfdata/script/NAME.merged.txt.gz` and `NAME.nomerge.txt.gz` are what `perf script
-//! --no-inline` of perf 7.2 printed, the second with `--no-merge-callchains`.
+//! `corpus/perfdata/script/NAME.merged.txt.gz` and `NAME.nomerge.txt.gz` are the output of `perf
+//! script --no-inline` of perf 7.2, the second with `--no-merge-callchains`.
 
 use flate2::read::GzDecoder;
 use std::io::{Read, Write};
@@ -91,8 +91,8 @@ fn recordings_without_deferred_chains_are_printed_as_perf_does() {
     }
 }
 
-/// 32 tracepoints with random payloads (`script/make-payloads.py`): all that a `print fmt` can ask
-/// for, what libtraceevent reads otherwise than C does, and what it does not understand.
+/// 32 tracepoints with random payloads (`script/make-payloads.py`): everything that a `print fmt`
+/// can contain, what libtraceevent reads differently from C, and what it does not understand.
 #[test]
 fn payloads_are_printed_as_libtraceevent_does() {
     let found = printed("payloads", None);
@@ -109,7 +109,7 @@ fn payloads_are_printed_as_libtraceevent_does() {
     same("payloads", &found, &perfs("payloads", "merged"));
 }
 
-/// `_start` is in `.dynsym`, the others are in `.gnu_debugdata`.
+/// `_start` is in `.dynsym`, the other symbols are in `.gnu_debugdata`.
 #[test]
 fn symbols_are_taken_out_of_the_file_within_the_file() {
     let found = printed("minidebug", None);
@@ -117,8 +117,8 @@ fn symbols_are_taken_out_of_the_file_within_the_file() {
     same("minidebug", &found, &perfs("minidebug", "merged"));
 }
 
-/// Code without rows: with a frame libdw goes on, without one it ends; what no file backs is not
-/// printed at all.
+/// In code without rows, libdw continues if there is a frame and ends if not; addresses outside of
+/// files are not printed.
 #[test]
 fn stack_copies_are_unwound_as_libdw_does() {
     let found = printed("norow", None);
@@ -127,7 +127,7 @@ fn stack_copies_are_unwound_as_libdw_does() {
     same("norow", &found, &perfs("norow", "merged"));
 }
 
-/// perf's own text, `perf script --no-inline --stitch-lbr`.
+/// The expected text is that of `perf script --no-inline --stitch-lbr`.
 #[test]
 fn call_stacks_of_branches_are_stitched_as_perf_does() {
     let options = Options {

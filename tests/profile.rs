@@ -1,5 +1,5 @@
-//! Profiles of perf.data: the direct way against the way over a trace, against perf's own unwinder,
-//! and the formats against each other.
+//! Profiles of perf.data: unwinding directly and through a trace, perf's own unwinder, and the
+//! formats must agree.
 
 mod common;
 
@@ -24,11 +24,11 @@ use unwind_sim_recordings::view::Filter;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_view::profile::{self, Format};
 
-/// Several processes, forks and execs, some of it in libraries.
+/// Several processes, forks and execs, partly in libraries.
 const WORK: &str = "for i in 1 2 3; do seq 30000 | sort -R | md5sum; done";
 
-/// Three functions that keep registers on the stack, up to 30 deep. perf 6.1 has no trouble with
-/// it, which cannot be said of programs that live in libraries.
+/// Three functions that save registers on the stack, up to 30 deep. perf 6.1 unwinds it without
+/// trouble, unlike programs that spend their time in libraries.
 const FIB: &str = "
 static volatile long sink;
 static long odd(long n, long a, long b);
@@ -38,7 +38,7 @@ static long fib(long n) { return n < 2 ? n : fib(n - 1) + fib(n - 2) + even(n % 
 int main(void) { for (int i = 0; i < 40; i++) sink += fib(25 + i % 3); return 0; }
 ";
 
-/// A fresh recording; `None` if this machine cannot make one.
+/// Makes a new recording; `None` if this machine cannot make one.
 fn record(name: &str) -> Option<(tempfile::TempDir, PathBuf)> {
     let dir = tempfile::tempdir().expect("a temporary folder");
     record_into(name, dir, &["sh", "-c", WORK])
@@ -170,7 +170,7 @@ fn folded(source: &Source, unwinder: &str, threads: usize) -> (String, profile::
     (String::from_utf8(out).expect("text"), written)
 }
 
-/// Counts by stack.
+/// The counts by stack.
 fn parse(folded: &str) -> BTreeMap<&str, u64> {
     let lines = folded.lines().map(|line| {
         let (stack, count) = line.rsplit_once(' ').expect("a stack and a count");
@@ -191,7 +191,7 @@ fn folded_stacks_hold_every_sample_once_whatever_the_threads() {
     assert_eq!(
         lines.len(),
         one.lines().count(),
-        "a stack stands in one line"
+        "each stack is on one line"
     );
     assert!(written.stacks > 50, "too few samples: {}", written.stacks);
     assert!(
@@ -204,7 +204,7 @@ fn folded_stacks_hold_every_sample_once_whatever_the_threads() {
             "{threads} threads"
         );
     }
-    // And over a trace.
+    // The same through a trace.
     let trace = path.with_extension("bin");
     let done = Command::new(env!("CARGO_BIN_EXE_unwind-sim"))
         .arg("import")
@@ -306,7 +306,8 @@ fn the_firefox_profile_holds_the_stacks_that_the_folded_ones_do() {
         "{}",
         json["libs"]
     );
-    // Threads have their last name here, the one of the time there.
+    // The Firefox profile has a thread's last name, folded stacks its name at the time of the
+    // sample.
     let frames = |stacks: Folded| {
         let mut out = Folded::new();
         for (stack, count) in decode::without_reasons(stacks).0 {
@@ -321,11 +322,10 @@ fn the_firefox_profile_holds_the_stacks_that_the_folded_ones_do() {
     assert_eq!(found, frames(decode::folded(&text)));
 }
 
-/// Thread, microseconds, and the addresses as perf shows them: inside the call, as offsets in their
-/// files.
+/// Thread, microseconds, and the addresses that perf shows: inside the call, as offsets in files.
 type Shown = Vec<(u32, u64, Vec<u64>)>;
 
-/// The mappings of the processes: first address, the one behind the last, offset in the file.
+/// The mappings of each process: start, end, offset in the file.
 #[derive(Default)]
 struct Maps(BTreeMap<i32, Vec<(u64, u64, u64)>>);
 
@@ -358,7 +358,7 @@ impl Maps {
     }
 }
 
-/// What perf's own unwinder finds.
+/// The stacks found by perf's own unwinder.
 fn perf_script(path: &Path) -> Shown {
     let mut perf = Command::new("perf");
     perf.args(["script", "--no-inline", "-F", "tid,time,ip", "-i"])
@@ -384,7 +384,7 @@ fn perf_script(path: &Path) -> Shown {
             }
             None => {
                 let address = u64::from_str_radix(line, 16).expect("an address");
-                // What it shows above `_start`, whose return address is zero, less one.
+                // perf shows -1 above `_start`, whose return address is zero.
                 if address != u64::MAX {
                     stacks.last_mut().expect("a head before").2.push(address);
                 }
@@ -452,7 +452,7 @@ fn chains_agree_with_perfs_own_unwinder() {
         shorter +=
             usize::from(found.2.len() < expected.2.len() && expected.2.starts_with(&found.2));
     }
-    // The few are at the edge of the copy, where libunwind wants every slot to be in it.
+    // The few that differ are at the end of the copy: libunwind requires every slot to be in it.
     let all = found.len();
     assert!(all > 50, "too few samples: {all}");
     assert!(equal * 100 >= all * 98, "only {equal} of {all} are equal");
@@ -488,7 +488,7 @@ fn damaged_recordings_give_what_is_left_of_them() {
     let path = dir.path().join("perf.data");
     let whole = std::fs::read(corpus("dwarf.data")).expect("the recording");
     let mut stacks = 0;
-    // A prime, so that all fields of a record have their turn.
+    // The step is prime, so that every field of a record is hit.
     for at in (0..whole.len()).step_by(61) {
         let mut bytes = whole.clone();
         bytes[at] ^= 1 << (at % 8);
@@ -513,7 +513,7 @@ fn damaged_recordings_give_what_is_left_of_them() {
             }
         }
     }
-    assert!(stacks > 0, "no stack survived anything");
+    assert!(stacks > 0, "no stack survived");
 }
 
 #[test]

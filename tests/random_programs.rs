@@ -1,5 +1,5 @@
-//! Random programs: the verification finds nothing in right tables, and one defect just where it
-//! is. `UNWIND_SIM_SEED` is the first seed; `UNWIND_SIM_SLOW=1` tries many more.
+//! Random programs: the verification finds nothing in right tables, and an injected defect exactly
+//! where it is. `UNWIND_SIM_SEED` is the first seed; `UNWIND_SIM_SLOW=1` tries many more.
 
 use std::collections::BTreeMap;
 use std::mem::discriminant;
@@ -7,13 +7,13 @@ use unwind_sim_proof::random::{Bench, DefectKind, Fate, RandomProgram, shrink};
 
 /// The first seed.
 const SEED: &str = "UNWIND_SIM_SEED";
-/// Many.
+/// Set to 1 to try many programs.
 const SLOW: &str = "UNWIND_SIM_SLOW";
 const PROGRAMS: u64 = 300;
 const PROGRAMS_SLOW: u64 = 20_000;
-/// Of a hundred defects that were executed, so many may change nothing.
+/// Maximum percentage of executed defects that may change nothing.
 const EQUIVALENT_MAX: f64 = 2.0;
-/// So many are enough to say that.
+/// Minimum number of executed defects for which this is checked.
 const EXECUTED_MIN: u64 = 2000;
 
 fn first_seed() -> u64 {
@@ -21,12 +21,12 @@ fn first_seed() -> u64 {
     given.map_or(0, |text| text.parse().expect("UNWIND_SIM_SEED is a number"))
 }
 
-/// The command that tries a seed again, and some behind it.
+/// The command that tries a seed, and some after it, again.
 fn again(seed: u64) -> String {
     format!("{SEED}={seed} cargo test --test random_programs right_tables")
 }
 
-/// Tries programs; on a failure, panics with the smallest program that fails likewise.
+/// Tries programs; on a failure, panics with the smallest program that fails in the same way.
 fn try_programs(seeds: impl Iterator<Item = u64>) -> BTreeMap<(DefectKind, Fate), u64> {
     let bench = Bench::new().expect("a temporary directory");
     let mut fates = BTreeMap::new();
@@ -81,7 +81,7 @@ fn right_tables_are_right_and_defects_are_found_where_they_are() {
     }
 }
 
-/// The programs say themselves whether a register was lost, and the processor is the authority.
+/// The programs check themselves whether a register was lost; here on the real processor.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[test]
 fn programs_run_on_this_processor_too() {
@@ -94,8 +94,8 @@ fn programs_run_on_this_processor_too() {
     }
 }
 
-/// Runs a program that was just written. Another test's child, between fork and exec, may still hold
-/// the file open for writing: that is soon over.
+/// Runs a program that was just written. Another test's child may briefly hold the file open for
+/// writing between fork and exec.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn run(path: &std::path::Path) -> std::io::Result<std::process::ExitStatus> {
     let mut tries = 0..1000;
@@ -109,7 +109,7 @@ fn run(path: &std::path::Path) -> std::io::Result<std::process::ExitStatus> {
     }
 }
 
-/// The case that a program becomes is the same program, by another assembler.
+/// The case made from a program is the same program, built by another assembler.
 #[test]
 fn programs_become_cases() {
     let bench = Bench::new().expect("a temporary directory");
@@ -131,16 +131,15 @@ fn programs_become_cases() {
             text.starts_with("exited with status 0"),
             "seed {seed}: {text}"
         );
-        // No directive says what is true of a retpoline's `ret`; and a defect that the format has
-        // no word for stands there instead of what is right.
+        // No directive describes a retpoline's `ret` correctly, and a defect that the format has no
+        // word for replaces the right directives.
         let is_right = !text.contains("retpoline") && (!with_defect || case.contains("#! inject"));
         assert!(!is_right || output.status.success(), "seed {seed}: {text}");
     }
 }
 
-/// Equal claims of unlike rows, pushes into slots that a claim names, words that are zero where
-/// a return address is looked for, signal frames that are not marked, `alloca` in recursive
-/// functions.
+/// Seeds with equal claims of different rows, pushes into slots that a claim names, zeros where a
+/// return address is looked for, unmarked signal frames, and `alloca` in recursive functions.
 #[test]
 fn what_once_went_wrong_is_right() {
     try_programs(

@@ -1,5 +1,5 @@
-//! Scenarios of the sampling model: each prints what its file says; malformed ones say what is
-//! wrong, and where.
+//! Scenarios of the sampling model: each prints what its file says; malformed ones give an error
+//! that says what is wrong and where.
 
 use std::path::{Path, PathBuf};
 use unwind_sim_perf_data::stitch::Mode;
@@ -38,7 +38,7 @@ fn scenarios_print_what_their_files_say() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
-/// Only scenarios with a defect put in break a rule, and all of those do.
+/// All scenarios with an injected defect break a rule, and no others do.
 #[test]
 fn only_defects_break_rules() {
     for folder in FOLDERS {
@@ -91,7 +91,7 @@ fn a_seed_varies_a_scenario() {
     assert!(text.contains("= broken: periods"));
 }
 
-/// A run's file, written by the command: stitched, each sample gets what the run says.
+/// A run written by the command as a recording, then stitched, gives each sample what the run says.
 #[test]
 fn a_run_is_written_as_a_recording() {
     let folder = tempfile::tempdir().expect("a folder");

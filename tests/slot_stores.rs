@@ -1,5 +1,5 @@
-//! `verify` and stores into slots that somebody goes back by: each is told of, by the instruction
-//! that stored.
+//! `verify` and stores into slots that are later returned through: each is reported with the
+//! instruction that stored.
 #![cfg(target_arch = "x86_64")]
 
 use std::process::Command;
@@ -10,8 +10,8 @@ use unwind_sim_judge::verify::{self, Request, Run, SlotStore};
 use unwind_sim_record::program::{End, RunningProgram};
 use unwind_sim_unwind::regs::Reg;
 
-/// `at_NAME` are the instructions that store into slots. Nothing else does: `local` and `below`
-/// store next to them.
+/// The instructions `at_NAME` store into slots. No others do: `local` and `below` store next to
+/// slots.
 const PROGRAM: &str = "
         .macro  function name
         .globl  \\name
@@ -164,7 +164,7 @@ fn each_store_is_told_of_by_its_instruction() {
         symbol.unwrap_or_else(|| panic!("no {name}")).address
     };
     let all = &run.results.stores.all;
-    // Register, changed, same, returned by, put back.
+    // Register, changed, same, returned by, restored.
     type Told = (Reg, u64, u64, u64, u64);
     let told = |range: std::ops::Range<u64>| -> Vec<Told> {
         let here = all.iter().filter(|s| range.contains(&s.writer.address));
@@ -188,7 +188,7 @@ fn each_store_is_told_of_by_its_instruction() {
     let by_kernel = |s: &&SlotStore| kernel.contains(&s.writer.address);
     let calls = all.iter().filter(by_kernel).map(|s| s.writer.call);
     assert!({ calls }.all(|call| call == Some("clock_gettime")));
-    // By now rbx is not in its slot any more.
+    // At that point rbx is no longer in its slot.
     assert_eq!(at("own"), []);
     assert_eq!(all.len(), 7, "{all:#?}");
     let pointer = all.iter().find(|s| s.slot.reg() == Reg::Rbx);

@@ -1,5 +1,5 @@
-//! `verify` over the corpus of cases: every injected defect is found at its row, skipping what
-//! cannot have changed changes nothing in the report, and walks agree with single frames.
+//! `verify` on the corpus of cases: every injected defect is found at its row, skipping redundant
+//! checks does not change the report, and walks agree with single frames.
 
 use std::path::{Path, PathBuf};
 use unwind_sim_emulator::linux::{Options, Outcome};
@@ -20,7 +20,7 @@ fn engines(names: &[&str]) -> Vec<Engine> {
 
 fn all_cases() -> Vec<PathBuf> {
     let mut paths = cases::find(Path::new("corpus/cases")).expect("the corpus is there");
-    // Kernels are no programs.
+    // Kernels are not programs.
     paths.retain(|path| cases::read(path).is_ok_and(|c| c.header.machine == Machine::Process));
     paths
 }
@@ -117,8 +117,8 @@ fn what_is_skipped_changes_nothing_and_walks_agree_with_single_frames() {
     assert!(ran > 100);
 }
 
-/// A table that is right in one program is wrong in another: the tables of a case with its defect
-/// over the code of the case without.
+/// A table that is right for one program is wrong for another: uses the tables of a case with its
+/// defect on the code of the case without it.
 #[test]
 fn tables_of_another_file_are_held_against_the_code() {
     let path = Path::new("corpus/cases/defect/late-row-behind-a-push.s");

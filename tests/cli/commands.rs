@@ -1,4 +1,4 @@
-//! Commands that are printed: each is run as it stands, by a shell, and finds the same.
+//! Runs each printed command in a shell, and checks that it finds the same.
 
 use crate::common::no_ptrace;
 use crate::common::skip::skip;
@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Runs a printed command by bash, in `folder`.
+/// Runs a printed command in bash, in `folder`.
 fn by_shell(command: &str, folder: &Path) -> Output {
     let script = format!("unwind-sim() {{ \"$TOOL\" \"$@\"; }}\n{command}\n");
     let mut bash = Command::new("bash");
@@ -18,7 +18,7 @@ fn by_shell(command: &str, folder: &Path) -> Output {
     bash.output().expect("bash runs")
 }
 
-/// A group of `compare` as it is printed: the verdict's word, the code, the place, the command.
+/// A group printed by `compare`: the verdict's word, the code, the location, the command.
 struct Group {
     word: String,
     code: String,
@@ -53,8 +53,8 @@ fn groups(text: &str) -> Vec<Group> {
     found
 }
 
-/// Every command that this comparison prints shows its group's sample with the same verdict, the
-/// same code, and the place to blame.
+/// Checks that every command printed by this comparison shows its group's sample with the same
+/// verdict and code, and the location to blame.
 fn each_is_explained(args: &[&OsStr], folder: &Path) -> usize {
     let output = tool(&[])
         .args(args)
@@ -69,7 +69,7 @@ fn each_is_explained(args: &[&OsStr], folder: &Path) -> usize {
         let told = stdout(&again);
         assert_eq!(status(&again), 0, "{}: {}", group.command, stderr(&again));
         let mut wanted = vec![format!(": {} ", group.word), format!("{} ", group.code)];
-        // A walk that could not begin was nowhere; an agreement has no place to blame.
+        // A walk that could not start has no location; an agreement has none to blame.
         if group.word != "unsupported" && !group.command.contains("--against") {
             wanted.push(group.place.clone());
         }
@@ -80,10 +80,10 @@ fn each_is_explained(args: &[&OsStr], folder: &Path) -> usize {
                 group.command
             );
         }
-        // The explanation names itself.
+        // The explanation ends with its own command.
         assert!(told.ends_with(&format!("{}\n", group.command)), "{told}");
     }
-    // And the comparison's own command gives the same text.
+    // The comparison's own command must give the same text.
     let own = text.lines().last().expect("the command");
     assert_eq!(stdout(&by_shell(own, folder)), text, "{own}");
     groups.len()
@@ -149,7 +149,7 @@ fn files_with_any_name_are_named_so_that_a_shell_finds_them() {
         std::fs::copy(root(SEED), folder.path().join(name)).expect("a copy");
         let args = ["compare", "--regs", "fake:v5.1", "--"].map(OsStr::new);
         each_is_explained(&[&args[..], &[name]].concat(), folder.path());
-        // A recording, too, names the comparison of what it wrote.
+        // A recording also names the comparison of the file it wrote.
         let Some(name) = name.to_str() else { continue };
         let output = format!("--output=./{name}");
         let args = [
@@ -170,12 +170,12 @@ fn files_with_any_name_are_named_so_that_a_shell_finds_them() {
     }
 }
 
-/// Runs the command behind `next:`.
+/// Runs the command after `next:`.
 fn next(told: &[u8], folder: &Path) -> String {
     let told = std::str::from_utf8(told).expect("text");
     let command = told.lines().find_map(|l| l.strip_prefix("next: "));
     let again = by_shell(command.unwrap_or_else(|| panic!("{told}")), folder);
-    // 3 where the images are not at hand, so that no walk proves anything.
+    // 3 if the images are not available, so that no walk can be judged.
     assert!([0, 1, 3].contains(&status(&again)), "{}", stderr(&again));
     stdout(&again).to_owned()
 }
@@ -191,7 +191,7 @@ fn an_import_names_the_comparison_of_what_it_wrote() {
     assert!(text.contains("--kernel 5.2"), "{text}");
 }
 
-/// `verify --only` finds the one contradiction, under all options of the run.
+/// `verify --only` finds the one contradiction under all options of the run.
 #[test]
 fn what_verify_prints_finds_the_same_contradiction() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -252,7 +252,7 @@ fn what_verify_prints_finds_the_same_contradiction() {
         let printed = |line: &&str| line.starts_with("      unwind-sim verify");
         let at: Vec<usize> = (0..lines.len()).filter(|i| printed(&lines[*i])).collect();
         for &at in at.iter().take(3) {
-            // The head of the group: its code and its place.
+            // The head of the group: its code and location.
             let head = lines[..at]
                 .iter()
                 .rfind(|l| l.starts_with("  US"))
@@ -275,7 +275,7 @@ fn what_verify_prints_finds_the_same_contradiction() {
     }
 }
 
-/// A case that fails says how to run it again, on the same processor.
+/// A failing case says how to run it again, on the same processor.
 #[test]
 fn what_a_case_prints_fails_again() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -382,7 +382,7 @@ fn a_failing_case_names_the_command_that_blesses_it() {
     assert_eq!(status(&run(&["cases", "run", &path])), 0);
 }
 
-/// The lines of `--json` hold the command too.
+/// The output of `--json` also holds the command.
 #[test]
 fn the_command_in_json_gives_the_same_lines() {
     let stitch = "corpus/perfdata/poll-syscalls-defer.data";

@@ -1,5 +1,5 @@
-//! Running programs in the emulated machine: what they print, how they end, and what is said of
-//! it. The programs are as small as can be; what the kernel does is tested in `emulator`.
+//! Runs programs in the emulated machine: their output, how they end, and what is reported. The
+//! programs are minimal; the kernel is tested in `emulator`.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use crate::{run, status, stderr, stdout};
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Prints `hello`, and ends as `end` says.
+/// A program that prints `hello` and ends as `end` says.
 fn program(directory: &Path, name: &str, end: &str) -> String {
     let source = format!(
         ".globl _start\n_start: mov $1, %eax\n mov $1, %edi\n lea text(%rip), %rsi\n\
@@ -108,7 +108,7 @@ fn a_program_may_be_killed_or_not_modelled() {
     );
 }
 
-/// What is not modelled is no success, whatever the program makes of it.
+/// Something not modelled is never a success, whatever the program does about it.
 #[test]
 fn a_program_whose_thread_is_not_started_is_flagged() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -171,7 +171,7 @@ fn an_avx_instruction_is_named() {
     }
 }
 
-/// Runs the tool on a program whose input never comes, or whose output nobody reads.
+/// Runs a program whose input never comes, or whose output is never read.
 fn ends_by_itself(program: &str) -> (i32, String) {
     let arguments = ["emulate", "--timeout", "0.5", "--", program];
     let mut command = crate::tool(&arguments);
@@ -206,7 +206,7 @@ fn a_timeout_ends_what_waits() {
              mov ${count}, %edx\n syscall\n jmp 1b"
         )
     };
-    // sub $16 keeps the text as it is: the byte that never comes goes below the stack's top.
+    // `sub $16` keeps the stack's contents: the byte that never comes goes below them.
     let reads = "1: mov $0, %eax\n xor %edi, %edi\n sub $16, %rsp\n mov %rsp, %rsi\n\
                  mov $1, %edx\n syscall\n jmp 1b";
     let path = program(directory.path(), "reads", reads);
@@ -217,7 +217,7 @@ fn a_timeout_ends_what_waits() {
     let (status, said) = ends_by_itself(&path);
     assert_eq!(status, 3, "{said}");
     assert!(said.contains("the time is over"), "{said}");
-    // A timer that fires for ever, its signal ignored, and `pause`.
+    // A timer that fires forever, with its signal ignored, and `pause`.
     let ticks = " mov $13, %eax\n mov $14, %edi\n lea action(%rip), %rsi\n xor %edx, %edx\n\
          mov $8, %r10d\n syscall\n mov $38, %eax\n xor %edi, %edi\n lea timer(%rip), %rsi\n\
          xor %edx, %edx\n syscall\n mov $34, %eax\n syscall\n hlt\n.data\n\
@@ -228,7 +228,7 @@ fn a_timeout_ends_what_waits() {
     assert!(said.contains("pause before"), "{said}");
 }
 
-/// Input that the program does not read is left for whoever reads next.
+/// Input that the program does not read is left for the next reader.
 #[test]
 fn a_program_reads_no_more_than_it_asks_for() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -277,7 +277,7 @@ fn names_need_not_be_text() {
     }
 }
 
-/// No sample is taken behind a call that does not return.
+/// No sample is taken after a call that does not return.
 #[test]
 fn nothing_is_sampled_behind_the_end() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -285,7 +285,7 @@ fn nothing_is_sampled_behind_the_end() {
                   syscall\n nop\n nop";
     let waits = " mov $34, %eax\n syscall\n nop";
     for (name, end, samples) in [
-        // Of `hello` 5 instructions, and all but the last call.
+        // 5 instructions for `hello`, and all but the last call.
         ("exits", " mov $60, %eax\n xor %edi, %edi\n syscall", 5 + 2),
         ("all", " mov $231, %eax\n xor %edi, %edi\n syscall", 5 + 2),
         ("killed", killed, 5 + 5),
@@ -303,7 +303,7 @@ fn nothing_is_sampled_behind_the_end() {
     }
 }
 
-/// One rule: what is not modelled makes the status 3, whoever runs the program; what was found is 1.
+/// Whoever runs the program, something not modelled gives status 3; a finding gives 1.
 #[test]
 fn what_is_not_modelled_has_one_status() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -329,8 +329,8 @@ fn what_is_not_modelled_has_one_status() {
         assert!(told.contains("not modelled, "), "{command:?}: {told}");
         assert_eq!(status(&output), 3, "{command:?}: {told}");
     }
-    assert!(Path::new(&trace).exists(), "it is kept all the same");
-    // What is found counts more: here a row that lacks a push.
+    assert!(Path::new(&trace).exists(), "the trace is kept");
+    // A finding takes precedence: here a row that lacks a push.
     let wrong = " mov $57, %eax\n syscall\n call 1f\n mov $60, %eax\n xor %edi, %edi\n syscall\n\
                  1: .cfi_startproc\n push %rax\n nop\n pop %rax\n ret\n .cfi_endproc";
     let path = program(directory.path(), "wrong", wrong);

@@ -1,4 +1,4 @@
-//! `extract -o case.s`: a recorded sample becomes a program that has the same chain.
+//! `extract -o case.s` turns a recorded sample into a program that has the same chain.
 
 use crate::{THROWS, ends_with, run, snapshot, status, stderr};
 use std::path::Path;
@@ -8,8 +8,7 @@ use unwind_sim_judge::extract::Recorded;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::verdict::Verdict;
 
-/// Samples here and there in a program that throws exceptions, out of the loader, libc and
-/// libstdc++.
+/// Samples of a program that throws exceptions, in the loader, libc and libstdc++.
 const SAMPLES: [&str; 6] = ["0", "194", "1000", "1455", "2231", "2813"];
 
 fn extract(folder: &Path, trace: &str, sample: &str) -> std::path::PathBuf {
@@ -19,8 +18,8 @@ fn extract(folder: &Path, trace: &str, sample: &str) -> std::path::PathBuf {
     path
 }
 
-/// It builds, runs, has the chain that it states, and the unwinders are as right or wrong as they
-/// were in the recording.
+/// The case builds, runs and has the chain that it states, and the unwinders are as right or wrong
+/// as in the recording.
 #[test]
 fn a_sample_becomes_a_case_that_holds() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -49,8 +48,8 @@ fn a_sample_becomes_a_case_that_holds() {
     }
 }
 
-/// `leaf` is called by `mid`, whose row says CFA, by `outer`, by `_start`. In `mid`'s frame lie its
-/// own address and a return address into `outer`.
+/// `leaf` is called by `mid`, whose row has the CFA offset CFA, that by `outer`, and that by
+/// `_start`. `mid`'s frame contains its own address and a return address into `outer`.
 const PROGRAM: &str = "
         .globl _start, leaf
 leaf:   .cfi_startproc
@@ -85,7 +84,7 @@ _start: .cfi_startproc
         .cfi_endproc
 ";
 
-/// The verdict of an unwinder on a sample, and why.
+/// The verdict on an unwinder's chain of a sample, and its reason.
 fn verdict(file: &str, sample: &str, unwinder: &str) -> (String, String) {
     let output = run(&["replay", file, "--sample", sample, "--unwinder", unwinder]);
     let text = crate::stdout(&output);
@@ -102,7 +101,7 @@ fn verdict(file: &str, sample: &str, unwinder: &str) -> (String, String) {
     (verdict, code.to_owned())
 }
 
-/// Programs with a wrong row, recorded: the case is wrong in the same way.
+/// The case of a program with a wrong row is wrong in the same way.
 #[test]
 fn a_wrong_row_is_wrong_in_the_case() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -162,8 +161,8 @@ fn a_wrong_row_is_wrong_in_the_case() {
     assert!(wrong >= 12, "{wrong}");
 }
 
-/// Samples of a real program, wrong for several reasons: what is written shows the same, and what
-/// cannot be shown is refused, and leaves no file.
+/// Samples of a real program that are wrong for several reasons: a written case shows the same, and
+/// what it cannot show is refused without leaving a file.
 #[test]
 fn a_wrong_sample_of_a_program_is_wrong_in_the_case_or_refused() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -259,7 +258,7 @@ fn a_case_as_it_is_written() {
     snapshot("extract-without-output", &["extract", THROWS]);
 }
 
-/// A return address that is not the word below the CFA is written where it was.
+/// A return address that is not in the word below the CFA is written where it was.
 #[test]
 fn a_return_address_in_another_slot_is_kept_there() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -276,7 +275,7 @@ fn a_return_address_in_another_slot_is_kept_there() {
     assert!(text.contains(".cfi_offset rip, -24"), "{text}");
 }
 
-/// A case that does not show what it was made for is refused, and says what it shows.
+/// A case that does not show what it was made for is refused, and the message says what it shows.
 #[test]
 fn a_case_that_shows_something_else_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! Files that commands write: whole or not at all. And ELF files that `inspect` reads.
+//! Files that commands write, whole or not at all, and ELF files that `inspect` reads.
 
 use crate::common::skip::skip;
 use crate::{SEED, THROWS, ends_with, root, run, status};
@@ -43,13 +43,13 @@ fn an_output_file_is_what_standard_output_is() {
     }
 }
 
-/// What was there stays until the new file is whole, and nothing is left behind.
+/// The old file stays until the new one is whole, and nothing else is left.
 #[test]
 fn a_failure_leaves_no_file_and_changes_none() {
     let folder = tempfile::tempdir().expect("a folder");
     let damaged = folder.path().join("damaged.bin");
     let mut bytes = std::fs::read(root(THROWS)).expect("a trace");
-    // Somewhere among the samples: found only when the rest is written already.
+    // Somewhere among the samples: found only when the rest has already been written.
     let at = bytes.len() - 2000;
     bytes[at] ^= 0xff;
     std::fs::write(&damaged, bytes).expect("a file");
@@ -117,12 +117,12 @@ fn an_extracted_sample_is_judged_as_before() {
     }
 }
 
-/// The units of a real library, counted by readelf.
+/// The units of a real library equal those that readelf counts.
 #[test]
 fn units_are_counted_as_readelf_counts_them() {
     let libc = "/lib/x86_64-linux-gnu/libc.so.6";
     let readelf = Command::new("readelf")
-        // Where a separate debug file is missing, following the link to it is an error.
+        // If a separate debug file is missing, following the link to it is an error.
         .args(["--debug-dump=no-follow-links", "--debug-dump=frames", libc])
         .output();
     let readelf = match readelf {

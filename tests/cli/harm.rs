@@ -1,4 +1,4 @@
-//! Nothing is lost and nobody harmed: output files, signals to a recorder, odd arguments.
+//! Nothing is lost or harmed: output files, signals to a recorder, odd arguments.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use crate::common::skip::skip;
@@ -15,7 +15,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use unwind_sim_recordings::trace::{Trace, TraceErrorKind};
 
-/// Gives back each byte that it gets, with a call of `work` before; ends with 7.
+/// Echoes each byte that it reads, after a call of `work`; ends with status 7.
 const ECHO: &str = r#"
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -32,7 +32,7 @@ int main(void) {
 }
 "#;
 
-/// So long anything here may take on a busy machine.
+/// How long anything here may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn text(path: &Path) -> &str {
@@ -66,7 +66,7 @@ fn may_trace(test: &str) -> bool {
     may.is_ok()
 }
 
-/// The echo program's two ends.
+/// The echo program's input and output.
 struct Echo {
     input: ChildStdin,
     output: ChildStdout,
@@ -81,7 +81,7 @@ impl Echo {
         }
     }
 
-    /// Does it answer?
+    /// Checks that the program answers.
     fn answers(&mut self) {
         let mut byte = [0];
         self.input.write_all(b"x").expect("the program reads");
@@ -91,7 +91,7 @@ impl Echo {
         assert_eq!(&byte, b"x");
     }
 
-    /// Ends it: there is nothing more to read.
+    /// Ends the program, and checks that it has nothing more to say.
     fn ends(mut self) {
         drop(self.input);
         let mut rest = Vec::new();
@@ -119,8 +119,8 @@ fn piped(mut command: Command) -> Child {
     command.stderr(Stdio::piped()).spawn().expect("it starts")
 }
 
-/// Signals that end a recorder. One that is ignored here, as SIGHUP is under `nohup`, is ignored by
-/// what is started here, and a recorder leaves it so.
+/// Signals that end a recorder. A signal ignored here, like SIGHUP under `nohup`, is also ignored
+/// by child processes, and a recorder keeps it ignored.
 fn ending() -> Vec<Signal> {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
     let ignored = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
@@ -138,8 +138,8 @@ fn ending() -> Vec<Signal> {
     ending
 }
 
-/// A recorder that is told to end lets go of the program, which has its code back, writes the
-/// trace, and ends by the signal.
+/// A recorder told to end restores the program's code, releases the program, writes the trace, and
+/// ends by the signal.
 #[test]
 fn a_signal_to_the_recorder_ends_the_recording_and_not_the_program() {
     const TEST: &str = "a_signal_to_the_recorder_ends_the_recording_and_not_the_program";
@@ -204,8 +204,8 @@ fn a_program_that_was_started_runs_on_when_its_recorder_is_told_to_end() {
     }
 }
 
-/// In the emulated machine the program ends with its recorder, and what was recorded is whole: while
-/// the program computes, and while it waits for what nobody writes.
+/// In the emulated machine the program ends with its recorder, and the recording is whole: both
+/// while the program computes, and while it waits for input that never comes.
 #[test]
 fn a_signal_ends_a_recording_in_the_machine() {
     const LOOP: &str = "#include <unistd.h>\nint main(int n, char **v) { write(1, \"x\", 1);\n\
@@ -242,7 +242,7 @@ fn a_signal_ends_a_recording_in_the_machine() {
     }
 }
 
-/// What a recorder that was killed has written ends with a whole block.
+/// What a killed recorder has written ends with a whole block.
 #[test]
 fn a_killed_recording_is_read_to_its_last_block() {
     if !may_trace("a_killed_recording_is_read_to_its_last_block") {
@@ -264,7 +264,7 @@ fn a_killed_recording_is_read_to_its_last_block() {
     assert!(at_the_end && trace.images().len() > 1, "{cut}");
 }
 
-/// Lets the program work until the recorder has taken a sample: its answer comes after that.
+/// Lets the program work until the recorder has certainly taken a sample.
 fn sampled(path: &Path, ends: &mut Echo) {
     let partial = path.with_extension("bin.partial");
     let began = Instant::now();
@@ -279,7 +279,7 @@ fn sampled(path: &Path, ends: &mut Echo) {
     }
 }
 
-/// A trace that was finished, and nothing else beside it.
+/// Checks that the trace is finished and the only new file.
 fn whole(path: &Path, folder: &Path) {
     let trace = Trace::open(path).expect("a trace");
     assert!(trace.cut().is_none() && !trace.is_empty());
@@ -332,7 +332,7 @@ fn a_failed_recording_leaves_the_earlier_one() {
     }
 }
 
-/// A full disk, with a limit on the size of files in its place.
+/// A full disk, simulated by a limit on the size of files.
 #[test]
 fn an_output_that_fails_leaves_the_earlier_file_and_says_so() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,14 +1,14 @@
-//! Help texts, and what `generate` makes of the same.
+//! Help texts, and the output of `generate`.
 
 use crate::{ends_with, snapshot};
 use unwind_sim_unwind::verdict::Verdict;
 
-/// The subcommands, as the tool's own help lists them.
+/// The subcommands listed by `--help`.
 fn subcommands() -> Vec<String> {
     let help = ends_with(0, &["--help"]);
     let list = help.split("\nCommands:\n").nth(1).expect("commands");
     let lines = list.lines().take_while(|line| !line.is_empty());
-    // Descriptions that go on in the next line are indented further.
+    // Continuation lines of descriptions are indented further.
     let first = lines.filter_map(|line| line.strip_prefix("  "));
     let first = first.filter(|line| !line.starts_with(' '));
     let names = first.filter_map(|line| line.split_whitespace().next());

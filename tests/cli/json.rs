@@ -1,4 +1,4 @@
-//! `--json`: JSON Lines of one schema, which `generate json-schema` describes.
+//! `--json`: JSON Lines in the schema that `generate json-schema` prints.
 
 use crate::{SEED, THROWS, ends_with, run, snapshot, stdout};
 use serde_json::Value;
@@ -106,7 +106,7 @@ fn the_schema_refuses_what_is_not_of_it() {
     assert!(fits(&other, &schema, &schema).is_err());
 }
 
-/// Addresses are strings: not every reader of JSON has 64-bit integers.
+/// Addresses are strings, since not every JSON reader has 64-bit integers.
 #[test]
 fn addresses_are_hexadecimal_strings() {
     for line in lines(COMMANDS[0]).iter().filter(|l| l["type"] == "chain") {
@@ -134,7 +134,7 @@ fn lines_as_they_are() {
     snapshot("json-schema", &["generate", "json-schema"]);
 }
 
-/// The part of JSON Schema that our schema is written in.
+/// Checks a value with the subset of JSON Schema that our schema uses.
 fn fits(value: &Value, schema: &Value, root: &Value) -> Result<(), String> {
     if let Some(reference) = schema["$ref"].as_str() {
         let pointer = reference.trim_start_matches('#');
@@ -163,7 +163,7 @@ fn fits(value: &Value, schema: &Value, root: &Value) -> Result<(), String> {
         _ => Vec::new(),
     };
     if !types.is_empty() && !types.iter().any(|t| is_type(value, t)) {
-        return Err(format!("{value} is no {types:?}"));
+        return Err(format!("{value} is not of {types:?}"));
     }
     for key in schema["required"].as_array().into_iter().flatten() {
         let key = key.as_str().unwrap_or_default();

@@ -1,11 +1,11 @@
-//! A wrong file: every subcommand, with every kind of file, says what the file is and which
-//! subcommand takes it.
+//! Given a wrong file of any kind, every subcommand says what the file is and which subcommand
+//! takes it.
 
 use crate::{SEED, ends_with, root, run, status, stderr};
 use std::path::Path;
 use unwind_sim_recordings::file_kind::{FileKind, file_kind};
 
-/// A file of each kind, in `folder`, with the kind it is to be taken for.
+/// Writes a file of each kind to `folder`; returns them with the kind to recognise.
 fn files(folder: &Path) -> Vec<(String, FileKind)> {
     let corpus = |path: &str| std::fs::read(root("corpus").join(path)).expect("a file");
     let case = "cases/defect/late-row-behind-a-push.s";
@@ -52,7 +52,7 @@ fn files(folder: &Path) -> Vec<(String, FileKind)> {
     all
 }
 
-/// A place for a file on a command line, marked `FILE`, and the kinds that it takes.
+/// Arguments with the placeholder `FILE`, and the kinds of files accepted there.
 type Place = (&'static [&'static str], &'static [FileKind]);
 
 use FileKind::{
@@ -125,7 +125,7 @@ fn a_wrong_file_is_named_for_what_it_is() {
             let output = run(&args);
             let told = stderr(&output);
             assert_eq!(status(&output), 2, "{args:?}: {told}");
-            // A case is refused by the recorder in its own words.
+            // The recorder refuses a case in its own words.
             let what = format!("{file} is {}", kind.description());
             assert!(told.contains(&what), "{args:?}: {told}");
             assert_eq!(told.lines().count(), 1, "{told}");
@@ -147,7 +147,7 @@ fn a_wrong_file_is_named_for_what_it_is() {
     }
 }
 
-/// What is advised for a kind of file takes it.
+/// The subcommand suggested for a kind of file accepts it.
 #[test]
 fn each_advice_names_a_subcommand_that_takes_the_file() {
     let inputs = tempfile::tempdir().expect("a folder");
@@ -176,7 +176,7 @@ fn each_advice_names_a_subcommand_that_takes_the_file() {
     assert!(named >= 7, "{named}");
 }
 
-/// What the program would be run in vain for is refused before it runs.
+/// Invalid sampling options are refused before the program runs.
 #[test]
 fn when_to_sample_is_checked_before_the_program_runs() {
     let folder = tempfile::tempdir().expect("a folder");

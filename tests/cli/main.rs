@@ -1,4 +1,4 @@
-//! The command line, as the built binary: help, output, exit status, files.
+//! The command line of the built binary: help, output, exit status, files.
 #![cfg(unix)]
 
 #[path = "../common/mod.rs"]
@@ -20,7 +20,7 @@ mod status;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// The small traces with truth that the repository has.
+/// Small traces in the repository that include the truth.
 const SEED: &str = "corpus/traces/seed-004.bin";
 const THROWS: &str = "corpus/traces/throws.bin";
 
@@ -28,7 +28,7 @@ fn root(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// The tool, at the repository's root, with nothing of this terminal in its environment.
+/// The tool, run at the repository's root without environment variables of the terminal.
 fn tool(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
     command.args(args).current_dir(root(""));
@@ -61,14 +61,14 @@ fn status(output: &Output) -> i32 {
     output.status.code().expect("it was not killed")
 }
 
-/// Standard output of a command that ends so.
+/// Runs a command, which must end with this status, and returns its standard output.
 fn ends_with(wanted: i32, args: &[&str]) -> String {
     let output = run(args);
     assert_eq!(status(&output), wanted, "{args:?}\n{}", stderr(&output));
     stdout(&output).to_owned()
 }
 
-/// What a recording says of the machine it was made on.
+/// Removes what describes the machine on which a recording was made.
 fn without_places(text: &str) -> String {
     let here = root("").to_string_lossy().into_owned();
     let text = text.replace(&here, "");
@@ -84,7 +84,7 @@ fn without_places(text: &str) -> String {
     lines.map(plain).collect()
 }
 
-/// Holds everything that a command shows against its snapshot.
+/// Compares everything that a command prints with its snapshot.
 fn snapshot(name: &str, args: &[&str]) {
     let output = run(args);
     let mut text = format!("status {}\n", status(&output));

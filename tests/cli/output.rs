@@ -1,4 +1,4 @@
-//! What commands show, to people.
+//! The readable output of commands.
 
 use crate::{SEED, THROWS, ends_with, run, snapshot, status, stderr, stdout, tool};
 use std::process::Stdio;
@@ -40,9 +40,9 @@ fn callchains_as_perf_has_them() {
     };
     with("replay-as-perf", "9", &[]);
     with("replay-as-perf-json", "9", &["--json"]);
-    // A uprobe at the entry of a function of a 32-bit program.
+    // A uprobe at a function's entry in a 32-bit program.
     with("replay-as-perf-uprobe", "10", &["--json"]);
-    // What is asked otherwise is not what was recorded.
+    // With other options, the result differs from what was recorded.
     with("replay-as-perf-max-stack", "9", &["--max-stack", "4"]);
     with(
         "replay-as-perf-unwind-user",
@@ -97,7 +97,7 @@ fn explanations() {
     snapshot("explain-throws", &args);
     let frame = ["explain", THROWS, "--sample", "1000", "--frame", "2"];
     snapshot("explain-throws-frame", &frame);
-    // The list has every code, and every code a page.
+    // The list contains every code, and every code has a page.
     let list = ends_with(0, &["explain", "--list"]);
     assert_eq!(list.lines().count(), Code::ALL.len());
     for (line, code) in list.lines().zip(Code::ALL) {
@@ -107,7 +107,7 @@ fn explanations() {
     }
 }
 
-/// A frame in the place of another is marked, and the true one is named beside it.
+/// A wrong frame is marked, and the true one is shown next to it.
 #[test]
 fn a_wrong_frame_has_the_true_one_beside_it() {
     let args = ["--sample", "1747", "--unwinder", "dwarf"];
@@ -122,7 +122,7 @@ fn a_wrong_frame_has_the_true_one_beside_it() {
             beside,
             "7ffff7ca90cb  __cxa_throw+0x3b (libstdc++.so.6.0.30)"
         );
-        // Each true frame is there once: found, beside a wrong one, or absent.
+        // Each true frame appears once: found, next to a wrong one, or absent.
         let depth = |i: usize| format!("  - {i:>3} ");
         assert!(
             (3..11).all(|i| text.matches(&depth(i)).count() == 1),
@@ -152,11 +152,11 @@ fn inspections() {
     snapshot("inspect-elf-rows", &["inspect", elf, "--rows", "_start"]);
 }
 
-/// Colour only where it is wanted, and never anything that colour alone says.
+/// Colour appears only where wanted, and never carries information alone.
 #[test]
 fn colour() {
     let plain = ends_with(0, &["demo", "seed-004"]);
-    assert!(!plain.contains('\x1b'), "a pipe is no terminal");
+    assert!(!plain.contains('\x1b'), "a pipe is not a terminal");
     let never = ends_with(0, &["--color", "never", "demo", "seed-004"]);
     assert_eq!(never, plain);
     let output = tool(&["demo", "seed-004"]).env("NO_COLOR", "1").output();
@@ -164,7 +164,7 @@ fn colour() {
     let always = ends_with(0, &["--color", "always", "demo", "seed-004"]);
     assert_eq!(without_colour(&always), plain);
     assert!(always.contains("\x1b[36mUS501\x1b[0m"), "{always}");
-    // JSON is for programs, whatever is asked.
+    // JSON is for programs, so it is never coloured.
     let json = run(&["--color", "always", "replay", SEED, "--json"]);
     assert!(!stdout(&json).contains('\x1b'));
     // A file is not a terminal.
@@ -183,7 +183,7 @@ fn without_colour(text: &str) -> String {
     })
 }
 
-/// `head` and its like close the pipe before all is written.
+/// `head` and others close the pipe before everything is written.
 #[test]
 fn a_closed_pipe_is_silent() {
     for args in [
@@ -250,7 +250,7 @@ fn deferred_callchains_are_joined() {
         &case("B-late-sample"),
     ];
     snapshot("perf-stitch-json", &json);
-    // Nothing is deferred there.
+    // Nothing is deferred in this recording.
     assert_eq!(
         status(&run(&["perf", "stitch", "corpus/perfdata/dwarf.data"])),
         3
@@ -269,7 +269,7 @@ fn handlers_of_samples_run_on_recordings() {
         let args = ["perf", "bpf", &object(name), &recording];
         snapshot(&format!("perf-bpf-{name}"), &args);
     }
-    // The chain of a deferred sample as the kernel hands it to helpers: no user part.
+    // The chain of a deferred sample as the kernel passes it to helpers: without the user part.
     let deferred = "corpus/perfdata/A-two-samples-one-record.data";
     let args = [
         "perf",
@@ -281,7 +281,7 @@ fn handlers_of_samples_run_on_recordings() {
     snapshot("perf-bpf-sample-callchain", &args);
 }
 
-/// Every output names the command that makes it again.
+/// Every output names the command that reproduces it.
 #[test]
 fn outputs_name_their_command() {
     for args in [
@@ -297,8 +297,8 @@ fn outputs_name_their_command() {
     }
 }
 
-/// The kernel's frames that perf recorded are shown as such, from perf.data and from its trace, and
-/// nobody's chain is judged by them.
+/// Kernel frames recorded by perf are shown as such, from perf.data and from its trace, and do not
+/// affect the verdict on any chain.
 #[test]
 fn recorded_kernel_frames_are_shown_and_not_judged() {
     let folder = tempfile::tempdir().expect("a folder");

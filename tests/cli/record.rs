@@ -4,7 +4,7 @@ use crate::{ends_with, run, status, stderr, stdout};
 use std::path::Path;
 use unwind_sim_recordings::trace::{Engine, TimeUnit, Trace};
 
-/// Records `/bin/true`-like work of the shell's own: a program that every machine has.
+/// Records `/bin/true`, a program that every machine has.
 fn record(folder: &Path, name: &str, options: &[&str]) -> (String, Trace) {
     let path = folder.join(name).to_string_lossy().into_owned();
     let mut args = vec!["record", "--engine", "emulator", "-o", &path];
@@ -33,7 +33,7 @@ fn the_same_options_write_the_same_trace() {
         assert_eq!(sample.time, (number + 1) * 500);
         assert!(sample.truth.is_complete());
     }
-    // Whether this system's start-up code has right rows is not asked.
+    // Whether this system's start-up code has right rows does not matter.
     let output = run(&["compare", "--unwinder", "dwarf", &path]);
     assert!(matches!(status(&output), 0 | 1), "{}", stderr(&output));
     let head = format!("{} samples: truth complete in {0},", trace.len());
@@ -59,7 +59,7 @@ fn it_begins_and_ends_where_it_is_told() {
         &["--at", "call", "--max-samples", "7"],
     );
     assert_eq!(trace.len(), 7);
-    // `main` has no symbol in a stripped program: it is the first argument of the first call.
+    // A stripped program has no symbol for `main`: it is the first argument of the first call.
     let (_, trace) = record(folder.path(), "c.bin", &["--at", "main"]);
     assert_eq!(trace.len(), 1);
     let sample = trace.sample(0).expect("a sample");
@@ -86,7 +86,8 @@ fn what_an_engine_does_not_have_is_refused() {
     refused(&["--timeout", "1"], "--engine emulator");
 }
 
-/// A symbol that is nowhere is told before the program runs; one that it may yet load is no error.
+/// A symbol that exists nowhere is reported before the program runs; one that it may still load is
+/// not an error.
 #[test]
 fn a_place_that_is_nowhere_is_told_first() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -95,7 +96,7 @@ fn a_place_that_is_nowhere_is_told_first() {
         Ok(()) => &[&["--engine", "emulator"], &[]],
         Err(_) => &[&["--engine", "emulator"]],
     };
-    // What the program says comes behind it.
+    // The program's output follows the warning.
     let program = ["--", "/bin/sh", "-c", "echo it runs >&2"];
     for engine in engines {
         let told = |more: &[&str]| {
@@ -114,7 +115,7 @@ fn a_place_that_is_nowhere_is_told_first() {
         assert_eq!(code, 3, "{said}");
         let (_, said) = told(&["--at", "every:100", "--from", "nor_this+0x10"]);
         assert!(said.contains("linked with has nor_this+0x10"), "{said}");
-        // Of a library, of the dynamic linker, the first function, an address.
+        // In a library, in the dynamic linker, the first function, an address.
         for known in ["write", "_dl_catch_exception", "main", "0x1234", "write+0"] {
             let (_, said) = told(&["--at", known]);
             assert!(!said.contains("linked with has"), "{known}: {said}");

@@ -6,7 +6,7 @@ use crate::{SEED, THROWS, ends_with, root, run, snapshot, status, stderr, stdout
 fn nought_when_all_is_as_expected() {
     ends_with(0, &["compare", SEED, "--unwinder", "dwarf"]);
     ends_with(0, &["replay", SEED, "--unwinder", "dwarf"]);
-    // Expected errors of the frame pointer do not count.
+    // Expected errors of the frame pointer unwinder do not count.
     let fp = ends_with(0, &["compare", SEED, "--unwinder", "fp"]);
     assert!(!fp.contains("100.00 %"), "{fp}");
 }
@@ -20,7 +20,8 @@ fn one_for_a_difference() {
     }
 }
 
-/// What a derived table cannot hold is counted and shown apart; it fails a run only with --strict.
+/// What a derived table cannot represent is counted and shown separately; it fails a run only with
+/// --strict.
 #[test]
 fn losses_count_only_if_they_are_to() {
     for unwinder in ["orc", "sframe", "sframe+fp"] {
@@ -39,7 +40,7 @@ fn losses_count_only_if_they_are_to() {
         let is_loss = |l: &&str| l.contains("\"class\":\"loss\"");
         assert!(!lines.is_empty() && lines.iter().all(is_loss), "{lines:?}");
     }
-    // A wrong row counts either way.
+    // A wrong row always counts.
     let wrong = ["compare", THROWS, "--sample", "1747", "--unwinder", "orc"];
     let wrong = ends_with(1, &wrong);
     assert!(wrong.contains("orc: first divergences by cause"), "{wrong}");
@@ -53,7 +54,7 @@ fn three_when_nothing_is_judged() {
     ends_with(3, &["compare", SEED, "--tid", "999999999"]);
 }
 
-/// Usage, I/O and malformed input: each says what is wrong, where, and what to do.
+/// Usage, I/O and malformed input: the message says what is wrong, where, and what to do.
 #[test]
 fn two_for_what_cannot_be_done() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -115,7 +116,7 @@ fn two_for_what_cannot_be_done() {
     assert!(stderr(&output).contains("cut.bin"), "{}", stderr(&output));
 }
 
-/// A trace that ends too early is read as far as it goes, and a damaged one up to the damage.
+/// A truncated trace is read to its end, and a damaged one up to the damage.
 #[test]
 fn a_truncated_trace_is_read_to_its_last_whole_block() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -150,7 +151,7 @@ fn a_baseline_holds_what_is_known() {
     let file = baseline.to_string_lossy().into_owned();
     let with = |more: &[&str]| run(&[&args[..], &["--baseline", &file], more].concat());
     assert_eq!(status(&with(&[])), 0);
-    // It belongs to the options, and to the program.
+    // A baseline belongs to its options and its program.
     let mut other = args;
     other[5] = "fake:always-ip";
     let more: &[&str] = &["--limit", "2"];
@@ -186,7 +187,7 @@ fn a_baseline_holds_what_is_known() {
     );
 }
 
-/// `verify` holds its own to the same.
+/// `verify` applies the same rules to its own baselines.
 #[test]
 fn a_baseline_of_verify_holds_what_is_known() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -224,7 +225,7 @@ fn a_baseline_of_verify_holds_what_is_known() {
         &run(&[&other[..], &["corpus/cases/prologue/push-rbp.s"]].concat()),
         "belongs to the program `late-row-behind-a-push.s`, and this run is of `push-rbp.s`",
     );
-    // What was met more often is new; without a summary nobody knows whose it is.
+    // A contradiction met more often is new; without a summary, the program is unknown.
     let fewer = known.replace("\"count\":1,", "\"count\":0,");
     assert_ne!(fewer, known);
     std::fs::write(&baseline, fewer).expect("a file");

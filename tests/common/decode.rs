@@ -1,5 +1,4 @@
-//! Profiles read back: each format as what folded stacks say, `thread;outermost;..;innermost` and how
-//! often.
+//! Reads each profile format back as folded stacks: `thread;outermost;..;innermost` and a count.
 
 use flate2::read::GzDecoder;
 use prost::Message;
@@ -7,7 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Read;
 
-/// How often each stack was met.
+/// The count of each stack.
 pub(crate) type Stacks = BTreeMap<String, u64>;
 
 fn add(stacks: &mut Stacks, thread: &str, frames: &[String], count: u64) {
@@ -16,12 +15,12 @@ fn add(stacks: &mut Stacks, thread: &str, frames: &[String], count: u64) {
     *stacks.entry(line).or_default() += count;
 }
 
-/// A name in a line of folded stacks.
+/// A name as it appears in folded stacks.
 fn plain(name: &str) -> String {
     name.replace(';', ":")
 }
 
-/// What is shown without a symbol.
+/// What is shown if there is no symbol.
 pub(crate) fn bracketed(path: &str) -> String {
     let file = path.rsplit('/').next().unwrap_or(path);
     if file.starts_with('[') {
@@ -37,18 +36,18 @@ pub(crate) fn unzipped(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Folded stacks.
+/// Reads folded stacks.
 pub(crate) fn folded(text: &str) -> Stacks {
     let mut stacks = Stacks::new();
     for line in text.lines() {
         let (stack, count) = line.rsplit_once(' ').expect("a stack and a count");
         let before = stacks.insert(stack.to_owned(), count.parse().expect("a count"));
-        assert_eq!(before, None, "a stack stands in one line");
+        assert_eq!(before, None, "each stack is on one line");
     }
     stacks
 }
 
-/// The text of `perf script`; also the periods by event.
+/// Reads the text of `perf script`; also returns the sum of periods by event.
 pub(crate) fn text(text: &str) -> (Stacks, BTreeMap<String, u64>) {
     let blocks = || text.split("\n\n").filter(|block| !block.trim().is_empty());
     let heads: Vec<Head> = blocks()
@@ -75,7 +74,7 @@ struct Head {
     period: Option<u64>,
 }
 
-/// `comm  tid [cpu] seconds.micros:  period event: payload`; some of it may be missing.
+/// Reads `comm  tid [cpu] seconds.micros:  period event: payload`; some parts may be missing.
 fn head(line: &str) -> Head {
     let words: Vec<&str> = line.split_whitespace().collect();
     let is_time = |word: &&str| word.ends_with(':') && word.contains('.');
@@ -93,7 +92,7 @@ fn head(line: &str) -> Head {
     }
 }
 
-/// `address symbol+offset (path)`.
+/// Reads `address symbol+offset (path)`.
 fn frame(line: &str) -> String {
     let (_, rest) = line
         .trim_start()
@@ -107,7 +106,7 @@ fn frame(line: &str) -> String {
     plain(name.rsplit_once("+0x").map_or(name, |(name, _)| name))
 }
 
-/// speedscope's JSON.
+/// Reads speedscope's JSON.
 pub(crate) fn speedscope(bytes: &[u8]) -> Stacks {
     let json: Value = serde_json::from_slice(bytes).expect("JSON");
     let frames = json["shared"]["frames"].as_array().expect("frames");
@@ -133,7 +132,8 @@ pub(crate) fn speedscope(bytes: &[u8]) -> Stacks {
     stacks
 }
 
-/// The Firefox Profiler's JSON, unzipped. Where a frame has no symbol, its name is an address.
+/// Reads the Firefox Profiler's JSON, unzipped. A frame without a symbol has an address as its
+/// name.
 pub(crate) fn firefox(bytes: &[u8]) -> Stacks {
     let json: Value = serde_json::from_slice(bytes).expect("JSON");
     let libs = json["libs"].as_array().expect("libraries");
@@ -170,7 +170,7 @@ pub(crate) fn firefox(bytes: &[u8]) -> Stacks {
             let mut names = Vec::new();
             while let Some(at) = stack {
                 names.push(name(frame[at].expect("a frame")));
-                // Callers come first, so that this ends.
+                // Callers come first, so this ends.
                 assert!(prefix[at].is_none_or(|caller| caller < at));
                 stack = prefix[at];
             }
@@ -186,7 +186,7 @@ pub(crate) fn firefox(bytes: &[u8]) -> Stacks {
     stacks
 }
 
-/// The messages of pprof's `profile.proto`, as far as they are read here.
+/// The parts of pprof's `profile.proto` that are read here.
 mod pprof {
     #[derive(Clone, PartialEq, prost::Message)]
     pub(super) struct Profile {
@@ -264,7 +264,7 @@ mod pprof {
     }
 }
 
-/// pprof's protocol buffer, unzipped; also the sums of its columns, by name.
+/// Reads pprof's protocol buffer, unzipped; also returns the sums of its columns by name.
 pub(crate) fn pprof(bytes: &[u8]) -> (Stacks, BTreeMap<String, u64>) {
     let profile = pprof::Profile::decode(bytes).expect("a profile");
     assert_eq!(profile.string_table[0], "");
@@ -331,7 +331,7 @@ pub(crate) fn pprof(bytes: &[u8]) -> (Stacks, BTreeMap<String, u64>) {
     (stacks, sums)
 }
 
-/// Stacks without the frame that says why a walk stopped, and how many had one.
+/// Removes the frame that says why a walk stopped; also returns the number of stacks that had one.
 pub(crate) fn without_reasons(stacks: Stacks) -> (Stacks, u64) {
     let (mut out, mut stopped) = (Stacks::new(), 0);
     for (stack, count) in stacks {

@@ -1,10 +1,10 @@
-//! What the integration tests share.
+//! Shared by the integration tests.
 #![allow(dead_code, reason = "every test uses a part of it")]
 
 pub(crate) mod decode;
 pub(crate) mod skip;
 
-/// Why this machine does not let us trace a child of our own; `None` if it does.
+/// Why this machine does not allow tracing a child; `None` if it does.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) fn no_ptrace() -> Option<String> {
     unwind_sim_host::may_trace()
@@ -12,7 +12,7 @@ pub(crate) fn no_ptrace() -> Option<String> {
         .map(|error| error.to_string())
 }
 
-/// There is nothing to trace with.
+/// Programs cannot be traced here.
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 pub(crate) fn no_ptrace() -> Option<String> {
     Some("programs are traced on Linux on x86-64 only".into())

@@ -1,17 +1,17 @@
-//! The one way for a test to say that it cannot run on this machine.
+//! The only way for a test to report that it cannot run on this machine.
 //!
-//! `.ci/run` collects what was skipped and holds it against `tests/skips.txt`, so that no test
-//! disappears unseen. Not here: the decision that something is missing.
+//! `.ci/run` collects the skips and compares them with `tests/skips.txt`, so that no test
+//! disappears unnoticed. Not here: deciding that something is missing.
 
 use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::io::Write;
 
-/// The file, named by this variable, to which skips are appended.
+/// The environment variable that names the file to append skips to.
 const FILE: &str = "UNWIND_SIM_SKIPS";
 
-/// Says that the test, or the part of a test, called `name` is skipped, and why. The words must
-/// be the same on every run.
+/// Reports that the test `name`, or a part of a test, is skipped, and why. The text must be the
+/// same on every run.
 pub(crate) fn skip(name: &str, reason: impl Display) {
     eprintln!("skipped: {name}: {reason}");
     let Some(path) = std::env::var_os(FILE) else {

@@ -4,12 +4,12 @@
 #
 #   tests/kernel/boot.sh VMLINUZ FOLDER
 #
-# VMLINUZ is that of a distribution's package (Debian: linux-image-*-cloud-amd64-unsigned); it must
-# have CONFIG_KALLSYMS_ALL and CONFIG_DEBUG_INFO_BTF. The traces go into FOLDER, and what comparing
-# them said. Needs qemu-system-x86_64 and a static busybox; UNWIND_SIM is the program, STEPS how many
-# instructions are stepped, UNWINDS how many of the kernel's unwinds are recorded. KASLR=1 has the
-# kernel move itself and isolate its page tables (pti=on), SMP=N gives the machine N processors. The
-# exit status is 0 if all of these are equal.
+# VMLINUZ comes from a distribution's package (Debian: linux-image-*-cloud-amd64-unsigned); it must
+# have CONFIG_KALLSYMS_ALL and CONFIG_DEBUG_INFO_BTF. FOLDER gets the traces and the comparisons.
+# Needs qemu-system-x86_64 and a static busybox. UNWIND_SIM is the program, STEPS the number of
+# instructions to step, UNWINDS the number of the kernel's unwinds to record. KASLR=1 makes the
+# kernel relocate itself and isolate its page tables (pti=on), SMP=N gives the machine N processors.
+# The exit status is 0 if all of the kernel's unwinds equal ours.
 set -eu
 
 kernel=$1
@@ -26,7 +26,7 @@ busybox=${BUSYBOX:-$(command -v busybox)}
 
 mkdir -p "$folder/root/bin"
 cp "$busybox" "$folder/root/bin/busybox"
-# System calls, page faults, timers, and unwinds: of all tasks, and of one after the other.
+# Causes system calls, page faults, timers, and unwinds: of all tasks at once, and one by one.
 cat > "$folder/root/init" <<'INIT'
 #!/bin/busybox sh
 export PATH=/bin
@@ -47,7 +47,7 @@ chmod +x "$folder/root/init"
 
 rm -f "$folder"/monitor.in "$folder"/monitor.out "$folder"/gdb
 mkfifo "$folder/monitor.in" "$folder/monitor.out"
-# With -icount time passes by instructions, so that timers fire while a debugger steps.
+# With -icount, instructions advance the time, so that timers fire while a debugger steps.
 qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot -m 256M \
     -accel tcg -icount shift=6,sleep=off -smp "$smp" \
     -kernel "$kernel" -initrd "$folder/initrd" -append "$arguments console=ttyS0 panic=-1" \
@@ -74,7 +74,7 @@ record() { # NAME ARGUMENTS..
     "$sim" record --engine gdb "$folder/gdb" --kernel "$kernel" -o "$folder/$name.bin" "$@"
 }
 
-compare() { # NAME ARGUMENTS..; the status is that of the comparison
+compare() { # NAME ARGUMENTS..; returns the status of the comparison
     name=$1
     shift
     "$sim" compare "$folder/$name.bin" "$@" > "$folder/$name.txt"
@@ -85,7 +85,7 @@ for entry in entry_SYSCALL_64 asm_exc_page_fault; do
     nmis=$!
     record "$entry" --truth --from "$entry" --at every:1 --max-instructions "$steps"
     kill $nmis 2> /dev/null || :
-    # Where the kernel's unwinders are wrong is what is looked for.
+    # Differences are the purpose: they show where the kernel's unwinders are wrong.
     compare "$entry" --unwinder orc:kernel,fp:kernel,guess:kernel --group-by insn || [ $? = 1 ]
     head -n 6 "$folder/$entry.txt"
 done

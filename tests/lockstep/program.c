@@ -1,6 +1,6 @@
-/* A program without a libc that does what is hard to follow: signals of every kind of fault,
-   mappings that come and go, code that changes itself, repeated string instructions, flags that
-   the manual leaves open, pushf, cpuid, clocks, x87 and SSE. It ends with status 42. */
+/* A program without libc that is hard to follow: signals for every kind of fault,
+   mappings that come and go, self-modifying code, repeated string instructions, flags that
+   the manual leaves undefined, pushf, cpuid, clocks, x87 and SSE. It ends with status 42. */
 
 typedef unsigned long u64;
 typedef unsigned char u8;
@@ -26,7 +26,7 @@ struct action { void *handler; u64 flags; void *restorer; u64 mask; };
 __asm__(".globl restore\nrestore: mov $15, %eax\n syscall\n");
 void restore(void);
 
-/* Goes on behind the instruction, whose length is in rax. */
+/* Continues after the instruction, whose length is in rax. */
 static void on_signal(int signal, void *info, u64 *context)
 {
     (void)info;

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Draws mutants by a seed and runs each against the tests of its own package.
+"""Draws random mutants and runs the tests of its package on each.
 
     tests/mutants/draw.py --seed 20261122 --count 300
     tests/mutants/draw.py --all -f perf/data/src/stitch/own.rs
 
-The mutants are those that `cargo mutants --list` has in the files given by -f (prefixes of their
-paths; the default are the unwinders, traces, stitching and judging). Each is put alone into one copy of the
-tree, which is compiled incrementally, so it costs one build of one package. Printed are the seed,
-one line for each mutant, and the counts of each file. `caught`: a test failed; `timeout`: the tests
-did not end; `unviable`: it does not compile; `survived`: no test noticed. The status is 1 if one
-survived.
+The mutants are those that `cargo mutants --list` finds in the files given by -f (path prefixes;
+the default is the unwinders, traces, stitching and judging). Each is applied alone to a copy of the
+tree, which is compiled incrementally, so it costs one build of one package. Prints the seed, one
+line for each mutant, and the counts for each file. `caught`: a test failed; `timeout`: the tests
+did not end; `unviable`: it does not compile; `survived`: no test failed. The exit status is 1 if a
+mutant survived.
 """
 
 import argparse
@@ -30,7 +30,7 @@ SCOPE = [
     "judge/src/compare",
     "judge/src/diagnose",
 ]
-# What is run of a package besides its unit tests.
+# The tests of a package to run besides its unit tests.
 MORE = {
     "unwind-sim-perf-data": ["--test", "stitch", "--test", "stitch_properties"],
 }
@@ -41,7 +41,7 @@ def output(command, root):
 
 
 def mutated(text, mutant):
-    """The text with the mutant's span replaced. Lines and columns count from 1, in characters."""
+    """The text with the mutant's span replaced. Lines and columns are in characters, from 1."""
     lines = text.splitlines(keepends=True)
 
     def offset(place):

@@ -1,10 +1,10 @@
-//! Which package may use which, and that the versions of all others stand in one place.
-//! `ARCHITECTURE.md` draws the same arrows.
+//! Which package may use which, and that all other versions are in the workspace's manifest.
+//! `ARCHITECTURE.md` has the same table.
 
 use crate::none;
 use crate::repository::text;
 
-/// Each room, and those below it that it may use.
+/// Each room, and the rooms that it may use.
 const MAY_USE: [(&str, &[&str]); 13] = [
     ("unwind", &[]),
     ("emulator", &["unwind"]),
@@ -80,10 +80,10 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ),
 ];
 
-/// Rooms that may have `unsafe` code: what touches the machine, and mapped files.
+/// Rooms that may contain `unsafe` code: those that touch the machine or map files.
 const MAY_BE_UNSAFE: [&str; 2] = ["host", "recordings"];
 
-/// The dependencies in a manifest's text: name, and the rest of the line.
+/// The dependencies in a manifest's text: the name, and the rest of the line.
 fn dependencies(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut inside = false;
     text.lines().filter_map(move |line| {
@@ -106,7 +106,7 @@ fn packages_use_only_what_lies_below_them() {
     let mut faults = Vec::new();
     for (room, may_use) in MAY_USE {
         let manifest = manifest(room);
-        // What a room uses of itself, for its own tests, is its own affair.
+        // A room may depend on itself for its own tests.
         let itself = room.replace('/', "-");
         let ours = dependencies(&manifest).filter_map(|(name, _)| name.strip_prefix("unwind-sim-"));
         for name in ours.filter(|name| *name != itself && !may_use.contains(name)) {

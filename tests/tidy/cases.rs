@@ -1,5 +1,5 @@
-//! Cases: each has its claim and its source, lies where the harness finds it, and is read.
-//! Whether they hold is for the harness.
+//! Cases: each has a claim and a source, is where the harness finds it, and can be read. The
+//! harness checks whether they hold.
 
 use crate::none;
 use crate::repository::{files, paths, top};

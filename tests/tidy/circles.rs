@@ -1,24 +1,24 @@
-//! Circles of files: files of a room that use each other, directly or by way of others.
+//! Dependency cycles: files of a room that use each other, directly or indirectly.
 //!
-//! A circle inside one folder may have a few files: together they are one module. One that crosses
-//! folders hides a missing module. Read are the paths in the text (`use` and others) that begin with
-//! `crate`, `self`, `super` or the name of a module below; a re-exported name counts as a use of the
-//! file that defines it. Not seen: macros, and paths through inline modules.
+//! A cycle inside one folder may have a few files: together they are one module. A cycle across
+//! folders hides a missing module. The test reads the paths in the text (in `use` and elsewhere)
+//! that start with `crate`, `self`, `super` or the name of a child module; a re-exported name
+//! counts as a use of the file that defines it. Not seen: macros, and paths through inline modules.
 
 use crate::none;
 use crate::repository::{File, files};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most files of a circle.
+/// Maximum number of files in a cycle.
 const CIRCLE_MAX: usize = 8;
 
-/// Rooms whose circles are still to be opened.
+/// Rooms that are not checked.
 const OPEN: [&str; 1] = ["emulator/"];
 
-/// Segments of a module's path below its crate.
+/// Segments of a module's path in its crate.
 type Module = Vec<String>;
 
-/// A file of a room, by its path below `src/`.
+/// A file of a room, with its path below `src/`.
 struct Source {
     path: String,
     module: Module,
@@ -30,11 +30,11 @@ struct Source {
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Path {
     segments: Vec<String>,
-    /// The name that a `pub use` gives it here.
+    /// The name that a `pub use` exports it under.
     exported_as: Option<String>,
 }
 
-/// The module that a file is.
+/// The module path of a file.
 fn module(path: &str) -> Module {
     let plain = path.trim_end_matches(".rs");
     let mut segments: Module = plain.split('/').map(str::to_owned).collect();
@@ -59,10 +59,10 @@ fn code(text: &str) -> String {
     }
 }
 
-/// Reads the paths of a text.
+/// Reads the paths in a text.
 struct Scanner<'a> {
     rest: &'a str,
-    /// The words since the last `;`, `{` or `}`: is this a `pub use`?
+    /// Whether the words since the last `;`, `{` or `}` start a `pub use`.
     exports: bool,
     found: Vec<Path>,
 }
@@ -110,7 +110,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// What follows the first segments of a path.
+    /// Reads the rest of a path.
     fn path(&mut self, mut segments: Vec<String>) {
         while let Some(rest) = self.rest.strip_prefix("::") {
             self.rest = rest;
@@ -135,7 +135,7 @@ impl Scanner<'_> {
         });
     }
 
-    /// `{a, b::c}` behind `before`.
+    /// Reads `{a, b::c}` after `before`.
     fn group(&mut self, before: &[String]) {
         loop {
             self.rest = self.rest.trim_start_matches([' ', '\n', ',', '\t']);
@@ -156,11 +156,11 @@ impl Scanner<'_> {
     }
 }
 
-/// A room's files: which uses which.
+/// A room's files and their uses of each other.
 struct Room {
     sources: Vec<Source>,
     by_module: BTreeMap<Module, usize>,
-    /// Where names come from that a module re-exports.
+    /// The origin of each name that a module re-exports.
     exports: BTreeMap<(usize, String), (usize, Option<String>)>,
 }
 
@@ -196,7 +196,7 @@ impl Room {
         room
     }
 
-    /// The file and the name in it that a path in the file `at` means.
+    /// The file and the name in it to which a path in the file `at` refers.
     fn resolve(&self, at: usize, path: &Path) -> Option<(usize, Option<String>)> {
         let mut module = self.sources[at].module.clone();
         let mut rest = path.segments.as_slice();
@@ -246,7 +246,7 @@ impl Room {
         targets.filter(|&target| target != at).collect()
     }
 
-    /// Files that reach each other, by their indexes.
+    /// Sets of files that reach each other, by index.
     fn circles(&self) -> Vec<Vec<usize>> {
         let arrows: Vec<_> = (0..self.sources.len()).map(|at| self.used_by(at)).collect();
         let reached = |from: usize| {
@@ -269,7 +269,7 @@ impl Room {
         circles
     }
 
-    /// The folder of a file; `x.rs` lies in `x/` if there is one.
+    /// The folder of a file; `x.rs` belongs to `x/` if that exists.
     fn folder(&self, at: usize) -> String {
         let path = &self.sources[at].path;
         let own = format!("{}/", path.trim_end_matches(".rs"));
@@ -284,7 +284,7 @@ impl Room {
             .map_or(String::new(), |(folder, _)| format!("{folder}/"))
     }
 
-    /// Circles that may not be.
+    /// Cycles that are not allowed.
     fn faults(&self, room: &str) -> Vec<String> {
         let mut faults = Vec::new();
         for circle in self.circles() {
@@ -292,9 +292,9 @@ impl Room {
             let folders: BTreeSet<String> = circle.iter().map(|&at| self.folder(at)).collect();
             let (count, names) = (names.len(), names.join(", "));
             if folders.len() > 1 {
-                faults.push(format!("{room}: a circle across folders: {names}"));
+                faults.push(format!("{room}: a cycle across folders: {names}"));
             } else if count > CIRCLE_MAX {
-                faults.push(format!("{room}: a circle of {count} files: {names}"));
+                faults.push(format!("{room}: a cycle of {count} files: {names}"));
             }
         }
         faults
@@ -332,14 +332,14 @@ fn circles_are_found() {
         ("b/c.rs", "pub struct C;"),
     ];
     assert!(room(&apart).is_empty());
-    // By a name that `b` re-exports.
+    // Through a name that `b` re-exports.
     let mut circle = apart;
     circle[3].1 = "pub(super) fn f() { super::super::a::g() }";
     assert_eq!(
         room(&circle),
-        ["room: a circle across folders: a.rs, b/c.rs"]
+        ["room: a cycle across folders: a.rs, b/c.rs"]
     );
-    // In a comment or a unit test it is none.
+    // A use in a comment or a unit test does not count.
     circle[3].1 = "// crate::a::g()\n#[cfg(test)]\nmod tests {\n    use crate::a::g;\n}";
     assert!(room(&circle).is_empty());
 }

@@ -1,7 +1,7 @@
-//! What has to hold of the repository as a whole: sizes of files, words that may not stand in
-//! them, arrows between the packages, cases and snapshots that nothing uses, links.
+//! Rules for the repository as a whole: sizes of files, forbidden words, dependencies between
+//! packages, unused cases and snapshots, links.
 //!
-//! Not here: format and lints, which `.ci/run` asks of cargo, and the commands in the pages,
+//! Not here: format and lints, which `.ci/run` checks with cargo, and the commands in the pages,
 //! which `docs_commands` runs.
 
 mod arrows;

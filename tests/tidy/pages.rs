@@ -1,10 +1,10 @@
-//! Pages and snapshots: links lead somewhere, the index is whole, no snapshot is dead.
+//! Pages and snapshots: links point to files, the index is complete, no snapshot is unused.
 
 use crate::none;
 use crate::repository::{files, paths, top};
 use std::path::Path;
 
-/// The targets of the links in a page: `](TARGET)`, without the part behind `#`.
+/// The targets of the links in a page: `](TARGET)`, without the part after `#`.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     let targets = text
         .split("](")
@@ -44,8 +44,8 @@ fn the_index_names_every_page() {
     );
 }
 
-/// Which snapshots the tests use is known only when they have run, so `.ci/run` looks at that;
-/// here only those whose test is gone.
+/// Only finds snapshots whose test file is gone. Which snapshots the tests use is known only after
+/// running them, so `.ci/run` checks that.
 #[test]
 fn every_snapshot_has_its_test() {
     let mut faults = Vec::new();

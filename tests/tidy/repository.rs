@@ -1,19 +1,19 @@
-//! The files of the repository, as they lie on the disk.
+//! The files of the repository on disk.
 
 use std::path::Path;
 
-/// Folders that are made, not kept.
+/// Generated folders.
 const MADE: [&str; 4] = ["target", ".git", "mutants.out", "mutants.out.old"];
 
 /// A file that can be read as text.
 pub(crate) struct File {
-    /// Its path from the top of the repository, with `/`.
+    /// Path from the top of the repository, separated by `/`.
     pub(crate) path: String,
-    /// What is in it.
+    /// The contents.
     pub(crate) text: String,
 }
 
-/// The top of the repository.
+/// The top folder of the repository.
 pub(crate) fn top() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }

@@ -1,15 +1,15 @@
-//! Rust files: how long they are, how they begin, and words that may not stand in them.
+//! Rust files: their length, their headers, and forbidden words.
 
 use crate::none;
 use crate::repository::{File, files};
 
-/// A file longer than this fails.
+/// Files with more lines than this fail the test.
 const LINES_MAX: usize = 600;
-/// A file longer than this is reported, no more.
+/// Files with more lines than this are only reported.
 const LINES_AIM: usize = 300;
-/// How far above an `unsafe` its reason may begin, lines.
+/// How many lines above an `unsafe` its reason may start.
 const SAFETY_LINES_MAX: usize = 8;
-/// Where `unsafe` may stand: what touches the machine, and mapped files.
+/// Where `unsafe` is allowed: code that touches the machine, and mapped files.
 const UNSAFE: [&str; 4] = [
     "host/",
     "recordings/src/mapped.rs",
@@ -17,7 +17,7 @@ const UNSAFE: [&str; 4] = [
     "unwind/examples/",
 ];
 
-/// Words that mean that something is not done. Split, because this file is held to them as well.
+/// Words that mark unfinished work. Split, because this file is checked, too.
 const UNDONE: [&str; 6] = [
     concat!("to", "do!"),
     concat!("unimple", "mented!"),
@@ -74,7 +74,7 @@ fn unsafe_stands_where_it_may_and_says_why() {
         for index in places {
             let place = format!("{path}:{}", index + 1);
             if !UNSAFE.iter().any(|allowed| path.starts_with(allowed)) {
-                faults.push(format!("{place}: `unsafe` may stand only in {UNSAFE:?}"));
+                faults.push(format!("{place}: `unsafe` is only allowed in {UNSAFE:?}"));
             }
             let above = &lines[index.saturating_sub(SAFETY_LINES_MAX)..=index];
             if !above
@@ -90,7 +90,7 @@ fn unsafe_stands_where_it_may_and_says_why() {
     none(&faults);
 }
 
-/// Whether the keyword stands in the code of `line`: outside comments, quotes and longer words.
+/// Whether the code of `line` contains the keyword, outside of comments, quotes and longer words.
 fn has_unsafe(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
     let outside: String = code.split('"').step_by(2).collect::<Vec<_>>().join(" ");

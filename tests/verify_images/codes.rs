@@ -1,4 +1,4 @@
-//! Each code is said of what its page says.
+//! Each code is reported in the situation that its page describes.
 
 use crate::folder::{Folder, text};
 use unwind_sim_judge::check::Class;
@@ -6,7 +6,7 @@ use unwind_sim_judge::spec;
 use unwind_sim_judge::verify::{self, Check, Finding};
 use unwind_sim_unwind::reason::Code;
 
-/// Behind a call that does not return lies what was never executed: padding, or another function.
+/// After a call that does not return comes something never executed: padding, or another function.
 #[test]
 fn code_that_was_never_executed_is_not_blamed() {
     let folder = Folder::new();
@@ -50,7 +50,7 @@ ends:   .cfi_startproc
             assert_eq!(own, unwinder == "sframe");
         }
     }
-    // If the call returns, the row behind it is to blame itself.
+    // If the call returns, the row after it is to blame itself.
     let returns = "
         .type   early, @function
 early:  .cfi_startproc
@@ -84,7 +84,7 @@ early:  .cfi_startproc
     );
 }
 
-/// A wrong CFA is one fault, whatever is found where it points.
+/// A wrong CFA is one fault, whatever is found at the address that it gives.
 #[test]
 fn a_wrong_cfa_is_not_also_a_wrong_return_address() {
     let folder = Folder::new();
@@ -110,7 +110,7 @@ zeroes: .cfi_startproc
     assert!(found.iter().all(|one| one.2 == Code::WrongCfa), "{found:?}");
 }
 
-/// What a derived table cannot hold counts only if the check is strict.
+/// What a derived table cannot represent counts only in strict checks.
 #[test]
 fn losses_of_derived_tables_count_only_strictly() {
     let folder = Folder::new();

@@ -1,5 +1,5 @@
-//! A folder of static programs and libraries of our own making, and their verification. They make
-//! their system calls themselves and are linked to fixed addresses, so that nothing depends on a libc.
+//! Builds a folder of static programs and libraries, and verifies them. They make their system
+//! calls themselves and are linked to fixed addresses, so that nothing depends on a libc.
 
 use std::fs;
 use std::process::Command;
@@ -15,7 +15,7 @@ use unwind_sim_view::verification;
 /// More than any of the programs executes.
 const INSTRUCTIONS_MAX: u64 = 100_000;
 
-/// What all of them begin with.
+/// The start of every program's source.
 const HEAD: &str = r#"
         .macro  EXIT
         xor     %edi, %edi
@@ -134,7 +134,7 @@ impl Folder {
         self.link(name, text, &options);
     }
 
-    /// Its code lies a page behind its start, in the file too.
+    /// The code starts a page after the library's start, in the file, too.
     pub(crate) fn library(&self, name: &str, text: &str) {
         let options = ["-shared", "-Wl,-z,noseparate-code", "-Wl,-Ttext=0x1000"];
         self.link(name, text, &options);
@@ -165,8 +165,8 @@ impl Folder {
         run
     }
 
-    /// What dwarf's rows are wrong in at instructions: function, image, code, address and count.
-    /// The same whether checks are skipped or not.
+    /// Where dwarf's rows are wrong at instructions: function, image, code, address and count. The
+    /// result must not depend on whether checks are skipped.
     pub(crate) fn found(&self, name: &str) -> Vec<(String, String, Code, u64, u64)> {
         let [quick, slow] = [true, false].map(|elide| self.verify(name, "dwarf", elide));
         assert_eq!(text(&quick), text(&slow));

@@ -1,4 +1,4 @@
-//! Images have a lifetime.
+//! Findings belong to the image that was mapped at the time.
 
 use crate::folder::{Folder, is, text};
 use unwind_sim_judge::verify::{Check, groups};
@@ -30,7 +30,7 @@ path:   .asciz  \"/second\"";
             .all(|one| is(one, "of_first", "first", Code::WrongCfa))
     );
 
-    // The same addresses, the same fault, another image.
+    // The same addresses and the same fault, but another image.
     folder.program("second", &second("WRONG"));
     let found = folder.found("first");
     assert_eq!(found.len(), 4, "{found:?}");
@@ -46,7 +46,7 @@ path:   .asciz  \"/second\"";
         assert_eq!((pair[0].3, pair[0].4), (pair[1].3, pair[1].4));
     }
 
-    // Programs that differ by their tables only have their own build ids.
+    // Programs that differ only in their tables have different build ids.
     folder.program("second", &second("BARE"));
     let run = folder.verify("first", "dwarf", true);
     let results = &run.results;
@@ -93,7 +93,7 @@ three:  .asciz  \"/three.so\"",
         let counts = [pair[0].4, pair[1].4];
         assert_eq!((pair[0].3, pair[1].3, counts), (address, address, [2, 1]));
     }
-    // Names and listings are there though nothing is mapped at the end.
+    // Names and listings are available though nothing is mapped at the end.
     let text = text(&folder.verify("maps", "dwarf", true));
     assert!(
         text.contains("at in_two+0x1 and at 1 more addresses"),
@@ -137,7 +137,7 @@ rows:   .asciz  \"/rows.so\""
         ),
     );
     let found = folder.found("jit");
-    // Four instructions without an image, in two lives of the memory; all right in between.
+    // Four instructions without an image, in two mappings of the memory; correct code in between.
     assert_eq!(found.len(), 8, "{found:?}");
     for (pair, address) in found.chunks(2).zip(0x70_1000..) {
         assert!(

@@ -1,12 +1,12 @@
-//! Rows that describe the frame that is jumped to.
+//! Rows that describe the frame of a jump's target.
 
 use crate::folder::{Folder, text};
 use unwind_sim_judge::check::Class;
 use unwind_sim_judge::spec;
 use unwind_sim_judge::verify::{self, Finding};
 
-/// `longjmp` as glibc has it, and `__builtin_eh_return` as libgcc has it: their rows describe the frame
-/// that is jumped to. The same rows where nothing jumps are wrong.
+/// `longjmp` as in glibc, and `__builtin_eh_return` as in libgcc: their rows describe the target's
+/// frame. The same rows are wrong where nothing jumps.
 #[test]
 fn rows_of_the_frame_that_is_jumped_to_are_a_class_of_their_own() {
     let folder = Folder::new();
@@ -82,10 +82,10 @@ env:    .skip   24"
     };
     folder.program("jumps", &longjmp("mov %r8, %rsp\nmov %r9, %rbp\njmp *%rdx"));
     check("jumps", Class::Target);
-    // It changes its mind.
+    // It returns instead.
     folder.program("returns", &longjmp("ret"));
     check("returns", Class::Wrong);
-    // It goes elsewhere: to another stack pointer than its row says.
+    // It sets another stack pointer than its row says.
     let other = "lea -64(%r8), %r8\nmov %r8, %rsp\nadd $64, %rsp\nmov %r9, %rbp\njmp *%rdx";
     folder.program("elsewhere", &longjmp(other));
     let run = folder.verify("elsewhere", "dwarf", true);

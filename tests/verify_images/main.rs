@@ -1,5 +1,5 @@
-//! `verify` over programs of our own making that replace their own code: a finding belongs to the
-//! image that was there at the time, and has the code that its page promises.
+//! `verify` on test programs that replace their own code: a finding belongs to the image that was
+//! mapped at the time, and has the code that its page promises.
 
 mod codes;
 mod folder;
