@@ -1,7 +1,7 @@
-//! Whole processes over one recording, in turn, several rounds: our commands against
-//! `samply import` and `perf script`. CPU time, wall time and the peak of anonymous memory.
+//! Compares whole processes on one recording, in turn, in several rounds: our commands with `samply
+//! import` and `perf script`. Measures CPU time, wall time and the peak of anonymous memory.
 //!
-//! `cargo bench --bench end_to_end`; recordings as in `perfdata.rs`. samply is found on the path or
+//! `cargo bench --bench end_to_end`; recordings as in `perfdata.rs`. samply is found in the path or
 //! by the variable `SAMPLY`.
 mod common;
 mod ours;
@@ -18,14 +18,14 @@ use common::timing::{Figure, children_cpu};
 
 const PERF: &str = "perf script";
 const SAMPLY: &str = "samply import";
-/// The same program, long and short, so that memory can be compared.
+/// The same program, long and short, to compare memory.
 const RECORDINGS: [&str; 2] = ["recurse-big", "recurse-small"];
 const ROUNDS_BIG: usize = 3;
 const ROUNDS_SMALL: usize = 5;
-/// Peak anonymous memory may differ so much between a small and a big recording.
+/// Allowed difference in peak anonymous memory between a small and a big recording.
 const ANONYMOUS_SLACK_KB: u64 = 32 << 10;
 
-/// A program to be run, what it costs, and the peer it is held against.
+/// A program to run, its measured costs, and the peer to compare with.
 struct Contestant {
     name: String,
     command: Command,
@@ -54,7 +54,7 @@ impl Contestant {
     }
 }
 
-/// Waits for the child, watching its anonymous memory; `None` when it failed.
+/// Waits for the child while watching its anonymous memory; `None` if it failed.
 fn watch(child: &mut Child, anonymous_kb: &mut u64) -> Option<()> {
     const LOOK_EVERY: Duration = Duration::from_millis(5);
     let status = format!("/proc/{}/status", child.id());
@@ -70,7 +70,7 @@ fn watch(child: &mut Child, anonymous_kb: &mut u64) -> Option<()> {
     }
 }
 
-/// Runs a contestant once; what it prints goes to `output`.
+/// Runs a contestant once, with its output in `output`.
 fn run_once(contestant: &mut Contestant, output: &Path) -> Result<(), String> {
     let failed = |why: &str| format!("{}: {why}", contestant.name);
     let file = File::create(output).map_err(|e| failed(&e.to_string()))?;
@@ -95,7 +95,7 @@ fn samply() -> Command {
     Command::new(std::env::var_os("SAMPLY").map_or(PathBuf::from("samply"), PathBuf::from))
 }
 
-/// The peers that are there, and ours.
+/// The peers that are installed, and our commands.
 fn contestants(scratch: &Scratch, recording: &Path) -> Vec<Contestant> {
     let mut all = Vec::new();
     let mut perf = Command::new("perf");
@@ -123,17 +123,17 @@ fn contestants(scratch: &Scratch, recording: &Path) -> Vec<Contestant> {
     all
 }
 
-/// Samples of a recording, by the lines of perf script's output that do not begin with a blank.
+/// Counts the samples of a recording by their header lines in perf script's output.
 fn samples(output: &Path) -> u64 {
     let text = std::fs::read(output).unwrap_or_default();
     let heads = text.split(|b| *b == b'\n').filter(|line| {
-        // A sample's line ends in the colon after its time; its frames hold an address alone.
+        // A header line ends with the colon after the time; a frame's line has only an address.
         line.ends_with(b":") || line.ends_with(b": ")
     });
     heads.count() as u64
 }
 
-/// Runs everybody over one recording and prints; returns each of ours with its memory peak.
+/// Runs and reports all contestants on one recording; returns the memory peak of each of ours.
 fn measure(scratch: &Scratch, recipe: &Recipe) -> Result<Vec<(String, u64)>, String> {
     let recording = recording::obtain(scratch, recipe)?;
     let mut all = contestants(scratch, &recording);

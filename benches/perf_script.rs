@@ -1,9 +1,9 @@
-//! `unwind-sim perf script` against `perf script --no-inline`: whole processes, in turn, one thread
-//! each, their text thrown away. First the two texts are compared.
+//! Compares `unwind-sim perf script` with `perf script --no-inline`: whole processes, in turn, one
+//! thread each, with discarded output. The two texts are compared first.
 //!
 //! `cargo bench --bench perf_script` records its own inputs, one with frame pointers and one with
-//! stack copies; `UNWIND_SIM_BENCH_RECORDINGS=FILE:FILE` takes others. `UNWIND_SIM_PERF=PROGRAM` is
-//! the perf to be held against. With `--test` nothing is measured.
+//! stack copies; `UNWIND_SIM_BENCH_RECORDINGS=FILE:FILE` uses others. `UNWIND_SIM_PERF=PROGRAM` is
+//! the perf to compare with. With `--test` nothing is measured.
 mod common;
 
 use std::ffi::OsString;
@@ -18,7 +18,7 @@ use common::timing::{Figure, children_cpu};
 const OURS: &str = "ours";
 const ROUNDS: usize = 11;
 const GOAL_TIMES: f64 = 5.0;
-/// Forks, libraries, the kernel, and names that are mangled.
+/// Forks, libraries, the kernel, and mangled names.
 const WORK: &str = "for i in 1 2 3 4; do find /usr -name '*.so*' | sort -R | md5sum; \
     c++ -x c++ -std=c++17 -fsyntax-only - <<< '#include <regex>'; done";
 const KINDS: [(&str, &[&str]); 2] = [
@@ -29,7 +29,7 @@ const KINDS: [(&str, &[&str]); 2] = [
     ),
 ];
 
-/// What a process needed, each round.
+/// A process and its times in each round.
 struct Contestant {
     name: &'static str,
     command: Command,
@@ -78,7 +78,7 @@ fn perf() -> OsString {
     std::env::var_os("UNWIND_SIM_PERF").unwrap_or_else(|| "perf".into())
 }
 
-/// The lines in which two texts differ, and those of the second.
+/// The number of lines that differ between two texts, and of lines in the second.
 fn differing(a: &[u8], b: &[u8]) -> (usize, usize) {
     let mut count_by_line = std::collections::HashMap::new();
     for line in a.split(|&byte| byte == b'\n') {

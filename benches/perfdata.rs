@@ -1,9 +1,9 @@
-//! perf.data to addresses, ns per stack: linux-perf-data + framehop against ours, after checking
-//! that both give the same chains.
+//! From perf.data to addresses, in ns per stack: compares linux-perf-data + framehop with ours,
+//! after checking that both give the same chains.
 //!
 //! `cargo bench --bench perfdata` records its own inputs (about 1 GB in the temporary directory,
-//! removed at the end) with `perf record`; `UNWIND_SIM_BENCH_DATA=DIR` uses recordings made
-//! before. `--test` only checks.
+//! removed at the end) with `perf record`; `UNWIND_SIM_BENCH_DATA=DIR` uses existing recordings.
+//! `--test` only checks.
 mod common;
 mod ours;
 
@@ -23,13 +23,15 @@ use criterion::{Criterion, Throughput};
 const PEER_FILE: &str = "framehop, file";
 const PEER_UNWIND: &str = "framehop, unwind only";
 const OURS: &str = "ours, file";
-/// Stacks per second where the goals were set, unwinding only: a big file and a small one.
+/// Stacks per second on the machine where the goals were set, unwinding only: a big file and a
+/// small one.
 const KNOWN_BIG_PER_S: f64 = 1.04e6;
 const KNOWN_SMALL_PER_S: f64 = 3.8e6;
 const GOAL_BIG_TIMES: f64 = 1.3;
 const GOAL_SMALL_TIMES: f64 = 2.0;
 const GOAL_TWO_THREADS_TIMES: f64 = 1.7;
-/// Chains may differ where framehop is known to be wrong (a CFA on a scratch register).
+/// Maximum share of chains that may differ: framehop is known to be wrong with a CFA on a scratch
+/// register.
 const DIFFERENT_MAX: f64 = 0.01;
 
 /// How often each chain occurs, by hash.
@@ -49,7 +51,7 @@ impl Chains {
         self.frames += chain.len() as u64;
     }
 
-    /// How many chains of `self` the other side does not have.
+    /// The number of chains of `self` that `other` does not have.
     fn missing_in(&self, other: &Chains) -> u64 {
         let missing = self.count_by_hash.iter().map(|(hash, count)| {
             let there = other.count_by_hash.get(hash).copied().unwrap_or(0);
@@ -59,7 +61,7 @@ impl Chains {
     }
 }
 
-/// Unwinds the file with both sides and demands the same chains; returns the peer's stacks.
+/// Unwinds the file with both sides, which must agree; returns the peer's number of stacks.
 fn check(title: &str, path: &Path) -> Result<u64, String> {
     let mut theirs = Chains::default();
     perfdata_peer::replay(path, &mut |chain| theirs.add(chain))
@@ -86,7 +88,7 @@ fn check(title: &str, path: &Path) -> Result<u64, String> {
     Ok(theirs.stacks)
 }
 
-/// The contestants over one file.
+/// The rivals for one file.
 fn rivals(path: &Path) -> Result<Vec<Rival<'_>>, String> {
     let loaded = perfdata_peer::load(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let (mut cache, mut chain) = (Cache::new(), Vec::new());
@@ -114,7 +116,7 @@ fn rivals(path: &Path) -> Result<Vec<Rival<'_>>, String> {
     Ok(rivals)
 }
 
-/// Prints figures, ratios, and how the peer compares with what it did where the goals were set.
+/// Prints figures, ratios, and the peer's speed relative to the machine where the goals were set.
 fn conclude(title: &str, recipe: &Recipe, figures: &[Figure]) {
     report::print(title, "stack", figures, figures.first());
     let per_s = |f: &Figure| 1e9 / f.median_ns();
@@ -153,7 +155,7 @@ fn conclude(title: &str, recipe: &Recipe, figures: &[Figure]) {
     }
 }
 
-/// One thread against two, by the wall clock.
+/// Compares one thread with two, by wall time.
 fn two_threads(title: &str, path: &Path, rounds: usize) {
     if ours::replay_on(path, 2).is_none() {
         return;

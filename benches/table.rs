@@ -1,5 +1,5 @@
-//! A whole table, ns per row: bare gimli evaluating every row of an `.eh_frame`, and ours compiling
-//! the same rows into its own form; the goal is 0.4 of gimli's rate.
+//! A whole table, in ns per row: bare gimli evaluates every row of an `.eh_frame`, and ours
+//! compiles the same rows into its own form. The goal is 0.4 of gimli's rate.
 //!
 //! `cargo bench --bench table`; `--test` only counts.
 mod common;

@@ -1,8 +1,9 @@
-//! Walking stacks, ns per frame: ours against framehop, bare gimli and a bare frame-pointer walk,
-//! after checking that all give the same addresses.
+//! Stack walks, in ns per frame: compares ours with framehop, bare gimli and a bare frame-pointer
+//! walk, after checking that all give the same addresses.
 //!
-//! `cargo bench --bench walk` prints criterion's statistics, then, measured in turn so that a busy
-//! machine disturbs all alike, every figure and the ratios to the peer. `--test` only checks.
+//! `cargo bench --bench walk` prints criterion's statistics. Then it prints every figure and the
+//! ratios to the peer, measured in turn so that a busy machine slows all of them. `--test` only
+//! checks.
 mod common;
 mod ours;
 
@@ -26,7 +27,7 @@ const COLD: &str = "framehop cold";
 const FIRST: &str = "framehop first";
 const GIMLI: &str = "gimli bare";
 
-/// Peers' times relative to the bare walk (0.93 ns/frame) on the machine the goals were set on.
+/// Peers' times relative to the bare walk (0.93 ns/frame) on the machine where the goals were set.
 const KNOWN: [(&str, &[Known]); 2] = [
     (
         "deep200",
@@ -64,13 +65,13 @@ const KNOWN: [(&str, &[Known]); 2] = [
     ),
 ];
 
-/// Ours against framehop: at most this many times its time.
+/// Goals: our time relative to framehop's, at most.
 struct Goals {
     warm: Option<f64>,
     first: Option<f64>,
 }
 
-/// Full provenance against our own addresses only: at most this many times their time.
+/// Goal: the time with full provenance relative to our own addresses only, at most.
 const PROVENANCE_GOAL: f64 = 3.0;
 const REC200: Goals = Goals {
     warm: Some(0.85),
@@ -85,8 +86,8 @@ const LIBLLVM_GOALS: Goals = Goals {
     first: Some(1.0),
 };
 
-/// The saved frame pointers of a stack as a chain of word indices, and its return addresses: the
-/// same dependent loads as a walk in the process itself.
+/// The saved frame pointers of a stack as a chain of word indices, with its return addresses: the
+/// same dependent loads as a walk inside the process.
 struct BareChain {
     words: Vec<u64>,
     start: u64,
@@ -110,7 +111,7 @@ impl BareChain {
         }
     }
 
-    /// Writes the return addresses and returns how many there are.
+    /// Writes the return addresses and returns their number.
     #[inline(never)]
     fn walk(&self, out: &mut [u64]) -> u64 {
         let (mut at, mut frames) = (self.start as usize, 0);
@@ -129,7 +130,7 @@ impl BareChain {
 /// A walk that fills a vector with addresses.
 type Walk<'a> = Box<dyn FnMut(&mut Vec<u64>) + 'a>;
 
-/// All walks over one snapshot that must agree, the peers' first.
+/// All walks over one snapshot, which must agree; the peers' come first.
 fn walks<'a>(snapshot: &'a Snapshot) -> Vec<(String, Walk<'a>)> {
     let (regs, stack, images) = (&snapshot.regs, snapshot.stack(), &snapshot.images[..]);
     let mut walks: Vec<(String, Walk<'a>)> = Vec::new();
@@ -164,7 +165,7 @@ fn walks<'a>(snapshot: &'a Snapshot) -> Vec<(String, Walk<'a>)> {
     walks
 }
 
-/// Runs every walk twice and demands the same addresses of all; returns how many there are.
+/// Runs every walk twice; all must give the same addresses. Returns their number.
 fn check(title: &str, walks: &mut [(String, Walk<'_>)]) -> usize {
     let mut expected: Option<(String, Vec<u64>)> = None;
     for (name, walk) in walks {
@@ -189,7 +190,7 @@ fn check(title: &str, walks: &mut [(String, Walk<'_>)]) -> usize {
     expected.map_or(0, |(_, addresses)| addresses.len())
 }
 
-/// Measures one snapshot: criterion first, then in turn.
+/// Measures one snapshot: first with criterion, then in turn.
 fn measure(c: &mut Criterion, test: bool, snapshot: &Snapshot, goals: &Goals, bare: &BareChain) {
     let title = &snapshot.name;
     let mut walks = walks(snapshot);
@@ -228,7 +229,7 @@ fn measure(c: &mut Criterion, test: bool, snapshot: &Snapshot, goals: &Goals, ba
     conclude(title, &duel(Clock::ThreadCpu, ROUNDS, &mut rivals), goals);
 }
 
-/// Prints the figures of one snapshot, its ratios, and whether the peers are what they were.
+/// Prints the figures of one snapshot and their ratios, and checks the peers' known figures.
 fn conclude(title: &str, figures: &[Figure], goals: &Goals) {
     let bare = &figures[0];
     report::print(title, "frame", figures, Some(bare));

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the first inputs of the fuzz targets (corpus/TARGET/*) from cases and recordings of the
+"""Writes the seeds of the fuzz targets (corpus/TARGET/*) from cases and recordings in the
 repository. Needs cc and objcopy; run it in fuzz/. The formats are those of src/input.rs.
 
-What a fuzzer finds is added beside them by hand, one file for each defect."""
+Inputs that a fuzzer finds are added by hand, one file for each defect."""
 import base64
 import bz2
 import gzip
@@ -24,7 +24,7 @@ BIAS = 0x5555_0000_0000
 
 
 def build(case, folder, *flags):
-    """Assembles and links a case; gives the path of the program."""
+    """Assembles and links a case; returns the path of the program."""
     out = folder / (case.stem + "".join(flags))
     flags = flags or ("-nostdlib", "-static", "-no-pie")
     subprocess.run(["cc", "-I", CASES, *flags, "-o", out, case], check=True)
@@ -32,7 +32,7 @@ def build(case, folder, *flags):
 
 
 def sections(elf):
-    """Name, address and bytes of the sections of an ELF file."""
+    """Yields name, address and bytes of each section of an ELF file."""
     data = elf.read_bytes()
     shoff, = struct.unpack_from("<Q", data, 0x28)
     count, names = struct.unpack_from("<HH", data, 0x3C)
@@ -44,7 +44,7 @@ def sections(elf):
 
 
 def image(found, wanted):
-    """An image as `Input::image` reads it."""
+    """An image in the format of `Input::image`."""
     text = next((a, len(b)) for n, a, b in found if n == ".text")
     kept = [(KINDS.index(n), a, b) for n, a, b in found if n in wanted]
     out = struct.pack("<IIB", *text, len(kept))
@@ -88,7 +88,7 @@ def tables(folder):
 
 
 def walks(name, found):
-    """A stack of frame pointers and return addresses, in front of the tables of a case."""
+    """A stack of frame pointers and return addresses, with the tables of a case."""
     text = next(a for n, a, _ in found if n == ".text")
     regs = b""
     for number in range(19):
@@ -104,7 +104,7 @@ def walks(name, found):
     stack = struct.pack("<48Q", *words)
     tables = [".eh_frame", ".eh_frame_hdr", ".sframe", *KINDS[4:7]]
     save("walk", name, image(found, tables) + bytes([0x80]) + regs + stack)
-    # Fake registers: no flags set, and a set of the unwinder's own.
+    # Fake registers without flags, and a set of the unwinder's own registers.
     fake = regs[:-4] + struct.pack("<BBBB", 7, 0, 7, 0)
     save("walk", name + "-fake", image(found, tables) + bytes([0x41]) + fake + regs + stack)
 
@@ -182,7 +182,7 @@ def core():
 
 
 def vmlinux():
-    """A kernel without section headers: code, ORC entries, and kallsyms that tell of both."""
+    """A kernel without section headers: code, ORC entries, and kallsyms that name both."""
     text, code = 0xFFFFFFFF81000000, 0x900
     rows = 4
     banner = b"Linux version 6.1.0 (a)\0"
@@ -213,7 +213,7 @@ def vmlinux():
 
 
 def bzimage(packed):
-    """A boot sector, a header, and a payload behind the next sector."""
+    """A boot sector, a header, and a payload after the next sector."""
     head = bytearray(1024)
     head[0x1F1] = 1
     head[0x1FE:0x206] = b"\x55\xaa\0\0HdrS"
@@ -231,7 +231,7 @@ def kernels(folder):
     save("kernel_image", "xz", bzimage(lzma.compress(plain) + size))
     alone = lzma.compress(plain, format=lzma.FORMAT_ALONE)
     save("kernel_image", "lzma", bzimage(alone + size))
-    # One block without a match: a token with the length of the literals.
+    # One block without matches: a token with the length of the literals.
     literals = bytes([0xF0]) + bytes([255] * ((len(plain) - 15) // 255))
     literals += bytes([(len(plain) - 15) % 255]) + plain
     lz4 = struct.pack("<II", 0x184C2102, len(literals)) + literals
@@ -297,7 +297,7 @@ KERNEL, MOVED, PHYSICAL = 0xFFFFFFFF81000000, 0x600000, 0x200000
 
 
 def vmcore(qemu):
-    """A machine's memory, only the words that matter: page tables, three tasks, their stacks. The
+    """The words that matter of a machine's memory: page tables, three tasks, their stacks. The
     kernel's symbols and offsets are those of `files.rs`."""
     at = KERNEL + MOVED
     present, large = 3, 1 << 7
@@ -313,7 +313,7 @@ def vmcore(qemu):
     pieces = [(physical, struct.pack("<Q", entry)) for physical, entry in tables]
     tasks = [at + 0x200 + 0x80 * i for i in range(3)]
     signals = [at + 0x380, at + 0x390]
-    # The process is the only one in the list; its thread is in its own list alone.
+    # The process is the only one in the task list; its thread is only in the process' own list.
     links = [(tasks[1],) * 2, (tasks[0],) * 2, (tasks[2],) * 2]
     threads = [(signals[0],) * 2, (tasks[2] + 16, signals[1]), (signals[1], tasks[1] + 16)]
     data = bytearray(0x400)
@@ -328,7 +328,7 @@ def vmcore(qemu):
         pieces.append((0x7000 + 0x1000 * i + 0xF00, frame.ljust(256, b"\0")))
     heads = [(tasks[0] + 16,) * 2, (tasks[1] + 16, tasks[2] + 16)]
     data[0x380:0x3A0] = struct.pack("<4Q", *heads[0], *heads[1])
-    # Of one processor: where its data is, and in it the task that it runs.
+    # The address of one processor's data, and in the data its current task.
     per_cpu = at + 0x3D0 - 0x10
     data[0x3C0:0x3C8] = struct.pack("<Q", per_cpu)
     data[0x3D0:0x3D8] = struct.pack("<Q", tasks[1])
@@ -357,7 +357,7 @@ def vmcore(qemu):
 
 
 def scenarios():
-    """The scenarios without what they print."""
+    """The scenarios without their output."""
     for path in sorted(pathlib.Path("../corpus/scenarios").glob("*/*.txt")):
         lines = path.read_text().splitlines(keepends=True)
         text = "".join(line for line in lines if not line.startswith(("=", "#")))
@@ -365,7 +365,7 @@ def scenarios():
 
 
 def stitches():
-    """Streams as `stitches.rs` reads them: what, thread, cookie, step of time."""
+    """Streams in the format of `stitches.rs`: kind, thread, cookie, time step."""
     sample, record, fork, exit_, exec_, vdso, lost = 0, 0xC6, 10, 11, 12, 13, 14
     streams = {
         "two-samples-one-record": [(sample, 0, 1), (sample, 0, 1), (record, 0, 1)],

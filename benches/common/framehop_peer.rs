@@ -1,4 +1,4 @@
-//! framehop 0.16, the unwinder of samply: the peer whose speed we are measured against.
+//! framehop 0.16, samply's unwinder: the peer with which our speed is compared.
 
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, Module, Unwinder};
@@ -9,7 +9,7 @@ use super::snapshot::{RBP, REGS, RIP, RSP, Stack};
 pub(crate) type Framehop = UnwinderX86_64<Bytes>;
 pub(crate) type Cache = CacheX86_64;
 
-/// An image as framehop takes it.
+/// Converts an image to a framehop module.
 pub(crate) fn module(image: &Image) -> Module<Bytes> {
     let elf = &image.elf;
     let svma = |s: &Option<super::image::Section>| s.as_ref().map(|s| s.svma.clone());
@@ -37,7 +37,7 @@ pub(crate) fn module(image: &Image) -> Module<Bytes> {
     )
 }
 
-/// An unwinder that knows `images`.
+/// An unwinder with all `images`.
 pub(crate) fn unwinder(images: &[Image]) -> Framehop {
     let mut unwinder = Framehop::new();
     for image in images {

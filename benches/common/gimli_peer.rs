@@ -1,5 +1,5 @@
-//! Bare gimli: for every frame a search of `.eh_frame_hdr`, the row, and all 17 registers of it,
-//! with nothing kept between frames. And the same rows counted over a whole table.
+//! Bare gimli: for every frame a search in `.eh_frame_hdr`, the row, and all 17 registers, with
+//! nothing kept between frames. Also evaluates all rows of a table.
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, ParsedEhFrameHdr,
@@ -18,7 +18,7 @@ struct Tables<'a> {
     hdr: ParsedEhFrameHdr<Reader<'a>>,
 }
 
-/// The base addresses pointers of these sections are relative to.
+/// The base addresses for relative pointers in these sections.
 pub(crate) fn bases(elf: &Elf) -> BaseAddresses {
     let start = |s: &Option<super::image::Section>| s.as_ref().map_or(0, |s| s.svma.start);
     BaseAddresses::default()
@@ -54,7 +54,7 @@ impl<'a> Gimli<'a> {
         }
     }
 
-    /// Appends the addresses of a walk to `out`, as framehop's walk does.
+    /// Appends the addresses of a walk to `out`, like framehop's walk.
     pub(crate) fn walk(&mut self, start: &[u64; REGS], stack: Stack<'_>, out: &mut Vec<u64>) {
         let mut regs = *start;
         let mut lookup = regs[RIP];

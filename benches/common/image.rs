@@ -1,4 +1,4 @@
-//! ELF files mapped into memory, and where a process had them: what every unwinder is given.
+//! ELF files mapped into memory, and their addresses in a process: the input of every unwinder.
 
 use std::fs::File;
 use std::ops::{Deref, Range};
@@ -55,10 +55,10 @@ pub(crate) struct Elf {
 }
 
 impl Elf {
-    /// Maps the file. A fresh call is a fresh mapping, whose pages are not yet in the page table.
+    /// Maps the file. Each call makes a new mapping, whose pages are not in the page table yet.
     pub(crate) fn open(path: &Path) -> Option<Arc<Elf>> {
         let file = File::open(path).ok()?;
-        // SAFETY: the benches map system libraries and files of their own, which nobody truncates
+        // SAFETY: the benches map system libraries and their own files, which nobody truncates
         // while a bench runs.
         let map = Arc::new(unsafe { Mmap::map(&file) }.ok()?);
         let elf = object::File::parse(&map[..]).ok()?;
@@ -103,7 +103,7 @@ impl Elf {
     }
 }
 
-/// An ELF file at the place where a process had it.
+/// An ELF file at its addresses in a process.
 #[derive(Clone)]
 pub(crate) struct Image {
     pub(crate) elf: Arc<Elf>,
@@ -124,7 +124,7 @@ impl Image {
         })
     }
 
-    /// The image of an executable mapping: `start` is where the file's `offset` lies.
+    /// The image of an executable mapping that maps the file's `offset` at `start`.
     pub(crate) fn of_mapping(elf: Arc<Elf>, start: u64, offset: u64) -> Option<Image> {
         const PAGE: u64 = 4096;
         let segment = elf.segments.iter().find(|s| {

@@ -1,6 +1,6 @@
-//! What the benches share: programs and snapshots to walk, the peers, and fair timing.
+//! Shared by the benches: programs and snapshots to walk, the peers, and fair timing.
 //!
-//! Nothing here knows our own unwinder; that is `benches/ours/mod.rs`.
+//! Nothing here uses our own unwinder; that is `benches/ours/mod.rs`.
 #![allow(dead_code)] // each bench uses its own part
 
 pub(crate) mod framehop_peer;

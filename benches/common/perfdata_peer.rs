@@ -1,4 +1,4 @@
-//! linux-perf-data + framehop: user stack dumps of a perf.data file to addresses.
+//! linux-perf-data + framehop: from a perf.data file with stack copies to addresses.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -21,7 +21,7 @@ use super::snapshot::{RBP, REGS, RIP, RSP, Stack};
 
 const PROT_EXEC: u32 = 4;
 
-/// The images of the processes so far.
+/// The images of all processes seen so far.
 #[derive(Default)]
 struct Processes {
     files: HashMap<String, Option<Arc<Elf>>>,
@@ -61,7 +61,7 @@ impl Processes {
     }
 }
 
-/// The registers framehop starts from, in a snapshot's order.
+/// The registers from which framehop starts, in the order of a snapshot.
 fn start_registers(sample: &SampleRecord<'_>) -> Option<[u64; REGS]> {
     let user = sample.user_regs.as_ref()?;
     let mut regs = [0; REGS];
@@ -71,7 +71,7 @@ fn start_registers(sample: &SampleRecord<'_>) -> Option<[u64; REGS]> {
     Some(regs)
 }
 
-/// Receives the processes, the sample's one among them, its registers and its stack bytes.
+/// Receives the processes, the index of the sample's process, its registers and its stack bytes.
 type EachSample<'a> = &'a mut dyn FnMut(&Processes, usize, &[u64; REGS], &[u8]);
 
 /// Reads the file and calls `each` with every sample that has registers and stack.
@@ -116,7 +116,8 @@ fn for_each_sample(path: &Path, each: EachSample<'_>) -> Result<Processes, linux
     Ok(processes)
 }
 
-/// File to addresses: reads, unwinds every sample, hands each chain to `each`; returns how many.
+/// From file to addresses: reads the file, unwinds every sample, passes each chain to `each`, and
+/// returns their number.
 pub(crate) fn replay(
     path: &Path,
     each: &mut dyn FnMut(&[u64]),
@@ -141,7 +142,7 @@ pub(crate) fn replay(
     Ok(stacks)
 }
 
-/// All samples of a file in memory, so that unwinding can be measured alone.
+/// All samples of a file in memory, so that unwinding can be measured separately.
 pub(crate) struct Loaded {
     unwinders: Vec<Framehop>,
     samples: Vec<(usize, [u64; 3], Range<usize>)>,

@@ -8,7 +8,7 @@ use super::snapshot::Snapshot;
 
 const FLAGS: [&str; 3] = ["-O2", "-g", "-fno-optimize-sibling-calls"];
 
-/// A directory of this process in the system's temporary directory; removed when dropped.
+/// A directory of this process in the system's temporary directory, removed when dropped.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -55,7 +55,7 @@ pub(crate) fn compile(
     Ok(output)
 }
 
-/// Compiles a program and has it write its snapshot.
+/// Compiles and runs a program that writes a snapshot.
 pub(crate) fn snapshot(
     scratch: &Scratch,
     name: &str,
@@ -67,7 +67,7 @@ pub(crate) fn snapshot(
     Snapshot::load(name, &file)
 }
 
-/// Runs a command to success; `Err` holds its last words.
+/// Runs a command, which must succeed; `Err` holds the end of its output.
 pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     let shown = format!("{command:?}");
     let output = command.output().map_err(|e| format!("{shown}: {e}"))?;

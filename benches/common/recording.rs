@@ -1,5 +1,5 @@
-//! perf.data recordings to replay: made by `perf record` when a bench begins, or taken ready-made
-//! from the directory that `UNWIND_SIM_BENCH_DATA` names.
+//! perf.data recordings to replay: made by `perf record` when a bench starts, or read from the
+//! directory `UNWIND_SIM_BENCH_DATA`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,24 +17,24 @@ const PYTHON_WORK: &str = "import json\n\
 const SQL_WORK: &str = "with recursive n(x) as (select 1 union all select x + 1 from n \
     where x < 150000) select count(*), sum(length(hex(x * 7919))) from n where hex(x) like '%3%';";
 
-/// What runs while perf records.
+/// What to run while perf records.
 enum Workload {
-    /// A program of `benches/programs/` with its argument.
+    /// A program of `benches/programs/` and its argument.
     Own(&'static str, &'static str),
-    /// A program of the system; what it prints is thrown away.
+    /// A program of the system; its output is discarded.
     System(&'static str, &'static [&'static str]),
 }
 
-/// A recording to be made.
+/// A recording to make.
 pub(crate) struct Recipe {
     pub(crate) name: &'static str,
-    /// Larger than any cache.
+    /// Whether it is larger than any cache.
     pub(crate) big: bool,
     dump: &'static str,
     workload: Workload,
 }
 
-/// The recordings of the benches: a big one (about 700 MB) and small ones of several kinds.
+/// The recordings of the benches: one of about 700 MB, and small ones of several kinds.
 pub(crate) const RECIPES: [Recipe; 7] = [
     Recipe {
         name: "recurse-big",
@@ -48,7 +48,7 @@ pub(crate) const RECIPES: [Recipe; 7] = [
         dump: DUMP_8K,
         workload: Workload::Own("recurse", "20000"),
     },
-    // Small enough for a second-level cache.
+    // Fits in a second-level cache.
     Recipe {
         name: "recurse-tiny",
         big: false,
@@ -91,7 +91,7 @@ pub(crate) const RECIPES: [Recipe; 7] = [
     },
 ];
 
-/// The recording's file; `Err` says why there is none.
+/// The recording's file; `Err` says why it is missing.
 pub(crate) fn obtain(scratch: &Scratch, recipe: &Recipe) -> Result<PathBuf, String> {
     let file = format!("{}.perf.data", recipe.name);
     if let Some(dir) = std::env::var_os(DATA_DIR) {

@@ -1,9 +1,9 @@
-//! The lines a bench prints: each figure, its ratio to the peer and the goal, and a word when a
-//! peer is not as fast here as it was where the goals were set.
+//! The output of a bench: each figure, its ratio to the peer and to the goal, and a note if a
+//! peer's speed differs from the one on the machine where the goals were set.
 
 use super::timing::Figure;
 
-/// A peer's time relative to a bare frame-pointer walk, where the goals were set.
+/// A peer's time relative to a bare frame-pointer walk, on the machine where the goals were set.
 pub(crate) struct Known {
     pub(crate) name: &'static str,
     pub(crate) times_frame_pointer: f64,
@@ -11,7 +11,7 @@ pub(crate) struct Known {
 
 const TOLERANCE: f64 = 0.30;
 
-/// The figure called `name`, if it was measured.
+/// The figure with this name, if it was measured.
 pub(crate) fn find<'a>(figures: &'a [Figure], name: &str) -> Option<&'a Figure> {
     figures.iter().find(|f| f.name == name)
 }
@@ -31,7 +31,7 @@ pub(crate) fn print(title: &str, unit: &str, figures: &[Figure], baseline: Optio
     }
 }
 
-/// Prints ours against the peer, round by round; `goal` is the most that it may be.
+/// Prints our ratio to the peer, computed round by round; `goal` is the maximum.
 pub(crate) fn ratio(title: &str, ours: &Figure, peer: &Figure, goal: Option<f64>) {
     let ratio = ours.ratio_to(peer);
     let verdict = goal.map_or(String::new(), |goal| {
@@ -44,7 +44,7 @@ pub(crate) fn ratio(title: &str, ours: &Figure, peer: &Figure, goal: Option<f64>
     );
 }
 
-/// Says so when a peer is more than 30 % off its known figure, relative to the bare walk.
+/// Prints a note if a peer is more than 30 % off its known figure, relative to the bare walk.
 pub(crate) fn check_known(title: &str, figures: &[Figure], bare: &Figure, known: &[Known]) {
     for k in known {
         let Some(figure) = find(figures, k.name) else {
@@ -64,7 +64,7 @@ pub(crate) fn check_known(title: &str, figures: &[Figure], bare: &Figure, known:
     }
 }
 
-/// Says so when others keep this machine busy: then figures by the wall clock say little.
+/// Prints a note if other work keeps this machine busy, which makes wall-clock figures unreliable.
 pub(crate) fn note_load() {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = text

@@ -1,4 +1,4 @@
-//! One stack as a program wrote it (`programs/snapshot.h`), ready to be walked again.
+//! One stack written by a program (`programs/snapshot.h`), for repeated walks.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ pub(crate) const RBP: usize = 6;
 pub(crate) const RSP: usize = 7;
 pub(crate) const RIP: usize = 16;
 
-/// Stack bytes that begin at address `base`.
+/// Stack bytes that start at address `base`.
 #[derive(Clone, Copy)]
 pub(crate) struct Stack<'a> {
     pub(crate) base: u64,
@@ -45,7 +45,7 @@ impl Snapshot {
         }
     }
 
-    /// Reads the file that a program of `programs/` wrote; `Err` says what is wrong with it.
+    /// Reads the file written by a program of `programs/`; `Err` says what is wrong with it.
     pub(crate) fn load(name: &str, path: &Path) -> Result<Snapshot, String> {
         let bytes = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
         let short = || format!("{}: not a whole snapshot", path.display());

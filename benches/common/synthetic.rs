@@ -1,5 +1,5 @@
-//! A made-up stack through a real library: functions spread evenly over its whole table, each
-//! stopped in a row whose CFA hangs on rsp. Nothing of it is in any cache: a first walk.
+//! A synthetic stack through a real library: functions spread evenly over its whole table, each
+//! stopped in a row whose CFA is based on rsp. None of it is cached: every walk is a first one.
 
 use std::path::Path;
 
@@ -65,7 +65,7 @@ pub(crate) fn through(name: &str, path: &Path, frames: usize) -> Option<Snapshot
         .step_by(stride)
         .take(frames)
         .collect::<Vec<_>>();
-    // Neither up nor down the file: a walk that guesses the next function's place gains nothing.
+    // A shuffled order, so that guessing the next function from the previous one gains nothing.
     stops.sort_by_key(|(pc, _)| pc.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let image = Image::at_bias(elf, BIAS)?;
     let mut words: Vec<u64> = Vec::new();

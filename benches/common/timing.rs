@@ -1,5 +1,5 @@
-//! Fair timing on a busy machine: CPU time of this thread, and the rivals in turn, so that what
-//! disturbs one disturbs the other.
+//! Fair timing on a busy machine: CPU time of this thread, with the rivals taking turns, so that
+//! other work slows all of them.
 
 use std::time::Duration;
 
@@ -29,10 +29,10 @@ pub(crate) fn children_cpu() -> Duration {
     of(usage.user_time()) + of(usage.system_time())
 }
 
-/// One thing to be measured.
+/// One thing to measure.
 pub(crate) struct Rival<'a> {
     pub(crate) name: String,
-    /// One round's work; returns how many units (frames, stacks, rows) it did.
+    /// Does the work of one round and returns the number of units (frames, stacks, rows).
     pub(crate) run: Box<dyn FnMut() -> u64 + 'a>,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Rival<'a> {
     }
 }
 
-/// What a rival needed for one unit, ns, in each round.
+/// The time of a rival per unit in ns, in each round.
 #[derive(Clone, Debug)]
 pub(crate) struct Figure {
     pub(crate) name: String,
@@ -68,7 +68,7 @@ impl Figure {
         median(self.rounds_ns.clone())
     }
 
-    /// The median of the ratios to `peer` in the same round: what slowed a round down slowed both.
+    /// The median of the ratios to `peer` in the same round, since slow rounds affect both.
     pub(crate) fn ratio_to(&self, peer: &Figure) -> f64 {
         median(
             self.rounds_ns
@@ -85,7 +85,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Which time counts: that of this thread, or, where several threads work, that on the wall.
+/// The time to measure: the CPU time of this thread, or wall time if several threads work.
 #[derive(Clone, Copy)]
 pub(crate) enum Clock {
     ThreadCpu,
@@ -105,15 +105,15 @@ impl Clock {
     }
 }
 
-/// How often a rival is called in a round.
+/// The calls of a rival in a round.
 struct Batch {
     calls: u32,
-    /// One call more, not timed, so that it finds its data where it left them, not where the
-    /// others put them; a call over a big file leaves nothing in a cache anyway.
+    /// Makes one more call, untimed, so that the rival finds its own data in the caches instead of
+    /// the others'. A call over a big file leaves nothing in a cache anyway.
     warm_up: bool,
 }
 
-/// Enough calls that a batch takes about 2 ms, but at least one.
+/// Chooses enough calls for about 2 ms, but at least one.
 fn batch(run: &mut dyn FnMut() -> u64) -> Batch {
     const BATCH: Duration = Duration::from_millis(2);
     const WARM_UP_MAX: Duration = Duration::from_millis(50);
@@ -133,7 +133,7 @@ fn batch(run: &mut dyn FnMut() -> u64) -> Batch {
     }
 }
 
-/// Runs the rivals in turn, `rounds` times, and gives each one's times per unit.
+/// Runs the rivals in turn, `rounds` times, and returns the times of each per unit.
 pub(crate) fn duel(clock: Clock, rounds: usize, rivals: &mut [Rival<'_>]) -> Vec<Figure> {
     let batches: Vec<Batch> = rivals.iter_mut().map(|r| batch(&mut r.run)).collect();
     let mut times = vec![Vec::with_capacity(rounds); rivals.len()];

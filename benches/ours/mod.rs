@@ -1,4 +1,4 @@
-//! Our side of the benches: the only file of them that knows our own unwinder.
+//! Our side of the benches: the only file that uses our own unwinder.
 #![allow(dead_code)] // each bench uses its own part
 
 use std::path::Path;
@@ -27,13 +27,13 @@ use crate::common::image::{Elf, Image};
 use crate::common::snapshot::{RBP, RIP, RSP, Snapshot};
 use crate::common::timing::Rival;
 
-/// The tables our walks use; each appears in the names of its figures.
+/// The tables that our walks use; the name of each is part of its figures' names.
 pub(crate) use unwind_sim_judge::unwinders::TABLES;
 
 /// A walk that fills a vector with addresses.
 type Walk<'a> = Box<dyn FnMut(&mut Vec<u64>) + 'a>;
 
-/// Our images need no symbols here; the peers are not given any either.
+/// Symbols are not needed, and the peers get none either.
 const OPTIONS: elf::ReadOptions = elf::ReadOptions {
     symbols: false,
     plt: false,
@@ -44,7 +44,7 @@ fn load(elf: &Elf) -> Option<image::Image> {
     image_from_elf(&name, Arc::new(elf.file.clone()), &OPTIONS).ok()
 }
 
-/// What an address space is made of; an image is read once.
+/// The mappings of an address space; each image is read once.
 fn mappings(images: &[Image]) -> Vec<Mapping> {
     let of = |image: &Image| Mapping {
         range: image.range.clone(),
@@ -66,7 +66,7 @@ fn start(snapshot: &Snapshot) -> Start {
     Start::from_regs(Regs::frame(regs[RIP], regs[RSP], regs[RBP]))
 }
 
-/// One walk, addresses only.
+/// Makes one walk that collects only addresses.
 fn addresses<F: Finder>(
     finder: &F,
     space: &AddressSpace,
@@ -119,14 +119,14 @@ fn walks_of<'a, F: Finder + Copy + 'a>(
     ]
 }
 
-/// Rip, rsp and rbp, as framehop does.
+/// Carries rip, rsp and rbp, like framehop.
 const DWARF: Dwarf = Dwarf::carrying(RegMask::FRAME);
 const SFRAME: Sframe = Sframe::new(Profile::Spec, Tables::RealOrDerived);
 const ORC: Orc = Orc::new(None, Tables::RealOrDerived);
 
-/// Our walks over a snapshot, addresses only, rip, rsp and rbp carried: `ours TABLE warm` (a cache
-/// that lives on), `cold` (a new cache for every walk), `first` (a new address space as well; the
-/// files are read beforehand, as the peer's sections are found beforehand).
+/// Our walks over a snapshot, collecting only addresses and carrying rip, rsp and rbp: `ours TABLE
+/// warm` (a persistent cache), `cold` (a new cache for every walk), `first` (also a new address
+/// space; the files are read beforehand, like the peer's sections).
 pub(crate) fn walks(snapshot: &Snapshot) -> Vec<(String, Walk<'_>)> {
     let mut walks = walks_of(TABLES[0], DWARF, snapshot);
     walks.extend(walks_of(TABLES[1], SFRAME, snapshot));
@@ -168,8 +168,8 @@ pub(crate) fn provenance(snapshot: &Snapshot) -> Vec<Rival<'_>> {
 }
 
 /// Compiles the whole `.eh_frame` of a file into our rows and returns the number of gimli's rows
-/// that this covers (`rows`), so that both sides count alike: `ours TABLE`. SFrame and ORC rows
-/// are derived from it.
+/// that this covers (`rows`), so that both sides count the same units: `ours TABLE`. SFrame and ORC
+/// rows are derived from it.
 pub(crate) fn compilers(elf: &Elf, rows: u64) -> Vec<Rival<'_>> {
     let Some(image) = load(elf).map(Arc::new) else {
         return Vec::new();
@@ -199,7 +199,7 @@ pub(crate) fn compilers(elf: &Elf, rows: u64) -> Vec<Rival<'_>> {
 /// Receives one chain of addresses.
 pub(crate) type Sink<'a> = &'a mut (dyn FnMut(&[u64]) + Send);
 
-/// Hands the chains on to a sink.
+/// Passes the chains on to a sink.
 struct Each<'a>(Sink<'a>);
 
 impl Consumer for Each<'_> {
@@ -215,13 +215,13 @@ fn replay_with<C: Consumer + Send>(path: &Path, consumers: &mut [C]) -> Option<u
     Some(stacks::replay(&file, &stacks::plain_options(&engine), consumers).stacks)
 }
 
-/// perf.data to addresses with our reader and our dwarf unwinder on one thread: hands the chain of
-/// every sample that has registers and stack to `each` and returns how many there were.
+/// From perf.data to addresses with our reader and our dwarf unwinder on one thread: passes the
+/// chain of every sample with registers and a stack copy to `each`, and returns their number.
 pub(crate) fn replay(path: &Path, each: Sink<'_>) -> Option<u64> {
     replay_with(path, &mut [Each(each)])
 }
 
-/// Counts frames, so that no walk is for nothing.
+/// Counts frames, so that no walk can be optimized away.
 #[derive(Default)]
 struct Frames(usize);
 
@@ -231,7 +231,7 @@ impl Consumer for Frames {
     }
 }
 
-/// The same on `threads` threads, the chains thrown away; returns how many there were.
+/// The same on `threads` threads, discarding the chains; returns their number.
 pub(crate) fn replay_on(path: &Path, threads: usize) -> Option<u64> {
     let mut consumers: Vec<Frames> = (0..threads).map(|_| Frames::default()).collect();
     let stacks = replay_with(path, &mut consumers);
@@ -239,16 +239,16 @@ pub(crate) fn replay_on(path: &Path, threads: usize) -> Option<u64> {
     stacks
 }
 
-/// One of our commands, against a peer's.
+/// One of our commands, and the peer to compare it with.
 pub(crate) struct OurCommand {
     pub(crate) name: &'static str,
     pub(crate) command: Command,
-    /// The peer it is measured against, and how many times as fast it should be.
+    /// The peer, and the goal for how many times faster than it we are.
     pub(crate) against: &'static str,
     pub(crate) times_goal: f64,
 }
 
-/// Our commands for whole-process comparison, on one thread; what they print goes to a file.
+/// Our commands for comparing whole processes, on one thread; their output goes to a file.
 pub(crate) fn commands(recording: &Path) -> Vec<OurCommand> {
     let of = |name, format, against, times_goal| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));

@@ -1,8 +1,8 @@
-/* Three programs without a system call, for emulators. Which one is said by rdi at the start:
- * 0 recursive fib, 1 quicksort, 2 rounds in the manner of sha256. Ends with hlt, the result in
+/* Three programs without system calls, for emulators, selected by rdi at the start: 0 recursive
+ * fib, 1 quicksort, 2 rounds similar to those of sha256. Ends with hlt and the result in
  * rax. Built with: cc -O2 -static -nostdlib -fno-stack-protector -fno-tree-vectorize -fcf-protection=none
- * With -DPROCESS it is a program for Linux: which one is said by the number of arguments, from 3
- * on none; it writes the result's 8 bytes to standard output. */
+ * With -DPROCESS it is a Linux program, selected by the number of arguments (3 or more: none),
+ * that writes the 8 bytes of the result to standard output. */
 typedef unsigned long u64;
 typedef unsigned int u32;
 

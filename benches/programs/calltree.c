@@ -1,6 +1,6 @@
-/* calltree ROUNDS: 64 distinct functions over a random tree through function pointers and qsort's
- * callback, frames of many sizes: about 24 frames a sample, many return addresses, libc between
- * them. */
+/* calltree ROUNDS: 64 distinct functions in a random call tree, called through function pointers
+ * and qsort's callback, with frames of many sizes: about 24 frames per sample, many return
+ * addresses, and libc frames between them. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* deep200 OUTFILE: 200 distinct functions, each calling the next, frames of many sizes; the
- * bottom writes a snapshot. Every return address is another one: the worst case for a small rule
+ * bottom writes a snapshot. Every return address is different: the worst case for a small rule
  * cache. */
 #include "snapshot.h"
 

@@ -1,5 +1,5 @@
-/* recurse ROUNDS: three functions that call one another to a depth that varies from round to
- * round, with work at every level: a profile of it has about 19 frames a sample. */
+/* recurse ROUNDS: three functions that call each other to a depth that varies from round to
+ * round, with work at every level: about 19 frames per sample. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* One stack, written to a file from inside the program that owns it.
  *
- * SNAPSHOT(path) stores the registers as they are right after the capture returns, the bytes of
+ * SNAPSHOT(path) stores the registers as of the capture's return, the bytes of
  * the stack from the captured rsp to the end of the [stack] mapping, and /proc/self/maps.
  *
  * Layout, little-endian: "UWSNAP1\0", 17 u64 registers in DWARF order (rax rdx rcx rbx rsi rdi
@@ -49,7 +49,7 @@ static void snapshot_fail(const char *what) {
     exit(1);
 }
 
-/* Writes what snapshot_capture took. The caller's frame is still live, so the bytes are too. */
+/* Writes what snapshot_capture stored. The caller's frame is still live, so the bytes are too. */
 __attribute__((noinline)) static void snapshot_write(const char *path, const uint64_t *regs) {
     static char maps[1 << 16];
     FILE *in = fopen("/proc/self/maps", "r");

@@ -1,5 +1,5 @@
-//! An unwinder of one's own, in Rust: follows frame pointers by hand, and is put in front of a
-//! folder of recordings.
+//! A custom unwinder in Rust: follows frame pointers by hand, and is checked on a folder of
+//! recordings.
 //!
 //! ```sh
 //! cargo run --example frame_pointer corpus/traces
@@ -34,7 +34,7 @@ impl Unwinder for ByHand {
             });
             chain.frames.len() < stack.limits.frames_max as usize
         };
-        // Under a mark, the first frames are those of the tracer: a walk of its own begins there.
+        // With a mark, the first frames are the tracer's, and the walk only starts there.
         if stack.start.first_frame.is_none() {
             push(CodeAddress::Instruction(regs.rip()), regs.rsp(), None);
         }
@@ -52,7 +52,7 @@ impl Unwinder for ByHand {
                 break Reason::NotAtRoot.into();
             }
             let sp = rbp.wrapping_add(16);
-            // Frames lie one above the other; anything else is data that looks like a frame.
+            // Frames must lie above each other; anything else is data that looks like a frame.
             if rbp < floor || !push(CodeAddress::Return(ra), sp, Some(slot)) {
                 break Reason::NotAtRoot.into();
             }
@@ -71,7 +71,8 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
         Ok(report) => {
-            // Many: most code keeps no frame pointer. A test of yours would list what is expected.
+            // Expect many: most code keeps no frame pointer. Your own test would list what it
+            // expects.
             print!("{report}");
             ExitCode::from(u8::from(!report.is_ok()))
         }

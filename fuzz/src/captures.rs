@@ -1,4 +1,4 @@
-//! Hostile captures of a kernel, whose image is a seed of `kernel_image`.
+//! Hostile captures of a kernel whose image is a seed of `kernel_image`.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -12,10 +12,10 @@ use unwind_sim_unwind::kernel::trace::{show, stack_walk, stack_walk_reliable};
 use unwind_sim_unwind::kernel::{Code, Finds, Kernel, UnwinderKind, Version};
 use unwind_sim_unwind::start::Variant;
 
-/// Most states, lines and addresses of a walk.
+/// Maximum number of states, lines and addresses of a walk.
 const MAX: usize = 300;
 
-/// A capture: imported, written to a trace and read back, and walked in every way.
+/// Imports a capture, writes it to a trace, reads that back, and walks it in every way.
 pub fn capture(data: &[u8]) {
     let kernel = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/kernel_image/vmlinux");
     let options = ImportOptions {

@@ -1,16 +1,16 @@
-//! Every target over its saved inputs, and over changed copies of them.
+//! Runs every target on its saved inputs, and on mutated copies of them.
 //!
-//! The changes come from a fixed seed: a failure names the run, and comes again with every run.
+//! The mutations come from a fixed seed: a failure names the run, and can be reproduced.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-/// Changed inputs for each target, unless the variable says another number.
+/// Number of mutated inputs for each target, unless the variable overrides it.
 const RUNS: u64 = 500;
 const RUNS_VARIABLE: &str = "UNWIND_SIM_FUZZ_RUNS";
-/// Most bytes of all saved inputs: everybody who clones the repository has them.
+/// Maximum total bytes of all saved inputs, since everyone who clones the repository gets them.
 const SAVED_BYTES_MAX: u64 = 2_000_000;
-/// Most changes to one input.
+/// Maximum number of changes to one input.
 const CHANGES_MAX: u64 = 8;
 
 /// SplitMix64.
@@ -25,7 +25,7 @@ impl Random {
         (z ^ (z >> 31)) % end.max(1)
     }
 
-    /// A byte that tends to mean something: a bound, a single bit, or any.
+    /// A byte that tends to be interesting: a limit, a single bit, or arbitrary.
     fn byte(&mut self) -> u8 {
         match self.below(4) {
             0 => [0, 0xff, 0x7f, 0x80][self.below(4) as usize],

@@ -18,16 +18,16 @@ use unwind_sim_unwind::elf::{self, ReadOptions};
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::{Bytes, Mapping};
 
-/// Most items that are looked at one by one.
+/// Maximum number of items examined one by one.
 const ITEMS_MAX: usize = 4096;
-/// Most pages of a program that is loaded: 64 MiB.
+/// Maximum number of pages of a loaded program: 64 MiB.
 const PAGES_MAX: usize = 1 << 14;
 
-/// Bytes of a trace's file header and of its block headers (`docs/trace-format.md`).
+/// Sizes in bytes of a trace's file header and block headers (`docs/trace-format.md`).
 const FILE_HEADER: usize = 16;
 const BLOCK_HEADER: usize = 24;
 
-/// A trace: as it is, and with its checksums mended, so that what lies behind them is reached.
+/// A trace: as it is, and with corrected checksums, so that what follows them is reached.
 pub fn trace(data: &[u8]) {
     read_trace(data.to_vec());
     read_trace(mended(data));
@@ -66,8 +66,8 @@ fn read_trace(bytes: Vec<u8>) {
     }
 }
 
-/// The same bytes with every checksum what it must be: of the file's header, of each block as
-/// far as their lengths lead, and of the footer.
+/// The same bytes with correct checksums: of the file header, of each block as far as the lengths
+/// lead, and of the footer.
 fn mended(data: &[u8]) -> Vec<u8> {
     let mut bytes = data.to_vec();
     let put = |bytes: &mut [u8], at: usize, crc: u32| {
@@ -96,7 +96,7 @@ fn mended(data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The text of a recording, which is no longer than its chains allow.
+/// Prints a recording as text, whose length is limited by its chains.
 fn print(file: &PerfFile<'_>, join: Option<Mode>) {
     let options = unwind_sim_perf_script::Options {
         join,
@@ -119,7 +119,7 @@ fn print(file: &PerfFile<'_>, join: Option<Mode>) {
     script.finish(&mut text);
 }
 
-/// A perf.data file: read in both orders, every part of every sample, and imported.
+/// A perf.data file: reads it in both orders, with every part of every sample, and imports it.
 pub fn perfdata(data: &[u8]) {
     if let Ok(file) = PerfFile::parse(data) {
         let features = file.features();
@@ -176,7 +176,7 @@ fn look_at(event: &Event<'_>, seen: &mut usize) -> ControlFlow<()> {
     }
 }
 
-/// Imports without looking for any file of this machine.
+/// Imports without reading any other file of this machine.
 fn import(data: &[u8]) {
     let nowhere = std::env::temp_dir().join("unwind-sim-fuzz-has-no-files");
     let files = FinderOptions {
@@ -208,7 +208,8 @@ pub fn core(data: &[u8]) {
     import(data);
 }
 
-/// The dump of a machine with a kernel of a few symbols (`make-seeds.py` has two such dumps).
+/// The memory dump of a machine with a kernel of a few symbols (`make-seeds.py` has two such
+/// dumps).
 pub fn vmcore(data: &[u8]) {
     const MAP: &str = "ffffffff80e01000 D init_top_pgt\nffffffff81000000 T _text\n\
         ffffffff81000100 D linux_banner\nffffffff81000200 D init_task\n\
@@ -244,7 +245,7 @@ pub fn vmcore(data: &[u8]) {
     });
 }
 
-/// An ELF image: read, its symbols asked for, its tables looked into.
+/// An ELF image: reads it, its symbols and its tables.
 pub fn elf(data: &[u8]) {
     for options in [
         ReadOptions::default(),

@@ -1,12 +1,12 @@
-//! Hostile BPF objects: read, loaded, and their programs run for a while.
+//! Hostile BPF objects: reads and loads them, and runs their programs for a while.
 
 use unwind_sim_perf_model::bpf::{Context, Handlers, Limits, Object, PerfEventData, PlainEnv};
 
-/// Bytes that all maps may need.
+/// Maximum bytes of all maps.
 const MAP_BYTES: u64 = 1 << 24;
-/// Instructions of each program that are run.
+/// Maximum instructions run of each program.
 const BUDGET: u64 = 4096;
-/// Programs that are run.
+/// Maximum number of programs run.
 const PROGRAMS_MAX: usize = 16;
 
 /// A BPF object.

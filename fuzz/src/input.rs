@@ -1,19 +1,19 @@
-//! Structured values out of bytes: an image with its sections, registers, pieces of memory.
+//! Structured values from bytes: an image with its sections, registers, pieces of memory.
 //!
-//! Every input means something, and a changed byte changes little of the rest, so that a fuzzer
-//! gets on. Integers are little-endian; where the bytes end, zeros follow. `corpus/make-seeds.py`
-//! writes the same.
+//! Every input is valid, and changing a byte affects little of the rest, which helps a fuzzer make
+//! progress. Integers are little-endian; after the end come zeros. `make-seeds.py` writes the same
+//! format.
 
 use std::ops::Range;
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind};
 use unwind_sim_unwind::regs::{Reg, Regs};
 
-/// Most bytes of text of an image.
+/// Maximum bytes of text of an image.
 const TEXT_MAX: u64 = 1 << 20;
-/// Most sections of an image.
+/// Maximum number of sections of an image.
 const SECTIONS_MAX: usize = 8;
 
-/// Bytes that are taken from the front.
+/// The input, consumed from the front.
 pub(crate) struct Input<'a> {
     rest: &'a [u8],
 }
@@ -60,14 +60,14 @@ impl<'a> Input<'a> {
         self.integer::<8>()
     }
 
-    /// A length of 16 bits and so many bytes.
+    /// A 16-bit length and that many bytes.
     pub(crate) fn piece(&mut self) -> &'a [u8] {
         let len = self.u16();
         self.take(len.into())
     }
 
-    /// An image: its text (start and length, 32 bits each), how many sections (8 bits), and for
-    /// each its kind (8 bits), address (32 bits) and bytes (a piece).
+    /// An image: its text (start and length, 32 bits each), the number of sections (8 bits), and
+    /// for each its kind (8 bits), address (32 bits) and bytes (a piece).
     pub(crate) fn image(&mut self) -> Image {
         let start = u64::from(self.u32());
         let text = start..start + u64::from(self.u32()) % TEXT_MAX;
@@ -91,8 +91,8 @@ impl<'a> Input<'a> {
         })
     }
 
-    /// An address: inside `text` or `stack` (16 bits each, from the start), or any 64 bits, as
-    /// the tag before it says; `None` if the tag says unknown.
+    /// An address: a tag, then a 16-bit offset into `text` or `stack`, or any 64 bits, as the tag
+    /// says. `None` if the tag says unknown.
     pub(crate) fn address(&mut self, text: &Range<u64>, stack: u64) -> Option<u64> {
         match self.u8() % 8 {
             0 => None,
@@ -103,7 +103,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// A value, tagged as an address is, for every register.
+    /// A value for every register, each tagged like an address.
     pub(crate) fn regs(&mut self, text: &Range<u64>, stack: u64) -> Regs {
         let mut regs = Regs::UNKNOWN;
         for reg in Reg::ALL {

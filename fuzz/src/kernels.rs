@@ -4,12 +4,12 @@ use unwind_sim_recordings::kernel::{self, ModuleLoad, OpenOptions};
 use unwind_sim_unwind::image::{Bytes, Image};
 use unwind_sim_unwind::orc::{Encoding, Index};
 
-/// Entries that are decoded one by one.
+/// Maximum number of entries decoded one by one.
 const ENTRIES_MAX: usize = 4096;
-/// Where modules are loaded.
+/// Address at which modules are loaded.
 const MODULES: u64 = 0xffff_ffff_c000_0000;
 
-/// A vmlinuz, a vmlinux or a module, whichever the bytes are.
+/// A vmlinuz, a vmlinux or a module, depending on the bytes.
 pub fn kernel_image(data: &[u8]) {
     let bytes = Bytes::from_vec(data.to_vec());
     if let Ok(module) =
@@ -33,7 +33,7 @@ fn read_table(image: &Image, encoding: Option<Encoding>) {
     let Ok(Some(index)) = Index::new(image, encoding) else {
         return;
     };
-    // Without an encoding nothing tells the order of entries at one address.
+    // Without an encoding, the order of entries at one address is unknown.
     let (Ok(table), Some(encoding)) = (index.table(), index.encoding()) else {
         return;
     };

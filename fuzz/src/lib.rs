@@ -1,8 +1,8 @@
-//! What the fuzz targets do, as functions of bytes that run on any toolchain.
+//! The fuzz targets, as functions of bytes that run on any toolchain.
 //!
-//! A target fails by a panic: that of the code under test, or of a property checked here. Each
-//! target has its saved inputs in `corpus/NAME`; `cargo test` runs them, and changed copies of
-//! them. Not here: the loop that invents inputs, which is cargo-fuzz's.
+//! A target fails by a panic: in the code under test, or of a property checked here. Each target
+//! has saved inputs in `corpus/NAME`; `cargo test` runs them, and mutated copies of them. Not here:
+//! the loop that generates inputs, which is cargo-fuzz's.
 #![forbid(unsafe_code)]
 
 mod captures;
@@ -31,7 +31,7 @@ pub use walks::{expression, walk};
 #[cfg(test)]
 mod corpora;
 
-/// The main program of a target: libFuzzer's, or one that runs the files it is given.
+/// The main program of a target: libFuzzer's, or one that runs the files passed to it.
 #[macro_export]
 macro_rules! program {
     ($target:ident) => {

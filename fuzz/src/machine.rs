@@ -1,4 +1,4 @@
-//! Random bytes as code in the emulated machine.
+//! Runs random bytes as code in the emulated machine.
 
 use crate::input::Input;
 use unwind_sim_emulator::{AddressSpace, Exit, Machine, Permissions, State};
@@ -7,11 +7,11 @@ const CODE: u64 = 0x40_0000;
 const CODE_SIZE: u64 = 0x2000;
 const STACK: u64 = 0x7000_0000;
 const STACK_SIZE: u64 = 0x2000;
-/// Most instructions; what is repeated counts once.
+/// Maximum number of instructions; a repeated instruction counts once.
 const INSTRUCTIONS_MAX: u64 = 500;
 
-/// Runs the code in blocks, and the same code instruction by instruction: both have to end in the
-/// same state.
+/// Runs the code in blocks, and the same code instruction by instruction: both must end in the same
+/// state.
 pub fn machine(data: &[u8]) {
     let mut input = Input::new(data);
     let mut registers = [0; 16];
@@ -55,7 +55,7 @@ pub fn machine(data: &[u8]) {
             exit => break exit,
         }
     };
-    // What the time is depends on where blocks begin.
+    // The time depends on where blocks start.
     if code
         .windows(2)
         .any(|pair| matches!(pair, [0x0f, 0x31] | [0x01, 0xf9]))

@@ -1,4 +1,4 @@
-//! Hostile scenarios of the sampling model: read, run for a while, judged, printed and written.
+//! Hostile scenarios of the sampling model: reads, runs, judges, prints and writes them.
 
 use std::ops::ControlFlow;
 use unwind_sim_perf_data::PerfFile;
@@ -6,20 +6,20 @@ use unwind_sim_perf_data::Stop;
 use unwind_sim_perf_data::stitch::Mode;
 use unwind_sim_perf_model::{Action, Scenario, bless, join, output, perf_data};
 
-/// Things that happen, of each input.
+/// Maximum number of actions in each input.
 const ACTIONS_MAX: usize = 2000;
-/// The longest time at once, nanoseconds.
+/// Maximum time of one action in nanoseconds.
 const RUN_NS_MAX: u64 = 200_000;
-/// Wrong lines, of each input.
+/// Maximum number of wrong lines in each input.
 const LINES_MAX: usize = 64;
-/// A stack for each that is asked of a file.
+/// The stack for every file that a scenario requests.
 const FRAMES: [u64; 2] = [0x40_1000, 0x40_2000];
 
-/// The handler of each that is asked of a file.
+/// The handler for every object file that a scenario requests.
 const OBJECT: &[u8] = include_bytes!("../../corpus/bpf/lines.bpf.o");
 
-/// A scenario: without a defect put in, its run breaks no rule; as text it is the same scenario;
-/// its perf.data is read.
+/// A scenario: without an injected defect its run breaks no rule, its text parses as the same
+/// scenario, and its perf.data can be read.
 pub fn scenario(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let Some((text, mut scenario)) = parse(&text) else {
@@ -47,7 +47,7 @@ pub fn scenario(data: &[u8]) {
     let Ok(mut world) = scenario.schedule.world() else {
         return;
     };
-    // What is refused does nothing, and the rest goes on.
+    // Refused actions have no effect, and the rest continues.
     scenario.schedule.actions = scenario.schedule.run(&mut world);
     let broken = join(&world, Mode::Own).violations;
     let sound = scenario.schedule.setup.mutant.is_none();
@@ -65,12 +65,12 @@ pub fn scenario(data: &[u8]) {
     }
 }
 
-/// An object for each handler that comes from a file; whether all have their program.
+/// Supplies an object for each handler that comes from a file; whether all have their program.
 fn supply_objects(scenario: &mut Scenario) -> bool {
     (0..scenario.objects().len()).all(|request| scenario.supply_object(request, OBJECT).is_ok())
 }
 
-/// Parses without the lines that are wrong, so that more inputs come to run.
+/// Parses without the lines that are wrong, so that more inputs can run.
 fn parse(text: &str) -> Option<(String, Scenario)> {
     let mut lines: Vec<&str> = text.lines().collect();
     for _ in 0..LINES_MAX {

@@ -1,4 +1,4 @@
-//! Streams of samples and records, joined in every way.
+//! Streams of samples and records, joined in every mode.
 
 use crate::input::Input;
 use std::collections::HashMap;
@@ -7,11 +7,11 @@ use unwind_sim_perf_data::callchain::{
 };
 use unwind_sim_perf_data::stitch::{COOKIE_ROUND_NS, Item, Mode, Stitched, Stitcher, What};
 
-/// Bytes that our way may hold back.
+/// Maximum bytes that our own mode may hold back.
 const HELD_BYTES_MAX: usize = 4096;
 
-/// A stream, item by item: what, thread and cookie (8 bits each), and the time since the last
-/// item (8 bits, the largest meaning that cookies come round).
+/// A stream, item by item: kind, thread and cookie (8 bits each), and the time since the last item
+/// (8 bits; the largest value means that cookies wrap around).
 fn items(data: &[u8]) -> Vec<Item> {
     let mut input = Input::new(data);
     let mut out = Vec::new();
@@ -62,8 +62,8 @@ fn items(data: &[u8]) -> Vec<Item> {
     out
 }
 
-/// A stream of samples and records: each sample comes out once, in every way; with frames of no
-/// other than a record of its own thread and cookie; and little is held back.
+/// A stream of samples and records: in every mode, each sample comes out once, with frames only
+/// from a record of its own thread and cookie, and little is held back.
 pub fn stitch(data: &[u8]) {
     let items = items(data);
     let records: HashMap<u64, &Item> = items.iter().map(|item| (item.key, item)).collect();

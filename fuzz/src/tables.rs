@@ -1,7 +1,7 @@
 //! Hostile tables: DWARF, SFrame, ORC, and what is derived from them.
 //!
-//! Besides not panicking: a rule does not depend on what was asked before, nor on whether the
-//! whole table was compiled.
+//! Besides not panicking, a rule must not depend on earlier lookups, nor on whether the whole table
+//! was compiled.
 
 use crate::input::Input;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::Rule;
 use unwind_sim_unwind::sframe::{self, Profile, Sframe};
 
-/// Most addresses that one input is asked for.
+/// Maximum number of addresses looked up for one input.
 const PCS_MAX: usize = 24;
-/// Where the image is mapped, above its own addresses.
+/// Difference between the image's mapped and own addresses.
 pub(crate) const BIAS: u64 = 0x5555_0000_0000;
 
-/// The image, mapped over its text.
+/// Maps the image over its text.
 pub(crate) fn mapping(image: Image) -> Mapping {
     let text = image.text()[0].clone();
     Mapping {
@@ -32,7 +32,7 @@ pub(crate) fn mapping(image: Image) -> Mapping {
     }
 }
 
-/// The addresses to ask for: some that the table itself names, and 16 bits each from the rest.
+/// The addresses to look up: some that the table names, and 16 bits each from the rest.
 fn pcs(image: &Image, named: impl Iterator<Item = u64>, input: &mut Input<'_>) -> Vec<u64> {
     let start = image.text()[0].start;
     let edges = named.take(PCS_MAX / 4);
@@ -53,7 +53,7 @@ fn rule(
     finder.find(mapping, pc, cache).map(|row| *cache.rule(row))
 }
 
-/// Rules found one after the other, each alone, and again, are the same.
+/// Rules found in sequence, alone, and a second time must be the same.
 fn ask(finder: &dyn Finder, mapping: &Mapping, pcs: &[u64], whole: &mut Cache) {
     let mut cache = Cache::new();
     for &pc in pcs {
@@ -77,8 +77,8 @@ fn ask(finder: &dyn Finder, mapping: &Mapping, pcs: &[u64], whole: &mut Cache) {
     }
 }
 
-/// `.eh_frame`, `.eh_frame_hdr` and `.debug_frame`, and the rows derived from them: an image, and
-/// addresses.
+/// `.eh_frame`, `.eh_frame_hdr` and `.debug_frame`, and the rows derived from them. The input is an
+/// image and addresses.
 pub fn eh_frame(data: &[u8]) {
     let mut input = Input::new(data);
     let mapping = mapping(input.image());
@@ -90,7 +90,7 @@ pub fn eh_frame(data: &[u8]) {
     for kind in [TableKind::EhFrame, TableKind::DebugFrame] {
         let units: Vec<_> = dwarf::units(image, kind).collect();
         let compiled = dwarf::compile_all(image, kind, &mut whole);
-        // Each FDE is compiled or malformed; one that is malformed from some address on is both.
+        // Each FDE is compiled or malformed, or both if it is malformed only after some address.
         let most = compiled.units + compiled.malformed;
         assert!(
             (compiled.units..=most).contains(&units.len()),
@@ -113,7 +113,7 @@ pub fn eh_frame(data: &[u8]) {
     ask(&Orc::new(None, Tables::Derived), &mapping, &pcs, &mut whole);
 }
 
-/// `.sframe`, under every profile: an image, and addresses.
+/// `.sframe`, under every profile. The input is an image and addresses.
 pub fn sframe(data: &[u8]) {
     let mut input = Input::new(data);
     let mapping = mapping(input.image());
@@ -150,7 +150,8 @@ pub fn sframe(data: &[u8]) {
     }
 }
 
-/// `.orc_unwind`, `.orc_unwind_ip` and `.orc_header`, in every layout: an image, and addresses.
+/// `.orc_unwind`, `.orc_unwind_ip` and `.orc_header`, in every layout. The input is an image and
+/// addresses.
 pub fn orc(data: &[u8]) {
     let mut input = Input::new(data);
     let mapping = mapping(input.image());

@@ -2,7 +2,7 @@
 
 use unwind_sim_judge::case::Case;
 
-/// A case: what is read and written again is the same case.
+/// A case: what is read and written must be read as the same case.
 pub fn case(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;

@@ -1,6 +1,7 @@
 //! Walks over random stacks with random tables, and DWARF expressions.
 //!
-//! Besides not panicking: a walk ends within its limits, and both sinks see the same frames.
+//! Besides not panicking, a walk must end within its limits, and both sinks must see the same
+//! frames.
 
 use crate::input::Input;
 use crate::tables::{BIAS, mapping};
@@ -23,12 +24,12 @@ use unwind_sim_unwind::unwinder::{Guess, Lbr, Stack, Unwinder, WithFallback};
 use unwind_sim_unwind::verdict;
 use unwind_sim_unwind::walk::Limits;
 
-/// Where the first piece of memory begins, unless the input has it elsewhere.
+/// Address of the first piece of memory, unless the input gives another.
 const STACK: u64 = 0x7ffc_0000_0000;
-/// Most frames of a walk here.
+/// Maximum number of frames of a walk.
 const FRAMES_MAX: u32 = 512;
 
-/// A DWARF expression: registers, memory (a piece), and the expression.
+/// A DWARF expression. The input is registers, memory (a piece), and the expression.
 pub fn expression(data: &[u8]) {
     let mut input = Input::new(data);
     let initial = input.address(&(0x1000..0x2000), STACK);
@@ -39,7 +40,7 @@ pub fn expression(data: &[u8]) {
     let first = evaluate(bytes, initial);
     assert_eq!(first, evaluate(bytes, initial), "the same again");
 
-    // Said in plainer words it has the same value, where those words can be applied at all.
+    // A simplified rule must have the same value wherever it can be applied.
     let Ok(len) = u16::try_from(bytes.len()) else {
         return;
     };
@@ -60,8 +61,8 @@ pub fn expression(data: &[u8]) {
     }
 }
 
-/// Whole walks: an image, one set of registers or two, the address of the memory and the memory
-/// itself, by every unwinder from every start.
+/// Whole walks by every unwinder from every start. The input is an image, one or two sets of
+/// registers, and memory with its address.
 pub fn walk(data: &[u8]) {
     let mut input = Input::new(data);
     let mapping = mapping(input.image());
@@ -167,7 +168,7 @@ fn one_walk(
     }
 }
 
-/// A chain that is as true as any: judging must stand whatever it is given.
+/// An arbitrary true chain: judging must cope with anything.
 fn invented_truth(shape: u8, text: &std::ops::Range<u64>, bytes: &[u8]) -> Truth {
     let kinds = [
         TrueKind::Call,

@@ -1,22 +1,22 @@
-//! Blink's interpreter, if it is installed: it is no package of any kind, so it is not built here.
-//! It runs the programs of `flat` as processes, with its JIT off. `BLINK` says where it is, if not
-//! on the path.
+//! Blink's interpreter, if it is installed: no package provides it, so it is not built here. It
+//! runs the programs of `flat` as processes, with its JIT off. `BLINK` is its path, if it is not in
+//! PATH.
 
 use crate::timing::children_time;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// The program, from the environment or the path.
+/// The command that runs blink, from the environment or the path.
 fn command() -> Command {
     let program = std::env::var_os("BLINK").unwrap_or_else(|| "blink".into());
     let mut command = Command::new(program);
-    // No JIT.
+    // Turns off the JIT.
     command.arg("-j");
     command
 }
 
-/// Its version, if it is there.
+/// Blink's version, if it is installed.
 pub fn version() -> Option<String> {
     let output = command().arg("-v").output().ok()?;
     let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
@@ -24,14 +24,14 @@ pub fn version() -> Option<String> {
     Some(line.trim().to_owned())
 }
 
-/// Its result and CPU time, without what a program takes that does nothing.
+/// The result and CPU time of a program, without the time of an empty program.
 pub fn run(program: &Path, which: u64) -> (u64, Duration) {
     let (_, start) = process(program, crate::flat::PROGRAMS.len() as u64);
     let (result, time) = process(program, which);
     (result, time.saturating_sub(start))
 }
 
-/// Which program it is, is said by the number of arguments.
+/// Runs a program; the number of arguments selects which one.
 fn process(program: &Path, which: u64) -> (u64, Duration) {
     let begin = children_time();
     let mut command = command();

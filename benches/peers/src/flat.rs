@@ -1,4 +1,4 @@
-//! Programs without a kernel (`benches/programs/bare.c`) in each emulator: fib, sort, sha.
+//! Runs programs without a kernel (`benches/programs/bare.c`) in each emulator: fib, sort, sha.
 
 use crate::timing::cpu_time;
 use libmwemu::maps::mem64::Permission;
@@ -11,7 +11,7 @@ use unwind_sim_emulator::state::reg;
 use unwind_sim_emulator::{AddressSpace, Executed, Exit, LoadOptions, Machine, State, load};
 use unwind_sim_unwind::image::Bytes;
 
-/// Their names, by number.
+/// The programs' names, by number.
 pub const PROGRAMS: [&str; 3] = ["fib", "sort", "sha"];
 
 const PAGE: u64 = 4096;
@@ -20,19 +20,19 @@ const STACK_SIZE: u64 = 1 << 20;
 const OPTIONS: &str =
     "-O2 -static -nostdlib -fno-stack-protector -fno-tree-vectorize -fcf-protection=none";
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer {
     /// The result.
     pub rax: u64,
-    /// Instructions executed, the `hlt` at the end included.
+    /// Instructions executed, including the `hlt` at the end.
     pub instructions: u64,
 }
 
-/// The program and its CPU time, without loading it.
+/// A program's answer and its CPU time, without loading.
 pub type Timed = (Answer, Duration);
 
-/// Compiles the programs, for no kernel or, with `-DPROCESS`, for Linux; gives where it is.
+/// Compiles the programs, without a kernel or, with `-DPROCESS`, for Linux; returns the path.
 pub fn build(process: bool) -> PathBuf {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../programs/bare.c");
     let name = format!("unwind-sim-bare-{}-{process}", std::process::id());
@@ -47,7 +47,7 @@ pub fn build(process: bool) -> PathBuf {
     out
 }
 
-/// Ours, with an observer that counts or with none.
+/// Runs our machine, with an observer that counts or with none.
 pub fn ours(program: &[u8], which: u64, hooked: bool) -> Timed {
     let length = program.len();
     let bytes = Bytes::new(Arc::new(program.to_vec()), 0..length).expect("all of it");
@@ -74,7 +74,7 @@ pub fn ours(program: &[u8], which: u64, hooked: bool) -> Timed {
     (answer, time)
 }
 
-/// Does for each instruction what Unicorn's hook does.
+/// Does the same for each instruction as Unicorn's hook.
 pub struct Counter(pub u64);
 
 impl unwind_sim_emulator::Observer for Counter {
@@ -89,7 +89,7 @@ impl unwind_sim_emulator::Observer for Counter {
 
 impl unwind_sim_emulator::linux::ProcessObserver for Counter {}
 
-/// Unicorn, with a hook on every instruction or with none. Without one it does not count.
+/// Runs Unicorn, with a hook on every instruction or with none. Without a hook it does not count.
 pub fn unicorn(program: &[u8], which: u64, hooked: bool) -> Timed {
     let mut uc = Unicorn::new_with_data(Arch::X86, Mode::MODE_64, 0u64).expect("unicorn");
     let (entry, segments) = segments(program);
@@ -116,7 +116,7 @@ pub fn unicorn(program: &[u8], which: u64, hooked: bool) -> Timed {
     (answer, time)
 }
 
-/// libmwemu in its fastest loop: nothing watched, no thread, no breakpoint.
+/// Runs libmwemu in its fastest loop, without watches, threads or breakpoints.
 pub fn mwemu(program: &[u8], which: u64) -> Timed {
     let mut emu = libmwemu::emu64();
     emu.cfg.verbose = 0;
@@ -151,16 +151,16 @@ pub fn mwemu(program: &[u8], which: u64) -> Timed {
     let time = cpu_time() - begin;
     let answer = Answer {
         rax: emu.regs().rax,
-        // It stops in front of the `hlt`.
+        // It stops before the `hlt`.
         instructions: emu.pos + 1,
     };
     (answer, time)
 }
 
-/// A segment: the address of its bytes, the bytes, and the pages that they lie in.
+/// A segment: the address of its bytes, the bytes, and their pages.
 type Segment<'a> = (u64, &'a [u8], std::ops::Range<u64>);
 
-/// The entry and the segments of a static program.
+/// The entry point and the segments of a static program.
 fn segments(program: &[u8]) -> (u64, Vec<Segment<'_>>) {
     let u16_at = |at: usize| u16::from_le_bytes([program[at], program[at + 1]]) as usize;
     let u64_at = |at: usize| u64::from_le_bytes(program[at..at + 8].try_into().expect("8 bytes"));

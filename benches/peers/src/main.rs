@@ -1,12 +1,12 @@
-//! The emulated machine against other emulators, on the same programs, in the same run.
+//! Compares the emulated machine with other emulators, on the same programs, in the same run.
 //!
 //! `cargo run --release --manifest-path benches/peers/Cargo.toml`
 //!
-//! It needs cc, `/usr/bin/sqlite3` and `/usr/bin/lua5.4`; Blink takes part if it is installed.
-//! Before anything is timed, results and instruction counts have to be equal. Times are of the
-//! CPU, without loading a program; all take turns, and the best of several rounds counts, since
-//! other work disturbs a machine in one direction only. `flat` has programs without a kernel,
-//! `record` and `replay` those that need one. Not here: peers with a licence like ours.
+//! Needs cc, `/usr/bin/sqlite3` and `/usr/bin/lua5.4`; Blink takes part if it is installed. Results
+//! and instruction counts must be equal before anything is timed. Times are CPU times without
+//! loading the program. All emulators take turns, and the best of several rounds counts, since
+//! other work can only slow a program down. `flat` has programs without a kernel, `record` and
+//! `replay` those that need one. Not here: peers with a licence like ours.
 
 mod blink;
 mod flat;
@@ -22,7 +22,7 @@ use std::process::Command;
 use std::time::Duration;
 use timing::{Run, interleaved, mean};
 
-/// Ours has to be so many times as fast as Unicorn with a hook for every instruction.
+/// Goal for our speed relative to Unicorn with a hook for every instruction.
 const UNICORN_GOAL: f64 = 2.0;
 const MWEMU_GOAL: f64 = 7.0;
 const BLINK_GOAL: f64 = 3.5;
@@ -61,14 +61,14 @@ const PROGRAMS: [Program<'_>; 2] = [
     },
 ];
 
-/// Ratios, ours to theirs, of all programs so far.
+/// Ratios of our speed to theirs, for all programs so far.
 #[derive(Default)]
 struct Ratios {
-    /// Unwatched, to Unicorn with a code hook.
+    /// Ours without a hook, Unicorn with a code hook.
     hooked: Vec<f64>,
     /// Both with a hook for every instruction.
     both: Vec<f64>,
-    /// Both without.
+    /// Both without a hook.
     bare: Vec<f64>,
     mwemu: Vec<f64>,
     blink: Vec<f64>,
@@ -176,7 +176,7 @@ fn with_kernel(program: &Program<'_>) -> (u64, Times) {
     (recording.instructions(), times)
 }
 
-/// The version of a package that this one is built with.
+/// The locked version of a dependency of this package.
 fn version(package: &str) -> &'static str {
     let lock = include_str!("../Cargo.lock");
     let name = format!("name = \"{package}\"\nversion = \"");

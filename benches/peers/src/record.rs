@@ -1,9 +1,9 @@
-//! What the kernel did to a program, recorded in our machine, so that another machine without a
-//! kernel can run the same program. Not here: replaying it.
+//! Records in our machine what the kernel does to a program, so that a machine without a kernel can
+//! run the same program. Not here: replaying it.
 //!
-//! The program runs twice. The first time, an observer notes at which instructions it asks the
-//! kernel, or the processor for what is not the same everywhere (`cpuid`, `rdtsc`, `xgetbv`). The
-//! second time it stops in front of each of these, and what the one instruction changed is noted.
+//! The program runs twice. First, an observer finds the instructions that call the kernel, or whose
+//! result depends on the processor (`cpuid`, `rdtsc`, `xgetbv`). Then the program stops before each
+//! of these, and the effects of that one instruction are recorded.
 
 use crate::flat::Counter;
 use crate::timing::cpu_time;
@@ -16,17 +16,17 @@ use unwind_sim_emulator::{AddressSpace, Executed, Observer, Permissions, State};
 
 /// A program of this machine.
 pub struct Program<'a> {
-    /// What it is called here.
+    /// The name used here.
     pub name: &'a str,
-    /// Its path and its arguments.
+    /// The path and the arguments.
     pub args: &'a [&'a str],
 }
 
-/// Its environment. Lazy binding would use `xsavec`, which Unicorn has not.
+/// The environment. Lazy binding would use `xsavec`, which Unicorn does not have.
 const ENV: [&str; 3] = ["LD_BIND_NOW=1", "LC_ALL=C", "HOME=/nonexistent"];
 
-/// Instructions that are answered: their bytes, and what makes a `syscall` of as many bytes of
-/// them; a REX prefix changes nothing about it.
+/// Instructions whose results are replayed: their bytes, and a `syscall` of the same length to
+/// replace them with, padded by a REX prefix, which has no effect.
 const ANSWERED: [(&[u8], &[u8]); 4] = [
     (&[0x0f, 0x05], &[0x0f, 0x05]),             // syscall
     (&[0x0f, 0xa2], &[0x0f, 0x05]),             // cpuid
@@ -34,30 +34,30 @@ const ANSWERED: [(&[u8], &[u8]); 4] = [
     (&[0x0f, 0x01, 0xd0], &[0x48, 0x0f, 0x05]), // xgetbv
 ];
 
-/// Bytes and where they belong.
+/// Bytes and their addresses.
 pub type Contents = Vec<(u64, Vec<u8>)>;
 
-/// Something that an answer does to memory.
+/// A change of mappings by an answer.
 pub enum Deed {
-    /// Nothing is mapped there any more.
+    /// Unmaps a range.
     Unmap(Range<u64>),
-    /// Zeros are mapped there, in place of what was.
+    /// Maps zeros, replacing what was there.
     Map(Range<u64>, Permissions),
 }
 
-/// What one instruction did.
+/// The effects of one instruction.
 pub struct Answer {
-    /// Instructions executed up to and with it.
+    /// Instructions executed, including this one.
     pub instructions: u64,
     /// The general registers before.
     pub before: [u64; 16],
-    /// Those after it.
+    /// The general registers after.
     pub after: [u64; 16],
-    /// The base of segment fs after it.
+    /// The fs base after.
     pub fs_base: u64,
-    /// To be done in order.
+    /// Changes of mappings, in order.
     pub deeds: Vec<Deed>,
-    /// To be written then.
+    /// Memory to write after those changes.
     pub contents: Contents,
 }
 
@@ -65,20 +65,20 @@ pub struct Answer {
 pub struct Recording {
     /// The first instruction.
     pub entry: u64,
-    /// All mappings at the start, and what they hold that is not zero.
+    /// The mappings at the start, and their contents that are not zero.
     pub start: Answer,
-    /// The last one is the end: `exit_group`.
+    /// The answers in order; the last one is `exit_group`.
     pub answers: Vec<Answer>,
-    /// Where a `syscall` has to be put in place of another instruction.
+    /// Places where a `syscall` replaces another instruction.
     pub patches: Contents,
     /// The memory at the end.
     pub end: Contents,
-    /// What it wrote to standard output.
+    /// What the program wrote to standard output.
     pub stdout: Vec<u8>,
 }
 
 impl Recording {
-    /// Instructions executed.
+    /// Number of instructions executed.
     pub fn instructions(&self) -> u64 {
         self.answers.last().map_or(0, |last| last.instructions)
     }
@@ -101,7 +101,7 @@ fn start(program: &Program<'_>) -> Process {
     started.unwrap_or_else(|error| panic!("{}: {error}", program.name))
 }
 
-/// CPU time of the program in our machine, our kernel included.
+/// CPU time of the program in our machine, including our kernel.
 pub fn ours(program: &Program<'_>, recording: &Recording, hooked: bool) -> Duration {
     let mut process = start(program);
     let mut counter = Counter(0);
@@ -192,7 +192,7 @@ fn answer(process: &Process, instructions: u64) -> Answer {
     }
 }
 
-/// A range may be mapped in another way, or not at all any more: what is there now.
+/// Records the current mappings of a range, which may have changed or disappeared.
 fn mapped(memory: &AddressSpace, range: &Range<u64>, answer: &mut Answer) {
     answer.deeds.push(Deed::Unmap(range.clone()));
     for (area, kind) in memory.areas() {
@@ -216,11 +216,11 @@ fn pages(memory: &AddressSpace, range: Range<u64>) -> impl Iterator<Item = (u64,
     })
 }
 
-/// Finds the instructions that are to be answered.
+/// Finds the instructions whose results must be replayed.
 #[derive(Default)]
 struct Finder {
     executed: u64,
-    /// How many instructions had been executed with each.
+    /// The number of instructions executed, at each of them.
     found: Vec<u64>,
     patches: Contents,
 }

@@ -1,4 +1,4 @@
-//! A recorded program in Unicorn: at each `syscall`, what our kernel answered is put there.
+//! Replays a recorded program in Unicorn: at each `syscall`, applies what our kernel answered.
 
 use crate::record::{Answer, Contents, Deed, Recording};
 use crate::timing::cpu_time;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use unicorn_engine::{Arch, Mode, Prot, RegisterX86, Unicorn, X86Insn};
 use unwind_sim_emulator::{Access, Permissions};
 
-/// `UC_CPU_X86_NEHALEM`: SSE4.2 and no AVX, as ours.
+/// `UC_CPU_X86_NEHALEM`: SSE4.2 without AVX, like our machine.
 const CPU_MODEL: i32 = 17;
-/// In the order of their numbers.
+/// The general registers in the order of their numbers.
 const REGISTERS: [RegisterX86; 16] = [
     RegisterX86::RAX,
     RegisterX86::RCX,
@@ -28,7 +28,7 @@ const REGISTERS: [RegisterX86; 16] = [
     RegisterX86::R14,
     RegisterX86::R15,
 ];
-/// Those that a `syscall`, `cpuid`, `rdtsc` or `xgetbv` changes.
+/// The registers that `syscall`, `cpuid`, `rdtsc` or `xgetbv` change.
 const CHANGED: [usize; 5] = [0, 1, 2, 3, 11];
 
 /// How a run is watched.
@@ -36,9 +36,9 @@ const CHANGED: [usize; 5] = [0, 1, 2, 3, 11];
 pub enum Watch {
     /// Not at all.
     Bare,
-    /// Every instruction by a hook that counts.
+    /// A hook counts every instruction.
     Hook,
-    /// Everything is compared with the recording.
+    /// Compare everything with the recording.
     Compare,
 }
 
@@ -46,14 +46,14 @@ struct Replay<'a> {
     recording: &'a Recording,
     watch: Watch,
     next: usize,
-    /// Times that the hook was called, or instructions executed if everything is compared.
+    /// Number of calls of the hook, or instructions executed when comparing.
     instructions: u64,
     last: u64,
-    /// CPU time that answers took.
+    /// CPU time spent on answers.
     answering: Duration,
 }
 
-/// Runs a recorded program; gives its CPU time without what the answers took.
+/// Runs a recorded program; returns its CPU time without the time for answers.
 pub fn unicorn(recording: &Recording, watch: Watch) -> Duration {
     let replay = Replay {
         recording,
@@ -69,7 +69,7 @@ pub fn unicorn(recording: &Recording, watch: Watch) -> Duration {
     for (register, value) in REGISTERS.iter().zip(recording.start.after) {
         uc.reg_write(*register, value).expect("a register");
     }
-    // As `fninit` and the kernel leave them.
+    // The values that `fninit` and the kernel set.
     uc.reg_write(RegisterX86::FPCW, 0x37f).expect("fpcw");
     uc.reg_write(RegisterX86::MXCSR, 0x1f80).expect("mxcsr");
     uc.add_insn_sys_hook(X86Insn::SYSCALL, 1, 0, system_call)
@@ -81,7 +81,7 @@ pub fn unicorn(recording: &Recording, watch: Watch) -> Duration {
                 |uc: &mut Unicorn<'_, Replay<'_>>, _, _| uc.get_data_mut().instructions += 1;
             uc.add_code_hook(1, 0, count).expect("a hook");
         }
-        // A repeated string instruction is one, however often Unicorn comes by.
+        // A repeated string instruction counts once, however often Unicorn calls the hook.
         Watch::Compare => {
             let count = |uc: &mut Unicorn<'_, Replay<'_>>, address, _| {
                 let mut first = [0];
@@ -182,7 +182,7 @@ fn protection(permissions: Permissions) -> Prot {
     allowed.fold(Prot::NONE, |all, (_, bit)| all | bit)
 }
 
-/// All memory at the end, but for the patched instructions.
+/// Compares all memory at the end, except the patched instructions.
 fn compare_memory(uc: &Unicorn<'_, Replay<'_>>, recording: &Recording) {
     for (address, ours) in &recording.end {
         let mut ours = ours.clone();

@@ -1,11 +1,11 @@
-//! CPU time, and runs in turns. Not here: what is run.
+//! CPU time, and runs that take turns. Not here: what is run.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
-/// Rounds, in each of which everybody runs once.
+/// Number of rounds, in each of which every run takes one turn.
 const ROUNDS: usize = 5;
 
 /// CPU time of this thread.
@@ -14,18 +14,18 @@ pub fn cpu_time() -> Duration {
     Duration::from(time)
 }
 
-/// CPU time of all children that ended.
+/// CPU time of all children that have ended.
 pub fn children_time() -> Duration {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("usage of children");
     let time = usage.user_time() + usage.system_time();
     Duration::from_micros(time.num_microseconds().unsigned_abs())
 }
 
-/// Somebody's run of a program: gives the CPU time it took without its start-up.
+/// One run of a program: returns its CPU time without the start-up.
 pub type Run<'a> = Box<dyn FnMut() -> Duration + 'a>;
 
-/// The best time of each, after all have run in turns. Other work on a machine disturbs in one
-/// direction only.
+/// The best time of each run, after all have taken turns. Other work on the machine can only slow a
+/// run down.
 pub fn interleaved<const N: usize>(mut runs: [Run<'_>; N]) -> [Duration; N] {
     let mut best = [Duration::MAX; N];
     for _ in 0..ROUNDS {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the adapters for unwinders of others into FOLDER: beside unwind-sim, or in a folder of PATH.
+# Builds the adapters for external unwinders into FOLDER: next to unwind-sim, or a folder in PATH.
 #   build.sh FOLDER [framehop|libunwind|libdw|gdb ..]
 # Debian: apt-get install libunwind-dev libdw-dev libjson-c-dev gdb
 set -eu

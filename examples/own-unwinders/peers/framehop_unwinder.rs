@@ -1,4 +1,4 @@
-//! framehop, the unwinder of samply, as `--unwinder cmd:framehop`. The protocol is that of
+//! framehop, samply's unwinder, as `--unwinder cmd:framehop`. The protocol is described in
 //! `docs/own-unwinders.md`.
 
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
@@ -9,12 +9,12 @@ use std::error::Error as StdError;
 use std::io::{BufRead, Lines, StdinLock, Write};
 use std::ops::Range;
 
-/// Most frames of one stack.
+/// Maximum number of frames of a stack.
 const FRAMES_MAX: usize = 1 << 16;
 
 type Failure = Box<dyn StdError>;
 
-/// The two ends of the protocol.
+/// Standard input and output, which carry the protocol.
 struct Pipe {
     lines: Lines<StdinLock<'static>>,
 }
@@ -26,7 +26,7 @@ impl Pipe {
         out.flush()
     }
 
-    /// The next line; `None` at the end.
+    /// The next line; `None` at the end of the input.
     fn next(&mut self) -> Result<Option<Value>, Failure> {
         let line = self.lines.next().transpose()?;
         Ok(line.map(|line| serde_json::from_str(&line)).transpose()?)
@@ -74,14 +74,14 @@ fn module(path: &str, range: Range<u64>, bias: u64) -> Result<Module<Vec<u8>>, F
     ))
 }
 
-/// An unwinder that has the images of the stack.
+/// An unwinder with the images of the stack.
 fn unwinder(pipe: &mut Pipe, images: &Value) -> Result<UnwinderX86_64<Vec<u8>>, Failure> {
     let mut unwinder = UnwinderX86_64::new();
     for (index, image) in images.as_array().into_iter().flatten().enumerate() {
         let range = number(&image["start"])?..number(&image["end"])?;
         let answer = pipe.ask(&json!({"type": "image", "index": index}))?;
         if let Some(path) = answer["path"].as_str() {
-            // One that it cannot read has no table, as for a profiler.
+            // An image that cannot be read has no table, as in a profiler.
             match module(path, range, number(&image["bias"])?) {
                 Ok(module) => unwinder.add_module(module),
                 Err(error) => eprintln!("{path}: {error}"),

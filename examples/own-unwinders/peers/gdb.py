@@ -1,7 +1,7 @@
-"""gdb over core files made of the stacks that it is asked for: `--unwinder cmd:gdb`.
+"""gdb on core files made from the stacks it gets: `--unwinder cmd:gdb`.
 
-Run inside of gdb by the script `unwind-sim-unwinder-gdb`. The protocol comes in at descriptor 4 and goes
-out at 3, as gdb itself reads and writes the standard ones.
+Run inside gdb by the script `unwind-sim-unwinder-gdb`. The protocol uses descriptor 4 for input and
+3 for output, since gdb itself uses the standard ones.
 """
 import json
 import os
@@ -12,7 +12,7 @@ import gdb
 
 REQUESTS = os.fdopen(4, "r", encoding="utf-8", errors="replace")
 ANSWERS = os.fdopen(3, "w", encoding="utf-8")
-# Of struct user_regs_struct; the three behind rsp, ss and what follows are left 0.
+# The order of struct user_regs_struct; ss and everything after it is left 0.
 REGISTERS = """r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax
 rip cs rflags rsp""".split()
 CHUNK = 4096
@@ -32,7 +32,7 @@ def ask(**line):
 
 
 def read(address, length):
-    """The recorded bytes, or None."""
+    """The recorded bytes at an address, or None."""
     answer = ask(type="read", address=hex(address), length=length)
     return bytes.fromhex(answer["bytes"]) if "bytes" in answer else None
 
@@ -45,7 +45,7 @@ def recorded(low, high):
         length = min(CHUNK - at % CHUNK, high - at)
         data = read(at, length)
         if data is None:
-            # The end of a copy lies somewhere inside.
+            # The stack copy ends somewhere in this piece.
             words = (read(word, 8) for word in range(at, at + length - 7, 8))
             data = b""
             for word in words:
@@ -95,7 +95,7 @@ def core(registers, pieces, code):
 
 
 class Images:
-    """The symbol files that gdb has at the moment."""
+    """The symbol files that gdb has loaded."""
 
     def __init__(self):
         self.sent, self.code = None, []
@@ -146,7 +146,7 @@ def main():
         try:
             gdb.execute(line, to_string=True)
         except gdb.error:
-            pass  # A gdb that has no such setting.
+            pass  # This gdb does not have the setting.
     images = Images()
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "core")

@@ -1,10 +1,10 @@
-/* libdw of elfutils, which eu-stack and `perf report` use: `--unwinder cmd:libdw`. */
+/* libdw of elfutils, used by eu-stack and `perf report`: `--unwinder cmd:libdw`. */
 #include "protocol.h"
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
 
-/* The process is a recording: any number will do. */
+/* The process is a recording, so any number will do. */
 enum { PID = 1, FRAMES_MAX = 1 << 16 };
 
 static int no_elf(Dwfl_Module *module, void **user, const char *name, Dwarf_Addr base,
@@ -59,7 +59,7 @@ static int one_frame(Dwfl_Frame *state, void *argument) {
     Dwarf_Word sp = 0;
     if (!dwfl_frame_pc(state, &pc, NULL)) return DWARF_CB_ABORT;
     if (dwfl_frame_reg(state, RSP, &sp) != 0) sp = 0;
-    /* A caller at 0 is what it makes of a root that no table marks. */
+    /* libdw reports a caller at 0 for a root that no table marks. */
     if (pc == 0 || ++walk->frames > FRAMES_MAX) return DWARF_CB_ABORT;
     frame(walk->stack, pc, sp, 0);
     return DWARF_CB_OK;
@@ -86,7 +86,7 @@ static Dwfl *attach(struct stack *stack) {
                     image->bias == other->bias;
         }
         if (!image->path || again) continue;
-        /* The name must differ where one file is mapped twice. */
+        /* The names must differ if one file is mapped twice. */
         char name[64];
         snprintf(name, sizeof name, "image %zu", i);
         Dwfl_Module *module = dwfl_report_elf(dwfl, name, image->path, -1, image->bias, true);

@@ -1,15 +1,15 @@
 /* libunwind over its remote accessors, as perf uses it: `--unwinder cmd:libunwind`.
  *
- * Tables are found by .eh_frame_hdr; an image without one has no table for it. */
+ * libunwind finds tables through .eh_frame_hdr, and none in an image without one. */
 #include "protocol.h"
 #include <libunwind.h>
 
-/* Not in a header, but what unwinders of other processes call, perf among them. */
+/* Not declared in a header, but called by unwinders of other processes, such as perf. */
 extern int UNW_OBJ(dwarf_search_unwind_table)(unw_addr_space_t, unw_word_t, unw_dyn_info_t *,
                                               unw_proc_info_t *, int, void *);
 
 /* .eh_frame_hdr with the encodings that every linker writes: a table of pairs of 32-bit offsets
- * from the section's begin (LSB 5.0, "The .eh_frame_hdr section"). */
+ * from the section's start (LSB 5.0, "The .eh_frame_hdr section"). */
 struct header {
     uint8_t version, frame_encoding, count_encoding, table_encoding;
     int32_t frame;
@@ -17,8 +17,8 @@ struct header {
 };
 enum { UDATA4 = 0x03, DATAREL_SDATA4 = 0x3b, FRAMES_MAX = 1 << 16 };
 
-/* It reads the personality routine's address out of the image's data, which no recording has, and makes no
- * use of it: what is not known there counts as 0. */
+/* libunwind reads the personality routine's address from the image's data, which no recording has,
+ * but does not use it: unknown words count as 0 while this is set. */
 static bool in_table;
 
 static int find_proc_info(unw_addr_space_t space, unw_word_t ip, unw_proc_info_t *info, int need,
@@ -108,7 +108,7 @@ static const char *unwind(unw_addr_space_t space, struct stack *stack) {
         if (unw_get_reg(&cursor, UNW_REG_SP, &sp) < 0) sp = 0;
         bool saved = frames > 0 && unw_get_save_loc(&cursor, UNW_X86_64_RIP, &slot) == 0 &&
                      slot.type == UNW_SLT_MEMORY;
-        /* A caller at 0 is what it makes of a root that no table marks. */
+        /* libunwind reports a caller at 0 for a root that no table marks. */
         if (pc == 0) return "US001";
         frame(stack, pc, sp, saved ? slot.u.addr : 0);
         result = unw_step(&cursor);

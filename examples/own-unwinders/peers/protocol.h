@@ -1,4 +1,4 @@
-/* The protocol of `--unwinder cmd:` (docs/own-unwinders.md) for unwinders in C, by json-c. */
+/* The protocol of `--unwinder cmd:` (docs/own-unwinders.md) for unwinders in C, with json-c. */
 #ifndef PROTOCOL_H
 #define PROTOCOL_H
 
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15, rip: the order of DWARF. */
+/* rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15, rip: the DWARF order. */
 #define REGISTERS 17
 static const char *const register_names[REGISTERS] = {
     "rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp", "r8",
@@ -25,7 +25,7 @@ enum { RSP = 7, RIP = 16 };
 /* An executable mapping, and its image as an ELF file. */
 struct image {
     uint64_t start, end, bias;
-    char *path; /* of the file that was written for us; NULL: there is none */
+    char *path; /* of the file that unwind-sim wrote; NULL if there is none */
     const unsigned char *bytes;
     size_t size;
 };
@@ -34,10 +34,10 @@ struct image {
 struct stack {
     uint64_t registers[REGISTERS];
     bool known[REGISTERS];
-    uint64_t first_frame; /* frames whose rsp is not above it are not reported; 0: all are */
+    uint64_t first_frame; /* report only frames whose rsp is above this; 0: report all */
     struct image *images;
     size_t image_count;
-    char *image_text; /* the images as they were sent: did they change? */
+    char *image_text; /* the images as sent, to see whether they change */
     bool images_changed;
 };
 
@@ -61,7 +61,7 @@ static struct json_object *receive(void) {
     return object;
 }
 
-/* An answer: anything else than another line means that nobody is there any more. */
+/* The answer to a request. Exits at the end of the input, since nobody is left to answer. */
 static struct json_object *answer(void) {
     fflush(stdout);
     struct json_object *object = receive();
@@ -81,7 +81,7 @@ static bool read_recorded(uint64_t address, uint64_t *word) {
     return found;
 }
 
-/* The program header of type `type` number `index` of the image. */
+/* The image's program header of type `type` with number `index` among these. */
 static const Elf64_Phdr *segment(const struct image *image, uint32_t type, int index) {
     if (!image->bytes) return NULL;
     const Elf64_Ehdr *header = (const void *)image->bytes;
@@ -92,7 +92,7 @@ static const Elf64_Phdr *segment(const struct image *image, uint32_t type, int i
     return NULL;
 }
 
-/* The bytes of an image at `address` of the process, and how many follow. */
+/* The bytes of an image at the process' `address`, and how many there are. */
 static const unsigned char *image_bytes(const struct stack *stack, uint64_t address, size_t *left) {
     for (size_t i = 0; i < stack->image_count; i++) {
         const struct image *image = &stack->images[i];
@@ -108,7 +108,7 @@ static const unsigned char *image_bytes(const struct stack *stack, uint64_t addr
     return NULL;
 }
 
-/* The word at `address`, of an image or of the recorded memory. */
+/* The word at `address`, from an image or from the recorded memory. */
 static inline bool read_word(const struct stack *stack, uint64_t address, uint64_t *word) {
     size_t left;
     const unsigned char *bytes = image_bytes(stack, address, &left);
@@ -149,7 +149,7 @@ static void forget_images(struct stack *stack) {
     stack->image_count = 0;
 }
 
-/* Waits for the next stack. Images that are those of the stack before stay as they are. */
+/* Waits for the next stack. Images are kept if they are the same as for the previous stack. */
 static bool next_stack(struct stack *stack) {
     fflush(stdout);
     struct json_object *request = receive(), *registers, *images;
@@ -188,7 +188,7 @@ static void frame(const struct stack *stack, uint64_t pc, uint64_t sp, uint64_t 
     printf("}\n");
 }
 
-/* The end of the chain, by the code of the reason (docs/reason-codes.md). */
+/* Ends the chain with a reason code (docs/reason-codes.md). */
 static void end(const char *reason) {
     printf("{\"type\":\"end\",\"reason\":\"%s\"}\n", reason);
     fflush(stdout);
