@@ -1,7 +1,7 @@
-//! What a BPF program wrote with a sample, as `perf_sample__fprintf_bpf_output`
-//! (`tools/perf/builtin-script.c`, Linux 7.2) shows it: its bytes, and if they are one, a string.
+//! What a BPF program wrote with a sample, as shown by `perf_sample__fprintf_bpf_output`
+//! (`tools/perf/builtin-script.c`, Linux 7.2): its bytes, and the string if they are one.
 
-/// Bytes of a line.
+/// Number of bytes in a line.
 const LINE: usize = 8;
 
 /// Prints the bytes.
@@ -25,12 +25,12 @@ pub(super) fn print(raw: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// As in the kernel's `lib/ctype.c`, which perf uses: the characters of Latin-1.
+/// Like the kernel's `lib/ctype.c`, which perf uses: the characters of Latin-1.
 fn is_print(byte: u8) -> bool {
     (b' '..=b'~').contains(&byte) || byte >= 0xa0
 }
 
-/// Characters, a NUL, and nothing but NULs behind it.
+/// Characters and a NUL, followed by nothing but NULs.
 fn string(raw: &[u8]) -> Option<&[u8]> {
     let end = raw.iter().position(|&byte| byte == 0)?;
     let (text, rest) = raw.split_at(end);

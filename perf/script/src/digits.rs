@@ -1,4 +1,4 @@
-//! Numbers into bytes, without the formatting machinery: nearly all output is made of them.
+//! Formats numbers as bytes without the standard formatting code: most of the output is numbers.
 
 /// Appends `value` in base 10, right-aligned in `width` bytes.
 pub(super) fn decimal(out: &mut Vec<u8>, mut value: u64, width: usize, fill: u8) {

@@ -1,16 +1,16 @@
-//! Samples that carry the counts of a group of events (`PERF_SAMPLE_READ`): perf shows one of them
-//! as a sample of each event that has counted something since the last.
+//! Samples that carry the counts of a group of events (`PERF_SAMPLE_READ`): perf shows such a
+//! sample as one of each event that has counted something since the last one.
 //!
-//! As `evlist__deliver_sample` (`tools/perf/util/session.c`, Linux 7.2) does.
+//! Follows `evlist__deliver_sample` (`tools/perf/util/session.c`, Linux 7.2).
 
 use std::collections::HashMap;
 use unwind_sim_perf_data::{PerfFile, Sample, flag, sample_type as st};
 
-/// What each event had counted.
+/// The previous count of each event.
 pub(super) struct Groups {
-    /// The number of the event with an id.
+    /// The event's number by id.
     events: HashMap<u64, usize>,
-    /// By id, and by thread where each thread counts by itself.
+    /// By id, and by thread if each thread counts separately.
     counted: HashMap<(u64, i32), u64>,
 }
 
@@ -27,7 +27,7 @@ impl Groups {
         }
     }
 
-    /// The numbers of the events, and how much each counted since its last sample.
+    /// The numbers of the events, and the increase of each count since its last sample.
     pub(super) fn split(&mut self, sample: &Sample<'_>) -> Vec<(usize, u64)> {
         let attr = sample.attr();
         let by_thread = attr.flags & flag::INHERIT != 0 && attr.sample_type & st::TID != 0;

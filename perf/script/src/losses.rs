@@ -1,27 +1,27 @@
-//! What a recording itself says is missing from it.
+//! What a recording itself reports as lost.
 
 use super::names;
 use std::collections::BTreeMap;
 use std::fmt;
 use unwind_sim_perf_data::{Event, PerfFile, Record};
 
-/// Bit of the misc word of `PERF_RECORD_LOST_SAMPLES`: not lost, but left out by a BPF filter that
-/// the user asked for (`PERF_RECORD_MISC_LOST_SAMPLES_BPF`).
+/// Bit of the misc word of `PERF_RECORD_LOST_SAMPLES`: the samples were not lost, but dropped by a
+/// BPF filter that the user asked for (`PERF_RECORD_MISC_LOST_SAMPLES_BPF`).
 const MISC_LOST_SAMPLES_BPF: u16 = 1 << 15;
 
-/// Counts of what was lost, by the event's number.
+/// Counts of losses, by the event's number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Times that a ring was full, and records that did not fit.
+    /// How often a ring was full, and how many records did not fit.
     records: BTreeMap<usize, (u64, u64)>,
-    /// Samples, as the kernel counted them for each event.
+    /// Samples, counted by the kernel for each event.
     samples: BTreeMap<usize, u64>,
-    /// Samples that a filter left out.
+    /// Samples dropped by a filter.
     filtered: BTreeMap<usize, u64>,
 }
 
 impl Losses {
-    /// Counts what an event says.
+    /// Counts the losses that a record reports.
     pub(super) fn event(&mut self, file: &PerfFile<'_>, event: &Event<'_>) {
         let attrs = file.attrs();
         match event.record {

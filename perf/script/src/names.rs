@@ -1,4 +1,4 @@
-//! Names of events where the file has none, from the attribute.
+//! Names of events that have none in the file, derived from the attribute.
 
 use unwind_sim_perf_data::EventAttr;
 
@@ -41,7 +41,7 @@ mod bit {
     pub(super) const EXCLUDE_GUEST: u64 = 1 << 20;
 }
 
-/// The name of an event: the file's own, else made of the attribute as `evsel__name` does.
+/// The name of an event: the file's own, or one derived from the attribute as `evsel__name` does.
 pub fn name(attr: &EventAttr) -> String {
     if let Some(name) = &attr.name {
         return name.clone();
@@ -63,7 +63,7 @@ pub fn name(attr: &EventAttr) -> String {
     name
 }
 
-/// `evsel__add_modifiers`.
+/// Appends modifiers as `evsel__add_modifiers` does.
 fn modifiers(flags: u64, name: &mut String) {
     let excluded = |bit| flags & bit != 0;
     let mut marks = String::new();

@@ -1,5 +1,4 @@
-//! What becomes of samples: the interface between the walk over a recording and what is made of
-//! it, text or a profile.
+//! The interface between the walk over a recording and its output, as text or a profile.
 
 use super::tasks::{Map, Tasks};
 use unwind_sim_perf_data::{RecordId, Sample};
@@ -10,9 +9,9 @@ use unwind_sim_recordings::symbols::Symbols;
 pub struct Head<'a> {
     /// The sample.
     pub sample: &'a Sample<'a>,
-    /// Whose it is, and when it was taken.
+    /// The sample's process, thread and time.
     pub id: &'a RecordId<'a>,
-    /// The number of its event among the file's attributes.
+    /// The index of its event among the file's attributes.
     pub event: usize,
     /// What the event counted since its last sample.
     pub period: u64,
@@ -23,19 +22,19 @@ pub struct Head<'a> {
 /// An address of a sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Address<'a> {
-    /// All tasks at its time.
+    /// All tasks at the sample's time.
     pub tasks: &'a Tasks,
-    /// The number of the sample's event.
+    /// The index of the sample's event.
     pub event: usize,
-    /// What is mapped there.
+    /// The mapping that contains it.
     pub map: Option<&'a Map>,
     /// The address.
     pub value: u64,
 }
 
-/// Takes samples, frame by frame, innermost first.
+/// Receives samples, frame by frame, innermost first.
 pub trait Output {
-    /// Samples as they are handed on; also a part of one, whose user frames come later.
+    /// Output made so far; may be a part of a sample whose user frames come later.
     type Piece: Default;
 
     /// Whether it wants samples of this event.
@@ -47,7 +46,7 @@ pub trait Output {
     /// Whether it wants addresses or chains of this event.
     fn shows_places(&self, event: usize) -> bool;
 
-    /// Begins a sample.
+    /// Starts a sample.
     fn head(
         &mut self,
         head: &Head<'_>,
@@ -56,7 +55,7 @@ pub trait Output {
         out: &mut Self::Piece,
     );
 
-    /// Begins a record of deferred user frames; says whether it wants them.
+    /// Starts a record of deferred user frames; returns whether to show it.
     fn deferred(
         &mut self,
         tasks: &Tasks,
@@ -66,13 +65,13 @@ pub trait Output {
         out: &mut Self::Piece,
     ) -> bool;
 
-    /// The address of a sample that has no chain.
+    /// The address of a sample without a chain.
     fn place(&mut self, at: &Address<'_>, symbols: &mut dyn Symbols, out: &mut Self::Piece);
 
-    /// A chain follows; returns where it begins, for [`Output::cut`].
+    /// Starts a chain; returns its starting position, for [`Output::cut`].
     fn chain(&mut self, out: &mut Self::Piece) -> usize;
 
-    /// Takes back all frames of the chain that begins here.
+    /// Removes all frames of the chain that starts at `begin`.
     fn cut(&mut self, begin: usize, out: &mut Self::Piece);
 
     /// A frame of a chain.
@@ -83,15 +82,15 @@ pub trait Output {
         self.instead(event, word, "(cookie)", out);
     }
 
-    /// Something in place of the frames that a cookie stands for, and what it is.
+    /// Shows a text in place of the frames that a cookie stands for.
     fn instead(&mut self, event: usize, word: u64, text: &str, out: &mut Self::Piece);
 
-    /// What a sample says behind its frames.
+    /// What a sample shows after its frames.
     fn tail(&mut self, _: &Head<'_>, _: &mut Self::Piece) {}
 
     /// Ends a sample or record.
     fn end(&mut self, out: &mut Self::Piece);
 
-    /// Appends what was held back.
+    /// Appends a part that was held back.
     fn append(&mut self, part: &Self::Piece, out: &mut Self::Piece);
 }

@@ -1,4 +1,4 @@
-//! `perf fuzz`: random schedules of the model, judged by its oracle; what fails is made small.
+//! `perf fuzz`: runs random schedules of the model, judged by its oracle, and shrinks failures.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -7,31 +7,32 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use unwind_sim_perf_model::{Mutant, Schedule, Violation, bless, output};
 use unwind_sim_recordings::output_file;
 
-/// What is to be run.
+/// What to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The seeds.
     pub seeds: Range<u64>,
-    /// Actions of a schedule.
+    /// Number of actions in a schedule.
     pub events: usize,
-    /// A defect put into the model.
+    /// A defect to inject into the model.
     pub mutant: Option<Mutant>,
-    /// How many threads; 0 for as many as there are processors.
+    /// Number of threads; 0 for as many as there are processors.
     pub threads: usize,
 }
 
 /// A schedule that broke a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Its seed.
+    /// The schedule's seed.
     pub seed: u64,
-    /// The first rule broken.
+    /// The first broken rule.
     pub violation: Violation,
 }
 
-/// The failure with the lowest seed, and how many schedules were run at least: all up to it.
+/// Returns the failure with the lowest seed, and the minimum number of schedules run: all up to
+/// that seed.
 ///
-/// The same for any number of threads.
+/// The result does not depend on the number of threads.
 pub fn fuzz(plan: &Plan) -> (Option<Failure>, u64) {
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = if plan.threads == 0 {
@@ -51,14 +52,14 @@ pub fn fuzz(plan: &Plan) -> (Option<Failure>, u64) {
             let (_, violations) = Schedule::random_judged(seed, plan.events, plan.mutant);
             if let Some(violation) = violations.into_iter().next() {
                 lowest.fetch_min(seed, Ordering::Relaxed);
-                // Seeds of a thread go up, so its first failure is its lowest.
+                // Each thread's seeds ascend, so its first failure has its lowest seed.
                 found.get_or_insert(Failure { seed, violation });
             }
         }
     };
     let all: Vec<Option<Failure>> = std::thread::scope(|scope| {
         let handles: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        // A worker that panicked has its message on stderr; the others' results stand.
+        // A worker that panicked has printed its message; the others' results remain valid.
         handles
             .into_iter()
             .filter_map(|handle| handle.join().ok())
@@ -71,8 +72,8 @@ pub fn fuzz(plan: &Plan) -> (Option<Failure>, u64) {
     (first, end.saturating_sub(plan.seeds.start))
 }
 
-/// Makes the schedule of a failure small and writes it as a scenario; its path and how many
-/// actions are left.
+/// Shrinks a failing schedule and writes it as a scenario; returns its path and the number of
+/// actions left.
 ///
 /// # Errors
 /// If the file cannot be written.

@@ -1,5 +1,4 @@
-//! What `perf` has subcommands for, over `unwind-sim-perf`: files, symbols and stacks come from
-//! here.
+//! The `perf` subcommands: connects the perf crates with files, symbols and stacks.
 
 #![forbid(unsafe_code)]
 

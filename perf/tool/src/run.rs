@@ -1,4 +1,4 @@
-//! `perf run`: a scenario, or the schedule of a seed, and what comes out of it.
+//! `perf run`: runs a scenario, or the schedule of a seed.
 
 use std::path::{Path, PathBuf};
 
@@ -16,34 +16,34 @@ pub enum ScenarioFileError {
     /// The file cannot be read or written.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// It is no scenario, or it asks for what cannot be.
+    /// It is not a valid scenario, or asks for something impossible.
     #[error("{}: {source}", path.display())]
     Scenario {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// What is wrong.
         source: ScenarioError,
     },
-    /// A stack cannot be had from where it says.
+    /// A stack cannot be obtained from its source.
     #[error("{}: line {line}: {source}", path.display())]
     Stack {
-        /// Which scenario.
+        /// The scenario's file.
         path: PathBuf,
-        /// Its line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// Why.
+        /// The reason.
         source: Box<StackError>,
     },
 }
 
-/// What a scenario printed, and what its file says.
+/// The output of a scenario, and the output that its file expects.
 pub struct Outcome {
-    /// What it printed.
+    /// The output.
     pub output: String,
     /// The `=` lines of its file.
     pub expected: String,
@@ -51,10 +51,10 @@ pub struct Outcome {
     pub world: World,
 }
 
-/// Runs a scenario's file.
+/// Runs a scenario file.
 ///
 /// # Errors
-/// If it cannot be read, or is no scenario.
+/// If the file cannot be read, or is not a valid scenario.
 pub fn run(
     path: &Path,
     cpus: Option<u16>,
@@ -64,7 +64,7 @@ pub fn run(
     run_read(path, &scenario)
 }
 
-/// Runs a scenario's file and writes what it prints into it.
+/// Runs a scenario file and writes its output into it.
 ///
 /// # Errors
 /// As [`run`]; and if the file cannot be written.
@@ -75,25 +75,24 @@ pub fn run_and_bless(path: &Path) -> Result<Outcome, ScenarioFileError> {
     Ok(outcome)
 }
 
-/// Runs the schedule of a seed: the scenario that it is, with what it prints; and the finished
-/// run.
+/// Runs the schedule of a seed; returns it as a scenario with its output, and the finished run.
 ///
 /// # Errors
-/// If it asks for what cannot be, which would be a defect of ours.
+/// If it asks for something impossible, which would be a defect of the generator.
 pub fn run_seed(seed: u64, actions: usize) -> Result<(String, World), ScenarioError> {
     let text = Schedule::random(seed, actions, None).text();
     let world = Scenario::parse(&text)?.run()?;
     Ok((bless(&text, &output(&world)), world))
 }
 
-/// Runs a scenario's file with what a seed puts between its steps ([`Schedule::varied`]): the
-/// scenario that this is, with what it prints; and the finished run.
+/// Runs a scenario file with actions that a seed inserts between its steps ([`Schedule::varied`]);
+/// returns the result as a scenario with its output, and the finished run.
 ///
 /// # Errors
 /// As [`run`].
 pub fn run_varied(path: &Path, seed: u64) -> Result<(String, World), ScenarioFileError> {
     let (_, mut scenario) = read(path, None, None)?;
-    // What is refused is told by the line of the file.
+    // Run the original first, so that errors name the file's lines.
     scenario.run().map_err(wrong(path))?;
     scenario.schedule = scenario.schedule.varied(seed);
     let world = scenario.run().map_err(wrong(path))?;
@@ -116,7 +115,7 @@ fn read(
     use std::io::Read;
     let file = std::fs::File::open(path).map_err(io(path))?;
     let mut text = String::new();
-    // One byte more than a scenario may have, so that a longer one is known for it.
+    // Read one byte more than allowed, to detect files that are too long.
     let mut file = file.take(SCENARIO_BYTES_MAX as u64 + 1);
     file.read_to_string(&mut text).map_err(io(path))?;
     let mut scenario = Scenario::parse(&text).map_err(wrong(path))?;

@@ -1,4 +1,4 @@
-//! The samples of `perf script` as a profile.
+//! Collects the samples of `perf script` in a profile.
 
 use hashbrown::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use unwind_sim_view::profile::gathered::{GatherKind, Profile};
 use unwind_sim_view::profile::symbols::bracketed;
 use unwind_sim_view::profile::table::{Frame, Image};
 
-/// An address of a process in an object: the same one gives the same frame.
+/// An address of a process in an object. Equal places have equal frames.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Place {
     address: u64,
@@ -19,14 +19,14 @@ struct Place {
     object: Option<u32>,
 }
 
-/// A sample whose frames follow those of the one before it.
+/// A sample whose frames follow those of the previous one.
 #[derive(Clone, Copy, Debug)]
 struct Begun {
-    /// The number of its thread, and the node under which its stack is.
+    /// The number of its thread, and the node that its stack is added to.
     thread: (u32, u32),
     time: u64,
     events: u64,
-    /// Where its frames begin.
+    /// Index of its first frame.
     frames: usize,
 }
 
@@ -37,11 +37,11 @@ pub(super) struct Piece {
     frames: Vec<u32>,
 }
 
-/// Gathers samples in a profile. Its series are the recording's events.
+/// Collects samples in a profile. Its series are the recording's events.
 #[derive(Debug)]
 pub(super) struct Samples {
     profile: Profile,
-    /// Which events have an address or a chain.
+    /// For each event, whether it has an address or a chain.
     placed: Vec<bool>,
     frames: HashMap<Place, u32>,
     /// The last name of each thread.
@@ -60,7 +60,7 @@ impl Samples {
         }
     }
 
-    /// Puts samples into the profile.
+    /// Adds samples to the profile.
     pub(super) fn take(&mut self, piece: &mut Piece) {
         let begins = piece.samples.iter().map(|sample| sample.frames);
         let ends = begins.skip(1).chain([piece.frames.len()]);
@@ -75,7 +75,6 @@ impl Samples {
         piece.frames.clear();
     }
 
-    /// The profile.
     pub(super) fn finish(mut self) -> Profile {
         // Samples that waited for their user frames came late.
         self.profile.samples.sort_by_key(|sample| sample.time);
@@ -134,7 +133,7 @@ impl Samples {
             Some(symbol) => table.intern(&String::from_utf8_lossy(symbol.name)),
             None => table.intern(&bracketed(&path)),
         };
-        // The kernel's addresses are told from its begin, which differs from boot to boot.
+        // Kernel addresses are relative to its start, which differs from boot to boot.
         let base = match object {
             Object::Kernel(_) => map.start,
             _ => 0,
@@ -176,7 +175,7 @@ impl Output for Samples {
     }
 
     fn deferred(&mut self, _: &Tasks, _: &RecordId<'_>, _: usize, _: u64, _: &mut Piece) -> bool {
-        // Frames without a sample are nothing that was counted.
+        // Frames without a sample were not counted.
         false
     }
 

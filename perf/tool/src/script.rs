@@ -1,4 +1,4 @@
-//! `perf script`: a recording as perf's text, or as a profile.
+//! `perf script`: prints a recording as perf's text, or writes it as a profile.
 
 use super::samples::Samples;
 use super::stacks::{Stacks, libdw};
@@ -26,15 +26,15 @@ pub enum ScriptError {
     /// The file cannot be read.
     #[error("{}: {source}", path.display())]
     Open {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// It is no perf.data.
+    /// The file is not a valid perf.data file.
     #[error(transparent)]
     Perf(#[from] PerfError),
-    /// A field was asked for that was not recorded.
+    /// A requested field was not recorded.
     #[error(transparent)]
     Field(#[from] FieldError),
     /// The text cannot be written.
@@ -42,22 +42,22 @@ pub enum ScriptError {
     Output(#[from] std::io::Error),
 }
 
-/// What is to be said about a recording besides its samples.
+/// What to report about a recording besides its samples.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// How far it could be read.
     pub summary: Summary,
     /// Samples of guests, which are not printed.
     pub guests: u64,
-    /// What the recording says was lost: a line for each event and kind of loss.
+    /// The losses that the recording reports: a line for each event and kind of loss.
     pub losses: String,
 }
 
 /// Prints a recording.
 ///
 /// # Errors
-/// If it cannot be read at all, a field was asked for that it has not, or the text cannot be
-/// written.
+/// If the recording cannot be read at all, a requested field was not recorded, or the text cannot
+/// be written.
 pub fn script(
     path: &Path,
     options: Options,
@@ -77,10 +77,10 @@ pub fn script(
     Ok(report)
 }
 
-/// Writes a recording in a format of profiles.
+/// Writes a recording in a profile format.
 ///
 /// # Errors
-/// If it cannot be read at all, or the profile not be written.
+/// If the recording cannot be read at all, or the profile cannot be written.
 pub fn profile(
     path: &Path,
     options: Options,
@@ -101,7 +101,7 @@ pub fn profile(
     Ok(report)
 }
 
-/// Makes something of every sample, and hands it to `take` after each event; returns what is left.
+/// Processes every sample, and calls `take` after each event; returns the rest.
 fn each<O: Output>(
     path: &Path,
     options: Options,

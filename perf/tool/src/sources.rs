@@ -1,4 +1,4 @@
-//! Stacks for scenarios: of a trace's samples, and of programs in the emulated machine.
+//! Stacks for scenarios, from a trace's samples or from programs in the emulated machine.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -19,18 +19,18 @@ use unwind_sim_record::program::RunningProgram;
 use unwind_sim_record::{At, Plan, TraceRecorder};
 use unwind_sim_recordings::view::Filter;
 
-/// Bytes of a program's stack that are copied: a stack is only looked at.
+/// Number of bytes of a program's stack to copy: only the true chain is used.
 const STACK_BYTES: u64 = 64;
 
-/// Why there is no such stack.
+/// Why a stack is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum StackError {
-    /// The file is not there.
+    /// The file cannot be read.
     #[error("{path}: {source}")]
     Io {
         /// The file, as written.
         path: String,
-        /// Why.
+        /// The I/O error.
         source: std::io::Error,
     },
     /// The trace cannot be read.
@@ -38,10 +38,10 @@ pub enum StackError {
     Trace {
         /// The file, as written.
         path: String,
-        /// Why.
+        /// The reason.
         source: Box<RunError>,
     },
-    /// The file is something else.
+    /// The file is not a trace.
     #[error("{path}: not a trace")]
     NotATrace {
         /// The file, as written.
@@ -52,39 +52,39 @@ pub enum StackError {
     NoTruth {
         /// The file, as written.
         path: String,
-        /// Which.
+        /// The sample's number.
         number: u64,
     },
-    /// There is no such unwinder, or it is none for scenarios.
+    /// There is no such unwinder, or scenarios cannot use it.
     #[error(transparent)]
     Unwinder(#[from] SpecError),
-    /// An unwinder that is a command.
+    /// The unwinder is a command.
     #[error("a scenario does not run commands")]
     Command,
-    /// The program does not start, or its stacks cannot be kept.
+    /// The program cannot be started, or its stacks cannot be recorded.
     #[error("{path}: {source}")]
     Program {
         /// The file, as written.
         path: String,
-        /// Why.
+        /// The reason.
         source: RecordError,
     },
-    /// The program ended before.
+    /// The program ended too early.
     #[error("{path}: after {instructions} instructions {end}")]
     Ended {
         /// The file, as written.
         path: String,
-        /// How many there were.
+        /// Number of instructions it executed.
         instructions: u64,
         /// How it ended.
         end: String,
     },
-    /// The stacks are none that the model takes.
+    /// The model does not accept the stacks.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
 }
 
-/// Reads all stacks of a scenario that come from files; `folder` is where its paths begin.
+/// Reads all stacks of a scenario that come from files; paths are relative to `folder`.
 ///
 /// # Errors
 /// The line, and why it has no stack.
@@ -104,7 +104,7 @@ pub(super) fn supply(scenario: &mut Scenario, folder: &Path) -> Result<(), (usiz
     Ok(())
 }
 
-/// Reads all object files of a scenario; `folder` is where its paths begin.
+/// Reads all object files of a scenario; paths are relative to `folder`.
 ///
 /// # Errors
 /// The line, and why it has no program.
@@ -124,7 +124,7 @@ pub(super) fn supply_objects(
     Ok(())
 }
 
-/// An object file, up to one byte more than it may have, so that a longer one is known for it.
+/// Reads an object file, up to one byte more than allowed, to detect files that are too long.
 fn object(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path)?;
@@ -190,7 +190,7 @@ fn error_of(error: TraceError) -> RunError {
     RunError::Input(error.into())
 }
 
-/// The true stacks of a program at every so many instructions.
+/// The true stacks of a program, every `every` instructions.
 fn program(name: &str, path: &Path, every: u64, times: u64) -> Result<Vec<Vec<u64>>, StackError> {
     let failed = |source: RecordError| StackError::Program {
         path: name.to_owned(),

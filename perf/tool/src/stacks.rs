@@ -1,9 +1,9 @@
-//! Stack copies of `perf record --call-graph dwarf`, unwound for the text of `perf script`.
+//! Unwinds the stack copies of `perf record --call-graph dwarf` for the text of `perf script`.
 //!
-//! perf prints the addresses of libdw: where a frame is a return address, the one before it. In
-//! code without a row libdw goes on by the frame pointer (elfutils, `backends/x86_64_unwind.c`),
-//! also from an address where nothing is mapped, such as a probe's trampoline. Into memory that no file backs perf does not let it go, and does not print that frame
-//! (`tools/perf/util/unwind-libdw.c`, `entry`, Linux 7.2).
+//! perf prints libdw's addresses: for a return address, the address before it. In code without a
+//! row libdw continues with the frame pointer (elfutils, `backends/x86_64_unwind.c`), even from an
+//! unmapped address such as a probe's trampoline. perf stops libdw at memory that is not backed by
+//! a file, and does not print that frame (`tools/perf/util/unwind-libdw.c`, `entry`, Linux 7.2).
 
 use unwind_sim_judge::engine::{Engine, Setting};
 use unwind_sim_judge::stacks::{How, Single, Walked};
@@ -20,12 +20,13 @@ use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::regs::RegMask;
 use unwind_sim_unwind::unwinder::WithFallback;
 
-/// What libdw and perf do together: `.eh_frame`, and where it has no row the frame pointer.
+/// The behaviour of libdw and perf together: `.eh_frame`, and the frame pointer where it has no
+/// row.
 pub(super) fn libdw() -> WithFallback {
     WithFallback::new(Box::new(Dwarf::new()), Box::new(FramePointerInFiles))
 }
 
-/// The frame pointer, where a file is mapped.
+/// The frame pointer unwinder, only where a file is mapped.
 struct FramePointerInFiles;
 
 impl Finder for FramePointerInFiles {
@@ -53,11 +54,11 @@ impl Finder for FramePointerInFiles {
     }
 }
 
-/// An unwinder behind the printer.
+/// Unwinds stacks for the printer.
 pub(super) struct Stacks<'a>(Single<'a>);
 
 impl<'a> Stacks<'a> {
-    /// At the recording's beginning.
+    /// Starts at the beginning of the recording.
     pub(super) fn new(file: &PerfFile<'_>, files: &FinderOptions, engine: &'a Engine) -> Self {
         let how = How {
             engine,
@@ -77,21 +78,21 @@ impl Unwind for Stacks<'_> {
         let Some(Walked { pcs, exact, space }) = self.0.walk(sample) else {
             return;
         };
-        // perf has given libdw no file yet, and it does not begin without one.
+        // At that point perf has not reported a file to libdw, which cannot start without one.
         if pcs.first().is_none_or(|&pc| space.find(pc).is_none()) {
             return;
         }
         let begin = chain.len();
         let numbered = pcs.iter().zip(0u32..).take(frames_max);
         let addresses = numbered.map(|(&pc, at)| {
-            // The trampoline of a signal handler was not called either: libdw takes it for exact
-            // where what it interrupted follows.
+            // The trampoline of a signal handler was not called either: libdw treats its address as
+            // exact if the interrupted frame follows.
             let is_exact = at == 0 || exact.contains(&at) || exact.contains(&(at + 1));
             pc.wrapping_sub(u64::from(!is_exact))
         });
-        // What stands for nothing in perf's list is not printed.
+        // perf does not print an address of 0.
         chain.extend(addresses.filter(|&address| address != 0));
-        // The walk ends where there is no file: only the last can be such a frame.
+        // The walk ends where there is no file, so only the last frame can be such a frame.
         let last = chain[begin..].last().and_then(|&pc| space.find(pc));
         if last.is_some_and(|mapping| mapping.image.is_none()) {
             chain.pop();

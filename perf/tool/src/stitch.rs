@@ -1,4 +1,4 @@
-//! `perf stitch`: which user frames each sample gets, in our way and in another.
+//! `perf stitch`: the user frames that each sample gets, in our mode and in another.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -23,33 +23,33 @@ pub enum StitchError {
     /// The file cannot be read.
     #[error("{}: {source}", path.display())]
     Open {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// It is no perf.data.
+    /// The file is not a valid perf.data file.
     #[error(transparent)]
     Perf(#[from] PerfError),
 }
 
-/// A recording stitched in two ways.
+/// A recording stitched in two modes.
 #[derive(Debug)]
 pub struct Stitching {
     own: Vec<Stitched>,
     other: Vec<Stitched>,
     like: Mode,
-    /// What was seen, in our way.
+    /// Counts of what was seen, in our mode.
     pub counts: Counts,
     other_counts: Counts,
     /// How far the file could be read.
     pub summary: Summary,
 }
 
-/// Stitches a recording in our way and in another.
+/// Stitches a recording in our mode and in another.
 ///
 /// # Errors
-/// If it cannot be read at all.
+/// If the recording cannot be read at all.
 pub fn stitch(path: &Path, like: Mode) -> Result<Stitching, StitchError> {
     let owner = map_file(path).map_err(|source| StitchError::Open {
         path: path.into(),
@@ -80,31 +80,31 @@ pub fn stitch(path: &Path, like: Mode) -> Result<Stitching, StitchError> {
     })
 }
 
-/// What is printed.
+/// What to print.
 #[derive(Clone, Copy, Debug)]
 pub struct Show {
-    /// One line for each deferred sample.
+    /// Print one line for each deferred sample.
     pub samples: bool,
-    /// These have the chains of the other way, in its order.
+    /// Print the chains of the other mode, in its order.
     pub other_chains: bool,
-    /// JSON Lines.
+    /// Print JSON Lines.
     pub json: bool,
 }
 
 impl Stitching {
-    /// The deferred samples as they came out in both ways, in time order.
+    /// The deferred samples as stitched in both modes, in order of time.
     fn judged(&self) -> Vec<Judged<'_>> {
         let mut judged = judge(&self.own, &self.other);
         judged.retain(|sample| sample.own.how != Stitch::NotDeferred);
         judged
     }
 
-    /// What it came to.
+    /// The counts of all outcomes.
     pub fn tally(&self) -> Tally {
         Tally::of(&self.judged())
     }
 
-    /// Prints it, and the command that makes it again.
+    /// Prints the result, and the command that reproduces it.
     ///
     /// # Errors
     /// If `out` cannot be written.

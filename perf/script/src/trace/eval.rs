@@ -1,14 +1,14 @@
-//! A payload through its `print fmt`.
+//! Prints a payload with its `print fmt`.
 
 use super::parse::{Expr, Named, Print};
 use super::pointer::{self, Functions};
 use super::{Field, Kind, Location, Strings};
 use unwind_sim_perf_data::le;
 
-/// Widths and precisions that are believed.
+/// Maximum width or precision.
 const WIDTH_MAX: usize = 256;
 
-/// Constants that libtraceevent knows by name.
+/// Constants whose names libtraceevent knows.
 const CONSTANTS: [(&str, u64); 12] = [
     ("HI_SOFTIRQ", 0),
     ("TIMER_SOFTIRQ", 1),
@@ -24,8 +24,8 @@ const CONSTANTS: [(&str, u64); 12] = [
     ("HRTIMER_RESTART", 1),
 ];
 
-/// The number of an entry of a table; all ones stand for all that is unknown or negative, `None`
-/// for what is no constant.
+/// The value of an expression in a table; all ones if it is unknown or negative, `None` if it is
+/// not a constant.
 pub(super) fn constant(of: &Expr) -> Option<u64> {
     let nothing = Record {
         strings: None,
@@ -102,7 +102,7 @@ pub(super) fn print(
     out.extend_from_slice(text);
 }
 
-/// A field without a `print fmt`.
+/// Prints a field without a `print fmt`.
 pub(super) fn plain(field: &Field, payload: &[u8], out: &mut Vec<u8>) {
     let record = Record {
         fields: std::slice::from_ref(field),
@@ -132,7 +132,7 @@ pub(super) fn plain(field: &Field, payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// What stands behind a `%`.
+/// A conversion: what follows a `%`.
 struct Spec {
     left: bool,
     zero: bool,
@@ -140,13 +140,13 @@ struct Spec {
     plus: bool,
     width: usize,
     precision: Option<usize>,
-    /// Bytes of the number.
+    /// Size of the number in bytes.
     size: usize,
     conversion: u8,
 }
 
 impl Spec {
-    /// Reads what is behind a `%`, and what follows. `star` is asked for widths given by `*`.
+    /// Parses a conversion; returns it and the rest. `star` returns widths given by `*`.
     fn parse(mut text: &[u8], mut star: impl FnMut() -> usize) -> Option<(Spec, &[u8])> {
         let mut spec = Spec {
             left: false,
@@ -195,7 +195,7 @@ impl Spec {
         }
     }
 
-    /// A string: no more of it than the precision says.
+    /// Prints a string, cut to the precision.
     fn string(&self, text: &[u8], out: &mut Vec<u8>) {
         let end = self.precision.unwrap_or(text.len()).min(text.len());
         self.pad(&text[..end], out);
@@ -243,7 +243,7 @@ impl Spec {
     }
 }
 
-/// The low bytes of a number.
+/// The lowest `size` bytes of a number.
 fn sized(value: u64, size: usize, signed: bool) -> u64 {
     let unused = 64 - 8 * size.clamp(1, 8) as u32;
     let high = value << unused;
@@ -253,7 +253,7 @@ fn sized(value: u64, size: usize, signed: bool) -> u64 {
     }
 }
 
-/// The number at an offset; 0 if it is not there, or has another size than numbers have.
+/// The number at an offset; 0 if it is not in the payload or its size is not that of a number.
 fn number_at(payload: &[u8], offset: usize, size: usize, signed: bool) -> u64 {
     if !matches!(size, 1 | 2 | 4 | 8) {
         return 0;
@@ -269,7 +269,7 @@ fn number_at(payload: &[u8], offset: usize, size: usize, signed: bool) -> u64 {
     sized(u64::from_le_bytes(word), size, signed)
 }
 
-/// A payload with its fields.
+/// A payload and its fields.
 pub(super) struct Record<'a> {
     fields: &'a [Field],
     payload: &'a [u8],
@@ -278,7 +278,7 @@ pub(super) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Where the data of a field is, and its length.
+    /// The offset and length of a field's data.
     fn extent(&self, number: usize) -> (usize, usize) {
         let Some(field) = self.fields.get(number) else {
             return (0, 0);
@@ -296,21 +296,21 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The bytes of a field, wherever they are.
+    /// The bytes of a field's data.
     pub(super) fn bytes(&self, number: usize) -> &'a [u8] {
         let (start, size) = self.extent(number);
         let end = start.saturating_add(size).min(self.payload.len());
         self.payload.get(start..end).unwrap_or_default()
     }
 
-    /// The payload from where the data of a field is.
+    /// The payload from the start of a field's data.
     fn from(&self, number: usize) -> &'a [u8] {
         self.payload
             .get(self.extent(number).0..)
             .unwrap_or_default()
     }
 
-    /// The bytes of a field in the payload, even if they say where its data is.
+    /// The bytes of the field itself, even if they only locate its data.
     pub(super) fn place(&self, number: usize) -> &'a [u8] {
         let field = self.fields.get(number);
         let range = field.map(|field| field.offset..field.offset.saturating_add(field.size));
@@ -319,7 +319,7 @@ impl<'a> Record<'a> {
             .unwrap_or_default()
     }
 
-    /// The value of an expression. Nothing has a sign: what is negative is very large.
+    /// The value of an expression. All values are unsigned: a negative one is very large.
     pub(super) fn number(&self, of: &Expr) -> u64 {
         match of {
             Expr::Number(number) => *number,
@@ -357,7 +357,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// An element of a field, or of data that it says where it is.
+    /// An element of an array field, or of the data that a field locates.
     fn element(&self, mut of: &Expr, index: &Expr) -> u64 {
         let index = self.number(index) as usize;
         let mut kept = None;
@@ -370,7 +370,7 @@ impl<'a> Record<'a> {
                 let size = field.element.unwrap_or(field.size);
                 number_at(self.place(number), index.saturating_mul(size), size, false)
             }),
-            // libtraceevent counts bytes here, not elements.
+            // libtraceevent indexes bytes here, not elements.
             Expr::Dynamic(number) => {
                 let element = self.fields.get(number).and_then(|field| field.element);
                 number_at(self.from(number), index, element.unwrap_or(8), false)
@@ -380,7 +380,7 @@ impl<'a> Record<'a> {
         sized(value, kept.unwrap_or(8), false)
     }
 
-    /// `{0x1,0x2}`: so many numbers of so many bytes each.
+    /// Prints `{0x1,0x2}`: `count` numbers of `size` bytes each.
     fn array(&self, data: &Expr, count: &Expr, size: &Expr, out: &mut Vec<u8>) {
         let bytes = match *data {
             Expr::Field(number) => self.place(number),
@@ -397,13 +397,13 @@ impl<'a> Record<'a> {
         out.extend_from_slice(format!("{{{}}}", all.join(",")).as_bytes());
     }
 
-    /// What `%s` makes of an expression. Widths are for names; numbers without one are printed as
+    /// Prints an expression with `%s`. Widths apply to names; numbers without a name are printed as
     /// they are.
     fn string(&self, of: &Expr, spec: &Spec, out: &mut Vec<u8>) {
         match of {
             Expr::Text(text) => spec.string(text, out),
             Expr::Field(number) => match self.fields.get(*number) {
-                // A pointer.
+                // A pointer
                 Some(field) if field.size == 8 && field.element.is_none() => {
                     let address = self.number(of);
                     match self.strings.and_then(|strings| strings.get(&address)) {
@@ -430,7 +430,7 @@ impl<'a> Record<'a> {
             }
             Expr::Hex(bytes, length, between) => {
                 let length = self.number(length) as usize;
-                // The length is believed: what is behind the field is shown too.
+                // The length is not checked: bytes after the field are shown, too.
                 let bytes = match **bytes {
                     Expr::Field(number) | Expr::Dynamic(number) => self.from(number),
                     _ => &[],
@@ -447,7 +447,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// What an operator makes of two numbers, as the processor does it: shifts take six bits.
+/// Applies an operator to two numbers like the processor: shifts use six bits.
 fn binary(operator: &str, a: u64, b: u64) -> u64 {
     match operator {
         "&&" => u64::from(a != 0 && b != 0),
@@ -471,7 +471,7 @@ fn binary(operator: &str, a: u64, b: u64) -> u64 {
     }
 }
 
-/// The bits of a mask that are set: `0-3,8`.
+/// The set bits of a mask: `0-3,8`.
 fn bits(bytes: &[u8]) -> Vec<u8> {
     let is_set = |bit: &usize| bytes[bit / 8] >> (bit % 8) & 1 == 1;
     let set = (0..8 * bytes.len()).filter(is_set);
@@ -489,7 +489,7 @@ fn bits(bytes: &[u8]) -> Vec<u8> {
     texts.collect::<Vec<_>>().join(",").into_bytes()
 }
 
-/// The bytes of a mask as hexadecimal digits, the highest first, with a comma at every 32 bits.
+/// The bytes of a mask in hexadecimal, the highest first, with a comma at every 32 bits.
 fn bitmask(bytes: &[u8]) -> Vec<u8> {
     let words = bytes.chunks(4).rev().map(|word| {
         let digits = word.iter().rev().map(|byte| format!("{byte:02x}"));

@@ -1,13 +1,13 @@
-//! Words of a `print fmt`.
+//! Splits a `print fmt` into tokens.
 
-/// A word.
+/// A token.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Token {
     /// A name or keyword.
     Name(Vec<u8>),
-    /// A number; suffixes are dropped.
+    /// A number, without its suffix.
     Number(u64),
-    /// A string without its quotes, escapes resolved.
+    /// A string without quotes, with escapes resolved.
     Text(Vec<u8>),
     /// An operator or bracket, of one or two characters.
     Mark(&'static str),
@@ -19,7 +19,7 @@ const MARKS: [&str; 32] = [
     ":", "+", "-", "*", "/", "%", "&", "|", "^", "~", "!", "<", ">", ".", ";",
 ];
 
-/// Splits into words; `None` if there is something that is none.
+/// Splits the text into tokens; `None` if something is not a token.
 pub(super) fn tokens(mut text: &[u8]) -> Option<Vec<Token>> {
     let mut all = Vec::new();
     loop {
@@ -30,7 +30,7 @@ pub(super) fn tokens(mut text: &[u8]) -> Option<Vec<Token>> {
         if first == b'"' {
             let (string, rest) = string(&text[1..])?;
             text = rest;
-            // Strings that stand side by side are one.
+            // Adjacent strings are one string.
             if let Some(Token::Text(before)) = all.last_mut() {
                 before.extend(string);
             } else {
@@ -66,7 +66,7 @@ pub(super) fn tokens(mut text: &[u8]) -> Option<Vec<Token>> {
     }
 }
 
-/// The rest of a string, and what is behind it.
+/// Reads a string after its opening quote; returns it and what follows.
 fn string(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut out = Vec::new();
     let mut rest = text;
@@ -89,7 +89,7 @@ fn string(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     }
 }
 
-/// A number with its prefix and without its suffix.
+/// Parses a number with its prefix, ignoring its suffix.
 fn number(word: &[u8]) -> Option<u64> {
     let word = std::str::from_utf8(word).ok()?;
     let digits = word.trim_end_matches(['u', 'U', 'l', 'L']);

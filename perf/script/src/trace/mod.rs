@@ -1,6 +1,6 @@
-//! Payloads of tracepoints: their formats, from the recording, and what they print.
+//! Payloads of tracepoints: reads their formats from the recording, and prints them.
 //!
-//! The section is that of `tools/perf/util/trace-event-info.c` (Linux 7.2), a format that of the
+//! The section is written by `tools/perf/util/trace-event-info.c` (Linux 7.2); a format is the
 //! kernel's `events/SYSTEM/NAME/format`. [`lex`] and [`parse`] read its `print fmt`, a piece of C;
 //! [`eval`] applies it to a payload, as libtraceevent does.
 
@@ -14,9 +14,9 @@ use pointer::Functions;
 use std::collections::HashMap;
 use unwind_sim_perf_data::le;
 
-/// Formats that are read.
+/// Maximum number of formats.
 const FORMATS_MAX: usize = 1 << 16;
-/// Strings of the kernel that are kept.
+/// Maximum number of kernel strings.
 const STRINGS_MAX: usize = 1 << 16;
 
 /// A field of a payload.
@@ -26,18 +26,18 @@ pub(super) struct Field {
     pub(super) offset: usize,
     pub(super) size: usize,
     pub(super) signed: bool,
-    /// Bytes of an element of an array; `None` if it is none.
+    /// Size of an array's elements in bytes; `None` if the field is not an array.
     pub(super) element: Option<usize>,
-    /// Made of characters.
+    /// Whether the elements are characters.
     pub(super) text: bool,
     pub(super) kind: Kind,
-    /// Where the data is, instead of the data.
+    /// Set if the field holds the location of the data instead of the data.
     pub(super) location: Option<Location>,
-    /// One of those that every event has.
+    /// Whether it is one of the fields that every event has.
     common: bool,
 }
 
-/// What decides how a number without a `print fmt` is shown.
+/// How a number is shown without a `print fmt`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Pointer,
@@ -46,12 +46,12 @@ pub(super) enum Kind {
     Other,
 }
 
-/// From where the place of a field of variable size is counted.
+/// What the offset of a variable-size field is relative to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Location {
-    /// From the begin of the payload (`__data_loc`).
+    /// The start of the payload (`__data_loc`).
     Payload,
-    /// From the end of the field (`__rel_loc`).
+    /// The end of the field (`__rel_loc`).
     Field,
 }
 
@@ -59,14 +59,14 @@ pub(super) enum Location {
 #[derive(Debug)]
 pub(super) struct Format {
     fields: Vec<Field>,
-    /// How to print; `None` if it is not understood.
+    /// The parsed `print fmt`; `None` if it is not understood.
     print: Option<Print>,
 }
 
-/// Strings of the kernel that tracepoints point to, by address.
+/// Strings of the kernel to which tracepoints point, by address.
 pub(super) type Strings = HashMap<u64, Vec<u8>>;
 
-/// The formats of a recording, by the number of the event.
+/// The formats of a recording, by event number.
 #[derive(Debug, Default)]
 pub(super) struct Formats {
     events: HashMap<u64, Format>,
@@ -74,7 +74,7 @@ pub(super) struct Formats {
 }
 
 impl Formats {
-    /// Reads the section; what is cut short ends it.
+    /// Reads the section, up to the first truncated part.
     pub(super) fn parse(section: &[u8]) -> Self {
         let mut formats = Self::default();
         let _ = formats.read(section);
@@ -113,7 +113,7 @@ impl Formats {
         Some(())
     }
 
-    /// Appends what a payload of event `number` says.
+    /// Appends the text of a payload of event `number`.
     pub(super) fn print(
         &self,
         number: u64,
@@ -147,8 +147,8 @@ impl Formats {
     }
 }
 
-/// A line of `printk_formats`: `0xffffffff82001234 : "text"`. libtraceevent takes off the quotes,
-/// and a newline that is written as such at the end.
+/// Parses a line of `printk_formats`: `0xffffffff82001234 : "text"`. Like libtraceevent, removes
+/// the quotes, and an escaped newline at the end.
 fn kernel_string(line: &[u8]) -> Option<(u64, Vec<u8>)> {
     let colon = line.iter().position(|&byte| byte == b':')?;
     let address = std::str::from_utf8(&line[..colon]).ok()?.trim();
@@ -184,12 +184,12 @@ impl<'a> Section<'a> {
     }
 }
 
-/// Reads one format: its event's number and the rest.
+/// Parses one format; returns its event number, too.
 fn format(text: &[u8]) -> Option<(u64, Format)> {
     let mut number = None;
     let mut fields = Vec::new();
     let mut common = true;
-    // A text to print may have several lines.
+    // A `print fmt` may have several lines.
     const PRINT: &[u8] = b"print fmt:";
     let end = text.windows(PRINT.len()).position(|part| part == PRINT);
     let (head, tail) = text.split_at(end.unwrap_or(text.len()));
@@ -304,8 +304,7 @@ print fmt: \"prev_comm=%s prev_pid=%d prev_state=%s%s %5.3s|\", REC->prev_comm, 
         assert_eq!(said(4), "prev_comm=deep prev_pid=-7 prev_state=R+   abc|");
     }
 
-    /// The section of one format and some strings of the kernel, as `tracing_data_get` of perf
-    /// writes it.
+    /// The section with one format and some kernel strings, as perf's `tracing_data_get` writes it.
     fn section(format: &str, strings: &str) -> Vec<u8> {
         let sized = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
         let short = |text: &str| [&(text.len() as u32).to_le_bytes(), text.as_bytes()].concat();

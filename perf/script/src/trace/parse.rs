@@ -1,14 +1,14 @@
-//! A `print fmt` as a tree.
+//! Parses a `print fmt` into a tree.
 
 use super::Field;
 use super::lex::{Token, tokens};
 
-/// Expressions nest no deeper.
+/// Maximum nesting depth of expressions.
 const DEPTH_MAX: usize = 200;
-/// Entries of all tables of flags and symbols of one format.
+/// Maximum number of nodes of one format, including entries of flag and symbol tables.
 const NODES_MAX: usize = 1 << 14;
 
-/// What to print.
+/// A parsed `print fmt`.
 #[derive(Debug)]
 pub(super) struct Print {
     pub(super) text: Vec<u8>,
@@ -23,39 +23,39 @@ pub(super) type Named = (u64, Vec<u8>);
 pub(super) enum Expr {
     Number(u64),
     Text(Vec<u8>),
-    /// A type, or a constant of the kernel whose value nobody knows here.
+    /// A type, or a kernel constant whose value is unknown.
     Name(Vec<u8>),
-    /// The field of that number.
+    /// The field with this index.
     Field(usize),
-    /// An element.
+    /// An element of an array.
     Index(Box<Expr>, Box<Expr>),
     Unary(&'static str, Box<Expr>),
     Binary(&'static str, Box<Expr>, Box<Expr>),
     Choice(Box<Expr>, Box<Expr>, Box<Expr>),
-    /// To a type.
+    /// A cast to a type.
     Cast(Type, Box<Expr>),
     Flags(Box<Expr>, Vec<u8>, Vec<Named>),
     Symbolic(Box<Expr>, Vec<Named>),
-    /// The text of the field of that number.
+    /// The text in the field with this index.
     Str(usize),
-    /// The data that the field of that number says where it is.
+    /// The data that the field with this index locates.
     Dynamic(usize),
-    /// The length of the data of the field of that number.
+    /// The length of the data of the field with this index.
     DynamicLen(usize),
-    /// The data of the field of that number as a mask: its bits, or in hexadecimal.
+    /// The data of the field with this index as a mask: as bit numbers, or in hexadecimal.
     Mask(usize, bool),
-    /// So many numbers of a field, of so many bytes each.
+    /// Data, count and size: an array of `count` numbers of `size` bytes each.
     Array(Box<Expr>, Box<Expr>, Box<Expr>),
-    /// So many bytes of a field as hexadecimal numbers with something between them.
+    /// Data and length: bytes in hexadecimal, with a separator.
     Hex(Box<Expr>, Box<Expr>, &'static str),
 }
 
-/// What a cast goes to.
+/// The target type of a cast.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Type {
-    /// Bytes that are kept of a number.
+    /// Size of the type in bytes.
     pub(super) size: usize,
-    /// The same of what it points to, if it is a pointer.
+    /// Size of the type it points to, if it is a pointer.
     pub(super) target: usize,
 }
 
@@ -70,7 +70,7 @@ impl Type {
     }
 }
 
-/// The bytes of a type by its name; `None` if it is not one of the plain ones.
+/// The size in bytes of a type by its name; `None` if it is not a basic type.
 pub(super) fn size_of_type(name: &[u8]) -> Option<usize> {
     match name.strip_prefix(b"unsigned ").unwrap_or(name) {
         b"u8" | b"s8" | b"__u8" | b"__s8" | b"char" | b"bool" => Some(1),
@@ -81,7 +81,7 @@ pub(super) fn size_of_type(name: &[u8]) -> Option<usize> {
     }
 }
 
-/// Reads a `print fmt`; `None` if it has something that this does not know.
+/// Parses a `print fmt`; `None` if it contains something unknown.
 pub(super) fn print(source: &[u8], fields: &[Field]) -> Option<Print> {
     let tokens = tokens(source)?;
     let [Token::Text(text), rest @ ..] = tokens.as_slice() else {
@@ -104,7 +104,7 @@ pub(super) fn print(source: &[u8], fields: &[Field]) -> Option<Print> {
     })
 }
 
-/// How loosely an operator binds. Where it stands for one operand only does not matter here.
+/// The rank of an operator: higher ones bind more loosely. Unary use does not matter here.
 fn rank(operator: &str) -> u32 {
     match operator {
         "[" => 0,
@@ -123,14 +123,14 @@ fn rank(operator: &str) -> u32 {
     }
 }
 
-/// What may follow an operand and make it a part of something larger.
+/// Operators that may follow an operand.
 const OPERATORS: [&str; 20] = [
     "[", "?", "*", "/", "%", "+", "-", "<<", ">>", "<=", ">=", "<", ">", "==", "!=", "&&", "||",
     "&", "^", "|",
 ];
 
 impl Expr {
-    /// The rank of its operator when it stands to the right of another, in parentheses or not.
+    /// The rank of its operator, as the right operand of another, in parentheses or not.
     fn rank(&self) -> Option<u32> {
         match self {
             Expr::Unary(operator, _) | Expr::Binary(operator, ..) => Some(rank(operator)),
@@ -178,7 +178,7 @@ impl Parser<'_> {
         Some(text.clone())
     }
 
-    /// The operator that comes next.
+    /// The next token, if it is an operator.
     fn operator(&self) -> Option<&'static str> {
         match self.rest.first()? {
             Token::Mark(mark) if OPERATORS.contains(mark) => Some(mark),
@@ -186,7 +186,7 @@ impl Parser<'_> {
         }
     }
 
-    /// An operand and all that it is a part of.
+    /// Parses an operand and all operators that follow.
     fn whole(&mut self) -> Option<Expr> {
         let first = self.operand()?;
         self.go_on(first)
@@ -198,9 +198,9 @@ impl Parser<'_> {
         (self.depth <= DEPTH_MAX && self.nodes <= NODES_MAX).then_some(())
     }
 
-    /// Takes the operators behind `left`, as `process_op` of libtraceevent does. That is not C:
-    /// operators of one rank group from the right, what follows a tighter operator stays with it,
-    /// and parentheses around a right operand that binds more loosely do not hold.
+    /// Parses the operators after `left` like libtraceevent's `process_op`, which differs from C:
+    /// operators of equal rank associate to the right, what follows a tighter operator stays with
+    /// it, and parentheses around a more loosely binding right operand have no effect.
     fn go_on(&mut self, left: Expr) -> Option<Expr> {
         let Some(operator) = self.operator() else {
             return Some(left);
@@ -232,7 +232,7 @@ impl Parser<'_> {
         Some(found)
     }
 
-    /// `left operator right`, and what follows.
+    /// Builds `left operator right`, and parses what follows.
     fn join(&mut self, operator: &'static str, left: Expr, right: Expr) -> Option<Expr> {
         let binary = |left: Expr, right: Expr| Expr::Binary(operator, left.into(), right.into());
         let follows = |parser: &Self, top: u32| {
@@ -249,7 +249,7 @@ impl Parser<'_> {
                 _ => self.go_on(binary(left, right)),
             };
         }
-        // The looser one comes on top.
+        // The looser operator becomes the root.
         let (top, inner, rebuild): (u32, Expr, Box<dyn FnOnce(Expr) -> Expr>) = match right {
             Expr::Binary(other, a, b) => (
                 rank(other),
@@ -319,7 +319,7 @@ impl Parser<'_> {
         Some(found)
     }
 
-    /// What a name begins.
+    /// Parses an expression that starts with a name.
     fn named(&mut self, mut name: Vec<u8>) -> Option<Expr> {
         if name == b"REC" {
             self.expect("->")?;

@@ -1,22 +1,22 @@
-//! `%p` and what may follow it: functions, addresses of networks, ids, raw bytes, as libtraceevent
-//! 1.9 prints them.
+//! `%p` and its extensions: functions, network addresses, ids, raw bytes, as libtraceevent 1.9
+//! prints them.
 //!
-//! A width in front of `%p` is ignored there, and so it is here.
+//! Like there, a width before `%p` is ignored.
 
 use super::eval::Record;
 use super::parse::Expr;
 
-/// Finds a function of the kernel: its name and where it begins.
+/// Finds a function of the kernel: returns its name and start address.
 pub(crate) type Functions<'f> = dyn FnMut(u64) -> Option<(Vec<u8>, u64)> + 'f;
 
 /// `AF_INET`.
 const INET: [u8; 2] = 2u16.to_le_bytes();
 /// `AF_INET6`.
 const INET6: [u8; 2] = 10u16.to_le_bytes();
-/// The bytes of a GUID in the order in which they are printed.
+/// The bytes of a GUID in printing order.
 const GUID: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
 
-/// How many characters behind `%p` say what kind of pointer it is.
+/// Number of characters after `%p` that specify the kind of pointer.
 pub(super) fn kind_length(text: &[u8]) -> usize {
     let at = |index: usize| text.get(index).copied().unwrap_or(0);
     let one_of = |index: usize, set: &[u8]| usize::from(set.contains(&at(index)));
@@ -42,7 +42,7 @@ pub(super) fn kind_length(text: &[u8]) -> usize {
     }
 }
 
-/// Prints `of`, a pointer of the kind that `kind` says. `length` is what stood for `*`.
+/// Prints `of` as a pointer of this kind. `length` is the value of a `*`.
 pub(super) fn print(
     record: &Record<'_>,
     of: &Expr,
@@ -92,7 +92,7 @@ pub(super) fn print(
     out.extend_from_slice(text.as_bytes());
 }
 
-/// What a pointer to a field's bytes is printed as.
+/// The text of a pointer to a field's bytes.
 fn in_field(bytes: &[u8], kind: &[u8]) -> String {
     let rest = kind.get(2..).unwrap_or(&[]);
     let plain = kind[0] == b'i';
@@ -149,7 +149,7 @@ fn uuid(id: &[u8; 16], how: Option<u8>) -> String {
 }
 
 fn ip4(mut address: [u8; 4], plain: bool, order: &[u8]) -> String {
-    // The host's order is the one in which x86 has the bytes reversed.
+    // Host order is x86's, in which the bytes are reversed.
     if matches!(order.first(), Some(b'h' | b'l')) {
         address.reverse();
     }
@@ -169,7 +169,7 @@ fn ip6(address: &[u8; 16], plain: bool, short: bool) -> String {
     words.join(if plain { "" } else { ":" })
 }
 
-/// As the kernel's `ip6_compressed_string` (`lib/vsprintf.c`, Linux 7.2).
+/// Like the kernel's `ip6_compressed_string` (`lib/vsprintf.c`, Linux 7.2).
 fn ip6_short(address: &[u8; 16]) -> String {
     let (pairs, _) = address.as_chunks::<2>();
     let mapped = address[..10] == [0; 10] && address[10..12] == [0xff; 2];
@@ -181,7 +181,7 @@ fn ip6_short(address: &[u8; 16]) -> String {
             .take_while(|pair| **pair == [0; 2]);
         run.count()
     };
-    // The first of the longest runs of zeros, if it is not a single one.
+    // The first of the longest runs of zeros, if longer than one.
     let longest = (0..range)
         .max_by_key(|&from| (zeros(from), range - from))
         .filter(|&from| zeros(from) > 1);
@@ -212,7 +212,7 @@ fn ip6_short(address: &[u8; 16]) -> String {
     text
 }
 
-/// A `struct sockaddr`: the family, and what that has.
+/// A `struct sockaddr`: depends on the address family.
 fn socket(bytes: &[u8], plain: bool, mut how: &[u8]) -> String {
     let mut option = |wanted: u8| {
         let found = !plain && how.first() == Some(&wanted);
@@ -249,7 +249,7 @@ fn socket(bytes: &[u8], plain: bool, mut how: &[u8]) -> String {
     }
 }
 
-/// Numbers of `enum tep_print_arg_type` (`event-parse.h`).
+/// The message with the number from `enum tep_print_arg_type` (`event-parse.h`).
 fn not_a_field(of: &Expr) -> String {
     let number = match of {
         Expr::Number(_) | Expr::Name(_) => 1,

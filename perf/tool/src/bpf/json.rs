@@ -11,14 +11,13 @@ use unwind_sim_view::json::{
     MapLossLine, MapStackLine,
 };
 
-/// Bytes in hexadecimal, without anything between.
+/// Bytes in hexadecimal without separators.
 fn bytes(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Handled {
-    /// Writes what became of the samples and what the program left behind; the last line is the
-    /// summary.
+    /// Writes the outcome of the samples and what the program left; the last line is the summary.
     ///
     /// # Errors
     /// If it cannot be written.

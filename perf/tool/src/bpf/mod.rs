@@ -1,9 +1,8 @@
-//! `perf bpf`: recorded samples through a handler, as if it had been attached when they were
-//! taken.
+//! `perf bpf`: runs a handler on recorded samples, as if it had been attached when they were taken.
 //!
-//! What a recording does not hold, the handler cannot have: registers that were not sampled are a
-//! fault, stacks are those of the recorded callchain, and of a deferred one there is no user part.
-//! Not here: what a handler would have changed in the recording itself.
+//! A handler only has what was recorded: using a register that was not sampled is a fault, and
+//! stacks are those of the recorded callchain, without the user part if that was deferred. Not
+//! here: what a handler would have changed in the recording itself.
 
 mod json;
 mod names;
@@ -23,9 +22,9 @@ use unwind_sim_perf_model::bpf::{
 use unwind_sim_recordings::mapped::map_file;
 use unwind_sim_recordings::symbols::Places;
 
-/// Processors that maps have values and outputs for.
+/// Number of processors for which maps have values and outputs.
 const CPUS: u32 = 256;
-/// Bytes that all maps may need.
+/// Maximum bytes of all maps.
 const MAP_BYTES: u64 = 1 << 30;
 
 /// Why samples cannot be handled.
@@ -34,9 +33,9 @@ pub enum BpfError {
     /// A file cannot be read.
     #[error("{}: {source}", path.display())]
     Open {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: std::io::Error,
     },
     /// The object is malformed.
@@ -48,34 +47,34 @@ pub enum BpfError {
     /// The recording is malformed.
     #[error(transparent)]
     Perf(#[from] PerfError),
-    /// No program handles perf events, or none has that name.
+    /// No program handles perf events, or none has the requested name.
     #[error("the object has no program{} for perf events", name.as_ref().map_or_else(String::new, |name| format!(" {name}")))]
     NoProgram {
-        /// The name asked for.
+        /// The requested name.
         name: Option<String>,
     },
 }
 
-/// What to do.
+/// Options of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The program; the first for perf events if none is named.
+    /// The program's name; `None` for the first one for perf events.
     pub program: Option<String>,
-    /// Let stack helpers take the sample's own chain with its markers, as they do if the event
-    /// was opened with `PERF_SAMPLE_CALLCHAIN`; otherwise the frames stand for a walk.
+    /// Whether stack helpers return the sample's own chain with its markers, as if the event had
+    /// been opened with `PERF_SAMPLE_CALLCHAIN`; otherwise its frames stand for a walk.
     pub sample_callchain: bool,
-    /// Where the files are that name the addresses of stacks; `None` for addresses alone.
+    /// Files with symbols for the addresses of stacks; `None` to show only addresses.
     pub symbols: Option<Places>,
 }
 
-/// What a program wrote to its ring buffers.
+/// One output of the program, through a ring buffer or a perf event array.
 #[derive(Clone, Debug)]
 struct Output {
     time: u64,
     cpu: u32,
     map: String,
     data: Vec<u8>,
-    /// It came by a ring buffer, and is not padded.
+    /// It came through a ring buffer, and is not padded.
     is_ring: bool,
 }
 
@@ -96,26 +95,26 @@ pub struct Handled {
 }
 
 impl Handled {
-    /// Samples in which the program did what the kernel would have refused.
+    /// Number of samples in which the program did something that the kernel would have refused.
     pub fn faults(&self) -> u64 {
         self.faults
     }
 
-    /// The name of an address in a process; without one, if all that had it agree.
+    /// The name of an address in a process; without a process, if all that have it agree.
     fn name(&self, address: u64, pid: Option<u32>) -> Option<&str> {
         self.names.as_ref()?.name(address, pid)
     }
 
-    /// Samples handled.
+    /// Number of samples handled.
     pub fn samples(&self) -> u64 {
         self.samples
     }
 }
 
-/// Runs a program of an object for each sample of a recording, in the order of time.
+/// Runs a program of an object on each sample of a recording, in order of time.
 ///
 /// # Errors
-/// If a file cannot be read, or the program not be run.
+/// If a file cannot be read, or the program cannot be run.
 pub fn handle(object: &Path, recording: &Path, options: &Options) -> Result<Handled, BpfError> {
     let object = std::fs::read(object).map_err(|source| BpfError::Open {
         path: object.into(),
@@ -137,7 +136,7 @@ pub fn handle(object: &Path, recording: &Path, options: &Options) -> Result<Hand
     let mut handlers = Handlers::load(&object, limits)?;
     handlers.maps.open_outputs(CPUS);
     let mut attachment = Attachment::new(EventTraits::default());
-    // An event without precise samples and without a program takes any program for events.
+    // An event without precise samples and without a program accepts any program for events.
     let _ = attachment.set(&handlers, program);
 
     let owner = map_file(recording).map_err(|source| BpfError::Open {

@@ -1,5 +1,5 @@
-//! Names of the addresses in stacks: by the mappings of the process at the time of the sample, and
-//! the symbols of its files, as `perf script` has them.
+//! Names of the addresses in stacks, from the process' mappings at the time of the sample and the
+//! symbols of its files, as in `perf script`.
 
 use std::collections::HashMap;
 use unwind_sim_perf_data::PerfFile;
@@ -9,14 +9,14 @@ use unwind_sim_perf_script::Tasks;
 use unwind_sim_recordings::symbols::Symbols;
 use unwind_sim_recordings::symbols::{Files, Places};
 
-/// Stands for the kernel where a process is meant.
+/// The kernel, in place of a process.
 const KERNEL: i32 = -1;
 
-/// The names of a recording's addresses, as far as samples had them.
+/// The names of the addresses that occur in a recording's samples.
 pub(super) struct Names {
     tasks: Tasks,
     files: Files,
-    /// By address: process, and the name there.
+    /// For each address: process and name.
     known: HashMap<u64, Vec<(i32, String)>>,
 }
 
@@ -31,7 +31,7 @@ impl Names {
         }
     }
 
-    /// Something happened.
+    /// Updates the tasks, and learns the addresses of samples.
     pub(super) fn event(&mut self, event: &Event<'_>) {
         let misc = event.raw.misc;
         match &event.record {
@@ -96,7 +96,7 @@ impl Names {
         known.push((pid, name));
     }
 
-    /// The name of an address in a process; without one, if all that had it agree.
+    /// The name of an address in a process; without a process, if all that have it agree.
     pub(super) fn name(&self, address: u64, pid: Option<u32>) -> Option<&str> {
         let known = self.known.get(&address)?;
         let mut fit = known.iter().filter(|(of, _)| {

@@ -6,10 +6,10 @@ use unwind_sim_perf_model::bpf::maps::{Map, Storage};
 use unwind_sim_perf_model::bpf::raw_payload;
 use unwind_sim_perf_model::bpf::stackmap::StackMap;
 
-/// Bytes of the key that the shipped `profile` counts by: two stack ids, process, name, padding.
+/// Size in bytes of the shipped `profile`'s key: two stack ids, process, name, padding.
 const PROFILE_KEY_SIZE: u32 = 40;
 
-/// Bytes as hexadecimal words of 8 where they are, else as bytes.
+/// Bytes as 8-byte hexadecimal words if possible, otherwise as bytes.
 fn words(bytes: &[u8]) -> String {
     match bytes.as_chunks::<8>() {
         (words, []) => {
@@ -28,7 +28,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 impl Handled {
-    /// Prints what became of the samples and what the program left behind.
+    /// Prints the outcome of the samples and what the program left.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -105,7 +105,7 @@ fn print_values(out: &mut dyn Write, map: &Map) -> io::Result<()> {
     let entries = map.dump();
     writeln!(out, "map {}: {} entries", map.def.name, entries.len())?;
     for (key, values) in entries {
-        // Values for each processor: those that are not zero.
+        // Of the values for each processor, only those that are not zero.
         let is_set = |value: &&&[u8]| values.len() == 1 || value.iter().any(|byte| *byte != 0);
         let values: Vec<String> = values.iter().filter(is_set).map(|v| words(v)).collect();
         writeln!(out, "  {}: {}", words(&key), values.join(", "))?;
@@ -113,7 +113,7 @@ fn print_values(out: &mut dyn Write, map: &Map) -> io::Result<()> {
     Ok(())
 }
 
-/// What a map did not take or keep: how often, the reason in a word and in a sentence.
+/// Losses of a map: the count, and the reason as a word and as a phrase.
 pub(super) fn losses(map: &Map) -> Vec<(u64, &'static str, &'static str)> {
     let all = match &map.storage {
         Storage::Stacks(stacks) => {
@@ -195,8 +195,8 @@ impl Handled {
         Ok(())
     }
 
-    /// As bcc's `profile` prints it: kernel frames, user frames, name and process, count; the most
-    /// frequent last.
+    /// Prints counts like bcc's `profile`: kernel frames, user frames, name and process, count; the
+    /// most frequent last.
     fn print_profile(
         &self,
         out: &mut dyn Write,
@@ -228,7 +228,7 @@ impl Handled {
                             writeln!(out, "    {ip:#x}{name}")?;
                         }
                     }
-                    // Bad address: there is none. All other errors lost one.
+                    // -EFAULT: there is no stack. Any other error means that one was lost.
                     None if id == -14 => {}
                     None => writeln!(out, "    [{kind} stack lost: error {}]", -id)?,
                 }

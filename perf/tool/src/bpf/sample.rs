@@ -1,4 +1,4 @@
-//! A recorded sample as the world of a handler.
+//! A recorded sample as the environment of a handler.
 
 use super::{Options, Output};
 use std::collections::HashMap;
@@ -28,10 +28,10 @@ impl Tasks {
     }
 }
 
-/// The registers that the interrupt found, as far as they are known, the period and the address.
+/// The registers of the interrupt, as far as recorded, the period and the address.
 pub(super) fn context(sample: &Sample<'_>) -> PerfEventData {
     let mut data = PerfEventData::new();
-    // The registers of user space are those of the interrupt if that came from there.
+    // The user registers are those of the interrupt if it came from user space.
     let is_user = sample.cpumode() == misc::CPUMODE_USER;
     let user = sample.user_regs().ok().flatten().filter(|_| is_user);
     let interrupt = sample.intr_regs().ok().flatten();
@@ -46,7 +46,7 @@ pub(super) fn context(sample: &Sample<'_>) -> PerfEventData {
     data
 }
 
-/// What helpers find in a sample.
+/// What helpers can read from a sample.
 pub(super) struct Recorded<'s> {
     sample: &'s Sample<'s>,
     task: Task,
@@ -99,7 +99,7 @@ impl Env for Recorded<'_> {
     }
 
     fn read(&mut self, space: Space, address: u64, into: &mut [u8]) -> bool {
-        // All the memory there is: the copy of the user stack, above the stack pointer.
+        // The only memory available is the copy of the user stack, above the stack pointer.
         if space == Space::Kernel {
             return false;
         }
