@@ -101,7 +101,7 @@ fn check(mode: Mode, sample: &Stitched, records: &HashMap<u64, &Item>) {
     };
     let item = records[&record];
     let What::Record { cookie, frames } = &item.what else {
-        panic!("{record} is no record");
+        panic!("{record} is not a record");
     };
     assert_eq!(item.tid, sample.tid);
     assert!(mode == Mode::Rfc2023 || *cookie == sample.cookie);

@@ -17,9 +17,9 @@
 //! # Limitations
 //!
 //! - System calls end in SIGSYS. `cpuid`, `rdtsc` and the like return this machine's values.
-//! - `wrfsbase`, `wrgsbase` and `wrpkru` work but are not undone for the next case. Neither are
-//!   AVX-512's registers 16 to 31 and its masks; the upper halves of YMM0 to YMM15 are zero before
-//!   each case that loads the SSE state.
+//! - `wrfsbase`, `wrgsbase` and `wrpkru` work but are not undone for the next case. Neither are the
+//!   upper halves of AVX-512's registers 16 to 31, and its masks; the upper halves of YMM0 to YMM15
+//!   are zero before each case that loads the SSE state.
 //! - A case cannot set TF. [`Mode::Step`] sets it, so `pushf` pushes it there.
 
 mod driver;

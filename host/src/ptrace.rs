@@ -11,7 +11,7 @@ pub(crate) type Registers = libc::user_regs_struct;
 /// From Linux `arch/x86/include/uapi/asm/ptrace-abi.h`; libc does not define it on every target.
 const PTRACE_SYSEMU_SINGLESTEP: libc::c_uint = 32;
 
-/// How a stopped thread goes on.
+/// How to resume a stopped thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Resume {
     /// One instruction.

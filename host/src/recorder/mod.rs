@@ -92,7 +92,7 @@ pub enum StackRole {
 /// A copied part of a stack.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StackPiece {
-    /// Which stack.
+    /// The role of the stack.
     pub role: StackRole,
     /// The mapping that contains it.
     pub bounds: Range<u64>,
