@@ -1,8 +1,8 @@
-//! Opening a kernel image (unpacking, ORC table, symbols), against unpacking its payload alone:
-//! the tool that the kernel's build packed it with, as a process, which writes to a pipe.
+//! Time to open a kernel image (unpacking, ORC table, symbols), compared with the time to unpack
+//! its payload with the tool that the kernel's build used, as a process that writes to a pipe.
 //!
-//! `UNWIND_SIM_KERNELS=FOLDER cargo bench -p unwind-sim-recordings --bench kernel_image`, where the
-//! folder has a `vmlinuz-VERSION` or more. The goal is 1.5 times the tool's time.
+//! Run `UNWIND_SIM_KERNELS=FOLDER cargo bench -p unwind-sim-recordings --bench kernel_image`, where
+//! the folder has at least one `vmlinuz-VERSION`. The goal is at most 1.5 times the tool's time.
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use unwind_sim_recordings::kernel::{Compression, OpenOptions, open};
 
 const FOLDER: &str = "UNWIND_SIM_KERNELS";
-/// Ours may take so many times the tool's time.
+/// Maximum ratio of our time to the tool's time.
 const GOAL: f64 = 1.5;
 const ROUNDS: usize = 9;
 
@@ -40,7 +40,7 @@ fn measure(path: &Path) {
         return;
     };
     let size = 4.min(payload.data.len());
-    // Without the size behind it, which no tool but the kernel's knows.
+    // Without the trailing size, which the tools do not know: the kernel's build appends it.
     let packed = match payload.compression {
         Compression::Gzip => &payload.data[..],
         _ => &payload.data[..payload.data.len() - size],
@@ -85,7 +85,7 @@ const fn tool(compression: Compression) -> Option<&'static str> {
     }
 }
 
-/// Unpacks `file` with `tool` and reads it all; gives how many bytes that are.
+/// Unpacks `file` with `tool`, reads all output and returns its length in bytes.
 fn unpack(tool: &str, file: &Path) -> u64 {
     let mut child = Command::new(tool)
         .arg("-dc")

@@ -1,14 +1,14 @@
-//! Branch records of several samples put together, as `perf report --stitch-lbr` does.
+//! Stitches the branch records of consecutive samples, as `perf report --stitch-lbr` does.
 //!
-//! What a sample's ring has lost is sought in the thread's sample before. That makes one sample
-//! hang on all before it, so the samples must come in their order, and all of them.
+//! Calls that a sample's ring has lost are looked up in the thread's previous sample. Each sample
+//! therefore depends on all earlier ones: pass every sample, in recording order.
 
 use crate::model::Sample;
 use std::collections::HashMap;
 use unwind_sim_perf_data::lbr_stitch::{Entry, LbrStitcher, Stack};
 use unwind_sim_unwind::lbr;
 
-/// A record, as the stitcher compares it.
+/// A branch record, with the equality that the stitcher needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Branch(lbr::Branch);
 
@@ -18,16 +18,16 @@ impl Entry for Branch {
     }
 }
 
-/// The state of all threads of a recording.
+/// The stitching state of all threads of a recording.
 #[derive(Debug, Default)]
 pub struct Stitching {
-    /// By process, thread and place of the ring in the sample.
+    /// By process, thread and index of the ring in the sample.
     threads: HashMap<(u32, u32, usize), LbrStitcher<Branch>>,
 }
 
 impl Stitching {
-    /// The next sample of the recording: for each of its rings, where the calls were that samples
-    /// before held and this one has lost, nearest first.
+    /// Takes the recording's next sample. For each of its rings, returns the addresses of calls
+    /// that earlier samples held and this one has lost, nearest first.
     pub fn next(&mut self, sample: &Sample<'_>) -> Vec<Vec<u64>> {
         let rings = sample.branches.iter().enumerate();
         rings.map(|(i, ring)| self.ring(sample, i, ring)).collect()

@@ -1,5 +1,5 @@
-//! Imports become traces: a perf.data or a core is read once, as a stream, into a temporary
-//! trace or the one that was asked for.
+//! Converts imports to traces: reads a perf.data or core once, as a stream, and writes a temporary
+//! or named trace.
 
 use crate::file_kind::{FileKind, WrongKind};
 use crate::import::{self as corpus, ImportItem, ImportOptions, Imported};
@@ -11,24 +11,24 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-/// How images of an import are looked for.
+/// Where an import finds its images.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// The folder below which paths are looked for first.
+    /// Folder in which paths are looked up first.
     pub symfs: Option<PathBuf>,
-    /// The kernel's image, for captures and dumps of a machine.
+    /// The kernel image, for captures and dumps of a machine.
     pub kernel: Option<PathBuf>,
-    /// What belongs to it.
+    /// Options for opening the kernel image.
     pub kernel_files: crate::kernel::OpenOptions,
-    /// How far the kernel was moved (KASLR), if that is known.
+    /// KASLR offset, if known.
     pub kaslr: Option<u64>,
-    /// Take the image whatever release or build id a capture names.
+    /// Use the image even if a capture names another release or build id.
     pub force: bool,
-    /// Offsets in structs of a dump's kernel, bytes, by `STRUCT.MEMBER`.
+    /// Struct member offsets in a dump's kernel, bytes, by `STRUCT.MEMBER`.
     pub offsets: BTreeMap<String, u64>,
 }
 
-/// An import that failed.
+/// Why an import failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// The recording cannot be read.
@@ -37,18 +37,18 @@ pub enum ImportError {
     /// The trace cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// The trace that was written cannot be read.
+    /// The written trace cannot be read back.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// No place for the trace.
+    /// The temporary trace file cannot be created.
     #[error("cannot make a temporary file: {0}")]
     Temporary(std::io::Error),
-    /// Nothing that can be imported.
+    /// The file is of a kind that cannot be imported.
     #[error(transparent)]
     Kind(#[from] WrongKind),
 }
 
-/// What describes the import in its trace.
+/// The trace metadata that describes the import.
 pub fn meta(path: &Path, kind: FileKind) -> Meta {
     let engine = match kind {
         FileKind::Core => trace::Engine::Core,
@@ -143,10 +143,10 @@ fn write<W: Write>(
     }
 }
 
-/// The file at `path` as a trace, which is gone when it is dropped.
+/// Converts the file at `path` to a temporary trace, which is deleted on drop.
 ///
 /// # Errors
-/// As [`into`].
+/// See [`into`].
 pub fn to_trace(path: &Path, kind: FileKind, options: &OpenOptions) -> Result<Trace, ImportError> {
     let file = tempfile::NamedTempFile::new().map_err(ImportError::Temporary)?;
     let out = std::io::BufWriter::with_capacity(1 << 20, &file);

@@ -1,4 +1,4 @@
-//! What a file is, by its first bytes and its name, and which subcommand takes it.
+//! Detects what a file is, from its first bytes and its name, and names the subcommand for it.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 /// What a file is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileKind {
-    /// Our own format.
+    /// A trace, this project's format.
     Trace,
-    /// A perf.data, as a file or a pipe.
+    /// A perf.data, in file or pipe mode.
     PerfData,
     /// An ELF core.
     Core,
@@ -17,52 +17,52 @@ pub enum FileKind {
     Bpf,
     /// Another ELF file.
     Elf,
-    /// A kernel's capture, as JSON.
+    /// A capture of a kernel, as JSON.
     Capture,
-    /// What `--json` of a subcommand wrote.
+    /// Output of a subcommand's `--json`.
     Lines,
-    /// A case.
+    /// A test case.
     Case,
     /// A compressed Linux kernel (bzImage).
     Kernel,
     /// Compressed by gzip, xz, zstd or bzip2.
     Compressed,
-    /// Text of no kind that is known by its first bytes.
+    /// Any other text.
     Text,
     /// No bytes.
     Empty,
     /// A folder.
     Folder,
-    /// A device, a pipe or a socket.
+    /// A device, pipe or socket.
     Special,
     /// None of these.
     Unknown,
 }
 
-/// A file that is not what a subcommand reads.
+/// A file of a kind that the subcommand does not read.
 #[derive(Debug, thiserror::Error)]
 #[error("{path} is {}, not {wanted}{}", kind.description(), kind.advice())]
 pub struct WrongKind {
     /// The file.
     pub path: PathBuf,
-    /// What it is.
+    /// Its actual kind.
     pub kind: FileKind,
-    /// What was expected.
+    /// What was expected, in words.
     pub wanted: &'static str,
 }
 
-/// A file that cannot be used.
+/// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KindError {
-    /// It cannot be opened.
+    /// The file cannot be opened.
     #[error("cannot open {path}: {source}")]
     Open {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// It is something else.
+    /// The file is of another kind.
     #[error(transparent)]
     Wrong(#[from] WrongKind),
 }
@@ -87,7 +87,7 @@ impl FileKind {
         FileKind::Unknown,
     ];
 
-    /// In words, with an article.
+    /// A description with its article, such as "a trace".
     pub const fn description(self) -> &'static str {
         match self {
             FileKind::Trace => "a trace",
@@ -108,7 +108,7 @@ impl FileKind {
         }
     }
 
-    /// What can be done with such a file.
+    /// Which subcommand to use for such a file.
     const fn advice(self) -> &'static str {
         match self {
             FileKind::Trace => {
@@ -137,10 +137,11 @@ impl FileKind {
         }
     }
 
-    /// The kind of the file at `path`, if it is one of `kinds`; `wanted` are they in words.
+    /// The kind of the file at `path`, if it is one of `kinds`. `wanted` describes `kinds` in
+    /// words.
     ///
     /// # Errors
-    /// If it cannot be opened, or is of another kind.
+    /// If the file cannot be opened or is of another kind.
     pub fn expect(
         path: &Path,
         wanted: &'static str,
@@ -162,13 +163,13 @@ impl FileKind {
     }
 }
 
-/// What the file at `path` is.
+/// Detects the kind of the file at `path`.
 ///
 /// # Errors
-/// If it cannot be opened.
+/// If the file cannot be opened.
 pub fn file_kind(path: &Path) -> io::Result<FileKind> {
     let metadata = std::fs::metadata(path)?;
-    // Opening a pipe could wait for a writer for ever.
+    // Opening a pipe could block until there is a writer.
     if metadata.is_dir() {
         return Ok(FileKind::Folder);
     }
@@ -178,7 +179,7 @@ pub fn file_kind(path: &Path) -> io::Result<FileKind> {
     if path.extension().is_some_and(|e| e == "s") {
         return Ok(FileKind::Case);
     }
-    // The header of a bzImage is the farthest.
+    // The signature of a bzImage is the one farthest from the start.
     let mut head = Vec::new();
     let file = File::open(path)?;
     file.take(0x206).read_to_end(&mut head)?;
@@ -211,7 +212,7 @@ fn by_bytes(head: &[u8]) -> FileKind {
     }
 }
 
-/// Is this the start of a text? Its last character may be cut.
+/// Is this the start of a text? Its last character may be cut off.
 fn is_text(head: &[u8]) -> bool {
     let whole = match std::str::from_utf8(head) {
         Ok(text) => text,
@@ -250,7 +251,7 @@ mod tests {
             ),
             (b"\x1f\x8b\x08".to_vec(), FileKind::Compressed),
             ("text, \u{e9}".as_bytes().to_vec(), FileKind::Text),
-            // The last character is cut.
+            // The last character is cut off.
             (b"text \xc3".to_vec(), FileKind::Text),
             (b"\xff\xfe\0".to_vec(), FileKind::Unknown),
         ] {

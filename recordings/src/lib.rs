@@ -1,8 +1,10 @@
 //! Recordings: `trace.bin`, importers, image and symbol files, kernel images.
 //!
-//! [`trace`] reads and writes the trace format, [`import`] reads perf.data, cores, captures and
-//! dumps as a stream of items, [`convert`] makes traces of them; [`files`] finds image files and
-//! [`symbols`] names in them, [`kernel`] reads kernel images. [`view`] is one sample in its world.
+//! - [`trace`] reads and writes the trace format.
+//! - [`import`] reads perf.data files, cores, captures and dumps as a stream of items; [`convert`]
+//!   turns them into traces.
+//! - [`files`] finds image files, [`symbols`] the names in them, [`kernel`] reads kernel images.
+//! - [`view`] is one sample together with its process's mappings.
 
 pub mod branches;
 pub mod convert;

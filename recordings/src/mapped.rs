@@ -1,6 +1,4 @@
-//! Files mapped into memory: the only `unsafe` of this crate.
-//!
-//! Not here: what is in them.
+//! Memory-maps files: the only `unsafe` of this crate.
 
 use memmap2::MmapOptions;
 use std::fs::{File, Metadata};
@@ -9,23 +7,24 @@ use std::path::Path;
 use std::sync::Arc;
 use unwind_sim_unwind::image::Owner;
 
-/// Maps a file for reading. An empty file gives no bytes.
+/// Maps a file for reading. An empty file yields no bytes.
 ///
-/// Whoever cuts the file short while it is mapped ends this process with `SIGBUS`, as with every
-/// program that maps files; writing into it changes what we read, which all readers withstand.
+/// If another process truncates the file while it is mapped, this process is killed by `SIGBUS`, as
+/// with any memory map. If another process writes to it, the bytes change; all readers tolerate
+/// that.
 ///
 /// # Errors
-/// If it cannot be opened or mapped, or is not a regular file.
+/// If the file cannot be opened or mapped, or is not a regular file.
 pub fn map_file(path: &Path) -> io::Result<Owner> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
     map_open_file(&file, &metadata)
 }
 
-/// [`map_file`] of a file that is open already.
+/// [`map_file`] for an open file.
 ///
 /// # Errors
-/// If it cannot be mapped, or is not a regular file.
+/// If the file cannot be mapped, or is not a regular file.
 pub(crate) fn map_open_file(file: &File, metadata: &Metadata) -> io::Result<Owner> {
     if !metadata.is_file() {
         let message = "not a regular file";
@@ -35,8 +34,8 @@ pub(crate) fn map_open_file(file: &File, metadata: &Metadata) -> io::Result<Owne
         return Ok(Arc::new(Vec::<u8>::new()));
     }
     let len = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
-    // SAFETY: the mapping is private and read-only, and lives as long as the owner. That the file
-    // may be changed meanwhile by others cannot be excluded; see above for what then happens.
+    // SAFETY: the mapping is private and read-only, and lives as long as the owner. Other processes
+    // may still change the file; the doc comment of `map_file` says what happens then.
     let map = unsafe { MmapOptions::new().len(len).map(file)? };
     Ok(Arc::new(map))
 }

@@ -1,4 +1,4 @@
-//! What a recording holds: events and samples, in the order of time, whatever file they are in.
+//! The contents of a recording of any format: events and samples, in time order.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -10,11 +10,11 @@ use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::Truth;
 
-/// The number of an image in its recording.
+/// Index of an image in its recording.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ImageIndex(pub u32);
 
-/// What a piece of memory is.
+/// The role of a memory region.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum RegionRole {
@@ -22,82 +22,80 @@ pub enum RegionRole {
     Stack = 0,
     /// Another stack that the chain continues on.
     OtherStack = 1,
-    /// Data that a rule loads from.
+    /// Data that an unwind rule loads.
     Data = 2,
-    /// Memory of user space, below a kernel's stack.
+    /// User-space memory of a task whose kernel stack was recorded.
     User = 3,
 }
 
-/// A piece of recorded memory.
+/// A region of recorded memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Region<'a> {
-    /// What it is.
+    /// The region's role.
     pub role: RegionRole,
-    /// Bounds of the stack that it is a part of; empty if unknown.
+    /// Bounds of the whole stack that the region is part of; empty if unknown.
     pub bounds: Range<u64>,
-    /// Where the chain continues when this stack ends (kernel stacks); 0 if nowhere.
+    /// Stack pointer at which the chain continues when this stack ends (kernel stacks); 0 if none.
     pub next_sp: u64,
-    /// Address of the first byte; may lie below rsp.
+    /// Address of the first byte; may be below rsp.
     pub address: u64,
     /// The bytes.
     pub bytes: Cow<'a, [u8]>,
 }
 
-/// A chain that somebody else found: perf, gdb. A recording, not an unwinder: it is shown beside
-/// them, and never judged as ours.
+/// A chain that another tool found, such as perf or gdb. It belongs to the recording: it is shown
+/// next to the unwinders' chains and never judged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecordedChain {
-    /// Who found it: `perf`.
+    /// The tool, such as `perf`.
     pub source: String,
-    /// As recorded, innermost first, context markers included.
+    /// The addresses as recorded, innermost first, with context markers.
     pub ips: Vec<u64>,
 }
 
 /// One sample.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sample<'a> {
-    /// Process.
+    /// Process ID.
     pub pid: u32,
-    /// Thread.
+    /// Thread ID.
     pub tid: u32,
-    /// Nanoseconds since an origin of the recording's own; for single-stepped programs, the
-    /// number of instructions executed.
+    /// Nanoseconds since an arbitrary origin; for single-stepped programs, the number of
+    /// instructions executed.
     pub time: u64,
     /// Register sets by role.
     pub regs: SampleRegs,
-    /// Memory, the sampled stack first.
+    /// Memory regions, the sampled stack first.
     pub regions: Vec<Region<'a>>,
-    /// The true chain, as far as it is known.
+    /// The true chain, as far as known.
     pub truth: Truth,
-    /// Chains of others.
+    /// Chains found by other tools.
     pub recorded: Vec<RecordedChain>,
-    /// What the processor's ring of branch records held, in call-stack mode; for rings of several
-    /// depths, if they were modelled.
+    /// Branch records of the processor's ring in call-stack mode; one entry for each modelled
+    /// depth.
     pub branches: Vec<BranchStack>,
-    /// Of a kernel's stack: what its unwinders ask besides.
+    /// Kernel state beyond registers and memory, for kernel stacks.
     pub kernel: Option<Box<KernelSample>>,
 }
 
-/// What a kernel's unwinders ask besides registers and memory, and what they said.
+/// What kernel unwinders read besides registers and memory, and what they reported.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct KernelSample {
-    /// The kernel's release, such as `6.1.0-50-cloud-amd64`; empty if it is not known.
+    /// The kernel's release, such as `6.1.0-50-cloud-amd64`; empty if unknown.
     pub release: String,
     /// The task, with its stacks.
     pub task: Task,
-    /// The states of the kernel's own unwinder, if somebody recorded them: `struct unwind_state`
-    /// after each step.
+    /// States of the kernel's own unwinder, if recorded: `struct unwind_state` after each step.
     pub states: Vec<State>,
-    /// The registers with which user space was left, if somebody saw that: the truth at the user
-    /// boundary.
+    /// The registers at the exit from user space, if observed: the truth at the user boundary.
     pub boundary: Option<UserBoundary>,
-    /// The task's user space; `None` if the recording does not say ([`Sample::user_space`] then
-    /// looks on the stack).
+    /// The task's user space; `None` if not recorded ([`Sample::user_space`] then looks on the
+    /// stack).
     pub user: Option<UserSpace>,
 }
 
 impl Region<'_> {
-    /// The same with bytes of its own.
+    /// Converts borrowed bytes to owned ones.
     pub fn into_owned(self) -> Region<'static> {
         Region {
             role: self.role,
@@ -110,7 +108,7 @@ impl Region<'_> {
 }
 
 impl Sample<'_> {
-    /// The same with memory of its own.
+    /// Converts borrowed memory to owned memory.
     pub fn into_owned(self) -> Sample<'static> {
         Sample {
             pid: self.pid,
@@ -125,8 +123,8 @@ impl Sample<'_> {
         }
     }
 
-    /// The user space behind the sample: what the recording says of it, else what the registers at
-    /// the top of the task's stack say (`task_pt_regs`). Of a sample in user mode it is its own.
+    /// The user space behind the sample: as recorded, or else from the registers at the top of the
+    /// task's stack (`task_pt_regs`). A sample in user mode has its own registers.
     pub fn user_space(&self) -> Option<UserSpace> {
         let of_user = |regs: &&Regs| regs.get(Reg::Cs).is_some_and(is_user_cs);
         let live = self.regs.live();
@@ -155,7 +153,7 @@ impl Sample<'_> {
             for reg in Reg::ALL {
                 regs.set(reg, memory.read_u64(at + offset_of(reg)).ok()?);
             }
-            // Those of a kernel thread are zero: it has none.
+            // A kernel thread has no user space: its registers are zero there.
             Some(UserSpace {
                 regs: Some(regs).filter(|regs| of_user(&regs)),
                 pid: self.tid,
@@ -164,7 +162,7 @@ impl Sample<'_> {
         })
     }
 
-    /// The memory, for a walk.
+    /// The recorded memory.
     pub fn memory(&self) -> Regions<'_> {
         Regions::new(
             self.regions
@@ -175,37 +173,37 @@ impl Sample<'_> {
     }
 }
 
-/// A change of the world between samples.
+/// A change of processes or mappings between samples.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// Executable memory appeared.
+    /// Executable memory was mapped.
     Map {
-        /// In this process.
+        /// Process ID.
         pid: u32,
-        /// Addresses (avma).
+        /// Addresses (AVMA).
         range: Range<u64>,
-        /// avma - svma, modulo 2^64.
+        /// AVMA - SVMA, modulo 2^64.
         bias: u64,
-        /// The image, if the recording has it.
+        /// The image, if recorded.
         image: Option<ImageIndex>,
         /// The path, or the kernel's name for the mapping.
         name: String,
     },
-    /// Memory went away.
+    /// Memory was unmapped.
     Unmap {
-        /// In this process.
+        /// Process ID.
         pid: u32,
-        /// Addresses (avma).
+        /// Addresses (AVMA).
         range: Range<u64>,
     },
-    /// The process runs another program: everything was unmapped.
+    /// The process executed another program: everything was unmapped.
     Exec {
-        /// The process.
+        /// Process ID.
         pid: u32,
     },
-    /// A process or thread began.
+    /// A process or thread started.
     Fork {
-        /// The new process; equal to the parent's for a thread.
+        /// The new process; for a thread, equal to the parent.
         pid: u32,
         /// The new thread.
         tid: u32,
@@ -214,35 +212,35 @@ pub enum Event {
     },
     /// A process or thread ended.
     Exit {
-        /// The process.
+        /// Process ID.
         pid: u32,
-        /// The thread.
+        /// Thread ID.
         tid: u32,
     },
-    /// A thread got a name.
+    /// A thread was named.
     Comm {
-        /// The process.
+        /// Process ID.
         pid: u32,
-        /// The thread.
+        /// Thread ID.
         tid: u32,
         /// The name.
         name: String,
     },
 }
 
-/// What a recording consists of.
-// Items are made and looked at one by one: a box for each sample would only cost time.
+/// An element of a recording.
+// Items are created and consumed one by one: boxing each sample would only cost time.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Item<'a> {
-    /// A change of the world.
+    /// A change of processes or mappings.
     Event(Event),
     /// A sample.
     Sample(Sample<'a>),
 }
 
 impl Item<'_> {
-    /// The same with memory of its own.
+    /// Converts borrowed memory to owned memory.
     pub fn into_owned(self) -> Item<'static> {
         match self {
             Item::Event(event) => Item::Event(event),

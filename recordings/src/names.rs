@@ -3,13 +3,12 @@
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::image::{AddressSpace, Mapping};
 
-/// A function name as a person wants to read it: Rust's and C++'s are demangled, versions and
-/// hashes are left out.
+/// A readable function name: Rust and C++ names are demangled, versions and hashes removed.
 pub fn demangle(name: &str) -> String {
     demangle_or_keep(name.split_once('@').map_or(name, |(base, _)| base))
 }
 
-/// [`demangle`], but a name that is not mangled is kept as it is, with its version.
+/// Like [`demangle`], but keeps a name that is not mangled unchanged, including its version.
 pub fn demangle_or_keep(plain: &str) -> String {
     if let Ok(rust) = rustc_demangle::try_demangle(plain) {
         return format!("{rust:#}");
@@ -23,8 +22,8 @@ pub fn demangle_or_keep(plain: &str) -> String {
     plain.to_owned()
 }
 
-/// A C++ name as binutils and LLVM have it: no comma where a pack of parameters is empty, and a
-/// number that follows a clone's suffix belongs to it.
+/// Writes a demangled C++ name as binutils and LLVM do: no comma before an empty parameter pack,
+/// the number after a clone suffix is part of the suffix, and casts are literal suffixes.
 fn as_others_do(text: &str) -> String {
     let text = text.replace(", >", ">").replace(", )", ")");
     let mut text = without_context_type(&text).to_owned();
@@ -48,8 +47,8 @@ fn as_others_do(text: &str) -> String {
     text
 }
 
-/// Without the return type of the function in which a name is local, such as a lambda of a function
-/// template: GNU's demangler prints that only of the name itself.
+/// Removes the return type of the function that encloses a local name, such as a lambda of a
+/// function template: GNU's demangler prints only the return type of the name itself.
 fn without_context_type(text: &str) -> &str {
     const ANONYMOUS: &str = "(anonymous namespace)";
     let (mut depth, mut space) = (0usize, None);
@@ -57,7 +56,7 @@ fn without_context_type(text: &str) -> &str {
     while let Some(byte) = text.as_bytes().get(at) {
         match byte {
             _ if text[at..].starts_with(ANONYMOUS) => at += ANONYMOUS.len() - 1,
-            // Operators have brackets, and types of conversions, in their names.
+            // Operator names contain brackets, those of conversions also types.
             _ if text[at..].starts_with("operator") || text[at..].starts_with("decltype") => {
                 return text;
             }
@@ -72,7 +71,7 @@ fn without_context_type(text: &str) -> &str {
     let (Some(name), Some(parameters)) = (space, text.get(at..)) else {
         return text;
     };
-    // A function template inside has a return type of its own, which comes first.
+    // An inner function template has its own return type, which comes first.
     let last = last_parameters(text);
     if last > at && text.as_bytes().get(last.wrapping_sub(1)) == Some(&b'>') {
         return text;
@@ -93,7 +92,7 @@ fn without_context_type(text: &str) -> &str {
     }
 }
 
-/// Where the last parameters begin that are not inside of other brackets; 0 for none.
+/// The start of the last parameter list outside other brackets; 0 if there is none.
 fn last_parameters(text: &str) -> usize {
     let (mut depth, mut last) = (0usize, 0);
     for (at, byte) in text.bytes().enumerate() {
@@ -111,7 +110,7 @@ fn last_parameters(text: &str) -> usize {
     last
 }
 
-/// Writes numbers with a cast, `(unsigned int)1`, as literals, `1u`.
+/// Turns numbers with a cast, `(unsigned int)1`, into literals with a suffix, `1u`.
 fn literals(text: &mut String, cast: &str, suffix: &str) {
     let mut from = 0;
     while let Some(at) = text[from..].find(cast).map(|at| from + at) {
@@ -125,24 +124,24 @@ fn literals(text: &mut String, cast: &str, suffix: &str) {
     }
 }
 
-/// Where a code address lies.
+/// The symbol, offset and image of a code address.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Location {
     /// The demangled function; `None` without a symbol.
     pub function: Option<String>,
-    /// From the function's begin, or the image's own address (svma) without one; bytes.
+    /// Bytes from the start of the function; without one, the address in the image (SVMA).
     pub offset: u64,
-    /// The image's file name without its folders; the mapping's name where there is no image.
+    /// The image's file name without folders; without an image, the mapping's name.
     pub image: Option<String>,
 }
 
 impl Location {
-    /// Of `pc` in `space`. The function is looked up inside the call for a return address.
+    /// The location of `pc` in `space`. For a return address, the function is that of the call.
     pub fn of(space: &AddressSpace, pc: CodeAddress) -> Location {
         Self::in_space(space, pc.symbol_address(), pc.value())
     }
 
-    /// Of the address itself.
+    /// The location of `address` itself.
     pub fn at(space: &AddressSpace, address: u64) -> Location {
         Self::in_space(space, address, address)
     }
@@ -151,7 +150,7 @@ impl Location {
         Self::in_mapping(space.find(lookup), lookup, address)
     }
 
-    /// Of `address`, whose function is that of `lookup`, in a mapping that holds both.
+    /// The location of `address` in a mapping that also holds `lookup`, whose function is used.
     pub fn in_mapping(mapping: Option<&Mapping>, lookup: u64, address: u64) -> Location {
         let is_named = |m: &&Mapping| m.image.is_some() || !m.name.is_empty();
         let Some(mapping) = mapping.filter(is_named) else {
@@ -178,13 +177,13 @@ impl Location {
     }
 }
 
-/// The last part of a path.
+/// The last component of a path.
 pub fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
 impl std::fmt::Display for Location {
-    /// `function+0x12`, `libc.so.6+0x2345`, or the bare address.
+    /// Writes `function+0x12`, `libc.so.6+0x2345`, or the bare address.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (&self.function, &self.image) {
             (Some(name), _) => write!(f, "{name}+{:#x}", self.offset),
@@ -209,7 +208,7 @@ mod tests {
         assert_eq!(demangle("main"), "main");
     }
 
-    /// Second column: GNU's c++filt.
+    /// The expected names are those of GNU's c++filt.
     #[test]
     fn the_function_around_a_local_name_has_no_return_type() {
         for (mangled, wanted) in [

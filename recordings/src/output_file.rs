@@ -1,47 +1,47 @@
-//! A file that a command writes: it gets its name only when it is whole.
+//! An output file that gets its name only once it is complete.
 //!
-//! Until then it lies beside its place as `NAME.partial`, and what had that name before stays as it
-//! is. Links are followed, and permissions and owner of an earlier file are kept. What is not a
-//! regular file (a device, a FIFO, `/dev/stdout`) is written into.
+//! Until then it is `NAME.partial` in the same folder, and an existing file of that name is
+//! unchanged. Symbolic links are followed; permissions and owner of the existing file are kept. A
+//! target that is not a regular file (a device, a FIFO, `/dev/stdout`) is written directly.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Links followed on the way to a file, as many as Linux follows (`MAXSYMLINKS`).
+/// Maximum number of symbolic links followed, the same as Linux (`MAXSYMLINKS`).
 const LINKS_MAX: usize = 40;
-/// Bytes collected before they are written.
+/// Bytes buffered before they are written.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// A file that is being written.
+/// An output file being written.
 ///
-/// [`finish`](OutputFile::finish) gives it its name. Dropped before, it is removed, unless
-/// [`keep_partial`](OutputFile::keep_partial) was called.
+/// [`finish`](OutputFile::finish) gives it its name. If it is dropped before that, it is removed,
+/// unless [`keep_partial`](OutputFile::keep_partial) was called.
 #[derive(Debug)]
 pub struct OutputFile {
     out: BufWriter<File>,
     place: Place,
-    /// As the caller calls it, for messages.
+    /// The path as given by the caller, for messages.
     path: PathBuf,
 }
 
 #[derive(Debug)]
 enum Place {
-    /// Written where it is.
+    /// Written in place.
     Direct,
-    /// Written as `partial`, which takes the place of `target` at the end.
+    /// Written to `partial`, which replaces `target` at the end.
     Beside { partial: PathBuf, target: PathBuf },
-    /// Nothing is left to do.
+    /// Finished.
     Done,
 }
 
 impl OutputFile {
-    /// Opens the output that is to be called `path`.
+    /// Opens the output file for `path`.
     ///
     /// # Errors
-    /// If `path` is a folder, its folder does not exist or cannot be written to, or another
-    /// process is writing the same file.
+    /// If `path` is a folder, its folder does not exist or is not writable, or another process is
+    /// writing the same file.
     pub fn create(path: &Path) -> io::Result<OutputFile> {
         let target = followed(path)?;
         let earlier = match fs::metadata(&target) {
@@ -56,7 +56,7 @@ impl OutputFile {
             ));
         }
         if earlier.as_ref().is_some_and(|e| !e.is_file()) || is_descriptor(&target) {
-            // Behind what a shell's `>>` keeps.
+            // Append, as after a shell's `>>`.
             let file = OpenOptions::new().append(true).open(path)?;
             return Ok(OutputFile::new(file, Place::Direct, path));
         }
@@ -90,19 +90,19 @@ impl OutputFile {
         }
     }
 
-    /// An error of the output, with the file's name.
+    /// Adds the file name to an output error.
     fn named(&self, error: io::Error) -> io::Error {
         match error.kind() {
-            // A writer tries again.
+            // Unchanged, since `Write` callers retry on it.
             io::ErrorKind::Interrupted => error,
             kind => io::Error::new(kind, format!("{}: {error}", self.path.display())),
         }
     }
 
-    /// Writes what is left and gives the file its name.
+    /// Writes what is buffered and gives the file its name.
     ///
     /// # Errors
-    /// If the output fails. The file can still be kept as `NAME.partial`.
+    /// If writing fails. The file can then still be kept as `NAME.partial`.
     pub fn finish(&mut self) -> io::Result<()> {
         self.flush()?;
         if let Place::Beside { partial, target } = &self.place {
@@ -112,10 +112,10 @@ impl OutputFile {
         Ok(())
     }
 
-    /// Ends the output early and leaves what was written as `NAME.partial`, whose path this is;
-    /// `None` if the output has no such file.
+    /// Stops early and keeps what was written as `NAME.partial`. Returns the path of that file;
+    /// `None` if the output has none.
     pub fn keep_partial(&mut self) -> Option<PathBuf> {
-        // It is the failed output that ends here: what could be written is there.
+        // The output has failed already: keep what could be written.
         let _ = self.out.flush();
         match std::mem::replace(&mut self.place, Place::Done) {
             Place::Beside { partial, .. } => Some(partial),
@@ -137,23 +137,23 @@ impl Write for OutputFile {
 impl Drop for OutputFile {
     fn drop(&mut self) {
         if let Place::Beside { partial, .. } = &self.place {
-            // Nobody is left to hear that it could not be removed.
+            // There is nobody to report a failure to.
             let _ = fs::remove_file(partial);
         }
     }
 }
 
-/// Writes a whole file at once.
+/// Writes a complete file at once.
 ///
 /// # Errors
-/// As [`OutputFile::create`] and [`OutputFile::finish`]; the earlier file then stays as it was.
+/// See [`OutputFile::create`] and [`OutputFile::finish`]; an existing file is then unchanged.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OutputFile::create(path)?;
     file.write_all(bytes)?;
     file.finish()
 }
 
-/// The file that `path` leads to, through links whose last may lead to nothing yet.
+/// Resolves the symbolic links of `path`. The last one may be dangling.
 fn followed(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -161,7 +161,7 @@ fn followed(path: &Path) -> io::Result<PathBuf> {
             return Ok(path);
         }
         match fs::read_link(&path) {
-            // A relative target begins at the link's own folder.
+            // A relative target is relative to the link's folder.
             Ok(to) => path = path.parent().unwrap_or(Path::new("")).join(to),
             Err(_) => return Ok(path),
         }
@@ -170,14 +170,14 @@ fn followed(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, what))
 }
 
-/// Is this the name of an open file of some process, such as `/proc/self/fd/1`? Its own name, if it
-/// has one, is not to be replaced.
+/// Is this the name of a process's open file, such as `/proc/self/fd/1`? The file behind it must
+/// not be replaced.
 fn is_descriptor(path: &Path) -> bool {
     let folder = path.parent().map(fs::canonicalize);
     folder.is_some_and(|f| f.is_ok_and(|f| f.starts_with("/proc") && f.ends_with("fd")))
 }
 
-/// Makes `partial`, which only this process writes. One that an earlier process left is replaced.
+/// Creates `partial` and locks it. A leftover of an earlier process is replaced.
 fn create_partial(partial: &Path) -> io::Result<File> {
     if let Ok(left) = OpenOptions::new().write(true).open(partial)
         && matches!(left.try_lock(), Err(TryLockError::WouldBlock))
@@ -189,22 +189,22 @@ fn create_partial(partial: &Path) -> io::Result<File> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // A new file and nothing else: not through a link that somebody put here.
+    // `create_new` does not follow a link that another process put here.
     let file = OpenOptions::new()
         .write(true)
         .create_new(true)
         .open(partial)?;
-    // Where files cannot be locked, two processes are not told apart.
+    // On file systems without locks, concurrent writers are not detected.
     let _ = file.try_lock();
     Ok(file)
 }
 
-/// Gives `file` the permissions and, where that is allowed, the owner of the one it is to replace.
+/// Copies permissions and, where allowed, the owner of the file that `file` will replace.
 fn take_over(file: &File, earlier: &fs::Metadata) -> io::Result<()> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::{MetadataExt, fchown};
-        // Only root may give files away; others keep what they make.
+        // Only root may change the owner; ignore the failure otherwise.
         let _ = fchown(file, Some(earlier.uid()), Some(earlier.gid()));
     }
     file.set_permissions(earlier.permissions())

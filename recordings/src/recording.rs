@@ -1,4 +1,4 @@
-//! A recording that is read sample by sample, each in its world: a trace, or a perf.data as it is.
+//! A recording read sample by sample, each with its process's mappings: a trace or a perf.data.
 
 use crate::convert::{self, ImportError, OpenOptions};
 use crate::file_kind::FileKind;
@@ -14,11 +14,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use unwind_sim_unwind::image::Owner;
 
-/// A recording.
+/// A recording that can be read sample by sample.
 pub enum Recording {
-    /// A trace: opened, or made of another recording.
+    /// A trace: opened, or converted from another format.
     Trace(Box<Trace>),
-    /// A perf.data, which is read anew each time.
+    /// A perf.data, read again at each pass.
     PerfData(Box<PerfData>),
 }
 
@@ -27,19 +27,19 @@ pub struct PerfData {
     bytes: Owner,
     meta: Meta,
     files: FinderOptions,
-    /// Keeps images from one reading to the next.
+    /// Keeps images between passes.
     finder: Cell<Option<ImageFinder>>,
 }
 
-/// Takes the samples in the order of the recording; may end the reading.
+/// Receives samples in recording order; may stop the iteration.
 pub type TakeView<'t> = dyn FnMut(&View<'_>) -> ControlFlow<()> + 't;
 
 impl Recording {
-    /// Opens the file at `path`, which is of this kind. A perf.data is read as it is, a core or a
-    /// capture becomes a temporary trace.
+    /// Opens the file at `path`, which is of kind `kind`. A perf.data is read directly; a core or a
+    /// capture is converted to a temporary trace.
     ///
     /// # Errors
-    /// If it cannot be read, or is of a kind that is not a recording.
+    /// If the file cannot be read, or is not a recording.
     pub fn open(
         path: &Path,
         kind: FileKind,
@@ -66,7 +66,7 @@ impl Recording {
         }
     }
 
-    /// What it says of itself.
+    /// The recording's metadata.
     pub fn meta(&self) -> &Meta {
         match self {
             Recording::Trace(trace) => trace.meta(),
@@ -74,7 +74,7 @@ impl Recording {
         }
     }
 
-    /// How many samples it has, if that is known before it is read.
+    /// The number of samples, if known without reading the recording.
     pub fn sample_count(&self) -> Option<u64> {
         match self {
             Recording::Trace(trace) => Some(trace.len()),
@@ -82,7 +82,7 @@ impl Recording {
         }
     }
 
-    /// Why its end is missing, if a trace was cut short.
+    /// Why the end is missing, if the trace was cut short.
     pub fn cut(&self) -> Option<&TraceError> {
         match self {
             Recording::Trace(trace) => trace.cut(),
@@ -90,10 +90,10 @@ impl Recording {
         }
     }
 
-    /// Hands every sample to `take`, until that ends it: how many there were.
+    /// Passes every sample to `take` until it stops. Returns the number of samples passed.
     ///
     /// # Errors
-    /// If a block of a trace is damaged. A perf.data is read as far as it goes.
+    /// If a block of a trace is damaged. A damaged perf.data is read as far as possible.
     pub fn views(&self, take: &mut TakeView<'_>) -> Result<u64, ImportError> {
         match self {
             Recording::Trace(trace) => views_of_trace(trace, take),
@@ -101,10 +101,10 @@ impl Recording {
         }
     }
 
-    /// Hands the sample of this number to `take`; how many there are, if there is no such sample.
+    /// Passes sample `number` to `take`. If there is no such sample, returns the number of samples.
     ///
     /// # Errors
-    /// As [`Recording::views`].
+    /// See [`Recording::views`].
     pub fn view(&self, number: u64, take: &mut TakeView<'_>) -> Result<Option<u64>, ImportError> {
         if let Recording::Trace(trace) = self {
             if number >= trace.len() {
@@ -151,8 +151,8 @@ fn views_of_trace(trace: &Trace, take: &mut TakeView<'_>) -> Result<u64, ImportE
     Ok(trace.len())
 }
 
-/// The samples of one chunk; `world` is the one before it, and afterwards the one behind. Ends
-/// with the number of samples so far if `take` ends it.
+/// Passes the samples of one chunk to `take`. `world` is the state before the chunk, and is updated
+/// to the state after it. If `take` stops, the break value is the number of samples so far.
 fn views_of_chunk(
     trace: &Trace,
     chunk: &Chunk<'_>,

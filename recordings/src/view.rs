@@ -1,4 +1,4 @@
-//! A sample in its world, how much of its memory a walk may see, and which samples are wanted.
+//! A sample with its process's mappings, the memory visible to a walk, and the sample filter.
 
 use crate::model::Sample;
 use crate::world::World;
@@ -7,18 +7,18 @@ use unwind_sim_unwind::lbr::Branches;
 use unwind_sim_unwind::memory::Regions;
 use unwind_sim_unwind::regs::Regs;
 
-/// How much of the recorded memory a walk may see.
+/// How much of the recorded memory a walk can read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MemoryView {
-    /// Everything that was recorded.
+    /// All recorded memory.
     #[default]
     Cpu,
-    /// What a profiler would have copied: so many bytes from rsp upwards.
+    /// What a profiler would have copied: this many bytes from rsp upwards.
     Copy(u64),
 }
 
 impl MemoryView {
-    /// `cpu` or `copy:BYTES`.
+    /// Parses `cpu` or `copy:BYTES`.
     pub fn from_name(name: &str) -> Option<MemoryView> {
         match name.split_once(':') {
             None if name == "cpu" => Some(MemoryView::Cpu),
@@ -37,22 +37,22 @@ impl std::fmt::Display for MemoryView {
     }
 }
 
-/// A sample in its world.
+/// A sample with the mappings of its process.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
-    /// Its number in the recording, from 0.
+    /// The sample's number in the recording, from 0.
     pub number: u64,
     /// The sample.
     pub sample: &'a Sample<'a>,
-    /// The mappings of its process at its time.
+    /// The mappings of its process at the time of the sample.
     pub space: &'a AddressSpace,
-    /// The sample before it was corrupted on purpose, if it was: rules are blamed for what they
-    /// would have done there.
+    /// The sample before it was deliberately corrupted, if it was: causes are assigned by what the
+    /// rules would have done there.
     pub pristine: Option<&'a Sample<'a>>,
-    /// Where calls were that the thread's samples before held in their branch records and this one
-    /// has lost, for each of its rings; empty if nobody put them together.
+    /// For each ring, the calls that the thread's earlier samples held in their branch records and
+    /// this one has lost; empty without stitching.
     pub stitched: &'a [Vec<u64>],
-    /// All processes at its time, where the recording has them.
+    /// All processes at the time of the sample, if recorded.
     pub world: Option<&'a World>,
 }
 
@@ -78,7 +78,7 @@ impl View<'_> {
         self.sample.regs.live().copied().unwrap_or_default()
     }
 
-    /// The branch records.
+    /// The branch records, with the stitched calls.
     pub fn branches(&self) -> Branches<'_> {
         Branches {
             stacks: &self.sample.branches,
@@ -86,7 +86,7 @@ impl View<'_> {
         }
     }
 
-    /// The memory that a walk may see.
+    /// The memory that a walk can read.
     pub fn memory(&self, view: MemoryView) -> Regions<'_> {
         let memory = self.sample.memory();
         match view {
@@ -96,24 +96,25 @@ impl View<'_> {
     }
 }
 
-/// Which samples.
+/// Selects samples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Filter {
-    /// Only this one.
+    /// Only the sample with this number.
     pub sample: Option<u64>,
-    /// Only of this thread.
+    /// Only samples of this thread.
     pub tid: Option<u32>,
-    /// Only with a time in this range, end excluded.
+    /// Only samples with a time in this range, end excluded.
     pub time: Option<(u64, u64)>,
-    /// At most so many.
+    /// At most this many samples.
     pub limit: Option<u64>,
-    /// Put branch records together with those of samples before ([`Stitching`](crate::branches::Stitching)): all samples are
-    /// read then, whichever are wanted.
+    /// Stitch branch records with those of earlier samples
+    /// ([`Stitching`](crate::branches::Stitching)). Every sample is then read, including unselected
+    /// ones.
     pub stitch: bool,
 }
 
 impl Filter {
-    /// Is this sample wanted?
+    /// Is this sample selected? Ignores `limit`.
     pub fn lets_through(&self, view: &View<'_>) -> bool {
         let sample = view.sample;
         self.sample.is_none_or(|number| number == view.number)

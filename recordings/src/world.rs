@@ -1,15 +1,14 @@
-//! The processes of a recording and what they have mapped, as events change it.
+//! The processes of a recording and their mappings, updated by events.
 
 use crate::model::Event;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 use unwind_sim_unwind::image::{AddressSpace, Image, Mapping};
 
-/// The processes that live at one moment of a recording.
+/// The processes alive at one moment of a recording.
 ///
-/// Address spaces are copied when they change, if somebody else holds them ([`World::shared_space`],
-/// a copy of the world, a forked child): they stay what they were for that one, and the changed
-/// one has an identity of its own.
+/// Address spaces are copied on write: a holder ([`World::shared_space`], a copy of the world, a
+/// forked child) keeps an unchanged one, and the changed one gets a new identity.
 #[derive(Clone, Debug, Default)]
 pub struct World {
     processes: BTreeMap<u32, Process>,
@@ -19,7 +18,7 @@ pub struct World {
 #[derive(Clone, Debug, Default)]
 struct Process {
     space: Arc<AddressSpace>,
-    /// Threads that are known to live.
+    /// Threads known to be alive.
     threads: BTreeSet<u32>,
 }
 
@@ -54,7 +53,7 @@ impl World {
             Event::Exec { pid } => {
                 let process = self.process(*pid);
                 process.space = Arc::default();
-                // All other threads are gone; the one that is left has the process's number.
+                // All other threads are gone; the remaining one has the process's number.
                 process.threads = BTreeSet::from([*pid]);
                 self.names.retain(|(of, tid), _| of != pid || tid == pid);
             }
@@ -92,8 +91,8 @@ impl World {
         Arc::make_mut(&mut self.process(pid).space)
     }
 
-    /// A process is gone with its last thread. Threads that lived before the recording began are
-    /// not known one by one: they are taken to end with the thread that has the process's number.
+    /// A process ends with its last thread. Threads that started before the recording are unknown:
+    /// they are assumed to end with the thread that has the process's number.
     fn exit(&mut self, pid: u32, tid: u32) {
         self.names.remove(&(pid, tid));
         let Some(process) = self.processes.get_mut(&pid) else {
@@ -105,18 +104,18 @@ impl World {
         }
     }
 
-    /// What process `pid` has mapped; nothing if there is no such process.
+    /// The mappings of process `pid`; empty if there is no such process.
     pub fn space(&self, pid: u32) -> &AddressSpace {
         self.processes.get(&pid).map_or(&NOTHING, |p| &p.space)
     }
 
-    /// [`World::space`], to keep: it stays as it is now, whatever happens later.
+    /// Like [`World::space`], but a snapshot: later events do not change it.
     pub fn shared_space(&self, pid: u32) -> Arc<AddressSpace> {
         let space = self.processes.get(&pid).map_or(&*NOTHING, |p| &p.space);
         space.clone()
     }
 
-    /// The name of a thread, else of its process's first thread.
+    /// The name of a thread, or else that of its process's first thread.
     pub fn name(&self, pid: u32, tid: u32) -> Option<&str> {
         let name = self
             .names
@@ -125,7 +124,7 @@ impl World {
         name.map(String::as_str)
     }
 
-    /// The processes, by number.
+    /// The process IDs, in ascending order.
     pub fn pids(&self) -> impl Iterator<Item = u32> {
         self.processes.keys().copied()
     }
@@ -220,7 +219,7 @@ mod tests {
         assert_eq!(mapped(&one, 1), [0x1000], "thread 2 still lives");
         let none = world(&[begin.as_slice(), &[exit(1), exit(2)]].concat());
         assert_eq!(none.pids().count(), 0);
-        // Threads from before the recording are not known; one of them ending means nothing.
+        // Threads from before the recording are unknown; one of them exiting ends nothing.
         let unknown = world(&[map(1, 0x1000, None), exit(9)]);
         assert_eq!(mapped(&unknown, 1), [0x1000]);
         assert_eq!(

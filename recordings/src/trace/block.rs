@@ -1,4 +1,4 @@
-//! One block: finding it at an offset, checking it, and getting at its payload.
+//! Blocks: locating one at an offset, checking it, and reading its payload.
 
 use super::error::{TraceError, TraceErrorKind};
 use super::layout::{
@@ -8,16 +8,17 @@ use std::ops::Range;
 use unwind_sim_unwind::image::{Bytes, Owner};
 use zerocopy::FromBytes;
 
-/// A block as its header describes it. Nothing but the header was looked at.
+/// A block as described by its header. Its payload has not been read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
-    /// Where the header begins.
+    /// File offset of the header.
     pub(crate) offset: u64,
     header: BlockHeader,
 }
 
 impl Block {
-    /// The block at `offset` of `file`. It lies inside the file, and its sizes inside the limits.
+    /// The block at `offset` of `file`. Checks that it is inside the file and within the size
+    /// limits.
     pub(crate) fn at(file: &[u8], offset: u64) -> Result<Block, TraceError> {
         let rest = usize::try_from(offset)
             .ok()
@@ -38,7 +39,8 @@ impl Block {
                 bytes: u64::from(larger),
             }
         } else if BLOCK_HEADER_BYTES + u64::from(block.length()) > rest.len() as u64 {
-            // Padding may be absent at the end: the payload is whole, and its checksum says so.
+            // Padding may be missing at the end: the payload is complete, which its checksum
+            // confirms.
             short(block.size())
         } else if flags & !FLAG_ZSTD != 0 || header.reserved != 0 {
             TraceErrorKind::UnknownFlags { flags }
@@ -52,7 +54,7 @@ impl Block {
         Err(kind.at(offset, None))
     }
 
-    /// Its type's number.
+    /// The number of its type.
     pub(crate) fn number(&self) -> u16 {
         self.header.block_type.get()
     }
@@ -62,7 +64,7 @@ impl Block {
         BlockType::from_number(self.number())
     }
 
-    /// How many samples, events or symbols it says it holds.
+    /// Number of samples, events or symbols, as claimed by the header.
     pub(crate) fn count(&self) -> u32 {
         self.header.count.get()
     }
@@ -82,12 +84,12 @@ impl Block {
         self.header.flags != 0
     }
 
-    /// Bytes from the header's first to the padding's last.
+    /// Bytes from the start of the header to the end of the padding.
     fn size(&self) -> u64 {
         BLOCK_HEADER_BYTES + padded(u64::from(self.length()))
     }
 
-    /// Where the next block begins.
+    /// File offset of the next block.
     pub(crate) fn end(&self) -> u64 {
         self.offset + self.size()
     }
@@ -97,12 +99,12 @@ impl Block {
         start..start + self.length() as usize
     }
 
-    /// An error of this block.
+    /// An error in this block.
     pub(crate) fn error(&self, kind: impl Into<TraceErrorKind>) -> TraceError {
         kind.into().at(self.offset, self.block_type())
     }
 
-    /// Holds the checksum and the padding against the bytes.
+    /// Verifies the checksum and the padding.
     pub(crate) fn check(&self, file: &[u8]) -> Result<(), TraceError> {
         let stored = self.stored();
         let padding = stored.end..(self.end() as usize).min(file.len());
@@ -119,7 +121,7 @@ impl Block {
         Ok(())
     }
 
-    /// The payload, checked: in place if it is not compressed.
+    /// The verified payload; borrowed from the file if it is not compressed.
     pub(crate) fn payload(&self, file: &Owner) -> Result<Bytes, TraceError> {
         let bytes = (**file).as_ref();
         self.check(bytes)?;

@@ -1,6 +1,6 @@
-//! Reading one stretch of a trace: a samples block with the events before and among its samples.
+//! Reads one chunk of a trace: a samples block with the events before and between its samples.
 //!
-//! Chunks are independent of each other, so they can be read in parallel.
+//! Chunks are independent of each other and can be read in parallel.
 
 use super::error::TraceError;
 use super::reader::Trace;
@@ -8,10 +8,10 @@ use super::stream::{Events, Samples};
 use crate::model::{Event, Item};
 use std::ops::Range;
 
-/// A stretch of a trace.
+/// The blocks of a chunk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Span {
-    /// The events blocks, by their number in the list of all blocks.
+    /// The events blocks, as indices into the list of all blocks.
     pub(crate) events: Vec<usize>,
     /// The samples block; `None` at the end of a trace.
     pub(crate) samples: Option<usize>,
@@ -19,7 +19,7 @@ pub(crate) struct Span {
     pub(crate) numbers: Range<u64>,
 }
 
-/// A stretch of a trace that can be read without the others.
+/// A part of a trace that can be read independently.
 #[derive(Clone, Copy, Debug)]
 pub struct Chunk<'t> {
     pub(crate) trace: &'t Trace,
@@ -28,17 +28,17 @@ pub struct Chunk<'t> {
 }
 
 impl<'t> Chunk<'t> {
-    /// The numbers of its samples; empty if it has only events.
+    /// The numbers of its samples; empty if the chunk has only events.
     pub fn samples(&self) -> Range<u64> {
         self.span.numbers.clone()
     }
 
-    /// Its place among the chunks of the trace.
+    /// Its index among the chunks of the trace.
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// Begins to read it.
+    /// Starts reading the chunk.
     ///
     /// # Errors
     /// If its samples block is damaged.
@@ -56,12 +56,12 @@ impl<'t> Chunk<'t> {
         })
     }
 
-    /// Its events alone, without reading its samples.
+    /// Its events only, without reading its samples.
     pub(crate) fn events(&self) -> Events<'t> {
         Events::new(self.trace, &self.span.events)
     }
 
-    /// Its samples alone.
+    /// Its samples only.
     pub(crate) fn sample_reader(&self) -> Result<Option<Samples>, TraceError> {
         self.span
             .samples
@@ -73,7 +73,7 @@ impl<'t> Chunk<'t> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Open,
-    /// An error was returned; there is nothing behind it.
+    /// An error was returned; nothing follows it.
     Failed,
 }
 
@@ -87,8 +87,7 @@ pub struct ChunkReader<'t> {
 }
 
 impl ChunkReader<'_> {
-    /// The next item, whose memory is borrowed from the reader; `None` at the end, and after an
-    /// error.
+    /// The next item, borrowed from the reader; `None` at the end and after an error.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<Result<Item<'_>, TraceError>> {
         if self.state == State::Failed {
@@ -132,7 +131,7 @@ impl ChunkReader<'_> {
     }
 }
 
-/// What comes next.
+/// What the chunk continues with.
 enum Advance {
     Event(Event),
     Sample,

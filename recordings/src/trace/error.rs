@@ -1,27 +1,27 @@
-//! What can be wrong with a trace, where, and what to do about it.
+//! Trace errors: what is wrong, where, and how to fix it.
 
 use super::layout::{BLOCK_BYTES_MAX, BlockType, VERSION};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Something is wrong inside a payload; who calls knows which block it is.
+/// An error inside a payload; the caller knows the block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Bad {
     /// What is wrong.
     pub(crate) what: &'static str,
-    /// At which byte of the payload, decompressed.
+    /// Byte offset in the decompressed payload.
     pub(crate) at: usize,
 }
 
-/// A trace cannot be read, or not further than to some place.
+/// A trace cannot be read, or only up to some offset.
 #[derive(Debug)]
 pub struct TraceError {
-    /// The file, if the trace was opened by name.
+    /// The file, if the trace was opened by path.
     pub file: Option<PathBuf>,
-    /// Where in the file the block, or the piece, begins that cannot be read.
+    /// File offset of the block or part that cannot be read.
     pub offset: u64,
-    /// What kind of block it is, where that is known.
+    /// The block's type, if known.
     pub block: Option<BlockType>,
     /// What is wrong.
     pub kind: TraceErrorKind,
@@ -34,38 +34,38 @@ pub enum TraceErrorKind {
     /// The file cannot be opened or mapped.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The file does not begin as a trace does.
+    /// The file does not start with the trace magic.
     #[error("this is not a trace: it does not begin with the trace magic")]
     Magic,
-    /// Another version of the format.
+    /// The file has another format version.
     #[error("the trace has format version {found}; this program reads version {VERSION}")]
     Version {
         /// The version in the header.
         found: u16,
     },
-    /// The file ends where more is needed.
+    /// The file ends too early.
     #[error("the file ends after {left} of {needed} bytes")]
     Short {
-        /// Bytes that are needed from the offset on.
+        /// Bytes needed from the offset on.
         needed: u64,
-        /// Bytes that there are.
+        /// Bytes available.
         left: u64,
     },
-    /// The checksum does not match: the bytes were altered after they had been written.
+    /// The checksum does not match: the bytes were altered after they were written.
     #[error("damaged: the checksum is {found:#010x}, computed {computed:#010x}")]
     Checksum {
-        /// In the file.
+        /// The checksum in the file.
         found: u32,
-        /// Of the bytes.
+        /// The checksum computed from the bytes.
         computed: u32,
     },
-    /// A block header says that the block is larger than blocks may be.
+    /// A block header claims more than the maximum block size.
     #[error("the block claims {bytes} bytes; a block has at most {BLOCK_BYTES_MAX}")]
     BlockTooLarge {
         /// The claimed size.
         bytes: u64,
     },
-    /// A block header has a flag, or a value in a reserved field, that this version lacks.
+    /// A block header has a flag, or a value in a reserved field, that this version does not know.
     #[error("the block uses a feature that this program does not know (flags {flags:#06x})")]
     UnknownFlags {
         /// The flags.
@@ -80,23 +80,23 @@ pub enum TraceErrorKind {
         /// The size in the block header.
         plain_length: u32,
     },
-    /// The payload says something that cannot be.
+    /// The payload contains an invalid value.
     #[error("malformed at byte {at} of the payload: {what}")]
     Malformed {
         /// What is wrong.
         what: &'static str,
-        /// Byte of the payload, decompressed.
+        /// Byte offset in the decompressed payload.
         at: usize,
     },
-    /// A block refers to a place where no block of the needed type begins.
+    /// A block refers to an offset where no block of the needed type starts.
     #[error("it refers to a {needed} block at offset {target:#x}, where none begins")]
     Reference {
         /// The needed type.
         needed: &'static str,
-        /// The offset that is referred to.
+        /// The offset referred to.
         target: u64,
     },
-    /// The index says something else than the block that it lists.
+    /// The index disagrees with the block it lists.
     #[error("the index lists another block here than there is")]
     IndexDiffers,
     /// The images together are larger than a reader accepts.
@@ -104,21 +104,21 @@ pub enum TraceErrorKind {
     ImagesTooLarge {
         /// The limit.
         max: u64,
-        /// Of what.
+        /// The unit of the limit.
         what: &'static str,
     },
-    /// A sample was asked for that the trace does not have.
+    /// The trace does not have the requested sample.
     #[error("there is no sample {number}; the trace has {count}, numbered from 0")]
     NoSample {
-        /// The number.
+        /// The requested number.
         number: u64,
-        /// How many there are.
+        /// The number of samples in the trace.
         count: u64,
     },
 }
 
 impl TraceErrorKind {
-    /// What the reader of the message can do; empty where the message says it all.
+    /// What the user can do about it; empty if the message needs no addition.
     pub const fn help(&self) -> &'static str {
         match self {
             TraceErrorKind::Magic => {
@@ -142,7 +142,7 @@ impl TraceErrorKind {
         }
     }
 
-    /// At this place.
+    /// Adds the location.
     pub(crate) fn at(self, offset: u64, block: Option<BlockType>) -> TraceError {
         let file = None;
         TraceError {
@@ -164,8 +164,8 @@ impl From<Bad> for TraceErrorKind {
 }
 
 impl fmt::Display for TraceError {
-    /// `FILE: offset 0x10, samples block: what is wrong`, and `; what to do` where there is more
-    /// to say.
+    /// Writes `FILE: offset 0x10, samples block: what is wrong`, followed by `; what to do` if
+    /// there is help.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.file {
             Some(file) => write!(f, "{}: ", file.display())?,
@@ -197,39 +197,39 @@ impl std::error::Error for TraceError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The file could not be made.
+    /// The file cannot be created.
     #[error("cannot write {}: {source}", path.display())]
     File {
         /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The output failed.
+    /// Writing failed.
     #[error("cannot write the trace: {0}")]
     Io(#[from] io::Error),
-    /// The output failed earlier, and the file ends there.
+    /// An earlier write failed, and the file ends there.
     #[error("cannot write the trace: an earlier write failed")]
     Failed,
-    /// A sample, an event or an image has more of something than the format allows.
+    /// A sample, event or image exceeds a limit of the format.
     #[error("{what}: {found} is more than the {max} that a trace can hold")]
     TooLarge {
-        /// Of what.
+        /// What there is too much of.
         what: &'static str,
-        /// How many.
+        /// The actual number.
         found: u64,
-        /// How many there may be.
+        /// The maximum.
         max: u64,
     },
-    /// A region's end lies behind the end of the address space.
+    /// A region extends past the end of the address space.
     #[error("a region of {bytes} bytes at {address:#x} reaches behind the last address")]
     RegionWraps {
-        /// Its address.
+        /// Address of its first byte.
         address: u64,
-        /// Its size.
+        /// Size, bytes.
         bytes: u64,
     },
-    /// An event names an image that was not added.
+    /// An event refers to an image that was not added.
     #[error("image {0} was not added to the trace")]
     NoImage(u32),
 }

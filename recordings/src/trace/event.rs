@@ -1,14 +1,14 @@
-//! Events as bytes: the payload of events blocks.
+//! Encodes and decodes the payload of events blocks.
 //!
-//! An event carries how many samples of the samples block that follows come before it; events of
-//! all blocks between two samples blocks are in order.
+//! Each event stores the number of samples of the next samples block that precede it. Events are in
+//! order across all blocks between two samples blocks.
 
 use super::error::{Bad, WriteError};
 use super::layout::{CHUNK_SAMPLES_MAX, NAME_BYTES_MAX};
 use super::varint::{Cursor, put, put_bytes, put_difference};
 use crate::model::{Event, ImageIndex};
 
-/// The kinds of events, as numbered in the file.
+/// The numbers of event kinds in the file.
 mod kind {
     pub(super) const MAP: u8 = 0;
     pub(super) const UNMAP: u8 = 1;
@@ -18,7 +18,7 @@ mod kind {
     pub(super) const COMM: u8 = 5;
 }
 
-/// Refuses an event that the format cannot hold, in a trace with so many images.
+/// Rejects an event that the format cannot hold in a trace with `images` images.
 pub(crate) fn check(event: &Event, images: u32) -> Result<(), WriteError> {
     let (name, image) = match event {
         Event::Map { name, image, .. } => (name.len(), *image),
@@ -32,7 +32,7 @@ pub(crate) fn check(event: &Event, images: u32) -> Result<(), WriteError> {
     }
 }
 
-/// Adds an event that [`check`] accepts, before which `position` samples come.
+/// Appends an event that [`check`] has accepted. `position` is the number of samples before it.
 pub(crate) fn encode(out: &mut Vec<u8>, position: u32, event: &Event) {
     put(out, u64::from(position));
     match event {
@@ -47,7 +47,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, position: u32, event: &Event) {
             put(out, u64::from(*pid));
             put(out, range.start);
             put_difference(out, range.end, range.start);
-            // The bias is where the file's address 0 lies, mostly close below the mapping.
+            // The bias is the address of the file's offset 0, usually just below the mapping.
             put_difference(out, *bias, range.start);
             put(out, image.map_or(0, |i| u64::from(i.0) + 1));
             put_bytes(out, name.as_bytes());
@@ -88,7 +88,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, position: u32, event: &Event) {
     }
 }
 
-/// Reads the next event and its position, in a trace with so many images.
+/// Decodes the next event and its position, in a trace with `images` images.
 pub(crate) fn decode(cursor: &mut Cursor<'_>, images: usize) -> Result<(u32, Event), Bad> {
     let what = "an event behind more samples than a block may have";
     let position = cursor.count(CHUNK_SAMPLES_MAX as usize, what)? as u32;

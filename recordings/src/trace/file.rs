@@ -1,4 +1,4 @@
-//! A trace as a file, which gets its name when it is done.
+//! A trace file, which gets its name once it is complete.
 
 use super::error::WriteError;
 use super::meta::Meta;
@@ -8,30 +8,30 @@ use crate::output_file::OutputFile;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 
-/// A trace that is being written to a file.
+/// A trace being written to a file.
 ///
-/// Until it is finished it lies beside its place as `NAME.partial`, readable to its last whole
-/// block. Dropped without [`finish`](TraceFile::finish) or [`abandon`](TraceFile::abandon), it is
-/// removed.
+/// Until it is finished, it is `NAME.partial` in the same folder, readable up to its last complete
+/// block. It is removed if dropped without [`finish`](TraceFile::finish) or
+/// [`abandon`](TraceFile::abandon).
 pub struct TraceFile {
     writer: TraceWriter<OutputFile>,
 }
 
 impl TraceWriter<OutputFile> {
-    /// Starts a trace that is to become the file `path`.
+    /// Starts writing a trace to the file `path`.
     ///
     /// # Errors
-    /// As [`OutputFile::create`] and [`TraceWriter::new`].
+    /// See [`OutputFile::create`] and [`TraceWriter::new`].
     pub fn create(path: impl AsRef<Path>, meta: &Meta) -> Result<TraceFile, WriteError> {
         TraceFile::create(path.as_ref(), meta, OutputOptions::default())
     }
 }
 
 impl TraceFile {
-    /// As [`TraceWriter::create`], with options.
+    /// [`TraceWriter::create`] with options.
     ///
     /// # Errors
-    /// As [`TraceWriter::create`].
+    /// See [`TraceWriter::create`].
     pub fn create(
         path: &Path,
         meta: &Meta,
@@ -45,23 +45,23 @@ impl TraceFile {
         Ok(TraceFile { writer })
     }
 
-    /// Writes the rest and the index, and gives the file its name.
+    /// Writes the buffered rest and the index, and gives the file its name.
     ///
     /// # Errors
-    /// If the output fails; the file can then still be kept by [`TraceFile::abandon`].
+    /// If writing fails; the file can then still be kept with [`TraceFile::abandon`].
     pub fn finish(&mut self) -> Result<(), WriteError> {
         self.writer.end()?;
         self.writer.get_mut().finish()?;
         Ok(())
     }
 
-    /// Ends the trace early. What was recorded is written out and stays as `NAME.partial`, whose
-    /// path this is; without a sample nothing stays.
+    /// Ends the trace early. What was recorded is kept as `NAME.partial`, and the path of that file
+    /// is returned. Without samples nothing is kept.
     pub fn abandon(mut self) -> Option<PathBuf> {
         if self.writer.samples() == 0 {
             return None;
         }
-        // What was written before an error of the output is kept.
+        // Keep what was written even if writing fails.
         let _ = self.writer.flush();
         self.writer.get_mut().keep_partial()
     }

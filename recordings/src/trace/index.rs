@@ -1,4 +1,4 @@
-//! The list of all blocks: written at the end, read from there, or made anew by a forward scan.
+//! The list of all blocks: written at the end, read from there, or rebuilt by a forward scan.
 
 use super::block::Block;
 use super::error::{Bad, TraceError, TraceErrorKind};
@@ -9,25 +9,24 @@ use super::varint::{Cursor, put};
 use unwind_sim_unwind::image::Owner;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Blocks after which the writer begins another index block, so that what it remembers is
-/// bounded.
+/// Number of blocks after which the writer starts another index block, which bounds its memory.
 pub(crate) const INDEX_ENTRIES_MAX: usize = 1 << 16;
 
-/// A block as the index lists it.
+/// An index entry: one block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
-    /// Where its header begins.
+    /// File offset of its header.
     pub(crate) offset: u64,
-    /// Its type's number.
+    /// The number of its type.
     pub(crate) number: u16,
     /// Bytes of its payload as stored.
     pub(crate) length: u32,
-    /// How many samples, events or symbols it holds.
+    /// Number of samples, events or symbols.
     pub(crate) count: u32,
 }
 
 impl Entry {
-    /// Of a block that was read.
+    /// The entry for a block that was read.
     pub(crate) fn of(block: &Block) -> Entry {
         Entry {
             offset: block.offset,
@@ -37,7 +36,7 @@ impl Entry {
         }
     }
 
-    /// Is it of this type?
+    /// Is it a block of this type?
     pub(crate) fn is(&self, block_type: BlockType) -> bool {
         self.number == block_type as u16
     }
@@ -46,7 +45,7 @@ impl Entry {
         self.offset + BLOCK_HEADER_BYTES + padded(u64::from(self.length))
     }
 
-    /// The block itself, if it is what the index says.
+    /// The block, if its header agrees with this entry.
     pub(crate) fn block(&self, file: &[u8]) -> Result<Block, TraceError> {
         let block = Block::at(file, self.offset)?;
         if Entry::of(&block) == *self {
@@ -56,7 +55,7 @@ impl Entry {
     }
 }
 
-/// The payload of an index block that lists `entries`, which lie one behind the other.
+/// The payload of an index block that lists the adjacent `entries`.
 pub(crate) fn encode(previous: u64, start: u64, entries: &[Entry]) -> Vec<u8> {
     let header = IndexHeader {
         previous: previous.into(),
@@ -71,13 +70,13 @@ pub(crate) fn encode(previous: u64, start: u64, entries: &[Entry]) -> Vec<u8> {
     out
 }
 
-/// All blocks of a file, and why it ended where it did if it was not finished.
+/// All blocks of a file, and why the list ends early if the file was not finished.
 pub(crate) struct Blocks {
     pub(crate) entries: Vec<Entry>,
     pub(crate) cut: Option<TraceError>,
 }
 
-/// Finds the blocks of `file`: through the index if it is sound, else one after the other.
+/// Lists the blocks of `file`: from the index if it is valid, or else by scanning.
 pub(crate) fn find(file: &Owner) -> Blocks {
     match from_index(file) {
         Some(Ok(entries)) => Blocks { entries, cut: None },
@@ -90,7 +89,7 @@ pub(crate) fn find(file: &Owner) -> Blocks {
     }
 }
 
-/// `None` if there is no footer.
+/// The blocks listed by the index; `None` without a footer.
 fn from_index(file: &Owner) -> Option<Result<Vec<Entry>, TraceError>> {
     let bytes = (**file).as_ref();
     let footer = Footer::find(bytes)?;
@@ -98,9 +97,9 @@ fn from_index(file: &Owner) -> Option<Result<Vec<Entry>, TraceError>> {
     Some(read_index(file, footer.index.get(), end))
 }
 
-/// Follows the index blocks backwards from the one at `offset`, which must reach to `end`. Each
-/// lists what lies between it and the one before, without a gap; so there cannot be more entries
-/// than the file has room for blocks.
+/// Follows the index blocks backwards from the one at `offset`, which must end at `end`. Each one
+/// lists all blocks since the previous index block, without gaps. So there are never more entries
+/// than fit into the file.
 fn read_index(file: &Owner, mut offset: u64, mut end: u64) -> Result<Vec<Entry>, TraceError> {
     let mut parts = Vec::new();
     loop {
@@ -115,8 +114,9 @@ fn read_index(file: &Owner, mut offset: u64, mut end: u64) -> Result<Vec<Entry>,
         if previous == 0 && start == FILE_HEADER_BYTES {
             return Ok(parts.into_iter().rev().flatten().collect());
         }
-        // The next round refuses a block before the first or one that does not end at `start`, and
-        // `read_part` has refused a `start` behind this block: so `end` always decreases.
+        // The next iteration rejects a block before the first one or one that does not end at
+        // `start`, and `read_part` has rejected a `start` after this block. So `end` always
+        // decreases.
         (offset, end) = (previous, start);
     }
 }
@@ -127,7 +127,7 @@ struct Part {
     entries: Vec<Entry>,
 }
 
-/// The entries of one index block, itself included.
+/// The entries of one index block, including its own.
 fn read_part(payload: &[u8], block: &Block) -> Result<Part, Bad> {
     let mut cursor = Cursor::new(payload, 0);
     let header = cursor.take(size_of::<IndexHeader>())?;
@@ -159,7 +159,7 @@ fn read_part(payload: &[u8], block: &Block) -> Result<Part, Bad> {
     })
 }
 
-/// Reads block after block, with their checksums, up to the footer or the first that is broken.
+/// Reads blocks sequentially, verifying checksums, up to the footer or the first damaged block.
 fn scan(file: &[u8]) -> Blocks {
     let mut entries = Vec::new();
     let mut offset = FILE_HEADER_BYTES;

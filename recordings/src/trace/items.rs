@@ -1,4 +1,4 @@
-//! Ways through a trace: item by item, to a sample, and to the state of the world at it.
+//! Access to a trace: item by item, by sample number, and the state of processes at a sample.
 
 use super::chunk::{Chunk, ChunkReader};
 use super::error::{TraceError, TraceErrorKind};
@@ -26,7 +26,7 @@ impl Trace {
         }
     }
 
-    /// Sample `number`, counted from 0; reads one chunk.
+    /// Sample `number`, counted from 0. Reads one chunk.
     ///
     /// # Errors
     /// If there is no such sample, or its block is damaged.
@@ -49,7 +49,7 @@ impl Trace {
         }
     }
 
-    /// The processes and their mappings as sample `number` was taken; reads the events before it.
+    /// The processes and their mappings at sample `number`. Reads all events before it.
     ///
     /// # Errors
     /// If there is no such sample, or an events block before it is damaged.

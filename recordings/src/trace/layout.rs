@@ -1,69 +1,68 @@
-//! The fixed parts of a trace file, byte by byte, and its named limits.
+//! The fixed-size parts of a trace file, and its limits.
 //!
-//! Responsible for sizes, magic numbers and the meaning of flags; not for what is inside a block.
-//! Everything is little-endian. `docs/trace-format.md` is the specification.
+//! Defines sizes, magic numbers and flags, but not the contents of blocks. All integers are
+//! little-endian. `docs/trace-format.md` is the specification.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The first bytes of a trace. As in PNG, the high bit, the line ends and the control character
-/// show a file that a text transfer has damaged.
+/// The first bytes of a trace. As in PNG, the byte with the high bit, the line endings and the
+/// control character reveal a file damaged by a text-mode transfer.
 pub const MAGIC: [u8; 8] = *b"\x89UST\r\n\x1a\n";
-/// The last bytes of a trace that was finished.
+/// The last bytes of a finished trace.
 pub const FOOTER_MAGIC: [u8; 4] = *b"USTE";
-/// The version of the format that is written, and the only one that is read.
+/// The format version written, and the only one read.
 pub const VERSION: u16 = 1;
 
-/// Most bytes of a block, as stored and as decompressed: 1 MiB.
+/// Maximum size of a block's payload, stored and decompressed: 1 MiB.
 pub const BLOCK_BYTES_MAX: usize = 1 << 20;
-/// Most bytes that the samples of one block may come to when all are copied out: 64 MiB. It is
-/// also the most that one sample may have.
+/// Maximum bytes of all samples of one block, and thus of one sample, when copied out: 64 MiB.
 pub const CHUNK_DECODED_BYTES_MAX: u64 = 64 << 20;
-/// Most samples in one block.
+/// Maximum samples in one block.
 pub const CHUNK_SAMPLES_MAX: u32 = 4096;
-/// Most regions of one sample.
+/// Maximum regions of one sample.
 pub const REGIONS_MAX: usize = 255;
-/// Most frames of one true chain; the writer keeps the innermost ones of a longer chain.
+/// Maximum frames of one true chain; of a longer chain the writer keeps the innermost frames.
 pub const TRUTH_FRAMES_MAX: usize = 1 << 17;
-/// Most recorded chains of one sample.
+/// Maximum recorded chains of one sample.
 pub const RECORDED_CHAINS_MAX: usize = 16;
-/// Most addresses in all recorded chains of one sample.
+/// Maximum addresses in all recorded chains of one sample.
 pub const RECORDED_IPS_MAX: usize = 8192;
-/// Most rings of branch records of one sample.
+/// Maximum rings of branch records of one sample.
 pub const BRANCH_STACKS_MAX: usize = 8;
-/// Most branch records of one sample, in all its rings.
+/// Maximum branch records of one sample, in all its rings.
 pub const BRANCHES_MAX: usize = 1024;
-/// Most bytes of a name: a path, a symbol, a field of the description.
+/// Maximum bytes of a name: a path, a symbol, a field of the metadata.
 pub const NAME_BYTES_MAX: usize = 1 << 16;
-/// Most sections, and most text ranges, of one image.
+/// Maximum sections, and maximum text ranges, of one image.
 pub const IMAGE_PARTS_MAX: usize = 1 << 15;
-/// Most symbols of all images together.
+/// Maximum symbols of all images together.
 pub const SYMBOLS_MAX: u64 = 1 << 23;
-/// Most bytes of all images' sections together that are not read in place: 1 GiB.
+/// Maximum bytes of all image sections together that are not read in place: 1 GiB.
 pub const IMAGE_BYTES_MAX: u64 = 1 << 30;
-/// Most images.
+/// Maximum number of images.
 pub const IMAGES_MAX: u32 = 1 << 20;
-/// What a frame of a true chain counts for in [`CHUNK_DECODED_BYTES_MAX`].
+/// Bytes per true frame counted towards [`CHUNK_DECODED_BYTES_MAX`].
 pub(crate) const FRAME_BYTES: u64 = 80;
 
-/// What a block holds.
+/// The type of a block.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u16)]
 #[non_exhaustive]
 pub enum BlockType {
-    /// How the recording was made.
+    /// Metadata: how the recording was made.
     Meta = 1,
-    /// Names and places of an image's parts.
+    /// Name of an image and locations of its parts.
     Image = 2,
-    /// Bytes that an image or a samples block refers to.
+    /// Bytes used by image or samples blocks.
     Data = 3,
-    /// Symbols that an image refers to.
+    /// Symbols of an image.
     Symbols = 4,
     /// Events.
     Events = 5,
     /// Samples.
     Samples = 6,
-    /// The list of the blocks before it.
+    /// List of the blocks before it.
     Index = 7,
 }
 
@@ -98,7 +97,7 @@ impl BlockType {
     }
 }
 
-/// The payload is a zstd frame.
+/// Flag: the payload is a zstd frame.
 pub const FLAG_ZSTD: u16 = 1;
 
 /// The first 16 bytes of a file.
@@ -109,9 +108,9 @@ pub struct FileHeader {
     pub magic: [u8; 8],
     /// [`VERSION`].
     pub version: U16,
-    /// 0.
+    /// Always 0.
     pub reserved: U16,
-    /// CRC-32C of the 12 bytes before.
+    /// CRC-32C of the 12 bytes before it.
     pub crc32c: U32,
 }
 
@@ -119,19 +118,19 @@ pub struct FileHeader {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct BlockHeader {
-    /// A [`BlockType`], or a number that this version does not know.
+    /// Number of a [`BlockType`], possibly unknown to this version.
     pub block_type: U16,
     /// [`FLAG_ZSTD`] or 0.
     pub flags: U16,
-    /// Bytes of the payload as stored, without padding.
+    /// Bytes of the stored payload, without padding.
     pub length: U32,
-    /// Bytes of the payload when decompressed.
+    /// Bytes of the decompressed payload.
     pub plain_length: U32,
-    /// How many samples, events or symbols the block holds; 0 for other types.
+    /// Number of samples, events or symbols; 0 for other types.
     pub count: U32,
-    /// 0.
+    /// Always 0.
     pub reserved: U32,
-    /// CRC-32C of the 20 bytes before and of the payload as stored.
+    /// CRC-32C of the 20 bytes before it and the stored payload.
     pub crc32c: U32,
 }
 
@@ -139,9 +138,9 @@ pub struct BlockHeader {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Footer {
-    /// Where the last index block begins.
+    /// File offset of the last index block.
     pub index: U64,
-    /// CRC-32C of the 8 bytes before.
+    /// CRC-32C of the 8 bytes before it.
     pub crc32c: U32,
     /// [`FOOTER_MAGIC`].
     pub magic: [u8; 4],
@@ -151,26 +150,26 @@ pub struct Footer {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct IndexHeader {
-    /// Where the index block before this one begins; 0 if this is the first.
+    /// File offset of the previous index block; 0 if this is the first.
     pub previous: U64,
-    /// Where the first block that is listed begins.
+    /// File offset of the first listed block.
     pub start: U64,
 }
 
-/// Bytes of [`FileHeader`].
+/// Size of [`FileHeader`], bytes.
 pub const FILE_HEADER_BYTES: u64 = size_of::<FileHeader>() as u64;
-/// Bytes of [`BlockHeader`].
+/// Size of [`BlockHeader`], bytes.
 pub const BLOCK_HEADER_BYTES: u64 = size_of::<BlockHeader>() as u64;
-/// Bytes of [`Footer`].
+/// Size of [`Footer`], bytes.
 pub const FOOTER_BYTES: u64 = size_of::<Footer>() as u64;
 
-/// A payload of `length` bytes with the zeros that bring the next block to a multiple of 8.
+/// Rounds a payload's length up to a multiple of 8, the alignment of blocks.
 pub(crate) const fn padded(length: u64) -> u64 {
     length.div_ceil(8) * 8
 }
 
 impl FileHeader {
-    /// The header of this version.
+    /// The file header of this version.
     pub(crate) fn new() -> FileHeader {
         let mut header = FileHeader {
             magic: MAGIC,
@@ -182,14 +181,14 @@ impl FileHeader {
         header
     }
 
-    /// What `crc32c` must be.
+    /// The correct value of `crc32c`.
     pub(crate) fn computed_crc32c(&self) -> u32 {
         crc32c::crc32c(&self.as_bytes()[..12])
     }
 }
 
 impl BlockHeader {
-    /// What `crc32c` must be before this `payload`, as stored.
+    /// The correct value of `crc32c` for the stored `payload`.
     pub(crate) fn computed_crc32c(&self, payload: &[u8]) -> u32 {
         crc32c::crc32c_append(crc32c::crc32c(&self.as_bytes()[..20]), payload)
     }
@@ -205,7 +204,7 @@ impl Footer {
         }
     }
 
-    /// The footer at the end of `file`, if there is a sound one.
+    /// The footer at the end of `file`, if there is a valid one.
     pub(crate) fn find(file: &[u8]) -> Option<Footer> {
         let (_, footer) = Footer::read_from_suffix(file).ok()?;
         let sound = footer.magic == FOOTER_MAGIC

@@ -1,13 +1,13 @@
-//! How a recording was made: what a trace says of itself.
+//! The metadata of a trace: how the recording was made.
 
 use super::error::Bad;
 use super::layout::NAME_BYTES_MAX;
 use super::varint::{Cursor, put, put_bytes};
 
-/// Who recorded.
+/// What made the recording.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Engine {
-    /// Nobody said.
+    /// Not recorded.
     #[default]
     Unknown,
     /// ptrace on a Linux host.
@@ -24,7 +24,7 @@ pub enum Engine {
     KernelDump,
     /// A capture in JSON was imported.
     Capture,
-    /// A case of the corpus.
+    /// A test case of the corpus.
     Case,
 }
 
@@ -42,7 +42,7 @@ impl Engine {
         Engine::Case,
     ];
 
-    /// The stable name, as in the file.
+    /// The stable name, as used in the file.
     pub const fn as_str(self) -> &'static str {
         match self {
             Engine::Unknown => "unknown",
@@ -57,7 +57,7 @@ impl Engine {
         }
     }
 
-    /// The engine of that name; one that is not known is [`Engine::Unknown`].
+    /// The engine with this name, or [`Engine::Unknown`].
     pub fn from_name(name: &str) -> Engine {
         Self::ALL
             .into_iter()
@@ -66,10 +66,10 @@ impl Engine {
     }
 }
 
-/// What [`Sample::time`](crate::model::Sample::time) counts.
+/// The unit of [`Sample::time`](crate::model::Sample::time).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum TimeUnit {
-    /// Nanoseconds since an origin of the recording's own.
+    /// Nanoseconds since an arbitrary origin.
     #[default]
     Nanoseconds,
     /// Instructions executed.
@@ -79,31 +79,31 @@ pub enum TimeUnit {
 /// How a recording was made.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Meta {
-    /// The command line that reproduces the recording, word by word.
+    /// The command line that reproduces the recording, one string per argument.
     pub command: Vec<String>,
-    /// The command line of the program that was recorded; empty where it is not known.
+    /// The command line of the recorded program; empty if unknown.
     pub program: Vec<String>,
-    /// Who recorded.
+    /// What made the recording.
     pub engine: Engine,
-    /// What time counts.
+    /// The unit of sample times.
     pub time_unit: TimeUnit,
-    /// What the truth covers, for people: `from main, 200000 instructions`. Empty: no truth.
+    /// What the truth covers, in words, such as `from main, 200000 instructions`. Empty: no truth.
     pub truth: String,
-    /// Instructions executed under the tracker.
+    /// Instructions executed under the shadow-stack tracker.
     pub instructions: u64,
-    /// Instructions of these at which the tracker did not know the truth.
+    /// Those of them at which the tracker did not know the truth.
     pub unknown_instructions: u64,
-    /// Samples that were lost.
+    /// Number of lost samples.
     pub lost_samples: u64,
-    /// Events that were lost.
+    /// Number of lost events.
     pub lost_events: u64,
-    /// The wait status of the program's end, as `waitpid` gives it, if it ended.
+    /// The program's wait status, as returned by `waitpid`, if it ended.
     pub status: Option<u32>,
-    /// Whatever else is worth keeping: key, value.
+    /// Other key-value pairs.
     pub other: Vec<(String, String)>,
 }
 
-/// The fields' numbers in the file. One that is not listed is skipped.
+/// The field numbers in the file. Unknown fields are skipped.
 mod field {
     pub(super) const COMMAND: u64 = 1;
     pub(super) const PROGRAM: u64 = 2;
@@ -118,7 +118,8 @@ mod field {
     pub(super) const OTHER: u64 = 11;
 }
 
-/// The payload of a meta block: fields of number, length and content; absent ones are empty or 0.
+/// Encodes the payload of a meta block: fields of number, length and contents. Empty and 0 are
+/// omitted.
 pub(crate) fn encode(meta: &Meta) -> Vec<u8> {
     let mut out = Vec::new();
     let mut text = |number, text: &str| {
@@ -165,7 +166,7 @@ pub(crate) fn encode(meta: &Meta) -> Vec<u8> {
     out
 }
 
-/// Reads the payload of a meta block.
+/// Decodes the payload of a meta block.
 pub(crate) fn decode(payload: &[u8]) -> Result<Meta, Bad> {
     let mut meta = Meta::default();
     let mut fields = Cursor::new(payload, 0);

@@ -1,11 +1,11 @@
 //! The trace format: `trace.bin`.
 //!
-//! A trace holds events and samples in order of time, and the images they refer to, in blocks
-//! that are checked, compressed and found through an index. `docs/trace-format.md` specifies it
-//! byte by byte. [`TraceWriter`] writes one as a stream, [`Trace`] reads one through a mapping,
-//! from the front or at any sample.
+//! A trace holds events and samples in time order and the images they refer to, in blocks with
+//! checksums, compression and an index. `docs/trace-format.md` specifies it byte by byte.
+//! [`TraceWriter`] writes a trace as a stream; [`Trace`] reads one through a memory map, from the
+//! start or at any sample.
 //!
-//! Not here: who records (`host`, the emulator, the importers), and what the samples mean.
+//! Recording (`host`, the emulator, the importers) and the meaning of samples are elsewhere.
 
 mod block;
 mod chunk;

@@ -1,4 +1,4 @@
-//! The blocks of a trace as they are written, one behind the other, and the index at the end.
+//! Writes the blocks of a trace one after another, and the index at the end.
 
 use super::error::WriteError;
 use super::index::{self, Entry, INDEX_ENTRIES_MAX};
@@ -9,17 +9,17 @@ use super::layout::{
 use std::io::Write;
 use zerocopy::IntoBytes;
 
-/// How a trace is written.
+/// Options for writing a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutputOptions {
     /// The zstd level; `None` writes every block uncompressed.
     pub level: Option<i32>,
-    /// Write the sections of images uncompressed, so that a reader needs no copy of them.
+    /// Write the sections of images uncompressed, so that a reader can borrow them.
     pub images_in_place: bool,
 }
 
 impl Default for OutputOptions {
-    /// Compressed, images as well.
+    /// Compresses everything, including images.
     fn default() -> Self {
         OutputOptions {
             level: Some(6),
@@ -28,7 +28,7 @@ impl Default for OutputOptions {
     }
 }
 
-/// Where blocks go.
+/// The block writer.
 pub(crate) struct Output<W> {
     out: W,
     options: OutputOptions,
@@ -56,27 +56,26 @@ impl<W: Write> Output<W> {
         })
     }
 
-    /// Where the next block begins.
+    /// File offset of the next block.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The output.
     pub(crate) fn get_mut(&mut self) -> &mut W {
         &mut self.out
     }
 
-    /// The output, when nothing more is to be written.
+    /// Returns the underlying writer.
     pub(crate) fn into_inner(self) -> W {
         self.out
     }
 
-    /// Writes a block of image data; returns where it begins.
+    /// Writes a block of image data and returns its offset.
     pub(crate) fn image_data(&mut self, payload: &[u8]) -> Result<u64, WriteError> {
         self.write(BlockType::Data, 0, payload, !self.options.images_in_place)
     }
 
-    /// Writes a block; returns where it begins.
+    /// Writes a block and returns its offset.
     pub(crate) fn block(
         &mut self,
         block_type: BlockType,
@@ -116,7 +115,7 @@ impl<W: Write> Output<W> {
         let size = padded(stored.len() as u64);
         let padding = &[0; 8][..(size - stored.len() as u64) as usize];
         self.failed = true;
-        // In one piece, and not kept back: a recorder that is killed leaves whole blocks.
+        // In one write, without buffering: a recorder that is killed leaves complete blocks.
         let mut block = Vec::with_capacity((BLOCK_HEADER_BYTES + size) as usize);
         for piece in [header.as_bytes(), stored, padding] {
             block.extend_from_slice(piece);
@@ -139,7 +138,7 @@ impl<W: Write> Output<W> {
         Ok(offset)
     }
 
-    /// Writes an index block of what was written since the last.
+    /// Writes an index block for the blocks since the previous one.
     fn index(&mut self) -> Result<(), WriteError> {
         let entries = std::mem::take(&mut self.entries);
         let payload = index::encode(self.previous_index, self.index_start, &entries);
@@ -160,8 +159,8 @@ impl<W: Write> Output<W> {
     }
 }
 
-/// Is a payload of `plain` bytes worth keeping as `packed` ones? What hardly shrinks is read in
-/// place instead.
+/// Is it worth storing `plain` bytes as `packed` bytes? A payload that barely shrinks is stored
+/// uncompressed so that it can be read in place.
 fn shrinks(packed: usize, plain: usize) -> bool {
     packed + packed / 8 < plain
 }

@@ -1,4 +1,4 @@
-//! Reads a trace: mapped, from the front to the end or at any place.
+//! Reads memory-mapped traces, sequentially or at any sample.
 
 use super::block::Block;
 use super::chunk::{Chunk, Span};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use unwind_sim_unwind::image::{Bytes, Image, Owner};
 use zerocopy::FromBytes;
 
-/// A trace that was opened: description and images read, events and samples still in the file.
+/// An open trace. Metadata and images are read on opening, events and samples later.
 pub struct Trace {
     pub(crate) file: Owner,
     pub(crate) entries: Vec<Entry>,
@@ -28,12 +28,12 @@ pub struct Trace {
     events: u64,
 }
 
-/// A block as `inspect` shows it.
+/// A block, as listed by `inspect`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockInfo {
-    /// Where it begins.
+    /// File offset of the block's header.
     pub offset: u64,
-    /// Its type's number.
+    /// The number of its type.
     pub number: u16,
     /// Its type, if this version knows it.
     pub block_type: Option<BlockType>,
@@ -41,7 +41,7 @@ pub struct BlockInfo {
     pub stored_bytes: u32,
     /// Bytes of the payload when decompressed.
     pub plain_bytes: u32,
-    /// How many samples, events or symbols it holds.
+    /// Number of samples, events or symbols.
     pub count: u32,
 }
 
@@ -59,8 +59,8 @@ impl Trace {
     /// Opens a trace by mapping the file.
     ///
     /// # Errors
-    /// If the file cannot be mapped, is not a trace of this version, or its description or one of
-    /// its images is damaged. A trace that only ends too early can be opened: see [`Trace::cut`].
+    /// If the file cannot be mapped, is not a trace of this version, or its metadata or one of its
+    /// images is damaged. A trace that was only cut short can be opened: see [`Trace::cut`].
     pub fn open(path: impl AsRef<Path>) -> Result<Trace, TraceError> {
         let path = path.as_ref();
         let file = map_file(path).map_err(|e| TraceErrorKind::Io(e).at(0, None));
@@ -71,10 +71,10 @@ impl Trace {
         })
     }
 
-    /// Opens a trace that is in memory: a `Vec<u8>`, an `include_bytes!`.
+    /// Opens a trace in memory, such as a `Vec<u8>` or an `include_bytes!`.
     ///
     /// # Errors
-    /// As [`Trace::open`].
+    /// See [`Trace::open`].
     pub fn from_bytes<B>(bytes: B) -> Result<Trace, TraceError>
     where
         B: AsRef<[u8]> + Send + Sync + 'static,
@@ -134,13 +134,13 @@ impl Trace {
         }
     }
 
-    /// The file it was opened from.
+    /// The file that the trace was opened from.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// Why the trace ends where it does, if it was not finished or its end is damaged. Everything
-    /// before can be read.
+    /// Why the trace ends early, if it was not finished or its end is damaged. Everything before
+    /// that point can be read.
     pub fn cut(&self) -> Option<&TraceError> {
         self.cut.as_ref()
     }
@@ -155,7 +155,7 @@ impl Trace {
         &self.images
     }
 
-    /// How many samples there are.
+    /// Number of samples.
     pub fn len(&self) -> u64 {
         self.samples
     }
@@ -165,13 +165,13 @@ impl Trace {
         self.samples == 0
     }
 
-    /// How many events there are. Of a trace that was cut short, some may not be delivered:
-    /// those behind samples that are missing.
+    /// Number of events. In a trace that was cut short, events after missing samples are counted
+    /// but not delivered.
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// All blocks, for showing how the file is built. One whose header is damaged ends the list.
+    /// All blocks, for display. The list ends at a block with a damaged header.
     pub fn blocks(&self) -> impl Iterator<Item = BlockInfo> {
         let file = (*self.file).as_ref();
         let blocks = self.entries.iter().map_while(|e| e.block(file).ok());
@@ -191,7 +191,7 @@ impl Trace {
         read.map_err(|error| self.in_file(error))
     }
 
-    /// The stretches that can be read on their own, in order. Together they have all items.
+    /// The parts that can be read independently, in order. Together they contain all items.
     pub fn chunks(&self) -> impl ExactSizeIterator<Item = Chunk<'_>> {
         let spans = self.spans.iter().enumerate();
         spans.map(|(number, span)| Chunk {
@@ -201,8 +201,8 @@ impl Trace {
         })
     }
 
-    /// All events and samples in order, as copies of their own. After a damaged block it goes on
-    /// with the next. Reading by [`Trace::chunks`] does without the copies.
+    /// All events and samples in order, as owned copies. Continues with the next block after a
+    /// damaged one. Use [`Trace::chunks`] to avoid the copies.
     pub fn items(&self) -> Items<'_> {
         Items::new(self)
     }
@@ -215,7 +215,7 @@ impl Trace {
     }
 }
 
-/// The file must begin as a trace of this version does.
+/// Checks that the file starts with a header of this format version.
 fn check_header(file: &[u8]) -> Result<(), TraceError> {
     let left = file.len() as u64;
     let Ok((header, _)) = FileHeader::read_from_prefix(file) else {

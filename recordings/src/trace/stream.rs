@@ -1,4 +1,4 @@
-//! The two streams of a chunk: its events, block by block, and its samples.
+//! The two streams of a chunk: its events, in several blocks, and its samples.
 
 use super::block::Block;
 use super::error::{Bad, TraceError, TraceErrorKind};
@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use unwind_sim_unwind::image::Bytes;
 
-/// Reads the events of a chunk, with the number of its samples that come before each.
+/// Reads the events of a chunk, each with the number of samples before it.
 #[derive(Debug)]
 pub(crate) struct Events<'t> {
     trace: &'t Trace,
@@ -37,8 +37,9 @@ impl<'t> Events<'t> {
         }
     }
 
-    /// The event that was read last stands behind samples that are not there: as it may in a
-    /// trace that was cut short between the two (`last`), where it is left out with them.
+    /// Reports that the current event is positioned after samples that do not exist. Not an error
+    /// in the `last` chunk of a trace that was cut short: the event is then dropped with the
+    /// missing samples.
     pub(crate) fn misplaced(&self, last: bool) -> Result<(), TraceError> {
         match &self.current {
             Some((block, _)) if !last || self.trace.cut().is_none() => {
@@ -124,7 +125,7 @@ impl Samples {
         })
     }
 
-    /// Reads the next sample; there must be one.
+    /// Decodes the next sample; there must be one.
     pub(crate) fn step(&mut self) -> Result<(), TraceError> {
         let mut records = Cursor::new(&self.payload[..self.records.end], self.records.start);
         let mut literals = Cursor::new(&self.literals, self.literal);
@@ -139,13 +140,13 @@ impl Samples {
         Ok(())
     }
 
-    /// The sample that was read last.
+    /// The current sample.
     pub(crate) fn sample(&self) -> Sample<'_> {
         self.decoder.sample()
     }
 }
 
-/// What is before the records.
+/// The part of a samples block before the records.
 struct Head {
     data: Vec<u64>,
     records: Range<usize>,
@@ -174,7 +175,7 @@ impl Head {
     }
 }
 
-/// The literals of the data blocks and of the samples block itself, in one piece.
+/// Concatenates the literals of the data blocks and of the samples block itself.
 fn gather(
     trace: &Trace,
     block: &Block,

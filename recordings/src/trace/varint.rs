@@ -1,12 +1,11 @@
-//! Reading and writing the small pieces inside a block: variable-length integers and strings.
+//! Encodes and decodes the primitives inside blocks: variable-length integers and strings.
 //!
-//! Integers are LEB128 as in DWARF (version 5, section 7.6), at most 64 bits in at most 10 bytes;
-//! differences are folded so that small negative ones stay short (zigzag). Not here: what the
-//! pieces mean.
+//! Integers are LEB128 as in DWARF (version 5, section 7.6), at most 64 bits in at most 10 bytes.
+//! Differences are zigzag-encoded, so that small negative ones stay short.
 
 use super::error::Bad;
 
-/// Adds `value` to `out`.
+/// Appends `value` to `out`.
 pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -15,19 +14,19 @@ pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Adds `value - base`, modulo 2^64, folded.
+/// Appends `value - base`, modulo 2^64, zigzag-encoded.
 pub(crate) fn put_difference(out: &mut Vec<u8>, value: u64, base: u64) {
     let difference = value.wrapping_sub(base) as i64;
     put(out, (difference << 1 ^ difference >> 63) as u64);
 }
 
-/// Adds the length of `bytes`, and them.
+/// Appends the length of `bytes`, then `bytes`.
 pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// A place in a payload.
+/// A read position in a payload.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],
@@ -35,28 +34,28 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Byte `at` of `bytes`; behind the end counts as the end.
+    /// A cursor at byte `at` of `bytes`, or at the end if `at` is past it.
     pub(crate) fn new(bytes: &'a [u8], at: usize) -> Self {
         let at = at.min(bytes.len());
         Cursor { bytes, at }
     }
 
-    /// Where it is, in bytes from the beginning of the payload.
+    /// The position, bytes from the start of the payload.
     pub(crate) fn at(&self) -> usize {
         self.at
     }
 
-    /// How many bytes are left.
+    /// Number of bytes left.
     pub(crate) fn left(&self) -> usize {
         self.bytes.len() - self.at
     }
 
-    /// `what` is wrong here.
+    /// An error `what` at the current position.
     pub(crate) fn bad(&self, what: &'static str) -> Bad {
         Bad { what, at: self.at }
     }
 
-    /// The next byte.
+    /// Reads a byte.
     pub(crate) fn u8(&mut self) -> Result<u8, Bad> {
         let byte = self.bytes.get(self.at).copied();
         let byte = byte.ok_or_else(|| self.bad("the block ends inside a record"))?;
@@ -64,7 +63,7 @@ impl<'a> Cursor<'a> {
         Ok(byte)
     }
 
-    /// An integer.
+    /// Reads an integer.
     #[inline]
     pub(crate) fn u64(&mut self) -> Result<u64, Bad> {
         let first = self.u8()?;
@@ -86,24 +85,24 @@ impl<'a> Cursor<'a> {
         Err(self.bad("an integer has more than 64 bits"))
     }
 
-    /// An integer of at most 32 bits.
+    /// Reads an integer of at most 32 bits.
     pub(crate) fn u32(&mut self) -> Result<u32, Bad> {
         u32::try_from(self.u64()?).map_err(|_| self.bad("an integer has more than 32 bits"))
     }
 
-    /// A number of things, of which there are at most `max`.
+    /// Reads a count of at most `max`.
     pub(crate) fn count(&mut self, max: usize, what: &'static str) -> Result<usize, Bad> {
         let count = usize::try_from(self.u64()?).ok().filter(|&c| c <= max);
         count.ok_or_else(|| self.bad(what))
     }
 
-    /// A difference to `base`.
+    /// Reads a difference and adds it to `base`.
     pub(crate) fn difference(&mut self, base: u64) -> Result<u64, Bad> {
         let folded = self.u64()?;
         Ok(base.wrapping_add(folded >> 1 ^ (folded & 1).wrapping_neg()))
     }
 
-    /// The next `length` bytes.
+    /// Reads `length` bytes.
     pub(crate) fn take(&mut self, length: usize) -> Result<&'a [u8], Bad> {
         let end = self.at.checked_add(length);
         let bytes = end.and_then(|end| self.bytes.get(self.at..end));
@@ -112,20 +111,20 @@ impl<'a> Cursor<'a> {
         Ok(bytes)
     }
 
-    /// A length and as many bytes, at most `max`.
+    /// Reads a length of at most `max` and that many bytes.
     pub(crate) fn bytes(&mut self, max: usize) -> Result<&'a [u8], Bad> {
         let length = self.count(max, "a name or field is longer than the format allows")?;
         self.take(length)
     }
 
-    /// A length and as many bytes of UTF-8, at most `max`.
+    /// Reads a length of at most `max` and that many bytes of UTF-8.
     pub(crate) fn string(&mut self, max: usize) -> Result<&'a str, Bad> {
         let at = self.at;
         let what = "a name is not UTF-8";
         std::str::from_utf8(self.bytes(max)?).map_err(|_| Bad { what, at })
     }
 
-    /// Nothing may be left.
+    /// Fails if any bytes are left.
     pub(crate) fn end(&self) -> Result<(), Bad> {
         if self.left() == 0 {
             return Ok(());

@@ -1,65 +1,65 @@
-//! Stacks as differences: what a thread's memory held before, and what of it has changed.
+//! Delta-encodes stacks against the thread's previous memory contents.
 //!
-//! A [`Window`] is the last known content of one stretch of a thread's memory. A region of a
-//! sample is written as the words that differ from the window, plus what lies outside of it, and
-//! the window then covers both. Successive samples of a thread share all but a few words, and a
-//! stack that shrinks and grows again mostly holds its old bytes.
+//! A [`Window`] holds the last known contents of one range of a thread's memory. A region of a
+//! sample is written as the words that differ from the window, plus everything outside the window;
+//! afterwards the window covers both. Consecutive samples of a thread differ in only a few words,
+//! and a stack that shrinks and grows again mostly holds its old bytes.
 //!
-//! Work and memory are bounded by the literal bytes that were read: a window never grows by
-//! anything else.
+//! Work and memory are bounded by the number of literal bytes read: only they make a window grow.
 
 use super::error::Bad;
 use super::varint::{Cursor, put};
 use std::ops::Range;
 
-/// The unit in which changes are counted, bytes.
+/// Granularity of changes, bytes.
 const WORD: usize = 8;
 
-/// The last known bytes of one stretch of memory.
+/// The last known bytes of one range of memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Window {
     /// Address of the first byte.
     low: u64,
-    /// The bytes, from `front` on; what is before is room to grow downwards.
+    /// The bytes start at `front`; the space before it is for growing downwards.
     bytes: Vec<u8>,
     front: usize,
 }
 
 impl Window {
-    /// How many bytes it holds.
+    /// Number of bytes held.
     fn len(&self) -> usize {
         self.bytes.len() - self.front
     }
 
-    /// The addresses it holds.
+    /// The addresses held.
     pub(crate) fn range(&self) -> Range<u64> {
         self.low..self.low + self.len() as u64
     }
 
-    /// Does `region` overlap it or touch it? A window can only grow at its ends.
+    /// Does `region` overlap or adjoin the window? A window can only grow at its ends.
     pub(crate) fn touches(&self, region: &Range<u64>) -> bool {
         let own = self.range();
         !own.is_empty() && region.start <= own.end && own.start <= region.end
     }
 
-    /// Forgets everything.
+    /// Discards all contents.
     pub(crate) fn clear(&mut self) {
         *self = Window::default();
     }
 
-    /// The part of `region` that it holds; empty, at the region's beginning, if there is none.
+    /// The part of `region` that the window holds; if none, an empty range at the start of the
+    /// region.
     pub(crate) fn overlap(&self, region: &Range<u64>) -> Range<u64> {
         let own = self.range();
         let overlap = own.start.max(region.start)..own.end.min(region.end);
         if overlap.is_empty() {
-            // Apart, or touching from one side only: all of the region is new.
+            // Disjoint, or adjoining on one side only: the whole region is new.
             region.start..region.start
         } else {
             overlap
         }
     }
 
-    /// The bytes of `range`, as far as the window holds all of it.
+    /// The bytes of `range`, if the window holds all of them.
     pub(crate) fn get(&self, range: &Range<u64>) -> Option<&[u8]> {
         let start = usize::try_from(range.start.checked_sub(self.low)?).ok()?;
         let end = usize::try_from(range.end.checked_sub(self.low)?).ok()?;
@@ -72,7 +72,8 @@ impl Window {
         &mut self.bytes[start..end]
     }
 
-    /// Makes it hold `region`; new bytes are zero. What it held stays if `region` touches it.
+    /// Extends the window to hold `region`; new bytes are zero. The contents are kept if `region`
+    /// touches the window.
     fn cover(&mut self, region: &Range<u64>) {
         if !self.touches(region) {
             self.clear();
@@ -82,8 +83,8 @@ impl Window {
         self.low -= more;
         let more = more as usize;
         if more > self.front {
-            // Room for as much again, so that a stack that grows step by step is not moved at
-            // each.
+            // Doubles the room, so that a stack that grows in small steps is not copied at every
+            // step.
             let room = self.len() + more;
             let mut bytes = vec![0; room];
             bytes.extend_from_slice(&self.bytes[self.front..]);
@@ -95,12 +96,12 @@ impl Window {
     }
 }
 
-/// How many words `bytes` has; the last may be short.
+/// Number of words in `bytes`; the last one may be partial.
 fn words(bytes: &[u8]) -> usize {
     bytes.len().div_ceil(WORD)
 }
 
-/// The runs of equal and of different words: pairs of their lengths, until the end.
+/// The lengths of alternating runs of equal and different words, as pairs, up to the end.
 fn compare(old: &[u8], new: &[u8]) -> Vec<(usize, usize)> {
     let ((old, old_tail), (new, new_tail)) = (old.as_chunks::<WORD>(), new.as_chunks::<WORD>());
     let mut runs: Vec<(usize, usize)> = Vec::new();
@@ -124,11 +125,11 @@ fn compare(old: &[u8], new: &[u8]) -> Vec<(usize, usize)> {
     runs
 }
 
-/// Writes `bytes` at `address`, of which `window` holds a part or nothing: `runs` become the runs,
-/// `literals` get the literal bytes. The window holds the region afterwards.
+/// Encodes `bytes` at `address` against `window`, which may hold a part of them. The runs are
+/// written to `runs`, the literal bytes to `literals`. Afterwards the window holds the region.
 ///
-/// If the runs would need more than `budget` bytes, there are none, nothing else is done, and
-/// `false` returned.
+/// If the runs would take more than `budget` bytes, leaves `runs` empty, changes nothing else and
+/// returns `false`.
 pub(crate) fn encode(
     window: &mut Window,
     address: u64,
@@ -166,7 +167,7 @@ pub(crate) fn encode(
     true
 }
 
-/// The twin of [`encode`]: brings `window` to what it was after it.
+/// The counterpart of [`encode`]: updates `window` to its state after encoding.
 pub(crate) fn decode(
     window: &mut Window,
     region: &Range<u64>,
@@ -206,7 +207,8 @@ pub(crate) fn decode(
 mod tests {
     use super::*;
 
-    /// Encodes each region over the ones before, decodes, and returns the literal bytes of each.
+    /// Encodes each region against the previous ones, decodes, and returns the literal bytes of
+    /// each.
     fn trip(regions: &[(u64, Vec<u8>)]) -> Vec<usize> {
         let (mut writer, mut reader) = (Window::default(), Window::default());
         let mut sizes = Vec::new();
@@ -242,7 +244,7 @@ mod tests {
         let mut second = pattern(100, 1);
         second[17] ^= 1;
         second[99] ^= 1;
-        // One word, and the short last one of four bytes.
+        // One full word, and the partial last word of four bytes.
         assert_eq!(trip(&[(1000, pattern(100, 1)), (1000, second)]), [100, 12]);
     }
 
@@ -337,9 +339,9 @@ mod tests {
             (window.low, window.len(), window.front)
         };
         assert_eq!(grow(1000), (1000, 16, 0));
-        // Moved: room for 32 bytes, of which 16 are used at once.
+        // Moved: 32 bytes of room, 16 of them used at once.
         assert_eq!(grow(984), (984, 32, 16));
-        // The room is used to its last byte.
+        // The room is used up to its last byte.
         assert_eq!(grow(968), (968, 48, 0));
         assert_eq!(grow(967), (967, 49, 48), "one byte more is moved again");
         assert_eq!(window.bytes.len(), 97);
@@ -358,7 +360,7 @@ mod tests {
         assert_eq!(overlap(990, 1001), 1000..1001);
         assert_eq!(overlap(1015, 1030), 1015..1016);
         assert_eq!(overlap(1004, 1008), 1004..1008);
-        // Only touching, or apart: nothing, at the region's start.
+        // Only adjoining, or disjoint: nothing, at the region's start.
         assert_eq!(overlap(1016, 1030), 1016..1016);
         assert_eq!(overlap(990, 1000), 990..990);
         assert_eq!(overlap(2000, 2010), 2000..2000);

@@ -15,24 +15,25 @@ use crate::model::{Event, ImageIndex, Item, Sample};
 use std::io::Write;
 use unwind_sim_unwind::image::{Image, ImageParts};
 
-/// A samples block is closed when its records have this size. A record has at most as much.
+/// A samples block is closed when its records reach this size, which is also the maximum of a
+/// record.
 const RECORDS_BYTES: usize = BLOCK_BYTES_MAX / 2;
-/// A samples block is closed when it has this size, records and literals together, so that it
-/// mostly needs no other block...
+/// A samples block is closed when its records and literals together reach this size, so that most
+/// need no other block...
 const CHUNK_BYTES: u64 = BLOCK_BYTES_MAX as u64 - (64 << 10);
-/// ...unless it has fewer samples of each thread than this: the first of each is not compressed.
+/// ...unless it has fewer samples per thread than this: the first sample of a thread has no deltas.
 const SAMPLES_PER_THREAD: usize = 8;
-/// A samples block is closed in any case when its literals have this size.
+/// A samples block is always closed when its literals reach this size.
 const LITERALS_BYTES: u64 = 8 << 20;
-/// An events block is closed when it has this size.
+/// An events block is closed when it reaches this size.
 const EVENTS_BYTES: usize = BLOCK_BYTES_MAX / 4;
 
 /// Writes a trace.
 ///
-/// Images, events and samples go out in the order they are given in; an image must be added
-/// before the first event that names it. What is not yet a whole block is kept back: at most a
-/// few MiB, which [`flush`](TraceWriter::flush) writes. A trace that was not finished is read up
-/// to the last whole block.
+/// Images, events and samples are written in the order they are added. An image must be added
+/// before the first event that refers to it. Incomplete blocks are buffered, at most a few MiB;
+/// [`flush`](TraceWriter::flush) writes them. An unfinished trace can be read up to the last
+/// complete block.
 pub struct TraceWriter<W: Write> {
     out: Output<W>,
     images: ImageWriter,
@@ -42,14 +43,14 @@ pub struct TraceWriter<W: Write> {
     samples: u64,
 }
 
-/// The samples block that is being filled.
+/// The samples block being filled.
 #[derive(Default)]
 struct Chunk {
     encoder: Encoder,
     count: u32,
     records: Vec<u8>,
     literals: Vec<u8>,
-    /// Where the blocks begin that hold earlier literals, and how many bytes these have.
+    /// Offsets of the blocks that hold earlier literals, and the total size of those literals.
     data: Vec<u64>,
     data_bytes: u64,
     weight: u64,
@@ -68,18 +69,18 @@ impl Chunk {
 }
 
 impl<W: Write> TraceWriter<W> {
-    /// Begins a trace with the default options.
+    /// Starts a trace with the default options.
     ///
     /// # Errors
-    /// If the output fails, or `meta` has a field that is too long.
+    /// If writing fails or a field of `meta` is too long.
     pub fn new(out: W, meta: &Meta) -> Result<Self, WriteError> {
         Self::with_options(out, meta, OutputOptions::default())
     }
 
-    /// Begins a trace.
+    /// Starts a trace.
     ///
     /// # Errors
-    /// As [`TraceWriter::new`].
+    /// See [`TraceWriter::new`].
     pub fn with_options(out: W, meta: &Meta, options: OutputOptions) -> Result<Self, WriteError> {
         let mut writer = TraceWriter {
             out: Output::new(out, options)?,
@@ -93,10 +94,10 @@ impl<W: Write> TraceWriter<W> {
         Ok(writer)
     }
 
-    /// Says anew how the recording was made, when more is known: the last word counts.
+    /// Writes the metadata again, when more is known: the last one counts.
     ///
     /// # Errors
-    /// If the output fails, or a field is too long.
+    /// If writing fails or a field is too long.
     pub fn meta(&mut self, meta: &Meta) -> Result<(), WriteError> {
         let other = meta.other.iter().flat_map(|(key, value)| [key, value]);
         let texts = meta
@@ -118,20 +119,20 @@ impl<W: Write> TraceWriter<W> {
         Ok(())
     }
 
-    /// Writes `image`, unless this image or one of the same content was added before: build id,
-    /// text ranges, sections and symbols decide, not the name.
+    /// Adds `image`, unless the same image or one with equal content was added before. The content
+    /// is build ID, text ranges, sections and symbols, not the name.
     ///
     /// # Errors
-    /// If the output fails, or the image has more of something than the format allows.
+    /// If writing fails or the image exceeds a limit of the format.
     pub fn add_image(&mut self, image: &Image) -> Result<ImageIndex, WriteError> {
         self.images.add(&mut self.out, image)
     }
 
-    /// Adds text ranges, sections and symbols to an image, such as text bytes around sampled
-    /// places; name and build id stay as they are.
+    /// Adds text ranges, sections and symbols to an image, such as the text bytes around samples.
+    /// Name and build ID are unchanged.
     ///
     /// # Errors
-    /// As [`TraceWriter::add_image`], or if there is no such image.
+    /// See [`TraceWriter::add_image`]; also if there is no such image.
     pub fn extend_image(
         &mut self,
         index: ImageIndex,
@@ -150,7 +151,7 @@ impl<W: Write> TraceWriter<W> {
     /// Adds an event.
     ///
     /// # Errors
-    /// If the output fails, the event names an image that was not added, or a name is too long.
+    /// If writing fails, the event refers to an image that was not added, or a name is too long.
     pub fn event(&mut self, event: &Event) -> Result<(), WriteError> {
         event::check(event, self.images.count())?;
         event::encode(&mut self.events, self.chunk.count, event);
@@ -163,10 +164,11 @@ impl<W: Write> TraceWriter<W> {
     }
 
     /// Adds a sample. A true chain of more than [`TRUTH_FRAMES_MAX`](super::TRUTH_FRAMES_MAX)
-    /// frames, or of more than 320 KiB as written, is kept as known to that depth.
+    /// frames, or of more than 320 KiB when encoded, is truncated and marked as known to that
+    /// depth.
     ///
     /// # Errors
-    /// If the output fails, or the sample has more of something than the format allows.
+    /// If writing fails or the sample exceeds a limit of the format.
     pub fn sample(&mut self, sample: &Sample<'_>) -> Result<(), WriteError> {
         check(sample)?;
         let weight = weight(sample).min(CHUNK_DECODED_BYTES_MAX);
@@ -191,7 +193,7 @@ impl<W: Write> TraceWriter<W> {
     /// Adds an event or a sample.
     ///
     /// # Errors
-    /// As [`TraceWriter::event`] and [`TraceWriter::sample`].
+    /// See [`TraceWriter::event`] and [`TraceWriter::sample`].
     pub fn item(&mut self, item: &Item<'_>) -> Result<(), WriteError> {
         match item {
             Item::Event(event) => self.event(event),
@@ -199,37 +201,36 @@ impl<W: Write> TraceWriter<W> {
         }
     }
 
-    /// How many samples were added.
+    /// Number of samples added.
     pub fn samples(&self) -> u64 {
         self.samples
     }
 
-    /// Writes what was kept back. Each time costs some of the compression.
+    /// Writes the buffered events and samples. Each call worsens compression a little.
     ///
     /// # Errors
-    /// If the output fails.
+    /// If writing fails.
     pub fn flush(&mut self) -> Result<(), WriteError> {
         self.write_chunk()?;
         self.out.get_mut().flush()?;
         Ok(())
     }
 
-    /// Writes what was kept back, and the index.
+    /// Writes the buffered events and samples, and the index.
     ///
     /// # Errors
-    /// If the output fails.
+    /// If writing fails.
     pub fn finish(mut self) -> Result<W, WriteError> {
         self.end()?;
         Ok(self.out.into_inner())
     }
 
-    /// As [`finish`](TraceWriter::finish), for an owner that ends the output itself.
+    /// Like [`finish`](TraceWriter::finish), for an owner that finishes the output itself.
     pub(crate) fn end(&mut self) -> Result<(), WriteError> {
         self.write_chunk()?;
         self.out.finish()
     }
 
-    /// The output.
     pub(crate) fn get_mut(&mut self) -> &mut W {
         self.out.get_mut()
     }
@@ -244,7 +245,7 @@ impl<W: Write> TraceWriter<W> {
         Ok(())
     }
 
-    /// Writes whole blocks of literals while there are more than `most` bytes.
+    /// Writes literals as data blocks until at most `most` bytes are left.
     fn write_literals(&mut self, most: usize) -> Result<(), WriteError> {
         let chunk = &mut self.chunk;
         let mut done = 0;
@@ -259,13 +260,13 @@ impl<W: Write> TraceWriter<W> {
         Ok(())
     }
 
-    /// Writes the events and samples that were kept back.
+    /// Writes the buffered events and samples.
     fn write_chunk(&mut self) -> Result<(), WriteError> {
         self.write_events()?;
         if self.chunk.count == 0 {
             return Ok(());
         }
-        /// What the lengths before the records need at most.
+        /// Maximum size of the lengths before the records, bytes.
         const HEAD_BYTES: usize = 1024;
         if self.chunk.records.len() + self.chunk.literals.len() + HEAD_BYTES > BLOCK_BYTES_MAX {
             self.write_literals(0)?;

@@ -1,4 +1,4 @@
-//! Names and images of events, at the limits of the format and one beyond.
+//! Names and images of events, at the limits of the format and just beyond.
 
 use super::*;
 

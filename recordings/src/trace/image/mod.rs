@@ -1,8 +1,8 @@
-//! Images as bytes: image blocks, and the data and symbols blocks they refer to.
+//! Images in a trace: image blocks, and the data and symbols blocks that they refer to.
 //!
-//! An image block names the image and the places of its parts. The bytes of all its sections, one
-//! behind the other, lie in data blocks; a section that lies in one uncompressed block is read in
-//! place. A later image block with the number of an earlier image adds to it.
+//! An image block holds the image's name and the locations of its parts. The bytes of all its
+//! sections are stored one after another in data blocks; a section inside one uncompressed block is
+//! read in place. A later image block with the number of an earlier image adds to that image.
 
 mod read;
 mod write;

@@ -1,4 +1,4 @@
-//! Reads images; the twin of `write`.
+//! Reads images; the counterpart of `write`.
 
 use crate::trace::block::Block;
 use crate::trace::error::{Bad, TraceError, TraceErrorKind};
@@ -30,13 +30,13 @@ pub(crate) fn read_images(file: &Owner, entries: &[Entry]) -> Result<Vec<Arc<Ima
         .collect())
 }
 
-/// What an image block says.
+/// The contents of an image block.
 struct Descriptor {
     number: usize,
     parts: ImageParts,
-    /// Kind (if this version knows it), address, length.
+    /// Kind (if known to this version), address, length.
     sections: Vec<(Option<SectionKind>, u64, u64)>,
-    /// How far before the image block the others begin.
+    /// Distances from data and symbols blocks to this image block, bytes.
     data: Vec<u64>,
     symbols: Vec<u64>,
 }
@@ -78,7 +78,7 @@ fn descriptor(payload: &[u8]) -> Result<Descriptor, Bad> {
     })
 }
 
-/// The block of `needed` type that begins `distance` before `block`.
+/// The block of type `needed` that starts `distance` bytes before `block`.
 pub(crate) fn referred(
     file: &[u8],
     entries: &[Entry],
@@ -101,15 +101,15 @@ struct Reader<'a> {
     file: &'a Owner,
     entries: &'a [Entry],
     images: Vec<ImageParts>,
-    /// Where the last data or symbols block that was used ends. Blocks are used once, in order:
-    /// so the work is bounded by the file's size, however often they are referred to.
+    /// End of the last data or symbols block used. Blocks must be used once and in order, so the
+    /// work is bounded by the file size.
     data_end: u64,
     bytes: u64,
     symbols: u64,
 }
 
 impl Reader<'_> {
-    /// Reads what the image block `entry` describes.
+    /// Reads the image, or the addition to one, that the image block `entry` describes.
     fn read(&mut self, entry: &Entry) -> Result<(), TraceError> {
         let block = entry.block((**self.file).as_ref())?;
         let payload = block.payload(self.file)?;

@@ -1,4 +1,4 @@
-//! Images: once each, in place, in pieces, with additions.
+//! Images: deduplicated, read in place, split over blocks, with additions.
 
 use crate::model::ImageIndex;
 use crate::trace::{BlockType, Meta, OutputOptions, Trace, TraceWriter, WriteError};
@@ -89,7 +89,7 @@ fn sections_in_one_uncompressed_block_are_not_copied() {
     for in_place in [true, false] {
         let mut writer = writer(in_place);
         writer.add_image(&image).unwrap();
-        // Where a static slice lies is known.
+        // The location of a static slice is known.
         let file: &'static [u8] = writer.finish().unwrap().leak();
         let trace = Trace::from_bytes(file).unwrap();
         let read = &trace.images()[0];
@@ -125,7 +125,7 @@ fn images_can_be_added_to() {
     writer.extend_image(index, &more).unwrap();
     let error = writer.extend_image(ImageIndex(1), &more).unwrap_err();
     assert!(matches!(error, WriteError::NoImage(1)));
-    // The image is now another one than that which is compared by content.
+    // The image no longer has the content under which it was registered.
     assert_eq!(
         writer.add_image(&Image::new(parts("b"))).unwrap(),
         ImageIndex(1)

@@ -1,4 +1,4 @@
-//! Writes images; the twin of `read`.
+//! Writes images; the counterpart of `read`.
 
 use crate::model::ImageIndex;
 use crate::trace::error::WriteError;
@@ -14,10 +14,10 @@ use std::io::Write;
 use std::ops::Range;
 use unwind_sim_unwind::image::{Image, ImageId, Section, SectionKind, Symbol};
 
-/// Symbols blocks are closed at this size, so that one more name always fits.
+/// Size at which a symbols block is closed, so that one more name always fits.
 const SYMBOLS_BYTES: usize = BLOCK_BYTES_MAX - NAME_BYTES_MAX - 64;
 
-/// An image, or something to add to one.
+/// An image, or an addition to one.
 #[derive(Clone, Copy)]
 pub(crate) struct Part<'a> {
     pub(crate) name: &'a str,
@@ -38,7 +38,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Two hashes of everything but the name: one file has many names.
+    /// Two hashes of everything but the name, since one file can have several names.
     fn key(&self) -> (u64, u64) {
         let hash = |seed: u64| {
             let mut state = DefaultHasher::new();
@@ -73,7 +73,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// What the writer remembers of the images it wrote.
+/// Writes images and remembers those already written.
 #[derive(Default)]
 pub(crate) struct ImageWriter {
     count: u32,
@@ -84,12 +84,12 @@ pub(crate) struct ImageWriter {
 }
 
 impl ImageWriter {
-    /// How many images there are.
+    /// Number of images.
     pub(crate) fn count(&self) -> u32 {
         self.count
     }
 
-    /// Writes `image`, unless it or one of the same content was written before.
+    /// Writes `image`, unless it or one with the same content was already written.
     pub(crate) fn add<W: Write>(
         &mut self,
         out: &mut Output<W>,
@@ -113,7 +113,7 @@ impl ImageWriter {
         Ok(index)
     }
 
-    /// Writes what is to be added to image `index`.
+    /// Writes an addition to image `index`.
     pub(crate) fn extend<W: Write>(
         &mut self,
         out: &mut Output<W>,
@@ -123,7 +123,7 @@ impl ImageWriter {
         if index.0 >= self.count {
             return Err(WriteError::NoImage(index.0));
         }
-        // From now on it is another image than the one that was compared by content.
+        // It no longer has the content under which it was registered.
         self.by_content.retain(|_, i| *i != index);
         self.write(out, index, part)
     }
@@ -164,7 +164,7 @@ impl ImageWriter {
     }
 }
 
-/// The payload of the image block that is to be written at `offset`.
+/// The payload of the image block at `offset`.
 fn descriptor(
     index: ImageIndex,
     part: &Part<'_>,
@@ -200,8 +200,8 @@ fn descriptor(
     payload
 }
 
-/// Writes the sections' bytes, one behind the other; returns where the data blocks begin. A
-/// section that fits into a block is not torn, so that it can be read in place.
+/// Writes the bytes of the sections one after another and returns the offsets of the data blocks. A
+/// section that fits into one block is not split, so that it can be read in place.
 fn write_data<W: Write>(out: &mut Output<W>, sections: &[Section]) -> Result<Vec<u64>, WriteError> {
     let (mut blocks, mut pending) = (Vec::new(), Vec::new());
     for section in sections {
@@ -228,7 +228,7 @@ fn write_data<W: Write>(out: &mut Output<W>, sections: &[Section]) -> Result<Vec
     Ok(blocks)
 }
 
-/// Writes the symbols; returns where their blocks begin.
+/// Writes the symbols and returns the offsets of their blocks.
 fn write_symbols<W: Write>(
     out: &mut Output<W>,
     symbols: &[Symbol],

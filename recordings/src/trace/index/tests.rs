@@ -1,11 +1,11 @@
-//! Indexes of more than one block, and indexes that lie about where they are.
+//! Indexes of more than one block, and indexes with false locations.
 
 use super::*;
 use crate::trace::output::{Output, OutputOptions};
 use crate::trace::tests::forged::Forged;
 use std::sync::Arc;
 
-/// The places of the index blocks in the list of a file with so many other blocks.
+/// The positions of the index blocks in the block list of a file with `blocks` other blocks.
 fn indexes_among(blocks: usize) -> Vec<usize> {
     let options = OutputOptions {
         level: None,
@@ -35,7 +35,7 @@ fn after_65536_blocks_another_index_begins() {
     assert_eq!(indexes_among(65_536), [65_536, 65_537]);
 }
 
-/// The entry of an empty block of this type at the front of a file.
+/// The entry of an empty block of this type at the start of a file.
 fn first(block_type: BlockType) -> Entry {
     Entry {
         offset: FILE_HEADER_BYTES,
@@ -45,7 +45,7 @@ fn first(block_type: BlockType) -> Entry {
     }
 }
 
-/// Reads a file whose index is not to be trusted: why not, and how many blocks there are.
+/// Reads a file with an invalid index; returns the error and the number of blocks found.
 fn refused(file: Vec<u8>) -> (TraceErrorKind, usize) {
     let file: Owner = Arc::new(file);
     let blocks = find(&file);
@@ -80,7 +80,7 @@ fn another_block_is_not_an_index_whatever_it_holds() {
 
 #[test]
 fn the_index_before_ends_where_this_one_starts() {
-    // Two indexes with a block between that the second does not list, and with one that it does.
+    // Two indexes with a block between them that the second one does or does not list.
     for (is_listed, is_sound) in [(true, true), (false, false)] {
         let mut forged = Forged::new();
         let before = forged.at();

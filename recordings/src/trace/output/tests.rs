@@ -1,4 +1,4 @@
-//! What is compressed.
+//! Which payloads are stored compressed.
 
 use super::*;
 

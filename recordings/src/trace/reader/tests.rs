@@ -1,4 +1,4 @@
-//! How a file starts, what is said of a trace, and that errors name the file.
+//! File headers, metadata, and file names in errors.
 
 use super::*;
 use crate::trace::tests::support::*;
@@ -6,7 +6,7 @@ use crate::trace::{OutputOptions, TraceWriter};
 use std::error::Error;
 use zerocopy::IntoBytes;
 
-/// What is wrong with a file that starts so: its name, and the bytes needed and there.
+/// The error for a file that starts with these bytes: its name, bytes needed and bytes available.
 fn wrong(file: &[u8]) -> (&'static str, u64, u64) {
     match check_header(file).map_err(|error| error.kind) {
         Ok(()) => ("nothing", 0, 0),
@@ -38,7 +38,7 @@ fn a_trace_is_shown_without_its_bytes() {
     assert_eq!(shown, "Trace { path: None, samples: 5, images: 2, .. }");
 }
 
-/// A file that is removed at the end.
+/// A file that is removed on drop.
 struct Temporary(PathBuf);
 
 impl Temporary {
@@ -74,7 +74,7 @@ fn errors_name_the_file_they_are_of() {
     let trace = Trace::open(&file.0).expect("it opens");
     file.is_named_by(trace.cut().expect("it is cut"));
 
-    // The first byte of the payload of the events or the samples.
+    // The first byte of the payload of the events or samples block.
     let blocks: Vec<_> = trace.blocks().collect();
     for block_type in [BlockType::Events, BlockType::Samples] {
         let block = blocks.iter().find(|b| b.block_type == Some(block_type));
@@ -93,7 +93,7 @@ fn errors_name_the_file_they_are_of() {
 
 #[test]
 fn a_malformed_sample_names_the_file_too() {
-    // A sound block whose second sample is not one: only reading it shows that.
+    // A valid block with a malformed second sample: only decoding it shows that.
     let mut writer = TraceWriter::with_options(Vec::new(), &Meta::default(), uncompressed());
     let writer = writer.as_mut().expect("a vector takes all");
     for time in 0..2 {
@@ -108,7 +108,7 @@ fn a_malformed_sample_names_the_file_too() {
     let block = block.expect("there is one");
     let (start, end) = (block.offset as usize, block.offset as usize + 24);
     let payload = end..end + block.stored_bytes as usize;
-    // Lengths of records and data, a new thread's number, pid and tid, and the time's difference.
+    // Lengths of records and data, a new thread's number, pid and tid, and the time difference.
     bytes[payload.start + 6] = 0x80;
     let checksum = crc32c::crc32c(&bytes[start..start + 20]);
     let checksum = crc32c::crc32c_append(checksum, &bytes[payload]);

@@ -1,21 +1,21 @@
-//! Branch records as differences to those of the thread's sample before: calls that have not
-//! returned stay where they are.
+//! Delta-encodes branch records against the thread's previous sample: the records of calls that
+//! have not returned are unchanged.
 
 use crate::trace::error::{Bad, WriteError};
 use crate::trace::layout::{BRANCH_STACKS_MAX, BRANCHES_MAX};
 use crate::trace::varint::{Cursor, put, put_difference};
 use unwind_sim_unwind::lbr::{Branch, BranchStack};
 
-/// What a record counts for in `CHUNK_DECODED_BYTES_MAX`.
+/// Bytes per record counted towards `CHUNK_DECODED_BYTES_MAX`.
 const BRANCH_BYTES: u64 = size_of::<Branch>() as u64;
 
-/// What these count for.
+/// Bytes that `stacks` count towards `CHUNK_DECODED_BYTES_MAX`.
 pub(super) fn weight(stacks: &[BranchStack]) -> u64 {
     let records = stacks.iter().map(|s| s.entries.len() as u64);
     records.sum::<u64>() * BRANCH_BYTES
 }
 
-/// Refuses what the format cannot hold.
+/// Rejects rings that the format cannot hold.
 pub(super) fn check(stacks: &[BranchStack]) -> Result<(), WriteError> {
     let what = "rings of branch records of a sample";
     WriteError::check(what, stacks.len(), BRANCH_STACKS_MAX)?;
@@ -23,7 +23,7 @@ pub(super) fn check(stacks: &[BranchStack]) -> Result<(), WriteError> {
     WriteError::check("branch records of a sample", records, BRANCHES_MAX)
 }
 
-/// Writes them; `before` are the thread's last ones.
+/// Encodes the rings against `before`, the thread's previous ones, and updates `before`.
 pub(super) fn put_branches(
     stacks: &[BranchStack],
     before: &mut Vec<Vec<Branch>>,
@@ -56,7 +56,7 @@ pub(super) fn put_branches(
     }
 }
 
-/// Reads them; the twin of [`put_branches`].
+/// Decodes the rings; the counterpart of [`put_branches`].
 pub(super) fn read(
     before: &mut Vec<Vec<Branch>>,
     records: &mut Cursor<'_>,

@@ -1,7 +1,7 @@
-//! Reads samples that were written as differences; the twin of `encode`.
+//! Decodes delta-encoded samples; the counterpart of `encode`.
 //!
-//! [`Decoder::step`] goes on by one sample, with work in proportion to what the block holds of
-//! it; only [`Decoder::sample`] makes the sample, so that passing over samples is cheap.
+//! [`Decoder::step`] advances by one sample in time proportional to the sample's encoded size. Only
+//! [`Decoder::sample`] builds the sample, so skipping samples is cheap.
 
 use super::{
     Inner, ROLES, Slot, Thread, branches, frame, kernel, kind_of, pc_slot, presence, region,
@@ -21,18 +21,18 @@ use unwind_sim_unwind::regs::{Reg, RegMask, Regs};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
 
-/// Samples of one block, as they are read.
+/// Decodes the samples of one block.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     threads: Vec<Thread>,
     sources: Vec<String>,
     time: u64,
-    /// What the samples so far would need if all were copied out.
+    /// Bytes that the samples so far would take if all were copied out.
     weight: u64,
     now: Now,
 }
 
-/// The sample that was read last, as far as it is not in its thread's state.
+/// The state of the current sample that is not kept in its thread.
 #[derive(Debug, Default)]
 struct Now {
     thread: usize,
@@ -47,7 +47,7 @@ struct Now {
 }
 
 impl Now {
-    /// The word at `address`, from the first region that holds all of it.
+    /// The word at `address`, from the first region that contains all of it.
     fn word(&self, slots: &[Slot], address: u64) -> Option<u64> {
         let range = address..address.checked_add(8)?;
         let inside = |r: &Range<u64>| r.start <= range.start && range.end <= r.end;
@@ -59,7 +59,7 @@ impl Now {
 }
 
 impl Decoder {
-    /// Reads the next sample's differences. After an error nothing more can be read.
+    /// Decodes the next sample's differences. After an error nothing more can be read.
     pub(crate) fn step(
         &mut self,
         records: &mut Cursor<'_>,
@@ -120,7 +120,7 @@ impl Decoder {
         Ok(self.threads.len() - 1)
     }
 
-    /// The sample that was read last.
+    /// The current sample.
     pub(crate) fn sample(&self) -> Sample<'_> {
         let now = &self.now;
         let thread = &self.threads[now.thread];
@@ -185,7 +185,7 @@ fn read_regs(
     Ok(regs)
 }
 
-/// Returns the number of bytes of all regions.
+/// Returns the total number of bytes of all regions.
 fn read_regions(
     now: &mut Now,
     thread: &mut Thread,
@@ -287,7 +287,7 @@ fn read_frame(
     Ok(frame)
 }
 
-/// Returns the number of bytes of all chains.
+/// Returns the total number of bytes of all chains.
 fn read_recorded(
     now: &mut Now,
     thread: &mut Thread,

@@ -1,4 +1,4 @@
-//! Writes samples as differences; the twin of `decode`.
+//! Delta-encodes samples; the counterpart of `decode`.
 
 use super::{Inner, SLOTS_MAX, Slot, Thread, branches, frame, kernel, pc_slot, presence, region};
 use crate::model::{RecordedChain, Region, Sample};
@@ -14,13 +14,13 @@ use unwind_sim_unwind::memory::{Memory, Regions};
 use unwind_sim_unwind::regs::{Reg, RegMask, Regs};
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
 
-/// Most bytes that the runs of one sample may need; a region beyond is written whole. Together
-/// with [`TRUTH_BYTES_MAX`] and the limits on the rest it keeps any record under 512 KiB.
+/// Maximum bytes for the runs of one sample; a region beyond this is written as literals. Together
+/// with [`TRUTH_BYTES_MAX`] and the other limits, this keeps every record under 512 KiB.
 const RUNS_BYTES_MAX: usize = 64 << 10;
-/// Most bytes that a true chain may need; one beyond is cut to what fits.
+/// Maximum bytes for a true chain; a longer one is truncated.
 const TRUTH_BYTES_MAX: usize = 320 << 10;
 
-/// Samples of one block, as they are written.
+/// Encodes the samples of one block.
 #[derive(Default)]
 pub(crate) struct Encoder {
     threads: Vec<Thread>,
@@ -29,7 +29,7 @@ pub(crate) struct Encoder {
     time: u64,
 }
 
-/// Refuses a sample that the format cannot hold.
+/// Rejects a sample that the format cannot hold.
 pub(crate) fn check(sample: &Sample<'_>) -> Result<(), WriteError> {
     WriteError::check("regions of a sample", sample.regions.len(), REGIONS_MAX)?;
     let mut total = 0usize;
@@ -56,7 +56,7 @@ pub(crate) fn check(sample: &Sample<'_>) -> Result<(), WriteError> {
         RECORDED_IPS_MAX,
     )?;
     for r in recorded {
-        // All sources of a sample must fit into one record.
+        // The source names of a sample must together fit into one record.
         let max = NAME_BYTES_MAX / RECORDED_CHAINS_MAX;
         WriteError::check(
             "bytes in the name of a recorded chain's source",
@@ -68,18 +68,18 @@ pub(crate) fn check(sample: &Sample<'_>) -> Result<(), WriteError> {
     if let Some(kernel) = &sample.kernel {
         kernel::check(kernel)?;
     }
-    // The largest true chain that is kept counts too; what remains is for the regions.
+    // The other half leaves room for the other parts, such as the longest true chain.
     let max = CHUNK_DECODED_BYTES_MAX / 2;
     WriteError::check("bytes in the regions of a sample", total, max as usize)
 }
 
 impl Encoder {
-    /// How many threads were seen.
+    /// Number of threads seen.
     pub(crate) fn threads(&self) -> usize {
         self.threads.len()
     }
 
-    /// Adds a sample that [`check`] accepts.
+    /// Adds a sample that [`check`] has accepted.
     pub(crate) fn sample(
         &mut self,
         sample: &Sample<'_>,
@@ -135,7 +135,7 @@ impl Encoder {
 fn presence_of(sample: &Sample<'_>, kept: usize) -> u8 {
     let truth = match sample.truth {
         Truth::Unknown => 0,
-        // A chain that is cut is known, not complete.
+        // A truncated chain is known to a depth, not complete.
         Truth::Complete(_) if kept == sample.truth.frames().len() => 2,
         Truth::Known(_) | Truth::Complete(_) => 1,
     };
@@ -158,7 +158,7 @@ fn presence_of(sample: &Sample<'_>, kept: usize) -> u8 {
     bits
 }
 
-/// The values go to the literals, because the stack often holds the same ones.
+/// The values are written as literals, because the stack often holds the same values.
 fn put_regs(regs: &Regs, before: &Regs, records: &mut Vec<u8>, literals: &mut Vec<u8>) {
     put(records, u64::from(regs.known().0 ^ before.known().0));
     let differs = |r: &Reg| regs.get_or_zero(*r) != before.get_or_zero(*r);
@@ -227,13 +227,13 @@ fn put_regions(
     }
 }
 
-/// The slot whose window the region continues, else a new one, else any that is not in use.
+/// The slot whose window touches the region, else a new slot, else any unused one.
 fn choose_slot(slots: &[Slot], r: &Region<'_>, used: &[bool; REGIONS_MAX]) -> usize {
     let range = r.address..r.address + r.bytes.len() as u64;
     let free = |i: &usize| !used[*i];
     let mut all = (0..slots.len()).filter(free);
     let continued = all.clone().find(|&i| slots[i].window.touches(&range));
-    // Regions of one sample need one slot each, even if there are more than a thread should keep.
+    // Every region of a sample needs its own slot, even beyond the limit per thread.
     let new = (slots.len() < SLOTS_MAX).then_some(slots.len());
     continued
         .or(new)
@@ -241,9 +241,9 @@ fn choose_slot(slots: &[Slot], r: &Region<'_>, used: &[bool; REGIONS_MAX]) -> us
         .unwrap_or(slots.len())
 }
 
-/// How many frames of the truth are written.
+/// Number of true frames to write.
 fn kept_frames(sample: &Sample<'_>) -> usize {
-    /// What a frame needs at most, bytes.
+    /// Maximum bytes of a frame.
     const WORST: usize = 1 + 10 + 10 + 1 + 6 * 10;
     let frames = sample.truth.frames();
     let count = frames.len().min(TRUTH_FRAMES_MAX);

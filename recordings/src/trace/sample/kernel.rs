@@ -1,4 +1,4 @@
-//! What a kernel's unwinders ask besides, as integers; nothing of it hangs on other samples.
+//! Encodes a sample's kernel part as integers, independently of other samples.
 
 use crate::model::KernelSample;
 use crate::trace::error::{Bad, WriteError};
@@ -11,34 +11,34 @@ use unwind_sim_unwind::kernel::{
 use unwind_sim_unwind::orc::Encoding;
 use unwind_sim_unwind::regs::{RegMask, Regs};
 
-/// Most stacks of a task, and most return addresses taken by tracers.
+/// Maximum stacks of a task, and maximum return addresses taken by tracers.
 const STACKS_MAX: usize = 64;
 const TAKEN_MAX: usize = 256;
-/// Most states, of which each comes to at most some 120 bytes.
+/// Maximum states; each takes at most about 120 bytes.
 const STATES_MAX: usize = 256;
 
-/// Bits of the head.
+/// Bits of the task's head.
 const CURRENT: u64 = 1;
 const OTHER_CPU: u64 = 2;
-/// What is known of user space follows.
+/// User-space information follows.
 const USER: u64 = 4;
 /// The truth at the user boundary follows, and whether the processor pushed a frame there.
 const BOUNDARY: u64 = 8;
 const PUSHED: u64 = 16;
 const HEAD_ALL: u64 = 0x1f;
-/// Bits of what is known of user space: the registers follow; the instruction that a uprobe is at
-/// follows.
+/// Bits of the user-space information: the registers follow; the first bytes of the instruction
+/// under a uprobe follow.
 const USER_REGS: u64 = 1;
 const UPROBE: u64 = 2;
 const USER_ALL: u64 = 3;
 
-/// The bits that are set.
+/// Combines the bits whose flag is set.
 fn bits(flags: &[(u64, bool)]) -> u64 {
     let set = flags.iter().filter(|(_, set)| *set);
     set.map(|(bit, _)| bit).sum()
 }
 
-/// What it counts for in `CHUNK_DECODED_BYTES_MAX`.
+/// Bytes that the kernel part counts towards `CHUNK_DECODED_BYTES_MAX`.
 pub(super) fn weight(kernel: &KernelSample) -> u64 {
     let task = &kernel.task;
     let pairs = task.graph.len() + task.rethooks.len();
@@ -46,7 +46,7 @@ pub(super) fn weight(kernel: &KernelSample) -> u64 {
     (bytes + size_of_val(task.stacks.as_slice()) + size_of::<KernelSample>()) as u64
 }
 
-/// Refuses what the format cannot hold.
+/// Rejects what the format cannot hold.
 pub(super) fn check(kernel: &KernelSample) -> Result<(), WriteError> {
     let task = &kernel.task;
     let max = NAME_BYTES_MAX / 16;
@@ -61,7 +61,7 @@ pub(super) fn check(kernel: &KernelSample) -> Result<(), WriteError> {
     )
 }
 
-/// Adds it to the records.
+/// Appends the kernel part to `out`.
 pub(super) fn put_kernel(kernel: &KernelSample, out: &mut Vec<u8>) {
     let task = &kernel.task;
     put_bytes(out, kernel.release.as_bytes());
@@ -157,7 +157,7 @@ fn read_user(records: &mut Cursor<'_>) -> Result<UserSpace, Bad> {
     Ok(user)
 }
 
-/// 0 if it is not known, else one more than its place in [`Encoding::ALL`].
+/// 0 if unknown, otherwise one plus its index in [`Encoding::ALL`].
 fn encoding_number(encoding: Option<Encoding>) -> u64 {
     let place = |wanted| Encoding::ALL.iter().position(|e| *e == wanted);
     encoding.and_then(place).map_or(0, |place| place as u64 + 1)
@@ -179,8 +179,8 @@ fn put_stack(stack: &StackInfo, before: &mut u64, out: &mut Vec<u8>) {
     *before = stack.begin;
 }
 
-/// A pointer to registers: 0 for none, 1 for those of the start, else its address, which is
-/// aligned.
+/// Encodes a pointer to registers: 0 for none, 1 for the start registers, otherwise its address. An
+/// address is aligned, so it is never 1.
 const fn regs_word(regs: RegsPtr) -> u64 {
     match regs {
         RegsPtr::None => 0,
@@ -218,7 +218,7 @@ fn put_state(state: &State, before: &mut u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads it.
+/// Decodes the kernel part; the counterpart of [`put_kernel`].
 pub(super) fn read(records: &mut Cursor<'_>) -> Result<KernelSample, Bad> {
     let release = records.string(NAME_BYTES_MAX / 16)?.to_owned();
     let head = records.u64()?;

@@ -1,8 +1,8 @@
-//! Samples as differences to the sample before of the same thread.
+//! Samples, delta-encoded against the thread's previous sample.
 //!
-//! A samples block is self-contained: at its beginning nothing is known of any thread. What is
-//! remembered between samples, [`State`], is shared by the twins [`encode`] and [`decode`]. Not
-//! here: blocks, and where the literal bytes lie.
+//! A samples block is self-contained: it starts with empty state. [`encode`] and [`decode`] are
+//! counterparts that keep the same state between samples, a [`Thread`] for each thread. Blocks, and
+//! the storage of literal bytes, are handled elsewhere.
 
 mod branches;
 pub(crate) mod decode;
@@ -23,49 +23,49 @@ mod presence {
     pub(super) const FETCH: u8 = 1;
     pub(super) const OWN: u8 = 2;
     pub(super) const RECORDED: u8 = 4;
-    /// Where the truth's two bits are: 0 unknown, 1 known, 2 complete.
+    /// Shift of the two truth bits: 0 unknown, 1 known, 2 complete.
     pub(super) const TRUTH_SHIFT: u8 = 3;
     pub(super) const KERNEL: u8 = 0x20;
     pub(super) const BRANCHES: u8 = 0x40;
     pub(super) const ALL: u8 = 0x7f;
 }
 
-/// Bits of a region's head byte; the two lowest are its role.
+/// Bits of a region's head byte; the lowest two are its role.
 mod region {
     pub(super) const ROLE: u8 = 3;
-    /// Bounds and `next_sp` follow; else they are those that the slot had.
+    /// Bounds and `next_sp` follow; otherwise those of the slot are unchanged.
     pub(super) const BOUNDS: u8 = 4;
-    /// The slot's window is forgotten first.
+    /// The slot's window is cleared first.
     pub(super) const FRESH: u8 = 8;
     pub(super) const ALL: u8 = 0xf;
 }
 
-/// Bits of a true frame's head byte; the two lowest are its kind.
+/// Bits of a true frame's head byte; the lowest two are its kind.
 mod frame {
     pub(super) const KIND: u8 = 3;
-    /// The pc is what the frame's slot holds, or rip for the innermost frame.
+    /// The pc is the word in the frame's slot, or rip for the innermost frame.
     pub(super) const PC_FROM_STACK: u8 = 4;
     /// The saved registers are known.
     pub(super) const SAVED: u8 = 8;
-    /// Some of them differ from those of the frame inside.
+    /// Some of them differ from those of the inner frame.
     pub(super) const SAVED_DIFFER: u8 = 16;
     pub(super) const ALL: u8 = 0x1f;
 }
 
-/// Most slots of one thread.
+/// Maximum slots per thread.
 const SLOTS_MAX: usize = 64;
 
-/// What is remembered of one place of a thread's memory.
+/// State of one memory area of a thread.
 #[derive(Debug, Default)]
 struct Slot {
     window: Window,
-    /// Of the region that was last here.
+    /// Bounds, `next_sp` and addresses of the latest region in this slot.
     bounds: Range<u64>,
     next_sp: u64,
     region: Range<u64>,
 }
 
-/// What is remembered of a thread.
+/// State of one thread.
 #[derive(Debug, Default)]
 struct Thread {
     pid: u32,
@@ -94,7 +94,7 @@ impl Thread {
     }
 }
 
-/// What the frame being coded is compared with: the frame inside it.
+/// The inner frame, against which the current frame is encoded.
 struct Inner {
     pc: u64,
     cfa: u64,
@@ -102,7 +102,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// Before the innermost frame: the live registers.
+    /// The live registers, for the innermost frame.
     fn new(regs: &SampleRegs) -> Inner {
         let live = regs.live().copied().unwrap_or(Regs::UNKNOWN);
         let saved = Reg::CALLEE_SAVED.map(|r| live.get_or_zero(r));
@@ -119,10 +119,10 @@ impl Inner {
     }
 }
 
-/// The address of the word that must hold the pc of a frame of `kind` that lies outside of
-/// `frames`; the twin of `Truth::slot` for a chain that is still being read.
+/// The address of the word that must hold the pc of the next frame outwards of `frames`, which is
+/// of kind `kind`; the counterpart of `Truth::slot` for a chain that is still being read.
 fn pc_slot(frames: &[TrueFrame], kind: TrueKind) -> Option<u64> {
-    /// From a signal handler's CFA to the saved rip (`unwind/truth`).
+    /// Distance from a signal handler's CFA to the saved rip (`unwind/truth`).
     const SIGNAL_FRAME_RIP: u64 = 168;
     let back = |n: usize| frames.len().checked_sub(n).map(|i| frames[i].cfa);
     match kind {
@@ -132,7 +132,7 @@ fn pc_slot(frames: &[TrueFrame], kind: TrueKind) -> Option<u64> {
     }
 }
 
-/// What the role's two bits say.
+/// The roles by the value of the two role bits.
 const ROLES: [RegionRole; 4] = [
     RegionRole::Stack,
     RegionRole::OtherStack,
@@ -150,7 +150,7 @@ fn kind_of(number: u8) -> Option<TrueKind> {
     kinds.into_iter().find(|k| *k as u8 == number)
 }
 
-/// What a sample counts for in `CHUNK_DECODED_BYTES_MAX`.
+/// Bytes that a sample counts towards `CHUNK_DECODED_BYTES_MAX`.
 pub(crate) fn weight(sample: &Sample<'_>) -> u64 {
     let regions: usize = sample.regions.iter().map(|r| r.bytes.len()).sum();
     let ips: usize = sample.recorded.iter().map(|r| r.ips.len()).sum();

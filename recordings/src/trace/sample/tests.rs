@@ -1,4 +1,4 @@
-//! What a sample counts for in a block: as much when written as when read.
+//! The weight of a sample in a block: writer and reader agree.
 
 use super::*;
 use crate::model::{KernelSample, RecordedChain};

@@ -1,4 +1,4 @@
-//! How much literal data a samples block may refer to.
+//! The limit on the literal data of a samples block.
 
 use super::*;
 use crate::trace::layout::FLAG_ZSTD;

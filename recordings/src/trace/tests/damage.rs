@@ -1,4 +1,4 @@
-//! Damaged, cut and lying traces: a clear error or the readable part, never a panic.
+//! Damaged, truncated and malicious traces: a clear error or the readable part, never a panic.
 
 use super::forged::Forged;
 use super::support::*;
@@ -8,7 +8,7 @@ use crate::trace::layout::{BlockType, FileHeader};
 use crate::trace::{OutputOptions, Trace, TraceError, TraceErrorKind};
 use zerocopy::IntoBytes;
 
-/// Reads all there is, by every way; errors are fine.
+/// Reads everything in every way; errors are fine.
 fn exhaust(bytes: &[u8]) -> (Vec<Item<'static>>, Vec<TraceError>) {
     let trace = match open(bytes) {
         Ok(trace) => trace,
@@ -71,7 +71,7 @@ fn every_flipped_byte_is_found() {
                     !errors.is_empty() || cut,
                     "byte {at} ^ {mask:#x} was not found"
                 );
-                // What is read all the same is what was written, but for what is missing.
+                // What can still be read is what was written, with gaps.
                 let mut rest = items.iter();
                 let known = read.iter().all(|item| rest.any(|i| i == item));
                 assert!(known, "byte {at} ^ {mask:#x}: an item that was not written");
@@ -80,8 +80,8 @@ fn every_flipped_byte_is_found() {
     }
 }
 
-/// The same behind correct checksums, as somebody would write them who means harm: whatever is
-/// read then, reading ends.
+/// The same with correct checksums, as an attacker would write them: whatever is read, reading
+/// ends.
 #[test]
 fn no_altered_byte_is_fatal_behind_a_correct_checksum() {
     let (images, items) = everything();
@@ -104,7 +104,7 @@ fn no_altered_byte_is_fatal_behind_a_correct_checksum() {
             }
         }
     }
-    // Much of what is altered are values that mean something else; much is not.
+    // Many altered bytes are still valid, with another meaning; many are not.
     assert!(refused > 500, "{refused}");
 }
 
@@ -355,8 +355,8 @@ fn a_data_block_is_not_used_twice() {
 
 #[test]
 fn samples_that_come_to_too_much_are_refused() {
-    // One byte literal, grown by nothing, cannot become more; but many samples can each have all
-    // of a large region.
+    // Each sample needs few encoded bytes, but covers the whole of a large region that was stored
+    // once.
     let size = 1u64 << 19;
     let mut records = b"\x00\x01\x01\x00\x00\x00\x00\x01\x00\x00\x00".to_vec();
     crate::trace::varint::put_difference(&mut records, size, 0);
@@ -386,8 +386,8 @@ fn samples_that_come_to_too_much_are_refused() {
 fn lying_indexes_are_found_and_the_blocks_read_without_them() {
     let exec = b"\x00\x02\x01";
     let lies = [
-        // Another length, so that the last block ends elsewhere; another type; another count; a
-        // block left out; one too many; itself as the one before.
+        // A wrong length, so that the last block ends elsewhere; a wrong type; a wrong count; a
+        // missing block; one too many; the block itself as its predecessor.
         index::encode(
             0,
             16,
@@ -440,7 +440,7 @@ fn lying_indexes_are_found_and_the_blocks_read_without_them() {
         let lie = index::encode(0, 16, &[entry]);
         let bytes = Forged::new().block(BlockType::Events, 1, exec).index(&lie);
         let found = messages(&bytes).iter().any(|m| m.contains("another block"));
-        // A block that the index calls something that is not read is not missed.
+        // If the index gives the block a type that is not read, the error goes unnoticed.
         assert!(
             found || number == 3 || number == 7,
             "type {number}, count {count}"

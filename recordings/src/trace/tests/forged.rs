@@ -1,10 +1,10 @@
-//! Traces made block by block, as the writer would not make them.
+//! Traces built block by block, in ways that the writer never does.
 
 use crate::trace::index::{self, Entry};
 use crate::trace::layout::{BlockHeader, BlockType, FileHeader, Footer, padded};
 use zerocopy::IntoBytes;
 
-/// A file of these blocks, with correct checksums, an index and a footer.
+/// A file under construction, with correct checksums.
 pub(in crate::trace) struct Forged {
     pub(in crate::trace) bytes: Vec<u8>,
     entries: Vec<Entry>,
@@ -18,7 +18,7 @@ impl Forged {
         }
     }
 
-    /// Where the next block begins.
+    /// File offset of the next block.
     pub(in crate::trace) fn at(&self) -> u64 {
         self.bytes.len() as u64
     }
@@ -75,7 +75,7 @@ impl Forged {
         self.footer(at)
     }
 
-    /// A footer that calls the block at `at` the last index.
+    /// Appends a footer that points to an index block at `at`.
     pub(in crate::trace) fn footer(&mut self, at: u64) -> Vec<u8> {
         self.bytes.extend_from_slice(Footer::new(at).as_bytes());
         std::mem::take(&mut self.bytes)

@@ -1,4 +1,4 @@
-//! The dumps of `docs/trace-format.md`, made by hand, against the reader and the writer.
+//! The hand-made dumps of `docs/trace-format.md`, compared with the reader and the writer.
 
 use super::support::*;
 use crate::model::{Event, ImageIndex, Item, Region, RegionRole, Sample};
@@ -14,7 +14,7 @@ const PAGE: &str = include_str!(concat!(
     "/../docs/trace-format.md"
 ));
 
-/// The bytes of the page's dump `number`: `OFFSET  BYTES  | COMMENT` per line.
+/// The bytes of the page's dump `number`; each line is `OFFSET BYTES | COMMENT`.
 fn dump(number: usize) -> Vec<u8> {
     let body = PAGE.split("```hex\n").nth(number + 1).unwrap();
     let mut bytes = Vec::new();

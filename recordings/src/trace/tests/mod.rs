@@ -1,4 +1,4 @@
-//! Tests of the whole format: writer against reader, and both against bytes made by hand.
+//! Tests of the whole format: writer against reader, and both against hand-made bytes.
 
 mod damage;
 pub(super) mod forged;

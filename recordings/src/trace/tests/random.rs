@@ -1,5 +1,5 @@
-//! Random recordings come back, in order and at any place, whatever the order of threads, stacks
-//! and chains.
+//! Random recordings round-trip, sequentially and at random, with threads, stacks and chains in any
+//! order.
 
 use super::support::*;
 use crate::model::{Event, Item, KernelSample, RecordedChain, Region, RegionRole, Sample};
@@ -16,7 +16,7 @@ use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
 
-/// Mostly small steps from a base, seldom anything.
+/// Mostly small steps from `base`, rarely an arbitrary number.
 fn near(n: &mut Numbers, base: u64) -> u64 {
     match n.below(12) {
         0 => n.next(),
@@ -75,7 +75,7 @@ fn truth(n: &mut Numbers) -> Truth {
     ];
     let count = n.below(9) as usize;
     let frames = (0..count).map(|i| TrueFrame {
-        // The outermost frames are often those of the sample before.
+        // The outermost frames are often the same as in the previous sample.
         pc: if i + 3 > count {
             i as u64
         } else {
@@ -133,7 +133,7 @@ fn branches(n: &mut Numbers) -> BranchStack {
     BranchStack {
         depth: n.below(40) as u32,
         hw_index: (n.below(2) == 0).then(|| near(n, 3)),
-        // The outermost calls are often those of the sample before.
+        // The outermost calls are often the same as in the previous sample.
         entries: (0..count)
             .map(|i| Branch {
                 from: if i + 2 > count { i } else { near(n, 0x40_0000) },
@@ -289,7 +289,7 @@ fn random_recordings_come_back() {
         .quickcheck(holds as fn(u64) -> TestResult);
 }
 
-/// Flushed anywhere, cut anywhere: what is read is a beginning of what was written.
+/// Flushed and cut anywhere: what is read is a prefix of what was written.
 #[test]
 fn random_recordings_cut_short_are_a_beginning() {
     fn holds(seed: u64, cut: usize) -> bool {
@@ -311,7 +311,7 @@ fn random_recordings_cut_short_are_a_beginning() {
         .quickcheck(holds as fn(u64, usize) -> bool);
 }
 
-/// Whatever stands in a samples block: it ends, and with an error or a sample.
+/// Random bytes in a samples block: reading ends, with an error or a sample.
 #[test]
 fn random_payloads_never_panic() {
     fn holds(seed: u64, length: u8) -> bool {

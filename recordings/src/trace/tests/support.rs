@@ -1,4 +1,4 @@
-//! A small trace with everything in it, and what tests do with traces.
+//! A small trace with every kind of item, and helpers for tests.
 
 use crate::model::{Event, ImageIndex, Item, RecordedChain, Region, RegionRole, Sample};
 use crate::trace::{Meta, OutputOptions, Trace, TraceError, TraceWriter};
@@ -8,7 +8,7 @@ use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
 
-/// Numbers that look random and are the same in every run (xorshift).
+/// Reproducible pseudorandom numbers (xorshift).
 pub(in crate::trace) struct Numbers(pub(in crate::trace) u64);
 
 impl Numbers {
@@ -85,7 +85,7 @@ pub(in crate::trace) fn image(name: &str, seed: u8) -> Image {
     })
 }
 
-/// Two images' parts must be equal; images themselves have an identity.
+/// Asserts that two images have equal parts; images themselves are compared by identity.
 pub(in crate::trace) fn assert_same_image(a: &Image, b: &Image) {
     assert_eq!(a.name(), b.name());
     assert_same_content(a, b);
@@ -104,7 +104,7 @@ pub(in crate::trace) fn assert_same_content(a: &Image, b: &Image) {
     assert_eq!(parts(a), parts(b));
 }
 
-/// A stack whose words at `changed` differ from those of other samples.
+/// A stack whose words at the indices `changed` differ from those of other samples.
 pub(in crate::trace) fn stack(address: u64, length: usize, changed: &[usize]) -> Region<'static> {
     let mut bytes: Vec<u8> = (0..length)
         .map(|i| ((address + i as u64) / 8) as u8 ^ (i as u8 & 7))
@@ -147,13 +147,13 @@ pub(in crate::trace) fn map(pid: u32, start: u64, image: Option<u32>) -> Event {
     }
 }
 
-/// The word at `address` of a region.
+/// The word at `address` in a region.
 fn word(region: &Region<'_>, address: u64) -> u64 {
     let at = (address - region.address) as usize;
     u64::from_le_bytes(region.bytes[at..at + 8].try_into().unwrap())
 }
 
-/// A true chain whose return addresses lie in `region`, but for the one that was altered.
+/// A true chain whose return addresses are in `region`, except the one that was altered.
 fn truth(region: &Region<'_>, rip: u64) -> Vec<TrueFrame> {
     let slots = [
         region.address + 16,
@@ -179,7 +179,7 @@ fn truth(region: &Region<'_>, rip: u64) -> Vec<TrueFrame> {
     frames
 }
 
-/// Every kind of item, every field in use at least once.
+/// Every kind of item, with every field used at least once.
 pub(in crate::trace) fn everything() -> (Vec<Image>, Vec<Item<'static>>) {
     let images = vec![image("/usr/bin/program", 1), image("/usr/lib/libc.so.6", 2)];
     let mut items = vec![

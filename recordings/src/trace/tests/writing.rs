@@ -1,4 +1,4 @@
-//! What is written comes back, whatever the options, in order or at any place.
+//! What is written is read back, with all options, sequentially and at random.
 
 use super::support::*;
 use crate::model::{Event, ImageIndex, Item, RecordedChain, Region, RegionRole};
@@ -41,7 +41,7 @@ fn an_empty_trace_is_a_trace() {
     assert_eq!(trace.meta(), &Meta::default());
 }
 
-/// Long enough for several chunks and several threads.
+/// A recording with several chunks and several threads.
 fn long() -> Vec<Item<'static>> {
     let mut n = Numbers(77);
     let mut items = Vec::new();
@@ -90,7 +90,8 @@ fn any_sample_of_a_long_trace_and_the_world_at_it() {
     }
 }
 
-/// Every 50 samples a mapping of three pages begins a page... 50 pages later, so all stay.
+/// Every 50 samples a mapping of three pages is added, 50 pages after the last one, so none
+/// overlap.
 fn mappings_before(sample: u64) -> u64 {
     sample / 50 + 1
 }
@@ -178,14 +179,14 @@ fn many_threads_share_a_chunk() {
         })
         .collect();
     let bytes = write(&items, &[], uncompressed());
-    // Each thread's stack is written once, not in every block of 1 MiB.
+    // Each thread's stack is written once, not in every 1 MiB block.
     assert!(bytes.len() < 400 * 8192 * 5 / 4, "{}", bytes.len());
     assert_eq!(read(&open(&bytes).unwrap()), items);
 }
 
 #[test]
 fn a_changing_checkerboard_does_not_overflow_a_record() {
-    // Every other word of a large stack differs: more runs than a record may have.
+    // Every other word of a large stack differs: more runs than a record can hold.
     let stacks = (0..3u64).map(|i| {
         let words = (0..1u64 << 18).map(|w| if w % 2 == 0 { i } else { 7 });
         let mut s = sample(i, vec![stack(0x1000_0000, 0, &[])]);
@@ -336,7 +337,7 @@ fn after_a_failed_write_nothing_more_is_written() {
     assert!(matches!(writer.finish(), Err(WriteError::Failed)));
 }
 
-/// What a recorder that is killed leaves: the bytes of all writes so far.
+/// The output of a recorder that is killed: the bytes of all writes so far.
 #[derive(Clone, Default)]
 struct Writes(std::rc::Rc<std::cell::RefCell<Vec<Vec<u8>>>>);
 
@@ -368,7 +369,7 @@ fn every_write_ends_with_a_whole_block() {
     for (count, bytes) in written.iter().enumerate() {
         file.extend_from_slice(bytes);
         if count == 0 {
-            continue; // The file's header.
+            continue; // The file header.
         }
         let trace = open(&file).unwrap();
         let cut = trace.cut().unwrap();
@@ -434,7 +435,7 @@ fn an_interrupted_recording_is_kept_and_an_empty_one_is_not() {
     assert_eq!((trace.len(), trace.events()), (1, 1));
     assert!(trace.cut().is_some());
     std::fs::rename(&partial, &path).unwrap();
-    // What lies there is not replaced by nothing.
+    // The existing file is not replaced by an empty one.
     drop(TraceWriter::create(&path, &Meta::default()).unwrap());
     assert_eq!(Trace::open(&path).unwrap().len(), 1);
     let empty = TraceWriter::create(&path, &Meta::default()).unwrap();
@@ -455,7 +456,7 @@ fn an_interrupted_recording_is_kept_and_an_empty_one_is_not() {
 
 #[test]
 fn roles_and_threads_keep_apart() {
-    // The same addresses in two threads, and as stack and as data of one.
+    // The same addresses in two threads, and as stack and as data of one thread.
     let mut items = Vec::new();
     for i in 0..6u64 {
         let mut s = sample(

@@ -1,4 +1,4 @@
-//! When blocks are closed: at each limit, and not one before.
+//! Blocks are closed exactly when they reach a limit.
 
 use super::*;
 use crate::trace::index;
@@ -11,7 +11,7 @@ fn writer() -> TraceWriter<Vec<u8>> {
     writer.expect("a vector takes all")
 }
 
-/// The types of the blocks behind the description, and the bytes of each.
+/// The types and sizes in bytes of the blocks after the metadata.
 fn blocks(writer: &mut TraceWriter<Vec<u8>>) -> Vec<(BlockType, u32)> {
     let file: Owner = Arc::new(writer.get_mut().clone());
     let entries = index::find(&file).entries.into_iter().skip(1);
@@ -22,9 +22,9 @@ fn blocks(writer: &mut TraceWriter<Vec<u8>>) -> Vec<(BlockType, u32)> {
     entries.map(block).collect()
 }
 
-/// An event of so many bytes, 200 or more.
+/// An event of `bytes` bytes, at least 200.
 fn event(bytes: usize) -> Event {
-    // Position, kind, pid and tid have one each; the name's length has two or three.
+    // Position, kind, pid and tid take one byte each; the name's length takes two or three.
     let length = if bytes < 16_390 { 2 } else { 3 };
     Event::Comm {
         pid: 1,
@@ -42,7 +42,7 @@ fn events_of_256_kib_are_written() {
             writer.event(&event(bytes)).expect("a vector takes all");
         }
         assert_eq!((blocks(&mut writer), writer.event_count), (vec![], 3));
-        // The name is longer than the format allows, so it comes in two.
+        // The name would exceed the format's limit, so there are two events.
         for bytes in [60_000, last - 60_000] {
             writer.event(&event(bytes)).expect("a vector takes all");
         }
@@ -67,7 +67,7 @@ fn without_events_no_events_block_is_written() {
     assert_eq!(types, [BlockType::Samples]);
 }
 
-/// Is a chunk full that has so much? Its samples are of one thread.
+/// Is a chunk of this size full? Its samples are of one thread.
 fn is_full(count: u32, records: usize, literals: usize, data_bytes: u64) -> bool {
     let mut chunk = Chunk {
         count,
@@ -88,14 +88,14 @@ fn a_chunk_is_full_at_each_of_its_limits() {
     // Samples.
     assert!(!is_full(4095, 0, 0, 0));
     assert!(is_full(4096, 0, 0, 0));
-    // Records, with how few samples ever.
+    // Records, however few samples there are.
     assert!(!is_full(1, 512 * KIB - 1, 0, 0));
     assert!(is_full(1, 512 * KIB, 0, 0));
-    // Literals, those in blocks of their own included.
+    // Literals, including those in separate blocks.
     assert!(!is_full(1, 0, 5, (8 << 20) - 6));
     assert!(is_full(1, 0, 5, (8 << 20) - 5));
     assert!(is_full(1, 0, 6, (8 << 20) - 5));
-    // Both together, if the thread has eight samples.
+    // Records and literals together, if the thread has eight samples.
     let most = 960 * KIB;
     assert!(!is_full(8, 100, most - 101, 0));
     assert!(is_full(8, 100, most - 100, 0));
@@ -150,7 +150,7 @@ fn literals_are_written_in_whole_blocks_beyond_what_may_stay() {
 
 #[test]
 fn literals_that_fit_beside_the_records_stay_with_them() {
-    // 1 KiB is for what comes before the records.
+    // 1 KiB is reserved for what precedes the records.
     const ROOM: usize = (1 << 20) - 1024;
     let written = |records: usize, literals: usize| {
         let mut writer = writer();

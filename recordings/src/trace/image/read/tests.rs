@@ -1,4 +1,4 @@
-//! How much of all images is read: at the limits and one beyond.
+//! Limits on the total size of all images: at the limit and just beyond.
 
 use super::*;
 use crate::trace::index;
@@ -6,7 +6,7 @@ use crate::trace::layout::FLAG_ZSTD;
 use crate::trace::tests::forged::Forged;
 use crate::trace::varint::put;
 
-/// Reads the images of a file after others with so many bytes and symbols; gives the sums.
+/// Reads the images of a file after others with this many bytes and symbols; returns the sums.
 fn read_after(file: &[u8], bytes: u64, symbols: u64) -> Result<(u64, u64), String> {
     let file: Owner = Arc::new(file.to_vec());
     let entries = index::find(&file).entries;
@@ -24,7 +24,7 @@ fn read_after(file: &[u8], bytes: u64, symbols: u64) -> Result<(u64, u64), Strin
     Ok((reader.bytes, reader.symbols))
 }
 
-/// A file with this image: the lengths of its sections, where its data and symbols blocks begin.
+/// A file with an image that has these section lengths and data and symbols block offsets.
 fn with_image(mut forged: Forged, lengths: &[u64], data: &[u64], symbols: &[u64]) -> Vec<u8> {
     let at = forged.at();
     let mut payload = vec![0, 0, 0, 0];
@@ -56,7 +56,7 @@ fn data(is_compressed: bool) -> Forged {
     forged
 }
 
-/// A section of 16 bytes, torn over two blocks.
+/// A section of 16 bytes, split over two blocks.
 fn torn() -> Vec<u8> {
     let mut forged = Forged::new();
     let first = forged.at();
@@ -99,7 +99,7 @@ fn eight_mebi_symbols_are_read_and_not_one_more() {
     const MAX: u64 = 1 << 23;
     let mut forged = Forged::new();
     let symbols = forged.at();
-    // Address, size and name of each.
+    // Address, size and name of each symbol.
     let payload = b"\x02\x01\x01a\x02\x01\x01b";
     forged.block(BlockType::Symbols, 2, payload);
     let file = with_image(forged, &[], &[], &[symbols]);

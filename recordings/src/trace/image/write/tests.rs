@@ -1,4 +1,4 @@
-//! Where blocks of images begin and end, and how much all images may have.
+//! Boundaries of image blocks, and the limits on images.
 
 use super::*;
 use crate::trace::block::Block;
@@ -23,7 +23,7 @@ fn section(length: usize) -> Section {
 
 /// A symbol that takes `bytes` bytes, at most 16,388.
 fn symbol(bytes: usize) -> Symbol {
-    // Address and size take one each, the name's length one, two or three.
+    // Address and size take one byte each, the name's length one, two or three.
     let length = match bytes - 2 {
         most if most <= 128 => 1,
         most if most <= 16_385 => 2,
@@ -36,7 +36,7 @@ fn symbol(bytes: usize) -> Symbol {
     }
 }
 
-/// The lengths of the blocks for sections of these lengths.
+/// The lengths of the blocks for sections of `lengths` bytes.
 fn data_blocks(lengths: &[usize]) -> Vec<usize> {
     let sections: Vec<_> = lengths.iter().map(|length| section(*length)).collect();
     let mut out = output();
@@ -53,15 +53,15 @@ fn sections_share_blocks_and_are_torn_only_where_they_must() {
     assert_eq!(data_blocks(&[]), [0; 0]);
     assert_eq!(data_blocks(&[0, 0]), [0; 0]);
     assert_eq!(data_blocks(&[8, 16]), [24]);
-    // To the last byte, and one more.
+    // Full to the last byte, and one byte more.
     assert_eq!(data_blocks(&[8, MAX - 8]), [MAX]);
     assert_eq!(data_blocks(&[8, MAX - 7]), [8, MAX - 7]);
-    // The largest that can be whole, and one that cannot.
+    // The largest section that fits into a block, and one that does not.
     assert_eq!(data_blocks(&[8, MAX]), [8, MAX]);
     assert_eq!(data_blocks(&[8, MAX + 1]), [MAX, 9]);
 }
 
-/// How many symbols each block has, for symbols that take so many bytes.
+/// The number of symbols in each block, for symbols of `sizes` bytes.
 fn symbol_blocks(sizes: &[usize]) -> Vec<u32> {
     let symbols: Vec<_> = sizes.iter().map(|bytes| symbol(*bytes)).collect();
     let mut out = output();
@@ -74,7 +74,7 @@ fn symbol_blocks(sizes: &[usize]) -> Vec<u32> {
 
 #[test]
 fn a_symbols_block_is_closed_where_the_longest_name_would_not_fit() {
-    // As many bytes as a block may have without being closed.
+    // The maximum size at which a block stays open.
     const MOST: usize = (1 << 20) - (1 << 16) - 64;
     let largest = symbol(5 + 65_536);
     assert_eq!(largest.name.len(), 65_536);

@@ -1,4 +1,4 @@
-//! Rings come back, share their older part with the sample before, and have limits.
+//! Rings round-trip, share older records with the previous sample, and have limits.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn ring(depth: u32, hw_index: Option<u64>, froms: &[u64]) -> BranchStack {
     }
 }
 
-/// Writes these samples one after the other and reads them back; returns the bytes of each.
+/// Encodes the samples in sequence and decodes them; returns the encoded length of each.
 fn trip(samples: &[Vec<BranchStack>]) -> Vec<usize> {
     let (mut writer, mut reader) = (Vec::new(), Vec::new());
     let mut lengths = Vec::new();
@@ -34,7 +34,8 @@ fn the_older_part_of_each_ring_is_written_once() {
     let first = vec![ring(32, None, &[30, 20, 10]), ring(8, Some(5), &[7])];
     let second = vec![ring(32, None, &[40, 20, 10]), ring(8, Some(6), &[7])];
     let swapped = vec![second[1].clone(), second[0].clone()];
-    // A count; of each ring depth, whether there is an index, it, two counts, two bytes a record.
+    // A count; for each ring the depth, whether there is an index, the index, two counts, and two
+    // bytes per record.
     let lengths = trip(&[first, second.clone(), second, swapped]);
     assert_eq!(lengths, [18, 12, 10, 18]);
 }
@@ -75,7 +76,7 @@ fn shared_records_are_those_there_are_and_count_too() {
     };
     assert_eq!(shared(&[1, 32, 0, 0, 3], &before), Ok(3));
     assert_eq!(shared(&[1, 32, 0, 0, 4], &before), Err(what));
-    // One new and 1023 shared ones fit, one new and 1024 do not.
+    // One new and 1023 shared records fit; one new and 1024 do not.
     let full = vec![vec![branch(1); 1024]];
     assert_eq!(shared(&[1, 32, 0, 1, 0xff, 7, 2, 2], &full), Ok(1024));
     assert_eq!(shared(&[1, 32, 0, 1, 0x80, 8, 2, 2], &full), Err(what));

@@ -1,5 +1,5 @@
-//! Samples written by hand, byte by byte: each field arrives where it belongs, each limit holds
-//! and is not one too low, and each lie is refused with its own words.
+//! Samples encoded by hand, byte by byte: every field is decoded, every limit is exact, and every
+//! invalid value is rejected with its own message.
 
 mod limits;
 mod truth;
@@ -9,7 +9,7 @@ use crate::trace::varint::{put, put_bytes, put_difference};
 
 const PID: u32 = 0x100;
 const TID: u32 = 0x101;
-/// Presence of truth that is known, and of truth that is complete.
+/// Presence bits of a known and of a complete truth.
 const KNOWN: u8 = 1 << presence::TRUTH_SHIFT;
 const COMPLETE: u8 = 2 << presence::TRUTH_SHIFT;
 
@@ -56,7 +56,7 @@ impl Script {
         self.numbers(&numbers).differences(&[time]).byte(presence)
     }
 
-    /// A sample of the thread with this number, the first being 1.
+    /// A sample of thread `number`, counted from 1.
     fn thread(&mut self, number: u64, time: i64, presence: u8) -> &mut Self {
         self.numbers(&[number]).differences(&[time]).byte(presence)
     }
@@ -65,7 +65,7 @@ impl Script {
         self.numbers(&[0, 0])
     }
 
-    /// Registers: which are known now and were not, or the other way round; which have new values.
+    /// Registers: the mask of registers that become known or unknown, and the new values.
     fn regs(&mut self, toggled: RegMask, changed: &[(Reg, u64)]) -> &mut Self {
         let mask = changed.iter().fold(RegMask::NONE, |m, (r, _)| m.with(*r));
         let words: Vec<u64> = changed.iter().map(|(_, value)| *value).collect();
@@ -73,7 +73,7 @@ impl Script {
         self.literal(&words)
     }
 
-    /// One new region whose bytes are all literal: words at `address`.
+    /// A new region whose words at `address` are all literal.
     fn region(&mut self, slot: u64, address: u64, words: &[u64]) -> &mut Self {
         self.byte(0).numbers(&[slot]);
         let end = address + 8 * words.len() as u64;
@@ -161,7 +161,8 @@ fn registers_change_by_the_mask_and_each_kind_by_itself() {
     script.regs(RegMask::of(&[Reg::Rax]), &[(Reg::Rax, 3)]);
     script.regs(RegMask::of(&[Reg::R15]), &[(Reg::R15, 4)]);
     script.numbers(&[0]);
-    // rsp is forgotten, cs is new and 0, rip stays; then only one of the others is there.
+    // rsp becomes unknown, cs becomes known and is 0, rip is unchanged; then only `fetch` or only
+    // `own` is present.
     script.thread(1, 0, presence::FETCH);
     script.regs(RegMask::of(&[Reg::Rsp, Reg::Cs]), &[]);
     script.regs(RegMask::NONE, &[(Reg::Rax, 9)]).numbers(&[0]);
@@ -244,16 +245,17 @@ fn a_slot_goes_on_with_what_it_held() {
     script.numbers(&[1]).byte(region::BOUNDS).numbers(&[0]);
     script.differences(&[0x1000, 0x9000, 0x77]);
     script.differences(&[0x2000, 0x2010]).literal(&[5, 6]);
-    // The second word differs; bounds and link stay, all differences are to what was.
+    // The second word differs; bounds and `next_sp` are unchanged, differences are to the old
+    // values.
     script.thread(1, 0, 0).no_regs().numbers(&[1]).byte(0);
     script.numbers(&[0]).differences(&[0, 0]).numbers(&[1, 1]);
     script.literal(&[7]);
-    // Bounds are differences too; what is above is literal, what was there is not.
+    // Bounds are differences too; the new word above is literal, the old word is not.
     script.thread(1, 0, 0).no_regs().numbers(&[1]);
     script.byte(region::BOUNDS).numbers(&[0]);
     script.differences(&[8, -8, -7]).differences(&[8, 8]);
     script.numbers(&[1, 0]).literal(&[8]);
-    // Fresh: nothing is left of it.
+    // Fresh: the slot's contents are discarded.
     script.thread(1, 0, 0).no_regs().numbers(&[1]);
     script.byte(region::FRESH).numbers(&[0]);
     script.differences(&[0, 0]).literal(&[1, 2]);

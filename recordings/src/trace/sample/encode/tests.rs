@@ -1,4 +1,4 @@
-//! How much one record may have, where the rest goes, and which slot a region gets.
+//! The size limits of a record, where the excess goes, and which slot a region gets.
 
 use super::*;
 use crate::model::RegionRole;
@@ -16,7 +16,7 @@ fn sample() -> Sample<'static> {
     }
 }
 
-/// Writes the samples, reads them again, and gives the number of literal bytes of each.
+/// Encodes and decodes the samples, and returns the number of literal bytes of each.
 #[track_caller]
 fn literals_of(samples: &[Sample<'static>]) -> Vec<usize> {
     let mut encoder = Encoder::default();
@@ -38,7 +38,7 @@ fn literals_of(samples: &[Sample<'static>]) -> Vec<usize> {
     sizes
 }
 
-/// A region of `words` words, all 7, or every other one 8.
+/// A region of `words` words, all 7; if `is_changed`, every other one is 8.
 fn region(address: u64, words: usize, is_changed: bool) -> Region<'static> {
     let odd = if is_changed { 8u64 } else { 7 };
     let word = |i: usize| if i.is_multiple_of(2) { 7 } else { odd };
@@ -52,7 +52,7 @@ fn region(address: u64, words: usize, is_changed: bool) -> Region<'static> {
     }
 }
 
-/// The literal words of a second sample, in which every other word of each region has changed.
+/// The literal words of a second sample in which every other word of each region has changed.
 #[track_caller]
 fn changed_words(regions: &[usize]) -> usize {
     let sample = |is_changed| {
@@ -74,7 +74,7 @@ fn changed_words(regions: &[usize]) -> usize {
 #[test]
 fn runs_of_64_kib_are_written_and_not_one_more() {
     assert_eq!(RUNS_BYTES_MAX, 65_536);
-    // Two words are one run of two bytes.
+    // Two words take one run of two bytes.
     assert_eq!(changed_words(&[65_536]), 32_768);
     assert_eq!(changed_words(&[65_537]), 65_537, "written whole");
 }
@@ -82,14 +82,14 @@ fn runs_of_64_kib_are_written_and_not_one_more() {
 #[test]
 fn all_regions_of_a_sample_share_the_runs() {
     assert_eq!(changed_words(&[32_768, 32_768]), 16_384 + 16_384);
-    // The second is written whole, and what it would have needed is left for the third.
+    // The second region is written as literals, so the third can use the whole remaining budget.
     let third = [32_768, 32_769, 32_768];
     assert_eq!(changed_words(&third), 16_384 + 32_769 + 16_384);
-    // Nothing is left for the second.
+    // No budget is left for the second region.
     assert_eq!(changed_words(&[65_536, 2]), 32_768 + 2);
 }
 
-/// How many frames of a chain are written, and whether they are known as a complete chain.
+/// Number of frames of a chain that are written, and whether the chain is still complete.
 fn kept(frames: Vec<TrueFrame>) -> (usize, bool) {
     let mut written = sample();
     written.truth = Truth::Complete(frames);
@@ -110,7 +110,7 @@ fn kept(frames: Vec<TrueFrame>) -> (usize, bool) {
 #[test]
 fn a_true_chain_of_320_kib_is_written_and_not_one_byte_more() {
     assert_eq!(TRUTH_BYTES_MAX, 327_680);
-    // Ten bytes each: the head, five for the pc, four for the CFA.
+    // Ten bytes each: one for the head, five for the pc, four for the CFA.
     let frame = |i: u64| TrueFrame {
         pc: i << 30,
         cfa: i << 24,
@@ -119,14 +119,14 @@ fn a_true_chain_of_320_kib_is_written_and_not_one_byte_more() {
     };
     let mut frames: Vec<_> = (1..=32_768).map(frame).collect();
     assert_eq!(kept(frames.clone()), (32_768, true));
-    // One byte more for the last one's CFA.
+    // One more byte for the last frame's CFA.
     frames[32_767].cfa += 1 << 30;
     assert_eq!(kept(frames), (32_767, false));
 }
 
 #[test]
 fn frames_that_need_the_most_bytes_are_counted_too() {
-    // 82 bytes each: every difference has ten.
+    // 82 bytes each: every difference takes ten.
     let frame = |i: u64| {
         let far = (i % 2) << 63;
         TrueFrame {
@@ -144,7 +144,7 @@ fn frames_that_need_the_most_bytes_are_counted_too() {
 
 #[test]
 fn of_a_chain_of_more_than_131072_frames_the_inner_ones_are_written() {
-    // Two bytes each: the pc is rip's.
+    // Two bytes each: the pc is rip.
     let frame = |i: u64| TrueFrame {
         pc: 0,
         cfa: i,
@@ -180,12 +180,12 @@ fn a_region_goes_where_it_continues_what_was_there() {
         regions: addresses.iter().map(|a| region(*a, 4, false)).collect(),
         ..sample()
     };
-    // The first lies elsewhere, and what is left of the second begins a word later.
+    // The first region moves, and the rest of the second one starts a word later.
     let samples = [sample(&[0x1000, 0x2000]), sample(&[0x9000, 0x2008])];
     assert_eq!(literals_of(&samples), [64, 32 + 8]);
 }
 
-/// The words with which a sample is refused.
+/// The message with which a sample is rejected.
 fn refused(change: impl FnOnce(&mut Sample<'static>)) -> Option<String> {
     let mut sample = sample();
     change(&mut sample);

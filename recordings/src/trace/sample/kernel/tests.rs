@@ -1,4 +1,4 @@
-//! Every field comes back, each limit holds and is not one too low, and unknown bits are refused.
+//! Every field round-trips, each limit is exact, and unknown bits are rejected.
 
 use super::*;
 use unwind_sim_unwind::regs::Reg;
@@ -37,7 +37,7 @@ fn comes_back(kernel: &KernelSample) {
     assert_eq!(reread(&written(kernel)).as_ref(), Ok(kernel));
 }
 
-/// A kernel of which nothing is known but what `change` says of its task.
+/// A kernel part with nothing but a task modified by `change`.
 fn of_task(change: impl FnOnce(&mut Task)) -> KernelSample {
     let mut kernel = KernelSample::default();
     kernel.task.is_current = false;
@@ -143,7 +143,7 @@ fn each_part_of_a_state_comes_back_by_itself() {
         one.states = vec![*state];
         comes_back(&one);
     }
-    // All together: stacks are differences to the one before.
+    // All together: each stack is encoded relative to the previous one.
     let mut all = of_task(|task| task.stacks = vec![stack]);
     all.states = states;
     comes_back(&all);
@@ -233,7 +233,7 @@ fn what_means_nothing_is_refused() {
     // An empty release, then the task's head, encoding, sp, padding and four counts.
     let task = |head, encoding| [0, head, encoding, 0, 0, 0, 0, 0, 0];
     assert!(reread(&task(3, 0)).is_ok());
-    // 0x10 says more about what 8 says is there.
+    // 0x10 qualifies what 8 announces.
     for head in [0x10, 0x13, 0x20, 0x40] {
         assert_eq!(reread(&task(head, 0)), Err("a task has unknown bits"));
     }

@@ -1,4 +1,4 @@
-//! What is shared with the sample before, how much a sample may have, and what it weighs.
+//! What is shared with the previous sample, the limits of a sample, and its weight.
 
 use super::*;
 
@@ -47,7 +47,7 @@ fn a_true_chain_may_have_131072_frames_and_not_one_more() {
     more.refused(1, "more frames than a true chain may have");
 }
 
-/// One recorded chain of `new` addresses, each the next, and `shared` from before.
+/// One recorded chain of `new` consecutive addresses and `shared` addresses of the previous one.
 fn chain(script: &mut Script, new: u64, shared: u64) {
     script.numbers(&[new, shared]);
     (0..new).for_each(|_| {
@@ -122,7 +122,7 @@ fn a_sample_may_have_16_recorded_chains_and_not_one_more() {
 #[test]
 fn recorded_chains_may_have_8192_addresses_together_and_not_one_more() {
     const MAX: u64 = 8192;
-    // New and shared ones count alike, in all chains.
+    // New and shared addresses count alike, across all chains.
     let script = |new: [u64; 2], shared: u64| {
         let mut script = Script::new(presence::RECORDED);
         script.numbers(&[0, 2]);
@@ -157,7 +157,7 @@ fn kernel_and_branches_arrive_and_do_not_stay() {
     let mut script = Script::new(presence::KERNEL | presence::BRANCHES);
     script.numbers(&[0]);
     put_kernel(&mut script);
-    // One ring of depth 32 with a record.
+    // One ring of depth 32 with one record.
     script.numbers(&[1, 32, 0, 1, 0]).differences(&[5, 6]);
     let decoder = script.decode(1).unwrap();
     let sample = decoder.sample();
@@ -177,8 +177,7 @@ fn put_kernel(script: &mut Script) {
     kernel::put_kernel(&kernel, &mut script.records);
 }
 
-/// How much the samples come to in `weight`, and whether that much fits under the limit and one
-/// more byte does not.
+/// Checks the weight of the samples, and that exactly this much fits under the limit.
 fn weighs(script: &Script, expected: u64) {
     assert_eq!(script.decode(1).unwrap().weight, expected);
     let with = |weight| {
@@ -219,7 +218,7 @@ fn what_each_part_of_a_sample_weighs() {
     let mut branches = Script::new(presence::BRANCHES);
     branches.numbers(&[0, 1, 32, 0, 2, 0]);
     weighs(branches.differences(&[5, 6, 5, 6]), 2 * 16);
-    // All of it together.
+    // All of them together.
     let all = presence::RECORDED | presence::KERNEL | presence::BRANCHES | KNOWN;
     let mut script = Script::new(all);
     script.numbers(&[1]).region(0, 0x1000, &[1, 2, 3]);

@@ -1,4 +1,4 @@
-//! True frames, and where the pc of one is.
+//! True frames, and the location of their pc.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn truth_says_how_much_of_it_is_known() {
     };
     assert_eq!(truth(KNOWN), Truth::Known(vec![frame]));
     assert_eq!(truth(COMPLETE), Truth::Complete(vec![frame]));
-    // What an earlier sample knew is not said of one without truth.
+    // The truth of an earlier sample is not reused for a sample without truth.
     let mut script = Script::new(KNOWN);
     script.numbers(&[0, 1, 0]).byte(0).differences(&[1, 1]);
     script.thread(1, 0, 0).no_regs().numbers(&[0]);
@@ -42,11 +42,11 @@ fn true_frames_are_differences_to_the_frame_inside() {
     // The top frame's pc is rip; its saved registers are the live ones.
     script.byte(frame::PC_FROM_STACK | frame::SAVED);
     script.differences(&[0x10]);
-    // Each of the six registers differs, by its place.
+    // All six registers differ, each by its index.
     let all = frame::SAVED | frame::SAVED_DIFFER;
     script.byte(1 | all).differences(&[1, 0x10]).byte(0x3f);
     script.differences(&[1, 2, 3, 4, 5, 6]);
-    // Not known here; the frame outside of it is compared with the last ones known.
+    // Unknown here; the frame outside it is relative to the last known values.
     script.byte(1).differences(&[1, 0x10]);
     script.byte(3 | all).differences(&[-4, -8]).byte(1 << 1);
     script.differences(&[-2]);
@@ -109,7 +109,7 @@ fn true_frames_of_unknown_kind_are_refused() {
     assert_eq!(kinds, expected);
 }
 
-/// A top frame with this CFA, and outside of it one whose pc is in its slot, with these regions.
+/// A top frame with this CFA, and an outer frame whose pc is in its slot, with these regions.
 fn from_stack(cfa: u64, regions: &[(u64, &[u64])]) -> Result<u64, &'static str> {
     let mut script = Script::new(KNOWN);
     script.numbers(&[regions.len() as u64]);
@@ -143,7 +143,7 @@ fn a_pc_from_the_stack_is_the_whole_word_inside_one_region() {
         let cfa = slot.wrapping_add(8);
         assert_eq!(from_stack(cfa, &stack), expected, "{slot:#x}");
     }
-    // The first one that holds all of it, wherever it is in the list.
+    // The first region that contains the whole word, whatever its position in the list.
     let three: [(u64, &[u64]); 3] = [
         (0x1000, &[0x11]),
         (0x0ff8, &[0, 0x12, 0x13]),
@@ -151,7 +151,7 @@ fn a_pc_from_the_stack_is_the_whole_word_inside_one_region() {
     ];
     assert_eq!(from_stack(0x1008, &three), Ok(0x11));
     assert_eq!(from_stack(0x1010, &three), Ok(0x13));
-    // Between two regions that touch, half of the word is in each.
+    // Each of two adjacent regions has half of the word.
     let two: [(u64, &[u64]); 2] = [(0x1000, &[0x11]), (0x1008, &[0x12])];
     assert_eq!(from_stack(0x100c, &two), absent);
 }
@@ -161,7 +161,7 @@ fn memory_of_an_earlier_sample_is_not_this_samples() {
     let sample = |start: i64, cfa: i64| {
         let mut script = Script::new(0);
         script.numbers(&[1]).region(0, 0x1000, &[0x11, 0x22, 0x33]);
-        // Of the three words, the region has the middle one, or the last two.
+        // Of the three words, the region has the middle one or the last two.
         script.thread(1, 0, KNOWN).no_regs().numbers(&[1]).byte(0);
         script.numbers(&[0]).differences(&[start, -8]);
         script.numbers(&[((0x10 - start) / 8) as u64, 0]);
@@ -191,12 +191,13 @@ fn where_a_pc_from_the_stack_is_depends_on_the_kind() {
         Ok(decoded.sample().truth.frames()[2].pc)
     };
     let absent = Err("a true frame's pc is not in the sample's memory");
-    // The pc of the frame inside; the word below its CFA; 168 above the CFA of the one in there.
+    // The pc of the inner frame; the word below its CFA; the word 168 above the CFA of the frame
+    // two further in.
     assert_eq!(pc(TrueKind::Top), Ok(2));
     assert_eq!(pc(TrueKind::Call), Ok(0x105));
     assert_eq!(pc(TrueKind::Interrupted), Ok(0x100 + (0x10 + 168) / 8));
     assert_eq!(pc(TrueKind::Trapped), absent);
-    // No frame inside, no slot.
+    // Without an inner frame there is no slot.
     let mut script = Script::new(KNOWN);
     script.numbers(&[0, 1, 0]).byte(1 | frame::PC_FROM_STACK);
     assert_eq!(
