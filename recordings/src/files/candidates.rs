@@ -1,18 +1,15 @@
-//! The places where the file of a mapping may be, best first.
-//!
-//! Not here: whether it is the right file; whoever opens it compares build ids.
+//! The paths where the file of a mapping may be, best first. Build IDs are compared by the caller.
 
 use super::{FinderOptions, MappingRequest};
 use std::path::{Path, PathBuf};
 
-/// What the kernel appends to the path of a file that was removed.
+/// Suffix that the kernel appends to the path of a removed file.
 pub(super) const DELETED: &str = " (deleted)";
 
-/// Shortest build id that names a file in a tree: one byte is its directory.
+/// Minimum length of a build ID, bytes: the first byte names the directory in a tree.
 const BUILD_ID_LEN_MIN: usize = 2;
 
-/// All places, best first. The first one is most often the right one: the others are only thought
-/// of when they are asked for.
+/// All paths, best first. Usually the first one is right, so the others are generated lazily.
 pub(super) fn candidates(
     options: &FinderOptions,
     request: &MappingRequest<'_>,
@@ -22,7 +19,7 @@ pub(super) fn candidates(
     let is_path = path.is_absolute();
     let has_id = !request.build_id.is_empty();
     let has_proc = is_path && options.symfs.is_none();
-    // Without a build id, the file that now has the name of a removed one is surely another.
+    // Without a build ID, a file that now has the name of a removed one is another file.
     let here = is_path && (plain.is_none() || has_id);
     (0..4).flat_map(move |stage| match stage {
         0 if has_proc && options.live => in_proc(request, path),
@@ -33,12 +30,12 @@ pub(super) fn candidates(
     })
 }
 
-/// What `/proc` has of the process.
+/// Paths in `/proc` of the process.
 fn in_proc(request: &MappingRequest<'_>, path: &Path) -> Vec<PathBuf> {
     let proc = format!("/proc/{}", request.pid);
     let (start, end) = (request.range.start, request.range.end);
     let mut out = vec![format!("{proc}/map_files/{start:x}-{end:x}").into()];
-    // The link of map_files needs a capability, this one does not.
+    // Reading map_files needs a capability, this link does not.
     let exe = PathBuf::from(format!("{proc}/exe"));
     if std::fs::read_link(&exe).is_ok_and(|link| link == Path::new(request.name)) {
         out.push(exe);
@@ -49,11 +46,11 @@ fn in_proc(request: &MappingRequest<'_>, path: &Path) -> Vec<PathBuf> {
     out
 }
 
-/// The build-id trees and the cache of perf.
+/// Paths in the build-ID trees and perf's cache.
 fn in_trees(options: &FinderOptions, build_id: &[u8], is_path: bool) -> Vec<PathBuf> {
     let dirs = options.debug_dirs.iter();
     let mut out: Vec<PathBuf> = dirs.filter_map(|dir| in_tree(dir, build_id, "")).collect();
-    // Since Linux 4.4 a directory with `elf` and `debug` in it; before, the file itself.
+    // Since Linux 4.4 a directory that contains `elf` and `debug`; before that, the file itself.
     let cache = options.perf_cache.as_deref();
     if let Some(entry) = cache.and_then(|cache| in_tree(cache, build_id, "")) {
         out.push(entry.join(if is_path { "elf" } else { "vdso" }));
@@ -62,7 +59,7 @@ fn in_trees(options: &FinderOptions, build_id: &[u8], is_path: bool) -> Vec<Path
     out
 }
 
-/// `path` below the root `symfs`. `..` does not lead out of it.
+/// `path` below the root `symfs`. `..` cannot escape it.
 pub(super) fn below(symfs: Option<&Path>, path: &Path) -> PathBuf {
     let Some(root) = symfs else {
         return path.to_owned();
@@ -74,7 +71,7 @@ pub(super) fn below(symfs: Option<&Path>, path: &Path) -> PathBuf {
     parts.fold(root.to_owned(), |path, part| path.join(part))
 }
 
-/// `DIR/.build-id/xx/yyyy` and a suffix; `None` if the id is too short.
+/// `DIR/.build-id/xx/yyyy` plus a suffix; `None` if the build ID is too short.
 pub(super) fn in_tree(dir: &Path, build_id: &[u8], suffix: &str) -> Option<PathBuf> {
     if build_id.len() < BUILD_ID_LEN_MIN {
         return None;

@@ -1,4 +1,4 @@
-//! What separate debug files, `.gnu_debugdata` and compressed sections add to a file.
+//! Adds the contents of separate debug files, `.gnu_debugdata` and compressed sections to a file.
 //!
 //! Sources: gdb's manual, "Debugging Information in Separate Files" and "MiniDebugInfo"; gABI,
 //! "Section Compression".
@@ -12,16 +12,16 @@ use std::sync::Arc;
 use unwind_sim_unwind::elf::{self, Compression, Elf};
 use unwind_sim_unwind::image::{Bytes, Owner, Section, SectionKind};
 
-/// Largest compressed part that is unpacked, bytes.
+/// Maximum unpacked size, bytes.
 const UNPACKED_MAX: u64 = 1 << 30;
-/// Most memory that xz may take for its window, KiB.
+/// Maximum memory for the window of xz, KiB.
 const XZ_WINDOW_KIB_MAX: u32 = 128 << 10;
-/// Largest window of zstd, as a power of two.
+/// Maximum zstd window, as a power of two.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 
 type Problem = (String, FileProblemKind);
 
-/// Adds to `elf`, read from `path`, what else is known of it. Gives what went wrong.
+/// Adds further data to `elf`, which was read from `path`. Returns the problems.
 pub(super) fn complete(elf: &mut Elf, path: &Path, options: &FinderOptions) -> Vec<Problem> {
     let mut problems = Vec::new();
     let name = path.to_string_lossy().into_owned();
@@ -38,7 +38,7 @@ pub(super) fn complete(elf: &mut Elf, path: &Path, options: &FinderOptions) -> V
     problems
 }
 
-/// Takes symbols and `.debug_frame` where the file itself has none.
+/// Takes symbols and `.debug_frame` from `debug` if the file itself has none.
 fn merge(elf: &mut Elf, debug: Elf) {
     if debug.has_symtab && !elf.has_symtab {
         elf.parts.symbols.extend(debug.parts.symbols);
@@ -53,7 +53,7 @@ fn merge(elf: &mut Elf, debug: Elf) {
     }
 }
 
-/// Unpacks the compressed sections of `elf` into its parts.
+/// Unpacks the compressed sections of `elf` and adds them to its parts.
 fn unpack_sections(elf: &mut Elf, name: &str, problems: &mut Vec<Problem>) {
     for section in std::mem::take(&mut elf.compressed) {
         let part = section.kind.as_str();
@@ -91,7 +91,7 @@ fn unpack_error(section: &'static str, offset: u64, why: &std::io::Error) -> Fil
     }
 }
 
-/// Reads to the end, at most [`UNPACKED_MAX`] bytes.
+/// Reads to the end; fails if there are more than [`UNPACKED_MAX`] bytes.
 fn unpack(
     reader: impl Read,
     section: &'static str,
@@ -107,11 +107,11 @@ fn unpack(
     Ok(out)
 }
 
-/// What `.gnu_debugdata` holds: an ELF file, compressed with xz, with the symbols that are not in
-/// `.dynsym`.
+/// Unpacks the contents of `.gnu_debugdata`: an ELF file, compressed with xz, with the symbols that
+/// are not in `.dynsym`.
 ///
 /// # Errors
-/// If it is damaged, or larger than what we unpack.
+/// If the data is damaged or unpacks to more than the limit.
 pub fn unpack_debug_data(data: &[u8]) -> Result<Vec<u8>, FileProblemKind> {
     let reader = lzma_rust2::XzReader::new_mem_limit(data, true, XZ_WINDOW_KIB_MAX);
     unpack(reader, ".gnu_debugdata", 0)
@@ -159,10 +159,10 @@ fn debug_file(
     None
 }
 
-/// Where gdb looks for a `.gnu_debuglink`: beside the file, in `.debug`, and below each debug
-/// directory.
+/// The paths where gdb looks for a `.gnu_debuglink`: next to the file, in `.debug`, and below each
+/// debug directory.
 fn linked_places(path: &Path, link: &str, options: &FinderOptions) -> Vec<PathBuf> {
-    // A name with a directory in it could lead anywhere.
+    // A name with a directory in it could point anywhere.
     let Some(name) = Path::new(link).file_name().filter(|name| *name == link) else {
         return Vec::new();
     };
@@ -180,8 +180,8 @@ fn linked_places(path: &Path, link: &str, options: &FinderOptions) -> Vec<PathBu
     out
 }
 
-/// Opens a debug file if it belongs to `elf`: the same build id, or else the CRC that
-/// `.gnu_debuglink` demands.
+/// Opens a debug file if it belongs to `elf`: it has the same build ID, or else the CRC stated in
+/// `.gnu_debuglink`.
 fn open_debug_file(
     elf: &Elf,
     path: &Path,

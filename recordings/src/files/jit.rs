@@ -1,7 +1,8 @@
 //! `perf-PID.map`: the symbols of generated code.
 //!
 //! Source: Linux `tools/perf/Documentation/jit-interface.txt`: lines of `START SIZE NAME`, numbers
-//! hexadecimal without `0x`, in the order in which code was made; later lines replace earlier ones.
+//! hexadecimal without `0x`, in the order in which code was generated; later lines replace earlier
+//! ones.
 
 use super::{FileProblemKind, FinderOptions};
 use std::fs::File;
@@ -9,14 +10,14 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use unwind_sim_unwind::image::Symbol;
 
-/// Most lines taken.
+/// Maximum number of lines.
 const LINES_MAX: u64 = 4 << 20;
-/// Longest line taken, bytes.
+/// Maximum length of a line, bytes.
 const LINE_LEN_MAX: u64 = 64 << 10;
 
 type Problem = (String, FileProblemKind);
 
-/// The symbols of a process, sorted by address; and the first thing that was wrong.
+/// The symbols of a process, sorted by address, and the first problem.
 pub(super) fn read(options: &FinderOptions, pid: u32) -> (Vec<Symbol>, Option<Problem>) {
     for path in places(options, pid) {
         match File::open(&path) {
@@ -45,7 +46,7 @@ fn places(options: &FinderOptions, pid: u32) -> Vec<PathBuf> {
     };
     let mut out = Vec::new();
     if options.live {
-        // In a container the process knows itself by another number.
+        // In a container, the process has another PID of its own.
         let inner = inner_pid(pid).unwrap_or(pid);
         let root = format!("/proc/{pid}/root");
         let dir = super::candidates::below(Some(Path::new(&root)), dir);
@@ -56,7 +57,7 @@ fn places(options: &FinderOptions, pid: u32) -> Vec<PathBuf> {
     out
 }
 
-/// The process's number in its own namespace.
+/// The process's PID in its own namespace.
 fn inner_pid(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status
@@ -92,7 +93,7 @@ pub(super) fn parse(mut reader: impl BufRead) -> (Vec<Symbol>, Option<FileProble
             }
         }
     }
-    // Of several for one address the last one counts.
+    // For one address the last symbol counts.
     symbols.reverse();
     symbols.sort_by_key(|s: &Symbol| s.address);
     symbols.dedup_by_key(|s| s.address);

@@ -1,14 +1,14 @@
-//! What can be wrong with a file that was looked for.
+//! Problems with the files of mappings.
 
 use std::fmt;
 use std::io;
 use unwind_sim_unwind::elf::ElfError;
 
-/// Why a file was not used, or not all of it.
+/// Why a file, or a part of it, was not used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct FileProblem {
-    /// The file, or the kernel's name of the mapping.
+    /// The file, or the kernel's name for the mapping.
     pub path: String,
     /// What is wrong.
     pub kind: FileProblemKind,
@@ -18,55 +18,55 @@ pub struct FileProblem {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FileProblemKind {
-    /// The file is nowhere.
+    /// The file was not found.
     NotFound,
-    /// It cannot be opened or mapped.
+    /// The file cannot be opened or mapped.
     Io(io::ErrorKind),
-    /// It is not the ELF file it should be, or a part of it is bad.
+    /// The file is not the expected ELF file, or a part of it is invalid.
     Elf(ElfError),
-    /// It is another build; it was not used.
+    /// The file is another build and was not used.
     BuildId {
-        /// What the recording says.
+        /// Build ID in the recording.
         expected: Vec<u8>,
-        /// What the file says; empty if nothing.
+        /// Build ID in the file; empty if it has none.
         found: Vec<u8>,
     },
-    /// The debug file that `.gnu_debuglink` names is of another build; it was not used.
+    /// The debug file named by `.gnu_debuglink` is another build and was not used.
     Crc {
-        /// What the program says.
+        /// CRC stated in the program.
         expected: u32,
-        /// What the file gives.
+        /// CRC of the debug file.
         found: u32,
     },
-    /// A compressed part cannot be unpacked.
+    /// A compressed section cannot be unpacked.
     Unpack {
-        /// The section.
+        /// Its name.
         section: &'static str,
         /// Offset in the file, bytes.
         offset: u64,
-        /// What the decompressor said.
+        /// The decompressor's error.
         why: io::ErrorKind,
     },
-    /// A compressed part is larger than the limit when unpacked.
+    /// An unpacked section exceeds the limit.
     UnpackLimit {
-        /// The section.
+        /// Its name.
         section: &'static str,
         /// The limit, bytes.
         limit: u64,
     },
-    /// No segment of the file lies where the mapping says.
+    /// No segment of the file matches the mapping.
     NoSegment {
-        /// The offset in the file, bytes.
+        /// The mapping's offset in the file, bytes.
         offset: u64,
     },
     /// A line of a `perf-PID.map` is not `START SIZE NAME`.
     JitLine {
-        /// The number of the line, from 1.
+        /// The line number, from 1.
         line: u64,
     },
-    /// A `perf-PID.map` has more lines than are taken.
+    /// A `perf-PID.map` has too many lines.
     JitLimit {
-        /// The limit.
+        /// The maximum number of lines.
         limit: u64,
     },
 }
@@ -96,7 +96,7 @@ impl FileProblemKind {
     }
 }
 
-/// Bytes as hexadecimal digits.
+/// Displays bytes as hexadecimal digits.
 struct Hex<'a>(&'a [u8]);
 
 impl fmt::Display for Hex<'_> {

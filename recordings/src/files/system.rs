@@ -1,4 +1,4 @@
-//! Images that are in memory: this process's own vdso, and those that a caller read.
+//! Images in memory: this process's own vdso, and memory read by a caller.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use unwind_sim_unwind::elf::{self, Elf, ElfError};
 use unwind_sim_unwind::image::Owner;
 
-/// Larger than any vdso, bytes.
+/// Maximum size of a vdso, bytes; real ones are smaller.
 const VDSO_SIZE_MAX: u64 = 1 << 20;
 /// Size of the ELF header, bytes.
 const HEADER: usize = 64;
 
-/// The bytes of the vdso that the kernel gave to this process; `None` on other systems.
+/// The bytes of this process's vdso; `None` on other systems.
 pub fn own_vdso() -> Option<Vec<u8>> {
     const AT_SYSINFO_EHDR: u64 = 33;
     let vector = std::fs::read("/proc/self/auxv").ok()?;
@@ -22,7 +22,7 @@ pub fn own_vdso() -> Option<Vec<u8>> {
     let memory = File::open("/proc/self/mem").ok()?;
     let mut header = [0; HEADER];
     memory.read_exact_at(&mut header, start).ok()?;
-    // Its section headers are the last thing in it.
+    // The section headers are at its end.
     let u16_at = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
     let sections = u64::from_le_bytes(*header[40..].first_chunk()?);
     let size = sections.checked_add(u16_at(58) * u16_at(60))?;
@@ -31,11 +31,11 @@ pub fn own_vdso() -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Reads an image that lies in memory as its segments were mapped.
+/// Reads an image from memory, laid out as its segments were mapped.
 ///
-/// The vdso lies there as its file would. Of another image only segments are to be had, each at
-/// its address: program headers are rewritten so that file offsets are addresses, and section
-/// headers, which are not mapped, are left out.
+/// A vdso is laid out like its file. Of other images, memory has only the segments, at their
+/// addresses: program headers are rewritten so that file offsets equal addresses, and section
+/// headers, which are not mapped, are dropped.
 pub(super) fn read_memory_image(
     name: &str,
     memory: Owner,

@@ -4,7 +4,7 @@ use super::*;
 use std::process::Command;
 use unwind_sim_unwind::image::SectionKind;
 
-/// A directory of one test, removed at its end.
+/// A directory for one test, removed on drop.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -27,7 +27,7 @@ impl Dir {
         assert!(out.status.success(), "{program} {arguments:?}: {out:?}");
     }
 
-    /// A program with the local function `inner`; `flags` for the compiler.
+    /// Builds a program with the local function `inner`, with these compiler flags.
     fn build(&self, name: &str, flags: &[&str]) -> PathBuf {
         let mut source = String::from("#include <stdio.h>\n");
         for n in 0..64 {
@@ -110,7 +110,7 @@ fn every_executable_mapping_of_this_process_has_its_image_and_bias() {
             build_id: &[],
         });
         let image = image.unwrap_or_else(|| panic!("{line}: {:?}", finder.problems()));
-        // The segment's first byte is where the kernel put it.
+        // The segment's first byte is at the address that the kernel chose.
         let svma = range.start.wrapping_sub(bias);
         let inside = |r: &Range<u64>| r.start & !0xfff == svma;
         assert!(image.text().iter().any(inside), "{line}: {svma:#x}");
@@ -166,7 +166,7 @@ fn a_stripped_file_gets_its_symbols_from_the_build_id_tree() {
     let (again, _) = finder.mapping_for(&request(&path, build_id));
     assert_eq!(again.map(|image| image.id()), Some(with_debug.id()));
 
-    // Another build at the same path is not taken; without any other, there is no image.
+    // Another build at the same path is not used; if there is nothing else, there is no image.
     let mut other = build_id.to_vec();
     other[0] ^= 1;
     assert!(finder.mapping_for(&request(&path, &other)).0.is_none());
@@ -265,7 +265,7 @@ fn a_removed_program_is_found_while_it_runs() {
     let dir = Dir::new("removed");
     let path = dir.path("sleeper");
     std::fs::copy("/bin/sleep", &path).expect("a program that waits");
-    // Another test that forks at this moment may have the copy open for writing a little longer.
+    // A test that forks at this moment may briefly keep the copy open for writing.
     let mut child = loop {
         match Command::new(&path).arg("60").spawn() {
             Err(e) if e.kind() == std::io::ErrorKind::ExecutableFileBusy => {
@@ -307,7 +307,7 @@ fn a_removed_program_is_found_while_it_runs() {
     let (nothing, bias) = live(false).mapping_for(&request);
     child.kill().and_then(|()| child.wait()).expect("ours");
     assert!(image.is_some_and(|image| image.section(SectionKind::EhFrame).is_some()));
-    // Without knowing the process, nothing is guessed; the bias then counts in the file.
+    // If the process is unknown, nothing is guessed; the bias then gives file offsets.
     assert!(nothing.is_none());
     assert_eq!(request.range.start - bias, request.file_offset);
 }

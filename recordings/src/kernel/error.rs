@@ -1,4 +1,4 @@
-//! What can be wrong with a kernel image, a module or a System.map, and where.
+//! Errors in kernel images, modules and System.map files, with their locations.
 
 use super::payload::Compression;
 use std::fmt;
@@ -11,28 +11,28 @@ use unwind_sim_unwind::orc::Malformed;
 pub struct KernelError {
     /// The file.
     pub file: String,
-    /// What is wrong with it, and where.
+    /// What is wrong, and where.
     pub what: KernelErrorKind,
 }
 
-/// The kinds of [`KernelError`]. Offsets are bytes in the file, or in what was unpacked of it.
+/// The kinds of [`KernelError`]. Offsets are bytes in the file, or in its unpacked payload.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum KernelErrorKind {
-    /// It cannot be opened or mapped.
+    /// The file cannot be opened or mapped.
     Io(io::ErrorKind),
-    /// Neither a bzImage nor an ELF file.
+    /// The file is neither a bzImage nor an ELF file.
     NotKernel,
-    /// The boot header of a bzImage is bad.
+    /// The boot header of a bzImage is invalid.
     Boot {
-        /// Where.
+        /// Offset of the invalid field.
         offset: u64,
         /// What is wrong.
         what: &'static str,
     },
-    /// The payload begins like no compression that we know.
+    /// The payload starts with no known compression magic.
     UnknownCompression {
-        /// Where the payload begins.
+        /// Offset of the payload.
         offset: u64,
         /// Its first bytes.
         magic: [u8; 4],
@@ -41,43 +41,43 @@ pub enum KernelErrorKind {
     Unpack {
         /// How it is compressed.
         compression: Compression,
-        /// Where it begins, or the block of it that is bad.
+        /// Offset of the payload, or of the invalid block in it.
         offset: u64,
-        /// What the decompressor said.
+        /// The decompressor's error.
         why: io::ErrorKind,
     },
-    /// It unpacks to more than is taken.
+    /// The unpacked payload exceeds the limit.
     UnpackLimit {
         /// The limit, bytes.
         limit: u64,
     },
-    /// The ELF file is bad.
+    /// The ELF file is invalid.
     Elf(ElfError),
-    /// The ELF file has no code of a kernel: no executable range above the canonical hole.
+    /// The ELF file has no kernel code: no executable range above the canonical hole.
     NoKernelText,
-    /// Its ORC sections do not fit together.
+    /// The ORC sections are inconsistent.
     Orc(Malformed),
     /// A line of System.map is not `ADDRESS TYPE NAME`.
     MapLine {
-        /// The number of the line, from 1.
+        /// The line number, from 1.
         line: u64,
     },
-    /// System.map has no symbol in the kernel's text: that of another kernel, or a stub.
+    /// System.map has no symbol in the kernel's text: it belongs to another kernel or is a stub.
     MapForeign,
-    /// System.map does not say where the kernel's code is.
+    /// System.map does not tell where the kernel's code is.
     MapWithoutText,
-    /// Not a relocatable object for x86-64.
+    /// The file is not an x86-64 relocatable object.
     NotModule,
     /// A section of a module cannot be read.
     Section {
-        /// Its name.
+        /// The section's name.
         section: &'static str,
-        /// Where in the file.
+        /// Offset in the file.
         offset: u64,
         /// What is wrong.
         what: &'static str,
     },
-    /// No address is given for any code of a module.
+    /// No load address was given for any code of a module.
     NotLoaded,
 }
 

@@ -1,23 +1,24 @@
-//! kallsyms: the table of symbols in a kernel's own `.rodata`, found without being told where.
+//! kallsyms: finds and unpacks the symbol table in a kernel's `.rodata`, without knowing its
+//! address.
 //!
 //! Source: Linux `scripts/kallsyms.c` (`write_src`) and `kernel/kallsyms.c`, 4.14 to 6.12; a 7.2
-//! image. The parts, each at a multiple of eight, or of four in 7.2:
+//! image. The parts are aligned to 8 bytes, or to 4 in 7.2:
 //!
 //! ```text
-//! token_table  256 strings, each with a NUL: what a byte of a packed name stands for
-//! token_index  256 u16: where each of them begins in token_table
-//! names        for each symbol: length (two bytes if it is over 127, since 6.1), packed name;
-//!              the first letter of the unpacked one is the symbol's type
-//! markers      where every 256th name begins; u32, before 5.0 as wide as a pointer
-//! num_syms     directly before names; as wide as the parts are aligned
-//! values       `addresses` (u64), or `offsets` (u32) and behind them `relative_base`
+//! token_table  256 NUL-terminated strings: what each byte of a packed name stands for
+//! token_index  256 u16: offset of each token in token_table
+//! names        for each symbol: length (two bytes if over 127, since 6.1), packed name;
+//!              the first letter of the unpacked name is the symbol's type
+//! markers      offset of every 256th name; u32, before 5.0 as wide as a pointer
+//! num_syms     directly before names; as wide as the alignment of the parts
+//! values       `addresses` (u64), or `offsets` (u32) followed by `relative_base`
 //! ```
 //!
-//! `names`, `markers`, `token_table` and `token_index` follow one another, with
-//! `seqs_of_names` somewhere between or behind them since 6.2. The values stand before num_syms
-//! or, since 6.4, behind token_index. What an offset means hangs on the configuration
-//! (`CONFIG_KALLSYMS_ABSOLUTE_PERCPU`, gone in 6.15) and is tried. So is where they stand: of all
-//! forms the one is taken under which addresses are in order and code lies in the text.
+//! `names`, `markers`, `token_table` and `token_index` are in this order; since 6.2,
+//! `seqs_of_names` is somewhere between or after them. The values are before num_syms or, since
+//! 6.4, after token_index. What an offset means depends on the configuration
+//! (`CONFIG_KALLSYMS_ABSOLUTE_PERCPU`, removed in 6.15). Both are found by trial: the form and
+//! position are right if addresses are sorted and code symbols are in the text.
 
 mod values;
 
@@ -25,41 +26,41 @@ use super::symbols::KernelSymbols;
 use std::ops::Range;
 use values::Values;
 
-/// What all parts are aligned to at least.
+/// Minimum alignment of all parts, bytes.
 const ALIGN_MIN: usize = 4;
-/// Fewer symbols than this are no kernel; two markers at least.
+/// Minimum number of symbols: gives at least two markers, and every kernel has more.
 const SYMBOLS_MIN: usize = 257;
-/// Longest name, bytes (`KSYM_NAME_LEN` is 512 since 6.1).
+/// Maximum length of a name, bytes (`KSYM_NAME_LEN` is 512 since 6.1).
 const NAME_LEN_MAX: usize = 1024;
-/// All names together, bytes; real ones have 4 MiB.
+/// Maximum length of all names together, bytes; real kernels have 4 MiB.
 const NAME_BYTES_MAX: usize = 256 << 20;
-/// Longest token, bytes: two names at most, and then some.
+/// Maximum length of a token, bytes; well above that of two names.
 const TOKEN_LEN_MAX: usize = 512;
-/// Names looked at in search of the table before it is given up. A table of 7 million symbols is
-/// still found.
+/// Number of names examined before the search is given up. Enough to find a table of 7 million
+/// symbols.
 const STEPS_MAX: u64 = 1 << 25;
-/// Token tables tried.
+/// Maximum number of token tables tried.
 const TABLES_MAX: usize = 64;
 
-/// A kallsyms table, unpacked.
+/// An unpacked kallsyms table.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// Its symbols, in its order.
+    /// Its symbols, in table order.
     pub(super) symbols: KernelSymbols,
-    /// Which form its addresses have.
+    /// The form of its addresses.
     pub(super) form: Form,
 }
 
-/// How a table says its addresses.
+/// How a kallsyms table stores addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// `kallsyms_addresses`
     Addresses,
-    /// Below zero relative to the base, else absolute: `CONFIG_KALLSYMS_ABSOLUTE_PERCPU`.
+    /// Negative: relative to the base; otherwise absolute: `CONFIG_KALLSYMS_ABSOLUTE_PERCPU`.
     AbsolutePercpu,
-    /// Relative to the base.
+    /// All relative to the base.
     BaseRelative,
-    /// Each relative to its own place; without a base.
+    /// Each relative to its own location; there is no base.
     PlaceRelative,
 }
 
@@ -75,9 +76,9 @@ impl Form {
     }
 }
 
-/// Finds the table in `bytes`, which are loaded at `address`; `text` is where code may lie.
+/// Finds the table in `bytes`, which are loaded at `address`. `text` are the ranges of code.
 pub(super) fn find(bytes: &[u8], address: u64, text: &[Range<u64>]) -> Option<Found> {
-    // Alignment is that of addresses.
+    // Alignment refers to addresses.
     let skip = (address.wrapping_neg() % 8) as usize;
     let bytes = bytes.get(skip..)?;
     let address = address.wrapping_add(skip as u64);
@@ -88,7 +89,7 @@ pub(super) fn find(bytes: &[u8], address: u64, text: &[Range<u64>]) -> Option<Fo
         .find_map(|tokens| tokens.table(bytes, address, text, &mut steps))
 }
 
-/// Where 256 ascending u16 stand, the first of them 0.
+/// Offsets of 256 ascending u16, the first of them 0.
 fn token_indices(bytes: &[u8]) -> impl Iterator<Item = usize> {
     let (words, _) = bytes.as_chunks::<4>();
     let halves = |word: [u8; 4]| {
@@ -115,7 +116,7 @@ fn read_index(bytes: &[u8], at: usize) -> Option<[u16; 256]> {
     index.windows(2).all(near).then_some(index)
 }
 
-/// The tokens, and where they stand.
+/// The tokens, and the locations of token table and index.
 struct Tokens<'a> {
     list: [&'a [u8]; 256],
     table_start: usize,
@@ -123,7 +124,7 @@ struct Tokens<'a> {
 }
 
 impl<'a> Tokens<'a> {
-    /// The token table that ends right before the index at `index_start`.
+    /// The token table directly before the index at `index_start`.
     fn before(bytes: &'a [u8], index_start: usize) -> Option<Tokens<'a>> {
         let index = read_index(bytes, index_start)?;
         let last = usize::from(index[255]);
@@ -156,7 +157,7 @@ impl<'a> Tokens<'a> {
         })
     }
 
-    /// The table whose tokens these are.
+    /// The kallsyms table that uses these tokens.
     fn table(
         &self,
         bytes: &[u8],
@@ -187,9 +188,9 @@ impl<'a> Tokens<'a> {
         Some(Found { symbols, form })
     }
 
-    /// The names: before the token table, behind their number, before markers that fit them.
+    /// The names: before the token table, after their count, and followed by matching markers.
     fn names(&self, bytes: &[u8], steps: &mut u64) -> Option<Names> {
-        // A number of eight bytes is mistaken less often.
+        // An eight-byte count gives fewer false positives.
         self.names_aligned::<8>(bytes, steps)
             .or_else(|| self.names_aligned::<ALIGN_MIN>(bytes, steps))
     }
@@ -254,7 +255,7 @@ impl<'a> Tokens<'a> {
         })
     }
 
-    /// All names, with their types as first letters.
+    /// All names, each with its type as the first letter.
     fn unpack(&self, bytes: &[u8], names: &Names) -> Option<Plain> {
         let area = &bytes[names.start..self.table_start];
         // Most names are 10 to 30 letters long.
@@ -282,7 +283,7 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// How many bytes say the length of the name at `at`, and that length.
+/// Size of the length field of the name at `at`, bytes, and the length.
 fn length(area: &[u8], at: usize) -> Option<(usize, usize)> {
     let low = usize::from(*area.get(at)?);
     if low & 0x80 == 0 {
@@ -292,14 +293,14 @@ fn length(area: &[u8], at: usize) -> Option<(usize, usize)> {
     Some((2, low & 0x7f | high << 7))
 }
 
-/// Where the packed names begin, how many there are, and how the parts are aligned.
+/// Start, number and alignment of the packed names.
 struct Names {
     start: usize,
     count: usize,
     align: usize,
 }
 
-/// The names, one behind the other.
+/// The unpacked names, concatenated.
 struct Plain {
     names: String,
     ends: Vec<usize>,

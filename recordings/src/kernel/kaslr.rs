@@ -1,4 +1,4 @@
-//! How far from its stated addresses a kernel was loaded.
+//! The KASLR offset: how far a kernel was moved from its link addresses.
 //!
 //! KASLR moves the whole kernel by a multiple of `CONFIG_PHYSICAL_ALIGN`, at least 2 MiB, within
 //! the 1 GiB of its address range (Linux `arch/x86/boot/compressed/kaslr.c`,
@@ -7,24 +7,25 @@
 use super::KernelImage;
 use unwind_sim_unwind::image::Image;
 
-/// The offset is a multiple of this, bytes.
+/// Alignment of the offset, bytes.
 pub const KASLR_ALIGN: u64 = 2 << 20;
-/// The address range of a kernel, bytes.
+/// Size of a kernel's address range, bytes.
 const RANGE: u64 = 1 << 30;
 
 impl KernelImage {
-    /// The offset, if `symbol` was seen at `at`: the bias of the kernel's mapping. `None` if there
-    /// is no such symbol, or if the offset would be none that KASLR gives.
+    /// The offset, given that `symbol` was seen at `at`: the bias of the kernel's mapping. `None`
+    /// if there is no such symbol, or if KASLR cannot produce the offset.
     pub fn kaslr_by_symbol(&self, symbol: &str, at: u64) -> Option<u64> {
         let offset = at.checked_sub(self.symbols.address(symbol)?)?;
         (offset % KASLR_ALIGN == 0 && offset < RANGE).then_some(offset)
     }
 
-    /// The offset, if these return addresses were found, say as words of stacks: the one under
-    /// which most stand right behind a call. `None` if no offset is better than all others, or if
-    /// under none a half of those that could be the kernel's do.
+    /// The offset, given return addresses, such as words of stacks: the one at which most of them
+    /// directly follow a call. `None` if no offset is better than all others, or if even the best
+    /// fits fewer than half of the addresses that may be the kernel's.
     ///
-    /// Give addresses of many functions: what is behind a call at one offset may be at another.
+    /// The addresses should come from many functions: one address may follow a call at several
+    /// offsets.
     pub fn kaslr(&self, returns: &[u64]) -> Option<u64> {
         let image = &self.image;
         let first = image.text().iter().map(|r| r.start).min()?;
@@ -47,10 +48,10 @@ impl KernelImage {
     }
 }
 
-/// Does a call end at `svma`? By its bytes: `call rel32`, or `call` through a register or memory
-/// (`ff /2`) of any length.
+/// Does a call end at `svma`? Recognizes the bytes of `call rel32`, and of `call` through a
+/// register or memory (`ff /2`) of any length.
 fn is_behind_call(image: &Image, svma: u64) -> bool {
-    /// Longest `ff /2` without prefixes.
+    /// Maximum length of `ff /2` without prefixes, bytes.
     const LEN_MAX: u64 = 7;
     if !image.is_text(svma) {
         return false;

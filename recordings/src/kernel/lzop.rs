@@ -1,33 +1,34 @@
-//! The container of lzop(1), which `CONFIG_KERNEL_LZO` packs a kernel in: a header, then blocks of
-//! LZO1X, each behind its two lengths and its checksums.
+//! The lzop(1) container, which `CONFIG_KERNEL_LZO` uses to pack a kernel: a header, then LZO1X
+//! blocks, each preceded by its two lengths and its checksums.
 //!
-//! Sources: Linux 6.12 `lib/decompress_unlzo.c` for what a kernel reads of it; the file format of
-//! lzop 1.04 (`conf.h`, `lzop.c`) for the flags, which that leaves out. Numbers are big-endian.
+//! Sources: Linux 6.12 `lib/decompress_unlzo.c` for the parts that a kernel reads; the file format
+//! of lzop 1.04 (`conf.h`, `lzop.c`) for the flags, which the kernel ignores. Integers are
+//! big-endian.
 
 use std::io::ErrorKind;
 
 const MAGIC: [u8; 9] = [0x89, b'L', b'Z', b'O', 0, 0x0d, 0x0a, 0x1a, 0x0a];
-/// From this version on the header has a level, and the upper half of the time.
+/// Since this version the header has a compression level, and the upper half of the time.
 const VERSION_LEVEL: u16 = 0x0940;
-/// LZO1X-1, LZO1X-1(15) and LZO1X-999: three compressors, one decompressor.
+/// LZO1X-1, LZO1X-1(15) and LZO1X-999: three compressors with the same decompressor.
 const METHODS: std::ops::RangeInclusive<u8> = 1..=3;
-/// A block unpacks to at most so many bytes: lzop's `MAX_BLOCK_SIZE`.
+/// Maximum unpacked size of a block, bytes: lzop's `MAX_BLOCK_SIZE`.
 const BLOCK_MAX: usize = 64 << 20;
 
-/// Of the unpacked block: Adler-32, CRC-32. Of the packed one: the same.
+/// Flags: Adler-32 and CRC-32 of the unpacked block, then of the packed block.
 const ADLER32_D: u32 = 0x1;
 const CRC32_D: u32 = 0x100;
 const ADLER32_C: u32 = 0x2;
 const CRC32_C: u32 = 0x200;
-/// There is an extra field behind the header.
+/// Flag: an extra field follows the header.
 const EXTRA_FIELD: u32 = 0x40;
-/// The data went through a filter. Nobody packs kernels so.
+/// Flag: the data was filtered. Not used for kernels.
 const FILTER: u32 = 0x800;
 
-/// Where it is bad, bytes from the begin, and how.
+/// Offset of the invalid data, bytes, and the kind of error.
 pub(super) type Bad = (usize, ErrorKind);
 
-/// What is not yet read.
+/// The data and the read position.
 struct Rest<'a> {
     data: &'a [u8],
     at: usize,
@@ -52,8 +53,8 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// Unpacks `data` behind `out`, until that has more than `limit` bytes. What follows the last block
-/// is ignored.
+/// Unpacks `data` and appends it to `out`, until `out` has more than `limit` bytes. Data after the
+/// last block is ignored.
 pub(super) fn unpack(data: &[u8], out: &mut Vec<u8>, limit: u64) -> Result<(), Bad> {
     let mut rest = Rest { data, at: 0 };
     let flags = header(&mut rest)?;
@@ -70,7 +71,7 @@ pub(super) fn unpack(data: &[u8], out: &mut Vec<u8>, limit: u64) -> Result<(), B
         }
         let adler32 = rest.number_if(flags & ADLER32_D != 0)?;
         let crc32 = rest.number_if(flags & CRC32_D != 0)?;
-        // What did not get smaller is there as it was, with no other checksums.
+        // An incompressible block is stored unpacked, without checksums of the packed block.
         let is_packed = packed_len < unpacked_len;
         rest.number_if(is_packed && flags & ADLER32_C != 0)?;
         rest.number_if(is_packed && flags & CRC32_C != 0)?;
@@ -95,14 +96,14 @@ pub(super) fn unpack(data: &[u8], out: &mut Vec<u8>, limit: u64) -> Result<(), B
     Ok(())
 }
 
-/// Reads the header; gives the flags.
+/// Reads the header and returns the flags.
 fn header(rest: &mut Rest<'_>) -> Result<u32, Bad> {
     if rest.bytes(MAGIC.len())? != MAGIC {
         return Err((0, ErrorKind::InvalidData));
     }
     let version = rest.number(2)? as u16;
     let has_level = version >= VERSION_LEVEL;
-    // The library's version, and that which is needed for extracting.
+    // The library's version, and the version needed for extracting.
     rest.bytes(2)?;
     rest.bytes(if has_level { 2 } else { 0 })?;
     let at = rest.at;
@@ -120,7 +121,7 @@ fn header(rest: &mut Rest<'_>) -> Result<u32, Bad> {
     rest.bytes(if has_level { 12 } else { 8 })?;
     let name_len = rest.number(1)? as usize;
     rest.bytes(name_len)?;
-    // Its checksum; and with an extra field that of it.
+    // The checksums of the header and of the extra field.
     rest.bytes(4)?;
     if flags & EXTRA_FIELD != 0 {
         let extra_len = rest.number(4)? as usize;
@@ -133,7 +134,7 @@ fn header(rest: &mut Rest<'_>) -> Result<u32, Bad> {
 /// RFC 1950, section 8.2.
 fn adler32_of(bytes: &[u8]) -> u32 {
     const MODULUS: u32 = 65521;
-    /// So many bytes do not overflow the second sum.
+    /// The second sum does not overflow within this many bytes.
     const RUN: usize = 5552;
     let (mut a, mut b) = (1, 0);
     for run in bytes.chunks(RUN) {

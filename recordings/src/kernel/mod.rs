@@ -1,12 +1,12 @@
 //! Kernel images: `vmlinuz`, `vmlinux` and modules, with their ORC tables and their symbols.
 //!
-//! [`open`] tells a bzImage from an ELF file by its bytes, unpacks it, takes code and ORC sections
-//! by section headers or by symbols, and finds the symbols in the kallsyms table inside the image
-//! itself, which survives stripping. [`open_module`] puts a module where it was loaded.
-//! [`KernelImage::kaslr`] finds where the kernel was.
+//! [`open`] detects whether a file is a bzImage or an ELF file, unpacks it, finds code and ORC
+//! sections by section headers or symbols, and reads the symbols from the kallsyms table in the
+//! image, which survives stripping. [`open_module`] opens a module at its load address.
+//! [`KernelImage::kaslr`] determines the KASLR offset.
 //!
-//! Input is not believed: sizes are bounded, and what is bad is an error with its place.
-//! Not here: finding the files of a running kernel; unwinding (`unwind::kernel`).
+//! Input is untrusted: sizes are bounded, and errors carry the location. Finding the files of a
+//! running kernel and unwinding (`unwind::kernel`) are elsewhere.
 
 mod error;
 mod kallsyms;
@@ -46,12 +46,12 @@ use vmlinux::Vmlinux;
 /// The types of a kernel.
 pub type Btf = btf::Btf<Bytes>;
 
-/// How to open a kernel image.
+/// Options for opening a kernel image.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// Take the symbols from this file, not from the image.
+    /// Take the symbols from this System.map instead of the image.
     pub system_map: Option<PathBuf>,
-    /// Read ORC entries so, whatever the image says.
+    /// Use this ORC layout, whatever the image says.
     pub orc_layout: Option<Layout>,
 }
 
@@ -60,43 +60,43 @@ pub struct OpenOptions {
 pub struct KernelImage {
     /// Code, ORC sections and the symbols of code.
     pub image: Arc<Image>,
-    /// The version, "6.1.0-50-cloud-amd64", of the boot header or of the banner.
+    /// The version from the boot header or the banner, such as "6.1.0-50-cloud-amd64".
     pub version: Option<String>,
-    /// How ORC entries are encoded; `None` without a table, or if no encoding fits.
+    /// The encoding of ORC entries; `None` without a table or if no encoding fits.
     pub encoding: Option<Encoding>,
-    /// By what that is known.
+    /// How `encoding` was determined.
     pub encoding_source: Option<EncodingSource>,
-    /// `_text` to `_end` (svma); without such symbols from the first to the last address of code.
+    /// `_text` to `_end` (SVMA); without these symbols, first to last code address.
     pub range: Range<u64>,
-    /// All symbols, of data too.
+    /// All symbols, including data.
     pub symbols: KernelSymbols,
-    /// Where they come from; `None` if there are none.
+    /// The source of the symbols; `None` if there are none.
     pub symbol_source: Option<SymbolSource>,
-    /// The form of the kallsyms table, if they come from it.
+    /// The form of the kallsyms table, if the symbols come from it.
     pub kallsyms_form: Option<Form>,
-    /// Its types, if it has them and they can be read.
+    /// Its types, if it has readable BTF.
     pub btf: Option<Btf>,
-    /// The payload that it was unpacked from.
+    /// The payload that the image was unpacked from.
     pub payload: Option<Payload>,
     /// Size of the ELF file, bytes.
     pub size: u64,
-    /// What could not be read, but could be done without.
+    /// Non-fatal problems: what could not be read.
     pub problems: Vec<ElfError>,
 }
 
 /// Opens the `vmlinuz` or `vmlinux` at `path`.
 ///
 /// # Errors
-/// If it cannot be read, is neither, is damaged, or if the System.map is bad.
+/// If it cannot be read, is neither of these, or is damaged, or if the System.map is invalid.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<KernelImage, KernelError> {
     from_bytes(&path.to_string_lossy(), map(path)?, options)
 }
 
-/// A kernel of which only the System.map at `path` is at hand: symbols, and where its code is. That
-/// is all that the frame pointer and the guessing unwinder ask.
+/// Opens a kernel from its System.map alone: symbols, and the range of its code. That is all that
+/// the frame pointer and guess unwinders need.
 ///
 /// # Errors
-/// If it cannot be read, is no System.map, or does not say where the kernel's code is.
+/// If it cannot be read, is not a System.map, or does not tell where the kernel's code is.
 pub fn open_system_map(path: &Path) -> Result<KernelImage, KernelError> {
     let name = path.to_string_lossy();
     let symbols = map_symbols(path)?;
@@ -105,7 +105,7 @@ pub fn open_system_map(path: &Path) -> Result<KernelImage, KernelError> {
     let range = symbols.range("_text", "_end").unwrap_or(text.clone());
     let init = symbols.range("_sinittext", "_einittext");
     let text: Vec<Range<u64>> = std::iter::once(text).chain(init).collect();
-    // `System.map-RELEASE`, as distributions name it.
+    // Distributions name the file `System.map-RELEASE`.
     let file = path
         .file_name()
         .and_then(|n| n.to_str())
@@ -125,10 +125,10 @@ pub fn open_system_map(path: &Path) -> Result<KernelImage, KernelError> {
     })
 }
 
-/// Opens a `vmlinuz` or `vmlinux` in memory; `name` is that of the image and in errors.
+/// Opens a `vmlinuz` or `vmlinux` in memory. `name` is used for the image and in errors.
 ///
 /// # Errors
-/// As [`open`].
+/// See [`open`].
 pub fn from_bytes(
     name: &str,
     bytes: Bytes,
@@ -172,7 +172,7 @@ pub fn from_bytes(
 }
 
 impl KernelImage {
-    /// A kernel of which nothing but symbols and the version is known.
+    /// A kernel with nothing but symbols and a version.
     pub fn of_symbols(symbols: KernelSymbols, version: Option<String>) -> KernelImage {
         KernelImage {
             image: Arc::new(Image::new(Default::default())),
@@ -190,7 +190,7 @@ impl KernelImage {
         }
     }
 
-    /// Fills in what hangs on the symbols and the version.
+    /// Fills in everything that depends on the symbols and the version.
     fn complete(
         &mut self,
         mut vmlinux: Vmlinux,
@@ -213,7 +213,7 @@ impl KernelImage {
     }
 }
 
-/// The symbols in the image.
+/// The symbols in the image, their source, and the kallsyms form.
 fn own_symbols(vmlinux: &Vmlinux) -> (KernelSymbols, Option<SymbolSource>, Option<Form>) {
     if let Some(found) = vmlinux.kallsyms() {
         return (
@@ -233,7 +233,7 @@ fn map_symbols(path: &Path) -> Result<KernelSymbols, KernelError> {
     system_map::read(&bytes).map_err(|what| what.of(&path.to_string_lossy()))
 }
 
-/// The bytes of the file at `path`, mapped.
+/// Memory-maps the file at `path`.
 fn map(path: &Path) -> Result<Bytes, KernelError> {
     let owner =
         map_file(path).map_err(|error| KernelErrorKind::from(error).of(&path.to_string_lossy()))?;

@@ -1,10 +1,9 @@
-//! Modules: relocatable objects (`.ko`), put where they were loaded.
+//! Kernel modules: relocatable objects (`.ko`), at their load addresses.
 //!
-//! In the file the addresses of ORC entries are relocations (`R_X86_64_PC32`, one for each slot of
-//! `.orc_unwind_ip`). They are applied here as the kernel's loader does; the loader then sorts the
-//! table (`unwind_module_init`), which is left to the table's reader. Code stays as in the file:
-//! its own relocations are not applied. `.init` sections are freed after loading and left out,
-//! with their entries.
+//! In the file, the addresses of ORC entries are relocations (`R_X86_64_PC32`, one for each slot of
+//! `.orc_unwind_ip`). They are applied here as the kernel's loader does. The loader then sorts the
+//! table (`unwind_module_init`); here the table's reader does. Code is not relocated. `.init`
+//! sections are freed after loading, so they and their ORC entries are omitted.
 
 mod load;
 
@@ -26,7 +25,7 @@ use unwind_sim_unwind::orc::{ENTRY_LEN, Encoding};
 
 type Header = elf::FileHeader64<LE>;
 
-/// Longest name of a symbol taken, bytes.
+/// Maximum length of a symbol's name, bytes.
 const NAME_LEN_MAX: usize = 1024;
 
 /// A loaded module.
@@ -34,29 +33,29 @@ const NAME_LEN_MAX: usize = 1024;
 pub struct Module {
     /// Its code, its symbols, and its ORC table in stored order.
     pub image: Arc<Image>,
-    /// Where its code lies, as loaded.
+    /// The addresses of its code, as loaded.
     pub range: Range<u64>,
-    /// The difference between addresses as loaded and those of `image`.
+    /// Load addresses minus addresses in `image`.
     pub bias: u64,
-    /// The kernel's version that it was built for (`vermagic` in `.modinfo`).
+    /// The kernel version that it was built for (`vermagic` in `.modinfo`).
     pub version: Option<String>,
-    /// How its ORC entries are encoded, and by what that is known. `None` without a table, or if no
+    /// The encoding of its ORC entries, and how it was determined. `None` without a table or if no
     /// encoding fits.
     pub encoding: Option<(Encoding, EncodingSource)>,
 }
 
-/// Opens the module at `path`: `.ko`, also compressed with gzip, xz or zstd.
+/// Opens the module at `path`: a `.ko`, optionally compressed with gzip, xz or zstd.
 ///
 /// # Errors
-/// If it cannot be read, is no module, is damaged, or if `load` has no address for its code.
+/// If it cannot be read, is not a module, is damaged, or if `load` has no address for its code.
 pub fn open_module(path: &Path, load: &ModuleLoad) -> Result<Module, KernelError> {
     module_from_bytes(&path.to_string_lossy(), map(path)?, load)
 }
 
-/// Opens a module in memory; `name` is that of the image and in errors.
+/// Opens a module in memory. `name` is used for the image and in errors.
 ///
 /// # Errors
-/// As [`open_module`].
+/// See [`open_module`].
 pub fn module_from_bytes(
     name: &str,
     bytes: Bytes,
@@ -71,7 +70,7 @@ pub fn module_from_bytes(
     read(name, &bytes, load).map_err(of)
 }
 
-/// Is it a module: an object with `.modinfo`, perhaps compressed?
+/// Is it a module: an object with `.modinfo`, or a compressed file?
 pub fn is_module(bytes: &[u8]) -> bool {
     match Compression::from_magic(bytes) {
         Some(Compression::None) => Header::parse(bytes).is_ok_and(|header| {
@@ -79,17 +78,17 @@ pub fn is_module(bytes: &[u8]) -> bool {
             header.e_type(LE) == elf::ET_REL
                 && sections.is_ok_and(|s| s.section_by_name(LE, b".modinfo").is_some())
         }),
-        // What else they hold is told by opening them.
+        // Only opening it shows what a compressed file contains.
         Some(Compression::Gzip | Compression::Xz | Compression::Zstd) => true,
         _ => false,
     }
 }
 
-/// A module's file and where its sections lie.
+/// A module's file, and the load addresses of its sections.
 struct File<'a> {
     bytes: &'a Bytes,
     table: SectionTable<'a, Header>,
-    /// By number of section, as loaded.
+    /// Load address by section number.
     addresses: Vec<Option<u64>>,
 }
 
@@ -170,7 +169,7 @@ impl<'a> File<'a> {
         })
     }
 
-    /// Code as loaded.
+    /// The code with its load addresses.
     fn code(&self) -> Vec<(Range<u64>, Bytes)> {
         let sections = self.table.enumerate().filter_map(|(index, section)| {
             let start = self.address(index)?;
@@ -195,8 +194,8 @@ impl<'a> File<'a> {
         Some(std::str::from_utf8(word).ok()?.to_owned())
     }
 
-    /// The ORC sections, relocated, without the entries of code that is not loaded. Their place is
-    /// behind the code at `text`: nothing else tells of it.
+    /// The relocated ORC sections, without entries of code that is not loaded. They are placed
+    /// after the code at `text`: their real address is unknown.
     fn orc(&self, text: &Range<u64>) -> Result<Vec<Section>, KernelErrorKind> {
         const IPS: &str = ".orc_unwind_ip";
         let (Some((ips_index, ips)), Some((_, entries))) =
@@ -240,7 +239,7 @@ impl<'a> File<'a> {
         Ok(out)
     }
 
-    /// What each slot of `.orc_unwind_ip` refers to, as loaded; `None` if it is not loaded.
+    /// The load address that each slot of `.orc_unwind_ip` refers to; `None` if it is not loaded.
     fn targets(
         &self,
         ips: SectionIndex,
@@ -287,7 +286,7 @@ impl<'a> File<'a> {
         Ok(out)
     }
 
-    /// The symbols of code.
+    /// The code symbols.
     fn symbols(&self, bias: u64) -> Result<Vec<Symbol>, KernelErrorKind> {
         let data: &[u8] = self.bytes;
         let Ok(symbols) = self.table.symbols(LE, data, elf::SHT_SYMTAB) else {

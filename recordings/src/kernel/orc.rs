@@ -1,19 +1,19 @@
-//! Which encoding a kernel's or a module's ORC entries have, and by what that is known.
+//! Determines the encoding of a kernel's or module's ORC entries.
 
 use super::error::KernelErrorKind;
 use unwind_sim_unwind::image::{ImageParts, SectionKind};
 use unwind_sim_unwind::orc::{self, Encoding, Layout, SpIndirect, Table};
 
-/// By what the encoding of a table is known.
+/// How the encoding of a table was determined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EncodingSource {
-    /// The user says so.
+    /// The user specified it.
     Told,
     /// The hash in `.orc_header`.
     Header,
-    /// The kernel's version, and all entries are valid under it.
+    /// By the kernel's version; all entries are valid in its encoding.
     Version,
-    /// The entries, which make most sense under it.
+    /// By the entries: this encoding fits them best.
     Entries,
 }
 
@@ -29,10 +29,10 @@ impl EncodingSource {
     }
 }
 
-/// The encoding of the table among `parts`; `None` if there is no table, or none fits.
+/// The encoding of the ORC table in `parts`; `None` if there is no table or no encoding fits.
 ///
 /// # Errors
-/// If its sections do not fit together.
+/// If its sections are inconsistent.
 pub(super) fn encoding(
     parts: &ImageParts,
     version: Option<&str>,
@@ -47,7 +47,7 @@ pub(super) fn encoding(
     };
     let table = Table::new(&entries.data, &ips.data, ips.address).map_err(KernelErrorKind::Orc)?;
     let by_version = version.and_then(Encoding::from_kernel_version);
-    // What SP_INDIRECT means is not in the table.
+    // The table does not tell what SP_INDIRECT means.
     let sp_indirect = by_version.map_or(SpIndirect::LoadThenAdd, |e| e.sp_indirect);
     let encoding = |layout, source| {
         let encoding = Encoding {
@@ -63,7 +63,7 @@ pub(super) fn encoding(
     if let Some(layout) = header.and_then(|h| Layout::from_hash(&h.data)) {
         return encoding(layout, EncodingSource::Header);
     }
-    // A distribution may have taken over a later layout.
+    // A distribution may have backported a later layout.
     if let Some(by_version) = by_version
         && (0..table.len()).all(|i| matches!(table.entry(i, by_version.layout), Some(Ok(_))))
     {

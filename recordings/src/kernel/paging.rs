@@ -1,40 +1,40 @@
-//! Page tables of x86-64, walked in whatever memory they are in.
+//! Walks x86-64 page tables in any memory.
 //!
 //! Source: Intel SDM volume 3, section 4.5 (4-level and 5-level paging, pages of 4 KiB, 2 MiB and
 //! 1 GiB).
 
 const PRESENT: u64 = 1;
 const LARGE: u64 = 1 << 7;
-/// Bits of the physical address in an entry, and in cr3.
+/// The bits of an entry, and of cr3, that hold the physical address.
 const PAGE_FRAME: u64 = 0x000f_ffff_ffff_f000;
-/// With page table isolation the tables of user space lie in the page behind those of the kernel.
+/// With page table isolation, the user page tables are in the page after the kernel's.
 pub const PTI_USER: u64 = 1 << 12;
 
-/// Page tables.
+/// The page tables of an address space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageTables {
-    /// Physical address of the topmost.
+    /// Physical address of the top-level table.
     pub root: u64,
-    /// 5 or 4.
+    /// Number of levels, 4 or 5.
     pub levels: u8,
 }
 
-/// Why an address has no physical one.
+/// Why an address has no physical address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageFault<E> {
-    /// There is no entry, in the table of this level.
+    /// The entry in the table of this level is not present.
     NotMapped(u8),
-    /// An entry that cannot be.
+    /// The entry is invalid.
     BadEntry(u64),
     /// The entry at this physical address cannot be read.
     NoEntry(u64, E),
 }
 
 impl PageTables {
-    /// The physical address; `entry` reads the word at one.
+    /// Translates `address` to a physical address. `entry` reads the word at a physical address.
     ///
     /// # Errors
-    /// If the address is not mapped, or the tables cannot be read.
+    /// If the address is not mapped or the tables cannot be read.
     pub fn translate<E>(
         self,
         address: u64,

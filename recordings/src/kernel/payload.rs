@@ -1,31 +1,31 @@
-//! The compressed kernel in a bzImage: where it is, and how to unpack it.
+//! The compressed kernel in a bzImage: finds and unpacks it.
 //!
 //! Sources: Linux `Documentation/arch/x86/boot.rst` (`setup_sects`, `payload_offset`,
 //! `payload_length`, since boot protocol 2.08); `scripts/Makefile.lib` and `lib/decompress*.c` for
-//! what the payload is. All but gzip have the unpacked size appended, four bytes; it is a hint here
-//! and no more. lz4 is its legacy frame: blocks of at most 8 MiB, each behind its length; lzo is what
-//! lzop(1) writes.
+//! the payload formats. All but gzip are followed by the unpacked size, four bytes, used here only
+//! as a hint. lz4 is the legacy frame: blocks of at most 8 MiB, each preceded by its length. lzo is
+//! the format of lzop(1).
 
 use super::error::KernelErrorKind;
 use super::lzop;
 use std::io::{self, Read};
 use unwind_sim_unwind::image::Bytes;
 
-/// A kernel, or a module, larger than this is not unpacked, bytes. Its address range is that big.
+/// Maximum unpacked size of a kernel or module, bytes; the size of a kernel's address range.
 pub(super) const UNPACKED_MAX: u64 = 1 << 30;
-/// What is reserved before the data proves it: so many times the compressed size.
+/// Maximum memory reserved up front, as a multiple of the compressed size.
 const RATIO_TRUSTED: u64 = 64;
-/// Most memory that xz and lzma may take for their window, KiB. The kernel packs with 32 MiB.
+/// Maximum memory for the window of xz and lzma, KiB. The kernel is packed with 32 MiB.
 const LZMA_MEMORY_KIB_MAX: u32 = 256 << 10;
-/// Largest window of zstd, as a power of two; `zstd -22 --ultra`, which the kernel calls, has 27.
+/// Maximum zstd window, as a power of two; `zstd -22 --ultra`, used by the kernel, has 27.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
-/// A block of lz4's legacy frame unpacks to at most so many bytes.
+/// Maximum unpacked size of a block in lz4's legacy frame, bytes.
 const LZ4_BLOCK: usize = 8 << 20;
 
 /// How a payload is compressed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Compression {
-    /// Not at all.
+    /// Not compressed.
     None,
     /// `CONFIG_KERNEL_GZIP`
     Gzip,
@@ -58,7 +58,7 @@ impl Compression {
         }
     }
 
-    /// By the first bytes (Linux `lib/decompress.c`).
+    /// Detects the compression from the first bytes (Linux `lib/decompress.c`).
     pub fn from_magic(bytes: &[u8]) -> Option<Compression> {
         Some(match bytes {
             [0x7f, b'E', b'L', b'F', ..] => Compression::None,
@@ -77,13 +77,13 @@ impl Compression {
 /// The payload of a bzImage.
 #[derive(Clone, Debug)]
 pub struct Payload {
-    /// Where it begins in the file, bytes.
+    /// Offset in the file, bytes.
     pub offset: u64,
     /// Its bytes.
     pub data: Bytes,
     /// How it is compressed.
     pub compression: Compression,
-    /// The kernel's version string, as the boot header has it.
+    /// The kernel's version string in the boot header.
     pub version: Option<String>,
 }
 
@@ -93,10 +93,10 @@ pub fn is_bzimage(bytes: &[u8]) -> bool {
 }
 
 impl Payload {
-    /// The payload of the bzImage `file`.
+    /// Finds the payload of the bzImage `file`.
     ///
     /// # Errors
-    /// If the header is bad, or if the payload does not lie in the file or is not known.
+    /// If the header is invalid, or the payload is outside the file or in an unknown format.
     pub fn find(file: &Bytes) -> Result<Payload, KernelErrorKind> {
         const SECTOR: u64 = 512;
         let boot = |offset, what| KernelErrorKind::Boot { offset, what };
@@ -140,7 +140,7 @@ impl Payload {
         })
     }
 
-    /// Unpacks it.
+    /// Unpacks the payload.
     ///
     /// # Errors
     /// If it is damaged, or larger than 1 GiB.
@@ -148,13 +148,13 @@ impl Payload {
         if self.compression == Compression::None {
             return Ok(self.data.clone());
         }
-        // gzip ends with the same four bytes, as a part of its own trailer.
+        // gzip's own trailer also ends with this size.
         let hint = self.data.last_chunk().map_or(0, |b| u32::from_le_bytes(*b));
         unpack(&self.data, self.compression, self.offset, u64::from(hint))
     }
 }
 
-/// The first word of the string at `at`: "6.1.0-50-cloud-amd64".
+/// The first word of the string at `at`, such as "6.1.0-50-cloud-amd64".
 fn version_at(file: &[u8], at: usize) -> Option<String> {
     const LEN_MAX: usize = 128;
     let rest = file.get(at..)?;
@@ -165,8 +165,8 @@ fn version_at(file: &[u8], at: usize) -> Option<String> {
         .then(|| word.to_owned())
 }
 
-/// Unpacks `data`, which lies at `offset` in its file and says that it unpacks to `hint` bytes.
-/// What follows the compressed data is ignored.
+/// Unpacks `data`, which is at `offset` in its file and claims to unpack to `hint` bytes. Data
+/// after the end of the compressed stream is ignored.
 pub(super) fn unpack(
     data: &[u8],
     compression: Compression,
@@ -219,12 +219,12 @@ pub(super) fn unpack(
     Ok(Bytes::from_vec(out))
 }
 
-/// Reads to the end, or one byte more than the limit.
+/// Reads to the end, or to one byte past the limit.
 fn read_all(reader: impl Read, out: &mut Vec<u8>) -> io::Result<()> {
     reader.take(UNPACKED_MAX + 1).read_to_end(out).map(drop)
 }
 
-/// In one go where the data unpacks to what is reserved for it, else bit by bit.
+/// Decompresses in one call if the result fits into the reserved memory, otherwise as a stream.
 fn zstd_frame(data: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
     let frame = zstd::zstd_safe::find_frame_compressed_size(data);
     let frame = frame.ok().and_then(|len| data.get(..len)).unwrap_or(data);
@@ -239,12 +239,12 @@ fn zstd_frame(data: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
     read_all(reader, out)
 }
 
-/// lz4's legacy frame, into a buffer of `believed` bytes that grows as needed. Its end is the end
-/// of the data; four bytes alone are the size that the kernel's build appends.
+/// Unpacks lz4's legacy frame into a buffer of `believed` bytes that grows as needed. The frame
+/// ends with the data; a remainder of four bytes is the size appended by the kernel's build.
 fn lz4_legacy(data: &[u8], believed: usize) -> io::Result<Vec<u8>> {
     let bad = || io::Error::from(io::ErrorKind::InvalidData);
     let mut rest = data.get(4..).unwrap_or_default();
-    // Fresh zeros cost nothing before they are written over.
+    // Zeroed memory costs nothing until it is written.
     let mut out = vec![0; believed];
     let mut len = 0;
     while let Some((length, tail)) = rest.split_first_chunk() {

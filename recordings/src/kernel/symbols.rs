@@ -1,17 +1,17 @@
-//! A kernel's symbols of every kind, as kallsyms and System.map have them.
+//! A kernel's symbols, of code and data, from kallsyms or System.map.
 
 use super::error::KernelErrorKind;
 use std::ops::Range;
 use unwind_sim_unwind::image::Symbol;
 
-/// Where the symbols come from.
+/// The source of the symbols.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SymbolSource {
     /// The kallsyms table in the image's `.rodata`.
     Kallsyms,
-    /// The file given as System.map.
+    /// The given System.map file.
     SystemMap,
-    /// `.symtab`
+    /// The section `.symtab`.
     Symtab,
 }
 
@@ -29,9 +29,9 @@ impl SymbolSource {
 /// One symbol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KernelSymbol<'a> {
-    /// Its stated address (svma); an offset for one of a per-CPU section.
+    /// Its address in the image (SVMA); for a per-CPU symbol, an offset.
     pub address: u64,
-    /// Its type, as nm prints it: `t` and `T` are code, capitals are global.
+    /// Its type, as printed by nm: `t` and `T` are code, upper case is global.
     pub kind: u8,
     /// Its name.
     pub name: &'a str,
@@ -51,7 +51,7 @@ struct Row {
     name_end: u32,
 }
 
-/// A kernel's symbols, in the order of their table.
+/// A kernel's symbols, in table order.
 #[derive(Clone, Debug, Default)]
 pub struct KernelSymbols {
     rows: Vec<Row>,
@@ -59,7 +59,7 @@ pub struct KernelSymbols {
 }
 
 impl KernelSymbols {
-    /// None yet, with room for so many.
+    /// An empty table with the given capacity.
     pub(super) fn with_capacity(count: usize, name_bytes: usize) -> Self {
         KernelSymbols {
             rows: Vec::with_capacity(count),
@@ -67,7 +67,7 @@ impl KernelSymbols {
         }
     }
 
-    /// Adds one; false if there is no more room (4 GiB of names).
+    /// Adds a symbol; false if the table is full (4 GiB of names).
     pub(super) fn push(&mut self, address: u64, kind: u8, name: &str) -> bool {
         self.names.push_str(name);
         let Ok(name_end) = u32::try_from(self.names.len()) else {
@@ -81,25 +81,25 @@ impl KernelSymbols {
         true
     }
 
-    /// Those of a System.map: lines `ADDRESS TYPE NAME`.
+    /// Parses a System.map: lines `ADDRESS TYPE NAME`.
     ///
     /// # Errors
-    /// With the number of the first line that is not of that form.
+    /// With the number of the first malformed line.
     pub fn from_map(bytes: &[u8]) -> Result<KernelSymbols, KernelErrorKind> {
         super::system_map::read(bytes)
     }
 
-    /// How many.
+    /// Number of symbols.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Are there none?
+    /// Are there no symbols?
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// All symbols, in order of address if they come from kallsyms or System.map.
+    /// All symbols; sorted by address if they come from kallsyms or System.map.
     pub fn iter(&self) -> impl Iterator<Item = KernelSymbol<'_>> {
         let mut start = 0;
         self.rows.iter().map(move |row| {
@@ -113,20 +113,19 @@ impl KernelSymbols {
         })
     }
 
-    /// The address (svma) of the first symbol of that name.
+    /// The address (SVMA) of the first symbol with this name.
     pub fn address(&self, name: &str) -> Option<u64> {
         self.iter().find(|s| s.name == name).map(|s| s.address)
     }
 
-    /// The addresses between two symbols, if both are there and in this order.
+    /// The address range between two symbols, if both exist in this order.
     pub fn range(&self, start: &str, end: &str) -> Option<Range<u64>> {
         let range = self.address(start)?..self.address(end)?;
         (range.start < range.end).then_some(range)
     }
 
-    /// The symbols of code, for an image with these text ranges. A symbol ends where the next
-    /// address with a symbol begins, as in the kernel's own lookup (`get_symbol_pos`,
-    /// `kernel/kallsyms.c`).
+    /// The code symbols, for an image with these text ranges. A symbol ends at the next address
+    /// that has a symbol, as in the kernel's own lookup (`get_symbol_pos`, `kernel/kallsyms.c`).
     pub(super) fn code(&self, text: &[Range<u64>]) -> Vec<Symbol> {
         let mut addresses: Vec<u64> = self.rows.iter().map(|r| r.address).collect();
         if !addresses.is_sorted() {
@@ -134,7 +133,7 @@ impl KernelSymbols {
         }
         let mut next = 0;
         let mut size = |address: u64| {
-            // Nearly always the next one of a sorted list.
+            // In a sorted list, nearly always the next entry.
             while addresses.get(next).is_some_and(|a| *a <= address) {
                 next += 1;
             }

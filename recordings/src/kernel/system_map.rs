@@ -1,12 +1,12 @@
-//! System.map: `ADDRESS TYPE NAME` in each line, as nm prints it, sorted by address.
+//! Parses System.map: lines `ADDRESS TYPE NAME`, as printed by nm, sorted by address.
 
 use super::error::KernelErrorKind;
 use super::symbols::KernelSymbols;
 
-/// The symbols of a System.map.
+/// Parses a System.map.
 ///
 /// # Errors
-/// With the number of the first line that is not of that form.
+/// With the number of the first malformed line.
 pub(super) fn read(bytes: &[u8]) -> Result<KernelSymbols, KernelErrorKind> {
     let mut out = KernelSymbols::with_capacity(bytes.len() / 40, bytes.len() / 2);
     for (number, line) in (1..).zip(bytes.split(|b| *b == b'\n')) {

@@ -1,5 +1,5 @@
-//! Memory of user space that a callchain needs: the stack from sp on, and the frames that lie
-//! elsewhere. Who can read it is the caller's business.
+//! The user-space memory that a callchain needs: the stack from sp, and frames elsewhere. The
+//! caller provides the function that reads it.
 
 use crate::model::{Region, RegionRole};
 use std::borrow::Cow;
@@ -7,15 +7,15 @@ use unwind_sim_unwind::kernel::{UserEnd, UserSpace, perf_callchain_user};
 use unwind_sim_unwind::memory::{MemoryCopy, Regions};
 use unwind_sim_unwind::regs::Reg;
 
-/// Most bytes of the stack.
+/// Maximum bytes of the stack.
 const STACK_MAX: u64 = 32 << 10;
-/// Bytes read at a time, at most up to the end of a page.
+/// Bytes per read; a read does not cross a page boundary.
 const PAGE: u64 = 4096;
-/// Most pieces besides the stack, and bytes of each.
+/// Maximum number of pieces besides the stack, and their size in bytes.
 const PIECES_MAX: usize = 127;
 const PIECE: u64 = 16;
 
-/// The memory that walks of `space` read, as far as `read` can; bounded.
+/// The memory that walks of `space` read, as far as `read` provides it; bounded.
 pub fn user_memory(
     space: &UserSpace,
     read: &mut dyn FnMut(u64, usize) -> Option<Vec<u8>>,
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn the_stack_is_taken_and_every_frame_elsewhere() {
         const SP: u64 = 0x7000_0ff0;
-        // The frame of sp; one far away; and there the chain is lost.
+        // The frame at sp, a frame far away, and there the chain breaks.
         let words: [(u64, u64); 4] = [(SP, 0x9000), (SP + 8, 1), (0x9000, 0xa000), (0x9008, 2)];
         let byte = |at: u64| {
             let (_, word) = words.iter().find(|(a, _)| *a == at & !7)?;
@@ -85,7 +85,7 @@ mod tests {
         assert!(regions.iter().all(|r| r.role == RegionRole::User));
         let nothing = UserSpace::default();
         assert!(user_memory(&nothing, &mut read).is_empty());
-        // A frame that is its own caller ends with the callchain.
+        // A frame that is its own caller ends the callchain.
         let mut same =
             |at: u64, len: usize| Some(at.to_le_bytes().repeat(len / 8 + 1)[..len].to_vec());
         let regions = user_memory(&space, &mut same);

@@ -1,4 +1,4 @@
-//! A kernel's ELF file: code, ORC sections, symbols; with and without section headers.
+//! A kernel's ELF file: code, ORC sections and symbols, with or without section headers.
 
 use super::error::KernelErrorKind;
 use super::kallsyms;
@@ -10,21 +10,21 @@ use std::ops::Range;
 use unwind_sim_unwind::elf::{self as image_elf, Elf, ElfError};
 use unwind_sim_unwind::image::{Bytes, Owner, Section, SectionKind};
 
-/// Kernel addresses begin here: above the canonical hole.
+/// Start of kernel addresses: above the canonical hole.
 const KERNEL: u64 = 0xffff_8000_0000_0000;
-/// Most sections of code taken.
+/// Maximum number of code sections.
 const CODE_SECTIONS_MAX: usize = 1024;
-/// Longest name of a symbol taken from `.symtab`, bytes.
+/// Maximum length of a symbol's name in `.symtab`, bytes.
 const NAME_LEN_MAX: usize = 1024;
 
 /// A kernel's ELF file.
 pub(super) struct Vmlinux {
-    /// The image's parts, still without symbols.
+    /// The image's parts, initially without symbols.
     pub(super) elf: Elf,
     owner: Owner,
 }
 
-/// Is it the ELF file of a kernel: a program with code at a kernel's addresses?
+/// Is it the ELF file of a kernel, that is, does it have code at kernel addresses?
 pub(super) fn is_kernel(elf: &Elf) -> bool {
     let code = elf.segments.iter().filter(|s| s.is_executable());
     let mut starts = code
@@ -37,7 +37,7 @@ impl Vmlinux {
     /// Reads `file`.
     ///
     /// # Errors
-    /// If it is no ELF file for x86-64, or not a kernel's.
+    /// If it is not an x86-64 ELF file, or not a kernel.
     pub(super) fn read(name: &str, file: &Bytes) -> Result<Vmlinux, KernelErrorKind> {
         let owner: Owner = std::sync::Arc::new(Whole(file.clone()));
         let options = image_elf::ReadOptions {
@@ -51,8 +51,8 @@ impl Vmlinux {
         }
         let code = code_sections(&owner);
         if !code.is_empty() {
-            // Segments are larger: .rodata lies in that of .text, and .init.data in that of
-            // .init.text.
+            // Segments cover more than code: that of .text includes .rodata, and that of .init.text
+            // includes .init.data.
             elf.parts.text = code.iter().map(|(range, _)| range.clone()).collect();
             elf.parts.sections.retain(|s| s.kind != SectionKind::Text);
             for (range, file) in code {
@@ -68,7 +68,7 @@ impl Vmlinux {
         Ok(Vmlinux { elf, owner })
     }
 
-    /// The bytes loaded at `range`, as far as one segment has all of them.
+    /// The bytes loaded at `range`, if one segment has all of them.
     pub(super) fn memory(&self, range: Range<u64>) -> Option<Bytes> {
         self.elf.segments.iter().find_map(|s| {
             let skip = range.start.checked_sub(s.address)?;
@@ -82,7 +82,7 @@ impl Vmlinux {
         })
     }
 
-    /// All segments' bytes, each with its address.
+    /// The address and bytes of each segment.
     fn loaded(&self) -> impl Iterator<Item = (u64, Bytes)> {
         self.elf.segments.iter().filter_map(|s| {
             let start = usize::try_from(s.offset).ok()?;
@@ -93,7 +93,7 @@ impl Vmlinux {
         })
     }
 
-    /// The kallsyms table of the image.
+    /// The kallsyms table in the image.
     pub(super) fn kallsyms(&self) -> Option<kallsyms::Found> {
         let text = &self.elf.parts.text;
         self.loaded()
@@ -134,7 +134,7 @@ impl Vmlinux {
         Some(out).filter(|symbols| !symbols.is_empty())
     }
 
-    /// Adds the ORC sections that `symbols` bound, where section headers tell of none.
+    /// Adds ORC sections without a section header, from the symbols that mark their start and end.
     pub(super) fn add_orc(&mut self, symbols: &KernelSymbols) {
         let tables = [
             (
@@ -169,7 +169,8 @@ impl Vmlinux {
         }
     }
 
-    /// The section `.BTF`, by its header, else by the symbols that bound it.
+    /// The `.BTF` section, from its section header or else from the symbols that mark its start and
+    /// end.
     pub(super) fn btf(&self, symbols: &KernelSymbols) -> Option<Bytes> {
         let by_symbol = || self.memory(symbols.range("__start_BTF", "__stop_BTF")?);
         self.section(b".BTF").or_else(by_symbol)
@@ -185,7 +186,7 @@ impl Vmlinux {
         Bytes::new(self.owner.clone(), usize::try_from(offset).ok()?..end)
     }
 
-    /// Text as `symbols` bound it, where section headers do not.
+    /// Sets the text ranges from `symbols`, unless section headers give them.
     pub(super) fn narrow_text(&mut self, symbols: &KernelSymbols) {
         if !code_sections(&self.owner).is_empty() {
             return;
@@ -198,7 +199,7 @@ impl Vmlinux {
     }
 }
 
-/// A file's bytes as an owner.
+/// Adapts a file's bytes to an owner.
 struct Whole(Bytes);
 
 impl AsRef<[u8]> for Whole {
@@ -207,7 +208,7 @@ impl AsRef<[u8]> for Whole {
     }
 }
 
-/// The sections with code: their addresses, and their places in the file.
+/// The sections with code: addresses and file offsets.
 fn code_sections(owner: &Owner) -> Vec<(Range<u64>, Range<usize>)> {
     let data: &[u8] = (**owner).as_ref();
     let read = || -> Option<Vec<_>> {
@@ -227,7 +228,7 @@ fn code_sections(owner: &Owner) -> Vec<(Range<u64>, Range<usize>)> {
     read().unwrap_or_default()
 }
 
-/// The kernel's version in its banner, `Linux version 6.1.0-50-cloud-amd64 (...`.
+/// The version in the kernel's banner, `Linux version 6.1.0-50-cloud-amd64 (...`.
 pub(super) fn banner(bytes: &[u8]) -> Option<String> {
     const BEFORE: &[u8] = b"Linux version ";
     const LEN_MAX: usize = 128;
@@ -240,7 +241,7 @@ pub(super) fn banner(bytes: &[u8]) -> Option<String> {
 }
 
 impl Vmlinux {
-    /// The kernel's version: by the symbol of its banner, else the first such text in the image.
+    /// The kernel's version: from the banner's symbol, or else the first such text in the image.
     pub(super) fn version(&self, symbols: &KernelSymbols) -> Option<String> {
         const BANNER_LEN_MAX: u64 = 256;
         let by_symbol = symbols.address("linux_banner").and_then(|at| {
@@ -256,7 +257,7 @@ impl Vmlinux {
     }
 }
 
-/// What could not be read of the ELF file, but could be done without.
+/// Takes the non-fatal problems of the ELF file.
 pub(super) fn problems(elf: &mut Elf) -> Vec<ElfError> {
     std::mem::take(&mut elf.problems)
 }

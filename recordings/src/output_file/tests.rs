@@ -1,9 +1,9 @@
-//! What stays of an earlier file, and what an output becomes.
+//! What happens to an existing file, and to an output.
 
 use super::*;
 use std::path::PathBuf;
 
-/// An empty folder that goes when the test ends.
+/// A temporary folder, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -63,7 +63,7 @@ fn an_output_given_up_leaves_nothing_or_what_is_asked_for() {
     assert_eq!(partial, folder.path("out.partial"));
     assert_eq!(fs::read_to_string(&partial).unwrap(), "part");
     assert_eq!(fs::read_to_string(&path).unwrap(), "earlier");
-    // The next try takes its place.
+    // The next attempt replaces it.
     let mut file = OutputFile::create(&path).unwrap();
     file.write_all(b"new").unwrap();
     file.finish().unwrap();
@@ -107,7 +107,7 @@ mod unix {
         fs::create_dir(folder.path("elsewhere")).unwrap();
         symlink("elsewhere/file", folder.path("one")).unwrap();
         symlink("one", folder.path("two")).unwrap();
-        // At first it leads to nothing.
+        // At first it is dangling.
         for text in ["first", "second"] {
             write(&folder.path("two"), text.as_bytes()).unwrap();
             let file = folder.path("elsewhere/file");
@@ -155,7 +155,7 @@ mod unix {
         }
     }
 
-    /// `-o /dev/stdout >FILE`: the open file is written into, its name not replaced.
+    /// `-o /dev/stdout >FILE`: the open file is written to, the file at its path is not replaced.
     #[test]
     fn an_open_file_is_written_into() {
         use std::os::fd::AsRawFd;
@@ -165,7 +165,7 @@ mod unix {
         let open = OpenOptions::new().append(true).open(&path).unwrap();
         let name = format!("/proc/self/fd/{}", open.as_raw_fd());
         if cfg!(not(target_os = "linux")) {
-            return; // Only Linux names open files so.
+            return; // Only Linux names open files like this.
         }
         let before = fs::metadata(&path).unwrap();
         write(Path::new(&name), b"text").unwrap();

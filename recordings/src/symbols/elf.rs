@@ -1,5 +1,6 @@
-//! Symbols of ELF files as perf loads them (`tools/perf/util/symbol-elf.c`, Linux 7.2): addresses
-//! are offsets in the file, `.symtab` and then `.dynsym` are taken, objects and labels too.
+//! Loads the symbols of ELF files as perf does (`tools/perf/util/symbol-elf.c`, Linux 7.2):
+//! addresses are file offsets; `.symtab` is read first, then `.dynsym`; objects and labels are
+//! included.
 
 use super::tree::{Entry, Name, Tree};
 use crate::files::unpack_debug_data;
@@ -8,14 +9,14 @@ use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym, SymbolTable};
 use object::read::{SectionIndex, StringTable, SymbolIndex};
 
-/// Bytes of one file's symbols with names; what is behind is not loaded.
+/// Maximum number of symbols loaded from one table.
 const SYMBOLS_MAX: usize = 8 << 20;
 
-/// Bytes of names for each byte of the files that they come from: stubs have those of functions
-/// again, and names may share their ends.
+/// Maximum bytes of names per byte of the files: PLT stubs repeat the names of functions, and names
+/// in a string table may share their ends.
 const NAMES_PER_BYTE: usize = 4;
 
-/// An ELF file's parts that symbols need.
+/// The parts of an ELF file that symbols need.
 pub(super) struct Parts<'d, E: FileHeader> {
     pub(super) data: &'d [u8],
     pub(super) endian: E::Endian,
@@ -35,12 +36,12 @@ impl<'d, E: FileHeader<Endian = Endianness>> Parts<'d, E> {
         })
     }
 
-    /// A section by its name.
+    /// The section with this name.
     pub(super) fn section(&self, name: &[u8]) -> Option<(SectionIndex, &'d E::SectionHeader)> {
         self.sections.section_by_name(self.endian, name)
     }
 
-    /// A symbol table by its section's name and type.
+    /// The symbol table in the section with this name and type.
     pub(super) fn symbols(
         &self,
         name: &[u8],
@@ -53,13 +54,13 @@ impl<'d, E: FileHeader<Endian = Endianness>> Parts<'d, E> {
         SymbolTable::parse(self.endian, self.data, &self.sections, index, section).ok()
     }
 
-    /// Whether the file has a symbol table of its own.
+    /// Does the file have a symbol table?
     pub(super) fn has_symtab(&self) -> bool {
         let symtab = self.section(b".symtab");
         symtab.is_some_and(|(_, section)| section.sh_type(self.endian) == elf::SHT_SYMTAB)
     }
 
-    /// Whether the file can be what was mapped: debug files have no dynamic symbols.
+    /// Can this file have been mapped? Debug files have no dynamic symbols.
     pub(super) fn is_runtime(&self) -> bool {
         let dynsym = self.section(b".dynsym");
         dynsym.is_some_and(|(_, section)| section.sh_type(self.endian) == elf::SHT_DYNSYM)
@@ -78,20 +79,20 @@ impl<'d, E: FileHeader<Endian = Endianness>> Parts<'d, E> {
         None
     }
 
-    /// The file named in `.gnu_debuglink`.
+    /// The file name in `.gnu_debuglink`.
     pub(super) fn debug_link(&self) -> Option<&'d [u8]> {
         let (_, section) = self.section(b".gnu_debuglink")?;
         let bytes = section.data(self.endian, self.data).ok()?;
         bytes.split(|&byte| byte == 0).next()
     }
 
-    /// The file within the file, unpacked: symbols that are not in `.dynsym`.
+    /// The unpacked `.gnu_debugdata`: an ELF file with the symbols that are not in `.dynsym`.
     pub(super) fn debug_data(&self) -> Option<Vec<u8>> {
         let (_, section) = self.section(b".gnu_debugdata")?;
         unpack_debug_data(section.data(self.endian, self.data).ok()?).ok()
     }
 
-    /// The offset in the file of an address, by the program headers; `None` if no segment has it.
+    /// The file offset of an address, by the program headers; `None` if no segment contains it.
     pub(super) fn file_offset(&self, address: u64) -> Option<u64> {
         let endian = self.endian;
         let segment = self.segments.iter().find(|segment| {
@@ -107,8 +108,8 @@ impl<'d, E: FileHeader<Endian = Endianness>> Parts<'d, E> {
     }
 }
 
-/// Loads the symbols of `symbols` into a tree; addresses are those of `runtime`, which is the file
-/// that was mapped. Where the former are its `.gnu_debugdata`, its own are taken too.
+/// Loads the symbols of `symbols` into a tree. Addresses are file offsets in `runtime`, the mapped
+/// file. If `symbols` is its `.gnu_debugdata`, its own dynamic symbols are loaded too.
 pub(super) fn load<E: FileHeader<Endian = Endianness>>(
     symbols: &Parts<'_, E>,
     runtime: &Parts<'_, E>,
@@ -137,7 +138,7 @@ pub(super) fn load<E: FileHeader<Endian = Endianness>>(
     tree
 }
 
-/// A symbol, if it is one that perf keeps.
+/// The tree entry of a symbol, if perf keeps such symbols.
 fn entry<'d, E: FileHeader<Endian = Endianness>>(
     symbols: &Parts<'d, E>,
     runtime: &Parts<'_, E>,
@@ -187,13 +188,13 @@ fn entry<'d, E: FileHeader<Endian = Endianness>>(
     })
 }
 
-/// Whether a section holds code or data by its name.
+/// Does the section's name say that it has code or data?
 fn is_text_or_data(name: &[u8]) -> bool {
     let has = |part: &[u8]| name.windows(4).any(|window| window == part);
     has(b"text") || has(b"data")
 }
 
-/// The string at an offset of a symbol's table.
+/// The name of the symbol at an index of a symbol table.
 pub(super) fn symbol_name<'d, E: FileHeader<Endian = Endianness>>(
     parts: &Parts<'d, E>,
     table: &SymbolTable<'d, E>,

@@ -1,24 +1,24 @@
-//! Symbols of the kernel from a list such as `/proc/kallsyms`: `dso__load_kallsyms` of
+//! Kernel symbols from a list such as `/proc/kallsyms`, as in `dso__load_kallsyms` of
 //! `tools/perf/util/symbol.c` (Linux 7.2).
 //!
-//! Only code and data that the list marks with one of `tTwWdDbB` count. Sizes are not in the list:
-//! a symbol ends where the next one begins, and at a module's end a page later.
+//! Only code and data symbols (types `tTwWdDbB`) are used. The list has no sizes: a symbol ends at
+//! the start of the next one, the last one of a module a page later.
 
 use super::{KernelPart, Symbol};
 use std::ops::Range;
 
-/// A page, to which the last symbol of a module is rounded up.
+/// The last symbol of a module is rounded up to this, bytes.
 const PAGE: u64 = 4096;
-/// Digits of an address.
+/// Maximum digits of an address.
 const DIGITS_MAX: usize = 16;
-/// Symbols that are kept.
+/// Maximum number of symbols.
 const SYMBOLS_MAX: usize = 4 << 20;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     start: u64,
     end: u64,
-    /// Name and, behind a tab, module: where in the text.
+    /// Offset in the text of the name, which is followed by a tab and the module.
     name: u32,
     name_len: u16,
     module_len: u16,
@@ -32,7 +32,7 @@ pub(super) struct Kallsyms {
 }
 
 impl Kallsyms {
-    /// Reads the list's text; lines that are none of it are left out.
+    /// Parses the text of the list; other lines are skipped.
     pub(super) fn parse(text: Vec<u8>) -> Kallsyms {
         let mut entries = Vec::with_capacity((text.len() / 64).min(SYMBOLS_MAX));
         let mut at = 0;
@@ -55,8 +55,7 @@ impl Kallsyms {
         kallsyms
     }
 
-    /// Fills in the ends. Of several symbols at one address all but the last have no size, and are
-    /// left out.
+    /// Fills in the ends. Of several symbols at one address only the last has a size and is kept.
     fn fix(&mut self) {
         for at in 0..self.entries.len() {
             let entry = self.entries[at];
@@ -83,7 +82,7 @@ impl Kallsyms {
         &self.text[start..start + usize::from(entry.name_len)]
     }
 
-    /// The module, without brackets.
+    /// The module's name, without brackets.
     fn module(&self, entry: &Entry) -> Option<&[u8]> {
         if entry.module_len == 0 {
             return None;
@@ -92,14 +91,14 @@ impl Kallsyms {
         self.text.get(start..start + usize::from(entry.module_len))
     }
 
-    /// From the first symbol of the kernel itself to the end of the last.
+    /// From the start of the first to the end of the last symbol of the kernel itself.
     pub(super) fn core(&self) -> Option<Range<u64>> {
         let mut core = self.entries.iter().filter(|entry| entry.module_len == 0);
         let first = core.next()?;
         Some(first.start..core.next_back().unwrap_or(first).end)
     }
 
-    /// The symbol of a part of the kernel at an address.
+    /// The symbol of a part of the kernel at `address`.
     pub(super) fn symbol(&self, part: KernelPart<'_>, address: u64) -> Option<Symbol<'_>> {
         let after = self.entries.partition_point(|entry| entry.start <= address);
         let entry = &self.entries[after.checked_sub(1)?];
@@ -115,7 +114,7 @@ impl Kallsyms {
     }
 }
 
-/// One line: `ffffffff81000000 T _text` or `ffffffffc0000000 t init\t[module]`.
+/// Parses a line, `ffffffff81000000 T _text` or `ffffffffc0000000 t init\t[module]`.
 fn entry(line: &[u8], at: usize) -> Option<Entry> {
     let (mut start, mut digits): (u64, usize) = (0, 0);
     for &byte in line.iter().take(DIGITS_MAX + 1) {

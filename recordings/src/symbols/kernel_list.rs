@@ -1,20 +1,20 @@
-//! Which list of the kernel's symbols is read.
+//! Chooses the list of kernel symbols.
 
 use super::{Places, read};
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 
-/// Bytes of a list that are read.
+/// Maximum bytes read from a list.
 const LIST_MAX: u64 = 256 << 20;
-/// The kernel that runs.
+/// The list of the running kernel.
 const RUNNING: &str = "/proc/kallsyms";
 
-/// The list: the one that was named, that of the running kernel if it was recorded, or one that
-/// perf put aside.
+/// The list of kernel symbols: the one specified, that of the running kernel if it is the recorded
+/// one, or one cached by perf.
 ///
-/// The running kernel makes its list anew for each reader, which takes longer than all else that
-/// a small recording needs. Where perf has put the same list aside, that is read instead.
+/// The running kernel generates its list for each reader, which takes longer than everything else
+/// that a small recording needs. If perf has cached the same list, the cached one is read instead.
 pub(super) fn text(places: &Places) -> Option<Vec<u8>> {
     if let Some(path) = &places.kallsyms {
         return read(path, LIST_MAX);
@@ -38,20 +38,21 @@ pub(super) fn text(places: &Places) -> Option<Vec<u8>> {
     same.or_else(|| read(Path::new(RUNNING), LIST_MAX))
 }
 
-/// Whether a list of a kernel with the running one's build id is also what the running one would
-/// say: the same at its begin, so that the kernel lies where it did, and the same modules in the
-/// same places. What is generated (BPF programs, trampolines) perf does not look up in the list.
+/// Is the list, of a kernel with the running kernel's build ID, the same as the running kernel's?
+/// Its start must be the same, so that the KASLR offset is, and it must have the same modules at
+/// the same addresses. perf does not look up generated code (BPF programs, trampolines) in the
+/// list.
 fn is_of_this_boot(list: &[u8]) -> bool {
     let mut begin = Vec::new();
     let running = std::fs::File::open(RUNNING);
-    // The list is made a page at a time.
+    // The kernel generates the list a page at a time.
     let taken = running.and_then(|file| file.take(4096).read_to_end(&mut begin));
     let loaded = std::fs::read_to_string("/proc/modules").unwrap_or_default();
     taken.is_ok() && !begin.is_empty() && list.starts_with(&begin) && has_modules(list, &loaded)
 }
 
-/// Whether the modules of a list are those of `/proc/modules`, and code of each lies where that
-/// says it is.
+/// Does the list have exactly the modules of `/proc/modules`, with code of each at the address
+/// stated there?
 fn has_modules(list: &[u8], loaded: &str) -> bool {
     let mut found: HashMap<&[u8], bool> = HashMap::new();
     let mut places: HashMap<&[u8], (u64, u64)> = HashMap::new();
@@ -91,7 +92,7 @@ fn has_modules(list: &[u8], loaded: &str) -> bool {
     found.into_values().all(|found| found)
 }
 
-/// A number, with `0x` or without.
+/// Parses a number, with or without `0x`.
 fn hexadecimal(digits: &[u8]) -> Option<u64> {
     let digits = std::str::from_utf8(digits).ok()?;
     u64::from_str_radix(digits.trim_start_matches("0x"), 16).ok()

@@ -1,5 +1,5 @@
-//! Symbols as perf finds them: which files it opens for a mapping, in which order, and what it
-//! takes out of them.
+//! Finds symbols as perf does: which files it opens for a mapping, in which order, and which
+//! symbols it takes from them.
 
 mod elf;
 mod kallsyms;
@@ -23,33 +23,33 @@ use std::path::{Path, PathBuf};
 use tree::{Entry, Name, Tree};
 use unwind_sim_unwind::image::Owner;
 
-/// Bytes of a generated `perf-PID.map` that are read.
+/// Maximum bytes read from a `perf-PID.map`.
 const JIT_MAP_MAX: u64 = 256 << 20;
-/// Bytes set aside for a file whose length is not known before: most lists of a kernel's symbols.
+/// Buffer size for a file of unknown length, bytes; enough for most kernels' symbol lists.
 const READ_AT_FIRST: usize = 16 << 20;
 
-/// Where files are.
+/// Where to find files.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
-    /// All files are looked for below this folder, and nowhere else.
+    /// All files are looked up below this folder only.
     pub symfs: Option<PathBuf>,
-    /// The kernel's symbols.
+    /// A list of the kernel's symbols.
     pub kallsyms: Option<PathBuf>,
-    /// The build id of the kernel that was recorded; `None` stands for the one that runs.
+    /// Build ID of the recorded kernel; `None` means the running kernel.
     pub kernel_build_id: Option<Vec<u8>>,
 }
 
-/// The symbols of all files that a recording needs.
+/// The symbols of all files of a recording.
 pub struct Files {
     places: Places,
     kernel: Option<Kallsyms>,
     trees: HashMap<(Vec<u8>, Vec<u8>), Tree>,
-    /// The name of generated code that was asked for last.
+    /// Name of the last generated code looked up.
     generated: Vec<u8>,
 }
 
 impl Files {
-    /// Nothing is opened yet.
+    /// Opens nothing yet.
     pub fn new(places: Places) -> Files {
         Files {
             places,
@@ -105,7 +105,7 @@ impl Symbols for Files {
     }
 }
 
-/// The whole of a file, if it is not too large.
+/// Reads a whole file, unless it is larger than `size_max` bytes.
 fn read(path: &Path, size_max: u64) -> Option<Vec<u8>> {
     use std::io::Read;
     let file = std::fs::File::open(path).ok()?;
@@ -114,7 +114,7 @@ fn read(path: &Path, size_max: u64) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// `/tmp/perf-PID.map`: lines of begin, size and name.
+/// The symbols of `/tmp/perf-PID.map`: lines of start, size and name.
 fn jit_map(places: &Places, path: &[u8]) -> Tree {
     let mut tree = Tree::new();
     let path = places.inside(Path::new(OsStr::from_bytes(path)));
@@ -142,7 +142,7 @@ fn jit_map(places: &Places, path: &[u8]) -> Tree {
 }
 
 impl Places {
-    /// Where a path of the recorded machine is on this one.
+    /// The location on this machine of a path on the recorded machine.
     fn inside(&self, path: &Path) -> PathBuf {
         match &self.symfs {
             None => path.into(),
@@ -150,7 +150,7 @@ impl Places {
         }
     }
 
-    /// Where perf puts files aside.
+    /// The cache directory of perf.
     fn cache(&self) -> Option<PathBuf> {
         match &self.symfs {
             None => std::env::var_os("HOME").map(|home| Path::new(&home).join(".debug")),
@@ -158,7 +158,7 @@ impl Places {
         }
     }
 
-    /// The files in which perf looks for the symbols of a path, in its order.
+    /// The files in which perf looks for the symbols of `path`, in its order.
     fn candidates(&self, path: &Path, build_id: &[u8]) -> Vec<PathBuf> {
         let mut found = Vec::new();
         let file = self.inside(path);
@@ -188,7 +188,7 @@ impl Places {
 }
 
 fn open(path: &Path) -> Option<Owner> {
-    // A device would never end.
+    // Reading a device might never end.
     std::fs::metadata(path).ok().filter(|data| data.is_file())?;
     map_file(path).ok()
 }
@@ -201,7 +201,7 @@ fn debug_link(bytes: &[u8]) -> Option<Vec<u8>> {
     link.map(<[u8]>::to_vec)
 }
 
-/// The build id that a file itself has.
+/// The build ID in the file itself.
 fn own_build_id(bytes: &[u8]) -> Option<Vec<u8>> {
     let id = match bytes.get(4)? {
         1 => elf::Parts::<FileHeader32<Endianness>>::parse(bytes)?.build_id(),
@@ -210,10 +210,10 @@ fn own_build_id(bytes: &[u8]) -> Option<Vec<u8>> {
     id.map(<[u8]>::to_vec)
 }
 
-/// The symbols of a file that was mapped.
+/// The symbols of a mapped file.
 fn load_file(places: &Places, path: &[u8], build_id: &[u8]) -> Option<Tree> {
     if path == b"[vdso]" {
-        // Another machine's is not to be had.
+        // The vdso of another machine is not available.
         if places.symfs.is_some() {
             return None;
         }
@@ -238,9 +238,9 @@ fn load_file(places: &Places, path: &[u8], build_id: &[u8]) -> Option<Tree> {
     }
 }
 
-/// The symbols of the first of `candidates` that has a symbol table, at the addresses of the first
-/// that can have been mapped. The last is the file that was mapped: behind it comes what its
-/// `.gnu_debugdata` holds.
+/// Loads the symbols of the first candidate that has a symbol table. They are converted to file
+/// offsets with the first candidate that can have been mapped. If none has a symbol table, the
+/// `.gnu_debugdata` of the last one, the mapped file, is used.
 fn load<E: FileHeader<Endian = Endianness>>(candidates: &[&[u8]], build_id: &[u8]) -> Option<Tree> {
     let fits = |parts: &elf::Parts<'_, E>| {
         build_id.is_empty() || parts.build_id().is_some_and(|id| same(id, build_id))
@@ -264,7 +264,7 @@ fn load<E: FileHeader<Endian = Endianness>>(candidates: &[&[u8]], build_id: &[u8
     ))
 }
 
-/// Whether two build ids are the same; perf fills short ones with zeros.
+/// Are two build IDs the same? perf pads short ones with zeros.
 fn same(a: &[u8], b: &[u8]) -> bool {
     let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
     let (start, rest) = long.split_at(short.len());

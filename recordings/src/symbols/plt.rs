@@ -1,5 +1,5 @@
-//! Names for the stubs of the procedure linkage table, which no symbol table has:
-//! `dso__synthesize_plt_symbols` of `tools/perf/util/symbol-elf.c` (Linux 7.2), for x86.
+//! Synthesizes symbols for the stubs of the procedure linkage table, which are in no symbol table,
+//! as in `dso__synthesize_plt_symbols` of `tools/perf/util/symbol-elf.c` (Linux 7.2), for x86.
 
 use super::elf::{Parts, symbol_name};
 use super::tree::{Entry, Name, Tree};
@@ -26,7 +26,7 @@ fn symbol(start: u64, size: u64, name: Name<'_>) -> Entry<'_> {
     }
 }
 
-/// Size of a stub: that of the entries if it is one of x86's, else told by the alignment.
+/// Size of a stub, bytes: the entry size if it is one used on x86, otherwise by the alignment.
 fn entry_size<E: FileHeader<Endian = Endianness>>(
     parts: &Parts<'_, E>,
     section: &E::SectionHeader,
@@ -38,7 +38,6 @@ fn entry_size<E: FileHeader<Endian = Endianness>>(
     }
 }
 
-/// A relocation: where, of which symbol, of which type, with which addend.
 struct Reloc {
     offset: u64,
     symbol: usize,
@@ -46,7 +45,7 @@ struct Reloc {
     addend: u64,
 }
 
-/// The entries of a section of relocations with addends.
+/// The relocations with addends in the section `name`.
 fn relocations<E: FileHeader<Endian = Endianness>>(
     parts: &Parts<'_, E>,
     name: &[u8],
@@ -66,7 +65,7 @@ fn relocations<E: FileHeader<Endian = Endianness>>(
     entries.iter().map(reloc).collect()
 }
 
-/// Adds the stubs of a file to its symbols.
+/// Adds the PLT stubs of a file to its symbols.
 pub(super) fn load<E: FileHeader<Endian = Endianness>>(parts: &Parts<'_, E>, tree: &mut Tree) {
     let endian = parts.endian;
     let Some((_, plt)) = parts.section(b".plt") else {
@@ -90,7 +89,7 @@ pub(super) fn load<E: FileHeader<Endian = Endianness>>(parts: &Parts<'_, E>, tre
         at = secure.sh_offset(endian).into();
     }
     let mut relocs = relocations(parts, b".rela.plt");
-    // The linker does not keep stubs of indirect functions in the order of their relocations.
+    // The linker does not keep stubs of indirect functions in relocation order.
     if relocs.iter().any(|reloc| reloc.kind == IRELATIVE) {
         relocs.sort_by_key(|reloc| reloc.offset);
     }
@@ -110,7 +109,7 @@ pub(super) fn load<E: FileHeader<Endian = Endianness>>(parts: &Parts<'_, E>, tre
     }
 }
 
-/// The name of a stub whose relocation names no function: for an indirect one that of its resolver.
+/// The name of a stub whose relocation names no function; for an indirect one, from its resolver.
 fn unnamed<E: FileHeader<Endian = Endianness>>(
     parts: &Parts<'_, E>,
     tree: &mut Tree,
@@ -130,7 +129,7 @@ fn unnamed<E: FileHeader<Endian = Endianness>>(
     }
 }
 
-/// Adds the stubs of `.plt.got`, each of which jumps through a word of the global offset table.
+/// Adds the stubs of `.plt.got`, which each jump through a word of the global offset table.
 fn got<E: FileHeader<Endian = Endianness>>(parts: &Parts<'_, E>, tree: &mut Tree) {
     let endian = parts.endian;
     let Some((_, section)) = parts.section(b".plt.got") else {
@@ -147,8 +146,8 @@ fn got<E: FileHeader<Endian = Endianness>>(parts: &Parts<'_, E>, tree: &mut Tree
     let table = parts.symbols(b".dynsym", elf::SHT_DYNSYM);
     let offset: u64 = section.sh_offset(endian).into();
     for (stub, number) in bytes.chunks_exact(size as usize).zip(0u64..) {
-        // perf takes the offset for the address: where they differ, as in a program with fixed
-        // addresses, it finds no name.
+        // perf uses the file offset as the address: where the two differ, as in a program with
+        // fixed addresses, it finds no name.
         let target = jump_slot(stub, offset.wrapping_add(number * size));
         let found = target.and_then(|slot| {
             let at = relocs
@@ -164,8 +163,8 @@ fn got<E: FileHeader<Endian = Endianness>>(parts: &Parts<'_, E>, tree: &mut Tree
     }
 }
 
-/// The address of the word that a stub at `address` jumps through: `jmp *disp(%rip)`, with or
-/// without `endbr64` and `bnd` before.
+/// The address of the word through which the stub at `address` jumps: `jmp *disp(%rip)`, optionally
+/// preceded by `endbr64` and `bnd`.
 fn jump_slot(stub: &[u8], address: u64) -> Option<u64> {
     let jump = stub.windows(2).position(|bytes| bytes == [0xff, 0x25])?;
     let displacement = stub.get(jump + 2..jump + 6)?.first_chunk::<4>()?;

@@ -1,5 +1,5 @@
-//! Hostile files: cut, with bits flipped, and made to need much memory. Whatever they are, there is
-//! an answer, soon, and in memory that the file's size bounds.
+//! Hostile files: truncated, with flipped bits, and built to use much memory. They must all be
+//! handled quickly, in memory bounded by the file's size.
 
 use super::*;
 use object::read::elf::SectionHeader;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 type Elf64 = FileHeader64<Endianness>;
 
-/// The file with sections of every kind that is looked at, and one with a file inside.
+/// A file with all sections that are read, and one with `.gnu_debugdata`.
 fn files() -> [Vec<u8>; 2] {
     ["root/tchain_fp", "opt/minidebug"].map(|name| {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus/perfdata/script/symfs");
@@ -15,7 +15,7 @@ fn files() -> [Vec<u8>; 2] {
     })
 }
 
-/// Everything that is ever done with a file's bytes. Returns symbols, and bytes of their names.
+/// Everything done with a file's bytes. Returns the number of symbols and the bytes of their names.
 fn use_all(bytes: &[u8]) -> (usize, usize) {
     let _ = (debug_link(bytes), own_build_id(bytes));
     let id = own_build_id(bytes).unwrap_or_default();
@@ -35,7 +35,7 @@ fn use_all(bytes: &[u8]) -> (usize, usize) {
     tree.sizes()
 }
 
-/// As many bytes as names may have, shown ones with them.
+/// Maximum bytes of names, including displayed ones.
 fn bound(bytes: &[u8]) -> usize {
     2 * 2 * 4 * bytes.len()
 }
@@ -76,7 +76,7 @@ fn files_with_flipped_bits_have_an_answer() {
         let table = u64::from_le_bytes(whole[40..48].try_into().expect("eight bytes")) as usize;
         for turn in 0..3000 {
             let mut bytes = whole.clone();
-            // The header, the table of sections, or anything.
+            // In the header, in the section headers, or anywhere.
             for _ in 0..1 + turn % 3 {
                 let at = match turn % 4 {
                     0 => random(64),
@@ -102,7 +102,7 @@ fn symbols_that_share_one_long_name_take_no_more_than_the_file() {
         };
         (range(b".strtab"), range(b".symtab"))
     };
-    // A table of strings at the end, as long as all the rest, that is one name.
+    // A string table at the end, as long as everything else, that is one name.
     let tail = bytes.len();
     bytes.extend(std::iter::repeat_n(b'_', 60_000));
     bytes.push(0);

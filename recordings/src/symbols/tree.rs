@@ -1,8 +1,8 @@
-//! Symbols of an object as perf keeps them: in a red-black tree by start.
+//! The symbols of an object, kept as perf does: in a red-black tree, by start.
 //!
-//! Where symbols overlap, which of them perf finds depends on the shape of its tree; so the tree
-//! is kept as the kernel's `lib/rbtree.c`, which perf uses, would have it. What happens to ends
-//! and duplicates is `symbols__fixup_end` and `symbols__fixup_duplicate` of
+//! If symbols overlap, the one that perf finds depends on the shape of its tree. The tree is
+//! therefore balanced exactly as in the kernel's `lib/rbtree.c`, which perf uses. Ends and
+//! duplicates are handled as in `symbols__fixup_end` and `symbols__fixup_duplicate` of
 //! `tools/perf/util/symbol.c` (Linux 7.2).
 
 use crate::names;
@@ -14,19 +14,19 @@ const WEAK: u8 = 2;
 const GLOBAL: u8 = 1;
 /// `STT_NOTYPE`.
 const NOTYPE: u8 = 0;
-/// A page, to which the last symbol is rounded up.
+/// The end of the last symbol is rounded up to this, bytes.
 const PAGE: u64 = 4096;
-/// Bytes of a name; what is behind is cut off.
+/// Maximum length of a name, bytes; the rest is cut off.
 const NAME_MAX: usize = 1 << 16;
-/// Bytes of most names.
+/// Typical length of a name, bytes.
 const NAME_USUAL: usize = 32;
-/// Bytes of all names of a list of symbols.
+/// Default limit on all names together, bytes.
 const NAMES_MAX: usize = 1 << 30;
 
-/// The index of no node.
+/// The index that stands for no node.
 const NIL: u32 = u32::MAX;
 
-/// A symbol that is put in.
+/// A symbol to be inserted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry<'n> {
     pub(super) start: u64,
@@ -38,18 +38,18 @@ pub(super) struct Entry<'n> {
     pub(super) name: Name<'n>,
 }
 
-/// A name and what is to be made of it.
+/// A name, and how to display it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Name<'n> {
-    /// It is shown as it is.
+    /// Displayed as it is.
     Plain(&'n [u8]),
-    /// As a symbol table has it: it may be mangled.
+    /// From a symbol table: may be mangled.
     Raw(&'n [u8]),
-    /// That of the function which a stub calls, as a symbol table has it.
+    /// Name of the function that a stub calls, from a symbol table.
     Stub(&'n [u8]),
 }
 
-/// What is left to be done with a name. That is put off, as few symbols of a file are ever shown.
+/// How a stored name must be processed. Deferred, since few symbols of a file are ever displayed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Form {
     Shown,
@@ -57,13 +57,13 @@ enum Form {
     Stub,
 }
 
-/// What is not needed to find a symbol.
+/// The parts of a symbol that are not needed for lookup.
 #[derive(Clone, Debug)]
 struct Label {
     binding: u8,
     kind: u8,
     form: Form,
-    /// Where its name is in [`Tree::names`].
+    /// The location of its name in [`Tree::names`].
     name: Range<usize>,
 }
 
@@ -81,10 +81,10 @@ struct Node {
 #[derive(Debug)]
 pub(super) struct Tree {
     nodes: Vec<Node>,
-    /// By the number of the node.
+    /// Indexed like `nodes`.
     labels: Vec<Label>,
     names: Vec<u8>,
-    /// Bytes that names may have as they are in their file; as they are shown, twice as many.
+    /// Maximum bytes of the names as stored in files; displayed names may take twice as much.
     room: usize,
     root: u32,
 }
@@ -94,8 +94,8 @@ impl Tree {
         Tree::with_room(NAMES_MAX)
     }
 
-    /// For names of so many bytes. A file's symbols may all have one long name, so its size bounds
-    /// nothing; behind the limit symbols have no names.
+    /// Limits the bytes of names. All symbols of a file may share one long name, so its size alone
+    /// is no limit. Symbols past the limit have no names.
     pub(super) fn with_room(room: usize) -> Tree {
         Tree {
             nodes: Vec::new(),
@@ -106,25 +106,25 @@ impl Tree {
         }
     }
 
-    /// Makes room for so many symbols more.
+    /// Reserves memory for this many more symbols.
     pub(super) fn reserve(&mut self, symbols: usize) {
         self.nodes.reserve(symbols);
         self.labels.reserve(symbols);
         self.names.reserve(symbols.saturating_mul(NAME_USUAL));
     }
 
-    /// How many symbols there are, and bytes of their names.
+    /// Number of symbols, and bytes of their names.
     #[cfg(test)]
     pub(super) fn sizes(&self) -> (usize, usize) {
         (self.nodes.len(), self.names.len())
     }
 
-    /// Whether there is no symbol.
+    /// Are there no symbols?
     pub(super) fn is_empty(&self) -> bool {
         self.root == NIL
     }
 
-    /// The number of the symbol that perf finds at `address`.
+    /// The index of the symbol that perf finds at `address`.
     pub(super) fn find(&self, address: u64) -> Option<u32> {
         let mut at = self.root;
         while at != NIL {
@@ -146,18 +146,18 @@ impl Tree {
         None
     }
 
-    /// Where the symbol of that number lies.
+    /// The addresses of the symbol with this index.
     pub(super) fn range(&self, at: u32) -> Range<u64> {
         let node = &self.nodes[at as usize];
         node.start..node.end
     }
 
-    /// Gives the symbol of that number another end.
+    /// Sets the end of the symbol with this index.
     pub(super) fn set_end(&mut self, at: u32, end: u64) {
         self.nodes[at as usize].end = end;
     }
 
-    /// The name of the symbol of that number, as perf shows it.
+    /// The name of the symbol with this index, as displayed by perf.
     pub(super) fn name(&mut self, at: u32) -> &[u8] {
         let label = &mut self.labels[at as usize];
         if label.form != Form::Shown {
@@ -175,7 +175,7 @@ impl Tree {
         &self.names[label.name.clone()]
     }
 
-    /// Puts a symbol behind those of the same start, and returns its number.
+    /// Inserts a symbol after those with the same start and returns its index.
     pub(super) fn insert(&mut self, entry: Entry<'_>) -> u32 {
         let new = self.nodes.len() as u32;
         let (mut parent, mut at) = (NIL, self.root);
@@ -188,7 +188,7 @@ impl Tree {
         }
         let (form, name) = match entry.name {
             Name::Plain(name) => (Form::Shown, name),
-            // Nothing else is ever mangled.
+            // Only names with an underscore are ever mangled.
             Name::Raw(name) if !name.starts_with(b"_") => (Form::Shown, name),
             Name::Raw(name) => (Form::Raw, name),
             Name::Stub(name) => (Form::Stub, name),
@@ -246,7 +246,7 @@ impl Tree {
         }
     }
 
-    /// Puts `new` where `old` hangs.
+    /// Makes `new` the child of `old`'s parent, in place of `old`.
     fn replace(&mut self, old: u32, new: u32) {
         let parent = self.nodes[old as usize].parent;
         if parent == NIL {
@@ -260,7 +260,7 @@ impl Tree {
         }
     }
 
-    /// Turns `at` down to its `left` side (or right); the child of the other side comes up.
+    /// Rotates `at` down to the left (or right); its child on the other side moves up.
     fn rotate(&mut self, at: u32, left: bool) {
         let up = self.child(at, !left);
         let middle = self.child(up, left);
@@ -269,7 +269,7 @@ impl Tree {
         self.set_child(up, left, at);
     }
 
-    /// Restores the colours after an insertion.
+    /// Rebalances after an insertion.
     fn inserted(&mut self, mut at: u32) {
         loop {
             let parent = self.nodes[at as usize].parent;
@@ -300,7 +300,7 @@ impl Tree {
         self.nodes[root as usize].red = false;
     }
 
-    /// Takes a symbol out.
+    /// Removes a symbol from the tree.
     fn erase(&mut self, at: u32) {
         let Node { left, right, .. } = self.nodes[at as usize];
         let removed_red;
@@ -333,8 +333,8 @@ impl Tree {
         }
     }
 
-    /// Restores the colours after an erasure: the paths through `at`, below `parent`, have one
-    /// black node too few.
+    /// Rebalances after a removal: the paths through `at`, a child of `parent`, have one black node
+    /// too few.
     fn erased(&mut self, mut at: u32, mut parent: u32) {
         while parent != NIL && !self.is_red(at) {
             let left = self.child(parent, true) == at;
@@ -376,7 +376,7 @@ impl Tree {
         }
     }
 
-    /// The numbers of the symbols in the tree, in order.
+    /// The indices of the symbols in the tree, in order.
     fn in_order(&self) -> Vec<u32> {
         let mut order = Vec::with_capacity(self.nodes.len());
         let (mut path, mut at) = (Vec::new(), self.root);
@@ -393,7 +393,7 @@ impl Tree {
         }
     }
 
-    /// Gives symbols without a size one, and takes duplicates out.
+    /// Sets the ends of symbols without a size and removes duplicates.
     pub(super) fn fix(&mut self) {
         let order = self.in_order();
         for pair in order.windows(2) {
@@ -425,7 +425,7 @@ impl Tree {
         }
     }
 
-    /// Whether `a` is kept where `a` and, behind it, `b` begin at one address:
+    /// Is `a` kept if `a` and its successor `b` start at the same address? See
     /// `choose_best_symbol`.
     fn is_better(&mut self, a: u32, b: u32) -> bool {
         let size = |at: u32| {
@@ -452,7 +452,7 @@ impl Tree {
         if (one.binding == GLOBAL) != (other.binding == GLOBAL) {
             return one.binding == GLOBAL;
         }
-        // Most often the same symbol of two tables: then nothing has to be demangled.
+        // Usually the same symbol in two tables: then nothing needs demangling.
         let name = |label: &Label| &self.names[label.name.clone()];
         if one.form != other.form || name(one) != name(other) {
             let underscores = |name: &[u8]| name.iter().take_while(|&&c| c == b'_').count();
@@ -469,7 +469,7 @@ impl Tree {
     }
 }
 
-/// A name of a symbol table as perf shows it.
+/// A name from a symbol table, as displayed by perf.
 fn shown(raw: &[u8]) -> Vec<u8> {
     let raw = &raw[..raw.len().min(NAME_MAX)];
     match std::str::from_utf8(raw) {
@@ -492,7 +492,8 @@ mod tests {
         }
     }
 
-    /// Checks that no red node has a red child and all paths have as many black nodes.
+    /// Checks that no red node has a red child and that all paths have the same number of black
+    /// nodes.
     fn black_height(tree: &Tree, at: u32) -> usize {
         if at == NIL {
             return 1;

@@ -1,9 +1,9 @@
-//! The addresses of a kallsyms table: where they stand, and in which form.
+//! The addresses of a kallsyms table: finds their location and form.
 
 use super::{Form, Plain};
 use std::ops::Range;
 
-/// The search for addresses.
+/// The inputs of the search for addresses.
 pub(super) struct Values<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) address: u64,
@@ -13,7 +13,7 @@ pub(super) struct Values<'a> {
 }
 
 impl Values<'_> {
-    /// The addresses, which end at `before` or begin at `behind`.
+    /// Finds the addresses, which end at `before` or start at `behind`.
     pub(super) fn find(&self, before: usize, behind: usize) -> Option<(Form, Vec<u64>)> {
         let offsets = (4 * self.count).next_multiple_of(8);
         let old = before.checked_sub(offsets + 8);
@@ -53,7 +53,8 @@ impl Values<'_> {
         )
     }
 
-    /// Are they in order, and is code where code may be?
+    /// Decodes `values`; `None` unless they are sorted and 90 % of the code symbols are in the
+    /// text.
     fn check(&self, form: Form, values: impl Iterator<Item = u64>) -> Option<(Form, Vec<u64>)> {
         let mut out: Vec<u64> = Vec::with_capacity(self.count);
         let (mut start, mut code, mut inside) = (0, 0_u64, 0_u64);

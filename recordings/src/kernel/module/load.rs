@@ -1,4 +1,4 @@
-//! Where the sections of a module were loaded.
+//! The load addresses of a module's sections.
 
 use super::Header;
 use object::elf;
@@ -6,21 +6,21 @@ use object::endian::LittleEndian as LE;
 use object::read::elf::{SectionHeader as _, SectionTable};
 use std::collections::BTreeMap;
 
-/// Most sections of a module.
+/// Maximum number of sections of a module.
 const SECTIONS_MAX: usize = 65_536;
 
 /// Where a module was loaded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ModuleLoad {
-    /// The address of its `.text`; other code follows in the order of the file, as the kernel's
-    /// loader lays it out (`layout_sections`, Linux `kernel/module/main.c`).
+    /// The address of its `.text`. Other code follows in file order, as laid out by the kernel's
+    /// loader (`layout_sections`, Linux `kernel/module/main.c`).
     Text(u64),
-    /// The address of each section, as `/sys/module/NAME/sections` says. Sections that are not
-    /// named are not loaded.
+    /// The address of each section, as in `/sys/module/NAME/sections`. Sections not listed are not
+    /// loaded.
     Sections(BTreeMap<String, u64>),
 }
 
-/// Where each section lies, if it is code that stays.
+/// The address of each section of code that stays loaded.
 pub(super) fn addresses(table: &SectionTable<'_, Header>, load: &ModuleLoad) -> Vec<Option<u64>> {
     let sections = || table.iter().take(SECTIONS_MAX);
     let stays = |s: &elf::SectionHeader64<LE>| {
@@ -50,7 +50,7 @@ pub(super) fn addresses(table: &SectionTable<'_, Header>, load: &ModuleLoad) -> 
                 Some(start)
             };
             let offsets: Vec<_> = sections().map(&mut offset).collect();
-            // A module may have an empty .text, which says where the rest begins.
+            // If .text is empty, the code that follows it starts at its address.
             let base = text.wrapping_sub(text_at.unwrap_or(0));
             let at = |offset: Option<u64>| base.checked_add(offset?);
             offsets.into_iter().map(at).collect()

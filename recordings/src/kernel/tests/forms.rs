@@ -1,4 +1,4 @@
-//! Every form of kallsyms, ORC tables with and without section headers, and what is malformed.
+//! Every form of kallsyms, ORC tables with and without section headers, and malformed input.
 
 use super::open;
 use super::synthetic::{FUNCTIONS, LONG, Shape, TEXT, TEXT_LEN, USUAL, pack, symbols, vmlinux};
@@ -23,7 +23,7 @@ fn shapes() -> Vec<Shape> {
                 sections: bits & 8 != 0,
                 ..USUAL
             };
-            // The newest form never was in the old place.
+            // The newest form never had the old position.
             if form != Form::PlaceRelative || !shape.values_first {
                 out.push(shape);
             }
@@ -143,7 +143,7 @@ fn a_system_map_overrules_the_image_and_must_be_its_own() {
     let bad = open("ffffffff81000010 t one\nffffffff8100002x T two\n").expect_err("bad");
     assert_eq!(bad.what, KernelErrorKind::MapLine { line: 2 });
     assert!(bad.file.ends_with("System.map"));
-    // What Debian puts beside the image.
+    // The stub that Debian installs next to the image.
     let stub = open("ffffffffffffffff B The real System.map is elsewhere\n").expect_err("stub");
     assert_eq!(stub.what, KernelErrorKind::MapForeign);
     std::fs::remove_dir_all(&dir).expect("removed");
@@ -199,7 +199,7 @@ fn kaslr_is_found_by_a_symbol_and_by_return_addresses() {
     assert_eq!(kernel.kaslr_by_symbol("no_function", at), None);
     let mut returns: Vec<u64> = (0..40).map(|n| TEXT + offset + 8 * n + 5).collect();
     assert_eq!(kernel.kaslr(&returns), Some(offset));
-    // Words that are none do no harm, as long as they are fewer.
+    // Words that are not return addresses do no harm as long as they are the minority.
     returns.extend((0..30).map(|n| TEXT + 13 * n));
     assert_eq!(kernel.kaslr(&returns), Some(offset));
     assert_eq!(kernel.kaslr(&[]), None);

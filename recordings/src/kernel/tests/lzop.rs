@@ -1,25 +1,25 @@
-//! What lzop(1), version 1.04, wrote, whole and damaged.
+//! Output of lzop(1), version 1.04, complete and damaged.
 
 use crate::kernel::lzop::{Bad, unpack};
 use std::io::ErrorKind;
 
-/// `lzop -9` of [`text`], as Linux's build calls it: LZO1X-999, Adler-32 of what is unpacked.
+/// `lzop -9` of [`text`], as called by Linux's build: LZO1X-999, Adler-32 of the unpacked data.
 const BEST: &str = "894c5a4f000d0a1a0a104020a0094003090300000d000000006b02202b0000000000257f022e0000016a\
      0000004eb1f87ba92f6c696e652030206f6620612074657874207468617420726570656174730a950331\
      3b7500323b7500333b7500343b7500353b7500363b7500373b7500383b7500393c34043db00437b40411\
      000000000000";
 
-/// `lzop -1 -CC --crc32` of it: LZO1X-1(15), CRC-32 of both.
+/// `lzop -1 -CC --crc32` of [`text`]: LZO1X-1(15), CRC-32 of packed and unpacked data.
 const FAST: &str = "894c5a4f000d0a1a0a104020a0100102010300130c000000006b02202b0000000000f5437e880000016a\
      0000005eadb240f601ca0711000c6c696e652030206f6620612074657874207468617420726570656174\
      730a9503313b7500323b7500333b7500343b7500353b7500363b7500373b7500383b7500393b7500313d\
      b0042ab4040a7468617420726570656174730a11000000000000";
 
-/// `lzop -9` of 24 bytes that do not get smaller.
+/// `lzop -9` of 24 incompressible bytes.
 const STORED: &str = "894c5a4f000d0a1a0a104020a0094003090300000d000000006b02202b0000000000257f022e00000018\
      0000001897b40c69006e9e9044baf2eca82666682cb2fa04d05eaec0942a829c00000000";
 
-/// Where the first block of these begins.
+/// Offset of the first block in these.
 const HEADER: usize = 38;
 
 fn text() -> Vec<u8> {
@@ -46,7 +46,7 @@ fn what_lzop_packed_is_unpacked() {
     assert_eq!(unpacked(&bytes(FAST)), Ok(text()));
     let noise: Vec<u8> = (0..24_u32).map(|n| (n * n * 97 + 13 * n) as u8).collect();
     assert_eq!(unpacked(&bytes(STORED)), Ok(noise));
-    // What follows is not looked at.
+    // Data after the end is ignored.
     let more = [bytes(BEST), vec![1; 7]].concat();
     assert_eq!(unpacked(&more), Ok(text()));
 }
@@ -73,7 +73,7 @@ fn no_bit_of_a_block_can_be_changed_unseen() {
             changed[bit / 8] ^= 1 << (bit % 8);
             match unpacked(&changed) {
                 Err((at, _)) => assert!(at >= HEADER, "{bit}: {at}"),
-                // What is copied from farther away may be the same.
+                // A match copied from a greater distance may be the same.
                 Ok(same) => assert_eq!(same, original, "{bit}"),
             }
         }

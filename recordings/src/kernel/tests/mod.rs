@@ -1,4 +1,4 @@
-//! Kernel images that are made here, small, in every form; and real ones where they are given.
+//! Small synthetic kernel images in every form, and real ones if available.
 
 mod forms;
 mod lzop;

@@ -1,4 +1,4 @@
-//! Modules, assembled here with the relocations that a module has.
+//! Modules, assembled with the relocations that real modules have.
 
 use crate::kernel::{KernelErrorKind, Module, ModuleLoad, module_from_bytes};
 use std::collections::BTreeMap;
@@ -50,12 +50,12 @@ fn assemble(source: &str, name: &str) -> Vec<u8> {
     for end in [".s", ".o"] {
         std::fs::remove_file(path(end)).expect("removed");
     }
-    // The last test that is done removes it.
+    // The last test to finish removes it.
     let _ = std::fs::remove_dir(&folder);
     bytes
 }
 
-/// Every entry of the table, sorted: its address as loaded, and sp_offset.
+/// All entries of the table, sorted: load address and sp_offset.
 fn rows(module: &Module) -> Vec<(u64, i16)> {
     let told = Some(Encoding::since_5_12(Layout::V6_4));
     let index = Index::new(&module.image, told).expect("a good table");
@@ -78,7 +78,7 @@ const AT: u64 = 0xffff_ffff_c020_0000;
 fn a_table_is_relocated_to_the_address_of_text() {
     let bytes = Bytes::from_vec(assemble(SOURCE, "text"));
     let module = module_from_bytes("m", bytes, &ModuleLoad::Text(AT)).expect("a module");
-    // .text.unlikely follows at its alignment; .init.text is gone.
+    // .text.unlikely follows at its alignment; .init.text is dropped.
     let expected = [(AT, 8), (AT + 1, 24), (AT + 2, 0), (AT + 16, 16)];
     assert_eq!(rows(&module), expected);
     assert_eq!(module.range, AT..AT + 17);

@@ -1,5 +1,5 @@
-//! Payloads of a bzImage, in every compression; packed by the tools that Linux's build calls,
-//! where crates do not write them.
+//! bzImage payloads in every compression. Where no crate writes a format, they are packed with the
+//! tools that Linux's build uses.
 
 use super::open;
 use super::synthetic::{USUAL, bzimage, vmlinux};
@@ -7,7 +7,7 @@ use crate::kernel::{Compression, KernelErrorKind};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// `input` through a tool's standard input and output.
+/// Pipes `input` through a tool.
 fn run(program: &str, arguments: &[&str], input: &[u8]) -> Vec<u8> {
     let mut child = Command::new(program)
         .args(arguments)
@@ -34,7 +34,7 @@ fn lz4_legacy(input: &[u8]) -> Vec<u8> {
     out
 }
 
-/// As lzop writes it, with no checksums.
+/// The format that lzop writes, without checksums.
 fn lzop(input: &[u8]) -> Vec<u8> {
     let mut out = b"\x89LZO\0\r\n\x1a\n\x10\x40\x20\xa0\x09\x40\x03\x09".to_vec();
     // Flags, mode, time, name, checksum.
@@ -60,7 +60,7 @@ fn pack(compression: Compression, input: &[u8]) -> Vec<u8> {
         Compression::Gzip => {
             let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
             writer.write_all(input).expect("in memory");
-            // Its own last four bytes are the size.
+            // gzip's own last four bytes are the size.
             return writer.finish().expect("in memory");
         }
         Compression::Bzip2 => {
@@ -95,7 +95,7 @@ const ALL: [Compression; 8] = [
 
 #[test]
 fn every_compression_gives_the_same_kernel() {
-    // More than a block of lz4.
+    // More than one block of lz4.
     let mut plain = vmlinux(&USUAL);
     plain.resize(9 << 20, 0x5a);
     let expected = open(plain.clone()).expect("a kernel");
@@ -137,7 +137,7 @@ fn damaged_payloads_are_errors() {
         let cut = &packed[..packed.len() / 2];
         let result = open(bzimage(cut));
         match compression {
-            // The tables lie behind the cut.
+            // The tables are after the cut.
             Compression::None => drop(result),
             _ => {
                 let error = result.expect_err("cut");
@@ -145,7 +145,7 @@ fn damaged_payloads_are_errors() {
                     panic!("{compression:?}: {error}");
                 };
                 match compression {
-                    // It says which block.
+                    // The error gives the offset of the block.
                     Compression::Lzo => assert!(offset > 1024 + 0x40),
                     _ => assert_eq!(offset, 1024 + 0x40),
                 }

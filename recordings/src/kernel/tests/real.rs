@@ -1,6 +1,6 @@
-//! Real kernels: `UNWIND_SIM_SLOW=1`, and `UNWIND_SIM_KERNELS` is a folder with `vmlinuz-VERSION`
-//! and `System.map-VERSION` (the one that nm printed, on Debian in the `-dbg` package), and perhaps
-//! modules below.
+//! Real kernels. Needs `UNWIND_SIM_SLOW=1`, and `UNWIND_SIM_KERNELS` set to a folder with
+//! `vmlinuz-VERSION`, `System.map-VERSION` (the one printed by nm; on Debian in the `-dbg`
+//! package), and optionally modules below it.
 
 use crate::kernel::{KernelErrorKind, ModuleLoad, OpenOptions, SymbolSource, open, open_module};
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ mod skip;
 const SLOW: &str = "UNWIND_SIM_SLOW";
 const FOLDER: &str = "UNWIND_SIM_KERNELS";
 
-/// Versions in the folder.
+/// The images and System.map files in the folder.
 fn kernels(test: &str) -> Vec<(PathBuf, PathBuf)> {
     let Some(folder) = std::env::var_os(FOLDER).filter(|_| std::env::var_os(SLOW).is_some()) else {
         skip::skip(test, format_args!("slow; set {SLOW}=1 and {FOLDER}"));
@@ -44,8 +44,8 @@ fn kallsyms_of_a_stripped_kernel_are_those_of_system_map() {
         };
         let told = open(&vmlinuz, &options).expect("a kernel");
         assert_eq!(own.image.symbols(), told.image.symbols(), "code");
-        // kallsyms has neither absolute symbols nor, before 6.2, its own; and calls those of per-CPU
-        // sections absolute. That of 5.10 has labels of the compiler.
+        // kallsyms has neither absolute symbols nor, before 6.2, its own, and marks per-CPU symbols
+        // as absolute. That of 5.10 has compiler-generated labels.
         let own_all: BTreeSet<_> = own.symbols.iter().map(|s| (s.address, s.name)).collect();
         let told_all: BTreeSet<_> = told.symbols.iter().map(|s| (s.address, s.name)).collect();
         let absolute = told
@@ -91,7 +91,7 @@ fn orc_tables_are_whole() {
     }
 }
 
-/// All modules below `folder`.
+/// Collects all modules below `folder`.
 fn modules(folder: &Path, depth: usize, out: &mut Vec<PathBuf>) {
     const DEPTH_MAX: usize = 16;
     for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
@@ -117,7 +117,7 @@ fn every_entry_of_every_module_lies_in_its_code() {
     for path in &files {
         let module = match open_module(path, &ModuleLoad::Text(AT)) {
             Ok(module) => module,
-            // A few hold nothing but data.
+            // A few contain only data.
             Err(error) if error.what == KernelErrorKind::NotLoaded => {
                 without_code += 1;
                 continue;
@@ -130,7 +130,7 @@ fn every_entry_of_every_module_lies_in_its_code() {
         let ips = (0..table.len()).map(|i| table.ip(i).expect("an entry"));
         let ips: Vec<u64> = ips.collect();
         assert!(ips.is_sorted(), "{}", path.display());
-        // A section's last entry stands at its end.
+        // A section's last entry is at its end.
         let text = module.image.text();
         let holds = |ip: &u64| text.iter().any(|r| r.start <= *ip && *ip <= r.end);
         assert!(ips.iter().all(holds), "{}", path.display());

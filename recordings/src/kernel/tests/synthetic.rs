@@ -1,30 +1,30 @@
-//! A small vmlinux, and a bzImage around it.
+//! Builds a small vmlinux, and a bzImage around it.
 
 use crate::kernel::Form;
 
-/// Where the code begins.
+/// Address of the code.
 pub(super) const TEXT: u64 = 0xffff_ffff_8100_0000;
-/// Code, bytes.
+/// Size of the code, bytes.
 pub(super) const TEXT_LEN: usize = 0x2000;
-/// Functions, each of 8 bytes, a `call` at the start of each.
+/// Number of functions, each of 8 bytes and starting with a `call`.
 pub(super) const FUNCTIONS: u64 = 600;
-/// Where code lies in the file.
+/// File offset of the code.
 const OFFSET: usize = 0x1000;
-/// One name is longer than seven bits can say.
+/// Length of one name, too long for seven bits.
 pub(super) const LONG: usize = 300;
 
-/// What the image is like.
+/// The properties of the image.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
-    /// What kallsyms' values are.
+    /// Form of the kallsyms values.
     pub(super) form: Form,
-    /// They stand before the names.
+    /// Are the values before the names?
     pub(super) values_first: bool,
-    /// Markers are u64, as before 5.0.
+    /// Are markers u64, as before 5.0?
     pub(super) wide_markers: bool,
-    /// `seqs_of_names` stands between the markers and the tokens.
+    /// Is `seqs_of_names` between the markers and the tokens?
     pub(super) seqs: bool,
-    /// What the parts are aligned to.
+    /// Alignment of the parts, bytes.
     pub(super) align: usize,
     /// Are there section headers?
     pub(super) sections: bool,
@@ -51,7 +51,7 @@ fn align(to: usize, out: &mut Vec<u8>) {
     out.resize(out.len().next_multiple_of(to), 0);
 }
 
-/// What is in the image, but code: the name of each part and its offset from [`TEXT`].
+/// The image's contents apart from code: the name of each part and its offset from [`TEXT`].
 struct Data {
     bytes: Vec<u8>,
     orc_ip: usize,
@@ -59,7 +59,7 @@ struct Data {
     orc_end: usize,
 }
 
-/// All symbols, in order of address: address, type and name.
+/// All symbols in address order: address, type and name.
 pub(super) fn symbols(shape: &Shape) -> Vec<(u64, char, String)> {
     let data = data(shape, &[]);
     let at = |offset: usize| TEXT + offset as u64;
@@ -116,7 +116,7 @@ fn data(shape: &Shape, symbols: &[(u64, char, String)]) -> Data {
     }
 }
 
-/// Tokens: each letter for itself, two of several letters, and unused ones without any.
+/// Tokens: one for each letter, two of several letters, and empty unused ones.
 fn tokens() -> Vec<Vec<u8>> {
     let token = |byte: u8| match byte {
         1 => b"function_".to_vec(),
@@ -127,7 +127,7 @@ fn tokens() -> Vec<Vec<u8>> {
     (0..=255).map(token).collect()
 }
 
-/// A name as it stands in kallsyms.
+/// A name as stored in kallsyms.
 pub(super) fn pack(kind: char, name: &str) -> Vec<u8> {
     let text = format!("{kind}{name}");
     let mut out = text
@@ -201,7 +201,6 @@ fn values(shape: &Shape, symbols: &[(u64, char, String)], out: &mut Vec<u8>) {
     }
 }
 
-/// The vmlinux.
 pub(super) fn vmlinux(shape: &Shape) -> Vec<u8> {
     let data = data(shape, &symbols(shape));
     let len = data.bytes.len() as u64;
@@ -248,7 +247,7 @@ pub(super) fn vmlinux(shape: &Shape) -> Vec<u8> {
     out
 }
 
-/// A bzImage with this payload, `packed`, behind one setup sector.
+/// A bzImage with the payload `packed` after one setup sector.
 pub(super) fn bzimage(packed: &[u8]) -> Vec<u8> {
     let mut out = vec![0; 1024];
     out[0x1f1] = 1;
@@ -261,7 +260,7 @@ pub(super) fn bzimage(packed: &[u8]) -> Vec<u8> {
     out[0x300..0x310].copy_from_slice(b"6.1.0-boot (a@b)");
     out.resize(1024 + 0x40, 0);
     out.extend(packed);
-    // The real ones have their own relocations behind it.
+    // In real images, their own relocations follow.
     out.extend([0x90; 64]);
     out
 }
