@@ -1,9 +1,11 @@
-//! Every task's stack of a vmcore: how many a second, against drgn; and what a step of the kernel's
-//! ORC unwinder costs, against our own walk of user space over the same table and stacks.
+//! Benchmarks unwinding every task's stack of a vmcore: stacks per second compared with drgn, and
+//! the cost of a step of the kernel's ORC unwinder compared with our user-space walk over the same
+//! table and stacks.
 //!
-//! `cargo run --release -p unwind-sim-recordings --example vmcore -- VMCORE VMLINUZ [DEBUG-VMLINUX]`;
-//! with the last drgn is run too (`drgn_stacks.py`, Python package drgn), and the chains are
-//! compared: both without addresses of user space, drgn's without frames of inlined functions.
+//! Run `cargo run --release -p unwind-sim-recordings --example vmcore -- VMCORE VMLINUZ
+//! [DEBUG-VMLINUX]`. With the last argument drgn is run too (`drgn_stacks.py`, Python package
+//! drgn), and the chains are compared: both without user-space addresses, drgn's without inlined
+//! frames.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -26,17 +28,17 @@ use unwind_sim_unwind::orc::Orc;
 use unwind_sim_unwind::start::{Start, Variant};
 use unwind_sim_unwind::walk::{Limits, Place, walk};
 
-/// Each figure is the best of so many rounds, each of at least so long.
+/// Each figure is the best of this many rounds, each of at least this duration.
 const ROUNDS: usize = 15;
 const ROUND: Duration = Duration::from_millis(60);
-/// How often drgn walks all stacks warm.
+/// Number of drgn's walks over all stacks with warm caches.
 const DRGN_ROUNDS: &str = "10";
 const KERNEL: u64 = 0xffff_8000_0000_0000;
 
-/// A dump that was imported.
+/// An imported dump.
 struct Dump {
     samples: Vec<Sample<'static>>,
-    /// The task's name of each sample.
+    /// The task name of each sample.
     names: Vec<String>,
     world: World,
 }
@@ -70,7 +72,7 @@ fn open(vmcore: &str, kernel: &str) -> Result<Dump, Box<dyn Error>> {
     })
 }
 
-/// What a walk of one sample needs.
+/// The inputs of a walk of one sample.
 struct Stack<'a> {
     sample: &'a Sample<'static>,
     memory: Regions<'a>,
@@ -92,7 +94,8 @@ fn stacks(dump: &Dump) -> Vec<Stack<'_>> {
         .collect()
 }
 
-/// The addresses of one stack, as the kernel's ORC unwinder gives them; and the steps taken.
+/// Appends the addresses of one stack, found by the kernel's ORC unwinder. Returns the number of
+/// steps.
 fn kernel_chain(code: &Code, stack: &Stack<'_>, finds: &mut Finds, out: &mut Vec<u64>) -> u64 {
     let Some(sample) = &stack.sample.kernel else {
         return 0;
@@ -124,7 +127,7 @@ fn kernel_chain(code: &Code, stack: &Stack<'_>, finds: &mut Finds, out: &mut Vec
     steps
 }
 
-/// The best time for one call of each of `runs`, which take turns.
+/// The best time for one call of each of `runs`, measured alternately.
 fn best<const N: usize>(mut runs: [&mut dyn FnMut(); N]) -> [Duration; N] {
     let mut best = [Duration::MAX; N];
     for _ in 0..ROUNDS {
@@ -181,7 +184,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             black_box(&out);
         }
     };
-    // The same stacks by the walk of user space.
+    // The same stacks by the user-space walk.
     let orc = Orc::new(None, Tables::default());
     let (mut cache, limits) = (Cache::default(), Limits::default());
     let (mut sink, mut frames) = (Addresses::default(), 0);
@@ -238,7 +241,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Counts equal chains, and shows those that are not.
+/// Counts equal chains and prints the others.
 fn compare(dump: &Dump, stacks: &[Stack<'_>], ours: &[Vec<u64>], theirs: &[Value]) {
     let mut by_task: BTreeMap<(u64, &str), &Value> = BTreeMap::new();
     for task in theirs {

@@ -1,8 +1,8 @@
 //! Captures of a running kernel, as JSON (`docs/captures.md`): registers and stacks at a stop, and
-//! what the kernel's own unwinder said there.
+//! the states of the kernel's own unwinder there.
 //!
-//! The kernel's image is a file of its own, given by the caller. Numbers are unsigned, in decimal or
-//! hexadecimal; memory is zlib in base64.
+//! The kernel's image is a separate file given by the caller. Numbers are unsigned, decimal or
+//! hexadecimal; memory is base64-encoded zlib data.
 
 mod implied;
 mod json;
@@ -36,10 +36,10 @@ use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::Truth;
 
-/// Kernel samples belong to the address space of the first task.
+/// Process ID of the address space that kernel samples belong to.
 const PID: u32 = 0;
 
-/// Is this the beginning of a JSON object?
+/// Is this the start of a JSON object?
 pub(super) fn is_capture(bytes: &[u8]) -> bool {
     bytes.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{')
 }
@@ -96,7 +96,7 @@ pub(super) fn import(
     Ok(capture.output.finish())
 }
 
-/// The release in the name of a kernel's file: what is behind `vmlinuz-`.
+/// The release in the file name of a kernel: what follows `vmlinuz-`.
 fn release(name: &str) -> String {
     let name = name.rsplit('/').next().unwrap_or(name);
     let plain = name
@@ -105,7 +105,7 @@ fn release(name: &str) -> String {
     plain.map_or(name, |(_, release)| release).to_owned()
 }
 
-/// Do these name one kernel? The shorter name may lack what stands behind a dot or a hyphen.
+/// Do both name the same kernel? The shorter name may omit what follows a dot, hyphen or plus.
 fn same_release(a: &str, b: &str) -> bool {
     let begins = |long: &str, short: &str| {
         long.strip_prefix(short)
@@ -114,8 +114,8 @@ fn same_release(a: &str, b: &str) -> bool {
     begins(a, b) || begins(b, a)
 }
 
-/// The kernel's unwinder: as the capture says, else by the image's tables, else by the members of the
-/// states; `None` to tell it for each state.
+/// The kernel's unwinder: as stated in the capture, else by the image's tables, else by the members
+/// of the states; `None` to determine it for each state.
 fn unwinder(root: &Object<'_>, has_orc: bool) -> Result<Option<UnwinderKind>, Problem> {
     match root.string("unwinder")? {
         Some(name) => match UnwinderKind::ALL
@@ -134,16 +134,16 @@ struct Capture<'o, 's> {
     release: String,
     output: Output<'o, 's>,
     number: u64,
-    /// The kernel's, and how far it was moved.
+    /// The kernel's image, and its KASLR offset.
     image: Option<Arc<Image>>,
     bias: u64,
     encoding: Option<Encoding>,
-    /// Those of the step before.
+    /// The stacks of the previous step.
     stacks: Vec<(StackInfo, Region<'static>)>,
-    /// What was mapped so far.
+    /// The mappings so far.
     space: AddressSpace,
     code: Option<Code>,
-    /// The kernel's unwinder, if it is known.
+    /// The kernel's unwinder, if known.
     kind: Option<UnwinderKind>,
     steps: Steps,
 }
@@ -225,7 +225,7 @@ impl Capture<'_, '_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Is it the image of the kernel that was captured?
+    /// Checks that this is the image of the captured kernel.
     fn is_image(&self, root: &Object<'_>, image: &KernelImage) -> Result<(), Problem> {
         let is_release = self.release.starts_with(|c: char| c.is_ascii_digit());
         if let Some(version) = image.version.as_deref().filter(|_| is_release)
@@ -270,7 +270,7 @@ impl Capture<'_, '_> {
         self.output.item(Item::Event(event))
     }
 
-    /// The first state in code that nothing is known of, and the next one.
+    /// The first state in unknown code, and the state after it.
     fn unknown<'t>(&self, states: &'t [State]) -> Option<(&'t State, &'t State)> {
         let unknown = implied::unknown_code(states, self.code.as_ref()?);
         let ip = *unknown.first()?;
@@ -279,8 +279,8 @@ impl Capture<'_, '_> {
         Some((states.get(at)?, states.get(at + 1)?))
     }
 
-    /// Adds what the kernel's states say of a sample's task, and maps the generated code that they
-    /// walk through.
+    /// Adds what the kernel's states imply about a sample's task, and maps the generated code that
+    /// they pass through.
     fn imply(&mut self, sample: &mut Sample<'_>) -> ControlFlow<()> {
         let Some(mut kernel) = sample.kernel.take() else {
             return ControlFlow::Continue(());
@@ -309,7 +309,7 @@ impl Capture<'_, '_> {
         ControlFlow::Continue(())
     }
 
-    /// Maps an image that is at `range` by its own addresses.
+    /// Maps an image whose addresses are those of `range`.
     fn map(
         &mut self,
         name: String,
@@ -336,7 +336,7 @@ impl Capture<'_, '_> {
         }))
     }
 
-    /// A module's table, as it is loaded.
+    /// Maps a module from its loaded table.
     fn module(&mut self, module: &Object<'_>) -> Result<ControlFlow<()>, ImportError> {
         let name = module.string("name")?.unwrap_or("module").to_owned();
         let (ips, entries) = (module.memory("ip")?, module.memory("orc")?);
@@ -369,7 +369,7 @@ impl Capture<'_, '_> {
         Ok(self.map(name, text, 0, Arc::new(image)))
     }
 
-    /// A stop with registers, or a task that does not run.
+    /// A stop with registers, or a task that is not running.
     fn point(&mut self, point: &Object<'_>) -> Result<Option<Sample<'static>>, ImportError> {
         let states = states::all(point, "kernel", self.kind)?;
         let mut task = self.task(point)?;
@@ -411,7 +411,7 @@ impl Capture<'_, '_> {
         )))
     }
 
-    /// A sample as perf took it, and where the unwinder started.
+    /// A sample as taken by perf, and the start of the unwinder.
     fn perf_sample(&mut self, sample: &Object<'_>) -> Result<Option<Sample<'static>>, ImportError> {
         let sampled = registers(&sample.required_object("perf_regs")?)?;
         let start = sample.required_object("unwind_start")?;
@@ -438,8 +438,8 @@ impl Capture<'_, '_> {
         Ok(Some(self.sample(None, regs, regions, task, states, chains)))
     }
 
-    /// Where the unwinder's own function, whose CFA is known, has saved rbp before it looked at its
-    /// registers: the memory was captured at its entry.
+    /// The address where the unwinder's own function, with the given CFA, saved rbp before it read
+    /// its registers. The memory was captured at the function's entry.
     fn saved_bp(&self, own: &Regs, cfa: u64) -> Option<u64> {
         let image = self.image.as_ref()?;
         let index = Index::new(image, self.encoding).ok()??;
@@ -450,7 +450,7 @@ impl Capture<'_, '_> {
         is_saved.then(|| cfa.wrapping_add(i64::from(entry.bp_offset) as u64))
     }
 
-    /// One instruction of a single-stepped stretch. In user space there is nothing to unwind.
+    /// One single-stepped instruction. A step in user space has nothing to unwind.
     fn step(&mut self, step: &Object<'_>) -> Result<Option<Sample<'static>>, ImportError> {
         let number = step.number("i")?;
         if step.has("user") {
@@ -476,7 +476,7 @@ impl Capture<'_, '_> {
             regions.push(region(at, step.memory("stack")?, begin..end, 0));
         }
         stacks(step, &mut task, &mut regions)?;
-        // A stack that is not captured again is what it was.
+        // A stack that is not captured again is unchanged.
         for (stack, region) in &self.stacks {
             if !task.stacks.iter().any(|s| s.kind == stack.kind) {
                 task.stacks.push(*stack);
@@ -543,7 +543,7 @@ impl Capture<'_, '_> {
         }
     }
 
-    /// The task without its stacks: who took return addresses from it.
+    /// The task without its stacks: its return addresses taken by tracers.
     fn task(&self, from: &Object<'_>) -> Result<Task, Problem> {
         let mut task = Task {
             version: Version::from_name(&self.release),

@@ -11,58 +11,58 @@ use unwind_sim_perf_data::PerfError;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ImportError {
-    /// It cannot be opened or mapped.
+    /// The file cannot be opened or mapped.
     Io(io::ErrorKind),
-    /// Neither perf.data nor an ELF core.
+    /// The format is unknown.
     UnknownFormat,
-    /// perf.data that cannot be read.
+    /// A perf.data that cannot be read.
     Perf(PerfError),
-    /// perf.data of another machine (`HEADER_ARCH`).
+    /// A perf.data of another architecture (`HEADER_ARCH`).
     PerfArch,
-    /// A kernel's capture that cannot be read.
+    /// A kernel capture that cannot be read.
     Capture(Problem),
-    /// The kernel's image cannot be read.
+    /// The kernel image cannot be read.
     Kernel(KernelError),
-    /// A dump of a machine that cannot be imported, or a part of it.
+    /// A dump of a machine, or a part of it, cannot be imported.
     Vmcore(VmcoreProblem),
     /// An ELF core that cannot be read.
     Core {
         /// What is wrong.
         what: CoreErrorKind,
-        /// The header or note concerned.
+        /// The header or note in question.
         section: &'static str,
         /// Offset in the file, bytes.
         offset: u64,
     },
 }
 
-/// What can be wrong with an ELF core, with the offending value.
+/// What is wrong with an ELF core, with the offending value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum CoreErrorKind {
-    /// A 32-bit core, or of an unknown class.
+    /// A 32-bit core, or an unknown class.
     Class(u8),
     /// A big-endian core.
     BigEndian,
-    /// The core of another machine.
+    /// A core of another machine.
     Machine(u16),
-    /// An ELF file, but no core.
+    /// An ELF file that is not a core.
     Type(u16),
-    /// Something does not lie inside the file.
+    /// Something lies outside the file.
     OutOfFile {
-        /// Length of the file, bytes.
+        /// Size of the file, bytes.
         file: u64,
     },
     /// A note does not fit into its segment.
     Note,
-    /// A note is shorter than what it must hold.
+    /// A note is too short.
     Short {
         /// Bytes needed.
         need: u64,
-        /// Bytes there.
+        /// Bytes available.
         have: u64,
     },
-    /// No `NT_PRSTATUS`: no thread.
+    /// There is no `NT_PRSTATUS`, and thus no thread.
     NoThread,
 }
 

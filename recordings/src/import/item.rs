@@ -1,4 +1,4 @@
-//! What importers hand out: items of our own model, and counts of what was left out.
+//! The output of importers: items, and counts of what was skipped.
 
 use super::error::ImportError;
 use crate::files::{FileProblem, FinderOptions, ImageFinder};
@@ -10,27 +10,28 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use unwind_sim_unwind::image::{Image, ImageId};
 
-/// What to import, and from where to take images.
+/// What to import, and where to find images.
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
-    /// Where images are.
+    /// Where to find images.
     pub files: FinderOptions,
-    /// Most bytes of stack taken from a core, from rsp upwards. perf.data has its own limit.
+    /// Maximum bytes of stack taken from a core, from rsp upwards. perf.data has its own limit.
     pub stack_bytes_max: u64,
-    /// The kernel's image, for captures and dumps of a machine.
+    /// The kernel image, for captures and dumps of a machine.
     pub kernel: Option<PathBuf>,
-    /// What belongs to it.
+    /// Options for opening the kernel image.
     pub kernel_files: kernel::OpenOptions,
-    /// How far the kernel was moved, if that is known.
+    /// KASLR offset, if known.
     pub kaslr: Option<u64>,
-    /// Take the kernel's image whatever release or build id a capture names.
+    /// Use the kernel image even if a capture names another release or build ID.
     pub force: bool,
-    /// Offsets in structs of a dump's kernel, bytes, by `STRUCT.MEMBER`: they go before its BTF.
+    /// Struct member offsets in a dump's kernel, bytes, by `STRUCT.MEMBER`. They take precedence
+    /// over BTF.
     pub offsets: BTreeMap<String, u64>,
 }
 
 impl Default for ImportOptions {
-    /// The files of this machine, and stacks of 16 MiB.
+    /// Finds files on this machine and takes stacks of up to 16 MiB.
     fn default() -> Self {
         ImportOptions {
             files: FinderOptions::system(),
@@ -44,13 +45,13 @@ impl Default for ImportOptions {
     }
 }
 
-/// A piece of an import.
+/// An element of an import.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "handed on at once, never stored")]
 pub enum ImportItem<'a> {
-    /// An image, before the first event with its index. Indexes count from 0.
+    /// An image, before the first event with its index. Indices start at 0.
     Image {
-        /// Its number from now on.
+        /// The image's index from now on.
         index: ImageIndex,
         /// The image.
         image: Arc<Image>,
@@ -59,30 +60,30 @@ pub enum ImportItem<'a> {
     Item(Item<'a>),
 }
 
-/// Takes the items; may end the import.
+/// Receives the items; may stop the import.
 pub type Sink<'s> = dyn FnMut(ImportItem<'_>) -> ControlFlow<()> + 's;
 
-/// Why a sample or a record was left out.
+/// Why a sample or a record was skipped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Skip {
-    /// No process: the idle task, or the hardware did not tell.
+    /// No process: the idle task, or unknown to the hardware.
     NoProcess,
-    /// A kernel thread: there are no user registers.
+    /// A kernel thread, which has no user registers.
     KernelThread,
     /// The event does not record user registers.
     NoRegisters,
-    /// rip or rsp is not among the registers recorded.
+    /// rip or rsp was not recorded.
     NoIpOrSp,
     /// A 32-bit program.
     Bits32,
-    /// Registers of a mode that this reader does not know.
+    /// Registers of an unknown ABI.
     UnknownAbi,
     /// A guest of a hypervisor.
     Guest,
     /// The record is damaged.
     Damaged,
-    /// Lost by the recorder.
+    /// The recorder lost it.
     Lost,
 }
 
@@ -102,7 +103,7 @@ impl Skip {
         }
     }
 
-    /// What it means, and what to do.
+    /// The meaning, and what to do about it.
     pub const fn description(self) -> &'static str {
         match self {
             Skip::NoProcess => "no process: the idle task, or unknown",
@@ -122,29 +123,28 @@ impl Skip {
     }
 }
 
-/// What an import did.
+/// Result of an import.
 #[derive(Clone, Debug, Default)]
 pub struct Imported {
-    /// Images announced.
+    /// Number of images yielded.
     pub images: u64,
-    /// Events handed out.
+    /// Number of events yielded.
     pub events: u64,
-    /// Samples handed out.
+    /// Number of samples yielded.
     pub samples: u64,
-    /// Samples without any stack memory among them.
+    /// Number of these samples without stack memory.
     pub without_stack: u64,
-    /// What was left out, by reason.
+    /// Number of skipped samples and records, by reason.
     pub skipped: BTreeMap<Skip, u64>,
-    /// What was wrong with files: the first thousand.
+    /// Problems with files, at most 1000.
     pub file_problems: Vec<FileProblem>,
-    /// How many things were wrong with files.
+    /// Total number of problems with files.
     pub file_problem_count: u64,
-    /// What was wrong with the recording, but could be done without. If its rest could not be
-    /// read, the last of them says why.
+    /// Non-fatal problems with the recording. If its rest could not be read, the last one says why.
     pub problems: Vec<ImportError>,
 }
 
-/// What all importers share: the sink, image numbers and counts.
+/// State shared by all importers: the sink, image indices and counts.
 pub(super) struct Output<'o, 's> {
     pub(super) sink: &'o mut Sink<'s>,
     pub(super) finder: &'o mut ImageFinder,
@@ -179,7 +179,7 @@ impl<'o, 's> Output<'o, 's> {
         (self.sink)(ImportItem::Item(item))
     }
 
-    /// The number of an image, announcing it at first.
+    /// The index of an image. Yields the image if it is new.
     pub(super) fn index(&mut self, image: Arc<Image>) -> (ImageIndex, ControlFlow<()>) {
         if let Some(&index) = self.indexes.get(&image.id()) {
             return (index, ControlFlow::Continue(()));

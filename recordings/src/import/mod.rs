@@ -1,11 +1,12 @@
-//! Recordings of other tools as items of our own model: perf.data ([`perf`]) and ELF cores
-//! ([`core`]), captures of a running kernel, and dumps of a whole machine.
+//! Imports recordings of other tools: perf.data ([`perf`]), ELF cores ([`core`]), captures of a
+//! running kernel, and dumps of a whole machine.
 //!
-//! An import is a stream: images are announced before the first event that names them, events and
-//! samples follow in the order of time, and nothing is kept that grows with the number of samples.
-//! Truth is unknown in all of them. What could not be imported is counted by its reason.
+//! An import is a stream. Each image is yielded before the first event that refers to it; events
+//! and samples follow in time order. Memory does not grow with the number of samples. The truth is
+//! always unknown, except in captures of single-stepped kernels. What cannot be imported is counted
+//! by reason.
 //!
-//! Not here: finding files ([`crate::files`]), writing traces, captures of our own tools.
+//! Finding files is in [`crate::files`], writing traces in [`crate::trace`].
 
 mod capture;
 pub mod core;
@@ -26,11 +27,11 @@ use crate::mapped::map_file;
 use std::path::Path;
 use unwind_sim_unwind::image::Owner;
 
-/// Imports a file, by what it is: perf.data or an ELF core.
+/// Imports a file of any supported format, detected from its contents.
 ///
 /// # Errors
-/// If it cannot be read, or is no recording that we know. A recording that is cut short is no
-/// error: what is there is imported, and [`Imported::problems`] says what is missing.
+/// If it cannot be read or its format is unknown. A truncated recording is not an error: the
+/// readable part is imported, and [`Imported::problems`] says what is missing.
 pub fn import(
     path: &Path,
     options: &ImportOptions,
@@ -40,10 +41,10 @@ pub fn import(
     import_bytes(owner, options, sink)
 }
 
-/// As [`import`], from bytes that are in memory (a pipe that was read to its end).
+/// Like [`import`], from bytes in memory, such as a pipe that was read to its end.
 ///
 /// # Errors
-/// As [`import`].
+/// See [`import`].
 pub fn import_bytes(
     owner: Owner,
     options: &ImportOptions,

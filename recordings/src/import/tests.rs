@@ -1,4 +1,4 @@
-//! Imports against what perf and gdb say of the same files, and damaged in every way.
+//! Imports compared with the output of perf and gdb for the same files, and damaged files.
 
 use super::*;
 use crate::files::FinderOptions;
@@ -26,7 +26,7 @@ fn hex(word: &str) -> u64 {
     u64::from_str_radix(word.trim_start_matches("0x"), 16).expect("a hexadecimal number")
 }
 
-/// Without any files, so that the result is the same everywhere.
+/// Looks for no files, so that the result does not depend on the machine.
 fn nowhere() -> ImportOptions {
     ImportOptions {
         files: FinderOptions {
@@ -37,7 +37,7 @@ fn nowhere() -> ImportOptions {
     }
 }
 
-/// Everything that an import hands out.
+/// Everything that an import yields.
 #[derive(Default)]
 struct Taken {
     images: Vec<Arc<Image>>,
@@ -83,7 +83,7 @@ fn take(bytes: Vec<u8>, options: &ImportOptions) -> Result<(Taken, Imported), Im
     Ok((taken, imported))
 }
 
-/// A sample in the words of `perfdata/*.expected.txt`.
+/// A sample in the format of `perfdata/*.expected.txt`.
 fn say(sample: &Sample<'_>) -> Vec<String> {
     let mut out = vec![format!(
         "sample {} {} {}",
@@ -105,7 +105,7 @@ fn say(sample: &Sample<'_>) -> Vec<String> {
     out
 }
 
-/// The samples of an expectation in the same words; registers that we do not carry left out.
+/// The samples of an expectation file in the same format, without registers that we do not import.
 fn expected_samples(name: &str) -> Vec<Vec<String>> {
     let mut out: Vec<Vec<String>> = Vec::new();
     for line in text(name).lines() {
@@ -142,7 +142,7 @@ fn check_perf(name: &str) {
     }
     assert_eq!(taken.samples.len(), expected.len(), "{name}");
     assert_eq!(imported.problems, []);
-    // Exactly the executable mappings are mapped, the others unmap what was there.
+    // Exactly the executable mappings are mapped; the others unmap what was there.
     let mapped = taken.events.iter().filter_map(|event| match event {
         Event::Map { range, bias, .. } => Some((range.start, range.start.wrapping_sub(*bias))),
         _ => None,
@@ -152,7 +152,7 @@ fn check_perf(name: &str) {
     for line in text(&format!("perfdata/{name}.expected.txt")).lines() {
         let words: Vec<&str> = line.split(' ').collect();
         if words[0] == "mmap" && mapped.iter().any(|m| m.0 == hex(words[3])) {
-            // Without files, svma counts in the file.
+            // Without files, SVMAs are file offsets.
             assert!(mapped.contains(&(hex(words[3]), hex(words[5]))), "{line}");
         }
     }
@@ -186,7 +186,7 @@ fn perf_samples_without_registers_are_counted_not_invented() {
     }
 }
 
-/// The kernel's part of a chain is kept with its markers, beside the user's registers and stack.
+/// The kernel's part of a chain is kept with its markers, next to the user registers and stack.
 #[test]
 fn kernel_frames_that_perf_recorded_are_kept() {
     check_perf("kernel-frames");
@@ -234,7 +234,8 @@ fn branch_records_of_call_stacks_need_no_registers() {
             "nobody recorded it"
         );
     }
-    // Without the call-stack mode they are branches, and no stack: the same file with another mode.
+    // In other modes than call-stack, branch records are not a stack: the same file with another
+    // mode.
     let mode = 0x2_c801_u64.to_le_bytes();
     let at = whole.windows(8).position(|bytes| *bytes == mode);
     let mut any = whole;
@@ -358,8 +359,8 @@ fn stacks_of_a_core_hold_the_red_zone_and_the_stack_that_a_signal_left() {
     );
 }
 
-/// What was mapped, as gdb lists it; the vdso comes from memory, and so does ld.so, whose code
-/// gdb had touched. The build ids are read from the core.
+/// The mappings as listed by gdb. The vdso comes from memory, and so does ld.so, whose code gdb had
+/// touched. The build IDs are read from the core.
 #[test]
 fn files_of_a_core_are_those_of_gdb() {
     let (taken, imported) = take(core(), &nowhere()).expect("a core");

@@ -1,8 +1,8 @@
-//! What a capture does not say, but the kernel's own states in it imply: where ftrace's trampolines
-//! are, and which return addresses kretprobes have taken.
+//! Derives what a capture lacks from the kernel's own states in it: the addresses of ftrace's
+//! trampolines, and the return addresses taken by kretprobes.
 //!
-//! The states are those that a replay is held against; so what is implied is only where the
-//! kernel knew more than the capture holds, never how it went on from there.
+//! Replays are compared with the same states. So only facts missing from the capture are derived
+//! from them, never how the kernel continued.
 
 use unwind_sim_unwind::image::{AddressSpace, Mapping};
 use unwind_sim_unwind::kernel::{
@@ -12,12 +12,11 @@ use unwind_sim_unwind::kernel::{
 use unwind_sim_unwind::memory::{Memory, Regions};
 use unwind_sim_unwind::regs::Regs;
 
-/// Where modules and what the kernel generates are (Linux `Documentation/arch/x86/x86_64/mm.rst`).
+/// The area of modules and generated code (Linux `Documentation/arch/x86/x86_64/mm.rst`).
 const MODULES_START: u64 = 0xffff_ffff_c000_0000;
 const MODULES_END: u64 = 0xffff_ffff_ff00_0000;
 
-/// The addresses of generated code: those that the kernel walked through, of which none of the
-/// images knows.
+/// Addresses of generated code: those that the kernel passed through and that are in no image.
 pub(super) fn unknown_code(states: &[State], code: &Code) -> Vec<u64> {
     let inner = states.split_last().map_or(states, |(_, inner)| inner);
     let ips = inner.iter().filter_map(|s| match s {
@@ -28,8 +27,9 @@ pub(super) fn unknown_code(states: &[State], code: &Code) -> Vec<u64> {
         .collect()
 }
 
-/// The trampoline that `from`, a state with an ip of unknown code, is in: it begins its page, and
-/// is that copy of the two by which the kernel's `next` state follows.
+/// The trampoline that contains `from`, a state with an ip in unknown code. It starts at its page.
+/// Of the two kinds of trampoline, it is the one with which a step leads to the kernel's `next`
+/// state.
 pub(super) fn trampoline(
     space: &AddressSpace,
     version: Version,
@@ -56,7 +56,7 @@ pub(super) fn trampoline(
         };
         let regs = Regs::frame(state.ip, state.sp, state.bp);
         let mut finds = Finds::default();
-        // The mark is below: no frame is skipped.
+        // The first frame is below sp, so no frame is skipped.
         let mut unwind = Unwind::start(
             UnwinderKind::Orc,
             kernel,
@@ -73,8 +73,8 @@ pub(super) fn trampoline(
     })
 }
 
-/// The return addresses that kretprobes have taken, newest first: where the trampoline's address
-/// is on the stack, and the kernel found another one.
+/// The return addresses taken by kretprobes, newest first: where the stack has the trampoline's
+/// address and the kernel found another one.
 pub(super) fn rethooks(states: &[State], code: &Code, memory: &Regions<'_>) -> Vec<Rethook> {
     let trampoline = code.known().arch_rethook_trampoline;
     let taken = states.iter().filter_map(|state| {

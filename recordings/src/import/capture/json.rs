@@ -1,4 +1,4 @@
-//! A capture's JSON, with errors that say where they are.
+//! A capture's JSON, with errors that give the location.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,13 +7,13 @@ use serde_json::{Map, Value};
 use std::fmt;
 use std::io::Read;
 
-/// Most bytes that a piece of memory may unpack to: more than all stacks of a processor.
+/// Maximum unpacked size of one piece of memory, bytes: more than all stacks of a processor.
 const MEMORY_MAX: u64 = 1 << 20;
 
 /// What is wrong with a capture.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
-    /// Where: `points[3].regs.rip`.
+    /// The location, such as `points[3].regs.rip`.
     place: String,
     what: String,
 }
@@ -34,7 +34,7 @@ impl Problem {
         }
     }
 
-    /// The image is of another kernel than the capture.
+    /// The image belongs to another kernel than the capture.
     pub(super) fn other_image(key: &str, what: &str, told: &str, image: &str) -> Problem {
         let what = format!(
             "the capture was taken on {what} {told}, and the image is of {image}: give the image \
@@ -53,7 +53,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// An object, and where it is.
+/// An object and its location.
 pub(super) struct Object<'a> {
     map: &'a Map<String, Value>,
     place: String,
@@ -77,7 +77,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// `what` is wrong with a key's value.
+    /// An error: `what` is wrong with the value of `key`.
     pub(super) fn problem(&self, key: &str, what: &str) -> Problem {
         Problem {
             place: self.at(key),
@@ -93,12 +93,12 @@ impl<'a> Object<'a> {
         self.get(key).is_some()
     }
 
-    /// Is a key's value this word?
+    /// Is the value of `key` this word?
     pub(super) fn says(&self, key: &str, word: &str) -> bool {
         self.get(key).and_then(Value::as_str) == Some(word)
     }
 
-    /// An unsigned number, in decimal or as a string `0x...`.
+    /// An unsigned number, decimal or a string `0x...`.
     pub(super) fn number(&self, key: &str) -> Result<Option<u64>, Problem> {
         let Some(value) = self.get(key) else {
             return Ok(None);
@@ -162,7 +162,7 @@ impl<'a> Object<'a> {
         Ok(list)
     }
 
-    /// The objects of a list; none if there is no list.
+    /// The objects of a list; empty if there is no list.
     pub(super) fn objects(&self, key: &str) -> Result<Vec<Object<'a>>, Problem> {
         let list = self.list(key)?.iter().enumerate();
         list.map(|(i, value)| {
@@ -181,14 +181,14 @@ impl<'a> Object<'a> {
         numbers(self.list(key)?).ok_or_else(|| self.problem(key, "not a list of unsigned numbers"))
     }
 
-    /// The numbers of lists in a list.
+    /// The numbers of a list of lists.
     pub(super) fn rows(&self, key: &str) -> Result<Vec<Vec<u64>>, Problem> {
         let rows = self.list(key)?.iter().map(|row| numbers(row.as_array()?));
         rows.collect::<Option<_>>()
             .ok_or_else(|| self.problem(key, "not a list of lists of unsigned numbers"))
     }
 
-    /// Memory: zlib in base64. Nothing if it is missing.
+    /// Memory: zlib data in base64. Empty if missing.
     pub(super) fn memory(&self, key: &str) -> Result<Vec<u8>, Problem> {
         match self.string(key)? {
             Some(text) => self.unpacked(key, text),
@@ -196,7 +196,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Pieces of memory by their addresses.
+    /// Pieces of memory with their addresses.
     pub(super) fn memories(&self, key: &str) -> Result<Vec<(u64, Vec<u8>)>, Problem> {
         let Some(pieces) = self.object(key)? else {
             return Ok(Vec::new());
@@ -231,14 +231,14 @@ impl<'a> Object<'a> {
     }
 }
 
-/// A number in decimal, as a string `0x...`, or as a flag.
+/// A number: decimal, a string `0x...`, or a boolean.
 fn unsigned(value: &Value) -> Option<u64> {
     let hex = || u64::from_str_radix(value.as_str()?.strip_prefix("0x")?, 16).ok();
     let flag = || value.as_bool().map(u64::from);
     value.as_u64().or_else(flag).or_else(hex)
 }
 
-/// The `int` of these bits: -1 is `0xffffffff`.
+/// These bits as an `int`: `0xffffffff` is -1.
 fn as_int(bits: u64) -> i64 {
     match u32::try_from(bits) {
         Ok(bits) => i64::from(bits as i32),

@@ -1,4 +1,4 @@
-//! The pieces of a stop: registers, stacks, words, return addresses that were taken.
+//! The parts of a stop: registers, stacks, words, return addresses taken by tracers.
 
 use super::json::{Object, Problem};
 use super::states;
@@ -13,7 +13,8 @@ use unwind_sim_unwind::kernel::{
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
 
-/// What the function graph tracer has taken, the oldest first: `ret_stack`, up to `curr_ret_stack`.
+/// Return addresses taken by the function graph tracer, oldest first: `ret_stack` up to
+/// `curr_ret_stack`.
 pub(super) fn graph(from: &Object<'_>, version: Version) -> Result<Vec<GraphReturn>, Problem> {
     let bytes = from.memory("ret_stack")?;
     let words = bytes.as_chunks::<8>().0.iter();
@@ -25,17 +26,17 @@ pub(super) fn graph(from: &Object<'_>, version: Version) -> Result<Vec<GraphRetu
     })
 }
 
-/// Before 6.10: `count` times `struct ftrace_ret_stack` {ret, func, calltime, retp}.
+/// Before 6.10: `count` entries of `struct ftrace_ret_stack` {ret, func, calltime, retp}.
 fn entries(words: &[u64], count: usize) -> Vec<GraphReturn> {
     let entries = words.as_chunks::<4>().0.iter().take(count);
     let taken = entries.map(|&[ret, _, _, retp]| GraphReturn { ret, retp });
     taken.collect()
 }
 
-/// Since 6.10 (Linux `kernel/trace/fgraph.c`): words, of which `top` are in use. A word on top of each
-/// entry holds in its lowest ten bits how far below it the entry begins; right behind the `struct
-/// ftrace_ret_stack`, whose last member is `retp`, is a word of type 1 (bits 10 and 11) that holds
-/// the struct's length.
+/// Since 6.10 (Linux `kernel/trace/fgraph.c`): words, `top` of them in use. The lowest ten bits of
+/// the word on top of each entry are the distance down to the entry's start. Directly after the
+/// `struct ftrace_ret_stack`, whose last member is `retp`, is a word of type 1 (bits 10 and 11)
+/// with the struct's length.
 fn shadow_stack(words: &[u64], top: usize) -> Vec<GraphReturn> {
     const OFFSET: u64 = (1 << 10) - 1;
     const TYPE_BITMAP: u64 = 1 << 10;
@@ -60,8 +61,8 @@ fn shadow_stack(words: &[u64], top: usize) -> Vec<GraphReturn> {
     taken
 }
 
-/// The unwinder's own registers inside of `__unwind_start`, of which ORC's first state says ip, sp
-/// and bp. The frame pointer's are those behind its prologue, which has saved rbp: the word is put
+/// The unwinder's own registers inside `__unwind_start`: for ORC, ip, sp and bp of its first state;
+/// for the frame pointer unwinder, those after its prologue, which saved rbp. That word is written
 /// into the memory, which was captured at the function's entry.
 pub(super) fn own_regs(states: &[State], entry: &Regs, regions: &mut [Region<'_>]) -> Regs {
     let sp = entry.rsp();
@@ -79,7 +80,7 @@ pub(super) fn own_regs(states: &[State], entry: &Regs, regions: &mut [Region<'_>
     }
 }
 
-/// Changes a word, where a region holds it.
+/// Writes a word, if a region contains it.
 pub(super) fn put_word(regions: &mut [Region<'_>], address: u64, word: u64) {
     let place = regions.iter_mut().find_map(|region| {
         let at = usize::try_from(address.checked_sub(region.address)?).ok()?;
@@ -90,7 +91,7 @@ pub(super) fn put_word(regions: &mut [Region<'_>], address: u64, word: u64) {
     }
 }
 
-/// What an inactive task has in the place of registers: `struct inactive_task_frame`.
+/// The registers of an inactive task: `struct inactive_task_frame`.
 pub(super) fn inactive_regs(sp: u64, regions: &[Region<'_>]) -> SampleRegs {
     let mut regs = Regs::UNKNOWN;
     regs.set(Reg::Rsp, sp.wrapping_add(56));
@@ -102,13 +103,13 @@ pub(super) fn inactive_regs(sp: u64, regions: &[Region<'_>]) -> SampleRegs {
     SampleRegs::hardware(regs)
 }
 
-/// The word at an offset.
+/// The word at offset `offset` of `bytes`.
 pub(super) fn word(bytes: &[u8], offset: u64) -> Option<u64> {
     let bytes = bytes.get(usize::try_from(offset).ok()?..)?;
     bytes.first_chunk().map(|b| u64::from_le_bytes(*b))
 }
 
-/// The word at an address, from the regions.
+/// The word at an address in the regions.
 pub(super) fn word_at(regions: &[Region<'_>], address: u64) -> Option<u64> {
     let found = |r: &Region<'_>| word(&r.bytes, address.checked_sub(r.address)?);
     regions.iter().find_map(found)
@@ -129,7 +130,7 @@ pub(super) fn region(
     }
 }
 
-/// Adds the stacks that `from` lists, but for those that are known already.
+/// Adds the stacks listed in `from` that are not known yet.
 pub(super) fn stacks(
     from: &Object<'_>,
     task: &mut Task,
@@ -162,7 +163,7 @@ pub(super) fn stacks(
     Ok(())
 }
 
-/// What is known of user space, and its memory.
+/// The user-space registers, and its memory.
 pub(super) fn user_space(
     from: &Object<'_>,
     regions: &mut Vec<Region<'static>>,
@@ -197,7 +198,7 @@ pub(super) fn user_space(
     }))
 }
 
-/// The registers of an object by their names in gdb; flags are `eflags`.
+/// The registers of an object, by their names in gdb; flags are `eflags`.
 pub(super) fn registers(from: &Object<'_>) -> Result<Regs, Problem> {
     let mut regs = Regs::UNKNOWN;
     for reg in Reg::ALL {
@@ -212,8 +213,8 @@ pub(super) fn registers(from: &Object<'_>) -> Result<Regs, Problem> {
     Ok(regs)
 }
 
-/// How far the kernel was moved: where most of the code addresses in the capture are return
-/// addresses or begin an instruction that was stopped at.
+/// The KASLR offset: the one at which most return addresses in the capture directly follow a call;
+/// 0 if there is none.
 pub(super) fn kaslr(root: &Object<'_>, image: &KernelImage) -> Result<u64, ImportError> {
     let mut addresses = Vec::new();
     for point in root.objects("points")? {
@@ -246,7 +247,7 @@ mod tests {
         }]
     }
 
-    /// `curr_ret_stack` is the index of the newest of those in use.
+    /// `curr_ret_stack` is the index of the newest entry in use.
     #[test]
     fn as_many_entries_of_the_old_stack_are_taken_as_are_in_use() {
         let words: [u64; 8] = [0x10, 0xf, 7, 0x1000, 0x20, 0xf, 8, 0x2000];
@@ -263,8 +264,8 @@ mod tests {
         }
     }
 
-    /// ip, sp and bp of ORC's first state; of the frame pointer's those behind its prologue; else those
-    /// behind the return of `__unwind_start`'s caller.
+    /// ip, sp and bp of ORC's first state; for the frame pointer unwinder those after its prologue;
+    /// otherwise those in the caller after `__unwind_start` has returned.
     #[test]
     fn the_unwinders_own_registers_are_those_of_its_first_state() {
         let entry = Regs::frame(0x40, 0x1008, 0x2000);
@@ -292,7 +293,7 @@ mod tests {
         assert_eq!(regs(&[], &mut Vec::new()), [0x40, 0x1008, 0x2000]);
     }
 
-    /// `struct inactive_task_frame`: six registers, of which rbp is the last, and the return address.
+    /// `struct inactive_task_frame`: six registers, the last of them rbp, and the return address.
     #[test]
     fn an_inactive_task_goes_on_behind_its_frame() {
         let words = [1, 2, 3, 4, 5, 0xb, 0x1f, 0xbad];
@@ -306,7 +307,7 @@ mod tests {
     #[test]
     fn the_shadow_stack_of_today_is_read_from_its_top() {
         let bitmap = |length: u64| 3 << 12 | 1 << 10 | length;
-        // The first entry has no data; the second has two words of it, and a word on top.
+        // The first entry has no data; the second has two words of data and a word on top.
         let first = [0x10, 0xf, 7, 0x1000, bitmap(4)];
         let data = 2 << 10 | 7;
         let second = [0x20, 0xf, 8, 0x2000, bitmap(4), 0xdead, 0xbeef, data];

@@ -1,14 +1,14 @@
-//! `struct unwind_state`, as a debugger read it, of whichever unwinder the kernel has.
+//! `struct unwind_state` as read by a debugger, of any of the kernel's unwinders.
 
 use super::json::{Object, Problem};
 use unwind_sim_unwind::kernel::{
     Cursors, FpState, GuessState, OrcState, RegsPtr, StackInfo, StackType, State, UnwinderKind,
 };
 
-/// What stands for the address of the registers that the walk was started with.
+/// Stands for the address of the registers that the walk started with.
 const START: &str = "START";
 
-/// The states of a list, of the unwinder `told`, else of the one whose members they have.
+/// The states of a list: of the unwinder `told`, or else of the one that their members belong to.
 pub(super) fn all(
     from: &Object<'_>,
     key: &str,
@@ -22,14 +22,15 @@ pub(super) fn all(
 const OF_ORC: [&str; 3] = ["signal", "full_regs", "prev_regs"];
 const OF_FP: [&str; 3] = ["got_irq", "orig_sp", "next_bp"];
 
-/// Does a state in the list have members of this unwinder's only?
+/// Does a state in the list have one of these members?
 fn has_any(states: &[Object<'_>], members: &[&str]) -> bool {
     states.iter().any(|s| members.iter().any(|m| s.has(m)))
 }
 
-/// Whose states those of a capture are, if the kernel's image has no ORC table: the frame pointer's
-/// where one has a member of its own, whatever others it has, as a debugger's script may read the
-/// members of all unwinders. `None` to tell it for each state; brief ones are the frame pointer's.
+/// The unwinder of a capture's states if the kernel's image has no ORC table: the frame pointer
+/// unwinder if a state has one of its members. Other members do not count, as a debugger script may
+/// read those of all unwinders. `None` to determine it for each state. Brief states belong to the
+/// frame pointer unwinder.
 pub(super) fn without_orc(root: &Object<'_>) -> Result<Option<UnwinderKind>, Problem> {
     for (list, key) in [("points", "kernel"), ("samples", "states")] {
         for entry in root.objects(list)? {
@@ -45,8 +46,8 @@ pub(super) fn without_orc(root: &Object<'_>) -> Result<Option<UnwinderKind>, Pro
         .then_some(UnwinderKind::Fp))
 }
 
-/// The brief form: lists of ip, sp, bp, type, error, signal, full_regs. Of other unwinders than ORC
-/// the members that they do not have are passed over.
+/// Parses the brief form: lists of ip, sp, bp, type, error, signal, full_regs. Members that an
+/// unwinder other than ORC does not have are ignored.
 pub(super) fn brief(
     from: &Object<'_>,
     key: &str,
@@ -122,7 +123,7 @@ fn state(from: &Object<'_>, told: Option<UnwinderKind>) -> Result<State, Problem
         }
         Ok::<_, Problem>(match word(key)? {
             0 => RegsPtr::None,
-            // A trace has no other word for the start's.
+            // In a trace, 1 stands for the start's registers.
             1 => return Err(from.problem(key, "no address of registers")),
             address => RegsPtr::At(address),
         })

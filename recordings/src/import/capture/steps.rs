@@ -1,7 +1,7 @@
-//! The truth of a capture of single-stepped instructions: a shadow stack over its steps.
+//! The truth of a capture of single-stepped instructions: a shadow stack built from its steps.
 //!
-//! What is on the stack before the first step is not known; what is called, interrupted or entered
-//! from then on is, until a step is missing.
+//! The contents of the stack before the first step are unknown. Calls, interrupts and entries from
+//! then on are known, until a step is missing.
 
 use super::json::{Object, Problem};
 use std::collections::BTreeMap;
@@ -14,22 +14,22 @@ use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::truth::shadow::{IretFrame, Left, Seen, Shadow};
 use unwind_sim_unwind::truth::{Cpu, Truth};
 
-/// What tracers have functions return to.
+/// The trampolines that tracers make functions return to.
 const TRAMPOLINES: [&str; 4] = [
     "return_to_handler",
     "arch_rethook_trampoline",
     "__kretprobe_trampoline",
     "kretprobe_trampoline",
 ];
-/// Where system calls enter.
+/// The entry point of system calls.
 const SYSCALL_ENTRY: &str = "entry_SYSCALL_64";
-/// Bytes of what the processor pushes for an interrupt.
+/// Size of the interrupt frame that the processor pushes, bytes.
 const IRET_FRAME_LEN: u64 = 40;
-/// Most pieces of code that are kept.
+/// Maximum number of pieces of code kept.
 const PIECES_MAX: usize = 4096;
 
-/// The code that was stepped: what the capture holds of it, else the image's, which lacks what the
-/// kernel changes in itself when it boots.
+/// The stepped code: from the capture, or else from the image, which lacks the kernel's own patches
+/// at boot.
 #[derive(Debug, Default)]
 struct Stepped {
     pieces: BTreeMap<u64, Vec<u8>>,
@@ -60,28 +60,27 @@ impl Stepped {
     }
 }
 
-/// The shadow stack beside the steps.
+/// The shadow stack, and the state that it needs.
 #[derive(Debug)]
 pub(super) struct Steps {
     code: Stepped,
     syscall_entry: Option<u64>,
     shadow: Shadow,
     before: Before,
-    /// The number of the step before.
+    /// The number of the previous step.
     number: Option<u64>,
 }
 
-/// What was before a step.
+/// The state before a step.
 #[derive(Clone, Copy, Debug)]
 enum Before {
-    /// Not known.
     Unseen,
     User,
     Kernel(Seen),
 }
 
 impl Steps {
-    /// Reads the `code` of a capture of the kernel `image`, which was moved by `bias`.
+    /// Reads the `code` of a capture of the kernel `image`, whose KASLR offset is `bias`.
     pub(super) fn new(
         root: &Object<'_>,
         image: Option<Arc<Image>>,
@@ -116,8 +115,8 @@ impl Steps {
         self.shadow.root(None);
     }
 
-    /// A step in the kernel: the true chain, as far as it is known, and the registers with which
-    /// user space was left.
+    /// A step in the kernel. Returns the true chain as far as it is known, and the registers at the
+    /// exit from user space.
     pub(super) fn kernel(
         &mut self,
         number: Option<u64>,
@@ -153,7 +152,7 @@ impl Steps {
         (truth, boundary)
     }
 
-    /// The first instruction that is seen, perhaps of an entry.
+    /// Handles the first instruction seen, or the first after user space, which may be an entry.
     fn enter(
         &mut self,
         at: &Seen,
@@ -171,7 +170,7 @@ impl Steps {
             return self.shadow.root(boundary.map(|b| Left::new(b, pt_regs)));
         }
         if let Before::User = self.before {
-            // Where the processor was before is known, so what it pushed is told by its place.
+            // The processor was in user space, so the location identifies the frame that it pushed.
             match pushed(at, None, stacks, memory) {
                 Some((slot, frame)) if is_user_cs(frame.cs) => {
                     self.shadow.interrupted(at, slot, frame, pt_regs);
@@ -197,7 +196,7 @@ impl Steps {
             return self.shadow.step(insn, before, at, &mut word);
         };
         if frame.rip != before.cpu.rip {
-            // The instruction was executed before the interrupt came.
+            // The instruction was executed before the interrupt arrived.
             let mut between = *before;
             (between.cpu.rip, between.cpu.rsp) = (frame.rip, frame.rsp);
             between.cs = frame.cs;
@@ -218,16 +217,16 @@ fn seen(regs: &Regs) -> Seen {
     }
 }
 
-/// What the processor has pushed, if it is about to run the first instruction of a handler: a frame
-/// that leads back to `before`, right below its rsp or at the end of a stack of the processor.
-/// Without `before`, one that leads to user space.
+/// The frame that the processor pushed, if it is about to execute the first instruction of a
+/// handler: one that returns to `before`, directly below its rsp or at the end of a processor
+/// stack. Without `before`, one that returns to user space.
 fn pushed(
     at: &Seen,
     before: Option<&Seen>,
     stacks: &[StackInfo],
     memory: &Regions<'_>,
 ) -> Option<(u64, IretFrame)> {
-    // With an error code below or without.
+    // Without or with an error code below it.
     [at.cpu.rsp, at.cpu.rsp.wrapping_add(8)]
         .into_iter()
         .find_map(|slot| {
@@ -258,5 +257,5 @@ fn pushed(
         })
 }
 
-/// How far an instruction without a transfer moves rip, and at most rsp, bytes.
+/// Maximum change of rip, and of rsp, by an instruction that does not transfer control, bytes.
 const NEAR: u64 = 64;

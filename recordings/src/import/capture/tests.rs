@@ -1,4 +1,4 @@
-//! Captures of a small kernel, the seed of a fuzz target: read, refused, and what they say.
+//! Captures of a small kernel, the seed of a fuzz target: valid and rejected ones.
 
 use super::super::{ImportItem, ImportOptions, import_bytes};
 use crate::model::{Item, Sample};
@@ -33,7 +33,7 @@ fn import(capture: &Value, options: &ImportOptions) -> Result<Vec<Sample<'static
     imported.map(|_| samples).map_err(|error| error.to_string())
 }
 
-/// zlib in base64.
+/// zlib data in base64.
 pub(super) fn packed(bytes: &[u8]) -> String {
     use base64::Engine as _;
     use std::io::Write as _;
@@ -57,7 +57,7 @@ fn point(state: Value) -> Value {
 const TEXT: u64 = 0xffff_ffff_8100_0000;
 const TASK: u64 = 0xffff_c900_0000_0000;
 
-/// Writes a System.map, and imports with nothing else.
+/// Writes a System.map and returns options with nothing else.
 fn with_map(folder: &Path) -> ImportOptions {
     let map = folder.join("System.map-6.1.0");
     let lines = "ffffffff81000000 T _stext\nffffffff81000000 T _text\nffffffff81000100 T f\n\
@@ -103,7 +103,7 @@ fn any_number_may_be_hexadecimal() {
 fn states_of_other_kernels_are_not_orcs() {
     let folder = tempfile::tempdir().expect("a folder");
     let map = with_map(folder.path());
-    // A debugger's script may read the members of all unwinders.
+    // A debugger script may read the members of all unwinders.
     let every = point(
         json!({"type": 1, "full_regs": 0, "got_irq": 1, "orig_sp": 7, "next_bp": 0,
         "bp": 9, "ip": TEXT, "sp": 3}),
@@ -160,7 +160,7 @@ fn an_image_of_another_release_is_refused() {
 
 #[test]
 fn hostile_words_are_no_panic() {
-    // An ip in the area of modules, and an sp below 8.
+    // An ip in the module area, and an sp below 8.
     let states = json!([
         {"type": 1, "full_regs": 0, "sp": 3, "ip": "0xffffffffc0000010"},
         {"type": 1, "full_regs": 0, "sp": 0, "ip": TEXT},
@@ -168,7 +168,7 @@ fn hostile_words_are_no_panic() {
     let mut capture = point(json!({"type": 1, "full_regs": 0}));
     capture["points"][0]["kernel"] = states;
     assert!(import(&capture, &options()).is_ok());
-    // A trace has no other word for the registers of the start than 1.
+    // In a trace, the registers of the start can only be written as 1.
     for (value, wanted) in [
         (json!("START"), Some(RegsPtr::Start)),
         (json!(0), Some(RegsPtr::None)),
@@ -186,7 +186,7 @@ fn hostile_words_are_no_panic() {
     }
 }
 
-/// Steps with the stack as it is at each: a call, an interrupt in what was called, its return, and a
+/// Steps, each with the stack at that point: a call, an interrupt in the callee, its return, and a
 /// return to where nothing is known.
 #[test]
 fn the_truth_of_steps_is_what_was_seen() {
@@ -254,12 +254,12 @@ fn the_truth_of_steps_is_what_was_seen() {
         none.clone(),
     ];
     assert_eq!(chains(&steps), expected);
-    // Behind a step that is missing nothing is known.
+    // After a missing step nothing is known.
     steps.remove(1);
     assert_eq!(chains(&steps)[1], none);
 }
 
-/// From user space on, all is known.
+/// After user space, everything is known.
 #[test]
 fn steps_from_user_space_are_complete() {
     const END: u64 = TASK + 0x4000;

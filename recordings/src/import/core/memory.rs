@@ -1,22 +1,22 @@
-//! The memory of a core, by address.
+//! The memory of a core, accessed by address.
 
 use super::super::error::{CoreErrorKind, ImportError};
 use std::ops::Range;
 
-/// A `PT_LOAD` of the core.
+/// A `PT_LOAD` segment of the core.
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
     /// Addresses.
     pub(super) range: Range<u64>,
-    /// Where its bytes are in the file; shorter than `range` if not all were dumped.
+    /// File range of its bytes; shorter than `range` if not all were dumped.
     pub(super) file: Range<u64>,
-    /// Was it readable, writable, executable?
+    /// Its permissions.
     pub(super) readable: bool,
     pub(super) writable: bool,
     pub(super) executable: bool,
 }
 
-/// All that was dumped.
+/// All dumped memory.
 pub(super) struct Memory<'m> {
     bytes: &'m [u8],
     /// Sorted, without overlaps.
@@ -24,7 +24,7 @@ pub(super) struct Memory<'m> {
 }
 
 impl<'m> Memory<'m> {
-    /// Sorts the segments; of overlapping ones, and empty ones, only the first counts.
+    /// Sorts the segments. Drops empty ones, and all but the first of overlapping ones.
     pub(super) fn new(bytes: &'m [u8], mut segments: Vec<Segment>) -> Memory<'m> {
         segments.retain(|s| !s.range.is_empty());
         segments.sort_by_key(|s| s.range.start);
@@ -43,13 +43,13 @@ impl<'m> Memory<'m> {
         &self.segments
     }
 
-    /// The segment that holds `address`.
+    /// The segment that contains `address`.
     pub(super) fn segment(&self, address: u64) -> Option<&Segment> {
         let at = self.segments.partition_point(|s| s.range.end <= address);
         self.segments.get(at).filter(|s| s.range.contains(&address))
     }
 
-    /// Up to `size` bytes from `address`, as far as one segment of the file holds them.
+    /// Up to `size` bytes from `address`, as far as one segment has them in the file.
     pub(super) fn bytes(&self, address: u64, size: u64) -> &'m [u8] {
         let found = self.segment(address).and_then(|s| {
             let start = s.file.start.checked_add(address - s.range.start)?;
@@ -63,7 +63,7 @@ impl<'m> Memory<'m> {
         found.unwrap_or(&[])
     }
 
-    /// A copy of `size` bytes from `address`; what was not dumped is zero.
+    /// A copy of `size` bytes from `address`; bytes that were not dumped are zero.
     pub(super) fn copy(&self, address: u64, size: u64) -> Vec<u8> {
         let mut out = vec![0; usize::try_from(size).unwrap_or(0)];
         let end = address.saturating_add(size);
@@ -84,7 +84,7 @@ impl<'m> Memory<'m> {
         out
     }
 
-    /// What is wrong if the file ends before its last segment.
+    /// The error if the file ends before its last segment.
     pub(super) fn cut(&self) -> Option<ImportError> {
         let file = self.bytes.len() as u64;
         let beyond = self.segments.iter().find(|s| s.file.end > file)?;

@@ -1,10 +1,10 @@
-//! ELF cores: each thread's registers and stack, and what was mapped.
+//! ELF cores: each thread's registers and stack, and the mappings.
 //!
 //! Sources: Linux `fs/binfmt_elf.c` (`NT_PRSTATUS`, `NT_PRPSINFO`, `NT_AUXV`, `NT_FILE`),
-//! `Documentation/filesystems/proc.rst` (`coredump_filter`), core(5). Build ids are read from the
-//! first page of each file, which the kernel and gdb dump; the vdso is read whole.
+//! `Documentation/filesystems/proc.rst` (`coredump_filter`), core(5). Build IDs are read from the
+//! first page of each file, which the kernel and gdb dump; the vdso is read completely.
 //!
-//! Not here: ELF headers and notes (`notes`), memory by address (`memory`).
+//! ELF headers and notes are read in `notes`, memory in `memory`.
 
 mod memory;
 pub(super) mod notes;
@@ -28,25 +28,25 @@ use unwind_sim_unwind::regs::{Reg, X86_EFLAGS_FIXED};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::Truth;
 
-/// What the psABI lets a leaf function use below rsp, bytes.
+/// Size of the psABI's red zone below rsp, bytes.
 const RED_ZONE: u64 = 128;
-/// Largest image taken out of a core's memory, bytes.
+/// Maximum size of an image read from a core's memory, bytes.
 const IMAGE_SIZE_MAX: u64 = 256 << 20;
 /// Selector of 32-bit user code (`__USER32_CS`).
 const USER32_CS: u64 = 0x23;
-/// Where the kernel's vsyscall page is, if there is one.
+/// Address of the kernel's vsyscall page, if there is one.
 const VSYSCALL: u64 = 0xffff_ffff_ff60_0000;
-/// From the bottom of an `rt_sigframe`'s `ucontext` to its `uc_stack` and to its saved rsp
+/// Offsets from the start of `ucontext` in an `rt_sigframe` to its `uc_stack` and to its saved rsp
 /// (Linux `arch/x86/include/uapi/asm/sigcontext.h`, `ucontext.h`).
 const UC_STACK: usize = 16;
 const UC_RSP: usize = 160;
-/// How far above rsp a signal frame is looked for, bytes.
+/// How far above rsp to look for a signal frame, bytes.
 const SIGNAL_FRAME_SEARCH: usize = 64 << 10;
 
-/// Imports a core: events for what was mapped, then one sample for each thread.
+/// Imports a core: events for the mappings, then one sample for each thread.
 ///
 /// # Errors
-/// If it is no x86-64 core, or its headers or notes cannot be read.
+/// If it is not an x86-64 core, or its headers or notes cannot be read.
 pub fn import(
     owner: Owner,
     options: &ImportOptions,
@@ -75,21 +75,21 @@ pub fn import(
         options,
         output,
         build_ids: HashMap::new(),
-        // No two threads have the same stack, so honest cores stay below this.
+        // No two threads have the same stack, so valid cores stay below this.
         stack_bytes_left: (bytes.len() as u64).saturating_mul(2),
     };
-    // The taker may end the import at any item; what was done until then counts.
+    // The sink may stop the import at any item; what was imported so far counts.
     let _ = importer.all();
     Ok(importer.output.finish())
 }
 
-/// An import under way.
+/// An import in progress.
 struct Importer<'c, 'm, 'o, 's> {
     notes: &'c Notes,
     memory: &'c Memory<'m>,
     options: &'c ImportOptions,
     output: Output<'o, 's>,
-    /// Build ids by the address where a file begins.
+    /// Build IDs by the start address of a file.
     build_ids: HashMap<u64, Vec<u8>>,
     stack_bytes_left: u64,
 }
@@ -97,7 +97,7 @@ struct Importer<'c, 'm, 'o, 's> {
 impl<'m> Importer<'_, 'm, '_, '_> {
     fn all(&mut self) -> ControlFlow<()> {
         let notes = self.notes;
-        // Without NT_PRPSINFO the first thread, which is the one at fault, names the process.
+        // Without NT_PRPSINFO, the first thread, which faulted, gives the PID.
         let pid = notes.pid.unwrap_or(notes.threads[0].tid);
         self.output.item(Item::Event(Event::Exec { pid }))?;
         if let Some(name) = notes.name.clone() {
@@ -122,7 +122,7 @@ impl<'m> Importer<'_, 'm, '_, '_> {
         ControlFlow::Continue(())
     }
 
-    /// Announces an executable segment: a part of a file, the vdso, or memory without a name.
+    /// Maps an executable segment: a part of a file, the vdso, or anonymous memory.
     fn map(&mut self, pid: u32, segment: &Segment) -> ControlFlow<()> {
         let range = segment.range.clone();
         let file = self.notes.files.find(range.start);
@@ -142,8 +142,8 @@ impl<'m> Importer<'_, 'm, '_, '_> {
         self.announce(pid, range, name, offset, found)
     }
 
-    /// A mapping of a file of which the core has no segment. gdb leaves out what it can read from
-    /// the file, code or not, and so do cores that are cut short.
+    /// Maps a file mapping without a segment in the core. gdb omits what it can read from the file,
+    /// code or not; truncated cores lack segments too.
     fn map_unlisted(&mut self, pid: u32, file: &FileMapping) -> ControlFlow<()> {
         let build_id = self.build_id(file);
         let is_code = self.output.finder.is_code(&MappingRequest {
@@ -154,7 +154,7 @@ impl<'m> Importer<'_, 'm, '_, '_> {
             executable: true,
             build_id: &build_id,
         });
-        // Where the file is not at hand it may be code, for all we know.
+        // If the file is not available, it may be code.
         let found = match is_code {
             Some(false) => return ControlFlow::Continue(()),
             Some(true) => self.file_image(pid, &file.range, file),
@@ -189,7 +189,7 @@ impl<'m> Importer<'_, 'm, '_, '_> {
         }))
     }
 
-    /// The build id of a mapped file; empty if its first bytes were not dumped.
+    /// The build ID of a mapped file; empty if its first bytes were not dumped.
     fn build_id(&mut self, file: &FileMapping) -> Vec<u8> {
         let memory = self.memory;
         let Some(start) = file.file_start else {
@@ -218,7 +218,7 @@ impl<'m> Importer<'_, 'm, '_, '_> {
         Some((image?, bias))
     }
 
-    /// The image of a mapped file: from the file system if it is the same build, else from memory
+    /// The image of a mapped file: from the file system if the build is the same, else from memory
     /// if its code was dumped.
     fn file_image(
         &mut self,
@@ -246,7 +246,7 @@ impl<'m> Importer<'_, 'm, '_, '_> {
         if regs.get(Reg::Cs) == Some(USER32_CS) {
             return Err(Skip::Bits32);
         }
-        // The registers of a core are those of hardware, whatever a tool wrote into the flags.
+        // A core has hardware registers, whatever a tool wrote into the flags.
         if regs.get_or_zero(Reg::Rflags) & X86_EFLAGS_FIXED == 0 {
             regs.forget(Reg::Rflags);
         }
@@ -269,7 +269,7 @@ impl<'m> Importer<'_, 'm, '_, '_> {
         })
     }
 
-    /// The stack around `rsp`, with its red zone.
+    /// The stack from `rsp`, with its red zone.
     fn region(&mut self, rsp: u64, role: RegionRole) -> Option<Region<'m>> {
         let bounds = self.memory.segment(rsp)?.range.clone();
         let address = rsp.saturating_sub(RED_ZONE).max(bounds.start);
@@ -288,7 +288,7 @@ impl<'m> Importer<'_, 'm, '_, '_> {
     }
 }
 
-/// The build id of a file whose first bytes are mapped at `start`; empty if they were not dumped.
+/// The build ID of a file whose first bytes are mapped at `start`; empty if they were not dumped.
 fn build_id(memory: &Memory<'_>, start: u64) -> Vec<u8> {
     const SPAN: u64 = 64 << 10;
     const BUILD_ID_ONLY: elf::ReadOptions = elf::ReadOptions {
@@ -301,8 +301,8 @@ fn build_id(memory: &Memory<'_>, start: u64) -> Vec<u8> {
         .unwrap_or_default()
 }
 
-/// Where the stack goes on if this is an alternate signal stack: its signal frame says that this
-/// very stack is in use (`uc_stack`), and where rsp was.
+/// Where the stack continues if this is an alternate signal stack: its signal frame says that this
+/// stack is in use (`uc_stack`), and holds the interrupted rsp.
 fn interrupted_rsp(stack: &Region<'_>) -> Option<u64> {
     let bytes = &stack.bytes[..stack.bytes.len().min(SIGNAL_FRAME_SEARCH)];
     let word = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));

@@ -14,33 +14,32 @@ use std::ops::Range;
 use unwind_sim_unwind::pt_regs::{PT_REGS_LEN, regs_from};
 use unwind_sim_unwind::regs::Regs;
 
-/// `pr_pid` and `pr_reg` in `struct elf_prstatus`, bytes.
+/// Offsets of `pr_pid` and `pr_reg` in `struct elf_prstatus`, bytes.
 const PRSTATUS_PID: usize = 32;
 const PRSTATUS_REGS: usize = 112;
-/// `pr_pid` and `pr_fname` in `struct elf_prpsinfo`, bytes.
+/// Offsets of `pr_pid` and `pr_fname` in `struct elf_prpsinfo`, bytes.
 const PRPSINFO_PID: usize = 24;
 const PRPSINFO_NAME: Range<usize> = 40..56;
-/// `AT_SYSINFO_EHDR`: where the vdso is.
+/// `AT_SYSINFO_EHDR`: the vdso's address.
 const AT_SYSINFO_EHDR: u64 = 33;
-/// Most threads, segments and mapped files taken.
+/// Maximum numbers of threads, segments and mapped files.
 const THREADS_MAX: usize = 1 << 16;
 const SEGMENTS_MAX: usize = 1 << 18;
 const FILES_MAX: u64 = 1 << 18;
 
-/// `orig_rax`, `fs_base` and `gs_base` in `struct user_regs_struct`, words.
+/// Indices of `orig_rax`, `fs_base` and `gs_base` in `struct user_regs_struct`, words.
 const ORIG_RAX: usize = 15;
 const FS_BASE: usize = 21;
 const GS_BASE: usize = 22;
 
-/// A thread.
 pub(super) struct Thread {
     pub(super) tid: u32,
     pub(super) regs: Regs,
-    /// The system call that it was in, else negative.
+    /// The system call that the thread was in; negative if none.
     pub(super) orig_rax: u64,
     pub(super) fs_base: u64,
     pub(super) gs_base: u64,
-    /// x87 and SSE, as FXSAVE64 stores them (`NT_PRFPREG`).
+    /// x87 and SSE state, as stored by FXSAVE64 (`NT_PRFPREG`).
     pub(super) fx: Option<Box<[u8; 512]>>,
 }
 
@@ -50,26 +49,26 @@ pub(super) struct FileMapping {
     /// Offset in the file, bytes.
     pub(super) file_offset: u64,
     pub(super) name: String,
-    /// Where the file's first byte is mapped: the nearest such mapping of it below.
+    /// Address of the file's first byte: in the nearest mapping of it at or below this one.
     pub(super) file_start: Option<u64>,
-    /// Where the last mapping of the file that began there ends.
+    /// End of the last mapping of the file with the same `file_start`.
     pub(super) file_end: u64,
 }
 
 impl FileMapping {
-    /// The offset in the file of an address of the mapping.
+    /// The file offset of an address in the mapping.
     pub(super) fn offset_of(&self, address: u64) -> u64 {
         self.file_offset
             .wrapping_add(address.wrapping_sub(self.range.start))
     }
 }
 
-/// Mappings of files, sorted by address.
+/// File mappings, sorted by address.
 #[derive(Default)]
 pub(super) struct Files(Vec<FileMapping>);
 
 impl Files {
-    /// The mapping that holds `address`.
+    /// The mapping that contains `address`.
     pub(super) fn find(&self, address: u64) -> Option<&FileMapping> {
         let after = self.0.partition_point(|f| f.range.start <= address);
         let last = self.0.get(after.checked_sub(1)?)?;
@@ -98,7 +97,7 @@ impl Files {
     }
 }
 
-/// What the notes say.
+/// The contents of the notes.
 #[derive(Default)]
 pub(super) struct Notes {
     pub(super) pid: Option<u32>,
@@ -108,7 +107,7 @@ pub(super) struct Notes {
     pub(super) vdso: Option<u64>,
 }
 
-/// A `PT_NOTE`: where it is, and its alignment.
+/// The location and alignment of a `PT_NOTE` segment.
 pub(super) struct NoteRange {
     offset: u64,
     size: u64,
@@ -123,7 +122,7 @@ fn error(what: CoreErrorKind, section: &'static str, offset: u64) -> ImportError
     }
 }
 
-/// Checks the ELF header, and reads the program headers.
+/// Checks the ELF header and reads the program headers.
 pub(super) fn headers(bytes: &[u8]) -> Result<(Vec<Segment>, Vec<NoteRange>), ImportError> {
     let file = bytes.len() as u64;
     let cut = |section, offset| error(CoreErrorKind::OutOfFile { file }, section, offset);
@@ -168,7 +167,7 @@ pub(super) fn headers(bytes: &[u8]) -> Result<(Vec<Segment>, Vec<NoteRange>), Im
     Ok((segments, notes))
 }
 
-/// Reads all notes; a bad one is noted as a problem.
+/// Reads all notes; an invalid one is a problem.
 pub(super) fn read(bytes: &[u8], ranges: &[NoteRange], problems: &mut Vec<ImportError>) -> Notes {
     let mut out = Notes::default();
     for range in ranges {
@@ -221,7 +220,7 @@ fn take(note: &Note<'_>, offset: u64, out: &mut Notes, problems: &mut Vec<Import
     }
 }
 
-/// The number at `at`, or how many bytes were needed.
+/// The word at `at`, or the number of bytes needed.
 fn word(data: &[u8], at: usize) -> Result<u64, u64> {
     let bytes = data.get(at..).and_then(<[u8]>::first_chunk);
     bytes.map(|b| u64::from_le_bytes(*b)).ok_or(at as u64 + 8)
@@ -232,9 +231,9 @@ fn half(data: &[u8], at: usize) -> Result<u32, u64> {
     bytes.map(|b| u32::from_le_bytes(*b)).ok_or(at as u64 + 4)
 }
 
-/// The registers of an `NT_PRSTATUS`, or how many bytes were needed.
+/// The registers of an `NT_PRSTATUS`, or the number of bytes needed.
 pub(in crate::import) fn prstatus_regs(data: &[u8]) -> Result<Regs, u64> {
-    // `struct user_regs_struct` begins as `struct pt_regs` does.
+    // `struct user_regs_struct` starts like `struct pt_regs`.
     let words = (PT_REGS_LEN / 8) as usize - 1;
     (0..words).try_for_each(|index| word(data, PRSTATUS_REGS + 8 * index).map(drop))?;
     Ok(regs_from(&data[PRSTATUS_REGS..]))
@@ -258,7 +257,7 @@ fn prstatus(data: &[u8], out: &mut Notes) -> Result<(), u64> {
     Ok(())
 }
 
-/// Follows the `NT_PRSTATUS` of its thread.
+/// Belongs to the thread of the preceding `NT_PRSTATUS`.
 fn fpregset(data: &[u8], out: &mut Notes) -> Result<(), u64> {
     let area = data.first_chunk::<512>().ok_or(512_u64)?;
     if let Some(thread) = out.threads.last_mut() {
@@ -283,7 +282,7 @@ fn auxv(data: &[u8], out: &mut Notes) -> Result<(), u64> {
     Ok(())
 }
 
-/// `count`, `page_size`, `count` times {start, end, offset in pages}, then the names.
+/// Parses `count`, `page_size`, `count` times {start, end, offset in pages}, then the names.
 fn files(data: &[u8], out: &mut Notes) -> Result<(), u64> {
     let (count, page_size) = (word(data, 0)?, word(data, 8)?);
     let names_at = count

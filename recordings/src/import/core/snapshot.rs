@@ -1,6 +1,6 @@
-//! A core as a state that can be gone on from: all of its memory, and all registers.
+//! A core as a state from which execution can continue: all memory and all registers.
 //!
-//! Not here: reading the files whose parts a core leaves out.
+//! Does not read the files whose contents a core omits.
 
 use super::super::{CoreErrorKind, ImportError};
 use super::memory::Memory;
@@ -8,62 +8,62 @@ use super::notes;
 use std::ops::Range;
 use unwind_sim_unwind::regs::Regs;
 
-/// A part of a file.
+/// A location in a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FilePlace {
     /// Its path.
     pub path: String,
-    /// Where in it, bytes.
+    /// Offset in the file, bytes.
     pub offset: u64,
 }
 
-/// A piece of the address space.
+/// A range of the address space.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Area {
-    /// Addresses.
+    /// Its addresses.
     pub range: Range<u64>,
-    /// May it be read? Of what has no segment in the core this is not known, and said to be so.
+    /// Is it readable? Assumed if the core has no segment for it.
     pub readable: bool,
-    /// May it be written?
+    /// Is it writable?
     pub writable: bool,
-    /// May it be executed?
+    /// Is it executable?
     pub executable: bool,
-    /// Where in the core its first bytes are; the rest was not dumped.
+    /// File range in the core of its first bytes; the rest was not dumped.
     pub dumped: Range<usize>,
-    /// The file that is mapped there.
+    /// The file mapped there.
     pub file: Option<FilePlace>,
 }
 
 /// The registers of a thread.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ThreadState {
-    /// Its number.
+    /// Thread ID.
     pub tid: u32,
-    /// General registers, rip and flags.
+    /// General-purpose registers, rip and flags.
     pub regs: Regs,
-    /// The number of the system call that it was in, if it was in one.
+    /// The number of the system call that the thread was in, if any.
     pub in_call: Option<u64>,
-    /// The base of segment fs.
+    /// The base of the fs segment.
     pub fs_base: u64,
-    /// The base of segment gs.
+    /// The base of the gs segment.
     pub gs_base: u64,
     /// x87 and SSE, as FXSAVE64 stores them.
     pub fx: Option<Box<[u8; 512]>>,
 }
 
-/// All that a core holds.
+/// The contents of a core.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Snapshot {
-    /// Sorted, without overlaps.
+    /// Address ranges, sorted, without overlaps.
     pub areas: Vec<Area>,
-    /// As they stand in the core: the first is the one at fault.
+    /// Threads in the order of the core; the first is the one that faulted.
     pub threads: Vec<ThreadState>,
 }
 
-/// What is in the core with these bytes.
+/// Parses the core in `bytes`.
 ///
 /// # Errors
-/// If it is no x86-64 core, or its headers or notes cannot be read.
+/// If it is not an x86-64 core, or its headers or notes cannot be read.
 pub fn snapshot(bytes: &[u8]) -> Result<Snapshot, ImportError> {
     let (segments, note_ranges) = notes::headers(bytes)?;
     let memory = Memory::new(bytes, segments);
@@ -97,7 +97,7 @@ pub fn snapshot(bytes: &[u8]) -> Result<Snapshot, ImportError> {
     });
     let unlisted = notes.files.iter();
     let unlisted = unlisted.filter(|f| memory.segment(f.range.start).is_none());
-    // gdb leaves out what it can read from files: code, and constants.
+    // gdb omits what it can read from files: code, and constants.
     let of_files = unlisted.map(|f| Area {
         range: f.range.clone(),
         readable: true,

@@ -1,11 +1,12 @@
 //! perf.data: user registers and stacks as samples, mappings and tasks as events.
 //!
-//! Records are taken in the order of time, as the recorder's rounds allow, so memory does not
-//! grow with the file. perf's own callchain is kept as it was recorded, with the kernel's part and
-//! the markers between them, beside the sample.
+//! Records are read in time order, using the recorder's rounds, so memory does not grow with the
+//! file. perf's own callchain is kept as recorded, next to the sample, with the kernel's part and
+//! the context markers.
 //!
 //! Branch records in call-stack mode are kept too (`perf record --call-graph lbr`); a sample that
-//! has them may lack registers. Not here: the file format (`unwind_sim_perf_data`), kernel stacks.
+//! has them may lack registers. The file format is read by `unwind_sim_perf_data`. Kernel stacks
+//! are not imported.
 
 mod processes;
 mod registers;
@@ -29,10 +30,10 @@ use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::Truth;
 
-/// Parses a perf.data that can be imported.
+/// Parses a perf.data file and checks its architecture.
 ///
 /// # Errors
-/// If it is no such file, or was recorded on another machine than x86-64.
+/// If it is not a perf.data file, or was not recorded on x86-64.
 pub fn parse(bytes: &[u8]) -> Result<PerfFile<'_>, ImportError> {
     let file = PerfFile::parse(bytes).map_err(ImportError::Perf)?;
     let arch = file.features().string(feature::ARCH).ok().flatten();
@@ -42,10 +43,10 @@ pub fn parse(bytes: &[u8]) -> Result<PerfFile<'_>, ImportError> {
     }
 }
 
-/// Imports a perf.data file, of file or pipe mode, compressed or not.
+/// Imports a perf.data file in file or pipe mode, compressed or not.
 ///
 /// # Errors
-/// As [`parse`].
+/// See [`parse`].
 pub fn import(
     bytes: &[u8],
     options: &ImportOptions,
@@ -55,7 +56,7 @@ pub fn import(
     Ok(items(&parse(bytes)?, &mut finder, sink))
 }
 
-/// The items of a perf.data; images come from `finder`, which keeps them for the next time.
+/// Imports the items of a perf.data file. Images come from `finder`, which caches them.
 pub fn items(file: &PerfFile<'_>, finder: &mut ImageFinder, sink: &mut Sink<'_>) -> Imported {
     let mut output = Output::new(finder, sink);
     let mut problems: Vec<ImportError> = Vec::new();
@@ -103,7 +104,7 @@ impl EventSink for Output<'_, '_> {
     }
 }
 
-/// One sample in our model; borrows the stack.
+/// Converts one sample; borrows the stack.
 fn convert<'a>(sample: &perf::Sample<'a>, ring_depth: u32) -> Result<Sample<'a>, Skip> {
     refuse_guest(sample)?;
     let (pid, tid) = (sample.pid().unwrap_or(-1), sample.tid().unwrap_or(-1));
@@ -145,7 +146,7 @@ fn convert<'a>(sample: &perf::Sample<'a>, ring_depth: u32) -> Result<Sample<'a>,
     })
 }
 
-/// The branch records, if the event asked for the call-stack mode.
+/// The branch records, if the event used call-stack mode.
 fn branch_stack(sample: &perf::Sample<'_>, depth: u32) -> Result<Option<BranchStack>, Skip> {
     if sample.attr().branch_sample_type & branch_sample_type::CALL_STACK == 0 {
         return Ok(None);
@@ -158,7 +159,7 @@ fn branch_stack(sample: &perf::Sample<'_>, depth: u32) -> Result<Option<BranchSt
         to: b.to,
     });
     let entries: Vec<Branch> = entries.take(BRANCHES_MAX + 1).collect();
-    // No processor has as many.
+    // No processor has this many.
     if entries.len() > BRANCHES_MAX {
         return Err(Skip::Damaged);
     }
@@ -169,7 +170,7 @@ fn branch_stack(sample: &perf::Sample<'_>, depth: u32) -> Result<Option<BranchSt
     }))
 }
 
-/// What a sample without registers knows of user space: its ip, or the first one of the user part
+/// The registers of a sample without user registers: its ip, or the first address in the user part
 /// of its callchain.
 fn user_ip(sample: &perf::Sample<'_>) -> Result<Regs, Skip> {
     let own = sample

@@ -1,4 +1,4 @@
-//! What the records of a perf.data say about processes, as events of our model.
+//! Converts the process records of a perf.data to events.
 
 use crate::files::MappingRequest;
 use crate::model::{Event, ImageIndex};
@@ -9,27 +9,26 @@ use unwind_sim_perf_data::{self as perf, MmapIdentity, PerfError, PerfFile, Reco
 /// `PROT_EXEC`
 const PROT_EXEC: u32 = 4;
 
-/// Takes the events.
+/// Receives the events.
 pub trait EventSink {
-    /// Finds the image of a mapping: its number, and its bias.
+    /// Finds the image of a mapping; returns its index and bias.
     fn find(&mut self, request: &MappingRequest<'_>) -> ControlFlow<(), (Option<ImageIndex>, u64)>;
 
-    /// Takes the next event.
+    /// Receives the next event.
     fn event(&mut self, event: Event) -> ControlFlow<()>;
 
-    /// The recorder lost so many samples.
+    /// The recorder lost `count` samples.
     fn lost(&mut self, count: u64);
 }
 
-/// Reads the records about processes; keeps build ids by path.
+/// Reads process records, and remembers build IDs by path.
 #[derive(Debug, Default)]
 pub struct Processes {
     build_ids: HashMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Processes {
-    /// Knows the build ids in the feature section of `file`; those that cannot be read go to
-    /// `problem`.
+    /// Loads the build IDs in the feature section of `file`. Errors are passed to `problem`.
     pub fn new(file: &PerfFile<'_>, mut problem: impl FnMut(PerfError)) -> Processes {
         let mut processes = Processes::default();
         for build_id in file.build_ids() {
@@ -50,7 +49,7 @@ impl Processes {
         }
     }
 
-    /// Turns a record that is not a sample into events.
+    /// Converts a record that is not a sample to events.
     pub fn record(
         &mut self,
         event: &perf::Event<'_>,
@@ -100,7 +99,7 @@ impl Processes {
         let executable = misc & misc::MMAP_DATA == 0
             && (mmap.identity == MmapIdentity::Path || mmap.protection & PROT_EXEC != 0);
         if !executable {
-            // What was there before is no longer executable.
+            // Whatever was mapped there is no longer executable.
             return sink.event(Event::Unmap { pid, range });
         }
         let name = text(mmap.path);
@@ -126,7 +125,7 @@ impl Processes {
     }
 }
 
-/// Process and thread as numbers of our model; `None` for the kernel's -1.
+/// Process and thread IDs; `None` if either is the kernel's -1.
 pub fn ids(pid: i32, tid: i32) -> Option<(u32, u32)> {
     Some((u32::try_from(pid).ok()?, u32::try_from(tid).ok()?))
 }

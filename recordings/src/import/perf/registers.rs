@@ -5,7 +5,7 @@ use unwind_sim_perf_data::regs::{self, RegsAbi};
 use unwind_sim_perf_data::{Sample, misc};
 use unwind_sim_unwind::regs::{Reg, Regs};
 
-/// Our register of each of perf's numbers; `None` for vector and segment registers.
+/// Our register for each perf register number; `None` for vector and segment registers.
 static REGISTERS: [Option<Reg>; 64] = {
     let mut table = [None; 64];
     let mut number = 0;
@@ -23,7 +23,7 @@ static REGISTERS: [Option<Reg>; 64] = {
     table
 };
 
-/// The user registers and the stack copy, from rsp upwards; the copy is empty if there is none.
+/// The user registers and the stack copy from rsp upwards; the copy is empty if there is none.
 /// `None` if the event does not record user registers.
 ///
 /// # Errors
@@ -56,7 +56,7 @@ pub fn registers_and_stack<'a>(sample: &Sample<'a>) -> Result<Option<(Regs, &'a 
     }
 }
 
-/// Refuses samples of a hypervisor's guest.
+/// Rejects samples of a hypervisor's guest.
 ///
 /// # Errors
 /// [`Skip::Guest`].

@@ -11,22 +11,21 @@ use object::{ReadRef, elf};
 use std::ops::Range;
 use unwind_sim_unwind::regs::Regs;
 
-/// Most segments and processors taken.
+/// Maximum numbers of segments and processors.
 const SEGMENTS_MAX: usize = 1 << 18;
 const CPUS_MAX: usize = 8192;
-/// In QEMU's `QEMUCPUState`: gs.base, cr3, cr4, kernel_gs_base, bytes.
+/// Offsets of gs.base, cr3, cr4 and kernel_gs_base in QEMU's `QEMUCPUState`, bytes.
 const QEMU_GS_BASE: usize = 288;
 const QEMU_CR3: usize = 416;
 const QEMU_CR4: usize = 424;
 const QEMU_KERNEL_GS_BASE: usize = 432;
-/// `X86_CR4_LA57`: five levels of page tables.
+/// `X86_CR4_LA57`: five-level page tables.
 const CR4_LA57: u64 = 1 << 12;
 
-/// A processor.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cpu {
     pub(super) regs: Regs,
-    /// What QEMU says besides.
+    /// System registers, if QEMU provides them.
     pub(super) system: Option<System>,
 }
 
@@ -35,28 +34,28 @@ pub(super) struct Cpu {
 pub(super) struct System {
     pub(super) cr3: u64,
     pub(super) five_levels: bool,
-    /// Both bases of gs: one of them is that of the kernel's per-CPU data.
+    /// Both bases of gs: one of them is the base of the kernel's per-CPU data.
     pub(super) gs_bases: [u64; 2],
 }
 
-/// A piece of physical memory.
+/// A range of physical memory.
 struct Segment {
     physical: Range<u64>,
-    /// Where it begins in the file.
+    /// Offset in the file, bytes.
     offset: usize,
 }
 
 /// A dump.
 pub(super) struct Dump<'m> {
     bytes: &'m [u8],
-    /// By address, without overlaps.
+    /// Sorted by address, without overlaps.
     segments: Vec<Segment>,
     pub(super) cpus: Vec<Cpu>,
     /// The text of `VMCOREINFO`.
     info: &'m str,
 }
 
-/// The name of a dump's format that we know, but do not read.
+/// The name of a known but unsupported dump format.
 pub(crate) fn unsupported(bytes: &[u8]) -> Option<&'static str> {
     Some(match bytes {
         [b'K', b'D', b'U', b'M', b'P', b' ', ..] => "kdump-compressed",
@@ -78,7 +77,7 @@ fn error(what: CoreErrorKind, section: &'static str, offset: u64) -> ImportError
 
 type Programs<'m> = &'m [elf::ProgramHeader64<LE>];
 
-/// The program headers of an ELF core for x86-64.
+/// The program headers of an x86-64 ELF core.
 fn programs(bytes: &[u8]) -> Result<Programs<'_>, ImportError> {
     let file = bytes.len() as u64;
     let cut = |section, offset| error(CoreErrorKind::OutOfFile { file }, section, offset);
@@ -105,7 +104,7 @@ fn programs(bytes: &[u8]) -> Result<Programs<'_>, ImportError> {
 
 type Note<'n> = object::read::elf::Note<'n, elf::FileHeader64<LE>>;
 
-/// Hands out all notes; of a bad one, where its segment begins.
+/// Passes all notes to `take`, each with the offset of its segment; an error for an invalid one.
 fn each_note<'m>(
     bytes: &'m [u8],
     programs: Programs<'m>,
@@ -136,7 +135,7 @@ fn each_note<'m>(
     }
 }
 
-/// Is this ELF core the dump of a machine, not of a process? Its notes say.
+/// Is this ELF core the dump of a machine rather than a process? Decided by its notes.
 pub fn is_vmcore(bytes: &[u8]) -> bool {
     let Ok(programs) = programs(bytes) else {
         return false;
@@ -157,7 +156,7 @@ fn system(data: &[u8]) -> Result<System, u64> {
     Ok(System {
         cr3: word(data, QEMU_CR3)?,
         five_levels: word(data, QEMU_CR4)? & CR4_LA57 != 0,
-        // Of QEMU before 4.0 the note ends before the last.
+        // In QEMU before 4.0 the note ends before kernel_gs_base.
         gs_bases: [
             word(data, QEMU_GS_BASE)?,
             word(data, QEMU_KERNEL_GS_BASE).unwrap_or(0),
@@ -166,7 +165,7 @@ fn system(data: &[u8]) -> Result<System, u64> {
 }
 
 impl<'m> Dump<'m> {
-    /// Reads headers and notes; what is wrong with a note is a problem.
+    /// Reads headers and notes. An invalid note is a problem.
     pub(super) fn open(
         bytes: &'m [u8],
         problems: &mut Vec<ImportError>,
@@ -234,7 +233,7 @@ impl<'m> Dump<'m> {
         Ok(dump)
     }
 
-    /// The bytes from a physical address to the end of what the dump has there in one piece.
+    /// The bytes from a physical address to the end of the contiguous memory in the dump.
     pub(super) fn at(&self, physical: u64) -> Option<&'m [u8]> {
         let at = self
             .segments
@@ -246,26 +245,26 @@ impl<'m> Dump<'m> {
         self.bytes.get(start..start.checked_add(len)?)
     }
 
-    /// All memory, piece by piece, with physical addresses.
+    /// All memory, as ranges with their physical addresses.
     pub(super) fn pieces(&self) -> impl Iterator<Item = (u64, &'m [u8])> {
         let starts = self.segments.iter().map(|s| s.physical.start);
         starts.filter_map(|start| Some((start, self.at(start)?)))
     }
 
-    /// The value of a line `KEY=VALUE` of `VMCOREINFO`.
+    /// The value of a `KEY=VALUE` line of `VMCOREINFO`.
     pub(super) fn info(&self, key: &str) -> Option<&'m str> {
         let lines = self.info.lines();
         let mut values = lines.filter_map(|l| l.strip_prefix(key)?.strip_prefix('='));
         values.next()
     }
 
-    /// As [`Dump::info`], a number: hexadecimal as `SYMBOL()` and `KERNELOFFSET` are.
+    /// Like [`Dump::info`], as a hexadecimal number, used for `SYMBOL()` and `KERNELOFFSET`.
     pub(super) fn info_hex(&self, key: &str) -> Option<u64> {
         let text = self.info(key)?;
         u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
     }
 
-    /// As [`Dump::info`], a signed decimal number, as `NUMBER()` is.
+    /// Like [`Dump::info`], as a signed decimal number, used for `NUMBER()`.
     pub(super) fn info_number(&self, key: &str) -> Option<u64> {
         self.info(key)?.parse::<i64>().ok().map(|n| n as u64)
     }

@@ -1,4 +1,4 @@
-//! What can be wrong with a dump of a whole machine, and where.
+//! Problems with a dump of a whole machine, with their locations.
 
 use std::fmt;
 
@@ -6,33 +6,33 @@ use std::fmt;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Problem {
-    /// A format that is not supported.
+    /// The format is not supported.
     Format {
         /// Its name.
         name: &'static str,
     },
     /// No kernel image was given.
     NoKernel {
-        /// The release that the dump names, if it does.
+        /// The release stated in the dump, if any.
         release: Option<String>,
     },
-    /// The dump is of another kernel.
+    /// The dump belongs to another kernel.
     OtherKernel {
         /// The release in the dump.
         dump: String,
-        /// That of the image.
+        /// The release of the image.
         image: String,
     },
-    /// No page table was found under which the kernel's banner is where the image says.
+    /// With no page table found is the kernel's banner where the image says.
     NoPageTable,
-    /// The image has no BTF, and the offset is not given.
+    /// The image has no BTF, and the offset was not given.
     NoBtf {
         /// The struct.
         of: &'static str,
         /// Its member.
         member: &'static str,
     },
-    /// The BTF has no such member, and the offset is not given.
+    /// The BTF has no such member, and the offset was not given.
     NoMember {
         /// The struct.
         of: &'static str,
@@ -44,17 +44,17 @@ pub enum Problem {
         /// Its name.
         name: &'static str,
     },
-    /// Memory that is needed cannot be read.
+    /// Required memory cannot be read.
     Fault(Fault),
-    /// A list that does not end: it comes back to an element that is not its head, or has more
-    /// elements than a kernel can have.
+    /// A list does not end: it returns to an element other than its head, or has more elements than
+    /// a kernel can have.
     Endless {
-        /// Which list.
+        /// The list's name.
         list: &'static str,
-        /// The address of the element, or of the last one taken.
+        /// The address of that element, or of the last one read.
         address: u64,
     },
-    /// A module's ORC table is larger than any, or has no code.
+    /// A module's ORC table is too large, or the module has no code.
     Module {
         /// The address of its `struct module`.
         address: u64,
@@ -63,31 +63,31 @@ pub enum Problem {
     },
 }
 
-/// Why an address of the kernel cannot be read.
+/// Why a kernel address cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// No page is there.
+    /// The address is not mapped.
     NotMapped {
         /// The address.
         address: u64,
-        /// The level of the page table whose entry is empty: 1 to 5.
+        /// The level of the page table with the empty entry: 1 to 5.
         level: u8,
     },
-    /// An entry of a page table sets bits that must not be set.
+    /// A page table entry has reserved bits set.
     BadEntry {
         /// The address.
         address: u64,
         /// The entry.
         entry: u64,
     },
-    /// The dump does not hold that memory: a hole, or it was cut short.
+    /// The dump lacks this memory: a hole, or it was truncated.
     NotInDump {
-        /// The address; of a page table that cannot be read, the one that it was read for.
+        /// The address; for an unreadable page table, the address that was being translated.
         address: u64,
-        /// Physical address.
+        /// The physical address.
         physical: u64,
     },
-    /// Whoever was asked does not give it.
+    /// The source of the memory does not provide it.
     Refused {
         /// The address.
         address: u64,

@@ -1,17 +1,17 @@
-//! Where members of the kernel's structs are: by the image's BTF, or as told.
+//! Offsets of members in the kernel's structs: from the image's BTF, or specified by the user.
 
 use super::error::Problem;
 use crate::kernel::Btf;
 use std::collections::BTreeMap;
 
-/// Offsets of members.
+/// Offsets of struct members.
 pub(super) struct Layout<'a> {
     btf: Option<&'a Btf>,
     told: &'a BTreeMap<String, u64>,
 }
 
 impl<'a> Layout<'a> {
-    /// Of an image with these types; `told` has offsets by `STRUCT.MEMBER`.
+    /// Uses the types of an image; `told` has offsets by `STRUCT.MEMBER`.
     pub(super) fn new(btf: Option<&'a Btf>, told: &'a BTreeMap<String, u64>) -> Self {
         Layout { btf, told }
     }
@@ -22,7 +22,7 @@ impl<'a> Layout<'a> {
         told.or_else(|| self.btf?.offset(of, member))
     }
 
-    /// Offset and size.
+    /// Offset and size of `member` in the struct `of`, bytes.
     pub(super) fn extent(&self, of: &str, member: &str) -> Option<(u64, u64)> {
         self.btf?.extent(of, member)
     }
@@ -32,7 +32,7 @@ impl<'a> Layout<'a> {
         self.btf?.size_of(of)
     }
 
-    /// As [`Layout::find`], of what cannot be done without.
+    /// [`Layout::find`] for a required member.
     pub(super) fn needed(&self, of: &'static str, member: &'static str) -> Result<u64, Problem> {
         self.find(of, member).ok_or(match self.btf {
             Some(_) => Problem::NoMember { of, member },

@@ -1,8 +1,8 @@
-//! Dumps of a whole machine: QEMU's `dump-guest-memory`, and ELF files as `/proc/vmcore` has them.
-//! Each task of the kernel becomes a sample of process 0 (`docs/vmcore.md`).
+//! Dumps of a whole machine: QEMU's `dump-guest-memory`, and ELF files such as `/proc/vmcore`. Each
+//! task of the kernel becomes a sample of process 0 (`docs/vmcore.md`).
 //!
-//! The file is mapped and never copied; what is made of it is bounded. What is damaged is a problem
-//! and left out, as long as the kernel and its list of tasks are found.
+//! The file is memory-mapped, never copied, and everything built from it is bounded. Damaged parts
+//! are reported and skipped, as long as the kernel and its list of tasks are found.
 
 mod dump;
 mod error;
@@ -45,16 +45,16 @@ use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::Truth;
 
-/// The process that kernel stacks belong to.
+/// Process ID that kernel stacks belong to.
 const PID: u32 = 0;
-/// Bytes of `struct inactive_task_frame`; where rbp and the return address are in it.
+/// Size of `struct inactive_task_frame`, and offsets of rbp and the return address in it, bytes.
 const INACTIVE_LEN: u64 = 56;
 const INACTIVE_BP: u64 = 40;
 const INACTIVE_RET: u64 = 48;
-/// Most problems kept.
+/// Maximum number of problems kept.
 const PROBLEMS_MAX: usize = 1000;
 
-/// Imports a dump; the image of its kernel is `options.kernel`.
+/// Imports a dump. `options.kernel` is the image of its kernel.
 pub(super) fn import(
     owner: Owner,
     options: &ImportOptions,
@@ -74,28 +74,28 @@ pub(super) fn import(
     import_dump(&dump, &image, name, options, output)
 }
 
-/// What a dump says of itself, without the kernel's image.
+/// The properties of a dump that can be read without the kernel's image.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct VmcoreFacts {
     /// The release of the kernel (`OSRELEASE` in `VMCOREINFO`).
     pub release: Option<String>,
-    /// How far the kernel was moved (`KERNELOFFSET`), bytes.
+    /// KASLR offset (`KERNELOFFSET`), bytes.
     pub kaslr: Option<u64>,
-    /// Physical memory, piece by piece.
+    /// Ranges of physical memory.
     pub memory: Vec<Range<u64>>,
     /// The registers of each processor.
     pub cpus: Vec<Regs>,
-    /// Whether page tables and bases of the processors are told, as QEMU does.
+    /// Does it have the system registers of the processors, as QEMU's dumps do?
     pub has_system_registers: bool,
-    /// What is wrong with headers and notes.
+    /// Problems with headers and notes.
     pub problems: Vec<ImportError>,
 }
 
 /// Reads the headers and notes of a dump.
 ///
 /// # Errors
-/// If it is no ELF core for x86-64, or its program headers cannot be read.
+/// If it is not an x86-64 ELF core, or its program headers cannot be read.
 pub fn vmcore_facts(bytes: &[u8]) -> Result<VmcoreFacts, ImportError> {
     let mut problems = Vec::new();
     let dump = Dump::open(bytes, &mut problems)?;
@@ -110,9 +110,9 @@ pub fn vmcore_facts(bytes: &[u8]) -> Result<VmcoreFacts, ImportError> {
     })
 }
 
-/// The modules of a running kernel, with their ORC tables and symbols, and the code that it
-/// generated: BPF programs and trampolines of ftrace. `bias` is how far the kernel was moved. What
-/// cannot be read is left out, and a problem.
+/// The modules of a running kernel with their ORC tables and symbols, and its generated code: BPF
+/// programs and ftrace trampolines. `bias` is the KASLR offset. Unreadable parts are skipped and
+/// reported as problems.
 pub fn loaded_code(
     image: &KernelImage,
     bias: u64,
@@ -134,8 +134,7 @@ pub fn loaded_code(
 /// Imports the dump of a machine that ran the kernel `image`.
 ///
 /// # Errors
-/// If the kernel, its page tables or its tasks are not found in it. What is damaged besides is a
-/// problem.
+/// If the kernel, its page tables or its tasks are not found. Other damage is reported as problems.
 pub fn import_vmcore(
     owner: Owner,
     image: &KernelImage,
@@ -160,7 +159,7 @@ fn import_dump(
     let release = image.version.clone().unwrap_or_default();
     let place = place::find(dump, &symbols, image.version.as_deref(), options.kaslr);
     let place = place.map_err(|problem| match output.imported.problems.first() {
-        // What is missing may well be in what was cut off.
+        // What is missing may have been in the part that was cut off.
         Some(cut) if problem == Problem::NoPageTable => cut.clone(),
         _ => problem.into(),
     });
@@ -255,7 +254,7 @@ fn map(output: &mut Output<'_, '_>, code: LoadedCode, bias: u64) -> ControlFlow<
     }))
 }
 
-/// Adds the task's user space, with the memory that its callchain reads.
+/// Adds the task's user space and the memory that its callchain reads.
 fn add_user(memory: &pages::Virtual<'_, '_>, info: &TaskInfo, sample: &mut Sample<'static>) {
     let Some(pgd) = info.pgd else {
         return;
@@ -272,7 +271,7 @@ fn add_user(memory: &pages::Virtual<'_, '_>, info: &TaskInfo, sample: &mut Sampl
     }
     let at = info.stack.saturating_add(THREAD_SIZE - PT_REGS_LEN);
     let saved = memory.bytes(at, PT_REGS_LEN as usize);
-    // What runs in user space has not left its registers there.
+    // A task running in user space has not saved its registers there.
     let of_user = |regs: &Regs| regs.get(Reg::Cs).is_some_and(is_user_cs);
     let live = sample.regs.live().copied().filter(of_user);
     user.regs = live.or(saved.ok().map(|bytes| regs_from(&bytes)));
@@ -286,7 +285,7 @@ fn add_user(memory: &pages::Virtual<'_, '_>, info: &TaskInfo, sample: &mut Sampl
     sample.regions.extend(regions);
 }
 
-/// What a sample is made of.
+/// The parts common to the samples of a dump.
 struct Taken<'a, 'd, 'm> {
     memory: &'a pages::Virtual<'d, 'm>,
     release: &'a str,
@@ -317,7 +316,7 @@ impl Taken<'_, '_, '_> {
         }
     }
 
-    /// The one that a processor runs, from its registers.
+    /// A task running on a processor, from that processor's registers.
     fn running(&self, info: &TaskInfo, cpu: &Cpu, per_cpu: &PerCpu<'_, '_, '_>) -> Sample<'static> {
         let mut stacks = vec![Self::own(info)];
         stacks.extend(per_cpu.stacks());
@@ -325,7 +324,7 @@ impl Taken<'_, '_, '_> {
         self.sample(info, cpu.regs, regions, self.task(info, stacks))
     }
 
-    /// One that waits, from where it left the processor.
+    /// A waiting task, from where it was switched out.
     fn inactive(&self, info: &TaskInfo) -> Sample<'static> {
         let stack = Self::own(info);
         let sp = info.thread_sp;

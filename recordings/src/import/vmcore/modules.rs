@@ -1,4 +1,4 @@
-//! The modules of a dump with their ORC tables and symbols, and generated code.
+//! The modules of a dump with their ORC tables and symbols, and its generated code.
 //!
 //! Sources: Linux `include/linux/module.h` (`struct module`, `mod_kallsyms`; `mem` since 6.4,
 //! `core_layout` before), `arch/x86/include/asm/module.h` (`struct mod_arch_specific`),
@@ -15,28 +15,28 @@ use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind, S
 use unwind_sim_unwind::kernel::Generated;
 use unwind_sim_unwind::orc::ENTRY_LEN;
 
-/// Most modules, and pieces of generated code.
+/// Maximum number of modules, and of pieces of generated code.
 const MODULES_MAX: usize = 65_536;
-/// Bytes of `struct module`'s `name`.
+/// Size of `name` in `struct module`, bytes.
 const NAME_LEN: usize = 56;
-/// Largest code of one module, bytes: `MODULES_LEN`.
+/// Maximum size of one module's code, bytes: `MODULES_LEN`.
 const CODE_MAX: u64 = 1 << 30;
-/// Most ORC entries and symbols of one module, and of all together.
+/// Maximum number of ORC entries and symbols of all modules together.
 const ENTRIES_MAX: u64 = 4 << 20;
-/// Bytes of `Elf64_Sym`, and the longest name taken.
+/// Size of `Elf64_Sym`, and maximum length of a name, bytes.
 const SYM_LEN: usize = 24;
 const SYMBOL_NAME_MAX: usize = 512;
 /// `FTRACE_OPS_FL_SAVE_REGS`
 const SAVE_REGS: u64 = 1 << 2;
 
-/// LoadedCode that is mapped.
+/// Loaded code: a module, or generated code.
 #[derive(Clone, Debug)]
 pub struct LoadedCode {
-    /// Of a module its name; of generated code as [`Generated::from_name`] knows it.
+    /// A module's name; generated code has a name known to [`Generated::from_name`].
     pub name: String,
-    /// Where it lies.
+    /// Its addresses.
     pub range: Range<u64>,
-    /// A module's, with its addresses as loaded.
+    /// A module's image, with load addresses.
     pub image: Option<Arc<Image>>,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Reader<'a> {
     pub(super) bias: u64,
 }
 
-/// What a whole dump may still take.
+/// The number of entries that may still be read.
 struct Budget(u64);
 
 impl Budget {
@@ -87,7 +87,7 @@ impl Reader<'_> {
         let at = |offset: u64| address.wrapping_add(offset);
         let name = self.layout.needed("module", "name")?;
         let name = self.memory.text(at(name), NAME_LEN);
-        // The first kind of memory is text (`MOD_TEXT`).
+        // The first memory type is text (`MOD_TEXT`).
         let (base, size) = match self.layout.find("module", "mem.base") {
             Some(base) => (base, self.layout.needed("module", "mem.size")?),
             None => (
@@ -132,7 +132,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The number of ORC entries, and where both tables are.
+    /// The number of ORC entries, and the addresses of both tables.
     fn orc(&self, module: u64) -> Result<Option<(u64, u64, u64)>, Problem> {
         let member = |member| {
             let offset = self.layout.find("module", member)?;
@@ -150,7 +150,7 @@ impl Reader<'_> {
         Ok((count > 0).then_some((count, ips, entries)))
     }
 
-    /// Its symbols of code, as far as it kept them.
+    /// The module's code symbols, as far as the kernel kept them.
     fn symbols_of(
         &self,
         module: u64,
@@ -188,7 +188,7 @@ impl Reader<'_> {
         Some(out)
     }
 
-    /// BPF programs and trampolines of ftrace.
+    /// BPF programs and ftrace trampolines.
     pub(super) fn generated(&self, problems: &mut Vec<Problem>) -> Vec<LoadedCode> {
         let mut out = Vec::new();
         self.each("bpf_kallsyms", "bpf_ksym", "lnode", problems, |at| {

@@ -1,4 +1,4 @@
-//! Virtual addresses of the kernel: page tables walked in the dump.
+//! The kernel's virtual memory: walks the page tables in the dump.
 
 use super::dump::Dump;
 use super::error::Fault;
@@ -6,48 +6,48 @@ use crate::kernel::{PageFault, PageTables};
 use std::cell::RefCell;
 
 const PAGE: u64 = 4096;
-/// Translations that are kept; a power of two.
+/// Number of cached translations; a power of two.
 const KEPT: usize = 1024;
 
-/// Memory of a kernel, by its own addresses.
+/// A kernel's memory, by virtual address.
 pub trait KernelMemory {
-    /// Reads as many bytes as `out` has.
+    /// Fills `out` with the bytes at `address`.
     ///
     /// # Errors
     /// If not all of them can be read.
     fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Fault>;
 
-    /// `len` bytes, which the caller has bounded.
+    /// Reads `len` bytes. The caller must bound `len`.
     ///
     /// # Errors
-    /// As [`KernelMemory::read`].
+    /// See [`KernelMemory::read`].
     fn bytes(&self, address: u64, len: usize) -> Result<Vec<u8>, Fault> {
         let mut out = vec![0; len];
         self.read(address, &mut out)?;
         Ok(out)
     }
 
-    /// A word of eight bytes.
+    /// Reads an eight-byte word.
     ///
     /// # Errors
-    /// As [`KernelMemory::read`].
+    /// See [`KernelMemory::read`].
     fn u64(&self, address: u64) -> Result<u64, Fault> {
         let mut out = [0; 8];
         self.read(address, &mut out)?;
         Ok(u64::from_le_bytes(out))
     }
 
-    /// A word of four bytes.
+    /// Reads a four-byte word.
     ///
     /// # Errors
-    /// As [`KernelMemory::read`].
+    /// See [`KernelMemory::read`].
     fn u32(&self, address: u64) -> Result<u32, Fault> {
         let mut out = [0; 4];
         self.read(address, &mut out)?;
         Ok(u32::from_le_bytes(out))
     }
 
-    /// Text up to the first zero, at most `max` bytes, as far as it can be read.
+    /// Reads text up to the first NUL, at most `max` bytes, as far as it is readable.
     fn text(&self, address: u64, max: usize) -> String {
         let mut out = Vec::new();
         for at in 0..max as u64 {
@@ -61,11 +61,11 @@ pub trait KernelMemory {
     }
 }
 
-/// The kernel's address space in a dump.
+/// A virtual address space in a dump.
 pub(super) struct Virtual<'d, 'm> {
     pub(super) dump: &'d Dump<'m>,
     pub(super) tables: PageTables,
-    /// Page number and physical address.
+    /// Cached page numbers and physical addresses.
     kept: RefCell<Vec<(u64, u64)>>,
 }
 
@@ -75,7 +75,7 @@ impl<'d, 'm> Virtual<'d, 'm> {
         Virtual { dump, tables, kept }
     }
 
-    /// The physical address.
+    /// Translates `address` to a physical address.
     pub(super) fn translate(&self, address: u64) -> Result<u64, Fault> {
         let page = address / PAGE;
         let slot = page as usize % KEPT;

@@ -1,6 +1,6 @@
-//! Where the kernel was in a dump: its page tables, and how far it was moved (KASLR).
+//! Locates the kernel in a dump: its page tables, and its KASLR offset.
 //!
-//! A guess is proven by the kernel's banner, which must be where the image has it.
+//! A guess is verified by the kernel's banner, which must be at the address stated by the image.
 
 use super::dump::Dump;
 use super::error::Problem;
@@ -8,23 +8,23 @@ use super::pages::{KernelMemory, Virtual};
 use super::symbols::Symbols;
 use crate::kernel::{PTI_USER, PageTables};
 
-/// `__START_KERNEL_map`: the kernel's text is in the GiB from here, in steps of 2 MiB.
+/// `__START_KERNEL_map`: the kernel's text is in the GiB from here, at multiples of 2 MiB.
 const KERNEL_MAP: u64 = 0xffff_ffff_8000_0000;
 const KERNEL_MAP_LEN: u64 = 1 << 30;
 const STEP: u64 = 2 << 20;
-/// Bits 0 to 11 of cr3 are flags, or a PCID.
+/// The address in cr3. Bits 0 to 11 are flags, or a PCID.
 const CR3_FRAME: u64 = 0x000f_ffff_ffff_f000;
 const BANNER: &str = "Linux version ";
 const BANNER_LEN_MAX: usize = 256;
 
-/// Where a kernel was.
+/// A kernel found in a dump.
 pub(super) struct DumpedKernel<'d, 'm> {
     pub(super) memory: Virtual<'d, 'm>,
-    /// The difference between addresses in the dump and those of the image.
+    /// Addresses in the dump minus addresses in the image.
     pub(super) bias: u64,
 }
 
-/// Finds the kernel whose release is `release`.
+/// Finds the kernel with the release `release`.
 pub(super) fn find<'d, 'm>(
     dump: &'d Dump<'m>,
     symbols: &Symbols,
@@ -75,7 +75,7 @@ pub(super) fn find<'d, 'm>(
     }
 }
 
-/// Is this text a kernel's banner, and of this release?
+/// Is this text a kernel's banner, and if so, of this release?
 fn is_of(text: &str, release: Option<&str>) -> Option<bool> {
     let found = text.strip_prefix(BANNER).map(|_| release_of(text))?;
     Some(release.is_none_or(|release| release == found))
@@ -86,7 +86,7 @@ fn release_of(banner: &str) -> &str {
     rest.split([' ', '\n']).next().unwrap_or(rest)
 }
 
-/// The page tables that the notes tell of.
+/// The page tables that the notes give.
 fn candidates(dump: &Dump<'_>, symbols: &Symbols) -> impl Iterator<Item = PageTables> {
     let systems = dump.cpus.iter().filter_map(|c| c.system);
     let by_cr3 = systems.flat_map(|s| {
@@ -104,19 +104,20 @@ fn candidates(dump: &Dump<'_>, symbols: &Symbols) -> impl Iterator<Item = PageTa
     by_cr3.chain(root().into_iter().flat_map(both))
 }
 
-/// Nothing says how many levels there are: both are tried.
+/// The number of levels is unknown: returns both.
 fn both(root: u64) -> [PageTables; 2] {
     [4, 5].map(|levels| PageTables { root, levels })
 }
 
-/// The page tables as the banner's physical address implies: the kernel lies in one piece.
+/// The page tables, derived from the banner's physical address: the kernel is physically
+/// contiguous.
 fn by_search(
     dump: &Dump<'_>,
     symbols: &Symbols,
     banner: u64,
     release: Option<&str>,
 ) -> Vec<PageTables> {
-    /// Copies of the banner that are tried: in the log, in files.
+    /// Maximum number of banner copies tried: there are some in the log and in files.
     const COPIES_MAX: usize = 64;
     let Some(table) = symbols.get("init_top_pgt") else {
         return Vec::new();

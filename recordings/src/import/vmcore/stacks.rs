@@ -1,5 +1,4 @@
-//! The processors of a dump: which task each runs, and which stacks it has; and the part of a
-//! stack that is used.
+//! The processors of a dump: the task that each one runs, its stacks, and the used part of a stack.
 //!
 //! Sources: Linux `arch/x86/include/asm/cpu_entry_area.h`, `arch/x86/kernel/dumpstack_64.c`,
 //! `arch/x86/include/asm/current.h` (`struct pcpu_hot`, 6.2 to 6.14).
@@ -12,11 +11,11 @@ use crate::model::{Region, RegionRole};
 use std::borrow::Cow;
 use unwind_sim_unwind::kernel::{PAGE_SIZE, StackInfo, StackType, THREAD_SIZE, Version};
 
-/// Symbols of per-CPU data below this are offsets, else addresses (since 6.15).
+/// Symbols of per-CPU data below this are offsets; others (since 6.15) are addresses.
 const KERNEL: u64 = 0xffff_8000_0000_0000;
-/// Bytes below rsp that are taken too: of `pt_regs` of which only the end is on the stack.
+/// Bytes below rsp that are included: `pt_regs` may have only its end on the stack.
 const BELOW_SP: u64 = 256;
-/// The largest page-aligned stack taken of a dump's own description, bytes.
+/// Maximum size of a stack whose size comes from the dump's own types, bytes.
 const STACK_MAX: u64 = 64 << 10;
 /// Members of `struct cea_exception_stacks`.
 const EXCEPTIONS: [(&str, StackType); 6] = [
@@ -35,13 +34,13 @@ pub(super) struct PerCpu<'a, 'd, 'm> {
     pub(super) layout: &'a Layout<'a>,
     pub(super) bias: u64,
     pub(super) version: Option<Version>,
-    /// What is added to an address of per-CPU data.
+    /// Added to the address of a per-CPU symbol.
     pub(super) offset: u64,
 }
 
 impl<'a, 'd, 'm> PerCpu<'a, 'd, 'm> {
-    /// Of the processor with this number in the order of notes. QEMU tells its gs.base, which is
-    /// its offset; else its number counts.
+    /// The per-CPU data of processor `number` in the order of notes. Its offset is QEMU's gs.base
+    /// if known; otherwise the processor's number is used.
     pub(super) fn new(
         memory: &'a Virtual<'d, 'm>,
         symbols: &'a Symbols,
@@ -68,14 +67,14 @@ impl<'a, 'd, 'm> PerCpu<'a, 'd, 'm> {
         })
     }
 
-    /// The address of a variable.
+    /// The address of a per-CPU variable.
     fn address(&self, name: &str) -> Option<u64> {
         let symbol = self.symbols.get(name)?;
         let bias = if symbol >= KERNEL { self.bias } else { 0 };
         Some(symbol.wrapping_add(bias).wrapping_add(self.offset))
     }
 
-    /// A pointer, by itself or in `pcpu_hot`.
+    /// A pointer in its own variable or in `pcpu_hot`.
     fn pointer(&self, name: &str, hot: &str) -> Option<u64> {
         let hot = || {
             let at = self.layout.find("pcpu_hot", hot)?;
@@ -85,19 +84,19 @@ impl<'a, 'd, 'm> PerCpu<'a, 'd, 'm> {
         self.memory.u64(address).ok().filter(|value| *value != 0)
     }
 
-    /// The address of the `task_struct` of the task that it runs.
+    /// The `task_struct` address of the running task.
     pub(super) fn current(&self) -> Option<u64> {
         self.pointer("current_task", "current_task")
     }
 
-    /// The address of its idle task's.
+    /// The `task_struct` address of the idle task.
     pub(super) fn idle(&self) -> Option<u64> {
         let at = self.layout.find("rq", "idle")?;
         let address = self.address("runqueues")?.wrapping_add(at);
         self.memory.u64(address).ok().filter(|value| *value != 0)
     }
 
-    /// Its stacks, but for the task's.
+    /// The processor's stacks, without the task's.
     pub(super) fn stacks(&self) -> Vec<StackInfo> {
         let mut out = Vec::new();
         let linked = |kind: StackType, begin: u64, end: u64| StackInfo {
@@ -118,7 +117,7 @@ impl<'a, 'd, 'm> PerCpu<'a, 'd, 'm> {
                     out.push(linked(kind, begin, begin.wrapping_add(len)));
                 }
             }
-            // The processor's entry area holds both.
+            // The processor's entry area contains both.
             let estacks = self.layout.find("cpu_entry_area", "estacks");
             let entry = self.layout.extent("cpu_entry_area", "entry_stack_page");
             if let (Some(estacks), Some((offset, len))) = (estacks, entry)
@@ -136,7 +135,8 @@ impl<'a, 'd, 'm> PerCpu<'a, 'd, 'm> {
     }
 }
 
-/// The used part of a stack as a region, as far as the dump has it: from `sp` to its end.
+/// The used part of a stack, from `sp` to its end, as a region. Ends early where the dump has a
+/// hole.
 pub(super) fn used(
     memory: &Virtual<'_, '_>,
     stack: &StackInfo,
@@ -147,7 +147,7 @@ pub(super) fn used(
     let len = usize::try_from(stack.end - start).ok()?;
     let mut bytes = vec![0; len];
     let mut end = 0;
-    // What a hole hides ends the region.
+    // A hole ends the region.
     while end < len {
         let address = start + end as u64;
         let in_page = (PAGE_SIZE - address % PAGE_SIZE) as usize;
@@ -167,8 +167,8 @@ pub(super) fn used(
     })
 }
 
-/// The used parts of all stacks of a running task, from that of `rsp` along their links to the
-/// task's own, which is taken in any case.
+/// The used parts of all stacks of a running task, from the one of `rsp` along their links to the
+/// task's own stack, which is always included.
 pub(super) fn chain(
     memory: &Virtual<'_, '_>,
     stacks: &[StackInfo],

@@ -1,4 +1,4 @@
-//! The few symbols of data that are needed, found in one pass over all.
+//! The few data symbols needed, found in one pass over all symbols.
 
 use super::error::Problem;
 use crate::kernel::KernelSymbols;
@@ -20,7 +20,7 @@ const WANTED: [&str; 13] = [
     "ftrace_ops_trampoline_list",
 ];
 
-/// Addresses (svma) of symbols by name.
+/// Addresses (SVMA) of symbols by name.
 pub(super) struct Symbols(HashMap<&'static str, u64>);
 
 impl Symbols {

@@ -1,7 +1,8 @@
 //! The tasks of a dump: all threads of all processes, and the idle tasks.
 //!
 //! Sources: Linux `include/linux/sched.h` (`struct task_struct`), `sched/signal.h`
-//! (`for_each_process_thread`), `kernel/trace/fgraph.c`, `include/linux/rethook.h`, of 6.1 and 6.12.
+//! (`for_each_process_thread`), `kernel/trace/fgraph.c`, `include/linux/rethook.h`, of 6.1 and
+//! 6.12.
 
 use super::error::{Fault, Problem};
 use super::layout::Layout;
@@ -9,41 +10,40 @@ use super::pages::{KernelMemory, Virtual};
 use std::collections::HashSet;
 use unwind_sim_unwind::kernel::{GraphReturn, GraphSearch, Rethook, Version};
 
-/// Most tasks: `PID_MAX_LIMIT`.
+/// Maximum number of tasks: `PID_MAX_LIMIT`.
 const TASKS_MAX: usize = 4 << 20;
-/// Bytes of `comm`.
+/// Size of `comm`, bytes.
 const COMM_LEN: usize = 16;
-/// Most return addresses that tracers took from one task. A shadow stack is a page.
+/// Maximum number of return addresses taken by tracers from one task. A shadow stack is one page.
 const TAKEN_MAX: u64 = 4096;
 
-/// A task.
 #[derive(Clone, Debug)]
 pub(super) struct TaskInfo {
     pub(super) pid: u32,
     pub(super) comm: String,
-    /// The first address of its stack.
+    /// The lowest address of its stack.
     pub(super) stack: u64,
     pub(super) thread_sp: u64,
     pub(super) on_cpu: bool,
     pub(super) graph: Vec<GraphReturn>,
     pub(super) rethooks: Vec<Rethook>,
-    /// Where the page tables of its user space are (`mm->pgd`): 0 without any, `None` if the
-    /// kernel's layout does not say.
+    /// Address of its user-space page tables (`mm->pgd`): 0 without user space, `None` if the
+    /// offsets are unknown.
     pub(super) pgd: Option<u64>,
 }
 
-/// Offsets in `task_struct` and what it points to.
+/// Reads tasks; holds the offsets in `task_struct` and the structs that it points to.
 pub(super) struct Reader<'a, 'd, 'm> {
     memory: &'a Virtual<'d, 'm>,
     pid: u64,
     comm: u64,
     stack: u64,
     sp: u64,
-    /// Its offset and its size.
+    /// Offset and size.
     on_cpu: Option<(u64, u64)>,
     graph: Option<Graph>,
     rethooks: Option<Rethooks>,
-    /// Of `mm` in the task, and of `pgd` there.
+    /// Offsets of `mm` in the task and of `pgd` in `mm`.
     user: Option<[u64; 2]>,
 }
 
@@ -110,7 +110,7 @@ impl<'a, 'd, 'm> Reader<'a, 'd, 'm> {
     /// The task whose `task_struct` is at `address`.
     pub(super) fn read(&self, address: u64) -> Result<TaskInfo, Fault> {
         let at = |offset: u64| address.wrapping_add(offset);
-        // An int, and a byte since 7.0 at the latest.
+        // An int; a byte since 7.0 at the latest.
         let on_cpu = self.on_cpu.map(|(offset, len)| {
             let word = self.memory.u32(at(offset))?;
             Ok::<u32, Fault>(if len == 1 { word & 0xff } else { word })
@@ -127,7 +127,7 @@ impl<'a, 'd, 'm> Reader<'a, 'd, 'm> {
         })
     }
 
-    /// What cannot be read of it costs only the user's part.
+    /// Unreadable values only cost the user part of the chain.
     fn pgd(&self, task: u64) -> Option<u64> {
         let [mm, pgd] = self.user?;
         match self.memory.u64(task.wrapping_add(mm)).ok()? {
@@ -136,9 +136,9 @@ impl<'a, 'd, 'm> Reader<'a, 'd, 'm> {
         }
     }
 
-    /// The shadow stack of the function graph tracer, the oldest entry first.
+    /// The shadow stack of the function graph tracer, oldest entry first.
     fn graph(&self, task: u64) -> Result<Vec<GraphReturn>, Fault> {
-        /// Words of the shadow stack (since 6.10) that a frame's last word tells it to span.
+        /// Mask of the span, in words, in an entry's last word (since 6.10).
         const SPAN_MASK: u64 = 0x3ff;
         let Some(graph) = &self.graph else {
             return Ok(Vec::new());
@@ -179,7 +179,7 @@ impl<'a, 'd, 'm> Reader<'a, 'd, 'm> {
         Ok(out)
     }
 
-    /// Taken return addresses, the newest first.
+    /// The return addresses taken by rethooks, newest first.
     fn rethooks(&self, task: u64) -> Result<Vec<Rethook>, Fault> {
         let mut out = Vec::new();
         let Some(rethooks) = &self.rethooks else {
@@ -198,8 +198,8 @@ impl<'a, 'd, 'm> Reader<'a, 'd, 'm> {
     }
 }
 
-/// The elements of a circular list (`struct list_head`) behind `head`, each as the address of its
-/// link. What breaks it ends it, as a problem.
+/// The addresses of the links in a circular list (`struct list_head`) after `head`. A broken link
+/// ends the list and is a problem.
 pub(super) fn list(
     memory: &dyn KernelMemory,
     list: &'static str,
@@ -224,7 +224,7 @@ pub(super) fn list(
             break;
         }
         next = memory.u64(address);
-        // An address without memory is no element.
+        // An address without memory is not an element.
         if next.is_ok() {
             out.push(address);
         }
@@ -232,7 +232,7 @@ pub(super) fn list(
     out
 }
 
-/// The addresses of all `task_struct`s but the idle ones' of other processors.
+/// The addresses of all `task_struct`s, except the idle tasks of other processors.
 pub(super) fn all(
     memory: &Virtual<'_, '_>,
     layout: &Layout<'_>,

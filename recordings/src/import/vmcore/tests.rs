@@ -1,4 +1,4 @@
-//! Dumps: those of the fuzz corpus, whole, cut short, overwritten; and formats that are not read.
+//! Dumps of the fuzz corpus: complete, truncated and overwritten; and unsupported formats.
 
 use super::super::{ImportItem, import_bytes};
 use super::*;
@@ -20,7 +20,7 @@ const OFFSETS: [(&str, u64); 8] = [
     ("task_struct.thread.sp", 72),
     ("signal_struct.thread_head", 0),
 ];
-/// Where the kernel was, and the first stack.
+/// Addresses of the kernel and of the first stack.
 const AT: u64 = 0xffff_ffff_8160_0000;
 const STACK: u64 = 0xffff_c900_0000_0000;
 
@@ -63,7 +63,7 @@ fn import(bytes: &[u8]) -> Found {
     import_as(bytes, "6.1.0-tiny", &options())
 }
 
-/// The dump with other bytes where the 8 bytes `from` are; they must be there once.
+/// The dump with the 8 bytes `from`, which must occur exactly once, replaced by `to`.
 fn with(bytes: &[u8], from: u64, to: u64) -> Vec<u8> {
     let at = memchr::memmem::find(bytes, &from.to_le_bytes()).expect("there");
     let mut out = bytes.to_vec();
