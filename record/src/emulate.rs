@@ -1,4 +1,4 @@
-//! `emulate`: a program runs in the emulated machine, and nothing else.
+//! `emulate`: runs a program in the emulated machine without recording it.
 
 use crate::emulator::finder_options;
 use crate::program::{End, RunningProgram};
@@ -9,45 +9,45 @@ use unwind_sim_recordings::files::{ImageFinder, MappingRequest};
 use unwind_sim_recordings::names::Location;
 use unwind_sim_unwind::image::{AddressSpace, Mapping};
 
-/// Instructions between looks at the clock.
+/// Number of instructions between checks of the clock.
 const SLICE: u64 = 1 << 22;
 
-/// How far a program may run.
+/// Limits for running a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Most instructions.
+    /// Maximum number of instructions.
     pub instructions_max: u64,
-    /// Most time.
+    /// Maximum time.
     pub timeout: Option<Duration>,
 }
 
-/// What came of it.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Run {
     /// How it ended.
     pub end: End,
-    /// Instructions that were executed.
+    /// Number of instructions executed.
     pub instructions: u64,
-    /// How long that took, with loading it.
+    /// Duration, including loading.
     pub time: Duration,
     /// Pages of memory in use at the end.
     pub pages: usize,
-    /// Bytes that decoded code took at the end.
+    /// Size of decoded code at the end, bytes.
     pub code_bytes: usize,
-    /// What is not modelled and the program was told by an error.
+    /// Features that are not modelled and that the program got an error for.
     pub notices: Vec<Notice>,
-    /// The function that it ended in, and how far, where that is known.
+    /// Function and offset of the unsupported instruction, if the run ended at one.
     pub place: Option<String>,
 }
 
 impl Run {
-    /// Million instructions a second.
+    /// Million instructions per second.
     pub fn mips(&self) -> f64 {
         self.instructions as f64 / 1e6 / self.time.as_secs_f64()
     }
 }
 
-/// The function at an address, and how far in it.
+/// The function at an address, and the offset in it.
 fn place(process: &Process, root: &Path, address: u64) -> Option<String> {
     const PAGE: u64 = 4096;
     const PID: u32 = 0;
@@ -73,11 +73,11 @@ fn place(process: &Process, root: &Path, address: u64) -> Option<String> {
     Some(Location::at(&space, address).to_string())
 }
 
-/// Runs a program to its end, or to a bound. `progress` is told now and then how many instructions
-/// there were.
+/// Runs a program to its end or to a limit. `progress` is called from time to time with the number
+/// of instructions executed.
 ///
 /// # Errors
-/// If it cannot be started.
+/// If the program cannot be started.
 pub fn run(
     program: RunningProgram,
     bounds: Bounds,

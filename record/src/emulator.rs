@@ -1,8 +1,8 @@
-//! Recording in the emulated machine: every sample has its truth, and the same options give the
-//! same trace, byte for byte.
+//! Records a program in the emulated machine. Every sample has its truth, and the same options give
+//! the same trace, byte for byte.
 //!
-//! Samples are taken where those under ptrace are: behind the instruction that is counted, the
-//! one that goes to a place, or the system call.
+//! Samples are taken at the same points as with ptrace: after the instruction that is counted, that
+//! reaches a place, or that makes the system call.
 
 use super::rings::Rings;
 use super::shadow::Shadow;
@@ -29,47 +29,47 @@ use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::start::{SampleRegs, fetch_caller_regs};
 use unwind_sim_unwind::truth::{Cpu, Stats};
 
-/// The process, and its thread.
+/// Process ID, and the ID of its only thread.
 const PID: u32 = 1000;
-/// Instructions between looks at the clock, and at whether enough was seen.
+/// Number of instructions between checks of the clock and of the recording's end.
 const SLICE: u64 = 1 << 16;
-/// The longest name of a thread, bytes (Linux `TASK_COMM_LEN` - 1).
+/// Maximum length of a thread's name, bytes (Linux `TASK_COMM_LEN` - 1).
 const NAME_MAX: usize = 15;
 
-/// What is recorded.
+/// What to record.
 #[derive(Clone, Debug)]
 pub struct EmulatorOptions {
-    /// When samples are taken, not [`At::Freq`], and when the recording ends. The truth is always
+    /// When to take samples, except [`At::Freq`], and when the recording ends. The truth is always
     /// known.
     pub plan: Plan,
-    /// Keep branch records, in rings of these depths.
+    /// Depths of the rings of branch records to keep.
     pub lbr: Vec<Depth>,
-    /// Most time.
+    /// Maximum time.
     pub timeout: Option<Duration>,
 }
 
-/// What a recording was.
+/// Result of a recording.
 #[derive(Debug)]
 pub struct Summary {
-    /// How it ended.
+    /// How the run ended.
     pub end: End,
-    /// Samples taken.
+    /// Number of samples taken.
     pub samples: u64,
-    /// Instructions executed since the recording began.
+    /// Number of instructions executed since the recording started.
     pub instructions: u64,
-    /// Whether [`Plan::from`] was set and execution reached it.
+    /// Was [`Plan::from`] set, and did execution reach it?
     pub from_reached: bool,
-    /// Names that no image had.
+    /// Names that are in no image.
     pub not_located: Vec<String>,
-    /// What the shadow stack saw since the program began.
+    /// Statistics of the shadow stack since the program started.
     pub truth: Stats,
-    /// Instructions since the recording began at which the truth was not known.
+    /// Number of instructions since the recording started at which the truth was unknown.
     pub unknown: u64,
-    /// What is not modelled and the program was told by an error.
+    /// Features that are not modelled and that the program got an error for.
     pub notices: Vec<Notice>,
 }
 
-/// Why nothing, or not all, was recorded.
+/// Why a recording failed or is incomplete.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The program cannot be started.
@@ -80,20 +80,20 @@ pub enum RecordError {
     Write(#[from] WriteError),
 }
 
-/// Where the files of a program are whose `/` is `root`.
+/// Where to find the files of a program whose root directory is `root`.
 pub fn finder_options(root: &Path) -> FinderOptions {
     FinderOptions {
         symfs: (root != Path::new("/")).then(|| PathBuf::from(root)),
-        // Whatever lies there is of processes of this machine.
+        // JIT maps on this machine belong to its own processes.
         jit_dir: None,
         ..FinderOptions::system()
     }
 }
 
-/// Runs `program` and records it.
+/// Runs and records `program`.
 ///
 /// # Errors
-/// If it cannot be started, or the trace cannot be written.
+/// If it cannot be started or the trace cannot be written.
 pub fn record<W: Write>(
     program: RunningProgram,
     options: &EmulatorOptions,
@@ -115,7 +115,7 @@ pub fn record<W: Write>(
         if options.plan.is_stopped() {
             break match outcome {
                 Outcome::Limit | Outcome::StreamTimeout { .. } => End::Stopped,
-                // It had come to its end by itself.
+                // The program ended by itself.
                 outcome => End::Outcome(outcome),
             };
         }
@@ -143,7 +143,7 @@ pub fn record<W: Write>(
     })
 }
 
-/// What a place is for; indices are those of points.
+/// The purpose of a place, with the index of its point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Role {
     Sample(usize),
@@ -170,18 +170,18 @@ fn names(options: &EmulatorOptions) -> Vec<Name> {
     out
 }
 
-/// How far the program has come to its `main`.
+/// Progress towards `main`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Entry {
-    /// The loader runs; the program begins here.
+    /// The dynamic linker is running; the program's entry point is here.
     At(u64),
-    /// The code at its entry runs.
+    /// The code at the entry point is running.
     Inside,
-    /// It has called something.
+    /// That code has made its first call.
     Left,
 }
 
-/// The registers of a fetching function, waiting for the place where the unwinder starts.
+/// The registers of a fetching function, until the place where the unwinder starts is reached.
 struct Armed {
     point: usize,
     sampled: Regs,
@@ -194,18 +194,18 @@ struct Session<'a, 'w, W: Write> {
     shadow: Shadow,
     rings: Rings,
     names: Vec<Name>,
-    /// Which of the names were found in some image.
+    /// For each name, was it found in an image?
     located: Vec<bool>,
-    /// Which no mapping of this program has had yet.
+    /// Indices of names not found in any mapping of this program so far.
     missing: Vec<usize>,
     places: HashMap<u64, Vec<Role>>,
     armed: Vec<Armed>,
-    /// rip and rsp at the last place: a signal may bring the thread back there.
+    /// rip and rsp at the last place: a signal handler may return the thread to it.
     last_place: (u64, u64),
     entry: Entry,
-    /// A program, or a handler, begins with the next instruction.
+    /// The next instruction is the first of a program or a signal handler.
     begins: bool,
-    /// A program began that has no name yet.
+    /// A program was started, but has no name yet.
     unnamed: bool,
     recording: bool,
     instructions: u64,
@@ -239,7 +239,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
         }
     }
 
-    /// Was enough seen, or can nothing more be written?
+    /// Is the recording complete, or can nothing more be written?
     fn is_over(&self) -> bool {
         self.error.is_some()
             || self
@@ -248,7 +248,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
                 .is_complete(self.samples, self.instructions)
     }
 
-    /// Keeps the first error.
+    /// Keeps the first error only.
     fn check(&mut self, result: Result<(), WriteError>) {
         if let (Err(error), None) = (result, &self.error) {
             self.error = Some(error);
@@ -260,7 +260,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
         self.check(written);
     }
 
-    /// An instruction was executed, and the next one is at `next`.
+    /// An instruction was executed; the next one is at `next`.
     #[inline]
     fn stepped(&mut self, state: &State, insn: Insn, next: u64) {
         if self.entry != Entry::Left {
@@ -291,7 +291,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
         }
     }
 
-    /// Looks for `main`, where no symbol says where it is.
+    /// Finds `main` if no symbol gives its address.
     #[cold]
     fn until_main(&mut self, state: &State, insn: Insn, next: u64) {
         match self.entry {
@@ -310,7 +310,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
         }
     }
 
-    /// Looks for the names that are still missing.
+    /// Looks up the names that are still missing.
     fn place_missing(&mut self, mut find: impl FnMut(&str) -> Vec<u64>) {
         let Session {
             missing,
@@ -329,7 +329,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
         });
     }
 
-    /// Begins to record, if that is the place to record from.
+    /// Starts recording, if this is the place to record from.
     #[inline]
     fn maybe_from(&mut self, state: &State, rip: u64) {
         let here = self.places.get(&rip);
@@ -340,7 +340,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
         }
     }
 
-    /// The next instruction is at a place; or a handler returned to it.
+    /// The next instruction is at a place, perhaps because a handler returned to it.
     fn until_place(&mut self, state: &State, insn: Insn, rip: u64) {
         let here = (rip, state.gpr(RSP));
         if insn == Insn::Syscall && self.last_place == here {
@@ -425,7 +425,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
         self.check(written);
     }
 
-    /// The stacks of the thread, innermost first, none twice.
+    /// The stacks of the thread, innermost first, without duplicates.
     fn stacks(&self, state: &State) -> Vec<Region<'static>> {
         let max = self.options.plan.stack_bytes;
         let first = piece(&state.memory, state.gpr(RSP), max, RegionRole::Stack);
@@ -539,7 +539,7 @@ impl<W: Write> ProcessObserver for Session<'_, '_, W> {
 
     fn system_call(&mut self, call: &SystemCall, state: &State) {
         self.shadow.system_call(call, state);
-        // Behind a call that does not return there is no state to sample.
+        // After a call that does not return there is no state to sample.
         if call.returns && !self.is_over() {
             self.stepped(state, Insn::Syscall, state.rip);
         }

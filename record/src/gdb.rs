@@ -1,8 +1,8 @@
-//! Recording a kernel through a gdb stub: QEMU's, or a kernel's own.
+//! Records a kernel through a gdb stub: QEMU's, or a kernel's own.
 //!
-//! The kernel is stopped at breakpoints, or single-stepped; at a stop its current task and stacks
-//! become a sample. With truth it is single-stepped, beside a shadow stack that knows the kernel's
-//! entries. Time in user space passes in one go: the next stop is the next entry.
+//! The kernel is stopped at breakpoints, or single-stepped; at a stop, its current task and stacks
+//! become a sample. With truth it is single-stepped, and a shadow stack follows it, including the
+//! kernel's entries. User space runs freely until the next kernel entry.
 
 mod callchains;
 mod kaslr;
@@ -34,16 +34,16 @@ use unwind_sim_unwind::truth::shadow::{IretFrame, Left, Seen, Shadow};
 use unwind_sim_unwind::truth::{Cpu, Truth};
 use world::{Kernel, Places};
 
-/// Kernel samples belong to the address space of the first task.
+/// Process ID of the address space that kernel samples belong to.
 const PID: u32 = 0;
-/// How long the machine may run without reaching a place.
+/// Maximum time to run without reaching a place.
 const RUN_MAX: Duration = Duration::from_secs(60);
-/// Instructions whose classes are remembered.
+/// Maximum number of instructions whose class is cached.
 const CLASSES_MAX: usize = 1 << 20;
-/// Where system calls enter.
+/// The entry point of system calls.
 const SYSCALL_ENTRY: &str = "entry_SYSCALL_64";
 
-/// Of the function graph tracer, and of kretprobes since 5.18, 5.11 and before.
+/// Trampolines of the function graph tracer, and of kretprobes since 5.18, since 5.11 and before.
 const TRAMPOLINES: [&str; 4] = [
     "return_to_handler",
     "arch_rethook_trampoline",
@@ -51,98 +51,98 @@ const TRAMPOLINES: [&str; 4] = [
     "kretprobe_trampoline",
 ];
 
-/// What is recorded.
+/// What to record.
 #[derive(Clone, Debug)]
 pub struct GdbOptions {
-    /// `HOST:PORT`, or the path of a socket.
+    /// `HOST:PORT`, or the path of a Unix socket.
     pub stub: String,
-    /// When samples are taken, [`At::Every`] or [`At::Points`], and when the recording ends.
+    /// When to take samples, [`At::Every`] or [`At::Points`], and when the recording ends.
     pub plan: Plan,
-    /// How far the kernel was moved, if that is known.
+    /// KASLR offset, if known.
     pub kaslr: Option<u64>,
-    /// Let no interrupt and no timer in while instructions are stepped, which only QEMU's stub can do.
+    /// Block interrupts and timers while single-stepping. Only QEMU's stub can do this.
     pub hold_interrupts: bool,
 }
 
-/// What a recording was.
+/// Result of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// Samples taken.
+    /// Number of samples taken.
     pub samples: u64,
-    /// Instructions stepped, in the kernel.
+    /// Number of instructions single-stepped in the kernel.
     pub instructions: u64,
-    /// Interrupts and exceptions that were seen in the kernel, and entries from user space.
+    /// Number of interrupts and exceptions seen in the kernel.
     pub interrupts: u64,
-    /// See [`Summary::interrupts`].
+    /// Number of entries from user space.
     pub entries: u64,
-    /// With truth: instructions at which it was not known, or not as far as the entry.
+    /// With truth: number of instructions at which it was unknown or did not reach the entry.
     pub unknown: u64,
-    /// Stops in user space, at which there is nothing to sample.
+    /// Number of stops in user space, which are not sampled.
     pub in_user: u64,
-    /// Stops whose stacks could not be read, and why the first one could not.
+    /// Number of stops whose stacks could not be read.
     pub unreadable: u64,
-    /// See [`Summary::unreadable`].
+    /// Why the first unreadable stop could not be read.
     pub why_unreadable: Option<String>,
     /// Modules and generated code that could not be read.
     pub unread_code: Vec<VmcoreProblem>,
-    /// Unwinds of the kernel's own that it did not bring to their end.
+    /// Number of the kernel's own unwinds that the kernel did not finish.
     pub left_early: u64,
-    /// Unwinds of a task that ran before they were at their end.
+    /// Number of unwinds of a task that ran before its unwind was finished.
     pub changed: u64,
-    /// Why it ended before enough was seen.
+    /// Why the recording ended early.
     pub ended: Option<String>,
 }
 
-/// Why nothing, or not all, was recorded.
+/// Why a recording failed or is incomplete.
 #[derive(Debug, thiserror::Error)]
 pub enum GdbRecordError {
-    /// The stub.
+    /// The stub failed.
     #[error(transparent)]
     Stub(#[from] GdbError),
-    /// The image.
+    /// The kernel image cannot be read.
     #[error(transparent)]
     Kernel(#[from] KernelError),
     /// The trace cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// The image does not say where the members of its structures are.
+    /// The image does not have the layout of the kernel's structs.
     #[error("the kernel's image has no types (.BTF, CONFIG_DEBUG_INFO_BTF)")]
     NoTypes,
-    /// The image does not say where something is.
+    /// The image lacks a required symbol.
     #[error("the kernel's image has no symbol `{0}` (CONFIG_KALLSYMS_ALL, or --system-map)")]
     NoSymbol(&'static str),
-    /// The kernel is not as the known ones.
+    /// A struct of the kernel lacks a required member.
     #[error("the kernel's `struct {structure}` has no `{path}`")]
     NoMember {
-        /// Which.
+        /// The struct's name.
         structure: &'static str,
         /// The member.
         path: &'static str,
     },
-    /// Another kernel runs than that of the image.
+    /// The running kernel is not the one of the image.
     #[error(
         "the image is not that of the kernel behind the stub: the image is of {image}, {}; give the \
          vmlinuz or vmlinux that it booted",
         is_running(.running.as_deref())
     )]
     OtherKernel {
-        /// The release of the image.
+        /// The image's release.
         image: String,
-        /// The release that runs, if it could be read.
+        /// The running kernel's release, if it could be read.
         running: Option<String>,
     },
-    /// The stub is not QEMU's.
+    /// The stub cannot block interrupts, since it is not QEMU's.
     #[error(
         "the stub cannot hold interrupts back: it does not know QEMU's packet qqemu.sstepbits; record \
          without --hold-interrupts"
     )]
     CannotHold,
-    /// A place that was named.
+    /// The image has no code with the given name.
     #[error("the kernel's image has no code `{0}`")]
     NotLocated(String),
 }
 
-/// What is known of the kernel that runs, for a message.
+/// The running kernel's release, for a message.
 fn is_running(release: Option<&str>) -> String {
     match release {
         Some(release) => format!("{release} is running"),
@@ -150,10 +150,10 @@ fn is_running(release: Option<&str>) -> String {
     }
 }
 
-/// Records the kernel of `image` behind a stub. `path` is the image's name in the trace.
+/// Records the kernel `image` through a stub. `path` is the image's name in the trace.
 ///
 /// # Errors
-/// If the stub cannot be asked, the image does not tell enough, or the trace cannot be written.
+/// If the stub fails, the image lacks something required, or the trace cannot be written.
 pub fn record<W: Write>(
     image: &KernelImage,
     path: &Path,
@@ -162,12 +162,12 @@ pub fn record<W: Write>(
 ) -> Result<Summary, GdbRecordError> {
     let mut machine = Machine::connect(&options.stub)?;
     let result = record_on(&mut machine, image, path, options, recorder);
-    // What was recorded is kept; a machine that cannot be let go has ended.
+    // Keep what was recorded; if the machine cannot be detached from, it has ended.
     let _ = machine.detach();
     result
 }
 
-/// As [`record`], on a machine that is let go afterwards, whatever comes of it.
+/// [`record`] on a machine that the caller detaches from afterwards, even after an error.
 fn record_on<W: Write>(
     machine: &mut Machine,
     image: &KernelImage,
@@ -202,7 +202,7 @@ fn record_on<W: Write>(
     Ok(session.summary)
 }
 
-/// Where functions return to whose return addresses tracers took.
+/// The addresses of the trampolines that replace return addresses taken by tracers.
 fn trampolines(image: &KernelImage, bias: u64) -> Vec<u64> {
     let addresses = TRAMPOLINES
         .iter()
@@ -218,7 +218,7 @@ struct Session<'a, 'r, 'w, W: Write> {
     recorder: &'r mut TraceRecorder<'w, W>,
     kernel: Kernel<'a>,
     places: &'a Places,
-    /// Addresses, and whether an error code is pushed.
+    /// Addresses of handlers, and whether an error code is pushed for them.
     handlers: Vec<(u64, bool)>,
     shadow: Shadow,
     classes: HashMap<u64, Insn>,
@@ -276,14 +276,14 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 .is_complete(self.summary.samples, self.summary.instructions)
     }
 
-    /// Lets the machine run until a processor is at one of these places; false if none was.
+    /// Runs the machine until a processor reaches one of `places`; false if none did.
     fn run_to(&mut self, places: &[u64]) -> Result<bool, GdbRecordError> {
         let reached = self.run_until(places, Others::Run, RUN_MAX, &mut |_, _| true)?;
         Ok(self.waited(reached))
     }
 
-    /// Lets the machine run until `is_it` says so of a thread and its registers at one of these
-    /// places; false if none was reached in time.
+    /// Runs the machine until a thread at one of `places` satisfies `is_it`, which gets the thread
+    /// and its registers; false if that did not happen in time.
     fn run_until(
         &mut self,
         places: &[u64],
@@ -291,7 +291,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
         most: Duration,
         is_it: &mut dyn FnMut(&str, &Registers) -> bool,
     ) -> Result<bool, GdbRecordError> {
-        // From a breakpoint it would not get away.
+        // It could not leave a breakpoint.
         if self.rip()?.is_some_and(|rip| places.contains(&rip)) {
             self.machine.step(Others::Wait)?;
         }
@@ -341,7 +341,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
         Ok(self.machine.registers()?.get("rip"))
     }
 
-    /// Tells it if a wait for places was in vain.
+    /// Notes in the summary if no place was reached.
     fn waited(&mut self, reached: bool) -> bool {
         if !reached {
             let seconds = RUN_MAX.as_secs();
@@ -357,7 +357,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
             At::Every(n) => Some(n),
             _ => None,
         };
-        // QEMU holds interrupts and timers back while it steps, unless it is told not to.
+        // By default, QEMU blocks interrupts and timers while stepping.
         let all = self.machine.step_bits();
         match (self.options.hold_interrupts, &all) {
             (false, _) => {
@@ -425,7 +425,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
         Ok(())
     }
 
-    /// Tells the shadow stack of the processor's stacks.
+    /// Passes the processor's stacks to the shadow stack.
     fn tell_stacks(&mut self, registers: &Registers) -> Result<(), GdbRecordError> {
         let regs = world::regs(registers);
         let stopped = self.kernel.stopped(self.machine, &regs)?;
@@ -436,17 +436,16 @@ impl<W: Write> Session<'_, '_, '_, W> {
         Ok(())
     }
 
-    /// The first instruction of an entry.
+    /// Handles the first instruction of an entry.
     fn entered(&mut self, at: &Seen) -> Result<(), GdbRecordError> {
         match self.iret_frame(at)? {
             Some((slot, frame)) => {
-                // What was interrupted was not seen.
+                // The interrupted code was not seen.
                 self.shadow.lost();
                 let pt_regs = self.pt_regs(&frame)?;
                 self.shadow.interrupted(at, slot, frame, pt_regs);
             }
-            // A system call: from user space, whose rip the processor left in rcx, and its rsp in
-            // place.
+            // A system call: the processor left rip of user space in rcx, and its rsp unchanged.
             None => {
                 let rcx = self.machine.registers()?.get("rcx");
                 let boundary = rcx.map(|ip| UserBoundary {
@@ -461,7 +460,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
         Ok(())
     }
 
-    /// Where the registers of user space will be saved, if `frame` is of user space.
+    /// Where the user-space registers will be saved, if `frame` is from user space.
     fn pt_regs(&mut self, frame: &IretFrame) -> Result<Option<u64>, GdbRecordError> {
         Ok(match is_user_cs(frame.cs) {
             true => self.kernel.pt_regs(self.machine)?,
@@ -469,7 +468,8 @@ impl<W: Write> Session<'_, '_, '_, W> {
         })
     }
 
-    /// What was pushed, if a handler is about to run, and where the saved rip is.
+    /// If a handler is about to run, the frame pushed by the processor and the address of its saved
+    /// rip.
     fn iret_frame(&mut self, at: &Seen) -> Result<Option<(u64, IretFrame)>, GdbRecordError> {
         let handler = self.handlers.iter().find(|(a, _)| *a == at.cpu.rip);
         let Some((_, has_error)) = handler else {
@@ -488,7 +488,8 @@ impl<W: Write> Session<'_, '_, '_, W> {
     }
 
     fn stepped(&mut self, insn: Insn, before: &Seen, after: &Seen) -> Result<(), GdbRecordError> {
-        // Entry code goes from one handler to another only by jumps.
+        // Entry code reaches another handler by a jump or call of its own; that is not an
+        // interrupt.
         let transfers = matches!(insn, Insn::Jump | Insn::JumpIndirect | Insn::Call { .. });
         if !transfers && let Some((slot, frame)) = self.iret_frame(after)? {
             self.summary.interrupts += 1;
@@ -554,7 +555,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
         why.get_or_insert_with(|| error.to_string());
     }
 
-    /// Writes a sample, and its task's name if that is new.
+    /// Writes a sample, preceded by its task's name if that is new.
     fn put(&mut self, comm: Option<String>, sample: Sample<'_>) -> Result<(), GdbRecordError> {
         if let Some(name) = comm {
             let (pid, tid) = (PID, sample.tid);

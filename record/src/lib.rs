@@ -1,7 +1,7 @@
-//! Recording: what an engine sees of a program goes into a trace, its images with it.
+//! Records programs: writes what an engine observes, and the program's images, to a trace.
 //!
-//! [`TraceRecorder`] is what all engines share. `ptrace` runs a program on this machine's
-//! processor, [`emulator`] in the emulated machine.
+//! [`TraceRecorder`] is shared by all engines. `ptrace` runs a program on the host's processor,
+//! [`emulator`] in the emulated machine, and `gdb` records a kernel through a gdb stub.
 
 #![forbid(unsafe_code)]
 
@@ -34,26 +34,26 @@ use unwind_sim_recordings::trace::{TraceWriter, WriteError};
 use unwind_sim_recordings::world::World;
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind};
 
-/// A name that is known without symbols: the first argument of the first call behind the entry
+/// A name that needs no symbol: the first argument of the first call after the entry point
 /// (`__libc_start_main`, Linux Standard Base 5.0, baselib).
 const MAIN: &str = "main";
 
-/// Writes a recording into a trace.
+/// Writes a recording to a trace.
 pub struct TraceRecorder<'a, W: Write> {
     writer: &'a mut TraceWriter<W>,
     finder: ImageFinder,
     world: World,
     images: Vec<Arc<Image>>,
-    /// Which lines of text are wanted, by image.
+    /// The wanted lines of text, by image.
     lines: BTreeMap<ImageIndex, BTreeSet<u64>>,
     seen: HashSet<(u32, u64)>,
     progress: Progress,
-    /// For each sample so far, which of [`At::Points`] it was taken at.
+    /// For each sample so far, the index of the [`At::Points`] point at which it was taken.
     pub points: Vec<Option<usize>>,
 }
 
 impl<'a, W: Write> TraceRecorder<'a, W> {
-    /// Into `writer`; files of images are looked for as `options` say.
+    /// Records to `writer`. `options` tell where to find image files.
     pub fn new(writer: &'a mut TraceWriter<W>, options: FinderOptions) -> Self {
         TraceRecorder {
             writer,
@@ -67,7 +67,7 @@ impl<'a, W: Write> TraceRecorder<'a, W> {
         }
     }
 
-    /// Executable memory appeared.
+    /// Records a mapping of executable memory.
     fn map(
         &mut self,
         request: &MappingRequest<'_>,
@@ -106,7 +106,7 @@ impl<'a, W: Write> TraceRecorder<'a, W> {
         self.writer.sample(sample)
     }
 
-    /// Adds an image without its text, of which only what is sampled will be kept.
+    /// Adds an image without its text. Only the sampled text is added later.
     fn add_image(&mut self, image: &Arc<Image>) -> Result<ImageIndex, WriteError> {
         let sections = image
             .sections()
@@ -127,8 +127,8 @@ impl<'a, W: Write> TraceRecorder<'a, W> {
         Ok(index)
     }
 
-    /// Remembers that the code around these addresses is wanted, and the begin of its functions:
-    /// explanations show the one, and the frame pointer is judged by the other.
+    /// Marks the code around these addresses and at the start of their functions as wanted.
+    /// Explanations show the former; the frame pointer unwinder is judged by the latter.
     fn want_text(&mut self, pid: u32, addresses: impl Iterator<Item = u64>) {
         const AROUND: std::ops::Range<u64> = 16..48;
         for address in addresses {
@@ -158,7 +158,7 @@ impl<'a, W: Write> TraceRecorder<'a, W> {
         }
     }
 
-    /// Writes the code that was wanted. Call it once, when nothing more is recorded.
+    /// Writes the wanted code. Call it once, at the end of the recording.
     ///
     /// # Errors
     /// If the trace cannot be written.
@@ -191,10 +191,10 @@ impl<'a, W: Write> TraceRecorder<'a, W> {
     }
 }
 
-/// Text is kept in lines of so many bytes.
+/// Size of a line of text, bytes. Text is kept in whole lines.
 const TEXT_LINE: u64 = 64;
 
-/// The addresses (avma) of `SYMBOL`, `SYMBOL+OFFSET` or a bare hex address in a mapping.
+/// The addresses (AVMA) of `SYMBOL`, `SYMBOL+OFFSET` or a bare hexadecimal address in a mapping.
 fn locate(image: Option<&Image>, bias: u64, range: &Range<u64>, name: &str) -> Vec<u64> {
     if let Some(address) = name
         .strip_prefix("0x")
@@ -227,7 +227,7 @@ fn locate(image: Option<&Image>, bias: u64, range: &Range<u64>, name: &str) -> V
     found
 }
 
-/// A number in decimal, or in hex with `0x`.
+/// Parses a decimal number, or a hexadecimal one with `0x`.
 pub fn parse_number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),

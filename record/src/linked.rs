@@ -1,8 +1,8 @@
-//! Which places no image has that a program is linked with: known before the program runs.
+//! Finds places that are in no image a program is linked with, before the program runs.
 //!
-//! The dynamic linker itself is asked, in the emulated machine: with `LD_TRACE_LOADED_OBJECTS` that
-//! of glibc maps what a program needs, and ends (`ld.so(8)`). What a program loads later, and what
-//! other programs have that it starts, is not known here.
+//! This runs the dynamic linker in the emulated machine: with `LD_TRACE_LOADED_OBJECTS`, glibc's
+//! maps everything that a program needs, and exits (`ld.so(8)`). Images that a program loads later,
+//! and those of other programs that it starts, are not known here.
 
 use super::{At, MAIN, locate};
 use crate::program::RunningProgram;
@@ -14,17 +14,17 @@ use unwind_sim_emulator::{Access, Observer, Permissions, State};
 use unwind_sim_recordings::files::{FinderOptions, ImageFinder, MappingRequest};
 use unwind_sim_recordings::names::file_name;
 
-/// The variable that makes the dynamic linker of glibc end before the program begins.
+/// The variable that makes glibc's dynamic linker exit before the program starts.
 const TRACE_ONLY: &[u8] = b"LD_TRACE_LOADED_OBJECTS=1";
-/// How the file of glibc's dynamic linker is called; others run the program all the same.
+/// File name of glibc's dynamic linker; others ignore the variable and run the program.
 const LINKER: &str = "ld-linux";
-/// Instructions between looks at whether everything was found.
+/// Number of instructions between checks whether everything was found.
 const SLICE: u64 = 1 << 16;
-/// The most that is waited for the dynamic linker.
+/// Maximum time to wait for the dynamic linker.
 const TIME_MAX: Duration = Duration::from_secs(2);
 
-/// The names of places in `at` and `from` that no image of `program` has: neither its own file nor a
-/// library that it is linked with. Empty where that is not known before it runs.
+/// The names of places in `at` and `from` that are in no image of `program`: neither in its own
+/// file nor in a library that it is linked with. Empty if that cannot be determined before it runs.
 pub fn not_linked(
     program: &RunningProgram,
     at: &At,
@@ -36,7 +36,7 @@ pub fn not_linked(
         names.push(&point.name);
         names.extend(point.own.as_deref());
     }
-    // An address is where it is, and the first function of a program needs no symbol.
+    // An address needs no image, and a program's first function needs no symbol.
     names.retain(|name| !name.starts_with("0x") && *name != MAIN);
     let mut missing: Vec<String> = names.into_iter().map(str::to_owned).collect();
     missing.sort();
@@ -58,12 +58,12 @@ pub fn not_linked(
 struct Search {
     finder: ImageFinder,
     missing: Vec<String>,
-    /// Names of the files that were mapped so far, each once.
+    /// File names of the mapped files so far, without duplicates.
     files: Vec<String>,
 }
 
 impl Search {
-    /// Sees all images, or as many as have all names. Was that possible?
+    /// Looks at images until all names are found or all are mapped. False if that failed.
     fn run(&mut self, program: &RunningProgram) -> bool {
         let mut options = program.options.clone();
         options.env.push(TRACE_ONLY.to_vec());
@@ -74,7 +74,7 @@ impl Search {
             return false;
         };
         let begin = Instant::now();
-        // What the kernel maps is seen before the first instruction.
+        // What the kernel maps is reported before the first instruction.
         let mut outcome = process.run(0, self);
         if self.files.len() == 1 {
             return true;

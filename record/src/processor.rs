@@ -1,4 +1,4 @@
-//! The processor of this computer, and which one the machine is to be.
+//! The host's processor, and the processor that the machine emulates.
 
 use std::fmt;
 use unwind_sim_emulator::Processor;
@@ -7,18 +7,18 @@ use unwind_sim_emulator::processor::ParseError;
 /// A computer's processor.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Host {
-    /// As `cpuid` names it.
+    /// Vendor, as named by `cpuid`.
     pub vendor: String,
-    /// As `/proc/cpuinfo` gives it; 0 if it does not.
+    /// Family, from `/proc/cpuinfo`; 0 if unknown.
     pub family: u32,
-    /// The same.
+    /// Model, from `/proc/cpuinfo`; 0 if unknown.
     pub model: u32,
-    /// What the machine has to be, to be compared with it.
+    /// The processor that the machine must emulate to be compared with the host.
     pub processor: Processor,
 }
 
 impl Host {
-    /// From the text of a `/proc/cpuinfo`.
+    /// Parses the text of `/proc/cpuinfo`.
     pub fn of_cpuinfo(text: &str) -> Host {
         let field = |name: &str| {
             let fields = text.lines().filter_map(|line| line.split_once(':'));
@@ -34,7 +34,7 @@ impl Host {
     }
 }
 
-/// Vendor, family, model, and the processor that stands for it.
+/// Shows vendor, family, model, and the emulated processor that corresponds to it.
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let vendor = match self.vendor.as_str() {
@@ -47,15 +47,15 @@ impl fmt::Display for Host {
     }
 }
 
-/// This computer's processor. Where there is no `/proc/cpuinfo`, it is taken for the default.
+/// The host's processor. Without `/proc/cpuinfo`, the default is assumed.
 pub fn host() -> Host {
     Host::of_cpuinfo(&std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
 }
 
-/// Reads `LEVEL[,VENDOR[:GENERATION]][,±FEATURE..]`, where `host` can stand for level and vendor.
+/// Parses `LEVEL[,VENDOR[:GENERATION]][,±FEATURE..]`. `host` can stand for level and vendor.
 ///
 /// # Errors
-/// If the text is something else.
+/// If the text has another form.
 pub fn parse(text: &str) -> Result<Processor, ParseError> {
     Processor::parse(text, || host().processor)
 }

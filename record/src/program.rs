@@ -1,18 +1,18 @@
-//! A program that runs in the emulated machine: how it is started, and how its run ended.
+//! A program to run in the emulated machine: how it is started, and how its run ended.
 
 use std::path::Path;
 use unwind_sim_emulator::linux::{Options, Outcome};
 
-/// The program.
+/// A program and how to start it.
 pub struct RunningProgram {
-    /// Its path below the root.
+    /// Its path below the root directory.
     pub path: Vec<u8>,
-    /// How it is started.
+    /// How to start it.
     pub options: Options,
 }
 
 impl RunningProgram {
-    /// The program at a path, started without arguments.
+    /// The program at `path`, started without arguments.
     pub fn alone(path: &Path) -> RunningProgram {
         let path = path.as_os_str().as_encoded_bytes().to_vec();
         let args = vec![path.clone()];
@@ -27,16 +27,16 @@ impl RunningProgram {
 /// How a run ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum End {
-    /// As the program, or the machine, wanted.
+    /// The program or the machine ended the run.
     Outcome(Outcome),
-    /// It took too long.
+    /// The time limit was reached.
     Timeout,
-    /// Somebody asked for it.
+    /// The run was stopped by request.
     Stopped,
 }
 
 impl End {
-    /// Did it end because something is not modelled?
+    /// Did it end at something that is not modelled?
     pub fn is_not_modelled(&self) -> bool {
         matches!(
             self,

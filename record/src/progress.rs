@@ -1,19 +1,19 @@
-//! How far a long run is: a line on standard error that is overwritten, and taken away at the end.
+//! The progress of a long run: a line on standard error that is overwritten, and erased at the end.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// Nothing is shown of runs that are shorter.
+/// Shorter runs show nothing.
 const QUIET: Duration = Duration::from_secs(1);
-/// Time between two lines.
+/// Time between updates.
 const EVERY: Duration = Duration::from_millis(250);
-/// Begin of the line, and erase to its end (ECMA-48, `CR` and `EL`).
+/// Start of the line, and erase to its end (ECMA-48, `CR` and `EL`).
 const ERASE: &str = "\r\x1b[K";
 
-/// Shows progress on a terminal, and nothing elsewhere.
+/// Shows progress on standard error if that is a terminal.
 pub struct Progress {
     unit: &'static str,
-    /// How many there will be, if that is known.
+    /// The final count, if known.
     total: Option<u64>,
     begin: Instant,
     next: Duration,
@@ -22,8 +22,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of a run that counts `unit`. With `shares_output`, the run itself writes to standard output
-    /// and nothing is shown if that is a terminal.
+    /// Progress of a run that counts `unit`. With `shares_output`, the run itself writes to
+    /// standard output, and nothing is shown if that is a terminal.
     pub fn new(unit: &'static str, shares_output: bool) -> Progress {
         let shares = shares_output && std::io::stdout().is_terminal();
         Progress {
@@ -36,7 +36,7 @@ impl Progress {
         }
     }
 
-    /// Of a run that counts `unit` up to `total`.
+    /// Progress of a run that counts `unit` up to `total`.
     pub fn up_to(unit: &'static str, total: u64) -> Progress {
         Progress {
             total: Some(total),
@@ -44,7 +44,8 @@ impl Progress {
         }
     }
 
-    /// There were `count` so far. Cheap, but it asks for the time: tell it every so many.
+    /// Reports a count of `count` so far. Cheap, but reads the clock, so do not call it for every
+    /// unit.
     pub fn tell(&mut self, count: u64) {
         if !self.is_wanted {
             return;
@@ -56,7 +57,7 @@ impl Progress {
         self.next = time + EVERY;
         self.is_shown = true;
         let line = line(count, self.unit, time, self.total);
-        // What others write to the terminal begins at the start of the line, not behind it.
+        // Other output to the terminal starts at the start of the line, not after this text.
         let _ = write!(std::io::stderr(), "{ERASE}{line}\r");
     }
 }
@@ -83,7 +84,7 @@ fn line(count: u64, unit: &str, time: Duration, total: Option<u64>) -> String {
     }
 }
 
-/// A number with three or four digits, and its power of ten in words of the SI.
+/// A number with three or four digits and an SI prefix.
 fn short(number: f64) -> String {
     match number {
         n if n >= 1e9 => format!("{:.2} G", n / 1e9),

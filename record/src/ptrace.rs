@@ -1,4 +1,4 @@
-//! Recording under ptrace: what the host sees goes into a trace.
+//! Records with ptrace: writes what the host observes to a trace.
 
 use super::{TraceRecorder, locate};
 use std::io::Write;
@@ -10,10 +10,10 @@ use unwind_sim_recordings::files::{FinderOptions, ImageFinder, MappingRequest};
 use unwind_sim_recordings::model::{self, Region, RegionRole};
 use unwind_sim_unwind::image::{Image, Owner};
 
-/// Largest piece of memory that is read for an image without a file (the vdso), bytes.
+/// Maximum memory read for an image without a file (the vdso), bytes.
 const MEMORY_IMAGE_MAX: u64 = 1 << 24;
 
-/// Where the files of processes that run on this machine are.
+/// Where to find the files of processes running on this machine.
 pub fn finder_options() -> FinderOptions {
     FinderOptions {
         live: true,

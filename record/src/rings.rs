@@ -1,26 +1,26 @@
-//! The processor's branch records beside a program in the emulated machine: call-stack mode, user
-//! space only, as `perf record --call-graph lbr` sets them.
+//! Branch records of a program in the emulated machine: rings in call-stack mode, user space only,
+//! as configured by `perf record --call-graph lbr`.
 
 use unwind_sim_perf_model::lbr::{Branch, Depth, Kind, Ring, Select};
 use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::lbr::{self, BranchStack};
 
-/// Rings of several depths, all fed the same.
+/// Rings of several depths that get the same branches.
 pub(super) struct Rings(Vec<Ring>);
 
 impl Rings {
-    /// Empty ones.
+    /// Empty rings.
     pub(super) fn new(depths: &[Depth]) -> Rings {
         let ring = |&depth: &Depth| Ring::new(depth, Select::CALL_STACK_USER);
         Rings(depths.iter().map(ring).collect())
     }
 
-    /// Another program begins: the kernel wipes them (`intel_pmu_lbr_reset`).
+    /// Clears the rings when another program starts, as the kernel does (`intel_pmu_lbr_reset`).
     pub(super) fn reset(&mut self) {
         self.0.iter_mut().for_each(Ring::reset);
     }
 
-    /// The instruction at `from` was executed, and the next one is at `to`.
+    /// Records the instruction at `from`, after which the next one is at `to`.
     #[inline]
     pub(super) fn branch(&mut self, insn: Insn, from: u64, to: u64) {
         let kind = match insn {
@@ -29,7 +29,7 @@ impl Rings {
             } => Kind::Call,
             Insn::Call { indirect: true, .. } => Kind::IndirectCall,
             Insn::Ret => Kind::Return,
-            // This mode suppresses all others.
+            // Call-stack mode filters out everything else.
             _ => return,
         };
         let task = 0;
@@ -43,7 +43,7 @@ impl Rings {
         }
     }
 
-    /// What they hold.
+    /// The contents of the rings.
     pub(super) fn read(&self) -> Vec<BranchStack> {
         let stack = |ring: &Ring| BranchStack {
             depth: ring.depth() as u32,

@@ -1,5 +1,5 @@
-//! The shadow stack beside a program in the emulated machine: feeds the tracker with every
-//! instruction, and keeps what classes the instructions of a block are of.
+//! The shadow stack of a program in the emulated machine: passes every instruction to the tracker,
+//! and caches the classes of instructions by block.
 
 use unwind_sim_emulator::linux::SystemCall;
 use unwind_sim_emulator::machine::{BlockId, Executed};
@@ -7,19 +7,19 @@ use unwind_sim_emulator::{AddressSpace, State};
 use unwind_sim_unwind::insn::{INSN_BYTES_MAX, Insn, classify};
 use unwind_sim_unwind::truth::{Cpu, Stats, Suspended, Tracker, Truth};
 
-/// The shadow stack of the thread.
+/// The shadow stack of a thread.
 pub struct Shadow {
     tracker: Tracker,
-    /// What was seen of programs before the last `execve`.
+    /// Statistics of programs before the last `execve`.
     earlier: Stats,
     suspended: Suspended,
     classes: Classes,
-    /// The instruction that is being executed, and the state before it.
+    /// Class of the current instruction, and the state before it.
     class: Insn,
     before: Cpu,
 }
 
-/// Before anything was started.
+/// A shadow stack before any program is started.
 impl Default for Shadow {
     fn default() -> Shadow {
         Shadow {
@@ -34,7 +34,7 @@ impl Default for Shadow {
 }
 
 impl Shadow {
-    /// From the middle of a thread: what lies outside of the running function is not known.
+    /// Starts in the middle of a thread: callers of the running function are unknown.
     pub fn middle(state: &State) -> Shadow {
         let rsp = state.gpr(4);
         let high = state.memory.area(rsp).map_or(rsp, |(range, _)| range.end);
@@ -44,22 +44,22 @@ impl Shadow {
         }
     }
 
-    /// Is the running function one of which nobody saw the call?
+    /// Is the running function one whose call was not seen?
     pub fn is_outside(&self) -> bool {
         self.tracker.frames().is_empty()
     }
 
-    /// Where the instruction is that is executed.
+    /// Address of the current instruction.
     pub fn rip_before(&self) -> u64 {
         self.before.rip
     }
 
-    /// rsp before the instruction that is executed.
+    /// rsp before the current instruction.
     pub fn rsp_before(&self) -> u64 {
         self.before.rsp
     }
 
-    /// A program begins, in place of the one before.
+    /// A program starts and replaces the previous one.
     pub fn started(&mut self, state: &State, stack_end: u64) {
         self.earlier = self.earlier.plus(self.tracker.stats());
         self.tracker = Tracker::root(&state.cpu_at(state.rip), stack_end);
@@ -67,20 +67,20 @@ impl Shadow {
         self.classes = Classes::default();
     }
 
-    /// A block of so many operations begins.
+    /// A block of `operations` operations starts.
     #[inline]
     pub fn enter(&mut self, block: Option<BlockId>, operations: usize) {
         self.classes.enter(block, operations);
     }
 
-    /// The instruction is next.
+    /// The instruction `insn` is about to be executed.
     #[inline]
     pub fn before(&mut self, state: &State, insn: &Executed) {
         self.class = self.classes.of(state, insn);
         self.before = state.cpu_at(insn.rip);
     }
 
-    /// It is done. A system call is not answered yet, and nothing is known of it: see
+    /// The current instruction was executed. The result of a system call is not known yet: see
     /// [`Shadow::system_call`].
     #[inline]
     pub fn after(&mut self, state: &State, next: u64) -> Insn {
@@ -90,13 +90,13 @@ impl Shadow {
         self.class
     }
 
-    /// The system call was answered.
+    /// A system call has returned.
     pub fn system_call(&mut self, call: &SystemCall, state: &State) {
         self.class = Insn::Syscall;
         self.step(state, state.rip, call.number);
     }
 
-    /// A handler is about to run.
+    /// A signal handler is about to run.
     pub fn signal(&mut self, interrupted: &Cpu, handler: &Cpu, restorer: u64) {
         self.tracker.signal(interrupted, handler, restorer);
     }
@@ -113,17 +113,17 @@ impl Shadow {
         );
     }
 
-    /// The true chain, the next instruction being at `rip`.
+    /// The true chain. The next instruction is at `rip`.
     pub fn truth(&self, state: &State, rip: u64) -> Truth {
         self.tracker.truth(&state.cpu_at(rip))
     }
 
-    /// rsp where the chain continues on another stack, innermost first.
+    /// The values of rsp at which the chain continues on another stack, innermost first.
     pub fn other_stacks(&self) -> impl Iterator<Item = u64> + '_ {
         self.tracker.other_stacks()
     }
 
-    /// What was seen so far.
+    /// Statistics so far.
     pub fn stats(&self) -> Stats {
         self.earlier.plus(self.tracker.stats())
     }
@@ -133,7 +133,7 @@ impl Shadow {
 #[derive(Default)]
 struct Classes {
     blocks: Vec<Box<[Option<Insn>]>>,
-    /// The current one; beyond the last if it is one instruction by itself.
+    /// The current block; out of range for a single instruction outside a block.
     number: usize,
     generation: u64,
 }

@@ -1,5 +1,5 @@
-//! What a recording takes out of the emulated machine's state: registers, stacks, and where the program
-//! begins itself.
+//! Reads the emulated machine's state for a recording: registers, stacks, and the program's entry
+//! point.
 
 use crate::registers::live_registers;
 use unwind_sim_emulator::{AddressSpace, State};
@@ -9,17 +9,17 @@ use unwind_sim_unwind::regs::{Reg, Regs};
 
 /// Bytes copied below rsp: the red zone (psABI 3.2.2) and what was just popped.
 const BELOW_SP: u64 = 512;
-/// `AT_ENTRY`: where the program itself begins, behind the dynamic linker (Linux
+/// `AT_ENTRY`: the program's own entry point, which the dynamic linker jumps to (Linux
 /// `include/uapi/linux/auxvec.h`).
 const AT_ENTRY: u64 = 9;
-/// Words between rsp and the auxiliary vector at most.
+/// Maximum number of words between rsp and the end of the auxiliary vector.
 const INITIAL_WORDS_MAX: u64 = 1 << 20;
-/// Numbers of registers.
+/// Register numbers.
 pub(super) const RSP: usize = 4;
 pub(super) const RBP: usize = 5;
 pub(super) const RDI: usize = 7;
 
-/// All registers that a sample holds, the next instruction being at `rip`.
+/// All registers of a sample. The next instruction is at `rip`.
 pub(super) fn live(state: &State, rip: u64) -> Regs {
     /// The code segment of 64-bit programs (Linux `arch/x86/include/asm/segment.h`, `__USER_CS`).
     const USER_CS: u64 = 0x33;
@@ -28,7 +28,7 @@ pub(super) fn live(state: &State, rip: u64) -> Regs {
     regs
 }
 
-/// The stack that holds `sp`, up to `max` bytes above it.
+/// The stack that contains `sp`, from [`BELOW_SP`] bytes below it to `max` bytes above it.
 pub(super) fn piece(
     memory: &AddressSpace,
     sp: u64,
@@ -49,8 +49,8 @@ pub(super) fn piece(
     })
 }
 
-/// Where the program at hand begins itself: its auxiliary vector lies behind its environment on
-/// the stack (psABI 3.4.1).
+/// The running program's own entry point. The auxiliary vector follows the environment on the stack
+/// (psABI 3.4.1).
 pub(super) fn program_entry(state: &State) -> Option<u64> {
     let rsp = state.gpr(RSP);
     let word = |index: u64| state.memory.read_u64(rsp.wrapping_add(index * 8)).ok();

@@ -1,5 +1,5 @@
-//! What the kernel stores of a callchain: the registers that `get_perf_callchain` is called with,
-//! and the entry that it returns. A sample of perf's own, from its cause to its result.
+//! Records callchains of the kernel's perf: the registers that `get_perf_callchain` is called with,
+//! and the entry that it returns.
 
 use super::world::{self, copy_more};
 use super::{GdbRecordError, PID, Session};
@@ -12,15 +12,15 @@ use unwind_sim_unwind::regs::{Reg, RegMask, Regs};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::Truth;
 
-/// Where a callchain is made: `--at` this is to record what comes of it.
+/// The function that makes callchains. With `--at` this function, its results are recorded.
 pub(super) const CALLCHAIN: &str = "get_perf_callchain";
-/// Most words of an entry: `PERF_MAX_STACK_DEPTH`, and the markers.
+/// Maximum number of words in an entry: `PERF_MAX_STACK_DEPTH`, and the context markers.
 const WORDS_MAX: u64 = 127 + 8;
-/// What `perf_arch_fetch_caller_regs` sets.
+/// The registers set by `perf_arch_fetch_caller_regs`.
 const FAKE: RegMask = RegMask::of(&[Reg::Rip, Reg::Rsp, Reg::Cs, Reg::Rflags]);
 
 impl<W: Write> Session<'_, '_, '_, W> {
-    /// Records callchains, each from its beginning to its end.
+    /// Records callchains, each from the call to the return.
     pub(super) fn callchains(&mut self) -> Result<(), GdbRecordError> {
         let entry = self.locate(CALLCHAIN)?;
         while !self.is_over() && self.run_to(&entry)? {
@@ -41,8 +41,8 @@ impl<W: Write> Session<'_, '_, '_, W> {
         let caller_sp = live.rsp().wrapping_add(8);
         let regs = match sampled.is_hardware() {
             true => SampleRegs::hardware(sampled),
-            // The unwinder starts deeper, in a function that this one calls; what is between is
-            // skipped in any case.
+            // The unwinder starts further inside, in a function called by this one; the frames
+            // between are skipped in any case.
             false => SampleRegs {
                 sampled: sampled.restricted(FAKE),
                 fetch: None,
@@ -57,7 +57,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
         }
         let registers = self.machine.registers()?;
         if registers.get("rsp") != Some(caller_sp) {
-            // Another one's callchain was ready.
+            // The callchain of another task was finished.
             self.summary.left_early += 1;
             return Ok(());
         }
@@ -85,10 +85,10 @@ impl<W: Write> Session<'_, '_, '_, W> {
         self.put(stopped.comm, sample)
     }
 
-    /// What was returned: `struct perf_callchain_entry`, a number and so many words.
+    /// The returned `struct perf_callchain_entry`: a count, and that many words.
     fn entry(&mut self, at: u64) -> Result<Vec<u64>, GdbError> {
         if at == 0 {
-            // All of the processor's buffers are in use.
+            // All buffers of the processor are in use.
             return Ok(Vec::new());
         }
         let count = self.machine.word(at)?.min(WORDS_MAX);

@@ -1,7 +1,7 @@
-//! How far the kernel was moved.
+//! Determines the KASLR offset.
 //!
-//! The interrupt descriptor table is where it always is, and its gates lead to handlers whose names
-//! are known. A kernel that has none there yet has return addresses on its stack.
+//! The interrupt descriptor table has a fixed address, and its gates lead to handlers with known
+//! names. A kernel that has not set it up yet has return addresses on its stack.
 
 use super::GdbRecordError;
 use super::machine::{IDT, Machine};
@@ -9,7 +9,7 @@ use super::world;
 use unwind_sim_host::gdb::GdbError;
 use unwind_sim_recordings::kernel::KernelImage;
 
-/// Words of the stack that are looked at.
+/// Number of stack words examined.
 const WORDS: u64 = 512;
 /// Vectors, and the names of their handlers since Linux 5.8 and before.
 const HANDLERS: [(u64, &str, &str); 4] = [
@@ -19,9 +19,9 @@ const HANDLERS: [(u64, &str, &str); 4] = [
     (14, "asm_exc_page_fault", "page_fault"),
 ];
 
-/// What every kernel's banner starts with.
+/// Start of every kernel's banner.
 const BANNER: &str = "Linux version ";
-/// Bytes of the banner that are read.
+/// Length of the banner that is read, bytes.
 const BANNER_LEN: usize = 128;
 
 pub(super) fn find(machine: &mut Machine, image: &KernelImage) -> Result<u64, GdbRecordError> {
@@ -29,13 +29,14 @@ pub(super) fn find(machine: &mut Machine, image: &KernelImage) -> Result<u64, Gd
         return Ok(bias);
     }
     let sp = world::regs(&machine.registers()?).rsp() & !7;
-    // The stack may end.
+    // The stack may end before.
     let words = (0..WORDS).map_while(|n| machine.word(sp.wrapping_add(8 * n)).ok());
     let words: Vec<u64> = words.collect();
     image.kaslr(&words).ok_or_else(|| other_kernel(image, None))
 }
 
-/// Is it the kernel of `image` that runs, moved by `bias`? Its banner says so.
+/// Checks, by its banner, that the running kernel is the one of `image`, with the KASLR offset
+/// `bias`.
 pub(super) fn is_image(
     machine: &mut Machine,
     image: &KernelImage,
@@ -70,7 +71,7 @@ fn other_kernel(image: &KernelImage, running: Option<&str>) -> GdbRecordError {
     }
 }
 
-/// By the handlers: all have to agree.
+/// The offset by the handlers, which must all agree.
 fn by_handlers(machine: &mut Machine, image: &KernelImage) -> Option<u64> {
     let mut biases = HANDLERS.into_iter().map(|(vector, name, old_name)| {
         let gate = machine.read(IDT + 16 * vector, 16).ok()?;

@@ -1,4 +1,4 @@
-//! Modules and generated code of the machine at a stop, as mappings of the trace.
+//! Modules and generated code of the machine at a stop.
 
 use super::machine::Machine;
 use std::cell::RefCell;
@@ -9,11 +9,11 @@ use unwind_sim_recordings::import::{
 use unwind_sim_recordings::kernel::KernelImage;
 
 const PAGE: usize = 4096;
-/// Most pages that are kept: 256 MiB, more than all modules of a kernel have.
+/// Maximum number of cached pages: 256 MiB, more than all modules of a kernel.
 const PAGES_MAX: usize = 65_536;
 
-/// The code that was loaded into the kernel besides `image`, and what of it cannot be read. A stub
-/// that is no longer there says so at the next stop.
+/// The code loaded into the kernel besides `image`, and the parts that cannot be read. If the stub
+/// is gone, the next stop will report it.
 pub(super) fn find(
     machine: &mut Machine,
     image: &KernelImage,
@@ -26,10 +26,10 @@ pub(super) fn find(
     loaded_code(image, bias, &memory)
 }
 
-/// Memory, read by pages: names are read letter by letter.
+/// Memory, cached by page, since names are read byte by byte.
 struct Pages<'a> {
     machine: RefCell<&'a mut Machine>,
-    /// `None` cannot be read.
+    /// `None` is unreadable.
     kept: RefCell<HashMap<u64, Option<Vec<u8>>>>,
 }
 

@@ -1,28 +1,28 @@
-//! The machine behind the stub at a stop: the processor that stopped, its registers, and memory.
+//! The machine behind the stub at a stop: the selected processor, its registers, and memory.
 //!
-//! With page table isolation (PTI) entry code runs on the page tables of user space for a while,
-//! which lack almost all of the kernel. Memory is then read through the kernel's tables, which lie
-//! in the page in front (Linux `arch/x86/include/asm/pgtable.h`, `kernel_to_user_pgdp`).
+//! With page table isolation (PTI), entry code briefly runs on the user-space page tables, which
+//! lack almost all of the kernel. Memory is then read through the kernel's page tables, which are
+//! in the page before (Linux `arch/x86/include/asm/pgtable.h`, `kernel_to_user_pgdp`).
 
 use std::time::Duration;
 use unwind_sim_host::gdb::{Client, ClientOptions, GdbError, Others, Registers, Stop};
 use unwind_sim_recordings::kernel::{PTI_USER, PageFault, PageTables};
 
-/// Where every processor sees the interrupt descriptor table, on whatever page tables: the first
-/// page of `cpu_entry_area` (Linux `arch/x86/include/asm/pgtable_areas.h`).
+/// Address of the interrupt descriptor table for every processor and with any page tables: the
+/// first page of `cpu_entry_area` (Linux `arch/x86/include/asm/pgtable_areas.h`).
 pub(super) const IDT: u64 = 0xffff_fe00_0000_0000;
-/// Bit of cr4: page tables of 5 levels.
+/// Bit of cr4: five-level page tables.
 const CR4_LA57: u64 = 1 << 12;
 const PAGE: u64 = 4096;
-/// How often a step is tried while others stop instead.
+/// Maximum number of attempts at a step while other processors stop instead.
 const STEPS_MAX: usize = 64;
 
 pub(super) struct Machine {
     client: Client,
     thread: String,
-    /// Of this stop.
+    /// Registers at this stop, once read.
     registers: Option<Registers>,
-    /// The kernel's page tables, once they were needed at this stop.
+    /// The kernel's page tables, once needed at this stop.
     tables: Option<PageTables>,
 }
 
@@ -38,7 +38,7 @@ impl Machine {
         })
     }
 
-    /// The processor that is looked at: the one that stopped, unless another was chosen.
+    /// The selected processor: the one that stopped, unless another was chosen.
     pub(super) fn thread(&self) -> &str {
         &self.thread
     }
@@ -52,7 +52,7 @@ impl Machine {
         Ok(registers)
     }
 
-    /// Looks at another processor.
+    /// Selects another processor.
     pub(super) fn choose(&mut self, thread: &str) -> Result<(), GdbError> {
         if thread != self.thread {
             self.client.select(thread)?;
@@ -62,14 +62,14 @@ impl Machine {
         Ok(())
     }
 
-    /// Executes one instruction on the processor that is looked at, and looks at it again.
+    /// Executes one instruction on the selected processor, which stays selected.
     pub(super) fn step(&mut self, others: Others) -> Result<(), GdbError> {
         let before = self.registers()?;
         let thread = self.thread.clone();
         for _ in 0..STEPS_MAX {
             let stop = self.client.step(&thread, others);
             self.stopped(stop)?;
-            // Another may have been about to stop, at a place that is none any longer.
+            // Another processor may have been about to stop at a breakpoint that was removed.
             if self.thread == thread {
                 break;
             }
@@ -81,7 +81,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Lets all processors run, or that one only, until one stops, which is looked at then.
+    /// Runs all processors, or only the selected one, until one stops, and selects that one.
     pub(super) fn resume(&mut self, others: Others, most: Duration) -> Result<(), GdbError> {
         let stop = self.client.resume(&self.thread, others, most);
         self.stopped(stop)
@@ -108,8 +108,8 @@ impl Machine {
         self.client.accept(packet)
     }
 
-    /// The bits of `Qqemu.sstep` with which QEMU lets nothing in while it steps; `None` of another
-    /// stub. It answers `ENABLE=1,NOIRQ=2,NOTIMER=4`.
+    /// The bits of `Qqemu.sstep` with which QEMU blocks interrupts and timers while stepping;
+    /// `None` for other stubs. QEMU answers `ENABLE=1,NOIRQ=2,NOTIMER=4`.
     pub(super) fn step_bits(&mut self) -> Option<u64> {
         let answer = self.client.query("qqemu.sstepbits").ok()?;
         let answer = String::from_utf8(answer).ok()?;
@@ -135,7 +135,7 @@ impl Machine {
             Err(error @ GdbError::Refused { .. }) => error,
             other => return other,
         };
-        // Nothing but that it is refused is known of memory that these tables lack too.
+        // The kernel's page tables were in use already: the refusal stands.
         let Some(tables) = self.kernel_tables()? else {
             return Err(refused);
         };
@@ -151,8 +151,8 @@ impl Machine {
         Ok(out)
     }
 
-    /// The kernel's page tables, if those of user space are in use. Both map the interrupt
-    /// descriptor table to the same place, which proves them.
+    /// The kernel's page tables, if those of user space are in use. Verified by the interrupt
+    /// descriptor table, which both map to the same address.
     fn kernel_tables(&mut self) -> Result<Option<PageTables>, GdbError> {
         if self.tables.is_some() {
             return Ok(self.tables);
@@ -183,7 +183,7 @@ impl Machine {
         };
         match tables.translate(address, &mut entry) {
             Ok(physical) => Ok(Some(physical)),
-            // A stub that does not read physical memory, or has none there.
+            // The stub cannot read physical memory, or there is none.
             Err(PageFault::NoEntry(_, error)) if !matches!(error, GdbError::Refused { .. }) => {
                 Err(error)
             }

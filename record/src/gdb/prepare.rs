@@ -1,4 +1,4 @@
-//! What is found out about the kernel before it is recorded.
+//! Gathers what must be known about the kernel before it is recorded.
 
 use super::machine::Machine;
 use super::world::Places;
@@ -10,19 +10,19 @@ use unwind_sim_recordings::files::MappingRequest;
 use unwind_sim_recordings::import::VmcoreProblem;
 use unwind_sim_recordings::kernel::KernelImage;
 
-/// What a recording begins with.
+/// The prerequisites of a recording.
 pub(super) struct Ready {
-    /// How far the kernel was moved.
+    /// KASLR offset.
     pub(super) bias: u64,
     pub(super) places: Places,
-    /// Of the kernel's image.
+    /// Addresses of the kernel's image.
     pub(super) range: Range<u64>,
     pub(super) handlers: Vec<(u64, bool)>,
     /// Modules and generated code that could not be read.
     pub(super) problems: Vec<VmcoreProblem>,
 }
 
-/// Finds out where the kernel's things are, and maps its code.
+/// Locates the kernel's objects and maps its code.
 pub(super) fn prepare<W: Write>(
     machine: &mut Machine,
     image: &KernelImage,
@@ -96,7 +96,7 @@ mod tests {
         format!("+${text}#{sum:02x}")
     }
 
-    /// Answers one connection; gives the packets that came.
+    /// Serves one connection and returns the packets received.
     fn serve(listener: &TcpListener) -> Vec<String> {
         let (mut stream, _) = listener.accept().expect("a connection");
         let (mut seen, mut text, mut buffer) = (Vec::new(), String::new(), [0; 4096]);
@@ -114,7 +114,7 @@ mod tests {
         seen
     }
 
-    /// An image that fits nothing of the kernel is the cause, and the kernel is let go.
+    /// An image of another kernel is reported as such, and the kernel continues to run.
     #[test]
     fn a_wrong_image_is_told_and_the_kernel_runs_on() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -1,5 +1,5 @@
-//! What the kernel's own unwinder says: `struct unwind_state` before and after every step of an
-//! unwind that the kernel does by itself, be it for `/proc/PID/stack`, sysrq or perf.
+//! Records the kernel's own unwinder: `struct unwind_state` before and after every step of an
+//! unwind that the kernel does, whether for `/proc/PID/stack`, sysrq or perf.
 
 use super::world::{self, Stopped, copy_more};
 use super::{GdbRecordError, PID, Session};
@@ -16,21 +16,21 @@ use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::Truth;
 
-/// Where an unwind begins: `--at` this is to record what comes of it.
+/// The function that starts an unwind. With `--at` this function, unwinds are recorded.
 pub(super) const START: &str = "__unwind_start";
 const NEXT: &str = "unwind_next_frame";
-/// Most states of an unwind.
+/// Maximum number of states of an unwind.
 const STATES_MAX: usize = 256;
-/// How long one processor runs while the others wait, so that no other task's stack changes while
-/// it is unwound: the unwinding one may wait for them.
+/// How long one processor runs while the others wait, so that the stack of another task does not
+/// change while it is unwound. Limited, since the unwinding processor may wait for them.
 const ALONE_MAX: Duration = Duration::from_secs(2);
-/// Most stops that are of no unwind that is recorded.
+/// Maximum number of stops in unwinds other than the recorded one.
 const STRAY_MAX: usize = 64;
 
-/// Where `struct unwind_state` has its members, whichever unwinder's it is.
+/// Offsets of the members of `struct unwind_state`, for any unwinder.
 pub(super) struct StateLayout {
     kind: UnwinderKind,
-    /// Of [`SHARED`], and of the unwinder's own behind them.
+    /// Offsets of the [`SHARED`] members, followed by those of the unwinder's own.
     offsets: Vec<u64>,
 }
 
@@ -56,7 +56,7 @@ const FP: [&str; 7] = ["error", "got_irq", "bp", "orig_sp", "ip", "next_bp", "re
 const GUESS: [&str; 1] = ["sp"];
 
 impl StateLayout {
-    /// A kernel is built with one unwinder, and the structure has its members only.
+    /// Detects the unwinder: a kernel is built with one, and the struct has only its members.
     fn new(btf: &Btf) -> Option<StateLayout> {
         let kinds: [(UnwinderKind, &[&str]); 3] = [
             (UnwinderKind::Orc, &ORC),
@@ -143,12 +143,12 @@ struct Arguments {
     task: u64,
     regs: u64,
     first_frame: u64,
-    /// rip and rsp at its first instruction.
+    /// rip and rsp at the first instruction of `__unwind_start`.
     own: (u64, u64),
 }
 
 impl<W: Write> Session<'_, '_, '_, W> {
-    /// Records unwinds, from the entry of each to its last state.
+    /// Records unwinds, each from its start to its last state.
     pub(super) fn unwinds(&mut self) -> Result<(), GdbRecordError> {
         let layout = self.image.btf.as_ref().and_then(StateLayout::new);
         let layout = layout.ok_or(GdbRecordError::NoMember {
@@ -174,7 +174,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
         Ok(())
     }
 
-    /// One unwind; true if the next one's beginning was reached.
+    /// Records one unwind; true if the start of the next one was reached.
     fn unwind(
         &mut self,
         layout: &StateLayout,
@@ -226,7 +226,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 break;
             }
         }
-        // Who asked may have had enough: `get_wchan` wants one frame only.
+        // The caller may stop early: `get_wchan` needs one frame only.
         let is_whole = states.last().is_some_and(is_last);
         if let Some((comm, mut sample)) = sample {
             if let Some(kernel) = &mut sample.kernel {
@@ -244,8 +244,8 @@ impl<W: Write> Session<'_, '_, '_, W> {
         }
     }
 
-    /// Is the stack of a task that is not the walker's own as it was when the walk began? The
-    /// walker may be preempted, and the task run meanwhile.
+    /// If the unwound task is not the current one, is its stack still as it was when the walk
+    /// started? The unwinding task may be preempted, and the other task may run meanwhile.
     fn is_unchanged(&mut self, sample: &Sample<'_>) -> Result<bool, GdbError> {
         if sample.kernel.as_ref().is_none_or(|k| k.task.is_current) {
             return Ok(true);
@@ -265,7 +265,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
         Ok(layout.state(&bytes))
     }
 
-    /// The stack that is unwound, when the unwinder is about to take its first step.
+    /// The sample of the stack to be unwound, when the unwinder is about to take its first step.
     #[allow(clippy::type_complexity)]
     fn unwind_sample(
         &mut self,
@@ -282,7 +282,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
         } else if arguments.task == stopped.address {
             let own = match states.first() {
                 Some(State::Orc(first)) => Regs::frame(first.ip, first.sp, first.bp),
-                // Where it pushes rbp is its own frame. The guess asks for the mark only.
+                // Its frame is where it pushes rbp. The guess unwinder only needs `first_frame`.
                 Some(State::Fp(_) | State::Guess(_)) => {
                     let (rip, rsp) = arguments.own;
                     let frame = rsp.wrapping_sub(8);
@@ -332,8 +332,8 @@ impl<W: Write> Session<'_, '_, '_, W> {
     }
 }
 
-/// Is it done, or at the registers of user space, of which the kernel has no address and may ask no
-/// more?
+/// Is the walk done, or at the user-space registers, where the kernel has no address and may not be
+/// called again?
 fn is_last(state: &State) -> bool {
     let is_user = |ip: u64| ip >> 63 == 0;
     match state {

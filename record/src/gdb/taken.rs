@@ -1,5 +1,5 @@
-//! What tracers took from a task's stack: return addresses that the function graph tracer and
-//! kretprobes keep.
+//! Return addresses that tracers (the function graph tracer and kretprobes) took from a task's
+//! stack.
 //!
 //! Sources: Linux `include/linux/rethook.h`, `include/linux/ftrace.h`, `kernel/trace/fgraph.c`.
 
@@ -8,23 +8,23 @@ use unwind_sim_host::gdb::GdbError;
 use unwind_sim_recordings::kernel::Btf;
 use unwind_sim_unwind::kernel::{GraphReturn, GraphSearch, Rethook, Task, Version};
 
-/// Most return addresses of tracers taken.
+/// Maximum number of return addresses taken by tracers.
 const TAKEN_MAX: usize = 64;
 
-/// Where that is.
+/// Offsets of the tracers' data.
 pub(super) struct Taken {
-    /// From a task to the list, and from a link of it to the next one, `ret_addr` and `frame`.
+    /// From a task to the list, and from a link to the next link, `ret_addr` and `frame`.
     rethooks: Option<[u64; 4]>,
     graph: Option<Graph>,
 }
 
-/// Of the function graph tracer.
+/// Offsets of the function graph tracer's data.
 struct Graph {
     ret_stack: u64,
     curr: u64,
     retp: u64,
     size: u64,
-    /// A stack of words (since 6.10), not an array.
+    /// Is it a stack of words (since 6.10) rather than an array?
     is_shadow: bool,
 }
 
@@ -36,7 +36,7 @@ impl Taken {
         }
     }
 
-    /// Reads what tracers took from the stack of the task at `address`.
+    /// Reads the return addresses that tracers took from the stack of the task at `address`.
     pub(super) fn read(
         &self,
         machine: &mut Machine,
@@ -65,7 +65,7 @@ impl Taken {
 }
 
 fn rethooks(btf: &Btf) -> Option<[u64; 4]> {
-    // The list leads from one `llist` to the next, not from node to node.
+    // The list links `llist` to `llist`, not node to node.
     let list = btf.offset("rethook_node", "llist")?;
     let from_list = |member| Some(btf.offset("rethook_node", member)?.wrapping_sub(list));
     Some([
@@ -83,15 +83,15 @@ fn graph(btf: &Btf, version: Option<Version>) -> Option<Graph> {
         curr: btf.offset("task_struct", "curr_ret_stack")?,
         retp,
         size: retp + 8,
-        // One that is not known is newer.
+        // An unknown version is newer.
         is_shadow: version.is_none_or(|v| v.graph_search() == GraphSearch::Newest),
     })
 }
 
 impl Graph {
-    /// The oldest first. Before 6.10 `last` is the number of the last entry, since then that of
-    /// the first free word: in front of it stands, in its low ten bits, how many words back the
-    /// entry begins (`kernel/trace/fgraph.c`).
+    /// The entries, oldest first. Before 6.10, `last` is the index of the last entry. Since then it
+    /// is the index of the first free word, and the low ten bits of the word before that say how
+    /// many words further back the entry starts (`kernel/trace/fgraph.c`).
     fn entries(
         &self,
         machine: &mut Machine,

@@ -1,7 +1,7 @@
-//! A stopped kernel: the current task, the stacks of its processor, and what lies on them.
+//! A stopped kernel: the current task, and the stacks of its processor with their contents.
 //!
-//! Where things are is said by the kernel's symbols and its types (`.BTF`); what is there, by the
-//! stub. Sources: Linux `arch/x86/kernel/dumpstack_64.c`, `arch/x86/include/asm/cpu_entry_area.h`,
+//! Locations come from the kernel's symbols and types (`.BTF`), contents from the stub. Sources:
+//! Linux `arch/x86/kernel/dumpstack_64.c`, `arch/x86/include/asm/cpu_entry_area.h`,
 //! `arch/x86/include/asm/current.h`, of 6.1, 6.12 and 6.15.
 
 use super::GdbRecordError;
@@ -17,16 +17,16 @@ use unwind_sim_unwind::orc::Encoding;
 use unwind_sim_unwind::pt_regs::{PT_REGS_LEN, regs_from};
 use unwind_sim_unwind::regs::{Reg, Regs};
 
-/// Kernel addresses begin here.
+/// Start of kernel addresses.
 const KERNEL: u64 = 0xffff_8000_0000_0000;
 /// Bytes copied below rsp.
 const BELOW_SP: u64 = 256;
-/// Bytes copied below where a stack is continued on.
+/// Bytes copied below the address at which a stack is continued.
 const BELOW_LINK: u64 = PT_REGS_LEN;
-/// Most processors whose per-CPU data are looked for (`__per_cpu_offset` has `NR_CPUS` words, of
-/// distributions' kernels 8192).
+/// Maximum number of processors whose per-CPU data are looked up (`__per_cpu_offset` has `NR_CPUS`
+/// words, 8192 in distribution kernels).
 const PROCESSORS_MAX: usize = 512;
-/// The exception stacks, as `struct cea_exception_stacks` orders them.
+/// The exception stacks, in the order of `struct cea_exception_stacks`.
 const EXCEPTIONS: [(StackType, &str); 6] = [
     (StackType::DoubleFault, "DF_stack"),
     (StackType::Nmi, "NMI_stack"),
@@ -37,10 +37,10 @@ const EXCEPTIONS: [(StackType, &str); 6] = [
 ];
 /// `EXCEPTION_STKSZ` without KASAN.
 const EXCEPTION_STACK_SIZE: u64 = 8 << 10;
-/// Most bytes that a kernel leaves free at the end of a task's stack.
+/// Maximum padding at the end of a task's stack, bytes.
 const TOP_PADDING_MAX: u64 = 64;
 
-/// Where a kernel has what is needed.
+/// The addresses and offsets of the required objects in a kernel.
 pub(super) struct Places {
     bias: u64,
     version: Option<Version>,
@@ -49,15 +49,16 @@ pub(super) struct Places {
     current: u64,
     hardirq: u64,
     exceptions: u64,
-    /// From `cea_exception_stacks` to each stack, and to the entry stack.
+    /// Offsets from `cea_exception_stacks` to each stack, and to the entry stack.
     exception_at: [u64; EXCEPTIONS.len()],
     entry_at: u64,
     idt: u64,
-    /// Where `entry_SYSCALL_64` starts a task's stack, per processor; unknown before 5.13.
+    /// Per-CPU variable with the start of the task's stack for `entry_SYSCALL_64`; unknown before
+    /// 5.13.
     top_of_stack: Option<u64>,
     stack: u64,
     thread_sp: u64,
-    /// Offset and size: an int, and a byte since 7.0 at the latest.
+    /// Offset and size: an int; a byte since 7.0 at the latest.
     on_cpu: Option<(u64, u64)>,
     pid: u64,
     comm: Option<u64>,
@@ -67,7 +68,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Of this kernel, moved by `bias`.
+    /// The places of the kernel `image` with the KASLR offset `bias`.
     pub(super) fn new(image: &KernelImage, bias: u64) -> Result<Places, GdbRecordError> {
         let btf = image.btf.as_ref().ok_or(GdbRecordError::NoTypes)?;
         let symbols = &image.symbols;
@@ -75,7 +76,7 @@ impl Places {
             let at = symbols
                 .address(name)
                 .ok_or(GdbRecordError::NoSymbol(name))?;
-            // Before 6.15 those of per-CPU data are offsets.
+            // Before 6.15, symbols of per-CPU data are offsets.
             let moved = if at >= KERNEL {
                 at.wrapping_add(bias)
             } else {
@@ -87,7 +88,7 @@ impl Places {
             let offset = btf.offset(structure, path);
             offset.ok_or(GdbRecordError::NoMember { structure, path })
         };
-        // 6.2 to 6.14 keep what is hot in one structure.
+        // 6.2 to 6.14 keep hot members in one struct.
         let (current, hardirq, top_of_stack) = match symbol("pcpu_hot") {
             Ok(hot) => (
                 hot + member("pcpu_hot", "current_task")?,
@@ -129,13 +130,13 @@ impl Places {
         })
     }
 
-    /// How far the kernel was moved.
+    /// KASLR offset.
     pub(super) const fn bias(&self) -> u64 {
         self.bias
     }
 
-    /// The handlers of the interrupt descriptor table: with which of them an error code is pushed
-    /// says the vector (Intel SDM volume 3, table 6-1).
+    /// The handlers in the interrupt descriptor table, and whether an error code is pushed for
+    /// them, which depends on the vector (Intel SDM volume 3, table 6-1).
     pub(super) fn handlers(&self, machine: &mut Machine) -> Result<Vec<(u64, bool)>, GdbError> {
         const WITH_ERROR: [usize; 10] = [8, 10, 11, 12, 13, 14, 17, 21, 29, 30];
         let table = machine.read(self.idt, 256 * 16)?;
@@ -150,7 +151,7 @@ impl Places {
     }
 }
 
-/// Where a gate of the interrupt descriptor table leads (Intel SDM volume 3, figure 6-8).
+/// The target of a gate in the interrupt descriptor table (Intel SDM volume 3, figure 6-8).
 pub(super) fn gate(bytes: &[u8; 16]) -> u64 {
     let part = |range: Range<usize>| {
         let bytes = bytes[range].iter().rev();
@@ -159,7 +160,7 @@ pub(super) fn gate(bytes: &[u8; 16]) -> u64 {
     part(0..2) | part(6..8) << 16 | part(8..12) << 32
 }
 
-/// Of kernels whose callchains know a uprobe at a function's entry.
+/// Offsets for kernels whose callchains handle a uprobe at a function's entry.
 fn uprobe(btf: &Btf) -> Option<[u64; 3]> {
     Some([
         btf.offset("task_struct", "utask")?,
@@ -168,7 +169,7 @@ fn uprobe(btf: &Btf) -> Option<[u64; 3]> {
     ])
 }
 
-/// What one processor keeps for ever.
+/// Addresses that never change for a processor.
 #[derive(Clone, Copy)]
 struct Processor {
     base: u64,
@@ -176,7 +177,7 @@ struct Processor {
     exceptions: u64,
 }
 
-/// A task, as far as it is asked for at every stop.
+/// The properties of a task that every stop needs.
 #[derive(Clone, Copy)]
 struct Known {
     address: u64,
@@ -184,24 +185,24 @@ struct Known {
     pid: u32,
 }
 
-/// The stopped kernel.
+/// The stopped kernel, with caches.
 pub(super) struct Kernel<'a> {
     places: &'a Places,
     processors: Vec<Processor>,
     /// `__per_cpu_offset`.
     bases: Vec<u64>,
     tasks: Vec<Known>,
-    /// `TOP_OF_KERNEL_STACK_PADDING`, once it was seen.
+    /// `TOP_OF_KERNEL_STACK_PADDING`, once known.
     top_padding: Option<u64>,
 }
 
 /// A stop in the kernel.
 pub(super) struct Stopped {
-    /// Of its `struct task_struct`.
+    /// Address of its `struct task_struct`.
     pub(super) address: u64,
     pub(super) task: Task,
     pub(super) pid: u32,
-    /// The task's name, the first time that it is met.
+    /// The task's name, when the task is first seen.
     pub(super) comm: Option<String>,
     pub(super) regions: Vec<Region<'static>>,
     pub(super) user: Option<UserSpace>,
@@ -218,7 +219,7 @@ impl<'a> Kernel<'a> {
         }
     }
 
-    /// The processor that is looked at.
+    /// The selected processor.
     fn processor(&mut self, machine: &mut Machine) -> Result<Processor, GdbError> {
         let base = self.base(machine)?;
         if let Some(known) = self.processors.iter().find(|p| p.base == base) {
@@ -235,8 +236,8 @@ impl<'a> Kernel<'a> {
         Ok(processor)
     }
 
-    /// Where its per-CPU data are: the base of gs, or the other one where entry code has not
-    /// swapped them yet.
+    /// The base of the processor's per-CPU data: gs_base, or the kernel gs_base if entry code has
+    /// not swapped them yet.
     fn base(&mut self, machine: &mut Machine) -> Result<u64, GdbError> {
         if self.bases.is_empty() {
             let table = self.places.per_cpu_offset;
@@ -250,13 +251,13 @@ impl<'a> Kernel<'a> {
         if let Some(base) = bases.into_iter().flatten().find(is_base) {
             return Ok(base);
         }
-        // QEMU counts its threads from 1; `p01.02` where a stub speaks of processes.
+        // QEMU counts threads from 1; a stub that names processes writes `p01.02`.
         let number = machine.thread().rsplit('.').next().unwrap_or_default();
         let number = usize::from_str_radix(number, 16).unwrap_or(1).max(1) - 1;
         Ok(self.bases.get(number).copied().unwrap_or_default())
     }
 
-    /// The current task of a processor: its address, and the bounds of its stack.
+    /// A processor's current task, and its name when it is first seen.
     fn current(
         &mut self,
         machine: &mut Machine,
@@ -267,7 +268,7 @@ impl<'a> Kernel<'a> {
         self.known(machine, address)
     }
 
-    /// A task, and its name the first time that it is met.
+    /// A task, and its name when it is first seen.
     fn known(
         &mut self,
         machine: &mut Machine,
@@ -275,7 +276,7 @@ impl<'a> Kernel<'a> {
     ) -> Result<(Known, Option<String>), GdbError> {
         let places = self.places;
         if let Some(known) = self.tasks.iter().find(|t| t.address == address) {
-            // A task's address may be used again, but its stack is asked for.
+            // The address of a task may be reused, so its stack is checked.
             let stack = machine.word(address.wrapping_add(places.stack))?;
             if stack == known.stack {
                 return Ok((*known, None));
@@ -299,8 +300,8 @@ impl<'a> Kernel<'a> {
         Ok((known, comm))
     }
 
-    /// Bytes that the kernel leaves free at the end of a task's stack, above the registers of user
-    /// space. Between two tasks the processor has the end of the other one's stack.
+    /// Padding at the end of a task's stack, above the user-space registers, bytes. During a task
+    /// switch, the per-CPU variable may belong to the other task.
     fn top_padding(
         &mut self,
         machine: &mut Machine,
@@ -322,7 +323,7 @@ impl<'a> Kernel<'a> {
         Ok(self.top_padding.unwrap_or(0))
     }
 
-    /// Where the current task's entry code saves the registers of user space.
+    /// Where the current task's entry code saves the user-space registers.
     pub(super) fn pt_regs(&mut self, machine: &mut Machine) -> Result<Option<u64>, GdbError> {
         let processor = self.processor(machine)?;
         let (known, _) = self.current(machine, processor.base)?;
@@ -331,7 +332,7 @@ impl<'a> Kernel<'a> {
         Ok(end.map(|end| end.wrapping_sub(padding)))
     }
 
-    /// The stacks of a task; of the current one, those of its processor too.
+    /// The stacks of a task; for the current one, also those of its processor.
     fn stacks(&self, stack: u64, processor: Option<&Processor>) -> Vec<StackInfo> {
         let info = |kind, begin: u64, size: u64| StackInfo {
             kind,
@@ -362,7 +363,7 @@ impl<'a> Kernel<'a> {
         out
     }
 
-    /// Task, stacks and memory at a stop where the registers are `regs`.
+    /// Task, stacks and memory at a stop with the registers `regs`.
     pub(super) fn stopped(
         &mut self,
         machine: &mut Machine,
@@ -381,7 +382,7 @@ impl<'a> Kernel<'a> {
         let mut regions = copy(machine, &mut task.stacks, regs.rsp())?;
         self.places.taken.read(machine, known.address, &mut task)?;
         let user = self.user(machine, &known)?;
-        // What cannot be read is not mapped.
+        // Unreadable memory is not mapped.
         let mut read = |at: u64, len: usize| machine.read(at, len).ok();
         regions.extend(user_memory(&user, &mut read));
         Ok(Stopped {
@@ -394,7 +395,7 @@ impl<'a> Kernel<'a> {
         })
     }
 
-    /// A task that does not run.
+    /// A task that is not running.
     pub(super) fn inactive(
         &mut self,
         machine: &mut Machine,
@@ -425,7 +426,7 @@ impl<'a> Kernel<'a> {
         let regions = copy(machine, &mut task.stacks, task.thread_sp)?;
         self.places.taken.read(machine, address, &mut task)?;
         Ok(Stopped {
-            // Its memory is behind other page tables.
+            // Its memory is in other page tables.
             user: None,
             address,
             task,
@@ -462,7 +463,8 @@ impl<'a> Kernel<'a> {
     }
 }
 
-/// Copies what is in use of the stacks, from the one of `sp` along the links, and fills these in.
+/// Copies the used parts of the stacks, from the one of `sp` along the links, and fills in the
+/// links.
 fn copy(
     machine: &mut Machine,
     stacks: &mut [StackInfo],
@@ -497,7 +499,7 @@ fn copy(
         });
         (sp, below) = (stack.next_sp, BELOW_LINK);
     }
-    // Where the entry from user space left its registers.
+    // The place where the entry from user space saved its registers.
     if let Some(own) = stacks.iter().find(|s| s.kind == StackType::Task)
         && !regions.iter().any(|r| r.bounds == own.range())
     {
@@ -513,7 +515,7 @@ fn copy(
     Ok(regions)
 }
 
-/// Copies the stack of `sp` too, if it is not there.
+/// Also copies the stack of `sp`, if missing.
 pub(super) fn copy_more(
     machine: &mut Machine,
     stopped: &mut Stopped,
@@ -535,7 +537,7 @@ pub(super) fn copy_more(
     Ok(())
 }
 
-/// The registers by our names.
+/// Converts the stub's registers to ours.
 pub(super) fn regs(registers: &Registers) -> Regs {
     let mut regs = Regs::UNKNOWN;
     for reg in Reg::ALL {
