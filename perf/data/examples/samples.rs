@@ -1,4 +1,5 @@
-//! The samples of a perf.data with their callchains: `cargo run --example samples perf.data`.
+//! Prints the samples of a perf.data file with their callchains: `cargo run --example samples
+//! perf.data`.
 
 use std::error::Error;
 use std::io::Write;
@@ -26,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             out,
             "thread {tid} at {time} ns: {ip:#x}, {kernel} kernel frames, {user} user frames"
         );
-        // A closed pipe ends it.
+        // Stop when the pipe is closed.
         match line {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),

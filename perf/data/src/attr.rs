@@ -1,4 +1,4 @@
-//! Event attributes: `struct perf_event_attr` of any published size, with its ids and its name.
+//! Event attributes: `struct perf_event_attr` of any published size, with its IDs and its name.
 
 use super::error::{PerfError, PerfErrorKind};
 use super::layout::SampleLayout;
@@ -6,7 +6,7 @@ use super::le;
 
 /// Bits of `perf_event_attr`'s flag word (`include/uapi/linux/perf_event.h`, Linux 7.2).
 pub mod flag {
-    /// Tasks made later are counted too.
+    /// Tasks created later are counted too.
     pub const INHERIT: u64 = 1 << 1;
     /// User space is not counted.
     pub const EXCLUDE_USER: u64 = 1 << 4;
@@ -16,7 +16,7 @@ pub mod flag {
     pub const EXCLUDE_IDLE: u64 = 1 << 7;
     /// Mappings of code are recorded.
     pub const MMAP: u64 = 1 << 8;
-    /// Names of tasks are recorded.
+    /// Task names are recorded.
     pub const COMM: u64 = 1 << 9;
     /// `sample_period` is a frequency.
     pub const FREQ: u64 = 1 << 10;
@@ -26,9 +26,9 @@ pub mod flag {
     pub const SAMPLE_ID_ALL: u64 = 1 << 18;
     /// Mappings are recorded with their inodes.
     pub const MMAP2: u64 = 1 << 23;
-    /// Names given by execve are told apart.
+    /// Task names set by execve are marked.
     pub const COMM_EXEC: u64 = 1 << 24;
-    /// Mapping records carry build ids.
+    /// Mapping records carry build IDs.
     pub const BUILD_ID: u64 = 1 << 34;
     /// The user part of callchains is deferred (Linux 6.19).
     pub const DEFER_CALLCHAIN: u64 = 1 << 38;
@@ -38,22 +38,22 @@ pub mod flag {
 
 /// Size of the first published `perf_event_attr` (`PERF_ATTR_SIZE_VER0`).
 pub(crate) const ATTR_SIZE_VER0: usize = 64;
-/// Attributes are refused above this size; the kernel's own limit is a page.
+/// Maximum size of an attribute, bytes; the kernel's own limit is a page.
 pub(crate) const ATTR_SIZE_MAX: usize = 4096;
 
-/// One event that was recorded. Fields missing in an older, shorter attribute are zero.
+/// A recorded event. Fields missing in an older, shorter attribute are zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventAttr {
-    /// `type`: which PMU (0 hardware, 1 software, 2 tracepoint, ..).
+    /// `type`: the PMU (0 hardware, 1 software, 2 tracepoint, ..).
     pub kind: u32,
-    /// `config`: which event of it.
+    /// `config`: the event of the PMU.
     pub config: u64,
     /// `sample_period`, or frequency in Hz if [`flag::FREQ`] is set.
     pub sample_period: u64,
-    /// `sample_type`: which fields samples have ([`super::sample_type`]).
+    /// `sample_type`: the fields of samples ([`super::sample_type`]).
     pub sample_type: u64,
-    /// `read_format`: form of the READ field ([`super::read_format`]).
+    /// `read_format`: the form of the READ field ([`super::read_format`]).
     pub read_format: u64,
     /// The flag word ([`flag`]).
     pub flags: u64,
@@ -61,23 +61,23 @@ pub struct EventAttr {
     pub branch_sample_type: u64,
     /// `sample_regs_user`: mask of user registers ([`crate::regs`]).
     pub sample_regs_user: u64,
-    /// `sample_stack_user`: bytes of user stack asked for.
+    /// `sample_stack_user`: requested bytes of user stack.
     pub sample_stack_user: u32,
-    /// `clockid` of the times; meaningful with `use_clockid` (flag bit 25).
+    /// `clockid` of the times; only used with `use_clockid` (flag bit 25).
     pub clock_id: i32,
     /// `sample_regs_intr`: mask of registers at the interrupt.
     pub sample_regs_intr: u64,
-    /// `sample_max_stack`: most frames in a callchain.
+    /// `sample_max_stack`: maximum frames in a callchain.
     pub sample_max_stack: u16,
-    /// Ids that samples of this event carry, one for each CPU or thread.
+    /// IDs in samples of this event, one for each CPU or thread.
     pub ids: Vec<u64>,
-    /// The event's name, if the file tells.
+    /// The event's name, if the file has it.
     pub name: Option<String>,
     pub(crate) layout: SampleLayout,
 }
 
 impl EventAttr {
-    /// Reads an attribute from exactly its own bytes.
+    /// Parses an attribute from exactly its own bytes.
     pub(crate) fn parse(bytes: &[u8], offset: u64) -> Result<Self, PerfError> {
         if bytes.len() < ATTR_SIZE_VER0 {
             let kind = PerfErrorKind::Short {
@@ -86,7 +86,7 @@ impl EventAttr {
             };
             return Err(PerfError::new(kind, offset, "event attribute"));
         }
-        // The attribute's own size says how much of its slot the writer filled.
+        // The attribute's own size tells how much of its slot the writer filled.
         let bytes = match le::u32_at(bytes, 4).unwrap_or(0) as usize {
             0 => &bytes[..ATTR_SIZE_VER0],
             size if (ATTR_SIZE_VER0..=ATTR_SIZE_MAX).contains(&size) => {
@@ -120,7 +120,7 @@ impl EventAttr {
         Ok(attr)
     }
 
-    /// Whether records other than samples carry a sample id trailer.
+    /// Do records other than samples carry a sample ID trailer?
     pub fn has_sample_id_all(&self) -> bool {
         self.flags & flag::SAMPLE_ID_ALL != 0
     }

@@ -1,21 +1,21 @@
-//! Bodies of records: what mappings, tasks, kernel symbols and tables of ids hold.
+//! Bodies of records: mappings, tasks, kernel symbols and ID tables.
 
 use super::le;
 
 /// A mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mmap<'a> {
-    /// Process; -1 for the kernel.
+    /// Process ID; -1 for the kernel.
     pub pid: i32,
-    /// Thread.
+    /// Thread ID.
     pub tid: i32,
     /// First address.
     pub address: u64,
-    /// Bytes.
+    /// Length, bytes.
     pub length: u64,
-    /// Offset in the file, in bytes.
+    /// Offset in the file, bytes.
     pub file_offset: u64,
-    /// What identifies the file.
+    /// The file's identity.
     pub identity: MmapIdentity<'a>,
     /// `PROT_*` bits; 0 if unknown (`PERF_RECORD_MMAP`).
     pub protection: u32,
@@ -25,7 +25,7 @@ pub struct Mmap<'a> {
     pub path: &'a [u8],
 }
 
-/// What identifies a mapped file.
+/// The identity of a mapped file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MmapIdentity<'a> {
     /// Only the path (`PERF_RECORD_MMAP`).
@@ -41,59 +41,59 @@ pub enum MmapIdentity<'a> {
         /// Generation of the inode.
         generation: u64,
     },
-    /// Build id, at most 20 bytes.
+    /// Build ID, at most 20 bytes.
     BuildId(&'a [u8]),
 }
 
 /// A task's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Comm<'a> {
-    /// Process.
+    /// Process ID.
     pub pid: i32,
-    /// Thread.
+    /// Thread ID.
     pub tid: i32,
-    /// Because of exec: all mappings of the process are gone.
+    /// Was it set by exec? Then all mappings of the process are gone.
     pub exec: bool,
     /// The name.
     pub name: &'a [u8],
 }
 
-/// A task made or ended.
+/// The creation or the end of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// Process.
+    /// Process ID.
     pub pid: i32,
-    /// Parent process.
+    /// Parent process ID.
     pub ppid: i32,
-    /// Thread.
+    /// Thread ID.
     pub tid: i32,
-    /// Parent thread.
+    /// Parent thread ID.
     pub ptid: i32,
-    /// When, in nanoseconds.
+    /// Time, nanoseconds.
     pub time: u64,
 }
 
-/// Throttling.
+/// A change of throttling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttle {
-    /// When, in nanoseconds.
+    /// Time, nanoseconds.
     pub time: u64,
-    /// Event id.
+    /// Event ID.
     pub id: u64,
-    /// Stream id.
+    /// Stream ID.
     pub stream_id: u64,
 }
 
-/// Kernel code that came or went.
+/// Kernel code that was added or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ksymbol<'a> {
     /// First address.
     pub address: u64,
-    /// Bytes.
+    /// Length, bytes.
     pub length: u32,
     /// 1 BPF, 2 out-of-line code.
     pub kind: u16,
-    /// Bit 0: it went.
+    /// Bit 0: it was removed.
     pub flags: u16,
     /// Its name.
     pub name: &'a [u8],
@@ -102,9 +102,9 @@ pub struct Ksymbol<'a> {
 /// Namespaces of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Namespaces<'a> {
-    /// Process.
+    /// Process ID.
     pub pid: i32,
-    /// Thread.
+    /// Thread ID.
     pub tid: i32,
     pub(super) links: &'a [u8],
 }

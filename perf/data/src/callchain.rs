@@ -1,8 +1,8 @@
 //! Callchains as perf stores them: addresses mixed with context markers.
 //!
-//! Responsible for the markers of `include/uapi/linux/perf_event.h` (Linux 7.2) and for telling
-//! frames of the kernel, of user space and deferral cookies apart. Not responsible for stitching
-//! deferred chains together.
+//! The markers are those of `include/uapi/linux/perf_event.h` (Linux 7.2). They separate the frames
+//! of the kernel and of user space, and deferral cookies. Joining deferred chains is in
+//! [`crate::stitch`].
 
 use crate::le;
 
@@ -12,7 +12,7 @@ pub const PERF_CONTEXT_HV: u64 = -32i64 as u64;
 pub const PERF_CONTEXT_KERNEL: u64 = -128i64 as u64;
 /// Marker: user frames follow (`PERF_CONTEXT_USER`).
 pub const PERF_CONTEXT_USER: u64 = -512i64 as u64;
-/// Marker: the user frames come later; the next word is the cookie that names them
+/// Marker: the user frames come in a later record; the next word is its cookie
 /// (`PERF_CONTEXT_USER_DEFERRED`, Linux 6.19).
 pub const PERF_CONTEXT_USER_DEFERRED: u64 = -640i64 as u64;
 /// Marker: frames of a guest follow (`PERF_CONTEXT_GUEST`).
@@ -24,16 +24,16 @@ pub const PERF_CONTEXT_GUEST_USER: u64 = -2560i64 as u64;
 /// Values at or above this one are markers, not addresses (`PERF_CONTEXT_MAX`).
 pub const PERF_CONTEXT_MAX: u64 = -4095i64 as u64;
 
-/// Whether `word` is a context marker, known or not.
+/// Is `word` a context marker, known or not?
 pub const fn is_marker(word: u64) -> bool {
     word >= PERF_CONTEXT_MAX
 }
 
-/// Whose frames they are.
+/// The context that frames belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Context {
-    /// No marker has been seen: the sample's own cpumode decides.
+    /// Before any marker: the sample's own cpumode decides.
     Unmarked,
     /// The hypervisor.
     Hypervisor,
@@ -41,20 +41,20 @@ pub enum Context {
     Kernel,
     /// User space.
     User,
-    /// User space, delivered later in a record of its own.
+    /// User space, in a later record.
     UserDeferred,
-    /// A guest, mode not told.
+    /// A guest, in an unspecified mode.
     Guest,
     /// A guest's kernel.
     GuestKernel,
     /// A guest's user space.
     GuestUser,
-    /// A marker this reader does not know.
+    /// A marker unknown to this reader.
     Unknown(u64),
 }
 
 impl Context {
-    /// The context a marker opens; `None` if `word` is an address.
+    /// The context that a marker starts; `None` if `word` is an address.
     pub const fn from_marker(word: u64) -> Option<Self> {
         if !is_marker(word) {
             return None;
@@ -71,7 +71,7 @@ impl Context {
         })
     }
 
-    /// A stable name for machines.
+    /// A stable machine-readable name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unmarked => "unmarked",
@@ -90,11 +90,11 @@ impl Context {
 /// One entry of a callchain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// A marker: what follows belongs to this context.
+    /// A marker: the entries after it belong to this context.
     Marker(Context),
-    /// A code address (return addresses are stored as they are, not minus one).
+    /// A code address. Return addresses are stored unchanged, not minus one.
     Frame {
-        /// Whose frame.
+        /// The frame's context.
         context: Context,
         /// The address.
         address: u64,
@@ -111,29 +111,29 @@ pub struct Callchain<'a> {
 }
 
 impl<'a> Callchain<'a> {
-    /// A chain over little-endian 64-bit words; bytes after the last whole word are ignored.
+    /// A chain of little-endian 64-bit words; bytes after the last whole word are ignored.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self {
             words: &bytes[..bytes.len() / 8 * 8],
         }
     }
 
-    /// Number of words, markers included.
+    /// Number of words, including markers.
     pub fn len(&self) -> usize {
         self.words.len() / 8
     }
 
-    /// Whether there is no word at all.
+    /// Is the chain empty?
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// Word number `index`.
+    /// The word at `index`.
     pub fn get(&self, index: usize) -> Option<u64> {
         le::u64_at(self.words, index.checked_mul(8)?)
     }
 
-    /// The words as stored, innermost first, markers included.
+    /// The words as stored, innermost first, including markers.
     pub fn words(&self) -> impl ExactSizeIterator<Item = u64> + Clone + 'a {
         self.words
             .as_chunks::<8>()
@@ -142,7 +142,7 @@ impl<'a> Callchain<'a> {
             .map(|word| u64::from_le_bytes(*word))
     }
 
-    /// The words with their meaning.
+    /// The decoded words.
     pub fn entries(&self) -> Entries<'a> {
         Entries {
             rest: self.words,
@@ -159,8 +159,8 @@ impl<'a> Callchain<'a> {
         })
     }
 
-    /// The cookie of a deferred user part: the chain's last two words are
-    /// `PERF_CONTEXT_USER_DEFERRED` and the cookie.
+    /// The cookie of a deferred user part: the chain ends with `PERF_CONTEXT_USER_DEFERRED` and the
+    /// cookie.
     pub fn deferred_cookie(&self) -> Option<u64> {
         let last = self.len().checked_sub(1)?;
         let marker = self.get(last.checked_sub(1)?)?;

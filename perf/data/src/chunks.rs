@@ -1,10 +1,10 @@
-//! Cuts a recording into pieces that can be worked on side by side.
+//! Splits a recording into chunks that can be processed in parallel.
 //!
-//! One cheap pass over the record headers finds where a piece may end; the bytes between are not
-//! touched and nothing is kept. Each piece is then walked on its own with
-//! [`PerfFile::records_in`]: bytes are shared, so several threads can do so at once. Inside a
-//! piece records are in file order; for time order see [`PerfFile::for_each_ordered`], whose
-//! events name their offsets for [`PerfFile::record_at`].
+//! One cheap pass over the record headers finds the chunk boundaries, without reading the bytes
+//! between or storing anything. Each chunk is then iterated with [`PerfFile::records_in`]; bytes
+//! are shared, so several threads can do so at once. Records in a chunk are in file order. For time
+//! order, use [`PerfFile::for_each_ordered`], whose events have offsets for
+//! [`PerfFile::record_at`].
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::error::PerfError;
 use super::file::PerfFile;
 use super::walk::{Records, record_type as rt};
 
-/// A piece of a recording: whole records.
+/// A range of complete records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Chunk {
@@ -22,14 +22,14 @@ pub struct Chunk {
     pub records: u64,
     /// Number of samples among them.
     pub samples: u64,
-    /// Whether there are compressed records. They are one stream, which only
-    /// [`PerfFile::for_each`] can unpack.
+    /// Does it have compressed records? They form one stream, which only [`PerfFile::for_each`] can
+    /// unpack.
     pub compressed: bool,
 }
 
-/// Iterator over the pieces of a recording.
+/// Iterator over the chunks of a recording.
 ///
-/// If the framing is lost, what was before comes as a piece, then the error, then nothing.
+/// If the framing is lost, yields the chunk before that point, then the error, then nothing.
 #[derive(Clone, Debug)]
 pub struct Chunks<'a> {
     records: Records<'a>,
@@ -38,7 +38,7 @@ pub struct Chunks<'a> {
 }
 
 impl PerfFile<'_> {
-    /// Cuts the recording into pieces of at least `size` bytes (but the last).
+    /// Splits the recording into chunks of at least `size` bytes, except the last.
     pub fn chunks(&self, size: u64) -> Chunks<'_> {
         Chunks {
             records: self.records(),

@@ -1,7 +1,7 @@
-//! Reads the bodies of all records but samples.
+//! Decodes the bodies of all records except samples.
 //!
 //! Layouts: `include/uapi/linux/perf_event.h` for types below 64,
-//! `tools/lib/perf/include/perf/event.h` above (Linux 7.2).
+//! `tools/lib/perf/include/perf/event.h` for others (Linux 7.2).
 
 use super::attr::EventAttr;
 use super::bodies::{
@@ -14,7 +14,7 @@ use super::record::Record;
 use super::walk::{RawRecord, misc, record_type as rt};
 use crate::callchain::Callchain;
 
-/// Reads the body of any record but a sample.
+/// Decodes the body of any record except a sample.
 pub(super) fn decode<'a>(raw: &RawRecord<'a>, attr: &EventAttr) -> Result<Record<'a>, PerfError> {
     if raw.kind >= rt::USER_TYPE_START {
         return decode_tool(raw);
@@ -89,7 +89,7 @@ pub(super) fn decode<'a>(raw: &RawRecord<'a>, attr: &EventAttr) -> Result<Record
         }
         rt::CALLCHAIN_DEFERRED => {
             let first = c.u64()?;
-            // As proposed in 2023: a count, no cookie. A cookie is never this small.
+            // The form proposed in 2023 has a count and no cookie. A cookie is never this small.
             let is_count = first <= 8192 && end == 8 + 8 * first as usize;
             let (cookie, count) = if is_count {
                 (0, first)
@@ -104,7 +104,7 @@ pub(super) fn decode<'a>(raw: &RawRecord<'a>, attr: &EventAttr) -> Result<Record
     })
 }
 
-/// Reads a record that the perf tool wrote.
+/// Decodes a record written by the perf tool.
 fn decode_tool<'a>(raw: &RawRecord<'a>) -> Result<Record<'a>, PerfError> {
     let c = &mut Cursor::new(raw.body, raw.offset + 8, "record body");
     Ok(match raw.kind {

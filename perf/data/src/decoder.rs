@@ -1,20 +1,20 @@
-//! The zstd decoder, where it is built in (feature `zstd`).
+//! The zstd decoder, if built in (feature `zstd`).
 
 use super::error::ZstdFault;
 
-/// Bytes of one call of [`Decoder::run`].
+/// Bytes read and written by one call of [`Decoder::run`].
 pub(super) struct Step {
     pub(super) read: usize,
     pub(super) written: usize,
 }
 
-/// A zstd stream that is being decoded.
+/// A zstd stream decoder.
 #[cfg(feature = "zstd")]
 pub(super) struct Decoder(zstd::stream::raw::Decoder<'static>);
 
 #[cfg(feature = "zstd")]
 impl Decoder {
-    /// Log2 of the largest window; that of the highest level perf offers.
+    /// Log2 of the maximum window; used by the highest level that perf offers.
     const WINDOW_LOG_MAX: u32 = 27;
 
     pub(super) fn new() -> Result<Decoder, ZstdFault> {
@@ -39,7 +39,7 @@ impl Decoder {
     }
 }
 
-/// There is none.
+/// Built without a decoder.
 #[cfg(not(feature = "zstd"))]
 pub(super) enum Decoder {}
 

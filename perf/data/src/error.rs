@@ -1,14 +1,14 @@
-//! What can be wrong with a perf.data file, and where.
+//! Errors in perf.data files, with their locations.
 
 use std::fmt;
 
-/// Why a perf.data file, or one record of it, could not be read.
+/// Why a perf.data file, or one of its records, could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PerfError {
     /// What is wrong.
     pub kind: PerfErrorKind,
-    /// Byte offset in the file; for a record that was compressed, that of the compressed record.
+    /// File offset, bytes; for an unpacked record, that of the compressed record.
     pub offset: u64,
     /// The part of the file that was being read.
     pub part: &'static str,
@@ -24,7 +24,7 @@ impl PerfError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PerfErrorKind {
-    /// The file does not begin with `PERFILE2`.
+    /// The file does not start with `PERFILE2`.
     NotPerfData,
     /// The file was written on a big-endian machine.
     BigEndian,
@@ -32,30 +32,30 @@ pub enum PerfErrorKind {
     OldLayout,
     /// The size in the file header is neither 16 (pipe) nor at least 104 (file).
     HeaderSize(u64),
-    /// Something needs more bytes than are there.
+    /// Something needs more bytes than there are.
     Short {
         /// Bytes needed.
         need: u64,
-        /// Bytes there.
+        /// Bytes available.
         have: u64,
     },
-    /// A section lies outside the file.
+    /// A section is outside the file.
     SectionOutOfFile {
         /// Its size.
         size: u64,
-        /// Length of the file.
+        /// Size of the file.
         file: u64,
     },
-    /// The data's size was never written: the recorder was killed. All up to the end of the file
-    /// is read.
+    /// The size of the data was never written, because the recorder was killed. Everything up to
+    /// the end of the file is read.
     DataSizeZero,
-    /// An attribute states a size that cannot be.
+    /// An attribute states an invalid size.
     AttrSize(u64),
-    /// No attribute at all: nothing says how samples are laid out.
+    /// There is no attribute, so the layout of samples is unknown.
     NoAttr,
-    /// More attributes, or ids of them, than any recording has.
+    /// There are more attributes, or more IDs, than any recording has.
     TooMany {
-        /// The number stated.
+        /// The stated number.
         count: u64,
         /// The limit.
         limit: u64,
@@ -69,39 +69,39 @@ pub enum PerfErrorKind {
         /// Bytes left.
         left: u64,
     },
-    /// A count inside a record does not fit into the record.
+    /// A count in a record exceeds what fits into the record.
     Count {
-        /// The count stated.
+        /// The stated count.
         count: u64,
-        /// How many there is room for.
+        /// The number of entries that fit.
         room: u64,
     },
-    /// An offset that does not lie in the data.
+    /// The offset is outside the data.
     NoRecordHere,
-    /// A sample names an event id that no attribute has.
+    /// A sample has an event ID that no attribute has.
     UnknownId(u64),
-    /// A compressed record inside a compressed record.
+    /// A compressed record contains a compressed record.
     NestedCompression,
-    /// zstd refuses the data.
+    /// zstd rejects the data.
     Zstd(ZstdFault),
     /// A compressed record unpacks to more than the limit.
     DecompressionLimit(u64),
     /// The compressed data ends inside a record.
     UnfinishedRecord {
-        /// Bytes of it that are there.
+        /// Bytes of the record that are there.
         have: u64,
     },
-    /// A compression other than zstd.
+    /// The compression is not zstd.
     CompressionType(u32),
 }
 
-/// What zstd refused.
+/// Why zstd failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ZstdFault {
     /// The decoder is not built in: the feature `zstd` is off.
     NotBuilt,
-    /// The decoder could not be made.
+    /// The decoder could not be created.
     Init,
     /// The data is corrupt, or its window exceeds 128 MiB.
     Data,

@@ -1,6 +1,6 @@
-//! Feature sections: what perf noted about the machine and the recording.
+//! Feature sections: properties of the machine and the recording.
 //!
-//! Layouts: `tools/perf/util/header.c` (Linux 7.2). Sections are read when asked for.
+//! Layouts: `tools/perf/util/header.c` (Linux 7.2). Sections are parsed on demand.
 
 use super::error::PerfError;
 use super::le::{self, Cursor};
@@ -29,21 +29,21 @@ pub mod feature {
     pub const CLOCK_DATA: u8 = 29;
 }
 
-/// A file's build id.
+/// The build ID of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuildId<'a> {
-    /// -1 for the host's files, else the guest's process.
+    /// -1 for files of the host, otherwise the guest's process.
     pub pid: i32,
-    /// Of a kernel image or module (cpumode of the record).
+    /// Is it a kernel image or module (cpumode of the record)?
     pub kernel: bool,
-    /// The build id, at most 20 bytes; shorter ones written by old tools end in zeros.
+    /// The build ID, at most 20 bytes; shorter ones written by old tools end in zeros.
     pub id: &'a [u8],
     /// Path, or a name in brackets.
     pub path: &'a [u8],
 }
 
 impl<'a> BuildId<'a> {
-    /// Reads `pid`, 24 bytes of build id and the path.
+    /// Reads `pid`, 24 bytes of build ID, and the path.
     pub(crate) fn parse(misc_word: u16, body: &'a [u8], offset: u64) -> Result<Self, PerfError> {
         let mut c = Cursor::new(body, offset + 8, "build id");
         let pid = c.i32()?;
@@ -70,22 +70,22 @@ pub type NamedValue<'a> = (&'a [u8], &'a [u8]);
 /// Parameters of compressed recordings (`HEADER_COMPRESSED`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compression {
-    /// 1: zstd.
+    /// Compression type; 1 is zstd.
     pub kind: u32,
-    /// Level asked for.
+    /// Requested level.
     pub level: u32,
-    /// Ratio reached.
+    /// Achieved ratio.
     pub ratio: u32,
-    /// Bytes of a ring buffer; no compressed record unpacks to more.
+    /// Size of a ring buffer, bytes; the maximum that a compressed record unpacks to.
     pub mmap_len: u32,
 }
 
-/// An event as described by `HEADER_EVENT_DESC`.
+/// An event described by `HEADER_EVENT_DESC`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventDesc<'a> {
     /// Name.
     pub name: &'a [u8],
-    /// Ids of the event.
+    /// IDs of the event.
     pub ids: Vec<u64>,
 }
 
@@ -101,12 +101,12 @@ impl<'a> Features<'a> {
         self.sections.push((number, offset, bytes));
     }
 
-    /// Numbers of the sections that are there, in file order.
+    /// Numbers of the existing sections, in file order.
     pub fn numbers(&self) -> impl Iterator<Item = u8> + '_ {
         self.sections.iter().map(|section| section.0)
     }
 
-    /// The bytes of a section.
+    /// The bytes of section `number`.
     pub fn section(&self, number: u8) -> Option<&'a [u8]> {
         self.cursor(number).map(|cursor| cursor.rest())
     }
@@ -130,19 +130,19 @@ impl<'a> Features<'a> {
             .transpose()
     }
 
-    /// A section that is one string: [`feature::HOSTNAME`], [`feature::OSRELEASE`],
+    /// A section that consists of one string: [`feature::HOSTNAME`], [`feature::OSRELEASE`],
     /// [`feature::VERSION`], [`feature::ARCH`], [`feature::CPUDESC`], [`feature::CPUID`].
     ///
     /// # Errors
-    /// If the section is cut short.
+    /// If the section is truncated.
     pub fn string(&self, number: u8) -> Result<Option<&'a [u8]>, PerfError> {
         self.read(number, string)
     }
 
-    /// The command that recorded, one entry for each argument.
+    /// The recording command, one entry for each argument.
     ///
     /// # Errors
-    /// If the section is cut short.
+    /// If the section is truncated.
     pub fn command_line(&self) -> Result<Option<Vec<&'a [u8]>>, PerfError> {
         self.read(feature::CMDLINE, |c| {
             let count = c.u32()?;
@@ -153,15 +153,15 @@ impl<'a> Features<'a> {
     /// Number of CPUs (configured, online).
     ///
     /// # Errors
-    /// If the section is cut short.
+    /// If the section is truncated.
     pub fn cpus(&self) -> Result<Option<(u32, u32)>, PerfError> {
         self.read(feature::NRCPUS, |c| Ok((c.u32()?, c.u32()?)))
     }
 
-    /// Times of the first and the last sample, in nanoseconds.
+    /// Times of the first and the last sample, nanoseconds.
     ///
     /// # Errors
-    /// If the section is cut short.
+    /// If the section is truncated.
     pub fn sample_time(&self) -> Result<Option<(u64, u64)>, PerfError> {
         self.read(feature::SAMPLE_TIME, |c| Ok((c.u64()?, c.u64()?)))
     }
@@ -169,7 +169,7 @@ impl<'a> Features<'a> {
     /// Parameters of compression.
     ///
     /// # Errors
-    /// If the section is cut short.
+    /// If the section is truncated.
     pub fn compression(&self) -> Result<Option<Compression>, PerfError> {
         self.read(feature::COMPRESSED, |c| {
             let _version = c.u32()?;
@@ -183,7 +183,7 @@ impl<'a> Features<'a> {
         })
     }
 
-    /// Entries of a ring of branch records: `branches` of [`Features::cpu_pmu_caps`].
+    /// Number of entries in a ring of branch records: `branches` of [`Features::cpu_pmu_caps`].
     pub fn branch_records(&self) -> Option<u32> {
         let caps = self.cpu_pmu_caps().ok()??;
         let (_, depth) = caps.into_iter().find(|(name, _)| *name == b"branches")?;
@@ -193,7 +193,7 @@ impl<'a> Features<'a> {
     /// Capabilities of the core PMU as (name, value), for example `branches` = `32`.
     ///
     /// # Errors
-    /// If the section is cut short.
+    /// If the section is truncated.
     pub fn cpu_pmu_caps(&self) -> Result<Option<Vec<NamedValue<'a>>>, PerfError> {
         self.read(feature::CPU_PMU_CAPS, |c| {
             let count = c.u32()?;
@@ -201,10 +201,10 @@ impl<'a> Features<'a> {
         })
     }
 
-    /// Names and ids of the events.
+    /// Names and IDs of the events.
     ///
     /// # Errors
-    /// If the section is cut short.
+    /// If the section is truncated.
     pub fn events(&self) -> Result<Option<Vec<EventDesc<'a>>>, PerfError> {
         self.read(feature::EVENT_DESC, |c| {
             let (count, attr_size) = (c.u32()?, c.u32()?);
@@ -227,7 +227,7 @@ impl<'a> Features<'a> {
         })
     }
 
-    /// The entries of the build-id section, in file order.
+    /// The entries of the build-ID section, in file order.
     pub(crate) fn build_ids(&self) -> impl Iterator<Item = Result<BuildId<'a>, PerfError>> + 'a {
         let section = self
             .sections

@@ -1,4 +1,4 @@
-//! The file as a whole: header, attributes, features, and where the records are.
+//! The file as a whole: header, attributes, features, and the range of the records.
 
 use super::attr::EventAttr;
 use super::decode::decode;
@@ -20,7 +20,7 @@ pub enum Mode {
     Pipe,
 }
 
-/// What the header says, read by [`file_mode`] or [`pipe_mode`].
+/// The parsed header, from [`file_mode`] or [`pipe_mode`].
 pub(super) struct Parts<'a> {
     pub(super) mode: Mode,
     pub(super) attrs: Vec<EventAttr>,
@@ -30,7 +30,7 @@ pub(super) struct Parts<'a> {
     pub(super) problems: Vec<PerfError>,
 }
 
-/// A perf.data file over bytes in memory, usually a mapped file.
+/// A perf.data file in memory, usually memory-mapped.
 #[derive(Debug)]
 pub struct PerfFile<'a> {
     bytes: &'a [u8],
@@ -44,12 +44,12 @@ pub struct PerfFile<'a> {
 }
 
 impl<'a> PerfFile<'a> {
-    /// Reads the header, the attributes and the table of features. In pipe mode these are records,
-    /// read up to the first sample.
+    /// Parses the header, the attributes and the feature table. In pipe mode these are records,
+    /// which are read up to the first sample.
     ///
     /// # Errors
-    /// If it is no perf.data file, of a form that is not supported, or without an attribute. What
-    /// can be done without is in [`PerfFile::problems`] instead.
+    /// If it is not a perf.data file, has an unsupported form, or has no attribute. Non-fatal
+    /// problems are in [`PerfFile::problems`] instead.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, PerfError> {
         let error = |kind| PerfError::new(kind, 0, "file header");
         match bytes.first_chunk::<8>() {
@@ -98,27 +98,27 @@ impl<'a> PerfFile<'a> {
         self.mode
     }
 
-    /// The events recorded; never empty.
+    /// The recorded events; never empty.
     pub fn attrs(&self) -> &[EventAttr] {
         &self.attrs
     }
 
-    /// The feature sections. In pipe mode those written before the first sample.
+    /// The feature sections. In pipe mode, those written before the first sample.
     pub fn features(&self) -> &Features<'a> {
         &self.features
     }
 
-    /// What was wrong with the header but could be done without.
+    /// Non-fatal problems with the header.
     pub fn problems(&self) -> &[PerfError] {
         &self.problems
     }
 
-    /// File offsets of the first record and of the end of the last.
+    /// File offsets of the start of the first record and of the end of the last.
     pub fn data_range(&self) -> std::ops::Range<u64> {
         self.data_start as u64..self.data_end as u64
     }
 
-    /// The records as they are in the file, in file order; compressed ones stay as they are.
+    /// The records in file order; compressed ones are not unpacked.
     pub fn records(&self) -> Records<'a> {
         Records::new(
             &self.bytes[self.data_start..self.data_end],
@@ -126,8 +126,8 @@ impl<'a> PerfFile<'a> {
         )
     }
 
-    /// The records that begin in a range of file offsets, whose start must be that of a record
-    /// (as [`PerfFile::chunks`] gives them).
+    /// The records that start in a range of file offsets. The range must start at a record, as
+    /// those of [`PerfFile::chunks`] do.
     pub fn records_in(&self, range: std::ops::Range<u64>) -> Records<'a> {
         let clamp = |offset: u64| {
             usize::try_from(offset)
@@ -138,10 +138,10 @@ impl<'a> PerfFile<'a> {
         Records::new(&self.bytes[start..end.max(start)], start as u64)
     }
 
-    /// The record at a file offset taken from [`RawRecord::offset`].
+    /// The record at a file offset from [`RawRecord::offset`].
     ///
     /// # Errors
-    /// If there is no whole record.
+    /// If there is no complete record.
     #[inline]
     pub fn record_at(&self, offset: u64) -> Result<RawRecord<'a>, PerfError> {
         let mut records = self.records_in(offset..self.data_end as u64);
@@ -156,10 +156,10 @@ impl<'a> PerfFile<'a> {
         records.next().ok_or_else(nothing)?
     }
 
-    /// Build ids of the files that were sampled, as far as perf noted them: from the feature
-    /// section, or in pipe mode from records, for which the whole file is walked. Mappings may
-    /// carry their own ([`super::MmapIdentity::BuildId`]). A bad entry is an error; what follows
-    /// it is still read where the framing allows.
+    /// Build IDs of the sampled files, as far as perf recorded them: from the feature section, or
+    /// in pipe mode from records, for which the whole file is read. Mappings may have their own
+    /// ([`super::MmapIdentity::BuildId`]). An invalid entry is an error; entries after it are still
+    /// read if the framing allows.
     pub fn build_ids(&self) -> impl Iterator<Item = Result<BuildId<'a>, PerfError>> + 'a {
         let in_pipe = (self.mode == Mode::Pipe).then(|| self.records());
         let from_records = in_pipe.into_iter().flatten().filter_map(|record| {
@@ -169,10 +169,10 @@ impl<'a> PerfFile<'a> {
         self.features.build_ids().chain(from_records)
     }
 
-    /// The event a record belongs to; the first one where the record does not tell.
+    /// The event of a record; the first event if the record does not tell.
     ///
     /// # Errors
-    /// If a sample names an id that no event has.
+    /// If a sample has an ID that no event has.
     #[inline]
     pub fn attr_of(&self, raw: &RawRecord<'_>) -> Result<&EventAttr, PerfError> {
         if let [only] = self.attrs.as_slice() {
@@ -190,10 +190,10 @@ impl<'a> PerfFile<'a> {
         }
     }
 
-    /// The meaning of a record.
+    /// Decodes a record.
     ///
     /// # Errors
-    /// If its body is not what its type demands.
+    /// If its body is invalid for its type.
     #[inline]
     pub fn decode<'r>(&'r self, raw: RawRecord<'r>) -> Result<Event<'r>, PerfError> {
         let attr = self.attr_of(&raw)?;
@@ -204,10 +204,10 @@ impl<'a> PerfFile<'a> {
         Ok(Event { raw, record, attr })
     }
 
-    /// A sample from its record; `None` if it is another record.
+    /// Decodes a sample; `None` for another kind of record.
     ///
     /// # Errors
-    /// If the record is too short, or names an unknown event.
+    /// If the record is too short or has the ID of an unknown event.
     #[inline]
     pub fn sample<'r>(&'r self, raw: &RawRecord<'r>) -> Result<Option<Sample<'r>>, PerfError> {
         if raw.kind != rt::SAMPLE {
@@ -216,21 +216,21 @@ impl<'a> PerfFile<'a> {
         Sample::new(raw, self.attr_of(raw)?).map(Some)
     }
 
-    /// The time of a record, as [`Event::time`] gives it.
+    /// The time of a record; see [`Event::time`].
     #[inline]
     pub(super) fn time_of(&self, raw: &RawRecord<'_>) -> Option<u64> {
         record::time_of(raw, self.attr_of(raw).ok()?)
     }
 }
 
-/// Which event has which id.
+/// Maps IDs to events.
 #[derive(Debug)]
 struct Ids {
     /// (id, index of the event), ascending.
     sorted: Vec<(u64, u32)>,
-    /// Where the id is in a sample, if at the same place for all events.
+    /// Offset of the ID in a sample, if it is the same for all events.
     in_sample: u16,
-    /// Where the id is, counted from the end of a record that is not a sample.
+    /// Offset of the ID from the end of a record other than a sample.
     from_end: u16,
 }
 
@@ -259,8 +259,8 @@ impl Ids {
         }
     }
 
-    /// Index of the event of a record; the first for records without an id or with id 0, which
-    /// the perf tool made up. `Err` is an id nobody has.
+    /// Index of a record's event; the first event for records without an ID or with ID 0, which the
+    /// perf tool synthesizes. `Err` is an unknown ID.
     #[inline]
     fn index_of(&self, raw: &RawRecord<'_>) -> Result<usize, u64> {
         let id = if raw.kind == rt::SAMPLE {
@@ -283,7 +283,7 @@ impl Ids {
     }
 }
 
-/// Checks that `offset` and `size` lie in the file and gives the bytes.
+/// The bytes at `offset` with `size`, if they are in the file.
 pub(super) fn section<'a>(
     bytes: &'a [u8],
     offset: u64,

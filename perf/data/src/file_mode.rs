@@ -1,4 +1,4 @@
-//! The header of a perf.data file that was written to a file.
+//! Parses the header of a file-mode perf.data file.
 
 use super::attr::EventAttr;
 use super::error::{PerfError, PerfErrorKind};
@@ -6,15 +6,15 @@ use super::features::Features;
 use super::file::{Mode, Parts, section};
 use super::le::{self, Cursor};
 
-/// Header up to the feature bits, which the oldest files lack.
+/// Minimum header size, bytes: up to the feature bits, which the oldest files lack.
 pub(super) const HEADER_SIZE_MIN: u64 = 72;
-/// Header with its 256 feature bits.
+/// Size of the header including its 256 feature bits.
 const HEADER_SIZE: u64 = 104;
-/// Bytes of a section's descriptor: offset and size.
+/// Size of a section descriptor: offset and size.
 const SECTION: usize = 16;
-/// Most attributes in a file.
+/// Maximum number of attributes in a file.
 pub(super) const ATTRS_MAX: u64 = 1 << 16;
-/// Most feature bits.
+/// Maximum number of feature bits.
 const FEATURE_BITS: u64 = 256;
 
 /// Reads the header, attributes and feature table.
@@ -47,7 +47,7 @@ pub(super) fn parse(bytes: &[u8], header_size: u64) -> Result<Parts<'_>, PerfErr
     };
     let mut features = Features::default();
     let data_end = match section(bytes, data_offset, data_size, "data section") {
-        // The size is written last: a recorder that was killed leaves zero.
+        // The size is written last: zero means that the recorder was killed.
         Ok([]) => {
             let kind = PerfErrorKind::DataSizeZero;
             problems.push(PerfError::new(kind, data_offset, "data section"));
@@ -77,7 +77,7 @@ pub(super) fn parse(bytes: &[u8], header_size: u64) -> Result<Parts<'_>, PerfErr
     })
 }
 
-/// Reads the attributes and the ids each points to.
+/// Reads the attributes, and the IDs that each one points to.
 fn read_attrs(
     bytes: &[u8],
     table: &[u8],
@@ -97,7 +97,7 @@ fn read_attrs(
             limit: ATTRS_MAX,
         }));
     }
-    // No id is listed twice, so all lists together fit into the file.
+    // No ID is listed twice, so all lists together fit into the file.
     let mut ids_left = bytes.len() / 8;
     let mut attrs = Vec::new();
     for (index, slot) in table.chunks_exact(entry).enumerate() {
@@ -156,11 +156,11 @@ fn read_feature_table<'a>(
     }
 }
 
-/// Takes the events' names from the feature section that has them.
+/// Names the events from the feature section that has their names.
 fn name_events(features: &Features<'_>, attrs: &mut [EventAttr]) -> Result<(), PerfError> {
     for (index, event) in features.events()?.into_iter().flatten().enumerate() {
         let name = || Some(String::from_utf8_lossy(event.name).into_owned());
-        // The descriptions are in the attributes' order; where ids are there they must agree.
+        // The descriptions are in the order of the attributes; IDs, if present, must agree.
         if let Some(attr) = attrs.get_mut(index)
             && (event.ids.is_empty() || attr.ids.is_empty() || attr.ids == event.ids)
         {

@@ -1,7 +1,7 @@
-//! Where the fields of a sample are, worked out once for each attribute.
+//! The offsets of a sample's fields, computed once for each attribute.
 //!
-//! A sample is a prefix of fields of fixed size, at offsets known from `sample_type` alone, and
-//! then fields whose size is in the record. The order is that of `perf_output_sample()`
+//! A sample starts with fields of fixed size, at offsets that depend only on `sample_type`. Then
+//! come fields whose size is in the record. The order is that of `perf_output_sample()`
 //! (`kernel/events/core.c`, Linux 7.2).
 
 use super::attr::{EventAttr, flag};
@@ -10,7 +10,7 @@ use super::attr::{EventAttr, flag};
 pub mod sample_type {
     /// Instruction pointer.
     pub const IP: u64 = 1;
-    /// Process and thread id.
+    /// Process and thread ID.
     pub const TID: u64 = 1 << 1;
     /// Time in nanoseconds of the recording's clock.
     pub const TIME: u64 = 1 << 2;
@@ -20,13 +20,13 @@ pub mod sample_type {
     pub const READ: u64 = 1 << 4;
     /// Callchain.
     pub const CALLCHAIN: u64 = 1 << 5;
-    /// Event id.
+    /// Event ID.
     pub const ID: u64 = 1 << 6;
     /// CPU.
     pub const CPU: u64 = 1 << 7;
     /// Period.
     pub const PERIOD: u64 = 1 << 8;
-    /// Id of the stream.
+    /// Stream ID.
     pub const STREAM_ID: u64 = 1 << 9;
     /// Raw data (tracepoints, BPF output).
     pub const RAW: u64 = 1 << 10;
@@ -38,9 +38,9 @@ pub mod sample_type {
     pub const STACK_USER: u64 = 1 << 13;
     /// Weight.
     pub const WEIGHT: u64 = 1 << 14;
-    /// Where data came from.
+    /// Source of the data.
     pub const DATA_SRC: u64 = 1 << 15;
-    /// Event id at a place that does not depend on the other fields.
+    /// Event ID at an offset that does not depend on other fields.
     pub const IDENTIFIER: u64 = 1 << 16;
     /// Transaction flags.
     pub const TRANSACTION: u64 = 1 << 17;
@@ -50,7 +50,7 @@ pub mod sample_type {
     pub const PHYS_ADDR: u64 = 1 << 19;
     /// Copy from the AUX area.
     pub const AUX: u64 = 1 << 20;
-    /// Cgroup id.
+    /// Cgroup ID.
     pub const CGROUP: u64 = 1 << 21;
     /// Page size of the data address.
     pub const DATA_PAGE_SIZE: u64 = 1 << 22;
@@ -66,11 +66,11 @@ pub mod read_format {
     pub const TOTAL_TIME_ENABLED: u64 = 1;
     /// Time running follows.
     pub const TOTAL_TIME_RUNNING: u64 = 1 << 1;
-    /// Each value has its id.
+    /// Each value has its event ID.
     pub const ID: u64 = 1 << 2;
     /// Values of the whole group.
     pub const GROUP: u64 = 1 << 3;
-    /// Each value has its count of lost samples.
+    /// Each value has its number of lost samples.
     pub const LOST: u64 = 1 << 4;
 }
 
@@ -78,7 +78,7 @@ pub mod read_format {
 pub mod branch_sample_type {
     /// The branch stack is a call stack: calls that have not returned.
     pub const CALL_STACK: u64 = 1 << 11;
-    /// The branch stack says at which hardware index it starts.
+    /// The branch stack states the hardware index at which it starts.
     pub const HW_INDEX: u64 = 1 << 17;
     /// The branch stack is followed by one word of counters for each entry.
     pub const COUNTERS: u64 = 1 << 19;
@@ -129,10 +129,10 @@ const TRAILER: [u64; 6] = [
     st::IDENTIFIER,
 ];
 
-/// A place no record reaches (records are below 64 KiB), so that the read finds nothing.
+/// An offset beyond any record (records are below 64 KiB), so that reads find nothing.
 pub(crate) const ABSENT: u16 = u16::MAX;
 
-/// Offsets, within a record's body, of the fixed fields of samples; and within the trailer.
+/// Offsets of the fixed fields in a sample's body and in the trailer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SampleLayout {
     pub(crate) ip: u16,
@@ -143,12 +143,12 @@ pub(crate) struct SampleLayout {
     pub(crate) stream_id: u16,
     pub(crate) cpu: u16,
     pub(crate) period: u16,
-    /// Bytes of all fixed fields.
+    /// Size of all fixed fields, bytes.
     pub(crate) prefix: u16,
-    /// The fields after the prefix that this event has, as bits of `sample_type` in order.
+    /// This event's fields after the prefix, as bits of `sample_type`, in order.
     tail: [u64; TAIL.len()],
     tail_len: u8,
-    /// Bytes of the trailer of records that are not samples; zero without `sample_id_all`.
+    /// Size of the trailer of records other than samples, bytes; zero without `sample_id_all`.
     pub(crate) trailer: u16,
     pub(crate) trailer_tid: u16,
     pub(crate) trailer_time: u16,
@@ -191,7 +191,7 @@ impl Default for SampleLayout {
     }
 }
 
-/// Offset of `field` among `fields` of 8 bytes each, of which those in `present` are there.
+/// Offset of `field` in `fields`, which take 8 bytes each and of which those in `present` exist.
 fn offset_of(fields: &[u64], present: u64, field: u64) -> u16 {
     if present & field == 0 {
         return ABSENT;
@@ -214,7 +214,7 @@ impl SampleLayout {
             0
         };
         let trailer = |field| offset_of(&TRAILER, trailer_fields, field);
-        // IDENTIFIER and ID say the same; the former is at a place that never moves.
+        // IDENTIFIER and ID have the same value; the former has a fixed offset.
         let either = |identifier: u16, id: u16| if identifier == ABSENT { id } else { identifier };
         let mut layout = Self {
             ip: prefix(st::IP),
@@ -250,7 +250,7 @@ impl SampleLayout {
         layout
     }
 
-    /// The fields after the prefix, in order.
+    /// This event's fields after the prefix, in order.
     #[inline]
     pub(crate) fn tail(&self) -> &[u64] {
         &self.tail[..usize::from(self.tail_len)]

@@ -1,14 +1,14 @@
-//! `--stitch-lbr`: chains longer than the ring, put together from two samples.
+//! `--stitch-lbr`: chains longer than the ring, combined from two samples.
 //!
-//! `has_stitched_lbr()` and `lbr_callchain_add_lbr_ip()` of `tools/perf/util/machine.c`
-//! (Linux 7.2): where the bottom of the ring still holds entries that the previous sample of the
-//! thread holds too, what that one has below them is taken for this sample's own. It is a guess:
-//! the entries were overwritten since, and calls that returned and calls that came may leave the
+//! As in `has_stitched_lbr()` and `lbr_callchain_add_lbr_ip()` of `tools/perf/util/machine.c`
+//! (Linux 7.2): if the bottom of the ring still has entries that the thread's previous sample has
+//! too, the previous sample's entries below them are appended to this sample. This is a guess:
+//! those entries have been overwritten since, and returns followed by other calls may leave the
 //! same records.
 
-/// What is compared and put together: where a branch was, where it went, and its flags.
+/// An entry to compare and stitch: source, target and flags of a branch.
 pub trait Entry: Copy + PartialEq {
-    /// Where it was.
+    /// Address of the branch.
     fn from(&self) -> u64;
 }
 
@@ -23,27 +23,27 @@ impl Entry for crate::BranchEntry {
 pub struct Stack<E> {
     /// Newest first.
     pub entries: Vec<E>,
-    /// Hardware index of the newest (`hw_idx`).
+    /// Hardware index of the newest entry (`hw_idx`).
     pub hw_index: u64,
 }
 
-/// The state of one thread.
+/// The stitching state of one thread.
 #[derive(Clone, Debug)]
 pub struct LbrStitcher<E> {
     previous: Option<Stack<E>>,
-    /// What was taken over, nearest to the leaf first.
+    /// Entries taken from earlier samples, nearest to the leaf first.
     taken: Vec<E>,
     depth: u64,
     taken_max: usize,
 }
 
-/// Most frames taken over. perf has no bound; without one, chains of a hostile file would grow with
-/// every sample.
+/// Maximum number of entries taken from earlier samples. perf has no limit; without one, the chains
+/// of a hostile file would grow with every sample.
 const TAKEN_MAX: usize = 1024;
 
 impl<E: Entry> LbrStitcher<E> {
-    /// A thread of which no sample was seen, on CPUs with rings of so many entries (`branches`
-    /// of the PMU's capabilities).
+    /// A thread without samples so far, on CPUs whose rings have `depth` entries (`branches` of the
+    /// PMU's capabilities).
     pub fn new(depth: u32) -> Self {
         Self {
             previous: None,
@@ -53,8 +53,8 @@ impl<E: Entry> LbrStitcher<E> {
         }
     }
 
-    /// The user chain of a sample, innermost first: its address, where its branches were, and
-    /// what is stitched on.
+    /// The user chain of a sample, innermost first: its address, the addresses of its branches, and
+    /// the stitched ones.
     pub fn chain(&mut self, ip: u64, stack: Stack<E>) -> Vec<u64> {
         match self
             .previous
@@ -62,7 +62,7 @@ impl<E: Entry> LbrStitcher<E> {
             .and_then(|previous| self.matching(previous, &stack))
         {
             Some(found) => {
-                // The nearest are those that this sample has lost since.
+                // The nearest entries are those that this sample has lost since.
                 let room = self.taken_max.saturating_sub(found.len());
                 self.taken.truncate(room);
                 self.taken.splice(0..0, found);
@@ -77,14 +77,14 @@ impl<E: Entry> LbrStitcher<E> {
         chain
     }
 
-    /// What the previous sample has below the entries that both have; `None` if they share none.
+    /// The previous sample's entries below the shared ones; `None` if no entries are shared.
     fn matching(&self, previous: &Stack<E>, current: &Stack<E>) -> Option<Vec<E>> {
         let count = current.entries.len() as u64;
         if count == 0 || previous.entries.is_empty() {
             return None;
         }
-        // Hardware index of the oldest entry of this sample, and its distance from the newest
-        // of the one before; indices go round.
+        // Hardware index of the oldest entry of this sample, and its distance from the newest one
+        // of the previous sample; indices wrap around.
         let base = self
             .depth
             .checked_sub(count)?

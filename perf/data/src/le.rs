@@ -1,4 +1,4 @@
-//! Little-endian reads from byte slices, checked; and a cursor that knows where in the file it is.
+//! Checked little-endian reads from byte slices, and a cursor that tracks its file offset.
 
 use super::error::{PerfError, PerfErrorKind};
 
@@ -45,7 +45,7 @@ pub fn until_nul(bytes: &[u8]) -> &[u8] {
     &bytes[..8 * words.len() + tail]
 }
 
-/// Reads forward through the bytes of one part of the file.
+/// Reads the bytes of one part of the file in sequence.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
@@ -64,7 +64,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// An error at the place reached.
+    /// An error at the current position.
     #[cold]
     pub(crate) fn error(&self, kind: PerfErrorKind) -> PerfError {
         PerfError::new(kind, self.offset, self.part)
@@ -95,7 +95,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// `count` entries of `size` bytes each; the product cannot overflow.
+    /// Takes `count` entries of `size` bytes each; the product cannot overflow.
     #[inline]
     pub(crate) fn take_many(&mut self, count: u64, size: usize) -> Result<&'a [u8], PerfError> {
         let room = self.rest.len() / size;

@@ -1,14 +1,14 @@
-//! perf.data: a reader that copies nothing it need not copy.
+//! A reader for perf.data files that avoids copying.
 //!
 //! The layout is that of `tools/perf/Documentation/perf.data-file-format.txt` and
 //! `include/uapi/linux/perf_event.h` (Linux 7.2). [`PerfFile::parse`] reads the header, the
-//! attributes and the table of features; records are then walked in file order
-//! ([`PerfFile::records`]), or handed to a closure with compressed ones unpacked
-//! ([`PerfFile::for_each`]), in file order or in time order. Nothing here panics on bad input:
-//! a bad record is skipped and counted, and where the framing itself is lost the walk ends with
-//! the reason.
+//! attributes and the feature table. Records can then be iterated in file order
+//! ([`PerfFile::records`]), or passed to a closure, in file order or in time order, with compressed
+//! ones unpacked ([`PerfFile::for_each`]). Nothing panics on bad input: invalid records are skipped
+//! and counted, and if the framing is lost, the iteration ends with the reason.
 //!
-//! The stack copies of a recording, each with the registers that it was taken with:
+//! This example collects the stack copies of a recording, each with the registers that belong to
+//! it:
 //!
 //! ```
 //! use std::ops::ControlFlow;
@@ -43,8 +43,8 @@
 //! # assert_eq!(stacks(&writer.finish()).unwrap(), [(0x401000, 16)]);
 //! ```
 //!
-//! Not here: directories of per-thread files (`perf record --threads`), big-endian files, and the
-//! old `PERFFILE` layout; each is refused by name.
+//! Directories of per-thread files (`perf record --threads`), big-endian files and the old
+//! `PERFFILE` layout are not supported; each is rejected with its own error.
 
 #![forbid(unsafe_code)]
 

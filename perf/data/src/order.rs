@@ -1,6 +1,6 @@
-//! Handing out events, in file order or in time order, compressed ones unpacked.
+//! Delivers events in file order or in time order, and unpacks compressed ones.
 //!
-//! Holding records back until their turn is the business of `queue`.
+//! Buffering of records for time order is in `queue`.
 
 use std::ops::ControlFlow;
 
@@ -11,47 +11,47 @@ use super::record::Event;
 use super::unpack::{Unpacked, Unpacker};
 use super::walk::{RawRecord, record_type as rt};
 
-/// In which order events are handed out.
+/// The order in which events are delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// As they are in the file.
+    /// The order of the file.
     File,
-    /// By time; equal times, and records without one, as they are in the file.
+    /// By time. Equal times, and records without a time, are in file order.
     Time,
 }
 
-/// Why a walk over the records ended.
+/// Why the iteration ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// At the end of the data.
     End,
-    /// Because the taker asked for it.
+    /// The callback asked for it.
     Asked,
-    /// The rest cannot be read. What was before it has been handed out.
+    /// The rest cannot be read. Everything before it has been delivered.
     Error(PerfError),
 }
 
-/// What a walk over the records did.
+/// Result of an iteration over the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
-    /// Events handed out.
+    /// Number of events delivered.
     pub events: u64,
-    /// Records skipped because their bodies could not be read.
+    /// Number of records skipped because their bodies could not be read.
     pub skipped: u64,
-    /// The first reason for skipping one.
+    /// The error of the first skipped record.
     pub first_skipped: Option<PerfError>,
-    /// Records that came with an earlier time than one already handed out.
+    /// Number of records with an earlier time than one already delivered.
     pub late: u64,
-    /// Times that records had to be handed out before their round was finished, because too many
-    /// were held back.
+    /// Number of times that records were delivered before their round was finished, because too
+    /// many were buffered.
     pub early_flushes: u64,
-    /// Why it ended.
+    /// Why the iteration ended.
     pub stop: Stop,
 }
 
 impl PerfFile<'_> {
-    /// Hands every event to `take`, compressed ones unpacked, until it breaks.
+    /// Passes every event to `take` until it breaks. Unpacks compressed records.
     pub fn for_each(
         &self,
         order: Order,
@@ -89,7 +89,7 @@ impl PerfFile<'_> {
         self.for_each(Order::Time, take)
     }
 
-    /// Walks the records in file order, unpacking compressed ones.
+    /// Iterates over the records in file order and unpacks compressed ones.
     fn drive(&self, mut take: impl FnMut(RawRecord<'_>) -> ControlFlow<()>) -> Stop {
         let mut unpacker: Option<Unpacker> = None;
         for record in self.records() {
@@ -118,7 +118,7 @@ impl PerfFile<'_> {
         }
     }
 
-    /// The unpacker, made when the first compressed record is met.
+    /// The unpacker, created at the first compressed record.
     fn unpacker<'u>(
         &self,
         slot: &'u mut Option<Unpacker>,
@@ -152,7 +152,7 @@ impl Default for Summary {
     }
 }
 
-/// Decodes records and hands them to the taker, counting.
+/// Decodes records, passes them to the callback and counts them.
 pub(super) struct Deliverer<'f, 'a, F> {
     pub(super) file: &'f PerfFile<'a>,
     take: F,
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use crate::sample_type;
 
-    /// A pipe-mode file whose samples are only times.
+    /// A pipe-mode file whose samples have only a time.
     fn file(times: &[u64], pack: bool) -> Vec<u8> {
         let word = |word: u64| word.to_le_bytes();
         let mut out = [*b"PERFILE2", word(16), word(64 | 72 << 48), word(64 << 32)].concat();
@@ -208,7 +208,7 @@ mod tests {
         let times = [50, 40, 30, 20, 10, 60, 70];
         for (pack, queue) in [
             (false, Queue::new(4, usize::MAX)),
-            // 24 bytes for each copy.
+            // 24 bytes per copy.
             (true, Queue::new(usize::MAX, 4 * 24)),
         ] {
             let bytes = file(&times, pack);
@@ -218,7 +218,7 @@ mod tests {
                 seen.extend(event.time());
                 ControlFlow::Continue(())
             });
-            // The fifth finds four held back, so two of them go; then 10 comes late.
+            // At the fifth, four are buffered, so two of them are delivered; then 10 is late.
             assert_eq!(seen, [20, 30, 10, 40, 50, 60, 70]);
             assert_eq!(
                 (summary.late, summary.early_flushes, summary.stop),

@@ -1,4 +1,4 @@
-//! The head of a perf.data file that was written to a pipe: attributes and features are records.
+//! Parses the start of a pipe-mode perf.data file, where attributes and features are records.
 
 use super::attr::{ATTR_SIZE_VER0, EventAttr};
 use super::error::{PerfError, PerfErrorKind};
@@ -8,9 +8,9 @@ use super::file_mode::ATTRS_MAX;
 use super::le;
 use super::walk::{HEADER, RawRecord, Records, record_type as rt};
 
-/// Size that the header states: magic and size, nothing else.
+/// The size in the header: magic and size only.
 pub(super) const HEADER_SIZE: u64 = 16;
-/// `EVENT_UPDATE` type that carries a name.
+/// The `EVENT_UPDATE` type that carries a name.
 const EVENT_UPDATE_NAME: u64 = 2;
 
 /// Reads the records up to the first sample.
@@ -51,7 +51,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parts<'_>, PerfError> {
                 }
             }
             rt::HEADER_TRACING_DATA => {
-                // The data follow the record.
+                // The data follows the record.
                 let begin = raw.offset as usize + HEADER + raw.body.len();
                 let size = le::u32_at(raw.body, 0).unwrap_or(0) as usize;
                 if let Some(data) = bytes.get(begin..).and_then(|rest| rest.get(..size)) {
@@ -73,7 +73,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parts<'_>, PerfError> {
     })
 }
 
-/// Reads an attribute record: the attribute, as long as it says, then its ids.
+/// Reads an attribute record: the attribute, of its stated size, then its IDs.
 fn read_attr(raw: &RawRecord<'_>) -> Result<EventAttr, PerfError> {
     let size = match le::u32_at(raw.body, 4).unwrap_or(0) as usize {
         0 => ATTR_SIZE_VER0,
@@ -96,7 +96,7 @@ fn read_attr(raw: &RawRecord<'_>) -> Result<EventAttr, PerfError> {
     Ok(attr)
 }
 
-/// Names the events: from their description, else from updates, which are found by id.
+/// Names the events: from their description, or else from updates, which are found by ID.
 fn name_events(
     features: &Features<'_>,
     names: &[(u64, &[u8])],

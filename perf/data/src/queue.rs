@@ -1,10 +1,10 @@
-//! Holds records back until their turn in time has come.
+//! Buffers records until all records with earlier times have arrived.
 //!
 //! The recorder drains the CPUs' rings one after another and writes `FINISHED_ROUND` after each
-//! turn. A record can lag behind others by at most one turn, so at the end of a round everything
-//! up to the latest time seen by the end of the round before is complete
-//! (`tools/perf/util/ordered-events.c`, Linux 7.2). Only times and places are sorted; records are
-//! copied only if they were compressed, because the buffer they are in is reused.
+//! round. A record can lag behind others by at most one round. So at the end of a round, everything
+//! up to the latest time seen at the end of the previous round is complete
+//! (`tools/perf/util/ordered-events.c`, Linux 7.2). Only times and locations are sorted. Records
+//! are copied only if they were compressed, because their buffer is reused.
 
 use std::ops::ControlFlow;
 
@@ -14,39 +14,39 @@ use super::order::Deliverer;
 use super::record::Event;
 use super::walk::{HEADER, RawRecord, Records, record_type as rt};
 
-/// Most records held back for ordering (64 MiB of places).
+/// Maximum number of buffered records (64 MiB of locations).
 const PENDING_MAX: usize = 4 << 20;
-/// Most bytes of unpacked records held back for ordering.
+/// Maximum bytes of buffered copies of unpacked records.
 const COPIES_MAX: usize = 128 << 20;
-/// Bytes before each copy: the file offset of the compressed record it came out of.
+/// Size of the prefix of each copy: the file offset of the compressed record that contained it.
 const COPY_OFFSET: usize = 8;
 
-/// Where a record that is held back is.
+/// The time and location of a buffered record.
 #[derive(Clone, Copy)]
 struct Pending {
     time: u64,
-    /// File offset; with [`COPIED`], offset in [`Queue::copies`].
+    /// File offset; with [`COPIED`], an offset in [`Queue::copies`].
     place: u64,
 }
 
-/// Marks a place as one among the copies.
+/// Flag in a location: the record is in the copies.
 const COPIED: u64 = 1 << 63;
 
-/// Records held back until their round is complete.
+/// Records buffered until their round is complete.
 pub(super) struct Queue {
     pending_max: usize,
     copies_max: usize,
-    /// In file order; the first `sorted` of them by time.
+    /// In file order; the first `sorted` are sorted by time.
     pending: Vec<Pending>,
     sorted: usize,
     copies: Vec<u8>,
-    /// Copies of the last flush that were kept; swapped with `copies`.
+    /// Buffer for the copies kept at a flush; swapped with `copies`.
     spare: Vec<u8>,
     /// Latest time seen.
     latest: u64,
-    /// Latest time seen when the round before this one was finished.
+    /// Latest time seen at the end of the previous round.
     latest_of_last_round: u64,
-    /// Latest time handed out.
+    /// Latest time delivered.
     flushed: u64,
 }
 
@@ -57,7 +57,7 @@ impl Default for Queue {
 }
 
 impl Queue {
-    /// A queue that holds back at most so many records, and so many bytes of copies.
+    /// A queue for at most this many records, and this many bytes of copies.
     pub(super) fn new(pending_max: usize, copies_max: usize) -> Self {
         Self {
             pending_max,
@@ -72,7 +72,7 @@ impl Queue {
         }
     }
 
-    /// Takes a record: holds it back, or hands it on if it has no time.
+    /// Buffers a record, or delivers it if it has no time.
     #[inline]
     pub(super) fn add<F: FnMut(Event<'_>) -> ControlFlow<()>>(
         &mut self,
@@ -101,7 +101,7 @@ impl Queue {
         ControlFlow::Continue(())
     }
 
-    /// Keeps a copy of an unpacked record and tells where.
+    /// Copies an unpacked record and returns its offset in `copies`.
     fn copy(&mut self, raw: &RawRecord<'_>) -> u64 {
         let place = self.copies.len() as u64;
         let size = (raw.body.len() + HEADER) as u16;
@@ -113,7 +113,7 @@ impl Queue {
         place
     }
 
-    /// Hands out the older half, though records of its time may still come.
+    /// Delivers the older half, although records with those times may still arrive.
     #[cold]
     fn flush_half<F: FnMut(Event<'_>) -> ControlFlow<()>>(
         &mut self,
@@ -125,7 +125,7 @@ impl Queue {
         self.hand_out(half, out)
     }
 
-    /// Hands out everything up to and including `limit`.
+    /// Delivers everything up to and including `limit`.
     pub(super) fn flush<F: FnMut(Event<'_>) -> ControlFlow<()>>(
         &mut self,
         limit: u64,
@@ -138,8 +138,8 @@ impl Queue {
         self.hand_out(count, out)
     }
 
-    /// Sorts by time. Stable, so that equal times stay in file order; and made for runs, which
-    /// is what the rings of several CPUs are.
+    /// Sorts by time. The sort is stable, so equal times stay in file order, and fast for sorted
+    /// runs, which the rings of several CPUs produce.
     fn sort(&mut self) {
         if self.sorted < self.pending.len() {
             self.pending.sort_by_key(|pending| pending.time);
@@ -147,7 +147,7 @@ impl Queue {
         }
     }
 
-    /// Hands out the first `count` records.
+    /// Delivers the first `count` records.
     fn hand_out<F: FnMut(Event<'_>) -> ControlFlow<()>>(
         &mut self,
         count: usize,
@@ -167,7 +167,7 @@ impl Queue {
         ControlFlow::Continue(())
     }
 
-    /// Moves the copies that are still held back to the front.
+    /// Moves the copies that are still buffered to the front.
     fn keep_copies(&mut self) {
         if self.copies.is_empty() {
             return;
@@ -188,7 +188,7 @@ impl Queue {
     }
 }
 
-/// A record that was held back. It was read before, so it is there.
+/// A buffered record. It was read before, so it exists.
 #[inline]
 fn record_at<'r>(file: &'r PerfFile<'_>, copies: &'r [u8], place: u64) -> Option<RawRecord<'r>> {
     if place & COPIED == 0 {

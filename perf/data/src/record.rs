@@ -1,4 +1,4 @@
-//! Records with their meaning, and what every record has: its time, its thread, its event.
+//! Decoded records, and the properties of every record: time, thread and event.
 //!
 //! Samples are in `sample`, the larger bodies in `bodies`.
 
@@ -9,32 +9,32 @@ use super::sample::Sample;
 use super::walk::{RawRecord, record_type as rt};
 use crate::callchain::Callchain;
 
-/// A record, what it means, and its sample id trailer.
+/// A record, decoded, with its sample ID trailer.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
-    /// The record as stored.
+    /// The raw record.
     pub raw: RawRecord<'a>,
-    /// Its meaning.
+    /// The decoded record.
     pub record: Record<'a>,
-    /// The event that wrote it; the first one where the record does not tell.
+    /// The event that wrote the record; the first event if the record does not tell.
     pub attr: &'a EventAttr,
 }
 
 impl<'a> Event<'a> {
-    /// Thread, time and the like, as far as they were recorded.
+    /// Thread, time etc., as far as recorded.
     pub fn id(&self) -> RecordId<'a> {
         RecordId::of(&self.raw, self.attr)
     }
 
-    /// Time in nanoseconds of the recording's clock. `None` for records of the perf tool and
-    /// those it made up before recording began.
+    /// Time in nanoseconds of the recording's clock. `None` for records of the perf tool, and for
+    /// those that it synthesized before recording.
     #[inline]
     pub fn time(&self) -> Option<u64> {
         time_of(&self.raw, self.attr)
     }
 }
 
-/// The time of a record; zero and all ones stand for "none", as in the perf tool.
+/// The time of a record; zero and all ones mean "none", as in the perf tool.
 #[inline]
 pub(crate) fn time_of(raw: &RawRecord<'_>, attr: &EventAttr) -> Option<u64> {
     let layout = &attr.layout;
@@ -49,7 +49,7 @@ pub(crate) fn time_of(raw: &RawRecord<'_>, attr: &EventAttr) -> Option<u64> {
     time.filter(|&time| time != 0 && time != u64::MAX)
 }
 
-/// The sample id trailer of a record, or the same fields of a sample; read when asked.
+/// The sample ID trailer of a record, or the same fields of a sample; decoded on demand.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordId<'a> {
     bytes: &'a [u8],
@@ -96,12 +96,12 @@ impl<'a> RecordId<'a> {
         le::u64_at(self.bytes, usize::from(self.at[field]))
     }
 
-    /// Process id; -1 for none.
+    /// Process ID; -1 for none.
     pub fn pid(&self) -> Option<i32> {
         self.half(0, 0).map(u32::cast_signed)
     }
 
-    /// Thread id; -1 for none.
+    /// Thread ID; -1 for none.
     pub fn tid(&self) -> Option<i32> {
         self.half(0, 4).map(u32::cast_signed)
     }
@@ -111,80 +111,80 @@ impl<'a> RecordId<'a> {
         self.word(1)
     }
 
-    /// Event id.
+    /// Event ID.
     pub fn id(&self) -> Option<u64> {
         self.word(2)
     }
 
-    /// Stream id.
+    /// Stream ID.
     pub fn stream_id(&self) -> Option<u64> {
         self.word(3)
     }
 
-    /// CPU.
+    /// CPU number.
     pub fn cpu(&self) -> Option<u32> {
         self.half(4, 0)
     }
 }
 
-/// The meaning of a record. Numbers are as stored; names are bytes, without the ending NUL.
+/// A decoded record. Numbers are as stored; names are bytes without the terminating NUL.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Record<'a> {
     /// A sample.
     Sample(Sample<'a>),
-    /// `PERF_RECORD_MMAP` or `PERF_RECORD_MMAP2`: something was mapped.
+    /// `PERF_RECORD_MMAP` or `PERF_RECORD_MMAP2`: a mapping was created.
     Mmap(Mmap<'a>),
-    /// A task got a name.
+    /// A task was named.
     Comm(Comm<'a>),
-    /// A task was made.
+    /// A task was created.
     Fork(Task),
     /// A task ended.
     Exit(Task),
     /// Records were lost because the ring was full.
     Lost {
-        /// Event id.
+        /// Event ID.
         id: u64,
-        /// How many.
+        /// Number of lost records.
         lost: u64,
     },
     /// Samples were lost.
     LostSamples {
-        /// How many.
+        /// Number of lost samples.
         lost: u64,
     },
     /// Sampling was throttled.
     Throttle(Throttle),
-    /// Sampling goes on.
+    /// Sampling was resumed.
     Unthrottle(Throttle),
     /// Values read when an inherited event ended; see the raw body.
     Read {
-        /// Process.
+        /// Process ID.
         pid: i32,
-        /// Thread.
+        /// Thread ID.
         tid: i32,
     },
-    /// The task of the trailer was switched in or out.
+    /// The task named in the trailer was switched in or out.
     Switch {
-        /// Out, not in.
+        /// Switched out, not in.
         out: bool,
-        /// Out, though it could have run on.
+        /// Switched out although runnable.
         preempted: bool,
     },
     /// The CPU switched tasks.
     SwitchCpuWide {
-        /// Out, not in.
+        /// Switched out, not in.
         out: bool,
-        /// Out, though it could have run on.
+        /// Switched out although runnable.
         preempted: bool,
-        /// Process that comes next (out) or came before (in).
+        /// Process ID of the next task (out) or the previous one (in).
         other_pid: i32,
-        /// Thread that comes next (out) or came before (in).
+        /// Thread ID of the next task (out) or the previous one (in).
         other_tid: i32,
     },
     /// Namespaces of a task.
     Namespaces(Namespaces<'a>),
-    /// Kernel code came or went (BPF programs, trampolines).
+    /// Kernel code was added or removed (BPF programs, trampolines).
     Ksymbol(Ksymbol<'a>),
     /// A BPF program was loaded or unloaded.
     BpfEvent {
@@ -192,42 +192,42 @@ pub enum Record<'a> {
         kind: u16,
         /// Flags.
         flags: u16,
-        /// The program's id.
+        /// The program's ID.
         id: u32,
         /// The program's tag.
         tag: [u8; 8],
     },
-    /// A cgroup came to be.
+    /// A cgroup was created.
     Cgroup {
-        /// Its id.
+        /// Its ID.
         id: u64,
         /// Its path.
         path: &'a [u8],
     },
     /// The kernel changed its own code.
     TextPoke {
-        /// Where.
+        /// Address.
         address: u64,
-        /// Bytes before.
+        /// Bytes before the change.
         old: &'a [u8],
-        /// Bytes after.
+        /// Bytes after the change.
         new: &'a [u8],
     },
-    /// User frames of samples that were deferred (Linux 6.19).
+    /// The deferred user frames of samples (Linux 6.19).
     CallchainDeferred {
-        /// Names the kernel entry; samples of the same thread carry it. 0 for none: the record
-        /// has the form proposed in 2023.
+        /// Identifies the kernel entry; samples of the same thread have the same cookie. 0 for
+        /// none, in the form proposed in 2023.
         cookie: u64,
         /// The user frames, without a marker.
         chain: Callchain<'a>,
     },
     /// All records of earlier rounds have been written.
     FinishedRound,
-    /// All records made up by the tool at the start have been written.
+    /// All records synthesized by the tool at the start have been written.
     FinishedInit,
-    /// Which id belongs to which CPU and thread.
+    /// Maps IDs to CPUs and threads.
     IdIndex(IdIndex<'a>),
-    /// How to turn TSC into time.
+    /// Parameters for converting TSC to time.
     TimeConv {
         /// Right shift.
         shift: u64,
@@ -236,23 +236,23 @@ pub enum Record<'a> {
         /// Time at TSC zero.
         zero: u64,
     },
-    /// Threads that were recorded.
+    /// The recorded threads.
     ThreadMap(ThreadMap<'a>),
-    /// An attribute, in pipe mode; already taken into [`super::PerfFile::attrs`].
+    /// An attribute, in pipe mode; already in [`super::PerfFile::attrs`].
     HeaderAttr,
-    /// A build id, in pipe mode.
+    /// A build ID, in pipe mode.
     HeaderBuildId(super::features::BuildId<'a>),
     /// A feature section, in pipe mode.
     HeaderFeature {
-        /// Which ([`super::feature`]).
+        /// The section's number ([`super::feature`]).
         feature: u64,
         /// Its bytes.
         data: &'a [u8],
     },
-    /// A compressed record as stored; only from [`super::PerfFile::records`].
+    /// A compressed record that is not unpacked; only from [`super::PerfFile::records`].
     Compressed,
-    /// AUX area and instruction tracing: kept raw.
+    /// AUX area and instruction tracing; see the raw body.
     Aux,
-    /// Known, of no use here, or unknown: kept raw.
+    /// Any other record, known or not; see the raw body.
     Other,
 }

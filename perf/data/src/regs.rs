@@ -1,13 +1,11 @@
-//! perf's x86 register numbers (`arch/x86/include/uapi/asm/perf_regs.h`, Linux 7.2), the register
-//! sets of samples, and the DWARF numbers that belong to them.
-//!
-//! Not responsible for what an unwinder does with the registers.
+//! perf's x86 register numbers (`arch/x86/include/uapi/asm/perf_regs.h`, Linux 7.2), their DWARF
+//! numbers, and the register sets of samples.
 
 use crate::le;
 
-/// One more than the highest general register (`PERF_REG_X86_64_MAX`).
+/// One more than the highest general-purpose register (`PERF_REG_X86_64_MAX`).
 pub const PERF_REG_X86_64_MAX: u32 = 24;
-/// First vector register (`PERF_REG_X86_XMM0`); each takes two mask bits and two words.
+/// First vector register (`PERF_REG_X86_XMM0`); each one takes two mask bits and two words.
 pub const PERF_REG_X86_XMM0: u32 = 32;
 
 macro_rules! registers {
@@ -71,7 +69,7 @@ registers! {
     PERF_REG_X86_R15 = 23, "r15", Some(15);
 }
 
-/// The name of a general register by perf number; `None` for vector and unknown numbers.
+/// The name of a general-purpose register by perf number; `None` for vector and unknown numbers.
 pub fn name(register: u32) -> Option<&'static str> {
     TABLE.get(register as usize).map(|entry| entry.0)
 }
@@ -81,23 +79,23 @@ pub const fn dwarf_number(register: u32) -> Option<u16> {
     if (register as usize) < TABLE.len() {
         return TABLE[register as usize].1;
     }
-    // xmm0..xmm15 are DWARF 17..32; the second half of each has no number of its own.
+    // xmm0..xmm15 are DWARF 17..32; the second half of each has no DWARF number.
     if register >= PERF_REG_X86_XMM0 && register < 64 && register.is_multiple_of(2) {
         return Some(17 + ((register - PERF_REG_X86_XMM0) / 2) as u16);
     }
     None
 }
 
-/// Which mode the registers were in (`enum perf_sample_regs_abi`).
+/// The mode of the registers (`enum perf_sample_regs_abi`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RegsAbi {
-    /// No registers: a kernel thread, or nothing to show.
+    /// No registers: a kernel thread, or none available.
     None,
     /// A 32-bit task.
     Bits32,
     /// A 64-bit task.
     Bits64,
-    /// A value this reader does not know.
+    /// A value unknown to this reader.
     Unknown(u64),
 }
 
@@ -115,20 +113,20 @@ impl From<u64> for RegsAbi {
 /// The registers of a sample, borrowed from the record: one word for each bit of the mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampleRegs<'a> {
-    /// Mode of the task.
+    /// Mode of the registers.
     pub abi: RegsAbi,
-    /// Bit n: perf register n is there. Zero if `abi` is [`RegsAbi::None`].
+    /// Bit n: perf register n is present. Zero if `abi` is [`RegsAbi::None`].
     pub mask: u64,
     values: &'a [u8],
 }
 
 impl<'a> SampleRegs<'a> {
-    /// Registers from their mask and their words in ascending order of register number.
+    /// A register set from its mask and its words, in ascending order of register number.
     pub fn new(abi: RegsAbi, mask: u64, values: &'a [u8]) -> Self {
         Self { abi, mask, values }
     }
 
-    /// The value of one register by perf number, if it was recorded.
+    /// The value of a register by perf number, if it was recorded.
     pub fn get(&self, register: u32) -> Option<u64> {
         let bit = 1u64.checked_shl(register)?;
         if self.mask & bit == 0 {
@@ -149,7 +147,7 @@ impl<'a> SampleRegs<'a> {
         })
     }
 
-    /// The general registers by perf number; those not recorded are zero (see `mask`).
+    /// The general-purpose registers by perf number; those not recorded are zero (see `mask`).
     pub fn general(&self) -> [u64; PERF_REG_X86_64_MAX as usize] {
         let mut out = [0; PERF_REG_X86_64_MAX as usize];
         for (register, value) in self.iter() {

@@ -1,8 +1,8 @@
-//! Samples, read only as far as asked.
+//! Samples, decoded on demand.
 //!
-//! A [`Sample`] is a view: fixed fields are loaded from offsets worked out once for the event,
-//! the others by stepping over the sizes of those before them. The bytes of a stack copy are
-//! never touched, only handed out.
+//! A [`Sample`] is a view. Fixed fields are read at offsets computed once for the event, other
+//! fields by skipping the ones before them. The bytes of a stack copy are never read, only
+//! returned.
 
 use super::attr::EventAttr;
 use super::error::{PerfError, PerfErrorKind};
@@ -13,7 +13,7 @@ use super::walk::{RawRecord, misc};
 use crate::callchain::Callchain;
 use crate::regs::{RegsAbi, SampleRegs};
 
-/// A sample. Methods return `None` for fields the event does not record.
+/// A sample. Methods return `None` for fields that the event does not record.
 #[derive(Clone, Copy)]
 pub struct Sample<'a> {
     body: &'a [u8],
@@ -34,7 +34,7 @@ impl std::fmt::Debug for Sample<'_> {
 }
 
 impl<'a> Sample<'a> {
-    /// A sample of a known event. Fails if not even the fixed fields are there.
+    /// A sample of a known event. Fails if the record lacks the fixed fields.
     #[inline]
     pub(crate) fn new(raw: &RawRecord<'a>, attr: &'a EventAttr) -> Result<Self, PerfError> {
         let prefix = usize::from(attr.layout.prefix);
@@ -54,22 +54,22 @@ impl<'a> Sample<'a> {
         })
     }
 
-    /// The event it belongs to.
+    /// The sample's event.
     pub fn attr(&self) -> &'a EventAttr {
         self.attr
     }
 
-    /// File offset of its record (of the compressed record it came out of).
+    /// File offset of its record, or of the compressed record that contained it.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The cpumode of its header ([`misc`]): where the sample hit.
+    /// The cpumode in its header ([`misc`]): the mode in which the sample was taken.
     pub fn cpumode(&self) -> u16 {
         self.misc & misc::CPUMODE_MASK
     }
 
-    /// Whether `ip` is the very instruction that caused the event.
+    /// Is `ip` exactly the instruction that caused the event?
     pub fn is_exact_ip(&self) -> bool {
         self.misc & misc::EXACT_IP != 0
     }
@@ -85,13 +85,13 @@ impl<'a> Sample<'a> {
         self.word(self.attr.layout.ip)
     }
 
-    /// Process; -1 for none.
+    /// Process ID; -1 for none.
     #[inline]
     pub fn pid(&self) -> Option<i32> {
         self.word(self.attr.layout.tid).map(|word| word as i32)
     }
 
-    /// Thread; -1 for none.
+    /// Thread ID; -1 for none.
     #[inline]
     pub fn tid(&self) -> Option<i32> {
         self.word(self.attr.layout.tid)
@@ -109,28 +109,28 @@ impl<'a> Sample<'a> {
         self.word(self.attr.layout.addr)
     }
 
-    /// Event id.
+    /// Event ID.
     pub fn id(&self) -> Option<u64> {
         self.word(self.attr.layout.id)
     }
 
-    /// Stream id.
+    /// Stream ID.
     pub fn stream_id(&self) -> Option<u64> {
         self.word(self.attr.layout.stream_id)
     }
 
-    /// CPU.
+    /// CPU number.
     #[inline]
     pub fn cpu(&self) -> Option<u32> {
         self.word(self.attr.layout.cpu).map(|word| word as u32)
     }
 
-    /// Events that this sample stands for.
+    /// Number of events that this sample represents.
     pub fn period(&self) -> Option<u64> {
         self.word(self.attr.layout.period)
     }
 
-    /// A cursor at the start of a field after the prefix; `None` if it is not recorded.
+    /// A cursor at the start of a field after the prefix; `None` if the field is not recorded.
     #[inline(always)]
     pub(super) fn seek(&self, field: u64) -> Result<Option<Cursor<'a>>, PerfError> {
         if self.attr.sample_type & field == 0 {
@@ -148,7 +148,7 @@ impl<'a> Sample<'a> {
         Ok(None)
     }
 
-    /// Steps over one field.
+    /// Skips one field.
     #[inline]
     fn skip(&self, field: u64, c: &mut Cursor<'a>) -> Result<(), PerfError> {
         match field {
@@ -189,7 +189,7 @@ impl<'a> Sample<'a> {
     /// Counter values.
     ///
     /// # Errors
-    /// If the record is too short for what it says it holds; so for all fields that follow.
+    /// If the record is too short for its contents. The same holds for all following fields.
     pub fn read_values(&self) -> Result<Option<ReadValues<'a>>, PerfError> {
         self.seek(st::READ)?
             .map(|mut c| self.take_read(&mut c))
@@ -199,7 +199,7 @@ impl<'a> Sample<'a> {
     /// The callchain, with context markers.
     ///
     /// # Errors
-    /// As [`Sample::read_values`].
+    /// See [`Sample::read_values`].
     #[inline]
     pub fn callchain(&self) -> Result<Option<Callchain<'a>>, PerfError> {
         self.seek(st::CALLCHAIN)?
@@ -207,10 +207,10 @@ impl<'a> Sample<'a> {
             .transpose()
     }
 
-    /// Raw data, with the padding the kernel adds.
+    /// Raw data, with the kernel's padding.
     ///
     /// # Errors
-    /// As [`Sample::read_values`].
+    /// See [`Sample::read_values`].
     pub fn raw_data(&self) -> Result<Option<&'a [u8]>, PerfError> {
         self.seek(st::RAW)?
             .map(|mut c| take_raw(&mut c))
@@ -220,7 +220,7 @@ impl<'a> Sample<'a> {
     /// Last branch records.
     ///
     /// # Errors
-    /// As [`Sample::read_values`].
+    /// See [`Sample::read_values`].
     pub fn branch_stack(&self) -> Result<Option<BranchStack<'a>>, PerfError> {
         self.seek(st::BRANCH_STACK)?
             .map(|mut c| self.take_branches(&mut c))
@@ -230,7 +230,7 @@ impl<'a> Sample<'a> {
     /// User registers.
     ///
     /// # Errors
-    /// As [`Sample::read_values`].
+    /// See [`Sample::read_values`].
     #[inline]
     pub fn user_regs(&self) -> Result<Option<SampleRegs<'a>>, PerfError> {
         let mask = self.attr.layout.regs_user;
@@ -242,7 +242,7 @@ impl<'a> Sample<'a> {
     /// The copy of the user stack, from rsp upwards.
     ///
     /// # Errors
-    /// As [`Sample::read_values`].
+    /// See [`Sample::read_values`].
     #[inline]
     pub fn user_stack(&self) -> Result<Option<UserStack<'a>>, PerfError> {
         self.seek(st::STACK_USER)?
@@ -250,11 +250,11 @@ impl<'a> Sample<'a> {
             .transpose()
     }
 
-    /// User registers and stack together, stepping through the record once. `None` if the event
-    /// does not record both.
+    /// User registers and stack copy, found in one pass over the record. `None` if the event does
+    /// not record both.
     ///
     /// # Errors
-    /// As [`Sample::read_values`].
+    /// See [`Sample::read_values`].
     #[inline]
     pub fn user_regs_and_stack(&self) -> Result<Option<RegsAndStack<'a>>, PerfError> {
         if self.attr.sample_type & st::STACK_USER == 0 {
@@ -267,10 +267,10 @@ impl<'a> Sample<'a> {
         Ok(Some((regs, take_stack(&mut c)?)))
     }
 
-    /// Checks that every field is whole: steps through the record to its end.
+    /// Checks that all fields are complete, in one pass over the record.
     ///
     /// # Errors
-    /// As [`Sample::read_values`].
+    /// See [`Sample::read_values`].
     pub fn check(&self) -> Result<(), PerfError> {
         let prefix = usize::from(self.attr.layout.prefix);
         let start = self.offset + 8 + prefix as u64;
@@ -311,7 +311,7 @@ fn take_stack<'a>(c: &mut Cursor<'a>) -> Result<UserStack<'a>, PerfError> {
     if size == 0 {
         return Ok(UserStack { bytes: copy, size });
     }
-    // The kernel reserves `size` bytes and tells afterwards how many it could read.
+    // The kernel reserves `size` bytes and then states how many it could read.
     let valid = usize::try_from(c.u64()?)
         .unwrap_or(usize::MAX)
         .min(copy.len());

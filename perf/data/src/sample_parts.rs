@@ -1,4 +1,4 @@
-//! Parts of samples: the stack copy, counter values, branch records; and the fields few ask for.
+//! Parts of samples: the stack copy, counter values, branch records, and rarely used fields.
 
 use super::error::PerfError;
 use super::layout::{read_format as rf, sample_type as st};
@@ -6,14 +6,14 @@ use super::le::{self, Cursor};
 use super::sample::{Sample, take_regs};
 use crate::regs::SampleRegs;
 
-/// Bytes of a branch entry: from, to, flags.
+/// Size of a branch entry, bytes: from, to, flags.
 pub(super) const BRANCH_ENTRY: usize = 24;
 
 impl<'a> Sample<'a> {
     /// Registers at the interrupt.
     ///
     /// # Errors
-    /// As [`Sample::read_values`].
+    /// See [`Sample::read_values`].
     pub fn intr_regs(&self) -> Result<Option<SampleRegs<'a>>, PerfError> {
         let mask = self.attr().layout.regs_intr;
         self.seek(st::REGS_INTR)?
@@ -21,18 +21,18 @@ impl<'a> Sample<'a> {
             .transpose()
     }
 
-    /// Weight; with `WEIGHT_STRUCT` three numbers in one word (32, 16 and 16 bits).
+    /// Weight; with `WEIGHT_STRUCT`, three numbers in one word (32, 16 and 16 bits).
     ///
     /// # Errors
-    /// As [`Sample::read_values`].
+    /// See [`Sample::read_values`].
     pub fn weight(&self) -> Result<Option<u64>, PerfError> {
         self.tail_word(st::WEIGHT | st::WEIGHT_STRUCT)
     }
 
-    /// Where data came from (`union perf_mem_data_src`).
+    /// Source of the data (`union perf_mem_data_src`).
     ///
     /// # Errors
-    /// As [`Sample::read_values`].
+    /// See [`Sample::read_values`].
     pub fn data_source(&self) -> Result<Option<u64>, PerfError> {
         self.tail_word(st::DATA_SRC)
     }
@@ -40,7 +40,7 @@ impl<'a> Sample<'a> {
     /// Transaction flags.
     ///
     /// # Errors
-    /// As [`Sample::read_values`].
+    /// See [`Sample::read_values`].
     pub fn transaction(&self) -> Result<Option<u64>, PerfError> {
         self.tail_word(st::TRANSACTION)
     }
@@ -48,31 +48,31 @@ impl<'a> Sample<'a> {
     /// Physical address of the data.
     ///
     /// # Errors
-    /// As [`Sample::read_values`].
+    /// See [`Sample::read_values`].
     pub fn physical_address(&self) -> Result<Option<u64>, PerfError> {
         self.tail_word(st::PHYS_ADDR)
     }
 
-    /// Cgroup id.
+    /// Cgroup ID.
     ///
     /// # Errors
-    /// As [`Sample::read_values`].
+    /// See [`Sample::read_values`].
     pub fn cgroup(&self) -> Result<Option<u64>, PerfError> {
         self.tail_word(st::CGROUP)
     }
 
-    /// Size in bytes of the page of the data address.
+    /// Size of the page that contains the data address, bytes.
     ///
     /// # Errors
-    /// As [`Sample::read_values`].
+    /// See [`Sample::read_values`].
     pub fn data_page_size(&self) -> Result<Option<u64>, PerfError> {
         self.tail_word(st::DATA_PAGE_SIZE)
     }
 
-    /// Size in bytes of the page of the instruction pointer.
+    /// Size of the page that contains the instruction pointer, bytes.
     ///
     /// # Errors
-    /// As [`Sample::read_values`].
+    /// See [`Sample::read_values`].
     pub fn code_page_size(&self) -> Result<Option<u64>, PerfError> {
         self.tail_word(st::CODE_PAGE_SIZE)
     }
@@ -80,7 +80,7 @@ impl<'a> Sample<'a> {
     /// Copy from the AUX area.
     ///
     /// # Errors
-    /// As [`Sample::read_values`].
+    /// See [`Sample::read_values`].
     pub fn aux_data(&self) -> Result<Option<&'a [u8]>, PerfError> {
         let take = |mut c: Cursor<'a>| {
             let size = c.u64()?;
@@ -142,9 +142,9 @@ impl<'a> Sample<'a> {
 /// A copy of the user stack.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct UserStack<'a> {
-    /// What was there, from rsp upwards.
+    /// The stack's contents, from rsp upwards.
     pub bytes: &'a [u8],
-    /// Bytes asked for. Fewer valid ones mean that the stack (or its readable part) ends there.
+    /// Requested bytes. If there are fewer valid ones, the stack (or its readable part) ends there.
     pub size: u64,
 }
 
@@ -167,7 +167,7 @@ pub struct ReadValues<'a> {
     pub time_enabled: Option<u64>,
     /// Nanoseconds running.
     pub time_running: Option<u64>,
-    /// The value if it is not a group.
+    /// The value, unless it is a group.
     pub(super) first: u64,
     pub(super) values: &'a [u8],
 }
@@ -177,14 +177,14 @@ pub struct ReadValues<'a> {
 pub struct CounterValue {
     /// The value.
     pub value: u64,
-    /// Event id.
+    /// Event ID.
     pub id: Option<u64>,
-    /// Samples lost.
+    /// Number of lost samples.
     pub lost: Option<u64>,
 }
 
 impl<'a> ReadValues<'a> {
-    /// The values: one, or one for each event of the group, the leader first.
+    /// The values: one, or one for each event of the group, leader first.
     pub fn values(&self) -> impl Iterator<Item = CounterValue> + 'a {
         let Self {
             format,
@@ -229,7 +229,7 @@ impl std::fmt::Debug for BranchStack<'_> {
 pub struct BranchEntry {
     /// Address of the branch.
     pub from: u64,
-    /// Where it went.
+    /// Address of the target.
     pub to: u64,
     /// Flags as stored: mispredicted 0, predicted 1, in transaction 2, abort 3, cycles 4-19,
     /// type 20-23, speculation 24-25, new type 26-29, privilege 30-32.
@@ -242,7 +242,7 @@ impl<'a> BranchStack<'a> {
         self.entries.len() / BRANCH_ENTRY
     }
 
-    /// Whether there is no entry.
+    /// Are there no entries?
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -263,7 +263,7 @@ impl<'a> BranchStack<'a> {
             })
     }
 
-    /// The word of counters of each entry; empty if not recorded.
+    /// The word of counters for each entry; empty if not recorded.
     pub fn counters(&self) -> impl ExactSizeIterator<Item = u64> + 'a {
         self.counters
             .as_chunks::<8>()

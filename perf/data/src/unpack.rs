@@ -1,8 +1,8 @@
 //! Unpacks compressed records (`perf record -z`) through a buffer of fixed size.
 //!
-//! All compressed records of a file are one zstd stream; a record inside it may begin in one of
-//! them and end in a later one. Memory is the buffer plus the window of the stream, which the
-//! decoder bounds, whatever the length of the recording.
+//! All compressed records of a file form one zstd stream; a record inside it may start in one of
+//! them and end in a later one. Memory is the buffer plus the stream's window, which the decoder
+//! limits, regardless of the length of the recording.
 
 use std::ops::ControlFlow;
 
@@ -11,20 +11,21 @@ use super::error::{PerfError, PerfErrorKind, ZstdFault};
 use super::le;
 use super::walk::{RawRecord, Records, record_type as rt};
 
-/// Bytes unpacked at a time; several times the largest record (64 KiB).
+/// Bytes unpacked at a time; several times the maximum size of a record (64 KiB).
 const BUFFER: usize = 256 << 10;
-/// Bytes one compressed record may unpack to, if the file does not say how large a ring was.
+/// Maximum bytes that one compressed record may unpack to, if the file does not state the ring
+/// size.
 const OUTPUT_MAX: u64 = 64 << 20;
-/// A smaller ring than this is not believed.
+/// Minimum for this limit, whatever ring size the file states.
 const OUTPUT_MAX_LEAST: u64 = 1 << 20;
-/// A stated ring size is believed up to this.
+/// Maximum for this limit, whatever ring size the file states.
 const RING_MAX: u64 = 1 << 30;
 
-/// What became of a compressed record.
+/// Outcome for a compressed record.
 pub(super) enum Unpacked {
-    /// All of it was handed on.
+    /// All of it was delivered.
     All,
-    /// The taker asked to stop.
+    /// The callback asked to stop.
     Stopped,
 }
 
@@ -32,13 +33,13 @@ pub(super) enum Unpacked {
 pub(super) struct Unpacker {
     decoder: Decoder,
     buffer: Box<[u8]>,
-    /// Bytes of a record whose end has not been unpacked yet, at the start of `buffer`.
+    /// Bytes at the start of `buffer` of a record that is not completely unpacked yet.
     carried: usize,
     output_max: u64,
 }
 
 impl Unpacker {
-    /// `ring` is the size in bytes of the recorder's rings, if the file tells.
+    /// `ring` is the size in bytes of the recorder's rings, if the file states it.
     pub(super) fn new(ring: Option<u32>, offset: u64) -> Result<Self, PerfError> {
         let refused = |fault| error(PerfErrorKind::Zstd(fault), offset);
         let decoder = Decoder::new().map_err(refused)?;
@@ -54,7 +55,7 @@ impl Unpacker {
         })
     }
 
-    /// Unpacks one compressed record and hands on the records that are complete.
+    /// Unpacks one compressed record and delivers the records that are complete.
     pub(super) fn feed(
         &mut self,
         container: &RawRecord<'_>,
@@ -79,7 +80,7 @@ impl Unpacker {
             {
                 return Ok(Unpacked::Stopped);
             }
-            // A full buffer may leave output inside the decoder.
+            // If the buffer was full, the decoder may have more output.
             if input.is_empty() && written < room_len {
                 return Ok(Unpacked::All);
             }
@@ -89,7 +90,7 @@ impl Unpacker {
         }
     }
 
-    /// Hands on the whole records among the first `filled` bytes and keeps the rest.
+    /// Delivers the complete records in the first `filled` bytes and keeps the rest.
     fn hand_on(
         &mut self,
         filled: usize,
@@ -125,7 +126,7 @@ impl Unpacker {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Checks, at the end of the data, that no record is left half unpacked.
+    /// Checks that no partial record is left at the end of the data.
     pub(super) fn finish(&self, offset: u64) -> Result<(), PerfError> {
         match self.carried {
             0 => Ok(()),
@@ -142,7 +143,7 @@ fn payload<'a>(container: &RawRecord<'a>) -> Result<&'a [u8], PerfError> {
     if container.kind == rt::COMPRESSED {
         return Ok(container.body);
     }
-    // COMPRESSED2 is padded, and states the size without the padding.
+    // COMPRESSED2 is padded, and states the size without padding.
     let short = |need: u64| {
         error(
             PerfErrorKind::Short {

@@ -1,4 +1,4 @@
-//! Records as they lie in the file: framing only, in file order.
+//! Raw records in file order: framing only.
 
 use super::error::{PerfError, PerfErrorKind};
 use super::le;
@@ -28,7 +28,7 @@ pub mod record_type {
     pub const TEXT_POKE: u32 = 20;
     pub const AUX_OUTPUT_HW_ID: u32 = 21;
     pub const CALLCHAIN_DEFERRED: u32 = 22;
-    /// Types from here on are written by the perf tool; they have no sample id trailer.
+    /// Types from here on are written by the perf tool; they have no sample ID trailer.
     pub const USER_TYPE_START: u32 = 64;
     pub const HEADER_ATTR: u32 = 64;
     pub const HEADER_EVENT_TYPE: u32 = 65;
@@ -70,21 +70,21 @@ pub mod misc {
     pub const BUILD_ID_SIZE: u16 = 1 << 15;
 }
 
-/// Bytes of `struct perf_event_header`.
+/// Size of `struct perf_event_header`, bytes.
 pub(crate) const HEADER: usize = 8;
 
-/// One record: its header's fields and its body.
+/// A raw record: the fields of its header, and its body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RawRecord<'a> {
     /// Its type ([`record_type`]).
     pub kind: u32,
     /// Its `misc` word ([`misc`]).
     pub misc: u16,
-    /// Whether it came out of a compressed record; `offset` is then that one's.
+    /// Was it unpacked from a compressed record? `offset` is then that of the compressed record.
     pub unpacked: bool,
     /// File offset of its header.
     pub offset: u64,
-    /// What follows the header.
+    /// The bytes after the header.
     pub body: &'a [u8],
 }
 
@@ -106,9 +106,9 @@ impl std::fmt::Debug for RawRecord<'_> {
     }
 }
 
-/// Walks the records of a piece of the file in file order.
+/// Iterator over the records of a part of the file, in file order.
 ///
-/// After an error it ends: the framing is lost.
+/// It ends after an error, since the framing is lost.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     bytes: &'a [u8],
@@ -119,7 +119,7 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Records in `bytes`, which lie at `base` in the file.
+    /// The records in `bytes`, which are at offset `base` in the file.
     pub(crate) fn new(bytes: &'a [u8], base: u64) -> Self {
         Self {
             bytes,
@@ -134,13 +134,14 @@ impl<'a> Records<'a> {
         self.base + self.at as u64
     }
 
-    /// Bytes not walked yet.
+    /// Bytes not iterated yet.
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
 
-    /// Touches where a later header is if records go on at this size, as samples do: each header
-    /// says where the next is, and the processor would wait for one after the other.
+    /// Touches the memory of a later header, assuming that records continue at this size, as
+    /// samples do. Each header locates the next one, so the processor would otherwise wait for one
+    /// after another.
     #[inline]
     fn look_ahead(&self, size: usize) {
         const LARGE: usize = 1024;
@@ -211,7 +212,7 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// Bytes that follow a record without being counted in its size.
+/// Number of bytes after a record that its size does not include.
 #[inline]
 fn trailing_bytes(kind: u32, body: &[u8]) -> u64 {
     match kind {

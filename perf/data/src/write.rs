@@ -1,9 +1,9 @@
-//! A writer of perf.data files: attributes, records and features that perf, and our own reader,
-//! take without complaint.
+//! Writes perf.data files: attributes, records and features that perf, and this crate's reader,
+//! accept.
 //!
 //! File mode only. The data is kept in memory until [`Writer::finish`]. The layouts are those of
-//! `include/uapi/linux/perf_event.h` and `tools/perf/util/header.c` (Linux 7.2). Not here:
-//! READ values and AUX data in samples, compression, pipe mode.
+//! `include/uapi/linux/perf_event.h` and `tools/perf/util/header.c` (Linux 7.2). READ values and
+//! AUX data in samples, compression and pipe mode are not supported.
 //!
 //! ```
 //! use unwind_sim_perf_data::write::{Body, EventSpec, Id, SampleData, Writer};
@@ -35,16 +35,16 @@ use super::layout::sample_type as st;
 use super::walk::HEADER;
 use std::fmt;
 
-/// Bytes of an attribute as written (`PERF_ATTR_SIZE_VER7`): perf 6.1 knows no longer ones.
+/// Size of a written attribute, bytes (`PERF_ATTR_SIZE_VER7`): perf 6.1 does not know longer ones.
 const ATTR_SIZE: u32 = 128;
-/// Bytes of the file header.
+/// Size of the file header, bytes.
 const FILE_HEADER: usize = 104;
 /// Strings are padded to a multiple of this (`NAME_ALIGN`).
 const NAME_ALIGN: usize = 64;
-/// Fields of samples that cannot be written.
+/// Sample fields that cannot be written.
 const NOT_WRITTEN: u64 = st::READ | st::AUX;
 
-/// An event that was recorded.
+/// A recorded event.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EventSpec {
     /// Its name.
@@ -69,13 +69,13 @@ pub struct EventSpec {
     pub sample_stack_user: u32,
     /// `sample_regs_intr`.
     pub sample_regs_intr: u64,
-    /// Ids of the event, one for each CPU or thread.
+    /// IDs of the event, one for each CPU or thread.
     pub ids: Vec<u64>,
 }
 
 impl EventSpec {
-    /// A software event (`PERF_TYPE_SOFTWARE`) that records nothing yet; records other than
-    /// samples say whose they are.
+    /// A software event (`PERF_TYPE_SOFTWARE`) whose samples have no fields yet. Records other than
+    /// samples have a sample ID trailer.
     pub fn software(name: &str, config: u64) -> Self {
         Self {
             name: name.to_owned(),
@@ -109,8 +109,8 @@ impl EventSpec {
     }
 }
 
-/// What the file says of the machine and the recording. Nothing of it is needed, but perf warns
-/// where the number of CPUs is missing.
+/// Properties of the machine and the recording. None is required, but perf warns if the number of
+/// CPUs is missing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Machine {
     /// Host name.
@@ -138,15 +138,15 @@ impl Default for Machine {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// It would have so many bytes; its size has 16 bits.
+    /// The record would have this many bytes; its size field has 16 bits.
     TooLarge(usize),
-    /// There is no event at all.
+    /// The recording has no event.
     NoEvents,
-    /// There is no event of this number.
+    /// There is no event with this index.
     NoEvent(usize),
-    /// The event asks for fields, bits of `sample_type`, that cannot be written.
+    /// The event has fields (bits of `sample_type`) that cannot be written.
     Fields(u64),
-    /// The sample has so many registers, the event's mask another number.
+    /// The sample has this many registers, which does not match the event's mask.
     Registers(usize),
 }
 
@@ -180,7 +180,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A recording of these events.
+    /// A recording with these events.
     pub fn new(events: Vec<EventSpec>) -> Self {
         Self {
             events,
@@ -190,20 +190,20 @@ impl Writer {
         }
     }
 
-    /// Says something else of the machine than that it has one CPU.
+    /// Sets the properties of the machine. The default is a machine with one CPU.
     pub fn machine(&mut self, machine: Machine) {
         self.machine = machine;
     }
 
-    /// Bytes of records so far.
+    /// Size of the records so far, bytes.
     pub fn data_len(&self) -> usize {
         self.data.len()
     }
 
-    /// Appends a record. Of `id` are written the fields that the event records.
+    /// Appends a record. Of `id`, the fields that the event records are written.
     ///
     /// # Errors
-    /// If the record is too large, or does not fit its event; then nothing is written.
+    /// If the record is too large or does not match its event; nothing is written then.
     pub fn record(&mut self, body: &Body<'_>, id: &Id) -> Result<(), WriteError> {
         let event = self
             .events
@@ -235,7 +235,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The file.
+    /// The complete file.
     pub fn finish(self) -> Vec<u8> {
         let ids_at = FILE_HEADER as u64;
         let ids_len: usize = self.events.iter().map(|event| 8 * event.ids.len()).sum();
@@ -287,7 +287,7 @@ impl Writer {
         out
     }
 
-    /// The feature sections, by ascending number.
+    /// The feature sections in ascending order of number.
     fn features(&self) -> Vec<(u8, Vec<u8>)> {
         let machine = &self.machine;
         let text = |text: &str| {
@@ -332,7 +332,7 @@ impl Writer {
     }
 }
 
-/// A string as features have it: its padded length, and its bytes with at least one NUL.
+/// A string in a feature section: its padded length, then its bytes with at least one NUL.
 fn string(text: &str, out: &mut Vec<u8>) {
     let len = (text.len() + 1).next_multiple_of(NAME_ALIGN);
     out.extend_from_slice(&(len as u32).to_le_bytes());

@@ -1,7 +1,7 @@
-//! The reader against perf: same records, in the same order, word for word.
+//! The reader compared with perf: the same records, in the same order, word for word.
 //!
-//! The expectations are what `perf script` says of the recordings;
-//! `corpus/perfdata/expect-from-perf.py` writes them.
+//! The expectations are the output of `perf script` for the recordings, written by
+//! `corpus/perfdata/expect-from-perf.py`.
 
 mod common;
 
@@ -30,7 +30,7 @@ fn check(name: &str, say: fn(&mut String, &Event<'_>)) {
     assert_eq!(found.lines().count(), expected.lines().count(), "{name}");
 }
 
-/// A record as `perf script -D` shows it.
+/// A record in the format of `perf script -D`.
 fn dump(out: &mut String, event: &Event<'_>) {
     match event.record {
         Record::Mmap(m) => {
@@ -52,7 +52,7 @@ fn dump_sample(out: &mut String, sample: &Sample<'_>) -> std::fmt::Result {
     sample.check().unwrap();
     let (pid, tid) = (sample.pid().unwrap(), sample.tid().unwrap());
     let (ip, time) = (sample.ip().unwrap(), sample.time().unwrap());
-    // perf takes the event's where none is recorded, which is 1 for a tracepoint.
+    // Without a recorded period perf uses the event's, which is 1 for a tracepoint.
     let period = sample.period().unwrap_or(sample.attr().sample_period);
     writeln!(out, "sample {pid} {tid} {ip:#x} {time} {period}")?;
     for (index, word) in sample
@@ -75,7 +75,7 @@ fn dump_sample(out: &mut String, sample: &Sample<'_>) -> std::fmt::Result {
     writeln!(out, "stack {}", stack.bytes.len())
 }
 
-/// A record as the text of `perf script --no-merge-callchains` shows it.
+/// A record in the format of `perf script --no-merge-callchains`.
 fn text(out: &mut String, event: &Event<'_>) {
     let (tid, time_us) = (
         event.id().tid().unwrap_or(0),
@@ -175,11 +175,11 @@ fn deferral_bits_and_cookies_are_found() {
         .iter()
         .filter(|s| records.get(&(s.0, s.1)).is_some_and(|&t| t < s.2));
     // Never: threads that ended. Late: sampled between the record and the return to user space,
-    // with the same cookie. The kernel's doing, not the reader's: perf shows the same cookies.
+    // with the same cookie. This is due to the kernel, not the reader: perf shows the same cookies.
     assert_eq!((never, late.count()), (2, 1));
 }
 
-/// The sample's address and where its branches came from, as perf builds chains from LBR.
+/// The sample's address and the addresses of its branches, as perf builds chains from LBR.
 fn branches(out: &mut String, event: &Event<'_>) {
     let Record::Sample(sample) = event.record else {
         return;
@@ -227,7 +227,7 @@ fn features_of_a_recording() {
 
     let bytes = recording("dwarf.data");
     let file = PerfFile::parse(&bytes).unwrap();
-    // Times of the first and last sample, as noted, are those of the samples.
+    // The recorded times of the first and last sample are those of the samples.
     let mut times = Vec::new();
     each(&bytes, Order::Time, |event| {
         if let Record::Sample(sample) = event.record {

@@ -1,4 +1,4 @@
-//! Bad files: a clear error or a counted skip, never a panic, a hang or memory without bound.
+//! Malformed files: a clear error or a counted skip, never a panic, a hang or unbounded memory.
 
 mod common;
 
@@ -9,7 +9,7 @@ use unwind_sim_perf_data::{
     Order, PerfErrorKind, PerfFile, Record, Stop, Summary, record_type as rt, sample_type as st,
 };
 
-/// Reads everything there is; returns the events seen.
+/// Reads everything; returns the number of events.
 fn read_all(bytes: &[u8]) -> u64 {
     let Ok(file) = PerfFile::parse(bytes) else {
         return 0;
@@ -64,7 +64,7 @@ fn read_all(bytes: &[u8]) -> u64 {
         })
     };
     let (by_file, by_time) = (walk(Order::File), walk(Order::Time));
-    // Whatever the file, the order changes nothing but the order.
+    // Whatever the file, the order affects nothing but the order.
     assert_eq!(
         (by_file.events, by_file.skipped),
         (by_time.events, by_time.skipped)
@@ -92,7 +92,7 @@ fn every_byte_flipped() {
         let mut bytes = recording(name);
         assert!(read_all(&bytes) > 3, "{name} is no use here");
         for at in 0..bytes.len() {
-            // Of the long ones one bit of each byte.
+            // For large files, one bit of each byte.
             let bits = if SMALL.contains(&name) {
                 0..8
             } else {
@@ -113,7 +113,7 @@ fn every_length() {
         let bytes = recording(name);
         let mut most = 0;
         for end in 0..bytes.len() {
-            // Cutting more never shows more.
+            // A shorter file never has more events.
             let events = read_all(&bytes[..end]);
             assert!(
                 events >= most || name == "dwarf-zstd.data",
@@ -152,7 +152,7 @@ fn attr() -> Attr {
     }
 }
 
-/// What the walk over `data` ends with, as text.
+/// The reason why iterating over `data` stops, as text.
 fn stop_of(data: &[u8]) -> String {
     let bytes = file(&[(attr(), &[])], data);
     let parsed = PerfFile::parse(&bytes).unwrap();
@@ -267,7 +267,7 @@ fn ids_outside_the_file_or_listed_many_times_are_refused() {
         }
     );
 
-    // Many events that all point to the same ids: memory would grow with the product.
+    // Many events that share the same IDs: memory would grow with the product.
     let ids: Vec<u64> = (0..2000).collect();
     let mut attrs = vec![(attr(), &ids[..])];
     attrs.extend(std::iter::repeat_n((attr(), &[][..]), 100));
@@ -315,7 +315,7 @@ fn compressed_data_that_cannot_be_unpacked_ends_with_the_reason() {
 
 #[test]
 fn a_bomb_is_cut_off() {
-    // 0x40 over and over is a run of valid records of 0x4040 bytes.
+    // 0x40 repeated is a sequence of valid records of 0x4040 bytes.
     let bomb = zstd::encode_all(std::io::repeat(0x40).take(80 << 20), 19).unwrap();
     assert!(bomb.len() < 16 << 10);
     assert!(stop_of(&record(rt::COMPRESSED, 0, &bomb)).contains("more than 67108864 bytes"));

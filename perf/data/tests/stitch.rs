@@ -1,5 +1,5 @@
-//! Stitching: the cases of `corpus/perfdata/stitch`, in perf's way against what perf 7.2 says,
-//! in our way against what is true by the author's hand.
+//! Stitching the cases of `corpus/perfdata/stitch`: perf's method is compared with the output of
+//! perf 7.2, our own with the truth stated by hand.
 
 mod common;
 
@@ -47,7 +47,7 @@ fn text(samples: &[Stitched]) -> String {
     out
 }
 
-/// Compares perf's way with what perf said.
+/// Compares perf's method with the output of perf.
 fn check_perf(name: &str) -> Vec<Stitched> {
     let expected = std::fs::read_to_string(common::corpus(&format!("{name}.perf-7.2.txt")));
     let expected = expected.unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -61,8 +61,8 @@ const U1: &[u64] = &[0x401000, 0x401100, 0x401200];
 const U2: &[u64] = &[0x402000, 0x402100];
 const U3: &[u64] = &[0x403000];
 
-/// Compares both ways: perf's with its text; ours with the times of the samples, how each came
-/// by its user frames, and these.
+/// Compares both methods: perf's with perf's text; our own with the times of the samples, the
+/// origin of their user frames, and these frames.
 fn check(name: &str, expected: &[(u64, &str, &[u64])]) -> (Counts, Tally) {
     let name = format!("stitch/{name}");
     let perf = check_perf(&name);
@@ -77,7 +77,7 @@ fn check(name: &str, expected: &[(u64, &str, &[u64])]) -> (Counts, Tally) {
         .collect();
     assert_eq!(found, expected, "{name}");
     assert_eq!(counts.out_of_order, 0, "{name}");
-    // Neither cookie nor its marker is left.
+    // Neither cookie nor marker is left.
     let left = |s: &Stitched| s.cookie.is_some_and(|cookie| s.chain.contains(&cookie));
     assert!(!own.iter().any(left), "{name}");
     (counts, Tally::of(&judge(&own, &perf)))
@@ -103,7 +103,7 @@ fn r000_2_a_sample_after_the_record_gets_it_too() {
         (4000, "stitched", U2),
     ];
     let (_, tally) = check("B-late-sample", &expected);
-    // Defect D1 of perf 7.2: the cookie is shown as a frame.
+    // Defect D1 of perf 7.2: the cookie is displayed as a frame.
     assert_eq!((tally.late, judged(&tally, Judgement::Lacking)), (1, 1));
 }
 
@@ -121,7 +121,7 @@ fn r000_3_samples_are_held_back_until_the_record_comes() {
     let name = "stitch/J-delivery-order";
     let expected = [(1000, "stitched", U1), (1500, "not-deferred", U2)];
     check("J-delivery-order", &expected);
-    // Defect D5 of perf 7.2: what did not wait comes first.
+    // Defect D5 of perf 7.2: samples that need not wait come first.
     let (_, counts) = stitch(Mode::Perf72, items_of(name));
     assert_eq!(counts.out_of_order, 1);
 }
@@ -148,7 +148,7 @@ fn r001_4_without_cookies_a_lost_record_brings_the_wrong_stack() {
 fn several_cookies_of_a_thread_can_be_pending() {
     let expected = [(1000, "stitched", U1), (2000, "stitched", U2)];
     let (_, tally) = check("E-two-cookies-pending", &expected);
-    // Defect D2 of perf 7.2: the first record takes both off the list.
+    // Defect D2 of perf 7.2: the first record removes both from the list.
     assert_eq!(judged(&tally, Judgement::Lacking), 1);
 
     let expected = [(1000, "stitched", U1), (3000, "stitched", U2)];
@@ -194,9 +194,9 @@ fn inside_execve_the_record_tells_of_the_new_program() {
         (5000, "stitched", U3),
     ];
     let (_, tally) = check("N-exec", &expected);
-    // Defect D8: the kernel writes the new program's stack, perf 7.2 takes it for the old one's.
+    // Defect D8: the kernel writes the new program's stack; perf 7.2 assigns it to the old program.
     assert_eq!(judged(&tally, Judgement::Wrong), 2);
-    // After the record the new program's stack is the thread's own.
+    // After the record, the stack of the new program is the thread's own.
     let expected = [(2000, "exec", &[][..]), (5000, "late", U2)];
     check("O-exec-fresh-cookie", &expected);
 }
@@ -214,11 +214,11 @@ fn a_thread_can_end_and_its_number_be_used_again() {
 fn a_cookie_that_came_round_joins_nothing() {
     let expected = [(1000, "lost", &[][..]), (300_000_002_000, "ambiguous", &[])];
     let (_, tally) = check("S-cookie-came-round", &expected);
-    // perf takes both for the same stay, though they are five minutes apart.
+    // perf assigns both to the same stay, although they are five minutes apart.
     assert_eq!(judged(&tally, Judgement::Wrong), 2);
 }
 
-/// As [`check`], of a recording of which there is no text of perf's: perf's way is ours of it.
+/// [`check`] for a recording without a text from perf: uses our implementation of perf's method.
 fn check_own(name: &str, expected: &[(u64, &str, &[u64])]) -> Tally {
     let name = format!("stitch/{name}");
     let (own, _) = stitch(Mode::Own, items_of(&name));
@@ -271,7 +271,8 @@ fn recordings_of_linux_7_2_in_perfs_way() {
     }
 }
 
-/// An event whose samples have an address, thread, time and callchain, and records all but that.
+/// An event whose samples have an address, thread, time and callchain, and whose other records have
+/// a sample ID trailer.
 fn event(flags: u64) -> Attr {
     Attr {
         sample_type: st::IDENTIFIER | st::IP | st::TID | st::TIME | st::CALLCHAIN,
@@ -306,7 +307,7 @@ fn samples_say_whether_their_event_defers_and_where_they_hit_user_space() {
 
 #[test]
 fn records_of_threads_are_of_the_thread_that_they_tell_of() {
-    // The trailer is of the thread that did it, 99.
+    // The trailer belongs to the acting thread, 99.
     let made = |kind, misc, time, body: &[u8]| {
         let trailer = le(&[99 << 32 | 98, time, 7]);
         record(kind, misc, &[body, &trailer].concat())

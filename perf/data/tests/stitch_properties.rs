@@ -1,8 +1,8 @@
-//! Stitching random streams whose truth is known: which user stack each sample had.
+//! Stitching random streams whose truth is known: the user stack of each sample.
 //!
-//! A world of threads that enter and leave the kernel makes the stream; records are lost, doubled
-//! and delayed, cookies come round, threads end. The truth is kept beside it and shares nothing
-//! with the stitcher.
+//! A simulation of threads that enter and leave the kernel generates the stream; records are lost,
+//! duplicated and delayed, cookies are reused, threads end. The truth is recorded independently of
+//! the stitcher.
 
 use std::collections::HashMap;
 
@@ -30,7 +30,7 @@ impl Random {
     }
 }
 
-/// How often things go wrong: once in so many chances, 0 for never.
+/// Frequency of each kind of trouble: once in this many chances, 0 for never.
 #[derive(Clone, Copy)]
 struct Troubles {
     lost: u64,
@@ -38,7 +38,7 @@ struct Troubles {
     delayed: u64,
     exit: u64,
     exec: u64,
-    /// Cookies that a CPU has.
+    /// Number of cookies per CPU.
     cookies: u64,
     has_cookies: bool,
 }
@@ -71,7 +71,7 @@ struct World {
     next_key: u64,
     counters: [u64; 2],
     items: Vec<Item>,
-    /// Sample's key to its user stack; empty if the recording cannot have it.
+    /// Each sample's key and user stack; the stack is empty if the recording cannot have it.
     truth: HashMap<u64, Vec<u64>>,
     stays: Vec<Stay>,
     late: u64,
@@ -107,7 +107,7 @@ impl World {
 
     fn enter(&mut self, tid: usize) {
         let cpu = self.random.below(2) as usize;
-        // The kernel's counter; where it comes round, the time that takes has passed.
+        // The kernel's counter. When it wraps around, the time that this takes has passed.
         self.counters[cpu] += 2;
         if self.counters[cpu] > 2 * self.troubles.cookies {
             self.counters[cpu] = 3;
@@ -178,7 +178,7 @@ impl World {
         }
         let recorded = self.stays[tid].recorded;
         match self.random.below(4) {
-            // Without cookies a sample after the record asks for another one.
+            // Without cookies, a sample after the record requests another one.
             0 if !recorded || self.troubles.has_cookies => self.sample(tid),
             1 if !recorded => self.record(tid),
             2 if recorded => self.stays[tid].in_kernel = false,
@@ -192,7 +192,7 @@ impl World {
         }
     }
 
-    /// The program is replaced: what was sampled in this stay has no stack any more.
+    /// Replaces the program: the stacks of samples in this stay are lost.
     fn exec(&mut self, tid: usize) {
         self.emit(tid, What::Exec);
         for key in &self.stays[tid].samples {
@@ -208,7 +208,7 @@ impl World {
         self.emit(tid, What::Vdso);
     }
 
-    /// Delays some records past what the thread did next, as skewed clocks do.
+    /// Delays some records past the thread's next item, as skewed clocks do.
     fn delay_some(&mut self) {
         for at in 1..self.items.len() {
             let is_record = matches!(self.items[at - 1].what, What::Record { .. });
@@ -233,7 +233,7 @@ impl World {
     }
 }
 
-/// The user frames of a chain of ours.
+/// The user frames of a chain stitched by our own method.
 fn user(sample: &Stitched) -> &[u64] {
     match sample
         .chain
@@ -245,7 +245,8 @@ fn user(sample: &Stitched) -> &[u64] {
     }
 }
 
-/// Each sample once, in time order, with its kernel frame; its own user frames or a reason.
+/// Checks that each sample is delivered once, in time order, with its kernel frame and either its
+/// own user frames or a reason.
 fn sound(world: &World, out: &[Stitched], counts: &Counts) -> Result<(), String> {
     if out.len() != world.truth.len() || counts.samples != out.len() as u64 {
         return Err(format!("{} of {} samples", out.len(), world.truth.len()));
@@ -282,7 +283,7 @@ fn check(seed: u64, troubles: Troubles) -> (World, Vec<Stitched>, Counts) {
     (world, out, counts)
 }
 
-/// The samples that wait when the recording ends, which nothing can help.
+/// Is this a sample that was still waiting at the end of the recording? That is unavoidable.
 fn is_at_end(sample: &Stitched) -> bool {
     sample.how == Stitch::Missing(Why::End)
 }
@@ -316,7 +317,7 @@ fn r000_2_never_a_wrong_stack_whatever_goes_wrong() {
             *hows.entry(sample.how.as_str()).or_default() += 1;
         }
     }
-    // The worlds have seen all that can happen.
+    // The simulations have covered all outcomes.
     for how in ["stitched", "late", "empty", "lost", "exited", "exec", "end"] {
         assert!(hows.contains_key(how), "{how} is missing: {hows:?}");
     }
@@ -341,7 +342,7 @@ fn r001_4_without_cookies_only_known_losses_separate() {
     );
 }
 
-/// Whether perf's way gave a sample other frames than its own.
+/// Did perf's method give a sample other frames than its own?
 fn differs(world: &World, sample: &Stitched) -> bool {
     let marker = sample
         .chain
@@ -358,7 +359,7 @@ fn perf_7_2_loses_late_samples_and_those_behind_another_cookie() {
     for seed in 1..200 {
         let (world, own, _) = check(seed, CALM);
         let (out, counts) = stitch(Mode::Perf72, world.items.iter().cloned());
-        // D1: never a late sample stitched; its cookie is left as a frame.
+        // D1: late samples are never stitched; the cookie is left as a frame.
         let early = |out: &[Stitched]| {
             let is_early = |s: &&Stitched| matches!(s.how, Stitch::Stitched { .. });
             out.iter().filter(is_early).count()
@@ -384,7 +385,7 @@ fn perf_7_2_loses_late_samples_and_those_behind_another_cookie() {
 
 #[test]
 fn what_is_held_back_is_bounded() {
-    // One thread sleeps in the kernel while another is sampled.
+    // One thread sleeps in the kernel while another one is sampled.
     let sample = |key, tid, cookie| Item {
         key,
         time: Some(key),
@@ -418,7 +419,7 @@ fn what_is_held_back_is_bounded() {
         }
         assert!(key - taken < 100, "{key} {taken}");
     }
-    // The order went first, the sleeper is still served.
+    // Order was given up first; the sleeping thread still gets its record.
     stitcher.push(Item {
         key: 5000,
         time: Some(5000),
@@ -435,7 +436,7 @@ fn what_is_held_back_is_bounded() {
     assert_eq!(sleeper.how, Stitch::Stitched { record: 5000 });
     assert_eq!(stitcher.counts().out_of_order, 1);
 
-    // A thread that never returns is given up, the older half first.
+    // A thread that never returns is given up, the older half of its samples first.
     let mut stitcher = Stitcher::own_within(10_000);
     for key in 0..1000 {
         stitcher.push(sample(key, 1, 0x3_0000_0001));

@@ -1,4 +1,4 @@
-//! Files made word by word: every field of a sample, every record, ordering, compression.
+//! Files built word by word: every field of a sample, every record, ordering, compression.
 
 mod common;
 
@@ -9,7 +9,7 @@ use unwind_sim_perf_data::{
     read_format, record_type as rt, sample_type as st,
 };
 
-/// A sample of `attr` with every field, each word telling which it is.
+/// A sample of `attr` with every field; each word identifies its field.
 fn full_sample(group: bool) -> Vec<u8> {
     let mut words = vec![7, 0x1001, 42 << 32 | 41, 1003, 1004, 7, 1006, 3, 1008];
     words.extend(if group {
@@ -278,7 +278,7 @@ fn the_id_tells_which_event_a_sample_belongs_to() {
     );
 }
 
-/// A sample whose only fields are a time and a serial number.
+/// A sample with only a time and a serial number.
 fn timed(time: u64, serial: u64) -> Vec<u8> {
     record(rt::SAMPLE, 2, &le(&[time, serial]))
 }
@@ -290,7 +290,7 @@ fn timed_attr() -> Attr {
     }
 }
 
-/// (time, serial number) of the samples in the order they are handed out.
+/// The (time, serial number) of the samples in order of delivery.
 fn order_of(bytes: &[u8], order: Order) -> (Vec<(u64, u64)>, u64) {
     let mut seen = Vec::new();
     let summary = each(bytes, order, |event| {
@@ -302,8 +302,8 @@ fn order_of(bytes: &[u8], order: Order) -> (Vec<(u64, u64)>, u64) {
     (seen, summary.late)
 }
 
-/// perf's ordered events, in the plainest words: at the end of a round deliver what is not later
-/// than the latest time of the round before.
+/// A minimal model of perf's ordered events: at the end of a round, deliver everything up to the
+/// latest time of the previous round.
 fn model(steps: &[Option<u64>]) -> Vec<(u64, u64)> {
     let (mut queue, mut out): (Vec<(u64, u64)>, _) = (Vec::new(), Vec::new());
     let (mut latest, mut limit) = (0, 0);
@@ -334,7 +334,7 @@ fn steps_to_data(steps: &[Option<u64>]) -> Vec<u8> {
     (0..).zip(steps).flat_map(step_to_record).collect()
 }
 
-/// Compresses as perf does: one stream, flushed after each piece, records cut anywhere.
+/// Compresses as perf does: one stream, flushed after each piece, records split anywhere.
 fn compressed(data: &[u8], pieces: &[u8], second_kind: bool) -> Vec<u8> {
     use std::io::Write;
     let mut out = Vec::new();
@@ -368,8 +368,8 @@ quickcheck! {
     }
 
     fn rings_drained_in_rounds_come_out_sorted(rounds: Vec<(Vec<u8>, Vec<u8>)>) -> bool {
-        // Each round drains two rings, one after the other; inside a ring times ascend, and all
-        // of a round is later than all of the round before the last.
+        // Each round drains two rings, one after the other. Times ascend in a ring, and all of a
+        // round are later than all of the round before the previous one.
         let mut steps = Vec::new();
         for (round, rings) in (0u64..).zip(&rounds) {
             for ring in [&rings.0, &rings.1] {
@@ -413,7 +413,7 @@ quickcheck! {
 
 #[test]
 fn bytes_that_follow_a_record_are_stepped_over() {
-    // The size of AUX data and of pipe mode's tracepoint formats is not in the record's own size.
+    // AUX data, and tracepoint formats in pipe mode, are not included in the record's own size.
     let data = [
         record(rt::AUXTRACE, 0, &le(&[24, 0, 0, 0, 0])),
         vec![0; 24],

@@ -1,4 +1,4 @@
-//! The writer against our own reader, on records made at random, and against perf.
+//! The writer compared with our own reader, on random records, and with perf.
 
 mod common;
 #[path = "../../../tests/common/skip.rs"]
@@ -13,7 +13,7 @@ use unwind_sim_perf_data::{
     branch_sample_type, flag, misc, sample_type as st,
 };
 
-/// A sample's variable parts, owned.
+/// The variable parts of a sample, owned.
 #[derive(Clone, Debug)]
 struct Parts {
     event: EventSpec,
@@ -140,7 +140,7 @@ quickcheck! {
     }
 }
 
-/// A recording with one of each record; perf before 6.19 does not know those of deferred chains.
+/// A recording with one record of each kind; perf before 6.19 does not know deferred callchains.
 fn one_of_each(with_deferred: bool) -> Vec<u8> {
     let fields =
         st::IP | st::TID | st::TIME | st::CPU | st::PERIOD | st::CALLCHAIN | st::IDENTIFIER;

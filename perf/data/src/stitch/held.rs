@@ -1,10 +1,10 @@
-//! Samples held back until their fate is decided, so that they come out in time order.
+//! Buffers samples until they are settled, so that they are delivered in time order.
 
 use std::collections::VecDeque;
 
 use super::{Out, Stitch, Stitched, Why};
 
-/// Bytes that a held sample costs besides its chain.
+/// Size of a buffered sample without its chain, bytes.
 pub(super) const SLOT_BYTES: usize = size_of::<Slot>();
 
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl Slot {
     }
 }
 
-/// The queue, in the order of arrival, which is that of time.
+/// The queue, in order of arrival, which is time order.
 #[derive(Debug)]
 pub(super) struct Held {
     slots: VecDeque<Slot>,
@@ -39,7 +39,7 @@ impl Held {
         }
     }
 
-    /// Takes a sample; if it waits, [`Held::settle`] ends that. Gives its id.
+    /// Adds a sample and returns its ID. A waiting sample stays until [`Held::settle`].
     pub(super) fn add(&mut self, stitched: Stitched, waiting: bool, out: &mut Out) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -57,8 +57,8 @@ impl Held {
         id
     }
 
-    /// Decides the fate of a sample that waits; `change` sees it with its chain as recorded.
-    /// Nothing happens if it was given up before.
+    /// Settles a waiting sample; `change` gets it with its chain as recorded. Does nothing if it
+    /// was given up before.
     pub(super) fn settle(&mut self, id: u64, change: impl FnOnce(&mut Stitched)) {
         let Ok(place) = self.slots.binary_search_by_key(&id, |slot| slot.id) else {
             return;
@@ -70,7 +70,7 @@ impl Held {
         self.bytes += slot.bytes();
     }
 
-    /// Gives out what is decided and has nothing waiting before it.
+    /// Delivers settled samples that have no waiting sample before them.
     pub(super) fn release(&mut self, out: &mut Out) {
         while self.slots.front().is_some_and(|slot| !slot.waiting) {
             let Some(slot) = self.slots.pop_front() else {
@@ -81,8 +81,9 @@ impl Held {
         }
     }
 
-    /// Keeps within the bound: first the order is given up, then the older half of those that
-    /// wait. Gives the id below which nothing waits any more, if some were given up.
+    /// Enforces the limit: first delivers settled samples out of order, then gives up the older
+    /// half of the waiting ones. If some were given up, returns the ID below which none is waiting
+    /// any more.
     pub(super) fn bound(&mut self, out: &mut Out) -> Option<u64> {
         if self.bytes <= self.bytes_max {
             return None;
@@ -109,7 +110,7 @@ impl Held {
     }
 }
 
-/// Leaves the kernel part only.
+/// Removes all but the kernel part.
 pub(super) fn without_user(stitched: &mut Stitched, why: Why) {
     if let Some(found) = super::deferral(&stitched.chain) {
         stitched.chain.truncate(found.kernel);

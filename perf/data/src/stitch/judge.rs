@@ -1,29 +1,29 @@
-//! One way of stitching judged by our own.
+//! Judges one stitching method by our own.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::{Stitch, Stitched, Why};
 use crate::callchain::{PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED};
 
-/// What is to be said of the chain that a sample got.
+/// The judgement of a sample's chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Judgement {
-    /// The user frames it really had, or none where none are known.
+    /// It has its actual user frames, or none if none are known.
     Right,
-    /// Its user frames are there, but it did not get them: the cookie stands in their place, as
-    /// if it were a frame.
+    /// Its user frames are known, but it did not get them: the cookie is in their place as if it
+    /// were a frame.
     Lacking,
     /// It has user frames of another moment.
     Wrong,
-    /// It has the record's frames, but nobody knows the sample's: the thread had gone on in user
-    /// space before the record was made.
+    /// It has the record's frames, but its actual ones are unknown: the thread had continued in
+    /// user space before the record was made.
     Unproven,
-    /// No user frames are known, and the cookie stands in their place as if it were a frame.
+    /// No user frames are known, and the cookie is in their place as if it were a frame.
     Bogus,
 }
 
 impl Judgement {
-    /// All of them.
+    /// All judgements.
     pub const ALL: [Self; 5] = [
         Self::Right,
         Self::Lacking,
@@ -32,7 +32,7 @@ impl Judgement {
         Self::Unproven,
     ];
 
-    /// A stable name for machines.
+    /// A stable machine-readable name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Right => "right",
@@ -55,19 +55,19 @@ impl Judgement {
     }
 }
 
-/// A sample as it came out in two ways.
+/// A sample stitched by two methods.
 #[derive(Clone, Copy, Debug)]
 pub struct Judged<'a> {
-    /// Our own.
+    /// The result of our own method.
     pub own: &'a Stitched,
-    /// The other.
+    /// The result of the other method.
     pub other: &'a Stitched,
-    /// What is to be said of the other.
+    /// The judgement of `other`.
     pub judgement: Judgement,
 }
 
-/// Compares two ways of stitching the same samples, in our order. Samples that only one has are
-/// left out.
+/// Compares two methods of stitching the same samples, in the order of `own`. Samples that only one
+/// has are skipped.
 pub fn judge<'a>(own: &'a [Stitched], other: &'a [Stitched]) -> Vec<Judged<'a>> {
     let by_key: HashMap<u64, &Stitched> = other.iter().map(|sample| (sample.key, sample)).collect();
     let pair = |own: &'a Stitched| {
@@ -94,7 +94,7 @@ fn judgement(own: &Stitched, other: &Stitched) -> Judgement {
     }
 }
 
-/// The frames that a record brought.
+/// The frames that came from a record.
 fn user_frames(sample: &Stitched) -> &[u64] {
     if sample.how.record().is_none() {
         return &[];
@@ -106,27 +106,27 @@ fn user_frames(sample: &Stitched) -> &[u64] {
     }
 }
 
-/// How many samples came to what.
+/// Number of samples by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Samples whose user part was deferred.
     pub deferred: u64,
-    /// Samples with the user frames that they really had, late ones included.
+    /// Samples that got their actual user frames, including late ones.
     pub stitched: u64,
-    /// Of these, late ones.
+    /// Late samples among them.
     pub late: u64,
-    /// Samples whose record is of a moment later.
+    /// Samples whose record is of a later moment.
     pub moved: u64,
     /// Samples whose record had no frames.
     pub empty: u64,
     /// Samples without user frames, by reason.
     pub missing: BTreeMap<Why, u64>,
-    /// What the other way made of the deferred samples.
+    /// Judgements of the deferred samples stitched by the other method.
     pub other: BTreeMap<Judgement, u64>,
 }
 
 impl Tally {
-    /// Counts.
+    /// Counts the outcomes.
     pub fn of(judged: &[Judged<'_>]) -> Self {
         let mut tally = Self::default();
         for sample in judged {

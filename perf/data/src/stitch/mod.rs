@@ -1,21 +1,21 @@
-//! Stitching: joining samples with the user callchains that were recorded later.
+//! Stitching: joining samples with user callchains that were recorded later.
 //!
-//! With `attr.defer_callchain` (Linux 6.19) a sample holds only its kernel frames, then
+//! With `attr.defer_callchain` (Linux 6.19), a sample has only its kernel frames, followed by
 //! `PERF_CONTEXT_USER_DEFERRED` and a cookie. The user frames come in a
-//! `PERF_RECORD_CALLCHAIN_DEFERRED` of the same thread when it returns to user space, once for
-//! all samples of that stay in the kernel. A [`Stitcher`] takes a stream of [`Item`]s in time
-//! order and gives out every sample with the chain it ends up with, and how it came by it
-//! ([`Stitch`]), in one of three ways ([`Mode`]).
+//! `PERF_RECORD_CALLCHAIN_DEFERRED` of the same thread when it returns to user space, once for all
+//! samples of that stay in the kernel. A [`Stitcher`] takes a stream of [`Item`]s in time order and
+//! returns every sample with its final chain and the origin of that chain ([`Stitch`]), by one of
+//! three methods ([`Mode`]).
 //!
-//! What joins a sample and a record is the thread together with the cookie. The kernel hands
-//! out a cookie at the first request after an entry and takes it back at the return to user
-//! space (`kernel/unwind/deferred.c`, Linux 7.2), so the same thread and the same cookie mean
-//! the same stay in the kernel, in which the user stack stands still; until a CPU's counter comes
-//! round, which takes [`COOKIE_ROUND_NS`] at least.
+//! A sample and a record are joined by thread and cookie. The kernel assigns a cookie at the first
+//! request after an entry and drops it at the return to user space (`kernel/unwind/deferred.c`,
+//! Linux 7.2). So the same thread and cookie mean the same stay in the kernel, during which the
+//! user stack does not change. Cookies repeat when a CPU's counter wraps around, which takes at
+//! least [`COOKIE_ROUND_NS`].
 //!
-//! Here: the three ways ([`Mode::Own`] in `own`, the others in `waiting`), the items of a
-//! perf.data file (`source`), and one way judged by another (`judge`). Not here: text, symbols,
-//! and sorting by time (`data` does it).
+//! This module has the three methods ([`Mode::Own`] in `own`, the others in `waiting`), the items
+//! of a perf.data file (`source`), and the judgement of one method by another (`judge`). Sorting by
+//! time is in `order` and `queue`.
 
 mod held;
 mod judge;
@@ -33,51 +33,51 @@ pub use judge::{Judged, Judgement, Tally, judge};
 pub use own::COOKIE_ROUND_NS;
 pub use source::{Feed, items};
 
-/// One thing of the stream, as far as stitching is concerned.
+/// An element of the stream, as far as relevant for stitching.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// What the caller knows it by; handed back, never looked at.
+    /// An opaque identifier chosen by the caller.
     pub key: u64,
-    /// Time in nanoseconds; `None` for what the perf tool made up.
+    /// Time in nanoseconds; `None` for items synthesized by the perf tool.
     pub time: Option<u64>,
-    /// Thread; -1 for none.
+    /// Thread ID; -1 for none.
     pub tid: i32,
-    /// The event's id, 0 for none. What has a cookie does not need it.
+    /// The event's ID; 0 for none. Not needed with cookies.
     pub event: u64,
-    /// What it is.
+    /// The kind of item.
     pub what: What,
 }
 
-/// What an [`Item`] is.
+/// The kinds of [`Item`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// A sample.
     Sample {
-        /// Whether its event has `attr.defer_callchain` set.
+        /// Does its event have `attr.defer_callchain` set?
         defer: bool,
         /// Its callchain as recorded, with markers.
         chain: Vec<u64>,
-        /// Where it hit user space, if that is known; `None` in the kernel.
+        /// The user-space address at which it was taken, if known; `None` in the kernel.
         ip: Option<u64>,
     },
-    /// User frames that come later (record 22).
+    /// User frames of earlier samples (record type 22).
     Record {
-        /// The cookie; `None` in the form proposed in 2023, which had none.
+        /// The cookie; `None` in the form proposed in 2023.
         cookie: Option<u64>,
         /// The frames, innermost first.
         frames: Vec<u64>,
     },
-    /// The thread was made: what an earlier one of this number did is over.
+    /// The thread was created: anything from an earlier thread with this ID is over.
     Fork,
     /// The thread ended.
     Exit,
-    /// The thread replaced its program (a COMM record with the exec bit).
+    /// The thread executed another program (a COMM record with the exec bit).
     Exec,
-    /// The kernel mapped `[vdso]` for the thread, which it does inside execve only.
+    /// The kernel mapped `[vdso]` for the thread, which it only does in execve.
     Vdso,
     /// Records or samples were lost.
     Lost {
-        /// How many.
+        /// The number lost.
         count: u64,
     },
 }
@@ -85,23 +85,22 @@ pub enum What {
 /// How samples and records are matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Each sample gets the user frames that it really had, or a reason why it has none; in time
-    /// order.
+    /// Each sample gets its actual user frames, or a reason why it has none, in time order.
     Own,
-    /// As perf 7.2 does it (`tools/perf/util/session.c`), its defects included: a record takes
-    /// all waiting samples of its thread off the list, those with another cookie without frames;
-    /// records are not remembered; samples come out when their record does.
+    /// The method of perf 7.2 (`tools/perf/util/session.c`), including its defects: a record
+    /// removes all waiting samples of its thread from the list, those with another cookie without
+    /// frames; records are not remembered; samples are delivered with their record.
     Perf72,
-    /// As proposed in November 2023, without cookies: a record belongs to all waiting samples of
-    /// its thread.
+    /// The method proposed in November 2023, without cookies: a record belongs to all waiting
+    /// samples of its thread.
     Rfc2023,
 }
 
 impl Mode {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Self; 3] = [Self::Own, Self::Perf72, Self::Rfc2023];
 
-    /// A stable name for machines.
+    /// A stable machine-readable name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Own => "own",
@@ -111,7 +110,7 @@ impl Mode {
     }
 }
 
-/// A sample as it comes out.
+/// A stitched sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stitched {
     /// The sample's key.
@@ -122,18 +121,17 @@ pub struct Stitched {
     pub tid: i32,
     /// The cookie, if the sample was deferred and had one.
     pub cookie: Option<u64>,
-    /// The chain it has now.
+    /// The resulting chain.
     ///
-    /// [`Mode::Own`]: the kernel part, then `PERF_CONTEXT_USER` and the user frames if there are
-    /// any; marker and cookie are gone. The other modes: as perf makes it, with
-    /// `PERF_CONTEXT_USER_DEFERRED` before the user frames, and the cookie left where no record
-    /// was found.
+    /// [`Mode::Own`]: the kernel part, then `PERF_CONTEXT_USER` and the user frames, if any; marker
+    /// and cookie are removed. Other modes: as produced by perf, with `PERF_CONTEXT_USER_DEFERRED`
+    /// before the user frames, and the cookie left in place if there was no record.
     pub chain: Vec<u64>,
-    /// How it came by it.
+    /// The origin of the chain.
     pub how: Stitch,
 }
 
-/// How a sample came by its chain. Records are named by their keys.
+/// The origin of a sample's chain. Records are identified by their keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stitch {
     /// The chain is as recorded: nothing was deferred.
@@ -143,30 +141,30 @@ pub enum Stitch {
         /// The record.
         record: u64,
     },
-    /// The record had come before: the sample hit between the record and the return to user
+    /// The record came before the sample, which was taken between the record and the return to user
     /// space.
     Late {
         /// The record.
         record: u64,
     },
-    /// The record came, but the thread had gone on in user space before it was made: over the
-    /// instruction of a probe, or to the handler of a signal. Its innermost frame is not where
-    /// the sample hit, and the sample's caller may be missing.
+    /// The record came, but the thread had continued in user space before it was made: past a
+    /// probed instruction, or to a signal handler. Its innermost frame is not where the sample was
+    /// taken, and the sample's caller may be missing.
     Moved {
         /// The record.
         record: u64,
     },
-    /// The record came, but the kernel had found no frame.
+    /// The record came, but it has no frames.
     Empty {
         /// The record.
         record: u64,
     },
-    /// No user frames, for this reason.
+    /// There are no user frames, for this reason.
     Missing(Why),
 }
 
 impl Stitch {
-    /// A stable name for machines.
+    /// A stable machine-readable name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NotDeferred => "not-deferred",
@@ -178,7 +176,7 @@ impl Stitch {
         }
     }
 
-    /// The record that was used.
+    /// The key of the record that was used.
     pub const fn record(self) -> Option<u64> {
         match self {
             Self::Stitched { record }
@@ -195,28 +193,28 @@ impl Stitch {
 pub enum Why {
     /// No record came, and something was lost in the meantime.
     Lost,
-    /// No record came, though nothing is known to be lost and the thread went on to other stays
-    /// in the kernel: the kernel wrote none.
+    /// No record came although no loss is known and the thread went on to other stays in the
+    /// kernel: the kernel wrote none.
     NotWritten,
     /// The thread ended before a record came.
     Exited,
-    /// The thread replaced its program before the record came: the record tells of the new one.
+    /// The thread executed another program before the record came; the record belongs to that one.
     Exec,
-    /// The data ends before a record came.
+    /// The data ended before a record came.
     End,
-    /// The cookie may have come round: which stay in the kernel it names cannot be told.
+    /// The cookie may have been reused: it is unknown which stay in the kernel it identifies.
     Ambiguous,
-    /// The sample has no thread, so that no record can be told to be its own.
+    /// The sample has no thread, so no record can be assigned to it.
     NoThread,
-    /// Given up to keep memory bounded: too many samples were waiting, or it came after its record
-    /// was forgotten.
+    /// Given up to bound memory: too many samples were waiting, or it came after its record was
+    /// dropped.
     GivenUp,
-    /// perf only: a record of the thread with another cookie took the sample off the list.
+    /// perf only: a record of the thread with another cookie removed the sample from the list.
     OtherCookie,
 }
 
 impl Why {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 9] = [
         Self::Lost,
         Self::NotWritten,
@@ -229,7 +227,7 @@ impl Why {
         Self::OtherCookie,
     ];
 
-    /// A stable name for machines.
+    /// A stable machine-readable name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Lost => "lost",
@@ -260,10 +258,10 @@ impl Why {
     }
 }
 
-/// What was seen and done. Samples of all kinds add up to `samples`.
+/// Counts of items and outcomes. Samples of all kinds add up to `samples`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
     /// Samples whose user part was deferred.
     pub deferred: u64,
@@ -271,21 +269,21 @@ pub struct Counts {
     pub records: u64,
     /// Records that no sample used.
     pub orphans: u64,
-    /// Records for a thread and cookie that had one already, with the same frames.
+    /// Records for a thread and cookie that already had one, with the same frames.
     pub duplicates: u64,
-    /// The same, with other frames: the recording contradicts itself.
+    /// Records for a thread and cookie that already had one, with other frames.
     pub conflicts: u64,
-    /// Records whose cookie a waiting sample of another thread has.
+    /// Records whose cookie belongs to a waiting sample of another thread.
     pub foreign: u64,
     /// Records without frames.
     pub empty: u64,
-    /// Records and samples that the recording says were lost.
+    /// Lost records and samples, as reported by the recording.
     pub lost: u64,
-    /// Samples that came out after one with a later time.
+    /// Samples delivered after one with a later time.
     pub out_of_order: u64,
 }
 
-/// Joins samples with their user frames. See the module's text.
+/// Joins samples with their user frames. See the module documentation.
 #[derive(Debug)]
 pub struct Stitcher {
     way: Way,
@@ -298,7 +296,7 @@ enum Way {
     Waiting(Waiting),
 }
 
-/// What is ready to be taken, and the counts.
+/// The delivered samples, and the counts.
 #[derive(Debug, Default)]
 struct Out {
     ready: VecDeque<Stitched>,
@@ -316,7 +314,7 @@ impl Out {
 }
 
 impl Stitcher {
-    /// A stitcher that has seen nothing.
+    /// A stitcher for this mode.
     pub fn new(mode: Mode) -> Self {
         let way = match mode {
             Mode::Own => Way::Own(Own::default()),
@@ -329,7 +327,7 @@ impl Stitcher {
         }
     }
 
-    /// [`Mode::Own`] with another bound on what is held back than the usual 128 MiB.
+    /// [`Mode::Own`] with another limit for buffered samples than the default 128 MiB.
     pub fn own_within(held_bytes_max: usize) -> Self {
         Self {
             way: Way::Own(Own::within(held_bytes_max)),
@@ -337,7 +335,7 @@ impl Stitcher {
         }
     }
 
-    /// Takes the next item; they come in time order.
+    /// Adds the next item. Items must be in time order.
     pub fn push(&mut self, item: Item) {
         let counts = &mut self.out.counts;
         match &item.what {
@@ -358,7 +356,7 @@ impl Stitcher {
         }
     }
 
-    /// Says that nothing follows: what waits is given out with the reason.
+    /// Ends the stream: waiting samples are delivered with the reason.
     pub fn finish(&mut self) {
         match &mut self.way {
             Way::Own(own) => own.finish(&mut self.out),
@@ -366,12 +364,12 @@ impl Stitcher {
         }
     }
 
-    /// The next sample whose fate is decided.
+    /// The next settled sample.
     pub fn pop(&mut self) -> Option<Stitched> {
         self.out.ready.pop_front()
     }
 
-    /// What was seen and done so far.
+    /// The counts so far.
     pub fn counts(&self) -> &Counts {
         &self.out.counts
     }
@@ -387,7 +385,7 @@ pub fn stitch(mode: Mode, items: impl IntoIterator<Item = Item>) -> (Vec<Stitche
     (stitcher.out.ready.into(), stitcher.out.counts)
 }
 
-/// The end of a chain whose user part was deferred.
+/// The location of the deferral in a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Deferral {
     /// Words before the marker.
@@ -395,8 +393,8 @@ struct Deferral {
     cookie: Option<u64>,
 }
 
-/// Whether the chain's user part was deferred: its last word but one is the marker, followed by
-/// the cookie; or its last word, in the form of 2023.
+/// Finds the deferral of a chain's user part: the second-to-last word is the marker, followed by
+/// the cookie; or, in the form of 2023, the last word is the marker.
 fn deferral(chain: &[u64]) -> Option<Deferral> {
     match *chain {
         [.., PERF_CONTEXT_USER_DEFERRED, cookie] => Some(Deferral {

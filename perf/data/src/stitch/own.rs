@@ -1,28 +1,28 @@
-//! Our own way: what can be proven, and nothing else.
+//! Our own method: joins only what can be proven to belong together.
 //!
-//! A *stay* is one stay of one thread in the kernel, named by its cookie. A record belongs to
-//! the samples of its stay, those before it and those after it, however many stays of the thread
-//! are still open. It is remembered until the thread is seen in another stay, or ends: then it
-//! has returned to user space and no sample of the old stay can follow.
+//! A *stay* is the time from a thread's entry to the kernel to its return to user space, identified
+//! by its cookie. A record belongs to the samples of its stay, both before and after the record,
+//! even if the thread has several unfinished stays. It is kept until the thread is seen in another
+//! stay or ends: the thread has then returned to user space, and no sample of the old stay can
+//! follow.
 //!
-//! A cookie comes round after 2^31 requests on its CPU. So what is seen later than
-//! [`COOKIE_ROUND_NS`] after a stay's first sample is taken to be of that stay only if it still
-//! waits for its record, and the thread was in no other stay in between, and nothing was lost.
-//! (Where the loss hid a stay's first samples too, the stay is taken to begin with the first one
-//! that is there.)
+//! A cookie is reused after 2^31 requests on its CPU. Items later than [`COOKIE_ROUND_NS`] after
+//! the first sample of a stay are therefore assigned to it only if it is still waiting for its
+//! record, the thread was in no other stay in between, and nothing was lost. (If the stay's first
+//! samples were lost as well, it is assumed to start with the first sample that is there.)
 //!
-//! An execve replaces the user stack in the middle of a stay: the record tells of the new program.
-//! Samples from before, and those inside of execve, have lost theirs. Where the chain shows that
-//! execve has returned (the same entry, but the entry called something else than in all samples of
-//! the stay so far), the sample is of the new program, and the record is its own.
+//! An execve replaces the user stack in the middle of a stay: the record has the stack of the new
+//! program. Samples from before, and those inside execve, have lost theirs. If the chain shows that
+//! execve has returned (the kernel entry is the same, but it called something other than in all
+//! samples of the stay so far), the sample belongs to the new program, and so does the record.
 //!
-//! A sample that hit user space knows its address there. If the record begins with another, the
-//! thread went on before the record was made: it stepped over a probed instruction, or a signal
-//! came. Its frames are then those of another moment ([`Stitch::Moved`]).
+//! A sample taken in user space has an address there. If the record starts with another address,
+//! the thread continued before the record was made: it stepped over a probed instruction, or
+//! received a signal. Its frames are then of another moment ([`Stitch::Moved`]).
 //!
-//! Without cookies (2023) a record is taken for that of the waiting samples of its thread and
-//! event, unless something was lost since. A loss told later, and a request that the kernel
-//! left unanswered, cannot be seen.
+//! Without cookies (2023), a record is assigned to the waiting samples of its thread and event,
+//! unless something was lost since. A loss reported later, and a request that the kernel left
+//! unanswered, are undetectable.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -31,39 +31,39 @@ use super::held::{Held, without_user};
 use super::{Item, Out, Stitch, Stitched, What, Why, deferral};
 use crate::callchain::{PERF_CONTEXT_USER, is_marker};
 
-/// The least time in which a CPU's counter of cookies comes round: 2^31 requests, each with an
-/// entry to the kernel and an interrupt, of 100 ns at least.
+/// The minimum time after which a CPU's cookie counter wraps around: 2^31 requests, each with a
+/// kernel entry and an interrupt, of at least 100 ns.
 pub const COOKIE_ROUND_NS: u64 = (1 << 31) * 100;
 
-/// Most stays of one thread that are remembered.
+/// Maximum number of stays remembered per thread.
 const STAYS_MAX: usize = 16;
-/// Most calls from one entry that are remembered: the work of entry, the system call, that of exit.
+/// Maximum number of calls remembered per kernel entry: entry work, the system call, exit work.
 const CALLS_MAX: usize = 8;
-/// Most bytes of samples that are held back.
+/// Maximum bytes of buffered samples.
 const HELD_BYTES_MAX: usize = 128 << 20;
-/// Most words of records remembered for samples that may still come (64 MiB).
+/// Maximum words of records kept for samples that may still arrive (64 MiB).
 const REMEMBERED_MAX: usize = 8 << 20;
 
 /// The record of a stay.
 #[derive(Debug)]
 enum Record {
-    /// It has not come.
+    /// It has not arrived.
     Awaited,
-    /// It has come.
+    /// It has arrived.
     Here {
         key: u64,
         frames: Arc<[u64]>,
         used: bool,
     },
-    /// It has come and is forgotten: the thread was seen in another stay, or memory is short.
+    /// It has arrived and was dropped: the thread was seen in another stay, or memory is short.
     Forgotten,
 }
 
-/// What tells the stays of a thread apart.
+/// Distinguishes the stays of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Name {
     Cookie(u64),
-    /// Without cookies each event has records of its own; its id.
+    /// The event's ID: without cookies, each event has its own records.
     Event(u64),
 }
 
@@ -80,29 +80,30 @@ impl Name {
     }
 }
 
-/// One stay of a thread in the kernel.
+/// A stay of a thread in the kernel.
 #[derive(Debug)]
 struct Stay {
     name: Name,
-    /// Time of its first sample or record, at which the cookie was handed out; `None` if it may
-    /// have begun before.
+    /// Time of its first sample or record, when the cookie was assigned; `None` if it may have
+    /// started earlier.
     since: Option<u64>,
-    /// [`Own::losses`] then.
+    /// [`Own::losses`] at that time.
     losses: u64,
-    /// Samples that wait for the record, and where they hit user space.
+    /// The IDs of samples waiting for the record, and the user-space addresses at which they were
+    /// taken.
     waiting: Vec<(u64, Option<u64>)>,
-    /// How many of them, the first, are of the program before an execve, and not the record's.
+    /// How many of these, from the first, belong to the program before an execve, not to the
+    /// record.
     replaced: usize,
-    /// An execve began in it and was not seen to return.
+    /// An execve started in this stay and was not seen to return.
     in_execve: bool,
-    /// What was called from the entry to the kernel, of all samples.
+    /// The kernel entry and its callee, for each sample so far.
     calls: Vec<Outermost>,
     record: Record,
 }
 
-/// The outermost two addresses of a chain's kernel part: the entry to the kernel, and what it
-/// called. Those of a system call are the same while it lasts, and others on the way back to user
-/// space.
+/// The outermost two addresses of the kernel part of a chain: the kernel entry, and its callee.
+/// They stay the same during a system call, and change on the way back to user space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Outermost {
     entry: u64,
@@ -110,7 +111,7 @@ struct Outermost {
 }
 
 impl Outermost {
-    /// Of the chain's words before the marker of deferred frames.
+    /// From the words of a chain before the marker of deferred frames.
     fn of(kernel: &[u64]) -> Option<Self> {
         match *kernel {
             [.., callee, entry] if !is_marker(callee) => Some(Self { entry, callee }),
@@ -119,27 +120,27 @@ impl Outermost {
     }
 }
 
-/// The last stays of a thread, over or not; the last is the newest, and only its record can be
-/// of use.
+/// The latest stays of a thread, finished or not. The last one is the newest; only its record can
+/// still be used.
 #[derive(Debug, Default)]
 struct Thread {
     stays: VecDeque<Stay>,
-    /// Between the exec and the mapping of `[vdso]`: still inside execve.
+    /// Between exec and the mapping of `[vdso]`, that is, still inside execve.
     in_exec: bool,
 }
 
-/// See the file's text.
+/// The stitcher; see the module documentation.
 #[derive(Debug)]
 pub(super) struct Own {
     held: Held,
     threads: HashMap<i32, Thread>,
-    /// Stays with waiting samples, by cookie.
+    /// Number of stays with waiting samples, by cookie.
     awaited: HashMap<u64, u32>,
-    /// Words of records remembered.
+    /// Number of words of records kept.
     remembered: usize,
-    /// Times that something was lost.
+    /// Number of losses.
     losses: u64,
-    /// Whether something was lost at a time that is not told.
+    /// Was something lost at an unknown time?
     lost_sometime: bool,
     now: u64,
 }
@@ -150,7 +151,7 @@ impl Default for Own {
     }
 }
 
-/// What a thread does, of which [`Own`] decides whether it belongs to a stay.
+/// An item for which [`Own`] determines the stay.
 #[derive(Clone, Copy)]
 struct Sight {
     tid: i32,
@@ -158,11 +159,11 @@ struct Sight {
     time: u64,
 }
 
-/// What a sample shows besides its chain's user part.
+/// What a sample shows apart from its chain's user part.
 #[derive(Clone, Copy)]
 struct Seen {
     outermost: Option<Outermost>,
-    /// Where it hit user space; `None` in the kernel.
+    /// The user-space address at which it was taken; `None` in the kernel.
     ip: Option<u64>,
 }
 
@@ -299,7 +300,7 @@ impl Own {
                 key: known_key,
                 ..
             } => {
-                // A sample that follows has what was found last.
+                // Later samples get the latest frames.
                 out.counts.conflicts += 1;
                 *known_key = key;
                 let words = known.len();
@@ -335,7 +336,7 @@ impl Own {
                 }
             });
         }
-        // Only the newest stay can see late samples; without cookies there are none.
+        // Only the newest stay can have late samples; without cookies there are none.
         let Some(thread) = self.threads.get_mut(&sight.tid) else {
             return;
         };
@@ -348,7 +349,7 @@ impl Own {
         }
     }
 
-    /// The place of the stay to which what was seen belongs: an open one, or a new one.
+    /// The index of the stay that an item belongs to: an existing or a new one.
     fn open(&mut self, sight: Sight, out: &mut Out) -> usize {
         let losses = self.losses;
         let stays = &mut self.threads.entry(sight.tid).or_default().stays;
@@ -365,7 +366,7 @@ impl Own {
             None if stays.len() >= STAYS_MAX => over.extend(stays.pop_front()),
             None => {}
         }
-        // The thread goes on, so no sample of the stay before can follow.
+        // The thread has continued, so no sample of the previous stay can follow.
         if let Some(newest) = stays.back_mut() {
             self.remembered -= newest.forget_record(out);
         }
@@ -386,7 +387,7 @@ impl Own {
         place
     }
 
-    /// A stay is over: what waits for its record waits in vain.
+    /// Ends a stay: its waiting samples will not get a record.
     fn forget(&mut self, mut stay: Stay, why: Why, out: &mut Out) {
         self.remembered -= stay.forget_record(out);
         if stay.waiting.is_empty() {
@@ -409,7 +410,7 @@ impl Own {
         }
     }
 
-    /// Nothing below this id waits any more.
+    /// No sample below this ID is waiting any more.
     fn drop_given_up(&mut self, first_held: u64) {
         let mut over = Vec::new();
         for stay in self.threads.values_mut().flat_map(|t| &mut t.stays) {
@@ -468,7 +469,7 @@ impl Own {
 }
 
 impl Thread {
-    /// The samples without a record are of the time before the new program, or inside of execve.
+    /// Samples without a record are from before the new program, or inside execve.
     fn mark_exec(&mut self) {
         for stay in &mut self.stays {
             if matches!(stay.record, Record::Awaited) {
@@ -480,7 +481,7 @@ impl Thread {
 }
 
 impl Stay {
-    /// A sample waits for the record.
+    /// Adds a sample that waits for the record.
     fn wait(&mut self, id: u64, seen: Seen) {
         self.waiting.push((id, seen.ip));
         let has_returned = |now: Outermost| {
@@ -501,7 +502,7 @@ impl Stay {
         }
     }
 
-    /// Drops the record, if it is here, and gives its words.
+    /// Drops the record, if there is one, and returns its number of words.
     fn forget_record(&mut self, out: &mut Out) -> usize {
         let Record::Here { frames, used, .. } = &self.record else {
             return 0;
@@ -512,7 +513,7 @@ impl Stay {
         words
     }
 
-    /// Whether something with this stay's cookie must be of this stay.
+    /// Does an item with this stay's cookie necessarily belong to this stay?
     fn is_same(&self, sight: Sight, is_newest: bool, losses: u64) -> bool {
         if sight.name.cookie().is_none() {
             return losses == self.losses;
@@ -530,14 +531,14 @@ fn stay_of(threads: &mut HashMap<i32, Thread>, tid: i32, place: usize) -> Option
     threads.get_mut(&tid)?.stays.get_mut(place)
 }
 
-/// Whether the innermost frame is not at `ip`.
+/// Is the innermost frame elsewhere than at `ip`?
 fn is_elsewhere(ip: u64, frames: &[u64]) -> bool {
     let innermost = frames.iter().find(|&&word| !is_marker(word));
     innermost.is_some_and(|&frame| frame != ip)
 }
 
-/// Puts the user frames in the place of the cookie.
-/// `ip` is where the sample hit user space.
+/// Replaces the marker and cookie by the user frames. `ip` is the user-space address at which the
+/// sample was taken.
 fn with_user(stitched: &mut Stitched, frames: &[u64], how: Stitch, ip: Option<u64>) {
     if let Some(found) = deferral(&stitched.chain) {
         stitched.chain.truncate(found.kernel);

@@ -1,21 +1,21 @@
-//! The items of a perf.data file.
+//! Converts the events of a perf.data file to stitching items.
 
 use std::ops::ControlFlow;
 
 use super::{Item, What};
 use crate::{Event, PerfFile, Record, Summary, flag, misc};
 
-/// Numbers the events of a file and turns them into items.
+/// Numbers the events of a file and converts them to items.
 ///
-/// The key of an item is the number of its event, counted from 0 over all events seen.
+/// The key of an item is the index of its event among all events, from 0.
 #[derive(Debug, Default)]
 pub struct Feed {
     next_key: u64,
 }
 
 impl Feed {
-    /// The item of the next event; `None` if it has no part in stitching. A sample's callchain
-    /// that cannot be read is taken for an empty one.
+    /// The item of the next event; `None` if it is irrelevant for stitching. An unreadable
+    /// callchain is treated as empty.
     pub fn item(&mut self, event: &Event<'_>) -> Option<Item> {
         let key = self.next_key;
         self.next_key += 1;
@@ -66,7 +66,7 @@ impl Feed {
     }
 }
 
-/// Hands the items of a file, in time order, to a closure.
+/// Passes the items of a file, in time order, to a closure.
 pub fn items(file: &PerfFile<'_>, mut take: impl FnMut(Item) -> ControlFlow<()>) -> Summary {
     let mut feed = Feed::default();
     file.for_each_ordered(|event| match feed.item(&event) {

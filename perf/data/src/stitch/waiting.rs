@@ -1,10 +1,10 @@
-//! perf's own way: a list of waiting samples, walked when a record comes.
+//! perf's method: a list of waiting samples that is searched when a record arrives.
 //!
-//! The algorithm is that of `evlist__deliver_deferred_callchain()` and its neighbours in
-//! `tools/perf/util/session.c` (Linux 7.2): a record walks the list in order and takes off every
-//! sample of its thread; one with the record's cookie gets the frames, another goes out as it is.
-//! At the end the rest goes out as it is. The proposal of November 2023 had no cookies, so that
-//! every sample of the thread gets the frames. Kept as it is, defects included.
+//! The algorithm is that of `evlist__deliver_deferred_callchain()` and related functions in
+//! `tools/perf/util/session.c` (Linux 7.2). A record removes every sample of its thread from the
+//! list, in order; samples with the record's cookie get the frames, others are delivered unchanged.
+//! At the end, the rest is delivered unchanged. The proposal of November 2023 had no cookies, so
+//! every sample of the thread gets the frames. Reproduced exactly, including its defects.
 
 use std::collections::HashMap;
 
@@ -14,19 +14,19 @@ use crate::callchain::PERF_CONTEXT_USER_DEFERRED;
 /// A sample on the list.
 #[derive(Debug)]
 struct Entry {
-    /// Its place on the list.
+    /// Its position in the list.
     place: u64,
     key: u64,
     time: Option<u64>,
     chain: Vec<u64>,
 }
 
-/// The list of waiting samples. Unbounded, as perf's is.
+/// The list of waiting samples. Unbounded, like perf's.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    /// Whether the cookie must be equal.
+    /// Must the cookie match?
     by_cookie: bool,
-    /// The list, split by thread: nothing ever looks at samples of another thread.
+    /// The list, split by thread, since only samples of the record's thread are examined.
     threads: HashMap<i32, Vec<Entry>>,
     next_place: u64,
 }
@@ -114,7 +114,7 @@ fn cookie_of(chain: &[u64]) -> Option<u64> {
     deferral(chain).and_then(|found| found.cookie)
 }
 
-/// Gives out a sample because of a record, with the record's frames or without.
+/// Delivers a sample because of a record, with the record's frames or without.
 fn give(entry: Entry, tid: i32, frames: Option<(u64, &[u64])>, out: &mut Out) {
     let Entry {
         key,
@@ -126,7 +126,7 @@ fn give(entry: Entry, tid: i32, frames: Option<(u64, &[u64])>, out: &mut Out) {
     let how = match frames {
         None => Stitch::Missing(Why::OtherCookie),
         Some((record, frames)) => {
-            // The cookie is cut, the marker stays.
+            // The cookie is removed, the marker stays.
             if let Some(found) = deferral(&chain) {
                 chain.truncate(found.kernel);
                 chain.push(PERF_CONTEXT_USER_DEFERRED);

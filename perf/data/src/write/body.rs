@@ -1,4 +1,4 @@
-//! Bodies of records, field by field.
+//! Writes the bodies of records.
 
 use super::{EventSpec, WriteError};
 use crate::bodies::{Comm, Mmap, MmapIdentity, Task, Throttle};
@@ -7,38 +7,38 @@ use crate::layout::{branch_sample_type, sample_type as st};
 use crate::sample_parts::BranchEntry;
 use crate::walk::{misc, record_type as rt};
 
-/// Whose a record is: written are those of its fields that the event records.
+/// The sample ID of a record. Only fields that the event records are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Id {
-    /// The number of its event in the file.
+    /// Index of its event in the file.
     pub event: usize,
-    /// The event's id.
+    /// ID of the event.
     pub id: u64,
-    /// Id of the stream.
+    /// ID of the stream.
     pub stream_id: u64,
-    /// Process.
+    /// Process ID.
     pub pid: i32,
-    /// Thread.
+    /// Thread ID.
     pub tid: i32,
-    /// Nanoseconds.
+    /// Time, nanoseconds.
     pub time: u64,
-    /// CPU.
+    /// CPU number.
     pub cpu: u32,
 }
 
 /// A copy of the user stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StackCopy<'a> {
-    /// What was there, from rsp upwards.
+    /// The stack's contents, from rsp upwards.
     pub bytes: &'a [u8],
-    /// Bytes asked for, a multiple of 8; if it is less than there are, that many.
+    /// Requested bytes, a multiple of 8; at least the length of `bytes` is written.
     pub size: usize,
 }
 
-/// What a sample says; fields that its event does not record are not written.
+/// The contents of a sample. Only fields that the event records are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SampleData<'a> {
-    /// Where it hit ([`misc`]): `CPUMODE_USER` and so on, perhaps with `EXACT_IP`.
+    /// Mode of the sample ([`misc`]): `CPUMODE_USER` etc., possibly with `EXACT_IP`.
     pub misc: u16,
     /// Instruction pointer.
     pub ip: u64,
@@ -46,29 +46,29 @@ pub struct SampleData<'a> {
     pub address: u64,
     /// Period.
     pub period: u64,
-    /// The chain with its markers.
+    /// The chain with its context markers.
     pub callchain: &'a [u64],
-    /// Raw data; it is padded with zeros.
+    /// Raw data; padded with zeros.
     pub raw: &'a [u8],
     /// Hardware index of the newest branch, with `branch_sample_type::HW_INDEX`.
     pub branch_hw_index: u64,
     /// Branches, newest first.
     pub branches: &'a [BranchEntry],
-    /// The words of `sample_regs_user`, in ascending order of register; none for a kernel thread.
+    /// The words of `sample_regs_user`, in ascending order of register; empty for a kernel thread.
     pub user_regs: &'a [u64],
     /// The user stack.
     pub user_stack: StackCopy<'a>,
-    /// The words of `sample_regs_intr`, likewise.
+    /// The words of `sample_regs_intr`, in ascending order of register.
     pub intr_regs: &'a [u64],
     /// Weight.
     pub weight: u64,
-    /// Where data came from.
+    /// Source of the data.
     pub data_source: u64,
     /// Transaction flags.
     pub transaction: u64,
     /// Physical address.
     pub physical_address: u64,
-    /// Cgroup id.
+    /// Cgroup ID.
     pub cgroup: u64,
     /// Page size of the data address.
     pub data_page_size: u64,
@@ -81,62 +81,62 @@ pub struct SampleData<'a> {
 pub enum Body<'a> {
     /// A sample.
     Sample(SampleData<'a>),
-    /// A task got a name.
+    /// A task was named.
     Comm(Comm<'a>),
-    /// Something was mapped (`PERF_RECORD_MMAP2`).
+    /// A mapping was created (`PERF_RECORD_MMAP2`).
     Mmap {
-        /// What.
+        /// The mapping.
         mmap: Mmap<'a>,
-        /// By whom: `CPUMODE_USER` or `CPUMODE_KERNEL`.
+        /// The mode: `CPUMODE_USER` or `CPUMODE_KERNEL`.
         cpumode: u16,
     },
-    /// A task was made.
+    /// A task was created.
     Fork(Task),
     /// A task ended.
     Exit(Task),
     /// Records were lost.
     Lost {
-        /// Event id.
+        /// Event ID.
         id: u64,
-        /// How many.
+        /// Number of lost records.
         lost: u64,
     },
     /// Samples were lost.
     LostSamples {
-        /// How many.
+        /// Number of lost samples.
         lost: u64,
     },
     /// Sampling was throttled.
     Throttle(Throttle),
-    /// Sampling goes on.
+    /// Sampling was resumed.
     Unthrottle(Throttle),
     /// The task was switched in or out.
     Switch {
-        /// Out, not in.
+        /// Switched out, not in.
         out: bool,
-        /// Out, though it could have run on.
+        /// Switched out although runnable.
         preempted: bool,
     },
     /// The CPU switched tasks.
     SwitchCpuWide {
-        /// Out, not in.
+        /// Switched out, not in.
         out: bool,
-        /// Out, though it could have run on.
+        /// Switched out although runnable.
         preempted: bool,
-        /// Process that comes next (out) or came before (in).
+        /// Process ID of the next task (out) or the previous one (in).
         other_pid: i32,
-        /// Thread that comes next or came before.
+        /// Thread ID of the next task (out) or the previous one (in).
         other_tid: i32,
     },
-    /// User frames of samples before it.
+    /// The deferred user frames of earlier samples.
     CallchainDeferred {
-        /// Names the stay in the kernel.
+        /// Identifies the thread's stay in the kernel.
         cookie: u64,
         /// The frames, innermost first.
         frames: &'a [u64],
     },
-    /// All records of earlier rounds are written: no later record has an earlier time than the
-    /// latest of the round before this one.
+    /// All records of earlier rounds are written: no later record has a time before the latest one
+    /// of the previous round.
     FinishedRound,
 }
 
@@ -176,7 +176,7 @@ impl Body<'_> {
         }
     }
 
-    /// Appends what follows the header.
+    /// Appends the body, which follows the header.
     pub(super) fn write(
         &self,
         event: &EventSpec,
@@ -226,7 +226,7 @@ fn pair(a: i32, b: i32, out: &mut Vec<u8>) {
     out.extend_from_slice(&b.to_le_bytes());
 }
 
-/// A name with its NUL, padded to words.
+/// A name with its NUL, padded to 8 bytes.
 fn name(name: &[u8], out: &mut Vec<u8>) {
     let padded = (name.len() + 1).next_multiple_of(8);
     out.extend_from_slice(name);
@@ -306,7 +306,7 @@ impl SampleData<'_> {
             words(self.callchain, out);
         }
         if has(st::RAW) {
-            // The size word and the data together fill words.
+            // The size word and the data together are a multiple of 8 bytes.
             let padded = (self.raw.len() + 4).next_multiple_of(8) - 4;
             out.extend_from_slice(&(padded as u32).to_le_bytes());
             out.extend_from_slice(self.raw);
@@ -368,7 +368,7 @@ impl SampleData<'_> {
     }
 }
 
-/// Registers behind their mode: 64-bit, or none at all.
+/// Registers preceded by their ABI: 64-bit, or none.
 fn registers(values: &[u64], mask: u64, out: &mut Vec<u8>) -> Result<(), WriteError> {
     if !values.is_empty() && values.len() != mask.count_ones() as usize {
         return Err(WriteError::Registers(values.len()));

@@ -1,11 +1,11 @@
-//! Small perf.data files made word by word, and the recordings of the corpus.
+//! Small perf.data files built word by word, and the recordings of the corpus.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::path::PathBuf;
 
 use unwind_sim_perf_data::{Event, Order, PerfFile, Summary};
 
-/// A file of `corpus/perfdata`.
+/// The path of a file in `corpus/perfdata`.
 pub(crate) fn corpus(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../corpus/perfdata")
@@ -57,7 +57,7 @@ pub(crate) fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A file-mode file: events with their ids, and the data.
+/// A file-mode file: events with their IDs, and the data.
 pub(crate) fn file(attrs: &[(Attr, &[u64])], data: &[u8]) -> Vec<u8> {
     let mut ids_at = 104u64;
     let ids: Vec<u8> = attrs.iter().flat_map(|(_, ids)| le(ids)).collect();
@@ -85,7 +85,7 @@ pub(crate) fn file(attrs: &[(Attr, &[u64])], data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A pipe-mode file: events with their ids as records, then the data.
+/// A pipe-mode file: events with their IDs as records, then the data.
 pub(crate) fn pipe(attrs: &[(Attr, &[u64])], data: &[u8]) -> Vec<u8> {
     let mut out = b"PERFILE2".to_vec();
     out.extend(le(&[16]));
@@ -97,7 +97,7 @@ pub(crate) fn pipe(attrs: &[(Attr, &[u64])], data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Hands every event to `see` and returns the summary.
+/// Passes every event to `see` and returns the summary.
 pub(crate) fn each(bytes: &[u8], order: Order, mut see: impl FnMut(&Event<'_>)) -> Summary {
     let file = PerfFile::parse(bytes).expect("the file parses");
     file.for_each(order, |event| {

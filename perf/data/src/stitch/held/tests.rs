@@ -1,8 +1,8 @@
-//! What is held back is counted to the byte, and the bound holds.
+//! Buffered bytes are counted exactly, and the limit holds.
 
 use super::*;
 
-/// A sample whose chain has so many words.
+/// A sample whose chain has `words` words.
 fn sample(key: u64, words: usize) -> Stitched {
     Stitched {
         key,
@@ -52,11 +52,11 @@ fn the_bound_may_be_reached_and_not_passed() {
     assert_eq!((held.bytes, held.bound(&mut out)), (most, None));
     assert_eq!(keys(&mut out), [0; 0]);
     held.settle(second, |stitched| stitched.chain.push(7));
-    // The order is given up first: the second is decided.
+    // First, order is given up: the second sample is settled.
     assert_eq!((held.bytes, held.bound(&mut out)), (most + 8, None));
     assert_eq!(keys(&mut out), [2]);
     assert_eq!(held.bytes, SLOT_BYTES + 8 * 2);
-    // Then the older half of those that wait.
+    // Then the older half of the waiting samples.
     let last = held.add(sample(3, 9), true, &mut out);
     assert_eq!(held.bound(&mut out), Some(last));
     let given_up = out.ready.pop_front().expect("the older one");

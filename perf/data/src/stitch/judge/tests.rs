@@ -1,4 +1,4 @@
-//! What is counted of judged samples, and the names of judgements and reasons.
+//! The counts of judged samples, and the names of judgements and reasons.
 
 use super::*;
 use std::collections::BTreeSet;
@@ -48,7 +48,7 @@ fn each_way_of_stitching_is_counted_for_itself() {
         moved: 4,
         empty: 5,
         missing: [(Why::Lost, 6), (Why::End, 7)].into(),
-        // The first is not deferred.
+        // The first sample is not deferred.
         other: [(Judgement::Right, 14), (Judgement::Wrong, 13)].into(),
     };
     assert_eq!(tally, expected);

@@ -1,5 +1,5 @@
-//! Each rule of [`Own`] by itself: to which stay a sample or record belongs, when a stay is over,
-//! what is said of samples that get nothing, and what is remembered.
+//! Each rule of [`Own`] in isolation: the stay of a sample or record, the end of a stay, the reason
+//! for samples without frames, and what is remembered.
 
 mod bounds;
 mod execve;
@@ -10,12 +10,12 @@ use crate::callchain::{PERF_CONTEXT_KERNEL, PERF_CONTEXT_USER_DEFERRED};
 use crate::stitch::held::SLOT_BYTES;
 
 const KERNEL: u64 = 0xffff_ffff_8100_0000;
-/// A cookie of CPU 0; add 2 << 32 for the next one.
+/// A cookie of CPU 0; the next one is 2 << 32 more.
 const C1: u64 = 3 << 32 | 1;
 const C2: u64 = 5 << 32 | 1;
 const C3: u64 = 7 << 32 | 1;
 
-/// A stitcher whose books are checked after each item. Keys count from 0.
+/// A stitcher whose bookkeeping is checked after each item. Keys start at 0.
 struct Bench {
     own: Own,
     out: Out,
@@ -50,7 +50,7 @@ impl Bench {
         self
     }
 
-    /// What is counted is what is there.
+    /// Checks that the counters match the contents.
     fn check_books(&self, key: u64) {
         let mut awaited = HashMap::new();
         let mut remembered = 0;
@@ -85,7 +85,7 @@ impl Bench {
         self.item(Some(time), tid, 0, What::Record { cookie, frames })
     }
 
-    /// In the form of 2023, of an event.
+    /// A sample of an event, in the form of 2023.
     fn sample_of_event(&mut self, time: u64, tid: i32, event: u64) -> &mut Self {
         let chain = vec![PERF_CONTEXT_KERNEL, KERNEL, PERF_CONTEXT_USER_DEFERRED];
         self.item(Some(time), tid, event, sampled(chain))
@@ -105,12 +105,12 @@ impl Bench {
         self.item(time, -1, 0, What::Lost { count: 1 })
     }
 
-    /// What has come out since the last time.
+    /// The samples delivered since the last call.
     fn out(&mut self) -> Vec<(u64, Stitch)> {
         self.out.ready.drain(..).map(|s| (s.key, s.how)).collect()
     }
 
-    /// The same, after the end of the data.
+    /// The samples delivered at the end of the data.
     fn end(&mut self) -> Vec<(u64, Stitch)> {
         self.own.finish(&mut self.out);
         assert!(self.own.awaited.is_empty(), "nobody waits after the end");
@@ -158,14 +158,14 @@ fn user_frames_replace_the_cookie_behind_one_marker() {
     let mut bench = Bench::new();
     bench.sample(1, 1, C1).record(2, 1, C1, &[10, 11]);
     assert_eq!(bench.chains(), std::slice::from_ref(&plain));
-    // The record has the marker itself.
+    // The record has its own marker.
     let frames = [PERF_CONTEXT_USER, 10, 11];
     bench.sample(3, 1, C2).record(4, 1, C2, &frames);
     assert_eq!(bench.chains(), std::slice::from_ref(&plain));
     // A late sample gets the same chain.
     bench.sample(5, 1, C2);
     assert_eq!(bench.chains(), [plain]);
-    // Without frames, only the kernel's part is left.
+    // Without frames, only the kernel part is left.
     bench.sample(6, 1, C3).record(7, 1, C3, &[]);
     assert_eq!(bench.chains(), [vec![PERF_CONTEXT_KERNEL, KERNEL]]);
 }
@@ -188,7 +188,7 @@ fn what_is_not_deferred_comes_out_as_it_is() {
     let what = sampled(chain.clone());
     bench.tell(1, 1, what.clone());
     assert_eq!(bench.out(), [(0, Stitch::NotDeferred)]);
-    // Behind one that waits, it waits for its turn.
+    // Behind a waiting sample, it has to wait for its turn.
     bench.sample(2, 1, C1).tell(3, 1, what);
     assert_eq!(bench.out(), []);
     bench.record(4, 1, C1, &[7]);
@@ -265,17 +265,17 @@ fn only_the_newest_stay_keeps_its_record() {
     bench.sample(1, 1, C1).sample(2, 1, C2);
     bench.record(3, 1, C1, &[10]).record(4, 1, C2, &[20]);
     assert_eq!(bench.out(), [(0, stitched(2)), (1, stitched(3))]);
-    // The old stay's record is gone, the newest one's is not.
+    // The old stay's record is dropped, the newest one's is not.
     bench.sample(5, 1, C1).sample(6, 1, C2);
     assert_eq!(bench.out(), [(4, missing(Why::GivenUp)), (5, late(3))]);
-    // Another stay makes that one an old one.
+    // With another stay, that one becomes an old one.
     bench
         .sample(7, 1, C3)
         .sample(8, 1, C2)
         .record(9, 1, C3, &[30]);
     let expected = [(6, stitched(8)), (7, missing(Why::GivenUp))];
     assert_eq!(bench.out(), expected);
-    // A record for a stay that had one is a duplicate, though it is forgotten.
+    // A record for a stay that already had one is a duplicate, even if it was dropped.
     assert_eq!(bench.out.counts.duplicates, 0);
     bench.record(10, 1, C2, &[20]);
     assert_eq!(bench.out.counts.duplicates, 1);
@@ -295,7 +295,7 @@ fn a_second_record_is_a_duplicate_or_a_conflict() {
     assert_eq!((counts.duplicates, counts.conflicts), (1, 1));
     bench.record(6, 1, C1, &[5]);
     assert_eq!(bench.out.counts.conflicts, 2);
-    // What comes then gets the frames that were found last.
+    // A later sample gets the latest frames.
     bench.sample(7, 1, C1);
     let last = bench.out.ready.pop_back().expect("the late sample");
     assert_eq!((last.how, last.chain.last()), (late(5), Some(&5)));
@@ -315,7 +315,7 @@ fn a_record_is_foreign_while_another_thread_waits_for_its_cookie() {
     assert_eq!(foreign(&mut bench, 4), 1, "the other one still waits");
     assert_eq!(foreign(&mut bench, 2), 0, "it gets it");
     assert_eq!(foreign(&mut bench, 5), 0, "nobody waits");
-    // What ends without a record waits no more.
+    // A stay that ends without a record is no longer waiting.
     bench.sample(20, 6, C2).tell(21, 6, What::Exit);
     bench.record(22, 7, C2, &[7]);
     assert_eq!(bench.out.counts.foreign, 2);
@@ -330,10 +330,10 @@ fn without_cookies_each_event_has_records_of_its_own() {
     bench.record_of_event(5, 1, 50, &[8]);
     let expected = [(0, stitched(4)), (1, stitched(3)), (2, stitched(4))];
     assert_eq!(bench.out(), expected);
-    // Nothing is late: the next sample asks for another record.
+    // There are no late samples: the next sample requests another record.
     bench.sample_of_event(6, 1, 50);
     assert_eq!(bench.end(), [(5, missing(Why::End))]);
-    // Nor is a record foreign to anybody, and one that nobody waits for is an orphan.
+    // No record is foreign, and one without a waiting sample is an orphan.
     bench.record_of_event(7, 1, 52, &[7]);
     assert_eq!((bench.out.counts.foreign, bench.out.counts.orphans), (0, 1));
 }
@@ -350,7 +350,7 @@ fn without_cookies_time_does_not_separate_and_a_loss_does() {
     bench.record_of_event(4, 1, 50, &[7]);
     let expected = [(0, missing(Why::Lost)), (2, stitched(3))];
     assert_eq!(bench.out(), expected);
-    // All that wait at the end may still come.
+    // At the end, any waiting sample might still have got its record.
     let mut bench = Bench::new();
     bench.sample_of_event(1, 1, 50).sample_of_event(2, 1, 51);
     let end = missing(Why::End);

@@ -1,4 +1,4 @@
-//! perf's list: its order, and the records that find nothing on it.
+//! perf's list: its order, and records that match nothing on it.
 
 use super::super::{Counts, Mode, stitch};
 use super::*;
@@ -29,7 +29,7 @@ fn record(key: u64, tid: i32, cookie: u64) -> Item {
     item(key, tid, What::Record { cookie, frames })
 }
 
-/// What comes out, in order, in perf's way.
+/// The samples delivered by perf's method, in order.
 fn perf(items: Vec<Item>) -> (Vec<(u64, Stitch)>, Counts) {
     let (out, counts) = stitch(Mode::Perf72, items);
     (out.into_iter().map(|s| (s.key, s.how)).collect(), counts)
@@ -48,12 +48,12 @@ fn at_the_end_the_list_goes_out_in_its_order_whatever_the_thread() {
 #[test]
 fn a_record_is_an_orphan_if_no_sample_on_the_list_has_its_cookie() {
     let stitched = |record| Stitch::Stitched { record };
-    // Only the first of the two has it.
+    // Only the first of the two has the cookie.
     let (out, counts) = perf(vec![deferred(0, 1, 5), deferred(1, 1, 6), record(2, 1, 5)]);
     let other = Stitch::Missing(Why::OtherCookie);
     assert_eq!(out, [(0, stitched(2)), (1, other)]);
     assert_eq!((counts.records, counts.orphans), (1, 0));
-    // None has it, there is none, and the sample is of another thread.
+    // No sample has the cookie; there is no sample; the sample belongs to another thread.
     let (out, counts) = perf(vec![
         deferred(0, 1, 5),
         record(1, 1, 6),

@@ -1,4 +1,4 @@
-//! How much is held back and remembered.
+//! The limits of what is buffered and remembered.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn records_are_forgotten_one_word_beyond_the_limit() {
 
 #[test]
 fn samples_wait_up_to_the_limit_and_one_byte_beyond_are_given_up() {
-    // Chains of zeros, which the system gives without touching them.
+    // Chains of zeros, which the system provides without touching the memory.
     let sample = |bytes: usize| {
         let mut chain = vec![0; (bytes - SLOT_BYTES) / 8];
         let at = chain.len() - 2;
@@ -40,7 +40,7 @@ fn samples_wait_up_to_the_limit_and_one_byte_beyond_are_given_up() {
 
 #[test]
 fn what_is_given_up_waits_no_more_and_the_rest_still_does() {
-    // Four samples of one stay fit, the fifth makes the older half be given up.
+    // Four samples of one stay fit; with the fifth the older half is given up.
     let one = SLOT_BYTES + 4 * 8;
     let mut bench = Bench::within(4 * one);
     (0..4).for_each(|i| {
@@ -53,7 +53,7 @@ fn what_is_given_up_waits_no_more_and_the_rest_still_does() {
     assert_eq!(bench.out(), expected);
     bench.record(5, 1, C1, &[7]).record(6, 2, C2, &[8]);
     assert_eq!(bench.out(), [(3, stitched(5)), (4, stitched(6))]);
-    // A stay of which all were given up is no longer awaited.
+    // A stay whose samples were all given up is no longer awaited.
     let mut bench = Bench::within(one);
     bench.sample(1, 1, C1).sample(2, 2, C2);
     assert_eq!(bench.out(), [(0, given_up)]);

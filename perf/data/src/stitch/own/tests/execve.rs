@@ -1,15 +1,15 @@
-//! Where an execve has returned, and where a sample hit before the thread went on.
+//! Detecting that execve has returned, and that a thread continued after a sample.
 
 use super::*;
 
-/// The entry to the kernel, another one, and what they call.
+/// The kernel entry, another one, and their callees.
 const ENTRY: u64 = KERNEL;
 const OTHER: u64 = KERNEL + 0x100;
 const A: u64 = KERNEL + 0x1000;
 const B: u64 = KERNEL + 0x2000;
 const C: u64 = KERNEL + 0x3000;
 
-/// A sample of thread 1 in what `entry` called.
+/// A sample of thread 1 in a callee of `entry`.
 fn called(bench: &mut Bench, callee: u64, entry: u64) {
     let chain = vec![
         PERF_CONTEXT_KERNEL,
@@ -22,7 +22,7 @@ fn called(bench: &mut Bench, callee: u64, entry: u64) {
     bench.tell(time, 1, sampled(chain));
 }
 
-/// How a sample after an execve comes out that is in `now`, where those before were in `then`.
+/// The outcome of a sample in `now` after an execve, with samples in `then` before it.
 fn after_execve(then: &[(u64, u64)], now: (u64, u64)) -> Stitch {
     let mut bench = Bench::new();
     for (callee, entry) in then {
@@ -51,15 +51,15 @@ fn an_execve_has_returned_where_the_entry_called_something_else() {
     assert_eq!(after_execve(&[(A, ENTRY)], (A, ENTRY)), exec);
     assert_eq!(after_execve(&[(A, ENTRY)], (B, OTHER)), exec);
     assert_eq!(after_execve(&[(A, ENTRY)], (A, OTHER)), exec);
-    // Something else than in all samples so far.
+    // Another callee than in all samples so far.
     let both = [(A, ENTRY), (C, ENTRY)];
     assert_eq!(after_execve(&both, (B, ENTRY)), stitched(4));
     assert_eq!(after_execve(&both, (A, ENTRY)), exec);
     assert_eq!(after_execve(&both, (C, ENTRY)), exec);
-    // With nothing to compare with, it cannot be told.
+    // Undecidable without anything to compare with.
     let marker = (PERF_CONTEXT_KERNEL, ENTRY);
     assert_eq!(after_execve(&[marker], (B, ENTRY)), exec);
-    // A marker is not called by anything.
+    // A marker is not a callee.
     assert_eq!(after_execve(&[(A, ENTRY)], marker), exec);
 }
 
@@ -100,7 +100,7 @@ fn a_record_that_begins_elsewhere_is_of_a_moment_later() {
         (Some(7), &[user, 7, 8], stitched),
         (Some(7), &[8, 7], moved),
         (Some(7), &[user, 8, 7], moved),
-        // Nothing is known of where it hit, or where it was later.
+        // It is unknown where the sample was taken, or where the thread was later.
         (None, &[8, 7], stitched),
         (None, &[user, 8], stitched),
         (Some(7), &[user], stitched),

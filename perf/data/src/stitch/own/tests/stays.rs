@@ -1,4 +1,4 @@
-//! To which stay a sample or record belongs, and why a sample has none.
+//! The stay of a sample or record, and why a sample has no record.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn the_17th_open_stay_drives_out_the_oldest() {
     (0..16).for_each(|i| {
         bench.sample(i, 1, cookie(i));
     });
-    // All sixteen are there: the oldest still gets its record.
+    // All sixteen are remembered: the oldest still gets its record.
     bench.record(20, 1, cookie(0), &[7]);
     assert_eq!(bench.out(), [(0, stitched(16))]);
     bench.sample(21, 1, cookie(16));
@@ -23,14 +23,14 @@ fn the_17th_open_stay_drives_out_the_oldest() {
 #[test]
 fn whether_a_far_sight_is_of_the_same_stay() {
     const ROUND: u64 = COOKIE_ROUND_NS;
-    // A record after this time, for a sample at 1000; what happened between; what comes of it.
+    // The time of a record for a sample at 1000; what happens in between; the outcome.
     type Between = fn(&mut Bench);
     let cases: [(u64, Between, Stitch); 7] = [
         (1000 + ROUND - 1, |_| {}, stitched(1)),
-        // It still waits, nothing else was seen and nothing lost.
+        // The stay is still waiting, with no other stay and no loss in between.
         (1000 + ROUND, |_| {}, stitched(1)),
         (1000 + 9 * ROUND, |_| {}, stitched(1)),
-        // Near is near, whatever happened.
+        // Within the limit, nothing else matters.
         (
             1000 + ROUND - 1,
             |b| {
@@ -101,7 +101,7 @@ fn a_cookie_seen_again_after_it_came_round_belongs_to_nothing_known() {
     let mut bench = Bench::new();
     bench.sample(1000, 1, C1).record(1001, 1, C1, &[7]);
     bench.sample(1000 + ROUND, 1, C1);
-    // Not even a record a moment later can be told to be of the same stay.
+    // Not even a record a moment later can be assigned to the same stay.
     bench.record(1002 + ROUND, 1, C1, &[8]);
     let out = bench.end();
     assert_eq!(out, [(0, stitched(1)), (2, missing(Why::Ambiguous))]);
@@ -220,23 +220,23 @@ fn at_the_end_the_newest_stay_may_still_come_and_the_others_not() {
 
 #[test]
 fn a_record_after_exec_tells_of_the_new_program() {
-    // Samples before the exec, inside it, and after it was finished.
+    // Samples before the exec, inside it, and after it has finished.
     let mut bench = Bench::new();
     bench.sample(1, 1, C1).tell(2, 1, What::Exec);
     bench.sample(3, 1, C1).tell(4, 1, What::Vdso);
     bench.record(5, 1, C1, &[7]).sample(6, 1, C1);
     let exec = missing(Why::Exec);
     assert_eq!(bench.out(), [(0, exec), (2, exec), (5, late(4))]);
-    // A stay that begins inside the exec is marked when [vdso] is mapped, others are not.
+    // A stay that starts inside the exec is marked when [vdso] is mapped; others are not.
     let mut bench = Bench::new();
     bench.tell(1, 1, What::Exec).sample(2, 1, C1);
     bench.tell(3, 1, What::Vdso).record(4, 1, C1, &[7]);
     assert_eq!(bench.out(), [(1, exec)]);
-    // Once only: the next mapping of [vdso] is none of an exec.
+    // Only once: the next mapping of [vdso] does not belong to an exec.
     bench.sample(5, 1, C2).tell(6, 1, What::Vdso);
     bench.record(7, 1, C2, &[7]);
     assert_eq!(bench.out(), [(4, stitched(6))]);
-    // Exec twice in one stay is exec.
+    // Two execs in one stay count as exec.
     bench.sample(8, 1, C3).tell(9, 1, What::Exec);
     bench.tell(10, 1, What::Exec).record(11, 1, C3, &[7]);
     assert_eq!(bench.out(), [(7, exec)]);
