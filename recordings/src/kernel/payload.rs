@@ -87,7 +87,7 @@ pub struct Payload {
     pub version: Option<String>,
 }
 
-/// Does the file begin with the boot sector and the header of a bzImage?
+/// Does the file start with the boot sector and the header of a bzImage?
 pub fn is_bzimage(bytes: &[u8]) -> bool {
     bytes.get(0x1fe..0x200) == Some(&[0x55, 0xaa]) && bytes.get(0x202..0x206) == Some(b"HdrS")
 }
