@@ -93,10 +93,15 @@ fn snapshot(name: &str, args: &[&str]) {
             text += &format!("--- {title}\n{}", without_places(part));
         }
     }
+    snapshot_text(name, &format!("unwind-sim {}", args.join(" ")), &text);
+}
+
+/// Compares `text` with the snapshot `cli-NAME`.
+fn snapshot_text(name: &str, description: &str, text: &str) {
     let mut settings = insta::Settings::clone_current();
     settings.set_snapshot_path(root("snapshots"));
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
-    settings.set_description(format!("unwind-sim {}", args.join(" ")));
+    settings.set_description(description.to_owned());
     settings.bind(|| insta::assert_snapshot!(format!("cli-{name}"), text));
 }

@@ -71,8 +71,8 @@ fn comparisons() {
     snapshot("compare-seed-004", &["compare", SEED]);
     let args = ["compare", SEED, "--regs", "hw,fake:v5.1,fake:v5.2"];
     snapshot("compare-seed-004-starts", &args);
-    for by in ["cause", "function", "insn"] {
-        let args = ["compare", THROWS, "--limit", "500", "--group-by", by];
+    for (by, limit) in [("cause", "500"), ("function", "500"), ("insn", "5")] {
+        let args = ["compare", THROWS, "--limit", limit, "--group-by", by];
         snapshot(&format!("compare-throws-{by}"), &args);
     }
     let args = ["compare", THROWS, "--against", "dwarf", "--limit", "50"];
