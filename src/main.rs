@@ -1,7 +1,8 @@
-//! unwind-sim: record stacks, replay them through every unwinder, judge and explain the chains.
+//! unwind-sim: records stacks, unwinds them with every unwinder, and judges and explains the
+//! results.
 //!
-//! Here is the command line: each subcommand is a file in `command/`. What they do is in the rooms
-//! below (`ARCHITECTURE.md`).
+//! This crate is the command line: each subcommand is a file in `command/`. The work is done by the
+//! packages below it (`ARCHITECTURE.md`).
 #![forbid(unsafe_code)]
 
 mod command;

@@ -78,8 +78,10 @@ fn a_program_that_is_hard_to_follow_agrees_to_its_end() {
     let (out, err) = (String::from_utf8_lossy(out), String::from_utf8_lossy(err));
     assert_eq!(output.status.code(), Some(0), "{out}{err}");
     let (compared, led) = (run.compared, run.led);
-    let line =
-        format!("{compared} instructions compared, {led} told, 8 exceptions: no difference\n");
+    let line = format!(
+        "{compared} instructions compared, {led} answered by the machine, 8 exceptions: \
+         no difference\n"
+    );
     assert_eq!(out, line);
     assert!(
         err.starts_with("8192 instructions\n16384 instructions\n"),

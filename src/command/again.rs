@@ -1,25 +1,25 @@
-//! Commands that are printed: each carries the options of this run that it knows as well.
+//! Prints follow-up commands. Each repeats the options of this run that it also accepts.
 //!
-//! Options are taken from the parsed command line, not from the structs they are parsed into: an
-//! option that is added later is carried without a change here. A test walks the options of every
-//! command and fails for one that is neither carried nor listed.
+//! Options are taken from the parsed command line, not from the structs they are parsed into, so a
+//! new option is repeated without a change here. A test checks that every option of every command
+//! is either repeated or listed.
 
 use clap::{Arg, ArgAction, ArgMatches};
 use std::ffi::{OsStr, OsString};
 use unwind_sim_judge::shell::quoted;
 
-/// A command that is printed for what another one found.
+/// A command that is printed as the next step for another command's result.
 pub(crate) struct Printed {
-    /// The words behind `unwind-sim`.
+    /// The words after `unwind-sim`.
     pub(crate) name: &'static [&'static str],
-    /// Its options that the printer of the command writes itself.
+    /// Options that the caller writes itself.
     own: &'static [&'static str],
-    /// Options of the command that prints it which do not change the finding: they choose what is
-    /// shown, and in which form.
+    /// Options of the printing command that are dropped, because they choose only what is shown,
+    /// and in which form.
     left_out: &'static [&'static str],
 }
 
-/// `compare`: a sample of a group.
+/// Printed by `compare`, for a sample of a group.
 pub(crate) const EXPLAIN: Printed = Printed {
     name: &["explain"],
     own: &["sample", "unwinder", "regs", "against"],
@@ -28,42 +28,42 @@ pub(crate) const EXPLAIN: Printed = Printed {
     ],
 };
 
-/// `verify`: one finding.
+/// Printed by `verify`, for one finding.
 pub(crate) const VERIFY: Printed = Printed {
     name: &["verify"],
     own: &["unwinder", "only"],
     left_out: &["all", "baseline", "json", "stats"],
 };
 
-/// `perf fuzz`: one seed.
+/// Printed by `perf fuzz`, for one seed.
 pub(crate) const FUZZ: Printed = Printed {
     name: &["perf", "fuzz"],
     own: &["seeds"],
     left_out: &["shrink", "threads"],
 };
 
-/// `import`: what it wrote.
+/// Printed by `import`, for the trace it wrote.
 pub(crate) const COMPARE: Printed = Printed {
     name: &["compare"],
     own: &[],
-    // They are where the images come from, which the trace holds.
+    // The trace holds the images.
     left_out: &["output", "symfs"],
 };
 
-/// The options of this run, as they were given.
+/// The options given to this run.
 pub(crate) struct Given<'a> {
     command: &'a clap::Command,
     matches: &'a ArgMatches,
 }
 
 impl<'a> Given<'a> {
-    /// `command` is the whole tool's, `matches` are those of its subcommand.
+    /// `command` is the whole tool; `matches` are those of the subcommand.
     pub(crate) fn new(command: &'a clap::Command, matches: &'a ArgMatches) -> Given<'a> {
         Given { command, matches }
     }
 
-    /// `unwind-sim`, the name, the command's own words, the options given that it knows, and
-    /// `rest`, quoted for a shell.
+    /// The command line, quoted for a shell: `unwind-sim`, the name, `own`, the given options that
+    /// the command accepts, and `rest`.
     pub(crate) fn command(&self, printed: &Printed, own: &[OsString], rest: &[OsString]) -> String {
         let mut words: Vec<OsString> = vec!["unwind-sim".into()];
         words.extend(printed.name.iter().map(OsString::from));
@@ -76,7 +76,7 @@ impl<'a> Given<'a> {
         words.iter().map(quoted).collect::<Vec<_>>().join(" ")
     }
 
-    /// Adds the option as it was given.
+    /// Adds the option with its values, if it was given.
     fn given(&self, arg: &Arg, words: &mut Vec<OsString>) {
         let (id, matches) = (arg.get_id().as_str(), self.matches);
         let by_hand = Some(clap::parser::ValueSource::CommandLine);
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
 
-    /// The command that prints another, and that other one.
+    /// A command, and the follow-up command that it prints.
     const PAIRS: [(&[&str], Printed); 4] = [
         (&["compare"], EXPLAIN),
         (&["verify"], VERIFY),
@@ -140,7 +140,7 @@ mod tests {
             .collect()
     }
 
-    /// Every option is carried, written by the printer, or listed as one that changes nothing.
+    /// Every option is repeated, written by the caller, or listed as dropped.
     #[test]
     fn no_option_is_forgotten() {
         let mut tool = super::super::Cli::command();
@@ -154,8 +154,8 @@ mod tests {
                 let is_left_out = printed.left_out.contains(&id);
                 assert!(
                     known.contains(&id) || is_left_out,
-                    "`{}` has the option `{id}`, which `{}` would lose: give it that option, or \
-                     list it as one that does not change what is found",
+                    "`{}` has the option `{id}`, which `{}` would lose: add it there, or \
+                     list it as one that does not change the result",
                     from.get_name(),
                     to.get_name()
                 );

@@ -1,4 +1,4 @@
-//! Arguments that several subcommands share.
+//! Arguments shared by several subcommands.
 
 use super::suggest;
 use anyhow::{Context, Result, bail};
@@ -18,7 +18,7 @@ use unwind_sim_unwind::orc::Layout;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_view::profile::Format;
 
-/// Which stacks.
+/// The recording, and which of its samples to read.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct InputArgs {
     /// A trace, a case (.s), a perf.data or an ELF core.
@@ -33,38 +33,41 @@ pub(crate) struct InputArgs {
     /// Only samples of this thread.
     #[arg(long, value_name = "TID")]
     pub(crate) tid: Option<u32>,
-    /// Only samples whose time lies in this range, end excluded.
+    /// Only samples taken in this range of time, end excluded.
     #[arg(long, value_name = "A..B", value_parser = parse_range)]
     pub(crate) time: Option<(u64, u64)>,
-    /// At most so many samples.
+    /// At most N samples.
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
     #[command(flatten)]
     pub(crate) kernel: KernelArgs,
 }
 
-/// Of kernel stacks: the kernel.
+/// Options for kernel stacks.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct KernelArgs {
-    /// The kernel's image (vmlinuz or vmlinux), for a capture or a vmcore; or a version (4.14, 5.2,
-    /// 5.12, 6.1, 6.3, 6.4, 6.12, 7.1), as whose unwinders ours behave. Can be given twice.
+    /// For kernel stacks: the kernel image (vmlinuz or vmlinux) of a capture or vmcore, or the
+    /// version (4.14, 5.2, 5.12, 6.1, 6.3, 6.4, 6.12, 7.1) whose unwinders to imitate. Can be given
+    /// twice, once for each.
     #[arg(long, value_name = "FILE|VERSION")]
     kernel: Vec<OsString>,
-    /// System.map, where the image has no symbols. Alone it is enough for a capture of a kernel that
-    /// unwinds by frame pointers or guesses.
+    /// A System.map, for an image without symbols. For a capture of a kernel that unwinds by frame
+    /// pointers or by guessing, it is enough without an image.
     #[arg(long, value_name = "FILE")]
     system_map: Option<PathBuf>,
-    /// How ORC entries are laid out: as in 4.14, 6.3, 6.4 or 7.1. Without this it is found out.
+    /// The layout of ORC entries, named after the first kernel that had it: 4.14, 6.3, 6.4 or 7.1.
+    /// By default it is detected.
     #[arg(long, value_name = "VERSION", value_parser = parse_layout)]
     orc_layout: Option<Layout>,
-    /// How far the kernel was moved (KASLR). Without this it is found, where possible.
+    /// The KASLR offset of the kernel, in hex. By default it is detected, where possible.
     #[arg(long, value_name = "OFFSET", value_parser = parse_address)]
     kaslr: Option<u64>,
-    /// Of a capture: take the image even if it is not of the release or build id that it names.
+    /// For a capture: use the image even if its release or build id is not the one that the capture
+    /// names.
     #[arg(long)]
     force: bool,
-    /// Where a member of a struct is in the kernel of a vmcore (`task_struct.tasks=2184`), whatever
-    /// its BTF says. Can be given many times.
+    /// For a vmcore: the offset of a struct member (`task_struct.tasks=2184`), overriding the
+    /// kernel's BTF. Can be given more than once.
     #[arg(long, value_name = "STRUCT.MEMBER=BYTES", value_parser = parse_offset)]
     offset: Vec<(String, u64)>,
 }
@@ -73,35 +76,35 @@ fn parse_offset(text: &str) -> Result<(String, u64), String> {
     let (member, bytes) = text
         .split_once('=')
         .filter(|(member, _)| member.contains('.'))
-        .ok_or("an offset is written STRUCT.MEMBER=BYTES")?;
+        .ok_or("expected STRUCT.MEMBER=BYTES")?;
     let bytes = bytes
         .parse()
-        .map_err(|_| format!("`{bytes}` is no number"))?;
+        .map_err(|_| format!("`{bytes}` is not a number"))?;
     Ok((member.to_owned(), bytes))
 }
 
 fn parse_address(text: &str) -> Result<u64, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
-    u64::from_str_radix(digits, 16).map_err(|_| format!("`{text}` is no hexadecimal number"))
+    u64::from_str_radix(digits, 16).map_err(|_| format!("`{text}` is not a hexadecimal number"))
 }
 
 fn parse_layout(text: &str) -> Result<Layout, String> {
     let names = || Layout::ALL.map(Layout::as_str).join(", ");
-    Layout::from_name(text).ok_or_else(|| format!("`{text}` is none of {}", names()))
+    Layout::from_name(text).ok_or_else(|| format!("`{text}` is not one of {}", names()))
 }
 
-/// The version that a word of `--kernel` names; without one it is a file.
+/// The version that a value of `--kernel` names; `None` if the value is a file.
 fn version(word: &OsString) -> Option<Version> {
     word.to_str().and_then(kernel::version)
 }
 
 impl KernelArgs {
-    /// The version to behave as, if one was given.
+    /// The kernel version to imitate, if one was given.
     pub(crate) fn version(&self) -> Option<Version> {
         self.kernel.iter().find_map(version)
     }
 
-    /// The files, for opening a recording.
+    /// The options for opening a recording.
     pub(crate) fn options(&self, symfs: Option<PathBuf>) -> Result<OpenOptions> {
         folder(symfs.as_deref())?;
         text_file(self.system_map.as_deref())?;
@@ -132,10 +135,10 @@ impl KernelArgs {
 }
 
 fn parse_range(text: &str) -> Result<(u64, u64), String> {
-    let (a, b) = text.split_once("..").ok_or("a range is written A..B")?;
+    let (a, b) = text.split_once("..").ok_or("expected a range A..B")?;
     let number = |s: &str, default| match s {
         "" => Ok(default),
-        s => s.parse().map_err(|_| format!("`{s}` is no number")),
+        s => s.parse().map_err(|_| format!("`{s}` is not a number")),
     };
     Ok((number(a, 0)?, number(b, u64::MAX)?))
 }
@@ -147,12 +150,12 @@ impl InputArgs {
         let input = Input::open(&self.path, &options)
             .with_context(|| format!("{}", self.path.display()))?;
         if let Some(cut) = input.cut() {
-            anstream::eprintln!("the recording was cut short, what is there is used: {cut}");
+            anstream::eprintln!("the recording was cut short; what is there is used: {cut}");
         }
         Ok(input)
     }
 
-    /// Are its stacks a kernel's?
+    /// Whether the recording holds kernel stacks.
     fn is_kernel(&self) -> Result<bool> {
         Ok(match file_kind(&self.path)? {
             FileKind::Capture => true,
@@ -168,7 +171,7 @@ impl InputArgs {
         })
     }
 
-    /// Which samples of it.
+    /// The samples to read.
     pub(crate) fn filter(&self) -> Filter {
         Filter {
             sample: self.sample,
@@ -180,7 +183,7 @@ impl InputArgs {
     }
 }
 
-/// Checks that a list of symbols is text, before anything else is read.
+/// Checks that a list of symbols is a text file, before anything else is read.
 pub(crate) fn text_file(path: Option<&Path>) -> Result<()> {
     if let Some(path) = path {
         FileKind::expect(path, "a list of symbols (text)", &[FileKind::Text])?;
@@ -188,7 +191,7 @@ pub(crate) fn text_file(path: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// Checks that a folder of images is one.
+/// Checks that the path is a folder.
 pub(crate) fn folder(path: Option<&Path>) -> Result<()> {
     if let Some(path) = path {
         FileKind::expect(path, "a folder", &[FileKind::Folder])?;
@@ -196,47 +199,49 @@ pub(crate) fn folder(path: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// What chains are judged by.
+/// The option for what chains are judged by.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct JudgeArgs {
-    /// What chains are judged by: truth, dwarf (or any unwinder), perf (the recording's own
-    /// chains), kernel (what a recorded kernel said). Without this, by truth; where the recording
-    /// has none, `compare` takes what its kernel said, or else dwarf.
+    /// What to judge chains by: truth, dwarf (or any other unwinder), perf (the chains in the
+    /// recording), or kernel (the chains that the recorded kernel gave). The default is truth. If
+    /// the recording has no truth, `compare` takes its kernel's chains, or else dwarf.
     #[arg(long, value_name = "WHAT", hide_possible_values = true, value_parser = suggest::references())]
     against: Option<String>,
 }
 
 impl JudgeArgs {
-    /// What was named.
+    /// The value of the option, if given.
     pub(crate) fn name(&self) -> Option<&str> {
         self.against.as_deref()
     }
 }
 
-/// Which unwinders, from which registers, with how much memory.
+/// The options of walks: unwinders, start registers, memory and limits.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct WalkArgs {
-    /// dwarf, sframe, orc, fp, guess, lbr, all, cmd:PROGRAM; NAME[:PROFILE][+FALLBACK].
+    /// Unwinders: dwarf, sframe, orc, fp, guess, lbr, all or cmd:PROGRAM. The full form is
+    /// NAME[:PROFILE][+FALLBACK].
     #[arg(long, short, value_name = "U[,U..]", value_delimiter = ',', hide_possible_values = true, value_parser = suggest::unwinders())]
     pub(crate) unwinder: Vec<String>,
-    /// Start from hw, fake:v5.1, fake:v3-2019, fake:v5.2 (also: fake), fake:always-ip. Without
-    /// this, each sample is started as it was taken.
+    /// Registers to start from: hw, fake:v5.1, fake:v3-2019, fake:v5.2 (also: fake) or
+    /// fake:always-ip. By default each sample starts from the registers it was taken with.
     #[arg(long, value_name = "R[,R..]", value_delimiter = ',', hide_possible_values = true, value_parser = suggest::starts())]
     pub(crate) regs: Vec<String>,
-    /// Memory that a walk sees: cpu (all that is recorded), or copy:BYTES from rsp upwards.
-    /// Without this: what the case says, else cpu.
+    /// Memory that a walk can read: cpu (all that is recorded), or copy:BYTES (that many bytes from
+    /// rsp upwards). The default is what the case says, or else cpu.
     #[arg(long, value_name = "VIEW", hide_possible_values = true, value_parser = suggest::views())]
     pub(crate) view: Option<String>,
-    /// End a walk after so many frames.
+    /// End a walk after N frames.
     #[arg(long, value_name = "N")]
     pub(crate) max_frames: Option<u32>,
-    /// The fake registers were made by code with frame pointers (CONFIG_FRAME_POINTER).
+    /// The code that makes fake registers has frame pointers (CONFIG_FRAME_POINTER).
     #[arg(long)]
     pub(crate) frame_pointer_kernel: bool,
 }
 
 impl WalkArgs {
-    /// The unwinders, or these if none were named; before a kernel's stacks, its own.
+    /// The unwinders given, or else `default`. For kernel stacks the default is the kernel's own
+    /// unwinders.
     pub(crate) fn engines(&self, input: &InputArgs, default: &[&str]) -> Result<Vec<Engine>> {
         let names = |names: &[&str]| names.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
         let specs = match self.unwinder.as_slice() {
@@ -255,12 +260,12 @@ impl WalkArgs {
         Ok(spec::engines(&specs)?)
     }
 
-    /// The start variants named; empty if each sample is to be started as it was taken.
+    /// The start variants given; empty if each sample starts from the registers it was taken with.
     pub(crate) fn variants(&self) -> Result<Vec<Variant>> {
         let parse = |name: &String| {
             Variant::from_name(name).with_context(|| {
                 format!(
-                    "no start `{name}`; there are {}",
+                    "unknown start `{name}`; expected one of {}",
                     Variant::ALL.map(Variant::as_str).join(", ")
                 )
             })
@@ -268,7 +273,7 @@ impl WalkArgs {
         self.regs.iter().map(parse).collect()
     }
 
-    /// What all walks share: as told, else as the case at `path` says.
+    /// The setting that all walks share: as given, or else as the case at `path` says.
     pub(crate) fn setting(&self, path: &Path) -> Result<Setting> {
         let mut setting = match file_kind(path)? {
             FileKind::Case => cases::setting_of(&cases::read(path)?),
@@ -276,7 +281,7 @@ impl WalkArgs {
         };
         if let Some(view) = &self.view {
             let Some(view) = MemoryView::from_name(view) else {
-                bail!("no view `{view}`; there are cpu and copy:BYTES");
+                bail!("unknown view `{view}`; expected cpu or copy:BYTES");
             };
             setting.view = view;
         }
@@ -288,7 +293,7 @@ impl WalkArgs {
     }
 }
 
-/// The formats that profiles are written in.
+/// The format of a profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(crate) enum ProfileFormat {
     /// A block for each sample, as perf script prints it.

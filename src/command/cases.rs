@@ -1,4 +1,4 @@
-//! `cases`: the corpus of cases.
+//! `cases`: lists, runs and blesses the cases of the corpus.
 
 use super::machine::CpuArgs;
 use super::output;
@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// What to do.
     #[arg(value_enum)]
     what: What,
-    /// Only cases whose name, or group, holds this; or the path of a case.
+    /// Only cases whose group or name contains this; or the path of a case.
     #[arg(value_name = "NAME")]
     name: Option<String>,
     /// The folder that holds the cases.
@@ -40,9 +40,9 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum What {
-    /// Names and claims.
+    /// Print names and claims.
     List,
-    /// Run them, and hold all that they say against what is.
+    /// Run them, and check everything they state.
     Run,
     /// Regenerate their expectations.
     Bless,
@@ -50,13 +50,13 @@ enum What {
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
     if let (What::List | What::Bless, true) = (args.what, args.cpu.is_given()) {
-        bail!("--cpu is for `cases run`: what a case expects is blessed on the default processor");
+        bail!("--cpu is for `cases run`; cases are blessed on the default processor");
     }
     let covers = match &args.covers {
         None => None,
         Some(name) => match Code::from_name(name) {
             Some(code) => Some(code),
-            None => bail!("no reason code {name}"),
+            None => bail!("unknown reason code {name}"),
         },
     };
     if let Some(path) = args.name.as_deref().map(Path::new)
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         FileKind::expect(path, "a case (.s)", &[FileKind::Case])?;
     } else if !args.folder.is_dir() {
         let folder = args.folder.display();
-        bail!("there is no folder {folder} here: name the one that holds the cases with --folder");
+        bail!("no folder {folder} here; name the folder of the cases with --folder");
     }
     let paths = match &args.name {
         Some(name) if name.ends_with(".s") && Path::new(name).is_file() => vec![name.into()],

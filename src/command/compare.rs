@@ -1,4 +1,4 @@
-//! `compare`: many stacks, many unwinders, one matrix.
+//! `compare`: every unwinder on every stack, as one matrix.
 
 use super::again::{EXPLAIN, Given};
 use super::args::{InputArgs, JudgeArgs, WalkArgs};
@@ -18,16 +18,16 @@ use unwind_sim_judge::unwinders;
 use unwind_sim_record::progress::Progress;
 use unwind_sim_view::{json, text};
 
-/// Put every stack in front of every unwinder: the matrix of verdicts, and the first divergences
+/// Run every unwinder on every stack: print the matrix of verdicts, and the first divergences
 /// grouped by cause.
 ///
-/// Nothing is judged beyond the frames that are known. Where the truth, or the walk that stands for
-/// it, ends before the root, a chain that has all of its frames is unjudged. A chain is right only
-/// if it says that it ended at the root, unless its format cannot.
+/// Only known frames are judged. Where the truth, or the walk used in its place, ends before the
+/// root, a chain with all of its frames is unjudged. A chain is right only if it claims to end at
+/// the root, unless its format cannot say so.
 ///
-/// The expected errors of the frame pointer, and of guessing, do not count for the exit status, nor
-/// does what a derived table cannot hold (but see --strict), nor rows that describe the frame which
-/// longjmp goes to.
+/// These do not affect the exit status: the expected errors of frame pointers and of guessing, what
+/// a derived table cannot represent (but see --strict), and rows that describe the frame that
+/// longjmp jumps to.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 The matrix:
@@ -35,17 +35,17 @@ The matrix:
   ~  ok-unproven  the true chain, by luck
   m  missing      true frames inside the chain are absent
   x  extra        frames that are not true, or a caller of the root
-  w  wrong        a frame is another than the true one
-  t  truncated    right as far as it goes, then ended early
-  r  refused      the unwinder itself said that it is unreliable
+  w  wrong        a frame differs from the true one
+  t  truncated    right as far as it goes, but ended early
+  r  refused      the unwinder itself called the chain unreliable
   l  looped       caught in a cycle
   u  unsupported  not modelled, or not recorded
-  ?  unjudged     nothing wrong as far as anything is known
-  right   chains that are ok, of those whose frames are known to the root
-  agree   the same, where another walk stands for the truth
+  ?  unjudged     nothing wrong among the known frames
+  right   share of ok chains, of those whose frames are known up to the root
+  agree   the same, where chains are judged by another walk
   frames  mean share of the known frames that were found
-  end not claimed  chains that are complete, by a format that cannot mark a root
-  fallback         chains with a step of the fallback
+  end not claimed  complete chains of a format that cannot mark a root
+  fallback         chains with a step from the fallback
 
 Examples:
   unwind-sim compare trace.bin
@@ -58,12 +58,12 @@ Verdicts, with their letters in the matrix (N frames, @K the first true frame co
   ok-unproven  ~     the true chain, by a rule that did not apply: luck, never counted as right
   missing      mN@K  N true frames inside the chain are absent
   extra        xN@K  N frames that are not true
-  wrong        w@K   frame K is another than the true one
-  truncated    t@K   right as far as it goes, then ended early
-  refused      r     the unwinder itself said that it is unreliable
+  wrong        w@K   frame K differs from the true one
+  truncated    t@K   right as far as it goes, but ended early
+  refused      r     the unwinder itself called the chain unreliable
   looped       l     caught in a cycle
   unsupported  u     not modelled
-  unjudged     ?     no truth here")]
+  unjudged     ?     the truth is not known")]
 pub(crate) struct Args {
     #[command(flatten)]
     input: InputArgs,
@@ -74,11 +74,11 @@ pub(crate) struct Args {
     /// Group divergences by cause, function or insn.
     #[arg(long, value_name = "BY", default_value = "cause")]
     group_by: String,
-    /// Exit with 1 for what derived tables cannot hold, too.
+    /// Also exit with 1 for what derived tables cannot represent.
     #[arg(long)]
     strict: bool,
-    /// Exit with 1 only for groups that this earlier --json output does not hold, or holds with
-    /// fewer samples. It has to be of the same program and the same options.
+    /// Exit with 1 only for groups that are not in this earlier --json output, or have fewer
+    /// samples there. It must be from the same program and options.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
     /// JSON Lines instead of text.
@@ -86,7 +86,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// By what chains are judged if nobody says.
+/// What chains are judged by without `--against`.
 fn default_against(input: &Input) -> &'static str {
     if input.has_truth() {
         return "truth";

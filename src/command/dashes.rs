@@ -1,10 +1,10 @@
-//! `record PROG` without `--`: the first word that is no option begins the program.
+//! `record PROG` without `--`: the program starts at the first word that is not an option.
 
 use clap::Command;
 use std::ffi::{OsStr, OsString};
 
-/// The command line with `--` before the program of `record`, where it was left out. A stub of
-/// `--engine gdb` stays as it is: options may follow it.
+/// Inserts a missing `--` before the program of `record`. With `--engine gdb` nothing is inserted,
+/// since options may follow the stub.
 pub(crate) fn with_dashes(tool: &Command, words: Vec<OsString>) -> Vec<OsString> {
     let Some(start) = after_record(tool, &words) else {
         return words;
@@ -21,7 +21,7 @@ pub(crate) fn with_dashes(tool: &Command, words: Vec<OsString>) -> Vec<OsString>
     words
 }
 
-/// The index behind the word `record`, if that is the subcommand.
+/// The index after the word `record`, if that is the subcommand.
 fn after_record(tool: &Command, words: &[OsString]) -> Option<usize> {
     let at = first_plain(tool, words, 1)?;
     (words[at] == "record").then_some(at + 1)
@@ -34,8 +34,8 @@ fn names_gdb(words: &[OsString]) -> bool {
     own.iter().any(|word| *word == "--engine=gdb") || own.windows(2).any(pair)
 }
 
-/// The first word from `start` on that is neither an option nor an option's value; `None` if
-/// there is none, or `--` comes first.
+/// The index of the first word from `start` on that is neither an option nor an option's value.
+/// `None` if there is none, or if `--` comes first.
 fn first_plain(command: &Command, words: &[OsString], start: usize) -> Option<usize> {
     let mut at = start;
     while let Some(word) = words.get(at) {
@@ -49,7 +49,7 @@ fn first_plain(command: &Command, words: &[OsString], start: usize) -> Option<us
     None
 }
 
-/// Is the word behind this option its value?
+/// Whether the word after this option is its value.
 fn takes_next(command: &Command, option: &OsStr) -> bool {
     let Some(option) = option.to_str() else {
         return false;
@@ -58,7 +58,7 @@ fn takes_next(command: &Command, option: &OsStr) -> bool {
         .get_arguments()
         .find(|arg| match option.strip_prefix("--") {
             Some(long) => arg.get_long() == Some(long),
-            // `-oFILE` has its value with it.
+            // `-oFILE` includes its value.
             None => arg
                 .get_short()
                 .is_some_and(|short| option == format!("-{short}")),

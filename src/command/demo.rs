@@ -1,4 +1,4 @@
-//! `demo`: built-in recordings, no file needed.
+//! `demo`: built-in recordings, which need no file.
 
 use super::output;
 use super::status::Status;
@@ -7,8 +7,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use unwind_sim_view::demo;
 
-/// Show a built-in recording: seed-004 is the mail that this project began with, one kernel frame
-/// against eight.
+/// Show a built-in recording. seed-004 is from the mail that this project began with: one kernel
+/// frame where there should be eight.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -16,10 +16,10 @@ Examples:
   unwind-sim demo seed-004
   unwind-sim demo seed-004 -o seed-004.bin")]
 pub(crate) struct Args {
-    /// Which; without it they are listed.
+    /// The recording to show; without it all are listed.
     #[arg(value_name = "NAME")]
     name: Option<String>,
-    /// Write the recording into this file instead.
+    /// Write the recording to this file instead.
     #[arg(long, short, value_name = "FILE", requires = "name")]
     output: Option<PathBuf>,
 }
@@ -42,7 +42,10 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             },
             None => {
                 let names: Vec<&str> = demo::ALL.iter().map(|d| d.name).collect();
-                bail!("no demo `{name}`; there are {}", names.join(", "));
+                bail!(
+                    "unknown demo `{name}`; expected one of {}",
+                    names.join(", ")
+                );
             }
         },
     }

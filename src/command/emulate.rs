@@ -14,12 +14,12 @@ use unwind_sim_record::progress::Progress;
 
 /// Run a program in the emulated machine.
 ///
-/// It has the standard input, output and error of this process, which it sees as pipes. Files are
-/// read below --root; what it writes is kept in memory and lost, unless --allow-write. Clock,
-/// random numbers and process numbers are made up: the same program with the same arguments,
-/// environment, files and seed executes the same instructions. There is one process with one
-/// thread, and no network: a program that asks for what is not modelled is told an error, and the
-/// exit status is 3.
+/// The program shares the standard input, output and error of this process, and sees them as pipes.
+/// It reads files below --root; what it writes is kept in memory and discarded, unless
+/// --allow-write is given. Clock, random numbers and process ids are simulated: the same program
+/// with the same arguments, environment, files and seed executes the same instructions. There is
+/// one process with one thread, and no network. A program that asks for something that is not
+/// modelled gets an error, and the exit status is 3.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -28,32 +28,32 @@ Examples:
   unwind-sim emulate --flat code.bin@0x1000 --set rdi=5 --until hlt --json
   unwind-sim emulate --status program --max-instructions 1000000 -- ./prog")]
 pub(crate) struct Args {
-    /// Say how many instructions were executed, and how fast.
+    /// Print how many instructions were executed, and how fast.
     #[arg(long)]
     stats: bool,
-    /// What the exit status is: whether the program ran to its end, or its own.
+    /// The exit status: whether the program ran to its end, or the program's own.
     #[arg(long, value_enum, default_value = "run")]
     status: StatusOf,
-    /// Bare code instead of a program: the bytes of this file, at this address. `-` alone: a case
-    /// on each line of standard input, as JSON.
+    /// Run bare code instead of a program: the bytes of this file, at this address. `-` runs a case
+    /// from each line of standard input, as JSON.
     #[arg(long, value_name = "FILE@ADDR", conflicts_with = "program")]
     flat: Vec<String>,
-    /// With --flat: memory, zero.
+    /// With --flat: map zeroed memory.
     #[arg(long, value_name = "ADDR:SIZE", requires = "flat")]
     map: Vec<String>,
-    /// With --flat: bytes in memory.
+    /// With --flat: put bytes into memory.
     #[arg(long, value_name = "ADDR:HEX", requires = "flat")]
     data: Vec<String>,
-    /// With --flat: a register's value at the start.
+    /// With --flat: set a register at the start.
     #[arg(long, value_name = "REG=VALUE", requires = "flat")]
     set: Vec<String>,
-    /// With --flat: where it ends, hlt or an address.
+    /// With --flat: where to stop, hlt or an address.
     #[arg(long, value_name = "WHERE", requires = "flat")]
     until: Option<String>,
-    /// With --flat: memory to show at the end.
+    /// With --flat: memory to print at the end.
     #[arg(long, value_name = "ADDR:SIZE", requires = "flat")]
     dump: Vec<String>,
-    /// With --flat: the state as a JSON line.
+    /// With --flat: print the state as a JSON line.
     #[arg(long, requires = "flat")]
     json: bool,
     #[command(flatten)]
@@ -64,7 +64,7 @@ pub(crate) struct Args {
 enum StatusOf {
     /// 0 if the program ran to its end.
     Run,
-    /// That of the program, 128 + N if signal N killed it; 3 if something is not modelled.
+    /// The program's, or 128 + N if signal N killed it; 3 if something is not modelled.
     Program,
 }
 
@@ -182,8 +182,8 @@ fn bare(args: &Args) -> Result<Status> {
     })
 }
 
-/// A case on each line of standard input; its state, or what is wrong with the case, on each line
-/// of standard output.
+/// Runs a case from each line of standard input. Writes a line for each: its final state, or what
+/// is wrong with the case.
 fn each_line(processor: Processor) -> Result<Status> {
     let mut out = output::raw_stdout();
     for line in std::io::stdin().lock().lines() {
@@ -205,7 +205,7 @@ fn each_line(processor: Processor) -> Result<Status> {
             )?,
         }
         writeln!(out)?;
-        // Who writes the next case may wait for this.
+        // The writer may wait for this line before it sends the next case.
         out.flush()?;
     }
     Ok(Status::AsExpected)

@@ -12,7 +12,7 @@ use unwind_sim_judge::unwinders;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_view::{explain, pages};
 
-/// Explain a reason code, or one walk: which rule, which row, which words, and what is true.
+/// Explain a reason code, or one walk: the rules, their rows, the words read, and the right answer.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// The sample, counted from 0.
     #[arg(long, value_name = "N", default_value = "0")]
     sample: u64,
-    /// Only this frame of the chain; the one behind the last explains the end.
+    /// Only this frame of the chain; the number after the last frame explains the end.
     #[arg(long, value_name = "K")]
     frame: Option<usize>,
     /// Look for images below this folder first.
@@ -63,7 +63,10 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         && name[2..].bytes().all(|b| b.is_ascii_digit());
     if is_code && !what.exists() {
         let codes: Vec<_> = Code::ALL.iter().map(|c| c.as_str()).collect();
-        bail!("no reason code {name}; there are {}", codes.join(" "));
+        bail!(
+            "unknown reason code {name}; expected one of {}",
+            codes.join(" ")
+        );
     }
     let input = InputArgs {
         path: what.to_owned(),

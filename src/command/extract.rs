@@ -1,4 +1,4 @@
-//! `extract`: one sample as a trace of its own.
+//! `extract`: one sample, or all, as a separate trace or case.
 
 use super::status::Status;
 use super::suggest;
@@ -9,7 +9,7 @@ use unwind_sim_judge::extract::{self, Written};
 use unwind_sim_judge::input::Input;
 use unwind_sim_recordings::convert::OpenOptions;
 
-/// Extract one sample, or all, into a small trace or a case, to keep or to send to somebody.
+/// Extract one sample, or all, into a small trace or a case, to keep or to share.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -27,11 +27,11 @@ pub(crate) struct Args {
     /// The file to write: a trace, or a case if its name ends in .s.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Of a case: the unwinders whose verdicts it has to show. It is run, and refused if it shows
-    /// others. Without this: dwarf, sframe, orc and fp.
+    /// For a case: the unwinders whose verdicts it must reproduce. The case is run, and not written
+    /// if its verdicts differ. The default is dwarf, sframe, orc and fp.
     #[arg(long, short, value_name = "U[,U..]", value_delimiter = ',', hide_possible_values = true, value_parser = suggest::unwinders())]
     unwinder: Vec<String>,
-    /// Zero what no unwinder reads: the rest of the stack, registers that nobody needs.
+    /// Zero what no unwinder reads: the rest of the stack, and unused registers.
     #[arg(long)]
     scrub: bool,
 }
@@ -41,13 +41,13 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         .with_context(|| args.path.display().to_string())?;
     let is_case = args.output.extension().is_some_and(|e| e == "s");
     if !args.unwinder.is_empty() && !is_case {
-        bail!("--unwinder: only of a case, which shows their verdicts; a trace holds the sample");
+        bail!("--unwinder needs a case (.s) as output; a trace holds no verdicts");
     }
     let extracted = extract::extract(&input, args.sample, args.scrub)?;
     if is_case {
         let (group, number) = (group(&args.output), args.sample.unwrap_or(0));
         let Written { text, recorded } = extracted.to_case(&group, number, &args.unwinder)?;
-        // A name that no case may have is told now, not when it is run.
+        // Reports a name that is invalid for a case now, not when the case is run.
         Case::parse(&args.output.to_string_lossy(), &text)?;
         extract::check(&text, &args.output, &recorded)?;
         super::output::write_file(&args.output, text.as_bytes())?;
@@ -55,15 +55,12 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         extracted.write_trace(&args.output)?;
     }
     let kept = extracted.bytes_kept();
-    anstream::eprintln!(
-        "{}: {kept} bytes of memory that are not zero",
-        args.output.display()
-    );
+    anstream::eprintln!("{}: {kept} nonzero bytes of memory", args.output.display());
     Ok(Status::AsExpected)
 }
 
-/// The folder of a case, which its header names; a path without a fitting one is no case of the
-/// corpus yet.
+/// The group in the header of a case: the folder it is in, or `extracted` if the folder's name is
+/// not valid as a group.
 fn group(path: &Path) -> String {
     let parent = std::path::absolute(path).ok();
     let parent = parent.as_deref().and_then(Path::parent);

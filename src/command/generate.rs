@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args, command: &mut clap::Command) -> Result<Status> {
             out.write_all(&completions(args.shell, command))?;
         }
         What::JsonSchema => {
-            // As lines are written: what may be left out is not required.
+            // For the lines as they are serialized: fields that may be left out are not required.
             let settings = SchemaSettings::draft2020_12().for_serialize();
             let generator = settings.into_generator();
             let schema = generator.into_root_schema_for::<unwind_sim_view::json::Line>();

@@ -1,4 +1,4 @@
-//! `import`: other tools' recordings into a trace.
+//! `import`: converts other tools' recordings to a trace.
 
 use super::again::{COMPARE, Given};
 use super::args::KernelArgs;
@@ -10,8 +10,8 @@ use unwind_sim_judge::input::file_kind;
 use unwind_sim_judge::shell::path_argument;
 use unwind_sim_recordings::convert;
 
-/// Import a perf.data, an ELF core, a kernel's capture or a vmcore into a trace. The truth is unknown
-/// there; chains that perf recorded are kept beside the unwinders.
+/// Import a perf.data, an ELF core, a kernel capture or a vmcore into a trace. Its truth is
+/// unknown; chains that perf recorded are kept for comparison.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     kernel: KernelArgs,
 }
 
-/// Problems of one kind that are told one by one.
+/// How many problems with files are listed; the rest are counted.
 const TOLD_MAX: usize = 10;
 
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {

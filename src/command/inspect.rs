@@ -1,4 +1,4 @@
-//! `inspect`: what is in a file.
+//! `inspect`: shows what is in a file.
 
 use super::args::text_file;
 use super::output;
@@ -22,13 +22,13 @@ pub(crate) struct Args {
     /// The file.
     #[arg(value_name = "FILE")]
     path: PathBuf,
-    /// For an ELF file: every row, of every table, of the function with this name.
+    /// For an ELF file: show every row, in every table, of the function with this name.
     #[arg(long, value_name = "FUNCTION")]
     rows: Option<String>,
-    /// For a kernel image: its symbols, in place of those in the image.
+    /// For a kernel image: use the symbols of this System.map instead of the image's own.
     #[arg(long, value_name = "SYSTEM_MAP")]
     symbols: Option<PathBuf>,
-    /// For a kernel image: how its ORC entries are laid out, by the first kernel that had it so.
+    /// For a kernel image: the layout of its ORC entries, named after the first kernel that had it.
     #[arg(long, value_name = "LAYOUT", value_parser = layout)]
     orc_layout: Option<Layout>,
 }

@@ -12,10 +12,10 @@ use unwind_sim_record::progress::Progress;
 /// Run a program in the emulated machine and on this computer's processor, and compare all
 /// registers, flags and written memory after every instruction.
 ///
-/// It ends at the first difference. System calls, signals, cpuid and clocks are the machine's on
-/// both sides: nothing but instructions is compared, and the program sees and changes as little of
-/// this computer as under `emulate`. What it writes to its standard output is dropped. This needs
-/// ptrace, and is slow: some ten thousand instructions a second.
+/// Stops at the first difference. On both sides the machine answers system calls, signals, cpuid
+/// and clocks: only instructions are compared, and the program sees and changes as little of this
+/// computer as under `emulate`. Its standard output is discarded. This needs ptrace and is slow:
+/// some ten thousand instructions a second.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -23,10 +23,10 @@ Examples:
   unwind-sim lockstep --stats --max-instructions 1000000 -- /usr/bin/python3 -c 'print(1)'
   unwind-sim lockstep --timeout 60 --report-every 100000 -- ./prog")]
 pub(crate) struct Args {
-    /// Say how fast it was, and how fast bare single-stepping is on this computer.
+    /// Print the speed, and the speed of bare single-stepping on this computer.
     #[arg(long)]
     stats: bool,
-    /// Say every so many instructions how many there were.
+    /// Print the number of instructions every N instructions.
     #[arg(long, value_name = "N")]
     report_every: Option<u64>,
     /// JSON Lines instead of text.
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     } else {
         told_by(&run, &mut out)?;
     }
-    out.flush().context("the report cannot be written")?;
+    out.flush().context("cannot write the report")?;
     tell(args, &run);
     let status = match run.difference {
         Some(_) => Status::Difference,
@@ -89,7 +89,7 @@ fn told_by(run: &Run, out: &mut dyn Write) -> std::io::Result<()> {
     let (compared, led, exceptions) = (run.compared, run.led, run.exceptions);
     writeln!(
         out,
-        "{compared} instructions compared, {led} told, {exceptions} exceptions: {}",
+        "{compared} instructions compared, {led} answered by the machine, {exceptions} exceptions: {}",
         match &run.difference {
             None => "no difference",
             Some(_) => "they differ",

@@ -1,4 +1,4 @@
-//! Arguments of subcommands that run a program in the emulated machine.
+//! Arguments of the subcommands that run a program in the emulated machine.
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
@@ -12,32 +12,33 @@ use unwind_sim_judge::shell::quoted;
 use unwind_sim_record::program::RunningProgram;
 use unwind_sim_recordings::file_kind::{self, WrongKind};
 
-/// What a program in the emulated machine sees, and may do.
+/// What a program in the emulated machine sees and may do.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct MachineOptions {
     /// The directory that the program sees as `/`.
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
-    /// Let the program change files. Without this what it writes is kept in memory.
+    /// Let the program change files. By default what it writes is kept in memory.
     #[arg(long)]
     allow_write: bool,
-    /// Decides all random numbers: the same seed, the same run.
+    /// The seed of all random numbers: the same seed gives the same run.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Its environment; without this that of this process.
+    /// A variable of the program's environment. By default the program gets the environment of this
+    /// process.
     #[arg(long = "env", value_name = "NAME=VALUE")]
     env: Vec<OsString>,
     #[command(flatten)]
     cpu: CpuArgs,
 }
 
-/// Which processor the machine is.
+/// The option for the emulated processor.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub(crate) struct CpuArgs {
-    /// The processor that the machine is, also by cpuid: v2, then intel or amd (nehalem, skylake,
-    /// zen, zen3, zen4 after a colon), then features with + or -. `host` is the closest to that of this
-    /// computer. Without this v2,intel; what is compared with this computer's processor takes
-    /// `host`.
+    /// The processor to emulate, including its cpuid: v2, then intel or amd (with nehalem, skylake,
+    /// zen, zen3 or zen4 after a colon), then features with + or -. `host` is the closest to this
+    /// computer's. The default is v2,intel, or `host` for what is compared with this computer's
+    /// processor.
     #[arg(
         long = "cpu",
         value_name = "LEVEL[,VENDOR[:GENERATION]][,±FEATURE..]",
@@ -47,17 +48,17 @@ pub(crate) struct CpuArgs {
 }
 
 impl CpuArgs {
-    /// Was one asked for?
+    /// Whether the option was given.
     pub(crate) fn is_given(self) -> bool {
         self.processor.is_some()
     }
 
-    /// As it was asked for, else the default, which is the same on every computer.
+    /// The processor given, or else the default, which is the same on every computer.
     pub(crate) fn processor(self) -> Processor {
         self.processor.unwrap_or_default()
     }
 
-    /// As it was asked for, else the closest to this computer's.
+    /// The processor given, or else the closest to this computer's.
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     pub(crate) fn processor_or_host(self) -> Processor {
         let host = || unwind_sim_record::processor::host().processor;
@@ -70,13 +71,13 @@ impl CpuArgs {
 pub(crate) struct MachineArgs {
     #[command(flatten)]
     options: MachineOptions,
-    /// Stop after so many instructions.
+    /// Stop after N instructions.
     #[arg(long, value_name = "N", default_value_t = u64::MAX, hide_default_value = true)]
     pub(crate) max_instructions: u64,
-    /// Stop after so many seconds.
+    /// Stop after this many seconds.
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
-    /// Assemble the case with the defect that its header injects.
+    /// Assemble the case with the defect in its header.
     #[arg(long)]
     defect: bool,
     /// The program and its arguments, or a case (.s).
@@ -88,19 +89,19 @@ pub(crate) struct MachineArgs {
     program: Vec<OsString>,
 }
 
-/// A program that is ready to be started. Keeps a case's folder for as long as it is needed.
+/// A program that is ready to start. Keeps a case's folder for as long as it is needed.
 pub(crate) struct MachineProgram {
     pub(crate) program: RunningProgram,
     _case: Option<cases::BuiltCase>,
 }
 
 impl MachineOptions {
-    /// The program, as its command line says: found in `PATH`, or a case, assembled; with
-    /// `defect`, with that of its header.
+    /// The program of a command line: found in `PATH`, or an assembled case, with the defect of its
+    /// header if `defect` is set.
     pub(crate) fn program(&self, words: &[OsString], defect: bool) -> Result<MachineProgram> {
         let first = words
             .first()
-            .context("no program: unwind-sim ... -- PROG [ARGS]")?;
+            .context("no program given: unwind-sim ... -- PROG [ARGS]")?;
         let path = Path::new(first);
         let case = match path.extension() {
             Some(extension) if extension == "s" => Some(cases::build_case(path, defect)?),
@@ -172,7 +173,7 @@ impl MachineOptions {
         options.iter().find(|(given, _)| *given).map(|(_, o)| *o)
     }
 
-    /// Those that decide how a program runs, as on the command line.
+    /// The options that determine how a program runs, as on the command line.
     fn text(&self) -> Vec<String> {
         let mut options = vec![
             format!("--seed {}", self.seed),
@@ -189,34 +190,34 @@ impl MachineOptions {
         options
     }
 
-    /// The root.
+    /// The directory that the program sees as `/`.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 }
 
-/// A time on the command line; what is too long for a time has no end.
+/// A time given on the command line, saturating.
 pub(crate) fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
 impl MachineArgs {
-    /// The program: found in `PATH`, or a case, assembled.
+    /// The program: found in `PATH`, or an assembled case.
     pub(crate) fn program(&self) -> Result<MachineProgram> {
         self.options.program(&self.program, self.defect)
     }
 
-    /// Which processor the machine is.
+    /// The option for the emulated processor.
     pub(crate) fn cpu(&self) -> CpuArgs {
         self.options.cpu
     }
 
-    /// Most time.
+    /// The time limit.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         self.timeout.map(seconds)
     }
 
-    /// What decides how the program runs, as on the command line: options, and its arguments.
+    /// What determines how the program runs, as on the command line: options and arguments.
     pub(crate) fn options_text(&self) -> Vec<String> {
         let mut options = self.options.text();
         if self.max_instructions != u64::MAX {
@@ -233,13 +234,13 @@ impl MachineArgs {
         options
     }
 
-    /// The program and its arguments, as they were given.
+    /// The program and its arguments, as given.
     pub(crate) fn words(&self) -> &[OsString] {
         &self.program
     }
 }
 
-/// The file of a bare name in `PATH`, below `root`.
+/// The file with this bare name in `PATH`, below `root`.
 pub(crate) fn in_path(name: &Path, root: &Path) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     std::env::split_paths(&path)
@@ -247,7 +248,7 @@ pub(crate) fn in_path(name: &Path, root: &Path) -> Option<PathBuf> {
         .find(|p| root.join(p.strip_prefix("/").unwrap_or(p)).is_file())
 }
 
-/// Why a bare name names no program.
+/// The error for a bare name that is not a program in `PATH`.
 pub(crate) fn not_in_path<T>(name: &Path) -> Result<T> {
     let shown = name.display();
     if name.is_file() {
@@ -257,7 +258,8 @@ pub(crate) fn not_in_path<T>(name: &Path) -> Result<T> {
     bail!("no program {shown} in PATH")
 }
 
-/// Checks that a file may be a program: what is known to be something else is named.
+/// Checks that a file may be a program. A file that is known to be something else is an error that
+/// names its kind.
 pub(crate) fn is_program(path: &Path) -> Result<()> {
     let kind = file_kind::file_kind(path);
     let is_other = matches!(
@@ -281,12 +283,13 @@ pub(crate) fn is_program(path: &Path) -> Result<()> {
             wanted: "a program",
         }
         .into()),
-        // Whoever runs it says the rest.
+        // Running it reports all other problems.
         _ => Ok(()),
     }
 }
 
-/// Who this process is, so that the program may what we may: Linux says so by an owner.
+/// User and group of this process, so that the program has the same permissions. They are the owner
+/// of `/proc/self`.
 fn user() -> (u32, u32) {
     use std::os::unix::fs::MetadataExt;
     let Options { uid, gid, .. } = Options::default();

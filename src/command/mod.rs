@@ -30,7 +30,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use status::FAILED;
 use std::process::ExitCode;
 
-/// Put a stack in front of every unwinder, and see who is right, and why not.
+/// Compare stack unwinders with the true call chain, and explain where they are wrong.
 #[derive(Parser)]
 #[command(name = "unwind-sim", version, propagate_version = true, after_help = EXAMPLES)]
 struct Cli {
@@ -48,8 +48,8 @@ Examples:
   unwind-sim replay trace.bin --unwinder orc
   unwind-sim compare trace.bin
 
-Exit status: 0 something was judged and all is as expected; 1 a difference or contradiction;
-2 usage, I/O or malformed input; 3 not modelled, or nothing could be judged.";
+Exit status: 0 something was judged and all is as expected; 1 a difference or contradiction was
+found; 2 usage error, I/O error or malformed input; 3 not modelled, or nothing could be judged.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -74,7 +74,7 @@ enum Command {
 /// Runs the command line of this process.
 pub(crate) fn run() -> ExitCode {
     let mut tool = Cli::command();
-    // Options of all commands become known to each.
+    // Propagates the global options to the subcommands.
     tool.build();
     let words = std::env::args_os().collect();
     let parsed = tool
@@ -123,8 +123,8 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-/// An error with its causes, outermost first. What another part says already is left out: many
-/// errors name their file and their cause themselves.
+/// An error with its causes, outermost first. A part that another part already contains is left
+/// out, since many errors name their file and their cause themselves.
 fn message(error: &anyhow::Error) -> String {
     let all: Vec<String> = error.chain().map(ToString::to_string).collect();
     let mut kept: Vec<&str> = Vec::new();

@@ -1,4 +1,4 @@
-//! Where output goes: data to stdout, everything else to stderr; a closed pipe is silent.
+//! Output: data goes to stdout, everything else to stderr, and a closed pipe is not an error.
 
 use anyhow::{Context, Result};
 use std::io::Write;
@@ -19,7 +19,7 @@ pub(crate) enum Color {
 }
 
 impl Color {
-    /// For all output of this process.
+    /// Applies the choice to all output of this process.
     pub(crate) fn apply(self) {
         let choice = match self {
             Color::Auto => anstream::ColorChoice::Auto,
@@ -30,7 +30,7 @@ impl Color {
     }
 }
 
-/// Standard output for text: buffered, coloured where that is wanted.
+/// Standard output for text: buffered, and coloured if that is wanted.
 pub(crate) fn stdout() -> Box<dyn Write> {
     let plain = std::io::stdout();
     let is_wanted = anstream::AutoStream::choice(&plain) != anstream::ColorChoice::Never;
@@ -41,12 +41,12 @@ pub(crate) fn stdout() -> Box<dyn Write> {
     }
 }
 
-/// Standard output as it is, for formats that no terminal is to read.
+/// Standard output without colour, for formats that are not meant for a terminal.
 pub(crate) fn raw_stdout() -> impl Write {
     std::io::BufWriter::with_capacity(1 << 16, std::io::stdout())
 }
 
-/// Did the reader of our output go away? That is no error.
+/// Whether the reader of our output went away, which is not an error.
 pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let broken = |kind| kind == Some(std::io::ErrorKind::BrokenPipe);
     error.chain().any(|cause| {
@@ -63,8 +63,8 @@ pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
-/// The command that reproduces this output: the command line of this process, quoted for a
-/// shell where need be.
+/// The command that reproduces this output: the command line of this process, quoted for a shell
+/// where needed.
 pub(crate) fn command_line() -> String {
     let args = std::env::args_os().skip(1);
     std::iter::once("unwind-sim".to_owned())
@@ -73,7 +73,7 @@ pub(crate) fn command_line() -> String {
         .join(" ")
 }
 
-/// Hands `write` a new file, or, if none is named, standard output.
+/// Calls `write` with a new file, or with `stdout` if there is no path.
 pub(crate) fn to_file_or<T>(
     path: Option<&Path>,
     mut stdout: impl Write,
@@ -91,13 +91,13 @@ pub(crate) fn to_file_or<T>(
     Ok(done)
 }
 
-/// Writes a whole file: [`output_file::write`].
+/// Writes a whole file with [`output_file::write`].
 pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     output_file::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Hands `record` a new trace. A trace without a sample is not written. After an error, what was
-/// recorded until then stays as `NAME.partial`, and the user is told.
+/// Calls `record` with a new trace. A trace without a sample is not written. After an error the
+/// samples recorded so far are kept as `NAME.partial`, which is reported.
 pub(crate) fn trace_file<T>(
     path: &Path,
     meta: &Meta,
@@ -116,7 +116,7 @@ pub(crate) fn trace_file<T>(
         if let Some(partial) = file.abandon() {
             let s = unwind_sim_view::text::plural(samples);
             anstream::eprintln!(
-                "{samples} sample{s} recorded until then: {}",
+                "{samples} sample{s} recorded before the error: {}",
                 partial.display()
             );
         }
@@ -124,14 +124,14 @@ pub(crate) fn trace_file<T>(
     done
 }
 
-/// Tells what is not modelled and the program was told by an error.
+/// Reports what is not modelled and made a call of the program fail.
 pub(crate) fn tell_notices(notices: &[Notice]) {
     for notice in notices {
         anstream::eprintln!("unwind-sim: {notice}");
     }
 }
 
-/// Tells how many samples a trace got, how its making `ended` (or nothing), and what to do with it.
+/// Reports how many samples a trace has and how the recording `ended` (may be empty).
 pub(crate) fn tell_trace(samples: u64, path: &Path, ended: &str) {
     let ended = match ended {
         "" => String::new(),
@@ -147,7 +147,7 @@ pub(crate) fn tell_trace(samples: u64, path: &Path, ended: &str) {
     }
 }
 
-/// Tells what to do with a trace that has samples.
+/// Reports the next command for a trace that has samples.
 pub(crate) fn tell_next(samples: u64, command: &str) {
     if samples > 0 {
         anstream::eprintln!("next: {command}");

@@ -1,5 +1,5 @@
-//! Colour for verdicts and codes, put into finished lines of text. Nothing is said by colour
-//! alone: every coloured word is a word, letter or code of the plain text.
+//! Adds colour to verdicts and codes in finished lines of text. Colour carries no information of
+//! its own: every coloured word is a word, letter or code of the plain text.
 
 use clap::builder::styling::{AnsiColor, Style};
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ const WRONG: Style = AnsiColor::Red.on_default();
 const OPEN: Style = AnsiColor::Yellow.on_default();
 const CODE: Style = AnsiColor::Cyan.on_default();
 
-/// Colours whole lines on their way to `inner`. JSON is left alone.
+/// A writer that colours whole lines and passes them to `inner`. JSON is left alone.
 pub(crate) struct Painter<W: Write> {
     inner: W,
     line: Vec<u8>,
@@ -54,7 +54,7 @@ impl<W: Write> Write for Painter<W> {
 
 impl<W: Write> Drop for Painter<W> {
     fn drop(&mut self) {
-        // As a buffered writer does.
+        // Errors are ignored, as in the standard library's buffered writer.
         let _ = self.flush();
     }
 }
@@ -72,7 +72,7 @@ fn letter(word: &str) -> Option<char> {
     found.map(|(letter, _)| *letter)
 }
 
-/// `w@2`, `m1@3`, `.`: a verdict in short, or its letter.
+/// Whether the word is a short verdict (`w@2`, `m1@3`) or just its letter.
 fn is_short(word: &str, letter: char) -> bool {
     let rest = word.strip_prefix(letter);
     rest.is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit() || b == b'@'))
@@ -87,12 +87,12 @@ fn in_style(out: &mut String, style: Style, text: &str) {
     out.push_str(&format!("{style}{text}{style:#}"));
 }
 
-/// The line with its words coloured.
+/// The line with colour added.
 fn painted(line: &str) -> String {
     let mut out = String::with_capacity(line.len() + 32);
     let words: Vec<&str> = line.split_inclusive(' ').collect();
     let bare = |i: usize| words.get(i).map_or("", |w| w.trim_end());
-    // The next one that is not empty: columns are filled with spaces.
+    // The next nonempty word: columns are padded with spaces.
     let next = |i: usize| (i + 1..words.len()).map(bare).find(|w| !w.is_empty());
     let mut i = 0;
     let mut first = None;
@@ -134,7 +134,7 @@ fn painted(line: &str) -> String {
     out
 }
 
-/// The mark before a frame's number in a listing.
+/// Whether the word is the mark before a frame's number in a listing.
 fn is_mark(word: &str, next: Option<&str>) -> bool {
     ["+", "-", "w"].contains(&word)
         && next.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
@@ -147,7 +147,7 @@ mod tests {
     fn through(text: &str) -> String {
         let mut out = Vec::new();
         let mut painter = Painter::new(&mut out);
-        // In pieces, as `write!` does.
+        // In pieces, as `write!` writes.
         for piece in text.as_bytes().chunks(3) {
             painter.write_all(piece).expect("a vector takes all");
         }

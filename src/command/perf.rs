@@ -1,4 +1,4 @@
-//! `perf`: what perf does around an unwinder. One file for each of its subcommands.
+//! `perf`: what perf does around an unwinder. Each of its subcommands is a file.
 
 mod bpf;
 mod fuzz;

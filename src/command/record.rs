@@ -1,4 +1,4 @@
-//! `record`: run a program, or attach to one, and keep its stacks.
+//! `record`: runs a program, or attaches to one, and records its stacks.
 
 mod emulator;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -21,17 +21,17 @@ use unwind_sim_record::{At, FetchFrame, Plan, Point, parse_number};
 use unwind_sim_recordings::files::FinderOptions;
 use unwind_sim_recordings::trace::Meta;
 
-/// Samples a second, where nobody said when.
+/// Samples per second, without `--at`.
 const FREQ_DEFAULT: u32 = 997;
-/// Instructions between samples, where nobody said when, with truth.
+/// Instructions between samples, without `--at` but with the truth.
 const EVERY_DEFAULT: u64 = 1000;
 
-/// Run a program, or attach to one, and record its stacks into a trace.
+/// Run a program, or attach to one, and record its stacks to a trace.
 ///
 /// The program runs on this machine's processor under ptrace, or in the emulated machine. Under
 /// ptrace, --truth single-steps every instruction and keeps a shadow stack, so that each chain can
-/// be judged; without it the trace says that the truth is unknown. The emulated machine always
-/// knows the truth, and gives the same trace every time; it has one process with one thread.
+/// be judged; without it the truth is unknown. The emulated machine always knows the truth and
+/// gives the same trace every time; it has one process with one thread.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -48,31 +48,31 @@ pub(crate) struct Args {
     /// How the program is executed.
     #[arg(long, value_enum, default_value = "ptrace")]
     engine: Engine,
-    /// When to sample: every:N (instructions), freq:HZ, syscall, call, SYMBOL[+OFF][,..].
-    /// Before the run it warns of a symbol that neither the program nor a library it is linked with
-    /// has.
+    /// When to sample: every:N (instructions), freq:HZ, syscall, call, SYMBOL[+OFF][,..]. If
+    /// neither the program nor a library it is linked with has the symbol, a warning is printed
+    /// before the run.
     #[arg(long, value_name = "WHEN")]
     at: Option<String>,
-    /// Keep a shadow stack that knows the true chain; under ptrace this single-steps.
+    /// Keep a shadow stack, which gives the true chain; under ptrace this single-steps.
     #[arg(long)]
     truth: bool,
-    /// Begin when this symbol is reached.
+    /// Start when this symbol is reached.
     #[arg(long, value_name = "SYM")]
     from: Option<String>,
-    /// End after so many instructions.
+    /// Stop after N instructions.
     #[arg(long, value_name = "N")]
     max_instructions: Option<u64>,
-    /// End after so many samples.
+    /// Stop after N samples.
     #[arg(long, value_name = "N")]
     max_samples: Option<u64>,
     /// Sample as a tracepoint does: --at names functions that fetch their caller's registers, and
     /// both register sets are kept.
     #[arg(long)]
     fake: bool,
-    /// With --fake: the unwinder's own registers are taken at this place inside of it.
+    /// With --fake: take the unwinder's own registers at this place inside it.
     #[arg(long, value_name = "SYM[+OFF]", requires = "fake")]
     own: Option<String>,
-    /// Copy at most so many bytes of each stack.
+    /// Copy at most this many bytes of each stack.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     stack_bytes: u64,
     /// ptrace: do not follow child processes.
@@ -84,23 +84,22 @@ pub(crate) struct Args {
     /// ptrace: attach to this process.
     #[arg(short, long, value_name = "PID", conflicts_with = "program")]
     pid: Option<i32>,
-    /// What the exit status is: that of the recording, or of the program.
+    /// The exit status: that of the recording or of the program.
     #[arg(long, value_enum, default_value = "recording")]
     status: StatusOf,
-    /// emulator: end after so many seconds.
+    /// emulator: stop after this many seconds.
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
-    /// emulator: keep the processor's branch records in call-stack mode (LBR), in rings of these
-    /// depths: 8, 16, 32.
+    /// emulator: record branches in call-stack mode (LBR), in rings of these depths: 8, 16, 32.
     #[arg(long, value_name = "DEPTH[,..]", value_delimiter = ',')]
     lbr: Vec<RingDepth>,
-    #[command(flatten, next_help_heading = "Options of --engine gdb")]
+    #[command(flatten, next_help_heading = "Options for --engine gdb")]
     kernel: KernelArgs,
-    /// gdb: let no interrupt and no timer in while instructions are stepped. Only QEMU's stub can.
-    /// With -icount timers fire so often otherwise that most instructions are theirs.
+    /// gdb: hold back interrupts and timers while instructions are stepped. Only QEMU's stub can do
+    /// that. Without this, under -icount, timers fire so often that most instructions are theirs.
     #[arg(long)]
     hold_interrupts: bool,
-    #[command(flatten, next_help_heading = "Options of --engine emulator")]
+    #[command(flatten, next_help_heading = "Options for --engine emulator")]
     machine: MachineOptions,
     /// gdb: where the stub listens, HOST:PORT or the path of a socket.
     #[arg(value_name = "STUB", conflicts_with_all = ["program", "pid"])]
@@ -110,7 +109,7 @@ pub(crate) struct Args {
     program: Vec<OsString>,
 }
 
-/// Depth of a ring of branch records.
+/// The depth of a ring of branch records.
 #[derive(Clone, Copy, Debug)]
 struct RingDepth(Depth);
 
@@ -123,7 +122,7 @@ impl std::str::FromStr for RingDepth {
             .find(|d| d.entries().to_string() == text);
         depth
             .map(RingDepth)
-            .ok_or_else(|| "there are 8, 16 and 32".to_owned())
+            .ok_or_else(|| "expected 8, 16 or 32".to_owned())
     }
 }
 
@@ -141,7 +140,7 @@ enum Engine {
 enum StatusOf {
     /// 0 if something was recorded.
     Recording,
-    /// That of the program, 128 + N if signal N killed it.
+    /// The program's, or 128 + N if signal N killed it.
     Program,
 }
 
@@ -154,7 +153,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         _ if !args.lbr.is_empty() => bail!("--lbr is for --engine emulator"),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Engine::Ptrace | Engine::Gdb if args.stub.is_some() != (args.engine == Engine::Gdb) => {
-            bail!("a stub goes with --engine gdb")
+            bail!("--engine gdb needs a stub (HOST:PORT), and no other engine takes one")
         }
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Engine::Ptrace => ptrace::run(args),
@@ -177,7 +176,7 @@ impl Args {
         Ok(at)
     }
 
-    /// What is recorded, and until when.
+    /// The plan of the recording.
     fn plan(&self, at: At, stop: Option<&'static AtomicBool>) -> Plan {
         Plan {
             at,
@@ -199,7 +198,7 @@ impl Args {
             });
         };
         let number = |n: &str| match parse_number(n) {
-            Some(0) => bail!("--at {text}: 0 would mean no sample at all; 1 is the least"),
+            Some(0) => bail!("--at {text}: 0 would take no samples; the least is 1"),
             Some(n) => Ok(n),
             None => bail!("--at {text}: `{n}` is not a number"),
         };
@@ -212,7 +211,7 @@ impl Args {
                 At::Freq(hz.with_context(|| format!("--at {text}: at most {} a second", u32::MAX))?)
             }
             Some((word, n)) if !n.starts_with(':') => {
-                bail!("--at {text}: no `{word}:`; there are every:N and freq:HZ, and SYMBOL")
+                bail!("--at {text}: unknown `{word}:`; expected every:N, freq:HZ or SYMBOL")
             }
             _ => {
                 let fetch = self.fake.then_some(FetchFrame::Entry);
@@ -226,12 +225,12 @@ impl Args {
         })
     }
 
-    /// What is known of the recording before it begins.
+    /// The metadata that is known before the recording starts.
     fn meta(&self) -> Meta {
-        // The description is text; what is not UTF-8 in an argument is shown as U+FFFD.
+        // The metadata is text: bytes of arguments that are not UTF-8 become U+FFFD.
         let text = |arg: &OsStr| arg.to_string_lossy().into_owned();
         Meta {
-            // By its name, wherever it lies on this machine.
+            // The bare name, not the path of this executable.
             command: std::iter::once("unwind-sim".to_owned())
                 .chain(std::env::args_os().skip(1).map(|a| text(&a)))
                 .collect(),
@@ -240,19 +239,20 @@ impl Args {
         }
     }
 
-    /// For which part of the run the truth is known.
+    /// The part of the run for which the truth is known.
     fn truth_text(&self, instructions: u64) -> String {
         let from = self.from.as_deref().unwrap_or("the start");
         format!("from {from}, {instructions} instructions")
     }
 
-    /// Says which places nothing has that the program is linked with, before it runs. That is no
-    /// error yet: it may load a library, or start a program, that has them.
+    /// Warns, before the run, of places that are neither in the program nor in the libraries it is
+    /// linked with. That is not an error yet: it may load a library, or start a program, that has
+    /// them.
     fn warn_of_places(&self, at: &At, program: &RunningProgram, finder: FinderOptions) {
         for name in unwind_sim_record::not_linked(program, at, self.from.as_deref(), finder) {
             anstream::eprintln!(
-                "unwind-sim: neither the program nor a library that it is linked with has {name}; \
-                 it is run, as it may load one that has"
+                "unwind-sim: neither the program nor a library it is linked with has {name}; \
+                 running it, since it may load one that does"
             );
         }
     }
@@ -260,7 +260,7 @@ impl Args {
     fn tell(&self, told: &Told<'_>) {
         output::tell_trace(told.samples, &self.output, &told.ended);
         for name in told.not_located {
-            anstream::eprintln!("no image that was loaded has {name}");
+            anstream::eprintln!("no loaded image has {name}");
         }
         if self.from.is_some() && !told.from_reached {
             anstream::eprintln!("--from was not reached");
@@ -274,14 +274,14 @@ impl Args {
     }
 }
 
-/// What is told of a recording.
+/// What is reported about a recording.
 struct Told<'a> {
     samples: u64,
     ended: String,
     not_located: &'a [String],
     from_reached: bool,
     instructions: u64,
-    /// With truth: at how many of them it was not known.
+    /// The number of instructions at which the truth was not known, if it was recorded.
     unknown: Option<u64>,
 }
 
@@ -290,7 +290,7 @@ struct Told<'a> {
 enum Ended {
     Exited(i32),
     Killed(i32),
-    /// It runs on, or was stopped.
+    /// It is still running, or was stopped.
     Not,
 }
 
@@ -303,7 +303,7 @@ impl Ended {
         }
     }
 
-    /// As `waitpid` gives it.
+    /// The status in the encoding of `waitpid`.
     fn wait_status(self) -> Option<u32> {
         match self {
             Ended::Exited(status) => Some((status as u32 & 0xff) << 8),

@@ -1,4 +1,4 @@
-//! `replay`: every stack through the unwinders, chain by chain.
+//! `replay`: unwinds every recorded stack and prints the chains.
 
 use super::args::{InputArgs, ProfileFormat, WalkArgs, folder};
 use super::machine::CpuArgs;
@@ -19,7 +19,7 @@ use unwind_sim_unwind::kernel::{CallchainOptions, UserWalk};
 use unwind_sim_view::confirmation;
 use unwind_sim_view::{json, profile, text};
 
-/// Most problems with files that are told one by one.
+/// How many problems with files are listed; the rest are counted.
 const TOLD_MAX: usize = 10;
 
 /// What `replay` writes.
@@ -49,21 +49,21 @@ impl clap::ValueEnum for Format {
     }
 }
 
-/// How the kernel prints walks.
+/// The kernel function whose output is imitated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum Print {
     /// arch_stack_walk: the addresses.
     StackWalk,
-    /// arch_stack_walk_reliable: the addresses, if they can be relied upon.
+    /// arch_stack_walk_reliable: the addresses, if they are reliable.
     Reliable,
     /// show_trace_log_lvl: all code addresses on the stacks, with a question mark before those that
     /// the unwinder did not give.
     Trace,
-    /// get_perf_callchain, in the form of perf script: the kernel's frames, then the user's.
+    /// get_perf_callchain, printed as perf script does: the kernel's frames, then the user's.
     Perf,
 }
 
-/// Who walks the user's part of a callchain.
+/// How the user part of a callchain is walked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum User {
     /// perf_callchain_user: frame pointers.
@@ -71,12 +71,11 @@ enum User {
     /// unwind_user (6.17), deferred: frame pointers, with checks.
     #[value(name = "unwind-user")]
     Unwind,
-    /// Nobody.
+    /// Not at all.
     None,
 }
 
-/// Replay recorded stacks through unwinders: each chain with its verdict and, where it is not
-/// right, the cause.
+/// Unwind recorded stacks: print each chain with its verdict and, where it is wrong, the cause.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -93,27 +92,26 @@ pub(crate) struct Args {
     input: InputArgs,
     #[command(flatten)]
     walk: WalkArgs,
-    /// What to write.
+    /// The format to write.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
-    /// Of kernel stacks: print the walks as the kernel does.
+    /// For kernel stacks: print the walks as the kernel does.
     #[arg(long = "as", value_enum, conflicts_with_all = ["format", "confirm"])]
     print: Option<Print>,
-    /// Exit with 1 for what derived tables cannot hold, too.
+    /// Also exit with 1 for what derived tables cannot represent.
     #[arg(long)]
     strict: bool,
-    /// With --as perf: who walks the user's part.
+    /// With --as perf: how the user part is walked.
     #[arg(long, value_enum, default_value = "fp")]
     user: User,
-    /// With --as perf: store at most so many addresses, of kernel and user together
+    /// With --as perf: store at most N addresses, kernel and user together
     /// (kernel.perf_event_max_stack).
     #[arg(long, value_name = "N", default_value_t = CallchainOptions::MAX_STACK, value_parser = clap::value_parser!(u32).range(1..))]
     max_stack: u32,
-    /// With --as perf: store at most so many context markers
-    /// (kernel.perf_event_max_contexts_per_stack).
+    /// With --as perf: store at most N context markers (kernel.perf_event_max_contexts_per_stack).
     #[arg(long, value_name = "N", default_value_t = CallchainOptions::MAX_CONTEXTS)]
     max_contexts: u32,
-    /// With --as perf: the event belongs to another task than the one that runs.
+    /// With --as perf: the event belongs to a task other than the running one.
     #[arg(long)]
     crosstask: bool,
     /// JSON Lines instead of text.
@@ -122,14 +120,14 @@ pub(crate) struct Args {
     /// Write to this file instead of standard output.
     #[arg(long, short, value_name = "FILE")]
     output: Option<std::path::PathBuf>,
-    /// Resume each stack in the emulated machine, and say which frames execution returns to: the
-    /// only truth that an import can have. Of an ELF core all memory is used; of other recordings
-    /// the stacks, and the code in the files of the images. System calls are answered as to a
-    /// process without files or other threads, and calls that would wait are interrupted; such
+    /// Resume each stack in the emulated machine, and print which frames execution returns to: the
+    /// only truth that an import can have. From an ELF core all memory is used; from other
+    /// recordings the stacks, with the code from the image files. System calls are answered as for
+    /// a process without files or other threads, and calls that would block are interrupted; such
     /// assumed results are counted.
     #[arg(long, conflicts_with = "format")]
     confirm: bool,
-    /// With --confirm: go on for at most so many instructions.
+    /// With --confirm: execute at most N instructions.
     #[arg(
         long,
         value_name = "N",
@@ -139,8 +137,7 @@ pub(crate) struct Args {
     max_instructions: u64,
     #[command(flatten)]
     cpu: CpuArgs,
-    /// Worker threads for all formats of profiles but perf-script; 0 for as many as there are
-    /// processors.
+    /// Worker threads, for all profile formats except perf-script; 0 means one for each processor.
     #[arg(long, value_name = "N", default_value = "0")]
     threads: usize,
 }
@@ -162,7 +159,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             None => chains(args, &run, out),
             Some(Print::Perf) => as_perf(args, &run, out),
             Some(_) if args.json => {
-                bail!("--json of what is printed as the kernel does: only with --as perf")
+                bail!("--as with --json needs --as perf")
             }
             Some(_) => as_kernel(args, &run, out),
         }),
@@ -175,7 +172,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 }
 
 impl Args {
-    /// As perf has it there is one unwinder, that of most kernels.
+    /// The unwinders. With `--as perf` the default is the unwinder of most kernels.
     fn engines(&self) -> Result<Vec<Engine>> {
         let mut walk = self.walk.clone();
         if self.print == Some(Print::Perf) && walk.unwinder.is_empty() {
@@ -193,7 +190,7 @@ impl Args {
     }
 }
 
-/// Says on stderr what is not in a profile.
+/// Reports on stderr what is missing from a profile.
 fn told(written: profile::Written) -> Status {
     for (why, n) in &written.skipped {
         anstream::eprintln!("{n} left out: {}", why.description());
@@ -263,7 +260,7 @@ fn chains(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
     })
 }
 
-/// `--as`: what is printed is not judged.
+/// `--as`: prints walks, and does not judge them.
 fn as_kernel(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
     let print = match args.print {
         Some(Print::Reliable) => kernel::Print::Reliable,
@@ -294,7 +291,7 @@ fn as_kernel(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
     })
 }
 
-/// `--as perf`: judged where the recording has perf's own callchain.
+/// `--as perf`: prints callchains, and judges them where the recording has perf's own.
 fn as_perf(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
     let options = CallchainOptions {
         max_stack: args.max_stack,
@@ -340,14 +337,14 @@ fn as_perf(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
             if let Some(Some(at)) = difference {
                 let number = view.number;
                 anstream::eprintln!(
-                    "sample {number}, {event}: word {at} is not what perf recorded"
+                    "sample {number}, {event}: word {at} differs from what perf recorded"
                 );
             }
         }
         Ok(())
     })?;
     if equal + different > 0 {
-        anstream::eprintln!("{equal} callchains are what perf recorded, {different} are not");
+        anstream::eprintln!("{equal} callchains equal what perf recorded, {different} differ");
     }
     Ok(match (count, different + wrong) {
         (0, _) => Status::NothingJudged,
@@ -365,7 +362,7 @@ fn confirmed(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
         _ => Source::samples(symfs),
     };
     let (columns, names) = (run.columns(), run.column_names());
-    let root = tempfile::tempdir().context("an empty folder")?;
+    let root = tempfile::tempdir().context("cannot create an empty folder")?;
     let (mut last, mut resumed) = (None, None);
     let mut tally = confirm::Tally::default();
     let line = |out: &mut dyn Write, line: &json::Line| -> std::io::Result<()> {

@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 use unwind_sim_emulator::linux::Notice;
 
-/// What a command ends with.
+/// The result of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Status {
     /// Something was judged, and all is as expected.
     AsExpected,
-    /// A difference or contradiction.
+    /// A difference or contradiction was found.
     Difference,
     /// Not modelled, or nothing could be judged.
     NothingJudged,
@@ -17,9 +17,9 @@ pub(crate) enum Status {
 }
 
 impl Status {
-    /// Of a run in the emulated machine: a program that was told that something is not modelled may
-    /// do otherwise from there on than on Linux. A difference that was found is one; nothing else is
-    /// as expected.
+    /// Adjusts the status of a run in the emulated machine. After a call that is not modelled, the
+    /// program may behave differently than on Linux: a difference that was found still counts, but
+    /// nothing else is as expected.
     pub(crate) fn of_machine(self, notices: &[Notice]) -> Status {
         match self {
             Status::Difference => Status::Difference,
@@ -40,5 +40,5 @@ impl From<Status> for ExitCode {
     }
 }
 
-/// The status for usage, I/O and malformed input.
+/// The exit status for usage errors, I/O errors and malformed input.
 pub(crate) const FAILED: u8 = 2;

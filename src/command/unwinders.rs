@@ -1,4 +1,4 @@
-//! `unwinders`: the unwinders, their profiles, and what each needs.
+//! `unwinders`: lists the unwinders, their profiles, and what each needs.
 
 use super::output;
 use super::status::Status;
@@ -9,7 +9,7 @@ use unwind_sim_view::json::Line;
 
 /// List the unwinders: names, profiles, and what each needs.
 ///
-/// On the command line an unwinder is NAME[:PROFILE][+FALLBACK]. Your own is cmd:PROGRAM.
+/// On the command line an unwinder is written NAME[:PROFILE][+FALLBACK], and your own cmd:PROGRAM.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:

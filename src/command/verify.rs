@@ -1,4 +1,4 @@
-//! `verify`: every executed instruction, every table, against the shadow stack.
+//! `verify`: checks unwind tables against the shadow stack at every executed instruction.
 
 use super::again::{Given, VERIFY};
 use super::output;
@@ -20,14 +20,14 @@ use unwind_sim_recordings::view::MemoryView;
 use unwind_sim_view::json;
 use unwind_sim_view::verification;
 
-/// Run a program in the emulated machine, and hold every row of every table against the shadow
+/// Run a program in the emulated machine, and compare every row of every table with the shadow
 /// stack, at every executed instruction.
 ///
-/// Three checks: the row of the innermost frame at each instruction; the row of the caller at each
-/// call, found by the return address - 1 and by the return address; and walks of the whole stack.
-/// The expected errors of the frame pointer do not count for the exit status, nor do those of
-/// looking up a return address otherwise than the unwinder does, what a derived table cannot hold
-/// (but see --strict), and rows that describe the frame which longjmp goes to.
+/// There are three checks: the row of the innermost frame at each instruction; the row of the
+/// caller at each call, looked up by the return address - 1 and by the return address; and walks of
+/// the whole stack. These do not affect the exit status: the expected errors of frame pointers,
+/// errors of a lookup that the unwinder does not use, what a derived table cannot represent (but
+/// see --strict), and rows that describe the frame that longjmp jumps to.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -37,7 +37,7 @@ Examples:
   unwind-sim verify --json -- ./prog > known.json
   unwind-sim verify --baseline known.json -- ./prog")]
 pub(crate) struct Args {
-    /// dwarf, sframe, orc, fp; NAME[:PROFILE][+FALLBACK].
+    /// Unwinders: dwarf, sframe, orc or fp. The full form is NAME[:PROFILE][+FALLBACK].
     #[arg(
         long,
         short,
@@ -48,33 +48,33 @@ pub(crate) struct Args {
         value_parser = suggest::unwinders()
     )]
     unwinder: Vec<String>,
-    /// Use the unwind tables of this ELF file for the program: the same code with tables that
-    /// another tool made.
+    /// Use the unwind tables of this ELF file for the program. It must have the same code, with
+    /// tables made by another tool.
     #[arg(long, value_name = "FILE")]
     tables_from: Option<PathBuf>,
-    /// Memory that a walk sees: cpu, or copy:BYTES from rsp upwards.
+    /// Memory that a walk can read: cpu, or copy:BYTES from rsp upwards.
     #[arg(long, value_name = "VIEW", default_value = "cpu")]
     view: String,
-    /// Check everything anew at each instruction. The report is the same, later.
+    /// Check everything again at each instruction. The report is the same, but it takes longer.
     #[arg(long)]
     no_elide: bool,
-    /// Only what is wrong at this address, in hex.
+    /// Show only findings at this address, in hex.
     #[arg(long, value_name = "ADDRESS", value_parser = parse_hex)]
     only: Option<u64>,
     /// Show every cause.
     #[arg(long)]
     all: bool,
-    /// Exit with 1 for what derived tables cannot hold, too.
+    /// Also exit with 1 for what derived tables cannot represent.
     #[arg(long)]
     strict: bool,
-    /// Exit with 1 only for contradictions that this earlier --json output does not hold, or met
-    /// less often. It has to be of the same program and the same options.
+    /// Exit with 1 only for contradictions that are not in this earlier --json output, or were met
+    /// less often there. It must be from the same program and options.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
     /// JSON Lines instead of text.
     #[arg(long)]
     json: bool,
-    /// Say how fast it was, and what memory it took.
+    /// Print the speed and the memory used.
     #[arg(long)]
     stats: bool,
     #[command(flatten)]
@@ -82,7 +82,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// What the findings belong to.
+    /// The program and options that the findings belong to.
     fn origin(&self, engines: &[Engine], view: MemoryView) -> Origin {
         let names: Vec<&str> = engines.iter().map(Engine::name).collect();
         let mut options = vec![
@@ -104,7 +104,7 @@ impl Args {
 
 fn parse_hex(text: &str) -> Result<u64, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
-    u64::from_str_radix(digits, 16).map_err(|_| format!("`{text}` is no hex address"))
+    u64::from_str_radix(digits, 16).map_err(|_| format!("`{text}` is not a hex address"))
 }
 
 fn tell(run: &verify::Run, seconds: f64) {
@@ -127,7 +127,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let engines: Vec<Engine> = spec::engines(&args.unwinder)?;
     if let Some(engine) = engines.iter().find(|e| e.finder().is_none()) {
         bail!(
-            "{} reads no table: there are no rows to verify",
+            "{} reads no table, so there are no rows to verify",
             engine.name()
         );
     }
@@ -135,7 +135,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         bail!("at most {} unwinders at a time", verify::UNWINDERS_MAX);
     }
     let Some(view) = MemoryView::from_name(&args.view) else {
-        bail!("no view `{}`; there are cpu and copy:BYTES", args.view);
+        bail!("unknown view `{}`; expected cpu or copy:BYTES", args.view);
     };
     if let Some(path) = &args.tables_from {
         FileKind::expect(path, "an ELF file with tables", &[FileKind::Elf])?;
@@ -196,7 +196,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         write!(out, "{}", verification::text(&subject))?;
         writeln!(out, "\n{}", output::command_line())?;
     }
-    out.flush().context("the report cannot be written")?;
+    out.flush().context("cannot write the report")?;
     let checked = run.results.tallies.iter().any(|t| t.checked > 0);
     if run.end.is_not_modelled() || !checked {
         anstream::eprintln!("unwind-sim: {}", run.end);

@@ -142,7 +142,7 @@ fn a_wrong_file_is_named_for_what_it_is() {
         let output = run(&args);
         assert_eq!(status(&output), 2, "{args:?}");
         let told = stderr(&output).to_lowercase();
-        let is_told = told.contains("no such file") || told.contains("there is no folder");
+        let is_told = told.contains("no such file") || told.contains("no folder");
         assert!(is_told, "{args:?}: {told}");
     }
 }
@@ -183,11 +183,11 @@ fn when_to_sample_is_checked_before_the_program_runs() {
     let mark = folder.path().join("it-ran");
     let touch = mark.to_string_lossy().into_owned();
     for (at, told) in [
-        ("freq:0", "0 would mean no sample"),
-        ("every:0", "0 would mean no sample"),
+        ("freq:0", "0 would take no samples"),
+        ("every:0", "0 would take no samples"),
         ("freq:x", "`x` is not a number"),
         ("freq:5000000000", "at most"),
-        ("evry:5", "every:N and freq:HZ"),
+        ("evry:5", "every:N, freq:HZ"),
     ] {
         let out = folder.path().join("t.bin").to_string_lossy().into_owned();
         let output = run(&["record", "--at", at, "-o", &out, "touch", &touch]);

@@ -1,4 +1,4 @@
-//! `perf bpf`: recorded samples through a handler.
+//! `perf bpf`: runs a BPF handler on recorded samples.
 
 use crate::command::args::text_file;
 use crate::command::output;
@@ -12,10 +12,10 @@ use unwind_sim_recordings::symbols::Places;
 
 /// Run a BPF handler on the samples of a recording.
 ///
-/// The object is one that `clang -target bpf` made; its handler runs for each sample as it would
-/// have in the kernel, with every access checked. Shown are what it wrote, its maps at the end,
-/// and how many samples it kept, dropped and lost, and why. Exit status 1 says that it did what
-/// the kernel's verifier would have refused.
+/// The object is made by `clang -target bpf`. Its handler runs for each sample as it would in the
+/// kernel, with every access checked. The output is what it wrote, its maps at the end, and how
+/// many samples it kept, dropped and lost, and why. Exit status 1 means that it did something that
+/// the kernel's verifier would reject.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -29,20 +29,20 @@ pub(crate) struct Args {
     /// The recording.
     #[arg(value_name = "FILE", default_value = "perf.data")]
     path: PathBuf,
-    /// The program; otherwise the first for perf events.
+    /// The program to run. The default is the first one for perf events.
     #[arg(long, value_name = "NAME")]
     program: Option<String>,
     /// Give stack helpers the sample's own chain with its markers, as the kernel does for events
-    /// opened with callchains; otherwise its frames stand for a walk.
+    /// opened with callchains. By default its frames are used as the result of a walk.
     #[arg(long)]
     sample_callchain: bool,
-    /// Name the addresses of stacks; look for all files below this folder.
+    /// Symbolize stacks; look for all files below this folder.
     #[arg(long, value_name = "DIR")]
     symfs: Option<PathBuf>,
-    /// Name the addresses of stacks; the kernel's symbols, as /proc/kallsyms has them.
+    /// Symbolize stacks; take the kernel's symbols from this file, in the format of /proc/kallsyms.
     #[arg(long, value_name = "FILE")]
     kallsyms: Option<PathBuf>,
-    /// Write JSON Lines.
+    /// JSON Lines instead of text.
     #[arg(long)]
     json: bool,
 }

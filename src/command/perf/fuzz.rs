@@ -1,4 +1,4 @@
-//! `perf fuzz`: random schedules of the sampling model.
+//! `perf fuzz`: runs random schedules of the sampling model.
 
 use crate::command::again::{FUZZ, Given};
 use crate::command::output;
@@ -13,18 +13,18 @@ use unwind_sim_perf_tool::fuzz::{self, Plan};
 
 /// Run random schedules of the sampling model against its oracle.
 ///
-/// Ends at the first seed that breaks a rule, with status 1. With --mutant a defect is put into
-/// the model, and not to find it is the failure.
+/// Stops at the first seed that breaks a rule, with exit status 1. With --mutant a defect is put
+/// into the model; then it is a failure not to find it.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   unwind-sim perf fuzz --seeds 0..10000
   unwind-sim perf fuzz --seeds 0..10000 --mutant shared-buffer --shrink found")]
 pub(crate) struct Args {
-    /// The seeds, the last one not included.
+    /// The seeds, end excluded.
     #[arg(long, value_name = "A..B", value_parser = seeds)]
     seeds: Range<u64>,
-    /// How much happens in each.
+    /// The number of events in each schedule.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     events: u32,
     /// A defect put into the model: shared-buffer, period-twice, lost-untold, stale-cache,
@@ -33,10 +33,10 @@ pub(crate) struct Args {
     /// records as Linux 7.2 keeps them.
     #[arg(long, value_name = "NAME", value_parser = mutant)]
     mutant: Option<Mutant>,
-    /// Make a schedule that fails small and write it here as a scenario.
+    /// Shrink a schedule that fails, and write it to this folder as a scenario.
     #[arg(long, value_name = "DIR")]
     shrink: Option<PathBuf>,
-    /// How many threads; 0 for as many as there are processors.
+    /// The number of threads; 0 means one for each processor.
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
 }

@@ -1,4 +1,4 @@
-//! `perf run`: a scenario of the sampling model.
+//! `perf run`: runs a scenario of the sampling model.
 
 use crate::command::output;
 use crate::command::status::Status;
@@ -13,7 +13,7 @@ use unwind_sim_recordings::file_kind::FileKind;
 
 /// Run a scenario of the sampling model: print what happens, and the stack each sample gets.
 ///
-/// The file holds what must come out; exit status 1 says that something else did.
+/// The file holds the expected output; exit status 1 means that the output differs.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -26,15 +26,15 @@ pub(crate) struct Args {
     /// The scenario.
     #[arg(value_name = "SCENARIO", required_unless_present = "seed")]
     path: Option<PathBuf>,
-    /// Write what comes out into the file.
+    /// Write the output into the file as the expected one.
     #[arg(long, conflicts_with_all = ["seed", "cpus", "lbr_storage"])]
     bless: bool,
-    /// The scenario with NMIs, interrupts and preemptions between its steps, as this seed gives
-    /// them, printed as a scenario; without one a random schedule. Exit status 1 says that a rule
-    /// is broken.
+    /// Insert NMIs, interrupts and preemptions, drawn from this seed, between the scenario's steps,
+    /// and print the result as a scenario. Without a scenario, make a random schedule. Exit status
+    /// 1 means that a rule is broken.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// With --seed and no scenario: how much happens.
+    /// With --seed and no scenario: the number of events.
     #[arg(
         long,
         value_name = "N",
@@ -43,13 +43,13 @@ pub(crate) struct Args {
         conflicts_with = "path"
     )]
     events: u32,
-    /// This many CPUs, whatever the scenario says.
+    /// The number of CPUs, overriding the scenario.
     #[arg(long, value_name = "N", conflicts_with = "seed")]
     cpus: Option<u16>,
-    /// Write the records here, as a perf.data file.
+    /// Write the records to this file, as a perf.data.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Where branch records are kept while a task does not run, whatever the scenario says: cpu
+    /// Where branch records are kept while a task is not running, overriding the scenario: cpu
     /// (with the events, up to Linux 6.14) or task.
     #[arg(long, value_name = "WHERE", value_parser = storage, conflicts_with = "seed")]
     lbr_storage: Option<Storage>,
@@ -97,7 +97,10 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     } else {
         let lines = outcome.output.lines().zip(outcome.expected.lines());
         let line = 1 + lines.take_while(|(is, was)| is == was).count();
-        anstream::eprintln!("not what {} expects, from line {line} on", path.display());
+        anstream::eprintln!(
+            "the output is not what {} expects, from line {line} on",
+            path.display()
+        );
         Status::Difference
     })
 }

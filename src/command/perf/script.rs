@@ -1,4 +1,4 @@
-//! `perf script`: a recording as perf's text.
+//! `perf script`: prints a recording as perf does.
 
 use crate::command::args::{ProfileFormat, text_file};
 use crate::command::output;
@@ -9,17 +9,17 @@ use unwind_sim_perf_tool::script::{self, Asked, FieldList, Mode, Options};
 use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::symbols::Places;
 
-/// Whose way of joining deferred callchains.
+/// The tool whose way of joining deferred callchains is imitated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum Like {
-    /// That of perf 7.2.
+    /// As perf 7.2 does.
     #[value(name = "perf-7.2")]
     Perf72,
-    /// That proposed in 2023, by thread and order.
+    /// As proposed in 2023: by thread and order.
     Rfc2023,
 }
 
-/// Print a perf.data as `perf script --no-inline` does, or write it in a format of profiles.
+/// Print a perf.data as `perf script --no-inline` does, or write it as a profile.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -33,31 +33,32 @@ pub(crate) struct Args {
     /// Look for all files below this folder.
     #[arg(long, value_name = "DIR")]
     symfs: Option<PathBuf>,
-    /// The kernel's symbols, as /proc/kallsyms has them.
+    /// The kernel's symbols, in the format of /proc/kallsyms.
     #[arg(long, value_name = "FILE")]
     kallsyms: Option<PathBuf>,
-    /// What to write.
+    /// The format to write.
     #[arg(long, value_enum, default_value = "perf-script")]
     format: ProfileFormat,
     /// Write to this file instead of standard output.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// These fields, of every event: comm, tid, pid, time, cpu, event, trace, ip, sym, symoff,
-    /// dso, addr, period, bpf-output. A + adds a field to the usual ones, a - takes it away; hw:,
-    /// sw:, trace:, raw:, break: or synth: before the list is for events of that type.
+    /// The fields to print for every event: comm, tid, pid, time, cpu, event, trace, ip, sym,
+    /// symoff, dso, addr, period, bpf-output. A + adds a field to the default ones, a - removes it;
+    /// hw:, sw:, trace:, raw:, break: or synth: before the list applies it to events of that type
+    /// only.
     #[arg(long, short = 'F', value_name = "LIST", value_parser = FieldList::parse, allow_hyphen_values = true)]
     fields: Vec<FieldList>,
-    /// Print deferred callchains by themselves instead of joining them with their samples.
+    /// Print deferred callchains separately instead of joining them with their samples.
     #[arg(long)]
     no_merge_callchains: bool,
-    /// Join them as this tool does, its defects included.
+    /// Join them as this tool does, including its defects.
     #[arg(long, value_enum)]
     like: Option<Like>,
-    /// Make stacks of branch records longer by what earlier samples of the thread had, as perf does
-    /// on a guess; needs the ring's depth in the recording.
+    /// Extend stacks of branch records with those of earlier samples of the thread. This is a
+    /// guess, made as perf makes it; it needs the ring's depth in the recording.
     #[arg(long)]
     stitch_lbr: bool,
-    /// Times with nanoseconds.
+    /// Print times to the nanosecond.
     #[arg(long)]
     ns: bool,
 }
@@ -65,7 +66,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<Status> {
     let of_text = !args.fields.is_empty() || args.ns || args.no_merge_callchains;
     if of_text && args.format != ProfileFormat::PerfScript {
-        bail!("--fields, --ns and --no-merge-callchains: only with --format perf-script");
+        bail!("--fields, --ns and --no-merge-callchains need --format perf-script");
     }
     FileKind::expect(&args.path, "a perf.data", &[FileKind::PerfData])?;
     text_file(args.kallsyms.as_deref())?;

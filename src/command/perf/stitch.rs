@@ -1,4 +1,4 @@
-//! `perf stitch`: deferred callchains joined with their samples.
+//! `perf stitch`: joins deferred callchains with their samples.
 
 use crate::command::output;
 use crate::command::status::Status;
@@ -11,9 +11,9 @@ use unwind_sim_recordings::file_kind::FileKind;
 
 /// Join samples with the user frames that were recorded later, and say which have none, and why.
 ///
-/// Ours is compared with perf 7.2's way, or with that of the proposal of 2023, which had no
-/// cookies. Exit status 1 says that a sample asked for (with --like: in that way) has other frames
-/// than its own.
+/// The result is compared with that of perf 7.2, or of the proposal of 2023, which had no cookies.
+/// Exit status 1 means that the recording contradicts itself or, with --like, that a sample does
+/// not get its own frames in that way.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -26,10 +26,10 @@ pub(crate) struct Args {
     /// Judge this way of stitching: perf-7.2 or rfc2023.
     #[arg(long, value_name = "WAY", value_parser = like)]
     like: Option<Mode>,
-    /// A line for each deferred sample; with --like with the chain that way gives, in its order.
+    /// Print a line for each deferred sample. With --like, in that way's order and with its chains.
     #[arg(long)]
     samples: bool,
-    /// JSON Lines.
+    /// JSON Lines instead of text.
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! `record --engine emulator`: in the emulated machine.
+//! `record --engine emulator`: records in the emulated machine.
 
 use super::super::output;
 use super::super::status::Status;
@@ -24,7 +24,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
     }
     let at = args.when(true)?;
     if let At::Freq(_) = at {
-        bail!("--at freq: the emulated machine has no seconds, but instructions: --at every:N");
+        bail!("--at freq: the emulated machine counts instructions, not seconds; use --at every:N");
     }
     let mut program = args.machine.program(&args.program, false)?;
     let finder = emulator::finder_options(args.machine.root());
@@ -82,7 +82,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
     Ok(status.of_machine(&summary.notices))
 }
 
-/// What becomes true when a signal asks this process to end.
+/// A flag that is set when a signal asks this process to end.
 fn stop_on_signals() -> Option<&'static AtomicBool> {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     return Some(unwind_sim_host::stop_on_signals());

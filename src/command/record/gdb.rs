@@ -1,4 +1,4 @@
-//! `record --engine gdb`: a kernel behind a gdb stub.
+//! `record --engine gdb`: records a kernel through a gdb stub.
 
 use super::super::output;
 use super::super::status::Status;
@@ -9,23 +9,23 @@ use unwind_sim_record::{At, TraceRecorder, gdb};
 use unwind_sim_recordings::kernel;
 use unwind_sim_recordings::trace::{self, Meta, TimeUnit};
 
-/// Modules that could not be read, of those that are told.
+/// The maximum number of unreadable modules that are reported.
 const PROBLEMS_SHOWN: usize = 8;
 
 pub(super) fn run(args: &Args) -> Result<Status> {
     let Some(stub) = &args.stub else {
-        bail!("no stub; name it: --engine gdb HOST:PORT");
+        bail!("no stub given: --engine gdb HOST:PORT");
     };
     let opened = args.kernel.options(None)?;
     let Some(path) = &opened.kernel else {
         bail!("--engine gdb needs --kernel VMLINUZ");
     };
     if args.fake || !args.program.is_empty() || args.pid.is_some() {
-        bail!("--fake, -p and a program are not for --engine gdb");
+        bail!("--engine gdb does not take --fake, -p or a program");
     }
     let at = match args.when(true)? {
         at @ (At::Every(_) | At::Points(_)) => at,
-        _ => bail!("--engine gdb has --at every:N and --at SYMBOL[+OFF]"),
+        _ => bail!("--engine gdb takes only --at every:N and --at SYMBOL[+OFF]"),
     };
     let image = kernel::open(path, &opened.kernel_files)?;
     let mut meta = Meta {
@@ -50,7 +50,10 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         writer.meta(&meta)?;
         Ok(summary)
     })?;
-    let ended = summary.ended.as_deref().unwrap_or("the machine runs on");
+    let ended = summary
+        .ended
+        .as_deref()
+        .unwrap_or("the machine is still running");
     args.tell(&Told {
         samples: summary.samples,
         ended: ended.to_owned(),
@@ -66,11 +69,11 @@ pub(super) fn run(args: &Args) -> Result<Status> {
     );
     if summary.left_early > 0 {
         let n = summary.left_early;
-        anstream::eprintln!("{n} unwinds that the kernel left before their end were not kept");
+        anstream::eprintln!("{n} unwinds that the kernel did not finish were not kept");
     }
     if summary.changed > 0 {
         let n = summary.changed;
-        anstream::eprintln!("{n} unwinds of tasks that ran meanwhile were not kept");
+        anstream::eprintln!("{n} unwinds of tasks that ran in the meantime were not kept");
     }
     for problem in summary.unread_code.iter().take(PROBLEMS_SHOWN) {
         anstream::eprintln!("not mapped: {problem}");

@@ -1,4 +1,4 @@
-//! `record --engine ptrace`: on this machine's processor.
+//! `record --engine ptrace`: records on this machine's processor.
 
 use super::super::output;
 use super::super::status::Status;
@@ -19,7 +19,7 @@ fn options(args: &Args, at: At) -> Result<RecorderOptions> {
             args: rest.to_vec(),
             ..Launch::default()
         }),
-        (None, None) => bail!("no program; write it behind --"),
+        (None, None) => bail!("no program given; write it after --"),
     };
     Ok(RecorderOptions {
         children: !args.no_children,
@@ -95,7 +95,10 @@ pub(super) fn run(args: &Args) -> Result<Status> {
 fn may_run(path: &Path) -> Result<()> {
     let is_case = path.extension().is_some_and(|e| e == "s") && path.is_file();
     if is_case {
-        bail!("{} is a case: --engine emulator runs it", path.display());
+        bail!(
+            "{} is a case; run it with --engine emulator",
+            path.display()
+        );
     }
     if path.components().count() > 1 {
         return is_program(path);
@@ -118,6 +121,6 @@ fn end_text(end: ProgramEnd) -> String {
     match end {
         ProgramEnd::Exited(status) => format!("the program exited with {status}"),
         ProgramEnd::Killed(signal) => format!("signal {signal} killed the program"),
-        ProgramEnd::RunsOn => "the program runs on".to_owned(),
+        ProgramEnd::RunsOn => "the program is still running".to_owned(),
     }
 }
