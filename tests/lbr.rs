@@ -172,7 +172,7 @@ fn calls_that_a_longjmp_left_stay_in_the_ring() {
     assert_eq!(walked[first].verdict, Verdict::Extra { count: 2, at: 1 });
     let text = explained(&input, first, "lbr");
     assert!(
-        text.contains("was left otherwise: the ring did not see that"),
+        text.contains("was left in a way that the ring did not see"),
         "{text}"
     );
     // From there on every chain is wrong: the ring stays off by one.

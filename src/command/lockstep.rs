@@ -89,7 +89,8 @@ fn told_by(run: &Run, out: &mut dyn Write) -> std::io::Result<()> {
     let (compared, led, exceptions) = (run.compared, run.led, run.exceptions);
     writeln!(
         out,
-        "{compared} instructions compared, {led} answered by the machine, {exceptions} exceptions: {}",
+        "{compared} instructions compared, {led} answered by the machine, {exceptions} \
+         exceptions: {}",
         match &run.difference {
             None => "no difference",
             Some(_) => "they differ",

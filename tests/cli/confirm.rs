@@ -95,7 +95,7 @@ fn a_frame_that_execution_passes_by_is_contradicted() {
     assert_eq!(status(&wrong), 1, "{}", stdout(&wrong));
     let told = stdout(&wrong);
     assert!(
-        told.contains("frame 2: it is to be returned to from"),
+        told.contains("frame 2: its return address should be at"),
         "{told}"
     );
 }
@@ -171,7 +171,7 @@ fn threads_that_sleep_in_the_kernel_go_on() {
         let args = ["replay", &core, "--unwinder", "dwarf", "--confirm"];
         let text = ends_with(0, &args);
         assert!(
-            text.contains("confirmed (") && text.contains(" behind assumed results), 0 contra"),
+            text.contains("confirmed (") && text.contains(" after assumed results), 0 contra"),
             "{call}: {text}"
         );
         assert!(text.contains("openat 1"), "{call}: {text}");

@@ -1,4 +1,4 @@
-//! `--resume` as text: how far a thread came, and which frames it confirmed.
+//! `replay --confirm` as text: how far a resumed thread got, and which frames it confirmed.
 
 use crate::text::plural;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::chain::Frame;
 use unwind_sim_unwind::image::AddressSpace;
 
-/// How far a resumed thread came.
+/// How far a resumed thread got.
 pub fn resumed_text(space: &AddressSpace, resumed: &Resumed) -> String {
     let (n, returns) = (resumed.instructions, resumed.returns.len());
     let place = Location::at(space, resumed.rip);
@@ -34,7 +34,7 @@ pub fn resumed_text(space: &AddressSpace, resumed: &Resumed) -> String {
     out
 }
 
-/// What is known of a chain's frames, in a line, and a line for each that is contradicted.
+/// A summary line for the frames of a chain, and a line for each frame that is contradicted.
 pub fn judgement_text(space: &AddressSpace, frames: &[Frame], judged: &[Judgement]) -> String {
     let Counts {
         callers,
@@ -45,7 +45,7 @@ pub fn judgement_text(space: &AddressSpace, frames: &[Frame], judged: &[Judgemen
     } = Counts::of(judged);
     let behind = match confirmed_assumed {
         0 => String::new(),
-        n => format!(" ({n} behind assumed results)"),
+        n => format!(" ({n} after assumed results)"),
     };
     let mut out = format!(
         "  of {callers} caller{}: {confirmed} confirmed{behind}, {contradicted} contradicted, {unjudged} unjudged\n",
@@ -61,7 +61,8 @@ pub fn judgement_text(space: &AddressSpace, frames: &[Frame], judged: &[Judgemen
         // Writing to a string cannot fail.
         let _ = writeln!(
             out,
-            "  frame {index}: it is to be returned to from {slot:#x}, but from {:#x} execution returned to {:#x} {place}",
+            "  frame {index}: its return address should be at {slot:#x}, but from {:#x} execution \
+             returned to {:#x} {place}",
             reached.slot, reached.to,
         );
     }

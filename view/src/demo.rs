@@ -1,4 +1,4 @@
-//! Built-in recordings: what this project began with, to be seen without any file.
+//! Built-in recordings, which need no file: the case that this project began with.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct Demo {
 /// All demos.
 pub const ALL: [Demo; 1] = [Demo {
     name: "seed-004",
-    about: "a tracepoint's fake registers under ORC: one kernel frame against eight",
+    about: "a tracepoint's fake registers under ORC: one kernel frame where there should be eight",
     trace: include_bytes!("../../corpus/traces/seed-004.bin"),
     text: seed_004,
 }];
@@ -67,7 +67,7 @@ there are no hardware registers: perf_arch_fetch_caller_regs makes fake ones, wi
 The kernel has ORC tables and no frame pointers.
 
 Up to Linux 5.1 the fake registers held the tracing function's own frame pointer and live sp, and
-were taken as real. The unwinder looks for the caller's frame where it is not:
+were taken as real. The unwinder looks for the caller's frame in the wrong place:
 ";
 
 const SEED_004_MIDDLE: &str = "
@@ -76,10 +76,10 @@ which frames are skipped: those of the tracing machinery itself.
 ";
 
 const SEED_004_USER: &str = "
-The user's part is made of the mail's addresses. It is walked by frame pointers, from the registers
-with which user space was left. The last word is no address: when main was called, rbp still was the
-address of __libc_csu_init, and so the code there is taken for a frame. The frame behind it is where
-user space cannot be, and the walk ends.
+The user part is built from the mail's addresses. It is walked by frame pointers, from the registers
+with which user space was left. The last word is not an address: when main was called, rbp still
+held the address of __libc_csu_init, so the code there is taken for a frame. The next frame would
+lie outside user space, and the walk ends.
 ";
 
 const SEED_004_TAIL: &str = "
@@ -107,13 +107,13 @@ fn seed_004(input: &Input) -> Result<String, RunError> {
     Ok(out)
 }
 
-/// Where the mail's process has what its callchain comes to, and what it holds there. Its frames are
-/// found by their frame pointers: `FRAMES` are where they lie, on the stack but for the last one.
+/// The addresses in the mail's callchain, and the memory there. The frames are found by their frame
+/// pointers: `FRAMES` are their addresses, on the stack except for the last one.
 mod user {
     pub(super) const POLL: u64 = 0x7f71_e92d_03e8;
     pub(super) const CALLERS: [u64; 3] = [0x55a2_2960_d9c1, 0x55a2_2958_982a, 0x7f71_e920_2413];
-    /// Nobody has set rbp before main: it still is what the dynamic linker left in it, the address of
-    /// `__libc_csu_init`.
+    /// Nothing sets rbp before main: it still holds what the dynamic linker left in it, the address
+    /// of `__libc_csu_init`.
     pub(super) const FRAMES: [u64; 4] = [
         0x7fff_1000_0100,
         0x7fff_1000_0180,
@@ -125,9 +125,9 @@ mod user {
         0xf3, 0x0f, 0x1e, 0xfa, 0x41, 0x57, 0x49, 0x89, 0xd7, 0x41, 0x56, 0x49, 0x89, 0xf6, 0x41,
         0x55,
     ];
-    /// Names and begins.
+    /// Names and start addresses.
     type Functions = &'static [(&'static str, u64)];
-    /// Image, begin and end of its code, and its functions.
+    /// Image, start and end of its code, and its functions.
     pub(super) const IMAGES: [(&str, u64, u64, Functions); 2] = [
         (
             "/usr/lib64/libc-2.28.so",
@@ -145,13 +145,13 @@ mod user {
             &[("main", 0x55a2_2958_9190)],
         ),
     ];
-    /// Bytes of each function that count as its own.
+    /// The size given to each function, in bytes.
     pub(super) const FUNCTION_LEN: u64 = 0x800;
 }
 
 /// `__KERNEL_CS`
 const KERNEL_CS: u64 = 0x10;
-/// The process of the user's part, as a sample of pid 0 has it besides the kernel's stack.
+/// The process of the user part.
 const USER_PID: u32 = 1;
 
 /// The user space of the mail's second listing: registers, memory, mappings.
@@ -199,7 +199,7 @@ fn user_space() -> (UserSpace, Vec<Region<'static>>, World) {
     (space, regions.collect(), world)
 }
 
-/// The callchain of `orc` in the form of `perf script`, with the verdict on its kernel part.
+/// The callchain of `orc` in the format of `perf script`, with the verdict on its kernel part.
 fn perf_script(view: &View<'_>, variant: Variant) -> String {
     let Ok(engine) = spec::engine("orc") else {
         return String::new();
@@ -207,7 +207,7 @@ fn perf_script(view: &View<'_>, variant: Variant) -> String {
     let (space, regions, world) = user_space();
     let mut sample = view.sample.clone();
     sample.regions.extend(regions);
-    // The kernel's functions are played by a program.
+    // The recording is of a program that plays the kernel's functions.
     if let Some(own) = &mut sample.regs.own {
         own.set(Reg::Cs, KERNEL_CS);
     }

@@ -1,4 +1,5 @@
-//! One walk of one sample, step by step: which rule, which row, which words, and what is true.
+//! Explains one walk of one sample step by step: the rules, their rows, the words read, and the
+//! truth.
 
 use crate::listing::{self, Row};
 use crate::text::{chain_text, event_line, row_place, sample_line};
@@ -15,20 +16,20 @@ use unwind_sim_unwind::kernel::{CallchainOptions, GuessState, OrcState, State};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::start::Variant;
 
-/// A walk that was taken and judged.
+/// A walk and its verdict.
 #[derive(Clone, Copy)]
 pub struct Walk<'a> {
-    /// Whose it is.
+    /// The engine that walked.
     pub engine: &'a Engine,
-    /// The start.
+    /// The start variant.
     pub variant: Variant,
-    /// Its bounds and what it saw.
+    /// The limits of the walk and the memory it could read.
     pub setting: &'a Setting,
-    /// What came of it.
+    /// The chain and its verdict.
     pub outcome: &'a Outcome,
 }
 
-/// The explanation of a walk. With `frame`, only of that frame of the chain.
+/// The explanation of a walk, or only of frame number `frame` of its chain.
 pub fn explain(view: &View<'_>, walk: &Walk<'_>, frame: Option<usize>) -> String {
     let Walk {
         engine,
@@ -88,18 +89,18 @@ pub fn explain(view: &View<'_>, walk: &Walk<'_>, frame: Option<usize>) -> String
     out
 }
 
-/// Why a state behind those that were skipped is the first that was kept.
+/// Why the state after the skipped ones is the first one kept.
 fn kept(state: &State, mark: u64) -> String {
     match state {
         State::Orc(OrcState { sp, .. }) | State::Guess(GuessState { sp, .. }) if *sp > mark => {
-            format!("  kept, the first one: sp {sp:#x} is above the mark {mark:#x}\n")
+            format!("  the first one kept: sp {sp:#x} is above the mark {mark:#x}\n")
         }
         _ if state.is_done() => "  none was kept: the walk ended before the mark\n".to_owned(),
         _ => String::new(),
     }
 }
 
-/// `sp+16` style: the address, and how far it is from the live rsp.
+/// The address and its distance from the live rsp: `0x7fffffffe508 (rsp+88)`.
 fn from_rsp(view: &View<'_>, address: u64) -> String {
     let rsp = view.live().rsp();
     let distance = address.wrapping_sub(rsp) as i64;
@@ -115,23 +116,23 @@ fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: &Frame, row: O
     };
     let _ = writeln!(out, "frame {i}: {what} {:#x}, {place}", frame.pc.value());
     match &frame.found {
-        Found::Start => out.push_str("  the walk began here\n"),
+        Found::Start => out.push_str("  the walk started here\n"),
         Found::SampledIp => out.push_str("  the sampled ip, reported before the walk\n"),
         Found::Guess => out.push_str("  a word on the stack that is a code address\n"),
         Found::Branch { from, stitched } => {
             let whose = if *stitched {
-                "of a sample before, for"
+                "an earlier sample's record"
             } else {
-                "of"
+                "the record"
             };
-            let _ = writeln!(out, "  by the record {whose} the call at {from:#x}");
+            let _ = writeln!(out, "  by {whose} of the call at {from:#x}");
             let wrong = matches!(row, Some(Row::Extra { .. } | Row::Wrong { .. }));
             out.push_str(match (wrong, stitched) {
                 (false, _) => "",
                 (true, false) => {
-                    "  it never returned, and was left otherwise: the ring did not see that\n"
+                    "  the call did not return; it was left in a way that the ring did not see\n"
                 }
-                (true, true) => "  that sample's call, which has returned or was left since\n",
+                (true, true) => "  a call in that sample, which has since returned or been left\n",
             });
         }
         Found::External => out.push_str("  its unwinder does not say how it was found\n"),
@@ -140,7 +141,7 @@ fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: &Frame, row: O
             source,
             words,
         } => {
-            // The frame inside the first one may have been skipped.
+            // The frame called by the first one may have been skipped.
             let inside = i.checked_sub(1);
             let inside = inside.map_or("the frame inside".into(), |i| format!("frame {i}"));
             let _ = writeln!(out, "  by the row of {inside}: {}", row_place(source));
@@ -171,11 +172,11 @@ fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: &Frame, row: O
             let (pc, place) = listing::true_place(view, t);
             let _ = write!(out, "  WRONG: true frame {t} is {pc:#x}, {place}");
             if let Some(slot) = truth.slot(t).filter(|slot| Some(*slot) != frame.slot) {
-                let _ = write!(out, ", whose pc lay at {}", from_rsp(view, slot));
+                let _ = write!(out, ", whose pc is at {}", from_rsp(view, slot));
             }
             out.push('\n');
         }
-        Some(Row::Extra { .. }) => out.push_str("  WRONG: no true frame is there\n"),
+        Some(Row::Extra { .. }) => out.push_str("  WRONG: no true frame is here\n"),
         Some(Row::Absent { .. } | Row::Unjudged { .. }) | None => {}
     }
 }
@@ -238,7 +239,7 @@ fn end_text(out: &mut String, view: &View<'_>, walk: &Walk<'_>, cache: &mut Cach
     if let Some(slot) = truth.slot(diagnosis.frame + 1) {
         let _ = writeln!(
             out,
-            "  return address {:#x}, which lay at {}",
+            "  return address {:#x}, at {}",
             next.pc,
             from_rsp(view, slot)
         );

@@ -1,7 +1,8 @@
-//! What is in a file: a trace, a perf.data, a core, an ELF file's unwind tables, a kernel image.
+//! Shows what is in a file: a trace, a perf.data, a core, an ELF file's unwind tables, a kernel
+//! image.
 //!
-//! Plain, aligned text. Of a damaged file it shows what can be read, and says where the rest is
-//! malformed. Not here: chains and verdicts.
+//! The output is plain, aligned text. For a damaged file it shows what can be read, and where the
+//! rest is malformed. Chains and verdicts are not shown.
 
 mod capture;
 mod columns;
@@ -24,24 +25,24 @@ use unwind_sim_unwind::elf::ElfError;
 
 pub use rows::FUNCTIONS_MAX;
 
-/// A file that cannot be shown.
+/// Why a file cannot be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
-    /// It cannot be opened, or is a case that does not run.
+    /// The file cannot be opened, or is a case that does not run.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// It is a damaged trace.
+    /// The trace is damaged.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// It cannot be mapped.
+    /// The file cannot be mapped.
     #[error("cannot read {path}: {source}")]
     Io {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// It is a damaged perf.data.
+    /// The perf.data is damaged.
     #[error("{path}: {source}")]
     Perf {
         /// The file.
@@ -49,7 +50,7 @@ pub enum InspectError {
         /// What is wrong, and where.
         source: PerfError,
     },
-    /// It is a damaged core.
+    /// The core is damaged.
     #[error("{path}: {source}")]
     Core {
         /// The file.
@@ -57,7 +58,7 @@ pub enum InspectError {
         /// What is wrong, and where.
         source: ImportError,
     },
-    /// It is a damaged ELF file, or one for another machine.
+    /// The ELF file is damaged or for another machine.
     #[error("{path}: {source}")]
     Elf {
         /// The file.
@@ -65,26 +66,26 @@ pub enum InspectError {
         /// What is wrong, and where.
         source: ElfError,
     },
-    /// It is a damaged kernel image, or its System.map is bad.
+    /// The kernel image is damaged, or its System.map is invalid.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// Nothing that can be shown.
+    /// The file is of a kind that cannot be shown.
     #[error(transparent)]
     Kind(#[from] WrongKind),
-    /// Rows were asked of something that has none.
+    /// Rows were requested from a file that has none.
     #[error("{path} has no rows to show: --rows is for ELF programs and libraries")]
     NoTables {
         /// The file.
         path: PathBuf,
     },
-    /// No such function.
+    /// The file has no function of this name.
     #[error("{path} has no function `{name}`{}", near(.similar))]
     NoFunction {
         /// The file.
         path: PathBuf,
         /// The name asked for.
         name: String,
-        /// Names that hold it.
+        /// Names that contain it.
         similar: Vec<String>,
     },
 }
@@ -93,15 +94,15 @@ fn near(similar: &[String]) -> String {
     if similar.is_empty() {
         return "; is it stripped?".to_owned();
     }
-    format!("; there are {}", similar.join(", "))
+    format!("; similar names: {}", similar.join(", "))
 }
 
-/// The description of the file at `path`; with `rows`, every row of every table of the functions
-/// of that name instead. `kernel` is for kernel images.
+/// Describes the file at `path`. With `rows`, lists every row in every table of the functions with
+/// that name instead. `kernel` applies to kernel images.
 ///
 /// # Errors
-/// If it cannot be read, or is nothing that we know. A file that is only damaged further inside is
-/// no error: the text says what could not be read.
+/// If the file cannot be read or is of an unknown kind. Damage further inside is not an error: the
+/// text says what could not be read.
 pub fn inspect(
     path: &Path,
     rows: Option<&str>,
@@ -152,7 +153,7 @@ pub fn inspect(
     }
 }
 
-/// `NAME.ko.xz` and the like.
+/// Whether the name is that of a compressed module, such as `NAME.ko.xz`.
 fn has_module_name(path: &Path) -> bool {
     path.file_name()
         .is_some_and(|name| name.to_string_lossy().contains(".ko."))

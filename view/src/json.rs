@@ -1,4 +1,5 @@
-//! The JSON Lines of `--json`: one object a line, addresses as hex strings, additive within v1.
+//! The JSON Lines of `--json`: one object per line, with addresses as hex strings. Within v1,
+//! fields are only added.
 
 mod confirmation;
 mod handling;
@@ -48,7 +49,7 @@ use unwind_sim_unwind::verdict::Verdict;
 pub enum Line {
     /// One walk of one sample.
     Chain(Box<ChainLine>),
-    /// One sample as perf has it, under `replay --as perf`.
+    /// One sample's callchain as perf records it, from `replay --as perf`.
     Callchain(Box<CallchainLine>),
     /// One column of a comparison.
     Column(ColumnLine),
@@ -56,19 +57,19 @@ pub enum Line {
     Divergence(Box<DivergenceLine>),
     /// A contradiction that `verify` found.
     Contradiction(Box<ContradictionLine>),
-    /// The stores of one instruction into live slots, under `verify`.
+    /// The stores of one instruction into live slots, from `verify`.
     SlotStore(SlotStoreLine),
-    /// What one unwinder came to under `verify`.
+    /// The totals of one unwinder, from `verify`.
     Verified(VerifiedLine),
-    /// What happened when a sample's thread was resumed, under `replay --confirm`.
+    /// What happened when a sample's thread was resumed, from `replay --confirm`.
     Resumed(Box<ResumedLine>),
-    /// What is known of the frames of a chain, under `replay --confirm`.
+    /// Which frames of a chain were confirmed, from `replay --confirm`.
     Confirmed(Box<ConfirmedLine>),
-    /// Where the machine and the processor differ, under `lockstep`.
+    /// Where the machine and the processor differ, from `lockstep`.
     Difference(Box<DifferenceLine>),
-    /// A deferred sample, under `perf stitch --samples`.
+    /// A deferred sample, from `perf stitch --samples`.
     StitchedSample(Box<StitchedSampleLine>),
-    /// What a handler wrote, under `perf bpf`.
+    /// What a handler wrote, from `perf bpf`.
     HandlerOutput(HandlerOutputLine),
     /// What a handler printed.
     HandlerPrint(HandlerPrintLine),
@@ -76,7 +77,7 @@ pub enum Line {
     MapEntry(MapEntryLine),
     /// A stack of a handler's map.
     MapStack(MapStackLine),
-    /// An unwinder, under `unwinders`.
+    /// An unwinder, from `unwinders`.
     Unwinder(Box<UnwinderLine>),
     /// The last line.
     Summary(SummaryLine),
@@ -113,16 +114,17 @@ pub struct ChainLine {
     end: EndLine,
     frames: Vec<FrameLine>,
     events: Vec<String>,
-    /// Of a kernel's unwinder: its states, those that were skipped too.
+    /// For a kernel's unwinder: its states, including skipped ones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     states: Vec<StateLine>,
-    /// Of a kernel's unwinder: it says itself that the chain is not reliable.
+    /// For a kernel's unwinder: it reported the chain as unreliable.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     unreliable: bool,
-    /// Of a kernel's unwinder: the registers by which it left the kernel, user space's if it is right.
+    /// For a kernel's unwinder: the registers at which it left the kernel. If it is right, they are
+    /// those of user space.
     #[serde(skip_serializing_if = "Option::is_none")]
     user_regs: Option<UserRegsLine>,
-    /// The registers with which user space was left, where the truth holds them.
+    /// The registers with which user space was left, if the truth includes them.
     #[serde(skip_serializing_if = "Option::is_none")]
     true_user_regs: Option<UserRegsLine>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,40 +134,40 @@ pub struct ChainLine {
 /// A verdict.
 #[derive(Serialize, JsonSchema)]
 pub struct VerdictLine {
-    /// The word.
+    /// The verdict's name.
     word: &'static str,
     /// The short form, such as `m1@2`.
     short: String,
     /// The first true frame concerned.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<u32>,
-    /// How many frames are missing or extra.
+    /// The number of missing or extra frames.
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<u32>,
-    /// Of a chain that is not judged: why.
+    /// Why the chain is not judged, if it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<WhyLine>,
-    /// The chain has every true frame and no other, and its format cannot mark a root.
+    /// The chain has exactly the true frames, but its format cannot mark a root.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     end_not_claimed: bool,
-    /// How many frames are known, of the truth or of what stands for it.
+    /// The number of known frames, from the truth or from the walk used in its place.
     known: u32,
-    /// How many of those the chain has.
+    /// The number of known frames that the chain has.
     found: u32,
 }
 
 /// Why a chain is not judged.
 #[derive(Serialize, JsonSchema)]
 pub struct WhyLine {
-    /// The word.
+    /// The reason's name.
     word: &'static str,
-    /// How the reference ended.
+    /// The code with which the reference walk ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'static str>,
     text: String,
 }
 
-/// How many chains were not judged for one reason.
+/// The number of chains that were not judged for one reason.
 #[derive(Serialize, JsonSchema)]
 pub struct UnjudgedLine {
     #[serde(flatten)]
@@ -189,7 +191,7 @@ pub struct PlaceLine {
     pc: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     function: Option<String>,
-    /// From the function's begin, else the image's own address.
+    /// The offset from the start of the function, or else the address in the image.
     offset: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     image: Option<String>,
@@ -200,17 +202,17 @@ pub struct PlaceLine {
 pub struct FrameLine {
     #[serde(flatten)]
     place: PlaceLine,
-    /// Is the pc an instruction's own address, not a return address?
+    /// Whether the pc is the address of an instruction, not a return address.
     exact: bool,
     sp: String,
     /// The address of the word that the pc was read from.
     #[serde(skip_serializing_if = "Option::is_none")]
     slot: Option<String>,
-    /// The table, or how else the frame was found.
+    /// The table that gave the frame, or how else it was found.
     found: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     row: Option<RowLine>,
-    /// The words read: pairs of address and value.
+    /// The words read, as pairs of address and value.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     words: Vec<[String; 2]>,
 }
@@ -224,9 +226,9 @@ pub struct RowLine {
     offset: String,
     /// Offset of its unit (FDE, function descriptor) in its section.
     unit: String,
-    /// First address (the image's own) that the row covers.
+    /// The first address that the row covers, in the image.
     start: String,
-    /// First address behind it.
+    /// The end of the addresses that the row covers, excluded.
     end: String,
     /// Why the first table was not used.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -258,7 +260,7 @@ pub struct ColumnLine {
     /// Verdict words with their counts.
     verdicts: std::collections::BTreeMap<&'static str, u64>,
     judged: u64,
-    /// Chains that were judged and whose frames are known to the root; no other can be right.
+    /// Judged chains whose frames are known up to the root. Only these can be right.
     proven: u64,
     /// The share of right chains among those, in hundredths of a percent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -266,9 +268,9 @@ pub struct ColumnLine {
     /// The mean share of the known frames that were found, in hundredths of a percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     frames_found_permyriad: Option<u64>,
-    /// Chains with every true frame and no other, by a format that cannot mark a root.
+    /// Chains with exactly the true frames whose format cannot mark a root.
     ends_not_claimed: u64,
-    /// Chains with a step of the fallback.
+    /// Chains with a step from the fallback.
     fell_back: u64,
     /// Why walks ended: codes with their counts.
     ended: std::collections::BTreeMap<&'static str, u64>,
@@ -283,8 +285,8 @@ pub struct DivergenceLine {
     schema: &'static str,
     column: String,
     verdict: String,
-    /// `wrong`, `loss` (a derived table cannot hold the row) or `target` (the row describes the frame
-    /// that is jumped to). Not of what is unsupported.
+    /// `wrong`, `loss` (a derived table cannot represent the row) or `target` (the row describes
+    /// the frame that is jumped to). Absent for the verdict `unsupported`.
     #[serde(skip_serializing_if = "Option::is_none")]
     class: Option<&'static str>,
     code: &'static str,
@@ -309,12 +311,12 @@ pub struct SummaryLine {
     truth_complete: u64,
     truth_known: u64,
     truth_unknown: u64,
-    /// The command that gives the same again.
+    /// The command that reproduces this output.
     command: String,
-    /// Of a comparison: the program that was recorded.
+    /// For a comparison: the recorded program.
     #[serde(skip_serializing_if = "Option::is_none")]
     program: Option<String>,
-    /// Of a comparison: the options that decide what it holds.
+    /// For a comparison: the options that determine its content.
     #[serde(skip_serializing_if = "Option::is_none")]
     options: Option<Vec<String>>,
 }
@@ -523,7 +525,7 @@ pub fn comparison(
     lines
 }
 
-/// The last line; of a comparison, what it belongs to.
+/// The last line. `origin` is for a comparison.
 pub fn summary(comparison: &Comparison, origin: Option<Origin>, command: &str) -> Line {
     let (program, options) = origin.map(|o| (o.program, o.options)).unzip();
     let [truth_complete, truth_known, truth_unknown] = comparison.truths;

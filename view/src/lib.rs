@@ -1,7 +1,7 @@
 //! Results as text, JSON and profiles.
 //!
-//! [`text`] and [`listing`] are for people, [`explain`] tells why a chain is wrong, [`json`] is JSON Lines
-//! with a schema, [`profile`] writes profiles, [`inspect`] shows files.
+//! [`text`] and [`listing`] are for people, [`explain`] says why a chain is wrong, [`json`] is JSON
+//! Lines with a schema, [`profile`] writes profiles, [`inspect`] shows files.
 #![forbid(unsafe_code)]
 
 pub mod confirmation;

@@ -1,4 +1,4 @@
-//! The frames that a walk found, line by line, beside the true ones.
+//! Lists the frames that a walk found, line by line, beside the true ones.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -10,7 +10,8 @@ use unwind_sim_unwind::chain::{Found, Frame};
 use unwind_sim_unwind::truth::TrueKind;
 use unwind_sim_unwind::verdict::align_chain;
 
-/// Widest left side of a wrong frame's line, characters, for which the right sides are aligned.
+/// The maximum width, in characters, of the left side of a wrong frame's line up to which the right
+/// sides are aligned.
 const LEFT_MAX: usize = 80;
 
 /// What one line of a listing shows. Numbers count from the innermost frame.
@@ -18,13 +19,13 @@ const LEFT_MAX: usize = 80;
 pub(crate) enum Row {
     /// A true frame that was found.
     Same { found: usize, truth: usize },
-    /// A frame in the place of another, the true one.
+    /// A frame in the place of the true one.
     Wrong { found: usize, truth: usize },
     /// A frame that is not true.
     Extra { found: usize },
     /// A true frame that was not found.
     Absent { truth: usize },
-    /// A frame where the truth is not known.
+    /// A frame whose truth is not known.
     Unjudged { found: usize },
 }
 
@@ -41,7 +42,7 @@ impl Row {
     }
 }
 
-/// The rows of a walk. Between two frames that lie in the same slots as true ones, frames found and
+/// The rows of a walk. Between two frames that are in the same slots as true ones, found frames and
 /// true frames are paired in order.
 pub(crate) fn rows(view: &View<'_>, outcome: &Outcome) -> Vec<Row> {
     let (chain, truth) = (&outcome.chain, &view.sample.truth);
@@ -67,8 +68,8 @@ pub(crate) fn rows(view: &View<'_>, outcome: &Outcome) -> Vec<Row> {
     rows
 }
 
-/// Frames found and true frames between two that are aligned; `complete` says that there are no
-/// more true ones than these.
+/// Adds the rows of the found and the true frames between two aligned ones. `complete` says that
+/// there are no other true frames here.
 fn between(rows: &mut Vec<Row>, found: Range<usize>, truth: Range<usize>, complete: bool) {
     let pairs = found.len().min(truth.len());
     rows.extend(
@@ -84,7 +85,7 @@ fn between(rows: &mut Vec<Row>, found: Range<usize>, truth: Range<usize>, comple
     rows.extend(truth.skip(pairs).map(|truth| Row::Absent { truth }));
 }
 
-/// The pc of a true frame and where that is.
+/// The pc of a true frame and its location.
 pub(crate) fn true_place(view: &View<'_>, truth: usize) -> (u64, Location) {
     let frame = view.sample.truth.frames()[truth];
     let pc = match frame.kind {
@@ -106,7 +107,7 @@ pub(crate) fn frame_line(mark: char, index: usize, pc: u64, place: &Location, by
     out
 }
 
-/// The image's name, where the place is a function's.
+/// The image's name in parentheses, if the place has a function.
 fn image(place: &Location) -> String {
     match (&place.function, &place.image) {
         (Some(_), Some(image)) => format!(" ({image})"),
@@ -155,7 +156,7 @@ pub(crate) fn listing(view: &View<'_>, outcome: &Outcome) -> String {
     out
 }
 
-/// How a frame was found, in a word or two: the table, or `start`, `guess`.
+/// How a frame was found, in one or two words: the table, or `start`, `guess`.
 pub fn found_by(frame: &Frame) -> &'static str {
     match &frame.found {
         Found::Start => "start",

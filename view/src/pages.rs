@@ -1,4 +1,4 @@
-//! The page of each reason code: sections of `docs/reason-codes.md`.
+//! The page of each reason code, a section of `docs/reason-codes.md`.
 
 use unwind_sim_unwind::reason::Code;
 

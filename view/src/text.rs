@@ -1,4 +1,4 @@
-//! Chains, verdicts and comparisons for people to read in a terminal.
+//! Chains, verdicts and comparisons as text for the terminal.
 
 mod matrix;
 
@@ -40,7 +40,7 @@ pub fn end_line(frames: usize, end: &End) -> String {
     out
 }
 
-/// What is to be said of an end besides its reason.
+/// A note on an end, added after its reason.
 fn end_note(outcome: &Outcome) -> String {
     let is_root = outcome.chain.end.reason == Reason::RootReached;
     match outcome.unjudged {
@@ -48,18 +48,18 @@ fn end_note(outcome: &Outcome) -> String {
         None if outcome.ground.end_not_claimed => "; end not claimed".to_owned(),
         None if is_root && outcome.ended() == Code::NotAtRoot => {
             let code = Code::NotAtRoot;
-            format!("; in truth: {code} {}", code.description())
+            format!("; in fact: {code} {}", code.description())
         }
         None => String::new(),
     }
 }
 
-/// `s` unless it is one.
+/// The ending of a plural: `s` unless `n` is 1.
 pub const fn plural(n: u64) -> &'static str {
     if n == 1 { "" } else { "s" }
 }
 
-/// Where a row stands: `eh_frame+0x1234 (FDE 0x1200), 0x401000..0x401004 of libc.so.6`.
+/// Where a row is: `eh_frame row .eh_frame+0x18 (unit +0x10), addresses 0x1000..0x1004`.
 pub fn row_place(source: &RowSource) -> String {
     match source.table.section() {
         None => source.table.as_str().to_owned(),
@@ -75,8 +75,8 @@ pub fn row_place(source: &RowSource) -> String {
     }
 }
 
-/// One chain, with its verdict. A frame that is not the true one is marked `w`, with the true one
-/// beside it; frames that are not true at all are marked `+`, true ones that are absent `-`.
+/// One chain with its verdict. A wrong frame is marked `w`, with the true one beside it; extra
+/// frames are marked `+`, and absent true frames `-`.
 pub fn chain_text(name: &str, view: &View<'_>, outcome: &Outcome) -> String {
     let chain = &outcome.chain;
     let mut out = format!(
@@ -109,7 +109,7 @@ pub fn chain_text(name: &str, view: &View<'_>, outcome: &Outcome) -> String {
     out
 }
 
-/// The head line of a sample.
+/// The heading of a sample.
 pub fn sample_line(view: &View<'_>) -> String {
     let sample = view.sample;
     let truth = match &sample.truth {
@@ -128,7 +128,7 @@ pub fn sample_line(view: &View<'_>) -> String {
     )
 }
 
-/// What happened on the way of a walk, one line each.
+/// An event of a walk, in one line.
 pub fn event_line(event: &Event, space: &AddressSpace) -> String {
     let at = |pc: &CodeAddress| Location::of(space, *pc).to_string();
     match event {
@@ -172,12 +172,12 @@ pub fn event_line(event: &Event, space: &AddressSpace) -> String {
         }
         Event::StackChanged { from, to } => format!("the stack changed: sp {from:#x} to {to:#x}"),
         Event::State(state) => unwind_sim_judge::kernel::state_line(state, space),
-        _ => "an event that this version has no words for".to_owned(),
+        _ => "an unknown event".to_owned(),
     }
 }
 
-/// A chain that somebody else found, beside those of the unwinders. It is not judged. Of what perf
-/// recorded the kernel's part comes first, marked `k`: no unwinder here walks it.
+/// A chain that another tool recorded. It is not judged. In a chain of perf the kernel part comes
+/// first, marked `k`: no unwinder here walks it.
 pub fn recorded_text(space: &AddressSpace, recorded: &RecordedChain) -> String {
     let (kernel, frames) = match recorded.source.as_str() {
         unwind_sim_judge::kernel::RECORDED => (Vec::new(), recorded.ips.clone()),
@@ -209,7 +209,7 @@ pub fn recorded_text(space: &AddressSpace, recorded: &RecordedChain) -> String {
 }
 
 /// The matrix of a comparison, and its groups. `explain` gives the command that explains a column's
-/// walk of a sample; without truth, right means that chains agree.
+/// walk of a sample. Unless `by_truth`, chains that agree with the reference count as right.
 pub fn comparison_text(
     comparison: &Comparison,
     columns: &[String],
@@ -230,12 +230,12 @@ pub fn comparison_text(
     out
 }
 
-/// What groups of this class are.
+/// The heading of the groups of this class.
 const fn class_heading(class: Class) -> &'static str {
     match class {
         Class::Wrong => "first divergences by cause",
-        Class::Loss => "what a derived table cannot hold (counted with --strict)",
-        Class::Target => "rows of the frame that is jumped to (not counted as wrong)",
+        Class::Loss => "what a derived table cannot represent (counted with --strict)",
+        Class::Target => "rows for the frame that is jumped to (not counted as wrong)",
     }
 }
 

@@ -1,4 +1,5 @@
-//! What a run found, for people: contradictions grouped by cause, each with its code in view.
+//! The report of `verify` as text: contradictions grouped by cause, each with a listing of its
+//! code.
 
 use crate::text::{plural, row_place};
 use std::fmt::Write as _;
@@ -9,24 +10,24 @@ use unwind_sim_judge::verify::listing::listing;
 use unwind_sim_judge::verify::{Results, Tally};
 use unwind_sim_judge::verify::{Slot, SlotStore};
 
-/// Groups shown for each unwinder, unless all are wanted.
+/// How many groups are shown for each unwinder, unless all are requested.
 const GROUPS_MAX: usize = 20;
-/// Images of a group that are named.
+/// How many images of a group are named.
 const IMAGES_MAX: usize = 8;
 
-/// What a report is made of.
+/// The input of a report.
 pub struct Subject<'a> {
     /// The unwinders' names.
     pub names: &'a [String],
-    /// What was found.
+    /// The results of the run.
     pub results: &'a Results,
-    /// The command that shows what this unwinder gets wrong at this address.
+    /// Gives the command that shows what an unwinder gets wrong at an address.
     pub again: &'a dyn Fn(&str, u64) -> String,
-    /// Show every group.
+    /// Whether to show every group.
     pub all: bool,
 }
 
-/// The text.
+/// The report.
 pub fn text(subject: &Subject<'_>) -> String {
     let results = subject.results;
     let truth = &results.truth;
@@ -62,8 +63,8 @@ pub fn text(subject: &Subject<'_>) -> String {
     for disagreement in &results.disagreements {
         let _ = writeln!(
             out,
-            "\nour own bug: {} at {} (instruction {}) disagrees with the check of single frames, \
-             {}",
+            "\nbug in unwind-sim: {} at {} (instruction {}) disagrees with the check of single \
+             frames, {}",
             disagreement.what,
             results
                 .places
@@ -81,11 +82,11 @@ fn heading(out: &mut String, name: &str, class: Class, groups: &[&Group<'_>]) {
         Class::Wrong => ("contradiction", ""),
         Class::Loss => (
             "place",
-            " that a derived table cannot hold (counted with --strict)",
+            " that a derived table cannot represent (counted with --strict)",
         ),
         Class::Target => (
             "row",
-            " of the frame that is jumped to (not counted as wrong)",
+            " for the frame that is jumped to (not counted as wrong)",
         ),
     };
     let causes = groups.len();
@@ -131,7 +132,7 @@ fn table(out: &mut String, names: &[String], tallies: &[Tally]) {
     }
 }
 
-/// Stores into slots that a frame is to go back by.
+/// Adds the stores into live slots.
 fn stores(out: &mut String, subject: &Subject<'_>) {
     let stores = &subject.results.stores;
     if stores.all.is_empty() {
@@ -140,7 +141,7 @@ fn stores(out: &mut String, subject: &Subject<'_>) {
     let n = stores.count();
     let _ = writeln!(
         out,
-        "\n{n} store{} changed a live slot, {} stored there what was there already",
+        "\n{n} store{} changed a live slot, {} stored the value that was already there",
         plural(n),
         stores.same()
     );
@@ -173,16 +174,16 @@ fn store_text(out: &mut String, places: &Places, store: &SlotStore) {
     );
     if store.count == 0 {
         let same = store.same;
-        let _ = writeln!(out, "{same} time{} what was there", plural(same));
+        let _ = writeln!(out, "stored the same value {same} time{}", plural(same));
         return;
     }
     let mut fate = String::new();
     if store.slot == Slot::ReturnAddress {
         let (taken, restored) = (store.taken, store.restored);
-        let _ = write!(fate, ", returned by {taken}, put back {restored}");
+        let _ = write!(fate, ", returned through {taken}, put back {restored}");
     }
     if store.same > 0 {
-        let _ = write!(fate, "; {} more what was there", store.same);
+        let _ = write!(fate, "; stored the same value {} more", store.same);
     }
     let _ = writeln!(
         out,
@@ -201,7 +202,7 @@ fn store_text(out: &mut String, places: &Places, store: &SlotStore) {
     );
 }
 
-/// The share of instructions at which nothing was wrong, rounded down: 100 % is all of them.
+/// The share of instructions at which nothing was wrong, rounded down, so that 100 % means all.
 fn share(tally: &Tally) -> String {
     if tally.checked == 0 {
         return "-".to_owned();

@@ -1,11 +1,11 @@
-//! What is in a kernel's capture.
+//! Shows a capture of a kernel.
 
 use super::{InspectError, map};
 use std::fmt::Write as _;
 use std::path::Path;
 use unwind_sim_recordings::file_kind::{FileKind, WrongKind};
 
-/// The kernel, and how many stops of which kind.
+/// The kernel, and the numbers of stops, samples and modules.
 pub(super) fn show(path: &Path) -> Result<String, InspectError> {
     let owner = map(path)?;
     let Ok(value) = serde_json::from_slice::<serde_json::Value>((*owner).as_ref()) else {
@@ -32,6 +32,6 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
             let _ = writeln!(out, "{key}: {} {what}", list.len());
         }
     }
-    let _ = writeln!(out, "replay it with --kernel FILE, its kernel's image");
+    let _ = writeln!(out, "replay it with --kernel FILE, the image of its kernel");
     Ok(out)
 }

@@ -2,19 +2,19 @@
 
 use std::fmt::Write as _;
 
-/// A table of text: cells that are numbers stand to the right.
+/// A table of text. Columns of numbers are right-aligned.
 #[derive(Default)]
 pub(super) struct Columns {
     rows: Vec<Vec<String>>,
 }
 
-/// One line of cells, each anything that can be shown.
+/// A row of cells, each of any type that implements `Display`.
 macro_rules! cells {
     ($($cell:expr),* $(,)?) => { vec![$($cell.to_string()),*] };
 }
 pub(super) use cells;
 
-/// Wider cells do not push the rest of the table to the right.
+/// The maximum width of a column; wider cells overflow.
 const WIDTH_MAX: usize = 60;
 
 impl Columns {
@@ -28,7 +28,7 @@ impl Columns {
         self.rows.push(cells);
     }
 
-    /// Are there only the headings?
+    /// Whether there are only headings.
     pub(super) fn is_empty(&self) -> bool {
         self.rows.len() <= 1
     }
@@ -65,7 +65,7 @@ pub(super) fn field(out: &mut String, key: &str, value: impl std::fmt::Display) 
     let _ = writeln!(out, "  {key:<13} {value}");
 }
 
-/// A list that is cut after `most`, which says so.
+/// A list of at most `most` items, with the number of the others.
 pub(super) fn list<T: std::fmt::Display>(out: &mut String, items: &[T], most: usize) {
     for item in items.iter().take(most) {
         let _ = writeln!(out, "    {item}");
@@ -75,7 +75,7 @@ pub(super) fn list<T: std::fmt::Display>(out: &mut String, items: &[T], most: us
     }
 }
 
-/// `1.23`, of a ratio; `-` where there is nothing to divide by.
+/// The ratio with one decimal; `-` if `count` is 0.
 pub(super) fn per(sum: u64, count: u64) -> String {
     if count == 0 {
         return "-".to_owned();

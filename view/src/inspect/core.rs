@@ -1,4 +1,4 @@
-//! An ELF core: threads, mappings, bytes of stack.
+//! Shows an ELF core: threads, mappings, bytes of stack.
 
 use super::columns::{Columns, cells, field, list};
 use super::trace::tables_of;

@@ -1,5 +1,5 @@
-//! An ELF file's unwind tables: units, rows, what is malformed and where, and what SFrame and
-//! ORC could not hold of its `.eh_frame`.
+//! Shows an ELF file's unwind tables: units, rows, what is malformed and where, and which rows of
+//! its `.eh_frame` SFrame and ORC cannot represent.
 
 use super::columns::{Columns, cells, field, list};
 use super::{InspectError, map};
@@ -17,10 +17,10 @@ use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::sframe::derived::SframeV3;
 use unwind_sim_unwind::{dwarf, orc, sframe};
 
-/// Malformed places that are listed one by one.
+/// How many malformed places are listed; the rest are counted.
 const LISTED_MAX: usize = 20;
 
-/// The file at `path`, read.
+/// Reads the file at `path`.
 pub(super) fn open(path: &Path) -> Result<Elf, InspectError> {
     let owner = map(path)?;
     let name = path.to_string_lossy();
@@ -69,7 +69,7 @@ fn head(out: &mut String, elf: &Elf) {
     field(out, "text", format_args!("{text} bytes in {ranges} ranges"));
     let table = if elf.has_symtab { ".symtab" } else { ".dynsym" };
     let symbols = parts.symbols.len();
-    field(out, "symbols", format_args!("{symbols} by {table}"));
+    field(out, "symbols", format_args!("{symbols} from {table}"));
     if let Some(link) = &elf.debug_link {
         let text = format_args!("{} (crc {:#x})", link.name, link.crc);
         field(out, "debug file", text);
@@ -141,9 +141,9 @@ fn dwarf_table(out: &mut String, image: &Image, kind: TableKind) {
     malformed(out, &bad);
 }
 
-/// How many rows are read for each byte of a section. A row takes at least three bytes and functions
-/// rarely share rows; without a limit, a table in which all functions share them would take time
-/// proportional to the square of its size.
+/// The maximum number of rows that are read for each byte of a section. A row takes at least three
+/// bytes and functions rarely share rows. Without a limit, a table in which all functions share
+/// them would take time proportional to the square of its size.
 const ROWS_PER_BYTE_MAX: u64 = 4;
 
 fn sframe_table(out: &mut String, image: &Image, section: &Section) {
@@ -205,13 +205,14 @@ fn sframe_table(out: &mut String, image: &Image, section: &Section) {
     malformed(out, &bad);
     for profile in sframe::Profile::ALL {
         if let Err(error) = profile.check_table(&table) {
-            field(out, profile.as_str(), format_args!("refuses it: {error}"));
+            field(out, profile.as_str(), format_args!("rejects it: {error}"));
         }
     }
 }
 
-/// Adds the offsets of the stored rows of a function that can be read; functions may share some.
-/// Gives what is malformed, as a walk finds it. `left` is how many more rows may be read.
+/// Adds the offsets of the readable rows of a function to `fres`; functions may share some. Returns
+/// what is malformed, as a walk would report it. `left` is the number of rows that may still be
+/// read.
 fn sframe_rows(
     table: &sframe::Table<'_>,
     fde: &sframe::Fde,
@@ -223,7 +224,7 @@ fn sframe_rows(
     let unit = sframe::compile_unit(table, fde, image, &mut cache);
     *left = left.saturating_sub(cache.unit_rows(unit).len() as u64);
     let Some((from, reason)) = cache.unit_error(unit) else {
-        // Including rows behind the function's end, which apply to no address.
+        // Including rows past the function's end, which apply to no address.
         let stored = table.fres(fde).map_while(Result::ok);
         fres.extend(stored.map(|fre| {
             *left = left.saturating_sub(1);
@@ -252,7 +253,7 @@ fn orc_table(out: &mut String, image: &Image) {
         }
     };
     let Some(encoding) = orc::detect(image, &table) else {
-        heading(out, entries, ", of no known layout");
+        heading(out, entries, ", unknown layout");
         field(out, "entries", table.len());
         return;
     };

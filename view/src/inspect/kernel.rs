@@ -1,5 +1,5 @@
-//! A kernel image or a module: what it was packed in, its symbols, and its ORC table, counted by what the
-//! entries say.
+//! Shows a kernel image or a module: its packing, its symbols, and its ORC table, with entries
+//! counted by type.
 
 use super::InspectError;
 use super::columns::{Columns, cells, field, list};
@@ -11,7 +11,7 @@ use unwind_sim_recordings::kernel::{self, EncodingSource, KernelImage, ModuleLoa
 use unwind_sim_unwind::image::{Image, Section, SectionKind};
 use unwind_sim_unwind::orc::{Encoding, EntryType, OrcReg, Table};
 
-/// Malformed places that are listed one by one.
+/// How many malformed places are listed; the rest are counted.
 const LISTED_MAX: usize = 20;
 
 /// The text for the kernel at `path`.
@@ -28,7 +28,7 @@ pub(super) fn show(path: &Path, options: &OpenOptions) -> Result<String, Inspect
     Ok(out)
 }
 
-/// The text for the module at `path`. Its addresses are offsets: it is not loaded.
+/// The text for the module at `path`. Its addresses are offsets, since it is not loaded.
 pub(super) fn show_module(path: &Path) -> Result<String, InspectError> {
     let module = kernel::open_module(path, &ModuleLoad::Text(0))?;
     let mut out = String::from("a kernel module\n");
@@ -94,12 +94,12 @@ fn head(out: &mut String, kernel: &KernelImage) {
         Some(by) => field(
             out,
             "symbols",
-            format_args!("{all} by {}{form}, {code} of code", by.as_str()),
+            format_args!("{all} from {}{form}, {code} in code", by.as_str()),
         ),
         None => field(
             out,
             "symbols",
-            "none found; give its System.map as --system-map",
+            "none found; give its System.map as --symbols",
         ),
     }
 }
@@ -138,13 +138,13 @@ fn orc_table(
 ) {
     let bytes = entries.data.len();
     let _ = write!(out, "\n.orc_unwind: {bytes} bytes");
-    // What does not fit together was an error when the image was opened.
+    // Sections that do not match were an error when the image was opened.
     let Ok(table) = Table::new(&entries.data, &ips.data, ips.address) else {
         out.push('\n');
         return;
     };
     let Some((encoding, how)) = encoding else {
-        out.push_str(", of no known layout\n");
+        out.push_str(", unknown layout\n");
         field(out, "entries", table.len());
         return;
     };

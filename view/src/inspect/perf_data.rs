@@ -1,4 +1,4 @@
-//! A perf.data: events, records by type, features, and what samples hold.
+//! Shows a perf.data: events, records by type, features, and what samples hold.
 
 use super::columns::{Columns, cells, field, list, per};
 use super::{InspectError, map};
@@ -164,7 +164,7 @@ fn attrs(out: &mut String, file: &PerfFile<'_>) {
         field(out, "", format_args!("samples hold {}", fields.join(" ")));
         if attr.sample_type & st::STACK_USER != 0 {
             let (bytes, regs) = (attr.sample_stack_user, attr.sample_regs_user.count_ones());
-            let text = format_args!("{bytes} bytes of stack, {regs} user registers asked for");
+            let text = format_args!("{bytes} bytes of stack, {regs} user registers requested");
             field(out, "", text);
         }
     }
@@ -286,7 +286,7 @@ impl Samples {
                 "user stack",
                 self.with_stack,
                 format!(
-                    ", {} bytes each of {} asked for",
+                    ", {} bytes each of {} requested",
                     per(self.stack_bytes, self.with_stack),
                     per(self.stack_asked, self.with_stack)
                 ),
@@ -319,7 +319,7 @@ fn records(out: &mut String, file: &PerfFile<'_>) {
         bytes: u64,
     }
     let mut sums: BTreeMap<u32, Sum> = BTreeMap::new();
-    // As they stand in the file; events inside of compressed ones come with the walk below.
+    // As stored in the file; the records inside compressed ones are counted below.
     for raw in file.records().map_while(Result::ok) {
         let sum = sums.entry(raw.kind).or_default();
         sum.stored += 1;

@@ -1,4 +1,4 @@
-//! All rows of all tables of a function, side by side.
+//! Shows all rows of all tables of a function, side by side.
 
 use super::columns::{Columns, cells};
 use super::{InspectError, elf};
@@ -17,11 +17,11 @@ use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::sframe::{Profile, Sframe};
 use unwind_sim_unwind::step::find_row;
 
-/// Most functions of one name that are shown.
+/// The maximum number of functions of one name that are shown.
 pub const FUNCTIONS_MAX: usize = 16;
-/// Longest stretch of a function that is shown, bytes.
+/// The maximum number of bytes of a function that are shown.
 const FUNCTION_BYTES_MAX: u64 = 1 << 22;
-/// Most names that are proposed in place of one that does not exist.
+/// The maximum number of similar names that are listed for a name that does not exist.
 const SIMILAR_MAX: usize = 8;
 
 /// The rows of the functions called `name` in the file at `path`.
@@ -53,7 +53,7 @@ pub(super) fn show(path: &Path, name: &str) -> Result<String, InspectError> {
     Ok(out)
 }
 
-/// The functions of that name, as the file has it, demangled, or without its version; one for
+/// The functions with that name, which may be mangled, demangled or without its version; one for
 /// each address.
 fn functions<'i>(image: &'i Image, name: &str) -> Vec<&'i Symbol> {
     let is_it = |s: &&Symbol| s.name == name || demangle(&s.name) == name;
@@ -71,7 +71,7 @@ fn similar(image: &Image, name: &str) -> Vec<String> {
     found
 }
 
-/// The function's addresses; where its size is not stated, those of its FDE.
+/// The addresses of the function, or those of its FDE if the symbol has no size.
 fn range_of(image: &Image, symbol: &Symbol) -> Range<u64> {
     let start = symbol.address;
     let size = if symbol.size > 0 {
@@ -84,14 +84,14 @@ fn range_of(image: &Image, symbol: &Symbol) -> Range<u64> {
     start..start.saturating_add(size.min(FUNCTION_BYTES_MAX))
 }
 
-/// A table, asked through the reader that a walk would ask.
+/// A table, read by the same finder as in a walk.
 struct Table {
     name: &'static str,
     finder: Box<dyn Finder>,
     mapping: Mapping,
 }
 
-/// Every table of the file, and those that are derived.
+/// Every table of the file, and the derived ones.
 fn tables(parts: ImageParts) -> Vec<Table> {
     let has = |kind| parts.sections.iter().any(|s| s.kind == kind);
     let only = |without: SectionKind| {
@@ -135,14 +135,14 @@ fn tables(parts: ImageParts) -> Vec<Table> {
     out
 }
 
-/// A stretch of addresses with one row, or with one reason for none.
+/// A range of addresses with the same row, or with the same reason for having none.
 struct Stretch {
     start: u64,
     place: String,
     text: String,
 }
 
-/// What is malformed in the file's own table of that section, at the addresses `range`.
+/// What is malformed in the file's own table of that section, in the address range.
 #[cfg(test)]
 pub(super) fn faults(path: &Path, section: SectionKind, range: &Range<u64>) -> Vec<String> {
     let parts = elf::open(path).map(|elf| elf.parts);
@@ -160,7 +160,7 @@ pub(super) fn faults(path: &Path, section: SectionKind, range: &Range<u64>) -> V
     faults
 }
 
-/// What the table says, address by address.
+/// What the table says about each address in the range.
 fn stretches(table: &Table, range: &Range<u64>) -> Vec<Stretch> {
     let mut cache = Cache::new();
     let mut out: Vec<Stretch> = Vec::new();

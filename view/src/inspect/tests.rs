@@ -1,5 +1,5 @@
-//! What `inspect` shows of the files of the corpus, and says of files that it cannot read.
-//! What is shown is what is in the file, and damage is told.
+//! Tests of `inspect` on the files of the corpus and on damaged files: it shows what is in the
+//! file, and reports damage.
 
 use super::*;
 use unwind_sim_unwind::image::SectionKind;
@@ -10,7 +10,7 @@ fn corpus(path: &str) -> PathBuf {
         .join(path)
 }
 
-/// The first word behind `key` at the begin of a line below the heading that begins so.
+/// The first word after `key`, at the start of a line below the given heading.
 fn number(text: &str, heading: &str, key: &str) -> u64 {
     let part = &text[text.find(heading).expect(heading)..];
     let mut lines = part.lines().map(str::trim_start);
@@ -70,7 +70,7 @@ fn rows_of_a_function_stand_side_by_side() {
     assert!(matches!(error, InspectError::NoTables { .. }), "{error}");
 }
 
-/// Damage of all kinds is an error or a text, never a panic or a hang.
+/// Damage of any kind gives an error or a text, never a panic or a hang.
 #[test]
 fn damaged_files_are_withstood() {
     let folder = tempfile::tempdir().unwrap();
@@ -109,10 +109,10 @@ fn dumps_say_what_they_hold() {
     let text = |name| inspect(&folder.join(name), None, &OpenOptions::default()).unwrap();
     let (cr3, info) = (text("cr3"), text("info"));
     assert!(cr3.starts_with("a kernel's dump\n"), "{cr3}");
-    assert!(cr3.contains("told by the processors"), "{cr3}");
+    assert!(cr3.contains("given by the processors"), "{cr3}");
     assert!(info.contains("found with the image"), "{info}");
     assert!(info.contains("6.1.0-tiny"), "{info}");
-    assert!(info.contains("\n  moved by      0x600000\n"), "{info}");
+    assert!(info.contains("\n  KASLR offset  0x600000\n"), "{info}");
     for text in [cr3, info] {
         assert!(text.contains("\n    200000-200400   1024\n"), "{text}");
         let processor = "\n          0  0xffffffff81600020  0xffffc9000000bf80  0x10\n";
@@ -120,7 +120,7 @@ fn dumps_say_what_they_hold() {
     }
 }
 
-/// What `--rows` finds malformed the summary counts, and it reads no more rows than there are.
+/// The summary counts everything that `--rows` finds malformed, and no more rows than there are.
 #[test]
 fn summaries_count_what_rows_find() {
     for file in ["sframe/v3flex", "sframe/t_2.46", "sframe/t_2.40"] {
@@ -154,7 +154,7 @@ fn changed_tables(file: &Path, kind: SectionKind) {
     assert!(malformed > 0, "{}", file.display());
 }
 
-/// Does `--rows` find something malformed in a table? The summary has to say so too.
+/// Whether `--rows` finds anything malformed in a table. The summary must agree.
 fn is_malformed(path: &Path, kind: SectionKind, shown: &str) -> bool {
     let text = inspect(path, None, &OpenOptions::default()).unwrap();
     let heading = format!("\n{}: ", kind.as_str());
@@ -166,7 +166,7 @@ fn is_malformed(path: &Path, kind: SectionKind, shown: &str) -> bool {
         assert!(number(found) <= number(stated), "{shown}\n{part}");
     }
     let Some(counted) = line("malformed") else {
-        assert!(part.contains("no known layout"), "{shown}\n{part}");
+        assert!(part.contains("unknown layout"), "{shown}\n{part}");
         return false;
     };
     let counted: u64 = counted.trim().parse().unwrap();

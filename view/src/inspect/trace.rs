@@ -1,4 +1,4 @@
-//! A trace: how it was made, how it is built, what it holds.
+//! Shows a trace: how it was made, its blocks, and what it holds.
 
 use super::columns::{Columns, cells, field, per};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use unwind_sim_recordings::trace::{BlockType, TimeUnit, Trace};
 use unwind_sim_unwind::image::{Image, SectionKind};
 use unwind_sim_unwind::truth::Truth;
 
-/// The text for `trace`, whose file has `file_bytes` if it is in one.
+/// The text for `trace`. `file_bytes` is the size of its file, if it is in one.
 pub(super) fn show(trace: &Trace, file_bytes: Option<u64>) -> String {
     let mut out = String::from("a trace\n");
     meta(&mut out, trace);
@@ -74,7 +74,7 @@ fn meta(out: &mut String, trace: &Trace) {
     }
 }
 
-/// The table of blocks; gives the bytes stored for samples.
+/// Writes the table of blocks. Returns the number of bytes stored for samples.
 fn blocks(out: &mut String, trace: &Trace) -> u64 {
     #[derive(Default)]
     struct Sum {
@@ -92,7 +92,7 @@ fn blocks(out: &mut String, trace: &Trace) -> u64 {
         sum.items += u64::from(block.count);
         sum.stored += stored;
         sum.plain += u64::from(block.plain_bytes);
-        // Data belongs to the block that refers to it, which comes behind it.
+        // Data belongs to the block that refers to it, which follows it.
         match block.block_type {
             Some(BlockType::Data) => data += stored,
             Some(BlockType::Image) => data = 0,
@@ -164,7 +164,7 @@ struct Counted {
     damaged: Vec<String>,
 }
 
-/// What a register set takes in a plain dump: 16 registers, rip, rflags.
+/// The size of a register set in a plain dump: 16 registers, rip, rflags.
 const REGISTERS_BYTES: u64 = 18 * 8;
 
 impl Counted {
@@ -244,7 +244,7 @@ fn items(out: &mut String, trace: &Trace, stored: u64) {
     field(out, "truth", text);
     if complete + known > 0 {
         let frames = per(counted.true_frames, complete + known);
-        field(out, "true frames", format_args!("{frames} a sample"));
+        field(out, "true frames", format_args!("{frames} per sample"));
     }
     let names = ["stack", "other stacks", "data", "user"];
     for (name, (regions, bytes)) in names.into_iter().zip(counted.regions) {
@@ -263,7 +263,9 @@ fn items(out: &mut String, trace: &Trace, stored: u64) {
     if n > 0 {
         let (raw, kept) = (per(counted.raw_bytes, n), per(stored, n));
         let ratio = counted.raw_bytes as f64 / stored.max(1) as f64;
-        let text = format_args!("{kept} bytes a sample, {raw} as a plain dump: {ratio:.1} times");
+        let text = format_args!(
+            "{kept} bytes per sample; {raw} as a plain dump, {ratio:.1} times as much"
+        );
         field(out, "stored", text);
     }
     if !counted.damaged.is_empty() {

@@ -1,5 +1,5 @@
-//! A kernel's dump: its memory and its processors. What the kernel's image tells of it, `import` and
-//! `replay` show.
+//! Shows a kernel dump: its memory and its processors. `import` and `replay` show what needs the
+//! kernel's image.
 
 use super::columns::{Columns, cells, field, list};
 use super::{InspectError, map};
@@ -7,7 +7,7 @@ use std::path::Path;
 use unwind_sim_recordings::import::vmcore_facts;
 use unwind_sim_unwind::regs::Reg;
 
-/// Problems that are listed one by one.
+/// How many problems are listed; the rest are counted.
 const LISTED_MAX: usize = 20;
 
 /// The text for the dump at `path`.
@@ -21,13 +21,13 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
     let mut out = String::from("a kernel's dump\n");
     field(&mut out, "file", format_args!("{} bytes", bytes.len()));
     let release = facts.release.as_deref();
-    field(&mut out, "release", release.unwrap_or("not told"));
+    field(&mut out, "release", release.unwrap_or("not stated"));
     match facts.kaslr {
-        Some(bias) => field(&mut out, "moved by", format_args!("{bias:#x}")),
-        None => field(&mut out, "moved by", "not told; found with the image"),
+        Some(bias) => field(&mut out, "KASLR offset", format_args!("{bias:#x}")),
+        None => field(&mut out, "KASLR offset", "not stated; found with the image"),
     }
     let page_tables = match facts.has_system_registers {
-        true => "told by the processors",
+        true => "given by the processors",
         false => "found with the image",
     };
     field(&mut out, "page tables", page_tables);

@@ -21,20 +21,20 @@ pub struct ResumedLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     not_resumed: Option<String>,
     instructions: u64,
-    /// Returns out of what was running.
+    /// The number of returns out of recorded frames.
     returns: usize,
-    /// The next instruction.
+    /// The address of the next instruction.
     #[serde(skip_serializing_if = "Option::is_none")]
     rip: Option<String>,
     /// Why it stopped.
     end: String,
     /// The system calls whose results were assumed, and how often.
     assumed: BTreeMap<String, u64>,
-    /// Those that would have waited, and were interrupted.
+    /// The number of system calls that would have blocked and were interrupted.
     interrupted: u64,
 }
 
-/// What is known of the frames of a chain.
+/// Which frames of a chain were confirmed.
 #[derive(Serialize, JsonSchema)]
 pub struct ConfirmedLine {
     schema: &'static str,
@@ -44,32 +44,33 @@ pub struct ConfirmedLine {
     start: &'static str,
     #[serde(flatten)]
     counts: CountsLine,
-    /// One for each frame that execution passed by.
+    /// One for each frame that execution bypassed.
     contradictions: Vec<PassedLine>,
 }
 
-/// Frames by what is known of them.
+/// The numbers of frames with each result.
 #[derive(Serialize, JsonSchema)]
 pub struct CountsLine {
-    /// All but the first.
+    /// All frames except the first.
     callers: u64,
     confirmed: u64,
-    /// Those of them that were after the result of a system call had been assumed.
+    /// The number of confirmed frames that were reached after the result of a system call was
+    /// assumed.
     confirmed_assumed: u64,
     contradicted: u64,
     unjudged: u64,
 }
 
-/// A frame that execution passed by.
+/// A frame that execution bypassed.
 #[derive(Serialize, JsonSchema)]
 pub struct PassedLine {
     /// Its number in the chain.
     frame: usize,
     /// Where its return address should be.
     slot: String,
-    /// Where the one was by which execution returned.
+    /// Where the return address was by which execution returned.
     returned_by: String,
-    /// Where to.
+    /// The address that execution returned to.
     returned_to: String,
 }
 
@@ -79,14 +80,14 @@ pub struct ConfirmationLine {
     schema: &'static str,
     confirmed: u64,
     contradicted: u64,
-    /// Those of unwinders that are not expected to err.
+    /// The contradicted frames of unwinders that are not expected to err.
     unexpected: u64,
-    /// The command that gives the same again.
+    /// The command that reproduces this output.
     command: String,
 }
 
 impl Line {
-    /// How a resumed thread went on, or why it could not be resumed.
+    /// What happened when a thread was resumed, or why it could not be.
     pub fn resumed(view: &View<'_>, resumed: Result<&Resumed, String>) -> Line {
         let mut line = ResumedLine {
             schema: SCHEMA,
@@ -115,7 +116,7 @@ impl Line {
         Line::Resumed(Box::new(line))
     }
 
-    /// What is known of the frames of a chain.
+    /// Which frames of a chain were confirmed.
     pub fn confirmed(
         view: &View<'_>,
         unwinder: &str,
@@ -162,7 +163,7 @@ impl Line {
         }))
     }
 
-    /// The sums.
+    /// The last line, with the totals.
     pub fn confirmation(tally: &Tally, command: &str) -> Line {
         Line::Confirmation(ConfirmationLine {
             schema: SCHEMA,

@@ -8,11 +8,11 @@ use serde::Serialize;
 #[derive(Serialize, JsonSchema)]
 pub struct HandlerOutputLine {
     pub schema: &'static str,
-    /// Of the sample, nanoseconds.
+    /// The time of the sample, in nanoseconds.
     pub time: u64,
     pub cpu: u32,
     pub map: String,
-    /// `ring`: by a ring buffer; `perf`: as a sample of an event.
+    /// `ring` for a ring buffer, `perf` for a sample of an event.
     pub by: &'static str,
     /// The bytes, in hexadecimal.
     pub data: String,
@@ -32,7 +32,7 @@ pub struct MapEntryLine {
     pub map: String,
     /// Bytes in hexadecimal.
     pub key: String,
-    /// One, or one for each processor.
+    /// One value, or one for each processor.
     pub values: Vec<String>,
 }
 
@@ -50,16 +50,17 @@ pub struct MapStackLine {
 #[derive(Serialize, JsonSchema)]
 pub struct MapFrameLine {
     pub address: String,
-    /// Absent without symbols, and where processes have different names there.
+    /// The function's name. Absent without symbols, or if processes have different names at this
+    /// address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
-/// What a map did not take, or did not keep.
+/// What a map did not accept or did not keep.
 #[derive(Serialize, JsonSchema)]
 pub struct MapLossLine {
     pub map: String,
-    /// The reason, in a word.
+    /// The reason, as one word.
     pub what: &'static str,
     pub count: u64,
 }
@@ -73,11 +74,11 @@ pub struct HandlingLine {
     pub samples: u64,
     pub kept: u64,
     pub dropped: u64,
-    /// Samples in which the program did what the kernel would have refused.
+    /// Samples in which the program did something that the kernel would reject.
     pub faults: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_fault: Option<String>,
     pub losses: Vec<MapLossLine>,
-    /// The command that gives the same again.
+    /// The command that reproduces this output.
     pub command: String,
 }

@@ -15,9 +15,9 @@ use unwind_sim_unwind::kernel::{
 /// A state of one of a kernel's unwinders, with the names of its fields.
 #[derive(Serialize, JsonSchema)]
 pub struct StateLine {
-    /// It was passed on the way to the mark.
+    /// The state was skipped, because it is not above the mark.
     skipped: bool,
-    /// `stack_info`
+    /// The `stack_info`.
     stack: StackLine,
     stack_mask: u64,
     graph_idx: u32,
@@ -36,11 +36,11 @@ struct StackLine {
     next_sp: String,
 }
 
-/// What the unwinders do not have in common.
+/// The fields that differ between the unwinders.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 enum Fields {
-    /// ORC's.
+    /// The fields of the ORC unwinder.
     Orc {
         signal: bool,
         full_regs: bool,
@@ -50,7 +50,7 @@ enum Fields {
         regs: Option<String>,
         prev_regs: Option<String>,
     },
-    /// The frame pointer's.
+    /// The fields of the frame-pointer unwinder.
     Fp {
         got_irq: bool,
         bp: String,
@@ -59,20 +59,21 @@ enum Fields {
         next_bp: String,
         regs: Option<String>,
     },
-    /// The guess's.
+    /// The fields of the guess unwinder.
     Guess { sp: String },
 }
 
-/// Registers with which user space was left.
+/// The registers with which user space was left.
 #[derive(Serialize, JsonSchema)]
 pub struct UserRegsLine {
-    /// Addresses at which the kernel keeps them (`struct pt_regs`); of a walk, where it took them.
+    /// The addresses at which the kernel keeps them (`struct pt_regs`); for a walk, the one it
+    /// read.
     at: Vec<String>,
     ip: String,
     sp: String,
 }
 
-/// Those at which a walk ended.
+/// The user registers at which a walk ended.
 pub(super) fn user_regs(found: UserRegs) -> UserRegsLine {
     UserRegsLine {
         at: vec![hex(found.at)],
@@ -81,7 +82,7 @@ pub(super) fn user_regs(found: UserRegs) -> UserRegsLine {
     }
 }
 
-/// The true ones of a sample.
+/// The true user registers of a sample.
 pub(super) fn true_user_regs(view: &View<'_>) -> Option<UserRegsLine> {
     let kernel = view.sample.kernel.as_ref()?;
     let boundary = kernel.boundary.as_ref()?;
@@ -92,7 +93,7 @@ pub(super) fn true_user_regs(view: &View<'_>) -> Option<UserRegsLine> {
     })
 }
 
-/// `START` stands for the registers that the walk was started with.
+/// `START` means the registers that the walk started with.
 fn pointer(regs: RegsPtr) -> Option<String> {
     match regs {
         RegsPtr::None => None,
@@ -162,7 +163,7 @@ pub(super) fn states(events: &[Event]) -> Vec<StateLine> {
     states.collect()
 }
 
-/// A callchain as it is in a sample of perf.
+/// A callchain as perf records it in a sample.
 #[derive(Serialize, JsonSchema)]
 pub struct CallchainLine {
     schema: &'static str,
@@ -171,7 +172,7 @@ pub struct CallchainLine {
     pid: u32,
     tid: u32,
     time: u64,
-    /// Of the kernel part.
+    /// The unwinder of the kernel part.
     unwinder: String,
     /// The start variant.
     start: &'static str,
@@ -181,10 +182,10 @@ pub struct CallchainLine {
     kernel_end: Option<super::EndLine>,
     /// Why the user part ended, or why there is none.
     user_end: String,
-    /// Of a user part that was walked.
+    /// The code with which the walk of the user part ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     user_code: Option<&'static str>,
-    /// The first word that is not what perf recorded.
+    /// The index of the first word that differs from what perf recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     differs_at: Option<usize>,
 }
@@ -193,10 +194,10 @@ pub struct CallchainLine {
 #[derive(Serialize, JsonSchema)]
 pub struct CallchainEntryLine {
     value: String,
-    /// Of a marker: its name.
+    /// The name of the marker, if the word is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<&'static str>,
-    /// Of an address of user space: where it was read, if not from registers.
+    /// For an address in user space: where it was read, if not from registers.
     #[serde(skip_serializing_if = "Option::is_none")]
     read_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -207,7 +208,7 @@ pub struct CallchainEntryLine {
     image: Option<String>,
 }
 
-/// One sample as perf has it.
+/// One sample's callchain as perf records it.
 pub fn callchain(view: &View<'_>, unwinder: &str, start: &'static str, chain: &PerfChain) -> Line {
     let entry = |entry: &CallchainEntry| {
         let place = chain.place(view, entry);

@@ -8,15 +8,15 @@ use serde::Serialize;
 #[derive(Serialize, JsonSchema)]
 pub struct DifferenceLine {
     pub schema: &'static str,
-    /// Instructions before this one.
+    /// The number of instructions before this one.
     pub number: u64,
     pub rip: String,
     /// The instruction's bytes, in hex; empty with `late`.
     pub bytes: String,
     pub instruction: String,
-    /// It shows only when all memory is compared: an earlier instruction did it.
+    /// Only the comparison of all memory shows the difference: an earlier instruction caused it.
     pub late: bool,
-    /// What differs, memory apart.
+    /// The values that differ, except memory.
     pub values: Vec<ValueLine>,
     pub memory: Vec<BytesLine>,
 }
@@ -46,13 +46,13 @@ pub struct LockstepLine {
     /// How the program ended; absent if there was a difference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
-    /// Instructions that both executed, and of which all was compared.
+    /// Instructions that both executed and that were compared completely.
     pub compared: u64,
-    /// Instructions of which the processor was told what they do, such as system calls.
+    /// Instructions that the machine answered for the processor, such as system calls.
     pub led: u64,
     /// Exceptions that both raised.
     pub exceptions: u64,
     pub differences: u64,
-    /// The command that gives the same again.
+    /// The command that reproduces this output.
     pub command: String,
 }

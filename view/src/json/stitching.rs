@@ -11,20 +11,21 @@ pub struct StitchedSampleLine {
     pub tid: i32,
     /// Nanoseconds; 0 for none.
     pub time: u64,
-    /// What names the stay in the kernel; absent if the recording has no cookies.
+    /// The cookie of the stay in the kernel; absent if the recording has no cookies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cookie: Option<String>,
-    /// How it came by its user frames, or why it has none.
+    /// How it got its user frames, or why it has none.
     pub how: &'static str,
-    /// The way it is compared with.
+    /// The way of stitching that it is compared with.
     pub like: &'static str,
-    /// What is to be said of the chain that this way gives.
+    /// The judgement on the chain of that way.
     pub judgement: &'static str,
-    /// The chain, innermost first, with context markers: ours, or with `--like` that of this way.
+    /// The chain, innermost first, with context markers: ours, or with `--like` that of the other
+    /// way.
     pub callchain: Vec<String>,
 }
 
-/// A name and how often it stands.
+/// A name with a count.
 #[derive(Serialize, JsonSchema)]
 pub struct NamedCountLine {
     pub name: &'static str,
@@ -36,13 +37,13 @@ pub struct NamedCountLine {
 pub struct StitchingLine {
     pub schema: &'static str,
     pub samples: u64,
-    /// Samples whose user frames were to come later.
+    /// Samples whose user frames were deferred.
     pub deferred: u64,
-    /// Of these, those that have them, late ones included.
+    /// The number of deferred samples that have user frames, including late ones.
     pub stitched: u64,
-    /// Of these, those that came after the record.
+    /// The number of stitched samples that came after the record.
     pub late: u64,
-    /// Samples whose record is of a moment later in user space.
+    /// Samples whose record is from a later moment in user space.
     pub moved: u64,
     /// Samples whose record is empty.
     pub empty: u64,
@@ -53,19 +54,19 @@ pub struct StitchingLine {
     pub empty_records: u64,
     /// Records that no sample used.
     pub orphans: u64,
-    /// Of these, those with the cookie of another thread's sample.
+    /// The number of orphans with the cookie of another thread's sample.
     pub foreign: u64,
     pub duplicates: u64,
-    /// Records that contradict one before.
+    /// Records that contradict an earlier one.
     pub conflicts: u64,
-    /// Records or samples lost, as the recording says.
+    /// Records or samples that the recording reports as lost.
     pub lost: u64,
-    /// The way that is compared with.
+    /// The way of stitching that the result is compared with.
     pub like: &'static str,
-    /// Its chains of the deferred samples, by what is to be said of them.
+    /// The number of deferred samples with each judgement on the chain of that way.
     pub judgements: Vec<NamedCountLine>,
-    /// Samples that it gives out after a later one.
+    /// Samples that this way emits after a later one.
     pub out_of_order: u64,
-    /// The command that gives the same again.
+    /// The command that reproduces this output.
     pub command: String,
 }

@@ -1,4 +1,4 @@
-//! `unwinders --json`.
+//! The lines of `unwinders`.
 
 use super::Line;
 use schemars::JsonSchema;
@@ -12,9 +12,9 @@ pub struct UnwinderLine {
     schema: &'static str,
     name: &'static str,
     about: &'static str,
-    /// Names that may follow `name:`; `N` stands for a number.
+    /// The names that may follow `name:`; `N` stands for a number.
     profiles: Vec<String>,
-    /// Registers that it carries from frame to frame.
+    /// The registers that it carries from frame to frame.
     registers: Vec<&'static str>,
     /// The sections it reads; empty if it needs no table.
     tables: &'static str,
@@ -24,7 +24,7 @@ pub struct UnwinderLine {
 }
 
 impl Line {
-    /// An unwinder.
+    /// The line for an unwinder.
     pub fn unwinder(unwinder: &Described) -> Line {
         Line::Unwinder(Box::new(UnwinderLine {
             schema: SCHEMA,

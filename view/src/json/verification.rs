@@ -23,8 +23,8 @@ pub struct ContradictionLine {
     /// The build id of that image.
     #[serde(skip_serializing_if = "Option::is_none")]
     build_id: Option<String>,
-    /// `wrong`, `loss` (a derived table cannot hold the row) or `target` (the row describes the frame
-    /// that is jumped to).
+    /// `wrong`, `loss` (a derived table cannot represent the row) or `target` (the row describes
+    /// the frame that is jumped to).
     class: &'static str,
     code: &'static str,
     /// The register concerned: rsp for the CFA, rip for the return address.
@@ -33,13 +33,13 @@ pub struct ContradictionLine {
     given: Option<String>,
     truth: String,
     count: u64,
-    /// The number of the instruction at which it was met first, from 0.
+    /// The number of the instruction at which it was first met, from 0.
     first: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     row: Option<RowLine>,
 }
 
-/// The stores of one instruction into slots of one kind that a frame goes back by.
+/// The stores of one instruction into live slots of one kind.
 #[derive(Serialize, JsonSchema)]
 pub struct SlotStoreLine {
     schema: &'static str,
@@ -49,22 +49,22 @@ pub struct SlotStoreLine {
     place: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     image: Option<String>,
-    /// The system call, if the kernel stored.
+    /// The system call, if the kernel made the store.
     #[serde(skip_serializing_if = "Option::is_none")]
     call: Option<&'static str>,
-    /// What the slot holds: rip for a return address.
+    /// The register whose value is in the slot: rip for a return address.
     register: &'static str,
-    /// How often it changed what was there.
+    /// How often a store changed the value.
     count: u64,
-    /// How often it stored what was there already.
+    /// How often a store left the value as it was.
     same: u64,
-    /// How often execution returned by what was stored.
+    /// How often execution returned through the stored value.
     taken: u64,
-    /// How often what was there was put back before that.
+    /// How often the old value was put back before that.
     restored: u64,
-    /// The first that changed something, if there is one: the number of the instruction, from 0.
+    /// The number of the instruction that made the first change, or else the first store, from 0.
     first: u64,
-    /// Where its slot was.
+    /// The address of the slot in that first store.
     slot: String,
     /// The function whose frame the slot is in, and offset.
     owner: String,
@@ -72,7 +72,7 @@ pub struct SlotStoreLine {
     new: String,
 }
 
-/// What one unwinder came to under `verify`.
+/// The totals of one unwinder.
 #[derive(Serialize, JsonSchema)]
 pub struct VerifiedLine {
     schema: &'static str,
@@ -81,16 +81,16 @@ pub struct VerifiedLine {
     checked: u64,
     /// Instructions at which something was wrong, of any class.
     wrong: u64,
-    /// Those at which only a loss of a derived table was.
+    /// Instructions at which only a loss of a derived table was found.
     lost: u64,
-    /// Those whose row describes the frame that is jumped to.
+    /// Instructions whose row describes the frame that is jumped to.
     target: u64,
     /// Distinct rows met.
     rows: u64,
     calls: u64,
-    /// Calls at which the row found by the return address - 1 was wrong.
+    /// Calls at which the row looked up by the return address - 1 was wrong.
     calls_wrong: u64,
-    /// The same, found by the return address.
+    /// Calls at which the row looked up by the return address was wrong.
     calls_wrong_at_return: u64,
     walks: u64,
     walks_wrong: u64,
@@ -107,32 +107,32 @@ pub struct VerificationLine {
     truth_unknown: u64,
     self_check_failures: u64,
     contradictions: usize,
-    /// Walks that disagree with the check of single frames: our own bugs.
+    /// Walks that disagree with the check of single frames: bugs in unwind-sim.
     disagreements: usize,
     /// Stores that changed a live slot.
     slot_stores: u64,
-    /// Stores into live slots of what was there already.
+    /// Stores into live slots that left the value as it was.
     slot_stores_same: u64,
-    /// Heap bytes that it took.
+    /// Heap memory used.
     memory: MemoryLine,
-    /// The command that gives the same again.
+    /// The command that reproduces this output.
     command: String,
     /// The program's file, without its folder.
     program: String,
-    /// The options that decide what is found.
+    /// The options that determine what is found.
     options: Vec<String>,
 }
 
-/// What `verify` kept for the instructions that it saw, heap bytes.
+/// What `verify` kept for the instructions that it saw, in bytes of heap.
 #[derive(Serialize, JsonSchema)]
 pub struct MemoryLine {
     /// Decoded code of the machine.
     decoded: usize,
-    /// What is known of each decoded instruction.
+    /// Facts about each decoded instruction.
     known: usize,
     /// The distinct claims.
     claims: usize,
-    /// Outcomes that were wrong, and what was found.
+    /// Wrong outcomes, and the findings.
     findings: usize,
     /// The addresses and rows that were met.
     met: usize,

@@ -1,28 +1,28 @@
-//! A profile: who ran, in which stacks, how often or when.
+//! A profile: threads, their stacks, and how often or when each stack was sampled.
 //!
-//! It is filled by whoever has stacks, and written in one of the formats. Distinct stacks are kept
-//! once; only a profile of times lists every sample, in 16 bytes.
+//! It is filled from a source of stacks and written in one of the formats. Each distinct stack is
+//! stored once; only a profile of times lists every sample, in 16 bytes.
 
 use super::table::{Detail, Table};
 use super::tree::{ROOT, Tree};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Marks a node of the tree that is a thread and no frame: the other bits are its number.
+/// Marks a node of the tree as a thread, not a frame. The other bits are the thread's number.
 const THREAD: u32 = 1 << 31;
 
-/// What is kept.
+/// What a profile keeps of its samples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GatherKind {
-    /// How often each stack of names was met, under the thread's name.
+    /// The count of each stack of names, by thread name.
     Names,
-    /// How often each stack of addresses was met, for each thread.
+    /// The count of each stack of addresses, by thread.
     Addresses,
-    /// Every sample with its time, for each thread.
+    /// Every sample with its time, by thread.
     Times,
 }
 
-/// Who is told apart: what does not matter is 0 or empty.
+/// What distinguishes threads. Fields that do not matter are 0 or empty.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Key {
     pid: u32,
@@ -31,35 +31,35 @@ struct Key {
     name: Arc<str>,
 }
 
-/// A thread, in one series of samples.
+/// A thread in one series of samples.
 #[derive(Clone, Debug)]
 pub struct Thread {
-    /// Process; 0 in a profile of names.
+    /// The process id; 0 in a profile of names.
     pub pid: u32,
-    /// Thread; 0 in a profile of names.
+    /// The thread id; 0 in a profile of names.
     pub tid: u32,
     /// The number of its series.
     pub series: u32,
-    /// Its name; in a profile of times the last one.
+    /// The thread's name; in a profile of times, the last one.
     pub name: Arc<str>,
     last_part: u64,
 }
 
-/// How often a stack was met.
+/// How often a stack was sampled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Count {
-    /// Samples.
+    /// The number of samples.
     pub samples: u64,
-    /// Events that they stand for; 0 where nobody knows.
+    /// The number of events that they stand for; 0 if not known.
     pub events: u64,
 }
 
 /// A sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Nanoseconds.
+    /// The time in nanoseconds.
     pub time: u64,
-    /// The node of the innermost frame; that of the thread if there is none.
+    /// The node of the innermost frame, or of the thread if there is no frame.
     pub node: u32,
     /// The number of its thread.
     pub thread: u32,
@@ -75,7 +75,7 @@ pub enum NodePlace {
 }
 
 impl NodePlace {
-    /// The place that a node of the tree stands for.
+    /// Decodes the word of a node of the tree.
     pub fn of(word: u32) -> NodePlace {
         match word & THREAD {
             0 => NodePlace::Frame(word),
@@ -89,25 +89,25 @@ impl NodePlace {
 pub struct Profile {
     /// What is kept of each sample.
     pub kind: GatherKind,
-    /// Its frames.
+    /// The frames.
     pub table: Table,
-    /// Threads, and below them frames; see [`NodePlace`].
+    /// The threads, with their frames below them; see [`NodePlace`].
     pub tree: Tree,
-    /// Names of what the samples are of: events or unwinders.
+    /// The names of the series: events or unwinders.
     pub series: Vec<String>,
-    /// Its threads.
+    /// The threads.
     pub threads: Vec<Thread>,
     numbers: HashMap<Key, u32>,
-    /// By node; empty in a profile of times.
+    /// The counts by node; empty in a profile of times.
     counts: Vec<Count>,
-    /// In the order of time within a thread; only in a profile of times.
+    /// The samples, in the order of time within a thread; empty except in a profile of times.
     pub samples: Vec<Sample>,
-    /// Number of each part of the recording, and where its samples begin.
+    /// The number of each part of the recording, and the index of its first sample.
     parts: Vec<(u64, usize)>,
 }
 
 impl Profile {
-    /// An empty profile; `series` are the names of what its numbers count.
+    /// An empty profile with these names of series.
     pub fn new(kind: GatherKind, series: Vec<String>) -> Profile {
         let detail = match kind {
             GatherKind::Names => Detail::Name,
@@ -126,12 +126,12 @@ impl Profile {
         }
     }
 
-    /// What follows belongs to the part of this number.
+    /// Starts the part of the recording with this number.
     pub fn part(&mut self, number: u64) {
         self.parts.push((number, self.samples.len()));
     }
 
-    /// The number of a thread, and the node under which its stacks are.
+    /// The number of a thread, and the parent node of its stacks.
     pub fn thread(&mut self, pid: u32, tid: u32, series: u32, name: &Arc<str>) -> (u32, u32) {
         let (pid, tid) = match self.kind {
             GatherKind::Names => (0, 0),
@@ -169,7 +169,8 @@ impl Profile {
         number
     }
 
-    /// A sample of a thread, whose stack ends in `node`, and the events that it stands for.
+    /// Adds a sample of a thread whose stack ends in `node`. `events` is the number of events that
+    /// it stands for.
     #[inline]
     pub fn add(&mut self, thread: u32, node: u32, time: u64, events: u64) {
         match self.kind {
@@ -192,7 +193,7 @@ impl Profile {
         count.events = count.events.saturating_add(more.events);
     }
 
-    /// How often the stack that ends in `node` was met.
+    /// How often the stack that ends in `node` was sampled.
     pub fn counted(&self, node: u32) -> Count {
         self.counts.get(node as usize).copied().unwrap_or_default()
     }
@@ -205,7 +206,7 @@ impl Profile {
         used
     }
 
-    /// The names of the threads as they are shown: with their series if there are several.
+    /// The display names of the threads, with the series if there are several.
     pub fn shown(&self) -> Vec<String> {
         let several = self.used_series().len() > 1;
         let shown = |thread: &Thread| match self.series.get(thread.series as usize) {
@@ -215,7 +216,7 @@ impl Profile {
         self.threads.iter().map(shown).collect()
     }
 
-    /// The threads by process, number, name and series.
+    /// The numbers of the threads, sorted by process, thread id, name and series.
     pub fn ordered_threads(&self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.threads.len() as u32).collect();
         order.sort_by_key(|&at| {
@@ -225,7 +226,7 @@ impl Profile {
         order
     }
 
-    /// The nodes in depth-first order, in the same order for the same profile.
+    /// The nodes in depth-first order, which is the same for equal profiles.
     pub fn ordered_nodes(&self) -> Vec<u32> {
         let ranks = |order: Vec<u32>| {
             let mut ranks = vec![0; order.len()];
@@ -254,7 +255,7 @@ impl Profile {
             })
     }
 
-    /// Puts together what several workers gathered of the same recording.
+    /// Joins the profiles that several workers gathered from the same recording.
     pub fn join(mut all: Vec<Profile>) -> Option<Profile> {
         if all.len() <= 1 {
             return all.pop();
@@ -279,7 +280,8 @@ impl Profile {
                     .map(|(part, end)| (part.0, of, part.1..end)),
             );
         }
-        // Parts of different series may have one number: those of a thread stay in order.
+        // Parts of different series may have the same number. The sort is stable, so those of a
+        // thread stay in order.
         parts.sort_by_key(|part| part.0);
         whole
             .samples
@@ -297,7 +299,7 @@ impl Profile {
         Some(whole)
     }
 
-    /// Adds the frames, stacks and threads of another; returns the new numbers of its nodes and
+    /// Adds the frames, stacks and threads of `other`. Returns the new numbers of its nodes and
     /// threads.
     fn merge(&mut self, other: &Profile) -> (Vec<u32>, Vec<u32>) {
         let frames = self.table.merge(&other.table);

@@ -1,12 +1,12 @@
-//! Recordings as profiles: addresses, and the formats of those who show profiles.
+//! Recordings as profiles in the formats of profile viewers.
 //!
-//! A perf.data is read straight from its mapped file, by one thread or several; no trace lies in
-//! between ([`stacks`](unwind_sim_judge::stacks)). Other recordings come as traces. What is kept grows with distinct
-//! stacks, not with samples (but for formats that list them). The same recording
-//! gives the same output whatever the number of threads.
+//! A perf.data is read directly from its mapped file, by one thread or several, without making a
+//! trace ([`stacks`](unwind_sim_judge::stacks)). Other recordings come as traces. Memory grows with
+//! the number of distinct stacks, not of samples, except for formats that list samples. The same
+//! recording gives the same output for any number of threads.
 //!
-//! Only the user part of a stack is shown; samples without user registers are counted
-//! ([`Counts::skipped`]). Not here: verdicts, and formats of our own.
+//! Only the user part of a stack is written; samples without user registers are counted
+//! ([`Counts::skipped`]).
 
 mod format;
 pub mod gathered;
@@ -22,16 +22,16 @@ use std::io::Write;
 use unwind_sim_judge::run::{Run, RunError};
 use unwind_sim_judge::stacks::{Counts, Source, alone, gather, options};
 
-/// What was written.
+/// Counts of what was written and skipped.
 pub type Written = Counts;
 
-/// Writes the stacks that the run's unwinders find, started as its first start says. 0 threads are
-/// as many as there are processors.
+/// Writes the stacks that the run's unwinders find, from its first start variant. With `threads` 0,
+/// there is one thread for each processor.
 ///
-/// Where there are several unwinders, each has threads of its own, and its name stands behind the
-/// thread's. Frames without a symbol are shown by their image, `[libc.so.6]`. But for the formats
-/// that others make of perf's text, the outermost frame says why a walk stopped, if it did not reach
-/// a root.
+/// If there are several unwinders, each has its own threads, with its name after the thread's.
+/// Frames without a symbol are named by their image, `[libc.so.6]`. If a walk did not reach a root,
+/// the outermost frame says why it stopped, except in formats that other tools make from perf's
+/// text.
 ///
 /// # Errors
 /// If the recording cannot be read, or the output not written.

@@ -1,27 +1,27 @@
-//! From an address of a process to a frame of a profile.
+//! Maps addresses of a process to frames of a profile.
 //!
-//! An address is looked up once for each address space that it occurs in, a name demangled once.
+//! An address is looked up once for each address space, and a name is demangled once.
 
 use super::table::{Frame, Image, Table};
 use std::collections::HashMap;
 use unwind_sim_recordings::names::{demangle, file_name};
 use unwind_sim_unwind::image::{self, AddressSpace, ImageId, Stamp};
 
-/// Places of the cache before the map.
+/// The number of entries in the cache in front of the map.
 const RECENT: usize = 1 << 12;
-/// Addresses remembered; the memory is 32 bytes each.
+/// The maximum number of addresses that are remembered, at 32 bytes each.
 const KNOWN_MAX: usize = 1 << 20;
 
-/// An address of a space; spaces are numbered here.
+/// An address and the number of its address space.
 type Place = (u64, u32);
 
-/// Addresses met so far.
+/// The lookups done so far.
 #[derive(Debug)]
 pub(super) struct Lookup {
     images: HashMap<ImageId, u32>,
-    /// Names by the function's begin.
+    /// Name numbers by the start of the function.
     symbols: HashMap<(ImageId, u64), u32>,
-    /// Numbers of address spaces, by stamp and number of mappings.
+    /// The numbers of address spaces, by stamp and number of mappings.
     spaces: HashMap<(Stamp, usize), u32>,
     known: HashMap<Place, u32>,
     recent: Vec<(Place, u32)>,
@@ -38,13 +38,13 @@ impl Lookup {
         }
     }
 
-    /// The number of a space, for [`Lookup::frame`].
+    /// The number of an address space, for [`Lookup::frame`].
     pub(super) fn space(&mut self, stamp: (Stamp, usize)) -> u32 {
         let next = self.spaces.len() as u32;
         *self.spaces.entry(stamp).or_insert(next)
     }
 
-    /// The frame at `address` of `space`, which has this number.
+    /// The number of the frame at `address` in `space`, whose number is given.
     #[inline]
     pub(super) fn frame(
         &mut self,
@@ -120,7 +120,7 @@ impl Lookup {
     }
 }
 
-/// The image's or mapping's name where there is no symbol: `[libc.so.6]`.
+/// The name of a frame without a symbol, from that of its image or mapping: `[libc.so.6]`.
 pub fn bracketed(name: &str) -> String {
     match file_name(name) {
         "" => "[unknown]".to_owned(),

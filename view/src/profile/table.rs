@@ -1,13 +1,13 @@
-//! What a profile's frames are: their names, images, and places in them.
+//! The frames of a profile: their names, images, and addresses in them.
 
 use std::collections::HashMap;
 
-/// How finely frames are told apart.
+/// What distinguishes frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Detail {
-    /// By the name of the function.
+    /// The name of the function.
     Name,
-    /// By address.
+    /// The address.
     Address,
 }
 
@@ -16,21 +16,21 @@ pub enum Detail {
 pub struct Frame {
     /// The number of its name.
     pub name: u32,
-    /// The number of its image; `None` without one, and where only names matter.
+    /// The number of its image; `None` without one, or if only names matter.
     pub image: Option<u32>,
-    /// Its address: the image's own with an image, the process's without; 0 where only names
-    /// matter. Of a return address: inside the call.
+    /// Its address: in the image, or in the process without one; 0 if only names matter. For a
+    /// return address, an address inside the call.
     pub address: u64,
-    /// Begin and size of the function, in the same terms.
+    /// The start and size of the function, in the same terms.
     pub function: Option<(u64, u64)>,
 }
 
 /// An image.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Image {
-    /// Its path, or what the kernel calls it.
+    /// Its path, or the kernel's name for it.
     pub path: String,
-    /// Its build id; empty if it is not known.
+    /// Its build id; empty if not known.
     pub build_id: Vec<u8>,
 }
 
@@ -65,7 +65,7 @@ impl Table {
         &self.frames
     }
 
-    /// The name of that number.
+    /// The name with this number.
     pub fn name(&self, number: u32) -> &str {
         self.names.get(number as usize).map_or("", String::as_str)
     }
@@ -126,7 +126,7 @@ impl Table {
         })
     }
 
-    /// Adds what `other` has, and returns the new number of each of its frames.
+    /// Adds the contents of `other`, and returns the new numbers of its frames.
     pub fn merge(&mut self, other: &Table) -> Vec<u32> {
         let names: Vec<u32> = other.names.iter().map(|name| self.intern(name)).collect();
         let images: Vec<u32> = other.images.iter().map(|image| self.image(image)).collect();
@@ -142,8 +142,8 @@ impl Table {
         other.frames.iter().map(new).collect()
     }
 
-    /// The numbers of the frames by name, then image and address: in the same order whatever that
-    /// in which they were met.
+    /// The numbers of the frames sorted by name, then image and address. The order does not depend
+    /// on the order in which they were met.
     pub fn ordered(&self) -> Vec<u32> {
         let key = |&at: &u32| {
             let frame = self.frames[at as usize];

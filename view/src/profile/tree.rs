@@ -1,7 +1,7 @@
-//! Chains as nodes of a tree that grows from the root: a distinct stack is kept once, whatever the
+//! Stacks as a tree that grows from the root: each distinct stack is stored once, whatever the
 //! number of samples.
 //!
-//! Not here: what a frame is ([`super::symbols`]), and output.
+//! What a frame is, is defined in [`super::symbols`].
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
@@ -9,7 +9,7 @@ use std::hash::BuildHasher;
 /// The parent of the outermost frames.
 pub const ROOT: u32 = u32::MAX;
 
-/// Places of the cache before the map.
+/// The number of entries in the cache in front of the map.
 const RECENT: usize = 1 << 12;
 
 /// One frame under its callers.
@@ -17,7 +17,7 @@ const RECENT: usize = 1 << 12;
 pub struct Node {
     /// The caller's node, or [`ROOT`].
     pub parent: u32,
-    /// What the frame is, in the words of whoever made the tree.
+    /// The frame, as a number that the user of the tree defines.
     pub frame: u32,
 }
 
@@ -25,14 +25,14 @@ pub struct Node {
 #[derive(Debug)]
 pub struct Tree {
     nodes: Vec<Node>,
-    /// The numbers of the nodes, to be found by what they are.
+    /// The numbers of the nodes, found by the node's content.
     ids: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    /// Nodes found lately, by a cheap hash.
+    /// Recently found nodes, by a cheap hash.
     recent: Vec<u32>,
 }
 
-/// A tree of the root alone.
+/// A tree with only the root.
 impl Default for Tree {
     fn default() -> Tree {
         Tree {
@@ -50,7 +50,7 @@ impl Tree {
         &self.nodes
     }
 
-    /// The node of `frame` under `parent`, made if need be.
+    /// The node of `frame` under `parent`, created if needed.
     #[inline]
     pub fn child(&mut self, parent: u32, frame: u32) -> u32 {
         let node = Node { parent, frame };
@@ -87,8 +87,8 @@ impl Tree {
         id
     }
 
-    /// Adds all nodes of `other`, whose frames `frame` translates; returns the new number of
-    /// each.
+    /// Adds all nodes of `other`, with their frames translated by `frame`. Returns the new numbers
+    /// of the nodes.
     pub fn merge(&mut self, other: &Tree, frame: impl Fn(u32) -> u32) -> Vec<u32> {
         let mut new: Vec<u32> = Vec::with_capacity(other.nodes.len());
         for node in &other.nodes {
@@ -98,8 +98,8 @@ impl Tree {
         new
     }
 
-    /// The nodes in depth-first order, siblings by the rank of their frames: the same for equal
-    /// trees, in whatever order they grew. Returns the old numbers in the new order.
+    /// The numbers of the nodes in depth-first order, with siblings sorted by the rank of their
+    /// frames. The order is the same for equal trees, whatever the order in which they grew.
     pub fn ordered(&self, rank: impl Fn(u32) -> u32) -> Vec<u32> {
         // Children as a linked list of siblings, sorted when their parent is visited.
         let mut first = vec![ROOT; self.nodes.len() + 1];

@@ -1,4 +1,4 @@
-//! Stacks as they are walked: their frames named, put into a profile.
+//! Adds walked stacks to a profile, with their frames symbolized.
 
 use super::gathered::Profile;
 use super::symbols::Lookup;
@@ -15,25 +15,25 @@ pub(super) struct Walks {
     lookup: Lookup,
     /// The number of the unwinder.
     series: u32,
-    /// Does a frame say why a walk stopped?
+    /// Whether to add a frame that says why a walk stopped.
     reasons: bool,
     last: Last,
 }
 
-/// The last stack: the next one most often has the same outer frames.
+/// The last stack. The next one usually has the same outer frames.
 #[derive(Debug)]
 struct Last {
-    /// Stamp and number of mappings of its space: what is cached of a space holds until either
-    /// changes.
+    /// The stamp and the number of mappings of its address space. What is cached for a space is
+    /// valid until either changes.
     stamp: Option<(Stamp, usize)>,
     space: u32,
     ids: (u32, u32),
     name: Option<Arc<str>>,
-    /// Its number, and the node under which its stacks are.
+    /// The number of its thread, and the parent node of the thread's stacks.
     thread: (u32, u32),
-    /// The node under which `path` begins.
+    /// The node under which `path` starts.
     root: u32,
-    /// pcs and their nodes, outermost first.
+    /// The pcs and their nodes, outermost first.
     path: Vec<(u64, u32)>,
 }
 
@@ -56,7 +56,7 @@ impl Walks {
         }
     }
 
-    /// The node of a stack's innermost frame; the thread's own if it has none.
+    /// The node of a stack's innermost frame, or of the thread if there is none.
     fn node(&mut self, taken: &Taken<'_>) -> u32 {
         self.enter(taken);
         let Walks {
@@ -75,8 +75,8 @@ impl Walks {
             last.path.clear();
             last.root = root;
         }
-        // The innermost frame is an instruction, which the others are not, and is never compared;
-        // nor is a stack with interrupted frames further out.
+        // The innermost frame is an instruction address, not a return address, and is never
+        // compared. Nor is a stack with interrupted frames further out.
         let plain = taken.exact.len() <= 1;
         let outer = taken.pcs.get(1..).unwrap_or(&[]);
         let known = last.path.len().saturating_sub(1);
@@ -100,7 +100,7 @@ impl Walks {
         node
     }
 
-    /// Forgets the last stack if it was another's.
+    /// Forgets the last stack if it belongs to another thread or address space.
     fn enter(&mut self, taken: &Taken<'_>) {
         let last = &mut self.last;
         let task = taken.task;
@@ -126,7 +126,7 @@ impl Walks {
 impl Consumer for Walks {
     fn part(&mut self, number: u64) {
         self.profile.part(number);
-        // Its threads are told anew.
+        // Makes the thread be entered again.
         self.last.name = None;
     }
 

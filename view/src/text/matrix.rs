@@ -6,7 +6,7 @@ use unwind_sim_judge::compare::Comparison;
 use unwind_sim_judge::tally::Tally;
 use unwind_sim_unwind::verdict::Verdict;
 
-/// Adds the matrix to `out`. Without truth, right means that chains agree.
+/// Adds the matrix to `out`. Unless `by_truth`, the column of right chains is headed `agree`.
 pub(super) fn write(out: &mut String, comparison: &Comparison, columns: &[String], by_truth: bool) {
     let tallies = &comparison.tallies;
     let widths = columns.iter().map(|c| c.chars().count());
@@ -16,7 +16,7 @@ pub(super) fn write(out: &mut String, comparison: &Comparison, columns: &[String
     unjudged(out, tallies, columns, width);
 }
 
-/// A column that is only shown where one of its numbers is not 0.
+/// A column that is shown only if one of its numbers is not 0.
 type Rare = (&'static str, fn(&Tally) -> u64);
 
 const RARE: [Rare; 2] = [
@@ -55,7 +55,7 @@ fn verdicts(out: &mut String, tallies: &[Tally], columns: &[String], width: usiz
     }
 }
 
-/// `98.49 %`, in 8 places.
+/// The percentage in 8 characters: ` 98.49 %`.
 fn percent(permyriad: Option<u64>) -> String {
     match permyriad {
         Some(r) => format!("{:>3}.{:02} %", r / 100, r % 100),

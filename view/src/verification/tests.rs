@@ -1,4 +1,4 @@
-//! What a report tells and how: counts, causes, stores, and how many of them.
+//! Tests of the report: counts, causes, stores, and how many of them are shown.
 
 use super::*;
 use unwind_sim_judge::check::Contradiction;
@@ -14,7 +14,7 @@ use unwind_sim_unwind::image::Mapping;
 use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::row::TableKind;
 
-/// How far the images are apart.
+/// The distance between the images.
 const APART: u64 = 0x10_0000;
 
 /// The report of a run with two unwinders.
@@ -28,7 +28,7 @@ fn report(results: &Results, all: bool) -> String {
     })
 }
 
-/// Results of a run with nothing but one program.
+/// Results of a run that found nothing, with one program.
 fn nothing() -> Results {
     let program = image("/bin/program", BIAS, &CODE, &FUNCTIONS);
     let mut results = results(&[program], &[]);
@@ -53,7 +53,7 @@ fn wrong(svma: u64) -> Finding {
     finding_at(0, CodeAddress::Instruction(BIAS + svma))
 }
 
-/// The same by the row of a unit: each unit is a cause.
+/// A wrong CFA from the row of a unit: each unit is a cause.
 fn of_unit(unit: u64) -> Finding {
     let mut finding = wrong(0x1001);
     finding.contradiction.row = Some(row(TableKind::EhFrame, unit, unit + 8));
@@ -72,7 +72,7 @@ fn of_target(finding: Finding) -> Finding {
     finding
 }
 
-/// Lines of a report that begin with this.
+/// The lines of a report that start with `begin`.
 fn lines<'a>(report: &'a str, begin: &str) -> Vec<&'a str> {
     let lines = report.lines();
     lines.filter(|line| line.starts_with(begin)).collect()
@@ -176,7 +176,7 @@ fn names_are_padded_to_eight_or_the_longest() {
         let ends: Vec<_> = lines.iter().map(|line| line.chars().count()).collect();
         assert!(ends.iter().all(|&end| end == ends[0]), "{lines:?}");
         let checked = lines[0].find("checked").expect("a heading") + "checked".len();
-        // The count ends below its heading; it has 12 letters, two behind the name.
+        // The count ends below its heading. The column has 12 characters, two after the name.
         assert!(lines[1..].iter().all(|line| {
             let end: String = line.chars().take(checked).collect();
             end.ends_with("  0")
@@ -186,7 +186,7 @@ fn names_are_padded_to_eight_or_the_longest() {
     assert_eq!(start(&["orc"]), 8);
     assert_eq!(start(&["12345678", "orc"]), 8);
     assert_eq!(start(&["orc", "sframe:kernel-v3", "fp"]), 16);
-    // Letters are counted, not bytes.
+    // Characters are counted, not bytes.
     assert_eq!(start(&["ääääääääää", "fp"]), 10);
     assert_eq!(table_of(&[], &[]).len(), 1);
 }
@@ -226,11 +226,11 @@ fn stores_are_counted_with_those_that_changed_nothing() {
     };
     assert_eq!(
         told(vec![store(saved, 1, 0)]),
-        "1 store changed a live slot, 0 stored there what was there already"
+        "1 store changed a live slot, 0 stored the value that was already there"
     );
     assert_eq!(
         told(vec![store(saved, 2, 3), store(Slot::ReturnAddress, 4, 5)]),
-        "6 stores changed a live slot, 8 stored there what was there already"
+        "6 stores changed a live slot, 8 stored the value that was already there"
     );
 }
 
@@ -278,11 +278,11 @@ fn a_store_that_changed_nothing_is_one_line() {
     let (address, saved) = (Slot::ReturnAddress, Slot::Saved(1));
     assert_eq!(
         store_lines(&store(address, 0, 1)),
-        ["  at first+0x4, a return address: 1 time what was there"]
+        ["  at first+0x4, a return address: stored the same value 1 time"]
     );
     assert_eq!(
         store_lines(&store(saved, 0, 2)),
-        ["  at first+0x4, the slot of the caller's rbp: 2 times what was there"]
+        ["  at first+0x4, the slot of the caller's rbp: stored the same value 2 times"]
     );
 }
 
@@ -294,15 +294,15 @@ fn a_changed_return_address_is_told_with_what_came_of_it() {
     assert_eq!(
         store_lines(&store(address, 1, 0)),
         [
-            "  at first+0x4, a return address: changed 1 time, returned by 5, put back 6",
+            "  at first+0x4, a return address: changed 1 time, returned through 5, put back 6",
             CHANGE
         ]
     );
     assert_eq!(
         store_lines(&store(address, 9, 2)),
         [
-            "  at first+0x4, a return address: changed 9 times, returned by 5, put back 6; 2 more \
-             what was there",
+            "  at first+0x4, a return address: changed 9 times, returned through 5, put back 6; \
+             stored the same value 2 more",
             CHANGE
         ]
     );
@@ -314,7 +314,8 @@ fn a_changed_register_is_told_without() {
     assert_eq!(
         store_lines(&store(saved, 1, 1)),
         [
-            "  at first+0x4, the slot of the caller's r15: changed 1 time; 1 more what was there",
+            "  at first+0x4, the slot of the caller's r15: changed 1 time; stored the same value 1 \
+             more",
             CHANGE
         ]
     );
@@ -345,8 +346,9 @@ fn each_class_of_each_unwinder_has_a_heading() {
     let headings = report.lines().filter(|line| line.contains(" from "));
     let expected = [
         "dwarf: 1 contradiction, from 1 cause",
-        "dwarf: 1 place that a derived table cannot hold (counted with --strict), from 1 cause",
-        "dwarf: 1 row of the frame that is jumped to (not counted as wrong), from 1 cause",
+        "dwarf: 1 place that a derived table cannot represent (counted with --strict), from 1 \
+         cause",
+        "dwarf: 1 row for the frame that is jumped to (not counted as wrong), from 1 cause",
         "orc: 1 contradiction, from 1 cause",
     ];
     assert_eq!(headings.collect::<Vec<_>>(), expected);
@@ -373,7 +375,7 @@ fn headings_count_findings_and_causes() {
     assert!(lost.starts_with("dwarf: 3 places that "), "{lost}");
     let target = all(of_target);
     assert!(
-        target.starts_with("dwarf: 3 rows of the frame "),
+        target.starts_with("dwarf: 3 rows for the frame "),
         "{target}"
     );
 }
@@ -524,9 +526,9 @@ fn disagreements_are_our_own_bugs() {
     let report = report(&results, false);
     let expected = [(7, "orc"), (8, "dwarf")].map(|(number, name)| {
         format!(
-            "our own bug: a walk at first+0x4 (instruction {number}) disagrees with the check of \
-             single frames, {name}"
+            "bug in unwind-sim: a walk at first+0x4 (instruction {number}) disagrees with the \
+             check of single frames, {name}"
         )
     });
-    assert_eq!(lines(&report, "our own bug"), expected);
+    assert_eq!(lines(&report, "bug in unwind-sim"), expected);
 }

@@ -1,4 +1,4 @@
-//! SFrame tables that would take far more time to read than their size suggests.
+//! Tests of SFrame tables that would take far longer to read than their size suggests.
 
 use super::*;
 use unwind_sim_unwind::image::{Bytes, ImageParts};
@@ -43,10 +43,10 @@ fn rows_that_a_few_functions_share_are_read_for_each() {
     assert!(out.contains("  malformed     0\n"), "{out}");
 }
 
-/// Reading every row for every function would be two thousand million reads.
+/// Reading every row for every function would take two billion reads.
 #[test]
 fn rows_that_all_functions_share_are_not_read_for_all() {
-    // Of functions of one byte, only the first row applies; the others are counted all the same.
+    // In functions of one byte only the first row applies, but the others count too.
     for size in [40_000, 1] {
         let section = shared(50_000, size, 40_000);
         let budget = section.data.len() as u64 * ROWS_PER_BYTE_MAX;

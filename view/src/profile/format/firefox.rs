@@ -1,7 +1,8 @@
 //! The Firefox Profiler's processed profile: every sample with its stack and time, gzipped JSON.
 //!
-//! Functions are named here, so that the file shows without the images at hand; addresses and
-//! build ids are in it as well. A thread of several unwinders, or events, is one thread for each.
+//! Functions are symbolized here, so that the file can be viewed without the images; addresses and
+//! build ids are included too. If there are several unwinders or events, a thread is listed once
+//! for each.
 
 use crate::profile::gathered::{NodePlace, Profile, Sample};
 use crate::profile::table::{Image, Table};
@@ -19,10 +20,11 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use unwind_sim_recordings::names::file_name;
 
-/// The compression level: above it files are little smaller, and take much longer.
+/// The compression level. Higher levels take much longer and make the file only slightly smaller.
 const LEVEL: u32 = 1;
 
-/// Writes a profile of times of a recording of this name.
+/// Writes a profile of kind [`GatherKind::Times`](crate::profile::gathered::GatherKind::Times).
+/// `product` is the name of the recording.
 pub(super) fn write(profile: &Profile, product: &str, out: &mut dyn Write) -> io::Result<()> {
     let made = Writer::new(profile, product).write();
     let gzip = GzEncoder::new(out, Compression::new(LEVEL));
@@ -32,16 +34,16 @@ pub(super) fn write(profile: &Profile, product: &str, out: &mut dyn Write) -> io
     Ok(())
 }
 
-/// Makes the profile.
+/// Builds the profile.
 struct Writer<'a> {
     from: &'a Profile,
     profile: fxprof::Profile,
     start: u64,
     interval: u64,
     libraries: Vec<LibraryHandle>,
-    /// By node; a node is of one thread.
+    /// The stack of each node. A node belongs to one thread.
     stacks: Vec<Option<StackHandle>>,
-    /// Of the thread of that number.
+    /// By frame number: the frame, with the number of the thread that it was made for.
     frames: Vec<(u32, Option<FrameHandle>)>,
 }
 
@@ -51,7 +53,7 @@ impl<'a> Writer<'a> {
         let times = || samples.iter().map(|sample| sample.time);
         let start = times().min().unwrap_or(0);
         let length = times().max().unwrap_or(0) - start;
-        // The recorder's own setting is not known for every kind of recording.
+        // Not every kind of recording states the interval that was set.
         let interval = (length / samples.len().max(1) as u64).max(1000);
         let epoch = ReferenceTimestamp::from_millis_since_unix_epoch(0.0);
         let mut profile =
@@ -76,7 +78,7 @@ impl<'a> Writer<'a> {
 
     fn write(mut self) -> fxprof::Profile {
         let from = self.from;
-        // Threads in the order of process and number, each one's samples as they came.
+        // Threads are ordered by process and number, with their samples in the order they came.
         let order = from.ordered_threads();
         let mut rank = vec![0u32; order.len()];
         for (place, &thread) in order.iter().enumerate() {
@@ -97,7 +99,7 @@ impl<'a> Writer<'a> {
                 _ => self.profile.add_process(&thread.name, pid, first),
             };
             last = Some((pid, process));
-            // The main thread would be shown by its process's name.
+            // A main thread is shown with its process's name.
             let is_main = pid == tid && !several;
             let thread = self.profile.add_thread(process, tid, first, is_main);
             self.profile.set_thread_name(thread, name);
@@ -111,7 +113,7 @@ impl<'a> Writer<'a> {
         for sample in samples {
             let stack = self.stack(handle, number, sample.node);
             let time = Timestamp::from_nanos_since_reference(sample.time - self.start);
-            // A sample stands for no more than an interval of the processor's time.
+            // A sample counts for at most one interval of CPU time.
             let since = sample
                 .time
                 .saturating_sub(last.replace(sample.time).unwrap_or(0));
@@ -120,9 +122,9 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The stack that ends in `node`; `None` if that is the thread's own.
+    /// The stack that ends in `node`; `None` for the thread's own node.
     fn stack(&mut self, handle: ThreadHandle, number: u32, node: u32) -> Option<StackHandle> {
-        // Upwards to what is known, and back down.
+        // Up to the first known node, and back down.
         let nodes = self.from.tree.nodes();
         let mut new = Vec::new();
         let (mut at, mut found) = (node, None);
@@ -177,7 +179,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// For each image, by address, the sizes and names of its functions that are in the profile.
+/// For each image, the functions in the profile by address, with size and name.
 fn symbols(table: &Table) -> Vec<BTreeMap<u32, (u64, &str)>> {
     let mut symbols = vec![BTreeMap::new(); table.images().len()];
     let places: Vec<(usize, u32, u64, u64, &str)> = table
@@ -200,15 +202,15 @@ fn symbols(table: &Table) -> Vec<BTreeMap<u32, (u64, &str)>> {
             symbols[image].insert(begin, (size, name));
         }
     }
-    // Where functions overlap, or several begin at one address, the one before an address need not
-    // be its own: then the address itself gets the name.
+    // If functions overlap or start at the same address, the last function that starts before an
+    // address may be the wrong one. Then the name is assigned to the address itself.
     loop {
         let mut all_found = true;
         for &(image, address, _, _, name) in &places {
             let before = symbols[image].range(..=address).next_back();
             let is_found = before.is_some_and(|(&begin, &(size, found))| {
                 let is_own = found == name && (size == 0 || u64::from(address - begin) < size);
-                // Two files of one name may have two names for it.
+                // Two files with the same path may name it differently.
                 is_own || (begin == address && size == 1)
             });
             if !is_found {
@@ -222,7 +224,7 @@ fn symbols(table: &Table) -> Vec<BTreeMap<u32, (u64, &str)>> {
     }
 }
 
-/// An image, with those of its functions that are in the profile.
+/// An image, with its functions that are in the profile.
 fn library(image: &Image, symbols: &BTreeMap<u32, (u64, &str)>) -> LibraryInfo {
     let symbol = |(&address, &(size, name)): (&u32, &(u64, &str))| Symbol {
         address,

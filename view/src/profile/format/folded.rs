@@ -1,5 +1,5 @@
-//! Folded stacks: `name;outermost;..;innermost count`, a line for each distinct stack, as flame
-//! graph tools read them.
+//! Folded stacks for flame graph tools: a line `name;outermost;..;innermost count` for each
+//! distinct stack.
 
 use crate::profile::gathered::{NodePlace, Profile};
 use crate::profile::tree::ROOT;
@@ -11,7 +11,7 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let frames = table.frames().iter();
     let frames: Vec<Vec<u8>> = frames.map(|frame| plain(table.name(frame.name))).collect();
     let threads: Vec<Vec<u8>> = profile.shown().iter().map(|name| plain(name)).collect();
-    // Where the name of each node ends in a line.
+    // The end of each node's name in the line.
     let mut ends = vec![0; nodes.len()];
     let mut line: Vec<u8> = Vec::new();
     for node in profile.ordered_nodes() {
@@ -39,7 +39,7 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// A name as a line can hold it: `;` separates frames, a line ends at its end.
+/// The name with the characters replaced that separate frames and lines.
 fn plain(name: &str) -> Vec<u8> {
     let byte = |byte: u8| match byte {
         b';' => b':',

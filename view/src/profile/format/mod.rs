@@ -1,4 +1,4 @@
-//! The formats that profiles are written in.
+//! The output formats of profiles.
 
 mod firefox;
 mod folded;
@@ -10,12 +10,12 @@ pub(super) mod text;
 use super::gathered::{GatherKind, Profile};
 use std::io::{self, Write};
 
-/// A format.
+/// An output format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     /// A block for each sample, as `perf script` prints it.
     PerfScript,
-    /// A line for each distinct stack, with its count.
+    /// A line for each distinct stack, with its count, for flame graph tools.
     Folded,
     /// speedscope's JSON.
     Speedscope,
@@ -26,7 +26,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What has to be kept for it; `None` if it is written sample by sample.
+    /// The kind of profile that the format needs; `None` if it is written sample by sample.
     pub fn kind(self) -> Option<GatherKind> {
         match self {
             Format::PerfScript => None,
@@ -36,7 +36,8 @@ impl Format {
         }
     }
 
-    /// Writes the profile of a recording of this name; it has to be of this format's kind.
+    /// Writes the profile, which must be of this format's kind. `name` is the name of the
+    /// recording.
     pub fn write(self, profile: &Profile, name: &str, out: &mut dyn Write) -> io::Result<()> {
         let mut out = io::BufWriter::with_capacity(1 << 16, out);
         match self {

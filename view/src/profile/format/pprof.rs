@@ -1,9 +1,9 @@
 //! pprof: a gzipped protocol buffer with samples, locations, functions and mappings.
 //!
-//! The format is `proto/profile.proto` of <https://github.com/google/pprof>. For each event, or
-//! unwinder, there are the samples, and the events that they stand for where these are known, under
-//! the names that perf_to_profile gives them. Addresses are the images' own, so that a mapping
-//! begins at 0. Process, thread and its name are labels.
+//! The format is `proto/profile.proto` of <https://github.com/google/pprof>. Each event or unwinder
+//! has a value type for its samples and, where known, one for the events that they stand for, named
+//! as by perf_to_profile. Addresses are those in the image, so a mapping starts at 0. Process,
+//! thread and thread name are labels.
 
 use super::protobuf::Message;
 use crate::profile::gathered::{Count, NodePlace, Profile};
@@ -11,7 +11,7 @@ use flate2::{Compression, write::GzEncoder};
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// Fields of the messages.
+/// The field numbers of the messages.
 mod field {
     pub(super) mod profile {
         pub(in super::super) const SAMPLE_TYPE: u32 = 1;
@@ -58,7 +58,7 @@ mod field {
     }
 }
 
-/// Strings by number; the first is empty.
+/// The string table; the first string is empty.
 struct Strings {
     all: Vec<String>,
     numbers: HashMap<String, u64>,
@@ -85,7 +85,8 @@ impl Strings {
     }
 }
 
-/// Writes a profile of addresses.
+/// Writes a profile of kind
+/// [`GatherKind::Addresses`](crate::profile::gathered::GatherKind::Addresses).
 pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let mut message = Message::default();
     let mut strings = Strings::new();
@@ -108,7 +109,7 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
             message.data(field::profile::SAMPLE_TYPE, events.bytes());
         }
     }
-    // Locations have the order of their frames, from 1.
+    // Locations are numbered in the order of their frames, from 1.
     let frames = profile.table.ordered();
     let mut locations = vec![0u64; frames.len()];
     for (&frame, id) in frames.iter().zip(1..) {
@@ -133,11 +134,11 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// What the values of a sample are.
+/// The values of a sample.
 struct Columns {
-    /// The series that there are.
+    /// The series that have threads.
     used: Vec<u32>,
-    /// Each has the events behind the samples.
+    /// Whether each series also has the number of events.
     with_events: bool,
 }
 
@@ -174,7 +175,7 @@ fn samples(
     let nodes = profile.tree.nodes();
     let mut thread = None;
     for &node in order {
-        // Stacks follow their thread.
+        // A thread's node comes before its stacks.
         if let NodePlace::Thread(number) = NodePlace::of(nodes[node as usize].frame) {
             thread = profile.threads.get(number as usize);
         }

@@ -1,6 +1,6 @@
-//! Messages of protocol buffers, written field by field.
+//! An encoder for protocol buffer messages.
 //!
-//! The encoding: <https://protobuf.dev/programming-guides/encoding/>. Fields that have their default
+//! The encoding: <https://protobuf.dev/programming-guides/encoding/>. Fields with their default
 //! value are left out.
 
 /// A message.
@@ -10,12 +10,12 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Its bytes.
+    /// The encoded bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// A number or a truth value.
+    /// Adds a number or a boolean.
     pub(super) fn number(&mut self, field: u32, value: u64) {
         if value != 0 {
             self.varint(u64::from(field) << 3);
@@ -23,7 +23,7 @@ impl Message {
         }
     }
 
-    /// Numbers, packed.
+    /// Adds packed numbers.
     pub(super) fn numbers(&mut self, field: u32, values: impl IntoIterator<Item = u64>) {
         let mut packed = Message::default();
         for value in values {
@@ -34,7 +34,7 @@ impl Message {
         }
     }
 
-    /// A string, or a message as its bytes; it is written even if it is empty.
+    /// Adds a string, bytes or an encoded message, even if it is empty.
     pub(super) fn data(&mut self, field: u32, bytes: &[u8]) {
         self.varint(u64::from(field) << 3 | 2);
         self.varint(bytes.len() as u64);

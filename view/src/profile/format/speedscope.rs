@@ -1,14 +1,15 @@
-//! speedscope's own format: every thread's stacks in the order of time, as JSON.
+//! speedscope's own format: the stacks of each thread in the order of time, as JSON.
 //!
-//! Its schema is <https://www.speedscope.app/file-format-schema.json>. One sampled profile for each
-//! thread and event, or unwinder; equal stacks that follow each other are one, of that weight.
+//! Its schema is <https://www.speedscope.app/file-format-schema.json>. There is one sampled profile
+//! for each thread and event or unwinder. Consecutive equal stacks are merged into one, whose
+//! weight is their number.
 
 use crate::profile::gathered::{Profile, Sample};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// The schema's name.
+/// The URL of the schema.
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
 #[derive(Serialize)]
@@ -32,7 +33,7 @@ struct Sampled {
     unit: &'static str,
     start_value: u64,
     end_value: u64,
-    /// Frames of the shared list, outermost first.
+    /// Indices into the shared frames, outermost first.
     samples: Vec<Vec<u32>>,
     weights: Vec<u64>,
 }
@@ -49,10 +50,10 @@ struct File<'a> {
     exporter: &'static str,
 }
 
-/// Writes a profile of times.
+/// Writes a profile of kind [`GatherKind::Times`](crate::profile::gathered::GatherKind::Times).
 pub(super) fn write(profile: &Profile, name: &str, out: &mut dyn Write) -> io::Result<()> {
     let table = &profile.table;
-    // Functions are told apart by name and image, not by address.
+    // Functions are distinguished by name and image, not by address.
     let mut shared = Vec::new();
     let mut known = HashMap::new();
     let mut numbers = vec![0; table.frames().len()];

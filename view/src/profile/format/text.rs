@@ -1,14 +1,14 @@
-//! Walked stacks as text in the form of `perf script`: a head, a line for each frame, an empty line.
+//! Stacks as text in the format of `perf script`: a heading, a line for each frame, an empty line.
 
 use std::io::{self, Write};
 use unwind_sim_judge::stacks::{Consumer, Taken};
 use unwind_sim_recordings::names::demangle;
 use unwind_sim_unwind::image::AddressSpace;
 
-/// Prints the walks of one unwinder as they come.
+/// Writes the walks of one unwinder as they come.
 pub(in crate::profile) struct Text<'o> {
     out: &'o mut dyn Write,
-    /// What stands in the event's place.
+    /// The text in place of the event name.
     event: String,
     failed: Option<io::Error>,
 }
@@ -22,7 +22,7 @@ impl<'o> Text<'o> {
         }
     }
 
-    /// What went wrong in writing.
+    /// The first error in writing.
     pub(in crate::profile) fn finish(self) -> io::Result<()> {
         self.failed.map_or(Ok(()), Err)
     }
