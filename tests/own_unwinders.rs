@@ -203,7 +203,7 @@ fn garbage_ends_the_chain() {
 #[test]
 fn silence_ends_the_process() {
     let (chains, fault, took) = misbehave("exec sleep 60");
-    assert_eq!(fault, "it said nothing for 0.5 s");
+    assert_eq!(fault, "it sent nothing for 0.5 s");
     assert!(chains.iter().all(|c| c.frames.is_empty()));
     assert!(took < SOON, "{took:?}");
 }
@@ -213,7 +213,7 @@ fn an_early_end_is_told() {
     for script in ["exit 3", "read line; exit 0", "exec 1>&-; sleep 60"] {
         let (_, fault, took) = misbehave(script);
         assert!(
-            ["it ended", "it reads no more"].contains(&&*fault),
+            ["it exited", "it stopped reading"].contains(&&*fault),
             "{fault}"
         );
         assert!(took < SOON, "{took:?}");
@@ -257,7 +257,7 @@ fn an_image_is_given_as_a_file_or_refused_with_a_reason() {
         said.display()
     );
     let (_, fault, _) = misbehave(&script);
-    assert_eq!(fault, "it ended");
+    assert_eq!(fault, "it exited");
     let text = std::fs::read_to_string(&said).expect("answers");
     let [first, again, none] = text.lines().collect::<Vec<_>>()[..] else {
         panic!("{text}");

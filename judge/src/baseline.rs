@@ -1,7 +1,6 @@
-//! An earlier comparison or verification, whose findings are known: `--baseline`.
+//! `--baseline`: an earlier comparison or verification, whose findings are known.
 //!
-//! It belongs to a program and to the options of the run; for any other it says nothing, and is
-//! refused.
+//! A baseline belongs to a program and to the options of its run. It is rejected for any other.
 
 use crate::compare::GroupKey;
 use crate::input::Input;
@@ -9,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use unwind_sim_recordings::names::file_name;
 
-/// The command whose `--json` output a baseline is.
+/// The command that made a baseline with `--json`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
     /// `compare`.
@@ -19,7 +18,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// How a baseline is made.
+    /// The command line that makes a baseline.
     const fn command(self) -> &'static str {
         match self {
             Source::Compare => "unwind-sim compare ... --json",
@@ -34,7 +33,7 @@ impl Source {
         }
     }
 
-    /// The `type` of its lines that hold a finding.
+    /// The `type` of the lines that hold a finding.
     const fn finding(self) -> &'static str {
         match self {
             Source::Compare => "divergence",
@@ -42,7 +41,7 @@ impl Source {
         }
     }
 
-    /// The `type` of its lines that hold the counts of an unwinder; there is at least one.
+    /// The `type` of the lines that hold the counts of an unwinder. There is at least one.
     const fn tally(self) -> &'static str {
         match self {
             Source::Compare => "column",
@@ -58,82 +57,82 @@ impl Source {
     }
 }
 
-/// What a run's findings belong to.
+/// The program and options that a run's findings belong to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Origin {
     /// The program's file, without its folder.
     pub program: String,
-    /// The options that decide what is found.
+    /// The options that determine what is found.
     pub options: Vec<String>,
 }
 
-/// A baseline that cannot be used.
+/// Why a baseline cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BaselineError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("--baseline {path}: {source}; make one with `{command} > {path}`")]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// How one is made.
+        /// The command that makes a baseline.
         command: &'static str,
-        /// Why not.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// It is not the output of the command.
+    /// The file is not the output of the command.
     #[error("--baseline {path}: line {line}: {what}; make one with `{command} > FILE`")]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// How one is made.
+        /// The command that makes a baseline.
         command: &'static str,
         /// The line, from 1.
         line: usize,
         /// What is wrong.
         what: String,
     },
-    /// It does not say what it belongs to.
+    /// The file does not name its program and options.
     #[error(
-        "--baseline {path}: it does not say to which program and options it belongs: it was cut \
-         short, or made by an earlier version; make it again with `{command}`"
+        "--baseline {path} does not name its program and options: it was cut short, or made by an \
+         earlier version; make it again with `{command}`"
     )]
     NoOrigin {
         /// The file.
         path: PathBuf,
-        /// How one is made.
+        /// The command that makes a baseline.
         command: &'static str,
     },
-    /// It belongs to another program.
+    /// The baseline belongs to another program.
     #[error(
-        "--baseline {path} belongs to the program `{its}`, and this {run} is of `{this}`; make one of \
+        "--baseline {path} belongs to the program `{its}`, and this {run} is of `{this}`; make one for \
          this program"
     )]
     OtherProgram {
         /// The file.
         path: PathBuf,
-        /// The program that it belongs to.
+        /// The baseline's program.
         its: String,
-        /// What was run: a recording, or a run.
+        /// The kind of input: a recording or a run.
         run: &'static str,
-        /// Its program.
+        /// The program of this input.
         this: String,
     },
-    /// It was made with other options.
+    /// The baseline was made with other options.
     #[error(
-        "--baseline {path} was made with other options: there {its}, here {this}; use the same, or \
-         make one with these"
+        "--baseline {path} was made with other options: there {its}, here {this}; use the \
+         same options, or make a baseline with these"
     )]
     OtherOptions {
         /// The file.
         path: PathBuf,
-        /// Those that only it has.
+        /// The options that only the baseline has.
         its: String,
-        /// Those that only this run has.
+        /// The options that only this run has.
         this: String,
     },
 }
 
-/// The program that was recorded: the file mapped lowest where the first sample was taken.
+/// The recorded program: the file that is mapped lowest at the first sample.
 pub fn program(input: &Input) -> String {
     let lowest = input.first(|view| {
         let names = view.space.mappings().iter().map(|m| file_name(&m.name));
@@ -143,18 +142,18 @@ pub fn program(input: &Input) -> String {
     lowest.flatten().unwrap_or_default()
 }
 
-/// What identifies a finding from run to run.
+/// The identity of a finding across runs.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Key {
     /// The unwinder, with its start if there are several.
     pub unwinder: String,
-    /// What came out: the verdict's letter, or the check and the register.
+    /// The result: the verdict's letter, or the check and the register.
     pub what: String,
-    /// The code.
+    /// The reason code.
     pub code: String,
-    /// The place, or nothing.
+    /// The place; may be empty.
     pub place: String,
-    /// The class; `None` where an earlier version did not write it.
+    /// The class; `None` in the output of an earlier version, which did not write it.
     pub class: Option<String>,
 }
 
@@ -176,10 +175,10 @@ impl Key {
 pub struct Baseline(BTreeMap<Key, u64>);
 
 impl Baseline {
-    /// Reads the `--json` output of an earlier run of the same command and the same origin.
+    /// Reads the `--json` output of an earlier run of the same command with the same origin.
     ///
     /// # Errors
-    /// If it cannot be read, is no such output, or belongs to something else.
+    /// If the file cannot be read, is not such an output, or has another origin.
     pub fn read(path: &Path, source: Source, origin: &Origin) -> Result<Baseline, BaselineError> {
         let text = std::fs::read_to_string(path).map_err(|error| BaselineError::Unreadable {
             path: path.into(),
@@ -246,7 +245,7 @@ impl Baseline {
         Ok(Baseline(known))
     }
 
-    /// Does it hold this finding, at least `count` times?
+    /// Whether it holds this finding, at least `count` times.
     pub fn holds(&self, key: &Key, count: u64) -> bool {
         let known = self.0.get(key).copied();
         let of_any_class = || {
@@ -260,7 +259,7 @@ impl Baseline {
     }
 }
 
-/// A line that holds a finding.
+/// Reads a line that holds a finding.
 fn finding(value: &serde_json::Value, source: Source) -> Result<(Key, u64), String> {
     let lacks = |name: &str| format!("a {} without `{name}`", source.finding());
     let field = |name: &str| {
@@ -295,7 +294,7 @@ fn finding(value: &serde_json::Value, source: Source) -> Result<(Key, u64), Stri
     Ok((key, count))
 }
 
-/// What the last line says it belongs to.
+/// The origin that the last line states.
 fn origin_of(value: &serde_json::Value) -> Option<Origin> {
     let options = value["options"].as_array()?.iter();
     Some(Origin {
@@ -306,7 +305,7 @@ fn origin_of(value: &serde_json::Value) -> Option<Origin> {
     })
 }
 
-/// The options of `these` that `others` has not, as words.
+/// The options in `these` that are not in `others`, as text.
 fn only_in(these: &[String], others: &[String]) -> String {
     let only = these.iter().filter(|o| !others.contains(o));
     let only: Vec<String> = only.map(|o| format!("`{o}`")).collect();
@@ -355,7 +354,7 @@ mod tests {
             class,
             ..key.clone()
         };
-        // Without a class it is of an earlier version, and holds any.
+        // Without a class the line is from an earlier version, and matches any class.
         let [wrong, loss] = [Class::Wrong, Class::Loss].map(of_class);
         let named = GROUP.replace("\"count\"", "\"class\":\"wrong\",\"count\"");
         for (line, holds_loss) in [(GROUP, true), (&named, false)] {
@@ -421,7 +420,7 @@ mod tests {
         assert!(two.holds(&key, 14) && !two.holds(&key, 15));
     }
 
-    /// The two commands say which of them the output is of.
+    /// The message names both commands.
     #[test]
     fn the_output_of_the_other_command_is_refused() {
         for (source, line, what) in [
@@ -479,7 +478,7 @@ mod tests {
         );
         for lines in [&[GROUP][..], &[], &[GROUP, r#"{"type":"summary"}"#]] {
             let what = told(lines, &origin());
-            assert!(what.contains("does not say to which program"), "{what}");
+            assert!(what.contains("does not name its program"), "{what}");
         }
         for (line, want) in [
             ("no JSON", "line 2: expected"),

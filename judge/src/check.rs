@@ -1,8 +1,8 @@
-//! The one-frame check: a rule, put in front of the true registers of a frame, has to give the
-//! true registers of its caller.
+//! The one-frame check: a rule, applied to the true registers of a frame, must give the true
+//! registers of its caller.
 //!
-//! It finds the row that is wrong even where the walk went wrong only frames later, and a wrong
-//! slot of a register even where no frame was lost. Not here: full walks and their verdicts.
+//! It finds the wrong row even if the walk goes wrong only frames later, and a wrong slot of a
+//! register even if no frame is lost.
 
 use crate::target;
 use std::sync::Arc;
@@ -19,23 +19,23 @@ use unwind_sim_unwind::step::{Stepped, step};
 use unwind_sim_unwind::truth::{TrueKind, Truth};
 use unwind_sim_unwind::walk::Place;
 
-/// What is wrong with one row in one frame.
+/// A contradiction between a row and the truth in one frame.
 #[derive(Clone, Debug)]
 pub struct Contradiction {
-    /// The frame, counted in the true chain.
+    /// The index of the frame in the true chain.
     pub frame: usize,
-    /// Its pc.
+    /// The frame's pc.
     pub pc: CodeAddress,
-    /// The code: one of US501 to US506, or why the rule could not be applied.
+    /// The reason code: one of US501 to US506, or why the rule could not be applied.
     pub code: Code,
     /// The register concerned: rsp for the CFA, rip for the return address.
     pub reg: Reg,
-    /// What the row gave, if it gave anything.
+    /// The value that the row gave, if any.
     pub given: Option<u64>,
-    /// What is true.
+    /// The true value.
     pub truth: u64,
-    /// The return address is right, but taken for an interrupted instruction, or the other way
-    /// round: then these are the addresses at which the caller's row is looked up.
+    /// The return address is right, but was taken for an interrupted instruction, or the other way
+    /// round. Then the values are the addresses at which the caller's row is looked up.
     pub misread: bool,
     /// Why the row gave nothing.
     pub reason: Option<Reason>,
@@ -43,7 +43,7 @@ pub struct Contradiction {
     pub row: Option<Arc<Row>>,
 }
 
-/// The frame `index` of the true chain, with its true registers; `None` where they are not known.
+/// Frame `index` of the true chain with its true registers; `None` if they are not known.
 pub fn true_frame(truth: &Truth, live: &Regs, index: usize) -> Option<Frame> {
     let frames = truth.frames();
     let this = frames.get(index)?;
@@ -68,9 +68,9 @@ pub fn true_frame(truth: &Truth, live: &Regs, index: usize) -> Option<Frame> {
     Some(frame)
 }
 
-/// What the check of one frame needs.
+/// The input of the check of a frame.
 pub struct Subject<'a> {
-    /// The code.
+    /// The mapped images.
     pub space: &'a AddressSpace,
     /// The memory.
     pub memory: &'a dyn Memory,
@@ -81,8 +81,8 @@ pub struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// All contradictions between `finder`'s rule in true frame `index` and its true caller. The
-    /// root, which has none, is not checked.
+    /// All contradictions between `finder`'s rule in true frame `index` and the true caller. The
+    /// root has no caller and is not checked.
     pub fn check_frame(
         &self,
         finder: &dyn Finder,
@@ -105,8 +105,9 @@ impl Subject<'_> {
         found
     }
 
-    /// The same for a frame with registers of the caller's choice. A row that is missing counts as
-    /// one of executed code unless the table is asked at a return address.
+    /// Like [`check_frame`](Self::check_frame), for a frame with registers of the caller's choice.
+    /// A missing row counts as executed code without a row, unless it is looked up at a return
+    /// address.
     pub fn check_in(
         &self,
         finder: &dyn Finder,
@@ -135,7 +136,7 @@ impl Subject<'_> {
             row: stepped.row.ok().map(Arc::new),
         };
         let mut out = Vec::new();
-        // What a wrong CFA leads to is not told apart.
+        // The consequences of a wrong CFA are not reported separately.
         if let Some(cfa) = stepped.cfa.filter(|&cfa| cfa != this.cfa) {
             let reason = stepped.caller.as_ref().err().copied();
             let reg = Reg::Rsp;
@@ -153,7 +154,7 @@ impl Subject<'_> {
             Err(reason) => {
                 let executed = match (frame.pc, finder.lookup()) {
                     (CodeAddress::Instruction(_), _) => true,
-                    // In front of a signal trampoline nobody called.
+                    // There is no call before a signal trampoline.
                     (CodeAddress::Return(_), Lookup::InsideCall) => {
                         next.kind != TrueKind::Interrupted
                     }
@@ -164,8 +165,8 @@ impl Subject<'_> {
             }
         };
         if caller.pc.value() == next.pc {
-            // Taken for a return address, or for an interrupted instruction, when it is not: the
-            // caller's row is then looked up at the wrong address.
+            // If an address is wrongly taken for a return address or for an interrupted
+            // instruction, the caller's row is looked up at the wrong address.
             let kind = match next.kind {
                 TrueKind::Call => CodeAddress::Return(next.pc),
                 TrueKind::Top | TrueKind::Interrupted | TrueKind::Trapped => {
@@ -187,7 +188,7 @@ impl Subject<'_> {
         }
         let saved = next.saved.unwrap_or_default();
         for (reg, truth) in Reg::CALLEE_SAVED.into_iter().zip(saved) {
-            // What the walk does not know it does not claim.
+            // A register that the walk does not know is not a claim.
             let Some(given) = caller.regs.get(reg) else {
                 continue;
             };
@@ -204,8 +205,8 @@ impl Subject<'_> {
         out
     }
 
-    /// A row that was looked up at a return address is another than the call's where the call does
-    /// not return, or ends its function: if the call's own row is right, the lookup is to blame.
+    /// If a call does not return, or ends its function, the row at its return address is not the
+    /// call's row. If the call's own row is right, the lookup is to blame.
     fn blame_lookup(
         &self,
         finder: &dyn Finder,
@@ -254,7 +255,7 @@ fn failure_code(stepped: &Stepped, reason: Reason, executed: bool) -> Code {
 pub enum Class {
     /// The row is wrong, or there is none.
     Wrong,
-    /// The table was derived from another one, and its format cannot hold the row.
+    /// The table is derived from another one, and its format cannot represent the row.
     Loss,
     /// The row describes the frame that the code is about to jump to.
     Target,
@@ -270,7 +271,7 @@ impl Class {
         }
     }
 
-    /// Does it count for the exit status? Losses only do if the check is `strict`.
+    /// Whether it affects the exit status. Losses do only if `strict`.
     pub const fn counts(self, strict: bool) -> bool {
         match self {
             Class::Wrong => true,
@@ -289,12 +290,12 @@ impl Contradiction {
         )
     }
 
-    /// Its class.
+    /// The class.
     pub fn class(&self) -> Class {
         match (self.code, self.reason) {
             (Code::RowOfTarget, _) => Class::Target,
             (_, Some(Reason::NotHeld { .. })) => Class::Loss,
-            // Nor can it hold the rows that would have kept the register.
+            // The format cannot represent the rows that would have kept the register either.
             (_, Some(Reason::RegisterNotCarried { .. })) if self.is_derived() => Class::Loss,
             _ => Class::Wrong,
         }
@@ -305,13 +306,13 @@ impl std::fmt::Display for Contradiction {
     /// `cfa is 0x7ffe10, the row gives 0x7ffe08`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let what = match self.reg {
-            _ if self.misread => "the caller's row is looked up: its address",
+            _ if self.misread => "the lookup address of the caller's row",
             Reg::Rsp => "cfa",
             Reg::Rip => "return address",
             reg => reg.as_str(),
         };
         match (self.reg, self.truth) {
-            (Reg::Rip, 0) => f.write_str("it is the root, which has no caller, ")?,
+            (Reg::Rip, 0) => f.write_str("the frame is the root, which has no caller,  ")?,
             (_, truth) => write!(f, "{what} is {truth:#x}, ")?,
         }
         match (self.given, self.reason) {

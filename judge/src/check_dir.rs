@@ -1,6 +1,6 @@
-//! Somebody else's unwinder in front of a folder of recordings, for their own `cargo test`.
+//! Runs an unwinder of your own on a folder of recordings, in your own `cargo test`.
 //!
-//! Not here: the unwinder; see [`Unwinder`] and `docs/own-unwinders.md`.
+//! See [`Unwinder`] and `docs/own-unwinders.md`.
 
 use crate::engine::Setting;
 use crate::engine::examine;
@@ -18,18 +18,18 @@ use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::unwinder::Unwinder;
 use unwind_sim_unwind::verdict::Verdict;
 
-/// A folder that cannot be checked.
+/// Why a folder cannot be checked.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// It cannot be listed.
+    /// The folder cannot be listed.
     #[error("cannot read {path}: {source}")]
     Io {
         /// The folder.
         path: PathBuf,
-        /// Why not.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// There is nothing in it to check.
+    /// The folder has nothing to check.
     #[error("{path} holds neither a case (.s) nor a trace (.bin)")]
     Nothing {
         /// The folder.
@@ -37,24 +37,24 @@ pub enum CheckError {
     },
 }
 
-/// A chain that is not the true one.
+/// A chain that differs from the true one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wrong {
     /// The recording.
     pub file: PathBuf,
-    /// The number of the sample in it, from 0.
+    /// The number of the sample in the recording, from 0.
     pub sample: u64,
-    /// What the walk was started with.
+    /// The start variant of the walk.
     pub start: Variant,
     /// What is wrong.
     pub verdict: Verdict,
-    /// Why, as far as that can be told from outside the unwinder.
+    /// The cause, as far as it can be determined from outside the unwinder.
     pub cause: Option<Code>,
     /// The function of the true frame that is to blame.
     pub place: Option<Location>,
-    /// How many frames the unwinder found.
+    /// The number of frames that the unwinder found.
     pub found: usize,
-    /// How many there are.
+    /// The number of true frames.
     pub truth: usize,
 }
 
@@ -81,49 +81,48 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// A recording that could not be read, or not to its end.
+/// A recording that could not be read to its end.
 #[derive(Debug)]
 pub struct Unread {
     /// The recording.
     pub file: PathBuf,
-    /// Why not.
+    /// The error.
     pub error: RunError,
 }
 
-/// What came of a check.
+/// The result of a check.
 #[derive(Debug, Default)]
 pub struct Report {
     /// The unwinder.
     pub unwinder: String,
-    /// Recordings read.
+    /// The number of recordings read.
     pub files: usize,
-    /// Samples put in front of the unwinder.
+    /// The number of samples given to the unwinder.
     pub samples: u64,
-    /// Those whose truth is known, and which could be started.
+    /// The number of samples with a known truth that could be started.
     pub judged: u64,
-    /// Those of them with a wrong chain, in the order of files and samples.
+    /// The wrong chains, in the order of files and samples.
     pub wrong: Vec<Wrong>,
     /// Recordings that could not be read.
     pub unread: Vec<Unread>,
 }
 
 impl Report {
-    /// Was something judged, all of it right, and every file read?
+    /// Whether something was judged, all chains were right, and every file was read.
     pub fn is_ok(&self) -> bool {
         self.judged > 0 && self.wrong.is_empty() && self.unread.is_empty()
     }
 
-    /// Ends the test unless [`Report::is_ok`].
+    /// Fails the test unless [`Report::is_ok`].
     ///
     /// # Panics
-    /// With the report, unless all is well.
+    /// With the report, unless [`Report::is_ok`].
     #[track_caller]
     pub fn assert_ok(&self) {
         assert!(self.is_ok(), "{self}");
     }
 
-    /// The same without the wrong chains that are `expected`: what an unwinder cannot know, it
-    /// may get wrong.
+    /// The report without the wrong chains that are `expected`, for what an unwinder cannot know.
     #[must_use]
     pub fn except(mut self, expected: impl Fn(&Wrong) -> bool) -> Report {
         self.wrong.retain(|wrong| !expected(wrong));
@@ -152,18 +151,18 @@ impl fmt::Display for Report {
     }
 }
 
-/// The folder of recordings with known truth that comes with this package: `cases`, `traces` and more,
-/// for [`check_dir`]. It exists where the package is a git or path dependency.
+/// The folder of recordings with known truth that comes with this package (`cases`, `traces` and
+/// more), for [`check_dir`]. It exists if the package is a git or path dependency.
 #[cfg(feature = "corpus")]
 pub fn corpus() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../corpus"))
 }
 
-/// Puts `unwinder` in front of every case (`.s`, which is assembled and run) and every trace
-/// (`.bin`) at or below `path`, and judges its chains by the truth recorded there. Samples are
-/// started as they were taken, and see all of the memory recorded. Left out are a `.bin` that is not
-/// a trace, assembly without a case's header (`#!`), and cases that are malformed on purpose, with
-/// their message in a `.txt` of the same name.
+/// Runs `unwinder` on every case (`.s`, which is assembled and run) and every trace (`.bin`) at or
+/// below `path`, and judges its chains by the recorded truth. Samples start from the registers they
+/// were taken with, and all recorded memory is visible. These are skipped: `.bin` files that are
+/// not traces, assembly without a case's header (`#!`), and cases that are malformed on purpose,
+/// whose message is in a `.txt` of the same name.
 ///
 /// In a test of your own:
 ///
@@ -176,7 +175,7 @@ pub fn corpus() -> &'static Path {
 /// report.assert_ok();
 /// ```
 ///
-/// What an unwinder cannot know, it may get wrong; [`Report::except`] takes that out:
+/// [`Report::except`] removes what an unwinder cannot know and may get wrong:
 ///
 /// ```
 /// use unwind_sim_judge::check_dir;
@@ -189,8 +188,8 @@ pub fn corpus() -> &'static Path {
 /// ```
 ///
 /// # Errors
-/// If a folder cannot be read, or there is nothing to check. A recording that cannot be read is
-/// no error, but keeps the report from being ok.
+/// If a folder cannot be read, or there is nothing to check. A recording that cannot be read is not
+/// an error, but the report is then not ok.
 pub fn check_dir(path: impl AsRef<Path>, unwinder: &dyn Unwinder) -> Result<Report, CheckError> {
     let path = path.as_ref();
     let files = recordings(path)?;
@@ -210,8 +209,8 @@ pub fn check_dir(path: impl AsRef<Path>, unwinder: &dyn Unwinder) -> Result<Repo
     Ok(report)
 }
 
-/// Cases and traces at or below `path`, sorted. A `.bin` that is not a trace, and assembly without a
-/// case's header, belong to something else.
+/// The cases and traces at or below `path`, sorted. A `.bin` that is not a trace and assembly
+/// without a case's header are skipped.
 fn recordings(path: &Path) -> Result<Vec<PathBuf>, CheckError> {
     if path.is_file() {
         return Ok(vec![path.into()]);
@@ -226,7 +225,7 @@ fn recordings(path: &Path) -> Result<Vec<PathBuf>, CheckError> {
         for entry in std::fs::read_dir(&folder).map_err(io)? {
             let entry = entry.map_err(io)?;
             let path = entry.path();
-            // Links are not followed: they may lead round in a circle.
+            // Links are not followed, since they may form a cycle.
             let is_folder = entry.file_type().map_err(io)?.is_dir();
             let extension = path.extension().and_then(|e| e.to_str());
             match extension {
@@ -241,14 +240,14 @@ fn recordings(path: &Path) -> Result<Vec<PathBuf>, CheckError> {
     Ok(found)
 }
 
-/// Is this assembly a case? One that is malformed on purpose has the message that it must give
-/// beside it, in a `.txt` of its name.
+/// Whether this assembly file is a case. One that is malformed on purpose has its expected message
+/// beside it, in a `.txt` of the same name.
 fn is_case(path: &Path) -> bool {
     let header = |text: Vec<u8>| {
         text.split(|b| *b == b'\n')
             .any(|line| line.starts_with(b"#!"))
     };
-    // What cannot be read is told when it is opened.
+    // A file that cannot be read is reported when it is opened.
     let has_header = std::fs::read(path).map_or(true, header);
     has_header && !path.with_extension("txt").is_file()
 }
@@ -289,7 +288,7 @@ fn judge(
         return;
     }
     report.judged += 1;
-    // Luck is not wrong here: from outside nobody sees by which rule a chain was found.
+    // Luck does not count as wrong here: the rule that found a chain is not visible from outside.
     if !outcome.verdict.is_wrong() {
         return;
     }
@@ -311,7 +310,7 @@ fn judge(
     });
 }
 
-/// The snippets of the page.
+/// Tests the snippets of the page.
 #[cfg(all(doctest, feature = "corpus"))]
 #[doc = include_str!("../../docs/own-unwinders.md")]
 struct OwnUnwinders;
@@ -320,7 +319,7 @@ struct OwnUnwinders;
 mod tests {
     use super::*;
 
-    /// All that `check_dir("corpus", ..)` takes is a case that parses, or a trace.
+    /// Everything that `check_dir("corpus", ..)` takes is a case that parses, or a trace.
     #[test]
     fn nothing_of_our_corpus_is_unreadable() {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus");

@@ -1,4 +1,5 @@
-//! Many stacks, many unwinders: the matrix of verdicts, and the first divergences by cause.
+//! Compares many unwinders on many stacks: the matrix of verdicts, and the first divergences by
+//! cause.
 
 use crate::check::Class;
 use crate::engine::Outcome;
@@ -19,12 +20,12 @@ pub enum GroupBy {
     Cause,
     /// By reason code and the function whose row is to blame.
     Function,
-    /// By reason code and the very address.
+    /// By reason code and address.
     Instruction,
 }
 
 impl GroupBy {
-    /// `cause`, `function` or `insn`.
+    /// Parses `cause`, `function` or `insn`.
     pub fn from_name(name: &str) -> Option<GroupBy> {
         match name {
             "cause" => Some(GroupBy::Cause),
@@ -44,46 +45,46 @@ impl GroupBy {
     }
 }
 
-/// What divergences of one group have in common.
+/// What the divergences of a group have in common.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct GroupKey {
     /// The column.
     pub column: usize,
-    /// What the cause says about the table.
+    /// The class of the cause.
     pub class: Class,
     /// The verdict's letter.
     pub letter: char,
     /// The cause.
     pub code: Code,
-    /// The place, if groups are made by place.
+    /// The place, if grouped by place.
     pub place: Option<String>,
 }
 
 /// A group of divergences.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// How many samples.
+    /// The number of samples.
     pub count: u64,
     /// The first sample.
     pub sample: u64,
-    /// Its verdict.
+    /// The verdict on the first sample.
     pub verdict: Verdict,
-    /// The true frame to blame there.
+    /// The true frame to blame in the first sample.
     pub frame: usize,
-    /// Its place.
+    /// The place of that frame.
     pub location: Location,
     /// The row to blame, if one was found.
     pub row: Option<RowSource>,
-    /// What the row gave and what is true, in words.
+    /// What the row gave and what is true, as text.
     pub values: Option<String>,
 }
 
 /// The result of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
-    /// Samples seen.
+    /// The number of samples.
     pub samples: u64,
-    /// Samples whose truth is complete, known in part, or unknown.
+    /// The number of samples whose truth is complete, known in part, or unknown.
     pub truths: [u64; 3],
     /// Verdicts, by column.
     pub tallies: Vec<Tally>,
@@ -92,7 +93,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Nothing seen yet, for so many columns.
+    /// An empty comparison with this many columns.
     pub fn new(columns: usize) -> Self {
         Comparison {
             tallies: vec![Tally::default(); columns],
@@ -158,7 +159,7 @@ impl Comparison {
             .count += 1;
     }
 
-    /// The groups of one column: by class, the largest first.
+    /// The groups of a column, by class, with the largest first.
     pub fn column_groups(&self, column: usize) -> Vec<(&GroupKey, &Group)> {
         let mut groups: Vec<_> = self
             .groups
@@ -171,15 +172,15 @@ impl Comparison {
         groups
     }
 
-    /// Was anything judged: a chain, or the part of one that is known?
+    /// Whether anything was judged: a chain, or the known part of one.
     pub fn judged(&self) -> bool {
         let is_judged = |t: &Tally| t.judged() > 0 || t.found_permyriad().is_some();
         self.tallies.iter().any(is_judged)
     }
 }
 
-/// The class of what is to blame. Without a row that is known to be to blame, a walk that ended
-/// where a derived table cannot hold the row is a loss.
+/// The class of what is to blame. If no row is known to be to blame, a walk that ended where a
+/// derived table cannot represent the row is a loss.
 fn class_of(outcome: &Outcome) -> Class {
     let blamed = outcome.diagnosis.as_ref();
     let blamed = blamed.and_then(|d| d.contradiction.as_ref());

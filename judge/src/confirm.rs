@@ -1,17 +1,16 @@
-//! `replay --confirm`: a recorded stack is resumed in the emulated machine, and frames of a chain
-//! are confirmed by what happens: execution returns to them.
+//! `replay --confirm`: resumes a recorded stack in the emulated machine. A frame of a chain is
+//! confirmed if execution returns to it.
 //!
-//! It is the only truth that an import can have, and it reaches as far as the machine can go on
-//! with what was recorded. It cannot go on behind the end of the thread, a return from a signal
-//! handler, an instruction that is not modelled, or memory that is not in the recording; what lies
-//! outside of the last return is unjudged.
+//! This is the only truth that an import can have. It reaches as far as the machine can execute
+//! with what was recorded. It stops at the end of the thread, a return from a signal handler, an
+//! instruction that is not modelled, or memory that is not in the recording. Frames outside the
+//! last return are unjudged.
 //!
-//! System calls are answered by the emulated kernel, as to a process without files: no name is
-//! there, no descriptor is open but empty standard streams, there are no other threads, and what
-//! would wait for somebody is interrupted (`EINTR`). Each answer is an assumption. It may change
-//! which way the program takes, but not whom a function returns to; assumptions are counted, and
-//! what was confirmed behind one is told apart. Not here: where registers and memory come from
-//! (`source`).
+//! System calls are answered by the emulated kernel, as for a process without files: no file name
+//! exists, only empty standard streams are open, there are no other threads, and calls that would
+//! block are interrupted (`EINTR`). Each answer is an assumption. It may change the path of the
+//! program, but not the caller that a function returns to. Assumptions are counted, and frames
+//! confirmed after one are counted separately. Registers and memory come from [`Source`].
 
 mod source;
 mod tally;
@@ -29,26 +28,26 @@ use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::chain::Frame;
 use unwind_sim_unwind::insn::{Insn, SYS_RT_SIGRETURN};
 
-/// Number of rsp.
+/// The number of rsp.
 const RSP: usize = 4;
-/// Instructions between looks at whether it is still known where a return belongs.
+/// The number of instructions between checks for a lost shadow stack.
 const SLICE: u64 = 1 << 12;
-/// Calls that are interrupted before the thread is taken to wait for ever.
+/// The maximum number of interrupted calls; after that the thread is assumed to block forever.
 const INTERRUPTED_MAX: u64 = 100;
-/// Most jumps that are remembered.
+/// The maximum number of jumps that are remembered.
 const JUMPS_MAX: usize = 1 << 12;
 
-/// A return out of what was running when the sample was taken.
+/// A return out of a frame that existed when the sample was taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Return {
-    /// Where the return address lay.
+    /// The address of the return address.
     pub slot: u64,
-    /// Where it went.
+    /// The address that execution returned to.
     pub to: u64,
-    /// Frames may have been left otherwise before: there was a jump through a register, as in
-    /// `longjmp`, in a tail call, or in a function that had popped its return address.
+    /// Frames may have been left in another way before, because there was a jump through a
+    /// register, as in `longjmp`, a tail call, or a function that popped its return address.
     pub after_jump: bool,
-    /// Results of system calls that were assumed before.
+    /// The number of system call results assumed before the return.
     pub assumed: u64,
 }
 
@@ -57,16 +56,16 @@ pub struct Return {
 pub struct Resumed {
     /// The returns, innermost first.
     pub returns: Vec<Return>,
-    /// rsp and rip behind jumps through a register, and the results of system calls that were
-    /// assumed before; the first ones.
+    /// The first jumps through a register: rsp and rip after the jump, and the number of system
+    /// call results assumed before it.
     pub jumps: HashMap<(u64, u64), u64>,
     /// The system calls whose results were assumed, by number, and how often.
     pub assumed: BTreeMap<u64, u64>,
-    /// Those that would have waited, and were interrupted.
+    /// The number of system calls that would have blocked and were interrupted.
     pub interrupted: u64,
-    /// Instructions that were executed.
+    /// The number of executed instructions.
     pub instructions: u64,
-    /// The next instruction.
+    /// The address of the next instruction.
     pub rip: u64,
     /// Why it stopped.
     pub end: End,
@@ -75,27 +74,27 @@ pub struct Resumed {
 /// Why a resumed thread stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// As many instructions as allowed were executed.
+    /// The limit of instructions was reached.
     Limit,
-    /// It asked the kernel for what cannot be answered: this call.
+    /// It made this system call, which cannot be answered.
     Kernel(u64),
     /// This signal killed it.
     Killed(u8),
     /// It used too much memory.
     Memory,
-    /// It changed stacks: where a return belongs is not known any more.
+    /// It changed stacks, so the frame of a return is no longer known.
     Stacks,
-    /// The processor raised something: memory that is not recorded, mostly.
+    /// The processor raised an exception, usually for memory that is not recorded.
     Exception(Exception),
-    /// An instruction that is not modelled.
+    /// It reached an instruction that is not modelled.
     Unsupported,
 }
 
 impl std::fmt::Display for End {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            End::Limit => f.write_str("as many instructions as allowed"),
-            End::Kernel(number) => write!(f, "it asked the kernel, system call {number}"),
+            End::Limit => f.write_str("the limit of instructions was reached"),
+            End::Kernel(number) => write!(f, "system call {number} cannot be answered"),
             End::Killed(signal) => write!(f, "signal {signal} killed it"),
             End::Memory => f.write_str("it used too much memory"),
             End::Stacks => f.write_str("it changed stacks"),
@@ -108,7 +107,8 @@ impl std::fmt::Display for End {
     }
 }
 
-/// Goes on from `state` on `processor` for at most so many instructions. `root` is an empty folder.
+/// Resumes `state` on `processor` for at most `instructions_max` instructions. `root` is an empty
+/// folder.
 pub fn resume(state: State, processor: Processor, instructions_max: u64, root: &Path) -> Resumed {
     let mut watch = Watch {
         shadow: Shadow::middle(&state),
@@ -154,7 +154,7 @@ pub fn resume(state: State, processor: Processor, instructions_max: u64, root: &
     if let End::Kernel(number) = end
         && let Some(count) = watch.assumed.get_mut(&number)
     {
-        // Nothing came behind the last one.
+        // Nothing followed the last call.
         *count -= 1;
         if *count == 0 {
             watch.assumed.remove(&number);
@@ -171,7 +171,7 @@ pub fn resume(state: State, processor: Processor, instructions_max: u64, root: &
     }
 }
 
-/// Sees the returns out of what was running.
+/// Observes the returns out of the sampled frames.
 struct Watch {
     shadow: Shadow,
     returns: Vec<Return>,
@@ -179,7 +179,7 @@ struct Watch {
     jumped: bool,
     is_lost: bool,
     is_over: bool,
-    /// The system calls that were answered, by number, and the last one.
+    /// How often each system call was answered.
     assumed: BTreeMap<u64, u64>,
     number: u64,
 }
@@ -194,7 +194,7 @@ impl ProcessObserver for Watch {
     fn system_call(&mut self, call: &SystemCall, state: &State) {
         self.number = call.number;
         *self.assumed.entry(call.number).or_default() += 1;
-        // A handler's return is no return that is looked for: nothing behind it is.
+        // Returns from a handler are not observed, nor is anything after them.
         self.is_over |= call.number == SYS_RT_SIGRETURN;
         self.shadow.system_call(call, state);
     }
@@ -242,19 +242,19 @@ impl Observer for Watch {
     }
 }
 
-/// What is known of a frame.
+/// What is known about a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Judgement {
-    /// Execution returned to it, from where it says, after so many results of system calls were
-    /// assumed.
+    /// Execution returned to the frame from the slot that the chain gives, after this many results
+    /// of system calls were assumed.
     Confirmed(u64),
-    /// Execution returned to here instead, past it or from where it says.
+    /// Execution made this return instead: past the frame, or from its slot to another address.
     Contradicted(Return),
-    /// Nothing.
+    /// Nothing is known.
     Unjudged,
 }
 
-/// Judges the frames of a chain, innermost first. The one that it begins with is not returned to.
+/// Judges the frames of a chain, innermost first. The first frame is not returned to.
 pub fn judge(frames: &[Frame], resumed: &Resumed) -> Vec<Judgement> {
     frames.iter().map(|f| judge_frame(f, resumed)).collect()
 }
@@ -266,7 +266,7 @@ fn judge_frame(frame: &Frame, resumed: &Resumed) -> Judgement {
     let Some(slot) = frame.sp.checked_sub(8) else {
         return Judgement::Unjudged;
     };
-    // With its return address in a register, a function returns by a jump.
+    // A function with its return address in a register returns by a jump.
     if let Some(&assumed) = resumed.jumps.get(&(frame.sp, pc)) {
         return Judgement::Confirmed(assumed);
     }
@@ -275,7 +275,7 @@ fn judge_frame(frame: &Frame, resumed: &Resumed) -> Judgement {
     };
     match (reached.slot == slot, reached.to == pc) {
         (true, true) => Judgement::Confirmed(reached.assumed),
-        // Whatever lies between was left, but by a jump.
+        // The frames in between were left by a jump.
         (false, _) if reached.after_jump => Judgement::Unjudged,
         _ => Judgement::Contradicted(*reached),
     }

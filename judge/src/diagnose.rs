@@ -1,9 +1,9 @@
-//! Why a chain is wrong: the frame, the rule and the row that are to blame.
+//! Finds why a chain is wrong: the frame, the rule and the row that are to blame.
 //!
-//! A chain shows where it diverges from the truth; the cause may lie frames before, where a row
-//! restored a register wrongly. Each true frame up to the divergence is checked by itself, and
-//! the nearest contradiction is the cause. For the frame pointer the cause is decided from code
-//! and truth, never from a DWARF row.
+//! A chain shows where it diverges from the truth. The cause may be frames earlier, where a row
+//! restored a register wrongly. Each true frame up to the divergence is checked separately, and the
+//! nearest contradiction is the cause. For the frame pointer the cause is determined from code and
+//! truth, never from a DWARF row.
 
 use crate::check::{Class, Contradiction, Subject, true_frame};
 use unwind_sim_unwind::address::CodeAddress;
@@ -21,37 +21,37 @@ use unwind_sim_unwind::step::step;
 use unwind_sim_unwind::verdict::{Ground, Verdict};
 use unwind_sim_unwind::walk::Place;
 
-/// Why a chain is not the true one.
+/// Why a chain differs from the true one.
 #[derive(Clone, Debug)]
 pub struct Diagnosis {
-    /// The code.
+    /// The reason code.
     pub code: Code,
-    /// The true frame whose rule is to blame; the one before the divergence.
+    /// The true frame whose rule is to blame, or else the one before the divergence.
     pub frame: usize,
-    /// Its pc.
+    /// The pc of that frame.
     pub pc: CodeAddress,
-    /// The contradiction of its row, if one was found.
+    /// The contradiction of that frame's row, if one was found.
     pub contradiction: Option<Contradiction>,
 }
 
-/// A walk as it was taken.
+/// A completed walk.
 pub struct Walked<'a> {
-    /// What it found.
+    /// The chain that it found.
     pub chain: &'a Chain,
-    /// How it ended: [`end_code`].
+    /// The code with which it ended: [`end_code`].
     pub ended: Code,
-    /// What it began with.
+    /// The start of the walk.
     pub start: &'a Start,
-    /// Were those fake registers?
+    /// Whether it started from fake registers.
     pub is_fake: bool,
-    /// All frames are right, but the registers behind the last one are not those of user space.
+    /// All frames are right, but the registers after the last one are not those of user space.
     pub left_wrong: bool,
-    /// Where it happened: the memory that it saw.
+    /// The address space and the memory that the walk saw.
     pub place: Place<'a, dyn Memory + 'a>,
 }
 
-/// The cause of `verdict` on a walk, whose first frame is true frame `from`. `None` for what is
-/// right, or not judged.
+/// The cause of `verdict` on a walk whose first frame is true frame `from`. `None` if the walk is
+/// right or not judged.
 pub fn diagnose(
     subject: &Subject<'_>,
     finder: Option<&dyn Finder>,
@@ -77,7 +77,8 @@ pub fn diagnose(
     }
     let divergence = from + verdict.at().unwrap_or(0) as usize;
     let last_right = divergence.saturating_sub(1);
-    // Where no row is to blame, it is what ended the walk, or what was taken for a return address.
+    // If no row is to blame, the cause is what ended the walk, or what was taken for a return
+    // address.
     let code = match verdict {
         Verdict::Truncated { .. } => walked.ended,
         _ => Code::WrongReturnAddress,
@@ -95,8 +96,8 @@ pub fn diagnose(
     }
     for index in (from..=last_right).rev() {
         let found = subject.check_frame(finder, index, cache);
-        // In an inner frame only a register can be to blame: with another CFA or return address
-        // the walk would have diverged there. Or the wrong address was looked up next.
+        // In an inner frame only a register or the next lookup address can be to blame: with a
+        // wrong CFA or return address the walk would have diverged there.
         let blamed = found
             .into_iter()
             .find(|c| index == last_right || c.reg != Reg::Rip || c.misread);
@@ -114,9 +115,9 @@ pub fn diagnose(
     Some(plain(subject, code, last_right))
 }
 
-/// A row that contradicts the truth though the chain came out right: a wrong slot of a register
-/// that no frame needed. What a derived table cannot hold, and a fallback knew, does not hide a wrong
-/// row of another frame.
+/// A row that contradicts the truth although the chain is right: a wrong slot of a register that no
+/// frame needed. A row that a derived table cannot represent, and a fallback provided, does not
+/// hide a wrong row of another frame.
 fn latent(
     subject: &Subject<'_>,
     finder: &dyn Finder,
@@ -140,8 +141,8 @@ fn latent(
     found.map(|contradiction| blame(contradiction, None))
 }
 
-/// Does the first step give another CFA than the true one, though its row is right? Then the
-/// walk began with registers that are not those of the frame.
+/// Whether the first step gives a wrong CFA although its row is right. Then the walk started with
+/// registers that are not those of the frame.
 fn starts_wrong(
     subject: &Subject<'_>,
     finder: &dyn Finder,
@@ -162,8 +163,8 @@ fn starts_wrong(
         .is_ok_and(|caller| caller.regs.rsp() != truth.cfa)
 }
 
-/// The code of how a walk ended. A root that a walk of tables or frame pointers claims where there
-/// is none is not one; what a kernel's unwinder said stays as it is.
+/// The code with which a walk ended. If a walk by tables or frame pointers claims a root that is
+/// not one, the code is [`Code::NotAtRoot`]; the code of a kernel's unwinder is kept.
 pub fn end_code(chain: &Chain, verdict: Verdict, ground: &Ground) -> Code {
     let is_kernels = chain.events.iter().any(|e| matches!(e, Event::State(_)));
     let is_known = ground.complete || matches!(verdict, Verdict::Truncated { .. });
@@ -174,7 +175,8 @@ pub fn end_code(chain: &Chain, verdict: Verdict, ground: &Ground) -> Code {
     }
 }
 
-/// The row of `contradiction` is to blame; `cause` says it better than its own code.
+/// A diagnosis that blames the row of `contradiction`. `cause`, if any, is more precise than the
+/// contradiction's own code.
 fn blame(contradiction: Contradiction, cause: Option<Code>) -> Diagnosis {
     Diagnosis {
         code: cause.unwrap_or(contradiction.code),
@@ -195,8 +197,7 @@ fn plain(subject: &Subject<'_>, code: Code, frame: usize) -> Diagnosis {
     }
 }
 
-/// Why rbp is not the frame pointer of true frame `index`: US510, US511 or US512; `None` if it
-/// is one.
+/// Why rbp is not the frame pointer of true frame `index`: US510, US511 or US512. `None` if it is.
 pub(crate) fn frame_pointer_cause(subject: &Subject<'_>, index: usize) -> Option<Code> {
     let frame = true_frame(subject.truth, subject.live, index)?;
     let cfa = subject.truth.frames().get(index)?.cfa;
@@ -214,8 +215,8 @@ pub(crate) fn frame_pointer_cause(subject: &Subject<'_>, index: usize) -> Option
 const SETS_UP: [&[u8]; 2] = [&[0x55, 0x48, 0x89, 0xe5], &[0x55, 0x48, 0x8b, 0xec]];
 const ENTER: u8 = 0xc8;
 const ENTER_LEN: u64 = 4;
-/// How far from the function's begin a prologue is looked for, bytes: endbr64, a few pushes and
-/// moves that a scheduler put in front.
+/// How far from the start of a function a prologue is searched for, in bytes. This allows for
+/// endbr64 and a few pushes and moves that the compiler's scheduler put before it.
 const PROLOGUE_MAX: usize = 32;
 
 /// The first address at which the frame pointer of the function at `pc` is set up; `None` if the
@@ -243,8 +244,8 @@ fn prologue(space: &AddressSpace, pc: CodeAddress) -> Option<u64> {
     )
 }
 
-/// Does the function return within the next few instructions, without touching rbp again? Then
-/// `leave` or `pop rbp` was executed before.
+/// Whether the function returns within the next few instructions without touching rbp. Then `leave`
+/// or `pop rbp` was executed before.
 fn torn_down(space: &AddressSpace, pc: CodeAddress) -> bool {
     let Some(mapping) = space.find(pc.value()) else {
         return false;
@@ -256,7 +257,7 @@ fn torn_down(space: &AddressSpace, pc: CodeAddress) -> bool {
     epilogue_rest(code)
 }
 
-/// Only pops of other registers, then `ret` or a tail jump.
+/// Whether the code is only pops of other registers, followed by `ret` or a tail jump.
 fn epilogue_rest(mut code: &[u8]) -> bool {
     loop {
         match code {

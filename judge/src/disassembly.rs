@@ -1,4 +1,4 @@
-//! Instructions as text.
+//! Formats instructions as text.
 
 use iced_x86::{Formatter, GasFormatter, Instruction};
 

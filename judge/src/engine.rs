@@ -1,4 +1,4 @@
-//! One stack, one unwinder, one start: the chain, the verdict and the cause.
+//! Runs one unwinder on one stack from one start: the chain, the verdict and the cause.
 
 use crate::check::Subject;
 use crate::diagnose::{Diagnosis, Walked, diagnose, end_code};
@@ -17,13 +17,13 @@ use unwind_sim_unwind::unwinder::{Stack, Unwinder};
 use unwind_sim_unwind::verdict::{Ground, Verdict, expected_from, judge, judge_boundary};
 use unwind_sim_unwind::walk::{Limits, Place, walk};
 
-/// An unwinder as the tool holds it: one that finds rules in tables can be asked for them.
+/// An unwinder. If it finds rules in tables, the rules can be queried.
 pub enum Engine {
     /// Finds rules; the shared walk applies them.
     Table(Box<dyn Finder>),
-    /// Walks by itself: guess, LBR, the user's own.
+    /// Walks by itself: guess, LBR, or the user's own.
     Other(Box<dyn Unwinder>),
-    /// One of the kernel's, with its states.
+    /// One of the kernel's unwinders, with its states.
     Kernel(KernelUnwinder),
 }
 
@@ -45,7 +45,7 @@ impl Engine {
         }
     }
 
-    /// Does it read the stack? One that does not can start without rsp.
+    /// Whether it reads the stack. An unwinder that does not can start without rsp.
     pub fn needs_stack(&self) -> bool {
         match self {
             Engine::Other(unwinder) => unwinder.needs_stack(),
@@ -53,15 +53,15 @@ impl Engine {
         }
     }
 
-    /// Does it want branch records put together with those of samples before?
+    /// Whether it wants branch records stitched with those of earlier samples.
     pub fn wants_stitching(&self) -> bool {
         matches!(self, Engine::Other(unwinder) if unwinder.wants_stitching())
     }
 
-    /// What a walk of `sample` by this unwinder begins with.
+    /// The start of a walk of `sample` by this unwinder.
     ///
     /// # Errors
-    /// As [`SampleRegs::start`](unwind_sim_unwind::start::SampleRegs::start).
+    /// See [`SampleRegs::start`](unwind_sim_unwind::start::SampleRegs::start).
     pub fn start<M: Memory>(
         &self,
         sample: &Sample<'_>,
@@ -78,7 +78,7 @@ impl Engine {
         )
     }
 
-    /// Walks with full provenance.
+    /// Walks and records full provenance.
     pub fn walk(&self, stack: &Stack<'_>, cache: &mut Cache) -> Chain {
         match self {
             Engine::Table(finder) => {
@@ -102,7 +102,7 @@ impl Engine {
         }
     }
 
-    /// Walks for the addresses only, which are added to `out`.
+    /// Walks and adds only the addresses to `out`.
     pub fn addresses<M: Memory>(
         &self,
         place: &Place<'_, M>,
@@ -140,50 +140,51 @@ fn start<M: Memory>(
     }
 }
 
-/// A stack of which nothing is known but registers and memory.
+/// A stack with nothing but registers and memory.
 fn stack<'a, M: Memory>(place: &'a Place<'_, M>, start: &'a Start, limits: &Limits) -> Stack<'a> {
     let mut stack = Stack::new(start, place.space, place.memory);
     stack.limits = *limits;
     stack
 }
 
-/// What came of one walk.
+/// The result of a walk.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The chain.
     pub chain: Chain,
-    /// Is it right?
+    /// The verdict on the chain.
     pub verdict: Verdict,
-    /// What the verdict stands on.
+    /// The basis of the verdict.
     pub ground: Ground,
-    /// Why there is none.
+    /// Why the chain is not judged, if it is not.
     pub unjudged: Option<Unjudged>,
-    /// The true frame that the chain is to begin with.
+    /// The true frame that the chain should start with.
     pub from: usize,
-    /// Why it is not right.
+    /// Why the chain is not right.
     pub diagnosis: Option<Diagnosis>,
 }
 
 impl Outcome {
-    /// The code of how the walk ended: a root that was claimed where there is none is not one.
+    /// The code with which the walk ended. A root that was wrongly claimed counts as
+    /// [`Code::NotAtRoot`].
     pub fn ended(&self) -> Code {
         end_code(&self.chain, self.verdict, &self.ground)
     }
 }
 
-/// What all walks of a run share.
+/// The setting that all walks of a run share.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Setting {
-    /// The bounds of a walk.
+    /// The limits of a walk.
     pub limits: Limits,
-    /// How much memory is visible.
+    /// The memory that a walk can read.
     pub view: MemoryView,
-    /// Was the code built with frame pointers throughout, as a `CONFIG_FRAME_POINTER` kernel?
+    /// Whether all code has frame pointers, as in a kernel with `CONFIG_FRAME_POINTER`.
     pub frame_pointer_kernel: bool,
 }
 
 impl Engine {
-    /// Unwinds the view's stack, started as `variant`, and judges the chain.
+    /// Unwinds the view's stack from start `variant`, and judges the chain.
     pub fn examine(
         &self,
         view: &View<'_>,
@@ -204,7 +205,7 @@ impl Engine {
     }
 }
 
-/// [`Engine::examine`] for an unwinder that is not one of the tool's.
+/// Like [`Engine::examine`], for any unwinder.
 pub fn examine(
     view: &View<'_>,
     unwinder: &dyn Unwinder,
@@ -225,7 +226,7 @@ pub fn examine(
     }
 }
 
-/// The sample lacks what this start needs.
+/// The outcome for a sample that lacks what the start needs.
 fn unsupported(reason: Reason) -> Outcome {
     Outcome {
         chain: Chain::ended(reason),
@@ -250,7 +251,7 @@ pub(crate) fn stack_of<'a>(
     stack
 }
 
-/// Compares `chain` with the truth and, where it is wrong, finds the cause.
+/// Compares `chain` with the truth and, if it is wrong, finds the cause.
 fn judged(
     view: &View<'_>,
     stack: &Stack<'_>,
@@ -260,11 +261,11 @@ fn judged(
     cache: &mut Cache,
 ) -> Outcome {
     let truth = &view.sample.truth;
-    // What was there before a case corrupted it on purpose, and all of it: what a short copy hides
-    // is no fault of a row.
+    // The sample before a case corrupted it on purpose, with all of its memory: what a short copy
+    // hides is not a fault of a row.
     let sound = view.pristine.unwrap_or(view.sample);
-    // Fake registers describe the fetching function's caller, whatever the variant does with
-    // them: the frames inside of it are not expected.
+    // Fake registers describe the caller of the fetching function, whatever the variant does with
+    // them. Frames inside that caller are not expected.
     let mark = match variant {
         Variant::Hardware => None,
         Variant::Fake(_) => Some(sound.regs.sampled.rsp()),
@@ -304,7 +305,7 @@ fn judged(
     }
 }
 
-/// `verdict`, with the end of a kernel's chain judged too.
+/// Judges the end of a kernel's chain too, and returns the combined verdict.
 fn at_boundary(view: &View<'_>, verdict: Verdict, chain: &Chain, from: usize) -> Verdict {
     let truth = &view.sample.truth;
     let kernel = view.sample.kernel.as_ref().filter(|_| truth.is_complete());

@@ -1,4 +1,4 @@
-//! One sample, or all, as a small recording of its own: to keep, or to send to somebody.
+//! Extracts one sample, or all, as a small separate recording, to keep or to share.
 
 mod case;
 mod error;
@@ -28,15 +28,15 @@ use unwind_sim_unwind::kernel::{CallchainOptions, UserWalk, get_perf_callchain};
 use unwind_sim_unwind::memory::{Memory, MemoryError, Regions};
 use unwind_sim_unwind::start::Variant;
 
-/// Samples with their worlds.
+/// Extracted samples with their mappings.
 pub struct Extracted {
     meta: Meta,
     samples: Vec<(Sample<'static>, Vec<Mapping>)>,
 }
 
-/// Takes sample `number` of `input`, or all of them. With `scrub`, memory that no unwinder reads
-/// is zeroed: what remains are words that some walk used, and words that are code addresses; and of
-/// a kernel's image only the rows and symbols of these walks remain.
+/// Extracts sample `number` of `input`, or all samples. With `scrub`, memory that no unwinder reads
+/// is zeroed: only words that some walk used and words that are code addresses remain. Of a
+/// kernel's image, only the rows and symbols of these walks remain.
 ///
 /// # Errors
 /// If the recording is damaged.
@@ -65,7 +65,7 @@ pub fn extract(input: &Input, number: Option<u64>, scrub: bool) -> Result<Extrac
     }
     let mut meta = input.meta().clone();
     if scrub {
-        // Where its files lay is nobody's business.
+        // The paths of files are private.
         meta.command
             .iter_mut()
             .for_each(|word| *word = file_name(word).to_owned());
@@ -73,7 +73,7 @@ pub fn extract(input: &Input, number: Option<u64>, scrub: bool) -> Result<Extrac
     Ok(Extracted { meta, samples })
 }
 
-/// Without its folders, if it is the whole path of a file.
+/// The file name, if this is an absolute path.
 fn file_name(path: &str) -> &str {
     match path.starts_with('/') {
         true => path.rsplit('/').next().unwrap_or(path),
@@ -116,7 +116,7 @@ fn owned(sample: &Sample<'_>) -> Sample<'static> {
     }
 }
 
-/// Memory that remembers what was read.
+/// Memory that remembers which addresses were read.
 struct Watched<'a> {
     inner: Regions<'a>,
     read: RefCell<Vec<Range<u64>>>,
@@ -138,7 +138,7 @@ impl Memory for Watched<'_> {
     }
 }
 
-/// Every byte that a walk, from any start, by any unwinder but the scan, reads.
+/// The addresses of all bytes that walks read, from any start, by any unwinder except the scan.
 fn words_read(view: &View<'_>, run: &Run, caches: &mut [Cache]) -> BTreeSet<u64> {
     let watched = Watched {
         inner: view.sample.memory(),
@@ -186,7 +186,7 @@ fn zero_unread(region: &mut Region<'_>, read: &BTreeSet<u64>, space: &AddressSpa
         let word = bytes[start..]
             .first_chunk()
             .map_or(0, |w| u64::from_le_bytes(*w));
-        // What a scan reports has to stay: it is the scan's whole result.
+        // What a scan reports is kept, since that is its whole result.
         if space.is_text(word.wrapping_sub(1)) {
             continue;
         }
@@ -199,7 +199,7 @@ fn zero_unread(region: &mut Region<'_>, read: &BTreeSet<u64>, space: &AddressSpa
 }
 
 impl Extracted {
-    /// Bytes of memory that are not zero.
+    /// The number of nonzero bytes of memory.
     pub fn bytes_kept(&self) -> usize {
         let regions = self.samples.iter().flat_map(|(s, _)| &s.regions);
         regions
@@ -207,7 +207,7 @@ impl Extracted {
             .sum()
     }
 
-    /// Writes a trace that holds nothing else.
+    /// Writes the samples as a trace.
     ///
     /// # Errors
     /// If it cannot be written.

@@ -1,6 +1,6 @@
-//! Numbers and bytes as hexadecimal digits.
+//! Formats numbers and bytes in hexadecimal.
 
-/// `0x1f`.
+/// The number with a prefix: `0x1f`.
 pub fn hex(value: u64) -> String {
     format!("{value:#x}")
 }

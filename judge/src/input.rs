@@ -1,4 +1,4 @@
-//! What can be replayed: a trace, a case, a perf.data, an ELF core. All of them become a trace.
+//! Opens what can be replayed: a trace, a case, a perf.data, an ELF core or a kernel's capture.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use unwind_sim_recordings::recording::Recording;
 use unwind_sim_recordings::trace::{Meta, Trace, TraceError};
 use unwind_sim_recordings::view::{Filter, View};
 
-/// An input that cannot be read.
+/// Why an input cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// The file cannot be opened.
@@ -18,10 +18,10 @@ pub enum InputError {
     Open {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// It is nothing that can be replayed.
+    /// The file is of a kind that cannot be replayed.
     #[error(transparent)]
     Kind(#[from] WrongKind),
     /// The recording is damaged, or cannot be imported.
@@ -30,12 +30,12 @@ pub enum InputError {
     /// The case cannot be recorded.
     #[error(transparent)]
     Case(#[from] crate::cases::CaseFailure),
-    /// No such sample.
+    /// The recording has no sample with this number.
     #[error("no sample {number}: the recording has {len}, counted from 0")]
     NoSample {
-        /// The number asked for.
+        /// The requested number.
         number: u64,
-        /// How many there are.
+        /// The number of samples.
         len: u64,
     },
 }
@@ -46,11 +46,11 @@ impl From<TraceError> for InputError {
     }
 }
 
-/// What can be replayed, in words.
+/// A description of what can be replayed, for messages.
 pub const RECORDING: &str =
     "a recording: a trace, a perf.data, an ELF core, a kernel's capture (JSON) or a case (.s)";
 
-/// The kinds of what can be replayed.
+/// The kinds of files that can be replayed.
 pub const RECORDINGS: [FileKind; 5] = [
     FileKind::Trace,
     FileKind::PerfData,
@@ -59,10 +59,10 @@ pub const RECORDINGS: [FileKind; 5] = [
     FileKind::Case,
 ];
 
-/// What the file at `path` is.
+/// The kind of the file at `path`.
 ///
 /// # Errors
-/// If it cannot be opened.
+/// If the file cannot be opened.
 pub fn file_kind(path: &Path) -> Result<FileKind, InputError> {
     file_kind::file_kind(path).map_err(|source| InputError::Open {
         path: path.into(),
@@ -70,17 +70,16 @@ pub fn file_kind(path: &Path) -> Result<FileKind, InputError> {
     })
 }
 
-/// A recording that was opened.
+/// An open recording.
 pub struct Input {
     recording: Recording,
 }
 
 impl Input {
-    /// Opens the file, imports it or runs it, whatever it is.
+    /// Opens, imports or runs the file, depending on its kind.
     ///
     /// # Errors
-    /// If it cannot be read, is nothing that can be replayed, or is damaged before its first
-    /// sample.
+    /// If the file cannot be read, cannot be replayed, or is damaged before its first sample.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Input, InputError> {
         let kind = file_kind(path)?;
         let recording = match kind {
@@ -97,28 +96,28 @@ impl Input {
         Ok(Input { recording })
     }
 
-    /// A recording in memory.
+    /// Opens a trace that is in memory.
     pub fn from_trace(trace: Trace) -> Input {
         let recording = trace.into();
         Input { recording }
     }
 
-    /// What the recording says of itself.
+    /// The recording's metadata.
     pub fn meta(&self) -> &Meta {
         self.recording.meta()
     }
 
-    /// How many samples it has, if that is known before it is read.
+    /// The number of samples, if that is known before the recording is read.
     pub fn sample_count(&self) -> Option<u64> {
         self.recording.sample_count()
     }
 
-    /// Why its end is missing, if it was cut short and that is known before it is read.
+    /// Why the end is missing, if the recording was cut short and that is known before it is read.
     pub fn cut(&self) -> Option<&TraceError> {
         self.recording.cut()
     }
 
-    /// What `look` finds in the first sample; `None` without a sample, and where it cannot be read.
+    /// Calls `look` with the first sample. `None` if there is no sample or it cannot be read.
     pub fn first<R>(&self, look: impl FnOnce(&View<'_>) -> R) -> Option<R> {
         let (mut look, mut found) = (Some(look), None);
         let read = self.recording.view(0, &mut |view| {
@@ -128,15 +127,14 @@ impl Input {
         found.filter(|_| read.is_ok())
     }
 
-    /// Does any sample have a truth? Asked of the recording's own description, and of the first
-    /// sample where that says nothing.
+    /// Whether the recording has a truth, according to its metadata, or else its first sample.
     pub fn has_truth(&self) -> bool {
         let has_truth = |view: &View<'_>| !view.sample.truth.frames().is_empty();
         !self.meta().truth.is_empty() || self.first(has_truth).unwrap_or(false)
     }
 
-    /// Takes every sample that `filter` lets through, in order, each in its world. A recording
-    /// that was cut short ends with its last whole block.
+    /// Calls `take` with every sample that passes `filter`, in order, each with its world. A
+    /// recording that was cut short ends with its last whole block.
     ///
     /// # Errors
     /// If a block is damaged, or `take` fails.

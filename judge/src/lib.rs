@@ -1,11 +1,12 @@
-//! Unwinders compared with the ground truth.
+//! Compares unwinders with the ground truth.
 //!
-//! [`engine`] runs one unwinder on one stack, [`run`] many on many; [`check`] checks one row in one
-//! true frame, [`diagnose`] finds the cause of a wrong chain, [`compare`] counts. [`cases`] builds,
-//! runs and judges case files, [`check_dir()`] does so for an unwinder of your own in your own tests.
-//! [`verify`] checks every row at every instruction that a program executes in the emulated machine.
+//! [`engine`] runs one unwinder on one stack, and [`run`] many on many. [`check`] checks one row in
+//! one true frame, [`diagnose`] finds the cause of a wrong chain, and [`compare`] counts. [`cases`]
+//! builds, runs and judges case files; [`check_dir()`] judges an unwinder of your own in your own
+//! tests. [`verify`] checks every row at every instruction that a program executes in the emulated
+//! machine.
 //!
-//! Not here: text and JSON (`unwind-sim-view`), recording (`unwind-sim-record`).
+//! Text and JSON are in `unwind-sim-view`, recording is in `unwind-sim-record`.
 #![forbid(unsafe_code)]
 
 pub mod baseline;
@@ -36,5 +37,5 @@ pub mod verify;
 
 pub use check_dir::check_dir;
 
-/// The schema that every JSON line names. Fields are only added to it.
+/// The name of the schema of every JSON line. Fields are only added to it.
 pub const SCHEMA: &str = "unwind-sim.v1";

@@ -1,9 +1,9 @@
 //! `--unwinder cmd:PROGRAM`: an unwinder in any language, as a process that speaks JSON Lines.
 //!
-//! The protocol (`docs/own-unwinders.md`): for each stack we write one `unwind` line; the process
-//! asks for memory with `read` lines, reports `frame` lines, innermost first, and closes with an
-//! `end` line. It lives as long as the run. What it does wrong ends its chain with a reason, and
-//! never the run.
+//! The protocol (`docs/own-unwinders.md`): for each stack we write one `unwind` line. The process
+//! requests memory with `read` lines, reports `frame` lines, innermost first, and closes with an
+//! `end` line. It runs as long as the run. A protocol error ends its chain with a reason, but never
+//! the run.
 
 mod image_file;
 
@@ -23,20 +23,20 @@ use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::RegMask;
 use unwind_sim_unwind::unwinder::{Stack, Unwinder};
 
-/// How long we wait for the next line, and for a line of ours to be read.
+/// How long we wait for the next line, and for the process to read ours.
 pub const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// Lines under way to and from the process.
+/// The maximum number of lines in transit to and from the process.
 const LINES_MAX: usize = 64;
-/// How often we look whether the process has read a line, when it is behind.
+/// How often we check whether a process that is behind has read a line.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
-/// Longest line that we read, bytes.
+/// The maximum length of a line that we read, in bytes.
 const LINE_MAX: u64 = 1 << 16;
-/// Most bytes of one read request.
+/// The maximum number of bytes in a read request.
 const READ_MAX: usize = 1 << 16;
-/// Most requests for one stack.
+/// The maximum number of requests for one stack.
 const REQUESTS_MAX: u32 = 1 << 20;
 
-/// An own unwinder that cannot be started.
+/// Why an own unwinder cannot be started.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start the unwinder `{command}`: {source}; is the path right, and executable?")]
 pub struct StartError {
@@ -115,14 +115,14 @@ impl<'de> Deserialize<'de> for Hex {
             Either::Number(n) => Ok(Hex(n)),
             Either::Text(s) => u64::from_str_radix(s.trim_start_matches("0x"), 16)
                 .map(Hex)
-                .map_err(|_| serde::de::Error::custom(format!("`{s}` is no hex address"))),
+                .map_err(|_| serde::de::Error::custom(format!("`{s}` is not a hex address"))),
         }
     }
 }
 
 struct Process {
     child: Child,
-    /// To the thread that writes: a process that reads nothing must not stop us.
+    /// To the writing thread, so that a process that does not read cannot block us.
     input: SyncSender<String>,
     lines: Receiver<String>,
     silence_max: Duration,
@@ -136,7 +136,7 @@ impl Drop for Process {
     }
 }
 
-/// A process that unwinds.
+/// An unwinder that is a separate process.
 pub struct CommandUnwinder {
     name: String,
     process: Mutex<Process>,
@@ -179,14 +179,14 @@ impl CommandUnwinder {
         })
     }
 
-    /// The same, waiting so long for the process instead of [`SILENCE_MAX`].
+    /// Sets how long to wait for the process, instead of [`SILENCE_MAX`].
     #[must_use]
     pub fn with_silence_max(self, silence_max: Duration) -> Self {
         self.process().silence_max = silence_max;
         self
     }
 
-    /// What the process did wrong, if it did: it was ended then, and is not asked again.
+    /// What the process did wrong, if anything. It was then killed and is not used again.
     pub fn fault(&self) -> Option<String> {
         self.process().fault.clone()
     }
@@ -200,7 +200,7 @@ impl CommandUnwinder {
 }
 
 /// The adapter for an existing unwinder that a bare name such as `gdb` stands for: the program
-/// `unwind-sim-unwinder-gdb`, beside ours or in a folder of `PATH`.
+/// `unwind-sim-unwinder-gdb`, in the folder of this executable or in `PATH`.
 fn adapter(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return None;
@@ -213,7 +213,7 @@ fn adapter(name: &str) -> Option<PathBuf> {
     folders.find_map(|folder| Some(folder.join(&file)).filter(|path| path.is_file()))
 }
 
-/// A thread that writes lines to the process, and ends with it.
+/// Starts a thread that writes lines to the process and ends with it.
 fn writer(mut input: ChildStdin) -> SyncSender<String> {
     let (send, lines) = sync_channel::<String>(LINES_MAX);
     std::thread::spawn(move || {
@@ -227,7 +227,7 @@ fn writer(mut input: ChildStdin) -> SyncSender<String> {
     send
 }
 
-/// A thread that reads the process's lines, and ends with it.
+/// Starts a thread that reads the process's lines and ends with it.
 fn reader(output: ChildStdout) -> Receiver<String> {
     let (send, lines) = sync_channel(LINES_MAX);
     std::thread::spawn(move || {
@@ -251,7 +251,7 @@ impl Process {
         loop {
             line = match self.input.try_send(line) {
                 Ok(()) => return Ok(()),
-                Err(TrySendError::Disconnected(_)) => return Err("it reads no more".into()),
+                Err(TrySendError::Disconnected(_)) => return Err("it stopped reading".into()),
                 Err(TrySendError::Full(line)) => line,
             };
             if since.elapsed() >= self.silence_max {
@@ -267,14 +267,14 @@ impl Process {
             Ok(line) => line,
             Err(RecvTimeoutError::Timeout) => {
                 let seconds = self.silence_max.as_secs_f32();
-                return Err(format!("it said nothing for {seconds} s"));
+                return Err(format!("it sent nothing for {seconds} s"));
             }
-            Err(RecvTimeoutError::Disconnected) => return Err("it ended".into()),
+            Err(RecvTimeoutError::Disconnected) => return Err("it exited".into()),
         };
         serde_json::from_str(&line).map_err(|e| format!("`{}`: {e}", shown(&line)))
     }
 
-    /// Ends the process.
+    /// Kills the process.
     fn end(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -337,7 +337,7 @@ impl Process {
                         Reason::NotAtRoot
                     };
                     chain.end = end.into();
-                    // One that gives no reason at all does not speak of roots.
+                    // An unwinder that gives no reason does not mark roots.
                     chain.end.marks_roots = code.is_some();
                     return Ok(());
                 }
@@ -347,7 +347,7 @@ impl Process {
     }
 }
 
-/// The begin of a line, for a message.
+/// The start of a line, for a message.
 fn shown(line: &str) -> String {
     const SHOWN_MAX: usize = 120;
     let line = line.trim_end();
@@ -404,8 +404,8 @@ impl Unwinder for CommandUnwinder {
             return chain;
         }
         if let Err(what) = process.unwind(stack, &mut chain) {
-            // After a fault in the protocol nothing that it says can be put in its place.
-            eprintln!("{}: {what}; it is not asked again", self.name);
+            // After a protocol error its lines can no longer be interpreted.
+            eprintln!("{}: {what}; it is not used again", self.name);
             process.fault = Some(what);
             process.end();
         }

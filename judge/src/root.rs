@@ -1,4 +1,4 @@
-//! The row of the outermost frame, which has no caller: it has to say so.
+//! Checks the row of the outermost frame, which must say that there is no caller.
 
 use crate::check::{Contradiction, Subject, true_frame};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use unwind_sim_unwind::step::step;
 use unwind_sim_unwind::walk::Place;
 
 impl Subject<'_> {
-    /// The contradiction between `finder`'s rule in the root and its having no caller. `None`
-    /// where the root is not known, or its table cannot mark one.
+    /// The contradiction if `finder`'s rule gives the root a caller. `None` if there is none, if
+    /// the root is not known, or if the table cannot mark one.
     pub fn check_root(&self, finder: &dyn Finder, cache: &mut Cache) -> Option<Contradiction> {
         let index = self.truth.frames().len().checked_sub(1)?;
         if !self.truth.is_complete() {
@@ -61,8 +61,8 @@ impl Subject<'_> {
     }
 }
 
-/// Is `pc` behind a call? A thread's or a context's first function returns to an address that
-/// nobody called from, and in front of that nothing was executed.
+/// Whether `pc` follows a call. The first function of a thread or a context returns to an address
+/// that no call precedes, and nothing was executed before it.
 fn is_behind_a_call(space: &AddressSpace, pc: u64) -> bool {
     const BEFORE: u64 = 8;
     let start = pc.wrapping_sub(BEFORE);

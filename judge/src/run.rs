@@ -1,4 +1,4 @@
-//! A run: unwinders and starts (the columns), put in front of the samples of a recording.
+//! Runs unwinders and starts (the columns) on the samples of a recording.
 
 use crate::baseline::{Baseline, BaselineError, Key};
 use crate::compare::{Comparison, GroupBy};
@@ -20,19 +20,19 @@ use unwind_sim_unwind::verdict::{Ground, Verdict, judge_addresses, judge_against
 pub enum Against {
     /// The shadow stack's truth.
     Truth,
-    /// Another unwinder's chain: agreement, not truth.
+    /// Another unwinder's chain, which gives agreement, not truth.
     Engine(Engine),
     /// The chain that perf recorded.
     Perf,
-    /// What the recorded kernel's own unwinder said, state by state.
+    /// The states that the recorded kernel's own unwinder gave.
     Kernel,
 }
 
 impl Against {
-    /// `truth`, `perf`, `kernel`, or an unwinder.
+    /// Parses `truth`, `perf`, `kernel`, or the name of an unwinder.
     ///
     /// # Errors
-    /// If it is none of these.
+    /// If the name is none of these.
     pub fn from_name(name: &str) -> Result<Against, SpecError> {
         Ok(match name {
             "truth" => Against::Truth,
@@ -43,23 +43,23 @@ impl Against {
     }
 }
 
-/// Unwinders whose errors are expected: they cannot be right everywhere, and do not count for the
-/// exit status.
+/// The unwinders whose errors are expected, since they cannot be right everywhere. They do not
+/// affect the exit status.
 pub(crate) const EXPECTED_TO_ERR: [&str; 3] = ["fp", "guess", "lbr"];
 
 /// A column of the matrix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Column {
-    /// Which engine.
+    /// The index of the engine.
     pub engine: usize,
-    /// The start; `None` for the one that the sample was taken with.
+    /// The start variant; `None` for the one that the sample was taken with.
     pub variant: Option<Variant>,
-    /// The kernel's version that was asked for: it says how a walk from fake registers starts.
+    /// The requested kernel version, which determines how a walk from fake registers starts.
     pub version: Option<Version>,
 }
 
 impl Column {
-    /// The start for this sample.
+    /// The start variant for this sample.
     pub fn variant_for(&self, view: &View<'_>) -> Variant {
         let fake = || {
             let recorded = view.sample.kernel.as_ref().and_then(|k| k.task.version);
@@ -86,21 +86,21 @@ pub enum RunError {
     /// The output cannot be written.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    /// An unwinder's name that means nothing.
+    /// An unwinder's name is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// A baseline that cannot be used.
+    /// A baseline cannot be used.
     #[error(transparent)]
     Baseline(#[from] BaselineError),
 }
 
-/// What is to be run.
+/// The configuration of a run.
 pub struct Run {
     /// The unwinders.
     pub engines: Vec<Engine>,
-    /// The starts; empty for the one that each sample was taken with.
+    /// The start variants; empty for the one that each sample was taken with.
     pub variants: Vec<Variant>,
-    /// What all walks share.
+    /// The setting that all walks share.
     pub setting: Setting,
     /// What chains are judged by.
     pub against: Against,
@@ -108,7 +108,7 @@ pub struct Run {
     pub group_by: GroupBy,
 }
 
-/// Told of every outcome: the sample, the column, what came of it.
+/// A callback for every outcome, with the sample and the index of the column.
 pub type Take<'a> = dyn FnMut(&View<'_>, usize, &Outcome) -> Result<(), RunError> + 'a;
 
 impl Run {
@@ -134,7 +134,7 @@ impl Run {
         (0..self.engines.len()).flat_map(of_engine).collect()
     }
 
-    /// Their names.
+    /// The names of the columns.
     pub fn column_names(&self) -> Vec<String> {
         let name = |c: &Column| match c.variant {
             Some(variant) => column_name(self.engines[c.engine].name(), variant),
@@ -143,7 +143,7 @@ impl Run {
         self.columns().iter().map(name).collect()
     }
 
-    /// Puts every sample in front of every column.
+    /// Calls `take` with the outcome of every column on every sample.
     ///
     /// # Errors
     /// If the recording cannot be read, or `take` fails.
@@ -175,7 +175,7 @@ impl Run {
         })
     }
 
-    /// Judges anew, if not by truth.
+    /// Judges again if not by truth.
     fn judge(&self, view: &View<'_>, column: Column, outcome: &mut Outcome, cache: &mut Cache) {
         let variant = column.variant_for(view);
         let found = || -> Vec<u64> {
@@ -197,7 +197,7 @@ impl Run {
                     }
                     _ => Verdict::Unjudged,
                 };
-                // What the kernel said is all known, its end too.
+                // The kernel's states are known completely, including the end.
                 let ground = Ground {
                     complete: verdict.is_judged(),
                     ..Ground::default()
@@ -211,7 +211,7 @@ impl Run {
         outcome.diagnosis = None;
     }
 
-    /// The options that decide what a comparison holds, as on the command line.
+    /// The options that determine the content of a comparison, as on the command line.
     pub fn options(&self, filter: &Filter) -> Vec<String> {
         let against = match &self.against {
             Against::Truth => "truth",
@@ -241,7 +241,7 @@ impl Run {
         options
     }
 
-    /// Compares all samples that `filter` lets through.
+    /// Compares all samples that pass `filter`.
     ///
     /// # Errors
     /// If the recording cannot be read.
@@ -249,10 +249,10 @@ impl Run {
         self.compare_telling(input, filter, &mut |_| {})
     }
 
-    /// [`Run::compare`]; `tell` gets the number of samples so far.
+    /// Like [`Run::compare`]; calls `tell` with the number of samples so far.
     ///
     /// # Errors
-    /// As [`Run::compare`].
+    /// See [`Run::compare`].
     pub fn compare_telling(
         &self,
         input: &Input,
@@ -272,15 +272,15 @@ impl Run {
         Ok(comparison)
     }
 
-    /// Are errors of this engine expected?
+    /// Whether errors of this engine are expected.
     pub fn may_err(&self, engine: usize) -> bool {
         let name = self.engines[engine].name();
         let plain = name.split([':', '+']).next().unwrap_or(name);
         EXPECTED_TO_ERR.contains(&plain)
     }
 
-    /// Does the comparison hold anything that is wrong and not expected, nor in `known`? Losses of
-    /// derived tables count if it is `strict`.
+    /// Whether the comparison has anything wrong that is neither expected nor in `known`. Losses of
+    /// derived tables count if `strict`.
     pub fn unexpected(
         &self,
         comparison: &Comparison,
@@ -302,14 +302,15 @@ impl Run {
     }
 }
 
-/// As many addresses of user space and the kernel as perf stores of one sample, unless it is told
-/// otherwise (`kernel.perf_event_max_stack`).
+/// The number of addresses that perf stores for a sample by default, kernel and user space together
+/// (`kernel.perf_event_max_stack`).
 const PERF_MAX_STACK: usize = 127;
-/// Addresses from here on are context markers.
+/// Addresses from here upwards are context markers.
 const PERF_CONTEXT_MAX: u64 = -4095_i64 as u64;
 
-/// The user part of what perf recorded proves its own frames, and not that the last one is a root:
-/// it ends where a word could not be read or was not believed, or where there was no more room.
+/// Judges by the user part that perf recorded. It proves its own frames, but not that the last one
+/// is a root: it ends where a word could not be read or was rejected, or where there was no more
+/// room.
 fn against_perf(view: &View<'_>, found: &[u64]) -> ((Verdict, Ground), Unjudged) {
     let recorded = view.sample.recorded.iter().find(|r| r.source == "perf");
     let ips = recorded.map_or(&[][..], |r| &r.ips);
@@ -323,7 +324,7 @@ fn against_perf(view: &View<'_>, found: &[u64]) -> ((Verdict, Ground), Unjudged)
     (judge_addresses(found, &user, false), why)
 }
 
-/// The user part of a chain with context markers; all of it where there are none.
+/// The user part of a chain with context markers, or the whole chain if there are none.
 pub fn user_part(ips: &[u64]) -> Vec<u64> {
     let bytes: Vec<u8> = ips.iter().flat_map(|ip| ip.to_le_bytes()).collect();
     let chain = Callchain::new(&bytes);
@@ -335,13 +336,13 @@ pub fn user_part(ips: &[u64]) -> Vec<u64> {
     }
 }
 
-/// The kernel's part of a chain with context markers.
+/// The kernel part of a chain with context markers.
 pub fn kernel_part(ips: &[u64]) -> Vec<u64> {
     let bytes: Vec<u8> = ips.iter().flat_map(|ip| ip.to_le_bytes()).collect();
     Callchain::new(&bytes).frames_of(Context::Kernel).collect()
 }
 
-/// The first line of a comparison's text: what was compared, and by what.
+/// The heading of a comparison's text: what was compared, and by what.
 pub fn head(run: &Run, comparison: &Comparison) -> String {
     let [complete, known, unknown] = comparison.truths;
     let n = comparison.samples;
@@ -357,6 +358,6 @@ pub fn head(run: &Run, comparison: &Comparison) -> String {
         }
         Against::Engine(engine) => format!("{n} samples, compared with {}", engine.name()),
         Against::Perf => format!("{n} samples, compared with the chains that perf recorded"),
-        Against::Kernel => format!("{n} samples, compared with what the kernel's unwinder said"),
+        Against::Kernel => format!("{n} samples, compared with what the kernel's unwinder gave"),
     }
 }

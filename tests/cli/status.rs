@@ -232,7 +232,7 @@ fn a_baseline_of_verify_holds_what_is_known() {
     assert_eq!(status(&with(&[])), 1);
     let cut = known.split("{\"type\":\"summary\"").next();
     std::fs::write(&baseline, cut.expect("lines")).expect("a file");
-    refused(&with(&[]), "does not say to which program");
+    refused(&with(&[]), "does not name its program");
     let compared = ends_with(0, &["compare", SEED, "--unwinder", "dwarf", "--json"]);
     std::fs::write(&baseline, compared).expect("a file");
     refused(&with(&[]), "it is the output of compare, not of verify");

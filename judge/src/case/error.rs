@@ -1,19 +1,19 @@
-//! What can be wrong with a case file, where, and what its author should do.
+//! Errors in case files: what is wrong, where, and how to correct it.
 //!
-//! Responsible for the words of every message; not for finding the mistakes.
+//! This module has the text of every message; the parser finds the errors.
 
 use std::fmt;
 
-/// A mistake in a case file: the place and what is wrong with it.
+/// An error in a case file.
 ///
-/// `Display` gives `PATH:LINE:COLUMN: what is wrong` and, on a second line, what to do.
+/// `Display` writes `PATH:LINE:COLUMN: what is wrong` and a second line with help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaseError {
-    /// The path as it was given to [`Case::parse`](super::Case::parse).
+    /// The path that was given to [`Case::parse`](super::Case::parse).
     pub path: String,
-    /// Line, counted from 1. A mistake of the whole file stands at line 1.
+    /// The line, counted from 1. An error of the whole file is at line 1.
     pub line: usize,
-    /// Column in characters, counted from 1.
+    /// The column in characters, counted from 1.
     pub column: usize,
     /// What is wrong.
     pub kind: CaseErrorKind,
@@ -32,14 +32,14 @@ impl fmt::Display for CaseError {
 
 impl std::error::Error for CaseError {}
 
-/// Everything that can be wrong with a case file.
+/// What is wrong with a case file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaseErrorKind {
     /// The file is larger than [`FILE_BYTES_MAX`](super::FILE_BYTES_MAX).
-    #[error("the file has {bytes} bytes, more than a case may have")]
+    #[error("the file has {bytes} bytes, which is too large for a case")]
     TooLarge {
-        /// Size of the text in bytes.
+        /// The size of the file, in bytes.
         bytes: usize,
     },
     /// The file's name is not kebab-case or does not end in `.s`.
@@ -54,22 +54,22 @@ pub enum CaseErrorKind {
         /// The mark.
         mark: &'static str,
     },
-    /// A header line has no `key: value`.
+    /// A header line is not of the form `key: value`.
     #[error("a header line without `key: value`")]
     NoColon,
-    /// A header key that does not exist.
+    /// A header key does not exist.
     #[error("unknown key `{key}`")]
     UnknownKey {
         /// The key as written.
         key: String,
     },
-    /// A key that may stand once stands twice.
-    #[error("the key `{key}` stands twice")]
+    /// A key that may appear only once appears twice.
+    #[error("the key `{key}` appears twice")]
     DuplicateKey {
         /// The key.
         key: &'static str,
     },
-    /// A key with nothing behind the colon.
+    /// A key has nothing after the colon.
     #[error("the key `{key}` has no value")]
     EmptyValue {
         /// The key.
@@ -78,29 +78,29 @@ pub enum CaseErrorKind {
     /// A required key is absent.
     #[error("the key `{key}` is missing")]
     MissingKey {
-        /// The key, or the alternatives.
+        /// The key, or the alternative keys.
         key: &'static str,
     },
     /// The claim is not a sentence.
     #[error("the claim is not one sentence that ends with a full stop")]
     ClaimNotASentence,
-    /// A value is not one of a closed set.
+    /// A value is not one of the allowed values.
     #[error("`{value}` is not a value for `{key}`")]
     BadValue {
         /// The key.
         key: &'static str,
         /// The offending part of the value.
         value: String,
-        /// What may stand there.
+        /// The allowed values.
         allowed: &'static str,
     },
-    /// Not a reason code.
+    /// A word is not a reason code.
     #[error("`{code}` is not a reason code")]
     BadCode {
-        /// What stood there.
+        /// The text as written.
         code: String,
     },
-    /// A claim of `wrong:` has no reason code, or one of `right:` has one.
+    /// A claim under `wrong:` has no reason code, or one under `right:` has one.
     #[error("`{item}` {what}")]
     BadClaim {
         /// The offending item.
@@ -116,13 +116,13 @@ pub enum CaseErrorKind {
         /// The unwinder.
         unwinder: String,
     },
-    /// A label that no line of the file defines.
+    /// No line of the file defines a label.
     #[error("no line of the file defines the label `{label}`")]
     UnknownLabel {
         /// The label.
         label: String,
     },
-    /// A reference to a sample point that is not in the file.
+    /// A sample point is referred to that is not in the file.
     #[error("there is no sample point `{key}`")]
     UnknownPoint {
         /// The key of the point.
@@ -138,7 +138,7 @@ pub enum CaseErrorKind {
         what: &'static str,
     },
     /// Two sample lines name the same point.
-    #[error("the sample point `{key}` stands twice")]
+    #[error("the sample point `{key}` appears twice")]
     DuplicateSample {
         /// The key of the point.
         key: String,
@@ -146,25 +146,26 @@ pub enum CaseErrorKind {
     /// A frame of a true chain cannot be read.
     #[error("`{frame}` is not a frame")]
     BadFrame {
-        /// What stood there.
+        /// The text as written.
         frame: String,
     },
-    /// A fake start variant without a fake sample point, or the other way round.
+    /// There is a fake start variant without a fake sample point, or the other way round.
     #[error("{what}")]
     FakeMismatch {
         /// Which side is missing.
         what: &'static str,
     },
-    /// What is only for a kernel without one, or what is not for a kernel with one.
+    /// Something that needs a kernel is used without one, or something that a kernel does not allow
+    /// is used with one.
     #[error("{what}")]
     MachineMismatch {
-        /// What does not go together.
+        /// What conflicts.
         what: &'static str,
     },
-    /// A number that cannot be read or is out of range.
+    /// A number cannot be read or is out of range.
     #[error("`{text}` is not {expected}")]
     BadNumber {
-        /// What stood there.
+        /// The text as written.
         text: String,
         /// What was expected.
         expected: &'static str,
@@ -172,53 +173,53 @@ pub enum CaseErrorKind {
     /// An operand of `memory:` or `set:` cannot be read.
     #[error("`{text}` is not an operand")]
     BadOperand {
-        /// What stood there.
+        /// The text as written.
         text: String,
     },
-    /// A `memory:` or `set:` line has not the form it should have.
-    #[error("this is no line for `{key}`")]
+    /// A `memory:`, `set:` or `forget:` line has the wrong form.
+    #[error("this is not a valid `{key}` line")]
     BadCorruption {
-        /// `memory` or `set`.
+        /// `memory`, `set` or `forget`.
         key: &'static str,
-        /// The form.
+        /// The form it should have.
         form: &'static str,
     },
-    /// The defect key and the `.ifdef DEFECT` block do not come together.
+    /// There is an `inject` key without an `.ifdef DEFECT` block, or the other way round.
     #[error("{what}")]
     DefectMismatch {
         /// Which side is missing.
         what: &'static str,
     },
     /// A `#=` line is not in one block at the end of the file.
-    #[error("a line behind the expectation")]
+    #[error("a line after the expectation")]
     AfterExpectation,
     /// The expectation's first row does not name its columns.
-    #[error("the expectation does not begin with `#= sample COLUMN..`")]
+    #[error("the expectation does not start with `#= sample COLUMN..`")]
     NoColumns,
-    /// A column name that cannot be read or stands twice.
-    #[error("`{column}` is not a column, or stands twice")]
+    /// A column name cannot be read or appears twice.
+    #[error("`{column}` is not a column, or appears twice")]
     BadColumn {
         /// The column.
         column: String,
     },
-    /// A row with too few or too many cells.
+    /// A row has too few or too many cells.
     #[error("cells in this row: {cells}; columns in the first row: {columns}")]
     RowLength {
-        /// Cells found.
+        /// The number of cells found.
         cells: usize,
-        /// Columns of the header row.
+        /// The number of columns in the header row.
         columns: usize,
     },
-    /// A cell that is not a verdict.
+    /// A cell is not a verdict.
     #[error("`{cell}` is not a verdict")]
     BadCell {
-        /// What stood there.
+        /// The text as written.
         cell: String,
     },
 }
 
 impl CaseErrorKind {
-    /// What the author should do about it.
+    /// How to correct the error.
     pub fn help(&self) -> String {
         let blessed = "remove the `#=` lines and run `unwind-sim cases bless`";
         match self {
@@ -238,7 +239,7 @@ impl CaseErrorKind {
             }
             Self::ClaimNotASentence => "say what the case proves, in one line".into(),
             Self::BadValue { allowed, .. } => format!("allowed: {allowed}"),
-            Self::BadCode { .. } => "the codes are listed by `unwind-sim explain`".into(),
+            Self::BadCode { .. } => "`unwind-sim explain --list` lists the codes".into(),
             Self::BadClaim { form, .. } => format!("write {form}"),
             Self::ClaimedBoth { .. } => "name the sample points: `right: fp(at LABEL)`".into(),
             Self::UnknownLabel { .. } => {
@@ -253,7 +254,8 @@ impl CaseErrorKind {
                 "keep one, or number the visits: `#@ LABEL #2: ..`".into()
             }
             Self::BadFrame { .. } => {
-                "a frame is `SYMBOL`, `SYMBOL*COUNT`, `[IMAGE]`, `<signal>`, or a last `...`".into()
+                "a frame is `SYMBOL`, `SYMBOL*COUNT`, `[IMAGE]`, `<signal>`, or `...` at the end"
+                    .into()
             }
             Self::FakeMismatch { .. } => {
                 "a variant in `regs: fake:..` needs a `#@ LABEL fake own=LABEL: ..` line".into()
@@ -268,8 +270,7 @@ impl CaseErrorKind {
             }
             Self::BadCorruption { form, .. } => format!("write it as in `#! {form}`"),
             Self::DefectMismatch { .. } => {
-                "an injected defect is `#! inject: KIND at LABEL` and an `.ifdef DEFECT` block"
-                    .into()
+                "write `#! inject: KIND at LABEL` and an `.ifdef DEFECT` block".into()
             }
             Self::AfterExpectation => "`#=` lines are one block at the end of the file".into(),
             Self::NoColumns

@@ -1,6 +1,6 @@
-//! The header: `#! key: value` lines.
+//! The header of a case: its `#! key: value` lines.
 //!
-//! Responsible for the keys, their closed sets of values and their defaults.
+//! This module defines the keys, their allowed values and their defaults.
 
 use super::error::CaseErrorKind;
 use super::matrix;
@@ -34,47 +34,47 @@ pub const KEYS: [&str; 21] = [
     "nmi",
 ];
 
-/// The keys without which a case is not read.
+/// The required keys.
 pub(crate) const REQUIRED: &str = "claim, source, group, and right or wrong";
 
-/// What memory a walk sees.
+/// The memory that a walk can read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum View {
-    /// The whole stack, also below rsp.
+    /// The whole stack, including below rsp.
     #[default]
     Cpu,
-    /// A copy that begins at rsp and reaches to the end of the stack.
+    /// A copy from rsp to the end of the stack.
     Copy,
-    /// A copy of so many bytes from rsp.
+    /// A copy of this many bytes from rsp.
     CopyBytes(u64),
 }
 
-/// What a case runs in.
+/// What kind of program a case is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Machine {
-    /// `process`: it is a Linux program.
+    /// `process`: a Linux program.
     #[default]
     Process,
-    /// `kernel`: it is a kernel in small, and runs in the emulated machine's ring 0.
+    /// `kernel`: a small kernel, which runs in ring 0 of the emulated machine.
     Kernel,
 }
 
-/// When an interrupt, or an NMI, is delivered to a kernel.
+/// When an interrupt or an NMI is delivered to a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// `before LABEL`: once, when the label is reached for the first time.
+    /// `before LABEL`: once, when the label is first reached.
     Before(String),
-    /// `every in LABEL: CHAIN`: at every sample point, which is then sampled at LABEL in the handler,
-    /// by itself: afterwards all is as it was.
+    /// `every in LABEL: CHAIN`: at every sample point in turn. The sample is then taken at LABEL in
+    /// the handler, and afterwards the state is restored.
     Every {
-        /// The label.
+        /// The label in the handler.
         inside: String,
-        /// The frames of the handler there, which lie inside of those that the point states.
+        /// The frames of the handler at the label, which are inside the frames of the sample point.
         chain: Chain,
     },
 }
 
-/// A table that the case's binary offers.
+/// An unwind table in the case's binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
     /// `.eh_frame`.
@@ -92,20 +92,20 @@ pub enum Table {
 pub enum Defect {
     /// `offset`: a CFA offset is wrong.
     Offset,
-    /// `register`: the CFA hangs on the wrong register.
+    /// `register`: the CFA uses the wrong base register.
     Register,
-    /// `missing-row`: a row is absent, the one before it goes on.
+    /// `missing-row`: a row is absent, and the one before it continues.
     MissingRow,
-    /// `late-row`: a row begins some bytes late.
+    /// `late-row`: a row starts some bytes late.
     LateRow,
-    /// `wrong-slot`: a callee-saved register is looked for in the wrong slot.
+    /// `wrong-slot`: a callee-saved register is read from the wrong slot.
     WrongSlot,
-    /// `wrong-ra-slot`: the return address is looked for in the wrong slot.
+    /// `wrong-ra-slot`: the return address is read from the wrong slot.
     WrongRaSlot,
 }
 
 impl Defect {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 6] = [
         Self::Offset,
         Self::Register,
@@ -131,20 +131,20 @@ impl Defect {
 /// An injected defect: present when the file is assembled with `--defsym DEFECT=1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inject {
-    /// What is wrong.
+    /// The kind of defect.
     pub kind: Defect,
-    /// A label whose address the wrong row covers.
+    /// A label whose address is covered by the wrong row.
     pub label: String,
-    /// Why no walk can tell the wrong table from the right one, if that is so.
+    /// If no walk can distinguish the wrong table from the right one, why.
     pub equivalent: Option<String>,
 }
 
 /// One restriction of a claim: a reason, a sample point, or both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimArg {
-    /// The reason; present in every argument of `wrong:`, in none of `right:`.
+    /// The reason; present in every argument of `wrong:`, and in none of `right:`.
     pub code: Option<Code>,
-    /// The sample point; absent: every point (`right`), some point (`wrong`).
+    /// The sample point; if absent, every point (`right`) or some point (`wrong`).
     pub at: Option<PointKey>,
 }
 
@@ -153,13 +153,13 @@ pub struct ClaimArg {
 pub struct Claim {
     /// The unwinder as on the command line: `NAME[:PROFILE][+FALLBACK]`.
     pub unwinder: String,
-    /// The start; absent: every start of `regs:`.
+    /// The start; if absent, every start in `regs:`.
     pub start: Option<Variant>,
-    /// The restrictions; empty means every sample point.
+    /// The restrictions; if empty, every sample point.
     pub args: Vec<ClaimArg>,
 }
 
-/// A claim's form, for messages.
+/// The form of a claim, for messages.
 const RIGHT_FORM: &str = "`right: NAME[@START]` or `right: NAME(at LABEL, at LABEL)`";
 const WRONG_FORM: &str = "`wrong: NAME[@START](USnnn)` or `wrong: NAME(USnnn at LABEL)`";
 
@@ -199,7 +199,7 @@ impl Claim {
             let (unwinder, start) = match head.split_once('@') {
                 Some((unwinder, start)) => (
                     unwinder,
-                    Some(parse_start(start).ok_or_else(|| bad("has no such start"))?),
+                    Some(parse_start(start).ok_or_else(|| bad("names an unknown start"))?),
                 ),
                 None => (head, None),
             };
@@ -248,7 +248,7 @@ fn parse_code(text: &str) -> Result<Code, CaseErrorKind> {
     })
 }
 
-/// Reads a start by its full name; `fake` alone would not say which.
+/// Reads a start by its full name; `fake` alone is ambiguous.
 fn parse_start(text: &str) -> Option<Variant> {
     Variant::from_name(text).filter(|start| start.as_str() == text)
 }
@@ -258,7 +258,7 @@ fn parse_start(text: &str) -> Option<Variant> {
 pub struct Header {
     /// `claim`: what the case proves, one sentence.
     pub claim: String,
-    /// `source`: where the situation is documented or was seen; public.
+    /// `source`: where the situation is documented or was observed; must be public.
     pub sources: Vec<String>,
     /// `group`: the folder below `corpus/cases`.
     pub group: String,
@@ -270,11 +270,11 @@ pub struct Header {
     pub right: Vec<Claim>,
     /// `wrong`: unwinders that cannot, and why.
     pub wrong: Vec<Claim>,
-    /// `covers`: codes of which this case is an example.
+    /// `covers`: the codes that this case is an example of.
     pub covers: Vec<Code>,
     /// `regs`: the starts.
     pub regs: Vec<Variant>,
-    /// `config: FRAME_POINTER=y`: fake registers are those of a kernel with frame pointers.
+    /// `config: FRAME_POINTER=y`: fake registers come from a kernel with frame pointers.
     pub frame_pointer_config: bool,
     /// `view`.
     pub view: View,
@@ -286,7 +286,8 @@ pub struct Header {
     pub corruptions: Vec<Corruption>,
     /// `forget`, in the order of the file.
     pub forgotten: Vec<Forgotten>,
-    /// `truth-unknown-max`: instructions at which the tracker may not know the truth.
+    /// `truth-unknown-max`: the maximum number of instructions at which the tracker may not know
+    /// the truth.
     pub truth_unknown_max: u64,
     /// `not-emulated`: why the emulated machine cannot run it.
     pub not_emulated: Option<String>,
@@ -327,7 +328,7 @@ impl Default for Header {
 }
 
 impl Header {
-    /// Takes one `key: value`. `key` is one of [`KEYS`], `value` trimmed and not empty.
+    /// Sets one key. `key` is one of [`KEYS`]; `value` is trimmed and not empty.
     pub(crate) fn set(&mut self, key: &'static str, value: &str) -> Result<(), CaseErrorKind> {
         let bad = |value: &str, allowed| {
             let value = value.to_owned();
@@ -350,7 +351,7 @@ impl Header {
                 if !value.bytes().all(plain) {
                     return Err(bad(
                         value,
-                        "a folder's name of lower-case letters and hyphens",
+                        "the name of a folder, in lower-case letters and hyphens",
                     ));
                 }
                 self.group = value.to_owned();
@@ -367,7 +368,7 @@ impl Header {
             }
             "regs" => {
                 let allowed =
-                    "hw, fake:v5.1, fake:v3-2019, fake:v5.2, fake:always-ip, with blanks between";
+                    "hw, fake:v5.1, fake:v3-2019, fake:v5.2, fake:always-ip, separated by blanks";
                 let start = |word| parse_start(word).ok_or_else(|| bad(word, allowed));
                 self.regs = value
                     .split_whitespace()
@@ -409,7 +410,8 @@ impl Header {
         Ok(())
     }
 
-    /// The delivery at every sample point, if there is one, and whether it is of NMIs.
+    /// The delivery at every sample point, if there is one: whether it is an NMI, the label in the
+    /// handler, and the frames there.
     pub fn every(&self) -> Option<(bool, &str, &Chain)> {
         let both = [(false, &self.interrupt), (true, &self.nmi)];
         both.into_iter()
@@ -419,7 +421,7 @@ impl Header {
             })
     }
 
-    /// What does not go together with the machine that the case runs in.
+    /// What conflicts with the kind of machine that the case runs in.
     pub(crate) fn machine_mismatch(&self) -> Option<&'static str> {
         let every = |delivery: &Option<Delivery>| matches!(delivery, Some(Delivery::Every { .. }));
         match self.machine {

@@ -1,6 +1,6 @@
-//! The expectation of a case: sample points by unwinders, a verdict in each cell.
+//! The expectation of a case: a matrix of sample points and unwinders, with a verdict in each cell.
 //!
-//! Responsible for the text form of the matrix and of its cells; not for judging.
+//! This module reads and writes the text of the matrix and its cells.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -9,27 +9,27 @@ use super::error::CaseErrorKind;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::verdict::Verdict;
 
-/// Columns and rows a matrix may have.
+/// The maximum number of columns and of rows.
 pub const MATRIX_SIDE_MAX: usize = 512;
 
-/// Reads a code as it is written: `US203`, nothing else.
+/// Reads a code in its exact form, such as `US203`.
 pub(crate) fn parse_code(text: &str) -> Option<Code> {
     Code::from_name(text).filter(|code| code.as_str() == text)
 }
 
-/// What a column says at a sample point.
+/// The expectation of a column at a sample point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cell {
-    /// `-`: this column has nothing to do with this point.
+    /// `-`: the column does not apply to this point.
     NotApplicable,
-    /// `*`: code of the system, such as its C library, has a part in it, and no claim says that it
-    /// is right. Another system may give another verdict, so none is expected.
+    /// `*`: code of the system, such as its C library, is involved, and no claim says that the
+    /// unwinder is right. Another system may give another verdict, so none is expected.
     Open,
-    /// A verdict and, where one is known, its reason: `t@2/US203`.
+    /// A verdict with its reason, if one is known: `t@2/US203`.
     Judged {
-        /// The verdict. Its short form is the cell.
+        /// The verdict, written in its short form.
         verdict: Verdict,
-        /// Why; absent where the verdict is [`Verdict::Ok`].
+        /// The reason; absent if the verdict is [`Verdict::Ok`].
         code: Option<Code>,
     },
 }
@@ -38,7 +38,7 @@ impl Cell {
     /// Reads a cell such as `.`, `m1@1`, `t@2/US203`.
     ///
     /// # Errors
-    /// [`CaseErrorKind::BadCell`] if it is not one.
+    /// [`CaseErrorKind::BadCell`] if the text is not a cell.
     pub fn parse(text: &str) -> Result<Self, CaseErrorKind> {
         let bad = || CaseErrorKind::BadCell {
             cell: text.to_owned(),
@@ -133,7 +133,7 @@ fn parse_verdict(text: &str) -> Option<Verdict> {
 pub struct MatrixRow {
     /// [`SamplePoint::key`](super::SamplePoint::key).
     pub point: String,
-    /// One cell for every column.
+    /// One cell for each column.
     pub cells: Vec<Cell>,
 }
 
@@ -142,7 +142,7 @@ pub struct MatrixRow {
 pub struct Matrix {
     /// `UNWINDER[@START]`, in the order of the cells.
     pub columns: Vec<String>,
-    /// One row for every sample point.
+    /// One row for each sample point.
     pub rows: Vec<MatrixRow>,
 }
 
@@ -154,7 +154,7 @@ impl Matrix {
         row.cells.get(index).copied()
     }
 
-    /// Reads `#=` lines, the marks included, empty lines not allowed.
+    /// Reads `#=` lines, including their marks. Empty lines are not allowed.
     ///
     /// # Errors
     /// The index of the offending line, counted from 0, and what is wrong with it.
@@ -179,7 +179,7 @@ impl Matrix {
         }
     }
 
-    /// The `#=` lines, columns aligned, each line ended by a newline, no blank at an end.
+    /// The `#=` lines with aligned columns, each ending with a newline and without trailing blanks.
     pub fn format(&self) -> String {
         let mut lines: Vec<Vec<String>> = Vec::with_capacity(self.rows.len() + 1);
         let head = std::iter::once("sample".to_owned());

@@ -1,7 +1,7 @@
-//! The case format: an assembler file that states what is true in it.
+//! The case format: an assembler file that states its true call chains.
 //!
-//! Responsible for reading `corpus/cases/**/NAME.s` (`docs/case-format.md` has the grammar)
-//! and for rewriting its generated part. Not responsible for assembling, running or judging.
+//! This module reads `corpus/cases/**/NAME.s` (`docs/case-format.md` has the grammar) and rewrites
+//! the generated part. Assembling, running and judging are in [`cases`](crate::cases).
 
 mod error;
 mod header;
@@ -19,30 +19,30 @@ pub use sample::{CHAIN_FRAMES_MAX, Chain, Frame, PointKey, SamplePoint, VISIT_MA
 
 use unwind_sim_unwind::start::Variant;
 
-/// The size of a case file, in bytes.
+/// The maximum size of a case file, in bytes.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
 
-/// A case that was read and found consistent.
+/// A case that was read and is consistent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// The claim in kebab-case: the file's name without `.s`.
+    /// The claim in kebab-case: the file name without `.s`.
     pub name: String,
-    /// The path as given.
+    /// The path that was given to [`Case::parse`].
     pub path: String,
     /// The header.
     pub header: Header,
     /// The sample points, in the order of the file; at least one.
     pub samples: Vec<SamplePoint>,
-    /// The generated expectation, absent in a case that was never blessed.
+    /// The generated expectation; absent in a case that was never blessed.
     pub expected: Option<Matrix>,
     author_text: String,
 }
 
 impl Case {
-    /// Reads a case. `path` is used for its name and in messages; nothing is opened.
+    /// Reads a case. `path` gives the name and appears in messages; nothing is opened.
     ///
     /// # Errors
-    /// The first mistake, with its place and what to do.
+    /// The first error, with its place and help.
     pub fn parse(path: &str, text: &str) -> Result<Self, CaseError> {
         let fail = |line, column, kind| CaseError {
             path: path.to_owned(),
@@ -102,7 +102,7 @@ impl Case {
         self.samples.iter().find(|sample| sample.key == *key)
     }
 
-    /// The file without its `#=` lines, byte for byte as the author wrote it.
+    /// The file without its `#=` lines, exactly as the author wrote it.
     pub fn author_text(&self) -> &str {
         &self.author_text
     }
@@ -118,7 +118,7 @@ impl Case {
         format!("{}{newline}{}", self.author_text, matrix.format())
     }
 
-    /// Every row must be a sample point of the file.
+    /// Checks that every row is a sample point of the file.
     fn check_rows(&self, matrix: Matrix) -> Result<Matrix, (usize, CaseErrorKind)> {
         let known = |key: &str| {
             let key = PointKey::parse(key);
@@ -150,7 +150,7 @@ fn case_name(path: &str) -> Result<String, CaseErrorKind> {
     }
 }
 
-/// The marks that start a line of ours.
+/// The marks that start a line of the case format.
 const MARKS: [&str; 3] = ["#!", "#@", "#="];
 
 #[derive(Default)]
@@ -161,7 +161,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Takes one line of the author's part. Errors carry a byte offset into it.
+    /// Reads one line of the author's part. Errors carry a byte offset into the line.
     fn line(&mut self, line: &str, number: usize) -> Result<(), (usize, CaseErrorKind)> {
         let body = line.trim_start();
         let indent = line.len() - body.len();
@@ -216,7 +216,7 @@ impl Reader {
         Ok(())
     }
 
-    /// What can only be checked when everything was read. Errors carry a line.
+    /// Checks what can only be checked after everything was read. Errors carry a line number.
     fn check(&self, text: &str) -> Result<(), (usize, CaseErrorKind)> {
         let line_of = |key: &str| {
             self.key_lines
@@ -334,7 +334,7 @@ impl Reader {
         match (&self.header.inject, block) {
             (Some(inject), true) => defined(text, &inject.label),
             (Some(_), false) => Err(CaseErrorKind::DefectMismatch {
-                what: "a defect is named, but no line is `.ifdef DEFECT`",
+                what: "there is an `inject` key, but no `.ifdef DEFECT` block",
             }),
             (None, true) => Err(CaseErrorKind::DefectMismatch {
                 what: "there is an `.ifdef DEFECT` block, but no `inject` key",
@@ -344,7 +344,7 @@ impl Reader {
     }
 }
 
-/// Whether a line begins with `LABEL:`, or defines it with one of the prelude's macros.
+/// Checks that a line starts with `LABEL:`, or defines the label with one of the prelude's macros.
 fn defined(text: &str, label: &str) -> Result<(), CaseErrorKind> {
     let found = text.lines().any(|line| {
         let line = line.trim_start();

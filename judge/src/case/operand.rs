@@ -1,6 +1,6 @@
 //! Corruptions of a recorded sample: `memory:`, `set:` and `forget:` lines.
 //!
-//! Responsible for their text form; the harness evaluates and applies them.
+//! This module reads their text; the harness evaluates and applies them.
 
 use super::error::CaseErrorKind;
 use super::sample::PointKey;
@@ -9,7 +9,7 @@ use unwind_sim_unwind::regs::Reg;
 /// What an operand starts from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Base {
-    /// A plain number: base 0.
+    /// Zero, for a plain number.
     Zero,
     /// The sampled value of a register, before any corruption of this point.
     Register(Reg),
@@ -20,9 +20,9 @@ pub enum Base {
 /// An address or a value: `0x1234`, `rsp+8`, `leaf-0x10`. All sums wrap at 64 bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operand {
-    /// What it starts from.
+    /// The base.
     pub base: Base,
-    /// Bytes added to it.
+    /// The offset in bytes, added to the base.
     pub offset: u64,
 }
 
@@ -30,8 +30,8 @@ impl Operand {
     /// Reads an operand.
     ///
     /// # Errors
-    /// [`CaseErrorKind::BadOperand`] if it is neither a number, a register nor a symbol,
-    /// with an offset or without.
+    /// [`CaseErrorKind::BadOperand`] if the text is not a number, a register or a symbol, with or
+    /// without an offset.
     pub fn parse(text: &str) -> Result<Self, CaseErrorKind> {
         let bad = || CaseErrorKind::BadOperand {
             text: text.to_owned(),
@@ -63,7 +63,7 @@ impl Operand {
     }
 }
 
-/// A word or register overwritten in the recorded sample, after its truth was taken.
+/// A word or register that is overwritten in the recorded sample, after its truth was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Corruption {
     /// What is overwritten.
@@ -81,8 +81,7 @@ pub enum Target {
     Memory(Operand),
     /// A register.
     Register(Reg),
-    /// A register as the sample has it, where those of a fake start are two sets:
-    /// `sampled.rsp`.
+    /// A register of the sampled set, if the sample has two sets for a fake start: `sampled.rsp`.
     Sampled(Reg),
 }
 
@@ -92,7 +91,7 @@ impl Corruption {
     /// The form of `set:`.
     pub const SET_FORM: &str = "set: rbp = rsp+16 @LABEL";
 
-    /// Reads the value of a `memory:` (or else `set:`) line.
+    /// Reads the value of a `memory:` line, or else of a `set:` line.
     pub(crate) fn parse(is_memory: bool, text: &str) -> Result<Self, CaseErrorKind> {
         let (key, form) = if is_memory {
             ("memory", Self::MEMORY_FORM)
@@ -132,12 +131,12 @@ impl Corruption {
     }
 }
 
-/// Registers that a recorded sample does not hold.
+/// Registers that are removed from a recorded sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forgotten {
     /// The registers, at least one.
     pub registers: Vec<Reg>,
-    /// The sample that lacks them; of a fake one its own registers.
+    /// The sample without them; for a fake one, its own registers are affected.
     pub point: PointKey,
 }
 
@@ -167,7 +166,7 @@ impl Forgotten {
     }
 }
 
-/// Reads a decimal number or a hexadecimal one with `0x`.
+/// Reads a decimal number, or a hexadecimal one with `0x`.
 pub(crate) fn parse_number(text: &str) -> Option<u64> {
     let (digits, radix) = match text.strip_prefix("0x") {
         Some(digits) => (digits, 16),
@@ -181,7 +180,7 @@ pub(crate) fn parse_number(text: &str) -> Option<u64> {
     }
 }
 
-/// Whether the assembler takes this for a symbol.
+/// Whether the assembler accepts this as a symbol.
 pub(crate) fn is_symbol(text: &str) -> bool {
     let letter = |b: u8| b.is_ascii_alphabetic() || matches!(b, b'_' | b'.' | b'$');
     text.bytes().next().is_some_and(letter) && text.bytes().all(|b| letter(b) || b.is_ascii_digit())

@@ -1,35 +1,36 @@
-//! Sample points: where a case is sampled and the true chain that its author states.
+//! Sample points: where a case is sampled, and the true chain that its author states.
 //!
-//! Responsible for `#@` lines and for naming points elsewhere (`LABEL`, `LABEL#2`,
-//! `LABEL/OWN`, `LABEL+0xN`); not for what is at the labels.
+//! This module reads `#@` lines and the names of points in other lines (`LABEL`, `LABEL#2`,
+//! `LABEL/OWN`, `LABEL+0xN`).
 
 use std::fmt;
 
 use super::error::CaseErrorKind;
 use super::operand::{is_symbol, parse_number};
 
-/// Frames a stated chain may have, repetitions counted.
+/// The maximum number of frames in a stated chain, including repetitions.
 pub const CHAIN_FRAMES_MAX: usize = 131_072;
 
 /// The highest visit of a label that can be named.
 pub const VISIT_MAX: u32 = 1_000_000;
 
-/// The name of a sample point: the label, which visit, and whose registers a fake start has.
+/// The name of a sample point: the label, the visit, and the place of the own registers for a fake
+/// start.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PointKey {
     /// The label at whose address the program is stopped, before the instruction there.
     pub label: String,
-    /// The instruction so many bytes behind the label, where all of them are sampled: one row of a
-    /// [`SamplePoint::each`].
+    /// The offset of the instruction from the label, in bytes, if each instruction is sampled
+    /// ([`SamplePoint::each`]).
     pub offset: Option<u64>,
-    /// Which time the label is reached, counted from 1.
+    /// The visit of the label, counted from 1.
     pub visit: u32,
     /// For a fake start: the label at which the unwinder's own registers are taken.
     pub own: Option<String>,
 }
 
 impl PointKey {
-    /// Is `other` this point, or one of its instructions?
+    /// Whether `other` is this point or one of its instructions.
     pub fn covers(&self, other: &PointKey) -> bool {
         let of_label = PointKey {
             offset: self.offset,
@@ -41,7 +42,7 @@ impl PointKey {
     /// Reads `LABEL`, `LABEL#N`, `LABEL/OWN`, `LABEL#N/OWN`, or `LABEL+0xN`.
     ///
     /// # Errors
-    /// [`CaseErrorKind::UnknownPoint`] if it is none of them.
+    /// [`CaseErrorKind::UnknownPoint`] if the text has none of these forms.
     pub fn parse(text: &str) -> Result<Self, CaseErrorKind> {
         let bad = || CaseErrorKind::UnknownPoint {
             key: text.to_owned(),
@@ -103,8 +104,8 @@ pub enum Frame {
     Function(String),
     /// Any function of an image: the start of its file name, as in `[libc.so]`.
     Image(String),
-    /// One frame or more of an image, written `[libc]+`: how many functions the system's libraries
-    /// need for something is not for a case to say.
+    /// One or more frames of an image, written `[libc]+`. The number of functions that a system
+    /// library uses is not part of a case.
     Images(String),
     /// The frame of the signal trampoline, written `<signal>`.
     Signal,
@@ -124,10 +125,10 @@ impl fmt::Display for Frame {
 /// A true chain, stated by hand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chain {
-    /// Frames, the innermost first, repetitions written out.
+    /// The frames, innermost first, with repetitions expanded.
     pub frames: Vec<Frame>,
-    /// Whether the chain ends with the last frame. False when it was written `< ...`: the
-    /// truth goes on, but only these frames are stated.
+    /// Whether the chain ends with the last frame. False if it was written with `< ...`: the true
+    /// chain is longer, but only these frames are stated.
     pub complete: bool,
 }
 
@@ -171,7 +172,7 @@ impl Chain {
     }
 }
 
-/// The next `<` that separates frames: not that of `<signal>`.
+/// The next `<` that separates frames, skipping that of `<signal>`.
 fn next_separator(text: &str, from: usize) -> usize {
     let skip = text[from..].len() - text[from..].trim_start().len();
     let start = if text[from + skip..].starts_with("<signal>") {
@@ -226,20 +227,20 @@ pub struct SamplePoint {
     pub key: PointKey,
     /// The true chain.
     pub chain: Chain,
-    /// Does it stand for every instruction from the label on, up to the next label that has such a
-    /// line, or to the end of the function? Each is sampled when it is executed for the first time.
+    /// Whether the point stands for every instruction from the label up to the next label with such
+    /// a line, or to the end of the function. Each is sampled when it is first executed.
     pub each: bool,
-    /// Line of the file, from 1.
+    /// The line in the file, from 1.
     pub line: usize,
 }
 
 impl SamplePoint {
-    /// The key as it stands in an expectation row.
+    /// The key as written in a row of the expectation.
     pub fn key(&self) -> String {
         self.key.to_string()
     }
 
-    /// Is this its key, or that of one of its instructions?
+    /// Whether this is the key of the point or of one of its instructions.
     pub fn is_of(&self, key: &PointKey) -> bool {
         self.key == *key || self.each && key.offset.is_some() && self.key.covers(key)
     }
@@ -282,11 +283,11 @@ impl SamplePoint {
             }
         }
         if fake != key.own.is_some() {
-            return Err(bad("`fake` and `own=LABEL` come together"));
+            return Err(bad("`fake` and `own=LABEL` must be given together"));
         }
         if each && (fake || key.visit != 1) {
             return Err(bad(
-                "`each` stands for first visits, by the registers there",
+                "`each` takes only first visits, with the registers there",
             ));
         }
         if !is_symbol(label) {

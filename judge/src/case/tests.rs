@@ -1,4 +1,4 @@
-//! The parser against its error corpus, the case corpus and its own output.
+//! Tests of the parser on the error corpus, the case corpus and its own output.
 
 use super::*;
 use std::path::{Path, PathBuf};
@@ -237,7 +237,7 @@ fn every_case_is_read_and_stands_in_its_group() {
         );
         assert!(
             names.insert(case.name.clone()),
-            "{} stands twice",
+            "{} appears twice",
             case.name
         );
         assert!(
@@ -259,8 +259,8 @@ fn every_reachable_code_and_every_unwinder_has_its_cases() {
     };
     let cases: Vec<Case> = files("cases", "s").into_iter().map(parse).collect();
     for code in Code::ALL {
-        // Cases are run without branch records, so that none can run out; and they are programs, no
-        // kernels, whose codes the tests of `unwind::kernel` show.
+        // Cases run without branch records, so none can run out. The codes of kernels are covered
+        // by the tests of `unwind::kernel`.
         let of_kernels = code.as_str() >= "US601";
         let reachable = *code != Code::LbrDepth && !of_kernels;
         let covered = cases.iter().any(|case| case.header.covers.contains(code));

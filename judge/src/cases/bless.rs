@@ -1,4 +1,5 @@
-//! Regenerating expectations. The author's lines stay as they are; nothing gets worse unasked.
+//! Regenerates expectations. The author's lines are kept, and nothing gets worse without
+//! `--accept`.
 
 use super::built::Built;
 use super::failure::CaseFailure;
@@ -8,17 +9,17 @@ use std::path::Path;
 use unwind_sim_recordings::output_file;
 use unwind_sim_unwind::verdict::Verdict;
 
-/// What blessing changed.
+/// The result of blessing a case.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Blessed {
-    /// The case.
+    /// The name of the case.
     pub name: String,
     /// The cells that changed, line by line.
     pub changes: Vec<String>,
 }
 
-/// Regenerates the expectation of the case at `path`. A cell gets worse only if `accept` holds
-/// its unwinder.
+/// Regenerates the expectation of the case at `path`. A cell may get worse only if `accept`
+/// contains its unwinder.
 ///
 /// # Errors
 /// If the case cannot be run, authorities or claims disagree, or a cell would get worse.
@@ -50,7 +51,7 @@ pub fn bless(path: &Path, accept: &[String]) -> Result<Blessed, CaseFailure> {
             let unwinder = column.split('@').next().unwrap_or(column);
             if was_right && !is_right && !accept.iter().any(|a| a == unwinder) {
                 refused.push(format!(
-                    "  {} {column} was right and is {cell}; if so: --accept {}:{unwinder}",
+                    "  {} {column} was right and is now {cell}; to accept it: --accept {}:{unwinder}",
                     row.point, case.name
                 ));
             }

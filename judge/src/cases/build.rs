@@ -1,14 +1,14 @@
-//! Assembling a case with the system's `cc`.
+//! Assembles cases with the system's `cc`.
 
 use crate::case::{Case, Machine};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A kernel's code lies where no stack is.
+/// Places a kernel's code away from its stacks.
 const KERNEL_LINK: [&str; 2] = ["-Wl,-Ttext=0x1000000", "-Wl,--build-id=none"];
 
-/// A case that does not build.
+/// Why a case cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
     /// The compiler cannot be run.
@@ -16,23 +16,23 @@ pub enum ToolError {
     Missing {
         /// The tool.
         tool: String,
-        /// Why not.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The compiler refused it.
+    /// The compiler reported an error.
     #[error("{path}: cc failed:\n{stderr}")]
     Failed {
         /// The case.
         path: PathBuf,
-        /// What the compiler said.
+        /// The compiler's messages.
         stderr: String,
     },
-    /// There is no place for the program.
+    /// The folder for the program cannot be created.
     #[error("cannot make a temporary folder: {0}")]
     Folder(std::io::Error),
 }
 
-/// A built case's program; it goes when this is dropped.
+/// The program of a built case. It is deleted when this is dropped.
 #[derive(Debug)]
 pub struct BuiltCase {
     /// The path of the program.
@@ -40,7 +40,7 @@ pub struct BuiltCase {
     _folder: TempDir,
 }
 
-/// The folder that holds `prelude.inc`: the nearest one above the case.
+/// The nearest folder above the case that holds `prelude.inc`.
 fn include_folder(path: &Path) -> PathBuf {
     let above = path
         .ancestors()
@@ -52,7 +52,7 @@ fn include_folder(path: &Path) -> PathBuf {
         .to_path_buf()
 }
 
-/// Assembles and links `case`; with `defect`, with its wrong tables.
+/// Assembles and links `case`, with its wrong tables if `defect` is set.
 pub(super) fn build(case: &Case, path: &Path, defect: bool) -> Result<BuiltCase, ToolError> {
     let folder = tempfile::Builder::new()
         .prefix("unwind-sim-case-")

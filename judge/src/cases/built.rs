@@ -1,4 +1,4 @@
-//! A case that was read and assembled, and what can execute it.
+//! A case that was read and assembled, and the engines that can execute it.
 
 use super::build::{self, BuiltCase};
 use super::failure::CaseFailure;
@@ -6,7 +6,7 @@ use crate::case::{Case, Machine};
 use std::path::{Path, PathBuf};
 use unwind_sim_emulator::Processor;
 
-/// What executes a case.
+/// An engine that executes a case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Engine {
     /// This machine's processor, under ptrace.
@@ -16,10 +16,10 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// Those that this machine has, the highest authority first.
+    /// The engines of this machine, the most authoritative first.
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     pub const HERE: &[Engine] = &[Engine::Ptrace, Engine::Emulator];
-    /// Those that this machine has.
+    /// The engines of this machine.
     #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
     pub const HERE: &[Engine] = &[Engine::Emulator];
 
@@ -35,7 +35,7 @@ impl Engine {
 /// Reads the case at `path`.
 ///
 /// # Errors
-/// If it cannot be read, or is malformed.
+/// If the file cannot be read or is malformed.
 pub fn read(path: &Path) -> Result<Case, CaseFailure> {
     let text = std::fs::read_to_string(path).map_err(|source| CaseFailure::Io {
         path: path.into(),
@@ -52,17 +52,17 @@ pub struct Built {
     /// Its file.
     pub(super) path: PathBuf,
     pub(super) program: BuiltCase,
-    /// The same with the injected defect.
+    /// The program with the injected defect.
     pub(super) defect: Option<BuiltCase>,
-    /// What the emulated machine is.
+    /// The processor that is emulated.
     pub processor: Processor,
 }
 
 impl Built {
-    /// Reads and builds the case at `path`, also with its defect if it injects one.
+    /// Reads and builds the case at `path`, and builds it again with its defect if it has one.
     ///
     /// # Errors
-    /// If it is malformed, or the tools fail.
+    /// If the case is malformed, or the tools fail.
     pub fn new(path: &Path) -> Result<Built, CaseFailure> {
         let mut built = Built::without_defect(path)?;
         if built.case.header.inject.is_some() {

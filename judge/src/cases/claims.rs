@@ -1,4 +1,4 @@
-//! What the author claims, held against the matrix.
+//! Compares the author's claims with the matrix.
 
 use super::sample::Recorded;
 use crate::case::{Cell, Claim, ClaimArg, Matrix, PointKey};
@@ -7,7 +7,7 @@ use crate::spec::column_name;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::verdict::Verdict;
 
-/// Every claim that does not hold, line by line.
+/// The claims that do not hold, one per line.
 pub(super) fn differences(recorded: &Recorded, matrix: &Matrix) -> Vec<String> {
     let header = &recorded.case.header;
     let mut out = Vec::new();
@@ -51,7 +51,9 @@ fn check_right(matrix: &Matrix, claim: &Claim, column: &str, out: &mut Vec<Strin
         let before = points.len();
         points.extend(rows.clone().filter(|row| is_at(at, row)));
         if points.len() == before {
-            out.push(format!("  {at}: {column} is claimed right; no such cell"));
+            out.push(format!(
+                "  {at}: {column} is claimed right, but there is no such cell"
+            ));
         }
     }
     if claim.args.is_empty() {
@@ -66,22 +68,22 @@ fn check_right(matrix: &Matrix, claim: &Claim, column: &str, out: &mut Vec<Strin
                     ..
                 },
             ) => {}
-            // A scan proves nothing: at its best it is lucky.
+            // A scan proves nothing; at best it is lucky.
             Some(Cell::Judged {
                 verdict: Verdict::OkUnproven,
                 ..
             }) if claim.unwinder.split(':').next() == Some("guess") => {}
             Some(cell) => out.push(format!(
-                "  {point}: {column} is claimed right, and is {cell}"
+                "  {point}: {column} is claimed right, but is {cell}"
             )),
             None => out.push(format!(
-                "  {point}: {column} is claimed right; no such cell"
+                "  {point}: {column} is claimed right, but there is no such cell"
             )),
         }
     }
 }
 
-/// Is the row of this point, or of one of its instructions?
+/// Whether the row is that of the point or of one of its instructions.
 fn is_at(at: &PointKey, row: &str) -> bool {
     PointKey::parse(row).is_ok_and(|row| at.covers(&row))
 }
@@ -98,12 +100,12 @@ fn check_wrong(matrix: &Matrix, claim: &Claim, column: &str, out: &mut Vec<Strin
             .filter(|row| arg.at.as_ref().is_none_or(|at| is_at(at, &row.point)))
             .filter_map(|row| matrix.cell(&row.point, column))
             .collect();
-        // A start that fits no point of the claim says nothing about it.
+        // A start that applies to no point of the claim says nothing about it.
         let applies = cells.iter().any(|c| *c != Cell::NotApplicable);
         if applies && !cells.iter().any(fits) {
             let found: Vec<String> = cells.iter().map(ToString::to_string).collect();
             out.push(format!(
-                "  {column} is claimed wrong{}, and is {}",
+                "  {column} is claimed wrong{}, but is {}",
                 claim_text(arg),
                 found.join(" ")
             ));

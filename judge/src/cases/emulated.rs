@@ -1,4 +1,4 @@
-//! A case's run in the emulated machine.
+//! Runs a case in the emulated machine.
 
 use super::failure::CaseFailure;
 use super::run::{Taken, meta, plan};

@@ -1,10 +1,10 @@
-//! Two engines' runs of one case held against each other.
+//! Compares the runs of a case on two engines.
 //!
-//! Programs, libraries and stacks lie elsewhere in each, so addresses are compared by where they
-//! point to: on a stack, by the distance to a CFA above. Two things are not the same: what a
-//! function that aligns its stack skips; and how large the frames are that hold all that the
-//! processor has (`XSAVE`), of signals and of the loader. Frames of that kind, and all others that
-//! are not of the case's own program, are called elastic here.
+//! Programs, libraries and stacks have different addresses in each run, so addresses are compared
+//! by what they point to; on a stack, by their distance from a CFA above. Two things differ
+//! legitimately: the bytes that a function skips to align its stack, and the size of frames that
+//! hold the whole state of the processor (`XSAVE`), such as those of signals and of the loader.
+//! These frames, and all others that are not of the case's own program, are called elastic here.
 
 use super::sample::{Point, Recorded};
 use unwind_sim_recordings::model::{Region, Sample};
@@ -12,7 +12,7 @@ use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind};
 
-/// What differs, line by line.
+/// The differences, one per line.
 pub(super) fn differences(one: &Recorded, other: &Recorded) -> Vec<String> {
     let points = one.points.iter().zip(&other.points);
     let name = &one.case.name;
@@ -35,27 +35,27 @@ fn difference(name: &str, a: &Point, b: &Point) -> Option<String> {
     })
 }
 
-/// What functions align their stacks to at most, bytes.
+/// The largest alignment of a stack that functions use, in bytes.
 const ALIGNMENT_MAX: u64 = 64;
-/// What every stack is aligned to (psABI 3.2.2).
+/// The alignment of every stack (psABI 3.2.2), in bytes.
 const STACK_ALIGNMENT: u64 = 16;
 const PAGE: u64 = 4096;
 
-/// Where a value of a register, or a pc, points to.
+/// What the value of a register, or a pc, points to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place<'a> {
-    /// Into an image: its file, and the address there.
+    /// An image: its file, and the address in it.
     Image(&'a str, u64),
-    /// So far below the CFA of this true frame: the nearest above with an elastic frame, or none,
-    /// outside of it.
+    /// A stack: the index of a true frame, and the distance below its CFA. The frame is the nearest
+    /// one above whose outer frame is elastic or absent.
     Stack(usize, u64),
-    /// Into an elastic frame.
+    /// An elastic frame.
     Elastic,
-    /// Into a recorded stack, above all frames.
+    /// A recorded stack, above all frames.
     Above,
-    /// It is the number of the process.
+    /// The process id.
     Process,
-    /// Elsewhere, or it is no address.
+    /// Anything else, or not an address.
     Elsewhere(u64),
 }
 
@@ -64,7 +64,7 @@ struct Side<'a> {
     space: &'a AddressSpace,
     /// The program's file.
     name: &'a str,
-    /// All CFAs, ascending.
+    /// All CFAs, in ascending order.
     cfas: Vec<Cfa>,
 }
 
@@ -72,7 +72,8 @@ struct Side<'a> {
 #[derive(Clone, Copy)]
 struct Cfa {
     address: u64,
-    /// The one from which distances are counted, and whose it is; none if the frame is elastic.
+    /// The CFA from which distances are counted, and the index of its frame; `None` if the frame is
+    /// elastic.
     outermost: Option<(u64, usize)>,
 }
 
@@ -157,7 +158,7 @@ impl<'a> Side<'a> {
         is_restorer || !frames.get(index).is_some_and(|f| own(f.pc))
     }
 
-    /// What frame `index` is not the same in.
+    /// What differs in frame `index`.
     fn differs(&self, other: &Side<'_>, index: usize) -> Option<String> {
         let (frame, other_frame) = (&self.frames()[index], &other.frames()[index]);
         if frame.kind != other_frame.kind {
@@ -188,8 +189,8 @@ impl<'a> Side<'a> {
         regs.find_map(|(reg, (a, b))| told(reg.as_str(), a, b))
     }
 
-    /// From the CFA of frame `index` to that of the next one outside of it; none if that is
-    /// elastic, or on another stack.
+    /// The distance from the CFA of frame `index` to that of its caller; `None` if the caller is
+    /// elastic or on another stack.
     fn size(&self, index: usize) -> Option<u64> {
         let frames = self.frames();
         let (frame, outer) = (frames.get(index)?, frames.get(index + 1)?);
@@ -202,7 +203,7 @@ impl<'a> Side<'a> {
 fn are_same(one: Place<'_>, other: Place<'_>) -> bool {
     match (one, other) {
         (Place::Stack(a, x), Place::Stack(b, y)) => a == b && x.abs_diff(y) < ALIGNMENT_MAX,
-        // Mappings differ by whole pages, the stack by what the kernel puts above it.
+        // Mappings differ by whole pages, and stacks by what the kernel puts above them.
         (Place::Elsewhere(a), Place::Elsewhere(b)) => {
             let differ = a.wrapping_sub(b);
             a > PAGE && b > PAGE && differ.is_multiple_of(STACK_ALIGNMENT)

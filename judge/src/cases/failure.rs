@@ -15,13 +15,13 @@ pub enum CaseFailure {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// It does not build.
+    /// The case does not build.
     #[error(transparent)]
     Tool(#[from] ToolError),
-    /// It does not run, or not as it should.
+    /// The case does not run as it should.
     #[error("{name}: {what}")]
     Run {
         /// The case.
@@ -29,18 +29,18 @@ pub enum CaseFailure {
         /// What went wrong.
         what: String,
     },
-    /// What was found is not what the file says.
+    /// The results differ from what the file says.
     #[error("{name}:\n{differences}")]
     Differs {
         /// The case.
         name: String,
-        /// Line by line.
+        /// The differences, one per line.
         differences: String,
     },
 }
 
 impl CaseFailure {
-    /// `case` did not run, or not as it should.
+    /// The failure of a case that did not run as it should.
     pub(super) fn run(case: &Case, what: impl ToString) -> CaseFailure {
         CaseFailure::Run {
             name: case.name.clone(),
@@ -48,7 +48,7 @@ impl CaseFailure {
         }
     }
 
-    /// What was found in `case` is not what its file says: line by line.
+    /// The failure of a case whose results differ from its file.
     pub(super) fn differs(case: &Case, differences: &[String]) -> CaseFailure {
         CaseFailure::Differs {
             name: case.name.clone(),

@@ -1,4 +1,5 @@
-//! Injected defects: the wrong row has to be named, or be shown to be equivalent.
+//! Injected defects: the diagnosis must name the wrong row, unless the defect is stated to be
+//! equivalent.
 
 use super::built::{Built, Engine};
 use super::failure::CaseFailure;
@@ -8,7 +9,7 @@ use unwind_sim_recordings::view::MemoryView;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::dwarf::Dwarf;
 
-/// The first contradiction, with the wrong tables, at each point.
+/// The first contradiction at each point, with the wrong tables.
 fn contradictions(recorded: &Recorded) -> Vec<Contradiction> {
     let finder = Dwarf::default();
     let mut cache = Cache::new();
@@ -35,7 +36,7 @@ fn contradictions(recorded: &Recorded) -> Vec<Contradiction> {
     out
 }
 
-/// What is not as the header's `inject` says, line by line.
+/// The differences from the header's `inject`, one per line.
 pub(super) fn differences(built: &Built, engine: Engine) -> Result<Vec<String>, CaseFailure> {
     let Some(inject) = &built.case.header.inject else {
         return Ok(Vec::new());
@@ -78,7 +79,7 @@ pub(super) fn differences(built: &Built, engine: Engine) -> Result<Vec<String>, 
         }
         (Some(why), _, false) => {
             vec![format!(
-                "  inject: said to be equivalent ({why}), but {}",
+                "  inject: stated to be equivalent ({why}), but {}",
                 found[0]
             )]
         }

@@ -1,7 +1,7 @@
-//! A kernel's case: its run in ring 0 of the emulated machine.
+//! Runs a case that is a kernel, in ring 0 of the emulated machine.
 //!
-//! The program maps nothing itself: it is put where it was linked to, with stacks at the addresses
-//! that its symbols name. User mode begins at `_start`; `hlt` ends the run.
+//! The program maps nothing itself. It is loaded at its link address, with stacks at the addresses
+//! given by its symbols. User mode starts at `_start`; `hlt` ends the run.
 
 use super::failure::CaseFailure;
 use super::run::INSTRUCTIONS_MAX;
@@ -25,7 +25,7 @@ use unwind_sim_unwind::memory::Memory as _;
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::{SampleRegs, fetch_caller_regs};
 
-/// The lowest address of each stack is the value of a symbol.
+/// The stacks, with the symbols for their lowest addresses.
 const STACKS: [(&str, StackType); 4] = [
     ("task_stack", StackType::Task),
     ("irq_stack", StackType::Irq),
@@ -33,23 +33,23 @@ const STACKS: [(&str, StackType); 4] = [
     ("entry_stack", StackType::Entry),
 ];
 const USER_STACK: &str = "user_stack";
-/// What `syscall` clears in Linux (`syscall_init`): all flags but NT's neighbours that nobody sets.
+/// The flags that `syscall` clears in Linux (`syscall_init`): all except VM, VIF and VIP.
 const FLAGS_CLEARED: u64 = 0x25_7fd5;
-/// The kernel's address space in a recording.
+/// The process id of the kernel's address space in a recording.
 const PID: u32 = 0;
 const TID: u32 = 1;
 
-/// What a run needs to know all the time.
+/// The fixed data of a run.
 struct Kernel<'a> {
     case: &'a Case,
     symbols: BTreeMap<String, u64>,
     image: Arc<Image>,
     world: World,
-    /// For each sample line of every instruction: from where to where it holds.
+    /// For each `each` sample line: the address range it covers, and its index.
     each: Vec<(Range<u64>, usize)>,
 }
 
-/// A fake start whose unwinder has not begun yet.
+/// A fake start whose unwinder has not started yet.
 struct Fetched<'a> {
     line: &'a SamplePoint,
     sampled: Regs,
@@ -78,7 +78,7 @@ pub(super) fn run(
                 && delivered.insert(label)
                 && !ring0.deliver(event).map_err(|e| fail(e.to_string()))?
             {
-                return Err(fail(format!("it is masked before {label}")));
+                return Err(fail(format!("the interrupt is masked before {label}")));
             }
         }
         let rip = ring0.machine.state.rip;
@@ -201,7 +201,7 @@ impl<'a> Kernel<'a> {
         address.ok_or_else(|| CaseFailure::run(self.case, format!("no symbol {name}")))
     }
 
-    /// Where each line of every instruction holds.
+    /// The address range of each `each` sample line.
     fn each(&self) -> Result<Vec<(Range<u64>, usize)>, CaseFailure> {
         let mut out = Vec::new();
         for (index, line) in self.case.samples.iter().enumerate() {
@@ -220,7 +220,7 @@ impl<'a> Kernel<'a> {
         Ok(out)
     }
 
-    /// The sample lines that the instruction at `rip` is of, at its visit of this number.
+    /// The sample lines that cover the instruction at `rip` on its visit number `visit`.
     fn points_at(&self, rip: u64, visit: u32) -> Result<Vec<(usize, PointKey)>, CaseFailure> {
         let mut out = Vec::new();
         for (index, line) in self.case.samples.iter().enumerate() {
@@ -241,8 +241,8 @@ impl<'a> Kernel<'a> {
         Ok(out)
     }
 
-    /// The chain that the author states, and the machine where the sample is taken: here, or, if
-    /// every point is interrupted, in a handler. `None` where the interrupt is masked.
+    /// The stated chain, and the machine at the moment of the sample: here, or in a handler if
+    /// every point is interrupted. `None` if the interrupt is masked.
     fn inside(
         &self,
         line: &SamplePoint,
@@ -287,7 +287,7 @@ impl<'a> Kernel<'a> {
         Err(fail(format!("{}: the handler does not return", line.key)))
     }
 
-    /// What `perf_arch_fetch_caller_regs` makes here.
+    /// The registers that `perf_arch_fetch_caller_regs` makes here.
     fn fetch<'l>(&self, line: &'l SamplePoint, ring0: &Ring0) -> Result<Fetched<'l>, CaseFailure> {
         let fetch = self.regs(ring0);
         let frame = fetch.get_or_zero(Reg::Rbp);
@@ -343,7 +343,7 @@ impl<'a> Kernel<'a> {
                 bytes: bytes.into(),
             });
         }
-        // The sampled stack stands first.
+        // The sampled stack comes first.
         let sp = ring0.machine.state.gpr(reg::RSP);
         let is_own = |r: &Region<'_>| (r.bounds.start..=r.bounds.end).contains(&sp);
         regions.sort_by_key(|r| !is_own(r));

@@ -1,4 +1,4 @@
-//! The matrix of a case: sample points by unwinders.
+//! Computes the matrix of a case: sample points by unwinders.
 
 use super::sample::Recorded;
 use crate::case::{Case, Cell, Machine, Matrix, MatrixRow, PointKey, View};
@@ -11,7 +11,8 @@ use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::verdict::Verdict;
 
-/// The matrix of a recorded case: [`unwinders::DEFAULT`], of a kernel [`unwinders::KERNEL`], and whatever else its claims name.
+/// The matrix of a recorded case, for [`unwinders::DEFAULT`] ([`unwinders::KERNEL`] for a kernel)
+/// and the other unwinders that its claims name.
 pub fn matrix_of(recorded: &Recorded) -> Matrix {
     let header = &recorded.case.header;
     let columns = match header.machine {
@@ -36,7 +37,7 @@ pub fn matrix_of(recorded: &Recorded) -> Matrix {
         })
         .collect();
     for unwinder in &unwinders {
-        // A claim of an unwinder that does not exist is told by the claims' check.
+        // The check of the claims reports an unwinder that does not exist.
         let Ok(engine) = spec::engine(unwinder) else {
             continue;
         };
@@ -57,9 +58,8 @@ pub fn matrix_of(recorded: &Recorded) -> Matrix {
     Matrix { columns, rows }
 }
 
-/// What the file is to say of a recorded case whose matrix is `found`. Where code of the system has
-/// run, its stack words and rows have a part in each verdict, and only what is claimed right is
-/// expected.
+/// The expectation for a recorded case whose matrix is `found`. Where code of the system has run,
+/// its stack words and rows affect each verdict, so only what is claimed right is expected.
 pub fn expectation_of(recorded: &Recorded, found: &Matrix) -> Matrix {
     let header = &recorded.case.header;
     let mut expected = found.clone();
@@ -83,7 +83,7 @@ pub fn expectation_of(recorded: &Recorded, found: &Matrix) -> Matrix {
     expected
 }
 
-/// What all walks of a case share.
+/// The setting of all walks of a case.
 pub fn setting_of(case: &Case) -> Setting {
     let view = match case.header.view {
         View::Cpu => MemoryView::Cpu,
@@ -129,7 +129,7 @@ fn code(outcome: &Outcome) -> Option<unwind_sim_unwind::reason::Code> {
     }
 }
 
-/// What differs, line by line; `found` is of `engine`.
+/// The differences, one per line; `found` is from `engine`.
 pub(super) fn differences(expected: &Matrix, found: &Matrix, engine: super::Engine) -> Vec<String> {
     let mut out = Vec::new();
     for row in &found.rows {
@@ -152,10 +152,7 @@ pub(super) fn differences(expected: &Matrix, found: &Matrix, engine: super::Engi
     for row in &expected.rows {
         for column in &expected.columns {
             if found.cell(&row.point, column).is_none() {
-                out.push(format!(
-                    "  {} {column}: in the file, and no more",
-                    row.point
-                ));
+                out.push(format!("  {} {column}: only in the file", row.point));
             }
         }
     }
@@ -163,14 +160,14 @@ pub(super) fn differences(expected: &Matrix, found: &Matrix, engine: super::Engi
 }
 
 impl super::Engine {
-    /// Does what this unwinder gives hang on what happens to lie on a stack: the rest of earlier
-    /// calls, registers that a signal frame holds? Expectations are of the processor.
+    /// Whether the result of the column depends on leftovers on the stack: words of earlier calls,
+    /// or registers in a signal frame. Expectations come from the processor.
     fn is_lucky(self, column: &str) -> bool {
         self == super::Engine::Emulator && column.split('@').next() == Some("guess")
     }
 }
 
-/// Are the verdicts of the same kind, for the same reason?
+/// Whether the verdicts are of the same kind, with the same reason.
 fn are_alike(one: Cell, other: Cell) -> bool {
     let kind = |cell: Cell| cell.verdict().map(|v| std::mem::discriminant(&v));
     kind(one) == kind(other) && one.code() == other.code()

@@ -1,8 +1,10 @@
-//! The corpus of cases: build, run, sample, judge, and hold against what the files say.
+//! The corpus of cases: builds, runs, samples and judges them, and compares the results with the
+//! files.
 //!
 //! `docs/case-format.md` describes the files. A case is assembled by the system's `cc` and runs
 //! with a shadow stack, on this machine's processor under ptrace and in the emulated machine; a
-//! kernel in small only in the latter. The author's chains, the shadow stacks, the claims and the generated expectation have to agree.
+//! small kernel runs only in the latter. The author's chains, the shadow stacks, the claims and the
+//! generated expectation must agree.
 
 mod bless;
 mod build;
@@ -31,11 +33,11 @@ use std::path::{Path, PathBuf};
 use unwind_sim_emulator::Processor;
 use unwind_sim_recordings::trace::Trace;
 
-/// Assembles and links the case at `path`; with `defect`, with the wrong tables that its header
-/// names.
+/// Assembles and links the case at `path`, with the wrong tables that its header names if `defect`
+/// is set.
 ///
 /// # Errors
-/// If it is malformed, no program but a kernel, or the tools fail.
+/// If the case is malformed, is a kernel and not a program, or the tools fail.
 pub fn build_case(path: &Path, defect: bool) -> Result<BuiltCase, CaseFailure> {
     let case = read(path)?;
     if case.header.machine == Machine::Kernel {
@@ -70,21 +72,21 @@ pub fn find(folder: &Path) -> Result<Vec<PathBuf>, CaseFailure> {
     Ok(found)
 }
 
-/// Running, and comparing with what the file says.
+/// Runs the case and compares the results with its file.
 impl Built {
-    /// Runs it and samples it at its points.
+    /// Runs the case and samples it at its points.
     ///
     /// # Errors
-    /// If it cannot be run or sampled, or the shadow stack lost the truth more often than the
+    /// If the case cannot be run or sampled, or the shadow stack lost the truth more often than the
     /// header allows.
     pub fn record(&self, engine: Engine) -> Result<Recorded, CaseFailure> {
         Recorded::new(self, engine, false)
     }
 
-    /// Runs it on one engine and holds everything against the file.
+    /// Runs the case on one engine and compares everything with the file.
     ///
     /// # Errors
-    /// All that is not as the file says.
+    /// Everything that differs from the file.
     pub fn check(&self, engine: Engine) -> Result<Recorded, CaseFailure> {
         let recorded = self.record(engine)?;
         let mut differences = recorded.truth_differences();
@@ -101,7 +103,7 @@ impl Built {
         if differences.is_empty() {
             return Ok(recorded);
         }
-        // What the file expects is the default's.
+        // The file's expectation is for the default processor.
         let path = quoted_path(&self.path);
         differences.push(match self.processor == Processor::default() {
             true => format!("if this is right: unwind-sim cases bless {path}"),
@@ -113,11 +115,11 @@ impl Built {
         Err(CaseFailure::differs(&self.case, &differences))
     }
 
-    /// Holds what two engines made of it against each other: frames, their kinds and their
-    /// registers, wherever the program and its stack lie in each.
+    /// Compares the results of two engines: frames, their kinds and their registers, independent of
+    /// the addresses of the program and its stack.
     ///
     /// # Errors
-    /// All that differs.
+    /// Everything that differs.
     pub fn check_same(&self, one: &Recorded, other: &Recorded) -> Result<(), CaseFailure> {
         let differences = engines::differences(one, other);
         if differences.is_empty() {
@@ -136,11 +138,10 @@ pub fn trace_of(path: &Path) -> Result<Trace, CaseFailure> {
     built.record(built.engines()[0])?.to_trace()
 }
 
-/// What unwinders make of the case at `path` in the emulated machine, which is the same on every
-/// processor.
+/// The matrix of the case at `path` in the emulated machine, which is the same on every processor.
 ///
 /// # Errors
-/// If it cannot be built or run, or its chains are not as it states.
+/// If the case cannot be built or run, or its chains are not as stated.
 pub fn matrix(path: &Path) -> Result<Matrix, CaseFailure> {
     let built = Built::without_defect(path)?;
     let engines = built.engines();
@@ -152,19 +153,19 @@ pub fn matrix(path: &Path) -> Result<Matrix, CaseFailure> {
     }
 }
 
-/// Runs the case at `path` on every engine of this machine that it can run on, and holds
-/// everything against the file.
+/// Runs the case at `path` on every engine of this machine that it can run on, and compares
+/// everything with the file.
 ///
 /// # Errors
-/// All that is not as the file says, or differs between engines.
+/// Everything that differs from the file or between engines.
 pub fn check(path: &Path) -> Result<(), CaseFailure> {
     check_on(path, Processor::default())
 }
 
-/// As [`check`], the emulated machine being `processor`.
+/// Like [`check`], with `processor` as the emulated processor.
 ///
 /// # Errors
-/// As [`check`].
+/// Like [`check`].
 pub fn check_on(path: &Path, processor: Processor) -> Result<(), CaseFailure> {
     let mut built = Built::new(path)?;
     built.processor = processor;

@@ -1,4 +1,4 @@
-//! The part of a case's run that needs this machine: ptrace.
+//! Runs a case on this machine, under ptrace.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use super::failure::CaseFailure;
@@ -14,7 +14,7 @@ pub(super) fn run(case: &Case, program: &Path, at: At) -> Result<Taken, CaseFail
     let target = Target::Run(host::Launch {
         path: program.into(),
         quiet: true,
-        // The end of the stack is the same on every machine.
+        // An empty environment makes the end of the stack the same on every machine.
         env: Some(Vec::new()),
         ..host::Launch::default()
     });

@@ -1,5 +1,5 @@
-//! A case's run: its points, and what was sampled at them. The programs run in `native` under
-//! ptrace, in `emulated` in the emulated machine.
+//! A run of a case: its points, and what was sampled at them. `native` runs programs under ptrace,
+//! `emulated` runs them in the emulated machine.
 
 use super::built::Engine;
 use super::failure::CaseFailure;
@@ -14,16 +14,17 @@ use unwind_sim_recordings::names::file_name;
 use unwind_sim_recordings::trace::{self, Meta, TimeUnit, Trace, TraceWriter};
 use unwind_sim_unwind::image::{Image, ImageParts, Mapping};
 
-/// A case that executes more is none: it hangs.
+/// The maximum number of instructions of a case; one that executes more hangs.
 pub(super) const INSTRUCTIONS_MAX: u64 = 20_000_000;
-/// More than any case's stack: what a case wants cut short, its `view` cuts.
+/// How many bytes of stack are recorded, which is more than any case has. A case's `view` may limit
+/// what walks see.
 pub(super) const STACK_BYTES: u64 = 64 << 20;
 
-/// A run: every visit of every label.
+/// A run, with every visit of every label.
 pub(super) struct Run {
     /// All samples.
     pub(super) trace: Trace,
-    /// For each point, which samples it has, visit by visit.
+    /// For each point, the label, the own label, and the numbers of its samples by visit.
     visits: Vec<(String, Option<String>, Vec<u64>)>,
 }
 
@@ -50,7 +51,7 @@ pub(super) fn meta(case: &Case) -> Meta {
     }
 }
 
-/// What is sampled: every label once.
+/// The points to record: every label once.
 fn points(case: &Case) -> Vec<unwind_sim_record::Point> {
     let mut points: Vec<unwind_sim_record::Point> = Vec::new();
     for sample in &case.samples {
@@ -70,14 +71,14 @@ fn points(case: &Case) -> Vec<unwind_sim_record::Point> {
     points
 }
 
-/// Where recording begins: behind the loader, and before constructors; at the start where there
-/// is no C library.
+/// Where recording starts: after the loader and before constructors. Without a C library, at the
+/// start of the program.
 fn from(case: &Case) -> Option<String> {
     let with_libc = !case.header.link.iter().any(|f| f == "-nostdlib");
     with_libc.then(|| "_start".to_owned())
 }
 
-/// What is recorded of a case: where its points are, from the place that it names.
+/// The plan for recording a case at its points.
 pub(super) fn plan(case: &Case, at: At) -> Plan {
     Plan {
         truth: true,
@@ -88,13 +89,13 @@ pub(super) fn plan(case: &Case, at: At) -> Plan {
     }
 }
 
-/// What an engine made of a case.
+/// The result of an engine's run.
 pub(super) struct Taken {
     /// The trace's bytes.
     pub(super) trace: Vec<u8>,
-    /// For each sample, at which point it was taken.
+    /// For each sample, the index of its point.
     pub(super) points: Vec<Option<usize>>,
-    /// Instructions at which the truth was not known.
+    /// The number of instructions at which the truth was not known.
     pub(super) unknown: u64,
     /// How the program ended, if it did not exit with 0.
     pub(super) ended: Option<String>,
@@ -113,13 +114,13 @@ pub(super) fn run(
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Engine::Ptrace => super::native::run(case, program, at)?,
         #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-        Engine::Ptrace => return Err(CaseFailure::run(case, "there is no ptrace here")),
+        Engine::Ptrace => return Err(CaseFailure::run(case, "ptrace is not available here")),
         Engine::Emulator => super::emulated::run(case, program, at, processor)?,
     };
     if let Some(ended) = &taken.ended {
         return Err(CaseFailure::run(
             case,
-            format!("it is to exit with 0, and ended so: {ended}"),
+            format!("it should exit with 0, but it ended like this: {ended}"),
         ));
     }
     let (unknown, most) = (taken.unknown, case.header.truth_unknown_max);
@@ -147,7 +148,7 @@ pub(super) fn run(
     })
 }
 
-/// The program under the case's name: the folder that it was built in is gone.
+/// The mapping of the program, renamed to the case's name, since the folder of the build is gone.
 fn without_folder(mapping: &Mapping, name: &str) -> Mapping {
     let mut out = mapping.clone();
     if file_name(&mapping.name) == name {
@@ -165,7 +166,7 @@ fn without_folder(mapping: &Mapping, name: &str) -> Mapping {
     out
 }
 
-/// The points of a case as a trace, each in the world that it was taken in.
+/// The points of a case as a trace, each with the mappings at the time of the sample.
 pub(super) fn to_trace(recorded: &Recorded) -> Result<Trace, CaseFailure> {
     let failure = |what: String| CaseFailure::run(&recorded.case, what);
     let mut writer =

@@ -1,4 +1,4 @@
-//! A case that was run: its sample points.
+//! A case that was run, with its sample points.
 
 use super::built::{Built, Engine};
 use super::failure::CaseFailure;
@@ -34,13 +34,12 @@ pub struct Point {
 pub struct Recorded {
     /// The case.
     pub case: Case,
-    /// Its points, in the order of the file; one for each instruction of a line that stands for
-    /// several.
+    /// The points, in the order of the file; an `each` line gives one for each instruction.
     pub points: Vec<Point>,
 }
 
 impl Recorded {
-    /// Runs a case that was built; with `defect`, with its wrong tables.
+    /// Runs a case that was built, with its wrong tables if `defect` is set.
     pub(super) fn new(
         built: &Built,
         engine: Engine,
@@ -105,8 +104,8 @@ impl Recorded {
         })
     }
 
-    /// Is code at this point mapped that is not of the case itself, such as the C library? Its
-    /// start-up code has left words on the stack even where none of its functions is active.
+    /// Whether code that is not the case's own, such as the C library, is mapped at this point. Its
+    /// start-up code has left words on the stack even if none of its functions is active.
     pub(super) fn has_system_code(&self, index: usize) -> bool {
         let point = &self.points[index];
         let mappings = point.world.space(point.sample.pid).mappings();
@@ -119,7 +118,7 @@ impl Recorded {
             .any(|file| file != self.case.name && file != "[vdso]" && file != "[vsyscall]")
     }
 
-    /// Where the author's chains and the shadow stack disagree, line by line.
+    /// Where the author's chains and the shadow stack disagree, one per line.
     pub fn truth_differences(&self) -> Vec<String> {
         (0..self.points.len())
             .filter_map(|i| self.truth_difference(i))
@@ -158,13 +157,13 @@ impl Recorded {
     /// The points as a trace.
     ///
     /// # Errors
-    /// If there is more in them than a trace can hold.
+    /// If they exceed what a trace can hold.
     pub fn to_trace(&self) -> Result<Trace, CaseFailure> {
         run::to_trace(self)
     }
 }
 
-/// A chain in one line; of a long one only its begin.
+/// A chain in one line; of a long chain only the start.
 fn join(names: impl ExactSizeIterator<Item = String>) -> String {
     const SHOWN_MAX: usize = 24;
     let more = names.len().saturating_sub(SHOWN_MAX);
@@ -176,7 +175,7 @@ fn join(names: impl ExactSizeIterator<Item = String>) -> String {
     }
 }
 
-/// How many of the frames found are the stated ones; `None` if they are others.
+/// How many of the found frames match the stated ones; `None` if they do not match.
 fn fitting(found: &[Named], stated: &[Frame]) -> Option<usize> {
     let mut count = 0;
     for (index, frame) in stated.iter().enumerate() {
@@ -185,7 +184,8 @@ fn fitting(found: &[Named], stated: &[Frame]) -> Option<usize> {
         }
         count += 1;
         if let Frame::Images(_) = frame {
-            // The following frames of the image are its own as well, unless they are stated next.
+            // The following frames of the image match too, unless the next stated frame matches
+            // them.
             let next = stated.get(index + 1);
             count += found[count..]
                 .iter()
@@ -226,7 +226,7 @@ fn named(space: &AddressSpace, truth: &Truth, from: usize) -> Vec<Named> {
         let is_signal = frames
             .get(i + 1)
             .is_some_and(|f| f.kind == TrueKind::Interrupted);
-        // A trampoline is returned to, but nobody called from in front of it.
+        // A trampoline is returned to, but there is no call before it.
         let at = if is_signal {
             pc.value()
         } else {
@@ -256,7 +256,7 @@ fn named(space: &AddressSpace, truth: &Truth, from: usize) -> Vec<Named> {
     (from..frames.len()).map(name).collect()
 }
 
-/// Overwrites what the header says.
+/// Applies the header's corruptions.
 fn corrupt(case: &Case, program: &Path, point: &mut Point) -> Result<(), String> {
     let before = point.sample.regs.live().copied().unwrap_or_default();
     let space = point.world.space(point.sample.pid);
@@ -337,7 +337,7 @@ mod tests {
     use super::*;
     use crate::case::Chain;
 
-    /// How many of the frames found, `image:function`, are those of `stated`.
+    /// How many of the found frames, written `image:function`, match `stated`.
     fn fits(found: &str, stated: &str) -> Option<usize> {
         let frame = |word: &str| {
             let (image, name) = word.split_once(':').expect("an image");
@@ -360,9 +360,9 @@ mod tests {
         assert_eq!(fit("a:main a:_start"), None, "one at least");
         assert_eq!(fit("a:main libc.so.6:one"), None);
         assert_eq!(fit("a:main libc.so.6:one ld.so:x a:_start"), None);
-        // What is behind the stated frames is counted by nobody.
+        // Frames after the stated ones are not counted.
         assert_eq!(fit("a:main libc:one a:_start a:more"), Some(3));
-        // Frames of the image may be stated by name behind the others.
+        // Frames of the image may be stated by name after the others.
         assert_eq!(fits("l:one l:two l:last", "[l]+ < last"), Some(3));
         assert_eq!(fits("l:one l:two l:last", "[l]+ < [l]"), Some(2));
         assert_eq!(fits("l:one l:two", "[l]"), Some(1));

@@ -1,4 +1,4 @@
-//! Which outcomes are grouped, by what, and when anything was judged.
+//! Tests of which outcomes are grouped, by what, and when anything was judged.
 
 use super::*;
 use crate::diagnose::Diagnosis;
@@ -12,7 +12,7 @@ use unwind_sim_unwind::truth::Truth;
 use unwind_sim_unwind::verdict::Ground;
 
 const MAIN: u64 = 0x40_1000;
-/// In no mapping.
+/// An address in no mapping.
 const NOWHERE: u64 = 0x7777;
 
 fn sample(rip: u64) -> Sample<'static> {
@@ -117,7 +117,7 @@ fn what_is_wrong_unsupported_or_diagnosed_makes_a_group() {
     assert_eq!(group(Verdict::Ok, cause), found);
     let wrong = Verdict::Wrong { at: 4 };
     assert_eq!(group(wrong, cause), Some(('w', Code::WrongCfa, 3)));
-    // Without a diagnosis it is how the walk ended, at the sampled instruction.
+    // Without a diagnosis the group is how the walk ended, at the sampled instruction.
     assert_eq!(group(wrong, None), Some(('w', Code::NoRow, 0)));
     let unsupported = Some(('u', Code::NoRow, 0));
     assert_eq!(group(Verdict::Unsupported, None), unsupported);
@@ -134,7 +134,7 @@ fn a_group_has_its_place_as_far_as_it_is_one() {
     let main = Some("main (program)");
     assert_eq!(place(MAIN + 5, function).as_deref(), main);
     assert_eq!(place(MAIN + 5, instruction).as_deref(), Some("main+0x5"));
-    // Behind the function's end, and in no image.
+    // After the function's end, and in no image.
     let behind = Some("program+0x401040");
     assert_eq!(place(MAIN + 64, function).as_deref(), behind);
     assert_eq!(place(NOWHERE, function).as_deref(), Some("0x7777"));

@@ -1,5 +1,5 @@
-//! Where a resumed thread has its registers and its memory from: an ELF core, or a sample with
-//! the code of the files that were mapped.
+//! The source of a resumed thread's registers and memory: an ELF core, or a sample together with
+//! the code in the mapped files.
 
 use object::elf::{FileHeader64, PF_W, PF_X, PT_LOAD};
 use object::endian::LittleEndian as LE;
@@ -16,24 +16,24 @@ use unwind_sim_unwind::image::{Bytes, Mapping, Owner};
 use unwind_sim_unwind::regs::{Reg, Regs};
 
 const PAGE: u64 = 4096;
-/// What the psABI lets a leaf function use below rsp, bytes.
+/// The bytes below rsp that a leaf function may use (psABI).
 const RED_ZONE: u64 = 128;
-/// Stack below what is recorded: nothing that is alive lies there.
+/// Bytes of stack that are mapped below what is recorded. Nothing live is there.
 const STACK_BELOW: u64 = 1 << 20;
-/// Pages that a resumed thread may have in use.
+/// The maximum number of pages that a resumed thread may use.
 const PAGES_MAX: usize = 1 << 20;
-/// What rax is while a system call is to be done again (Linux `include/linux/errno.h`:
-/// ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK), and what the call gives
+/// The values of rax while a system call is to be restarted (Linux `include/linux/errno.h`:
+/// ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK), and the result of a call
 /// that a signal ended (`EINTR`).
 const RESTARTS: [i64; 4] = [-512, -513, -514, -516];
 const EINTR: i64 = -4;
-/// Why a sample cannot be gone on from.
+/// Why a sample cannot be resumed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotResumable {
     /// A register was not recorded.
     #[error("{} is not recorded", .0.as_str())]
     Register(Reg),
-    /// What the leaf function may have below rsp was not recorded.
+    /// The red zone below rsp was not recorded.
     #[error("the {RED_ZONE} bytes below rsp are not recorded")]
     RedZone,
     /// The core has no such thread.
@@ -44,7 +44,7 @@ pub enum NotResumable {
     Map(MapError),
 }
 
-/// A source that cannot be read.
+/// Why a source cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// The file cannot be read.
@@ -52,26 +52,26 @@ pub enum SourceError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// It is no core that can be used.
+    /// The file is not a usable core.
     #[error(transparent)]
     Core(#[from] ImportError),
 }
 
 /// Where registers and memory come from.
 pub struct Source {
-    /// A core's bytes, and what is in them; without it, the stacks of each sample and the code in
-    /// the files of its images are used.
+    /// A core's bytes and their content. Without a core, the stacks of each sample and the code in
+    /// the image files are used.
     core: Option<(Bytes, Snapshot)>,
     files: Files,
 }
 
-/// Files that are mapped.
+/// The mapped files.
 struct Files {
     symfs: Option<PathBuf>,
-    /// By path; `None` if one cannot be read.
+    /// The files by path; `None` for one that cannot be read.
     known: HashMap<String, Option<Bytes>>,
 }
 
@@ -98,7 +98,7 @@ fn whole(owner: Owner) -> Option<Bytes> {
 }
 
 impl Source {
-    /// The samples themselves; files are looked for below `symfs` if there is one.
+    /// A source that uses the samples themselves. Files are looked up below `symfs`, if given.
     pub fn samples(symfs: Option<PathBuf>) -> Source {
         let known = HashMap::new();
         Source {
@@ -107,10 +107,10 @@ impl Source {
         }
     }
 
-    /// Of the core at `path`.
+    /// A source that uses the core at `path`.
     ///
     /// # Errors
-    /// If it cannot be read, or is none.
+    /// If the file cannot be read or is not a core.
     pub fn core(path: &Path, symfs: Option<PathBuf>) -> Result<Source, SourceError> {
         let owner = map_file(path).map_err(|source| SourceError::Io {
             path: path.into(),
@@ -145,7 +145,7 @@ impl Source {
         state.set_gpr(reg::FS, thread.fs_base);
         state.set_gpr(reg::GS, thread.gs_base);
         if let Some(fx) = &thread.fx {
-            // One that no processor wrote leaves what a new program has.
+            // An image that no processor can have written leaves the state of a new program.
             let _ = state.set_fx_image(fx);
         }
         let rax = state.gpr(reg::RAX).cast_signed();
@@ -156,7 +156,7 @@ impl Source {
     }
 }
 
-/// What was dumped of an area, and the rest from its file if nobody could write to it.
+/// Maps the dumped part of an area, and the rest from its file if it was not writable.
 fn map_area(
     memory: &mut AddressSpace,
     area: &Area,
@@ -176,7 +176,7 @@ fn map_area(
     {
         let first = area.range.start..middle;
         match memory.map_file(first, permissions, part, 0) {
-            // The vsyscall page is not of user space.
+            // The vsyscall page is not in user space.
             Ok(()) | Err(MapError::Range { .. }) => {}
             Err(error) => return Err(NotResumable::Map(error)),
         }
@@ -195,7 +195,7 @@ fn map_area(
     Ok(())
 }
 
-/// Does the file begin as the core says that it did? Its build id lies there.
+/// Whether the file starts with the bytes that the core has for it. The build id is there.
 fn is_same_file(place: &FilePlace, file: &Bytes, core: &Bytes, snapshot: &Snapshot) -> bool {
     let begins = |area: &&Area| {
         let of_it = |f: &FilePlace| f.path == place.path && f.offset == 0;
@@ -219,7 +219,7 @@ fn set_registers(state: &mut State, regs: &Regs) -> Result<(), NotResumable> {
     Ok(())
 }
 
-/// The stacks that were recorded, and what nobody could write to of the files of the images.
+/// The recorded stacks, and the read-only parts of the image files.
 fn of_sample(view: &View<'_>, files: &mut Files) -> Result<State, NotResumable> {
     let regs = view.sample.regs.live().copied().unwrap_or_default();
     let mut state = State::new(AddressSpace::new(PAGES_MAX));
@@ -235,7 +235,7 @@ fn of_sample(view: &View<'_>, files: &mut Files) -> Result<State, NotResumable> 
         map_file_of(memory, mapping, files);
     }
     for region in &view.sample.regions {
-        // A page of which a part is not known is not there; below rsp nothing is alive.
+        // A page that is known only in part is not mapped. Below rsp nothing is live.
         let is_stack = std::ptr::eq(region, stack);
         let start = match is_stack {
             true => region.address & !(PAGE - 1),
@@ -252,13 +252,13 @@ fn of_sample(view: &View<'_>, files: &mut Files) -> Result<State, NotResumable> 
         let from = start.max(region.address);
         let skipped = (from - region.address) as usize;
         let bytes = &region.bytes[skipped..skipped + (end - from) as usize];
-        // It was mapped just now.
+        // It was just mapped.
         let _ = memory.poke(from, bytes);
     }
     Ok(state)
 }
 
-/// Maps what cannot be written of the file behind `mapping`, if it is the one that was recorded.
+/// Maps the read-only parts of the file of `mapping`, if it is the recorded one.
 fn map_file_of(memory: &mut AddressSpace, mapping: &Mapping, files: &mut Files) {
     let Some(image) = &mapping.image else {
         return;
@@ -285,7 +285,7 @@ fn map_file_of(memory: &mut AddressSpace, mapping: &Mapping, files: &mut Files) 
             continue;
         };
         let permissions = Permissions::new(true, false, flags & PF_X.0 != 0);
-        // What does not fit is not there, and ends the run if it is used.
+        // What does not fit is left out, and ends the run if it is used.
         let _ = memory.map_file(start..end, permissions, file.clone(), offset & !(PAGE - 1));
     }
 }

@@ -1,26 +1,26 @@
-//! Confirmed and contradicted frames, counted.
+//! Counts of confirmed and contradicted frames.
 
 use super::Judgement;
 use crate::run::EXPECTED_TO_ERR;
 use unwind_sim_emulator::linux::system_call_name;
 
-/// What is known of a chain's frames, in numbers.
+/// The counts for the frames of a chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Frames that can be returned to: all but the first.
+    /// Frames that can be returned to: all except the first.
     pub callers: u64,
-    /// Those that were.
+    /// Frames that execution returned to.
     pub confirmed: u64,
-    /// Those of them that were after the result of a system call had been assumed.
+    /// Confirmed frames that were reached after the result of a system call was assumed.
     pub confirmed_assumed: u64,
-    /// Those that were passed by.
+    /// Frames that execution bypassed.
     pub contradicted: u64,
-    /// Those of which nothing is known.
+    /// Frames about which nothing is known.
     pub unjudged: u64,
 }
 
 impl Counts {
-    /// Of the judgements of all frames of a chain.
+    /// Counts the judgements on the frames of a chain.
     pub fn of(judged: &[Judgement]) -> Counts {
         let mut counts = Counts {
             callers: judged.len().saturating_sub(1) as u64,
@@ -36,25 +36,25 @@ impl Counts {
                 Judgement::Unjudged => counts.unjudged += 1,
             }
         }
-        // Nobody returns to the first frame.
+        // The first frame is not returned to.
         counts.unjudged = counts.unjudged.saturating_sub(1);
         counts
     }
 }
 
-/// The sums of all chains.
+/// The totals of all chains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
-    /// Frames that were returned to.
+    /// Frames that execution returned to.
     pub confirmed: u64,
     /// Contradicted frames of unwinders that are not expected to err.
     pub unexpected: u64,
-    /// Frames that were passed by.
+    /// Frames that execution bypassed.
     pub contradicted: u64,
 }
 
 impl Tally {
-    /// Counts what is known of a chain of this unwinder.
+    /// Adds the judgements on a chain of this unwinder.
     pub fn add(&mut self, unwinder: &str, judged: &[Judgement]) {
         let plain = unwinder.split([':', '+']).next().unwrap_or(unwinder);
         for judgement in judged {
@@ -69,12 +69,12 @@ impl Tally {
         }
     }
 
-    /// Was any frame judged?
+    /// Whether any frame was judged.
     pub fn judged(&self) -> bool {
         self.confirmed + self.contradicted > 0
     }
 
-    /// Was a frame contradicted of an unwinder that is not expected to err?
+    /// Whether a frame was contradicted whose unwinder is not expected to err.
     pub fn unexpected(&self) -> bool {
         self.unexpected > 0
     }

@@ -1,4 +1,4 @@
-//! What a walk's end is called, and what is said of frame pointers and fake registers.
+//! Tests of the codes of ends, frame pointers and fake registers.
 
 use super::*;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
 const FUNCTION: u64 = 0x1000;
 const STACK: u64 = 0x7000;
 
-/// A program whose only function is this code, mapped where it was linked.
+/// A program whose only function is this code, mapped at its link address.
 fn space(code: &[u8]) -> AddressSpace {
     let mut text = code.to_vec();
     text.resize(64, 0xcc);
@@ -116,7 +116,8 @@ fn the_frame_pointer_is_not_yet_there_before_the_prologues_end_and_gone_after_th
         (0, not_yet),
         (1, not_yet),
         (3, not_yet),
-        // Here it is set up; another value is not explained by where the pc is.
+        // Here the frame pointer is set up, so the position of the pc does not explain another
+        // value.
         (4, none),
         (5, none),
         (6, gone),
@@ -144,7 +145,7 @@ fn a_root_claimed_by_a_wrong_chain_is_not_one() {
     let (wrong, cut) = (Verdict::Wrong { at: 1 }, Verdict::Truncated { at: 1 });
     assert_eq!(root(wrong, true, false), not_at_root);
     assert_eq!(root(cut, true, false), not_at_root);
-    // A chain that ended early is known to have had a caller, root or not.
+    // A chain that ended early certainly had a caller, root or not.
     assert_eq!(root(cut, false, false), not_at_root);
     assert_eq!(root(wrong, false, false), reached);
     // The last true frame is the root, whatever was wrong before it.
@@ -158,13 +159,13 @@ fn a_root_claimed_by_a_wrong_chain_is_not_one() {
     assert_eq!(end_code(&chain, wrong, &Ground::default()), Code::NoRow);
 }
 
-/// What the start of a walk by the frame pointer is.
+/// The start of a walk by the frame pointer.
 struct Fake {
     is_fake: bool,
     first_frame: Option<u64>,
-    /// The pc that it begins with, where the true one is [`FUNCTION`].
+    /// The pc that it starts with; the true one is [`FUNCTION`].
     pc: u64,
-    /// The true CFA, where the step gives 16 above [`STACK`].
+    /// The true CFA; the step gives [`STACK`] + 16.
     cfa: u64,
 }
 
@@ -246,17 +247,17 @@ fn a_walk_that_could_not_begin_is_diagnosed_by_how_it_ended() {
     assert_eq!(code(Verdict::Ok), None);
 }
 
-/// What a table says of a frame of three.
+/// What a table says about one of three frames.
 #[derive(Clone, Copy)]
 enum Row {
     Right,
-    /// rbx is somewhere else.
+    /// rbx is in the wrong slot.
     Wrong,
-    /// The format cannot hold it.
+    /// The format cannot represent the row.
     Lost,
 }
 
-/// Rows for each 16 bytes from [`FUNCTION`].
+/// A row for each 16 bytes from [`FUNCTION`].
 struct Rows([Row; 2]);
 
 impl Finder for Rows {
@@ -360,7 +361,7 @@ fn a_right_walk_over_a_wrong_row_is_told() {
     assert_eq!(of_right_walk([Wrong, Wrong], 0), wrong(0));
     assert_eq!(of_right_walk([Wrong, Right], 1), None);
     assert_eq!(of_right_walk([Wrong, Wrong], 1), wrong(1));
-    // A loss hides no wrong row, on either side.
+    // A loss does not hide a wrong row on either side of it.
     assert_eq!(of_right_walk([Lost, Wrong], 0), wrong(1));
     assert_eq!(of_right_walk([Wrong, Lost], 0), wrong(0));
     let lost = |rows| of_right_walk(rows, 0).map(|(_, frame, class)| (frame, class));

@@ -1,9 +1,9 @@
-//! A recorded sample as a case: a program of its own that has the same frames.
+//! Writes a recorded sample as a case: a separate program with the same frames.
 //!
-//! Each true frame becomes a function: as large as it was, with the same words in it, the same
-//! callee-saved registers, and the table row that it had at its call. Addresses of the stack are
-//! moved to where the case's stack is. Nothing returns: the innermost function exits.
-//! `docs/case-format.md` describes the file. Not here: the claims, and running it.
+//! Each true frame becomes a function whose frame has the same size and words, with the same
+//! callee-saved registers and the same table row at the call. Stack addresses are moved to the
+//! case's stack. Nothing returns: the innermost function exits. `docs/case-format.md` describes the
+//! file.
 
 use super::reproduce::{Recorded, recorded};
 use super::{Extracted, NotWritable};
@@ -27,70 +27,71 @@ use unwind_sim_unwind::step::find_row;
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind};
 use unwind_sim_unwind::verdict::Verdict;
 
-/// Bytes below rsp that are taken along: what the psABI lets a leaf use, and where the slots of
-/// registers lie that were just popped.
+/// The bytes below rsp that are copied: the red zone of the psABI, which also has the slots of
+/// registers that were just popped.
 const BELOW_RSP: u64 = 128;
-/// Stands for words that were not recorded, and in unused stack.
+/// The value of words that were not recorded, and of unused stack.
 const POISON: u64 = 0x0bad_0bad_0bad_0bad;
-/// The label that stands for code which is in no true frame.
+/// The label that stands for code in no true frame.
 const ELSEWHERE: &str = ".Lelsewhere";
-/// Longest name of a function, bytes.
+/// The maximum length of a function's name, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// A case, and what has to come of it.
+/// A case and its expected results.
 pub struct Written {
-    /// The file.
+    /// The text of the file.
     pub text: String,
-    /// What its unwinders came to in the recording.
+    /// The verdicts of its unwinders in the recording.
     pub recorded: Vec<Recorded>,
 }
 
-/// What a frame becomes.
+/// The function that a frame becomes.
 struct Function {
     /// Its name in the case.
     name: String,
     /// Its name as recorded, for the comment.
     place: String,
-    /// Its rsp at its call, or when it was sampled.
+    /// The rsp at its call, or at the sample.
     rsp: u64,
-    /// Bytes between its return address and rsp.
+    /// The number of bytes between its return address and rsp.
     size: u64,
     /// The word in the slot of its return address, if that was overwritten.
     slot: Option<u64>,
     /// The callee-saved registers at its pc.
     saved: Option<[u64; 6]>,
-    /// Its row; `None` if it had none.
+    /// The rule of its row; `None` if it had no row.
     rule: Option<Rule>,
-    /// Its rows end with its call, which does not return.
+    /// Whether its rows end with its call, which does not return.
     ends_with_call: bool,
 }
 
-/// Where a sample's stack is, and what was in it.
+/// A sample's stacks and their memory.
 struct Stack<'a> {
     memory: Regions<'a>,
     stacks: Vec<Range<u64>>,
     space: &'a AddressSpace,
-    /// The functions that return addresses of true frames lie in, by address.
+    /// The indices of the functions that the return addresses of true frames are in, by address.
     returns: HashMap<u64, usize>,
 }
 
-/// What a recorded word becomes.
+/// The form of a recorded word in the case.
 enum Word {
-    /// An address of the stack, so far from where rsp points.
+    /// A stack address, as a distance from rsp.
     Stack(i32),
-    /// An address of code: a label of the case.
+    /// A code address, as a label of the case.
     Code(String),
-    /// As it was.
+    /// The value itself.
     Plain(u64),
 }
 
 impl Extracted {
-    /// The only sample as a case of the folder `group`; `number` is what it was in the recording.
+    /// Writes the only sample as a case for the folder `group`. `number` is its number in the
+    /// recording.
     ///
     /// # Errors
-    /// If the sample has no truth, or a frame that a case cannot have: a signal frame, a row with
-    /// an expression, a CFA on a register that nobody recorded. The case is not run: see
-    /// [`check`](super::check).
+    /// If there is not exactly one sample, if it has no truth, or if it has a frame that a case
+    /// cannot have, such as a signal frame, a row with an expression, or a CFA whose base register
+    /// was not recorded. The case is not run: see [`check`](super::check).
     pub fn to_case(
         &self,
         group: &str,
@@ -215,8 +216,8 @@ fn functions(view: &View<'_>) -> Result<Vec<Function>, NotWritable> {
     Ok(out)
 }
 
-/// Bytes of a frame between its return address and rsp; of the root nothing is known but that it
-/// is there.
+/// The number of bytes of a frame between its return address and rsp. Of the root only its
+/// existence is known.
 fn size_of(frame: &TrueFrame, rsp: u64, is_root: bool) -> Result<u64, &'static str> {
     if is_root {
         return Ok(0);
@@ -228,11 +229,11 @@ fn size_of(frame: &TrueFrame, rsp: u64, is_root: bool) -> Result<u64, &'static s
     match size {
         Some(size) if size % 8 != 0 => Err("its stack is not aligned to words"),
         Some(size) if i32::try_from(size).is_ok() => Ok(size),
-        _ => Err("its stack does not follow that of the frame inside it"),
+        _ => Err("its stack does not follow that of its callee"),
     }
 }
 
-/// Can `.cfi` directives say this, where the registers are those of a case?
+/// Checks that `.cfi` directives can express the rule, with the registers of a case.
 fn check_rule(rule: &Rule) -> Result<(), &'static str> {
     match rule.kind {
         RuleKind::Call => {}
@@ -244,7 +245,7 @@ fn check_rule(rule: &Rule) -> Result<(), &'static str> {
             base: Base::Reg(reg),
             ..
         } if reg == Reg::Rsp || Reg::CALLEE_SAVED.contains(&reg) => {}
-        Value::Offset { .. } => return Err("its CFA hangs on a register that a call may change"),
+        Value::Offset { .. } => return Err("its CFA depends on a register that a call may change"),
         Value::Expression(_) => return Err("its CFA is an expression"),
         _ => return Err("its CFA is loaded from memory, or has no rule"),
     }
@@ -262,11 +263,11 @@ fn check_rule(rule: &Rule) -> Result<(), &'static str> {
     {
         return Ok(());
     }
-    Err("a register's rule is an expression, or hangs on another register's address")
+    Err("a register's rule is an expression, or depends on an address in another register")
 }
 
-/// The directive for a register's rule; empty where the rule is the default, `None` if there is
-/// no such directive.
+/// The directive for a register's rule: empty if the rule is the default, `None` if there is no
+/// directive for it.
 fn directive(reg: &str, value: Value) -> Option<String> {
     Some(match value {
         Value::Unspecified => String::new(),
@@ -289,7 +290,7 @@ fn directive(reg: &str, value: Value) -> Option<String> {
     })
 }
 
-/// A symbol that the assembler and the case format take, and that no other function has.
+/// A symbol that the assembler and the case format accept, and that no other function has.
 fn unique(place: &Location, names: &mut BTreeSet<String>) -> String {
     let raw = match (&place.function, &place.image) {
         (Some(function), _) => function.clone(),
@@ -336,7 +337,8 @@ fn header(
     out
 }
 
-/// Who was right in the recording, and who was wrong, by what.
+/// The unwinders that were right in the recording, and those that were wrong with their codes, as
+/// claims.
 fn claims(recorded: &[Recorded]) -> (Vec<String>, Vec<String>) {
     let (mut right, mut wrong) = (Vec::new(), Vec::new());
     for Recorded { unwinder, cell } in recorded {
@@ -351,8 +353,8 @@ fn claims(recorded: &[Recorded]) -> (Vec<String>, Vec<String>) {
     (right, wrong)
 }
 
-/// The code that a case gives for the same: it has no prologues, so it shows that rbp is not a
-/// frame pointer, and not why.
+/// The code that the case gives for `code`. A case has no prologues, so it shows that rbp is not a
+/// frame pointer, but not why.
 pub(super) fn code_in_case(code: Code) -> Code {
     match code {
         Code::FramePointerNotYet | Code::FramePointerGone => Code::NoFramePointer,
@@ -408,7 +410,7 @@ fn body(out: &mut String, view: &View<'_>, functions: &[Function]) -> Result<(),
 }
 
 impl Stack<'_> {
-    /// What `value` becomes where rsp is `base`.
+    /// The form of `value` at a place where rsp is `base`.
     fn word(&self, value: u64, base: u64) -> Word {
         match (self.on_stack(value, base), self.returns.get(&value)) {
             (Some(distance), _) => Word::Stack(distance),
@@ -418,7 +420,7 @@ impl Stack<'_> {
         }
     }
 
-    /// The distance from `base` if `value` is an address of the stack.
+    /// The distance of `value` from `base`, if it is a stack address.
     fn on_stack(&self, value: u64, base: u64) -> Option<i32> {
         let inside = self.stacks.iter().any(|r| r.contains(&value));
         let distance = value.wrapping_sub(base) as i64;
@@ -447,7 +449,7 @@ impl Stack<'_> {
         if let Some(words) = poison {
             poison_stack(out, words);
         }
-        // Also what lies below the innermost frame: slots of registers that were popped.
+        // The bytes below the innermost frame too: slots of registers that were popped.
         let below = if callee.is_none() { BELOW_RSP } else { 0 };
         let words = self.words(out, i, f, below);
         if let Some(word) = f.slot.filter(|_| !is_root) {
@@ -486,7 +488,8 @@ impl Stack<'_> {
         out.push_str(&words);
     }
 
-    /// Makes room for the frame, and fills it; gives the words, which go behind the function.
+    /// Writes the code that allocates the frame and fills it. Returns the words, which go after the
+    /// function.
     fn words(&self, out: &mut String, i: usize, f: &Function, below: u64) -> String {
         let mut data = String::new();
         let bytes = f.size + below;
@@ -526,7 +529,8 @@ impl Stack<'_> {
         data
     }
 
-    /// A register's value; addresses of the stack and of code are moved along with these.
+    /// Writes the code that loads a register's value. Addresses of the stack and of code become
+    /// those of the case.
     fn load(&self, out: &mut String, reg: &str, value: u64, rsp: u64) {
         let _ = match self.word(value, rsp) {
             Word::Stack(distance) => writeln!(out, "        lea     {distance}(%rsp), %{reg}"),
@@ -536,7 +540,7 @@ impl Stack<'_> {
     }
 }
 
-/// The label behind the call of a function, by the function's number.
+/// The label after the call in the function with this number.
 fn return_label(function: usize) -> String {
     format!(".Lreturn_{function}")
 }

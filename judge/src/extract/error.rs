@@ -4,57 +4,55 @@ use crate::case::FILE_BYTES_MAX;
 use crate::cases::CaseFailure;
 use crate::spec::SpecError;
 
-/// A sample that cannot be written as a case.
+/// Why a sample cannot be written as a case.
 #[derive(Debug, thiserror::Error)]
 pub enum NotWritable {
-    /// There is not exactly one.
-    #[error("a case is made of one sample; name it by --sample N")]
+    /// There is not exactly one sample.
+    #[error("a case is made from one sample; choose it with --sample N")]
     NotOne,
-    /// Nobody knows the true chain.
+    /// The true chain is not known.
     #[error("the sample has no truth, so its case could claim nothing; record with --truth")]
     NoTruth,
-    /// It was started with fake registers.
+    /// The sample has fake registers.
     #[error("a sample with fake registers cannot be written as a case; extract it to a trace")]
     Fake,
-    /// A frame of it cannot be made.
+    /// A frame cannot be reproduced.
     #[error("frame {frame}, {place}: {what}; extract the sample to a trace instead")]
     Frame {
-        /// Its number in the true chain.
+        /// The number of the frame in the true chain.
         frame: usize,
-        /// Where its pc is.
+        /// The place of its pc.
         place: String,
-        /// What a case cannot say.
+        /// What a case cannot express.
         what: String,
     },
     /// No unwinder has that name.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// There is no place to try it.
+    /// The folder to try the case in cannot be created.
     #[error("cannot make a temporary file: {0}")]
     Folder(std::io::Error),
-    /// It was written, and does not assemble or run.
+    /// The case does not assemble or run.
     #[error(
-        "the case made of the sample does not run: {error}; extract the sample to a trace instead"
+        "the case made from the sample does not run: {error}; extract the sample to a trace instead"
     )]
     DoesNotRun {
-        /// Why not.
+        /// The error.
         error: Box<CaseFailure>,
     },
-    /// It runs, and shows something else than the recording.
+    /// The case runs, but its results differ from the recording.
     #[error(
-        "the case made of the sample does not show what the recording does: {differs}; name the \
+        "the case made from the sample does not reproduce the recording: {differs}; name the \
          unwinders that it is for with --unwinder, or extract the sample to a trace instead"
     )]
     NotReproduced {
-        /// Which unwinders, with both cells.
+        /// The unwinders that differ, with both cells.
         differs: String,
     },
-    /// It would be longer than a case may be.
-    #[error(
-        "the case would have {bytes} bytes, more than the {FILE_BYTES_MAX} that a case may have"
-    )]
+    /// The case would be too long.
+    #[error("the case would have {bytes} bytes; the limit is {FILE_BYTES_MAX}")]
     TooLarge {
-        /// Its length.
+        /// The length of the case.
         bytes: usize,
     },
 }

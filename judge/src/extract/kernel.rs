@@ -1,5 +1,5 @@
-//! Of a kernel's image, what the walks of some samples use: their ORC rows, if it has any, and
-//! symbols, no code.
+//! Reduces a kernel's image to what the walks of some samples use: ORC rows, if it has any, and
+//! symbols, but no code.
 
 use super::file_name;
 use crate::engine::Engine;
@@ -18,9 +18,9 @@ use unwind_sim_unwind::orc::Index;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::unwinder::Stack;
 
-/// Kernel addresses begin here.
+/// The lowest kernel address.
 const KERNEL: u64 = 0xffff_8000_0000_0000;
-/// Symbols that the unwinders know by name.
+/// The symbols that the unwinders look up by name.
 const KNOWN: [&str; 14] = [
     "_stext",
     "_etext",
@@ -38,11 +38,11 @@ const KNOWN: [&str; 14] = [
     "ret_from_fork_asm",
 ];
 
-/// Puts smaller images in place of those with ORC tables, or at a kernel's addresses, in the worlds
-/// of kernel samples.
+/// Replaces the images of kernel samples that have ORC tables or are at kernel addresses with
+/// smaller ones.
 ///
 /// # Errors
-/// None: the unwinders' names are ours.
+/// None in practice, since the names of the unwinders are fixed.
 pub(super) fn reduce(samples: &mut [(Sample<'static>, Vec<Mapping>)]) -> Result<(), RunError> {
     let mut used = BTreeSet::new();
     let names: Vec<String> = unwinders::KERNEL.iter().map(|s| (*s).to_owned()).collect();
@@ -89,7 +89,7 @@ pub(super) fn reduce(samples: &mut [(Sample<'static>, Vec<Mapping>)]) -> Result<
     Ok(())
 }
 
-/// The addresses of code that walks of a sample come to.
+/// The code addresses that walks of a sample reach.
 fn addresses(
     sample: &Sample<'_>,
     space: &AddressSpace,
@@ -125,7 +125,7 @@ fn addresses(
     }));
 }
 
-/// The rows of these addresses, and of those before them, each with the row that ends it.
+/// The rows of these addresses and of the addresses before them, each with the row that ends it.
 fn rows(image: &Image, index: &Index, svmas: &BTreeSet<u64>) -> Option<Vec<Section>> {
     let table = index.table().ok()?;
     let looked_up = svmas.iter().flat_map(|a| [a.wrapping_sub(1), *a]);
@@ -157,7 +157,7 @@ fn rows(image: &Image, index: &Index, svmas: &BTreeSet<u64>) -> Option<Vec<Secti
     Some(sections)
 }
 
-/// The image with these sections, and the symbols of these addresses.
+/// The image with only these sections and the symbols of these addresses.
 fn smaller_image(image: &Image, sections: Vec<Section>, svmas: &BTreeSet<u64>) -> Image {
     let named = |name: &str| KNOWN.contains(&name);
     let mut symbols: Vec<_> = image.symbols().to_vec();

@@ -1,4 +1,4 @@
-//! A case that was extracted is run: it has to show what the recording showed.
+//! Runs an extracted case and checks that it reproduces the recording.
 
 use super::NotWritable;
 use super::case::code_in_case;
@@ -12,16 +12,16 @@ use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::verdict::Verdict;
 
-/// What an unwinder came to in the recording, as a case's matrix has it.
+/// The result of an unwinder in the recording, as a cell of a case's matrix.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recorded {
     /// The unwinder.
     pub unwinder: String,
-    /// Its verdict and why.
+    /// Its verdict and reason.
     pub cell: Cell,
 }
 
-/// What each of these unwinders makes of the sample; those that are not judged are left out.
+/// The results of these unwinders on the sample. Those that are not judged are left out.
 ///
 /// # Errors
 /// If a name is not an unwinder.
@@ -56,10 +56,10 @@ fn cell(outcome: &Outcome) -> Cell {
 }
 
 /// Assembles and runs the case, and compares each unwinder's verdict with that of the recording.
-/// `path` is where the case is going to be: its name counts.
+/// `path` is the path that the case will have; only its name is used.
 ///
 /// # Errors
-/// If it does not run, or an unwinder comes to something else in it.
+/// If the case does not run, or an unwinder's verdict differs.
 pub fn check(text: &str, path: &Path, wanted: &[Recorded]) -> Result<(), NotWritable> {
     let folder = tempfile::tempdir().map_err(NotWritable::Folder)?;
     let name = path.file_name().unwrap_or_default();
@@ -74,7 +74,7 @@ pub fn check(text: &str, path: &Path, wanted: &[Recorded]) -> Result<(), NotWrit
         match matrix.cell("sample", unwinder) {
             Some(found) if found == *cell => {}
             Some(found) => {
-                differs.push(format!("{unwinder} was {cell} and is {found} in the case"))
+                differs.push(format!("{unwinder} was {cell}, but is {found} in the case"))
             }
             None => differs.push(format!("{unwinder} is not in the case")),
         }

@@ -1,13 +1,13 @@
-//! Samples and the mappings around them, written to a trace.
+//! Writes samples and their mappings to a trace.
 
 use unwind_sim_recordings::model::{Event, Sample};
 use unwind_sim_recordings::trace::{TraceWriter, WriteError};
 use unwind_sim_unwind::image::Mapping;
 
-/// Writes each sample behind the mappings of its world.
+/// Writes each sample after the mappings of its world.
 ///
 /// # Errors
-/// If it cannot be written.
+/// If the trace cannot be written.
 pub fn write_samples<W: std::io::Write>(
     writer: &mut TraceWriter<W>,
     samples: &[(Sample<'_>, Vec<Mapping>)],

@@ -1,5 +1,5 @@
-//! Kernel stacks: what the kernel's own unwinder said at a stop, held against ours state by state,
-//! and states as text.
+//! Kernel stacks: compares the states that the kernel's own unwinder recorded at a stop with ours,
+//! and formats states.
 
 mod perf;
 mod printed;
@@ -26,11 +26,11 @@ use unwind_sim_unwind::verdict::{Verdict, judge_addresses};
 /// The source of chains that a kernel recorded.
 pub const RECORDED: &str = "kernel";
 
-/// Most states of a walk.
+/// The maximum number of states of a walk.
 const STATES_MAX: usize = 4096;
 
-/// What the kernel said of this sample, as a judge of `unwinder`: its states, of which the first
-/// that differs counts, and the addresses of its callchain.
+/// Judges `unwinder` on this sample by what the kernel recorded: its states, where the first
+/// difference counts, and the addresses of its callchain.
 pub fn judge(
     view: &View<'_>,
     unwinder: &KernelUnwinder,
@@ -56,7 +56,8 @@ pub fn judge(
     }
     let chain = view.sample.recorded.iter().find(|r| r.source == RECORDED);
     match chain {
-        // The recorded kernel has one unwinder, which its states tell; without any it is ORC's.
+        // The recorded kernel has one unwinder, which its states identify; without states it is
+        // ORC.
         Some(chain) if verdict == Verdict::Ok || kernel.states.is_empty() => {
             judge_addresses(found, &chain.ips, true).0
         }
@@ -64,8 +65,8 @@ pub fn judge(
     }
 }
 
-/// How ours compare with the states that the kernel recorded, as a paragraph; `None` if it
-/// recorded none of this unwinder, or the sample cannot be started so.
+/// A paragraph that compares our states with those that the kernel recorded. `None` if it recorded
+/// none for this unwinder, or the sample cannot start this way.
 pub fn recorded_states(
     view: &View<'_>,
     unwinder: &KernelUnwinder,
@@ -80,18 +81,18 @@ pub fn recorded_states(
     };
     let line = |states: &[State], at: usize| match states.get(at) {
         Some(state) => state_line(state, view.space),
-        None => "none any more".to_owned(),
+        None => "none".to_owned(),
     };
     Some(format!(
-        "state {} is not the kernel's\n  ours    {}\n  kernel  {}\n",
+        "state {} differs from the kernel's\n  ours    {}\n  kernel  {}\n",
         first.ours,
         line(&ours, first.ours),
         line(recorded, first.recorded)
     ))
 }
 
-/// What a walk took for the registers of user space, and the true ones; `None` if they are right, or
-/// not known.
+/// A text with what a walk took for the registers of user space, and the true ones. `None` if they
+/// are right or not known.
 pub fn wrong_user_regs(view: &View<'_>, outcome: &Outcome) -> Option<String> {
     let is_it = |d: &&Diagnosis| d.code == Code::WrongUserRegs;
     outcome.diagnosis.as_ref().filter(is_it)?;
@@ -102,7 +103,7 @@ pub fn wrong_user_regs(view: &View<'_>, outcome: &Outcome) -> Option<String> {
         .map(|at| format!("{at:#x}"))
         .collect();
     Some(format!(
-        "took ip {:#x}, sp {:#x} at {:#x} for the user's registers; they are ip {:#x}, sp {:#x}, saved at {}",
+        "took ip {:#x}, sp {:#x} at {:#x} for the user registers; the true ones are ip {:#x}, sp {:#x}, saved at {}",
         found.ip,
         found.sp,
         found.at,
@@ -112,8 +113,8 @@ pub fn wrong_user_regs(view: &View<'_>, outcome: &Outcome) -> Option<String> {
     ))
 }
 
-/// All states of a walk, and how many of them `__unwind_start` passed; `None` if the sample cannot be
-/// started so.
+/// All states of a walk, and the number of them that `__unwind_start` skipped. `None` if the sample
+/// cannot start this way.
 pub fn all_states(
     view: &View<'_>,
     unwinder: &KernelUnwinder,
@@ -130,7 +131,7 @@ pub fn all_states(
     walked.ok()
 }
 
-/// Hands what a walk needs to `act`.
+/// Calls `act` with the input of a walk.
 fn with_walk<R>(
     view: &View<'_>,
     unwinder: &KernelUnwinder,
@@ -155,7 +156,7 @@ fn with_walk<R>(
     Ok(act(unwinder.kind(), kernel, begin, &mut Finds::default()))
 }
 
-/// A state as one line, with the names of `struct unwind_state`.
+/// A state as one line, with the field names of `struct unwind_state`.
 pub fn state_line(state: &State, space: &AddressSpace) -> String {
     let (stack, mask) = state.stack();
     let head = format!("{} mask {mask:#x}", stack.kind);
@@ -199,13 +200,13 @@ pub fn state_line(state: &State, space: &AddressSpace) -> String {
     }
 }
 
-/// A kernel's version as it is written on the command line; `None` if it is something else, such as
-/// a file.
+/// Parses a kernel version given on the command line; `None` if it is something else, such as a
+/// file.
 pub fn version(text: &str) -> Option<Version> {
     Version::from_name(text).filter(|_| text.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// The unwinder's name, with a kernel's version where it wants one and has none.
+/// The unwinder's name, with the kernel version appended if it takes one and has none.
 pub fn with_version(spec: &str, version: Version) -> String {
     match spec.ends_with(":kernel") {
         true => format!("{spec}-{version}"),

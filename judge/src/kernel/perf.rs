@@ -1,5 +1,5 @@
-//! A sample as perf has it: the kernel part, the user part and the markers before them; and in the
-//! form of `perf script`, where markers are no frames.
+//! A sample's callchain as perf stores it: the kernel part, the user part and the markers before
+//! them. Also its text in the format of `perf script`, where markers are not frames.
 
 use crate::engine::{Engine, Outcome, Setting};
 use crate::run::user_part;
@@ -18,21 +18,21 @@ use unwind_sim_unwind::start::Variant;
 /// The source of chains that perf recorded.
 const RECORDED: &str = "perf";
 
-/// A callchain, and where its kernel part comes from.
+/// A callchain and the walk of its kernel part.
 pub struct PerfChain {
-    /// The walk of the kernel part; `None` of a sample in user mode.
+    /// The walk of the kernel part; `None` for a sample in user mode.
     pub kernel: Option<Outcome>,
     /// Both parts, with markers.
     pub callchain: Callchain,
 }
 
-/// Is there a kernel part? Of other programs' samples there is not.
+/// Whether the sample has a kernel part. Samples of ordinary programs have none.
 fn in_kernel(view: &View<'_>) -> bool {
     let cs = view.live().get(Reg::Cs);
     view.sample.kernel.is_some() && !cs.is_some_and(is_user_cs)
 }
 
-/// The callchain of a sample whose kernel part `engine` finds, from registers of `variant`.
+/// The callchain of a sample, with the kernel part found by `engine` from start `variant`.
 pub fn perf_chain(
     view: &View<'_>,
     engine: &Engine,
@@ -57,8 +57,8 @@ pub fn perf_chain(
 }
 
 impl PerfChain {
-    /// Where an address is, as `perf script` looks it up: return addresses inside the call.
-    /// `None` of a marker.
+    /// The location of an address as `perf script` looks it up: for a return address, inside the
+    /// call. `None` for a marker.
     pub fn place(&self, view: &View<'_>, entry: &CallchainEntry) -> Option<Location> {
         let kernel_pc = |number: usize, ip| {
             let frame = self.kernel.as_ref()?.chain.frames.get(number);
@@ -84,7 +84,7 @@ impl PerfChain {
         }
     }
 
-    /// The frames, a line each.
+    /// The frames, one per line.
     pub fn lines(&self, view: &View<'_>, indent: &str) -> String {
         let mut out = String::new();
         for entry in &self.callchain.entries {
@@ -104,8 +104,8 @@ impl PerfChain {
         out
     }
 
-    /// What is wrong with the kernel part: by the truth, or by what the kernel's own unwinder
-    /// recorded. `None` if it is right, or nothing says.
+    /// What is wrong with the kernel part, according to the truth or to what the kernel's own
+    /// unwinder recorded. `None` if it is right or cannot be judged.
     pub fn wrong(&self, view: &View<'_>) -> Option<String> {
         let outcome = self.kernel.as_ref()?;
         if outcome.verdict.is_wrong() {
@@ -135,12 +135,13 @@ impl PerfChain {
         let (ours, theirs) = (ips.count(), recorded.ips.len());
         let at = differs.or((ours != theirs).then_some(ours.min(theirs)))?;
         Some(format!(
-            "address {at} of the kernel part is not what the kernel's unwinder gave"
+            "address {at} of the kernel part differs from what the kernel's unwinder gave"
         ))
     }
 
-    /// The first word that is not what perf recorded; `None` if it recorded nothing. Of a sample
-    /// without a kernel's stack only the user part is compared.
+    /// The index of the first word that differs from what perf recorded, if any differs. The outer
+    /// `None` means that perf recorded nothing. For a sample without a kernel stack only the user
+    /// part is compared.
     pub fn difference(&self, view: &View<'_>) -> Option<Option<usize>> {
         let mut recorded = view.sample.recorded.iter();
         let recorded = recorded.find(|r| r.source == RECORDED)?;
@@ -158,12 +159,12 @@ impl PerfChain {
     }
 }
 
-/// A sample in the form of `perf script`: a head, a line for each frame, an empty line. `event` is
-/// what stands in the event's place.
+/// A sample in the format of `perf script`: a heading, a line for each frame, an empty line.
+/// `event` is the text in place of the event name.
 pub fn perf_script(view: &View<'_>, event: &str, chain: &PerfChain) -> String {
     let sample = view.sample;
     let name = view.task_name();
-    // As perf names a thread whose name it does not know.
+    // perf writes this for a thread whose name it does not know.
     let name = name.map_or_else(|| format!(":{}", sample.tid), str::to_owned);
     let (seconds, rest) = (sample.time / 1_000_000_000, sample.time % 1_000_000_000);
     let (tid, micros) = (sample.tid, rest / 1000);
@@ -171,7 +172,7 @@ pub fn perf_script(view: &View<'_>, event: &str, chain: &PerfChain) -> String {
     format!("{name} {tid:>5} {seconds:>5}.{micros:06}: {event}: \n{lines}\n")
 }
 
-/// The user part step by step, and why it ended.
+/// The callchain entry by entry, and why the user part ended.
 pub fn explained(view: &View<'_>, chain: &PerfChain) -> String {
     let mut out = "the callchain that perf stores:\n".to_owned();
     for (i, entry) in chain.callchain.entries.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A walk as the kernel itself prints it: `arch_stack_walk`, `arch_stack_walk_reliable`,
+//! Prints walks as the kernel does: `arch_stack_walk`, `arch_stack_walk_reliable`,
 //! `show_trace_log_lvl`.
 
 use super::with_walk;
@@ -11,8 +11,8 @@ use unwind_sim_unwind::kernel::trace::{Line, Unreliable, show, stack_walk, stack
 use unwind_sim_unwind::kernel::{KernelUnwinder, StackType};
 use unwind_sim_unwind::start::Variant;
 
-/// Most addresses of a printed walk (`MAX_STACK_ENTRIES` of livepatch is 100; lockdep's and
-/// stackdepot's are smaller).
+/// The maximum number of addresses of a printed walk (`MAX_STACK_ENTRIES` of livepatch is 100; the
+/// limits of lockdep and stackdepot are smaller).
 const ADDRESSES_MAX: usize = 1000;
 
 /// How a walk is printed.
@@ -20,10 +20,10 @@ const ADDRESSES_MAX: usize = 1000;
 pub enum Print {
     /// `arch_stack_walk`: the addresses.
     StackWalk,
-    /// `arch_stack_walk_reliable`: the addresses, or why they cannot be relied upon.
+    /// `arch_stack_walk_reliable`: the addresses, or why they are not reliable.
     Reliable,
-    /// `show_trace_log_lvl`: every code address on the stacks; those that the unwinder did not give
-    /// stand behind a question mark.
+    /// `show_trace_log_lvl`: every code address on the stacks, with a question mark before those
+    /// that the unwinder did not give.
     Trace,
 }
 
@@ -94,7 +94,7 @@ fn stack_name(kind: StackType) -> &'static str {
 fn unreliable(why: Unreliable) -> String {
     match why {
         Unreliable::Error(reason) => format!("{} {reason}", reason.code()),
-        Unreliable::KernelRegs => "registers of the kernel are on the stack".to_owned(),
+        Unreliable::KernelRegs => "kernel registers are on the stack".to_owned(),
         Unreliable::NotText(address) => format!("{address:#x} is not kernel text"),
         Unreliable::TooMany => format!("more than {ADDRESSES_MAX} addresses"),
     }

@@ -1,7 +1,7 @@
-//! An image as an ELF file: its unwind tables, the code that is known, and its symbols, at their
-//! addresses. An unwinder that reads files gets it where the file itself is not at hand.
+//! Writes an image as an ELF file: its unwind tables, the known code, and its symbols, at their
+//! addresses. An unwinder that reads files gets this file if the original is not available.
 //!
-//! Not here: relocations, dynamic linking, debug information; such a file cannot be run.
+//! It has no relocations, dynamic linking or debug information, and cannot be run.
 
 use object::elf::{
     EM_X86_64, ET_DYN, PF_R, PF_X, PT_GNU_EH_FRAME, PT_LOAD, SHF_ALLOC, SHF_EXECINSTR, SHT_NOBITS,
@@ -13,26 +13,27 @@ use tempfile::TempDir;
 use unwind_sim_unwind::image::{Image, ImageId, SectionKind};
 use unwind_sim_unwind::unwinder::Stack;
 
-/// Bytes of a file header, a program header, a section header, and a symbol (System V gABI, ELF64).
+/// The sizes of a file header, a program header, a section header and a symbol, in bytes (System V
+/// gABI, ELF64).
 const FILE_HEADER: usize = 64;
 const PROGRAM_HEADER: usize = 56;
 const SECTION_HEADER: usize = 64;
 const SYMBOL: usize = 24;
-/// Segments lie at offsets that equal their addresses modulo this, bytes.
+/// Offsets of segments are equal to their addresses modulo this many bytes.
 const PAGE: u64 = 0x1000;
-/// Most bytes of such a file: a damaged table cannot fill the disk.
+/// The maximum size of the file in bytes, so that a damaged table cannot fill the disk.
 const BYTES_MAX: usize = 1 << 30;
 
-/// The images that the process asked for, each written once.
+/// The images that the process requested. Each is written once.
 #[derive(Default)]
 pub(super) struct ImageFiles {
-    /// Goes with its files when the process ends.
+    /// Deleted with its files when the process ends.
     folder: Option<TempDir>,
     paths: HashMap<ImageId, PathBuf>,
 }
 
 impl ImageFiles {
-    /// The path of the image that is the `index`th of the stack, or why there is none.
+    /// The path of the image with this index in the stack's mappings, or why there is none.
     pub(super) fn path(&mut self, stack: &Stack<'_>, index: usize) -> Result<String, String> {
         let mappings = stack.space.mappings();
         let count = mappings.len();
@@ -42,7 +43,7 @@ impl ImageFiles {
         let image = mapping
             .image
             .as_ref()
-            .ok_or_else(|| format!("nothing of `{}` is recorded or at hand", mapping.name))?;
+            .ok_or_else(|| format!("`{}` is neither recorded nor available", mapping.name))?;
         if let Some(path) = self.paths.get(&image.id()) {
             return Ok(path.display().to_string());
         }
@@ -66,7 +67,8 @@ impl ImageFiles {
     }
 }
 
-/// Most sections, as the file's header has 16 bits for their number, and some of those are reserved.
+/// The maximum number of sections. The file header has 16 bits for their number, and some values
+/// are reserved.
 const PARTS_MAX: usize = 0x8000;
 
 struct Part<'a> {
@@ -74,17 +76,17 @@ struct Part<'a> {
     kind: u32,
     flags: u64,
     address: u64,
-    /// Bytes in memory; `bytes` is empty where they are not known.
+    /// The size in memory; `bytes` is empty if the content is not known.
     size: u64,
     bytes: &'a [u8],
-    /// In the file; set when the file is laid out.
+    /// The offset in the file, set by the layout.
     offset: u64,
     /// `sh_link`, `sh_info` and `sh_entsize`.
     link: (u32, u32, u64),
 }
 
 impl<'a> Part<'a> {
-    /// One that is only in the file.
+    /// A part that is only in the file.
     fn new(name: &'static str, kind: SectionType, bytes: &'a [u8]) -> Part<'a> {
         Part {
             name,
@@ -115,7 +117,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The file; `None` if it would have more than [`BYTES_MAX`] bytes.
+/// The bytes of the file; `None` if there would be more than [`BYTES_MAX`].
 fn elf_file(image: &Image) -> Option<Vec<u8>> {
     let mut parts = loaded(image);
     let code = parts.iter().position(Part::is_code).map_or(0, |i| i + 1) as u16;
@@ -140,7 +142,7 @@ fn elf_file(image: &Image) -> Option<Vec<u8>> {
     (total <= BYTES_MAX && parts.len() <= PARTS_MAX).then(|| lay_out(parts, &name_offsets))
 }
 
-/// What is at an address, in the order of addresses.
+/// The parts that have an address, in the order of addresses.
 fn loaded(image: &Image) -> Vec<Part<'_>> {
     let mut parts: Vec<Part<'_>> = Vec::new();
     let alloc = SHF_ALLOC.0;
@@ -172,7 +174,7 @@ fn loaded(image: &Image) -> Vec<Part<'_>> {
     parts
 }
 
-/// `.symtab` and `.strtab`.
+/// The contents of `.symtab` and `.strtab`.
 fn symbols(image: &Image, section: u16) -> (Vec<u8>, Vec<u8>) {
     let (mut table, mut strings) = (vec![0; SYMBOL], vec![0]);
     for symbol in image.symbols() {

@@ -1,4 +1,4 @@
-//! The files are read back by our own ELF reader, and looked over by readelf.
+//! Tests that read the files back with our own ELF reader and with readelf.
 
 use super::*;
 use std::process::Command;
