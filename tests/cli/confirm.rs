@@ -66,10 +66,7 @@ fn frames_that_execution_returns_to_are_confirmed() {
     let text = ends_with(0, &right);
     let all = "  of 3 callers: 3 confirmed, 0 contradicted, 0 unjudged\n";
     assert!(text.ends_with(all), "{text}");
-    assert!(
-        text.contains("system call 60 cannot be answered"),
-        "{text}"
-    );
+    assert!(text.contains("system call 60 cannot be answered"), "{text}");
     // Three instructions lead back into `mid`, and no further.
     let text = ends_with(0, &[&right[..], &["--max-instructions", "3"]].concat());
     let one = "  of 3 callers: 1 confirmed, 0 contradicted, 2 unjudged\n";

@@ -290,7 +290,7 @@ fn a_case_that_shows_something_else_is_refused() {
     let cut = wanted(Verdict::Truncated { at: 1 }, Some(Code::NoRow));
     let told = cut.expect_err("it is not").to_string();
     assert!(
-        told.contains("dwarf was t@1/US103 and is . in the case"),
+        told.contains("dwarf was t@1/US103, but is . in the case"),
         "{told}"
     );
 }

@@ -29,7 +29,7 @@ fn losses_count_only_if_they_are_to() {
             let args = [command, THROWS, "--limit", "3", "--unwinder", unwinder];
             let lost = ends_with(0, &args);
             ends_with(1, &[&args[..], &["--strict"]].concat());
-            let heading = format!("{unwinder}: what a derived table cannot hold");
+            let heading = format!("{unwinder}: what a derived table cannot represent");
             assert_eq!(lost.contains(&heading), command == "compare", "{lost}");
             assert!(!lost.contains("first divergences"), "{lost}");
         }
