@@ -1,4 +1,4 @@
-//! Words as a shell reads them, for commands that are printed.
+//! Quotes words for a shell, in commands that are printed.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
@@ -27,7 +27,7 @@ fn escaped(bytes: &[u8]) -> String {
                 '\'' | '\\' => out.extend(['\\', c]),
                 '\n' => out.push_str("\\n"),
                 '\t' => out.push_str("\\t"),
-                // Three octal digits end by themselves, whatever follows.
+                // Three octal digits are unambiguous, whatever follows.
                 c if c.is_control() => c.to_string().bytes().for_each(|b| octal(&mut out, b)),
                 c => out.push(c),
             }
@@ -43,7 +43,8 @@ fn octal(out: &mut String, byte: u8) {
     let _ = write!(out, "\\{byte:03o}");
 }
 
-/// A path as an argument of a command: one that begins with `-` would be taken for an option.
+/// A path as a command argument. A path that starts with `-` gets a `./`, so that it is not taken
+/// for an option.
 pub fn path_argument(path: &Path) -> OsString {
     match path.as_os_str().as_encoded_bytes().first() {
         Some(b'-') => Path::new(".").join(path).into_os_string(),
@@ -51,7 +52,7 @@ pub fn path_argument(path: &Path) -> OsString {
     }
 }
 
-/// [`path_argument`], quoted.
+/// Like [`path_argument`], quoted.
 pub fn quoted_path(path: &Path) -> String {
     quoted(path_argument(path))
 }
@@ -62,7 +63,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
     use std::process::Command;
 
-    /// Bash gives every word back as it was.
+    /// Bash reads every word back unchanged.
     #[test]
     fn a_shell_reads_the_same_words() {
         let mut words: Vec<Vec<u8>> = (1..=255_u8).map(|b| vec![b]).collect();

@@ -6,30 +6,30 @@ use crate::unwinders::{self, ALL};
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::unwinder::WithFallback;
 
-/// An unwinder's name that means nothing.
+/// Why the name of an unwinder is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
-    /// No such unwinder.
+    /// There is no such unwinder.
     #[error(
-        "no unwinder `{name}`; there are {}, and cmd:PROGRAM for your own",
+        "unknown unwinder `{name}`; expected one of {}, or cmd:PROGRAM for your own",
         ALL.join(", ")
     )]
     Unknown {
         /// The name given.
         name: String,
     },
-    /// It has no such profile.
+    /// The unwinder has no such profile.
     #[error("unwinder `{name}` has no profile `{profile}`; it has {known}")]
     Profile {
         /// The unwinder.
         name: String,
         /// The profile given.
         profile: String,
-        /// Those that it has.
+        /// The profiles that it has.
         known: String,
     },
-    /// It cannot be, or have, a fallback.
-    #[error("`{name}` reads no table: it can neither be nor have a fallback")]
+    /// The unwinder cannot be or have a fallback.
+    #[error("`{name}` reads no table, so it cannot be or have a fallback")]
     NoFallback {
         /// The unwinder.
         name: String,
@@ -39,11 +39,11 @@ pub enum SpecError {
     Start(#[from] StartError),
 }
 
-/// The unwinder that `spec` names. A kernel's unwinder without a version is that of the
+/// The unwinder with the name `spec`. A kernel's unwinder without a version takes that of the
 /// recording.
 ///
 /// # Errors
-/// If there is none of that name, or it cannot be started.
+/// If there is no such unwinder, or it cannot be started.
 pub fn engine(spec: &str) -> Result<Engine, SpecError> {
     if let Some(command) = spec.strip_prefix("cmd:") {
         return Ok(Engine::Other(Box::new(CommandUnwinder::start(command)?)));
@@ -63,10 +63,10 @@ pub fn engine(spec: &str) -> Result<Engine, SpecError> {
     ))))
 }
 
-/// The unwinders that a list names, in order; `all` stands for [`ALL`].
+/// The unwinders in a list of names, in order; `all` stands for [`ALL`].
 ///
 /// # Errors
-/// The first that [`engine`] gives.
+/// The first error of [`engine`].
 pub fn engines(specs: &[String]) -> Result<Vec<Engine>, SpecError> {
     let names = specs.iter().flat_map(|s| match s.as_str() {
         "all" => ALL.to_vec(),
@@ -97,7 +97,7 @@ fn single(spec: &str) -> Result<Engine, SpecError> {
     })
 }
 
-/// `dwarf@hw`; the plain name where every column has the same start.
+/// The name of a column with a start variant: `dwarf@hw`.
 pub fn column_name(unwinder: &str, variant: Variant) -> String {
     format!("{unwinder}@{}", variant.as_str())
 }

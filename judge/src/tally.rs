@@ -1,4 +1,4 @@
-//! What came of one column of a comparison, in numbers.
+//! The counts of one column of a comparison.
 
 use crate::engine::Outcome;
 use crate::unjudged::Unjudged;
@@ -7,28 +7,28 @@ use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::verdict::Verdict;
 
-/// Verdicts of one column.
+/// The counts of one column.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
-    /// By place in [`Verdict::WORDS`].
+    /// The counts by index in [`Verdict::WORDS`].
     pub counts: [u64; Verdict::WORDS.len()],
-    /// Chains that were judged and whose frames are known to the root.
+    /// Judged chains whose frames are known up to the root.
     pub proven: u64,
-    /// Chains that have every true frame and no other, by a format that cannot mark a root.
+    /// Chains with exactly the true frames whose format cannot mark a root.
     pub ends_not_claimed: u64,
-    /// Chains with a step of the fallback.
+    /// Chains with a step from the fallback.
     pub fell_back: u64,
-    /// Why walks ended.
+    /// The codes with which walks ended.
     pub ended: BTreeMap<Code, u64>,
     /// Why chains were not judged.
     pub unjudged: BTreeMap<Unjudged, u64>,
-    /// The share of the known frames found, as a sum over chains in millionths, and the number of
-    /// those chains. Samples of which only the sampled frame is known do not count.
+    /// The share of the known frames that were found, as a sum over chains in millionths, and the
+    /// number of these chains. Samples with only the sampled frame known do not count.
     pub shares: (u64, u64),
 }
 
 impl Tally {
-    /// Counts one more.
+    /// Counts an outcome.
     pub fn add(&mut self, outcome: &Outcome) {
         let verdict = outcome.verdict;
         let index = Verdict::WORDS
@@ -51,19 +51,19 @@ impl Tally {
         }
     }
 
-    /// How many got this letter.
+    /// The number of chains with this verdict letter.
     pub fn count(&self, letter: char) -> u64 {
         let index = Verdict::WORDS.iter().position(|(c, _)| *c == letter);
         index.map_or(0, |i| self.counts[i])
     }
 
-    /// How many were judged at all.
+    /// The number of judged chains.
     pub fn judged(&self) -> u64 {
         self.counts.iter().sum::<u64>() - self.count('u') - self.count('?')
     }
 
-    /// The share of right chains, in hundredths of a percent, rounded down so that only the whole
-    /// is 100 %; of the chains whose frames are known to the root, as no other can be right.
+    /// The share of right chains among those whose frames are known up to the root, since no others
+    /// can be right. In hundredths of a percent, rounded down so that 100 % means all.
     pub fn right_permyriad(&self) -> Option<u64> {
         (self.proven > 0).then(|| self.count('.') * 10_000 / self.proven)
     }
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!((tally.judged(), tally.right_permyriad()), (2, Some(10_000)));
         tally.add(&outcome(Verdict::Truncated { at: 2 }, 4, 2, true));
         assert_eq!((tally.judged(), tally.right_permyriad()), (3, Some(5_000)));
-        // Not begun: nothing was judged.
+        // The walk did not start, so nothing was judged.
         tally.add(&outcome(Verdict::Unsupported, 4, 0, true));
         assert_eq!((tally.judged(), tally.proven), (3, 2));
     }
@@ -119,7 +119,7 @@ mod tests {
     fn shares_are_the_mean_over_chains_and_not_over_frames() {
         let mut tally = Tally::default();
         assert_eq!(tally.found_permyriad(), None);
-        // Nothing but the sampled frame is known.
+        // Only the sampled frame is known.
         tally.add(&outcome(Verdict::Unjudged, 1, 1, false));
         assert_eq!(tally.found_permyriad(), None);
         tally.add(&outcome(Verdict::Unsupported, 8, 0, true));

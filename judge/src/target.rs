@@ -1,8 +1,9 @@
-//! Does a row describe the frame that its code is about to jump to?
+//! Decides whether a row describes the frame that its code is about to jump to.
 //!
-//! `longjmp` and `__builtin_eh_return` take registers from a buffer or from save slots that they have
-//! written themselves, load rsp and jump. Their rows say early what is true behind the jump. A sample
-//! does not show the jump; but the code does, and the frame is one of the true ones further out.
+//! `longjmp` and `__builtin_eh_return` take registers from a buffer or from save slots that they
+//! wrote themselves, load rsp and jump. Their rows describe the state after the jump before it
+//! happens. A sample does not show the jump, but the code does, and the target is one of the true
+//! frames further out.
 
 use crate::check::{Contradiction, Subject};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
@@ -15,13 +16,13 @@ use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::step::step;
 use unwind_sim_unwind::walk::Place;
 
-/// Instructions from the load of rsp to the jump.
+/// The maximum number of instructions from the load of rsp to the jump.
 const TO_JUMP_MAX: usize = 8;
-/// Bytes of a function that are decoded.
+/// The maximum number of bytes of a function that are decoded.
 const FUNCTION_MAX: u64 = 1 << 14;
 
-/// Does the row of true frame `index`, which `found` contradicts, describe a frame further out that
-/// its code jumps to?
+/// Whether the row of true frame `index`, which has the contradictions `found`, describes a frame
+/// further out that its code jumps to.
 pub(crate) fn is_described(
     subject: &Subject<'_>,
     finder: &dyn Finder,
@@ -80,8 +81,8 @@ fn same_function(space: &AddressSpace, one: CodeAddress, other: CodeAddress) -> 
     function(one).is_some_and(|this| function(other) == Some(this))
 }
 
-/// Does the function load rsp with another frame's and then jump through a register or memory, or
-/// return?
+/// Whether the function loads rsp with that of another frame and then returns, or jumps through a
+/// register or memory.
 fn loads_rsp_and_jumps(space: &AddressSpace, pc: CodeAddress) -> bool {
     let Some(mapping) = space.find(pc.symbol_address()) else {
         return false;
@@ -107,7 +108,7 @@ fn loads_rsp_and_jumps(space: &AddressSpace, pc: CodeAddress) -> bool {
     false
 }
 
-/// Is rsp loaded from memory, or from a register that does not hold this function's frame?
+/// Whether rsp is loaded from memory, or from a register that does not hold this function's frame.
 fn loads_rsp(insn: &Instruction) -> bool {
     insn.mnemonic() == Mnemonic::Mov
         && insn.op0_kind() == OpKind::Register

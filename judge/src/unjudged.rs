@@ -5,29 +5,29 @@ use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::truth::Truth;
 use unwind_sim_unwind::verdict::Verdict;
 
-/// Why a chain is not judged, or not to its end.
+/// Why a chain is not judged, or not up to its end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Unjudged {
     /// The recording has no truth.
     NoTruth,
     /// The truth ends before the root.
     TruthToDepth,
-    /// The start skips every frame that is known.
+    /// The start skips every known frame.
     AllSkipped,
-    /// The walk that stands for the truth ended so, before any root.
+    /// The reference walk ended with this code, before any root.
     ReferenceEnded(Code),
-    /// perf recorded no user chain of this sample.
+    /// perf recorded no user chain for this sample.
     NoChain,
-    /// perf's chain is all right, and does not say whether it ended at a root.
+    /// perf's chain is right as far as it goes, but does not say whether it ended at a root.
     ChainWithoutEnd,
     /// perf's chain has as many addresses as the kernel stores.
     ChainCut,
-    /// The kernel recorded nothing of this unwinder.
+    /// The kernel recorded nothing for this unwinder.
     NotRecorded,
 }
 
 impl Unjudged {
-    /// Why `verdict`, by the frames of `truth` from index `from` on, is none.
+    /// Why `verdict`, given the frames of `truth` from index `from` on, is not a judgement.
     pub fn by_truth(verdict: Verdict, truth: &Truth, from: usize) -> Option<Unjudged> {
         let why = match truth {
             Truth::Unknown => Unjudged::NoTruth,
@@ -37,7 +37,7 @@ impl Unjudged {
         (verdict == Verdict::Unjudged).then_some(why)
     }
 
-    /// The stable word, for machines.
+    /// The stable name, for JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Unjudged::NoTruth => "no-truth",
@@ -51,7 +51,7 @@ impl Unjudged {
         }
     }
 
-    /// How the reference ended.
+    /// The code with which the reference walk ended.
     pub const fn code(self) -> Option<Code> {
         match self {
             Unjudged::ReferenceEnded(code) => Some(code),
@@ -65,14 +65,14 @@ impl fmt::Display for Unjudged {
         f.write_str(match self {
             Unjudged::NoTruth => "no truth was recorded",
             Unjudged::TruthToDepth => "the truth is known only to a depth",
-            Unjudged::AllSkipped => "the start skips every frame that is known",
+            Unjudged::AllSkipped => "the start skips every known frame",
             Unjudged::ReferenceEnded(code) => {
                 return write!(f, "the reference ended with {code} {}", code.description());
             }
             Unjudged::NoChain => "perf recorded no user chain",
             Unjudged::ChainWithoutEnd => "perf's chain does not say whether it ended at a root",
             Unjudged::ChainCut => "perf's chain may have been cut at its limit",
-            Unjudged::NotRecorded => "the kernel recorded nothing of this unwinder",
+            Unjudged::NotRecorded => "the kernel recorded nothing for this unwinder",
         })
     }
 }

@@ -1,7 +1,7 @@
-//! The unwinders: one table, from which names, profiles, default sets, help and errors are made.
+//! The table of unwinders, from which names, profiles, default sets, help and errors are made.
 //!
-//! A new unwinder is one row here and its own folder. Not here: the grammar of the command line
-//! (`spec.rs`).
+//! A new unwinder needs one row here and its own folder. The grammar of the command line is in
+//! `spec.rs`.
 
 use crate::engine::Engine;
 use unwind_sim_unwind::derived::Tables;
@@ -22,13 +22,13 @@ pub(crate) struct Entry {
     about: &'static str,
     /// The sections it reads; empty if it needs no table.
     tables: &'static str,
-    /// The sets that it belongs to: [`DEFAULT`] and its neighbours.
+    /// A bit set of the sets that it belongs to, such as [`DEFAULT`].
     sets: u8,
-    /// Profiles, as they are listed. `N` stands for a number.
+    /// The profiles as listed. `N` stands for a number.
     profiles: fn() -> Vec<String>,
     /// The unwinder with a profile; `None` if there is no such profile.
     make: fn(Option<&str>) -> Option<Engine>,
-    /// The profiles in words, for errors.
+    /// A text with the profiles, for errors.
     known: fn() -> String,
 }
 
@@ -77,7 +77,7 @@ const UNWINDERS: [Entry; 9] = [
             };
             Some(table(Orc::new(encoding, Tables::default())))
         },
-        known: || "the kernel versions whose layout there is: 4.14, 5.12, 6.3, 6.4, 7.1".to_owned(),
+        known: || "the kernel versions with a new layout: 4.14, 5.12, 6.3, 6.4, 7.1".to_owned(),
     },
     Entry {
         name: "fp",
@@ -135,17 +135,17 @@ const UNWINDERS: [Entry; 9] = [
     },
 ];
 
-/// What `--unwinder all` means.
+/// The unwinders that `--unwinder all` stands for.
 pub const ALL: [&str; count(IN_ALL)] = names(IN_ALL);
-/// Used where one is needed and the command line names none; also the reference of a comparison.
+/// The default where one unwinder is needed, and the reference of a comparison.
 pub const REFERENCE: &str = ALL[0];
-/// Used where the command line names none.
+/// The unwinders used by default.
 pub const DEFAULT: [&str; count(IN_DEFAULT)] = names(IN_DEFAULT);
-/// Linux's own unwinders, which `all` means for a kernel's stacks.
+/// Linux's own unwinders, which `all` stands for on kernel stacks.
 pub const KERNEL: [&str; count(IN_KERNEL)] = names(IN_KERNEL);
-/// Those that read a table of the image.
+/// The unwinders that read a table of the image.
 pub const TABLES: [&str; count(READS_TABLE)] = names(READS_TABLE);
-/// Those that find rules: what they say depends on no other word than those of true frames.
+/// The unwinders that find rules. Their results depend on no words other than those of true frames.
 pub const FINDERS: [&str; count(FINDS_RULES)] = names(FINDS_RULES);
 
 const fn count(set: u8) -> usize {
@@ -170,17 +170,17 @@ const fn names<const N: usize>(set: u8) -> [&'static str; N] {
     names
 }
 
-/// The row of a name.
+/// The row with this name.
 pub(crate) fn entry(name: &str) -> Option<&'static Entry> {
     const ROWS: &[Entry] = &UNWINDERS;
     ROWS.iter().find(|entry| entry.name == name)
 }
 
 impl Entry {
-    /// The unwinder with a profile.
+    /// Makes the unwinder with a profile.
     ///
     /// # Errors
-    /// The profiles that it has, in words.
+    /// A text with the profiles that it has.
     pub(crate) fn engine(&self, profile: Option<&str>) -> Result<Engine, String> {
         (self.make)(profile).ok_or_else(self.known)
     }
@@ -194,7 +194,7 @@ fn table(finder: impl Finder + 'static) -> Engine {
     Engine::Table(Box::new(finder))
 }
 
-/// Linux's own unwinder, of the recording's version or of `-VERSION`.
+/// Linux's own unwinder, for the recording's version or for `-VERSION`.
 fn kernel(kind: UnwinderKind, version: Option<&str>) -> Option<Engine> {
     let version = match version.unwrap_or_default() {
         "" => None,
@@ -213,7 +213,7 @@ fn kernel_known() -> String {
     format!("kernel, and kernel-VERSION, such as {versions}")
 }
 
-/// `DEPTH`, `stitch`, `DEPTH-stitch`, or nothing.
+/// Parses `DEPTH`, `stitch`, `DEPTH-stitch`, or nothing.
 fn lbr_options(profile: Option<&str>) -> Option<lbr::LbrOptions> {
     let mut options = lbr::LbrOptions::default();
     let Some(profile) = profile else {
@@ -245,23 +245,23 @@ fn owned(names: &[&str]) -> Vec<String> {
 pub struct Described {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it is.
+    /// A short description.
     pub about: &'static str,
-    /// Names that may follow `name:`; `N` stands for a number.
+    /// The names that may follow `name:`; `N` stands for a number.
     pub profiles: Vec<String>,
-    /// Registers that it carries from frame to frame.
+    /// The registers that it carries from frame to frame.
     pub registers: Vec<&'static str>,
     /// The sections it reads; empty if it needs no table.
     pub tables: &'static str,
-    /// Does it read the stack?
+    /// Whether it reads the stack.
     pub needs_stack: bool,
-    /// Does it need branch records?
+    /// Whether it needs branch records.
     pub needs_branches: bool,
-    /// Can it have, and be, a fallback (`NAME+FALLBACK`)?
+    /// Whether it can have and be a fallback (`NAME+FALLBACK`).
     pub may_fall_back: bool,
 }
 
-/// Every unwinder but `cmd:PROGRAM`.
+/// Every unwinder except `cmd:PROGRAM`.
 pub fn all() -> Vec<Described> {
     let described = UNWINDERS.into_iter().filter_map(|entry| {
         let engine = entry.engine(None).ok()?;
@@ -272,7 +272,7 @@ pub fn all() -> Vec<Described> {
             registers: registers(&engine),
             tables: entry.tables,
             needs_stack: engine.needs_stack(),
-            // Whatever is read, if the stack is not.
+            // What does not read the stack reads branch records.
             needs_branches: !engine.needs_stack(),
             may_fall_back: engine.finder().is_some(),
         })
@@ -280,7 +280,8 @@ pub fn all() -> Vec<Described> {
     described.collect()
 }
 
-/// The registers that a walk carries; of one that finds no rules, those that it starts with.
+/// The registers that a walk carries, or, for an unwinder that finds no rules, those that it starts
+/// with.
 fn registers(engine: &Engine) -> Vec<&'static str> {
     let first = [Reg::Rip, Reg::Rsp];
     let carried = match (engine, engine.finder()) {
@@ -303,7 +304,7 @@ mod tests {
     use super::*;
     use crate::spec;
 
-    /// What is listed can be named, and what `all` and the defaults stand for is listed.
+    /// Every listed name is valid, and the names of `all` and the defaults are listed.
     #[test]
     fn every_name_and_profile_is_one() {
         let all = all();

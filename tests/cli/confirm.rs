@@ -1,4 +1,4 @@
-//! `replay --confirm`: execution after a core was taken shows which frames were true.
+//! `replay --confirm`: what happens after a core was taken says which frames were true.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use crate::common::no_ptrace;
@@ -7,8 +7,7 @@ use crate::{ends_with, run, status, stderr, stdout};
 use std::path::Path;
 use std::process::Command;
 
-/// `leaf` is called by `mid`, that by `outer`, and that by `_start`. A word in `mid`'s frame looks
-/// like a frame of `outer`.
+/// `leaf` is called by `mid`, through a word that looks like a frame of `outer`, by `_start`.
 const PROGRAM: &str = "
         .globl _start, leaf
 leaf:   .cfi_startproc
@@ -38,7 +37,7 @@ _start: .cfi_startproc
         .cfi_endproc
 ";
 
-/// The program's core in `leaf`, with `cfa` as the offset of `mid`'s CFA from rsp.
+/// The core of the program at its leaf; where `mid` claims that its CFA is so far above rsp.
 fn core(folder: &Path, cfa: u32) -> String {
     let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
     let (source, program, core) = (path("p.s"), path("p"), path("core"));
@@ -67,7 +66,7 @@ fn frames_that_execution_returns_to_are_confirmed() {
     let all = "  of 3 callers: 3 confirmed, 0 contradicted, 0 unjudged\n";
     assert!(text.ends_with(all), "{text}");
     assert!(text.contains("system call 60 cannot be answered"), "{text}");
-    // Three instructions lead back into `mid`, and no further.
+    // Three instructions lead back into `mid`, and no farther.
     let text = ends_with(0, &[&right[..], &["--max-instructions", "3"]].concat());
     let one = "  of 3 callers: 1 confirmed, 0 contradicted, 2 unjudged\n";
     assert!(text.ends_with(one), "{text}");
@@ -97,8 +96,8 @@ fn a_frame_that_execution_passes_by_is_contradicted() {
     );
 }
 
-/// Blocks in `leaf` until an alarm comes, at which gdb stops. Then `mid` and `outer` make system
-/// calls for a file, memory, the time, a delay, and a wait that nothing ends.
+/// Blocks in `leaf`, until an alarm comes, which gdb stops at. Behind it `mid` and `outer` ask the
+/// kernel for a file, memory, the time, to wait, and to wait for what nobody does.
 const BLOCKS: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -140,8 +139,8 @@ int main(void) {
 }
 "#;
 
-/// A thread resumes from each of these calls as if it was interrupted, and the remaining system
-/// calls are answered.
+/// What a thread in each of these calls was asleep in, is over when it goes on: the call was
+/// interrupted, and the rest of the calls are answered.
 #[test]
 fn threads_that_sleep_in_the_kernel_go_on() {
     if let Some(why) = no_ptrace() {
@@ -189,8 +188,8 @@ fn threads_that_sleep_in_the_kernel_go_on() {
         assert_eq!(one("resumed")["interrupted"], 1, "{call}: {text}");
         let confirmed = one("confirmed");
         assert_eq!(confirmed["contradicted"], 0, "{call}: {text}");
-        // The frames of `leaf`, `mid`, `outer`, `main` and its caller; results of system calls are
-        // assumed only after the return to `mid`.
+        // `leaf`'s, `mid`, `outer`, `main` and who called it; those that the kernel answered to
+        // before they returned are without `mid`.
         let count = confirmed["confirmed"].as_u64().expect("a number");
         assert!(count >= 4, "{call}: {text}");
         let assumed = confirmed["confirmed_assumed"].as_u64().expect("a number");

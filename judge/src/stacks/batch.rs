@@ -1,35 +1,35 @@
-//! Samples on their way to a worker: where they are in the file, and whose they are.
+//! Batches of samples for workers: their places in the file, and their tasks.
 
 use super::task::Task;
 use std::ops::Range;
 use unwind_sim_perf_data::PerfFile;
 use unwind_sim_perf_data::RawRecord;
 
-/// Samples in a batch.
+/// The number of samples in a batch.
 pub(super) const SAMPLES: usize = 512;
-/// Bytes of copies in a batch.
+/// The maximum number of copied bytes in a batch.
 const COPIES: usize = 4 << 20;
 
 /// A sample.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     place: Place,
-    /// Index of its task.
+    /// The index of its task.
     pub(super) task: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// At this offset of the file.
+    /// At this offset in the file.
     File(u64),
-    /// Copied, because it was compressed: index in [`Batch::copied`].
+    /// Copied, because it was compressed; an index in [`Batch::copied`].
     Copied(u32),
 }
 
 /// A run of samples, in the order of time.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// Its place among the batches.
+    /// The number of the batch.
     pub(super) number: u64,
     pub(super) entries: Vec<Entry>,
     pub(super) tasks: Vec<Task>,
@@ -46,7 +46,7 @@ struct Copied {
 }
 
 impl Batch {
-    /// Empty.
+    /// An empty batch with this number.
     pub(super) fn numbered(number: u64) -> Batch {
         Batch {
             number,
@@ -54,7 +54,7 @@ impl Batch {
         }
     }
 
-    /// Adds a sample of the task of that index.
+    /// Adds a sample of the task with this index.
     pub(super) fn add(&mut self, raw: &RawRecord<'_>, task: u32) {
         let place = if raw.unpacked {
             let start = self.copies.len();
@@ -76,7 +76,7 @@ impl Batch {
         self.entries.push(Entry { place, task });
     }
 
-    /// Is it to be worked on?
+    /// Whether the batch is full.
     pub(super) fn is_full(&self) -> bool {
         self.entries.len() >= SAMPLES || self.copies.len() >= COPIES
     }
@@ -109,7 +109,7 @@ impl Batch {
         }
     }
 
-    /// Empty, under the next number.
+    /// Empties the batch and gives it the next number.
     pub(super) fn reset(&mut self) {
         self.number += 1;
         self.entries.clear();

@@ -1,6 +1,5 @@
-//! Reads a perf.data in the order of time: keeps the world, and gathers samples into batches.
-//!
-//! Samples are not looked into here.
+//! Reads a perf.data in the order of time, tracks the world, and gathers samples into batches.
+//! Samples are not decoded here.
 
 use super::batch::Batch;
 use super::task::Task;
@@ -16,16 +15,16 @@ use unwind_sim_recordings::view::Filter;
 use unwind_sim_recordings::world::World;
 use unwind_sim_unwind::image::{AddressSpace, Image, ImageId, Mapping};
 
-/// Places of the memory for tasks of a batch.
+/// The size of the cache of task indices.
 const MEMO: usize = 64;
 
-/// What reads the recording.
+/// The reader of the recording.
 pub(super) struct Leader<F> {
     processes: Processes,
     gathering: Gathering<F>,
 }
 
-/// The world, and the samples gathered since it changed.
+/// The world, and the samples gathered since it last changed.
 struct Gathering<F> {
     filter: Filter,
     world: World,
@@ -34,17 +33,18 @@ struct Gathering<F> {
     indexes: HashMap<ImageId, ImageIndex>,
     names: HashMap<String, Arc<str>>,
     batch: Batch,
-    /// Index of the task with this pid and tid.
+    /// A cache of task indices, by pid and tid.
     memo: [(u32, u32, u32); MEMO],
-    /// Takes a batch and gives it back, or another.
+    /// Takes a batch and returns it or another one.
     send: F,
-    /// Is a batch to be sent before the world changes?
+    /// Whether to send a batch before every change of the world.
     eager: bool,
     skipped: BTreeMap<Skip, u64>,
 }
 
 impl<F: FnMut(Batch) -> Batch> Leader<F> {
-    /// A leader that sends batches to `send`; before every change of the world if `eager`.
+    /// A leader that sends batches to `send`. If `eager`, it sends one before every change of the
+    /// world.
     pub(super) fn new(
         file: &PerfFile<'_>,
         options: &FinderOptions,
@@ -53,7 +53,7 @@ impl<F: FnMut(Batch) -> Batch> Leader<F> {
         send: F,
     ) -> Self {
         Leader {
-            // Build ids that cannot be read leave the files to be found by their paths.
+            // If build ids cannot be read, files are found by their paths.
             processes: Processes::new(file, |_| {}),
             gathering: Gathering {
                 filter,
@@ -71,7 +71,7 @@ impl<F: FnMut(Batch) -> Batch> Leader<F> {
         }
     }
 
-    /// What a process has mapped now.
+    /// The current mappings of a process.
     pub(super) fn space(&self, pid: u32) -> Arc<AddressSpace> {
         self.gathering.world.shared_space(pid)
     }
@@ -90,7 +90,7 @@ impl<F: FnMut(Batch) -> Batch> Leader<F> {
         let _ = self.processes.record(event, &mut self.gathering);
     }
 
-    /// Sends what is gathered, and ends: where files were looked for, and the samples left out.
+    /// Sends the last batch. Returns the finder of image files, and the skipped samples.
     pub(super) fn finish(mut self) -> (ImageFinder, BTreeMap<Skip, u64>) {
         self.gathering.flush();
         (self.gathering.finder, self.gathering.skipped)
@@ -135,7 +135,7 @@ impl<F: FnMut(Batch) -> Batch> Gathering<F> {
         *self.skipped.entry(why).or_default() += count;
     }
 
-    /// Sends what is gathered.
+    /// Sends the gathered samples.
     fn flush(&mut self) {
         if !self.batch.entries.is_empty() {
             self.batch = (self.send)(std::mem::take(&mut self.batch));
@@ -191,7 +191,7 @@ impl<F: FnMut(Batch) -> Batch> Gathering<F> {
     }
 }
 
-/// The name of a thread, each name made once.
+/// The name of a thread; equal names share one allocation.
 pub(super) fn thread_name(
     world: &World,
     names: &mut HashMap<String, Arc<str>>,

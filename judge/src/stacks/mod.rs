@@ -1,7 +1,7 @@
-//! Many stacks through one unwinder, for their addresses: a perf.data straight from its mapped file
-//! on one thread or several, and other recordings as traces.
+//! Runs one unwinder on many stacks, for addresses only. A perf.data is read directly from its
+//! mapped file, on one or several threads; other recordings are read as traces.
 //!
-//! Only the user part of a stack is walked. Not here: verdicts ([`crate::run`]).
+//! Only the user part of a stack is walked. Verdicts are in [`crate::run`].
 
 mod batch;
 mod leader;

@@ -1,4 +1,4 @@
-//! A perf.data through one unwinder, on as many threads as there are consumers.
+//! Runs one unwinder on a perf.data, with one thread for each consumer.
 
 use super::batch::Batch;
 use super::leader::Leader;
@@ -13,33 +13,33 @@ use unwind_sim_recordings::files::{FileProblem, FinderOptions};
 use unwind_sim_recordings::import::Skip;
 use unwind_sim_recordings::view::Filter;
 
-/// Batches waiting, for each worker.
+/// The maximum number of waiting batches for each worker.
 const WAITING: usize = 4;
 
-/// What to replay, and how.
+/// The options of a replay.
 #[derive(Clone)]
 pub struct ReplayOptions<'a> {
     /// How to walk.
     pub how: How<'a>,
-    /// Which samples.
+    /// The samples to walk.
     pub filter: Filter,
-    /// Where image files are.
+    /// Where to find image files.
     pub files: FinderOptions,
 }
 
-/// What became of the samples.
+/// Counts of the samples of a replay.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Samples that could be walked, those that were not wanted included (but for those of other
-    /// threads and times).
+    /// Samples that could be walked, including those outside `--sample` and `--limit`, but without
+    /// those of other threads and times.
     pub samples: u64,
-    /// Stacks walked.
+    /// Walked stacks.
     pub stacks: u64,
-    /// Samples left out, by reason.
+    /// Skipped samples, by reason.
     pub skipped: BTreeMap<Skip, u64>,
-    /// What was wrong with image files: the first thousand.
+    /// The first thousand problems with image files.
     pub file_problems: Vec<FileProblem>,
-    /// How many things were wrong with image files.
+    /// The number of problems with image files.
     pub file_problem_count: u64,
     /// Why the rest of the recording could not be read.
     pub cut_short: Option<PerfError>,
@@ -55,9 +55,9 @@ impl Counts {
     }
 }
 
-/// Walks every sample and hands the chains to the consumers, each on a thread of its own; the
-/// first is this thread's, which also reads the file. Which consumer gets which part of the
-/// recording is left to chance, unless there is only one.
+/// Walks every sample and passes the chains to the consumers, each on its own thread. The first one
+/// belongs to this thread, which also reads the file. Which consumer gets which part of the
+/// recording is not deterministic, unless there is only one.
 ///
 /// Only the user part of a stack is walked.
 pub fn replay<C: Consumer + Send>(
@@ -68,7 +68,7 @@ pub fn replay<C: Consumer + Send>(
     let Some((mine, others)) = consumers.split_first_mut() else {
         return Counts::default();
     };
-    // Samples are counted off in order only where one worker sees them all.
+    // Samples can be counted in order only if one worker sees them all.
     let Filter { sample, limit, .. } = options.filter;
     if others.is_empty() || sample.is_some() || limit.is_some() {
         return replay_alone(file, options, mine);
@@ -84,7 +84,7 @@ pub fn replay<C: Consumer + Send>(
             .collect();
         read(file, options, false, &mut counts, |batch| {
             let number = batch.number;
-            // Those who wait have enough to do: lend a hand.
+            // The workers are busy, so this thread takes the batch.
             if let Err(TrySendError::Full(batch) | TrySendError::Disconnected(batch)) =
                 sender.try_send(batch)
             {
@@ -107,7 +107,7 @@ pub fn replay<C: Consumer + Send>(
     counts
 }
 
-/// [`replay`] on this thread alone.
+/// Like [`replay`], on this thread alone.
 pub fn replay_alone<C: Consumer>(
     file: &PerfFile<'_>,
     options: &ReplayOptions<'_>,

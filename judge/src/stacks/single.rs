@@ -1,4 +1,4 @@
-//! One sample of a perf.data at a time, for who needs its stack at once.
+//! Walks single samples of a perf.data, for callers that need the stack at once.
 
 use super::batch::Batch;
 use super::leader::Leader;
@@ -10,25 +10,25 @@ use unwind_sim_recordings::files::FinderOptions;
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_unwind::image::AddressSpace;
 
-/// Follows a recording, and walks the samples that it is asked for.
+/// Follows a recording and walks the requested samples.
 pub struct Single<'a> {
     leader: Leader<fn(Batch) -> Batch>,
     unwinding: Unwinding<'a>,
 }
 
-/// A stack, and where it was walked.
+/// A walked stack.
 #[derive(Debug)]
 pub struct Walked<'a> {
-    /// Its pcs, innermost first.
+    /// The pcs, innermost first.
     pub pcs: &'a [u64],
-    /// The indexes of those that are no return addresses.
+    /// The indices of the pcs that are not return addresses.
     pub exact: &'a [u32],
-    /// The process's memory.
+    /// The process's address space.
     pub space: Arc<AddressSpace>,
 }
 
 impl<'a> Single<'a> {
-    /// At the recording's beginning.
+    /// Starts at the beginning of the recording.
     pub fn new(file: &PerfFile<'_>, files: &FinderOptions, how: How<'a>) -> Single<'a> {
         let keep: fn(Batch) -> Batch = |batch| batch;
         Single {
@@ -37,14 +37,14 @@ impl<'a> Single<'a> {
         }
     }
 
-    /// Takes every event but samples.
+    /// Handles an event; must be called for every event that is not a sample.
     pub fn event(&mut self, event: &Event<'_>) {
         if !matches!(event.record, Record::Sample(_)) {
             self.leader.event(event);
         }
     }
 
-    /// A sample's user stack; `None` if it has no registers or no stack.
+    /// Walks a sample's user stack; `None` if it has no registers or no stack.
     pub fn walk(&mut self, sample: &Sample<'_>) -> Option<Walked<'_>> {
         let pid = u32::try_from(sample.pid()?).ok()?;
         let space = self.leader.space(pid);

@@ -1,4 +1,4 @@
-//! Any recording through one unwinder: a perf.data directly, others as traces.
+//! Runs one unwinder on any recording: on a perf.data directly, on others as traces.
 
 use super::replay::{Counts, ReplayOptions, replay, replay_alone};
 use super::task::{Consumer, Taken};
@@ -16,21 +16,21 @@ use unwind_sim_recordings::import as corpus;
 use unwind_sim_recordings::mapped::map_file;
 use unwind_sim_recordings::view::Filter;
 
-/// Where stacks come from.
+/// The source of stacks.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// A perf.data, a trace, a case or a core.
     pub path: PathBuf,
-    /// The folder below which image files are looked for first.
+    /// The folder below which image files are searched for first.
     pub symfs: Option<PathBuf>,
-    /// Which samples.
+    /// The samples to walk.
     pub filter: Filter,
 }
 
-/// Is given process, thread, time and the pcs of a stack, innermost first.
+/// A callback with process, thread, time and the pcs of a stack, innermost first.
 pub type PerStack<'f> = dyn FnMut(u32, u32, u64, &[u64]) + 'f;
 
-/// A perf.data to addresses, on one thread. For several see [`replay()`].
+/// Walks a perf.data for addresses, on one thread. For several threads see [`replay()`].
 pub fn addresses(
     file: &PerfFile<'_>,
     options: &ReplayOptions<'_>,
@@ -45,8 +45,8 @@ pub fn addresses(
     replay_alone(file, options, &mut Each(per_stack))
 }
 
-/// How an unwinder is to be used for addresses only: from hardware registers, by the tables in the
-/// images themselves; without symbols and separate debug files.
+/// The options for addresses only: from hardware registers, with the tables in the images, without
+/// symbols and separate debug files.
 pub fn plain_options(engine: &Engine) -> ReplayOptions<'_> {
     let mut files = FinderOptions::system();
     files.elf.symbols = false;
@@ -64,7 +64,7 @@ pub fn plain_options(engine: &Engine) -> ReplayOptions<'_> {
     }
 }
 
-/// How the stacks of `source` are walked in a run.
+/// The options for walking the stacks of `source` in a run.
 pub fn options<'r>(source: &Source, run: &'r Run, engine: &'r Engine) -> ReplayOptions<'r> {
     ReplayOptions {
         how: How {
@@ -80,7 +80,7 @@ pub fn options<'r>(source: &Source, run: &'r Run, engine: &'r Engine) -> ReplayO
     }
 }
 
-/// Whether it is read without a trace between. Branch records come by way of a trace.
+/// Whether the source is read directly, not as a trace. Branch records need a trace.
 fn is_direct(source: &Source, options: &ReplayOptions<'_>) -> Result<bool, InputError> {
     let kind = input::file_kind(&source.path)?;
     Ok(kind == FileKind::PerfData && options.how.engine.needs_stack())
@@ -102,8 +102,8 @@ pub fn alone<C: Consumer>(
     Ok(perf_data(&source.path, options, walk)?)
 }
 
-/// Walks all stacks of the source on `threads` threads (0: one for each processor), with a consumer
-/// that `make` returns for each.
+/// Walks all stacks of the source on `threads` threads (0 means one for each processor), each with
+/// a consumer made by `make`.
 ///
 /// # Errors
 /// If the recording cannot be read.

@@ -1,32 +1,32 @@
-//! Who a stack belongs to, and the stack as a profile takes it.
+//! The thread that a stack belongs to, and the stack as passed to a consumer.
 
 use std::sync::Arc;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::reason::Code;
 
-/// A thread at one moment.
+/// A thread at one point in time.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// Process.
+    /// The process id.
     pub pid: u32,
-    /// Thread.
+    /// The thread id.
     pub tid: u32,
-    /// The thread's name; `:TID` where it is not known.
+    /// The thread's name; `:TID` if not known.
     pub name: Arc<str>,
-    /// What the process has mapped.
+    /// The process's address space.
     pub space: Arc<AddressSpace>,
 }
 
 /// An unwound stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Taken<'a> {
-    /// Whose.
+    /// The thread.
     pub task: &'a Task,
-    /// Nanoseconds of the recording's clock.
+    /// The time in nanoseconds of the recording's clock.
     pub time: u64,
     /// The pcs, innermost first.
     pub pcs: &'a [u64],
-    /// Indexes of those that are the address of an instruction, ascending; all others are return
+    /// The indices of the pcs that are addresses of instructions, ascending. All others are return
     /// addresses.
     pub exact: &'a [u32],
     /// Why the walk ended.
@@ -34,7 +34,8 @@ pub struct Taken<'a> {
 }
 
 impl Taken<'_> {
-    /// The address to name the function of frame `at` by: inside the call for a return address.
+    /// The address to look up the function of frame `at` by: for a return address, one inside the
+    /// call.
     #[inline]
     pub fn lookup(&self, at: usize) -> u64 {
         let exact = match self.exact {
@@ -47,14 +48,14 @@ impl Taken<'_> {
     }
 }
 
-/// Takes stacks; one for each thread.
+/// Receives stacks. Each thread has one.
 pub trait Consumer {
-    /// What follows, up to the next call, belongs to the part of this number of the recording.
-    /// Parts are numbered in the order of time; one consumer gets them in ascending order.
+    /// Starts a part of the recording: the stacks up to the next call belong to it. Parts are
+    /// numbered in the order of time, and a consumer gets them in ascending order.
     fn part(&mut self, number: u64) {
         let _ = number;
     }
 
-    /// A stack; within a part in the order of time.
+    /// Receives a stack. Within a part, stacks come in the order of time.
     fn stack(&mut self, taken: &Taken<'_>);
 }

@@ -1,4 +1,4 @@
-//! Traces, cases and cores: sample by sample, on one thread.
+//! Walks traces, cases and cores, sample by sample, on one thread.
 
 use super::leader::thread_name;
 use super::replay::{Counts, ReplayOptions};
@@ -15,7 +15,7 @@ use unwind_sim_unwind::chain::Chain;
 use unwind_sim_unwind::start::{FakeVariant, Variant};
 use unwind_sim_unwind::unwinder::Stack;
 
-/// Walks every sample of the recording that the filter lets through.
+/// Walks every sample of the recording that passes the filter.
 pub(super) fn replay<C: Consumer>(
     source: &Source,
     options: &ReplayOptions<'_>,
@@ -35,7 +35,7 @@ pub(super) fn replay<C: Consumer>(
     let mut counts = Counts::default();
     input.for_each::<RunError>(&filter, &mut |view| {
         let (pid, tid) = (view.sample.pid, view.sample.tid);
-        // A recording has no sample outside of a world.
+        // Every sample of a recording has a world.
         let Some(world) = view.world else {
             return Ok(());
         };

@@ -1,7 +1,7 @@
-//! From a sample of a perf.data to its chain of addresses: one of these for each thread.
+//! Unwinds samples of a perf.data to addresses. Each thread has its own unwinding.
 //!
-//! A stack copy lies in memory that was not touched for long. The samples of a group are looked
-//! at together before the first is walked, so that the processor fetches them side by side.
+//! Stack copies are in memory that is not in the processor's caches. The samples of a group are
+//! touched together before the first is walked, so that the processor fetches them in parallel.
 
 use super::batch::Batch;
 use super::task::{Consumer, Taken, Task};
@@ -22,30 +22,30 @@ use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::start::{FakeVariant, SampleRegs, Start, Variant};
 use unwind_sim_unwind::walk::{Place, walk};
 
-/// Samples looked at together.
+/// The number of samples in a group.
 const GROUP: usize = 8;
-/// Bytes of a line of the processor's cache.
+/// The size of a cache line, in bytes.
 const LINE: usize = 64;
-/// Bytes of a sample before its stack copy, as perf records them.
+/// The size of a sample before its stack copy, as perf records it, in bytes.
 const HEAD: usize = 320;
-/// Where the length of the copy most often is, counted from the end of a sample: before up to two
-/// fields of 8 bytes.
+/// The usual distance of the copy's length from the end of a sample, in bytes: at most two fields
+/// of 8 bytes follow it.
 const TAIL: usize = 24;
-/// Most bytes of a stack fetched before its walk.
+/// The maximum number of bytes of a stack that are fetched before its walk.
 const FETCH_MAX: u64 = 4096;
 
-/// How stacks are to be walked.
+/// How stacks are walked.
 #[derive(Clone, Copy)]
 pub struct How<'a> {
     /// The unwinder.
     pub engine: &'a Engine,
     /// The start; `None` for the one that the sample was taken with.
     pub variant: Option<Variant>,
-    /// Bounds and memory.
+    /// The limits, and the memory that a walk can read.
     pub setting: Setting,
 }
 
-/// Keeps pcs, which of them are exact, and the last sp.
+/// Collects the pcs, the indices of the exact ones, and the last sp.
 #[derive(Debug, Default)]
 struct Pcs {
     pcs: Vec<u64>,
@@ -65,17 +65,17 @@ impl Sink for Pcs {
     }
 }
 
-/// An unwinder at work on a recording.
+/// The state of unwinding a recording.
 pub(super) struct Unwinding<'a> {
     how: How<'a>,
     cache: Cache,
     pcs: Pcs,
     addresses: Addresses,
-    /// Bytes from rsp that walks of late have needed.
+    /// A moving average of the bytes from rsp that walks needed.
     extent: u64,
-    /// Only the sample of this number, and how many came so far.
+    /// The number of the only sample to take, if set.
     pub(super) only: Option<u64>,
-    /// How many more to take.
+    /// The number of samples that may still be taken.
     pub(super) left: u64,
     pub(super) seen: u64,
     pub(super) stacks: u64,
@@ -135,8 +135,8 @@ impl<'a> Unwinding<'a> {
         *self.skipped.entry(why).or_default() += 1;
     }
 
-    /// Touches what the walks of the group will most likely read: the fields before the stack
-    /// copy, its beginning, and its length behind it.
+    /// Touches what the walks of the group will most likely read: the fields before the stack copy,
+    /// its start, and its length after it.
     fn fetch(&self, group: &[(RawRecord<'_>, u32)]) {
         let len = HEAD + self.extent.min(FETCH_MAX) as usize;
         let mut sum = 0u8;
@@ -186,7 +186,7 @@ impl<'a> Unwinding<'a> {
         Ok(())
     }
 
-    /// The pcs of one sample's user stack, and the indexes of those that are exact.
+    /// The pcs of a sample's user stack, and the indices of the exact ones.
     pub(super) fn walk_sample(
         &mut self,
         sample: &Sample<'_>,
@@ -245,7 +245,7 @@ impl<'a> Unwinding<'a> {
             &mut self.cache,
             &mut self.pcs,
         );
-        // A moving average; a wild sp counts as the most there is to fetch.
+        // A moving average; a wild sp counts as the maximum.
         let used = self.pcs.sp.wrapping_sub(rsp).min(FETCH_MAX);
         self.extent = (self.extent * 15 + used) / 16;
         end.reason.code()

@@ -1,8 +1,8 @@
-//! The observer that holds every row against the shadow stack at every instruction.
+//! The observer that compares every row with the shadow stack at every instruction.
 //!
-//! An outcome is not computed again where nothing changed that it hangs on: the same claims, the
-//! same frame, and no instruction in between that may have written a register or slot which the
-//! claims name. With `elide` off everything is computed, and the report has to be the same.
+//! An outcome is reused if nothing that it depends on has changed: the claims and the frame are the
+//! same, and no instruction in between may have written a register or slot that the claims name.
+//! With `elide` off everything is computed, and the report must be the same.
 
 mod calls;
 mod process;
@@ -33,24 +33,24 @@ use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::truth::{Cpu, Held, Stats, Suspended, Tracker, Truth};
 
-/// What one unwinder came to.
+/// The totals of one unwinder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     /// Instructions at which its row was checked.
     pub checked: u64,
     /// Instructions at which something was wrong, of any class.
     pub wrong: u64,
-    /// Those at which only the loss of a derived table was.
+    /// Instructions at which only a loss of a derived table was found.
     pub lost: u64,
-    /// Those whose row describes the frame that is jumped to.
+    /// Instructions whose row describes the frame that is jumped to.
     pub target: u64,
-    /// Calls at which its row was checked, at the return address - 1.
+    /// Calls at which its row was checked, looked up by the return address - 1.
     pub calls: u64,
     /// Calls at which something was wrong.
     pub calls_wrong: u64,
-    /// The same, at the return address.
+    /// Calls at which something was wrong with the row looked up by the return address.
     pub calls_wrong_at_return: u64,
-    /// Walks, and those that were not right.
+    /// Walks of the whole stack.
     pub walks: u64,
     /// Walks whose chain was wrong.
     pub walks_wrong: u64,
@@ -61,27 +61,27 @@ pub struct Tally {
 /// A run's results.
 #[derive(Debug)]
 pub struct Results {
-    /// By unwinder.
+    /// The totals by unwinder.
     pub tallies: Vec<Tally>,
-    /// What is wrong.
+    /// The contradictions found.
     pub findings: Vec<Finding>,
-    /// Walks that contradict the check of single frames: our bugs.
+    /// Walks that contradict the check of single frames, which are bugs in unwind-sim.
     pub disagreements: Vec<Disagreement>,
-    /// Instructions executed.
+    /// The number of executed instructions.
     pub instructions: u64,
-    /// What the shadow stack saw.
+    /// The statistics of the shadow stack.
     pub truth: Stats,
-    /// Distinct addresses that were executed.
+    /// The number of distinct addresses that were executed.
     pub addresses: u64,
-    /// The same, one by one.
+    /// The addresses that were executed.
     pub(super) executed: Marks<PlaceId>,
-    /// Where findings and stores are.
+    /// The places of findings and stores.
     pub places: Places,
-    /// Stores into slots that a frame is to go back by.
+    /// Stores into live slots.
     pub stores: SlotStores,
-    /// What it takes to know that, the machine's decoded code apart.
+    /// The memory used by the checker, without the machine's decoded code.
     pub memory: MemoryUse,
-    /// How much of it had to be computed.
+    /// How many checks had to be computed.
     pub work: Work,
 }
 
@@ -89,14 +89,14 @@ pub struct Results {
 pub struct Checker<'a> {
     engines: &'a [Engine],
     finders: Vec<&'a dyn Finder>,
-    /// Which engine each finder is.
+    /// The index of each finder's engine.
     caches: Vec<Cache>,
     images: Images,
-    /// What is mapped of them.
+    /// The mapped images.
     space: image::AddressSpace,
     places: Places,
     tracker: Tracker,
-    /// What was seen of programs before the last `execve`.
+    /// The statistics of programs before the last `execve`.
     earlier: Stats,
     suspended: Suspended,
     code: Code,
@@ -104,12 +104,12 @@ pub struct Checker<'a> {
     findings: Findings,
     walks: Walks,
     elide: bool,
-    /// The last outcome: of which claims, what was wrong by unwinder, and with which of them
-    /// something was, a bit for each.
+    /// The last outcome: the set of claims, what was wrong for each unwinder, and a bit for each
+    /// unwinder for which something was wrong.
     last_set: u32,
     judged: [Judged; UNWINDERS_MAX],
     wrong: u8,
-    /// What changed since.
+    /// What has changed since.
     changed: Parts,
     /// What the last outcome depends on, and the lowest stack slot that any claim reads.
     depends: Parts,
@@ -119,12 +119,13 @@ pub struct Checker<'a> {
     class: Insn,
     before: Cpu,
     rax: u64,
-    /// The live slots that it is about to store into.
+    /// The live slots that this instruction is about to store into.
     hits: Vec<Hit>,
     stores: Collector,
-    /// The unwinder by whose rows registers are saved: the first that carries all of them.
+    /// The unwinder whose rows say where registers are saved: the first one that carries all of
+    /// them.
     carries_all: Option<usize>,
-    /// By frame of the tracker, where it was called.
+    /// The call sites, by frame of the tracker.
     sites: Vec<Site>,
     tallies: [Tally; UNWINDERS_MAX],
     work: Work,
@@ -133,18 +134,18 @@ pub struct Checker<'a> {
     next_walk: u64,
 }
 
-/// A walk of the whole stack is taken every so many instructions.
+/// The number of instructions between walks of the whole stack.
 const WALK_EVERY: u64 = 997;
-/// For each so many frames, the next walk comes that much later: so the cost of an instruction
-/// does not depend on the depth of the stack.
+/// The interval between walks grows by itself for each this many frames, so that the cost of an
+/// instruction does not depend on the depth of the stack.
 const WALK_FRAMES: u64 = 64;
 
-/// Bytes of compiled rows of one unwinder at which they are forgotten. Rows are needed where code is
-/// new and for walks, and there only those of a few functions.
+/// The maximum size of the compiled rows of one unwinder, in bytes; then they are dropped. Rows are
+/// needed only for new code and for walks, and then only those of a few functions.
 const CACHE_MAX: usize = 128 << 10;
 
 impl<'a> Checker<'a> {
-    /// Of programs whose images `images` finds. All `engines` have to read tables.
+    /// A checker that finds images by `images`. All `engines` must read tables.
     pub fn new(engines: &'a [Engine], images: Images, setting: Setting, elide: bool) -> Self {
         let finders: Vec<_> = engines.iter().filter_map(Engine::finder).collect();
         Checker {
@@ -187,7 +188,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// What came of it, and the images that are mapped at the end.
+    /// The results, and the images that are mapped at the end.
     pub fn finish(self) -> (Results, image::AddressSpace) {
         let mut tallies = self.tallies[..self.finders.len()].to_vec();
         let found = self.findings.finish();
@@ -236,14 +237,14 @@ impl<'a> Checker<'a> {
         self.code.look_up(state, insn, place, &mut tables);
     }
 
-    /// Checks the innermost frame at the instruction that is next, whose outcome is not known.
-    /// False if there is nothing to check.
+    /// Checks the innermost frame at the next instruction, whose outcome is not known. Returns
+    /// false if there is nothing to check.
     #[inline(never)]
     fn judge(&mut self, state: &State, rip: u64, set: u32) -> bool {
-        // Nothing is known until proven otherwise.
+        // The outcome stays unknown until it is computed.
         self.last_set = NONE;
         let (Some(held), Some(known)) = (self.tracker.frames().last(), self.code.set(set)) else {
-            // At the root, which has no caller.
+            // The frame is the root, which has no caller.
             self.judged = [Judged::NOTHING; UNWINDERS_MAX];
             return false;
         };
@@ -300,7 +301,7 @@ impl<'a> Checker<'a> {
         true
     }
 
-    /// The claims that have another shape than the common one.
+    /// Checks the claims that do not have the common shape.
     #[cold]
     fn judge_slow(&mut self, state: &State, rip: u64, set: u32) {
         let (Some(&held), Some(&known)) = (self.tracker.frames().last(), self.code.set(set)) else {
@@ -315,7 +316,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Something is wrong at the instruction that is next.
+    /// Counts what is wrong at the next instruction.
     #[inline]
     fn count(&mut self, state: &State, insn: &Executed, place: u32) {
         let activation = self.activation(self.tracker.frames().len().checked_sub(1));
@@ -335,7 +336,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// What is wrong is new here.
+    /// Adds an outcome that is new at this instruction.
     #[cold]
     #[inline(never)]
     fn add(&mut self, state: &State, insn: &Executed, which: usize) -> bool {
@@ -364,7 +365,7 @@ impl<'a> Checker<'a> {
         is_wrong
     }
 
-    /// What the one-frame check says of the innermost frame.
+    /// The contradictions that the one-frame check finds in the innermost frame.
     #[cold]
     fn contradictions(
         &mut self,
@@ -465,7 +466,7 @@ impl Observer for Checker<'_> {
         if stores != NO_STORES {
             self.about_to_store(state, set, stores);
         } else if writes & claim::RSP != 0 {
-            // A push, and what it hits if a claim names a slot that is not in use.
+            // A push hits a slot only if a claim names one that is not in use.
             let rsp = state.gpr(4);
             if self.lowest_slot < rsp {
                 self.changed |= claim::SLOTS;
@@ -485,12 +486,12 @@ impl Observer for Checker<'_> {
 
     #[inline]
     fn after(&mut self, state: &State, insn: &Executed, next: u64) {
-        // The kernel has not written yet.
+        // At a system call the kernel has not written yet.
         if !self.hits.is_empty() && self.class != Insn::Syscall {
             self.stored(state, insn.rip);
         }
         self.number += 1;
-        // The kernel has not answered a call yet.
+        // At a system call the kernel has not answered yet.
         if self.class != Insn::Syscall && !self.tracker.step_quick(self.class, state.gpr(4)) {
             self.step_slow(state, self.class, next);
         }

@@ -1,8 +1,8 @@
-//! What a rule claims of a frame, in a form that is checked in a few nanoseconds.
+//! What a rule claims about a frame, in a form that is checked in a few nanoseconds.
 //!
-//! Only the common shape has it: cfa = register + offset, everything else unchanged or on the
-//! stack. All others are checked by [`crate::check`], which also says what is wrong with those of
-//! the common shape once they are found to be.
+//! Only rules of the common shape have this form: cfa = register + offset, and everything else
+//! unchanged or on the stack. Other rules are checked by [`crate::check`], which also says what is
+//! wrong with a rule of the common shape once it is found wrong.
 
 use std::ops::Range;
 use unwind_sim_emulator::AddressSpace;
@@ -11,7 +11,7 @@ use unwind_sim_unwind::regs::{Reg, RegMask};
 use unwind_sim_unwind::rule::{Base, Rule, RuleKind, Value};
 use unwind_sim_unwind::truth::Held;
 
-/// What is wrong, a bit for each thing that was claimed.
+/// What is wrong, with a bit for each claim.
 pub(super) type Wrong = u16;
 /// The CFA.
 pub(super) const CFA: Wrong = 1;
@@ -24,17 +24,17 @@ pub(super) const NOTHING: Wrong = 1 << 8;
 /// A return address was taken for an interrupted instruction, or the other way round.
 pub(super) const MISREAD: Wrong = 1 << 9;
 
-/// Registers and memory that claims hang on, a bit for each: the callee-saved ones in their
-/// order, then rsp, all others, and the stack slots.
+/// The registers and memory that claims depend on, with a bit for each: the callee-saved registers
+/// in their order, then rsp, all other registers, and the stack slots.
 pub(super) type Parts = u16;
 pub(super) const RSP: Parts = 1 << 6;
 pub(super) const OTHER: Parts = 1 << 7;
 pub(super) const SLOTS: Parts = 1 << 8;
-/// The frame itself is another.
+/// The frame itself.
 pub(super) const FRAME: Parts = 1 << 9;
 pub(super) const ALL: Parts = u16::MAX;
 
-/// General registers by hardware number, as parts.
+/// The part of each general register, by hardware number.
 pub(super) const PART_OF: [Parts; 16] = {
     let mut parts = [OTHER; 16];
     parts[3] = 1;
@@ -47,49 +47,50 @@ pub(super) const PART_OF: [Parts; 16] = {
     parts
 };
 
-/// What is claimed of a callee-saved register of the caller.
+/// What is claimed about a callee-saved register of the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Saved {
     /// Nothing.
     Nothing,
-    /// It is what the frame has.
+    /// It has the same value as in the frame.
     Same,
-    /// It is the word at cfa + offset.
+    /// It is in the word at cfa + offset.
     At(i32),
 }
 
 /// The claims of a rule of the common shape.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Simple {
-    /// Hardware number of the register that the CFA counts from.
+    /// The hardware number of the base register of the CFA.
     base: u8,
-    /// Is it one that a walk carries?
+    /// Whether a walk carries the base register.
     carried: bool,
-    /// rbp = 0 says that there is no caller.
+    /// Whether rbp = 0 means that there is no caller.
     ends_at_zero: bool,
     offset: i32,
     ra: i32,
     saved: [Saved; 6],
-    /// The lowest slot, from the CFA, bytes.
+    /// The offset of the lowest slot from the CFA, in bytes.
     lowest: i32,
     depends: Parts,
 }
 
-/// What is claimed at an address.
+/// The claim at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Claim {
-    /// The common shape.
+    /// A rule of the common shape.
     Simple(Simple),
-    /// Another shape.
+    /// A rule of another shape.
     Slow,
     /// There is no row.
     Missing,
 }
 
-/// What the check of an unwinder's last claim said, and of which.
+/// The last checked claim of an unwinder and its result.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Judged {
-    /// A number of [`super::code::Code::claims`]; [`super::code::NONE`] if it is not known.
+    /// The number of the claim in [`super::code::Code::claims`]; [`super::code::NONE`] if there is
+    /// none.
     pub(super) claim: u32,
     pub(super) wrong: Wrong,
     /// The CFA that it gave.
@@ -107,8 +108,8 @@ impl Judged {
         lowest: u64::MAX,
     };
 
-    /// Remembers that claim `number`, which is `simple`, was judged. Field by field: what was just
-    /// written in small parts a processor is slow to read as a whole.
+    /// Records the result of claim `number`, which is `simple`. It is written field by field,
+    /// because a processor is slow to read as a whole what was just written in small parts.
     #[inline]
     pub(super) fn set(&mut self, number: u32, simple: &Simple, (wrong, cfa): (Wrong, u64)) {
         self.claim = number;
@@ -117,14 +118,14 @@ impl Judged {
         self.lowest = cfa.wrapping_add_signed(simple.lowest.into());
     }
 
-    /// What is wrong with a claim that is a part of this one's, of which `part` of what is wrong
-    /// is wrong too, and its CFA.
+    /// The result for a claim that is a part of this one: the wrong bits within `part`, and the
+    /// CFA.
     #[inline]
     pub(super) fn part(&self, part: Wrong) -> (Wrong, u64) {
         (self.wrong & part, self.cfa)
     }
 
-    /// Of a claim that gives no CFA.
+    /// The result of a claim that gives no CFA.
     pub(super) fn without_cfa(claim: u32, wrong: Wrong) -> Judged {
         Judged {
             claim,
@@ -135,12 +136,12 @@ impl Judged {
 }
 
 impl Claim {
-    /// The claims of `rule`, of which an unwinder that carries `carries` makes use.
+    /// The claims of `rule` for an unwinder that carries the registers `carries`.
     pub(super) fn of(rule: &Rule, carries: RegMask) -> Claim {
         simple(rule, carries).map_or(Claim::Slow, Claim::Simple)
     }
 
-    /// What its outcome hangs on.
+    /// What the outcome depends on.
     pub(super) fn depends(&self) -> Parts {
         match self {
             Claim::Simple(simple) => simple.depends,
@@ -181,7 +182,7 @@ fn simple(rule: &Rule, carries: RegMask) -> Option<Simple> {
         }
         saved[index] = match rule.saved[index] {
             Value::Undefined => Saved::Nothing,
-            // Having no word for it is the claim that it is unchanged.
+            // If the format has no word for a register, that is the claim that it is unchanged.
             Value::Same | Value::Unspecified => {
                 depends |= 1 << index;
                 Saved::Same
@@ -211,7 +212,7 @@ fn hardware_number(reg: Reg) -> Option<u8> {
 }
 
 impl Simple {
-    /// What it claims, as bits.
+    /// The things it claims, as bits.
     fn claimed(&self) -> Wrong {
         let saved = self.saved.iter().enumerate();
         saved.fold(NOTHING | CFA | RA, |all, (index, saved)| match saved {
@@ -220,8 +221,7 @@ impl Simple {
         })
     }
 
-    /// If it claims nothing that `other` does not claim: which of what is wrong with that is
-    /// wrong with this.
+    /// If it claims nothing that `other` does not claim, the bits of `other` that apply to it.
     pub(super) fn part_of(&self, other: &Simple) -> Option<Wrong> {
         let pairs = self.saved.iter().zip(&other.saved);
         let is_part = self.base == other.base
@@ -233,8 +233,8 @@ impl Simple {
         is_part.then(|| self.claimed())
     }
 
-    /// As [`Simple::wrong`], with the CFA, after the check of `before` by the same unwinder in the
-    /// same frame. Since then `changed` may have changed, but no slot.
+    /// Like [`Simple::judge`], after the check of `before` for the same unwinder in the same frame.
+    /// Since then `changed` may have changed, but no slot.
     pub(super) fn judge_again(
         &self,
         gpr: &impl Fn(usize) -> u64,
@@ -264,7 +264,7 @@ impl Simple {
         (wrong, cfa)
     }
 
-    /// As [`Simple::wrong`], with the CFA.
+    /// Like [`Simple::wrong`], and also returns the CFA.
     pub(super) fn judge(
         &self,
         gpr: &impl Fn(usize) -> u64,
@@ -311,7 +311,7 @@ impl Simple {
         let mut wrong = if cfa == caller.cfa { 0 } else { CFA };
         match memory.read_u64(cfa.wrapping_add_signed(self.ra.into())) {
             Ok(ra) if ra == caller.pc => {}
-            // What a walk takes for its end.
+            // A walk takes this for its end.
             Ok(0) => return NOTHING,
             Ok(_) => wrong |= RA,
             Err(_) => return NOTHING,
@@ -330,8 +330,8 @@ impl Simple {
         cfa.wrapping_add_signed(self.lowest.into())
     }
 
-    /// The slots of callee-saved registers, by their numbers, that a store into `range` touches in
-    /// a frame with this CFA.
+    /// The callee-saved registers, by number, whose slots a store into `range` touches in a frame
+    /// with this CFA.
     #[inline]
     pub(super) fn saved_in(
         &self,
@@ -355,8 +355,8 @@ impl Simple {
         })
     }
 
-    /// Can a walk apply it that came from a callee with this CFA: is the base carried, and is
-    /// nothing read below?
+    /// Whether a walk coming from a callee with this CFA can apply it: the base is carried, and
+    /// nothing is read below.
     pub(super) fn can_be_walked(&self, gpr: &impl Fn(usize) -> u64, callee_cfa: u64) -> bool {
         self.carried && self.lowest(gpr) >= callee_cfa
     }

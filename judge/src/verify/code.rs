@@ -1,5 +1,5 @@
-//! What is known of each instruction before it is executed: its class, what it may change, and
-//! the claims of every unwinder's row at it. Looked up once for each decoded block.
+//! What is known about each instruction before it is executed: its class, what it may change, and
+//! the claims of every unwinder's row at it. It is looked up once for each decoded block.
 
 use super::claim::{Claim, PART_OF, Parts, Wrong};
 use super::marks::Marks;
@@ -19,24 +19,22 @@ use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::row::{Row, RowSource};
 use unwind_sim_unwind::step::find_row;
 
-/// Most unwinders in one run.
+/// The maximum number of unwinders in a run.
 pub const UNWINDERS_MAX: usize = 8;
-/// No number.
+/// Stands for no number.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// One instruction.
+/// What is known about an instruction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
-    /// Which claims the unwinders' rows at the instruction make: a number of [`Code::sets`];
-    /// [`NONE`] if it was not looked up.
+    /// The claims of the unwinders' rows, as a number in [`Code::sets`]; [`NONE`] if not looked up.
     pub(super) claims: u32,
-    /// What they were found to be wrong in: a number of [`super::findings`]; [`NONE`] if in
-    /// nothing.
+    /// The last wrong outcome, as a number in [`super::findings`]; [`NONE`] if there is none.
     pub(super) findings: u32,
-    /// For a call, where its claims behind it are ([`Code::returns`]); for all others, what it
-    /// stores: a number of [`Code::stores`].
+    /// For a call, the number of the claims at its return address ([`Code::returns`]). For other
+    /// instructions, the number of what it stores ([`Code::stores`]).
     more: u32,
-    /// What it may change, memory apart.
+    /// What it may change, except memory.
     pub(super) writes: Parts,
     pub(super) class: Insn,
 }
@@ -44,7 +42,7 @@ pub(super) struct Known {
 const _: () = assert!(size_of::<Known>() == 16);
 
 impl Known {
-    /// Not looked up.
+    /// An instruction that was not looked up.
     const NOTHING: Known = Known {
         claims: NONE,
         findings: NONE,
@@ -62,7 +60,7 @@ impl Known {
         }
     }
 
-    /// For a call: where its claims behind it are.
+    /// For a call: the number of the claims at its return address.
     #[inline]
     pub(super) fn behind(&self) -> u32 {
         match self.class {
@@ -78,39 +76,39 @@ pub(super) const NO_STORES: u32 = 0;
 /// The claims of the rows at a return address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Behind {
-    /// Looked up at the return address - 1.
+    /// The set of claims looked up by the return address - 1.
     pub(super) inside: u32,
-    /// Looked up at the return address.
+    /// The set of claims looked up by the return address.
     pub(super) after: u32,
-    /// As [`Known::findings`], for both.
+    /// Like [`Known::findings`], for both.
     pub(super) findings: u32,
-    /// Was the call executed?
+    /// Whether the call was executed.
     pub(super) seen: bool,
 }
 
-/// The claims of all unwinders at an instruction. Equal ones have one number.
+/// The claims of all unwinders at an instruction. Equal sets have the same number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Set {
-    /// By unwinder, a number of [`Code::claims`].
+    /// By unwinder, a number in [`Code::claims`].
     pub(super) claims: [u32; UNWINDERS_MAX],
-    /// By unwinder: one before it claims all that this one claims, and more; if something is
-    /// wrong with that, which of it is wrong with this.
+    /// By unwinder: an earlier unwinder whose claim includes this one's, and the bits of that
+    /// claim's result that apply to this one.
     pub(super) part_of: [Option<(u8, Wrong)>; UNWINDERS_MAX],
-    /// What their outcomes hang on.
+    /// What their outcomes depend on.
     pub(super) depends: Parts,
-    /// Is one of another shape than the common one? Then equal claims do not mean equal rows.
+    /// Whether a claim does not have the common shape. Then equal claims do not mean equal rows.
     pub(super) has_slow: bool,
 }
 
-/// All instructions met.
+/// All instructions that were met.
 pub(super) struct Code {
-    /// By block number, where its instructions begin; [`NONE`] if it was not met.
+    /// By block number, the index of its first instruction; [`NONE`] if it was not met.
     blocks: Vec<u32>,
     instructions: Vec<Known>,
-    /// Where those of the current block begin.
+    /// The index of the first instruction of the current block.
     current: usize,
-    /// The number of the current block; [`SINGLE`] for one instruction by itself, whose place is
-    /// the last and is given up behind it.
+    /// The number of the current block; [`SINGLE`] for a single instruction, whose entry is the
+    /// last one and is dropped after it.
     number: usize,
     generation: u64,
     sets: Numbered<Set>,
@@ -124,12 +122,12 @@ pub(super) struct Code {
 
 const SINGLE: usize = usize::MAX;
 
-/// Where rows are looked up.
+/// The tables in which rows are looked up.
 pub(super) struct Tables<'a> {
     pub(super) finders: &'a [&'a dyn Finder],
     pub(super) caches: &'a mut [Cache],
     pub(super) space: &'a image::AddressSpace,
-    /// For each unwinder, the rows that executed instructions met: first address and place.
+    /// For each unwinder, the rows that executed instructions met, by first address and image.
     pub(super) rows: &'a mut [Marks<image::ImageId>],
 }
 
@@ -174,9 +172,10 @@ impl Code {
         }
     }
 
-    /// Forgets all claims: images were mapped or unmapped.
+    /// Forgets all claims, after images were mapped or unmapped.
     pub(super) fn clear(&mut self) {
-        // Those of the current block stay, as not looked up, until the next begins.
+        // The instructions of the current block stay, as not looked up, until the next block
+        // starts.
         let left = self.instructions.len() - self.current;
         self.instructions.clear();
         self.instructions.resize(left, Known::NOTHING);
@@ -197,7 +196,7 @@ impl Code {
         self.sets.get(id)
     }
 
-    /// A claim; of no number there is none.
+    /// A claim. If there is no such number, there is no row.
     #[inline]
     pub(super) fn claim(&self, id: u32) -> &Claim {
         self.claims.get(id).unwrap_or(&Claim::Missing)
@@ -209,7 +208,7 @@ impl Code {
         self.stores.get(id).copied().unwrap_or(Stores::Anything)
     }
 
-    /// What it takes.
+    /// The memory used.
     pub(super) fn memory(&self) -> MemoryUse {
         let lists = list_bytes(&self.instructions) + list_bytes(&self.blocks);
         let returns = list_bytes(&self.returns) + self.returns_by_address.allocation_size();
@@ -221,7 +220,7 @@ impl Code {
         }
     }
 
-    /// A block begins.
+    /// Starts a block.
     #[inline]
     pub(super) fn enter(&mut self, block: Option<BlockId>, operations: usize) {
         if let Some(id) = block
@@ -264,13 +263,13 @@ impl Code {
         grow_tight(&mut self.instructions, end, Known::NOTHING);
     }
 
-    /// What is known of an instruction of the current block.
+    /// What is known about an instruction of the current block.
     #[inline(always)]
     pub(super) fn known(&mut self, index: u32) -> Option<&mut Known> {
         self.instructions.get_mut(self.current + index as usize)
     }
 
-    /// Looks it up.
+    /// Looks up an instruction.
     #[cold]
     pub(super) fn look_up(
         &mut self,
@@ -316,7 +315,7 @@ impl Code {
                     if executed {
                         tables.meet(which, &row.source);
                     }
-                    // A profile may refuse a rule somewhere.
+                    // A profile may reject a rule in some frames.
                     match (
                         finder.permits(&row.rule, true),
                         finder.permits(&row.rule, false),

@@ -1,10 +1,10 @@
-//! Rows that describe the frame which the code is about to jump to, as those of `longjmp`,
-//! `setcontext` and `__builtin_eh_return` do.
+//! Rows that describe the frame that the code is about to jump to, like those of `longjmp`,
+//! `setcontext` and `__builtin_eh_return`.
 //!
 //! Such code takes registers from a buffer, or writes them into its own save slots, and its rows
-//! say early what is true behind the jump. It is recognized by what it does: rsp is loaded so that
-//! frames are left, or a written return address is taken, and behind the jump the registers are
-//! those that the row gave.
+//! describe the state after the jump before it happens. It is recognized by its effect: rsp is
+//! loaded so that frames are left, or a modified return address is used, and after the jump the
+//! registers are those that the row gave.
 
 use super::memory::list_bytes;
 use crate::check::Contradiction;
@@ -12,37 +12,37 @@ use hashbrown::HashMap;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::truth::Cpu;
 
-/// Outcomes that are remembered until their function is left.
+/// The maximum number of outcomes that are remembered until their function is left.
 const SEEN_MAX: usize = 1024;
-/// Outcomes whose values are remembered.
+/// The maximum number of outcomes whose values are remembered.
 const GIVEN_MAX: usize = 4096;
-/// Instructions from the load of rsp to the jump.
+/// The maximum number of instructions from the load of rsp to the jump.
 const TO_JUMP_MAX: u64 = 64;
 
-/// An outcome that was wrong.
+/// A wrong outcome.
 struct Seen {
     outcome: u32,
     activation: Activation,
     number: u64,
 }
 
-/// The number of the instruction that called the function whose frame it is.
+/// The number of the instruction that called the frame's function.
 pub(super) type Activation = Option<u64>;
 
-/// What was seen of functions that have not returned yet.
+/// The wrong outcomes of functions that have not returned yet.
 #[derive(Default)]
 pub(super) struct Departures {
     seen: Vec<Seen>,
-    /// By outcome, what the row gave when it was met first.
+    /// By outcome, what the row gave when it was first met.
     given: HashMap<u32, Vec<(Reg, u64)>>,
-    /// By outcome, how often its function then left as the row says.
+    /// By outcome, how often its function then left as its row says.
     left: HashMap<u32, u64>,
-    /// The function that has loaded rsp, and when.
+    /// The function that loaded rsp, and the number of the instruction.
     leaving: Option<(Activation, u64)>,
 }
 
 impl Departures {
-    /// An outcome is new: what it says.
+    /// Records the values of a new outcome.
     pub(super) fn learn(&mut self, outcome: u32, found: &[Contradiction]) {
         let given = found.iter().map(|c| Some((c.reg, c.given?)));
         let given: Option<Vec<_>> = given.collect();
@@ -54,7 +54,7 @@ impl Departures {
         }
     }
 
-    /// An outcome was met in the frame of a function.
+    /// Records that an outcome was met in the frame of a function.
     #[inline]
     pub(super) fn meet(&mut self, outcome: u32, activation: Activation, number: u64) {
         if self.seen.len() == SEEN_MAX {
@@ -67,18 +67,18 @@ impl Departures {
         });
     }
 
-    /// Instruction `number` of a function has loaded rsp so that frames are left.
+    /// Records that instruction `number` of a function loaded rsp so that frames are left.
     pub(super) fn load(&mut self, function: Activation, number: u64) {
         self.leaving = Some((function, number));
     }
 
-    /// Is a jump at instruction `number` the end of that?
+    /// Whether a jump at instruction `number` completes such a load.
     pub(super) fn is_leaving(&self, number: u64) -> bool {
         self.leaving
             .is_some_and(|(_, load)| number - load <= TO_JUMP_MAX)
     }
 
-    /// `function` has left by a jump, behind which the state is `after`.
+    /// Records that `function` has left by a jump; `after` is the state after it.
     pub(super) fn leave(&mut self, function: Activation, after: &Cpu) {
         let (loader, load) = self.leaving.take().unwrap_or((None, u64::MAX));
         let is_met = |seen: &Seen| {
@@ -117,7 +117,7 @@ impl Departures {
         self.left.get(&outcome).copied().unwrap_or(0)
     }
 
-    /// Heap bytes.
+    /// The heap memory used, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let maps = self.given.allocation_size() + self.left.allocation_size();
         list_bytes(&self.seen) + maps

@@ -1,4 +1,4 @@
-//! What was found wrong, each once, with how often and where first.
+//! The findings, each stored once, with its count and its first place.
 
 use super::claim::{MISREAD, NOTHING, Wrong};
 use super::code::{NONE, UNWINDERS_MAX};
@@ -12,14 +12,15 @@ use hashbrown::{HashMap, HashSet};
 use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::Reg;
 
-/// How a row was put to the test.
+/// The check that found a contradiction.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Check {
     /// At an instruction that was about to be executed, with all registers.
     Instruction,
-    /// In the caller at a call, found by its return address - 1, with what a walk has there.
+    /// In the caller at a call, looked up by its return address - 1, with the registers that a walk
+    /// has there.
     InsideCall,
-    /// The same, found by its return address.
+    /// In the caller at a call, looked up by its return address.
     AtReturn,
     /// By a walk of the whole stack.
     Walk,
@@ -40,38 +41,38 @@ impl Check {
 /// A contradiction that was met at one address.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// Which unwinder of the run.
+    /// The index of the unwinder in the run.
     pub unwinder: usize,
-    /// By which check.
+    /// The check.
     pub check: Check,
-    /// Where the code is: what was mapped there then.
+    /// What was mapped at the address at that time.
     pub place: PlaceId,
     /// The address of the code.
     pub address: u64,
-    /// The code.
+    /// The reason code.
     pub code: Code,
-    /// The register concerned, as [`Contradiction::reg`].
+    /// The register concerned; see [`Contradiction::reg`].
     pub reg: Reg,
-    /// The number of the instruction at which it was met first, from 0.
+    /// The number of the instruction at which it was first met, from 0.
     pub first: u64,
     /// How often it was met.
     pub count: u64,
-    /// The first of them.
+    /// The first contradiction.
     pub contradiction: Contradiction,
 }
 
-/// Findings, each once.
+/// Merges findings so that each is stored once.
 #[derive(Default)]
 struct Merged {
     all: Vec<Finding>,
     by_key: HashMap<Key, u32>,
 }
 
-/// What identifies a finding.
+/// The identity of a finding.
 type Key = (usize, Check, PlaceId, u64, Code, Reg);
 
 impl Merged {
-    /// Adds one, or counts it if it was met before.
+    /// Adds a finding, or counts it if it is known.
     fn add(&mut self, finding: Finding) {
         let Finding {
             unwinder,
@@ -91,7 +92,7 @@ impl Merged {
         }
     }
 
-    /// All of them, by unwinder, check and address.
+    /// All findings, by unwinder, check and address.
     fn finish(mut self) -> Vec<Finding> {
         self.all.sort_by_key(|f| {
             let place = (f.unwinder, f.check, f.address, f.place);
@@ -101,31 +102,32 @@ impl Merged {
     }
 }
 
-/// The outcomes at which something was wrong, of checks of single frames and of walks.
+/// The wrong outcomes of checks of single frames and of walks.
 pub(super) struct Findings {
     outcomes: Vec<Outcome>,
-    /// What was found, by outcome.
+    /// The contradictions, by outcome.
     log: Log,
     /// The outcomes of walks: by unwinder, code, register and address.
     walks: HashMap<(u8, Code, Reg, PlaceId, u64), u32>,
-    /// The functions that outcomes were met in.
+    /// The functions in which outcomes were met.
     pub(super) departures: Departures,
 }
 
-/// A frame that something is wrong in.
+/// A frame in which something is wrong.
 #[derive(Clone, Copy)]
 pub(super) struct Site {
-    /// Where its code is.
+    /// What is mapped at the address.
     pub(super) place: PlaceId,
     /// The address of its code.
     pub(super) address: u64,
-    /// Its function's call.
+    /// The call of its function.
     pub(super) activation: Activation,
     /// The number of the instruction.
     pub(super) number: u64,
 }
 
-/// What all findings are, and of how many instructions the outcome is of another class.
+/// All findings, and the numbers of instructions whose outcome is not of class
+/// [`Class::Wrong`](crate::check::Class::Wrong).
 pub(super) struct Found {
     pub(super) all: Vec<Finding>,
     /// By unwinder.
@@ -134,17 +136,17 @@ pub(super) struct Found {
     pub(super) target: [u64; UNWINDERS_MAX],
 }
 
-/// An outcome of one check at one place, so that the same one again only counts.
+/// An outcome of one check at one place. If it is met again, it is only counted.
 struct Outcome {
-    /// Another one at the place; none if there is no outcome of this number.
+    /// The next outcome at the place; none if there is no outcome with this number.
     next: u32,
-    /// How often, the lower and the upper part.
+    /// How often it was met: the lower 32 bits, and the upper 16.
     count: u32,
     count_high: u16,
     what: What,
 }
 
-/// The unwinder, the check, what was wrong, and whether the one-frame check bears it out.
+/// The unwinder, the check, what was wrong, and whether the one-frame check confirms it.
 type What = u16;
 const UNWINDER: u32 = 10;
 const CHECK: u32 = 13;
@@ -154,7 +156,7 @@ const _: () = assert!(UNWINDERS_MAX <= 1 << (CHECK - UNWINDER));
 
 #[inline]
 fn what(which: usize, check: Check, wrong: Wrong) -> What {
-    // Each has bits of its own.
+    // Each has its own bits.
     wrong + ((which as What) << UNWINDER) + ((check as What) << CHECK)
 }
 
@@ -194,7 +196,7 @@ impl Findings {
         }
     }
 
-    /// Counts contradiction `found` of a walk, or adds it.
+    /// Adds contradiction `found` of a walk, or counts it.
     pub(super) fn walked(&mut self, unwinder: usize, site: Site, found: &Contradiction) {
         let (code, reg) = (found.code, found.reg);
         let key = (unwinder as u8, code, reg, site.place, site.address);
@@ -209,8 +211,8 @@ impl Findings {
         self.walks.insert(key, last);
     }
 
-    /// Counts an outcome that was met before, and says whether there was a contradiction; if it is
-    /// a new one, it has to be added. `last` is the number of the last outcome at the place.
+    /// Counts an outcome that was met before, and returns whether it was a contradiction. `None` if
+    /// it is new and must be added. `last` is the number of the last outcome at the place.
     #[inline]
     pub(super) fn again(
         &mut self,
@@ -231,8 +233,7 @@ impl Findings {
         }
     }
 
-    /// Adds an outcome, and remembers it as the `last` one of its place. Gives whether there was a
-    /// contradiction.
+    /// Adds an outcome as the `last` one of its place. Returns whether there is a contradiction.
     pub(super) fn add(
         &mut self,
         last: &mut u32,
@@ -259,7 +260,7 @@ impl Findings {
         is_wrong
     }
 
-    /// Heap bytes.
+    /// The heap memory used, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let walks = self.walks.allocation_size() + self.departures.bytes();
         list_bytes(&self.outcomes) + self.log.bytes() + walks
@@ -314,7 +315,7 @@ impl Findings {
     }
 
     /// What is wrong with the rows of executed instructions. If a call returns, the row at its
-    /// return address is one of them, and is to blame itself.
+    /// return address is one of them, and is itself to blame.
     fn executed(&self) -> HashSet<(usize, PlaceId, u64, Code, Reg)> {
         let all = self.outcomes.iter().zip(self.log.entries());
         let all = all.filter(|(outcome, _)| outcome.check() == Check::Instruction);
@@ -327,8 +328,7 @@ impl Findings {
     }
 }
 
-/// The code of a contradiction, if the row is to blame and not the address at which it was looked
-/// up.
+/// The code of a contradiction if the row is to blame, not the address at which it was looked up.
 fn own_code(found: &Contradiction) -> Code {
     match (found.code, found.reg, found.given, found.reason) {
         (code, ..) if !matches!(code, Code::RowBehindCall | Code::NoRow) => code,

@@ -1,4 +1,4 @@
-//! Images, results and findings for tests of what is made of them.
+//! Images, results and findings for tests of reports.
 
 use super::checker::Results;
 use super::findings::{Check, Finding};
@@ -19,19 +19,19 @@ use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::row::{Row, RowSource, TableKind};
 use unwind_sim_unwind::rule::Rule;
 
-/// Where the code of an image begins, by its own addresses.
+/// The start of an image's code, as an address in the image.
 pub const START: u64 = 0x1000;
-/// Where the first image of a run is.
+/// The load address of the first image of a run.
 pub const BIAS: u64 = 0x10_0000;
-/// push rbp; mov rbp, rsp; call; call rax; pop rbp; ret
+/// `push rbp; mov rbp, rsp; call; call rax; pop rbp; ret`
 pub const CODE: [u8; 13] = [
     0x55, 0x48, 0x89, 0xe5, 0xe8, 0, 0, 0, 0, 0xff, 0xd0, 0x5d, 0xc3,
 ];
-/// The instructions of [`CODE`] up to the first call, and those behind it.
+/// Two functions: the instructions of [`CODE`] up to the first call, and those after it.
 pub const FUNCTIONS: [(&str, Range<u64>); 2] =
     [("first", 0x1000..0x1009), ("second", 0x1009..0x100d)];
 
-/// The image `name` of this code with these functions, mapped at `bias`.
+/// The image `name` with this code and these functions, mapped at `bias`.
 pub fn image(name: &str, bias: u64, text: &[u8], functions: &[(&str, Range<u64>)]) -> Mapping {
     let symbols = functions.iter().map(|(name, range)| Symbol {
         address: range.start,
@@ -58,8 +58,8 @@ pub fn image(name: &str, bias: u64, text: &[u8], functions: &[(&str, Range<u64>)
     }
 }
 
-/// Results of a run with these mappings, places 0 and up, that executed the instructions at these
-/// addresses of the image at [`BIAS`].
+/// Results of a run with these mappings as places 0 and up, which executed the instructions at
+/// these addresses of the image at [`BIAS`].
 pub fn results(mappings: &[Mapping], executed: &[u64]) -> Results {
     let (mut places, mut space) = (Places::default(), AddressSpace::new());
     for (place, mapping) in (0..).zip(mappings) {
@@ -91,7 +91,7 @@ pub fn finding(pc: CodeAddress) -> Finding {
     finding_at(0, pc)
 }
 
-/// The same at another place.
+/// Like [`finding`], at another place.
 pub fn finding_at(place: PlaceId, pc: CodeAddress) -> Finding {
     let contradiction = Contradiction {
         frame: 0,
@@ -117,7 +117,7 @@ pub fn finding_at(place: PlaceId, pc: CodeAddress) -> Finding {
     }
 }
 
-/// A frame pointer's row of `.eh_frame`, or of a table made from it, at these offsets.
+/// A frame-pointer row of `.eh_frame` or of a table derived from it, at these offsets.
 pub fn row(table: TableKind, unit_offset: u64, row_offset: u64) -> Arc<Row> {
     Arc::new(Row {
         rule: Rule::FRAME_POINTER,
@@ -133,7 +133,7 @@ pub fn row(table: TableKind, unit_offset: u64, row_offset: u64) -> Arc<Row> {
     })
 }
 
-/// An ELF file of this code, which is mapped with the file's header, and its entry.
+/// An ELF file with this code, whose start is the entry point.
 pub fn program(code: &[u8]) -> Vec<u8> {
     const AT: u64 = 0x40_0000;
     const HEADERS: u64 = 0x78;
@@ -145,7 +145,7 @@ pub fn program(code: &[u8]) -> Vec<u8> {
         elf.extend(u64::to_le_bytes(word));
     }
     elf.extend([0, 0, 0, 0, 64, 0, 56, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
-    // PT_LOAD, to be read and executed.
+    // PT_LOAD, readable and executable.
     elf.extend([1, 0, 0, 0, 5, 0, 0, 0]);
     for word in [0, AT, AT, size, size, 0x1000] {
         elf.extend(u64::to_le_bytes(word));

@@ -1,4 +1,4 @@
-//! What the checks are made of: true frames, the registers in them, and what is wrong as bits.
+//! The input and output of checks: true frames with their registers, and what is wrong as bits.
 
 use super::claim::{self, Wrong};
 use crate::check::Contradiction;
@@ -14,7 +14,7 @@ pub(super) fn top(cpu: &Cpu, cfa: u64) -> TrueFrame {
     }
 }
 
-/// The frame that `held` goes back to.
+/// The frame that `held` returns to.
 pub(super) fn outer(held: &Held, cfa: u64) -> TrueFrame {
     TrueFrame {
         pc: held.pc,

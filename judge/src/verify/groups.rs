@@ -1,5 +1,5 @@
-//! Findings with one cause: the same row of the same function, wrong in the same way; or code
-//! without a row that was linked into several images.
+//! Groups findings by cause: the same row of the same function that is wrong in the same way, or
+//! code without a row that was linked into several images.
 
 use super::checker::Results;
 use super::findings::{Check, Finding};
@@ -11,35 +11,35 @@ use unwind_sim_recordings::names::Location;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::reason::{Code, Reason};
 
-/// Findings with one cause.
+/// The findings with one cause.
 #[derive(Debug)]
 pub struct Group<'a> {
-    /// Which unwinder of the run.
+    /// The index of the unwinder in the run.
     pub unwinder: usize,
-    /// What they say about the table.
+    /// The class of the contradictions.
     pub class: Class,
-    /// By which check.
+    /// The check that found them.
     pub check: Check,
-    /// The code.
+    /// The reason code.
     pub code: Code,
-    /// Where the first of them is.
+    /// The place of the first finding.
     pub place: Location,
-    /// How often, all together.
+    /// The total count.
     pub count: u64,
-    /// In order of their addresses.
+    /// The findings, in the order of their addresses.
     pub findings: Vec<&'a Finding>,
-    /// The images that they are in, in the order in which they were met.
+    /// The images with these findings, in the order in which they were met.
     pub images: Vec<String>,
 }
 
 impl Group<'_> {
-    /// The one that was met first.
+    /// The finding that was met first.
     pub fn first(&self) -> Option<&Finding> {
         self.findings.iter().copied().min_by_key(|f| f.first)
     }
 }
 
-/// Where a finding is.
+/// The location of a finding.
 pub fn location(finding: &Finding, places: &Places) -> Location {
     match finding.contradiction.pc {
         CodeAddress::Instruction(address) => places.location(finding.place, address),
@@ -47,7 +47,7 @@ pub fn location(finding: &Finding, places: &Places) -> Location {
     }
 }
 
-/// All groups: by unwinder and class, the most frequent first.
+/// All groups, by unwinder and class, with the most frequent first.
 pub fn groups(results: &Results) -> Vec<Group<'_>> {
     let mut groups: BTreeMap<_, Vec<&Finding>> = BTreeMap::new();
     for finding in &results.findings {
@@ -55,7 +55,7 @@ pub fn groups(results: &Results) -> Vec<Group<'_>> {
         let contradiction = &finding.contradiction;
         let row = contradiction.row.as_ref();
         let row = row.map(|row| (row.source.unit_offset, row.source.row_offset));
-        // Of a format that cannot hold it, what it cannot hold is the cause.
+        // If a format cannot represent the row, what it cannot represent is the cause.
         let (function, lost) = match contradiction.reason {
             Some(Reason::NotHeld { what }) => (None, Some(what)),
             _ => (place.function, None),
@@ -115,7 +115,7 @@ fn merge<'a>(known: &mut Group<'a>, group: Group<'a>, places: &Places) {
     known.images = images(&known.findings, places);
 }
 
-/// The images that findings are in, in the order in which they were met.
+/// The images of the findings, in the order in which they were met.
 fn images(findings: &[&Finding], places: &Places) -> Vec<String> {
     let mut met = findings.to_vec();
     met.sort_by_key(|f| f.first);
@@ -127,8 +127,9 @@ fn images(findings: &[&Finding], places: &Places) -> Vec<String> {
     images
 }
 
-/// The instructions from the first finding on, without addresses and constants, if there is no row
-/// for them: start files and the like are the same code in every image they are linked into.
+/// The shape of the instructions from the first finding on, without addresses and constants, if
+/// they have no row. Start files and the like are the same code in every image that they are linked
+/// into.
 fn linked_code(group: &Group<'_>, results: &Results) -> Option<Vec<u64>> {
     let first = group.first()?;
     let is_missing = matches!(first.contradiction.reason, Some(Reason::NoRow { .. }));

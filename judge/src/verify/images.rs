@@ -1,4 +1,4 @@
-//! The images of an emulated program: from the files that it maps.
+//! The images of an emulated program, from the files that it maps.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -11,13 +11,13 @@ use unwind_sim_unwind::image::{Image, ImageParts, Mapping, SectionKind};
 /// Finds images.
 pub struct Images {
     finder: ImageFinder,
-    /// Tables that replace those of the program with this path.
+    /// The path of a program, and the image whose tables replace the program's.
     tables: Option<(Vec<u8>, Arc<Image>)>,
     replaced: Option<Arc<Image>>,
 }
 
 impl Images {
-    /// Of files below `root`, if that is not that of this machine.
+    /// Finds files below `root`, or on this machine if there is no root.
     pub fn new(root: Option<PathBuf>) -> Images {
         let options = FinderOptions {
             symfs: root,
@@ -31,8 +31,8 @@ impl Images {
         }
     }
 
-    /// For `program`, the unwind tables of another image are used: those of the same code, made
-    /// by another tool.
+    /// Uses the unwind tables of another image for `program`. It has the same code, with tables
+    /// made by another tool.
     pub fn replace_tables(&mut self, program: Vec<u8>, tables: Arc<Image>) {
         self.tables = Some((program, tables));
     }

@@ -1,4 +1,4 @@
-//! The instructions around a finding, decoded from where instructions are known to begin.
+//! Lists the instructions around a finding, decoded from a known instruction boundary.
 
 use super::checker::Results;
 use super::findings::Finding;
@@ -9,16 +9,16 @@ use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::image::{Image, Mapping};
 use unwind_sim_unwind::insn::INSN_BYTES_MAX;
 
-/// Instructions shown before and behind the one concerned.
+/// The number of instructions shown before and after the one concerned.
 const AROUND: usize = 2;
-/// Bytes that are decoded from the start of a function or row.
+/// The maximum number of bytes decoded from the start of a function or row.
 const DECODED_MAX: u64 = 1 << 16;
-/// Instructions that make up the shape of code.
+/// The number of instructions in the shape of code.
 const SHAPE: usize = 4;
-/// Shortest and longest call.
+/// The possible lengths of a call, in bytes.
 const CALL_BYTES: std::ops::RangeInclusive<u64> = 2..=8;
 
-/// Code of an image.
+/// The code around a finding.
 struct Code<'a> {
     results: &'a Results,
     finding: &'a Finding,
@@ -37,7 +37,7 @@ impl<'a> Code<'a> {
         })
     }
 
-    /// The instructions from `svma` on, as long as the bytes make sense.
+    /// The instructions from `svma` on, up to the first invalid one.
     fn decode(&self, svma: u64, bytes: usize) -> impl Iterator<Item = Instruction> {
         let bytes = self.image.text_bytes(svma, bytes);
         let mut decoder = Decoder::with_ip(64, bytes, svma, DecoderOptions::NONE);
@@ -50,7 +50,7 @@ impl<'a> Code<'a> {
         self.decode(svma, INSN_BYTES_MAX).next()
     }
 
-    /// The instruction as text, with the process's addresses, not the file's.
+    /// The instruction as text, with addresses in the process, not in the file.
     fn text(&self, insn: &Instruction) -> String {
         let bytes = self.image.text_bytes(insn.ip(), insn.len());
         let address = insn.ip().wrapping_add(self.mapping.bias);
@@ -69,7 +69,7 @@ impl<'a> Code<'a> {
         insns.find(|insn| insn.next_ip() == svma)
     }
 
-    /// Where decoding may begin to come to `svma`: the start of the row, or of the function.
+    /// Addresses from which decoding may reach `svma`: the start of the row, or of the function.
     fn anchors(&self, svma: u64) -> impl Iterator<Item = u64> {
         let row = self.finding.contradiction.row.as_ref();
         let row = row.map(|row| row.source.start);
@@ -78,7 +78,7 @@ impl<'a> Code<'a> {
         anchors.filter(move |&at| at <= svma && svma - at <= DECODED_MAX)
     }
 
-    /// The instructions up to one that begins, or ends, at `svma`.
+    /// The instructions up to one that starts or ends at `svma`.
     fn up_to(&self, svma: u64) -> Vec<Instruction> {
         let mut found = self.anchors(svma).find_map(|anchor| {
             let bytes = (svma - anchor) as usize;
@@ -99,8 +99,8 @@ impl<'a> Code<'a> {
         std::mem::take(chain)
     }
 
-    /// The call that ends at `svma`: one that was executed, or is decoded on the way there, or
-    /// else whatever call the bytes may be.
+    /// The call that ends at `svma`: one that was executed or is decoded on the way there, or else
+    /// any call that the bytes may be.
     fn call_before(&self, svma: u64) -> Option<Instruction> {
         let decoded = || self.up_to(svma).pop();
         let guessed = || {
@@ -111,7 +111,7 @@ impl<'a> Code<'a> {
         known.filter(is_call).or_else(guessed)
     }
 
-    /// The instruction that the finding is of.
+    /// The instruction of the finding.
     fn concerned(&self) -> Option<Instruction> {
         let svma = self.mapping.svma(self.finding.address);
         match self.finding.contradiction.pc {
@@ -125,7 +125,7 @@ fn is_call(insn: &Instruction) -> bool {
     insn.is_call_near() || insn.is_call_near_indirect()
 }
 
-/// The instructions around a finding, the one concerned marked and pointed at.
+/// Writes the instructions around a finding, with the one concerned marked and underlined.
 pub fn listing(out: &mut String, results: &Results, finding: &Finding) {
     let Some(code) = Code::of(results, finding) else {
         return;
@@ -149,7 +149,7 @@ pub fn listing(out: &mut String, results: &Results, finding: &Finding) {
     }
 }
 
-/// The instructions from a finding on, without addresses and constants.
+/// The shape of the instructions from a finding on, without addresses and constants.
 pub(super) fn shape(results: &Results, finding: &Finding) -> Option<Vec<u64>> {
     let code = Code::of(results, finding)?;
     let concerned = code.concerned()?;

@@ -1,8 +1,8 @@
-//! What contradictions say, in few bytes: of thousands at neighbouring addresses most is the same
-//! or nearly so.
+//! A compact log of contradictions. Among thousands at neighbouring addresses, most content is
+//! equal or similar.
 //!
-//! What they share is kept once; addresses and values are differences to the last ones, in
-//! LEB128. It is written once for each new outcome, and read when the run is over.
+//! Shared content is stored once; addresses and values are stored as differences from the last
+//! ones, in LEB128. The log is written once for each new outcome, and read after the run.
 
 use super::numbered::{Numbered, reserve_tight};
 use super::places::PlaceId;
@@ -13,11 +13,11 @@ use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::row::Row;
 
-/// Longest LEB128 of 64 bits, bytes.
+/// The maximum length of a 64-bit LEB128, in bytes.
 const LEB_MAX: usize = 10;
-/// One frame has fewer contradictions: one for each register that is claimed.
+/// More than the contradictions of a frame, which has at most one for each claimed register.
 const COUNTS: u64 = 16;
-/// Registers by their numbers.
+/// The number of register numbers.
 const REGS: usize = u8::MAX as usize + 1;
 
 /// What many contradictions have in common.
@@ -32,7 +32,7 @@ struct Kind {
     row: Option<u32>,
 }
 
-/// What values are differences to.
+/// The last values, from which differences are stored.
 struct Last {
     address: u64,
     first: u64,
@@ -54,13 +54,13 @@ pub(super) struct Log {
     last: Box<Last>,
 }
 
-/// One outcome, read again.
+/// An outcome as read from the log.
 pub(super) struct Entry {
-    /// Where the code is.
+    /// What was mapped at the address.
     pub(super) place: PlaceId,
     /// The address of the code.
     pub(super) address: u64,
-    /// The number of the instruction at which it was met first.
+    /// The number of the instruction at which it was first met.
     pub(super) first: u64,
     pub(super) contradictions: Vec<Contradiction>,
 }
@@ -76,7 +76,7 @@ impl Log {
         }
     }
 
-    /// Adds the contradictions of an outcome at `address`, all of one frame.
+    /// Adds the contradictions of an outcome at `address`, all in the same frame.
     pub(super) fn add(
         &mut self,
         (place, address): (PlaceId, u64),
@@ -125,7 +125,7 @@ impl Log {
         self.bytes.push(value as u8);
     }
 
-    /// Reads it all.
+    /// Reads all outcomes.
     pub(super) fn entries(&self) -> Entries<'_> {
         Entries {
             log: self,
@@ -138,7 +138,7 @@ impl Log {
         }
     }
 
-    /// Heap bytes.
+    /// The heap memory used, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let shared = self.kinds.bytes() + self.reasons.bytes() + self.rows.bytes();
         self.bytes.capacity() + shared + size_of::<Last>()
@@ -218,7 +218,7 @@ impl Iterator for Entries<'_> {
     }
 }
 
-/// Small numbers of either sign as small ones.
+/// Maps small differences of either sign to small numbers.
 fn zigzag(difference: u64) -> u64 {
     (difference << 1) ^ ((difference as i64 >> 63) as u64)
 }

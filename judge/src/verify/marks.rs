@@ -1,14 +1,14 @@
-//! Addresses of code that were met, a bit for each, to count them.
+//! The set of code addresses that were met, with a bit for each.
 
 use super::memory::list_bytes;
 use super::numbered::push_tight;
 use hashbrown::HashMap;
 use std::hash::Hash;
 
-/// Addresses in one entry.
+/// The number of addresses in a chunk.
 const CHUNK: u64 = 256;
 
-/// Addresses that were met in address spaces or images `S`.
+/// Addresses that were met, in address spaces or images `S`.
 #[derive(Debug)]
 pub(super) struct Marks<S> {
     chunks: Vec<[u64; CHUNK as usize / 64]>,
@@ -37,7 +37,7 @@ impl<S: Eq + Hash> Marks<S> {
         *word |= bit;
     }
 
-    /// Was it met?
+    /// Whether the address was met.
     pub(super) fn contains(&self, space: S, address: u64) -> bool {
         let place = self.places.get(&(space, address / CHUNK));
         place.is_some_and(|&place| {
@@ -46,12 +46,12 @@ impl<S: Eq + Hash> Marks<S> {
         })
     }
 
-    /// How many distinct ones there are.
+    /// The number of distinct addresses.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Heap bytes.
+    /// The heap memory used, in bytes.
     pub(super) fn bytes(&self) -> usize {
         list_bytes(&self.chunks) + self.places.allocation_size()
     }
@@ -71,7 +71,7 @@ mod tests {
             assert!(marks.contains(space, address) && !marks.contains(space, 62));
         }
         assert_eq!(marks.count(), 12);
-        // Five stretches of 256 addresses, a bit for each, and where they are.
+        // Five chunks of 256 addresses with a bit for each, and their index.
         let bytes = marks.bytes();
         assert!((5 * 32 + 1..4096).contains(&bytes), "{bytes}");
     }

@@ -1,25 +1,24 @@
-//! What a run keeps for each instruction that it has seen, measured from what its containers have
-//! allocated.
+//! The memory of a run, measured from the allocations of its containers.
 
-/// Heap bytes at the end of a run, by what they hold.
+/// The heap memory at the end of a run by content, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemoryUse {
     /// Decoded code of the machine.
     pub decoded: usize,
-    /// What is known of each decoded instruction, and of each return address.
+    /// Facts about each decoded instruction and each return address.
     pub known: usize,
     /// The distinct claims.
     pub claims: usize,
-    /// Outcomes that were wrong, and what was found.
+    /// Wrong outcomes, and the findings.
     pub findings: usize,
-    /// The addresses and rows that were met, to count them.
+    /// The sets of addresses and rows that were met.
     pub met: usize,
     /// Compiled rows of all unwinders, without the indices of sections.
     pub rows: usize,
 }
 
 impl MemoryUse {
-    /// All of it.
+    /// The total.
     pub fn total(&self) -> usize {
         let MemoryUse {
             decoded,
@@ -33,7 +32,7 @@ impl MemoryUse {
     }
 }
 
-/// Heap bytes of a list.
+/// The heap memory of a list, in bytes.
 pub(super) fn list_bytes<T>(list: &Vec<T>) -> usize {
     list.capacity() * size_of::<T>()
 }

@@ -1,9 +1,9 @@
-//! `verify`: a program runs in the emulated machine, and every row of every table is held against
-//! the shadow stack at every executed instruction.
+//! `verify`: runs a program in the emulated machine and compares every row of every table with the
+//! shadow stack, at every executed instruction.
 //!
-//! Three checks (`checker`): the row of the innermost frame at each instruction; the row of the
-//! caller at each call, with what a walk has there; and walks of the whole stack. A check is
-//! skipped only where its outcome cannot have changed.
+//! There are three checks (`checker`): the row of the innermost frame at each instruction; the row
+//! of the caller at each call, with the registers that a walk has there; and walks of the whole
+//! stack. A check is skipped only if its outcome cannot have changed.
 
 mod checker;
 mod claim;

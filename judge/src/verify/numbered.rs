@@ -1,11 +1,10 @@
-//! Values that many places share: each is kept once and known by its number. And lists that
-//! leave little of their allocation unused.
+//! Interned values with numbers, and lists with little unused capacity.
 
 use super::memory::list_bytes;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::{BuildHasher, Hash};
 
-/// Values, each once.
+/// Interned values.
 pub(super) struct Numbered<T> {
     all: Vec<T>,
     ids: HashTable<u32>,
@@ -21,7 +20,7 @@ impl<T: Copy + Eq + Hash> Numbered<T> {
         }
     }
 
-    /// The number of `value`: that of an equal one if there is one.
+    /// The number of `value`, which is added if it is new.
     pub(super) fn number(&mut self, value: T) -> u32 {
         let Numbered { all, ids, hasher } = self;
         let hash = hasher.hash_one(value);
@@ -39,26 +38,26 @@ impl<T: Copy + Eq + Hash> Numbered<T> {
         self.all.get(id as usize)
     }
 
-    /// Heap bytes.
+    /// The heap memory used, in bytes.
     pub(super) fn bytes(&self) -> usize {
         list_bytes(&self.all) + self.ids.allocation_size()
     }
 }
 
-/// As [`Vec::reserve`], but at most an eighth of the list is left unused.
+/// Like [`Vec::reserve`], but leaves at most an eighth of the list unused.
 pub(super) fn reserve_tight<T>(list: &mut Vec<T>, more: usize) {
     if list.capacity() - list.len() < more {
         list.reserve_exact(more.max(list.len() / 8 + 8));
     }
 }
 
-/// As [`Vec::resize`] to a length that is not shorter, with [`reserve_tight`].
+/// Like [`Vec::resize`] to a length that is not shorter, with [`reserve_tight`].
 pub(super) fn grow_tight<T: Clone>(list: &mut Vec<T>, len: usize, value: T) {
     reserve_tight(list, len.saturating_sub(list.len()));
     list.resize(len, value);
 }
 
-/// As [`Vec::push`], with [`reserve_tight`].
+/// Like [`Vec::push`], with [`reserve_tight`].
 pub(super) fn push_tight<T>(list: &mut Vec<T>, value: T) {
     reserve_tight(list, 1);
     list.push(value);

@@ -1,5 +1,5 @@
-//! What was mapped where an address was met: an address belongs to the image that was there at the
-//! time, whatever is mapped there later.
+//! Places: what was mapped at an address when it was met. An address belongs to the image that was
+//! there at the time, whatever is mapped there later.
 
 use super::memory::list_bytes;
 use crate::hex::hex_bytes;
@@ -9,23 +9,23 @@ use unwind_sim_recordings::names::Location;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::image::{AddressSpace, ImageId, Mapping};
 
-/// Number of a place.
+/// The number of a place.
 pub type PlaceId = u32;
-/// No mapping.
+/// Stands for no mapping.
 pub const NOWHERE: PlaceId = PlaceId::MAX;
 
-/// Images at their addresses, and executable memory without an image, from when it was mapped until
-/// it was unmapped.
+/// The places of a run: images at their addresses, and executable memory without an image, for as
+/// long as each was mapped.
 #[derive(Debug, Default)]
 pub struct Places {
     all: Vec<Mapping>,
     images: HashMap<(ImageId, u64), PlaceId>,
-    /// Memory without an image that is mapped now.
+    /// The currently mapped memory without an image.
     bare: Vec<(Range<u64>, PlaceId)>,
 }
 
 impl Places {
-    /// The place of `address` in `space`, which is what is mapped now.
+    /// The place of `address` in `space`, the current address space.
     pub(super) fn at(&mut self, space: &AddressSpace, address: u64) -> PlaceId {
         let Some(mapping) = space.find(address) else {
             return NOWHERE;
@@ -44,7 +44,7 @@ impl Places {
         id
     }
 
-    /// `mapping` was mapped in place of what was there.
+    /// Records a new mapping, which replaces what was there.
     pub(super) fn mapped(&mut self, mapping: &Mapping) {
         self.unmapped(&mapping.range);
         if mapping.image.is_none() {
@@ -54,13 +54,14 @@ impl Places {
         }
     }
 
-    /// Is this range memory that has been mapped since it was executable for the first time?
+    /// Whether this range is memory without an image that has been executable at some time since it
+    /// was mapped.
     pub(super) fn is_bare(&self, range: &Range<u64>) -> bool {
         let mut bare = self.bare.iter();
         bare.any(|(r, _)| r.start <= range.start && range.end <= r.end)
     }
 
-    /// Nothing of what was in `range` is mapped there any more.
+    /// Records that `range` was unmapped.
     pub(super) fn unmapped(&mut self, range: &Range<u64>) {
         let cut = |(bare, id): (Range<u64>, PlaceId)| {
             let left = bare.start..bare.end.min(range.start);
@@ -71,12 +72,12 @@ impl Places {
         self.bare = self.bare.drain(..).flat_map(cut).collect();
     }
 
-    /// Nothing is mapped any more.
+    /// Records that everything was unmapped.
     pub(super) fn clear(&mut self) {
         self.bare.clear();
     }
 
-    /// What was mapped there.
+    /// The mapping of a place.
     pub fn mapping(&self, id: PlaceId) -> Option<&Mapping> {
         self.all.get(id as usize)
     }
@@ -98,18 +99,18 @@ impl Places {
         (!bytes.is_empty()).then(|| hex_bytes(bytes))
     }
 
-    /// Function, offset and image of an address.
+    /// The function, offset and image of an address.
     pub fn location(&self, id: PlaceId, address: u64) -> Location {
         Location::in_mapping(self.mapping(id), address, address)
     }
 
-    /// The same for a return address, whose function is that of the call.
+    /// Like [`Places::location`] for a return address, whose function is that of the call.
     pub fn caller(&self, id: PlaceId, address: u64) -> Location {
         let inside = CodeAddress::Return(address).symbol_address();
         Location::in_mapping(self.mapping(id), inside, address)
     }
 
-    /// Heap bytes.
+    /// The heap memory used, in bytes.
     pub(super) fn bytes(&self) -> usize {
         list_bytes(&self.all) + self.images.allocation_size()
     }
@@ -183,7 +184,7 @@ mod tests {
         assert_eq!(build_ids, [None, named.clone(), named, None]);
         let bytes = places.bytes();
         assert!((3 * size_of::<Mapping>()..4096).contains(&bytes), "{bytes}");
-        // What has no image is not the first of its kind.
+        // A mapping without an image is not the first place of an image.
         let bare = Mapping {
             image: None,
             ..of_image(&other, 0x4000)

@@ -1,4 +1,4 @@
-//! Runs a program under the checker, from its start to its end.
+//! Runs a program under the checker.
 
 use super::checker::{Checker, Results};
 use super::findings::{Check, Finding};
@@ -18,35 +18,35 @@ use unwind_sim_unwind::address::Lookup;
 use unwind_sim_unwind::elf::{self, image_from_elf};
 use unwind_sim_unwind::image::{AddressSpace, Image};
 
-/// What is to be checked.
+/// The configuration of a run.
 pub struct Request<'a> {
-    /// The unwinders; all of them read tables.
+    /// The unwinders, which must all read tables.
     pub engines: &'a [Engine],
-    /// How walks are taken.
+    /// The setting of walks.
     pub setting: Setting,
-    /// Skip checks whose outcome cannot have changed.
+    /// Whether to skip checks whose outcome cannot have changed.
     pub elide: bool,
     /// An ELF file whose tables replace the program's.
     pub tables_from: Option<PathBuf>,
-    /// Most instructions.
+    /// The maximum number of instructions.
     pub instructions_max: u64,
-    /// Most time.
+    /// The time limit.
     pub timeout: Option<Duration>,
 }
 
-/// What came of it.
+/// The result of a run.
 pub struct Run {
     /// How the program ended.
     pub end: End,
     /// What was checked and found.
     pub results: Results,
-    /// The images at the end.
+    /// The address space at the end.
     pub space: AddressSpace,
-    /// What is not modelled and the program was told by an error.
+    /// What is not modelled and made calls of the program fail.
     pub notices: Vec<Notice>,
 }
 
-/// Why nothing was run.
+/// Why the program was not run.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
     /// The program cannot be started.
@@ -55,20 +55,21 @@ pub enum VerifyError {
     /// The file with tables cannot be read.
     #[error("{}: {what}", path.display())]
     Tables {
-        /// Its path.
+        /// The path of the file.
         path: PathBuf,
-        /// Why not.
+        /// What is wrong.
         what: String,
     },
 }
 
-/// Instructions between looks at the clock.
+/// The number of instructions between checks of the clock.
 const SLICE: u64 = 1 << 20;
 
-/// Runs `program` and checks it. `progress` is told now and then how many instructions there were.
+/// Runs `program` and checks it. `progress` is called from time to time with the number of
+/// instructions.
 ///
 /// # Errors
-/// If it cannot be started, or the other tables cannot be read.
+/// If the program cannot be started, or the other tables cannot be read.
 pub fn run(
     program: RunningProgram,
     request: &Request<'_>,
@@ -117,7 +118,7 @@ fn read_image(path: &Path) -> Result<Arc<Image>, VerifyError> {
     Ok(Arc::new(image.map_err(|e| failure(e.to_string()))?))
 }
 
-/// What identifies a contradiction from run to run.
+/// The identity of a contradiction across runs.
 fn key(name: &str, finding: &Finding, places: &Places) -> Key {
     let place = location(finding, places);
     Key {
@@ -129,9 +130,10 @@ fn key(name: &str, finding: &Finding, places: &Places) -> Key {
     }
 }
 
-/// Is there a contradiction that counts: of an unwinder that is not expected to err, by a check
-/// that does what the unwinder does, and not known before, or met more often? Or a disagreement
-/// among our own? Losses of derived tables count if the check is `strict`.
+/// Whether there is a disagreement among our own checks, or a contradiction that counts. A
+/// contradiction counts if its unwinder is not expected to err, if the unwinder uses the lookup of
+/// its check, and if it is not in `known` or was met more often than there. Losses of derived
+/// tables count if `strict`.
 pub fn unexpected(
     engines: &[Engine],
     results: &Results,

@@ -1,11 +1,10 @@
-//! Stores into slots that somebody goes back by: which instruction, which slot, and what came of
-//! it.
+//! Stores into live slots: the instruction, the slot, and what followed.
 
 use super::places::PlaceId;
 use hashbrown::HashMap;
 use unwind_sim_unwind::regs::Reg;
 
-/// Slots whose fate is waited for at a time.
+/// The maximum number of changed slots that are watched at a time.
 const OPEN_MAX: usize = 64;
 
 /// What a slot holds.
@@ -13,13 +12,13 @@ const OPEN_MAX: usize = 64;
 pub enum Slot {
     /// The return address of a frame.
     ReturnAddress,
-    /// The caller's value of a callee-saved register, as the row in force says; by its number in
-    /// [`Reg::CALLEE_SAVED`].
+    /// The caller's value of a callee-saved register, according to the row in force; the number is
+    /// the index in [`Reg::CALLEE_SAVED`].
     Saved(u8),
 }
 
 impl Slot {
-    /// The register that a walk takes from it.
+    /// The register that a walk reads from the slot.
     pub fn reg(self) -> Reg {
         match self {
             Slot::ReturnAddress => Reg::Rip,
@@ -28,61 +27,60 @@ impl Slot {
     }
 }
 
-/// What stored.
+/// The source of a store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Writer {
-    /// The instruction.
+    /// The address of the instruction.
     pub address: u64,
-    /// What was mapped there.
+    /// What was mapped at that address.
     pub place: PlaceId,
-    /// The system call, if the kernel did it.
+    /// The system call, if the kernel made the store.
     pub call: Option<&'static str>,
 }
 
 /// The stores of one instruction into slots of one kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SlotStore {
-    /// What stored.
+    /// The source of the stores.
     pub writer: Writer,
-    /// Into what.
+    /// The kind of slot.
     pub slot: Slot,
-    /// How often what was there was changed.
+    /// How often the value was changed.
     pub count: u64,
-    /// How often not: what was stored was there already.
+    /// How often the stored value was already there.
     pub same: u64,
-    /// How often execution then returned by what was stored. Of a return address only.
+    /// How often execution then returned through the stored value; only for return addresses.
     pub taken: u64,
-    /// How often what was there before was put back before that.
+    /// How often the old value was put back before that.
     pub restored: u64,
-    /// The first of those that changed something, if there is one: the number of the
-    /// instruction, from 0.
+    /// The number of the instruction that made the first change, or else the first store, from 0.
     pub first: u64,
-    /// The address of its slot.
+    /// The address of the slot in that first store.
     pub address: u64,
     /// A pc in the function whose frame the slot is in.
     pub owner: u64,
-    /// What was mapped there.
+    /// What was mapped at that pc.
     pub owner_place: PlaceId,
-    /// What was there.
+    /// The old value.
     pub old: u64,
-    /// What was stored.
+    /// The stored value.
     pub new: u64,
 }
 
-/// All of them.
+/// All stores into live slots.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SlotStores {
-    /// By address of the instruction.
+    /// The stores, by address of the instruction.
     pub all: Vec<SlotStore>,
 }
 
 impl SlotStores {
-    /// How many changed something.
+    /// The number of stores that changed the value.
     pub fn count(&self) -> u64 {
         self.all.iter().map(|store| store.count).sum()
     }
 
-    /// How many stored what was there already.
+    /// The number of stores that left the value as it was.
     pub fn same(&self) -> u64 {
         self.all.iter().map(|store| store.same).sum()
     }
@@ -98,7 +96,7 @@ pub(super) struct Hit {
     pub(super) owner_place: PlaceId,
 }
 
-/// A return address that was changed and is to be returned by.
+/// A changed return address that may still be used.
 struct Open {
     address: u64,
     old: u64,
@@ -106,7 +104,7 @@ struct Open {
     change: usize,
 }
 
-/// Collects them.
+/// Collects the stores.
 #[derive(Default)]
 pub(super) struct Collector {
     stores: SlotStores,
@@ -115,9 +113,9 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    /// A hit slot has this value now.
+    /// Records that a hit slot has the value `new` now.
     pub(super) fn add(&mut self, hit: &Hit, writer: Writer, number: u64, new: u64) {
-        // The kernel was only asked whether it stored.
+        // For a system call a hit means only that the kernel may have stored.
         if new == hit.old && writer.call.is_some() {
             return;
         }
@@ -152,7 +150,7 @@ impl Collector {
             return;
         }
         if known.count == 0 {
-            // What was stored without a change is less worth telling of.
+            // A change is reported rather than a store without a change.
             let (first, address, owner) = (number, hit.address, hit.owner);
             let (count, (old, new)) = (1, (hit.old, new));
             *known = SlotStore {
@@ -181,13 +179,13 @@ impl Collector {
         }
     }
 
-    /// Is there a return address that was changed and may be returned by?
+    /// Whether there is a changed return address that may still be used.
     #[inline]
     pub(super) fn is_waiting(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// Execution returned by the word at `slot`.
+    /// Records that execution returned by the word at `slot`.
     #[cold]
     pub(super) fn returned(&mut self, slot: u64, to: u64) {
         if let Some(at) = self.open.iter().position(|o| o.address == slot) {

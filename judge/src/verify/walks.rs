@@ -1,5 +1,5 @@
-//! Whole walks, judged against the shadow stack, and held against what the check of single
-//! frames says: a walk that goes wrong over rows that are all right is our own bug.
+//! Walks of the whole stack, judged by the shadow stack and compared with the check of single
+//! frames. A walk that goes wrong although all of its rows are right is a bug in unwind-sim.
 
 use super::claim::{self, Wrong};
 use super::code::UNWINDERS_MAX;
@@ -19,22 +19,22 @@ use unwind_sim_unwind::unwinder::Stack;
 use unwind_sim_unwind::verdict::{Verdict, judge};
 use unwind_sim_unwind::walk::Place;
 
-/// A walk, or a quick check, that the check of single frames does not bear out.
+/// A walk or a quick check that the check of single frames does not confirm.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Disagreement {
-    /// Which unwinder of the run.
+    /// The index of the unwinder in the run.
     pub unwinder: usize,
-    /// The instruction at which it was taken.
+    /// The address of the instruction at which it was made.
     pub address: u64,
-    /// What was mapped there.
+    /// What was mapped at that address.
     pub place: PlaceId,
-    /// Its number, from 0.
+    /// The number of the instruction, from 0.
     pub number: u64,
     /// What disagrees.
     pub what: String,
 }
 
-/// Most disagreements that are kept.
+/// The maximum number of disagreements that are kept.
 const DISAGREEMENTS_MAX: usize = 100;
 
 /// The walks of a run.
@@ -53,7 +53,7 @@ impl Walks {
         }
     }
 
-    /// Walks taken by an unwinder, and those that were wrong.
+    /// The numbers of walks and of wrong walks of an unwinder.
     pub(super) fn tally(&self, which: usize) -> (u64, u64) {
         self.taken[which]
     }
@@ -75,8 +75,8 @@ impl Walks {
         }
     }
 
-    /// Walks the stack with every unwinder: what they were led astray by. `wrong` is what the check
-    /// of the innermost frame said.
+    /// Walks the stack with every unwinder, and returns the contradictions that led them astray.
+    /// `wrong` is the result of the check of the innermost frame.
     pub(super) fn take(
         &mut self,
         engines: &[Engine],
@@ -111,7 +111,7 @@ impl Walks {
             self.taken[which].0 += 1;
             let has_caller = subject.truth.frames().len() > 1;
             if verdict == Verdict::Ok {
-                // A fallback makes right what a row got wrong.
+                // A fallback may correct a wrong row.
                 let is_fallback = |e: &Event| matches!(e, Event::Fallback { .. });
                 let fell_back = chain.events.iter().any(is_fallback);
                 if has_caller && !fell_back && wrong[which] & (claim::CFA | claim::RA) != 0 {
@@ -152,8 +152,8 @@ impl Walks {
     }
 }
 
-/// Does this belong to the walk, and not to a row: bounds, limits, stack switches, short copies,
-/// code that no image has, a frame looked up as another kind than it is?
+/// Whether the code is about the walk and not about a row: bounds, limits, stack switches, short
+/// copies, code in no image, or a frame looked up as the wrong kind.
 fn is_the_walks(code: Code) -> bool {
     matches!(
         code,
@@ -169,7 +169,7 @@ fn is_the_walks(code: Code) -> bool {
     )
 }
 
-/// A part of the memory.
+/// A range of the memory.
 pub(super) struct Window<'a> {
     pub(super) memory: &'a dyn Memory,
     pub(super) range: Range<u64>,

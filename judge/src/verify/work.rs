@@ -1,13 +1,13 @@
-//! How much of a run's checking was computed. Everything else was reused from the check before.
+//! Counts how much of the checking was computed. The rest was reused from the check before.
 
-/// Evaluations of a run.
+/// The numbers of evaluations in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Work {
     /// Instructions at which at least one claim had to be evaluated.
     pub frames: u64,
     /// Claims that were evaluated in full.
     pub whole: u64,
-    /// Claims of which only the parts that may have changed were evaluated.
+    /// Claims for which only the parts that may have changed were evaluated.
     pub parts: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The check at a call: the caller's row, with what a walk has in its frame.
+//! Checks the caller's row at a call, with the registers that a walk has in its frame.
 
 use super::Checker;
 use crate::check::{Class, Contradiction, Subject};
@@ -15,7 +15,8 @@ use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::truth::{Held, TrueFrame, TrueKind, Truth};
 
 impl Checker<'_> {
-    /// A return address was pushed: the caller's row, with what a walk has in its frame.
+    /// Checks the caller's row after a return address was pushed, with the registers that a walk
+    /// has in its frame.
     pub(super) fn check_call(&mut self, state: &State, known: &Known) {
         let frames = self.tracker.frames();
         let [.., held, callee] = frames else { return };
@@ -40,8 +41,8 @@ impl Checker<'_> {
                 let number = set[which];
                 let wrong = match self.code.claim(number) {
                     Claim::Simple(simple) if simple.can_be_walked(&gpr, callee.cfa) => {
-                        // At the call itself all registers were what they are here, and the call
-                        // has stored below all that a walk reads.
+                        // At the call itself all registers had the same values, and the call stored
+                        // below everything that a walk reads.
                         if last.0 != number || !self.elide {
                             self.work.whole += 1;
                             last = (number, simple.wrong(&gpr, &state.memory, &held));
@@ -76,7 +77,7 @@ impl Checker<'_> {
                 let found = self.call_contradictions(state, which, check, held, callee);
                 let known = &mut self.code.returns[behind as usize].findings;
                 let site = Site {
-                    // That of the call, which was executed.
+                    // The place of the call, which was executed.
                     place: self.places.at(&self.space, callee.pc.wrapping_sub(1)),
                     address: callee.pc,
                     activation,
@@ -104,7 +105,7 @@ impl Checker<'_> {
         let ra = callee.pc;
         let inside = ra.wrapping_sub(1);
         let mut saved = callee.saved;
-        // What this unwinder does not carry a walk does not have.
+        // A walk does not have the registers that this unwinder does not carry.
         let finder = self.finders[which];
         let mut regs = Regs::UNKNOWN;
         for (value, reg) in saved.iter_mut().zip(Reg::CALLEE_SAVED) {
@@ -121,7 +122,7 @@ impl Checker<'_> {
             saved: Some(saved),
         };
         let truth = Truth::Known(vec![frame, outer(held, 0)]);
-        // A walk has nothing to look for below its sp.
+        // A walk does not read below its sp.
         let above = Window {
             memory: &state.memory,
             range: callee.cfa..u64::MAX,
@@ -153,9 +154,9 @@ impl Checker<'_> {
     }
 }
 
-/// Adjusts the codes of `found`, the contradictions of the row at a return address. Only the call is
-/// known to have been executed, not the code behind it; `at_call` are the contradictions of the call's
-/// own row.
+/// Adjusts the codes of `found`, the contradictions of the row at a return address. Only the call
+/// is known to have been executed, not the code after it. `at_call` has the contradictions of the
+/// call's own row.
 fn behind_call(mut found: Vec<Contradiction>, at_call: &[Contradiction]) -> Vec<Contradiction> {
     let has_row = |c: &Contradiction| c.code != Code::NoRowForExecuted;
     for contradiction in &mut found {

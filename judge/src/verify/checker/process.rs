@@ -1,4 +1,4 @@
-//! What the checker makes of the kernel's doings: programs, mappings, signals, system calls.
+//! Handles the kernel's actions: programs, mappings, signals, system calls.
 
 use super::Checker;
 use crate::verify::claim;
@@ -9,7 +9,7 @@ use unwind_sim_unwind::image::{Mapping, Stamp};
 use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::truth::{Cpu, Suspended, Tracker};
 
-/// Memory of no file.
+/// A mapping without a file.
 fn bare(range: Range<u64>) -> Mapping {
     Mapping {
         range,
@@ -91,7 +91,7 @@ impl ProcessObserver for Checker<'_> {
 }
 
 impl Checker<'_> {
-    /// Memory without a file is code if it may be executed.
+    /// Records a mapping. Memory without a file is code if it is executable.
     pub(super) fn map(&mut self, mapping: Mapping, permissions: Permissions) {
         let before = self.space.stamp();
         if mapping.name.is_empty() && !permissions.allow(Access::Execute) {
@@ -102,7 +102,7 @@ impl Checker<'_> {
         self.images_changed(before);
     }
 
-    /// Rows have to be looked up again if the images are others than before.
+    /// Forgets looked-up rows if the images have changed.
     fn images_changed(&mut self, before: Stamp) {
         if self.space.stamp() != before {
             self.code.clear();

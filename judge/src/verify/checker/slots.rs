@@ -1,9 +1,9 @@
-//! Stores into live slots: found before the instruction that stores is executed, and looked at
-//! behind it.
+//! Stores into live slots. They are found before the storing instruction is executed, and examined
+//! after it.
 //!
-//! A slot is live if the shadow stack goes back by it, or if a callee-saved register of a caller
-//! is in it both by the row in force and in truth. Stores are known by their operands; of system
-//! calls the innermost frames are compared.
+//! A slot is live if the shadow stack has it as a return address, or if a callee-saved register of
+//! a caller is in it, both according to the row in force and in truth. Stores are determined from
+//! operands; for system calls the innermost frames are compared.
 
 use super::{Checker, claim};
 use crate::verify::claim::Claim;
@@ -19,19 +19,19 @@ use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::truth::{Held, TrueKind};
 
-/// Innermost frames that are compared at a system call.
+/// The number of innermost frames that are compared at a system call.
 const FRAMES_AT_CALL: usize = 8;
-/// Return addresses that one store can hit.
+/// The maximum number of return addresses that one store can hit.
 const HITS_MAX: usize = 64;
 
-/// The claims of a call's row, for the frame that it made.
+/// The claims of a call's row, for the frame that the call created.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Site {
-    /// The slot of the frame.
+    /// The slot of the frame's return address.
     slot: u64,
-    /// The claims: a number of a set of [`crate::verify::code::Code`].
+    /// The claims, as the number of a set in [`crate::verify::code::Code`].
     inside: u32,
-    /// The number of the call.
+    /// The number of the call's instruction.
     number: u64,
 }
 
@@ -42,14 +42,14 @@ const NO_SITE: Site = Site {
 };
 
 impl Checker<'_> {
-    /// A call was executed that made the innermost frame; `inside` is what its row claims.
+    /// Records the call that created the innermost frame. `inside` is the set of claims of its row.
     #[inline]
     pub(super) fn note_site(&mut self, inside: u32) {
         let frames = self.tracker.frames();
         let Some(callee) = frames.last() else { return };
         let slot = callee.slot;
         self.sites.resize(frames.len() - 1, NO_SITE);
-        // The call is counted by now.
+        // The call is already counted.
         let number = self.number.saturating_sub(1);
         self.sites.push(Site {
             slot,
@@ -58,16 +58,16 @@ impl Checker<'_> {
         });
     }
 
-    /// The call of the function that goes back by frame `index`.
+    /// The call of the function that returns by frame `index`.
     #[inline]
     pub(super) fn activation(&self, index: Option<usize>) -> Activation {
         let index = index?;
         let (held, site) = (self.tracker.frames().get(index)?, self.sites.get(index)?);
-        // Also while its return address is in a register.
+        // This holds too while the return address is in a register.
         (held.cfa == site.slot.wrapping_add(8)).then_some(site.number)
     }
 
-    /// The instruction that is next stores; `stores` is the number of what.
+    /// Handles the stores of the next instruction. `stores` is their number.
     #[inline]
     pub(super) fn about_to_store(&mut self, state: &State, set: u32, stores: u32) {
         match self.code.stores(stores) {
@@ -94,8 +94,8 @@ impl Checker<'_> {
         }
     }
 
-    /// A store that does not end below the lowest slot of the innermost frame. `set` is what is
-    /// claimed at the instruction.
+    /// Handles a store that does not end below the lowest slot of the innermost frame. `set` is the
+    /// set of claims at the instruction.
     #[inline(never)]
     pub(super) fn store(&mut self, state: &State, set: u32, range: Range<u64>) {
         let frames = self.tracker.frames();
@@ -116,7 +116,7 @@ impl Checker<'_> {
         self.hits = hits;
     }
 
-    /// Finds what a store into `range` hits of the frames `part`.
+    /// Finds the slots of the frames `part` that a store into `range` hits.
     #[inline]
     fn hits_in(
         &self,
@@ -129,7 +129,7 @@ impl Checker<'_> {
         let frames = self.tracker.frames();
         let inner = frames[part.clone()].partition_point(|held| held.slot >= range.end);
         let inner = part.start + inner;
-        // The function whose slot is the next above, and those whose slots are hit.
+        // The function with the next slot above, and those whose slots are hit.
         if inner > part.start {
             self.saved_hits(memory, set, range, inner - 1, hits);
         }
@@ -153,7 +153,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The saved registers of the function that goes back by frame `index`.
+    /// Finds the hit slots of saved registers, for the function that returns by frame `index`.
     #[inline]
     fn saved_hits(
         &self,
@@ -177,7 +177,8 @@ impl Checker<'_> {
         };
         let held = &frames[index];
         for (number, address) in simple.saved_in(held.cfa, range) {
-            // What is not there by now is not live: that the row is wrong is found elsewhere.
+            // A slot that does not hold the value is not live. That the row is wrong is found
+            // elsewhere.
             let truth = held.saved[usize::from(number)];
             if memory.read_u64(address) == Ok(truth) {
                 hits.push(Hit {
@@ -191,13 +192,13 @@ impl Checker<'_> {
         }
     }
 
-    /// A pc in the function that goes back by frame `index`; 0 if it is the running one.
+    /// A pc in the function that returns by frame `index`; 0 for the running function.
     fn pc_in(&self, index: usize) -> u64 {
         let callee = self.tracker.frames().get(index + 1);
         callee.map_or(0, |held| held.pc.wrapping_sub(1))
     }
 
-    /// A system call is next: what the kernel may write.
+    /// Before a system call: finds what the kernel may write.
     #[cold]
     pub(super) fn before_call(&mut self, state: &State, set: u32) {
         if self.tracker.in_doubt() {
@@ -219,19 +220,19 @@ impl Checker<'_> {
         self.hits = hits;
     }
 
-    /// Did execution return by a slot that was changed?
+    /// Checks whether execution returned by a slot that was changed.
     #[cold]
     pub(super) fn returned(&mut self, class: Insn, next: u64) {
         let rsp = self.before.rsp;
         match class {
             Insn::Ret => self.stores.returned(rsp, next),
-            // It was popped before, as `__builtin_eh_return` does.
+            // The return address was popped before, as in `__builtin_eh_return`.
             Insn::JumpIndirect => self.stores.returned(rsp.wrapping_sub(8), next),
             _ => {}
         }
     }
 
-    /// The instruction at `rip` is done that was to hit.
+    /// After the storing instruction at `rip`: records its hits.
     #[cold]
     pub(super) fn stored(&mut self, state: &State, rip: u64) {
         let writer = Writer {
@@ -242,7 +243,7 @@ impl Checker<'_> {
         self.settle(state, writer, self.number);
     }
 
-    /// The kernel is done.
+    /// After a system call: records its hits.
     pub(super) fn called(&mut self, state: &State, call: &SystemCall) {
         let writer = Writer {
             address: self.before.rip,
@@ -265,7 +266,7 @@ impl Checker<'_> {
             let frames = self.tracker.frames().iter().rev();
             let mut interrupted = frames.filter(|held| held.kind == TrueKind::Interrupted);
             match hit.slot {
-                // A handler has written where it will go back to.
+                // A signal handler changed the address that it will return to.
                 Slot::ReturnAddress if interrupted.any(|held| held.slot == hit.address) => {
                     self.tracker.redirect(hit.address, new);
                 }

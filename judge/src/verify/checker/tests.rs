@@ -1,4 +1,4 @@
-//! The checker over programs of a few instructions, with tables made for them.
+//! Tests of the checker on programs of a few instructions, with tables made for them.
 
 use super::*;
 use crate::verify::stores::{Slot, SlotStore};
@@ -20,7 +20,7 @@ mod process;
 mod slots;
 mod work;
 
-/// Where the program is; offsets in it are counted from here.
+/// The address of the program; offsets are relative to it.
 const CODE: u64 = 0x40_1000;
 const CODE_END: u64 = CODE + 0x1000;
 const STACK: std::ops::Range<u64> = 0x7ff0_0000..0x7ff1_0000;
@@ -47,12 +47,12 @@ const CALLS: &[u8] = &[
     0xc3, // 36 ret
 ];
 
-/// A rule whose CFA is rsp + this.
+/// A rule whose CFA is rsp + `offset`.
 const fn above(offset: i32) -> Rule {
     Rule::call(Value::reg(Reg::Rsp, offset))
 }
 
-/// The rows of [`CALLS`] as they should be.
+/// The right rows of [`CALLS`].
 fn right() -> Vec<(u64, Rule)> {
     vec![
         (0, Rule::OUTERMOST),
@@ -66,7 +66,7 @@ fn right() -> Vec<(u64, Rule)> {
     ]
 }
 
-/// [`right`], but with this row.
+/// The rows of [`right`], but with this row.
 fn with(at: u64, rule: Rule) -> Vec<(u64, Rule)> {
     let mut rows = right();
     rows.retain(|row| row.0 != at);
@@ -75,16 +75,16 @@ fn with(at: u64, rule: Rule) -> Vec<(u64, Rule)> {
     rows
 }
 
-/// A table of rows by the offset of their first instruction.
+/// A table of rows, by the offset of their first instruction.
 struct Rows {
     rows: Vec<(u64, Rule)>,
     /// Offsets without a row.
     gap: std::ops::Range<u64>,
     lookup: Lookup,
     carries: RegMask,
-    /// May only be used in the topmost frame.
+    /// A rule that may be used only in the topmost frame.
     topmost_only: Option<Rule>,
-    /// How often a row was looked up, and all of them compiled.
+    /// How often a row was looked up, and how often all rows were compiled.
     finds: Arc<AtomicU64>,
     compiled: Arc<AtomicU64>,
 }
@@ -195,7 +195,7 @@ fn machine(code: &[u8]) -> Machine {
     Machine::new(state)
 }
 
-/// A checker that knows the program.
+/// A checker for the program.
 fn checker<'a>(engines: &'a [Engine], machine: &Machine, code: &[u8], elide: bool) -> Checker<'a> {
     let mut checker = Checker::new(engines, Images::new(None), Setting::default(), elide);
     checker.started(&machine.state, STACK.end);
@@ -212,7 +212,7 @@ fn run(code: &[u8], tables: Vec<Rows>, elide: bool) -> Results {
     checker.finish().0
 }
 
-/// A finding in short: unwinder, check, offset of the address in the code, code, register, count.
+/// A finding in short: unwinder, check, offset of the address, reason code, register, count.
 type Told = (usize, Check, u64, ReasonCode, Reg, u64);
 
 fn told(results: &Results) -> Vec<Told> {
@@ -223,7 +223,7 @@ fn told(results: &Results) -> Vec<Told> {
     results.findings.iter().map(one).collect()
 }
 
-/// Findings of one table over [`CALLS`], which have to be the same if nothing is skipped.
+/// The findings of one table on [`CALLS`], which must be the same if nothing is skipped.
 fn findings(rows: impl Fn() -> Rows) -> Vec<Told> {
     let quick = run(CALLS, vec![rows()], true);
     let slow = run(CALLS, vec![rows()], false);
@@ -240,7 +240,7 @@ fn right_rows_are_right_at_every_instruction_and_call() {
     assert_eq!(results.disagreements, []);
     let tally = results.tallies[0];
     let expected = Tally {
-        // All but those of main, which has no caller.
+        // All instructions except those of main, which has no caller.
         checked: 28,
         calls: 3,
         rows: 8,
@@ -251,7 +251,7 @@ fn right_rows_are_right_at_every_instruction_and_call() {
     assert_eq!((results.instructions, results.addresses), (30, 14));
     let truth = results.truth;
     assert_eq!((truth.calls, truth.returns, truth.unknown), (4, 4, 0));
-    // At the first time of each call.
+    // At the first visit of each call.
     assert_eq!(tally.walks, 2);
 }
 
@@ -283,7 +283,7 @@ fn each_table_is_blamed_for_its_own_rows() {
     }
 }
 
-/// Both claim that the frame ends with f, one instruction too late.
+/// Both claim the frame one instruction too long at the end of f.
 #[test]
 fn equal_tables_are_wrong_together() {
     let rows = || {
@@ -307,7 +307,7 @@ fn equal_tables_are_wrong_together() {
     }
 }
 
-/// What is said of a frame pointer says where its function is, not that a row is wrong.
+/// The code for a frame pointer says where in its function it is, not that a row is wrong.
 #[test]
 fn a_frame_pointer_is_not_yet_there_or_gone() {
     let engines = [Engine::Table(Box::new(unwind_sim_unwind::fp::FramePointer))];
@@ -325,14 +325,14 @@ fn a_frame_pointer_is_not_yet_there_or_gone() {
     assert_eq!(at(0x31), Some(ReasonCode::FramePointerNotYet));
     assert_eq!((at(0x34), at(0x35)), (None, None));
     assert_eq!(at(0x36), Some(ReasonCode::FramePointerGone));
-    // f has none.
+    // f has no frame pointer.
     assert_eq!(at(0x1b), Some(ReasonCode::NoFramePointer));
 }
 
-/// Rules that are no sum of a register and a constant, in a table before and behind others.
+/// Rules that are not a register plus a constant, in a table before and after others.
 #[test]
 fn rules_of_other_shapes_are_checked_too() {
-    // The CFA is the word at rsp + 8, which g has pushed before: rbp.
+    // The CFA is the word at rsp + 8, which g pushed before: rbp.
     let loaded = |offset| {
         Rule::call(Value::Load {
             base: unwind_sim_unwind::rule::Base::Reg(Reg::Rsp),
@@ -352,8 +352,8 @@ fn rules_of_other_shapes_are_checked_too() {
     }
 }
 
-/// f returns by a word that nobody was seen to write: from there on nothing is known, until a
-/// call returns.
+/// f returns by a word whose write was not seen. From there on nothing is known until a call
+/// returns.
 #[test]
 fn nothing_is_checked_while_the_truth_is_in_doubt() {
     const CODE: &[u8] = &[
@@ -372,12 +372,12 @@ fn nothing_is_checked_while_the_truth_is_in_doubt() {
         0x90, // 2f g: nop
         0xc3, // 30 ret
     ];
-    // All of them are wrong.
+    // All rows are wrong.
     let rows = Rows::of(vec![(0, above(0x100))]);
     let results = run(CODE, vec![rows], true);
     let truth = results.truth;
     assert_eq!((truth.unheld, truth.unknown), (1, 3));
     let tally = results.tallies[0];
-    // f, and behind g's return.
+    // In f, and after g's return.
     assert_eq!((tally.checked, tally.wrong, tally.calls), (6, 6, 0));
 }

@@ -1,5 +1,5 @@
-//! Claims of common rules, field by field: what is right, what is wrong, and what a second look may
-//! take over from the first.
+//! Tests of claims of common rules, field by field: what is right, what is wrong, and what a second
+//! check may reuse from the first.
 
 use super::*;
 use unwind_sim_emulator::Permissions;
@@ -81,7 +81,7 @@ fn each_thing_that_is_claimed_may_be_wrong() {
             ra: Value::at_cfa(-8),
             ..Rule::call(Value::reg(Reg::Rsp, offset))
         };
-        // Above the return address there is nought, below it a register.
+        // Above the return address there is 0, below it a register.
         assert_eq!(wrong(&of(&rule), &gpr()), bits, "{offset}");
     }
     let cfa_only = Rule {
@@ -97,7 +97,7 @@ fn each_thing_that_is_claimed_may_be_wrong() {
     for (index, reg) in Reg::CALLEE_SAVED.into_iter().enumerate() {
         let slot = -16 - 8 * index as i32;
         let bit = SAVED << index;
-        // It is where the rule says, or not; it is unchanged, or not.
+        // The register is in the slot or not, and unchanged or not.
         let saved = |value| of(&CALL.with_saved(reg, value));
         let (here, there) = (saved(Value::at_cfa(slot)), saved(Value::at_cfa(-8)));
         let mut changed = gpr();
@@ -136,7 +136,7 @@ fn a_frame_pointer_of_nought_says_that_there_is_no_caller() {
         let claim = of(&rule);
         assert_eq!(wrong(&claim, &at), bits, "{frame_pointer} {address:#x}");
     }
-    // Without a frame pointer of that meaning, 0 is an address like any other.
+    // If rbp is not used as a frame pointer, 0 is an address like any other.
     let from_nought = Rule {
         ra: Value::at_cfa(-8),
         ..Rule::call(Value::reg(Reg::Rbp, CFA_TRUE as i32))
@@ -175,7 +175,7 @@ fn only_the_common_shape_is_checked_this_way() {
         let claim = Claim::of(&rule, RegMask::CALLEE_SAVED);
         assert_eq!((claim, claim.depends()), (Claim::Slow, ALL), "{rule}");
     }
-    // What is not carried is not claimed, whatever the rule says of it.
+    // A register that is not carried is not claimed, whatever the rule says.
     let odd = CALL.with_saved(Reg::Rbx, Value::reg(Reg::Rdx, 0));
     assert!(matches!(Claim::of(&odd, RegMask::FRAME), Claim::Simple(_)));
 }
@@ -186,7 +186,7 @@ fn a_claim_depends_on_its_base_on_what_is_unchanged_and_on_the_slots() {
     let always = FRAME | SLOTS;
     assert_eq!(Claim::Missing.depends(), always);
     assert_eq!(always, 0x300);
-    // rbp alone is carried: the second of the callee-saved ones.
+    // Only rbp is carried, the second callee-saved register.
     assert_eq!(parts(&CALL, RegMask::FRAME), always | RSP | 1 << 1);
     assert_eq!(parts(&CALL, RegMask::CALLEE_SAVED), always | RSP | 0x3f);
     let saved = CALL
@@ -260,7 +260,7 @@ fn a_judgement_remembers_its_claim() {
 
 #[test]
 fn a_second_look_takes_over_what_cannot_have_changed() {
-    // Whatever the first look said of them is kept, right or not: that shows what was looked at.
+    // The results of the first check are kept, right or not, which shows what was checked again.
     let before = of(&CALL.with_saved(Reg::Rbx, Value::at_cfa(-8)));
     let last = judged(&before, CFA | RA | SAVED | SAVED << 2);
     let again = |now: &Simple, last: &Judged, changed: Parts, gpr: &[u64; 16]| {
@@ -273,7 +273,7 @@ fn a_second_look_takes_over_what_cannot_have_changed() {
     };
     let kept = (CFA | RA | SAVED | SAVED << 2, CFA_TRUE);
     assert_eq!(again(&before, &last, 0, &gpr()), kept);
-    // A register that may have changed is looked at, one that lies in a slot is not.
+    // A register that may have changed is checked again; one that is in a slot is not.
     let looked = (CFA | RA | SAVED, CFA_TRUE);
     assert_eq!(again(&before, &last, 1 << 2, &gpr()), looked);
     assert_eq!(again(&before, &last, 1, &gpr()), kept);
@@ -281,13 +281,14 @@ fn a_second_look_takes_over_what_cannot_have_changed() {
     changed[13] = 7;
     let found = (CFA | RA | SAVED | SAVED << 2 | SAVED << 3, CFA_TRUE);
     assert_eq!(again(&before, &last, 1 << 3, &changed), found);
-    // So is what another rule says otherwise.
+    // What a new rule claims differently is checked too.
     let other = of(&CALL.with_saved(Reg::Rbx, Value::at_cfa(-16)));
     assert_eq!(
         again(&other, &last, 0, &gpr()),
         (CFA | RA | SAVED << 2, CFA_TRUE)
     );
-    // All is, if the CFA is another, nothing was found, or the return address has another place.
+    // Everything is checked if the CFA differs, nothing was known, or the return address has
+    // another slot.
     let elsewhere = Judged { cfa: 1, ..last };
     assert_eq!(again(&before, &elsewhere, 0, &gpr()), (SAVED, CFA_TRUE));
     let nothing = judged(&before, NOTHING);

@@ -1,4 +1,4 @@
-//! Which instructions are known when a block begins again.
+//! Tests of which instructions are known when a block starts again.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn block(number: u32, generation: u64) -> Option<BlockId> {
     Some(BlockId { number, generation })
 }
 
-/// Claims as a mark of an instruction that was looked up.
+/// Marks an instruction as looked up, with these claims.
 fn mark(code: &mut Code, index: u32, claims: u32) {
     code.known(index)
         .expect("an instruction of the block")
@@ -33,7 +33,7 @@ fn a_block_that_begins_again_is_known() {
         assert_eq!(marks(&mut code, 3), [20, NONE, NONE]);
     }
     assert_eq!((code.instructions.len(), code.blocks.len()), (5, 6));
-    // In another generation the numbers are those of other blocks.
+    // In another generation the numbers belong to other blocks.
     code.enter(block(5, 1), 3);
     assert_eq!(marks(&mut code, 3), [NONE; 3]);
     code.enter(block(0, 1), 2);
@@ -69,7 +69,7 @@ fn what_is_forgotten_leaves_room_for_the_block_that_is_executed() {
     code.clear();
     assert_eq!(marks(&mut code, 3), [NONE; 3]);
     assert_eq!(code.instructions.len(), 3);
-    // The block is another when it begins again.
+    // The block is a new one when it starts again.
     mark(&mut code, 0, 20);
     code.enter(block(1, 0), 3);
     assert_eq!(marks(&mut code, 3), [NONE; 3]);
@@ -82,7 +82,7 @@ fn what_is_known_is_measured() {
     assert_eq!((nothing.claims, nothing.met, nothing.rows), (0, 0, 0));
     code.enter(block(0, 0), 100);
     let known = code.memory().known - nothing.known;
-    // The instructions, and eight spare numbers of blocks.
+    // The instructions, and room for eight block numbers.
     assert_eq!(known, 100 * 16 + 8 * 4);
     for at in 0..100 {
         code.returns_by_address.insert(at, 0);

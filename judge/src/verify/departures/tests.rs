@@ -1,4 +1,4 @@
-//! Which outcomes a function's departure bears out.
+//! Tests of which outcomes a function's departure confirms.
 
 use super::*;
 use unwind_sim_unwind::address::CodeAddress;
@@ -24,7 +24,7 @@ fn found(reg: Reg, given: Option<u64>) -> Contradiction {
     }
 }
 
-/// What is true behind the departure.
+/// The values that are true after the departure.
 fn right() -> [Contradiction; 3] {
     [
         found(Reg::Rsp, Some(0x10)),
@@ -33,7 +33,8 @@ fn right() -> [Contradiction; 3] {
     ]
 }
 
-/// Outcome 1 says this; it is met in the frame of function 5, which leaves. Does that bear it out?
+/// Whether outcome 1 with these contradictions is confirmed, after it was met in the frame of
+/// function 5, which then leaves.
 fn is_borne_out(found: &[Contradiction]) -> bool {
     let mut departures = Departures::default();
     departures.learn(1, found);
@@ -59,7 +60,7 @@ fn every_value_that_the_row_gave_must_be_there_behind_the_jump() {
     let saved = Reg::CALLEE_SAVED.into_iter().zip(1..);
     let saved: Vec<_> = saved.map(|(reg, value)| found(reg, Some(value))).collect();
     assert!(is_borne_out(&saved));
-    // Nobody knows what rax is there.
+    // The value of rax there is not known.
     assert!(!is_borne_out(&[found(Reg::Rax, Some(1))]));
     assert!(!is_borne_out(&[]));
 }
@@ -70,7 +71,7 @@ fn once_borne_out_each_time_counts() {
     departures.learn(1, &right());
     for times in 1..4 {
         departures.meet(1, Some(5), 100 * times);
-        // Of another function, and of one whose rows were never wrong.
+        // Another function leaves.
         departures.leave(Some(6), &AFTER);
         assert_eq!(departures.left(1), times - 1);
         departures.leave(Some(5), &AFTER);
@@ -110,7 +111,7 @@ fn what_was_met_since_rsp_was_loaded_or_by_who_loaded_it_is_of_the_departure() {
     assert!(left(None, 101, true, Some(5)), "since then");
     assert!(!left(None, 100, true, Some(5)), "with the load itself");
     assert!(!left(None, 101, false, Some(5)));
-    // A function that is not known is not the same as another.
+    // An unknown function is not equal to another one.
     assert!(!left(None, 50, false, None));
     assert!(!left(Some(8), 50, true, None));
 }
@@ -159,7 +160,7 @@ fn the_values_of_4096_outcomes_are_remembered() {
     }
     departures.leave(Some(5), &AFTER);
     assert_eq!((departures.left(4095), departures.left(4096)), (1, 0));
-    // Each has a number, and a list of its registers and values.
+    // Each has a number and a list of registers and values.
     let bytes = departures.bytes();
     assert!((4095 * 24..4096 * 256).contains(&bytes), "{bytes}");
     let maps = departures.given.allocation_size() + departures.left.allocation_size();

@@ -1,4 +1,4 @@
-//! The code that a contradiction has if the row is to blame.
+//! Tests of the codes of contradictions if the row is to blame, and of merging findings.
 
 use super::*;
 use crate::verify::fixture::finding;
@@ -31,7 +31,7 @@ fn the_rows_own_code_is_what_it_gave_or_why_it_gave_nothing() {
     assert_eq!(code(behind, Reg::Rbx, given, None), Code::WrongRegister);
     assert_eq!(code(behind, Reg::Rip, None, no_row), Code::NoRowForExecuted);
     assert_eq!(code(behind, Reg::Rsp, None, no_row), Code::NoRowForExecuted);
-    // Why a rule could not be applied is a code of its own, but an end that it gave is not.
+    // The reason why a rule could not be applied is a code, but the end that it gave is not.
     let cycle = Some(Reason::Cycle { pc: 1, sp: 2 });
     assert_eq!(code(behind, Reg::Rip, None, cycle), Code::Cycle);
     for end in [Reason::RootReached, Reason::NotAtRoot] {
@@ -47,7 +47,7 @@ fn other_codes_are_the_rows_own_already() {
     for own in [Code::WrongCfa, Code::WrongRegister, Code::NoRowForExecuted] {
         assert_eq!(code(own, Reg::Rip, None, no_row), own);
     }
-    // That there is no row is one where something else says so.
+    // A missing row is a code if another check reports it.
     assert_eq!(code(Code::NoRow, Reg::Rip, None, None), Code::NoRow);
     let cycle = Some(Reason::Cycle { pc: 1, sp: 2 });
     assert_eq!(code(Code::NoRow, Reg::Rip, None, cycle), Code::NoRow);
@@ -132,7 +132,7 @@ fn the_same_outcome_of_a_place_is_found_again_and_another_is_not() {
     assert_eq!(findings.again(last, first, 1, at), Some(true));
     assert_eq!(findings.again(last, first, 2, at), Some(false));
     assert_eq!(findings.again(last, first, 1, at), Some(true));
-    // Something else is wrong, by another unwinder, and by another check.
+    // With something else wrong, for another unwinder, and in another check.
     assert_eq!(findings.again(last, first, 4, at), None);
     assert_eq!(findings.again(last, (1, Check::Instruction), 1, at), None);
     assert_eq!(findings.again(last, (0, Check::AtReturn), 1, at), None);
@@ -140,7 +140,7 @@ fn the_same_outcome_of_a_place_is_found_again_and_another_is_not() {
     assert_eq!(counts, [3, 2]);
     let log = findings.log.bytes();
     let bytes = findings.bytes() - log - findings.departures.bytes();
-    // Two outcomes; nothing of walks.
+    // Two outcomes, none of walks.
     let outcomes = 2 * size_of::<Outcome>()..16 * size_of::<Outcome>();
     assert!(log > 1024 && outcomes.contains(&bytes), "{log} {bytes}");
     let found = findings.finish();

@@ -1,4 +1,4 @@
-//! What is wrong in a frame, as bits.
+//! Tests of what is wrong in a frame, as bits.
 
 use super::*;
 use unwind_sim_unwind::address::CodeAddress;
@@ -29,7 +29,7 @@ fn each_contradiction_has_its_bit() {
         (Reg::Rbp, 8),
         (Reg::R12, 0x10),
         (Reg::R15, 0x80),
-        // Not one that a caller relies on.
+        // Not a register that a caller relies on.
         (Reg::Rax, 0x100),
     ] {
         assert_eq!(wrong_in(&[found(reg, given, false)]), bit, "{reg:?}");

@@ -1,4 +1,4 @@
-//! How findings are grouped by cause, what a group says, and the order of groups.
+//! Tests of grouping by cause, the content of groups, and their order.
 
 use super::*;
 use crate::verify::fixture::{BIAS, CODE, FUNCTIONS, START, finding_at, image, results, row};
@@ -7,10 +7,10 @@ use unwind_sim_unwind::image::Mapping;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::row::TableKind;
 
-/// How far the images are apart.
+/// The distance between the images.
 const APART: u64 = 0x10_0000;
 
-/// Images of these names, each with the same two functions.
+/// Images with these names, each with the same two functions.
 fn images(names: &[&str]) -> Vec<Mapping> {
     let biases = (1..).map(|number| number * APART);
     let all = names.iter().zip(biases);
@@ -36,14 +36,14 @@ fn wrong(place: PlaceId, svma: u64) -> Finding {
     finding_at(place, CodeAddress::Instruction(address(place, svma)))
 }
 
-/// The same by this row of a table that was derived.
+/// The finding with this row of a derived table.
 fn by_row(finding: Finding, unit: u64, offset: u64) -> Finding {
     let mut finding = finding;
     finding.contradiction.row = Some(row(TableKind::OrcDerived, unit, offset));
     finding
 }
 
-/// Something that the format cannot hold.
+/// A row that the format cannot represent.
 fn not_held(place: PlaceId, svma: u64, what: &'static str) -> Finding {
     let mut finding = wrong(place, svma);
     finding.contradiction.reason = Some(Reason::NotHeld { what });
@@ -82,7 +82,7 @@ fn findings_of_one_row_and_function_have_one_cause() {
     let (check, code) = (Check::Instruction, Code::WrongCfa);
     assert_eq!((group.check, group.code), (check, code));
     assert_eq!(group.count, 10);
-    // Where it was met first.
+    // The place where it was first met.
     assert_eq!(group.place.to_string(), "first+0x1");
     assert_eq!(group.first().map(|f| f.first), Some(4));
     assert_eq!(group.images, ["one"]);
@@ -155,7 +155,7 @@ fn an_image_is_one_wherever_it_is_mapped_and_its_name_is_not_enough() {
     };
     assert_eq!(groups_of(&moved), ["one"]);
     assert_eq!(groups_of(same_name), ["one", "one"]);
-    // Memory without a name is none.
+    // Memory without a name is not an image.
     let bare = Mapping {
         image: None,
         name: String::new(),
@@ -209,8 +209,8 @@ fn causes_are_told_by_unwinder_class_and_check_and_the_most_frequent_first() {
     assert_eq!(found, expected);
 }
 
-/// The places, images and counts of all causes, where the code at 0x1000 of each library lacks
-/// its row, first met at these instructions.
+/// The places, images and counts of all causes if the code at 0x1000 of each library has no row,
+/// first met at these instructions.
 fn missing_in_three(first: [u64; 3]) -> Vec<(Option<String>, Vec<String>, u64)> {
     let all = (0..).zip(first).map(|(place, first)| Finding {
         first,
@@ -240,7 +240,7 @@ fn the_same_code_without_a_row_is_one_cause_in_all_images() {
         let images = images.map(str::to_owned).to_vec();
         assert_eq!(found, [(place, images, 9)], "{first:?}");
     }
-    // Of those that were met at the same instruction the first by address is the first.
+    // Of findings met at the same instruction, the one with the lowest address is first.
     let found = missing_in_three([1, 1, 1]);
     let images = ["one", "two", "three"].map(str::to_owned).to_vec();
     assert_eq!(found, [(Some("one".into()), images, 9)]);
@@ -281,7 +281,7 @@ fn other_code_without_a_row_has_a_cause_of_its_own() {
         let mut other = missing(1, 0x1000);
         change(&mut other);
         assert_eq!(count(vec![first(), other.clone()]), 2, "{what}");
-        // Nor is it one with the like of another image, if it is not a missing row.
+        // Nor is it merged with the same finding in another image, unless it is a missing row.
         let mut third = missing(2, 0x1000);
         change(&mut third);
         let is_missing = matches!(what, "the unwinder" | "the check" | "the code");

@@ -1,14 +1,14 @@
-//! Files become images, and the program's tables are replaced.
+//! Tests of finding images and of replacing the program's tables.
 
 use super::*;
 use crate::verify::fixture::program;
 use unwind_sim_unwind::image::{Bytes, Section, Symbol};
 
 const AT: Range<u64> = 0x70_0000..0x70_1000;
-/// nop; ret
+/// `nop; ret`
 const CODE: [u8; 2] = [0x90, 0xc3];
 
-/// A root with `/program` and `/library`, both of this code.
+/// A root with `/program` and `/library`, both with this code.
 fn root() -> tempfile::TempDir {
     let root = tempfile::tempdir().expect("a directory");
     for name in ["program", "library"] {
@@ -30,7 +30,7 @@ fn section(kind: SectionKind, byte: u8) -> Section {
     }
 }
 
-/// An image with code and a table, all of it of this byte.
+/// An image with code and a table that consist of this byte.
 fn of_byte(byte: u8) -> Image {
     Image::new(ImageParts {
         name: format!("/lib/{byte}"),

@@ -1,10 +1,10 @@
-//! Which instructions are shown around a finding, and the shape of code.
+//! Tests of the instructions shown around a finding, and of the shape of code.
 
 use super::*;
 use crate::verify::fixture::{BIAS, CODE, START, finding, image, results as results_of};
 use iced_x86::Register;
 
-/// A mapping of code of which `symbol` bytes are a function, at its start.
+/// A mapping of code that starts with a function of `symbol` bytes.
 fn mapping(text: &[u8], symbol: Option<u64>) -> Mapping {
     let function = symbol.map(|size| ("function", START..START + size));
     image("", BIAS, text, function.as_slice())
@@ -23,7 +23,7 @@ fn behind(svma: u64) -> CodeAddress {
     CodeAddress::Return(svma + BIAS)
 }
 
-/// The addresses in the image that are shown, and the one that is marked.
+/// The shown addresses, in the image, and the marked one.
 fn shown(symbol: Option<u64>, executed: &[u64], pc: CodeAddress) -> (Vec<u64>, Option<u64>) {
     let mapping = mapping(&CODE, symbol);
     let results = results(&mapping, executed);
@@ -39,7 +39,7 @@ fn shown(symbol: Option<u64>, executed: &[u64], pc: CodeAddress) -> (Vec<u64>, O
         all.push(svma);
         if is_marked {
             assert_eq!(marked.replace(svma), None, "one is marked");
-            // It is pointed at from its first letter to its last.
+            // It is underlined from its first character to its last.
             let below = lines.next().expect("what points at it");
             let start = below.find('^').expect("what points at it");
             assert_eq!(below.trim_start().trim_matches('^'), "");
@@ -64,7 +64,7 @@ fn two_instructions_before_and_behind_are_shown() {
     let last = vec![0x1009, 0x100b, 0x100c];
     assert_eq!(at(0x100c), (last, Some(0x100c)));
     assert_eq!(at(0x2000), (vec![], None), "no code");
-    // Behind a call it is the call.
+    // After a call it is the call.
     assert_eq!(shown(function, &[], behind(0x100b)), (middle, Some(0x1009)));
 }
 
@@ -76,14 +76,14 @@ fn without_a_start_executed_instructions_lead_the_way_back() {
     let found = at(&executed, instruction(0x1009));
     assert_eq!(found, (middle.clone(), Some(0x1009)));
     assert_eq!(at(&executed, behind(0x100b)), (middle, Some(0x1009)));
-    // As far as they are executed, one behind the other.
+    // As far as consecutive instructions were executed.
     let known = vec![0x1004, 0x1009, 0x100b, 0x100c];
     let found = at(&[0x1000, 0x1004], instruction(0x1009));
     assert_eq!(found, (known, Some(0x1009)));
     let alone = vec![0x1009, 0x100b, 0x100c];
     let found = at(&[0x1000, 0x1001], instruction(0x1009));
     assert_eq!(found, (alone.clone(), Some(0x1009)));
-    // Nothing is known: the bytes before are a call.
+    // Nothing is known, but the bytes before are a call.
     assert_eq!(at(&[], behind(0x100b)), (alone, Some(0x1009)));
     let near = vec![0x1004, 0x1009, 0x100b];
     assert_eq!(at(&[], behind(0x1009)), (near, Some(0x1004)));
@@ -151,7 +151,7 @@ fn the_shape_of_a_finding_is_that_of_four_instructions() {
     assert_eq!(shape(&results, &finding(instruction(0x9000))), None);
 }
 
-/// Four instructions of as many bytes as there can be: nop words with address and segment prefixes.
+/// Four instructions of maximum length: nops with address and segment prefixes.
 #[test]
 fn long_instructions_are_shown_and_have_their_shape_too() {
     const LONG: [u8; 15] = [
@@ -162,7 +162,7 @@ fn long_instructions_are_shown_and_have_their_shape_too() {
     let at = finding(instruction(START + 15));
     let mut text = String::new();
     listing(&mut text, &results, &at);
-    // One before, and two behind.
+    // One before, and two after.
     assert_eq!(text.lines().count(), 4 + 1, "{text}");
     let expected = shape_of(&decoded(&LONG)).repeat(4);
     assert_eq!(shape(&results, &at), Some(expected));

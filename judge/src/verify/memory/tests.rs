@@ -1,4 +1,4 @@
-//! Sums of bytes, and how they are shown.
+//! Tests of the total and of its text.
 
 use super::*;
 

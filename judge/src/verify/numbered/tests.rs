@@ -1,4 +1,4 @@
-//! Numbers of values, and how much of a list is unused.
+//! Tests of the numbers of values, and of the unused part of lists.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn equal_values_have_one_number() {
     let expected: Vec<_> = (0..1000u32).map(|i| i % 300).collect();
     assert_eq!(numbers, expected);
     assert_eq!((numbered.get(299), numbered.get(300)), (Some(&299), None));
-    // The values, and at least four bytes for each to find it.
+    // The values, and at least four bytes of index for each.
     let bytes = numbered.bytes();
     assert!((300 * (8 + 4)..300 * 64).contains(&bytes), "{bytes}");
 }

@@ -1,4 +1,5 @@
-//! What counts for the exit status, what a contradiction is known by, and how runs begin and end.
+//! Tests of what counts for the exit status, the identity of contradictions, and how runs start and
+//! end.
 
 use super::*;
 use crate::baseline::{Origin, Source};
@@ -10,10 +11,10 @@ use unwind_sim_emulator::linux::Why;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::reason::{Code, Reason};
 
-/// Where the program is mapped a second time.
+/// The address of the program's second mapping.
 const AGAIN: u64 = 2 * BIAS;
 
-/// Results of a run of a program that is mapped twice.
+/// Results of a run with the program mapped twice.
 fn run_of(findings: Vec<Finding>) -> Results {
     let once = image("/bin/program", BIAS, &CODE, &FUNCTIONS);
     let again = unwind_sim_unwind::image::Mapping {
@@ -48,7 +49,7 @@ fn of_target() -> Finding {
     finding
 }
 
-/// Do these findings of one unwinder count?
+/// Whether these findings of one unwinder count.
 fn counts(unwinder: &str, findings: Vec<Finding>, strict: bool) -> bool {
     let engines = [engine(unwinder).expect("an unwinder")];
     unexpected(&engines, &run_of(findings), strict, None)
@@ -78,14 +79,14 @@ fn what_is_wrong_counts_and_losses_only_if_strict() {
         assert!(counts("dwarf", vec![wrong()], strict));
         assert_eq!(counts("orc", vec![lost()], strict), strict);
         assert!(!counts("dwarf", vec![of_target()], strict));
-        // One that counts is enough.
+        // One finding that counts is enough.
         assert!(counts("dwarf", vec![of_target(), wrong()], strict));
     }
 }
 
 #[test]
 fn a_check_at_a_call_counts_where_the_unwinder_looks_up() {
-    // By the return address - 1, and by the return address.
+    // Looked up by the return address - 1, and by the return address.
     for (unwinder, inside) in [
         ("dwarf", true),
         ("orc", true),
@@ -108,7 +109,7 @@ fn an_unwinder_that_is_expected_to_err_may() {
         assert!(!counts(unwinder, vec![of_check(Check::Walk)], true));
     }
     assert!(counts("dwarf+fp", vec![wrong()], false));
-    // Each finding is of its own unwinder.
+    // Each finding belongs to its own unwinder.
     let engines = ["fp", "dwarf"].map(|name| engine(name).expect("an unwinder"));
     let of = |unwinder| Finding {
         unwinder,
@@ -133,10 +134,10 @@ fn what_is_known_counts_if_it_is_met_more_often() {
     assert!(!is_new(&[], 1));
     assert!(!is_new(&[met(3)], 3));
     assert!(is_new(&[met(3)], 2));
-    // The same of both mappings is counted together.
+    // Equal findings in both mappings are added up.
     assert!(!is_new(&[met(3), again.clone()], 7));
     assert!(is_new(&[met(3), again], 6));
-    // What does not count is not added.
+    // A finding that does not count is not added.
     assert!(!is_new(&[met(3), of_check(Check::AtReturn)], 3));
     let elsewhere = finding_at(0, CodeAddress::Instruction(BIAS + 0x1004));
     assert!(is_new(&[elsewhere], 7));
@@ -266,13 +267,13 @@ fn tables_are_read_from_an_elf_file_or_it_is_told_why_not() {
     assert_eq!(image.text_bytes(0x40_0078, 15), [0xc3]);
 }
 
-/// mov eax, 60; xor edi, edi; syscall
+/// `mov eax, 60; xor edi, edi; syscall`
 const EXIT: [u8; 9] = [0xb8, 60, 0, 0, 0, 0x31, 0xff, 0x0f, 0x05];
-/// jmp to itself
+/// A jump to itself.
 const LOOP: [u8; 2] = [0xeb, 0xfe];
 
-/// Runs `/program` of this code below a root of its own: what came of it, and how many
-/// instructions there were when progress was told.
+/// Runs `/program` with this code below its own root. Returns the result, and the numbers of
+/// instructions that were passed to `progress`.
 fn run_alone(code: &[u8], request: &Request<'_>) -> (Result<Run, VerifyError>, Vec<u64>) {
     let root = tempfile::tempdir().expect("a directory");
     let path = root.path().join("program");

@@ -1,4 +1,4 @@
-//! What came of stores into slots.
+//! Tests of what followed stores into slots.
 
 use super::*;
 
@@ -18,12 +18,12 @@ fn hit(address: u64, old: u64) -> Hit {
     }
 }
 
-/// Each of the hit slots has another owner.
+/// Gives each hit slot a different owner.
 fn place(address: u64) -> PlaceId {
     (address >> 4 & 0xff) as PlaceId
 }
 
-/// What is counted: changes, stores of the same, returns by what was stored, restored ones.
+/// The counts: changes, stores of the same value, returns through stored values, restored values.
 fn counts(store: &SlotStore) -> [u64; 4] {
     [store.count, store.same, store.taken, store.restored]
 }
@@ -31,7 +31,7 @@ fn counts(store: &SlotStore) -> [u64; 4] {
 #[test]
 fn the_first_change_is_told_and_all_are_counted() {
     let mut collector = Collector::default();
-    // A store of the same value is the first that is reported only until a change is seen.
+    // A store of the same value is reported as the first only until a change is seen.
     collector.add(&hit(0x7000, 5), WRITER, 10, 5);
     collector.add(&hit(0x7010, 6), WRITER, 11, 7);
     collector.add(&hit(0x7020, 8), WRITER, 12, 9);
@@ -63,12 +63,12 @@ fn what_was_stored_is_taken_or_put_back_before() {
         collector.add(&hit(at, 5), WRITER, 1, 6);
     }
     assert!(collector.is_waiting());
-    // By what was stored, by another word, from another slot, and twice.
+    // Returns through the stored value, through another word, from another slot, and twice.
     collector.returned(0x7000, 6);
     collector.returned(0x7010, 9);
     collector.returned(0x7fff, 6);
     collector.returned(0x7000, 6);
-    // Put back; not put back, but changed again, and then taken.
+    // One is put back; one is not put back but changed again, and then taken.
     collector.add(&hit(0x7020, 6), WRITER, 2, 5);
     collector.add(&hit(0x7030, 6), WRITER, 3, 7);
     collector.returned(0x7030, 7);
@@ -114,7 +114,7 @@ fn a_system_call_that_stored_nothing_is_not_told_of() {
     assert!(collector.stores.all.is_empty());
     collector.add(&hit(0x7000, 5), call, 2, 6);
     assert_eq!(counts(&collector.stores.all[0]), [1, 0, 0, 0]);
-    // Nor does it put back what is there already.
+    // Nor does it put back a value that is already there.
     collector.add(&hit(0x7000, 5), call, 3, 5);
     assert_eq!(counts(&collector.stores.all[0]), [1, 0, 0, 0]);
     assert!(collector.is_waiting());

@@ -1,4 +1,4 @@
-//! When a walk and the check of single frames disagree, and where memory ends.
+//! Tests of disagreements between walks and the check of single frames, and of the end of memory.
 
 use super::*;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ fn a_window_shows_its_part_of_the_memory_to_the_last_byte() {
 const FUNCTION: u64 = 0x40_1000;
 const STACK: u64 = 0x7000;
 
-/// Claims that the caller is here.
+/// An unwinder that claims this caller.
 struct Says(u64);
 
 impl Unwinder for Says {
@@ -107,11 +107,11 @@ impl Unwinder for Says {
     }
 }
 
-/// Which unwinder, and what.
+/// The index of an unwinder, and what disagrees.
 type Disagrees = (usize, String);
 
-/// What came of walks of a function that has a frame pointer, with a caller or without one: walks,
-/// wrong ones, and what disagrees by unwinder.
+/// The results of walks of a function that has a frame pointer, with or without a caller: for each
+/// unwinder the numbers of walks and wrong walks, and what disagrees.
 fn taken(
     engines: &[Engine],
     wrong: Wrong,
@@ -193,7 +193,7 @@ fn a_right_walk_from_a_row_that_was_found_wrong_is_our_own_bug() {
         let (tallies, found) = taken(&[table(), table()], wrong, true, cpu);
         assert_eq!((tallies, found), (vec![(2, 0); 2], expected.clone()));
     }
-    // A register need not be wrong for the walk to be; and the root has no caller.
+    // A wrong register does not make the walk wrong, and the root has no caller.
     for (wrong, has_caller) in [(0, true), (claim::SAVED, true), (claim::CFA, false)] {
         let (tallies, found) = taken(&[table()], wrong, has_caller, cpu);
         assert_eq!(
@@ -204,7 +204,7 @@ fn a_right_walk_from_a_row_that_was_found_wrong_is_our_own_bug() {
     }
 }
 
-/// Has no row anywhere.
+/// A finder without any row.
 struct Nothing;
 
 impl Finder for Nothing {

@@ -1,8 +1,9 @@
-//! At a call: the row that a walk will use, at the return address and one before it.
+//! Tests of the check at a call: the row that a walk will use, at the return address and one before
+//! it.
 
 use super::*;
 
-/// main: call f. f saves rbx and calls g, which does not return. Behind the call is another
+/// main: call f. f saves rbx and calls g, which does not return. After the call is another
 /// function.
 const NO_RETURN: &[u8] = &[
     0xe8, 0x0b, 0, 0, 0,    // 00 call f
@@ -72,7 +73,7 @@ fn a_call_without_a_row_was_executed() {
         (0, Check::AtReturn, 0x16, code, Reg::Rip, 1),
     ];
     assert_eq!(told[..3], expected);
-    // And the walk, whose row it is.
+    // And the walk that uses the row.
     assert_eq!(told.len(), 4);
     assert_eq!((told[3].1, told[3].3), (Check::Walk, code));
     let counts = (tally.calls, tally.calls_wrong, tally.calls_wrong_at_return);

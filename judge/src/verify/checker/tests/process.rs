@@ -1,11 +1,11 @@
-//! What the kernel's doings change: programs, mappings, signals and system calls.
+//! Tests of the kernel's actions: programs, mappings, signals and system calls.
 
 use super::*;
 use crate::verify::NOWHERE;
 use unwind_sim_emulator::linux::SystemCall;
 use unwind_sim_unwind::truth::TrueKind;
 
-/// A checker in f of [`CALLS`], behind its push, and its machine.
+/// A checker in f of [`CALLS`], after its push, and its machine.
 fn in_f<'a>(engines: &'a [Engine]) -> (Checker<'a>, Machine) {
     let mut machine = machine(CALLS);
     let mut checker = checker(engines, &machine, CALLS, true);
@@ -14,7 +14,7 @@ fn in_f<'a>(engines: &'a [Engine]) -> (Checker<'a>, Machine) {
     (checker, machine)
 }
 
-/// Goes on to the end.
+/// Runs to the end.
 fn finish(mut checker: Checker<'_>, mut machine: Machine) -> Results {
     assert_eq!(machine.run(100, &mut checker), Exit::Halt);
     checker.finish().0
@@ -37,11 +37,11 @@ fn a_program_that_begins_leaves_nothing_of_the_one_before_but_its_counts() {
     assert_eq!((truth.calls, truth.returns), (1 + 4, 4));
     assert_eq!(results.instructions, 2 + 30);
     assert_eq!(told(&results), []);
-    // The address is another place, as the image is.
+    // The address is in another place, since the image is another one.
     assert_eq!(results.addresses, 2 + 14);
 }
 
-/// In f's loop, which is made to go round 11 times, and all of whose instructions are known.
+/// In f's loop, which runs 11 times, with all of its instructions known.
 #[test]
 fn rows_are_those_of_the_image_that_is_mapped_now() {
     let rows = Rows::of(right());
@@ -55,10 +55,10 @@ fn rows_are_those_of_the_image_that_is_mapped_now() {
     };
     round(&mut checker, &mut machine, 9);
     machine.state.set_gpr(3, 10);
-    // The loop begins again as a block of its own.
+    // The loop starts again as a separate block.
     round(&mut checker, &mut machine, 8);
     let known = round(&mut checker, &mut machine, 8);
-    // Where nothing was nothing is forgotten.
+    // Unmapping nothing forgets nothing.
     checker.unmapped(CODE_END..CODE_END + 0x1000);
     assert_eq!(round(&mut checker, &mut machine, 8), known);
     checker.unmapped(CODE..CODE_END);
@@ -92,7 +92,7 @@ fn memory_without_a_file_is_a_place_from_when_it_is_code() {
     checker.protected(jit.clone(), Permissions::READ_WRITE, None);
     checker.protected(jit.clone(), Permissions::READ_EXECUTE, None);
     assert_eq!(place(&mut checker, jit.end - 1), first);
-    // Mapped anew it is other code.
+    // After a new mapping it is other code.
     checker.mapped(jit.clone(), Permissions::READ_EXECUTE, None);
     let second = place(&mut checker, jit.start);
     assert!(second != first && second != NOWHERE);
@@ -103,7 +103,7 @@ fn memory_without_a_file_is_a_place_from_when_it_is_code() {
     assert!(![first, second, NOWHERE].contains(&place(&mut checker, jit.start)));
 }
 
-/// Starts g as the handler of a signal, farther down on the same stack; gives the interrupted pc.
+/// Starts g as a signal handler, further down on the same stack. Returns the interrupted pc.
 fn signal(checker: &mut Checker<'_>, machine: &Machine) -> u64 {
     let interrupted = machine.state.cpu_at(machine.state.rip);
     let handler = Cpu {
@@ -126,7 +126,7 @@ fn a_handler_that_writes_where_it_goes_back_to_is_no_finding() {
     let (slot, pc) = at.map(|f| (f.slot, f.pc)).expect("what was interrupted");
     assert_eq!(pc, interrupted);
     let outermost = frames[0];
-    // What the handler does, as the checker sees it: that slot, and f's return address.
+    // What the checker sees of the handler: stores into that slot and into f's return address.
     let mut state = machine.state;
     let to = CODE + 0x1b;
     let hit = |address, old| Hit {
@@ -152,8 +152,8 @@ fn a_handler_that_writes_where_it_goes_back_to_is_no_finding() {
     assert_eq!(stores, [(outermost.slot, CODE + 0x30, to)]);
 }
 
-/// f is interrupted after g has returned once. The row of the call of g must not be used for f's slots
-/// then: it describes another place in f.
+/// f is interrupted after g has returned once. The row of the call of g must not be used for f's
+/// slots, since it describes another place in f.
 #[test]
 fn a_call_that_returned_says_nothing_of_a_handlers_caller() {
     let engines = engines(vec![Rows::of(right())]);
@@ -174,7 +174,7 @@ fn a_call_that_returned_says_nothing_of_a_handlers_caller() {
 /// A system call writes into the slot of rbx.
 #[test]
 fn what_the_kernel_stores_is_the_calls() {
-    // f pushes rbx and asks the kernel, with main as caller.
+    // f pushes rbx and makes a system call, with main as its caller.
     const CODE_OF_CALL: &[u8] = &[
         0xe8, 1, 0, 0, 0,    // 00 call f
         0xf4, // 05 hlt
@@ -215,7 +215,7 @@ fn what_the_kernel_stores_is_the_calls() {
     let values = (store[0].slot, store[0].old, store[0].new, store[0].first);
     assert_eq!(values, (Slot::Saved(0), 0, 5, 2));
     assert_eq!(results.truth.instructions, results.instructions);
-    // What f pops is not what its caller had.
+    // f pops a value that is not its caller's.
     let found: Vec<_> = told(&results).iter().map(|t| (t.1, t.2)).collect();
     let at = |offset| (Check::Instruction, offset);
     assert_eq!(found, [at(9), at(0xa)]);

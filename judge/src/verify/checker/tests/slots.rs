@@ -1,4 +1,4 @@
-//! Stores into live slots: by which instruction, into what, and what came of them.
+//! Tests of stores into live slots: the instruction, the slot, and what followed.
 
 use super::*;
 
@@ -17,12 +17,12 @@ fn program(body: &[u8]) -> Vec<u8> {
     [&main, body, &end].concat()
 }
 
-/// Where the body begins.
+/// The offset of the body.
 const BODY: u64 = 0x11;
 /// The slot of rbx.
 const RBX: u64 = SP - 16;
 
-/// The rows of [`program`] with a body of so many bytes.
+/// The rows of [`program`] with a body of `body` bytes.
 fn rows(body: usize) -> Rows {
     Rows::of(vec![
         (0, Rule::OUTERMOST),
@@ -41,7 +41,7 @@ fn results(body: &[u8]) -> Results {
     quick
 }
 
-/// Writer, slot, how often changed and not, taken and put back.
+/// Writer, slot, and how often the value was changed, unchanged, taken and put back.
 type Store = (u64, Slot, [u64; 4]);
 
 fn stores(results: &Results) -> Vec<Store> {
@@ -63,14 +63,14 @@ fn a_store_into_the_slot_of_a_saved_register_is_told() {
         0x48, 0xc7, 0x04, 0x24, 0x77, 0, 0, 0,
     ];
     let results = results(&body);
-    // Changed; what was there by then was not live.
+    // The first store changed the slot; after that it was not live.
     assert_eq!(stores(&results), [(BODY, SAVED_RBX, [1, 0, 0, 0])]);
     let store = &results.stores.all[0];
     assert_eq!((store.address, store.old, store.new), (RBX, 0x77, 5));
-    // It is f's own, at the instruction that stored, the fourth.
+    // It is f's own slot, and the fourth instruction stored.
     assert_eq!((store.owner, store.first), (CODE + BODY, 3));
     assert_eq!(store.owner_place, store.writer.place);
-    // While it was changed the row was not right.
+    // While the slot was changed the row was wrong.
     let behind = (0, Check::Instruction, BODY + 8);
     let found: Vec<_> = told(&results).iter().map(|t| (t.0, t.1, t.2)).collect();
     assert_eq!(found, [behind]);
@@ -102,7 +102,7 @@ fn a_changed_return_address_is_taken_or_put_back() {
     assert_eq!(stores(&results(&both)), expected);
 }
 
-/// As `__builtin_eh_return` does: the return address is changed, popped and jumped to.
+/// The return address is changed, popped and jumped to, as in `__builtin_eh_return`.
 #[test]
 fn a_jump_to_a_changed_return_address_takes_it() {
     let body = [
@@ -115,7 +115,7 @@ fn a_jump_to_a_changed_return_address_takes_it() {
     assert_eq!(stores(&results(&body)), expected);
 }
 
-/// Strings are stored by where they begin and end.
+/// The range of a string store is its start and end.
 #[test]
 fn a_string_hits_what_it_reaches() {
     let string = |from: i8, count: u8| {
@@ -137,7 +137,7 @@ fn a_string_hits_what_it_reaches() {
     let changed = (SAVED_RBX, [1, 0, 0, 0]);
     let (nothing, frames) = string(-40, 4);
     assert_eq!(nothing, []);
-    // One that ends where the slot begins changes no outcome.
+    // A store that ends where the slot starts changes no outcome.
     assert_eq!(string(-32, 4), (vec![], frames));
     assert_eq!(string(-24, 4).0, [changed]);
     assert_eq!(string(0, 0).0, []);
@@ -145,7 +145,7 @@ fn a_string_hits_what_it_reaches() {
     assert_eq!(string(16, 4).0, []);
 }
 
-/// A function two calls below changes what the frames above it hold.
+/// A function two calls below changes slots of the frames above it.
 #[test]
 fn the_slots_of_callers_are_found_by_their_calls_rows() {
     let code = [
@@ -176,7 +176,7 @@ fn the_slots_of_callers_are_found_by_their_calls_rows() {
             (0x26, Slot::ReturnAddress, [0, 1, 0, 0]),
         ];
         assert_eq!(stores(&results), expected);
-        // They are f's, which is in its call.
+        // The slots are f's, which is in its call.
         let owners: Vec<_> = results.stores.all.iter().map(|s| s.owner).collect();
         assert_eq!(owners, [CODE + 0x11; 2]);
     }
@@ -188,7 +188,7 @@ fn a_push_hits_a_slot_that_is_named_too_early() {
     let code = program(&[0x6a, 5, 0x58]); // push 5; pop rax
     let early = || {
         let mut rows = rows(3);
-        // What is there was pushed before and is the truth: rbp, 0.
+        // The word there was pushed before and is the true value: rbp, 0.
         let rule = rows.rows[2].1.with_saved(Reg::Rbp, Value::at_cfa(-24));
         rows.rows[2].1 = rule;
         rows
@@ -202,7 +202,7 @@ fn a_push_hits_a_slot_that_is_named_too_early() {
     }
 }
 
-/// The same with a row that should have ended before the push: the CFA is wrong behind it.
+/// The same with a row that should have ended before the push, so that the CFA is wrong after it.
 #[test]
 fn a_push_over_such_a_slot_changes_rsp_too() {
     let body = [0x6a, 5, 0x58]; // push 5; pop rax
@@ -218,7 +218,7 @@ fn a_push_over_such_a_slot_changes_rsp_too() {
         .iter()
         .any(|t| (t.2, t.3) == (BODY + 2, ReasonCode::WrongCfa));
     assert!(wrong, "{:?}", found[0]);
-    // An instruction that leaves rsp and memory alone is followed by no evaluation.
+    // After an instruction that changes neither rsp nor memory, nothing is evaluated.
     let frames = |body: &[u8]| {
         let mut rows = rows(body.len());
         rows.rows[2].1 = rows.rows[2].1.with_saved(Reg::Rbp, Value::at_cfa(-24));
@@ -242,7 +242,7 @@ fn behind_a_store_to_anywhere_every_slot_is_read_again() {
     assert_eq!(found, [at(BODY + 10), at(BODY + 11), at(BODY + 12)]);
 }
 
-/// What a table that does not carry all registers says is not asked for slots.
+/// A table that does not carry all registers is not used to find slots.
 #[test]
 fn the_first_table_that_carries_all_registers_says_where_they_are() {
     let body = [0x48, 0xc7, 0x04, 0x24, 5, 0, 0, 0];
@@ -257,8 +257,7 @@ fn the_first_table_that_carries_all_registers_says_where_they_are() {
     assert_eq!(found(vec![few(), rows(body.len())]), all);
 }
 
-/// A store that ends where the lowest slot begins, and one above all frames, leave outcomes as they
-/// are.
+/// A store that ends where the lowest slot starts, and one above all frames, change no outcome.
 #[test]
 fn a_store_that_hits_no_slot_changes_no_outcome() {
     let frames = |body: &[u8]| results(body).work.frames;
@@ -269,7 +268,8 @@ fn a_store_that_hits_no_slot_changes_no_outcome() {
         let body = [0x48, 0xc7, 0x44, 0x24, at, 0, 0, 0, 0];
         assert_eq!(frames(&body), without, "{at:#x}");
     }
-    // mov qword [rsp - 7], 0 reaches into rbx's; mov byte [rsp + 15], 0 into the return address
+    // mov qword [rsp - 7], 0 reaches into rbx's slot; mov byte [rsp + 15], 0 into the return
+    // address
     let reaches = [0x48, 0xc7, 0x44, 0x24, 0xf9, 0, 0, 0, 0];
     assert_eq!(frames(&reaches), without + 1);
     let reaches = [0xc6, 0x44, 0x24, 15, 0, 0x90, 0x90, 0x90, 0x90];

@@ -1,4 +1,4 @@
-//! What is evaluated again, and what is not.
+//! Tests of what is evaluated again and what is not.
 
 use super::*;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,16 +8,16 @@ use std::sync::atomic::Ordering::Relaxed;
 fn nothing_is_evaluated_again_without_a_change() {
     let work = |elide| run(CALLS, vec![Rows::of(right())], elide).work;
     let all = work(false);
-    // Each instruction with a caller, and both rows at each of g's calls.
+    // Each instruction with a caller, and both rows at each call of g.
     assert_eq!((all.frames, all.whole, all.parts), (28, 28 + 6, 0));
-    // A whole claim where the frame is another: f's start, and thrice g's and behind its call.
-    // Parts where the row or the register that it counts from is: f's push and pop, and thrice
-    // each but the first and the pop of g's.
+    // A whole claim if the frame changes: at f's start, and three times at g's start and after its
+    // call. Parts if the row or its base register changes: at f's push and pop, and three times at
+    // each instruction of g except the first and the pop.
     let quick = work(true);
     assert_eq!((quick.frames, quick.whole, quick.parts), (18, 7, 11));
 }
 
-/// Two tables of which the second says nothing that the first does not say.
+/// Two tables, where the second says nothing that the first does not say.
 #[test]
 fn a_part_of_another_tables_claims_is_not_evaluated() {
     let frame = || Rows {
@@ -28,16 +28,16 @@ fn a_part_of_another_tables_claims_is_not_evaluated() {
     let alone = work(vec![Rows::of(right())]);
     let both = work(vec![Rows::of(right()), frame()]);
     assert_eq!((both.frames, both.whole), (alone.frames, alone.whole));
-    // Unless nothing is to be skipped.
+    // Unless skipping is off.
     let all = run(CALLS, vec![Rows::of(right()), frame()], false).work;
     assert_eq!((all.frames, all.whole, all.parts), (28, 2 * (28 + 6), 0));
 }
 
-/// Tables of which one has rows that the other has not.
+/// Two tables, where one has rows that the other lacks.
 #[test]
 fn a_claim_that_did_not_change_is_not_evaluated_with_one_that_did() {
     let without = || {
-        // By rsp also where rbp is the base elsewhere.
+        // With rsp as the base also where the other table uses rbp.
         let mut rows = right();
         rows.retain(|row| row.0 != 0x34);
         Rows::of(rows)
@@ -46,8 +46,8 @@ fn a_claim_that_did_not_change_is_not_evaluated_with_one_that_did() {
     // The claim at 34 is the same as at 31, and nothing that it depends on has changed.
     assert_eq!((alone.frames, alone.whole, alone.parts), (15, 7, 8));
     let both = run(CALLS, vec![without(), Rows::of(right())], true).work;
-    // At each of g's instructions: the first evaluates what it evaluates alone. The other's are a
-    // part of it but where it counts from rbp.
+    // At each instruction of g the first table evaluates what it evaluates alone. The other's
+    // claims are a part of that, except where its base is rbp.
     assert_eq!((both.frames, both.whole, both.parts), (18, 7, 8 + 3));
 }
 
@@ -62,7 +62,7 @@ fn evaluations_are_told() {
     assert_eq!(work.to_string(), text);
 }
 
-/// A loop of three instructions, a nop in it, in a function of depth 1.
+/// A loop of three instructions, one of them a nop, at depth 1.
 #[test]
 fn walks_are_taken_every_so_often() {
     const CODE: &[u8] = &[
@@ -108,8 +108,8 @@ fn walks_of_deep_stacks_are_taken_less_often() {
     let rows = Rows::of(vec![(0, Rule::OUTERMOST), (0xb, above(8))]);
     let results = run(CODE, vec![rows], true);
     assert_eq!(results.instructions, 9527);
-    // One at each of the calls' first time, the second behind 5 instructions; one 997 later, and
-    // then, with 131 frames, one every 3 * 997.
+    // One at the first visit of each call, the second after 5 instructions; one 997 instructions
+    // later, and then, with 131 frames, one every 3 * 997.
     assert_eq!(results.tallies[0].walks, 2 + 3);
 }
 
@@ -118,7 +118,7 @@ fn rows_are_looked_up_once_for_each_instruction_and_return_address() {
     let rows = Rows::of(right());
     let finds = rows.finds.clone();
     run(CALLS, vec![rows], true);
-    // 14 instructions; at the return addresses of both calls, and one before.
+    // 14 instructions, and for both calls the return address and one before it.
     let checked = 14 + 2 * 2;
     let walked = 2 * 3 - 1;
     assert_eq!(finds.load(Relaxed), checked + walked);
@@ -128,7 +128,7 @@ fn rows_are_looked_up_once_for_each_instruction_and_return_address() {
 fn compiled_rows_are_forgotten_when_they_are_too_many() {
     let compiled = |count: u64| {
         let mut rows = right();
-        // Different from each other, or they would be one.
+        // All different, or they would be stored once.
         rows.extend((0..count).map(|n| (0x100 + n / 32, above(8 * n as i32))));
         let rows = Rows::of(rows);
         let compiled = rows.compiled.clone();
@@ -148,7 +148,7 @@ fn what_a_run_keeps_is_counted() {
     let one = run(CALLS, vec![Rows::of(right())], true);
     let memory = one.memory;
     let met = memory.met - one.executed.bytes() - one.places.bytes();
-    // A stretch of addresses, and where it is.
+    // One chunk of addresses, and its index.
     assert!((32..1024).contains(&met), "{met}");
     assert!(memory.known >= 14 * 16 + 2 * 16, "{memory}");
     assert!(memory.known < 4096, "{memory}");
