@@ -99,7 +99,7 @@ fn head(out: &mut String, kernel: &KernelImage) {
         None => field(
             out,
             "symbols",
-            "none found; give its System.map as --symbols",
+            "none found; give a System.map with --symbols",
         ),
     }
 }

@@ -107,7 +107,7 @@ fn what_was_met_since_rsp_was_loaded_or_by_who_loaded_it_is_of_the_departure() {
         left(Some(7), 50, true, Some(5)),
         "of the one that loaded it"
     );
-    assert!(!left(Some(7), 50, false, Some(5)), "nobody loaded it");
+    assert!(!left(Some(7), 50, false, Some(5)), "rsp was not loaded");
     assert!(left(None, 101, true, Some(5)), "since then");
     assert!(!left(None, 100, true, Some(5)), "with the load itself");
     assert!(!left(None, 101, false, Some(5)));

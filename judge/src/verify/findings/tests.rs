@@ -127,7 +127,7 @@ fn the_same_outcome_of_a_place_is_found_again_and_another_is_not() {
     assert!(findings.add(&mut last, 1, first, site(5), &[contradiction()]));
     assert!(
         !findings.add(&mut last, 2, first, site(6), &[]),
-        "not borne out"
+        "not confirmed"
     );
     assert_eq!(findings.again(last, first, 1, at), Some(true));
     assert_eq!(findings.again(last, first, 2, at), Some(false));
@@ -144,7 +144,7 @@ fn the_same_outcome_of_a_place_is_found_again_and_another_is_not() {
     let outcomes = 2 * size_of::<Outcome>()..16 * size_of::<Outcome>();
     assert!(log > 1024 && outcomes.contains(&bytes), "{log} {bytes}");
     let found = findings.finish();
-    assert_eq!(found.all.len(), 1, "what is not borne out is not told");
+    assert_eq!(found.all.len(), 1, "what is not confirmed is not reported");
     let one = &found.all[0];
     assert_eq!((one.unwinder, one.check, one.place), (0, first.1, 1));
     assert_eq!((one.address, one.first, one.count), (0x1000, 5, 3));
