@@ -104,8 +104,8 @@ pub enum BaselineError {
     },
     /// The baseline belongs to another program.
     #[error(
-        "--baseline {path} belongs to the program `{its}`, and this {run} is of `{this}`; make one for \
-         this program"
+        "--baseline {path} belongs to the program `{its}`, and this {run} is of `{this}`; make one \
+         for this program"
     )]
     OtherProgram {
         /// The file.

@@ -51,7 +51,8 @@ pub fn bless(path: &Path, accept: &[String]) -> Result<Blessed, CaseFailure> {
             let unwinder = column.split('@').next().unwrap_or(column);
             if was_right && !is_right && !accept.iter().any(|a| a == unwinder) {
                 refused.push(format!(
-                    "  {} {column} was right and is now {cell}; to accept it: --accept {}:{unwinder}",
+                    "  {} {column} was right and is now {cell}; to accept it: --accept \
+                     {}:{unwinder}",
                     row.point, case.name
                 ));
             }

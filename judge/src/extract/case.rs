@@ -323,7 +323,8 @@ fn header(
     let (number, n) = (view.number, functions.len());
     let frames = if n == 1 { "frame" } else { "frames" };
     let mut out = format!(
-        "#! claim: The chain from {innermost} to the root, {n} {frames}, as recorded from {program}.\n\
+        "#! claim: The chain from {innermost} to the root, {n} {frames}, as recorded from \
+         {program}.\n\
          #! source: recorded from {program}, sample {number}\n\
          #! group: {group}\n"
     );

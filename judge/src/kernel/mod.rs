@@ -103,7 +103,8 @@ pub fn wrong_user_regs(view: &View<'_>, outcome: &Outcome) -> Option<String> {
         .map(|at| format!("{at:#x}"))
         .collect();
     Some(format!(
-        "took ip {:#x}, sp {:#x} at {:#x} for the user registers; the true ones are ip {:#x}, sp {:#x}, saved at {}",
+        "took ip {:#x}, sp {:#x} at {:#x} for the user registers; the true ones are ip {:#x}, \
+         sp {:#x}, saved at {}",
         found.ip,
         found.sp,
         found.at,
