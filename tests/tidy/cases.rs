@@ -3,10 +3,31 @@
 
 use crate::none;
 use crate::repository::{files, paths, top};
+use unwind_sim_judge::case::COLUMNS_MAX;
 use unwind_sim_judge::cases;
 
 const CASES: &str = "corpus/cases/";
 const ERRORS: &str = "corpus/errors/";
+
+#[test]
+fn cases_keep_to_the_width() {
+    let mut faults = Vec::new();
+    for file in files(".s")
+        .iter()
+        .filter(|file| file.path.starts_with(CASES))
+    {
+        for (index, line) in file.text.lines().enumerate() {
+            if line.chars().count() > COLUMNS_MAX {
+                faults.push(format!(
+                    "{}:{}: over {COLUMNS_MAX} columns",
+                    file.path,
+                    index + 1
+                ));
+            }
+        }
+    }
+    none(&faults);
+}
 
 #[test]
 fn every_case_has_its_claim_and_its_source() {

@@ -1,5 +1,6 @@
 #! claim: Behind pop rbp the slot is below rsp: a profiler's copy does not have it.
-#! source: gcc bug 29440; glibc 2.36 msort_with_tmp+0x3fb61 called from qsort_r (perf loses 4 of 6 frames)
+#! source: gcc bug 29440; glibc 2.36 msort_with_tmp+0x3fb61 called from qsort_r (perf loses 4 of 6
+#!    frames)
 #! group: copy
 #! view: copy
 #! wrong: dwarf(US203)

@@ -1,5 +1,6 @@
 #! claim: A frame whose saved rbp is its own address never gets on.
-#! source: glibc bug reports on __libc_backtrace cycles; Linux unwind_frame.c "frame < prev_frame_end"
+#! source: glibc bug reports on __libc_backtrace cycles; Linux unwind_frame.c "frame <
+#!    prev_frame_end"
 #! group: corrupt
 #! memory: rbp = rbp @in_leaf
 #! wrong: fp(US204)

@@ -1,4 +1,5 @@
-#! claim: Tables that load the CFA from memory may change stacks, so only the set of frames seen stops them.
+#! claim: Tables that load the CFA from memory may change stacks, so only the set of frames seen
+#!    stops them.
 #! source: Linux unwind_orc.c "stack going in the wrong direction"; ORC SP_INDIRECT and IRQ stacks
 #! group: corrupt
 #! memory: tos = tos-16 @in_callee

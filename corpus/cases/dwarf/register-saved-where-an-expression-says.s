@@ -8,7 +8,8 @@
 FUNC leaf
         push    %rbx
         .cfi_def_cfa_offset 16
-        # rbx at: CFA is on the stack; lit1; bra +4 -> skips (lit31, minus, skip 0); const1u 16; minus
+        # rbx at: CFA is on the stack; lit1; bra +4 -> skips (lit31, minus, skip 0);
+        # const1u 16; minus
         .cfi_escape 0x10, 3, 12, 0x31, 0x28, 5, 0, 0x4f, 0x1c, 0x2f, 0, 0, 0x08, 16, 0x1c
         mov     $9, %ebx
 in_leaf:

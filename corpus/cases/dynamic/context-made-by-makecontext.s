@@ -1,4 +1,5 @@
-#! claim: A context made by libc returns into code it was never called from, the old one has its own chain.
+#! claim: A context made by libc returns into code it was never called from, the old one has its own
+#!    chain.
 #! source: makecontext(3); glibc sysdeps/unix/sysv/linux/x86_64/__start_context.S
 #! group: dynamic
 #! link: -no-pie

@@ -1,5 +1,6 @@
 #! claim: Behind forty equal frames stands the function that called them, one time and the other.
-#! source: perf's --stitch-lbr, which takes equal branch records for the same calls (Linux 7.2, tools/perf/util/machine.c)
+#! source: perf's --stitch-lbr, which takes equal branch records for the same calls (Linux 7.2,
+#!    tools/perf/util/machine.c)
 #! group: frame
 #! right: dwarf sframe orc fp
 #@ bottom: rec*40 < one < _start

@@ -1,25 +1,47 @@
-#! claim: In an interrupt at every instruction ORC is right without frame pointers but in a retpoline.
-#! source: Linux 6.12, arch/x86/kernel/unwind_orc.c, unwind_frame.c, unwind_guess.c, arch/x86/entry/entry_64.S
+#! claim: In an interrupt at every instruction ORC is right without frame pointers but in a
+#!    retpoline.
+#! source: Linux 6.12, arch/x86/kernel/unwind_orc.c, unwind_frame.c, unwind_guess.c,
+#!    arch/x86/entry/entry_64.S
 #! group: kernel
-#! right: orc:kernel(at do_syscall_64, at __x64_sys_poll, at __x86_indirect_thunk_rax, at do_sys_poll, at perf_poll, at __pollwait, at __get_free_pages, at __alloc_pages_nodemask, at perf_trace_mm_page_alloc, at perf_tp_event, at perf_callchain_kernel, at __unwind_start, at cond_resched, at rcu_note)
-#! wrong: orc:kernel(US502 at in_thunk) fp:kernel(US601 at do_sys_poll) guess:kernel(US502 at do_sys_poll)
+#! right: orc:kernel(at do_syscall_64, at __x64_sys_poll, at __x86_indirect_thunk_rax, at
+#!    do_sys_poll, at perf_poll, at __pollwait, at __get_free_pages, at __alloc_pages_nodemask, at
+#!    perf_trace_mm_page_alloc, at perf_tp_event, at perf_callchain_kernel, at __unwind_start, at
+#!    cond_resched, at rcu_note)
+#! wrong: orc:kernel(US502 at in_thunk) fp:kernel(US601 at do_sys_poll) guess:kernel(US502 at
+#!    do_sys_poll)
 #! machine: kernel
-#! interrupt: every in in_interrupt: hrtimer_interrupt < __sysvec_apic_timer_interrupt < sysvec_apic_timer_interrupt < asm_sysvec_apic_timer_interrupt
+#! interrupt: every in in_interrupt: hrtimer_interrupt < __sysvec_apic_timer_interrupt <
+#!    sysvec_apic_timer_interrupt < asm_sysvec_apic_timer_interrupt
 #@ do_syscall_64 each: do_syscall_64 < entry_SYSCALL_64_after_hwframe
-#@ __x86_indirect_thunk_rax each: __x86_indirect_thunk_rax < do_syscall_64 < entry_SYSCALL_64_after_hwframe
+#@ __x86_indirect_thunk_rax each: __x86_indirect_thunk_rax < do_syscall_64 <
+#@    entry_SYSCALL_64_after_hwframe
 #@ in_thunk each: __x86_indirect_thunk_rax*2 < do_syscall_64 < entry_SYSCALL_64_after_hwframe
 #@ __x64_sys_poll each: __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
 #@ do_sys_poll each: do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
-#@ cond_resched each: cond_resched < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
-#@ rcu_note each: rcu_note < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
-#@ perf_poll each: perf_poll < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
-#@ __pollwait each: __pollwait < perf_poll < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
-#@ __get_free_pages each: __get_free_pages < __pollwait < perf_poll < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
-#@ __alloc_pages_nodemask each: __alloc_pages_nodemask < __get_free_pages < __pollwait < perf_poll < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
-#@ perf_trace_mm_page_alloc each: perf_trace_mm_page_alloc < __alloc_pages_nodemask < __get_free_pages < __pollwait < perf_poll < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
-#@ perf_tp_event each: perf_tp_event < perf_trace_mm_page_alloc < __alloc_pages_nodemask < __get_free_pages < __pollwait < perf_poll < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
-#@ perf_callchain_kernel each: perf_callchain_kernel < perf_tp_event < perf_trace_mm_page_alloc < __alloc_pages_nodemask < __get_free_pages < __pollwait < perf_poll < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
-#@ __unwind_start each: __unwind_start < perf_callchain_kernel < perf_tp_event < perf_trace_mm_page_alloc < __alloc_pages_nodemask < __get_free_pages < __pollwait < perf_poll < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
+#@ cond_resched each: cond_resched < do_sys_poll < __x64_sys_poll < do_syscall_64 <
+#@    entry_SYSCALL_64_after_hwframe
+#@ rcu_note each: rcu_note < do_sys_poll < __x64_sys_poll < do_syscall_64 <
+#@    entry_SYSCALL_64_after_hwframe
+#@ perf_poll each: perf_poll < do_sys_poll < __x64_sys_poll < do_syscall_64 <
+#@    entry_SYSCALL_64_after_hwframe
+#@ __pollwait each: __pollwait < perf_poll < do_sys_poll < __x64_sys_poll < do_syscall_64 <
+#@    entry_SYSCALL_64_after_hwframe
+#@ __get_free_pages each: __get_free_pages < __pollwait < perf_poll < do_sys_poll < __x64_sys_poll <
+#@    do_syscall_64 < entry_SYSCALL_64_after_hwframe
+#@ __alloc_pages_nodemask each: __alloc_pages_nodemask < __get_free_pages < __pollwait < perf_poll <
+#@    do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
+#@ perf_trace_mm_page_alloc each: perf_trace_mm_page_alloc < __alloc_pages_nodemask <
+#@    __get_free_pages < __pollwait < perf_poll < do_sys_poll < __x64_sys_poll < do_syscall_64 <
+#@    entry_SYSCALL_64_after_hwframe
+#@ perf_tp_event each: perf_tp_event < perf_trace_mm_page_alloc < __alloc_pages_nodemask <
+#@    __get_free_pages < __pollwait < perf_poll < do_sys_poll < __x64_sys_poll < do_syscall_64 <
+#@    entry_SYSCALL_64_after_hwframe
+#@ perf_callchain_kernel each: perf_callchain_kernel < perf_tp_event < perf_trace_mm_page_alloc <
+#@    __alloc_pages_nodemask < __get_free_pages < __pollwait < perf_poll < do_sys_poll <
+#@    __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
+#@ __unwind_start each: __unwind_start < perf_callchain_kernel < perf_tp_event <
+#@    perf_trace_mm_page_alloc < __alloc_pages_nodemask < __get_free_pages < __pollwait < perf_poll
+#@    < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
         .include "prelude.inc"
         .include "kernel.inc"
 #= sample                        orc:kernel fp:kernel guess:kernel

@@ -1,15 +1,23 @@
 #! claim: In an NMI at every instruction of an interrupt ORC is right without frame pointers.
-#! source: Linux 6.12, arch/x86/kernel/unwind_orc.c, unwind_frame.c, unwind_guess.c, arch/x86/entry/entry_64.S
+#! source: Linux 6.12, arch/x86/kernel/unwind_orc.c, unwind_frame.c, unwind_guess.c,
+#!    arch/x86/entry/entry_64.S
 #! group: kernel
 #! right: orc:kernel
-#! wrong: fp:kernel(US601 at asm_sysvec_apic_timer_interrupt) guess:kernel(US502 at hrtimer_interrupt)
+#! wrong: fp:kernel(US601 at asm_sysvec_apic_timer_interrupt) guess:kernel(US502 at
+#!    hrtimer_interrupt)
 #! machine: kernel
 #! interrupt: before polling
 #! nmi: every in in_nmi: exc_nmi < asm_exc_nmi
-#@ asm_sysvec_apic_timer_interrupt each: asm_sysvec_apic_timer_interrupt < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
-#@ sysvec_apic_timer_interrupt each: sysvec_apic_timer_interrupt < asm_sysvec_apic_timer_interrupt < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
-#@ __sysvec_apic_timer_interrupt each: __sysvec_apic_timer_interrupt < sysvec_apic_timer_interrupt < asm_sysvec_apic_timer_interrupt < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
-#@ hrtimer_interrupt each: hrtimer_interrupt < __sysvec_apic_timer_interrupt < sysvec_apic_timer_interrupt < asm_sysvec_apic_timer_interrupt < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
+#@ asm_sysvec_apic_timer_interrupt each: asm_sysvec_apic_timer_interrupt < do_sys_poll <
+#@    __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
+#@ sysvec_apic_timer_interrupt each: sysvec_apic_timer_interrupt < asm_sysvec_apic_timer_interrupt <
+#@    do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
+#@ __sysvec_apic_timer_interrupt each: __sysvec_apic_timer_interrupt < sysvec_apic_timer_interrupt <
+#@    asm_sysvec_apic_timer_interrupt < do_sys_poll < __x64_sys_poll < do_syscall_64 <
+#@    entry_SYSCALL_64_after_hwframe
+#@ hrtimer_interrupt each: hrtimer_interrupt < __sysvec_apic_timer_interrupt <
+#@    sysvec_apic_timer_interrupt < asm_sysvec_apic_timer_interrupt < do_sys_poll < __x64_sys_poll <
+#@    do_syscall_64 < entry_SYSCALL_64_after_hwframe
         .include "prelude.inc"
         .include "kernel.inc"
 #= sample                               orc:kernel fp:kernel guess:kernel

@@ -1,5 +1,6 @@
 #! claim: A realigned frame is followed by R10 in the sampled frame, by BP_INDIRECT below it.
-#! source: Linux tools/objtool/check.c (DRAP), arch/x86/kernel/unwind_orc.c ORC_REG_R10, ORC_REG_BP_INDIRECT
+#! source: Linux tools/objtool/check.c (DRAP), arch/x86/kernel/unwind_orc.c ORC_REG_R10,
+#!    ORC_REG_BP_INDIRECT
 #! group: orc
 #! tables: orc
 #! right: orc

@@ -1,5 +1,6 @@
 #! claim: SP_INDIRECT loads the other stack's sp from the top of this one and adds the offset.
-#! source: Linux 87ccc826bf1c (5.12) "x86/unwind/orc: Change REG_SP_INDIRECT"; arch/x86/include/asm/irq_stack.h
+#! source: Linux 87ccc826bf1c (5.12) "x86/unwind/orc: Change REG_SP_INDIRECT";
+#!    arch/x86/include/asm/irq_stack.h
 #! group: orc
 #! tables: orc
 #! right: orc

@@ -1,5 +1,6 @@
 #! claim: An UNDEFINED entry says that nothing is known, and the gap goes on to the next entry.
-#! source: Linux arch/x86/kernel/unwind_orc.c unwind_next_frame, ORC_TYPE_UNDEFINED; STACK_FRAME_NON_STANDARD
+#! source: Linux arch/x86/kernel/unwind_orc.c unwind_next_frame, ORC_TYPE_UNDEFINED;
+#!    STACK_FRAME_NON_STANDARD
 #! group: orc
 #! tables: orc
 #! wrong: orc(US104)

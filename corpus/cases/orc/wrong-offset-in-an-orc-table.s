@@ -1,5 +1,6 @@
 #! claim: An ORC entry that is 8 too small ends the walk at a local variable.
-#! source: Linux 6.12 arch/x86/include/asm/orc_types.h; objtool faults fixed by "objtool: Fix ORC generation"
+#! source: Linux 6.12 arch/x86/include/asm/orc_types.h; objtool faults fixed by "objtool: Fix ORC
+#!    generation"
 #! group: orc
 #! tables: orc
 #! wrong: orc(US501)

@@ -29,5 +29,9 @@ PLAIN_CALLER caller, perf_trace_event
 PLAIN_CALLER outer, caller
 PLAIN_ROOT outer
 
-#= sample            dwarf@fake:always-ip dwarf@fake:v5.2 sframe@fake:always-ip sframe@fake:v5.2 orc@fake:always-ip orc@fake:v5.2 fp@fake:always-ip fp@fake:v5.2 guess@fake:always-ip guess@fake:v5.2
-#= fetch/in_unwinder x1@1/US502           .               x1@1/US502            .                x1@1/US502         .             w@1/US512         t@1/US512    x2@1/US502           x1@3/US502
+#= sample            dwarf@fake:always-ip dwarf@fake:v5.2 sframe@fake:always-ip sframe@fake:v5.2
+#= fetch/in_unwinder x1@1/US502           .               x1@1/US502            .
+#= sample            orc@fake:always-ip orc@fake:v5.2 fp@fake:always-ip fp@fake:v5.2
+#= fetch/in_unwinder x1@1/US502         .             w@1/US512         t@1/US512
+#= sample            guess@fake:always-ip guess@fake:v5.2
+#= fetch/in_unwinder x2@1/US502           x1@3/US502

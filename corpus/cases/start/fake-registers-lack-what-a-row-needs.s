@@ -46,6 +46,9 @@ ENDFUNC by_rbx
 PLAIN_CALLER outer, by_rbx
 PLAIN_ROOT outer
 
-#= sample            dwarf@hw dwarf@fake:v5.1 sframe@hw sframe@fake:v5.1 orc@hw    orc@fake:v5.1 fp@hw     fp@fake:v5.1 guess@hw   guess@fake:v5.1
-#= fetch             .        -               t@2/US106 -                t@2/US103 -             t@2/US512 -            x1@4/US502 -
-#= fetch/in_unwinder -        t@1/US301       -         t@1/US301        -         t@1/US103     -         w@1/US512    -          x2@1/US502
+#= sample            dwarf@hw dwarf@fake:v5.1 sframe@hw sframe@fake:v5.1 orc@hw    orc@fake:v5.1
+#= fetch             .        -               t@2/US106 -                t@2/US103 -
+#= fetch/in_unwinder -        t@1/US301       -         t@1/US301        -         t@1/US103
+#= sample            fp@hw     fp@fake:v5.1 guess@hw   guess@fake:v5.1
+#= fetch             t@2/US512 -            x1@4/US502 -
+#= fetch/in_unwinder -         w@1/US512    -          x2@1/US502

@@ -1,5 +1,6 @@
 #! claim: The unwinder's own registers and the tracepoint's live rsp as mark give the whole chain.
-#! source: LKML, Kairui Song, "perf/x86: make perf callchain work without CONFIG_FRAME_POINTER" v3, April 2019
+#! source: LKML, Kairui Song, "perf/x86: make perf callchain work without CONFIG_FRAME_POINTER" v3,
+#!    April 2019
 #! group: start
 #! regs: fake:v3-2019
 #! right: orc dwarf
@@ -33,5 +34,7 @@ PLAIN_CALLER caller, perf_trace_event
 PLAIN_CALLER outer, caller
 PLAIN_ROOT outer
 
-#= sample            dwarf@fake:v3-2019 sframe@fake:v3-2019 orc@fake:v3-2019 fp@fake:v3-2019 guess@fake:v3-2019
-#= fetch/in_unwinder .                  .                   .                t@1/US512       x1@3/US502
+#= sample            dwarf@fake:v3-2019 sframe@fake:v3-2019 orc@fake:v3-2019 fp@fake:v3-2019
+#= fetch/in_unwinder .                  .                   .                t@1/US512
+#= sample            guess@fake:v3-2019
+#= fetch/in_unwinder x1@3/US502

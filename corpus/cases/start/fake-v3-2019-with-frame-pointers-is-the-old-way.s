@@ -1,5 +1,7 @@
-#! claim: In a frame-pointer kernel the third version of the patch takes fake registers as real ones.
-#! source: LKML, Kairui Song, v3, April 2019: valid_unwinding_registers() returns 1 with CONFIG_FRAME_POINTER
+#! claim: In a frame-pointer kernel the third version of the patch takes fake registers as real
+#!    ones.
+#! source: LKML, Kairui Song, v3, April 2019: valid_unwinding_registers() returns 1 with
+#!    CONFIG_FRAME_POINTER
 #! group: start
 #! regs: fake:v3-2019
 #! config: FRAME_POINTER=y
@@ -30,5 +32,7 @@ FP_CALLER caller, perf_trace_event
 FP_CALLER outer, caller
 FP_ROOT outer
 
-#= sample            dwarf@fake:v3-2019 sframe@fake:v3-2019 orc@fake:v3-2019 fp@fake:v3-2019 guess@fake:v3-2019
-#= fetch/in_unwinder .                  .                   .                .               x2@1/US502
+#= sample            dwarf@fake:v3-2019 sframe@fake:v3-2019 orc@fake:v3-2019 fp@fake:v3-2019
+#= fetch/in_unwinder .                  .                   .                .
+#= sample            guess@fake:v3-2019
+#= fetch/in_unwinder x2@1/US502

@@ -1,5 +1,6 @@
 #! claim: When the tracepoint lies on another stack, the mark is found there and not before.
-#! source: Linux arch/x86/kernel/unwind_orc.c __unwind_start: skip while not on_stack(first_frame) or sp <= first_frame
+#! source: Linux arch/x86/kernel/unwind_orc.c __unwind_start: skip while not on_stack(first_frame)
+#!    or sp <= first_frame
 #! group: start
 #! regs: hw fake:v5.2
 #! right: dwarf
@@ -47,6 +48,9 @@ PLAIN_ROOT outer
         .fill   512, 8, POISON
 tos:    .quad   0
 
-#= sample            dwarf@hw dwarf@fake:v5.2 sframe@hw sframe@fake:v5.2 orc@hw orc@fake:v5.2 fp@hw      fp@fake:v5.2 guess@hw  guess@fake:v5.2
-#= in_unwinder       .        -               t@2/US103 -                .      -             m2@1/US512 -            w@2/US502 -
-#= fetch/in_unwinder -        .               -         t@0/US103        -      .             -          t@1/US512    -         x1@3/US502
+#= sample            dwarf@hw dwarf@fake:v5.2 sframe@hw sframe@fake:v5.2 orc@hw orc@fake:v5.2
+#= in_unwinder       .        -               t@2/US103 -                .      -
+#= fetch/in_unwinder -        .               -         t@0/US103        -      .
+#= sample            fp@hw      fp@fake:v5.2 guess@hw  guess@fake:v5.2
+#= in_unwinder       m2@1/US512 -            w@2/US502 -
+#= fetch/in_unwinder -          t@1/US512    -         x1@3/US502

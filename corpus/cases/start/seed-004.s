@@ -1,12 +1,20 @@
-#! claim: A tracepoint sample of an ORC kernel has one kernel entry when started as in 5.1, eight as in 5.2.
-#! source: LKML, Kairui Song and Josh Poimboeuf, "perf/x86: make perf callchain work without CONFIG_FRAME_POINTER", April 2019; Linux d15d356887e7
+#! claim: A tracepoint sample of an ORC kernel has one kernel entry when started as in 5.1, eight as
+#!    in 5.2.
+#! source: LKML, Kairui Song and Josh Poimboeuf, "perf/x86: make perf callchain work without
+#!    CONFIG_FRAME_POINTER", April 2019; Linux d15d356887e7
 #! group: start
 #! regs: hw fake:v5.1 fake:v3-2019 fake:v5.2 fake:always-ip
 #! right: orc@hw orc@fake:v3-2019 orc@fake:v5.2 dwarf@hw dwarf@fake:v5.2
 #! wrong: orc@fake:v5.1(US501) fp@hw(US512)
-#@ at_the_call: __alloc_pages_nodemask < __get_free_pages < __pollwait < perf_poll < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
-#@ in_unwinder: __unwind_start < perf_callchain_kernel < get_perf_callchain < perf_callchain < perf_prepare_sample < perf_event_output_forward < __perf_event_overflow < perf_swevent_event < perf_tp_event < perf_trace_mm_page_alloc < __alloc_pages_nodemask < __get_free_pages < __pollwait < perf_poll < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
-#@ fetch fake own=in_unwinder: __alloc_pages_nodemask < __get_free_pages < __pollwait < perf_poll < do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
+#@ at_the_call: __alloc_pages_nodemask < __get_free_pages < __pollwait < perf_poll < do_sys_poll <
+#@    __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
+#@ in_unwinder: __unwind_start < perf_callchain_kernel < get_perf_callchain < perf_callchain <
+#@    perf_prepare_sample < perf_event_output_forward < __perf_event_overflow < perf_swevent_event <
+#@    perf_tp_event < perf_trace_mm_page_alloc < __alloc_pages_nodemask < __get_free_pages <
+#@    __pollwait < perf_poll < do_sys_poll < __x64_sys_poll < do_syscall_64 <
+#@    entry_SYSCALL_64_after_hwframe
+#@ fetch fake own=in_unwinder: __alloc_pages_nodemask < __get_free_pages < __pollwait < perf_poll <
+#@    do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe
         .include "prelude.inc"
 
 # The tracepoint path of an x86-64 kernel without CONFIG_FRAME_POINTER, in the frames that the
@@ -93,7 +101,27 @@ FUNC _start                             # user space: rbp is the user's, and no 
         jmp     entry_SYSCALL_64_after_hwframe
 ENDFUNC _start
 
-#= sample            dwarf@hw dwarf@fake:v5.1 dwarf@fake:v3-2019 dwarf@fake:v5.2 dwarf@fake:always-ip sframe@hw sframe@fake:v5.1 sframe@fake:v3-2019 sframe@fake:v5.2 sframe@fake:always-ip orc@hw orc@fake:v5.1 orc@fake:v3-2019 orc@fake:v5.2 orc@fake:always-ip fp@hw      fp@fake:v5.1 fp@fake:v3-2019 fp@fake:v5.2 fp@fake:always-ip guess@hw    guess@fake:v5.1 guess@fake:v3-2019 guess@fake:v5.2 guess@fake:always-ip
-#= at_the_call       .        -               -                  -               -                    .         -                -                   -                -                     .      -             -                -             -                  t@1/US512  -            -               -            -                 x1@8/US502  -               -                  -               -
-#= in_unwinder       .        -               -                  -               -                    .         -                -                   -                -                     .      -             -                -             -                  m9@1/US512 -            -               -            -                 x1@18/US502 -               -                  -               -
-#= fetch/in_unwinder -        t@1/US501       .                  .               x1@1/US502           -         t@1/US501        .                   .                x1@1/US502            -      t@1/US501     .                .             x1@1/US502         -          w@1/US512    t@1/US512       t@1/US512    w@1/US512         -           x2@1/US502      x1@8/US502         x1@8/US502      x2@1/US502
+#= sample            dwarf@hw dwarf@fake:v5.1 dwarf@fake:v3-2019 dwarf@fake:v5.2
+#= at_the_call       .        -               -                  -
+#= in_unwinder       .        -               -                  -
+#= fetch/in_unwinder -        t@1/US501       .                  .
+#= sample            dwarf@fake:always-ip sframe@hw sframe@fake:v5.1 sframe@fake:v3-2019
+#= at_the_call       -                    .         -                -
+#= in_unwinder       -                    .         -                -
+#= fetch/in_unwinder x1@1/US502           -         t@1/US501        .
+#= sample            sframe@fake:v5.2 sframe@fake:always-ip orc@hw orc@fake:v5.1 orc@fake:v3-2019
+#= at_the_call       -                -                     .      -             -
+#= in_unwinder       -                -                     .      -             -
+#= fetch/in_unwinder .                x1@1/US502            -      t@1/US501     .
+#= sample            orc@fake:v5.2 orc@fake:always-ip fp@hw      fp@fake:v5.1 fp@fake:v3-2019
+#= at_the_call       -             -                  t@1/US512  -            -
+#= in_unwinder       -             -                  m9@1/US512 -            -
+#= fetch/in_unwinder .             x1@1/US502         -          w@1/US512    t@1/US512
+#= sample            fp@fake:v5.2 fp@fake:always-ip guess@hw    guess@fake:v5.1 guess@fake:v3-2019
+#= at_the_call       -            -                 x1@8/US502  -               -
+#= in_unwinder       -            -                 x1@18/US502 -               -
+#= fetch/in_unwinder t@1/US512    w@1/US512         -           x2@1/US502      x1@8/US502
+#= sample            guess@fake:v5.2 guess@fake:always-ip
+#= at_the_call       -               -
+#= in_unwinder       -               -
+#= fetch/in_unwinder x1@8/US502      x2@1/US502

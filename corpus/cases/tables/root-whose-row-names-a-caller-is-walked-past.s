@@ -1,4 +1,5 @@
-#! claim: A root whose row has an ordinary return address is walked past, to whatever lies in that word.
+#! claim: A root whose row has an ordinary return address is walked past, to whatever lies in that
+#!    word.
 #! source: x86-64 psABI 3.4.1; DWARF 5 section 6.4.4: only an undefined return address is a root
 #! group: tables
 #! wrong: dwarf(US502)

@@ -1,4 +1,5 @@
-#! claim: A root whose row has an ordinary return address has a caller too many, even where no code is.
+#! claim: A root whose row has an ordinary return address has a caller too many, even where no code
+#!    is.
 #! source: x86-64 psABI 3.4.1; DWARF 5 section 6.4.4: only an undefined return address is a root
 #! group: tables
 #! wrong: dwarf(US502)

@@ -1,4 +1,5 @@
-#! claim: A root that was executed and has no row is not known to be one: the chain ends there without a claim.
+#! claim: A root that was executed and has no row is not known to be one: the chain ends there
+#!    without a claim.
 #! source: x86-64 psABI 3.4.1; DWARF 5 section 6.4.4: only an undefined return address is a root
 #! group: tables
 #! wrong: dwarf(US504)

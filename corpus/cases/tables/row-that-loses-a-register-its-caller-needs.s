@@ -1,5 +1,6 @@
 #! claim: A push without .cfi_offset is seen only where a caller's CFA hangs on the register.
-#! source: llvm and gcc bugs on missing .cfi_offset; DWARF 5 section 6.4.3 (the default is same value)
+#! source: llvm and gcc bugs on missing .cfi_offset; DWARF 5 section 6.4.3 (the default is same
+#!    value)
 #! group: tables
 #! right: dwarf(at in_leaf)
 #! wrong: dwarf(US503 at in_leaf#2)

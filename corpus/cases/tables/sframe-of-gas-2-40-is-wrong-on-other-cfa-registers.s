@@ -1,5 +1,6 @@
 #! claim: The assembler's own SFrame rows stay on rsp where the CFA moves to rbx.
-#! source: binutils 2.40 gas/gen-sframe.c passes over DW_CFA_def_cfa_register to any other register; 2.44 drops the function
+#! source: binutils 2.40 gas/gen-sframe.c passes over DW_CFA_def_cfa_register to any other register;
+#!    2.44 drops the function
 #! group: tables
 #! tables: eh_frame sframe
 #! cflags: -Wa,--gsframe

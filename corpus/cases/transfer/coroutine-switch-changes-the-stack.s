@@ -1,4 +1,5 @@
-#! claim: On a coroutine's stack the chain ends at the coroutine's root, back on the old one at ours.
+#! claim: On a coroutine's stack the chain ends at the coroutine's root, back on the old one at
+#!    ours.
 #! source: boost.context make_fcontext/jump_fcontext for x86-64 System V
 #! group: transfer
 #! right: dwarf fp

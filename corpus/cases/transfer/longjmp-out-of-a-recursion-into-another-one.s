@@ -1,5 +1,6 @@
 #! claim: After a longjmp out of a recursion the next one stands on its own caller alone.
-#! source: perf's --stitch-lbr, which takes records for calls that have not returned (Linux 7.2, tools/perf/util/machine.c)
+#! source: perf's --stitch-lbr, which takes records for calls that have not returned (Linux 7.2,
+#!    tools/perf/util/machine.c)
 #! group: transfer
 #! right: dwarf fp
 #@ bottom: rec*30 < one < catcher < _start

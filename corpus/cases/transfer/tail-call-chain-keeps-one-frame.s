@@ -1,5 +1,6 @@
 #! claim: Any number of tail calls in a row leaves one frame.
-#! source: gcc -foptimize-sibling-calls; DWARF 5 section 2.2 DW_TAG_call_site (tail calls leave no frame)
+#! source: gcc -foptimize-sibling-calls; DWARF 5 section 2.2 DW_TAG_call_site (tail calls leave no
+#!    frame)
 #! group: transfer
 #! right: dwarf sframe orc fp(at in_last)
 #@ in_last: third < outer < _start

@@ -210,6 +210,9 @@ pub enum CaseErrorKind {
         /// The number of columns in the header row.
         columns: usize,
     },
+    /// A block to the right of another has other sample points.
+    #[error("the sample points of this block are not those of the first one")]
+    BlockRows,
     /// A cell is not a verdict.
     #[error("`{cell}` is not a verdict")]
     BadCell {
@@ -276,6 +279,7 @@ impl CaseErrorKind {
             Self::NoColumns
             | Self::BadColumn { .. }
             | Self::RowLength { .. }
+            | Self::BlockRows
             | Self::BadCell { .. } => blessed.into(),
         }
     }

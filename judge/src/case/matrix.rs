@@ -5,6 +5,7 @@
 use std::fmt;
 use std::fmt::Write as _;
 
+use super::COLUMNS_MAX;
 use super::error::CaseErrorKind;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::verdict::Verdict;
@@ -154,61 +155,123 @@ impl Matrix {
         row.cells.get(index).copied()
     }
 
-    /// Reads `#=` lines, including their marks. Empty lines are not allowed.
+    /// Reads `#=` lines, including their marks. Empty lines are not allowed. A matrix with many
+    /// columns is written as several blocks; each starts with a line of columns, and all have the
+    /// same sample points.
     ///
     /// # Errors
     /// The index of the offending line, counted from 0, and what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, (usize, CaseErrorKind)> {
-        let mut matrix = Self::default();
+        let mut whole: Option<Self> = None;
+        let mut block = Self::default();
+        let mut last = 0;
         for (index, line) in text.lines().enumerate() {
             let line = line
                 .strip_prefix("#=")
                 .ok_or((index, CaseErrorKind::AfterExpectation))?;
             let words: Vec<&str> = line.split_whitespace().collect();
-            if index == 0 {
-                matrix.columns = parse_columns(&words).map_err(|kind| (index, kind))?;
+            if index == 0 || is_head(&words) {
+                let columns = parse_columns(&words).map_err(|kind| (index, kind))?;
+                let rows = Vec::new();
+                let above = std::mem::replace(&mut block, Self { columns, rows });
+                if index > 0 {
+                    whole = Some(join(whole, above).map_err(|kind| (last, kind))?);
+                }
             } else {
-                let row = parse_row(&words, &matrix).map_err(|kind| (index, kind))?;
-                matrix.rows.push(row);
+                let row = parse_row(&words, &block).map_err(|kind| (index, kind))?;
+                block.rows.push(row);
             }
+            last = index;
         }
-        if matrix.columns.is_empty() {
-            Err((0, CaseErrorKind::NoColumns))
-        } else {
-            Ok(matrix)
+        if block.columns.is_empty() {
+            return Err((0, CaseErrorKind::NoColumns));
         }
+        join(whole, block).map_err(|kind| (last, kind))
     }
 
-    /// The `#=` lines with aligned columns, each ending with a newline and without trailing blanks.
+    /// The `#=` lines with aligned columns, each ending with a newline and without trailing blanks,
+    /// in blocks of at most [`COLUMNS_MAX`] columns of text.
     pub fn format(&self) -> String {
-        let mut lines: Vec<Vec<String>> = Vec::with_capacity(self.rows.len() + 1);
-        let head = std::iter::once("sample".to_owned());
-        lines.push(head.chain(self.columns.iter().cloned()).collect());
-        for row in &self.rows {
-            let head = std::iter::once(row.point.clone());
-            lines.push(head.chain(row.cells.iter().map(Cell::to_string)).collect());
-        }
-        let sides = lines.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |side: usize| {
-            lines
-                .iter()
-                .filter_map(|line| line.get(side))
-                .map(String::len)
-                .max()
-                .unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..sides).map(width).collect();
+        let points = self.rows.iter().map(|row| row.point.as_str());
+        let points: Vec<&str> = std::iter::once("sample").chain(points).collect();
+        let mut columns = (0..self.columns.len())
+            .map(|index| self.column(index))
+            .peekable();
         let mut text = String::new();
-        for line in &lines {
-            let mut out = String::from("#=");
-            for (word, width) in line.iter().zip(&widths) {
-                let _ = write!(out, " {word:<width$}");
+        while columns.peek().is_some() {
+            let mut lines = vec!["#=".to_owned(); points.len()];
+            append(&mut lines, &points);
+            let narrow = lines[0].len();
+            while let Some(column) = columns.next_if(|column| {
+                lines[0].len() == narrow || lines[0].len() + 1 + width(column) <= COLUMNS_MAX
+            }) {
+                append(&mut lines, &column);
             }
-            text.push_str(out.trim_end());
-            text.push('\n');
+            for line in lines {
+                text.push_str(line.trim_end());
+                text.push('\n');
+            }
         }
         text
     }
+
+    /// The name of a column, and its cells.
+    fn column(&self, index: usize) -> Vec<String> {
+        let cells = self.rows.iter().map(|row| row.cells[index].to_string());
+        std::iter::once(self.columns[index].clone())
+            .chain(cells)
+            .collect()
+    }
+}
+
+fn width(words: &[impl AsRef<str>]) -> usize {
+    words
+        .iter()
+        .map(|word| word.as_ref().len())
+        .max()
+        .unwrap_or(0)
+}
+
+/// Adds a column to lines of the same length.
+fn append(lines: &mut [String], words: &[impl AsRef<str>]) {
+    let width = width(words);
+    for (line, word) in lines.iter_mut().zip(words) {
+        let _ = write!(line, " {:<width$}", word.as_ref());
+    }
+}
+
+/// Whether these words are the first line of a block. A sample point may be called `sample` too.
+fn is_head(words: &[&str]) -> bool {
+    words.first() == Some(&"sample") && words.get(1).is_some_and(|word| Cell::parse(word).is_err())
+}
+
+/// The blocks above, with another one to their right.
+fn join(above: Option<Matrix>, block: Matrix) -> Result<Matrix, CaseErrorKind> {
+    let Some(mut whole) = above else {
+        return Ok(block);
+    };
+    if let Some(column) = block
+        .columns
+        .iter()
+        .find(|name| whole.columns.contains(name))
+    {
+        let column = column.clone();
+        return Err(CaseErrorKind::BadColumn { column });
+    }
+    let points = |matrix: &Matrix| -> Vec<String> {
+        matrix.rows.iter().map(|row| row.point.clone()).collect()
+    };
+    if points(&whole) != points(&block) {
+        return Err(CaseErrorKind::BlockRows);
+    }
+    if whole.columns.len() + block.columns.len() > MATRIX_SIDE_MAX {
+        return Err(CaseErrorKind::NoColumns);
+    }
+    whole.columns.extend(block.columns);
+    for (row, more) in whole.rows.iter_mut().zip(block.rows) {
+        row.cells.extend(more.cells);
+    }
+    Ok(whole)
 }
 
 fn parse_columns(words: &[&str]) -> Result<Vec<String>, CaseErrorKind> {

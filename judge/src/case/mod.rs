@@ -4,6 +4,7 @@
 //! the generated part. Assembling, running and judging are in [`cases`](crate::cases).
 
 mod error;
+mod folded;
 mod header;
 mod matrix;
 mod operand;
@@ -12,12 +13,16 @@ mod sample;
 mod tests;
 
 pub use error::{CaseError, CaseErrorKind};
+pub use folded::fold;
 pub use header::{Claim, ClaimArg, Defect, Delivery, Header, Inject, KEYS, Machine, Table, View};
 pub use matrix::{Cell, MATRIX_SIDE_MAX, Matrix, MatrixRow};
 pub use operand::{Base, Corruption, Forgotten, Operand, Target};
 pub use sample::{CHAIN_FRAMES_MAX, Chain, Frame, PointKey, SamplePoint, VISIT_MAX};
 
 use unwind_sim_unwind::start::Variant;
+
+/// The maximum width of a written line, in columns.
+pub const COLUMNS_MAX: usize = 100;
 
 /// The maximum size of a case file, in bytes.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
@@ -35,7 +40,9 @@ pub struct Case {
     pub samples: Vec<SamplePoint>,
     /// The generated expectation; absent in a case that was never blessed.
     pub expected: Option<Matrix>,
-    author_text: String,
+    text: String,
+    /// Where the generated expectation starts in `text`, bytes.
+    author_bytes: usize,
 }
 
 impl Case {
@@ -58,23 +65,23 @@ impl Case {
         let mut author_bytes = text.len();
         let mut expectation_line = 0;
         let mut start = 0;
+        let mut lines = Vec::new();
         for (index, line) in text.split_inclusive('\n').enumerate() {
             if line.starts_with("#=") {
                 author_bytes = start;
                 expectation_line = index + 1;
                 break;
             }
-            let line_text = line.trim_end_matches(['\n', '\r']);
-            reader
-                .line(line_text, index + 1)
-                .map_err(|(offset, kind)| {
-                    let column = line_text
-                        .get(..offset)
-                        .map_or(0, |part| part.chars().count())
-                        + 1;
-                    fail(index + 1, column, kind)
-                })?;
+            lines.push(line.trim_end_matches(['\n', '\r']));
             start += line.len();
+        }
+        for line in folded::unfold(&lines) {
+            reader
+                .line(&line.text, line.number())
+                .map_err(|(at, kind)| {
+                    let (number, column) = line.place(&lines, at);
+                    fail(number, column, kind)
+                })?;
         }
         let (author_text, generated) = text.split_at(author_bytes);
         reader
@@ -86,7 +93,8 @@ impl Case {
             header: reader.header,
             samples: reader.samples,
             expected: None,
-            author_text: author_text.to_owned(),
+            text: text.to_owned(),
+            author_bytes,
         };
         if !generated.is_empty() {
             let matrix = Matrix::parse(generated)
@@ -102,20 +110,22 @@ impl Case {
         self.samples.iter().find(|sample| sample.key == *key)
     }
 
+    /// The whole file.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The file without its `#=` lines, exactly as the author wrote it.
     pub fn author_text(&self) -> &str {
-        &self.author_text
+        &self.text[..self.author_bytes]
     }
 
     /// The whole file with `matrix` as its expectation. No line of the author is changed,
     /// except that a missing newline at the end of the last one is added.
     pub fn with_expectations(&self, matrix: &Matrix) -> String {
-        let newline = if self.author_text.ends_with('\n') {
-            ""
-        } else {
-            "\n"
-        };
-        format!("{}{newline}{}", self.author_text, matrix.format())
+        let author = self.author_text();
+        let newline = if author.ends_with('\n') { "" } else { "\n" };
+        format!("{author}{newline}{}", matrix.format())
     }
 
     /// Checks that every row is a sample point of the file.

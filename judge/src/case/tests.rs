@@ -206,6 +206,47 @@ fn blessing_changes_no_line_of_the_author() {
 }
 
 #[test]
+fn wide_expectations_are_blocks_side_by_side() {
+    let columns: Vec<String> = (0..30).map(|n| format!("unwinder{n}")).collect();
+    let head = format!("#= sample {}\n", columns.join(" "));
+    let row = |point: &str| format!("#= {point}{}\n", " t@12/US203".repeat(30));
+    let matrix = Matrix::parse(&(head + &row("leaf") + &row("sample"))).expect("a matrix");
+    let text = matrix.format();
+    assert!(text.lines().all(|line| line.len() <= COLUMNS_MAX), "{text}");
+    assert!(
+        text.lines().count() > 9 && text.lines().count() < 15,
+        "{text}"
+    );
+    assert_eq!(Matrix::parse(&text), Ok(matrix));
+}
+
+#[test]
+fn long_lines_are_folded_and_read_back() {
+    let words = ["leaf"; 60].join(" < ");
+    let line = format!("#@ leaf_in: {words}");
+    let text = fold(&line);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(
+        lines.len() == 5 && lines.iter().all(|line| line.len() <= COLUMNS_MAX),
+        "{text}"
+    );
+    let unfolded = super::folded::unfold(&lines);
+    assert_eq!((unfolded.len(), &*unfolded[0].text), (1, &*line));
+    for number in 1..lines.len() {
+        let before = lines[..number].iter().enumerate();
+        let at = before.fold(0, |sum, (index, line)| {
+            sum + line.len() + 1 - if index == 0 { 0 } else { 6 }
+        });
+        assert_eq!(unfolded[0].place(&lines, at), (number + 1, 7));
+    }
+    let long = "x".repeat(120);
+    assert_eq!(
+        fold(&format!("#! {long} y")),
+        format!("#! {long}\n#!    y\n")
+    );
+}
+
+#[test]
 fn every_malformed_case_gives_its_stated_message() {
     let cases = files("errors", "s");
     assert!(cases.len() >= 30, "only {} malformed cases", cases.len());

@@ -65,8 +65,9 @@ pub fn bless(path: &Path, accept: &[String]) -> Result<Blessed, CaseFailure> {
             differences: refused.join("\n"),
         });
     }
-    if !changes.is_empty() {
-        write(path, &case.with_expectations(&found))?;
+    let text = case.with_expectations(&found);
+    if text != case.text() {
+        write(path, &text)?;
     }
     Ok(Blessed { name, changes })
 }

@@ -7,7 +7,7 @@
 
 use super::reproduce::{Recorded, recorded};
 use super::{Extracted, NotWritable};
-use crate::case::FILE_BYTES_MAX;
+use crate::case::{FILE_BYTES_MAX, fold};
 use crate::unwinders;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -322,20 +322,20 @@ fn header(
     let innermost = &functions[0].name;
     let (number, n) = (view.number, functions.len());
     let frames = if n == 1 { "frame" } else { "frames" };
-    let mut out = format!(
-        "#! claim: The chain from {innermost} to the root, {n} {frames}, as recorded from \
-         {program}.\n\
-         #! source: recorded from {program}, sample {number}\n\
-         #! group: {group}\n"
-    );
+    let mut out = fold(&format!(
+        "#! claim: The chain from {innermost} to the root, {n} {frames}, as recorded from {program}."
+    ));
+    out += &fold(&format!(
+        "#! source: recorded from {program}, sample {number}"
+    ));
+    out += &fold(&format!("#! group: {group}"));
     for (key, claims) in [("right", right), ("wrong", wrong)] {
         if !claims.is_empty() {
-            let _ = writeln!(out, "#! {key}: {}", claims.join(" "));
+            out += &fold(&format!("#! {key}: {}", claims.join(" ")));
         }
     }
     let names: Vec<&str> = functions.iter().map(|f| f.name.as_str()).collect();
-    let _ = writeln!(out, "#@ sample: {}", names.join(" < "));
-    out
+    out + &fold(&format!("#@ sample: {}", names.join(" < ")))
 }
 
 /// The unwinders that were right in the recording, and those that were wrong with their codes, as
