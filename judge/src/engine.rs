@@ -1,6 +1,6 @@
 //! Runs one unwinder on one stack from one start: the chain, the verdict and the cause.
 
-use crate::check::Subject;
+use crate::check::{Contradiction, Subject};
 use crate::diagnose::{Diagnosis, Walked, diagnose, end_code};
 use crate::unjudged::Unjudged;
 use unwind_sim_recordings::model::Sample;
@@ -43,6 +43,27 @@ impl Engine {
             Engine::Table(finder) => Some(&**finder),
             Engine::Other(_) | Engine::Kernel(_) => None,
         }
+    }
+
+    /// What its row for the true frame `frame` of a sample contradicts. Empty if it finds no rules.
+    pub fn contradictions(
+        &self,
+        view: &View<'_>,
+        setting: &Setting,
+        frame: usize,
+        cache: &mut Cache,
+    ) -> Vec<Contradiction> {
+        let Some(finder) = self.finder() else {
+            return Vec::new();
+        };
+        let memory = view.memory(setting.view);
+        let subject = Subject {
+            space: view.space,
+            memory: &memory,
+            truth: &view.sample.truth,
+            live: &view.live(),
+        };
+        subject.check_frame(finder, frame, cache)
     }
 
     /// Whether it reads the stack. An unwinder that does not can start without rsp.

@@ -17,7 +17,7 @@ use unwind_sim_judge::{kernel, unwinders};
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::kernel::{CallchainOptions, UserWalk};
 use unwind_sim_view::confirmation;
-use unwind_sim_view::{json, profile, text};
+use unwind_sim_view::{json, kernel as show, profile, text};
 
 /// How many problems with files are listed; the rest are counted.
 const TOLD_MAX: usize = 10;
@@ -280,8 +280,10 @@ fn as_kernel(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
             count += 1;
             let variant = column.variant_for(view);
             writeln!(out, "{name}:")?;
-            let text = kernel::printed(view, unwinder, variant, print, &mut cache);
-            write!(out, "{text}")?;
+            match kernel::print(view, unwinder, variant, print, &mut cache) {
+                Ok(walk) => write!(out, "{}", show::printed(view, &walk))?,
+                Err(reason) => writeln!(out, "  not started: {reason}")?,
+            }
         }
         Ok(())
     })?;
@@ -322,6 +324,7 @@ fn as_perf(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
             }
             let start = variant.as_str();
             if let Some(what) = chain.wrong(view) {
+                let what = show::perf_wrong(what);
                 let number = view.number;
                 anstream::eprintln!("sample {number}, {}@{start}: {what}", engine.name());
                 wrong += u64::from(!run.may_err(column.engine));
@@ -333,7 +336,7 @@ fn as_perf(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
                 continue;
             }
             let event = format!("{}@{start}", engine.name());
-            write!(out, "{}", kernel::perf_script(view, &event, &chain))?;
+            write!(out, "{}", show::perf_script(view, &event, &chain))?;
             if let Some(Some(at)) = difference {
                 let number = view.number;
                 anstream::eprintln!(

@@ -1,5 +1,6 @@
 //! Built-in recordings, which need no file: the case that this project began with.
 
+use crate::kernel::callchain_lines;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use unwind_sim_judge::engine::Setting;
@@ -223,7 +224,7 @@ fn perf_script(view: &View<'_>, variant: Variant) -> String {
     let (setting, options) = (Setting::default(), CallchainOptions::default());
     let chain = perf_chain(view, &engine, variant, &setting, options, &mut Cache::new());
     let mut out = format!("\n  --regs {}\n", variant.as_str());
-    out.push_str(&chain.lines(view, "    "));
+    out.push_str(&callchain_lines(view, &chain, "    "));
     let Some(outcome) = &chain.kernel else {
         return out;
     };

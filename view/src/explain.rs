@@ -1,12 +1,13 @@
 //! Explains one walk of one sample step by step: the rules, their rows, the words read, and the
 //! truth.
 
+use crate::kernel::{explained, recorded_states, wrong_user_regs_text};
 use crate::listing::{self, Row};
 use crate::text::{chain_text, event_line, row_place, sample_line};
 use std::fmt::Write as _;
-use unwind_sim_judge::check::{Contradiction, Subject};
+use unwind_sim_judge::check::Contradiction;
 use unwind_sim_judge::engine::{Engine, Outcome, Setting};
-use unwind_sim_judge::kernel::{explained, perf_chain, recorded_states, wrong_user_regs};
+use unwind_sim_judge::kernel::perf_chain;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::cache::Cache;
@@ -199,7 +200,7 @@ fn end_text(out: &mut String, view: &View<'_>, walk: &Walk<'_>, cache: &mut Cach
     let Some(diagnosis) = &outcome.diagnosis else {
         return;
     };
-    if let Some(text) = wrong_user_regs(view, outcome) {
+    if let Some(text) = wrong_user_regs_text(view, outcome) {
         let (place, code) = (Location::of(view.space, diagnosis.pc), diagnosis.code);
         let frame = diagnosis.frame;
         let _ = writeln!(
@@ -221,17 +222,10 @@ fn end_text(out: &mut String, view: &View<'_>, walk: &Walk<'_>, cache: &mut Cach
         diagnosis.code,
         diagnosis.code.description()
     );
-    let (Some(finder), live) = (engine.finder(), view.live()) else {
+    let Some(finder) = engine.finder() else {
         return;
     };
-    let memory = view.memory(setting.view);
-    let subject = Subject {
-        space: view.space,
-        memory: &memory,
-        truth,
-        live: &live,
-    };
-    for c in subject.check_frame(finder, diagnosis.frame, cache) {
+    for c in engine.contradictions(view, setting, diagnosis.frame, cache) {
         contradiction_text(out, &c);
     }
     let cfa = truth.frames()[diagnosis.frame].cfa;

@@ -9,6 +9,7 @@ pub mod demo;
 pub mod explain;
 pub mod inspect;
 pub mod json;
+pub mod kernel;
 pub mod listing;
 pub mod pages;
 pub mod profile;

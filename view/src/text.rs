@@ -2,12 +2,12 @@
 
 mod matrix;
 
+use crate::kernel::{state_line, wrong_user_regs_text};
 use crate::listing;
 use std::fmt::Write as _;
 use unwind_sim_judge::check::Class;
 use unwind_sim_judge::compare::{Comparison, Group, GroupKey};
 use unwind_sim_judge::engine::Outcome;
-use unwind_sim_judge::kernel::wrong_user_regs;
 use unwind_sim_recordings::model::RecordedChain;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
@@ -90,7 +90,7 @@ pub fn chain_text(name: &str, view: &View<'_>, outcome: &Outcome) -> String {
     if let Some(d) = &outcome.diagnosis {
         let place = Location::of(view.space, d.pc);
         let _ = write!(out, "  {} {} in {place}", d.code, d.code.description());
-        if let Some(text) = wrong_user_regs(view, outcome) {
+        if let Some(text) = wrong_user_regs_text(view, outcome) {
             let _ = write!(out, ": {text}");
         }
         if let Some(c) = &d.contradiction {
@@ -171,7 +171,7 @@ pub fn event_line(event: &Event, space: &AddressSpace) -> String {
             )
         }
         Event::StackChanged { from, to } => format!("the stack changed: sp {from:#x} to {to:#x}"),
-        Event::State(state) => unwind_sim_judge::kernel::state_line(state, space),
+        Event::State(state) => state_line(state, space),
         _ => "an unknown event".to_owned(),
     }
 }

@@ -1,21 +1,18 @@
-//! Kernel stacks: compares the states that the kernel's own unwinder recorded at a stop with ours,
-//! and formats states.
+//! Kernel stacks: compares the states that the kernel's own unwinder recorded at a stop with ours.
 
 mod perf;
 mod printed;
 
-pub use perf::{PerfChain, explained, perf_chain, perf_script};
-pub use printed::{Print, printed};
+pub use perf::{PerfChain, PerfWrong, perf_chain};
+pub use printed::{ADDRESSES_MAX, Print, Printed, print};
 
 use crate::diagnose::Diagnosis;
 use crate::engine::Outcome;
-use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::cache::Cache;
-use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::kernel::perf::{Begin, first_difference, states};
 use unwind_sim_unwind::kernel::{
-    Finds, Kernel, KernelUnwinder, RegsPtr, State, Task, UnwinderKind, Version,
+    Finds, Kernel, KernelUnwinder, State, Task, UnwinderKind, UserBoundary, UserRegs, Version,
 };
 use unwind_sim_unwind::memory::{Memory as _, Regions};
 use unwind_sim_unwind::reason::{Code, Reason};
@@ -65,53 +62,42 @@ pub fn judge(
     }
 }
 
-/// A paragraph that compares our states with those that the kernel recorded. `None` if it recorded
-/// none for this unwinder, or the sample cannot start this way.
-pub fn recorded_states(
+/// The first state of a walk that differs from those that the kernel recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct StateDifference {
+    /// The number of our state.
+    pub number: usize,
+    /// Our state; `None` if our walk has ended.
+    pub ours: Option<State>,
+    /// The kernel's; `None` if its walk has ended.
+    pub recorded: Option<State>,
+}
+
+/// Compares our states with those that the kernel recorded. The outer `None` means that it recorded
+/// none for this unwinder, or that the sample cannot start this way.
+pub fn compare_states(
     view: &View<'_>,
     unwinder: &KernelUnwinder,
     variant: Variant,
-) -> Option<String> {
+) -> Option<Option<StateDifference>> {
     let recorded = &view.sample.kernel.as_ref()?.states;
     recorded.first().filter(|s| s.kind() == unwinder.kind())?;
     let (ours, skipped) = all_states(view, unwinder, variant, &mut Cache::new())?;
-    let Some(first) = first_difference(&ours, recorded, skipped) else {
-        let n = recorded.len();
-        return Some(format!("the kernel recorded the same {n} states\n"));
-    };
-    let line = |states: &[State], at: usize| match states.get(at) {
-        Some(state) => state_line(state, view.space),
-        None => "none".to_owned(),
-    };
-    Some(format!(
-        "state {} differs from the kernel's\n  ours    {}\n  kernel  {}\n",
-        first.ours,
-        line(&ours, first.ours),
-        line(recorded, first.recorded)
-    ))
+    let first = first_difference(&ours, recorded, skipped);
+    Some(first.map(|first| StateDifference {
+        number: first.ours,
+        ours: ours.get(first.ours).copied(),
+        recorded: recorded.get(first.recorded).copied(),
+    }))
 }
 
-/// A text with what a walk took for the registers of user space, and the true ones. `None` if they
-/// are right or not known.
-pub fn wrong_user_regs(view: &View<'_>, outcome: &Outcome) -> Option<String> {
+/// What a walk took for the registers of user space, and the true ones. `None` if they are right or
+/// not known.
+pub fn wrong_user_regs(view: &View<'_>, outcome: &Outcome) -> Option<(UserRegs, UserBoundary)> {
     let is_it = |d: &&Diagnosis| d.code == Code::WrongUserRegs;
     outcome.diagnosis.as_ref().filter(is_it)?;
     let kernel = view.sample.kernel.as_ref()?;
-    let (found, boundary) = (outcome.chain.user_regs?, kernel.boundary?);
-    let places: Vec<String> = boundary
-        .places(&kernel.task)
-        .map(|at| format!("{at:#x}"))
-        .collect();
-    Some(format!(
-        "took ip {:#x}, sp {:#x} at {:#x} for the user registers; the true ones are ip {:#x}, \
-         sp {:#x}, saved at {}",
-        found.ip,
-        found.sp,
-        found.at,
-        boundary.ip,
-        boundary.sp,
-        places.join(" or ")
-    ))
+    Some((outcome.chain.user_regs?, kernel.boundary?))
 }
 
 /// All states of a walk, and the number of them that `__unwind_start` skipped. `None` if the sample
@@ -155,50 +141,6 @@ fn with_walk<R>(
     };
     let begin = Begin::new(kernel, &start)?;
     Ok(act(unwinder.kind(), kernel, begin, &mut Finds::default()))
-}
-
-/// A state as one line, with the field names of `struct unwind_state`.
-pub fn state_line(state: &State, space: &AddressSpace) -> String {
-    let (stack, mask) = state.stack();
-    let head = format!("{} mask {mask:#x}", stack.kind);
-    let pointer = |regs: RegsPtr| match regs {
-        RegsPtr::None => "0".to_owned(),
-        RegsPtr::Start => "those of the start".to_owned(),
-        RegsPtr::At(address) => format!("{address:#x}"),
-    };
-    let flag = |flag: bool, name: &str| {
-        if flag {
-            format!(" {name}")
-        } else {
-            String::new()
-        }
-    };
-    match state {
-        State::Orc(s) => format!(
-            "{head} ip {:#x} {} sp {:#x} bp {:#x} regs {} prev_regs {}{}{}{}",
-            s.ip,
-            Location::at(space, s.ip.wrapping_sub(u64::from(!s.signal))),
-            s.sp,
-            s.bp,
-            pointer(s.regs),
-            pointer(s.prev_regs),
-            flag(s.signal, "signal"),
-            flag(s.full_regs, "full_regs"),
-            flag(s.error, "error")
-        ),
-        State::Fp(s) => format!(
-            "{head} ip {:#x} {} bp {:#x} next_bp {:#x} orig_sp {:#x} regs {}{}{}",
-            s.ip,
-            Location::at(space, s.ip.wrapping_sub(1)),
-            s.bp,
-            s.next_bp,
-            s.orig_sp,
-            pointer(s.regs),
-            flag(s.got_irq, "got_irq"),
-            flag(s.error, "error")
-        ),
-        State::Guess(s) => format!("{head} sp {:#x}", s.sp),
-    }
 }
 
 /// Parses a kernel version given on the command line; `None` if it is something else, such as a

@@ -1,9 +1,8 @@
 //! A sample's callchain as perf stores it: the kernel part, the user part and the markers before
-//! them. Also its text in the format of `perf script`, where markers are not frames.
+//! them.
 
 use crate::engine::{Engine, Outcome, Setting};
 use crate::run::user_part;
-use std::fmt::Write as _;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::address::CodeAddress;
@@ -12,8 +11,10 @@ use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::kernel::{
     Callchain, CallchainEntry, CallchainOptions, UserFound, get_perf_callchain, is_user_cs,
 };
+use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::start::Variant;
+use unwind_sim_unwind::verdict::Verdict;
 
 /// The source of chains that perf recorded.
 const RECORDED: &str = "perf";
@@ -24,6 +25,20 @@ pub struct PerfChain {
     pub kernel: Option<Outcome>,
     /// Both parts, with markers.
     pub callchain: Callchain,
+}
+
+/// What is wrong with the kernel part of a callchain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PerfWrong {
+    /// Its verdict.
+    Judged {
+        /// The verdict.
+        verdict: Verdict,
+        /// The diagnosis, or else why the walk ended.
+        cause: Code,
+    },
+    /// The address of this index is not the one that the kernel's unwinder gave.
+    Recorded(usize),
 }
 
 /// Whether the sample has a kernel part. Samples of ordinary programs have none.
@@ -84,59 +99,20 @@ impl PerfChain {
         }
     }
 
-    /// The frames, one per line.
-    pub fn lines(&self, view: &View<'_>, indent: &str) -> String {
-        let mut out = String::new();
-        for entry in &self.callchain.entries {
-            let Some(place) = self.place(view, entry) else {
-                continue;
-            };
-            let image = place.image.as_deref().unwrap_or("[unknown]");
-            let ip = entry.value();
-            let _ = match &place.function {
-                Some(name) => {
-                    let offset = place.offset;
-                    writeln!(out, "{indent}{ip:>16x} {name}+{offset:#x} ({image})")
-                }
-                None => writeln!(out, "{indent}{ip:>16x} [unknown] ({image})"),
-            };
-        }
-        out
-    }
-
     /// What is wrong with the kernel part, according to the truth or to what the kernel's own
     /// unwinder recorded. `None` if it is right or cannot be judged.
-    pub fn wrong(&self, view: &View<'_>) -> Option<String> {
+    pub fn wrong(&self, view: &View<'_>) -> Option<PerfWrong> {
         let outcome = self.kernel.as_ref()?;
-        if outcome.verdict.is_wrong() {
-            let verdict = outcome.verdict;
-            let cause = outcome
-                .diagnosis
-                .as_ref()
-                .map_or(outcome.chain.end.reason.code(), |d| d.code);
-            let what = cause.description();
-            return Some(format!(
-                "the kernel part is {} ({verdict}): {cause} {what}",
-                verdict.as_str()
-            ));
+        let verdict = outcome.verdict;
+        if verdict.is_wrong() {
+            let cause = outcome.diagnosis.as_ref().map(|d| d.code);
+            let cause = cause.unwrap_or(outcome.chain.end.reason.code());
+            return Some(PerfWrong::Judged { verdict, cause });
         }
-        let recorded = view
-            .sample
-            .recorded
-            .iter()
-            .find(|r| r.source == super::RECORDED)?;
-        let ips = outcome.chain.frames.iter().map(|f| f.pc.value());
-        let differs = recorded
-            .ips
-            .iter()
-            .copied()
-            .zip(ips.clone())
-            .position(|(a, b)| a != b);
-        let (ours, theirs) = (ips.count(), recorded.ips.len());
-        let at = differs.or((ours != theirs).then_some(ours.min(theirs)))?;
-        Some(format!(
-            "address {at} of the kernel part differs from what the kernel's unwinder gave"
-        ))
+        let mut recorded = view.sample.recorded.iter();
+        let recorded = recorded.find(|r| r.source == super::RECORDED)?;
+        let ips: Vec<u64> = outcome.chain.frames.iter().map(|f| f.pc.value()).collect();
+        first_other(&ips, &recorded.ips).map(PerfWrong::Recorded)
     }
 
     /// The index of the first word that differs from what perf recorded, if any differs. The outer
@@ -153,53 +129,12 @@ impl PerfChain {
         if recorded.is_empty() {
             return None;
         }
-        let differs = ours.iter().zip(&recorded).position(|(a, b)| a != b);
-        let shorter = ours.len().min(recorded.len());
-        Some(differs.or((ours.len() != recorded.len()).then_some(shorter)))
+        Some(first_other(&ours, &recorded))
     }
 }
 
-/// A sample in the format of `perf script`: a heading, a line for each frame, an empty line.
-/// `event` is the text in place of the event name.
-pub fn perf_script(view: &View<'_>, event: &str, chain: &PerfChain) -> String {
-    let sample = view.sample;
-    let name = view.task_name();
-    // perf writes this for a thread whose name it does not know.
-    let name = name.map_or_else(|| format!(":{}", sample.tid), str::to_owned);
-    let (seconds, rest) = (sample.time / 1_000_000_000, sample.time % 1_000_000_000);
-    let (tid, micros) = (sample.tid, rest / 1000);
-    let lines = chain.lines(view, "\t");
-    format!("{name} {tid:>5} {seconds:>5}.{micros:06}: {event}: \n{lines}\n")
-}
-
-/// The callchain entry by entry, and why the user part ended.
-pub fn explained(view: &View<'_>, chain: &PerfChain) -> String {
-    let mut out = "the callchain that perf stores:\n".to_owned();
-    for (i, entry) in chain.callchain.entries.iter().enumerate() {
-        let ip = entry.value();
-        let place = chain.place(view, entry).map(|p| p.to_string());
-        let place = place.unwrap_or_default();
-        let _ = match entry {
-            CallchainEntry::Context(context) => {
-                writeln!(out, "  {i:>3} {ip:>16x}  {}", context.as_str())
-            }
-            CallchainEntry::Kernel(number, _) => {
-                writeln!(out, "  {i:>3} {ip:>16x}  {place}  [frame {number}]")
-            }
-            CallchainEntry::User(frame) => {
-                let by = found_text(frame.found);
-                writeln!(out, "  {i:>3} {ip:>16x}  {place}  [{by}]")
-            }
-        };
-    }
-    let _ = writeln!(out, "the user part ended: {}", chain.callchain.user);
-    out
-}
-
-fn found_text(found: UserFound) -> String {
-    match found {
-        UserFound::Regs => "user's registers".to_owned(),
-        UserFound::Entry { slot } => format!("uprobe at a function's entry, *sp, sp {slot:#x}"),
-        UserFound::FramePointer { fp } => format!("frame at fp {fp:#x}"),
-    }
+/// The index of the first word that is not the same in both.
+fn first_other(ours: &[u64], theirs: &[u64]) -> Option<usize> {
+    let differs = ours.iter().zip(theirs).position(|(a, b)| a != b);
+    differs.or((ours.len() != theirs.len()).then_some(ours.len().min(theirs.len())))
 }
