@@ -1,7 +1,7 @@
 //! What an instruction may change, known before it is executed: for observers that want to know
 //! what cannot have changed.
 
-use crate::lower::register;
+use crate::operands::register;
 use crate::processor::Processor;
 use crate::state::{State, reg};
 use iced_x86::{

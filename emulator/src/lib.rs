@@ -23,6 +23,7 @@ pub mod load;
 mod lower;
 pub mod machine;
 mod op;
+mod operands;
 pub mod processor;
 pub mod ring0;
 pub mod single;

@@ -1,11 +1,12 @@
 //! The state of one thread: registers, flags, memory. Not here: what instructions do with it.
 
+pub(crate) mod fpu;
+
 use crate::address_space::{AddressSpace, Refusal};
 use crate::flags::{self, Flags};
-use crate::isa::segment;
-use crate::isa::x87::Fpu;
 use crate::processor::Processor;
 use crate::stop::{Exception, Stop};
+use fpu::Fpu;
 use unwind_sim_unwind::truth::Cpu;
 
 /// Numbers of general registers, as instructions encode them; and of some that only the machine
@@ -36,6 +37,10 @@ use reg::*;
 
 /// MXCSR after reset: nearest, all exceptions masked.
 pub const MXCSR_DEFAULT: u32 = 0x1f80;
+
+/// Selectors that Linux gives a process of 64 bits, by the number of the segment: es, cs, ss, ds,
+/// fs, gs.
+const SELECTORS: [u16; 6] = [0, 0x33, 0x2b, 0, 0, 0];
 
 /// The state of one thread.
 #[derive(Clone, Debug)]
@@ -97,7 +102,7 @@ impl State {
             rip: 0,
             flags: Flags::from_bits(0),
             other_flags: flags::FIXED | flags::IF,
-            segments: segment::SELECTORS,
+            segments: SELECTORS,
             fpu: Fpu::default(),
             xmm: [0; 16],
             mxcsr: MXCSR_DEFAULT,

@@ -2,8 +2,8 @@
 //! Not here: shifts, multiplication, division, bit operations.
 
 use crate::flags::Flags;
-use crate::lower::{Form, by_width, form, width};
 use crate::op::{Flow, Op, Run};
+use crate::operands::{Form, by_width, form, width};
 use crate::state::{State, mask};
 use iced_x86::{Instruction, Mnemonic};
 

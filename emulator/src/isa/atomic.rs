@@ -2,8 +2,8 @@
 //! is one thread so far, and a `lock` prefix changes nothing.
 
 use crate::flags::{self, Flags};
-use crate::lower::{Form, by_width, form, width};
 use crate::op::{Flow, Op, Run, raise};
+use crate::operands::{Form, by_width, form, width};
 use crate::state::{State, reg};
 use crate::stop::Exception;
 use iced_x86::{Instruction, Mnemonic};

@@ -1,8 +1,8 @@
 //! Single bits and counts of them: bt, bts, btr, btc, bsf, bsr, tzcnt, lzcnt, popcnt, crc32.
 
 use crate::flags::{self, Flags, sign_extend};
-use crate::lower::{Form, by_width, form, width};
 use crate::op::{Flow, Op, Run};
+use crate::operands::{Form, by_width, form, width};
 use crate::state::State;
 use iced_x86::{Instruction, Mnemonic};
 

@@ -1,9 +1,9 @@
 //! Transfers of control: jmp, jcc, call, ret, loop, jrcxz. Those of 16 bits, with a 66 prefix, are
 //! AMD's alone: see [`crate::processor::Processor::decoder_options`].
 
-use super::by_condition;
-use crate::lower::{Form, form, width};
+use super::condition::by_condition;
 use crate::op::{Flow, Op, Run, raise};
+use crate::operands::{Form, form, width};
 use crate::processor::Vendor;
 use crate::state::{State, reg};
 use crate::stop::Exception;

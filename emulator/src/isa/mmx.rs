@@ -6,13 +6,13 @@
 //!
 //! Source: Intel SDM volume 1, chapter 9, and volume 3, chapter 13.
 
+use super::mm::{change, from_both};
 use super::sse::float::Control;
-use super::sse::{self, Packed, convert};
-use super::x87::{Fpu, wait};
+use super::sse::{self, convert};
+use super::x87::wait;
 use crate::float::Rounding;
-use crate::float::x87::F80;
-use crate::lower::{Form, form, segment, width};
 use crate::op::{Flow, Op, Run, raise};
+use crate::operands::{Form, form, segment};
 use crate::processor::Vendor;
 use crate::state::{State, reg};
 use crate::stop::Exception;
@@ -41,7 +41,7 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
         (Movd, Form::RR) => to_general::<32>,
         (Movq, Form::RR) if insn.op_register(0).is_gpr() => to_general::<64>,
         (Movq, Form::RR) if insn.op_register(1).is_gpr() => from_general::<64>,
-        (Movq, Form::RR) => |state, op| registers(state, op, |_, b| b),
+        (Movq, Form::RR) => |state, op| from_both(state, op, |_, b| b),
         (Movq2dq, _) => to_xmm,
         (Movdq2q, _) => from_xmm,
         (Pinsrw, Form::RR) => insert_rr,
@@ -68,115 +68,8 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
         (Cvtpd2pi, Form::RM) => integers_m::<64, false>,
         (Cvttpd2pi, Form::RR) => integers_rr::<64, true>,
         (Cvttpd2pi, Form::RM) => integers_m::<64, true>,
-        (mnemonic, _) => {
-            op.extra = match mnemonic {
-                Packsswb | Packssdw | Packuswb | Phaddw | Phaddd | Phaddsw | Phsubw | Phsubd
-                | Phsubsw => JOINED,
-                Punpckhbw | Punpckhwd | Punpckhdq => UPPER,
-                Pshufb => SHUFFLED,
-                Palignr => ALIGNED,
-                _ => LANES,
-            };
-            if form(insn) == Form::RM && width(insn, 1) == 32 {
-                op.extra |= SMALL;
-            }
-            return sse::select_mm(insn, op);
-        }
+        _ => return sse::select_mm(insn, op),
     })
-}
-
-// How a function of xmm registers is one of mm registers: in `extra`.
-
-/// Lane by lane.
-const LANES: u8 = 0;
-/// The lanes of the first operand, then those of the second one, are the first of the function.
-const JOINED: u8 = 1;
-/// From upper to upper halves.
-const UPPER: u8 = 2;
-/// As `LANES`, and bits of the second operand count that choose among 8 bytes.
-const SHUFFLED: u8 = 3;
-/// Both operands, the first one above, are the second of the function.
-const ALIGNED: u8 = 4;
-/// Added: the second operand is 32 bits of memory.
-const SMALL: u8 = 0x10;
-
-/// What an instruction makes of two registers.
-fn apply<P: Packed>(op: &Op, a: u64, b: u64) -> u64 {
-    let (a, b, imm) = (u128::from(a), u128::from(b), op.imm as u8);
-    let result = match op.extra & !SMALL {
-        JOINED => P::apply(a | b << 64, 0, imm),
-        UPPER => P::apply(a << 64, b << 64, imm) >> 64,
-        SHUFFLED => P::apply(a, b & 0x8787_8787_8787_8787, imm),
-        ALIGNED => P::apply(0, a << 64 | b, imm),
-        _ => P::apply(a, b, imm),
-    };
-    result as u64
-}
-
-/// Two registers.
-pub(super) fn packed_rr<P: Packed>(state: &mut State, op: &Op) -> Flow {
-    registers(state, op, |a, b| apply::<P>(op, a, b))
-}
-
-/// A register and memory.
-pub(super) fn packed_rm<P: Packed>(state: &mut State, op: &Op) -> Flow {
-    if wait(state).is_none() {
-        return Flow::Stop;
-    }
-    let address = op.address(state);
-    let b = match op.extra & SMALL {
-        0 => state.load::<64>(address),
-        _ => state.load::<32>(address),
-    };
-    match b {
-        Some(b) => change(state, op, |a| apply::<P>(op, a, b)),
-        None => Flow::Stop,
-    }
-}
-
-/// A register and a count of bits.
-pub(super) fn packed_ri<P: Packed>(state: &mut State, op: &Op) -> Flow {
-    if wait(state).is_none() {
-        return Flow::Stop;
-    }
-    let count = u64::from(op.imm as u8);
-    change(state, op, |a| apply::<P>(op, a, count))
-}
-
-impl Fpu {
-    fn mm(&self, number: u8) -> u64 {
-        self.registers[usize::from(number & 7)].significand
-    }
-
-    fn set_mm(&mut self, number: u8, value: u64) {
-        self.registers[usize::from(number & 7)] = F80 {
-            sign_exponent: 0xffff,
-            significand: value,
-        };
-    }
-
-    /// What every instruction but `emms` does to the rest of the unit.
-    fn begin_mmx(&mut self) {
-        self.top = 0;
-        self.empty = 0;
-    }
-}
-
-/// The first operand from itself; what can fault is done.
-fn change(state: &mut State, op: &Op, function: impl FnOnce(u64) -> u64) -> Flow {
-    let fpu = &mut state.fpu;
-    fpu.begin_mmx();
-    fpu.set_mm(op.dst, function(fpu.mm(op.dst)));
-    Flow::Next
-}
-
-/// The first operand from both.
-fn registers(state: &mut State, op: &Op, function: impl FnOnce(u64, u64) -> u64) -> Flow {
-    if wait(state).is_none() {
-        return Flow::Stop;
-    }
-    let b = state.fpu.mm(op.src);
-    change(state, op, |a| function(a, b))
 }
 
 fn emms(state: &mut State, _: &Op) -> Flow {

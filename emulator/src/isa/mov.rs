@@ -1,9 +1,9 @@
 //! Moves: mov, movzx, movsx, movsxd, lea, cmov, setcc, xchg, bswap, movbe, sign extensions.
 
-use super::by_condition;
+use super::condition::by_condition;
 use crate::flags::sign_extend;
-use crate::lower::{Form, by_width, form, width};
 use crate::op::{Flow, Op, Run, flow};
+use crate::operands::{Form, by_width, form, width};
 use crate::processor::Vendor;
 use crate::state::{State, mask, reg};
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};

@@ -1,8 +1,8 @@
 //! Multiplication and division of integers: mul, imul, div, idiv.
 
 use crate::flags::{Flags, sign_extend};
-use crate::lower::{Form, by_width, form, width};
 use crate::op::{Flow, Op, Run, raise};
+use crate::operands::{Form, by_width, form, width};
 use crate::state::{State, mask, reg};
 use crate::stop::Exception;
 use iced_x86::{Instruction, Mnemonic};

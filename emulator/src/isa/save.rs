@@ -5,9 +5,9 @@
 //! `xsaveopt` never leaves out what was not modified.
 
 use crate::float::x87::F80;
-use crate::isa::x87::Fpu;
 use crate::op::{Flow, Op, Run, flow, raise};
 use crate::processor::Pointers;
+use crate::state::fpu::Fpu;
 use crate::state::{MXCSR_DEFAULT, State, reg};
 use crate::stop::Exception;
 use iced_x86::{Instruction, Mnemonic};

@@ -4,14 +4,11 @@
 //! 32 and of 64 bits, data, and the number of the processor; those that a process may set itself
 //! are empty. Their bases are 0.
 
-use crate::lower::{Form, form, width};
 use crate::op::{Flow, Op, Run, flow, raise};
+use crate::operands::{Form, form, width};
 use crate::state::{State, reg};
 use crate::stop::Exception;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
-
-/// Selectors by the number of the segment: es, cs, ss, ds, fs, gs.
-pub(crate) const SELECTORS: [u16; 6] = [0, 0x33, 0x2b, 0, 0, 0];
 
 const SS: u8 = 2;
 const FS: u8 = 4;

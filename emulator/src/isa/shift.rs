@@ -5,10 +5,9 @@
 //! undefined are what Intel's processors make of them: OF, whatever the count, says what it would say
 //! for a count of 1, and AF is clear.
 
-use super::modify;
 use crate::flags::{Flags, sign_extend};
-use crate::lower::{Form, by_width, form, width};
 use crate::op::{Flow, Op, Run};
+use crate::operands::{Form, by_width, form, width};
 use crate::state::{State, mask, reg};
 use iced_x86::{Instruction, Mnemonic, OpKind};
 
@@ -55,6 +54,31 @@ fn shift<S: Shift, const MEMORY: bool, const W: u32>(
         0 => (a, flags),
         count => S::apply::<W>(flags, a, count),
     })
+}
+
+/// Changes the first operand, in memory or a register, and the flags.
+#[inline(always)]
+fn modify<const MEMORY: bool, const W: u32>(
+    state: &mut State,
+    op: &Op,
+    new: impl FnOnce(u64, Flags) -> (u64, Flags),
+) -> Flow {
+    if !MEMORY {
+        let (result, flags) = new(state.get::<W>(op.dst), state.flags);
+        state.set::<W>(op.dst, result);
+        state.flags = flags;
+        return Flow::Next;
+    }
+    let address = op.address(state);
+    let Some(a) = state.load_to_store::<W>(address) else {
+        return Flow::Stop;
+    };
+    let (result, flags) = new(a, state.flags);
+    if state.store::<W>(address, result).is_none() {
+        return Flow::Stop;
+    }
+    state.flags = flags;
+    Flow::Next
 }
 
 /// The bits of a count that are looked at.

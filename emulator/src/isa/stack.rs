@@ -1,8 +1,8 @@
 //! The stack: push, pop, pushf, popf, enter, leave.
 
 use crate::flags;
-use crate::lower::{Form, form, width};
 use crate::op::{Flow, Op, Run};
+use crate::operands::{Form, form, width};
 use crate::state::{State, mask, reg};
 use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 

@@ -6,8 +6,8 @@
 
 use crate::address_space::PAGE_SIZE;
 use crate::flags::{self, Flags};
-use crate::lower::{by_width, segment};
 use crate::op::{Flow, Op, Run, stop};
+use crate::operands::{by_width, segment};
 use crate::processor::Vendor;
 use crate::state::{State, mask, reg};
 use crate::stop::Stop;

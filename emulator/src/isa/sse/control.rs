@@ -1,8 +1,8 @@
 //! ldmxcsr and stmxcsr, movnti, maskmovdqu.
 
-use super::xmm;
-use crate::lower::{Form, form, width};
+use super::registers::xmm;
 use crate::op::{Flow, Op, Run, flow, raise};
+use crate::operands::{Form, form, width};
 use crate::processor::Vendor;
 use crate::state::{State, reg};
 use crate::stop::Exception;

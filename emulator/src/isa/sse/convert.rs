@@ -1,14 +1,14 @@
 //! Conversions between floating-point formats, and between them and integers.
 
 use super::float::{Control, float_table};
-use super::{load, set_xmm, xmm};
+use super::registers::{load, set_xmm, xmm};
 use crate::flags::sign_extend;
 use crate::float::Rounding;
 use crate::float::sse::{
     Element, IntegerWidth, from_integer, to_binary32, to_binary64, to_integer,
 };
-use crate::lower::{Form, form, width};
 use crate::op::{Flow, Op, Run};
+use crate::operands::{Form, form, width};
 use crate::state::State;
 use iced_x86::{Instruction, Mnemonic};
 

@@ -1,9 +1,9 @@
 //! Between xmm registers and general ones, lane by lane; masks of signs; ptest.
 
-use super::{load, set_xmm, xmm};
+use super::registers::{load, set_xmm, xmm};
 use crate::flags::{self, Flags};
-use crate::lower::{Form, form};
 use crate::op::{Flow, Op, Run, flow};
+use crate::operands::{Form, form};
 use crate::state::{State, mask};
 use iced_x86::{Instruction, Mnemonic};
 

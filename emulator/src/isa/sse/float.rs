@@ -3,7 +3,7 @@
 //! Exceptions follow the Intel SDM, volume 1, section 11.5: the flags of all lanes are united. If
 //! one is unmasked, the instruction writes nothing but flags.
 
-use super::{load, set_xmm, xmm};
+use super::registers::{load, set_xmm, xmm};
 use crate::flags::{self, Flags};
 use crate::float::sse::{
     Element, Env, Predicate, add, compare_ordered, compare_unordered, divide, maximum, minimum,
@@ -11,8 +11,8 @@ use crate::float::sse::{
     subtract,
 };
 use crate::float::{Exceptions, Relation, Rounding};
-use crate::lower::{Form, form};
 use crate::op::{Flow, Op, Run, raise};
+use crate::operands::{Form, form};
 use crate::state::State;
 use crate::stop::Exception;
 use iced_x86::{Instruction, Mnemonic};
@@ -99,7 +99,7 @@ impl Control {
     }
 }
 
-/// As [`super::Packed`], with MXCSR.
+/// As [`super::packed::Packed`], with MXCSR.
 pub(super) trait Float {
     /// Bytes of the second operand, if it is memory.
     const SOURCE: usize = 16;
@@ -139,7 +139,7 @@ fn apply<F: Float>(state: &mut State, op: &Op, b: u128) -> Flow {
     Flow::Next
 }
 
-/// As [`super::packed_table`], of functions that get [`Control`] first.
+/// As [`super::packed::packed_table`], of functions that get [`Control`] first.
 macro_rules! float_table {
     ($($name:ident $(($size:literal))? => $function:expr;)*) => {
         $(

@@ -1,7 +1,7 @@
 //! Integer arithmetic, comparisons and logic of lanes. Not here: shifts, and what moves lanes.
 
 use super::lanes::{Lane, compare, horizontal, in_memory, zip};
-use super::packed_table;
+use super::packed::packed_table;
 use crate::op::Run;
 use iced_x86::Instruction;
 

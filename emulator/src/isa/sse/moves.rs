@@ -1,8 +1,8 @@
 //! Moves of whole registers and of their lower and upper parts.
 
-use super::{aligned, set_xmm, xmm};
-use crate::lower::{Form, form};
+use super::registers::{aligned, set_xmm, xmm};
 use crate::op::{Flow, Op, Run, flow};
+use crate::operands::{Form, form};
 use crate::state::{State, mask};
 use iced_x86::{Instruction, Mnemonic};
 

@@ -2,10 +2,10 @@
 //! register by bytes.
 
 use super::lanes::{Lane, in_memory};
-use super::{Packed, packed_table, set_xmm, xmm};
-use crate::isa::mmx;
-use crate::lower::{Form, form};
+use super::packed::{Packed, mm_ri, packed_table};
+use super::registers::{set_xmm, xmm};
 use crate::op::{Flow, Op, Run};
+use crate::operands::{Form, form};
 use crate::state::State;
 use iced_x86::{Instruction, Mnemonic};
 
@@ -51,13 +51,13 @@ fn shift<T: Lane>(function: impl Fn(T, u32) -> T) -> impl Fn(u128, u128, u8) -> 
 
 fn by_immediate<P: Packed>(insn: &Instruction) -> Run {
     if insn.op_register(0).is_mm() {
-        mmx::packed_ri::<P>
+        mm_ri::<P>
     } else {
-        packed_ri::<P>
+        xmm_ri::<P>
     }
 }
 
-fn packed_ri<P: Packed>(state: &mut State, op: &Op) -> Flow {
+fn xmm_ri<P: Packed>(state: &mut State, op: &Op) -> Flow {
     let count = u128::from(op.imm as u8);
     let result = P::apply(xmm(state, op.dst), count, 0);
     set_xmm(state, op.dst, result);

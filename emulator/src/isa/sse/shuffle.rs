@@ -1,9 +1,10 @@
 //! What moves lanes about: unpack, pack, shuffle, blend, align, widen, insertps.
 
 use super::lanes::{Lane, in_memory, narrow, pick, widen};
-use super::{load, packed_table, set_xmm, xmm};
-use crate::lower::{Form, form};
+use super::packed::packed_table;
+use super::registers::{load, set_xmm, xmm};
 use crate::op::{Flow, Op, Run};
+use crate::operands::{Form, form};
 use crate::state::State;
 use iced_x86::{Instruction, Mnemonic};
 

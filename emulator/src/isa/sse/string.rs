@@ -3,10 +3,10 @@
 //! Source: Intel SDM volume 1, section 12.10, and volume 2, section 4.1.
 
 use super::lanes::{Bytes, Lane};
-use super::{set_xmm, xmm};
+use super::registers::{set_xmm, xmm};
 use crate::flags::{self, Flags};
-use crate::lower::{Form, form};
 use crate::op::{Flow, Op, Run};
+use crate::operands::{Form, form};
 use crate::state::{State, reg};
 use iced_x86::{Instruction, Mnemonic};
 

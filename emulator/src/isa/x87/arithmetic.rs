@@ -1,17 +1,17 @@
 //! Addition, subtraction, multiplication, division; square root, sign, rounding, scaling,
 //! remainders.
 
-use super::state::{C0, C1, C2, C3, Fpu};
-use super::{commit, execute, wait};
+use super::execute::{commit, execute, wait};
 use crate::float::x87::{
     self, Env, F80, MemoryOperand, Outcome, add, classify, divide, multiply, remainder,
     round_to_integral, scale, square_root, subtract,
 };
 use crate::float::{Class, Exceptions};
-use crate::lower::{Form, form, width};
 use crate::op::{Flow, Op, Run};
+use crate::operands::{Form, form, width};
 use crate::processor::Vendor;
 use crate::state::State;
+use crate::state::fpu::{C0, C1, C2, C3, Fpu};
 use iced_x86::{Instruction, Mnemonic};
 
 pub(super) fn select(insn: &Instruction) -> Option<Run> {

@@ -1,14 +1,14 @@
 //! Comparisons, `fxam`, and conditional moves.
 
 use super::arithmetic::{Double, Integer16, Integer32, Single, Source, both};
-use super::state::{C0, C1, C2, C3, Fpu};
-use super::{commit, execute, wait};
+use super::execute::{commit, execute, wait};
 use crate::flags::{self, Flags};
 use crate::float::x87::{F80, classify, compare_ordered, compare_unordered};
 use crate::float::{Class, Exceptions, Relation};
-use crate::lower::{Form, form, width};
 use crate::op::{Flow, Op, Run};
+use crate::operands::{Form, form, width};
 use crate::state::State;
+use crate::state::fpu::{C0, C1, C2, C3, Fpu};
 use iced_x86::{Instruction, Mnemonic};
 
 pub(super) fn select(insn: &Instruction) -> Option<Run> {

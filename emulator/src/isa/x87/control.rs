@@ -1,10 +1,10 @@
 //! Control of the unit: control and status word, the stack pointer, `fwait`. Not here: what saves
 //! more than a word.
 
-use super::state::C1;
-use super::{execute, wait};
-use crate::lower::{Form, form};
+use super::execute::{execute, wait};
 use crate::op::{Flow, Op, Run, flow};
+use crate::operands::{Form, form};
+use crate::state::fpu::C1;
 use crate::state::{State, reg};
 use iced_x86::{Instruction, Mnemonic};
 

@@ -2,12 +2,13 @@
 //!
 //! Source: Intel SDM volume 1, figures 8-9 and 8-11.
 
-use super::{Fpu, wait};
+use super::execute::wait;
 use crate::float::Class;
 use crate::float::x87::{F80, classify};
-use crate::lower::width;
 use crate::op::{Flow, Op, Run};
+use crate::operands::width;
 use crate::state::State;
+use crate::state::fpu::Fpu;
 use iced_x86::{Instruction, Mnemonic};
 
 /// Bytes of the environment in words of 16 and of 32 bits.

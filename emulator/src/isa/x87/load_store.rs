@@ -1,17 +1,17 @@
 //! Loads and stores, constants, `fxch`.
 
 use super::arithmetic::both;
-use super::state::C1;
-use super::{commit, execute, wait};
+use super::execute::{commit, execute, wait};
 use crate::float::x87::{
     Env, F80, IntegerWidth, Outcome, from_binary32, from_binary64, from_decimal, from_integer,
     to_binary32, to_binary64, to_decimal, to_integer,
 };
 use crate::float::{Exceptions, Rounding};
-use crate::lower::{Form, form, width};
 use crate::op::{Flow, Op, Run};
+use crate::operands::{Form, form, width};
 use crate::processor::Vendor;
 use crate::state::State;
+use crate::state::fpu::C1;
 use iced_x86::{Instruction, Mnemonic};
 
 pub(super) fn select(insn: &Instruction) -> Option<Run> {

@@ -1,8 +1,7 @@
 //! Sine, cosine, tangent, arc tangent, logarithms, powers of 2; `fxtract`.
 
 use super::arithmetic::{both, unary};
-use super::execute;
-use super::state::{C2, Fpu};
+use super::execute::execute;
 use crate::float::Exceptions;
 use crate::float::x87::{
     Env, F80, Outcome, arc_tan, cos, exponential, extract, logarithm, logarithm_plus_1, sin,
@@ -10,6 +9,7 @@ use crate::float::x87::{
 };
 use crate::op::{Flow, Op, Run};
 use crate::state::State;
+use crate::state::fpu::{C2, Fpu};
 use iced_x86::{Instruction, Mnemonic};
 
 pub(super) fn select(insn: &Instruction) -> Option<Run> {

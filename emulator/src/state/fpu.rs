@@ -7,13 +7,13 @@ use crate::float::x87::{Env, F80, Outcome, Precision};
 use crate::float::{Exceptions, Rounding};
 
 /// C0 of the status word.
-pub(super) const C0: u16 = 1 << 8;
+pub(crate) const C0: u16 = 1 << 8;
 /// C1: rounded up; with SF set, the stack was too full and not too empty.
-pub(super) const C1: u16 = 1 << 9;
+pub(crate) const C1: u16 = 1 << 9;
 /// C2.
-pub(super) const C2: u16 = 1 << 10;
+pub(crate) const C2: u16 = 1 << 10;
 /// C3.
-pub(super) const C3: u16 = 1 << 14;
+pub(crate) const C3: u16 = 1 << 14;
 /// SF: the stack was too full or too empty.
 const STACK_FAULT: u16 = 1 << 6;
 /// ES and B: an exception that is not masked is pending. They are always the same.
@@ -31,22 +31,22 @@ const CONTROL_DEFAULT: u16 = 0x37f;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Fpu {
     /// By their own numbers, not those on the stack.
-    pub(in crate::isa) registers: [F80; 8],
+    pub(crate) registers: [F80; 8],
     /// A bit for each register, by its own number.
-    pub(in crate::isa) empty: u8,
+    pub(crate) empty: u8,
     /// The number of ST(0).
-    pub(in crate::isa) top: u8,
+    pub(crate) top: u8,
     control: u16,
     /// Without TOP.
     status: u16,
     /// Of the last instruction that raised an unmasked exception: bits 0 to 2 of its first byte
     /// of opcode, then the second one (FOP).
-    pub(in crate::isa) opcode: u16,
+    pub(crate) opcode: u16,
     /// The last instruction that was not a control instruction (FIP).
-    pub(in crate::isa) instruction: u64,
+    pub(crate) instruction: u64,
     /// The memory operand of the last instruction that raised an unmasked exception, as an offset
     /// in its segment (FDP).
-    pub(in crate::isa) data: u64,
+    pub(crate) data: u64,
 }
 
 impl Default for Fpu {
@@ -67,7 +67,7 @@ impl Default for Fpu {
 
 impl Fpu {
     /// `fninit`: all but the registers' contents as after a reset.
-    pub(super) fn initialize(&mut self) {
+    pub(crate) fn initialize(&mut self) {
         *self = Fpu {
             registers: self.registers,
             ..Fpu::default()
@@ -75,42 +75,42 @@ impl Fpu {
     }
 
     /// The control word.
-    pub(in crate::isa) fn control_word(&self) -> u16 {
+    pub(crate) fn control_word(&self) -> u16 {
         self.control
     }
 
     /// Sets it; an exception may be pending then.
-    pub(in crate::isa) fn set_control_word(&mut self, word: u16) {
+    pub(crate) fn set_control_word(&mut self, word: u16) {
         self.control = word & CONTROL | CONTROL_FIXED;
         self.update_pending();
     }
 
     /// The status word.
-    pub(in crate::isa) fn status_word(&self) -> u16 {
+    pub(crate) fn status_word(&self) -> u16 {
         self.status | u16::from(self.top) << 11
     }
 
     /// Sets it, but whether an exception is pending, which the control word decides too.
-    pub(in crate::isa) fn set_status_word(&mut self, word: u16) {
+    pub(crate) fn set_status_word(&mut self, word: u16) {
         self.top = (word >> 11 & 7) as u8;
         self.status = word & !(7 << 11);
         self.update_pending();
     }
 
     /// Clears all exceptions.
-    pub(super) fn clear_exceptions(&mut self) {
+    pub(crate) fn clear_exceptions(&mut self) {
         self.status &= !(EXCEPTIONS | STACK_FAULT);
         self.update_pending();
     }
 
     /// Masks all exceptions.
-    pub(super) fn mask_exceptions(&mut self) {
+    pub(crate) fn mask_exceptions(&mut self) {
         self.control |= EXCEPTIONS;
         self.update_pending();
     }
 
     /// Is an exception to be raised by the next instruction that looks?
-    pub(in crate::isa) fn is_pending(&self) -> bool {
+    pub(crate) fn is_pending(&self) -> bool {
         self.status & PENDING != 0
     }
 
@@ -127,12 +127,12 @@ impl Fpu {
     }
 
     /// Is one of these not masked?
-    pub(super) fn unmasks(&self, exceptions: Exceptions) -> bool {
+    pub(crate) fn unmasks(&self, exceptions: Exceptions) -> bool {
         u16::from(exceptions.bits()) & !self.control != 0
     }
 
     /// What of the control word decides results.
-    pub(super) fn env(&self) -> Env {
+    pub(crate) fn env(&self) -> Env {
         let masked = |exception: Exceptions| !self.unmasks(exception);
         Env {
             rounding: Rounding::from_bits((self.control >> 10) as u8),
@@ -147,53 +147,53 @@ impl Fpu {
     }
 
     /// The content of ST(i), even if it is empty.
-    pub(in crate::isa) fn content(&self, position: u8) -> F80 {
+    pub(crate) fn content(&self, position: u8) -> F80 {
         self.registers[self.number(position)]
     }
 
     /// ST(i), unless it is empty.
-    pub(super) fn st(&self, position: u8) -> Option<F80> {
+    pub(crate) fn st(&self, position: u8) -> Option<F80> {
         let number = self.number(position);
         (self.empty >> number & 1 == 0).then(|| self.registers[number])
     }
 
     /// Sets ST(i), empty or not.
-    pub(super) fn set_st(&mut self, position: u8, value: F80) {
+    pub(crate) fn set_st(&mut self, position: u8, value: F80) {
         let number = self.number(position);
         self.registers[number] = value;
         self.empty &= !(1 << number);
     }
 
     /// Marks ST(i) as empty.
-    pub(super) fn free(&mut self, position: u8) {
+    pub(crate) fn free(&mut self, position: u8) {
         self.empty |= 1 << self.number(position);
     }
 
     /// Turns the stack: ST(i) becomes ST(0).
-    pub(super) fn rotate(&mut self, position: u8) {
+    pub(crate) fn rotate(&mut self, position: u8) {
         self.top = self.top.wrapping_add(position) & 7;
     }
 
     /// Pushes, over whatever is there.
-    pub(super) fn push(&mut self, value: F80) {
+    pub(crate) fn push(&mut self, value: F80) {
         self.rotate(7);
         self.set_st(0, value);
     }
 
     /// Pops.
-    pub(super) fn pop(&mut self) {
+    pub(crate) fn pop(&mut self) {
         self.free(0);
         self.rotate(1);
     }
 
     /// Sets some of C0 to C3, and clears the others of `among`.
-    pub(super) fn set_conditions(&mut self, among: u16, set: u16) {
+    pub(crate) fn set_conditions(&mut self, among: u16, set: u16) {
         self.status = self.status & !among | set;
     }
 
     /// Sets the flags of exceptions, and C1. Gives whether the instruction goes on to write its
     /// result to a register.
-    pub(super) fn report(&mut self, exceptions: Exceptions, rounded_up: bool) -> bool {
+    pub(crate) fn report(&mut self, exceptions: Exceptions, rounded_up: bool) -> bool {
         let early = exceptions.before_result();
         let stopped = self.unmasks(early);
         let flags = if stopped { early } else { exceptions };
@@ -206,7 +206,7 @@ impl Fpu {
 
     /// The stack is too full to push, or else a register that is read is empty. Gives whether
     /// that is masked: then the answer is [`F80::INDEFINITE`].
-    pub(super) fn stack_fault(&mut self, too_full: bool) -> bool {
+    pub(crate) fn stack_fault(&mut self, too_full: bool) -> bool {
         self.status |= STACK_FAULT;
         let goes_on = self.report(Exceptions::INVALID, false);
         self.set_conditions(C1, if too_full { C1 } else { 0 });
@@ -215,7 +215,7 @@ impl Fpu {
 
     /// Writes a result to ST(i); `None` if an operand was empty. Gives whether the instruction
     /// goes on.
-    pub(super) fn put(&mut self, position: u8, outcome: Option<Outcome<F80>>) -> bool {
+    pub(crate) fn put(&mut self, position: u8, outcome: Option<Outcome<F80>>) -> bool {
         let (value, goes_on) = match outcome {
             None => (F80::INDEFINITE, self.stack_fault(false)),
             Some(outcome) => (
@@ -230,7 +230,7 @@ impl Fpu {
     }
 
     /// Pushes a loaded value, if there is room. DE does not keep it from that, even unmasked.
-    pub(super) fn load(&mut self, value: F80, exceptions: Exceptions) {
+    pub(crate) fn load(&mut self, value: F80, exceptions: Exceptions) {
         if self.st(7).is_some() {
             if self.stack_fault(true) {
                 self.push(F80::INDEFINITE);

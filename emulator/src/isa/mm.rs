@@ -1,0 +1,51 @@
+//! The mm registers: the significands of the x87 registers.
+//!
+//! Source: Intel SDM volume 1, chapter 9.
+
+use super::x87::wait;
+use crate::float::x87::F80;
+use crate::op::{Flow, Op};
+use crate::state::State;
+use crate::state::fpu::Fpu;
+
+impl Fpu {
+    #[inline]
+    pub(super) fn mm(&self, number: u8) -> u64 {
+        self.registers[usize::from(number & 7)].significand
+    }
+
+    fn set_mm(&mut self, number: u8, value: u64) {
+        self.registers[usize::from(number & 7)] = F80 {
+            sign_exponent: 0xffff,
+            significand: value,
+        };
+    }
+
+    /// What every instruction but `emms` does to the rest of the unit.
+    #[inline]
+    pub(super) fn begin_mmx(&mut self) {
+        self.top = 0;
+        self.empty = 0;
+    }
+}
+
+/// The first operand from itself; what can fault is done.
+pub(super) fn change(state: &mut State, op: &Op, function: impl FnOnce(u64) -> u64) -> Flow {
+    let fpu = &mut state.fpu;
+    fpu.begin_mmx();
+    fpu.set_mm(op.dst, function(fpu.mm(op.dst)));
+    Flow::Next
+}
+
+/// The first operand from both.
+pub(super) fn from_both(
+    state: &mut State,
+    op: &Op,
+    function: impl FnOnce(u64, u64) -> u64,
+) -> Flow {
+    if wait(state).is_none() {
+        return Flow::Stop;
+    }
+    let b = state.fpu.mm(op.src);
+    change(state, op, |a| function(a, b))
+}

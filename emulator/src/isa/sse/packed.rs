@@ -1,0 +1,157 @@
+//! Instructions that are a function of two registers and an immediate, over xmm and mm registers.
+//!
+//! The functions are those of xmm registers; with mm registers they get the lower halves, arranged
+//! as `extra` says.
+
+use super::registers::{load, set_xmm, xmm};
+use crate::isa::mm::{change, from_both};
+use crate::isa::x87::wait;
+use crate::op::{Flow, Op, Run};
+use crate::operands::{Form, form, width};
+use crate::state::State;
+use iced_x86::{Instruction, Mnemonic};
+
+/// The new value of the first operand, a register, from its old one, the second operand and the
+/// immediate byte.
+pub(super) trait Packed {
+    /// Bytes of the second operand, if it is memory: 2, 4, 8, or 16, aligned. The bits above are
+    /// zero.
+    const SOURCE: usize = 16;
+
+    fn apply(a: u128, b: u128, imm: u8) -> u128;
+}
+
+/// The function of an instruction with the operands register and register or memory.
+pub(super) fn packed<P: Packed>(insn: &Instruction) -> Option<Run> {
+    match (form(insn), insn.op_register(0).is_mm()) {
+        (Form::RR, false) => Some(xmm_rr::<P>),
+        (Form::RM, false) => Some(xmm_rm::<P>),
+        (Form::RR, true) => Some(mm_rr::<P>),
+        (Form::RM, true) => Some(mm_rm::<P>),
+        _ => None,
+    }
+}
+
+fn xmm_rr<P: Packed>(state: &mut State, op: &Op) -> Flow {
+    let (a, b) = (xmm(state, op.dst), xmm(state, op.src));
+    set_xmm(state, op.dst, P::apply(a, b, op.imm as u8));
+    Flow::Next
+}
+
+fn xmm_rm<P: Packed>(state: &mut State, op: &Op) -> Flow {
+    let Some(b) = load(state, op, P::SOURCE) else {
+        return Flow::Stop;
+    };
+    let a = xmm(state, op.dst);
+    set_xmm(state, op.dst, P::apply(a, b, op.imm as u8));
+    Flow::Next
+}
+
+// How a function of xmm registers is one of mm registers: in `extra`.
+
+/// Lane by lane.
+const LANES: u8 = 0;
+/// The lanes of the first operand, then those of the second one, are the first of the function.
+const JOINED: u8 = 1;
+/// From upper to upper halves.
+const UPPER: u8 = 2;
+/// As `LANES`, and bits of the second operand count that choose among 8 bytes.
+const SHUFFLED: u8 = 3;
+/// Both operands, the first one above, are the second of the function.
+const ALIGNED: u8 = 4;
+/// Added: the second operand is 32 bits of memory.
+const SMALL: u8 = 0x10;
+
+/// How the function of an instruction with mm registers gets its operands.
+pub(super) fn arrangement(insn: &Instruction) -> u8 {
+    use Mnemonic::*;
+    let arrangement = match insn.mnemonic() {
+        Packsswb | Packssdw | Packuswb | Phaddw | Phaddd | Phaddsw | Phsubw | Phsubd | Phsubsw => {
+            JOINED
+        }
+        Punpckhbw | Punpckhwd | Punpckhdq => UPPER,
+        Pshufb => SHUFFLED,
+        Palignr => ALIGNED,
+        _ => LANES,
+    };
+    match form(insn) == Form::RM && width(insn, 1) == 32 {
+        true => arrangement | SMALL,
+        false => arrangement,
+    }
+}
+
+/// What an instruction makes of two registers.
+fn apply<P: Packed>(op: &Op, a: u64, b: u64) -> u64 {
+    let (a, b, imm) = (u128::from(a), u128::from(b), op.imm as u8);
+    let result = match op.extra & !SMALL {
+        JOINED => P::apply(a | b << 64, 0, imm),
+        UPPER => P::apply(a << 64, b << 64, imm) >> 64,
+        SHUFFLED => P::apply(a, b & 0x8787_8787_8787_8787, imm),
+        ALIGNED => P::apply(0, a << 64 | b, imm),
+        _ => P::apply(a, b, imm),
+    };
+    result as u64
+}
+
+/// Two registers.
+fn mm_rr<P: Packed>(state: &mut State, op: &Op) -> Flow {
+    from_both(state, op, |a, b| apply::<P>(op, a, b))
+}
+
+/// A register and memory.
+fn mm_rm<P: Packed>(state: &mut State, op: &Op) -> Flow {
+    if wait(state).is_none() {
+        return Flow::Stop;
+    }
+    let address = op.address(state);
+    let b = match op.extra & SMALL {
+        0 => state.load::<64>(address),
+        _ => state.load::<32>(address),
+    };
+    match b {
+        Some(b) => change(state, op, |a| apply::<P>(op, a, b)),
+        None => Flow::Stop,
+    }
+}
+
+/// A register and a count of bits.
+pub(super) fn mm_ri<P: Packed>(state: &mut State, op: &Op) -> Flow {
+    if wait(state).is_none() {
+        return Flow::Stop;
+    }
+    let count = u64::from(op.imm as u8);
+    change(state, op, |a| apply::<P>(op, a, count))
+}
+
+/// A table of mnemonics and what they do: functions of both operands and the immediate. In
+/// parentheses the bytes of a memory operand that is not 16 bytes.
+macro_rules! packed_table {
+    ($($name:ident $(| $other:ident)* $(($size:literal))? => $function:expr;)*) => {
+        $(
+            struct $name;
+            impl $crate::isa::sse::packed::Packed for $name {
+                $(const SOURCE: usize = $size;)?
+                #[inline(always)]
+                fn apply(a: u128, b: u128, imm: u8) -> u128 {
+                    $crate::isa::sse::packed::call($function, a, b, imm)
+                }
+            }
+        )*
+
+        fn packed_function(insn: &iced_x86::Instruction) -> Option<$crate::op::Run> {
+            use iced_x86::Mnemonic;
+            match insn.mnemonic() {
+                $(Mnemonic::$name $(| Mnemonic::$other)* => {
+                    $crate::isa::sse::packed::packed::<$name>(insn)
+                })*
+                _ => None,
+            }
+        }
+    };
+}
+pub(super) use packed_table;
+
+#[inline(always)]
+pub(super) fn call(function: impl Fn(u128, u128, u8) -> u128, a: u128, b: u128, imm: u8) -> u128 {
+    function(a, b, imm)
+}
