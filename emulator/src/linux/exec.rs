@@ -2,13 +2,14 @@
 //!
 //! Source: Linux 6.12 `fs/exec.c`, `fs/binfmt_script.c`, `fs/binfmt_elf.c`.
 
+use super::delivery::frame;
 use super::errno::{Answer, Errno};
 use super::files::{Attributes, Node, Place, S_IFMT, S_IFREG};
 use super::layout::{FileMapping, Layout};
 use super::observer::Event;
+use super::options::Options;
 use super::outcome::Notice;
 use super::process::Process;
-use super::signal_frame;
 use crate::address_space::AddressSpace;
 use crate::isa::cpuid;
 use crate::load::{self, LoadError, LoadErrorKind, LoadOptions, Which};
@@ -92,6 +93,32 @@ struct Prepared {
 }
 
 impl Process {
+    /// Starts the program at a path below the root; it may be a script.
+    ///
+    /// # Errors
+    /// If it, its interpreter or the working directory cannot be used.
+    pub fn start(path: &[u8], options: Options) -> Result<Process, StartError> {
+        let (cwd, args, env) = (
+            options.cwd.clone(),
+            options.args.clone(),
+            options.env.clone(),
+        );
+        let mut process = Process::new(options);
+        let place = process.files.find(b"/", &cwd, true);
+        let place = place.ok().filter(|place| place.node.is_directory());
+        process.files.cwd = match place {
+            Some(place) => place.path,
+            None => {
+                return Err(StartError {
+                    path: cwd,
+                    what: StartErrorKind::Directory,
+                });
+            }
+        };
+        process.exec(path, args, env)?;
+        Ok(process)
+    }
+
     /// Runs a program in place of the one that runs.
     ///
     /// # Errors
@@ -195,7 +222,7 @@ impl Process {
             uid: identity.user.real,
             gid: identity.group.real,
             hwcap: cpuid::FEATURES_EDX.into(),
-            signal_stack: signal_frame::SIZE_MAX,
+            signal_stack: frame::SIZE_MAX,
             ..LoadOptions::default()
         };
         let mut space = AddressSpace::new(self.limits.pages);

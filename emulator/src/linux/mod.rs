@@ -12,9 +12,12 @@
 
 mod calls;
 mod clock;
+mod delivery;
 mod errno;
 mod exec;
 mod files;
+mod guest;
+mod history;
 mod identity;
 mod layout;
 mod numbers;
@@ -23,7 +26,8 @@ mod options;
 mod outcome;
 mod process;
 mod random;
-mod signal_frame;
+mod resources;
+mod run;
 mod signals;
 mod snapshot;
 mod streams;

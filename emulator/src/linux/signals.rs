@@ -1,26 +1,22 @@
-//! Signals: what is pending, blocked, and done with them. Not here: the frame of a handler
-//! (`signal_frame`), the calls (`calls::signal`).
+//! Signals: what is pending, blocked, and done with them. Not here: delivering them (`delivery`),
+//! the calls (`calls::signal`).
 //!
-//! Source: Linux 6.12 `kernel/signal.c`, `arch/x86/kernel/signal.c`, `arch/x86/kernel/traps.c`.
+//! Source: Linux 6.12 `kernel/signal.c`.
 
-mod exception;
 mod info;
 
-pub(super) use info::Info;
+pub(super) use info::{Info, SI_KERNEL};
 
 use super::errno::Errno;
-use super::observer::ProcessObserver;
-use super::outcome::{Outcome, Why};
-use super::process::Process;
-use crate::state::reg;
+use super::outcome::Why;
 use std::collections::VecDeque;
 
 /// Signals there are.
 pub(super) const SIGNALS: u8 = 64;
-const SIGILL: u8 = 4;
-const SIGTRAP: u8 = 5;
-const SIGBUS: u8 = 7;
-const SIGFPE: u8 = 8;
+pub(super) const SIGILL: u8 = 4;
+pub(super) const SIGTRAP: u8 = 5;
+pub(super) const SIGBUS: u8 = 7;
+pub(super) const SIGFPE: u8 = 8;
 pub(super) const SIGKILL: u8 = 9;
 pub(super) const SIGSEGV: u8 = 11;
 pub(super) const SIGPIPE: u8 = 13;
@@ -28,7 +24,7 @@ pub(super) const SIGALRM: u8 = 14;
 const SIGCHLD: u8 = 17;
 const SIGCONT: u8 = 18;
 pub(super) const SIGSTOP: u8 = 19;
-const SIGTTOU: u8 = 22;
+pub(super) const SIGTTOU: u8 = 22;
 const SIGURG: u8 = 23;
 pub(super) const SIGVTALRM: u8 = 26;
 pub(super) const SIGPROF: u8 = 27;
@@ -43,9 +39,9 @@ pub(super) const SIG_IGN: u64 = 1;
 pub(super) const SA_SIGINFO: u64 = 4;
 pub(super) const SA_RESTORER: u64 = 0x0400_0000;
 pub(super) const SA_ONSTACK: u64 = 0x0800_0000;
-const SA_RESTART: u64 = 0x1000_0000;
-const SA_NODEFER: u64 = 0x4000_0000;
-const SA_RESETHAND: u64 = 0x8000_0000;
+pub(super) const SA_RESTART: u64 = 0x1000_0000;
+pub(super) const SA_NODEFER: u64 = 0x4000_0000;
+pub(super) const SA_RESETHAND: u64 = 0x8000_0000;
 
 /// Signals that cannot be blocked.
 pub(super) const UNBLOCKABLE: u64 = bit(SIGKILL) | bit(SIGSTOP);
@@ -180,6 +176,11 @@ impl Signals {
         }
     }
 
+    /// The mask that a handler's return restores.
+    pub(super) fn take_old_mask(&mut self) -> u64 {
+        self.saved.take().unwrap_or(self.blocked)
+    }
+
     /// The signals that are pending.
     pub(super) fn pending(&self) -> u64 {
         self.pending
@@ -261,83 +262,5 @@ impl Signals {
         }
         self.drop_pending(signal);
         self.pending.push_back(info);
-    }
-}
-
-impl Process {
-    /// Does what is to be done with signals that are pending.
-    pub(super) fn deliver_signals<O: ProcessObserver>(&mut self, observer: &mut O) {
-        while self.outcome.is_none() {
-            let Some(info) = self.signals.take(!self.signals.blocked) else {
-                break;
-            };
-            let action = *self.signals.action(info.signal);
-            match action.handler {
-                SIG_IGN => {}
-                SIG_DFL if self.signals.is_ignored(info.signal) => {}
-                SIG_DFL => self.default_action(&info),
-                _ => self.handle(&info, &action, observer),
-            }
-        }
-        // No handler ran.
-        if let Some((number, _)) = self.signals.restart.take()
-            && self.outcome.is_none()
-        {
-            self.call_again(number);
-            self.signals.resume();
-        }
-    }
-
-    fn default_action(&mut self, info: &Info) {
-        let rip = self.machine.state.rip;
-        self.outcome = Some(match info.signal {
-            SIGSTOP..=SIGTTOU => Outcome::Blocked {
-                rip,
-                call: "a stop signal",
-            },
-            signal => Outcome::Killed {
-                signal,
-                rip,
-                why: info.why,
-            },
-        });
-    }
-
-    fn call_again(&mut self, number: u64) {
-        let state = &mut self.machine.state;
-        state.set_gpr(reg::RAX, number);
-        state.rip = state.rip.wrapping_sub(2);
-    }
-
-    fn handle<O: ProcessObserver>(&mut self, info: &Info, action: &Action, observer: &mut O) {
-        if let Some((number, errno)) = self.signals.restart.take()
-            && errno == Errno::ERESTARTSYS
-            && action.flags & SA_RESTART != 0
-        {
-            self.call_again(number);
-        }
-        let signals = &mut self.signals;
-        if action.flags & SA_RESETHAND != 0 {
-            signals.action_mut(info.signal).handler = SIG_DFL;
-        }
-        let old_mask = signals.saved.take().unwrap_or(signals.blocked);
-        let state = &self.machine.state;
-        let interrupted = state.cpu_at(state.rip);
-        if self.push_signal_frame(info, action, old_mask).is_none() {
-            // As Linux' `force_sigsegv`: a fault while handling SIGSEGV kills.
-            if info.signal == SIGSEGV {
-                self.signals.action_mut(SIGSEGV).handler = SIG_DFL;
-            }
-            self.signals.force(Info::forced(SIGSEGV, Why::Frame));
-            return;
-        }
-        let mut mask = self.signals.blocked | action.mask;
-        if action.flags & SA_NODEFER == 0 {
-            mask |= bit(info.signal);
-        }
-        self.signals.set_blocked(mask);
-        let state = &self.machine.state;
-        let handler = state.cpu_at(state.rip);
-        observer.signal(info.signal, &interrupted, &handler, action.restorer);
     }
 }

@@ -7,9 +7,7 @@
 use crate::linux::Process;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Description, Kind, PIPE_SIZE, PipeEnd, S_IFREG, Shared, o};
-
-/// The resource that limits descriptors (`RLIMIT_NOFILE`).
-const RLIMIT_NOFILE: usize = 7;
+use crate::linux::resources::RLIMIT_NOFILE;
 
 impl Process {
     pub(super) fn descriptors_max(&self) -> u64 {

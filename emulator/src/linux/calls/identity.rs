@@ -3,10 +3,10 @@
 //! Source: Linux 6.12 `kernel/sys.c`, `kernel/sched/syscalls.c`, `block/ioprio.c`,
 //! `arch/x86/kernel/process_64.c`, `drivers/char/random.c`.
 
-use super::nr;
 use crate::address_space::TASK_SIZE;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::identity::{KEEP, TIMER_SLACK};
+use crate::linux::numbers as nr;
 use crate::linux::{PARENT_PID, PID, Process};
 use crate::state::reg;
 use std::rc::Rc;

@@ -1,8 +1,8 @@
 //! System calls: which number is which, one file for each group of them.
 
+mod at;
 mod descriptors;
 mod futex;
-mod guest;
 mod identity;
 mod io;
 mod memory;
@@ -17,17 +17,14 @@ mod text;
 mod time;
 mod xattr;
 
-pub(super) use system::{RESOURCES, resources};
-
+use at::{AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_NOFOLLOW};
 use tasks::{socket, wait4};
 
 use super::errno::{Answer, Errno};
 use super::files::o;
+use super::numbers as nr;
 use super::outcome::{Notice, Outcome};
-use super::{Process, numbers as nr};
-
-/// "The working directory" in place of a descriptor.
-const AT_FDCWD: u64 = -100i64 as u64;
+use super::process::Process;
 
 /// What `creat` opens with.
 const CREAT: u32 = o::CREAT | o::WRONLY | o::TRUNC;
@@ -75,7 +72,7 @@ impl Process {
             nr::openat => self.sys_open(a, b, c, d),
             nr::creat => self.sys_open(AT_FDCWD, a, CREAT.into(), b),
             nr::stat => self.sys_stat(AT_FDCWD, a, b, 0),
-            nr::lstat => self.sys_stat(AT_FDCWD, a, b, stat::AT_SYMLINK_NOFOLLOW),
+            nr::lstat => self.sys_stat(AT_FDCWD, a, b, AT_SYMLINK_NOFOLLOW),
             nr::fstat => self.sys_fstat(a, b),
             nr::newfstatat => self.sys_stat(a, b, c, d),
             nr::statx => self.sys_statx(a, b, c, d, e),
@@ -91,7 +88,7 @@ impl Process {
             nr::fchdir => self.sys_fchdir(a),
             nr::mkdir => self.sys_mkdir(AT_FDCWD, a, b),
             nr::mkdirat => self.sys_mkdir(a, b, c),
-            nr::rmdir => self.sys_unlink(AT_FDCWD, a, names::AT_REMOVEDIR),
+            nr::rmdir => self.sys_unlink(AT_FDCWD, a, AT_REMOVEDIR),
             nr::unlink => self.sys_unlink(AT_FDCWD, a, 0),
             nr::unlinkat => self.sys_unlink(a, b, c),
             nr::rename => self.sys_rename(AT_FDCWD, a, AT_FDCWD, b, 0),
@@ -106,7 +103,7 @@ impl Process {
             nr::fchmodat => self.sys_chmod(a, b, c),
             nr::fchmod => self.sys_fchmod(a, b),
             nr::chown => self.sys_chown(AT_FDCWD, a, b, c, 0),
-            nr::lchown => self.sys_chown(AT_FDCWD, a, b, c, stat::AT_SYMLINK_NOFOLLOW),
+            nr::lchown => self.sys_chown(AT_FDCWD, a, b, c, AT_SYMLINK_NOFOLLOW),
             nr::fchownat => self.sys_chown(a, b, c, d, e),
             nr::fchown => self.sys_fchown(a, b, c),
             nr::utimensat => self.sys_utimens(a, b, c, d),
@@ -180,19 +177,5 @@ impl Process {
                 }
             },
         }
-    }
-
-    /// A part of a call that is not modelled: the program is told this error, and the run that it
-    /// may not be what Linux does.
-    fn not_modelled<T>(&mut self, what: &'static str, errno: Errno) -> Answer<T> {
-        self.notice(Notice::Part(what));
-        Err(errno)
-    }
-
-    /// It waits for what nobody will do.
-    fn blocked(&mut self, call: &'static str) -> Errno {
-        let rip = self.machine.state.rip;
-        self.outcome = Some(Outcome::Blocked { rip, call });
-        Errno::ERESTARTNOHAND
     }
 }

@@ -1,7 +1,6 @@
 //! Files by name: opening, making, removing, renaming.
 
-use super::AT_FDCWD;
-use super::stat::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW};
+use super::at::{AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW};
 use crate::linux::Process;
 use crate::linux::clock::SECOND;
 use crate::linux::errno::{Answer, Errno};
@@ -9,9 +8,6 @@ use crate::linux::files::{
     Attributes, Description, Existing, Kind, Node, Opened, Place, Shared, Special, Time,
     is_not_modelled, is_removed, o,
 };
-
-pub(super) const AT_REMOVEDIR: u64 = 0x200;
-const AT_SYMLINK_FOLLOW: u64 = 0x400;
 
 impl Process {
     /// The directory that a relative path begins in.

@@ -1,10 +1,10 @@
 //! `poll`, `select` and their kin: what is ready at once, or nothing until a timer expires.
 
-use super::nr;
 use crate::linux::Process;
 use crate::linux::clock::{Base, SECOND};
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Kind, PIPE_SIZE, Shared};
+use crate::linux::numbers as nr;
 
 const POLLIN: u16 = 1;
 const POLLOUT: u16 = 4;

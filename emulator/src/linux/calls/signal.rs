@@ -2,18 +2,14 @@
 
 use crate::linux::clock::Base;
 use crate::linux::errno::{Answer, Errno};
-use crate::linux::signal_frame;
 use crate::linux::signals::{
-    Action, AlternateStack, Info, SA_RESTORER, SIGKILL, SIGNALS, SIGSTOP, SS_AUTODISARM,
-    SS_DISABLE, SS_ONSTACK, Signals, UNBLOCKABLE,
+    Action, AlternateStack, Info, SA_RESTORER, SIGKILL, SIGNALS, SIGSTOP, UNBLOCKABLE,
 };
 use crate::linux::{PID, Process};
 use crate::state::reg;
 
 const SI_USER: i32 = 0;
 const SI_TKILL: i32 = -6;
-/// The smallest alternate stack (`MINSIGSTKSZ`).
-const ALTERNATE_MIN: u64 = 2048;
 /// The flags that `sigaction` keeps (`UAPI_SA_FLAGS`): others a program finds cleared.
 const SA_KNOWN: u64 = 0xdc00_0807 | SA_RESTORER;
 
@@ -23,28 +19,6 @@ fn signal(number: u64) -> Answer<Option<u8>> {
         Ok(0) => Ok(None),
         Ok(signal @ 1..=SIGNALS) => Ok(Some(signal)),
         _ => Err(Errno::EINVAL),
-    }
-}
-
-impl Signals {
-    /// `sigaltstack`, rsp being where it is.
-    pub(in crate::linux) fn set_alternate(&mut self, new: AlternateStack, rsp: u64) -> Answer {
-        if self.alternate.holds(rsp) {
-            return Err(Errno::EPERM);
-        }
-        let mode = new.flags & !SS_AUTODISARM;
-        self.alternate = match mode {
-            SS_DISABLE => AlternateStack::none(SS_DISABLE),
-            0 | SS_ONSTACK if new.size < ALTERNATE_MIN.min(signal_frame::SIZE_MAX) => {
-                return Err(Errno::ENOMEM);
-            }
-            0 | SS_ONSTACK => AlternateStack {
-                flags: new.flags & SS_AUTODISARM,
-                ..new
-            },
-            _ => return Err(Errno::EINVAL),
-        };
-        Ok(0)
     }
 }
 

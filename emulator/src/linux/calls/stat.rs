@@ -1,11 +1,9 @@
 //! What is said about files: `stat`, `statx`, `statfs`, `getdents64`.
 
+use super::at::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW};
 use crate::linux::Process;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Attributes, Kind, Time};
-
-pub(super) const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
-pub(super) const AT_EMPTY_PATH: u64 = 0x1000;
 
 /// `STATX_BASIC_STATS`.
 const STATX_BASIC_STATS: u32 = 0x7ff;
@@ -25,7 +23,7 @@ impl Process {
             return Err(Errno::EINVAL);
         }
         if flags & AT_EMPTY_PATH != 0 && (path == 0 || self.path_at(path)?.is_empty()) {
-            if fd as u32 == super::AT_FDCWD as u32 {
+            if fd as u32 == AT_FDCWD as u32 {
                 let place = self.files.find(&self.files.cwd, b".", true)?;
                 return Ok(self.files.attributes(&place));
             }
@@ -67,7 +65,7 @@ impl Process {
     }
 
     pub(super) fn sys_statfs(&mut self, path: u64, to: u64) -> Answer {
-        let path = self.find(super::AT_FDCWD, path, true)?.path;
+        let path = self.find(AT_FDCWD, path, true)?.path;
         self.put_statfs(&path, to)
     }
 

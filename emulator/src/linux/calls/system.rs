@@ -1,34 +1,10 @@
 //! What the machine is like: names, memory, limits.
 
-use super::text::{RELEASE, VERSION};
+use super::text::{MEMORY, RELEASE, VERSION};
 use crate::linux::Process;
 use crate::linux::clock::{Base, SECOND};
 use crate::linux::errno::{Answer, Errno};
-use crate::linux::options::Limits;
-
-/// Resources that have limits (`RLIM_NLIMITS`).
-pub(in crate::linux) const RESOURCES: usize = 16;
-const RLIMIT_STACK: usize = 3;
-const RLIMIT_CORE: usize = 4;
-const RLIMIT_NPROC: usize = 6;
-const RLIMIT_NOFILE: usize = 7;
-const RLIMIT_MEMLOCK: usize = 8;
-const RLIM_INFINITY: u64 = u64::MAX;
-/// Most descriptors (Linux `fs.nr_open`).
-const DESCRIPTORS_MAX: u64 = 1 << 20;
-/// Bytes of memory that the machine says it has.
-pub(super) const MEMORY: u64 = 4 << 30;
-
-/// The limits that a process begins with, soft and hard.
-pub(in crate::linux) fn resources(limits: &Limits) -> [[u64; 2]; RESOURCES] {
-    let mut all = [[RLIM_INFINITY; 2]; RESOURCES];
-    all[RLIMIT_STACK][0] = limits.stack_bytes;
-    all[RLIMIT_CORE][0] = 0;
-    all[RLIMIT_NPROC] = [1; 2];
-    all[RLIMIT_NOFILE] = [1024, DESCRIPTORS_MAX];
-    all[RLIMIT_MEMLOCK] = [8 << 20; 2];
-    all
-}
+use crate::linux::resources::{DESCRIPTORS_MAX, RESOURCES, RLIMIT_NOFILE};
 
 impl Process {
     pub(super) fn sys_prlimit(&mut self, which: u64, new: u64, old: u64) -> Answer {

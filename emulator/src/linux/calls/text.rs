@@ -1,12 +1,14 @@
 //! What is in the texts of `/proc` and `/sys`.
 
-use super::system::MEMORY;
 use crate::address_space::{Access, PAGE_SIZE};
 use crate::linux::clock::SECOND;
 use crate::linux::files::Text;
 use crate::linux::identity::Ids;
 use crate::linux::{PARENT_PID, PID, Process};
 use std::fmt::Write;
+
+/// Bytes of memory that the machine says it has.
+pub(super) const MEMORY: u64 = 4 << 30;
 
 /// The kernel that it says to be.
 pub(super) const RELEASE: &str = "6.12.0-unwind-sim";

@@ -3,9 +3,10 @@
 //!
 //! Source: Linux 6.12 `fs/xattr.c`.
 
-use super::{AT_FDCWD, nr};
+use super::at::AT_FDCWD;
 use crate::linux::Process;
 use crate::linux::errno::{Answer, Errno};
+use crate::linux::numbers as nr;
 
 /// The longest name, with its NUL (`XATTR_NAME_MAX` + 1).
 const NAME_MAX: usize = 256;

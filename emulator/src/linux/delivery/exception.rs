@@ -3,11 +3,10 @@
 //! Source: Linux 6.12 `arch/x86/kernel/traps.c`, `arch/x86/mm/fault.c`, and
 //! `arch/x86/kernel/fpu/core.c` (`fpu__exception_code`).
 
-use super::info::{Info, SI_KERNEL};
-use super::{SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
 use crate::address_space::{Access, Fault, FaultKind, TASK_SIZE};
 use crate::linux::outcome::{Outcome, Why};
 use crate::linux::process::Process;
+use crate::linux::signals::{Info, SI_KERNEL, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
 use crate::state::reg;
 use crate::stop::Exception;
 use iced_x86::{Decoder, OpKind, Register};

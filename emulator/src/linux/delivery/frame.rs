@@ -6,14 +6,14 @@
 //! `struct rt_sigframe`: return address, `ucontext`, `siginfo`; the state of the FPU lies above,
 //! aligned to 64 bytes.
 
-use super::errno::Errno;
-use super::outcome::Why;
-use super::process::Process;
-use super::signals::{
-    Action, AlternateStack, Info, SA_ONSTACK, SA_RESTORER, SA_SIGINFO, SIGSEGV, SS_AUTODISARM,
-    SS_DISABLE,
-};
 use crate::flags;
+use crate::linux::errno::{Answer, Errno};
+use crate::linux::outcome::Why;
+use crate::linux::process::Process;
+use crate::linux::signals::{
+    Action, AlternateStack, Info, SA_ONSTACK, SA_RESTORER, SA_SIGINFO, SIGSEGV, SS_AUTODISARM,
+    SS_DISABLE, SS_ONSTACK, Signals,
+};
 use crate::state::{State, reg};
 
 /// What may not be touched below rsp (psABI, 3.2.2).
@@ -44,7 +44,10 @@ const SS: u64 = 0x2b;
 const RESTORED: u64 = flags::ARITHMETIC | flags::AC | flags::DF | flags::TF | flags::RF;
 
 /// `AT_MINSIGSTKSZ`: a frame with all padding (`get_sigframe_size`).
-pub(super) const SIZE_MAX: u64 = (FRAME + 15 + FPU + 63).next_multiple_of(16);
+pub(in crate::linux) const SIZE_MAX: u64 = (FRAME + 15 + FPU + 63).next_multiple_of(16);
+
+/// The smallest alternate stack (`MINSIGSTKSZ`).
+const ALTERNATE_MIN: u64 = 2048;
 
 /// The general registers in the order of `struct sigcontext`; rip and flags follow.
 const REGISTERS: [usize; 16] = [
@@ -65,6 +68,28 @@ const REGISTERS: [usize; 16] = [
     reg::RCX,
     reg::RSP,
 ];
+
+impl Signals {
+    /// `sigaltstack`, rsp being where it is.
+    pub(in crate::linux) fn set_alternate(&mut self, new: AlternateStack, rsp: u64) -> Answer {
+        if self.alternate.holds(rsp) {
+            return Err(Errno::EPERM);
+        }
+        let mode = new.flags & !SS_AUTODISARM;
+        self.alternate = match mode {
+            SS_DISABLE => AlternateStack::none(SS_DISABLE),
+            0 | SS_ONSTACK if new.size < ALTERNATE_MIN.min(SIZE_MAX) => {
+                return Err(Errno::ENOMEM);
+            }
+            0 | SS_ONSTACK => AlternateStack {
+                flags: new.flags & SS_AUTODISARM,
+                ..new
+            },
+            _ => return Err(Errno::EINVAL),
+        };
+        Ok(0)
+    }
+}
 
 impl Process {
     /// Pushes a frame and goes to the handler. `None` if it cannot be pushed, or there is no
@@ -124,7 +149,7 @@ impl Process {
     }
 
     /// `rt_sigreturn`: gives the rax that was interrupted.
-    pub(super) fn sigreturn(&mut self) -> u64 {
+    pub(in crate::linux) fn sigreturn(&mut self) -> u64 {
         match self.restore_context() {
             Ok(()) => {}
             Err(_) => self.signals.force(Info::forced(SIGSEGV, Why::Return)),

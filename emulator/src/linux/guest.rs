@@ -1,8 +1,8 @@
 //! The program's memory, as the kernel uses it: what cannot be used is `EFAULT`.
 
+use super::errno::{Answer, Errno};
+use super::process::Process;
 use crate::address_space::{Access, Fault, FaultKind, PAGE_SIZE, TASK_SIZE};
-use crate::linux::Process;
-use crate::linux::errno::{Answer, Errno};
 
 /// Linux `PATH_MAX`.
 const PATH_MAX: usize = 4096;
@@ -21,27 +21,27 @@ impl From<Fault> for Errno {
 }
 
 impl Process {
-    pub(in crate::linux) fn get(&self, at: u64, buffer: &mut [u8]) -> Answer<()> {
+    pub(super) fn get(&self, at: u64, buffer: &mut [u8]) -> Answer<()> {
         Ok(self.machine.state.memory.read(at, buffer)?)
     }
 
-    pub(in crate::linux) fn put(&mut self, at: u64, bytes: &[u8]) -> Answer<()> {
+    pub(super) fn put(&mut self, at: u64, bytes: &[u8]) -> Answer<()> {
         Ok(self.machine.state.memory.write(at, bytes)?)
     }
 
     /// Is a range in user space? What is in it need not be mapped. (Linux `access_ok`.)
-    pub(in crate::linux) fn accessible(&self, at: u64, size: u64) -> Answer<()> {
+    pub(super) fn accessible(&self, at: u64, size: u64) -> Answer<()> {
         let end = at.checked_add(size).filter(|&end| end <= TASK_SIZE);
         end.map(|_| ()).ok_or(Errno::EFAULT)
     }
 
     /// How many of `size` bytes can be written.
-    pub(in crate::linux) fn writable(&self, at: u64, size: usize) -> usize {
+    pub(super) fn writable(&self, at: u64, size: usize) -> usize {
         self.usable(at, size, Access::Write)
     }
 
     /// How many of `size` bytes can be read.
-    pub(in crate::linux) fn readable(&self, at: u64, size: usize) -> usize {
+    pub(super) fn readable(&self, at: u64, size: usize) -> usize {
         self.usable(at, size, Access::Read)
     }
 
@@ -57,29 +57,29 @@ impl Process {
         (next.min(end) - at) as usize
     }
 
-    pub(in crate::linux) fn bytes<const N: usize>(&self, at: u64) -> Answer<[u8; N]> {
+    pub(super) fn bytes<const N: usize>(&self, at: u64) -> Answer<[u8; N]> {
         let mut bytes = [0; N];
         self.get(at, &mut bytes)?;
         Ok(bytes)
     }
 
-    pub(in crate::linux) fn u32_at(&self, at: u64) -> Answer<u32> {
+    pub(super) fn u32_at(&self, at: u64) -> Answer<u32> {
         self.bytes(at).map(u32::from_le_bytes)
     }
 
-    pub(in crate::linux) fn u64_at(&self, at: u64) -> Answer<u64> {
+    pub(super) fn u64_at(&self, at: u64) -> Answer<u64> {
         self.bytes(at).map(u64::from_le_bytes)
     }
 
-    pub(in crate::linux) fn put_u32(&mut self, at: u64, value: u32) -> Answer<()> {
+    pub(super) fn put_u32(&mut self, at: u64, value: u32) -> Answer<()> {
         self.put(at, &value.to_le_bytes())
     }
 
-    pub(in crate::linux) fn put_u64(&mut self, at: u64, value: u64) -> Answer<()> {
+    pub(super) fn put_u64(&mut self, at: u64, value: u64) -> Answer<()> {
         self.put(at, &value.to_le_bytes())
     }
 
-    pub(in crate::linux) fn put_words(&mut self, at: u64, words: &[u64]) -> Answer<()> {
+    pub(super) fn put_words(&mut self, at: u64, words: &[u64]) -> Answer<()> {
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         self.put(at, &bytes)
     }
@@ -104,13 +104,13 @@ impl Process {
         Ok(None)
     }
 
-    pub(in crate::linux) fn path_at(&self, at: u64) -> Answer<Vec<u8>> {
+    pub(super) fn path_at(&self, at: u64) -> Answer<Vec<u8>> {
         let path = self.string(at, PATH_MAX - 1)?;
         path.ok_or(Errno::ENAMETOOLONG)
     }
 
     /// A string that names something, cut to `max` bytes.
-    pub(in crate::linux) fn name_at(&self, at: u64, max: usize) -> Answer<Vec<u8>> {
+    pub(super) fn name_at(&self, at: u64, max: usize) -> Answer<Vec<u8>> {
         let mut name = Vec::new();
         while name.len() < max {
             match self.bytes::<1>(at.wrapping_add(name.len() as u64))? {
@@ -122,7 +122,7 @@ impl Process {
     }
 
     /// The strings of a list that ends with a null pointer.
-    pub(in crate::linux) fn strings(&self, at: u64) -> Answer<Vec<Vec<u8>>> {
+    pub(super) fn strings(&self, at: u64) -> Answer<Vec<Vec<u8>>> {
         let (mut strings, mut left) = (Vec::new(), STRING_MAX);
         if at == 0 {
             return Ok(strings);
@@ -141,7 +141,7 @@ impl Process {
     }
 
     /// `struct iovec`s: addresses and lengths.
-    pub(in crate::linux) fn vectors(&self, at: u64, count: u64) -> Answer<Vec<(u64, u64)>> {
+    pub(super) fn vectors(&self, at: u64, count: u64) -> Answer<Vec<(u64, u64)>> {
         if count > VECTORS_MAX {
             return Err(Errno::EINVAL);
         }

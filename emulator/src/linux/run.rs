@@ -1,0 +1,132 @@
+//! Running a process: its machine, and what the kernel does between instructions.
+
+use super::errno::Errno;
+use super::numbers;
+use super::observer::{ProcessObserver, SystemCall};
+use super::outcome::Outcome;
+use super::process::Process;
+use crate::machine::Exit;
+use crate::state::reg;
+use crate::stop::{Call, Exception};
+
+/// The longest instruction, bytes.
+const INSN_MAX: usize = 15;
+
+impl Process {
+    /// Runs at most so many instructions.
+    pub fn run<O: ProcessObserver>(&mut self, instructions_max: u64, observer: &mut O) -> Outcome {
+        self.tell(observer);
+        let end = self.executed().saturating_add(instructions_max);
+        while self.outcome.is_none() {
+            let left = end.saturating_sub(self.executed());
+            if left == 0 {
+                return Outcome::Limit;
+            }
+            self.advance(left, observer);
+        }
+        self.outcome.clone().unwrap_or(Outcome::Limit)
+    }
+
+    /// Executes one instruction, with what the kernel does about it. If it raises an exception,
+    /// that is all, and the first instruction of the signal's handler is the next one.
+    pub fn step<O: ProcessObserver>(&mut self, observer: &mut O) -> Outcome {
+        self.tell(observer);
+        if self.outcome.is_none() {
+            self.advance(1, observer);
+        }
+        self.outcome.clone().unwrap_or(Outcome::Limit)
+    }
+
+    /// Runs at most so many instructions, but only until the kernel is needed.
+    fn advance<O: ProcessObserver>(&mut self, instructions_max: u64, observer: &mut O) {
+        let timer = self.clock.until_timer().unwrap_or(u64::MAX);
+        let exit = self.machine.run(timer.min(instructions_max), observer);
+        self.clock.set(self.executed());
+        if exit != Exit::Limit || self.clock.until_timer() == Some(0) {
+            // What the kernel knows changes now.
+            self.saved = None;
+        }
+        match exit {
+            Exit::Limit => {}
+            Exit::Kernel(Call::Syscall) => self.system_call(observer),
+            // 32-bit calls of a 64-bit program.
+            Exit::Kernel(Call::Int80) => self.unsupported(2),
+            Exit::Exception(exception) => {
+                observer.exception(exception, &self.machine.state);
+                self.exception(exception);
+            }
+            Exit::Halt => {
+                self.machine.state.rip = self.machine.state.rip.wrapping_sub(1);
+                let exception = Exception::GeneralProtection;
+                observer.exception(exception, &self.machine.state);
+                self.exception(exception);
+            }
+            Exit::Unsupported => self.unsupported(0),
+        }
+        self.expire_timers();
+        self.deliver_signals(observer);
+        if let Some(outcome) = &self.outcome {
+            observer.ended(outcome);
+        }
+    }
+
+    fn tell<O: ProcessObserver>(&mut self, observer: &mut O) {
+        if !self.events.is_empty() {
+            self.saved = None;
+        }
+        for event in self.events.drain(..) {
+            event.tell(&self.machine.state, observer);
+        }
+    }
+
+    /// Ends because of the instruction `back` bytes before the next one.
+    fn unsupported(&mut self, back: u64) {
+        let state = &self.machine.state;
+        let rip = state.rip.wrapping_sub(back);
+        let byte = |at: u64| {
+            let mut byte = [0];
+            let fetched = state.memory.fetch(rip.wrapping_add(at), &mut byte);
+            fetched.ok().map(|()| byte[0])
+        };
+        let bytes = (0..INSN_MAX as u64).map_while(byte).collect();
+        self.outcome = Some(Outcome::Unsupported { rip, bytes });
+    }
+
+    fn system_call<O: ProcessObserver>(&mut self, observer: &mut O) {
+        let state = &self.machine.state;
+        let arg = |register| state.gpr(register);
+        let number = arg(reg::RAX);
+        let args = [reg::RDI, reg::RSI, reg::RDX, 10, 8, 9].map(arg);
+        let before = state.cpu_at(state.rip);
+        self.files.now = self.clock.time();
+        self.signals.restart = None;
+        let result = match self.answer(number, args) {
+            Ok(value) => value,
+            Err(errno @ (Errno::ERESTARTSYS | Errno::ERESTARTNOHAND)) => {
+                self.signals.restart = Some((number, errno));
+                Errno::EINTR.to_rax()
+            }
+            Err(errno) => errno.to_rax(),
+        };
+        if self.files.streams.take_late() {
+            self.outcome = Some(Outcome::StreamTimeout {
+                rip: self.machine.state.rip,
+                call: numbers::name(number).unwrap_or(""),
+            });
+        }
+        let replaced = matches!(number, numbers::execve | numbers::execveat) && result == 0;
+        if !replaced {
+            self.machine.state.set_gpr(reg::RAX, result);
+        }
+        self.tell(observer);
+        let call = SystemCall {
+            number,
+            name: numbers::name(number).unwrap_or(""),
+            args,
+            result,
+            returns: self.outcome.is_none() && !self.signals.kill_next(),
+            before,
+        };
+        observer.system_call(&call, &self.machine.state);
+    }
+}
