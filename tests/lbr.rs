@@ -29,9 +29,9 @@ fn record(case: &str, every: u64, lbr: &[Depth]) -> Input {
     let built = cases::build_case(&path, false).expect("the case can be built");
     let program = RunningProgram {
         path: built.path.as_os_str().as_encoded_bytes().to_vec(),
-        options: linux::Options {
+        options: linux::ProcessOptions {
             args: vec![b"case".to_vec()],
-            ..linux::Options::default()
+            ..linux::ProcessOptions::default()
         },
     };
     let options = EmulatorOptions {

@@ -7,7 +7,7 @@ use common::skip::skip;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use unwind_sim_emulator::linux::{Options, Outcome};
+use unwind_sim_emulator::linux::{Outcome, ProcessOptions};
 use unwind_sim_proof::lockstep::{self, Request, Run};
 use unwind_sim_record::program::{End, RunningProgram};
 
@@ -31,11 +31,11 @@ fn compile(source: &Path, arguments: &[&str], to: &Path) -> bool {
 fn lockstep(path: &Path, instructions_max: u64) -> Run {
     let path = path.display().to_string().into_bytes();
     let program = RunningProgram {
-        options: Options {
+        options: ProcessOptions {
             args: vec![path.clone()],
             env: vec![b"A=b".to_vec()],
             processor: unwind_sim_record::processor::host().processor,
-            ..Options::default()
+            ..ProcessOptions::default()
         },
         path,
     };

@@ -3,7 +3,7 @@
 #![cfg(target_arch = "x86_64")]
 
 use std::process::Command;
-use unwind_sim_emulator::linux::{Options, Outcome};
+use unwind_sim_emulator::linux::{Outcome, ProcessOptions};
 use unwind_sim_judge::engine::Setting;
 use unwind_sim_judge::spec;
 use unwind_sim_judge::verify::{self, Request, Run, SlotStore};
@@ -144,9 +144,9 @@ fn run() -> Run {
     };
     let program = RunningProgram {
         path: program.as_os_str().as_encoded_bytes().to_vec(),
-        options: Options {
+        options: ProcessOptions {
             args: vec![b"p".to_vec()],
-            ..Options::default()
+            ..ProcessOptions::default()
         },
     };
     let run = verify::run(program, &request, &mut |_| {}).expect("it can be started");

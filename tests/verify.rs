@@ -2,7 +2,7 @@
 //! checks does not change the report, and walks agree with single frames.
 
 use std::path::{Path, PathBuf};
-use unwind_sim_emulator::linux::{Options, Outcome};
+use unwind_sim_emulator::linux::{Outcome, ProcessOptions};
 use unwind_sim_judge::case::Machine;
 use unwind_sim_judge::engine::{Engine, Setting};
 use unwind_sim_judge::verify::{self, Check, Request, Run};
@@ -29,9 +29,9 @@ fn run(path: &Path, defect: bool, engines: &[Engine], elide: bool) -> Run {
     let built = cases::build_case(path, defect).expect("the case can be built");
     let program = RunningProgram {
         path: built.path.as_os_str().as_encoded_bytes().to_vec(),
-        options: Options {
+        options: ProcessOptions {
             args: vec![b"case".to_vec()],
-            ..Options::default()
+            ..ProcessOptions::default()
         },
     };
     let request = Request {
@@ -137,9 +137,9 @@ fn tables_of_another_file_are_held_against_the_code() {
     let built = cases::build_case(path, false).expect("the case can be built");
     let program = RunningProgram {
         path: built.path.as_os_str().as_encoded_bytes().to_vec(),
-        options: Options {
+        options: ProcessOptions {
             args: vec![b"case".to_vec()],
-            ..Options::default()
+            ..ProcessOptions::default()
         },
     };
     let request = Request {

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use unwind_sim_emulator::linux::{Options, Outcome, Process};
+use unwind_sim_emulator::linux::{Outcome, Process, ProcessOptions};
 
 /// Instructions from one snapshot to the next.
 const INTERVAL: u64 = 300;
@@ -64,9 +64,9 @@ fn main() {
         std::process::exit(2);
     };
     let start = || {
-        let options = Options {
+        let options = ProcessOptions {
             args: args.clone(),
-            ..Options::default()
+            ..ProcessOptions::default()
         };
         Process::start(&program, options).unwrap_or_else(|error| {
             eprintln!("{error}");

@@ -14,7 +14,7 @@ pub use error::{LoadError, LoadErrorKind, Which};
 pub use stack::{AuxvEntry, auxv};
 
 use crate::address_space::{AddressSpace, PAGE_SIZE, Permissions, TASK_SIZE};
-use elf::Program;
+use elf::Executable;
 use std::ops::Range;
 use unwind_sim_unwind::image::Bytes;
 
@@ -103,7 +103,7 @@ pub struct Loaded {
 /// # Errors
 /// If it is no x86-64 program.
 pub fn interpreter(program: &Bytes) -> Result<Option<Vec<u8>>, LoadError> {
-    Program::parse(Which::Program, program).map(|program| program.interpreter)
+    Executable::parse(Which::Program, program).map(|program| program.interpreter)
 }
 
 /// Loads `program` into an empty `space`, and `interpreter` if it asks for one.
@@ -119,10 +119,10 @@ pub fn load(
     env: &[&[u8]],
     options: &LoadOptions,
 ) -> Result<Loaded, LoadError> {
-    let main = Program::parse(Which::Program, program)?;
+    let main = Executable::parse(Which::Program, program)?;
     let interpreter = match (&main.interpreter, interpreter) {
         (None, _) => None,
-        (Some(_), Some(bytes)) => Some((Program::parse(Which::Interpreter, bytes)?, bytes)),
+        (Some(_), Some(bytes)) => Some((Executable::parse(Which::Interpreter, bytes)?, bytes)),
         (Some(_), None) => return Err(main.error(LoadErrorKind::NoInterpreter, "PT_INTERP")),
     };
     let mut mappings = Vec::new();
@@ -163,7 +163,7 @@ pub fn load(
 
 fn map_stack(
     space: &mut AddressSpace,
-    main: &Program,
+    main: &Executable,
     options: &LoadOptions,
 ) -> Result<Range<u64>, LoadError> {
     let size = options.stack_size.clamp(PAGE_SIZE, STACK_TOP / 2) & !(PAGE_SIZE - 1);

@@ -20,7 +20,9 @@ pub use tally::{Counts, Tally, call_name};
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use unwind_sim_emulator::linux::{Options, Outcome, Process, ProcessObserver, SystemCall, Why};
+use unwind_sim_emulator::linux::{
+    Outcome, Process, ProcessObserver, ProcessOptions, SystemCall, Why,
+};
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{Exception, Observer, Processor, State};
 use unwind_sim_record::shadow::Shadow;
@@ -122,10 +124,10 @@ pub fn resume(state: State, processor: Processor, instructions_max: u64, root: &
     };
     let mut process = Process::resume(
         state,
-        Options {
+        ProcessOptions {
             root: root.to_owned(),
             processor,
-            ..Options::default()
+            ..ProcessOptions::default()
         },
     );
     let mut interrupted = 0;

@@ -1,14 +1,14 @@
 //! A program to run in the emulated machine: how it is started, and how its run ended.
 
 use std::path::Path;
-use unwind_sim_emulator::linux::{Options, Outcome};
+use unwind_sim_emulator::linux::{Outcome, ProcessOptions};
 
 /// A program and how to start it.
 pub struct RunningProgram {
     /// Its path below the root directory.
     pub path: Vec<u8>,
     /// How to start it.
-    pub options: Options,
+    pub options: ProcessOptions,
 }
 
 impl RunningProgram {
@@ -16,9 +16,9 @@ impl RunningProgram {
     pub fn alone(path: &Path) -> RunningProgram {
         let path = path.as_os_str().as_encoded_bytes().to_vec();
         let args = vec![path.clone()];
-        let options = Options {
+        let options = ProcessOptions {
             args,
-            ..Options::default()
+            ..ProcessOptions::default()
         };
         RunningProgram { path, options }
     }

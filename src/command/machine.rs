@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use unwind_sim_emulator::Processor;
-use unwind_sim_emulator::linux::Options;
+use unwind_sim_emulator::linux::ProcessOptions;
 use unwind_sim_judge::cases;
 use unwind_sim_judge::input::FileKind;
 use unwind_sim_judge::shell::quoted;
@@ -131,7 +131,7 @@ impl MachineOptions {
         Ok(MachineProgram {
             program: RunningProgram {
                 path: found.as_os_str().as_encoded_bytes().to_vec(),
-                options: Options {
+                options: ProcessOptions {
                     args: words.iter().map(bytes).collect(),
                     env,
                     root: self.root.clone(),
@@ -141,7 +141,7 @@ impl MachineOptions {
                     uid,
                     gid,
                     processor: self.cpu.processor(),
-                    ..Options::default()
+                    ..ProcessOptions::default()
                 },
             },
             _case: case,
@@ -292,6 +292,6 @@ pub(crate) fn is_program(path: &Path) -> Result<()> {
 /// of `/proc/self`.
 fn user() -> (u32, u32) {
     use std::os::unix::fs::MetadataExt;
-    let Options { uid, gid, .. } = Options::default();
+    let ProcessOptions { uid, gid, .. } = ProcessOptions::default();
     std::fs::metadata("/proc/self").map_or((uid, gid), |m| (m.uid(), m.gid()))
 }

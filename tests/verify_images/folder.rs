@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 use tempfile::TempDir;
-use unwind_sim_emulator::linux::{Options, Outcome};
+use unwind_sim_emulator::linux::{Outcome, ProcessOptions};
 use unwind_sim_judge::engine::Setting;
 use unwind_sim_judge::spec;
 use unwind_sim_judge::verify::{self, Check, Finding, Request, Run, groups};
@@ -145,10 +145,10 @@ impl Folder {
         let path = format!("/{name}").into_bytes();
         let program = RunningProgram {
             path: path.clone(),
-            options: Options {
+            options: ProcessOptions {
                 args: vec![path],
                 root: self.0.path().to_owned(),
-                ..Options::default()
+                ..ProcessOptions::default()
             },
         };
         let request = Request {

@@ -10,7 +10,7 @@ use crate::timing::cpu_time;
 use std::ops::Range;
 use std::time::Duration;
 use unwind_sim_emulator::address_space::{Change, PAGE_SIZE};
-use unwind_sim_emulator::linux::{Options, Outcome, Process, ProcessObserver};
+use unwind_sim_emulator::linux::{Outcome, Process, ProcessObserver, ProcessOptions};
 use unwind_sim_emulator::state::reg;
 use unwind_sim_emulator::{AddressSpace, Executed, Observer, Permissions, State};
 
@@ -85,7 +85,7 @@ impl Recording {
 }
 
 fn start(program: &Program<'_>) -> Process {
-    let options = Options {
+    let options = ProcessOptions {
         args: program
             .args
             .iter()
@@ -95,7 +95,7 @@ fn start(program: &Program<'_>) -> Process {
             .iter()
             .map(|variable| variable.as_bytes().to_vec())
             .collect(),
-        ..Options::default()
+        ..ProcessOptions::default()
     };
     let started = Process::start(program.args[0].as_bytes(), options);
     started.unwrap_or_else(|error| panic!("{}: {error}", program.name))

@@ -4,10 +4,10 @@
 
 use super::delivery::frame;
 use super::errno::{Answer, Errno};
-use super::files::{Attributes, Node, Place, S_IFMT, S_IFREG};
+use super::files::{Attributes, Node, ResolvedPath, S_IFMT, S_IFREG};
 use super::layout::{FileMapping, Layout};
 use super::observer::Event;
-use super::options::Options;
+use super::options::ProcessOptions;
 use super::outcome::Notice;
 use super::process::Process;
 use crate::address_space::AddressSpace;
@@ -97,17 +97,19 @@ impl Process {
     ///
     /// # Errors
     /// If it, its interpreter or the working directory cannot be used.
-    pub fn start(path: &[u8], options: Options) -> Result<Process, StartError> {
+    pub fn start(path: &[u8], options: ProcessOptions) -> Result<Process, StartError> {
         let (cwd, args, env) = (
             options.cwd.clone(),
             options.args.clone(),
             options.env.clone(),
         );
         let mut process = Process::new(options);
-        let place = process.files.find(b"/", &cwd, true);
-        let place = place.ok().filter(|place| place.node.is_directory());
-        process.files.cwd = match place {
-            Some(place) => place.path,
+        let resolved = process.files.find(b"/", &cwd, true);
+        let resolved = resolved
+            .ok()
+            .filter(|resolved| resolved.node.is_directory());
+        process.files.cwd = match resolved {
+            Some(resolved) => resolved.path,
             None => {
                 return Err(StartError {
                     path: cwd,
@@ -131,10 +133,10 @@ impl Process {
     ) -> Result<(), StartError> {
         let (mut file, mut args) = (path.to_vec(), args);
         let mut scripts = 0;
-        let (place, bytes) = loop {
-            let (place, bytes) = self.program(&file)?;
+        let (resolved, bytes) = loop {
+            let (resolved, bytes) = self.program(&file)?;
             let Some((interpreter, argument)) = script(&bytes) else {
-                break (place, bytes);
+                break (resolved, bytes);
             };
             scripts += 1;
             if scripts > SCRIPTS_MAX {
@@ -148,7 +150,7 @@ impl Process {
             all.extend(args.into_iter().skip(1));
             args = all;
         };
-        let prepared = self.prepare(&place.path, &bytes, path, &args, &env)?;
+        let prepared = self.prepare(&resolved.path, &bytes, path, &args, &env)?;
         self.executed_before += self.machine.executed();
         let replaced = std::mem::replace(&mut self.machine, prepared.machine);
         self.programs.replaced(replaced);
@@ -169,15 +171,15 @@ impl Process {
     }
 
     /// A file that may be executed, and what is in it.
-    fn program(&mut self, path: &[u8]) -> Result<(Place, Bytes), StartError> {
+    fn program(&mut self, path: &[u8]) -> Result<(ResolvedPath, Bytes), StartError> {
         let error = |what| StartError {
             path: path.to_vec(),
             what,
         };
         let cwd = &self.files.cwd;
-        let place = self.files.find(cwd, path, true);
-        let place = place.map_err(|_| error(StartErrorKind::NotFound))?;
-        let attributes = self.files.attributes(&place);
+        let resolved = self.files.find(cwd, path, true);
+        let resolved = resolved.map_err(|_| error(StartErrorKind::NotFound))?;
+        let attributes = self.files.attributes(&resolved);
         let Attributes { mode, size, .. } = attributes;
         let is_other = attributes.uid != self.files.identity.user.effective;
         if mode & S_ISUID != 0 && is_other && !self.settings.no_new_privileges {
@@ -186,13 +188,13 @@ impl Process {
         if mode & S_IFMT != S_IFREG || !self.files.allows(&attributes, 1) {
             return Err(error(StartErrorKind::NotExecutable));
         }
-        let bytes = match &place.node {
+        let bytes = match &resolved.node {
             _ if size > PROGRAM_MAX => Err(Errno::EIO),
             Node::Memory(inode) => Ok(inode.borrow().data().to_vec()),
-            _ => self.files.read_whole(&place.path),
+            _ => self.files.read_whole(&resolved.path),
         };
         let bytes = bytes.map_err(|_| error(StartErrorKind::NotReadable))?;
-        Ok((place, Bytes::from_vec(bytes)))
+        Ok((resolved, Bytes::from_vec(bytes)))
     }
 
     fn prepare(
@@ -234,13 +236,13 @@ impl Process {
         let linker = interpreter.as_ref().map(|(_, bytes)| bytes);
         let loaded = load::load(&mut space, bytes, linker, &args, &env, &options).map_err(|e| {
             match (e.which, &interpreter) {
-                (Which::Interpreter, Some((place, _))) => error(&place.path, e),
+                (Which::Interpreter, Some((resolved, _))) => error(&resolved.path, e),
                 _ => error(path, e),
             }
         })?;
         let paths = [
             Rc::from(path),
-            Rc::from(interpreter.map_or(Vec::new(), |(place, _)| place.path)),
+            Rc::from(interpreter.map_or(Vec::new(), |(resolved, _)| resolved.path)),
         ];
         let mut layout = Layout::new(&loaded);
         let mut events = vec![Event::Started {

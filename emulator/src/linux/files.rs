@@ -66,7 +66,7 @@ pub(super) enum Node {
 
 /// A path without `.`, `..` and symbolic links, and what is there.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ResolvedPath {
     pub(super) path: Vec<u8>,
     pub(super) node: Node,
 }
@@ -196,7 +196,7 @@ impl Files {
     ///
     /// # Errors
     /// As Linux' `path_lookupat`.
-    pub(super) fn resolve(&self, base: &[u8], path: &[u8], follow: bool) -> Answer<Place> {
+    pub(super) fn resolve(&self, base: &[u8], path: &[u8], follow: bool) -> Answer<ResolvedPath> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }
@@ -254,7 +254,7 @@ impl Files {
         if wants_directory && !is_missing && !node.is_directory() {
             return Err(Errno::ENOTDIR);
         }
-        Ok(Place { path: at, node })
+        Ok(ResolvedPath { path: at, node })
     }
 
     fn may_search(&self, path: &[u8], node: &Node) -> bool {
@@ -269,11 +269,11 @@ impl Files {
     }
 
     /// As [`Files::resolve`], of a file that must be there.
-    pub(super) fn find(&self, base: &[u8], path: &[u8], follow: bool) -> Answer<Place> {
-        let place = self.resolve(base, path, follow)?;
-        match place.node {
+    pub(super) fn find(&self, base: &[u8], path: &[u8], follow: bool) -> Answer<ResolvedPath> {
+        let resolved = self.resolve(base, path, follow)?;
+        match resolved.node {
             Node::Missing => Err(Errno::ENOENT),
-            _ => Ok(place),
+            _ => Ok(resolved),
         }
     }
 

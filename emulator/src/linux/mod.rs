@@ -1,7 +1,7 @@
 //! The Linux that a program in the emulated machine sees: one process with one thread.
 //!
 //! [`Process`] starts a program as `execve` does, runs it, and answers its system calls. Nothing
-//! of the host gets in but the files below [`Options::root`]: clock, random numbers, process
+//! of the host gets in but the files below [`ProcessOptions::root`]: clock, random numbers, process
 //! numbers and `/proc` are made up, so that the same options give the same run, instruction by
 //! instruction. Time passes by a nanosecond with each instruction, and by sleeping.
 //!
@@ -38,7 +38,7 @@ mod unsupported;
 pub use exec::{StartError, StartErrorKind};
 pub use numbers::name as system_call_name;
 pub use observer::{MappedFile, ProcessObserver, SystemCall};
-pub use options::{Limits, Options};
+pub use options::{Limits, ProcessOptions};
 pub use outcome::{Notice, Outcome, Why};
 pub use process::Process;
 pub use snapshot::Snapshot;

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 /// How a process is started, and what it may use.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ProcessOptions {
     /// Its arguments, the program's name first.
     pub args: Vec<Vec<u8>>,
     /// Its environment, `NAME=VALUE`.
@@ -43,9 +43,9 @@ pub struct Options {
     pub processor: Processor,
 }
 
-impl Default for Options {
+impl Default for ProcessOptions {
     fn default() -> Self {
-        Options {
+        ProcessOptions {
             args: Vec::new(),
             env: Vec::new(),
             root: PathBuf::from("/"),

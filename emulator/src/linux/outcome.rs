@@ -35,8 +35,8 @@ pub enum Outcome {
         /// Its name.
         call: &'static str,
     },
-    /// A stream of this process was not ready before [`super::Options::stream_deadline`], or before
-    /// [`super::Options::stream_stop`].
+    /// A stream of this process was not ready before [`super::ProcessOptions::stream_deadline`], or before
+    /// [`super::ProcessOptions::stream_stop`].
     StreamTimeout {
         /// Behind the system call.
         rip: u64,

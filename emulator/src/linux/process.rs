@@ -7,7 +7,7 @@ use super::history::{KernelState, Programs};
 use super::identity::{Identity, Settings};
 use super::layout::Layout;
 use super::observer::Event;
-use super::options::{Limits, Options};
+use super::options::{Limits, ProcessOptions};
 use super::outcome::{Notice, Outcome};
 use super::random::Random;
 use super::resources::{self, RESOURCES};
@@ -51,7 +51,7 @@ pub struct Process {
 impl Process {
     /// A process that goes on from `state`, which was not started here: what a core holds. Of
     /// files it has the standard streams of the options, of names what lies below the root.
-    pub fn resume(state: State, options: Options) -> Process {
+    pub fn resume(state: State, options: ProcessOptions) -> Process {
         let stack = state.memory.area(state.gpr(reg::RSP));
         let stack = stack.map(|(range, _)| range).unwrap_or_default();
         let mut process = Process::new(options);
@@ -79,7 +79,7 @@ impl Process {
     }
 
     /// Without a program.
-    pub(super) fn new(options: Options) -> Process {
+    pub(super) fn new(options: ProcessOptions) -> Process {
         let mut random = Random::new(options.seed);
         // What the program draws does not depend on what starting it needs.
         let mut seed = [0; 8];
@@ -155,10 +155,12 @@ impl Process {
     /// A file as the process sees it, if there is one: what it wrote, if it may not write to the
     /// host.
     pub fn file(&self, path: &[u8]) -> Option<Vec<u8>> {
-        let place = self.files.find(b"/", path, true).ok()?;
-        match &place.node {
+        let resolved = self.files.find(b"/", path, true).ok()?;
+        match &resolved.node {
             Node::Memory(inode) => Some(inode.borrow().data().to_vec()),
-            Node::Host(metadata) if metadata.is_file() => self.files.read_whole(&place.path).ok(),
+            Node::Host(metadata) if metadata.is_file() => {
+                self.files.read_whole(&resolved.path).ok()
+            }
             _ => None,
         }
     }

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 /// A process as it was. While it is held, what changes is kept as it was then.
 ///
-/// Not taken back: what was written to files of the host ([`super::Options::allow_write`]), and
+/// Not taken back: what was written to files of the host ([`super::ProcessOptions::allow_write`]), and
 /// what was read from or written to the streams of this process ([`super::Input::Inherit`],
 /// [`super::Output::Inherit`]).
 #[derive(Debug)]

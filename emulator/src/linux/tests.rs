@@ -1,7 +1,7 @@
 //! System calls with arguments that no program gives.
 
 use super::numbers as nr;
-use super::{Input, Limits, Options, Outcome, PID, Process};
+use super::{Input, Limits, Outcome, PID, Process, ProcessOptions};
 use crate::address_space::Permissions;
 use crate::state::reg;
 
@@ -31,7 +31,7 @@ fn process(stdin: &[u8]) -> (tempfile::TempDir, Process) {
     std::fs::write(root.path().join("program"), program()).expect("written");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(root.path().join("program"), mode).expect("changed");
-    let options = Options {
+    let options = ProcessOptions {
         args: vec![b"program".to_vec()],
         root: root.path().to_path_buf(),
         stdin: Input::Bytes(stdin.to_vec()),
@@ -41,7 +41,7 @@ fn process(stdin: &[u8]) -> (tempfile::TempDir, Process) {
             output_bytes: 1 << 16,
             ..Limits::default()
         },
-        ..Options::default()
+        ..ProcessOptions::default()
     };
     let mut process = Process::start(b"/program", options).expect("it starts");
     let memory = &mut process.machine.state.memory;
@@ -143,16 +143,16 @@ fn files_that_only_their_owner_may_use_are_the_processs() {
         std::fs::set_permissions(private, mode).expect("changed");
     }
     for uid in [1000, 4711] {
-        let options = Options {
+        let options = ProcessOptions {
             args: vec![b"program".to_vec()],
             root: root.path().to_path_buf(),
             uid,
             gid: uid + 1,
-            ..Options::default()
+            ..ProcessOptions::default()
         };
         let process = Process::start(b"/folder/program", options).expect("it starts");
-        let place = process.files.find(b"/", b"/folder/program", true);
-        let attributes = process.files.attributes(&place.expect("it is there"));
+        let resolved = process.files.find(b"/", b"/folder/program", true);
+        let attributes = process.files.attributes(&resolved.expect("it is there"));
         assert_eq!((attributes.uid, attributes.gid), (uid, uid + 1));
     }
 }

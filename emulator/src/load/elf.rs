@@ -18,7 +18,7 @@ const PROGRAM_HEADERS_MAX: u64 = 65536 / PROGRAM_HEADER;
 const PATH_MAX: u64 = 4096;
 
 /// A program or interpreter.
-pub(super) struct Program {
+pub(super) struct Executable {
     pub(super) which: Which,
     pub(super) is_dyn: bool,
     /// As the file states it.
@@ -31,7 +31,7 @@ pub(super) struct Program {
     loads: Vec<ProgramHeader>,
 }
 
-impl Program {
+impl Executable {
     pub(super) fn error(&self, what: LoadErrorKind, section: &'static str) -> LoadError {
         LoadError {
             which: self.which,
@@ -42,7 +42,7 @@ impl Program {
     }
 
     /// Reads and checks the headers.
-    pub(super) fn parse(which: Which, bytes: &Bytes) -> Result<Program, LoadError> {
+    pub(super) fn parse(which: Which, bytes: &Bytes) -> Result<Executable, LoadError> {
         let error = |what, section, offset| LoadError {
             which,
             what,
@@ -71,7 +71,7 @@ impl Program {
         let context = Ctx::new(Container::Big, Endian::Little);
         let headers = ProgramHeader::parse(bytes, offset as usize, count as usize, context)
             .map_err(|_| bad())?;
-        let mut program = Program {
+        let mut program = Executable {
             which,
             is_dyn: header.e_type == ET_DYN,
             entry: header.e_entry,

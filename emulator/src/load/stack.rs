@@ -3,7 +3,7 @@
 //! Source: Linux 6.12 `fs/exec.c` (`copy_strings`), `fs/binfmt_elf.c` (`create_elf_tables`).
 
 use super::LoadOptions;
-use super::elf::{PROGRAM_HEADER, Program};
+use super::elf::{Executable, PROGRAM_HEADER};
 use super::error::{LoadError, LoadErrorKind, Which};
 use crate::address_space::{AddressSpace, PAGE_SIZE};
 use std::ops::Range;
@@ -45,7 +45,7 @@ pub struct AuxvEntry {
 
 /// The entries in the kernel's order, those that point to strings still empty.
 pub(super) fn vector(
-    main: &Program,
+    main: &Executable,
     bias: u64,
     interpreter_bias: Option<u64>,
     options: &LoadOptions,

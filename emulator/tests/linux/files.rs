@@ -3,7 +3,7 @@
 use super::{INSTRUCTIONS_MAX, build, options};
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use unwind_sim_emulator::linux::{Input, Options, Outcome, Process, StartErrorKind};
+use unwind_sim_emulator::linux::{Input, Outcome, Process, ProcessOptions, StartErrorKind};
 
 /// A root with a program that copies: `copy FROM TO`.
 fn root() -> (tempfile::TempDir, tempfile::TempDir) {
@@ -15,8 +15,8 @@ fn root() -> (tempfile::TempDir, tempfile::TempDir) {
     (root, outside)
 }
 
-fn copy(root: &Path, from: &str, to: &str, change: impl FnOnce(&mut Options)) -> Process {
-    let mut options = Options {
+fn copy(root: &Path, from: &str, to: &str, change: impl FnOnce(&mut ProcessOptions)) -> Process {
+    let mut options = ProcessOptions {
         root: root.to_path_buf(),
         cwd: b"/".to_vec(),
         ..options(Path::new("copy"), &[from, to], root)
@@ -144,7 +144,7 @@ fn scripts_run_their_interpreter() {
     script("none", "#!/nothing\n");
     script("empty", "#!\n");
     let start = |name: &str| {
-        let options = Options {
+        let options = ProcessOptions {
             root: path.to_path_buf(),
             cwd: b"/".to_vec(),
             ..options(Path::new("name"), &["/given"], path)

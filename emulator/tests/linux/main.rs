@@ -12,7 +12,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use unwind_sim_emulator::Processor;
-use unwind_sim_emulator::linux::{Limits, Notice, Options, Outcome, Process, ProcessObserver};
+use unwind_sim_emulator::linux::{
+    Limits, Notice, Outcome, Process, ProcessObserver, ProcessOptions,
+};
 
 /// More than any of them executes.
 const INSTRUCTIONS_MAX: u64 = 5_000_000;
@@ -44,21 +46,21 @@ fn build(name: &str, directory: &Path) -> PathBuf {
     program
 }
 
-fn options(program: &Path, arguments: &[&str], cwd: &Path) -> Options {
+fn options(program: &Path, arguments: &[&str], cwd: &Path) -> ProcessOptions {
     let mut args = vec![program.as_os_str().as_bytes().to_vec()];
     args.extend(arguments.iter().map(|a| a.as_bytes().to_vec()));
-    Options {
+    ProcessOptions {
         args,
         cwd: cwd.as_os_str().as_bytes().to_vec(),
         // Whoever runs the tests owns the files.
         uid: std::os::unix::fs::MetadataExt::uid(&cwd.metadata().expect("a directory")),
         gid: std::os::unix::fs::MetadataExt::gid(&cwd.metadata().expect("a directory")),
         processor: host(),
-        ..Options::default()
+        ..ProcessOptions::default()
     }
 }
 
-fn start(program: &Path, options: Options) -> Process {
+fn start(program: &Path, options: ProcessOptions) -> Process {
     Process::start(program.as_os_str().as_bytes(), options).expect("it starts")
 }
 
@@ -166,7 +168,7 @@ fn the_same_options_give_the_same_run() {
     let directory = tempfile::tempdir().expect("a directory");
     let program = build("random", directory.path());
     let run = |seed, slice| {
-        let options = Options {
+        let options = ProcessOptions {
             seed,
             ..options(&program, &[], directory.path())
         };
@@ -190,7 +192,7 @@ fn what_nobody_ends_is_reported() {
     let directory = tempfile::tempdir().expect("a directory");
     let program = build("random", directory.path());
     let run = |how: &str, limits| {
-        let options = Options {
+        let options = ProcessOptions {
             limits,
             ..options(&program, &[how], directory.path())
         };

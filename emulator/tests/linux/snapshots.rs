@@ -5,7 +5,7 @@ use super::{build, options, start};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
-use unwind_sim_emulator::linux::{Limits, Options, Outcome, Process, ProcessObserver};
+use unwind_sim_emulator::linux::{Limits, Outcome, Process, ProcessObserver, ProcessOptions};
 use unwind_sim_emulator::{Executed, Observer, RestoreError, State, state::reg};
 
 const PAGE: u64 = 4096;
@@ -226,7 +226,7 @@ fn a_snapshot_of_the_program_before_execve_is_dropped_after_too_many() {
         history_bytes: 0,
         ..Limits::default()
     };
-    let options = Options {
+    let options = ProcessOptions {
         limits,
         ..options(&program, &["e"], directory.path())
     };

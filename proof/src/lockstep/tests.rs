@@ -3,7 +3,7 @@
 
 use super::difference::Difference;
 use super::step::Lockstep;
-use unwind_sim_emulator::linux::{Options, Outcome, Process};
+use unwind_sim_emulator::linux::{Outcome, Process, ProcessOptions};
 use unwind_sim_emulator::{Permissions, State};
 
 #[path = "../../../tests/common/skip.rs"]
@@ -39,11 +39,11 @@ fn start(code: &[u8]) -> Option<Lockstep> {
     std::fs::write(root.path().join("program"), elf).expect("written");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(root.path().join("program"), mode).expect("changed");
-    let options = Options {
+    let options = ProcessOptions {
         args: vec![b"program".to_vec()],
         root: root.path().to_path_buf(),
         processor: unwind_sim_record::processor::host().processor,
-        ..Options::default()
+        ..ProcessOptions::default()
     };
     let mut process = Process::start(b"/program", options).expect("it starts");
     let state = &mut process.machine.state;

@@ -11,7 +11,7 @@ use super::watch::Watch;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use tempfile::TempDir;
-use unwind_sim_emulator::linux::{Options, Outcome, Process};
+use unwind_sim_emulator::linux::{Outcome, Process, ProcessOptions};
 use unwind_sim_judge::engine::{Engine, Setting};
 use unwind_sim_judge::spec;
 use unwind_sim_judge::unwinders;
@@ -173,11 +173,11 @@ impl Bench {
         Ok(path)
     }
 
-    fn options(&self) -> Options {
-        Options {
+    fn options(&self) -> ProcessOptions {
+        ProcessOptions {
             args: vec![NAME.into()],
             root: self.directory.path().to_owned(),
-            ..Options::default()
+            ..ProcessOptions::default()
         }
     }
 

@@ -5,7 +5,7 @@ use crate::linux::Process;
 use crate::linux::clock::SECOND;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{
-    Attributes, Description, Existing, Kind, Node, Opened, Place, Shared, Special, Time,
+    Attributes, Description, Existing, Kind, Node, Opened, ResolvedPath, Shared, Special, Time,
     is_not_modelled, is_removed, o,
 };
 
@@ -37,22 +37,22 @@ impl Process {
     }
 
     /// What is at the path at an address.
-    pub(super) fn find(&self, fd: u64, path: u64, follow: bool) -> Answer<Place> {
+    pub(super) fn find(&self, fd: u64, path: u64, follow: bool) -> Answer<ResolvedPath> {
         let (path, base) = self.path_and_base(fd, path)?;
         self.files.find(&base, &path, follow)
     }
 
     /// What an open file with a name is.
-    fn place_of_open(&self, fd: u64) -> Answer<Place> {
-        self.place_of(&self.files.table.get(fd)?)
+    fn path_of_open(&self, fd: u64) -> Answer<ResolvedPath> {
+        self.path_of(&self.files.table.get(fd)?)
     }
 
-    /// As [`Process::place_of_open`], also of one that is only named.
-    fn place_of_named(&self, fd: u64) -> Answer<Place> {
-        self.place_of(&self.files.table.get_named(fd)?)
+    /// As [`Process::path_of_open`], also of one that is only named.
+    fn path_of_named(&self, fd: u64) -> Answer<ResolvedPath> {
+        self.path_of(&self.files.table.get_named(fd)?)
     }
 
-    fn place_of(&self, open: &Shared) -> Answer<Place> {
+    fn path_of(&self, open: &Shared) -> Answer<ResolvedPath> {
         let open = open.borrow();
         let path = open.path.clone();
         let node = match &open.kind {
@@ -61,26 +61,26 @@ impl Process {
         };
         match node {
             Node::Missing => Err(Errno::EPERM),
-            node => Ok(Place { path, node }),
+            node => Ok(ResolvedPath { path, node }),
         }
     }
 
     pub(super) fn sys_open(&mut self, fd: u64, path: u64, flags: u64, mode: u64) -> Answer {
         let (path, base) = self.path_and_base(fd, path)?;
-        let place = match self.files.opened_already(&path) {
+        let resolved = match self.files.opened_already(&path) {
             Some(opened) if flags as u32 & o::PATH == 0 => match opened? {
                 Opened::Stream(open) => return self.add_open(open, flags),
-                Opened::File(place) => place,
+                Opened::File(resolved) => resolved,
             },
-            _ => self.place_to_open(&base, &path, flags as u32)?,
+            _ => self.path_to_open(&base, &path, flags as u32)?,
         };
-        let text = match place.node {
+        let text = match resolved.node {
             Node::Special(Special::Text(text)) => self.text(text),
             _ => Vec::new(),
         };
         let free = self.files.table.has_free(self.descriptors_max());
         free.then_some(()).ok_or(Errno::EMFILE)?;
-        let open = match self.files.open(place, flags as u32, mode as u32, text) {
+        let open = match self.files.open(resolved, flags as u32, mode as u32, text) {
             Err(Errno::ENODEV) => {
                 let what = "devices, FIFOs and sockets of the host";
                 return self.not_modelled(what, Errno::ENXIO);
@@ -93,15 +93,15 @@ impl Process {
         self.add_open(open, flags)
     }
 
-    fn place_to_open(&mut self, base: &[u8], path: &[u8], flags: u32) -> Answer<Place> {
-        let place = self.files.place_to_open(base, path, flags);
-        if place.as_ref().err() == Some(&Errno::ENOENT) {
+    fn path_to_open(&mut self, base: &[u8], path: &[u8], flags: u32) -> Answer<ResolvedPath> {
+        let resolved = self.files.path_to_open(base, path, flags);
+        if resolved.as_ref().err() == Some(&Errno::ENOENT) {
             let missing = self.files.resolve(base, path, true);
-            if missing.is_ok_and(|place| is_not_modelled(&place.path)) {
+            if missing.is_ok_and(|resolved| is_not_modelled(&resolved.path)) {
                 return self.not_modelled("a file of /proc that every Linux has", Errno::ENOENT);
             }
         }
-        place
+        resolved
     }
 
     pub(super) fn sys_readlink(&mut self, fd: u64, path: u64, to: u64, size: u64) -> Answer {
@@ -109,11 +109,11 @@ impl Process {
             return Err(Errno::EINVAL);
         }
         let is_empty = self.path_at(path)?.is_empty();
-        let place = match is_empty && fd as u32 != AT_FDCWD as u32 {
-            true => self.place_of_named(fd)?,
+        let resolved = match is_empty && fd as u32 != AT_FDCWD as u32 {
+            true => self.path_of_named(fd)?,
             false => self.find(fd, path, false)?,
         };
-        let target = place.node.link(&self.files, &place.path);
+        let target = resolved.node.link(&self.files, &resolved.path);
         let not_a_link = if is_empty {
             Errno::ENOENT
         } else {
@@ -139,8 +139,8 @@ impl Process {
     }
 
     pub(super) fn sys_chdir(&mut self, path: u64) -> Answer {
-        let place = self.find(AT_FDCWD, path, true)?;
-        self.change_directory(place)
+        let resolved = self.find(AT_FDCWD, path, true)?;
+        self.change_directory(resolved)
     }
 
     pub(super) fn sys_fchdir(&mut self, fd: u64) -> Answer {
@@ -149,17 +149,17 @@ impl Process {
         if !is_directory {
             return Err(Errno::ENOTDIR);
         }
-        self.change_directory(self.place_of(&open)?)
+        self.change_directory(self.path_of(&open)?)
     }
 
-    fn change_directory(&mut self, place: Place) -> Answer {
-        if !place.node.is_directory() {
+    fn change_directory(&mut self, resolved: ResolvedPath) -> Answer {
+        if !resolved.node.is_directory() {
             return Err(Errno::ENOTDIR);
         }
-        if !self.files.allows(&self.files.attributes(&place), 1) {
+        if !self.files.allows(&self.files.attributes(&resolved), 1) {
             return Err(Errno::EACCES);
         }
-        self.files.cwd = place.path;
+        self.files.cwd = resolved.path;
         Ok(0)
     }
 
@@ -215,7 +215,7 @@ impl Process {
             return Err(Errno::EINVAL);
         }
         let from = match self.path_at(from)?.is_empty() {
-            true if flags & AT_EMPTY_PATH != 0 => self.place_of_named(from_fd)?,
+            true if flags & AT_EMPTY_PATH != 0 => self.path_of_named(from_fd)?,
             _ => self.find(from_fd, from, flags & AT_SYMLINK_FOLLOW != 0)?,
         };
         let (to, base) = self.path_and_base(to_fd, to)?;
@@ -232,13 +232,13 @@ impl Process {
         if size > i64::MAX as u64 {
             return Err(Errno::EINVAL);
         }
-        let place = self.find(AT_FDCWD, path, true)?;
-        let file = match &place.node {
+        let resolved = self.find(AT_FDCWD, path, true)?;
+        let file = match &resolved.node {
             Node::Memory(inode) => Some(Kind::Memory(inode.clone())),
             _ => None,
         };
-        let path = place.path.clone();
-        self.files.truncate(place, size)?;
+        let path = resolved.path.clone();
+        self.files.truncate(resolved, size)?;
         if let Some(kind) = file {
             self.refresh_mappings(&Description::new(kind, 0, &path).shared());
         }
@@ -246,13 +246,13 @@ impl Process {
     }
 
     pub(super) fn sys_chmod(&mut self, fd: u64, path: u64, mode: u64) -> Answer {
-        let place = self.find(fd, path, true)?;
-        self.files.chmod(place, mode as u32)
+        let resolved = self.find(fd, path, true)?;
+        self.files.chmod(resolved, mode as u32)
     }
 
     pub(super) fn sys_fchmod(&mut self, fd: u64, mode: u64) -> Answer {
-        let place = self.place_of_open(fd)?;
-        self.files.chmod(place, mode as u32)
+        let resolved = self.path_of_open(fd)?;
+        self.files.chmod(resolved, mode as u32)
     }
 
     pub(super) fn sys_chown(
@@ -266,16 +266,16 @@ impl Process {
         if flags as u32 & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) as u32 != 0 {
             return Err(Errno::EINVAL);
         }
-        let place = match self.path_at(path)?.is_empty() {
-            true if flags & AT_EMPTY_PATH != 0 => self.place_of_named(fd)?,
+        let resolved = match self.path_at(path)?.is_empty() {
+            true if flags & AT_EMPTY_PATH != 0 => self.path_of_named(fd)?,
             _ => self.find(fd, path, flags & AT_SYMLINK_NOFOLLOW == 0)?,
         };
-        self.files.chown(place, uid as u32, gid as u32)
+        self.files.chown(resolved, uid as u32, gid as u32)
     }
 
     pub(super) fn sys_fchown(&mut self, fd: u64, uid: u64, gid: u64) -> Answer {
-        let place = self.place_of_open(fd)?;
-        self.files.chown(place, uid as u32, gid as u32)
+        let resolved = self.path_of_open(fd)?;
+        self.files.chown(resolved, uid as u32, gid as u32)
     }
 
     pub(super) fn sys_utimens(&mut self, fd: u64, path: u64, times: u64, flags: u64) -> Answer {
@@ -318,19 +318,19 @@ impl Process {
             );
             // What has no name keeps no times either.
             return match has_name {
-                true => self.set_times(self.place_of(&open)?, set, sets_now),
+                true => self.set_times(self.path_of(&open)?, set, sets_now),
                 false => Ok(0),
             };
         }
-        let place = match self.path_at(path)?.is_empty() {
-            true if flags & AT_EMPTY_PATH != 0 => self.place_of_named(fd)?,
+        let resolved = match self.path_at(path)?.is_empty() {
+            true if flags & AT_EMPTY_PATH != 0 => self.path_of_named(fd)?,
             _ => self.find(fd, path, flags & AT_SYMLINK_NOFOLLOW == 0)?,
         };
-        self.set_times(place, set, sets_now)
+        self.set_times(resolved, set, sets_now)
     }
 
-    fn set_times(&mut self, place: Place, set: [Option<Time>; 2], now: bool) -> Answer {
-        self.files.set_times(place, set[0], set[1], now)
+    fn set_times(&mut self, resolved: ResolvedPath, set: [Option<Time>; 2], now: bool) -> Answer {
+        self.files.set_times(resolved, set[0], set[1], now)
     }
 
     pub(super) fn sys_access(&mut self, fd: u64, path: u64, mode: u64, flags: u64) -> Answer {
@@ -360,8 +360,8 @@ impl Process {
                 self.files.attributes_of_open(&open.borrow())
             }
             _ => {
-                let place = self.find(fd, path, flags & AT_SYMLINK_NOFOLLOW == 0)?;
-                self.files.attributes(&place)
+                let resolved = self.find(fd, path, flags & AT_SYMLINK_NOFOLLOW == 0)?;
+                self.files.attributes(&resolved)
             }
         };
         Ok(attributes)

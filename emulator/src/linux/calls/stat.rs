@@ -24,14 +24,14 @@ impl Process {
         }
         if flags & AT_EMPTY_PATH != 0 && (path == 0 || self.path_at(path)?.is_empty()) {
             if fd as u32 == AT_FDCWD as u32 {
-                let place = self.files.find(&self.files.cwd, b".", true)?;
-                return Ok(self.files.attributes(&place));
+                let resolved = self.files.find(&self.files.cwd, b".", true)?;
+                return Ok(self.files.attributes(&resolved));
             }
             let open = self.files.table.get_named(fd)?;
             return Ok(self.files.attributes_of_open(&open.borrow()));
         }
-        let place = self.find(fd, path, flags & AT_SYMLINK_NOFOLLOW == 0)?;
-        Ok(self.files.attributes(&place))
+        let resolved = self.find(fd, path, flags & AT_SYMLINK_NOFOLLOW == 0)?;
+        Ok(self.files.attributes(&resolved))
     }
 
     pub(super) fn sys_stat(&mut self, fd: u64, path: u64, to: u64, flags: u64) -> Answer {
@@ -129,7 +129,7 @@ impl Process {
             }
             next += 1;
             let full = self.files.resolve(&path, name, false);
-            let inode = full.map_or(1, |place| self.files.attributes(&place).inode);
+            let inode = full.map_or(1, |resolved| self.files.attributes(&resolved).inode);
             let end = out.len() + length;
             out.extend_from_slice(&inode.max(1).to_le_bytes());
             out.extend_from_slice(&next.to_le_bytes());

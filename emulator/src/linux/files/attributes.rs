@@ -3,7 +3,7 @@
 use super::description::{Description, Kind};
 use super::inode::Inode;
 use super::special::Special;
-use super::{Files, Identity, Node, Place};
+use super::{Files, Identity, Node, ResolvedPath};
 use std::fs::{FileType, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
@@ -144,18 +144,18 @@ impl Attributes {
 
 impl Files {
     /// Of a file that was found; of nothing, all zero.
-    pub(in crate::linux) fn attributes(&self, place: &Place) -> Attributes {
-        match &place.node {
+    pub(in crate::linux) fn attributes(&self, resolved: &ResolvedPath) -> Attributes {
+        match &resolved.node {
             Node::Host(metadata) => {
                 let mut attributes = Attributes::of_host(metadata, self.owners);
-                if metadata.is_dir() && self.has_changes_in(&place.path) {
+                if metadata.is_dir() && self.has_changes_in(&resolved.path) {
                     // "Not counted", as some file systems say.
                     attributes.links = 1;
                 }
                 attributes
             }
             Node::Memory(inode) => Attributes::of_inode(&inode.borrow()),
-            Node::Special(special) => Attributes::of_special(&place.path, special),
+            Node::Special(special) => Attributes::of_special(&resolved.path, special),
             Node::Missing => Attributes::default(),
         }
     }
@@ -184,7 +184,7 @@ impl Files {
             Kind::Directory(_) | Kind::Path => {
                 let path = open.path.clone();
                 let node = self.node(&path);
-                self.attributes(&Place { path, node })
+                self.attributes(&ResolvedPath { path, node })
             }
         }
     }

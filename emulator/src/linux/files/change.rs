@@ -6,7 +6,7 @@ use super::description::Kind;
 use super::inode::InodeRef;
 use super::names::is_removed;
 use super::special::is_special;
-use super::{Answer, Errno, Files, KEEP, Node, Place, parent};
+use super::{Answer, Errno, Files, KEEP, Node, ResolvedPath, parent};
 use std::fs::{self, File, FileTimes, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, SystemTime};
@@ -28,7 +28,7 @@ impl Files {
             return Err(Errno::ENOENT);
         }
         let is_made_up = matches!(node, Node::Special(_));
-        let attributes = self.attributes(&Place { path, node });
+        let attributes = self.attributes(&ResolvedPath { path, node });
         if is_made_up || !self.allows(&attributes, 3) {
             return Err(Errno::EACCES);
         }
@@ -39,11 +39,11 @@ impl Files {
     /// of its names and in all open files.
     pub(super) fn copy_up(&mut self, path: &[u8], with_content: bool) -> Answer<InodeRef> {
         let node = self.node(path);
-        let place = Place {
+        let resolved = ResolvedPath {
             path: path.to_vec(),
             node,
         };
-        let Node::Host(metadata) = &place.node else {
+        let Node::Host(metadata) = &resolved.node else {
             return Err(Errno::EIO);
         };
         let identity = super::attributes::identity(metadata);
@@ -88,10 +88,10 @@ impl Files {
     }
 
     /// The inode of what can be in memory.
-    pub(super) fn in_memory(&mut self, place: Place) -> Answer<InodeRef> {
-        match place.node {
+    pub(super) fn in_memory(&mut self, resolved: ResolvedPath) -> Answer<InodeRef> {
+        match resolved.node {
             Node::Memory(inode) => Ok(inode),
-            Node::Host(metadata) if metadata.is_file() => self.copy_up(&place.path, true),
+            Node::Host(metadata) if metadata.is_file() => self.copy_up(&resolved.path, true),
             _ => Err(Errno::EXDEV),
         }
     }
@@ -99,31 +99,31 @@ impl Files {
     /// Changes attributes of a file by `change`, on the host by `on_host`.
     fn change(
         &mut self,
-        place: Place,
+        resolved: ResolvedPath,
         change: impl FnOnce(&mut super::Inode),
         on_host: impl FnOnce(&std::path::Path) -> std::io::Result<()>,
     ) -> Answer {
-        match &place.node {
+        match &resolved.node {
             Node::Special(_) => return Ok(0),
-            Node::Host(_) if self.on_host(&place.path) => {
-                on_host(&self.host(&place.path))?;
+            Node::Host(_) if self.on_host(&resolved.path) => {
+                on_host(&self.host(&resolved.path))?;
                 return Ok(0);
             }
             _ => {}
         }
         let now = self.now;
-        let inode = match &place.node {
-            Node::Host(metadata) if metadata.is_dir() => self.copy_up(&place.path, false)?,
-            _ => self.in_memory(place)?,
+        let inode = match &resolved.node {
+            Node::Host(metadata) if metadata.is_dir() => self.copy_up(&resolved.path, false)?,
+            _ => self.in_memory(resolved)?,
         };
         change(&mut inode.borrow_mut());
         inode.borrow_mut().changed = now;
         Ok(0)
     }
 
-    pub(in crate::linux) fn chmod(&mut self, place: Place, mode: u32) -> Answer {
+    pub(in crate::linux) fn chmod(&mut self, resolved: ResolvedPath, mode: u32) -> Answer {
         const S_ISGID: u32 = 0o2000;
-        let attributes = self.attributes(&place);
+        let attributes = self.attributes(&resolved);
         if !self.owns(&attributes) {
             return Err(Errno::EPERM);
         }
@@ -132,7 +132,7 @@ impl Files {
             mode &= !S_ISGID;
         }
         self.change(
-            place,
+            resolved,
             |inode| inode.mode = inode.mode & !0o7777 | mode,
             |host| fs::set_permissions(host, Permissions::from_mode(mode)),
         )
@@ -141,18 +141,18 @@ impl Files {
     /// `None` leaves a time as it is. Whoever may write a file may set both to `now`.
     pub(in crate::linux) fn set_times(
         &mut self,
-        place: Place,
+        resolved: ResolvedPath,
         accessed: Option<Time>,
         modified: Option<Time>,
         now: bool,
     ) -> Answer {
-        let attributes = self.attributes(&place);
+        let attributes = self.attributes(&resolved);
         let may = self.owns(&attributes) || now && self.allows(&attributes, 2);
         if !may {
             return Err(if now { Errno::EACCES } else { Errno::EPERM });
         }
         self.change(
-            place,
+            resolved,
             |inode| {
                 inode.accessed = accessed.unwrap_or(inode.accessed);
                 inode.modified = modified.unwrap_or(inode.modified);
@@ -171,14 +171,14 @@ impl Files {
     }
 
     /// Root may, in memory; others only give a file of theirs to a group of theirs.
-    pub(in crate::linux) fn chown(&mut self, place: Place, uid: u32, gid: u32) -> Answer {
+    pub(in crate::linux) fn chown(&mut self, resolved: ResolvedPath, uid: u32, gid: u32) -> Answer {
         const S_ISUID: u32 = 0o4000;
         const S_ISGID: u32 = 0o2000;
         let Attributes {
             uid: old_uid,
             gid: old_gid,
             ..
-        } = self.attributes(&place);
+        } = self.attributes(&resolved);
         let is_owner = self.identity.user.file == old_uid;
         let may_uid = uid == KEEP || is_owner && uid == old_uid;
         let may_gid = gid == KEEP || is_owner && (gid == old_gid || self.identity.is_in(gid));
@@ -191,11 +191,11 @@ impl Files {
         if (uid, gid) == (old_uid, old_gid) {
             return Ok(0);
         }
-        if self.on_host(&place.path) {
+        if self.on_host(&resolved.path) {
             return Err(Errno::EPERM);
         }
         self.change(
-            place,
+            resolved,
             |inode| {
                 (inode.uid, inode.gid) = (uid, gid);
                 if !inode.is_directory() {
@@ -206,22 +206,22 @@ impl Files {
         )
     }
 
-    pub(in crate::linux) fn truncate(&mut self, place: Place, size: u64) -> Answer {
-        if place.node.is_directory() {
+    pub(in crate::linux) fn truncate(&mut self, resolved: ResolvedPath, size: u64) -> Answer {
+        if resolved.node.is_directory() {
             return Err(Errno::EISDIR);
         }
-        if !self.allows(&self.attributes(&place), 2) {
+        if !self.allows(&self.attributes(&resolved), 2) {
             return Err(Errno::EACCES);
         }
-        if matches!(place.node, Node::Host(_)) && self.on_host(&place.path) {
+        if matches!(resolved.node, Node::Host(_)) && self.on_host(&resolved.path) {
             let file = fs::OpenOptions::new()
                 .write(true)
-                .open(self.host(&place.path))?;
+                .open(self.host(&resolved.path))?;
             file.set_len(size)?;
             return Ok(0);
         }
         let now = self.now;
-        let inode = self.in_memory(place)?;
+        let inode = self.in_memory(resolved)?;
         let mut inode = inode.borrow_mut();
         inode.resize(size)?;
         (inode.modified, inode.changed) = (now, now);

@@ -1,7 +1,7 @@
 //! Files in memory, and how many bytes they may take together.
 
 use super::attributes::{S_IFDIR, S_IFMT, Time};
-use super::{Answer, Errno, Files, Place};
+use super::{Answer, Errno, Files, ResolvedPath};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -124,7 +124,7 @@ impl Files {
         self.inodes += 1;
         let path = directory.to_vec();
         let node = self.node(directory);
-        let parent = self.attributes(&Place { path, node });
+        let parent = self.attributes(&ResolvedPath { path, node });
         let passes_on = parent.mode & S_ISGID != 0;
         let is_directory = mode & S_IFMT == S_IFDIR;
         let inherited = if passes_on && is_directory {

@@ -5,7 +5,7 @@
 
 use super::attributes::{S_IFDIR, S_IFLNK};
 use super::inode::InodeRef;
-use super::{Answer, Entry, Errno, Files, Last, Node, Place, join, last, parent};
+use super::{Answer, Entry, Errno, Files, Last, Node, ResolvedPath, join, last, parent};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -35,25 +35,25 @@ impl Files {
     }
 
     /// Where something new may be made; only directories may have a slash behind their name.
-    fn new_place(&self, base: &[u8], path: &[u8], directory: bool) -> Answer<Vec<u8>> {
+    fn new_path(&self, base: &[u8], path: &[u8], directory: bool) -> Answer<Vec<u8>> {
         let (kind, trimmed) = last(path);
         if kind != Last::Name {
             self.resolve(base, path, true)?;
             return Err(Errno::EEXIST);
         }
-        let place = self.resolve(base, trimmed, false)?;
-        if !matches!(place.node, Node::Missing) {
+        let resolved = self.resolve(base, trimmed, false)?;
+        if !matches!(resolved.node, Node::Missing) {
             return Err(Errno::EEXIST);
         }
         if trimmed.len() < path.len() && !directory {
             return Err(Errno::ENOENT);
         }
-        self.check_may_change(parent(&place.path))?;
-        Ok(place.path)
+        self.check_may_change(parent(&resolved.path))?;
+        Ok(resolved.path)
     }
 
     pub(in crate::linux) fn mkdir(&mut self, base: &[u8], path: &[u8], mode: u32) -> Answer {
-        let path = self.new_place(base, path, true)?;
+        let path = self.new_path(base, path, true)?;
         let mode = mode & 0o1777 & !self.umask;
         if self.on_host(&path) {
             fs::DirBuilder::new().mode(mode).create(self.host(&path))?;
@@ -68,7 +68,7 @@ impl Files {
         if target.is_empty() {
             return Err(Errno::ENOENT);
         }
-        let path = self.new_place(base, path, false)?;
+        let path = self.new_path(base, path, false)?;
         if self.on_host(&path) {
             symlink(OsStr::from_bytes(target), self.host(&path))?;
         } else {
@@ -80,8 +80,13 @@ impl Files {
     }
 
     /// A second name.
-    pub(in crate::linux) fn link(&mut self, from: Place, base: &[u8], path: &[u8]) -> Answer {
-        let path = self.new_place(base, path, false)?;
+    pub(in crate::linux) fn link(
+        &mut self,
+        from: ResolvedPath,
+        base: &[u8],
+        path: &[u8],
+    ) -> Answer {
+        let path = self.new_path(base, path, false)?;
         if from.node.is_directory() {
             return Err(Errno::EPERM);
         }
@@ -109,8 +114,8 @@ impl Files {
                 Last::Root | Last::Name => Errno::EBUSY,
             });
         }
-        let place = self.find(base, trimmed, false)?;
-        let is_directory = place.node.is_directory();
+        let resolved = self.find(base, trimmed, false)?;
+        let is_directory = resolved.node.is_directory();
         if trimmed.len() < path.len() && !directory {
             return Err(if is_directory {
                 Errno::EISDIR
@@ -118,41 +123,41 @@ impl Files {
                 Errno::ENOTDIR
             });
         }
-        self.check_may_remove(&place)?;
+        self.check_may_remove(&resolved)?;
         match (is_directory, directory) {
             (true, false) => return Err(Errno::EISDIR),
             (false, true) => return Err(Errno::ENOTDIR),
-            (true, true) if !self.list(&place.path)?.is_empty() => return Err(Errno::ENOTEMPTY),
+            (true, true) if !self.list(&resolved.path)?.is_empty() => return Err(Errno::ENOTEMPTY),
             _ => {}
         }
-        self.unlink_place(&place)
+        self.unlink_resolved(&resolved)
     }
 
     /// May the process take a name away: write its directory, and own one of both if that is
     /// sticky?
-    fn check_may_remove(&self, place: &Place) -> Answer<()> {
+    fn check_may_remove(&self, resolved: &ResolvedPath) -> Answer<()> {
         const S_ISVTX: u32 = 0o1000;
-        let directory = parent(&place.path);
+        let directory = parent(&resolved.path);
         self.check_may_change(directory)?;
         let path = directory.to_vec();
         let node = self.node(directory);
-        let directory = self.attributes(&Place { path, node });
+        let directory = self.attributes(&ResolvedPath { path, node });
         let is_sticky = directory.mode & S_ISVTX != 0;
-        if is_sticky && !self.owns(&directory) && !self.owns(&self.attributes(place)) {
+        if is_sticky && !self.owns(&directory) && !self.owns(&self.attributes(resolved)) {
             return Err(Errno::EPERM);
         }
         Ok(())
     }
 
-    fn unlink_place(&mut self, place: &Place) -> Answer {
-        let is_directory = place.node.is_directory();
-        let on_host = matches!(place.node, Node::Host(_)) && self.on_host(&place.path);
+    fn unlink_resolved(&mut self, resolved: &ResolvedPath) -> Answer {
+        let is_directory = resolved.node.is_directory();
+        let on_host = matches!(resolved.node, Node::Host(_)) && self.on_host(&resolved.path);
         let mut inode = None;
-        match &place.node {
+        match &resolved.node {
             Node::Special(_) => return Err(Errno::EACCES),
             Node::Memory(found) => inode = Some(found.clone()),
             _ if on_host => {
-                let host = self.host(&place.path);
+                let host = self.host(&resolved.path);
                 if is_directory {
                     fs::remove_dir(host)?;
                 } else {
@@ -161,7 +166,7 @@ impl Files {
             }
             // Others see that it has one name less.
             Node::Host(metadata) if metadata.is_file() && self.is_known_elsewhere(metadata) => {
-                inode = Some(self.copy_up(&place.path, true)?);
+                inode = Some(self.copy_up(&resolved.path, true)?);
             }
             _ => {}
         }
@@ -171,10 +176,10 @@ impl Files {
             inode.changed = self.now;
         }
         if !on_host {
-            self.remove(&place.path);
+            self.remove(&resolved.path);
         }
         if is_directory {
-            self.directory_is_gone(&place.path, inode);
+            self.directory_is_gone(&resolved.path, inode);
         }
         Ok(0)
     }
@@ -250,9 +255,9 @@ impl Files {
             );
         }
         let slashes = (from_path.len() < from.1.len(), to_path.len() < to.1.len());
-        let to_place = self.resolve(to.0, to_path, false);
+        let to_resolved = self.resolve(to.0, to_path, false);
         let from = self.find(from.0, from_path, false)?;
-        let to = to_place?;
+        let to = to_resolved?;
         let exists = !matches!(to.node, Node::Missing);
         match existing {
             Existing::Kept if exists => return Err(Errno::EEXIST),
@@ -306,7 +311,7 @@ impl Files {
         let (old, new) = (from.path.clone(), to.path.clone());
         let inode = self.inode_to_move(from)?;
         if exists {
-            self.unlink_place(&to)?;
+            self.unlink_resolved(&to)?;
         }
         let inside = self.take_inside(&old);
         self.remove(&old);
@@ -315,7 +320,7 @@ impl Files {
         Ok(0)
     }
 
-    fn exchange(&mut self, one: Place, other: Place) -> Answer {
+    fn exchange(&mut self, one: ResolvedPath, other: ResolvedPath) -> Answer {
         let paths = (one.path.clone(), other.path.clone());
         let (first, second) = (self.inode_to_move(one)?, self.inode_to_move(other)?);
         let (inside_first, inside_second) =
@@ -331,7 +336,7 @@ impl Files {
     }
 
     /// The inode of what gets another name.
-    fn inode_to_move(&mut self, from: Place) -> Answer<InodeRef> {
+    fn inode_to_move(&mut self, from: ResolvedPath) -> Answer<InodeRef> {
         match from.node {
             Node::Host(ref metadata) if metadata.is_symlink() => {
                 let target = from

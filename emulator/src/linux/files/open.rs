@@ -3,7 +3,7 @@
 use super::attributes::{S_IFMT, S_IFREG};
 use super::description::{Description, Kind, Shared};
 use super::special::{Device, Special, of_descriptor};
-use super::{Answer, Errno, Files, Node, Place, last, parent};
+use super::{Answer, Errno, Files, Node, ResolvedPath, last, parent};
 use std::fs::{File, OpenOptions};
 use std::rc::Rc;
 
@@ -34,7 +34,7 @@ pub(in crate::linux) mod o {
 /// What a path of `/proc/self/fd` stands for.
 pub(in crate::linux) enum Opened {
     Stream(Shared),
-    File(Place),
+    File(ResolvedPath),
 }
 
 /// The flags that `fcntl` gives back: the kernel does not keep others.
@@ -63,16 +63,16 @@ impl Files {
             Kind::Host(_) | Kind::Directory(_) | Kind::Path => self.node(&path),
             _ => return Some(Ok(Opened::Stream(open.clone()))),
         };
-        Some(Ok(Opened::File(Place { path, node })))
+        Some(Ok(Opened::File(ResolvedPath { path, node })))
     }
 
     /// Where an `open` with these flags goes.
-    pub(in crate::linux) fn place_to_open(
+    pub(in crate::linux) fn path_to_open(
         &self,
         base: &[u8],
         path: &[u8],
         flags: u32,
-    ) -> Answer<Place> {
+    ) -> Answer<ResolvedPath> {
         let exclusive = flags & o::CREAT != 0 && flags & o::EXCL != 0;
         let follow = flags & o::NOFOLLOW == 0 && !exclusive;
         if flags & o::CREAT != 0 && path.ends_with(b"/") {
@@ -80,27 +80,27 @@ impl Files {
             self.resolve(base, last(path).1, true)?;
             return Err(Errno::EISDIR);
         }
-        let place = self.resolve(base, path, follow)?;
-        let is_link = place.node.link(self, &place.path).is_some();
-        match &place.node {
+        let resolved = self.resolve(base, path, follow)?;
+        let is_link = resolved.node.link(self, &resolved.path).is_some();
+        match &resolved.node {
             Node::Missing if flags & o::CREAT == 0 => Err(Errno::ENOENT),
-            Node::Missing => Ok(place),
+            Node::Missing => Ok(resolved),
             _ if exclusive => Err(Errno::EEXIST),
             _ if is_link && flags & o::PATH == 0 => Err(Errno::ELOOP),
             node if flags & o::DIRECTORY != 0 && !node.is_directory() => Err(Errno::ENOTDIR),
-            _ => Ok(place),
+            _ => Ok(resolved),
         }
     }
 
     /// Opens what is there, or makes it. `text` is what it says, if it is a text of the kernel.
     pub(in crate::linux) fn open(
         &mut self,
-        place: Place,
+        resolved: ResolvedPath,
         flags: u32,
         mode: u32,
         text: Vec<u8>,
     ) -> Answer<Shared> {
-        let path = place.path.clone();
+        let path = resolved.path.clone();
         if flags & o::PATH != 0 {
             let kept = flags & (o::PATH | o::DIRECTORY | o::NOFOLLOW);
             return Ok(Description::new(Kind::Path, kept, &path).shared());
@@ -109,7 +109,7 @@ impl Files {
         let opened = |kind, path: &[u8]| Ok(Description::new(kind, kept, path).shared());
         let truncates = flags & o::TRUNC != 0;
         let writes = flags & o::ACCMODE != o::RDONLY || truncates;
-        if place.node.is_directory() {
+        if resolved.node.is_directory() {
             if flags & o::TMPFILE == o::TMPFILE && writes {
                 self.check_may_change(&path)?;
                 let inode = self.new_inode(S_IFREG | mode & 0o7777 & !self.umask, &path);
@@ -121,8 +121,8 @@ impl Files {
             }
             return opened(Kind::Directory(None), &path);
         }
-        if !matches!(place.node, Node::Missing) {
-            let attributes = self.attributes(&place);
+        if !matches!(resolved.node, Node::Missing) {
+            let attributes = self.attributes(&resolved);
             let access = match flags & o::ACCMODE {
                 o::RDONLY => 4,
                 o::WRONLY => 2,
@@ -133,7 +133,7 @@ impl Files {
                 return Err(Errno::EACCES);
             }
         }
-        match place.node {
+        match resolved.node {
             Node::Missing => {
                 let kind = self.create(&path, mode, flags)?;
                 opened(kind, &path)
@@ -177,12 +177,12 @@ impl Files {
     ) -> Option<Shared> {
         let node = self.node(path);
         let path = path.to_vec();
-        let place = Place { path, node };
-        let attributes = self.attributes(&place);
+        let resolved = ResolvedPath { path, node };
+        let attributes = self.attributes(&resolved);
         if object != Some((attributes.device, attributes.inode)) {
             return None;
         }
-        self.open(place, o::RDONLY, 0, Vec::new()).ok()
+        self.open(resolved, o::RDONLY, 0, Vec::new()).ok()
     }
 
     /// All of a file of the host that is not too large for memory.
