@@ -1,9 +1,9 @@
-//! The memory of a process: 47 bits of addresses, pages of 4 KiB, permissions.
+//! The memory of a process: 47-bit addresses, 4 KiB pages, permissions.
 //!
-//! An area costs nothing until it is used: what a file backs is read from the file's bytes, the
-//! rest is zero. What the machine reads or writes gets a page (`pages`), and is found again
-//! through a table of recent translations (`fast`). Not here: who asks for memory (the loader,
-//! system calls), shared memory.
+//! An area costs nothing until it is used: a file-backed area is read from the file's bytes, any
+//! other is zero. Memory that the machine reads or writes gets a page (`pages`), which it finds
+//! again through a table of recent translations (`fast`). Not here: the loader and the system calls
+//! that ask for memory, and shared memory.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -30,44 +30,42 @@ pub use snapshot::Snapshot;
 use fast::Tlb;
 use pages::Pages;
 
-/// Bytes of a page.
+/// Page size, bytes.
 pub const PAGE_SIZE: u64 = 4096;
-/// The first address that user space cannot have (Linux `TASK_SIZE_MAX`: the last page of the
-/// lower half is left out).
+/// The end of user space (Linux `TASK_SIZE_MAX`: the last page of the lower half is left out).
 pub const TASK_SIZE: u64 = (1 << 47) - PAGE_SIZE;
 /// The lowest address that can be mapped (Linux `vm.mmap_min_addr`).
 pub const MMAP_MIN_ADDR: u64 = 0x1_0000;
-/// Most areas (Linux `vm.max_map_count`).
+/// Maximum number of areas (Linux `vm.max_map_count`).
 pub const AREAS_MAX: usize = 65530;
-/// Most pages that may be in use, unless told otherwise: 1 GiB.
+/// Default for the maximum number of pages in use: 1 GiB.
 pub const PAGES_MAX: usize = 1 << 18;
 
-/// What is in an area that was not written yet: byte `address - origin` of the bytes, zero
-/// outside of them.
+/// The content of an area before it is written: byte `address - origin` of the bytes, zero outside
+/// of them.
 #[derive(Clone, Debug)]
 struct Backing {
     bytes: Bytes,
-    /// The address that the first byte would have, modulo 2^64.
+    /// The address of the first byte, modulo 2^64.
     origin: u64,
 }
 
 /// Consecutive pages of the same kind.
 #[derive(Clone, Debug)]
 pub struct Area {
-    /// The first address behind it.
+    /// The first address past the area.
     end: u64,
-    /// What may be done with it.
     permissions: Permissions,
     backing: Option<Backing>,
 }
 
 impl Area {
-    /// What may be done with it.
+    /// The area's permissions.
     pub fn permissions(&self) -> Permissions {
         self.permissions
     }
 
-    /// Is a file behind it?
+    /// Whether the area is backed by a file.
     pub fn is_file(&self) -> bool {
         self.backing.is_some()
     }
@@ -76,19 +74,19 @@ impl Area {
 /// The memory of one process.
 #[derive(Clone, Debug)]
 pub struct AddressSpace {
-    /// By first address. Snapshots share it.
+    /// By first address. Shared with snapshots.
     areas: Arc<BTreeMap<u64, Area>>,
     /// The lowest address that can be mapped.
     lowest: u64,
     pages: Pages,
     tlb: Tlb,
-    /// Why the last access by the machine was refused.
+    /// Why the machine's last access was refused.
     refusal: Option<Refusal>,
-    /// What was written, mapped or unmapped where instructions were decoded.
+    /// Ranges with decoded instructions that were written, mapped or unmapped.
     code_changes: Vec<Range<u64>>,
-    /// A store to decoded instructions is not refused.
+    /// Stores to decoded instructions are not refused.
     code_writable: bool,
-    /// What happened since somebody asked, if somebody wants to know.
+    /// Changes since the last [`AddressSpace::take_changes`], if they are noted.
     changes: Option<Vec<Change>>,
 }
 
@@ -99,7 +97,7 @@ impl Default for AddressSpace {
 }
 
 impl AddressSpace {
-    /// Nothing mapped; at most `pages_max` pages may be written.
+    /// An empty address space, in which at most `pages_max` pages may be in use.
     pub fn new(pages_max: usize) -> AddressSpace {
         AddressSpace {
             areas: Arc::default(),
@@ -113,7 +111,7 @@ impl AddressSpace {
         }
     }
 
-    /// As [`AddressSpace::default`], for code without a kernel: address 0 can be mapped too.
+    /// Like [`AddressSpace::default`], for code without a kernel: address 0 can be mapped too.
     pub fn bare() -> AddressSpace {
         AddressSpace {
             lowest: 0,
@@ -121,7 +119,7 @@ impl AddressSpace {
         }
     }
 
-    /// All areas with their first and last addresses, ascending.
+    /// All areas with their address ranges, ascending.
     pub fn areas(&self) -> impl Iterator<Item = (Range<u64>, &Area)> {
         self.areas
             .iter()
@@ -134,19 +132,19 @@ impl AddressSpace {
         (address < area.end).then_some((start..area.end, area))
     }
 
-    /// Maps zeros at `range`, in place of what was there (`MAP_FIXED | MAP_ANONYMOUS`).
+    /// Maps zeros at `range`, replacing what was there (`MAP_FIXED | MAP_ANONYMOUS`).
     ///
     /// # Errors
-    /// If it is not whole pages of user space, or there are too many areas.
+    /// If `range` is not whole pages of user space, or there are too many areas.
     pub fn map(&mut self, range: Range<u64>, permissions: Permissions) -> Result<(), MapError> {
         self.map_backed(range, permissions, None)
     }
 
-    /// Maps a file privately at `range`, from its byte `offset` on, in place of what was there.
-    /// Behind the file's end there are zeros.
+    /// Maps a file privately at `range`, starting at the file's byte `offset`, replacing what was
+    /// there. Bytes past the end of the file are zero.
     ///
     /// # Errors
-    /// As [`AddressSpace::map`].
+    /// Like [`AddressSpace::map`].
     pub fn map_file(
         &mut self,
         range: Range<u64>,
@@ -168,7 +166,7 @@ impl AddressSpace {
         backing: Option<Backing>,
     ) -> Result<(), MapError> {
         self.check(&range)?;
-        // The new area, and two ends of one that it cuts in two.
+        // The new area, and the two ends of an area that it splits.
         if self.areas.len() + 2 > AREAS_MAX {
             return Err(MapError::Areas);
         }
@@ -182,10 +180,10 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Unmaps what is mapped of `range`; it need not be.
+    /// Unmaps `range`, which need not be mapped.
     ///
     /// # Errors
-    /// As [`AddressSpace::map`].
+    /// Like [`AddressSpace::map`].
     pub fn unmap(&mut self, range: Range<u64>) -> Result<(), MapError> {
         self.check(&range)?;
         if self.areas.len() + 1 > AREAS_MAX {
@@ -195,10 +193,10 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Changes permissions. Pages before a hole are changed, as Linux does.
+    /// Changes permissions. Like Linux, it changes the pages before a hole.
     ///
     /// # Errors
-    /// As [`AddressSpace::map`]; and if a part of the range is not mapped.
+    /// Like [`AddressSpace::map`], and if a part of the range is not mapped.
     pub fn protect(&mut self, range: Range<u64>, permissions: Permissions) -> Result<(), MapError> {
         self.check(&range)?;
         if self.areas.len() + 2 > AREAS_MAX {
@@ -224,10 +222,10 @@ impl AddressSpace {
         }
     }
 
-    /// Drops what was written to a range: it holds again what it did when it was mapped.
+    /// Drops what was written to a range, so that it holds what it held when it was mapped.
     ///
     /// # Errors
-    /// If it is not whole pages of user space.
+    /// If `range` is not whole pages of user space.
     pub fn discard(&mut self, range: Range<u64>) -> Result<(), MapError> {
         self.check(&range)?;
         self.note(|| Change::Mapped(range.clone()));
@@ -236,11 +234,11 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// The file behind a range has other bytes now, the first one at its start: pages that hold what
-    /// it held hold what it holds, those that were written to stay.
+    /// Replaces the bytes of the file behind a range; the first byte is at the start of the range.
+    /// Pages that were written to keep their content.
     ///
     /// # Errors
-    /// As [`AddressSpace::map`].
+    /// Like [`AddressSpace::map`].
     pub fn change_file(&mut self, range: Range<u64>, bytes: Bytes) -> Result<(), MapError> {
         self.check(&range)?;
         if self.areas.len() + 2 > AREAS_MAX {
@@ -275,13 +273,13 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Pages in use.
+    /// The number of pages in use.
     pub fn pages_in_use(&self) -> usize {
         self.pages.count()
     }
 
-    /// The highest free range of `size` bytes below `top`, as Linux looks for one from the top
-    /// down. `None` if there is none, or `size` is not whole pages.
+    /// The start of the highest free range of `size` bytes below `top`, which is where Linux's
+    /// top-down search finds one. `None` if there is none, or if `size` is not whole pages.
     pub fn find_free(&self, size: u64, top: u64) -> Option<u64> {
         if size == 0 || !size.is_multiple_of(PAGE_SIZE) {
             return None;
@@ -310,7 +308,7 @@ impl AddressSpace {
         self.tlb.flush();
     }
 
-    /// Makes `address` a border between areas.
+    /// Splits the area that `address` lies in.
     fn split(&mut self, address: u64) {
         let Some((&start, area)) = self.areas.range(..address).next_back() else {
             return;
@@ -328,7 +326,7 @@ impl AddressSpace {
     /// Fills `buf` from `address`.
     ///
     /// # Errors
-    /// The first byte that cannot be read; `buf` then holds what was before it.
+    /// The fault at the first byte that cannot be read; `buf` then holds the bytes before it.
     pub fn read(&self, address: u64, buf: &mut [u8]) -> Result<(), Fault> {
         self.load(address, buf, Some(Access::Read))
     }
@@ -336,31 +334,31 @@ impl AddressSpace {
     /// Fills `buf` with instruction bytes.
     ///
     /// # Errors
-    /// As [`AddressSpace::read`], for execution.
+    /// Like [`AddressSpace::read`], for execution.
     pub fn fetch(&self, address: u64, buf: &mut [u8]) -> Result<(), Fault> {
         self.load(address, buf, Some(Access::Execute))
     }
 
-    /// Fills `buf`, whatever the permissions: for debuggers and the loader.
+    /// Fills `buf` regardless of permissions: for debuggers and the loader.
     ///
     /// # Errors
-    /// The first byte that is not mapped.
+    /// The fault at the first byte that is not mapped.
     pub fn peek(&self, address: u64, buf: &mut [u8]) -> Result<(), Fault> {
         self.load(address, buf, None)
     }
 
-    /// Stores `bytes` at `address`; nothing is stored if a part of it cannot be.
+    /// Stores all of `bytes` at `address`, or nothing.
     ///
     /// # Errors
-    /// The first byte that cannot be written.
+    /// The fault at the first byte that cannot be written.
     pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
         self.store(address, bytes, Some(Access::Write))
     }
 
-    /// Stores `bytes`, whatever the permissions: for debuggers and the loader.
+    /// Stores `bytes` regardless of permissions: for debuggers and the loader.
     ///
     /// # Errors
-    /// The first byte that is not mapped.
+    /// The fault at the first byte that is not mapped.
     pub fn poke(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
         self.store(address, bytes, None)
     }
@@ -412,8 +410,8 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Where in the pages' bytes the page of a mapped address begins; made if there was none.
-    /// `None` if there is no room.
+    /// The offset, in the pages' bytes, of the page of a mapped address; the page is created if
+    /// necessary. `None` if there is no room.
     fn page(&mut self, address: u64) -> Option<usize> {
         let number = address / PAGE_SIZE;
         if let Some(base) = self.pages.base(number) {
@@ -436,14 +434,14 @@ impl AddressSpace {
         Err(MapError::Range { start, end })
     }
 
-    /// The area of an address, if the access is allowed (`None`: whatever the permissions).
+    /// The area of an address, if it allows the access (`None`: any area).
     fn usable(&self, address: u64, access: Option<Access>, shown: Access) -> Result<&Area, Fault> {
         let fault = |kind| Fault {
             address,
             access: access.unwrap_or(shown),
             kind,
         };
-        // Bits 63 to 47 are all equal.
+        // Bits 63 to 47 must be equal.
         if !matches!(address.cast_signed() >> 47, 0 | -1) {
             return Err(fault(FaultKind::NonCanonical));
         }
@@ -456,7 +454,7 @@ impl AddressSpace {
 }
 
 impl Area {
-    /// What the area holds at `address` before anything is written.
+    /// Fills `to` with what the area holds at `address` before anything is written.
     fn fill(&self, address: u64, to: &mut [u8]) {
         to.fill(0);
         let Some(backing) = &self.backing else { return };
@@ -468,7 +466,7 @@ impl Area {
     }
 }
 
-/// What an unwinder inside the machine could read.
+/// The memory that an unwinder inside the machine could read.
 impl Memory for AddressSpace {
     #[inline]
     fn read_u64(&self, address: u64) -> Result<u64, MemoryError> {

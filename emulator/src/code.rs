@@ -1,4 +1,4 @@
-//! Decoded code: basic blocks by their first address. Not here: running them.
+//! Decoded code: basic blocks by start address. Not here: running them.
 
 use crate::address_space::{AddressSpace, PAGE_SIZE};
 use crate::lower::lower;
@@ -8,41 +8,41 @@ use hashbrown::HashMap;
 use iced_x86::{Decoder, FlowControl, Instruction};
 use std::ops::Range;
 
-/// Most instructions of a block.
+/// Maximum number of instructions in a block.
 const BLOCK_MAX: usize = 64;
-/// Most blocks; then all are forgotten.
+/// Maximum number of blocks; beyond it all are forgotten.
 const BLOCKS_MAX: usize = 1 << 20;
-/// Entries of the table of recent targets; a power of two.
+/// Entries in the table of recent jump targets; a power of two.
 const RECENT: usize = 4096;
 /// No block.
 pub(crate) const NONE: u32 = u32::MAX;
-/// Where blocks begin that were forgotten: no canonical address.
+/// Start of a forgotten block: not a canonical address.
 const GONE: u64 = 1 << 63;
-/// The longest instruction.
+/// Length of the longest instruction, bytes.
 const INSN_MAX: usize = 15;
 
-/// Consecutive instructions of which only the last may go elsewhere.
+/// A basic block: consecutive instructions of which only the last can branch.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Instructions; operations are as many or more.
+    /// Number of instructions; there are at least as many operations.
     pub(crate) count: u32,
-    /// Where it went last by falling through, and by a jump.
+    /// The blocks it last continued at, by falling through and by a jump.
     pub(crate) next: [u32; 2],
     pub(crate) ops: Box<[Op]>,
 }
 
-/// All blocks that were decoded.
+/// All decoded blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Code {
     pub(crate) blocks: Vec<Block>,
     by_start: HashMap<u64, u32>,
-    /// Block numbers by the page they lie in; a block may lie in two.
+    /// Block numbers by page; a block can lie in two.
     by_page: HashMap<u64, Vec<u32>>,
-    /// By a part of the address.
+    /// Block numbers by a hash of the start address.
     recent: Box<[u32; RECENT]>,
-    /// Counts up whenever block numbers lose their meaning.
+    /// Increased whenever block numbers become invalid.
     pub(crate) generation: u64,
 }
 
@@ -57,7 +57,7 @@ impl Code {
         }
     }
 
-    /// The block that begins at `address`, decoded if it is not known.
+    /// The block that starts at `address`; decoded if it is not known.
     #[inline]
     pub(crate) fn find(
         &mut self,
@@ -102,7 +102,7 @@ impl Code {
         self.generation = generation;
     }
 
-    /// Forgets the blocks that a range touches.
+    /// Forgets the blocks that overlap a range.
     pub(crate) fn forget(&mut self, range: &Range<u64>) {
         for page in pages(range) {
             let Some(ids) = self.by_page.get_mut(&page) else {
@@ -123,7 +123,7 @@ impl Code {
         }
     }
 
-    /// Heap bytes of all that is kept for decoded code.
+    /// Heap bytes of all decoded code.
     pub(crate) fn bytes(&self) -> usize {
         let ops: usize = self.blocks.iter().map(|b| size_of_val(&*b.ops)).sum();
         let entry = size_of::<(u64, u32)>() + 1;
@@ -140,8 +140,8 @@ fn pages(range: &Range<u64>) -> Range<u64> {
             .max(range.start / PAGE_SIZE + 1)
 }
 
-/// Decodes at most `max` instructions from `address` on. There is at least one operation: that
-/// which raises what fetching the first instruction does.
+/// Decodes at most `max` instructions at `address`. There is always at least one operation: if the
+/// first instruction cannot be fetched, it is the one that raises the fault.
 pub(crate) fn decode(
     memory: &AddressSpace,
     address: u64,
@@ -202,8 +202,8 @@ pub(crate) fn decode(
     }
 }
 
-/// Does a block end with it although control goes on behind it? What can be interrupted in the
-/// middle, and what changes how the rest is to be run.
+/// Whether the block ends after an instruction that does not branch: a repeated one, which can be
+/// interrupted in the middle.
 fn ends(insn: &Instruction) -> bool {
     insn.has_rep_prefix() || insn.has_repne_prefix()
 }
@@ -222,7 +222,7 @@ const EMPTY: Op = Op {
     extra: 0,
 };
 
-/// Instruction bytes from `address` on, as many as can be fetched.
+/// Fetches instruction bytes at `address`, as many as possible.
 fn fetch(memory: &AddressSpace, address: u64, buffer: &mut [u8]) -> usize {
     let mut done = 0;
     while done < buffer.len() {

@@ -1,10 +1,10 @@
-//! Where a processor may differ from the machine by right: the one table for every comparison of
-//! the two, be it of one instruction or of whole programs.
+//! Where a processor may legitimately differ from the machine: the one table for every comparison
+//! of the two, whether of single instructions or of whole programs.
 //!
-//! The data are in `table`. A [`Difference`] names instructions, their form and bits, and the
-//! manual that leaves them open or the processor on which they were measured. [`Case::forgive`]
-//! gives the machine's result the processor's value in those bits, and in no others: what differs
-//! after that is wrong.
+//! The data is in `table`. A [`Difference`] names instructions, their form and bits, and the manual
+//! that leaves them open or the processor on which they were measured. [`Case::forgive`] copies the
+//! processor's value of those bits, and of no others, into the machine's result; whatever still
+//! differs is an error.
 
 mod open;
 mod table;
@@ -17,7 +17,7 @@ use crate::processor::{Generation, Processor, Vendor};
 use iced_x86::{CpuidFeature, Instruction, Mnemonic, OpKind, Register};
 use std::ops::Range;
 
-/// Carry, parity, auxiliary carry, zero, sign and overflow.
+/// Carry.
 pub const CF: u64 = 1;
 /// Parity.
 pub const PF: u64 = 1 << 2;
@@ -29,23 +29,23 @@ pub const ZF: u64 = 1 << 6;
 pub const SF: u64 = 1 << 7;
 /// Overflow.
 pub const OF: u64 = 1 << 11;
-/// All of them.
+/// All status flags.
 pub const STATUS: u64 = CF | PF | AF | ZF | SF | OF;
 
-/// A way in which processors differ.
+/// A way in which processors may differ from the machine.
 #[derive(Debug)]
 pub struct Difference {
-    /// What it is called in reports.
+    /// The name in reports.
     pub name: &'static str,
-    /// In which instructions.
+    /// The instructions it applies to.
     pub instructions: Instructions,
-    /// In which form of them.
+    /// The form of the instructions it applies to.
     pub form: Form,
-    /// Which bits.
+    /// The bits that may differ.
     pub bits: &'static [Bits],
-    /// On which processors.
+    /// The processors it applies to.
     pub on: Processors,
-    /// Who says so.
+    /// The source of the claim.
     pub source: Source,
 }
 
@@ -54,14 +54,14 @@ pub struct Difference {
 pub enum Processors {
     /// All of them.
     Any,
-    /// Those of a vendor.
+    /// All processors of a vendor.
     Of(Vendor),
-    /// Those that are nearest to a generation.
+    /// Processors nearest to a generation.
     Like(Generation),
 }
 
 impl Processors {
-    /// Is it one of them?
+    /// Whether the set contains a processor.
     pub fn has(self, processor: &Processor) -> bool {
         match self {
             Processors::Any => true,
@@ -70,7 +70,7 @@ impl Processors {
         }
     }
 
-    /// Whose they are; `None`: any vendor's.
+    /// The vendor of all processors in the set; `None` if there can be several.
     pub fn vendor(self) -> Option<Vendor> {
         match self {
             Processors::Any => None,
@@ -83,84 +83,83 @@ impl Processors {
 /// A set of instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Instructions {
-    /// These.
+    /// The listed mnemonics.
     Named(&'static [Mnemonic]),
-    /// Those of the x87 unit, and those that save and restore it.
+    /// x87 instructions, and instructions that save and restore the x87 state.
     X87,
-    /// All with a memory operand.
+    /// All instructions with a memory operand.
     Memory,
 }
 
 /// A condition on an instruction's operands, or on how it ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
-    /// None.
+    /// No condition.
     Any,
-    /// It shifts or rotates by more than this.
+    /// The instruction shifts or rotates by more than this count.
     CountAbove(u64),
-    /// Operands of 16 bits, shifted by more than this.
+    /// The operands are 16 bits wide, and shifted by more than this count.
     SmallCountAbove(u64),
-    /// The first operand is a register of 16 bits.
+    /// The first operand is a 16-bit register.
     Register16,
-    /// The processor found that the source is 0, as ZF says.
+    /// The source is 0 according to the processor's ZF.
     ZeroSource,
-    /// It raised a fault.
+    /// The instruction raised a fault.
     Faults,
-    /// Its memory operands are several, or not of a size that is loaded at once; and it raised a
-    /// fault.
+    /// The instruction accesses memory in several parts, and raised a fault.
     PartsFault,
-    /// The environment of x87 is stored in words of 32 bits.
+    /// The x87 environment is stored in 32-bit words.
     Environment32,
-    /// The environment of x87 is stored in words of 16 bits.
+    /// The x87 environment is stored in 16-bit words.
     Environment16,
 }
 
-/// Bits that differ.
+/// The bits that may differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bits {
-    /// Of rflags.
+    /// These bits of rflags.
     Flags(u64),
     /// The first operand.
     Destination,
     /// The address of the next instruction.
     Rip,
-    /// Bytes of the x87 and SSE state, as FXSAVE64 stores it.
+    /// These bytes of the x87 and SSE state, as FXSAVE64 stores it.
     Fx(&'static [Range<usize>]),
-    /// ST(0) and ST(1) by one unit in the last place, and C1.
+    /// ST(0) and ST(1), by one unit in the last place, and C1.
     LastPlace,
-    /// Lanes of the first operand, by what two approximations of the same number may be apart.
+    /// Lanes of the first operand, by as much as two approximations of the same number may differ.
     Approximation,
     /// Lanes of the first operand that are NaNs on both sides.
     Nan,
-    /// Bytes of what the instruction stores.
+    /// These bytes of what the instruction stores.
     Stored(&'static [Range<usize>]),
-    /// How it ends: as one of these.
+    /// How the instruction ends: any of these.
     Ended(&'static [End]),
 }
 
-/// Who says that the processors differ.
+/// The source of a claim that processors differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
-    /// The manuals leave the bits open: where in the SDM, and where in the APM.
+    /// The manuals leave the bits open: the places in the SDM and the APM.
     Open {
         /// Intel's manual.
         sdm: &'static str,
         /// AMD's manual.
         apm: &'static str,
     },
-    /// Not seen yet: what makes us expect it, and what the manuals say of it. The first run on such
-    /// a processor makes a measured entry of it, or removes it.
+    /// Not observed yet: the reason to expect it, and what the manuals say. The first run on such a
+    /// processor turns it into a measured entry or removes it.
     Expected {
-        /// Why.
+        /// The reason.
         why: &'static str,
-        /// The manuals.
+        /// What the manuals say.
         manuals: &'static str,
     },
-    /// Seen on this processor; what the manuals say of it.
+    /// Observed on this processor.
     Measured {
         /// Vendor, family and model.
         on: &'static str,
-        /// The manuals.
+        /// What the manuals say.
         manuals: &'static str,
     },
 }
@@ -168,7 +167,7 @@ pub enum Source {
 /// How an instruction ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// Without an exception.
+    /// It ended without an exception.
     Done,
     /// #UD.
     InvalidOpcode,
@@ -176,20 +175,20 @@ pub enum End {
     GeneralProtection,
     /// #PF.
     PageFault,
-    /// Another exception.
+    /// Any other exception.
     Other,
 }
 
-/// An instruction that was executed on both sides.
+/// An instruction that was executed by both the processor and the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Case<'a> {
     /// The instruction.
     pub insn: &'a Instruction,
-    /// What the processor is compared as.
+    /// The processor whose differences apply.
     pub cpu: Processor,
-    /// The general registers before.
+    /// The general registers before the instruction.
     pub gpr: &'a [u64; 16],
-    /// Does it access memory in several parts?
+    /// Whether the instruction accesses memory in several parts.
     pub in_parts: bool,
     /// How it ended on the processor.
     pub processor: End,
@@ -202,30 +201,30 @@ pub struct Case<'a> {
 pub struct View<'a> {
     /// General registers.
     pub gpr: &'a mut [u64; 16],
-    /// The next instruction.
+    /// The address of the next instruction.
     pub rip: &'a mut u64,
-    /// The flags.
+    /// rflags.
     pub rflags: &'a mut u64,
-    /// x87 and SSE, as FXSAVE64 stores them, if they are compared.
+    /// The x87 and SSE state as FXSAVE64 stores it, if it is compared.
     pub fx: Option<&'a mut [u8; 512]>,
 }
 
-/// Entries of [`TABLE`].
+/// A set of entries of [`TABLE`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Used(u64);
 
 impl Used {
-    /// Is it none?
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Adds them.
+    /// Adds the entries of `other`.
     pub fn add(&mut self, other: Used) {
         self.0 |= other.0;
     }
 
-    /// Their places in [`TABLE`].
+    /// The indexes of the entries in [`TABLE`].
     pub fn numbers(self) -> impl Iterator<Item = usize> {
         (0..TABLE.len()).filter(move |number| self.0 >> number & 1 != 0)
     }
@@ -234,7 +233,7 @@ impl Used {
 const RCX: usize = 1;
 
 impl Case<'_> {
-    /// The entries that are about it.
+    /// The entries that apply.
     fn entries(&self, rflags: u64) -> impl Iterator<Item = (Used, &'static Difference)> {
         let all = TABLE.iter().enumerate();
         all.filter(move |(_, entry)| {
@@ -245,7 +244,7 @@ impl Case<'_> {
         .map(|(number, entry)| (Used(1 << number), entry))
     }
 
-    /// By how much a shift or rotation shifts.
+    /// The shift or rotation count.
     fn count(&self) -> u64 {
         let insn = self.insn;
         let most = if self.size() == 8 { 63 } else { 31 };
@@ -261,7 +260,7 @@ impl Case<'_> {
         count & most
     }
 
-    /// Bytes of the first operand.
+    /// Size of the first operand, bytes.
     fn size(&self) -> usize {
         match self.insn.op0_kind() {
             OpKind::Register => self.insn.op0_register().size(),
@@ -285,7 +284,7 @@ impl Case<'_> {
         }
     }
 
-    /// The entries by which it may end differently on both sides, if there are any.
+    /// The entries that allow it to end differently on both sides, if any.
     pub fn may_end_differently(&self) -> Option<Used> {
         let allowed = |entry: &Difference| {
             entry.bits.iter().any(|bits| match bits {
@@ -298,7 +297,7 @@ impl Case<'_> {
             .map(|(number, _)| number)
     }
 
-    /// The flags that may differ, the processor's being `rflags`.
+    /// The flags that may differ; the processor's are `rflags`.
     pub fn flags(&self, rflags: u64) -> u64 {
         let bits = self.entries(rflags).flat_map(|(_, entry)| entry.bits);
         bits.fold(0, |all, bits| match bits {
@@ -307,8 +306,8 @@ impl Case<'_> {
         })
     }
 
-    /// Gives the machine's registers the processor's values in all bits that may differ. Which
-    /// entries changed something.
+    /// Copies the processor's values into the machine's registers in all bits that may differ.
+    /// Returns the entries that changed something.
     pub fn forgive(&self, processor: &View<'_>, machine: &mut View<'_>) -> Used {
         let mut used = Used::default();
         for (number, entry) in self.entries(*processor.rflags) {
@@ -321,8 +320,7 @@ impl Case<'_> {
         used
     }
 
-    /// The bytes of what it stores that may differ: ranges of each stored operand; and which
-    /// entries say so.
+    /// The bytes of each stored operand that may differ, and the entries that say so.
     pub fn open_stores(&self, rflags: u64) -> (Used, Vec<Range<usize>>) {
         let mut used = Used::default();
         let mut ranges = Vec::new();
@@ -345,7 +343,7 @@ impl Case<'_> {
 pub(crate) const ALL: Range<usize> = 0..usize::MAX;
 
 impl Instructions {
-    /// Is the instruction one of them?
+    /// Whether the set contains an instruction.
     pub fn has(&self, insn: &Instruction) -> bool {
         match self {
             Instructions::Named(named) => named.contains(&insn.mnemonic()),
@@ -360,14 +358,14 @@ impl Instructions {
 }
 
 impl Difference {
-    /// Bits that it lists, of each instruction.
+    /// The number of listed bits, for each instruction.
     pub fn count(&self) -> u32 {
         let bytes = |ranges: &[Range<usize>]| ranges.iter().map(|r| 8 * r.len() as u32).sum();
         let bits = self.bits.iter().map(|bits| match bits {
             Bits::Flags(flags) => flags.count_ones(),
             Bits::Destination | Bits::Rip => 64,
             Bits::Fx(ranges) => bytes(ranges),
-            // All that is stored counts as one operand of 64 bits.
+            // A whole stored operand counts as 64 bits.
             Bits::Stored(ranges) if ranges.contains(&ALL) => 64,
             Bits::Stored(ranges) => bytes(ranges),
             Bits::LastPlace => 2 * 80 + 1,

@@ -1,5 +1,5 @@
-//! What an instruction may change, known before it is executed: for observers that want to know
-//! what cannot have changed.
+//! What an instruction may change, known before it is executed: for observers that skip what cannot
+//! have changed.
 
 use crate::operands::register;
 use crate::processor::Processor;
@@ -12,7 +12,7 @@ use std::ops::Range;
 /// What an instruction may change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Effects {
-    /// General registers, by number, that it may write, a bit for each.
+    /// The general registers that it may write: bit `n` is register number `n`.
     pub registers: u16,
     /// Memory that it may write.
     pub stores: Stores,
@@ -21,28 +21,27 @@ pub struct Effects {
 /// Memory that an instruction may write.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Stores {
-    /// None, or only below rsp as it was before.
+    /// No memory, or only memory below rsp before the instruction.
     Nothing,
     /// One operand.
     At(Operand),
-    /// What a string instruction writes: elements from rdi on.
+    /// The destination of a string instruction: elements starting at rdi.
     String(Elements),
-    /// Whatever it likes: system calls, `xsave`.
+    /// Any memory: system calls, `xsave`.
     Anything,
 }
 
-/// What a string instruction writes.
+/// The memory that a string instruction writes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Elements {
-    /// Bytes of one.
+    /// Size of an element, bytes.
     size: u8,
-    /// As many as rcx says?
+    /// Whether there are rcx elements, or one.
     repeated: bool,
 }
 
 impl Elements {
-    /// Where they lie, if the instruction is the next one; what lies beyond either end of the
-    /// addresses is left out.
+    /// The addresses, if the instruction is the next one, clipped to the address space.
     pub fn range(&self, state: &State) -> Range<u64> {
         let count = if self.repeated {
             state.gpr(reg::RCX)
@@ -66,7 +65,7 @@ const DIRECTION: u64 = 1 << 10;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Operand {
     disp: u64,
-    /// Bytes.
+    /// Size, bytes.
     pub size: u32,
     base: u8,
     index: u8,
@@ -75,7 +74,7 @@ pub struct Operand {
 }
 
 impl Operand {
-    /// Its address, if the instruction is the next one.
+    /// The address of the operand, if the instruction is the next one.
     #[inline]
     pub fn address(&self, state: &State) -> u64 {
         let part = |number: u8| state.gpr(number.into());
@@ -86,13 +85,13 @@ impl Operand {
     }
 }
 
-/// Everything: for bytes that are no instruction.
+/// All effects: for bytes that are not an instruction.
 const ANYTHING: Effects = Effects {
     registers: u16::MAX,
     stores: Stores::Anything,
 };
 
-/// What the instruction at the start of `bytes`, which is at `rip`, may change in `processor`.
+/// What the instruction at the start of `bytes`, located at `rip`, may change on `processor`.
 pub fn effects(
     bytes: &[u8],
     rip: u64,
@@ -143,7 +142,7 @@ fn elements(insn: &Instruction) -> Option<Elements> {
         Movsq | Stosq => 8,
         _ => return None,
     };
-    // With 32-bit addresses it is edi and ecx.
+    // With 32-bit addresses, these are edi and ecx.
     let wide = [OpKind::MemoryESRDI, OpKind::MemorySegRSI];
     let is_wide = (0..2).any(|n| wide.contains(&insn.op_kind(n)));
     is_wide.then_some(Elements {
@@ -163,8 +162,8 @@ fn operand(insn: &Instruction, size: usize) -> Stores {
     let (true, true, (Some(base), Some(index))) = (explicit, size > 0, registers) else {
         return Stores::Anything;
     };
-    // The address that bit instructions use hangs on the bit's number; and that of `pop` on rsp
-    // behind it.
+    // The address of a bit instruction depends on the bit's number, and that of `pop` on rsp after
+    // the pop.
     let moved = matches!(
         insn.mnemonic(),
         Mnemonic::Bts | Mnemonic::Btr | Mnemonic::Btc | Mnemonic::Pop
@@ -235,7 +234,7 @@ mod tests {
         assert_eq!((effects.stores, effects.registers), (Stores::Nothing, 0));
     }
 
-    /// What random instructions changed is what was said that they may change.
+    /// Random instructions change only what was predicted.
     #[test]
     fn nothing_else_is_changed() {
         const CODE: u64 = 0x40_0000;

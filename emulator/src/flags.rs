@@ -1,8 +1,8 @@
-//! The arithmetic flags, kept as what they are computed from until somebody asks.
+//! The arithmetic flags, kept as the values they are computed from until they are needed.
 //!
-//! An instruction leaves its result and the carries out of each bit. CF, OF and AF are carries;
-//! ZF, SF and PF are properties of the result. Where flags do not come from one result (`popf`,
-//! `inc` that keeps CF), two corrections make the result say what it should.
+//! An instruction leaves its result and the carries out of each bit. CF, OF and AF are carries; ZF,
+//! SF and PF are properties of the result. Where the flags do not come from one result (`popf`,
+//! `inc`, which keeps CF), two corrections adjust what the result gives.
 
 /// Carry.
 pub const CF: u64 = 1;
@@ -14,11 +14,11 @@ pub const AF: u64 = 1 << 4;
 pub const ZF: u64 = 1 << 6;
 /// Sign.
 pub const SF: u64 = 1 << 7;
-/// Trap after every instruction.
+/// Trap after each instruction.
 pub const TF: u64 = 1 << 8;
-/// Interrupts allowed.
+/// Interrupts enabled.
 pub const IF: u64 = 1 << 9;
-/// String instructions go down.
+/// Direction: string instructions go down.
 pub const DF: u64 = 1 << 10;
 /// Overflow.
 pub const OF: u64 = 1 << 11;
@@ -28,19 +28,19 @@ pub const NT: u64 = 1 << 14;
 pub const RF: u64 = 1 << 16;
 /// Alignment check.
 pub const AC: u64 = 1 << 18;
-/// cpuid can be used, if it can be changed.
+/// Can be changed if `cpuid` exists.
 pub const ID: u64 = 1 << 21;
 /// Always set.
 pub const FIXED: u64 = 1 << 1;
 /// The flags that arithmetic sets.
 pub const ARITHMETIC: u64 = CF | PF | AF | ZF | SF | OF;
-/// What `popf` can change in user mode.
+/// The flags that `popf` can change in user mode.
 pub const USER: u64 = ARITHMETIC | TF | DF | NT | AC | ID;
 
-/// Both bits that CF and OF are made of.
+/// The two bits that encode CF and OF.
 const TOP: u64 = 0b11 << 62;
 const AUX: u64 = 1 << 3;
-/// The sign is the other one than the result's.
+/// The sign is the opposite of the result's.
 const SIGN_FLIP: u64 = 1;
 
 /// The six arithmetic flags, unevaluated.
@@ -49,18 +49,19 @@ pub struct Flags {
     /// The result, sign-extended from the operand's width.
     result: u64,
     /// Bit 63: the carry out. Bit 62: the carry into the sign bit. Bit 3: the carry out of bit 3.
-    /// Bit 0: the sign is flipped. Bits 8 to 15: flips bits of the byte whose parity is taken.
+    /// Bit 0: flips the sign. Bits 8 to 15: flip bits of the byte whose parity is PF.
     carries: u64,
 }
 
 impl Flags {
-    /// Of an addition `a + b`, with or without carry, of `W` bits; operands zero-extended.
+    /// The flags of an addition `a + b` of `W` bits, with or without carry; the operands are
+    /// zero-extended.
     #[inline(always)]
     pub fn add<const W: u32>(a: u64, b: u64, result: u64) -> Flags {
         Flags::with::<W>(result, (a & b) | ((a | b) & !result))
     }
 
-    /// Of a subtraction `a - b`, with or without borrow.
+    /// The flags of a subtraction `a - b`, with or without borrow.
     #[inline(always)]
     pub fn sub<const W: u32>(a: u64, b: u64, result: u64) -> Flags {
         Flags::with::<W>(result, (!a & b) | ((!a | b) & result))
@@ -74,7 +75,7 @@ impl Flags {
         }
     }
 
-    /// Of a logical operation: CF, OF and AF are clear.
+    /// The flags of a logical operation: CF, OF and AF are clear.
     #[inline(always)]
     pub fn logic<const W: u32>(result: u64) -> Flags {
         Flags {
@@ -83,7 +84,7 @@ impl Flags {
         }
     }
 
-    /// ZF, SF and PF of a result, and these; AF is clear.
+    /// ZF, SF and PF of a result, with the given CF and OF; AF is clear.
     #[inline(always)]
     pub fn result_with<const W: u32>(result: u64, cf: bool, of: bool) -> Flags {
         let mut flags = Flags::logic::<W>(result);
@@ -91,7 +92,7 @@ impl Flags {
         flags
     }
 
-    /// From their bits in rflags.
+    /// The flags in rflags.
     pub fn from_bits(bits: u64) -> Flags {
         let zero = bits & ZF != 0;
         let mut flags = Flags {
@@ -111,7 +112,7 @@ impl Flags {
         flags
     }
 
-    /// Their bits in rflags.
+    /// The flags as bits of rflags.
     pub fn bits(self) -> u64 {
         let bit = |set, bit| if set { bit } else { 0 };
         bit(self.cf(), CF)
@@ -122,14 +123,14 @@ impl Flags {
             | bit(self.of(), OF)
     }
 
-    /// The same, but for CF and OF.
+    /// Sets CF and OF.
     #[inline(always)]
     pub fn set_carries(&mut self, cf: bool, of: bool) {
         let top = u64::from(cf) << 63 | u64::from(cf != of) << 62;
         self.carries = (self.carries & !TOP) | top;
     }
 
-    /// The same, but for CF.
+    /// Sets CF.
     #[inline(always)]
     pub fn set_cf(&mut self, cf: bool) {
         let of = self.of();
@@ -191,7 +192,7 @@ impl Flags {
     }
 }
 
-/// The value of `W` bits, sign-extended.
+/// Sign-extends the low `W` bits.
 #[inline(always)]
 pub(crate) const fn sign_extend<const W: u32>(value: u64) -> u64 {
     match W {
@@ -219,7 +220,7 @@ mod tests {
         }
     }
 
-    /// Against the definitions in wider integers, for all pairs of bytes.
+    /// Compares with the definitions in wider integers, for all pairs of bytes.
     #[test]
     fn additions_and_subtractions_of_bytes() {
         for a in 0..=255u8 {

@@ -51,13 +51,13 @@ impl Exceptions {
         self.0 & other.0 == other.0
     }
 
-    /// The flags known before a result is computed: IE, DE and ZE. When one of them is unmasked the
-    /// instruction reports only these, and writes nothing.
+    /// The flags known before a result is computed: IE, DE and ZE. If one of them is unmasked, the
+    /// instruction reports only these and writes nothing.
     pub(crate) const fn before_result(self) -> Self {
         Self(self.0 & 0b111)
     }
 
-    /// All but these.
+    /// The flags that are not in `other`.
     pub(crate) const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }

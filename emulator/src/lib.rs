@@ -1,13 +1,13 @@
-//! The emulated machine: executes x86-64 programs and tells an observer of every instruction.
+//! The emulated machine: executes x86-64 programs and reports each instruction to an observer.
 //!
-//! [`AddressSpace`] is the memory of one process: areas with permissions, in pages that are made
-//! when they are first used. [`load()`] puts a program there as Linux's `execve` would.
-//! [`Machine`] decodes it block by block into operations (`lower`, `op`) and runs them; what
-//! they do is in `isa`, one file for each group of instructions. [`linux::Process`] is a program
-//! in it with a kernel around; in [`ring0::Ring0`] the kernel itself runs in it.
+//! [`AddressSpace`] is the memory of one process: areas with permissions, in pages that are created
+//! on first use. [`load()`] loads a program as Linux's `execve` does. [`Machine`] decodes it block
+//! by block into operations (`lower`, `op`) and runs them; their functions are in `isa`, one file
+//! for each group of instructions. [`linux::Process`] is a program with a kernel around it; in
+//! [`ring0::Ring0`] the machine runs the kernel itself.
 //!
-//! [`Machine::snapshot`] and [`linux::Process::snapshot`] remember where a run is, at a cost that
-//! does not depend on how much memory is in use, so that one can go back to it.
+//! [`Machine::snapshot`] and [`linux::Process::snapshot`] save the state of a run, so that it can
+//! be restored; the cost does not depend on how much memory is in use.
 #![forbid(unsafe_code)]
 
 pub mod address_space;

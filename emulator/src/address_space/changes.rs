@@ -1,25 +1,25 @@
-//! Noting what happens to memory, for who keeps a copy of it.
+//! Notes changes of memory, for callers that keep a copy of it.
 
 use super::AddressSpace;
 use std::ops::Range;
 
-/// Something that happened to memory.
+/// A change of memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// Bytes were stored, by an instruction or by somebody else.
+    /// Bytes were stored, by an instruction or by the host.
     Stored(Range<u64>),
-    /// Pages were mapped, unmapped, protected or emptied: what is there now has to be asked.
+    /// Pages were mapped, unmapped, protected or emptied; their content has to be read again.
     Mapped(Range<u64>),
 }
 
 impl AddressSpace {
-    /// From now on changes are noted, or no more. The machine is slower meanwhile.
+    /// Starts or stops noting changes. The machine is slower while it does.
     pub fn note_changes(&mut self, wanted: bool) {
         self.changes = wanted.then(Vec::new);
         self.tlb.flush_writes();
     }
 
-    /// Moves what was noted since the last time to `to`, in order.
+    /// Appends the changes since the last call to `to`, in order.
     pub fn take_changes(&mut self, to: &mut Vec<Change>) {
         if let Some(changes) = &mut self.changes {
             to.append(changes);
@@ -47,7 +47,7 @@ mod tests {
         memory.store_bytes(0x10ff8, [1; 8]).unwrap();
         memory.note_changes(true);
         let mut changes = Vec::new();
-        // The page was used just before, and crossing it is one store.
+        // The page was used just before; a store across its end is one store.
         memory.store_bytes(0x10ffc, [2; 8]).unwrap();
         memory.store_bytes(0x10ffc, [2; 8]).unwrap();
         memory.write(0x11000, b"three").unwrap();

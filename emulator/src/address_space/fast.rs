@@ -4,20 +4,20 @@
 use super::{Access, AddressSpace, Fault, FaultKind, PAGE_SIZE};
 use std::ops::Range;
 
-/// Why an access by the machine did not happen.
+/// Why an access by the machine was refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// It faults.
+    /// The access faults.
     Fault(Fault),
-    /// It would write where instructions were decoded; whoever keeps them is to be asked first.
+    /// The store hits decoded instructions, which have to be forgotten first.
     Code(Range<u64>),
 }
 
-/// Translations kept; a power of two.
+/// Number of translations; a power of two.
 const ENTRIES: usize = 1024;
 const PAGE: usize = PAGE_SIZE as usize;
 
-/// A page that may be used without asking, and where its bytes are.
+/// A page that may be accessed without a check, and the offset of its bytes.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     start: u64,
@@ -28,7 +28,7 @@ struct Entry {
 pub(super) struct Tlb {
     reads: Box<[Entry; ENTRIES]>,
     writes: Box<[Entry; ENTRIES]>,
-    /// Which of `writes` are in use.
+    /// The entries of `writes` that are in use.
     written: Vec<u16>,
 }
 
@@ -36,12 +36,12 @@ const fn index(address: u64) -> usize {
     (address / PAGE_SIZE) as usize % ENTRIES
 }
 
-/// The start of an entry that no address finds.
+/// The start of an entry that matches no address.
 const fn empty(index: usize) -> u64 {
     (index as u64 ^ 1) * PAGE_SIZE
 }
 
-/// Entries that no address finds: each holds a page that has another index.
+/// Entries that match no address: each holds a page that has another index.
 static EMPTY: [Entry; ENTRIES] = {
     let mut entries = [Entry { start: 0, base: 0 }; ENTRIES];
     let mut i = 0;
@@ -74,7 +74,7 @@ impl Tlb {
         }
     }
 
-    /// Stores to a page are found from now on.
+    /// Adds a page whose stores need no check.
     fn add_write(&mut self, entry: Entry) {
         let index = index(entry.start);
         if self.writes[index].start == empty(index) {
@@ -84,7 +84,7 @@ impl Tlb {
     }
 }
 
-/// Where in the pages' bytes `size` bytes at `address` are, if the entry has them all.
+/// The offset of `size` bytes at `address` in the pages' bytes, if the entry covers all of them.
 #[inline(always)]
 fn hit(entries: &[Entry; ENTRIES], address: u64, size: usize) -> Option<usize> {
     let entry = &entries[index(address)];
@@ -93,8 +93,8 @@ fn hit(entries: &[Entry; ENTRIES], address: u64, size: usize) -> Option<usize> {
 }
 
 impl AddressSpace {
-    /// `N` bytes, at most a page. `None` if they cannot be read: [`AddressSpace::take_refusal`]
-    /// says why.
+    /// Loads `N` bytes, at most a page. `None` if they cannot be read: see
+    /// [`AddressSpace::take_refusal`].
     #[inline(always)]
     pub fn load_bytes<const N: usize>(&mut self, address: u64) -> Option<[u8; N]> {
         if let Some(at) = hit(&self.tlb.reads, address, N)
@@ -105,7 +105,7 @@ impl AddressSpace {
         self.load_slow(address)
     }
 
-    /// The word at an address of a page that was read not long ago.
+    /// The word at an address in a page that was read recently.
     #[inline(always)]
     pub(super) fn recent_u64(&self, address: u64) -> Option<u64> {
         let at = hit(&self.tlb.reads, address, 8)?;
@@ -113,7 +113,7 @@ impl AddressSpace {
         Some(u64::from_le_bytes(bytes.try_into().ok()?))
     }
 
-    /// Stores `N` bytes, at most a page, or none. `None` if they cannot be written.
+    /// Stores `N` bytes, at most a page, or nothing. `None` if they cannot be written.
     #[inline(always)]
     pub fn store_bytes<const N: usize>(&mut self, address: u64, bytes: [u8; N]) -> Option<()> {
         if let Some(at) = hit(&self.tlb.writes, address, N)
@@ -125,7 +125,7 @@ impl AddressSpace {
         self.store_slow(address, &bytes)
     }
 
-    /// Can `size` bytes be written? For instructions that read, compute and write.
+    /// Checks that `size` bytes can be written: for instructions that read, compute and write.
     #[inline(always)]
     pub fn check_store(&mut self, address: u64, size: usize) -> Option<()> {
         if hit(&self.tlb.writes, address, size).is_some() {
@@ -134,16 +134,16 @@ impl AddressSpace {
         self.check_store_slow(address, size as u64)
     }
 
-    /// The bytes from `address` to the end of its page, to read.
+    /// The bytes from `address` to the end of its page, for reading.
     pub fn readable(&mut self, address: u64) -> Option<&[u8]> {
         self.load_bytes::<1>(address)?;
         let base = hit(&self.tlb.reads, address, 1)?;
         self.pages.bytes().get(base..base + rest_of_page(address))
     }
 
-    /// The bytes from `address` to the end of its page, to write. `None` too if instructions in
-    /// it were decoded or changes are noted, without a refusal: then [`AddressSpace::store_bytes`]
-    /// decides.
+    /// The bytes from `address` to the end of its page, for writing. `None` without a refusal means
+    /// that only [`AddressSpace::store_bytes`] may write here: instructions in the page were
+    /// decoded, or changes are noted.
     pub fn writable(&mut self, address: u64) -> Option<&mut [u8]> {
         self.check_store(address, 1)?;
         let base = hit(&self.tlb.writes, address, 1)?;
@@ -151,8 +151,8 @@ impl AddressSpace {
         self.pages.bytes_mut().get_mut(base..end)
     }
 
-    /// Copies upward what both pages hold of `size` bytes, and gives how many. `None` as
-    /// [`AddressSpace::writable`].
+    /// Copies upward, at most `size` bytes and not past the end of either page. Returns the number
+    /// of bytes; `None` as in [`AddressSpace::writable`].
     pub fn copy_in_pages(&mut self, to: u64, from: u64, size: u64) -> Option<u64> {
         self.load_bytes::<1>(from)?;
         self.check_store(to, 1)?;
@@ -162,7 +162,7 @@ impl AddressSpace {
         let size = size.min(room);
         let bytes = self.pages.bytes_mut();
         if from < to && to - from < size {
-            // What is read was just written.
+            // The ranges overlap: bytes that were just written are read.
             (0..size as usize).for_each(|i| bytes[target + i] = bytes[source + i]);
         } else {
             bytes.copy_within(source..source + size as usize, target);
@@ -170,12 +170,12 @@ impl AddressSpace {
         Some(size)
     }
 
-    /// Why the last access gave `None`.
+    /// Takes the reason why the last access returned `None`.
     pub fn take_refusal(&mut self) -> Option<Refusal> {
         self.refusal.take()
     }
 
-    /// Instructions of this range were decoded: whoever did that wants to know of changes, by
+    /// Marks a range as decoded instructions: changes to them are reported by
     /// [`AddressSpace::take_code_changes`].
     pub fn watch_code(&mut self, range: Range<u64>) {
         let mut flush = false;
@@ -190,18 +190,18 @@ impl AddressSpace {
         }
     }
 
-    /// Where watched instructions were written, unmapped, mapped anew or protected.
+    /// Takes the ranges of watched instructions that were written, unmapped, remapped or protected.
     pub fn take_code_changes(&mut self) -> Vec<Range<u64>> {
         std::mem::take(&mut self.code_changes)
     }
 
-    /// Are there any?
+    /// Whether watched instructions have changed.
     #[inline]
     pub fn has_code_changes(&self) -> bool {
         !self.code_changes.is_empty()
     }
 
-    /// While set, a store to watched instructions happens, and is noted.
+    /// Whether stores to watched instructions are allowed; they are noted.
     pub fn set_code_writable(&mut self, writable: bool) {
         self.code_writable = writable;
     }
@@ -251,7 +251,7 @@ impl AddressSpace {
             };
             let start = at - at % PAGE_SIZE;
             if !self.pages.is_code(at / PAGE_SIZE) {
-                // Stores that are found through the table are not noted.
+                // Stores that use the table are not noted.
                 if self.changes.is_none() {
                     self.pages.save(at / PAGE_SIZE);
                     self.tlb.add_write(Entry { start, base });
@@ -272,7 +272,7 @@ impl AddressSpace {
     }
 }
 
-/// Is all of it canonical? The processor asks this before it asks for pages.
+/// Checks that all of a range is canonical. The processor checks this before it looks up pages.
 fn canonical(address: u64, size: u64, access: Access) -> Result<(), Fault> {
     let last = address.wrapping_add(size).wrapping_sub(1);
     if matches!(last.cast_signed() >> 47, 0 | -1) {

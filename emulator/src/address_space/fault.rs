@@ -1,16 +1,16 @@
-//! Permissions, and what is said when they, or the addresses, forbid something.
+//! Permissions, and the errors when permissions or addresses forbid an access.
 
 use super::{AREAS_MAX, MMAP_MIN_ADDR, TASK_SIZE};
 use std::fmt;
 
-/// What may be done with memory.
+/// What memory may be used for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Permissions(u8);
 
 impl Permissions {
-    /// Nothing.
+    /// No access.
     pub const NONE: Permissions = Permissions(0);
-    /// Reading; on x86-64 whatever can be written or executed can be read, too.
+    /// Reading. On x86-64, memory that can be written or executed can also be read.
     pub const READ: Permissions = Permissions(1);
     /// Reading and writing.
     pub const READ_WRITE: Permissions = Permissions(3);
@@ -19,19 +19,19 @@ impl Permissions {
     /// Everything.
     pub const ALL: Permissions = Permissions(7);
 
-    /// From `PF_*` bits of a program header.
+    /// The permissions in the `PF_*` bits of a program header.
     pub const fn from_elf(flags: u32) -> Permissions {
         let (x, w, r) = (flags & 1, flags & 2, flags & 4);
         Permissions::new(r != 0, w != 0, x != 0)
     }
 
-    /// From single permissions; each of writing and executing brings reading with it.
+    /// Combines single permissions; writing and executing imply reading.
     pub const fn new(read: bool, write: bool, execute: bool) -> Permissions {
         let bits = (read || write || execute) as u8;
         Permissions(bits | (write as u8) << 1 | (execute as u8) << 2)
     }
 
-    /// Is `access` allowed?
+    /// Whether `access` is allowed.
     pub const fn allow(self, access: Access) -> bool {
         let bit = match access {
             Access::Read => 1,
@@ -42,7 +42,7 @@ impl Permissions {
     }
 }
 
-/// As `/proc/PID/maps` writes them.
+/// Written as in `/proc/PID/maps`.
 impl fmt::Debug for Permissions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let letter = |access, letter| if self.allow(access) { letter } else { '-' };
@@ -51,7 +51,7 @@ impl fmt::Debug for Permissions {
     }
 }
 
-/// A way to use memory.
+/// A kind of memory access.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Access {
     /// A load.
@@ -62,14 +62,14 @@ pub enum Access {
     Execute,
 }
 
-/// Memory was used as it may not be. The simulated program's fault, not ours.
+/// A forbidden memory access: an error of the emulated program.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Fault {
     /// The first byte that could not be used.
     pub address: u64,
-    /// What was tried.
+    /// The access that was tried.
     pub access: Access,
-    /// Why not.
+    /// Why it failed.
     pub kind: FaultKind,
 }
 
@@ -83,16 +83,16 @@ impl Fault {
     }
 }
 
-/// Why memory could not be used.
+/// Why memory could not be accessed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FaultKind {
     /// Nothing is mapped (`SEGV_MAPERR`).
     Unmapped,
     /// The permissions forbid it (`SEGV_ACCERR`).
     Protected,
-    /// Bits 63 to 47 differ: not an address at all (a general protection fault).
+    /// Bits 63 to 47 differ: not a canonical address (a general protection fault).
     NonCanonical,
-    /// The emulated machine is out of pages; not a fault that hardware knows.
+    /// The emulated machine is out of pages; hardware has no such fault.
     OutOfPages,
 }
 
@@ -122,12 +122,12 @@ pub enum MapError {
     Range {
         /// The first address.
         start: u64,
-        /// The first address behind.
+        /// The first address past the range.
         end: u64,
     },
     /// A part of the range is not mapped (`ENOMEM`).
     Hole {
-        /// The first address that is not.
+        /// The first address that is not mapped.
         address: u64,
     },
     /// More than [`AREAS_MAX`] areas (`ENOMEM`).

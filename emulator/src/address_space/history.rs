@@ -1,9 +1,9 @@
-//! What pages held when snapshots were taken, so that memory can go back to one.
+//! The content of pages when snapshots were taken, so that memory can be restored to it.
 //!
-//! For each snapshot there is an *epoch*: what changed between it and the next one. Of the newest,
-//! whole pages are kept, each copied before it is written first; when the next one begins, only
-//! the lines that differ. Going back undoes epoch by epoch. So a snapshot costs nothing for pages
-//! that are not written, and who keeps none pays nothing.
+//! Each snapshot starts an *epoch*, which lasts until the next snapshot. For the newest epoch,
+//! whole pages are kept, each copied before its first write; when the next epoch starts, only the
+//! lines that differ are kept. Restoring undoes epoch by epoch. So a snapshot costs nothing for
+//! pages that are not written, and memory without snapshots has no cost.
 
 use super::PAGE_SIZE;
 use hashbrown::HashMap;
@@ -12,23 +12,23 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes that are kept for all snapshots together at most, unless told otherwise.
+/// Default limit of the bytes kept for all snapshots together.
 pub const HISTORY_BYTES_MAX: usize = 256 << 20;
-/// Copies of pages that are kept to be used again.
+/// Maximum number of page copies kept for reuse.
 const SPARE_MAX: usize = 64;
 /// Bytes of a line: the 64th part of a page.
 const LINE: usize = PAGE_SIZE as usize / 64;
-/// What a page costs besides its bytes, about.
+/// Approximate cost of a page besides its bytes.
 const OVERHEAD: usize = 64;
 
-/// A page as it was.
+/// The earlier content of a page.
 #[derive(Debug)]
 pub(super) enum Was {
-    /// Not in use.
+    /// The page was not in use.
     Unused,
-    /// This.
     Whole(Box<[u8]>),
-    /// What it was at the epoch's end, but for these lines: a bit and [`LINE`] bytes for each.
+    /// The content at the end of the epoch except for these lines: a bit and [`LINE`] bytes for
+    /// each.
     Lines(u64, Box<[u8]>),
 }
 
@@ -38,7 +38,7 @@ impl Was {
         let (was, now) = (was.as_chunks::<LINE>().0, now.as_chunks::<LINE>().0);
         let mut mask = 0;
         for (index, (was, now)) in was.iter().zip(now).enumerate() {
-            // Without a branch, and without a call, for each word.
+            // Each word without a branch and without a call.
             let (was, now) = (was.as_chunks::<8>().0, now.as_chunks::<8>().0);
             let words = was.iter().zip(now);
             let differs = words.fold(0, |differs, (was, now)| {
@@ -53,21 +53,21 @@ impl Was {
         Was::Lines(mask, bytes.into())
     }
 
-    /// Makes lines of a page what they were.
+    /// Restores lines of a page.
     pub(super) fn put_lines(mask: u64, from: &[u8], page: &mut [u8]) {
         for (from, index) in from.chunks_exact(LINE).zip(ones(mask)) {
             page[index * LINE..][..LINE].copy_from_slice(from);
         }
     }
 
-    /// After an epoch in which the page was this, there was another one at whose begin it was
-    /// `next`: what it was when both are one.
+    /// Merges two epochs: `self` is the page at the start of the first one, `next` at the start of
+    /// the second one. Returns the page at the start of both.
     fn before(self, next: Was) -> Was {
         let Was::Lines(mask, bytes) = self else {
             return self;
         };
         match next {
-            // It was in use when the other epoch began.
+            // The page was in use when the second epoch started.
             Was::Unused => Was::Lines(mask, bytes),
             Was::Whole(mut page) => {
                 Was::put_lines(mask, &bytes, &mut page);
@@ -84,7 +84,6 @@ impl Was {
         }
     }
 
-    /// What it takes to keep it.
     fn cost(&self) -> usize {
         OVERHEAD
             + match self {
@@ -94,7 +93,7 @@ impl Was {
     }
 }
 
-/// The numbers of the bits that are set.
+/// The numbers of the set bits.
 fn ones(mask: u64) -> impl Iterator<Item = usize> {
     let lowest = |left: &u64| Some(left & left.wrapping_sub(1));
     let all = std::iter::successors(Some(mask), lowest);
@@ -102,14 +101,14 @@ fn ones(mask: u64) -> impl Iterator<Item = usize> {
         .map(|left| left.trailing_zeros() as usize)
 }
 
-/// Why there is no way back to a snapshot.
+/// Why a snapshot cannot be restored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RestoreError {
-    /// Too much changed since: what it takes was dropped, the oldest snapshots first.
+    /// Too much has changed since: its data was dropped, the oldest snapshots first.
     Dropped,
-    /// An older one was restored meanwhile.
+    /// An older snapshot was restored in the meantime.
     Undone,
-    /// It was taken of another memory.
+    /// The snapshot belongs to another memory.
     Foreign,
 }
 
@@ -125,17 +124,17 @@ impl fmt::Display for RestoreError {
 
 impl std::error::Error for RestoreError {}
 
-/// The numbers of snapshots that nobody holds any more, until the history looks.
+/// The numbers of snapshots dropped by their holder, until the history processes them.
 type Released = Arc<Mutex<Vec<u64>>>;
 
 fn lock(released: &Released) -> MutexGuard<'_, Vec<u64>> {
     released.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As long as it lives one can go back to where it was made.
+/// Keeps a snapshot alive: while it exists, memory can be restored to it.
 #[derive(Debug)]
 pub(super) struct Mark {
-    /// Grows from snapshot to snapshot; no two of a history have the same.
+    /// Increases from snapshot to snapshot; unique within a history.
     number: u64,
     released: Released,
 }
@@ -146,27 +145,27 @@ impl Drop for Mark {
     }
 }
 
-/// What changed from one snapshot to the next.
+/// The changes between one snapshot and the next.
 #[derive(Debug)]
 struct Epoch {
     number: u64,
-    /// By page. Empty in the newest epoch: [`History::open`] has it.
+    /// By page. Empty in the newest epoch, whose pages are in [`History::open`].
     pages: Vec<(u64, Was)>,
 }
 
-/// What changed since the oldest snapshot that is held.
+/// The changes since the oldest snapshot that is held.
 #[derive(Debug)]
 pub(super) struct History {
-    /// One for each snapshot that is held, the newest last.
+    /// One for each held snapshot, the newest last.
     epochs: VecDeque<Epoch>,
-    /// The pages that changed in the newest epoch; no lines.
+    /// The pages that changed in the newest epoch; never as lines.
     open: HashMap<u64, Was>,
     spare: Vec<Box<[u8]>>,
-    /// The number that the next snapshot gets.
+    /// The number of the next snapshot.
     next: u64,
-    /// Snapshots below this number were dropped, if they are not held.
+    /// Snapshots below this number that are no longer held were dropped.
     dropped_below: u64,
-    /// What all epochs cost.
+    /// The cost of all epochs.
     bytes: usize,
     pub(super) bytes_max: usize,
     released: Released,
@@ -187,7 +186,7 @@ impl Default for History {
     }
 }
 
-/// A copy of a memory has no snapshots: those that are held are of the original.
+/// A copy of a memory has no snapshots: those that are held belong to the original.
 impl Clone for History {
     fn clone(&self) -> Self {
         History {
@@ -198,22 +197,22 @@ impl Clone for History {
 }
 
 impl History {
-    /// Is there no snapshot?
+    /// Whether there are no snapshots.
     pub(super) fn is_empty(&self) -> bool {
         self.epochs.is_empty()
     }
 
-    /// What is kept for all snapshots, bytes.
+    /// Bytes kept for all snapshots.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Is it known what the page was when the newest epoch began?
+    /// Whether the page at the start of the newest epoch is saved.
     pub(super) fn is_saved(&self, page: u64) -> bool {
         self.open.contains_key(&page)
     }
 
-    /// Begins an epoch. `now` gives what a page holds, if it is in use.
+    /// Starts an epoch. `now` returns the content of a page in use.
     pub(super) fn mark<'a>(&mut self, now: impl Fn(u64) -> Option<&'a [u8]>) -> Mark {
         self.forget_released(&now);
         if let Some(newest) = self.epochs.back_mut() {
@@ -248,8 +247,7 @@ impl History {
         }
     }
 
-    /// A page is about to change for the first time in the newest epoch; it holds these bytes, or
-    /// is not in use.
+    /// Saves a page before its first change in the newest epoch. `None` if it is not in use.
     pub(super) fn save(&mut self, page: u64, bytes: Option<&[u8]>) {
         if self.epochs.is_empty() {
             return;
@@ -280,7 +278,7 @@ impl History {
         self.bytes -= pages.map(|(_, was)| was.cost()).sum::<usize>();
     }
 
-    /// Ends the epochs of snapshots that nobody holds: what they have serves the one before.
+    /// Ends the epochs of released snapshots; their pages are merged into the epoch before.
     pub(super) fn forget_released<'a>(&mut self, now: &impl Fn(u64) -> Option<&'a [u8]>) {
         let released = std::mem::take(&mut *lock(&self.released));
         for number in released {
@@ -304,7 +302,7 @@ impl History {
                     self.bytes -= was.cost();
                     let next = self.open.remove(&page);
                     self.bytes -= next.as_ref().map_or(0, Was::cost);
-                    // What did not change since is what it was.
+                    // A page that has not changed since holds its content at that time.
                     let whole = || now(page).map_or(Was::Unused, |now| Was::Whole(now.into()));
                     let was = was.before(next.unwrap_or_else(whole));
                     self.bytes += was.cost();
@@ -339,8 +337,7 @@ impl History {
             .binary_search_by_key(&number, |epoch| epoch.number)
     }
 
-    /// Ends all epochs since a snapshot, and begins its own anew. Gives how many have to be
-    /// undone, by [`History::undo`].
+    /// The number of epochs to undo, with [`History::undo`], to get back to a snapshot.
     pub(super) fn epochs_since(&self, mark: &Mark) -> Result<usize, RestoreError> {
         if !Arc::ptr_eq(&mark.released, &self.released) {
             return Err(RestoreError::Foreign);
@@ -352,7 +349,7 @@ impl History {
         }
     }
 
-    /// Takes what changed in the newest epoch; and ends it, if it is not the `last` to be undone.
+    /// Takes the changes of the newest epoch, and ends it unless it is the `last` to undo.
     pub(super) fn undo(&mut self, last: bool) -> Vec<(u64, Was)> {
         let pages: Vec<(u64, Was)> = self.open.drain().collect();
         self.bytes -= pages.iter().map(|(_, was)| was.cost()).sum::<usize>();

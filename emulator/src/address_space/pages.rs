@@ -1,30 +1,28 @@
-//! The pages of an address space that are in use: their bytes, and which of them hold
-//! instructions that were decoded. Not here: areas, permissions.
+//! The pages of an address space that are in use: their bytes, and which of them contain decoded
+//! instructions. Not here: areas, permissions.
 
 use super::PAGE_SIZE;
 use super::history::{History, Mark, RestoreError, Was};
 use hashbrown::HashMap;
 use std::ops::Range;
 
-/// A page in use.
 #[derive(Clone, Copy, Debug)]
 struct Page {
-    /// Which page of [`Pages::bytes`].
+    /// The page's index in [`Pages::bytes`].
     frame: u32,
-    /// Instructions in it were decoded.
+    /// Instructions in the page were decoded.
     code: bool,
 }
 
-/// All pages in use.
 #[derive(Clone, Debug)]
 pub(super) struct Pages {
-    /// One behind the other, so that one bounds check serves an access.
+    /// The bytes of all frames, contiguous, so that one bounds check is enough for an access.
     bytes: Vec<u8>,
-    /// Frames that nothing uses any more.
+    /// Unused frames.
     free: Vec<u32>,
     by_number: HashMap<u64, Page>,
     max: usize,
-    /// What they held when snapshots were taken.
+    /// The earlier content of pages, for snapshots.
     pub(super) history: Box<History>,
 }
 
@@ -60,12 +58,12 @@ impl Pages {
         self.by_number.len()
     }
 
-    /// Is there room for `new` more?
+    /// Whether there is room for `new` more pages.
     pub(super) fn has_room(&self, new: usize) -> bool {
         self.by_number.len() + new <= self.max
     }
 
-    /// Where in [`Pages::bytes`] it begins.
+    /// The offset of the page in [`Pages::bytes`].
     pub(super) fn base(&self, number: u64) -> Option<usize> {
         let page = self.by_number.get(&number)?;
         Some(page.frame as usize * PAGE_SIZE as usize)
@@ -75,8 +73,7 @@ impl Pages {
         bytes_of(&self.by_number, &self.bytes, number)
     }
 
-    /// A page of zeros, or of what a page held that is gone: the caller fills it. `None` if there
-    /// is no room.
+    /// Adds a page with undefined content, which the caller fills. `None` if there is no room.
     pub(super) fn insert(&mut self, number: u64) -> Option<usize> {
         if !self.has_room(1) {
             return None;
@@ -85,7 +82,7 @@ impl Pages {
         Some(self.place(number))
     }
 
-    /// Puts a page that is not in use into a frame; gives where it begins.
+    /// Assigns a frame to a page that is not in use; returns its offset.
     fn place(&mut self, number: u64) -> usize {
         let frame = match self.free.pop() {
             Some(frame) => frame,
@@ -99,8 +96,8 @@ impl Pages {
         frame as usize * PAGE_SIZE as usize
     }
 
-    /// A page is about to be written, made or dropped: keeps what it is for snapshots. To be called
-    /// once after each snapshot, at least.
+    /// Saves the content of a page that is about to be written, created or dropped. Must be called
+    /// at least once after each snapshot.
     #[inline]
     pub(super) fn save(&mut self, number: u64) {
         if !self.history.is_empty() {
@@ -114,7 +111,7 @@ impl Pages {
             return;
         }
         self.forget_released();
-        // The newest snapshot may be another one now.
+        // That may have changed which snapshot is the newest.
         if !self.history.is_saved(number) {
             let bytes = bytes_of(&self.by_number, &self.bytes, number);
             self.history.save(number, bytes);
@@ -126,19 +123,19 @@ impl Pages {
         self.history.forget_released(&now);
     }
 
-    /// Begins to keep what pages are now.
+    /// Starts a snapshot of all pages.
     pub(super) fn mark(&mut self) -> Mark {
         let now = |number| bytes_of(&self.by_number, &self.bytes, number);
         self.history.mark(now)
     }
 
-    /// Does anybody hold a snapshot?
+    /// Whether a snapshot is held.
     pub(super) fn has_snapshots(&mut self) -> bool {
         self.forget_released();
         !self.history.is_empty()
     }
 
-    /// Drops the pages of a range, and says where instructions were decoded in it.
+    /// Drops the pages of a range, and reports where it had decoded instructions.
     pub(super) fn remove(&mut self, range: &Range<u64>, code_changes: &mut Vec<Range<u64>>) {
         self.code_changed(range, code_changes);
         for number in self.inside(range) {
@@ -153,8 +150,8 @@ impl Pages {
         }
     }
 
-    /// Makes all pages what they were at a snapshot. Gives the numbers of those that changed
-    /// since, and adds where instructions were decoded in them.
+    /// Restores all pages to a snapshot. Returns the numbers of the pages that changed since, and
+    /// reports where they had decoded instructions.
     pub(super) fn restore(
         &mut self,
         mark: &Mark,
@@ -181,7 +178,7 @@ impl Pages {
             self.free(number);
             return;
         }
-        // There is room: it was in use then.
+        // There is room: the page was in use at that time.
         let base = self.base(number).unwrap_or_else(|| self.place(number));
         let page = &mut self.bytes[base..base + PAGE_SIZE as usize];
         match was {
@@ -191,7 +188,7 @@ impl Pages {
         }
     }
 
-    /// The numbers of pages in use inside a range.
+    /// The numbers of the pages in use inside a range.
     pub(super) fn inside(&self, range: &Range<u64>) -> Vec<u64> {
         let numbers = range.start / PAGE_SIZE..range.end / PAGE_SIZE;
         if (numbers.end - numbers.start) as usize > self.by_number.len() {
@@ -202,13 +199,13 @@ impl Pages {
         }
     }
 
-    /// Adds all pages in which instructions were decoded.
+    /// Reports all pages with decoded instructions.
     pub(super) fn all_code(&self, changes: &mut Vec<Range<u64>>) {
         let code = self.by_number.iter().filter(|(_, page)| page.code);
         changes.extend(code.map(|(number, _)| number * PAGE_SIZE..(number + 1) * PAGE_SIZE));
     }
 
-    /// Notes the pages of a range in which instructions were decoded.
+    /// Reports the pages of a range with decoded instructions.
     pub(super) fn code_changed(&self, range: &Range<u64>, changes: &mut Vec<Range<u64>>) {
         if !self.by_number.values().any(|page| page.code) {
             return;
@@ -220,12 +217,12 @@ impl Pages {
         }
     }
 
-    /// Were instructions in it decoded?
+    /// Whether the page has decoded instructions.
     pub(super) fn is_code(&self, number: u64) -> bool {
         self.by_number.get(&number).is_some_and(|page| page.code)
     }
 
-    /// From now on instructions in it are decoded.
+    /// Marks a page that has decoded instructions.
     pub(super) fn set_code(&mut self, number: u64) {
         if let Some(page) = self.by_number.get_mut(&number) {
             page.code = true;
@@ -233,7 +230,7 @@ impl Pages {
     }
 }
 
-/// What a page holds, if it is in use.
+/// The content of a page that is in use.
 fn bytes_of<'a>(by_number: &HashMap<u64, Page>, bytes: &'a [u8], number: u64) -> Option<&'a [u8]> {
     let base = by_number.get(&number)?.frame as usize * PAGE_SIZE as usize;
     bytes.get(base..base + PAGE_SIZE as usize)

@@ -1,12 +1,12 @@
-//! Snapshots of memory: taking one, and going back to it.
+//! Takes snapshots of memory and restores them.
 
 use super::history::Mark;
 use super::{AddressSpace, Area, Change, PAGE_SIZE, RestoreError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Memory as it was. While it is held, the pages that change are kept as they were then; when
-/// it is dropped, or the memory is, they are not.
+/// The earlier content of memory. While the snapshot is held, the content of pages that change is
+/// kept; when the snapshot or the memory is dropped, it is not.
 #[derive(Debug)]
 pub struct Snapshot {
     mark: Mark,
@@ -14,10 +14,10 @@ pub struct Snapshot {
 }
 
 impl AddressSpace {
-    /// Remembers what is in memory now. The cost does not depend on how much that is: each page
-    /// is copied when it is written for the first time since the last snapshot.
+    /// Takes a snapshot. The cost does not depend on the size of memory: each page is copied at its
+    /// first write after the snapshot.
     pub fn snapshot(&mut self) -> Snapshot {
-        // So that each page's first store is not missed.
+        // So that the first store to each page takes the slow path.
         self.tlb.flush_writes();
         Snapshot {
             mark: self.pages.mark(),
@@ -25,11 +25,11 @@ impl AddressSpace {
         }
     }
 
-    /// Makes memory what it was. The snapshot stays, and so do older ones; there is no way to
-    /// newer ones any more.
+    /// Restores memory to a snapshot. This snapshot and older ones stay valid; newer ones can no
+    /// longer be restored.
     ///
     /// # Errors
-    /// If there is no way back; nothing has changed then.
+    /// If the snapshot cannot be restored; nothing has changed then.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), RestoreError> {
         let changed = self.pages.restore(&snapshot.mark, &mut self.code_changes)?;
         for number in changed {
@@ -47,20 +47,19 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Does anybody hold one?
+    /// Whether a snapshot is held.
     pub(crate) fn has_snapshots(&mut self) -> bool {
         self.pages.has_snapshots()
     }
 
-    /// At most so many bytes are kept for snapshots,
-    /// [`HISTORY_BYTES_MAX`](super::HISTORY_BYTES_MAX) unless told otherwise. When it would be
-    /// more, there is no way back to the oldest snapshots any more; [`AddressSpace::restore`] says
-    /// so.
+    /// Limits the bytes kept for snapshots; the default is
+    /// [`HISTORY_BYTES_MAX`](super::HISTORY_BYTES_MAX). Beyond the limit the oldest snapshots are
+    /// dropped, and [`AddressSpace::restore`] reports that.
     pub fn set_history_max(&mut self, bytes: usize) {
         self.pages.history.bytes_max = bytes;
     }
 
-    /// Bytes kept for snapshots.
+    /// The number of bytes kept for snapshots.
     pub fn history_bytes(&self) -> usize {
         self.pages.history.bytes()
     }

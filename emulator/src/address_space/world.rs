@@ -1,4 +1,4 @@
-//! What a shadow stack asks of the memory beside which it is kept.
+//! The shadow stack's view of the memory it is kept beside.
 
 use super::AddressSpace;
 use unwind_sim_unwind::memory::Memory as _;

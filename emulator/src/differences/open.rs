@@ -1,4 +1,4 @@
-//! Taking over what a kind of bits leaves open.
+//! Copies the bits that may differ from the processor to the machine.
 
 use super::{Bits, Case, View, number};
 use iced_x86::OpKind;
@@ -12,19 +12,20 @@ const UE: u8 = 1 << 4;
 const STATUS_LOW: usize = 2;
 /// Status word, tags and pointers.
 const EXCEPTION: Range<usize> = 2..24;
-/// The least normal number without the upper byte of its exponent, in which its sign is; and the
-/// number below it, with 24576 added to its exponent (SDM volume 1, section 8.5.5).
+/// The smallest normal number, without the upper byte, which has the sign and part of the exponent;
+/// and the number just below it, with 24576 added to its exponent (SDM volume 1, section 8.5.5).
 const LEAST: [u8; 9] = [0, 0, 0, 0, 0, 0, 0, 0x80, 1];
 const SCALED: [u8; 9] = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0];
 /// ST(0) and ST(1) in an FXSAVE area.
 const ST: [Range<usize>; 2] = [32..42, 48..58];
-/// xmm0 in it.
+/// xmm0 in an FXSAVE area.
 const XMM: usize = 160;
-/// The upper bound of the relative error of `rcpps` and `rsqrtps` is 1.5 × 2^-12, so that two
-/// processors may be twice as far apart; a little more, since it is seen from one of them.
+/// The relative error of `rcpps` and `rsqrtps` is at most 1.5 × 2^-12, so two processors may differ
+/// by twice as much; a little more, since the difference is relative to one of them.
 const APART: f64 = 3.001 / 4096.0;
 
-/// Gives the machine the processor's value where `bits` say so. Did that change something?
+/// Copies the processor's value to the machine where `bits` say so. Returns whether that changed
+/// something.
 pub(super) fn take(
     case: &Case<'_>,
     bits: Bits,
@@ -90,16 +91,16 @@ fn fx(case: &Case<'_>, bits: Bits, processor: &[u8; 512], machine: &mut [u8; 512
     *machine != before
 }
 
-/// Takes over a register that is one unit in the last place off, and whether it underflowed.
+/// Copies a register that is one unit in the last place off, and whether it underflowed.
 fn last_place(range: Range<usize>, processor: &[u8; 512], machine: &mut [u8; 512]) {
     let (theirs, ours) = (&processor[range.clone()], &machine[range.clone()]);
     if are_neighbours(theirs, ours) {
-        // One of them may be too small for a normal number, and says so.
+        // One of the two may be denormal and report underflow.
         if is_tiny(theirs) != is_tiny(ours) {
             machine[STATUS_LOW] = machine[STATUS_LOW] & !UE | processor[STATUS_LOW] & UE;
         }
     } else if processor[STATUS_LOW] & UE != 0 && theirs[..9] == SCALED && ours[..9] == LEAST {
-        // The same, and underflow is not masked: it is reported with a scaled result.
+        // The same with underflow unmasked: the processor reports it with a scaled result.
         machine[EXCEPTION].copy_from_slice(&processor[EXCEPTION]);
     } else {
         return;
@@ -126,15 +127,15 @@ fn is_nan(bytes: &[u8]) -> bool {
     }
 }
 
-/// Is an 80-bit number a denormal one?
+/// Whether an 80-bit number is denormal.
 fn is_tiny(bytes: &[u8]) -> bool {
     bytes[7] >> 7 == 0
 }
 
-/// Are two 80-bit numbers one unit in the last place apart?
+/// Whether two 80-bit numbers differ by one unit in the last place.
 fn are_neighbours(a: &[u8], b: &[u8]) -> bool {
-    // The sign, and the number of representable magnitudes below: the significand of an exponent has
-    // 63 bits beside the integer bit, and the lowest exponent is that of denormal numbers, too.
+    // The sign, and the number of representable magnitudes below: an exponent has 63 bits of
+    // significand besides the integer bit, and denormal numbers share the lowest exponent.
     let place = |bytes: &[u8]| {
         let (significand, exponent) = bytes.split_at(8);
         let significand = significand.try_into().map_or(0, u64::from_le_bytes);
@@ -146,7 +147,8 @@ fn are_neighbours(a: &[u8], b: &[u8]) -> bool {
     a.0 == b.0 && a.1.abs_diff(b.1) == 1
 }
 
-/// May both be approximations of the same number? A result that is too small may be 0 in one.
+/// Whether both can be approximations of the same number. A result that is too small may be 0 on
+/// one side.
 fn are_approximations(a: f32, b: f32) -> bool {
     if a.is_sign_negative() != b.is_sign_negative() {
         return false;

@@ -1,8 +1,8 @@
-//! The differences themselves.
+//! The table of differences.
 //!
 //! SDM: Intel 64 and IA-32 Architectures Software Developer's Manual. APM: AMD64 Architecture
-//! Programmer's Manual. Entries that were seen on an AMD processor alone are for AMD's: nothing is
-//! forgiven of Intel's on their account.
+//! Programmer's Manual. An entry observed only on an AMD processor applies only to AMD's
+//! processors.
 
 #![allow(
     clippy::single_range_in_vec_init,
@@ -57,7 +57,7 @@ const fn amd(
     }
 }
 
-/// What a processor differs in that does not load the x87 pointers unless an exception is pending.
+/// A difference of processors that load the x87 pointers only if an exception is pending.
 const fn kept(
     name: &'static str,
     instructions: Instructions,
@@ -83,7 +83,7 @@ const fn measured(manuals: &'static str) -> Source {
     Source::Measured { on: EPYC, manuals }
 }
 
-/// All differences. At most 64.
+/// All differences; at most 64.
 pub const TABLE: &[Difference] = &[
     open(
         "logic-af",

@@ -1,8 +1,7 @@
 //! Elementary functions to more than 110 bits, enough to round to 64 bits correctly in all but one
 //! of some 2^45 cases.
 //!
-//! Power series in Horner form on reduced arguments. What the functions mean for zeros, infinities
-//! and NaNs is the caller's.
+//! Power series in Horner form on reduced arguments. The caller handles zeros, infinities and NaNs.
 
 use super::Rounding;
 use super::round::round_to_integer;

@@ -6,7 +6,7 @@ use super::{Exceptions, Rounding};
 /// The precision and exponent range of a binary format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Format {
-    /// Significand bits, the leading one included: at most 64.
+    /// Significand bits, including the leading one: at most 64.
     pub(super) precision: u32,
     /// The exponent of the smallest normalized number.
     pub(super) min_exponent: i32,
@@ -34,7 +34,7 @@ impl Format {
 
 /// A number that fits a format: `significand × 2^(exponent − 63)`, or an infinity.
 ///
-/// The top significand bit is set, but for zero and for denormal numbers, whose exponent is the
+/// The top significand bit is set, except for zero and for denormal numbers, whose exponent is the
 /// format's smallest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rounded {

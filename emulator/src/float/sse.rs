@@ -1,11 +1,11 @@
 //! SSE scalar operations on binary32 (`u32`) and binary64 (`u64`) bit patterns.
 //!
-//! Packed instructions apply them to each element and unite the flags; `dpps` and the horizontal
-//! instructions are made of [`add`] and [`multiply`] by the caller.
+//! Packed instructions apply them to each element and combine the flags; the caller builds `dpps`
+//! and the horizontal instructions from [`add`] and [`multiply`].
 //!
-//! A caller with unmasked exceptions raises #XM without writing anything, after uniting the flags
-//! of all elements: only IE, DE and ZE ([`Exceptions::before_result`]) if one of those is unmasked,
-//! else all.
+//! With unmasked exceptions, the caller combines the flags of all elements and raises #XM without
+//! writing a result. It reports only IE, DE and ZE ([`Exceptions::before_result`]) if one of those
+//! is unmasked, otherwise all flags.
 //!
 //! Source: Intel SDM volume 1, section 11.5 and table 4-7 (NaNs).
 
@@ -43,13 +43,13 @@ pub(crate) struct Env {
     /// UM. If clear, a tiny result sets UE even when it is exact, and PE only if its significand
     /// was rounded before it was made denormal.
     pub(crate) underflow_masked: bool,
-    /// PE is set already and PM is set: whether PE is among the returned flags does not matter.
-    /// Saves the proof that a result is exact.
+    /// PE is already set and PM is set, so it does not matter whether PE is among the returned
+    /// flags. Saves the check whether a result is exact.
     pub(crate) precision_ignored: bool,
 }
 
 impl Env {
-    /// Whether arithmetic of the host, rounding to nearest, can stand in for ours.
+    /// Whether the host's arithmetic, which rounds to nearest, can be used instead of ours.
     const fn is_native(self) -> bool {
         matches!(self.rounding, Rounding::NearestEven)
             && !self.flush_to_zero
@@ -162,14 +162,14 @@ fn quiet<T: Element>(nan: T) -> T {
     T::narrow(nan.widen() | quiet_bit(T::FORMAT))
 }
 
-/// A decoded operand. `value` means nothing for infinities (but their sign) and NaNs.
+/// A decoded operand. `value` is meaningless for NaNs; for infinities only its sign counts.
 #[derive(Clone, Copy)]
 struct Operand {
     class: Class,
     value: Unpacked,
 }
 
-/// Decodes, with denormals as zeros if `denormals_are_zero`.
+/// Decodes an operand, with denormals as zeros if `denormals_are_zero`.
 fn decode<T: Element>(bits: T, denormals_are_zero: bool) -> Operand {
     let bits = bits.widen();
     let format = T::FORMAT;

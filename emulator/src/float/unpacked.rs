@@ -1,16 +1,16 @@
-//! The number all formats are computed in: a sign, an exponent and 128 significand bits.
+//! The number in which all formats are computed: a sign, an exponent and 128 significand bits.
 //!
 //! Sums, products, quotients and square roots of numbers of at most 64 significant bits are exact
-//! here but for the lowest bit, which is sticky: it is set if anything nonzero lies below it. That
-//! is all a later rounding to at most 64 bits needs. Wider operands lose a few of the lowest bits.
+//! except for the lowest bit, which is sticky: it is set if anything nonzero lies below it. A later
+//! rounding to at most 64 bits needs no more. Wider operands lose a few of the lowest bits.
 
 use super::Rounding;
 use std::cmp::Ordering;
 
 /// `significand × 2^(exponent − 127)`, negated if `negative`.
 ///
-/// The top bit of the significand is set, but for zero, whose significand is 0 and whose exponent
-/// means nothing.
+/// The top bit of the significand is set, except for zero, whose significand is 0 and whose
+/// exponent is meaningless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unpacked {
     pub(super) negative: bool,
@@ -49,7 +49,7 @@ impl Unpacked {
         }
     }
 
-    /// `significand × 2^(exponent − 127)`, brought to the form with the top bit set.
+    /// `significand × 2^(exponent − 127)`, normalized so that the top bit is set.
     pub(super) const fn new(negative: bool, exponent: i32, significand: u128) -> Self {
         if significand == 0 {
             return Self::zero(negative);
@@ -118,7 +118,7 @@ impl Unpacked {
         }
     }
 
-    /// The sum. `rounding` decides only the sign of a zero made of operands of different signs.
+    /// The sum. `rounding` only decides the sign of a zero sum of operands with different signs.
     pub(super) fn add(self, other: Self, rounding: Rounding) -> Self {
         let zero_sign = rounding == Rounding::Down;
         match (self.is_zero(), other.is_zero()) {
@@ -207,7 +207,7 @@ impl Unpacked {
         let root = radicand.isqrt();
         let rest = radicand - root * root;
         // The root of an integer is never halfway between integers, so the next bit and a sticky
-        // bit say all there is to say.
+        // bit are enough.
         let significand = (root << 64) | (u128::from(rest > root) << 63) | u128::from(rest != 0);
         Self {
             negative: false,

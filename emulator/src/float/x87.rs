@@ -1,9 +1,9 @@
 //! The x87 unit: 80-bit operands, precision control, the C1 condition bit.
 //!
-//! Operations take the values of registers; which register, tags, TOP and the stack exceptions are
-//! the caller's. A caller with IE, DE or ZE unmasked and set writes nothing. With OE or UE unmasked
-//! and set it writes nothing if the destination is memory, else the result,
-//! whose exponent then is off by 24576 as the CPU leaves it.
+//! Operations work on register values; the caller handles register numbers, tags, TOP and stack
+//! exceptions. A caller with IE, DE or ZE unmasked and set writes nothing. With OE or UE unmasked
+//! and set it writes nothing if the destination is memory, otherwise the result, whose exponent
+//! then is off by 24576, as the CPU leaves it.
 //!
 //! Source: Intel SDM volume 1, chapter 8 and table 4-7 (NaNs).
 
@@ -45,7 +45,7 @@ const EXPONENT_BIAS: i32 = 16383;
 const INTEGER_BIT: u64 = 1 << 63;
 const QUIET_BIT: u64 = 1 << 62;
 
-/// How far the exponent of a result is moved when its overflow or underflow is unmasked.
+/// How much the exponent of a result changes when its overflow or underflow is unmasked.
 const BIAS_ADJUSTMENT: i32 = 24576;
 
 impl F80 {
@@ -60,7 +60,7 @@ impl F80 {
         significand: INTEGER_BIT,
     };
 
-    /// From the ten bytes of memory: the significand, then sign and exponent.
+    /// From the ten bytes in memory: the significand, then sign and exponent.
     pub(crate) fn from_bytes(bytes: [u8; 10]) -> Self {
         let [significand @ .., low, high] = bytes;
         Self {
@@ -125,7 +125,7 @@ impl F80 {
         }
     }
 
-    /// The number, if it is one that is finite; else a zero with the same sign.
+    /// The number if it is finite, otherwise a zero with the same sign.
     fn unpack(self) -> Unpacked {
         let negative = self.is_negative();
         if !matches!(self.class(), Class::Denormal | Class::Normal) {
@@ -136,7 +136,7 @@ impl F80 {
         Unpacked::new(negative, exponent, u128::from(self.significand) << 64)
     }
 
-    /// The same value, a pseudo-denormal with the exponent field of its normalized equal.
+    /// The same value; a pseudo-denormal gets the exponent field of its normalized equal.
     const fn canonical(self) -> Self {
         if self.sign_exponent & EXPONENT_MASK == 0 && self.significand & INTEGER_BIT != 0 {
             return Self {
@@ -147,7 +147,7 @@ impl F80 {
         self
     }
 
-    /// The value as an operation takes it.
+    /// The value as operations use it.
     fn operand(self) -> Operand {
         Operand {
             bits: self,
@@ -219,7 +219,7 @@ pub(crate) struct Env {
     pub(crate) underflow_masked: bool,
 }
 
-/// What an operation delivers.
+/// The result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome<T> {
     /// The result, as with IE, DE and ZE masked.
@@ -248,10 +248,10 @@ impl<T> Outcome<T> {
     }
 }
 
-/// The answer to an invalid operation.
+/// The result of an invalid operation.
 const INVALID: Outcome<F80> = Outcome::exact(F80::INDEFINITE, Exceptions::INVALID);
 
-/// A decoded operand. `value` means nothing for infinities (but their sign) and NaNs.
+/// A decoded operand. `value` is meaningless for NaNs; for infinities only its sign counts.
 #[derive(Clone, Copy)]
 struct Operand {
     bits: F80,
@@ -279,7 +279,7 @@ fn finish(value: Unpacked, precision: Precision, env: Env) -> Outcome<F80> {
         };
     };
     let mut rounded = round_unbounded(value.scale(adjustment), format.precision, env.rounding);
-    // Only `fscale` comes so far out that the adjustment does not bring it back.
+    // Only `fscale` gets so far out that the adjustment does not bring it back.
     if rounded.exponent > format.max_exponent {
         rounded = Rounded {
             infinite: true,
@@ -302,7 +302,7 @@ fn finish(value: Unpacked, precision: Precision, env: Env) -> Outcome<F80> {
     }
 }
 
-/// Rounds the value of a transcendental function. The CPU calls it inexact even where it is exact.
+/// Rounds the value of a transcendental function. The CPU always reports it as inexact.
 fn finish_inexact(value: Unpacked, env: Env) -> Outcome<F80> {
     let outcome = finish(value, Precision::Extended, env);
     let underflow = Exceptions::UNDERFLOW.when(outcome.value.class() == Class::Denormal);

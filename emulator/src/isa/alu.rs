@@ -26,12 +26,12 @@ pub(super) fn select(insn: &Instruction, _: &mut Op) -> Option<Run> {
     }
 }
 
-/// An operation of two operands that writes the first and the flags.
+/// An operation on two operands that writes the first one and the flags.
 trait Binary {
-    /// Is the result written, or are only the flags?
+    /// Whether the result is written, or only the flags.
     const WRITES: bool = true;
 
-    /// The result, of which only `W` bits count, and the flags.
+    /// The result, of which only the low `W` bits count, and the flags.
     fn apply<const W: u32>(flags: Flags, a: u64, b: u64) -> (u64, Flags);
 }
 
@@ -165,7 +165,7 @@ fn mi<B: Binary, const W: u32>(state: &mut State, op: &Op) -> Flow {
     to_memory::<B, W>(state, op, op.imm() & mask::<W>())
 }
 
-/// An operation of one operand, which it writes.
+/// An operation on one operand, which it writes.
 trait Unary {
     fn apply<const W: u32>(flags: Flags, a: u64) -> (u64, Flags);
 }

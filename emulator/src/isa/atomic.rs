@@ -1,5 +1,5 @@
-//! Exchanges that other threads cannot see half of: xadd, cmpxchg, cmpxchg8b, cmpxchg16b. There
-//! is one thread so far, and a `lock` prefix changes nothing.
+//! Atomic exchanges: xadd, cmpxchg, cmpxchg8b, cmpxchg16b. There is only one thread, so a `lock`
+//! prefix changes nothing.
 
 use crate::flags::{self, Flags};
 use crate::op::{Flow, Op, Run, raise};
@@ -29,7 +29,7 @@ fn sum<const W: u32>(a: u64, b: u64) -> (u64, Flags) {
 fn xadd_rr<const W: u32>(state: &mut State, op: &Op) -> Flow {
     let (a, b) = (state.get::<W>(op.dst), state.get::<W>(op.src));
     let (result, flags) = sum::<W>(a, b);
-    // The sum is what stays if both are the same register.
+    // If both are the same register, it receives the sum.
     state.set::<W>(op.src, a);
     state.set::<W>(op.dst, result);
     state.flags = flags;
@@ -61,7 +61,7 @@ fn compare<const W: u32>(state: &State, a: u64) -> (bool, Flags) {
 fn cmpxchg_rr<const W: u32>(state: &mut State, op: &Op) -> Flow {
     let a = state.get::<W>(op.dst);
     let (equal, flags) = compare::<W>(state, a);
-    // The register that is not written keeps its upper half.
+    // The upper half of the register that is not written does not change.
     if equal {
         let b = state.get::<W>(op.src);
         state.set::<W>(op.dst, b);
@@ -78,7 +78,7 @@ fn cmpxchg_mr<const W: u32>(state: &mut State, op: &Op) -> Flow {
         return Flow::Stop;
     };
     let (equal, flags) = compare::<W>(state, a);
-    // Written in any case: memory that cannot be written faults.
+    // Always written: memory that cannot be written faults.
     let b = if equal { state.get::<W>(op.src) } else { a };
     if state.store::<W>(address, b).is_none() {
         return Flow::Stop;
@@ -90,13 +90,13 @@ fn cmpxchg_mr<const W: u32>(state: &mut State, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// Only ZF changes.
+/// Sets ZF alone.
 fn set_zf(state: &mut State, zf: bool) {
     let others = state.flags.bits() & !flags::ZF;
     state.flags = Flags::from_bits(if zf { others | flags::ZF } else { others });
 }
 
-/// The registers of a pair that has twice `W` bits.
+/// Two registers as one value of twice `W` bits.
 fn pair<const W: u32>(state: &State, high: usize, low: usize) -> u128 {
     u128::from(state.get::<W>(high as u8)) << W | u128::from(state.get::<W>(low as u8))
 }
@@ -129,7 +129,7 @@ fn cmpxchg16b(state: &mut State, op: &Op) -> Flow {
         return raise(state, Exception::GeneralProtection);
     }
     let Some(bytes) = state.memory.load_bytes(address) else {
-        // It faults as a store.
+        // The fault is that of a store.
         state.memory.check_store(address, 16);
         return Flow::Stop;
     };

@@ -1,4 +1,4 @@
-//! Single bits and counts of them: bt, bts, btr, btc, bsf, bsr, tzcnt, lzcnt, popcnt, crc32.
+//! Bit operations and counts: bt, bts, btr, btc, bsf, bsr, tzcnt, lzcnt, popcnt, crc32.
 
 use crate::flags::{self, Flags, sign_extend};
 use crate::op::{Flow, Op, Run};
@@ -18,7 +18,7 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
         Mnemonic::Lzcnt => count::<Lzcnt>(insn),
         Mnemonic::Popcnt => count::<Popcnt>(insn),
         Mnemonic::Crc32 => {
-            // The first operand has 32 or 64 bits, of which only 32 count.
+            // The first operand has 32 or 64 bits, of which only the low 32 count.
             Some(match form(insn) {
                 Form::RR => by_width!(width(insn, 1), crc32_rr),
                 Form::RM => by_width!(width(insn, 1), crc32_rm),
@@ -29,12 +29,12 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
     }
 }
 
-/// What is done to the bit that went to CF.
+/// What an instruction does with the bit that it copies to CF.
 trait Change {
-    /// Is anything done?
+    /// Whether the bit is changed.
     const WRITES: bool = true;
 
-    /// The value with that bit, which alone is set in `bit`, changed.
+    /// `value` with the bit changed that is set in `bit`.
     fn apply(value: u64, bit: u64) -> u64;
 }
 
@@ -120,7 +120,7 @@ fn test_mi<C: Change, const W: u32>(state: &mut State, op: &Op) -> Flow {
     test_memory::<C, W>(state, address, op.imm())
 }
 
-/// The bit's number is signed and reaches beyond the operand: the address moves by whole operands.
+/// The bit number is signed and can be outside the operand: the address moves by whole operands.
 fn test_mr<C: Change, const W: u32>(state: &mut State, op: &Op) -> Flow {
     let number = sign_extend::<W>(state.get::<W>(op.src)).cast_signed();
     let operands = number.div_euclid(i64::from(W)).cast_unsigned();
@@ -128,9 +128,9 @@ fn test_mr<C: Change, const W: u32>(state: &mut State, op: &Op) -> Flow {
     test_memory::<C, W>(state, address, number.cast_unsigned())
 }
 
-/// A number that is found out about the second operand.
+/// A function of the second operand that counts bits.
 trait Count {
-    /// What the destination becomes, if it changes, and the flags.
+    /// The new value of the destination, if it changes, and the flags.
     fn apply<const W: u32>(a: u64) -> (Option<u64>, Flags);
 }
 
@@ -164,14 +164,14 @@ fn count_rm<C: Count, const W: u32>(state: &mut State, op: &Op) -> Flow {
     }
 }
 
-/// Of `bsf` and `bsr`: only ZF is defined, and says that there is no bit. Then the destination is
-/// undefined by the SDM; processors leave all 64 bits of it.
+/// The result of `bsf` and `bsr`. Only ZF is defined: it says that no bit is set. Then the SDM
+/// leaves the destination undefined; processors do not change any of its 64 bits.
 #[inline(always)]
 fn scanned(a: u64, number: u32) -> (Option<u64>, Flags) {
     if a == 0 {
         return (None, Flags::logic::<64>(0));
     }
-    // PF as of the number, and not ZF.
+    // PF is that of the number; ZF is clear.
     let flags = Flags::logic::<64>(1 << 8 | u64::from(number));
     (Some(number.into()), flags)
 }
@@ -192,7 +192,8 @@ impl Count for Bsr {
     }
 }
 
-/// Of `tzcnt` and `lzcnt`: CF says that there is no bit, ZF that the result is 0; the others are clear.
+/// The result of `tzcnt` and `lzcnt`: CF says that no bit is set, ZF that the result is 0; the
+/// others are clear.
 #[inline(always)]
 fn counted(a: u64, number: u32) -> (Option<u64>, Flags) {
     let mut flags = Flags::from_bits(if number == 0 { flags::ZF } else { 0 });
@@ -220,13 +221,13 @@ struct Popcnt;
 impl Count for Popcnt {
     #[inline(always)]
     fn apply<const W: u32>(a: u64) -> (Option<u64>, Flags) {
-        // ZF is that of the operand, which is that of the result; PF and SF are clear.
+        // ZF says that the operand, and so the result, is 0; the others are clear.
         let flags = Flags::from_bits(if a == 0 { flags::ZF } else { 0 });
         (Some(a.count_ones().into()), flags)
     }
 }
 
-/// The remainders of all bytes, for CRC-32C: polynomial 0x11edc6f41, bits reflected.
+/// The remainder for each byte, for CRC-32C: polynomial 0x11edc6f41, bits reflected.
 const CRC32C: [u32; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;

@@ -1,5 +1,5 @@
-//! Transfers of control: jmp, jcc, call, ret, loop, jrcxz. Those of 16 bits, with a 66 prefix, are
-//! AMD's alone: see [`crate::processor::Processor::decoder_options`].
+//! Branches: jmp, jcc, call, ret, loop, jrcxz. Only AMD's processors have the 16-bit ones, with a
+//! 66 prefix: see [`crate::processor::Processor::decoder_options`].
 
 use super::condition::by_condition;
 use crate::op::{Flow, Op, Run, raise};
@@ -28,7 +28,7 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
         Mnemonic::Ret if insn.code() == Code::Retnq => ret::<64>,
         Mnemonic::Ret if insn.code() == Code::Retnw => ret::<16>,
         Mnemonic::Ret if insn.code() == Code::Retnq_imm16 => {
-            // Unsigned.
+            // The immediate is unsigned.
             op.imm &= 0xffff;
             ret::<64>
         }
@@ -65,7 +65,7 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
     })
 }
 
-/// Goes to an address that a register or memory gave.
+/// Jumps to an address from a register or memory.
 #[inline(always)]
 fn jump(state: &mut State, target: u64) -> Flow {
     if !is_canonical(target) {
@@ -112,8 +112,9 @@ fn call_to<const W: u32>(state: &mut State, op: &Op, target: u64) -> Flow {
     let next = state
         .rip
         .wrapping_add(u64::from(op.offset) + u64::from(op.len));
-    // On Intel's processors the return address is stored before the target is looked at; on AMD's it
-    // only could be (seen on a Xeon, family 6, model 85, and an EPYC, family 25, model 1).
+    // Intel's processors store the return address before they check the target; AMD's only check
+    // that it could be stored (seen on a Xeon, family 6, model 85, and an EPYC, family 25, model
+    // 1).
     if !is_canonical(target) && state.processor.vendor() == Vendor::Amd {
         return match state.memory.check_store(slot, (W / 8) as usize) {
             Some(()) => raise(state, Exception::GeneralProtection),

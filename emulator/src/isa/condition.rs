@@ -1,6 +1,6 @@
-//! Selects the instance of a generic function for the condition of an instruction.
+//! Selects the instance of a generic function for an instruction's condition.
 
-/// A function for one of the 16 conditions.
+/// The function for one of the 16 conditions.
 macro_rules! by_condition {
     ($insn:expr, $run:ident $(, $parameter:tt)*) => {
         match $insn.condition_code() as u8 {

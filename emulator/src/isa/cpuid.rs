@@ -1,5 +1,5 @@
-//! What the processor says of itself: cpuid, rdtsc, rdtscp, xgetbv. It announces what the machine
-//! executes, and nothing else.
+//! Information about the processor: cpuid, rdtsc, rdtscp, xgetbv. It reports exactly the features
+//! that the machine executes.
 
 use super::save::{self, XCR0};
 use crate::op::{Flow, Op, Run, raise};
@@ -18,17 +18,17 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
     })
 }
 
-/// What it is.
+/// The brand string.
 const BRAND: &[u8; 48] =
     b"unwind-sim x86-64-v2\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
 const LEAF_MAX: u32 = 0xd;
 const EXTENDED_LEAF_MAX: u32 = 0x8000_0008;
 
-// The features, by SDM volume 2, CPUID, tables 3-8, 3-10 and 3-11, and APM volume 3, appendix E.
-// What only a kernel can use is left out.
+// Features by SDM volume 2, CPUID, tables 3-8, 3-10 and 3-11, and APM volume 3, appendix E, except
+// those that only a kernel can use.
 
-/// Leaf 1, edx; `AT_HWCAP` too.
+/// Leaf 1, edx; also `AT_HWCAP`.
 pub(crate) const FEATURES_EDX: u32 = bits(&[
     0,  // FPU
     4,  // TSC
@@ -40,7 +40,7 @@ pub(crate) const FEATURES_EDX: u32 = bits(&[
     25, // SSE
     26, // SSE2
 ]);
-/// Leaf 1, ecx: bits of features.
+/// Leaf 1, ecx: the bits of features.
 const FEATURES_ECX: [(Feature, u32); 9] = [
     (Feature::Sse3, 0),
     (Feature::Ssse3, 9),
@@ -52,18 +52,18 @@ const FEATURES_ECX: [(Feature, u32); 9] = [
     (Feature::Xsave, 26),
     (Feature::Xsave, 27), // OSXSAVE
 ];
-/// Leaf 7, ebx: bits of features.
+/// Leaf 7, ebx: the bits of features.
 const STRUCTURED_EBX: [(Feature, u32); 3] = [
     (Feature::Fsgsbase, 0),
     (Feature::Clflushopt, 23),
     (Feature::Clwb, 24),
 ];
-/// Leaf 7, ebx, of Intel's processors.
+/// Leaf 7, ebx, on Intel's processors.
 const STRUCTURED_EBX_INTEL: u32 = bits(&[
-    6,  // FDP only of x87 instructions that raise
+    6,  // FDP is written only by x87 instructions that raise
     13, // FCS and FDS are 0
 ]);
-/// Leaf 0xd, subleaf 1, eax: bits of features.
+/// Leaf 0xd, subleaf 1, eax: the bits of features.
 const XSAVE_EAX: [(Feature, u32); 3] = [
     (Feature::Xsaveopt, 0),
     (Feature::Xsavec, 1),
@@ -75,17 +75,17 @@ const EXTENDED_EDX: u32 = bits(&[
     20, // NX
     29, // 64-bit mode
 ]);
-/// Bits of leaf 1, edx, that AMD's processors repeat in leaf 0x8000_0001.
+/// The bits of leaf 1, edx, that AMD's processors repeat in leaf 0x8000_0001.
 const REPEATED_EDX: u32 = 0x0183_f3ff;
 /// Leaf 0x8000_0001, ecx.
 const EXTENDED_ECX: u32 = bits(&[
     8, // PREFETCHW
 ]);
-/// Leaf 0x8000_0001, ecx, of AMD's processors.
+/// Leaf 0x8000_0001, ecx, on AMD's processors.
 const EXTENDED_ECX_AMD: u32 = bits(&[
     7, // MXCSR.MM: SSE operands need not be aligned
 ]);
-/// Leaf 0x8000_0001, ecx: bits of features.
+/// Leaf 0x8000_0001, ecx: the bits of features.
 const EXTENDED_ECX_FEATURES: [(Feature, u32); 2] = [(Feature::Lahf, 0), (Feature::Lzcnt, 5)];
 /// Leaf 0x8000_0008, ebx: the x87 pointers are always stored and loaded (XSaveErPtr).
 const ERROR_POINTERS: u32 = bits(&[2]);
@@ -100,25 +100,25 @@ const fn bits(numbers: &[u32]) -> u32 {
     all
 }
 
-/// The bits of those features that the processor has.
+/// The bits in `table` of the features that the processor has.
 fn features(processor: &Processor, table: &[(Feature, u32)]) -> u32 {
     let has = table.iter().filter(|(feature, _)| processor.has(*feature));
     has.fold(0, |all, (_, bit)| all | 1 << bit)
 }
 
-/// Family, model and stepping as leaf 1 gives them (SDM volume 2, CPUID, figure 3-6).
+/// Family, model and stepping in the format of leaf 1 (SDM volume 2, CPUID, figure 3-6).
 fn signature(processor: &Processor) -> u32 {
     let [family, model, stepping] = processor.generation().identity();
     let (extended_family, family) = (family.saturating_sub(0xf), family.min(0xf));
     extended_family << 20 | model >> 4 << 16 | family << 8 | (model & 0xf) << 4 | stepping
 }
 
-/// Bytes of a line of any cache.
+/// Line size of all caches, bytes.
 const LINE: u32 = 64;
 
-/// A cache as leaf 4 describes it.
+/// A cache in the terms of leaf 4.
 struct Cache {
-    /// 1 data, 2 instructions, 3 both.
+    /// 1: data, 2: instructions, 3: both.
     kind: u32,
     level: u32,
     ways: u32,
@@ -142,7 +142,7 @@ const fn cache(kind: u32, level: u32, ways: u32, size: u32) -> Cache {
     }
 }
 
-/// Bytes of the area that xsave uses.
+/// Size of the xsave area, bytes.
 const XSAVE_SIZE: u32 = save::XSAVE_SIZE as u32;
 
 /// eax, ebx, ecx and edx of a leaf.
@@ -157,19 +157,19 @@ fn leaf(processor: &Processor, leaf: u32, subleaf: u32) -> [u32; 4] {
     let has_xsave = processor.has(Feature::Xsave);
     match leaf {
         0 => [LEAF_MAX, text(vendor, 0), text(vendor, 2), text(vendor, 1)],
-        // ebx: one logical processor, lines of clflush in units of 8 bytes.
+        // ebx: one logical processor; the clflush line size in units of 8 bytes.
         1 => [
             signature(processor),
             1 << 16 | (LINE / 8) << 8,
             features(processor, &FEATURES_ECX),
             FEATURES_EDX,
         ],
-        // Descriptor 0xff: see leaf 4. 0xf0: prefetches 64 bytes.
+        // Descriptor 0xff: see leaf 4. 0xf0: 64-byte prefetching.
         2 if is_intel => [0xff01, 0xf0, 0, 0],
         4 if is_intel => match CACHES.get(subleaf as usize) {
             Some(cache) => {
                 let sets = cache.size / cache.ways / LINE;
-                // Initializes itself.
+                // Self-initializing.
                 let eax = cache.kind | cache.level << 5 | 1 << 8;
                 [eax, (cache.ways - 1) << 22 | (LINE - 1), sets - 1, 0]
             }
@@ -202,18 +202,19 @@ fn leaf(processor: &Processor, leaf: u32, subleaf: u32) -> [u32; 4] {
             let first = (leaf - 0x8000_0002) as usize * 4;
             [0, 1, 2, 3].map(|word| text(BRAND, first + word))
         }
-        // The first caches, of data and of instructions: KiB, ways, lines per tag, bytes of a line.
+        // The first-level caches, data and instructions: KiB, ways, lines per tag, line size.
         0x8000_0005 if !is_intel => {
             let first = |c: &Cache| (c.size >> 10) << 24 | c.ways << 16 | 1 << 8 | LINE;
             [0, 0, first(&CACHES[0]), first(&CACHES[1])]
         }
-        // The second cache: KiB, 8 ways, bytes of a line. The third: units of 512 KiB, 16 ways.
+        // The second-level cache: KiB, 8 ways, line size. The third-level cache: units of 512 KiB,
+        // 16 ways.
         0x8000_0006 => {
             let second = (CACHES[2].size >> 10) << 16 | 6 << 12 | LINE;
             let third = (CACHES[3].size >> 19) << 18 | 8 << 12 | 1 << 8 | LINE;
             [0, 0, second, if is_intel { 0 } else { third }]
         }
-        // Bits of addresses: virtual, physical.
+        // Address bits: virtual, physical.
         0x8000_0008 => {
             let ebx = match processor.pointers() {
                 Pointers::Zero => ERROR_POINTERS,
@@ -239,7 +240,7 @@ fn cpuid(state: &mut State, _: &Op) -> Flow {
     Flow::Next
 }
 
-/// A tick is an instruction: `imm` is how many of the block came before.
+/// A tick is an instruction; `imm` is the number of instructions before it in the block.
 fn rdtsc(state: &mut State, op: &Op) -> Flow {
     let time = state.time + op.imm();
     state.set::<32>(reg::RAX as u8, time);
@@ -247,13 +248,13 @@ fn rdtsc(state: &mut State, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// The number of the processor, in rcx, is 0.
+/// rcx gets the processor's number, 0.
 fn rdtscp(state: &mut State, op: &Op) -> Flow {
     state.gpr[reg::RCX] = 0;
     rdtsc(state, op)
 }
 
-/// The states that xsave saves, or those of them that are in use.
+/// The states that xsave can save, or those that are in use.
 fn xgetbv(state: &mut State, _: &Op) -> Flow {
     let states = match state.gpr[reg::RCX] as u32 {
         0 => XCR0,

@@ -1,4 +1,4 @@
-//! Flags by themselves: clc, stc, cmc, cld, std, lahf, sahf.
+//! Instructions on single flags: clc, stc, cmc, cld, std, lahf, sahf.
 
 use crate::flags::{self, Flags};
 use crate::op::{Flow, Op, Run};
@@ -44,7 +44,7 @@ fn std(state: &mut State, _: &Op) -> Flow {
     Flow::Next
 }
 
-/// The flags in the low byte of rflags that arithmetic sets: all but OF.
+/// The arithmetic flags in the low byte of rflags: all except OF.
 const LOW: u64 = flags::ARITHMETIC & 0xff;
 
 fn lahf(state: &mut State, _: &Op) -> Flow {

@@ -21,7 +21,7 @@ impl Fpu {
         };
     }
 
-    /// What every instruction but `emms` does to the rest of the unit.
+    /// What every instruction except `emms` does to the rest of the unit.
     #[inline]
     pub(super) fn begin_mmx(&mut self) {
         self.top = 0;
@@ -29,7 +29,7 @@ impl Fpu {
     }
 }
 
-/// The first operand from itself; what can fault is done.
+/// Writes a function of the first operand to it. Nothing can fault any more.
 pub(super) fn change(state: &mut State, op: &Op, function: impl FnOnce(u64) -> u64) -> Flow {
     let fpu = &mut state.fpu;
     fpu.begin_mmx();
@@ -37,7 +37,7 @@ pub(super) fn change(state: &mut State, op: &Op, function: impl FnOnce(u64) -> u
     Flow::Next
 }
 
-/// The first operand from both.
+/// Writes a function of both operands to the first one.
 pub(super) fn from_both(
     state: &mut State,
     op: &Op,

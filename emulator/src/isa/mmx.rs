@@ -1,8 +1,9 @@
-//! MMX: instructions with mm registers, those of SSE to SSSE3 included; emms.
+//! MMX: instructions with mm registers, including those of SSE to SSSE3; emms.
 //!
-//! The functions are those of xmm registers, see [`super::sse`], on lower halves. The registers
-//! are the significands of the x87 unit's: an instruction raises what is pending there, sets TOP to
-//! 0, marks all registers as not empty, and the exponent of what it writes to all ones.
+//! The functions are those of xmm registers on the lower halves, see [`super::sse`]. The registers
+//! are the significands of the x87 registers: an instruction raises a pending x87 exception, sets
+//! TOP to 0, marks all registers as not empty, and sets the exponent of the register it writes to
+//! all ones.
 //!
 //! Source: Intel SDM volume 1, chapter 9, and volume 3, chapter 13.
 
@@ -23,12 +24,12 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
     if insn.mnemonic() == Emms {
         return Some(emms);
     }
-    // Only AMD had it.
+    // Only AMD had them.
     if insn.mnemonic() == Femms || insn.encoding() == EncodingKind::D3NOW {
         return Some(crate::op::invalid);
     }
     let mm = (0..insn.op_count()).any(|number| insn.op_register(number).is_mm());
-    // These two are among them with a memory operand, too.
+    // With a memory operand, these two have no mm register.
     if !mm && !matches!(insn.mnemonic(), Cvtpi2ps | Cvtpi2pd) {
         return None;
     }
@@ -95,8 +96,8 @@ fn store<const W: u32>(state: &mut State, op: &Op) -> Flow {
     if wait(state).is_none() {
         return Flow::Stop;
     }
-    // If memory refuses, Intel's processors have set TOP, not the tags (seen on a Xeon), and AMD's
-    // nothing (seen on an EPYC, family 25, model 1).
+    // If the store faults, Intel's processors have set TOP but not the tags (seen on a Xeon), AMD's
+    // have set neither (seen on an EPYC, family 25, model 1).
     if state.processor.vendor() == Vendor::Intel {
         state.fpu.top = 0;
     }
@@ -116,7 +117,7 @@ fn from_general<const W: u32>(state: &mut State, op: &Op) -> Flow {
     change(state, op, |_| value)
 }
 
-/// A general register from the second operand.
+/// Writes a function of the second operand to a general register.
 fn general<const W: u32>(state: &mut State, op: &Op, function: impl FnOnce(u64) -> u64) -> Flow {
     if wait(state).is_none() {
         return Flow::Stop;
@@ -134,7 +135,7 @@ fn extract(state: &mut State, op: &Op) -> Flow {
     general::<32>(state, op, |b| b >> (16 * (op.imm & 3)) & 0xffff)
 }
 
-/// The top bits of the bytes.
+/// `pmovmskb`: the top bits of the bytes.
 fn signs(state: &mut State, op: &Op) -> Flow {
     general::<32>(state, op, |b| {
         let bytes = (0..).zip(b.to_le_bytes());
@@ -182,7 +183,7 @@ fn from_xmm(state: &mut State, op: &Op) -> Flow {
     change(state, op, |_| value)
 }
 
-/// `maskmovq`: stores the bytes whose mask has its top bit set. All have to be writable.
+/// `maskmovq`: stores the bytes whose mask has its top bit set. All 8 must be writable.
 fn masked_move<const ADDRESS_BITS: u64>(state: &mut State, op: &Op) -> Flow {
     if wait(state).is_none() {
         return Flow::Stop;
@@ -204,7 +205,7 @@ fn masked_move<const ADDRESS_BITS: u64>(state: &mut State, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// Two integers of 32 bits to floating point of `W` bits.
+/// Converts two 32-bit integers to floating point of `W` bits.
 fn floats<const W: u32>(state: &mut State, op: &Op, integers: u64) -> Flow {
     let mut control = Control::new(state);
     let result = convert::from_pair::<W>(&mut control, integers);
@@ -229,8 +230,8 @@ fn floats_rr<const W: u32>(state: &mut State, op: &Op) -> Flow {
     floats::<W>(state, op, integers)
 }
 
-/// From memory: no mm register is used, x87 stays as it is, and nothing of it is raised (seen on
-/// an Intel Xeon).
+/// With a memory operand no mm register is used: the x87 state does not change, and a pending
+/// exception is not raised (seen on an Intel Xeon).
 fn floats_m<const W: u32>(state: &mut State, op: &Op) -> Flow {
     let Some(integers) = state.load::<64>(op.address(state)) else {
         return Flow::Stop;
@@ -238,7 +239,7 @@ fn floats_m<const W: u32>(state: &mut State, op: &Op) -> Flow {
     floats::<W>(state, op, integers)
 }
 
-/// Two numbers of `W` bits to integers of 32 bits.
+/// Converts two `W`-bit numbers to 32-bit integers.
 fn integers<const W: u32, const TRUNCATE: bool>(state: &mut State, op: &Op, floats: u128) -> Flow {
     let mut control = Control::new(state);
     let rounding = if TRUNCATE {
@@ -247,7 +248,7 @@ fn integers<const W: u32, const TRUNCATE: bool>(state: &mut State, op: &Op, floa
         control.env.rounding
     };
     let result = convert::to_pair::<W>(&mut control, floats, rounding);
-    // Even if SSE raises an exception.
+    // This happens even if SSE raises an exception.
     state.fpu.begin_mmx();
     if control.finish(state).is_none() {
         return Flow::Stop;

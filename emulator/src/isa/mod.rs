@@ -1,8 +1,8 @@
-//! What instructions do: one file for each group of them.
+//! What instructions do: one file for each group of instructions.
 //!
-//! Each has a `select` that gives the function of an instruction, or `None` if it is another
-//! group's. Semantics follow the Intel SDM, volume 2; where the SDM leaves a result undefined, it
-//! is what current processors do, if they agree.
+//! Each file has a `select` that returns the function of an instruction, or `None` if it belongs to
+//! another group. Semantics follow the Intel SDM, volume 2; where the SDM leaves a result
+//! undefined, it is that of current processors, if they agree.
 
 mod alu;
 mod atomic;
@@ -29,7 +29,7 @@ mod x87;
 use crate::op::{Op, Run};
 use iced_x86::Instruction;
 
-/// The function of an instruction; `op` has its operands. `None` if it is not modelled.
+/// The function of an instruction whose operands are in `op`. `None` if it is not modelled.
 pub(crate) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
     alu::select(insn, op)
         .or_else(|| mov::select(insn, op))

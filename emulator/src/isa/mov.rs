@@ -69,7 +69,7 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
     })
 }
 
-/// Does it move a segment, control or debug register?
+/// Whether it moves a segment, control or debug register.
 fn special(insn: &Instruction) -> bool {
     (0..2).any(|number| {
         let register = insn.op_register(number);
@@ -86,7 +86,7 @@ fn nop(_: &mut State, _: &Op) -> Flow {
     Flow::Next
 }
 
-/// Memory has to be there, and that is all.
+/// Only checks that memory can be read.
 fn touch(state: &mut State, op: &Op) -> Flow {
     flow(state.load::<8>(op.address(state)).map(|_| ()))
 }
@@ -176,7 +176,8 @@ fn extend_rm<const SIGNED: bool, const FROM: u32, const TO: u32>(
     Flow::Next
 }
 
-/// `movsxd` to 16 bits from memory: AMD's processors read 32 (seen on an EPYC, family 25, model 1).
+/// `movsxd` to 16 bits from memory: AMD's processors read 32 bits (seen on an EPYC, family 25,
+/// model 1).
 fn movsxd_16(state: &mut State, op: &Op) -> Flow {
     let address = op.address(state);
     let value = match state.processor.vendor() {
@@ -215,13 +216,13 @@ fn xchg_mr<const W: u32>(state: &mut State, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// The bytes of the lowest `W` bits in the other order.
+/// Reverses the bytes of the lowest `W` bits.
 fn swapped<const W: u32>(value: u64) -> u64 {
     value.swap_bytes() >> (64 - W)
 }
 
 fn bswap<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    // Of 16 bits undefined by the SDM; processors give 0.
+    // Undefined by the SDM for 16 bits; processors return 0.
     let value = if W == 16 {
         0
     } else {
@@ -280,7 +281,7 @@ fn cmov_rr<const CC: u8, const W: u32>(state: &mut State, op: &Op) -> Flow {
         op.dst
     };
     let value = state.get::<W>(from);
-    // The upper half is cleared even if nothing is moved.
+    // The upper half is cleared even if the condition is false.
     state.set::<W>(op.dst, value);
     Flow::Next
 }

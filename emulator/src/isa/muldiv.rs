@@ -1,4 +1,4 @@
-//! Multiplication and division of integers: mul, imul, div, idiv.
+//! Integer multiplication and division: mul, imul, div, idiv.
 
 use crate::flags::{Flags, sign_extend};
 use crate::op::{Flow, Op, Run, raise};
@@ -26,14 +26,14 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
     })
 }
 
-/// The signed value of `W` bits.
+/// The low `W` bits as a signed value.
 #[inline(always)]
 fn signed<const W: u32>(value: u64) -> i64 {
     sign_extend::<W>(value).cast_signed()
 }
 
-/// The lower and the upper half of the product of `W` bits each, and whether the upper half says
-/// more than the lower one.
+/// The lower and the upper half of the product, `W` bits each, and whether it does not fit the
+/// lower half.
 #[inline(always)]
 fn product<const SIGNED: bool, const W: u32>(a: u64, b: u64) -> (u64, u64, bool) {
     if SIGNED {
@@ -51,18 +51,18 @@ fn product<const SIGNED: bool, const W: u32>(a: u64, b: u64) -> (u64, u64, bool)
     }
 }
 
-/// CF and OF are defined. The others are those of the lower half on Intel's processors, but for
+/// CF and OF are defined. On Intel's processors the others are those of the lower half, except for
 /// ZF and AF, which are clear.
 #[inline(always)]
 fn product_flags<const W: u32>(low: u64, large: bool) -> Flags {
     if low & mask::<W>() == 0 {
-        // PF as of 0.
+        // PF is that of 0.
         return Flags::result_with::<64>(1 << 8, large, large);
     }
     Flags::result_with::<W>(low, large, large)
 }
 
-/// rax times `b` into rdx and rax; for bytes, al times `b` into ax.
+/// Multiplies rax by `b` into rdx and rax; for bytes, al by `b` into ax.
 #[inline(always)]
 fn multiply<const SIGNED: bool, const W: u32>(state: &mut State, b: u64) -> Flow {
     let a = state.get::<W>(reg::RAX as u8);
@@ -104,7 +104,7 @@ fn imul_m<const W: u32>(state: &mut State, op: &Op) -> Flow {
     }
 }
 
-/// `a` times `b` into a register, cut.
+/// Multiplies `a` by `b` into a register, truncated.
 #[inline(always)]
 fn multiply_to<const W: u32>(state: &mut State, op: &Op, a: u64, b: u64) -> Flow {
     let (low, _, large) = product::<true, W>(a, b);
@@ -137,11 +137,11 @@ fn imul_rmi<const W: u32>(state: &mut State, op: &Op) -> Flow {
     }
 }
 
-/// The quotient and the remainder of a dividend in two halves of `W` bits. `None` if the quotient
-/// does not fit.
+/// The quotient and the remainder of a dividend given as two halves of `W` bits. `None` if the
+/// quotient does not fit.
 #[inline(always)]
 fn quotient<const W: u32>(high: u64, low: u64, divisor: u64) -> Option<(u64, u64)> {
-    // This is why the quotient fits, and why the divisor is not 0.
+    // Otherwise the quotient fits, and the divisor is not 0.
     if high >= divisor {
         return None;
     }
@@ -156,7 +156,7 @@ fn quotient<const W: u32>(high: u64, low: u64, divisor: u64) -> Option<(u64, u64
     Some(((dividend / divisor) as u64, (dividend % divisor) as u64))
 }
 
-/// The same, signed: rounded towards 0, and the remainder has the sign of the dividend.
+/// The same, signed: rounded toward 0; the remainder has the sign of the dividend.
 #[inline(always)]
 fn quotient_signed<const W: u32>(high: u64, low: u64, divisor: u64) -> Option<(u64, u64)> {
     let divisor = signed::<W>(divisor);
@@ -164,7 +164,7 @@ fn quotient_signed<const W: u32>(high: u64, low: u64, divisor: u64) -> Option<(u
         let dividend = signed::<W>(high) << W | low.cast_signed();
         let quotient = dividend.checked_div(divisor)?;
         let fits = signed::<W>(quotient.cast_unsigned()) == quotient;
-        // The quotient fits: so does the division.
+        // If the quotient fits, the division does not overflow.
         let remainder = dividend.wrapping_rem(divisor);
         return fits.then_some((quotient.cast_unsigned(), remainder.cast_unsigned()));
     }
@@ -180,7 +180,7 @@ fn quotient_signed<const W: u32>(high: u64, low: u64, divisor: u64) -> Option<(u
     Some((quotient.cast_unsigned(), (dividend % divisor) as u64))
 }
 
-/// rdx and rax, or ax, divided. The flags, all of them undefined, stay.
+/// Divides rdx and rax, or ax. The flags are undefined; they do not change.
 #[inline(always)]
 fn divide<const SIGNED: bool, const W: u32>(state: &mut State, divisor: u64) -> Flow {
     let upper = if W == 8 { reg::HIGH } else { reg::RDX as u8 };

@@ -1,8 +1,8 @@
 //! Saving and restoring the x87 and SSE state: fxsave, fxrstor, xsave, xsavec, xsaveopt, xrstor.
 //!
-//! Source: Intel SDM volume 1, section 10.5 and chapter 13. The components that there are, are x87
-//! and SSE, so that an area is the same in standard and in compacted form. Unlike processors
-//! `xsaveopt` never leaves out what was not modified.
+//! Source: Intel SDM volume 1, section 10.5 and chapter 13. The only components are x87 and SSE, so
+//! an area is the same in standard and in compacted form. Unlike on processors, `xsaveopt` never
+//! omits components that were not modified.
 
 use crate::float::x87::F80;
 use crate::op::{Flow, Op, Run, flow, raise};
@@ -14,7 +14,7 @@ use iced_x86::{Instruction, Mnemonic};
 
 pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
     use Mnemonic::*;
-    // The addresses of instruction and operand are of 32 bits, beside selectors, or of 64.
+    // Instruction and operand addresses are stored as 32 bits with selectors, or as 64 bits.
     op.extra = u8::from(matches!(
         insn.mnemonic(),
         Fxsave64 | Fxrstor64 | Xsave64 | Xsavec64 | Xsaveopt64 | Xrstor64
@@ -26,7 +26,7 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
         Xsaveopt | Xsaveopt64 => xsave::<OPTIMIZED>,
         Xsavec | Xsavec64 => xsave::<COMPACTED>,
         Xrstor | Xrstor64 => xrstor,
-        // `cpuid` says that they are not there.
+        // `cpuid` does not announce them.
         Xsaves | Xsaves64 | Xrstors | Xrstors64 => crate::op::invalid,
         _ => return None,
     })
@@ -37,19 +37,19 @@ pub(super) const XCR0: u64 = X87 | SSE;
 const X87: u64 = 1;
 const SSE: u64 = 1 << 1;
 
-/// Bits of a linear address.
+/// Width of a linear address, bits.
 pub(super) const LINEAR_BITS: u32 = 48;
 
-/// Bytes that `fxsave` writes, of the 512 of its area.
+/// Bytes that `fxsave` writes, of the 512 in its area.
 const FX_SIZE: usize = 416;
-/// Where the header of `xsave` is.
+/// Offset of the `xsave` header.
 const HEADER: usize = 512;
-/// The area of `xsave`.
+/// Size of the `xsave` area, bytes.
 pub(super) const XSAVE_SIZE: usize = HEADER + 64;
-/// In XCOMP_BV: the form is compacted.
+/// The bit of XCOMP_BV that says that the form is compacted.
 const IS_COMPACTED: u64 = 1 << 63;
 
-// Where things are in the area.
+// Offsets in the area.
 const MXCSR: usize = 24;
 const REGISTERS: usize = 32;
 const XMM: usize = 160;
@@ -92,7 +92,7 @@ fn put_x87(state: &State, area: &mut [u8], wide: bool) {
     }
 }
 
-/// Reads it.
+/// Reads the x87 component.
 fn get_x87(fpu: &mut Fpu, pointers: Pointers, area: &[u8], wide: bool) {
     let word = |at| u16::from_le_bytes(get(area, at));
     fpu.set_control_word(word(0));
@@ -101,7 +101,7 @@ fn get_x87(fpu: &mut Fpu, pointers: Pointers, area: &[u8], wide: bool) {
     if pointers != Pointers::Kept || fpu.is_pending() {
         fpu.opcode = word(6) & 0x7ff;
         let mask = if wide { u64::MAX } else { u32::MAX.into() };
-        // A linear address, of as many bits as `cpuid` says (leaf 0x8000_0008).
+        // A linear address has as many bits as `cpuid` says (leaf 0x8000_0008).
         let unused = 64 - LINEAR_BITS;
         let instruction = u64::from_le_bytes(get(area, 8)) & mask;
         fpu.instruction = (instruction.cast_signed() << unused >> unused).cast_unsigned();
@@ -118,7 +118,7 @@ fn put_mxcsr(state: &State, area: &mut [u8]) {
     put(area, MXCSR + 4, state.processor.mxcsr_mask().to_le_bytes());
 }
 
-/// MXCSR in an area; `None` if bits outside of `mask` are set.
+/// MXCSR in an area; `None` if bits outside `mask` are set.
 fn get_mxcsr(mask: u32, area: &[u8]) -> Option<u32> {
     let mxcsr = u32::from_le_bytes(get(area, MXCSR));
     (mxcsr & !mask == 0).then_some(mxcsr)
@@ -137,20 +137,20 @@ fn get_xmm(state: &mut State, area: &[u8]) {
 }
 
 impl State {
-    /// The x87 and SSE state as FXSAVE64 stores it; zero behind xmm15.
+    /// The x87 and SSE state as FXSAVE64 stores it; zero after xmm15.
     pub fn fx_image(&self) -> [u8; 512] {
         let mut area = [0; 512];
         put_fx(self, &mut area, true);
         area
     }
 
-    /// Takes it back as FXRSTOR64 does. `None`, and nothing is changed, if MXCSR has bits that
-    /// there are not.
+    /// Restores the state as FXRSTOR64 does. `None`, with nothing changed, if reserved bits of
+    /// MXCSR are set.
     pub fn set_fx_image(&mut self, area: &[u8; 512]) -> Option<()> {
         get_fx(self, area, true)
     }
 
-    /// The x87 and SSE state as a new program finds it.
+    /// Resets the x87 and SSE state to that of a new program.
     pub(crate) fn reset_fx(&mut self) {
         self.fpu = Fpu::default();
         self.mxcsr = MXCSR_DEFAULT;
@@ -204,12 +204,12 @@ fn fxrstor(state: &mut State, op: &Op) -> Flow {
     }
 }
 
-/// The components that edx and eax ask for.
+/// The components requested in edx and eax.
 fn requested(state: &State) -> u64 {
     (state.gpr[reg::RAX] & 0xffff_ffff | state.gpr[reg::RDX] << 32) & XCR0
 }
 
-/// The components that are not as after a reset (XINUSE).
+/// The components that are not in their reset state (XINUSE).
 pub(super) fn in_use(state: &State) -> u64 {
     let x87 = if state.fpu == Fpu::default() { 0 } else { X87 };
     let sse = if state.xmm == [0; 16] { 0 } else { SSE };
@@ -283,7 +283,8 @@ fn xrstor(state: &mut State, op: &Op) -> Flow {
     let present = u64::from_le_bytes(get(&area, XSTATE_BV));
     let form = u64::from_le_bytes(get(&area, XCOMP_BV));
     let is_compacted = form & IS_COMPACTED != 0;
-    // Reserved: in compacted form all behind XCOMP_BV, else that and 8 bytes behind.
+    // Reserved bytes: all after XCOMP_BV in compacted form, otherwise XCOMP_BV and the 8 bytes
+    // after it.
     let (allowed, reserved) = if is_compacted {
         (form & XCR0, XCOMP_BV + 8..XSAVE_SIZE)
     } else {

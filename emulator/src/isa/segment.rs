@@ -1,8 +1,8 @@
 //! Segments: their selectors and the bases of fs and gs.
 //!
-//! A process of 64 bits on Linux has the descriptors of `arch/x86/include/asm/segment.h`: code of
-//! 32 and of 64 bits, data, and the number of the processor; those that a process may set itself
-//! are empty. Their bases are 0.
+//! A 64-bit process on Linux has the descriptors of `arch/x86/include/asm/segment.h`: 32-bit and
+//! 64-bit code, data, and the number of the processor; those that a process may set itself are
+//! empty. Their bases are 0.
 
 use crate::op::{Flow, Op, Run, flow, raise};
 use crate::operands::{Form, form, width};
@@ -67,9 +67,9 @@ fn base(fs: bool) -> u8 {
     (if fs { reg::FS } else { reg::GS }) as u8
 }
 
-/// Loads a segment register, or raises.
+/// Loads a segment register, or raises an exception.
 fn set(state: &mut State, number: u8, selector: u16) -> bool {
-    // Selectors 0 to 3 mean no segment, which the stack cannot be.
+    // Selectors 0 to 3 are null selectors, which ss cannot have.
     let null = selector < 4 && number != SS;
     let descriptor = selector & !3;
     let privilege = selector & 3;

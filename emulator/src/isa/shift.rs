@@ -1,9 +1,8 @@
 //! Shifts and rotations: shl, shr, sar, rol, ror, rcl, rcr, shld, shrd.
 //!
-//! A count of 0 changes neither flags nor memory, but an upper half of a register is cleared as
-//! by any other instruction of 32 bits, and memory has to be writable. Flags that the SDM leaves
-//! undefined are what Intel's processors make of them: OF, whatever the count, says what it would say
-//! for a count of 1, and AF is clear.
+//! A count of 0 changes neither flags nor memory, but a 32-bit instruction still clears the upper
+//! half of a register, and memory must be writable. Flags that the SDM leaves undefined are those
+//! of Intel's processors: OF is that of a count of 1, whatever the count is, and AF is clear.
 
 use crate::flags::{Flags, sign_extend};
 use crate::op::{Flow, Op, Run};
@@ -26,10 +25,10 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
     }
 }
 
-/// What one of them does to `W` bits.
+/// A shift or rotation of `W` bits.
 trait Shift {
-    /// The result, of which only `W` bits count, and the flags. The count is not 0 and less than
-    /// 64, or 32 if `W` is not 64.
+    /// The result, of which only the low `W` bits count, and the flags. The count is at least 1,
+    /// and less than 64 if `W` is 64, otherwise less than 32.
     fn apply<const W: u32>(flags: Flags, a: u64, count: u32) -> (u64, Flags);
 }
 
@@ -81,7 +80,7 @@ fn modify<const MEMORY: bool, const W: u32>(
     Flow::Next
 }
 
-/// The bits of a count that are looked at.
+/// The bits of a count that are used.
 #[inline(always)]
 fn masked<const W: u32>(count: u64) -> u32 {
     count as u32 & if W == 64 { 63 } else { 31 }
@@ -109,7 +108,7 @@ fn bit(value: u64, number: u32) -> bool {
     value >> number & 1 != 0
 }
 
-/// Does the sign change when it is shifted left by 1?
+/// Whether shifting left by 1 changes the sign.
 #[inline(always)]
 fn top_differs<const W: u32>(a: u64) -> bool {
     bit(a, W - 1) != bit(a, W - 2)
@@ -156,7 +155,7 @@ impl Shift for Sar {
     }
 }
 
-/// Rotated left by less than `W`.
+/// Rotates left by less than `W`.
 #[inline(always)]
 fn rotated<const W: u32>(a: u64, count: u32) -> u64 {
     if W == 64 {
@@ -166,7 +165,7 @@ fn rotated<const W: u32>(a: u64, count: u32) -> u64 {
     }
 }
 
-/// Only CF and OF change.
+/// Changes only CF and OF.
 #[inline(always)]
 fn carries(mut flags: Flags, result: u64, cf: bool, of: bool) -> (u64, Flags) {
     flags.set_carries(cf, of);
@@ -192,7 +191,7 @@ impl Shift for Ror {
     }
 }
 
-/// `W` bits and, above them, the carry, rotated left by 1 to `W`.
+/// Rotates `W` bits with the carry above them left by 1 to `W`.
 #[inline(always)]
 fn rotated_with_carry<const W: u32>(flags: Flags, a: u64, count: u32) -> (u64, bool) {
     let all = u128::from(flags.cf()) << W | u128::from(a);
@@ -226,9 +225,9 @@ impl Shift for Rcr {
     }
 }
 
-/// A shift of one operand that is filled up from another.
+/// A shift of one operand that takes bits from another one.
 trait Double {
-    /// As [`Shift::apply`].
+    /// Like [`Shift::apply`].
     fn apply<const W: u32>(a: u64, fill: u64, count: u32) -> (u64, Flags);
 }
 
@@ -273,8 +272,8 @@ fn double_mc<D: Double, const W: u32>(state: &mut State, op: &Op) -> Flow {
     double_shift::<D, true, W>(state, op, state.gpr[reg::RCX])
 }
 
-// Of 16 bits by more than 16, which the SDM leaves undefined, bits of the first operand come in
-// again behind those of the second.
+// For 16 bits shifted by more than 16, which the SDM leaves undefined, bits of the first operand
+// follow those of the second one.
 
 struct Shld;
 impl Double for Shld {

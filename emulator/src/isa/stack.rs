@@ -24,7 +24,7 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
         (Pop, Form::R) if width(insn, 0) == 16 => pop_r::<16>,
         (Pop, Form::R) => pop_r::<64>,
         (Pop, Form::M) => {
-            // An address relative to rsp is that after the pop.
+            // An address relative to rsp uses rsp after the pop.
             let size = insn.memory_size().size() as u64;
             if matches!(insn.memory_base(), Register::RSP | Register::ESP) {
                 op.disp = op.disp.wrapping_add(size);
@@ -85,7 +85,7 @@ fn pop_r<const W: u32>(state: &mut State, op: &Op) -> Flow {
     let Some(value) = state.load::<W>(rsp) else {
         return Flow::Stop;
     };
-    // `pop %rsp` leaves what was popped.
+    // `pop %rsp` leaves the popped value in rsp.
     state.gpr[reg::RSP] = rsp.wrapping_add(u64::from(W / 8));
     state.set::<W>(op.dst, value);
     Flow::Next
@@ -124,7 +124,7 @@ fn leave<const W: u32>(state: &mut State, _: &Op) -> Flow {
     Flow::Next
 }
 
-/// `enter imm, level`: the level is in `extra`.
+/// `enter imm, level`; `extra` is the level.
 fn enter<const W: u32>(state: &mut State, op: &Op) -> Flow {
     match enter_at::<W>(state, op) {
         Some((top, frame)) => {
@@ -136,8 +136,8 @@ fn enter<const W: u32>(state: &mut State, op: &Op) -> Flow {
     }
 }
 
-/// What `enter` stores, and rsp and rbp behind it. What was stored before a fault stays: it is
-/// below the top of the stack.
+/// Does the stores of `enter`, and returns the new rsp and rbp. What was stored before a fault
+/// stays: it is below the top of the stack.
 fn enter_at<const W: u32>(state: &mut State, op: &Op) -> Option<(u64, u64)> {
     let size = u64::from(W / 8);
     let (rsp, rbp) = (state.gpr[reg::RSP], state.gpr[reg::RBP]);
@@ -155,7 +155,7 @@ fn enter_at<const W: u32>(state: &mut State, op: &Op) -> Option<(u64, u64)> {
         state.store::<W>(top, word)?;
     }
     top = top.wrapping_sub(op.imm());
-    // It could be written, or else it is a fault now.
+    // The new top of the stack must be writable.
     state.memory.check_store(top, size as usize)?;
     Some((top, frame))
 }

@@ -1,8 +1,8 @@
-//! String instructions, alone and repeated: movs, cmps, stos, lods, scas; and xlat.
+//! String instructions, single and repeated: movs, cmps, stos, lods, scas; and xlat.
 //!
-//! A repeated one leaves rcx, rsi and rdi at the iteration that faults, and rip at itself, so
-//! that it goes on when the fault is dealt with. What goes up through memory is done a page at a
-//! time where nobody can tell.
+//! A repeated instruction that faults leaves rcx, rsi and rdi at the faulting iteration and rip at
+//! the instruction, so that it continues after the fault is handled. Ascending instructions work on
+//! whole pages where the difference is not visible.
 
 use crate::address_space::PAGE_SIZE;
 use crate::flags::{self, Flags};
@@ -22,7 +22,7 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
         return None;
     }
     let width = insn.memory_size().size() as u32 * 8;
-    // The source's; the destination has none.
+    // The segment of the source; the destination has none.
     op.base = segment(insn) as u8;
     op.extra = match (insn.has_rep_prefix(), insn.has_repne_prefix()) {
         (false, false) => ONCE,
@@ -45,26 +45,26 @@ fn is_small(kind: iced_x86::OpKind) -> bool {
     matches!(kind, MemorySegESI | MemoryESEDI)
 }
 
-// How often, in `extra`.
+// The repetition, in `extra`.
 const ONCE: u8 = 0;
 const REPEAT_EQUAL: u8 = 1;
 const REPEAT_NOT_EQUAL: u8 = 2;
 
-/// What one iteration does.
+/// One iteration of a string instruction.
 trait Iteration {
-    /// Does it read what rsi points to?
+    /// Whether it reads memory at rsi.
     const SOURCE: bool;
-    /// Does it use what rdi points to?
+    /// Whether it uses memory at rdi.
     const DESTINATION: bool;
-    /// Does it write?
+    /// Whether it writes memory.
     const WRITES: bool = false;
-    /// Does it set flags, which may end the repetition?
+    /// Whether it sets flags, which can end the repetition.
     const COMPARES: bool = false;
 
-    /// One element of `W` bits. `None`, and nothing has happened, if memory does not allow it.
+    /// Processes one element of `W` bits. `None`, without any effect, if memory cannot be accessed.
     fn one<const W: u32>(state: &mut State, from: u64, to: u64) -> Option<()>;
 
-    /// At most `count` elements upward at once; how many were done.
+    /// Processes up to `count` elements at once, ascending; returns their number.
     fn many<const W: u32>(_: &mut State, _from: u64, _to: u64, _count: u64) -> u64 {
         0
     }
@@ -84,7 +84,8 @@ impl Iteration for Movs {
 
     fn many<const W: u32>(state: &mut State, from: u64, to: u64, count: u64) -> u64 {
         let size = u64::from(W / 8);
-        // An element that overlaps itself is read before it is written, byte for byte or not.
+        // An element that overlaps itself is not copied byte by byte: it is read before it is
+        // written.
         if (1..size).contains(&to.wrapping_sub(from)) {
             return 0;
         }
@@ -150,7 +151,7 @@ impl Iteration for Cmps {
 
     #[inline(always)]
     fn one<const W: u32>(state: &mut State, from: u64, to: u64) -> Option<()> {
-        // Which of two that cannot be read is found first.
+        // The order decides which of two unreadable operands faults.
         let b = state.load::<W>(to)?;
         let a = state.load::<W>(from)?;
         state.flags = Flags::sub::<W>(a, b, a.wrapping_sub(b));
@@ -173,7 +174,7 @@ impl Iteration for Scas {
     }
 }
 
-/// How many elements there are up to the end of a page.
+/// Number of whole elements up to the end of the page.
 fn whole_elements<const W: u32>(address: u64) -> u64 {
     (PAGE_SIZE - address % PAGE_SIZE) / u64::from(W / 8)
 }
@@ -186,7 +187,7 @@ fn string<I: Iteration, const W: u32>(state: &mut State, op: &Op) -> Flow {
     }
 }
 
-/// With rcx, rsi and rdi of `A` bits.
+/// Runs it with rcx, rsi and rdi of `A` bits.
 #[inline(always)]
 fn sized<I: Iteration, const A: u32, const W: u32>(state: &mut State, op: &Op) -> Flow {
     if op.extra != ONCE {
@@ -202,7 +203,7 @@ fn sized<I: Iteration, const A: u32, const W: u32>(state: &mut State, op: &Op) -
     }
 }
 
-/// Where the source and the destination are.
+/// The addresses of the source and the destination.
 #[inline(always)]
 fn pointers<const A: u32>(state: &State, op: &Op) -> (u64, u64) {
     let segment = state.gpr[(op.base & 31) as usize];
@@ -210,7 +211,7 @@ fn pointers<const A: u32>(state: &State, op: &Op) -> (u64, u64) {
     (from, state.get::<A>(reg::RDI as u8))
 }
 
-/// From one element to the next, bytes.
+/// The distance from one element to the next, bytes.
 #[inline(always)]
 fn step<const W: u32>(state: &State) -> u64 {
     let size = u64::from(W / 8);
@@ -221,7 +222,7 @@ fn step<const W: u32>(state: &State) -> u64 {
     }
 }
 
-/// Moves the pointers.
+/// Advances the pointers.
 #[inline(always)]
 fn advance<I: Iteration, const A: u32>(state: &mut State, by: u64) {
     if I::SOURCE {
@@ -234,8 +235,8 @@ fn advance<I: Iteration, const A: u32>(state: &mut State, by: u64) {
     }
 }
 
-/// With addresses of 32 bits, Intel's processors clear the upper halves before they look at the
-/// count: rcx, and the pointers of what writes.
+/// With 32-bit addresses, Intel's processors clear upper halves before they check the count: that
+/// of rcx and, for instructions that write, those of the pointers.
 fn cut_registers<I: Iteration>(state: &mut State) {
     if state.processor.vendor() != Vendor::Intel {
         return;
@@ -253,15 +254,15 @@ fn repeat<I: Iteration, const A: u32, const W: u32>(state: &mut State, op: &Op) 
     if A == 32 {
         cut_registers::<I>(state);
     }
-    // An instruction that is interrupted shows the flags that it found (SDM volume 2, REP); on
-    // AMD's processors those of the last iteration (seen on an EPYC, family 25, model 17).
+    // An interrupted instruction leaves the flags as it found them (SDM volume 2, REP); on AMD's
+    // processors, as the last iteration left them (seen on an EPYC, family 25, model 17).
     let found = (state.processor.vendor() == Vendor::Intel).then_some(state.flags);
     let by = step::<W>(state);
     let up = by.cast_signed() > 0;
     let mut left = state.get::<A>(reg::RCX as u8);
     while left != 0 {
         let (from, to) = pointers::<A>(state, op);
-        // Not over the end of the addresses.
+        // 32-bit addresses can wrap around.
         let bulk = up && !state.single_iteration && A == 64;
         let done = match bulk {
             true => I::many::<W>(state, from, to, left),
@@ -291,7 +292,7 @@ fn repeat<I: Iteration, const A: u32, const W: u32>(state: &mut State, op: &Op) 
     Flow::Next
 }
 
-/// al from the table at rbx.
+/// Loads al from the table at rbx.
 fn xlat(state: &mut State, op: &Op) -> Flow {
     let index = state.get::<8>(reg::RAX as u8);
     match state.load::<8>(op.address_moved(state, index)) {

@@ -1,5 +1,5 @@
-//! What asks somebody else: syscall, int, hlt, ud2; and what only the kernel may do. Not here:
-//! cpuid and the like.
+//! Requests to the kernel (syscall, int, hlt, ud2) and privileged instructions. Not here: cpuid and
+//! the like.
 
 use crate::flags;
 use crate::op::{Flow, Op, Run, raise, stop};
@@ -19,9 +19,9 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
         In | Out | Insb | Insw | Insd | Outsb | Outsw | Outsd | Cli | Sti | Clts | Invd
         | Wbinvd | Invlpg | Lgdt | Lidt | Lldt | Ltr | Lmsw | Rdmsr | Wrmsr | Rdpmc | Swapgs
         | Sysexit | Sysexitq | Sysret | Sysretq | Xsetbv => privileged,
-        // Of and to a control or debug register: all others were moved before.
+        // To or from a control or debug register; `mov` has handled all others.
         Mov if is_privileged(insn) => privileged,
-        // Not outside of the kernel, or of what has not been switched on.
+        // Invalid outside the kernel, or not enabled.
         Clac | Stac | Monitor | Mwait | Rsm => crate::op::invalid,
         _ => return None,
     })

@@ -1,9 +1,9 @@
 //! `rcpss` and `rsqrtss`, as Intel CPUs look them up in tables.
 //!
-//! Intel's manual promises a relative error of at most 1.5 × 2^-12 and no more. Asking a CPU
-//! (an Intel Xeon with AMX) for all operands shows what its tables hold: the result, rounded to 12
+//! Intel's manual only promises a relative error of at most 1.5 × 2^-12. The results of a CPU (an
+//! Intel Xeon with AMX) for all operands show what its tables hold: the result, rounded to 12
 //! fraction bits, for the middle of an interval of operands that share their top 11 (`rcpss`) or 10
-//! (`rsqrtss`) fraction bits. CPUs of other makers have other tables.
+//! (`rsqrtss`) fraction bits. CPUs of other vendors have other tables.
 //!
 //! No exception is raised; denormal operands count as zero and tiny results become zero, whatever
 //! MXCSR says.
@@ -11,7 +11,7 @@
 use super::super::Class;
 use super::{Operand, decode, default_nan, infinity, quiet};
 
-/// What both functions do with operands that are not ordinary.
+/// The result for operands that are not ordinary, which both functions share.
 fn special(a: u32, operand: Operand) -> Option<u32> {
     match operand.class {
         Class::QuietNan | Class::SignalingNan => Some(quiet(a)),

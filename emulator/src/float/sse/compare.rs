@@ -118,7 +118,7 @@ pub(crate) fn maximum<T: Element>(a: T, b: T, env: Env) -> (T, Exceptions) {
     select(a, b, Relation::Greater, env)
 }
 
-/// `a` if its relation to `b` is the wanted one, else `b`; denormals are flushed as MXCSR says.
+/// `a` if its relation to `b` is `wanted`, else `b`; denormals are flushed as MXCSR says.
 fn select<T: Element>(a: T, b: T, wanted: Relation, env: Env) -> (T, Exceptions) {
     let (relation, exceptions) = compare(a, b, true, env);
     let chosen = if relation == wanted { a } else { b };

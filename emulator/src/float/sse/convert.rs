@@ -50,7 +50,7 @@ pub(crate) fn to_binary32(a: u64, env: Env) -> (u32, Exceptions) {
 /// `cvtss2si` and its relatives, or with [`Rounding::Zero`] `cvttss2si` and its. The result is
 /// sign-extended; an integer out of range is invalid and gives the most negative integer.
 ///
-/// Of `env` only `denormals_are_zero` counts. Denormal operands raise no exception of their own.
+/// Of `env` only `denormals_are_zero` is used. Denormal operands raise no exception.
 pub(crate) fn to_integer<T: Element>(
     a: T,
     width: IntegerWidth,
@@ -90,9 +90,9 @@ pub(crate) fn from_integer<T: Element>(integer: i64, env: Env) -> (T, Exceptions
 }
 
 /// `roundss` and `roundsd` with a rounding direction, which the caller takes from the immediate
-/// byte or, if bit 2 of that is set, from MXCSR. With bit 3 `suppress_precision` is set.
+/// byte or, if its bit 2 is set, from MXCSR. With bit 3, `suppress_precision` is set.
 ///
-/// Of `env` only `denormals_are_zero` counts. Denormal operands raise no exception of their own.
+/// Of `env` only `denormals_are_zero` is used. Denormal operands raise no exception.
 pub(crate) fn round_to_integral<T: Element>(
     a: T,
     rounding: Rounding,

@@ -1,10 +1,10 @@
-//! The host's arithmetic where it gives the emulated result: rounding to nearest, ordinary
-//! operands and results, so that at most the precision exception is in question.
+//! The host's arithmetic, where it gives the emulated result: rounding to nearest, with ordinary
+//! operands and results, so that only the precision exception is possible.
 //!
-//! Each function gives `None` where the host cannot answer. A result at the very edge of the
-//! normalized range is refused too, since it can be tiny before its last rounding. Exactness is
-//! decided by the error term of a sum, and by the odd parts of the significands for the rest; that
-//! is skipped if `precision_ignored`.
+//! Each function returns `None` where the host's result cannot be used. That includes results at
+//! the edge of the normalized range, which can be tiny before the last rounding. Whether a result
+//! is exact is decided by the error term of a sum, and otherwise by the odd parts of the
+//! significands; this is skipped if `precision_ignored`.
 
 use super::super::Exceptions;
 use super::{Element, fraction_bits, infinity_bits, sign_bit};
@@ -55,7 +55,7 @@ pub(super) fn add<T: Element>(
     if precision_ignored {
         return Some((result, Exceptions::NONE));
     }
-    // Knuth's error term. It can overflow on the way only to a NaN.
+    // Knuth's error term. It can overflow only to a NaN.
     let y_part = sum - x;
     let error = (x - (sum - y_part)) + (y - y_part);
     let error_bits = T::from_float(error).widen() & !sign_bit(T::FORMAT);

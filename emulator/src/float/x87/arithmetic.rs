@@ -114,7 +114,7 @@ fn compare(a: F80, b: F80, quiet_is_invalid: bool) -> (Relation, Exceptions) {
     (relation, denormal_flag(x, y))
 }
 
-/// `fxam`: the class and the sign. An empty register is the caller's to tell.
+/// `fxam`: the class and the sign. The caller reports an empty register.
 pub(crate) fn classify(a: F80) -> (Class, bool) {
     (a.class(), a.is_negative())
 }

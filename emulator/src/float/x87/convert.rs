@@ -70,8 +70,8 @@ impl MemoryOperand {
         (value, invalid | Exceptions::DENORMAL.when(self.denormal))
     }
 
-    /// What an operation on `value` delivered, with DE if it is due for this operand: exceptions
-    /// that come first and NaNs keep it away.
+    /// The outcome of an operation on `value`, with DE if the operand was denormal, unless a NaN or
+    /// an exception of higher priority prevents it.
     pub(crate) fn arithmetic(self, outcome: Outcome<F80>) -> Outcome<F80> {
         let kept_away = outcome.value.class().is_nan()
             || outcome.exceptions.contains(Exceptions::DIVIDE_BY_ZERO);
@@ -118,7 +118,7 @@ fn widen(bits: u64, format: Format, sign: u32) -> MemoryOperand {
     }
 }
 
-/// `fst` to a binary32. With an unmasked exception among the returned ones nothing is stored.
+/// `fst` to a binary32. With an unmasked exception among the returned ones, nothing is stored.
 pub(crate) fn to_binary32(a: F80, env: Env) -> Outcome<u32> {
     let Outcome {
         value,
@@ -132,7 +132,7 @@ pub(crate) fn to_binary32(a: F80, env: Env) -> Outcome<u32> {
     }
 }
 
-/// `fst` to a binary64. With an unmasked exception among the returned ones nothing is stored.
+/// `fst` to a binary64. With an unmasked exception among the returned ones, nothing is stored.
 pub(crate) fn to_binary64(a: F80, env: Env) -> Outcome<u64> {
     narrow(a, Format::BINARY64, 63, env)
 }
@@ -226,7 +226,7 @@ fn bounded_integer(a: F80, limit: u64, rounding: Rounding) -> Option<Outcome<u64
     })
 }
 
-/// The digits of a packed decimal integer.
+/// Number of digits of a packed decimal integer.
 const DECIMAL_DIGITS: u32 = 18;
 
 /// `fbld`: 18 digits, two to a byte, least significant first; bit 7 of the last byte is the sign.

@@ -85,8 +85,8 @@ pub(crate) fn logarithm_plus_1(x: F80, y: F80, env: Env) -> Outcome<F80> {
     finish_inexact(log2_plus_1(a.value).multiply(b.value), env).raise(denormal)
 }
 
-/// The product of `y` and a logarithm of which the sign is known, if one of the two is zero or
-/// infinite. `class` is that of the logarithm's argument.
+/// The product of `y` and a logarithm with a known sign, if one of them is zero or infinite.
+/// `class` is that of the logarithm's argument.
 fn extreme_product(
     class: Class,
     sign_of_log: Ordering,

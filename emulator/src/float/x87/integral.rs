@@ -7,7 +7,7 @@ use super::{
     Env, F80, INVALID, Outcome, Precision, denormal_flag, finish, propagate_nan, propagate_one,
 };
 
-/// Exponents from here on leave every number out of the format, on either side.
+/// With a larger exponent every number is outside the format.
 const SCALE_LIMIT: u128 = 1 << 16;
 
 /// `frndint`.

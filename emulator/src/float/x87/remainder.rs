@@ -7,11 +7,11 @@ use super::{Env, F80, INVALID, Outcome, Precision, denormal_flag, finish, propag
 /// The result of a remainder instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Remainder {
-    /// The remainder, or a partial one that is to be divided again.
+    /// The remainder, or a partial one that has to be divided again.
     pub(crate) value: F80,
     /// The low three bits of the quotient, which C0 (bit 2), C3 (bit 1) and C1 (bit 0) receive, or
-    /// `None` if the remainder is a partial one: then C2 is set and the others are clear. Means
-    /// nothing if the result is a NaN: then C1 and C2 are clear, and C0 and C3 stay.
+    /// `None` if the remainder is partial: then C2 is set and the others are clear. Meaningless if
+    /// the result is a NaN: then C1 and C2 are clear, and C0 and C3 do not change.
     pub(crate) quotient: Option<u8>,
     /// The exceptions it raised.
     pub(crate) exceptions: Exceptions,
@@ -27,8 +27,8 @@ impl Remainder {
     }
 }
 
-/// `fprem`, or `fprem1` if `to_nearest`: what is left of `a` after taking away `b` a whole number
-/// of times. If the exponents differ by 64 or more, the CPU reduces them by 32 to 63 only.
+/// `fprem`, or `fprem1` if `to_nearest`: the rest of `a` after subtracting a whole number of `b`s.
+/// If the exponents differ by 64 or more, the CPU reduces the difference by only 32 to 63.
 pub(crate) fn remainder(a: F80, b: F80, to_nearest: bool, env: Env) -> Remainder {
     let (x, y) = (a.operand(), b.operand());
     if let Some(outcome) = propagate_nan(x, y) {
@@ -46,7 +46,7 @@ pub(crate) fn remainder(a: F80, b: F80, to_nearest: bool, env: Env) -> Remainder
     }
     let distance = x.value.exponent - y.value.exponent;
     let partial = distance >= 64;
-    // The exponent the division stops at, relative to the divisor's.
+    // The exponent at which the division stops, relative to the divisor's.
     let stop = if partial {
         distance - (distance & 31 | 32)
     } else {
@@ -70,7 +70,7 @@ pub(crate) fn remainder(a: F80, b: F80, to_nearest: bool, env: Env) -> Remainder
     let mut negative = x.value.negative;
     let exponent = x.value.exponent - lowered;
     if to_nearest && !partial && distance >= -1 {
-        // With the dividend's exponent one below, the divisor counts double in units of `rest`.
+        // If the dividend's exponent is one lower, the divisor counts double in units of `rest`.
         let (twice, unit) = if distance >= 0 {
             (rest << 1, divisor)
         } else {

@@ -1,11 +1,11 @@
 //! `fsin`, `fcos`, `fsincos`, `fptan` and `fpatan`.
 //!
-//! Results are correctly rounded, but for tiny arguments, where the CPU's shortcuts are followed.
-//! The CPU's are within one unit in the last place of them, and the same in some 19 of 20 cases. C1
-//! follows our own rounding.
+//! Results are correctly rounded, except for tiny arguments, where they follow the CPU's shortcuts.
+//! The CPU's results are within one unit in the last place of them, and equal in some 19 of 20
+//! cases. C1 follows our own rounding.
 //!
-//! Arguments are reduced with the 66 bits of π that the CPU has (Intel SDM volume 1, section
-//! 8.3.8), so that results near multiples of π/2 agree with it and not with the exact function.
+//! Arguments are reduced with the CPU's 66 bits of π (Intel SDM volume 1, section 8.3.8), so that
+//! results near multiples of π/2 agree with the CPU and not with the exact function.
 
 use super::super::elementary::{ONE, PI, arc_tangent, cosine, sine, sum};
 use super::super::unpacked::Unpacked;
@@ -18,7 +18,7 @@ use super::{
 /// π/2 in units of 2^-65: the 66 bits the CPU uses.
 const HALF_PI: u128 = 0x3_243f_6a88_85a3_08d3;
 
-/// The exponent from which on arguments are refused.
+/// Arguments with this exponent or a larger one are refused.
 const ARGUMENT_LIMIT: i32 = 63;
 
 /// Below this exponent the CPU takes the sine and the tangent of a number to be the number itself,
@@ -32,8 +32,8 @@ const SMALL_TANGENT: i32 = -33;
 /// `y ÷ x`.
 const SMALL_RATIO: i32 = -40;
 
-/// What is left of a positive number after taking away the nearest multiple of π/2, and how many
-/// times that was, modulo 4.
+/// The rest of a positive number after subtracting the nearest multiple of π/2, and the multiple
+/// modulo 4.
 fn reduce(x: Unpacked) -> (Unpacked, u8) {
     if x.exponent < -1 {
         return (x, 0);
@@ -73,7 +73,7 @@ fn sine_and_cosine(x: Unpacked) -> (Unpacked, Unpacked) {
     (if x.negative { s.negate() } else { s }, c)
 }
 
-/// The answer to operands that need no computation. `at_zero` is the function's value at zero.
+/// The result for operands that need no computation. `at_zero` is the function's value at zero.
 fn special(x: Operand, at_zero: F80) -> Option<Outcome<F80>> {
     match x.class {
         Class::Infinity => Some(INVALID),

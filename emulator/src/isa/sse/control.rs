@@ -39,7 +39,7 @@ fn store<const W: u32>(state: &mut State, op: &Op) -> Flow {
     flow(state.store::<W>(op.address(state), value))
 }
 
-/// `maskmovdqu`, the only one whose memory is in no operand: at rdi.
+/// `maskmovdqu`, the only one whose memory is not an operand: it is at rdi.
 pub(super) fn select_masked_move(insn: &Instruction, op: &mut Op) -> Option<Run> {
     if insn.mnemonic() != Mnemonic::Maskmovdqu {
         return None;
@@ -59,9 +59,9 @@ pub(super) fn select_masked_move(insn: &Instruction, op: &mut Op) -> Option<Run>
 
 /// Stores the bytes whose mask has its top bit set.
 ///
-/// All 16 have to be writable, and Intel's processors look at the upper half of them first: the
-/// manuals leave that open (seen on a Xeon of the fourth generation, and on an AMD EPYC, family 25,
-/// model 1).
+/// All 16 must be writable. Intel's processors check the upper half first (seen on a Xeon of the
+/// fourth generation), AMD's the lower half (seen on an EPYC, family 25, model 1); the manuals
+/// leave this open.
 fn masked_move<const ADDRESS_BITS: u64>(state: &mut State, op: &Op) -> Flow {
     let base = state.gpr[reg::RDI] & ADDRESS_BITS;
     let address = base.wrapping_add(state.gpr[(op.index & 31) as usize]);

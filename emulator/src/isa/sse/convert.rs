@@ -76,7 +76,7 @@ float_table! {
     Cvttpd2dq => |control, _, b, _| to_lanes::<u64>(control, b, Rounding::Zero);
 }
 
-/// Two integers of 32 bits to numbers of `W` bits.
+/// Converts two 32-bit integers to `W`-bit numbers.
 pub(in crate::isa) fn from_pair<const W: u32>(control: &mut Control, integers: u64) -> u128 {
     let mut convert = |integer: u64| -> u64 {
         let integer = i64::from(integer as i32);
@@ -91,7 +91,7 @@ pub(in crate::isa) fn from_pair<const W: u32>(control: &mut Control, integers: u
     u128::from(low) | u128::from(high) << W
 }
 
-/// Two numbers of `W` bits to integers of 32 bits.
+/// Converts two `W`-bit numbers to 32-bit integers.
 pub(in crate::isa) fn to_pair<const W: u32>(
     control: &mut Control,
     floats: u128,
@@ -105,7 +105,7 @@ pub(in crate::isa) fn to_pair<const W: u32>(
     result as u64
 }
 
-/// All lanes to 32-bit integers, in the lowest lanes of the result.
+/// Converts all lanes to 32-bit integers, in the lowest lanes of the result.
 fn to_lanes<T: Element>(control: &mut Control, b: u128, rounding: Rounding) -> u128 {
     let bits = 8 * size_of::<T>();
     (0..128 / bits).fold(0, |all, i| {

@@ -1,4 +1,4 @@
-//! Between xmm registers and general ones, lane by lane; masks of signs; ptest.
+//! Moves between lanes of xmm registers and general registers; sign masks; ptest.
 
 use super::registers::{load, set_xmm, xmm};
 use crate::flags::{self, Flags};
@@ -35,7 +35,7 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
     })
 }
 
-/// Where the lane begins that the immediate names, in bits.
+/// The start of the lane that the immediate selects, bits.
 #[inline(always)]
 fn lane<const W: u32>(op: &Op) -> u32 {
     op.imm as u32 % (128 / W) * W
@@ -79,7 +79,7 @@ fn extract_mr<const W: u32>(state: &mut State, op: &Op) -> Flow {
 }
 
 fn byte_signs(state: &mut State, op: &Op) -> Flow {
-    // The product has the signs, a byte apart from each other before, beside each other on top.
+    // The multiplication moves the signs, which are a byte apart, next to each other at the top.
     let signs = |half: u64| (half & 0x8080_8080_8080_8080).wrapping_mul(0x2_0408_1020_4081) >> 56;
     let value = xmm(state, op.src);
     let result = signs(value as u64) | signs((value >> 64) as u64) << 8;

@@ -1,7 +1,8 @@
-//! What looks at MXCSR: arithmetic, comparisons, minimum and maximum, rounding to integral values.
+//! Instructions that use MXCSR: arithmetic, comparisons, minimum and maximum, rounding to integral
+//! values.
 //!
-//! Exceptions follow the Intel SDM, volume 1, section 11.5: the flags of all lanes are united. If
-//! one is unmasked, the instruction writes nothing but flags.
+//! Exceptions follow the Intel SDM, volume 1, section 11.5: the flags of all lanes are combined. If
+//! one is unmasked, the instruction writes only flags.
 
 use super::registers::{load, set_xmm, xmm};
 use crate::flags::{self, Flags};
@@ -31,14 +32,14 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
     })
 }
 
-/// MXCSR while an instruction computes.
+/// MXCSR during an instruction.
 pub(in crate::isa) struct Control {
     pub(in crate::isa) env: Env,
-    /// By the steps that are done, all of them masked.
+    /// Exceptions of the finished steps, all of them masked.
     done: Exceptions,
-    /// By this step, of most instructions the only one.
+    /// Exceptions of this step; most instructions have only one.
     raised: Exceptions,
-    /// Exceptions that are not masked, as bits of the flags.
+    /// Unmasked exceptions, as bits of the flags.
     unmasked: u8,
 }
 
@@ -62,7 +63,7 @@ impl Control {
         }
     }
 
-    /// The result, of which the flags are taken.
+    /// Adds the flags of a result, and returns the result.
     #[inline(always)]
     pub(in crate::isa) fn take<T>(&mut self, (result, exceptions): (T, Exceptions)) -> T {
         self.raised |= exceptions;
@@ -74,7 +75,7 @@ impl Control {
         self.raised.bits() & self.unmasked != 0
     }
 
-    /// Begins another step, if the last one raises nothing that is not masked.
+    /// Starts another step, unless the last one raised an unmasked exception.
     fn next_step(&mut self) -> bool {
         if self.is_stopped() {
             return false;
@@ -83,7 +84,7 @@ impl Control {
         true
     }
 
-    /// Sets the flags; `None` with the exception if it is to be raised.
+    /// Sets the flags; `None` if an exception is raised.
     #[inline(always)]
     pub(in crate::isa) fn finish(self, state: &mut State) -> Option<()> {
         if self.is_stopped() {
@@ -99,15 +100,15 @@ impl Control {
     }
 }
 
-/// As [`super::packed::Packed`], with MXCSR.
+/// Like [`super::packed::Packed`], with MXCSR.
 pub(super) trait Float {
-    /// Bytes of the second operand, if it is memory.
+    /// Size of a second operand in memory, bytes.
     const SOURCE: usize = 16;
 
     fn apply(control: &mut Control, a: u128, b: u128, imm: u8) -> u128;
 }
 
-/// The function of an instruction with the operands register and register or memory.
+/// The function of an instruction whose operands are a register and a register or memory.
 pub(super) fn float<F: Float>(insn: &Instruction) -> Option<Run> {
     match form(insn) {
         Form::RR => Some(float_rr::<F>),
@@ -139,7 +140,7 @@ fn apply<F: Float>(state: &mut State, op: &Op, b: u128) -> Flow {
     Flow::Next
 }
 
-/// As [`super::packed::packed_table`], of functions that get [`Control`] first.
+/// Like [`super::packed::packed_table`], for functions whose first argument is [`Control`].
 macro_rules! float_table {
     ($($name:ident $(($size:literal))? => $function:expr;)*) => {
         $(
@@ -241,7 +242,7 @@ fn lane<T: Element>(value: u128, number: u32) -> T {
     T::narrow((value >> (width::<T>() * number)) as u64)
 }
 
-/// A register from a function of the number of a lane.
+/// A register whose lanes are a function of the lane number.
 #[inline(always)]
 fn lanes<T: Element>(mut function: impl FnMut(u32) -> T) -> u128 {
     (0..128 / width::<T>()).fold(0, |all, number| {
@@ -249,7 +250,7 @@ fn lanes<T: Element>(mut function: impl FnMut(u32) -> T) -> u128 {
     })
 }
 
-/// Each lane from those of both operands.
+/// Applies a function to each pair of lanes.
 #[inline(always)]
 fn packed<T: Element>(
     function: impl Fn(T, T, Env) -> (T, Exceptions),
@@ -257,7 +258,7 @@ fn packed<T: Element>(
     move |control, a, b, _| lanes(|i| control.take(function(lane(a, i), lane(b, i), control.env)))
 }
 
-/// The lowest lane from those of both operands; the others stay.
+/// Applies a function to the lowest lanes; the others do not change.
 #[inline(always)]
 fn scalar<T: Element>(
     function: impl Fn(T, T, Env) -> (T, Exceptions),
@@ -268,7 +269,7 @@ fn scalar<T: Element>(
     }
 }
 
-/// Each lane from two neighbours: those of the first operand give the lower half.
+/// Applies a function to neighbouring lanes: those of the first operand give the lower half.
 #[inline(always)]
 fn horizontal<T: Element>(
     function: impl Fn(T, T, Env) -> (T, Exceptions),
@@ -283,7 +284,7 @@ fn horizontal<T: Element>(
     }
 }
 
-/// Subtracts in even lanes, adds in odd ones.
+/// Subtracts the even lanes, adds the odd ones.
 fn alternating<T: Element>(control: &mut Control, a: u128, b: u128, _: u8) -> u128 {
     lanes(|i| {
         let function = if i % 2 == 0 { subtract::<T> } else { add::<T> };
@@ -291,11 +292,11 @@ fn alternating<T: Element>(control: &mut Control, a: u128, b: u128, _: u8) -> u1
     })
 }
 
-/// The sum of the products of the lanes that the immediate's upper half names, in those that its
-/// lower half names. A step after an unmasked exception does not happen.
+/// The sum of the products of the lanes selected by the immediate's upper half, written to the
+/// lanes selected by its lower half. Steps after an unmasked exception are not executed.
 ///
-/// The order of the sums decides which of several NaNs is the result. The SDM leaves that open; it
-/// is that of Intel's processors (seen on a Xeon of the fourth generation).
+/// The order of the additions decides which of several NaNs is the result. The SDM leaves this
+/// open; it is the order of Intel's processors (seen on a Xeon of the fourth generation).
 fn dot_product<T: Element>(control: &mut Control, a: u128, b: u128, imm: u8) -> u128 {
     let mut sums = lanes(|i| {
         if imm >> (4 + i) & 1 == 0 {
@@ -332,7 +333,7 @@ fn dot_product<T: Element>(control: &mut Control, a: u128, b: u128, imm: u8) -> 
     })
 }
 
-/// All ones where the predicate of the immediate holds, else zero.
+/// All ones if the predicate in the immediate holds, otherwise zero.
 fn compare<T: Element>(imm: u8) -> impl Fn(T, T, Env) -> (T, Exceptions) {
     let predicate = Predicate::from_bits(imm);
     move |a, b, env| {
@@ -341,8 +342,8 @@ fn compare<T: Element>(imm: u8) -> impl Fn(T, T, Env) -> (T, Exceptions) {
     }
 }
 
-/// The second operand's lane, as the immediate says: bits 0 and 1 are the direction, unless bit 2
-/// is set; bit 3 suppresses PE.
+/// The second operand's lane, rounded as the immediate says: bits 0 and 1 are the direction, unless
+/// bit 2 is set; bit 3 suppresses PE.
 fn round<T: Element>(imm: u8) -> impl Fn(T, T, Env) -> (T, Exceptions) {
     move |_, b, env| {
         let rounding = if imm >> 2 & 1 == 0 {

@@ -1,4 +1,4 @@
-//! Integer arithmetic, comparisons and logic of lanes. Not here: shifts, and what moves lanes.
+//! Integer arithmetic, comparisons and logic on lanes. Not here: shifts and shuffles.
 
 use super::lanes::{Lane, compare, horizontal, in_memory, zip};
 use super::packed::packed_table;
@@ -70,7 +70,7 @@ packed_table! {
         let low = i32::from(a as i16) * i32::from(b as i16);
         low.wrapping_add((a >> 16) * (b >> 16))
     });
-    // Unsigned bytes of the first operand, signed ones of the second.
+    // The bytes of the first operand are unsigned, those of the second one signed.
     Pmaddubsw => zip(|a: i16, b: i16| {
         let low = (a & 0xff) * i16::from(b as i8);
         low.saturating_add((a >> 8 & 0xff) * (b >> 8))
@@ -87,7 +87,7 @@ packed_table! {
             (0..4).map(|k| u16::from(pair(k))).sum::<u16>().put(result, i);
         }
     });
-    // The least, and the number of the first lane that has it.
+    // The minimum, and the number of the first lane that has it.
     Phminposuw => in_memory(|_, b, _, result| {
         let least = (0..8).map(|i| (u16::get(b, i), i)).min();
         let (value, number) = least.unwrap_or_default();

@@ -1,14 +1,14 @@
-//! A register as lanes of integers, and functions of lanes made functions of registers.
+//! A register as lanes of integers, and functions of registers built from functions of lanes.
 //!
-//! The loops are in functions of their own that get memory: a compiler makes vector instructions
-//! of them there, but not of shifts and ors of a `u128`.
+//! The loops are separate functions on memory: compilers vectorize those, but not shifts and ors of
+//! a `u128`.
 
-/// A register's bytes, the lowest first.
+/// The bytes of a register, lowest first.
 pub(super) type Bytes = [u8; 16];
 
-/// An integer in a register.
+/// An integer lane of a register.
 pub(super) trait Lane: Copy + Ord {
-    /// How many a register has.
+    /// Number of lanes in a register.
     const COUNT: usize;
     const ZERO: Self;
     const ONES: Self;
@@ -42,7 +42,7 @@ macro_rules! lane {
 }
 lane!(u8 u16 u32 u64 i8 i16 i32 i64);
 
-/// From a function of two registers in memory and the immediate to a third register.
+/// Turns a function of two registers in memory and the immediate into a function of values.
 #[inline(always)]
 pub(super) fn in_memory(
     function: impl Fn(&Bytes, &Bytes, u8, &mut Bytes),
@@ -71,7 +71,7 @@ fn apart<F: Fn(&Bytes, &Bytes, u8, &mut Bytes)>(
     function(a, b, imm, result);
 }
 
-/// Each lane from those of both operands.
+/// Applies a function to each pair of lanes.
 #[inline(always)]
 pub(super) fn zip<T: Lane>(function: impl Fn(T, T) -> T) -> impl Fn(u128, u128, u8) -> u128 {
     in_memory(move |a, b, _, result| {
@@ -81,7 +81,7 @@ pub(super) fn zip<T: Lane>(function: impl Fn(T, T) -> T) -> impl Fn(u128, u128, 
     })
 }
 
-/// All ones where a relation holds, else zero.
+/// All ones in the lanes where a relation holds, otherwise zero.
 #[inline(always)]
 pub(super) fn compare<T: Lane>(
     relation: impl Fn(&T, &T) -> bool,
@@ -89,7 +89,7 @@ pub(super) fn compare<T: Lane>(
     zip(move |a, b| if relation(&a, &b) { T::ONES } else { T::ZERO })
 }
 
-/// Each lane from two neighbours: those of the first operand give the lower half.
+/// Applies a function to neighbouring lanes: those of the first operand give the lower half.
 #[inline(always)]
 pub(super) fn horizontal<T: Lane>(function: impl Fn(T, T) -> T) -> impl Fn(u128, u128, u8) -> u128 {
     in_memory(move |a, b, _, result| {
@@ -101,8 +101,8 @@ pub(super) fn horizontal<T: Lane>(function: impl Fn(T, T) -> T) -> impl Fn(u128,
     })
 }
 
-/// Each lane is one of both operands: the function gives its number, those of the second operand
-/// follow on those of the first, from the lane's own number and the immediate.
+/// Selects each lane from both operands: the function maps the lane's number and the immediate to
+/// the number of the source lane; the lanes of the second operand follow those of the first.
 #[inline(always)]
 pub(super) fn pick<T: Lane>(
     number: impl Fn(usize, usize) -> usize,
@@ -118,7 +118,7 @@ pub(super) fn pick<T: Lane>(
     })
 }
 
-/// All lanes of both operands, narrowed to half of their size.
+/// All lanes of both operands, narrowed to half their size.
 #[inline(always)]
 pub(super) fn narrow<T: Lane, U: Lane>(
     function: impl Fn(T) -> U,

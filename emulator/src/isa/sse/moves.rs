@@ -67,7 +67,7 @@ fn aligned_mr(state: &mut State, op: &Op) -> Flow {
     unaligned_mr(state, op)
 }
 
-/// The lowest `W` bits, the rest zero.
+/// Loads the lowest `W` bits; the rest is zero.
 fn low_rm<const W: u32>(state: &mut State, op: &Op) -> Flow {
     let Some(value) = state.load::<W>(op.address(state)) else {
         return Flow::Stop;
@@ -92,7 +92,7 @@ fn high_mr(state: &mut State, op: &Op) -> Flow {
     flow(state.store::<64>(op.address(state), value))
 }
 
-/// The lowest `W` bits, the rest stays.
+/// Copies the lowest `W` bits; the rest does not change.
 fn keep_rr<const W: u32>(state: &mut State, op: &Op) -> Flow {
     let low = u128::from(mask::<W>());
     let value = xmm(state, op.dst) & !low | xmm(state, op.src) & low;

@@ -1,7 +1,7 @@
-//! Instructions that are a function of two registers and an immediate, over xmm and mm registers.
+//! Instructions that are a function of two registers and an immediate, on xmm and mm registers.
 //!
-//! The functions are those of xmm registers; with mm registers they get the lower halves, arranged
-//! as `extra` says.
+//! The functions are those of xmm registers; with mm registers they work on the lower halves,
+//! arranged as `extra` says.
 
 use super::registers::{load, set_xmm, xmm};
 use crate::isa::mm::{change, from_both};
@@ -11,17 +11,17 @@ use crate::operands::{Form, form, width};
 use crate::state::State;
 use iced_x86::{Instruction, Mnemonic};
 
-/// The new value of the first operand, a register, from its old one, the second operand and the
-/// immediate byte.
+/// A function from the old first operand (a register), the second operand and the immediate byte to
+/// the new first operand.
 pub(super) trait Packed {
-    /// Bytes of the second operand, if it is memory: 2, 4, 8, or 16, aligned. The bits above are
+    /// Size of a second operand in memory, bytes: 2, 4, 8, or 16 (aligned). The bits above are
     /// zero.
     const SOURCE: usize = 16;
 
     fn apply(a: u128, b: u128, imm: u8) -> u128;
 }
 
-/// The function of an instruction with the operands register and register or memory.
+/// The function of an instruction whose operands are a register and a register or memory.
 pub(super) fn packed<P: Packed>(insn: &Instruction) -> Option<Run> {
     match (form(insn), insn.op_register(0).is_mm()) {
         (Form::RR, false) => Some(xmm_rr::<P>),
@@ -47,19 +47,19 @@ fn xmm_rm<P: Packed>(state: &mut State, op: &Op) -> Flow {
     Flow::Next
 }
 
-// How a function of xmm registers is one of mm registers: in `extra`.
+// How a function of xmm registers is applied to mm registers: the value of `extra`.
 
-/// Lane by lane.
+/// To the lower halves.
 const LANES: u8 = 0;
-/// The lanes of the first operand, then those of the second one, are the first of the function.
+/// The first operand of the function is the first operand with the second one above it.
 const JOINED: u8 = 1;
-/// From upper to upper halves.
+/// To the upper halves.
 const UPPER: u8 = 2;
-/// As `LANES`, and bits of the second operand count that choose among 8 bytes.
+/// Like `LANES`; only those bits of the second operand count that select among 8 bytes.
 const SHUFFLED: u8 = 3;
-/// Both operands, the first one above, are the second of the function.
+/// The second operand of the function is the second operand with the first one above it.
 const ALIGNED: u8 = 4;
-/// Added: the second operand is 32 bits of memory.
+/// Added if the second operand is 32 bits of memory.
 const SMALL: u8 = 0x10;
 
 /// How the function of an instruction with mm registers gets its operands.
@@ -80,7 +80,7 @@ pub(super) fn arrangement(insn: &Instruction) -> u8 {
     }
 }
 
-/// What an instruction makes of two registers.
+/// Applies the function to two mm registers.
 fn apply<P: Packed>(op: &Op, a: u64, b: u64) -> u64 {
     let (a, b, imm) = (u128::from(a), u128::from(b), op.imm as u8);
     let result = match op.extra & !SMALL {
@@ -93,12 +93,10 @@ fn apply<P: Packed>(op: &Op, a: u64, b: u64) -> u64 {
     result as u64
 }
 
-/// Two registers.
 fn mm_rr<P: Packed>(state: &mut State, op: &Op) -> Flow {
     from_both(state, op, |a, b| apply::<P>(op, a, b))
 }
 
-/// A register and memory.
 fn mm_rm<P: Packed>(state: &mut State, op: &Op) -> Flow {
     if wait(state).is_none() {
         return Flow::Stop;
@@ -114,7 +112,7 @@ fn mm_rm<P: Packed>(state: &mut State, op: &Op) -> Flow {
     }
 }
 
-/// A register and a count of bits.
+/// With a bit count as the second operand.
 pub(super) fn mm_ri<P: Packed>(state: &mut State, op: &Op) -> Flow {
     if wait(state).is_none() {
         return Flow::Stop;
@@ -123,8 +121,8 @@ pub(super) fn mm_ri<P: Packed>(state: &mut State, op: &Op) -> Flow {
     change(state, op, |a| apply::<P>(op, a, count))
 }
 
-/// A table of mnemonics and what they do: functions of both operands and the immediate. In
-/// parentheses the bytes of a memory operand that is not 16 bytes.
+/// A table of mnemonics and their functions of both operands and the immediate. In parentheses: the
+/// size in bytes of a memory operand that is not 16 bytes.
 macro_rules! packed_table {
     ($($name:ident $(| $other:ident)* $(($size:literal))? => $function:expr;)*) => {
         $(

@@ -15,7 +15,7 @@ pub(super) fn set_xmm(state: &mut State, number: u8, value: u128) {
     state.xmm[(number & 15) as usize] = value;
 }
 
-/// Loads 2, 4, 8 or 16 bytes; 16 have to be aligned, unless MXCSR.MM says that they need not.
+/// Loads 2, 4, 8 or 16 bytes. 16 bytes must be aligned, unless MXCSR.MM is set.
 #[inline(always)]
 pub(super) fn load(state: &mut State, op: &Op, size: usize) -> Option<u128> {
     let address = op.address(state);
@@ -32,7 +32,7 @@ pub(super) fn load(state: &mut State, op: &Op, size: usize) -> Option<u128> {
     })
 }
 
-/// `None`, and the exception, if the address of a 16-byte operand is not aligned.
+/// Raises an exception and returns `None` if the address of a 16-byte operand is not aligned.
 #[inline(always)]
 pub(super) fn aligned(state: &mut State, address: u64) -> Option<()> {
     if address.is_multiple_of(16) {

@@ -1,4 +1,4 @@
-//! Shifts of lanes, by an immediate or by the lower half of the second operand; and of the whole
+//! Shifts of lanes, by an immediate or by the lower half of the second operand, and of the whole
 //! register by bytes.
 
 use super::lanes::{Lane, in_memory};

@@ -1,4 +1,4 @@
-//! What moves lanes about: unpack, pack, shuffle, blend, align, widen, insertps.
+//! Instructions that move lanes: unpack, pack, shuffle, blend, align, widen, insertps.
 
 use super::lanes::{Lane, in_memory, narrow, pick, widen};
 use super::packed::packed_table;
@@ -12,7 +12,7 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
     let form = form(insn);
     Some(match (insn.mnemonic(), form) {
         (Mnemonic::Insertps, Form::RM) => {
-            // Which lane of the source is said in vain: there is one.
+            // The lane of the source does not matter: memory has only one.
             op.imm &= 0x3f;
             return packed_function(insn);
         }
@@ -109,7 +109,7 @@ fn unpack_high<T: Lane>(number: usize, imm: usize) -> usize {
     T::COUNT / 2 + unpack_low::<T>(number, imm)
 }
 
-/// Lanes of `b` where the sign of the one in `mask` is set, else of `a`.
+/// Lanes of `b` where the lane in `mask` is negative, otherwise of `a`.
 fn blend<T: Lane>(a: u128, b: u128, mask: u128) -> u128 {
     let bits = 128 / T::COUNT as u32;
     let ones = u128::MAX >> (128 - bits);

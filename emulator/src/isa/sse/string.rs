@@ -1,4 +1,4 @@
-//! Comparisons of strings: pcmpestri, pcmpestrm, pcmpistri, pcmpistrm.
+//! String comparisons: pcmpestri, pcmpestrm, pcmpistri, pcmpistrm.
 //!
 //! Source: Intel SDM volume 1, section 12.10, and volume 2, section 4.1.
 
@@ -29,16 +29,16 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
     })
 }
 
-/// Strings end at a zero; else their lengths are in so many bits of rax and rdx.
+/// Strings end at a zero character. Any other value: the width of the lengths in rax and rdx, bits.
 const IMPLICIT: u32 = 0;
 
-/// The characters of a register, widened, and how many of them belong to the string.
+/// The characters of a register, widened, and the length of the string.
 struct Text {
     characters: [i32; 16],
     len: usize,
 }
 
-/// The characters are signed or unsigned; 8 or 16 of them.
+/// The 8 or 16 characters, signed or unsigned. With 8 characters, they are repeated.
 fn characters(bytes: &Bytes, imm: u8) -> [i32; 16] {
     std::array::from_fn(|i| match imm & 3 {
         0 => u8::get(bytes, i).into(),
@@ -66,28 +66,28 @@ fn text<const LENGTH: u32>(state: &State, value: u128, register: usize, imm: u8)
     }
 }
 
-/// How many characters a register has.
+/// Number of characters in a register.
 fn count(imm: u8) -> usize {
     if imm & 1 == 0 { 16 } else { 8 }
 }
 
-/// A bit for each character of `b` that does what the immediate asks for, before polarity.
+/// A bit for each character of `b` that satisfies the comparison, before the polarity is applied.
 fn matches(a: &Text, b: &Text, imm: u8) -> u32 {
     let count = count(imm);
     let valid = |i| i < a.len;
     let holds = |j: usize| match imm >> 2 & 3 {
-        // Is it any of `a`?
+        // Equal any: it is one of the characters of `a`.
         0 => j < b.len && a.characters[..a.len].contains(&b.characters[j]),
-        // Is it in one of the ranges of `a`? One without an end is none.
+        // Ranges: it is in one of the ranges of `a`. A range without an end is ignored.
         1 => {
             let ranges = a.characters[..a.len].chunks_exact(2);
             let within = |range: &[i32]| (range[0]..=range[1]).contains(&b.characters[j]);
             j < b.len && ranges.into_iter().any(within)
         }
-        // Is it the same as its counterpart? Behind the ends of both it is.
+        // Equal each: it equals its counterpart, or both strings have ended.
         2 if valid(j) && j < b.len => a.characters[j] == b.characters[j],
         2 => !valid(j) && j >= b.len,
-        // Does `a` begin here, as far as can be seen?
+        // Equal ordered: `a` starts here, as far as the register shows.
         _ => (0..a.len.min(count - j))
             .all(|i| i + j < b.len && a.characters[i] == b.characters[i + j]),
     };
@@ -133,7 +133,7 @@ fn compare<const LENGTH: u32, const MASK: bool>(state: &mut State, op: &Op, b: u
     Flow::Next
 }
 
-/// A bit for each character to all ones or zero in its place.
+/// Widens each bit to the ones or zeros of a character.
 fn spread(bits: u32, count: usize) -> u128 {
     let width = 128 / count;
     let ones = u128::MAX >> (128 - width);

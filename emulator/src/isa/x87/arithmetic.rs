@@ -89,7 +89,7 @@ fn binary<B: Binary>(insn: &Instruction, integer: bool) -> Option<Run> {
     })
 }
 
-/// Two registers, unless one of them is empty.
+/// The values of two registers, unless one of them is empty.
 pub(super) fn both(fpu: &Fpu, a: u8, b: u8) -> Option<(F80, F80)> {
     fpu.st(a).zip(fpu.st(b))
 }
@@ -103,18 +103,18 @@ fn binary_rr<B: Binary, const POP: bool>(state: &mut State, op: &Op) -> Flow {
     })
 }
 
-/// What arithmetic and comparisons find in memory.
+/// A memory operand of arithmetic and comparisons.
 pub(super) trait Source {
     fn load(state: &mut State, address: u64) -> Option<MemoryOperand>;
 }
 
-/// Binary32.
+/// binary32.
 pub(super) struct Single;
-/// Binary64.
+/// binary64.
 pub(super) struct Double;
-/// A signed integer of 16 bits.
+/// A 16-bit signed integer.
 pub(super) struct Integer16;
-/// A signed integer of 32 bits.
+/// A 32-bit signed integer.
 pub(super) struct Integer32;
 
 impl Source for Single {
@@ -164,7 +164,7 @@ fn binary_m<B: Binary, S: Source>(state: &mut State, op: &Op) -> Flow {
     })
 }
 
-/// ST(0) from itself.
+/// Writes a function of ST(0) to ST(0).
 pub(super) fn unary(
     state: &mut State,
     op: &Op,
@@ -176,7 +176,7 @@ pub(super) fn unary(
     })
 }
 
-/// Changes the sign and asks nothing else.
+/// Changes the sign without checking the value.
 fn sign(state: &mut State, op: &Op, change: impl FnOnce(u16) -> u16) -> Flow {
     unary(state, op, |a, _| Outcome {
         value: F80 {
@@ -188,9 +188,9 @@ fn sign(state: &mut State, op: &Op, change: impl FnOnce(u16) -> u16) -> Flow {
     })
 }
 
-/// For an operation that leaves its operand `unchanged`. If that is a denormal number and underflow is
-/// not masked, AMD's processors report it (seen on an EPYC, family 25, model 1), Intel's do not (seen
-/// on a Xeon).
+/// The environment of an operation that may leave its operand `unchanged`. If that is a denormal
+/// number and underflow is unmasked, AMD's processors report underflow (seen on an EPYC, family 25,
+/// model 1), Intel's do not (seen on a Xeon).
 fn env_of(fpu: &Fpu, vendor: Vendor, unchanged: bool) -> Env {
     let mut env = fpu.env();
     env.underflow_masked |= unchanged && vendor == Vendor::Intel;

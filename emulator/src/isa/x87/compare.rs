@@ -46,8 +46,8 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
     })
 }
 
-/// Reports a comparison, `None` if an operand was empty, and pops. The result is delivered even if
-/// an exception is not masked, but nothing is popped then.
+/// Reports a comparison (`None` if an operand was empty), and pops. The result is delivered even if
+/// an exception is unmasked, but then nothing is popped.
 fn report(fpu: &mut Fpu, result: Option<(Relation, Exceptions)>, pops: u32) -> Relation {
     let (relation, goes_on) = match result {
         None => (Relation::Unordered, fpu.stack_fault(false)),
@@ -71,7 +71,7 @@ fn compare(fpu: &mut Fpu, result: Option<(Relation, Exceptions)>, pops: u32) {
     fpu.set_conditions(C0 | C2 | C3, set);
 }
 
-/// The relation of two numbers; with a quiet NaN invalid if `ORDERED`.
+/// The relation of two numbers; if `ORDERED`, a quiet NaN is invalid too.
 fn relation<const ORDERED: bool>((a, b): (F80, F80)) -> (Relation, Exceptions) {
     if ORDERED {
         compare_ordered(a, b)
@@ -100,7 +100,7 @@ fn compare_m<S: Source, const POP: bool>(state: &mut State, op: &Op) -> Flow {
     })
 }
 
-/// `ftst`: with zero.
+/// `ftst`: compares with zero.
 fn test(state: &mut State, op: &Op) -> Flow {
     execute(state, op, |fpu| {
         let result = fpu.st(0).map(|a| compare_ordered(a, F80::default()));
@@ -128,7 +128,7 @@ fn compare_flags<const ORDERED: bool, const POP: bool>(state: &mut State, op: &O
     flow
 }
 
-/// `fxam`: the class of ST(0), and its sign.
+/// `fxam`: the class and the sign of ST(0).
 fn examine(state: &mut State, op: &Op) -> Flow {
     execute(state, op, |fpu| {
         let (class, negative) = classify(fpu.content(0));
@@ -146,8 +146,8 @@ fn examine(state: &mut State, op: &Op) -> Flow {
     })
 }
 
-/// ST(0) from another register if a condition of the flags holds, which is numbered as in other
-/// instructions.
+/// Copies another register to ST(0) if a condition of the flags holds, which is numbered as in
+/// other instructions.
 fn move_if<const CC: u8>(state: &mut State, op: &Op) -> Flow {
     let holds = state.flags.condition::<CC>();
     execute(state, op, |fpu| match both(fpu, 0, op.src) {

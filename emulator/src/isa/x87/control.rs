@@ -1,5 +1,5 @@
-//! Control of the unit: control and status word, the stack pointer, `fwait`. Not here: what saves
-//! more than a word.
+//! Control instructions: control and status word, the stack pointer, `fwait`. Not here:
+//! instructions that save more than a word.
 
 use super::execute::{execute, wait};
 use crate::op::{Flow, Op, Run, flow};
@@ -20,7 +20,7 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
             Flow::Next
         },
         (Wait, _) => |state, _| flow(wait(state)),
-        // What the 8087 and the 80287 needed.
+        // Control instructions of the 8087 and the 80287.
         (Fneni | Fndisi | Fnsetpm, _) => |_, _| Flow::Next,
         (Fldcw, _) => load_control,
         (Fnstcw, _) => |state, op| {

@@ -1,4 +1,4 @@
-//! `fldenv`, `fnstenv`, `frstor`, `fnsave`, in the formats of protected mode of 16 and 32 bits.
+//! `fldenv`, `fnstenv`, `frstor`, `fnsave`, in the 16-bit and 32-bit protected-mode formats.
 //!
 //! Source: Intel SDM volume 1, figures 8-9 and 8-11.
 
@@ -11,10 +11,10 @@ use crate::state::State;
 use crate::state::fpu::Fpu;
 use iced_x86::{Instruction, Mnemonic};
 
-/// Bytes of the environment in words of 16 and of 32 bits.
+/// Size of the environment in 16-bit and 32-bit words, bytes.
 const ENVIRONMENT_16: usize = 14;
 const ENVIRONMENT_32: usize = 28;
-/// With the registers, of 10 bytes each.
+/// Size with the registers, 10 bytes each.
 const STATE_16: usize = ENVIRONMENT_16 + 80;
 const STATE_32: usize = ENVIRONMENT_32 + 80;
 
@@ -33,7 +33,7 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
     })
 }
 
-/// Bytes of a field of an image of `size` bytes.
+/// Size of a field in an image of `size` bytes.
 const fn field(size: usize) -> usize {
     match size {
         ENVIRONMENT_16 | STATE_16 => 2,
@@ -111,7 +111,7 @@ fn store<const SIZE: usize>(state: &mut State, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// Two bits for each register by its own number: 0 a number, 1 zero, 2 anything else, 3 empty.
+/// Two bits for each register, by its own number: 0 a number, 1 zero, 2 anything else, 3 empty.
 fn tag_word(fpu: &Fpu) -> u16 {
     (0..8).fold(0, |tags, number: u16| {
         let tag = match classify(fpu.registers[usize::from(number)]).0 {

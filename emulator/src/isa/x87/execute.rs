@@ -1,13 +1,13 @@
-//! What every x87 instruction does besides its arithmetic: it raises a pending exception, and notes
-//! where it is.
+//! What all x87 instructions do besides their arithmetic: raise a pending exception, and record
+//! where the instruction is.
 //!
-//! An unmasked exception is pending until the next instruction that looks for it: every x87 and MMX
-//! instruction except those whose names begin with `fn`.
+//! An unmasked exception stays pending until the next instruction that checks for it: any x87 or
+//! MMX instruction, except those whose names begin with `fn`.
 //!
-//! The pointers to the last instruction are kept as current processors do: FIP by every instruction
-//! except control instructions, FOP and FDP only by those that raise an unmasked exception
-//! (Intel's `cpuid` says so), on AMD's processors by every such instruction. The selectors FCS and
-//! FDS are always 0.
+//! The pointers to the last instruction are kept as on current processors. All instructions except
+//! control instructions write FIP. FOP and FDP are written only by instructions that raise an
+//! unmasked exception (Intel's `cpuid` says so), on AMD's processors by all that write FIP. The
+//! selectors FCS and FDS are always 0.
 
 use crate::op::{Flow, Op};
 use crate::processor::Vendor;
@@ -15,7 +15,7 @@ use crate::state::State;
 use crate::state::fpu::Fpu;
 use crate::stop::{Exception, Stop};
 
-/// Raises an exception that is pending.
+/// Raises a pending exception.
 pub(in crate::isa) fn wait(state: &mut State) -> Option<()> {
     if !state.fpu.is_pending() {
         return Some(());
@@ -24,7 +24,7 @@ pub(in crate::isa) fn wait(state: &mut State) -> Option<()> {
     None
 }
 
-/// An instruction without memory: waits, and does it.
+/// Executes an instruction without a memory operand, after a pending exception was raised.
 pub(super) fn execute(state: &mut State, op: &Op, run: impl FnOnce(&mut Fpu)) -> Flow {
     match wait(state) {
         Some(()) => commit(state, op, run),
@@ -32,8 +32,8 @@ pub(super) fn execute(state: &mut State, op: &Op, run: impl FnOnce(&mut Fpu)) ->
     }
 }
 
-/// Does what cannot fault any more, and notes where the instruction is. No exception is pending
-/// before.
+/// Executes the part of an instruction that cannot fault any more, and records where the
+/// instruction is. No exception may be pending before.
 pub(super) fn commit(state: &mut State, op: &Op, run: impl FnOnce(&mut Fpu)) -> Flow {
     run(&mut state.fpu);
     let rip = state.rip.wrapping_add(op.offset.into());
@@ -44,7 +44,7 @@ pub(super) fn commit(state: &mut State, op: &Op, run: impl FnOnce(&mut Fpu)) -> 
     Flow::Next
 }
 
-/// Notes opcode and memory operand of the instruction at `rip`.
+/// Records the opcode and the memory operand of the instruction at `rip`.
 #[cold]
 fn note_operand(state: &mut State, op: &Op, rip: u64) {
     let mut bytes = (0..u64::from(op.len)).map(|i| {
@@ -52,7 +52,7 @@ fn note_operand(state: &mut State, op: &Op, rip: u64) {
         let fetched = state.memory.fetch(rip.wrapping_add(i), &mut byte);
         fetched.map_or(0, |()| byte[0])
     });
-    // None of the prefixes looks like an x87 instruction.
+    // No prefix has one of these values.
     let Some(first) = bytes.find(|byte| matches!(byte, 0xd8..=0xdf)) else {
         return;
     };

@@ -71,7 +71,7 @@ struct Decimal;
 struct Integer16;
 struct Integer32;
 struct Integer64;
-/// `fisttp` instead of `fist`.
+/// The integer formats of `fisttp`.
 struct Truncated16;
 struct Truncated32;
 struct Truncated64;
@@ -165,7 +165,7 @@ fn exact<T>(value: T) -> Outcome<T> {
     }
 }
 
-/// The same outcome in another form.
+/// Converts the value of an outcome.
 fn with<T, U>(outcome: Outcome<T>, form: impl FnOnce(T) -> U) -> Outcome<U> {
     Outcome {
         value: form(outcome.value),
@@ -202,7 +202,7 @@ fn store<S: Store<N>, const N: usize, const POP: bool>(state: &mut State, op: &O
     }
     let env = state.fpu.env();
     let value = state.fpu.st(0);
-    // What an empty register gives is that of an invalid operation.
+    // An empty register gives the result of an invalid operation.
     let outcome = S::convert(value.unwrap_or(F80::INDEFINITE), env);
     let exceptions = match value {
         Some(_) => outcome.exceptions,
@@ -210,8 +210,8 @@ fn store<S: Store<N>, const N: usize, const POP: bool>(state: &mut State, op: &O
     };
     let stopped = state.fpu.unmasks(exceptions.without(Exceptions::PRECISION));
     let address = op.address(state);
-    // If nothing is to be stored, AMD's processors look at memory all the same (seen on an EPYC,
-    // family 25, model 1).
+    // If nothing is to be stored, AMD's processors still check memory (seen on an EPYC, family 25,
+    // model 1).
     let may = match (stopped, state.processor.vendor()) {
         (false, _) => state.memory.store_bytes(address, outcome.value),
         (true, Vendor::Amd) => state.memory.check_store(address, N),
@@ -242,7 +242,7 @@ fn store_register<const POP: bool>(state: &mut State, op: &Op) -> Flow {
     })
 }
 
-/// `fstpnce`, which the manual does not name: `fstp st(i)` that only pops if ST(0) is empty.
+/// `fstpnce`, which the manual does not name: `fstp st(i)`, which only pops if ST(0) is empty.
 fn move_register(state: &mut State, op: &Op) -> Flow {
     execute(state, op, |fpu| {
         fpu.set_conditions(C1, 0);
@@ -253,7 +253,7 @@ fn move_register(state: &mut State, op: &Op) -> Flow {
     })
 }
 
-/// `fxch`. An empty register is filled before.
+/// `fxch`. An empty register first gets the default NaN.
 fn exchange(state: &mut State, op: &Op) -> Flow {
     execute(state, op, |fpu| {
         let goes_on = match both(fpu, 0, op.src) {
@@ -268,7 +268,7 @@ fn exchange(state: &mut State, op: &Op) -> Flow {
     })
 }
 
-// The constants, rounded to nearest (Intel SDM volume 2, FLD1).
+// Constants, rounded to nearest (Intel SDM volume 2, FLD1).
 
 /// log2 10.
 const LOG2_10: F80 = number(0x4000, 0xd49a_784b_cd1b_8afe);
@@ -288,7 +288,8 @@ const fn number(sign_exponent: u16, significand: u64) -> F80 {
     }
 }
 
-/// Loads a constant that was rounded to nearest, up or not, in the direction that is asked for.
+/// Loads a constant in the current rounding direction. `nearest` is the constant rounded to
+/// nearest, and `rounded_up` says whether that is above it.
 fn constant(state: &mut State, op: &Op, nearest: F80, rounded_up: bool) -> Flow {
     execute(state, op, |fpu| {
         let mut value = nearest;

@@ -1,7 +1,7 @@
 //! The x87 unit: 80-bit floating point on a stack of registers.
 //!
-//! The arithmetic is [`crate::float::x87`], the registers and their stack are
-//! [`crate::state::fpu`]. `execute` has what all instructions of the unit do.
+//! The arithmetic is in [`crate::float::x87`], the registers and their stack are in
+//! [`crate::state::fpu`].
 //!
 //! Source: Intel SDM volume 1, chapter 8, and volume 2.
 

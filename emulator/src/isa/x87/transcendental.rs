@@ -28,7 +28,7 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
     })
 }
 
-/// ST(1) from ST(0) and itself; ST(0) is popped.
+/// Writes a function of ST(0) and ST(1) to ST(1), and pops ST(0).
 fn two_to_one(
     state: &mut State,
     op: &Op,
@@ -42,13 +42,13 @@ fn two_to_one(
     })
 }
 
-/// An argument is beyond the range of a function: only C2 says so.
+/// The argument is out of range: only C2 reports that.
 fn out_of_range(fpu: &mut Fpu) {
     fpu.report(Exceptions::NONE, false);
     fpu.set_conditions(C2, C2);
 }
 
-/// ST(0) from itself, if it is within the range.
+/// Writes a function of ST(0) to ST(0), if it is in range.
 fn one_to_one(
     state: &mut State,
     op: &Op,
@@ -65,7 +65,7 @@ fn one_to_one(
     })
 }
 
-/// ST(0) from itself, and a second result pushed, if it is within the range.
+/// Writes a function of ST(0) to ST(0) and pushes a second result, if it is in range.
 fn one_to_two(
     state: &mut State,
     op: &Op,
@@ -99,7 +99,7 @@ fn put_two(fpu: &mut Fpu, outcome: Option<Outcome<(F80, F80)>>) {
     }
 }
 
-/// The exponent replaces ST(0), and the significand is pushed.
+/// Replaces ST(0) by its exponent and pushes its significand.
 fn fxtract(state: &mut State, op: &Op) -> Flow {
     execute(state, op, |fpu| {
         let outcome = fpu.st(0).map(|a| {
