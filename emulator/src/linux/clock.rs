@@ -1,70 +1,68 @@
-//! Virtual time: a nanosecond for each instruction, and what was slept. Timers run in it.
+//! Virtual time: one nanosecond for each instruction, plus the time slept. Timers run on it.
 
 use super::files::Time;
 
-/// Nanoseconds of a second.
+/// Nanoseconds in a second.
 pub(super) const SECOND: u64 = 1_000_000_000;
-/// When a run begins, seconds since 1970: 2037-01-01 00:00:00 UTC. It is always the same, for the
-/// same options to give the same run; it is late, for no file of the host to be newer than the
-/// program's clock; and a year before 32 bits of seconds are over.
+/// The start of a run, seconds since 1970: 2037-01-01 00:00:00 UTC. It is fixed so that the same
+/// options give the same run, late enough that no file of the host is newer than the program's
+/// clock, and a year before 32-bit seconds overflow.
 const START: i64 = 2_114_380_800;
-/// How long the machine was up by then, seconds.
+/// Uptime of the machine at the start, seconds.
 const UP: u64 = 1000;
 
-/// Which time a timer goes by.
+/// The time that a timer uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Base {
-    /// Passes while sleeping.
+    /// Real time, which passes while sleeping.
     Real,
-    /// That of the processor.
+    /// Processor time.
     Processor,
 }
 
-/// Whose timer it is.
+/// The owner of a timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Owner {
-    /// `setitimer` and `alarm`, by `which`.
+    /// `setitimer` and `alarm`; `which`.
     Interval(u64),
-    /// `timer_create`, by number.
+    /// `timer_create`; the timer's number.
     Posix(u64),
 }
 
-/// A timer.
 #[derive(Clone, Debug)]
 pub(super) struct Timer {
     pub(super) owner: Owner,
     pub(super) base: Base,
-    /// The clock it was made for.
+    /// The clock for which it was created.
     pub(super) clock: u64,
-    /// When it expires, in its base; `None` if it is not armed.
+    /// Expiry, in its base; `None` if it is not armed.
     pub(super) next: Option<u64>,
-    /// Then again after this; 0 for once.
+    /// Interval between expiries; 0 for a single one.
     pub(super) interval: u64,
-    /// What it sends; 0 for nothing.
+    /// The signal to send; 0 for none.
     pub(super) signal: u8,
     /// `sigev_value`.
     pub(super) value: u64,
-    /// How often it expired while its signal was pending.
+    /// Expiries while its signal was pending.
     pub(super) overruns: u64,
 }
 
-/// The clock.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock {
-    /// Instructions that were executed.
+    /// Instructions executed.
     executed: u64,
-    /// Nanoseconds that were slept.
+    /// Nanoseconds slept.
     slept: u64,
     pub(super) timers: Vec<Timer>,
 }
 
 impl Clock {
-    /// So many instructions were executed.
+    /// Sets the number of executed instructions.
     pub(super) fn set(&mut self, executed: u64) {
         self.executed = executed;
     }
 
-    /// Nanoseconds in a base.
+    /// The time in a base, nanoseconds.
     pub(super) fn now(&self, base: Base) -> u64 {
         match base {
             Base::Real => self.executed.saturating_add(self.slept),
@@ -72,7 +70,7 @@ impl Clock {
         }
     }
 
-    /// Nanoseconds since the machine was started.
+    /// Uptime, nanoseconds.
     pub(super) fn up(&self) -> u64 {
         (UP * SECOND).saturating_add(self.now(Base::Real))
     }
@@ -86,18 +84,18 @@ impl Clock {
         }
     }
 
-    /// Nanoseconds of [`Base::Real`] at a time of day.
+    /// Converts a time of day to nanoseconds of [`Base::Real`].
     pub(super) fn at(seconds: i64, nanoseconds: u64) -> u64 {
         let seconds = u64::try_from(seconds.saturating_sub(START)).unwrap_or(0);
         seconds.saturating_mul(SECOND).saturating_add(nanoseconds)
     }
 
-    /// Nanoseconds of [`Base::Real`] at a time since the machine was started.
+    /// Converts an uptime to nanoseconds of [`Base::Real`].
     pub(super) fn at_up(up: u64) -> u64 {
         up.saturating_sub(UP * SECOND)
     }
 
-    /// Sleeps until then.
+    /// Sleeps until `real`, in [`Base::Real`].
     pub(super) fn sleep_until(&mut self, real: u64) {
         self.slept += real.saturating_sub(self.now(Base::Real));
     }
@@ -109,14 +107,14 @@ impl Clock {
         left.min()
     }
 
-    /// When the next timer expires that ends a sleep: one with a signal that `wakes`.
+    /// Expiry of the next timer that ends a sleep: one with a signal that `wakes`.
     pub(super) fn next_while_sleeping(&self, wakes: impl Fn(u8) -> bool) -> Option<u64> {
         let real = self.timers.iter().filter(|t| t.base == Base::Real);
         let real = real.filter(|t| t.signal != 0 && wakes(t.signal));
         real.filter_map(|t| t.next).min()
     }
 
-    /// The timers that expired, armed anew if they repeat, and how often they did.
+    /// The expired timers and the number of expiries; periodic ones are armed again.
     pub(super) fn expired(&mut self) -> Vec<(Timer, u64)> {
         let nows = [self.now(Base::Real), self.now(Base::Processor)];
         let mut expired = Vec::new();

@@ -1,9 +1,9 @@
 //! Error numbers of system calls. Source: Linux 6.12 `include/uapi/asm-generic/errno-base.h`,
-//! `errno.h`, and `include/linux/errno.h` for those that a program never sees.
+//! `errno.h`, and `include/linux/errno.h` for those that programs never see.
 
 use std::io;
 
-/// What a system call answers: rax, or why not.
+/// The result of a system call: rax or an error.
 pub(super) type Answer<T = u64> = Result<T, Errno>;
 
 /// An error number of Linux.
@@ -24,20 +24,20 @@ errors! {
     EMFILE 24 ENOTTY 25 EFBIG 27 ENOSPC 28 ESPIPE 29 EROFS 30 EPIPE 32 ERANGE 34 ENAMETOOLONG 36
     ENOSYS 38 ENOTEMPTY 39 ELOOP 40 EOVERFLOW 75 ENOTSOCK 88 EOPNOTSUPP 95 EAFNOSUPPORT 97
     ETIMEDOUT 110
-    // Interrupted, to be called again unless a handler without SA_RESTART runs.
+    // Interrupted; restarted unless a handler without SA_RESTART runs.
     ERESTARTSYS 512
-    // Interrupted, to be called again unless a handler runs.
+    // Interrupted; restarted unless a handler runs.
     ERESTARTNOHAND 514
 }
 
 impl Errno {
-    /// What rax then holds.
+    /// The value of rax.
     pub(super) fn to_rax(self) -> u64 {
         (-i64::from(self.0)).cast_unsigned()
     }
 }
 
-/// What the host refused, in words of Linux.
+/// Converts the host's errors.
 impl From<io::Error> for Errno {
     fn from(error: io::Error) -> Errno {
         use io::ErrorKind as Kind;

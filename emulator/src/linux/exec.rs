@@ -1,4 +1,4 @@
-//! What `execve` does: finds the program, its interpreter, and loads them.
+//! `execve`: finds the program and its interpreter, and loads them.
 //!
 //! Source: Linux 6.12 `fs/exec.c`, `fs/binfmt_script.c`, `fs/binfmt_elf.c`.
 
@@ -19,21 +19,21 @@ use std::fmt;
 use std::rc::Rc;
 use unwind_sim_unwind::image::Bytes;
 
-/// Bytes of a script that are looked at (`BINPRM_BUF_SIZE`).
+/// Bytes of a script that are read (`BINPRM_BUF_SIZE`).
 const SCRIPT_LINE_MAX: usize = 256;
-/// How often a script's interpreter may be a script.
+/// How often a script's interpreter may be a script itself.
 const SCRIPTS_MAX: usize = 5;
-/// The program runs as its owner.
+/// The set-user-ID bit.
 const S_ISUID: u32 = 0o4000;
-/// The largest program, bytes.
+/// Size of the largest program, bytes.
 const PROGRAM_MAX: u64 = 1 << 30;
 
 /// Why a program could not be started.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StartError {
-    /// The file concerned, below the root.
+    /// The file, as a path below the root.
     pub path: Vec<u8>,
-    /// What is wrong with it.
+    /// What is wrong with the file.
     pub what: StartErrorKind,
 }
 
@@ -45,13 +45,13 @@ pub enum StartErrorKind {
     NotFound,
     /// It is not a regular file that may be executed.
     NotExecutable,
-    /// It cannot be read, or is larger than a gibibyte.
+    /// It cannot be read, or is larger than 1 GiB.
     NotReadable,
-    /// Scripts whose interpreters are scripts, more than five deep.
+    /// More than five scripts whose interpreters are scripts.
     Scripts,
     /// It cannot be loaded.
     Load(LoadError),
-    /// The working directory is no directory.
+    /// The working directory is not a directory.
     Directory,
 }
 
@@ -72,7 +72,7 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 impl StartError {
-    /// What `execve` answers.
+    /// The error number that `execve` returns.
     pub(super) fn errno(&self) -> Errno {
         match &self.what {
             StartErrorKind::NotFound => Errno::ENOENT,
@@ -84,7 +84,7 @@ impl StartError {
     }
 }
 
-/// A program with all that it needs, before anything of the old one is given up.
+/// A loaded program with its state, before the old program is discarded.
 struct Prepared {
     machine: Machine,
     layout: Layout,
@@ -96,7 +96,7 @@ impl Process {
     /// Starts the program at a path below the root; it may be a script.
     ///
     /// # Errors
-    /// If it, its interpreter or the working directory cannot be used.
+    /// If the program, its interpreter or the working directory cannot be used.
     pub fn start(path: &[u8], options: ProcessOptions) -> Result<Process, StartError> {
         let (cwd, args, env) = (
             options.cwd.clone(),
@@ -121,10 +121,10 @@ impl Process {
         Ok(process)
     }
 
-    /// Runs a program in place of the one that runs.
+    /// Replaces the running program.
     ///
     /// # Errors
-    /// If it cannot be started; nothing has changed then.
+    /// If the program cannot be started; then nothing has changed.
     pub(super) fn exec(
         &mut self,
         path: &[u8],
@@ -170,7 +170,7 @@ impl Process {
         Ok(())
     }
 
-    /// A file that may be executed, and what is in it.
+    /// Finds an executable file and reads it.
     fn program(&mut self, path: &[u8]) -> Result<(ResolvedPath, Bytes), StartError> {
         let error = |what| StartError {
             path: path.to_vec(),
@@ -284,7 +284,7 @@ impl Process {
     pub(super) fn execve(&mut self, path: u64, args: u64, env: u64) -> Answer {
         let path = self.path_at(path)?;
         let (args, env) = (self.strings(args)?, self.strings(env)?);
-        // Why a path leads nowhere; what else is wrong is found when it is started.
+        // Errors in the path come first; others are found when the program is started.
         self.files.find(&self.files.cwd, &path, true)?;
         match self.exec(&path, args, env) {
             Ok(()) => Ok(0),

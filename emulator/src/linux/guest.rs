@@ -1,4 +1,4 @@
-//! The program's memory, as the kernel uses it: what cannot be used is `EFAULT`.
+//! The kernel's access to the program's memory: memory that cannot be used is `EFAULT`.
 
 use super::errno::{Answer, Errno};
 use super::process::Process;
@@ -6,7 +6,7 @@ use crate::address_space::{Access, Fault, FaultKind, PAGE_SIZE, TASK_SIZE};
 
 /// Linux `PATH_MAX`.
 const PATH_MAX: usize = 4096;
-/// The longest string that `execve` takes: as much as all of them together may have.
+/// Size of the longest string that `execve` accepts, which is the limit of all together, bytes.
 const STRING_MAX: usize = 2 << 20;
 /// Linux `UIO_MAXIOV`.
 const VECTORS_MAX: u64 = 1024;
@@ -29,18 +29,18 @@ impl Process {
         Ok(self.machine.state.memory.write(at, bytes)?)
     }
 
-    /// Is a range in user space? What is in it need not be mapped. (Linux `access_ok`.)
+    /// Checks that a range is in user space. It need not be mapped. (Linux `access_ok`.)
     pub(super) fn accessible(&self, at: u64, size: u64) -> Answer<()> {
         let end = at.checked_add(size).filter(|&end| end <= TASK_SIZE);
         end.map(|_| ()).ok_or(Errno::EFAULT)
     }
 
-    /// How many of `size` bytes can be written.
+    /// The number of leading bytes, of `size`, that can be written.
     pub(super) fn writable(&self, at: u64, size: usize) -> usize {
         self.usable(at, size, Access::Write)
     }
 
-    /// How many of `size` bytes can be read.
+    /// The number of leading bytes, of `size`, that can be read.
     pub(super) fn readable(&self, at: u64, size: usize) -> usize {
         self.usable(at, size, Access::Read)
     }
@@ -84,7 +84,7 @@ impl Process {
         self.put(at, &bytes)
     }
 
-    /// A string of at most `max` bytes, without its NUL; `None` if it is longer.
+    /// Reads a string of at most `max` bytes, without its NUL; `None` if it is longer.
     fn string(&self, at: u64, max: usize) -> Answer<Option<Vec<u8>>> {
         let mut string = Vec::new();
         let mut at = at;
@@ -109,7 +109,7 @@ impl Process {
         path.ok_or(Errno::ENAMETOOLONG)
     }
 
-    /// A string that names something, cut to `max` bytes.
+    /// Reads a name, truncated to `max` bytes.
     pub(super) fn name_at(&self, at: u64, max: usize) -> Answer<Vec<u8>> {
         let mut name = Vec::new();
         while name.len() < max {
@@ -121,7 +121,7 @@ impl Process {
         Ok(name)
     }
 
-    /// The strings of a list that ends with a null pointer.
+    /// Reads the strings of a list that ends with a null pointer.
     pub(super) fn strings(&self, at: u64) -> Answer<Vec<Vec<u8>>> {
         let (mut strings, mut left) = (Vec::new(), STRING_MAX);
         if at == 0 {
@@ -140,7 +140,7 @@ impl Process {
         Ok(strings)
     }
 
-    /// `struct iovec`s: addresses and lengths.
+    /// Reads an array of `struct iovec`: addresses and lengths.
     pub(super) fn vectors(&self, at: u64, count: u64) -> Answer<Vec<(u64, u64)>> {
         if count > VECTORS_MAX {
             return Err(Errno::EINVAL);

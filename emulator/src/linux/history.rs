@@ -12,7 +12,7 @@ use crate::address_space::RestoreError;
 use crate::machine::{self, Machine};
 use std::rc::Rc;
 
-/// Programs before the last `execve` that are kept for snapshots of them.
+/// Programs replaced by `execve` that are kept for their snapshots.
 const FORMER_MAX: usize = 4;
 
 /// What the kernel knows of a process.
@@ -30,20 +30,20 @@ pub(super) struct KernelState {
     pub(super) executed_before: u64,
     pub(super) events: Vec<Event>,
     pub(super) outcome: Option<Outcome>,
-    /// How many there were.
+    /// Number of notices.
     pub(super) notices: usize,
 }
 
-/// Which program runs, and those before it of which there are snapshots.
+/// The running program, and replaced programs that have snapshots.
 #[derive(Debug, Default)]
 pub(super) struct Programs {
-    /// The number of the one that runs; no two have the same.
+    /// The number of the running program; numbers are unique.
     current: u64,
-    /// The number that the next one gets.
+    /// The number of the next program.
     next: u64,
-    /// Those that `execve` replaced, the oldest first.
+    /// Programs that `execve` replaced, the oldest first.
     former: Vec<(u64, Machine)>,
-    /// Programs below this number were dropped, if they are not kept.
+    /// Programs below this number that are no longer kept were dropped.
     dropped_below: u64,
 }
 
@@ -53,7 +53,7 @@ impl Programs {
         self.current
     }
 
-    /// A program was replaced.
+    /// Keeps a replaced program if it has snapshots.
     pub(super) fn replaced(&mut self, mut machine: Machine) {
         self.forget_released();
         if machine.state.memory.has_snapshots() {
@@ -68,7 +68,7 @@ impl Programs {
         self.current = self.next;
     }
 
-    /// Drops those of which there are no snapshots any more.
+    /// Drops programs that have no more snapshots.
     pub(super) fn forget_released(&mut self) {
         self.former.retain_mut(|(number, machine)| {
             let is_wanted = machine.state.memory.has_snapshots();
@@ -79,7 +79,7 @@ impl Programs {
         });
     }
 
-    /// Makes the machine what it was, or that of a former program.
+    /// Restores the machine to a snapshot of this program or of a former one.
     pub(super) fn restore(
         &mut self,
         machine: &mut Machine,

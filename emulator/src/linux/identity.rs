@@ -1,23 +1,23 @@
-//! Who a process is, for permissions, and what else it may set of itself and read again.
+//! The identity of a process for permissions, and other properties that it may set and get.
 //!
-//! Capabilities are those of user 0 and no others: all while the effective user is 0, those over
-//! files while the user for files is.
+//! Only user 0 has capabilities: all of them while the effective user is 0, those for files while
+//! the file-system user is.
 //!
 //! Source: Linux 6.12 `kernel/sys.c`, `security/commoncap.c`.
 
 use super::errno::{Answer, Errno};
 use std::rc::Rc;
 
-/// "Leave it as it is" in place of a user or a group.
+/// "Do not change", in place of a user or a group.
 pub(super) const KEEP: u32 = u32::MAX;
 
-/// Users, or groups, of a process.
+/// The users, or the groups, of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Ids {
     pub(super) real: u32,
     pub(super) effective: u32,
     pub(super) saved: u32,
-    /// The one whose files they are.
+    /// The file-system user or group.
     pub(super) file: u32,
 }
 
@@ -91,7 +91,7 @@ impl Ids {
         Ok(0)
     }
 
-    /// `setfsuid`, which tells what it was, whether it is set or not.
+    /// `setfsuid`, which returns the old value whether it is changed or not.
     pub(super) fn set_file(&mut self, id: u32, capable: bool) -> u32 {
         let old = self.file;
         if id != KEEP && (capable || id == old || self.has(id)) {
@@ -101,7 +101,7 @@ impl Ids {
     }
 }
 
-/// Who a process is.
+/// The identity of a process.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
     pub(super) user: Ids,
@@ -119,22 +119,22 @@ impl Identity {
         }
     }
 
-    /// May it become others, and all that the superuser may but with files?
+    /// Whether it has the superuser's capabilities, except those for files.
     pub(super) fn is_capable(&self) -> bool {
         self.user.effective == 0
     }
 
-    /// Do permissions of files not concern it?
+    /// Whether it bypasses file permissions.
     pub(super) fn is_capable_with_files(&self) -> bool {
         self.user.file == 0
     }
 
-    /// Is it in this group, when files are concerned?
+    /// Whether it is in this group, for file permissions.
     pub(super) fn is_in(&self, group: u32) -> bool {
         group == self.group.file || self.groups.contains(&group)
     }
 
-    /// The one for which `access` asks: the real one.
+    /// The identity that `access` checks: the real one.
     pub(super) fn as_real(&self) -> Identity {
         let mut real = self.clone();
         real.user.file = real.user.real;
@@ -142,7 +142,7 @@ impl Identity {
         real
     }
 
-    /// What `execve` does.
+    /// Applies `execve`.
     pub(super) fn exec(&mut self) {
         for ids in [&mut self.user, &mut self.group] {
             (ids.saved, ids.file) = (ids.effective, ids.effective);
@@ -150,10 +150,10 @@ impl Identity {
     }
 }
 
-/// What a process set of itself by `prctl` and the like. Nothing else depends on it here.
+/// Properties that a process set with `prctl` and the like, and that change nothing else.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Settings {
-    /// `PR_SET_PDEATHSIG`; its parent does not die.
+    /// `PR_SET_PDEATHSIG`; the parent never dies.
     pub(super) death_signal: u8,
     pub(super) dumpable: u8,
     /// `PR_SET_TIMERSLACK`, nanoseconds.
@@ -166,7 +166,7 @@ pub(super) struct Settings {
     pub(super) io_priority: u32,
 }
 
-/// What a thread sleeps too long at most, unless it says otherwise.
+/// Default for the timer slack, nanoseconds.
 pub(super) const TIMER_SLACK: u64 = 50_000;
 
 impl Default for Settings {

@@ -1,5 +1,5 @@
-//! What is mapped where, beyond what the address space knows: the heap, the names of files, pages
-//! behind a file's end.
+//! The memory layout beyond the address space: the heap, the mapped files, pages past the end of a
+//! file.
 
 use crate::address_space::Permissions;
 use crate::load::Loaded;
@@ -7,22 +7,23 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// A file that is mapped.
+/// A mapped file.
 #[derive(Clone, Debug)]
 pub(super) struct FileMapping {
     pub(super) path: Rc<[u8]>,
-    /// Where in it the mapping begins, bytes.
+    /// Offset in the file at which the mapping starts, bytes.
     pub(super) offset: u64,
-    /// Device and number of the file whose changes are seen here; `None` for a program's own.
+    /// Device and inode number of a file whose changes are visible here; `None` for a program's
+    /// file.
     pub(super) object: Option<(u64, u64)>,
-    /// `MAP_SHARED`: what is written would be seen by others.
+    /// `MAP_SHARED`: others would see what is written.
     pub(super) is_shared: bool,
-    /// Could the file be written by who mapped it?
+    /// Whether the file was writable for the process that mapped it.
     pub(super) is_writable: bool,
 }
 
 impl FileMapping {
-    /// Of a program or its interpreter.
+    /// The file of a program or its interpreter.
     pub(super) fn of_program(path: Rc<[u8]>, offset: u64) -> FileMapping {
         FileMapping {
             path,
@@ -34,20 +35,20 @@ impl FileMapping {
     }
 }
 
-/// Where things are.
+/// The memory layout.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
-    /// Where the heap begins.
+    /// Start of the heap.
     pub(super) heap: u64,
-    /// Where it ends.
+    /// End of the heap.
     pub(super) brk: u64,
     pub(super) stack: Range<u64>,
     /// `/proc/self/auxv`.
     pub(super) auxv: Vec<u8>,
-    /// By first address: the end, and the file.
+    /// By start address: the end and the file.
     files: BTreeMap<u64, (u64, FileMapping)>,
-    /// Pages behind the end of a file, `SIGBUS`, and what could be done with them if the file went
-    /// on. In memory nothing can.
+    /// Pages past the end of a file (`SIGBUS`), and the permissions they would have if the file
+    /// were longer. The memory itself allows no access.
     behind: BTreeMap<u64, (u64, Permissions)>,
 }
 
@@ -63,7 +64,7 @@ impl Layout {
         }
     }
 
-    /// A range was mapped, or unmapped: this file is there, or none.
+    /// Records that a range was mapped, to this file if any, or unmapped.
     pub(super) fn name(&mut self, range: Range<u64>, file: Option<FileMapping>) {
         cut(&mut self.files, &range, |file, by| FileMapping {
             offset: file.offset + by,
@@ -75,7 +76,7 @@ impl Layout {
         }
     }
 
-    /// These pages are behind a file's end, or no longer (`None`).
+    /// Marks pages as past the end of a file, or not any longer (`None`).
     pub(super) fn set_behind(&mut self, range: Range<u64>, may: Option<Permissions>) {
         cut(&mut self.behind, &range, |&may, _| may);
         if let Some(may) = may {
@@ -83,13 +84,13 @@ impl Layout {
         }
     }
 
-    /// What could be done with a page that is behind a file's end; `None` if it is not.
+    /// The intended permissions of a page past the end of a file; `None` for any other page.
     pub(super) fn behind(&self, address: u64) -> Option<Permissions> {
         let (_, (end, may)) = self.behind.range(..=address).next_back()?;
         (address < *end).then_some(*may)
     }
 
-    /// The parts of a range that are behind a file's end.
+    /// The parts of a range that are past the end of a file.
     pub(super) fn behind_in(&self, range: &Range<u64>) -> Vec<(Range<u64>, Permissions)> {
         let all = self.behind.range(..range.end).rev();
         let touching = all.take_while(|(_, (end, _))| *end > range.start);
@@ -99,7 +100,7 @@ impl Layout {
         touching.map(part).collect()
     }
 
-    /// The file at an address, its offset being that of the address.
+    /// The file at an address, with the offset of that address.
     pub(super) fn file_at(&self, address: u64) -> Option<FileMapping> {
         let (start, (end, file)) = self.files.range(..=address).next_back()?;
         (address < *end).then(|| FileMapping {
@@ -108,12 +109,12 @@ impl Layout {
         })
     }
 
-    /// Is any file mapped whose changes are seen?
+    /// Whether a file is mapped whose changes are visible.
     pub(super) fn has_objects(&self) -> bool {
         self.files.values().any(|(_, file)| file.object.is_some())
     }
 
-    /// Where a file is mapped, and from which offset on.
+    /// The ranges at which a file is mapped, and their file offsets.
     pub(super) fn mappings_of(&self, object: (u64, u64)) -> Vec<(Range<u64>, u64)> {
         let all = self.files.iter();
         let of = all.filter(|(_, (_, file))| file.object == Some(object));
@@ -122,7 +123,7 @@ impl Layout {
     }
 }
 
-/// Takes a range out of a map of ranges; `advance` is what is `by` bytes farther on.
+/// Removes a range from a map of ranges; `advance` moves the value by a number of bytes.
 fn cut<T>(map: &mut BTreeMap<u64, (u64, T)>, range: &Range<u64>, advance: impl Fn(&T, u64) -> T) {
     let touching: Vec<u64> = map
         .range(..range.end)

@@ -1,14 +1,15 @@
 //! The Linux that a program in the emulated machine sees: one process with one thread.
 //!
-//! [`Process`] starts a program as `execve` does, runs it, and answers its system calls. Nothing
-//! of the host gets in but the files below [`ProcessOptions::root`]: clock, random numbers, process
-//! numbers and `/proc` are made up, so that the same options give the same run, instruction by
-//! instruction. Time passes by a nanosecond with each instruction, and by sleeping.
+//! [`Process`] starts a program as `execve` does, runs it, and answers its system calls. Nothing of
+//! the host is visible except the files below [`ProcessOptions::root`]: clock, random numbers,
+//! process numbers and `/proc` are generated, so that the same options give the same run,
+//! instruction by instruction. Time advances by one nanosecond for each instruction, and by
+//! sleeping.
 //!
 //! Source: Linux 6.12, x86-64. Not modelled: other processes and threads (`clone` fails), the
-//! network, terminals, memory shared through a file, attributes of files beyond those of `stat`. A
-//! call or a part of one that is not modelled fails and leaves a [`Notice`]: what follows may not
-//! be what Linux does.
+//! network, terminals, memory shared through a file, file attributes beyond those of `stat`. A
+//! call, or a part of one, that is not modelled fails and leaves a [`Notice`]: what follows may
+//! differ from Linux.
 
 mod calls;
 mod clock;
@@ -45,7 +46,7 @@ pub use snapshot::Snapshot;
 pub use streams::{Input, Output};
 pub use unsupported::Unsupported;
 
-/// The number of the process, and of its thread.
+/// The number of the process and of its thread.
 pub(crate) const PID: u32 = 1000;
-/// That of its parent.
+/// The number of the parent process.
 const PARENT_PID: u32 = 1;

@@ -6,7 +6,7 @@ macro_rules! numbers {
         $(#[allow(dead_code, reason = "not every call is modelled")]
         pub(super) const $name: u64 = $number;)*
 
-        /// The name of a call, if there is one of that number.
+        /// The name of a call, if the number exists.
         pub fn name(number: u64) -> Option<&'static str> {
             match number {
                 $($number => Some(stringify!($name).trim_start_matches("r#")),)*

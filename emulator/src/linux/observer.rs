@@ -1,4 +1,4 @@
-//! What a run tells besides instructions.
+//! What a run reports besides instructions.
 
 use crate::address_space::Permissions;
 use crate::machine::Observer;
@@ -13,40 +13,40 @@ use super::outcome::Outcome;
 /// The file behind a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MappedFile<'a> {
-    /// Its path below the root.
+    /// The path below the root.
     pub path: &'a [u8],
-    /// Where in it the mapping begins, bytes.
+    /// Offset in the file at which the mapping starts, bytes.
     pub offset: u64,
 }
 
-/// A system call that was answered.
+/// An answered system call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SystemCall {
-    /// rax.
+    /// The call's number (rax).
     pub number: u64,
-    /// Its name; empty if there is none.
+    /// The call's name; empty if the number does not exist.
     pub name: &'static str,
-    /// rdi, rsi, rdx, r10, r8, r9.
+    /// The arguments: rdi, rsi, rdx, r10, r8, r9.
     pub args: [u64; 6],
-    /// What rax then is.
+    /// The result (rax).
     pub result: u64,
-    /// Does the program go on: it has not exited, no signal is about to kill it, and it does not
-    /// wait for ever?
+    /// Whether the program continues: it has not exited, no signal is about to kill it, and it does
+    /// not wait forever.
     pub returns: bool,
-    /// The state before, rip being behind the `syscall`.
+    /// The state before the call, with rip after the `syscall`.
     pub before: Cpu,
 }
 
-/// Is told of what the kernel does. [`Observer::after`] of a `syscall` comes before it is
-/// answered; mappings that it made, [`ProcessObserver::system_call`] and then signals follow.
+/// Observes what the kernel does. [`Observer::after`] of a `syscall` is called before the call is
+/// answered; its mappings, [`ProcessObserver::system_call`] and then signals follow.
 pub trait ProcessObserver: Observer {
-    /// A program begins, the stack ending at `stack_end`: the first one, or by `execve` in place
-    /// of all that was mapped. Its mappings follow.
+    /// A program starts, with its stack ending at `stack_end`: the first program, or one that
+    /// `execve` starts in place of everything that was mapped. Its mappings follow.
     fn started(&mut self, state: &State, stack_end: u64) {
         let _ = (state, stack_end);
     }
 
-    /// Memory was mapped in place of what was there.
+    /// Memory was mapped, replacing what was there.
     fn mapped(
         &mut self,
         range: Range<u64>,
@@ -56,7 +56,7 @@ pub trait ProcessObserver: Observer {
         let _ = (range, permissions, file);
     }
 
-    /// The permissions of what is mapped there were changed.
+    /// The permissions of mapped memory were changed.
     fn protected(
         &mut self,
         range: Range<u64>,
@@ -66,38 +66,38 @@ pub trait ProcessObserver: Observer {
         self.mapped(range, permissions, file);
     }
 
-    /// Nothing is mapped there any more.
+    /// Memory was unmapped.
     fn unmapped(&mut self, range: Range<u64>) {
         let _ = range;
     }
 
-    /// The processor raised something, which the kernel is about to hear of. `state` is as
+    /// The processor raised an exception that the kernel is about to handle. `state` is as
     /// [`crate::Machine::run`] left it.
     fn exception(&mut self, exception: Exception, state: &State) {
         let _ = (exception, state);
     }
 
-    /// A handler is about to run: `interrupted` is what its frame holds, `handler` the state at
-    /// its first instruction. `restorer` is where it will return to.
+    /// A handler is about to run: `interrupted` is the state in its frame, `handler` the state at
+    /// its first instruction, `restorer` the address to which it will return.
     fn signal(&mut self, signal: u8, interrupted: &Cpu, handler: &Cpu, restorer: u64) {
         let _ = (signal, interrupted, handler, restorer);
     }
 
-    /// A system call was answered; `state` is what goes on.
+    /// A system call was answered; `state` is the state that continues.
     fn system_call(&mut self, call: &SystemCall, state: &State) {
         let _ = (call, state);
     }
 
-    /// It ended.
+    /// The process has ended.
     fn ended(&mut self, outcome: &Outcome) {
         let _ = outcome;
     }
 }
 
-/// Wants to know nothing.
+/// Observes nothing.
 impl ProcessObserver for () {}
 
-/// What is to be told, kept until there is somebody to tell.
+/// A report, kept until there is an observer.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
     Started {
@@ -107,7 +107,7 @@ pub(super) enum Event {
         range: Range<u64>,
         permissions: Permissions,
         file: Option<(Rc<[u8]>, u64)>,
-        /// It was there before, with other permissions.
+        /// Whether it was mapped before, with other permissions.
         again: bool,
     },
     Unmapped(Range<u64>),

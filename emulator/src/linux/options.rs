@@ -7,24 +7,24 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// How a process is started, and what it may use.
+/// How a process is started, and its limits.
 #[derive(Clone, Debug)]
 pub struct ProcessOptions {
-    /// Its arguments, the program's name first.
+    /// The arguments, starting with the program's name.
     pub args: Vec<Vec<u8>>,
-    /// Its environment, `NAME=VALUE`.
+    /// The environment, `NAME=VALUE`.
     pub env: Vec<Vec<u8>>,
-    /// The directory of the host that it sees as `/`.
+    /// The directory of the host that the process sees as `/`.
     pub root: PathBuf,
-    /// Its working directory, below the root.
+    /// The working directory, below the root.
     pub cwd: Vec<u8>,
-    /// May it change files of the host? Else what it writes is kept in memory.
+    /// Whether it may change files of the host. Otherwise its writes are kept in memory.
     pub allow_write: bool,
-    /// Decides all random numbers.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// User. The host's files of the user who runs this are this one's files.
+    /// User number. Files of the user who runs the emulator belong to it.
     pub uid: u32,
-    /// Group, with the same for files.
+    /// Group number; the same applies to files.
     pub gid: u32,
     /// Standard input.
     pub stdin: Input,
@@ -32,14 +32,14 @@ pub struct ProcessOptions {
     pub stdout: Output,
     /// Standard error.
     pub stderr: Output,
-    /// Until when it waits for streams of this process ([`Input::Inherit`], [`Output::Inherit`]);
-    /// `None` for as long as it takes.
+    /// Deadline for waiting on the streams of this process ([`Input::Inherit`],
+    /// [`Output::Inherit`]); `None` to wait as long as necessary.
     pub stream_deadline: Option<Instant>,
-    /// When this becomes true it waits for streams of this process no longer.
+    /// Ends the waiting on streams of this process when it becomes true.
     pub stream_stop: Option<&'static AtomicBool>,
-    /// What it may use.
+    /// Limits of the process.
     pub limits: Limits,
-    /// What executes it.
+    /// The processor that executes it.
     pub processor: Processor,
 }
 
@@ -65,18 +65,19 @@ impl Default for ProcessOptions {
     }
 }
 
-/// What a process may use.
+/// Limits of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Pages in use at the same time.
     pub pages: usize,
-    /// Bytes that are kept for snapshots of its memory: see [`AddressSpace::set_history_max`](crate::AddressSpace::set_history_max).
+    /// Bytes kept for snapshots of its memory: see
+    /// [`AddressSpace::set_history_max`](crate::AddressSpace::set_history_max).
     pub history_bytes: usize,
-    /// Bytes of its stack.
+    /// Stack size, bytes.
     pub stack_bytes: u64,
-    /// Bytes of all files that are kept in memory.
+    /// Bytes of all files kept in memory.
     pub file_bytes: u64,
-    /// Bytes that are captured of each of its outputs.
+    /// Bytes captured of each of its outputs.
     pub output_bytes: usize,
 }
 

@@ -4,7 +4,7 @@ use super::unsupported::Unsupported;
 use crate::stop::Exception;
 use std::fmt;
 
-/// Why [`super::Process::run`] came back.
+/// Why [`super::Process::run`] returned.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -12,40 +12,40 @@ pub enum Outcome {
     Exited(i32),
     /// A signal killed it.
     Killed {
-        /// Its number.
+        /// The signal's number.
         signal: u8,
-        /// The next instruction, or the one that faulted.
+        /// The next instruction, or the instruction that faulted.
         rip: u64,
         /// Where the signal came from.
         why: Why,
     },
-    /// As many instructions as asked for were executed; it can go on.
+    /// The requested number of instructions was executed; the process can continue.
     Limit,
     /// The instruction at `rip` is not modelled.
     Unsupported {
         /// Its address.
         rip: u64,
-        /// The bytes there, up to 15.
+        /// Up to 15 bytes at that address.
         bytes: Vec<u8>,
     },
-    /// It waits for what nobody will do.
+    /// It waits for something that cannot happen.
     Blocked {
-        /// Behind the system call.
+        /// The address after the system call.
         rip: u64,
-        /// Its name.
+        /// The name of the call.
         call: &'static str,
     },
-    /// A stream of this process was not ready before [`super::ProcessOptions::stream_deadline`], or before
-    /// [`super::ProcessOptions::stream_stop`].
+    /// A stream of this process was not ready before [`super::ProcessOptions::stream_deadline`], or
+    /// before [`super::ProcessOptions::stream_stop`].
     StreamTimeout {
-        /// Behind the system call.
+        /// The address after the system call.
         rip: u64,
-        /// Its name.
+        /// The name of the call.
         call: &'static str,
     },
     /// It used more pages than [`super::Limits::pages`].
     OutOfPages {
-        /// The instruction that needed one more.
+        /// The instruction that needed another page.
         rip: u64,
     },
 }
@@ -76,19 +76,19 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Where a signal came from.
+/// The origin of a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Why {
-    /// The processor raised this.
+    /// The processor raised an exception.
     Exception(Exception),
-    /// A page behind the end of a mapped file was used.
+    /// A page past the end of a mapped file was accessed.
     BehindFile {
-        /// The address.
+        /// The address accessed.
         address: u64,
     },
     /// The program sent it to itself, or a timer did, or its pipe has no reader.
     Sent,
-    /// A handler's frame could not be written to the stack, or had no restorer.
+    /// A handler's frame could not be written to the stack, or there was no restorer.
     Frame,
     /// `rt_sigreturn` found no frame that the kernel could have written.
     Return,
@@ -108,13 +108,13 @@ impl fmt::Display for Why {
     }
 }
 
-/// Something that is not modelled, which the program was told by an error. From then on it may do
-/// what it would not on Linux.
+/// Something that is not modelled, for which the program got an error. From then on it may behave
+/// differently than on Linux.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Notice {
-    /// A system call by number, and its name if it has one.
+    /// A system call: its number, and its name if it has one.
     Call(u64, Option<&'static str>),
-    /// A part of a call.
+    /// A part of a system call.
     Part(&'static str),
 }
 

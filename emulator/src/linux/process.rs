@@ -1,4 +1,4 @@
-//! The process: its machine, and what the kernel knows of it. Not here: running it (`run`).
+//! The process: its machine and the kernel's state of it. Not here: running it (`run`).
 
 use super::clock::Clock;
 use super::errno::{Answer, Errno};
@@ -18,7 +18,7 @@ use crate::machine::Machine;
 use crate::state::{State, reg};
 use std::rc::Rc;
 
-/// Different notices that are kept.
+/// Maximum number of different notices.
 const NOTICES_MAX: usize = 1000;
 
 /// One process with one thread.
@@ -36,37 +36,38 @@ pub struct Process {
     pub(super) args: Rc<Vec<Vec<u8>>>,
     pub(super) env: Rc<Vec<Vec<u8>>>,
     pub(super) settings: Settings,
-    /// The thread's, at most 15 bytes.
+    /// The name of the thread, at most 15 bytes.
     pub(super) name: Vec<u8>,
-    /// Instructions of programs before the last `execve`.
+    /// Instructions executed by programs before the last `execve`.
     pub(super) executed_before: u64,
     pub(super) events: Vec<Event>,
     pub(super) outcome: Option<Outcome>,
     pub(super) notices: Vec<Notice>,
-    /// A copy of all but the machine, if nothing of it has changed since it was made.
+    /// A copy of everything except the machine, if nothing has changed since it was made.
     pub(super) saved: Option<Rc<KernelState>>,
     pub(super) programs: Programs,
 }
 
 impl Process {
-    /// A process that goes on from `state`, which was not started here: what a core holds. Of
-    /// files it has the standard streams of the options, of names what lies below the root.
+    /// A process that continues from `state`, which was not started here, such as the state in a
+    /// core. Its open files are the standard streams of the options; it sees the names below the
+    /// root.
     pub fn resume(state: State, options: ProcessOptions) -> Process {
         let stack = state.memory.area(state.gpr(reg::RSP));
         let stack = stack.map(|(range, _)| range).unwrap_or_default();
         let mut process = Process::new(options);
         process.layout.stack = stack;
-        // Nobody knows where its heap ends: it cannot grow.
+        // The end of its heap is unknown, so it cannot grow.
         process.layout.heap = u64::MAX;
-        // The recording does not say what executed it.
+        // The recording does not say on which processor it ran.
         let mut state = state;
         state.set_processor(process.machine.state.processor());
         process.machine = Machine::new(state);
         process
     }
 
-    /// Has a process whose last call waits for what nobody will do go on, as if a signal had
-    /// interrupted the call. False if that is not why it ended.
+    /// Continues a process that is blocked in a call, as if a signal had interrupted the call.
+    /// Returns false if it is not blocked.
     pub fn interrupt(&mut self) -> bool {
         if !matches!(self.outcome, Some(Outcome::Blocked { .. })) {
             return false;
@@ -78,10 +79,10 @@ impl Process {
         true
     }
 
-    /// Without a program.
+    /// A process without a program.
     pub(super) fn new(options: ProcessOptions) -> Process {
         let mut random = Random::new(options.seed);
-        // What the program draws does not depend on what starting it needs.
+        // What the program draws does not depend on what is drawn to start it.
         let mut seed = [0; 8];
         random.fill(&mut seed);
         let clock = Clock::default();
@@ -131,29 +132,28 @@ impl Process {
         self.executed_before + self.machine.executed()
     }
 
-    /// What it wrote to standard output, if that is captured.
+    /// The captured standard output.
     pub fn stdout(&self) -> &[u8] {
         self.files.streams.captured(false)
     }
 
-    /// What it wrote to standard error, if that is captured.
+    /// The captured standard error.
     pub fn stderr(&self) -> &[u8] {
         self.files.streams.captured(true)
     }
 
-    /// What it asked for that is not modelled.
+    /// What it used that is not modelled.
     pub fn notices(&self) -> &[Notice] {
         &self.notices
     }
 
-    /// The file that is mapped at an address, and where in it that is.
+    /// The path of the file mapped at an address, and the offset in it.
     pub fn mapped_file(&self, address: u64) -> Option<(Vec<u8>, u64)> {
         let file = self.layout.file_at(address)?;
         Some((file.path.to_vec(), file.offset))
     }
 
-    /// A file as the process sees it, if there is one: what it wrote, if it may not write to the
-    /// host.
+    /// The content of a file as the process sees it, including what it wrote in memory.
     pub fn file(&self, path: &[u8]) -> Option<Vec<u8>> {
         let resolved = self.files.find(b"/", path, true).ok()?;
         match &resolved.node {
@@ -171,14 +171,14 @@ impl Process {
         }
     }
 
-    /// A part of a call that is not modelled: the program is told this error, and the run that it
-    /// may not be what Linux does.
+    /// Fails with this error because a part of a call is not modelled, and leaves a notice that the
+    /// run may differ from Linux.
     pub(super) fn not_modelled<T>(&mut self, what: &'static str, errno: Errno) -> Answer<T> {
         self.notice(Notice::Part(what));
         Err(errno)
     }
 
-    /// It waits for what nobody will do.
+    /// Ends the run: the process waits for something that cannot happen.
     pub(super) fn blocked(&mut self, call: &'static str) -> Errno {
         let rip = self.machine.state.rip;
         self.outcome = Some(Outcome::Blocked { rip, call });

@@ -1,4 +1,4 @@
-//! Random bytes that a seed decides: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+//! Random bytes from a seed: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 
 /// A source of random bytes.
 #[derive(Clone, Debug)]

@@ -1,20 +1,20 @@
-//! Limits of a process's resources, by the numbers of `setrlimit`.
+//! Resource limits, by the numbers of `setrlimit`.
 
 use super::options::Limits;
 
-/// Resources that have limits (`RLIM_NLIMITS`).
+/// Number of resources with a limit (`RLIM_NLIMITS`).
 pub(super) const RESOURCES: usize = 16;
 const RLIMIT_STACK: usize = 3;
 const RLIMIT_CORE: usize = 4;
 const RLIMIT_NPROC: usize = 6;
-/// Open files.
+/// Limit of open files.
 pub(super) const RLIMIT_NOFILE: usize = 7;
 const RLIMIT_MEMLOCK: usize = 8;
 const RLIM_INFINITY: u64 = u64::MAX;
-/// Most descriptors (Linux `fs.nr_open`).
+/// Maximum number of descriptors (Linux `fs.nr_open`).
 pub(super) const DESCRIPTORS_MAX: u64 = 1 << 20;
 
-/// The limits that a process begins with, soft and hard.
+/// The initial limits of a process, soft and hard.
 pub(super) fn resources(limits: &Limits) -> [[u64; 2]; RESOURCES] {
     let mut all = [[RLIM_INFINITY; 2]; RESOURCES];
     all[RLIMIT_STACK][0] = limits.stack_bytes;

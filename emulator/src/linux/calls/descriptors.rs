@@ -1,5 +1,5 @@
-//! What is done with descriptors besides reading and writing: closing, duplicating, `fcntl`,
-//! `ioctl`, making pipes and the like, sizes of files.
+//! Calls on descriptors other than reading and writing: closing, duplicating, `fcntl`, `ioctl`,
+//! pipes and the like, file sizes.
 //!
 //! Source: Linux 6.12 `fs/fcntl.c`, `fs/locks.c`, `fs/ioctl.c`, `fs/open.c`, `fs/eventfd.c`,
 //! `mm/memfd.c`.
@@ -14,7 +14,7 @@ impl Process {
         self.resources[RLIMIT_NOFILE][0]
     }
 
-    /// Gives an open file the lowest free descriptor.
+    /// Assigns the lowest free descriptor to an open file.
     pub(super) fn add_open(&mut self, open: Shared, flags: u64) -> Answer {
         let close_on_exec = flags & u64::from(o::CLOEXEC) != 0;
         let max = self.descriptors_max();
@@ -100,7 +100,7 @@ impl Process {
             }
             5 | 36 => self.get_lock(&open, command, arg),
             6 | 7 | 37 | 38 => self.set_lock(&open, command, arg),
-            // No event is ever reported.
+            // No event is ever signalled.
             GET_OWNER => Ok(0),
             SET_OWNER if arg == 0 => Ok(0),
             // F_GETLEASE: F_UNLCK.
@@ -122,7 +122,7 @@ impl Process {
         }
     }
 
-    /// `struct flock`, checked: its type.
+    /// The type of a `struct flock`, which is checked.
     fn lock_at(&self, open: &Shared, command: u32, at: u64) -> Answer<u8> {
         const READ: u8 = 0;
         const UNLOCK: u8 = 2;
@@ -159,7 +159,7 @@ impl Process {
         }
     }
 
-    /// Nobody else has locks, and those of one process never exclude each other.
+    /// No other process has locks, and locks of one process never conflict.
     fn get_lock(&mut self, open: &Shared, command: u32, at: u64) -> Answer {
         const UNLOCKED: [u8; 2] = [2, 0];
         self.lock_at(open, command, at)?;
@@ -225,7 +225,7 @@ impl Process {
                     Err(Errno::ENOTTY)
                 }
                 Kind::Stdin | Kind::Stdout | Kind::Stderr => Err(Errno::ENOTTY),
-                // Those of file systems and devices.
+                // ioctls of file systems and devices.
                 _ => self.not_modelled("ioctl of a file, a folder or a device", Errno::ENOTTY),
             },
         }
@@ -279,7 +279,7 @@ impl Process {
         const HUGETLB: u32 = 4;
         const NOEXEC_SEAL: u32 = 8;
         const EXEC: u32 = 16;
-        /// The longest name, without its prefix and NUL.
+        /// The longest name without its prefix and NUL.
         const NAME_MAX: usize = 249;
         let flags = flags as u32;
         if flags & HUGETLB != 0 && flags & !(31 | 63 << 26) == 0 {
@@ -331,8 +331,8 @@ impl Process {
         Ok(0)
     }
 
-    /// `fallocate`: `FALLOC_FL_KEEP_SIZE` and, with it, `FALLOC_FL_PUNCH_HOLE`, as every file
-    /// system has them; other modes only some have.
+    /// `fallocate` with `FALLOC_FL_KEEP_SIZE`, with or without `FALLOC_FL_PUNCH_HOLE`, which all
+    /// file systems support; other modes depend on the file system.
     pub(super) fn sys_fallocate(&mut self, fd: u64, mode: u64, from: u64, size: u64) -> Answer {
         const KEEP_SIZE: u32 = 1;
         const PUNCH: u32 = 2 | KEEP_SIZE;

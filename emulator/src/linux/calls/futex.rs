@@ -1,4 +1,4 @@
-//! `futex` in a process with one thread: nobody else can wake, and nobody waits.
+//! `futex` in a process with one thread: no other thread waits or wakes.
 //!
 //! Source: Linux 6.12 `kernel/futex/syscalls.c`, `waitwake.c`, `requeue.c`, and
 //! `arch/x86/include/asm/futex.h`.
@@ -59,13 +59,13 @@ impl Process {
         }
     }
 
-    /// Can it be one?
+    /// Checks that a futex can be at an address.
     fn futex_key(&self, at: u64, is_private: bool) -> Answer<()> {
         if !at.is_multiple_of(4) {
             return Err(Errno::EINVAL);
         }
         self.accessible(at, 4)?;
-        // What it is called by if it is shared is what is mapped there.
+        // A shared futex is identified by the memory mapped there.
         if !is_private {
             self.u32_at(at)?;
         }
@@ -86,7 +86,7 @@ impl Process {
             return Err(Errno::EAGAIN);
         }
         if self.sleep_until_signal(until) {
-            // A timeout that counts from now would begin again.
+            // A relative timeout would start again.
             return Err(match until {
                 None => Errno::ERESTARTSYS,
                 Some(_) => Errno::ERESTARTNOHAND,
@@ -98,10 +98,10 @@ impl Process {
         }
     }
 
-    /// `FUTEX_WAKE_OP`: changes a word as it is encoded; nobody waits for what it was.
+    /// `FUTEX_WAKE_OP`: changes a word as encoded; no thread waits.
     fn futex_change(&mut self, at: u64, encoded: u32) -> Answer {
         const ARGUMENT_SHIFTS: u32 = 1 << 31;
-        /// Comparisons there are.
+        /// Number of comparisons.
         const COMPARISONS: u32 = 6;
         let signed = |bits: u32| (bits << 20).cast_signed() >> 20;
         let mut argument = signed(encoded >> 12).cast_unsigned();

@@ -1,4 +1,4 @@
-//! What a process asks about itself, and what it may set of that.
+//! Calls by which a process gets and sets its own properties.
 //!
 //! Source: Linux 6.12 `kernel/sys.c`, `kernel/sched/syscalls.c`, `block/ioprio.c`,
 //! `arch/x86/kernel/process_64.c`, `drivers/char/random.c`.
@@ -11,11 +11,11 @@ use crate::linux::{PARENT_PID, PID, Process};
 use crate::state::reg;
 use std::rc::Rc;
 
-/// Bytes of the set of processors: there is one.
+/// Size of the processor set, bytes; there is one processor.
 const PROCESSORS: u64 = 8;
 
 impl Process {
-    /// Calls that are answered in a line or two; `None` if it is none of them.
+    /// Answers calls that need only a line or two; `None` for any other call.
     pub(super) fn answer_about_itself(&mut self, number: u64, args: [u64; 6]) -> Option<Answer> {
         let [a, b, c, d, ..] = args;
         let pid = u64::from(PID);
@@ -24,7 +24,7 @@ impl Process {
             nr::getppid => Ok(PARENT_PID.into()),
             nr::getpgrp => Ok(pid),
             nr::getpgid => is_itself(a).map(|()| pid),
-            // It leads its group, not the session.
+            // It leads its process group, but not the session.
             nr::getsid => is_itself(a).map(|()| PARENT_PID.into()),
             nr::setpgid => set_group(a, b),
             nr::setsid => Err(Errno::EPERM),
@@ -32,9 +32,9 @@ impl Process {
             nr::set_robust_list if b == 24 => Ok(0),
             nr::set_robust_list => Err(Errno::EINVAL),
             nr::sched_yield => Ok(0),
-            // As a kernel that does not have it.
+            // As in a kernel without it.
             nr::rseq => Err(Errno::ENOSYS),
-            // MEMBARRIER_CMD_QUERY: none.
+            // MEMBARRIER_CMD_QUERY: no commands are supported.
             nr::membarrier if (a, b) == (0, 0) => Ok(0),
             nr::membarrier => Err(Errno::EINVAL),
             nr::arch_prctl => self.sys_arch_prctl(a, b),
@@ -63,7 +63,7 @@ impl Process {
         })
     }
 
-    /// Users and groups.
+    /// Answers the calls about users and groups.
     fn answer_about_users(&mut self, number: u64, args: [u64; 6]) -> Option<Answer> {
         let [a, b, c, ..] = args;
         let ids = [a, b, c].map(|id| id as u32);
@@ -147,7 +147,7 @@ impl Process {
         let register = match code {
             SET_FS | GET_FS => reg::FS,
             SET_GS | GET_GS => reg::GS,
-            // ARCH_GET_CPUID and what follows, ARCH_GET_XCOMP_SUPP, ARCH_MAP_VDSO_X32, ...
+            // ARCH_GET_CPUID and the following ones: ARCH_GET_XCOMP_SUPP, ARCH_MAP_VDSO_X32, ...
             0x1011..=0x6fff => {
                 return self
                     .not_modelled("arch_prctl beyond the bases of fs and gs", Errno::EINVAL);
@@ -165,9 +165,9 @@ impl Process {
     }
 
     fn sys_prctl(&mut self, [option, arg, third, fourth, fifth, _]: [u64; 6]) -> Answer {
-        /// Options that Linux 6.12 knows, but those of other architectures.
+        /// Linux 6.12 knows the options up to this one, some only on other architectures.
         const OPTIONS_MAX: u32 = 75;
-        /// `PR_SET_VMA` and what else has a number of its own.
+        /// Options outside of that range: `PR_SET_VMA` and others.
         const OTHERS: [u32; 3] = [0x5356_4d41, 0x5961_6d61, 0x4155_5856];
         let rest = [third, fourth, fifth] != [0; 3];
         let set = &mut self.settings;
@@ -207,11 +207,11 @@ impl Process {
         Ok(0)
     }
 
-    /// What it was.
+    /// Returns the old value.
     fn sys_personality(&mut self, new: u32) -> u64 {
         const ASK: u32 = u32::MAX;
-        /// Those that change nothing that is modelled: `ADDR_NO_RANDOMIZE`, as addresses are
-        /// always the same, and `UNAME26`, ... are not among them.
+        /// `ADDR_NO_RANDOMIZE`: addresses are always the same. Others, such as `UNAME26`, would
+        /// have an effect.
         const WITHOUT_EFFECT: u32 = 0x004_0000;
         let old = self.settings.personality;
         if new != ASK {
@@ -224,7 +224,7 @@ impl Process {
     }
 
     fn sys_getrandom(&mut self, to: u64, count: u64, flags: u64) -> Answer {
-        /// Bytes that are made at once.
+        /// Bytes generated at once.
         const CHUNK: u64 = 4096;
         const NONBLOCK: u32 = 1;
         const RANDOM: u32 = 2;
@@ -285,7 +285,7 @@ impl Process {
     fn sys_setpriority(&mut self, which: u64, who: u64, nice: u64) -> Answer {
         whose(which, who)?;
         let nice = (nice as i32).clamp(-20, 19);
-        // RLIMIT_NICE is 0 for whoever may not.
+        // RLIMIT_NICE is 0 for an unprivileged process.
         if nice < self.settings.nice && !self.files.identity.is_capable() {
             return Err(Errno::EACCES);
         }
@@ -307,7 +307,7 @@ impl Process {
     }
 }
 
-/// Is it the process, by its number or 0?
+/// Checks that a pid is the process's own, or 0.
 fn is_itself(pid: u64) -> Answer<()> {
     match pid as u32 {
         0 | PID => Ok(()),
@@ -315,7 +315,7 @@ fn is_itself(pid: u64) -> Answer<()> {
     }
 }
 
-/// As [`is_itself`], where a negative number is malformed.
+/// Like [`is_itself`], but a negative number is malformed.
 fn scheduled(pid: u64) -> Answer<()> {
     match pid as i32 {
         ..0 => Err(Errno::EINVAL),
@@ -323,7 +323,7 @@ fn scheduled(pid: u64) -> Answer<()> {
     }
 }
 
-/// It leads its group, and can be in no other.
+/// The process leads its group, and cannot be in any other.
 fn set_group(pid: u64, group: u64) -> Answer {
     match (pid as u32, group as i32) {
         (_, ..0) => Err(Errno::EINVAL),
@@ -335,7 +335,7 @@ fn set_group(pid: u64, group: u64) -> Answer {
     }
 }
 
-/// Of `sched_get_priority_min` and `max`: those for the policies with priorities.
+/// `sched_get_priority_min` and `max`: `limit` for policies with priorities.
 fn priority_limit(policy: u64, limit: u64) -> Answer {
     match policy as i32 {
         1 | 2 => Ok(limit),
@@ -345,7 +345,7 @@ fn priority_limit(policy: u64, limit: u64) -> Answer {
     }
 }
 
-/// Of `getpriority`: a process, its group, or its user, of whom there is no other process.
+/// Checks the target of `getpriority`: a process, its group, or its user, who has no other process.
 fn whose(which: u64, who: u64) -> Answer<()> {
     match which as i32 {
         0 | 1 => is_itself(who),
@@ -354,7 +354,7 @@ fn whose(which: u64, who: u64) -> Answer<()> {
     }
 }
 
-/// Of `ioprio_get`.
+/// Checks the target of `ioprio_get`.
 fn io_whose(which: u64, who: u64) -> Answer<()> {
     match which as i32 {
         1 | 2 => is_itself(who),

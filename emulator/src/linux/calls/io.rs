@@ -1,4 +1,4 @@
-//! Reading and writing: `read`, `write` and their kin, `lseek`, `sendfile`.
+//! Reading and writing: `read`, `write` and related calls, `lseek`, `sendfile`.
 //!
 //! Source: Linux 6.12 `fs/read_write.c`, `fs/splice.c`.
 
@@ -7,9 +7,9 @@ use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Kind, Shared, o};
 use crate::linux::signals::{Info, SIGPIPE};
 
-/// Most bytes of one call (Linux `MAX_RW_COUNT`).
+/// Maximum size of one call, bytes (Linux `MAX_RW_COUNT`).
 const COUNT_MAX: u64 = 0x7fff_f000;
-/// Bytes that are moved at once.
+/// Bytes transferred at once.
 const CHUNK: usize = 1 << 16;
 
 impl Process {
@@ -34,7 +34,7 @@ impl Process {
 
     fn read_into(&mut self, open: &Shared, at: u64, count: u64, from: Option<u64>) -> Answer {
         let count = count.min(COUNT_MAX);
-        // Only a file is read to the last byte asked for.
+        // Only a file is read up to the last byte requested.
         let is_file = is_file(&open.borrow().kind);
         let mut buffer = vec![0; CHUNK.min(count as usize)];
         let mut done = 0;
@@ -42,14 +42,14 @@ impl Process {
             let to = at.wrapping_add(done);
             let want = (count - done).min(CHUNK as u64) as usize;
             let room = match &open.borrow().kind {
-                // It is read at once, or not at all.
+                // An eventfd is read all at once, or not at all.
                 Kind::Event { .. } => want,
                 _ => self.writable(to, want),
             };
             if room == 0 && done > 0 {
                 break;
             }
-            // Whether there is anything to read decides whether bad memory is an error.
+            // Bad memory is an error only if there is something to read.
             let want = if room == 0 { want.min(1) } else { room };
             let from = from.map(|from| from.saturating_add(done));
             let read = match self.files.read(open, from, &mut buffer[..want]) {
@@ -88,7 +88,7 @@ impl Process {
             let from = at.wrapping_add(done);
             let mut want = (count - done).min(CHUNK as u64) as usize;
             if let Err(error) = self.get(from, &mut buffer[..want]) {
-                // A file takes what is before the memory that cannot be read.
+                // A file takes the bytes before the memory that cannot be read.
                 want = if is_file {
                     self.readable(from, want)
                 } else {
@@ -129,7 +129,7 @@ impl Process {
         written
     }
 
-    /// Only a timer's signal can end this.
+    /// Waits; only a timer's signal can end this.
     fn wait_or_restart(&mut self, call: &'static str) -> Answer {
         if self.sleep_until_signal(None) {
             return Err(Errno::ERESTARTSYS);
@@ -163,7 +163,7 @@ impl Process {
         Ok(done)
     }
 
-    /// An `eventfd` gives its 8 bytes at once, to as many vectors as they need.
+    /// An `eventfd` returns its 8 bytes at once, in as many vectors as they need.
     fn read_event(&mut self, open: &Shared, vectors: &[(u64, u64)]) -> Answer {
         let total = vectors.iter().fold(0_u64, |sum, v| sum.saturating_add(v.1));
         if total == 0 {
@@ -221,7 +221,7 @@ impl Process {
             0 => 0,
             1 => open.position,
             2 => size,
-            // Data is everywhere, and a hole at the end.
+            // There is data everywhere, and a hole at the end.
             3 | 4 => {
                 let at = u64::try_from(offset).ok().filter(|&at| at < size);
                 let at = at.ok_or(Errno::ENXIO)?;
@@ -300,7 +300,7 @@ impl Process {
     }
 }
 
-/// Is all read or written that is asked for, up to the end?
+/// Whether reads and writes transfer everything requested, up to the end.
 fn is_file(kind: &Kind) -> bool {
     matches!(
         kind,
@@ -308,7 +308,7 @@ fn is_file(kind: &Kind) -> bool {
     )
 }
 
-/// Where a file is read or written, if not where it stands.
+/// The position of a read or write, if it is not the current one.
 fn position(at: Option<u64>) -> Answer<Option<u64>> {
     match at {
         Some(at) if at > i64::MAX as u64 => Err(Errno::EINVAL),

@@ -1,4 +1,5 @@
-//! Memory: `mmap` and the like, and mappings of files that change. Not here: `mremap` (`remap`).
+//! Memory: `mmap` and related calls, and mappings of files that change. Not here: `mremap`
+//! (`remap`).
 //!
 //! Source: Linux 6.12 `mm/mmap.c`, `mm/mprotect.c`, `mm/madvise.c`, `mm/msync.c`, `mm/truncate.c`.
 
@@ -21,13 +22,13 @@ const MAP_SHARED_VALIDATE: u64 = 3;
 const MAP_32BIT: u64 = 0x40;
 const MAP_GROWSDOWN: u64 = 0x100;
 const MAP_HUGETLB: u64 = 0x4_0000;
-/// What `MAP_SHARED_VALIDATE` lets pass (`LEGACY_MAP_MASK`), huge pages aside.
+/// The flags that `MAP_SHARED_VALIDATE` accepts (`LEGACY_MAP_MASK`), except huge pages.
 const MAP_LEGACY: u64 = 0x7_f97f;
 pub(super) const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 
-/// A file that is mapped, and its bytes from the offset on.
+/// A mapped file, and its bytes from the offset on.
 pub(super) struct Content {
     file: FileMapping,
     bytes: Bytes,
@@ -46,7 +47,7 @@ fn permissions(prot: u64) -> Permissions {
     Permissions::new(prot & 1 != 0, prot & PROT_WRITE != 0, prot & 4 != 0)
 }
 
-/// A size in whole pages.
+/// Rounds a size up to whole pages.
 fn pages(size: u64) -> Answer<u64> {
     let pages = size.checked_next_multiple_of(PAGE_SIZE);
     pages.filter(|&size| size <= TASK_SIZE).ok_or(Errno::ENOMEM)
@@ -70,7 +71,7 @@ impl Process {
             && areas.find_free(range.end - range.start, range.end) == Some(range.start)
     }
 
-    /// Maps what is wanted, and says so.
+    /// Maps memory, and reports it.
     pub(super) fn map(
         &mut self,
         range: &Range<u64>,
@@ -87,7 +88,7 @@ impl Process {
                 memory.map_file(range.clone(), may, bytes, 0)?;
                 let end = range.start.saturating_add(held);
                 if end < range.end {
-                    // A page that the file does not have.
+                    // These pages are past the end of the file.
                     memory.map(end..range.end, Permissions::NONE)?;
                     behind = Some(end..range.end);
                 }
@@ -118,7 +119,7 @@ impl Process {
         Ok(())
     }
 
-    /// Where something new goes.
+    /// The range for a new mapping.
     pub(super) fn place(&self, hint: u64, size: u64, flags: u64) -> Answer<Range<u64>> {
         let size = pages(size)?;
         if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
@@ -197,7 +198,7 @@ impl Process {
         Ok(range.start)
     }
 
-    /// May an open file be mapped so?
+    /// Checks whether an open file may be mapped.
     fn check_may_map(&mut self, open: &Shared, prot: u64, is_shared: bool) -> Answer<()> {
         let is_file = matches!(open.borrow().kind, Kind::Host(_) | Kind::Memory(_));
         let open = open.borrow();
@@ -212,7 +213,7 @@ impl Process {
         Ok(())
     }
 
-    /// What an open file holds from `offset` on, at most `size` bytes. `None` for zeros.
+    /// The content of an open file from `offset` on, at most `size` bytes. `None` for zeros.
     pub(super) fn content(
         &self,
         open: &Shared,
@@ -253,8 +254,8 @@ impl Process {
         }))
     }
 
-    /// An open file was written or resized: mappings of it hold what it holds now, but for pages
-    /// that the program wrote to, and end where it ends.
+    /// Updates the mappings of an open file that was written or resized: pages that the program has
+    /// not written to get the new content, and mappings end where the file ends.
     pub(super) fn refresh_mappings(&mut self, open: &Shared) {
         if !self.layout.has_objects() {
             return;
@@ -267,14 +268,14 @@ impl Process {
         let object = (attributes.device, attributes.inode);
         for (range, offset) in self.layout.mappings_of(object) {
             let content = self.content(open, offset, range.end - range.start, false);
-            // What cannot be read any more stays as it was.
+            // What can no longer be read does not change.
             if let Ok(Some(Content { bytes, .. })) = content {
                 self.refresh_mapping(&range, bytes);
             }
         }
     }
 
-    /// Of the changes of a mapping nothing can fail: it is mapped.
+    /// Updates a mapping. This cannot fail: the range is mapped.
     fn refresh_mapping(&mut self, range: &Range<u64>, bytes: Bytes) {
         let held = (bytes.len() as u64).next_multiple_of(PAGE_SIZE);
         let end = range.start.saturating_add(held).min(range.end);
@@ -319,7 +320,7 @@ impl Process {
         if size == 0 {
             return Ok(0);
         }
-        // Of those that grow there is only the stack, which is as large as it can be.
+        // Only the stack can grow, and it has its full size already.
         if prot & !PROT_KNOWN != 0 {
             return Err(Errno::EINVAL);
         }
@@ -351,7 +352,7 @@ impl Process {
         Ok(0)
     }
 
-    /// Whole pages from `start` on; what is wrong with the size is `error`.
+    /// Whole pages starting at `start`; a bad size gives `error`.
     fn whole(start: u64, size: u64, error: Errno) -> Answer<Range<u64>> {
         if !start.is_multiple_of(PAGE_SIZE) {
             return Err(Errno::EINVAL);
@@ -364,7 +365,7 @@ impl Process {
         }
     }
 
-    /// The parts of a range that are mapped, and whether that is all of it.
+    /// The mapped parts of a range, and whether they are all of it.
     fn mapped(&self, range: &Range<u64>) -> (Vec<Range<u64>>, bool) {
         let areas = self.machine.state.memory.areas();
         let parts: Vec<Range<u64>> = areas
@@ -415,7 +416,7 @@ impl Process {
         if is_all { Ok(0) } else { Err(Errno::ENOMEM) }
     }
 
-    /// `mlock2`, `mlock` and `munlock`: memory stays where it is anyway.
+    /// `mlock2`, `mlock` and `munlock`: memory is never swapped out anyway.
     pub(super) fn sys_mlock(&mut self, start: u64, size: u64, flags: u64) -> Answer {
         const ONFAULT: u32 = 1;
         if flags as u32 & !ONFAULT != 0 {
@@ -427,7 +428,7 @@ impl Process {
         if is_all { Ok(0) } else { Err(Errno::ENOMEM) }
     }
 
-    /// The heap's end; where it was if it cannot be there.
+    /// Returns the end of the heap; the old one if it cannot be `wanted`.
     pub(super) fn sys_brk(&mut self, wanted: u64) -> Answer {
         let old = self.layout.brk;
         if wanted < self.layout.heap || wanted > TASK_SIZE {

@@ -1,4 +1,4 @@
-//! System calls: which number is which, one file for each group of them.
+//! System calls: the dispatcher; one file for each group of calls.
 
 mod at;
 mod descriptors;
@@ -26,11 +26,11 @@ use super::numbers as nr;
 use super::outcome::{Notice, Outcome};
 use super::process::Process;
 
-/// What `creat` opens with.
+/// The flags with which `creat` opens.
 const CREAT: u32 = o::CREAT | o::WRONLY | o::TRUNC;
 
 impl Process {
-    /// Does what a system call asks for.
+    /// Executes a system call.
     pub(super) fn answer(&mut self, number: u64, args: [u64; 6]) -> Answer {
         let [a, b, c, d, e, f] = args;
         match number {

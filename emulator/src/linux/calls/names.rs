@@ -1,4 +1,4 @@
-//! Files by name: opening, making, removing, renaming.
+//! Files by name: opening, creating, removing, renaming.
 
 use super::at::{AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW};
 use crate::linux::Process;
@@ -10,7 +10,7 @@ use crate::linux::files::{
 };
 
 impl Process {
-    /// The directory that a relative path begins in.
+    /// The directory in which a relative path starts.
     fn base(&self, fd: u64, path: &[u8]) -> Answer<Vec<u8>> {
         if path.starts_with(b"/") {
             return Ok(b"/".to_vec());
@@ -26,7 +26,7 @@ impl Process {
         }
     }
 
-    /// The path at an address, and the directory that it begins in.
+    /// The path at an address, and the directory in which it starts.
     pub(super) fn path_and_base(&self, fd: u64, path: u64) -> Answer<(Vec<u8>, Vec<u8>)> {
         let path = self.path_at(path)?;
         if path.is_empty() {
@@ -36,18 +36,18 @@ impl Process {
         Ok((path, base))
     }
 
-    /// What is at the path at an address.
+    /// Resolves the path at an address.
     pub(super) fn find(&self, fd: u64, path: u64, follow: bool) -> Answer<ResolvedPath> {
         let (path, base) = self.path_and_base(fd, path)?;
         self.files.find(&base, &path, follow)
     }
 
-    /// What an open file with a name is.
+    /// The path of an open file.
     fn path_of_open(&self, fd: u64) -> Answer<ResolvedPath> {
         self.path_of(&self.files.table.get(fd)?)
     }
 
-    /// As [`Process::path_of_open`], also of one that is only named.
+    /// Like [`Process::path_of_open`], also for a file opened with `O_PATH`.
     fn path_of_named(&self, fd: u64) -> Answer<ResolvedPath> {
         self.path_of(&self.files.table.get_named(fd)?)
     }
@@ -316,7 +316,7 @@ impl Process {
                 open.borrow().kind,
                 Kind::PipeReader(_) | Kind::PipeWriter(_) | Kind::Event { .. }
             );
-            // What has no name keeps no times either.
+            // A file without a name keeps no times.
             return match has_name {
                 true => self.set_times(self.path_of(&open)?, set, sets_now),
                 false => Ok(0),

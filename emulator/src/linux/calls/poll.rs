@@ -1,4 +1,4 @@
-//! `poll`, `select` and their kin: what is ready at once, or nothing until a timer expires.
+//! `poll`, `select` and related calls: what is ready at once, or nothing until a timer expires.
 
 use crate::linux::Process;
 use crate::linux::clock::{Base, SECOND};
@@ -11,14 +11,14 @@ const POLLOUT: u16 = 4;
 const POLLERR: u16 = 8;
 const POLLHUP: u16 = 0x10;
 const POLLNVAL: u16 = 0x20;
-/// As [`POLLIN`] and [`POLLOUT`] but for "normal" data: there is no other.
+/// Same as [`POLLIN`] and [`POLLOUT`] for "normal" data: there is no other data.
 const POLLRDNORM: u16 = 0x40;
 const POLLWRNORM: u16 = 0x100;
 const READABLE: u16 = POLLIN | POLLRDNORM;
 const WRITABLE: u16 = POLLOUT | POLLWRNORM;
-/// Nanoseconds of a microsecond.
+/// Nanoseconds in a microsecond.
 const MICROSECOND: u64 = 1000;
-/// The sets that `select` looks at.
+/// Number of sets of `select`.
 const SETS: usize = 3;
 
 impl Process {
@@ -89,7 +89,7 @@ impl Process {
         }
         if let Some(timeout) = timeout {
             let left = timeout.saturating_sub(self.clock.now(Base::Real) - begin);
-            // What cannot be written is left as it is.
+            // Memory that cannot be written is left as it is.
             let _ = match number {
                 nr::ppoll => self.put_words(c, &[left / SECOND, left % SECOND]),
                 nr::select => self.put_words(e, &[left / SECOND, left % SECOND / MICROSECOND]),
@@ -109,7 +109,7 @@ impl Process {
         }
     }
 
-    /// Nothing is ready, and nobody makes anything ready.
+    /// Waits when nothing is ready: nothing can become ready.
     fn poll_later(
         &mut self,
         timeout: Option<u64>,
@@ -125,15 +125,15 @@ impl Process {
         }
     }
 
-    /// `struct timespec` or `timeval`, its second word in `unit` nanoseconds; `None` if there is
-    /// none.
+    /// A `struct timespec` or `timeval`, whose second word is in `unit` nanoseconds; `None` for a
+    /// null pointer.
     fn interval_at(&self, at: u64, unit: u64) -> Answer<Option<u64>> {
         if at == 0 {
             return Ok(None);
         }
         let (seconds, rest) = (self.u64_at(at)?, self.u64_at(at.wrapping_add(8))?);
         let parts = SECOND / unit;
-        // Microseconds may be more than a second has.
+        // There may be more microseconds than a second has.
         if seconds.max(rest) > i64::MAX as u64 || rest >= parts && unit == 1 {
             return Err(Errno::EINVAL);
         }
@@ -165,12 +165,12 @@ impl Process {
         Ok(found)
     }
 
-    /// Writes what is ready only if something is, or it is the `last` time.
+    /// Writes the result only if something is ready, or this is the `last` time.
     fn select_once(&mut self, count: u64, sets: [u64; SETS], last: bool) -> Answer {
         if (count as i32) < 0 {
             return Err(Errno::EINVAL);
         }
-        // What is behind the table of descriptors is not looked at.
+        // Descriptors past the table are ignored.
         let count = (count as u32 as u64).min(self.files.table.room());
         let words = count.div_ceil(64) as usize;
         let mut results = [const { Vec::new() }; SETS];

@@ -90,7 +90,7 @@ impl Process {
         Ok(new.start)
     }
 
-    /// Is all of a range one mapping, of a file or of none?
+    /// Whether all of a range is one mapping, of a file or anonymous.
     fn is_one_mapping(
         &self,
         area: &Range<u64>,
@@ -107,7 +107,7 @@ impl Process {
         })
     }
 
-    /// Linux makes one of neighbours that may be used in the same way.
+    /// Linux merges neighbouring mappings with the same permissions.
     fn is_one_of_zeros(&self, area: &Range<u64>, range: &Range<u64>) -> bool {
         let memory = &self.machine.state.memory;
         let may = |at| memory.area(at).map(|(_, area)| area.permissions());
@@ -124,7 +124,7 @@ impl Process {
         true
     }
 
-    /// What a mapped file holds `skip` bytes behind where the mapping begins.
+    /// The content of a mapped file, starting `skip` bytes after the start of the mapping.
     fn content_again(&mut self, file: &FileMapping, skip: u64, size: u64) -> Answer<Content> {
         let mut all = self.files.table.open().map(|(_, open)| open);
         let open = all.find(|open| {
@@ -148,7 +148,7 @@ impl Process {
         }
     }
 
-    /// Copies pages that do not hold the same already.
+    /// Copies the pages that differ.
     fn copy_pages(&mut self, from: &Range<u64>, to: &Range<u64>) -> Answer<()> {
         let size = (from.end - from.start).min(to.end - to.start);
         let (mut page, mut there) = ([0; PAGE_SIZE as usize], [0; PAGE_SIZE as usize]);

@@ -10,10 +10,10 @@ use crate::state::reg;
 
 const SI_USER: i32 = 0;
 const SI_TKILL: i32 = -6;
-/// The flags that `sigaction` keeps (`UAPI_SA_FLAGS`): others a program finds cleared.
+/// The flags that `sigaction` keeps (`UAPI_SA_FLAGS`); all others are cleared.
 const SA_KNOWN: u64 = 0xdc00_0807 | SA_RESTORER;
 
-/// A signal's number; `None` for 0.
+/// Parses a signal number; `None` for 0.
 fn signal(number: u64) -> Answer<Option<u8>> {
     match u8::try_from(number as u32) {
         Ok(0) => Ok(None),
@@ -126,7 +126,7 @@ impl Process {
                     .saturating_add(self.duration_at(at)?),
             ),
         };
-        // While it waits, these do not have to stay blocked.
+        // These may be unblocked while it waits.
         let blocked = self.signals.blocked;
         self.signals.set_blocked(blocked & !set);
         let woken = self.sleep_until_signal(until);
@@ -164,7 +164,7 @@ impl Process {
 
     pub(super) fn sys_kill(&mut self, pid: u64, number: u64) -> Answer {
         let signal = signal(number)?;
-        // Itself, its group, everybody.
+        // The process itself, its group, or all processes.
         let pid = pid as i32;
         if !matches!(pid, -1 | 0) && pid.unsigned_abs() != PID {
             return Err(Errno::ESRCH);

@@ -1,4 +1,4 @@
-//! What is said about files: `stat`, `statx`, `statfs`, `getdents64`.
+//! Information about files: `stat`, `statx`, `statfs`, `getdents64`.
 
 use super::at::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW};
 use crate::linux::Process;
@@ -7,15 +7,15 @@ use crate::linux::files::{Attributes, Kind, Time};
 
 /// `STATX_BASIC_STATS`.
 const STATX_BASIC_STATS: u32 = 0x7ff;
-/// `AT_STATX_SYNC_TYPE`: one of two, or none.
+/// `AT_STATX_SYNC_TYPE`: one of two flags, or none.
 const SYNC: u32 = 0x6000;
-/// The smallest `struct linux_dirent64`, bytes.
+/// Size of the smallest `struct linux_dirent64`, bytes.
 const ENTRY_MIN: usize = 24;
-/// Size of `struct statx`.
+/// Size of `struct statx`, bytes.
 const STATX_SIZE: usize = 256;
 
 impl Process {
-    /// Of a path, or of an open file if the path is empty and may be.
+    /// The attributes of a path, or of an open file if the path is empty and may be.
     fn attributes(&self, fd: u64, path: u64, flags: u64) -> Answer<Attributes> {
         const AT_NO_AUTOMOUNT: u32 = 0x800;
         let known = (AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) as u32 | AT_NO_AUTOMOUNT | SYNC;
@@ -74,7 +74,7 @@ impl Process {
         self.put_statfs(&path, to)
     }
 
-    /// `struct statfs`, of a file system that looks the same everywhere.
+    /// `struct statfs` of a file system that is the same everywhere.
     fn put_statfs(&mut self, path: &[u8], to: u64) -> Answer {
         const EXT4: u64 = 0xef53;
         const PROC: u64 = 0x9fa0;
@@ -102,7 +102,7 @@ impl Process {
             open.borrow_mut().kind = Kind::Directory(Some(all));
         }
         let position = open.borrow().position;
-        // The descriptor itself may be among what is listed: nothing stays borrowed.
+        // The descriptor itself may be among the listed ones: no borrow may be held.
         let rest: Vec<(Vec<u8>, u8)> = match &open.borrow().kind {
             Kind::Directory(Some(names)) => {
                 let start = usize::try_from(position).ok();

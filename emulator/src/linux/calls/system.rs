@@ -1,4 +1,4 @@
-//! What the machine is like: names, memory, limits.
+//! System information: names, memory, limits.
 
 use super::text::{MEMORY, RELEASE, VERSION};
 use crate::linux::Process;
@@ -27,7 +27,7 @@ impl Process {
         Ok(0)
     }
 
-    /// `getrlimit`: the address must be good.
+    /// `getrlimit`: the address must be valid.
     pub(super) fn sys_getrlimit(&mut self, which: u64, to: u64) -> Answer {
         let now = self.resources.get(which as u32 as usize);
         let now = *now.ok_or(Errno::EINVAL)?;
@@ -35,7 +35,7 @@ impl Process {
         Ok(0)
     }
 
-    /// `setrlimit`: the address must be good.
+    /// `setrlimit`: the address must be valid.
     pub(super) fn sys_setrlimit(&mut self, which: u64, from: u64) -> Answer {
         self.bytes::<16>(from)?;
         self.sys_prlimit(which, from, 0)

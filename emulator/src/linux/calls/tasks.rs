@@ -1,5 +1,5 @@
-//! Other processes, threads and the network: there are none. Starting one fails as it does where no
-//! more are allowed; what is wrong with the call itself is said first.
+//! Other processes, threads and the network, none of which exist. Creating one fails as it does at
+//! a limit; errors in the call itself come first.
 //!
 //! Source: Linux 6.12 `kernel/fork.c`, `kernel/exit.c`, `net/socket.c`.
 
@@ -12,7 +12,7 @@ const CLONE_SIGHAND: u64 = 0x800;
 const CLONE_THREAD: u64 = 0x1_0000;
 const CLONE_NEWNS: u64 = 0x2_0000;
 
-/// Flags that do not go together (`copy_process`).
+/// Checks for flags that exclude each other (`copy_process`).
 fn check_clone(flags: u64) -> Answer<()> {
     let has = |flag: u64| flags & flag != 0;
     let is_wrong = has(CLONE_NEWNS) && has(CLONE_FS)
@@ -22,7 +22,7 @@ fn check_clone(flags: u64) -> Answer<()> {
 }
 
 impl Process {
-    /// What is told when a process or a thread cannot be started: as behind `RLIMIT_NPROC`.
+    /// The error when a process or a thread cannot be created: that of `RLIMIT_NPROC`.
     pub(super) fn no_process(&mut self) -> Answer {
         self.not_modelled("other processes", Errno::EAGAIN)
     }
@@ -53,7 +53,7 @@ impl Process {
         self.no_task(flags)
     }
 
-    /// Nobody can be waited for.
+    /// There is no process to wait for.
     pub(super) fn sys_waitid(&mut self, which: u64, id: u64, info: u64, options: u64) -> Answer {
         const EXITED: u32 = 4;
         const STOPPED: u32 = 2;
@@ -82,7 +82,7 @@ impl Process {
         Err(Errno::ECHILD)
     }
 
-    /// The descriptors are given back, but were written before.
+    /// The descriptors are released again, but were written before.
     pub(super) fn sys_socketpair(&mut self, family: u64, kind: u64, to: u64) -> Answer {
         if kind as u32 & !(SOCK_TYPE | SOCK_FLAGS) != 0 {
             return Err(Errno::EINVAL);
@@ -96,7 +96,7 @@ impl Process {
     }
 }
 
-/// `wait4`: nobody can be waited for.
+/// `wait4`: there is no process to wait for.
 pub(super) fn wait4(pid: u64, options: u64) -> Answer {
     const KNOWN: u32 = 0xe000_000b;
     match pid as i32 {
@@ -106,13 +106,14 @@ pub(super) fn wait4(pid: u64, options: u64) -> Answer {
     }
 }
 
-/// The type of a socket, and what else may be said with it: `SOCK_CLOEXEC`, `SOCK_NONBLOCK`.
+/// The type of a socket, and the flags that may be combined with it: `SOCK_CLOEXEC`,
+/// `SOCK_NONBLOCK`.
 const SOCK_TYPE: u32 = 0xf;
 const SOCK_FLAGS: u32 = 0o200_4000;
-/// Types there are.
+/// Number of socket types.
 const SOCK_MAX: u32 = 11;
 
-/// No family of addresses is there, as in a kernel that is built without.
+/// No address family exists, as in a kernel built without them.
 pub(super) fn socket(family: u64, kind: u64) -> Answer {
     let kind = kind as u32;
     let is_wrong = kind & !(SOCK_TYPE | SOCK_FLAGS) != 0;

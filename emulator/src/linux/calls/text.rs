@@ -1,4 +1,4 @@
-//! What is in the texts of `/proc` and `/sys`.
+//! The content of the text files in `/proc` and `/sys`.
 
 use crate::address_space::{Access, PAGE_SIZE};
 use crate::linux::clock::SECOND;
@@ -7,10 +7,10 @@ use crate::linux::identity::Ids;
 use crate::linux::{PARENT_PID, PID, Process};
 use std::fmt::Write;
 
-/// Bytes of memory that the machine says it has.
+/// Memory size that is reported, bytes.
 pub(super) const MEMORY: u64 = 4 << 30;
 
-/// The kernel that it says to be.
+/// The kernel release and version that are reported.
 pub(super) const RELEASE: &str = "6.12.0-unwind-sim";
 pub(super) const VERSION: &str = "#1 SMP PREEMPT_DYNAMIC";
 
@@ -85,7 +85,7 @@ impl Process {
         }
     }
 
-    /// `/proc/self/maps`; files have neither device nor number.
+    /// `/proc/self/maps`; files have no device and no inode number.
     fn maps(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for (range, area) in self.machine.state.memory.areas() {
@@ -98,7 +98,7 @@ impl Process {
             let (read, write) = (may(Access::Read, 'r'), may(Access::Write, 'w'));
             let execute = may(Access::Execute, 'x');
             let offset = file.as_ref().map_or(0, |file| file.offset);
-            // A string takes all that is written.
+            // Writing to a string cannot fail.
             let _ = write!(
                 line,
                 "{:08x}-{:08x} {read}{write}{execute}p {offset:08x} 00:00 0",

@@ -5,22 +5,22 @@ use crate::linux::errno::{Answer, Errno};
 use crate::linux::signals::{Info, SIGALRM, SIGNALS, SIGPROF, SIGVTALRM};
 use crate::linux::{PID, Process};
 
-/// Timers of a process.
+/// Maximum number of timers of a process.
 const TIMERS_MAX: usize = 256;
-/// Clock ticks of a second that `times` counts.
+/// Clock ticks per second, in the result of `times`.
 const TICKS: u64 = 100;
 const TIMER_ABSTIME: u64 = 1;
 
 const CLOCK_REALTIME: u64 = 0;
 const CLOCK_PROCESS_CPUTIME: u64 = 2;
 const CLOCK_THREAD_CPUTIME: u64 = 3;
-/// The numbers of clocks; negative ones are those of other processes.
+/// Number of clocks; negative ones belong to other processes.
 const CLOCKS: u64 = 12;
-/// Those that tell the time of day.
+/// The clocks of the time of day.
 const TIME_OF_DAY: [u64; 4] = [CLOCK_REALTIME, 5, 8, 11];
 
 impl Process {
-    /// Seconds and nanoseconds that a clock shows.
+    /// The time on a clock: seconds and nanoseconds.
     fn clock(&self, clock: u64) -> Answer<(u64, u64)> {
         let split = |ns: u64| (ns / SECOND, ns % SECOND);
         match clock as u32 as u64 {
@@ -78,7 +78,7 @@ impl Process {
         Ok(self.clock.up() / (SECOND / TICKS))
     }
 
-    /// `struct timespec`, nanoseconds.
+    /// Reads a `struct timespec` as nanoseconds.
     pub(super) fn duration_at(&self, at: u64) -> Answer<u64> {
         let (seconds, nanoseconds) = (self.u64_at(at)?, self.u64_at(at.wrapping_add(8))?);
         if seconds > i64::MAX as u64 || nanoseconds >= SECOND {
@@ -87,7 +87,7 @@ impl Process {
         Ok(seconds.saturating_mul(SECOND).saturating_add(nanoseconds))
     }
 
-    /// When a clock shows what is at an address.
+    /// Reads a time on a clock, as nanoseconds of [`Base::Real`].
     pub(super) fn time_at(&self, clock: u64, at: u64) -> Answer<u64> {
         let time = self.duration_at(at)?;
         Ok(match TIME_OF_DAY.contains(&clock) {
@@ -96,7 +96,8 @@ impl Process {
         })
     }
 
-    /// Sleeps until a time, or a signal that the process takes: says whether that was it.
+    /// Sleeps until a time, or until a signal that the process takes. Returns whether a signal
+    /// ended the sleep.
     pub(in crate::linux) fn sleep_until_signal(&mut self, until: Option<u64>) -> bool {
         loop {
             if self.signals.is_deliverable() {
@@ -119,7 +120,7 @@ impl Process {
         }
     }
 
-    /// The signals of timers that expired.
+    /// Sends the signals of expired timers.
     pub(in crate::linux) fn expire_timers(&mut self) {
         if self.clock.until_timer() != Some(0) {
             return;
@@ -133,7 +134,7 @@ impl Process {
         }
     }
 
-    /// A timer whose signal is still pending only counts (`si_overrun`).
+    /// Sends the signal of an expired timer; if it is still pending, only counts (`si_overrun`).
     fn expire_posix(&mut self, timer: &Timer, number: u64, times: u64) {
         const OVERRUNS_MAX: u64 = i32::MAX as u64;
         let pending = self.signals.pending_of_timer(number as u32);
@@ -157,7 +158,7 @@ impl Process {
             return Err(Errno::EOPNOTSUPP);
         }
         if clock as u32 as u64 == CLOCK_PROCESS_CPUTIME {
-            // Nothing uses the processor while it waits.
+            // No processor time passes while it waits.
             self.duration_at(at)?;
             return match self.sleep_until_signal(None) {
                 true => Err(Errno::EINTR),
@@ -180,8 +181,8 @@ impl Process {
         Err(Errno::EINTR)
     }
 
-    /// Can one wait for a time of this clock? For some it can only be asked what it is, and one
-    /// does not wait for the processor's time of the thread that waits.
+    /// Checks that a sleep can use this clock. Some clocks can only be read, and a thread cannot
+    /// wait for its own processor time.
     fn can_wait(&self, clock: u64) -> Answer<()> {
         const MONOTONIC_RAW: u32 = 4;
         const MONOTONIC_COARSE: u32 = 6;
@@ -195,7 +196,7 @@ impl Process {
         self.clock.timers.iter_mut().find(|t| t.owner == owner)
     }
 
-    /// Interval, and time until it expires.
+    /// The interval, and the time until the timer expires.
     fn timer_words(&mut self, owner: Owner) -> Option<[u64; 2]> {
         let timer = self.timer(owner)?.clone();
         let left = timer.next.map_or(0, |next| {
@@ -352,7 +353,7 @@ impl Process {
         Ok(0)
     }
 
-    /// How often it expired before its last signal was taken, but once.
+    /// How often the timer expired before its last signal was taken, minus one.
     pub(super) fn sys_timer_getoverrun(&mut self, number: u64) -> Answer {
         let timer = self.timer(Owner::Posix(number)).ok_or(Errno::EINVAL)?;
         Ok(timer.overruns)

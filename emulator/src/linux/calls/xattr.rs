@@ -1,5 +1,4 @@
-//! Extended attributes: the files that a process sees have none, and can have none, as on a file
-//! system without them.
+//! Extended attributes: files have none and can have none, as on a file system without them.
 //!
 //! Source: Linux 6.12 `fs/xattr.c`.
 
@@ -8,15 +7,15 @@ use crate::linux::Process;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::numbers as nr;
 
-/// The longest name, with its NUL (`XATTR_NAME_MAX` + 1).
+/// Size of the longest name with its NUL (`XATTR_NAME_MAX` + 1).
 const NAME_MAX: usize = 256;
-/// The largest value (`XATTR_SIZE_MAX`), bytes.
+/// Size of the largest value (`XATTR_SIZE_MAX`), bytes.
 const SIZE_MAX: u64 = 65536;
 /// `XATTR_CREATE` and `XATTR_REPLACE`.
 const SET_FLAGS: u32 = 3;
 
 impl Process {
-    /// All calls about them.
+    /// Answers all calls on extended attributes.
     pub(super) fn sys_xattr(&mut self, number: u64, args: [u64; 6]) -> Answer {
         let [file, name, value, size, flags, _] = args;
         let lists = matches!(number, nr::listxattr..=nr::flistxattr);
@@ -24,7 +23,7 @@ impl Process {
         if sets && flags as u32 & !SET_FLAGS != 0 {
             return Err(Errno::EINVAL);
         }
-        // By descriptor, the file comes first; by path, what is asked for.
+        // A descriptor is checked first; a path only has to be readable.
         match number {
             nr::fsetxattr | nr::fgetxattr | nr::flistxattr | nr::fremovexattr => {
                 self.files.table.get(file)?;

@@ -1,4 +1,4 @@
-//! Which signal an exception of the processor becomes.
+//! Turns exceptions of the processor into signals.
 //!
 //! Source: Linux 6.12 `arch/x86/kernel/traps.c`, `arch/x86/mm/fault.c`, and
 //! `arch/x86/kernel/fpu/core.c` (`fpu__exception_code`).
@@ -25,7 +25,7 @@ const BUS_ADRERR: i32 = 2;
 const TRAP_BRKPT: i32 = 1;
 
 impl Process {
-    /// Sends what the exception means.
+    /// Sends the signal for an exception.
     pub(in crate::linux) fn exception(&mut self, exception: Exception) {
         let rip = self.machine.state.rip;
         let why = Why::Exception(exception);
@@ -76,8 +76,8 @@ impl Process {
                 self.signals.force(Info::fault(signal, SI_KERNEL, 0, why));
             }
             kind => {
-                // Bits of the error code: 0 present, 1 write, 2 user, 4 fetch. Of what belongs to
-                // the kernel nothing is told.
+                // Bits of the error code: 0 present, 1 write, 2 user, 4 fetch. Kernel addresses
+                // always count as present.
                 let area = self.machine.state.memory.area(address);
                 let is_readable = area.is_some_and(|(_, a)| a.permissions().allow(Access::Read));
                 let is_present = is_readable || address >= TASK_SIZE;
@@ -101,9 +101,8 @@ impl Process {
         }
     }
 
-    /// Does the next instruction use an address through ss: by rsp or rbp, or as the top of the
-    /// stack? Of segment prefixes only those of fs and gs count (Intel SDM volume 1, section
-    /// 3.7.4).
+    /// Whether the next instruction accesses the address through ss: by rsp or rbp, or as the top
+    /// of the stack. Only the segment prefixes fs and gs count (Intel SDM volume 1, section 3.7.4).
     fn is_stack_access(&self, address: u64) -> bool {
         let state = &self.machine.state;
         let mut bytes = [0; 15];
@@ -136,7 +135,7 @@ impl Process {
     }
 }
 
-/// What unmasked exceptions of floating point are called: bits as in MXCSR.
+/// si_code of unmasked floating-point exceptions, which are given as in MXCSR.
 fn float_code(raised: u32) -> i32 {
     match () {
         () if raised & 1 != 0 => FPE_FLTINV,

@@ -1,10 +1,9 @@
-//! The frame that the kernel pushes for a signal handler, and takes back.
+//! Pushes the frame of a signal handler, and returns from it.
 //!
-//! Source: Linux 6.12 `arch/x86/kernel/signal_64.c` (`x64_setup_rt_frame`,
-//! `restore_sigcontext`), `arch/x86/kernel/signal.c` (`get_sigframe`),
-//! `arch/x86/kernel/fpu/signal.c`, `arch/x86/include/uapi/asm/sigcontext.h`. The layout of
-//! `struct rt_sigframe`: return address, `ucontext`, `siginfo`; the state of the FPU lies above,
-//! aligned to 64 bytes.
+//! Source: Linux 6.12 `arch/x86/kernel/signal_64.c` (`x64_setup_rt_frame`, `restore_sigcontext`),
+//! `arch/x86/kernel/signal.c` (`get_sigframe`), `arch/x86/kernel/fpu/signal.c`,
+//! `arch/x86/include/uapi/asm/sigcontext.h`. The layout of `struct rt_sigframe`: return address,
+//! `ucontext`, `siginfo`; the FPU state is above it, aligned to 64 bytes.
 
 use crate::flags;
 use crate::linux::errno::{Answer, Errno};
@@ -16,37 +15,37 @@ use crate::linux::signals::{
 };
 use crate::state::{State, reg};
 
-/// What may not be touched below rsp (psABI, 3.2.2).
+/// The red zone below rsp (psABI, 3.2.2), bytes.
 const RED_ZONE: u64 = 128;
 /// `sizeof(struct rt_sigframe)`.
 const FRAME: u64 = 8 + UCONTEXT + 128;
-/// `sizeof(struct ucontext)` of the kernel.
+/// The kernel's `sizeof(struct ucontext)`.
 const UCONTEXT: u64 = 304;
-/// Where the registers begin in it.
+/// Offset of the registers in `struct ucontext`.
 const SIGCONTEXT: u64 = 40;
-/// Bytes of what FXSAVE writes.
+/// Size of the FXSAVE area, bytes.
 const FXSAVE: usize = 512;
-/// With the header of XSAVE.
+/// Size with the XSAVE header.
 const XSAVE: u64 = FXSAVE as u64 + 64;
-/// With `FP_XSTATE_MAGIC2` behind it.
+/// Size with `FP_XSTATE_MAGIC2` at the end.
 const FPU: u64 = XSAVE + 4;
 const FP_XSTATE_MAGIC1: u32 = 0x4650_5853;
 const FP_XSTATE_MAGIC2: u32 = 0x4650_5845;
-/// x87 and SSE.
+/// The components x87 and SSE.
 const XFEATURES: u64 = 3;
-/// Where FXSAVE leaves room for software: magic, sizes, features.
+/// Offset of the software-reserved bytes in the FXSAVE area: magic, sizes, features.
 const SOFTWARE: usize = 464;
 /// `UC_FP_XSTATE | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS`.
 const UC_FLAGS: u64 = 7;
 const CS: u64 = 0x33;
 const SS: u64 = 0x2b;
-/// Flags that `rt_sigreturn` takes from the frame: AC, OF, DF, TF, SF, ZF, AF, PF, CF, RF.
+/// Flags that `rt_sigreturn` restores: AC, OF, DF, TF, SF, ZF, AF, PF, CF, RF.
 const RESTORED: u64 = flags::ARITHMETIC | flags::AC | flags::DF | flags::TF | flags::RF;
 
-/// `AT_MINSIGSTKSZ`: a frame with all padding (`get_sigframe_size`).
+/// `AT_MINSIGSTKSZ`: size of a frame with all padding (`get_sigframe_size`).
 pub(in crate::linux) const SIZE_MAX: u64 = (FRAME + 15 + FPU + 63).next_multiple_of(16);
 
-/// The smallest alternate stack (`MINSIGSTKSZ`).
+/// Size of the smallest alternate stack (`MINSIGSTKSZ`).
 const ALTERNATE_MIN: u64 = 2048;
 
 /// The general registers in the order of `struct sigcontext`; rip and flags follow.
@@ -70,7 +69,7 @@ const REGISTERS: [usize; 16] = [
 ];
 
 impl Signals {
-    /// `sigaltstack`, rsp being where it is.
+    /// `sigaltstack`, with the current rsp.
     pub(in crate::linux) fn set_alternate(&mut self, new: AlternateStack, rsp: u64) -> Answer {
         if self.alternate.holds(rsp) {
             return Err(Errno::EPERM);
@@ -92,8 +91,8 @@ impl Signals {
 }
 
 impl Process {
-    /// Pushes a frame and goes to the handler. `None` if it cannot be pushed, or there is no
-    /// restorer; nothing has changed then but memory.
+    /// Pushes a frame and enters the handler. `None` if the frame cannot be written or there is no
+    /// restorer; then only memory may have changed.
     pub(super) fn push_signal_frame(
         &mut self,
         info: &Info,
@@ -148,7 +147,7 @@ impl Process {
         Some(())
     }
 
-    /// `rt_sigreturn`: gives the rax that was interrupted.
+    /// `rt_sigreturn`: returns the interrupted rax.
     pub(in crate::linux) fn sigreturn(&mut self) -> u64 {
         match self.restore_context() {
             Ok(()) => {}
@@ -159,7 +158,7 @@ impl Process {
     }
 
     fn restore_context(&mut self) -> Result<(), Errno> {
-        // The handler's `ret` took the return address.
+        // The handler's `ret` has popped the return address.
         let ucontext = self.machine.state.gpr(reg::RSP);
         let context = ucontext.wrapping_add(SIGCONTEXT);
         let mask = self.u64_at(ucontext.wrapping_add(UCONTEXT - 8))?;
@@ -189,14 +188,14 @@ impl Process {
             size: size?,
             flags: flags? as u32,
         };
-        // As Linux' `restore_altstack`: what cannot be set is left.
+        // Like Linux' `restore_altstack`, which ignores errors.
         let rsp = self.machine.state.gpr(reg::RSP);
         let _ = self.signals.set_alternate(stack, rsp);
         Ok(())
     }
 }
 
-/// What FXSAVE writes, with the kernel's mark that XSAVE wrote it.
+/// The FXSAVE area, with the kernel's mark that it was written by XSAVE.
 fn fpu_state(state: &State) -> Vec<u8> {
     let mut bytes = vec![0; FPU as usize];
     bytes[..FXSAVE].copy_from_slice(&state.fx_image());

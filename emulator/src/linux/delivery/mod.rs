@@ -16,7 +16,7 @@ use super::signals::{
 use crate::state::reg;
 
 impl Process {
-    /// Does what is to be done with signals that are pending.
+    /// Delivers the pending signals.
     pub(super) fn deliver_signals<O: ProcessObserver>(&mut self, observer: &mut O) {
         while self.outcome.is_none() {
             let Some(info) = self.signals.take(!self.signals.blocked) else {
@@ -75,7 +75,7 @@ impl Process {
         let state = &self.machine.state;
         let interrupted = state.cpu_at(state.rip);
         if self.push_signal_frame(info, action, old_mask).is_none() {
-            // As Linux' `force_sigsegv`: a fault while handling SIGSEGV kills.
+            // Like Linux' `force_sigsegv`: a fault while handling SIGSEGV kills.
             if info.signal == SIGSEGV {
                 self.signals.action_mut(SIGSEGV).handler = SIG_DFL;
             }

@@ -1,4 +1,4 @@
-//! What `stat` says of a file. Not here: how it is written into the program's memory.
+//! Attributes of files, as `stat` reports them. Not here: their layout in the program's memory.
 
 use super::description::{Description, Kind};
 use super::inode::Inode;
@@ -14,17 +14,17 @@ pub(in crate::linux) const S_IFLNK: u32 = 0o120_000;
 pub(super) const S_IFCHR: u32 = 0o020_000;
 pub(super) const S_IFIFO: u32 = 0o010_000;
 
-/// The number of the device of `/dev/shm`. Other files in memory are on that of their directory.
+/// The device number of `/dev/shm`. Other files in memory are on their directory's device.
 pub(super) const DEVICE: u64 = 0x1f;
 
-/// Seconds since 1970, and nanoseconds.
+/// A time: seconds since 1970, and nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(in crate::linux) struct Time {
     pub(in crate::linux) seconds: i64,
     pub(in crate::linux) nanoseconds: u32,
 }
 
-/// What `stat` says.
+/// The attributes that `stat` reports.
 #[derive(Clone, Debug, Default)]
 pub(in crate::linux) struct Attributes {
     pub(in crate::linux) device: u64,
@@ -36,20 +36,20 @@ pub(in crate::linux) struct Attributes {
     pub(in crate::linux) rdev: u64,
     pub(in crate::linux) size: u64,
     pub(in crate::linux) block_size: u64,
-    /// Of 512 bytes.
+    /// Number of blocks of 512 bytes.
     pub(in crate::linux) blocks: u64,
     pub(in crate::linux) accessed: Time,
     pub(in crate::linux) modified: Time,
     pub(in crate::linux) changed: Time,
 }
 
-/// Whose the files of the host are in the machine: those of the user who runs this are the
-/// process's, as with `unshare --map-user`; all others keep their owner.
+/// The owners of the host's files in the machine: files of the user who runs the emulator belong to
+/// the process, as with `unshare --map-user`; all others keep their owner.
 ///
-/// A process may then do what this user may, and sees the same whoever that is.
+/// So a process may do what this user may, and sees the same whoever the user is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owners {
-    /// User and group of this process, and of the emulated one.
+    /// The user outside and inside the machine.
     users: [u32; 2],
     groups: [u32; 2],
 }
@@ -113,7 +113,7 @@ impl Attributes {
         }
     }
 
-    /// Of something without a content of its own: its name decides the number.
+    /// The attributes of something without content; its name determines the inode number.
     fn made_up(mode: u32, name: &[u8], rdev: u64) -> Attributes {
         let number = name.iter().fold(5381_u32, |hash, &byte| {
             hash.wrapping_mul(33) ^ u32::from(byte)
@@ -143,13 +143,13 @@ impl Attributes {
 }
 
 impl Files {
-    /// Of a file that was found; of nothing, all zero.
+    /// The attributes of a resolved path; all zero if nothing exists there.
     pub(in crate::linux) fn attributes(&self, resolved: &ResolvedPath) -> Attributes {
         match &resolved.node {
             Node::Host(metadata) => {
                 let mut attributes = Attributes::of_host(metadata, self.owners);
                 if metadata.is_dir() && self.has_changes_in(&resolved.path) {
-                    // "Not counted", as some file systems say.
+                    // "Not counted", as on some file systems.
                     attributes.links = 1;
                 }
                 attributes
@@ -160,7 +160,7 @@ impl Files {
         }
     }
 
-    /// Of an open file.
+    /// The attributes of an open file.
     pub(in crate::linux) fn attributes_of_open(&self, open: &Description) -> Attributes {
         match &open.kind {
             Kind::Host(file) => match file.metadata() {
@@ -189,18 +189,18 @@ impl Files {
         }
     }
 
-    /// May the process do this: 4 read, 2 write, 1 execute or search?
+    /// Whether the process has these permissions: 4 read, 2 write, 1 execute or search.
     pub(in crate::linux) fn allows(&self, attributes: &Attributes, wanted: u32) -> bool {
         allows(&self.identity, attributes, wanted)
     }
 
-    /// Does the process own it, or need not?
+    /// Whether the process owns the file, or is privileged.
     pub(in crate::linux) fn owns(&self, attributes: &Attributes) -> bool {
         let identity = &self.identity;
         identity.user.file == attributes.uid || identity.is_capable_with_files()
     }
 
-    /// Was anything in a directory made or removed?
+    /// Whether anything in a directory was created or removed.
     fn has_changes_in(&self, directory: &[u8]) -> bool {
         let prefix = super::join(directory, b"");
         let mut inside = self.entries.range(prefix.clone()..);
@@ -210,7 +210,7 @@ impl Files {
     }
 }
 
-/// May somebody do this: 4 read, 2 write, 1 execute or search?
+/// Whether a user has these permissions: 4 read, 2 write, 1 execute or search.
 fn allows(identity: &Identity, attributes: &Attributes, wanted: u32) -> bool {
     let Attributes { mode, uid, gid, .. } = *attributes;
     if identity.is_capable_with_files() {
@@ -225,12 +225,12 @@ fn allows(identity: &Identity, attributes: &Attributes, wanted: u32) -> bool {
     (mode >> shift) & wanted == wanted
 }
 
-/// Device and number of a file of the host.
+/// Device and inode number of a file of the host.
 pub(super) fn identity(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// The type that `getdents64` gives (`DT_*`).
+/// The type in `getdents64` (`DT_*`).
 pub(super) fn host_type(kind: &FileType) -> u8 {
     match () {
         () if kind.is_file() => 8,

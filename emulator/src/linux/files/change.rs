@@ -1,5 +1,5 @@
-//! What changes files: copying those of the host, attributes, sizes. On the host if the process
-//! may write there, else in memory. Not here: names (`names`).
+//! Changes of files: copying those of the host, attributes, sizes. Changes are made on the host if
+//! the process may write there, otherwise in memory. Not here: names (`names`).
 
 use super::attributes::{Attributes, Time};
 use super::description::Kind;
@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, SystemTime};
 
 impl Files {
-    /// Is what changes at this path changed on the host?
+    /// Whether changes at this path are made on the host.
     pub(super) fn on_host(&self, path: &[u8]) -> bool {
         self.allow_write
             && !is_special(path)
@@ -20,7 +20,7 @@ impl Files {
             && self.is_of_host(path)
     }
 
-    /// May the process change what is in a directory?
+    /// Checks that the process may change the content of a directory.
     pub(super) fn check_may_change(&self, directory: &[u8]) -> Answer<()> {
         let node = self.node(directory);
         let path = directory.to_vec();
@@ -35,8 +35,8 @@ impl Files {
         Ok(())
     }
 
-    /// Replaces a file or folder of the host by a copy in memory, with the same inode number, under all
-    /// of its names and in all open files.
+    /// Replaces a file or directory of the host by a copy in memory, with the same inode number,
+    /// under all of its names and in all open files.
     pub(super) fn copy_up(&mut self, path: &[u8], with_content: bool) -> Answer<InodeRef> {
         let node = self.node(path);
         let resolved = ResolvedPath {
@@ -87,7 +87,7 @@ impl Files {
         Ok(inode)
     }
 
-    /// The inode of what can be in memory.
+    /// The inode of a file, which is copied to memory if necessary.
     pub(super) fn in_memory(&mut self, resolved: ResolvedPath) -> Answer<InodeRef> {
         match resolved.node {
             Node::Memory(inode) => Ok(inode),
@@ -96,7 +96,7 @@ impl Files {
         }
     }
 
-    /// Changes attributes of a file by `change`, on the host by `on_host`.
+    /// Changes attributes of a file, in memory by `change` or on the host by `on_host`.
     fn change(
         &mut self,
         resolved: ResolvedPath,
@@ -138,7 +138,8 @@ impl Files {
         )
     }
 
-    /// `None` leaves a time as it is. Whoever may write a file may set both to `now`.
+    /// Sets the times of a file; `None` leaves a time unchanged. With write permission, both may be
+    /// set to `now`.
     pub(in crate::linux) fn set_times(
         &mut self,
         resolved: ResolvedPath,
@@ -170,7 +171,8 @@ impl Files {
         )
     }
 
-    /// Root may, in memory; others only give a file of theirs to a group of theirs.
+    /// Changes the owner. Root may do that in memory; others may only give their own file to one of
+    /// their groups.
     pub(in crate::linux) fn chown(&mut self, resolved: ResolvedPath, uid: u32, gid: u32) -> Answer {
         const S_ISUID: u32 = 0o4000;
         const S_ISGID: u32 = 0o2000;

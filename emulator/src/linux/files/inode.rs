@@ -1,14 +1,14 @@
-//! Files in memory, and how many bytes they may take together.
+//! Files in memory, and the limit of their total size.
 
 use super::attributes::{S_IFDIR, S_IFMT, Time};
 use super::{Answer, Errno, Files, ResolvedPath};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// A file that may have several names, or none and be open.
+/// A file that can have several names, or none while it is open.
 pub(in crate::linux) type InodeRef = Rc<RefCell<Inode>>;
 
-/// Bytes that files in memory may still take.
+/// Bytes left for files in memory.
 #[derive(Clone, Debug)]
 pub(in crate::linux) struct Budget(Rc<Cell<u64>>);
 
@@ -17,7 +17,7 @@ impl Budget {
         Budget(Rc::new(Cell::new(bytes)))
     }
 
-    /// How many are left.
+    /// The number of bytes left.
     pub(in crate::linux) fn left(&self) -> u64 {
         self.0.get()
     }
@@ -28,7 +28,7 @@ impl Budget {
 pub(in crate::linux) struct Inode {
     pub(in crate::linux) device: u64,
     pub(in crate::linux) number: u64,
-    /// Type and permissions.
+    /// File type and permissions.
     pub(in crate::linux) mode: u32,
     pub(in crate::linux) links: u32,
     pub(in crate::linux) uid: u32,
@@ -36,13 +36,14 @@ pub(in crate::linux) struct Inode {
     pub(in crate::linux) accessed: Time,
     pub(in crate::linux) modified: Time,
     pub(in crate::linux) changed: Time,
-    /// A file's bytes, a link's target. Copies of the inode share them until they are written.
+    /// The content of a file, or the target of a link. Copies of the inode share it until it is
+    /// written.
     data: Rc<Vec<u8>>,
     budget: Budget,
 }
 
 impl Inode {
-    /// The same file, its bytes counted by another budget, which knows of them already.
+    /// A copy of the file whose bytes count in another budget, which includes them already.
     pub(super) fn copy(&self, budget: &Budget) -> Inode {
         Inode {
             device: self.device,
@@ -67,10 +68,10 @@ impl Inode {
         &self.data
     }
 
-    /// Makes it longer by zeros, or shorter.
+    /// Extends the file with zeros, or truncates it.
     ///
     /// # Errors
-    /// If all files in memory would be too large (`ENOSPC`).
+    /// If the files in memory would get too large (`ENOSPC`).
     pub(in crate::linux) fn resize(&mut self, size: u64) -> Answer<()> {
         let old = self.data.len() as u64;
         let left = (self.budget.0.get() + old).checked_sub(size);
@@ -79,10 +80,10 @@ impl Inode {
         Ok(())
     }
 
-    /// Writes at a position, with zeros between if that is behind the end.
+    /// Writes at a position; a gap before it is filled with zeros.
     ///
     /// # Errors
-    /// As [`Inode::resize`].
+    /// Like [`Inode::resize`].
     pub(in crate::linux) fn write(&mut self, position: u64, bytes: &[u8]) -> Answer<()> {
         let end = position.checked_add(bytes.len() as u64);
         let end = end.ok_or(Errno::EFBIG)?;
@@ -94,7 +95,7 @@ impl Inode {
         Ok(())
     }
 
-    /// Reads from a position; gives how many bytes.
+    /// Reads at a position; returns the number of bytes.
     pub(in crate::linux) fn read(&self, position: u64, buffer: &mut [u8]) -> usize {
         let from = usize::try_from(position).ok();
         let from = from.and_then(|from| self.data.get(from..));
@@ -113,12 +114,12 @@ impl Drop for Inode {
     }
 }
 
-/// Numbers of files in memory begin here: no file system of the host counts that far.
+/// The first inode number of files in memory: larger than any on the host's file systems.
 const INODES_FROM: u64 = 1 << 40;
 
 impl Files {
-    /// A file without a name yet, which will be in a directory: on its device, and of its group if
-    /// that passes it on.
+    /// Creates a file that has no name yet, for a directory: it is on the directory's device, and
+    /// in its group if the directory passes that on.
     pub(in crate::linux) fn new_inode(&mut self, mode: u32, directory: &[u8]) -> InodeRef {
         const S_ISGID: u32 = 0o2000;
         self.inodes += 1;

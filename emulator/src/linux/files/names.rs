@@ -1,5 +1,5 @@
-//! What changes names: making, removing, linking, renaming. On the host if the process may write
-//! there, else in memory. Not here: attributes, content (`change`).
+//! Changes of names: creating, removing, linking, renaming. Changes are made on the host if the
+//! process may write there, otherwise in memory. Not here: attributes, content (`change`).
 //!
 //! Source: Linux 6.12 `fs/namei.c`.
 
@@ -11,15 +11,15 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, symlink};
 
-/// What follows the path of a directory that is gone and still used: no name holds a NUL.
+/// Added to the path of a removed directory that is still in use: no name contains a NUL.
 const REMOVED: u8 = 0;
 
-/// Is a path that of a directory that is gone?
+/// Whether a path is that of a removed directory.
 pub(in crate::linux) fn is_removed(path: &[u8]) -> bool {
     path.contains(&REMOVED)
 }
 
-/// How `renameat2` treats what has the new name.
+/// What `renameat2` does if the new name exists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::linux) enum Existing {
     Replaced,
@@ -34,7 +34,7 @@ impl Files {
         self.entries.insert(path.to_vec(), Entry::Removed);
     }
 
-    /// Where something new may be made; only directories may have a slash behind their name.
+    /// The path of something new; only the name of a directory may end with a slash.
     fn new_path(&self, base: &[u8], path: &[u8], directory: bool) -> Answer<Vec<u8>> {
         let (kind, trimmed) = last(path);
         if kind != Last::Name {
@@ -79,7 +79,7 @@ impl Files {
         Ok(0)
     }
 
-    /// A second name.
+    /// Creates another name for a file.
     pub(in crate::linux) fn link(
         &mut self,
         from: ResolvedPath,
@@ -102,7 +102,7 @@ impl Files {
         Ok(0)
     }
 
-    /// `unlink`, or `rmdir` if it is to be a directory.
+    /// `unlink`, or `rmdir` if `directory`.
     pub(in crate::linux) fn unlink(&mut self, base: &[u8], path: &[u8], directory: bool) -> Answer {
         let (kind, trimmed) = last(path);
         if kind != Last::Name {
@@ -133,8 +133,8 @@ impl Files {
         self.unlink_resolved(&resolved)
     }
 
-    /// May the process take a name away: write its directory, and own one of both if that is
-    /// sticky?
+    /// Checks that the process may remove a name: it must have write permission for the directory
+    /// and, if that is sticky, own the directory or the file.
     fn check_may_remove(&self, resolved: &ResolvedPath) -> Answer<()> {
         const S_ISVTX: u32 = 0o1000;
         let directory = parent(&resolved.path);
@@ -164,7 +164,7 @@ impl Files {
                     fs::remove_file(host)?;
                 }
             }
-            // Others see that it has one name less.
+            // Other users of the file see that it has one name less.
             Node::Host(metadata) if metadata.is_file() && self.is_known_elsewhere(metadata) => {
                 inode = Some(self.copy_up(&resolved.path, true)?);
             }
@@ -184,7 +184,7 @@ impl Files {
         Ok(0)
     }
 
-    /// Has a file of the host another name, or is it open?
+    /// Whether a file of the host has another name or is open.
     fn is_known_elsewhere(&self, metadata: &fs::Metadata) -> bool {
         use std::os::unix::fs::MetadataExt;
         let identity = super::attributes::identity(metadata);
@@ -197,7 +197,8 @@ impl Files {
         metadata.nlink() > 1 || self.table.open().any(|(_, open)| is_it(open))
     }
 
-    /// Whoever stands in it or has it open finds it empty, and nothing can be made in it.
+    /// A process that works in the removed directory or has it open finds it empty and cannot
+    /// create anything in it.
     fn directory_is_gone(&mut self, path: &[u8], inode: Option<InodeRef>) {
         let is_open = |(_, open): (u64, &super::Shared)| open.borrow().path == path;
         if self.cwd != path && !self.table.open().any(is_open) {
@@ -216,7 +217,7 @@ impl Files {
         self.moved(path, &gone);
     }
 
-    /// What is at or below a path has another one from now on, for those who use it.
+    /// Updates the paths in use that are at or below `old`.
     fn moved(&mut self, old: &[u8], new: &[u8]) {
         let below = |path: &[u8]| {
             let rest = path.strip_prefix(old)?;
@@ -235,7 +236,7 @@ impl Files {
         }
     }
 
-    /// `renameat2`. A directory of the host cannot be renamed in memory (`EXDEV`, as with Linux'
+    /// `renameat2`. A directory of the host cannot be renamed in memory (`EXDEV`, like Linux'
     /// overlayfs).
     pub(in crate::linux) fn rename(
         &mut self,
@@ -327,7 +328,7 @@ impl Files {
             (self.take_inside(&paths.0), self.take_inside(&paths.1));
         self.put_inside(&paths.1, first, inside_first);
         self.put_inside(&paths.0, second, inside_second);
-        // A path that no file has holds the place of one while both move.
+        // An unused path stands for one of them while both move.
         let between = [&paths.0[..], &[REMOVED]].concat();
         self.moved(&paths.0, &between);
         self.moved(&paths.1, &paths.0);
@@ -335,7 +336,7 @@ impl Files {
         Ok(0)
     }
 
-    /// The inode of what gets another name.
+    /// The inode of a file that gets another name.
     fn inode_to_move(&mut self, from: ResolvedPath) -> Answer<InodeRef> {
         match from.node {
             Node::Host(ref metadata) if metadata.is_symlink() => {
@@ -347,7 +348,7 @@ impl Files {
                 inode.borrow_mut().write(0, &target)?;
                 Ok(inode)
             }
-            // What is in it would still be at its old place on the host.
+            // Its content would still be at the old path on the host.
             Node::Memory(ref inode) if inode.borrow().is_directory() && self.is_copy(inode) => {
                 Err(Errno::EXDEV)
             }
@@ -360,7 +361,7 @@ impl Files {
         copied.any(|copy| std::rc::Rc::ptr_eq(copy, inode))
     }
 
-    /// Takes what is in a directory of memory, by its path from there.
+    /// Removes and returns the content of a directory in memory, by relative path.
     fn take_inside(&mut self, directory: &[u8]) -> Vec<(Vec<u8>, Entry)> {
         let prefix = join(directory, b"");
         let inside = self.entries.range(prefix.clone()..);
@@ -386,7 +387,7 @@ impl Files {
     }
 }
 
-/// Are both names of one file?
+/// Whether both are the same file.
 fn is_same(one: &Node, other: &Node) -> bool {
     match (one, other) {
         (Node::Memory(one), Node::Memory(other)) => std::rc::Rc::ptr_eq(one, other),

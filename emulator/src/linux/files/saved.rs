@@ -1,8 +1,8 @@
-//! Files as they were: a copy in which what was shared is shared.
+//! Saved files: a copy that shares what the original shared.
 //!
-//! Two descriptors may be one open file, two names one inode, and the ends of a pipe know each
-//! other. The bytes of a file are not copied; the first write after that does it. What was changed
-//! on the host is not taken back.
+//! Two descriptors can share an open file, two names an inode, and the ends of a pipe know each
+//! other. The bytes of a file are not copied until the next write. Changes on the host are not
+//! undone.
 
 use super::description::{Description, Kind, PipeEnd, Shared};
 use super::inode::{Budget, InodeRef};
@@ -16,7 +16,7 @@ use std::rc::{Rc, Weak};
 
 type PipeBytes = Rc<RefCell<VecDeque<u8>>>;
 
-/// All that is known about files, as it was.
+/// A copy of all files.
 #[derive(Debug)]
 pub(in crate::linux) struct Saved {
     entries: BTreeMap<Vec<u8>, Entry>,
@@ -33,7 +33,7 @@ pub(in crate::linux) struct Saved {
     random: Random,
 }
 
-/// The copies that were made already, by the address of what they are copies of.
+/// The copies made so far, by the address of the original.
 struct Copies {
     budget: Budget,
     inodes: HashMap<*const (), InodeRef>,
@@ -43,7 +43,6 @@ struct Copies {
 }
 
 impl Files {
-    /// Remembers them.
     pub(in crate::linux) fn save(&self) -> Saved {
         let Copied {
             entries,
@@ -67,7 +66,6 @@ impl Files {
         }
     }
 
-    /// Makes them what they were.
     pub(in crate::linux) fn restore(&mut self, saved: &Saved) {
         let Copied {
             entries,
@@ -90,7 +88,7 @@ impl Files {
     }
 }
 
-/// What is written to a copy is not written to the original, but to files of the host.
+/// Writes to a copy do not affect the original, except in files of the host.
 impl Clone for Files {
     fn clone(&self) -> Self {
         let Copied {
@@ -119,7 +117,7 @@ impl Clone for Files {
     }
 }
 
-/// What is copied together, for what is shared to be shared.
+/// Data that is copied together, so that shared parts stay shared.
 struct Copied {
     entries: BTreeMap<Vec<u8>, Entry>,
     copied: BTreeMap<(u64, u64), InodeRef>,
@@ -213,7 +211,7 @@ impl Copies {
         PipeEnd {
             bytes,
             own: end_of(&end.own),
-            // If the other end is open, its copy keeps it alive; else nothing does.
+            // If the other end is open, its copy keeps it alive; otherwise nothing does.
             other: match end.other.upgrade() {
                 Some(other) => Rc::downgrade(&end_of(&other)),
                 None => Weak::new(),

@@ -1,45 +1,45 @@
-//! Descriptors: which number is which open file.
+//! The descriptor table: open files by number.
 
 use super::description::{Kind, Shared};
 use super::{Answer, Errno};
 
-/// A descriptor.
+/// An entry of the descriptor table.
 #[derive(Clone, Debug)]
 pub(in crate::linux) struct Slot {
     pub(in crate::linux) open: Shared,
     pub(in crate::linux) close_on_exec: bool,
 }
 
-/// All descriptors.
+/// The descriptor table.
 #[derive(Debug, Default)]
 pub(in crate::linux) struct Table {
     slots: Vec<Option<Slot>>,
 }
 
 impl Table {
-    /// An open file that can be used, by its descriptor.
+    /// The open file of a descriptor, for use.
     ///
     /// # Errors
-    /// `EBADF`, also for one opened with `O_PATH`, which only names a file.
+    /// `EBADF`, also if it was opened with `O_PATH`, which only names a file.
     pub(in crate::linux) fn get(&self, fd: u64) -> Answer<Shared> {
         let open = self.get_named(fd)?;
         let is_path = matches!(open.borrow().kind, Kind::Path);
         if is_path { Err(Errno::EBADF) } else { Ok(open) }
     }
 
-    /// An open file, or a file named with `O_PATH`.
+    /// The open file of a descriptor, also if it was opened with `O_PATH`.
     pub(in crate::linux) fn get_named(&self, fd: u64) -> Answer<Shared> {
         self.slot(fd).map(|slot| slot.open.clone())
     }
 
-    /// Descriptors that there is room for without more memory: what `select` looks at.
+    /// The capacity of the table without more memory: what `select` looks at.
     pub(in crate::linux) fn room(&self) -> u64 {
         const AT_LEAST: usize = 64;
         self.slots.len().next_multiple_of(AT_LEAST).max(AT_LEAST) as u64
     }
 
     pub(in crate::linux) fn slot(&self, fd: u64) -> Answer<&Slot> {
-        // A descriptor is an `int`: what is above is not looked at.
+        // A descriptor is an `int`: the upper half is ignored.
         let slot = self.slots.get(fd as u32 as usize);
         slot.and_then(Option::as_ref).ok_or(Errno::EBADF)
     }
@@ -49,7 +49,7 @@ impl Table {
         slot.and_then(Option::as_mut).ok_or(Errno::EBADF)
     }
 
-    /// Gives it the lowest free number that is not below `from`, and is below `limit`.
+    /// Assigns the lowest free number that is at least `from` and below `limit`.
     pub(in crate::linux) fn insert(
         &mut self,
         open: Shared,
@@ -63,12 +63,12 @@ impl Table {
         Ok(fd)
     }
 
-    /// Is there a free number below `limit`?
+    /// Whether a number below `limit` is free.
     pub(in crate::linux) fn has_free(&self, limit: u64) -> bool {
         (0..limit).any(|fd| self.slot(fd).is_err())
     }
 
-    /// Gives it this number, in place of what had it. The caller checked it against a limit.
+    /// Assigns a number, replacing what had it. The caller has checked the limit.
     pub(in crate::linux) fn set(&mut self, fd: u64, open: Shared, close_on_exec: bool) {
         let index = fd as u32 as usize;
         if self.slots.len() <= index {
@@ -86,7 +86,7 @@ impl Table {
         Ok(0)
     }
 
-    /// What `execve` does.
+    /// Closes the descriptors that `execve` closes.
     pub(in crate::linux) fn close_on_exec(&mut self) {
         for slot in &mut self.slots {
             if slot.as_ref().is_some_and(|slot| slot.close_on_exec) {
@@ -95,7 +95,7 @@ impl Table {
         }
     }
 
-    /// The same descriptors; `copy` gives the copy of what is open.
+    /// A copy of the table; `copy` returns the copy of an open file.
     pub(super) fn copy(&self, mut copy: impl FnMut(&Shared) -> Shared) -> Table {
         let slot = |slot: &Slot| Slot {
             open: copy(&slot.open),
@@ -108,7 +108,7 @@ impl Table {
         }
     }
 
-    /// All that are open, ascending.
+    /// All open descriptors, ascending.
     pub(in crate::linux) fn open(&self) -> impl Iterator<Item = (u64, &Shared)> {
         let slots = self.slots.iter().enumerate();
         slots.filter_map(|(fd, slot)| Some((fd as u64, &slot.as_ref()?.open)))
